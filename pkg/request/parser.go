@@ -1,0 +1,55 @@
+package request
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Parser makes requests from lines of one format.
+type Parser interface {
+	// Parse resets r and fills it from the line. The error is ErrNoRequest or an *Unread; r is then undefined.
+	// The strings of r are parts of the line, but for those that had to be unescaped. Nothing is allocated for
+	// an ordinary line once r.Fields has grown. A Parser is for one goroutine at a time.
+	Parse(line string, r *Request) error
+}
+
+// Options are what a format does not say by itself.
+type Options struct {
+	Zone   *time.Location    // of times that are written without a zone; nil is UTC
+	Fields map[string]string // our name of a field → the format's own name of it (user: http_x_user; in JSON user: jwt.sub)
+	Header string            // the header that fills Forwarded, in any case; empty is X-Forwarded-For
+}
+
+func (o Options) zone() *time.Location {
+	if o.Zone == nil {
+		return time.UTC
+	}
+	return o.Zone
+}
+
+// header is the name under which the header for Forwarded stands among fields: x_forwarded_for.
+func (o Options) header() string {
+	if o.Header == "" {
+		return "x_forwarded_for"
+	}
+	return underscored(o.Header)
+}
+
+// underscored writes a header's name as nginx names its variable: X-Api-Key is x_api_key.
+func underscored(header string) string {
+	return strings.ReplaceAll(strings.ToLower(header), "-", "_")
+}
+
+// NewParser makes the parser of a format: a preset's name, an nginx log_format or an Apache LogFormat as it
+// stands in the server's configuration (with or without the directive and the quotes), or a "#Fields:" line.
+func NewParser(format string, o Options) (Parser, error) {
+	format = strings.TrimSpace(format)
+	for _, p := range presets {
+		if p.name == format {
+			return p.parser(o)
+		}
+	}
+	return nil, fmt.Errorf("unknown format %q: it is neither a log_format nor a LogFormat nor one of %s",
+		format, strings.Join(Presets(), ", "))
+}

@@ -1,0 +1,37 @@
+package request
+
+import "errors"
+
+// ErrNoRequest is what a parser says of a line that holds no request and is none the worse for it: a blank
+// line, a comment, a header of columns. It is not counted as unread.
+var ErrNoRequest = errors.New("the line holds no request")
+
+// An Unread error says why a line could not be read. There is one value per reason, made once.
+type Unread struct {
+	Reason string // one of Reasons: a label for metrics
+	text   string
+}
+
+func (u *Unread) Error() string { return u.text }
+
+var (
+	errFormat   = &Unread{"format", "the line does not have the format"}
+	errTime     = &Unread{"time", "the time cannot be read or lies outside 1970-01-01 to 2109-05-15"}
+	errAddress  = &Unread{"address", "the client's address is not an IP address"}
+	errJSON     = &Unread{"json", "the line is not a JSON object"}
+	errEnvelope = &Unread{"envelope", "the record does not have the envelope's form"}
+)
+
+// Reasons are all reasons that Reason can give, but for the empty one.
+func Reasons() []string {
+	return []string{errFormat.Reason, errTime.Reason, errAddress.Reason, errJSON.Reason, errEnvelope.Reason}
+}
+
+// Reason is why err left a line unread; it is empty when err is nil, ErrNoRequest or not of this package.
+func Reason(err error) string {
+	var unread *Unread
+	if errors.As(err, &unread) {
+		return unread.Reason
+	}
+	return ""
+}
