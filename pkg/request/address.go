@@ -1,0 +1,88 @@
+package request
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// parseAddress reads an IP address as servers write it: bare, with a port (192.0.2.1:80, [2001:db8::1]:80), in
+// brackets, with a zone (dropped), IPv4-mapped (unmapped). What stands for no address ("", "-", "unix:", "@") gives
+// the zero Addr; a name, or anything else, gives false.
+func parseAddress(s string) (netip.Addr, bool) {
+	address, rest, ok := leadingIPv4(s)
+	if ok && (rest == "" || isPort(rest)) {
+		return address, true
+	}
+	if s == "" || s == "-" || s == "@" || strings.HasPrefix(s, "unix:") {
+		return netip.Addr{}, true
+	}
+	if s[0] == '[' {
+		inner, port, closed := strings.Cut(s[1:], "]")
+		if !closed || port != "" && !isPort(port) {
+			return netip.Addr{}, false
+		}
+		s = inner
+	}
+	return parseIPv6(s)
+}
+
+// parseAddressPort reads an address that has a port in any case, also where IPv6 stands without brackets.
+func parseAddressPort(s string) (netip.Addr, bool) {
+	if s == "" || s == "-" || s[0] == '[' {
+		return parseAddress(s)
+	}
+	colon := strings.LastIndexByte(s, ':')
+	if colon < 0 || !isPort(s[colon:]) {
+		return parseAddress(s)
+	}
+	return parseAddress(s[:colon])
+}
+
+// leadingIPv4 reads the address that s begins with, and gives what follows it.
+func leadingIPv4(s string) (address netip.Addr, rest string, ok bool) {
+	var octets [4]byte
+	i := 0
+	for n := range octets {
+		if n > 0 {
+			if i >= len(s) || s[i] != '.' {
+				return address, s, false
+			}
+			i++
+		}
+		start, value := i, 0
+		for i < len(s) && i < start+3 && s[i]-'0' <= 9 {
+			value = value*10 + int(s[i]-'0')
+			i++
+		}
+		if i == start || value > 255 || s[start] == '0' && i > start+1 {
+			return address, s, false
+		}
+		octets[n] = byte(value)
+	}
+	return netip.AddrFrom4(octets), s[i:], true
+}
+
+func parseIPv6(s string) (netip.Addr, bool) {
+	if percent := strings.IndexByte(s, '%'); percent >= 0 {
+		s = s[:percent]
+	}
+	// netip makes an error value for what it cannot read: names are told apart before.
+	if strings.IndexByte(s, ':') < 0 || strings.Trim(s, "0123456789abcdefABCDEF:.") != "" {
+		return netip.Addr{}, false
+	}
+	address, err := netip.ParseAddr(s)
+	return address.Unmap(), err == nil
+}
+
+// isPort tells whether s is a colon and a port.
+func isPort(s string) bool {
+	if len(s) < 2 || len(s) > 6 || s[0] != ':' {
+		return false
+	}
+	for i := 1; i < len(s); i++ {
+		if s[i]-'0' > 9 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,81 @@
+package request
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/gaissmai/bart"
+)
+
+// A Client finds who a request comes from when it came through proxies. It is safe for concurrent use.
+type Client struct{ trusted bart.Lite }
+
+// NewClient makes a Client that trusts what proxies with these addresses say.
+func NewClient(trusted []netip.Prefix) *Client {
+	c := new(Client)
+	for _, prefix := range trusted {
+		if address := prefix.Addr(); address.Is4In6() && prefix.Bits() >= 96 {
+			prefix = netip.PrefixFrom(address.Unmap(), prefix.Bits()-96)
+		}
+		c.trusted.Insert(prefix.Masked())
+	}
+	return c
+}
+
+// Resolve sets r.IP to the client's own address and says whether that is a trusted proxy's: whether no client is
+// known behind it.
+//
+// A peer that is not trusted is the client, whatever it says. Behind a trusted peer, and where the log names no
+// peer, the client is the rightmost address in r.Forwarded that is not trusted. An entry that is no address
+// (unknown, _hidden) ends the search: what stands left of it was vouched for by nobody.
+func (c *Client) Resolve(r *Request) (proxy bool) {
+	if r.IP.IsValid() && !c.trusted.Contains(r.IP) {
+		return false
+	}
+	rest := r.Forwarded
+	for rest != "" {
+		var entry string
+		rest, entry = lastEntry(rest)
+		address, ok := forwardedAddress(entry)
+		if !ok {
+			break
+		}
+		r.IP = address
+		if !c.trusted.Contains(address) {
+			return false
+		}
+	}
+	return r.IP.IsValid()
+}
+
+// lastEntry cuts the last entry off a list with commas between.
+func lastEntry(list string) (rest, last string) {
+	comma := strings.LastIndexByte(list, ',')
+	if comma < 0 {
+		return "", list
+	}
+	return list[:comma], list[comma+1:]
+}
+
+// forwardedAddress reads one entry of X-Forwarded-For (an address) or of RFC 7239's Forwarded
+// (for="[2001:db8::1]:4711";proto=https).
+func forwardedAddress(entry string) (netip.Addr, bool) {
+	entry = strings.TrimSpace(entry)
+	if strings.IndexByte(entry, '=') >= 0 {
+		entry = forParameter(entry)
+	}
+	address, ok := parseAddress(strings.Trim(entry, `"`))
+	return address, ok && address.IsValid()
+}
+
+func forParameter(entry string) string {
+	for entry != "" {
+		var pair string
+		pair, entry, _ = strings.Cut(entry, ";")
+		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		if strings.EqualFold(name, "for") {
+			return value
+		}
+	}
+	return ""
+}

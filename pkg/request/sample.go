@@ -1,0 +1,94 @@
+package request
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const sampleBytes = 200
+
+// Sample is what of a line may be shown in a log or a report: its first 200 bytes, printable (other bytes as
+// \xNN), with every value in a query string and what follows Bearer or Basic replaced by ***.
+func Sample(line string) string {
+	s := sampler{line: line}
+	for s.at < len(line) && s.out.Len() <= sampleBytes {
+		s.step()
+	}
+	if s.at == len(line) && s.out.Len() <= sampleBytes {
+		return s.out.String()
+	}
+	return cut(s.out.String(), sampleBytes-len("…")) + "…"
+}
+
+type sampler struct {
+	line  string
+	at    int
+	query bool // within a query string
+	out   strings.Builder
+}
+
+// step writes what stands at s.at and goes past it.
+func (s *sampler) step() {
+	char, size := utf8.DecodeRuneInString(s.line[s.at:])
+	switch {
+	case char == utf8.RuneError && size == 1, !unicode.IsPrint(char):
+		s.hex(size)
+	default:
+		s.out.WriteString(s.line[s.at : s.at+size])
+	}
+	s.at += size
+	switch {
+	case char == '?':
+		s.query = true
+	case strings.ContainsRune(queryEnds, char):
+		s.query = false
+		s.credentials()
+	case s.query && char == '=':
+		s.mask(queryEnds + "&;")
+	}
+}
+
+// queryEnds are the characters that a query string cannot hold as logged.
+const queryEnds = " \t\"'<>\\{}\r\n"
+
+// credentials masks the word after Bearer or Basic.
+func (s *sampler) credentials() {
+	for _, scheme := range [...]string{"bearer ", "basic "} {
+		if len(s.line)-s.at > len(scheme) && strings.EqualFold(s.line[s.at:s.at+len(scheme)], scheme) {
+			s.out.WriteString(s.line[s.at : s.at+len(scheme)])
+			s.at += len(scheme)
+			s.mask(queryEnds)
+			return
+		}
+	}
+}
+
+// mask replaces what stands before the next of the ends.
+func (s *sampler) mask(ends string) {
+	length := strings.IndexAny(s.line[s.at:], ends)
+	if length < 0 {
+		length = len(s.line) - s.at
+	}
+	if length > 0 {
+		s.out.WriteString("***")
+	}
+	s.at += length
+}
+
+func (s *sampler) hex(size int) {
+	const digits = "0123456789abcdef"
+	for _, b := range []byte(s.line[s.at : s.at+size]) {
+		s.out.WriteString(`\x`)
+		s.out.WriteByte(digits[b>>4])
+		s.out.WriteByte(digits[b&15])
+	}
+}
+
+// cut is s without what lies beyond size bytes, and without the part of a character that this would leave.
+func cut(s string, size int) string {
+	for size > 0 && !utf8.RuneStart(s[size]) {
+		size--
+	}
+	return s[:size]
+}

@@ -1,0 +1,305 @@
+package request
+
+import (
+	"strings"
+	"time"
+)
+
+// Times are whole milliseconds since 1970, floored, and fit in 42 bits: until 2109-05-15. Every function here
+// gives false for what it cannot read to the last byte and for what lies outside; none allocates.
+const timeEnd = 1 << 42
+
+// A civil is a date and time of day as written, not yet placed in a zone.
+type civil struct{ year, month, day, hour, minute, second, milli int }
+
+// wrong is a number that is in no field's range: it stands for what is not a number.
+const wrong = 1 << 20
+
+// timeCLF reads 17/Apr/2018:06:25:06 +0000, with a fraction of the second or not; zone is for when none is written.
+func timeCLF(s string, zone *time.Location) (int64, bool) {
+	if len(s) < 20 || s[2] != '/' || s[6] != '/' || s[11] != ':' {
+		return 0, false
+	}
+	c := civil{day: pair(s, 0), month: month(s[3:6]), year: pair(s, 7)*100 + pair(s, 9)}
+	if !c.clock(s[12:20]) {
+		return 0, false
+	}
+	rest := c.fraction(s[20:])
+	if rest == "" {
+		return c.in(zone)
+	}
+	if rest[0] != ' ' {
+		return 0, false
+	}
+	return c.at(rest[1:])
+}
+
+// timeISO reads 2018-04-17T06:25:06.123+02:00 and its kin: a space for the T, no fraction, a comma before it,
+// +0200, +02, Z; zone is for when none is written.
+func timeISO(s string, zone *time.Location) (int64, bool) {
+	var c civil
+	if len(s) < 19 || !c.date(s[:10]) || s[10] != 'T' && s[10] != ' ' && s[10] != 't' || !c.clock(s[11:19]) {
+		return 0, false
+	}
+	rest := c.fraction(s[19:])
+	if rest == "" {
+		return c.in(zone)
+	}
+	return c.at(strings.TrimPrefix(rest, " "))
+}
+
+// timeUnix reads seconds, milliseconds, microseconds or nanoseconds since 1970, with or without a fraction. The
+// unit is the coarsest for which the number lies before timeEnd, which leaves no choice for times after
+// February 1970.
+func timeUnix(s string) (int64, bool) {
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		var plain [40]byte
+		return timeExponent(s[:i], s[i+1:], plain[:0])
+	}
+	whole, fraction, _ := strings.Cut(s, ".")
+	n, ok := decimal(whole)
+	if !ok {
+		return 0, false
+	}
+	milli, rest := 0, fraction
+	if rest != "" {
+		if milli, rest = milliseconds(rest); rest != "" {
+			return 0, false
+		}
+	}
+	switch {
+	case n < timeEnd/1000:
+		return n*1000 + int64(milli), true
+	case n < timeEnd:
+		return n, true
+	case n < timeEnd*1000:
+		return n / 1000, true
+	case n < timeEnd*1000*1000:
+		return n / 1000 / 1000, true
+	}
+	return 0, false
+}
+
+// timeExponent reads 1.7000000001E9 by moving the point, for a floating point number would not floor rightly.
+func timeExponent(mantissa, exponent string, plain []byte) (int64, bool) {
+	places, ok := decimal(strings.TrimPrefix(exponent, "+"))
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	if !ok || places > 19 || len(whole) != 1 || len(fraction) > 19 {
+		return 0, false
+	}
+	plain = append(plain, whole...)
+	for i := range int(places) {
+		digit := byte('0')
+		if i < len(fraction) {
+			digit = fraction[i]
+		}
+		plain = append(plain, digit)
+	}
+	if int(places) < len(fraction) {
+		plain = append(append(plain, '.'), fraction[places:]...)
+	}
+	return timeUnix(Text(plain))
+}
+
+// timeAny reads a time whose form is known only when it is seen.
+func timeAny(s string, zone *time.Location) (int64, bool) {
+	switch {
+	case len(s) > 10 && s[2] == '/':
+		return timeCLF(s, zone)
+	case len(s) > 10 && s[4] == '-':
+		return timeISO(s, zone)
+	}
+	return timeUnix(s)
+}
+
+// timeSyslog reads the Feb  6 12:14:14 of RFC 3164. It has no year: the one is taken that brings it next to near.
+func timeSyslog(s string, zone *time.Location, near time.Time) (int64, bool) {
+	if len(s) != 15 || s[3] != ' ' || s[6] != ' ' {
+		return 0, false
+	}
+	c := civil{month: month(s[:3]), day: pair(s, 4)}
+	if s[4] == ' ' {
+		c.day = int(s[5] - '0')
+	}
+	if !c.clock(s[7:]) {
+		return 0, false
+	}
+	var best int64
+	found := false
+	for year := near.Year() - 1; year <= near.Year()+1; year++ {
+		c.year = year
+		at, ok := c.in(zone)
+		if ok && (!found || distance(at, near.UnixMilli()) < distance(best, near.UnixMilli())) {
+			best, found = at, true
+		}
+	}
+	return best, found
+}
+
+func distance(a, b int64) int64 { return max(a-b, b-a) }
+
+// timeDay and timeOfDay read the columns date (2019-12-04) and time (21:02:31): their sum is the time in UTC.
+func timeDay(s string) (int64, bool) {
+	var c civil
+	if len(s) != 10 || !c.date(s) {
+		return 0, false
+	}
+	return c.utc()
+}
+
+func timeOfDay(s string) (int64, bool) {
+	c := civil{year: 1970, month: 1, day: 1}
+	if len(s) < 8 || !c.clock(s[:8]) || c.fraction(s[8:]) != "" {
+		return 0, false
+	}
+	return c.utc()
+}
+
+// date reads 2018-04-17.
+func (c *civil) date(s string) bool {
+	c.year, c.month, c.day = pair(s, 0)*100+pair(s, 2), pair(s, 5), pair(s, 8)
+	return s[4] == '-' && s[7] == '-'
+}
+
+// clock reads 06:25:06.
+func (c *civil) clock(s string) bool {
+	c.hour, c.minute, c.second = pair(s, 0), pair(s, 3), pair(s, 6)
+	return s[2] == ':' && s[5] == ':'
+}
+
+// fraction reads .123456 or ,123456 where s begins with it, and gives the rest.
+func (c *civil) fraction(s string) string {
+	if len(s) < 2 || s[0] != '.' && s[0] != ',' || s[1]-'0' > 9 {
+		return s
+	}
+	c.milli, s = milliseconds(s[1:])
+	return s
+}
+
+// milliseconds reads the digits of a fraction and gives what follows them.
+func milliseconds(digits string) (milli int, rest string) {
+	unit := 100
+	for i := 0; i < len(digits); i++ {
+		if digits[i]-'0' > 9 {
+			return milli, digits[i:]
+		}
+		milli += int(digits[i]-'0') * unit
+		unit /= 10
+	}
+	return milli, ""
+}
+
+// utc is the instant of c when its zone is UTC. A leap second is the first of the next minute.
+func (c *civil) utc() (int64, bool) {
+	if c.month < 1 || c.month > 12 || c.day < 1 || c.day > daysIn(c.year, c.month) ||
+		c.hour > 23 || c.minute > 59 || c.second > 60 || c.year < 1969 || c.year > 2110 {
+		return 0, false
+	}
+	seconds := ((daysBefore(c.year, c.month)+c.day-1)*24+c.hour)*3600 + c.minute*60 + c.second
+	return within(int64(seconds)*1000 + int64(c.milli))
+}
+
+// in is the instant of c in a zone. Where clocks go back, an hour is there twice and the first is meant.
+func (c *civil) in(zone *time.Location) (int64, bool) {
+	at, ok := c.utc()
+	if !ok || zone == nil || zone == time.UTC {
+		return at, ok
+	}
+	local := time.Date(c.year, time.Month(c.month), c.day, c.hour, c.minute, c.second, 0, zone)
+	return within(local.UnixMilli() + int64(c.milli))
+}
+
+// at is the instant of c with its zone as written: Z, UTC, +0200, +02:00, +02.
+func (c *civil) at(zone string) (int64, bool) {
+	at, ok := c.utc()
+	if !ok || zone == "Z" || zone == "z" || zone == "UTC" || zone == "+0000" {
+		return at, ok
+	}
+	minutes, ok := offset(zone)
+	if !ok {
+		return 0, false
+	}
+	return within(at - int64(minutes)*60_000)
+}
+
+func within(at int64) (int64, bool) { return at, at >= 0 && at < timeEnd }
+
+// offset reads +0200, +02:00 or +02 as minutes east.
+func offset(s string) (int, bool) {
+	if len(s) < 3 || s[0] != '+' && s[0] != '-' {
+		return 0, false
+	}
+	hours, minutes := pair(s, 1), 0
+	switch {
+	case len(s) == 5:
+		minutes = pair(s, 3)
+	case len(s) == 6 && s[3] == ':':
+		minutes = pair(s, 4)
+	case len(s) != 3:
+		return 0, false
+	}
+	if hours > 23 || minutes > 59 {
+		return 0, false
+	}
+	if s[0] == '-' {
+		return -hours*60 - minutes, true
+	}
+	return hours*60 + minutes, true
+}
+
+// pair is the number that the two digits at i make.
+func pair(s string, i int) int {
+	tens, ones := s[i]-'0', s[i+1]-'0'
+	if tens > 9 || ones > 9 {
+		return wrong
+	}
+	return int(tens)*10 + int(ones)
+}
+
+// decimal reads a number that is all digits and fits.
+func decimal(s string) (int64, bool) {
+	if s == "" || len(s) > 18 && (len(s) > 19 || s > "9223372036854775807") {
+		return 0, false
+	}
+	n := int64(0)
+	for i := 0; i < len(s); i++ {
+		digit := s[i] - '0'
+		if digit > 9 {
+			return 0, false
+		}
+		n = n*10 + int64(digit)
+	}
+	return n, true
+}
+
+// month is the number of a month's English name; 0 for what is none.
+func month(name string) int {
+	const names = "JanFebMarAprMayJunJulAugSepOctNovDec"
+	for i := 0; i < len(names); i += 3 {
+		if names[i] == name[0] && names[i+1] == name[1] && names[i+2] == name[2] {
+			return i/3 + 1
+		}
+	}
+	return 0
+}
+
+var monthStarts = [...]int{0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365}
+
+func leap(year int) bool { return year%4 == 0 && (year%100 != 0 || year%400 == 0) }
+
+func daysIn(year, month int) int {
+	if month == 2 && leap(year) {
+		return 29
+	}
+	return monthStarts[month] - monthStarts[month-1]
+}
+
+// daysBefore is the number of days from 1970 to the first of a month.
+func daysBefore(year, month int) int {
+	before := year - 1
+	days := before*365 + before/4 - before/100 + before/400 - 719162 + monthStarts[month-1]
+	if month > 2 && leap(year) {
+		days++
+	}
+	return days
+}
