@@ -1,0 +1,173 @@
+package backtest
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+)
+
+// An Instant is a time in Unix milliseconds, written as RFC 3339 in UTC with the source's precision: whole
+// seconds without a fraction, all others with three digits.
+type Instant int64
+
+func (i Instant) String() string {
+	t := time.UnixMilli(int64(i)).UTC()
+	if i%1000 == 0 {
+		return t.Format("2006-01-02T15:04:05Z")
+	}
+	return t.Format("2006-01-02T15:04:05.000Z")
+}
+
+// MarshalText writes what String does.
+func (i Instant) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
+
+// A Report is what Run found out. As JSON it is what contracts for programs say of `weir backtest --json`.
+type Report struct {
+	Requests int64            `json:"requests"` // read
+	Unread   map[string]int64 `json:"unread"`   // lines that could not be read, by reason
+	From     *Instant         `json:"from"`     // of the oldest request read; nil when there is none
+	To       *Instant         `json:"to"`
+	Refused  int64            `json:"refused"` // requests that one or more enforcing rules would have refused
+	Rules    []RuleReport     `json:"rules"`
+
+	Against    *AgainstReport    `json:"against,omitempty"`
+	Algorithms []AlgorithmReport `json:"algorithms,omitempty"`
+	FailIf     *ConditionReport  `json:"fail_if,omitempty"`
+	Never      *NeverReport      `json:"never,omitempty"`
+
+	Inputs  []InputReport `json:"inputs"`  // in the order in which they were read
+	Samples []Sample      `json:"samples"` // of lines that could not be read: the first of each reason
+	Faults  []string      `json:"faults"`  // what went wrong with inputs, each naming its input: a truncated file
+}
+
+// A RuleReport is what one rule would have done.
+type RuleReport struct {
+	Rule      string           `json:"rule"`
+	Mode      string           `json:"mode"` // enforce or shadow
+	Algorithm string           `json:"algorithm"`
+	Key       string           `json:"key"` // what is counted by, as in the rules
+	Limits    []string         `json:"limits"`
+	Keys      int64            `json:"keys"`      // distinct keys seen
+	Requests  int64            `json:"requests"`  // that counted under the rule, those refused included
+	Refused   int64            `json:"refused"`   // of them, those inside a block
+	Uncounted map[string]int64 `json:"uncounted"` // requests read that did not count under the rule, by reason
+	Blocked   []Blocked        `json:"blocked"`   // keys that broke a limit, by First, then Key
+}
+
+// A Blocked is a key that broke a limit.
+type Blocked struct {
+	Key      string  `json:"key"`
+	First    Instant `json:"first"`    // the hit that broke a limit first
+	Limit    string  `json:"limit"`    // the limit it broke
+	Peak     int64   `json:"peak"`     // the most hits in any span of that limit's length, refused ones included
+	Requests int64   `json:"requests"` // all of the key's
+	Refused  int64   `json:"refused"`  // of them, those inside a block
+	Blocks   int64   `json:"blocks"`   // how many blocks began
+}
+
+// An AgainstReport is what changes from Config.Against (before) to Config.Rules (after).
+type AgainstReport struct {
+	Refused int64        `json:"refused"` // before
+	Rules   []RuleReport `json:"rules"`   // before
+	Changes []RuleChange `json:"changes"`
+}
+
+// A RuleChange compares two rules: those of one name, then those that count by the same key. Before or After
+// is empty where a rule has no counterpart.
+type RuleChange struct {
+	Before     string      `json:"before"`
+	After      string      `json:"after"`
+	OnlyBefore []Blocked   `json:"only_before"` // keys blocked before and not any more
+	OnlyAfter  []Blocked   `json:"only_after"`  // keys blocked now and not before
+	Changed    []KeyChange `json:"changed"`     // keys blocked in both, but from another time, by another limit, or refused more or less
+	Same       int64       `json:"same"`        // keys blocked in both alike
+}
+
+// A KeyChange is a key blocked before and after, but not alike.
+type KeyChange struct {
+	Key    string  `json:"key"`
+	Before Blocked `json:"before"`
+	After  Blocked `json:"after"`
+}
+
+// An AlgorithmReport is what the rules would have done under another algorithm.
+type AlgorithmReport struct {
+	Algorithm  string       `json:"algorithm"`
+	Blocked    int64        `json:"blocked"`     // keys, over all rules
+	Refused    int64        `json:"refused"`     // requests that one or more enforcing rules would have refused
+	StateBytes int64        `json:"state_bytes"` // memory of all keys' states at the end
+	HitNanos   float64      `json:"hit_nanos"`   // time per hit, taken over batches of hits
+	Rules      []RuleReport `json:"rules"`
+}
+
+// An InputReport is what was read of one input.
+type InputReport struct {
+	Input    string           `json:"input"`
+	Format   string           `json:"format"` // what was given, or what was chosen and why
+	Requests int64            `json:"requests"`
+	Unread   map[string]int64 `json:"unread"`
+}
+
+// A Sample is a line that could not be read, shortened, with secrets masked.
+type Sample struct {
+	Reason string `json:"reason"`
+	Input  string `json:"input"`
+	Line   int64  `json:"line"` // 1 is the first
+	Text   string `json:"text"`
+}
+
+// A ConditionReport says whether Config.FailIf held, and on what figures.
+type ConditionReport struct {
+	Condition string `json:"condition"`
+	Holds     bool   `json:"holds"`
+	Found     string `json:"found"` // "refused is 1,234 of 797,666 (0.155%)"
+}
+
+// A NeverReport names the keys that must never be blocked and were.
+type NeverReport struct {
+	Keys       int         `json:"keys"` // listed
+	Violations []Violation `json:"violations"`
+}
+
+// A Violation is one key that was blocked and must not be.
+type Violation struct {
+	Rule  string  `json:"rule"`
+	Key   string  `json:"key"`
+	First Instant `json:"first"`
+	Limit string  `json:"limit"`
+	Line  int     `json:"line"` // of the list
+	Entry string  `json:"entry"`
+}
+
+// Failed says that the condition held or that a key was blocked that must not be.
+func (r *Report) Failed() bool {
+	return r.FailIf != nil && r.FailIf.Holds || r.Never != nil && len(r.Never.Violations) > 0
+}
+
+// WriteJSON writes the report for programs.
+func (r *Report) WriteJSON(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
+
+// TextOptions say how much WriteText writes.
+type TextOptions struct {
+	Top   int  // how many keys of each rule are listed, the most refused first; 0 is 10, below 0 all
+	Color bool // for a terminal
+	Width int  // of the terminal in columns; 0 is 100
+}
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer, o TextOptions) error { return errors.New("not yet") }
+
+// WriteKeys writes the keys that were blocked, each once, a key a line.
+func (r *Report) WriteKeys(w io.Writer) error { return errors.New("not yet") }
+
+// HTMLOptions are what the page tells beside the report.
+type HTMLOptions struct {
+	Title   string // "" is the inputs' names
+	Version string // of weir
+	Command string // that made the page
+	Rules   string // the text of the rules, shown folded away; may be empty
+}
+
+// WriteHTML writes one self-contained page.
+func (r *Report) WriteHTML(w io.Writer, o HTMLOptions) error { return errors.New("not yet") }
