@@ -1,0 +1,56 @@
+package yamlfile
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Suggest is the remedy for an unknown word: the known one it is most likely meant to be, or else all of them
+// behind the words of otherwise.
+func Suggest(word string, known []string, otherwise string) string {
+	if near := Nearest(word, known); near != "" {
+		return fmt.Sprintf("did you mean %s?", near)
+	}
+	return otherwise + strings.Join(known, ", ")
+}
+
+// Nearest is the known word that word is most likely a slip of, or "". It counts letters left out, added, changed
+// or swapped with their neighbour, and allows one of them for each three letters, or one in a word of two.
+func Nearest(word string, known []string) string {
+	best, bestSlips := "", max(1, len(word)/3)+1
+	for _, candidate := range known {
+		if slips := slips(strings.ToLower(word), strings.ToLower(candidate)); slips < bestSlips {
+			best, bestSlips = candidate, slips
+		}
+	}
+	if len(word) < 2 {
+		return ""
+	}
+	return best
+}
+
+// slips is the Damerau-Levenshtein distance of neighbouring swaps (optimal string alignment).
+func slips(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	var rows [3][66]int
+	for j := range len(b) + 1 {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row, above, twoAbove := &rows[i%3], &rows[(i+2)%3], &rows[(i+1)%3]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], twoAbove[j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)%3][len(b)]
+}

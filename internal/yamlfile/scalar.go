@@ -1,0 +1,106 @@
+package yamlfile
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+func (v Value) intoScalar(target reflect.Value) {
+	switch target.Kind() {
+	case reflect.String:
+		target.SetString(v.Text())
+	case reflect.Bool:
+		v.intoBool(target)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		if text, ok := v.number("a whole number"); ok {
+			n, err := strconv.ParseInt(text, 10, target.Type().Bits())
+			v.checkNumber(err)
+			target.SetInt(n)
+		}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		if text, ok := v.number("a whole number"); ok {
+			n, err := strconv.ParseUint(text, 10, target.Type().Bits())
+			v.checkNumber(err)
+			target.SetUint(n)
+		}
+	case reflect.Float32, reflect.Float64:
+		if text, ok := v.number("a number"); ok {
+			n, err := strconv.ParseFloat(text, target.Type().Bits())
+			v.checkNumber(err)
+			target.SetFloat(n)
+		}
+	default:
+		panic("yamlfile: " + target.Type().String() + " cannot be read")
+	}
+}
+
+func (v Value) intoBool(target reflect.Value) {
+	text, ok := v.Scalar()
+	switch {
+	case ok && !v.Quoted() && text == "true":
+		target.SetBool(true)
+	case ok && !v.Quoted() && text == "false":
+		target.SetBool(false)
+	default:
+		v.Faultf("write true or false", "%s where a boolean is wanted", v.Found())
+	}
+}
+
+// number is the text of a number with the underscores taken out that people group digits with.
+func (v Value) number(wanted string) (string, bool) {
+	text, ok := v.Scalar()
+	if !ok || (v.Quoted() && text == v.node.Value) {
+		remedy := ""
+		if ok {
+			remedy = "write it without quotes"
+		}
+		v.Faultf(remedy, "%s where %s is wanted", v.Found(), wanted)
+		return "", false
+	}
+	return strings.ReplaceAll(text, "_", ""), true
+}
+
+func (v Value) checkNumber(err error) {
+	switch {
+	case err == nil:
+	case strings.Contains(err.Error(), strconv.ErrRange.Error()):
+		v.Faultf("", "%s is out of range", v.node.Value)
+	default:
+		v.Faultf("", "%s where a number is wanted", v.Found())
+	}
+}
+
+// notText says how to make text of what stands here; it is empty where text stands already.
+func (v Value) notText() string {
+	if v.node.Kind == yaml.MappingNode && trailingColon(v.node) {
+		return "YAML takes a colon at the end for a key: put the value in quotes"
+	}
+	if v.node.Kind != yaml.ScalarNode {
+		return "write one value"
+	}
+	if v.Null() {
+		return "write a value, or leave the key out"
+	}
+	if v.Quoted() {
+		return ""
+	}
+	switch tag := v.node.ShortTag(); {
+	case tag == "!!int", tag == "!!float", tag == "!!bool", tag == "!!timestamp", yamlOneBoolean[strings.ToLower(v.node.Value)]:
+		return "put it in quotes: " + strconv.Quote(v.node.Value)
+	case tag != "!!str":
+		return "leave out " + tag
+	}
+	return ""
+}
+
+// yamlOneBoolean are the words that YAML 1.1, which many programs still read, takes for booleans.
+var yamlOneBoolean = map[string]bool{"yes": true, "no": true, "on": true, "off": true}
+
+// trailingColon says that a map is what YAML made of a value that ends in a colon, such as fe80::.
+func trailingColon(n *yaml.Node) bool {
+	return len(n.Content) == 2 && n.Content[0].Kind == yaml.ScalarNode && n.Content[1].ShortTag() == "!!null" &&
+		n.Content[1].Value == ""
+}

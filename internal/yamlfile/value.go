@@ -1,0 +1,194 @@
+package yamlfile
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// A Value is one value of a document with its place. It is good during Decode only.
+type Value struct {
+	d    *decoder
+	node *yaml.Node
+	file string
+}
+
+// A Pair is one key of a map and what stands under it.
+type Pair struct {
+	Name  string
+	Key   Value // the place of the key itself
+	Value Value
+}
+
+// Null says that nothing stands here.
+func (v Value) Null() bool { return v.node.Kind == yaml.ScalarNode && v.node.ShortTag() == "!!null" }
+
+// Scalar is a scalar's text as it was written, quotes taken off and variables replaced; ok is false for
+// lists, maps and nothing.
+func (v Value) Scalar() (text string, ok bool) {
+	if v.node.Kind != yaml.ScalarNode || v.Null() {
+		return "", false
+	}
+	return v.d.expand(v), true
+}
+
+// Text is the text that stands here. Anything else is a fault, and gives "".
+func (v Value) Text() string {
+	if reason := v.notText(); reason != "" {
+		v.Faultf(reason, "%s where text is wanted", v.Found())
+		return ""
+	}
+	text, _ := v.Scalar()
+	return text
+}
+
+// Line is the line at which the value stands.
+func (v Value) Line() int { return v.node.Line + v.d.lines }
+
+// Quoted says that the value is text in quotes or a block, which YAML takes as it is.
+func (v Value) Quoted() bool {
+	const plain = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+	return v.node.Kind == yaml.ScalarNode && v.node.Style&plain != 0
+}
+
+// Comment is the comment behind the value on its line, with its #.
+func (v Value) Comment() string { return v.node.LineComment }
+
+// List is a list's elements; ok is false for anything else.
+func (v Value) List() (elements []Value, ok bool) {
+	if v.node.Kind != yaml.SequenceNode {
+		return nil, false
+	}
+	for _, node := range v.node.Content {
+		elements = append(elements, v.child(node))
+	}
+	return elements, true
+}
+
+// Map is a map's keys in the order of the file; ok is false for anything else. Keys given twice and keys that
+// are not scalars are faults and left out.
+func (v Value) Map() (pairs []Pair, ok bool) {
+	if v.node.Kind != yaml.MappingNode {
+		return nil, false
+	}
+	first := map[string]int{}
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		key := v.child(v.node.Content[i])
+		name, ok := key.keyName()
+		if !ok {
+			continue
+		}
+		if line, twice := first[name]; twice {
+			key.Faultf("leave one of them out", "%s is given twice, first at line %d", name, line)
+			continue
+		}
+		first[name] = key.Line()
+		pairs = append(pairs, Pair{name, key, v.child(v.node.Content[i+1])})
+	}
+	return pairs, true
+}
+
+func (v Value) keyName() (string, bool) {
+	if v.node.Kind != yaml.ScalarNode {
+		v.Faultf("a key is a plain word", "%s where a key is wanted", v.Found())
+		return "", false
+	}
+	if v.node.ShortTag() == "!!merge" {
+		v.Faultf("write the keys out, or name a whole value with &name and repeat it with *name", "<< (merging maps) is not read")
+		return "", false
+	}
+	return v.node.Value, true
+}
+
+// Key is the value under a key of a map, or the map itself where the key is not given: a good place for a
+// fault about it.
+func (v Value) Key(name string) Value {
+	for i := 0; v.node.Kind == yaml.MappingNode && i+1 < len(v.node.Content); i += 2 {
+		if v.node.Content[i].Value == name {
+			return v.child(v.node.Content[i+1])
+		}
+	}
+	return v
+}
+
+// Has says whether a map has a key with something under it.
+func (v Value) Has(name string) bool {
+	under := v.Key(name)
+	return under.node != v.node && !under.Null()
+}
+
+// Faulty says whether a fault was found in the value or anywhere under it.
+func (v Value) Faulty() bool {
+	return len(v.d.faulty) > 0 && v.d.anyFaulty(v.node, map[*yaml.Node]bool{})
+}
+
+// Faultf adds a fault at the value's place.
+func (v Value) Faultf(remedy, format string, args ...any) {
+	v.d.faulty[v.node] = true
+	v.d.faults = append(v.d.faults, v.fault(remedy, format, args))
+}
+
+// Fault adds an error as a fault at the value's place. What stands behind its first semicolon is the remedy.
+func (v Value) Fault(err error) {
+	what, remedy, _ := strings.Cut(err.Error(), "; ")
+	v.Faultf(remedy, "%s", what)
+}
+
+// Warnf adds a warning at the value's place.
+func (v Value) Warnf(remedy, format string, args ...any) {
+	if v.d.warnings != nil {
+		*v.d.warnings = append(*v.d.warnings, v.fault(remedy, format, args))
+	}
+}
+
+func (v Value) fault(remedy, format string, args []any) Fault {
+	f := Fault{File: v.file, Line: v.node.Line, Column: v.node.Column, What: fmt.Sprintf(format, args...), Remedy: remedy}
+	if v.file == v.d.file && f.Line > 0 {
+		f.Line += v.d.lines
+		f.Column += v.d.columns
+	}
+	return f
+}
+
+// Found says what stands at the value, in words that fit before "where … is wanted".
+func (v Value) Found() string {
+	switch {
+	case v.node.Kind == yaml.SequenceNode:
+		return "a list stands"
+	case v.node.Kind == yaml.MappingNode:
+		return "a map stands"
+	case v.Null():
+		return "nothing stands"
+	}
+	return fmt.Sprintf("%s stands", shown(v.node))
+}
+
+// shown is a scalar as its reader knows it, not longer than a line has room for.
+func shown(n *yaml.Node) string {
+	const maxBytes = 60
+	text := n.Value
+	if len(text) > maxBytes {
+		text = text[:maxBytes] + "…"
+	}
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+		return fmt.Sprintf("the text %q", text)
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		return "the number " + text
+	case "!!bool":
+		return "the boolean " + text
+	case "!!timestamp":
+		return "the date " + text
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+func (v Value) child(node *yaml.Node) Value {
+	child := v.d.value(node)
+	if child.file == v.d.file {
+		child.file = v.file
+	}
+	return child
+}
