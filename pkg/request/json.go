@@ -1,0 +1,249 @@
+package request
+
+import (
+	"slices"
+	"strings"
+)
+
+// errNoTime is for a format or a record that names no time at all; an envelope's time may then stand in.
+var errNoTime = &Unread{"time", "there is no time in the line"}
+
+// maxFurther bounds the further fields that are kept of one record when all are wanted.
+const maxFurther = 64
+
+// A jsonParser reads one JSON object a line. It allocates nothing once it has seen the longest record.
+type jsonParser struct {
+	scan    *jsonScan
+	shapes  []jsonMapping
+	further []jsonField
+	options Options
+}
+
+// A jsonMapping is a shape whose paths have become slots of the scan.
+type jsonMapping struct {
+	needs [][]int
+	roles [roleCount][]jsonField
+	uses  map[int]bool // slots that are fields of the request itself
+}
+
+type jsonField struct {
+	name   string
+	slot   int
+	unix   bool // may be a Unix time
+	quoted bool // may stand in quotes of its own
+}
+
+// newJSONParser makes the parser of one preset of JSON.
+func newJSONParser(name string, o Options) *jsonParser {
+	p := &jsonParser{scan: newJSONScan(), options: o}
+	for _, shape := range jsonShapes {
+		if name == "json" || name == shape.name {
+			p.shapes = append(p.shapes, p.mapping(shape))
+		}
+	}
+	p.wantFurther()
+	return p
+}
+
+func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
+	m := jsonMapping{uses: map[int]bool{}}
+	for group := range strings.FieldsSeq(shape.needs) {
+		var slots []int
+		for path := range strings.SplitSeq(group, "|") {
+			slots = append(slots, p.scan.slot(path))
+		}
+		m.needs = append(m.needs, slots)
+	}
+	for role, paths := range shape.paths {
+		fields := strings.Fields(p.options.path(paths))
+		if theirs := p.options.Fields[roleNames[role]]; theirs != "" {
+			fields = []string{theirs + "#"}
+		}
+		for _, path := range fields {
+			path, unix := strings.CutSuffix(path, "#")
+			path, quoted := strings.CutSuffix(path, `"`)
+			slot := p.scan.slot(path)
+			m.roles[role] = append(m.roles[role], jsonField{path, slot, unix, quoted})
+			m.uses[slot] = true
+		}
+	}
+	return m
+}
+
+// wantFurther takes up the further fields that are asked for, or all.
+func (p *jsonParser) wantFurther() {
+	for ours, theirs := range p.options.Fields {
+		if !slices.Contains(roleNames[:], ours) {
+			p.further = append(p.further, jsonField{name: ours, slot: p.scan.slot(theirs)})
+		}
+	}
+	slices.SortFunc(p.further, func(a, b jsonField) int { return strings.Compare(a.name, b.name) })
+	for _, name := range p.options.Wanted {
+		if !slices.Contains(roleNames[:], name) && p.options.Fields[name] == "" {
+			p.further = append(p.further, jsonField{name: name, slot: p.scan.slot(name)})
+		}
+	}
+	p.scan.learn = p.options.Wanted == nil
+}
+
+func (p *jsonParser) Parse(line string, r *Request) error {
+	r.Reset()
+	if skipSpace(line, 0) == len(line) {
+		return ErrNoRequest
+	}
+	if !p.scan.read(line) {
+		return errJSON
+	}
+	return p.fill(r)
+}
+
+// fill makes the request of what the scan holds. When the error is errNoTime the rest of r is filled.
+func (p *jsonParser) fill(r *Request) error {
+	m := p.fitting()
+	p.fillURL(m, r)
+	_ = setUser(nil, r, p.text(m.roles[roleUser]))
+	r.Agent = p.text(m.roles[roleAgent])
+	r.Referrer = p.text(m.roles[roleReferrer])
+	r.Forwarded = p.text(m.roles[roleForwarded])
+	p.addFurther(m, r)
+	if fault := setStatus(nil, r, trimZeros(p.text(m.roles[roleStatus]))); fault != nil {
+		return fault
+	}
+	if fault := setBytes(nil, r, trimZeros(p.text(m.roles[roleBytes]))); fault != nil {
+		return fault
+	}
+	if !p.fillIP(m, r) {
+		return errAddress
+	}
+	if !p.hasRequest(r) {
+		return errFormat
+	}
+	return p.fillTime(m, r)
+}
+
+// fitting is the first shape whose needs are met, else the last.
+func (p *jsonParser) fitting() *jsonMapping {
+	last := len(p.shapes) - 1
+	for i := range last {
+		if p.fits(&p.shapes[i]) {
+			return &p.shapes[i]
+		}
+	}
+	return &p.shapes[last]
+}
+
+func (p *jsonParser) fits(m *jsonMapping) bool {
+	for _, group := range m.needs {
+		if !slices.ContainsFunc(group, func(slot int) bool { _, ok := p.scan.get(slot); return ok }) {
+			return false
+		}
+	}
+	return true
+}
+
+// text is the first of the fields that has a value, as text.
+func (p *jsonParser) text(fields []jsonField) string {
+	for i := range fields {
+		text := p.scan.textAt(fields[i].slot)
+		if fields[i].quoted && len(text) > 1 && text[0] == '"' {
+			text = strings.TrimSuffix(text[1:], `"`)
+		}
+		if known(text) != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// fillURL takes what the request line says first, then what is said more exactly.
+func (p *jsonParser) fillURL(m *jsonMapping, r *Request) {
+	line := splitRequestLine(p.text(m.roles[roleRequest]))
+	if method := p.text(m.roles[roleMethod]); method != "" {
+		line.method = method
+	}
+	if uri := p.text(m.roles[roleURI]); uri != "" {
+		line = targetOf(requestLine{method: line.method}, uri)
+	}
+	r.Method, r.Host, r.Path, r.Query = line.method, line.host, line.path, line.query
+	if path := p.text(m.roles[rolePath]); path != "" {
+		_ = setTarget(nil, r, path)
+	}
+	_ = setQuery(nil, r, p.text(m.roles[roleQuery]))
+	_ = setHost(nil, r, p.text(m.roles[roleHost]))
+}
+
+// trimZeros makes 200 of the 200.0 that is written by programs that know no whole numbers.
+func trimZeros(number string) string {
+	if whole, fraction, ok := strings.Cut(number, "."); ok && strings.Trim(fraction, "0") == "" {
+		return whole
+	}
+	return number
+}
+
+// fillIP takes the first address; false when there are values and all are something else.
+func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
+	fine := true
+	for _, field := range m.roles[roleIP] {
+		text := p.scan.textAt(field.slot)
+		if known(text) == "" {
+			continue
+		}
+		address, ok := parseAddress(text)
+		if ok && address.IsValid() {
+			r.IP = address
+			return true
+		}
+		fine = fine && ok
+	}
+	return fine
+}
+
+// hasRequest tells a request from an event of another kind: besides its time it names what was asked, by whom, or how
+// it went; or one of the fields that Options.Fields names.
+func (p *jsonParser) hasRequest(r *Request) bool {
+	if r.IP.IsValid() || r.User != "" || r.Method != "" || r.Path != "" || r.Status != 0 {
+		return true
+	}
+	for i := range p.further {
+		if p.options.Fields[p.further[i].name] != "" && p.scan.textAt(p.further[i].slot) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// fillTime takes the first time that is there. When that cannot be read no other is taken for it.
+func (p *jsonParser) fillTime(m *jsonMapping, r *Request) error {
+	for _, field := range m.roles[roleTime] {
+		text := p.scan.textAt(field.slot)
+		if known(text) == "" {
+			continue
+		}
+		at, ok := p.time(text, field.unix)
+		if !ok {
+			return errTime
+		}
+		r.UnixMilli = at
+		return nil
+	}
+	return errNoTime
+}
+
+func (p *jsonParser) time(text string, unix bool) (int64, bool) {
+	if digits := skipDigits(text, 0); !unix && (digits == len(text) || text[digits] == '.') {
+		return 0, false
+	}
+	return timeAny(text, p.options.zone())
+}
+
+// addFurther adds the fields that are wanted; when all are, those that the shape did not use.
+func (p *jsonParser) addFurther(m *jsonMapping, r *Request) {
+	for i := range p.further {
+		r.add(p.further[i].name, p.scan.textAt(p.further[i].slot))
+	}
+	for _, slot := range p.scan.seen {
+		if !m.uses[slot] && len(r.Fields) < maxFurther {
+			r.add(p.scan.paths[slot], p.scan.textAt(slot))
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package request
+
+import (
+	"net/textproto"
+	"strings"
+)
+
+// A role is what a value of a JSON record is in the request.
+type role uint8
+
+const (
+	roleTime role = iota
+	roleIP
+	roleUser
+	roleMethod
+	roleHost
+	roleRequest // a whole request line: GET /path?query HTTP/1.1
+	roleURI     // what stands in a request line: /path?query, http://host/path?query
+	rolePath
+	roleQuery
+	roleStatus
+	roleBytes
+	roleAgent
+	roleReferrer
+	roleForwarded
+	roleCount
+)
+
+// roleNames are the words for roles in Options.Fields.
+var roleNames = [roleCount]string{"time", "ip", "user", "method", "host", "request", "uri", "path", "query", "status",
+	"bytes", "agent", "referrer", "forwarded"}
+
+// A jsonShape says where one writer of JSON puts what. Paths stand in order of preference, and the first that has a
+// value is taken; a time with # may be a Unix time (timeUnix says in which units), as a number or in quotes; what
+// has a " after it may stand in quotes of its own, which are dropped (Logstash's pattern QS keeps them). In a
+// path {header} is Options.Header as nginx names it (x_forwarded_for), {Header} as HTTP writes it, {head-er} that
+// in lower case.
+type jsonShape struct {
+	name  string
+	needs string // groups of paths, of each group one must have a value: "ts request.uri|request.method"
+	paths [roleCount]string
+}
+
+// jsonShapes in the order in which a record is tried on them. The last fits every record.
+var jsonShapes = []jsonShape{
+	{"caddy", "ts request.uri|request.method", [roleCount]string{
+		roleTime: "ts#", roleIP: "request.client_ip request.remote_ip request.remote_addr", roleUser: "user_id",
+		roleMethod: "request.method", roleHost: "request.host", roleURI: "request.uri",
+		roleStatus: "status", roleBytes: "size",
+		roleAgent: "request.headers.User-Agent", roleReferrer: "request.headers.Referer",
+		roleForwarded: "request.headers.{Header}",
+	}},
+	{"traefik-json", "StartUTC|StartLocal RequestMethod|RequestPath", [roleCount]string{
+		roleTime: "StartUTC StartLocal", roleIP: "ClientHost ClientAddr", roleUser: "ClientUsername",
+		roleMethod: "RequestMethod", roleHost: "RequestHost RequestAddr", roleURI: "RequestPath",
+		roleStatus: "DownstreamStatus OriginStatus", roleBytes: "DownstreamContentSize OriginContentSize",
+		roleAgent: "request_User-Agent", roleReferrer: "request_Referer", roleForwarded: "request_{Header}",
+	}},
+	{"envoy-json", "start_time response_code|response_flags", [roleCount]string{
+		roleTime: "start_time#", roleIP: "downstream_remote_address downstream_direct_remote_address",
+		roleUser: "user", roleMethod: "method", roleHost: "authority :authority",
+		roleURI:    "path x-envoy-original-path x-envoy-origin-path :path",
+		roleStatus: "response_code", roleBytes: "bytes_sent",
+		roleAgent: "user_agent user-agent", roleReferrer: "referer referrer", roleForwarded: "{header} {head-er}",
+	}},
+	{"ecs", "http.request.method|http.response.status_code|url.original|url.path|http.method|http.status_code|http.target",
+		[roleCount]string{
+			// Logstash keeps the time of the line as timestamp, and @timestamp is then when it read the line.
+			roleTime: "timestamp# @timestamp#",
+			roleIP: "source.ip client.ip source.address client.address http.client_ip " +
+				"network.peer.address net.sock.peer.addr net.peer.ip",
+			roleUser:   "user.name client.user.name source.user.name user.id enduser.id",
+			roleMethod: "http.request.method http.request.method_original http.method",
+			roleHost:   "url.domain server.address http.host http.server_name net.host.name",
+			roleURI:    "url.original url.full http.target http.url", rolePath: "url.path", roleQuery: "url.query",
+			roleStatus: "http.response.status_code http.status_code",
+			roleBytes: "http.response.body.bytes http.response.bytes http.response.body.size http.response.size " +
+				"http.response_content_length",
+			roleAgent:     "user_agent.original http.user_agent",
+			roleReferrer:  "http.request.referrer http.request.header.referer",
+			roleForwarded: "http.request.header.{head-er} http.request.header.{header} http.request.headers.{head-er}",
+		}},
+	{"logstash-json", "clientip verb|request|rawrequest", [roleCount]string{
+		roleTime: "timestamp# @timestamp#", roleIP: "clientip", roleUser: "auth", roleMethod: "verb",
+		roleHost: "vhost", roleRequest: "rawrequest", roleURI: "request", roleStatus: "response", roleBytes: "bytes",
+		roleAgent: `agent"`, roleReferrer: `referrer"`, roleForwarded: "{header}",
+	}},
+	{"nginx-json", "remote_addr request|request_uri|uri|path|request_method|method", [roleCount]string{
+		roleTime: "time_iso8601 time_local msec# time# timestamp# @timestamp# date#",
+		roleIP:   "remote_addr", roleUser: "remote_user",
+		roleMethod: "request_method method", roleHost: "http_host vhost host server_name",
+		roleRequest: "request", roleURI: "request_uri", rolePath: "uri path", roleQuery: "args query_string request_query",
+		roleStatus: "status", roleBytes: "body_bytes_sent body_bytes_size bytes_sent",
+		roleAgent: "http_user_agent user_agent", roleReferrer: "http_referer http_referrer",
+		roleForwarded: "http_{header} {header}",
+	}},
+	{"fluentbit-json", "remote|host method path code", [roleCount]string{
+		roleTime: "time# @timestamp# date# timestamp#", roleIP: "remote host", roleUser: "user", roleMethod: "method",
+		roleURI: "path", roleStatus: "code", roleBytes: "size", roleAgent: "agent", roleReferrer: "referer",
+		roleForwarded: "http_{header} {header}",
+	}},
+	{"vector-json", "client request timestamp", [roleCount]string{ // parse_nginx_log
+		roleTime: "timestamp", roleIP: "client", roleUser: "user", roleRequest: "request", roleStatus: "status",
+		roleBytes: "size", roleAgent: "agent", roleReferrer: "referer", roleForwarded: "http_{header}",
+	}},
+	{"vector-json", "client_host elb_status_code|request_url timestamp", [roleCount]string{ // parse_aws_alb_log
+		roleTime: "timestamp", roleIP: "client_host", roleMethod: "request_method", roleURI: "request_url",
+		roleStatus: "elb_status_code", roleBytes: "sent_bytes", roleAgent: "user_agent",
+	}},
+	{"vector-json", "host timestamp protocol path|message status", [roleCount]string{ // parse_apache_log, parse_common_log
+		roleTime: "timestamp", roleIP: "host", roleUser: "user", roleMethod: "method", roleURI: "path",
+		roleStatus: "status", roleBytes: "size", roleAgent: "agent", roleReferrer: "referrer",
+	}},
+	{"json", "", [roleCount]string{
+		roleTime: "time# timestamp# ts# @timestamp# date#", roleIP: "ip client_ip remote_ip remote_addr",
+		roleUser: "user username user_id", roleMethod: "method request_method", roleHost: "host",
+		roleRequest: "request", roleURI: "uri url request_uri", rolePath: "path", roleQuery: "query",
+		roleStatus: "status status_code", roleBytes: "bytes bytes_sent size", roleAgent: "agent user_agent",
+		roleReferrer: "referrer referer", roleForwarded: "forwarded {header}",
+	}},
+}
+
+// jsonPresets are the formats named after shapes, which read that shape only, and json, which reads each record by
+// the first shape that fits.
+func jsonPresets() []preset {
+	var presets []preset
+	for _, shape := range jsonShapes {
+		if n := len(presets); n == 0 || presets[n-1].name != shape.name {
+			presets = append(presets, jsonPreset(shape.name))
+		}
+	}
+	return presets
+}
+
+func jsonPreset(name string) preset {
+	return preset{name, func(o Options) (Parser, error) { return newJSONParser(name, o), nil }}
+}
+
+// path writes a path with the header that is configured.
+func (o Options) path(path string) string {
+	if strings.IndexByte(path, '{') < 0 {
+		return path
+	}
+	dashed := strings.ReplaceAll(o.header(), "_", "-")
+	return strings.NewReplacer("{header}", o.header(), "{head-er}", dashed,
+		"{Header}", textproto.CanonicalMIMEHeaderKey(dashed)).Replace(path)
+}
