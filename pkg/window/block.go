@@ -1,0 +1,54 @@
+package window
+
+import "time"
+
+// begin starts the block of the offence b, and lets the window start empty at its end.
+func (p *Policy) begin(s *State, b broken) Outcome {
+	s.needRare()
+	r := s.rare
+	if r.until > 0 && b.at < later(r.until, p.block.Forget) {
+		r.level++
+	} else {
+		r.level = 1
+	}
+	r.from, r.until = b.at, later(b.at, p.block.lasts(r.level))
+	if !p.block.Extend {
+		p.algorithm.forget(s, r.until)
+	}
+	return r.outcome(Broke, b)
+}
+
+// hitInside is a hit older than the end of the last block.
+func (p *Policy) hitInside(s *State, at, cost int64) Outcome {
+	r := s.rare
+	if !p.block.Extend {
+		return r.outcome(Blocked, unbroken)
+	}
+	b := p.algorithm.hit(s, at, cost)
+	lasts := p.block.lasts(r.level)
+	if b.limit < 0 || b.at < r.from || r.until == Never || 2*(r.until-b.at) >= lasts.Milliseconds() {
+		return r.outcome(Blocked, unbroken)
+	}
+	r.until = later(b.at, lasts)
+	return r.outcome(Extended, b)
+}
+
+func (r *rare) outcome(e Event, b broken) Outcome {
+	return Outcome{Event: e, Limit: max(b.limit, 0), From: r.from, Until: r.until, Count: b.count, Level: r.level}
+}
+
+// lasts is how long an offence of a level lasts.
+func (b *Block) lasts(level int) time.Duration {
+	if level == 1 || len(b.Then) == 0 {
+		return b.For
+	}
+	return b.Then[min(level-2, len(b.Then)-1)]
+}
+
+// Block is the last block of s, over or not; ok is false where s never broke a limit.
+func (s *State) Block() (from, until int64, level int, ok bool) {
+	if s.rare == nil || s.rare.until == 0 {
+		return 0, 0, 0, false
+	}
+	return s.rare.from, s.rare.until, s.rare.level, true
+}

@@ -1,0 +1,340 @@
+package window
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// The bytes of a state, version 1; numbers are varints of encoding/binary, "±" the signed ones:
+//
+//	1 byte   version<<4 | algorithm
+//	1 byte   flags
+//	newest   the newest hit
+//	[block]  until-from, or 0 if it never ends; ±(newest-from); level
+//	[logs]   how many, unless it is one with cells of a millisecond; for each of them
+//	           span and parts of a cell, unless …
+//	           2 x cells, or 2 x cells + 1 if each has one hit
+//	           ±(newest's slot - newest cell's slot)
+//	           distances to the next older cell, less one, in Rice code: 1 byte of the parameter, then bits
+//	           the hits of each cell, oldest first, unless each has one
+//	[bucket] how many; for each of them unit, drain, level, ±(newest-levelAt), levelAt-filledSince
+//
+// Where all instants are whole seconds, newest and the cells of a millisecond are counted in seconds.
+const version = 1
+
+const (
+	flagBlock = 1 << iota
+	flagSeconds
+	flagExact // one log, with cells of a millisecond
+	flagBuckets
+)
+
+var (
+	// ErrNewer is of bytes that a newer version of this package wrote.
+	ErrNewer = errors.New("window: written by a newer version")
+	// ErrCorrupt is of bytes that no version of this package wrote.
+	ErrCorrupt = errors.New("window: bytes are corrupt")
+)
+
+// Append appends the bytes of s, without what is too old to matter.
+func (p *Policy) Append(b []byte, s *State) []byte {
+	w := writer{b: b, newest: s.newest, scale: 1, shapes: p.algorithm.shapes()}
+	flags := w.flags(s)
+	w.b = append(w.b, version<<4|byte(p.kind), flags)
+	w.uint(s.newest / w.scale)
+	if flags&flagBlock != 0 {
+		w.block(s.rare)
+	}
+	if flags&flagBuckets != 0 {
+		w.buckets(p.algorithm.(buckets), s.first)
+		return w.b
+	}
+	if flags&flagExact == 0 {
+		w.uint(int64(len(w.shapes)))
+	}
+	for i := range w.shapes {
+		if sh := &w.shapes[i]; flags&flagExact == 0 {
+			w.uint(sh.span)
+			w.uint(sh.parts)
+		}
+		w.log(&w.shapes[i], *s.log(i))
+	}
+	return w.b
+}
+
+type writer struct {
+	b      []byte
+	newest int64
+	scale  int64 // 1000 where all instants are whole seconds
+	shapes []shape
+}
+
+func (w *writer) uint(v int64) { w.b = binary.AppendUvarint(w.b, uint64(v)) }
+func (w *writer) int(v int64)  { w.b = binary.AppendVarint(w.b, v) }
+
+func (w *writer) flags(s *State) (flags byte) {
+	if s.rare != nil && s.rare.until > 0 {
+		flags |= flagBlock
+	}
+	if len(w.shapes) == 0 {
+		return flags | flagBuckets
+	}
+	seconds := s.newest%1000 == 0
+	for i := range w.shapes {
+		sh, l := &w.shapes[i], *s.log(i)
+		for j := w.oldest(sh, l); seconds && sh.exact() && j < sh.len(l); j++ {
+			seconds = sh.slot(l, j)%1000 == 0
+		}
+	}
+	if seconds {
+		flags |= flagSeconds
+		w.scale = 1000
+	}
+	if len(w.shapes) == 1 && w.shapes[0].exact() {
+		flags |= flagExact
+	}
+	return flags
+}
+
+// oldest is the first cell that still matters.
+func (w *writer) oldest(sh *shape, l log) int { return sh.startingAfter(l, 0, w.newest-sh.keep) }
+
+func (w *writer) block(r *rare) {
+	if r.until == Never {
+		w.uint(0)
+	} else {
+		w.uint(r.until - r.from)
+	}
+	w.int(w.newest - r.from)
+	w.uint(int64(r.level))
+}
+
+func (w *writer) log(sh *shape, l log) {
+	scale := sh.scale(w.scale)
+	first, n := w.oldest(sh, l), sh.len(l)
+	cells, ones := int64(n-first), int64(1)
+	if sh.sum(l, n-1)-sh.sum(l, first-1) != cells {
+		ones = 0
+	}
+	w.uint(cells<<1 | ones)
+	if cells == 0 {
+		return
+	}
+	w.int((sh.slotOf(w.newest) - sh.slot(l, n-1)) / scale)
+	if cells > 1 {
+		rice := newRiceWriter(w.b, (sh.slot(l, n-1)-sh.slot(l, first))/scale/(cells-1))
+		for i := n - 1; i > first; i-- {
+			rice.write((sh.slot(l, i)-sh.slot(l, i-1))/scale - 1)
+		}
+		w.b = rice.close()
+	}
+	for i := first; ones == 0 && i < n; i++ {
+		w.uint(sh.sum(l, i) - sh.sum(l, i-1))
+	}
+}
+
+func (w *writer) buckets(bs buckets, words log) {
+	w.uint(int64(len(words) / bucketWords))
+	for i := range len(words) / bucketWords {
+		words := words[bucketWords*i:]
+		w.uint(bs[i].unit)
+		w.uint(bs[i].drain)
+		w.uint(int64(words[level]))
+		w.int(w.newest - int64(words[levelAt]))
+		w.uint(int64(words[levelAt] - words[filledSince]))
+	}
+}
+
+// exact says whether a cell is a millisecond.
+func (sh *shape) exact() bool { return sh.span == 1 && sh.parts == 1 }
+
+// scale is by what the slots are divided where instants are divided by scale.
+func (sh *shape) scale(scale int64) int64 {
+	if sh.exact() {
+		return scale
+	}
+	return 1
+}
+
+// Read reads what Append wrote into s. Where the bytes are of a policy with other limits or another algorithm, what the
+// hits that they remember say of p's is kept: hits remembered exactly serve every limit, cells and buckets those of
+// the same length and rate. The block is always kept.
+func (p *Policy) Read(b []byte, s *State) error {
+	*s = State{}
+	if len(b) < 2 {
+		return ErrCorrupt
+	}
+	if b[0]>>4 != version {
+		return fmt.Errorf("%w: version %d, want %d", ErrNewer, b[0]>>4, version)
+	}
+	r := reader{b: b[2:], scale: 1}
+	flags := b[1]
+	if flags&flagSeconds != 0 {
+		r.scale = 1000
+	}
+	s.newest = r.uint(MaxTime/r.scale) * r.scale
+	if flags&flagBlock != 0 {
+		r.block(s)
+	}
+	if flags&flagBuckets != 0 {
+		r.buckets(p, s)
+	} else {
+		r.logs(p, s, flags)
+	}
+	if r.bad || len(r.b) > 0 {
+		*s = State{}
+		return ErrCorrupt
+	}
+	return nil
+}
+
+type reader struct {
+	b     []byte
+	scale int64
+	bad   bool
+}
+
+// uint reads a number up to most.
+func (r *reader) uint(most int64) int64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || v > uint64(most) {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return int64(v)
+}
+
+// int reads a number whose difference to from is written, between 0 and most.
+func (r *reader) before(from, most int64) int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 || v > from || v < from-most {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return from - v
+}
+
+func (r *reader) block(s *State) {
+	lasts := r.uint(Never - MaxTime - 1)
+	s.rare = &rare{from: r.before(s.newest, MaxTime)}
+	s.rare.level = int(r.uint(1 << 31))
+	s.rare.until = s.rare.from + lasts
+	if lasts == 0 {
+		s.rare.until = Never
+	}
+	r.bad = r.bad || s.rare.level == 0
+}
+
+func (r *reader) logs(p *Policy, s *State, flags byte) {
+	stored, exact := shape{span: 1, parts: 1}, flags&flagExact != 0
+	logs := int64(1)
+	if !exact {
+		logs = r.uint(maxLogs)
+	}
+	for range logs {
+		if !exact {
+			stored.span, stored.parts = r.uint(maxPer.Milliseconds()), r.uint(maxParts)
+		}
+		r.log(p, s, &stored)
+		if r.bad {
+			return
+		}
+	}
+}
+
+const (
+	maxLogs  = 1000
+	maxParts = 1000
+)
+
+// log reads a log into those of s that its cells say something of.
+func (r *reader) log(p *Policy, s *State, stored *shape) {
+	if r.bad || stored.parts < 1 || stored.parts > stored.span {
+		r.bad = true
+		return
+	}
+	into := s.into(p.algorithm.shapes(), stored)
+	n := r.uint(1 << 32)
+	ones, cells := n&1 == 1, n>>1
+	if cells == 0 || cells > int64(8*len(r.b)+1) {
+		r.bad = r.bad || cells > 0
+		return
+	}
+	var few [64]int64
+	slots := append(few[:0], make([]int64, cells)...)
+	r.slots(stored, s.newest, slots)
+	for _, slot := range slots {
+		hits := int64(1)
+		if !ones {
+			hits = r.uint(maxHits + 1)
+		}
+		if r.bad || hits == 0 {
+			r.bad = true
+			return
+		}
+		for _, t := range into {
+			t.add(t.log, t.slotOf(stored.start(slot)), s.newest, hits)
+		}
+	}
+}
+
+// A target is a log that is read into.
+type target struct {
+	*shape
+	log *log
+}
+
+// into are the logs of s that a stored log is read into: that with the same cells, and where it is exact every one, until
+// the one with the same cells comes.
+func (s *State) into(shapes []shape, stored *shape) []target {
+	var into []target
+	for i := range shapes {
+		sh := &shapes[i]
+		same := sh.span == stored.span && sh.parts == stored.parts
+		if same {
+			*s.log(i) = nil
+		}
+		if same || stored.exact() {
+			into = append(into, target{sh, s.log(i)})
+		}
+	}
+	return into
+}
+
+// slots reads the slots of cells, the newest last.
+func (r *reader) slots(stored *shape, newest int64, slots []int64) {
+	scale := stored.scale(r.scale)
+	last := len(slots) - 1
+	slots[last] = r.before(stored.slotOf(newest)/scale, MaxTime/scale) * scale
+	if last == 0 || r.bad {
+		return
+	}
+	rice := newRiceReader(r.b)
+	for i := last; i > 0; i-- {
+		slots[i-1] = slots[i] - (rice.read()+1)*scale
+		if slots[i-1] < 0 || rice.bad {
+			r.bad = true
+			return
+		}
+	}
+	r.b = rice.rest()
+}
+
+func (r *reader) buckets(p *Policy, s *State) {
+	bs, _ := p.algorithm.(buckets)
+	n := r.uint(maxLogs)
+	for i := range int(n) {
+		unit, drain := r.uint(MaxTime), r.uint(maxHits)
+		drops := r.uint(Never / 2)
+		at := r.before(s.newest, MaxTime)
+		since := at - r.uint(at)
+		if r.bad || i >= len(bs) || bs[i].unit != unit || bs[i].drain != drain {
+			continue
+		}
+		bs.make(s)
+		copy(s.first[bucketWords*i:], log{uint64(min(drops, bs[i].holds)), uint64(at), uint64(since)})
+	}
+}

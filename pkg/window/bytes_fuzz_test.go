@@ -1,0 +1,44 @@
+package window
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// Whatever is read,
+//   - it does not panic, and holds no more memory than its bytes and the bound justify;
+//   - what was taken is written and read back as it is;
+//   - and it can be hit.
+func FuzzRead(f *testing.F) {
+	policies := make([]*Policy, algorithms)
+	for i := range policies {
+		policies[i] = mustNew(f, Config{Algorithm: Algorithm(i), Limits: []Limit{{10, time.Minute}, {1000, time.Hour}, {1_000_000, time.Hour}},
+			Late: time.Minute, Remember: minRemember, Subwindows: 3, Block: Block{For: time.Minute, Extend: i%2 == 0}})
+		var s State
+		for j := range int64(40) {
+			policies[i].Hit(&s, someTime+j*997, 1+j%3)
+			f.Add(byte(i), policies[i].Append(nil, &s))
+		}
+	}
+	f.Fuzz(func(t *testing.T, which byte, b []byte) {
+		p := policies[which%byte(algorithms)]
+		var s, back State
+		if p.Read(b, &s) != nil {
+			return
+		}
+		if most := 64*len(b) + 3*16*2*minRemember + 1000; s.Bytes() > most {
+			t.Fatalf("%d bytes are held of %d", s.Bytes(), len(b))
+		}
+		written := p.Append(nil, &s)
+		if err := p.Read(written, &back); err != nil {
+			t.Fatalf("%x reads as %+v, written as %x: %v", b, s, written, err)
+		}
+		if again := p.Append(nil, &back); !reflect.DeepEqual(again, written) {
+			t.Fatalf("%x is written again as %x", written, again)
+		}
+		p.Hit(&s, s.newest, 1)
+		p.Hit(&s, max(0, s.newest-1000), 3)
+		p.Hit(&s, MaxTime, 1)
+	})
+}

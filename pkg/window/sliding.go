@@ -1,0 +1,172 @@
+package window
+
+// sliding is the sliding log: a hit at t breaks N per W when more than N hits, that one included, lie in (t-W, t].
+//
+// Limits up to Config.Remember share one log with a cell per millisecond that had hits, and are exact. A larger limit
+// has a log of its own with cells W/128 long. A cell leaves the window as soon as its first instant does and enters
+// it with its last, so that the limit errs only towards letting through: it is always broken when more than N hits
+// lie within W less 1/64.
+//
+// A late hit asks again at each kept instant within W after it, and breaks the limit at the first of these that has
+// too many. Hits are kept for Late and the longest limit, and no longer than the Remember newest instants; so a limit
+// of N per W judges alike in any order of arrival while a key has no more instants than that.
+//
+// A hit costs one comparison a limit while the hits kept are within the limit, one more where no two hits share an
+// instant, else a binary search. A late hit costs as much as there are hits after it.
+type sliding struct {
+	groups []group
+}
+
+// A group is the limits that share a log.
+type group struct {
+	shape
+	longest int64 // W of the longest limit
+	limits  []slidingLimit
+}
+
+type slidingLimit struct {
+	index int   // in Config.Limits
+	hits  int64 // N
+	per   int64 // W in milliseconds
+}
+
+// coarse is how many cells a window has whose limit is above the exactness bound.
+const coarse = 128
+
+func newSliding(c *Config) (algorithm, error) {
+	var a sliding
+	var exact []slidingLimit
+	for i, l := range c.Limits {
+		sl := slidingLimit{i, l.Hits, l.Per.Milliseconds()}
+		if l.Hits <= int64(c.Remember) {
+			exact = append(exact, sl)
+			continue
+		}
+		a.groups = append(a.groups, newGroup(c, max(1, sl.per/coarse), sl))
+	}
+	if len(exact) > 0 {
+		a.groups = append([]group{newGroup(c, 1, exact...)}, a.groups...)
+	}
+	return &a, nil
+}
+
+func newGroup(c *Config, span int64, limits ...slidingLimit) group {
+	var longest, largest int64
+	for _, l := range limits {
+		longest, largest = max(longest, l.per), max(largest, l.hits)
+	}
+	return group{newShape(c, span, 1, longest, largest), longest, limits}
+}
+
+func (a *sliding) hit(s *State, at, cost int64) broken {
+	b := unbroken
+	for i := range a.groups {
+		g := &a.groups[i]
+		if l := s.log(i); at == s.newest {
+			b = b.or(g.hitNewest(l, at, cost))
+		} else {
+			b = b.or(g.hitLate(l, at, s.newest, cost))
+		}
+	}
+	return b
+}
+
+// hitNewest counts a hit that no other is newer than: only the window that ends with it can be broken by it.
+func (g *group) hitNewest(l *log, at, cost int64) broken {
+	b := unbroken
+	for i := range g.limits {
+		limit := &g.limits[i]
+		if room := limit.hits - cost; b.limit < 0 && g.total(*l) > room && g.exceeds(*l, at-limit.per, room) {
+			b = broken{limit.index, at, g.since(*l, at-limit.per) + cost}
+		}
+	}
+	g.add(l, g.slotOf(at), at, cost)
+	return b
+}
+
+// exceeds says whether more than room hits lie in the cells that start after the instant at, of a log that has more.
+func (g *group) exceeds(l log, at, room int64) bool {
+	if room < 0 || at < 0 {
+		return true
+	}
+	// Every cell has a hit, so the cells after the one room before the end have enough room, were all of one hit.
+	n := g.len(l)
+	i := n - 1 - int(min(room, int64(n)))
+	if i >= 0 && g.slot(l, i) > g.slotOf(at) {
+		return true
+	}
+	if g.total(l)-g.sum(l, i) <= room {
+		return false
+	}
+	return g.total(l)-g.sum(l, g.startingAfter(l, i+1, at)-1) > room
+}
+
+func (g *group) total(l log) int64 { return g.sum(l, g.len(l)-1) }
+
+// since is how many hits lie in the cells that start after the instant at.
+func (g *group) since(l log, at int64) int64 {
+	return g.total(l) - g.sum(l, g.startingAfter(l, 0, at)-1)
+}
+
+// hitLate counts a hit that others are newer than, and asks again at all of them that it lies in the window of.
+func (g *group) hitLate(l *log, at, newest, cost int64) broken {
+	b := unbroken
+	pos := g.add(l, g.slotOf(at), newest, cost)
+	start := g.start(g.slot(*l, pos))
+	for i := range g.limits {
+		limit := &g.limits[i]
+		from := g.startingAfter(*l, 0, start-limit.per)
+		for j := pos; j < g.len(*l); j++ {
+			until := min(g.end(g.slot(*l, j)), newest)
+			if start <= until-limit.per {
+				break
+			}
+			for g.start(g.slot(*l, from)) <= until-limit.per {
+				from++
+			}
+			if n := g.sum(*l, j) - g.sum(*l, from-1); n > limit.hits {
+				b = b.or(broken{limit.index, until, n})
+				break
+			}
+		}
+	}
+	return b
+}
+
+func (a *sliding) count(s *State, i int, at int64) int64 {
+	for k := range a.groups {
+		g := &a.groups[k]
+		for _, limit := range g.limits {
+			if l := *s.log(k); limit.index == i {
+				until := g.after(l, 0, g.slotOf(at))
+				return g.sum(l, until-1) - g.sum(l, min(until, g.startingAfter(l, 0, at-limit.per))-1)
+			}
+		}
+	}
+	return 0
+}
+
+func (a *sliding) clear(s *State) int64 {
+	var clear int64
+	for i := range a.groups {
+		g := &a.groups[i]
+		if l := *s.log(i); len(l) > 0 {
+			clear = max(clear, g.start(g.newestSlot(l))+g.longest)
+		}
+	}
+	return clear
+}
+
+func (a *sliding) forget(s *State, from int64) {
+	for i := range a.groups {
+		a.groups[i].dropBefore(s.log(i), from)
+	}
+}
+
+func (a *sliding) shapes() []shape {
+	shapes := make([]shape, len(a.groups))
+	for i := range a.groups {
+		shapes[i] = a.groups[i].shape
+	}
+	return shapes
+}

@@ -1,0 +1,244 @@
+// Package window counts how often one key was hit in the recent past, and says when a limit is broken and what
+// follows.
+//
+// A Policy holds the limits of one rule, the algorithm that counts them and the block that follows; a State holds
+// what is remembered of one key. Six algorithms serve one interface:
+//
+//	Sliding  a log of the hits, exact: a hit at t breaks N per W when more than N hits lie in (t-W, t]
+//	Fixed    hits per aligned period: up to 2N may pass within a W that straddles two periods
+//	Counter  hits per sub-window, the oldest weighted by what the window still covers of it
+//	Token    a bucket of tokens: Burst at once, N per W on average
+//	Uniform  one hit per W/N (GCRA), with a tolerance of Burst hits
+//	Leaky    a bucket that holds N and drains N per W
+//
+// Each says in its own file how far it errs, what it remembers and what a hit costs. Time is whole milliseconds
+// since 1970 and comes with the hit; cost c is c hits at that instant.
+//
+// A hit older than the key's newest by more than Config.Late is not counted (Late). Younger ones count in the
+// window they belong to. For Sliding, which keys break a limit does not depend on the order in which hits arrive
+// as long as a key has at most Config.Remember hits (instants, if hits share one) within Late and the longest
+// limit; and nobody who kept the limits is ever blocked, in any order and above that bound too.
+//
+// A block is [from, until). Hits inside it neither count nor extend it, and at its end the window starts empty,
+// unless Block.Extend. The first breaking hit at or after until is a new offence: one level up when it comes
+// within Block.Forget of until, else at level 1.
+//
+// A Policy never changes and is safe for concurrent use. A State belongs to one goroutine at a time. Nothing here
+// reads a clock, starts a goroutine or does I/O; a hit allocates nothing but the growth of its state, which is 8
+// bytes an instant remembered (16 where a limit is over half a million), of at most a quarter more than Remember.
+package window
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unsafe"
+)
+
+// Bounds of what a Config may ask for.
+const (
+	minRemember = 256
+	maxRemember = 1 << 20
+	maxHits     = 1 << 40 // a limit times its milliseconds stays within 128 bits, and sums within 63
+	maxPer      = 10 * 366 * 24 * time.Hour
+)
+
+const (
+	// Forever is the duration of a block that does not end.
+	Forever = time.Duration(math.MaxInt64)
+	// Never is the instant at which what lasts Forever ends.
+	Never int64 = math.MaxInt64
+	// MaxTime is the newest instant that can be counted, in the year 2109.
+	MaxTime int64 = 1<<timeBits - 1
+	// DefaultRemember is how many hits of a key are remembered exactly.
+	DefaultRemember = 4096
+)
+
+// A Limit allows Hits hits Per duration.
+type Limit struct {
+	Hits int64
+	Per  time.Duration // whole milliseconds
+}
+
+// A Block says what follows when a limit is broken.
+type Block struct {
+	For    time.Duration   // how long the first offence lasts, whole milliseconds, or Forever
+	Then   []time.Duration // how long the second, third … offence lasts; the last one for all that follow
+	Forget time.Duration   // after this long without a block, the next offence is the first again
+	Extend bool            // hits inside the block count, and one that breaks a limit moves its end
+}
+
+// A Config is what a Policy is made of.
+type Config struct {
+	Algorithm  Algorithm
+	Limits     []Limit // at least one; where one hit breaks several, the first is named
+	Late       time.Duration
+	Remember   int   // the exactness bound, in hits per key; 0 is DefaultRemember
+	Subwindows int   // Counter: parts of a window; 0 is 1, the interpolation between two counters
+	Burst      int64 // Token: what the bucket holds, 0 is the limit; Uniform: hits let through early, 0 is none
+	Block      Block
+}
+
+// An Event is what a hit did.
+type Event uint8
+
+// The events.
+const (
+	Counted  Event = iota // it counts and every limit is kept
+	Broke                 // it broke a limit: a block begins
+	Extended              // it broke a limit inside a block with Extend: the block's end moved
+	Blocked               // it is older than the end of the last block; with Extend it counts, but moves nothing
+	Late                  // it is older than the key's newest hit by more than Late, and does not count
+)
+
+// An Outcome is what a hit did, and the block it did it to when there is one.
+type Outcome struct {
+	Event       Event
+	Limit       int   // the limit that was broken, where Event is Broke or Extended
+	From, Until int64 // the block, but for Counted and Late; Until may be Never
+	Count       int64 // hits that broke the limit, where Event is Broke or Extended; of one instant half a million at most
+	Level       int   // of the offence: 1 is the first
+}
+
+// A Policy is what the hits of every key of one rule are held against.
+type Policy struct {
+	algorithm algorithm
+	kind      Algorithm
+	late      int64 // milliseconds
+	block     Block
+}
+
+// A State is what is remembered of one key. The zero State is of a key never hit.
+type State struct {
+	first  log   // most policies need no other log
+	newest int64 // the newest hit's instant, blocked or not; 0 before the first hit
+	rare   *rare // nil until needed
+}
+
+// rare is what few keys or few policies have.
+type rare struct {
+	logs        []log // of limits that need a log of their own
+	from, until int64 // the last block; until is 0 when there was none
+	level       int
+}
+
+// New makes a Policy, or says everything that is wrong with c.
+func New(c Config) (*Policy, error) {
+	if c.Remember == 0 {
+		c.Remember = DefaultRemember
+	}
+	if c.Subwindows == 0 {
+		c.Subwindows = 1
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	a, err := newAlgorithm[c.Algorithm](&c)
+	if err != nil {
+		return nil, err
+	}
+	return &Policy{algorithm: a, kind: c.Algorithm, late: c.Late.Milliseconds(), block: c.Block}, nil
+}
+
+// Hit counts cost hits at the instant at, in Unix milliseconds, and says what that did. A cost below 1 counts
+// nothing; an instant outside 0 to MaxTime cannot be counted and is Late.
+func (p *Policy) Hit(s *State, at, cost int64) Outcome {
+	if at < s.newest-p.late || at < 0 || at > MaxTime {
+		return Outcome{Event: Late}
+	}
+	if cost < 1 {
+		return Outcome{}
+	}
+	s.newest = max(s.newest, at)
+	if s.rare != nil && at < s.rare.until {
+		return p.hitInside(s, at, cost)
+	}
+	b := p.algorithm.hit(s, at, cost)
+	if b.limit < 0 {
+		return Outcome{}
+	}
+	return p.begin(s, b)
+}
+
+// Count is what limit counts at the instant at: hits, or what a bucket holds. Hits inside a block are not in it
+// unless the block extends.
+func (p *Policy) Count(s *State, limit int, at int64) int64 {
+	return p.algorithm.count(s, limit, at)
+}
+
+// Clear is the instant from which on s answers every hit as the zero State would, but for late ones.
+func (p *Policy) Clear(s *State) int64 {
+	clear := p.algorithm.clear(s)
+	if s.rare != nil && s.rare.until > 0 {
+		clear = max(clear, later(s.rare.until, p.block.Forget))
+	}
+	return clear
+}
+
+// Newest is the instant of the newest hit of s, counted or not; 0 before the first.
+func (s *State) Newest() int64 { return s.newest }
+
+// Bytes is the memory that s holds, itself included.
+func (s *State) Bytes() int {
+	n := int(unsafe.Sizeof(*s)) + 8*cap(s.first)
+	if s.rare == nil {
+		return n
+	}
+	n += int(unsafe.Sizeof(*s.rare)) + int(unsafe.Sizeof(s.first))*cap(s.rare.logs)
+	for _, l := range s.rare.logs {
+		n += 8 * cap(l)
+	}
+	return n
+}
+
+// log is the i-th log of s, made when it is first asked for.
+func (s *State) log(i int) *log {
+	if i == 0 {
+		return &s.first
+	}
+	s.needRare()
+	for len(s.rare.logs) < i {
+		s.rare.logs = append(s.rare.logs, nil)
+	}
+	return &s.rare.logs[i-1]
+}
+
+func (s *State) needRare() {
+	if s.rare == nil {
+		s.rare = &rare{}
+	}
+}
+
+// later is the instant d after at; Never where there is none.
+func later(at int64, d time.Duration) int64 {
+	if at == Never || d == Forever {
+		return Never
+	}
+	return at + d.Milliseconds()
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	fault(c.Algorithm >= algorithms, "algorithm %d is unknown", c.Algorithm)
+	fault(len(c.Limits) == 0, "no limit is given")
+	for _, l := range c.Limits {
+		fault(l.Hits < 1 || l.Hits > maxHits, "limit of %d hits: want 1 to %d", l.Hits, int64(maxHits))
+		fault(l.Per < time.Millisecond || l.Per > maxPer, "limit per %v: want 1ms to %v", l.Per, maxPer)
+		fault(l.Per%time.Millisecond != 0, "limit per %v: want whole milliseconds", l.Per)
+	}
+	fault(c.Late < 0 || c.Late > maxPer, "late %v: want 0 to %v", c.Late, maxPer)
+	fault(c.Remember < minRemember || c.Remember > maxRemember, "%d hits to remember: want %d to %d", c.Remember, minRemember, maxRemember)
+	fault(c.Subwindows < 1 || c.Subwindows > 1000, "%d sub-windows: want 1 to 1000", c.Subwindows)
+	fault(c.Burst < 0 || c.Burst > maxHits, "burst of %d: want 0 to %d", c.Burst, int64(maxHits))
+	for _, d := range append([]time.Duration{c.Block.For}, c.Block.Then...) {
+		fault(d < time.Millisecond || d%time.Millisecond != 0 && d != Forever, "block for %v: want whole milliseconds, or Forever", d)
+	}
+	fault(c.Block.Forget < 0, "forget after %v: want 0 or more", c.Block.Forget)
+	return errors.Join(errs...)
+}

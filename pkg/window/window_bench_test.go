@@ -1,0 +1,124 @@
+package window
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+)
+
+const benchKeys = 1_000_000
+
+// traffic is an endless stream of hits: keys either uniform or skewed (Zipf, as users are), five thousand hits a second,
+// one in twenty late by up to two seconds.
+type traffic struct {
+	keys []string
+	pick []uint32
+	at   []int64
+}
+
+func newTraffic(skewed bool) *traffic {
+	r := rand.New(rand.NewPCG(1, 2))
+	zipf := rand.NewZipf(r, 1.1, 10, benchKeys-1)
+	t := &traffic{keys: make([]string, benchKeys), pick: make([]uint32, 1<<22), at: make([]int64, 1<<22)}
+	for i := range t.keys {
+		t.keys[i] = "user-" + strconv.Itoa(i*7919%benchKeys)
+	}
+	for i := range t.pick {
+		t.pick[i] = uint32(r.IntN(benchKeys))
+		if skewed {
+			t.pick[i] = uint32(zipf.Uint64())
+		}
+		t.at[i] = someTime + int64(i)/5
+		if r.IntN(20) == 0 {
+			t.at[i] -= r.Int64N(2000)
+		}
+	}
+	return t
+}
+
+// lookup calls hit with the state of each key of the traffic, found in a map as a hot set does.
+func (t *traffic) lookup(b *testing.B, hit func(s *State, at int64)) {
+	states := make(map[string]*State, benchKeys)
+	for _, k := range t.keys {
+		states[k] = &State{}
+	}
+	mask := len(t.pick) - 1
+	round := int64(len(t.pick)) / 5
+	for i := range len(t.pick) {
+		hit(states[t.keys[t.pick[i]]], t.at[i])
+	}
+	runtime.GC()
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		j := i & mask
+		hit(states[t.keys[t.pick[j]]], t.at[j]+round*int64(1+i/len(t.pick)))
+	}
+	b.StopTimer()
+	var held int
+	for _, s := range states {
+		held += s.Bytes()
+	}
+	b.ReportMetric(float64(held)/benchKeys, "state-B/key")
+}
+
+// BenchmarkHit is the time of a hit among a million keys, the lookup included; "lookup" is the lookup alone.
+func BenchmarkHit(b *testing.B) {
+	limits := []Limit{{10, time.Minute}, {100, time.Hour}, {1000, 24 * time.Hour}}
+	for _, skewed := range []bool{false, true} {
+		t, name := newTraffic(skewed), "uniform"
+		if skewed {
+			name = "skewed"
+		}
+		b.Run(name+"/lookup", func(b *testing.B) {
+			t.lookup(b, func(s *State, at int64) { s.newest = at })
+		})
+		for _, a := range Algorithms() {
+			p := mustNew(b, Config{Algorithm: a, Limits: limits, Subwindows: 10, Late: 10 * time.Minute, Block: Block{For: 10 * time.Minute}})
+			b.Run(name+"/"+a.String(), func(b *testing.B) {
+				t.lookup(b, func(s *State, at int64) { p.Hit(s, at, 1) })
+			})
+		}
+	}
+}
+
+// BenchmarkOneKey is the time of a hit of one key that stays just below its limits.
+func BenchmarkOneKey(b *testing.B) {
+	for _, hits := range []int64{10, 1000, 100_000} {
+		for _, a := range Algorithms() {
+			b.Run(fmt.Sprintf("%v/%d", a, hits), func(b *testing.B) {
+				p := mustNew(b, Config{Algorithm: a, Limits: []Limit{{hits, time.Hour}}, Block: Block{For: time.Millisecond}, Burst: hits})
+				var s State
+				at, step := int64(someTime), 3_700_000/hits
+				b.ReportAllocs()
+				for range b.N {
+					at += step
+					p.Hit(&s, at, 1)
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkBytes(b *testing.B) {
+	p := mustNew(b, Config{Limits: []Limit{{10, time.Minute}, {1000, time.Hour}}, Late: time.Minute, Block: Block{For: time.Minute}})
+	s := tenHits(rand.New(rand.NewPCG(1, 2)), p, 60_000, 1)
+	buf := p.Append(nil, s)
+	b.Run("append", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			buf = p.Append(buf[:0], s)
+		}
+	})
+	b.Run("read", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			if err := p.Read(buf, s); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
