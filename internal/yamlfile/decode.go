@@ -16,7 +16,8 @@ const (
 
 type decoder struct {
 	file           string
-	lines, columns int // added to places
+	source         []string // the file's lines
+	lines, columns int      // added to places
 	env            func(string) (string, bool)
 	overrides      []override
 	origins        map[*yaml.Node]string // the files of overriding nodes
@@ -42,7 +43,7 @@ func (d *decoder) value(node *yaml.Node) Value {
 	for node.Kind == yaml.AliasNode && node.Alias != nil {
 		node = node.Alias
 	}
-	return Value{d, node, file}
+	return Value{d: d, node: node, file: file}
 }
 
 // anyFaulty looks for faults in a node and under it; seen keeps it from going around in an alias of itself.

@@ -16,9 +16,10 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	if d.unreadable(data) {
 		return nil
 	}
+	d.source = strings.Split(string(data), "\n")
 	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithV4Defaults())
 	if err != nil {
-		d.syntax(data, err)
+		d.syntax(err)
 		return nil
 	}
 	var first, second yaml.Node
@@ -26,13 +27,13 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	case errors.Is(err, io.EOF), err == nil && len(first.Content) == 0:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: 1, Column: 1}
 	case err != nil:
-		d.syntax(data, err)
+		d.syntax(err)
 		return nil
 	}
 	switch err := loader.Load(&second); {
 	case errors.Is(err, io.EOF):
 	case err != nil:
-		d.syntax(data, err)
+		d.syntax(err)
 	default:
 		d.faultAt(second.Line, second.Column, "keep each document in a file of its own", "a second document begins here")
 	}
@@ -69,15 +70,14 @@ func (d *decoder) faultAt(line, column int, remedy, format string, args ...any) 
 }
 
 // syntax tells the YAML reader's error in the words of someone who has the line before him.
-func (d *decoder) syntax(data []byte, err error) {
+func (d *decoder) syntax(err error) {
 	var load *yaml.LoadError
 	if !errors.As(err, &load) {
 		d.faults = append(d.faults, Fault{File: d.file, What: "this is no YAML: " + err.Error()})
 		return
 	}
-	lines := strings.Split(string(data), "\n")
 	for _, mistake := range mistakes {
-		if what, remedy, ok := mistake(load, lines); ok {
+		if what, remedy, ok := mistake(load, d.source); ok {
 			place := load.Mark
 			if opened(load) {
 				place = load.ContextMark

@@ -3,15 +3,17 @@ package yamlfile
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
 
 // A Value is one value of a document with its place. It is good during Decode only.
 type Value struct {
-	d    *decoder
-	node *yaml.Node
-	file string
+	d            *decoder
+	node         *yaml.Node
+	file         string
+	line, column int // of a part of a scalar's text; 0 is where the value begins
 }
 
 // A Pair is one key of a map and what stands under it.
@@ -125,6 +127,9 @@ func (v Value) Faulty() bool {
 
 // Faultf adds a fault at the value's place.
 func (v Value) Faultf(remedy, format string, args ...any) {
+	if v.d.faulty == nil {
+		v.d.faulty = map[*yaml.Node]bool{}
+	}
 	v.d.faulty[v.node] = true
 	v.d.faults = append(v.d.faults, v.fault(remedy, format, args))
 }
@@ -143,12 +148,48 @@ func (v Value) Warnf(remedy, format string, args ...any) {
 }
 
 func (v Value) fault(remedy, format string, args []any) Fault {
-	f := Fault{File: v.file, Line: v.node.Line, Column: v.node.Column, What: fmt.Sprintf(format, args...), Remedy: remedy}
+	f := v.Place()
+	f.What, f.Remedy = fmt.Sprintf(format, args...), remedy
+	return f
+}
+
+// Place is where the value stands, as a fault that says nothing yet.
+func (v Value) Place() Fault {
+	f := Fault{File: v.file, Line: v.node.Line, Column: v.node.Column}
+	if v.line > 0 {
+		f.Line, f.Column = v.line, v.column
+	}
 	if v.file == v.d.file && f.Line > 0 {
 		f.Line += v.d.lines
 		f.Column += v.d.columns
 	}
 	return f
+}
+
+// At is the value with the place of a line and column (both from 1) of its text, or just the value where the file
+// has the text in another form than it reads, as with escapes.
+func (v Value) At(line, column int) Value {
+	texts := strings.Split(v.node.Value, "\n")
+	if v.node.Kind != yaml.ScalarNode || line < 1 || line > len(texts) || v.node.Line < 1 {
+		return v
+	}
+	text, row, from := texts[line-1], v.node.Line, v.node.Column
+	switch {
+	case v.node.Style&yaml.LiteralStyle != 0:
+		row, from = row+line, 1
+	case len(texts) > 1:
+		return v
+	}
+	if row > len(v.d.source) || text == "" {
+		return v
+	}
+	before, after := rest(yaml.Mark{Line: row, Column: from}, v.d.source)
+	at := strings.Index(after, text)
+	if at < 0 {
+		return v
+	}
+	v.line, v.column = row, utf8.RuneCountInString(before)+utf8.RuneCountInString(after[:at])+column
+	return v
 }
 
 // Found says what stands at the value, in words that fit before "where … is wanted".
@@ -164,13 +205,18 @@ func (v Value) Found() string {
 	return fmt.Sprintf("%s stands", shown(v.node))
 }
 
-// shown is a scalar as its reader knows it, not longer than a line has room for.
-func shown(n *yaml.Node) string {
+// clip cuts a text to what a line has room for.
+func clip(text string) string {
 	const maxBytes = 60
-	text := n.Value
-	if len(text) > maxBytes {
-		text = text[:maxBytes] + "…"
+	if len(text) <= maxBytes {
+		return text
 	}
+	return strings.ToValidUTF8(text[:maxBytes], "") + "…"
+}
+
+// shown is a scalar as its reader knows it.
+func shown(n *yaml.Node) string {
+	text := clip(n.Value)
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
 		return fmt.Sprintf("the text %q", text)
 	}

@@ -104,7 +104,7 @@ func Override(path, text, origin string) Option {
 // Decode reads one YAML document into what into points to, and returns all that is wrong with it in the order
 // of their places. into is then partly filled and must not be used.
 func Decode(file string, data []byte, into any, opts ...Option) Faults {
-	d := &decoder{file: file, faulty: map[*yaml.Node]bool{}, origins: map[*yaml.Node]string{}}
+	d := &decoder{file: file, origins: map[*yaml.Node]string{}}
 	for _, opt := range opts {
 		opt(d)
 	}

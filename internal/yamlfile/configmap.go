@@ -1,0 +1,70 @@
+package yamlfile
+
+import (
+	"bytes"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// An Inner is a file that stands as text inside another, as in a Kubernetes ConfigMap.
+type Inner struct {
+	Name string // its key in the ConfigMap's data
+	File string // what to call it in faults
+	Data []byte
+	// What Within needs, so that places are those of the outer file. Both are 0 where they cannot be told exactly,
+	// because the text is in quotes; places are then those of the inner file.
+	Line, Column int
+}
+
+// Within is the option that gives the places of the outer file.
+func (i Inner) Within() Option { return Within(i.Line, i.Column) }
+
+// ConfigMap finds the files in the Kubernetes ConfigMaps among the documents of data, in their order. ok is false
+// when data holds no ConfigMap, or is no YAML.
+func ConfigMap(file string, data []byte) (files []Inner, ok bool) {
+	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithV4Defaults())
+	if err != nil {
+		return nil, false
+	}
+	d := decoder{file: file, source: strings.Split(string(data), "\n")}
+	for {
+		var document yaml.Node
+		if err := loader.Load(&document); err != nil || len(document.Content) == 0 {
+			return files, ok
+		}
+		root := d.value(document.Content[0])
+		if kind, _ := root.Key("kind").Scalar(); kind != "ConfigMap" || root.node.Kind != yaml.MappingNode {
+			continue
+		}
+		ok = true
+		pairs, _ := root.Key("data").Map()
+		for _, pair := range pairs {
+			if text, isText := pair.Value.Scalar(); isText {
+				files = append(files, inner(pair, text))
+			}
+		}
+	}
+}
+
+func inner(pair Pair, text string) Inner {
+	i := Inner{Name: pair.Name, File: pair.Value.file, Data: []byte(text)}
+	if line := firstLine(text); line > 0 && pair.Value.node.Style&yaml.LiteralStyle != 0 {
+		if place := pair.Value.At(line, 1); place.line > 0 {
+			i.Line, i.Column = place.line-line, place.column-1
+			return i
+		}
+	}
+	i.File += "[" + pair.Name + "]"
+	return i
+}
+
+// firstLine is the number, from 1, of the first line of text that is not blank; 0 when all are.
+func firstLine(text string) int {
+	for i, line := range strings.Split(text, "\n") {
+		if strings.TrimSpace(line) != "" {
+			return i + 1
+		}
+	}
+	return 0
+}

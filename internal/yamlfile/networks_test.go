@@ -1,0 +1,66 @@
+package yamlfile_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"weir/internal/yamlfile"
+)
+
+type proxies struct {
+	Trusted yamlfile.Networks `yaml:"trusted"`
+}
+
+var prefixFiles = map[string]string{
+	"good.txt": "\ufeff# ours\r\n10.0.0.0/8 # all\r\n\r\n2001:db8::/32\n",
+	"bad.txt":  "10.0.0.0/8\n  10.0.0.1/8 # x\nfoo\n",
+}
+
+func readPrefixFile(name string) ([]byte, error) {
+	text, ok := prefixFiles[name]
+	if !ok {
+		return nil, errors.New("open " + name + ": no such file")
+	}
+	return []byte(text), nil
+}
+
+func TestNetworksReadListsAndFiles(t *testing.T) {
+	tests := map[string]string{
+		"trusted: 203.0.113.7":                          "[203.0.113.7/32]",
+		"trusted: {file: good.txt}":                     "[10.0.0.0/8 2001:db8::/32]",
+		"trusted: [::1, {file: good.txt}, 10.1.0.0/16]": "[::1/128 10.1.0.0/16 10.0.0.0/8 2001:db8::/32]",
+		"trusted: ['::ffff:10.0.0.0/104']":              "[10.0.0.0/8]",
+		"trusted: [::ffff:10.0.0.1]":                    "[10.0.0.1/32]",
+		"trusted: []":                                   "[]",
+	}
+	for text, want := range tests {
+		var p proxies
+		faults := yamlfile.Decode("f", []byte(text), &p)
+		prefixes, wrong := p.Trusted.Read(readPrefixFile)
+		if len(faults)+len(wrong) > 0 || fmt.Sprint(prefixes) != want {
+			t.Errorf("%s: %v %v %v", text, prefixes, faults, wrong)
+		}
+	}
+}
+
+func TestNetworksTellFaults(t *testing.T) {
+	tests := map[string]string{
+		"trusted: [10.0.0.1/8]":           "f:1:11: 10.0.0.1/8 has bits set behind its 8; write 10.0.0.0/8 for the network, or 10.0.0.1 for the address",
+		"trusted: 10.0":                   `f:1:10: the number 10.0 stands where text is wanted; put it in quotes: "10.0"`,
+		"trusted: [10.0.0.0/33]":          `f:1:11: "10.0.0.0/33" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32`,
+		"trusted: ['fe80::1%eth0']":       `f:1:11: "fe80::1%eth0" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32`,
+		"trusted:\n- fe80::\n":            "f:2:3: a map stands where text is wanted; YAML takes a colon at the end for a key: put the value in quotes",
+		"trusted: {file: bad.txt}":        "bad.txt:2:3: 10.0.0.1/8 has bits set behind its 8; write 10.0.0.0/8 for the network, or 10.0.0.1 for the address\nbad.txt:3:1: \"foo\" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32",
+		"trusted: {file: none.txt}":       "f:1:17: open none.txt: no such file",
+		"trusted: {file: a.txt, path: x}": "f:1:24: unknown key path; known keys: file",
+	}
+	for text, want := range tests {
+		var p proxies
+		faults := yamlfile.Decode("f", []byte(text), &p)
+		_, wrong := p.Trusted.Read(readPrefixFile)
+		if all := append(faults, wrong...); all.Error() != want {
+			t.Errorf("%s:\n%v\nwant\n%s", text, all, want)
+		}
+	}
+}
