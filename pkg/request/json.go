@@ -46,14 +46,7 @@ func newJSONParser(name string, o Options) *jsonParser {
 }
 
 func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
-	m := jsonMapping{uses: map[int]bool{}}
-	for group := range strings.FieldsSeq(shape.needs) {
-		var slots []int
-		for path := range strings.SplitSeq(group, "|") {
-			slots = append(slots, p.scan.slot(path))
-		}
-		m.needs = append(m.needs, slots)
-	}
+	m := jsonMapping{needs: p.scan.needs(shape.needs), uses: map[int]bool{}}
 	for role, paths := range shape.paths {
 		fields := strings.Fields(p.options.path(paths))
 		if theirs := p.options.Fields[roleNames[role]]; theirs != "" {
@@ -125,20 +118,11 @@ func (p *jsonParser) fill(r *Request) error {
 func (p *jsonParser) fitting() *jsonMapping {
 	last := len(p.shapes) - 1
 	for i := range last {
-		if p.fits(&p.shapes[i]) {
+		if p.scan.meets(p.shapes[i].needs) {
 			return &p.shapes[i]
 		}
 	}
 	return &p.shapes[last]
-}
-
-func (p *jsonParser) fits(m *jsonMapping) bool {
-	for _, group := range m.needs {
-		if !slices.ContainsFunc(group, func(slot int) bool { _, ok := p.scan.get(slot); return ok }) {
-			return false
-		}
-	}
-	return true
 }
 
 // text is the first of the fields that has a value, as text.

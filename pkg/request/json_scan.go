@@ -1,6 +1,7 @@
 package request
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -95,6 +96,17 @@ func (s *jsonScan) slot(path string) int {
 	return s.claim(node)
 }
 
+// find is the slot of a path that is looked for already.
+func (s *jsonScan) find(path string) (int, bool) {
+	node := &s.root
+	for name := range strings.SplitSeq(path, ".") {
+		if node = node.child(name); node == nil {
+			return 0, false
+		}
+	}
+	return node.slot, node.slot >= 0
+}
+
 func (s *jsonScan) claim(node *jsonNode) int {
 	if node.slot < 0 {
 		node.slot = len(s.values)
@@ -102,6 +114,33 @@ func (s *jsonScan) claim(node *jsonNode) int {
 		s.paths = append(s.paths, node.path)
 	}
 	return node.slot
+}
+
+// needs are the slots of groups of paths: "a b|c.d" is a, and b or c.d.
+func (s *jsonScan) needs(groups string) (needs [][]int) {
+	for group := range strings.FieldsSeq(groups) {
+		var slots []int
+		for path := range strings.SplitSeq(group, "|") {
+			slots = append(slots, s.slot(path))
+		}
+		needs = append(needs, slots)
+	}
+	return needs
+}
+
+// meets tells whether there is a value of each group.
+func (s *jsonScan) meets(needs [][]int) bool {
+	for _, group := range needs {
+		if !slices.ContainsFunc(group, s.has) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *jsonScan) has(slot int) bool {
+	_, ok := s.get(slot)
+	return ok
 }
 
 // begin forgets the values of the text before.
@@ -201,52 +240,52 @@ func (s *jsonScan) array(t string, i int, node *jsonNode, depth int) int {
 }
 
 func (s *jsonScan) value(t string, i int, node *jsonNode, depth int) int {
-	if i >= len(t) {
-		return -1
+	v, end := s.element(t, i, node, depth)
+	if node != nil && end > 0 {
+		s.keep(node, v)
 	}
-	v := jsonValue{record: s.record}
-	end := -1
+	return end
+}
+
+func (s *jsonScan) element(t string, i int, node *jsonNode, depth int) (v jsonValue, end int) {
+	if i >= len(t) {
+		return v, -1
+	}
 	switch t[i] {
 	case '"':
-		v.kind = jsonString
-		end, v.escaped = endOfString(t, i)
+		end, escaped := endOfString(t, i)
+		if end < 0 {
+			return v, end
+		}
+		return jsonValue{t[i+1 : end-1], jsonString, escaped, s.record}, end
 	case '{', '[':
-		if depth == maxDepth {
-			return -1
-		}
-		inner := node
-		if node != nil && node.kids == nil && !s.learn {
-			inner = nil
-		}
-		if t[i] == '{' {
-			v.kind = jsonObject
-			end = s.object(t, i, inner, depth+1)
-		} else {
-			v.kind = jsonArray
-			end = s.array(t, i, inner, depth+1)
-		}
+		v.kind, end = s.composite(t, i, node, depth+1)
 	case 't':
-		v.kind = jsonBool
-		end = endOfWord(t, i, "true")
+		v.kind, end = jsonBool, endOfWord(t, i, "true")
 	case 'f':
-		v.kind = jsonBool
-		end = endOfWord(t, i, "false")
+		v.kind, end = jsonBool, endOfWord(t, i, "false")
 	case 'n':
-		v.kind = jsonNull
-		end = endOfWord(t, i, "null")
+		v.kind, end = jsonNull, endOfWord(t, i, "null")
 	default:
-		v.kind = jsonNumber
-		end = endOfNumber(t, i)
+		v.kind, end = jsonNumber, endOfNumber(t, i)
 	}
-	if node == nil || end < 0 {
-		return end
+	if end > 0 {
+		v.raw, v.record = t[i:end], s.record
 	}
-	v.raw = t[i:end]
-	if v.kind == jsonString {
-		v.raw = t[i+1 : end-1]
+	return v, end
+}
+
+func (s *jsonScan) composite(t string, i int, node *jsonNode, depth int) (jsonKind, int) {
+	if depth > maxDepth {
+		return 0, -1
 	}
-	s.keep(node, v)
-	return end
+	if node != nil && node.kids == nil && !s.learn {
+		node = nil
+	}
+	if t[i] == '[' {
+		return jsonArray, s.array(t, i, node, depth)
+	}
+	return jsonObject, s.object(t, i, node, depth)
 }
 
 // keep keeps a value if its place is looked for.
@@ -262,6 +301,14 @@ func (s *jsonScan) keep(node *jsonNode, v jsonValue) {
 	}
 	if node.slot >= 0 {
 		s.values[node.slot] = v
+	}
+}
+
+// set keeps a value at a node, if that is one, as if it stood there in the text.
+func (s *jsonScan) set(node *jsonNode, v jsonValue) {
+	if node != nil {
+		v.record = s.record
+		s.keep(node, v)
 	}
 }
 

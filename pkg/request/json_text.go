@@ -1,6 +1,7 @@
 package request
 
 import (
+	"iter"
 	"math/bits"
 	"strings"
 	"unicode/utf16"
@@ -200,19 +201,33 @@ func (s *jsonScan) textOf(v *jsonValue) string {
 
 func (s *jsonScan) joined(array string) string {
 	from := len(s.text)
-	for element, kind := range elements(array) {
-		if kind > jsonString {
-			continue
-		}
-		if len(s.text) > from {
-			s.text = append(s.text, ", "...)
-		}
-		if kind == jsonString {
-			element = element[1 : len(element)-1]
-			s.text = appendUnescaped(s.text, element)
-		} else {
-			s.text = append(s.text, element...)
+	for element, kind := range s.elements(array) {
+		if kind == jsonString || kind == jsonNumber || kind == jsonBool {
+			s.join(from, jsonValue{raw: element, kind: kind})
 		}
 	}
 	return Text(s.text[from:])
+}
+
+// join adds an element to the list that begins at from.
+func (s *jsonScan) join(from int, v jsonValue) {
+	if len(s.text) > from {
+		s.text = append(s.text, ", "...)
+	}
+	s.text = appendUnescaped(s.text, v.raw)
+}
+
+// elements are the values in an array that has been read before, strings without their quotes.
+func (s *jsonScan) elements(array string) iter.Seq2[string, jsonKind] {
+	return func(yield func(string, jsonKind) bool) {
+		for i := skipSpace(array, 1); array[i] != ']'; {
+			v, end := s.element(array, i, nil, 1)
+			if !yield(v.raw, v.kind) {
+				return
+			}
+			if i = skipSpace(array, end); array[i] == ',' {
+				i = skipSpace(array, i+1)
+			}
+		}
+	}
 }

@@ -1,0 +1,157 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Decoder takes records out of a shipper's envelope and makes requests of what is in them.
+//
+// In an envelope there is a line, which is read by the format, or there are fields, which are read when the format is
+// one of JSON; a line that is a JSON object is preferred to the fields around it. The time of a request is the one
+// that the line or the fields name. Only where they name none the envelope's stands in, which is when the shipper read
+// the line (in OTLP: timeUnixNano, the event's own, else observedTimeUnixNano); a time that is there and cannot be
+// read is never replaced.
+//
+// The strings of a request, and what Envelope gives, hold until the next record and as long as the record's own memory.
+// Docker and CRI cut long lines into parts, so a Decoder of these is for one file and Pending says when a line is not
+// whole. A Decoder allocates nothing once it has seen the longest record, and is for one goroutine at a time.
+type Decoder struct {
+	open   func(record string, r *Request) error
+	parser Parser      // of lines
+	fields *jsonParser // of fields; nil when the format is not one of JSON
+	scan   *jsonScan   // of the record; nil when that is a line
+	lines  []int       // slots of the line
+	times  []int       // slots of the envelope's time
+	parts  [2]parts    // of standard output and standard error
+	otlp   *otlp
+
+	record  string  // the last one
+	request Request // for DecodeEach
+	kept    error   // of Decode, with OTLP
+	count   int
+}
+
+// NewDecoder makes a Decoder of an envelope (Envelopes, and "" for none) and a format (NewParser). What is "auto" must
+// have been found by Choose before.
+func NewDecoder(envelope, format string, o Options) (*Decoder, error) {
+	if envelope == "auto" || strings.TrimSpace(format) == "auto" {
+		return nil, errors.New("envelope and format are not known yet: auto is chosen from the first lines")
+	}
+	parser, err := NewParser(format, o)
+	if err != nil {
+		return nil, err
+	}
+	d := &Decoder{parser: parser}
+	if p, ok := parser.(*jsonParser); ok {
+		// The lines in records of JSON may be JSON too, so there is a parser for either.
+		d.fields = p
+		d.parser, _ = NewParser(format, o)
+	}
+	return d, d.use(envelope)
+}
+
+func (d *Decoder) use(envelope string) error {
+	switch envelope {
+	case "", "none":
+		d.open = d.openLine
+		if d.fields != nil {
+			d.open, d.scan = d.openJSON, d.fields.scan
+		}
+		return nil
+	case "cri":
+		d.open, d.scan = d.openCRI, newJSONScan()
+		d.times = d.scan.slots("time")
+		return nil
+	case "otlp":
+		d.open, d.otlp = d.openOTLP, newOTLP()
+		d.scan, d.times = d.otlp.record, []int{recordTime, recordObserved}
+		return nil
+	}
+	return d.useShipper(envelope)
+}
+
+func (d *Decoder) useShipper(envelope string) error {
+	i := slices.IndexFunc(shippers, func(s shipper) bool { return s.name == envelope })
+	if i < 0 {
+		return fmt.Errorf("unknown envelope %q: it is none of %s", envelope, strings.Join(Envelopes(), ", "))
+	}
+	d.open, d.scan = d.openJSON, newJSONScan()
+	if envelope == "docker" {
+		d.open = d.openDocker
+	} else if d.fields != nil {
+		d.scan = d.fields.scan
+	}
+	d.lines, d.times = d.scan.slots(shippers[i].lines), d.scan.slots(shippers[i].times)
+	return nil
+}
+
+// Decode reads a record that holds one request. The error is as Parser.Parse has it: ErrNoRequest also for a part of a
+// line, and "envelope" for a record that holds several requests.
+func (d *Decoder) Decode(record string, r *Request) error {
+	r.Reset()
+	d.record = record
+	if skipSpace(record, 0) == len(record) {
+		return ErrNoRequest
+	}
+	return d.open(record, r)
+}
+
+// DecodeEach calls each for every request of a record, and for whatever of it could not be read. The request is
+// written over after each call.
+func (d *Decoder) DecodeEach(record string, each func(*Request, error)) {
+	if d.otlp == nil || skipSpace(record, 0) == len(record) {
+		each(&d.request, d.Decode(record, &d.request))
+		return
+	}
+	d.record = record
+	d.request.Reset()
+	d.eachOTLP(record, &d.request, each)
+}
+
+func (d *Decoder) openOTLP(record string, r *Request) error {
+	d.count, d.kept = 0, ErrNoRequest
+	d.eachOTLP(record, r, d.keep)
+	if d.count > 1 {
+		return errEnvelope
+	}
+	return d.kept
+}
+
+func (d *Decoder) keep(_ *Request, err error) {
+	d.count++
+	d.kept = err
+}
+
+// Envelope gives a field of the last record itself by its dotted name: kubernetes.labels.app. Docker and CRI have
+// stream and time, OTLP the attributes of the log record, its scope and its resource. Names that are asked for are
+// read with the next records.
+func (d *Decoder) Envelope(name string) (string, bool) {
+	if d.otlp != nil {
+		return d.otlp.attribute(name)
+	}
+	if d.scan == nil {
+		return "", false
+	}
+	text := d.lookup(name)
+	return text, text != ""
+}
+
+func (d *Decoder) lookup(name string) string {
+	scan := d.scan
+	if _, ok := scan.find(name); !ok && len(scan.values) >= maxPaths {
+		scan = newJSONScan()
+		scan.begin()
+	}
+	before := len(scan.values)
+	slot := scan.slot(name)
+	if len(scan.values) > before {
+		scan.again(d.record)
+	}
+	return scan.textAt(slot)
+}
+
+// Pending tells whether a line is not whole yet, so that who forgets the records so far would lose its beginning.
+func (d *Decoder) Pending() bool { return d.parts[0].open || d.parts[1].open }

@@ -1,0 +1,175 @@
+package request
+
+import "strings"
+
+// A shipper puts a line, or what it made of the line, into a JSON record of its own.
+type shipper struct {
+	name  string
+	marks string // groups of paths by which its records are known, as in jsonShape.needs
+	lines string // where the line is, in order of preference
+	times string // where the shipper says when it read the line
+}
+
+// shippers in the order in which Detect tries them.
+var shippers = []shipper{
+	{"docker", "log stream time", "log", "time"},
+	{"filebeat", "@timestamp @metadata.beat|agent.type|agent.ephemeral_id|beat.name|log.file.path|log.offset|fileset.name",
+		"message event.original", "@timestamp"},
+	{"vector", "source_type", "message", "timestamp"},
+	{"logstash", "@timestamp @version", "message event.original", "@timestamp"},
+	{"fluentbit", "@timestamp|date|time|timestamp log|message", "log message", "@timestamp date time timestamp"},
+}
+
+// Envelopes are the names of the envelopes that NewDecoder knows, but for auto.
+func Envelopes() []string {
+	names := []string{"none", "cri", "otlp"}
+	for _, s := range shippers {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// slots are the places of the values at several paths.
+func (s *jsonScan) slots(paths string) (slots []int) {
+	for path := range strings.FieldsSeq(paths) {
+		slots = append(slots, s.slot(path))
+	}
+	return slots
+}
+
+// maxLineBytes bounds a line that a container's runtime has cut into parts.
+const maxLineBytes = 1 << 20
+
+// parts puts a line together again that comes in several records.
+type parts struct {
+	text    []byte
+	open    bool // the last part has not come
+	tooLong bool
+}
+
+// add takes a part and gives the whole line at the last. Before that the error is ErrNoRequest.
+func (p *parts) add(part string, last bool) (string, error) {
+	if last && !p.open {
+		return part, nil
+	}
+	if !p.open {
+		p.text, p.tooLong = p.text[:0], false
+	}
+	p.open = !last
+	p.tooLong = p.tooLong || len(p.text)+len(part) > maxLineBytes
+	if !p.tooLong {
+		p.text = append(p.text, part...)
+	}
+	switch {
+	case !last:
+		return "", ErrNoRequest
+	case p.tooLong:
+		return "", errEnvelope
+	}
+	return Text(p.text), nil
+}
+
+// openLine reads a record that is the line itself.
+func (d *Decoder) openLine(record string, r *Request) error {
+	return d.parser.Parse(record, r)
+}
+
+// openJSON reads a record that holds a line or, where the format is one of JSON, its fields.
+func (d *Decoder) openJSON(record string, r *Request) error {
+	if !d.scan.read(record) {
+		return errJSON
+	}
+	line, ok := d.line()
+	if d.fields != nil && (!ok || !beginsObject(line.raw)) {
+		return d.timed(d.fields.fill(r), r)
+	}
+	if !ok {
+		return errEnvelope
+	}
+	return d.timed(d.parser.Parse(d.scan.textOf(line), r), r)
+}
+
+// line is the text that the shipper took for a line.
+func (d *Decoder) line() (*jsonValue, bool) {
+	for _, slot := range d.lines {
+		if v, ok := d.scan.get(slot); ok && v.kind == jsonString && v.raw != "" {
+			return v, true
+		}
+	}
+	return nil, false
+}
+
+func beginsObject(text string) bool {
+	i := skipSpace(text, 0)
+	return i < len(text) && text[i] == '{'
+}
+
+// openDocker reads {"log":"…\n","stream":"stdout","time":"…"}: what has no newline at its end is a part.
+func (d *Decoder) openDocker(record string, r *Request) error {
+	if !d.scan.read(record) {
+		return errJSON
+	}
+	line, ok := d.line()
+	if !ok {
+		return errEnvelope
+	}
+	text := d.scan.textOf(line)
+	stream := d.scan.textAt(d.scan.slot("stream"))
+	return d.openPart(stream, text, strings.HasSuffix(text, "\n"), r)
+}
+
+// openCRI reads 2023-10-06T00:17:09.669794202Z stdout F line, where P stands for a part.
+func (d *Decoder) openCRI(record string, r *Request) error {
+	time, rest, _ := strings.Cut(record, " ")
+	stream, rest, _ := strings.Cut(rest, " ")
+	tags, line, ok := strings.Cut(rest, " ")
+	tag, _, _ := strings.Cut(tags, ":")
+	if _, iso := timeISO(time, nil); !iso || !ok || stream != "stdout" && stream != "stderr" || tag != "F" && tag != "P" {
+		return errEnvelope
+	}
+	d.scan.begin()
+	d.scan.put("time", time)
+	d.scan.put("stream", stream)
+	return d.openPart(stream, strings.TrimRight(line, "\r\n"), tag == "F", r)
+}
+
+// put keeps a string as if it stood at a path of the record.
+func (s *jsonScan) put(path, text string) {
+	s.values[s.slot(path)] = jsonValue{raw: text, kind: jsonString, record: s.record}
+}
+
+// openPart reads a line once it is whole. The streams of a container are told apart: their parts may alternate.
+func (d *Decoder) openPart(stream, part string, last bool, r *Request) error {
+	p := &d.parts[0]
+	if stream == "stderr" {
+		p = &d.parts[1]
+	}
+	line, err := p.add(part, last)
+	if err != nil {
+		return err
+	}
+	return d.timed(d.parser.Parse(line, r), r)
+}
+
+// timed lets the envelope's time stand in where the line or its fields name none.
+func (d *Decoder) timed(err error, r *Request) error {
+	if err != error(errNoTime) {
+		return err
+	}
+	for _, slot := range d.times {
+		// OTLP writes 0 for a time that is not known.
+		if text := d.scan.textAt(slot); known(text) != "" && text != "0" {
+			return r.readTime(text)
+		}
+	}
+	return err
+}
+
+func (r *Request) readTime(text string) error {
+	at, ok := timeAny(text, nil)
+	if !ok {
+		return errTime
+	}
+	r.UnixMilli = at
+	return nil
+}

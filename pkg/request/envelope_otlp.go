@@ -1,0 +1,184 @@
+package request
+
+import "iter"
+
+// An otlp walks OTLP's logs in JSON: resourceLogs[].scopeLogs[].logRecords[]. Each level is read by a scan of its own,
+// whose slots are the constants below.
+type otlp struct {
+	root, resource, scope, record, pair, value *jsonScan
+
+	attributes [3]string // of the last log record, its scope and its resource, as they stand in the text
+	found      *jsonScan // what was asked for of them
+}
+
+const (
+	rootLogs = 0
+
+	resourceScopes     = 0
+	resourceAttributes = 1
+
+	scopeRecords    = 0
+	scopeAttributes = 1
+
+	recordTime       = 0
+	recordObserved   = 1
+	recordLine       = 2
+	recordMap        = 3
+	recordAttributes = 4
+
+	pairKey   = 0
+	pairValue = 1
+
+	valueMap    = 0
+	valueList   = 1
+	valueScalar = 2 // the first of them
+)
+
+func newOTLP() *otlp {
+	return &otlp{
+		root:     scanOf("resourceLogs"),
+		resource: scanOf("scopeLogs resource.attributes"),
+		scope:    scanOf("logRecords scope.attributes"),
+		record:   scanOf("timeUnixNano observedTimeUnixNano body.stringValue body.kvlistValue.values attributes"),
+		pair:     scanOf("key value"),
+		value:    scanOf("kvlistValue.values arrayValue.values stringValue intValue doubleValue boolValue"),
+		found:    scanOf("value"),
+	}
+}
+
+func scanOf(paths string) *jsonScan {
+	s := newJSONScan()
+	s.slots(paths)
+	return s
+}
+
+// eachOTLP makes a request of every log record.
+func (d *Decoder) eachOTLP(record string, r *Request, each func(*Request, error)) {
+	o := d.otlp
+	if !o.root.read(record) {
+		each(r, errJSON)
+		return
+	}
+	if !o.root.has(rootLogs) {
+		each(r, errEnvelope)
+		return
+	}
+	for resource := range o.root.objects(rootLogs) {
+		o.resource.read(resource)
+		o.attributes[2] = o.resource.list(resourceAttributes)
+		for scope := range o.resource.objects(resourceScopes) {
+			o.scope.read(scope)
+			o.attributes[1] = o.scope.list(scopeAttributes)
+			for log := range o.scope.objects(scopeRecords) {
+				r.Reset()
+				each(r, d.openLog(log, r))
+			}
+		}
+	}
+}
+
+// openLog reads a log record whose body is a line or, where the format is one of JSON, its attributes and the body's
+// fields.
+func (d *Decoder) openLog(log string, r *Request) error {
+	o := d.otlp
+	o.record.read(log)
+	o.attributes[0] = o.record.list(recordAttributes)
+	o.found.begin()
+	line, ok := o.record.get(recordLine)
+	if d.fields != nil && (!ok || !beginsObject(line.raw)) {
+		into := d.fields.scan
+		into.begin()
+		o.pairs(o.attributes[0], &into.root, into)
+		o.pairs(o.record.list(recordMap), &into.root, into)
+		return d.timed(d.fields.fill(r), r)
+	}
+	if !ok {
+		return errEnvelope
+	}
+	return d.timed(d.parser.Parse(o.record.textOf(line), r), r)
+}
+
+// pairs puts [{"key": …, "value": …}, …] under a node of another scan.
+func (o *otlp) pairs(array string, node *jsonNode, into *jsonScan) {
+	for pair := range o.pair.objectsIn(array) {
+		o.pair.read(pair)
+		key, ok := o.pair.get(pairKey)
+		if !ok || key.kind != jsonString {
+			continue
+		}
+		if at := into.member(node, key.raw, key.escaped); at != nil {
+			o.put(at, into)
+		}
+	}
+}
+
+// put puts the value of the pair that was read last at a node of another scan.
+func (o *otlp) put(node *jsonNode, into *jsonScan) {
+	value, ok := o.pair.get(pairValue)
+	if !ok || value.kind != jsonObject {
+		return
+	}
+	o.value.read(value.raw)
+	switch {
+	case o.value.has(valueMap):
+		o.pairs(o.value.list(valueMap), node, into)
+	case o.value.has(valueList):
+		from := len(into.text)
+		for element := range o.value.objects(valueList) {
+			o.value.read(element)
+			if v := o.scalar(); v.kind != jsonNull {
+				into.join(from, v)
+			}
+		}
+		into.set(node, jsonValue{raw: Text(into.text[from:]), kind: jsonString})
+	default:
+		into.set(node, o.scalar())
+	}
+}
+
+// scalar is the string, number or boolean of the value that was read last.
+func (o *otlp) scalar() jsonValue {
+	for slot := valueScalar; slot < len(o.value.values); slot++ {
+		if v, ok := o.value.get(slot); ok && v.kind < jsonObject {
+			return *v
+		}
+	}
+	return jsonValue{kind: jsonNull}
+}
+
+// attribute finds an attribute of the last log record, else of its scope, else of its resource.
+func (o *otlp) attribute(name string) (string, bool) {
+	for _, attributes := range o.attributes {
+		for pair := range o.pair.objectsIn(attributes) {
+			o.pair.read(pair)
+			if o.pair.textAt(pairKey) == name {
+				o.found.record++ // what was found before stays in its memory
+				o.put(o.found.root.child("value"), o.found)
+				text := o.found.textAt(0)
+				return text, text != ""
+			}
+		}
+	}
+	return "", false
+}
+
+// list is the array in a slot as it stands in the text.
+func (s *jsonScan) list(slot int) string {
+	if v, ok := s.get(slot); ok && v.kind == jsonArray {
+		return v.raw
+	}
+	return "[]"
+}
+
+func (s *jsonScan) objects(slot int) iter.Seq[string] { return s.objectsIn(s.list(slot)) }
+
+// objectsIn are the objects in an array that has been read before.
+func (s *jsonScan) objectsIn(array string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for element, kind := range s.elements(array) {
+			if kind == jsonObject && !yield(element) {
+				return
+			}
+		}
+	}
+}
