@@ -51,6 +51,35 @@ func NewParser(format string, o Options) (Parser, error) {
 			return p.parser(o)
 		}
 	}
-	return nil, fmt.Errorf("unknown format %q: it is neither a log_format nor a LogFormat nor one of %s",
+	switch {
+	case strings.HasPrefix(format, fieldsDirective):
+		return columnsParser(strings.TrimPrefix(format, fieldsDirective), o)
+	case strings.HasPrefix(format, "LogFormat") || !strings.Contains(format, "$") && strings.Contains(format, "%"):
+		return compiled(apacheLayout, format, o)
+	case strings.Contains(format, "$"):
+		return compiled(nginxLayout, format, o)
+	}
+	return nil, fmt.Errorf("unknown format %.100q: it is no log_format, no LogFormat and none of %s",
 		format, strings.Join(Presets(), ", "))
+}
+
+// compiled makes the scanner of a format that one of the layouts reads.
+func compiled(read func(string, Options) (layout, error), format string, o Options) (Parser, error) {
+	l, err := read(format, o)
+	if err != nil {
+		return nil, fmt.Errorf("format %.100q: %w", format, err)
+	}
+	s, err := compile(l, o)
+	if err != nil {
+		return nil, fmt.Errorf("format %.100q: %w", format, err)
+	}
+	return s, nil
+}
+
+// columnsParser chooses by the names of the columns whose dialect is meant.
+func columnsParser(names string, o Options) (Parser, error) {
+	if strings.Contains(names, "x-edge-") {
+		return w3c(names, dialectCloudFront)(o)
+	}
+	return w3c(names, dialectIIS)(o)
 }

@@ -1,12 +1,26 @@
 package request
 
+import "fmt"
+
 // A preset is a format that is known by name.
 type preset struct {
 	name   string
 	parser func(Options) (Parser, error)
 }
 
-var presets = []preset{}
+var presets = append([]preset{
+	{"combined", apache(apacheCombined)},
+	{"common", apache(`%h %l %u %t "%r" %>s %b`)},
+	{"vhost_combined", apache("%v:%p " + apacheCombined)},
+	{"main", nginx(nginxMain)},
+	{"ingress-nginx", nginx(nginxIngress)},
+	{"traefik-clf", scanned(layoutTraefik)},
+	{"envoy", scanned(layoutEnvoy)},
+	{"haproxy", scanned(layoutHAProxy)},
+	{"alb", scanned(layoutALB)},
+	{"cloudfront", w3c(columnsCloudFront, dialectCloudFront)},
+	{"iis", w3c(columnsIIS, dialectIIS)},
+}, jsonPresets()...)
 
 // Presets are the names of all formats that NewParser knows.
 func Presets() []string {
@@ -15,4 +29,99 @@ func Presets() []string {
 		names[i] = p.name
 	}
 	return names
+}
+
+const (
+	// Also nginx's, whose second field is always a dash.
+	apacheCombined = `%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`
+
+	nginxCombined = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`
+	nginxMain     = nginxCombined + ` "$http_x_forwarded_for"`
+	nginxIngress  = nginxCombined + ` $request_length $request_time [$proxy_upstream_name] ` +
+		`[$proxy_alternative_upstream_name] $upstream_addr $upstream_response_length $upstream_response_time $upstream_status $req_id`
+
+	// Traefik and Envoy escape nothing: a line in which a client has put a quote into a header does not have the
+	// format.
+	traefik = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" ` +
+		`$request_count "$router" "$server_url" ${request_time_ms}ms`
+	envoy = `[$time_iso8601] "$request" $status $response_flags $request_length $body_bytes_sent $duration $upstream_service_time ` +
+		`"$http_x_forwarded_for" "$http_user_agent" "$http_x_request_id" "$host" "$upstream_host"`
+
+	// Captured headers, where there are any, stand before the request and become part of the last queue's field.
+	haproxy = `$client [$time_local] $frontend $backend/$server $timers $status $bytes_sent $captured_request_cookie ` +
+		`$captured_response_cookie $termination_state $connections $queues "$request"`
+
+	// The time is that of the response, in the order of which lines are written.
+	alb = `$type $time_iso8601 $elb $client $target $request_processing_time $target_processing_time ` +
+		`$response_processing_time $status $target_status_code $received_bytes $bytes_sent "$request" "$http_user_agent`
+	albOptional = `" $ssl_cipher $ssl_protocol $target_group_arn "$trace_id" "$host" "$chosen_cert_arn" ` +
+		`$matched_rule_priority $request_creation_time "$actions_executed" "$redirect_url" "$error_reason" "$target_port_list" ` +
+		`"$target_status_code_list" "$classification" "$classification_reason" $conn_trace_id`
+)
+
+func nginx(format string) func(Options) (Parser, error) {
+	return func(o Options) (Parser, error) { return compiled(nginxLayout, format, o) }
+}
+
+func apache(format string) func(Options) (Parser, error) {
+	return func(o Options) (Parser, error) { return compiled(apacheLayout, format, o) }
+}
+
+func scanned(layoutOf func(Options) (layout, error)) func(Options) (Parser, error) {
+	return func(o Options) (Parser, error) {
+		l, err := layoutOf(o)
+		if err != nil {
+			return nil, err
+		}
+		return compile(l, o)
+	}
+}
+
+func w3c(names string, d dialect) func(Options) (Parser, error) {
+	return func(o Options) (Parser, error) {
+		c, err := newColumns(names, d, o)
+		if err != nil {
+			return nil, fmt.Errorf("%s%s: %w", fieldsDirective, names, err)
+		}
+		return c, nil
+	}
+}
+
+func layoutTraefik(o Options) (layout, error) {
+	l, err := nginxLayout(traefik, o)
+	l.escape = escapeNone
+	return l, err
+}
+
+func layoutEnvoy(o Options) (layout, error) {
+	l, err := nginxLayout(envoy, o)
+	l.escape = escapeNone
+	return l, err
+}
+
+func layoutHAProxy(o Options) (layout, error) {
+	l, err := nginxLayout(haproxy, o)
+	l.escape, l.syslog = escapeHash, true
+	l.nameClient()
+	return l, err
+}
+
+func layoutALB(o Options) (layout, error) {
+	l, err := nginxLayout(alb, o)
+	if err != nil {
+		return l, err
+	}
+	l.nameClient()
+	optional, err := nginxLayout(albOptional, o)
+	l.optional = optional.tokens
+	return l, err
+}
+
+// nameClient makes $client the client's address with its port.
+func (l layout) nameClient() {
+	for _, v := range variablesOf(l.tokens) {
+		if v.name == "client" {
+			v.slot, v.set = slotIP, setAddressPort
+		}
+	}
 }

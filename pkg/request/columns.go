@@ -1,0 +1,183 @@
+package request
+
+import (
+	"errors"
+	"strings"
+)
+
+// A columns parser reads the W3C's extended log format: a "#Fields:" line names the columns, and may come again in
+// the middle of a file with others. Until the first one the columns are those that it was made with.
+type columns struct {
+	dialect
+	steps   []step
+	options Options
+}
+
+// A dialect is how a server writes the format.
+type dialect struct {
+	separator byte
+	grows     int                                     // lines may have other columns after so many; 0: exactly those named
+	decoder   func(column string) func(string) string // undoes what the server does to a column's text; nil for nothing
+}
+
+var (
+	dialectIIS        = dialect{separator: ' ', decoder: decoderIIS}
+	dialectCloudFront = dialect{separator: '\t', grows: 12, decoder: decoderCloudFront}
+)
+
+// w3cColumns are the columns that fill more than a further field of their own name.
+var w3cColumns = map[string]variable{
+	"date":           {slot: slotDay, set: setDay},
+	"time":           {slot: slotTime, set: setTimeOfDay},
+	"c-ip":           {slot: slotIP, set: setAddress},
+	"cs-username":    {slot: slotUser, set: setUser},
+	"cs-method":      {slot: slotMethod, set: setMethod},
+	"x-host-header":  {slot: slotHost, set: setHost, rank: rankSent},
+	"cs-host":        {slot: slotHost, set: setHost, rank: rankRewritten},
+	"cs(Host)":       {slot: slotHost, set: setHost, rank: rankServer},
+	"cs-uri-stem":    {slot: slotPath, set: setTarget, rank: rankSent},
+	"cs-uri":         {slot: slotPath, set: setTarget, rank: rankRewritten},
+	"cs-uri-query":   {slot: slotQuery, set: setQuery},
+	"sc-status":      {slot: slotStatus, set: setStatus},
+	"sc-bytes":       {slot: slotBytes, set: setBytes},
+	"cs(User-Agent)": {slot: slotAgent, set: setAgent},
+	"cs(Referer)":    {slot: slotReferrer, set: setReferrer},
+}
+
+const fieldsDirective = "#Fields:"
+
+// newColumns makes the parser of a file that begins with these columns.
+func newColumns(names string, d dialect, o Options) (*columns, error) {
+	c := &columns{dialect: d, options: o}
+	return c, c.begin(names)
+}
+
+// begin takes the columns that follow "#Fields:".
+func (c *columns) begin(names string) error {
+	c.steps = nil
+	var variables []*variable
+	for _, name := range strings.Fields(names) {
+		variables = append(variables, c.variable(name))
+	}
+	if !strings.Contains(names, "date") {
+		return errors.New("the columns hold no date")
+	}
+	if err := claimSlots(variables, c.options); err != nil {
+		return err
+	}
+	for _, v := range variables {
+		c.steps = append(c.steps, step{name: v.name, set: decoded(v.set, c.decoder(v.text))})
+	}
+	return nil
+}
+
+func (c *columns) variable(name string) *variable {
+	v, ok := w3cColumns[name]
+	if !ok {
+		v.set = setFurther
+	}
+	v.name, v.text = name, name
+	switch header := underscored(strings.TrimSuffix(name[strings.IndexByte(name, '(')+1:], ")")); header {
+	case c.options.header():
+		v.slot, v.set = slotForwarded, setForwarded
+	case "x_weir":
+		v.name = markField
+	}
+	return &v
+}
+
+// decoded is set for text that is decoded before.
+func decoded(set setter, decode func(string) string) setter {
+	if decode == nil {
+		return set
+	}
+	return func(s *step, r *Request, text string) *Unread { return set(s, r, decode(text)) }
+}
+
+// Parse reads one line. A "#Fields:" line changes what the following ones mean.
+func (c *columns) Parse(line string, r *Request) error {
+	line = trimLine(line)
+	if line == "" {
+		return ErrNoRequest
+	}
+	if line[0] == '#' {
+		if names, ok := strings.CutPrefix(line, fieldsDirective); ok {
+			// Without steps each of the lines that follow is told to be unread.
+			_ = c.begin(names)
+		}
+		return ErrNoRequest
+	}
+	if fault := c.scan(line, r); fault != nil {
+		return fault
+	}
+	return nil
+}
+
+func (c *columns) scan(line string, r *Request) *Unread {
+	r.Reset()
+	n, more := 0, true
+	for ; n < len(c.steps) && more; n++ {
+		end := strings.IndexByte(line, c.separator)
+		text := line
+		if more = end >= 0; more {
+			text, line = line[:end], line[end+1:]
+		}
+		if fault := c.steps[n].set(&c.steps[n], r, text); fault != nil {
+			return fault
+		}
+	}
+	if n == 0 || (n < len(c.steps) || more) && (c.grows == 0 || n < c.grows) {
+		return errFormat
+	}
+	return nil
+}
+
+// decoderIIS is for the headers, in which a plus stands for a space.
+func decoderIIS(column string) func(string) string {
+	if strings.HasPrefix(column, "cs(") {
+		return spaced
+	}
+	return nil
+}
+
+func spaced(text string) string {
+	if strings.IndexByte(text, '+') < 0 {
+		return text
+	}
+	return strings.ReplaceAll(text, "+", " ")
+}
+
+// decoderCloudFront is for the columns that are percent-encoded once more than they were sent.
+func decoderCloudFront(column string) func(string) string {
+	switch column {
+	case "cs-uri-stem", "cs-uri-query", "cs(Referer)", "cs(Cookie)", "x-forwarded-for":
+		return percentDecoded
+	case "cs(User-Agent)":
+		return decodedAgent
+	}
+	return nil
+}
+
+// decodedAgent also reads older logs, in which the spaces of an agent are encoded twice.
+func decodedAgent(text string) string {
+	text = percentDecoded(text)
+	if strings.IndexByte(text, ' ') < 0 {
+		return percentDecoded(text)
+	}
+	return text
+}
+
+// percentDecoded undoes %20 and its kin.
+func percentDecoded(text string) string {
+	return escapePercent.undo(text)
+}
+
+const (
+	columnsIIS = "date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) " +
+		"sc-status sc-substatus sc-win32-status time-taken"
+	columnsCloudFront = "date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) " +
+		"cs(User-Agent) cs-uri-query cs(Cookie) x-edge-result-type x-edge-request-id x-host-header cs-protocol cs-bytes " +
+		"time-taken x-forwarded-for ssl-protocol ssl-cipher x-edge-response-result-type cs-protocol-version fle-status " +
+		"fle-encrypted-fields c-port time-to-first-byte x-edge-detailed-result-type sc-content-type sc-content-len " +
+		"sc-range-start sc-range-end"
+)

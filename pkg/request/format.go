@@ -1,0 +1,185 @@
+package request
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A token is a piece of a format: a literal, or a variable.
+type token struct {
+	literal string
+	*variable
+}
+
+// A variable is what a format can ask a server to write.
+type variable struct {
+	text    string // as the format has it, for messages
+	name    string // as a further field
+	slot    slot
+	rank    int // who fills the slot where several could
+	set     setter
+	ending  ending      // endList, endPattern: it says by itself how it ends
+	pattern timePattern // for endPattern
+	better  slotSet     // for the request line
+}
+
+// A layout is a format before it is compiled.
+type layout struct {
+	tokens   []token
+	optional []token // what follows in a line as far as the line has it
+	escape   escape
+	syslog   bool
+}
+
+// rankRequestLine stands between the variables that are nearer to what the client sent and those that are
+// further from it.
+const (
+	rankServer = iota // what the server made of it
+	rankRewritten
+	rankRequestLine
+	rankSent
+	rankOption // what Options.Fields names
+)
+
+// compile makes the scanner of a layout.
+func compile(l layout, o Options) (*scanner, error) {
+	tokens := joinLiterals(append(l.tokens, l.optional...))
+	if err := refuseAmbiguous(tokens); err != nil {
+		return nil, err
+	}
+	if err := claimSlots(variablesOf(tokens), o); err != nil {
+		return nil, err
+	}
+	s := &scanner{escape: l.escape, syslog: l.syslog, free: -1}
+	if tokens[0].variable == nil {
+		s.head, tokens = tokens[0].literal, tokens[1:]
+	}
+	for before := s.head; len(tokens) > 0; tokens = tokens[min(2, len(tokens)):] {
+		literal := ""
+		if len(tokens) > 1 {
+			literal = tokens[1].literal
+		}
+		s.add(tokens[0].variable, before, literal, o.zone())
+		before = literal
+	}
+	s.required = len(variablesOf(l.tokens))
+	last := &s.steps[len(s.steps)-1]
+	last.cuts = last.literal == `"`
+	return s, nil
+}
+
+// add makes the step of a variable between two literals.
+func (s *scanner) add(v *variable, before, literal string, zone *time.Location) {
+	st := step{name: v.name, literal: literal, ending: v.ending, set: v.set, better: v.better, pattern: v.pattern, zone: zone}
+	switch {
+	case v.ending != endLiteral:
+	case literal == "":
+		st.ending = endLine
+	case s.escape == escapeBackslash && strings.HasSuffix(before, `"`) && literal[0] == '"':
+		st.ending = endQuote
+	case s.escape == escapeBackslash && v.fromClient():
+		s.free = len(s.steps)
+	}
+	s.steps = append(s.steps, st)
+}
+
+// fromClient tells whether the client chooses what the variable holds.
+func (v *variable) fromClient() bool {
+	return v.slot == slotUser || v.slot == slotAgent || v.slot == slotReferrer || v.slot == slotForwarded ||
+		strings.HasPrefix(v.name, "http_")
+}
+
+// joinLiterals leaves no two literals side by side, and none that is empty.
+func joinLiterals(tokens []token) []token {
+	var joined []token
+	for _, t := range tokens {
+		last := len(joined) - 1
+		switch {
+		case t.variable == nil && t.literal == "":
+		case t.variable == nil && last >= 0 && joined[last].variable == nil:
+			joined[last].literal += t.literal
+		default:
+			joined = append(joined, t)
+		}
+	}
+	return joined
+}
+
+func variablesOf(tokens []token) []*variable {
+	var variables []*variable
+	for _, t := range tokens {
+		if t.variable != nil {
+			variables = append(variables, t.variable)
+		}
+	}
+	return variables
+}
+
+// refuseAmbiguous is against two variables of which nobody could say where the first one ends.
+func refuseAmbiguous(tokens []token) error {
+	for i := 1; i < len(tokens); i++ {
+		if tokens[i-1].variable != nil && tokens[i].variable != nil && tokens[i-1].ending != endPattern {
+			return fmt.Errorf("nothing stands between %s and %s: where one ends cannot be told; put a space or quotes between them",
+				tokens[i-1].text, tokens[i].text)
+		}
+	}
+	return nil
+}
+
+// claimSlots settles which variable fills which slot. All others become further fields.
+func claimSlots(variables []*variable, o Options) error {
+	if err := renamed(variables, o.Fields); err != nil {
+		return err
+	}
+	var best [slots]*variable
+	for _, v := range variables {
+		if v.slot != slotNone && (best[v.slot] == nil || v.rank > best[v.slot].rank) {
+			best[v.slot] = v
+		}
+	}
+	if best[slotTime] == nil {
+		return fmt.Errorf("the format has no time: add one ($time_iso8601 or $msec in nginx, %%t in Apache)")
+	}
+	if line := best[slotRequestLine]; line != nil {
+		for _, s := range []slot{slotMethod, slotPath, slotQuery} {
+			if best[s] != nil && best[s].rank > rankRequestLine {
+				line.better = line.better.with(s)
+			} else {
+				best[s] = nil
+			}
+		}
+	}
+	for _, v := range variables {
+		if v.slot != slotNone && v != best[v.slot] {
+			v.slot, v.set = slotNone, setFurther
+		}
+	}
+	return nil
+}
+
+// renamed gives variables the fields that the options want them for.
+func renamed(variables []*variable, fields map[string]string) error {
+	for ours, theirs := range fields {
+		at := slices.IndexFunc(variables, func(v *variable) bool { return v.name == strings.TrimPrefix(theirs, "$") })
+		if at < 0 {
+			return fmt.Errorf("field %s: the format has no %s; it has %s", ours, theirs, namesOf(variables))
+		}
+		v := variables[at]
+		if word, ok := settersByWord[ours]; ok {
+			v.slot, v.rank, v.set = word.slot, rankOption, word.set
+		} else {
+			v.name, v.slot, v.set = ours, slotNone, setFurther
+		}
+	}
+	return nil
+}
+
+func namesOf(variables []*variable) string {
+	names := make([]string, len(variables))
+	for i, v := range variables {
+		names[i] = v.name
+	}
+	return strings.Join(names, ", ")
+}

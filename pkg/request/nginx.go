@@ -1,0 +1,221 @@
+package request
+
+import (
+	"fmt"
+	"strings"
+)
+
+// nginxVariables are the variables of nginx that fill more than a further field of their own name.
+var nginxVariables = map[string]variable{
+	"time_local":   {slot: slotTime, set: setTimeCLF},
+	"time_iso8601": {slot: slotTime, set: setTimeISO},
+	"msec":         {slot: slotTime, set: setTimeUnix, rank: rankSent},
+
+	"remote_addr":               {slot: slotIP, set: setAddress, rank: rankSent},
+	"proxy_protocol_addr":       {slot: slotIP, set: setAddress, rank: rankRewritten},
+	"realip_remote_addr":        {slot: slotIP, set: setAddress, rank: rankServer},
+	"remote_user":               {slot: slotUser, set: setUser},
+	"http_user_agent":           {slot: slotAgent, set: setAgent},
+	"http_referer":              {slot: slotReferrer, set: setReferrer},
+	"proxy_add_x_forwarded_for": {slot: slotForwarded, set: setForwarded, rank: rankServer},
+
+	"request":        {slot: slotRequestLine, set: setRequestLine},
+	"request_method": {slot: slotMethod, set: setMethod, rank: rankSent},
+	"request_uri":    {slot: slotPath, set: setTarget, rank: rankSent},
+	"uri":            {slot: slotPath, set: setTarget, rank: rankRewritten},
+	"document_uri":   {slot: slotPath, set: setTarget, rank: rankServer},
+	"args":           {slot: slotQuery, set: setQuery},
+	"query_string":   {slot: slotQuery, set: setQuery},
+
+	"host":            {slot: slotHost, set: setHost, rank: rankSent},
+	"http_host":       {slot: slotHost, set: setHost, rank: rankRequestLine},
+	"ssl_server_name": {slot: slotHost, set: setHost, rank: rankRewritten},
+	"server_name":     {slot: slotHost, set: setHost, rank: rankServer},
+
+	"status":          {slot: slotStatus, set: setStatus},
+	"body_bytes_sent": {slot: slotBytes, set: setBytes, rank: rankSent},
+	"bytes_sent":      {slot: slotBytes, set: setBytes, rank: rankServer},
+
+	// Our own mark on what was refused, as it stands in responses.
+	"sent_http_x_weir":     {name: markField, set: setFurther},
+	"upstream_http_x_weir": {name: markField, set: setFurther, ending: endList},
+}
+
+const markField = "weir"
+
+// nginxLayout reads a log_format: the directive, its quoted strings, or the bare format.
+func nginxLayout(format string, o Options) (layout, error) {
+	text, mode, err := nginxText(format)
+	if err != nil {
+		return layout{}, err
+	}
+	l := layout{}
+	if l.escape, err = nginxEscape(mode); err != nil {
+		return layout{}, err
+	}
+	for text != "" {
+		dollar := strings.IndexByte(text, '$')
+		if dollar < 0 {
+			dollar = len(text)
+		}
+		l.tokens = append(l.tokens, token{literal: text[:dollar]})
+		if text = text[dollar:]; text == "" {
+			break
+		}
+		name, rest, ok := nginxName(text[1:])
+		if !ok {
+			return layout{}, fmt.Errorf("no variable's name follows the $ in %.20q", text)
+		}
+		l.tokens = append(l.tokens, token{variable: nginxVariable(name, o)})
+		text = rest
+	}
+	return l, nil
+}
+
+func nginxEscape(mode string) (escape, error) {
+	switch mode {
+	case "", "default", "json":
+		return escapeBackslash, nil
+	case "none":
+		return escapeNone, nil
+	}
+	return 0, fmt.Errorf("escape=%s: nginx has default, json and none", mode)
+}
+
+// nginxText gives the format proper and what escape= says.
+func nginxText(format string) (text, mode string, err error) {
+	_, parameters, directive := cutDirective(format, "log_format")
+	if !directive {
+		parameters = format
+	}
+	if rest, ok := strings.CutPrefix(parameters, "escape="); ok {
+		mode, parameters, _ = strings.Cut(rest, " ")
+		parameters = strings.TrimSpace(parameters)
+		directive = true
+	}
+	if !directive && !isQuotedOnce(parameters) && !strings.HasPrefix(parameters, "'") {
+		return strings.TrimRight(parameters, "\r\n"), mode, nil
+	}
+	text, err = joinQuoted(strings.TrimSuffix(strings.TrimSpace(parameters), ";"))
+	return text, mode, err
+}
+
+// cutDirective takes the directive's name, and the name that it gives to the format, off.
+func cutDirective(s, directive string) (name, rest string, found bool) {
+	rest, found = strings.CutPrefix(s, directive)
+	if !found || rest == "" || !isSpace(rest[0]) {
+		return "", s, false
+	}
+	rest = strings.TrimSpace(rest)
+	end := strings.IndexFunc(rest, func(r rune) bool { return r <= ' ' })
+	if end < 0 {
+		return rest, "", true
+	}
+	return rest[:end], strings.TrimSpace(rest[end:]), true
+}
+
+func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
+
+// isQuotedOnce tells whether s is one string in double quotes.
+func isQuotedOnce(s string) bool {
+	if len(s) < 2 || s[0] != '"' {
+		return false
+	}
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i == len(s)-1
+		}
+	}
+	return false
+}
+
+// joinQuoted reads 'a' "b" c, with white space between, as one string.
+func joinQuoted(s string) (string, error) {
+	var joined strings.Builder
+	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
+		part, rest, ok := cutQuoted(s)
+		if !ok {
+			return "", fmt.Errorf("the quote that opens %.20q is not closed", s)
+		}
+		joined.WriteString(part)
+		s = rest
+	}
+	return joined.String(), nil
+}
+
+// cutQuoted takes one string, in quotes or a word, off s and resolves its escapes.
+func cutQuoted(s string) (part, rest string, ok bool) {
+	quote := s[0]
+	if quote != '\'' && quote != '"' {
+		end := strings.IndexFunc(s, func(r rune) bool { return r <= ' ' })
+		if end < 0 {
+			end = len(s)
+		}
+		return s[:end], s[end:], true
+	}
+	var out []byte
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[i] == quote:
+			return string(out), s[i+1:], true
+		case s[i] == '\\' && i+1 < len(s):
+			i++
+			out = append(out, configEscape(s[i])...)
+		default:
+			out = append(out, s[i])
+		}
+	}
+	return "", "", false
+}
+
+// configEscape is what a backslash and a byte mean in a configuration's string.
+func configEscape(b byte) string {
+	switch b {
+	case '"', '\'', '\\':
+		return string(b)
+	case 't':
+		return "\t"
+	case 'n':
+		return "\n"
+	case 'r':
+		return "\r"
+	}
+	return `\` + string(b)
+}
+
+// nginxName reads name or {name}.
+func nginxName(s string) (name, rest string, ok bool) {
+	braced := strings.HasPrefix(s, "{")
+	s = strings.TrimPrefix(s, "{")
+	end := 0
+	for end < len(s) && (s[end] == '_' || s[end]-'0' <= 9 || s[end]|0x20-'a' < 26) {
+		end++
+	}
+	name, rest = s[:end], s[end:]
+	if braced {
+		rest, ok = strings.CutPrefix(rest, "}")
+		return name, rest, ok && name != ""
+	}
+	return name, rest, name != ""
+}
+
+func nginxVariable(name string, o Options) *variable {
+	v, ok := nginxVariables[name]
+	if !ok {
+		v = variable{set: setFurther}
+	}
+	if header, isHeader := strings.CutPrefix(name, "http_"); isHeader && header == o.header() {
+		v = variable{slot: slotForwarded, set: setForwarded, rank: rankSent}
+	}
+	if v.name == "" {
+		v.name = name
+	}
+	if strings.HasPrefix(name, "upstream_") {
+		v.ending = endList
+	}
+	v.text = "$" + name
+	return &v
+}

@@ -1,0 +1,96 @@
+package request
+
+import "strings"
+
+// A requestLine is what is known of the first line of an HTTP request. What the line does not hold, or holds in no
+// readable form, is empty: binary rubbish has neither method nor path.
+type requestLine struct{ method, host, path, query string }
+
+// splitRequestLine takes METHOD TARGET PROTOCOL apart; the target may hold spaces, the protocol may be missing, and a
+// bare path is a path.
+func splitRequestLine(s string) requestLine {
+	if s == "" {
+		return requestLine{}
+	}
+	if s[0] == '/' {
+		return targetOf(requestLine{}, dropProtocol(s))
+	}
+	space := strings.IndexByte(s, ' ')
+	if space <= 0 || !isMethod(s[:space]) {
+		return requestLine{}
+	}
+	line := requestLine{method: known(s[:space])}
+	return targetOf(line, dropProtocol(s[space+1:]))
+}
+
+// dropProtocol cuts the last word off when it is a protocol, or the dash or nothing that stands for one.
+func dropProtocol(s string) string {
+	space := strings.LastIndexByte(s, ' ')
+	if space < 0 {
+		return s
+	}
+	if last := s[space+1:]; last == "" || last == "-" || strings.HasPrefix(last, "HTTP/") {
+		return s[:space]
+	}
+	return s
+}
+
+// targetOf adds a request's target in one of its forms: /path?query, http://host/path?query, host:port (after
+// CONNECT), *.
+func targetOf(line requestLine, target string) requestLine {
+	target = known(target)
+	switch {
+	case target != "" && target[0] == '/':
+	case line.method == "CONNECT":
+		line.host = hostOnly(target)
+		return line
+	default:
+		line.host, target = absolute(target)
+	}
+	line.path, line.query, _ = strings.Cut(target, "?")
+	if line.path == "" && line.host != "" && line.method != "" {
+		line.path = "/"
+	}
+	return line
+}
+
+// absolute cuts scheme://user@host:port off a target, and leaves one of another form as it is.
+func absolute(target string) (host, rest string) {
+	colon := strings.Index(target, "://")
+	if colon <= 0 || colon > 10 || !isMethod(target[:colon]) {
+		return "", target
+	}
+	authority := target[colon+3:]
+	if end := strings.IndexAny(authority, "/?"); end >= 0 {
+		authority, rest = authority[:end], authority[end:]
+	}
+	return hostOnly(authority), rest
+}
+
+// hostOnly is an authority without user and port, and without a dot at the end.
+func hostOnly(authority string) string {
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		authority = authority[at+1:]
+	}
+	if colon := strings.LastIndexByte(authority, ':'); colon >= 0 && strings.IndexByte(authority[colon:], ']') < 0 {
+		authority = authority[:colon]
+	}
+	return strings.TrimSuffix(authority, ".")
+}
+
+// isMethod tells whether s is a token of HTTP.
+func isMethod(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !tokenBytes[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
+
+var tokenBytes = func() (is [256]bool) {
+	for _, b := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		is[b] = true
+	}
+	return is
+}()

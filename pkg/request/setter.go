@@ -1,0 +1,230 @@
+package request
+
+import "strings"
+
+// A slot is what a variable of a format may be about. Where several are about the same, the one of the highest
+// rank fills it and the others are further fields.
+type slot uint8
+
+const (
+	slotNone slot = iota // a further field
+	slotTime
+	slotDay // of a time whose day stands apart
+	slotIP
+	slotUser
+	slotMethod
+	slotHost
+	slotPath
+	slotQuery
+	slotStatus
+	slotBytes
+	slotAgent
+	slotReferrer
+	slotForwarded
+	slotRequestLine // method, path, query and host
+	slots
+)
+
+// A slotSet has a bit for each slot in it.
+type slotSet uint16
+
+func (s slotSet) has(one slot) bool     { return s>>one&1 != 0 }
+func (s slotSet) with(one slot) slotSet { return s | 1<<one }
+
+// A setter puts the text of one field into a request.
+type setter func(s *step, r *Request, text string) *Unread
+
+// settersByWord serve Options.Fields: what a field of ours takes when it is told where to look.
+var settersByWord = map[string]variable{
+	"time":      {slot: slotTime, set: setTimeAny},
+	"ip":        {slot: slotIP, set: setAddress},
+	"user":      {slot: slotUser, set: setUser},
+	"method":    {slot: slotMethod, set: setMethod},
+	"host":      {slot: slotHost, set: setHost},
+	"path":      {slot: slotPath, set: setTarget},
+	"query":     {slot: slotQuery, set: setQuery},
+	"status":    {slot: slotStatus, set: setStatus},
+	"bytes":     {slot: slotBytes, set: setBytes},
+	"agent":     {slot: slotAgent, set: setAgent},
+	"referrer":  {slot: slotReferrer, set: setReferrer},
+	"forwarded": {slot: slotForwarded, set: setForwarded},
+}
+
+// known is text, but for the dash that stands for nothing.
+func known(text string) string {
+	if text == "-" {
+		return ""
+	}
+	return text
+}
+
+func setFurther(s *step, r *Request, text string) *Unread {
+	r.add(s.name, text)
+	return nil
+}
+
+func setNothing(*step, *Request, string) *Unread { return nil }
+
+func setTimeCLF(s *step, r *Request, text string) *Unread {
+	at, ok := timeCLF(text, s.zone)
+	return setTime(r, at, ok)
+}
+
+func setTimeISO(s *step, r *Request, text string) *Unread {
+	at, ok := timeISO(text, s.zone)
+	return setTime(r, at, ok)
+}
+
+func setTimeUnix(_ *step, r *Request, text string) *Unread {
+	at, ok := timeUnix(text)
+	return setTime(r, at, ok)
+}
+
+func setTimeAny(s *step, r *Request, text string) *Unread {
+	at, ok := timeAny(text, s.zone)
+	return setTime(r, at, ok)
+}
+
+func setTime(r *Request, at int64, ok bool) *Unread {
+	if !ok {
+		return errTime
+	}
+	r.UnixMilli = at
+	return nil
+}
+
+// setDay and setTimeOfDay each add their part.
+func setDay(_ *step, r *Request, text string) *Unread {
+	day, ok := timeDay(text)
+	return setTime(r, r.UnixMilli+day, ok)
+}
+
+func setTimeOfDay(_ *step, r *Request, text string) *Unread {
+	clock, ok := timeOfDay(text)
+	return setTime(r, r.UnixMilli+clock, ok)
+}
+
+func setAddress(_ *step, r *Request, text string) *Unread {
+	var ok bool
+	if r.IP, ok = parseAddress(text); !ok {
+		return errAddress
+	}
+	return nil
+}
+
+func setAddressPort(_ *step, r *Request, text string) *Unread {
+	var ok bool
+	if r.IP, ok = parseAddressPort(text); !ok {
+		return errAddress
+	}
+	return nil
+}
+
+func setUser(_ *step, r *Request, text string) *Unread {
+	// Apache writes an empty name as two quotes.
+	if text != `""` {
+		r.User = known(text)
+	}
+	return nil
+}
+
+func setMethod(_ *step, r *Request, text string) *Unread {
+	r.Method = known(text)
+	return nil
+}
+
+func setHost(_ *step, r *Request, text string) *Unread {
+	if host := hostOnly(known(text)); host != "" {
+		r.Host = host
+	}
+	return nil
+}
+
+// setTarget takes a path with its query, or without.
+func setTarget(_ *step, r *Request, text string) *Unread {
+	path, query, _ := strings.Cut(known(text), "?")
+	r.Path = path
+	if query != "" {
+		r.Query = query
+	}
+	return nil
+}
+
+func setQuery(_ *step, r *Request, text string) *Unread {
+	if query := strings.TrimPrefix(known(text), "?"); query != "" {
+		r.Query = query
+	}
+	return nil
+}
+
+func setStatus(_ *step, r *Request, text string) *Unread {
+	if text == "-" || text == "" || text == "-1" {
+		return nil
+	}
+	status, ok := decimal(text)
+	if !ok || status > 999 {
+		return errFormat
+	}
+	r.Status = int(status)
+	return nil
+}
+
+func setBytes(_ *step, r *Request, text string) *Unread {
+	if text == "-" || text == "" {
+		return nil
+	}
+	bytes, ok := decimal(text)
+	if !ok {
+		return errFormat
+	}
+	r.Bytes = bytes
+	return nil
+}
+
+// setBytesCLF takes the dash for 0, as the common log format means it.
+func setBytesCLF(s *step, r *Request, text string) *Unread {
+	if text == "-" {
+		r.Bytes = 0
+		return nil
+	}
+	return setBytes(s, r, text)
+}
+
+func setAgent(_ *step, r *Request, text string) *Unread {
+	r.Agent = known(text)
+	return nil
+}
+
+func setReferrer(_ *step, r *Request, text string) *Unread {
+	r.Referrer = known(text)
+	return nil
+}
+
+func setForwarded(_ *step, r *Request, text string) *Unread {
+	r.Forwarded = known(text)
+	return nil
+}
+
+// setRequestLine takes from a request's first line what no variable of the format says better.
+func setRequestLine(s *step, r *Request, text string) *Unread {
+	line := splitRequestLine(text)
+	if !s.better.has(slotMethod) {
+		r.Method = line.method
+	}
+	if !s.better.has(slotPath) {
+		r.Path = line.path
+	}
+	if !s.better.has(slotQuery) {
+		r.Query = line.query
+	}
+	if r.Host == "" {
+		r.Host = line.host
+	}
+	return nil
+}
+
+// setTimePattern reads with the format's own pattern; the scanner has found its end with it before.
+func setTimePattern(s *step, r *Request, text string) *Unread {
+	at, size, ok := s.pattern.read(text, s.zone)
+	return setTime(r, at, ok && size == len(text))
+}
