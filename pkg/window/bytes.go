@@ -234,11 +234,15 @@ func (r *reader) logs(p *Policy, s *State, flags byte) {
 	if !exact {
 		logs = r.uint(maxLogs)
 	}
-	for range logs {
+	for i := range int(logs) {
 		if !exact {
 			stored.span, stored.parts = r.uint(maxPer.Milliseconds()), r.uint(maxParts)
 		}
-		r.log(p, s, &stored)
+		if stored.parts < 1 || stored.parts > stored.span {
+			r.bad = true
+			return
+		}
+		r.log(s, &stored, s.into(p.algorithm.shapes(), i, &stored))
 		if r.bad {
 			return
 		}
@@ -250,13 +254,8 @@ const (
 	maxParts = 1000
 )
 
-// log reads a log into those of s that its cells say something of.
-func (r *reader) log(p *Policy, s *State, stored *shape) {
-	if r.bad || stored.parts < 1 || stored.parts > stored.span {
-		r.bad = true
-		return
-	}
-	into := s.into(p.algorithm.shapes(), stored)
+// log reads a log into others.
+func (r *reader) log(s *State, stored *shape, into []target) {
 	n := r.uint(1 << 32)
 	ones, cells := n&1 == 1, n>>1
 	if cells == 0 || cells > int64(8*len(r.b)+1) {
@@ -287,18 +286,19 @@ type target struct {
 	log *log
 }
 
-// into are the logs of s that a stored log is read into: that with the same cells, and where it is exact every one, until
-// the one with the same cells comes.
-func (s *State) into(shapes []shape, stored *shape) []target {
+// into are the logs of s that the i-th log stored is read into: that with the same cells, in its place or else wherever it
+// is, and where it is exact every other, until the one with the same cells comes.
+func (s *State) into(shapes []shape, i int, stored *shape) []target {
+	same := func(sh *shape) bool { return sh.span == stored.span && sh.parts == stored.parts }
+	inPlace := i < len(shapes) && same(&shapes[i])
 	var into []target
-	for i := range shapes {
-		sh := &shapes[i]
-		same := sh.span == stored.span && sh.parts == stored.parts
-		if same {
-			*s.log(i) = nil
-		}
-		if same || stored.exact() {
-			into = append(into, target{sh, s.log(i)})
+	for j := range shapes {
+		sh := &shapes[j]
+		if same(sh) && (j == i || !inPlace) {
+			*s.log(j) = nil
+			into = append(into, target{sh, s.log(j)})
+		} else if !same(sh) && stored.exact() {
+			into = append(into, target{sh, s.log(j)})
 		}
 	}
 	return into
