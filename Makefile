@@ -1,0 +1,40 @@
+# `make` prints what there is to make.
+SHELL := bash
+LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZ  ?= 30s
+
+.PHONY: help
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/weir
+	go build -o bin/ ./cmd/...
+
+.PHONY: test
+test: ## run all tests; what cannot be had on this machine is named and skipped
+	go test -timeout 15m ./...
+
+.PHONY: race
+race: ## run all tests with the race detector
+	go test -race -timeout 20m ./...
+
+.PHONY: check
+check: ## gofmt, go vet, golangci-lint and go mod tidy find nothing
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	go vet ./...
+	go mod tidy -diff
+	go run $(LINT) run
+
+.PHONY: bench
+bench: ## measure what docs/benchmarks.md says
+	go test -run '^$$' -bench . -benchtime 2s ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZ (30s)
+	@for package in $$(git grep -l 'func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
+		for target in $$(grep -ho 'func Fuzz[A-Za-z0-9]*' $$package/*_test.go | cut -c6-); do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ) ./$$package || exit 1; \
+		done; \
+	done
