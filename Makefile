@@ -19,11 +19,14 @@ test: ## run all tests; what cannot be had on this machine is named and skipped
 race: ## run all tests with the race detector
 	go test -race -timeout 20m ./...
 
-.PHONY: check
-check: ## gofmt, go vet, golangci-lint and go mod tidy find nothing
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+.PHONY: vet
+vet: ## gofmt, go vet and go mod tidy find nothing
+	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "gofmt would change: $$files"; exit 1; }
 	go vet ./...
 	go mod tidy -diff
+
+.PHONY: check
+check: vet ## vet, and golangci-lint finds nothing
 	go run $(LINT) run
 
 .PHONY: bench

@@ -114,7 +114,7 @@ func randomScene(r *rand.Rand, a Algorithm) scene {
 		c.Block.Then = append(c.Block.Then, time.Duration(1+r.IntN(60))*time.Second)
 	}
 	for range 1 + r.IntN(3) {
-		c.Limits = append(c.Limits, Limit{1 + r.Int64N(12), time.Duration(1+r.IntN(5000)) * time.Millisecond * pick[time.Duration](r, 1, 10)})
+		c.Limits = append(c.Limits, Limit{1 + r.Int64N(12), time.Duration((1+r.Int64N(5000))*pick[int64](r, 1, 10)) * time.Millisecond})
 	}
 	return scene{c, randomHits(r, 60, c.Limits[0], 2)}
 }
