@@ -61,7 +61,7 @@ func apacheText(format string) (string, error) {
 		format = strings.TrimSpace(rest)
 	}
 	if !directive && !isQuotedOnce(format) || format == "" || format[0] != '"' {
-		return strings.TrimRight(format, "\r\n"), nil
+		return unescapedConfig(strings.TrimRight(format, "\r\n")), nil
 	}
 	text, _, ok := cutQuoted(format)
 	if !ok {

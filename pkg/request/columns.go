@@ -96,15 +96,12 @@ func decoded(set setter, decode func(string) string) setter {
 
 // Parse reads one line. A "#Fields:" line changes what the following ones mean.
 func (c *columns) Parse(line string, r *Request) error {
-	line = trimLine(line)
-	if line == "" {
-		return ErrNoRequest
+	line = strings.TrimRight(line, "\r\n")
+	if names, ok := strings.CutPrefix(line, fieldsDirective); ok {
+		// When they will not do there are no steps, and each of the lines that follow is told to be unread.
+		_ = c.begin(names)
 	}
-	if line[0] == '#' {
-		if names, ok := strings.CutPrefix(line, fieldsDirective); ok {
-			// Without steps each of the lines that follow is told to be unread.
-			_ = c.begin(names)
-		}
+	if isNoRequest(line) {
 		return ErrNoRequest
 	}
 	if fault := c.scan(line, r); fault != nil {

@@ -17,13 +17,21 @@ func (e escape) mark() byte {
 	return `\#%`[e]
 }
 
-// undo gives the text that was escaped by a mark; there is no undoing none. What is no escape stays as it is. Memory is allocated only when there
+// within is e where the line has escapes, and none else.
+func (e escape) within(line string) escape {
+	if e == escapeNone || strings.IndexByte(line, e.mark()) < 0 {
+		return escapeNone
+	}
+	return e
+}
+
+// undo gives the text that was escaped. What is no escape stays as it is. Memory is allocated only when there
 // is one.
 func (e escape) undo(text string) string {
-	mark := strings.IndexByte(text, e.mark())
-	if mark < 0 {
+	if e.within(text) == escapeNone {
 		return text
 	}
+	mark := strings.IndexByte(text, e.mark())
 	out := make([]byte, 0, len(text))
 	for mark >= 0 {
 		out = append(out, text[:mark]...)

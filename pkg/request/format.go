@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ type variable struct {
 	slot    slot
 	rank    int // who fills the slot where several could
 	set     setter
-	ending  ending      // endList, endPattern: it says by itself how it ends
+	ending  ending      // endCLF, endList, endPattern: it says by itself how it ends
 	pattern timePattern // for endPattern
 	better  slotSet     // for the request line
 }
@@ -72,13 +73,20 @@ func compile(l layout, o Options) (*scanner, error) {
 
 // add makes the step of a variable between two literals.
 func (s *scanner) add(v *variable, before, literal string, zone *time.Location) {
-	st := step{name: v.name, literal: literal, ending: v.ending, set: v.set, better: v.better, pattern: v.pattern, zone: zone}
+	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, set: v.set, better: v.better, pattern: v.pattern, zone: zone}
+	if v.slot == slotTime {
+		st.missing = errTime
+	}
+	quoted := s.escape == escapeBackslash && strings.HasSuffix(before, `"`) && strings.HasPrefix(literal, `"`)
 	switch {
-	case v.ending != endLiteral:
+	case v.ending == endCLF || v.ending == endPattern:
 	case literal == "":
 		st.ending = endLine
-	case s.escape == escapeBackslash && strings.HasSuffix(before, `"`) && literal[0] == '"':
+	case quoted:
 		st.ending = endQuote
+	case v.ending == endList:
+	case v.slot == slotForwarded:
+		st.ending = endList
 	case s.escape == escapeBackslash && v.fromClient():
 		s.free = len(s.steps)
 	}
@@ -87,7 +95,7 @@ func (s *scanner) add(v *variable, before, literal string, zone *time.Location) 
 
 // fromClient tells whether the client chooses what the variable holds.
 func (v *variable) fromClient() bool {
-	return v.slot == slotUser || v.slot == slotAgent || v.slot == slotReferrer || v.slot == slotForwarded ||
+	return v.slot == slotUser || v.slot == slotAgent || v.slot == slotReferrer ||
 		strings.HasPrefix(v.name, "http_")
 }
 
@@ -161,7 +169,8 @@ func claimSlots(variables []*variable, o Options) error {
 
 // renamed gives variables the fields that the options want them for.
 func renamed(variables []*variable, fields map[string]string) error {
-	for ours, theirs := range fields {
+	for _, ours := range slices.Sorted(maps.Keys(fields)) {
+		theirs := fields[ours]
 		at := slices.IndexFunc(variables, func(v *variable) bool { return v.name == strings.TrimPrefix(theirs, "$") })
 		if at < 0 {
 			return fmt.Errorf("field %s: the format has no %s; it has %s", ours, theirs, namesOf(variables))

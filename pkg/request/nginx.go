@@ -7,7 +7,7 @@ import (
 
 // nginxVariables are the variables of nginx that fill more than a further field of their own name.
 var nginxVariables = map[string]variable{
-	"time_local":   {slot: slotTime, set: setTimeCLF},
+	"time_local":   {slot: slotTime, set: setTimeCLF, ending: endCLF},
 	"time_iso8601": {slot: slotTime, set: setTimeISO},
 	"msec":         {slot: slotTime, set: setTimeUnix, rank: rankSent},
 
@@ -94,7 +94,7 @@ func nginxText(format string) (text, mode string, err error) {
 		directive = true
 	}
 	if !directive && !isQuotedOnce(parameters) && !strings.HasPrefix(parameters, "'") {
-		return strings.TrimRight(parameters, "\r\n"), mode, nil
+		return unescapedConfig(strings.TrimRight(parameters, "\r\n")), mode, nil
 	}
 	text, err = joinQuoted(strings.TrimSuffix(strings.TrimSpace(parameters), ";"))
 	return text, mode, err
@@ -169,6 +169,14 @@ func cutQuoted(s string) (part, rest string, ok bool) {
 		}
 	}
 	return "", "", false
+}
+
+// unescapedConfig resolves what is left of a configuration's escapes when a format was copied without its quotes.
+func unescapedConfig(s string) string {
+	if strings.Contains(s, `\"`) {
+		s = strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\t`, "\t").Replace(s)
+	}
+	return s
 }
 
 // configEscape is what a backslash and a byte mean in a configuration's string.

@@ -48,7 +48,7 @@ const (
 		`"$http_x_forwarded_for" "$http_user_agent" "$http_x_request_id" "$host" "$upstream_host"`
 
 	// Captured headers, where there are any, stand before the request and become part of the last queue's field.
-	haproxy = `$client [$time_local] $frontend $backend/$server $timers $status $bytes_sent $captured_request_cookie ` +
+	haproxy = `$client [$accept_date] $frontend $backend/$server $timers $status $bytes_sent $captured_request_cookie ` +
 		`$captured_response_cookie $termination_state $connections $queues "$request"`
 
 	// The time is that of the response, in the order of which lines are written.
@@ -102,7 +102,7 @@ func layoutEnvoy(o Options) (layout, error) {
 func layoutHAProxy(o Options) (layout, error) {
 	l, err := nginxLayout(haproxy, o)
 	l.escape, l.syslog = escapeHash, true
-	l.nameClient()
+	l.nameOwn()
 	return l, err
 }
 
@@ -111,17 +111,21 @@ func layoutALB(o Options) (layout, error) {
 	if err != nil {
 		return l, err
 	}
-	l.nameClient()
+	l.nameOwn()
 	optional, err := nginxLayout(albOptional, o)
 	l.optional = optional.tokens
 	return l, err
 }
 
-// nameClient makes $client the client's address with its port.
-func (l layout) nameClient() {
+// nameOwn makes $client the client's address with its port, and $accept_date HAProxy's time, which has a fraction
+// and no zone.
+func (l layout) nameOwn() {
 	for _, v := range variablesOf(l.tokens) {
-		if v.name == "client" {
+		switch v.name {
+		case "client":
 			v.slot, v.set = slotIP, setAddressPort
+		case "accept_date":
+			v.slot, v.set = slotTime, setTimeCLF
 		}
 	}
 }

@@ -9,22 +9,22 @@ type requestLine struct{ method, host, path, query string }
 // splitRequestLine takes METHOD TARGET PROTOCOL apart; the target may hold spaces, the protocol may be missing, and a
 // bare path is a path.
 func splitRequestLine(s string) requestLine {
-	if s == "" {
-		return requestLine{}
-	}
-	if s[0] == '/' {
+	if s != "" && s[0] == '/' {
 		return targetOf(requestLine{}, dropProtocol(s))
 	}
 	space := strings.IndexByte(s, ' ')
 	if space <= 0 || !isMethod(s[:space]) {
 		return requestLine{}
 	}
-	line := requestLine{method: known(s[:space])}
-	return targetOf(line, dropProtocol(s[space+1:]))
+	return targetOf(requestLine{method: known(s[:space])}, dropProtocol(s[space+1:]))
 }
 
 // dropProtocol cuts the last word off when it is a protocol, or the dash or nothing that stands for one.
 func dropProtocol(s string) string {
+	const protocol = " HTTP/1.1"
+	if at := len(s) - len(protocol); at >= 0 && s[at] == ' ' && s[at+1:at+6] == "HTTP/" {
+		return s[:at]
+	}
 	space := strings.LastIndexByte(s, ' ')
 	if space < 0 {
 		return s
@@ -37,34 +37,37 @@ func dropProtocol(s string) string {
 
 // targetOf adds a request's target in one of its forms: /path?query, http://host/path?query, host:port (after
 // CONNECT), *.
-func targetOf(line requestLine, target string) requestLine {
+func targetOf(l requestLine, target string) requestLine {
 	target = known(target)
-	switch {
-	case target != "" && target[0] == '/':
-	case line.method == "CONNECT":
-		line.host = hostOnly(target)
-		return line
-	default:
-		line.host, target = absolute(target)
+	if l.method == "CONNECT" {
+		l.host = hostOnly(target)
+		return l
 	}
-	line.path, line.query, _ = strings.Cut(target, "?")
-	if line.path == "" && line.host != "" && line.method != "" {
-		line.path = "/"
+	if target != "" && target[0] != '/' {
+		l.host, target = absolute(target)
 	}
-	return line
+	l.path = target
+	if question := strings.IndexByte(target, '?'); question >= 0 {
+		l.path, l.query = target[:question], target[question+1:]
+	}
+	if l.path == "" && l.host != "" && l.method != "" {
+		l.path = "/"
+	}
+	return l
 }
 
 // absolute cuts scheme://user@host:port off a target, and leaves one of another form as it is.
 func absolute(target string) (host, rest string) {
-	colon := strings.Index(target, "://")
-	if colon <= 0 || colon > 10 || !isMethod(target[:colon]) {
+	colon := strings.IndexByte(target, ':')
+	if colon <= 0 || !strings.HasPrefix(target[colon:], "://") || !isMethod(target[:colon]) {
 		return "", target
 	}
 	authority := target[colon+3:]
-	if end := strings.IndexAny(authority, "/?"); end >= 0 {
-		authority, rest = authority[:end], authority[end:]
+	end := 0
+	for end < len(authority) && authority[end] != '/' && authority[end] != '?' {
+		end++
 	}
-	return hostOnly(authority), rest
+	return hostOnly(authority[:end]), authority[end:]
 }
 
 // hostOnly is an authority without user and port, and without a dot at the end.

@@ -6,15 +6,15 @@ import (
 )
 
 // A scanner is a format compiled to steps: it goes over a line once, from field to field. Where a field ends is told
-// by the literal that follows it; a quoted field ends at its first unescaped quote. A line that was cut off within its last
-// quoted field is read.
+// by the literal that follows it; a quoted field ends at its first unescaped quote. A line that was cut off within
+// its last quoted field is read.
 type scanner struct {
 	head     string // the literal before the first field
 	steps    []step
-	required int  // after so many steps a line may end, or go on in an unknown way
-	free     int  // the step whose text may hold the literal that follows it; -1 for none
-	syslog   bool // lines may have a syslog header
+	required int // after so many steps a line may end, or go on in an unknown way
+	free     int // the step whose text may hold the literal that follows it; -1 for none
 	escape   escape
+	syslog   bool // lines may have a syslog header
 }
 
 // A step reads one field and the literal that follows it.
@@ -22,10 +22,11 @@ type step struct {
 	name    string // as a further field
 	literal string
 	ending  ending
-	set     setter
+	missing *Unread // what a line lacks in which the field does not end
 	cuts    bool    // the line may be cut off within the field
-	better  slotSet // for the request line: what other steps fill
-	pattern timePattern
+	set     setter
+	better  slotSet     // for the request line: what other steps fill
+	pattern timePattern // for endPattern
 	zone    *time.Location
 }
 
@@ -36,122 +37,149 @@ const (
 	endLiteral ending = iota // where the literal stands
 	endQuote                 // where it stands, and its quote is not escaped
 	endLine                  // with the line
-	endList                  // where it stands, but not after the comma of an nginx list (a, b : c)
+	endCLF                   // after 26 bytes: 17/Apr/2018:06:25:06 +0000
+	endList                  // where it stands, but not within an nginx list (a, b : c)
 	endPattern               // where the pattern of the time ends
 )
 
 // Parse reads one line.
 func (s *scanner) Parse(line string, r *Request) error {
-	line = trimLine(line)
-	if line == "" {
-		return ErrNoRequest
-	}
+	line = strings.TrimRight(line, "\r\n")
+	message := line
 	if s.syslog {
-		_, line = CutSyslog(line)
+		_, message = CutSyslog(line)
 	}
-	stop, fault := s.scan(line, r, 0)
-	if fault != nil && stop > 0 {
-		fault = s.retry(line, r, stop, fault)
-	}
-	if fault == nil {
+	fault := s.scan(message, r)
+	switch {
+	case fault == nil:
 		return nil
-	}
-	if line[0] == '#' {
+	case isNoRequest(line):
 		return ErrNoRequest
 	}
 	return fault
 }
 
-// scan reads a line whose free field does not end before from, and says where that field ended; 0 when the line
-// was left before.
-func (s *scanner) scan(line string, r *Request, from int) (stop int, fault *Unread) {
+// isNoRequest tells blank lines and comments.
+func isNoRequest(line string) bool {
+	line = strings.TrimLeft(line, " \t")
+	return line == "" || line[0] == '#'
+}
+
+func (s *scanner) scan(line string, r *Request) *Unread {
 	r.Reset()
-	if !strings.HasPrefix(line, s.head) {
-		return 0, errFormat
+	rest, ok := strings.CutPrefix(line, s.head)
+	if !ok {
+		return errFormat
 	}
-	escaped := s.escape != escapeNone && strings.IndexByte(line, s.escape.mark()) >= 0
-	rest := line[len(s.head):]
+	var free string
+	written := s.escape.within(line)
 	for i := range s.steps {
-		st := &s.steps[i]
-		skip := 0
 		if i == s.free {
-			skip = max(0, from-(len(line)-len(rest)))
+			free = rest
 		}
-		size := st.size(rest, skip, escaped)
-		if size < 0 {
-			return stop, s.missing(i)
+		after, fault := s.steps[i].read(rest, written, r)
+		if fault != nil && i == s.free+1 && s.free >= 0 {
+			after, fault = s.lengthen(free, written, r, fault)
 		}
-		text := rest[:size]
-		if i == s.free {
-			stop = len(line) - len(rest) + size
+		if fault != nil {
+			return s.unless(i >= s.required, fault)
 		}
-		if escaped {
-			text = s.escape.undo(text)
-		}
-		if fault := st.set(st, r, text); fault != nil {
-			return stop, fault
-		}
-		rest = rest[min(len(rest), size+len(st.literal)):]
+		rest = after
 	}
-	if rest != "" && s.required == len(s.steps) {
-		return stop, errFormat
-	}
-	return stop, nil
+	return s.unless(rest == "" || s.required < len(s.steps), errFormat)
 }
 
-// missing is the fault of a line that ends at step i.
-func (s *scanner) missing(i int) *Unread {
-	if i >= s.required {
+func (s *scanner) unless(fine bool, fault *Unread) *Unread {
+	if fine {
 		return nil
-	}
-	return errFormat
-}
-
-// retry lets the free field end later. A client that names itself "a [b" must not make its line unreadable; where
-// a quote stands the field is over, since servers escape it within a name.
-func (s *scanner) retry(line string, r *Request, stop int, fault *Unread) *Unread {
-	limit := strings.IndexByte(line[len(s.head):], '"') + len(s.head)
-	for stop > 0 && stop < limit {
-		next, again := s.scan(line, r, stop+1)
-		if again == nil {
-			return nil
-		}
-		stop = next
 	}
 	return fault
 }
 
-// size is the length of the field at the start of rest; negative when its end is not there. The end is not looked for
-// before skip.
-func (s *step) size(rest string, skip int, escaped bool) int {
+// lengthen lets the free field at the start of rest end later, as far as the next step can then be read: a client that
+// names itself "a [b" must not make its line unreadable. A quote ends the search, since a name's own is escaped.
+func (s *scanner) lengthen(rest string, written escape, r *Request, fault *Unread) (string, *Unread) {
+	field, next := &s.steps[s.free], &s.steps[s.free+1]
+	limit := strings.IndexByte(rest, '"')
+	if limit < 0 {
+		limit = len(rest)
+	}
+	for size := field.unquoted(rest, 0); ; {
+		size = field.unquoted(rest, size+1)
+		if size < 0 || size > limit {
+			return "", fault
+		}
+		if after, stillFault := next.read(rest[size+len(field.literal):], written, r); stillFault == nil {
+			return after, field.set(field, r, written.undo(rest[:size]))
+		}
+	}
+}
+
+// read reads the field at the start of rest into r, and gives what follows its literal.
+func (s *step) read(rest string, written escape, r *Request) (string, *Unread) {
+	size := s.size(rest, written)
+	if size < 0 {
+		return "", s.missing
+	}
+	text := rest[:size]
+	if written != escapeNone {
+		text = written.undo(text)
+	}
+	if fault := s.set(s, r, text); fault != nil {
+		return "", fault
+	}
+	return rest[min(len(rest), size+len(s.literal)):], nil
+}
+
+// size is the length of the field at the start of rest; negative when its end is not there.
+func (s *step) size(rest string, written escape) int {
 	switch s.ending {
+	case endQuote:
+		return s.quoted(rest, written)
 	case endLine:
 		return len(rest)
-	case endQuote:
-		return s.quoted(rest, escaped)
+	case endCLF:
+		return s.fixed(rest, len("17/Apr/2018:06:25:06 +0000"))
 	case endList:
 		return s.list(rest)
 	case endPattern:
 		_, size, ok := s.pattern.read(rest, s.zone)
-		if !ok || !strings.HasPrefix(rest[size:], s.literal) {
+		if !ok {
 			return -1
 		}
-		return size
+		return s.fixed(rest, size)
 	}
-	if skip > len(rest) {
+	return s.unquoted(rest, 0)
+}
+
+// fixed is size if the literal stands there.
+func (s *step) fixed(rest string, size int) int {
+	if len(rest) < size || !strings.HasPrefix(rest[size:], s.literal) {
 		return -1
 	}
-	size := strings.Index(rest[skip:], s.literal)
-	if size < 0 {
-		return s.cutOff(rest)
+	return size
+}
+
+// unquoted is the length up to the literal, which is looked for from a place on.
+func (s *step) unquoted(rest string, from int) int {
+	for from <= len(rest) {
+		size := strings.IndexByte(rest[from:], s.literal[0])
+		if size < 0 {
+			break
+		}
+		from += size
+		if len(s.literal) == 1 || strings.HasPrefix(rest[from:], s.literal) {
+			return from
+		}
+		from++
 	}
-	return size + skip
+	return s.cutOff(rest)
 }
 
 // quoted is the length up to the first unescaped quote, which must be the literal's.
-func (s *step) quoted(rest string, escaped bool) int {
+func (s *step) quoted(rest string, written escape) int {
 	size := strings.IndexByte(rest, '"')
-	for escaped && size > 0 && isEscaped(rest, size) {
+	for written == escapeBackslash && size > 0 && isEscaped(rest, size) {
 		next := strings.IndexByte(rest[size+1:], '"')
 		if next < 0 {
 			return s.cutOff(rest)
@@ -161,13 +189,10 @@ func (s *step) quoted(rest string, escaped bool) int {
 	if size < 0 {
 		return s.cutOff(rest)
 	}
-	if !strings.HasPrefix(rest[size:], s.literal) {
-		return -1
-	}
-	return size
+	return s.fixed(rest, size)
 }
 
-// cutOff is the length of a field that no quote closes.
+// cutOff is the length of a field that nothing closes.
 func (s *step) cutOff(rest string) int {
 	if s.cuts {
 		return len(rest)
@@ -184,15 +209,14 @@ func isEscaped(s string, i int) bool {
 	return (start-i)%2 == 1
 }
 
-// list is the length of an nginx list: servers asked one after the other have ", " or " : " between them.
+// list is the length of an nginx list: of servers asked one after the other, and of addresses, several have ", " or
+// " : " between them.
 func (s *step) list(rest string) int {
-	size := 0
-	for {
-		next := strings.Index(rest[size:], s.literal)
-		if next < 0 {
+	for size := 0; ; {
+		size = s.unquoted(rest, size)
+		if size < 0 {
 			return -1
 		}
-		size += next
 		after := rest[size:]
 		switch {
 		case size > 0 && rest[size-1] == ',' && after[0] == ' ':
@@ -203,12 +227,4 @@ func (s *step) list(rest string) int {
 			return size
 		}
 	}
-}
-
-// trimLine is the line without its end.
-func trimLine(line string) string {
-	if line != "" && line[len(line)-1] <= ' ' {
-		return strings.TrimRight(line, " \t\r\n")
-	}
-	return line
 }

@@ -23,7 +23,7 @@ func apacheTime(format, text string) ([]token, error) {
 	format = strings.TrimPrefix(strings.TrimPrefix(format, "begin:"), "end:")
 	switch format {
 	case "", "begin", "end":
-		clf := &variable{text: text, name: "time_local", slot: slotTime, set: setTimeCLF}
+		clf := &variable{text: text, name: "time_local", slot: slotTime, set: setTimeCLF, ending: endCLF}
 		return []token{{literal: "["}, {variable: clf}, {literal: "]"}}, nil
 	case "sec", "msec", "usec":
 		return []token{{variable: &variable{text: text, name: format, slot: slotTime, set: setTimeUnix, rank: rankSent}}}, nil
