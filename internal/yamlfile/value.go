@@ -114,6 +114,9 @@ func (v Value) Key(name string) Value {
 	return v
 }
 
+// Given says whether a map has a key, be there something under it or not.
+func (v Value) Given(name string) bool { return v.Key(name).node != v.node }
+
 // Has says whether a map has a key with something under it.
 func (v Value) Has(name string) bool {
 	under := v.Key(name)

@@ -113,13 +113,15 @@ func Decode(file string, data []byte, into any, opts ...Option) Faults {
 		d.value(root).Decode(into)
 	}
 	if d.warnings != nil {
-		*d.warnings = tidy(*d.warnings)
+		*d.warnings = d.warnings.Sorted()
 	}
-	return tidy(d.faults)
+	return d.faults.Sorted()
 }
 
-// tidy sorts by place and drops what is said twice, as faults in an alias's target are.
-func tidy(faults Faults) Faults {
+// Sorted is the faults in the order of their places, without those that are there twice, as faults in an alias's
+// target are.
+func (f Faults) Sorted() Faults {
+	faults := slices.Clone(f)
 	slices.SortStableFunc(faults, func(a, b Fault) int {
 		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column)
 	})

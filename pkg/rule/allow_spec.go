@@ -1,0 +1,95 @@
+package rule
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/yamlfile"
+)
+
+type allowSpec struct {
+	IP    yamlfile.Networks `yaml:"ip"`
+	User  oneOrMore         `yaml:"user"`
+	Host  oneOrMore         `yaml:"host"`
+	Match matchSpec         `yaml:"match"`
+	Note  string            `yaml:"note"`
+	Until untilSpec         `yaml:"until"`
+	Rules oneOrMore         `yaml:"rules"`
+}
+
+// FromYAML reads one allow entry.
+func (a *allowSpec) FromYAML(v yamlfile.Value) {
+	type plain allowSpec
+	v.Decode((*plain)(a))
+	if _, isMap := v.Map(); !isMap {
+		return
+	}
+	if !v.Given("ip") && !v.Given("user") && !v.Given("host") && !v.Given("match") {
+		v.Faultf("write ip, user, host or match", "the entry would allow everything")
+	}
+	for i, prefix := range a.IP.Prefixes {
+		if prefix.Bits() == 0 {
+			v.Key("ip").Warnf("write a smaller prefix", "%s allows every address", a.IP.Prefixes[i])
+		}
+	}
+	for i, host := range a.Host.words {
+		canonical := string(appendHost(nil, host, false))
+		if canonical == "" {
+			a.Host.places[i].Faultf("write a host's name", "%q is no host", host)
+		}
+		a.Host.words[i] = canonical
+	}
+}
+
+// allow is the entry that a faultless spec says; the files' prefixes come to it.
+func (a *allowSpec) allow(prefixes []netip.Prefix) *Allow {
+	slices.SortFunc(prefixes, netip.Prefix.Compare)
+	return &Allow{
+		Prefixes: slices.Compact(prefixes), Users: a.User.words, Hosts: a.Host.words, Match: a.Match.written, Note: a.Note,
+		Until: time.Time(a.Until), Rules: a.Rules.words, match: a.Match.compiled,
+	}
+}
+
+// oneOrMore is a word or a list of words.
+type oneOrMore struct {
+	words  []string
+	places []yamlfile.Value
+}
+
+// FromYAML reads a word or a list of words.
+func (o *oneOrMore) FromYAML(v yamlfile.Value) {
+	elements, ok := v.List()
+	if !ok {
+		elements = []yamlfile.Value{v}
+	}
+	if len(elements) == 0 {
+		v.Faultf("write what it holds for, or leave the key out", "the list is empty")
+	}
+	for _, element := range elements {
+		text := element.Text()
+		if text == "" && !element.Faulty() {
+			element.Faultf("write a word", "an empty text stands here")
+		}
+		o.words, o.places = append(o.words, text), append(o.places, element)
+	}
+}
+
+type untilSpec time.Time
+
+// FromYAML reads a day, whose beginning in UTC is meant, or an instant.
+func (u *untilSpec) FromYAML(v yamlfile.Value) {
+	text, ok := v.Scalar()
+	if !ok {
+		v.Faultf("write a day, such as 2027-03-01", "%s where a time is wanted", v.Found())
+		return
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(layout, strings.TrimSpace(text)); err == nil {
+			*u = untilSpec(at.UTC())
+			return
+		}
+	}
+	v.Faultf("write a day, such as 2027-03-01, or an instant with its zone, such as 2027-03-01T12:00:00Z", "%q is no time", text)
+}

@@ -1,0 +1,95 @@
+package rule
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// ofResponse are the names of what an enforcer does not know when it is asked: what the response will be, and what a
+// log has besides.
+var ofResponse = []string{"status", "bytes", "fields"}
+
+// beforehand is a match as far as it can be told before the response: what needs the response is taken to be so that
+// the match holds, which is true, or false under a not. everything says that nothing else is left of it.
+func beforehand(match *expression) (cover *expression, everything bool) {
+	tree := assume(match.tree, true)
+	if constant, ok := tree.(*ast.BoolNode); ok {
+		return nil, constant.Value
+	}
+	cover = &expression{tree: tree}
+	if cover.translate(reflect.Bool); cover.boolean == nil {
+		cover, _ = compile(tree.String(), reflect.Bool)
+	}
+	return cover, cover == nil
+}
+
+// assume puts holds in the place of every condition that needs the response.
+func assume(n ast.Node, holds bool) ast.Node {
+	if !needsResponse(n) {
+		return n
+	}
+	switch n := n.(type) {
+	case *ast.BinaryNode:
+		switch n.Operator {
+		case "and", "&&":
+			return both(assume(n.Left, holds), assume(n.Right, holds))
+		case "or", "||":
+			return either(assume(n.Left, holds), assume(n.Right, holds))
+		}
+	case *ast.UnaryNode:
+		if n.Operator == "not" || n.Operator == "!" {
+			return negated(assume(n.Node, !holds))
+		}
+	}
+	return &ast.BoolNode{Value: holds}
+}
+
+func both(left, right ast.Node) ast.Node {
+	if constant, ok := left.(*ast.BoolNode); ok {
+		return pickNode(constant.Value, right, left)
+	}
+	if constant, ok := right.(*ast.BoolNode); ok {
+		return pickNode(constant.Value, left, right)
+	}
+	return &ast.BinaryNode{Operator: "and", Left: left, Right: right}
+}
+
+func either(left, right ast.Node) ast.Node {
+	if constant, ok := left.(*ast.BoolNode); ok {
+		return pickNode(constant.Value, left, right)
+	}
+	if constant, ok := right.(*ast.BoolNode); ok {
+		return pickNode(constant.Value, right, left)
+	}
+	return &ast.BinaryNode{Operator: "or", Left: left, Right: right}
+}
+
+func negated(inner ast.Node) ast.Node {
+	if constant, ok := inner.(*ast.BoolNode); ok {
+		return &ast.BoolNode{Value: !constant.Value}
+	}
+	return &ast.UnaryNode{Operator: "not", Node: inner}
+}
+
+func pickNode(first bool, a, b ast.Node) ast.Node {
+	if first {
+		return a
+	}
+	return b
+}
+
+func needsResponse(n ast.Node) bool {
+	finder := &responseFinder{}
+	ast.Walk(&n, finder)
+	return finder.found
+}
+
+type responseFinder struct{ found bool }
+
+func (f *responseFinder) Visit(node *ast.Node) {
+	if name, ok := (*node).(*ast.IdentifierNode); ok && slices.Contains(ofResponse, name.Value) {
+		f.found = true
+	}
+}

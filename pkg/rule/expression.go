@@ -1,0 +1,240 @@
+package rule
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/parser/lexer"
+	"github.com/expr-lang/expr/vm"
+
+	"weir/internal/yamlfile"
+)
+
+// environment is what expressions see of a request. What is not known is "" or 0.
+type environment struct {
+	IP       string            `expr:"ip"`
+	User     string            `expr:"user"`
+	Method   string            `expr:"method"`
+	Host     string            `expr:"host"`
+	Path     string            `expr:"path"`
+	Query    string            `expr:"query"`
+	Status   int               `expr:"status"`
+	Bytes    int               `expr:"bytes"`
+	Agent    string            `expr:"agent"`
+	Referrer string            `expr:"referrer"`
+	Fields   map[string]string `expr:"fields"`
+}
+
+var (
+	identifiers = []string{"ip", "user", "method", "host", "path", "query", "status", "bytes", "agent", "referrer", "fields"}
+	// impure are the functions that do not depend on the request alone, or make no sense without them.
+	impure    = []string{"now", "date", "duration", "timezone"}
+	operators = []string{"startsWith", "endsWith", "contains", "matches", "in", "not", "and", "or"}
+)
+
+// inNetwork is the function inNetwork(address, "10.0.0.0/8", …) for the virtual machine.
+const inNetwork = "inNetwork"
+
+// An expression is a match or a cost, checked and made ready to run.
+type expression struct {
+	text    string // its words, whatever spaces and comments it was written with
+	tree    ast.Node
+	program *vm.Program // nil where closures do it all
+	boolean func(*subject) bool
+	number  func(*subject) float64
+}
+
+// A complaint is what is wrong with an expression, and at which line and column of it.
+type complaint struct {
+	line, column int
+	what, remedy string
+}
+
+// compile checks an expression; wanted is reflect.Bool for a match or reflect.Float64 for a cost.
+func compile(text string, wanted reflect.Kind) (*expression, []complaint) {
+	tree, err := parser.Parse(text)
+	if err != nil {
+		return nil, []complaint{explain(text, err)}
+	}
+	if complaints := checkNames(text, tree.Node); complaints != nil {
+		return nil, complaints
+	}
+	program, err := expr.Compile(text, options(wanted, false)...)
+	if err != nil {
+		return nil, []complaint{explain(text, err)}
+	}
+	e := &expression{text: squeeze(text), tree: program.Node()}
+	if e.translate(wanted); e.boolean != nil || e.number != nil {
+		return e, nil
+	}
+	if e.program, err = expr.Compile(text, options(wanted, true)...); err != nil {
+		return nil, []complaint{explain(text, err)}
+	}
+	return e, nil
+}
+
+// squeeze is an expression's words with one space between.
+func squeeze(text string) string {
+	tokens, err := lexer.Lex(file.NewSource(text))
+	if err != nil {
+		return text
+	}
+	words := make([]string, len(tokens))
+	for i, token := range tokens {
+		words[i] = token.String()
+	}
+	return strings.Join(words, " ")
+}
+
+func options(wanted reflect.Kind, optimize bool) []expr.Option {
+	opts := []expr.Option{
+		expr.Env(&environment{}), expr.Optimize(optimize),
+		expr.Function(inNetwork, networkFunction, new(func(string, string, ...string) bool)),
+	}
+	for _, name := range impure {
+		opts = append(opts, expr.DisableBuiltin(name))
+	}
+	if wanted == reflect.Bool {
+		return append(opts, expr.AsBool())
+	}
+	return append(opts, expr.AsFloat64())
+}
+
+// networkFunction is inNetwork for the virtual machine; checkNames saw to it that the prefixes are constant and good.
+func networkFunction(params ...any) (any, error) {
+	addr, err := netip.ParseAddr(params[0].(string))
+	if err != nil {
+		return false, nil
+	}
+	for _, param := range params[1:] {
+		prefix, err := yamlfile.ParsePrefix(param.(string))
+		if err == nil && prefix.Contains(addr.Unmap().WithZone("")) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// names walks a tree for names that are not known and prefixes that are none.
+type names struct {
+	text       string
+	local      []string // declared by let
+	complaints []complaint
+}
+
+func checkNames(text string, tree ast.Node) []complaint {
+	declared := &declarations{}
+	ast.Walk(&tree, declared)
+	n := &names{text: text, local: declared.names}
+	ast.Walk(&tree, n)
+	return n.complaints
+}
+
+type declarations struct{ names []string }
+
+func (d *declarations) Visit(node *ast.Node) {
+	if let, ok := (*node).(*ast.VariableDeclaratorNode); ok {
+		d.names = append(d.names, let.Name)
+	}
+}
+
+func (n *names) Visit(node *ast.Node) {
+	switch node := (*node).(type) {
+	case *ast.IdentifierNode:
+		if !slices.Contains(identifiers, node.Value) && !slices.Contains(n.local, node.Value) && node.Value != inNetwork {
+			n.complain(node, yamlfile.Suggest(node.Value, append(identifiers, inNetwork), "the names are "), "%s is not known", node.Value)
+		}
+	case *ast.BuiltinNode:
+		if slices.Contains(impure, node.Name) {
+			n.complain(node, "an expression sees the request only", "%s() is not known", node.Name)
+		}
+	case *ast.BinaryNode:
+		n.checkPattern(node)
+	case *ast.CallNode:
+		n.checkNetworks(node)
+	}
+}
+
+// checkPattern finds the mistakes in regular expressions early: all are told, and in our words.
+func (n *names) checkPattern(node *ast.BinaryNode) {
+	pattern, ok := node.Right.(*ast.StringNode)
+	if !ok || node.Operator != "matches" {
+		return
+	}
+	if _, err := regexp.Compile(pattern.Value); err != nil {
+		n.complain(pattern, "the syntax is RE2's, without lookaround and backreferences", "%q is no regular expression: %s",
+			pattern.Value, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+}
+
+func (n *names) checkNetworks(node *ast.CallNode) {
+	if callee, ok := node.Callee.(*ast.IdentifierNode); !ok || callee.Value != inNetwork || len(node.Arguments) < 2 {
+		return
+	}
+	for _, argument := range node.Arguments[1:] {
+		text, ok := argument.(*ast.StringNode)
+		if !ok {
+			n.complain(argument, `write it as inNetwork(ip, "10.0.0.0/8")`, "a prefix must stand in the expression itself")
+			continue
+		}
+		if _, err := yamlfile.ParsePrefix(text.Value); err != nil {
+			what, remedy, _ := strings.Cut(err.Error(), "; ")
+			n.complain(argument, remedy, "%s", what)
+		}
+	}
+}
+
+func (n *names) complain(node ast.Node, remedy, format string, args ...any) {
+	e := (&file.Error{Location: node.Location()}).Bind(file.NewSource(n.text))
+	n.complaints = append(n.complaints, complaint{e.Line, e.Column + 1, fmt.Sprintf(format, args...), remedy})
+}
+
+// explain tells the compiler's error with what most likely was meant.
+func explain(text string, err error) complaint {
+	var at *file.Error
+	if !errors.As(err, &at) {
+		return complaint{1, 1, strings.Replace(err.Error(), "expected bool, but got", "it must be true or false, but is a", 1), wantedRemedy(err.Error())}
+	}
+	return complaint{max(at.Line, 1), at.Column + 1, at.Message, remedyFor(text, at.Message)}
+}
+
+func wantedRemedy(message string) string {
+	switch {
+	case strings.HasPrefix(message, "expected bool"):
+		return `compare something, as in path startsWith "/api/"`
+	case strings.HasPrefix(message, "expected float64"):
+		return "a cost is a number, such as 1 or bytes / 1024"
+	}
+	return ""
+}
+
+var unexpectedWord = regexp.MustCompile(`unexpected token (?:Identifier|Operator)\("([^"]+)"\)`)
+
+func remedyFor(text, message string) string {
+	word := ""
+	if found := unexpectedWord.FindStringSubmatch(message); found != nil {
+		word = found[1]
+	}
+	switch {
+	case word == "=":
+		return "compare with =="
+	case word != "" && yamlfile.Nearest(word, operators) != "":
+		return "did you mean " + yamlfile.Nearest(word, operators) + "?"
+	case strings.Contains(message, "(mismatched types string and int)"), strings.Contains(message, "(mismatched types int and string)"):
+		return "status and bytes are numbers and stand without quotes, all else is text and stands in quotes"
+	case strings.Contains(message, "unexpected token EOF") && strings.Count(text, `"`)%2 == 0:
+		return "something is missing at its end"
+	case strings.Contains(message, "literal not terminated"):
+		return `close the quote; in YAML put the whole expression in single quotes, as in 'path == "/x"'`
+	}
+	return ""
+}

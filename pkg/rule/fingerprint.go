@@ -1,0 +1,94 @@
+package rule
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// meaning counts the changes of what rules mean: of the forms of keys, of what expressions give. A set whose file did
+// not change has another fingerprint when it decides otherwise.
+const meaning = 1
+
+// What decides, in the forms that are hashed. A field that is added here changes every fingerprint.
+
+type decidingSet struct {
+	Meaning int
+	Rules   []decidingRule
+	Allows  []decidingAllow
+}
+
+type decidingRule struct {
+	Name, Match, Cost string
+	Key               []string
+	Limits            [][2]int64
+	Algorithm         string
+	Subwindows        int
+	Burst             int64
+	Count, Mode       string
+	For, Forget       time.Duration
+	Then              []time.Duration
+	Extend            bool
+	Covers            string
+}
+
+type decidingAllow struct {
+	Prefixes, Users, Hosts, Rules []string
+	Match                         string
+	Until                         int64
+}
+
+// fingerprint hashes what decides.
+func fingerprint(s *Set) string {
+	d := decidingSet{Meaning: meaning}
+	for _, r := range s.Rules {
+		d.Rules = append(d.Rules, r.deciding())
+	}
+	for _, a := range s.Allows {
+		d.Allows = append(d.Allows, a.deciding())
+	}
+	encoded, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // plain fields only
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:8])
+}
+
+func (r *Rule) deciding() decidingRule {
+	d := decidingRule{
+		Name: r.Name, Match: r.match.canonical(), Cost: r.cost.canonical(), Key: r.Key.Words(), Algorithm: r.Algorithm.String(),
+		Burst: r.Burst, Count: r.Count.String(), Mode: r.Mode.String(), For: r.Block.For, Forget: r.Block.Forget,
+		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
+	}
+	if r.Algorithm.String() == "counter" {
+		d.Subwindows = r.Subwindows
+	}
+	for _, limit := range r.Limits {
+		d.Limits = append(d.Limits, [2]int64{limit.Hits, int64(limit.Per)})
+	}
+	return d
+}
+
+func (a *Allow) deciding() decidingAllow {
+	d := decidingAllow{Users: sorted(a.Users), Hosts: sorted(a.Hosts), Rules: sorted(a.Rules), Match: a.match.canonical()}
+	for _, prefix := range a.Prefixes {
+		d.Prefixes = append(d.Prefixes, prefix.String())
+	}
+	if !a.Until.IsZero() {
+		d.Until = a.Until.UnixMilli()
+	}
+	return d
+}
+
+func sorted(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
+
+// canonical is the expression in one form, "" of none.
+func (e *expression) canonical() string {
+	if e == nil {
+		return ""
+	}
+	return e.text
+}

@@ -1,0 +1,161 @@
+package rule
+
+import (
+	"strings"
+
+	"weir/pkg/request"
+)
+
+// A Reason says why a request is a hit of a rule or none.
+type Reason uint8
+
+// The reasons, in the order in which they are looked for.
+const (
+	Counted Reason = iota // it is a hit
+	Allowed               // an allow entry holds for it
+	NoMatch               // the rule's match does not hold for it
+	Failed                // the match or the cost could not be worked out, as when it divides by zero
+	Refused               // an enforcer refused it, and the rule counts what was served
+	NoKey                 // it lacks a part of the rule's key
+	NoCost                // its cost is below 1
+	Reasons               // how many reasons there are
+)
+
+var reasonWords = [Reasons]string{"counted", "allowed", "match", "expression", "refused", "key", "cost"}
+
+// String is the reason as metrics name it.
+func (r Reason) String() string { return reasonWords[r] }
+
+// A Hit is one request counted by one rule.
+type Hit struct {
+	Rule int    // index in Set.Rules
+	Key  []byte // canonical
+	Cost int64  // at least 1
+}
+
+// A Judge finds the hits of requests. It is the memory that this takes: one goroutine uses it.
+type Judge struct {
+	set      *Set
+	subject  subject
+	marks    []bool // rules that leave the request alone
+	outcomes []Reason
+	counts   [][Reasons]int64
+	hits     []Hit
+	keys     []byte
+}
+
+// NewJudge makes a Judge of the set.
+func (s *Set) NewJudge() *Judge {
+	n := len(s.Rules)
+	return &Judge{
+		set: s, marks: make([]bool, n), outcomes: make([]Reason, n), counts: make([][Reasons]int64, n), hits: make([]Hit, 0, n),
+		keys: make([]byte, 0, 128*n),
+	}
+}
+
+// Hits are the hits of a request, one a rule at most, in the order of the rules. They are good until the next call.
+func (j *Judge) Hits(r *request.Request) []Hit {
+	j.subject.about(r)
+	j.hits, j.keys = j.hits[:0], j.keys[:0]
+	all := j.set.allowed.exempts(&j.subject, j.marks)
+	for i, rule := range j.set.Rules {
+		reason := Allowed
+		if !all && !j.marks[i] {
+			reason = j.judge(i, rule)
+		}
+		j.outcomes[i] = reason
+		j.counts[i][reason]++
+	}
+	return j.hits
+}
+
+func (j *Judge) judge(i int, rule *Rule) Reason {
+	if reason := rule.wants(&j.subject); reason != Counted {
+		return reason
+	}
+	start := len(j.keys)
+	keys, ok := rule.Key.Append(j.keys, j.subject.Request)
+	if !ok {
+		return NoKey
+	}
+	cost, ok := rule.costOf(&j.subject)
+	if !ok {
+		return Failed
+	}
+	if cost < 1 {
+		return NoCost
+	}
+	j.keys = keys
+	j.hits = append(j.hits, Hit{Rule: i, Key: keys[start:len(keys):len(keys)], Cost: cost})
+	return Counted
+}
+
+// wants says whether the rule counts the request, leaving aside its key and cost.
+func (r *Rule) wants(s *subject) Reason {
+	if r.match != nil {
+		matches, ok := r.match.matches(s)
+		if !ok {
+			return Failed
+		}
+		if !matches {
+			return NoMatch
+		}
+	}
+	if r.Count == Served && refused(s.Request) {
+		return Refused
+	}
+	return Counted
+}
+
+// refusedField is the field by which an edge tells in its log what our enforcer answered.
+const refusedField = "weir"
+
+// refused says whether an enforcer refused the request: by our mark where the log has it, else by the status 429.
+func refused(r *request.Request) bool {
+	if mark := field(r, refusedField); mark != "" {
+		return strings.HasPrefix(mark, "refused")
+	}
+	return r.Status == 429
+}
+
+// costOf is what the request costs, whole and at most MaxCost.
+func (r *Rule) costOf(s *subject) (cost int64, ok bool) {
+	if r.cost == nil {
+		return 1, true
+	}
+	amount, ok := r.cost.amount(s)
+	switch {
+	case !ok || amount != amount: // not a number, as 0/0
+		return 0, false
+	case amount >= MaxCost:
+		return MaxCost, true
+	case amount < 1:
+		return 0, true
+	}
+	return int64(amount), true
+}
+
+// Outcome says what became of the last request at the rule of an index.
+func (j *Judge) Outcome(rule int) Reason { return j.outcomes[rule] }
+
+// Counts says how many requests had which outcome at the rule of an index, since the Judge was made.
+func (j *Judge) Counts(rule int) [Reasons]int64 { return j.counts[rule] }
+
+// Allowed says whether the rule of an index leaves a request alone.
+func (j *Judge) Allowed(rule int, r *request.Request) bool {
+	j.subject.about(r)
+	return j.set.allowed.exempts(&j.subject, j.marks) || j.marks[rule]
+}
+
+// Covers says whether a block of the rule of an index is a block of this request, which has no response yet: always,
+// unless the rule covers what it matches. What needs the response, or a field that a log has besides, is taken to be so
+// that the match holds, and so is what fails.
+func (j *Judge) Covers(rule int, r *request.Request) bool {
+	cover := j.set.Rules[rule].cover
+	if cover == nil {
+		return true
+	}
+	j.subject.about(r)
+	covers, ok := cover.matches(&j.subject)
+	return covers || !ok
+}

@@ -1,0 +1,168 @@
+package rule
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"weir/internal/yamlfile"
+)
+
+// A Key says what a rule counts by: one part of the request, or several.
+type Key struct{ parts []part }
+
+type part struct {
+	name string // ip, user, host … or the name of a further field
+	// Of an address: how many bits of it count.
+	bits4, bits6 int
+}
+
+// How many bits of an address count, unless the key says otherwise.
+const (
+	defaultBits4 = 32
+	defaultBits6 = 64
+	maxParts     = 8
+)
+
+var (
+	keyWords  = []string{"ip", "user", "host", "path", "method", "query", "status", "agent", "referrer"}
+	fieldName = regexp.MustCompile(`^[\pL_@$][\pL\pN_@$.:-]*$`)
+)
+
+// ParseKey reads the parts of a key: ip, ip/24+56 (bits of IPv4 and IPv6; ip/24 leaves IPv6 at 64), user, host, path,
+// method, query, status, agent, referrer, or the name of any further field. A word may hold several parts with commas
+// between them.
+func ParseKey(words ...string) (Key, error) {
+	var k Key
+	var errs []error
+	for _, word := range strings.Split(strings.Join(words, ","), ",") {
+		p, err := parsePart(strings.TrimSpace(word))
+		if err == nil && k.has(p.name) {
+			err = fmt.Errorf("the key names %s twice; leave one of them out", p.name)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		k.parts = append(k.parts, p)
+	}
+	if len(k.parts) > maxParts {
+		errs = append(errs, fmt.Errorf("a key of %d parts is too long; name at most %d", len(k.parts), maxParts))
+	}
+	return k, errors.Join(errs...)
+}
+
+func (k Key) has(name string) bool {
+	for _, p := range k.parts {
+		if p.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func parsePart(word string) (part, error) {
+	if bits, masked := strings.CutPrefix(word, "ip/"); masked {
+		return parseBits(word, bits)
+	}
+	switch {
+	case word == "":
+		return part{}, errors.New("the key is empty; write what to count by, such as ip or user")
+	case word == "ip":
+		return part{"ip", defaultBits4, defaultBits6}, nil
+	case word == "bytes" || word == "time":
+		return part{}, fmt.Errorf("%s makes no key; count by ip, user, host, path or another field", word)
+	case strings.Contains(word, "/"):
+		return part{}, fmt.Errorf("%q is no key: only ip has prefixes; write ip/24+56 for them", word)
+	case !fieldName.MatchString(word):
+		return part{}, fmt.Errorf("%q is no name of a field; count by ip, user, host, path or another field", word)
+	}
+	return part{name: word}, nil
+}
+
+func parseBits(word, bits string) (part, error) {
+	first, second, both := strings.Cut(bits, "+")
+	p := part{"ip", defaultBits4, defaultBits6}
+	var err4, err6 error
+	p.bits4, err4 = parseMask(first, 32)
+	if both {
+		p.bits6, err6 = parseMask(second, 128)
+	}
+	if err4 != nil || err6 != nil {
+		return p, fmt.Errorf("%q has no such prefixes; write ip/24+56, with 1 to 32 bits of IPv4 and 1 to 128 of IPv6", word)
+	}
+	return p, nil
+}
+
+func parseMask(text string, most int) (int, error) {
+	bits, err := strconv.Atoi(text)
+	if err != nil || bits < 1 || bits > most || text != strconv.Itoa(bits) {
+		return 0, errors.New("no mask")
+	}
+	return bits, nil
+}
+
+// Words are the parts of the key as ParseKey reads them, prefixes written out where they are not the default.
+func (k Key) Words() []string {
+	words := make([]string, len(k.parts))
+	for i, p := range k.parts {
+		words[i] = p.name
+		if p.name == "ip" && (p.bits4 != defaultBits4 || p.bits6 != defaultBits6) {
+			words[i] = fmt.Sprintf("ip/%d+%d", p.bits4, p.bits6)
+		}
+	}
+	return words
+}
+
+// String is the words with commas between them.
+func (k Key) String() string { return strings.Join(k.Words(), ",") }
+
+// suspect is a word that is taken for a further field and was more likely meant to be another, and that other.
+func suspect(p part) (known string) {
+	for _, word := range keyWords {
+		if p.name == word {
+			return ""
+		}
+	}
+	return yamlfile.Nearest(p.name, keyWords)
+}
+
+// FromYAML reads one word or a list of them.
+func (k *Key) FromYAML(v yamlfile.Value) {
+	elements, ok := v.List()
+	if !ok {
+		elements = []yamlfile.Value{v}
+	}
+	if len(elements) == 0 {
+		v.Faultf("write what to count by, such as ip or user", "the key is empty")
+	}
+	for _, element := range elements {
+		k.add(element)
+	}
+	if len(k.parts) > maxParts {
+		v.Faultf(fmt.Sprintf("name at most %d", maxParts), "a key of %d parts is too long", len(k.parts))
+	}
+}
+
+func (k *Key) add(v yamlfile.Value) {
+	word := v.Text()
+	if v.Faulty() {
+		return
+	}
+	p, err := parsePart(word)
+	switch {
+	case strings.Contains(word, ","):
+		v.Faultf("write ["+strings.Join(strings.FieldsFunc(word, comma), ", ")+"]", "%q holds several parts in one word", word)
+	case err != nil:
+		v.Fault(err)
+	case k.has(p.name):
+		v.Faultf("leave one of them out", "the key names %s twice", p.name)
+	}
+	if near := suspect(p); err == nil && near != "" {
+		v.Warnf("did you mean "+near+"?", "%s is counted by as a further field of that name", word)
+	}
+	k.parts = append(k.parts, p)
+}
+
+func comma(r rune) bool { return r == ',' || r == ' ' }

@@ -1,0 +1,203 @@
+package rule
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"weir/pkg/request"
+)
+
+// MaxKeyBytes is the length of the longest key. A longer one is its beginning, a mark and a hash of the whole.
+const MaxKeyBytes = 256
+
+const (
+	cutMark   = "…#" // stands in no key but one that was cut: of a value it is escaped
+	hashBytes = 16
+)
+
+// Append appends the canonical form of r's key to b. ok is false, and b as it was, when r lacks a part of it.
+func (k Key) Append(b []byte, r *request.Request) (key []byte, ok bool) {
+	start := len(b)
+	for i := range k.parts {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		before := len(b)
+		b = k.parts[i].append(b, r, len(k.parts) > 1)
+		if len(b) == before {
+			return b[:start], false
+		}
+	}
+	if len(b)-start > MaxKeyBytes {
+		b = cut(b, start)
+	}
+	return b, true
+}
+
+// append appends nothing when r lacks the part.
+func (p *part) append(b []byte, r *request.Request, listed bool) []byte {
+	switch p.name {
+	case "ip":
+		return p.appendAddress(b, r.IP)
+	case "user":
+		return appendText(b, r.User, listed)
+	case "host":
+		return appendHost(b, r.Host, listed)
+	case "path":
+		return appendText(b, r.Path, listed)
+	case "method":
+		return appendText(b, r.Method, listed)
+	case "query":
+		return appendText(b, r.Query, listed)
+	case "agent":
+		return appendText(b, r.Agent, listed)
+	case "referrer":
+		return appendText(b, r.Referrer, listed)
+	case "status":
+		if r.Status == 0 {
+			return b
+		}
+		return strconv.AppendInt(b, int64(r.Status), 10)
+	}
+	return appendText(b, field(r, p.name), listed)
+}
+
+// field is the value of a further field, or "".
+func field(r *request.Request, name string) string {
+	for i := range r.Fields {
+		if r.Fields[i].Name == name {
+			return r.Fields[i].Value
+		}
+	}
+	return ""
+}
+
+func (p *part) appendAddress(b []byte, ip netip.Addr) []byte {
+	if !ip.IsValid() {
+		return b
+	}
+	ip = ip.Unmap().WithZone("")
+	bits := p.bits6
+	if ip.Is4() {
+		bits = p.bits4
+	}
+	if bits == ip.BitLen() {
+		return ip.AppendTo(b)
+	}
+	prefix, _ := ip.Prefix(bits)
+	return prefix.AppendTo(b)
+}
+
+// appendHost appends a host name in lower case, without its port and the dot at its end.
+func appendHost(b []byte, host string, listed bool) []byte {
+	start := len(b)
+	b = appendText(b, bareHost(host), listed)
+	for i := start; i < len(b); i++ {
+		if b[i] == '\\' { // an escape stays as it is
+			i += escapeBytes(b[i:]) - 1
+			continue
+		}
+		if 'A' <= b[i] && b[i] <= 'Z' {
+			b[i] += 'a' - 'A'
+		}
+	}
+	return b
+}
+
+// bareHost is a host without its port, brackets and the dot at its end.
+func bareHost(host string) string {
+	if rest, bracket := strings.CutPrefix(host, "["); bracket {
+		if end := strings.IndexByte(rest, ']'); end >= 0 {
+			return rest[:end]
+		}
+	}
+	if colon := strings.IndexByte(host, ':'); colon >= 0 && strings.IndexByte(host[colon+1:], ':') < 0 {
+		host = host[:colon]
+	}
+	return strings.TrimSuffix(host, ".")
+}
+
+// plain are the bytes that stand for themselves wherever they are, but for the space.
+var plain = func() (table [256]bool) {
+	for c := '!'; c <= '~'; c++ {
+		table[c] = c != '\\'
+	}
+	return table
+}()
+
+// appendText appends text so that it can be printed and read back: a backslash doubled, every byte that is not of a
+// printable character as \xNN; in a list of parts a space too.
+func appendText(b []byte, text string, listed bool) []byte {
+	start := 0
+	for i := 0; i < len(text); {
+		if plain[text[i]] || (text[i] == ' ' && !listed) {
+			i++
+			continue
+		}
+		size, keep := printable(text[i:])
+		if keep {
+			i += size
+			continue
+		}
+		b = append(b, text[start:i]...)
+		for end := i + size; i < end; i++ {
+			b = appendEscaped(b, text[i])
+		}
+		start = i
+	}
+	return append(b, text[start:]...)
+}
+
+// printable is the size of the character that text begins with, and whether it may stand as it is.
+func printable(text string) (size int, keep bool) {
+	r, size := utf8.DecodeRuneInString(text)
+	if r < utf8.RuneSelf || (r == utf8.RuneError && size == 1) {
+		return 1, false
+	}
+	return size, unicode.IsPrint(r) && !strings.HasPrefix(text, cutMark)
+}
+
+func appendEscaped(b []byte, c byte) []byte {
+	if c == '\\' {
+		return append(b, `\\`...)
+	}
+	const digits = "0123456789abcdef"
+	return append(b, '\\', 'x', digits[c>>4], digits[c&15])
+}
+
+// escapeBytes is the length of the escape that b begins with.
+func escapeBytes(b []byte) int {
+	if len(b) > 1 && b[1] == 'x' {
+		return min(4, len(b))
+	}
+	return min(2, len(b))
+}
+
+// cut makes a key that is too long its beginning, a mark and a hash of the whole.
+func cut(b []byte, start int) []byte {
+	sum := sha256.Sum256(b[start:])
+	end := start
+	for limit := start + MaxKeyBytes - len(cutMark) - 2*hashBytes; ; {
+		size := unit(b[end:])
+		if end+size > limit {
+			break
+		}
+		end += size
+	}
+	b = append(b[:end], cutMark...)
+	return hex.AppendEncode(b, sum[:hashBytes])
+}
+
+// unit is the length of the character or escape that b begins with.
+func unit(b []byte) int {
+	if b[0] == '\\' {
+		return escapeBytes(b)
+	}
+	_, size := utf8.DecodeRune(b)
+	return size
+}

@@ -1,0 +1,98 @@
+package rule
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"weir/internal/yamlfile"
+)
+
+// Fields splits a canonical key into its parts, by their names, as the requests had them. Of a key that was cut the
+// part at the cut ends in the mark and the hash, and those behind it are left out.
+func (k Key) Fields(key string) map[string]string {
+	fields := make(map[string]string, len(k.parts))
+	if len(k.parts) == 1 {
+		fields[k.parts[0].name] = unescape(key)
+		return fields
+	}
+	for i, text := range strings.Split(key, " ") {
+		if i < len(k.parts) {
+			fields[k.parts[i].name] = unescape(text)
+		}
+	}
+	return fields
+}
+
+// unescape undoes appendText.
+func unescape(text string) string {
+	if !strings.Contains(text, `\`) {
+		return text
+	}
+	b := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		switch {
+		case strings.HasPrefix(text[i:], `\\`):
+			b = append(b, '\\')
+			i++
+		case strings.HasPrefix(text[i:], `\x`) && len(text) >= i+4:
+			b = append(b, hexDigit(text[i+2])<<4|hexDigit(text[i+3]))
+			i += 3
+		default:
+			b = append(b, text[i])
+		}
+	}
+	return string(b)
+}
+
+func hexDigit(c byte) byte {
+	if c >= 'a' {
+		return c - 'a' + 10
+	}
+	return c - '0'
+}
+
+// Canonical is the canonical form of a key that a person typed: addresses and prefixes as the rule counts them (an
+// IPv6 address becomes its /64), hosts in lower case, the rest as it is. A canonical key stays what it is.
+func (k Key) Canonical(typed string) (string, error) {
+	words := []string{strings.TrimSpace(typed)}
+	if len(k.parts) > 1 {
+		words = strings.Fields(typed)
+	}
+	if len(words) != len(k.parts) && !strings.Contains(typed, cutMark) {
+		return "", fmt.Errorf("%q has %d parts; write %s with a space between", typed, len(words), strings.Join(k.Words(), " and "))
+	}
+	for i := range words {
+		if words[i] == "" {
+			return "", fmt.Errorf("the key is empty; write %s", strings.Join(k.Words(), " and "))
+		}
+		switch k.parts[i].name {
+		case "ip":
+			address, err := k.parts[i].canonicalAddress(words[i])
+			if err != nil {
+				return "", err
+			}
+			words[i] = address
+		case "host":
+			if !strings.Contains(words[i], `\`) {
+				words[i] = string(appendHost(nil, words[i], len(words) > 1))
+			}
+		}
+	}
+	return strings.Join(words, " "), nil
+}
+
+func (p *part) canonicalAddress(typed string) (string, error) {
+	prefix, err := yamlfile.ParsePrefix(typed)
+	if err != nil {
+		return "", err
+	}
+	bits := p.bits6
+	if prefix.Addr().Is4() {
+		bits = p.bits4
+	}
+	if prefix.Bits() < bits {
+		return "", fmt.Errorf("%s is wider than the /%d that the rule counts by; order a block of the prefix instead", prefix, bits)
+	}
+	return string(p.appendAddress(nil, netip.Addr(prefix.Addr()))), nil
+}

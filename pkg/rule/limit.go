@@ -1,0 +1,148 @@
+package rule
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/window"
+)
+
+// What a limit may say.
+const (
+	maxHits = 1_000_000_000_000
+	maxPer  = 3650 * 24 * time.Hour
+)
+
+// A Limit is N hits per W, and the words that say so.
+type Limit struct {
+	window.Limit
+	Text string // as the user wrote it, without spaces and in lower case: 10/min, 5/10s
+}
+
+// String is Text.
+func (l Limit) String() string { return l.Text }
+
+var periods = []struct {
+	names []string
+	span  time.Duration
+}{
+	{[]string{"ms"}, time.Millisecond},
+	{[]string{"s", "sec", "second"}, time.Second},
+	{[]string{"m", "min", "minute"}, time.Minute},
+	{[]string{"h", "hour"}, time.Hour},
+	{[]string{"d", "day"}, 24 * time.Hour},
+	{[]string{"w", "week"}, 7 * 24 * time.Hour},
+}
+
+// ParseLimit reads N/W: hits, a slash, and a period with a number before it or not, as in 10/min, 100/hour or
+// 5/10s. Its error says behind a semicolon what would be right.
+func ParseLimit(text string) (Limit, error) {
+	limit := Limit{Text: strings.ToLower(strings.Join(strings.Fields(text), ""))}
+	hits, period, slash := strings.Cut(limit.Text, "/")
+	if !slash {
+		return limit, noLimit(text, limit.Text)
+	}
+	var err error
+	if limit.Hits, err = parseHits(hits); err != nil {
+		return limit, fmt.Errorf("%q is no limit: %w", text, err)
+	}
+	if limit.Per, err = parsePeriod(period); err != nil {
+		return limit, fmt.Errorf("%q is no limit: %w", text, err)
+	}
+	return limit, nil
+}
+
+// noLimit tells what is missing in a text without a slash.
+func noLimit(text, squeezed string) error {
+	digits := squeezed[:len(squeezed)-len(strings.TrimLeft(squeezed, "0123456789"))]
+	if digits == "" {
+		return fmt.Errorf("%q is no limit; write hits per time, such as 10/min", text)
+	}
+	_, word, found := strings.Cut(squeezed, "per")
+	if _, err := parsePeriod(word); !found || err != nil {
+		word = "min"
+	}
+	return fmt.Errorf("%q is no limit: it does not say per what time; write %s/%s", text, digits, word)
+}
+
+func parseHits(text string) (int64, error) {
+	hits, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange) || hits > maxHits:
+		return 0, fmt.Errorf("%s hits are too many; write at most %d", text, int64(maxHits))
+	case err != nil || text[0] == '+':
+		return 0, fmt.Errorf("%q is no whole number of hits; write it as 10/min", text)
+	case hits < 1:
+		return 0, fmt.Errorf("%d hits are too few; write at least 1", hits)
+	}
+	return hits, nil
+}
+
+func parsePeriod(text string) (time.Duration, error) {
+	word := strings.TrimLeft(text, "0123456789")
+	number, err := int64(1), error(nil)
+	if digits := text[:len(text)-len(word)]; digits != "" {
+		number, err = strconv.ParseInt(digits, 10, 64)
+	}
+	span, known := periodNamed(word)
+	switch {
+	case !known:
+		return 0, unknownPeriod(word)
+	case err != nil || number > int64(maxPer/span):
+		return 0, errors.New("the time is too long; write at most 10 years, 3650d")
+	case number < 1:
+		return 0, errors.New("the time is zero; write at least 1ms")
+	}
+	return time.Duration(number) * span, nil
+}
+
+func periodNamed(word string) (time.Duration, bool) {
+	for _, period := range periods {
+		for _, name := range period.names {
+			if name == word {
+				return period.span, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func unknownPeriod(word string) error {
+	switch {
+	case word == "":
+		return errors.New("it does not say per what time; write s, min, hour, day or week behind the slash")
+	case strings.HasPrefix(word, "month"), strings.HasPrefix(word, "year"):
+		return fmt.Errorf("a %s has no fixed length; write it in days, such as 30d", strings.TrimSuffix(word, "s"))
+	}
+	var names []string
+	for _, period := range periods {
+		names = append(names, period.names...)
+	}
+	if one, plural := strings.CutSuffix(word, "s"); plural {
+		if _, known := periodNamed(one); known {
+			return fmt.Errorf("the time %q is not known; write %s", word, one)
+		}
+	}
+	return fmt.Errorf("the time %q is not known; %s", word, yamlfile.Suggest(word, names, "the times are "))
+}
+
+// FromYAML reads a limit.
+func (l *Limit) FromYAML(v yamlfile.Value) {
+	if text, ok := v.Scalar(); ok && !v.Quoted() && strings.Trim(text, "0123456789") == "" {
+		v.Faultf("write "+text+"/min, /hour or /day", "%s says how many, but not per what time", text)
+		return
+	}
+	text := v.Text()
+	if text == "" {
+		return
+	}
+	limit, err := ParseLimit(text)
+	if err != nil {
+		v.Fault(err)
+	}
+	*l = limit
+}

@@ -1,0 +1,265 @@
+package rule
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weir/internal/yamlfile"
+)
+
+// Load reads the rules files that the patterns name: paths, or globs such as rules.d/*.yaml, whose files come in the
+// order of their names. The error is yamlfile.Faults, all of them.
+func Load(patterns ...string) (*Set, []yamlfile.Fault, error) {
+	l := newLoader()
+	for _, path := range l.paths(patterns) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			l.fault(path, "", "%s", reason(err))
+			continue
+		}
+		l.files = append(l.files, path)
+		l.decode(path, data)
+	}
+	return l.finish()
+}
+
+// Parse reads one rules file's content; file is its name, which the files that it names are relative to.
+func Parse(file string, data []byte) (*Set, []yamlfile.Fault, error) {
+	l := newLoader()
+	l.decode(file, data)
+	return l.finish()
+}
+
+// ParseConfigMap reads the rules files that stand in Kubernetes ConfigMaps, as one set; places are those of the
+// manifest. The files that rules name are looked for in the ConfigMaps before the disk. found is false when there is
+// none with rules in it.
+func ParseConfigMap(file string, data []byte) (set *Set, warnings []yamlfile.Fault, found bool, err error) {
+	inner, _ := yamlfile.ConfigMap(file, data)
+	l := newLoader()
+	l.beside = inner
+	for _, part := range inner {
+		if HoldsRules(part.Data) {
+			found = true
+			l.decode(part.File, part.Data, part.Within())
+		}
+	}
+	if !found {
+		return nil, nil, false, nil
+	}
+	set, warnings, err = l.finish()
+	return set, warnings, true, err
+}
+
+// HoldsRules says whether data looks like a rules file: a map that has rules or allow, and nothing that a rules file
+// never has but weir.yaml does.
+func HoldsRules(data []byte) bool {
+	var top anyMap
+	yamlfile.Decode("", data, &top)
+	for _, other := range []string{"data", "mode", "client", "time", "log", "kafka", "store", "collector", "aggregator", "enforcer", "kind", "tests"} {
+		if top[other] {
+			return false
+		}
+	}
+	return top["rules"] || top["allow"]
+}
+
+// anyMap is the keys of a map.
+type anyMap map[string]bool
+
+// FromYAML reads the keys and nothing under them.
+func (m *anyMap) FromYAML(v yamlfile.Value) {
+	*m = anyMap{}
+	pairs, _ := v.Map()
+	for _, pair := range pairs {
+		(*m)[pair.Name] = true
+	}
+}
+
+// FromLimits makes a set of one rule with the defaults, as flags give it: limits such as 10/min, and a key such as ip or
+// ip,path. The rule is called per-ip, per-ip-path and so on.
+func FromLimits(limits []string, key string) (*Set, error) {
+	var errs []error
+	spec := newRuleSpec()
+	spec.Algorithm.Subwindows = DefaultSubwindows
+	for _, text := range limits {
+		limit, err := ParseLimit(text)
+		errs = append(errs, err)
+		spec.Limits = append(spec.Limits, limit)
+	}
+	if len(limits) == 0 {
+		errs = append(errs, errors.New("no limit is given; write it as 10/min"))
+	}
+	var err error
+	spec.Key, err = ParseKey(key)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	spec.Name = "per-" + strings.Trim(notInName.Replace(spec.Key.String()), "-")
+	l := newLoader()
+	l.rules = []*Rule{spec.rule()}
+	set, _, err := l.finish()
+	return set, err
+}
+
+var notInName = strings.NewReplacer(",", "-", "/", "-", "+", "-", "$", "", "@", "", ":", "-")
+
+// A loader puts a set together from files.
+type loader struct {
+	beside   []yamlfile.Inner // files that are looked for before the disk's
+	rules    []*Rule
+	allows   []allowIn
+	files    []string
+	faults   yamlfile.Faults
+	warnings yamlfile.Faults
+}
+
+// An allowIn is an allow entry and the file that it stands in.
+type allowIn struct {
+	allowSpec
+	file string
+}
+
+func newLoader() *loader { return &loader{} }
+
+func (l *loader) fault(file, remedy, format string, args ...any) {
+	l.faults = append(l.faults, yamlfile.Fault{File: file, What: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+// paths are the files that the patterns name, each once.
+func (l *loader) paths(patterns []string) []string {
+	var paths []string
+	if len(patterns) == 0 {
+		l.fault("", "name a rules file", "no rules are given")
+	}
+	for _, pattern := range patterns {
+		for _, path := range l.matching(pattern) {
+			if info, err := os.Stat(path); err == nil && info.IsDir() {
+				l.fault(path, "write "+filepath.Join(path, "*.yaml"), "this is a folder")
+			} else if !slices.Contains(paths, path) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// matching are the files of a pattern; a path is the file of that name, whatever is in it.
+func (l *loader) matching(pattern string) []string {
+	if _, err := os.Stat(pattern); err == nil || !strings.ContainsAny(pattern, "*?[") {
+		return []string{pattern}
+	}
+	found, err := filepath.Glob(pattern)
+	switch {
+	case err != nil:
+		l.fault(pattern, "", "this is no pattern: %v", err)
+	case len(found) == 0:
+		l.fault(pattern, "", "no file is of this pattern")
+	}
+	return found
+}
+
+// reason is an error of the disk without the path, which stands before it.
+func reason(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+func (l *loader) decode(file string, data []byte, opts ...yamlfile.Option) {
+	var spec fileSpec
+	var warnings yamlfile.Faults
+	l.faults = append(l.faults, yamlfile.Decode(file, data, &spec, append(opts, yamlfile.Warnings(&warnings))...)...)
+	l.warnings = append(l.warnings, warnings...)
+	l.add(file, spec)
+}
+
+func (l *loader) add(file string, spec fileSpec) {
+	for i := range spec.Rules {
+		l.rules = append(l.rules, spec.Rules[i].rule())
+	}
+	for _, allow := range spec.Allow {
+		l.allows = append(l.allows, allowIn{allow, file})
+	}
+}
+
+// finish checks what concerns several files, and makes the set when nothing is wrong.
+func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
+	set := &Set{Rules: l.rules}
+	l.checkNames()
+	for i := range l.allows {
+		set.Allows = append(set.Allows, l.allow(&l.allows[i]))
+	}
+	if len(l.rules) == 0 && len(l.faults) == 0 {
+		l.fault("", "write rules: with at least one rule under it", "there are no rules")
+	}
+	if len(l.faults) > 0 {
+		return nil, l.warnings, l.faults.Sorted()
+	}
+	for _, allow := range set.Allows {
+		allow.prepare(set.Rules)
+	}
+	set.allowed, set.files = newAllowed(set.Allows), l.files
+	set.fingerprint = fingerprint(set)
+	return set, l.warnings, nil
+}
+
+// checkNames finds names of rules that are given twice.
+func (l *loader) checkNames() {
+	first := map[string]*Rule{}
+	for _, r := range l.rules {
+		earlier, twice := first[r.Name]
+		if !twice || r.Name == "" {
+			first[r.Name] = r
+			continue
+		}
+		fault := r.place
+		fault.What = fmt.Sprintf("a rule %s stands already in %s:%d", r.Name, earlier.place.File, earlier.place.Line)
+		fault.Remedy = "give each rule a name of its own"
+		l.faults = append(l.faults, fault)
+	}
+}
+
+// allow reads an entry's files and looks up the rules it names.
+func (l *loader) allow(a *allowIn) *Allow {
+	prefixes, faults := a.IP.Read(func(name string) ([]byte, error) { return l.read(a.file, name) })
+	l.faults = append(l.faults, faults...)
+	var names []string
+	for _, r := range l.rules {
+		names = append(names, r.Name)
+	}
+	for i, name := range a.Rules.words {
+		if !slices.Contains(names, name) && name != "" {
+			fault := a.Rules.places[i].Place()
+			fault.What, fault.Remedy = "there is no rule "+name, yamlfile.Suggest(name, names, "the rules are ")
+			l.faults = append(l.faults, fault)
+		}
+	}
+	return a.allow(prefixes)
+}
+
+// read is the content of a file that a rules file names.
+func (l *loader) read(from, name string) ([]byte, error) {
+	for _, inner := range l.beside {
+		if inner.Name == name {
+			return inner.Data, nil
+		}
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(from), name)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("the file %s cannot be read: %s", name, reason(err))
+	}
+	if !slices.Contains(l.files, name) {
+		l.files = append(l.files, name)
+	}
+	return data, nil
+}

@@ -1,0 +1,335 @@
+package rule
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/window"
+)
+
+// What stands in a rules file, as it stands there.
+
+type fileSpec struct {
+	Rules []ruleSpec  `yaml:"rules"`
+	Allow []allowSpec `yaml:"allow"`
+}
+
+type ruleSpec struct {
+	Name        string        `yaml:"name"`
+	Description string        `yaml:"description"`
+	Match       matchSpec     `yaml:"match"`
+	Key         Key           `yaml:"key"`
+	Limits      limitsSpec    `yaml:"limits"`
+	Algorithm   algorithmSpec `yaml:"algorithm"`
+	Cost        costSpec      `yaml:"cost"`
+	Count       Count         `yaml:"count"`
+	Block       blockSpec     `yaml:"block"`
+	Mode        Mode          `yaml:"mode"`
+
+	place yamlfile.Fault
+}
+
+type blockSpec struct {
+	For    yamlfile.DurationOrForever `yaml:"for"`
+	Then   thenSpec                   `yaml:"then"`
+	Forget yamlfile.Duration          `yaml:"forget"`
+	Extend bool                       `yaml:"extend"`
+	Covers Covers                     `yaml:"covers"`
+}
+
+func newRuleSpec() ruleSpec {
+	return ruleSpec{Block: blockSpec{For: yamlfile.DurationOrForever(DefaultFor), Forget: yamlfile.Duration(DefaultForget)}}
+}
+
+// FromYAML reads one rule.
+func (r *ruleSpec) FromYAML(v yamlfile.Value) {
+	type plain ruleSpec
+	*r = newRuleSpec()
+	v.Decode((*plain)(r))
+	if _, isMap := v.Map(); !isMap {
+		return
+	}
+	r.place = v.Key("name").Place()
+	r.checkName(v)
+	for _, needed := range []struct{ key, remedy string }{{"key", "write what to count by, such as key: ip"}, {"limits", "write how many are allowed, such as limits: [10/min]"}} {
+		if !v.Given(needed.key) {
+			v.Faultf(needed.remedy, "%s has no %s", r.called(), needed.key)
+		}
+	}
+	if !v.Key("limits").Faulty() && !v.Key("algorithm").Faulty() {
+		r.checkLimits(v)
+	}
+	if !v.Key("block").Faulty() {
+		r.checkBlock(v)
+	}
+}
+
+var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+func (r *ruleSpec) called() string {
+	if r.Name == "" {
+		return "the rule"
+	}
+	return "the rule " + r.Name
+}
+
+func (r *ruleSpec) checkName(v yamlfile.Value) {
+	const maxBytes = 64
+	place := v.Key("name")
+	switch {
+	case !v.Given("name"):
+		v.Faultf("write name: and a word, such as per-ip", "the rule has no name")
+	case place.Faulty():
+	case !goodName.MatchString(r.Name) || len(r.Name) > maxBytes:
+		place.Faultf("use letters, digits and . _ - only, at most 64, beginning with a letter or digit", "%q is no name for a rule", r.Name)
+	case r.Name == "manual":
+		place.Faultf("choose another", "the name manual is kept for what people order")
+	}
+}
+
+// checkLimits finds limits that the algorithm cannot count, and those that decide nothing.
+func (r *ruleSpec) checkLimits(v yamlfile.Value) {
+	if len(r.Limits) == 0 {
+		return
+	}
+	rule := r.rule()
+	rule.Block = Block{For: DefaultFor}
+	if _, err := rule.Policy(0, 0); err != nil {
+		v.Key("limits").Faultf("", "%s", strings.ReplaceAll(err.Error(), "\n", ", "))
+	}
+	places, _ := v.Key("limits").List()
+	for i := range r.Limits {
+		if why := unreachable(rule.Algorithm, r.Limits, i); why != "" {
+			places[i].Warnf("leave it out", "%s", why)
+		}
+	}
+}
+
+func (r *ruleSpec) checkBlock(v yamlfile.Value) {
+	block := v.Key("block")
+	first := time.Duration(r.Block.For)
+	if first == 0 {
+		block.Key("for").Faultf("write how long, such as 10m, or mode: shadow for none at all", "a block of no time blocks nothing")
+	}
+	for i, then := range r.Block.Then {
+		places, _ := block.Key("then").List()
+		switch {
+		case then == 0:
+			places[i].Faultf("write how long, such as 1h", "a block of no time blocks nothing")
+		case time.Duration(then) < first:
+			places[i].Warnf("", "offence %d is blocked for %v, shorter than the one before it", i+2, then)
+		}
+		first = time.Duration(then)
+	}
+	if len(r.Block.Then) > 0 && r.Block.Forget == 0 {
+		block.Key("forget").Warnf("write how long, such as 24h", "forget: 0s makes every offence the first, so then never comes to pass")
+	}
+	if r.Block.Covers == CoversMatch && !v.Key("match").Faulty() {
+		r.checkCovers(v, block.Key("covers"))
+	}
+}
+
+func (r *ruleSpec) checkCovers(v, place yamlfile.Value) {
+	if !v.Has("match") {
+		place.Warnf("leave covers out, or write a match", "covers: match covers all, because the rule has no match")
+		return
+	}
+	if _, everything := beforehand(r.Match.compiled); everything {
+		place.Warnf("", "covers: match covers all, because match asks for nothing that is known before the response")
+	}
+}
+
+// rule is the rule that a faultless spec says.
+func (r *ruleSpec) rule() *Rule {
+	rule := &Rule{
+		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Limits: r.Limits,
+		Algorithm: r.Algorithm.Name, Subwindows: r.Algorithm.Subwindows, Burst: r.Algorithm.Burst,
+		Cost: "1", Count: r.Count, Mode: r.Mode,
+		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Covers: r.Block.Covers},
+		match: r.Match.compiled, place: r.place,
+	}
+	for _, then := range r.Block.Then {
+		rule.Block.Then = append(rule.Block.Then, time.Duration(then))
+	}
+	if r.Cost.compiled != nil && r.Cost.written != rule.Cost {
+		rule.Cost, rule.cost = r.Cost.written, r.Cost.compiled
+	}
+	if rule.Block.Covers == CoversMatch && rule.match != nil {
+		rule.cover, _ = beforehand(rule.match)
+	}
+	return rule
+}
+
+type limitsSpec []Limit
+
+// FromYAML reads a list of limits.
+func (l *limitsSpec) FromYAML(v yamlfile.Value) {
+	if text, ok := v.Scalar(); ok {
+		if _, err := ParseLimit(text); err == nil {
+			v.Faultf("write ["+text+"]", "limits is a list")
+			return
+		}
+	}
+	var limits []Limit
+	if v.Decode(&limits); len(limits) == 0 && !v.Faulty() {
+		v.Faultf("write how many are allowed, such as [10/min]", "limits is empty")
+	}
+	*l = limits
+}
+
+type thenSpec []yamlfile.DurationOrForever
+
+// FromYAML reads a duration or a list of them.
+func (t *thenSpec) FromYAML(v yamlfile.Value) {
+	if _, ok := v.Scalar(); ok {
+		*t = make(thenSpec, 1)
+		v.Faultf("write [1h, 24h]: how long the second offence lasts, the third and so on", "then is a list")
+		return
+	}
+	v.Decode((*[]yamlfile.DurationOrForever)(t))
+}
+
+// An expressionSpec is an expression as it is written, and compiled.
+type expressionSpec struct {
+	written  string
+	compiled *expression
+}
+
+func (e *expressionSpec) read(v yamlfile.Value, text string, wanted reflect.Kind) {
+	if strings.TrimSpace(text) == "" {
+		v.Faultf("write an expression, or leave the key out", "the expression is empty")
+		return
+	}
+	compiled, complaints := compile(text, wanted)
+	for _, c := range complaints {
+		if c.remedy == "" && v.Comment() != "" && !v.Quoted() {
+			c.remedy = "YAML takes what stands behind # for a comment: put the expression in single quotes"
+		}
+		v.At(c.line, c.column).Faultf(c.remedy, "%s", c.what)
+	}
+	e.written, e.compiled = strings.TrimSpace(text), compiled
+}
+
+type matchSpec struct{ expressionSpec }
+
+// FromYAML reads a condition.
+func (m *matchSpec) FromYAML(v yamlfile.Value) {
+	if text := v.Text(); !v.Faulty() {
+		m.read(v, text, reflect.Bool)
+	}
+}
+
+type costSpec struct{ expressionSpec }
+
+// FromYAML reads a number or an expression.
+func (c *costSpec) FromYAML(v yamlfile.Value) {
+	text, ok := v.Scalar()
+	if !ok {
+		v.Faultf("write a number, or an expression such as 'bytes / 1024'", "%s where a cost is wanted", v.Found())
+		return
+	}
+	c.read(v, text, reflect.Float64)
+	number, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	switch {
+	case err != nil:
+	case number < 1:
+		v.Faultf("write at least 1, or leave cost out", "a cost of %s counts nothing", text)
+	case number > MaxCost:
+		v.Faultf("write at most 1000000000", "a cost of %s is too high", text)
+	}
+}
+
+type algorithmSpec struct {
+	Name       window.Algorithm
+	Subwindows int
+	Burst      int64
+}
+
+// FromYAML reads an algorithm's name, or a map of its name and its own keys.
+func (a *algorithmSpec) FromYAML(v yamlfile.Value) {
+	if _, ok := v.Map(); !ok {
+		a.setName(v)
+		a.Subwindows = DefaultSubwindows
+		return
+	}
+	long := struct {
+		Name       algorithmName `yaml:"name"`
+		Subwindows int           `yaml:"subwindows"`
+		Burst      int64         `yaml:"burst"`
+	}{Subwindows: DefaultSubwindows}
+	v.Decode(&long)
+	a.Name, a.Subwindows, a.Burst = window.Algorithm(long.Name), long.Subwindows, long.Burst
+	if !v.Has("name") {
+		v.Faultf("write {name: counter, …}", "the algorithm has no name")
+		return
+	}
+	if !v.Key("name").Faulty() {
+		a.check(v)
+	}
+}
+
+func (a *algorithmSpec) check(v yamlfile.Value) {
+	if v.Has("subwindows") {
+		switch place := v.Key("subwindows"); {
+		case a.Name != window.Counter:
+			place.Faultf("leave it out", "only counter has subwindows, %s has none", a.Name)
+		case (a.Subwindows < 1 || a.Subwindows > 1000) && !place.Faulty():
+			place.Faultf("write 1 to 1000", "a window of %d parts is not possible", a.Subwindows)
+		}
+	}
+	if v.Has("burst") {
+		switch place := v.Key("burst"); {
+		case a.Name != window.Token && a.Name != window.Uniform:
+			place.Faultf("leave it out", "only token and uniform have a burst, %s has none", a.Name)
+		case a.Burst < 1 && !place.Faulty():
+			place.Faultf("write at least 1, or leave it out", "a burst of %d is not possible", a.Burst)
+		}
+	}
+}
+
+func (a *algorithmSpec) setName(v yamlfile.Value) {
+	var name algorithmName
+	name.FromYAML(v)
+	a.Name = window.Algorithm(name)
+}
+
+type algorithmName window.Algorithm
+
+// FromYAML reads an algorithm's name.
+func (a *algorithmName) FromYAML(v yamlfile.Value) {
+	var names []string
+	for _, algorithm := range window.Algorithms() {
+		names = append(names, algorithm.String())
+	}
+	if at := word(v, "algorithm", names); at >= 0 {
+		*a = algorithmName(window.Algorithms()[at])
+	}
+}
+
+// word reads one of a few words, and says which; -1 after a fault.
+func word(v yamlfile.Value, what string, words []string) int {
+	text, ok := v.Scalar()
+	if !ok {
+		v.Faultf("write "+strings.Join(words, ", "), "%s where one word is wanted", v.Found())
+		return -1
+	}
+	at := slices.Index(words, text)
+	if at < 0 {
+		v.Faultf(yamlfile.Suggest(text, words, "write "), "%q is no %s", text, what)
+	}
+	return at
+}
+
+// FromYAML reads enforce or shadow.
+func (m *Mode) FromYAML(v yamlfile.Value) { *m = Mode(max(0, word(v, "mode", modeWords))) }
+
+// FromYAML reads all or served.
+func (c *Count) FromYAML(v yamlfile.Value) { *c = Count(max(0, word(v, "count", countWords))) }
+
+// FromYAML reads all or match.
+func (c *Covers) FromYAML(v yamlfile.Value) { *c = Covers(max(0, word(v, "cover", coversWords))) }

@@ -1,0 +1,90 @@
+package rule
+
+import (
+	"net/netip"
+	"unsafe"
+
+	"github.com/expr-lang/expr/vm"
+
+	"weir/pkg/request"
+)
+
+// A subject is the request that expressions are asked about, with the memory they need. One goroutine uses it.
+type subject struct {
+	*request.Request
+	address      [64]byte
+	addressBytes int // of address; 0 is not yet written
+	machine      vm.VM
+	environment  environment
+	scratch      [MaxKeyBytes]byte
+	filled       bool // whether environment is of this request
+}
+
+// about makes r what the expressions are asked about.
+func (s *subject) about(r *request.Request) {
+	s.Request, s.addressBytes, s.filled = r, 0, false
+}
+
+// ip is the client's address as text, good until the next request; "" when it is not known.
+func (s *subject) ip() string {
+	if s.addressBytes == 0 && s.IP.IsValid() {
+		s.addressBytes = len(s.plainIP().AppendTo(s.address[:0]))
+	}
+	return unsafe.String(&s.address[0], s.addressBytes)
+}
+
+func (s *subject) plainIP() netip.Addr { return s.IP.Unmap().WithZone("") }
+
+func (s *subject) bytes() int { return int(max(s.Bytes, 0)) }
+
+// run asks the virtual machine.
+func (s *subject) run(program *vm.Program) (any, error) {
+	if !s.filled {
+		s.fill()
+	}
+	return s.machine.Run(program, &s.environment)
+}
+
+func (s *subject) fill() {
+	fields := s.environment.Fields
+	if fields == nil {
+		fields = map[string]string{}
+	}
+	clear(fields)
+	for _, f := range s.Fields {
+		if _, twice := fields[f.Name]; !twice {
+			fields[f.Name] = f.Value
+		}
+	}
+	s.environment = environment{
+		IP: s.ip(), User: s.User, Method: s.Method, Host: s.Host, Path: s.Path, Query: s.Query,
+		Status: s.Status, Bytes: s.bytes(), Agent: s.Agent, Referrer: s.Referrer, Fields: fields,
+	}
+	s.filled = true
+}
+
+// matches is a match's answer; ok is false when the expression failed on this request.
+func (e *expression) matches(s *subject) (matches, ok bool) {
+	if e.boolean != nil {
+		return e.boolean(s), true
+	}
+	answer, err := s.run(e.program)
+	if err != nil {
+		return false, false
+	}
+	matches, ok = answer.(bool)
+	return matches, ok
+}
+
+// amount is a cost's answer, not yet made whole; ok is false when the expression failed on this request.
+func (e *expression) amount(s *subject) (amount float64, ok bool) {
+	if e.number != nil {
+		return e.number(s), true
+	}
+	answer, err := s.run(e.program)
+	if err != nil {
+		return 0, false
+	}
+	amount, ok = answer.(float64)
+	return amount, ok
+}

@@ -1,0 +1,46 @@
+package rule
+
+import (
+	"fmt"
+
+	"weir/pkg/window"
+)
+
+// unreachable says why the i-th of a rule's limits never decides anything, or "":
+//
+// Limit j is broken before or with limit i when N of i is at least N of j times the number of j's windows that it
+// takes to cover i's. Sliding windows may lie anywhere; aligned periods must fit into each other. Of the other
+// algorithms only the same limit given twice is told.
+func unreachable(algorithm window.Algorithm, limits []Limit, i int) string {
+	for j, other := range limits {
+		if i == j {
+			continue
+		}
+		if limits[i].Limit == other.Limit {
+			if j < i {
+				return fmt.Sprintf("%s is the same limit as %s before it", limits[i], other)
+			}
+			continue
+		}
+		if stricter(algorithm, other.Limit, limits[i].Limit) {
+			return fmt.Sprintf("%s has no effect, because %s is stricter", limits[i], other)
+		}
+	}
+	return ""
+}
+
+// stricter says that a is always broken when b is.
+func stricter(algorithm window.Algorithm, a, b window.Limit) bool {
+	longer, shorter := max(a.Per, b.Per), min(a.Per, b.Per)
+	switch algorithm {
+	case window.Sliding:
+	case window.Fixed:
+		if longer%shorter != 0 {
+			return false
+		}
+	default:
+		return false
+	}
+	windows := int64((b.Per + a.Per - 1) / a.Per)
+	return a.Hits <= b.Hits/windows
+}
