@@ -1,9 +1,142 @@
 package backtest
 
-import "errors"
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
 
-// A KeyList is a list of keys, addresses and prefixes, one a line; # begins a comment.
-type KeyList struct{}
+	"github.com/gaissmai/bart"
+)
 
-// ReadKeyList reads such a file.
-func ReadKeyList(path string) (*KeyList, error) { return nil, errors.New("not yet") }
+// A KeyList names keys: addresses, prefixes, users, hosts or whole keys, one a line; # begins a comment at the
+// beginning of a line and after a space.
+//
+// An address or prefix names every key that overlaps it; other text names the keys that it is, or is a part of
+// where several fields make up the key.
+type KeyList struct {
+	entries  []keyEntry
+	prefixes bart.Table[int] // the index of the entry
+	texts    map[string]int
+}
+
+type keyEntry struct {
+	text string
+	line int
+}
+
+// OpenKeyList reads a file.
+func OpenKeyList(path string) (*KeyList, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("list of keys: %w", err)
+	}
+	defer f.Close()
+	l, err := ReadKeyList(f)
+	if err != nil {
+		return nil, fmt.Errorf("list of keys %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// ReadKeyList reads a list. What looks like a prefix and is none is an error, so that no line is without effect
+// by a slip.
+func ReadKeyList(r io.Reader) (*KeyList, error) {
+	l := &KeyList{texts: map[string]int{}}
+	s := bufio.NewScanner(r)
+	for line := 1; s.Scan(); line++ {
+		if text := keyOfLine(s.Text()); text != "" {
+			if err := l.add(keyEntry{text, line}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return l, s.Err()
+}
+
+// Len is how many keys are listed.
+func (l *KeyList) Len() int { return len(l.entries) }
+
+func keyOfLine(line string) string {
+	line = strings.TrimSpace(strings.TrimPrefix(line, "\ufeff"))
+	if strings.HasPrefix(line, "#") {
+		return ""
+	}
+	for _, comment := range []string{" #", "\t#"} {
+		line, _, _ = strings.Cut(line, comment)
+	}
+	return strings.TrimSpace(line)
+}
+
+func (l *KeyList) add(e keyEntry) error {
+	l.entries = append(l.entries, e)
+	number := len(l.entries) - 1
+	if prefix, ok := prefixOf(e.text); ok {
+		l.prefixes.Insert(prefix, number)
+		return nil
+	}
+	if address, _, ok := strings.Cut(e.text, "/"); ok {
+		if _, err := netip.ParseAddr(address); err == nil {
+			return fmt.Errorf("line %d: %q is no prefix", e.line, e.text)
+		}
+	}
+	l.texts[e.text] = number
+	return nil
+}
+
+// prefixOf reads an address or a prefix.
+func prefixOf(text string) (netip.Prefix, bool) {
+	if address, err := netip.ParseAddr(text); err == nil {
+		address = address.Unmap().WithZone("")
+		return netip.PrefixFrom(address, address.BitLen()), true
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix.Masked(), err == nil
+}
+
+// find is the entry that names a key with these parts.
+func (l *KeyList) find(key string, parts map[string]string) (keyEntry, bool) {
+	if number, ok := l.findPart(key); ok {
+		return l.entries[number], true
+	}
+	for _, part := range parts {
+		if number, ok := l.findPart(part); ok {
+			return l.entries[number], true
+		}
+	}
+	return keyEntry{}, false
+}
+
+func (l *KeyList) findPart(part string) (number int, ok bool) {
+	prefix, ok := prefixOf(part)
+	if !ok {
+		number, ok = l.texts[part]
+		return number, ok
+	}
+	if number, ok = l.prefixes.LookupPrefix(prefix); ok {
+		return number, true
+	}
+	for _, number = range l.prefixes.Subnets(prefix) {
+		return number, true
+	}
+	return 0, false
+}
+
+// judge finds the keys that were blocked and must not be; nil for a nil list. parts splits a rule's key.
+func (l *KeyList) judge(rules []RuleReport, parts func(rule int, key string) map[string]string) *NeverReport {
+	if l == nil {
+		return nil
+	}
+	report := &NeverReport{Keys: l.Len(), Violations: []Violation{}}
+	for i := range rules {
+		for _, b := range rules[i].Blocked {
+			if e, ok := l.find(b.Key, parts(i, b.Key)); ok {
+				report.Violations = append(report.Violations,
+					Violation{rules[i].Rule, rules[i].Mode, b.Key, b.First, b.Limit, e.line, e.text})
+			}
+		}
+	}
+	return report
+}

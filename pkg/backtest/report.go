@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"weir/pkg/rule"
 )
 
 // An Instant is a time in Unix milliseconds, written as RFC 3339 in UTC with the source's precision: whole
@@ -39,7 +41,12 @@ type Report struct {
 	Inputs  []InputReport `json:"inputs"`  // in the order in which they were read
 	Samples []Sample      `json:"samples"` // of lines that could not be read: the first of each reason
 	Faults  []string      `json:"faults"`  // what went wrong with inputs, each naming its input: a truncated file
+
+	plot *series // the requests over time
 }
+
+// modeEnforce is the mode of rules that refuse.
+var modeEnforce = rule.Enforce.String()
 
 // A RuleReport is what one rule would have done.
 type RuleReport struct {
@@ -64,6 +71,9 @@ type Blocked struct {
 	Requests int64   `json:"requests"` // all of the key's
 	Refused  int64   `json:"refused"`  // of them, those inside a block
 	Blocks   int64   `json:"blocks"`   // how many blocks began
+
+	allowed  int64   // what the limit allows
+	timeline *series // from the first break on; nil where it was not kept
 }
 
 // An AgainstReport is what changes from Config.Against (before) to Config.Rules (after).
@@ -133,11 +143,12 @@ type NeverReport struct {
 // A Violation is one key that was blocked and must not be.
 type Violation struct {
 	Rule  string  `json:"rule"`
+	Mode  string  `json:"mode"` // of the rule
 	Key   string  `json:"key"`
 	First Instant `json:"first"`
 	Limit string  `json:"limit"`
-	Line  int     `json:"line"` // of the list
-	Entry string  `json:"entry"`
+	Line  int     `json:"line"`  // of the list
+	Entry string  `json:"entry"` // that stands there
 }
 
 // Failed says that the condition held or that a key was blocked that must not be.
@@ -147,19 +158,6 @@ func (r *Report) Failed() bool {
 
 // WriteJSON writes the report for programs.
 func (r *Report) WriteJSON(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
-
-// TextOptions say how much WriteText writes.
-type TextOptions struct {
-	Top   int  // how many keys of each rule are listed, the most refused first; 0 is 10, below 0 all
-	Color bool // for a terminal
-	Width int  // of the terminal in columns; 0 is 100
-}
-
-// WriteText writes the report for people.
-func (r *Report) WriteText(w io.Writer, o TextOptions) error { return errors.New("not yet") }
-
-// WriteKeys writes the keys that were blocked, each once, a key a line.
-func (r *Report) WriteKeys(w io.Writer) error { return errors.New("not yet") }
 
 // HTMLOptions are what the page tells beside the report.
 type HTMLOptions struct {

@@ -1,0 +1,90 @@
+package backtest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"weir/pkg/rule"
+	"weir/pkg/window"
+)
+
+// seriesBars is how many bars the requests over time have at most.
+const seriesBars = 240
+
+// newTallies makes what the rules of a set are counted with. with says under which algorithm; nil is each rule's
+// own.
+func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Algorithm) ([]tally, error) {
+	tallies := make([]tally, len(set.Rules))
+	for i, r := range set.Rules {
+		if with != nil && *with != r.Algorithm {
+			other := *r
+			other.Algorithm, other.Burst, other.Subwindows = *with, 0, cmp.Or(r.Subwindows, rule.DefaultSubwindows)
+			r = &other
+		}
+		policy, err := r.Policy(late, remember)
+		if err != nil {
+			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
+		t := &tallies[i]
+		*t = tally{policy: policy, sliding: r.Algorithm == window.Sliding, enforce: r.Mode == rule.Enforce, algorithm: r.Algorithm}
+		for _, l := range r.Limits {
+			t.limits = append(t.limits, l.Limit)
+		}
+	}
+	return tallies, nil
+}
+
+// ruleReports tells of the rules of a set under a variant; uncounted is by rule.
+func ruleReports(set *rule.Set, keys *keyTable, v *variant, uncounted [][rule.Reasons]int64) []RuleReport {
+	reports := make([]RuleReport, len(set.Rules))
+	for i, r := range set.Rules {
+		t := &v.rules[i]
+		reports[i] = RuleReport{
+			Rule: r.Name, Mode: r.Mode.String(), Algorithm: t.algorithm.String(), Key: r.Key.String(), Limits: []string{},
+			Keys: t.keys, Requests: t.requests, Refused: t.refused, Uncounted: uncountedOf(uncounted[i], t.late), Blocked: []Blocked{},
+		}
+		for _, l := range r.Limits {
+			reports[i].Limits = append(reports[i].Limits, l.Text)
+		}
+	}
+	keys.each(func(number, i int, key []byte) {
+		if a := v.account(number); a.offence != nil {
+			reports[i].Blocked = append(reports[i].Blocked, blockedOf(set.Rules[i], a, string(key)))
+		}
+	})
+	for i := range reports {
+		slices.SortFunc(reports[i].Blocked, func(a, b Blocked) int {
+			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Key, b.Key))
+		})
+	}
+	return reports
+}
+
+func blockedOf(r *rule.Rule, a *account, key string) Blocked {
+	f := a.offence
+	limit := r.Limits[f.limit]
+	return Blocked{
+		Key: key, First: Instant(f.first), Limit: limit.Text, Peak: f.peak.most, Requests: a.requests, Refused: f.refused, Blocks: f.blocks,
+		allowed: limit.Hits, timeline: f.timeline,
+	}
+}
+
+func uncountedOf(counts [rule.Reasons]int64, late int64) map[string]int64 {
+	uncounted := map[string]int64{"late": late}
+	for reason := rule.Counted + 1; reason < rule.Reasons; reason++ {
+		uncounted[reason.String()] = counts[reason]
+	}
+	maps.DeleteFunc(uncounted, func(_ string, n int64) bool { return n == 0 })
+	return uncounted
+}
+
+// stateBytes is the memory of all states of a variant.
+func (v *variant) stateBytes(keys int) (bytes int64) {
+	for number := range keys {
+		bytes += int64(v.account(number).state.Bytes())
+	}
+	return bytes
+}

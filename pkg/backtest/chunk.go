@@ -1,0 +1,75 @@
+package backtest
+
+import "weir/pkg/request"
+
+// A chunk is a run of lines of one log, and what a worker made of them. Chunks are used again; whoever holds one
+// owns it: the feed, then a worker, then the merge, then the feed again.
+type chunk struct {
+	log    *log
+	buffer []byte // of run.data
+	run
+	end  error         // what ended the log after these lines: nil, io.EOF or a fault
+	done chan struct{} // the worker is done with it
+
+	requests, lines int64
+	oldest, newest  int64    // time of a request, where there are requests
+	spans           []span   // when the requests were, in the order of the lines
+	hits            []hit    // in the order of the lines
+	keys            []byte   // of the hits
+	unread          []unread // by reason
+}
+
+// A hit is one counted request under one rule, on its way from a worker to the counters.
+type hit struct {
+	at     int64
+	hash   uint64
+	keyEnd uint32 // in chunk.keys; it begins at the end of the hit before
+	cost   uint32
+	rule   uint16 // of its set
+	set    uint8
+	more   bool // the next hit is of the same request and set
+}
+
+// A span is how many requests in a row were in one second.
+type span struct{ second, requests int64 }
+
+// An unread counts the lines that could not be read for one reason.
+type unread struct {
+	reason string
+	lines  int64
+	line   int64  // of the first of them, counted from the first that was skipped before the chunk
+	sample string // of it
+}
+
+// reset forgets what a worker made of the chunk before.
+func (c *chunk) reset() {
+	c.requests, c.lines = 0, 0
+	c.spans, c.hits, c.keys, c.unread = c.spans[:0], c.hits[:0], c.keys[:0], c.unread[:0]
+}
+
+// addRequest counts a request that was read.
+func (c *chunk) addRequest(r *request.Request) {
+	at := r.UnixMilli
+	if c.requests == 0 {
+		c.oldest, c.newest = at, at
+	}
+	c.requests++
+	c.oldest, c.newest = min(c.oldest, at), max(c.newest, at)
+	second := at / 1000
+	if n := len(c.spans); n > 0 && c.spans[n-1].second == second {
+		c.spans[n-1].requests++
+		return
+	}
+	c.spans = append(c.spans, span{second, 1})
+}
+
+// addUnread counts lines that could not be read; text is the first of them.
+func (c *chunk) addUnread(reason string, lines int64, line int64, text string) {
+	for i := range c.unread {
+		if c.unread[i].reason == reason {
+			c.unread[i].lines += lines
+			return
+		}
+	}
+	c.unread = append(c.unread, unread{reason, lines, line, request.Sample(text)})
+}

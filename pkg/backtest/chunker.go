@@ -1,0 +1,95 @@
+package backtest
+
+import (
+	"bytes"
+	"io"
+)
+
+const (
+	maxLineBytes  = 1 << 20
+	longHeadBytes = 4096 // kept of a line that is too long, for its sample
+)
+
+// A chunker cuts a stream into runs of whole lines. Lines over a mebibyte are left out; a run ends before such
+// a line, so that lines can be numbered.
+type chunker struct {
+	source io.Reader
+	carry  []byte // read already, and not given yet
+	err    error  // of source, once it has ended
+}
+
+// A run is what one call of next gives.
+type run struct {
+	data    []byte // whole lines; the last line of the stream may lack its newline
+	skipped int64  // lines left out just before data because they are too long
+	long    []byte // the beginning of the first of them
+}
+
+// next fills buffer with whole lines, and grows it where one line needs that. Data may come with an error, which
+// is io.EOF at the end and else the source's; the line that such an error cut off is left out.
+func (c *chunker) next(buffer []byte) (run, error) {
+	var r run
+	buffer = append(buffer[:0], c.carry...)
+	c.carry = c.carry[:0]
+	for {
+		buffer = c.fill(buffer)
+		if end := bytes.LastIndexByte(buffer, '\n') + 1; end > 0 {
+			c.carry = append(c.carry, buffer[end:]...)
+			r.data = buffer[:end]
+			return r, c.errWithoutCarry()
+		}
+		switch {
+		case len(buffer) > maxLineBytes:
+			buffer = c.skipLong(buffer, &r)
+		case c.err == io.EOF:
+			r.data = buffer
+			return r, c.err
+		case c.err != nil:
+			return r, c.err
+		default:
+			grown := make([]byte, len(buffer), min(2*cap(buffer)+1, maxLineBytes+1))
+			copy(grown, buffer)
+			buffer = grown
+		}
+	}
+}
+
+// fill reads until the buffer is full or the source ends.
+func (c *chunker) fill(buffer []byte) []byte {
+	for idle := 0; c.err == nil && len(buffer) < cap(buffer); {
+		n, err := c.source.Read(buffer[len(buffer):cap(buffer)])
+		buffer = buffer[:len(buffer)+n]
+		c.err = err
+		if idle++; n > 0 {
+			idle = 0
+		}
+		if idle == 100 {
+			c.err = io.ErrNoProgress
+		}
+	}
+	return buffer
+}
+
+// errWithoutCarry is the error to give with a run: the end of the stream comes only after the last line.
+func (c *chunker) errWithoutCarry() error {
+	if c.err == io.EOF && len(c.carry) > 0 {
+		return nil
+	}
+	return c.err
+}
+
+// skipLong reads past the line that begins the buffer, and returns what follows it.
+func (c *chunker) skipLong(buffer []byte, r *run) []byte {
+	if r.skipped++; r.skipped == 1 {
+		r.long = bytes.Clone(buffer[:longHeadBytes])
+	}
+	for {
+		if end := bytes.IndexByte(buffer, '\n') + 1; end > 0 {
+			return buffer[:copy(buffer, buffer[end:])]
+		}
+		if c.err != nil {
+			return buffer[:0]
+		}
+		buffer = c.fill(buffer[:0])
+	}
+}

@@ -1,0 +1,75 @@
+package backtest
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestConditions(t *testing.T) {
+	report := &Report{Requests: 1000, Refused: 12, Unread: map[string]int64{"time": 3, "format": 7}, Rules: []RuleReport{
+		{Mode: modeEnforce, Keys: 50, Blocked: make([]Blocked, 2)},
+		{Mode: modeEnforce, Keys: 30, Blocked: make([]Blocked, 1)},
+		{Mode: "shadow", Keys: 900, Blocked: make([]Blocked, 90)},
+	}}
+	for text, holds := range map[string]bool{
+		"refused > 1%":                           true,
+		"refused>1.2%":                           false,
+		"refused >= 1.2 %":                       true,
+		"refused == 12":                          true,
+		"refused != 12":                          false,
+		"refused < 12.5":                         true,
+		"blocked > 2":                            true,
+		"blocked > 3":                            false,
+		"blocked <= 3.75%":                       true, // of 80 keys
+		"blocked < 3.75%":                        false,
+		"requests < 1000":                        false,
+		"keys == 80":                             true,
+		"unread >= 10":                           true,
+		"unread > 0.99%":                         true, // of 1,010 lines
+		"unread >= 1%":                           false,
+		"blocked > 99 or unread > 1":             true,
+		"blocked > 99 and unread > 1":            false,
+		"blocked > 99 and unread > 1 or keys>79": true,
+		"keys > 79||blocked > 99&&unread > 99":   true,
+	} {
+		c, err := ParseCondition(text)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got := c.judge(report); got.Holds != holds || got.Condition != text {
+			t.Errorf("%s: %+v, want %v", text, got, holds)
+		}
+	}
+	c, _ := ParseCondition("refused > 1% or unread > 20 or refused > 10 or keys > 99")
+	if got := c.judge(report).Found; got != "refused is 12 of 1000 requests (1.2%), unread is 10 of 1010 lines (0.99%), keys is 80" {
+		t.Error(got)
+	}
+	if (Condition{}).judge(report) != nil {
+		t.Error("the zero condition is judged")
+	}
+}
+
+func TestConditionFaultsSayWhatIsWanted(t *testing.T) {
+	for text, wanted := range map[string]string{
+		"":                           `"" stands where a figure is wanted`,
+		"refusd > 1":                 `"refusd" stands where a figure`,
+		"refused":                    `"" stands where an operator`,
+		"refused 1":                  `"1" stands where an operator`,
+		"refused => 1":               `"=>" stands where an operator`,
+		"refused > many":             `"many" stands where a number`,
+		"refused > -1":               `"-1" stands where a number`,
+		"refused > 1e9":              `"1e9" stands where a number`,
+		"refused > %":                `"%" stands where a number`,
+		"refused > 1/3":              `"1/3" stands where a number`,
+		"keys > 1%":                  "keys cannot be compared with a percentage",
+		"refused > 1 unread > 1":     `"unread" stands where and, or or the end`,
+		"refused > 1 and":            `"" stands where a figure`,
+		"refused > 1 and or":         `"or" stands where a figure`,
+		"refused > 1 or unread > 1x": `"1x" stands where a number`,
+	} {
+		if _, err := ParseCondition(text); err == nil || !strings.Contains(err.Error(), wanted) {
+			t.Errorf("%q: %v, want %s", text, err, wanted)
+		}
+	}
+}

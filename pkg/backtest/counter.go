@@ -1,0 +1,226 @@
+package backtest
+
+import (
+	"fmt"
+	"time"
+
+	"weir/pkg/window"
+)
+
+// A counter counts the hits of one set of rules, under one or more variants of it.
+//
+// A hit gets its key's number when it arrives, waits in the reorder buffer, and is then counted in the order of
+// time. Due hits are counted in batches: when a chunk has been taken, when the buffer is full, and before a hit
+// that is too late for the buffer and goes to its window at once. When exactly changes nothing.
+type counter struct {
+	table    *keyTable
+	buffer   *reorder
+	variants []*variant
+	dueNow   [][]record // scratch
+}
+
+func newCounter(late time.Duration, variants ...*variant) *counter {
+	return &counter{table: newKeyTable(), buffer: newReorder(late + slack*time.Millisecond), variants: variants}
+}
+
+// take takes one hit of a request; more says that the next one is of the same request.
+func (c *counter) take(h *hit, key []byte, input int) error {
+	number, isNew := c.table.find(h.hash, int(h.rule), key)
+	if isNew {
+		if err := c.open(number, int(h.rule)); err != nil {
+			return err
+		}
+	}
+	rec := newRecord(h.at, input, number, h.cost, h.more)
+	if c.buffer.tooLate(h.at) {
+		c.countDue()
+		for _, v := range c.variants {
+			v.count(&rec)
+		}
+		return nil
+	}
+	if !c.buffer.take(rec) {
+		c.countDue()
+		c.buffer.take(rec)
+	}
+	return nil
+}
+
+// open makes the accounts of a new key.
+func (c *counter) open(number, rule int) error {
+	const maxKeys = 1 << 32
+	if number >= maxKeys {
+		return fmt.Errorf("more than %d keys", number)
+	}
+	for _, v := range c.variants {
+		v.open(number, rule)
+	}
+	return nil
+}
+
+func (c *counter) countDue()  { c.count(c.buffer.due(c.dueNow[:0])) }
+func (c *counter) countRest() { c.count(c.buffer.rest(c.dueNow[:0])) }
+
+func (c *counter) count(due [][]record) {
+	for _, v := range c.variants {
+		v.countAll(due, len(c.variants) > 1)
+	}
+	c.buffer.giveBack(due)
+	c.dueNow = due
+}
+
+// A variant judges the hits of a set of rules in one way.
+type variant struct {
+	rules     []tally
+	pages     []*[accountsOfPage]account // by the key's number
+	refused   int64                      // requests that an enforcing rule refuses
+	series    *series                    // of them
+	timelines *timelines                 // nil where none are kept
+
+	refusing bool // the request whose hits are being counted is refused
+	scratch  []byte
+	hits     int64         // counted while the time was taken
+	took     time.Duration // for them
+}
+
+// A tally is what one rule comes to.
+type tally struct {
+	policy    *window.Policy
+	limits    []window.Limit
+	algorithm window.Algorithm
+	sliding   bool
+	enforce   bool
+
+	keys, requests, refused, late int64
+}
+
+// An account is one key under one rule. It fills a line of the cache.
+type account struct {
+	state    window.State
+	requests int64
+	offence  *offence // nil until a limit is broken
+	room     int32    // hits that break no limit for certain, whenever they come; where the algorithm is Sliding
+	rule     uint16
+}
+
+const accountsOfPage = 1 << 10
+
+func newVariant(rules []tally, mostBars int) *variant {
+	return &variant{rules: rules, series: newSeries(mostBars)}
+}
+
+func (v *variant) account(number int) *account {
+	return &v.pages[number/accountsOfPage][number%accountsOfPage]
+}
+
+func (v *variant) open(number, rule int) {
+	if number/accountsOfPage == len(v.pages) {
+		v.pages = append(v.pages, new([accountsOfPage]account))
+	}
+	v.account(number).rule = uint16(rule)
+	v.rules[rule].keys++
+}
+
+func (v *variant) countAll(due [][]record, timed bool) {
+	if !timed {
+		for _, records := range due {
+			v.countRecords(records)
+		}
+		return
+	}
+	began := time.Now()
+	for _, records := range due {
+		v.countRecords(records)
+		v.hits += int64(len(records))
+	}
+	v.took += time.Since(began)
+}
+
+func (v *variant) countRecords(records []record) {
+	for i := range records {
+		v.count(&records[i])
+	}
+}
+
+// count counts one hit, and its request as refused when it is the request's last hit and one was refused.
+func (v *variant) count(rec *record) {
+	a := v.account(int(rec.key))
+	t := &v.rules[a.rule]
+	if v.hit(a, t, rec.at(), int64(rec.cost)) {
+		t.refused++
+		v.refusing = v.refusing || t.enforce
+	}
+	if rec.more() {
+		return
+	}
+	if v.refusing {
+		v.refusing = false
+		v.refused++
+		v.series.at(rec.at()).refused++
+	}
+}
+
+// hit counts a hit of an account and says whether it is refused.
+func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
+	var before *window.State
+	switch {
+	case !t.sliding || a.offence != nil:
+	case at < a.state.Newest():
+		a.room = 0 // what there is room for at this instant says nothing about later ones
+	case int64(a.room) < cost:
+		before = v.look(a, t, at, cost)
+	}
+	o := t.policy.Hit(&a.state, at, cost)
+	if o.Event == window.Late {
+		t.late++
+		return false
+	}
+	t.requests++
+	a.requests++
+	a.room -= int32(min(max(cost, 0), int64(a.room)))
+	refused = o.Event != window.Counted && o.From <= at
+	if a.offence == nil && o.Event != window.Broke {
+		return false
+	}
+	if a.offence == nil {
+		a.offence = newOffence(t, o, before)
+		before = nil
+	}
+	a.offence.hit(at, cost, o, refused)
+	if v.timelines != nil {
+		v.timelines.hit(a.offence, at, refused)
+	}
+	return refused
+}
+
+// look finds how many hits there is room for. Where it is less than cost it returns a copy of the state, because
+// the hit will break a limit, and the window then forgets what the peak must know.
+func (v *variant) look(a *account, t *tally, at, cost int64) *window.State {
+	const most = 1 << 30
+	room := int64(most)
+	for i, l := range t.limits {
+		count := int64(0)
+		if a.requests > 0 {
+			count = t.policy.Count(&a.state, i, at)
+		}
+		room = min(room, l.Hits-count)
+	}
+	if room >= cost {
+		a.room = int32(room)
+		return nil
+	}
+	if a.requests == 0 {
+		return nil
+	}
+	a.room = 0
+	return v.copyOf(t.policy, &a.state)
+}
+
+func (v *variant) copyOf(p *window.Policy, s *window.State) *window.State {
+	v.scratch = p.Append(v.scratch[:0], s)
+	c := new(window.State)
+	if err := p.Read(v.scratch, c); err != nil {
+		panic("a state does not read what it wrote: " + err.Error())
+	}
+	return c
+}

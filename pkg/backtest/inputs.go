@@ -1,0 +1,144 @@
+package backtest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"weir/pkg/request"
+)
+
+// sampleLines is how many lines the format is found out from.
+const sampleLines = 200
+
+// A log is an input that was looked at.
+type log struct {
+	Input
+	rank       int   // among all inputs, by first; hits of the same time count in this order
+	first      int64 // time of the first request that can be read; longAgo when none was found
+	size       int64 // in bytes, as far as it is known
+	choice     request.Choice
+	sequential bool    // what a line means depends on those before it
+	opened     *source // kept open, because it cannot be opened again; nil when it can, and where nothing is to be read
+	empty      bool    // there is nothing to read
+}
+
+// lookAtAll looks at every input and puts them in the order in which they are read. All faults are told at once.
+func lookAtAll(ctx context.Context, c *Config, done *atomic.Int64) ([]*log, error) {
+	if len(c.Inputs) > maxInputs {
+		return nil, fmt.Errorf("%d inputs are too many, at most %d can be read", len(c.Inputs), maxInputs)
+	}
+	logs := make([]*log, len(c.Inputs))
+	errs := make([]error, len(c.Inputs))
+	for i, in := range c.Inputs {
+		logs[i] = &log{Input: in, first: longAgo}
+		errs[i] = logs[i].look(ctx, c, done)
+	}
+	if err := errors.Join(errs...); err != nil {
+		closeAll(logs)
+		return nil, err
+	}
+	slices.SortStableFunc(logs, func(a, b *log) int { return cmp.Compare(a.first, b.first) })
+	for i, l := range logs {
+		l.rank = i
+	}
+	return logs, nil
+}
+
+func closeAll(logs []*log) {
+	for _, l := range logs {
+		if l.opened != nil {
+			l.opened.Close()
+			l.opened = nil
+		}
+	}
+}
+
+// open opens the log to be read from its beginning.
+func (l *log) open(ctx context.Context, done *atomic.Int64) (*source, error) {
+	if s := l.opened; s != nil {
+		l.opened = nil
+		return s, nil
+	}
+	return openSource(ctx, l.Input, done)
+}
+
+// look opens the log, and finds out its format and its first time.
+func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
+	again := false
+	if info, err := os.Stat(l.Path); l.Reader == nil && err == nil && info.Mode().IsRegular() {
+		again, l.size = true, info.Size()
+		done = new(atomic.Int64) // it counts when it is read to its end
+	}
+	s, err := openSource(ctx, l.Input, done)
+	if err != nil {
+		return err
+	}
+	lines, whole, err := headLines(s)
+	switch {
+	case err != nil:
+	case whole && strings.TrimSpace(strings.Join(lines, "")) == "":
+		l.empty = true
+	default:
+		err = l.understand(c, lines)
+	}
+	if again || err != nil || l.empty {
+		err = errors.Join(err, s.Close())
+	} else {
+		l.opened = s
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.Path, err)
+	}
+	return nil
+}
+
+// headLines are the first whole lines; whole says that they are all there is, the last one too then.
+func headLines(s *source) (lines []string, whole bool, err error) {
+	head, err := s.Peek(headBytes)
+	if err != nil && err != io.EOF && len(head) == 0 {
+		return nil, false, err // where there is more, the same error comes again behind it
+	}
+	if end := bytes.LastIndexByte(head, '\n'); err == nil && end >= 0 {
+		head = head[:end]
+	}
+	text := strings.TrimPrefix(string(head), byteOrderMark)
+	lines = strings.SplitN(text, "\n", sampleLines+1)
+	if len(lines) > sampleLines {
+		lines = lines[:sampleLines]
+	}
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], "\r")
+	}
+	return lines, err == io.EOF, nil
+}
+
+const byteOrderMark = "\ufeff"
+
+// understand finds out by the first lines how to read the log.
+func (l *log) understand(c *Config, lines []string) error {
+	var err error
+	if l.choice, err = request.Choose(c.Envelope, c.Format, lines, c.Options); err != nil {
+		return err
+	}
+	d, err := request.NewDecoder(l.choice.Envelope, l.choice.Format, c.Options)
+	if err != nil {
+		return err
+	}
+	l.sequential = strings.HasPrefix(lines[0], "#") || slices.Contains([]string{"docker", "cri"}, l.choice.Envelope)
+	for _, line := range lines {
+		d.DecodeEach(line, func(r *request.Request, err error) {
+			if err == nil && l.first == longAgo {
+				l.first = r.UnixMilli
+			}
+		})
+	}
+	return nil
+}

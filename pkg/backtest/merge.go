@@ -1,0 +1,149 @@
+package backtest
+
+import (
+	"context"
+	"math"
+	"slices"
+)
+
+// A merge takes the hits of several logs in the order of their times, as far as the lines of each log are in
+// order; what is left to do the reorder buffer does. A log is opened when the hits have come so near to its first
+// time that its lines may be due.
+type merge struct {
+	waiting []*log    // not opened yet, by first time
+	active  []*cursor // opened and not at their end
+	late    int64     // milliseconds
+
+	open  func(l *log, feeds int) *feed // starts a feed
+	chunk func(c *chunk) error          // is given each chunk once, before its hits
+	hit   func(c *chunk, h *hit, key []byte) error
+}
+
+// slack is how far the hits may be out of order by the merge itself, in milliseconds. It makes the runs longer
+// that are taken of one log at a time.
+const slack = 1000
+
+// A cursor is how far a log has been taken.
+type cursor struct {
+	feed   *feed
+	chunk  *chunk // nil before the first and after the last
+	next   int    // hit of the chunk
+	keyEnd uint32 // of the hit before
+	due    []int64
+}
+
+// run takes all hits of all logs.
+func (m *merge) run(ctx context.Context) error {
+	for {
+		if err := m.fetch(ctx); err != nil {
+			return err
+		}
+		first, until := m.first()
+		if len(m.waiting) > 0 && (first == nil || m.waiting[0].first-m.late <= first.time()) {
+			m.openNext()
+			continue
+		}
+		if first == nil {
+			return nil
+		}
+		if err := m.take(first, until); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *merge) openNext() {
+	l := m.waiting[0]
+	m.waiting = m.waiting[1:]
+	m.active = append(m.active, &cursor{feed: m.open(l, len(m.active)+1)})
+}
+
+// fetch sees to it that every cursor stands at a hit, and drops those at the end of their log.
+func (m *merge) fetch(ctx context.Context) error {
+	for _, c := range m.active {
+		for c.chunk == nil || c.next == len(c.chunk.hits) {
+			more, err := m.fetchChunk(ctx, c)
+			if err != nil {
+				return err
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	m.active = slices.DeleteFunc(m.active, func(c *cursor) bool { return c.chunk == nil })
+	return nil
+}
+
+// fetchChunk takes the next chunk of a log; more is false when there is none.
+func (m *merge) fetchChunk(ctx context.Context, c *cursor) (more bool, err error) {
+	if c.chunk != nil {
+		c.feed.free <- c.chunk
+		c.chunk = nil
+	}
+	select {
+	case c.chunk, more = <-c.feed.out:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if !more {
+		return false, ctx.Err() // a feed also ends when ctx is done
+	}
+	select {
+	case <-c.chunk.done:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	c.next, c.keyEnd = 0, 0
+	c.findDue()
+	return true, m.chunk(c.chunk)
+}
+
+// findDue finds for each hit when it is due: at its time, or earlier when an earlier one follows in the chunk. So
+// a line with a time far ahead does not hold up the lines after it.
+func (c *cursor) findDue() {
+	hits := c.chunk.hits
+	c.due = slices.Grow(c.due[:0], len(hits))[:len(hits)]
+	least := int64(math.MaxInt64)
+	for i := len(hits) - 1; i >= 0; i-- {
+		least = min(least, hits[i].at)
+		c.due[i] = least
+	}
+}
+
+// time is when the next hit is due.
+func (c *cursor) time() int64 { return c.due[c.next] }
+
+// first is the cursor whose next hit is due first, and until when its hits may be taken.
+func (m *merge) first() (first *cursor, until int64) {
+	until = math.MaxInt64
+	if len(m.waiting) > 0 {
+		until = m.waiting[0].first - m.late
+	}
+	for _, c := range m.active {
+		switch {
+		case first == nil:
+			first = c
+		case c.time() < first.time():
+			until = min(until, first.time()+slack)
+			first = c
+		default:
+			until = min(until, c.time()+slack)
+		}
+	}
+	return first, until
+}
+
+// take takes the hits of a cursor that are due by then.
+func (m *merge) take(c *cursor, until int64) error {
+	hits := c.chunk.hits
+	for c.next < len(hits) && c.due[c.next] <= until {
+		h := &hits[c.next]
+		if err := m.hit(c.chunk, h, c.chunk.keys[c.keyEnd:h.keyEnd]); err != nil {
+			return err
+		}
+		c.keyEnd = h.keyEnd
+		c.next++
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package backtest
+
+import (
+	"cmp"
+	"slices"
+
+	"weir/pkg/window"
+)
+
+// An offence is what is known of a key that broke a limit.
+type offence struct {
+	first    int64 // when
+	limit    int   // which limit
+	refused  int64 // requests
+	blocks   int64 // begun
+	peak     peak
+	timeline *series // from the first break on; nil where it is not kept
+}
+
+// newOffence begins with the outcome of the hit that broke the limit; before is the state just before it, or nil.
+func newOffence(t *tally, o window.Outcome, before *window.State) *offence {
+	per := t.limits[o.Limit].Per.Milliseconds()
+	f := &offence{first: o.From, limit: o.Limit}
+	f.peak = peak{per: per, before: before, policy: t.policy, limit: o.Limit}
+	if before != nil {
+		f.peak.beforeLeaves = before.Newest() + per
+	}
+	return f
+}
+
+// hit counts a hit of the key, the first break itself included.
+func (f *offence) hit(at, cost int64, o window.Outcome, refused bool) {
+	if f.blocks == 0 && f.peak.before == nil {
+		cost = max(cost, o.Count) // only how many hits broke the limit is known, and not when they were
+	}
+	f.peak.hit(at, cost)
+	if refused {
+		f.refused++
+	}
+	if o.Event == window.Broke {
+		f.blocks++
+	}
+}
+
+// timelines keeps the timelines of the keys that were refused most. At most maxTimelines are kept at a time: when
+// there are more, those of the less refused half are dropped, and are begun anew if these keys are hit again.
+type timelines struct {
+	kept []*offence
+}
+
+const (
+	maxTimelines = 2048
+	timelineBars = 160
+)
+
+// hit counts a hit in a key's timeline, the newest of its peak included.
+func (t *timelines) hit(f *offence, at int64, refused bool) {
+	if f.timeline == nil {
+		t.begin(f)
+	}
+	b := f.timeline.at(at)
+	b.requests++
+	if refused {
+		b.refused++
+	}
+	b.peak = max(b.peak, f.peak.now)
+}
+
+func (t *timelines) begin(f *offence) {
+	if len(t.kept) >= maxTimelines {
+		slices.SortFunc(t.kept, func(a, b *offence) int { return cmp.Compare(b.refused, a.refused) })
+		for _, less := range t.kept[maxTimelines/2:] {
+			less.timeline = nil
+		}
+		t.kept = t.kept[:maxTimelines/2]
+	}
+	f.timeline = newSeries(timelineBars)
+	t.kept = append(t.kept, f)
+}

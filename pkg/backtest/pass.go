@@ -1,0 +1,188 @@
+package backtest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"weir/pkg/rule"
+	"weir/pkg/window"
+)
+
+// A pass is one reading of all inputs.
+type pass struct {
+	config   *Config
+	counters []*counter // one for each set of rules
+	logs     []*log
+	total    *total
+	workers  []*worker // all that were made, the feeds' own among them
+	done     atomic.Int64
+	size     int64 // of all inputs in bytes; 0 when unknown
+
+	feeds, parsers sync.WaitGroup
+	work           chan *chunk
+}
+
+// newPass makes a counter for each set; that of the rules has a variant for each algorithm that none of the rules'
+// own covers.
+func newPass(c *Config) (*pass, error) {
+	p := &pass{config: c}
+	for _, set := range c.sets() {
+		if set == nil || len(set.Rules) == 0 {
+			return nil, errNoRules
+		}
+		own, err := newTallies(set, c.Late, c.Remember, nil)
+		if err != nil {
+			return nil, err
+		}
+		v := newVariant(own, seriesBars)
+		if c.Timelines && set == c.Rules {
+			v.timelines = new(timelines)
+		}
+		p.counters = append(p.counters, newCounter(c.Late, v))
+	}
+	for _, a := range c.Algorithms {
+		tallies, err := newTallies(c.Rules, c.Late, c.Remember, &a)
+		if err != nil {
+			return nil, err
+		}
+		p.counters[0].variants = append(p.counters[0].variants, newVariant(tallies, 2))
+	}
+	return p, nil
+}
+
+func (p *pass) lookAtAll(ctx context.Context) (err error) {
+	p.logs, err = lookAtAll(ctx, p.config, &p.done)
+	p.total = newTotal(len(p.logs), seriesBars)
+	for _, l := range p.logs {
+		if l.size == 0 && !l.empty {
+			p.size = 0
+			break
+		}
+		p.size += l.size
+	}
+	return err
+}
+
+// read reads the logs to their ends and counts everything.
+func (p *pass) read(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	p.work = make(chan *chunk)
+	for range workers() {
+		w := p.newWorker()
+		p.parsers.Go(func() {
+			for c := range p.work {
+				w.parse(c)
+				c.done <- struct{}{}
+			}
+		})
+	}
+	m := &merge{late: p.config.Late.Milliseconds(), chunk: p.chunk, hit: p.hit, open: func(l *log, feeds int) *feed { return p.open(ctx, l, feeds) }}
+	m.waiting = slices.DeleteFunc(slices.Clone(p.logs), func(l *log) bool { return l.empty })
+	err := m.run(ctx)
+	cancel()
+	p.feeds.Wait()
+	close(p.work)
+	p.parsers.Wait()
+	closeAll(p.logs)
+	if err != nil {
+		return err
+	}
+	for _, c := range p.counters {
+		c.countRest()
+	}
+	return nil
+}
+
+func (p *pass) newWorker() *worker {
+	w := newWorker(p.config)
+	p.workers = append(p.workers, w)
+	return w
+}
+
+// open starts the feed of a log.
+func (p *pass) open(ctx context.Context, l *log, feeds int) *feed {
+	f := newFeed(l, 2+2*workers()/feeds, feeds)
+	parse := func(c *chunk) {
+		select {
+		case p.work <- c:
+		case <-ctx.Done():
+		}
+	}
+	if l.sequential {
+		w := p.newWorker()
+		parse = func(c *chunk) {
+			w.parse(c)
+			c.done <- struct{}{}
+		}
+	}
+	p.feeds.Go(func() { f.run(ctx, &p.done, parse) })
+	return f
+}
+
+// chunk takes what a chunk comes to, before its hits are taken.
+func (p *pass) chunk(c *chunk) error {
+	p.total.add(c)
+	for _, counter := range p.counters {
+		counter.countDue()
+	}
+	if p.config.Progress != nil {
+		p.config.Progress(p.done.Load(), p.size)
+	}
+	return nil
+}
+
+func (p *pass) hit(c *chunk, h *hit, key []byte) error {
+	return p.counters[h.set].take(h, key, c.log.rank)
+}
+
+// report says what the pass came to.
+func (p *pass) report() *Report {
+	c, t := p.config, p.total
+	r := &Report{Requests: t.requests, Unread: t.unread, Samples: t.samples, Faults: t.faults, Inputs: t.inputReports(p.logs)}
+	if t.requests > 0 {
+		r.From, r.To = new(Instant(t.oldest)), new(Instant(t.newest))
+	}
+	own := p.counters[0].variants[0]
+	r.Refused, r.Rules = own.refused, p.rules(0, 0)
+	r.plot = plotOf(t.series, own.series)
+	if c.Against != nil {
+		a := &AgainstReport{Refused: p.counters[1].variants[0].refused, Rules: p.rules(1, 0)}
+		a.Changes = compareRules(a.Rules, r.Rules)
+		r.Against = a
+	}
+	for i, a := range c.Algorithms {
+		r.Algorithms = append(r.Algorithms, p.algorithm(a, i+1))
+	}
+	r.FailIf = c.FailIf.judge(r)
+	r.Never = c.Never.judge(r.Rules, func(i int, key string) map[string]string { return c.Rules.Rules[i].Key.Fields(key) })
+	return r
+}
+
+// rules tells of the rules of a set under a variant.
+func (p *pass) rules(set, variant int) []RuleReport {
+	rules := p.config.sets()[set]
+	uncounted := make([][rule.Reasons]int64, len(rules.Rules))
+	for _, w := range p.workers {
+		for i := range uncounted {
+			for reason, n := range w.judges[set].Counts(i) {
+				uncounted[i][reason] += n
+			}
+		}
+	}
+	counter := p.counters[set]
+	return ruleReports(rules, counter.table, counter.variants[variant], uncounted)
+}
+
+func (p *pass) algorithm(a window.Algorithm, variant int) AlgorithmReport {
+	v := p.counters[0].variants[variant]
+	r := AlgorithmReport{Algorithm: a.String(), Refused: v.refused, Rules: p.rules(0, variant)}
+	r.StateBytes = v.stateBytes(p.counters[0].table.keys)
+	r.HitNanos = float64(v.took.Nanoseconds()) / float64(cmp.Or(v.hits, 1))
+	for i := range r.Rules {
+		r.Blocked += int64(len(r.Rules[i].Blocked))
+	}
+	return r
+}

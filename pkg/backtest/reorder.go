@@ -1,0 +1,129 @@
+package backtest
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// A reorder puts hits in the order of time, those of the same millisecond in the order of their inputs, and of
+// one input in the order of its lines.
+//
+// Hits wait in buckets, as wide as a second or more, that form a ring by time. A bucket that lies as a whole
+// before the newest hit minus late is due: nothing can come any more that belongs before its hits. A hit that
+// comes later than that is not taken. So the memory is that of the hits of late, 16 bytes each.
+type reorder struct {
+	late, width int64      // milliseconds
+	newest      int64      // hit taken; longAgo before the first
+	oldest      int64      // number of the bucket from which on the ring reaches
+	ring        [][]record // by number modulo the length, a power of two
+	held        int        // records
+	free        [][]record // emptied buckets, the warmest last
+}
+
+// A record is a hit that waits.
+type record struct {
+	when uint64 // milliseconds<<22 | input<<1 | 1 where the next record is of the same request
+	key  uint32
+	cost uint32 // rule.MaxCost at most
+}
+
+const (
+	inputBits   = 21
+	maxInputs   = 1 << inputBits
+	mostBuckets = 1 << 13
+	longAgo     = math.MinInt64 / 2
+)
+
+func newRecord(at int64, input, key int, cost uint32, more bool) record {
+	when := uint64(at)<<(inputBits+1) | uint64(input)<<1
+	if more {
+		when |= 1
+	}
+	return record{when, uint32(key), cost}
+}
+
+func (r *record) at() int64  { return int64(r.when >> (inputBits + 1)) }
+func (r *record) more() bool { return r.when&1 == 1 }
+
+func newReorder(late time.Duration) *reorder {
+	r := &reorder{late: late.Milliseconds(), width: 1000, newest: longAgo}
+	for r.late/r.width+2 > mostBuckets {
+		r.width *= 2
+	}
+	length := int64(64)
+	for length < r.late/r.width+2 {
+		length *= 2
+	}
+	r.ring = make([][]record, length)
+	return r
+}
+
+// tooLate says that a hit at this instant comes too late to be put in order.
+func (r *reorder) tooLate(at int64) bool { return at < r.newest-r.late }
+
+// take takes a hit that is not too late. It returns false where the ring does not reach that far: the due
+// buckets must then be let go first.
+func (r *reorder) take(rec record) bool {
+	at := rec.at()
+	r.newest = max(r.newest, at)
+	number := at / r.width
+	if r.held == 0 {
+		r.oldest = max(0, r.newest-r.late) / r.width
+	}
+	if number-r.oldest >= int64(len(r.ring)) {
+		return false
+	}
+	bucket := &r.ring[number&int64(len(r.ring)-1)]
+	if *bucket == nil && len(r.free) > 0 {
+		*bucket, r.free = r.free[len(r.free)-1], r.free[:len(r.free)-1]
+	}
+	*bucket = append(*bucket, rec)
+	r.held++
+	return true
+}
+
+// due appends the buckets that are due to into, the oldest first, each in order. They are good until given back.
+func (r *reorder) due(into [][]record) [][]record {
+	return r.release(into, (r.newest-r.late)/r.width)
+}
+
+// rest is all that waits.
+func (r *reorder) rest(into [][]record) [][]record { return r.release(into, math.MaxInt64) }
+
+func (r *reorder) release(into [][]record, before int64) [][]record {
+	for ; r.held > 0 && r.oldest < before; r.oldest++ {
+		bucket := &r.ring[r.oldest&int64(len(r.ring)-1)]
+		if *bucket == nil {
+			continue
+		}
+		sortRecords(*bucket)
+		r.held -= len(*bucket)
+		into, *bucket = append(into, *bucket), nil
+	}
+	return into
+}
+
+// giveBack takes back what due returned, to be filled again.
+func (r *reorder) giveBack(buckets [][]record) {
+	for _, b := range buckets {
+		r.free = append(r.free, b[:0])
+	}
+}
+
+func sortRecords(records []record) {
+	if !slices.IsSortedFunc(records, compareRecords) {
+		slices.SortStableFunc(records, compareRecords)
+	}
+}
+
+func compareRecords(a, b record) int {
+	// The lowest bit is no part of the order.
+	switch x, y := a.when>>1, b.when>>1; {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}

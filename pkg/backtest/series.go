@@ -1,0 +1,100 @@
+package backtest
+
+// A series counts by time in bars that are all equally wide. There are never more than a fixed number of them:
+// when the span grows beyond that, the bars become as wide as the next step of barSteps, each of which holds the
+// one before a whole number of times. So a series keeps its size whatever it counts.
+type series struct {
+	step  int   // of barSteps
+	first int64 // the number, since 1970, of the first bar
+	bars  []bar
+	most  int // bars
+}
+
+// A bar is what happened in one part of the time.
+type bar struct {
+	requests, refused int64
+	peak              int64 // the most hits that a limit's window held at a time; 0 where that is not watched
+}
+
+// barSteps are the widths of bars in milliseconds: 1 s to 52 weeks.
+var barSteps = func() []int64 {
+	steps := []int64{1, 5, 15, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 7 * 86400, 28 * 86400, 364 * 86400}
+	for i := range steps {
+		steps[i] *= 1000
+	}
+	return steps
+}()
+
+func newSeries(most int) *series { return &series{most: most} }
+
+// width is of a bar, in milliseconds.
+func (s *series) width() int64 { return barSteps[s.step] }
+
+// start is when the i-th bar begins.
+func (s *series) start(i int) int64 { return (s.first + int64(i)) * s.width() }
+
+// at is the bar of an instant.
+func (s *series) at(at int64) *bar {
+	i := at/s.width() - s.first
+	if i < 0 || i >= int64(len(s.bars)) {
+		i = s.reach(at)
+	}
+	return &s.bars[i]
+}
+
+// reach makes the series span the instant and returns the index of its bar.
+func (s *series) reach(at int64) int64 {
+	if len(s.bars) == 0 {
+		s.first, s.bars = at/s.width(), append(s.bars, bar{})
+		return 0
+	}
+	for s.lengthWith(at) > int64(s.most) && s.step < len(barSteps)-1 {
+		s.widen()
+	}
+	number := at / s.width()
+	if before := s.first - number; before > 0 {
+		s.bars = append(make([]bar, before, before+int64(len(s.bars))), s.bars...)
+		s.first = number
+	}
+	for number >= s.first+int64(len(s.bars)) {
+		s.bars = append(s.bars, bar{})
+	}
+	return number - s.first
+}
+
+// lengthWith is how many bars there would be with the instant among them.
+func (s *series) lengthWith(at int64) int64 {
+	number := at / s.width()
+	return max(number, s.first+int64(len(s.bars))-1) - min(number, s.first) + 1
+}
+
+// widen goes one step up.
+func (s *series) widen() {
+	times := barSteps[s.step+1] / barSteps[s.step]
+	first := s.first / times
+	wider := s.bars[:0] // a bar moves to where it stands or before
+	for i, b := range s.bars {
+		if number := (s.first + int64(i)) / times; number-first >= int64(len(wider)) {
+			wider = append(wider, b)
+		} else {
+			wider[number-first].add(b)
+		}
+	}
+	clear(s.bars[len(wider):])
+	s.bars, s.first = wider, first
+	s.step++
+}
+
+// widenTo goes up to a step that another series has reached.
+func (s *series) widenTo(step int) {
+	for s.step < step && len(s.bars) > 0 {
+		s.widen()
+	}
+	s.step = max(s.step, step)
+}
+
+func (b *bar) add(other bar) {
+	b.requests += other.requests
+	b.refused += other.refused
+	b.peak = max(b.peak, other.peak)
+}

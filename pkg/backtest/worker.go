@@ -1,0 +1,97 @@
+package backtest
+
+import (
+	"bytes"
+
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+// A worker makes hits of lines. It is for one goroutine.
+type worker struct {
+	config   *Config
+	decoders map[request.Choice]*request.Decoder
+	judges   []*rule.Judge // one for each set of rules
+	each     func(*request.Request, error)
+
+	// While a chunk is parsed:
+	chunk *chunk
+	line  []byte
+}
+
+func newWorker(c *Config) *worker {
+	w := &worker{config: c, decoders: map[request.Choice]*request.Decoder{}}
+	for _, set := range c.sets() {
+		w.judges = append(w.judges, set.NewJudge())
+	}
+	w.each = w.record
+	return w
+}
+
+// parse parses the lines of a chunk.
+func (w *worker) parse(c *chunk) {
+	c.reset()
+	if c.skipped > 0 {
+		c.addUnread(reasonLong, c.skipped, 0, request.Text(c.long))
+	}
+	if len(c.data) == 0 {
+		return
+	}
+	w.chunk = c
+	decoder := w.decoder(c.log)
+	for data := c.data; len(data) > 0; c.lines++ {
+		w.line = data
+		if end := bytes.IndexByte(data, '\n'); end >= 0 {
+			w.line, data = data[:end], data[end+1:]
+		} else {
+			data = nil
+		}
+		decoder.DecodeEach(request.Text(w.line), w.each)
+	}
+}
+
+const reasonLong = "long"
+
+// decoder is the decoder of a log's lines. It cannot fail: one of the same kind was made when the log was looked at.
+func (w *worker) decoder(l *log) *request.Decoder {
+	kind := request.Choice{Envelope: l.choice.Envelope, Format: l.choice.Format}
+	d := w.decoders[kind]
+	if d == nil {
+		var err error
+		if d, err = request.NewDecoder(kind.Envelope, kind.Format, w.config.Options); err != nil {
+			panic(err)
+		}
+		w.decoders[kind] = d
+	}
+	return d
+}
+
+// record takes one request of a line, or why there is none.
+func (w *worker) record(r *request.Request, err error) {
+	switch {
+	case err == nil:
+		if w.config.Client != nil {
+			w.config.Client.Resolve(r)
+		}
+		w.chunk.addRequest(r)
+		w.judge(r)
+	case err != request.ErrNoRequest:
+		w.chunk.addUnread(request.Reason(err), 1, w.chunk.skipped+w.chunk.lines, request.Text(w.line))
+	}
+}
+
+// judge adds the hits of a request to the chunk.
+func (w *worker) judge(r *request.Request) {
+	c := w.chunk
+	for set, judge := range w.judges {
+		hits := judge.Hits(r)
+		for i := range hits {
+			h := &hits[i]
+			c.keys = append(c.keys, h.Key...)
+			c.hits = append(c.hits, hit{
+				at: r.UnixMilli, hash: hashKey(h.Rule, h.Key), keyEnd: uint32(len(c.keys)), cost: uint32(h.Cost),
+				rule: uint16(h.Rule), set: uint8(set), more: i < len(hits)-1,
+			})
+		}
+	}
+}
