@@ -1,0 +1,161 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/internal/yamlfile"
+)
+
+// Collector says where requests come from.
+type Collector struct {
+	// Listen is the address for status, metrics, health and profiles; beyond loopback it needs keys.
+	// Default: 127.0.0.1:7401.
+	Listen string `yaml:"listen"`
+	// Keys is the file of the API keys. Default: none.
+	Keys string `yaml:"keys"`
+	// Sources are read all at once. Default: none.
+	Sources []Source `yaml:"sources"`
+}
+
+// Validate checks the address.
+func (c *Collector) Validate(v yamlfile.Value) {
+	guard(v.Key("listen"), c.Listen, keysOrLoopback, c.Keys != "")
+}
+
+// distinctNames gives a name to each source that has none, and refuses the same name twice: metrics are told
+// apart by it.
+func (c *Collector) distinctNames(v yamlfile.Value) {
+	taken := map[string]bool{}
+	for i := range c.Sources {
+		name := c.Sources[i].Name
+		if taken[name] && name != "" {
+			nth(v, i).Key("name").Faultf("give each its own", "two sources have the name %s", name)
+		}
+		taken[name] = true
+	}
+	for i := range c.Sources {
+		source := &c.Sources[i]
+		for n := 1; source.Name == ""; n++ {
+			if name := source.Kind() + "-" + strconv.Itoa(n); !taken[name] {
+				source.Name, taken[name] = name, true
+			}
+		}
+	}
+}
+
+// A Source is one of four kinds: what its first keys say, exactly one of them given.
+type Source struct {
+	// File are paths and globs of log files, read from their beginning and followed.
+	File Texts `yaml:"file"`
+	// Kafka are the topics of a group of collectors.
+	Kafka Texts `yaml:"kafka"`
+	// HTTP is the address on which lines are taken (POST /v1/requests); beyond loopback it needs keys with the role
+	// send, or client certificates.
+	HTTP string `yaml:"http"`
+	// Syslog is where lines are taken: udp://host:port, tcp://, tls:// or unix:///path; beyond loopback it needs
+	// from, or client certificates.
+	Syslog string `yaml:"syslog"`
+
+	// Name is what metrics call the source. Default: its kind and a number.
+	Name string `yaml:"name"`
+	// Envelope is what stands around each line: none, filebeat, fluentbit, vector, logstash, otlp, docker, cri, or
+	// auto, which finds out. Default: auto.
+	Envelope string `yaml:"envelope"`
+	// Format is a preset's name, an nginx log_format or Apache LogFormat string, json, or auto, which finds out.
+	// Default: auto.
+	Format string `yaml:"format"`
+	// Zone is the time zone of times without one: Europe/Berlin. Default: UTC.
+	Zone Zone `yaml:"zone"`
+	// Only is an expression over the record; records for which it does not hold are counted as filtered.
+	// Default: all.
+	Only string `yaml:"only"`
+	// Fields name what the format calls by other names, ours first: {user: jwt.sub}. Default: none.
+	Fields map[string]string `yaml:"fields"`
+	// Start is where to begin when nothing is stored of the source: earliest, latest, or 25h before now.
+	// Default: earliest.
+	Start Start `yaml:"start"`
+	// Late is the source's own lateness, see time.late. Default: 0, that of time.late.
+	Late yamlfile.Duration `yaml:"late"`
+	// Keys is the file of the API keys of an http source. Default: none.
+	Keys string `yaml:"keys"`
+	// From is who may send to a syslog source: addresses and prefixes, see client.trusted_proxies. Default:
+	// everyone, on loopback.
+	From yamlfile.Networks `yaml:"from"`
+	// TLS encrypts an http source, or a syslog source of the form tls://. Default: not encrypted.
+	TLS ServerTLS `yaml:"tls"`
+}
+
+// FromYAML sets the defaults of a source and reads what is said of it.
+func (s *Source) FromYAML(v yamlfile.Value) {
+	*s = Source{Envelope: "auto", Format: "auto", Start: Start{Earliest: true}, Zone: Zone{time.UTC}}
+	type plain Source
+	v.Decode((*plain)(s))
+	if v.Null() || s.checkKind(v) {
+		s.checkKeys(v)
+		s.checkReading(v)
+		s.checkGuard(v)
+	}
+}
+
+var kinds = []string{"file", "kafka", "http", "syslog"}
+
+// checkKind wants exactly one kind.
+func (s *Source) checkKind(v yamlfile.Value) bool {
+	var given []string
+	for _, kind := range kinds {
+		if v.Has(kind) {
+			given = append(given, kind)
+		}
+	}
+	switch len(given) {
+	case 0:
+		v.Faultf("add one of file, kafka, http and syslog", "the source does not say where it reads")
+	case 1:
+		return true
+	default:
+		v.Key(given[1]).Faultf("make it a source of its own", "the source is %s already, and %s as well", given[0], given[1])
+	}
+	return false
+}
+
+// Kind is file, kafka, http or syslog.
+func (s *Source) Kind() string {
+	switch {
+	case len(s.File) > 0:
+		return "file"
+	case len(s.Kafka) > 0:
+		return "kafka"
+	case s.HTTP != "":
+		return "http"
+	}
+	return "syslog"
+}
+
+// checkKeys refuses keys that mean nothing for the kind.
+func (s *Source) checkKeys(v yamlfile.Value) {
+	for key, of := range map[string][]string{
+		"start": {"file", "kafka"},
+		"keys":  {"http"},
+		"from":  {"syslog"},
+		"tls":   {"http", "syslog"},
+	} {
+		if kind := s.Kind(); v.Has(key) && !slices.Contains(of, kind) {
+			v.Key(key).Faultf("leave it out", "%s means nothing for a source of the kind %s", key, kind)
+		}
+	}
+}
+
+// Texts is a text or a list of them.
+type Texts []string
+
+// FromYAML reads one text or several.
+func (t *Texts) FromYAML(v yamlfile.Value) {
+	*t = nil
+	for _, element := range scalarOrList(v) {
+		if text := element.Text(); text != "" {
+			*t = append(*t, text)
+		}
+	}
+}

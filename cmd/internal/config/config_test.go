@@ -1,0 +1,193 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/config"
+	"weir/internal/yamlfile"
+)
+
+const someRules = `
+rules:
+  - name: per-ip
+    key: ip
+    limits: [10/min]
+`
+
+// write puts files into a folder of the test's own, and gives their folder. The rules are beside them.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	if _, ok := files["rules.yaml"]; !ok {
+		files["rules.yaml"] = someRules
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// load reads a configuration of one text, without a fault.
+func load(t *testing.T, text string, o config.Options) *config.Config {
+	t.Helper()
+	o.File = filepath.Join(write(t, map[string]string{"weir.yaml": text}), "weir.yaml")
+	c, _, err := config.Load(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// faults are those of a text, without the folder's name.
+func faults(t *testing.T, text string, o config.Options) string {
+	t.Helper()
+	folder := write(t, map[string]string{"weir.yaml": text, "prefixes.txt": "10.0.0.0/8\nnonsense\n"})
+	o.File = filepath.Join(folder, "weir.yaml")
+	_, _, err := config.Load(o)
+	if err == nil {
+		return ""
+	}
+	return strings.ReplaceAll(err.Error(), folder+"/", "")
+}
+
+func TestWhatIsLeftOutIsDefault(t *testing.T) {
+	c := load(t, "", config.Options{Environ: []string{"STATE_DIRECTORY=/run/state:/other"}})
+	if c.Data != "/run/state" || c.Mode != config.Enforce || len(c.Kafka.Brokers) != 0 || c.Kafka.Hits.Partitions != 16 {
+		t.Errorf("got %+v", c)
+	}
+	if c.Enforcer.Socket != "/run/state/weir.sock" {
+		t.Errorf("the socket is %s, and not under data", c.Enforcer.Socket)
+	}
+	if len(c.RuleSet.Rules) != 1 {
+		t.Error("rules.yaml beside the file was not read")
+	}
+}
+
+func TestWithoutAnyFileAllIsDefault(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c, warnings, err := config.Load(config.Options{Environ: []string{"HOME=/home/alice", "WEIR_MODE=shadow"}})
+	if err != nil || len(warnings) != 0 || c.File != "" || c.RuleSet != nil || c.Mode != config.Shadow {
+		t.Errorf("got %+v, %v, %v", c, warnings, err)
+	}
+}
+
+func TestTheFileInTheWorkingDirectoryIsFound(t *testing.T) {
+	t.Chdir(write(t, map[string]string{"weir.yaml": "mode: shadow"}))
+	c, _, err := config.Load(config.Options{})
+	if err != nil || c.File != "weir.yaml" || c.Mode != config.Shadow {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+func TestTheMoreParticularOneWins(t *testing.T) {
+	o := config.Options{
+		Environ: []string{"WEIR_AGGREGATOR_HOT_KEYS=200", "WEIR_LOG_LEVEL=debug", "WEIR_TIME_LATE=", "WEIR_ENFORCER_PORT=tcp://10.1.2.3:80"},
+		Set:     []string{"aggregator.hot_keys=300", "collector.sources.0.late=30m", "kafka.brokers=[a:9092, b:9092]"},
+	}
+	c := load(t, `
+aggregator: {hot_keys: 100}
+log: {level: warn}
+time: {late: 5m}
+collector: {sources: [{file: access.log}]}
+`, o)
+	if c.Aggregator.HotKeys != 300 || c.Log.Level != "debug" || time.Duration(c.Time.Late) != 5*time.Minute {
+		t.Errorf("got %d, %s, %s", c.Aggregator.HotKeys, c.Log.Level, c.Time.Late)
+	}
+	if time.Duration(c.Collector.Sources[0].Late) != 30*time.Minute || len(c.Kafka.Brokers) != 2 {
+		t.Errorf("got %+v, %+v", c.Collector.Sources[0], c.Kafka.Brokers)
+	}
+}
+
+func TestSettingsThatAreWrongSayWhereTheyCameFrom(t *testing.T) {
+	got := faults(t, "mode: enforce", config.Options{
+		Environ: []string{"WEIR_KAFKA_HITS_PARTITIONS=many"},
+		Set:     []string{"mode=shade", "mode", "log.lewel=info"},
+	})
+	for _, want := range []string{
+		`WEIR_KAFKA_HITS_PARTITIONS: "many" stands where a number is wanted`,
+		`--set mode: "shade" is not known here; write one of enforce, shadow`,
+		`--set mode: a setting is a key, = and a value; write --set aggregator.hot_keys=10000`,
+		`unknown key lewel; did you mean level?`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwithout\n%s", got, want)
+		}
+	}
+}
+
+func TestPathsAreRelativeToTheFile(t *testing.T) {
+	o := config.Options{File: filepath.Join(write(t, map[string]string{
+		"proxies.txt": "192.0.2.0/24\n",
+		"weir.yaml": `
+data: state
+client: {trusted_proxies: [127.0.0.0/8, {file: proxies.txt}]}
+kafka: {brokers: [a:9092], tls: {ca: ca.pem}}
+collector: {sources: [{file: [logs/*.log, /var/log/access.log]}]}
+enforcer: {keys: keys.yaml}
+`}), "weir.yaml")}
+	c, _, err := config.Load(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Dir(o.File)
+	for got, want := range map[string]string{
+		c.Data:                                folder + "/state",
+		c.Enforcer.Socket:                     folder + "/state/weir.sock",
+		c.Kafka.TLS.CA:                        folder + "/ca.pem",
+		c.Enforcer.Keys:                       folder + "/keys.yaml",
+		c.Client.TrustedProxies.Files[0].Name: folder + "/proxies.txt",
+		c.Collector.Sources[0].File[0]:        folder + "/logs/*.log",
+		c.Collector.Sources[0].File[1]:        "/var/log/access.log",
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestVariablesAreReplaced(t *testing.T) {
+	c := load(t, `kafka: {prefix: "${WHERE}."}`, config.Options{Environ: []string{"WHERE=berlin"}})
+	if c.Kafka.Prefix != "berlin." {
+		t.Errorf("got %s", c.Kafka.Prefix)
+	}
+	if got := faults(t, `kafka: {prefix: "${WHERE}."}`, config.Options{}); !strings.Contains(got, "weir.yaml:1:17: the environment variable WHERE is not set") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestSourcesHaveDefaultsAndNames(t *testing.T) {
+	c := load(t, `
+collector:
+  sources:
+    - {file: a.log, name: file-1}
+    - {file: b.log}
+    - {kafka: [logs], start: 25h}
+    - {syslog: "unix:///run/weir/syslog.sock", format: combined, zone: Europe/Berlin}
+`, config.Options{})
+	sources := c.Collector.Sources
+	var names []string
+	for _, s := range sources {
+		names = append(names, s.Name)
+	}
+	if got := strings.Join(names, " "); got != "file-1 file-2 kafka-1 syslog-1" {
+		t.Errorf("got the names %s", got)
+	}
+	if s := sources[0]; s.Format != "auto" || s.Envelope != "auto" || !s.Start.Earliest {
+		t.Errorf("got %+v", s)
+	}
+	if sources[2].Start.Before != 25*time.Hour || sources[3].Zone.String() != "Europe/Berlin" {
+		t.Errorf("got %+v", sources[2:])
+	}
+}
+
+func faultsOf(err error) (faults yamlfile.Faults) {
+	errors.As(err, &faults)
+	return faults
+}

@@ -1,0 +1,121 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"weir/cmd/internal/config"
+	"weir/internal/yamlfile"
+)
+
+// Each text has the one fault that stands beside it, with its place and its remedy.
+func TestFaultsAreToldWithTheirPlaces(t *testing.T) {
+	for text, want := range map[string]string{
+		"mode: enforcing":     `weir.yaml:1:7: "enforcing" is not known here; did you mean enforce?`,
+		"modes: enforce":      `weir.yaml:1:1: unknown key modes; did you mean mode?`,
+		"log: {level: loud}":  `weir.yaml:1:14: "loud" is not known here; write one of debug, info, warn, error`,
+		"time: {late: 10}":    `weir.yaml:1:14: "10" is no duration: the unit is missing; write 10s, 10m or 10h`,
+		"log: {format: yaml}": `weir.yaml:1:15: "yaml" is not known here; write one of auto, text, json`,
+
+		"client: {header: 'X Forwarded'}":                   `weir.yaml:1:18: "X Forwarded" is no name of a header; write X-Forwarded-For, CF-Connecting-IP, True-Client-IP or X-Real-IP`,
+		"client: {trusted_proxies: [10.0.0.1/8]}":           `weir.yaml:1:28: 10.0.0.1/8 has bits set behind its 8; write 10.0.0.0/8 for the network, or 10.0.0.1 for the address`,
+		"client: {trusted_proxies: [{file: none.txt}]}":     `weir.yaml:1:35: none.txt is not there`,
+		"client: {trusted_proxies: [{file: prefixes.txt}]}": `prefixes.txt:2:1: "nonsense" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32`,
+
+		"kafka: {brokers: [kafka]}":                                                 `weir.yaml:1:19: "kafka" has no port; write kafka:9092`,
+		"kafka: {brokers: ':9092'}":                                                 `weir.yaml:1:18: ":9092" names no host; write it as host:9092`,
+		"kafka: {brokers: ['::1:9092']}":                                            `weir.yaml:1:19: "::1:9092" is no host and port; write it as host:9092, an IPv6 address in brackets`,
+		"kafka: {brokers: [kafka:http]}":                                            `weir.yaml:1:19: "http" is no port; write a number from 1 to 65535`,
+		"kafka: {brokers: [kafka:99999]}":                                           `weir.yaml:1:19: "99999" is no port; write a number from 1 to 65535`,
+		"kafka: {brokers: []}":                                                      `weir.yaml:1:18: a list stands where a value or a list is wanted; write one, or [one, another]`,
+		"kafka: {prefix: 'we ir'}":                                                  `weir.yaml:1:17: the prefix "we ir" cannot begin a topic's name; use at most 100 letters, digits, dots, dashes and underscores`,
+		"kafka: {hits: {partitions: 0}}":                                            `weir.yaml:1:28: 0 partitions are not possible; write a number from 1 to 10000`,
+		"kafka: {events: {retention: 1s}}":                                          `weir.yaml:1:29: a retention of 1s is too short; write 1m or more`,
+		"kafka: {blocklist: {replication: -1}}":                                     `weir.yaml:1:34: a replication of -1 is not possible; write how many brokers hold each record, or 0 for the broker's default`,
+		"kafka: {blocklist: {partitions: 2}}":                                       `weir.yaml:1:21: unknown key partitions; known keys: replication`,
+		"kafka: {brokers: [a:1], tls: {cert: c.pem}}":                               `weir.yaml:1:30: of cert and key only one is given; give both or neither`,
+		"kafka: {brokers: [a:1], tls: yes}":                                         `weir.yaml:1:30: "yes" stands where a boolean is wanted; write true or false`,
+		"kafka: {brokers: [a:1], sasl: {mechanism: scram}}":                         "weir.yaml:1:31: SASL names no user; add user\nweir.yaml:1:31: SASL has no password; add password_file, a file that holds the password\nweir.yaml:1:43: the mechanism \"scram\" is not known; write one of plain, scram-sha-256, scram-sha-512",
+		"kafka: {sasl: {mechanism: plain, password: hush}}":                         "weir.yaml:1:15: SASL names no user; add user\nweir.yaml:1:15: SASL has no password; add password_file, a file that holds the password\nweir.yaml:1:34: unknown key password; known keys: mechanism, user, password_file",
+		"store: redis":                                                              `weir.yaml:1:8: the store "redis" is not known; write disk, or {redis: "redis://host:6379/0"}`,
+		"store: {user: weir}":                                                       `weir.yaml:1:8: the store names no Redis; write disk, or {redis: "redis://host:6379/0"}`,
+		"store: {redis: 'host:6379'}":                                               `weir.yaml:1:16: "host:6379" is no address of a Redis; write it as redis://host:6379/0, or rediss:// for TLS`,
+		"store: {redis: 'redis://host/zero'}":                                       `weir.yaml:1:16: "zero" is no number of a database; write it as redis://host:6379/0`,
+		"store: {redis: 'redis://host/0'}":                                          `weir.yaml:1:16: "host" has no port; write host:6379`,
+		"store: {redis: 'redis://:secret@host:6379/0'}":                             `weir.yaml:1:16: a user or password stands in the URL, where logs would show it; write redis://host:6379/0 and give user and password_file beside it`,
+		"store: {redis: 'redis://host:6379/0?slave=x'}":                             `weir.yaml:1:16: "redis://host:6379/0?slave=x" cannot be read behind the question mark; only ?master=NAME may stand there`,
+		"aggregator: {hot_keys: 0}":                                                 `weir.yaml:1:24: 0 keys are not possible; write how many keys to hold in memory; each takes about 300 bytes`,
+		"aggregator: {listen: '0.0.0.0:7411'}":                                      `weir.yaml:1:22: 0.0.0.0:7411 can be reached from other machines, and nobody there is asked who they are; add keys, a file of API keys, or listen on 127.0.0.1`,
+		"collector: {listen: ':7401'}":                                              `weir.yaml:1:21: :7401 can be reached from other machines, and nobody there is asked who they are; add keys, a file of API keys, or listen on 127.0.0.1`,
+		"collector: {listen: '7401'}":                                               `weir.yaml:1:21: "7401" is no address to listen on; write it as 127.0.0.1:7401 or "[::1]:7401"`,
+		"collector: {listen: '127.0.0:7401'}":                                       `weir.yaml:1:21: "127.0.0:7401" is no address to listen on; 127.0.0 is no IP address`,
+		"enforcer: {listen: '10.1.2.3:7421'}":                                       `weir.yaml:1:20: 10.1.2.3:7421 can be reached from other machines, and nobody there is asked who they are; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
+		"enforcer: {admin: 'enforcer:7431'}":                                        `weir.yaml:1:19: enforcer:7431 can be reached from other machines, and nobody there is asked who they are; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
+		"enforcer: {tls: {clients: roots.pem}}":                                     `weir.yaml:1:27: clients are asked for a certificate, but we have none to show; add cert and key`,
+		"enforcer: {follow: 'enforcer:7421'}":                                       `weir.yaml:1:20: "enforcer:7421" is no enforcer's URL; write kafka, or https://enforcer.example:7421`,
+		"enforcer: {without_list: open}":                                            `weir.yaml:1:26: "open" is not known here; write one of allow, deny`,
+		"collector: {sources: {file: a.log}}":                                       `weir.yaml:1:22: a map stands where a list is wanted; write [one, another], or a line with a dash for each`,
+		"collector: {sources: [{format: json}]}":                                    `weir.yaml:1:23: the source does not say where it reads; add one of file, kafka, http and syslog`,
+		"collector: {sources: [{file: a, kafka: b}]}":                               `weir.yaml:1:40: the source is file already, and kafka as well; make it a source of its own`,
+		"collector: {sources: [{file: a, from: [::1]}]}":                            `weir.yaml:1:39: from means nothing for a source of the kind file; leave it out`,
+		"collector: {sources: [{syslog: 'udp://[::1]:5514', start: latest}]}":       `weir.yaml:1:59: start means nothing for a source of the kind syslog; leave it out`,
+		"collector: {sources: [{file: a, name: x}, {file: b, name: x}]}":            `weir.yaml:1:59: two sources have the name x; give each its own`,
+		"collector: {sources: [{file: a, envelope: filebeet}]}":                     `weir.yaml:1:43: the envelope "filebeet" is not known; did you mean filebeat?`,
+		"collector: {sources: [{file: a, zone: Mars/Phobos}]}":                      `weir.yaml:1:39: the time zone "Mars/Phobos" is not known; write it as Europe/Berlin`,
+		"collector: {sources: [{file: a, start: soon}]}":                            `weir.yaml:1:40: "soon" is no place to start; write earliest, latest, or how long before now, such as 25h`,
+		"collector: {sources: [{http: '0.0.0.0:7402'}]}":                            `weir.yaml:1:30: 0.0.0.0:7402 can be reached from other machines, and nobody there is asked who they are; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
+		"collector: {sources: [{syslog: 'udp://0.0.0.0:5514'}]}":                    `weir.yaml:1:32: 0.0.0.0:5514 can be reached from other machines, and nobody there is asked who they are; add from, the addresses that may send, or listen on 127.0.0.1`,
+		"collector: {sources: [{syslog: 'localhost:514'}]}":                         `weir.yaml:1:32: "localhost:514" is no address for syslog; write it as "udp://127.0.0.1:5514", or with tcp, tls or unix`,
+		"collector: {sources: [{syslog: 'unix://syslog.sock'}]}":                    `weir.yaml:1:32: "unix://syslog.sock" names no socket; write it as unix:///run/weir/syslog.sock`,
+		"collector: {sources: [{syslog: 'tls://127.0.0.1:6514'}]}":                  `weir.yaml:1:32: a source with tls:// has no certificate; add tls: {cert: c.pem, key: k.pem}`,
+		"collector: {sources: [{syslog: 'tcp://[::1]:1', tls: {cert: c, key: k}}]}": `weir.yaml:1:54: tls is given, but tcp is not encrypted; write syslog: "tls://[::1]:1"`,
+	} {
+		if got := faults(t, text, config.Options{}); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+}
+
+func TestAllFaultsAreToldAtOnce(t *testing.T) {
+	got := faults(t, `
+mode: enforcing
+time: {late: soon}
+kafka:
+  brokers: [kafka]
+collector:
+  sources:
+    - {http: "0.0.0.0:7402", format: jsno}
+    - {}
+`, config.Options{})
+	if n := strings.Count(got, "\n") + 1; n != 6 {
+		t.Errorf("got %d faults:\n%s", n, got)
+	}
+}
+
+// What listens beyond loopback is accepted when it asks who is there.
+func TestGuardedListenersAreAccepted(t *testing.T) {
+	for _, text := range []string{
+		"aggregator: {listen: '0.0.0.0:7411', keys: keys.yaml}",
+		"enforcer: {listen: '[::]:7421', admin: '0.0.0.0:1', keys: keys.yaml}",
+		"enforcer: {listen: 'localhost:7421', admin: '[::1]:7431'}",
+		"enforcer: {listen: ':7421', tls: {cert: c, key: k, clients: roots.pem}}",
+		"enforcer: {listen: '', socket: ''}",
+		"collector: {sources: [{http: ':7402', keys: keys.yaml}]}",
+		"collector: {sources: [{syslog: 'udp://0.0.0.0:514', from: [10.0.0.0/8]}]}",
+		"collector: {sources: [{syslog: 'tls://0.0.0.0:6514', tls: {cert: c, key: k, clients: roots.pem}}]}",
+		"store: {redis: 'rediss://a:6379,b:6379'}",
+		"store: {redis: 'redis://a:26379,b:26379/2?master=weir'}",
+	} {
+		if got := faults(t, text, config.Options{}); got != "" {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+func TestWhatIsNotUsedIsAWarning(t *testing.T) {
+	o := config.Options{File: "weir.yaml", Beside: []yamlfile.Inner{{Name: "rules.yaml"}}}
+	_, warnings, err := config.Read([]byte("kafka: {tls: true, sasl: {mechanism: plain, user: weir, password_file: f}}"), o)
+	if err != nil || len(warnings) != 2 {
+		t.Errorf("got %v, %v", warnings, err)
+	}
+}

@@ -1,0 +1,191 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"weir/internal/yamlfile"
+)
+
+// Kafka is the broker between the parts.
+type Kafka struct {
+	// Brokers are the hosts to begin with, [host:9092, …], or embedded: a broker within the process, its data
+	// under the data folder. Default: embedded.
+	Brokers Brokers `yaml:"brokers"`
+	// TLS encrypts the connections: true for the system's roots, or {ca, cert, key}. Default: false.
+	TLS ClientTLS `yaml:"tls"`
+	// SASL says who we are. Default: nobody.
+	SASL SASL `yaml:"sasl"`
+	// Prefix stands before the names of topics and groups; a second installation on the same brokers is a second
+	// prefix. Default: weir.
+	Prefix string `yaml:"prefix"`
+	// Create makes missing topics; false checks them only and says what an administrator has to create.
+	// Default: true.
+	Create bool `yaml:"create"`
+	// Hits is the topic of counted requests. Default: 16 partitions, 48h.
+	Hits Topic `yaml:"hits"`
+	// Blocklist is the compacted topic of what is blocked; it has one partition.
+	Blocklist BlocklistTopic `yaml:"blocklist"`
+	// Events is the topic of every change of the list, never compacted. Default: 4 partitions, 30d.
+	Events Topic `yaml:"events"`
+}
+
+// Validate checks the prefix and that nothing is said of a connection that there is not.
+func (k *Kafka) Validate(v yamlfile.Value) {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	if strings.Trim(k.Prefix, letters) != "" || len(k.Prefix) > 100 {
+		v.Key("prefix").Faultf("use at most 100 letters, digits, dots, dashes and underscores", "the prefix %q cannot begin a topic's name", k.Prefix)
+	}
+	if len(k.Brokers) > 0 {
+		return
+	}
+	for _, key := range []string{"tls", "sasl"} {
+		if v.Has(key) && (key != "tls" || k.TLS.On) {
+			v.Key(key).Warnf("name the brokers, or leave it out", "%s is not used with the embedded broker", key)
+		}
+	}
+}
+
+// Brokers are addresses host:port; none is the broker within the process.
+type Brokers []string
+
+// FromYAML reads the word embedded, one address, or a list.
+func (b *Brokers) FromYAML(v yamlfile.Value) {
+	if text, ok := v.Scalar(); ok && text == "embedded" {
+		*b = nil
+		return
+	}
+	addresses := scalarOrList(v)
+	*b = nil
+	for _, element := range addresses {
+		address := element.Text()
+		if err := checkHostPort(address, "9092"); err != nil {
+			element.Fault(err)
+			continue
+		}
+		*b = append(*b, address)
+	}
+}
+
+// scalarOrList sees one value as a list of one.
+func scalarOrList(v yamlfile.Value) []yamlfile.Value {
+	if _, ok := v.Scalar(); ok {
+		return []yamlfile.Value{v}
+	}
+	elements, ok := v.List()
+	if !ok || len(elements) == 0 {
+		v.Faultf("write one, or [one, another]", "%s where a value or a list is wanted", v.Found())
+	}
+	return elements
+}
+
+// checkHostPort says what is wrong with an address to connect to. usual is the port that is most often meant.
+func checkHostPort(address, usual string) error {
+	host, port, err := net.SplitHostPort(address)
+	switch {
+	case err != nil && !strings.Contains(address, ":"):
+		return fmt.Errorf("%q has no port; write %s:%s", address, address, usual)
+	case err != nil:
+		return fmt.Errorf("%q is no host and port; write it as host:%s, an IPv6 address in brackets", address, usual)
+	case host == "":
+		return fmt.Errorf("%q names no host; write it as host:%s", address, usual)
+	}
+	return checkPort(port)
+}
+
+func checkPort(port string) error {
+	if number, err := net.LookupPort("tcp", port); err != nil || number == 0 || strings.Trim(port, "0123456789") != "" {
+		return fmt.Errorf("%q is no port; write a number from 1 to 65535", port)
+	}
+	return nil
+}
+
+// A Topic is what we ask of one.
+type Topic struct {
+	// Partitions is their number, fixed for the topic's life.
+	Partitions int `yaml:"partitions"`
+	// Retention is how long records are kept.
+	Retention yamlfile.Duration `yaml:"retention"`
+	// Replication is how many brokers hold each record. Default: 0, the broker's own default.
+	Replication int `yaml:"replication"`
+}
+
+// Validate checks that the numbers are possible.
+func (t *Topic) Validate(v yamlfile.Value) {
+	if place := v.Key("partitions"); !place.Faulty() && (t.Partitions < 1 || t.Partitions > 10_000) {
+		place.Faultf("write a number from 1 to 10000", "%d partitions are not possible", t.Partitions)
+	}
+	if place := v.Key("retention"); !place.Faulty() && t.Retention < minutes(1) {
+		place.Faultf("write 1m or more", "a retention of %s is too short", t.Retention)
+	}
+	checkReplication(v, t.Replication)
+}
+
+// A BlocklistTopic is what can be asked of the blocklist's.
+type BlocklistTopic struct {
+	// Replication is how many brokers hold each record. Default: 0, the broker's own default.
+	Replication int `yaml:"replication"`
+}
+
+// Validate checks that the number is possible.
+func (t *BlocklistTopic) Validate(v yamlfile.Value) { checkReplication(v, t.Replication) }
+
+func checkReplication(v yamlfile.Value, n int) {
+	if n < 0 || n > 100 {
+		v.Key("replication").Faultf("write how many brokers hold each record, or 0 for the broker's default", "a replication of %d is not possible", n)
+	}
+}
+
+// ClientTLS is how we connect to others.
+type ClientTLS struct {
+	// On says whether connections are encrypted.
+	On bool
+	// CA is the file of the roots that sign who we connect to. Default: the system's roots.
+	CA string `yaml:"ca"`
+	// Cert is the file of the certificate that we show. Default: none.
+	Cert string `yaml:"cert"`
+	// Key is the file of the certificate's key.
+	Key string `yaml:"key"`
+}
+
+// FromYAML reads true, false or a map of files.
+func (t *ClientTLS) FromYAML(v yamlfile.Value) {
+	if _, ok := v.Scalar(); ok {
+		v.Decode(&t.On)
+		return
+	}
+	type files ClientTLS
+	t.On = v.Decode((*files)(t))
+	if (t.Cert == "") != (t.Key == "") {
+		v.Faultf("give both or neither", "of cert and key only one is given")
+	}
+}
+
+// SASL is a user and a password for the brokers.
+type SASL struct {
+	// Mechanism is plain, scram-sha-256 or scram-sha-512. Default: none, and then no user is named.
+	Mechanism string `yaml:"mechanism"`
+	// User is whom we are known as.
+	User string `yaml:"user"`
+	// PasswordFile holds the password and nothing else; the end of its line is left out.
+	PasswordFile string `yaml:"password_file"`
+}
+
+// Validate checks that nothing is missing.
+func (s *SASL) Validate(v yamlfile.Value) {
+	mechanisms := []string{"plain", "scram-sha-256", "scram-sha-512"}
+	if s.Mechanism == "" && s.User == "" && s.PasswordFile == "" {
+		return
+	}
+	if !slices.Contains(mechanisms, s.Mechanism) {
+		v.Key("mechanism").Faultf(yamlfile.Suggest(s.Mechanism, mechanisms, "write one of "), "the mechanism %q is not known", s.Mechanism)
+	}
+	if s.User == "" {
+		v.Key("user").Faultf("add user", "SASL names no user")
+	}
+	if s.PasswordFile == "" {
+		v.Key("password_file").Faultf("add password_file, a file that holds the password", "SASL has no password")
+	}
+}

@@ -1,0 +1,68 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"weir/internal/yamlfile"
+)
+
+// ServerTLS is how we let others connect to us.
+type ServerTLS struct {
+	// Cert is the file of the certificate that we show. Default: none, and connections are not encrypted.
+	Cert string `yaml:"cert"`
+	// Key is the file of the certificate's key.
+	Key string `yaml:"key"`
+	// Clients is the file of the roots that sign the certificates of those who may connect. Default: none, and
+	// nobody is asked for one.
+	Clients string `yaml:"clients"`
+}
+
+// Validate checks that the files go together.
+func (t *ServerTLS) Validate(v yamlfile.Value) {
+	if (t.Cert == "") != (t.Key == "") {
+		v.Faultf("give both or neither", "of cert and key only one is given")
+	}
+	if t.Clients != "" && t.Cert == "" {
+		v.Key("clients").Faultf("add cert and key", "clients are asked for a certificate, but we have none to show")
+	}
+}
+
+// checkListen says what is wrong with an address to listen on.
+func checkListen(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is no address to listen on; write it as 127.0.0.1:7401 or \"[::1]:7401\"", address)
+	}
+	if _, err := netip.ParseAddr(host); err != nil && host != "" && strings.Trim(host, "0123456789.") == "" {
+		return fmt.Errorf("%q is no address to listen on; %s is no IP address", address, host)
+	}
+	return checkPort(port)
+}
+
+// guard adds a fault where an address that other machines can reach asks nobody who they are. An empty address
+// does not listen.
+func guard(v yamlfile.Value, address, remedy string, guarded bool) {
+	if address == "" {
+		return
+	}
+	if err := checkListen(address); err != nil {
+		v.Fault(err)
+		return
+	}
+	if !guarded && !isLoopback(address) {
+		v.Faultf(remedy, "%s can be reached from other machines, and nobody there is asked who they are", address)
+	}
+}
+
+// isLoopback says that only this machine can reach the address.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/expr-lang/expr"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/request"
+)
+
+// checkReading checks that lines can be read as the source says.
+func (s *Source) checkReading(v yamlfile.Value) {
+	options := request.Options{Zone: s.Zone.Location, Fields: s.Fields}
+	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, s.Envelope) {
+		v.Key("envelope").Faultf(yamlfile.Suggest(s.Envelope, known, "write one of "), "the envelope %q is not known", s.Envelope)
+	}
+	if s.Format != "auto" {
+		if _, err := request.NewParser(s.Format, options); err != nil {
+			v.Key("format").Fault(err)
+		}
+	}
+	if s.Only == "" {
+		return
+	}
+	if _, err := expr.Compile(s.Only, expr.AllowUndefinedVariables(), expr.AsBool()); err != nil {
+		what, _, _ := strings.Cut(err.Error(), "\n")
+		v.Key("only").Faultf(`write it as kubernetes.labels.app == "shop"`, "the expression cannot be read: %s", what)
+	}
+}
+
+// checkGuard checks the addresses of sources that others send to.
+func (s *Source) checkGuard(v yamlfile.Value) {
+	switch s.Kind() {
+	case "http":
+		guard(v.Key("http"), s.HTTP, "add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1", s.Keys != "" || s.TLS.Clients != "")
+	case "syslog":
+		s.checkSyslog(v)
+	}
+}
+
+func (s *Source) checkSyslog(v yamlfile.Value) {
+	place := v.Key("syslog")
+	scheme, address, _ := strings.Cut(s.Syslog, "://")
+	switch scheme {
+	case "unix":
+		if !strings.HasPrefix(address, "/") {
+			place.Faultf("write it as unix:///run/weir/syslog.sock", "%q names no socket", s.Syslog)
+		}
+		return
+	case "udp", "tcp":
+		if s.TLS != (ServerTLS{}) {
+			v.Key("tls").Faultf("write syslog: \"tls://"+address+"\"", "tls is given, but %s is not encrypted", scheme)
+		}
+	case "tls":
+		if s.TLS.Cert == "" {
+			place.Faultf("add tls: {cert: c.pem, key: k.pem}", "a source with tls:// has no certificate")
+		}
+	default:
+		place.Faultf(`write it as "udp://127.0.0.1:5514", or with tcp, tls or unix`, "%q is no address for syslog", s.Syslog)
+		return
+	}
+	guard(place, address, "add from, the addresses that may send, or listen on 127.0.0.1", len(s.From.Prefixes)+len(s.From.Files) > 0 || s.TLS.Clients != "")
+}
+
+// A Zone is a time zone.
+type Zone struct{ *time.Location }
+
+// FromYAML reads a zone's name.
+func (z *Zone) FromYAML(v yamlfile.Value) {
+	location, err := LoadZone(v.Text())
+	if err != nil {
+		v.Fault(err)
+	}
+	*z = Zone{location}
+}
+
+// LoadZone finds a time zone by its name.
+func LoadZone(name string) (*time.Location, error) {
+	location, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("the time zone %q is not known; write it as Europe/Berlin", name)
+	}
+	return location, nil
+}
+
+// Start is where a source begins when nothing is stored of it: at the earliest, at the latest, or some time before now.
+type Start struct {
+	Earliest bool
+	Latest   bool
+	Before   time.Duration // when it is neither
+}
+
+// FromYAML reads earliest, latest or a duration.
+func (s *Start) FromYAML(v yamlfile.Value) {
+	switch text := v.Text(); text {
+	case "earliest":
+		*s = Start{Earliest: true}
+	case "latest":
+		*s = Start{Latest: true}
+	default:
+		before, err := yamlfile.ParseDuration(text)
+		if err != nil || before == yamlfile.Forever {
+			v.Faultf("write earliest, latest, or how long before now, such as 25h", "%q is no place to start", text)
+		}
+		*s = Start{Before: before}
+	}
+}

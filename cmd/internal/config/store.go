@@ -1,0 +1,73 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"weir/internal/yamlfile"
+)
+
+// Store is where windows are kept that are not in memory.
+type Store struct {
+	// Redis is the server's URL, redis://host:6379/0 or rediss:// with TLS; several hosts with commas between them
+	// are a Cluster, ?master=NAME asks Sentinels. Default: none, and the store is on the disk, under the data folder.
+	Redis string `yaml:"redis"`
+	// User is whom we are known as. Default: Redis's default user.
+	User string `yaml:"user"`
+	// PasswordFile holds the password and nothing else. Default: no password.
+	PasswordFile string `yaml:"password_file"`
+}
+
+// FromYAML reads the word disk, or a map.
+func (s *Store) FromYAML(v yamlfile.Value) {
+	if text, ok := v.Scalar(); ok {
+		if text != "disk" {
+			v.Faultf("write disk, or {redis: \"redis://host:6379/0\"}", "the store %q is not known", text)
+		}
+		*s = Store{}
+		return
+	}
+	type redis Store
+	if !v.Decode((*redis)(s)) {
+		return
+	}
+	if s.Redis == "" {
+		v.Faultf("write disk, or {redis: \"redis://host:6379/0\"}", "the store names no Redis")
+		return
+	}
+	if err := checkRedis(s.Redis); err != nil {
+		v.Key("redis").Fault(err)
+	}
+}
+
+// checkRedis says what is wrong with a Redis URL. The standard library does not read several hosts.
+func checkRedis(text string) error {
+	if _, after, found := strings.Cut(text, "@"); found { // first, so that no fault shows the password
+		return fmt.Errorf("a user or password stands in the URL, where logs would show it; write redis://%s and give user and password_file beside it", after)
+	}
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok || (scheme != "redis" && scheme != "rediss") {
+		return fmt.Errorf("%q is no address of a Redis; write it as redis://host:6379/0, or rediss:// for TLS", text)
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	values, err := url.ParseQuery(query)
+	for name := range values {
+		if name != "master" {
+			err = fmt.Errorf("unknown %s", name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%q cannot be read behind the question mark; only ?master=NAME may stand there", text)
+	}
+	hosts, database, _ := strings.Cut(rest, "/")
+	if strings.Trim(database, "0123456789") != "" || len(database) > 5 {
+		return fmt.Errorf("%q is no number of a database; write it as redis://host:6379/0", database)
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		if err := checkHostPort(host, "6379"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
