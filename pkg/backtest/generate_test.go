@@ -9,10 +9,14 @@ import (
 )
 
 // generated is a log in the combined format, in order but for lines up to a minute late, as servers write it: few
-// clients ask much and many little, some in bursts.
-func generated(seed uint64, lines int) string {
+// of 3,000 clients ask much and many little, some in bursts.
+func generated(seed uint64, lines int) string { return generatedOf(seed, lines, 3000, 4) }
+
+// generatedOf is such a log of so many clients; the higher skew is, the fewer of them ask the most.
+func generatedOf(seed uint64, lines, clients int, skew float64) string {
 	random := rand.New(rand.NewPCG(seed, 77))
 	var b strings.Builder
+	b.Grow(lines * 160)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for range lines {
 		at = at.Add(time.Duration(random.ExpFloat64() * float64(900*time.Millisecond)))
@@ -20,7 +24,7 @@ func generated(seed uint64, lines int) string {
 		if random.IntN(20) == 0 {
 			when = at.Add(-time.Duration(random.IntN(60)) * time.Second)
 		}
-		client := int(math.Pow(random.Float64(), 4) * 3000)
+		client := int(math.Pow(random.Float64(), skew) * float64(clients))
 		writeCombined(&b, client, when, random.IntN(50))
 		if random.IntN(1000) == 0 {
 			for range random.IntN(60) {
@@ -33,9 +37,9 @@ func generated(seed uint64, lines int) string {
 }
 
 func writeCombined(b *strings.Builder, client int, at time.Time, path int) {
-	address := fmt.Sprintf("203.0.%d.%d", client/250, client%250)
+	address := fmt.Sprintf("%d.0.%d.%d", 11+client/62_500, client/250%250, client%250)
 	if client%7 == 0 {
-		address = fmt.Sprintf("2001:db8::%x:%x", 1+client%3, client+1)
+		address = fmt.Sprintf("2001:db8::%x:%x:%x", 1+client%3, 1+client>>16, 1+client&0xffff)
 	}
 	fmt.Fprintf(b, "%s - - [%s] \"GET /p%d?q=%d HTTP/1.1\" 200 %d \"-\" \"Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/128.0\"\n",
 		address, at.Format("02/Jan/2006:15:04:05 -0700"), path, path, 100+path)
