@@ -15,11 +15,12 @@ import (
 type TextOptions struct {
 	Top   int  // how many keys of each rule are listed, the most refused first; 0 is 10, below 0 all
 	Color bool // for a terminal
+	Width int  // of the terminal in columns, which long keys are shortened to; 0 is 120
 }
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer, o TextOptions) error {
-	t := &textWriter{Writer: bufio.NewWriter(w), options: o}
+	t := &textWriter{Writer: bufio.NewWriter(w), options: o, keyWidth: max(24, cmp.Or(o.Width, 120)-60)}
 	t.head(r)
 	for i := range r.Rules {
 		t.rule(&r.Rules[i])
@@ -47,7 +48,8 @@ func (r *Report) WriteKeys(w io.Writer) error {
 
 type textWriter struct {
 	*bufio.Writer
-	options TextOptions
+	options  TextOptions
+	keyWidth int
 }
 
 func (t *textWriter) line(format string, args ...any) { fmt.Fprintf(t, format+"\n", args...) }
@@ -140,7 +142,7 @@ func (t *textWriter) blocked(blocked []Blocked) {
 	}
 	table := textTable{{"key", "first blocked", "limit", "peak", "requests", "refused", ""}}
 	for _, b := range worst {
-		table = append(table, []string{shortened(b.Key), b.First.String(), b.Limit, grouped(b.Peak), grouped(b.Requests),
+		table = append(table, []string{t.shortened(b.Key), b.First.String(), b.Limit, grouped(b.Peak), grouped(b.Requests),
 			grouped(b.Refused), percentOf(b.Refused, b.Requests)})
 	}
 	t.table(table, 3)
@@ -199,7 +201,7 @@ func (t *textWriter) algorithms(r *Report) {
 	}
 	table = textTable{head}
 	for _, row := range rows {
-		line := []string{shortened(row.key)}
+		line := []string{t.shortened(row.key)}
 		for _, b := range row.blocked {
 			line = append(line, firstAndRefused(b))
 		}
@@ -233,7 +235,7 @@ func (t *textWriter) change(c *RuleChange) {
 	add := func(sign string, blocked []Blocked) {
 		worst, left := t.worst(blocked)
 		for _, b := range worst {
-			table = append(table, []string{sign + " " + shortened(b.Key), b.First.String(), b.Limit, counted(b.Refused, "request") + " refused"})
+			table = append(table, []string{sign + " " + t.shortened(b.Key), b.First.String(), b.Limit, counted(b.Refused, "request") + " refused"})
 		}
 		if left > 0 {
 			table = append(table, []string{fmt.Sprintf("%s and %s more", sign, grouped(int64(left)))})
@@ -246,7 +248,7 @@ func (t *textWriter) change(c *RuleChange) {
 		changed, left = changed[:top], len(changed)-top
 	}
 	for _, k := range changed {
-		table = append(table, []string{"~ " + shortened(k.Key), changeText(k.Before.First.String(), k.After.First.String()),
+		table = append(table, []string{"~ " + t.shortened(k.Key), changeText(k.Before.First.String(), k.After.First.String()),
 			changeText(k.Before.Limit, k.After.Limit), changeText(grouped(k.Before.Refused), grouped(k.After.Refused)) + " refused"})
 	}
 	if left > 0 {
@@ -309,13 +311,14 @@ func (t *textWriter) table(table textTable, right int) {
 	}
 }
 
-// shortened is a key that fits a column.
-func shortened(key string) string {
-	const most = 60
-	if utf8.RuneCountInString(key) <= most {
-		return key
+// shortened is a key that fits its column.
+func (t *textWriter) shortened(key string) string { return shortened(key, t.keyWidth) }
+
+func shortened(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
 	}
-	return string([]rune(key)[:most-1]) + "…"
+	return string([]rune(text)[:most-1]) + "…"
 }
 
 // durationText is a length of time for people, in its two largest units.

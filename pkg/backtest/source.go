@@ -32,6 +32,11 @@ func (s *source) Close() error {
 	return errors.Join(errs...)
 }
 
+// Open opens an input as Run does: decompressed, told by its first bytes, and with reads that end when ctx does.
+func Open(ctx context.Context, in Input) (io.ReadCloser, error) {
+	return openSource(ctx, in, new(atomic.Int64))
+}
+
 // openSource opens an input. What is read of it, before decompression, is added to done.
 func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, error) {
 	s := &source{}
