@@ -179,6 +179,10 @@ func (v Value) intoSlice(target reflect.Value) {
 	}
 	slice := reflect.MakeSlice(target.Type(), len(elements), len(elements))
 	for i, element := range elements {
+		if element.Null() {
+			element.Faultf("write a value behind the dash, or leave it out", "nothing stands where an element of the list is wanted")
+			continue
+		}
 		element.into(slice.Index(i))
 	}
 	target.Set(slice)

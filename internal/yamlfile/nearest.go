@@ -15,18 +15,33 @@ func Suggest(word string, known []string, otherwise string) string {
 }
 
 // Nearest is the known word that word is most likely a slip of, or "". It counts letters left out, added, changed
-// or swapped with their neighbour, and allows one of them for each three letters, or one in a word of two.
+// or swapped with their neighbour, and allows one of them for each three letters, or one in a word of two. Of two
+// that are as near, the one is taken of which only letters are left out.
 func Nearest(word string, known []string) string {
-	best, bestSlips := "", max(1, len(word)/3)+1
-	for _, candidate := range known {
-		if slips := slips(strings.ToLower(word), strings.ToLower(candidate)); slips < bestSlips {
-			best, bestSlips = candidate, slips
-		}
-	}
 	if len(word) < 2 {
 		return ""
 	}
+	best, bestRank := "", 2*max(1, len(word)/3)+1
+	for _, candidate := range known {
+		rank := 2 * slips(strings.ToLower(word), strings.ToLower(candidate))
+		if leavesOut(word, candidate) {
+			rank--
+		}
+		if rank < bestRank {
+			best, bestRank = candidate, rank
+		}
+	}
 	return best
+}
+
+// leavesOut says that word is whole with some of its letters left out.
+func leavesOut(word, whole string) bool {
+	for i := range len(whole) {
+		if word != "" && word[0] == whole[i] {
+			word = word[1:]
+		}
+	}
+	return word == ""
 }
 
 // slips is the Damerau-Levenshtein distance of neighbouring swaps (optimal string alignment).

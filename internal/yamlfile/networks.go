@@ -34,13 +34,14 @@ func (n *Networks) FromYAML(v Value) {
 }
 
 func (n *Networks) add(v Value) {
-	if v.Has("file") {
+	if pairs, isMap := v.Map(); isMap && len(pairs) > 0 && !trailingColon(v.node) {
 		var named struct {
 			File string `yaml:"file"`
 		}
-		if v.Decode(&named) {
-			n.Files = append(n.Files, NetworkFile{named.File, v.Key("file")})
+		if v.Decode(&named) && named.File == "" {
+			v.Faultf("write {file: name}", "no file is named")
 		}
+		n.Files = append(n.Files, NetworkFile{named.File, v.Key("file")})
 		return
 	}
 	text := v.Text()
@@ -55,18 +56,21 @@ func (n *Networks) add(v Value) {
 	n.Prefixes = append(n.Prefixes, prefix)
 }
 
-// Read is all prefixes, those of the files too; read gets a file's content by the name that the YAML file has for
-// it. It may be called after Decode.
-func (n *Networks) Read(read func(name string) ([]byte, error)) ([]netip.Prefix, Faults) {
+// Read is all prefixes, those of the files too; read gets a file's path and content by the name that the YAML file
+// has for it. It may be called after Decode.
+func (n *Networks) Read(read func(name string) (path string, data []byte, err error)) ([]netip.Prefix, Faults) {
 	var faults Faults
 	all := slices.Clone(n.Prefixes)
 	for _, file := range n.Files {
-		data, err := read(file.Name)
+		if file.Name == "" {
+			continue // told already
+		}
+		path, data, err := read(file.Name)
 		if err != nil {
 			faults = append(faults, file.place.fault("", "%v", []any{err}))
 			continue
 		}
-		more, wrong := ParsePrefixes(file.Name, data)
+		more, wrong := ParsePrefixes(path, data)
 		all, faults = append(all, more...), append(faults, wrong...)
 	}
 	return all, faults

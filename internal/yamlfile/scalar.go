@@ -90,6 +90,8 @@ func (v Value) notText() string {
 	switch tag := v.node.ShortTag(); {
 	case tag == "!!int", tag == "!!float", tag == "!!bool", tag == "!!timestamp", yamlOneBoolean[strings.ToLower(v.node.Value)]:
 		return "put it in quotes: " + strconv.Quote(v.node.Value)
+	case strings.HasPrefix(tag, "!") && !strings.HasPrefix(tag, "!!"):
+		return "YAML takes a word that begins with ! for a tag: " + quoteIt + single(tag+" "+v.node.Value)
 	case tag != "!!str":
 		return "leave out " + tag
 	}

@@ -103,6 +103,8 @@ f:4:8: "one" stands where a list is wanted; write [one]`},
 		{"listen: {\"fe80::\"}\n", "f:1:9: a map stands where text is wanted; YAML takes a colon at the end for a key: put the value in quotes"},
 		{"listen: x\nnames:\n- fe80::\n", "f:3:3: a map stands where text is wanted; YAML takes a colon at the end for a key: put the value in quotes"},
 		{"listen: !!binary x\n", `f:1:9: "x" stands where text is wanted; leave out !!binary`},
+		{"listen: !(a == b)\n", `f:1:9: "== b)" stands where text is wanted; YAML takes a word that begins with ! for a tag: put the whole value in single quotes: '!(a == b)'`},
+		{"listen: x\nnames:\n- a\n-\n", "f:4:2: nothing stands where an element of the list is wanted; write a value behind the dash, or leave it out"},
 		{"listen: x\nworkers: \"3\"\n", `f:2:10: the text "3" stands where a whole number is wanted; write it without quotes`},
 		{"listen: x\nworkers: 99999999999999999999\n", "f:2:10: 99999999999999999999 is out of range"},
 		{"listen: x\nworkers: 1.5\n", "f:2:10: the number 1.5 stands where a number is wanted"},
@@ -241,7 +243,7 @@ type deep []deep
 
 func TestNearest(t *testing.T) {
 	known := []string{"limits", "match", "mode", "ip"}
-	for word, want := range map[string]string{"limit": "limits", "macth": "match", "Mode": "mode", "pi": "ip", "x": "", "burst": ""} {
+	for word, want := range map[string]string{"limit": "limits", "macth": "match", "Mode": "mode", "pi": "ip", "x": "", "burst": "", "mde": "mode", "lmits": "limits"} {
 		if got := yamlfile.Nearest(word, known); got != want {
 			t.Errorf("%s: %q, want %q", word, got, want)
 		}

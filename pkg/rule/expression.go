@@ -202,10 +202,13 @@ func (n *names) complain(node ast.Node, remedy, format string, args ...any) {
 func explain(text string, err error) complaint {
 	var at *file.Error
 	if !errors.As(err, &at) {
-		return complaint{1, 1, strings.Replace(err.Error(), "expected bool, but got", "it must be true or false, but is a", 1), wantedRemedy(err.Error())}
+		return complaint{1, 1, inOurWords.Replace(err.Error()), wantedRemedy(err.Error())}
 	}
 	return complaint{max(at.Line, 1), at.Column + 1, at.Message, remedyFor(text, at.Message)}
 }
+
+var inOurWords = strings.NewReplacer("expected bool, but got", "it must be true or false, but is a",
+	"expected float64, but got", "it must be a number, but is a")
 
 func wantedRemedy(message string) string {
 	switch {

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -110,6 +111,7 @@ var notInName = strings.NewReplacer(",", "-", "/", "-", "+", "-", "$", "", "@", 
 
 // A loader puts a set together from files.
 type loader struct {
+	name     string           // of the first file
 	beside   []yamlfile.Inner // files that are looked for before the disk's
 	rules    []*Rule
 	allows   []allowIn
@@ -181,6 +183,7 @@ func (l *loader) decode(file string, data []byte, opts ...yamlfile.Option) {
 }
 
 func (l *loader) add(file string, spec fileSpec) {
+	l.name = cmp.Or(l.name, file)
 	for i := range spec.Rules {
 		l.rules = append(l.rules, spec.Rules[i].rule())
 	}
@@ -197,7 +200,7 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 		set.Allows = append(set.Allows, l.allow(&l.allows[i]))
 	}
 	if len(l.rules) == 0 && len(l.faults) == 0 {
-		l.fault("", "write rules: with at least one rule under it", "there are no rules")
+		l.fault(l.name, "write rules: with at least one rule under it", "there are no rules")
 	}
 	if len(l.faults) > 0 {
 		return nil, l.warnings, l.faults.Sorted()
@@ -220,7 +223,7 @@ func (l *loader) checkNames() {
 			continue
 		}
 		fault := r.place
-		fault.What = fmt.Sprintf("a rule %s stands already in %s:%d", r.Name, earlier.place.File, earlier.place.Line)
+		fault.What = fmt.Sprintf("the name %s has the rule at %s:%d already", r.Name, earlier.place.File, earlier.place.Line)
 		fault.Remedy = "give each rule a name of its own"
 		l.faults = append(l.faults, fault)
 	}
@@ -228,7 +231,7 @@ func (l *loader) checkNames() {
 
 // allow reads an entry's files and looks up the rules it names.
 func (l *loader) allow(a *allowIn) *Allow {
-	prefixes, faults := a.IP.Read(func(name string) ([]byte, error) { return l.read(a.file, name) })
+	prefixes, faults := a.IP.Read(func(name string) (string, []byte, error) { return l.read(a.file, name) })
 	l.faults = append(l.faults, faults...)
 	var names []string
 	for _, r := range l.rules {
@@ -244,11 +247,11 @@ func (l *loader) allow(a *allowIn) *Allow {
 	return a.allow(prefixes)
 }
 
-// read is the content of a file that a rules file names.
-func (l *loader) read(from, name string) ([]byte, error) {
+// read is the path and the content of a file that a rules file names.
+func (l *loader) read(from, name string) (string, []byte, error) {
 	for _, inner := range l.beside {
 		if inner.Name == name {
-			return inner.Data, nil
+			return inner.File, inner.Data, nil
 		}
 	}
 	if !filepath.IsAbs(name) {
@@ -256,10 +259,10 @@ func (l *loader) read(from, name string) ([]byte, error) {
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("the file %s cannot be read: %s", name, reason(err))
+		return name, nil, fmt.Errorf("the file %s cannot be read: %s", name, reason(err))
 	}
 	if !slices.Contains(l.files, name) {
 		l.files = append(l.files, name)
 	}
-	return data, nil
+	return name, data, nil
 }
