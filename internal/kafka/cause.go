@@ -1,0 +1,76 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
+)
+
+// cause turns what kafka-go returned into the true cause, in our words. It is the one place that reads
+// kafka-go's errors.
+func (c *Client) cause(ctx context.Context, err error) error {
+	var known *fault
+	var code kafkago.Error
+	var unsent *produce.Error
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &code):
+		return c.told(code, err)
+	case errors.Is(err, protocol.ErrNoTopic), errors.Is(err, protocol.ErrNoPartition), errors.Is(err, protocol.ErrNoLeader):
+		return c.truth(ctx, err)
+	case errors.As(err, &unsent):
+		return &fault{line: "the partitions' leaders have just changed", kind: ErrNoLeader, err: err}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return &fault{line: fmt.Sprintf("no answer from Kafka within %s", requestTimeout), kind: ErrUnreachable, err: err}
+	case errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return &fault{line: "the connection to Kafka was lost", kind: ErrUnreachable, err: err}
+	}
+	return &fault{line: err.Error(), kind: ErrOther, err: err}
+}
+
+// truth asks the metadata what is behind kafka-go's words for a partition that it finds no broker for: it says
+// them as well when it could not ask any broker at all.
+func (c *Client) truth(ctx context.Context, err error) error {
+	metadata, failed := c.kafka.Metadata(ctx, &kafkago.MetadataRequest{})
+	if failed != nil {
+		return c.cause(ctx, failed)
+	}
+	name := subject(err)
+	for _, topic := range metadata.Topics {
+		if topic.Name == name && topic.Error == nil {
+			return c.absent(topic, err)
+		}
+	}
+	return c.told(kafkago.UnknownTopicOrPartition, err)
+}
+
+// absent is why a partition of a topic that exists has nobody to ask.
+func (c *Client) absent(topic kafkago.Topic, err error) error {
+	var at *protocol.TopicPartitionError
+	if errors.As(err, &at) && int(at.Partition) >= len(topic.Partitions) {
+		return faultf(ErrNoTopic, "there is no such partition: the topic has %d", len(topic.Partitions))
+	}
+	return &fault{line: "the partition has no leader at the moment", kind: ErrNoLeader, err: err}
+}
+
+func subject(err error) string {
+	var topic *protocol.TopicError
+	var partition *protocol.TopicPartitionError
+	switch {
+	case errors.As(err, &topic):
+		return topic.Topic
+	case errors.As(err, &partition):
+		return partition.Topic
+	}
+	return ""
+}

@@ -1,0 +1,93 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+// MaxMetadata is how many bytes of metadata a commit may carry: what Kafka takes unless it is told otherwise.
+const MaxMetadata = 4096
+
+// A Commit is what a group has noted for a partition.
+type Commit struct {
+	Offset   int64 // the next to be read; -1 when nothing was noted
+	Metadata string
+}
+
+// Committed is what a group has noted for all partitions of a topic. No member need exist.
+func (c *Client) Committed(ctx context.Context, group, topic string) ([]Commit, error) {
+	partitions, err := c.Partitions(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	numbers := make([]int, partitions)
+	for p := range numbers {
+		numbers[p] = p
+	}
+	found, err := c.fetchCommits(ctx, group, topic, numbers)
+	if err != nil {
+		return nil, fmt.Errorf("asking what group %s has committed of %s: %w", group, topic, c.cause(ctx, err))
+	}
+	commits := make([]Commit, partitions)
+	for _, p := range found {
+		commits[p.Partition] = Commit{Offset: p.CommittedOffset, Metadata: p.Metadata}
+	}
+	return commits, nil
+}
+
+func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitions []int) ([]kafkago.OffsetFetchPartition, error) {
+	response, err := c.kafka.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: partitions}})
+	if err != nil {
+		return nil, err
+	}
+	if response.Error != nil {
+		return nil, response.Error
+	}
+	for _, p := range response.Topics[topic] {
+		if p.Error != nil {
+			return nil, p.Error
+		}
+	}
+	return response.Topics[topic], nil
+}
+
+// Commit notes an offset and metadata for the claim's partition, as this member of this generation. It repeats
+// what fails for a while until the context ends; ErrExpelled says that the partition is another's now, and
+// ErrTooLarge that the metadata are longer than MaxMetadata.
+func (c *Claim) Commit(ctx context.Context, commit Commit) error {
+	if len(commit.Metadata) > MaxMetadata {
+		return faultf(ErrTooLarge, "committing %s/%d: %d bytes of metadata, and %d is the most", c.Topic, c.Partition, len(commit.Metadata), MaxMetadata)
+	}
+	var t trouble
+	for {
+		err := c.commit(ctx, commit)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("committing %s/%d for group %s: %w", c.Topic, c.Partition, c.group, c.client.cause(ctx, err))
+		if kind := kindOf(err); ctx.Err() != nil || kind == ErrExpelled || kind == ErrTooLarge {
+			return err
+		}
+		c.client.faults.note("commit", err)
+		sleep(ctx, t.another(time.Now()))
+	}
+}
+
+func (c *Claim) commit(ctx context.Context, commit Commit) error {
+	response, err := c.client.kafka.OffsetCommit(ctx, &kafkago.OffsetCommitRequest{
+		GroupID: c.group, GenerationID: c.generation, MemberID: c.member,
+		Topics: map[string][]kafkago.OffsetCommit{c.Topic: {{Partition: c.Partition, Offset: commit.Offset, Metadata: commit.Metadata}}},
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range response.Topics[c.Topic] {
+		if p.Error != nil {
+			return p.Error
+		}
+	}
+	return nil
+}

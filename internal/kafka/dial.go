@@ -1,0 +1,188 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// A dialer makes all connections of a client and knows which are open, so that they can be closed and the
+// goroutines that read them be waited for.
+type dialer struct {
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
+	secure  *TLS
+	login   bool
+
+	mu     sync.Mutex
+	open   map[*connection]struct{}
+	closed bool
+	none   sync.WaitGroup // of those open
+}
+
+func newDialer(config Config) *dialer {
+	d := &dialer{connect: config.Dial, secure: config.TLS, login: config.SASL != nil, open: map[*connection]struct{}{}}
+	if d.connect == nil {
+		d.connect = (&net.Dialer{}).DialContext
+	}
+	return d
+}
+
+// dial connects to a broker, with TLS where it is configured. Its errors, and those of the connection, say what
+// is wrong.
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	plain, err := d.connect(ctx, network, address)
+	if err != nil {
+		return nil, &fault{line: fmt.Sprintf("broker %s cannot be reached: %s", address, innermost(err)), kind: ErrUnreachable, err: err}
+	}
+	conn := plain
+	if d.secure != nil {
+		conn, err = d.handshake(ctx, plain, address)
+	}
+	if err == nil {
+		conn, err = d.remember(conn, address)
+	}
+	if err != nil {
+		plain.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (d *dialer) handshake(ctx context.Context, plain net.Conn, address string) (net.Conn, error) {
+	config, err := d.secure.config()
+	if err != nil {
+		return nil, &fault{line: "kafka.tls: " + err.Error(), kind: ErrTLS, err: err}
+	}
+	config.ServerName, _, _ = net.SplitHostPort(address)
+	secured := tls.Client(plain, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, d.handshakeFault(address, err)
+	}
+	return secured, nil
+}
+
+func (d *dialer) handshakeFault(address string, err error) error {
+	var untrusted *tls.CertificateVerificationError
+	var noTLS tls.RecordHeaderError
+	switch {
+	case errors.As(err, &untrusted):
+		return faultf(ErrTLS, "the certificate of broker %s is not accepted: %s", address, untrusted.Err)
+	case errors.As(err, &noTLS), errors.Is(err, io.EOF):
+		return faultf(ErrTLS, "broker %s does not speak TLS: remove kafka.tls, or use its port for TLS", address)
+	case isAlert(err):
+		return d.alert(address, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return faultf(ErrUnreachable, "broker %s does not answer", address)
+	}
+	return &fault{line: fmt.Sprintf("TLS with broker %s fails: %s", address, err), kind: ErrTLS, err: err}
+}
+
+// isAlert says whether the other side refuses us in TLS's own words. With TLS 1.3 they come after the handshake.
+func isAlert(err error) bool {
+	var alert *net.OpError
+	return errors.As(err, &alert) && alert.Op == "remote error"
+}
+
+func (d *dialer) alert(address string, err error) error {
+	if d.secure.Cert == "" {
+		return faultf(ErrTLS, "broker %s wants a client's certificate: set kafka.tls.cert and kafka.tls.key (%s)", address, innermost(err))
+	}
+	return faultf(ErrTLS, "broker %s refuses our certificate %s: %s", address, d.secure.Cert, innermost(err))
+}
+
+func (d *dialer) remember(conn net.Conn, address string) (net.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, faultf(ErrClosed, "the client is closed")
+	}
+	c := &connection{Conn: conn, dialer: d, address: address}
+	d.open[c] = struct{}{}
+	d.none.Add(1)
+	return c, nil
+}
+
+func (d *dialer) forget(c *connection) {
+	d.mu.Lock()
+	delete(d.open, c)
+	d.mu.Unlock()
+	d.none.Done()
+}
+
+// close closes every connection and waits until kafka-go has let go of them.
+func (d *dialer) close() {
+	d.mu.Lock()
+	d.closed = true
+	for c := range d.open {
+		c.Conn.Close()
+	}
+	d.mu.Unlock()
+	d.none.Wait()
+}
+
+// A connection tells its dialer when it is closed, and its reader why it was ended from the other side.
+type connection struct {
+	net.Conn
+	dialer  *dialer
+	address string
+	once    sync.Once
+
+	requests, read int // writes and bytes so far; one goroutine writes and reads, as kafka-go uses it
+}
+
+func (c *connection) Close() error {
+	c.once.Do(func() { c.dialer.forget(c) })
+	return c.Conn.Close()
+}
+
+func (c *connection) Write(b []byte) (int, error) {
+	c.requests++
+	return c.Conn.Write(b)
+}
+
+// tlsAlert begins what a TLS server answers to what is no TLS. No answer of Kafka's is so long that its length
+// began with it.
+const tlsAlert = 21
+
+func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	switch {
+	case c.dialer.secure == nil && c.read == 0 && n > 0 && b[0] == tlsAlert:
+		return 0, faultf(ErrTLS, "broker %s speaks TLS: set kafka.tls", c.address)
+	case errors.Is(err, io.EOF):
+		err = c.ended()
+	case isAlert(err):
+		err = c.dialer.alert(c.address, err)
+	}
+	c.read += n
+	return n, err
+}
+
+// ended is why a broker closed the connection. One that wants TLS or a login does so at the first request that
+// is none; the others' words are left to kafka-go, for which an end during a login is a refusal.
+func (c *connection) ended() error {
+	switch {
+	case c.dialer.secure == nil && c.read == 0:
+		return faultf(ErrUnreachable, "broker %s closed the connection without an answer; it may want TLS (kafka.tls)", c.address)
+	case c.dialer.login:
+		return io.EOF
+	case c.requests <= 2:
+		return faultf(ErrUnreachable, "broker %s closed the connection at the first request; it may want a login (kafka.sasl)", c.address)
+	}
+	return faultf(ErrUnreachable, "broker %s closed the connection", c.address)
+}
+
+// innermost is the error at the bottom, without the layers' repetitions.
+func innermost(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}

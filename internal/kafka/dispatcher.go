@@ -1,0 +1,293 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	maxBatchRecords = 100       // a compacted batch's hole is read offset by offset
+	maxBatchBytes   = 1_000_000 // brokers refuse batches over 1,048,588 bytes
+	maxRequestBytes = 4 << 20   // of all batches together
+	leadersGoodFor  = 500 * time.Millisecond
+)
+
+// A dispatcher is a producer's one goroutine: it decides what is sent when, and answers the messages. A request
+// is a goroutine of its own that it waits for.
+type dispatcher struct {
+	*Producer
+	lanes    []lane // by partition
+	first    int    // the lane that is looked at first, so that none starves
+	answers  chan *request
+	underWay int
+	busy     map[int]bool // brokers that a shared request is under way to
+	leaders  []int        // by partition, -1 for none
+	asked    time.Time    // when they were
+	trouble  trouble      // with asking
+	pausing  time.Time    // until then nothing is sent
+}
+
+// A lane is a partition on its way to the broker.
+type lane struct {
+	underWay   bool
+	maxRecords int
+	maxBytes   int
+	trouble    trouble
+	pausing    time.Time // until then nothing is sent again
+}
+
+// A request carries batches of several partitions to one broker, or of one that failed before alone.
+type request struct {
+	leader  int
+	alone   bool
+	batches []batch
+	err     error         // of all
+	pause   time.Duration // that the broker asks for
+}
+
+type batch struct {
+	partition int
+	messages  []Message // the first of the partition's queue
+	base      int64
+	err       error
+}
+
+func newDispatcher(p *Producer) *dispatcher {
+	d := &dispatcher{Producer: p, lanes: make([]lane, p.config.Partitions), answers: make(chan *request), busy: map[int]bool{}}
+	for i := range d.lanes {
+		d.lanes[i] = lane{maxRecords: maxBatchRecords, maxBytes: maxBatchBytes}
+	}
+	return d
+}
+
+// run sends until all is sent after Close, or until Close waits no longer.
+func (d *dispatcher) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		wait := time.Duration(-1)
+		if d.context.Err() == nil {
+			wait = d.launch(time.Now())
+		}
+		if d.underWay == 0 && (d.context.Err() != nil || d.drained()) {
+			return
+		}
+		timer.Stop()
+		if wait >= 0 {
+			timer.Reset(wait)
+		}
+		select {
+		case <-d.wake:
+		case <-timer.C:
+		case answer := <-d.answers:
+			d.settle(answer, time.Now())
+		case <-d.abandoned():
+		}
+	}
+}
+
+// abandoned tells of Close's end of patience once; afterwards only answers are waited for.
+func (d *dispatcher) abandoned() <-chan struct{} {
+	if d.context.Err() != nil {
+		return nil
+	}
+	return d.context.Done()
+}
+
+func (d *dispatcher) drained() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		return false
+	}
+	for _, queue := range d.queues {
+		if len(queue) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// launch sends what can be sent, and says after how long it should be called again; below zero is not by time.
+func (d *dispatcher) launch(now time.Time) time.Duration {
+	ready, wait := d.ready(now)
+	if len(ready) == 0 {
+		return wait
+	}
+	if pause := d.refresh(now); pause > 0 {
+		return pause
+	}
+	requests := map[int]*request{} // by leader
+	for _, partition := range ready {
+		leader := d.leaders[partition]
+		switch {
+		case leader < 0:
+			d.failed(partition, now, faultf(ErrNoLeader, "the partition has no leader at the moment"))
+			wait = firstPause
+		case d.lanes[partition].trouble.times > 0:
+			d.start(&request{leader: leader, alone: true, batches: []batch{d.cut(partition)}})
+		case d.busy[leader]:
+		case requests[leader] == nil:
+			requests[leader] = &request{leader: leader, batches: []batch{d.cut(partition)}}
+		case requests[leader].size() < maxRequestBytes:
+			requests[leader].batches = append(requests[leader].batches, d.cut(partition))
+		}
+	}
+	for _, r := range requests {
+		d.busy[r.leader] = true
+		d.start(r)
+	}
+	d.first = (d.first + 1) % len(d.lanes)
+	return wait
+}
+
+// ready are the partitions with something to send and nothing under way, and when the next pause among them ends.
+func (d *dispatcher) ready(now time.Time) (partitions []int, wait time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	wait = -1
+	for i := range d.lanes {
+		partition := (d.first + i) % len(d.lanes)
+		lane := &d.lanes[partition]
+		if lane.underWay || len(d.queues[partition]) == 0 {
+			continue
+		}
+		pause := max(lane.pausing.Sub(now), d.pausing.Sub(now))
+		if pause <= 0 {
+			partitions = append(partitions, partition)
+		} else if wait < 0 || pause < wait {
+			wait = pause
+		}
+	}
+	return partitions, wait
+}
+
+// refresh asks who leads the partitions, from kafka-go's metadata. When these are not to be had it says how long
+// to pause.
+func (d *dispatcher) refresh(now time.Time) time.Duration {
+	if d.leaders != nil && now.Sub(d.asked) < leadersGoodFor {
+		return 0
+	}
+	topic, err := d.client.topic(d.context, d.config.Topic)
+	if err != nil {
+		if d.context.Err() == nil {
+			d.client.faults.note("produce", fmt.Errorf("producing: %w", err))
+		}
+		d.pausing = now.Add(d.trouble.another(now))
+		return d.pausing.Sub(now)
+	}
+	if d.trouble.times > 0 {
+		d.client.faults.over("produce", "the brokers answer", d.trouble.since)
+	}
+	d.trouble, d.asked = trouble{}, now
+	d.leaders = slices.Repeat([]int{-1}, len(d.lanes))
+	for _, partition := range topic.Partitions {
+		if partition.ID < len(d.leaders) && partition.Leader.Host != "" { // of a partition without a leader it is no broker
+			d.leaders[partition.ID] = partition.Leader.ID
+		}
+	}
+	return 0
+}
+
+// cut takes what a partition may send now, at least one message.
+func (d *dispatcher) cut(partition int) batch {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lane, queue := &d.lanes[partition], d.queues[partition]
+	lane.underWay = true
+	count, size := 0, 0
+	for count < len(queue) && count < lane.maxRecords {
+		size += queue[count].size()
+		if count > 0 && size > lane.maxBytes {
+			break
+		}
+		count++
+	}
+	return batch{partition: partition, messages: queue[:count:count]}
+}
+
+func (b *batch) size() int {
+	size := 0
+	for i := range b.messages {
+		size += b.messages[i].size()
+	}
+	return size
+}
+
+func (r *request) size() int {
+	size := 0
+	for i := range r.batches {
+		size += r.batches[i].size()
+	}
+	return size
+}
+
+func (d *dispatcher) start(r *request) {
+	d.underWay++
+	go func() {
+		d.client.produce(d.context, d.config.Topic, r)
+		d.answers <- r
+	}()
+}
+
+// settle takes a request's answer to its messages.
+func (d *dispatcher) settle(r *request, now time.Time) {
+	d.underWay--
+	if !r.alone {
+		delete(d.busy, r.leader)
+	}
+	if r.pause > 0 {
+		d.pausing = now.Add(r.pause)
+	}
+	for i := range r.batches {
+		b := &r.batches[i]
+		lane := &d.lanes[b.partition]
+		lane.underWay = false
+		err := r.err
+		if err == nil {
+			err = b.err
+		}
+		switch {
+		case err == nil:
+			d.written(b, lane)
+		case errors.Is(err, ErrPermanent):
+			d.refused(b, lane, err)
+		case d.context.Err() == nil:
+			d.failed(b.partition, now, err)
+		}
+	}
+}
+
+func (d *dispatcher) written(b *batch, lane *lane) {
+	if lane.trouble.times > 0 {
+		d.client.faults.over("produce", fmt.Sprintf("%s/%d can be written", d.config.Topic, b.partition), lane.trouble.since)
+	}
+	lane.trouble = trouble{}
+	lane.maxRecords = min(2*lane.maxRecords, maxBatchRecords)
+	done(b.messages, b.base, nil)
+	d.release(b.partition, b.messages)
+}
+
+// refused halves a batch that a broker will not have, until the one message is found that it will not have.
+func (d *dispatcher) refused(b *batch, lane *lane, err error) {
+	switch {
+	case len(b.messages) == 1:
+		err = fmt.Errorf("producing to %s/%d: %w", d.config.Topic, b.partition, err)
+		d.client.faults.note("produce", err)
+		done(b.messages, 0, err)
+		d.release(b.partition, b.messages)
+	case errors.Is(err, ErrTooLarge):
+		lane.maxBytes = max(b.size()/2, 1)
+	default:
+		lane.maxRecords = len(b.messages) / 2
+	}
+}
+
+func (d *dispatcher) failed(partition int, now time.Time, err error) {
+	d.client.faults.note("produce", fmt.Errorf("producing to %s/%d: %w", d.config.Topic, partition, err))
+	lane := &d.lanes[partition]
+	lane.pausing = now.Add(lane.trouble.another(now))
+	d.asked = time.Time{} // the leader may be another
+}

@@ -1,0 +1,160 @@
+// Package embedded runs a Kafka broker inside our own process: kfake, with its data on disk.
+//
+// Clients in the process reach it over socket pairs (Dial), so no port is open. Where asked for, it also listens
+// on a loopback address or a unix socket; frames that arrive there are looked at first, because kfake ends the
+// process on one that it does not know.
+//
+// What it keeps: with SyncWrites a record is on the disk when it is acknowledged, without it a loss of power, but
+// no end of the process, may lose the last ones. Its compaction is not safe against a kill: topics on it are
+// deleted by age or size only (kafka.Client's EnsureTopics refuses others). Retention is applied once a minute.
+// Records lie in segments of 8 MiB; one that is deleted gives its space back whole.
+//
+// Open starts goroutines, Close ends them. Memory is about 60 MB, whatever is stored. One process at a time may
+// open a folder.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+const (
+	segmentBytes = "8388608"
+	retainEvery  = time.Minute
+)
+
+// Config says how the broker runs.
+type Config struct {
+	Folder     string // of its data; made when missing
+	SyncWrites bool   // acknowledge only what the disk has
+	Listen     string // also listen here: a loopback host:port, or a socket's path; "" is nowhere else
+	Logger     *slog.Logger
+}
+
+// A Broker is a running one.
+type Broker struct {
+	cluster *kfake.Cluster
+	pairs   *pairs
+	gate    *gate // nil when nothing is listened to
+	lock    *os.File
+	stop    chan struct{}
+	running sync.WaitGroup
+}
+
+// Open starts a broker on the folder's data.
+func Open(config Config) (*Broker, error) {
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	lock, err := lockFolder(config.Folder)
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{pairs: newPairs(), lock: lock, stop: make(chan struct{})}
+	if config.Listen != "" {
+		if b.gate, err = openGate(config.Listen, b.pairs, config.Logger); err != nil {
+			lock.Close()
+			return nil, err
+		}
+		b.pairs.address = b.gate.address()
+	}
+	options := []kfake.Opt{
+		kfake.NumBrokers(1),
+		kfake.DataDir(config.Folder),
+		kfake.ListenFn(func(string, string) (net.Listener, error) { return b.pairs, nil }),
+		kfake.BrokerConfigs(map[string]string{"log.segment.bytes": segmentBytes}),
+		kfake.WithLogger(logger{config.Logger}),
+	}
+	if config.SyncWrites {
+		options = append(options, kfake.SyncWrites())
+	}
+	if b.cluster, err = kfake.NewCluster(options...); err != nil {
+		b.closeRest()
+		return nil, fmt.Errorf("starting the embedded broker on %s: %w", config.Folder, err)
+	}
+	b.running.Go(b.retain)
+	return b, nil
+}
+
+// Dial connects to the broker, whatever address is asked for. It is a kafka.Config's Dial.
+func (b *Broker) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return b.pairs.dial(ctx)
+}
+
+// Address is where the broker listens besides, "" when it does not.
+func (b *Broker) Address() string {
+	if b.gate == nil {
+		return ""
+	}
+	return b.gate.listener.Addr().String()
+}
+
+// retain deletes what is old: kfake does so by itself only after a topic has changed.
+func (b *Broker) retain() {
+	ticker := time.NewTicker(retainEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			b.cluster.ApplyRetention()
+		case <-b.stop:
+			return
+		}
+	}
+}
+
+// Close ends the broker; all that it acknowledged is on the disk then.
+func (b *Broker) Close() {
+	close(b.stop)
+	b.running.Wait()
+	b.cluster.Close()
+	b.closeRest()
+}
+
+func (b *Broker) closeRest() {
+	if b.gate != nil {
+		b.gate.close()
+	}
+	b.lock.Close()
+}
+
+func lockFolder(folder string) (*os.File, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("making the embedded broker's folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the embedded broker's folder: %w", err)
+	}
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return lock, nil
+	}
+	lock.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("the embedded broker's folder %s is in use by another process", folder)
+	}
+	return nil, fmt.Errorf("locking the embedded broker's folder: %w", err)
+}
+
+// logger hands on what kfake says of failures.
+type logger struct{ to *slog.Logger }
+
+func (l logger) Logf(level kfake.LogLevel, format string, arguments ...any) {
+	switch level {
+	case kfake.LogLevelError:
+		l.to.Error("embedded broker: " + fmt.Sprintf(format, arguments...))
+	case kfake.LogLevelWarn:
+		l.to.Warn("embedded broker: " + fmt.Sprintf(format, arguments...))
+	}
+}

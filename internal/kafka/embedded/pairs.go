@@ -1,0 +1,81 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// pairs is a listener whose connections are socket pairs: what dial returns has its other end accepted.
+type pairs struct {
+	address  net.Addr // as brokers tell it to clients
+	accepted chan net.Conn
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func newPairs() *pairs {
+	return &pairs{address: address("embedded:9092"), accepted: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// address is a name where no network is.
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }
+
+func (p *pairs) dial(ctx context.Context) (net.Conn, error) {
+	ours, theirs, err := newPair()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case p.accepted <- theirs:
+		return ours, nil
+	case <-p.closed:
+		err = fmt.Errorf("the embedded broker has ended: %w", net.ErrClosed)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	ours.Close()
+	theirs.Close()
+	return nil, err
+}
+
+func newPair() (net.Conn, net.Conn, error) {
+	descriptors, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a socket pair: %w", err)
+	}
+	var ends [2]net.Conn
+	for i, descriptor := range descriptors {
+		syscall.CloseOnExec(descriptor)
+		file := os.NewFile(uintptr(descriptor), "socket pair")
+		end, err := net.FileConn(file) // a copy; the file is not needed any more
+		file.Close()
+		if err != nil {
+			return nil, nil, fmt.Errorf("making a socket pair: %w", err)
+		}
+		ends[i] = end
+	}
+	return ends[0], ends[1], nil
+}
+
+func (p *pairs) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.accepted:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pairs) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pairs) Addr() net.Addr { return p.address }

@@ -1,0 +1,123 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+// The kinds of errors. What the package returns wraps one of them, or is the cause of the caller's context.
+var (
+	ErrUnreachable = errors.New("unreachable")  // no broker answers
+	ErrTLS         = errors.New("tls")          // one side speaks TLS and the other does not, or a certificate is not accepted
+	ErrLogin       = errors.New("login")        // user, password or mechanism are not accepted
+	ErrForbidden   = errors.New("forbidden")    // the user may not do this
+	ErrNoTopic     = errors.New("no topic")     // the topic, or that partition of it, does not exist
+	ErrNoLeader    = errors.New("no leader")    // nobody leads the partition, or another broker than the one asked
+	ErrPartitions  = errors.New("partitions")   // the topic has another number of partitions than it should; permanent
+	ErrSettings    = errors.New("settings")     // a topic's settings are refused or do not fit; permanent
+	ErrInvalid     = errors.New("invalid")      // the broker refuses this record; permanent
+	ErrTooLarge    = errors.New("too large")    // the broker refuses a record or a commit of this size; permanent
+	ErrTrimmed     = errors.New("trimmed")      // the log begins after the offset wanted
+	ErrPastEnd     = errors.New("past the end") // the log ends before the offset wanted
+	ErrExpelled    = errors.New("expelled")     // the group has gone on without us
+	ErrFull        = errors.New("full")         // the producer's queue has no room
+	ErrClosed      = errors.New("closed")       // by us
+	ErrOther       = errors.New("other")        // anything else that a broker says
+)
+
+// ErrPermanent is, by errors.Is, every error that repeating the same call cannot mend. All others are transient.
+var ErrPermanent = errors.New("permanent")
+
+var permanent = []error{ErrPartitions, ErrSettings, ErrInvalid, ErrTooLarge}
+
+// kinds are what brokers say, by kind.
+var kinds = map[error][]kafkago.Error{
+	ErrUnreachable: {kafkago.RequestTimedOut, kafkago.NetworkException, kafkago.BrokerNotAvailable},
+	ErrLogin:       {kafkago.SASLAuthenticationFailed, kafkago.IllegalSASLState, kafkago.UnsupportedSASLMechanism},
+	ErrForbidden:   {kafkago.TopicAuthorizationFailed, kafkago.GroupAuthorizationFailed, kafkago.ClusterAuthorizationFailed},
+	ErrNoTopic:     {kafkago.UnknownTopicOrPartition},
+	ErrNoLeader:    {kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition, kafkago.ReplicaNotAvailable, kafkago.FencedLeaderEpoch, kafkago.UnknownLeaderEpoch},
+	ErrSettings: {kafkago.InvalidTopic, kafkago.InvalidConfiguration, kafkago.InvalidReplicationFactor,
+		kafkago.InvalidPartitionNumber, kafkago.PolicyViolation},
+	ErrInvalid:  {kafkago.InvalidTimestamp, kafkago.InvalidRecord},
+	ErrTooLarge: {kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge, kafkago.OffsetMetadataTooLarge},
+	ErrExpelled: {kafkago.IllegalGeneration, kafkago.UnknownMemberId, kafkago.RebalanceInProgress, kafkago.FencedInstanceID},
+}
+
+// A fault is an error in our words: one line, and its kind.
+type fault struct {
+	line string
+	kind error
+	err  error // what was told to us; may be nil
+}
+
+func faultf(kind error, format string, arguments ...any) *fault {
+	return &fault{line: fmt.Sprintf(format, arguments...), kind: kind}
+}
+
+func (f *fault) Error() string { return f.line }
+
+func (f *fault) Unwrap() []error {
+	if f.err == nil {
+		return []error{f.kind}
+	}
+	return []error{f.kind, f.err}
+}
+
+func (f *fault) Is(target error) bool {
+	return target == ErrPermanent && slices.Contains(permanent, f.kind)
+}
+
+// kindOf is the kind of an error that the package returns.
+func kindOf(err error) error {
+	var known *fault
+	if errors.As(err, &known) {
+		return known.kind
+	}
+	return ErrOther
+}
+
+func kindOfCode(code kafkago.Error) error {
+	for kind, codes := range kinds {
+		if slices.Contains(codes, code) {
+			return kind
+		}
+	}
+	return ErrOther
+}
+
+// told puts what a broker answered into words: those of its own, but for what the configuration can mend.
+func (c *Client) told(code kafkago.Error, err error) error {
+	kind, line := kindOfCode(code), err.Error()
+	switch kind {
+	case ErrNoTopic:
+		line = "the topic does not exist"
+	case ErrLogin:
+		line = c.refusal(code)
+	case ErrForbidden:
+		line = fmt.Sprintf("%s may not do this: %s", c.user(), code.Title())
+	}
+	return &fault{line: line, kind: kind, err: err}
+}
+
+func (c *Client) user() string {
+	if c.config.SASL == nil {
+		return "a user without a login"
+	}
+	return fmt.Sprintf("user %q", c.config.SASL.User)
+}
+
+func (c *Client) refusal(code kafkago.Error) string {
+	switch {
+	case c.config.SASL == nil:
+		return "the brokers want a login: set kafka.sasl"
+	case code == kafkago.SASLAuthenticationFailed:
+		return fmt.Sprintf("the brokers refuse user %q: wrong password, or no such user for %s", c.config.SASL.User, c.config.SASL.Mechanism)
+	case code == kafkago.UnsupportedSASLMechanism:
+		return fmt.Sprintf("the brokers do not accept %s: set kafka.sasl.mechanism to what they do", c.config.SASL.Mechanism)
+	}
+	return "the brokers want no login on this port: remove kafka.sasl, or use their port for it"
+}

@@ -1,0 +1,298 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+const (
+	heartbeatEvery = 3 * time.Second
+	rejoinPause    = 500 * time.Millisecond
+	leavePatience  = 3 * time.Second // with leaving, once all partitions were given up
+	watchEvery     = time.Second
+)
+
+// A Group shares the partitions of its topics among all processes that run it under one name.
+type Group struct {
+	Name   string         // in full
+	Topics map[string]int // with the number of partitions that each must have; 0 is any number, which may grow
+
+	// Session is after how long without a heartbeat a member counts as gone; Kafka takes 6 s or more. Rebalance is
+	// how long the group waits for a member to give up its partitions: longer than the longest checkpoint. Zero is
+	// 10 s and 60 s; on the embedded broker, which drops members that wait for longer than a session, 45 s and 30 s.
+	Session, Rebalance time.Duration
+}
+
+// A Claim is a partition that is ours for a while.
+type Claim struct {
+	Topic      string
+	Partition  int
+	Partitions int // how many the topic has
+
+	client     *Client
+	group      string
+	generation int
+	member     string
+}
+
+// An Owner works on one partition while it is ours. When its context is done it saves what it has and returns;
+// only then may another member have the partition. An error before that ends RunGroup; a return without one leaves
+// the partition alone until the group's next generation.
+type Owner func(ctx context.Context, claim *Claim) error
+
+// RunGroup is a member of the group until the context is done (it returns nil then), an owner returns an error, or
+// a topic has another number of partitions than it must (ErrPartitions). It runs an owner for each partition that
+// is ours, each in a goroutine of its own, and returns when all of them have.
+//
+// When members come or go, all owners return and new ones are run; a partition stays where it was as far as the
+// members' shares allow. Heartbeats go on while owners return, so a checkpoint may last longer than Session, not
+// longer than Rebalance. A member whose coordinator dies waits for the next one and keeps its place, without
+// partitions meanwhile. A topic that does not exist is waited for: joining would have Kafka make it, with one
+// partition. A member that was stopped past its session learns of it only at its next commit.
+func (c *Client) RunGroup(ctx context.Context, group Group, own Owner) error {
+	m, err := c.newMember(ctx, group, own)
+	if err != nil {
+		return err
+	}
+	defer m.cancel(nil)
+	if err := m.awaitTopics(); err != nil {
+		m.cancel(err)
+		return m.verdict(ctx)
+	}
+	if m.joined, err = kafkago.NewConsumerGroup(m.config()); err != nil {
+		return fmt.Errorf("joining group %s: %w", group.Name, err)
+	}
+	for m.ctx.Err() == nil {
+		m.nextGeneration()
+	}
+	m.leave()
+	return m.verdict(ctx)
+}
+
+// A member is one run of a group.
+type member struct {
+	client *Client
+	group  Group
+	own    Owner
+	ctx    context.Context // until we leave; its cause says why
+	cancel context.CancelCauseFunc
+
+	joined      *kafkago.ConsumerGroup
+	closing     sync.Once
+	closed      chan struct{} // when the group was left, or could not be told
+	coordinator *coordinator
+	sticky      *sticky
+	partitions  map[string]int // of the topics, as last seen
+	trouble     trouble        // with joining
+}
+
+func (c *Client) newMember(ctx context.Context, group Group, own Owner) (*member, error) {
+	if group.Name == "" || len(group.Topics) == 0 {
+		return nil, errors.New("a group needs a name and a topic")
+	}
+	session, rebalance := 10*time.Second, time.Minute
+	if c.config.embedded() {
+		session, rebalance = 45*time.Second, 30*time.Second
+	}
+	if group.Session == 0 {
+		group.Session = session
+	}
+	if group.Rebalance == 0 {
+		group.Rebalance = rebalance
+	}
+	m := &member{client: c, group: group, own: own, closed: make(chan struct{}), sticky: &sticky{}, partitions: map[string]int{}}
+	m.ctx, m.cancel = context.WithCancelCause(ctx)
+	m.coordinator = newCoordinator(c, group)
+	return m, nil
+}
+
+// verdict is why the member left, nothing if its caller wanted it.
+func (m *member) verdict(outer context.Context) error {
+	if outer.Err() != nil {
+		return nil
+	}
+	return context.Cause(m.ctx)
+}
+
+func (m *member) config() kafkago.ConsumerGroupConfig {
+	config := kafkago.ConsumerGroupConfig{
+		ID:                m.group.Name,
+		Brokers:           []string{"coordinator:0"}, // the dialer goes to the coordinator, whatever it is asked for
+		Dialer:            &kafkago.Dialer{ClientID: clientID, DialFunc: m.coordinator.dial, SASLMechanism: m.client.login},
+		GroupBalancers:    []kafkago.GroupBalancer{m.sticky},
+		HeartbeatInterval: min(heartbeatEvery, m.group.Session/3),
+		SessionTimeout:    m.group.Session,
+		RebalanceTimeout:  m.group.Rebalance,
+		JoinGroupBackoff:  rejoinPause,
+	}
+	for topic := range m.group.Topics {
+		config.Topics = append(config.Topics, topic)
+	}
+	return config
+}
+
+// awaitTopics waits until all topics exist, and looks at their partitions.
+func (m *member) awaitTopics() error {
+	var t trouble
+	for {
+		err := m.countPartitions()
+		if err == nil || errors.Is(err, ErrPartitions) || m.ctx.Err() != nil {
+			return err
+		}
+		m.client.faults.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, err))
+		sleep(m.ctx, t.another(time.Now()))
+	}
+}
+
+func (m *member) countPartitions() error {
+	for topic, want := range m.group.Topics {
+		found, err := m.client.Partitions(m.ctx, topic)
+		if err != nil {
+			return err
+		}
+		if want != 0 && found != want {
+			return otherPartitions(topic, found, want)
+		}
+		m.partitions[topic] = found
+	}
+	return nil
+}
+
+// nextGeneration waits for a share of the partitions and holds it until the group goes on.
+func (m *member) nextGeneration() {
+	next, err := m.joined.Next(m.ctx)
+	if err != nil {
+		m.notJoined(err)
+		return
+	}
+	if err := m.awaitTopics(); err != nil {
+		m.cancel(err)
+		return
+	}
+	if m.trouble.times > 0 {
+		m.client.faults.over("group", "joined group "+m.group.Name, m.trouble.since)
+		m.trouble = trouble{}
+	}
+	m.sticky.keep(next)
+	released := make(chan struct{})
+	next.Start(func(ctx context.Context) {
+		defer close(released)
+		m.hold(ctx, next)
+	})
+	select {
+	case <-released:
+	case <-m.ctx.Done():
+		m.close()
+		<-released
+	}
+}
+
+// notJoined says why there is no generation. That others join at the same time, or that a coordinator has just
+// begun, is no fault; kafka-go tries again.
+func (m *member) notJoined(err error) {
+	if m.ctx.Err() != nil || errors.Is(err, kafkago.RebalanceInProgress) {
+		return
+	}
+	m.trouble.another(time.Now())
+	if isSettling(err) && time.Since(m.trouble.since) < requestTimeout {
+		return
+	}
+	m.client.faults.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, m.client.cause(m.ctx, err)))
+}
+
+// isSettling is what a coordinator says while it begins.
+func isSettling(err error) bool {
+	return errors.Is(err, kafkago.GroupLoadInProgress) || errors.Is(err, kafkago.GroupCoordinatorNotAvailable) || errors.Is(err, kafkago.NotCoordinatorForGroup)
+}
+
+// hold runs the owners of a generation. It returns when the generation has ended and all of them have returned;
+// kafka-go joins the next one then.
+func (m *member) hold(generation context.Context, next *kafkago.Generation) {
+	if generation.Err() != nil {
+		return // over already, so kafka-go would not wait for us
+	}
+	ctx, release := context.WithCancel(m.ctx)
+	defer release()
+	var owners sync.WaitGroup
+	for topic, assignments := range next.Assignments {
+		for _, assignment := range assignments {
+			claim := &Claim{Topic: topic, Partition: assignment.ID, Partitions: m.partitions[topic],
+				client: m.client, group: m.group.Name, generation: int(next.ID), member: next.MemberID}
+			owners.Go(func() { m.work(ctx, claim) })
+		}
+	}
+	m.watch(generation)
+	release()
+	returned := make(chan struct{})
+	go func() {
+		owners.Wait()
+		close(returned)
+	}()
+	m.keepAlive(next, returned)
+}
+
+func (m *member) work(ctx context.Context, claim *Claim) {
+	if err := m.own(ctx, claim); err != nil && ctx.Err() == nil {
+		m.cancel(err)
+	}
+}
+
+// watch returns when the generation has ended, or should end because there are other partitions than before.
+func (m *member) watch(generation context.Context) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-generation.Done():
+			return
+		case <-m.ctx.Done():
+			<-generation.Done() // leaving ends it; a return before would join another
+			return
+		case <-ticker.C:
+		}
+		if m.changed() {
+			return
+		}
+	}
+}
+
+func (m *member) changed() bool {
+	for topic, want := range m.group.Topics {
+		found, err := m.client.Partitions(m.ctx, topic)
+		if err != nil || found == m.partitions[topic] {
+			continue
+		}
+		if want == 0 {
+			return true
+		}
+		m.cancel(otherPartitions(topic, found, want))
+	}
+	return false
+}
+
+// close begins to leave: the generation ends, and the group is told once its owners have returned.
+func (m *member) close() {
+	m.closing.Do(func() {
+		go func() {
+			m.joined.Close()
+			close(m.closed)
+		}()
+	})
+}
+
+// leave waits until the group was told. One that cannot be told is not waited for long: it sees for itself after
+// a session.
+func (m *member) leave() {
+	m.close()
+	select {
+	case <-m.closed:
+	case <-time.After(leavePatience):
+	}
+	m.coordinator.close()
+	<-m.closed
+}

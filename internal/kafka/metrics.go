@@ -1,0 +1,28 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// newFaultsTotal counts by operation and by the kind of error, both closed sets. Clients that share a registerer
+// share the counter.
+func newFaultsTotal(registerer prometheus.Registerer) *prometheus.CounterVec {
+	total := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_kafka_faults_total",
+		Help: "Calls to Kafka that failed, by what was being done and why.",
+	}, []string{"operation", "cause"})
+	if registerer == nil {
+		return total
+	}
+	err := registerer.Register(total)
+	var earlier prometheus.AlreadyRegisteredError
+	if errors.As(err, &earlier) {
+		return earlier.ExistingCollector.(*prometheus.CounterVec)
+	}
+	if err != nil {
+		panic(err) // another collector has our name: a mistake in the program
+	}
+	return total
+}

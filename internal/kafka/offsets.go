@@ -1,0 +1,63 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+// A Span is what a partition holds: records from Start up to, and not including, End.
+type Span struct{ Start, End int64 }
+
+// Offsets are the spans of a topic's partitions. An error is about all of them: a partition that cannot be
+// asked is never taken for an empty one.
+func (c *Client) Offsets(ctx context.Context, topic string) ([]Span, error) {
+	partitions, err := c.Partitions(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	spans := make([]Span, partitions)
+	for p := range spans {
+		if spans[p], err = c.span(ctx, topic, p); err != nil {
+			return nil, err
+		}
+	}
+	return spans, nil
+}
+
+func (c *Client) span(ctx context.Context, topic string, partition int) (Span, error) {
+	offsets, err := c.listOffsets(ctx, topic, kafkago.FirstOffsetOf(partition), kafkago.LastOffsetOf(partition))
+	return Span{Start: offsets.FirstOffset, End: offsets.LastOffset}, err
+}
+
+// OffsetAt is the offset of the first record with that time or a later one, the partition's end when there is
+// none. The time is the record's own, not that of what it tells.
+func (c *Client) OffsetAt(ctx context.Context, topic string, partition int, at time.Time) (int64, error) {
+	offsets, err := c.listOffsets(ctx, topic, kafkago.TimeOffsetOf(partition, at))
+	if err != nil {
+		return 0, err
+	}
+	for offset := range offsets.Offsets {
+		if offset >= 0 {
+			return offset, nil
+		}
+	}
+	span, err := c.span(ctx, topic, partition)
+	return span.End, err
+}
+
+// listOffsets asks about one partition. kafka-go sends a request for each question.
+func (c *Client) listOffsets(ctx context.Context, topic string, questions ...kafkago.OffsetRequest) (kafkago.PartitionOffsets, error) {
+	response, err := c.kafka.ListOffsets(ctx, &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{topic: questions}})
+	var offsets kafkago.PartitionOffsets
+	if err == nil {
+		offsets = response.Topics[topic][0]
+		err = offsets.Error // a partition's own fault: err is nil then, and the offsets say nothing
+	}
+	if err != nil {
+		return offsets, fmt.Errorf("asking for the offsets of %s/%d: %w", topic, questions[0].Partition, c.cause(ctx, err))
+	}
+	return offsets, nil
+}

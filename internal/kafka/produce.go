@@ -1,0 +1,91 @@
+package kafka
+
+import (
+	"context"
+	"io"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
+)
+
+const acksAll = -1
+
+// brokerTimeout is how long a broker waits for the other replicas before it says that it could not.
+const brokerTimeout = requestTimeout - time.Second
+
+// produce sends a request and notes the broker's answer in it. kafka-go's Client.Produce has one partition a
+// request; its transport takes several, as Kafka does.
+func (c *Client) produce(ctx context.Context, topic string, r *request) {
+	message := &produce.Request{Acks: acksAll, Timeout: int32(brokerTimeout.Milliseconds()), Topics: []produce.RequestTopic{{Topic: topic}}}
+	partitions := make([]produce.RequestPartition, len(r.batches))
+	for i := range r.batches {
+		partitions[i] = produce.RequestPartition{
+			Partition: int32(r.batches[i].partition),
+			RecordSet: protocol.RecordSet{Records: &outgoing{messages: r.batches[i].messages}},
+		}
+	}
+	message.Topics[0].Partitions = partitions
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answer, err := c.transport.RoundTrip(limited, c.kafka.Addr, message)
+	if err != nil {
+		r.err = c.cause(ctx, err)
+		return
+	}
+	response := answer.(*produce.Response)
+	r.pause = time.Duration(response.ThrottleTimeMs) * time.Millisecond
+	c.match(ctx, r, response)
+}
+
+// match gives each batch what the broker says of its partition.
+func (c *Client) match(ctx context.Context, r *request, response *produce.Response) {
+	answers := map[int]*produce.ResponsePartition{}
+	for t := range response.Topics {
+		for p := range response.Topics[t].Partitions {
+			partition := &response.Topics[t].Partitions[p]
+			answers[int(partition.Partition)] = partition
+		}
+	}
+	for i := range r.batches {
+		b := &r.batches[i]
+		answer := answers[b.partition]
+		switch {
+		case answer == nil:
+			b.err = faultf(ErrOther, "the broker's answer does not mention the partition")
+		case answer.ErrorCode != 0:
+			b.err = c.cause(ctx, said(answer))
+		default:
+			b.base = answer.BaseOffset
+		}
+	}
+}
+
+// said is a partition's error with the broker's words for it.
+func said(answer *produce.ResponsePartition) error {
+	code := kafkago.Error(answer.ErrorCode)
+	for _, record := range answer.RecordErrors {
+		if record.BatchIndexErrorMessage != "" {
+			return &fault{line: code.Title() + ": " + record.BatchIndexErrorMessage, kind: kindOfCode(code), err: code}
+		}
+	}
+	return code
+}
+
+// outgoing shows messages to kafka-go as records, without a copy of their bytes. Their time is the moment at
+// which they are encoded: retention goes by it.
+type outgoing struct {
+	messages []Message
+	record   kafkago.Record
+}
+
+func (o *outgoing) ReadRecord() (*kafkago.Record, error) {
+	if len(o.messages) == 0 {
+		return nil, io.EOF
+	}
+	m := &o.messages[0]
+	o.messages = o.messages[1:]
+	o.record = kafkago.Record{Key: kafkago.NewBytes(m.Key), Value: kafkago.NewBytes(m.Value)}
+	return &o.record, nil
+}

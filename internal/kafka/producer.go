@@ -1,0 +1,199 @@
+package kafka
+
+import (
+	"context"
+	"sync"
+)
+
+const defaultQueueBytes = 64 << 20
+
+// ProducerConfig says what a Producer writes to and how much it holds.
+type ProducerConfig struct {
+	Topic      string
+	Partitions int   // of the topic
+	QueueBytes int64 // of messages that wait or are under way; 0 is 64 MiB
+}
+
+// A Message is one record to be written.
+type Message struct {
+	Partition  int
+	Key, Value []byte // nil is Kafka's null; not to be changed until Done
+
+	// Done is called once for every message that was taken: with its offset, or with why it is not written.
+	// Messages of a partition are done in their order. It runs in the producer's goroutine, so it must not wait
+	// and must not send. It may be nil.
+	Done func(offset int64, err error)
+}
+
+// recordOverhead is what a record has besides its key and value, at most.
+const recordOverhead = 40
+
+func (m *Message) size() int { return len(m.Key) + len(m.Value) + recordOverhead }
+
+// A Producer writes messages to a topic, with acks=all, until the brokers have them. A message is given back only
+// when the broker refuses it for good (ErrInvalid, ErrTooLarge), or at Close (ErrClosed: it may have been written
+// all the same).
+//
+// Each partition has one request in flight, so its order is kept. A request takes what has queued behind the
+// previous one, for all partitions of a broker together, and never waits for more. What fails is sent again after
+// a pause that grows to two seconds; a partition that fails is sent alone, so that it does not hold up others.
+type Producer struct {
+	client *Client
+	config ProducerConfig
+	wake   chan struct{} // something to do: holds one
+	ended  chan struct{} // run has returned
+
+	abandon context.CancelFunc // of requests, when Close waits no longer
+	context context.Context
+
+	mu     sync.Mutex
+	queues [][]Message // by partition, what is under way included
+	held   int64       // bytes in them
+	room   chan struct{}
+	closed bool
+}
+
+// OpenProducer starts a producer. Close ends it.
+func (c *Client) OpenProducer(config ProducerConfig) *Producer {
+	if config.QueueBytes == 0 {
+		config.QueueBytes = defaultQueueBytes
+	}
+	p := &Producer{client: c, config: config, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		queues: make([][]Message, config.Partitions), room: make(chan struct{})}
+	p.context, p.abandon = context.WithCancel(context.Background())
+	go func() {
+		defer close(p.ended)
+		newDispatcher(p).run()
+	}()
+	return p
+}
+
+// Send takes all the messages, in their order. While the queue is full it waits; when the context ends first,
+// none is taken. The queue is full when it holds QueueBytes or more, so one call may exceed them.
+func (p *Producer) Send(ctx context.Context, messages ...Message) error {
+	for {
+		room, err := p.take(messages)
+		if room == nil {
+			return err
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// TrySend is Send that says ErrFull instead of waiting.
+func (p *Producer) TrySend(messages ...Message) error {
+	room, err := p.take(messages)
+	if room != nil {
+		return faultf(ErrFull, "the queue for %s is full: %d bytes wait for Kafka", p.config.Topic, p.Held())
+	}
+	return err
+}
+
+// take queues the messages, or says what to wait for when there is no room.
+func (p *Producer) take(messages []Message) (<-chan struct{}, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, faultf(ErrClosed, "the producer for %s is closed", p.config.Topic)
+	}
+	for i := range messages {
+		if partition := messages[i].Partition; partition < 0 || partition >= len(p.queues) {
+			return nil, faultf(ErrPartitions, "%s has no partition %d: it has %d", p.config.Topic, partition, len(p.queues))
+		}
+	}
+	if p.held >= p.config.QueueBytes {
+		return p.room, nil
+	}
+	for _, m := range messages {
+		p.queues[m.Partition] = append(p.queues[m.Partition], m)
+		p.held += int64(m.size())
+	}
+	p.nudge()
+	return nil, nil
+}
+
+func (p *Producer) nudge() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// release takes the first messages of a partition, which are done, off its queue.
+func (p *Producer) release(partition int, messages []Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wasFull := p.held >= p.config.QueueBytes
+	for i := range messages {
+		p.held -= int64(messages[i].size())
+	}
+	queue := p.queues[partition]
+	clear(queue[:len(messages)]) // the array lives on; what they held need not
+	p.queues[partition] = queue[len(messages):]
+	if wasFull && p.held < p.config.QueueBytes {
+		close(p.room)
+		p.room = make(chan struct{})
+	}
+}
+
+// Held is how many bytes of messages wait or are under way.
+func (p *Producer) Held() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held
+}
+
+// Close takes no more messages and returns when all were written. When the context ends first, the others are
+// done with ErrClosed, and the error says how many they are.
+func (p *Producer) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	close(p.room) // those who wait for room learn that there will be none
+	p.room = make(chan struct{})
+	p.mu.Unlock()
+	p.nudge()
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		p.abandon()
+		<-p.ended
+	}
+	p.abandon()
+	return p.returned()
+}
+
+// returned gives back what is left and says how much.
+func (p *Producer) returned() error {
+	count := 0
+	for partition, queue := range p.queues {
+		for i := range queue {
+			if queue[i].Done != nil {
+				queue[i].Done(-1, faultf(ErrClosed, "the producer for %s was closed before Kafka had this", p.config.Topic))
+			}
+		}
+		count += len(queue)
+		p.release(partition, queue)
+	}
+	if count > 0 {
+		return faultf(ErrClosed, "%d messages for %s were not acknowledged", count, p.config.Topic)
+	}
+	return nil
+}
+
+// done answers messages of one partition in their order; base is the first one's offset.
+func done(messages []Message, base int64, err error) {
+	for i := range messages {
+		if messages[i].Done == nil {
+			continue
+		}
+		if err != nil {
+			messages[i].Done(-1, err)
+			continue
+		}
+		messages[i].Done(base+int64(i), nil)
+	}
+}

@@ -1,0 +1,59 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+)
+
+// SASL says who we are. The password's file is read anew for each connection; a line's end after it is no part
+// of it.
+type SASL struct {
+	Mechanism    string // plain, scram-sha-256 or scram-sha-512, in any case
+	User         string
+	PasswordFile string
+}
+
+func (s *SASL) mechanism() (sasl.Mechanism, error) {
+	if s.User == "" {
+		return nil, errors.New("sasl.user: no user is named")
+	}
+	file, err := os.ReadFile(s.PasswordFile)
+	if err != nil {
+		return nil, fmt.Errorf("sasl.password_file: %w", err)
+	}
+	password := strings.TrimRight(string(file), "\r\n")
+	if password == "" {
+		return nil, fmt.Errorf("sasl.password_file: %s is empty", s.PasswordFile)
+	}
+	switch s.name() {
+	case "PLAIN":
+		return plain.Mechanism{Username: s.User, Password: password}, nil
+	case "SCRAM-SHA-256":
+		return scram.Mechanism(scram.SHA256, s.User, password)
+	case "SCRAM-SHA-512":
+		return scram.Mechanism(scram.SHA512, s.User, password)
+	}
+	return nil, fmt.Errorf("sasl.mechanism: %q is unknown; plain, scram-sha-256 and scram-sha-512 are known", s.Mechanism)
+}
+
+func (s *SASL) name() string { return strings.ToUpper(s.Mechanism) }
+
+// A login is kafka-go's view of a SASL: it looks up the password when a connection starts.
+type login struct{ config SASL }
+
+func (l *login) Name() string { return l.config.name() }
+
+func (l *login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	mechanism, err := l.config.mechanism()
+	if err != nil {
+		return nil, nil, &fault{line: err.Error(), kind: ErrLogin, err: err}
+	}
+	return mechanism.Start(ctx)
+}

@@ -1,0 +1,148 @@
+package kafka
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+// sticky shares partitions evenly and moves only what must move: each member tells, with its joining, what it had.
+type sticky struct {
+	mu  sync.Mutex
+	had had
+}
+
+// had is what a member had in a generation, as it travels.
+type had struct {
+	Generation int32            `json:"generation"`
+	Partitions map[string][]int `json:"partitions"`
+}
+
+// keep remembers a generation's share for the next joining.
+func (s *sticky) keep(generation *kafkago.Generation) {
+	partitions := map[string][]int{}
+	for topic, assignments := range generation.Assignments {
+		for _, assignment := range assignments {
+			partitions[topic] = append(partitions[topic], assignment.ID)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.had = had{Generation: generation.ID, Partitions: partitions}
+}
+
+func (s *sticky) ProtocolName() string { return "weir-sticky" }
+
+func (s *sticky) UserData() ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return json.Marshal(s.had)
+}
+
+type topicPartition struct {
+	topic     string
+	partition int
+}
+
+// share is one member's while partitions are being shared out.
+type share struct {
+	member kafkago.GroupMember
+	had    had
+	has    []topicPartition
+}
+
+// AssignGroups gives every partition to a member that reads its topic: to the one that had it last while that has
+// no more than its share, else to the one with the fewest.
+func (s *sticky) AssignGroups(members []kafkago.GroupMember, partitions []kafkago.Partition) kafkago.GroupMemberAssignments {
+	shares := newShares(members)
+	free := map[topicPartition]bool{}
+	for _, p := range partitions {
+		free[topicPartition{p.Topic, p.ID}] = true
+	}
+	keepShares(shares, free)
+	for _, p := range slices.SortedFunc(maps.Keys(free), compareTopicPartition) {
+		if to := smallest(shares, p.topic); to != nil {
+			to.has = append(to.has, p)
+		}
+	}
+	assignments := kafkago.GroupMemberAssignments{}
+	for _, share := range shares {
+		byTopic := map[string][]int{}
+		for _, p := range share.has {
+			byTopic[p.topic] = append(byTopic[p.topic], p.partition)
+		}
+		assignments[share.member.ID] = byTopic
+	}
+	return assignments
+}
+
+// newShares are the members with the latest generation first: where two say that they had a partition, the later
+// one is right.
+func newShares(members []kafkago.GroupMember) []*share {
+	var shares []*share
+	for _, m := range members {
+		s := &share{member: m}
+		if json.Unmarshal(m.UserData, &s.had) != nil {
+			s.had = had{} // another version's: it starts anew
+		}
+		shares = append(shares, s)
+	}
+	slices.SortFunc(shares, func(a, b *share) int {
+		return cmp.Or(cmp.Compare(b.had.Generation, a.had.Generation), cmp.Compare(a.member.ID, b.member.ID))
+	})
+	return shares
+}
+
+// keepShares leaves members what they had, up to an even share, and takes it out of what is free. As many members
+// as the division leaves over may keep one more.
+func keepShares(shares []*share, free map[topicPartition]bool) {
+	if len(shares) == 0 {
+		return
+	}
+	even, over := len(free)/len(shares), len(free)%len(shares)
+	for _, s := range shares {
+		for _, p := range s.claims() {
+			if !free[p] || !slices.Contains(s.member.Topics, p.topic) {
+				continue
+			}
+			if len(s.has) >= even {
+				if over == 0 || len(s.has) > even {
+					break
+				}
+				over--
+			}
+			s.has = append(s.has, p)
+			delete(free, p)
+		}
+	}
+}
+
+func (s *share) claims() []topicPartition {
+	var claims []topicPartition
+	for topic, partitions := range s.had.Partitions {
+		for _, partition := range partitions {
+			claims = append(claims, topicPartition{topic, partition})
+		}
+	}
+	slices.SortFunc(claims, compareTopicPartition)
+	return claims
+}
+
+func compareTopicPartition(a, b topicPartition) int {
+	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
+}
+
+// smallest is the member with the fewest partitions among those that read the topic.
+func smallest(shares []*share, topic string) *share {
+	var least *share
+	for _, s := range shares {
+		if slices.Contains(s.member.Topics, topic) && (least == nil || len(s.has) < len(least.has)) {
+			least = s
+		}
+	}
+	return least
+}

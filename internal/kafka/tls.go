@@ -1,0 +1,37 @@
+package kafka
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+)
+
+// TLS says how connections are secured. The files are PEM and are read anew for each connection.
+type TLS struct {
+	CA        string // who may sign the brokers' certificates; "" is the system's roots
+	Cert, Key string // our own certificate; "" is none
+}
+
+func (t *TLS) config() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CA != "" {
+		file, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("tls.ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(file) {
+			return nil, fmt.Errorf("tls.ca: %s has no PEM certificate", t.CA)
+		}
+	}
+	if t.Cert == "" && t.Key == "" {
+		return config, nil
+	}
+	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return config, nil
+}

@@ -1,0 +1,177 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+// A Topic is what one of our topics has to be.
+type Topic struct {
+	Name        string // in full
+	Partitions  int
+	Replication int               // copies of each partition; 0 is the brokers' default
+	Settings    map[string]string // in Kafka's names: cleanup.policy, retention.ms
+}
+
+// EnsureTopics makes the topics that are missing, or says how an administrator makes them when Config.Create is
+// not set, and returns when every partition answers. Of topics that exist the number of partitions (ErrPartitions)
+// and cleanup.policy (ErrSettings) must be as given, and what is written to them must be able to last
+// (min.insync.replicas). Other settings that differ are logged. All faults are told together; the first that is
+// transient ends it.
+func (c *Client) EnsureTopics(ctx context.Context, topics ...Topic) error {
+	var faults []error
+	for _, topic := range topics {
+		err := c.ensure(ctx, topic)
+		if err != nil && !errors.Is(err, ErrPermanent) && !errors.Is(err, ErrNoTopic) {
+			return err
+		}
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+func (c *Client) ensure(ctx context.Context, topic Topic) error {
+	if c.config.embedded() && strings.Contains(topic.Settings["cleanup.policy"], "compact") {
+		return faultf(ErrSettings, "topic %s: the embedded broker's compaction can lose records: cleanup.policy must be delete", topic.Name)
+	}
+	found, err := c.topic(ctx, topic.Name)
+	if errors.Is(err, ErrNoTopic) {
+		if err := c.create(ctx, topic); err != nil {
+			return err
+		}
+		found, err = c.appeared(ctx, topic.Name)
+	}
+	if err != nil {
+		return err
+	}
+	if len(found.Partitions) != topic.Partitions {
+		return otherPartitions(topic.Name, len(found.Partitions), topic.Partitions)
+	}
+	if err := c.checkSettings(ctx, topic, found); err != nil {
+		return err
+	}
+	return c.answers(ctx, topic.Name)
+}
+
+func otherPartitions(topic string, found, want int) error {
+	return faultf(ErrPartitions, "topic %s has %d partitions and not %d; their number is fixed for a topic's life", topic, found, want)
+}
+
+func (c *Client) create(ctx context.Context, topic Topic) error {
+	if !c.config.Create {
+		return faultf(ErrNoTopic, "topic %s does not exist; make it: %s", topic.Name, topic.command(c.config.Brokers[0]))
+	}
+	request := kafkago.TopicConfig{Topic: topic.Name, NumPartitions: topic.Partitions, ReplicationFactor: topic.Replication}
+	if topic.Replication == 0 {
+		request.ReplicationFactor = -1
+	}
+	for _, name := range slices.Sorted(maps.Keys(topic.Settings)) {
+		request.ConfigEntries = append(request.ConfigEntries, kafkago.ConfigEntry{ConfigName: name, ConfigValue: topic.Settings[name]})
+	}
+	response, err := c.kafka.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{request}})
+	if err == nil {
+		err = response.Errors[topic.Name]
+	}
+	if err != nil && !errors.Is(err, kafkago.TopicAlreadyExists) { // by another process, just now
+		return fmt.Errorf("making topic %s: %w", topic.Name, c.cause(ctx, err))
+	}
+	return nil
+}
+
+// command is what an administrator types to make the topic.
+func (t Topic) command(broker string) string {
+	words := []string{"kafka-topics.sh", "--bootstrap-server", broker, "--create", "--topic", t.Name, "--partitions", strconv.Itoa(t.Partitions)}
+	if t.Replication != 0 {
+		words = append(words, "--replication-factor", strconv.Itoa(t.Replication))
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Settings)) {
+		words = append(words, "--config", name+"="+t.Settings[name])
+	}
+	return strings.Join(words, " ")
+}
+
+// appeared waits until the metadata have a topic that was just made.
+func (c *Client) appeared(ctx context.Context, name string) (kafkago.Topic, error) {
+	for {
+		topic, err := c.topic(ctx, name)
+		if err == nil && len(topic.Partitions) > 0 {
+			return topic, nil
+		}
+		if err != nil && !errors.Is(err, ErrNoTopic) && !errors.Is(err, ErrNoLeader) {
+			return topic, err
+		}
+		sleep(ctx, firstPause)
+	}
+}
+
+// answers waits until every partition says where it begins and ends. One that was just made, or whose broker has
+// just started, does not for a moment.
+func (c *Client) answers(ctx context.Context, name string) error {
+	var t trouble
+	for {
+		_, err := c.Offsets(ctx, name)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		pause := t.another(time.Now())
+		if time.Since(t.since) > requestTimeout {
+			c.faults.note("topics", err)
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// checkSettings compares a topic that exists with what it has to be.
+func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.Topic) error {
+	settings, err := c.settings(ctx, want.Name)
+	if errors.Is(err, ErrForbidden) {
+		c.config.Logger.Warn("Kafka: the topic's settings cannot be checked", "topic", want.Name, "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	copies := len(found.Partitions[0].Replicas)
+	if insync, _ := strconv.Atoi(settings["min.insync.replicas"]); insync > copies {
+		return faultf(ErrSettings, "topic %s can never be written: min.insync.replicas is %d, and each partition has %d copies", want.Name, insync, copies)
+	}
+	if want.Replication != 0 && copies != want.Replication {
+		c.config.Logger.Warn("Kafka: a topic has another replication than configured", "topic", want.Name, "found", copies, "configured", want.Replication)
+	}
+	for _, name := range slices.Sorted(maps.Keys(want.Settings)) {
+		if settings[name] == want.Settings[name] {
+			continue
+		}
+		if name == "cleanup.policy" {
+			return faultf(ErrSettings, "topic %s has cleanup.policy=%s where %s is needed; change it: kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config cleanup.policy=%s",
+				want.Name, settings[name], want.Settings[name], c.config.Brokers[0], want.Name, want.Settings[name])
+		}
+		c.config.Logger.Warn("Kafka: a topic has another setting than configured", "topic", want.Name, "setting", name, "found", settings[name], "configured", want.Settings[name])
+	}
+	return nil
+}
+
+// settings are a topic's, those that were never set too.
+func (c *Client) settings(ctx context.Context, name string) (map[string]string, error) {
+	response, err := c.kafka.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{
+		{ResourceType: kafkago.ResourceTypeTopic, ResourceName: name}}})
+	if err == nil {
+		err = response.Resources[0].Error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for the settings of topic %s: %w", name, c.cause(ctx, err))
+	}
+	settings := map[string]string{}
+	for _, entry := range response.Resources[0].ConfigEntries {
+		settings[entry.ConfigName] = entry.ConfigValue
+	}
+	return settings, nil
+}
