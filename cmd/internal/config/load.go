@@ -112,23 +112,23 @@ func (r *reading) path(path string) string {
 	return filepath.Join(r.folder, path)
 }
 
-// file reads a file that the configuration names.
-func (r *reading) file(path string) ([]byte, error) {
+// file reads a file that the configuration names by a path that is whole.
+func (r *reading) file(path string) (string, []byte, error) {
 	for _, inner := range r.beside {
 		if inner.Name == filepath.Base(path) {
-			return inner.Data, nil
+			return path, inner.Data, nil
 		}
 	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not there", path)
+		err = fmt.Errorf("%s is not there", path)
 	}
-	return data, err
+	return path, data, err
 }
 
 // has says whether there is a file.
 func (r *reading) has(path string) bool {
-	_, err := r.file(r.path(path))
+	_, _, err := r.file(r.path(path))
 	return err == nil
 }
 
