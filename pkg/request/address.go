@@ -28,11 +28,8 @@ func parseAddress(s string) (netip.Addr, bool) {
 
 // parseAddressPort reads an address that has a port in any case, also where IPv6 stands without brackets.
 func parseAddressPort(s string) (netip.Addr, bool) {
-	if s == "" || s == "-" || s[0] == '[' {
-		return parseAddress(s)
-	}
 	colon := strings.LastIndexByte(s, ':')
-	if colon < 0 || !isPort(s[colon:]) {
+	if colon < 0 || s[0] == '[' || strings.HasPrefix(s, "unix:") || !isPort(s[colon:]) {
 		return parseAddress(s)
 	}
 	return parseAddress(s[:colon])
@@ -67,11 +64,21 @@ func parseIPv6(s string) (netip.Addr, bool) {
 		s = s[:percent]
 	}
 	// netip makes an error value for what it cannot read: names are told apart before.
-	if strings.IndexByte(s, ':') < 0 || strings.Trim(s, "0123456789abcdefABCDEF:.") != "" {
+	if strings.IndexByte(s, ':') < 0 || !isAddressText(s) {
 		return netip.Addr{}, false
 	}
 	address, err := netip.ParseAddr(s)
 	return address.Unmap(), err == nil
+}
+
+// isAddressText tells whether s has only the characters of addresses.
+func isAddressText(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !isHex(s[i]) && s[i] != ':' && s[i] != '.' {
+			return false
+		}
+	}
+	return true
 }
 
 // isPort tells whether s is a colon and a port.

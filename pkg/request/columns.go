@@ -96,7 +96,7 @@ func decoded(set setter, decode func(string) string) setter {
 
 // Parse reads one line. A "#Fields:" line changes what the following ones mean.
 func (c *columns) Parse(line string, r *Request) error {
-	line = strings.TrimRight(line, "\r\n")
+	line = trimLine(line)
 	if names, ok := strings.CutPrefix(line, fieldsDirective); ok {
 		// When they will not do there are no steps, and each of the lines that follow is told to be unread.
 		_ = c.begin(names)

@@ -67,7 +67,7 @@ func compile(l layout, o Options) (*scanner, error) {
 	}
 	s.required = len(variablesOf(l.tokens))
 	last := &s.steps[len(s.steps)-1]
-	last.cuts = last.literal == `"`
+	last.cuts = last.literal == `"` || len(l.optional) > 0
 	return s, nil
 }
 

@@ -44,7 +44,7 @@ const (
 
 // Parse reads one line.
 func (s *scanner) Parse(line string, r *Request) error {
-	line = strings.TrimRight(line, "\r\n")
+	line = trimLine(line)
 	message := line
 	if s.syslog {
 		_, message = CutSyslog(line)
@@ -57,6 +57,14 @@ func (s *scanner) Parse(line string, r *Request) error {
 		return ErrNoRequest
 	}
 	return fault
+}
+
+// trimLine is the line without its end.
+func trimLine(line string) string {
+	for line != "" && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+		line = line[:len(line)-1]
+	}
+	return line
 }
 
 // isNoRequest tells blank lines and comments.
@@ -82,16 +90,32 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 			after, fault = s.lengthen(free, written, r, fault)
 		}
 		if fault != nil {
-			return s.unless(i >= s.required, fault)
+			return s.blame(i, rest, written, fault)
 		}
 		rest = after
 	}
-	return s.unless(rest == "" || s.required < len(s.steps), errFormat)
+	if rest != "" && s.required == len(s.steps) {
+		return errFormat
+	}
+	return nil
 }
 
-func (s *scanner) unless(fine bool, fault *Unread) *Unread {
-	if fine {
+// blame is the fault of a line that could not be read from step i on. One field is to blame only when the line has the
+// format otherwise.
+func (s *scanner) blame(i int, rest string, written escape, fault *Unread) *Unread {
+	if i >= s.required {
 		return nil
+	}
+	for ; i < s.required; i++ {
+		st := &s.steps[i]
+		size := st.size(rest, written)
+		if size < 0 && st.missing == errTime && st.literal != "" {
+			size = st.unquoted(rest, 0)
+		}
+		if size < 0 {
+			return errFormat
+		}
+		rest = rest[min(len(rest), size+len(st.literal)):]
 	}
 	return fault
 }

@@ -68,8 +68,8 @@ func timeUnix(s string) (int64, bool) {
 		}
 	}
 	switch {
-	case n < timeEnd/1000:
-		return n*1000 + int64(milli), true
+	case n <= timeEnd/1000:
+		return within(n*1000 + int64(milli))
 	case n < timeEnd:
 		return n, true
 	case n < timeEnd*1000:
@@ -189,31 +189,58 @@ func milliseconds(digits string) (milli int, rest string) {
 	return milli, ""
 }
 
-// utc is the instant of c when its zone is UTC. A leap second is the first of the next minute.
-func (c *civil) utc() (int64, bool) {
+// count is c in milliseconds as if its zone were UTC. A leap second is the first of the next minute.
+func (c *civil) count() (int64, bool) {
 	if c.month < 1 || c.month > 12 || c.day < 1 || c.day > daysIn(c.year, c.month) ||
-		c.hour > 23 || c.minute > 59 || c.second > 60 || c.year < 1969 || c.year > 2110 {
+		c.hour > 23 || c.minute > 59 || c.second > 60 || c.year < 1969 || c.year > 2109 {
 		return 0, false
 	}
 	seconds := ((daysBefore(c.year, c.month)+c.day-1)*24+c.hour)*3600 + c.minute*60 + c.second
-	return within(int64(seconds)*1000 + int64(c.milli))
+	return int64(seconds)*1000 + int64(c.milli), true
+}
+
+// utc is the instant of c when its zone is UTC.
+func (c *civil) utc() (int64, bool) {
+	at, ok := c.count()
+	if !ok {
+		return 0, false
+	}
+	return within(at)
 }
 
 // in is the instant of c in a zone. Where clocks go back, an hour is there twice and the first is meant.
 func (c *civil) in(zone *time.Location) (int64, bool) {
-	at, ok := c.utc()
-	if !ok || zone == nil || zone == time.UTC {
-		return at, ok
+	at, ok := c.count()
+	if !ok {
+		return 0, false
 	}
-	local := time.Date(c.year, time.Month(c.month), c.day, c.hour, c.minute, c.second, 0, zone)
-	return within(local.UnixMilli() + int64(c.milli))
+	if zone != nil && zone != time.UTC {
+		at -= offsetAt(time.Date(c.year, time.Month(c.month), c.day, c.hour, c.minute, c.second, 0, zone)) * 1000
+	}
+	return within(at)
+}
+
+// offsetAt is the offset of a local time's zone in seconds: where the time is there twice, that of the first.
+func offsetAt(local time.Time) int64 {
+	_, offset := local.Zone()
+	_, before := local.Add(-3 * time.Hour).Zone()
+	if before > offset {
+		earlier := local.Add(time.Duration(offset-before) * time.Second)
+		if _, there := earlier.Zone(); there == before {
+			return int64(before)
+		}
+	}
+	return int64(offset)
 }
 
 // at is the instant of c with its zone as written: Z, UTC, +0200, +02:00, +02.
 func (c *civil) at(zone string) (int64, bool) {
-	at, ok := c.utc()
-	if !ok || zone == "Z" || zone == "z" || zone == "UTC" || zone == "+0000" {
-		return at, ok
+	at, ok := c.count()
+	if !ok {
+		return 0, false
+	}
+	if zone == "+0000" || zone == "Z" || zone == "z" || zone == "UTC" {
+		return within(at)
 	}
 	minutes, ok := offset(zone)
 	if !ok {

@@ -29,8 +29,7 @@ func Reasons() []string {
 
 // Reason is why err left a line unread; it is empty when err is nil, ErrNoRequest or not of this package.
 func Reason(err error) string {
-	var unread *Unread
-	if errors.As(err, &unread) {
+	if unread, ok := errors.AsType[*Unread](err); ok {
 		return unread.Reason
 	}
 	return ""
