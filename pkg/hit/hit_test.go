@@ -1,0 +1,489 @@
+package hit
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+var header = Header{Source: "access.log/5f0c", From: 1 << 20, To: 1310720, Clock: 1_700_000_000_000, Fingerprint: "9f86d081"}
+
+// told is what a test says to a Writer, and what it expects of a Reader: a hit, or with a cost of 0 a command.
+type told struct {
+	rule      string
+	key       string
+	unixMilli int64
+	cost      int64
+	id        string
+}
+
+func write(tb testing.TB, w *Writer, rules []string, all []told, h Header) []byte {
+	tb.Helper()
+	w.Reset(rules)
+	for _, s := range all {
+		if !tell(w, rules, s) {
+			tb.Fatalf("%v does not fit", s)
+		}
+	}
+	record, err := w.Append(nil, h)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if len(record) > w.Size() || w.Size() > MaxBytes {
+		tb.Fatalf("%d bytes, %d were announced, %d are possible", len(record), w.Size(), MaxBytes)
+	}
+	return record
+}
+
+func tell(w *Writer, rules []string, s told) bool {
+	for n, rule := range rules {
+		if rule == s.rule && s.cost == 0 {
+			return w.Unblock(n, []byte(s.key), s.unixMilli, s.id)
+		}
+		if rule == s.rule {
+			return w.Add(n, []byte(s.key), s.unixMilli, s.cost)
+		}
+	}
+	panic("no such rule")
+}
+
+func contents(r *Reader) (all []told) {
+	for _, item := range r.Items() {
+		pair := r.Pairs()[item.Pair]
+		id, command := r.Unblock(item)
+		if command != (item.Cost == 0) {
+			panic("a command costs nothing, a hit something")
+		}
+		all = append(all, told{r.Rules()[pair.Rule], string(pair.Key), item.UnixMilli, item.Cost, string(id)})
+	}
+	return all
+}
+
+func same(tb testing.TB, got, want []told) {
+	tb.Helper()
+	if len(got) != len(want) {
+		tb.Fatalf("%d items, want %d", len(got), len(want))
+	}
+	for n := range got {
+		if got[n] != want[n] {
+			tb.Fatalf("item %d is %v, want %v", n, got[n], want[n])
+		}
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	const at = 1_700_000_000_000
+	for name, all := range map[string][]told{
+		"nothing":        nil,
+		"one hit":        {{"a", "203.0.113.7", at, 1, ""}},
+		"two rules":      {{"b", "203.0.113.7", at, 1, ""}, {"a", "203.0.113.7", at, 1, ""}, {"b", "203.0.113.7", at + 1, 1, ""}},
+		"costs":          {{"a", "x", at, 2, ""}, {"a", "y", at, 300, ""}, {"a", "z", at, math.MaxInt64, ""}, {"a", "w", at, 1, ""}},
+		"times":          {{"a", "x", at, 1, ""}, {"a", "x", at + 59_000, 1, ""}, {"a", "x", at - 1, 1, ""}, {"a", "x", 0, 1, ""}},
+		"times far away": {{"a", "x", math.MinInt64, 1, ""}, {"a", "x", math.MaxInt64, 1, ""}, {"a", "x", -1000, 1, ""}},
+		"keys":           {{"a", "", at, 1, ""}, {"a", "alice", at, 1, ""}, {"a", strings.Repeat("k", 300), at, 1, ""}, {"a", "\xff\x00", at, 1, ""}},
+		"commands":       {{"a", "x", at, 1, ""}, {"a", "x", at + 5, 0, "id-1"}, {"b", "new", at + 5, 0, ""}, {"a", "x", at + 6, 1, ""}},
+		"no rule's name": {{"", "x", at, 1, ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			record := write(t, NewWriter(), []string{"a", "", "b"}, all, header)
+			var r Reader
+			if err := r.Reset(record); err != nil {
+				t.Fatal(err)
+			}
+			same(t, contents(&r), all)
+			if r.Header() != header {
+				t.Errorf("header %+v, want %+v", r.Header(), header)
+			}
+		})
+	}
+}
+
+func TestHeadersComeBack(t *testing.T) {
+	var r Reader
+	for _, h := range []Header{
+		{Source: "", From: 0, To: 1},
+		{Source: strings.Repeat("s", MaxText), From: math.MaxInt64 - 1, To: math.MaxInt64, Part: maxPart, More: true, Clock: math.MinInt64, Fingerprint: strings.Repeat("f", MaxText)},
+		{Source: "topic/7", From: 0, To: math.MaxInt64, Part: 1, Clock: math.MaxInt64},
+	} {
+		w := NewWriter()
+		w.Reset([]string{"a"})
+		for n := 0; w.Add(0, fmt.Append(nil, n), int64(n), 1); n++ {
+		}
+		record, err := w.Append(nil, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Reset(record); err != nil || r.Header() != h {
+			t.Errorf("%v: header %+v, want %+v", err, r.Header(), h)
+		}
+		if len(record) > MaxBytes {
+			t.Errorf("a full batch with the longest header has %d bytes", len(record))
+		}
+	}
+}
+
+func TestHeadersThatAreRefused(t *testing.T) {
+	w := NewWriter()
+	w.Reset([]string{"a"})
+	for _, h := range []Header{
+		{}, {From: 1, To: 1}, {From: 2, To: 1}, {From: -1, To: 1}, {To: 1, Part: -1}, {To: 1, Part: maxPart + 1},
+		{To: 1, Source: strings.Repeat("s", MaxText+1)}, {To: 1, Fingerprint: strings.Repeat("f", MaxText+1)},
+	} {
+		if record, err := w.Append([]byte("as it was"), h); !errors.Is(err, ErrHeader) || string(record) != "as it was" {
+			t.Errorf("%+v is taken: %q, %v", h, record, err)
+		}
+	}
+}
+
+func TestHitsOfOneMillisecondAreOne(t *testing.T) {
+	said := []told{
+		{"a", "x", 10, 1, ""}, {"a", "y", 10, 1, ""}, {"a", "x", 10, 2, ""}, {"b", "x", 10, 1, ""}, {"a", "x", 12, 1, ""},
+		{"a", "x", 10, 200, ""}, {"a", "x", 11, 1, ""}, {"a", "x", 12, 1, ""}, {"a", "x", 11, math.MaxInt64, ""},
+		{"a", "x", 20, 0, "id"}, {"a", "x", 10, 1, ""}, {"a", "x", 12, 1, ""}, {"a", "x", 10, 1, ""}, {"a", "y", 10, 4, ""},
+	}
+	want := []told{
+		{"a", "x", 10, 203, ""}, {"a", "y", 10, 5, ""}, {"b", "x", 10, 1, ""}, {"a", "x", 12, 2, ""},
+		{"a", "x", 11, math.MaxInt64, ""},
+		{"a", "x", 20, 0, "id"}, {"a", "x", 10, 2, ""}, {"a", "x", 12, 1, ""},
+	}
+	var r Reader
+	if err := r.Reset(write(t, NewWriter(), []string{"a", "b"}, said, header)); err != nil {
+		t.Fatal(err)
+	}
+	same(t, contents(&r), want)
+}
+
+func TestACostBelowOneIsNoHit(t *testing.T) {
+	w := NewWriter()
+	w.Reset([]string{"a"})
+	for _, cost := range []int64{0, -1, math.MinInt64} {
+		if !w.Add(0, []byte("x"), 1, cost) || w.Len() != 0 {
+			t.Errorf("a cost of %d is a hit", cost)
+		}
+	}
+}
+
+// The bytes of version 1 as the package comment lays them out. They never change.
+func TestGoldenBytes(t *testing.T) {
+	all := []told{
+		{"per-ip", "203.0.113.7", 1_700_000_000_250, 1, ""}, {"login", "alice /login", 1_700_000_000_250, 3, ""},
+		{"per-ip", "203.0.113.7", 1_700_000_005_250, 1, ""}, {"per-ip", "198.51.100.0/22", 1_700_000_005_249, 1, ""},
+		{"per-ip", "2001:db8:1::/64", 1_700_000_005_249, 1, ""}, {"per-ip", "2001:db8::1:2:3:4", 1_700_000_005_249, 1, ""},
+		{"login", "alice /login", 1_700_000_005_249, 0, "id7"},
+	}
+	h := header
+	h.Part, h.More = 2, true
+	record := write(t, NewWriter(), []string{"unused", "login", "per-ip"}, all, h)
+	const want = "01" + "05" + "0f6163636573732e6c6f672f35663063" + "808040" + "808010" + "80a0abfef962" + "083966383664303831" +
+		"02" + "067065722d6970" + "056c6f67696e" +
+		"05" + "01cb007107" + "080c616c696365202f6c6f67696e" + "0216c63364" + "034020010db800010000" + "0420010db8000000000001000200030004" +
+		"f403" +
+		"00" + "0403" + "220a" + "0101" + "00" + "00" + "480103696437"
+	sum := fmt.Sprintf("%016x", xxhash.Sum64(record[:len(record)-8]))
+	if got := hex.EncodeToString(record[:len(record)-8]); got != want {
+		t.Errorf("bytes\n%s, want\n%s", got, want)
+	}
+	if got := fmt.Sprintf("%016x", Checksum(record)); got != sum || sum != "3f10d586d5ab5d9c" {
+		t.Errorf("checksum %s, of the bytes before it %s", got, sum)
+	}
+}
+
+func TestTheSameCallsGiveTheSameBytes(t *testing.T) {
+	m := newMixture(3, 5000, 300)
+	used := NewWriter()
+	used.Reset([]string{"other"})
+	used.Add(0, []byte("before"), 1, 1)
+	m.fill(used)
+	first, _ := used.Append(nil, header)
+	again, _ := used.Append(nil, header)
+	fresh := NewWriter()
+	m.fill(fresh)
+	other, _ := fresh.Append([]byte("before it"), header)
+	if !bytes.Equal(first, again) || !bytes.Equal(first, other[len("before it"):]) {
+		t.Error("the bytes differ")
+	}
+}
+
+func TestABatchGoesOnAfterAppend(t *testing.T) {
+	w := NewWriter()
+	w.Reset([]string{"a"})
+	w.Add(0, []byte("x"), 1, 1)
+	if _, err := w.Append(nil, header); err != nil {
+		t.Fatal(err)
+	}
+	w.Add(0, []byte("y"), 2, 1)
+	w.Add(0, []byte("x"), 1, 1)
+	record, _ := w.Append(nil, header)
+	want := write(t, NewWriter(), []string{"a"}, []told{{"a", "x", 1, 2, ""}, {"a", "y", 2, 1, ""}}, header)
+	if !bytes.Equal(record, want) {
+		t.Error("other bytes than those made at once")
+	}
+}
+
+func TestNewerVersionsAreRefused(t *testing.T) {
+	record := write(t, NewWriter(), []string{"a"}, []told{{"a", "x", 1, 1, ""}}, header)
+	for _, version := range []byte{2, 3, 255} {
+		record[0] = version
+		var r Reader
+		if err := r.Reset(record); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), fmt.Sprint(version)) {
+			t.Errorf("version %d: %v", version, err)
+		}
+		if err := r.Reset(record[:1]); !errors.Is(err, ErrNewer) {
+			t.Errorf("version %d alone: %v", version, err)
+		}
+	}
+}
+
+func smallRecord(t *testing.T) []byte {
+	return write(t, NewWriter(), []string{"a", "b"}, []told{
+		{"a", "203.0.113.7", 5, 1, ""}, {"b", "alice", 1005, 700, ""}, {"a", "2001:db8::/64", 7, 1, ""}, {"b", "alice", 9, 0, "id"},
+	}, header)
+}
+
+func TestCutAnywhere(t *testing.T) {
+	record := smallRecord(t)
+	var r Reader
+	for n := range record {
+		if err := r.Reset(record[:n]); !errors.Is(err, ErrDamaged) || len(r.Items())+len(r.Pairs())+len(r.Rules()) > 0 {
+			t.Errorf("%d of %d bytes are read: %v", n, len(record), err)
+		}
+	}
+	if err := r.Reset(append(record, 0)); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a byte more: %v", err)
+	}
+}
+
+func TestAnyBitChanged(t *testing.T) {
+	record := smallRecord(t)
+	var r Reader
+	for bit := range 8 * len(record) {
+		record[bit/8] ^= 1 << (bit % 8)
+		err := r.Reset(record)
+		if !errors.Is(err, ErrDamaged) && !(bit < 8 && errors.Is(err, ErrNewer)) {
+			t.Errorf("bit %d changed: %v", bit, err)
+		}
+		record[bit/8] ^= 1 << (bit % 8)
+	}
+	if err := r.Reset(record); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sealed makes a record of what stands between version and checksum.
+func sealed(body string) []byte {
+	return seal(append([]byte{Version}, body...), 0)
+}
+
+func TestWhatNoVersionWrites(t *testing.T) {
+	const start = "\x00\x01s\x00\x01\x00\x00" // a header
+	for name, body := range map[string]string{
+		"nothing":                    "",
+		"from behind to":             "\x00\x01s\x00\x00\x00\x00" + "\x00\x00",
+		"to beyond int64":            "\x00\x01s\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x01\x00\x00" + "\x00\x00",
+		"source too long":            "\x00\xe1\x03" + strings.Repeat("s", 481) + "\x00\x01\x00\x00" + "\x00\x00",
+		"fewer rules than said":      start + "\x02\x01a",
+		"a rule that is not there":   start + "\x01\x01a\x01\x08\x01x\x00\x00",
+		"a form that is none":        start + "\x01\x01a\x01\x05\x01x\x00\x00",
+		"an IPv4 prefix of 33 bits":  start + "\x01\x01a\x01\x02\x21abcde\x00\x00",
+		"an IPv6 prefix of 129 bits": start + "\x01\x01a\x01\x03\x81\x01abcdefghijklmnopq\x00\x00",
+		"bits beyond the prefix":     start + "\x01\x01a\x01\x02\x04\xff\x00\x00",
+		"an address cut short":       start + "\x01\x01a\x01\x01abc",
+		"a pair without an item":     start + "\x01\x01a\x02\x00\x01x\x00\x01y\x00\x00",
+		"an item without a pair":     start + "\x01\x01a\x01\x00\x01x\x00\x00\x00",
+		"a pair before the first":    start + "\x01\x01a\x01\x00\x01x\x00\x00\x20",
+		"items without pairs":        start + "\x00\x00\x00",
+		"a time of no unit":          start + "\x01\x01a\x01\x00\x01x\x00\x03\x01",
+		"a cost of 0":                start + "\x01\x01a\x01\x00\x01x\x00\x04\x00",
+		"a cost beyond int64":        start + "\x01\x01a\x01\x00\x01x\x00\x04\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"an unknown command":         start + "\x01\x01a\x01\x00\x01x\x00\x08\x02\x00",
+		"a command with a cost":      start + "\x01\x01a\x01\x00\x01x\x00\x0c\x01\x00",
+		"an id cut short":            start + "\x01\x01a\x01\x00\x01x\x00\x08\x01\x05id",
+		"an endless number":          start + "\x01\x01a\x01\x00\x01x\x00" + strings.Repeat("\xff", 12),
+	} {
+		var r Reader
+		if err := r.Reset(sealed(body)); !errors.Is(err, ErrDamaged) || len(r.Items()) > 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var r Reader
+	if err := r.Reset(sealed(start + "\x01\x01a\x01\x00\x01x\x00\x00")); err != nil {
+		t.Errorf("and this one is sound: %v", err)
+	}
+}
+
+func TestNoBatchIsLongerThanMaxBytes(t *testing.T) {
+	for name, hit := range map[string]func(n int) told{
+		"short keys": func(n int) told { return told{"a", fmt.Sprint(n % 7), int64(n), 1, ""} },
+		"long keys":  func(n int) told { return told{"a", fmt.Sprintf("%0300d", n), int64(n), 1, ""} },
+		"commands":   func(n int) told { return told{"a", "x", int64(n * n), 0, fmt.Sprint(n)} },
+		"one hit":    func(n int) told { return told{"a", "x", 5, math.MaxInt64 / 2, ""} },
+		"far times":  func(n int) told { return told{"a", "203.0.113.7", int64(n) * 0x7edcba9876543211, int64(n) << 40, ""} },
+		"addresses":  func(n int) told { return told{"a", fmt.Sprintf("10.%d.%d.%d", n>>16, n>>8&255, n&255), 0, 1, ""} },
+	} {
+		w := NewWriter()
+		rules := []string{"a"}
+		w.Reset(rules)
+		for n := range 300_000 {
+			h := hit(n)
+			size, length := w.Size(), w.Len()
+			fits := w.Fits(Need("a", []byte(h.key)) + len(h.id))
+			if tell(w, rules, h) != fits {
+				t.Fatalf("%s: the %d-th fits: %v; that is not what is said", name, n, fits)
+			}
+			if !fits && (w.Size() != size || w.Len() != length) {
+				t.Fatalf("%s: the %d-th does not fit and changes the batch", name, n)
+			}
+			if w.Size()-size > Need("a", []byte(h.key))+len(h.id) {
+				t.Fatalf("%s: the %d-th needs %d bytes", name, n, w.Size()-size)
+			}
+		}
+		record, err := w.Append(nil, header)
+		var r Reader
+		if err != nil || len(record) > MaxBytes || r.Reset(record) != nil {
+			t.Errorf("%s: %d bytes, %v", name, len(record), err)
+		}
+		if name != "one hit" && len(record) < MaxBytes-2048 {
+			t.Errorf("%s: full with %d bytes", name, len(record))
+		}
+		if err := r.Reset(append(record, make([]byte, MaxBytes)...)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: more than %d bytes are read: %v", name, MaxBytes, err)
+		}
+	}
+}
+
+func TestAKeyOfMaxKeyFits(t *testing.T) {
+	w := NewWriter()
+	for _, size := range [][3]int{{MaxKey, 0, 0}, {0, MaxKey, 0}, {0, 0, MaxKey}} {
+		rules := []string{strings.Repeat("r", size[1])}
+		write(t, w, rules, []told{{rules[0], strings.Repeat("k", size[0]), 1, 0, strings.Repeat("i", size[2])}}, header)
+	}
+}
+
+func TestNothingIsAllocatedPerHit(t *testing.T) {
+	m := newMixture(5, 20_000, 3000)
+	w := NewWriter()
+	var r Reader
+	var record []byte
+	allocations := testing.AllocsPerRun(10, func() {
+		m.fill(w)
+		record, _ = w.Append(record[:0], header)
+		if err := r.Reset(record); err != nil {
+			t.Fatal(err)
+		}
+		for range r.Items() {
+		}
+		Partition("per-ip", record[:200], 16)
+	})
+	if allocations > 0 {
+		t.Errorf("%v allocations for a batch of %d", allocations, len(m.hits))
+	}
+}
+
+// held returns how many bytes are in use more than before f, while what it returns is kept.
+func held(f func() any) int {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	kept := f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(kept)
+	return int(after.HeapAlloc) - int(before.HeapAlloc)
+}
+
+func TestMemoryOfAWriter(t *testing.T) {
+	for name, hit := range map[string]func(n int) (string, int64){
+		"most items": func(n int) (string, int64) { return fmt.Sprint(n % 7), -int64(n / 7) },
+		"most pairs": func(n int) (string, int64) { return string([]byte{byte(n), byte(n >> 8), byte(n >> 16)}), 0 },
+	} {
+		used := held(func() any {
+			w := NewWriter()
+			w.Reset([]string{"a"})
+			for n := 0; ; n++ {
+				key, at := hit(n)
+				if !w.Add(0, []byte(key), at, 1) {
+					break
+				}
+			}
+			return w
+		})
+		t.Logf("%s: %d bytes", name, used)
+		if used > 16<<20 {
+			t.Errorf("%s: a Writer holds %d bytes", name, used)
+		}
+	}
+}
+
+func TestMemoryOfAReader(t *testing.T) {
+	const start = "\x00\x01s\x00\x01\x00\x00"
+	for name, body := range map[string]string{
+		"empty rules":    start + "\xff\xff\x0f" + strings.Repeat("\x00", MaxBytes-100),
+		"empty prefixes": start + "\x01\x00\xff\xff\x07" + strings.Repeat("\x03\x00", MaxBytes/2-100),
+		"pairs, items":   start + "\x01\x00\xa9\xaa\x05" + strings.Repeat("\x03\x00", 87_337) + strings.Repeat("\x00", 87_337),
+		"items":          start + "\x01\x00\x01\x00\x00\x00\x00" + strings.Repeat("\x10", MaxBytes-100),
+		"empty ids":      start + "\x01\x00\x01\x00\x00\x00\x08\x01\x00" + strings.Repeat("\x18\x01\x00", MaxBytes/3-100),
+	} {
+		record := sealed(body)
+		var err error
+		used := held(func() any {
+			var r Reader
+			err = r.read(record)
+			return &r
+		})
+		t.Logf("%s: %d bytes for %d, %v", name, used, len(record), err)
+		if used > 64*len(record) {
+			t.Errorf("%s: a Reader holds %d bytes for %d", name, used, len(record))
+		}
+	}
+}
+
+// A Writer that is used again must not find what it held before.
+func TestAWriterUsedVeryOften(t *testing.T) {
+	w := NewWriter()
+	rules := []string{"a"}
+	for n := range 3 * lastGeneration {
+		w.Reset(rules)
+		w.Add(0, []byte("x"), int64(n%3), 1)
+		w.Add(0, []byte("x"), int64(n%3)-1, 1)
+		w.Add(0, []byte("x"), int64(n%3)-1, 1)
+		if w.Len() != 2 || len(w.pairs) != 1 {
+			t.Fatalf("batch %d: %d items of %d pairs", n, w.Len(), len(w.pairs))
+		}
+	}
+}
+
+func TestReaderKeepsNothingOfTheBatchBefore(t *testing.T) {
+	var r Reader
+	if err := r.Reset(smallRecord(t)); err != nil {
+		t.Fatal(err)
+	}
+	other := []told{{"b", "y", 1, 1, ""}}
+	if err := r.Reset(write(t, NewWriter(), []string{"b"}, other, Header{Source: "s", To: 1})); err != nil {
+		t.Fatal(err)
+	}
+	same(t, contents(&r), other)
+	if r.Header() != (Header{Source: "s", To: 1}) || len(r.Rules()) != 1 || len(r.Pairs()) != 1 {
+		t.Errorf("%+v, rules %q, %d pairs", r.Header(), r.Rules(), len(r.Pairs()))
+	}
+}
+
+func TestChecksum(t *testing.T) {
+	record := smallRecord(t)
+	var r Reader
+	if err := r.Reset(record); err != nil {
+		t.Fatal(err)
+	}
+	if r.Checksum() != Checksum(record) || Checksum(record) != xxhash.Sum64(record[:len(record)-8]) {
+		t.Errorf("%x, %x", r.Checksum(), Checksum(record))
+	}
+	if Checksum(nil) != 0 {
+		t.Error("no bytes have a checksum")
+	}
+}

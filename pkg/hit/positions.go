@@ -1,0 +1,213 @@
+package hit
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Verdict says what to do with a batch.
+type Verdict uint8
+
+const (
+	Apply    Verdict = iota // it is new: count it
+	Seen                    // it was counted before: skip it
+	Conflict                // it contradicts what was counted: do not count it, and say so
+	Full                    // it is of a source there is no room for: nothing can be said of it
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case Apply:
+		return "apply"
+	case Seen:
+		return "seen"
+	case Conflict:
+		return "conflict"
+	}
+	return "full"
+}
+
+// Positions remembers for each source how far its batches were counted in one partition, so that each is
+// counted once however often it is sent.
+//
+// A batch is new when it begins at or behind the end of the last one that was applied, or is the next part of
+// the same cut. It was seen when it ends before the last one, or is the last one (the checksum tells), or an
+// earlier part of its cut. Anything else is a conflict: it begins before the last one's end and ends behind
+// it; it ends where the last one does and has another checksum, another beginning, or a part that does not
+// follow. A conflict changes no position.
+//
+// A source that was silent for longer than the retention of the log is forgotten: nobody sends its old
+// batches any more. Silence is measured in the time of the log, the latest that any of its records bore, and not by a clock, so that
+// whoever reads the log again judges alike.
+//
+// There is a limit to the number of sources. When that many are known and none can be forgotten, a batch of
+// another one is Full, and nothing changes.
+type Positions struct {
+	limit     int
+	retention time.Duration
+	sources   map[string]position
+	now       int64 // of the log, Unix ms
+}
+
+// A position is where the last batch that was applied ends.
+type position struct {
+	from, to int64
+	part     int
+	more     bool
+	checksum uint64
+	heard    int64 // when the source sent the last batch, whatever its verdict; at most now
+}
+
+// NewPositions returns Positions of no source yet.
+func NewPositions(limit int, retention time.Duration) *Positions {
+	return &Positions{limit, retention, map[string]position{}, math.MinInt64}
+}
+
+// Len returns how many sources are remembered.
+func (p *Positions) Len() int { return len(p.sources) }
+
+// Judge says what to do with a batch, and remembers it when that is Apply. at is the time of the batch's
+// record in the log, Unix ms.
+func (p *Positions) Judge(h Header, checksum uint64, at int64) Verdict {
+	p.now = max(p.now, at)
+	last, known := p.sources[h.Source]
+	verdict := Apply
+	switch {
+	case known && !p.silent(last):
+		verdict = last.judge(h, checksum)
+	case !known && !p.room():
+		return Full
+	}
+	if verdict == Apply {
+		last = position{h.From, h.To, h.Part, h.More, checksum, 0}
+	}
+	last.heard = p.now
+	p.sources[h.Source] = last
+	return verdict
+}
+
+// room reports whether there is some for one more source.
+func (p *Positions) room() bool {
+	if len(p.sources) >= p.limit {
+		p.forget()
+	}
+	return len(p.sources) < p.limit
+}
+
+func (last position) judge(h Header, checksum uint64) Verdict {
+	switch {
+	case h.From >= last.to:
+		return Apply
+	case h.To < last.to:
+		return Seen
+	case h.To > last.to || h.From != last.from:
+		return Conflict
+	case h.Part < last.part:
+		return Seen
+	case h.Part == last.part && checksum == last.checksum:
+		return Seen
+	case h.Part == last.part+1 && last.more:
+		return Apply
+	}
+	return Conflict
+}
+
+func (p *Positions) silent(last position) bool {
+	return p.silence(last) > uint64(p.retention.Milliseconds())
+}
+
+// silence returns for how many milliseconds a source has sent nothing.
+func (p *Positions) silence(last position) uint64 { return uint64(p.now) - uint64(last.heard) }
+
+// forget forgets the sources that are silent.
+func (p *Positions) forget() {
+	maps.DeleteFunc(p.sources, func(_ string, last position) bool { return p.silent(last) })
+}
+
+// Append appends what Read reads: about 20 bytes a source, and what its name does not share with the one
+// before in their order. Silent sources are forgotten before. The same positions give the same bytes.
+func (p *Positions) Append(b []byte) []byte {
+	p.forget()
+	start := len(b)
+	b = append(b, Version)
+	b = binary.AppendVarint(b, p.now)
+	b = binary.AppendUvarint(b, uint64(len(p.sources)))
+	before := ""
+	for _, source := range slices.Sorted(maps.Keys(p.sources)) {
+		shared := sharedPrefix(before, source)
+		b = binary.AppendUvarint(b, uint64(shared))
+		b = appendText(b, source[shared:])
+		b = p.appendPosition(b, p.sources[source])
+		before = source
+	}
+	return seal(b, start)
+}
+
+func (p *Positions) appendPosition(b []byte, last position) []byte {
+	b = binary.AppendUvarint(b, uint64(last.from))
+	b = binary.AppendUvarint(b, uint64(last.to-last.from))
+	b = binary.AppendUvarint(b, partNumber(last.part, last.more))
+	b = binary.LittleEndian.AppendUint64(b, last.checksum)
+	return binary.AppendUvarint(b, p.silence(last))
+}
+
+func sharedPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// Read replaces all positions by those that Append wrote, also where they are more than the limit. Its errors
+// are [ErrNewer] and [ErrDamaged]; after one the positions are as they were.
+func (p *Positions) Read(b []byte) error {
+	body, err := unseal(b)
+	if err != nil {
+		return fmt.Errorf("reading positions: %w", err)
+	}
+	c := cursor{left: body}
+	now := c.varint()
+	sources := map[string]position{}
+	before := ""
+	for n := range c.number(uint64(len(body))) {
+		source := c.sharedText(before)
+		if n > 0 && source <= before {
+			c.fail()
+		}
+		sources[source] = c.position(now)
+		if c.failed {
+			break
+		}
+		before = source
+	}
+	if c.end(); c.failed {
+		return fmt.Errorf("reading positions: %w: the checksum holds, but there is what no version writes", ErrDamaged)
+	}
+	p.sources, p.now = sources, now
+	return nil
+}
+
+// sharedText reads a text that shares its beginning with another.
+func (c *cursor) sharedText(other string) string {
+	shared := c.number(uint64(len(other)))
+	rest := c.take(int(c.number(MaxText - uint64(shared))))
+	return other[:shared] + string(rest)
+}
+
+func (c *cursor) position(now int64) (last position) {
+	last.from, last.to = c.fromTo()
+	last.part, last.more = c.part()
+	if b := c.take(checksumBytes); b != nil {
+		last.checksum = binary.LittleEndian.Uint64(b)
+	}
+	last.heard = int64(uint64(now) - c.uvarint())
+	if last.heard > now {
+		c.fail()
+	}
+	return last
+}

@@ -1,0 +1,194 @@
+package hit
+
+import (
+	"fmt"
+	"math"
+)
+
+// A Reader reads batches, one after another, and is used again for each. The zero value is ready for Reset.
+//
+//	err := r.Reset(record)
+//	for _, item := range r.Items() {
+//		pair := r.Pairs()[item.Pair]
+//		rule := r.Rules()[pair.Rule]
+//		…
+//	}
+type Reader struct {
+	header   Header
+	checksum uint64
+	rules    []string
+	pairs    []Pair
+	texts    []byte // of the keys that are packed
+	items    []Item
+	ids      [][]byte // of the commands
+}
+
+// Reset reads a batch, all of it or nothing. Its errors are [ErrNewer] and [ErrDamaged]; after one the Reader
+// is empty. The record must not change before the next Reset.
+func (r *Reader) Reset(record []byte) error {
+	if err := r.read(record); err != nil {
+		*r = Reader{}
+		return fmt.Errorf("reading a batch of %d bytes: %w", len(record), err)
+	}
+	return nil
+}
+
+func (r *Reader) read(record []byte) error {
+	if len(record) > MaxBytes {
+		return fmt.Errorf("%w: at most %d are possible", ErrDamaged, MaxBytes)
+	}
+	body, err := unseal(record)
+	if err != nil {
+		return err
+	}
+	r.checksum = Checksum(record)
+	c := cursor{left: body}
+	r.readHeader(&c)
+	r.readRules(&c)
+	r.readPairs(&c)
+	r.readItems(&c)
+	if c.failed {
+		return fmt.Errorf("%w: the checksum holds, but there is what no version writes", ErrDamaged)
+	}
+	return nil
+}
+
+func (r *Reader) readHeader(c *cursor) {
+	h := &r.header
+	h.Part, h.More = c.part()
+	h.Source = again(h.Source, c.shortText())
+	h.From, h.To = c.fromTo()
+	h.Clock = c.varint()
+	h.Fingerprint = again(h.Fingerprint, c.shortText())
+}
+
+func (c *cursor) part() (part int, more bool) {
+	n := c.number(maxPart<<1 | 1)
+	return int(n >> 1), n&1 == 1
+}
+
+func (c *cursor) fromTo() (from, to int64) {
+	from = c.number(math.MaxInt64 - 1)
+	length := c.number(uint64(math.MaxInt64 - from))
+	if length == 0 {
+		c.fail()
+	}
+	return from, from + length
+}
+
+// again returns the text as a string: the one there was where they are equal.
+func again(was string, text []byte) string {
+	if was == string(text) {
+		return was
+	}
+	return string(text)
+}
+
+func (r *Reader) readRules(c *cursor) {
+	known := r.rules
+	r.rules = r.rules[:0]
+	for range c.number(MaxBytes) {
+		name := c.text()
+		if c.failed {
+			return
+		}
+		if n := len(r.rules); n < len(known) {
+			r.rules = append(r.rules, again(known[n], name))
+			continue
+		}
+		r.rules = append(r.rules, string(name))
+	}
+}
+
+func (r *Reader) readPairs(c *cursor) {
+	r.pairs, r.texts = r.pairs[:0], r.texts[:0]
+	for range c.number(MaxBytes) {
+		head := c.uvarint()
+		rule := head >> formBits
+		if c.failed || rule >= uint64(len(r.rules)) {
+			c.fail()
+			return
+		}
+		var key []byte
+		key, r.texts = c.key(head&(1<<formBits-1), r.texts)
+		r.pairs = append(r.pairs, Pair{int(rule), key})
+	}
+}
+
+// readItems reads all to the end.
+func (r *Reader) readItems(c *cursor) {
+	r.items, r.ids = r.items[:0], r.ids[:0]
+	if len(r.pairs) == 0 {
+		c.end()
+		return
+	}
+	occurred, last := 0, r.header.Clock+c.varint()
+	for len(c.left) > 0 {
+		head := c.uvarint()
+		switch head & timeBits {
+		case timeSame:
+		case timeMillis:
+			last += c.varint()
+		case timeSeconds:
+			last += c.varint() * 1000
+		default:
+			c.fail()
+		}
+		item := Item{UnixMilli: last, Cost: 1}
+		if head&(costFollows|commandFollows) != 0 {
+			r.readRare(c, head, &item)
+		}
+		pair := uint64(occurred) - head>>pairShift
+		if head>>pairShift == 0 {
+			occurred++
+		}
+		if pair >= uint64(len(r.pairs)) {
+			c.fail()
+		}
+		item.Pair = int32(pair)
+		r.items = append(r.items, item)
+	}
+	if occurred != len(r.pairs) {
+		c.fail()
+	}
+}
+
+// readRare reads a cost, or a command.
+func (r *Reader) readRare(c *cursor, head uint64, item *Item) {
+	if head&commandFollows == 0 {
+		item.Cost = c.number(math.MaxInt64)
+		if item.Cost == 0 {
+			c.fail()
+		}
+		return
+	}
+	item.Cost, item.id = 0, int32(len(r.ids))
+	if head&costFollows != 0 || c.byte() != unblock {
+		c.fail()
+	}
+	r.ids = append(r.ids, c.text())
+}
+
+// Header returns that of the batch.
+func (r *Reader) Header() Header { return r.header }
+
+// Checksum returns that of the batch.
+func (r *Reader) Checksum() uint64 { return r.checksum }
+
+// Rules returns the names of the rules that occur in the batch, valid until Reset.
+func (r *Reader) Rules() []string { return r.rules }
+
+// Pairs returns the pairs that occur in the batch, each once, valid until Reset.
+func (r *Reader) Pairs() []Pair { return r.pairs }
+
+// Items returns the hits and commands of the batch in their order, valid until Reset.
+func (r *Reader) Items() []Item { return r.items }
+
+// Unblock returns whether an item is the command to forget the window and the level of its pair, and the
+// command's id, valid until Reset.
+func (r *Reader) Unblock(item Item) (id []byte, ok bool) {
+	if item.Cost != 0 {
+		return nil, false
+	}
+	return r.ids[item.id], true
+}
