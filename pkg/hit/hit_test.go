@@ -352,8 +352,16 @@ func TestNoBatchIsLongerThanMaxBytes(t *testing.T) {
 		if name != "one hit" && len(record) < MaxBytes-2048 {
 			t.Errorf("%s: full with %d bytes", name, len(record))
 		}
-		if err := r.Reset(append(record, make([]byte, MaxBytes)...)); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: more than %d bytes are read: %v", name, MaxBytes, err)
+	}
+}
+
+func TestLongerBatchesAreRefused(t *testing.T) {
+	const start = "\x00\x01s\x00\x01\x00\x00" + "\x01\x01a\x01\x00\x01x\x00\x00"
+	for size, want := range map[int]error{MaxBytes: nil, MaxBytes + 1: ErrDamaged} {
+		var r Reader
+		body := start + strings.Repeat("\x10", size-1-checksumBytes-len(start))
+		if err := r.Reset(sealed(body)); !errors.Is(err, want) {
+			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
 }

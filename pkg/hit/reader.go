@@ -34,12 +34,12 @@ func (r *Reader) Reset(record []byte) error {
 }
 
 func (r *Reader) read(record []byte) error {
-	if len(record) > MaxBytes {
-		return fmt.Errorf("%w: at most %d are possible", ErrDamaged, MaxBytes)
-	}
 	body, err := unseal(record)
 	if err != nil {
 		return err
+	}
+	if len(record) > MaxBytes {
+		return fmt.Errorf("%w: at most %d bytes are possible", ErrDamaged, MaxBytes)
 	}
 	r.checksum = Checksum(record)
 	c := cursor{left: body}
