@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"weir/pkg/backtest"
+)
+
+// A backtestCommand is what `weir backtest` was told.
+type backtestCommand struct {
+	rules      []string
+	limits     []string
+	key        string
+	read       readFlags
+	late       string
+	algorithms []string
+	against    string
+	failIf     string
+	never      string
+	html       string
+	output     outputFlag
+}
+
+func newBacktest() *cobra.Command {
+	b := &backtestCommand{}
+	c := &cobra.Command{
+		Use:   "backtest [flags] FILE...|-",
+		Short: "Run rules over logs: who would have been blocked, when, by which limit",
+		Long: `Backtest runs rules over logs and shows who would have been blocked, when first, and by which limit.
+
+It reads plain, .gz and .zst files, or standard input (-). Several files, such as a rotated set, may be named in any
+order; lines out of order by up to --late change nothing. What could not be read is counted by reason.
+
+The exit code is 3 when --fail-if holds, or when a key of --never would have been blocked.`,
+		Example: `  weir backtest --limit 10/min --limit 100/hour access.log
+  weir backtest --rules rules.yaml --html report.html access.log access.log.*.gz
+  weir backtest --rules rules.yaml --against old-rules.yaml access.log
+  weir backtest --limit 100/hour --key user --field user=http_x_user --algorithms all access.log
+  weir backtest --rules rules.yaml --fail-if 'refused > 0.1%' --never customers.txt --json access.log`,
+		Args: someFiles,
+		RunE: func(c *cobra.Command, args []string) error { return b.run(c, args) },
+	}
+	flags := c.Flags()
+	flags.StringArrayVar(&b.rules, "rules", nil, "file of rules, or a glob; may be repeated")
+	flags.StringSliceVar(&b.limits, "limit", nil, "limit, instead of rules: 10/min, 100/hour, 5/10s; may be repeated")
+	flags.StringVar(&b.key, "key", "ip", "what --limit counts by: ip, user, ip/24+56, or several: ip,path")
+	b.read.add(c)
+	flags.StringVar(&b.late, "late", "10m", "how far out of order lines may be and still count")
+	flags.StringSliceVar(&b.algorithms, "algorithms", nil, "run the same limits under each of these side by side: all, or sliding,fixed,...")
+	flags.StringVar(&b.against, "against", "", "file of other rules, the ones in force: show what changes")
+	flags.StringVar(&b.failIf, "fail-if", "", "condition that ends with exit code 3: 'refused > 0.1%'")
+	flags.StringVar(&b.never, "never", "", "file of keys, one a line, that must never be blocked; else exit code 3")
+	flags.StringVar(&b.html, "html", "", "file to write a page with plots to")
+	b.output.add(c, "text", "json", "plain")
+	complete(c, "algorithms", append([]string{"all"}, algorithmNames()...))
+	complete(c, "key", []string{"ip", "user", "host", "path", "ip/24+56", "ip/32+128"})
+	return c
+}
+
+func (b *backtestCommand) run(c *cobra.Command, files []string) error {
+	form, err := b.output.chosen()
+	if err != nil {
+		return err
+	}
+	config, err := b.config(c, files)
+	if err != nil {
+		return err
+	}
+	page, err := openPage(b.html)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	progress := newProgress(c.ErrOrStderr())
+	config.Progress = progress.show
+	report, err := backtest.Run(c.Context(), config)
+	progress.done()
+	if err != nil {
+		return err
+	}
+	if err := b.writePage(page, report, backtest.HTMLOptions{Command: commandLine(c, files)}); err != nil {
+		return err
+	}
+	return errors.Join(b.write(c, report, form), verdict(report))
+}
+
+func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Config, error) {
+	config := backtest.Config{Envelope: b.read.envelope, Format: b.read.format, Timelines: b.html != ""}
+	var problems []error
+	note := func(err error) { problems = append(problems, err) }
+	var err error
+	config.Rules, err = b.set(c)
+	note(err)
+	if b.against != "" {
+		config.Against, err = loadRules(c, b.against)
+		note(err)
+	}
+	config.Options, err = b.read.options()
+	note(err)
+	config.Client, err = b.read.client()
+	note(err)
+	config.Late, err = b.lateness()
+	note(err)
+	config.Algorithms, err = parseAlgorithms(b.algorithms)
+	note(err)
+	note(b.conditions(&config))
+	config.Inputs, err = inputs(files, c.InOrStdin())
+	note(err)
+	return config, errors.Join(problems...)
+}
+
+// inputs are the files, standard input among them once at most.
+func inputs(files []string, stdin io.Reader) ([]backtest.Input, error) {
+	var all []backtest.Input
+	seen := map[string]bool{}
+	for _, file := range files {
+		if seen[file] {
+			return nil, wrongf("%s is named twice; its requests would count twice", file)
+		}
+		seen[file] = true
+		input := backtest.Input{Path: file}
+		if file == "-" {
+			input = backtest.Input{Path: "standard input", Reader: stdin}
+		}
+		all = append(all, input)
+	}
+	return all, nil
+}
+
+func (b *backtestCommand) write(c *cobra.Command, report *backtest.Report, form string) error {
+	out := c.OutOrStdout()
+	switch form {
+	case "json":
+		return report.WriteJSON(out)
+	case "plain":
+		return report.WriteKeys(out)
+	}
+	return report.WriteText(out, backtest.TextOptions{Top: 20, Color: colorful(out), Width: columns(out)})
+}
+
+// verdict is nil, or what did not hold, or what could not be read to its end.
+func verdict(report *backtest.Report) error {
+	if len(report.Faults) > 0 {
+		var faults []error
+		for _, fault := range report.Faults {
+			faults = append(faults, errors.New(fault))
+		}
+		return errors.Join(faults...)
+	}
+	if report.Never != nil && len(report.Never.Violations) > 0 {
+		v := report.Never.Violations[0]
+		return unmetf("%d keys that must never be blocked would be; the first is %s, by %s of %s at %s",
+			len(report.Never.Violations), v.Key, v.Limit, v.Rule, v.First)
+	}
+	if report.Failed() {
+		return unmetf("%s holds: %s", report.FailIf.Condition, report.FailIf.Found)
+	}
+	return nil
+}

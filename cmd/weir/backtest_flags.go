@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/backtest"
+	"weir/pkg/rule"
+	"weir/pkg/window"
+)
+
+// set is the rules to run: those of the files, or one made of the limits.
+func (b *backtestCommand) set(c *cobra.Command) (*rule.Set, error) {
+	switch {
+	case len(b.rules) > 0 && len(b.limits) > 0:
+		return nil, wrongf("--rules and --limit are both given; leave one out")
+	case len(b.rules) > 0 && c.Flags().Changed("key"):
+		return nil, wrongf("--key is for --limit, and the rules say their own; leave it out")
+	case len(b.rules) > 0:
+		return loadRules(c, b.rules...)
+	case len(b.limits) == 0:
+		return nil, wrongf("nothing says what is too much; give --limit 10/min, or --rules rules.yaml")
+	}
+	set, err := rule.FromLimits(b.limits, b.key)
+	if err != nil {
+		return nil, wrong{err}
+	}
+	return set, nil
+}
+
+// loadRules reads rules and tells their warnings.
+func loadRules(c *cobra.Command, patterns ...string) (*rule.Set, error) {
+	set, warnings, err := rule.Load(patterns...)
+	for _, warning := range warnings {
+		fmt.Fprintln(c.ErrOrStderr(), "warning:", warning)
+	}
+	if err != nil {
+		return nil, wrong{err}
+	}
+	return set, nil
+}
+
+func (b *backtestCommand) lateness() (time.Duration, error) {
+	late, err := yamlfile.ParseDuration(b.late)
+	if err != nil {
+		return 0, wrongf("--late: %w", err)
+	}
+	return late, nil
+}
+
+func (b *backtestCommand) conditions(config *backtest.Config) (err error) {
+	if b.failIf != "" {
+		if config.FailIf, err = backtest.ParseCondition(b.failIf); err != nil {
+			return wrongf("--fail-if: %w", err)
+		}
+	}
+	if b.never != "" {
+		if config.Never, err = backtest.OpenKeyList(b.never); err != nil {
+			return wrongf("--never: %w", err)
+		}
+	}
+	return nil
+}
+
+func algorithmNames() []string {
+	var names []string
+	for _, a := range window.Algorithms() {
+		names = append(names, a.String())
+	}
+	return names
+}
+
+func parseAlgorithms(names []string) ([]window.Algorithm, error) {
+	if len(names) == 1 && names[0] == "all" {
+		return window.Algorithms(), nil
+	}
+	var algorithms []window.Algorithm
+	for _, name := range names {
+		a, err := window.ParseAlgorithm(name)
+		if err != nil {
+			return nil, wrongf("--algorithms: %w", err)
+		}
+		algorithms = append(algorithms, a)
+	}
+	return algorithms, nil
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/config"
+	"weir/internal/yamlfile"
+	"weir/pkg/rule"
+)
+
+// A checkCommand is what `weir check` was told.
+type checkCommand struct {
+	set    []string
+	output outputFlag
+}
+
+func newCheck() *cobra.Command {
+	k := &checkCommand{}
+	c := &cobra.Command{
+		Use:   "check [flags] FILE...|-",
+		Short: "Check rules and configurations: all faults at once, each with its place",
+		Long: `Check reads files as the parts would and tells all faults at once, each with its place and what would be right. A file
+is rules, a weir.yaml, or a Kubernetes ConfigMap that holds either; it is told by its keys. Several files of rules are
+checked as one set, as the parts read them. Settings of the environment (WEIR_…) count as they would at a start.
+
+The exit code is 2 when there is a fault. Warnings alone do not change it.`,
+		Example: `  weir check rules.yaml
+  weir check --set mode=shadow /etc/weir/weir.yaml
+  kubectl get configmap weir -o yaml | weir check -`,
+		Args: someFiles,
+		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
+	}
+	c.Flags().StringArrayVar(&k.set, "set", nil, "setting for a weir.yaml, as its parts take it: aggregator.hot_keys=10000")
+	k.output.add(c, "text", "json")
+	return c
+}
+
+func (k *checkCommand) run(c *cobra.Command, files []string) error {
+	form, err := k.output.chosen()
+	if err != nil {
+		return err
+	}
+	var problems []error
+	var rules []string
+	for _, name := range files {
+		data, path, err := k.read(name, c.InOrStdin())
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if name != "-" && holdsRules(data) {
+			rules = append(rules, path)
+			continue
+		}
+		problems = append(problems, k.file(path, data).write(c, form))
+	}
+	if len(rules) > 0 {
+		result := &checked{File: strings.Join(rules, ", "), Kind: "rules"}
+		set, warnings, err := rule.Load(rules...)
+		result.rules(set)
+		result.add(warnings, err)
+		problems = append(problems, result.write(c, form))
+	}
+	return errors.Join(problems...)
+}
+
+// file checks one file that is no file of rules on the disk.
+func (k *checkCommand) file(path string, data []byte) *checked {
+	result := &checked{File: path}
+	inner, isConfigMap := yamlfile.ConfigMap(path, data)
+	switch {
+	case isConfigMap:
+		k.configMap(result, data, inner)
+	case holdsRules(data):
+		result.Kind = "rules"
+		set, warnings, err := rule.Parse(path, data)
+		result.rules(set)
+		result.add(warnings, err)
+	default:
+		k.configuration(result, data, config.Options{File: path})
+	}
+	return result
+}
+
+func (k *checkCommand) read(name string, stdin io.Reader) (data []byte, path string, err error) {
+	if name == "-" {
+		data, err = io.ReadAll(stdin)
+		return data, "stdin", err
+	}
+	data, err = os.ReadFile(name)
+	return data, name, err
+}
+
+func (k *checkCommand) configuration(result *checked, data []byte, o config.Options) {
+	result.Kind = "configuration"
+	o.Set, o.Environ = k.set, os.Environ()
+	c, warnings, err := config.Read(data, o)
+	result.add(warnings, err)
+	result.Mode = string(c.Mode)
+	result.rules(c.RuleSet)
+}
+
+// configMap checks the rules and the configurations that stand in a ConfigMap.
+func (k *checkCommand) configMap(result *checked, data []byte, inner []yamlfile.Inner) {
+	set, warnings, hasRules, err := rule.ParseConfigMap(result.File, data)
+	result.add(warnings, err)
+	for _, part := range inner {
+		if isConfiguration(part.Data) {
+			k.configuration(result, part.Data, config.Options{File: part.File, Within: part.Within(), Beside: inner})
+			hasRules = true
+		}
+	}
+	result.Kind = "ConfigMap"
+	if set != nil {
+		result.rules(set)
+	}
+	if !hasRules {
+		result.add(nil, yamlfile.Faults{{File: result.File, What: "the ConfigMap holds no rules and no weir.yaml", Remedy: "put them under its data, each under a key of its own"}})
+	}
+}
+
+// isConfiguration says whether data looks like a weir.yaml: a map with a key that only that has, or with the path
+// of its rules.
+func isConfiguration(data []byte) bool {
+	var top topKeys
+	yamlfile.Decode("", data, &top)
+	return top.configuration
+}
+
+func holdsRules(data []byte) bool { return rule.HoldsRules(data) && !isConfiguration(data) }
+
+// topKeys are what the keys of a map say about what it is.
+type topKeys struct{ configuration bool }
+
+// FromYAML reads the keys and next to nothing under them.
+func (k *topKeys) FromYAML(v yamlfile.Value) {
+	known := yamlfile.Names(config.Config{})
+	pairs, _ := v.Map()
+	for _, pair := range pairs {
+		_, isText := pair.Value.Scalar()
+		if slices.Contains(known, pair.Name) && (pair.Name != "rules" || isText) {
+			k.configuration = true
+		}
+	}
+}

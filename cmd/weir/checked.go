@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/rule"
+)
+
+// A checked is what was found of one file, as `weir check --json` writes it.
+type checked struct {
+	File        string  `json:"file"`
+	Kind        string  `json:"kind"` // rules, configuration or ConfigMap
+	Mode        string  `json:"mode,omitempty"`
+	Rules       int     `json:"rules"`
+	Allows      int     `json:"allows"`
+	Fingerprint string  `json:"fingerprint,omitempty"`
+	Faults      []place `json:"faults"`
+	Warnings    []place `json:"warnings"`
+
+	faults yamlfile.Faults
+}
+
+// A place is a fault or a warning with where it stands.
+type place struct {
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	What   string `json:"what"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+func (r *checked) rules(set *rule.Set) {
+	if set != nil {
+		r.Rules, r.Allows, r.Fingerprint = len(set.Rules), len(set.Allows), set.Fingerprint()
+	}
+}
+
+func (r *checked) add(warnings []yamlfile.Fault, err error) {
+	for _, w := range warnings {
+		r.Warnings = append(r.Warnings, place(w))
+	}
+	var faults yamlfile.Faults
+	if err != nil && !errors.As(err, &faults) {
+		faults = yamlfile.Faults{{File: r.File, What: err.Error()}}
+	}
+	for _, fault := range faults {
+		if fault.File == "" {
+			fault.File = r.File
+		}
+		r.faults = append(r.faults, fault)
+		r.Faults = append(r.Faults, place(fault))
+	}
+}
+
+// write shows what was found, and returns the faults unless they are part of what was shown.
+func (r *checked) write(c *cobra.Command, form string) error {
+	if form == "json" {
+		if err := newJSON(c.OutOrStdout()).Encode(r); err != nil || len(r.faults) == 0 {
+			return err
+		}
+		return wrongf("%s: %s", r.File, counted(len(r.faults), "fault"))
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintln(c.ErrOrStderr(), "warning:", yamlfile.Fault(w))
+	}
+	if len(r.faults) > 0 {
+		return r.faults
+	}
+	_, err := fmt.Fprintln(c.OutOrStdout(), r)
+	return err
+}
+
+// String says what is in force when the file is.
+func (r *checked) String() string {
+	text := r.File + ": " + r.Kind
+	if r.Mode != "" {
+		text += ", mode " + r.Mode
+	}
+	text += ", " + counted(r.Rules, "rule")
+	if r.Allows > 0 {
+		text += ", " + counted(r.Allows, "allow")
+	}
+	if r.Fingerprint != "" {
+		text += ", fingerprint " + r.Fingerprint
+	}
+	return text
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"strings"
+
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+// judged notes under which rules a request counts, and why not under the others.
+func (p *parseCommand) judged(l *line, r *request.Request) {
+	if p.judge == nil {
+		return
+	}
+	for _, h := range p.judge.Hits(r) {
+		of := p.set.Rules[h.Rule]
+		key := string(h.Key)
+		l.Hits = append(l.Hits, hit{of.Name, key, of.Key.Fields(key), h.Cost})
+	}
+	for i, of := range p.set.Rules {
+		if reason := p.judge.Outcome(i); reason != rule.Counted {
+			l.Uncounted = append(l.Uncounted, uncounted{of.Name, reason.String(), why(reason, of, r)})
+		}
+	}
+}
+
+// why tells a person the reason for which a request does not count under a rule.
+func why(reason rule.Reason, of *rule.Rule, r *request.Request) string {
+	switch reason {
+	case rule.Allowed:
+		return "an allow entry holds for it"
+	case rule.NoMatch:
+		return "its match does not hold: " + of.Match
+	case rule.Failed:
+		return "its match or cost cannot be worked out for this request"
+	case rule.Refused:
+		return "an enforcer refused the request, and the rule counts those served"
+	case rule.NoCost:
+		return "its cost is below 1: " + of.Cost
+	}
+	var missing []string
+	for _, word := range of.Key.Words() {
+		name, _, _ := strings.Cut(word, "/")
+		if _, ok := r.Field(name); !ok {
+			missing = append(missing, name)
+		}
+	}
+	return "the request has no " + strings.Join(missing, " and no ")
+}

@@ -1,0 +1,101 @@
+// Command weir is the operator's tool: it runs rules over yesterday's logs, tests and checks them, and shows how
+// lines are read.
+//
+// Results and help go to standard output, errors and progress to standard error, progress only to a terminal. The
+// exit code is 0 when all was done, 1 when it failed, 2 for wrong use or a wrong configuration, and 3 when a
+// condition that was asked for did not hold. Ctrl-C ends it in order; a second one at once.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"weir/internal/yamlfile"
+)
+
+const (
+	exitDone = iota
+	exitFailed
+	exitWrong
+	exitUnmet
+)
+
+func main() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // from now on a signal has its usual effect: the second one ends at once
+
+	started := false
+	root := newRoot(&started)
+	root.SetArgs(args[1:])
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !started {
+		err = wrong{err}
+	}
+	return report(err, stderr)
+}
+
+// A wrong is an error that the user makes good by other arguments or another configuration.
+type wrong struct{ error }
+
+func (w wrong) Unwrap() error { return w.error }
+
+// An unmet is a condition asked for that did not hold.
+type unmet struct{ error }
+
+func wrongf(format string, args ...any) error { return wrong{fmt.Errorf(format, args...)} }
+
+func unmetf(format string, args ...any) error { return unmet{fmt.Errorf(format, args...)} }
+
+// report says what went wrong, one line a fault, and returns the exit code for it: wrong use beats failure, and
+// failure a condition that did not hold, because then nobody knows whether it would have.
+func report(err error, stderr io.Writer) int {
+	if err == nil || errors.Is(err, syscall.EPIPE) { // who reads us has seen enough
+		return exitDone
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("stopped before the end")
+	}
+	tell(err, stderr)
+	if errors.As(err, new(wrong)) || errors.As(err, new(yamlfile.Faults)) {
+		return exitWrong
+	}
+	if onlyUnmet(err) {
+		return exitUnmet
+	}
+	return exitFailed
+}
+
+// tell writes each error that was joined on a line of its own, and faults as compilers write theirs.
+func tell(err error, stderr io.Writer) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			tell(one, stderr)
+		}
+		return
+	}
+	if faults := (yamlfile.Faults)(nil); errors.As(err, &faults) {
+		fmt.Fprintln(stderr, faults.Error())
+		return
+	}
+	fmt.Fprintln(stderr, "weir:", err)
+}
+
+func onlyUnmet(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return errors.As(err, new(unmet))
+	}
+	return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !onlyUnmet(one) })
+}

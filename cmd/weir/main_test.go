@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weir/internal/yamlfile"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"weir": main})
+}
+
+// The scripts are what a user types and sees. Each runs in a folder of its own, with the examples beside it; exit
+// CODE weir … says how it ends, where it is not 0. -update writes the golden files in them anew.
+func TestScripts(t *testing.T) {
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       os.Getenv("UPDATE") != "",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("EXAMPLES", examples)
+			return os.CopyFS(env.Cd+"/examples", os.DirFS(examples))
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a command and wants its exit code: exits 2 weir backtest.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exited := (interface{ ExitCode() int })(nil); errors.As(err, &exited) {
+		got = exited.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// Every flag of every command is used by some script.
+func TestEveryFlagIsUsed(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	command := regexp.MustCompile(`(?m)^.*\bweir ([a-z]+)(.*)$`)
+	flag := regexp.MustCompile(`--([a-z-]+)`)
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range command.FindAllStringSubmatch(string(text), -1) {
+			for _, name := range flag.FindAllStringSubmatch(run[2], -1) {
+				used[run[1]+" --"+name[1]] = true
+			}
+		}
+	}
+	for _, c := range newRoot(new(bool)).Commands() {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if name := c.Name() + " --" + f.Name; !used[name] {
+				t.Errorf("no script uses %s", name)
+			}
+		})
+	}
+}
+
+// Every command shows an example that begins with the command itself.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	for _, c := range newRoot(new(bool)).Commands() {
+		if !strings.Contains(c.Example, "weir "+c.Name()) {
+			t.Errorf("weir %s has no example of itself", c.Name())
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	fault := yamlfile.Fault{File: "rules.yaml", Line: 3, Column: 5, What: "wrong", Remedy: "right"}
+	for _, test := range []struct {
+		err  error
+		code int
+		says string
+	}{
+		{nil, 0, ""},
+		{errors.New("broken"), 1, "weir: broken\n"},
+		{wrongf("not so"), 2, "weir: not so\n"},
+		{unmetf("it does not hold"), 3, "weir: it does not hold\n"},
+		{errors.Join(errors.New("broken"), unmetf("it does not hold")), 1, "weir: broken\nweir: it does not hold\n"},
+		{errors.Join(nil, unmetf("one"), unmetf("two")), 3, "weir: one\nweir: two\n"},
+		{errors.Join(errors.New("broken"), wrongf("not so")), 2, "weir: broken\nweir: not so\n"},
+		{wrong{yamlfile.Faults{fault, fault}}, 2, strings.Repeat("rules.yaml:3:5: wrong; right\n", 2)},
+		{yamlfile.Faults{fault}, 2, "rules.yaml:3:5: wrong; right\n"},
+		{fmt.Errorf("read: %w", context.Canceled), 1, "weir: stopped before the end\n"},
+		{fmt.Errorf("write: %w", syscall.EPIPE), 0, ""},
+	} {
+		var stderr bytes.Buffer
+		if code := report(test.err, &stderr); code != test.code || stderr.String() != test.says {
+			t.Errorf("%v: exit code %d and %q, want %d and %q", test.err, code, stderr.String(), test.code, test.says)
+		}
+	}
+}
+
+func TestCommandLineCanBePastedIntoAShell(t *testing.T) {
+	c := newBacktest()
+	var got string
+	c.RunE = func(c *cobra.Command, args []string) error { got = commandLine(c, args); return nil }
+	c.SetArgs([]string{"--limit", "10/min", "access log", "--limit", "5/10s", "--json", "--fail-if", "refused > 0.1%", "it's"})
+	if err := c.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	want := `backtest --fail-if 'refused > 0.1%' --json --limit 10/min --limit 5/10s 'access log' 'it'\''s'`
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weir/pkg/backtest"
+)
+
+// openPage opens the page's file before the work, so that a wrong path is told at once; what is in it stays
+// until there is something to write.
+func openPage(path string) (*os.File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+}
+
+// writePage writes the page and closes its file.
+func (b *backtestCommand) writePage(page *os.File, report *backtest.Report, o backtest.HTMLOptions) error {
+	if page == nil {
+		return nil
+	}
+	o.Version, o.Rules = version(), b.rulesText()
+	return errors.Join(page.Truncate(0), report.WriteHTML(page, o), page.Close())
+}
+
+// rulesText is what the page shows of the rules: their files, or nothing where limits say it all.
+func (b *backtestCommand) rulesText() string {
+	var text strings.Builder
+	for _, pattern := range b.rules {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			if data, err := os.ReadFile(file); err == nil {
+				fmt.Fprintf(&text, "# %s\n%s\n", file, data)
+			}
+		}
+	}
+	return text.String()
+}
+
+// commandLine writes the command as it can be pasted into a shell.
+func commandLine(c *cobra.Command, args []string) string {
+	words := []string{c.CommandPath()}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		switch value := f.Value.(type) {
+		case pflag.SliceValue:
+			for _, one := range value.GetSlice() {
+				words = append(words, "--"+f.Name, quote(one))
+			}
+		default:
+			words = append(words, "--"+f.Name)
+			if f.Value.Type() != "bool" {
+				words = append(words, quote(f.Value.String()))
+			}
+		}
+	})
+	for _, arg := range args {
+		words = append(words, quote(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// quote makes one word of the shell of any text.
+func quote(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_"
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

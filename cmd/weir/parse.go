@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/pkg/backtest"
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+// A parseCommand is what `weir parse` was told.
+type parseCommand struct {
+	read   readFlags
+	rules  []string
+	output outputFlag
+
+	options request.Options
+	client  *request.Client
+	set     *rule.Set   // nil without --rules
+	judge   *rule.Judge // of set
+	form    string
+	writer  *lineWriter
+}
+
+func newParse() *cobra.Command {
+	p := &parseCommand{}
+	c := &cobra.Command{
+		Use:   "parse [flags] FILE...|-",
+		Short: "Show how each line is read, and which rules it would hit",
+		Long: `Parse shows what was read of each line, or why it was not read. With --rules it also shows which rules the line
+hits, under which key and at what cost, and why it does not hit the others.`,
+		Example: `  weir parse access.log
+  tail -n 20 /var/log/nginx/access.log | weir parse --rules rules.yaml -
+  weir parse --format '$remote_addr [$time_local] "$request" $status' --json access.log`,
+		Args: someFiles,
+		RunE: func(c *cobra.Command, files []string) error { return p.run(c, files) },
+	}
+	p.read.add(c)
+	c.Flags().StringArrayVar(&p.rules, "rules", nil, "file of rules, or a glob; may be repeated")
+	p.output.add(c, "text", "json", "plain")
+	return c
+}
+
+func (p *parseCommand) run(c *cobra.Command, files []string) error {
+	if err := p.prepare(c); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(c.OutOrStdout())
+	p.writer = newLineWriter(out, p.form)
+	for _, file := range files {
+		if err := p.file(c, file); err != nil {
+			return errors.Join(out.Flush(), fmt.Errorf("%s: %w", file, err))
+		}
+	}
+	if err := errors.Join(p.writer.end(), out.Flush()); err != nil {
+		return err
+	}
+	if p.writer.read == 0 {
+		return errors.New("no line could be read")
+	}
+	return nil
+}
+
+func (p *parseCommand) prepare(c *cobra.Command) error {
+	form, err := p.output.chosen()
+	if err != nil {
+		return err
+	}
+	if form == "plain" && len(p.rules) == 0 {
+		return wrongf("-o plain shows the keys of rules; add --rules rules.yaml")
+	}
+	p.form = form
+	if p.options, err = p.read.options(); err != nil {
+		return err
+	}
+	if p.client, err = p.read.client(); err != nil {
+		return err
+	}
+	if len(p.rules) > 0 {
+		if p.set, err = loadRules(c, p.rules...); err != nil {
+			return err
+		}
+		p.judge = p.set.NewJudge()
+	}
+	return nil
+}
+
+// file reads one input to its end. What was read is shown at once where no more is waiting, so that a log can be
+// followed through a pipe.
+func (p *parseCommand) file(c *cobra.Command, name string) error {
+	input := backtest.Input{Path: name}
+	if name == "-" {
+		input.Path, input.Reader = "standard input", c.InOrStdin()
+	}
+	source, err := backtest.Open(c.Context(), input)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	lines := bufio.NewReaderSize(source, 1<<20)
+	decoder, err := p.decoder(input.Path, lines)
+	if err != nil {
+		return err
+	}
+	for number := 1; ; number++ {
+		text, err := lines.ReadString('\n')
+		if text != "" {
+			p.line(decoder, strings.TrimRight(text, "\r\n"), input.Path, number)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil && lines.Buffered() == 0 {
+			err = p.writer.out.Flush()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// decoder finds out the format by the lines that have come so far.
+func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Decoder, error) {
+	if _, err := lines.Peek(1); err != nil && err != io.EOF {
+		return nil, err
+	}
+	head, err := lines.Peek(lines.Buffered())
+	if err != nil {
+		return nil, err
+	}
+	sample := string(head)
+	if end := strings.LastIndexByte(sample, '\n'); end >= 0 {
+		sample = sample[:end] // the rest of the last line has not come
+	}
+	choice, err := request.Choose(p.read.envelope, p.read.format, strings.Split(sample, "\n"), p.options)
+	if err != nil {
+		return nil, wrong{err}
+	}
+	p.writer.choice(input, choice)
+	return request.NewDecoder(choice.Envelope, choice.Format, p.options)
+}
+
+// line shows one line, and all requests of it where it holds several.
+func (p *parseCommand) line(decoder *request.Decoder, text, input string, number int) {
+	decoder.DecodeEach(text, func(r *request.Request, err error) {
+		l := &line{Input: input, Line: number, text: text}
+		if err != nil {
+			l.fail(err)
+		} else {
+			l.Proxy = p.client.Resolve(r)
+			l.fill(r)
+			p.judged(l, r)
+		}
+		p.writer.write(l)
+	})
+}

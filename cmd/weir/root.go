@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weir/internal/yamlfile"
+)
+
+// newRoot puts the commands together. started is set when a command's own work begins: what goes wrong before
+// is wrong use.
+func newRoot(started *bool) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weir",
+		Short: "Find, off the request path, the users who send too many requests",
+		Long: `Weir watches a stream of requests and finds, off the request path, the users who send too many of them.
+
+Rules say what is counted, per what, and how much is allowed. Try them on yesterday's log before anyone enforces them.`,
+		Example: `  weir backtest --limit 10/min --limit 100/hour access.log
+  weir backtest --rules rules.yaml --html report.html access.log*
+  weir check rules.yaml`,
+		Args:              knownCommand,
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { *started = true; return nil },
+	}
+	root.SetFlagErrorFunc(flagFault)
+	root.AddCommand(newBacktest(), newTest(), newCheck(), newParse(), newVersion(), newMan())
+	root.InitDefaultCompletionCmd("completion")
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = knownCommand, root.RunE
+			c.Example = "  weir completion bash > /etc/bash_completion.d/weir"
+		}
+	}
+	root.SetHelpCommand(newHelp(root))
+	return root
+}
+
+// newHelp is cobra's help command, but asking for a command that is none is an error.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [command]",
+		Short:   "Show what a command does",
+		Example: "  weir help backtest",
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 {
+				err = knownCommand(c, rest)
+			}
+			if err != nil {
+				return wrong{err}
+			}
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		},
+	}
+}
+
+// knownCommand refuses arguments where only a command's name may stand.
+func knownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	remedy := c.CommandPath() + " --help shows all"
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		remedy = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return wrongf("unknown command %s; %s", args[0], remedy)
+}
+
+// noMore refuses arguments to a command that takes none.
+func noMore(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return wrongf("%s takes no argument, and %q is one; %s --help shows what it takes", c.Name(), args[0], c.CommandPath())
+}
+
+// someFiles wants one argument at least.
+func someFiles(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return nil
+	}
+	return wrongf("%s needs a file, or - for standard input; for example:%s", c.Name(), firstExample(c))
+}
+
+func firstExample(c *cobra.Command) string {
+	line, _, _ := strings.Cut(c.Example, "\n")
+	return line
+}
+
+// flagFault tells what is wrong with a flag in our words and names the nearest that there is.
+func flagFault(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return wrongf("%w; %s --help shows how it is used", err, c.CommandPath())
+	}
+	name := unknown.GetSpecifiedName()
+	if cluster := unknown.GetSpecifiedShortnames(); cluster != "" {
+		name = cluster
+		if c.Flags().Lookup(cluster) != nil {
+			return wrongf("unknown flag -%s; flags take two dashes: --%s", cluster, cluster)
+		}
+	}
+	if near := nearestFlag(c.Flags(), name); near != "" {
+		return wrongf("unknown flag --%s; did you mean --%s?", name, near)
+	}
+	return wrongf("unknown flag --%s; %s --help shows all", name, c.CommandPath())
+}
+
+// nearestFlag is the flag that name is most likely a slip of; empty when none is near.
+func nearestFlag(flags *pflag.FlagSet, name string) string {
+	var known []string
+	flags.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	return yamlfile.Nearest(name, known)
+}

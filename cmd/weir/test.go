@@ -1,0 +1,57 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"weir/pkg/backtest"
+)
+
+func newTest() *cobra.Command {
+	var verbose bool
+	var output outputFlag
+	c := &cobra.Command{
+		Use:   "test [flags] FILE...",
+		Short: "Test rules on small cases: who must and who must never be blocked, and when",
+		Long: `Test runs the cases of one or more files: requests written out, or a log, and who must be blocked by which rule and
+when, and who must never be. It is for continuous integration.
+
+The exit code is 3 when a case does not hold, and 2 when a file cannot be understood.`,
+		Example: `  weir test rules_test.yaml`,
+		Args:    someFiles,
+		RunE: func(c *cobra.Command, files []string) error {
+			form, err := output.chosen()
+			if err != nil {
+				return err
+			}
+			var problems []error
+			for _, file := range files {
+				report, err := backtest.RunTests(c.Context(), file)
+				if err == nil {
+					err = errors.Join(writeTests(c, report, form, verbose), held(report))
+				}
+				problems = append(problems, err)
+			}
+			return errors.Join(problems...)
+		},
+	}
+	c.Flags().BoolVar(&verbose, "verbose", false, "name the cases that hold too")
+	output.add(c, "text", "json")
+	return c
+}
+
+func writeTests(c *cobra.Command, report *backtest.TestReport, form string, verbose bool) error {
+	if form == "json" {
+		return newJSON(c.OutOrStdout()).Encode(report)
+	}
+	return report.WriteText(c.OutOrStdout(), verbose)
+}
+
+func held(report *backtest.TestReport) error {
+	failed := report.Failed()
+	if failed == 0 {
+		return nil
+	}
+	return unmetf("%s: %d of %d cases do not hold", report.File, failed, len(report.Cases))
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func newVersion() *cobra.Command {
+	var output outputFlag
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  weir version",
+		Args:    noMore,
+		RunE: func(c *cobra.Command, _ []string) error {
+			form, err := output.chosen()
+			if err != nil {
+				return err
+			}
+			if form == "json" {
+				return newJSON(c.OutOrStdout()).Encode(map[string]string{"version": version(), "go": runtime.Version()})
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), "weir", version(), runtime.Version())
+			return err
+		},
+	}
+	output.add(c, "text", "json")
+	return c
+}
+
+// version is what the build recorded of itself: a tag, or a commit's time and hash.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:     "man DIRECTORY",
+		Short:   "Write the man pages into a directory",
+		Example: "  weir man /usr/local/share/man/man1",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return nil
+			}
+			return wrongf("man needs one directory; for example:%s", firstExample(c))
+		},
+		Hidden: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			c.Root().DisableAutoGenTag = true
+			return doc.GenManTree(c.Root(), &doc.GenManHeader{Title: "WEIR", Section: "1", Source: "Weir"}, args[0])
+		},
+	}
+}
