@@ -25,6 +25,7 @@ type Decoder struct {
 	scan   *jsonScan   // of the record; nil when that is a line
 	lines  []int       // slots of the line
 	times  []int       // slots of the envelope's time
+	stream int         // slot of the container's stream
 	parts  [2]parts    // of standard output and standard error
 	otlp   *otlp
 
@@ -80,7 +81,7 @@ func (d *Decoder) useShipper(envelope string) error {
 	}
 	d.open, d.scan = d.openJSON, newJSONScan()
 	if envelope == "docker" {
-		d.open = d.openDocker
+		d.open, d.stream = d.openDocker, d.scan.slot("stream")
 	} else if d.fields != nil {
 		d.scan = d.fields.scan
 	}
@@ -92,8 +93,7 @@ func (d *Decoder) useShipper(envelope string) error {
 // line, and "envelope" for a record that holds several requests.
 func (d *Decoder) Decode(record string, r *Request) error {
 	r.Reset()
-	d.record = record
-	if skipSpace(record, 0) == len(record) {
+	if !d.begin(record) {
 		return ErrNoRequest
 	}
 	return d.open(record, r)
@@ -102,13 +102,26 @@ func (d *Decoder) Decode(record string, r *Request) error {
 // DecodeEach calls each for every request of a record, and for whatever of it could not be read. The request is
 // written over after each call.
 func (d *Decoder) DecodeEach(record string, each func(*Request, error)) {
-	if d.otlp == nil || skipSpace(record, 0) == len(record) {
+	if d.otlp == nil {
 		each(&d.request, d.Decode(record, &d.request))
 		return
 	}
-	d.record = record
 	d.request.Reset()
-	d.eachOTLP(record, &d.request, each)
+	if d.begin(record) {
+		d.eachOTLP(record, &d.request, each)
+	}
+}
+
+// begin forgets the record before. It is false for a blank record.
+func (d *Decoder) begin(record string) bool {
+	d.record = record
+	if d.scan != nil {
+		d.scan.begin()
+	}
+	if d.otlp != nil {
+		d.otlp.attributes = [3]string{}
+	}
+	return skipSpace(record, 0) < len(record)
 }
 
 func (d *Decoder) openOTLP(record string, r *Request) error {

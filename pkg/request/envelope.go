@@ -13,10 +13,10 @@ type shipper struct {
 // shippers in the order in which Detect tries them.
 var shippers = []shipper{
 	{"docker", "log stream time", "log", "time"},
+	{"logstash", "@timestamp @version", "message event.original", "@timestamp"},
 	{"filebeat", "@timestamp @metadata.beat|agent.type|agent.ephemeral_id|beat.name|log.file.path|log.offset|fileset.name",
 		"message event.original", "@timestamp"},
 	{"vector", "source_type", "message", "timestamp"},
-	{"logstash", "@timestamp @version", "message event.original", "@timestamp"},
 	{"fluentbit", "@timestamp|date|time|timestamp log|message", "log message", "@timestamp date time timestamp"},
 }
 
@@ -114,23 +114,29 @@ func (d *Decoder) openDocker(record string, r *Request) error {
 		return errEnvelope
 	}
 	text := d.scan.textOf(line)
-	stream := d.scan.textAt(d.scan.slot("stream"))
-	return d.openPart(stream, text, strings.HasSuffix(text, "\n"), r)
+	return d.openPart(d.scan.textAt(d.stream), text, strings.HasSuffix(text, "\n"), r)
 }
 
 // openCRI reads 2023-10-06T00:17:09.669794202Z stdout F line, where P stands for a part.
 func (d *Decoder) openCRI(record string, r *Request) error {
-	time, rest, _ := strings.Cut(record, " ")
-	stream, rest, _ := strings.Cut(rest, " ")
-	tags, line, ok := strings.Cut(rest, " ")
-	tag, _, _ := strings.Cut(tags, ":")
-	if _, iso := timeISO(time, nil); !iso || !ok || stream != "stdout" && stream != "stderr" || tag != "F" && tag != "P" {
+	time, stream, part, last, ok := cutCRI(record)
+	if !ok {
 		return errEnvelope
 	}
-	d.scan.begin()
 	d.scan.put("time", time)
 	d.scan.put("stream", stream)
-	return d.openPart(stream, strings.TrimRight(line, "\r\n"), tag == "F", r)
+	return d.openPart(stream, part, last, r)
+}
+
+// cutCRI takes a record of CRI apart; last says that no part of the line follows.
+func cutCRI(record string) (time, stream, part string, last, ok bool) {
+	time, rest, _ := strings.Cut(record, " ")
+	stream, rest, _ = strings.Cut(rest, " ")
+	tags, part, ok := strings.Cut(rest, " ")
+	tag, _, _ := strings.Cut(tags, ":")
+	_, iso := timeISO(time, nil)
+	ok = ok && iso && (stream == "stdout" || stream == "stderr") && (tag == "F" || tag == "P")
+	return time, stream, strings.TrimRight(part, "\r\n"), tag == "F", ok
 }
 
 // put keeps a string as if it stood at a path of the record.

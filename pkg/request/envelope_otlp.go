@@ -1,7 +1,5 @@
 package request
 
-import "iter"
-
 // An otlp walks OTLP's logs in JSON: resourceLogs[].scopeLogs[].logRecords[]. Each level is read by a scan of its own,
 // whose slots are the constants below.
 type otlp struct {
@@ -63,17 +61,25 @@ func (d *Decoder) eachOTLP(record string, r *Request, each func(*Request, error)
 		each(r, errEnvelope)
 		return
 	}
-	for resource := range o.root.objects(rootLogs) {
+	resources := o.root.list(rootLogs)
+	for resource, i := nextObject(resources, 0); i > 0; resource, i = nextObject(resources, i) {
 		o.resource.read(resource)
 		o.attributes[2] = o.resource.list(resourceAttributes)
-		for scope := range o.resource.objects(resourceScopes) {
-			o.scope.read(scope)
-			o.attributes[1] = o.scope.list(scopeAttributes)
-			for log := range o.scope.objects(scopeRecords) {
-				r.Reset()
-				each(r, d.openLog(log, r))
-			}
+		scopes := o.resource.list(resourceScopes)
+		for scope, i := nextObject(scopes, 0); i > 0; scope, i = nextObject(scopes, i) {
+			d.eachLog(scope, r, each)
 		}
+	}
+}
+
+func (d *Decoder) eachLog(scope string, r *Request, each func(*Request, error)) {
+	o := d.otlp
+	o.scope.read(scope)
+	o.attributes[1] = o.scope.list(scopeAttributes)
+	logs := o.scope.list(scopeRecords)
+	for log, i := nextObject(logs, 0); i > 0; log, i = nextObject(logs, i) {
+		r.Reset()
+		each(r, d.openLog(log, r))
 	}
 }
 
@@ -100,7 +106,7 @@ func (d *Decoder) openLog(log string, r *Request) error {
 
 // pairs puts [{"key": …, "value": …}, …] under a node of another scan.
 func (o *otlp) pairs(array string, node *jsonNode, into *jsonScan) {
-	for pair := range o.pair.objectsIn(array) {
+	for pair, i := nextObject(array, 0); i > 0; pair, i = nextObject(array, i) {
 		o.pair.read(pair)
 		key, ok := o.pair.get(pairKey)
 		if !ok || key.kind != jsonString {
@@ -124,7 +130,8 @@ func (o *otlp) put(node *jsonNode, into *jsonScan) {
 		o.pairs(o.value.list(valueMap), node, into)
 	case o.value.has(valueList):
 		from := len(into.text)
-		for element := range o.value.objects(valueList) {
+		list := o.value.list(valueList)
+		for element, i := nextObject(list, 0); i > 0; element, i = nextObject(list, i) {
 			o.value.read(element)
 			if v := o.scalar(); v.kind != jsonNull {
 				into.join(from, v)
@@ -149,7 +156,7 @@ func (o *otlp) scalar() jsonValue {
 // attribute finds an attribute of the last log record, else of its scope, else of its resource.
 func (o *otlp) attribute(name string) (string, bool) {
 	for _, attributes := range o.attributes {
-		for pair := range o.pair.objectsIn(attributes) {
+		for pair, i := nextObject(attributes, 0); i > 0; pair, i = nextObject(attributes, i) {
 			o.pair.read(pair)
 			if o.pair.textAt(pairKey) == name {
 				o.found.record++ // what was found before stays in its memory
@@ -162,23 +169,22 @@ func (o *otlp) attribute(name string) (string, bool) {
 	return "", false
 }
 
-// list is the array in a slot as it stands in the text.
+// list is the array in a slot as it stands in the text; "" when there is none.
 func (s *jsonScan) list(slot int) string {
 	if v, ok := s.get(slot); ok && v.kind == jsonArray {
 		return v.raw
 	}
-	return "[]"
+	return ""
 }
 
-func (s *jsonScan) objects(slot int) iter.Seq[string] { return s.objectsIn(s.list(slot)) }
-
-// objectsIn are the objects in an array that has been read before.
-func (s *jsonScan) objectsIn(array string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for element, kind := range s.elements(array) {
-			if kind == jsonObject && !yield(element) {
-				return
-			}
+// nextObject is like jsonScan.next and passes over what is no object.
+func nextObject(array string, i int) (string, int) {
+	var s jsonScan
+	for {
+		v, end := s.next(array, i)
+		if end < 0 || v.kind == jsonObject {
+			return v.raw, end
 		}
+		i = end
 	}
 }

@@ -37,12 +37,30 @@ type jsonField struct {
 func newJSONParser(name string, o Options) *jsonParser {
 	p := &jsonParser{scan: newJSONScan(), options: o}
 	for _, shape := range jsonShapes {
-		if name == "json" || name == shape.name {
+		switch name {
+		case "json":
+			p.shapes = append(p.shapes, p.mapping(shape))
+		case shape.name:
+			shape.needs = o.needs(shape)
 			p.shapes = append(p.shapes, p.mapping(shape))
 		}
 	}
 	p.wantFurther()
 	return p
+}
+
+// needs are a shape's needs without those that the options take from elsewhere.
+func (o Options) needs(shape jsonShape) string {
+	var elsewhere []string
+	for role, paths := range shape.paths {
+		if o.Fields[roleNames[role]] != "" {
+			elsewhere = append(elsewhere, strings.Fields(strings.ReplaceAll(paths, "#", ""))...)
+		}
+	}
+	groups := slices.DeleteFunc(strings.Fields(shape.needs), func(group string) bool {
+		return !slices.ContainsFunc(strings.Split(group, "|"), func(path string) bool { return !slices.Contains(elsewhere, path) })
+	})
+	return strings.Join(groups, " ")
 }
 
 func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
@@ -53,14 +71,18 @@ func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
 			fields = []string{theirs + "#"}
 		}
 		for _, path := range fields {
-			path, unix := strings.CutSuffix(path, "#")
-			path, quoted := strings.CutSuffix(path, `"`)
-			slot := p.scan.slot(path)
-			m.roles[role] = append(m.roles[role], jsonField{path, slot, unix, quoted})
-			m.uses[slot] = true
+			field := p.field(path)
+			m.roles[role] = append(m.roles[role], field)
+			m.uses[field.slot] = true
 		}
 	}
 	return m
+}
+
+func (p *jsonParser) field(path string) jsonField {
+	path, unix := strings.CutSuffix(path, "#")
+	path, quoted := strings.CutSuffix(path, `"`)
+	return jsonField{name: path, slot: p.scan.slot(path), unix: unix, quoted: quoted}
 }
 
 // wantFurther takes up the further fields that are asked for, or all.
@@ -93,6 +115,9 @@ func (p *jsonParser) Parse(line string, r *Request) error {
 // fill makes the request of what the scan holds. When the error is errNoTime the rest of r is filled.
 func (p *jsonParser) fill(r *Request) error {
 	m := p.fitting()
+	if m == nil {
+		return errFormat
+	}
 	p.fillURL(m, r)
 	_ = setUser(nil, r, p.text(m.roles[roleUser]))
 	r.Agent = p.text(m.roles[roleAgent])
@@ -114,15 +139,14 @@ func (p *jsonParser) fill(r *Request) error {
 	return p.fillTime(m, r)
 }
 
-// fitting is the first shape whose needs are met, else the last.
+// fitting is the first shape whose needs are met; nil when none is.
 func (p *jsonParser) fitting() *jsonMapping {
-	last := len(p.shapes) - 1
-	for i := range last {
+	for i := range p.shapes {
 		if p.scan.meets(p.shapes[i].needs) {
 			return &p.shapes[i]
 		}
 	}
-	return &p.shapes[last]
+	return nil
 }
 
 // text is the first of the fields that has a value, as text.

@@ -33,10 +33,11 @@ type jsonValue struct {
 
 // A jsonNode is a place in the tree of the paths that a scan looks for.
 type jsonNode struct {
-	name string
-	path string // dotted, from the root
-	slot int    // of its value; -1 when only what is below it is looked for
-	kids [][]*jsonNode
+	name   string
+	path   string // dotted, from the root
+	prefix string // of the paths below
+	slot   int    // of its value; -1 when only what is below it is looked for
+	kids   [][]*jsonNode
 }
 
 const kidRows = 16 // children are found by the length of their name first
@@ -60,11 +61,8 @@ func (n *jsonNode) grow(name string) *jsonNode {
 	if n.kids == nil {
 		n.kids = make([][]*jsonNode, kidRows)
 	}
-	kid := &jsonNode{name: strings.Clone(name), slot: -1}
-	kid.path = kid.name
-	if n.path != "" {
-		kid.path = n.path + "." + kid.name
-	}
+	path := strings.Clone(n.prefix + name) // the name is part of a buffer that is used again
+	kid := &jsonNode{name: path[len(n.prefix):], path: path, prefix: path + ".", slot: -1}
 	row := &n.kids[len(name)%kidRows]
 	*row = append(*row, kid)
 	return kid
@@ -279,7 +277,8 @@ func (s *jsonScan) composite(t string, i int, node *jsonNode, depth int) (jsonKi
 	if depth > maxDepth {
 		return 0, -1
 	}
-	if node != nil && node.kids == nil && !s.learn {
+	// An array that is wanted whole is not taken up by its elements too.
+	if node != nil && node.kids == nil && (!s.learn || t[i] == '[' && node.slot >= 0) {
 		node = nil
 	}
 	if t[i] == '[' {
@@ -333,7 +332,7 @@ func (s *jsonScan) member(node *jsonNode, key string, escaped bool) *jsonNode {
 
 func (s *jsonScan) step(node *jsonNode, name string) *jsonNode {
 	kid := node.child(name)
-	if kid == nil && s.learn && len(s.values) < maxPaths && len(node.path)+len(name) < 256 {
+	if kid == nil && s.learn && len(s.values) < maxPaths && len(node.prefix)+len(name) <= 256 {
 		kid = node.grow(name)
 	}
 	return kid

@@ -1,7 +1,6 @@
 package request
 
 import (
-	"iter"
 	"math/bits"
 	"strings"
 	"unicode/utf16"
@@ -201,9 +200,9 @@ func (s *jsonScan) textOf(v *jsonValue) string {
 
 func (s *jsonScan) joined(array string) string {
 	from := len(s.text)
-	for element, kind := range s.elements(array) {
-		if kind == jsonString || kind == jsonNumber || kind == jsonBool {
-			s.join(from, jsonValue{raw: element, kind: kind})
+	for v, i := s.next(array, 0); i > 0; v, i = s.next(array, i) {
+		if v.kind == jsonString || v.kind == jsonNumber || v.kind == jsonBool {
+			s.join(from, v)
 		}
 	}
 	return Text(s.text[from:])
@@ -217,17 +216,20 @@ func (s *jsonScan) join(from int, v jsonValue) {
 	s.text = appendUnescaped(s.text, v.raw)
 }
 
-// elements are the values in an array that has been read before, strings without their quotes.
-func (s *jsonScan) elements(array string) iter.Seq2[string, jsonKind] {
-	return func(yield func(string, jsonKind) bool) {
-		for i := skipSpace(array, 1); array[i] != ']'; {
-			v, end := s.element(array, i, nil, 1)
-			if !yield(v.raw, v.kind) {
-				return
-			}
-			if i = skipSpace(array, end); array[i] == ',' {
-				i = skipSpace(array, i+1)
-			}
-		}
+// next is the element of an array after the one that ended at i (0 before the first), and where it ends; -1 when there
+// is none. The array has been read before, or is "".
+func (s *jsonScan) next(array string, i int) (jsonValue, int) {
+	if array == "" {
+		return jsonValue{}, -1
 	}
+	if i == 0 {
+		i = 1
+	}
+	if i = skipSpace(array, i); array[i] == ',' {
+		i = skipSpace(array, i+1)
+	}
+	if array[i] == ']' {
+		return jsonValue{}, -1
+	}
+	return s.element(array, i, nil, 1)
 }

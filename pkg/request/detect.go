@@ -1,0 +1,197 @@
+package request
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxSample bounds the records that are tried.
+const maxSample = 1000
+
+// A Choice is an envelope and a format for NewDecoder.
+type Choice struct {
+	Envelope, Format string
+	Read, Lines      int // of the requests in the sample; both 0 when nothing had to be found out
+
+	second *trial // the best of the other formats that read anything
+}
+
+// Detect finds the envelope and the format of the first records of a source: Choose with auto for both.
+func Detect(sample []string, o Options) (Choice, error) { return Choose("auto", "auto", sample, o) }
+
+// Choose finds what is auto of envelope and format, so that NewDecoder takes the choice, and takes the rest as given.
+//
+// Every format is tried in every envelope whose marks at least half of the sample bears, and the pair that reads most
+// requests is chosen. Of pairs that read the same number the first is taken: envelopes in the order docker, cri, otlp,
+// logstash, filebeat, vector, fluentbit, none; within one, formats in the order of Presets, where the formats of lines
+// come before those of JSON, since the time in a line is the server's own. When no pair reads more than half, the error
+// says which came nearest and shows a masked line that could not be read.
+func Choose(envelope, format string, sample []string, o Options) (Choice, error) {
+	format = strings.TrimSpace(format)
+	if envelope != "auto" && format != "auto" {
+		_, err := NewDecoder(envelope, format, o)
+		return Choice{Envelope: envelope, Format: format}, err
+	}
+	sample = sample[:min(len(sample), maxSample)]
+	trials, err := tryAll(candidates(envelope, format, sample), sample, o)
+	if err != nil {
+		return Choice{}, err
+	}
+	slices.SortStableFunc(trials, func(a, b trial) int { return cmp.Compare(b.read, a.read) })
+	best := trials[0]
+	if best.read*2 <= best.lines || best.read == 0 {
+		return Choice{}, unknown(trials)
+	}
+	c := Choice{Envelope: best.envelope, Format: best.format, Read: best.read, Lines: best.lines}
+	for i := range trials {
+		if c.second == nil && trials[i].format != best.format && trials[i].read > 0 {
+			c.second = &trials[i]
+		}
+	}
+	return c, nil
+}
+
+// String says what was chosen and why: "combined in filebeat: reads 99 of 100 requests; next main in filebeat: 40".
+func (c Choice) String() string {
+	text := c.Format
+	if c.Envelope != "none" && c.Envelope != "" {
+		text += " in " + c.Envelope
+	}
+	if c.Lines == 0 {
+		return text + ", as configured"
+	}
+	text += fmt.Sprintf(": reads %d of %d requests", c.Read, c.Lines)
+	if c.second != nil {
+		text += "; next " + c.second.String()
+	}
+	return text
+}
+
+// A trial is how a format in an envelope did on the sample.
+type trial struct {
+	envelope, format string
+	read, lines      int
+	unread           string // the first record that could not be read, and why
+	fault            error
+}
+
+func (t trial) String() string {
+	if t.envelope == "none" {
+		return fmt.Sprintf("%s: %d", t.format, t.read)
+	}
+	return fmt.Sprintf("%s in %s: %d", t.format, t.envelope, t.read)
+}
+
+// candidates are the pairs to try, in the order in which ties are decided.
+func candidates(envelope, format string, sample []string) (pairs []trial) {
+	envelopes, formats := []string{envelope}, []string{format}
+	if envelope == "auto" {
+		envelopes = marked(sample)
+	}
+	if format == "auto" {
+		formats = Presets()
+	}
+	for _, e := range envelopes {
+		for _, f := range formats {
+			pairs = append(pairs, trial{envelope: e, format: f})
+		}
+	}
+	return pairs
+}
+
+// marked are the envelopes whose marks at least half of the sample bears, and none.
+func marked(sample []string) []string {
+	marks := []shipper{{name: "cri"}, {name: "otlp", marks: "resourceLogs"}}
+	marks = slices.Concat(shippers[:1], marks, shippers[1:])
+	var names []string
+	for _, s := range marks {
+		count, records := 0, 0
+		for _, record := range sample {
+			if skipSpace(record, 0) < len(record) {
+				records++
+				count += s.marksOf(record)
+			}
+		}
+		if count > 0 && count*2 >= records {
+			names = append(names, s.name)
+		}
+	}
+	return append(names, "none")
+}
+
+// marksOf is 1 when a record bears the shipper's marks.
+func (s shipper) marksOf(record string) int {
+	if s.name == "cri" {
+		if _, _, _, _, ok := cutCRI(record); ok {
+			return 1
+		}
+		return 0
+	}
+	scan := newJSONScan()
+	needs := scan.needs(s.marks)
+	if scan.read(record) && scan.meets(needs) {
+		return 1
+	}
+	return 0
+}
+
+// tryAll leaves out what the options do not go with (a field that the format does not have); the error is for when
+// nothing is left.
+func tryAll(trials []trial, sample []string, o Options) (tried []trial, refused error) {
+	for _, t := range trials {
+		if err := t.run(sample, o); err != nil {
+			refused = cmp.Or(refused, err)
+			continue
+		}
+		tried = append(tried, t)
+	}
+	if tried != nil {
+		return tried, nil
+	}
+	return nil, refused
+}
+
+// run counts what the pair reads. The error is that of NewDecoder.
+func (t *trial) run(sample []string, o Options) error {
+	d, err := NewDecoder(t.envelope, t.format, o)
+	if err != nil {
+		return err
+	}
+	for _, record := range sample {
+		d.DecodeEach(record, func(_ *Request, err error) {
+			switch {
+			case err == ErrNoRequest:
+				return
+			case err == nil:
+				t.read++
+			case t.fault == nil:
+				t.unread, t.fault = record, err
+			}
+			t.lines++
+		})
+	}
+	return nil
+}
+
+// unknown is the error when nothing reads more than half. Trials come with the best first.
+func unknown(trials []trial) error {
+	best := trials[0]
+	if best.lines == 0 {
+		return fmt.Errorf("the first lines hold no request to tell the format by: say which format it is")
+	}
+	var nearest []string
+	for _, t := range trials[:min(3, len(trials))] {
+		if t.read > 0 {
+			nearest = append(nearest, t.String())
+		}
+	}
+	text := "none"
+	if nearest != nil {
+		text = strings.Join(nearest, ", ")
+	}
+	return fmt.Errorf("no known format reads more than half of the first %d requests (nearest: %s): "+
+		"give the server's log_format or LogFormat, or the fields of its JSON; a line that was not read (%s): %s",
+		best.lines, text, Reason(best.fault), Sample(best.unread))
+}

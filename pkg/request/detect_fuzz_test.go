@@ -1,0 +1,50 @@
+package request
+
+import (
+	"strings"
+	"testing"
+)
+
+// FuzzDetect: of any sample, what Detect chooses can be made and reads more than half of the sample, as it says, and no
+// other pair that is tried reads more; the same sample gives the same choice. When there is none, the error is
+// printable.
+func FuzzDetect(f *testing.F) {
+	for _, file := range caseFiles(f) {
+		records := readCase(f, file).records
+		f.Add(strings.Join(records[:min(3, len(records))], "\n"))
+	}
+	for _, record := range wrapped(aliceLine) {
+		f.Add(record)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		sample := strings.Split(text, "\n")
+		if len(sample) > 4 || len(text) > 4096 {
+			return
+		}
+		choice, err := Detect(sample, Options{})
+		again, _ := Detect(sample, Options{})
+		if choice.String() != again.String() {
+			t.Fatalf("first %s then %s", choice, again)
+		}
+		if err != nil {
+			if strings.ContainsFunc(err.Error(), func(c rune) bool { return c < ' ' }) {
+				t.Fatalf("%q", err)
+			}
+			return
+		}
+		if choice.Read*2 <= choice.Lines {
+			t.Fatal(choice)
+		}
+		for _, pair := range candidates("auto", "auto", sample) {
+			if err := pair.run(sample, Options{}); err != nil {
+				t.Fatal(err)
+			}
+			if pair.read > choice.Read {
+				t.Fatalf("%s reads more than %s", pair, choice)
+			}
+			if pair.envelope == choice.Envelope && pair.format == choice.Format && pair.read != choice.Read {
+				t.Fatalf("reads %d, not %s", pair.read, choice)
+			}
+		}
+	})
+}

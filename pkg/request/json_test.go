@@ -1,0 +1,227 @@
+package request
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func parseJSON(t *testing.T, format, record string, o Options) (Request, error) {
+	t.Helper()
+	p, err := NewParser(format, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Request
+	err = p.Parse(record, &r)
+	return r, err
+}
+
+func TestJSONAllocatesNothing(t *testing.T) {
+	for name, record := range benchRecords {
+		for _, wanted := range [][]string{nil, {"request_time"}} {
+			p := newJSONParser("json", Options{Wanted: wanted})
+			var r Request
+			parse := func() {
+				if err := p.Parse(record, &r); err != nil {
+					t.Fatal(name, err)
+				}
+			}
+			if n := testing.AllocsPerRun(100, parse); n != 0 {
+				t.Errorf("%s, wanted %v: %v allocations", name, wanted, n)
+			}
+		}
+	}
+}
+
+func TestJSONUnreadAllocatesNothing(t *testing.T) {
+	p := newJSONParser("json", Options{})
+	var r Request
+	for _, record := range []string{`{"time":`, `{"time":1,"ip":"a.name"}`, `{"time":"when","user":"x"}`, `{"user":"x"}`, ""} {
+		if n := testing.AllocsPerRun(100, func() { _ = p.Parse(record, &r) }); n != 0 {
+			t.Errorf("%s: %v allocations", record, n)
+		}
+	}
+}
+
+// TestJSONBounds: what is too long or too deep is unread, with the reason json, wherever it stands.
+func TestJSONBounds(t *testing.T) {
+	const head = `{"time":1,"user":"x","rest":`
+	nested := func(depth int) string {
+		return head + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + "}"
+	}
+	long := func(bytes int) string {
+		return head + `"` + strings.Repeat("a", bytes-len(head)-3) + `"}`
+	}
+	for name, c := range map[string]struct{ fits, not string }{
+		"depth":  {nested(maxDepth), nested(maxDepth + 1)},
+		"length": {long(maxRecordBytes), long(maxRecordBytes + 1)},
+	} {
+		if _, err := parseJSON(t, "json", c.fits, Options{Wanted: []string{}}); err != nil {
+			t.Errorf("%s: %v within the bound", name, err)
+		}
+		if _, err := parseJSON(t, "json", c.not, Options{Wanted: []string{}}); Reason(err) != "json" {
+			t.Errorf("%s: %v beyond the bound", name, err)
+		}
+	}
+}
+
+// TestJSONAllFieldsAreBounded: with nothing wanted in particular, a record gives up to 64 further fields, and a parser
+// learns up to 1,024 paths and keeps reading the rest.
+func TestJSONAllFieldsAreBounded(t *testing.T) {
+	p := newJSONParser("json", Options{})
+	var r Request
+	for i := range 3 * maxPaths {
+		record := fmt.Sprintf(`{"time":1,"user":"x","k%d":"v","first":"f"}`, i)
+		if err := p.Parse(record, &r); err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := r.Field("first"); v != "f" {
+			t.Fatal("a field that was learnt is lost")
+		}
+	}
+	if len(p.scan.values) != maxPaths {
+		t.Errorf("%d paths, want %d", len(p.scan.values), maxPaths)
+	}
+	var many strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&many, `"k%d":1,`, i)
+	}
+	if err := p.Parse("{"+many.String()+`"time":1,"user":"x"}`, &r); err != nil || len(r.Fields) != maxFurther {
+		t.Errorf("%d fields, %v", len(r.Fields), err)
+	}
+}
+
+// TestJSONNamesOutliveTheBuffer: what a parser learns from a line does not change with the line's buffer.
+func TestJSONNamesOutliveTheBuffer(t *testing.T) {
+	p := newJSONParser("json", Options{})
+	var r Request
+	buffer := []byte(`{"time":1,"user":"x","color":"red","n\u0061me":"n"}`)
+	if err := p.Parse(Text(buffer), &r); err != nil {
+		t.Fatal(err)
+	}
+	for i := range buffer {
+		buffer[i] = '*'
+	}
+	if err := p.Parse(`{"time":1,"user":"\u0061 b c d e","color":"blue","name":"m"}`, &r); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(r.Fields), "[{color blue} {name m}]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestJSONKeepsOnlyWantedFields(t *testing.T) {
+	const record = `{"time":1,"user":"x","a":{"b":1,"c":2},"d":true,"e":null,"f":{},"g":"-"}`
+	o := Options{Wanted: []string{"d", "a.c", "user", "e", "f", "g", "missing"}, Fields: map[string]string{"tenant": "a.b"}}
+	r, err := parseJSON(t, "json", record, o)
+	if got, want := fmt.Sprint(r.Fields), "[{tenant 1} {d true} {a.c 2}]"; got != want || err != nil {
+		t.Errorf("got %s, %v; want %s", got, err, want)
+	}
+}
+
+// TestJSONHeader: Options.Header names the header in whatever way a shape writes headers.
+func TestJSONHeader(t *testing.T) {
+	for format, record := range map[string]string{
+		"nginx-json":   `{"msec":1,"remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","http_cf_connecting_ip":"198.51.100.1"}`,
+		"caddy":        `{"ts":1,"request":{"remote_ip":"192.0.2.1","uri":"/","headers":{"Cf-Connecting-Ip":["198.51.100.1"]}}}`,
+		"traefik-json": `{"StartUTC":"2026-03-01T10:15:30Z","RequestMethod":"GET","request_Cf-Connecting-Ip":"198.51.100.1"}`,
+		"envoy-json":   `{"start_time":"2026-03-01T10:15:30Z","method":"GET","response_code":200,"cf-connecting-ip":"198.51.100.1"}`,
+		"json":         `{"time":1,"user":"x","cf_connecting_ip":"198.51.100.1"}`,
+	} {
+		r, err := parseJSON(t, format, record, Options{Header: "CF-Connecting-IP"})
+		if err != nil || r.Forwarded != "198.51.100.1" {
+			t.Errorf("%s: %q, %v", format, r.Forwarded, err)
+		}
+	}
+}
+
+// TestJSONForwardedTwice: a header that was sent twice is one list, of which the last entry is the nearest proxy's.
+func TestJSONForwardedTwice(t *testing.T) {
+	r, err := parseJSON(t, "caddy", `{"ts":1,"request":{"client_ip":"10.0.0.1","uri":"/","headers":{"X-Forwarded-For":["6.6.6.6","203.0.113.7"]}}}`, Options{})
+	if err != nil || r.Forwarded != "6.6.6.6, 203.0.113.7" {
+		t.Errorf("%q, %v", r.Forwarded, err)
+	}
+}
+
+// TestJSONPresetNeedsItsFields: a preset reads nothing that its writer cannot have written.
+func TestJSONPresetNeedsItsFields(t *testing.T) {
+	const nginx = `{"time_iso8601":"2026-03-01T10:15:30Z","remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","status":200}`
+	for _, format := range []string{"caddy", "traefik-json", "envoy-json", "ecs", "logstash-json", "fluentbit-json", "vector-json"} {
+		if _, err := parseJSON(t, format, nginx, Options{}); Reason(err) != "format" {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+	// Needs that the options take from elsewhere are none.
+	const renamed = `{"when":"2026-03-01T10:15:30Z","client":"192.0.2.1","request":"GET / HTTP/1.1","status":200}`
+	r, err := parseJSON(t, "nginx-json", renamed, Options{Fields: map[string]string{"time": "when", "ip": "client"}})
+	if err != nil || r.IP.String() != "192.0.2.1" || r.Path != "/" {
+		t.Error(r, err)
+	}
+}
+
+// TestJSONTimes: a Unix time, as a number or in quotes, is read where the writer may write one; no other time is taken
+// for one that cannot be read.
+func TestJSONTimes(t *testing.T) {
+	const at = 1772360130123
+	for text, want := range map[string]int64{
+		`1772360130`: 1772360130000, `1772360130.123`: at, `1772360130.1239`: at, `1772360130123`: at, `1772360130123456`: at,
+		`1772360130123456789`: at, `"1772360130.123"`: at, `1.772360130123e9`: at, `1.7723601301239996e+09`: at,
+		`"2026-03-01T10:15:30.123Z"`: at, `"2026-03-01T11:15:30.123456+01:00"`: at, `"2026-03-01 10:15:30,123"`: at,
+		`"01/Mar/2026:11:15:30 +0100"`: 1772360130000, `"-"`: -1, `""`: -1, `null`: -1, `true`: -1, `-5`: -1, `"soon"`: -1, `1e99`: -1,
+		`{"a":1}`: -1, `[]`: -1, `"17723601301234567890123"`: -1,
+	} {
+		r, err := parseJSON(t, "json", `{"user":"x","time":`+text+`}`, Options{})
+		if want < 0 && Reason(err) != "time" || want >= 0 && (err != nil || r.UnixMilli != want) {
+			t.Errorf("%s: %d, %v; want %d", text, r.UnixMilli, err, want)
+		}
+	}
+	for _, text := range []string{`1772360130`, `"1772360130"`, `"1772360130.123"`} {
+		record := `{"remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","msec":1772360130.123,"time_iso8601":` + text + `}`
+		if _, err := parseJSON(t, "json", record, Options{}); Reason(err) != "time" {
+			t.Errorf("time_iso8601 %s: %v", text, err)
+		}
+	}
+}
+
+// TestJSONPitfalls are the ways in which real records differ from what one expects.
+func TestJSONPitfalls(t *testing.T) {
+	for name, c := range map[string]struct{ record, want string }{
+		"address with a port":      {`"ip":"203.0.113.7:4711"`, `ip="203.0.113.7"`},
+		"IPv6 with a port":         {`"ip":"[2001:db8::1]:4711"`, `ip="2001:db8::1"`},
+		"IPv4 mapped into IPv6":    {`"ip":"::ffff:203.0.113.7"`, `ip="203.0.113.7"`},
+		"a zone":                   {`"ip":"fe80::1%eth0"`, `ip="fe80::1"`},
+		"a dash for the user":      {`"user":"-","ip":"203.0.113.7"`, `ip="203.0.113.7"`},
+		"a dash for the address":   {`"user":"x","ip":"-"`, `user="x"`},
+		"two quotes for the user":  {`"user":"\"\"","ip":"203.0.113.7"`, `ip="203.0.113.7"`},
+		"a name for the address":   {`"ip":"client.example"`, "unread: address"},
+		"numbers in quotes":        {`"status":"404","bytes":"17"`, `status="404" bytes="17"`},
+		"numbers that are floats":  {`"status":404.0,"bytes":17.000`, `status="404" bytes="17"`},
+		"no number":                {`"status":"OK"`, "unread: format"},
+		"half a byte":              {`"user":"x","bytes":1.5`, "unread: format"},
+		"negative bytes":           {`"user":"x","bytes":-1`, "unread: format"},
+		"dashes for numbers":       {`"user":"x","status":"-","bytes":"-"`, `user="x"`},
+		"no UTF-8":                 {"\"user\":\"a\xffb\"", `user="a\xffb"`},
+		"escapes":                  {`"user":"\u00e4\ud83d\ude00\/\"\\"`, "user=\"ä😀/\\\"\\\\\""},
+		"half a pair":              {`"user":"\ud83dx"`, `user="�x"`},
+		"escapes of nginx":         {`"agent":"\x22hi\x22 \xC3\xA4","user":"x"`, `user="x" agent="\"hi\" ä"`},
+		"a request line":           {`"request":"POST /a?b HTTP/2.0"`, `method="POST" path="/a" query="b"`},
+		"no request line":          {`"request":"\u0016\u0003\u0001","status":400`, `status="400"`},
+		"no target":                {`"request":"-","ip":"203.0.113.7"`, `ip="203.0.113.7"`},
+		"pseudo-headers of HTTP/2": {`"request":"PRI * HTTP/2.0"`, `method="PRI" path="*"`},
+		"a whole URL":              {`"uri":"https://Shop.example:8443/a?b","method":"GET"`, `method="GET" host="Shop.example" path="/a" query="b"`},
+		"CONNECT":                  {`"uri":"shop.example:443","method":"CONNECT"`, `method="CONNECT" host="shop.example"`},
+		"keys twice":               {`"user":"x","user":"y"`, `user="y"`},
+		"an object, then a value":  {`"user":{"a":1},"user":"y"`, `user="y"`},
+		"a value, then an object":  {`"user":"x","ip":"203.0.113.7","user":{"a":1}`, `ip="203.0.113.7"`},
+		"another case":             {`"USER":"x","ip":"203.0.113.7"`, `ip="203.0.113.7"`},
+	} {
+		p := newJSONParser("json", Options{Wanted: []string{}})
+		var r Request
+		err := p.Parse(`{"time":0,`+c.record+`}`, &r)
+		got := strings.TrimSpace(strings.TrimPrefix(describe(&r, err), "  1970-01-01T00:00:00.000Z"))
+		if got, _, _ = strings.Cut(got, " ("); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}
