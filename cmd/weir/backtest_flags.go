@@ -51,18 +51,24 @@ func (b *backtestCommand) lateness() (time.Duration, error) {
 	return late, nil
 }
 
-func (b *backtestCommand) conditions(config *backtest.Config) (err error) {
-	if b.failIf != "" {
-		if config.FailIf, err = backtest.ParseCondition(b.failIf); err != nil {
-			return wrongf("--fail-if: %w", err)
-		}
+func (b *backtestCommand) condition() (condition backtest.Condition, err error) {
+	if b.failIf == "" {
+		return condition, nil
 	}
-	if b.never != "" {
-		if config.Never, err = backtest.OpenKeyList(b.never); err != nil {
-			return wrongf("--never: %w", err)
-		}
+	if condition, err = backtest.ParseCondition(b.failIf); err != nil {
+		err = wrongf("--fail-if: %w", err)
 	}
-	return nil
+	return condition, err
+}
+
+func (b *backtestCommand) neverKeys() (keys *backtest.KeyList, err error) {
+	if b.never == "" {
+		return nil, nil
+	}
+	if keys, err = backtest.OpenKeyList(b.never); err != nil {
+		err = wrongf("--never: %w", err)
+	}
+	return keys, err
 }
 
 func algorithmNames() []string {

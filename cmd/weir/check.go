@@ -36,7 +36,7 @@ The exit code is 2 when there is a fault. Warnings alone do not change it.`,
 		Args: someFiles,
 		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
 	}
-	c.Flags().StringArrayVar(&k.set, "set", nil, "setting for a weir.yaml, as its parts take it: aggregator.hot_keys=10000")
+	c.Flags().StringArrayVar(&k.set, "set", nil, "take `KEY=VALUE` instead of what a weir.yaml says: aggregator.hot_keys=10000; may be repeated")
 	k.output.add(c, "text", "json")
 	return c
 }

@@ -21,8 +21,8 @@ type outputFlag struct {
 // add gives a command the flags. The first of the forms is the usual one.
 func (o *outputFlag) add(c *cobra.Command, forms ...string) {
 	o.forms = forms
-	c.Flags().BoolVar(&o.json, "json", false, "for programs; the same as -o json")
-	c.Flags().StringVarP(&o.form, "output", "o", forms[0], "form of the output: "+strings.Join(forms, ", "))
+	c.Flags().BoolVar(&o.json, "json", false, "write JSON, for programs; the same as -o json")
+	c.Flags().StringVarP(&o.form, "output", "o", forms[0], "write `FORM`: "+strings.Join(forms, ", "))
 	complete(c, "output", forms)
 }
 

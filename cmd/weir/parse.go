@@ -42,7 +42,7 @@ hits, under which key and at what cost, and why it does not hit the others.`,
 		RunE: func(c *cobra.Command, files []string) error { return p.run(c, files) },
 	}
 	p.read.add(c)
-	c.Flags().StringArrayVar(&p.rules, "rules", nil, "file of rules, or a glob; may be repeated")
+	c.Flags().StringArrayVar(&p.rules, "rules", nil, "read rules from `FILE`, or a glob; may be repeated")
 	p.output.add(c, "text", "json", "plain")
 	return c
 }

@@ -24,6 +24,7 @@ Rules say what is counted, per what, and how much is allowed. Try them on yester
   weir check rules.yaml`,
 		Args:              knownCommand,
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+		Version:           version(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { *started = true; return nil },
@@ -66,11 +67,11 @@ func knownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	remedy := c.CommandPath() + " --help shows all"
-	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		remedy = "did you mean " + strings.Join(near, " or ") + "?"
+	var known []string
+	for _, command := range c.Commands() {
+		known = append(known, command.Name())
 	}
-	return wrongf("unknown command %s; %s", args[0], remedy)
+	return wrongf("unknown command %s; %s", args[0], yamlfile.Suggest(args[0], known, c.CommandPath()+" --help shows all: "))
 }
 
 // noMore refuses arguments to a command that takes none.
@@ -86,12 +87,12 @@ func someFiles(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return nil
 	}
-	return wrongf("%s needs a file, or - for standard input; for example:%s", c.Name(), firstExample(c))
+	return wrongf("%s needs a file, or - for standard input; for example: %s", c.Name(), firstExample(c))
 }
 
 func firstExample(c *cobra.Command) string {
 	line, _, _ := strings.Cut(c.Example, "\n")
-	return line
+	return strings.TrimSpace(line)
 }
 
 // flagFault tells what is wrong with a flag in our words and names the nearest that there is.

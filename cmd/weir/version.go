@@ -50,7 +50,7 @@ func newMan() *cobra.Command {
 			if len(args) == 1 {
 				return nil
 			}
-			return wrongf("man needs one directory; for example:%s", firstExample(c))
+			return wrongf("man needs one directory; for example: %s", firstExample(c))
 		},
 		Hidden: true,
 		RunE: func(c *cobra.Command, args []string) error {
