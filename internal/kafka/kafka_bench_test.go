@@ -1,0 +1,134 @@
+package kafka_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+)
+
+// A packed batch of hits is about 16 KiB and holds about 1,000 hits; the figures are per million of those.
+const (
+	packedBytes   = 16 << 10
+	packedHits    = 1000
+	benchmarkedOn = 8 // partitions
+)
+
+// BenchmarkProduce and BenchmarkFetch report, besides MB/s: cpu-s/Mhit, our process's CPU seconds per million
+// packed hits (on the embedded broker that is the broker's too), broker-cpu-s/Mhit of a real one, and Mhit/s.
+//
+//	go test ./internal/kafka -run '^$' -bench 'Produce|Fetch' -benchtime 20000x
+func BenchmarkProduce(b *testing.B) {
+	onEachBroker(b, func(b *testing.B, config kafka.Config, brokerCPU func() time.Duration) {
+		client := kafkatest.Client(b, config)
+		topic := newTopic(b, client, benchmarkedOn)
+		fill(b, client, topic, 500) // connections are open and warm
+		measure(b, brokerCPU, func() { fill(b, client, topic, b.N) })
+	})
+}
+
+func BenchmarkFetch(b *testing.B) {
+	onEachBroker(b, func(b *testing.B, config kafka.Config, brokerCPU func() time.Duration) {
+		client := kafkatest.Client(b, config)
+		topic := newTopic(b, client, benchmarkedOn)
+		fill(b, client, topic, b.N)
+		measure(b, brokerCPU, func() { drain(b, client, topic, b.N) })
+	})
+}
+
+// BenchmarkEcho is the time from Send to a parked Fetch's return, one record at a time.
+func BenchmarkEcho(b *testing.B) {
+	onEachBroker(b, func(b *testing.B, config kafka.Config, brokerCPU func() time.Duration) {
+		client := kafkatest.Client(b, config)
+		topic := newTopic(b, client, 1)
+		producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
+		defer producer.Close(context.Background())
+		reader := client.NewReader(topic, 0, 0)
+		b.ResetTimer()
+		for range b.N {
+			if err := producer.Send(b.Context(), kafka.Message{Value: []byte("a hit")}); err != nil {
+				b.Fatal(err)
+			}
+			for before := reader.Next(); reader.Next() == before; {
+				if _, err := reader.Fetch(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+func onEachBroker(b *testing.B, run func(b *testing.B, config kafka.Config, brokerCPU func() time.Duration)) {
+	b.Run("embedded", func(b *testing.B) {
+		run(b, kafkatest.Embedded(b), func() time.Duration { return 0 })
+	})
+	b.Run("real", func(b *testing.B) {
+		config := real(b)
+		run(b, config, func() time.Duration { return kafkatest.Shared(b).CPU() })
+	})
+}
+
+// fill produces records over all partitions, as collectors do: one for each partition at a time.
+func fill(b *testing.B, client *kafka.Client, topic string, records int) {
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: benchmarkedOn})
+	value := make([]byte, packedBytes)
+	for i := range value {
+		value[i] = byte(rand.IntN(256))
+	}
+	for sent := 0; sent < records; {
+		var cut []kafka.Message
+		for p := 0; p < benchmarkedOn && sent < records; p++ {
+			cut = append(cut, kafka.Message{Partition: p, Value: value})
+			sent++
+		}
+		if err := producer.Send(b.Context(), cut...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := producer.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func drain(b *testing.B, client *kafka.Client, topic string, records int) {
+	got := 0
+	for p := range benchmarkedOn {
+		spans, err := client.Offsets(b.Context(), topic)
+		if err != nil {
+			b.Fatal(err)
+		}
+		reader := client.NewReader(topic, p, 0)
+		for reader.Next() < spans[p].End {
+			batch, err := reader.Fetch(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			got += len(batch)
+		}
+	}
+	if got != records {
+		b.Fatalf("%d of %d records came back", got, records)
+	}
+}
+
+func measure(b *testing.B, brokerCPU func() time.Duration, run func()) {
+	b.SetBytes(packedBytes)
+	ours, brokers := ownCPU(), brokerCPU()
+	b.ResetTimer()
+	run()
+	b.StopTimer()
+	hits := float64(b.N) * packedHits / 1e6
+	b.ReportMetric((ownCPU()-ours).Seconds()/hits, "cpu-s/Mhit")
+	b.ReportMetric((brokerCPU()-brokers).Seconds()/hits, "broker-cpu-s/Mhit")
+	b.ReportMetric(hits/b.Elapsed().Seconds(), "Mhit/s")
+}
+
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

@@ -1,0 +1,397 @@
+package kafka_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+)
+
+// produced is what a fake's brokers saw of produce requests as they arrived.
+type produced struct {
+	mu       sync.Mutex
+	batches  [][]int // the partitions of each request
+	records  []int   // the records of each request
+	underWay map[int32]bool
+	overlaps int
+	arrived  chan int      // each request's number
+	proceed  chan struct{} // one for each request that may be answered; nil is at once
+}
+
+// observe looks at produce requests, and holds each until proceed says that it may go on.
+func observe(cluster *kfake.Cluster, hold bool) *produced {
+	p := &produced{underWay: map[int32]bool{}, arrived: make(chan int, 1000)}
+	if hold {
+		p.proceed = make(chan struct{}, 1000)
+	}
+	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		topic := request.(*kmsg.ProduceRequest).Topics[0]
+		p.arrive(topic.Partitions)
+		if p.proceed != nil {
+			cluster.SleepControl(func() { <-p.proceed })
+		}
+		p.leave(topic.Partitions)
+		return nil, nil, false
+	})
+	return p
+}
+
+func (p *produced) arrive(partitions []kmsg.ProduceRequestTopicPartition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var numbers []int
+	records := 0
+	for _, partition := range partitions {
+		if p.underWay[partition.Partition] {
+			p.overlaps++
+		}
+		p.underWay[partition.Partition] = true
+		numbers = append(numbers, int(partition.Partition))
+		var batch kmsg.RecordBatch
+		batch.ReadFrom(partition.Records)
+		records += int(batch.NumRecords)
+	}
+	slices.Sort(numbers)
+	p.batches, p.records = append(p.batches, numbers), append(p.records, records)
+	p.arrived <- len(p.batches)
+}
+
+func (p *produced) leave(partitions []kmsg.ProduceRequestTopicPartition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, partition := range partitions {
+		p.underWay[partition.Partition] = false
+	}
+}
+
+// What queues behind a request goes into the next one, all partitions together.
+func TestProducerGathers(t *testing.T) {
+	const partitions = 8
+	cluster, config := fake(t, kfake.SeedTopics(partitions, "hits"))
+	seen := observe(cluster, true)
+	client := kafkatest.Client(t, config)
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: partitions})
+	ctx := within(t, 10*time.Second)
+	var w written
+	send(t, producer, w.message(0, 0, []byte("alone")))
+	<-seen.arrived
+	for p := range partitions {
+		for i := range 5 {
+			send(t, producer, w.message(p, (i + one(p == 0)), []byte("gathered")))
+		}
+	}
+	seen.proceed <- struct{}{}
+	<-seen.arrived
+	seen.proceed <- struct{}{}
+	if err := producer.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if want := []int{1, 5 * partitions}; !slices.Equal(seen.records, want) {
+		t.Fatalf("the requests had %v records, not %v", seen.records, want)
+	}
+	if want := []int{0, 1, 2, 3, 4, 5, 6, 7}; !slices.Equal(seen.batches[1], want) {
+		t.Fatalf("the second request was for %v", seen.batches[1])
+	}
+	w.inOrder(t, 0, 6)
+}
+
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func send(t *testing.T, producer *kafka.Producer, messages ...kafka.Message) {
+	t.Helper()
+	if err := producer.Send(within(t, 30*time.Second), messages...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestProducerOrder has brokers refuse, time out after writing, lose connections and swap leaders.
+func TestProducerOrder(t *testing.T) {
+	const partitions, messages = 6, 400
+	cluster, config := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(partitions, "hits"))
+	seen := observe(cluster, false)
+	client := kafkatest.Client(t, config)
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: partitions})
+	var w written
+	for i := range messages {
+		switch i % 100 {
+		case 20:
+			cluster.ShufflePartitionLeaders()
+		case 40:
+			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: 2})
+		case 60:
+			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: 2})
+		case 80:
+			cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				return nil, errors.New("the connection is lost"), true
+			})
+		}
+		for p := range partitions {
+			send(t, producer, w.message(p, i, fmt.Appendf(nil, "%d", i)))
+		}
+		if i%10 == 9 {
+			w.await(t, p0(partitions), i+1)
+		}
+	}
+	if err := producer.Close(within(t, 30*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for p := range partitions {
+		w.inOrder(t, p, messages)
+		w.logged(t, p, readAll(t, client, "hits", p, 0))
+	}
+	if seen.overlaps > 0 {
+		t.Fatalf("%d times two requests for one partition were under way", seen.overlaps)
+	}
+}
+
+func p0(partitions int) []int {
+	var all []int
+	for p := range partitions {
+		all = append(all, p)
+	}
+	return all
+}
+
+// await waits until so many messages of each partition are done.
+func (w *written) await(t *testing.T, partitions []int, messages int) {
+	t.Helper()
+	eventually(t, 30*time.Second, "the messages to be done", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return !slices.ContainsFunc(partitions, func(p int) bool { return len(w.done[p]) < messages })
+	})
+}
+
+// logged fails unless every acknowledged message is at its offset, and the first copies of all are in order.
+func (w *written) logged(t *testing.T, partition int, records []kafka.Record) {
+	t.Helper()
+	at := map[int64]string{}
+	var first []string
+	for _, r := range records {
+		at[r.Offset] = string(r.Value)
+		if !slices.Contains(first, string(r.Value)) {
+			first = append(first, string(r.Value))
+		}
+	}
+	for i, a := range w.done[partition] {
+		if at[a.offset] != fmt.Sprint(a.number) {
+			t.Fatalf("partition %d: %q is at offset %d, where message %d was acknowledged", partition, at[a.offset], a.offset, a.number)
+		}
+		if first[i] != fmt.Sprint(i) {
+			t.Fatalf("partition %d: the %d. new message in the log is %s", partition, i, first[i])
+		}
+	}
+}
+
+func eventually(t *testing.T, patience time.Duration, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %s for %s", patience, what)
+		}
+	}
+}
+
+// A batch that is too large is halved until it is not; a message that is too large alone is given back, and those
+// around it are written.
+func TestProducerSplits(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		client := kafkatest.Client(t, config)
+		topic := newTopic(t, client, 1, "max.message.bytes=20000")
+		producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
+		var mu sync.Mutex
+		var refused []int
+		var batch []kafka.Message
+		for i := range 200 {
+			size := 1000
+			if i == 77 {
+				size = 30_000
+			}
+			batch = append(batch, kafka.Message{Value: bytes.Repeat([]byte{byte(i)}, size), Done: func(_ int64, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil && errors.Is(err, kafka.ErrTooLarge) && errors.Is(err, kafka.ErrPermanent) {
+					refused = append(refused, i)
+				}
+			}})
+		}
+		send(t, producer, batch...)
+		if err := producer.Close(within(t, 30*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(refused, []int{77}) {
+			t.Fatalf("%v were refused", refused)
+		}
+		var got []byte
+		for _, r := range readAll(t, client, topic, 0, 0) {
+			got = append(got, r.Value[0])
+		}
+		var want []byte
+		for i := range 200 {
+			if i != 77 {
+				want = append(want, byte(i))
+			}
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("the log has %v", got)
+		}
+	})
+}
+
+// Kafka refuses a whole batch for one record without a key in a compacted topic.
+func TestProducerFindsTheInvalid(t *testing.T) {
+	client := kafkatest.Client(t, real(t))
+	topic := newTopic(t, client, 1, "cleanup.policy=compact")
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
+	var mu sync.Mutex
+	refused := map[int]error{}
+	var batch []kafka.Message
+	for i := range 100 {
+		message := kafka.Message{Key: fmt.Appendf(nil, "%d", i), Value: []byte("v"), Done: func(_ int64, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				refused[i] = err
+			}
+		}}
+		if i == 13 || i == 14 || i == 99 {
+			message.Key = nil
+		}
+		batch = append(batch, message)
+	}
+	send(t, producer, batch...)
+	if err := producer.Close(within(t, 30*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{13, 14, 99} {
+		if !errors.Is(refused[i], kafka.ErrInvalid) {
+			t.Errorf("message %d: %v", i, refused[i])
+		}
+	}
+	t.Log(refused[13])
+	if records := readAll(t, client, topic, 0, 0); len(refused) != 3 || len(records) != 97 {
+		t.Fatalf("%d were refused and %d written", len(refused), len(records))
+	}
+}
+
+// A full queue makes Send wait and TrySend say so; what is written makes room.
+func TestProducerFull(t *testing.T) {
+	cluster, config := fake(t, kfake.SeedTopics(1, "hits"))
+	seen := observe(cluster, true)
+	client := kafkatest.Client(t, config)
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 1, QueueBytes: 10_000})
+	var w written
+	for i := range 10 {
+		send(t, producer, w.message(0, i, make([]byte, 1000)))
+	}
+	<-seen.arrived
+	if err := producer.TrySend(w.message(0, 10, nil)); !errors.Is(err, kafka.ErrFull) {
+		t.Fatalf("TrySend: %v", err)
+	}
+	impatient, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if err := producer.Send(impatient, w.message(0, 10, nil)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Send: %v", err)
+	}
+	sent := make(chan error)
+	go func() { sent <- producer.Send(context.Background(), w.message(0, 10, nil)) }()
+	seen.proceed <- struct{}{}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	close(seen.proceed)
+	if err := producer.Close(within(t, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	w.inOrder(t, 0, 11)
+	if held := producer.Held(); held != 0 {
+		t.Fatalf("%d bytes are held by a closed producer", held)
+	}
+}
+
+// Close gives back what Kafka does not take in time, in order, and ends those who wait for room.
+func TestProducerCloseGivesBack(t *testing.T) {
+	ignored := goleak.IgnoreCurrent()
+	cluster, config := fake(t, kfake.SeedTopics(2, "hits"))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+	client := kafkatest.Client(t, config)
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 2, QueueBytes: 1000})
+	var w written
+	var batch []kafka.Message
+	for i := range 50 {
+		batch = append(batch, w.message(0, i, []byte("a")), w.message(1, i, []byte("b")))
+	}
+	send(t, producer, batch...)
+	waiting := make(chan error)
+	go func() { waiting <- producer.Send(context.Background(), w.message(0, 50, nil)) }()
+	impatient, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	err := producer.Close(impatient)
+	if !errors.Is(err, kafka.ErrClosed) || err.Error() != "100 messages for hits were not acknowledged" {
+		t.Fatalf("Close: %v", err)
+	}
+	if err := <-waiting; !errors.Is(err, kafka.ErrClosed) {
+		t.Fatalf("Send: %v", err)
+	}
+	for p := range 2 {
+		for i, a := range w.done[p] {
+			if a.number != i || !errors.Is(a.err, kafka.ErrClosed) {
+				t.Fatalf("partition %d: done %d is %+v", p, i, a)
+			}
+		}
+		if len(w.done[p]) != 50 {
+			t.Fatalf("%d messages of partition %d were given back", len(w.done[p]), p)
+		}
+	}
+	client.Close()
+	cluster.Close()
+	goleak.VerifyNone(t, ignored)
+}
+
+// A partition that fails does not hold up the others of its broker.
+func TestProducerGoesRoundTheFailing(t *testing.T) {
+	cluster, config := fake(t, kfake.SeedTopics(3, "hits"))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{1}, Err: kerr.NotEnoughReplicas, Count: -1})
+	client := kafkatest.Client(t, config)
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 3})
+	var w written
+	for i := range 100 {
+		send(t, producer, w.message(0, i, nil), w.message(1, i, nil), w.message(2, i, nil))
+		w.await(t, []int{0, 2}, i+1)
+	}
+	impatient, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	producer.Close(impatient)
+	w.inOrder(t, 0, 100)
+	w.inOrder(t, 2, 100)
+}
+
+func TestProducerRefusesUnknownPartitions(t *testing.T) {
+	_, config := fake(t, kfake.SeedTopics(2, "hits"))
+	producer := kafkatest.Client(t, config).OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 2})
+	defer producer.Close(t.Context())
+	if err := producer.Send(t.Context(), kafka.Message{Partition: 1}, kafka.Message{Partition: 2}); !errors.Is(err, kafka.ErrPartitions) {
+		t.Fatalf("Send: %v", err)
+	}
+	if producer.Held() != 0 {
+		t.Fatal("one of them was taken")
+	}
+}
