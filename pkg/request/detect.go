@@ -27,7 +27,8 @@ func Detect(sample []string, o Options) (Choice, error) { return Choose("auto", 
 // requests is chosen. Of pairs that read the same number the first is taken: envelopes in the order docker, cri, otlp,
 // logstash, filebeat, vector, fluentbit, none; within one, formats in the order of Presets, where the formats of lines
 // come before those of JSON, since the time in a line is the server's own. When no pair reads more than half, the error
-// says which came nearest and shows a masked line that could not be read.
+// says which came nearest and shows a masked line that could not be read; it is ErrNoRequest (errors.Is) when the sample
+// holds nothing to tell a format by, so that more lines may help.
 func Choose(envelope, format string, sample []string, o Options) (Choice, error) {
 	format = strings.TrimSpace(format)
 	if envelope != "auto" && format != "auto" {
@@ -35,18 +36,18 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		return Choice{Envelope: envelope, Format: format}, err
 	}
 	sample = sample[:min(len(sample), maxSample)]
-	trials, err := tryAll(candidates(envelope, format, sample), sample, o)
-	if err != nil {
-		return Choice{}, err
+	trials := candidates(envelope, format, sample)
+	for i := range trials {
+		trials[i].run(sample, o)
 	}
-	slices.SortStableFunc(trials, func(a, b trial) int { return cmp.Compare(b.read, a.read) })
+	slices.SortStableFunc(trials, byRead)
 	best := trials[0]
-	if best.read*2 <= best.lines || best.read == 0 {
+	if best.refused != nil || !best.readsMost() {
 		return Choice{}, unknown(trials)
 	}
 	c := Choice{Envelope: best.envelope, Format: best.format, Read: best.read, Lines: best.lines}
 	for i := range trials {
-		if c.second == nil && trials[i].format != best.format && trials[i].read > 0 {
+		if c.second == nil && trials[i].refused == nil && trials[i].format != best.format && trials[i].read > 0 {
 			c.second = &trials[i]
 		}
 	}
@@ -75,6 +76,20 @@ type trial struct {
 	read, lines      int
 	unread           string // the first record that could not be read, and why
 	fault            error
+	refused          error // of NewDecoder: the pair does not go with the options
+}
+
+func (t trial) readsMost() bool { return t.read > 0 && t.read*2 > t.lines }
+
+// byRead puts what goes with the options first, and of that what read most.
+func byRead(a, b trial) int {
+	if (a.refused == nil) != (b.refused == nil) {
+		if a.refused == nil {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(b.read, a.read)
 }
 
 func (t trial) String() string {
@@ -137,27 +152,16 @@ func (s shipper) marksOf(record string) int {
 	return 0
 }
 
-// tryAll leaves out what the options do not go with (a field that the format does not have); the error is for when
-// nothing is left.
-func tryAll(trials []trial, sample []string, o Options) (tried []trial, refused error) {
-	for _, t := range trials {
-		if err := t.run(sample, o); err != nil {
-			refused = cmp.Or(refused, err)
-			continue
-		}
-		tried = append(tried, t)
-	}
-	if tried != nil {
-		return tried, nil
-	}
-	return nil, refused
-}
-
-// run counts what the pair reads. The error is that of NewDecoder.
-func (t *trial) run(sample []string, o Options) error {
+// run counts what the pair reads. If the format does not have a field that the options name, it is tried without: should
+// nothing else read the sample, that is what has to be said.
+func (t *trial) run(sample []string, o Options) {
 	d, err := NewDecoder(t.envelope, t.format, o)
 	if err != nil {
-		return err
+		t.refused = err
+		o.Fields = nil
+		if d, err = NewDecoder(t.envelope, t.format, o); err != nil {
+			return
+		}
 	}
 	for _, record := range sample {
 		d.DecodeEach(record, func(_ *Request, err error) {
@@ -172,18 +176,22 @@ func (t *trial) run(sample []string, o Options) error {
 			t.lines++
 		})
 	}
-	return nil
 }
 
 // unknown is the error when nothing reads more than half. Trials come with the best first.
 func unknown(trials []trial) error {
 	best := trials[0]
+	for _, t := range trials {
+		if t.refused != nil && (t.readsMost() || best.refused != nil) {
+			return fmt.Errorf("%s: %w", t.format, t.refused)
+		}
+	}
 	if best.lines == 0 {
-		return fmt.Errorf("the first lines hold no request to tell the format by: say which format it is")
+		return fmt.Errorf("nothing tells which format it is: %w", ErrNoRequest)
 	}
 	var nearest []string
 	for _, t := range trials[:min(3, len(trials))] {
-		if t.read > 0 {
+		if t.read > 0 && t.refused == nil {
 			nearest = append(nearest, t.String())
 		}
 	}

@@ -94,11 +94,16 @@ func (p *jsonParser) wantFurther() {
 	}
 	slices.SortFunc(p.further, func(a, b jsonField) int { return strings.Compare(a.name, b.name) })
 	for _, name := range p.options.Wanted {
-		if !slices.Contains(roleNames[:], name) && p.options.Fields[name] == "" {
+		if !isWord(name) && p.options.Fields[name] == "" {
 			p.further = append(p.further, jsonField{name: name, slot: p.scan.slot(name)})
 		}
 	}
 	p.scan.learn = p.options.Wanted == nil
+}
+
+// isWord tells whether Request.Field knows a name by itself.
+func isWord(name string) bool {
+	return name == "ip" || name == "status" || name == "bytes" || new(Request).text(name) != nil
 }
 
 func (p *jsonParser) Parse(line string, r *Request) error {

@@ -112,10 +112,10 @@ func TestJSONNamesOutliveTheBuffer(t *testing.T) {
 }
 
 func TestJSONKeepsOnlyWantedFields(t *testing.T) {
-	const record = `{"time":1,"user":"x","a":{"b":1,"c":2},"d":true,"e":null,"f":{},"g":"-"}`
-	o := Options{Wanted: []string{"d", "a.c", "user", "e", "f", "g", "missing"}, Fields: map[string]string{"tenant": "a.b"}}
+	const record = `{"time":1,"user":"x","request":"GET /","a":{"b":1,"c":2},"d":true,"e":null,"f":{},"g":"-"}`
+	o := Options{Wanted: []string{"d", "a.c", "request", "user", "e", "f", "g", "missing"}, Fields: map[string]string{"tenant": "a.b"}}
 	r, err := parseJSON(t, "json", record, o)
-	if got, want := fmt.Sprint(r.Fields), "[{tenant 1} {d true} {a.c 2}]"; got != want || err != nil {
+	if got, want := fmt.Sprint(r.Fields), "[{tenant 1} {d true} {a.c 2} {request GET /}]"; got != want || err != nil {
 		t.Errorf("got %s, %v; want %s", got, err, want)
 	}
 }
