@@ -233,7 +233,7 @@ func remedyFor(text, message string) string {
 	case word != "" && yamlfile.Nearest(word, operators) != "":
 		return "did you mean " + yamlfile.Nearest(word, operators) + "?"
 	case strings.Contains(message, "(mismatched types string and int)"), strings.Contains(message, "(mismatched types int and string)"):
-		return "status and bytes are numbers and stand without quotes, all else is text and stands in quotes"
+		return "status and bytes are numbers and stand without quotes, all else is text and stands in quotes (int(fields.name) makes a number of a field)"
 	case strings.Contains(message, "unexpected token EOF") && strings.Count(text, `"`)%2 == 0:
 		return "something is missing at its end"
 	case strings.Contains(message, "literal not terminated"):

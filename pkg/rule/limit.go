@@ -20,7 +20,7 @@ const (
 // A Limit is N hits per W, and the words that say so.
 type Limit struct {
 	window.Limit
-	Text string // as the user wrote it, without spaces and in lower case: 10/min, 5/10s
+	Text string // as the user wrote it, without spaces: 10/min, 5/10s
 }
 
 // String is Text.
@@ -41,32 +41,40 @@ var periods = []struct {
 // ParseLimit reads N/W: hits, a slash, and a period with a number before it or not, as in 10/min, 100/hour or
 // 5/10s. Its error says behind a semicolon what would be right.
 func ParseLimit(text string) (Limit, error) {
-	limit := Limit{Text: strings.ToLower(strings.Join(strings.Fields(text), ""))}
-	hits, period, slash := strings.Cut(limit.Text, "/")
+	hits, period, slash := strings.Cut(text, "/")
 	if !slash {
-		return limit, noLimit(text, limit.Text)
+		return Limit{}, noLimit(text)
 	}
+	var limit Limit
 	var err error
-	if limit.Hits, err = parseHits(hits); err != nil {
+	if limit.Hits, err = parseHits(strings.TrimSpace(hits)); err != nil {
 		return limit, fmt.Errorf("%q is no limit: %w", text, err)
 	}
-	if limit.Per, err = parsePeriod(period); err != nil {
+	number, word := cutNumber(strings.TrimSpace(period))
+	if limit.Per, err = parsePeriod(number, word); err != nil {
 		return limit, fmt.Errorf("%q is no limit: %w", text, err)
 	}
+	limit.Text = fmt.Sprintf("%d/%s%s", limit.Hits, number, word)
 	return limit, nil
 }
 
+// cutNumber cuts the digits off that text begins with, and the spaces behind them.
+func cutNumber(text string) (number, rest string) {
+	rest = strings.TrimLeft(text, "0123456789")
+	return text[:len(text)-len(rest)], strings.TrimSpace(rest)
+}
+
 // noLimit tells what is missing in a text without a slash.
-func noLimit(text, squeezed string) error {
-	digits := squeezed[:len(squeezed)-len(strings.TrimLeft(squeezed, "0123456789"))]
-	if digits == "" {
+func noLimit(text string) error {
+	number, rest := cutNumber(strings.TrimSpace(text))
+	if number == "" {
 		return fmt.Errorf("%q is no limit; write hits per time, such as 10/min", text)
 	}
-	_, word, found := strings.Cut(squeezed, "per")
-	if _, err := parsePeriod(word); !found || err != nil {
+	word := strings.TrimSpace(strings.TrimPrefix(rest, "per"))
+	if _, known := periodNamed(word); !known {
 		word = "min"
 	}
-	return fmt.Errorf("%q is no limit: it does not say per what time; write %s/%s", text, digits, word)
+	return fmt.Errorf("%q is no limit: it does not say per what time; write %s/%s", text, number, word)
 }
 
 func parseHits(text string) (int64, error) {
@@ -82,22 +90,22 @@ func parseHits(text string) (int64, error) {
 	return hits, nil
 }
 
-func parsePeriod(text string) (time.Duration, error) {
-	word := strings.TrimLeft(text, "0123456789")
-	number, err := int64(1), error(nil)
-	if digits := text[:len(text)-len(word)]; digits != "" {
-		number, err = strconv.ParseInt(digits, 10, 64)
-	}
+func parsePeriod(number, word string) (time.Duration, error) {
 	span, known := periodNamed(word)
-	switch {
-	case !known:
+	if !known {
 		return 0, unknownPeriod(word)
-	case err != nil || number > int64(maxPer/span):
+	}
+	if number == "" {
+		return span, nil
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case err != nil || n > int64(maxPer/span):
 		return 0, errors.New("the time is too long; write at most 10 years, 3650d")
-	case number < 1:
+	case n < 1:
 		return 0, errors.New("the time is zero; write at least 1ms")
 	}
-	return time.Duration(number) * span, nil
+	return time.Duration(n) * span, nil
 }
 
 func periodNamed(word string) (time.Duration, bool) {

@@ -250,6 +250,12 @@ type algorithmSpec struct {
 	Burst      int64
 }
 
+type algorithmMap struct {
+	Name       algorithmName `yaml:"name"`
+	Subwindows int           `yaml:"subwindows"`
+	Burst      int64         `yaml:"burst"`
+}
+
 // FromYAML reads an algorithm's name, or a map of its name and its own keys.
 func (a *algorithmSpec) FromYAML(v yamlfile.Value) {
 	if _, ok := v.Map(); !ok {
@@ -257,11 +263,7 @@ func (a *algorithmSpec) FromYAML(v yamlfile.Value) {
 		a.Subwindows = DefaultSubwindows
 		return
 	}
-	long := struct {
-		Name       algorithmName `yaml:"name"`
-		Subwindows int           `yaml:"subwindows"`
-		Burst      int64         `yaml:"burst"`
-	}{Subwindows: DefaultSubwindows}
+	long := algorithmMap{Subwindows: DefaultSubwindows}
 	v.Decode(&long)
 	a.Name, a.Subwindows, a.Burst = window.Algorithm(long.Name), long.Subwindows, long.Burst
 	if !v.Has("name") {
