@@ -88,6 +88,7 @@ func (s *scanner) add(v *variable, before, literal string, zone *time.Location) 
 	case v.slot == slotForwarded:
 		st.ending = endList
 	case s.escape == escapeBackslash && v.fromClient():
+		st.ending = endFree
 		s.free = len(s.steps)
 	}
 	s.steps = append(s.steps, st)
@@ -128,7 +129,7 @@ func variablesOf(tokens []token) []*variable {
 // refuseAmbiguous is against two variables of which nobody could say where the first one ends.
 func refuseAmbiguous(tokens []token) error {
 	for i := 1; i < len(tokens); i++ {
-		if tokens[i-1].variable != nil && tokens[i].variable != nil && tokens[i-1].ending != endPattern {
+		if tokens[i-1].variable != nil && tokens[i].variable != nil {
 			return fmt.Errorf("nothing stands between %s and %s: where one ends cannot be told; put a space or quotes between them",
 				tokens[i-1].text, tokens[i].text)
 		}

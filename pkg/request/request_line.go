@@ -19,17 +19,18 @@ func splitRequestLine(s string) requestLine {
 	return targetOf(requestLine{method: known(s[:space])}, dropProtocol(s[space+1:]))
 }
 
-// dropProtocol cuts the last word off when it is a protocol, or the dash or nothing that stands for one.
+// dropProtocol cuts the last word off when it is a protocol, or the dash that stands for one.
 func dropProtocol(s string) string {
 	const protocol = " HTTP/1.1"
-	if at := len(s) - len(protocol); at >= 0 && s[at] == ' ' && s[at+1:at+6] == "HTTP/" {
+	if at := len(s) - len(protocol); at >= 0 && s[at:at+6] == " HTTP/" && s[at+6]-'0' <= 9 && s[at+7] == '.' && s[at+8]-'0' <= 9 {
 		return s[:at]
 	}
+	s = strings.TrimRight(s, " ")
 	space := strings.LastIndexByte(s, ' ')
 	if space < 0 {
 		return s
 	}
-	if last := s[space+1:]; last == "" || last == "-" || strings.HasPrefix(last, "HTTP/") {
+	if last := s[space+1:]; last == "-" || strings.HasPrefix(last, "HTTP/") {
 		return s[:space]
 	}
 	return s

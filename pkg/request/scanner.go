@@ -38,6 +38,7 @@ const (
 	endQuote                 // where it stands, and its quote is not escaped
 	endLine                  // with the line
 	endCLF                   // after 26 bytes: 17/Apr/2018:06:25:06 +0000
+	endFree                  // where it stands, and no quote before it
 	endList                  // where it stands, but not within an nginx list (a, b : c)
 	endPattern               // where the pattern of the time ends
 )
@@ -121,10 +122,10 @@ func (s *scanner) blame(i int, rest string, written escape, fault *Unread) *Unre
 }
 
 // lengthen lets the free field at the start of rest end later, as far as the next step can then be read: a client that
-// names itself "a [b" must not make its line unreadable. A quote ends the search, since a name's own is escaped.
+// names itself "a [b" must not make its line unreadable. An unescaped quote ends the search: none is the name's own.
 func (s *scanner) lengthen(rest string, written escape, r *Request, fault *Unread) (string, *Unread) {
 	field, next := &s.steps[s.free], &s.steps[s.free+1]
-	limit := strings.IndexByte(rest, '"')
+	limit := unescapedQuote(rest, written)
 	if limit < 0 {
 		limit = len(rest)
 	}
@@ -164,6 +165,8 @@ func (s *step) size(rest string, written escape) int {
 		return len(rest)
 	case endCLF:
 		return s.fixed(rest, len("17/Apr/2018:06:25:06 +0000"))
+	case endFree:
+		return s.freely(rest, written)
 	case endList:
 		return s.list(rest)
 	case endPattern:
@@ -200,20 +203,35 @@ func (s *step) unquoted(rest string, from int) int {
 	return s.cutOff(rest)
 }
 
+// freely is the length up to the literal of a field that holds no quote, but for the two that are an empty name.
+func (s *step) freely(rest string, written escape) int {
+	size := s.unquoted(rest, 0)
+	if size > 0 && unescapedQuote(rest[:size], written) >= 0 && rest[:size] != `""` {
+		return -1
+	}
+	return size
+}
+
 // quoted is the length up to the first unescaped quote, which must be the literal's.
 func (s *step) quoted(rest string, written escape) int {
-	size := strings.IndexByte(rest, '"')
-	for written == escapeBackslash && size > 0 && isEscaped(rest, size) {
-		next := strings.IndexByte(rest[size+1:], '"')
-		if next < 0 {
-			return s.cutOff(rest)
-		}
-		size += 1 + next
-	}
+	size := unescapedQuote(rest, written)
 	if size < 0 {
 		return s.cutOff(rest)
 	}
 	return s.fixed(rest, size)
+}
+
+// unescapedQuote is where the first quote stands that is not escaped.
+func unescapedQuote(s string, written escape) int {
+	at := strings.IndexByte(s, '"')
+	for at > 0 && written == escapeBackslash && isEscaped(s, at) {
+		next := strings.IndexByte(s[at+1:], '"')
+		if next < 0 {
+			return -1
+		}
+		at += 1 + next
+	}
+	return at
 }
 
 // cutOff is the length of a field that nothing closes.
