@@ -68,12 +68,14 @@ func blockedOf(r *rule.Rule, a *account, key string) Blocked {
 	limit := r.Limits[f.limit]
 	return Blocked{
 		Key: key, First: Instant(f.first), Limit: limit.Text, Peak: f.peak.most, Requests: a.requests, Refused: f.refused, Blocks: f.blocks,
-		allowed: limit.Hits, timeline: f.timeline,
+		allowed: limit.Hits, per: limit.Per.Milliseconds(), timeline: f.timeline,
 	}
 }
 
+const reasonLate = "late"
+
 func uncountedOf(counts [rule.Reasons]int64, late int64) map[string]int64 {
-	uncounted := map[string]int64{"late": late}
+	uncounted := map[string]int64{reasonLate: late}
 	for reason := rule.Counted + 1; reason < rule.Reasons; reason++ {
 		uncounted[reason.String()] = counts[reason]
 	}

@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -16,6 +17,12 @@ func (c *RuleChange) name() string {
 		return c.Before + " → " + c.After
 	}
 	return c.After
+}
+
+// counts says how many keys changed and how.
+func (c *RuleChange) counts() string {
+	return fmt.Sprintf("%s newly blocked, %s not any more, %s from another time, by another limit or refused another number of requests, %s alike",
+		counted(int64(len(c.OnlyAfter)), "key"), grouped(int64(len(c.OnlyBefore))), grouped(int64(len(c.Changed))), grouped(c.Same))
 }
 
 // compareRules compares what two sets of rules did: rules of one name with each other, then those left over that

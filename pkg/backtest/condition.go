@@ -180,7 +180,7 @@ func (c comparison) found(figures map[string]int64) string {
 	whole, _ := wholeOf(c.figure)
 	value := figures[c.figure]
 	if whole == "" {
-		return fmt.Sprintf("%s is %d", c.figure, value)
+		return c.figure + " is " + grouped(value)
 	}
-	return fmt.Sprintf("%s is %d of %d %s (%s)", c.figure, value, figures[whole], whole, percentOf(value, figures[whole]))
+	return fmt.Sprintf("%s is %s of %s %s (%s)", c.figure, grouped(value), grouped(figures[whole]), whole, percentOf(value, figures[whole]))
 }

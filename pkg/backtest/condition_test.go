@@ -42,7 +42,7 @@ func TestConditions(t *testing.T) {
 		}
 	}
 	c, _ := ParseCondition("refused > 1% or unread > 20 or refused > 10 or keys > 99")
-	if got := c.judge(report).Found; got != "refused is 12 of 1000 requests (1.2%), unread is 10 of 1010 lines (0.99%), keys is 80" {
+	if got := c.judge(report).Found; got != "refused is 12 of 1,000 requests (1.2%), unread is 10 of 1,010 lines (0.99%), keys is 80" {
 		t.Error(got)
 	}
 	if (Condition{}).judge(report) != nil {

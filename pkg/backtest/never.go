@@ -140,3 +140,15 @@ func (l *KeyList) judge(rules []RuleReport, parts func(rule int, key string) map
 	}
 	return report
 }
+
+func (n *NeverReport) text() string {
+	if len(n.Violations) == 0 {
+		return fmt.Sprintf("none of the %s that must never be blocked would be", counted(int64(n.Keys), "key"))
+	}
+	return fmt.Sprintf("%s that must never be blocked would be", counted(int64(len(n.Violations)), "key"))
+}
+
+// String tells which key it is and why it must not be blocked.
+func (v Violation) String() string {
+	return fmt.Sprintf("%s, by %s of %s at %s; line %d of the list: %s", v.Key, v.Limit, v.Rule, v.First, v.Line, v.Entry)
+}

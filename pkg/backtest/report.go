@@ -2,7 +2,6 @@ package backtest
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"time"
 
@@ -73,6 +72,7 @@ type Blocked struct {
 	Blocks   int64   `json:"blocks"`   // how many blocks began
 
 	allowed  int64   // what the limit allows
+	per      int64   // milliseconds
 	timeline *series // from the first break on; nil where it was not kept
 }
 
@@ -158,14 +158,3 @@ func (r *Report) Failed() bool {
 
 // WriteJSON writes the report for programs.
 func (r *Report) WriteJSON(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
-
-// HTMLOptions are what the page tells beside the report.
-type HTMLOptions struct {
-	Title   string // "" is the inputs' names
-	Version string // of weir
-	Command string // that made the page
-	Rules   string // the text of the rules, shown folded away; may be empty
-}
-
-// WriteHTML writes one self-contained page.
-func (r *Report) WriteHTML(w io.Writer, o HTMLOptions) error { return errors.New("not yet") }

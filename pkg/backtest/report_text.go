@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"weir/pkg/rule"
 )
 
 // TextOptions say how much WriteText writes.
@@ -101,6 +103,22 @@ func byReason(counts map[string]int64) string {
 	return strings.Join(reasons, ", ")
 }
 
+// uncountedWords say to people why requests did not count.
+var uncountedWords = map[string]string{
+	rule.NoMatch.String(): "that match leaves out", rule.Allowed.String(): "allowed", rule.NoKey.String(): "without a key",
+	rule.Refused.String(): "refused before", rule.NoCost.String(): "without cost", rule.Failed.String(): "for which the expression failed",
+	reasonLate: "too late",
+}
+
+// uncountedText lists requests that did not count.
+func uncountedText(counts map[string]int64) string {
+	reasons := sortedReasons(counts)
+	for i, reason := range reasons {
+		reasons[i] = grouped(counts[reason]) + " " + uncountedWords[reason]
+	}
+	return strings.Join(reasons, ", ")
+}
+
 func sortedReasons(counts map[string]int64) []string {
 	reasons := make([]string, 0, len(counts))
 	for reason := range counts {
@@ -118,7 +136,7 @@ func (t *textWriter) rule(r *RuleReport) {
 		counted(int64(len(r.Blocked)), "key"), percentOf(int64(len(r.Blocked)), r.Keys),
 		counted(r.Refused, "request"), percentOf(r.Refused, r.Requests))
 	if len(r.Uncounted) > 0 {
-		t.line("  not counted: %s", byReason(r.Uncounted))
+		t.line("  not counted: %s", uncountedText(r.Uncounted))
 	}
 	t.blocked(r.Blocked)
 }
@@ -228,9 +246,7 @@ func (t *textWriter) against(a *AgainstReport) {
 }
 
 func (t *textWriter) change(c *RuleChange) {
-	t.line("  %s: %s not blocked any more, %s newly blocked, %s blocked otherwise, %s alike", c.name(),
-		counted(int64(len(c.OnlyBefore)), "key"), counted(int64(len(c.OnlyAfter)), "key"),
-		counted(int64(len(c.Changed)), "key"), grouped(c.Same))
+	t.line("  %s: %s", c.name(), c.counts())
 	var table textTable
 	add := func(sign string, blocked []Blocked) {
 		worst, left := t.worst(blocked)
@@ -273,9 +289,9 @@ func (t *textWriter) verdicts(r *Report) {
 		t.line("\n%s %s: %s", t.strong(f.Condition), t.strong(verdict), f.Found)
 	}
 	if n := r.Never; n != nil {
-		t.line("\n%s", t.strong(fmt.Sprintf("%s of the %s that must never be blocked would be", counted(int64(len(n.Violations)), "key"), grouped(int64(n.Keys)))))
+		t.line("\n%s", t.strong(n.text()))
 		for _, v := range n.Violations {
-			t.line("  %s by %s at %s (%s), listed in line %d as %s", v.Key, v.Rule, v.First, v.Limit, v.Line, v.Entry)
+			t.line("  %s", v)
 		}
 	}
 }

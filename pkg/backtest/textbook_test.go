@@ -146,6 +146,6 @@ func compareBlocked(t *testing.T, got, wanted []Blocked) {
 
 // bare is what programs see of a blocked key.
 func bare(b Blocked) Blocked {
-	b.allowed, b.timeline = 0, nil
+	b.allowed, b.per, b.timeline = 0, 0, nil
 	return b
 }

@@ -1,0 +1,99 @@
+package backtest
+
+import (
+	"fmt"
+	"html/template"
+	"slices"
+	"time"
+)
+
+// pageSides are the algorithms side by side.
+type pageSides struct {
+	Rows []pageAlgorithm
+	Keys []pageSidesKey
+	Left string
+}
+
+type pageAlgorithm struct {
+	Name, Blocked, Refused, RefusedPercent, Memory, Time string
+	BlockedShare, RefusedShare                           template.CSS
+}
+
+type pageSidesKey struct {
+	Key   string
+	Cells []struct{ First, Refused string }
+}
+
+func (r *Report) pageSides() *pageSides {
+	if len(r.Algorithms) == 0 {
+		return nil
+	}
+	p := &pageSides{}
+	var mostBlocked, mostRefused int64
+	for _, a := range r.Algorithms {
+		mostBlocked, mostRefused = max(mostBlocked, a.Blocked), max(mostRefused, a.Refused)
+	}
+	for _, a := range r.Algorithms {
+		p.Rows = append(p.Rows, pageAlgorithm{
+			Name: a.Algorithm, Blocked: grouped(a.Blocked), Refused: grouped(a.Refused), RefusedPercent: percentOf(a.Refused, r.Requests),
+			Memory: sizeText(a.StateBytes), Time: fmt.Sprintf("%.0f ns", a.HitNanos),
+			BlockedShare: share(a.Blocked, mostBlocked), RefusedShare: share(a.Refused, mostRefused),
+		})
+	}
+	rows := compareAlgorithms(r.Algorithms)
+	if left := len(rows) - pageAlgorithms; left > 0 {
+		rows, p.Left = rows[:pageAlgorithms], counted(int64(left), "key")+" more"
+	}
+	for _, row := range rows {
+		key := pageSidesKey{Key: shortened(row.key, 120), Cells: make([]struct{ First, Refused string }, len(row.blocked))}
+		for i, b := range row.blocked {
+			if b != nil {
+				key.Cells[i].First, key.Cells[i].Refused = time.UnixMilli(int64(b.First)).UTC().Format("2 Jan 15:04:05"), grouped(b.Refused)
+			}
+		}
+		p.Keys = append(p.Keys, key)
+	}
+	return p
+}
+
+// pageDiff is what changes between two sets of rules.
+type pageDiff struct {
+	Text  string
+	Rules []pageChange
+}
+
+type pageChange struct {
+	Name, Counts, Left string
+	Rows               []pageChangeRow
+}
+
+type pageChangeRow struct{ Sign, Class, Key, First, Limit, Refused string }
+
+func (a *AgainstReport) page() *pageDiff {
+	if a == nil {
+		return nil
+	}
+	p := &pageDiff{Text: fmt.Sprintf("Before, %s would have been refused.", counted(a.Refused, "request"))}
+	for i := range a.Changes {
+		p.Rules = append(p.Rules, a.Changes[i].page())
+	}
+	return p
+}
+
+func (c *RuleChange) page() pageChange {
+	p := pageChange{Name: c.name(), Counts: c.counts()}
+	for _, b := range worstFirst(c.OnlyAfter) {
+		p.Rows = append(p.Rows, pageChangeRow{"+", "plus", b.Key, shortTime(b.First), b.Limit, grouped(b.Refused)})
+	}
+	for _, b := range worstFirst(c.OnlyBefore) {
+		p.Rows = append(p.Rows, pageChangeRow{"−", "minus", b.Key, shortTime(b.First), b.Limit, grouped(b.Refused)})
+	}
+	for _, k := range c.Changed {
+		p.Rows = append(p.Rows, pageChangeRow{"~", "", k.Key, changeText(shortTime(k.Before.First), shortTime(k.After.First)),
+			changeText(k.Before.Limit, k.After.Limit), changeText(grouped(k.Before.Refused), grouped(k.After.Refused))})
+	}
+	if left := len(p.Rows) - pageChanges; left > 0 {
+		p.Rows, p.Left = slices.Clip(p.Rows[:pageChanges]), counted(int64(left), "key")+" more"
+	}
+	return p
+}
