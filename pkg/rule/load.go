@@ -251,7 +251,7 @@ func (l *loader) allow(a *allowIn) *Allow {
 func (l *loader) read(from, name string) (string, []byte, error) {
 	for _, inner := range l.beside {
 		if inner.Name == name {
-			return inner.File, inner.Data, nil
+			return strings.TrimSuffix(inner.File, "["+name+"]") + "[" + name + "]", inner.Data, nil
 		}
 	}
 	if !filepath.IsAbs(name) {
