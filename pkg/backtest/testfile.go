@@ -2,39 +2,158 @@ package backtest
 
 import (
 	"context"
-	"errors"
-	"io"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/request"
+	"weir/pkg/rule"
 )
 
-// RunTests reads a file of test cases (docs/testing-rules.md) and runs them. An error means that the file, or
-// a file it names, could not be read; it is yamlfile.Faults where these have places.
+// RunTests reads a file of tests (docs/testing-rules.md) and runs them. An error means that the file, or one that it
+// names, could not be read; it is yamlfile.Faults where that can be told with places.
 func RunTests(ctx context.Context, path string) (*TestReport, error) {
-	return nil, errors.New("not yet")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	file := testFile{path: path}
+	if faults := yamlfile.Decode(path, data, &file); len(faults) > 0 {
+		return nil, faults
+	}
+	if file.set, _, err = file.Rules.Load(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	if faults := file.checkRules(); len(faults) > 0 {
+		return nil, faults
+	}
+	report := &TestReport{File: path, Cases: []CaseReport{}}
+	for i := range file.Tests {
+		c, err := file.run(ctx, &file.Tests[i])
+		if err != nil {
+			return nil, err
+		}
+		report.Cases = append(report.Cases, c)
+	}
+	return report, nil
 }
 
-// A TestReport is how the cases of one file went.
-type TestReport struct {
-	File  string       `json:"file"`
-	Cases []CaseReport `json:"cases"`
-}
-
-// A CaseReport is how one case went.
-type CaseReport struct {
-	Name     string   `json:"name"`
-	Line     int      `json:"line"`
-	Failures []string `json:"failures"` // what was expected and what was found; none when the case passed
-}
-
-// Failed is how many cases failed.
-func (t *TestReport) Failed() int {
-	failed := 0
-	for _, c := range t.Cases {
-		if len(c.Failures) > 0 {
-			failed++
+// checkRules finds rules that tests name and that there are none of, and keys that their rules cannot have.
+func (f *testFile) checkRules() (faults yamlfile.Faults) {
+	for i := range f.Tests {
+		t := &f.Tests[i]
+		for _, who := range slices.Concat(t.whoBlocked(), t.Never.whom) {
+			if err := f.checkWho(who); err != "" {
+				fault := who.place
+				fault.What = err
+				faults = append(faults, fault)
+			}
 		}
 	}
-	return failed
+	return faults
 }
 
-// WriteText writes which cases failed and why; each case that passed too where verbose.
-func (t *TestReport) WriteText(w io.Writer, verbose bool) error { return errors.New("not yet") }
+func (f *testFile) checkWho(w who) (fault string) {
+	rules := f.rulesOf(w)
+	if len(rules) == 0 {
+		return fmt.Sprintf("there is no rule %s", w.Rule)
+	}
+	var err error
+	for _, r := range rules {
+		if _, err = r.Key.Canonical(w.Key); err == nil {
+			return ""
+		}
+	}
+	return err.Error()
+}
+
+// rulesOf are the rules that somebody may be blocked by.
+func (f *testFile) rulesOf(w who) []*rule.Rule {
+	if w.Rule == "" {
+		return f.set.Rules
+	}
+	r, _ := f.set.Rule(w.Rule)
+	if r == nil {
+		return nil
+	}
+	return []*rule.Rule{r}
+}
+
+// run runs one test.
+func (f *testFile) run(ctx context.Context, t *testSpec) (CaseReport, error) {
+	c := CaseReport{Name: t.Name, Line: t.place.Line, Failures: []TestFailure{}}
+	var report *Report
+	var err error
+	start := f.startOf(t)
+	if t.Log != "" {
+		report, err = f.readLog(ctx, t)
+	} else {
+		report, err = judgeRequests(Config{Rules: f.set}, t.expand(start))
+	}
+	if err != nil {
+		return c, fmt.Errorf("%s: the test %q: %w", f.path, t.Name, err)
+	}
+	v := verdict{file: f, test: t, start: start, report: report}
+	c.Failures = append(c.Failures, v.failures()...)
+	return c, nil
+}
+
+// readLog runs the rules over the log of a test. A log that is not read as a whole proves nothing.
+func (f *testFile) readLog(ctx context.Context, t *testSpec) (*Report, error) {
+	path := t.Log
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(f.path), path)
+	}
+	report, err := Run(ctx, Config{Rules: f.set, Inputs: []Input{{Path: path}}, Format: t.Format})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(report.Faults) > 0:
+		return nil, fmt.Errorf("%s", report.Faults[0])
+	case len(report.Samples) > 0:
+		s := report.Samples[0]
+		return nil, fmt.Errorf("%s:%d cannot be read (%s): %s", s.Input, s.Line, s.Reason, s.Text)
+	}
+	return report, nil
+}
+
+func (f *testFile) startOf(t *testSpec) time.Time {
+	for _, start := range []instantSpec{t.Start, f.Start} {
+		if !time.Time(start).IsZero() {
+			return time.Time(start)
+		}
+	}
+	return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+}
+
+// judgeRequests runs rules over requests instead of logs.
+func judgeRequests(c Config, requests []request.Request) (*Report, error) {
+	c.setDefaults()
+	p, err := newPass(&c)
+	if err != nil {
+		return nil, err
+	}
+	p.logs = []*log{{Input: Input{Path: "requests"}}}
+	p.total = newTotal(1, seriesBars)
+	w, all := p.newWorker(), &chunk{log: p.logs[0]}
+	w.chunk = all
+	for i := range requests {
+		w.record(&requests[i], nil)
+	}
+	if err := p.chunk(all); err != nil {
+		return nil, err
+	}
+	key := uint32(0)
+	for i := range all.hits {
+		h := &all.hits[i]
+		if err := p.hit(all, h, all.keys[key:h.keyEnd]); err != nil {
+			return nil, err
+		}
+		key = h.keyEnd
+	}
+	p.counters[0].countRest()
+	return p.report(), nil
+}

@@ -1,0 +1,269 @@
+package backtest
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+// What stands in a file of tests, as it stands there.
+
+type testFile struct {
+	Rules rule.Source `yaml:"rules"`
+	Start instantSpec `yaml:"start"`
+	Tests []testSpec  `yaml:"tests"`
+
+	path string
+	set  *rule.Set
+}
+
+type testSpec struct {
+	Name     string        `yaml:"name"`
+	Start    instantSpec   `yaml:"start"`
+	Requests []requestSpec `yaml:"requests"`
+	Log      string        `yaml:"log"`
+	Format   string        `yaml:"format"`
+	Blocked  []blockedSpec `yaml:"blocked"`
+	Never    neverSpec     `yaml:"never"`
+
+	place yamlfile.Fault
+}
+
+type requestSpec struct {
+	At       momentSpec        `yaml:"at"`
+	After    yamlfile.Duration `yaml:"after"`
+	Repeat   repeatSpec        `yaml:"repeat"`
+	IP       addressSpec       `yaml:"ip"`
+	User     string            `yaml:"user"`
+	Method   string            `yaml:"method"`
+	Host     string            `yaml:"host"`
+	Path     string            `yaml:"path"`
+	Query    string            `yaml:"query"`
+	Status   int               `yaml:"status"`
+	Bytes    int64             `yaml:"bytes"`
+	Agent    string            `yaml:"agent"`
+	Referrer string            `yaml:"referrer"`
+	Fields   map[string]string `yaml:"fields"`
+}
+
+// A blockedSpec is somebody who must be blocked. What it leaves out is not asked.
+type blockedSpec struct {
+	who
+	At      momentSpec `yaml:"at"`
+	Limit   rule.Limit `yaml:"limit"`
+	Refused *int64     `yaml:"refused"`
+}
+
+// A who is a key, and the rule that counts it; an empty rule is any.
+type who struct {
+	Rule string `yaml:"rule"`
+	Key  string `yaml:"key"`
+
+	place yamlfile.Fault
+}
+
+// A neverSpec is whom no rule may block: keys, or all that are not in blocked.
+type neverSpec struct {
+	others bool
+	whom   []who
+}
+
+// Validate wants rules and tests.
+func (f *testFile) Validate(v yamlfile.Value) {
+	if !v.Has("rules") {
+		v.Faultf("write rules: and a path, or the rules themselves", "the tests have no rules")
+	}
+	if !v.Has("tests") {
+		v.Faultf("write tests: with at least one test under it", "there are no tests")
+	}
+}
+
+// FromYAML reads one test.
+func (t *testSpec) FromYAML(v yamlfile.Value) {
+	type plain testSpec
+	v.Decode((*plain)(t))
+	t.place = v.Place()
+	switch {
+	case !v.Has("name"):
+		v.Faultf("write name: and what the test shows", "the test has no name")
+	case v.Has("log") == v.Has("requests"):
+		v.Faultf("write one of them", "a test has either requests or a log")
+	case v.Has("format") && !v.Has("log"):
+		v.Key("format").Faultf("leave it out", "only a log has a format")
+	case !v.Has("blocked") && !v.Has("never"):
+		v.Faultf("write blocked or never", "the test expects nothing")
+	}
+}
+
+// FromYAML reads requests of one kind.
+func (r *requestSpec) FromYAML(v yamlfile.Value) {
+	type plain requestSpec
+	*r = requestSpec{Repeat: repeatSpec{count: 1}, Method: "GET", Path: "/", Status: 200}
+	v.Decode((*plain)(r))
+	if v.Has("at") && v.Has("after") {
+		v.Key("after").Faultf("at counts from the start of the test, after from the requests before", "a request has either at or after")
+	}
+}
+
+// FromYAML reads somebody who must be blocked.
+func (b *blockedSpec) FromYAML(v yamlfile.Value) {
+	type plain blockedSpec
+	v.Decode((*plain)(b))
+	b.place = v.Place()
+	if !v.Has("key") {
+		v.Faultf("write key: and who must be blocked", "it does not say who")
+	}
+}
+
+// FromYAML reads others, or a list of keys, each alone or with its rule.
+func (n *neverSpec) FromYAML(v yamlfile.Value) {
+	elements, ok := v.List()
+	if !ok {
+		if n.others = v.Text() == "others"; !n.others && !v.Faulty() {
+			v.Faultf("write a list of keys, or the word others", "%s where keys are wanted", v.Found())
+		}
+		return
+	}
+	for _, element := range elements {
+		w := who{place: element.Place()}
+		if _, isMap := element.Map(); isMap {
+			element.Decode(&w)
+		} else {
+			w.Key = element.Text()
+		}
+		n.whom = append(n.whom, w)
+	}
+}
+
+// An instantSpec is a time with its zone.
+type instantSpec time.Time
+
+// FromYAML reads 2026-03-01T12:00:00Z.
+func (i *instantSpec) FromYAML(v yamlfile.Value) {
+	text, _ := v.Scalar()
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		v.Faultf("write it as 2026-03-01T12:00:00Z", "%s where a time is wanted", v.Found())
+	}
+	*i = instantSpec(t)
+}
+
+// A momentSpec is a time, or how long after the start of the test.
+type momentSpec struct {
+	given   bool
+	offset  time.Duration
+	instant time.Time
+}
+
+// FromYAML reads 50s or 2026-03-01T12:00:50Z.
+func (m *momentSpec) FromYAML(v yamlfile.Value) {
+	text, _ := v.Scalar()
+	m.given = true
+	if instant, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		m.instant = instant
+		return
+	}
+	offset, err := yamlfile.ParseDuration(text)
+	if err != nil || offset == yamlfile.Forever {
+		v.Faultf("write 50s, counted from the start of the test, or 2026-03-01T12:00:50Z", "%s where a time is wanted", v.Found())
+	}
+	m.offset = offset
+}
+
+func (m momentSpec) from(start time.Time) time.Time {
+	if !m.instant.IsZero() {
+		return m.instant
+	}
+	return start.Add(m.offset)
+}
+
+// A repeatSpec is so many requests, each so long after the one before.
+type repeatSpec struct {
+	count int
+	every time.Duration
+}
+
+const mostRepeats = 1_000_000
+
+// FromYAML reads 11 every 5s, or 11.
+func (r *repeatSpec) FromYAML(v yamlfile.Value) {
+	text, _ := v.Scalar()
+	words := strings.Fields(text)
+	var err error
+	if len(words) == 3 && words[1] == "every" {
+		r.every, err = yamlfile.ParseDuration(words[2])
+		words = words[:1]
+	}
+	count, ok := 0, len(words) == 1 && err == nil && r.every != yamlfile.Forever
+	if ok {
+		count, err = strconv.Atoi(words[0])
+	}
+	if !ok || err != nil || count < 1 || count > mostRepeats {
+		v.Faultf("write 11 every 5s, with at most 1000000 requests", "%s where a number of requests is wanted", v.Found())
+	}
+	r.count = count
+}
+
+// An addressSpec is the address of a client.
+type addressSpec netip.Addr
+
+// FromYAML reads an address.
+func (a *addressSpec) FromYAML(v yamlfile.Value) {
+	address, err := netip.ParseAddr(v.Text())
+	if err != nil && !v.Faulty() {
+		v.Faultf("write it as 203.0.113.7 or 2001:db8::7", "%s where an address is wanted", v.Found())
+	}
+	*a = addressSpec(address.Unmap().WithZone(""))
+}
+
+// expand writes the requests out, in the order of time.
+func (t *testSpec) expand(start time.Time) []request.Request {
+	var all []request.Request
+	at := start
+	for i := range t.Requests {
+		spec := &t.Requests[i]
+		if at = at.Add(time.Duration(spec.After)); spec.At.given {
+			at = spec.At.from(start)
+		}
+		one := spec.request()
+		for n := range spec.Repeat.count {
+			if n > 0 {
+				at = at.Add(spec.Repeat.every)
+			}
+			one.UnixMilli = at.UnixMilli()
+			all = append(all, one)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b request.Request) int { return cmp.Compare(a.UnixMilli, b.UnixMilli) })
+	return all
+}
+
+func (s *requestSpec) request() request.Request {
+	r := request.Request{
+		IP: netip.Addr(s.IP), User: s.User, Method: s.Method, Host: s.Host, Path: s.Path, Query: s.Query,
+		Status: s.Status, Bytes: s.Bytes, Agent: s.Agent, Referrer: s.Referrer,
+	}
+	if path, query, ok := strings.Cut(s.Path, "?"); ok && s.Query == "" {
+		r.Path, r.Query = path, query
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Fields)) {
+		r.Fields = append(r.Fields, request.Field{Name: name, Value: s.Fields[name]})
+	}
+	return r
+}
+
+func (t *testSpec) whoBlocked() []who {
+	whom := make([]who, len(t.Blocked))
+	for i := range t.Blocked {
+		whom[i] = t.Blocked[i].who
+	}
+	return whom
+}
