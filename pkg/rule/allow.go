@@ -13,7 +13,7 @@ import (
 type Allow struct {
 	Prefixes []netip.Prefix // the client lies in one of them; those of files too
 	Users    []string
-	Hosts    []string // in the canonical form of keys
+	Hosts    []string // lower case, without port and the dot at the end
 	Match    string   // the expression as written
 	Note     string
 	Until    time.Time // it holds for requests before; the zero time is for ever
@@ -65,7 +65,7 @@ func (a *Allow) allows(s *subject) bool {
 	if len(a.Users) > 0 && !a.users[s.User] {
 		return false
 	}
-	if len(a.Hosts) > 0 && !a.hosts[string(appendHost(s.scratch[:0], s.Host, false))] {
+	if len(a.Hosts) > 0 && !a.hosts[s.host()] {
 		return false
 	}
 	if a.match != nil {

@@ -35,7 +35,7 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 		}
 	}
 	for i, host := range a.Host.words {
-		canonical := string(appendHost(nil, host, false))
+		canonical := string(appendLower(nil, bareHost(host)))
 		if canonical == "" {
 			a.Host.places[i].Faultf("write a host's name", "%q is no host", host)
 		}

@@ -280,7 +280,7 @@ var textNames = map[string]text{
 	"ip":       (*subject).ip,
 	"user":     func(s *subject) string { return s.User },
 	"method":   func(s *subject) string { return s.Method },
-	"host":     func(s *subject) string { return s.Host },
+	"host":     (*subject).host,
 	"path":     func(s *subject) string { return s.Path },
 	"query":    func(s *subject) string { return s.Query },
 	"agent":    func(s *subject) string { return s.Agent },

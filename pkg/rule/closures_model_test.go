@@ -101,7 +101,7 @@ func (g grower) boolean(depth int) string {
 
 func (g grower) request() *request.Request {
 	r := &request.Request{
-		User: g.one("", "alice", "Bob", "É"), Method: g.one("", "GET", "get", "OPTIONS"), Host: g.one("", "shop.example.com", "a"),
+		User: g.one("", "alice", "Bob", "É"), Method: g.one("", "GET", "get", "OPTIONS"), Host: g.one("", "shop.example.com", "Shop.Example.com.:80", "A"),
 		Path: g.one("", "/api/", "/api/orders", "/a b", "/17"), Query: g.one("", "a", "x=1"), Agent: g.one("", "a", "\xff"), Referrer: g.one("", "it's"),
 		Status: []int{0, 200, 299, 404, 429}[g.IntN(5)], Bytes: []int64{-1, 0, 1, 1023, 1 << 40}[g.IntN(5)],
 	}

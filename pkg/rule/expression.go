@@ -159,6 +159,7 @@ func (n *names) Visit(node *ast.Node) {
 		}
 	case *ast.BinaryNode:
 		n.checkPattern(node)
+		n.checkAddress(node)
 	case *ast.CallNode:
 		n.checkNetworks(node)
 	}
@@ -173,6 +174,29 @@ func (n *names) checkPattern(node *ast.BinaryNode) {
 	if _, err := regexp.Compile(pattern.Value); err != nil {
 		n.complain(pattern, "the syntax is RE2's, without lookaround and backreferences", "%q is no regular expression: %s",
 			pattern.Value, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+}
+
+// checkAddress finds texts that no address is equal to.
+func (n *names) checkAddress(node *ast.BinaryNode) {
+	if name, ok := node.Left.(*ast.IdentifierNode); !ok || name.Value != "ip" || !slices.Contains([]string{"==", "!=", "in"}, node.Operator) {
+		return
+	}
+	wanted := []ast.Node{node.Right}
+	if list, ok := node.Right.(*ast.ArrayNode); ok {
+		wanted = list.Nodes
+	}
+	for _, node := range wanted {
+		text, ok := node.(*ast.StringNode)
+		if !ok || text.Value == "" {
+			continue
+		}
+		switch prefix, err := yamlfile.ParsePrefix(text.Value); {
+		case err != nil || !prefix.IsSingleIP() || strings.Contains(text.Value, "/"):
+			n.complain(node, "write inNetwork(ip, \"10.0.0.0/8\") for a network", "no address is %q", text.Value)
+		case prefix.Addr().String() != text.Value:
+			n.complain(node, "write "+prefix.Addr().String(), "no address is written as %q", text.Value)
+		}
 	}
 }
 

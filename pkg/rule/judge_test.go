@@ -103,6 +103,8 @@ func TestMatches(t *testing.T) {
 		`inNetwork(ip, "203.0.113.0/24", "10.0.0.0/8")`:        true,
 		`inNetwork(ip, "203.0.112.0/24")`:                      false,
 		`inNetwork(fields.peer, "2001:db8::/32")`:              true,
+		`host endsWith "example.com:443"`:                      false,
+		`ip in ["203.0.113.7", ""]`:                            true,
 		`inNetwork(fields.none, "::/0")`:                       false,
 		`status in [404, 405] and method not in ["POST"]`:      true,
 		`status in 400..403`:                                   false,
@@ -112,7 +114,7 @@ func TestMatches(t *testing.T) {
 		`lower(agent) contains "mozilla" and len(user) > 3`:    true,
 		`any(split(path, "/"), # == "orders")`:                 true,
 		`let p = split(path, "/"); len(p) == 4`:                true,
-		`host == "Shop.example.com:443"`:                       true,
+		`host == "shop.example.com"`:                           true,
 		`query == "page=2" and referrer endsWith "/"`:          true,
 		`not (bytes < 1000) && !(user == "bob")`:               true,
 	}

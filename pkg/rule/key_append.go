@@ -97,17 +97,28 @@ func (p *part) appendAddress(b []byte, ip netip.Addr) []byte {
 func appendHost(b []byte, host string, listed bool) []byte {
 	start := len(b)
 	b = appendText(b, bareHost(host), listed)
-	for i := start; i < len(b); i++ {
-		if b[i] == '\\' { // an escape stays as it is
-			i += escapeBytes(b[i:]) - 1
-			continue
-		}
-		if 'A' <= b[i] && b[i] <= 'Z' {
-			b[i] += 'a' - 'A'
-		}
-	}
+	lower(b[start:])
 	return b
 }
+
+// appendLower appends text with its ASCII letters in lower case.
+func appendLower(b []byte, text string) []byte {
+	start := len(b)
+	b = append(b, text...)
+	lower(b[start:])
+	return b
+}
+
+// lower puts ASCII letters into lower case. Escapes have no others.
+func lower(b []byte) {
+	for i, c := range b {
+		if isUpper(rune(c)) {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+}
+
+func isUpper(c rune) bool { return 'A' <= c && c <= 'Z' }
 
 // bareHost is a host without its port, brackets and the dot at its end.
 func bareHost(host string) string {

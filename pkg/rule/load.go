@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -56,11 +57,16 @@ func ParseConfigMap(file string, data []byte) (set *Set, warnings []yamlfile.Fau
 	return set, warnings, true, err
 }
 
-// HoldsRules says whether data looks like a rules file: a map that has rules or allow, and nothing that a rules file
-// never has but weir.yaml does.
+// HoldsRules says whether data looks like a rules file, faulty or not: it has rules or allow at its top, and nothing that
+// weir.yaml or another file has there.
 func HoldsRules(data []byte) bool {
 	var top anyMap
-	yamlfile.Decode("", data, &top)
+	if yamlfile.Decode("", data, &top); top == nil { // no YAML
+		top = anyMap{}
+		for _, line := range topLine.FindAllSubmatch(data, -1) {
+			top[string(line[1])] = true
+		}
+	}
 	for _, other := range []string{"data", "mode", "client", "time", "log", "kafka", "store", "collector", "aggregator", "enforcer", "kind", "tests"} {
 		if top[other] {
 			return false
@@ -68,6 +74,8 @@ func HoldsRules(data []byte) bool {
 	}
 	return top["rules"] || top["allow"]
 }
+
+var topLine = regexp.MustCompile(`(?m)^([a-z]+):`)
 
 // anyMap is the keys of a map.
 type anyMap map[string]bool

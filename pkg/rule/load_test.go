@@ -162,7 +162,7 @@ func TestShadowed(t *testing.T) {
 
 func TestHoldsRules(t *testing.T) {
 	tests := map[string]bool{
-		"rules: [{name: a}]": true, "allow: []": true, "rules: [\n": false, "": false, "- a": false, "rules: rules.yaml\ndata: /x\n": false,
+		"rules: [{name: a}]": true, "allow: []": true, "rules: [\n": true, "rules: [\nkafka: x": false, "": false, "- a": false, "rules: rules.yaml\ndata: /x\n": false,
 		"kind: ConfigMap\n": false, "rules: x\ntests: []\n": false, "rules: []\nextra: 1\n": true,
 	}
 	for text, want := range tests {

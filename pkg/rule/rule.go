@@ -1,3 +1,35 @@
+// Package rule says what is limited: which requests count, per what, how many are allowed, and what follows.
+//
+// Load reads rules files (docs/rules.md has every word of them) into a Set, or tells all that is wrong with them at
+// once, each fault with its place and its remedy. A Set never changes and is safe for concurrent use; a Judge of it,
+// which one goroutine uses, finds the hits of requests. Nothing here reads a clock or starts a goroutine, and only
+// loading touches the disk. The same Set gives the same hits for the same request, byte for byte; Fingerprint changes
+// whenever they may.
+//
+// A Judge asks in this order, a rule at a time: does an allow entry leave the request alone, does match hold, does the
+// request count (served), has it the parts of the key, is its cost at least 1. Where one says no there is no hit, and
+// the Judge counts why (Reason). A request is one hit of a rule at most.
+//
+// Keys have one form, which all parts share and which is the key's identity in the log, the store and the blocklist:
+//
+//   - An address is written as netip does: 203.0.113.7, 2001:db8::1; a prefix masked: 203.0.113.0/24. IPv4 inside
+//     IPv6 is IPv4, zones are dropped. ip alone is ip/32+64: IPv4 addresses are bare, IPv6 addresses are their /64.
+//   - A host is in lower case (ASCII) without port, brackets and the dot at its end.
+//   - Other text is as it is, but for what cannot be printed: a backslash is \\, and each byte of a character that is
+//     not printable, or of no character, is \xNN.
+//   - The parts of a list stand in its order with one space between; a space within a part is \x20.
+//   - A key over MaxKeyBytes is its first bytes (cut between characters), "…#", and half of the SHA-256 of the whole
+//     in hex. The mark cannot stand in another key: of a value it is escaped.
+//
+// So two requests have the same key if and only if they have the same parts (two that were cut, but for a collision of
+// 128 bits of SHA-256), and Key.Fields gives the parts back. A request that lacks a part, or has it empty, has no key.
+//
+// Expressions are github.com/expr-lang/expr, checked against the fields of a request when they are read. They run as
+// closures without allocating (but for lower and upper where they change something), in some ten nanoseconds; what closures cannot do (arrays, let, concatenation,
+// patterns that are not constant) runs in expr's virtual machine, which takes some hundreds and allocates. One that
+// fails on a request, as by dividing by zero, makes no hit, is counted as Failed, and allows nothing.
+//
+// A Judge keeps memory for one request: its keys, at most MaxKeyBytes a rule, and what escaping one long value takes.
 package rule
 
 import (

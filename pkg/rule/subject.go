@@ -2,6 +2,7 @@ package rule
 
 import (
 	"net/netip"
+	"strings"
 	"unsafe"
 
 	"github.com/expr-lang/expr/vm"
@@ -16,8 +17,8 @@ type subject struct {
 	addressBytes int // of address; 0 is not yet written
 	machine      vm.VM
 	environment  environment
-	scratch      [MaxKeyBytes]byte
-	filled       bool // whether environment is of this request
+	lowered      []byte // the host, where it had to be changed
+	filled       bool   // whether environment is of this request
 }
 
 // about makes r what the expressions are asked about.
@@ -34,6 +35,16 @@ func (s *subject) ip() string {
 }
 
 func (s *subject) plainIP() netip.Addr { return s.IP.Unmap().WithZone("") }
+
+// host is the host in the form that keys have it, good until the next request.
+func (s *subject) host() string {
+	bare := bareHost(s.Host)
+	if strings.IndexFunc(bare, isUpper) < 0 {
+		return bare
+	}
+	s.lowered = appendLower(s.lowered[:0], bare)
+	return unsafe.String(&s.lowered[0], len(s.lowered))
+}
 
 func (s *subject) bytes() int { return int(max(s.Bytes, 0)) }
 
@@ -57,7 +68,7 @@ func (s *subject) fill() {
 		}
 	}
 	s.environment = environment{
-		IP: s.ip(), User: s.User, Method: s.Method, Host: s.Host, Path: s.Path, Query: s.Query,
+		IP: s.ip(), User: s.User, Method: s.Method, Host: s.host(), Path: s.Path, Query: s.Query,
 		Status: s.Status, Bytes: s.bytes(), Agent: s.Agent, Referrer: s.Referrer, Fields: fields,
 	}
 	s.filled = true
