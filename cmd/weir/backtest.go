@@ -155,8 +155,8 @@ func verdict(report *backtest.Report) error {
 	}
 	if report.Never != nil && len(report.Never.Violations) > 0 {
 		v := report.Never.Violations[0]
-		return unmetf("%d keys that must never be blocked would be; the first is %s, by %s of %s at %s",
-			len(report.Never.Violations), v.Key, v.Limit, v.Rule, v.First)
+		return unmetf("%s that must never be blocked would be; the first is %s, by %s of %s at %s",
+			counted(len(report.Never.Violations), "key"), v.Key, v.Limit, v.Rule, v.First)
 	}
 	if report.Failed() {
 		return unmetf("%s holds: %s", report.FailIf.Condition, report.FailIf.Found)

@@ -48,7 +48,7 @@ func (b *backtestCommand) lateness() (time.Duration, error) {
 	if err != nil {
 		return 0, wrongf("--late: %w", err)
 	}
-	return late, nil
+	return max(late, time.Millisecond), nil // 0 is the default to pkg/backtest
 }
 
 func (b *backtestCommand) condition() (condition backtest.Condition, err error) {

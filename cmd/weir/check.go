@@ -61,7 +61,8 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 		problems = append(problems, k.file(path, data).write(c, form))
 	}
 	if len(rules) > 0 {
-		result := &checked{File: strings.Join(rules, ", "), Kind: "rules"}
+		result := newChecked(strings.Join(rules, ", "))
+		result.Kind = "rules"
 		set, warnings, err := rule.Load(rules...)
 		result.rules(set)
 		result.add(warnings, err)
@@ -72,11 +73,13 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 
 // file checks one file that is no file of rules on the disk.
 func (k *checkCommand) file(path string, data []byte) *checked {
-	result := &checked{File: path}
+	result := newChecked(path)
 	inner, isConfigMap := yamlfile.ConfigMap(path, data)
 	switch {
 	case isConfigMap:
 		k.configMap(result, data, inner)
+	case holdsTests(data):
+		result.add(nil, yamlfile.Faults{{File: path, What: "these are tests of rules", Remedy: "run them: weir test " + path}})
 	case holdsRules(data):
 		result.Kind = "rules"
 		set, warnings, err := rule.Parse(path, data)
@@ -135,8 +138,14 @@ func isConfiguration(data []byte) bool {
 
 func holdsRules(data []byte) bool { return rule.HoldsRules(data) && !isConfiguration(data) }
 
+func holdsTests(data []byte) bool {
+	var top topKeys
+	yamlfile.Decode("", data, &top)
+	return top.tests
+}
+
 // topKeys are what the keys of a map say about what it is.
-type topKeys struct{ configuration bool }
+type topKeys struct{ configuration, tests bool }
 
 // FromYAML reads the keys and next to nothing under them.
 func (k *topKeys) FromYAML(v yamlfile.Value) {
@@ -147,5 +156,6 @@ func (k *topKeys) FromYAML(v yamlfile.Value) {
 		if slices.Contains(known, pair.Name) && (pair.Name != "rules" || isText) {
 			k.configuration = true
 		}
+		k.tests = k.tests || pair.Name == "tests"
 	}
 }

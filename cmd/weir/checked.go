@@ -33,6 +33,11 @@ type place struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
+// newChecked is a file in which nothing was found yet.
+func newChecked(file string) *checked {
+	return &checked{File: file, Faults: []place{}, Warnings: []place{}}
+}
+
 func (r *checked) rules(set *rule.Set) {
 	if set != nil {
 		r.Rules, r.Allows, r.Fingerprint = len(set.Rules), len(set.Allows), set.Fingerprint()

@@ -43,7 +43,7 @@ func (w *lineWriter) write(l *line) {
 			w.printf("%s\n", h.Key)
 		}
 	case l.Unread == noRequest:
-		w.printf("%6d  no request: %s\n", l.Line, l.Sample)
+		w.printf("%6d  no request %s\n", l.Line, l.Sample)
 	case l.Unread != "":
 		w.printf("%6d  not read (%s): %s: %s\n", l.Line, l.Unread, l.Why, l.Sample)
 	default:

@@ -139,8 +139,11 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 		sample = sample[:end] // the rest of the last line has not come
 	}
 	choice, err := request.Choose(p.read.envelope, p.read.format, strings.Split(sample, "\n"), p.options)
+	if err != nil && p.read.format != "auto" {
+		choice, err = request.Choice{Envelope: "none", Format: p.read.format}, nil // to be shown why no line is read
+	}
 	if err != nil {
-		return nil, wrong{err}
+		return nil, err
 	}
 	p.writer.choice(input, choice)
 	return request.NewDecoder(choice.Envelope, choice.Format, p.options)

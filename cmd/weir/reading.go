@@ -1,10 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,22 +33,28 @@ func (f *readFlags) add(c *cobra.Command) {
 }
 
 func (f *readFlags) options() (request.Options, error) {
+	var problems []error
 	zone, err := config.LoadZone(f.zone)
 	if err != nil {
-		return request.Options{}, wrongf("--zone: %w", err)
+		problems = append(problems, wrongf("--zone: %w", err))
 	}
 	o := request.Options{Zone: zone, Header: f.header, Fields: map[string]string{}}
-	if zone == time.UTC {
-		o.Zone = nil
-	}
 	for _, field := range f.fields {
-		ours, theirs, ok := strings.Cut(field, "=")
-		if !ok || ours == "" || theirs == "" {
-			return o, wrongf("--field %s: there is no name on one side; write it as user=http_x_user", field)
+		ours, theirs, _ := strings.Cut(field, "=")
+		if ours == "" || theirs == "" {
+			problems = append(problems, wrongf("--field %s: there is no name on one side; write it as user=http_x_user", field))
 		}
 		o.Fields[ours] = theirs
 	}
-	return o, nil
+	if f.format != "auto" {
+		if _, err := request.NewParser(f.format, o); err != nil {
+			problems = append(problems, wrongf("--format: %w", err))
+		}
+	}
+	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, f.envelope) {
+		problems = append(problems, wrongf("--envelope: %s is not known; %s", f.envelope, yamlfile.Suggest(f.envelope, known, "write one of ")))
+	}
+	return o, errors.Join(problems...)
 }
 
 func (f *readFlags) client() (*request.Client, error) {
