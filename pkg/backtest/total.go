@@ -25,7 +25,7 @@ type inputTotal struct {
 }
 
 func newTotal(inputs, bars int) *total {
-	t := &total{oldest: math.MaxInt64, newest: math.MinInt64, series: newSeries(bars), unread: map[string]int64{},
+	t := &total{oldest: math.MaxInt64, newest: math.MinInt64, series: newSeries(bars), unread: map[string]int64{}, samples: []Sample{}, faults: []string{},
 		inputs: make([]inputTotal, inputs)}
 	for i := range t.inputs {
 		t.inputs[i].unread = map[string]int64{}
