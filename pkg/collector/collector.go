@@ -1,0 +1,185 @@
+// Package collector reads requests from where they are and sends what the rules count of them to Kafka, once.
+//
+// A source (files, topics, an HTTP or a syslog listener) brings the records of its logs; each log has a stream, which
+// parses them, judges them by the rules, packs the hits into one batch a partition, and cuts: a cut is what was read
+// from one position to another and the batches that came of it. A cut is noted in a journal before it is sent, and
+// what was noted is what is sent, after a crash too; whoever counts the hits skips the batches it has counted before
+// (hit.Positions). So every request of a source that can be replayed is counted exactly once, whatever is killed.
+//
+// What always holds. A log's position never goes back, unless its journal does: then what is sent overlaps what was
+// counted, which is told here and told as a conflict where it is counted, and never skipped silently. The batches of
+// a log reach each partition in the log's order. Every record that gives no hit is counted by why. Time is the
+// request's; our clock is only asked what is ahead of it, and the cut keeps what it said.
+//
+// Bounds. A stream has at most 64 cuts and 8 MiB in flight; then it waits, and its source with it: files wait to be
+// read, HTTP answers 429, UDP drops and counts. While the journal cannot be written (a full disk) or Kafka is away
+// nothing is read and nothing is lost.
+//
+// One goroutine per log reads, parses, judges and packs; one writes the file journal; the producer has its own. Run
+// starts them and waits for them. A folder is one collector's: it is locked.
+//
+// Not done here: counting, and sending to anything but one topic.
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/kafka"
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+// drainPatience is how long sources may take to have Kafka acknowledge what they have read, at the end.
+const drainPatience = 5 * time.Second
+
+// Config says what to collect and where to.
+type Config struct {
+	Folder     string // of the journal; made when missing
+	Sources    []SourceConfig
+	Rules      *rule.Set
+	Client     *request.Client // nil: the client is who the log names
+	Late       time.Duration   // how far a source may be ahead of the others when they are read from behind
+	Ahead      time.Duration   // how far ahead of our clock a request may be
+	Sink       Sink
+	Partitions int           // of the sink
+	Retention  time.Duration // of the sink's log: what is older is never sent again; 0 is for ever
+
+	Logger  *slog.Logger          // nil is silence
+	Metrics prometheus.Registerer // nil is none
+}
+
+// A Sink takes batches: a kafka.Producer. Send takes all messages in their order, or none with an error; it waits
+// while there is no room. Each message's Done is called once it is settled, in a partition's order.
+type Sink interface {
+	Send(ctx context.Context, messages ...kafka.Message) error
+}
+
+// A Collector is one process's.
+type Collector struct {
+	config  Config
+	metrics *metrics
+	ruling  atomic.Pointer[ruling]
+	folder  *folder
+	journal *fileJournal
+	hold    *hold
+	writers writers
+	sources []source
+}
+
+// Open locks the folder and reads its journal. Close gives it back.
+func Open(config Config) (*Collector, error) {
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Collector{config: config, metrics: newMetrics(config.Metrics), hold: newHold(config.Logger)}
+	c.Reload(config.Rules, config.Client)
+	var err error
+	if c.folder, err = lockFolder(config.Folder); err != nil {
+		return nil, err
+	}
+	if c.journal, err = openJournal(c.folder, config.Logger, c.metrics.outstanding); err != nil {
+		c.folder.unlock()
+		return nil, err
+	}
+	if err := c.openSources(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Collector) openSources() error {
+	for _, config := range c.config.Sources {
+		in, err := c.newIntake(config)
+		if err != nil {
+			return err
+		}
+		s, err := in.open()
+		if err != nil {
+			return fmt.Errorf("source %s: %w", config.Name, err)
+		}
+		c.sources = append(c.sources, s)
+	}
+	return nil
+}
+
+// open makes the source of an intake.
+func (in *intake) open() (source, error) {
+	switch {
+	case in.config.File != nil:
+		return newFileSource(in)
+	}
+	return nil, errors.New("it does not say where to read")
+}
+
+// Close writes what the journal has yet to write, and unlocks the folder. It is called after Run has returned.
+func (c *Collector) Close() error {
+	err := c.journal.close()
+	c.folder.unlock()
+	return err
+}
+
+// Run sends what is outstanding, then reads all sources until the context is done, and returns nil when what was read
+// is in Kafka or in the journal. It returns an error only for what retrying cannot mend.
+func (c *Collector) Run(ctx context.Context) error {
+	if err := c.journal.resend(ctx, c.config.Sink, c.config.Retention); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	faults := make([]error, len(c.sources))
+	var running sync.WaitGroup
+	for i, s := range c.sources {
+		running.Go(func() {
+			if faults[i] = s.run(ctx); faults[i] != nil {
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(faults...)
+}
+
+// draining is a context for the end of a source.
+func draining(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), drainPatience, errUndrained)
+}
+
+var errUndrained = errors.New("kafka did not acknowledge in time; the journal has the rest")
+
+// Reload judges by other rules and trusts other proxies from each stream's next cut on.
+func (c *Collector) Reload(set *rule.Set, client *request.Client) {
+	c.ruling.Store(newRuling(set, client))
+}
+
+// Status is how a collector stands.
+type Status struct {
+	Collector   string         `json:"collector"`   // its id
+	Rules       string         `json:"rules"`       // their hash
+	Outstanding int            `json:"outstanding"` // cuts in the file journal
+	CaughtUp    bool           `json:"caught_up"`
+	Error       string         `json:"error,omitempty"` // of the journal
+	Sources     []SourceStatus `json:"sources"`
+}
+
+// Status may be called at any time.
+func (c *Collector) Status() Status {
+	status := Status{Collector: c.journal.id, Rules: c.ruling.Load().fingerprint, CaughtUp: true, Sources: []SourceStatus{}}
+	status.Outstanding, status.Error = c.journal.status()
+	for _, s := range c.sources {
+		one := s.status()
+		status.CaughtUp = status.CaughtUp && one.CaughtUp
+		status.Sources = append(status.Sources, one)
+	}
+	return status
+}

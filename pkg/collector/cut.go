@@ -1,0 +1,63 @@
+package collector
+
+import (
+	"sync/atomic"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/pkg/hit"
+)
+
+// A cut is what a stream read from one position to another, and the batches that came of it. Once its journal has
+// noted it, it is never made differently.
+//
+// The stream's goroutine owns it, but for noted, fault and left: the journal's and the producer's goroutines tell
+// through them how far it has got, and wake the stream.
+type cut struct {
+	source      string
+	from, to    int64
+	clock       int64  // the collector's when the cut was begun, Unix ms: what is ahead of time is judged by it
+	fingerprint string // of the rules
+	reached     int64  // the newest request time of the stream up to here, Unix ms; unknown (noTime) before the first
+	note        []byte // what the source keeps with the position
+	batches     []batch
+
+	begun time.Time
+	then  []func(error) // called once Kafka has all of it, or never will
+
+	noted atomic.Bool  // the journal has it, or has refused it
+	fault error        // why it was refused; written before noted
+	left  atomic.Int32 // batches that Kafka does not have yet
+	lost  atomic.Int32 // hits in those that Kafka refused for good
+	sent  bool
+}
+
+// A batch is one record for one partition.
+type batch struct {
+	partition int
+	hits      int
+	value     []byte
+}
+
+func (c *cut) bytes() int {
+	n := 0
+	for i := range c.batches {
+		n += len(c.batches[i].value)
+	}
+	return n
+}
+
+// messages are the cut's records. told is called from the producer's goroutine for each that is settled.
+func (c *cut) messages(told func(*cut, *batch, error)) []kafka.Message {
+	messages := make([]kafka.Message, len(c.batches))
+	for i := range c.batches {
+		b := &c.batches[i]
+		messages[i] = kafka.Message{Partition: b.partition, Value: b.value, Done: func(_ int64, err error) { told(c, b, err) }}
+	}
+	return messages
+}
+
+// header is that of one of its batches.
+func (c *cut) header(part int, more bool) hit.Header {
+	return hit.Header{Source: c.source, From: c.from, To: c.to, Part: part, More: more, Clock: c.clock, Fingerprint: c.fingerprint}
+}

@@ -1,0 +1,66 @@
+package collector
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// A folder is the collector's own, locked while it runs. Its lock's file bears the mark: how far the journal was
+// certainly written. Who finds the journal shorter than its mark knows that it went back.
+type folder struct {
+	path string
+	lock *os.File
+}
+
+// A mark is what was known of the journal when it was last synced. It is not synced itself: it may be older than the
+// journal, and never newer.
+type mark struct {
+	Collector  string `json:"collector"`
+	Generation uint64 `json:"generation"`
+	Bytes      int64  `json:"bytes"`
+}
+
+const markBytes = 128
+
+func lockFolder(path string) (*folder, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("making the collector's folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the collector's folder: %w", err)
+	}
+	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		return &folder{path: path, lock: lock}, nil
+	}
+	lock.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("the collector's folder %s is in use by another process", path)
+	}
+	return nil, fmt.Errorf("locking the collector's folder %s: %w", path, err)
+}
+
+func (f *folder) unlock() { f.lock.Close() }
+
+func (f *folder) in(name string) string { return filepath.Join(f.path, name) }
+
+// mark is the last one that was set; the zero mark when there is none that can be read.
+func (f *folder) mark() (m mark) {
+	text := make([]byte, markBytes)
+	n, _ := f.lock.ReadAt(text, 0)
+	if json.Unmarshal(text[:n], &m) != nil {
+		return mark{}
+	}
+	return m
+}
+
+// setMark is one write of always the same length, so a kill leaves the old mark or the new one.
+func (f *folder) setMark(m mark) error {
+	text, _ := json.Marshal(m)
+	_, err := f.lock.WriteAt(append(fmt.Appendf(nil, "%-*s", markBytes-1, text), '\n'), 0)
+	return err
+}

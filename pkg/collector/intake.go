@@ -1,0 +1,167 @@
+package collector
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/telemetry"
+	"weir/pkg/hit"
+	"weir/pkg/request"
+)
+
+// An intake is what the streams of one source share.
+type intake struct {
+	collector *Collector
+	config    SourceConfig
+	logger    *slog.Logger
+	metrics   *sourceMetrics
+	faults    *telemetry.Faults
+	ahead     int64 // ms
+	notBefore int64 // Unix ms: what is older is not wanted
+	streams   streams
+	said      warnings
+
+	choice atomic.Pointer[request.Choice]
+	fault  atomic.Pointer[fault]
+}
+
+// A fault is the last thing that went wrong.
+type fault struct {
+	what string
+	at   time.Time
+}
+
+func (c *Collector) newIntake(config SourceConfig) (*intake, error) {
+	logger := c.config.Logger.With("source", config.Name)
+	in := &intake{
+		collector: c, config: config, logger: logger, metrics: c.metrics.of(config.Name), faults: telemetry.NewFaults(logger),
+		ahead: c.config.Ahead.Milliseconds(), notBefore: noTime,
+	}
+	if config.Envelope == "auto" || config.Format == "auto" {
+		return in, nil
+	}
+	_, err := request.NewDecoder(config.Envelope, config.Format, config.Options)
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", config.Name, err)
+	}
+	in.choice.Store(&request.Choice{Envelope: config.Envelope, Format: config.Format})
+	return in, nil
+}
+
+// fixedDecoder is a decoder where nothing has to be found out, else nil.
+func (in *intake) fixedDecoder() *request.Decoder {
+	if in.config.Envelope == "auto" || in.config.Format == "auto" {
+		return nil
+	}
+	decoder, _ := request.NewDecoder(in.config.Envelope, in.config.Format, in.config.Options) // newIntake has seen to the error
+	return decoder
+}
+
+// trouble keeps what went wrong for the status and says it at most once a minute.
+func (in *intake) trouble(operation string, err error) {
+	in.fault.Store(&fault{err.Error(), time.Now()})
+	in.faults.Note(operation, err)
+}
+
+// mended forgets what went wrong.
+func (in *intake) mended(operation string) {
+	if in.fault.Swap(nil) != nil {
+		in.faults.Over(operation)
+	}
+}
+
+// status is the source's, but for its lags.
+func (in *intake) status(kind string) SourceStatus {
+	status := SourceStatus{Name: in.config.Name, Kind: kind, Logs: in.streams.status(), CaughtUp: true}
+	if choice := in.choice.Load(); choice != nil {
+		status.Format = choice.String()
+	}
+	if fault := in.fault.Load(); fault != nil {
+		status.Error = fmt.Sprintf("%s (%s)", fault.what, fault.at.UTC().Format(time.RFC3339))
+	}
+	for i := range status.Logs {
+		status.CaughtUp = status.CaughtUp && status.Logs[i].InFlight == 0
+	}
+	return status
+}
+
+// learn finds out what the records look like from the first of them, where that is not configured. Records that are
+// added before it succeeds are counted as unread.
+func (s *stream) learn(sample []string) {
+	if s.decoder != nil || len(sample) == 0 {
+		return
+	}
+	choice, err := request.Choose(s.config.Envelope, s.config.Format, sample, s.config.Options)
+	if err == nil {
+		s.decoder, err = request.NewDecoder(choice.Envelope, choice.Format, s.config.Options)
+	}
+	if err != nil {
+		s.trouble("format", fmt.Errorf("finding out the format of %s: %w", s.log, err))
+		return
+	}
+	s.choice.Store(&choice)
+	s.logger.Info("found out the format", "log", s.log, "format", choice.String())
+}
+
+// streams are those of a source that there are now.
+type streams struct {
+	mu  sync.Mutex
+	all []*stream
+}
+
+func (all *streams) add(s *stream) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.all = append(all.all, s)
+}
+
+func (all *streams) remove(s *stream) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for i := range all.all {
+		if all.all[i] == s {
+			all.all = append(all.all[:i], all.all[i+1:]...)
+			return
+		}
+	}
+}
+
+func (all *streams) status() []LogStatus {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	shown := []LogStatus{}
+	for _, s := range all.all {
+		shown = append(shown, *s.shown.Load())
+	}
+	return shown
+}
+
+// writers are spare ones, so that only streams with hits hold any.
+type writers struct {
+	mu    sync.Mutex
+	spare []*hit.Writer
+}
+
+const spareWriters = 64
+
+func (w *writers) get() *hit.Writer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.spare); n > 0 {
+		writer := w.spare[n-1]
+		w.spare = w.spare[:n-1]
+		return writer
+	}
+	return hit.NewWriter()
+}
+
+func (w *writers) put(writer *hit.Writer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.spare) < spareWriters {
+		w.spare = append(w.spare, writer)
+	}
+}

@@ -1,0 +1,421 @@
+package collector
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/kafka"
+	"weir/internal/telemetry"
+)
+
+const (
+	lazyEvery    = time.Second
+	compactBytes = 32 << 20 // a journal longer than that, and than twice what it was made with, is written anew
+)
+
+// A fileJournal is the one journal of all files of a process, a file that is appended to. One goroutine writes it:
+// what has queued while it waited for the disk it writes at once, and syncs once (a group commit). What need not be
+// known after a crash, such as that Kafka has a cut, is written with the next cut, or a second later.
+//
+// It holds in memory what the file says: where every log stands, and the cuts that Kafka may not have. When writing
+// fails nothing is known of the file any more, so it is written anew from memory, as often as it takes; meanwhile
+// cuts wait, and their streams.
+type fileJournal struct {
+	folder *folder
+	logger *slog.Logger
+	faults *telemetry.Faults
+	gauge  prometheus.Gauge // of outstanding cuts
+	id     string           // of the collector: random, made with the journal
+	fresh  bool             // there was no journal
+
+	mu      sync.Mutex
+	queue   []change
+	fault   string
+	count   int // of outstanding cuts
+	kick    chan struct{}
+	closing chan struct{}
+	ended   chan struct{}
+
+	// Of the goroutine:
+	file        *os.File
+	bytes       int64 // of the file, all of them sound
+	began       int64 // bytes it was made with
+	generation  uint64
+	state       state
+	buffer      []byte
+	write, sync func(*os.File, []byte) error // tests have them fail
+}
+
+// A change is one thing that the journal is told. With a stream it is a cut's, which waits for it.
+type change struct {
+	entry
+	stream *stream
+}
+
+// openJournal reads the journal of a folder and starts its goroutine; close ends it.
+func openJournal(f *folder, logger *slog.Logger, gauge prometheus.Gauge) (*fileJournal, error) {
+	j := &fileJournal{
+		folder: f, logger: logger, faults: telemetry.NewFaults(logger), gauge: gauge, state: newState(),
+		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
+		write: func(file *os.File, b []byte) error { _, err := file.Write(b); return err },
+		sync:  func(file *os.File, _ []byte) error { return datasync(file) },
+	}
+	if err := j.read(); err != nil {
+		return nil, err
+	}
+	if err := j.rewrite(); err != nil {
+		return nil, fmt.Errorf("writing the journal: %w", err)
+	}
+	j.counted()
+	go j.run()
+	return j, nil
+}
+
+func (j *fileJournal) path() string { return j.folder.in("journal") }
+
+// read takes what the file says, or makes a new identity where there is none.
+func (j *fileJournal) read() error {
+	data, err := os.ReadFile(j.path())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the journal: %w", err)
+	}
+	mark := j.folder.mark()
+	header, sound, err := j.state.read(data)
+	if err != nil {
+		return fmt.Errorf("reading the journal %s: %w", j.path(), err)
+	}
+	if header == nil {
+		j.id, j.fresh = newID(), true
+		if mark.Collector != "" {
+			j.logger.Error("the collector's journal is gone: a new collector begins, which reads all files anew as configured; what was counted of them may be counted twice",
+				"journal", j.path(), "was", mark.Collector, "is", j.id)
+		}
+		return nil
+	}
+	j.id, j.generation = header.collector, header.generation
+	if mark.Collector == j.id && (mark.Generation > j.generation || mark.Generation == j.generation && mark.Bytes > sound) {
+		j.logger.Error("the collector's journal went back: it ends before what was written to it. Files are read again from where it ends; what this overlaps with what was counted is told as conflicts there, and not counted twice",
+			"journal", j.path(), "bytes", sound, "written", mark.Bytes, "generation", j.generation, "generation written", mark.Generation)
+	} else if torn := int64(len(data)) - sound; torn > 0 {
+		j.logger.Info("the journal's last entry was not whole; it is cut off", "bytes", torn)
+	}
+	return nil
+}
+
+func newID() string {
+	id := make([]byte, 8)
+	rand.Read(id)
+	return hex.EncodeToString(id)
+}
+
+// note implements journal.
+func (j *fileJournal) note(s *stream, c *cut) {
+	j.tell(change{entry{kind: entryCut, cut: c}, s}, true)
+}
+
+// done implements journal.
+func (j *fileJournal) done(_ *stream, c *cut) {
+	j.tell(change{entry: entry{kind: entryDone, log: logState{source: c.source, position: c.to}}}, false)
+}
+
+// set keeps how a log stands of which no cut tells it; forget forgets it.
+func (j *fileJournal) set(log logState) {
+	j.tell(change{entry: entry{kind: entryLog, log: log}}, false)
+}
+
+func (j *fileJournal) forget(source string) {
+	j.tell(change{entry: entry{kind: entryForget, log: logState{source: source}}}, false)
+}
+
+func (j *fileJournal) tell(c change, urgent bool) {
+	j.mu.Lock()
+	j.queue = append(j.queue, c)
+	j.mu.Unlock()
+	if urgent {
+		select {
+		case j.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// logs are how all logs stood when the journal was opened. It is called before sources run.
+func (j *fileJournal) logs() []logState {
+	logs := make([]logState, 0, len(j.state.logs))
+	for _, log := range j.state.logs {
+		logs = append(logs, *log)
+	}
+	return logs
+}
+
+func (j *fileJournal) status() (outstanding int, fault string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.count, j.fault
+}
+
+// resend sends the cuts that were outstanding when the journal was opened, in their order, but those that are older
+// than the sink's retention: who counted them may not know it any more.
+func (j *fileJournal) resend(ctx context.Context, sink Sink, retention time.Duration) error {
+	for _, c := range j.state.recovered {
+		if age := time.Since(time.UnixMilli(c.clock)); retention > 0 && age > retention*9/10 {
+			j.logger.Error("a cut is too old to be sent again: its hits are lost if Kafka does not have it", "log", c.source, "from", c.from, "to", c.to, "age", age.Round(time.Second))
+			j.done(nil, c)
+			continue
+		}
+		c.left.Store(int32(len(c.batches)))
+		if len(c.batches) == 0 {
+			j.done(nil, c)
+			continue
+		}
+		if err := sink.Send(ctx, c.messages(j.resent)...); err != nil {
+			return fmt.Errorf("sending what was outstanding: %w", err)
+		}
+	}
+	if n := len(j.state.recovered); n > 0 {
+		j.logger.Info("sent again what Kafka may not have had", "cuts", n)
+	}
+	j.state.recovered = nil
+	return nil
+}
+
+func (j *fileJournal) resent(c *cut, b *batch, err error) {
+	if errors.Is(err, kafka.ErrClosed) {
+		return
+	}
+	if err != nil {
+		j.faults.Note("send", fmt.Errorf("%d hits of %s are lost: %w", b.hits, c.source, err))
+	}
+	if c.left.Add(-1) == 0 {
+		j.done(nil, c)
+	}
+}
+
+// close writes what is queued and ends.
+func (j *fileJournal) close() error {
+	close(j.closing)
+	<-j.ended
+	return j.file.Close()
+}
+
+func (j *fileJournal) run() {
+	defer close(j.ended)
+	ticker := time.NewTicker(lazyEvery)
+	defer ticker.Stop()
+	for {
+		closing := false
+		select {
+		case <-j.kick:
+		case <-ticker.C:
+		case <-j.closing:
+			closing = true
+		}
+		j.commit()
+		if closing {
+			return
+		}
+	}
+}
+
+// commit writes all that has queued, however long it takes, and tells those who wait for it.
+func (j *fileJournal) commit() {
+	j.mu.Lock()
+	queue := j.queue
+	j.queue = nil
+	j.mu.Unlock()
+	if len(queue) == 0 {
+		return
+	}
+	j.buffer = j.buffer[:0]
+	urgent := false
+	for i := range queue {
+		j.buffer = queue[i].append(j.buffer)
+		j.state.apply(queue[i].entry)
+		urgent = urgent || queue[i].stream != nil
+	}
+	if err := j.append(urgent); err != nil && !j.renew(err) {
+		return
+	}
+	for i := range queue {
+		if s := queue[i].stream; s != nil {
+			queue[i].cut.noted.Store(true)
+			s.woken()
+		}
+	}
+	j.counted()
+}
+
+// append writes the buffer, and syncs the file where someone waits for that.
+func (j *fileJournal) append(urgent bool) error {
+	if j.bytes > max(compactBytes, 2*j.began) {
+		return j.rewrite()
+	}
+	if err := j.write(j.file, j.buffer); err != nil {
+		return err
+	}
+	j.bytes += int64(len(j.buffer))
+	if !urgent {
+		return nil
+	}
+	if err := j.sync(j.file, nil); err != nil {
+		return err
+	}
+	return j.folder.setMark(mark{j.id, j.generation, j.bytes})
+}
+
+// renew writes the journal anew until that works. It gives up only when the collector closes.
+func (j *fileJournal) renew(err error) bool {
+	for pause := 50 * time.Millisecond; err != nil; pause = min(2*pause, 2*time.Second) {
+		err = fmt.Errorf("writing the journal, which all files wait for: %w", err)
+		j.faults.Note("journal", err)
+		j.broken(err.Error())
+		select {
+		case <-time.After(pause):
+		case <-j.closing:
+			return false
+		}
+		err = j.rewrite()
+	}
+	j.faults.Over("journal")
+	j.broken("")
+	return true
+}
+
+func (j *fileJournal) broken(fault string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.fault = fault
+}
+
+// rewrite replaces the file by one that says what is in memory, under the next generation.
+func (j *fileJournal) rewrite() error {
+	next := j.path() + ".next"
+	file, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	data := j.state.append(header{j.id, j.generation + 1}.append(nil))
+	err = j.write(file, data)
+	if err == nil {
+		err = j.sync(file, nil)
+	}
+	if err == nil {
+		err = os.Rename(next, j.path())
+	}
+	if err == nil {
+		err = syncFolder(j.folder.path)
+	}
+	if err != nil {
+		file.Close()
+		os.Remove(next)
+		return err
+	}
+	if j.file != nil {
+		j.file.Close()
+	}
+	j.file, j.bytes, j.began = file, int64(len(data)), int64(len(data))
+	j.generation++
+	return j.folder.setMark(mark{j.id, j.generation, j.bytes})
+}
+
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Sync()
+}
+
+func (j *fileJournal) counted() {
+	n := 0
+	for _, cuts := range j.state.cuts {
+		n += len(cuts)
+	}
+	j.gauge.Set(float64(n))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.count = n
+}
+
+// A state is what a journal says: how each log stands, and the cuts that Kafka may not have, by source.
+type state struct {
+	logs      map[string]*logState
+	cuts      map[string][]*cut
+	recovered []*cut // those that were there when the journal was opened, in their order
+}
+
+// A logState is how a log stands.
+type logState struct {
+	source   string
+	position int64
+	reached  int64  // request time; noTime when unknown
+	note     []byte // the source's own
+}
+
+func newState() state {
+	return state{logs: map[string]*logState{}, cuts: map[string][]*cut{}}
+}
+
+func (s *state) apply(e entry) {
+	switch e.kind {
+	case entryLog:
+		log := e.log
+		s.logs[log.source] = &log
+	case entryForget:
+		delete(s.logs, e.log.source)
+	case entryCut:
+		c := e.cut
+		s.logs[c.source] = &logState{c.source, c.to, c.reached, c.note}
+		s.cuts[c.source] = append(s.cuts[c.source], c)
+	case entryDone:
+		rest := slices.DeleteFunc(s.cuts[e.log.source], func(c *cut) bool { return c.to == e.log.position })
+		s.cuts[e.log.source] = rest
+		if len(rest) == 0 {
+			delete(s.cuts, e.log.source)
+		}
+	}
+}
+
+// read takes the entries of a file, as far as they are sound. No header is no journal.
+func (s *state) read(data []byte) (*header, int64, error) {
+	head, rest, err := cutHeader(data)
+	if head == nil || err != nil {
+		return nil, 0, err
+	}
+	for {
+		e, after, ok := cutEntry(rest)
+		if !ok {
+			break
+		}
+		s.apply(e)
+		if e.kind == entryCut {
+			s.recovered = append(s.recovered, e.cut)
+		}
+		rest = after
+	}
+	s.recovered = slices.DeleteFunc(s.recovered, func(c *cut) bool { return !slices.Contains(s.cuts[c.source], c) })
+	return head, int64(len(data) - len(rest)), nil
+}
+
+// append writes the state as entries.
+func (s *state) append(b []byte) []byte {
+	for source, log := range s.logs {
+		for _, c := range s.cuts[source] {
+			b = entry{kind: entryCut, cut: c}.append(b)
+		}
+		b = entry{kind: entryLog, log: *log}.append(b)
+	}
+	return b
+}

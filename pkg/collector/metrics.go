@@ -1,0 +1,104 @@
+package collector
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are those of all sources.
+type metrics struct {
+	requests, bytes    *prometheus.CounterVec
+	uncounted, hits    *prometheus.CounterVec
+	lagBytes, lagCount *prometheus.GaugeVec
+	newest             *prometheus.GaugeVec
+	outstanding        prometheus.Gauge
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_collector_" + name, Help: help}, labels))
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_collector_" + name, Help: help}, []string{"source"}))
+	}
+	return &metrics{
+		requests:  counter("requests_total", "Requests read, those that could not be read too.", "source"),
+		bytes:     counter("bytes_total", "Bytes of records read.", "source"),
+		uncounted: counter("uncounted_total", "Requests that gave no hit, by why.", "source", "reason"),
+		hits:      counter("hits_total", "Hits made, by rule.", "source", "rule"),
+		lagBytes:  gauge("lag_bytes", "Bytes of files that wait to be read."),
+		lagCount:  gauge("lag_records", "Records of Kafka topics that wait to be read."),
+		newest:    gauge("last_request_timestamp_seconds", "Time of the newest request read."),
+		outstanding: register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_collector_outstanding_cuts",
+			Help: "Cuts that the journal holds and Kafka may not have yet."})),
+	}
+}
+
+// register takes the metric that is there already where a collector was made before in the process.
+func register[C prometheus.Collector](r prometheus.Registerer, metric C) C {
+	if r == nil {
+		return metric
+	}
+	err := r.Register(metric)
+	if before := (prometheus.AlreadyRegisteredError{}); errors.As(err, &before) {
+		return before.ExistingCollector.(C)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return metric
+}
+
+// sourceMetrics are those of one source.
+type sourceMetrics struct {
+	all             *metrics
+	source          string
+	requests, bytes prometheus.Counter
+	uncounted       [reasons]prometheus.Counter
+	newest          prometheus.Gauge
+}
+
+func (m *metrics) of(source string) *sourceMetrics {
+	s := &sourceMetrics{all: m, source: source, requests: m.requests.WithLabelValues(source), bytes: m.bytes.WithLabelValues(source),
+		newest: m.newest.WithLabelValues(source)}
+	for r := counted + 1; r < reasons; r++ {
+		s.uncounted[r] = m.uncounted.WithLabelValues(source, reasonWords[r])
+	}
+	return s
+}
+
+// A tally is what a stream has counted since it last flushed.
+type tally struct {
+	requests, bytes int64
+	uncounted       [reasons]int64
+	hits            []int64 // by rule
+	counters        []prometheus.Counter
+}
+
+// rules begins to count hits of other rules.
+func (t *tally) rules(m *sourceMetrics, names []string) {
+	t.hits, t.counters = make([]int64, len(names)), nil
+	for _, name := range names {
+		t.counters = append(t.counters, m.all.hits.WithLabelValues(m.source, name))
+	}
+}
+
+// flush adds the tally to the metrics and begins a new one.
+func (t *tally) flush(m *sourceMetrics) {
+	move(&t.requests, m.requests)
+	move(&t.bytes, m.bytes)
+	for r := counted + 1; r < reasons; r++ {
+		move(&t.uncounted[r], m.uncounted[r])
+	}
+	for i := range t.hits {
+		move(&t.hits[i], t.counters[i])
+	}
+}
+
+func move(count *int64, to prometheus.Counter) {
+	if *count > 0 {
+		to.Add(float64(*count))
+		*count = 0
+	}
+}

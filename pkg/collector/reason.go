@@ -1,0 +1,57 @@
+package collector
+
+import (
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+// A reason is why a request gave no hit.
+type reason uint8
+
+const (
+	counted reason = iota
+
+	// It could not be read: request.Reasons, and
+	reasonFormat
+	reasonTime
+	reasonAddress
+	reasonJSON
+	reasonEnvelope
+	reasonLong // longer than a line may be
+
+	reasonAhead    // its time is ahead of our clock by more than the allowed
+	reasonStart    // it is older than what was asked for
+	reasonFiltered // only does not hold for it
+	reasonProxy    // it comes from a trusted proxy's own address
+
+	// No rule counts it; where several do not, the reason of the one that came nearest.
+	reasonAllowed
+	reasonMatch
+	reasonExpression
+	reasonRefused
+	reasonKey
+	reasonCost
+
+	reasonKafka // the hits were made, and Kafka refused them for good
+
+	reasons
+)
+
+var reasonWords = [reasons]string{"", "format", "time", "address", "json", "envelope", "long", "ahead", "start", "filtered", "proxy",
+	"allowed", "match", "expression", "refused", "key", "cost", "kafka"}
+
+var ruleReasons = [rule.Reasons]reason{counted, reasonAllowed, reasonMatch, reasonExpression, reasonRefused, reasonKey, reasonCost}
+
+// unreadable says that the line could not be read.
+func (r reason) unreadable() bool { return r >= reasonFormat && r <= reasonLong }
+
+// reasonOf is the reason that a decoder gives.
+func reasonOf(err error) reason {
+	word := request.Reason(err)
+	for r := reasonFormat; r <= reasonEnvelope; r++ {
+		if reasonWords[r] == word {
+			return r
+		}
+	}
+	return reasonFormat
+}

@@ -1,0 +1,101 @@
+package collector
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"weir/pkg/request"
+)
+
+const (
+	watchSpan   = 2000 // requests that are looked at together
+	unreadShare = 0.05
+	clockOff    = 55 * time.Minute
+)
+
+// warnings are what a source has been warned about: each once.
+type warnings struct{ one, private, unread, clock atomic.Bool }
+
+// A watch looks for signs that a source is read wrongly.
+type watch struct {
+	seen, failed int
+	sample       string // of what could not be read
+
+	// The address that a majority of the requests would be from, by the majority vote of Boyer and Moore; it is
+	// counted in the span after the one that elected it.
+	elected  netip.Addr
+	votes    int
+	accused  netip.Addr
+	of       int
+	requests int
+	public   bool
+
+	live bool // all that was there has been read once
+}
+
+// request looks at a request that was read.
+func (w *watch) request(s *stream, r *request.Request, proxy bool) {
+	w.seen++
+	w.requests++
+	if r.IP == w.elected {
+		w.votes++
+	} else if w.votes--; w.votes < 0 {
+		w.elected, w.votes = r.IP, 1
+	}
+	if r.IP == w.accused {
+		w.of++
+	}
+	w.public = w.public || r.IP.IsValid() && !r.IP.IsPrivate() && !r.IP.IsLoopback() && !proxy
+	if w.seen >= watchSpan {
+		w.judge(s)
+	}
+	if w.live {
+		w.clock(s, time.UnixMilli(r.UnixMilli))
+	}
+}
+
+// unread looks at a record that was not.
+func (w *watch) unread(s *stream) {
+	w.seen++
+	w.failed++
+	if w.sample == "" && !s.said.unread.Load() {
+		w.sample = request.Sample(s.record)
+	}
+	if w.seen >= watchSpan {
+		w.judge(s)
+	}
+}
+
+// judge ends a span.
+func (w *watch) judge(s *stream) {
+	if float64(w.failed) > unreadShare*float64(w.seen) && s.said.unread.CompareAndSwap(false, true) {
+		s.logger.Warn("many records cannot be read: is the format right?", "log", s.log, "unread", w.failed, "of", w.seen, "for example", w.sample)
+	}
+	if w.accused.IsValid() && 2*w.of > w.requests && s.said.one.CompareAndSwap(false, true) {
+		s.logger.Warn("one address makes more than half of the requests: is it a proxy that client.trusted_proxies does not name?",
+			"log", s.log, "address", w.accused, "requests", w.of, "of", w.requests)
+	}
+	if !w.public && w.requests > watchSpan/2 && s.said.private.CompareAndSwap(false, true) {
+		s.logger.Warn("all clients have private addresses: are they behind a proxy that client.trusted_proxies does not name?", "log", s.log)
+	}
+	w.accused = w.elected
+	w.elected, w.votes, w.of = netip.Addr{}, 0, 0
+	w.seen, w.failed, w.requests, w.public, w.sample = 0, 0, 0, false, ""
+}
+
+// clock compares the time of a request that was logged just now with our clock.
+func (w *watch) clock(s *stream, at time.Time) {
+	off := time.Since(at)
+	if off.Abs() >= clockOff && s.said.clock.CompareAndSwap(false, true) {
+		s.logger.Warn("requests that are logged now bear a time that is far from now: is the time zone right?", "log", s.log,
+			"request", at.UTC().Format(time.RFC3339), "off", off.Round(time.Minute))
+	}
+}
+
+// unread counts the record that is being read as such.
+func (s *stream) unread(why reason) {
+	s.tally.requests++
+	s.tally.uncounted[why]++
+	s.watch.unread(s)
+}
