@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"weir/pkg/request"
 )
@@ -89,11 +90,16 @@ func (w *lineWriter) end() error {
 	return w.err
 }
 
+// counted is a number with its noun: 1 line, 12,345 lines.
 func counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	digits := strconv.Itoa(n)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits + " " + noun + "s"
 }
 
 func (w *lineWriter) printf(format string, args ...any) {
