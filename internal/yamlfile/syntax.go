@@ -46,22 +46,30 @@ func (d *decoder) unreadable(data []byte) bool {
 		d.faultAt(1, 1, "save the file as UTF-8", "the file is UTF-16")
 		return true
 	}
-	for number, line := range bytes.Split(data, []byte("\n")) {
-		for at := 0; at < len(line); {
-			r, size := utf8.DecodeRune(line[at:])
-			column := utf8.RuneCount(line[:at]) + 1
-			if r == utf8.RuneError && size == 1 {
-				d.faultAt(number+1, column, "save the file as UTF-8", "the byte 0x%02x is not UTF-8", line[at])
-				return true
-			}
-			if (r < ' ' && r != '\t' && r != '\r') || r == 0x7f {
-				d.faultAt(number+1, column, "take it out", "an invisible control character (0x%02x) stands here", r)
-				return true
-			}
-			at += size
-		}
+	at := firstUnreadable(data)
+	if at < 0 {
+		return false
 	}
-	return false
+	line := bytes.Count(data[:at], []byte("\n")) + 1
+	column := utf8.RuneCount(data[bytes.LastIndexByte(data[:at], '\n')+1:at]) + 1
+	if data[at] >= utf8.RuneSelf {
+		d.faultAt(line, column, "save the file as UTF-8", "the byte 0x%02x is not UTF-8", data[at])
+	} else {
+		d.faultAt(line, column, "take it out", "an invisible control character (0x%02x) stands here", data[at])
+	}
+	return true
+}
+
+// firstUnreadable is where the first byte stands that is not UTF-8 or is a control character; -1 when there is none.
+func firstUnreadable(data []byte) int {
+	for at := 0; at < len(data); {
+		r, size := utf8.DecodeRune(data[at:])
+		if (r == utf8.RuneError && size == 1) || (r < ' ' && r != '\t' && r != '\r' && r != '\n') || r == 0x7f {
+			return at
+		}
+		at += size
+	}
+	return -1
 }
 
 func (d *decoder) faultAt(line, column int, remedy, format string, args ...any) {
@@ -91,7 +99,7 @@ func (d *decoder) syntax(err error) {
 
 // opened says that the place of an error is where something begins that does not end.
 func opened(e *yaml.LoadError) bool {
-	if e.ContextMark.Line < 1 || e.Message == "found character that cannot start any token" || e.Message == "did not find expected node content" {
+	if e.ContextMark.Line < 1 || strings.HasPrefix(e.Message, "exceeded") || e.Message == "found character that cannot start any token" || e.Message == "did not find expected node content" {
 		return false
 	}
 	return strings.Contains(e.ContextMsg, "flow") || strings.Contains(e.ContextMsg, "quoted scalar") && !strings.Contains(e.Message, "escape")

@@ -59,8 +59,14 @@ type complaint struct {
 	what, remedy string
 }
 
+// maxExpressionBytes keeps expressions from being nested so deep that parsing them would overflow the stack.
+const maxExpressionBytes = 16 << 10
+
 // compile checks an expression; wanted is reflect.Bool for a match or reflect.Float64 for a cost.
 func compile(text string, wanted reflect.Kind) (*expression, []complaint) {
+	if len(text) > maxExpressionBytes {
+		return nil, []complaint{{1, 1, fmt.Sprintf("an expression of %d bytes is too long", len(text)), "write at most 16384, or a rule each"}}
+	}
 	tree, err := parser.Parse(text)
 	if err != nil {
 		return nil, []complaint{explain(text, err)}

@@ -243,3 +243,11 @@ func TestSourcesInAConfiguration(t *testing.T) {
 		t.Error(faults)
 	}
 }
+
+func TestExpressionsAreBounded(t *testing.T) {
+	long := strings.Repeat("(", 1<<20) + "true" + strings.Repeat(")", 1<<20)
+	_, _, err := rule.Parse("f", []byte("rules: [{name: a, key: ip, limits: [1/s], match: '"+long+"'}]"))
+	if err == nil || !strings.Contains(err.Error(), "is too long") {
+		t.Errorf("%.200v", err)
+	}
+}

@@ -25,9 +25,10 @@
 // 128 bits of SHA-256), and Key.Fields gives the parts back. A request that lacks a part, or has it empty, has no key.
 //
 // Expressions are github.com/expr-lang/expr, checked against the fields of a request when they are read. They run as
-// closures without allocating (but for lower and upper where they change something), in some ten nanoseconds; what closures cannot do (arrays, let, concatenation,
-// patterns that are not constant) runs in expr's virtual machine, which takes some hundreds and allocates. One that
-// fails on a request, as by dividing by zero, makes no hit, is counted as Failed, and allows nothing.
+// closures, in some ten nanoseconds and without allocating (but for lower and upper where they change something). What
+// closures cannot do (arrays, let, concatenation, patterns that are not constant) runs in expr's virtual machine, which
+// takes some hundreds and allocates. One that fails on a request, as by dividing by zero, makes no hit, is counted as
+// Failed, and allows nothing.
 //
 // A Judge keeps memory for one request: its keys, at most MaxKeyBytes a rule, and what escaping one long value takes.
 package rule
