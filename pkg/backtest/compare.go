@@ -21,7 +21,7 @@ func (c *RuleChange) name() string {
 
 // counts says how many keys changed and how.
 func (c *RuleChange) counts() string {
-	return fmt.Sprintf("%s newly blocked, %s not any more, %s from another time, by another limit or refused another number of requests, %s alike",
+	return fmt.Sprintf("%s newly blocked, %s no longer, %s differently, %s as before",
 		counted(int64(len(c.OnlyAfter)), "key"), grouped(int64(len(c.OnlyBefore))), grouped(int64(len(c.Changed))), grouped(c.Same))
 }
 
