@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -120,10 +121,11 @@ func inputs(files []string, stdin io.Reader) ([]backtest.Input, error) {
 	var all []backtest.Input
 	seen := map[string]bool{}
 	for _, file := range files {
-		if seen[file] {
+		path := filepath.Clean(file)
+		if seen[path] {
 			return nil, wrongf("%s is named twice; its requests would count twice", file)
 		}
-		seen[file] = true
+		seen[path] = true
 		input := backtest.Input{Path: file}
 		if file == "-" {
 			input = backtest.Input{Path: "standard input", Reader: stdin}

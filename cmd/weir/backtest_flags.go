@@ -48,6 +48,9 @@ func (b *backtestCommand) lateness() (time.Duration, error) {
 	if err != nil {
 		return 0, wrongf("--late: %w", err)
 	}
+	if late == yamlfile.Forever {
+		return 0, wrongf("--late: forever is not possible; write how long, such as 24h")
+	}
 	return max(late, time.Millisecond), nil // 0 is the default to pkg/backtest
 }
 

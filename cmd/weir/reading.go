@@ -52,7 +52,7 @@ func (f *readFlags) options() (request.Options, error) {
 		}
 	}
 	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, f.envelope) {
-		problems = append(problems, wrongf("--envelope: %s is not known; %s", f.envelope, yamlfile.Suggest(f.envelope, known, "write one of ")))
+		problems = append(problems, wrongf("--envelope: %q is not known; %s", f.envelope, yamlfile.Suggest(f.envelope, known, "write one of ")))
 	}
 	return o, errors.Join(problems...)
 }

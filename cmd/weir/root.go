@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,10 +85,16 @@ func noMore(c *cobra.Command, args []string) error {
 
 // someFiles wants one argument at least.
 func someFiles(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
+	const stdin = "-"
+	switch first := slices.Index(args, stdin); {
+	case first >= 0 && slices.Contains(args[first+1:], stdin):
+		return wrongf("- is named twice, and standard input can be read only once; leave one out")
+	case len(args) > 0:
 		return nil
+	case strings.Contains(c.Use, "|"+stdin):
+		return wrongf("%s needs a file, or - for standard input; for example: %s", c.Name(), firstExample(c))
 	}
-	return wrongf("%s needs a file, or - for standard input; for example: %s", c.Name(), firstExample(c))
+	return wrongf("%s needs a file; for example: %s", c.Name(), firstExample(c))
 }
 
 func firstExample(c *cobra.Command) string {

@@ -89,7 +89,7 @@ func TestTheFileInTheWorkingDirectoryIsFound(t *testing.T) {
 func TestTheMoreParticularOneWins(t *testing.T) {
 	o := config.Options{
 		Environ: []string{"WEIR_AGGREGATOR_HOT_KEYS=200", "WEIR_LOG_LEVEL=debug", "WEIR_TIME_LATE=", "WEIR_ENFORCER_PORT=tcp://10.1.2.3:80"},
-		Set:     []string{"aggregator.hot_keys=300", "collector.sources.0.late=30m", "kafka.brokers=[a:9092, b:9092]"},
+		Set:     []string{"aggregator.hot_keys=300", "collector.sources.0.late=30m", "kafka.brokers=[a:9092, b:9092]", "collector.listen=[::1]:7401"},
 	}
 	c := load(t, `
 aggregator: {hot_keys: 100}
@@ -99,6 +99,9 @@ collector: {sources: [{file: access.log}]}
 `, o)
 	if c.Aggregator.HotKeys != 300 || c.Log.Level != "debug" || time.Duration(c.Time.Late) != 5*time.Minute {
 		t.Errorf("got %d, %s, %s", c.Aggregator.HotKeys, c.Log.Level, c.Time.Late)
+	}
+	if c.Collector.Listen != "[::1]:7401" {
+		t.Errorf("got %s", c.Collector.Listen)
 	}
 	if time.Duration(c.Collector.Sources[0].Late) != 30*time.Minute || len(c.Kafka.Brokers) != 2 {
 		t.Errorf("got %+v, %+v", c.Collector.Sources[0], c.Kafka.Brokers)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"weir/internal/yamlfile"
@@ -55,7 +56,7 @@ func Read(data []byte, o Options) (*Config, yamlfile.Faults, error) {
 	for _, key := range Keys() {
 		name := variable(key)
 		if value, ok := reading.lookup(name); ok && value != "" && !strings.Contains(key, "[]") {
-			options = append(options, yamlfile.Override(key, value, name))
+			options = append(options, yamlfile.Override(key, quoted(value), name))
 		}
 	}
 	var faults yamlfile.Faults
@@ -65,11 +66,19 @@ func Read(data []byte, o Options) (*Config, yamlfile.Faults, error) {
 			faults = append(faults, yamlfile.Fault{File: "--set " + setting, What: "a setting is a key, = and a value", Remedy: "write --set aggregator.hot_keys=10000"})
 			continue
 		}
-		options = append(options, yamlfile.Override(key, value, "--set "+key))
+		options = append(options, yamlfile.Override(key, quoted(value), "--set "+key))
 	}
 	faults = append(faults, yamlfile.Decode(o.File, data, c, options...)...)
 	faults = append(faults, c.reading.faults...)
 	return c, c.reading.warnings, faults.Err()
+}
+
+// quoted is a setting's value as YAML: an address such as [::1]:7421 would else be taken for a list.
+func quoted(value string) string {
+	if strings.HasPrefix(value, "[") && !strings.HasSuffix(value, "]") {
+		return strconv.Quote(value)
+	}
+	return value
 }
 
 // variable is the name in the environment of a key: WEIR_AGGREGATOR_HOT_KEYS.
