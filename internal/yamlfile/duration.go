@@ -102,7 +102,7 @@ func FormatDuration(d time.Duration) string {
 	for _, u := range units {
 		if n := d / u.span; n > 0 {
 			fmt.Fprintf(&b, "%d%s", n, u.name)
-			d -= n * u.span
+			d %= u.span
 		}
 	}
 	return b.String()

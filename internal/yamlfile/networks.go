@@ -82,15 +82,16 @@ func ParsePrefixes(file string, data []byte) ([]netip.Prefix, Faults) {
 	var faults Faults
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	for number, line := range strings.Split(text, "\n") {
-		word, _, _ := strings.Cut(line, "#")
-		word = strings.TrimSpace(word)
+		entry, _, _ := strings.Cut(line, "#")
+		word := strings.TrimSpace(entry)
 		if word == "" {
 			continue
 		}
 		prefix, err := ParsePrefix(word)
 		if err != nil {
 			what, remedy, _ := strings.Cut(err.Error(), "; ")
-			column := utf8.RuneCountInString(line[:strings.Index(line, word)]) + 1
+			indent, _, _ := strings.Cut(entry, word)
+			column := utf8.RuneCountInString(indent) + 1
 			faults = append(faults, Fault{file, number + 1, column, what, remedy})
 			continue
 		}

@@ -3,6 +3,7 @@ package yamlfile_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"weir/internal/yamlfile"
@@ -61,7 +62,7 @@ func TestNetworksTellFaults(t *testing.T) {
 		var p proxies
 		faults := yamlfile.Decode("f", []byte(text), &p)
 		_, wrong := p.Trusted.Read(readPrefixFile)
-		if all := append(faults, wrong...); all.Error() != want {
+		if all := slices.Concat(faults, wrong); all.Error() != want {
 			t.Errorf("%s:\n%v\nwant\n%s", text, all, want)
 		}
 	}

@@ -56,7 +56,7 @@ func (f Fault) String() string {
 }
 
 // Faults are all faults of one reading. It is an error when it is not empty; Err makes one.
-type Faults []Fault
+type Faults []Fault //nolint:errname // it is what is read first and an error second
 
 // Error is one fault a line.
 func (f Faults) Error() string {

@@ -243,7 +243,7 @@ type deep []deep
 
 func TestNearest(t *testing.T) {
 	known := []string{"limits", "match", "mode", "ip"}
-	for word, want := range map[string]string{"limit": "limits", "macth": "match", "Mode": "mode", "pi": "ip", "x": "", "burst": "", "mde": "mode", "lmits": "limits"} {
+	for word, want := range map[string]string{"limit": "limits", "macth": "match", "Mode": "mode", "pi": "ip", "x": "", "burst": "", "mde": "mode", "liimits": "limits"} {
 		if got := yamlfile.Nearest(word, known); got != want {
 			t.Errorf("%s: %q, want %q", word, got, want)
 		}

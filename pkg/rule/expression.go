@@ -117,10 +117,7 @@ func options(wanted reflect.Kind, optimize bool) []expr.Option {
 
 // networkFunction is inNetwork for the virtual machine; checkNames saw to it that the prefixes are constant and good.
 func networkFunction(params ...any) (any, error) {
-	addr, err := netip.ParseAddr(params[0].(string))
-	if err != nil {
-		return false, nil
-	}
+	addr, _ := netip.ParseAddr(params[0].(string)) // no prefix contains what is none
 	for _, param := range params[1:] {
 		prefix, err := yamlfile.ParsePrefix(param.(string))
 		if err == nil && prefix.Contains(addr.Unmap().WithZone("")) {

@@ -43,7 +43,7 @@ allow:
 		change func(*request.Request)
 		want   string
 	}{
-		{"all", func(r *request.Request) {}, "a=203.0.113.7×1 b=alice /api/orders/17×1 c=alice×120 d=203.0.113.7×1"},
+		{"all", func(*request.Request) {}, "a=203.0.113.7×1 b=alice /api/orders/17×1 c=alice×120 d=203.0.113.7×1"},
 		{"no match", func(r *request.Request) { r.Path = "/x" }, "b=alice /x×1 c=alice×120 a:match d:match"},
 		{"no key", func(r *request.Request) { r.User = "" }, "a=203.0.113.7×1 d=203.0.113.7×1 b:key c:key"},
 		{"no address", func(r *request.Request) { r.IP = netip.Addr{} }, "b=alice /api/orders/17×1 c=alice×120 a:key d:key"},

@@ -2,7 +2,6 @@ package rule
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"weir/internal/yamlfile"
@@ -94,5 +93,5 @@ func (p *part) canonicalAddress(typed string) (string, error) {
 	if prefix.Bits() < bits {
 		return "", fmt.Errorf("%s is wider than the /%d that the rule counts by; order a block of the prefix instead", prefix, bits)
 	}
-	return string(p.appendAddress(nil, netip.Addr(prefix.Addr()))), nil
+	return string(p.appendAddress(nil, prefix.Addr())), nil
 }

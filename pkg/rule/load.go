@@ -61,7 +61,8 @@ func ParseConfigMap(file string, data []byte) (set *Set, warnings []yamlfile.Fau
 // weir.yaml or another file has there.
 func HoldsRules(data []byte) bool {
 	var top anyMap
-	if yamlfile.Decode("", data, &top); top == nil { // no YAML
+	_ = yamlfile.Decode("", data, &top) // faulty files are to be told too
+	if top == nil {                     // no YAML
 		top = anyMap{}
 		for _, line := range topLine.FindAllSubmatch(data, -1) {
 			top[string(line[1])] = true

@@ -50,7 +50,12 @@ func asJSON(n *yaml.Node) any {
 			object[n.Content[i].Value] = asJSON(n.Content[i+1])
 		}
 		return object
+	default:
+		return scalarAsJSON(n)
 	}
+}
+
+func scalarAsJSON(n *yaml.Node) any {
 	switch n.ShortTag() {
 	case "!!null":
 		return nil
