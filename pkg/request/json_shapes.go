@@ -2,6 +2,7 @@ package request
 
 import (
 	"net/textproto"
+	"slices"
 	"strings"
 )
 
@@ -87,13 +88,15 @@ var jsonShapes = []jsonShape{
 	}},
 	{"nginx-json", "remote_addr request|request_uri|uri|path|request_method|method", [roleCount]string{
 		roleTime: "time_iso8601 time_local msec# time# timestamp# @timestamp# date#",
-		roleIP:   "remote_addr", roleUser: "remote_user",
+		roleIP:   "remote_addr", roleUser: "remote_user user",
 		roleMethod: "request_method method", roleHost: "http_host vhost host server_name",
 		roleRequest: "request", roleURI: "request_uri", rolePath: "uri path", roleQuery: "args query_string request_query",
-		roleStatus: "status", roleBytes: "body_bytes_sent body_bytes_size bytes_sent",
-		roleAgent: "http_user_agent user_agent", roleReferrer: "http_referer http_referrer",
+		roleStatus: "status", roleBytes: "body_bytes_sent body_bytes_size bytes_sent bytes",
+		roleAgent: "http_user_agent user_agent agent", roleReferrer: "http_referer http_referrer referrer referer",
 		roleForwarded: "http_{header} {header}",
 	}},
+	// Those below take host for the client: not where another field is.
+	{"json", "ip|client_ip|remote_ip", ownWords},
 	{"fluentbit-json", "remote|host method path code", [roleCount]string{
 		roleTime: "time# @timestamp# date# timestamp#", roleIP: "remote host", roleUser: "user", roleMethod: "method",
 		roleURI: "path", roleStatus: "code", roleBytes: "size", roleAgent: "agent", roleReferrer: "referer",
@@ -111,23 +114,30 @@ var jsonShapes = []jsonShape{
 		roleTime: "timestamp", roleIP: "host", roleUser: "user", roleMethod: "method", roleURI: "path",
 		roleStatus: "status", roleBytes: "size", roleAgent: "agent", roleReferrer: "referrer",
 	}},
-	{"json", "", [roleCount]string{
-		roleTime: "time# timestamp# ts# @timestamp# date#", roleIP: "ip client_ip remote_ip remote_addr",
-		roleUser: "user username user_id", roleMethod: "method request_method", roleHost: "host",
-		roleRequest: "request", roleURI: "uri url request_uri", rolePath: "path", roleQuery: "query",
-		roleStatus: "status status_code", roleBytes: "bytes bytes_sent size", roleAgent: "agent user_agent",
-		roleReferrer: "referrer referer", roleForwarded: "forwarded {header}",
-	}},
+	{"json", "", ownWords},
+}
+
+// ownWords are the names of Request's fields and what they are called most often.
+var ownWords = [roleCount]string{
+	roleTime: "time# timestamp# ts# @timestamp# date#", roleIP: "ip client_ip remote_ip remote_addr",
+	roleUser: "user username user_id", roleMethod: "method request_method", roleHost: "host",
+	roleRequest: "request", roleURI: "uri url request_uri", rolePath: "path", roleQuery: "query",
+	roleStatus: "status status_code", roleBytes: "bytes bytes_sent size", roleAgent: "agent user_agent",
+	roleReferrer: "referrer referer", roleForwarded: "forwarded {header}",
 }
 
 // jsonPresets are the formats named after shapes, which read that shape only, and json, which reads each record by
 // the first shape that fits.
 func jsonPresets() []preset {
-	var presets []preset
+	var names []string
 	for _, shape := range jsonShapes {
-		if n := len(presets); n == 0 || presets[n-1].name != shape.name {
-			presets = append(presets, jsonPreset(shape.name))
+		if shape.name != "json" && !slices.Contains(names, shape.name) {
+			names = append(names, shape.name)
 		}
+	}
+	var presets []preset
+	for _, name := range append(names, "json") {
+		presets = append(presets, jsonPreset(name))
 	}
 	return presets
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func parseJSON(t *testing.T, format, record string, o Options) (Request, error) {
@@ -80,8 +81,13 @@ func TestJSONAllFieldsAreBounded(t *testing.T) {
 			t.Fatal("a field that was learnt is lost")
 		}
 	}
-	if len(p.scan.values) != maxPaths {
-		t.Errorf("%d paths, want %d", len(p.scan.values), maxPaths)
+	for i := range 3 * maxPaths {
+		if err := p.Parse(fmt.Sprintf(`{"time":1,"user":"x","o%d":{}}`, i), &r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if known := newJSONParser("json", Options{}); places(&p.scan.root)-places(&known.scan.root) != maxPaths {
+		t.Errorf("%d places are new, want %d", places(&p.scan.root)-places(&known.scan.root), maxPaths)
 	}
 	var many strings.Builder
 	for i := range 100 {
@@ -90,6 +96,16 @@ func TestJSONAllFieldsAreBounded(t *testing.T) {
 	if err := p.Parse("{"+many.String()+`"time":1,"user":"x"}`, &r); err != nil || len(r.Fields) != maxFurther {
 		t.Errorf("%d fields, %v", len(r.Fields), err)
 	}
+}
+
+func places(node *jsonNode) int {
+	count := 1
+	for _, row := range node.kids {
+		for _, kid := range row {
+			count += places(kid)
+		}
+	}
+	return count
 }
 
 // TestJSONNamesOutliveTheBuffer: what a parser learns from a line does not change with the line's buffer.
@@ -180,6 +196,26 @@ func TestJSONTimes(t *testing.T) {
 		record := `{"remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","msec":1772360130.123,"time_iso8601":` + text + `}`
 		if _, err := parseJSON(t, "json", record, Options{}); Reason(err) != "time" {
 			t.Errorf("time_iso8601 %s: %v", text, err)
+		}
+	}
+}
+
+// TestJSONHost: a host is taken for the client only where no other field is.
+func TestJSONHost(t *testing.T) {
+	const app = `{"timestamp":"2026-03-01T10:15:30Z","host":"web-1","client_ip":"192.0.2.1","method":"GET","path":"/","protocol":"HTTP/1.1","status":200,"message":"done","user":"bob"}`
+	r, err := parseJSON(t, "json", app, Options{})
+	if err != nil || r.IP.String() != "192.0.2.1" || r.User != "bob" {
+		t.Error(describe(&r, err))
+	}
+}
+
+// TestJSONZone: a time without a zone is in the zone of the options.
+func TestJSONZone(t *testing.T) {
+	zone := time.FixedZone("", 3600)
+	for _, text := range []string{"2026-03-01T11:15:30", "2026-03-01 11:15:30.0", "01/Mar/2026:11:15:30", "2026-03-01T10:15:30Z"} {
+		r, err := parseJSON(t, "json", `{"user":"x","time":"`+text+`"}`, Options{Zone: zone})
+		if err != nil || r.UnixMilli != 1772360130000 {
+			t.Error(text, r.UnixMilli, err)
 		}
 	}
 }

@@ -186,13 +186,13 @@ func (s *jsonScan) textAt(slot int) string {
 func (s *jsonScan) textOf(v *jsonValue) string {
 	switch {
 	case v.kind == jsonArray:
-		return s.joined(v.raw)
+		v.raw, v.kind = s.joined(v.raw), jsonString
 	case v.kind == jsonObject || v.kind == jsonNull:
 		return ""
 	case v.escaped:
 		from := len(s.text)
 		s.text = appendUnescaped(s.text, v.raw)
-		// Unescaped once, though several may ask for it.
+		// Once, though several may ask for it.
 		v.raw, v.escaped = Text(s.text[from:]), false
 	}
 	return v.raw
