@@ -1,0 +1,49 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+)
+
+// A Fence is what a partition's latest write has left: which taking of the partition it came from, and how
+// many writes that has done. Owner tells apart takings that have the same epoch, because the store has lost
+// the one before. The zero Fence is that of a partition that nobody has taken.
+type Fence struct {
+	Epoch uint64 // counts the takings, from 1
+	Owner uint64 // random
+	N     uint64 // counts the writes, from 0
+}
+
+// Taken returns a fence that follows this one, of another owner.
+func (f Fence) Taken() Fence {
+	var owner [8]byte
+	rand.Read(owner[:])
+	return Fence{Epoch: f.Epoch + 1, Owner: binary.LittleEndian.Uint64(owner[:])}
+}
+
+// Next returns the fence after one more write.
+func (f Fence) Next() Fence {
+	f.N++
+	return f
+}
+
+// String returns the form in which fences are stored, that of the zero Fence being empty.
+func (f Fence) String() string {
+	if f == (Fence{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d/%016x/%d", f.Epoch, f.Owner, f.N)
+}
+
+// ParseFence reads what String wrote.
+func ParseFence(text string) (Fence, error) {
+	var f Fence
+	if text == "" {
+		return f, nil
+	}
+	if n, err := fmt.Sscanf(text, "%d/%x/%d", &f.Epoch, &f.Owner, &f.N); n != 3 || f.String() != text {
+		return Fence{}, fmt.Errorf("%w: %q is no fence (%v)", ErrForeign, text, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,180 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"weir/internal/store"
+)
+
+// errReply says that a script returned what it does not return.
+var errReply = errors.New("Redis has answered something else than was asked")
+
+// Take makes the caller the owner of a partition.
+func (s *Store) Take(ctx context.Context, partition int) (store.Fence, error) {
+	for {
+		mine, done, err := s.tryTake(ctx, partition)
+		if err != nil {
+			return store.Fence{}, fmt.Errorf("taking partition %d in Redis: %w", partition, err)
+		}
+		if done {
+			return mine, nil
+		}
+	}
+}
+
+// tryTake fails to take it when another does so at the same moment.
+func (s *Store) tryTake(ctx context.Context, partition int) (mine store.Fence, done bool, err error) {
+	held, err := s.fence(ctx, partition)
+	if err != nil {
+		return held, false, err
+	}
+	mine = held.Taken()
+	_, done, err = s.run(ctx, partition, held.String(), mine, nil)
+	return mine, done, err
+}
+
+func (s *Store) fence(ctx context.Context, partition int) (store.Fence, error) {
+	text, err := s.client.Get(ctx, s.names(partition).fence()).Result()
+	if err != nil && !errors.Is(err, goredis.Nil) {
+		return store.Fence{}, err
+	}
+	return store.ParseFence(text)
+}
+
+// Write does all changes, or none.
+func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, changes []store.Change) (store.Fence, error) {
+	named := fence.String()
+	if named == "" {
+		named = "nobody" // who has not taken the partition is not the owner of one that nobody has taken
+	}
+	found, done, err := s.run(ctx, partition, named, fence.Next(), changes)
+	if err != nil {
+		return found, fmt.Errorf("writing %d changes of partition %d to Redis: %w", len(changes), partition, err)
+	}
+	if !done {
+		return found, fmt.Errorf("writing partition %d to Redis as %v, found %v: %w", partition, fence, found, store.ErrFenced)
+	}
+	return found, nil
+}
+
+// run does the changes if the fence is the one named, and returns the one that is found afterwards.
+func (s *Store) run(ctx context.Context, partition int, named string, next store.Fence, changes []store.Change) (found store.Fence, done bool, err error) {
+	n := s.names(partition)
+	keys := make([]string, 1, 1+2*len(changes))
+	keys[0] = n.fence()
+	args := make([]any, 3, 3+3*len(changes))
+	args[0], args[1], args[2] = named, next.String(), s.expire
+	for _, c := range changes {
+		short, long := n.bucket(spaces[c.Space], c.Key)
+		keys = append(keys, short, long)
+		args = append(args, what(c), c.Key, c.Value)
+	}
+	reply, err := takeOrWrite.Run(ctx, s.client, keys, args...).Slice()
+	if err != nil {
+		return found, false, err
+	}
+	if len(reply) != 2 {
+		return found, false, errReply
+	}
+	found, err = store.ParseFence(text(reply[1]))
+	return found, reply[0] == int64(1), err
+}
+
+func what(c store.Change) string {
+	switch {
+	case c.Value == nil:
+		return "d"
+	case isLong(c.Key, c.Value):
+		return "l"
+	}
+	return "s"
+}
+
+// Read returns the values of keys, and the fence.
+func (s *Store) Read(ctx context.Context, partition int, sp store.Space, keys [][]byte) ([][]byte, store.Fence, error) {
+	n := s.names(partition)
+	names := make([]string, 1, 1+2*len(keys))
+	names[0] = n.fence()
+	args := make([]any, len(keys))
+	for i, key := range keys {
+		short, long := n.bucket(spaces[sp], key)
+		names = append(names, short, long)
+		args[i] = key
+	}
+	reply, err := read.Run(ctx, s.client, names, args...).Slice()
+	if err == nil && len(reply) != 1+len(keys) {
+		err = errReply
+	}
+	if err != nil {
+		return nil, store.Fence{}, fmt.Errorf("reading %d keys of partition %d from Redis: %w", len(keys), partition, err)
+	}
+	fence, err := store.ParseFence(text(reply[0]))
+	if err != nil {
+		return nil, fence, fmt.Errorf("reading partition %d from Redis: %w", partition, err)
+	}
+	values := make([][]byte, len(keys))
+	for i, value := range reply[1:] {
+		if value != nil {
+			values[i] = []byte(text(value))
+		}
+	}
+	return values, fence, nil
+}
+
+func text(reply any) string {
+	text, _ := reply.(string)
+	return text
+}
+
+// bucketsPerPage bounds how many empty buckets one call looks into.
+const bucketsPerPage = 128
+
+// Scan returns what is in the next few buckets. A cursor is a bucket's number.
+func (s *Store) Scan(ctx context.Context, partition int, in store.Space, from store.Cursor, pairs int) (store.Page, error) {
+	sp := spaces[in]
+	first := uint64(0)
+	if from != "" {
+		var err error
+		if first, err = strconv.ParseUint(string(from), 10, 64); err != nil || first >= sp.buckets {
+			return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %q is no cursor of this space", partition, from)
+		}
+	}
+	n := s.names(partition)
+	names := []string{n.fence()}
+	for bucket := first; bucket < min(first+bucketsPerPage, sp.buckets); bucket++ {
+		short, long := n.numbered(sp, bucket)
+		names = append(names, short, long)
+	}
+	reply, err := scan.Run(ctx, s.client, names, pairs).Slice()
+	if err != nil {
+		return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %w", partition, err)
+	}
+	page, done, err := pageOf(reply)
+	if err != nil {
+		return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %w", partition, err)
+	}
+	if next := first + done; next < sp.buckets {
+		page.Next = store.Cursor(strconv.FormatUint(next, 10))
+	}
+	return page, nil
+}
+
+func pageOf(reply []any) (page store.Page, done uint64, err error) {
+	if len(reply) < 2 || len(reply)%2 != 0 {
+		return page, 0, errReply
+	}
+	looked, ok := reply[1].(int64)
+	if !ok || looked < 1 {
+		return page, 0, errReply
+	}
+	page.Fence, err = store.ParseFence(text(reply[0]))
+	for i := 2; i < len(reply); i += 2 {
+		page.Pairs = append(page.Pairs, store.Pair{Key: []byte(text(reply[i])), Value: []byte(text(reply[i+1]))})
+	}
+	return page, uint64(looked), err
+}

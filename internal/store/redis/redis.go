@@ -1,0 +1,177 @@
+// Package redis keeps the cold set in Redis: one server, a Cluster, or what Sentinels watch.
+//
+// # The keys
+//
+// All keys of a partition have one hash tag, so they lie in one slot of a Cluster; P is Options.Prefix:
+//
+//	P{partition}f    the fence
+//	P{partition}w7   a bucket of short values: a hash, as are all buckets
+//	P{partition}W7   the same bucket's long values
+//	P{partition}i7, P{partition}I7, P{partition}n0, P{partition}N0   the same for the other spaces
+//	P:name           what was agreed on
+//
+// A key of Redis costs some 100 bytes more than what is in it. So the keys of a space are spread over a fixed
+// number of buckets by xxhash64, 8,192 for Windows. Redis packs a hash whose keys and values all have at most
+// 64 bytes (hash-max-listpack-value; and are at most 512, hash-max-listpack-entries): a pair costs about 4
+// bytes more than it holds. One longer value would unpack a bucket, so those are kept apart, at some 80 bytes
+// more than they hold. At fewer than 8 keys to a bucket, which is 65,536 to a partition, the bucket's own cost
+// begins to show.
+//
+// # What holds
+//
+// A call is one script, and Redis does nothing else meanwhile: some 2 µs a key. What is lost when Redis
+// dies or fails over is for its configuration to say (appendonly, appendfsync, min-replicas-to-write): Sync
+// can do nothing about it and returns at once. A server that evicts keys would lose counts without a word,
+// so Open refuses one whose maxmemory-policy is not noeviction. A bucket that nothing was written to for
+// Options.Expire is dropped by Redis itself.
+//
+// No call is retried here, but for what a Cluster redirects. A Store starts no goroutines of its own (its
+// client does, until Close) and holds no values.
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"weir/internal/store"
+)
+
+// Options say where Redis is.
+type Options struct {
+	// URL is redis://host:6379/0, or rediss:// for TLS. Several hosts, with commas between, are a Cluster's; with
+	// ?master=NAME they are Sentinels.
+	URL            string
+	User, Password string      // when not in the URL
+	TLS            *tls.Config // nil: the system's roots, where the URL says TLS
+	Prefix         string      // of all keys, for several installations in one Redis; "weir:" unless given
+	// Expire is the time without a write after which Redis may drop a bucket; 0 is never. It is only a net: what
+	// is not needed any more has been deleted long before.
+	Expire time.Duration
+}
+
+// A Store is a cold set in Redis.
+type Store struct {
+	client goredis.UniversalClient
+	prefix string
+	expire int64 // ms, 0 is never
+}
+
+var _ store.Store = (*Store)(nil)
+
+func init() { goredis.SetLogger(silent{}) }
+
+// silent takes what go-redis logs: errors that its calls return as well.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// Open connects, and checks that what was found can be used.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	client, err := dial(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{client: client, prefix: o.Prefix, expire: o.Expire.Milliseconds()}
+	if s.prefix == "" {
+		s.prefix = "weir:"
+	}
+	if err := s.check(ctx); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return s, nil
+}
+
+func dial(o Options) (goredis.UniversalClient, error) {
+	u, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	if o.User != "" {
+		u.Username = o.User
+	}
+	if o.Password != "" {
+		u.Password = o.Password
+	}
+	if o.TLS != nil && u.TLSConfig != nil {
+		u.TLSConfig = o.TLS
+	}
+	u.ContextTimeoutEnabled = true
+	u.MaxRetries = -1
+	u.DialerRetries = 1
+	u.DialTimeout = 3 * time.Second
+	u.DisableIdentity = true
+	u.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return goredis.NewUniversalClient(u), nil
+}
+
+// The layout that the package comment describes.
+const layout = "1"
+
+func (s *Store) check(ctx context.Context) error {
+	if err := s.eachMaster(ctx, refuseEviction); err != nil {
+		return err
+	}
+	found, err := s.Agree(ctx, "layout", []byte(layout))
+	if err != nil {
+		return err
+	}
+	if string(found) != layout {
+		return fmt.Errorf("opening Redis: %w: its layout is %q, this one knows %q", store.ErrForeign, found, layout)
+	}
+	return nil
+}
+
+func (s *Store) eachMaster(ctx context.Context, check func(context.Context, *goredis.Client) error) error {
+	switch client := s.client.(type) {
+	case *goredis.ClusterClient:
+		return client.ForEachMaster(ctx, check)
+	case *goredis.Client:
+		return check(ctx, client)
+	}
+	return fmt.Errorf("opening Redis: a client of type %T", s.client)
+}
+
+var policyLine = regexp.MustCompile(`(?m)^maxmemory_policy:(\S+)`)
+
+func refuseEviction(ctx context.Context, client *goredis.Client) error {
+	// INFO and not CONFIG GET: who offers Redis as a service seldom allows the latter.
+	info, err := client.Info(ctx, "memory").Result()
+	if err != nil {
+		return fmt.Errorf("asking Redis at %s for its maxmemory-policy: %w", client.Options().Addr, err)
+	}
+	policy := policyLine.FindStringSubmatch(info)
+	switch {
+	case policy == nil:
+		return fmt.Errorf("Redis at %s does not say its maxmemory-policy: it must be noeviction", client.Options().Addr)
+	case policy[1] != "noeviction":
+		return fmt.Errorf("Redis at %s drops keys when it is full (maxmemory-policy %s), and counts with them: set maxmemory-policy noeviction",
+			client.Options().Addr, policy[1])
+	}
+	return nil
+}
+
+// Close ends the client's connections.
+func (s *Store) Close() error { return s.client.Close() }
+
+// Sync does nothing: see the package comment.
+func (s *Store) Sync(context.Context) error { return nil }
+
+// Agree gives a name a value unless it has one, and returns the one that it has.
+func (s *Store) Agree(ctx context.Context, name string, value []byte) ([]byte, error) {
+	key := s.prefix + ":" + name
+	if err := s.client.SetNX(ctx, key, value, 0).Err(); err != nil {
+		return nil, fmt.Errorf("agreeing on %s in Redis: %w", name, err)
+	}
+	found, err := s.client.Get(ctx, key).Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("reading what was agreed on as %s in Redis: %w", name, err)
+	}
+	return found, nil
+}

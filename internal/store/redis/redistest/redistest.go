@@ -1,0 +1,133 @@
+// Package redistest gives tests a real Redis: the redis-server of this machine, on a free loopback port and in
+// a folder of the test's own, for as long as the test runs.
+//
+// Where there is no redis-server, Start skips the test with one line that says so; with WEIR_REQUIRE_REAL=1 in
+// the environment it fails it.
+package redistest
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// patience is how long a server may take to start.
+const patience = 20 * time.Second
+
+// A Server is one that a test may kill and start again. It belongs to the test's goroutine.
+type Server struct {
+	Addr   string // host and port, the same after every start
+	Folder string // of its files
+	Client *goredis.Client
+
+	t         testing.TB
+	arguments []string
+	command   *exec.Cmd
+	alive     io.Closer // the server ends when this is closed, and so when we end
+}
+
+// Start starts a server that keeps nothing on disk, unless the arguments, written as in redis.conf with two
+// dashes in front, say so.
+func Start(t testing.TB, arguments ...string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("WEIR_REQUIRE_REAL") == "1" {
+			t.Fatalf("a real Redis is required: %v", err)
+		}
+		t.Skipf("not tried on a real Redis: %v (Debian: apt-get install redis-server)", err)
+	}
+	folder, addr := t.TempDir(), freeAddress(t)
+	_, port, _ := net.SplitHostPort(addr)
+	s := &Server{
+		Addr: addr, Folder: folder, t: t, Client: goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1}),
+		arguments: append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--daemonize", "no"}, arguments...),
+	}
+	t.Cleanup(func() {
+		s.Kill()
+		s.Client.Close()
+	})
+	s.Restart()
+	return s
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// script runs a server and kills it when its own input ends.
+const script = `redis-server "$@" & server=$!; cat >/dev/null; kill -9 $server; wait $server`
+
+// Restart starts the server again after Kill, and returns when it answers.
+func (s *Server) Restart() {
+	s.t.Helper()
+	output, err := os.OpenFile(filepath.Join(s.Folder, "output"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer output.Close()
+	s.command = exec.Command("sh", append([]string{"-c", script, "sh"}, s.arguments...)...)
+	s.command.Stdout, s.command.Stderr = output, output
+	if s.alive, err = s.command.StdinPipe(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.command.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.awaitAnswer()
+}
+
+func (s *Server) awaitAnswer() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		err := s.Client.Ping(ctx).Err()
+		if err == nil || goredis.HasErrorPrefix(err, "NOAUTH") || goredis.HasErrorPrefix(err, "WRONGPASS") {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			said, _ := os.ReadFile(filepath.Join(s.Folder, "output"))
+			s.t.Fatalf("redis-server does not answer: %v\n%s", err, said)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Kill ends the server at once, as kill -9 does.
+func (s *Server) Kill() {
+	if s.alive == nil {
+		return
+	}
+	s.alive.Close()
+	s.command.Wait()
+	s.alive = nil
+}
+
+// Memory returns how many bytes the server uses.
+func (s *Server) Memory() int {
+	s.t.Helper()
+	info, err := s.Client.InfoMap(context.Background(), "memory").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	used, err := strconv.Atoi(info["Memory"]["used_memory"])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return used
+}

@@ -1,0 +1,61 @@
+package redis
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// parseURL reads what go-redis reads, and several hosts, and the name of what Sentinels watch.
+func parseURL(text string) (*goredis.UniversalOptions, error) {
+	single, others := cutHosts(text)
+	u, err := url.Parse(single)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of Redis: %w", hidden(err))
+	}
+	query := u.Query()
+	master := query.Get("master")
+	query.Del("master")
+	u.RawQuery = query.Encode()
+	o, err := goredis.ParseURL(u.String())
+	if err != nil {
+		return nil, fmt.Errorf("the URL of Redis: %w", hidden(err))
+	}
+	if len(others) > 0 && master == "" && o.DB != 0 {
+		return nil, fmt.Errorf("the URL of Redis: a Cluster has no database %d, only 0", o.DB)
+	}
+	return &goredis.UniversalOptions{
+		Addrs: append([]string{o.Addr}, others...), DB: o.DB, MasterName: master,
+		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+	}, nil
+}
+
+// cutHosts returns the URL with the first host only, and the others: net/url takes no list.
+func cutHosts(text string) (single string, others []string) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok || scheme == "unix" {
+		return text, nil
+	}
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	begin := strings.LastIndex(rest[:end], "@") + 1
+	hosts := strings.Split(rest[begin:end], ",")
+	for n, host := range hosts {
+		if !strings.Contains(host, ":") {
+			hosts[n] = host + ":6379"
+		}
+	}
+	return scheme + "://" + rest[:begin] + hosts[0] + rest[end:], hosts[1:]
+}
+
+// hidden keeps what is wrong with a URL, and not the URL: it may hold a password.
+func hidden(err error) error {
+	if wrong, ok := err.(*url.Error); ok {
+		return wrong.Err
+	}
+	return err
+}
