@@ -11,9 +11,9 @@ import (
 //
 // In an envelope there is a line, which is read by the format, or there are fields, which are read when the format is
 // one of JSON; a line that is a JSON object is preferred to the fields around it. The time of a request is the one
-// that the line or the fields name. Only where they name none the envelope's stands in, which is when the shipper read
-// the line (in OTLP: timeUnixNano, the event's own, else observedTimeUnixNano); a time that is there and cannot be
-// read is never replaced.
+// that the line or the fields name. Only where a JSON object names none the envelope's stands in, which is when the
+// shipper read the line (in OTLP: timeUnixNano, the event's own, else observedTimeUnixNano); a time that is there and
+// cannot be read is never replaced.
 //
 // The strings of a request, and what Envelope gives, hold until the next record and as long as the record's own memory.
 // Docker and CRI cut long lines into parts, so a Decoder of these is for one file and Pending says when a line is not

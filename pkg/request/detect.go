@@ -36,7 +36,7 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		return Choice{Envelope: envelope, Format: format}, err
 	}
 	sample = sample[:min(len(sample), maxSample)]
-	trials := candidates(envelope, format, sample)
+	trials := candidates(envelope, format, sample, o)
 	for i := range trials {
 		trials[i].run(sample, o)
 	}
@@ -100,13 +100,13 @@ func (t trial) String() string {
 }
 
 // candidates are the pairs to try, in the order in which ties are decided.
-func candidates(envelope, format string, sample []string) (pairs []trial) {
+func candidates(envelope, format string, sample []string, o Options) (pairs []trial) {
 	envelopes, formats := []string{envelope}, []string{format}
 	if envelope == "auto" {
 		envelopes = marked(sample)
 	}
 	if format == "auto" {
-		formats = Presets()
+		formats = formatsFor(o)
 	}
 	for _, e := range envelopes {
 		for _, f := range formats {
@@ -114,6 +114,18 @@ func candidates(envelope, format string, sample []string) (pairs []trial) {
 		}
 	}
 	return pairs
+}
+
+// formatsFor are the presets. With fields taken from elsewhere a record of JSON shows less of who wrote it, so json alone
+// is tried of its kind: it goes by the whole of what each writer has.
+func formatsFor(o Options) []string {
+	formats := Presets()
+	if len(o.Fields) == 0 {
+		return formats
+	}
+	return slices.DeleteFunc(formats, func(name string) bool {
+		return name != "json" && slices.ContainsFunc(jsonShapes, func(s jsonShape) bool { return s.name == name })
+	})
 }
 
 // marked are the envelopes whose marks at least half of the sample bears, and none.

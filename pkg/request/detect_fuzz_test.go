@@ -35,7 +35,7 @@ func FuzzDetect(f *testing.F) {
 		if choice.Read*2 <= choice.Lines {
 			t.Fatal(choice)
 		}
-		for _, pair := range candidates("auto", "auto", sample) {
+		for _, pair := range candidates("auto", "auto", sample, Options{}) {
 			pair.run(sample, Options{})
 			if pair.refused != nil {
 				t.Fatal(pair.refused)

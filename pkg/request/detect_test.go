@@ -78,6 +78,8 @@ func TestChoose(t *testing.T) {
 		{"auto", "combined", wrapped(aliceLine)["docker"], Options{}, "combined in docker: reads 1 of 1 requests"},
 		{"fluentbit", "auto", wrapped(aliceLine)["filebeat"], Options{}, "combined in fluentbit: reads 1 of 1 requests"},
 		{"auto", "auto", `{"time":1,"jwt":{"sub":"x"}}`, user, "json: reads 1 of 1 requests"},
+		{"auto", "auto", `{"t":1,"c":"192.0.2.1","m":"GET","u":"/","status":200}`,
+			Options{Fields: map[string]string{"time": "t", "ip": "c", "method": "m", "uri": "u"}}, "json: reads 1 of 1 requests"},
 		{"auto", "auto", aliceLine, user, "field user: the format has no jwt.sub"},
 		{"auto", "auto", "# a comment", Options{}, "nothing tells which format it is"},
 		{"auto", "auto", "some text /x?token=secret", Options{}, "a line that was not read (format): some text /x?token=***"},

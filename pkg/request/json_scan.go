@@ -1,8 +1,6 @@
 package request
 
-import (
-	"strconv"
-)
+import "strconv"
 
 const (
 	maxRecordBytes = 16 << 20 // of one JSON text; a longer one is not read

@@ -9,8 +9,9 @@ import (
 // A Parser makes requests from lines of one format.
 type Parser interface {
 	// Parse resets r and fills it from the line. The error is ErrNoRequest or an *Unread; r is then undefined.
-	// The strings of r are parts of the line, but for those that had to be unescaped. Nothing is allocated for
-	// an ordinary line once r.Fields has grown. A Parser is for one goroutine at a time.
+	// The strings of r are parts of the line, but for those that had to be unescaped, which hold until the parser
+	// reads the next line. Nothing is allocated for an ordinary line once r.Fields has grown. A Parser is for one
+	// goroutine at a time.
 	Parse(line string, r *Request) error
 }
 
