@@ -88,13 +88,13 @@ func apacheDirective(s string, o Options) (tokens []token, rest string, err erro
 	letter := rest[0]
 	rest = rest[1:]
 	text := s[:len(s)-len(rest)]
-	switch {
-	case letter == '%':
+	switch letter {
+	case '%':
 		return []token{{literal: "%"}}, rest, nil
-	case letter == 't':
+	case 't':
 		tokens, err = apacheTime(name, text)
 		return tokens, rest, err
-	case letter == '^':
+	case '^':
 		return nil, "", fmt.Errorf("%s: trailers are not known here", text)
 	}
 	v, ok := apacheVariable(letter, name, o)

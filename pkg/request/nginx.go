@@ -84,114 +84,25 @@ func nginxEscape(mode string) (escape, error) {
 
 // nginxText gives the format proper and what escape= says.
 func nginxText(format string) (text, mode string, err error) {
-	_, parameters, directive := cutDirective(format, "log_format")
-	if !directive {
-		parameters = format
-	}
+	parameters, directive := cutDirective(format, "log_format")
 	if rest, ok := strings.CutPrefix(parameters, "escape="); ok {
-		mode, parameters, _ = strings.Cut(rest, " ")
-		parameters = strings.TrimSpace(parameters)
-		directive = true
+		mode, parameters, directive = cutSpace(rest)
 	}
 	if !directive && !isQuotedOnce(parameters) && !strings.HasPrefix(parameters, "'") {
 		return unescapedConfig(strings.TrimRight(parameters, "\r\n")), mode, nil
 	}
-	text, err = joinQuoted(strings.TrimSuffix(strings.TrimSpace(parameters), ";"))
+	text, err = joinQuoted(strings.TrimSuffix(strings.TrimRight(parameters, configSpace), ";"))
 	return text, mode, err
 }
 
 // cutDirective takes the directive's name, and the name that it gives to the format, off.
-func cutDirective(s, directive string) (name, rest string, found bool) {
-	rest, found = strings.CutPrefix(s, directive)
-	if !found || rest == "" || !isSpace(rest[0]) {
-		return "", s, false
+func cutDirective(s, directive string) (rest string, found bool) {
+	first, rest, found := cutSpace(s)
+	if !found || first != directive {
+		return s, false
 	}
-	rest = strings.TrimSpace(rest)
-	end := strings.IndexFunc(rest, func(r rune) bool { return r <= ' ' })
-	if end < 0 {
-		return rest, "", true
-	}
-	return rest[:end], strings.TrimSpace(rest[end:]), true
-}
-
-func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
-
-// isQuotedOnce tells whether s is one string in double quotes.
-func isQuotedOnce(s string) bool {
-	if len(s) < 2 || s[0] != '"' {
-		return false
-	}
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case '"':
-			return i == len(s)-1
-		}
-	}
-	return false
-}
-
-// joinQuoted reads 'a' "b" c, with white space between, as one string.
-func joinQuoted(s string) (string, error) {
-	var joined strings.Builder
-	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
-		part, rest, ok := cutQuoted(s)
-		if !ok {
-			return "", fmt.Errorf("the quote that opens %.20q is not closed", s)
-		}
-		joined.WriteString(part)
-		s = rest
-	}
-	return joined.String(), nil
-}
-
-// cutQuoted takes one string, in quotes or a word, off s and resolves its escapes.
-func cutQuoted(s string) (part, rest string, ok bool) {
-	quote := s[0]
-	if quote != '\'' && quote != '"' {
-		end := strings.IndexFunc(s, func(r rune) bool { return r <= ' ' })
-		if end < 0 {
-			end = len(s)
-		}
-		return s[:end], s[end:], true
-	}
-	var out []byte
-	for i := 1; i < len(s); i++ {
-		switch {
-		case s[i] == quote:
-			return string(out), s[i+1:], true
-		case s[i] == '\\' && i+1 < len(s):
-			i++
-			out = append(out, configEscape(s[i])...)
-		default:
-			out = append(out, s[i])
-		}
-	}
-	return "", "", false
-}
-
-// unescapedConfig resolves what is left of a configuration's escapes when a format was copied without its quotes.
-func unescapedConfig(s string) string {
-	if strings.Contains(s, `\"`) {
-		s = strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\t`, "\t").Replace(s)
-	}
-	return s
-}
-
-// configEscape is what a backslash and a byte mean in a configuration's string.
-func configEscape(b byte) string {
-	switch b {
-	case '"', '\'', '\\':
-		return string(b)
-	case 't':
-		return "\t"
-	case 'n':
-		return "\n"
-	case 'r':
-		return "\r"
-	}
-	return `\` + string(b)
+	_, rest, _ = cutSpace(rest)
+	return rest, true
 }
 
 // nginxName reads name or {name}.

@@ -146,26 +146,6 @@ func TestParseAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestFieldByName(t *testing.T) {
-	r := Request{IP: netip.MustParseAddr("192.0.2.1"), User: "alice", Method: "GET", Host: "example.com", Path: "/a", Query: "b=c",
-		Status: 404, Bytes: 0, Agent: "curl", Referrer: "-r-", Fields: []Field{{"tenant", "acme"}, {"tenant", "second"}}}
-	for name, want := range map[string]string{"ip": "192.0.2.1", "user": "alice", "method": "GET", "host": "example.com", "path": "/a",
-		"query": "b=c", "status": "404", "bytes": "0", "agent": "curl", "referrer": "-r-", "tenant": "acme"} {
-		if got, ok := r.Field(name); !ok || got != want {
-			t.Errorf("Field(%q) = %q, %v, want %q", name, got, ok, want)
-		}
-	}
-	r.Reset()
-	for _, name := range []string{"ip", "user", "method", "host", "path", "query", "status", "bytes", "agent", "referrer", "tenant", "nothing"} {
-		if got, ok := r.Field(name); ok {
-			t.Errorf("after Reset, Field(%q) = %q", name, got)
-		}
-	}
-	if cap(r.Fields) == 0 {
-		t.Error("Reset gave the memory of the fields away")
-	}
-}
-
 // Options.Fields says where our fields stand, by the format's own names.
 func TestFieldsOption(t *testing.T) {
 	o := Options{Fields: map[string]string{"user": "http_x_user", "tenant": "$cookie_tenant", "ip": "http_x_real_ip"}}
@@ -178,6 +158,22 @@ func TestFieldsOption(t *testing.T) {
 	_, err := NewParser(format, Options{Fields: map[string]string{"user": "jwt_sub"}})
 	if err == nil || !strings.Contains(err.Error(), "field user: the format has no jwt_sub") || !strings.Contains(err.Error(), "cookie_tenant") {
 		t.Errorf("a field that is not there: %v", err)
+	}
+}
+
+func TestOtherFormatsAllocateNothing(t *testing.T) {
+	for format, line := range map[string]string{
+		"haproxy":     `<150>Feb  6 12:14:14 l haproxy[1]: 10.0.1.2:333 [06/Feb/2009:12:14:14.655] f b/s 1/0/3/6/10 200 27 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"`,
+		"envoy":       `[2026-05-04T12:00:00.310Z] "POST /a HTTP/2" 204 - 154 0 226 100 "192.0.2.1" "a" "id" "h:80" "tcp://10.0.2.1:80"`,
+		"traefik-clf": `192.0.2.1 - a [04/May/2026:12:00:00 +0000] "GET /w HTTP/1.1" 200 354 "-" "curl" 17 "w@docker" "http://172.18.0.3:80" 2ms`,
+		"cloudfront":  "2019-12-04\t21:02:31\tLAX1\t392\t192.0.2.100\tGET\td1.cloudfront.net\t/a\t200\t-\tcurl/8.5.0\t-",
+		"[%{%d/%b/%Y:%T}t.%{msec_frac}t %{%z}t] %h": "[04/May/2026:08:25:06.789 +0200] 192.0.2.1",
+	} {
+		parser := mustParser(t, format, Options{Zone: berlin})
+		r := parsed(t, parser, line)
+		if n := testing.AllocsPerRun(100, func() { _ = parser.Parse(line, &r) }); n != 0 {
+			t.Errorf("%s: %v allocations a line", format, n)
+		}
 	}
 }
 

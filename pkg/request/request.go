@@ -1,4 +1,20 @@
 // Package request holds one request and the parsers that make one from a line of an access log or an event.
+//
+// A format (log_format, LogFormat, and the presets that are written as such) is compiled once to a list of steps, each
+// a field and the literal that follows it; a line is gone over once, from literal to literal, without regular
+// expressions. JSON is read by a scanner that goes over a record once, too, and keeps the members that a mapping asks
+// for. Around both, a Decoder opens the envelopes of log shippers, and Detect tells format and envelope from the first
+// lines.
+//
+// What always holds: a line gives a request, or ErrNoRequest, or an Unread error with one of Reasons. Nothing is
+// guessed: what a line does not say is empty, and a line whose time or address cannot be read is unread. No input
+// panics, and the time taken grows with the line's length alone. Times are whole milliseconds, floored, from 1970-01-01
+// to 2109-05-15. Bytes that are no UTF-8 pass through.
+//
+// Parse allocates nothing for an ordinary line once the request's fields have grown; texts are parts of the line, and
+// only what a server escaped is copied. The package never reads a clock, starts no goroutine and does no I/O. A Parser
+// or Decoder belongs to one goroutine at a time; a Client may be shared. What a client is behind proxies is not the
+// parsers' business: they keep the header, and Client.Resolve reads it.
 package request
 
 import (

@@ -159,6 +159,8 @@ func (s *step) read(rest string, written escape, r *Request) (string, *Unread) {
 // size is the length of the field at the start of rest; negative when its end is not there.
 func (s *step) size(rest string, written escape) int {
 	switch s.ending {
+	case endLiteral:
+		return s.unquoted(rest, 0)
 	case endQuote:
 		return s.quoted(rest, written)
 	case endLine:
@@ -170,13 +172,11 @@ func (s *step) size(rest string, written escape) int {
 	case endList:
 		return s.list(rest)
 	case endPattern:
-		_, size, ok := s.pattern.read(rest, s.zone)
-		if !ok {
-			return -1
+		if _, size, ok := s.pattern.read(rest, s.zone); ok {
+			return s.fixed(rest, size)
 		}
-		return s.fixed(rest, size)
 	}
-	return s.unquoted(rest, 0)
+	return -1
 }
 
 // fixed is size if the literal stands there.

@@ -63,8 +63,6 @@ func setFurther(s *step, r *Request, text string) *Unread {
 	return nil
 }
 
-func setNothing(*step, *Request, string) *Unread { return nil }
-
 func setTimeCLF(s *step, r *Request, text string) *Unread {
 	at, ok := timeCLF(text, s.zone)
 	return setTime(r, at, ok)

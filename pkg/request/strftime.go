@@ -104,12 +104,11 @@ type patternReader struct {
 func (p timePattern) read(s string, zone *time.Location) (at int64, size int, ok bool) {
 	r := patternReader{rest: s}
 	for i := 0; i < len(p); i++ {
-		ok = false
-		if p[i] == '%' {
+		if p[i] != '%' {
+			ok = r.take(1) == string(p[i:i+1])
+		} else {
 			i++
 			ok = r.field(p[i])
-		} else if ok = r.rest != "" && r.rest[0] == p[i]; ok {
-			r.rest = r.rest[1:]
 		}
 		if !ok {
 			return 0, 0, false

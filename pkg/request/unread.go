@@ -7,7 +7,7 @@ import "errors"
 var ErrNoRequest = errors.New("the line holds no request")
 
 // An Unread error says why a line could not be read. There is one value per reason, made once.
-type Unread struct {
+type Unread struct { //nolint:errname // a line is unread
 	Reason string // one of Reasons: a label for metrics
 	text   string
 }
