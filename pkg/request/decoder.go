@@ -51,7 +51,10 @@ func NewDecoder(envelope, format string, o Options) (*Decoder, error) {
 		d.fields = p
 		d.parser, _ = NewParser(format, o)
 	}
-	return d, d.use(envelope)
+	if err := d.use(envelope); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 func (d *Decoder) use(envelope string) error {
