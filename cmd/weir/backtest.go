@@ -70,11 +70,9 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
-	page, err := openPage(b.html)
-	if err != nil {
+	if err := b.tryPage(); err != nil {
 		return err
 	}
-	defer page.Close()
 	progress := newProgress(c.ErrOrStderr())
 	config.Progress = progress.show
 	report, err := backtest.Run(c.Context(), config)
@@ -82,7 +80,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.writePage(page, report, backtest.HTMLOptions{Command: commandLine(c, files)}); err != nil {
+	if err := b.writePage(report, commandLine(c, files)); err != nil {
 		return err
 	}
 	return errors.Join(b.write(c, report, form), verdict(report))

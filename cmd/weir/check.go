@@ -78,7 +78,7 @@ func (k *checkCommand) file(path string, data []byte) *checked {
 	switch {
 	case isConfigMap:
 		k.configMap(result, data, inner)
-	case holdsTests(data):
+	case keysOf(data).tests:
 		result.add(nil, yamlfile.Faults{{File: path, What: "these are tests of rules", Remedy: "run them: weir test " + path}})
 	case holdsRules(data):
 		result.Kind = "rules"
@@ -114,7 +114,7 @@ func (k *checkCommand) configMap(result *checked, data []byte, inner []yamlfile.
 	set, warnings, hasRules, err := rule.ParseConfigMap(result.File, data)
 	result.add(warnings, err)
 	for _, part := range inner {
-		if isConfiguration(part.Data) {
+		if keysOf(part.Data).configuration {
 			k.configuration(result, part.Data, config.Options{File: part.File, Within: part.Within(), Beside: inner})
 			hasRules = true
 		}
@@ -128,24 +128,16 @@ func (k *checkCommand) configMap(result *checked, data []byte, inner []yamlfile.
 	}
 }
 
-// isConfiguration says whether data looks like a weir.yaml: a map with a key that only that has, or with the path
-// of its rules.
-func isConfiguration(data []byte) bool {
-	var top topKeys
-	yamlfile.Decode("", data, &top)
-	return top.configuration
-}
+func holdsRules(data []byte) bool { return rule.HoldsRules(data) && !keysOf(data).configuration }
 
-func holdsRules(data []byte) bool { return rule.HoldsRules(data) && !isConfiguration(data) }
-
-func holdsTests(data []byte) bool {
-	var top topKeys
-	yamlfile.Decode("", data, &top)
-	return top.tests
-}
-
-// topKeys are what the keys of a map say about what it is.
+// topKeys are what the keys of a map say about what it is. A configuration has a key that only a weir.yaml has, or
+// the path of its rules.
 type topKeys struct{ configuration, tests bool }
+
+func keysOf(data []byte) (top topKeys) {
+	_ = yamlfile.Decode("", data, &top) // what is wrong is told when the file is checked
+	return top
+}
 
 // FromYAML reads the keys and next to nothing under them.
 func (k *topKeys) FromYAML(v yamlfile.Value) {

@@ -37,13 +37,21 @@ func why(reason rule.Reason, of *rule.Rule, r *request.Request) string {
 		return "an enforcer refused the request, and the rule counts those served"
 	case rule.NoCost:
 		return "its cost is below 1: " + of.Cost
+	case rule.NoKey:
+		return "the request has no " + missing(of, r)
+	default:
+		return reason.String()
 	}
-	var missing []string
+}
+
+// missing are the parts of the rule's key that a request lacks.
+func missing(of *rule.Rule, r *request.Request) string {
+	var names []string
 	for _, word := range of.Key.Words() {
 		name, _, _ := strings.Cut(word, "/")
 		if _, ok := r.Field(name); !ok {
-			missing = append(missing, name)
+			names = append(names, name)
 		}
 	}
-	return "the request has no " + strings.Join(missing, " and no ")
+	return strings.Join(names, " and no ")
 }

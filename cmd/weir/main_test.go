@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts are what a user types and sees. Each runs in a folder of its own, with the examples beside it; exit
-// CODE weir … says how it ends, where it is not 0. -update writes the golden files in them anew.
+// CODE weir … says how it ends, where it is not 0. UPDATE=1 go test ./cmd/weir writes what they compare with anew.
 func TestScripts(t *testing.T) {
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {

@@ -13,22 +13,29 @@ import (
 	"weir/pkg/backtest"
 )
 
-// openPage opens the page's file before the work, so that a wrong path is told at once; what is in it stays
-// until there is something to write.
-func openPage(path string) (*os.File, error) {
-	if path == "" {
-		return nil, nil
-	}
-	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
-}
-
-// writePage writes the page and closes its file.
-func (b *backtestCommand) writePage(page *os.File, report *backtest.Report, o backtest.HTMLOptions) error {
-	if page == nil {
+// tryPage opens the page's file before the work, so that a wrong path is told at once; what is in it stays until
+// there is something to write.
+func (b *backtestCommand) tryPage() error {
+	if b.html == "" {
 		return nil
 	}
-	o.Version, o.Rules = version(), b.rulesText()
-	return errors.Join(page.Truncate(0), report.WriteHTML(page, o), page.Close())
+	page, err := os.OpenFile(b.html, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return page.Close()
+}
+
+func (b *backtestCommand) writePage(report *backtest.Report, command string) error {
+	if b.html == "" {
+		return nil
+	}
+	page, err := os.Create(b.html)
+	if err != nil {
+		return err
+	}
+	o := backtest.HTMLOptions{Version: version(), Command: command, Rules: b.rulesText()}
+	return errors.Join(report.WriteHTML(page, o), page.Close())
 }
 
 // rulesText is what the page shows of the rules: their files, or nothing where limits say it all.

@@ -102,7 +102,7 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	defer source.Close()
+	defer func() { _ = source.Close() }() // it was only read
 	lines := bufio.NewReaderSize(source, 1<<20)
 	decoder, err := p.decoder(input.Path, lines)
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 		if text != "" {
 			p.line(decoder, strings.TrimRight(text, "\r\n"), input.Path, number)
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil && lines.Buffered() == 0 {
@@ -127,7 +127,7 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 
 // decoder finds out the format by the lines that have come so far.
 func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Decoder, error) {
-	if _, err := lines.Peek(1); err != nil && err != io.EOF {
+	if _, err := lines.Peek(1); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	head, err := lines.Peek(lines.Buffered())

@@ -118,6 +118,7 @@ func (c *Config) loadRules(v yamlfile.Value) {
 // A Mode says whether blocks are put in force.
 type Mode string
 
+// The modes.
 const (
 	Enforce Mode = "enforce"
 	Shadow  Mode = "shadow" // decided and shown, nothing refused

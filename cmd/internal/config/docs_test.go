@@ -84,7 +84,6 @@ func decoded(t *testing.T, base, key, value string) *Config {
 	if err != nil {
 		t.Fatalf("%s=%s: %v", key, value, err)
 	}
-	c.reading = reading{}
 	return c
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"weir/internal/yamlfile"
@@ -96,7 +97,7 @@ func checkHostPort(address, usual string) error {
 }
 
 func checkPort(port string) error {
-	if number, err := net.LookupPort("tcp", port); err != nil || number == 0 || strings.Trim(port, "0123456789") != "" {
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 		return fmt.Errorf("%q is no port; write a number from 1 to 65535", port)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	_ "time/tzdata" // a container may have no zones of its own
 
 	"github.com/expr-lang/expr"
 

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/internal/yamlfile"
+)
+
+// A reading is what is known while a configuration is read: where it stands and what stands around it.
+type reading struct {
+	name     string // of the file
+	folder   string // of the file; empty is the working directory
+	environ  map[string]string
+	beside   []yamlfile.Inner
+	warnings yamlfile.Faults
+	faults   yamlfile.Faults // in other files than the configuration itself
+}
+
+func newReading(o Options) reading {
+	r := reading{name: o.File, environ: map[string]string{}, beside: o.Beside}
+	if o.File != "" {
+		r.folder = filepath.Dir(o.File)
+	}
+	for _, entry := range o.Environ {
+		name, value, _ := strings.Cut(entry, "=")
+		r.environ[name] = value
+	}
+	return r
+}
+
+func (r *reading) lookup(name string) (string, bool) {
+	value, ok := r.environ[name]
+	return value, ok
+}
+
+// path makes a relative path one relative to the file. An empty one stays empty.
+func (r *reading) path(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(r.folder, path)
+}
+
+// file reads a file that the configuration names by a path that is whole.
+func (r *reading) file(path string) (string, []byte, error) {
+	for _, inner := range r.beside {
+		if inner.Name == filepath.Base(path) {
+			return path, inner.Data, nil
+		}
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s is not there", path)
+	}
+	return path, data, err
+}
+
+// has says whether there is a file.
+func (r *reading) has(path string) bool {
+	_, _, err := r.file(r.path(path))
+	return err == nil
+}
+
+// besideAny says whether any of the patterns means a file that stands beside.
+func (r *reading) besideAny(patterns []string) bool {
+	for _, pattern := range patterns {
+		for _, inner := range r.beside {
+			if match, _ := filepath.Match(filepath.Base(pattern), inner.Name); match {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// settings are those of the command line.
+func (r *reading) settings(set []string) (overrides []yamlfile.Option) {
+	for _, setting := range set {
+		key, value, ok := strings.Cut(setting, "=")
+		if !ok || key == "" {
+			r.faults = append(r.faults, yamlfile.Fault{File: "--set " + setting, What: "a setting is a key, = and a value", Remedy: "write --set aggregator.hot_keys=10000"})
+			continue
+		}
+		overrides = append(overrides, yamlfile.Override(key, quoted(value), "--set "+key))
+	}
+	return overrides
+}
+
+// variables are the settings of the environment. A variable that is none, but nearly, is warned of.
+func (r *reading) variables() (overrides []yamlfile.Option) {
+	var known []string
+	for _, key := range Keys() {
+		name := variable(key)
+		if strings.Contains(key, "[]") {
+			continue
+		}
+		known = append(known, name)
+		if value, ok := r.lookup(name); ok && value != "" {
+			overrides = append(overrides, yamlfile.Override(key, quoted(value), name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.environ)) {
+		if !slices.Contains(known, name) {
+			r.warnOfVariable(name, known)
+		}
+	}
+	return overrides
+}
+
+// warnOfVariable warns of a variable that has a slip in its name. Kubernetes makes WEIR_ENFORCER_PORT and
+// WEIR_ENFORCER_SERVICE_HOST for a service that is called weir-enforcer: these are nobody's slip.
+func (r *reading) warnOfVariable(name string, known []string) {
+	const prefix = "WEIR_"
+	if !strings.HasPrefix(name, prefix) || strings.Contains(name, "_PORT") || strings.Contains(name, "_SERVICE_") {
+		return
+	}
+	var words []string // without what they all begin with, which would make everything look alike
+	for _, k := range known {
+		words = append(words, strings.TrimPrefix(k, prefix))
+	}
+	if near := yamlfile.Nearest(strings.TrimPrefix(name, prefix), words); near != "" {
+		r.warnings = append(r.warnings, yamlfile.Fault{File: name, What: "no setting is called so", Remedy: "did you mean " + prefix + near + "?"})
+	}
+}
+
+// add keeps the faults of another file.
+func (r *reading) add(err error) {
+	var faults yamlfile.Faults
+	if !errors.As(err, &faults) {
+		faults = yamlfile.Faults{{What: err.Error()}}
+	}
+	for _, fault := range faults {
+		if fault.File == "" {
+			fault.File = r.name
+		}
+		r.faults = append(r.faults, fault)
+	}
+}
+
+// quoted is a setting's value as YAML: an address such as [::1]:7421 would else be taken for a list.
+func quoted(value string) string {
+	if strings.HasPrefix(value, "[") && !strings.HasSuffix(value, "]") {
+		return strconv.Quote(value)
+	}
+	return value
+}
+
+// variable is the name in the environment of a key: WEIR_AGGREGATOR_HOT_KEYS.
+func variable(key string) string {
+	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
