@@ -49,8 +49,8 @@ func (c *counter) take(h *hit, key []byte, input int) error {
 // open makes the accounts of a new key.
 func (c *counter) open(number, rule int) error {
 	const maxKeys = 1 << 32
-	if number >= maxKeys {
-		return fmt.Errorf("more than %d keys", number)
+	if int64(number) >= maxKeys {
+		return fmt.Errorf("there are more than %d keys", int64(maxKeys))
 	}
 	for _, v := range c.variants {
 		v.open(number, rule)

@@ -132,7 +132,7 @@ func (l *log) understand(c *Config, lines []string) error {
 	if err != nil {
 		return err
 	}
-	l.sequential = strings.HasPrefix(lines[0], "#") || slices.Contains([]string{"docker", "cri"}, l.choice.Envelope)
+	l.sequential = isSequential(l.choice, lines)
 	for _, line := range lines {
 		d.DecodeEach(line, func(r *request.Request, err error) {
 			if err == nil && l.first == longAgo {
@@ -141,4 +141,12 @@ func (l *log) understand(c *Config, lines []string) error {
 		})
 	}
 	return nil
+}
+
+// isSequential says that what a line means depends on those before it: the parts of a long line that a container's
+// runtime cut, and columns that are named in a line of their own.
+func isSequential(c request.Choice, head []string) bool {
+	directive := func(line string) bool { return strings.HasPrefix(line, "#") }
+	return slices.Contains([]string{"docker", "cri"}, c.Envelope) || slices.Contains([]string{"iis", "cloudfront"}, c.Format) ||
+		directive(c.Format) || slices.ContainsFunc(head, directive)
 }

@@ -3,6 +3,7 @@ package backtest
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,8 @@ type pass struct {
 	work           chan *chunk
 }
 
+const maxRules = 1 << 16
+
 // newPass makes a counter for each set; that of the rules has a variant for each algorithm that none of the rules'
 // own covers.
 func newPass(c *Config) (*pass, error) {
@@ -32,6 +35,9 @@ func newPass(c *Config) (*pass, error) {
 	for _, set := range c.sets() {
 		if set == nil || len(set.Rules) == 0 {
 			return nil, errNoRules
+		}
+		if len(set.Rules) > maxRules {
+			return nil, fmt.Errorf("%d rules are too many, at most %d can be run", len(set.Rules), maxRules)
 		}
 		own, err := newTallies(set, c.Late, c.Remember, nil)
 		if err != nil {
