@@ -28,8 +28,7 @@ type pass struct {
 
 const maxRules = 1 << 16
 
-// newPass makes a counter for each set; that of the rules has a variant for each algorithm that none of the rules'
-// own covers.
+// newPass makes a counter for each set; that of the rules has one more variant for each of Config.Algorithms.
 func newPass(c *Config) (*pass, error) {
 	p := &pass{config: c}
 	for _, set := range c.sets() {
