@@ -2,7 +2,9 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -31,17 +33,22 @@ func (c *Client) Committed(ctx context.Context, group, topic string) ([]Commit, 
 	if err != nil {
 		return nil, fmt.Errorf("asking what group %s has committed of %s: %w", group, topic, c.cause(ctx, err))
 	}
-	commits := make([]Commit, partitions)
+	commits := slices.Repeat([]Commit{{Offset: -1}}, partitions)
 	for _, p := range found {
 		commits[p.Partition] = Commit{Offset: p.CommittedOffset, Metadata: p.Metadata}
 	}
 	return commits, nil
 }
 
+// fetchCommits asks a group's coordinator. A group that nobody has joined yet has none, which some brokers call an
+// error.
 func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitions []int) ([]kafkago.OffsetFetchPartition, error) {
 	response, err := c.kafka.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: partitions}})
 	if err != nil {
 		return nil, err
+	}
+	if errors.Is(response.Error, kafkago.GroupIdNotFound) {
+		return nil, nil
 	}
 	if response.Error != nil {
 		return nil, response.Error

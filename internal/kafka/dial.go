@@ -15,7 +15,7 @@ import (
 type dialer struct {
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 	secure  *TLS
-	login   bool
+	user    string // "" where there is no login
 
 	mu     sync.Mutex
 	open   map[*connection]struct{}
@@ -24,7 +24,10 @@ type dialer struct {
 }
 
 func newDialer(config Config) *dialer {
-	d := &dialer{connect: config.Dial, secure: config.TLS, login: config.SASL != nil, open: map[*connection]struct{}{}}
+	d := &dialer{connect: config.Dial, secure: config.TLS, open: map[*connection]struct{}{}}
+	if config.SASL != nil {
+		d.user = config.SASL.User
+	}
 	if d.connect == nil {
 		d.connect = (&net.Dialer{}).DialContext
 	}
@@ -162,18 +165,19 @@ func (c *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ended is why a broker closed the connection. One that wants TLS or a login does so at the first request that
-// is none; the others' words are left to kafka-go, for which an end during a login is a refusal.
+// ended is why a broker closed the connection. One that wants TLS or a login does so at the first request that is
+// none, and some refuse a login so, within its four requests.
 func (c *connection) ended() error {
+	hint := ""
 	switch {
 	case c.dialer.secure == nil && c.read == 0:
-		return faultf(ErrUnreachable, "broker %s closed the connection without an answer; it may want TLS (kafka.tls)", c.address)
-	case c.dialer.login:
-		return io.EOF
-	case c.requests <= 2:
-		return faultf(ErrUnreachable, "broker %s closed the connection at the first request; it may want a login (kafka.sasl)", c.address)
+		hint = " without an answer; it may want TLS (kafka.tls)"
+	case c.dialer.user == "" && c.requests <= 2:
+		hint = " at the first request; it may want a login (kafka.sasl)"
+	case c.dialer.user != "" && c.requests <= 4:
+		hint = fmt.Sprintf(" during the login; it may refuse user %q", c.dialer.user)
 	}
-	return faultf(ErrUnreachable, "broker %s closed the connection", c.address)
+	return faultf(ErrUnreachable, "broker %s closed the connection%s", c.address, hint)
 }
 
 // innermost is the error at the bottom, without the layers' repetitions.

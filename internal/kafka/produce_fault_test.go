@@ -90,7 +90,7 @@ func TestProducerGathers(t *testing.T) {
 	<-seen.arrived
 	for p := range partitions {
 		for i := range 5 {
-			send(t, producer, w.message(p, (i + one(p == 0)), []byte("gathered")))
+			send(t, producer, w.message(p, (i+one(p == 0)), []byte("gathered")))
 		}
 	}
 	seen.proceed <- struct{}{}
@@ -147,7 +147,7 @@ func TestProducerOrder(t *testing.T) {
 			send(t, producer, w.message(p, i, fmt.Appendf(nil, "%d", i)))
 		}
 		if i%10 == 9 {
-			w.await(t, p0(partitions), i+1)
+			w.await(t, 30*time.Second, upTo(partitions), i+1)
 		}
 	}
 	if err := producer.Close(within(t, 30*time.Second)); err != nil {
@@ -162,7 +162,7 @@ func TestProducerOrder(t *testing.T) {
 	}
 }
 
-func p0(partitions int) []int {
+func upTo(partitions int) []int {
 	var all []int
 	for p := range partitions {
 		all = append(all, p)
@@ -171,9 +171,9 @@ func p0(partitions int) []int {
 }
 
 // await waits until so many messages of each partition are done.
-func (w *written) await(t *testing.T, partitions []int, messages int) {
+func (w *written) await(t *testing.T, patience time.Duration, partitions []int, messages int) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the messages to be done", func() bool {
+	eventually(t, patience, "the messages to be done", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return !slices.ContainsFunc(partitions, func(p int) bool { return len(w.done[p]) < messages })
@@ -183,13 +183,15 @@ func (w *written) await(t *testing.T, partitions []int, messages int) {
 // logged fails unless every acknowledged message is at its offset, and the first copies of all are in order.
 func (w *written) logged(t *testing.T, partition int, records []kafka.Record) {
 	t.Helper()
-	at := map[int64]string{}
+	at, seen := map[int64]string{}, map[string]bool{}
 	var first []string
 	for _, r := range records {
-		at[r.Offset] = string(r.Value)
-		if !slices.Contains(first, string(r.Value)) {
-			first = append(first, string(r.Value))
+		value := string(r.Value)
+		at[r.Offset] = value
+		if !seen[value] {
+			first = append(first, value)
 		}
+		seen[value] = true
 	}
 	for i, a := range w.done[partition] {
 		if at[a.offset] != fmt.Sprint(a.number) {
@@ -375,7 +377,7 @@ func TestProducerGoesRoundTheFailing(t *testing.T) {
 	var w written
 	for i := range 100 {
 		send(t, producer, w.message(0, i, nil), w.message(1, i, nil), w.message(2, i, nil))
-		w.await(t, []int{0, 2}, i+1)
+		w.await(t, 30*time.Second, []int{0, 2}, i+1)
 	}
 	impatient, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()

@@ -147,6 +147,9 @@ func (r *Reader) copy(from kafkago.Bytes) ([]byte, error) {
 	if from == nil {
 		return nil, nil
 	}
+	if from.Len() == 0 {
+		return []byte{}, nil
+	}
 	begin, length := len(r.bytes), from.Len()
 	if cap(r.bytes)-begin < length {
 		r.bytes, begin = make([]byte, 0, max(2*cap(r.bytes), length, 64<<10)), 0

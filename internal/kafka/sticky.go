@@ -71,6 +71,7 @@ func (s *sticky) AssignGroups(members []kafkago.GroupMember, partitions []kafkag
 	}
 	assignments := kafkago.GroupMemberAssignments{}
 	for _, share := range shares {
+		slices.SortFunc(share.has, compareTopicPartition)
 		byTopic := map[string][]int{}
 		for _, p := range share.has {
 			byTopic[p.topic] = append(byTopic[p.topic], p.partition)

@@ -28,17 +28,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-const (
-	segmentBytes = "8388608"
-	retainEvery  = time.Minute
-)
+const segmentBytes = "8388608"
 
 // Config says how the broker runs.
 type Config struct {
 	Folder     string // of its data; made when missing
 	SyncWrites bool   // acknowledge only what the disk has
 	Listen     string // also listen here: a loopback host:port, or a socket's path; "" is nowhere else
-	Logger     *slog.Logger
+
+	RetainEvery time.Duration // between two lookings for what is too old; 0 is a minute
+	Logger      *slog.Logger  // nil is silence
 }
 
 // A Broker is a running one.
@@ -55,6 +54,9 @@ type Broker struct {
 func Open(config Config) (*Broker, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.RetainEvery == 0 {
+		config.RetainEvery = time.Minute
 	}
 	lock, err := lockFolder(config.Folder)
 	if err != nil {
@@ -82,7 +84,7 @@ func Open(config Config) (*Broker, error) {
 		b.closeRest()
 		return nil, fmt.Errorf("starting the embedded broker on %s: %w", config.Folder, err)
 	}
-	b.running.Go(b.retain)
+	b.running.Go(func() { b.retain(config.RetainEvery) })
 	return b, nil
 }
 
@@ -100,8 +102,8 @@ func (b *Broker) Address() string {
 }
 
 // retain deletes what is old: kfake does so by itself only after a topic has changed.
-func (b *Broker) retain() {
-	ticker := time.NewTicker(retainEvery)
+func (b *Broker) retain(every time.Duration) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {

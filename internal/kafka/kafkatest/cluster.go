@@ -271,6 +271,7 @@ func (c *Cluster) properties(i int, voters string) []byte {
 		"num.io.threads":                           "2",
 		"num.network.threads":                      "2",
 		"log.cleaner.backoff.ms":                   "200",
+		"log.retention.check.interval.ms":          "500",
 		"log.initial.task.delay.ms":                "200",
 	}
 	protocols := "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"

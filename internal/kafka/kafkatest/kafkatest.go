@@ -20,7 +20,7 @@ import (
 // Embedded starts an embedded broker for a test and returns how to reach it.
 func Embedded(t testing.TB) kafka.Config {
 	t.Helper()
-	broker, err := embedded.Open(embedded.Config{Folder: t.TempDir()})
+	broker, err := embedded.Open(embedded.Config{Folder: t.TempDir(), RetainEvery: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

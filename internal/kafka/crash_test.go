@@ -1,0 +1,191 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+)
+
+// traffic produces numbered messages to all partitions and reads them back, until it is stopped.
+type traffic struct {
+	t          *testing.T
+	client     *kafka.Client
+	topic      string
+	partitions []int
+	written    written
+	sent       int
+	stop       context.CancelFunc
+	stopped    chan struct{}
+}
+
+func startTraffic(t *testing.T, client *kafka.Client, topic string, partitions int) *traffic {
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &traffic{t: t, client: client, topic: topic, partitions: upTo(partitions), stop: cancel, stopped: make(chan struct{})}
+	go func() {
+		defer close(f.stopped)
+		producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: partitions})
+		for ctx.Err() == nil {
+			var batch []kafka.Message
+			for _, p := range f.partitions {
+				batch = append(batch, f.written.message(p, f.sent, fmt.Appendf(nil, "%d", f.sent)))
+			}
+			if err := producer.Send(context.Background(), batch...); err != nil {
+				t.Error(err)
+			}
+			f.sent++
+			time.Sleep(5 * time.Millisecond) // 200 a second are enough
+		}
+		if err := producer.Close(within(t, 60*time.Second)); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-f.stopped
+	})
+	return f
+}
+
+// flows waits until more messages of every partition are acknowledged.
+func (f *traffic) flows() {
+	f.t.Helper()
+	f.written.mu.Lock()
+	most := 0
+	for _, acks := range f.written.done {
+		most = max(most, len(acks))
+	}
+	f.written.mu.Unlock()
+	f.written.await(f.t, 2*time.Minute, f.partitions, most+20)
+}
+
+// check ends the traffic: nothing is lost and nothing out of order, as far as acknowledgements say.
+func (f *traffic) check() {
+	f.t.Helper()
+	f.stop()
+	<-f.stopped
+	doubled := 0
+	for _, p := range f.partitions {
+		f.written.inOrder(f.t, p, f.sent)
+		records := readAll(f.t, f.client, f.topic, p, 0)
+		f.written.logged(f.t, p, records)
+		doubled += len(records) - f.sent
+	}
+	f.t.Logf("%d messages, %d doubled", f.sent*len(f.partitions), doubled)
+}
+
+// follow reads a partition to the end of the test and fails it when an offset is skipped.
+func follow(t *testing.T, ctx context.Context, client *kafka.Client, topic string) (done chan struct{}) {
+	done = make(chan struct{})
+	go func() {
+		defer close(done)
+		reader := client.NewReader(topic, 0, 0)
+		next := int64(0)
+		for ctx.Err() == nil {
+			records, err := reader.Fetch(ctx)
+			if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "the log ends") {
+				t.Error(err)
+			}
+			for _, r := range records {
+				if r.Offset != next {
+					t.Errorf("offset %d came after %d", r.Offset, next-1)
+				}
+				next = r.Offset + 1
+			}
+		}
+	}()
+	return done
+}
+
+// TestBrokersDie kills two brokers of three one after the other, the group's coordinator first.
+func TestBrokersDie(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Real(t, kafkatest.Options{Brokers: 3})
+	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
+	const partitions = 6
+	topic := newTopic(t, client, partitions)
+	f := startTraffic(t, client, topic, partitions)
+	ctx, cancel := context.WithCancel(context.Background())
+	followed := follow(t, ctx, client, topic)
+	l := newLedger(t)
+	join(t, client, kafka.Group{Name: topic, Topics: map[string]int{topic: partitions}, Session: 6 * time.Second}, l.working("one"))
+	l.await("one", partitions)
+	id := l.member("one")
+	f.flows()
+	first := coordinatorOf(t, cluster, topic)
+	for i := range 2 {
+		victim := (first + i) % 3
+		killed := time.Now()
+		cluster.Kill(victim)
+		f.flows()
+		t.Logf("broker %d was killed; all partitions are written again after %s", victim, time.Since(killed).Round(10*time.Millisecond))
+		if err := cluster.StartBroker(victim); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Ready(within(t, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.await("one", partitions)
+	if l.timesTaken("one") < 2*partitions {
+		t.Errorf("the group had no other generation")
+	}
+	if l.member("one") != id {
+		t.Errorf("the member was %s and is %s", id, l.member("one"))
+	}
+	cancel()
+	<-followed
+	f.check()
+}
+
+// TestTheBrokerDies kills the only broker.
+func TestTheBrokerDies(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Real(t, kafkatest.Options{})
+	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
+	topic := newTopic(t, client, 2)
+	f := startTraffic(t, client, topic, 2)
+	ctx, cancel := context.WithCancel(context.Background())
+	followed := follow(t, ctx, client, topic)
+	for _, end := range []func(int){cluster.Kill, cluster.StopBroker} {
+		f.flows()
+		ended := time.Now()
+		end(0)
+		if err := cluster.StartBroker(0); err != nil {
+			t.Fatal(err)
+		}
+		f.flows()
+		t.Logf("written again after %s", time.Since(ended).Round(10*time.Millisecond))
+	}
+	cancel()
+	<-followed
+	f.check()
+}
+
+// working is an owner without a commit: its coordinator may be gone when it returns.
+func (l *ledger) working(name string) kafka.Owner {
+	return func(ctx context.Context, claim *kafka.Claim) error {
+		l.take(name, claim)
+		<-ctx.Done()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.owner, claim.Partition)
+		return nil
+	}
+}
+
+func coordinatorOf(t *testing.T, cluster *kafkatest.Cluster, group string) int {
+	t.Helper()
+	admin := kafkago.Client{Addr: kafkago.TCP(cluster.Addresses()...)}
+	response, err := admin.FindCoordinator(within(t, 10*time.Second), &kafkago.FindCoordinatorRequest{Key: group})
+	if err != nil || response.Error != nil {
+		t.Fatal(err, response)
+	}
+	return response.Coordinator.NodeID
+}

@@ -1,0 +1,327 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+)
+
+// ledger knows who owns which partition at the moment, and fails a test when two do.
+type ledger struct {
+	t  *testing.T
+	mu sync.Mutex
+
+	owner      map[int]string
+	members    map[string]string // by name, the id it last had
+	taken      map[string]int    // by name, how many partitions it was given over time
+	checkpoint time.Duration     // how long it takes
+}
+
+func newLedger(t *testing.T) *ledger {
+	return &ledger{t: t, owner: map[int]string{}, members: map[string]string{}, taken: map[string]int{}}
+}
+
+// own is an owner that notes itself, and needs a while for its checkpoint.
+func (l *ledger) own(name string) kafka.Owner {
+	return func(ctx context.Context, claim *kafka.Claim) error {
+		checkpoint := l.take(name, claim)
+		<-ctx.Done()
+		time.Sleep(checkpoint)
+		err := claim.Commit(context.WithoutCancel(ctx), kafka.Commit{Offset: 7, Metadata: name})
+		if err != nil {
+			l.t.Errorf("%s: the checkpoint of partition %d: %v", name, claim.Partition, err)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.owner, claim.Partition)
+		return nil
+	}
+}
+
+func (l *ledger) take(name string, claim *kafka.Claim) (checkpoint time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if other := l.owner[claim.Partition]; other != "" {
+		l.t.Errorf("%s was given partition %d while %s has it", name, claim.Partition, other)
+	}
+	l.owner[claim.Partition] = name
+	l.taken[name]++
+	l.members[name] = claim.Member()
+	return l.checkpoint
+}
+
+func (l *ledger) setCheckpoint(checkpoint time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.checkpoint = checkpoint
+}
+
+// of are the partitions that one has.
+func (l *ledger) of(name string) []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []int
+	for partition, owner := range l.owner {
+		if owner == name {
+			all = append(all, partition)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (l *ledger) member(name string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.members[name]
+}
+
+func (l *ledger) timesTaken(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.taken[name]
+}
+
+func (l *ledger) await(name string, partitions int) {
+	l.t.Helper()
+	eventually(l.t, 2*time.Minute, fmt.Sprintf("%s to have %d partitions", name, partitions), func() bool {
+		return len(l.of(name)) == partitions
+	})
+}
+
+// join runs a member until the returned function is called, which waits for its end.
+func join(t *testing.T, client *kafka.Client, group kafka.Group, own kafka.Owner) (leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan error, 1)
+	go func() { left <- client.RunGroup(ctx, group, own) }()
+	var once sync.Once
+	leave = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-left; err != nil {
+				t.Errorf("RunGroup: %v", err)
+			}
+		})
+	}
+	t.Cleanup(leave)
+	return leave
+}
+
+// A partition goes to another only after its owner's checkpoint, though that lasts longer than the session; one
+// that need not move does not.
+func TestGroupGivesUpAfterTheCheckpoint(t *testing.T) {
+	t.Run("fake", func(t *testing.T) {
+		_, config := fake(t, kfake.NumBrokers(3), kfake.GroupMinSessionTimeout(time.Millisecond))
+		// Its second member would be dropped while it waits, if its own session were short.
+		giveUpAfterCheckpoint(t, config, 600*time.Millisecond, 20*time.Second)
+	})
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		giveUpAfterCheckpoint(t, real(t), 6*time.Second, 6*time.Second)
+	})
+}
+
+func giveUpAfterCheckpoint(t *testing.T, config kafka.Config, session, otherSession time.Duration) {
+	const partitions = 8
+	var log lines
+	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	client := kafkatest.Client(t, config)
+	topic := newTopic(t, client, partitions)
+	group := kafka.Group{Name: topic, Topics: map[string]int{topic: partitions}, Session: session, Rebalance: 30 * time.Second}
+	l := newLedger(t)
+	l.setCheckpoint(session * 3 / 2)
+	leaveOne := join(t, client, group, l.own("one"))
+	l.await("one", partitions)
+	id := l.member("one")
+	l.setCheckpoint(0)
+	group.Session = otherSession
+	leaveTwo := join(t, client, group, l.own("two"))
+	l.await("two", partitions/2)
+	l.await("one", partitions/2)
+	if l.member("one") != id {
+		t.Errorf("one has lost its place: it was %s and is %s", id, l.member("one"))
+	}
+	leaveTwo()
+	l.await("one", partitions)
+	leaveOne()
+	commits, err := client.Committed(within(t, 10*time.Second), topic, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, commit := range commits {
+		if commit != (kafka.Commit{Offset: 7, Metadata: "one"}) {
+			t.Errorf("partition %d: %+v is committed", p, commit)
+		}
+	}
+	if said := log.count("level=WARN"); said > 0 {
+		t.Errorf("%d warnings where all is well:\n%s", said, strings.Join(log.all(), "\n"))
+	}
+}
+
+// A member whose connections to the coordinator break, or whose coordinator moves, comes back under its id.
+func TestGroupKeepsItsPlace(t *testing.T) {
+	cluster, config := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(4, "hits"))
+	client := kafkatest.Client(t, config)
+	l := newLedger(t)
+	join(t, client, kafka.Group{Name: "g", Topics: map[string]int{"hits": 4}, Session: 6 * time.Second}, l.own("one"))
+	l.await("one", 4)
+	id := l.member("one")
+	// The coordinator cuts the connection at a heartbeat, and then loads for a while.
+	cluster.ControlKey(int16(kmsg.Heartbeat), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.CoordinatorNotAvailable, Count: 3},
+			kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.CoordinatorLoadInProgress, Count: 3})
+		return nil, errors.New("cut"), true
+	})
+	eventually(t, 20*time.Second, "the next generation", func() bool { return l.timesTaken("one") == 8 })
+	if l.member("one") != id {
+		t.Errorf("it was %s and is %s", id, l.member("one"))
+	}
+}
+
+func TestGroupEndsWithAnOwnersError(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	broken := errors.New("the store went back")
+	cluster, config := fake(t, kfake.SeedTopics(4, "hits"))
+	client := kafkatest.Client(t, config)
+	var mu sync.Mutex
+	returned := 0
+	err := client.RunGroup(within(t, 30*time.Second), kafka.Group{Name: "g", Topics: map[string]int{"hits": 4}}, func(ctx context.Context, claim *kafka.Claim) error {
+		if claim.Partition == 2 {
+			return broken
+		}
+		<-ctx.Done()
+		mu.Lock()
+		defer mu.Unlock()
+		returned++
+		return errors.New("too late to matter")
+	})
+	if err != broken {
+		t.Fatalf("RunGroup: %v", err)
+	}
+	if returned != 3 {
+		t.Fatalf("%d owners had returned before RunGroup did", returned)
+	}
+	if info := cluster.GroupInfo("g"); info != nil && len(info.Members) > 0 {
+		t.Fatalf("the group still has %d members", len(info.Members))
+	}
+	client.Close()
+	cluster.Close()
+}
+
+// A topic that is made late is waited for, and not made by joining.
+func TestGroupWaitsForItsTopic(t *testing.T) {
+	var log lines
+	config := real(t)
+	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	client := kafkatest.Client(t, config)
+	name := fmt.Sprintf("late.%d", topics.Add(1))
+	l := newLedger(t)
+	join(t, client, kafka.Group{Name: name, Topics: map[string]int{name: 3}, Session: 6 * time.Second}, l.own("one"))
+	eventually(t, 10*time.Second, "the log to say what is missing", log.has("joining group "+name+": topic "+name+": the topic does not exist"))
+	if err := client.EnsureTopics(within(t, 20*time.Second), kafka.Topic{Name: name, Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	l.await("one", 3)
+}
+
+func TestGroupAndPartitions(t *testing.T) {
+	_, config := fake(t, kfake.SeedTopics(3, "hits", "logs"))
+	client := kafkatest.Client(t, config)
+	ctx := within(t, 30*time.Second)
+	fixed := kafka.Group{Name: "fixed", Topics: map[string]int{"hits": 4}}
+	err := client.RunGroup(ctx, fixed, nil)
+	if !errors.Is(err, kafka.ErrPartitions) || !errors.Is(err, kafka.ErrPermanent) || !strings.Contains(err.Error(), "topic hits has 3 partitions and not 4") {
+		t.Fatalf("RunGroup: %v", err)
+	}
+	fixed.Topics["hits"] = 3
+	l, ends := newLedger(t), make(chan error)
+	go func() { ends <- client.RunGroup(ctx, fixed, l.own("fixed")) }()
+	growing := newLedger(t)
+	join(t, client, kafka.Group{Name: "growing", Topics: map[string]int{"logs": 0}}, growing.own("growing"))
+	l.await("fixed", 3)
+	growing.await("growing", 3)
+	grow(t, config, "hits", 5)
+	grow(t, config, "logs", 5)
+	if err := <-ends; !errors.Is(err, kafka.ErrPartitions) {
+		t.Fatalf("RunGroup: %v", err)
+	}
+	growing.await("growing", 5)
+}
+
+func grow(t *testing.T, config kafka.Config, topic string, partitions int32) {
+	t.Helper()
+	admin := kafkago.Client{Addr: kafkago.TCP(config.Brokers...)}
+	response, err := admin.CreatePartitions(within(t, 10*time.Second), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: topic, Count: partitions}}})
+	if err != nil || response.Errors[topic] != nil {
+		t.Fatal(err, response)
+	}
+}
+
+func TestCommit(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		client := kafkatest.Client(t, config)
+		topic := newTopic(t, client, 2)
+		ctx, leave := context.WithCancel(within(t, 30*time.Second))
+		longest := strings.Repeat("m", kafka.MaxMetadata)
+		var late *kafka.Claim
+		err := client.RunGroup(ctx, kafka.Group{Name: topic, Topics: map[string]int{topic: 2}}, func(ctx context.Context, claim *kafka.Claim) error {
+			if claim.Partition == 1 {
+				return nil
+			}
+			defer leave()
+			late = claim
+			if err := claim.Commit(ctx, kafka.Commit{Offset: 1, Metadata: longest + "m"}); !errors.Is(err, kafka.ErrTooLarge) {
+				return fmt.Errorf("metadata too long: %w", err)
+			}
+			return claim.Commit(ctx, kafka.Commit{Offset: 42, Metadata: longest})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := late.Commit(within(t, 10*time.Second), kafka.Commit{Offset: 43}); !errors.Is(err, kafka.ErrExpelled) {
+			t.Errorf("a commit after leaving: %v", err)
+		}
+		commits, err := client.Committed(within(t, 10*time.Second), topic, topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []kafka.Commit{{Offset: 42, Metadata: longest}, {Offset: -1}}; !slices.Equal(commits, want) {
+			t.Errorf("committed is %v", commits)
+		}
+	})
+}
+
+// A member leaves promptly while the brokers are away.
+func TestGroupLeavesWithoutABroker(t *testing.T) {
+	cluster, config := fake(t, kfake.SeedTopics(2, "hits"))
+	client := kafkatest.Client(t, config)
+	started := make(chan bool, 2)
+	leave := join(t, client, kafka.Group{Name: "g", Topics: map[string]int{"hits": 2}}, func(ctx context.Context, _ *kafka.Claim) error {
+		started <- true
+		<-ctx.Done()
+		return nil
+	})
+	<-started
+	cluster.Close()
+	begun := time.Now()
+	leave()
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Fatalf("it took %s", took)
+	}
+}

@@ -1,0 +1,43 @@
+package kafka_test
+
+import (
+	"strings"
+	"sync"
+)
+
+// lines are what a logger writes.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Split(l.text.String(), "\n")
+}
+
+// has is a condition: some line has all the words.
+func (l *lines) has(words ...string) func() bool {
+	return func() bool { return l.count(words...) > 0 }
+}
+
+func (l *lines) count(words ...string) int {
+	count := 0
+	for _, line := range l.all() {
+		all := true
+		for _, word := range words {
+			all = all && strings.Contains(line, word)
+		}
+		if all {
+			count++
+		}
+	}
+	return count
+}

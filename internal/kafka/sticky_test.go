@@ -1,0 +1,133 @@
+package kafka
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+// TestStickyModel lets members come and go, and looks at what every sharing out must keep.
+func TestStickyModel(t *testing.T) {
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		partitions := somePartitions(1 + random.IntN(20))
+		owned := map[string]had{}
+		for generation := range int32(10) {
+			members := someMembers(random, owned)
+			assigned := (&sticky{}).AssignGroups(members, partitions)
+			moved := checkShares(t, members, partitions, assigned)
+			if again := (&sticky{}).AssignGroups(rejoining(members, assigned, generation), partitions); fmt.Sprint(again) != fmt.Sprint(assigned) {
+				t.Fatalf("seed %d: the same members got %v and then %v", seed, assigned, again)
+			}
+			if least := mustMove(members, partitions, owned); moved != least {
+				t.Fatalf("seed %d: %d partitions moved where %d had to", seed, moved, least)
+			}
+			owned = map[string]had{}
+			for id, topics := range assigned {
+				owned[id] = had{Generation: generation, Partitions: topics}
+			}
+		}
+	}
+}
+
+func somePartitions(count int) []kafkago.Partition {
+	var all []kafkago.Partition
+	for i := range count {
+		all = append(all, kafkago.Partition{Topic: "hits", ID: i})
+	}
+	return all
+}
+
+func someMembers(random *rand.Rand, owned map[string]had) []kafkago.GroupMember {
+	var members []kafkago.GroupMember
+	for i := range 6 {
+		if i > 0 && random.IntN(2) == 0 {
+			continue
+		}
+		id := fmt.Sprintf("member-%d", i)
+		data, _ := json.Marshal(owned[id])
+		members = append(members, kafkago.GroupMember{ID: id, Topics: []string{"hits"}, UserData: data})
+	}
+	return members
+}
+
+func rejoining(members []kafkago.GroupMember, assigned kafkago.GroupMemberAssignments, generation int32) []kafkago.GroupMember {
+	var all []kafkago.GroupMember
+	for _, m := range members {
+		m.UserData, _ = json.Marshal(had{Generation: generation, Partitions: assigned[m.ID]})
+		all = append(all, m)
+	}
+	return all
+}
+
+// checkShares fails unless each partition has one member and the shares are even. It counts those that moved.
+func checkShares(t *testing.T, members []kafkago.GroupMember, partitions []kafkago.Partition, assigned kafkago.GroupMemberAssignments) (moved int) {
+	t.Helper()
+	seen := map[int]bool{}
+	for _, m := range members {
+		var before had
+		json.Unmarshal(m.UserData, &before)
+		was := map[int]bool{}
+		for _, p := range before.Partitions["hits"] {
+			was[p] = true
+		}
+		share := assigned[m.ID]["hits"]
+		if even := len(partitions) / len(members); len(share) < even || len(share) > even+1 {
+			t.Fatalf("%s has %d of %d partitions for %d members", m.ID, len(share), len(partitions), len(members))
+		}
+		for _, p := range share {
+			if seen[p] {
+				t.Fatalf("partition %d was given twice", p)
+			}
+			seen[p] = true
+			if !was[p] {
+				moved++
+			}
+		}
+	}
+	if len(seen) != len(partitions) {
+		t.Fatalf("%d of %d partitions were given", len(seen), len(partitions))
+	}
+	return moved
+}
+
+// mustMove is how many partitions cannot stay: members keep what they had up to an even share, and as many as the
+// division leaves over one more.
+func mustMove(members []kafkago.GroupMember, partitions []kafkago.Partition, owned map[string]had) int {
+	even, over := len(partitions)/len(members), len(partitions)%len(members)
+	stay := 0
+	for _, m := range members {
+		count := len(owned[m.ID].Partitions["hits"])
+		stay += min(count, even)
+		if count > even && over > 0 {
+			over--
+			stay++
+		}
+	}
+	return len(partitions) - stay
+}
+
+// Where two say that they had a partition, the later generation is right; what no member reads is nobody's.
+func TestStickyEdges(t *testing.T) {
+	encode := func(h had) []byte {
+		data, err := json.Marshal(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	members := []kafkago.GroupMember{
+		{ID: "a", Topics: []string{"hits"}, UserData: encode(had{3, map[string][]int{"hits": {0, 1}}})},
+		{ID: "b", Topics: []string{"hits", "logs"}, UserData: encode(had{4, map[string][]int{"hits": {1}}})},
+		{ID: "c", Topics: []string{"hits"}, UserData: []byte("of another version")},
+	}
+	partitions := append(somePartitions(3), kafkago.Partition{Topic: "logs", ID: 0}, kafkago.Partition{Topic: "other", ID: 0})
+	assigned := (&sticky{}).AssignGroups(members, partitions)
+	want := map[string]map[string][]int{"a": {"hits": {0}}, "b": {"hits": {1}, "logs": {0}}, "c": {"hits": {2}}}
+	if fmt.Sprint(assigned) != fmt.Sprint(kafkago.GroupMemberAssignments(want)) {
+		t.Fatalf("assigned is %v", assigned)
+	}
+}

@@ -1,0 +1,102 @@
+package kafka_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+)
+
+func TestEnsureTopics(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		var log lines
+		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		client := kafkatest.Client(t, config)
+		ctx := within(t, 30*time.Second)
+		hits := kafka.Topic{Name: fmt.Sprintf("hits.%d", topics.Add(1)), Partitions: 4,
+			Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "172800000"}}
+		for range 2 { // made, and found
+			if err := client.EnsureTopics(ctx, hits); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if partitions, err := client.Partitions(ctx, hits.Name); partitions != 4 || err != nil {
+			t.Fatal(partitions, err)
+		}
+		spans, err := client.Offsets(ctx, hits.Name)
+		if err != nil || len(spans) != 4 || spans[3] != (kafka.Span{}) {
+			t.Fatal(spans, err)
+		}
+		if said := log.count("level=WARN"); said > 0 {
+			t.Errorf("it warns: %v", log.all())
+		}
+		hits.Settings["retention.ms"] = "1000000"
+		if err := client.EnsureTopics(ctx, hits); err != nil || !log.has(hits.Name, "setting=retention.ms found=172800000 configured=1000000")() {
+			t.Errorf("another retention: %v, %v", err, log.all())
+		}
+		hits.Partitions = 8
+		err = client.EnsureTopics(ctx, hits)
+		if !errors.Is(err, kafka.ErrPartitions) || !errors.Is(err, kafka.ErrPermanent) ||
+			err.Error() != "topic "+hits.Name+" has 4 partitions and not 8; their number is fixed for a topic's life" {
+			t.Errorf("other partitions: %v", err)
+		}
+	})
+}
+
+// Without create, what is missing is told in the words that make it, and all faults together.
+func TestEnsureTopicsWithoutCreate(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		maker := kafkatest.Client(t, config)
+		there := newTopic(t, maker, 3, "cleanup.policy=delete")
+		config.Create = false
+		client := kafkatest.Client(t, config)
+		ctx := within(t, 30*time.Second)
+		if err := client.EnsureTopics(ctx, kafka.Topic{Name: there, Partitions: 3}); err != nil {
+			t.Fatal(err)
+		}
+		err := client.EnsureTopics(ctx,
+			kafka.Topic{Name: "absent", Partitions: 16, Replication: 3, Settings: map[string]string{"retention.ms": "1", "cleanup.policy": "delete"}},
+			kafka.Topic{Name: there, Partitions: 2})
+		want := "topic absent does not exist; make it: kafka-topics.sh --bootstrap-server " + config.Brokers[0] +
+			" --create --topic absent --partitions 16 --replication-factor 3 --config cleanup.policy=delete --config retention.ms=1\n" +
+			"topic " + there + " has 3 partitions and not 2; their number is fixed for a topic's life"
+		if err == nil || err.Error() != want || !errors.Is(err, kafka.ErrNoTopic) || !errors.Is(err, kafka.ErrPartitions) {
+			t.Fatalf("EnsureTopics: %v", err)
+		}
+		if _, err := client.Partitions(ctx, "absent"); !errors.Is(err, kafka.ErrNoTopic) {
+			t.Fatalf("it was made all the same, or: %v", err)
+		}
+	})
+}
+
+// What would lose records, or could never be written, is refused.
+func TestEnsureTopicsRefuses(t *testing.T) {
+	client := kafkatest.Client(t, real(t))
+	ctx := within(t, 30*time.Second)
+	plain := newTopic(t, client, 1, "cleanup.policy=delete")
+	strict := fmt.Sprintf("strict.%d", topics.Add(1))
+	for says, topic := range map[string]kafka.Topic{
+		"topic " + plain + " has cleanup.policy=delete where compact is needed; change it: kafka-configs.sh --bootstrap-server ": {
+			Name: plain, Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}},
+		"topic " + strict + " can never be written: min.insync.replicas is 2, and each partition has 1 copies": {
+			Name: strict, Partitions: 1, Settings: map[string]string{"min.insync.replicas": "2"}},
+		"making topic a b: [17] Invalid Topic":               {Name: "a b", Partitions: 1},
+		"making topic many: [38] Invalid Replication Factor": {Name: "many", Partitions: 1, Replication: 7},
+		"making topic odd: [40] Invalid Configuration":       {Name: "odd", Partitions: 1, Settings: map[string]string{"segment.bytes": "10"}},
+	} {
+		err := client.EnsureTopics(ctx, topic)
+		if err == nil || !strings.HasPrefix(err.Error(), says) || !errors.Is(err, kafka.ErrSettings) || !errors.Is(err, kafka.ErrPermanent) {
+			t.Errorf("EnsureTopics says %v, not %s", err, says)
+		}
+	}
+	embedded := kafkatest.Client(t, kafkatest.Embedded(t))
+	err := embedded.EnsureTopics(ctx, kafka.Topic{Name: "list", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}})
+	if !errors.Is(err, kafka.ErrSettings) || !strings.Contains(err.Error(), "the embedded broker's compaction can lose records") {
+		t.Errorf("on the embedded broker: %v", err)
+	}
+}
