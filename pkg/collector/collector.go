@@ -69,6 +69,7 @@ type Collector struct {
 	ruling  atomic.Pointer[ruling]
 	folder  *folder
 	journal *fileJournal
+	known   *knownLogs
 	hold    *hold
 	writers writers
 	sources []source
@@ -89,6 +90,7 @@ func Open(config Config) (*Collector, error) {
 		c.folder.unlock()
 		return nil, err
 	}
+	c.known = newKnownLogs(c.journal)
 	if err := c.openSources(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

@@ -20,7 +20,6 @@ type intake struct {
 	metrics   *sourceMetrics
 	faults    *telemetry.Faults
 	ahead     int64 // ms
-	notBefore int64 // Unix ms: what is older is not wanted
 	streams   streams
 	said      warnings
 
@@ -38,7 +37,7 @@ func (c *Collector) newIntake(config SourceConfig) (*intake, error) {
 	logger := c.config.Logger.With("source", config.Name)
 	in := &intake{
 		collector: c, config: config, logger: logger, metrics: c.metrics.of(config.Name), faults: telemetry.NewFaults(logger),
-		ahead: c.config.Ahead.Milliseconds(), notBefore: noTime,
+		ahead: c.config.Ahead.Milliseconds(),
 	}
 	if config.Envelope == "auto" || config.Format == "auto" {
 		return in, nil
@@ -83,16 +82,24 @@ func (in *intake) status(kind string) SourceStatus {
 		status.Error = fmt.Sprintf("%s (%s)", fault.what, fault.at.UTC().Format(time.RFC3339))
 	}
 	for i := range status.Logs {
-		status.CaughtUp = status.CaughtUp && status.Logs[i].InFlight == 0
+		status.CaughtUp = status.CaughtUp && status.Logs[i].InFlight == 0 && status.Logs[i].Lag == 0
 	}
 	return status
 }
 
-// learn finds out what the records look like from the first of them, where that is not configured. Records that are
-// added before it succeeds are counted as unread.
-func (s *stream) learn(sample []string) {
+// learn finds out what the records look like from the first of them, where that is not configured; like is a choice to
+// be taken if it reads most of them. Records that are added before it succeeds are counted as unread. It gives back
+// what was chosen.
+func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
 	if s.decoder != nil || len(sample) == 0 {
-		return
+		return like
+	}
+	if like != nil {
+		decoder, err := request.NewDecoder(like.Envelope, like.Format, s.config.Options)
+		if err == nil && readsMost(decoder, sample) {
+			s.decoder, _ = request.NewDecoder(like.Envelope, like.Format, s.config.Options)
+			return like
+		}
 	}
 	choice, err := request.Choose(s.config.Envelope, s.config.Format, sample, s.config.Options)
 	if err == nil {
@@ -100,10 +107,27 @@ func (s *stream) learn(sample []string) {
 	}
 	if err != nil {
 		s.trouble("format", fmt.Errorf("finding out the format of %s: %w", s.log, err))
-		return
+		return like
 	}
 	s.choice.Store(&choice)
 	s.logger.Info("found out the format", "log", s.log, "format", choice.String())
+	return &choice
+}
+
+func readsMost(decoder *request.Decoder, sample []string) bool {
+	read, unread := 0, 0
+	for _, record := range sample {
+		decoder.DecodeEach(record, func(_ *request.Request, err error) {
+			switch err {
+			case nil:
+				read++
+			case request.ErrNoRequest:
+			default:
+				unread++
+			}
+		})
+	}
+	return read >= unread
 }
 
 // streams are those of a source that there are now.
@@ -134,7 +158,9 @@ func (all *streams) status() []LogStatus {
 	defer all.mu.Unlock()
 	shown := []LogStatus{}
 	for _, s := range all.all {
-		shown = append(shown, *s.shown.Load())
+		log := *s.shown.Load()
+		log.Lag = s.lag.Load()
+		shown = append(shown, log)
 	}
 	return shown
 }

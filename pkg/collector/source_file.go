@@ -1,10 +1,217 @@
 package collector
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
-type fileSource struct{ *intake }
+	"github.com/fsnotify/fsnotify"
+)
 
-func newFileSource(in *intake) (source, error) { return &fileSource{in}, nil }
+const (
+	pollEvery  = time.Second            // a net below the notifications
+	pollAlone  = 200 * time.Millisecond // without notifications
+	globEvery  = 10                     // polls
+	maxStarted = 1 << 16                // families: more than that are a pattern that is too wide
+)
 
-func (f *fileSource) run(ctx context.Context) error { return nil }
-func (f *fileSource) status() SourceStatus          { return f.intake.status("file") }
+// A fileSource follows files: those of its patterns, each with what it was rotated to (a family).
+//
+// It is told by the system what is written, renamed and removed in the files' folders (inotify), and looks for itself
+// once a second, because notifications can be lost. A goroutine takes the notifications, one a family reads.
+type fileSource struct {
+	*intake
+	known    *knownLogs
+	watcher  *fsnotify.Watcher // nil when there are no notifications
+	families map[string]*family
+	watched  map[string]bool
+	running  sync.WaitGroup
+	began    map[string]beginning // by pattern
+}
+
+// A beginning is where files of a pattern begin of which nothing is known.
+type beginning struct {
+	notBefore int64 // Unix ms, noTime
+	skip      bool  // what is there already is passed over: all, or what is older than notBefore
+}
+
+func newFileSource(in *intake) (source, error) {
+	f := &fileSource{intake: in, known: in.collector.known, families: map[string]*family{}, watched: map[string]bool{}, began: map[string]beginning{}}
+	for _, pattern := range in.config.File.Patterns {
+		if _, err := filepath.Match(pattern, ""); err != nil {
+			return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
+		}
+	}
+	return f, nil
+}
+
+func (f *fileSource) status() SourceStatus {
+	status := f.intake.status("file")
+	lag := int64(0)
+	for _, log := range status.Logs {
+		lag += log.Lag
+	}
+	f.collector.metrics.lagBytes.WithLabelValues(f.config.Name).Set(float64(lag))
+	return status
+}
+
+// run follows the files until the context is done.
+func (f *fileSource) run(ctx context.Context) error {
+	defer f.running.Wait()
+	var err error
+	if f.watcher, err = fsnotify.NewWatcher(); err != nil {
+		f.trouble("watch", fmt.Errorf("there are no notifications of files, so they are looked at every %s: %w", pollAlone, err))
+		f.watcher = nil
+	} else {
+		defer f.watcher.Close()
+	}
+	for _, pattern := range f.config.File.Patterns {
+		f.begin(pattern)
+	}
+	f.discover(ctx, true)
+	f.follow(ctx)
+	return nil
+}
+
+// begin works out where files of a pattern begin.
+func (f *fileSource) begin(pattern string) {
+	start, from := f.config.File.Start, int64(noTime)
+	if start.Before > 0 {
+		from = time.Now().Add(-start.Before).UnixMilli()
+	}
+	notBefore, first := f.known.begin(pattern, from)
+	f.began[pattern] = beginning{notBefore, first && (start.Latest || start.Before > 0)}
+}
+
+// follow wakes families until the context is done.
+func (f *fileSource) follow(ctx context.Context) {
+	events, faults, every := f.notifications()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case event, ok := <-events:
+			if !ok {
+				events = nil
+				continue
+			}
+			f.notified(ctx, event)
+		case err := <-faults:
+			f.trouble("watch", fmt.Errorf("notifications of files were lost, they are looked at once a second: %w", err))
+		case <-ticker.C:
+			if n%globEvery == 0 {
+				f.discover(ctx, false)
+			}
+			for _, one := range f.families {
+				one.poll()
+			}
+			f.status() // the gauges
+		}
+	}
+}
+
+func (f *fileSource) notifications() (<-chan fsnotify.Event, <-chan error, time.Duration) {
+	if f.watcher == nil {
+		return nil, nil, pollAlone
+	}
+	return f.watcher.Events, f.watcher.Errors, pollEvery
+}
+
+// notified wakes the family of a file that was written, and has families look around when files came or went.
+func (f *fileSource) notified(ctx context.Context, event fsnotify.Event) {
+	one := f.families[event.Name]
+	if event.Op == fsnotify.Write && one != nil {
+		one.woken(false)
+		return
+	}
+	if event.Op == fsnotify.Chmod {
+		return
+	}
+	if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
+		delete(f.watched, event.Name) // if it was a folder
+	}
+	if event.Has(fsnotify.Create) && one == nil {
+		f.discover(ctx, false)
+	}
+	folder, name := filepath.Split(event.Name)
+	for _, one := range f.families {
+		if one.has(filepath.Clean(folder), name) {
+			one.woken(event.Op != fsnotify.Write)
+		}
+	}
+}
+
+// discover finds the files of the patterns, and starts a family for each that has none.
+func (f *fileSource) discover(ctx context.Context, starting bool) {
+	for _, pattern := range f.config.File.Patterns {
+		f.watch(filepath.Dir(pattern))
+		for _, path := range f.matches(pattern) {
+			if f.families[path] == nil && len(f.families) < maxStarted && ctx.Err() == nil {
+				f.start(ctx, path, pattern, starting)
+			}
+		}
+	}
+}
+
+// matches are the live files of a pattern: those that it names, and that are not what others were rotated to.
+func (f *fileSource) matches(pattern string) []string {
+	if !strings.ContainsAny(pattern, `*?[\`) {
+		return []string{pattern}
+	}
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		f.trouble("glob", fmt.Errorf("looking for %s: %w", pattern, err))
+	}
+	var paths []string
+	for _, path := range found {
+		folder, name := filepath.Split(path)
+		for _, live := range liveOf(name) { // access.log.1 is of access.log, there or not
+			if matched, _ := filepath.Match(pattern, folder+live); matched || f.families[folder+live] != nil {
+				path = folder + live
+				break
+			}
+		}
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			continue
+		}
+		if !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// watch asks for notifications of a folder.
+func (f *fileSource) watch(folder string) {
+	if f.watcher == nil || f.watched[folder] {
+		return
+	}
+	err := f.watcher.Add(folder)
+	switch {
+	case err == nil:
+		f.watched[folder] = true
+	case errors.Is(err, os.ErrNotExist) || strings.ContainsAny(folder, "*?["): // found again with the files in it
+	default:
+		f.trouble("watch", fmt.Errorf("there are no notifications of %s, its files are looked at once a second: %w", folder, err))
+	}
+}
+
+func (f *fileSource) start(ctx context.Context, path, pattern string, starting bool) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		f.watch(filepath.Dir(real))
+	}
+	f.watch(filepath.Dir(path))
+	began := f.began[pattern]
+	began.skip = began.skip && starting
+	one := newFamily(f, path, began)
+	f.families[path] = one
+	f.running.Go(func() { one.run(ctx) })
+}

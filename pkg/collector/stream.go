@@ -64,19 +64,21 @@ type stream struct {
 	timer       *time.Timer
 
 	shown atomic.Pointer[LogStatus]
+	lag   atomic.Int64 // which the source sets
 }
 
 // streamConfig is what makes a log's stream that log's.
 type streamConfig struct {
-	log      string // what the status calls it: a path, topic/partition, an address
-	source   string // what the batches bear: the same for ever, another for every incarnation
-	position int64  // to begin at
-	reached  int64  // request time reached before; noTime when unknown
-	journal  journal
-	keep     func(position int64) []byte // what is kept in the journal with a cut that ends there; nil is nothing
-	member   *member                     // nil is never held
-	oneRule  bool                        // other rules only when nothing is in flight: the journal can tell of one set only
-	again    []again                     // cuts that were noted by an earlier owner and must be made again, in their order
+	log       string // what the status calls it: a path, topic/partition, an address
+	source    string // what the batches bear: the same for ever, another for every incarnation
+	position  int64  // to begin at
+	reached   int64  // request time reached before; noTime when unknown
+	journal   journal
+	keep      func(position int64) []byte // what is kept in the journal with a cut that ends there; nil is nothing
+	member    *member                     // nil is never held
+	notBefore int64                       // Unix ms: what is older is not wanted; noTime is nothing
+	oneRule   bool                        // other rules only when nothing is in flight: the journal can tell of one set only
+	again     []again                     // cuts that were noted by an earlier owner and must be made again, in their order
 }
 
 // An again is a cut that has to be made again from the same records, by the same rules and clock.
@@ -99,14 +101,11 @@ func (in *intake) newStream(config streamConfig) *stream {
 	return s
 }
 
-// close forgets the stream. What is in flight stays in the journal.
+// close forgets the stream. What is in flight stays in the journal, and its member a member.
 func (s *stream) close() {
 	s.timer.Stop()
 	s.streams.remove(s)
 	s.release()
-	if s.member != nil {
-		s.member.leave()
-	}
 }
 
 // woken tells the stream to look at its cuts. It does not block and may be called from anywhere.

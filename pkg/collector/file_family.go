@@ -1,0 +1,351 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"weir/pkg/request"
+)
+
+const (
+	finalAfter = 5 * time.Second  // a file that is not live and was not written for so long is not written any more
+	closeAfter = 30 * time.Second // and is closed
+)
+
+// A family is a live file and what it was rotated to: access.log, access.log.1, access.log.2.gz. Each of its files is
+// of a log, several may be of the same one (a copy, what was compressed); each log is read to its end, the oldest
+// first, from whichever file has it. One goroutine does it all.
+type family struct {
+	source *fileSource
+	path   string // of the live file
+	folder string
+	name   string
+	real   atomic.Pointer[string] // the path behind links
+	began  beginning
+	member *member
+
+	wake   chan struct{} // holds one
+	polled atomic.Bool
+	moved  atomic.Bool // files came or went
+
+	logs      []*fileLog            // open, oldest first
+	undecided bool                  // there are files of which it is not known yet what they are
+	finished  map[inode]os.FileInfo // files that have nothing to read as long as they stay as they are
+	choice    *request.Choice       // the format of the log before
+}
+
+// A fileLog is a log of which a file is open.
+type fileLog struct {
+	*knownLog
+	known  *knownLogs
+	stream *stream
+	tape   *tape
+	id     inode
+	path   string
+	suffix string
+	gone   bool // no name leads to it
+	ended  bool // compressed, and read to its end
+	grown  time.Time
+	at     time.Time
+}
+
+func newFamily(source *fileSource, path string, began beginning) *family {
+	f := &family{source: source, path: path, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{}}
+	f.folder, f.name = filepath.Dir(path), filepath.Base(path)
+	f.real.Store(&path)
+	return f
+}
+
+// woken has the family look for what is new; moved says that files came or went.
+func (f *family) woken(moved bool) {
+	if moved {
+		f.moved.Store(true)
+	}
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// poll has it look without a notification.
+func (f *family) poll() {
+	f.polled.Store(true)
+	f.woken(false)
+}
+
+// has says whether a file may be of the family.
+func (f *family) has(folder, name string) bool {
+	for _, live := range [2]string{f.path, *f.real.Load()} {
+		base := filepath.Base(live)
+		if folder == filepath.Dir(live) {
+			if _, rotated := rotationOf(base, name); rotated || name == base {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// run follows the family until the context is done.
+func (f *family) run(ctx context.Context) {
+	late := f.source.config.Late
+	if late == 0 {
+		late = f.source.collector.config.Late
+	}
+	f.member = f.source.collector.hold.join(f.path, late)
+	defer f.member.leave()
+	defer f.closeAll()
+	f.scan()
+	if len(f.logs) == 0 && !f.undecided {
+		f.source.logger.Info("there is nothing to read yet", "file", f.path)
+	}
+	for ctx.Err() == nil {
+		if err := f.read(ctx); err != nil {
+			f.failed(ctx, err)
+		}
+		f.pause(ctx)
+	}
+	f.drain(ctx)
+}
+
+// failed says what went wrong, but that the context is done.
+func (f *family) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		f.source.trouble("read", err)
+	}
+}
+
+// drain has Kafka acknowledge what was read.
+func (f *family) drain(ctx context.Context) {
+	patient, cancel := draining(ctx)
+	defer cancel()
+	for _, log := range f.logs {
+		if err := log.stream.drain(patient); err != nil && !errors.Is(err, context.Canceled) {
+			f.source.logger.Info("left in the journal", "log", log.path, "why", err)
+		}
+	}
+}
+
+func (f *family) closeAll() {
+	for _, log := range f.logs {
+		f.close(log)
+	}
+	f.logs = nil
+}
+
+func (f *family) close(log *fileLog) {
+	log.stream.close()
+	log.tape.close()
+	f.source.known.release(log.knownLog, log.stream)
+}
+
+// pause waits until there is something to look at, and looks for files that came or went.
+func (f *family) pause(ctx context.Context) {
+	var err error
+	if n := len(f.logs); n > 0 {
+		live := f.logs[n-1]
+		live.stream.watch.live = true
+		if err = live.stream.wait(ctx, f.wake); err != nil {
+			f.failed(ctx, err)
+		}
+	} else {
+		f.member.idle(true)
+		select {
+		case <-f.wake:
+		case <-ctx.Done():
+		}
+		f.member.idle(false)
+	}
+	polled := f.polled.Swap(false)
+	if f.moved.Swap(false) || f.undecided || polled && f.changed() {
+		f.scan()
+	}
+}
+
+// changed says whether the live file is another than the one that is read as such, or files were forgotten.
+func (f *family) changed() bool {
+	f.tidy()
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return len(f.logs) > 0 && f.logs[len(f.logs)-1].suffix == ""
+	}
+	return len(f.logs) == 0 && f.finished[inodeOf(info)] == nil || len(f.logs) > 0 && f.logs[len(f.logs)-1].id != inodeOf(info)
+}
+
+// tidy closes files that nothing will be added to.
+func (f *family) tidy() {
+	kept := f.logs[:0]
+	for _, log := range f.logs {
+		if log.suffix == "" && !log.gone || len(log.stream.flying) > 0 || log.stream.open != nil ||
+			!log.ended && time.Since(log.grown) < closeAfter {
+			kept = append(kept, log)
+			continue
+		}
+		if info, err := log.tape.file.Stat(); err == nil {
+			f.finished[log.id] = info
+		}
+		f.close(log)
+	}
+	clear(f.logs[len(kept):])
+	f.logs = kept
+}
+
+// read reads all logs as far as they go, the oldest first. Of a log that is not live Kafka has all before the next is
+// read.
+func (f *family) read(ctx context.Context) error {
+	for i := 0; i < len(f.logs); i++ {
+		log := f.logs[i]
+		err := f.readLog(ctx, log)
+		if err == nil && i < len(f.logs)-1 {
+			err = log.stream.drain(ctx)
+		}
+		switch {
+		case errors.Is(err, errTruncated):
+			f.truncated(ctx, log)
+			i = -1
+		case errors.Is(err, errUnfinished):
+			f.drop(ctx, log)
+			i = -1
+		case err != nil:
+			return err
+		case f.moved.Swap(false):
+			f.scan() // what comes and goes meanwhile is opened before it is deleted
+			i = -1
+		}
+	}
+	return nil
+}
+
+// readLog reads a log as far as it goes, or until files came or went.
+func (f *family) readLog(ctx context.Context, log *fileLog) error {
+	for !log.ended {
+		if err := f.lines(ctx, log); err != nil {
+			return err
+		}
+		if err := log.tape.more(); err != nil {
+			return f.atEnd(ctx, log, err)
+		}
+		log.grown = time.Now()
+		f.lag(log)
+		if f.moved.Load() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// lines gives the stream the whole lines that there are.
+func (f *family) lines(ctx context.Context, log *fileLog) error {
+	s, t := log.stream, log.tape
+	f.learn(s, t)
+	for {
+		line, long, ok := t.line()
+		if !ok {
+			return nil
+		}
+		var err error
+		if long {
+			err = s.lost(ctx, line, reasonLong, t.position())
+		} else {
+			err = s.add(ctx, line, t.position())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// learn finds out the format by the lines that there are, where that of the log before does not fit them.
+func (f *family) learn(s *stream, t *tape) {
+	if s.decoder != nil {
+		return
+	}
+	if at := bytes.LastIndexByte(t.rest(), '\n'); at >= 0 {
+		lines := strings.Split(string(t.rest()[:at]), "\n")
+		f.choice = s.learn(lines[:min(len(lines), learnLines)], f.choice)
+	}
+}
+
+const learnLines = 1000
+
+// errUnfinished is that a compressed file ends in the midst: it is being written.
+var errUnfinished = errors.New("the compressed file is not whole yet")
+
+// atEnd sees to a log that gives no more at the moment.
+func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
+	log.stream.lag.Store(0)
+	switch {
+	case err != io.EOF && err != io.ErrUnexpectedEOF:
+		return fmt.Errorf("reading %s: %w", log.path, err)
+	case err == io.ErrUnexpectedEOF && log.tape.compressed != "":
+		return errUnfinished
+	}
+	final := log.tape.compressed != "" || (log.suffix != "" || log.gone) && time.Since(log.grown) > finalAfter
+	if !final {
+		return nil
+	}
+	log.ended = log.tape.compressed != ""
+	if rest := log.tape.last(); len(rest) > 0 {
+		return log.stream.add(ctx, rest, log.tape.position())
+	}
+	return nil
+}
+
+// lag tells the status how much there is to read.
+func (f *family) lag(log *fileLog) {
+	if info, err := log.tape.file.Stat(); err == nil {
+		log.stream.lag.Store(max(0, info.Size()-log.tape.position()))
+	}
+}
+
+// truncated sees to a log whose file does not go on as it began: the file is another log's now. What was not read may
+// be in a copy of it.
+func (f *family) truncated(ctx context.Context, log *fileLog) {
+	f.drop(ctx, log)
+	f.scan()
+	from := "none"
+	for _, other := range f.logs {
+		if other.knownLog == log.knownLog {
+			from = other.path
+		}
+	}
+	f.source.logger.Warn("a file was cut off or overwritten: a new log begins with it; what was not read of the old one is looked for in copies",
+		"file", log.path, "read", log.position, "copy", from)
+}
+
+// drop closes a log's file once Kafka has what was read of it. It is opened again when it has changed.
+func (f *family) drop(ctx context.Context, log *fileLog) {
+	if err := log.stream.drain(ctx); err != nil {
+		f.failed(ctx, err)
+	}
+	f.logs = slices.DeleteFunc(f.logs, func(other *fileLog) bool { return other == log })
+	if info, err := log.tape.file.Stat(); err == nil && log.tape.compressed != "" {
+		f.finished[log.id] = info
+	}
+	f.undecided = true
+	f.close(log)
+}
+
+// keep is what the journal keeps with a position.
+func (log *fileLog) keep(position int64) []byte {
+	log.known.mu.Lock()
+	defer log.known.mu.Unlock()
+	log.setTail(log.tape.before(position))
+	if log.size < headBytes && position > int64(log.size) && log.tape.compressed == "" {
+		if start, _, err := head(log.tape.file, ""); err == nil && int64(len(start)) > int64(log.size) {
+			log.setHead(start[:min(int64(len(start)), max(position, int64(log.size)))])
+		}
+	}
+	log.day = today()
+	log.identity.id = log.id
+	return log.identity.append(nil)
+}

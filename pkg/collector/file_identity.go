@@ -1,0 +1,107 @@
+package collector
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+const (
+	headBytes = 1024
+	tailBytes = 64
+)
+
+// An identity tells a log's files from others: by their first bytes, decompressed, and by those before the position.
+// Names and inodes do not: access.log.1 and access.log.1.gz are one log, and an inode comes back as another.
+type identity struct {
+	live string // path of the file that the log was live as
+	id   inode  // of the file it was last read from: what it is compared with first
+	line uint64 // hash of what the log begins with: see opening
+	head uint64 // hash of its first bytes, and their number: up to headBytes, growing with the file
+	size int
+	tail uint64 // hash of the bytes before the position, and their number
+	last int
+	day  int64 // when a file of it was last seen, days since 1970
+	done bool  // nothing of it is wanted, whatever the position
+}
+
+// opening is what a log begins with: its first line and, where that begins with #, those that follow up to one that
+// does not; at most headBytes. ok is false while it is not whole: whole says that the file will not grow.
+func opening(head []byte, whole bool) (text []byte, ok bool) {
+	for at := 0; at < len(head); {
+		end := bytes.IndexByte(head[at:], '\n')
+		if end < 0 {
+			break
+		}
+		comment := head[at] == '#'
+		at += end + 1
+		if !comment {
+			return head[:at], true
+		}
+	}
+	return head, len(head) >= headBytes || whole && len(head) > 0
+}
+
+// beginsLike says whether a file that begins with head may be of the log: certain when it has all the bytes that are
+// known of the log's head, possible when it is shorter and has its first line.
+func (i *identity) beginsLike(head []byte) (certain, possible bool) {
+	if len(head) >= i.size {
+		same := xxhash.Sum64(head[:i.size]) == i.head
+		return same, same
+	}
+	text, ok := opening(head, false)
+	return false, ok && xxhash.Sum64(text) == i.line
+}
+
+// endsLike says whether the bytes before the position are the log's.
+func (i *identity) endsLike(before []byte) bool {
+	return len(before) >= i.last && xxhash.Sum64(before[len(before)-i.last:]) == i.tail
+}
+
+func (i *identity) setHead(head []byte) {
+	i.head, i.size = xxhash.Sum64(head), len(head)
+}
+
+func (i *identity) setTail(before []byte) {
+	before = before[max(0, len(before)-tailBytes):]
+	i.tail, i.last = xxhash.Sum64(before), len(before)
+}
+
+func (i *identity) append(b []byte) []byte {
+	b = appendText(b, i.live)
+	for _, v := range []uint64{i.id.device, i.id.number, i.line, i.head, uint64(i.size), i.tail, uint64(i.last), uint64(i.day)} {
+		b = binary.AppendUvarint(b, v)
+	}
+	if i.done {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// readIdentity reads what append wrote.
+func readIdentity(b []byte) (i identity, ok bool) {
+	f := fields{left: b}
+	i.live = f.text()
+	i.id = inode{f.uint(), f.uint()}
+	i.line, i.head, i.size = f.uint(), f.uint(), int(f.uint())
+	i.tail, i.last, i.day = f.uint(), int(f.uint()), int64(f.uint())
+	i.done = f.uint() == 1
+	return i, !f.failed
+}
+
+// sourceName is what the batches of a log bear: the same whenever the log is met again, as long as the journal lives.
+func sourceName(name, collector string, line uint64, nth int) string {
+	name = name[max(0, len(name)-100):]
+	b := binary.BigEndian.AppendUint64(nil, line)
+	name += "/" + collector + "-" + hex.EncodeToString(b)
+	if nth > 0 {
+		name += "-" + strconv.Itoa(nth)
+	}
+	return name
+}
+
+func today() int64 { return time.Now().Unix() / 86400 }

@@ -1,0 +1,144 @@
+package collector
+
+import (
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// A knownLog is a log that the journal knows. knownLogs.mu guards its fields; position and reached are behind while it
+// is read, the stream has them then.
+type knownLog struct {
+	identity
+	source   string
+	position int64
+	reached  int64
+	owner    *family // who reads it; nobody else does
+}
+
+// patternPrefix tells what the journal knows of patterns from what it knows of logs: which were begun, and from which
+// request time on.
+const patternPrefix = "pattern:"
+
+const forgetDays = 90
+
+// knownLogs are all logs of the process's file sources, and the patterns that were begun.
+type knownLogs struct {
+	journal *fileJournal
+
+	mu       sync.Mutex
+	logs     []*knownLog
+	patterns map[string]int64
+	taken    map[string]bool // names of sources
+}
+
+func newKnownLogs(j *fileJournal) *knownLogs {
+	k := &knownLogs{journal: j, patterns: map[string]int64{}, taken: map[string]bool{}}
+	for _, log := range j.logs() {
+		if pattern, ok := strings.CutPrefix(log.source, patternPrefix); ok {
+			k.patterns[pattern] = log.reached
+			continue
+		}
+		i, ok := readIdentity(log.note)
+		if !ok {
+			continue
+		}
+		if i.day < today()-forgetDays {
+			j.forget(log.source)
+			continue
+		}
+		k.logs = append(k.logs, &knownLog{identity: i, source: log.source, position: log.position, reached: log.reached})
+		k.taken[log.source] = true
+	}
+	return k
+}
+
+// begin notes that a pattern is read, from a request time on, unless it was noted before: that is the time that is
+// given back.
+func (k *knownLogs) begin(pattern string, from int64) (notBefore int64, first bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if notBefore, ok := k.patterns[pattern]; ok {
+		return notBefore, false
+	}
+	k.patterns[pattern] = from
+	k.journal.set(logState{source: patternPrefix + pattern, reached: from})
+	return from, true
+}
+
+// candidates are the logs that a file that begins so may be of: certainly by its beginning, or possibly because it is
+// still shorter than what is known of them. The log that was last read from that inode comes first, then those of
+// which most is known.
+func (k *knownLogs) candidates(head []byte, id inode) (certain, possible []*knownLog) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, log := range k.logs {
+		sure, may := log.beginsLike(head)
+		switch {
+		case sure && (log.id == id || len(certain) > 0 && certain[0].id != id && log.size > certain[0].size):
+			certain = append([]*knownLog{log}, certain...)
+		case sure:
+			certain = append(certain, log)
+		case may:
+			possible = append(possible, log)
+		}
+	}
+	return certain, possible
+}
+
+// claim makes a log the family's own, or says whose it is.
+func (k *knownLogs) claim(log *knownLog, f *family) (owner *family) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if log.owner == nil {
+		log.owner = f
+		return nil
+	}
+	return log.owner
+}
+
+// release gives a log back; the stream, if there is one, says how far it was read.
+func (k *knownLogs) release(log *knownLog, s *stream) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	log.owner = nil
+	if s != nil {
+		log.position, log.reached = s.position, s.reached
+	}
+}
+
+// register makes a new log of a file that begins so, the family's own. text is its opening.
+func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *knownLog {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	log := &knownLog{identity: identity{live: f.path, id: id, line: xxhash.Sum64(text), day: today()}, reached: noTime, owner: f}
+	log.setHead(head)
+	log.setTail(nil)
+	for nth := 0; ; nth++ {
+		log.source = sourceName(filepath.Base(f.path), k.journal.id, log.line, nth)
+		if !k.taken[log.source] {
+			break
+		}
+	}
+	k.taken[log.source] = true
+	k.logs = append(k.logs, log)
+	k.save(log)
+	return log
+}
+
+// save has the journal keep how a log stands that no cut tells of.
+func (k *knownLogs) save(log *knownLog) {
+	k.journal.set(logState{source: log.source, position: log.position, reached: log.reached, note: log.identity.append(nil)})
+}
+
+// saw keeps a log known while its files are there.
+func (k *knownLogs) saw(log *knownLog) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if day := today(); log.day < day-7 {
+		log.day = day
+		k.save(log)
+	}
+}

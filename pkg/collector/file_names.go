@@ -1,0 +1,80 @@
+package collector
+
+import (
+	"cmp"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// rotations are the ways in which the name of a file goes on once it was rotated: access.log.1, access.log.2.gz,
+// access.log-20260101, access.log-20260101-1767225600.zst, access.log.gz.
+var rotations = regexp.MustCompile(`^([.-][0-9][0-9T:_.-]*?)?(\.gz|\.zst)?$`)
+
+// rotationOf is what a rotated file's name has behind the live file's; ok is false when it is not of that file.
+func rotationOf(live, name string) (suffix string, ok bool) {
+	suffix, ok = strings.CutPrefix(name, live)
+	return suffix, ok && suffix != "" && rotations.MatchString(suffix)
+}
+
+// liveOf is the name without what rotation has added, and all such names on the way to it.
+func liveOf(name string) (names []string) {
+	for cut := len(name) - 1; cut > 0; cut-- {
+		if rotations.MatchString(name[cut:]) {
+			names = append(names, name[:cut])
+		}
+	}
+	return names
+}
+
+// compressedBy is gz or zst, or empty, by a file's name.
+func compressedBy(path string) string {
+	switch extension := filepath.Ext(path); extension {
+	case ".gz", ".zst":
+		return extension[1:]
+	}
+	return ""
+}
+
+// An aged is a file of a family, as its age is told.
+type aged struct {
+	suffix string // empty for the live file
+	at     time.Time
+}
+
+// number is N of access.log.N or access.log.N.gz; 0 when it is none.
+func (a aged) number() int {
+	text := strings.TrimSuffix(strings.TrimSuffix(a.suffix, ".gz"), ".zst")
+	n, err := strconv.Atoi(strings.TrimPrefix(text, "."))
+	if err != nil || n > 9999 || !strings.HasPrefix(text, ".") {
+		return 0
+	}
+	return n
+}
+
+func (a aged) dated() bool { return len(a.suffix) >= 9 && a.number() == 0 }
+
+// oldestFirst sorts the files of a family: by their numbers where all have one, by their dates where all have one,
+// else by when they were last written. The live file is the newest.
+func oldestFirst[F any](files []F, age func(F) aged) {
+	order := func(a, b aged) int { return a.at.Compare(b.at) }
+	if all(files, age, func(a aged) bool { return a.number() > 0 }) {
+		order = func(a, b aged) int { return b.number() - a.number() }
+	} else if all(files, age, aged.dated) {
+		order = func(a, b aged) int { return cmp.Compare(a.suffix, b.suffix) }
+	}
+	slices.SortStableFunc(files, func(x, y F) int {
+		a, b := age(x), age(y)
+		if a.suffix == "" || b.suffix == "" {
+			return cmp.Compare(b.suffix, a.suffix) // the one without a suffix is last
+		}
+		return order(a, b)
+	})
+}
+
+func all[F any](files []F, age func(F) aged, is func(aged) bool) bool {
+	return !slices.ContainsFunc(files, func(f F) bool { a := age(f); return a.suffix != "" && !is(a) })
+}

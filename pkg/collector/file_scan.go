@@ -1,0 +1,254 @@
+package collector
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A found is a file of a family's folder.
+type found struct {
+	path   string
+	suffix string
+	info   os.FileInfo
+}
+
+// scan finds the family's files and opens those that have something to read.
+func (f *family) scan() {
+	f.undecided = false
+	files := f.find()
+	names := map[inode]found{}
+	for _, file := range files {
+		names[inodeOf(file.info)] = file
+	}
+	for _, log := range f.logs {
+		file, there := names[log.id]
+		log.gone = !there
+		if there {
+			log.path, log.suffix, log.at = file.path, file.suffix, file.info.ModTime()
+		}
+		delete(names, log.id)
+	}
+	for _, plain := range []bool{true, false} { // while a file is being compressed both are there
+		for _, file := range files {
+			if _, unopened := names[inodeOf(file.info)]; unopened && (compressedBy(file.path) == "") == plain {
+				f.look(file)
+			}
+		}
+	}
+	f.began.skip = false
+	f.sort()
+}
+
+// sort puts logs that no name leads to first: they were rotated away last, or are being deleted.
+func (f *family) sort() {
+	oldestFirst(f.logs, func(log *fileLog) aged {
+		if log.gone && log.suffix == "" {
+			return aged{".0", log.at}
+		}
+		return aged{log.suffix, log.at}
+	})
+}
+
+// find lists the family's files.
+func (f *family) find() (files []found) {
+	real := f.path
+	if path, err := filepath.EvalSymlinks(f.path); err == nil {
+		real = path
+	}
+	f.real.Store(&real)
+	if info, err := os.Stat(f.path); err == nil && info.Mode().IsRegular() {
+		files = append(files, found{f.path, "", info})
+	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+		f.source.trouble("open", err)
+	}
+	for _, live := range []string{f.path, real} {
+		files = append(files, f.rotated(live)...)
+		if live == real {
+			break
+		}
+	}
+	return files
+}
+
+// rotated lists what a live file was rotated to.
+func (f *family) rotated(live string) (files []found) {
+	folder, err := os.ReadDir(filepath.Dir(live))
+	if err != nil {
+		if !errors.Is(err, os.ErrNotExist) {
+			f.source.trouble("open", fmt.Errorf("looking for what %s was rotated to: %w", live, err))
+		}
+		return nil
+	}
+	for _, entry := range folder {
+		suffix, ok := rotationOf(filepath.Base(live), entry.Name())
+		if !ok || !entry.Type().IsRegular() {
+			continue
+		}
+		if info, err := entry.Info(); err == nil {
+			files = append(files, found{filepath.Join(filepath.Dir(live), entry.Name()), suffix, info})
+		}
+	}
+	return files
+}
+
+// look opens a file that has something to read.
+func (f *family) look(file found) {
+	if done := f.finished[inodeOf(file.info)]; done != nil && done.Size() == file.info.Size() && done.ModTime().Equal(file.info.ModTime()) {
+		return
+	}
+	opened, err := os.Open(file.path)
+	if err != nil {
+		if !errors.Is(err, os.ErrNotExist) { // it was rotated just now: it is found by its other name
+			f.source.trouble("open", err)
+		}
+		return
+	}
+	if file.info, err = opened.Stat(); err != nil {
+		opened.Close()
+		return
+	}
+	if !f.identify(file, opened) {
+		opened.Close()
+	}
+}
+
+// identify finds out which log a file is of, and takes it if that log is to be read from it.
+func (f *family) identify(file found, opened *os.File) (taken bool) {
+	compressed := compressedBy(file.path)
+	start, whole, err := head(opened, compressed)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		f.source.trouble("open", fmt.Errorf("reading %s: %w", file.path, err))
+		return false
+	}
+	quiet := time.Since(file.info.ModTime()) > finalAfter
+	whole = whole || compressed == "" && file.suffix != "" && quiet
+	text, ok := opening(start, whole)
+	if !ok {
+		f.undecided = f.undecided || !whole
+		return false
+	}
+	id := inodeOf(file.info)
+	certain, possible := f.source.known.candidates(start, id)
+	for _, log := range certain {
+		f.source.known.saw(log)
+		switch taken, mine := f.resume(log, file, opened); {
+		case taken:
+			return true
+		case mine:
+			return false
+		}
+	}
+	if len(possible) > 0 && !quiet {
+		f.undecided = true // it may be a copy that is being made
+		return false
+	}
+	log := f.source.known.register(f, id, start, text)
+	f.source.logger.Info("a new log", "file", file.path, "log", log.source)
+	if f.passOver(log, file, opened); log.done {
+		f.source.known.release(log, nil)
+		return false
+	}
+	return f.open(log, file, opened)
+}
+
+// resume reads on in a log, if the file has more of it. mine says that the file is the log's, whether it was taken or
+// not.
+func (f *family) resume(log *knownLog, file found, opened *os.File) (taken, mine bool) {
+	if log.done {
+		return false, true
+	}
+	if owner := f.source.known.claim(log, f); owner != nil {
+		// This is a copy of what is read already; or another log, as the bytes before the position will tell once
+		// nobody reads that one.
+		f.undecided = true
+		if owner != f && file.suffix == "" {
+			f.source.trouble("open", fmt.Errorf("%s is read as %s already", file.path, owner.path))
+		}
+		return false, true
+	}
+	if f.readWhole(log, file, opened) {
+		f.finished[inodeOf(file.info)] = file.info
+		f.source.known.release(log, nil)
+		return false, true
+	}
+	if f.open(log, file, opened) {
+		return true, true
+	}
+	f.source.known.release(log, nil)
+	return false, f.isPart(log, file)
+}
+
+// isPart says whether a file that cannot be gone on with is a part of the log all the same, and not another one.
+func (f *family) isPart(log *knownLog, file found) bool {
+	if compressedBy(file.path) != "" { // it is being compressed, or was broken off
+		f.finished[inodeOf(file.info)] = file.info
+		f.undecided = true
+		return true
+	}
+	if file.info.Size() >= log.position || log.size < headBytes {
+		return false
+	}
+	f.undecided = true
+	if time.Since(file.info.ModTime()) > finalAfter {
+		f.source.trouble("open", fmt.Errorf("%s is shorter (%d bytes) than what was read of it or of what it is a copy of (%d): it is not read", file.path, file.info.Size(), log.position))
+	}
+	return true
+}
+
+// readWhole says whether nothing of a file is left to read, where that can be told without reading it.
+func (f *family) readWhole(log *knownLog, file found, opened *os.File) bool {
+	compressed := compressedBy(file.path)
+	size, ok := uncompressedSize(opened, compressed, file.info.Size())
+	if ok {
+		return size == uint32(log.position)
+	}
+	return false
+}
+
+// passOver goes on to a log's end, or has done with it, where reading begins behind what it holds.
+func (f *family) passOver(log *knownLog, file found, opened *os.File) {
+	began := f.began
+	if !began.skip || began.notBefore != noTime && file.info.ModTime().UnixMilli() >= began.notBefore {
+		return
+	}
+	f.source.known.mu.Lock()
+	defer f.source.known.mu.Unlock()
+	if compressedBy(file.path) != "" {
+		log.done = true
+	} else {
+		before := make([]byte, min(file.info.Size(), chunkBytes))
+		n, _ := opened.ReadAt(before, file.info.Size()-int64(len(before)))
+		before = before[:1+bytes.LastIndexByte(before[:n], '\n')] // the last line may not be whole
+		log.position = file.info.Size() - int64(n-len(before))
+		log.setTail(before)
+	}
+	f.source.known.save(log)
+}
+
+// open begins to read a log from a file.
+func (f *family) open(known *knownLog, file found, opened *os.File) bool {
+	t, err := openTape(opened, compressedBy(file.path), known.position)
+	if err == nil && known.last > 0 && !known.endsLike(t.before(t.position())) {
+		t.stop()
+		err = errTruncated
+	}
+	if err != nil {
+		if !errors.Is(err, errTruncated) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			f.source.trouble("open", fmt.Errorf("reading %s: %w", file.path, err))
+		}
+		return false
+	}
+	log := &fileLog{knownLog: known, known: f.source.known, tape: t, id: inodeOf(file.info), path: file.path, suffix: file.suffix, grown: time.Now(), at: file.info.ModTime()}
+	log.stream = f.source.newStream(streamConfig{
+		log: file.path, source: known.source, position: known.position, reached: known.reached, journal: f.source.collector.journal,
+		keep: log.keep, member: f.member, notBefore: f.began.notBefore,
+	})
+	f.logs = append(f.logs, log)
+	f.woken(false)
+	return true
+}

@@ -1,0 +1,251 @@
+package collector
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	chunkBytes   = 128 << 10
+	maxLineBytes = 1 << 20
+)
+
+// An inode is a file, by whatever name.
+type inode struct{ device, number uint64 }
+
+func inodeOf(info os.FileInfo) inode {
+	stat := info.Sys().(*syscall.Stat_t)
+	return inode{uint64(stat.Dev), stat.Ino}
+}
+
+// errTruncated is that a file does not go on as it began: it is shorter than what was read of it, or other bytes stand
+// before the position.
+var errTruncated = errors.New("the file was cut off or overwritten")
+
+// A tape is a log's file, open, read from a position on. Positions are of the decompressed bytes.
+//
+// buffer[read:filled] is what is yet to be taken, and at least the tailBytes before it stay where they are: with every
+// read of a file that can be written to, they are read again and compared.
+type tape struct {
+	file       *os.File
+	compressed string
+	reader     io.ReadCloser // of a compressed file
+	buffer     []byte
+	base       int64 // position of buffer[0]
+	read       int
+	filled     int
+	skipping   bool // within a line that is too long
+}
+
+// openTape opens a file at a position.
+func openTape(file *os.File, compressed string, position int64) (*tape, error) {
+	t := &tape{file: file, compressed: compressed, buffer: make([]byte, chunkBytes)}
+	before := min(position, tailBytes)
+	t.base = position - before
+	if compressed != "" {
+		if err := t.decompress(); err != nil {
+			return nil, err
+		}
+		if _, err := io.CopyN(io.Discard, t.reader, t.base); err != nil {
+			t.stop()
+			return nil, shorter(err)
+		}
+	}
+	n, err := t.from(t.buffer[:before], t.base)
+	if int64(n) < before {
+		t.stop()
+		return nil, shorter(err)
+	}
+	t.read, t.filled = n, n
+	return t, nil
+}
+
+// shorter is what an error means that comes before the position.
+func shorter(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return errTruncated
+	}
+	return err
+}
+
+func (t *tape) decompress() (err error) {
+	source := io.NewSectionReader(t.file, 0, 1<<62)
+	if t.compressed == "gz" {
+		t.reader, err = gzip.NewReader(source)
+		return err
+	}
+	decoder, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1))
+	if err == nil {
+		t.reader = decoder.IOReadCloser()
+	}
+	return err
+}
+
+// from reads into b what stands at a position, as much as there is.
+func (t *tape) from(b []byte, at int64) (int, error) {
+	if t.compressed == "" {
+		return t.file.ReadAt(b, at)
+	}
+	return io.ReadFull(t.reader, b)
+}
+
+func (t *tape) close() {
+	t.stop()
+	t.file.Close()
+}
+
+// position is where the next line begins.
+func (t *tape) position() int64 { return t.base + int64(t.read) }
+
+// before are the bytes before a position that was taken just now, as many as there are, up to tailBytes.
+func (t *tape) before(position int64) []byte {
+	end := int(position - t.base)
+	return t.buffer[max(0, end-tailBytes):end]
+}
+
+// rest is how many bytes are there that do not make a whole line.
+func (t *tape) rest() []byte { return t.buffer[t.read:t.filled] }
+
+// line takes the next whole line, without its end. long says that it was too long: then only its beginning is given,
+// once, and what follows up to the line's end is passed over.
+func (t *tape) line() (line []byte, long, ok bool) {
+	for {
+		rest := t.rest()
+		end := bytes.IndexByte(rest, '\n')
+		switch {
+		case end >= 0 && t.skipping:
+			t.read += end + 1
+			t.skipping = false
+			continue
+		case end >= 0:
+			t.read += end + 1
+			if end > 0 && rest[end-1] == '\r' {
+				end--
+			}
+			return rest[:end], false, true
+		case t.skipping:
+			t.read = t.filled
+			return nil, false, false
+		case len(rest) > maxLineBytes:
+			t.read = t.filled
+			t.skipping = true
+			return rest[:256], true, true
+		}
+		return nil, false, false
+	}
+}
+
+// last takes what is left as a line: nothing will be added to it.
+func (t *tape) last() []byte {
+	rest := t.rest()
+	t.read = t.filled
+	if t.skipping {
+		return nil
+	}
+	return rest
+}
+
+// more reads on. It says io.EOF when there is nothing more at the moment.
+func (t *tape) more() error {
+	t.shift()
+	if t.compressed != "" {
+		n, err := t.reader.Read(t.buffer[t.filled:])
+		t.filled += n
+		if n > 0 {
+			return nil
+		}
+		return err
+	}
+	return t.moreOfPlain()
+}
+
+// shift makes room behind what is yet to be taken.
+func (t *tape) shift() {
+	if drop := t.read - tailBytes; drop > 0 && (t.filled > chunkBytes/2 || t.read == t.filled) {
+		copy(t.buffer, t.buffer[drop:t.filled])
+		t.base += int64(drop)
+		t.read -= drop
+		t.filled -= drop
+	}
+	if t.filled > len(t.buffer)-chunkBytes/2 {
+		t.buffer = append(t.buffer, make([]byte, len(t.buffer))...)
+	} else if len(t.buffer) > chunkBytes && t.filled < chunkBytes/2 {
+		t.buffer = append(make([]byte, 0, chunkBytes), t.buffer[:t.filled]...)[:chunkBytes]
+	}
+}
+
+// moreOfPlain reads the last bytes before the end of what is known once more.
+func (t *tape) moreOfPlain() error {
+	known := min(t.filled, tailBytes)
+	var was [tailBytes]byte
+	start := t.filled - known
+	copy(was[:], t.buffer[start:t.filled])
+	n, err := t.file.ReadAt(t.buffer[start:], t.base+int64(start))
+	if n < known || !bytes.Equal(was[:known], t.buffer[start:t.filled]) {
+		copy(t.buffer[start:], was[:known])
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("reading on: %w", err)
+		}
+		return errTruncated
+	}
+	t.filled = start + n
+	if n > known {
+		return nil
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	return err
+}
+
+// head is what a file begins with, at most headBytes; whole says that it has no more than that and never will.
+func head(file *os.File, compressed string) (head []byte, whole bool, err error) {
+	head = make([]byte, headBytes)
+	if compressed == "" {
+		n, err := file.ReadAt(head, 0)
+		if err == io.EOF {
+			err = nil
+		}
+		return head[:n], false, err
+	}
+	t := &tape{file: file, compressed: compressed}
+	if err := t.decompress(); err != nil {
+		return nil, false, err
+	}
+	defer t.reader.Close()
+	n, err := io.ReadFull(t.reader, head)
+	if err == io.EOF || err == io.ErrUnexpectedEOF && n < headBytes {
+		return head[:n], !truncatedStream(t.reader), nil
+	}
+	return head[:n], false, err
+}
+
+// truncatedStream says whether a compressed file ends in the midst of its stream: it is being written.
+func truncatedStream(r io.Reader) bool {
+	_, err := r.Read(make([]byte, 1))
+	return err != io.EOF
+}
+
+// uncompressedSize is how many bytes a gz file holds, modulo 2^32, as its last member says; ok is false for others.
+func uncompressedSize(file *os.File, compressed string, size int64) (uint32, bool) {
+	var trailer [4]byte
+	if compressed != "gz" || size < 18 {
+		return 0, false
+	}
+	_, err := file.ReadAt(trailer[:], size-4)
+	return uint32(trailer[0]) | uint32(trailer[1])<<8 | uint32(trailer[2])<<16 | uint32(trailer[3])<<24, err == nil
+}
+
+// stop ends reading; the file stays open.
+func (t *tape) stop() {
+	if t.reader != nil {
+		t.reader.Close()
+	}
+}
