@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -36,7 +37,7 @@ func (p *pairs) dial(ctx context.Context) (net.Conn, error) {
 	case p.accepted <- theirs:
 		return ours, nil
 	case <-p.closed:
-		err = fmt.Errorf("the embedded broker has ended: %w", net.ErrClosed)
+		err = errors.New("the embedded broker has ended")
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
