@@ -1,0 +1,162 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weir/cmd/internal/config"
+	"weir/internal/kafka"
+	"weir/pkg/collector"
+	"weir/pkg/request"
+)
+
+// Collector is the part that reads requests.
+var Collector = Part{
+	Name:  "collector",
+	About: "reads requests from logs and events, and sends what the rules count of them to Kafka, once.",
+	Admin: func(c *config.Config) string { return c.Collector.Listen },
+	Open: func(ctx context.Context, p *Process) (Running, error) {
+		hits := HitsTopic(p.Config)
+		client, err := kafka.Open(p.KafkaConfig(hits.Name))
+		if err != nil {
+			return nil, wrong{fmt.Errorf("kafka: %w", err)}
+		}
+		c, err := OpenCollector(ctx, p, client)
+		if err != nil {
+			client.Close()
+			return nil, err
+		}
+		c.closeAlso = client.Close
+		return c, nil
+	},
+}
+
+// closePatience is how long a producer may take to write what it holds, at the end; the journal has it all the same.
+const closePatience = 5 * time.Second
+
+// A RunningCollector is an open collector and the producer that it sends to.
+type RunningCollector struct {
+	*collector.Collector
+	producer  *kafka.Producer
+	clients   []*kafka.Client // of sources
+	closeAlso func()
+}
+
+// OpenCollector makes the collector that the configuration describes, which sends to a client's hits.
+func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*RunningCollector, error) {
+	if p.Config.RuleSet == nil {
+		return nil, wrong{errors.New("there are no rules: write rules.yaml beside weir.yaml")}
+	}
+	hits := HitsTopic(p.Config)
+	if err := p.EnsureTopics(ctx, client, hits); err != nil {
+		return nil, err
+	}
+	r := &RunningCollector{producer: client.OpenProducer(kafka.ProducerConfig{Topic: hits.Name, Partitions: hits.Partitions}), closeAlso: func() {}}
+	settings, err := r.settings(p)
+	if err == nil {
+		r.Collector, err = collector.Open(settings)
+	}
+	if err != nil {
+		r.closeRest()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
+	c := p.Config
+	trusted, err := client(c)
+	if err != nil {
+		return collector.Config{}, err
+	}
+	settings := collector.Config{
+		Folder: filepath.Join(c.Data, "collector"), Rules: c.RuleSet, Client: trusted, Sink: r.producer, Partitions: c.Kafka.Hits.Partitions,
+		Late: time.Duration(c.Time.Late), Ahead: time.Duration(c.Time.Ahead), Retention: time.Duration(c.Kafka.Hits.Retention),
+		Logger: p.Logger, Metrics: p.Metrics,
+	}
+	for i := range c.Collector.Sources {
+		s, err := r.source(p, &c.Collector.Sources[i])
+		if err != nil {
+			return settings, fmt.Errorf("collector.sources: %s: %w", c.Collector.Sources[i].Name, err)
+		}
+		settings.Sources = append(settings.Sources, s)
+	}
+	return settings, nil
+}
+
+// source is one source's configuration.
+func (r *RunningCollector) source(p *Process, s *config.Source) (collector.SourceConfig, error) {
+	of := collector.SourceConfig{
+		Name: s.Name, Envelope: s.Envelope, Format: s.Format, Late: time.Duration(s.Late),
+		Options: request.Options{Zone: s.Zone.Location, Fields: s.Fields, Header: p.Config.Client.Header},
+	}
+	start := collector.Start{Latest: s.Start.Latest, Before: s.Start.Before}
+	switch s.Kind() {
+	case "file":
+		of.File = &collector.FileConfig{Patterns: s.File, Start: start}
+	case "kafka":
+		client, err := kafka.Open(p.KafkaConfig(s.Kafka...))
+		if err != nil {
+			return of, err
+		}
+		r.clients = append(r.clients, client)
+		of.Kafka = &collector.KafkaConfig{Client: client, Group: p.Config.Kafka.Prefix + "collector." + s.Name, Topics: s.Kafka, Start: start}
+	}
+	return of, nil
+}
+
+// client is who finds out who a request is from.
+func client(c *config.Config) (*request.Client, error) {
+	prefixes, faults := c.Client.TrustedProxies.Read(func(name string) (string, []byte, error) {
+		data, err := os.ReadFile(name)
+		return name, data, err
+	})
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return request.NewClient(prefixes), nil
+}
+
+// Status is the collector's.
+func (r *RunningCollector) Status() any { return r.Collector.Status() }
+
+// Reload takes other rules and other trusted proxies.
+func (r *RunningCollector) Reload(c *config.Config) error {
+	trusted, err := client(c)
+	if err != nil {
+		return err
+	}
+	r.Collector.Reload(c.RuleSet, trusted)
+	return nil
+}
+
+// Close closes what Open opened.
+func (r *RunningCollector) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	err := r.producer.Close(ctx)
+	if errors.Is(err, kafka.ErrClosed) {
+		err = nil // the journal has the rest
+	}
+	err = errors.Join(err, r.Collector.Close())
+	r.closeRest()
+	return err
+}
+
+func (r *RunningCollector) closeRest() {
+	r.producer.Close(canceled())
+	for _, client := range r.clients {
+		client.Close()
+	}
+	r.closeAlso()
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

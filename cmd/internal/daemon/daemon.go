@@ -1,0 +1,157 @@
+// Package daemon makes a process of a part of Weir: flags, configuration, log, signals, health, metrics.
+//
+// Main reads weir.yaml, opens the part, and runs it until a signal. SIGTERM and SIGINT make it unready, let it drain
+// and end it with exit code 0; a second one ends it at once. SIGHUP, and a change of the rules, of weir.yaml or of
+// files of prefixes, has the configuration read again: when it is faulty, the faults are logged and the old one is
+// kept. What has to be known at the start (addresses, sources, Kafka) takes effect at the next start.
+//
+// Exit codes: 0 it was told to end; 1 it failed; 2 wrong flags or a wrong configuration.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"weir/cmd/internal/config"
+	"weir/internal/telemetry"
+	"weir/internal/yamlfile"
+)
+
+const (
+	exitDone = iota
+	exitFailed
+	exitWrong
+)
+
+// A Part is what a process runs.
+type Part struct {
+	Name  string                                           // collector
+	About string                                           // what it does, in a sentence
+	Admin func(*config.Config) string                      // where status, metrics, health and profiles are served
+	Open  func(context.Context, *Process) (Running, error) // retries what can pass until the context is done
+}
+
+// A Process is what a part runs in.
+type Process struct {
+	Config  *config.Config
+	Logger  *slog.Logger
+	Metrics *prometheus.Registry
+	Health  *telemetry.Health
+}
+
+// A Running is an open part.
+type Running interface {
+	Run(ctx context.Context) error // until the context is done
+	Reload(c *config.Config) error // takes what can change while it runs
+	Status() any                   // for /status, as JSON
+	Close() error                  // after Run
+}
+
+// Main runs a part as a process and returns its exit code.
+func Main(part Part, args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // from now on a signal has its usual effect: the second one ends at once
+
+	options, err := parse(part, args, stdout)
+	if errors.Is(err, pflag.ErrHelp) {
+		return exitDone
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, part.Name+":", err)
+		return exitWrong
+	}
+	settings, warnings, err := config.Load(options)
+	for _, warning := range warnings {
+		fmt.Fprintln(stderr, warning)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return exitWrong
+	}
+	logger, err := telemetry.Log(stderr, string(settings.Log.Level), string(settings.Log.Format))
+	if err != nil {
+		fmt.Fprintln(stderr, part.Name+":", err)
+		return exitWrong
+	}
+	process := &Process{settings, logger, telemetry.Metrics(part.Name), telemetry.NewHealth()}
+	err = process.run(ctx, part, options)
+	if err == nil {
+		return exitDone
+	}
+	logger.Error("ended", "error", err)
+	if errors.As(err, new(yamlfile.Faults)) || errors.As(err, new(wrong)) {
+		return exitWrong
+	}
+	return exitFailed
+}
+
+// run opens the part and runs it until the context is done.
+func (p *Process) run(ctx context.Context, part Part, options config.Options) error {
+	admin, err := p.serve(part.Admin(p.Config))
+	if err != nil {
+		return err
+	}
+	defer admin.close()
+	running, err := part.Open(ctx, p)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	p.Health.Status(running.Status)
+	p.Health.Ready()
+	p.Logger.Info("runs", "part", part.Name, "version", telemetry.Version(), "configuration", p.Config.File, "rules", p.Config.RuleSet.Fingerprint())
+	context.AfterFunc(ctx, func() { p.Health.Unready("ending") })
+
+	reloading, cancel := context.WithCancel(ctx)
+	reloader := newReloader(p, running, options)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		reloader.run(reloading)
+	}()
+	err = running.Run(ctx)
+	cancel()
+	<-done
+	return errors.Join(err, running.Close())
+}
+
+// A wrong is an error that another configuration makes good.
+type wrong struct{ error }
+
+func (w wrong) Unwrap() error { return w.error }
+
+// parse reads the flags.
+func parse(part Part, args []string, stdout io.Writer) (config.Options, error) {
+	options := config.Options{Environ: os.Environ()}
+	flags := pflag.NewFlagSet(part.Name, pflag.ContinueOnError)
+	flags.SetOutput(stdout)
+	flags.StringVar(&options.File, "config", "", "the configuration (default: ./weir.yaml, then /etc/weir/weir.yaml)")
+	flags.StringArrayVar(&options.Set, "set", nil, "a setting in place of the configuration's: "+part.Name+".listen=127.0.0.1:7000; may be repeated")
+	version := flags.Bool("version", false, "print the version and end")
+	flags.Usage = func() {
+		fmt.Fprintf(stdout, "%s: %s\n\nUsage: %s [--config weir.yaml] [--set key=value]...\n\n%s", part.Name, part.About, part.Name, flags.FlagUsages())
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return options, err
+	}
+	if *version {
+		fmt.Fprintln(stdout, part.Name, telemetry.Version())
+		return options, pflag.ErrHelp
+	}
+	if flags.NArg() > 0 {
+		return options, fmt.Errorf("%q is an argument too many", flags.Arg(0))
+	}
+	return options, nil
+}

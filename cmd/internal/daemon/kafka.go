@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/cmd/internal/config"
+	"weir/internal/kafka"
+	"weir/internal/telemetry"
+)
+
+// Topics of ours, behind the prefix.
+const (
+	Hits      = "hits"
+	Blocklist = "blocklist"
+	Events    = "events"
+)
+
+// KafkaConfig is what the configuration says of Kafka, for a client of these topics; none stands for all.
+func (p *Process) KafkaConfig(topics ...string) kafka.Config {
+	k := &p.Config.Kafka
+	c := kafka.Config{Brokers: k.Brokers, Prefix: k.Prefix, Create: k.Create, Topics: topics, Logger: p.Logger, Metrics: p.Metrics}
+	if len(k.Brokers) == 0 {
+		c.Brokers = []string{kafka.Embedded}
+	}
+	if k.TLS.On {
+		c.TLS = &kafka.TLS{CA: k.TLS.CA, Cert: k.TLS.Cert, Key: k.TLS.Key}
+	}
+	if k.SASL.Mechanism != "" {
+		c.SASL = &kafka.SASL{Mechanism: k.SASL.Mechanism, User: k.SASL.User, PasswordFile: k.SASL.PasswordFile}
+	}
+	return c
+}
+
+// HitsTopic is what weir.hits has to be.
+func HitsTopic(c *config.Config) kafka.Topic {
+	return kafka.Topic{
+		Name: c.Kafka.Prefix + Hits, Partitions: c.Kafka.Hits.Partitions, Replication: c.Kafka.Hits.Replication,
+		Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": fmt.Sprint(time.Duration(c.Kafka.Hits.Retention).Milliseconds())},
+	}
+}
+
+// EnsureTopics makes or checks topics, again and again until it succeeds, the context is done, or retrying cannot
+// mend it.
+func (p *Process) EnsureTopics(ctx context.Context, client *kafka.Client, topics ...kafka.Topic) error {
+	faults := telemetry.NewFaults(p.Logger)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := client.EnsureTopics(ctx, topics...)
+		if err == nil || errors.Is(err, kafka.ErrPermanent) || ctx.Err() != nil {
+			faults.Over("topics")
+			return err
+		}
+		faults.Note("topics", err)
+		p.Health.Unready(err.Error())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/cmd/internal/config"
+)
+
+const lookEvery = 2 * time.Second
+
+// A reloader reads the configuration again when one of its files has changed, and on SIGHUP.
+type reloader struct {
+	process *Process
+	running Running
+	options config.Options
+	current *config.Config
+	files   string // how they were when they were last read
+
+	successful, at prometheus.Gauge
+	rules          *prometheus.GaugeVec
+}
+
+func newReloader(p *Process, running Running, options config.Options) *reloader {
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		p.Metrics.MustRegister(g)
+		return g
+	}
+	r := &reloader{
+		process: p, running: running, options: options, current: p.Config, files: look(p.Config),
+		successful: gauge("weir_config_last_reload_successful", "1 when the configuration that was read last is in force, 0 when it was refused."),
+		at:         gauge("weir_config_last_reload_success_timestamp_seconds", "When a configuration was last taken."),
+		rules:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_rules_info", Help: "1; the label is the hash of the rules in force."}, []string{"hash"}),
+	}
+	p.Metrics.MustRegister(r.rules)
+	r.taken(p.Config)
+	return r
+}
+
+// run reloads until the context is done.
+func (r *reloader) run(ctx context.Context) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			r.reload()
+		case <-ticker.C:
+			if files := look(r.current); files != r.files {
+				r.reload()
+			}
+		}
+	}
+}
+
+// reload takes the configuration as it is now, or says why it does not.
+func (r *reloader) reload() {
+	r.files = look(r.current) // before reading: what changes meanwhile is read again
+	next, warnings, err := config.Load(r.options)
+	for _, warning := range warnings {
+		r.process.Logger.Warn(warning.String())
+	}
+	if err == nil {
+		err = r.running.Reload(next)
+	}
+	if err != nil {
+		r.successful.Set(0)
+		for _, line := range strings.Split(err.Error(), "\n") {
+			r.process.Logger.Error("the configuration is refused, the one before stays in force", "fault", line)
+		}
+		return
+	}
+	was := r.current.RuleSet.Fingerprint()
+	r.current = next
+	r.taken(next)
+	r.process.Logger.Info("read the configuration again", "rules", next.RuleSet.Fingerprint(), "rules before", was)
+}
+
+func (r *reloader) taken(c *config.Config) {
+	r.successful.Set(1)
+	r.at.SetToCurrentTime()
+	r.rules.Reset()
+	r.rules.WithLabelValues(c.RuleSet.Fingerprint()).Set(1)
+}
+
+// look says how the configuration's files are. Links are followed, so a ConfigMap's swap of them is seen.
+func look(c *config.Config) string {
+	paths := []string{c.File}
+	for _, pattern := range c.Rules.Patterns {
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(filepath.Dir(c.File), pattern)
+		}
+		found, _ := filepath.Glob(pattern)
+		paths = append(paths, found...)
+	}
+	paths = append(paths, c.RuleSet.Files()...)
+	for _, file := range c.Client.TrustedProxies.Files {
+		paths = append(paths, file.Name)
+	}
+	slices.Sort(paths)
+	var text strings.Builder
+	for _, path := range slices.Compact(paths) {
+		if info, err := os.Stat(path); err == nil {
+			stat, _ := info.Sys().(*syscall.Stat_t)
+			fmt.Fprintln(&text, path, info.Size(), info.ModTime().UnixNano(), stat.Ino)
+		}
+	}
+	return text.String()
+}
