@@ -1,0 +1,74 @@
+// Package crash kills parts of Weir in the midst of their work, on a real Kafka, and looks whether what was counted is
+// what there was to count.
+//
+// WEIR_CRASH_KILLS is how often (8), WEIR_CRASH_SEED with what luck (the clock's).
+package crash
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/kafka/kafkatest"
+)
+
+func number(t testing.TB, name string, otherwise int) int {
+	n, err := strconv.Atoi(os.Getenv(name))
+	if err != nil {
+		n = otherwise
+	}
+	t.Logf("%s=%d", name, n)
+	return n
+}
+
+func TestACollectorThatIsKilledCountsEveryLineOnce(t *testing.T) {
+	kills := number(t, "WEIR_CRASH_KILLS", 8)
+	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
+	brokers := kafkatest.Real(t, kafkatest.Options{}).Addresses()
+	random := rand.New(rand.NewPCG(seed, 2))
+	site := newSite(t, seed)
+	collector := install(t, brokers, site.path("access.log"))
+	site.run(50)
+	for range kills {
+		collector.start()
+		time.Sleep(time.Duration(random.IntN(700)) * time.Millisecond)
+		collector.kill()
+	}
+	site.close()
+	collector.start()
+	defer collector.said.Reset()
+	c := newCounter(t, brokers)
+	c.await(t, site.want)
+	collector.stop()
+	c.await(t, site.want)
+	t.Logf("%d lines, %d hits, %d kills, verdicts %v", site.lines, c.total(), kills, c.verdicts)
+	if strings.Contains(collector.said.String(), "panic") {
+		t.Error(collector.said.String())
+	}
+}
+
+func TestABrokerThatIsKilledLosesNothing(t *testing.T) {
+	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
+	cluster := kafkatest.Real(t, kafkatest.Options{})
+	site := newSite(t, seed)
+	collector := install(t, cluster.Addresses(), site.path("access.log"))
+	collector.start()
+	site.run(10)
+	time.Sleep(2 * time.Second)
+	cluster.Kill(0)
+	time.Sleep(2 * time.Second)
+	collector.kill() // with all that it has in flight
+	collector.start()
+	if err := cluster.StartBroker(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	site.close()
+	newCounter(t, cluster.Addresses()).await(t, site.want)
+}

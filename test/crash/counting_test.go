@@ -1,0 +1,112 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+	"weir/pkg/hit"
+)
+
+const partitions = 4
+
+// A counter counts what is in weir.hits as an aggregator does: each partition in its order, each batch once.
+type counter struct {
+	client    *kafka.Client
+	readers   []*kafka.Reader
+	positions []*hit.Positions
+	keys      map[string]int64
+	verdicts  map[hit.Verdict]int
+	conflict  string // the last one
+}
+
+func newCounter(t testing.TB, brokers []string) *counter {
+	c := &counter{client: kafkatest.Client(t, kafka.Config{Brokers: brokers}), keys: map[string]int64{}, verdicts: map[hit.Verdict]int{}}
+	for p := range partitions {
+		c.readers = append(c.readers, c.client.NewReader("weir.hits", p, 0))
+		c.positions = append(c.positions, hit.NewPositions(100_000, 48*time.Hour))
+	}
+	return c
+}
+
+// read counts what has come, up to the log's end.
+func (c *counter) read(ctx context.Context, t testing.TB) {
+	t.Helper()
+	spans, err := c.client.Offsets(ctx, "weir.hits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, span := range spans {
+		for c.readers[p].Next() < span.End {
+			records, err := c.readers[p].Fetch(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, record := range records {
+				c.count(t, p, record)
+			}
+		}
+	}
+}
+
+func (c *counter) count(t testing.TB, partition int, record kafka.Record) {
+	t.Helper()
+	var r hit.Reader
+	if err := r.Reset(record.Value); err != nil {
+		t.Fatal(err)
+	}
+	verdict := c.positions[partition].Judge(r.Header(), r.Checksum(), record.Time.UnixMilli())
+	c.verdicts[verdict]++
+	if verdict == hit.Conflict {
+		c.conflict = fmt.Sprintf("%+v", r.Header())
+	}
+	if verdict != hit.Apply {
+		return
+	}
+	for _, item := range r.Items() {
+		pair := r.Pairs()[item.Pair]
+		c.keys[r.Rules()[pair.Rule]+" "+string(pair.Key)] += item.Cost
+	}
+}
+
+func (c *counter) total() (n int64) {
+	for _, count := range c.keys {
+		n += count
+	}
+	return n
+}
+
+// await reads until what was counted is what is wanted.
+func (c *counter) await(t testing.TB, want map[string]int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for !maps.Equal(c.keys, want) {
+		if ctx.Err() != nil || c.total() > sum(want) {
+			t.Fatalf("counted %d hits of %d keys, want %d of %d; verdicts %v; last conflict %s\n%s", c.total(), len(c.keys), sum(want), len(want), c.verdicts, c.conflict, differences(c.keys, want))
+		}
+		c.read(ctx, t)
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func sum(keys map[string]int64) (n int64) {
+	for _, count := range keys {
+		n += count
+	}
+	return n
+}
+
+func differences(got, want map[string]int64) string {
+	text := ""
+	for key, n := range want {
+		if got[key] != n && len(text) < 500 {
+			text += fmt.Sprintf("%s: %d, want %d\n", key, got[key], n)
+		}
+	}
+	return text
+}
