@@ -4,7 +4,8 @@
 // log's first time, and within a log in the order of its lines. Lines out of order by up to Config.Late change no
 // verdict: hits wait in a buffer until nothing can come any more that belongs before them. A hit that comes later
 // still goes to its window at once, which counts it where it belongs if it is not older by more than Late than the
-// newest hit of its key that has counted; else it is uncounted, for the reason "late", and the report says so.
+// newest hit of its key that has counted; else it is uncounted, for the reason "late", and the report says so. A time
+// far ahead of those before and after it is taken for a wrong clock's, and waits until the log gets there.
 //
 // For every rule the report tells what it counted. For every key that broke a limit it tells when it did so first and
 // which limit (the first written where one hit broke several); the peak, the most hits in any (t-W, t] of that

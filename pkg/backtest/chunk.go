@@ -28,6 +28,7 @@ type hit struct {
 	rule   uint16 // of its set
 	set    uint8
 	more   bool // the next hit is of the same request and set
+	ahead  bool // its time is far ahead of those before and after it
 }
 
 // A span is how many requests in a row were in one second.

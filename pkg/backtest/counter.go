@@ -1,7 +1,9 @@
 package backtest
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/pkg/window"
@@ -12,18 +14,24 @@ import (
 // A hit gets its key's number when it arrives, waits in the reorder buffer, and is then counted in the order of
 // time. Due hits are counted in batches: when a chunk has been taken, when the buffer is full, and before a hit
 // that is too late for the buffer and goes to its window at once. When exactly changes nothing.
+//
+// A hit whose time is far ahead of the log waits beside the buffer until the log gets there: one line of a server
+// whose clock was wrong must not make all that follow late. At most 1,024 wait.
 type counter struct {
 	table    *keyTable
 	buffer   *reorder
+	ahead    []record // by time
 	variants []*variant
 	dueNow   [][]record // scratch
 }
+
+const mostAhead = 1024
 
 func newCounter(late time.Duration, variants ...*variant) *counter {
 	return &counter{table: newKeyTable(), buffer: newReorder(late + slack*time.Millisecond), variants: variants}
 }
 
-// take takes one hit of a request; more says that the next one is of the same request.
+// take takes one hit of a request.
 func (c *counter) take(h *hit, key []byte, input int) error {
 	number, isNew := c.table.find(h.hash, int(h.rule), key)
 	if isNew {
@@ -32,18 +40,40 @@ func (c *counter) take(h *hit, key []byte, input int) error {
 		}
 	}
 	rec := newRecord(h.at, input, number, h.cost, h.more)
-	if c.buffer.tooLate(h.at) {
+	if h.ahead && len(c.ahead) < mostAhead {
+		at, _ := slices.BinarySearchFunc(c.ahead, h.at+1, func(r record, at int64) int { return cmp.Compare(r.at(), at) })
+		c.ahead = slices.Insert(c.ahead, at, rec)
+		return nil
+	}
+	if len(c.ahead) > 0 {
+		c.admit(h.at)
+	}
+	c.put(rec)
+	return nil
+}
+
+// admit puts in what is not ahead any more.
+func (c *counter) admit(until int64) {
+	n := 0
+	for ; n < len(c.ahead) && c.ahead[n].at() <= until; n++ {
+		c.put(c.ahead[n])
+	}
+	c.ahead = slices.Delete(c.ahead, 0, n)
+}
+
+// put puts a hit into the buffer, or counts it at once when it is too late for that.
+func (c *counter) put(rec record) {
+	if c.buffer.tooLate(rec.at()) {
 		c.countDue()
 		for _, v := range c.variants {
 			v.count(&rec)
 		}
-		return nil
+		return
 	}
 	if !c.buffer.take(rec) {
 		c.countDue()
 		c.buffer.take(rec)
 	}
-	return nil
 }
 
 // open makes the accounts of a new key.
@@ -58,8 +88,14 @@ func (c *counter) open(number, rule int) error {
 	return nil
 }
 
-func (c *counter) countDue()  { c.count(c.buffer.due(c.dueNow[:0])) }
-func (c *counter) countRest() { c.count(c.buffer.rest(c.dueNow[:0])) }
+// countDue counts what nothing can come before any more.
+func (c *counter) countDue() { c.count(c.buffer.due(c.dueNow[:0])) }
+
+// countRest counts all that waits.
+func (c *counter) countRest() {
+	c.admit(window.MaxTime)
+	c.count(c.buffer.rest(c.dueNow[:0]))
+}
 
 func (c *counter) count(due [][]record) {
 	for _, v := range c.variants {

@@ -22,7 +22,7 @@ const sampleLines = 200
 type log struct {
 	Input
 	rank       int   // among all inputs, by first; hits of the same time count in this order
-	first      int64 // time of the first request that can be read; longAgo when none was found
+	first      int64 // the oldest time among the first lines; longAgo when none could be read
 	size       int64 // in bytes, as far as it is known
 	choice     request.Choice
 	sequential bool    // what a line means depends on those before it
@@ -135,7 +135,7 @@ func (l *log) understand(c *Config, lines []string) error {
 	l.sequential = isSequential(l.choice, lines)
 	for _, line := range lines {
 		d.DecodeEach(line, func(r *request.Request, err error) {
-			if err == nil && l.first == longAgo {
+			if err == nil && (l.first == longAgo || r.UnixMilli < l.first) {
 				l.first = r.UnixMilli
 			}
 		})

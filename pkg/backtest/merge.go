@@ -30,6 +30,7 @@ type cursor struct {
 	next   int    // hit of the chunk
 	keyEnd uint32 // of the hit before
 	due    []int64
+	last   int64 // time of the last hit of the chunk before
 }
 
 // run takes all hits of all logs.
@@ -55,7 +56,7 @@ func (m *merge) run(ctx context.Context) error {
 func (m *merge) openNext() {
 	l := m.waiting[0]
 	m.waiting = m.waiting[1:]
-	m.active = append(m.active, &cursor{feed: m.open(l, len(m.active)+1)})
+	m.active = append(m.active, &cursor{feed: m.open(l, len(m.active)+1), last: longAgo})
 }
 
 // fetch sees to it that every cursor stands at a hit, and drops those at the end of their log.
@@ -95,19 +96,36 @@ func (m *merge) fetchChunk(ctx context.Context, c *cursor) (more bool, err error
 		return false, ctx.Err()
 	}
 	c.next, c.keyEnd = 0, 0
-	c.findDue()
+	c.findDue(m.late)
 	return true, m.chunk(c.chunk)
 }
 
-// findDue finds for each hit when it is due: at its time, or earlier when an earlier one follows in the chunk. So
-// a line with a time far ahead does not hold up the lines after it.
-func (c *cursor) findDue() {
+// findDue finds for each hit when it is due: at its time, or earlier when an earlier one follows in the chunk. So a line
+// with a time far ahead does not hold up the lines after it; nor does one far behind both its neighbours hurry those
+// before it. Hits far ahead of both their neighbours are marked.
+func (c *cursor) findDue(late int64) {
 	hits := c.chunk.hits
 	c.due = slices.Grow(c.due[:0], len(hits))[:len(hits)]
-	least := int64(math.MaxInt64)
-	for i := len(hits) - 1; i >= 0; i-- {
-		least = min(least, hits[i].at)
-		c.due[i] = least
+	next, least := int64(math.MaxInt64), int64(math.MaxInt64)
+	for end := len(hits); end > 0; {
+		start, at, before := end-1, hits[end-1].at, c.last
+		for start > 0 && hits[start-1].at == at {
+			start--
+		}
+		if start > 0 {
+			before = hits[start-1].at
+		}
+		if at >= min(before, next)-late {
+			least = min(least, at)
+		}
+		ahead := at > before+late && next < math.MaxInt64 && at > next+late
+		for i := start; i < end; i++ {
+			c.due[i], hits[i].ahead = min(least, max(at, before)), ahead
+		}
+		next, end = at, start
+	}
+	if len(hits) > 0 {
+		c.last = hits[len(hits)-1].at
 	}
 }
 

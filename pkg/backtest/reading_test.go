@@ -138,13 +138,13 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // A line later than the lateness counts in its window when its key allows that, and is told when not.
 func TestLinesThatComeTooLateAreTold(t *testing.T) {
-	text := combined("192.0.2.1", noon) + combined("192.0.2.2", noon.Add(time.Hour)) +
+	text := combined("192.0.2.1", noon) + combined("192.0.2.2", noon.Add(time.Hour)) + combined("192.0.2.3", noon.Add(time.Hour)) +
 		combined("192.0.2.1", noon.Add(time.Minute)) + // late for the log, in order for its key
 		combined("192.0.2.2", noon.Add(49*time.Minute)) + // more than the lateness before its key's newest, which still waits
-		combined("192.0.2.9", noon.Add(2*time.Hour)) +
+		combined("192.0.2.8", noon.Add(2*time.Hour)) + combined("192.0.2.9", noon.Add(2*time.Hour)) +
 		combined("192.0.2.2", noon.Add(49*time.Minute)) // and once that has counted
 	r := runConfig(t, usualConfig(t, fromText("log", text)))
-	if got := r.Rules[0]; r.Requests != 6 || got.Requests != 5 || got.Uncounted["late"] != 1 || got.Keys != 3 {
+	if got := r.Rules[0]; r.Requests != 8 || got.Requests != 7 || got.Uncounted["late"] != 1 || got.Keys != 5 {
 		t.Fatalf("%+v", got)
 	}
 }
@@ -280,6 +280,34 @@ func TestProgressReachesTheEnd(t *testing.T) {
 	if done != info.Size() || total != done {
 		t.Errorf("%d of %d bytes, want %d", done, total, info.Size())
 	}
+}
+
+// Lines with a time that is far off, as of a server without a clock, change nothing for others.
+func TestTimesFarOffHurtNobodyElse(t *testing.T) {
+	random := rand.New(rand.NewPCG(8, 8))
+	var servers [2]strings.Builder
+	var lines []line
+	for i, text := range strings.SplitAfter(generatedOf(7, 60_000, 500, 2), "\n") {
+		if text == "" {
+			continue
+		}
+		lines = append(lines, readLines(t, text)...)
+		server := &servers[random.IntN(2)]
+		if server.WriteString(text); i == 0 {
+			servers[1-random.IntN(2)].WriteString(combined("192.0.2.7", noon))
+			lines = append(lines, line{"192.0.2.7", noon})
+		}
+		if i%1000 == 999 {
+			server.WriteString(combined(fmt.Sprintf("192.0.2.%d", 100+i/1000), time.Date([]int{1970, 2099}[i/1000%2], 1, 2, 0, 0, 0, 0, time.UTC)))
+		}
+	}
+	book := textbook{limits: usualLimits, duration: time.Minute, then: []time.Duration{5 * time.Minute}, forget: 24 * time.Hour}
+	wanted, _ := book.run(lines)
+	got := runConfig(t, usualConfig(t, fromText("a", servers[0].String()), fromText("b", servers[1].String()))).Rules[0]
+	if len(got.Uncounted) > 0 {
+		t.Errorf("not counted: %v", got.Uncounted)
+	}
+	compareBlocked(t, got.Blocked, wanted)
 }
 
 // Logs that say in their lines how the lines after them look are read in one piece.
