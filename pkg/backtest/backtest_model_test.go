@@ -75,8 +75,8 @@ func TestBacktestDecidesAsTheTextbook(t *testing.T) {
 	logs := map[string]func(*testing.T) string{
 		"site-a":    func(t *testing.T) string { return realLog(t, "site-a.nginx-combined.log.gz") },
 		"elastic":   func(t *testing.T) string { return realLog(t, "elastic-apache-combined.log.gz") },
-		"generated": func(t *testing.T) string { return generated(1, 60_000) },
-		"another":   func(t *testing.T) string { return generated(2, 60_000) },
+		"generated": func(*testing.T) string { return generated(1, 60_000) },
+		"another":   func(*testing.T) string { return generated(2, 60_000) },
 	}
 	for name, load := range logs {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"bytes"
+	"errors"
 	"io"
 )
 
@@ -41,7 +42,7 @@ func (c *chunker) next(buffer []byte) (run, error) {
 		switch {
 		case len(buffer) > maxLineBytes:
 			buffer = c.skipLong(buffer, &r)
-		case c.err == io.EOF:
+		case errors.Is(c.err, io.EOF):
 			r.data = buffer
 			return r, c.err
 		case c.err != nil:
@@ -72,7 +73,7 @@ func (c *chunker) fill(buffer []byte) []byte {
 
 // errWithoutCarry is the error to give with a run: the end of the stream comes only after the last line.
 func (c *chunker) errWithoutCarry() error {
-	if c.err == io.EOF && len(c.carry) > 0 {
+	if errors.Is(c.err, io.EOF) && len(c.carry) > 0 {
 		return nil
 	}
 	return c.err

@@ -57,7 +57,7 @@ func FuzzChunker(f *testing.F) {
 			"eof with data": iotest.DataErrReader(bytes.NewReader(data)),
 		} {
 			lines, skipped, err := linesOf(t, source, bufferBytes)
-			if err != io.EOF || skipped != wantedSkipped || !slices.Equal(lines, wanted) {
+			if !errors.Is(err, io.EOF) || skipped != wantedSkipped || !slices.Equal(lines, wanted) {
 				t.Fatalf("%s: %d lines, %d skipped, %v; want %d lines, %d skipped", name, len(lines), skipped, err, len(wanted), wantedSkipped)
 			}
 		}
@@ -93,7 +93,7 @@ func TestChunkerLeavesOutTheLineThatAnErrorCutOff(t *testing.T) {
 	broken := errors.New("broken")
 	source := io.MultiReader(bytes.NewReader([]byte("one\ntwo\nthr")), iotest.ErrReader(broken))
 	lines, _, err := linesOf(t, source, 1024)
-	if err != broken || !slices.Equal(lines, []string{"one", "two"}) {
+	if !errors.Is(err, broken) || !slices.Equal(lines, []string{"one", "two"}) {
 		t.Fatalf("got %q, %v", lines, err)
 	}
 }

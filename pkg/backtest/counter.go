@@ -220,7 +220,6 @@ func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 	}
 	if a.offence == nil {
 		a.offence = newOffence(t, o, before)
-		before = nil
 	}
 	a.offence.hit(at, cost, o, refused)
 	if v.timelines != nil {

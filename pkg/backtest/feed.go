@@ -37,7 +37,7 @@ func (f *feed) run(ctx context.Context, done *atomic.Int64, parse func(*chunk)) 
 		f.fail(ctx, err, parse)
 		return
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	lines := &chunker{source: s}
 	for first := true; ; first = false {
 		c := f.take(ctx)

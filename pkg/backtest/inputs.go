@@ -55,7 +55,7 @@ func lookAtAll(ctx context.Context, c *Config, done *atomic.Int64) ([]*log, erro
 func closeAll(logs []*log) {
 	for _, l := range logs {
 		if l.opened != nil {
-			l.opened.Close()
+			_ = l.opened.Close()
 			l.opened = nil
 		}
 	}
@@ -103,7 +103,7 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 // headLines are the first whole lines; whole says that they are all there is, the last one too then.
 func headLines(s *source) (lines []string, whole bool, err error) {
 	head, err := s.Peek(headBytes)
-	if err != nil && err != io.EOF && len(head) == 0 {
+	if err != nil && !errors.Is(err, io.EOF) && len(head) == 0 {
 		return nil, false, err // where there is more, the same error comes again behind it
 	}
 	if end := bytes.LastIndexByte(head, '\n'); err == nil && end >= 0 {
@@ -117,7 +117,7 @@ func headLines(s *source) (lines []string, whole bool, err error) {
 	for i := range lines {
 		lines[i] = strings.TrimSuffix(lines[i], "\r")
 	}
-	return lines, err == io.EOF, nil
+	return lines, errors.Is(err, io.EOF), nil
 }
 
 const byteOrderMark = "\ufeff"

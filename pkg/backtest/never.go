@@ -33,7 +33,7 @@ func OpenKeyList(path string) (*KeyList, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list of keys: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	l, err := ReadKeyList(f)
 	if err != nil {
 		return nil, fmt.Errorf("list of keys %s: %w", path, err)

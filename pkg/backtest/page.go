@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -191,8 +192,7 @@ func (r *Report) pageTiles() []pageTile {
 
 // roughly is a number to two digits.
 func roughly(x float64) float64 {
-	var two float64
-	fmt.Sscanf(fmt.Sprintf("%.2g", x), "%g", &two)
+	two, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 2, 64), 64)
 	return two
 }
 

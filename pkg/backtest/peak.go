@@ -83,5 +83,6 @@ func (p *peak) halve() {
 		halved = append(halved, instant{rest[0].at, rest[0].hits + rest[1].hits})
 		rest = rest[2:]
 	}
-	p.instants, p.head = append(halved, rest...), 0
+	halved = append(halved, rest...)
+	p.instants, p.head = halved, 0
 }

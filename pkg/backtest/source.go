@@ -71,7 +71,7 @@ func isRegular(r io.Reader) bool {
 // decompress finds out by the first bytes how the input is compressed.
 func (s *source) decompress(r *bufio.Reader) error {
 	magic, err := r.Peek(4)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	plain, err := s.decompressor(magic, r)

@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -120,7 +121,7 @@ tests:
 		got = append(got, strings.Join([]string{Instant(r.UnixMilli).String()[11:19], r.Method, r.Host + r.Path, r.Query, r.User}, " "))
 		switch {
 		case r.Query == "b=c" && r.IP.String() != "192.0.2.1", r.User != "" && (len(r.Fields) != 2 || r.Fields[1].Value != "acme"),
-			r.Method == "POST" && (r.Status != 500 || r.Bytes != 7):
+			r.Method == http.MethodPost && (r.Status != 500 || r.Bytes != 7):
 			t.Errorf("%+v", r)
 		}
 	}

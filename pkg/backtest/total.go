@@ -41,7 +41,7 @@ func (t *total) add(c *chunk) {
 	}
 	in.lines += c.skipped + c.lines
 	in.requests += c.requests
-	if c.end != nil && c.end != io.EOF {
+	if c.end != nil && !errors.Is(c.end, io.EOF) {
 		t.faults = append(t.faults, faultOf(c.log, in.lines, c.end))
 	}
 	t.requests += c.requests

@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"bytes"
+	"errors"
 
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -75,7 +76,7 @@ func (w *worker) record(r *request.Request, err error) {
 		}
 		w.chunk.addRequest(r)
 		w.judge(r)
-	case err != request.ErrNoRequest:
+	case !errors.Is(err, request.ErrNoRequest):
 		w.chunk.addUnread(request.Reason(err), 1, w.chunk.skipped+w.chunk.lines, request.Text(w.line))
 	}
 }
