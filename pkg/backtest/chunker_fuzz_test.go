@@ -99,7 +99,7 @@ func TestChunkerLeavesOutTheLineThatAnErrorCutOff(t *testing.T) {
 }
 
 func TestChunkerGivesUpOnASourceThatGivesNothing(t *testing.T) {
-	if _, _, err := linesOf(t, zeroReader{}, 16); err != io.ErrNoProgress {
+	if _, _, err := linesOf(t, zeroReader{}, 16); !errors.Is(err, io.ErrNoProgress) {
 		t.Fatal(err)
 	}
 }

@@ -210,7 +210,7 @@ func TestNothingToRead(t *testing.T) {
 	if from, given := j["from"]; !given || from != nil || j["requests"] != 0.0 || len(j["rules"].([]any)) != 1 {
 		t.Errorf("%v", j)
 	}
-	if _, err := Run(t.Context(), Config{Inputs: []Input{fromText("-", "")}}); err != errNoRules {
+	if _, err := Run(t.Context(), Config{Inputs: []Input{fromText("-", "")}}); !errors.Is(err, errNoRules) {
 		t.Error(err)
 	}
 }
