@@ -70,6 +70,7 @@ type Collector struct {
 	folder  *folder
 	journal *fileJournal
 	known   *knownLogs
+	kept    rulesKept
 	hold    *hold
 	writers writers
 	sources []source
@@ -81,11 +82,12 @@ func Open(config Config) (*Collector, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Collector{config: config, metrics: newMetrics(config.Metrics), hold: newHold(config.Logger)}
-	c.Reload(config.Rules, config.Client)
 	var err error
 	if c.folder, err = lockFolder(config.Folder); err != nil {
 		return nil, err
 	}
+	c.kept = rulesKept{c.folder.in("rules")}
+	c.Reload(config.Rules, config.Client)
 	if c.journal, err = openJournal(c.folder, config.Logger, c.metrics.outstanding); err != nil {
 		c.folder.unlock()
 		return nil, err
@@ -158,11 +160,6 @@ func draining(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 var errUndrained = errors.New("kafka did not acknowledge in time; the journal has the rest")
-
-// Reload judges by other rules and trusts other proxies from each stream's next cut on.
-func (c *Collector) Reload(set *rule.Set, client *request.Client) {
-	c.ruling.Store(newRuling(set, client))
-}
 
 // Status is how a collector stands.
 type Status struct {

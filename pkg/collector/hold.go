@@ -112,8 +112,9 @@ func (h *hold) move() {
 	h.moved = make(chan struct{})
 }
 
-// limit is the newest request time that the member may read now, and what tells that it may have changed.
-func (m *member) limit() (newest int64, moved <-chan struct{}) {
+// may says whether the member may read a request of that time now; up to which time it may in any case, until others
+// begin to read; and what tells that the answer may have changed.
+func (m *member) may(at int64) (may bool, newest int64, moved <-chan struct{}) {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	now := time.Now()
@@ -123,7 +124,7 @@ func (m *member) limit() (newest int64, moved <-chan struct{}) {
 			newest = min(newest, after(other.reached, m.late))
 		}
 	}
-	return max(newest, now.UnixMilli()-m.late), m.hold.moved
+	return at <= newest || at >= now.UnixMilli()-m.late, newest, m.hold.moved
 }
 
 // counts says whether others wait for the member.

@@ -60,6 +60,7 @@ type stream struct {
 
 	flying      []*cut // in their order: not yet noted, noted, sent
 	flyingBytes int
+	refused     int           // cuts of which Kafka would not have something
 	wake        chan struct{} // a journal or producer has something to tell
 	timer       *time.Timer
 
@@ -315,6 +316,7 @@ func (s *stream) alarm(after time.Duration, any bool) <-chan time.Time {
 
 // look cuts when it is time to, and sees to what is in flight.
 func (s *stream) look(ctx context.Context) error {
+	s.mayReach = noTime // others may have begun to read
 	if err := s.advance(ctx); err != nil {
 		return err
 	}
@@ -398,9 +400,9 @@ func (s *stream) refuse(r *request.Request) reason {
 // held waits until a request of that time may be read.
 func (s *stream) held(ctx context.Context, at int64) error {
 	for {
-		limit, moved := s.member.limit()
-		if at <= limit {
-			s.mayReach = limit
+		may, newest, moved := s.member.may(at)
+		if may {
+			s.mayReach = newest
 			return nil
 		}
 		if s.whole && s.position > s.open.from && len(s.again) == 0 {
@@ -568,6 +570,7 @@ func (s *stream) finish(c *cut) {
 	var err error
 	if n := c.lost.Load(); n > 0 {
 		err = errLost
+		s.refused++
 		s.metrics.uncounted[reasonKafka].Add(float64(n))
 	}
 	for _, call := range c.then {
