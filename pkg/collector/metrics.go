@@ -68,12 +68,28 @@ func (m *metrics) of(source string) *sourceMetrics {
 	return s
 }
 
-// A tally is what a stream has counted since it last flushed.
-type tally struct {
-	requests, bytes int64
+// An outcome is what became of records.
+type outcome struct {
+	requests, bytes int64 // those that could not be read too
 	uncounted       [reasons]int64
-	hits            []int64 // by rule
-	counters        []prometheus.Counter
+}
+
+// since is what came after an earlier outcome.
+func (o outcome) since(before outcome) outcome {
+	o.requests -= before.requests
+	o.bytes -= before.bytes
+	for r := range o.uncounted {
+		o.uncounted[r] -= before.uncounted[r]
+	}
+	return o
+}
+
+// A tally is what a stream has counted.
+type tally struct {
+	outcome          // of all that was ever added
+	told     outcome // of that, what the metrics know
+	hits     []int64 // by rule, those that the metrics do not know yet
+	counters []prometheus.Counter
 }
 
 // rules begins to count hits of other rules.
@@ -84,12 +100,14 @@ func (t *tally) rules(m *sourceMetrics, names []string) {
 	}
 }
 
-// flush adds the tally to the metrics and begins a new one.
+// flush tells the metrics what they do not know yet.
 func (t *tally) flush(m *sourceMetrics) {
-	move(&t.requests, m.requests)
-	move(&t.bytes, m.bytes)
+	untold := t.since(t.told)
+	t.told = t.outcome
+	move(&untold.requests, m.requests)
+	move(&untold.bytes, m.bytes)
 	for r := counted + 1; r < reasons; r++ {
-		move(&t.uncounted[r], m.uncounted[r])
+		move(&untold.uncounted[r], m.uncounted[r])
 	}
 	for i := range t.hits {
 		move(&t.hits[i], t.counters[i])

@@ -1,13 +1,12 @@
 package collector
 
 import (
-	"crypto/tls"
-	"net/netip"
-
 	"context"
+	"crypto/tls"
 	"time"
-	"weir/internal/kafka"
 
+	"weir/internal/kafka"
+	"weir/internal/keys"
 	"weir/pkg/request"
 )
 
@@ -83,13 +82,13 @@ type KafkaConfig struct {
 // HTTPConfig is a source that others post requests to.
 type HTTPConfig struct {
 	Listen string
-	TLS    *tls.Config       // nil is none
-	Keys   map[string]string // who may send: API key to its name; nil is everyone
+	TLS    *tls.Config // nil is none
+	Keys   *keys.File  // who may send: those whose role is enough for it; nil is everyone
 }
 
 // SyslogConfig is a source that others send lines to.
 type SyslogConfig struct {
-	Listen string         // udp://host:port, tcp://, tls://, unix:///path
-	TLS    *tls.Config    // for tls://
-	From   []netip.Prefix // who may send; none is everyone
+	Listen string      // udp://host:port, tcp://, tls://, unix:///path (datagrams), unixstream:///path
+	TLS    *tls.Config // for tls://
+	From   *Senders    // who may send; nil is everyone
 }

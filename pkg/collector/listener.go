@@ -1,0 +1,139 @@
+package collector
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Senders are the addresses that may send to a source. They may be changed at any time.
+type Senders struct {
+	prefixes atomic.Pointer[[]netip.Prefix]
+}
+
+// NewSenders makes those of the prefixes.
+func NewSenders(prefixes []netip.Prefix) *Senders {
+	s := &Senders{}
+	s.Set(prefixes)
+	return s
+}
+
+// Set changes who they are.
+func (s *Senders) Set(prefixes []netip.Prefix) {
+	prefixes = slices.Clone(prefixes)
+	s.prefixes.Store(&prefixes)
+}
+
+// may says whether an address is one of them; with no senders given all are.
+func (s *Senders) may(address netip.Addr) bool {
+	if s == nil {
+		return true
+	}
+	address = address.Unmap().WithZone("")
+	return slices.ContainsFunc(*s.prefixes.Load(), func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// addressOf is the IP address of a connection's other end; none for a unix socket.
+func addressOf(a net.Addr) netip.Addr {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr()
+	}
+	return netip.Addr{}
+}
+
+var errUnguarded = errors.New("other machines can reach it, and nobody there is asked who they are")
+
+// guard refuses an address that other machines can reach, unless those who send there are known.
+func guard(address string, config *tls.Config, guarded bool) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	ip, err := netip.ParseAddr(host)
+	loopback := host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	if loopback || guarded || config != nil && config.ClientAuth == tls.RequireAndVerifyClientCert {
+		return nil
+	}
+	return errUnguarded
+}
+
+// incarnation makes the stream of what cannot be read again: with another name whenever the process starts, and
+// positions from 0, so that nothing of it is taken for something sent before.
+func (in *intake) incarnation(address string) *stream {
+	s := in.newStream(streamConfig{log: address, source: in.config.Name + "/" + newID(), reached: noTime, notBefore: noTime, journal: noJournal{}})
+	s.watch.live = true
+	return s
+}
+
+// lingering is a context for the end of a source: it ends drainPatience after the other.
+func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
+	linger, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(drainPatience):
+			cancel(errUnsent)
+		case <-linger.Done():
+		}
+	})
+	return linger, func() { stop(); cancel(nil) }
+}
+
+var errUnsent = errors.New("kafka did not acknowledge in time")
+
+// A limited listener has at most so many connections open at a time. Further ones wait to be accepted.
+type limited struct {
+	net.Listener
+	slots chan struct{}
+	ended chan struct{}
+	end   sync.Once
+	full  func() // told when one has to wait
+}
+
+func limit(l net.Listener, connections int, full func()) *limited {
+	return &limited{Listener: l, slots: make(chan struct{}, connections), ended: make(chan struct{}), full: full}
+}
+
+// Accept waits for a slot, then for a connection.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	default:
+		l.full()
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.ended:
+			return nil, net.ErrClosed
+		}
+	}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &limitedConn{Conn: conn, slots: l.slots}, nil
+}
+
+// Close ends the listener, its connections not.
+func (l *limited) Close() error {
+	l.end.Do(func() { close(l.ended) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	slots chan struct{}
+	end   sync.Once
+}
+
+// Close gives the slot back.
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.end.Do(func() { <-c.slots })
+	return err
+}
