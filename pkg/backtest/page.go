@@ -32,7 +32,7 @@ const (
 	pageMore       = 185 // more of them, folded away
 	pageCards      = 20
 	pageAlgorithms = 40 // keys under each algorithm
-	pageChanges    = 60 // keys of a rule
+	pageChanges    = 20 // keys of a rule, of each kind
 )
 
 // WriteHTML writes one page that needs nothing else: no scripts, styles or fonts from elsewhere.

@@ -3,7 +3,6 @@ package backtest
 import (
 	"fmt"
 	"html/template"
-	"slices"
 	"time"
 )
 
@@ -82,18 +81,22 @@ func (a *AgainstReport) page() *pageDiff {
 
 func (c *RuleChange) page() pageChange {
 	p := pageChange{Name: c.name(), Counts: c.counts()}
-	for _, b := range worstFirst(c.OnlyAfter) {
-		p.Rows = append(p.Rows, pageChangeRow{"+", "plus", b.Key, shortTime(b.First), b.Limit, grouped(b.Refused)})
+	shown := 0
+	for _, one := range []struct {
+		sign, class string
+		blocked     []Blocked
+	}{{"+", "plus", c.OnlyAfter}, {"−", "minus", c.OnlyBefore}} {
+		for _, b := range worstFirst(one.blocked)[:min(len(one.blocked), pageChanges)] {
+			p.Rows = append(p.Rows, pageChangeRow{one.sign, one.class, b.Key, shortTime(b.First), b.Limit, grouped(b.Refused)})
+		}
+		shown += len(one.blocked)
 	}
-	for _, b := range worstFirst(c.OnlyBefore) {
-		p.Rows = append(p.Rows, pageChangeRow{"−", "minus", b.Key, shortTime(b.First), b.Limit, grouped(b.Refused)})
-	}
-	for _, k := range c.Changed {
+	for _, k := range c.Changed[:min(len(c.Changed), pageChanges)] {
 		p.Rows = append(p.Rows, pageChangeRow{"~", "", k.Key, changeText(shortTime(k.Before.First), shortTime(k.After.First)),
 			changeText(k.Before.Limit, k.After.Limit), changeText(grouped(k.Before.Refused), grouped(k.After.Refused))})
 	}
-	if left := len(p.Rows) - pageChanges; left > 0 {
-		p.Rows, p.Left = slices.Clip(p.Rows[:pageChanges]), counted(int64(left), "key")+" more"
+	if left := shown + len(c.Changed) - len(p.Rows); left > 0 {
+		p.Left = counted(int64(left), "key") + " more"
 	}
 	return p
 }
