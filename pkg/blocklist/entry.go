@@ -1,0 +1,167 @@
+package blocklist
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// An Entry says that a key is blocked by a rule. Times are Unix milliseconds.
+type Entry struct {
+	ID      string // the same for ever, see ID
+	Rule    string
+	Key     string            // for people
+	Fields  map[string]string // the key for machines: its parts by their names
+	From    int64             // when the hit was that broke the limit; it stays when the block is extended
+	Until   int64             // after From; Never for what lasts until someone ends it
+	Decided int64             // when it was put on the list
+	Ended   int64             // when it was taken off before Until; 0 when it was not
+	Limit   string            // that was broken: 10/min
+	Count   int64             // of hits within the limit's time, that one included
+	Level   int               // 1 for the first offence, 2 for the second within the rule's forget, …
+	Mode    Mode
+	Source  Source
+	By      string // weir, or who ordered it
+	Why     string // what was said when it was ordered
+
+	// Generation and Offset are where in the hits' log the deciding hit stands. They are of the record only.
+	Generation, Offset int64
+}
+
+// A Mode says whether a block is put in force.
+type Mode uint8
+
+// The modes.
+const (
+	Enforce Mode = iota
+	Shadow       // shown and counted, nothing refused
+)
+
+func (m Mode) String() string {
+	if m == Shadow {
+		return "shadow"
+	}
+	return "enforce"
+}
+
+// MarshalText writes enforce or shadow.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// A Source says who decided.
+type Source uint8
+
+// The sources.
+const (
+	Verdict Source = iota // a limit was broken
+	Manual                // a person ordered it
+)
+
+func (s Source) String() string {
+	if s == Manual {
+		return "manual"
+	}
+	return "verdict"
+}
+
+// MarshalText writes verdict or manual.
+func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// ID is the id of an entry: 16 hexadecimal digits, the xxhash64 of the rule's name, a zero byte, the key, a zero byte,
+// and from and level as 8 bytes each, little endian. Whoever decides the same again gives the same id.
+func ID(rule, key string, from int64, level int) string {
+	b := make([]byte, 0, len(rule)+len(key)+18)
+	b = append(append(b, rule...), 0)
+	b = append(append(b, key...), 0)
+	b = binary.LittleEndian.AppendUint64(b, uint64(from))
+	b = binary.LittleEndian.AppendUint64(b, uint64(level))
+	return hex.EncodeToString(binary.BigEndian.AppendUint64(nil, xxhash.Sum64(b)))
+}
+
+// An instant is written as RFC 3339 in UTC: whole seconds without a fraction, all others with three digits; Never as
+// the last second of the year 9999.
+type instant int64
+
+const lastInstant = 253402300799_000
+
+// MarshalText writes the instant.
+func (i instant) MarshalText() ([]byte, error) {
+	layout := "2006-01-02T15:04:05.000Z"
+	if i%1000 == 0 || i > lastInstant {
+		layout = "2006-01-02T15:04:05Z"
+	}
+	return time.UnixMilli(int64(min(i, lastInstant))).UTC().AppendFormat(nil, layout), nil
+}
+
+// MarshalJSON writes the entry for programs.
+func (e *Entry) MarshalJSON() ([]byte, error) {
+	shown := struct {
+		Version int               `json:"v"`
+		ID      string            `json:"id"`
+		Rule    string            `json:"rule"`
+		Key     string            `json:"key"`
+		Fields  map[string]string `json:"fields"`
+		From    instant           `json:"from"`
+		Until   instant           `json:"until"`
+		Decided instant           `json:"decided"`
+		Limit   string            `json:"limit"`
+		Count   int64             `json:"count"`
+		Level   int               `json:"level"`
+		Mode    Mode              `json:"mode"`
+		Source  Source            `json:"source"`
+		By      string            `json:"by"`
+		Why     string            `json:"why"`
+		Ended   *instant          `json:"ended,omitempty"`
+	}{Version, e.ID, e.Rule, e.Key, e.Fields, instant(e.From), instant(e.Until), instant(e.Decided), e.Limit, e.Count,
+		e.Level, e.Mode, e.Source, e.By, e.Why, nil}
+	if shown.Fields == nil {
+		shown.Fields = map[string]string{}
+	}
+	if e.Ended != 0 {
+		shown.Ended = (*instant)(&e.Ended)
+	}
+	return json.Marshal(shown)
+}
+
+// The bounds of an entry's texts in bytes, and of its numbers.
+const (
+	maxShort  = 256
+	maxWhy    = 1024
+	maxKey    = 1024
+	maxFields = 16
+	maxLevel  = 1 << 20
+	maxTime   = 1 << 42 // as requests have it: until 2109
+)
+
+// validate says what cannot be.
+func (e *Entry) validate() error {
+	if e.Rule == "" || len(e.Rule) > maxShort || e.Key == "" || len(e.Key) > maxKey {
+		return fmt.Errorf("%w: the rule %q or its key of %d bytes", ErrEntry, e.Rule, len(e.Key))
+	}
+	if e.ID == "" || len(e.ID) > maxShort || len(e.Limit) > maxShort || len(e.By) > maxShort || len(e.Why) > maxWhy {
+		return fmt.Errorf("%w: a text of it has too many bytes, or it has no id", ErrEntry)
+	}
+	for _, at := range []int64{e.From, e.Decided, e.Ended} {
+		if at < 0 || at >= maxTime {
+			return fmt.Errorf("%w: the time %d", ErrEntry, at)
+		}
+	}
+	if e.Until <= e.From || e.Until >= 2*maxTime && e.Until != Never {
+		return fmt.Errorf("%w: from %d until %d", ErrEntry, e.From, e.Until)
+	}
+	if e.Count < 0 || e.Level < 0 || e.Level > maxLevel || e.Generation < 0 || e.Offset < 0 || e.Mode > Shadow || e.Source > Manual {
+		return fmt.Errorf("%w: a number of it is out of its range", ErrEntry)
+	}
+	if len(e.Fields) > maxFields {
+		return fmt.Errorf("%w: %d fields", ErrEntry, len(e.Fields))
+	}
+	for name, value := range e.Fields {
+		if name == "" || len(name) > maxShort || len(value) > maxKey {
+			return fmt.Errorf("%w: a field of %d bytes with a name of %d", ErrEntry, len(value), len(name))
+		}
+	}
+	return nil
+}

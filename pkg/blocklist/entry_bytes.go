@@ -1,0 +1,199 @@
+package blocklist
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+// The flags of a value.
+const (
+	isShadow = 1 << iota
+	isManual
+	hasEnded
+	isNever
+
+	flags = isShadow | isManual | hasEnded | isNever
+)
+
+// Append appends the value of the entry's record. The error is ErrEntry for an entry that cannot be.
+func (e *Entry) Append(b []byte) ([]byte, error) {
+	if err := e.validate(); err != nil {
+		return b, err
+	}
+	begin := len(b)
+	b = append(b, Version, e.flags())
+	b = appendText(b, e.ID)
+	b = binary.AppendUvarint(b, uint64(e.Generation))
+	b = binary.AppendUvarint(b, uint64(e.Offset))
+	b = e.appendTimes(b)
+	b = appendText(b, e.Limit)
+	b = binary.AppendUvarint(b, uint64(e.Count))
+	b = binary.AppendUvarint(b, uint64(e.Level))
+	b = appendText(b, e.By)
+	b = appendText(b, e.Why)
+	b = e.appendFields(b)
+	if long := len(b) - begin; long > MaxBytes {
+		return b[:begin], fmt.Errorf("%w: %d bytes, at most %d are possible", ErrEntry, long, MaxBytes)
+	}
+	return b, nil
+}
+
+func (e *Entry) flags() byte {
+	f := byte(0)
+	if e.Mode == Shadow {
+		f |= isShadow
+	}
+	if e.Source == Manual {
+		f |= isManual
+	}
+	if e.Ended != 0 {
+		f |= hasEnded
+	}
+	if e.Until == Never {
+		f |= isNever
+	}
+	return f
+}
+
+func (e *Entry) appendTimes(b []byte) []byte {
+	b = binary.AppendVarint(b, e.From)
+	if e.Until != Never {
+		b = binary.AppendUvarint(b, uint64(e.Until-e.From))
+	}
+	b = binary.AppendVarint(b, e.Decided-e.From)
+	if e.Ended != 0 {
+		b = binary.AppendVarint(b, e.Ended-e.From)
+	}
+	return b
+}
+
+func (e *Entry) appendFields(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(e.Fields)))
+	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
+		b = appendText(b, name)
+		value := e.Fields[name]
+		if value == e.Key {
+			b = append(b, 0)
+			continue
+		}
+		b = binary.AppendUvarint(b, uint64(len(value))+1)
+		b = append(b, value...)
+	}
+	return b
+}
+
+func appendText(b []byte, text string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(text)))
+	return append(b, text...)
+}
+
+// Decode reads a record of an entry, all of it or nothing. Its errors are ErrNewer and ErrDamaged.
+func Decode(record, value []byte) (*Entry, error) {
+	rule, key, err := ParseRecordKey(record)
+	if err != nil {
+		return nil, err
+	}
+	if len(value) > 0 && value[0] > Version {
+		return nil, fmt.Errorf("%w: the bytes are of version %d, this program reads up to %d", ErrNewer, value[0], Version)
+	}
+	if len(value) < 2 || len(value) > MaxBytes || value[0] != Version || value[1]&^flags != 0 {
+		return nil, fmt.Errorf("%w: %d bytes", ErrDamaged, len(value))
+	}
+	e := &Entry{Rule: rule, Key: key}
+	c := cursor{left: value[2:]}
+	e.read(&c, value[1])
+	if c.failed || len(c.left) > 0 || e.validate() != nil || e.flags() != value[1] {
+		return nil, fmt.Errorf("%w: %d bytes that no version writes", ErrDamaged, len(value))
+	}
+	return e, nil
+}
+
+func (e *Entry) read(c *cursor, flags byte) {
+	e.Mode, e.Source = Mode(flags&isShadow), Source(flags&isManual>>1)
+	e.ID = c.text(maxShort)
+	e.Generation, e.Offset = c.number(math.MaxInt64), c.number(math.MaxInt64)
+	e.From = c.varint()
+	e.Until = Never
+	if flags&isNever == 0 {
+		e.Until = e.From + c.number(2*maxTime)
+	}
+	e.Decided = e.From + c.varint()
+	if flags&hasEnded != 0 {
+		e.Ended = e.From + c.varint()
+	}
+	e.Limit = c.text(maxShort)
+	e.Count, e.Level = c.number(math.MaxInt64), int(c.number(maxLevel))
+	e.By, e.Why = c.text(maxShort), c.text(maxWhy)
+	e.readFields(c)
+}
+
+// readFields wants each name to be greater than the one before.
+func (e *Entry) readFields(c *cursor) {
+	count := c.number(maxFields)
+	if count == 0 {
+		return
+	}
+	e.Fields = make(map[string]string, count)
+	before := ""
+	for range count {
+		name := c.text(maxShort)
+		value, length := e.Key, c.number(maxKey+1)
+		if length > 0 {
+			value = string(c.take(length - 1))
+		}
+		if name <= before || length > 0 && value == e.Key {
+			c.fail()
+		}
+		e.Fields[name], before = value, name
+	}
+}
+
+// A cursor takes values from the front of bytes. When they do not hold what is asked for it fails: it is empty from
+// then on, and what it gives is zero.
+type cursor struct {
+	left   []byte
+	failed bool
+}
+
+func (c *cursor) fail() { c.left, c.failed = nil, true }
+
+// uvarint reads one that is written in as few bytes as can be.
+func (c *cursor) uvarint() uint64 {
+	v, n := binary.Uvarint(c.left)
+	if n <= 0 || n > 1 && c.left[n-1] == 0 {
+		c.fail()
+		return 0
+	}
+	c.left = c.left[n:]
+	return v
+}
+
+func (c *cursor) varint() int64 {
+	u := c.uvarint()
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+// number reads one that is at most most.
+func (c *cursor) number(most int64) int64 {
+	v := c.uvarint()
+	if v > uint64(most) {
+		c.fail()
+		return 0
+	}
+	return int64(v)
+}
+
+func (c *cursor) take(n int64) []byte {
+	if n > int64(len(c.left)) {
+		c.fail()
+		return nil
+	}
+	v := c.left[:n]
+	c.left = c.left[n:]
+	return v
+}
+
+func (c *cursor) text(most int64) string { return string(c.take(c.number(most))) }
