@@ -12,8 +12,9 @@
 // or a moment later: a kill may take the latest ones, a loss of power all since the last Sync, and what is
 // found afterwards is what was there at some moment before.
 //
-// It holds Options.CacheBytes for what was read, twice Options.MemtableBytes for what was written, and some 10
-// bits a key to know of most keys that are not there without looking. Nothing expires by itself.
+// It holds some Options.MemoryBytes for what was written and what was read. Part of that are filters, 10 bits a key,
+// which tell of most keys that are not there without looking for them: where they find no room, a miss costs as
+// much as a hit. Nothing expires by itself.
 //
 // A disk that is full or broken ends the store: the call that finds out, and all after it, return ErrBroken.
 // What was synced is there when the disk is well and the folder opened again. (A fault found in the background,
@@ -44,10 +45,9 @@ var ErrBroken = errors.New("the disk has failed")
 
 // Options say where the folder is and what it may take of memory.
 type Options struct {
-	Folder        string
-	CacheBytes    int64        // of what was read; 16 MiB unless given
-	MemtableBytes uint64       // what is gathered before it becomes a file; 16 MiB unless given
-	Log           *slog.Logger // nil: nobody is told
+	Folder      string
+	MemoryBytes int64        // for what was written and what was read; 64 MiB unless given
+	Log         *slog.Logger // nil: nobody is told
 
 	fs vfs.FS // nil: the system's
 }
@@ -88,23 +88,24 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 func (s *Store) pebbleOptions(o Options) *pebble.Options {
 	const mebibyte = 1 << 20
-	if o.CacheBytes == 0 {
-		o.CacheBytes = 16 * mebibyte
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = 64 * mebibyte
 	}
-	if o.MemtableBytes == 0 {
-		o.MemtableBytes = 16 * mebibyte
-	}
-	s.cache = pebble.NewCache(o.CacheBytes)
+	// Pebble takes what it gathers (at most twice MemTableSize, and once more while that becomes a file) out of
+	// its cache's size.
+	s.cache = pebble.NewCache(o.MemoryBytes)
 	options := &pebble.Options{
 		FS:                          o.fs,
 		Cache:                       s.cache,
-		MemTableSize:                o.MemtableBytes,
+		MemTableSize:                uint64(o.MemoryBytes / 8),
 		MemTableStopWritesThreshold: 2,
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      told{s, o.Log},
 	}
 	for n := range options.Levels {
 		options.Levels[n].FilterPolicy = bloom.FilterPolicy(10)
+		// A file's filter is one block of the cache: those of large files would push each other out.
+		options.TargetFileSizes[n] = 4 * mebibyte
 	}
 	return options
 }
@@ -209,17 +210,34 @@ func (s *Store) Read(ctx context.Context, partition int, space store.Space, keys
 		if fence, err = s.held(s.db, partition); err != nil {
 			return err
 		}
-		values = make([][]byte, len(keys))
-		var key []byte
-		for n := range keys {
-			key = appendKey(key[:0], partition, space, keys[n])
-			if values[n], err = get(s.db, key); err != nil {
-				return err
-			}
+		iterator, err := s.db.NewIter(&pebble.IterOptions{
+			LowerBound: appendKey(nil, partition, space, nil),
+			UpperBound: appendKey(nil, partition, space+1, nil),
+			// Most keys that are looked for and not hot are new: the filters spare the disk for those.
+			UseL6Filters: true,
+		})
+		if err != nil {
+			return err
 		}
-		return nil
+		values, err = seek(iterator, partition, space, keys)
+		return errors.Join(err, iterator.Close())
 	})
 	return values, fence, err
+}
+
+func seek(iterator *pebble.Iterator, partition int, space store.Space, keys [][]byte) ([][]byte, error) {
+	values := make([][]byte, len(keys))
+	var key []byte
+	for n := range keys {
+		key = appendKey(key[:0], partition, space, keys[n])
+		if iterator.SeekPrefixGE(key) && bytes.Equal(iterator.Key(), key) {
+			values[n] = append([]byte{}, iterator.Value()...)
+		}
+		if err := iterator.Error(); err != nil {
+			return nil, err // the next seek would forget it
+		}
+	}
+	return values, nil
 }
 
 // Scan returns the next keys in their order. A cursor is the key it begins with.

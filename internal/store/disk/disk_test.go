@@ -25,3 +25,46 @@ func TestAStoreOnDisk(t *testing.T) {
 		return func() store.Store { return open(t, Options{Folder: folder}) }
 	})
 }
+
+func TestMemory(t *testing.T) {
+	const memory, keys = 8 << 20, 200_000
+	s := open(t, Options{Folder: t.TempDir(), MemoryBytes: memory})
+	defer s.Close()
+	fence, err := s.Take(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func() (cached int64) {
+		m := s.db.Metrics()
+		if held := m.BlockCache.Size + int64(m.MemTable.Size); held > memory+memory/16 {
+			t.Fatalf("%d bytes are held, %d are allowed", held, memory)
+		}
+		return m.BlockCache.Size
+	}
+	for n := 0; n < keys; n += callKeys {
+		var changes []store.Change
+		for i := range callKeys {
+			changes = append(changes, cold(n+i))
+		}
+		if fence, err = s.Write(ctx, 0, fence, changes); err != nil {
+			t.Fatal(err)
+		}
+		check()
+	}
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for n := range keys / callKeys {
+		var all [][]byte
+		for i := range callKeys {
+			all = append(all, cold((n*callKeys+i)*7919%keys).Key)
+		}
+		if _, _, err := s.Read(ctx, 0, store.Windows, all); err != nil {
+			t.Fatal(err)
+		}
+		check()
+	}
+	if cached := check(); cached < memory/2 {
+		t.Errorf("of %d bytes only %d are left for what was read", memory, cached)
+	}
+}

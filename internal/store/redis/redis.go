@@ -143,6 +143,9 @@ var policyLine = regexp.MustCompile(`(?m)^maxmemory_policy:(\S+)`)
 func refuseEviction(ctx context.Context, client *goredis.Client) error {
 	// INFO and not CONFIG GET: who offers Redis as a service seldom allows the latter.
 	info, err := client.Info(ctx, "memory").Result()
+	if errors.Is(err, context.DeadlineExceeded) && client.Options().TLSConfig != nil {
+		err = fmt.Errorf("%w (a server that does not speak TLS is silent like this)", err)
+	}
 	if err != nil {
 		return fmt.Errorf("asking Redis at %s for its maxmemory-policy: %w", client.Options().Addr, err)
 	}

@@ -38,23 +38,33 @@ type Server struct {
 // dashes in front, say so.
 func Start(t testing.TB, arguments ...string) *Server {
 	t.Helper()
+	mustBeHad(t)
+	s := newServer(t)
+	_, port, _ := net.SplitHostPort(s.Addr)
+	s.arguments = append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", s.Folder, "--save", ""}, arguments...)
+	s.Restart()
+	return s
+}
+
+func mustBeHad(t testing.TB) {
+	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("WEIR_REQUIRE_REAL") == "1" {
 			t.Fatalf("a real Redis is required: %v", err)
 		}
 		t.Skipf("not tried on a real Redis: %v (Debian: apt-get install redis-server)", err)
 	}
-	folder, addr := t.TempDir(), freeAddress(t)
-	_, port, _ := net.SplitHostPort(addr)
-	s := &Server{
-		Addr: addr, Folder: folder, t: t, Client: goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1}),
-		arguments: append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--daemonize", "no"}, arguments...),
-	}
+}
+
+// newServer returns one that is killed with the test, once it has been started.
+func newServer(t testing.TB) *Server {
+	t.Helper()
+	addr := freeAddress(t)
+	s := &Server{Addr: addr, Folder: t.TempDir(), t: t, Client: goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1})}
 	t.Cleanup(func() {
 		s.Kill()
 		s.Client.Close()
 	})
-	s.Restart()
 	return s
 }
 
@@ -87,25 +97,12 @@ func (s *Server) Restart() {
 	if err := s.command.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.awaitAnswer()
-}
-
-func (s *Server) awaitAnswer() {
-	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	for {
+	s.await(ctx, "redis-server answers", func() bool {
 		err := s.Client.Ping(ctx).Err()
-		if err == nil || goredis.HasErrorPrefix(err, "NOAUTH") || goredis.HasErrorPrefix(err, "WRONGPASS") {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			said, _ := os.ReadFile(filepath.Join(s.Folder, "output"))
-			s.t.Fatalf("redis-server does not answer: %v\n%s", err, said)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		return err == nil || goredis.HasErrorPrefix(err, "NOAUTH")
+	})
 }
 
 // Kill ends the server at once, as kill -9 does.

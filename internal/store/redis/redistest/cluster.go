@@ -1,0 +1,77 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slots is how many a Cluster has.
+const slots = 16384
+
+// Cluster starts a Cluster of so many masters, and returns their addresses.
+func Cluster(t testing.TB, masters int) (addrs []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	mustBeHad(t)
+	var nodes []*Server
+	for n := range masters {
+		_, bus, _ := net.SplitHostPort(freeAddress(t))
+		node := Start(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000")
+		nodes, addrs = append(nodes, node), append(addrs, node.Addr)
+		first, last := n*slots/masters, (n+1)*slots/masters-1
+		if err := node.Client.ClusterAddSlotsRange(ctx, first, last).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(node.Addr)
+		for _, other := range nodes[:n] {
+			if err := other.Client.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", port, bus).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, node := range nodes {
+		node.await(ctx, "the Cluster is whole", func() bool {
+			info, _ := node.Client.ClusterInfo(ctx).Result()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", masters))
+		})
+	}
+	return addrs
+}
+
+// Sentinel starts a Sentinel that watches a master, and returns its address.
+func Sentinel(t testing.TB, name string, master *Server) string {
+	t.Helper()
+	s := newServer(t)
+	host, port, _ := net.SplitHostPort(master.Addr)
+	_, own, _ := net.SplitHostPort(s.Addr)
+	configuration := filepath.Join(s.Folder, "sentinel.conf")
+	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s %s %s 1\n", own, s.Folder, name, host, port)
+	if err := os.WriteFile(configuration, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.arguments = []string{configuration, "--sentinel"}
+	s.Restart()
+	return s.Addr
+}
+
+// await returns when something is true.
+func (s *Server) await(ctx context.Context, what string, is func() bool) {
+	s.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-ctx.Done():
+			said, _ := os.ReadFile(filepath.Join(s.Folder, "output"))
+			s.t.Fatalf("waiting until %s: %v\n%s", what, ctx.Err(), said)
+		case <-tick.C:
+		}
+	}
+}
