@@ -1,0 +1,105 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+// A GroupState is what the brokers know of a group.
+type GroupState struct {
+	Name    string
+	Members int                       // -1 when that cannot be told
+	Commits map[string]map[int]Commit // by topic and partition; what was never committed is missing
+}
+
+// Groups are the states of the groups whose names begin with a prefix, and of those named, which may be unknown to the
+// brokers as yet, by their names' order.
+func (c *Client) Groups(ctx context.Context, prefix string, named ...string) ([]GroupState, error) {
+	names, err := c.groupNames(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, named...)
+	slices.Sort(names)
+	var states []GroupState
+	for _, name := range slices.Compact(names) {
+		state, err := c.groupState(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("asking for group %s: %w", name, c.cause(ctx, err))
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+func (c *Client) groupNames(ctx context.Context, prefix string) ([]string, error) {
+	response, err := c.kafka.ListGroups(ctx, &kafkago.ListGroupsRequest{})
+	if err == nil {
+		err = response.Error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for groups: %w", c.cause(ctx, err))
+	}
+	var names []string
+	for _, group := range response.Groups {
+		if strings.HasPrefix(group.GroupID, prefix) {
+			names = append(names, group.GroupID)
+		}
+	}
+	return names, nil
+}
+
+func (c *Client) groupState(ctx context.Context, name string) (GroupState, error) {
+	state := GroupState{Name: name, Commits: map[string]map[int]Commit{}}
+	committed, err := c.kafka.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: name})
+	if err != nil {
+		return state, err
+	}
+	if committed.Error != nil && !unknownGroup(committed.Error) {
+		return state, committed.Error
+	}
+	for topic, partitions := range committed.Topics {
+		for _, p := range partitions {
+			if p.Error != nil {
+				return state, p.Error
+			}
+			if p.CommittedOffset < 0 {
+				continue
+			}
+			if state.Commits[topic] == nil {
+				state.Commits[topic] = map[int]Commit{}
+			}
+			state.Commits[topic][p.Partition] = Commit{Offset: p.CommittedOffset, Metadata: p.Metadata}
+		}
+	}
+	state.Members, err = c.members(ctx, name)
+	return state, err
+}
+
+// members is how many members a group has, -1 when the brokers' answer cannot be read.
+func (c *Client) members(ctx context.Context, group string) (int, error) {
+	described, err := c.kafka.DescribeGroups(ctx, &kafkago.DescribeGroupsRequest{GroupIDs: []string{group}})
+	if err != nil {
+		return 0, err
+	}
+	for _, found := range described.Groups {
+		switch {
+		case found.GroupID != group || unknownGroup(found.Error):
+		case errors.As(found.Error, new(kafkago.Error)):
+			return 0, found.Error
+		case found.Error != nil: // kafka-go knows no other protocol than its own
+			return -1, nil
+		default:
+			return len(found.Members), nil
+		}
+	}
+	return 0, nil
+}
+
+// unknownGroup says that nobody has joined the group yet, which some brokers call an error.
+func unknownGroup(err error) bool { return errors.Is(err, kafkago.GroupIdNotFound) }
