@@ -1,6 +1,7 @@
 package blocklist
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -123,7 +124,11 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 	if e.Ended != 0 {
 		shown.Ended = (*instant)(&e.Ended)
 	}
-	return json.Marshal(shown)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // of keys and paths; who calls us may want it all the same
+	err := encoder.Encode(shown)
+	return bytes.TrimSuffix(text.Bytes(), []byte{'\n'}), err
 }
 
 // The bounds of an entry's texts in bytes, and of its numbers.
