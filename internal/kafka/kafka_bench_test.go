@@ -66,9 +66,9 @@ func onEachBroker(b *testing.B, run func(b *testing.B, config kafka.Config, brok
 	b.Run("embedded", func(b *testing.B) {
 		run(b, kafkatest.Embedded(b), func() time.Duration { return 0 })
 	})
+	cluster := kafkatest.Real(b, kafkatest.Options{Measured: true})
 	b.Run("real", func(b *testing.B) {
-		config := real(b)
-		run(b, config, func() time.Duration { return kafkatest.Shared(b).CPU() })
+		run(b, kafka.Config{Brokers: cluster.Addresses(), Create: true}, cluster.CPU)
 	})
 }
 

@@ -27,6 +27,11 @@ func (c *Client) Offsets(ctx context.Context, topic string) ([]Span, error) {
 	return spans, nil
 }
 
+// PartitionSpan is what one partition holds: it can be asked though others have no leader.
+func (c *Client) PartitionSpan(ctx context.Context, topic string, partition int) (Span, error) {
+	return c.span(ctx, topic, partition)
+}
+
 func (c *Client) span(ctx context.Context, topic string, partition int) (Span, error) {
 	offsets, err := c.listOffsets(ctx, topic, kafkago.FirstOffsetOf(partition), kafkago.LastOffsetOf(partition))
 	return Span{Start: offsets.FirstOffset, End: offsets.LastOffset}, err
