@@ -54,6 +54,8 @@ type Config struct {
 
 	Logger  *slog.Logger          // nil is silence
 	Metrics prometheus.Registerer // nil is none
+
+	disk disk // of the journal; the zero value is the real one
 }
 
 // A Sink takes batches: a kafka.Producer. Send takes all messages in their order, or none with an error; it waits
@@ -85,6 +87,9 @@ func Open(config Config) (*Collector, error) {
 	var err error
 	if c.folder, err = lockFolder(config.Folder); err != nil {
 		return nil, err
+	}
+	if config.disk.write != nil {
+		c.folder.disk = config.disk
 	}
 	c.kept = rulesKept{c.folder.in("rules")}
 	c.Reload(config.Rules, config.Client)

@@ -14,6 +14,7 @@ import (
 type folder struct {
 	path string
 	lock *os.File
+	disk disk
 }
 
 // A mark is what was known of the journal when it was last synced. It is not synced itself: it may be older than the
@@ -35,7 +36,7 @@ func lockFolder(path string) (*folder, error) {
 		return nil, fmt.Errorf("locking the collector's folder: %w", err)
 	}
 	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-		return &folder{path: path, lock: lock}, nil
+		return &folder{path, lock, realDisk}, nil
 	}
 	lock.Close()
 	if errors.Is(err, syscall.EWOULDBLOCK) {

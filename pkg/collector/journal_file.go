@@ -48,13 +48,24 @@ type fileJournal struct {
 	ended   chan struct{}
 
 	// Of the goroutine:
-	file        *os.File
-	bytes       int64 // of the file, all of them sound
-	began       int64 // bytes it was made with
-	generation  uint64
-	state       state
-	buffer      []byte
-	write, sync func(*os.File, []byte) error // tests have them fail
+	file       *os.File
+	bytes      int64 // of the file, all of them sound
+	began      int64 // bytes it was made with
+	generation uint64
+	state      state
+	buffer     []byte
+	disk       disk
+}
+
+// A disk is how a file is written and synced; tests have it fail.
+type disk struct {
+	write func(*os.File, []byte) error
+	sync  func(*os.File) error
+}
+
+var realDisk = disk{
+	write: func(file *os.File, b []byte) error { _, err := file.Write(b); return err },
+	sync:  datasync,
 }
 
 // A change is one thing that the journal is told. With a stream it is a cut's, which waits for it.
@@ -68,8 +79,7 @@ func openJournal(f *folder, logger *slog.Logger, gauge prometheus.Gauge) (*fileJ
 	j := &fileJournal{
 		folder: f, logger: logger, faults: telemetry.NewFaults(logger), gauge: gauge, state: newState(),
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
-		write: func(file *os.File, b []byte) error { _, err := file.Write(b); return err },
-		sync:  func(file *os.File, _ []byte) error { return datasync(file) },
+		disk: f.disk,
 	}
 	if err := j.read(); err != nil {
 		return nil, err
@@ -261,14 +271,14 @@ func (j *fileJournal) append(urgent bool) error {
 	if j.bytes > max(compactBytes, 2*j.began) {
 		return j.rewrite()
 	}
-	if err := j.write(j.file, j.buffer); err != nil {
+	if err := j.disk.write(j.file, j.buffer); err != nil {
 		return err
 	}
 	j.bytes += int64(len(j.buffer))
 	if !urgent {
 		return nil
 	}
-	if err := j.sync(j.file, nil); err != nil {
+	if err := j.disk.sync(j.file); err != nil {
 		return err
 	}
 	return j.folder.setMark(mark{j.id, j.generation, j.bytes})
@@ -306,9 +316,9 @@ func (j *fileJournal) rewrite() error {
 		return err
 	}
 	data := j.state.append(header{j.id, j.generation + 1}.append(nil))
-	err = j.write(file, data)
+	err = j.disk.write(file, data)
 	if err == nil {
-		err = j.sync(file, nil)
+		err = j.disk.sync(file)
 	}
 	if err == nil {
 		err = os.Rename(next, j.path())
@@ -375,6 +385,7 @@ func (s *state) apply(e entry) {
 		s.logs[log.source] = &log
 	case entryForget:
 		delete(s.logs, e.log.source)
+		delete(s.cuts, e.log.source)
 	case entryCut:
 		c := e.cut
 		s.logs[c.source] = &logState{c.source, c.to, c.reached, c.note}

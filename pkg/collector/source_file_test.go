@@ -354,6 +354,24 @@ func (b *bench) awaitReading(name string) {
 	b.t.Fatalf("%s is not read", name)
 }
 
+// awaitRead waits until a file is read and Kafka has all of it.
+func (b *bench) awaitRead(name string) {
+	b.t.Helper()
+	info, err := os.Stat(b.path(name))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for range 1000 {
+		for _, log := range b.collector.Status().Sources[0].Logs {
+			if log.Log == b.path(name) && log.Position == info.Size() && log.InFlight == 0 {
+				return
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	b.t.Fatalf("%s is not read", name)
+}
+
 func TestRequestsBeforeTheBeginningAreNotWanted(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.log("access.log", 10) // of long ago
