@@ -127,26 +127,26 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// said keeps what is logged.
-type said struct {
+// heardLines keeps what is logged.
+type heardLines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (s *said) Write(b []byte) (int, error) {
+func (s *heardLines) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(b)
 }
 
-func (s *said) has(words string) bool {
+func (s *heardLines) has(words string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Contains(s.text.String(), words)
 }
 
-func (b *bench) listen() *said {
-	s := &said{}
+func (b *bench) listen() *heardLines {
+	s := &heardLines{}
 	b.config.Logger = slog.New(slog.NewTextHandler(io.MultiWriter(s, b.t.Output()), nil))
 	return s
 }
