@@ -95,6 +95,20 @@ func (m *member) report(reached int64, reading bool) {
 	m.reach(reached)
 }
 
+// standing is how far the member has got, and whether it is kept from reading.
+func (m *member) standing() (reached int64, waiting bool) {
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	return m.reached, m.waiting
+}
+
+// behind says whether the member reads what is older than its lateness.
+func (m *member) behind() bool {
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	return m.reading && m.reached < time.Now().UnixMilli()-m.late
+}
+
 func (m *member) progress(at int64) {
 	if at <= m.reached {
 		return

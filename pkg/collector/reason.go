@@ -32,13 +32,14 @@ const (
 	reasonKey
 	reasonCost
 
+	reasonLost  // it was deleted before it was read
 	reasonKafka // the hits were made, and Kafka refused them for good
 
 	reasons
 )
 
 var reasonWords = [reasons]string{"", "format", "time", "address", "json", "envelope", "long", "ahead", "start", "filtered", "proxy",
-	"allowed", "match", "expression", "refused", "key", "cost", "kafka"}
+	"allowed", "match", "expression", "refused", "key", "cost", "lost", "kafka"}
 
 var ruleReasons = [rule.Reasons]reason{counted, reasonAllowed, reasonMatch, reasonExpression, reasonRefused, reasonKey, reasonCost}
 

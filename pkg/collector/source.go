@@ -77,6 +77,8 @@ type KafkaConfig struct {
 	Group  string // in full
 	Topics []string
 	Start  Start
+	// Session is after how long without a sign of life the group takes a member's partitions away; 0 is kafka.Group's.
+	Session time.Duration
 }
 
 // HTTPConfig is a source that others post requests to.

@@ -56,6 +56,7 @@ type stream struct {
 	record   string
 	err      error
 	mayReach int64
+	behind   bool // there is more to read, though nothing to be had at the moment; who reads the log sets it
 	each     func(*request.Request, error)
 
 	flying      []*cut // in their order: not yet noted, noted, sent
@@ -204,7 +205,7 @@ func (s *stream) wait(ctx context.Context, more <-chan struct{}) error {
 		if err := s.look(ctx); err != nil {
 			return err
 		}
-		s.idle(s.hits == 0 && len(s.flying) == 0)
+		s.idle(s.hits == 0 && len(s.flying) == 0 && !s.behind)
 		s.show()
 		timer := s.alarm(s.due())
 		select {
@@ -226,7 +227,7 @@ func (s *stream) idle(idle bool) {
 
 // drain cuts what there is and returns when Kafka has all of it, or with the context's cause.
 func (s *stream) drain(ctx context.Context) error {
-	if s.err == nil && s.position > s.begins() {
+	if s.err == nil && s.position > s.begins() && len(s.again) == 0 { // half a cut made again would be another
 		s.cut()
 	}
 	for {
@@ -274,19 +275,24 @@ func (s *stream) begins() int64 {
 	return s.open.from
 }
 
-// room waits while too much is in flight.
+// room waits while too much is in flight, or anything that was made by rules that are not to be used any more.
 func (s *stream) room(ctx context.Context) error {
 	for {
 		if err := s.advance(ctx); err != nil {
 			return err
 		}
-		if len(s.flying) < inFlightCuts && s.flyingBytes < inFlightBytes {
+		if len(s.flying) < inFlightCuts && s.flyingBytes < inFlightBytes && !s.outdated() {
 			return nil
 		}
 		if err := s.pause(ctx, nil, time.Hour); err != nil {
 			return err
 		}
 	}
+}
+
+// outdated says whether the next cut has to wait for those in flight, because it is made by other rules.
+func (s *stream) outdated() bool {
+	return s.oneRule && len(s.flying) > 0 && len(s.again) == 0 && s.ruling != s.collector.ruling.Load()
 }
 
 // pause waits for news of what is in flight, for a channel, or for a while, through no fault of the stream.
@@ -389,7 +395,7 @@ func (s *stream) refuse(r *request.Request) reason {
 		return reasonProxy
 	}
 	if r.UnixMilli > s.reached {
-		if s.member != nil && r.UnixMilli > s.mayReach {
+		if s.member != nil && r.UnixMilli > s.mayReach && len(s.again) == 0 {
 			s.err = s.held(s.ctx, r.UnixMilli)
 		}
 		s.reached = r.UnixMilli

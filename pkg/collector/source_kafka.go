@@ -1,0 +1,275 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/kafka"
+)
+
+const (
+	retryEvery  = 500 * time.Millisecond
+	topicsEvery = time.Second
+	goneLooks   = 10 // looks in a row at which a topic must be gone to be read no longer
+)
+
+// A kafkaSource reads topics as a member of a group: each partition has one owner among all collectors, and a stream
+// there. Who a partition is, where it is read and which cuts Kafka may not have stands in the group's commit
+// (commitJournal), so whoever owns a partition next makes the outstanding cuts again and goes on. What is in flight
+// when a partition has to be given up is waited for, for a while.
+//
+// Outstanding cuts are made again by the rules that made them, which are known by their fingerprint: our present ones,
+// or those that are kept in the folder. A commit has no room for rules, so they may be those of a process elsewhere
+// that died while rules were being changed. Then we wait until they are ours too, for 30 s. If they do not come the
+// cuts are made by our own rules, from the same offsets to the same offsets: a partition of the sink that has such a
+// cut already refuses this one, as a conflict, and one that has not counts it. So in each of them every request is
+// still counted once, by the rules of before or by those of after.
+//
+// A topic that is missing, or was for ten looks, is left out and the others are read; it is looked for every second.
+type kafkaSource struct {
+	*intake
+	client  *kafka.Client
+	group   string
+	cluster string
+
+	mu         sync.Mutex
+	partitions map[topicPartition]*partition
+	asked      bool // the cluster is known, and the topics were looked for
+}
+
+type topicPartition struct {
+	topic  string
+	number int
+}
+
+// A partition is what a source knows of one, whether it owns it or not. kafkaSource.mu guards it.
+type partition struct {
+	topicPartition
+	member      *member
+	owned       bool
+	vanished    bool   // its topic was gone: what is there when it is back was all made since
+	incarnation string // last heard of
+	heard       string // metadata
+	changed     time.Time
+}
+
+func newKafkaSource(in *intake) (source, error) {
+	config := in.config.Kafka
+	if config.Group == "" || len(config.Topics) == 0 {
+		return nil, errors.New("a group and topics are needed")
+	}
+	return &kafkaSource{intake: in, client: config.Client, group: config.Group, partitions: map[topicPartition]*partition{}}, nil
+}
+
+func (k *kafkaSource) status() SourceStatus {
+	status := k.intake.status("kafka")
+	lag := int64(0)
+	for _, log := range status.Logs {
+		lag += log.Lag
+	}
+	k.collector.metrics.lagCount.WithLabelValues(k.config.Name).Set(float64(lag))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	status.CaughtUp = status.CaughtUp && k.asked
+	return status
+}
+
+// run is a member of the group until the context is done.
+func (k *kafkaSource) run(ctx context.Context) error {
+	defer k.leave()
+	cluster, err := k.connect(ctx)
+	if err != nil {
+		return nil // the context is done
+	}
+	k.cluster = cluster
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() { k.follow(ctx) })
+	for ctx.Err() == nil {
+		topics := k.present(ctx)
+		if len(topics) == 0 {
+			pause(ctx, topicsEvery)
+			continue
+		}
+		if err := k.share(ctx, topics); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *kafkaSource) connect(ctx context.Context) (id string, err error) {
+	for {
+		cluster, err := k.client.Cluster(ctx)
+		if err == nil {
+			k.mended("connect")
+			return cluster.ID, nil
+		}
+		if ctx.Err() != nil {
+			return "", err
+		}
+		k.trouble("connect", err)
+		pause(ctx, retryEvery)
+	}
+}
+
+// present are the topics that there are. It says which are not.
+func (k *kafkaSource) present(ctx context.Context) map[string]int {
+	topics := map[string]int{}
+	var faults []error
+	for _, topic := range k.config.Kafka.Topics {
+		_, err := k.client.Partitions(ctx, topic)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		topics[topic] = 0
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := errors.Join(faults...); err != nil {
+		k.trouble("topics", oneLine(err))
+	} else {
+		k.mended("topics")
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = len(faults) == 0
+	return topics
+}
+
+func oneLine(err error) error {
+	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// share reads the partitions of these topics that fall to us, until there are other topics or the context is done.
+func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		k.watchTopics(ctx, topics)
+		cancel()
+	})
+	group := kafka.Group{Name: k.group, Topics: topics, Session: k.config.Kafka.Session}
+	if err := k.client.RunGroup(ctx, group, k.own); err != nil {
+		return fmt.Errorf("source %s: %w", k.config.Name, err)
+	}
+	return nil
+}
+
+// watchTopics returns when a topic is there that was missing, or one is gone for good.
+func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
+	missing := map[string]int{} // looks in a row
+	for {
+		pause(ctx, topicsEvery)
+		if ctx.Err() != nil {
+			return
+		}
+		for _, topic := range k.config.Kafka.Topics {
+			_, err := k.client.Partitions(ctx, topic)
+			_, read := topics[topic]
+			switch {
+			case err == nil && !read:
+				return
+			case errors.Is(err, kafka.ErrNoTopic):
+				k.trouble("topics", err)
+				k.vanish(topic)
+				missing[topic]++
+			default:
+				delete(missing, topic)
+			}
+			if read && missing[topic] >= goneLooks {
+				return
+			}
+		}
+	}
+}
+
+// vanish remembers that a topic was not there.
+func (k *kafkaSource) vanish(topic string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.partitions {
+		if p.topic == topic {
+			p.vanished = true
+		}
+	}
+}
+
+// leave ends all comparisons.
+func (k *kafkaSource) leave() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.partitions {
+		p.member.leave()
+	}
+	clear(k.partitions)
+}
+
+// partition is what is known of one; it takes part in the comparison from the first time on. k.mu is held.
+func (k *kafkaSource) partition(topic string, number int) *partition {
+	at := topicPartition{topic, number}
+	p := k.partitions[at]
+	if p == nil {
+		p = &partition{topicPartition: at, changed: time.Now()}
+		p.member = k.join(at)
+		k.partitions[at] = p
+	}
+	return p
+}
+
+func (k *kafkaSource) join(at topicPartition) *member {
+	late := k.config.Late
+	if late == 0 {
+		late = k.collector.config.Late
+	}
+	return k.collector.hold.join(at.String(), late)
+}
+
+func (at topicPartition) String() string { return fmt.Sprintf("%s/%d", at.topic, at.number) }
+
+// own reads a partition as long as it is ours.
+func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
+	p := k.possess(claim.Topic, claim.Partition)
+	defer k.dispossess(p)
+	for ctx.Err() == nil {
+		r := &reading{kafkaSource: k, partition: p, claim: claim}
+		err := r.run(ctx)
+		switch {
+		case ctx.Err() != nil, errors.Is(err, kafka.ErrExpelled), errors.Is(err, kafka.ErrClosed):
+			return nil
+		case errors.Is(err, errAnew):
+		case errors.Is(err, kafka.ErrPermanent):
+			return err
+		default:
+			k.trouble("read", err)
+			pause(ctx, retryEvery)
+		}
+	}
+	return nil
+}
+
+// possess makes a partition ours; dispossess gives it to whoever takes it, whose commits we read then.
+func (k *kafkaSource) possess(topic string, number int) *partition {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := k.partition(topic, number)
+	p.owned = true
+	p.member.wait(false)
+	p.member.idle(false)
+	return p
+}
+
+func (k *kafkaSource) dispossess(p *partition) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p.owned = false
+	p.changed = time.Now()
+}

@@ -1,0 +1,225 @@
+package collector
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"time"
+
+	"weir/internal/kafka"
+)
+
+// A commitJournal keeps a partition's cuts in its group's commit. It has a goroutine: cuts that come while a commit
+// is under way go with the next one.
+//
+// A commit is taken only from who owns the partition. One that is refused for that reason drops the cuts it was to
+// note: they were not sent, and the next owner reads their records.
+type commitJournal struct {
+	source *kafkaSource
+	claim  *kafka.Claim
+	member *member
+
+	mu       sync.Mutex
+	standing kafkaNote // what does not follow from the rest
+	offset   int64
+	cuts     []outstanding
+	pending  []pendingCut // the last of the cuts: those that no commit has
+	fault    error
+	end      bool // nothing more to read
+
+	kick    chan struct{}
+	closing chan struct{}
+	ended   chan struct{}
+	told    kafka.Commit // last
+}
+
+type pendingCut struct {
+	stream *stream
+	cut    *cut
+}
+
+const (
+	hastyEvery = 20 * time.Millisecond // while a backlog is read, for others wait for what is told
+	waitsBeat  = 10                    // s
+)
+
+func newCommitJournal(k *kafkaSource, claim *kafka.Claim, m *member, t *takeover) *commitJournal {
+	j := &commitJournal{source: k, claim: claim, member: m, standing: t.note, offset: t.offset, cuts: t.again,
+		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
+	return j
+}
+
+// note implements journal.
+func (j *commitJournal) note(s *stream, c *cut) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.fault != nil {
+		refuseCut(s, c, j.fault)
+		return
+	}
+	j.standing.Rules = c.fingerprint
+	j.cuts = append(j.cuts, outstanding{c.from, c.to, c.clock})
+	j.pending = append(j.pending, pendingCut{s, c})
+	select {
+	case j.kick <- struct{}{}:
+	default:
+	}
+}
+
+func refuseCut(s *stream, c *cut, fault error) {
+	c.fault = fault
+	c.noted.Store(true)
+	s.woken()
+}
+
+// done implements journal. Cuts are done in their order.
+func (j *commitJournal) done(_ *stream, c *cut) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.cuts) == 0 || j.cuts[0].to != c.to {
+		return // it was refused
+	}
+	j.cuts = j.cuts[1:]
+	j.offset = c.to
+	if c.reached != noTime {
+		j.standing.Reached = c.reached
+	}
+	if last, ok := readSeen(c.note); ok {
+		j.standing.Last = &last
+	}
+}
+
+// chose notes the format that was found out.
+func (j *commitJournal) chose(envelope, format string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.standing.Envelope, j.standing.Format = envelope, format
+}
+
+// atEnd says whether there is anything to read.
+func (j *commitJournal) atEnd(end bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.end = end
+}
+
+// snapshot is what has to be committed now, and how many of the pending cuts it notes.
+func (j *commitJournal) snapshot() (commit kafka.Commit, notes int) {
+	reached, waits := j.member.standing()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := j.standing
+	if len(j.cuts) == 0 {
+		n.End = j.end
+		n.Reached = max(n.Reached, reached) // all that was read is sent
+	}
+	if waits {
+		n.Waits = time.Now().Unix() / waitsBeat * waitsBeat
+	}
+	return n.commit(j.offset, j.cuts), len(j.pending)
+}
+
+// run commits until close. ctx ends what is under way then.
+func (j *commitJournal) run(ctx context.Context) {
+	defer close(j.ended)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		closing := false
+		timer.Reset(j.every())
+		select {
+		case <-j.kick:
+		case <-timer.C:
+		case <-j.closing:
+			closing = true
+		}
+		if err := j.tell(ctx); err != nil {
+			j.refuse(err)
+			return
+		}
+		if closing {
+			return
+		}
+	}
+}
+
+// every is how often what has changed without a cut is committed.
+func (j *commitJournal) every() time.Duration {
+	if j.member.behind() {
+		return hastyEvery
+	}
+	return lazyEvery
+}
+
+// tell commits what has changed. An error is for good.
+func (j *commitJournal) tell(ctx context.Context) error {
+	for {
+		commit, notes := j.snapshot()
+		if commit == j.told {
+			return nil
+		}
+		err := j.claim.Commit(ctx, commit)
+		if err == nil {
+			j.told = commit
+			j.source.mended("commit")
+			j.noted(notes)
+			return nil
+		}
+		if ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
+			return err
+		}
+		j.source.trouble("commit", err) // metadata of that length are not taken: with fewer cuts outstanding they are shorter
+		pause(ctx, time.Second)
+	}
+}
+
+func (j *commitJournal) noted(count int) {
+	j.mu.Lock()
+	pending := j.pending[:count]
+	j.pending = j.pending[count:]
+	j.mu.Unlock()
+	for _, p := range pending {
+		p.cut.noted.Store(true)
+		p.stream.woken()
+	}
+}
+
+// refuse drops what no commit has, and whatever comes.
+func (j *commitJournal) refuse(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.fault = err
+	for _, p := range j.pending {
+		refuseCut(p.stream, p.cut, err)
+	}
+	j.pending = nil
+}
+
+// close commits how things stand and ends the goroutine.
+func (j *commitJournal) close() {
+	close(j.closing)
+	<-j.ended
+}
+
+func (s seen) append(b []byte) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.Offset)), uint64(s.Sum))
+}
+
+func readSeen(b []byte) (seen, bool) {
+	if len(b) == 0 {
+		return seen{}, false
+	}
+	f := fields{left: b}
+	s := seen{int64(f.uint()), uint32(f.uint())}
+	return s, !f.failed
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,132 @@
+package collector
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"weir/internal/kafka"
+	"weir/pkg/request"
+)
+
+const noteVersion = 1
+
+// A kafkaNote is what the metadata of a group's commit say, which is the journal of a partition. The offset committed
+// is the one before which Kafka has all hits; the outstanding cuts follow it, one after the other.
+//
+// It fits kafka.MaxMetadata with as many cuts as a stream has in flight.
+type kafkaNote struct {
+	Version     int    `json:"v"`
+	Incarnation string `json:"incarnation"`       // random: made when the partition is begun
+	Partitions  int    `json:"partitions"`        // that the topic had then: one with a higher number is younger
+	Rules       string `json:"rules,omitempty"`   // fingerprint of those that made the cuts
+	Reached     int64  `json:"reached,omitempty"` // request time up to which Kafka has all, Unix ms; 0 is unknown
+	End         bool   `json:"end,omitempty"`     // there was nothing more to read
+	Waits       int64  `json:"waits,omitempty"`   // when it last said, Unix s, that others keep it from reading
+	Last        *seen  `json:"last,omitempty"`    // the last record before the offset
+
+	// What was found out where it is not configured.
+	Envelope string `json:"envelope,omitempty"`
+	Format   string `json:"format,omitempty"`
+
+	Cuts []int64 `json:"cuts,omitempty"` // of each outstanding one its length and its clock
+}
+
+// seen is a record that was read, by which the log is known again.
+type seen struct {
+	Offset int64  `json:"offset"`
+	Sum    uint32 `json:"sum"` // CRC-32C of key, value and time
+}
+
+func seeRecord(r *kafka.Record) seen {
+	sum := crc32.Update(crc32.Checksum(r.Key, castagnoli), castagnoli, r.Value)
+	at := binary.LittleEndian.AppendUint64(nil, uint64(r.Time.UnixMilli()))
+	return seen{r.Offset, crc32.Update(sum, castagnoli, at)}
+}
+
+// An outstanding cut is one that Kafka may not have yet.
+type outstanding struct{ from, to, clock int64 }
+
+func (n kafkaNote) commit(offset int64, cuts []outstanding) kafka.Commit {
+	n.Version = noteVersion
+	n.Cuts = nil
+	for _, c := range cuts {
+		n.Cuts = append(n.Cuts, c.to-c.from, c.clock)
+	}
+	text, _ := json.Marshal(n) // it is made of numbers and texts
+	return kafka.Commit{Offset: offset, Metadata: string(text)}
+}
+
+var errForeign = errors.New("it was committed by something else")
+
+// readNote reads a commit. Its errors are errForeign and errNewer.
+func readNote(commit kafka.Commit) (n kafkaNote, cuts []outstanding, err error) {
+	if json.Unmarshal([]byte(commit.Metadata), &n) != nil || n.Version == 0 || n.Incarnation == "" {
+		return kafkaNote{}, nil, errForeign
+	}
+	if n.Version > noteVersion {
+		return kafkaNote{}, nil, errNewer
+	}
+	at := commit.Offset
+	for i := 0; i+1 < len(n.Cuts); i += 2 {
+		if n.Cuts[i] < 1 {
+			return kafkaNote{}, nil, errForeign
+		}
+		cuts = append(cuts, outstanding{at, at + n.Cuts[i], n.Cuts[i+1]})
+		at += n.Cuts[i]
+	}
+	return n, cuts, nil
+}
+
+// reached is the request time reached.
+func (n *kafkaNote) reached() int64 {
+	if n.Reached == 0 {
+		return noTime
+	}
+	return n.Reached
+}
+
+// choice is the format that was found out, nil when none was.
+func (n *kafkaNote) choice() *request.Choice {
+	if n.Format == "" {
+		return nil
+	}
+	return &request.Choice{Envelope: n.Envelope, Format: n.Format}
+}
+
+// A takeover is where reading a partition begins.
+type takeover struct {
+	note   kafkaNote
+	offset int64 // to begin at; -1 is wherever a new incarnation does
+	again  []outstanding
+	by     *ruling // makes them
+	anew   string  // why nothing that was noted holds; "" when it does
+}
+
+// end is where the outstanding cuts end.
+func (t *takeover) end() int64 {
+	if n := len(t.again); n > 0 {
+		return t.again[n-1].to
+	}
+	return t.offset
+}
+
+// takeUp finds where to go on from what was committed and what the log holds.
+func takeUp(commit kafka.Commit, span kafka.Span) (t takeover, err error) {
+	if commit.Offset < 0 {
+		return takeover{offset: -1, anew: "nothing is stored of it"}, nil
+	}
+	t.offset = commit.Offset
+	t.note, t.again, err = readNote(commit)
+	switch {
+	case errors.Is(err, errForeign):
+		return takeover{offset: commit.Offset, anew: "what is stored of it was not written by a collector"}, nil
+	case err != nil:
+		return t, err
+	case t.end() > span.End:
+		return takeover{offset: -1, anew: fmt.Sprintf("its log ends at %d, before %d, up to which it was read", span.End, t.end())}, nil
+	}
+	return t, nil
+}

@@ -1,0 +1,282 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+	"weir/pkg/hit"
+	"weir/pkg/rule"
+)
+
+// onBoth runs a test on the embedded broker and on a real Kafka.
+func onBoth(t *testing.T, test func(*testing.T, kafka.Config)) {
+	t.Run("embedded", func(t *testing.T) { test(t, kafkatest.Embedded(t)) })
+	t.Run("real", func(t *testing.T) {
+		test(t, kafka.Config{Brokers: kafkatest.Shared(t).Addresses(), Create: true})
+	})
+}
+
+var topics atomic.Int64
+
+// A kafkaBench is a topic, and collectors of one group that read it.
+type kafkaBench struct {
+	t          testing.TB
+	config     kafka.Config
+	client     *kafka.Client
+	topic      string
+	partitions int
+	producer   *kafka.Producer
+	sink       *memorySink
+	rules      *rule.Set
+	source     SourceConfig // but for its client
+
+	lines int
+	want  map[string]int64
+}
+
+func newKafkaBench(t testing.TB, config kafka.Config, partitions int) *kafkaBench {
+	t.Helper()
+	config.Logger = testLogger(t)
+	b := &kafkaBench{t: t, config: config, client: kafkatest.Client(t, config), partitions: partitions, sink: newMemorySink(4), want: map[string]int64{}}
+	b.topic = fmt.Sprintf("logs.%d.%d", os.Getpid(), topics.Add(1))
+	set, err := rule.FromLimits([]string{"10/min"}, "ip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.rules = set
+	b.source = SourceConfig{Name: "logs", Format: "combined", Kafka: &KafkaConfig{Group: "readers." + b.topic, Topics: []string{b.topic}, Session: 6 * time.Second}}
+	return b
+}
+
+// make makes the topic.
+func (b *kafkaBench) make() {
+	b.t.Helper()
+	if err := b.client.EnsureTopics(b.within(20*time.Second), kafka.Topic{Name: b.topic, Partitions: b.partitions}); err != nil {
+		b.t.Fatal(err)
+	}
+	producer := b.client.OpenProducer(kafka.ProducerConfig{Topic: b.topic, Partitions: b.partitions})
+	b.producer = producer
+	b.t.Cleanup(func() { producer.Close(b.within(10 * time.Second)) })
+}
+
+func (b *kafkaBench) within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.t.Context()), d)
+	b.t.Cleanup(cancel)
+	return ctx
+}
+
+// line is one more line, whose hit is wanted.
+func (b *kafkaBench) line() string {
+	b.lines++
+	ip := fmt.Sprintf("203.0.113.%d", b.lines%7)
+	b.want["per-ip "+ip]++
+	return fmt.Sprintf(`%s - - [03/Mar/2026:08:%02d:%02d +0000] "GET /%d HTTP/1.1" 200 2 "-" "test"`, ip, b.lines/60%60, b.lines%60, b.lines)
+}
+
+// produce writes lines to the topic, round-robin, and returns when it has them.
+func (b *kafkaBench) produce(lines int) {
+	b.t.Helper()
+	var messages []kafka.Message
+	for range lines {
+		partition := b.lines % b.partitions
+		messages = append(messages, kafka.Message{Partition: partition, Value: []byte(b.line())})
+	}
+	b.write(messages...)
+}
+
+func (b *kafkaBench) write(messages ...kafka.Message) {
+	b.t.Helper()
+	var written sync.WaitGroup
+	for i := range messages {
+		written.Add(1)
+		messages[i].Done = func(_ int64, err error) {
+			if err != nil {
+				b.t.Error(err)
+			}
+			written.Done()
+		}
+	}
+	if err := b.producer.Send(b.within(10*time.Second), messages...); err != nil {
+		b.t.Fatal(err)
+	}
+	written.Wait()
+}
+
+// delete deletes the topic and waits until it is gone.
+func (b *kafkaBench) delete() {
+	b.t.Helper()
+	b.producer.Close(b.within(10 * time.Second))
+	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
+	response, err := admin.DeleteTopics(b.within(10*time.Second), &kafkago.DeleteTopicsRequest{Topics: []string{b.topic}})
+	if err != nil || response.Errors[b.topic] != nil {
+		b.t.Fatal(err, response)
+	}
+	admin.Transport.(*kafkago.Transport).CloseIdleConnections()
+	eventually(b.t, "the topic to be gone", func() bool {
+		_, err := b.client.Partitions(b.within(time.Second), b.topic)
+		return err != nil
+	})
+}
+
+// A running is a collector that runs.
+type running struct {
+	*Collector
+	cancel context.CancelFunc
+	ended  chan error
+	stop   func()
+	said   *said
+}
+
+// start starts a collector with a client and a folder of its own, that writes to a sink.
+func (b *kafkaBench) start(sink Sink, change ...func(*Config)) *running {
+	b.t.Helper()
+	said := &said{}
+	source, reader := b.source, b.config
+	of := *source.Kafka
+	reader.Logger = said.logger()
+	client, err := kafka.Open(reader)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	of.Client = client
+	source.Kafka = &of
+	config := Config{Folder: b.t.TempDir(), Rules: b.rules, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: sink, Partitions: 4,
+		Logger: said.logger(), Sources: []SourceConfig{source}}
+	for _, c := range change {
+		c(&config)
+	}
+	collector, err := Open(config)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Collector: collector, cancel: cancel, ended: make(chan error, 1), said: said}
+	go func() { r.ended <- collector.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-r.ended; err != nil {
+			b.t.Error(err)
+		}
+		if err := collector.Close(); err != nil {
+			b.t.Error(err)
+		}
+		client.Close()
+		if b.t.Failed() {
+			b.t.Log(said.String())
+		}
+	})
+	b.t.Cleanup(r.stop)
+	return r
+}
+
+// kill ends the collector with whatever is in flight, as far as a process can be killed from within: its sink acknowledges
+// nothing any more.
+func (r *running) kill(sink *memorySink) {
+	sink.set(func() { sink.mute = true })
+	r.stop()
+}
+
+func (b *kafkaBench) commits() []kafka.Commit {
+	b.t.Helper()
+	commits, err := b.client.Committed(b.within(10*time.Second), b.source.Kafka.Group, b.topic)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return commits
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for begun := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > 40*time.Second {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// Every record is counted once, though the collector is stopped, and killed with cuts that nobody knows to be there.
+func TestATopicIsCountedOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		b := newKafkaBench(t, config, 3)
+		b.make()
+		b.produce(200)
+		c := b.start(b.sink)
+		b.sink.await(t, b.want)
+		c.stop()
+		b.produce(100)
+		c = b.start(b.sink)
+		b.sink.await(t, b.want)
+		b.sink.set(func() { b.sink.mute = true })
+		for range 5 { // several cuts, none of which is acknowledged
+			b.produce(30)
+			b.sink.await(t, b.want)
+		}
+		c.kill(b.sink)
+		outstanding := 0
+		for p, commit := range b.commits() {
+			note, cuts, err := readNote(commit)
+			if err != nil || note.Incarnation == "" {
+				t.Errorf("partition %d: %+v %v", p, commit, err)
+			}
+			outstanding += len(cuts)
+		}
+		if outstanding == 0 {
+			t.Error("no cut is outstanding")
+		}
+		sent := b.sink.records()
+		b.sink.unmute()
+		c = b.start(b.sink)
+		eventually(t, "the cuts to be sent again", func() bool { return b.sink.records() > sent })
+		b.produce(50)
+		b.sink.await(t, b.want)
+		c.stop()
+		for p, commit := range b.commits() {
+			if _, cuts, err := readNote(commit); err != nil || len(cuts) > 0 || commit.Offset != int64((b.lines+b.partitions-1-p)/b.partitions) {
+				t.Errorf("partition %d: %+v %v is committed at the end", p, commit, err)
+			}
+		}
+	})
+}
+
+// records is how many there are in all partitions.
+func (s *memorySink) records() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.partitions {
+		n += len(p)
+	}
+	return n
+}
+
+// sources are those of the batches there are.
+func (s *memorySink) sources(t testing.TB) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[string]bool{}
+	var r hit.Reader
+	for _, p := range s.partitions {
+		for _, record := range p {
+			if err := r.Reset(record); err != nil {
+				t.Fatal(err)
+			}
+			found[r.Header().Source] = true
+		}
+	}
+	return found
+}
+
+var _ = maps.Keys[map[string]int]
+var _ = filepath.Join
+var _ = strings.Contains
