@@ -124,6 +124,8 @@ func (in *intake) open() (source, error) {
 	switch {
 	case in.config.File != nil:
 		return newFileSource(in)
+	case in.config.HTTP != nil:
+		return newHTTPSource(in)
 	}
 	return nil, errors.New("it does not say where to read")
 }

@@ -1,0 +1,184 @@
+package collector
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"weir/internal/keys"
+)
+
+const requestsPath = "/v1/requests"
+
+// An httpAnswer says what became of the requests of a body: how many there were, how many of them could not be read, and how
+// many of the rest gave no hit, by why.
+type httpAnswer struct {
+	Requests  int64            `json:"requests"`
+	Unread    map[string]int64 `json:"unread,omitempty"`
+	Uncounted map[string]int64 `json:"uncounted,omitempty"`
+}
+
+func (o outcome) answer() httpAnswer {
+	a := httpAnswer{Requests: o.requests, Unread: map[string]int64{}, Uncounted: map[string]int64{}}
+	for why := counted + 1; why < reasons; why++ {
+		switch n := o.uncounted[why]; {
+		case n == 0:
+		case why.unreadable():
+			a.Unread[reasonWords[why]] = n
+		default:
+			a.Uncounted[reasonWords[why]] = n
+		}
+	}
+	return a
+}
+
+// An httpProblem is an answer that is no 200: RFC 9457's, whose type is always about:blank.
+type httpProblem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+func problem(status int, err error) *httpProblem {
+	return &httpProblem{http.StatusText(status), status, err.Error()}
+}
+
+var (
+	errPath     = errors.New("requests are posted to " + requestsPath)
+	errPending  = errors.New("kafka has not acknowledged it in time: it may be counted yet, and sending it again may count it twice")
+	errStopping = errors.New("the collector stops, and Kafka has not acknowledged it: it may have been counted, and sending it again may count it twice")
+)
+
+// ServeHTTP answers one request.
+func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	got, wrong := h.handle(w, r)
+	if wrong == nil {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(got.answer())
+		return
+	}
+	switch wrong.Status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", http.MethodPost)
+	case http.StatusUnsupportedMediaType:
+		w.Header().Set("Accept-Encoding", "gzip")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(wrong.Status)
+	json.NewEncoder(w).Encode(wrong)
+}
+
+// handle takes a body and says what became of it, or why it is not taken.
+func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *httpProblem) {
+	if wrong := h.admit(r); wrong != nil {
+		return outcome{}, wrong
+	}
+	p := &post{json: isJSON(r.Header.Get("Content-Type")), done: make(chan counting, 1)}
+	r.Body = http.MaxBytesReader(w, r.Body, h.limits.bodyBytes)
+	err := p.read(&h.memory, r, h.limits.bodyBytes)
+	if err == nil {
+		err = p.each(func([]byte) error { return nil })
+	}
+	if err != nil {
+		h.memory.give(p)
+		return outcome{}, h.unread(err)
+	}
+	select {
+	case h.queue <- p:
+	default:
+		h.memory.give(p)
+		return outcome{}, problem(http.StatusTooManyRequests, errFull)
+	}
+	select {
+	case h.more <- struct{}{}:
+	default:
+	}
+	return h.await(r, p)
+}
+
+// admit says why a request is refused whose body was not read yet.
+func (h *httpSource) admit(r *http.Request) *httpProblem {
+	if r.URL.Path != requestsPath {
+		return problem(http.StatusNotFound, errPath)
+	}
+	if r.Method != http.MethodPost {
+		return problem(http.StatusMethodNotAllowed, errPath)
+	}
+	if err := h.origins.Check(r); err != nil {
+		return problem(http.StatusForbidden, err)
+	}
+	if h.config.HTTP.Keys == nil {
+		return nil
+	}
+	_, err := h.config.HTTP.Keys.Admit(r, keys.Send)
+	switch {
+	case errors.Is(err, keys.ErrRole):
+		return problem(http.StatusForbidden, err)
+	case err != nil:
+		return problem(http.StatusUnauthorized, err)
+	}
+	return nil
+}
+
+func isJSON(contentType string) bool {
+	media, _, _ := mime.ParseMediaType(contentType)
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// unread says why a body was not taken.
+func (h *httpSource) unread(err error) *httpProblem {
+	var long *http.MaxBytesError
+	switch {
+	case errors.Is(err, errFull):
+		return problem(http.StatusTooManyRequests, err)
+	case errors.As(err, &long), errors.Is(err, errLarge):
+		return problem(http.StatusRequestEntityTooLarge, fmt.Errorf("the body is larger than %d bytes, decompressed: send it in several", h.limits.bodyBytes))
+	case errors.Is(err, errEncoding):
+		return problem(http.StatusUnsupportedMediaType, err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return problem(http.StatusRequestTimeout, fmt.Errorf("the body was not here after %s", h.limits.bodyFor))
+	}
+	return problem(http.StatusBadRequest, err)
+}
+
+// await waits until Kafka has the post.
+func (h *httpSource) await(r *http.Request, p *post) (outcome, *httpProblem) {
+	patience := time.NewTimer(h.limits.ack)
+	defer patience.Stop()
+	why := errPending
+	select {
+	case got := <-p.done:
+		return settled(got)
+	case <-patience.C:
+	case <-r.Context().Done():
+		why = errStopping // or nobody is there to be told
+	case <-h.ended:
+		why = errStopping
+	}
+	if p.state.CompareAndSwap(postWaits, postGone) {
+		h.memory.give(p)
+		return outcome{}, problem(http.StatusTooManyRequests, errFull)
+	}
+	select {
+	case got := <-p.done:
+		return settled(got)
+	default:
+		return outcome{}, problem(http.StatusServiceUnavailable, why)
+	}
+}
+
+func settled(got counting) (outcome, *httpProblem) {
+	if got.err != nil {
+		return outcome{}, problem(http.StatusInternalServerError, got.err)
+	}
+	return got.outcome, nil
+}

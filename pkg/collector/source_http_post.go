@@ -1,0 +1,252 @@
+package collector
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+)
+
+const (
+	postWaits = iota // for its turn
+	postTaken        // the stream has begun to count it
+	postGone         // nobody waits for an answer, and it will not be counted
+)
+
+// A post is the body of one request to us. The goroutine of its connection owns it, and again once it is gone; when it
+// is taken the stream's does.
+type post struct {
+	body  []byte
+	json  bool
+	held  int64 // of the source's memory
+	state atomic.Int32
+	done  chan counting // has room for the one
+}
+
+// A counting is what became of a post: what was read, and nil once Kafka has it.
+type counting struct {
+	outcome
+	err error
+}
+
+// A memory is what the bodies of a source may take together, in bytes.
+type memory struct{ left atomic.Int64 }
+
+// take takes some for a post, if there is as much.
+func (m *memory) take(p *post, n int64) bool {
+	if m.left.Add(-n) < 0 {
+		m.left.Add(n)
+		return false
+	}
+	p.held += n
+	return true
+}
+
+// give gives back all of a post.
+func (m *memory) give(p *post) {
+	m.left.Add(p.held)
+	p.body, p.held = nil, 0
+}
+
+const (
+	firstBytes = 32 << 10 // of a body
+	gzipBytes  = 64 << 10 // that a decompressor takes
+)
+
+var (
+	errFull     = errors.New("there is no room for more")
+	errLarge    = errors.New("the body is too large")
+	errEncoding = errors.New("the body's encoding is not known: send it as it is, or compressed with gzip")
+)
+
+// read reads the body of a request.
+func (p *post) read(m *memory, r *http.Request, most int64) error {
+	from := io.Reader(r.Body)
+	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		if !m.take(p, gzipBytes) {
+			return errFull
+		}
+		decompressed, err := gzip.NewReader(from)
+		if err != nil {
+			return fmt.Errorf("the body is not gzip: %w", err)
+		}
+		from = decompressed
+	default:
+		return errEncoding
+	}
+	return p.fill(m, from, most)
+}
+
+// fill grows with what comes, not with what is announced: who announces much and sends nothing holds little.
+func (p *post) fill(m *memory, from io.Reader, most int64) error {
+	for {
+		if len(p.body) == cap(p.body) {
+			size := min(max(firstBytes, 2*int64(cap(p.body))), most+1)
+			if !m.take(p, size-int64(cap(p.body))) {
+				return errFull
+			}
+			p.body = append(make([]byte, 0, size), p.body...)
+		}
+		n, err := from.Read(p.body[len(p.body):cap(p.body)])
+		p.body = p.body[:len(p.body)+n]
+		switch {
+		case int64(len(p.body)) > most:
+			return errLarge
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading the body: %w", err)
+		}
+	}
+}
+
+// add gives a record to the stream. Its position is its number.
+func (p *post) add(ctx context.Context, s *stream, record []byte) error {
+	if !p.json && len(record) > maxLineBytes {
+		return s.lost(ctx, record[:maxLineBytes], reasonLong, s.position+1)
+	}
+	return s.add(ctx, record, s.position+1)
+}
+
+var errEnough = errors.New("enough")
+
+// learn finds out the format by the first records, where it is not known.
+func (p *post) learn(s *stream) {
+	if s.decoder != nil {
+		return
+	}
+	var sample []string
+	p.each(func(record []byte) error {
+		if sample = append(sample, string(record)); len(sample) == learnLines {
+			return errEnough
+		}
+		return nil
+	})
+	s.learn(sample, nil)
+}
+
+// each calls a function with every record of the body: every line, or every value where the body is JSON; an array's
+// elements are records, and so is the text in a JSON string. It ends with the function's error. errNotJSON is its own.
+func (p *post) each(record func([]byte) error) error {
+	if p.json {
+		return eachJSON(p.body, record)
+	}
+	for rest := p.body; len(rest) > 0; {
+		var line []byte
+		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
+		if line = bytes.TrimSuffix(line, []byte{'\r'}); len(line) == 0 {
+			continue
+		}
+		if err := record(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNotJSON = errors.New("the body is not JSON as its content type says: send lines as text/plain or application/x-ndjson")
+
+func eachJSON(body []byte, record func([]byte) error) error {
+	for rest := skipJSONSpace(body); len(rest) > 0; rest = skipJSONSpace(rest) {
+		var err error
+		if rest[0] == '[' {
+			rest, err = eachElement(rest[1:], record)
+		} else {
+			rest, err = oneValue(rest, record)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachElement is each of an array whose bracket was taken off; rest is what stands behind it.
+func eachElement(body []byte, record func([]byte) error) (rest []byte, err error) {
+	rest = skipJSONSpace(body)
+	if len(rest) > 0 && rest[0] == ']' {
+		return rest[1:], nil
+	}
+	for {
+		if rest, err = oneValue(skipJSONSpace(rest), record); err != nil {
+			return nil, err
+		}
+		rest = skipJSONSpace(rest)
+		switch {
+		case len(rest) > 0 && rest[0] == ',':
+			rest = rest[1:]
+		case len(rest) > 0 && rest[0] == ']':
+			return rest[1:], nil
+		default:
+			return nil, errNotJSON
+		}
+	}
+}
+
+func oneValue(body []byte, record func([]byte) error) (rest []byte, err error) {
+	n := endOfJSON(body)
+	if n == 0 {
+		return nil, errNotJSON
+	}
+	value := body[:n]
+	if value[0] == '"' {
+		var text string
+		if json.Unmarshal(value, &text) != nil {
+			return nil, errNotJSON
+		}
+		value = []byte(text)
+	}
+	return body[n:], record(value)
+}
+
+func skipJSONSpace(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
+
+// endOfJSON is where the object or string is over that b begins with; 0 when it is not, or begins with neither. It
+// looks at brackets and quotes only; whether the rest is right who reads the record finds out.
+func endOfJSON(b []byte) int {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth < 0 {
+				return 0
+			}
+		case '"':
+			length := endOfString(b[i:])
+			if length == 0 {
+				return 0
+			}
+			i += length - 1
+		default:
+			if depth == 0 {
+				return 0
+			}
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func endOfString(b []byte) int {
+	for i := 1; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return 0
+}

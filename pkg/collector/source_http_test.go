@@ -1,0 +1,544 @@
+package collector
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/keys"
+)
+
+// until waits for a condition that nothing tells of.
+func until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); <-ticker.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s in vain", what)
+		}
+	}
+}
+
+// An httpBench is a bench whose source is posted to.
+type httpBench struct {
+	*bench
+	url     string
+	client  *http.Client
+	header  http.Header
+	changed func(*httpLimits)
+}
+
+func newHTTPBench(t testing.TB) *httpBench {
+	b := &httpBench{bench: newBench(t), client: &http.Client{Transport: &http.Transport{}}, header: http.Header{}, changed: func(*httpLimits) {}}
+	b.config.Metrics = prometheus.NewRegistry()
+	b.config.Sources = []SourceConfig{{Name: "posts", Format: "combined", HTTP: &HTTPConfig{Listen: "127.0.0.1:0"}}}
+	t.Cleanup(b.client.CloseIdleConnections)
+	return b
+}
+
+func (b *httpBench) source() *httpSource { return b.collector.sources[0].(*httpSource) }
+
+func (b *httpBench) start() {
+	b.t.Helper()
+	var err error
+	if b.collector, err = Open(b.config); err != nil {
+		b.t.Fatal(err)
+	}
+	limits := usualHTTPLimits
+	b.changed(&limits)
+	b.source().limit(limits)
+	b.run()
+	scheme := "http"
+	if b.config.Sources[0].HTTP.TLS != nil {
+		scheme = "https"
+	}
+	b.url = scheme + "://" + b.address() + requestsPath
+}
+
+// run has the collector that is open run.
+func (b *bench) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel, b.ended = cancel, make(chan error, 1)
+	go func(c *Collector) { b.ended <- c.Run(ctx) }(b.collector)
+	b.t.Cleanup(b.stop)
+}
+
+// address is where the first source listens.
+func (b *bench) address() string {
+	b.t.Helper()
+	var logs []LogStatus
+	until(b.t, "the listener", func() bool { logs = b.collector.sources[0].status().Logs; return len(logs) > 0 })
+	return logs[0].Log
+}
+
+// An httpReply is what came back.
+type httpReply struct {
+	status int
+	header http.Header
+	answer httpAnswer
+	detail string
+}
+
+// post sends a body; the headers are pairs of name and value.
+func (b *httpBench) post(body io.Reader, headers ...string) httpReply {
+	b.t.Helper()
+	request, err := http.NewRequest("POST", b.url, body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	return b.send(request)
+}
+
+func (b *httpBench) send(request *http.Request) httpReply {
+	b.t.Helper()
+	response, err := b.client.Do(request)
+	if err != nil {
+		b.t.Error(err)
+		return httpReply{}
+	}
+	defer response.Body.Close()
+	reply := httpReply{status: response.StatusCode, header: response.Header}
+	if reply.status == http.StatusOK {
+		err = json.NewDecoder(response.Body).Decode(&reply.answer)
+	} else {
+		var wrong httpProblem
+		err = json.NewDecoder(response.Body).Decode(&wrong)
+		if reply.detail = wrong.Detail; wrong.Status != reply.status || wrong.Title == "" || reply.header.Get("Content-Type") != "application/problem+json" {
+			b.t.Errorf("a problem of %d says %+v", reply.status, wrong)
+		}
+	}
+	if err != nil {
+		b.t.Errorf("status %d: %v", reply.status, err)
+	}
+	return reply
+}
+
+// body is so many more lines.
+func (b *bench) body(lines int) string {
+	text := ""
+	for range lines {
+		text += b.line()
+	}
+	return text
+}
+
+func zipped(text string) io.Reader {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write([]byte(text))
+	w.Close()
+	return &b
+}
+
+func TestHTTPCountsWhatIsPosted(t *testing.T) {
+	b := newHTTPBench(t)
+	b.start()
+	reply := b.post(strings.NewReader(b.body(1000)))
+	if reply.status != 200 || reply.answer.Requests != 1000 || len(reply.answer.Unread)+len(reply.answer.Uncounted) != 0 {
+		t.Errorf("%+v", reply)
+	}
+	if got, _ := b.sink.counted(t); !maps.Equal(got, b.want) {
+		t.Errorf("answered before Kafka had it: %s", brief(got))
+	}
+	reply = b.post(zipped(b.body(500)+"no request\n\n\r\n"+strings.TrimSuffix(b.body(1), "\n")), "Content-Encoding", "gzip")
+	if reply.status != 200 || reply.answer.Requests != 502 || reply.answer.Unread["format"] != 1 {
+		t.Errorf("%+v", reply)
+	}
+	if reply = b.post(http.NoBody); reply.status != 200 || reply.answer.Requests != 0 {
+		t.Errorf("an empty body: %+v", reply)
+	}
+	b.sink.await(t, b.want)
+	if got := testutil.ToFloat64(b.collector.metrics.requests.WithLabelValues("posts")); got != 1502 {
+		t.Errorf("the metrics say %v requests", got)
+	}
+}
+
+func TestHTTPCountsJSON(t *testing.T) {
+	const one = `{"time":"2026-03-03T08:00:00Z","remote_addr":"203.0.113.1","method":"GET","path":"/[\"]","status":200}`
+	tests := map[string]struct {
+		kind, body string
+		requests   int64
+		status     int
+	}{
+		"lines":            {"application/x-ndjson", one + "\n" + one + "\n", 2, 200},
+		"values":           {"application/json", one + one + "\n\n" + one, 3, 200},
+		"an array":         {"application/json; charset=utf-8", " [ " + one + " , \n" + one + " ] ", 2, 200},
+		"arrays":           {"application/json", "[" + one + "]\n[" + one + "," + one + "]", 3, 200},
+		"no element":       {"application/json", "[]", 0, 200},
+		"indented":         {"application/vnd.app+json", strings.ReplaceAll(one, ",", ",\n  "), 1, 200},
+		"text in an array": {"application/json", `["` + strings.ReplaceAll(strings.ReplaceAll(one, `\`, `\\`), `"`, `\"`) + `"]`, 1, 200},
+		"cut off":          {"application/json", "[" + one + "," + one[:40], 0, 400},
+		"no comma":         {"application/json", "[" + one + one + "]", 0, 400},
+		"not closed":       {"application/json", "[" + one, 0, 400},
+		"lines of a log":   {"application/json", "1.2.3.4 - - [x]", 0, 400},
+		"a bracket":        {"application/json", one + "}", 0, 400},
+	}
+	b := newHTTPBench(t)
+	b.config.Sources[0].Format = "json"
+	b.start()
+	for name, test := range tests {
+		reply := b.post(strings.NewReader(test.body), "Content-Type", test.kind)
+		if reply.status != test.status || reply.answer.Requests != test.requests || len(reply.answer.Unread) > 0 {
+			t.Errorf("%s: %+v", name, reply)
+		}
+		b.want["per-ip 203.0.113.1"] += test.requests
+	}
+	b.sink.await(t, b.want)
+}
+
+// Nothing of a body that is refused is counted.
+func TestHTTPRefusesWhatItCannotRead(t *testing.T) {
+	b := newHTTPBench(t)
+	b.changed = func(l *httpLimits) { l.bodyBytes = 100 << 10 }
+	b.start()
+	line := b.line()
+	clear(b.want)
+	cut, _ := io.ReadAll(zipped(strings.Repeat(line, 100)))
+	large := strings.Repeat(line, 200<<10/len(line))
+	bomb := zipped(strings.Repeat("0", 100<<20))
+	tests := map[string]struct {
+		body     io.Reader
+		encoding string
+		status   int
+	}{
+		"too large":                    {strings.NewReader(large), "", 413},
+		"too large, length not said":   {io.MultiReader(strings.NewReader(large)), "", 413},
+		"too large when decompressed":  {zipped(large), "gzip", 413},
+		"a bomb":                       {bomb, "gzip", 413},
+		"an encoding that we lack":     {strings.NewReader(line), "br", 415},
+		"no gzip":                      {strings.NewReader(line), "gzip", 400},
+		"gzip cut off":                 {bytes.NewReader(cut[:len(cut)/2]), "gzip", 400},
+		"gzip with a wrong checksum":   {bytes.NewReader(append(cut[:len(cut)-8:len(cut)-8], 1, 2, 3, 4, 5, 6, 7, 8)), "gzip", 400},
+		"gzip that is empty":           {http.NoBody, "gzip", 400},
+		"a body that is just too long": {strings.NewReader(strings.Repeat("x", 100<<10+1)), "", 413},
+	}
+	for name, test := range tests {
+		headers := []string{}
+		if test.encoding != "" {
+			headers = append(headers, "Content-Encoding", test.encoding)
+		}
+		if reply := b.post(test.body, headers...); reply.status != test.status || reply.detail == "" {
+			t.Errorf("%s: %+v, want %d", name, reply, test.status)
+		}
+	}
+	if left := b.source().memory.left.Load(); left != usualHTTPLimits.memoryBytes {
+		t.Errorf("%d bytes of memory were not given back", usualHTTPLimits.memoryBytes-left)
+	}
+	if reply := b.post(strings.NewReader(strings.Repeat("x", 100<<10))); reply.status != 200 {
+		t.Errorf("a body as long as may be: %+v", reply)
+	}
+	b.sink.await(t, b.want)
+}
+
+func TestHTTPHasOnePath(t *testing.T) {
+	b := newHTTPBench(t)
+	b.start()
+	tests := []struct {
+		method, path, header, value string
+		status                      int
+	}{
+		{"GET", "", "X-None", "", 405},
+		{"PUT", "", "X-None", "", 405},
+		{"POST", "/", "X-None", "", 404},
+		{"POST", "", "Origin", "https://evil.example", 403},
+		{"POST", "", "Sec-Fetch-Site", "cross-site", 403},
+		{"POST", "", "Sec-Fetch-Site", "none", 200},
+	}
+	for _, test := range tests {
+		request, _ := http.NewRequest(test.method, b.url+test.path, nil)
+		request.Header.Set(test.header, test.value)
+		if reply := b.send(request); reply.status != test.status || test.status == 405 && reply.header.Get("Allow") != "POST" {
+			t.Errorf("%+v: %+v", test, reply)
+		}
+	}
+}
+
+func writeKeys(t testing.TB, path string, roles map[string]string) {
+	t.Helper()
+	text := "keys:\n"
+	for secret, role := range roles {
+		sum := sha256.Sum256([]byte(secret))
+		text += fmt.Sprintf("  - {name: %s, role: %s, sha256: %q}\n", role, role, hex.EncodeToString(sum[:]))
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHTTPAsksForAKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	writeKeys(t, path, map[string]string{"s3nd": "send", "r3ad": "read", "wr1te": "write", "b0ss": "admin"})
+	file, err := keys.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newHTTPBench(t)
+	b.config.Sources[0].HTTP.Keys = file
+	b.changed = func(l *httpLimits) { l.rereadEvery = 10 * time.Millisecond }
+	b.start()
+	tests := []struct {
+		header, value string
+		status        int
+	}{
+		{"X-None", "", 401},
+		{"X-Api-Key", "", 401},
+		{"X-Api-Key", "guess", 401},
+		{"Authorization", "Basic czNuZA==", 401},
+		{"Authorization", "Bearer guess", 401},
+		{"X-Api-Key", "r3ad", 403},
+		{"X-Api-Key", "wr1te", 403},
+		{"Authorization", "Bearer wr1te", 403},
+		{"X-Api-Key", "s3nd", 200},
+		{"Authorization", "Bearer s3nd", 200},
+		{"X-Api-Key", "b0ss", 200},
+	}
+	for _, test := range tests {
+		want := maps.Clone(b.want)
+		reply := b.post(strings.NewReader(b.line()), test.header, test.value)
+		if test.status != 200 {
+			b.want = want
+		}
+		if reply.status != test.status || reply.status == 401 && reply.header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%s %s: %+v", test.header, test.value, reply)
+		}
+	}
+	b.sink.await(t, b.want)
+
+	writeKeys(t, path, map[string]string{"n3w": "send"})
+	until(t, "the new key", func() bool { return b.post(http.NoBody, "X-Api-Key", "n3w").status == 200 })
+	if reply := b.post(http.NoBody, "X-Api-Key", "s3nd"); reply.status != 401 {
+		t.Errorf("a key that was taken out: %+v", reply)
+	}
+	os.WriteFile(path, []byte("keys: [{name: x}]"), 0o600)
+	until(t, "the fault", func() bool { return strings.Contains(b.source().status().Error, "stay what they were") })
+	if reply := b.post(http.NoBody, "X-Api-Key", "n3w"); reply.status != 200 {
+		t.Errorf("the last good keys: %+v", reply)
+	}
+}
+
+func TestHTTPBeyondLoopbackIsGuarded(t *testing.T) {
+	asked := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}
+	tests := []struct {
+		listen string
+		tls    *tls.Config
+		keys   *keys.File
+		ok     bool
+	}{
+		{"0.0.0.0:0", nil, nil, false},
+		{":0", nil, nil, false},
+		{"192.0.2.1:7402", nil, nil, false},
+		{"collector.example:7402", nil, nil, false},
+		{"0.0.0.0:0", &tls.Config{}, nil, false},
+		{"0.0.0.0:0", &tls.Config{ClientAuth: tls.RequestClientCert}, nil, false},
+		{"0.0.0.0:0", asked, nil, true},
+		{"0.0.0.0:0", nil, &keys.File{}, true},
+		{"127.0.0.1:0", nil, nil, true},
+		{"localhost:0", nil, nil, true},
+		{"[::1]:0", nil, nil, true},
+		{"127.0.0.1", nil, nil, false},
+	}
+	for _, test := range tests {
+		b := newBench(t)
+		b.config.Sources = []SourceConfig{{Name: "posts", Format: "combined", HTTP: &HTTPConfig{Listen: test.listen, TLS: test.tls, Keys: test.keys}}}
+		c, err := Open(b.config)
+		if (err == nil) != test.ok {
+			t.Errorf("%+v: %v", test, err)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+}
+
+func TestHTTPAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	b := newBench(t)
+	b.config.Sources = []SourceConfig{{Name: "posts", Format: "combined", HTTP: &HTTPConfig{Listen: l.Addr().String()}}}
+	c, err := Open(b.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Error(err)
+	}
+}
+
+// No 200 before Kafka has it.
+func TestHTTPAnswersWhenKafkaHasIt(t *testing.T) {
+	b := newHTTPBench(t)
+	b.start()
+	b.sink.set(func() { b.sink.mute = true })
+	replies := make(chan httpReply, 1)
+	go func(body string) { replies <- b.post(strings.NewReader(body)) }(b.body(10))
+	b.sink.await(t, b.want) // sent, and not acknowledged
+	select {
+	case reply := <-replies:
+		t.Fatalf("answered before Kafka has acknowledged it: %+v", reply)
+	default:
+	}
+	b.sink.unmute()
+	if reply := <-replies; reply.status != 200 || reply.answer.Requests != 10 {
+		t.Errorf("%+v", reply)
+	}
+	until(t, "the status", func() bool { return b.source().status().CaughtUp })
+}
+
+// 429 once there is no room, and nothing of what was refused so is counted.
+func TestHTTPSaysWhenItIsFull(t *testing.T) {
+	b := newHTTPBench(t)
+	b.changed = func(l *httpLimits) { l.memoryBytes, l.ack = 4*firstBytes, 200*time.Millisecond }
+	b.start()
+	b.sink.set(func() { b.sink.blocked = true })
+	replies := make(chan httpReply)
+	for range 6 {
+		go func(body string) { replies <- b.post(strings.NewReader(body)) }(b.body(1))
+	}
+	statuses := map[int]int{}
+	for range 6 {
+		reply := <-replies
+		if statuses[reply.status]++; reply.header.Get("Retry-After") == "" {
+			t.Errorf("no Retry-After: %+v", reply)
+		}
+	}
+	if statuses[429] == 0 || statuses[503] == 0 || statuses[429]+statuses[503] != 6 {
+		t.Errorf("answers: %v", statuses)
+	}
+	b.sink.set(func() { b.sink.blocked = false })
+	until(t, "what was taken", func() bool { return b.total() == int64(statuses[503]) })
+	until(t, "all memory", func() bool { return b.source().memory.left.Load() == 4*firstBytes })
+	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 || b.total() != int64(statuses[503])+1 {
+		t.Errorf("%+v, and %d are counted", reply, b.total())
+	}
+}
+
+// total is how many hits are counted.
+func (b *bench) total() (n int64) {
+	keys, _ := b.sink.counted(b.t)
+	for _, hits := range keys {
+		n += hits
+	}
+	return n
+}
+
+func TestHTTPSaysWhenKafkaRefuses(t *testing.T) {
+	b := newHTTPBench(t)
+	b.start()
+	b.sink.set(func() { b.sink.refuse = errors.New("the record is too large") })
+	if reply := b.post(strings.NewReader(b.body(3))); reply.status != 500 {
+		t.Errorf("%+v", reply)
+	}
+	b.sink.set(func() { b.sink.refuse = nil })
+	if reply := b.post(strings.NewReader(b.body(3))); reply.status != 200 {
+		t.Errorf("%+v", reply)
+	}
+}
+
+// Who sends slowly is cut off, and does not keep others out meanwhile.
+func TestHTTPSlowSenders(t *testing.T) {
+	b := newHTTPBench(t)
+	b.changed = func(l *httpLimits) { l.headerFor, l.bodyFor = 100*time.Millisecond, 100*time.Millisecond }
+	b.start()
+	for _, text := range []string{
+		"POST /v1/requests HTTP/1.1\r\nHost: x\r\nX-A",
+		"POST /v1/requests HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n1.2.3.4",
+	} {
+		conn, err := net.Dial("tcp", b.address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Write([]byte(text))
+		if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 {
+			t.Errorf("%+v", reply)
+		}
+		conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		answer, err := io.ReadAll(conn)
+		if err != nil || strings.Contains(text, "Content-Length") && !bytes.Contains(answer, []byte("408 Request Timeout")) {
+			t.Errorf("%q: %q, %v", text, answer, err)
+		}
+		conn.Close()
+	}
+	until(t, "all memory", func() bool { return b.source().memory.left.Load() == usualHTTPLimits.memoryBytes })
+}
+
+func TestHTTPConnectionsAreBounded(t *testing.T) {
+	b := newHTTPBench(t)
+	b.changed = func(l *httpLimits) { l.connections, l.headerFor = 2, 200*time.Millisecond }
+	b.start()
+	for range 4 {
+		conn, err := net.Dial("tcp", b.address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	until(t, "the bound", func() bool { return strings.Contains(b.source().status().Error, "2 connections are open") })
+	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 {
+		t.Errorf("when the others are cut off: %+v", reply)
+	}
+}
+
+// A format that is not given is found by what is posted first.
+func TestHTTPFindsOutTheFormat(t *testing.T) {
+	b := newHTTPBench(t)
+	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
+	b.start()
+	if reply := b.post(strings.NewReader("who knows\n")); reply.status != 200 || reply.answer.Unread["format"] != 1 {
+		t.Errorf("%+v", reply)
+	}
+	if reply := b.post(strings.NewReader(b.body(20))); reply.status != 200 || len(reply.answer.Unread) != 0 {
+		t.Errorf("%+v", reply)
+	}
+	b.sink.await(t, b.want)
+}
+
+// At the end who has posted is answered, and what is posted to the next process counts anew.
+func TestHTTPEndsWithAnswers(t *testing.T) {
+	b := newHTTPBench(t)
+	b.start()
+	b.sink.set(func() { b.sink.mute = true })
+	replies := make(chan httpReply, 1)
+	go func(body string) { replies <- b.post(strings.NewReader(body)) }(b.body(10))
+	b.sink.await(t, b.want)
+	before := b.source().status().Logs[0].Source
+	b.cancel()
+	b.sink.unmute()
+	if reply := <-replies; reply.status != 200 {
+		t.Errorf("%+v", reply)
+	}
+	b.stop()
+	b.start()
+	if after := b.source().status().Logs[0].Source; after == before || !strings.HasPrefix(after, "posts/") {
+		t.Errorf("the source was %s and is %s", before, after)
+	}
+	if reply := b.post(strings.NewReader(b.body(10))); reply.status != 200 {
+		t.Errorf("%+v", reply)
+	}
+	b.sink.await(t, b.want)
+}
