@@ -22,12 +22,29 @@ func CutSyslog(record string) (header, message string) {
 	if !beginsWithSyslogTime(rest) {
 		return "", record
 	}
-	// The tag that names the process ends in a colon and a space; the time before it has none.
+	// The tag that names the process ends in a colon and a space; the time before it has none. Where a quote comes
+	// first there is no tag, and the colon is the message's.
 	end := strings.Index(rest, ": ")
-	if end < 0 {
+	if end >= 0 && strings.IndexByte(rest[:end], '"') < 0 {
+		message = rest[end+2:]
+		return record[:len(record)-len(message)], message
+	}
+	if len(rest) < len(record) {
+		return cutSyslogHost(record, rest)
+	}
+	return "", record
+}
+
+// cutSyslogHost skips time and host, where no tag follows.
+func cutSyslogHost(record, rest string) (header, message string) {
+	time := strings.IndexByte(rest, ' ')
+	if month(rest) != 0 {
+		time = 15
+	}
+	_, message, ok := strings.Cut(rest[time+1:], " ")
+	if !ok {
 		return "", record
 	}
-	message = rest[end+2:]
 	return record[:len(record)-len(message)], message
 }
 
