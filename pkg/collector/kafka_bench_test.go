@@ -1,0 +1,101 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+)
+
+const benchPartitions = 16
+
+// toKafka makes the bench send to a real Kafka.
+func (b *bench) toKafka() (client *kafka.Client, topic string) {
+	b.t.Helper()
+	cluster := kafkatest.Real(b.t, kafkatest.Options{})
+	topic = "hits"
+	client = kafkatest.Client(b.t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
+	if err := client.EnsureTopics(b.t.Context(), kafka.Topic{Name: topic, Partitions: benchPartitions}); err != nil {
+		b.t.Fatal(err)
+	}
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: benchPartitions})
+	b.t.Cleanup(func() {
+		b.stop()
+		producer.Close(context.Background())
+	})
+	b.config.Sink, b.config.Partitions = producer, benchPartitions
+	return client, topic
+}
+
+// BenchmarkFileToKafka measures a whole collector, from a file to a real Kafka that has acknowledged all of it. The
+// processor's time is ours, without Kafka's.
+func BenchmarkFileToKafka(b *testing.B) {
+	const lines = 2_000_000
+	log := benchLog(lines)
+	c := newBench(b, "access.log")
+	c.config.Rules, c.config.Logger = benchRules(b), nil
+	c.toKafka()
+	c.start()
+	used, took := time.Duration(0), time.Duration(0)
+	for b.Loop() {
+		if err := os.WriteFile(c.path("next"), fmt.Appendf(log[:0:0], "# %d\n%s", time.Now().UnixNano(), log), 0o644); err != nil {
+			b.Fatal(err)
+		}
+		os.Remove(c.path("access.log"))
+		before, begun := processorTime(), time.Now()
+		c.rename("next", "access.log")
+		for !c.hasRead(int64(len(log))) {
+			time.Sleep(5 * time.Millisecond)
+		}
+		used, took = used+processorTime()-before, took+time.Since(begun)
+	}
+	b.ReportMetric(lines*float64(b.N)/took.Seconds()/1e6, "Mlines/s")
+	b.ReportMetric(float64(used)/lines/float64(b.N), "cpu-ns/line")
+}
+
+// hasRead says whether the newest log is read so far, and Kafka has it.
+func (b *bench) hasRead(position int64) bool {
+	logs := b.collector.Status().Sources[0].Logs
+	n := len(logs)
+	return n > 0 && logs[n-1].Position >= position && logs[n-1].InFlight == 0
+}
+
+// BenchmarkLoneLine measures how long a line takes from the log into Kafka's, until a reader has it.
+func BenchmarkLoneLine(b *testing.B) {
+	c := newBench(b, "access.log")
+	c.config.Logger = nil
+	client, topic := c.toKafka()
+	c.log("access.log", 1)
+	c.start()
+	arrived := make(chan time.Time, 1)
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	for p := range benchPartitions {
+		go func() {
+			reader := client.NewReader(topic, p, 0)
+			for ctx.Err() == nil {
+				records, _ := reader.Fetch(ctx)
+				for range records {
+					arrived <- time.Now()
+				}
+			}
+		}()
+	}
+	<-arrived
+	var took []time.Duration
+	for b.Loop() {
+		time.Sleep(10 * time.Millisecond)
+		line := c.line()
+		begun := time.Now()
+		c.append("access.log", line)
+		took = append(took, (<-arrived).Sub(begun))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+}
