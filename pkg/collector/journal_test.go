@@ -145,6 +145,12 @@ func (s *heardLines) has(words string) bool {
 	return strings.Contains(s.text.String(), words)
 }
 
+func (s *heardLines) count(words string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.text.String(), words)
+}
+
 func (b *bench) listen() *heardLines {
 	s := &heardLines{}
 	b.config.Logger = slog.New(slog.NewTextHandler(io.MultiWriter(s, b.t.Output()), nil))

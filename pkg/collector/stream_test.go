@@ -1,0 +1,378 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+// A memoryJournal keeps cuts as a group's commit does: where they were made, not what of.
+type memoryJournal struct {
+	mu    sync.Mutex
+	cuts  []*cut
+	done_ []*cut
+	slow  time.Duration
+	fault error
+}
+
+func (j *memoryJournal) note(s *stream, c *cut) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.cuts = append(j.cuts, c)
+	noted := func() {
+		c.fault = j.fault
+		c.noted.Store(true)
+		s.woken()
+	}
+	if j.slow == 0 {
+		noted()
+		return
+	}
+	time.AfterFunc(j.slow, noted)
+}
+
+func (j *memoryJournal) done(_ *stream, c *cut) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.done_ = append(j.done_, c)
+}
+
+// A rig is a collector without sources, for streams under test.
+type rig struct {
+	*Collector
+	sink    *memorySink
+	metrics *prometheus.Registry
+	heard   *heardLines
+}
+
+func newRig(t testing.TB, rules string) *rig {
+	t.Helper()
+	set, _, err := rule.Parse("rules.yaml", []byte(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{sink: newMemorySink(3), metrics: prometheus.NewRegistry(), heard: &heardLines{}}
+	r.Collector, err = Open(Config{
+		Folder: t.TempDir(), Rules: set, Late: time.Minute, Ahead: 10 * time.Second, Sink: r.sink, Partitions: 3,
+		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), r.heard), nil)), Metrics: r.metrics,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+const perIP = "rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"
+
+func (r *rig) stream(t testing.TB, config streamConfig) *stream {
+	t.Helper()
+	in, err := r.newIntake(SourceConfig{Name: "test", Envelope: "none", Format: "combined"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.log, config.source, config.reached, config.notBefore = "a log", "a source", noTime, noTime
+	s := in.newStream(config)
+	t.Cleanup(s.close)
+	return s
+}
+
+func logLine(n int, at time.Time) []byte {
+	return fmt.Appendf(nil, `203.0.113.%d - - [%s] "GET /%d HTTP/1.1" 200 2 "-" "-"`, n%20, at.UTC().Format("02/Jan/2006:15:04:05 -0700"), n)
+}
+
+func (s *stream) mustAdd(t testing.TB, record []byte) {
+	t.Helper()
+	if err := s.add(t.Context(), record, s.position+1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWhenACutIsMade follows one stream in virtual time.
+func TestWhenACutIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, perIP)
+		defer r.Close()
+		r.sink.delay = 100 * time.Millisecond
+		j := &memoryJournal{}
+		s := r.stream(t, streamConfig{journal: j})
+		more := make(chan struct{})
+		wait := func(d time.Duration) {
+			time.AfterFunc(d, func() { more <- struct{}{} })
+			if err := s.wait(t.Context(), more); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cuts := func(want int, when string) {
+			t.Helper()
+			if len(j.cuts) != want {
+				t.Errorf("%s: %d cuts, want %d", when, len(j.cuts), want)
+			}
+		}
+		now := time.Now()
+		s.mustAdd(t, logLine(1, now))
+		cuts(0, "before it is said that there is no more")
+		wait(0)
+		cuts(1, "nothing is in flight")
+		s.mustAdd(t, logLine(2, now))
+		wait(cutAfter - time.Millisecond)
+		cuts(1, "one is in flight")
+		wait(2 * time.Millisecond)
+		cuts(2, "after 5 ms")
+		r.sink.delay = time.Millisecond
+		wait(200 * time.Millisecond)
+		r.sink.delay = 2 * time.Millisecond
+		s.mustAdd(t, logLine(3, now))
+		wait(0)
+		s.mustAdd(t, logLine(4, now))
+		wait(3 * time.Millisecond)
+		cuts(4, "when the one in flight returns")
+		wait(time.Second)
+		s.mustAdd(t, []byte("# no request"))
+		wait(emptyCutAfter / 2)
+		cuts(4, "nothing to send")
+		wait(emptyCutAfter)
+		cuts(5, "nothing to send, a second later")
+		if to := j.cuts[4].to; to != 5 || len(j.cuts[4].batches) != 0 {
+			t.Errorf("the last cut ends at %d with %d batches", to, len(j.cuts[4].batches))
+		}
+		for i, c := range j.cuts[1:] {
+			if c.from != j.cuts[i].to {
+				t.Errorf("a cut begins at %d, the one before ended at %d", c.from, j.cuts[i].to)
+			}
+		}
+	})
+}
+
+// TestNothingIsSentBeforeItIsNoted, and nothing at all when the journal has refused it.
+func TestNothingIsSentBeforeItIsNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, perIP)
+		defer r.Close()
+		j := &memoryJournal{slow: time.Second}
+		s := r.stream(t, streamConfig{journal: j})
+		s.mustAdd(t, logLine(1, time.Now()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second-1)
+		defer cancel()
+		if err := s.drain(ctx); err == nil {
+			t.Error("drained, and not noted")
+		}
+		if keys, _ := r.sink.counted(t); len(keys) > 0 {
+			t.Error("sent, and not noted")
+		}
+		if err := s.drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if keys, _ := r.sink.counted(t); len(keys) != 1 {
+			t.Error("noted, and not sent")
+		}
+		j.fault = io.ErrClosedPipe
+		s.mustAdd(t, logLine(2, time.Now()))
+		if err := s.drain(t.Context()); err == nil {
+			t.Error("a cut was refused, and the stream goes on")
+		}
+		if keys, _ := r.sink.counted(t); len(keys) != 1 {
+			t.Error("a cut that was refused is sent")
+		}
+	})
+}
+
+// TestAStreamWaitsWhileTooMuchIsInFlight adds more than may be in flight to a sink that acknowledges nothing.
+func TestAStreamWaitsWhileTooMuchIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, perIP)
+		defer r.Close()
+		r.sink.mute = true
+		s := r.stream(t, streamConfig{journal: noJournal{}})
+		added := make(chan int, 10_000_000)
+		go func() {
+			for n := range 1000 * lookEvery {
+				s.mustAdd(t, logLine(n, time.Now()))
+				if n%lookEvery == 0 {
+					time.Sleep(2 * cutAfter)
+				}
+				added <- n
+			}
+			s.drain(t.Context())
+			close(added)
+		}()
+		time.Sleep(time.Minute)
+		if cuts := len(s.flying); cuts != inFlightCuts {
+			t.Errorf("%d cuts are in flight", cuts)
+		}
+		r.sink.unmute()
+		for range added {
+		}
+		keys, conflicts := r.sink.counted(t)
+		total := int64(0)
+		for _, n := range keys {
+			total += n
+		}
+		if total != 1000*lookEvery || conflicts > 0 {
+			t.Errorf("%d hits, %d conflicts", total, conflicts)
+		}
+	})
+}
+
+// TestACutIsMadeAgainAsItWas reads a log twice, the second time from where the first had got to with some cuts
+// outstanding: the cuts have the same bytes, whatever the reads and the clock.
+func TestACutIsMadeAgainAsItWas(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			r := newRig(t, "rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: per-path, match: status == 200, key: path, limits: [3/min]}]\n")
+			defer r.Close()
+			var records [][]byte
+			for n := range 2000 + random.IntN(2000) {
+				at := time.Now().Add(time.Duration(random.IntN(20)-5) * time.Second) // some ahead, more so by an earlier clock
+				records = append(records, logLine(n, at))
+			}
+			j := &memoryJournal{}
+			read := func(s *stream, from int64) {
+				for _, record := range records[from:] {
+					s.mustAdd(t, record)
+					if random.IntN(100) == 0 {
+						time.Sleep(time.Duration(random.IntN(8)) * time.Millisecond)
+						if err := s.look(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if err := s.drain(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.sink.delay = 3 * time.Millisecond
+			read(r.stream(t, streamConfig{journal: j}), 0)
+			outstanding := j.cuts[random.IntN(len(j.cuts)):]
+			var agains []again
+			for _, c := range outstanding {
+				agains = append(agains, again{c.from, c.to, c.clock, r.rulingOf(c.fingerprint)})
+			}
+			time.Sleep(time.Hour)
+			second := newMemorySink(3)
+			r.config.Sink = second
+			read(r.stream(t, streamConfig{journal: &memoryJournal{}, position: outstanding[0].from, again: agains}), outstanding[0].from)
+			made := map[int][][]byte{}
+			for _, c := range outstanding {
+				for _, b := range c.batches {
+					made[b.partition] = append(made[b.partition], b.value)
+				}
+			}
+			for p := range second.partitions {
+				if !slices.EqualFunc(made[p], second.partitions[p], bytes.Equal) {
+					t.Fatalf("seed %d: the batches of partition %d are others", seed, p)
+				}
+			}
+		})
+	}
+}
+
+// TestEveryRequestThatGivesNoHitIsCountedByWhy has one of each.
+func TestEveryRequestThatGivesNoHitIsCountedByWhy(t *testing.T) {
+	r := newRig(t, `
+rules:
+  - {name: per-user, match: path != "/health" and path != "/free", key: user, limits: [10/min], cost: 'path == "/nothing" ? 0 : 1', count: served}
+allow:
+  - {ip: 198.51.100.1}
+`)
+	defer r.Close()
+	r.Reload(r.ruling.Load().set, request.NewClient(nil))
+	s := r.stream(t, streamConfig{journal: noJournal{}})
+	now := time.Now()
+	line := func(ip, user, path string, status int, at time.Time) {
+		s.mustAdd(t, fmt.Appendf(nil, `%s - %s [%s] "GET %s HTTP/1.1" %d 2 "-" "-"`, ip, user, at.UTC().Format("02/Jan/2006:15:04:05 -0700"), path, status))
+	}
+	line("203.0.113.1", "alice", "/", 200, now)
+	line("203.0.113.1", "-", "/", 200, now)
+	line("203.0.113.1", "alice", "/health", 200, now)
+	line("203.0.113.1", "alice", "/nothing", 200, now)
+	line("203.0.113.1", "alice", "/", 429, now)
+	line("198.51.100.1", "alice", "/", 200, now)
+	line("203.0.113.1", "alice", "/", 200, now.Add(time.Hour))
+	line("localhost", "alice", "/", 200, now)
+	s.mustAdd(t, []byte("nonsense"))
+	if err := s.lost(t.Context(), []byte("long"), reasonLong, s.position+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for why, want := range map[reason]float64{reasonKey: 1, reasonMatch: 1, reasonCost: 1, reasonRefused: 1, reasonAllowed: 1, reasonAhead: 1, reasonAddress: 1, reasonFormat: 1, reasonLong: 1} {
+		if got := testutil.ToFloat64(s.metrics.uncounted[why]); got != want {
+			t.Errorf("%s: %v, want %v", reasonWords[why], got, want)
+		}
+	}
+	if got := testutil.ToFloat64(s.metrics.requests); got != 10 {
+		t.Errorf("%v requests, want 10", got)
+	}
+	if got := testutil.ToFloat64(s.metrics.all.hits.WithLabelValues("test", "per-user")); got != 1 {
+		t.Errorf("%v hits, want 1", got)
+	}
+	if problems, err := testutil.GatherAndLint(r.Metrics()); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}
+
+func (r *rig) Metrics() *prometheus.Registry { return r.metrics }
+
+// TestASourceThatIsReadWronglyIsWarnedOfOnce has each sign twice.
+func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
+	now := time.Now()
+	for _, test := range []struct {
+		warning string
+		record  func(n int) []byte
+	}{
+		{"one address makes more than half", func(n int) []byte {
+			if n%5 < 3 {
+				n = 0
+			}
+			return logLine(n, now)
+		}},
+		{"all clients have private addresses", func(n int) []byte {
+			return fmt.Appendf(nil, `10.0.0.%d - - [%s] "GET / HTTP/1.1" 200 2 "-" "-"`, n%100, now.UTC().Format("02/Jan/2006:15:04:05 -0700"))
+		}},
+		{"many records cannot be read", func(n int) []byte {
+			if n%10 == 0 {
+				return []byte("nonsense?token=secret")
+			}
+			return logLine(n, now)
+		}},
+		{"far from now", func(n int) []byte { return logLine(n, now.Add(-2*time.Hour)) }},
+	} {
+		t.Run(test.warning, func(t *testing.T) {
+			r := newRig(t, perIP)
+			defer r.Close()
+			s := r.stream(t, streamConfig{journal: noJournal{}})
+			s.watch.live = true
+			for n := range 4*watchSpan + 1 {
+				s.mustAdd(t, test.record(n))
+			}
+			if got := r.heard.count(test.warning); got != 1 {
+				t.Errorf("said %d times", got)
+			}
+			if got := r.heard.count("level=WARN"); got != 1 {
+				t.Errorf("%d warnings", got)
+			}
+			if r.heard.has("secret") {
+				t.Error("a secret is shown")
+			}
+			if err := s.drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
