@@ -42,8 +42,8 @@ func ParseFence(text string) (Fence, error) {
 	if text == "" {
 		return f, nil
 	}
-	if n, err := fmt.Sscanf(text, "%d/%x/%d", &f.Epoch, &f.Owner, &f.N); n != 3 || f.String() != text {
-		return Fence{}, fmt.Errorf("%w: %q is no fence (%v)", ErrForeign, text, err)
+	if n, _ := fmt.Sscanf(text, "%d/%x/%d", &f.Epoch, &f.Owner, &f.N); n != 3 || f.String() != text {
+		return Fence{}, fmt.Errorf("%w: %q is no fence", ErrForeign, text)
 	}
 	return f, nil
 }

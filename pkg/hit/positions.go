@@ -27,8 +27,10 @@ func (v Verdict) String() string {
 		return "seen"
 	case Conflict:
 		return "conflict"
+	case Full:
+		return "full"
 	}
-	return "full"
+	return fmt.Sprintf("Verdict(%d)", uint8(v))
 }
 
 // Positions remembers for each source how far its batches were counted in one partition, so that each is

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -54,7 +55,7 @@ func cutHosts(text string) (single string, others []string) {
 
 // hidden keeps what is wrong with a URL, and not the URL: it may hold a password.
 func hidden(err error) error {
-	if wrong, ok := err.(*url.Error); ok {
+	if wrong := (*url.Error)(nil); errors.As(err, &wrong) {
 		return wrong.Err
 	}
 	return err
