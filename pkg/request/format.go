@@ -24,6 +24,8 @@ type variable struct {
 	ending  ending      // endCLF, endList, endPattern: it says by itself how it ends
 	pattern timePattern // for endPattern
 	better  slotSet     // for the request line
+	next    *variable   // what the format has right behind it, with nothing between
+	begins  byte        // what its text begins with where there is one, when it is a next
 }
 
 // A layout is a format before it is compiled.
@@ -46,7 +48,7 @@ const (
 
 // compile makes the scanner of a layout.
 func compile(l layout, o Options) (*scanner, error) {
-	tokens := joinLiterals(append(l.tokens, l.optional...))
+	tokens := joinAddresses(joinLiterals(append(l.tokens, l.optional...)))
 	if err := refuseAmbiguous(tokens); err != nil {
 		return nil, err
 	}
@@ -65,7 +67,7 @@ func compile(l layout, o Options) (*scanner, error) {
 		s.add(tokens[0].variable, before, literal, o.zone())
 		before = literal
 	}
-	s.required = len(variablesOf(l.tokens))
+	s.required = len(variablesOf(joinAddresses(joinLiterals(l.tokens))))
 	last := &s.steps[len(s.steps)-1]
 	last.cuts = last.literal == `"` || len(l.optional) > 0
 	return s, nil
@@ -73,7 +75,7 @@ func compile(l layout, o Options) (*scanner, error) {
 
 // add makes the step of a variable between two literals.
 func (s *scanner) add(v *variable, before, literal string, zone *time.Location) {
-	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, set: v.set, better: v.better, pattern: v.pattern, zone: zone}
+	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, set: v.setter(), better: v.better, pattern: v.pattern, zone: zone}
 	if v.slot == slotTime {
 		st.missing = errTime
 	}
@@ -139,6 +141,7 @@ func refuseAmbiguous(tokens []token) error {
 
 // claimSlots settles which variable fills which slot. All others become further fields.
 func claimSlots(variables []*variable, o Options) error {
+	variables = withNext(variables)
 	if err := renamed(variables, o.Fields); err != nil {
 		return err
 	}

@@ -27,10 +27,10 @@ var nginxVariables = map[string]variable{
 	"args":           {slot: slotQuery, set: setQuery},
 	"query_string":   {slot: slotQuery, set: setQuery},
 
-	"host":            {slot: slotHost, set: setHost, rank: rankSent},
-	"http_host":       {slot: slotHost, set: setHost, rank: rankRequestLine},
+	"host":            {slot: slotHost, set: setHost, rank: rankSent, ending: endHost},
+	"http_host":       {slot: slotHost, set: setHost, rank: rankRequestLine, ending: endHost},
 	"ssl_server_name": {slot: slotHost, set: setHost, rank: rankRewritten},
-	"server_name":     {slot: slotHost, set: setHost, rank: rankServer},
+	"server_name":     {slot: slotHost, set: setHost, rank: rankServer, ending: endHost},
 
 	"status":          {slot: slotStatus, set: setStatus},
 	"body_bytes_sent": {slot: slotBytes, set: setBytes, rank: rankSent},

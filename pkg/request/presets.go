@@ -117,8 +117,8 @@ func layoutALB(o Options) (layout, error) {
 	return l, err
 }
 
-// nameOwn makes $client the client's address with its port, and $accept_date HAProxy's time, which has a fraction
-// and no zone.
+// nameOwn makes $client the client's address with its port, $accept_date HAProxy's time, which has a fraction and no
+// zone, and $bytes_sent a number with which a plus sign may stand.
 func (l layout) nameOwn() {
 	for _, v := range variablesOf(l.tokens) {
 		switch v.name {
@@ -126,6 +126,8 @@ func (l layout) nameOwn() {
 			v.slot, v.set = slotIP, setAddressPort
 		case "accept_date":
 			v.slot, v.set = slotTime, setTimeCLF
+		case "bytes_sent":
+			v.set = setBytesSoFar
 		}
 	}
 }

@@ -66,6 +66,11 @@ func TestPresets(t *testing.T) {
 			haproxySample("https~", "0/0", `/a"b}`)},
 		{"haproxy", `<150>1 2009-02-06T12:14:14.656+01:00 lb1 haproxy 14389 - [x@1 a="\]"] ` + "\ufeff" + `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 "GET /cut`,
 			haproxySample("http-in", "0/0", "/cut")},
+		// Written with option logasap, before the response was over.
+		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/+109 200 +2750 - - ---- 1/1/1/1/+1 0/0 "GET / HTTP/1.1"`,
+			Request{UnixMilli: milli("2009-02-06T12:14:14.655+01:00"), IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: "/", Status: 200, Bytes: 2750,
+				Fields: []Field{{"frontend", "http-in"}, {"backend", "static"}, {"server", "srv1"}, {"timers", "10/0/30/69/+109"},
+					{"termination_state", "----"}, {"connections", "1/1/1/1/+1"}, {"queues", "0/0"}}}},
 		{"haproxy", `2009-02-06T12:14:14.656+01:00 lb1 haproxy[14389]: 2001:db8::1:33317 [06/Feb/2009:12:14:14.655] http-in http-in/<NOSRV> -1/-1/-1/-1/0 400 0 - - PR-- 1/1/0/0/0 0/0 "<BADREQ>"`,
 			Request{UnixMilli: milli("2009-02-06T12:14:14.655+01:00"), IP: netip.MustParseAddr("2001:db8::1"), Status: 400, Bytes: 0,
 				Fields: []Field{{"frontend", "http-in"}, {"backend", "http-in"}, {"server", "<NOSRV>"}, {"timers", "-1/-1/-1/-1/0"},

@@ -41,6 +41,7 @@ const (
 	endFree                  // where it stands, and no quote before it
 	endList                  // where it stands, but not within an nginx list (a, b : c)
 	endPattern               // where the pattern of the time ends
+	endHost                  // where the literal stands, but not within the brackets of an IPv6 address
 )
 
 // Parse reads one line.
@@ -171,12 +172,22 @@ func (s *step) size(rest string, written escape) int {
 		return s.freely(rest, written)
 	case endList:
 		return s.list(rest)
+	case endHost:
+		return s.unquoted(rest, bracketed(rest))
 	case endPattern:
 		if _, size, ok := s.pattern.read(rest, s.zone); ok {
 			return s.fixed(rest, size)
 		}
 	}
 	return -1
+}
+
+// bracketed is the length of the address in brackets that a host begins with.
+func bracketed(host string) int {
+	if host == "" || host[0] != '[' {
+		return 0
+	}
+	return strings.IndexByte(host, ']') + 1
 }
 
 // fixed is size if the literal stands there.

@@ -179,6 +179,11 @@ func setBytes(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
+// setBytesSoFar takes HAProxy's "+2750" too: what was sent when the line was written, before the response was over.
+func setBytesSoFar(s *step, r *Request, text string) *Unread {
+	return setBytes(s, r, strings.TrimPrefix(text, "+"))
+}
+
 // setBytesCLF takes the dash for 0, as the common log format means it.
 func setBytesCLF(s *step, r *Request, text string) *Unread {
 	if text == "-" {
