@@ -419,7 +419,9 @@ func (s *stream) held(ctx context.Context, at int64) error {
 		if err := s.advance(ctx); err != nil {
 			return err
 		}
-		s.member.reach(at)
+		if n := len(s.flying); n == 0 || s.flying[n-1].sent {
+			s.member.reach(at)
+		}
 		if err := s.pause(ctx, moved, time.Second); err != nil {
 			return err
 		}
