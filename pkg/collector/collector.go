@@ -124,6 +124,8 @@ func (in *intake) open() (source, error) {
 	switch {
 	case in.config.File != nil:
 		return newFileSource(in)
+	case in.config.Kafka != nil:
+		return newKafkaSource(in)
 	case in.config.HTTP != nil:
 		return newHTTPSource(in)
 	}
