@@ -15,7 +15,7 @@ func (p *parseCommand) judged(l *line, r *request.Request) {
 	for _, h := range p.judge.Hits(r) {
 		of := p.set.Rules[h.Rule]
 		key := string(h.Key)
-		l.Hits = append(l.Hits, hit{of.Name, key, of.Key.Fields(key), h.Cost})
+		l.Hits = append(l.Hits, lineHit{of.Name, key, of.Key.Fields(key), h.Cost})
 	}
 	for i, of := range p.set.Rules {
 		if reason := p.judge.Outcome(i); reason != rule.Counted {

@@ -30,15 +30,15 @@ type line struct {
 	Referrer  string            `json:"referrer,omitempty"`
 	Forwarded string            `json:"forwarded,omitempty"`
 	Fields    map[string]string `json:"fields,omitempty"`
-	Hits      []hit             `json:"hits,omitempty"`
+	Hits      []lineHit         `json:"hits,omitempty"`
 	Uncounted []uncounted       `json:"uncounted,omitempty"`
 
 	text   string
 	fields []request.Field // in the line's order
 }
 
-// A hit is a rule under which the line counts.
-type hit struct {
+// A lineHit is a rule under which the line counts.
+type lineHit struct {
 	Rule   string            `json:"rule"`
 	Key    string            `json:"key"`
 	Fields map[string]string `json:"fields"`

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"weir/internal/yamlfile"
@@ -79,8 +80,8 @@ func report(err error, stderr io.Writer) int {
 
 // tell writes each error that was joined on a line of its own, and faults as compilers write theirs.
 func tell(err error, stderr io.Writer) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, one := range joined.Unwrap() {
+	if all := joined(err); all != nil {
+		for _, one := range all {
 			tell(one, stderr)
 		}
 		return
@@ -93,9 +94,26 @@ func tell(err error, stderr io.Writer) {
 }
 
 func onlyUnmet(err error) bool {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
+	all := joined(err)
+	if all == nil {
 		return errors.As(err, new(unmet))
 	}
-	return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !onlyUnmet(one) })
+	return !slices.ContainsFunc(all, func(one error) bool { return !onlyUnmet(one) })
+}
+
+// joined are the errors that errors.Join has put together, nil for any other error: one that has several causes, too,
+// is told in its own words.
+func joined(err error) []error {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var lines []string
+	for _, one := range several.Unwrap() {
+		lines = append(lines, one.Error())
+	}
+	if strings.Join(lines, "\n") != err.Error() {
+		return nil
+	}
+	return several.Unwrap()
 }

@@ -31,6 +31,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	live := &liveScripts{running: map[*testscript.TestScript]*liveBroker{}}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE") != "",
@@ -40,7 +41,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EXAMPLES", examples)
 			return os.CopyFS(env.Cd+"/examples", os.DirFS(examples))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "broker": live.broker},
 	})
 }
 
@@ -113,6 +114,7 @@ func TestExitCodes(t *testing.T) {
 		{errors.Join(nil, unmetf("one"), unmetf("two")), 3, "weir: one\nweir: two\n"},
 		{errors.Join(errors.New("broken"), wrongf("not so")), 2, "weir: broken\nweir: not so\n"},
 		{wrong{yamlfile.Faults{fault, fault}}, 2, strings.Repeat("rules.yaml:3:5: wrong; right\n", 2)},
+		{fmt.Errorf("one cause %w, one %w", errors.New("here"), errors.New("there")), 1, "weir: one cause here, one there\n"},
 		{yamlfile.Faults{fault}, 2, "rules.yaml:3:5: wrong; right\n"},
 		{fmt.Errorf("read: %w", context.Canceled), 1, "weir: stopped before the end\n"},
 		{fmt.Errorf("write: %w", syscall.EPIPE), 0, ""},

@@ -30,6 +30,9 @@ import (
 
 const segmentBytes = "8388608"
 
+// ErrInUse says that another process has the folder's broker.
+var ErrInUse = errors.New("in use by another process")
+
 // Config says how the broker runs.
 type Config struct {
 	Folder     string // of its data; made when missing
@@ -144,7 +147,7 @@ func lockFolder(folder string) (*os.File, error) {
 	}
 	lock.Close()
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("the embedded broker's folder %s is in use by another process", folder)
+		return nil, fmt.Errorf("the embedded broker's folder %s is %w", folder, ErrInUse)
 	}
 	return nil, fmt.Errorf("locking the embedded broker's folder: %w", err)
 }

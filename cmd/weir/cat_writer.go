@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"weir/internal/kafka"
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+)
+
+// A catWriter shows records in one of three forms. Several goroutines may use it, each with a show of its own.
+type catWriter struct {
+	topic, form string
+
+	mu     sync.Mutex
+	out    *bufio.Writer
+	stderr io.Writer
+	unread int
+	err    error // the first of writing
+}
+
+func newCatWriter(stdout, stderr io.Writer, topic, form string) *catWriter {
+	return &catWriter{topic: topic, form: form, out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr}
+}
+
+// each shows records: all that were read, or those before the partition's end.
+func (w *catWriter) each(records []kafka.Record, p *catPart, follow bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range records {
+		if !follow && records[i].Offset >= p.end {
+			p.reader.SetNext(records[i].Offset) // what is followed begins here
+			break
+		}
+		p.show(&records[i])
+	}
+	if follow && len(records) > 0 {
+		w.note(w.out.Flush())
+	}
+	return w.err
+}
+
+func (w *catWriter) flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.note(w.out.Flush())
+	return w.err
+}
+
+// end tells whether something could not be read.
+func (w *catWriter) end() error {
+	err := w.flush()
+	if w.unread > 0 {
+		err = errors.Join(err, fmt.Errorf("%s could not be read", counted(w.unread, "record")))
+	}
+	return err
+}
+
+// tell says something that is no record.
+func (w *catWriter) tell(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Fprintln(w.stderr, "weir:", line)
+}
+
+func (w *catWriter) failed(partition int, r *kafka.Record, err error) {
+	w.unread++
+	w.note(w.out.Flush()) // so that a person sees it where it belongs
+	fmt.Fprintf(w.stderr, "weir: %s/%d, offset %d: %v\n", w.topic, partition, r.Offset, err)
+}
+
+func (w *catWriter) note(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *catWriter) printf(format string, args ...any) {
+	_, err := fmt.Fprintf(w.out, format, args...)
+	w.note(err)
+}
+
+// A shownBatch is a batch of hits as `weir cat hits --json` writes it. What is not usual is left out.
+type shownBatch struct {
+	Partition int        `json:"partition"`
+	Offset    int64      `json:"offset"`
+	Source    string     `json:"source"`
+	From      int64      `json:"from"`
+	To        int64      `json:"to"`
+	Part      int        `json:"part,omitempty"` // of a cut that is too long for one batch, from 0 on
+	More      bool       `json:"more,omitempty"` // further parts follow
+	Hits      []shownHit `json:"hits"`
+}
+
+// A shownHit is a hit, or the command to forget what was counted of the key.
+type shownHit struct {
+	Rule    string           `json:"rule"`
+	Key     string           `json:"key"`
+	Time    backtest.Instant `json:"time"`
+	Cost    int64            `json:"cost,omitempty"`
+	Unblock string           `json:"unblock,omitempty"` // the command's id; then there is no cost
+}
+
+// hits shows records of hits.
+func (w *catWriter) hits(partition int) func(*kafka.Record) {
+	var reader hit.Reader
+	return func(r *kafka.Record) {
+		if err := reader.Reset(r.Value); err != nil {
+			w.failed(partition, r, err)
+			return
+		}
+		switch w.form {
+		case "json":
+			w.note(newJSON(w.out).Encode(newShownBatch(partition, r.Offset, &reader)))
+		case "plain":
+			for _, item := range reader.Items() {
+				w.printf("%s\n", reader.Pairs()[item.Pair].Key)
+			}
+		default:
+			w.batchText(newShownBatch(partition, r.Offset, &reader), reader.Header())
+		}
+	}
+}
+
+func newShownBatch(partition int, offset int64, r *hit.Reader) *shownBatch {
+	h := r.Header()
+	b := &shownBatch{Partition: partition, Offset: offset, Source: h.Source, From: h.From, To: h.To, Part: h.Part, More: h.More,
+		Hits: make([]shownHit, 0, len(r.Items()))}
+	for _, item := range r.Items() {
+		pair := r.Pairs()[item.Pair]
+		shown := shownHit{Rule: r.Rules()[pair.Rule], Key: string(pair.Key), Time: backtest.Instant(item.UnixMilli), Cost: item.Cost}
+		if id, ok := r.Unblock(item); ok {
+			shown.Unblock = string(id)
+		}
+		b.Hits = append(b.Hits, shown)
+	}
+	return b
+}
+
+func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
+	part := ""
+	if b.Part > 0 || b.More {
+		part = fmt.Sprintf(", part %d", b.Part)
+	}
+	w.printf("%d/%d  %s from %d to %d%s, cut at %s by rules %s: %s\n", b.Partition, b.Offset, b.Source, b.From, b.To, part,
+		backtest.Instant(h.Clock), h.Fingerprint, counted(len(b.Hits), "hit"))
+	for _, h := range b.Hits {
+		switch {
+		case h.Cost == 0:
+			w.printf("    %s  %s  %s  forget it (%s)\n", h.Time, h.Rule, h.Key, h.Unblock)
+		case h.Cost > 1:
+			w.printf("    %s  %s  %s  cost %d\n", h.Time, h.Rule, h.Key, h.Cost)
+		default:
+			w.printf("    %s  %s  %s\n", h.Time, h.Rule, h.Key)
+		}
+	}
+}
+
+// blocklist shows records of entries. Those that only clean up are no entries: people see them, programs do not.
+func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
+	return func(r *kafka.Record) {
+		if r.Value == nil {
+			if w.form == "text" {
+				w.printf("%d  %s  cleaned up\n", r.Offset, r.Key)
+			}
+			return
+		}
+		entry, err := blocklist.Decode(r.Key, r.Value)
+		switch {
+		case err != nil:
+			w.failed(partition, r, err)
+		case w.form == "json":
+			w.note(newJSON(w.out).Encode(entry))
+		case w.form == "plain":
+			w.printf("%s\n", entry.Key)
+		default:
+			w.entryText(r.Offset, entry)
+		}
+	}
+}
+
+func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
+	until := "for ever"
+	if e.Until != blocklist.Never {
+		until = "until " + backtest.Instant(e.Until).String()
+	}
+	w.printf("%d  %s  %s  blocked from %s %s", offset, e.Rule, e.Key, backtest.Instant(e.From), until)
+	if e.Limit != "" {
+		w.printf(", %d hits broke %s, level %d", e.Count, e.Limit, e.Level)
+	}
+	if e.Source == blocklist.Manual {
+		w.printf(", by %s: %s", e.By, e.Why)
+	}
+	if e.Mode == blocklist.Shadow {
+		w.printf(", in shadow")
+	}
+	if e.Ended != 0 {
+		w.printf(", ended %s", backtest.Instant(e.Ended))
+	}
+	w.printf("\n")
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/embedded"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+)
+
+// A liveBroker is an embedded broker that a test runs beside weir, as weir run has it, or in the test's place.
+type liveBroker struct {
+	*embedded.Broker
+	*kafka.Client
+}
+
+func startBroker(folder, listen string, topics ...string) (*liveBroker, error) {
+	b, err := embedded.Open(embedded.Config{Folder: folder, Listen: listen})
+	if err != nil {
+		return nil, err
+	}
+	client, err := kafka.Open(kafka.Config{Brokers: []string{kafka.Embedded}, Dial: b.Dial, Create: true, Topics: topics})
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return &liveBroker{b, client}, nil
+}
+
+func (b *liveBroker) Close() {
+	b.Client.Close()
+	b.Broker.Close()
+}
+
+// A testLog is a topic that tests write to.
+type testLog struct {
+	client     *kafka.Client
+	topic      string
+	partitions int
+}
+
+// makeLog makes the topic where there is none.
+func makeLog(ctx context.Context, client *kafka.Client, topic string, partitions int) (*testLog, error) {
+	return &testLog{client, topic, partitions}, client.EnsureTopics(ctx, kafka.Topic{Name: topic, Partitions: partitions})
+}
+
+// put writes records of one partition.
+func (l *testLog) put(ctx context.Context, messages ...kafka.Message) error {
+	producer := l.client.OpenProducer(kafka.ProducerConfig{Topic: l.topic, Partitions: l.partitions})
+	if err := producer.Send(ctx, messages...); err != nil {
+		return err
+	}
+	return producer.Close(ctx)
+}
+
+const eight = 1772524800_000 // 2026-03-03T08:00:00Z
+
+// sampleBatch is a batch of hits as a collector sends them.
+func sampleBatch(from int64) []byte {
+	w := hit.NewWriter()
+	w.Reset([]string{"per-ip", "login"})
+	w.Add(0, []byte("203.0.113.7"), eight, 1)
+	w.Add(1, []byte("alice /login"), eight+123, 3)
+	w.Unblock(0, []byte("203.0.113.7"), eight+123, "order-1")
+	b, err := w.Append(nil, hit.Header{Source: "access.log/5f0c", From: from, To: from + 1000, Clock: eight + 200, Fingerprint: "f00d"})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// sampleEntries are messages of a blocklist.
+func sampleEntries() []kafka.Message {
+	one := &blocklist.Entry{ID: blocklist.ID("per-ip", "203.0.113.7", eight, 1), Rule: "per-ip", Key: "203.0.113.7",
+		Fields: map[string]string{"ip": "203.0.113.7"}, From: eight, Until: eight + 600_000, Decided: eight + 4,
+		Limit: "10/min", Count: 11, Level: 1, By: "weir"}
+	ended := *one
+	ended.Ended, ended.Mode, ended.Until = eight+1000, blocklist.Shadow, blocklist.Never
+	ended.Source, ended.By, ended.Why, ended.Limit = blocklist.Manual, "alice", "a <mistake>", ""
+	var messages []kafka.Message
+	for _, e := range []*blocklist.Entry{one, &ended} {
+		value, err := e.Append(nil)
+		if err != nil {
+			panic(err)
+		}
+		messages = append(messages, kafka.Message{Key: blocklist.RecordKey(e.Rule, e.Key), Value: value})
+	}
+	return append(messages, kafka.Message{Key: blocklist.RecordKey("per-ip", "203.0.113.7")})
+}
+
+// broker is for scripts: `broker data` runs one on data as weir run does, `broker data quiet` one that does not listen,
+// `broker stop` ends it. Its topics hold samples.
+func (s *liveScripts) broker(ts *testscript.TestScript, _ bool, args []string) {
+	if s.stop(ts); args[0] == "stop" {
+		return
+	}
+	folder := filepath.Join(ts.MkAbs(args[0]), "broker")
+	listen := filepath.Join(folder, "kafka.sock")
+	if len(args) > 1 {
+		listen = ""
+	}
+	b, err := startBroker(folder, listen)
+	ts.Check(err)
+	s.running[ts] = b
+	ts.Defer(func() { s.stop(ts) })
+	ts.Check(fillSamples(b.Client))
+}
+
+// fillSamples makes the topics and fills them, unless that was done.
+func fillSamples(client *kafka.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	hits, err := makeLog(ctx, client, "weir.hits", 2)
+	if err != nil {
+		return err
+	}
+	if spans, err := client.Offsets(ctx, "weir.hits"); err != nil || spans[0].End > 0 {
+		return err
+	}
+	damaged := sampleBatch(2000)
+	damaged[20]++
+	err = hits.put(ctx, kafka.Message{Value: sampleBatch(0)}, kafka.Message{Value: damaged}, kafka.Message{Value: sampleBatch(1000)},
+		kafka.Message{Partition: 1, Value: sampleBatch(2000)})
+	if err != nil {
+		return err
+	}
+	list, err := makeLog(ctx, client, "weir.blocklist", 1)
+	if err != nil {
+		return err
+	}
+	return list.put(ctx, sampleEntries()...)
+}
+
+// liveScripts are the brokers that scripts run.
+type liveScripts struct {
+	running map[*testscript.TestScript]*liveBroker
+}
+
+func (s *liveScripts) stop(ts *testscript.TestScript) {
+	if b := s.running[ts]; b != nil {
+		b.Close()
+		delete(s.running, ts)
+	}
+}
+
+// A test's own folder for an embedded broker: a socket's path has room for about a hundred bytes.
+func liveFolder(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	if len(folder) > 80 {
+		t.Skipf("%s is too long for a socket in it", folder)
+	}
+	return folder
+}
+
+// A lockedBuffer may be written to and read by several goroutines.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
