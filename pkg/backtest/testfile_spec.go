@@ -76,12 +76,14 @@ type neverSpec struct {
 	whom   []who
 }
 
+func (n *neverSpec) isEmpty() bool { return !n.others && len(n.whom) == 0 }
+
 // Validate wants rules and tests.
 func (f *testFile) Validate(v yamlfile.Value) {
 	if !v.Has("rules") {
 		v.Faultf("write rules: and a path, or the rules themselves", "the tests have no rules")
 	}
-	if !v.Has("tests") {
+	if tests, isList := v.Key("tests").List(); !v.Has("tests") || isList && len(tests) == 0 {
 		v.Faultf("write tests: with at least one test under it", "there are no tests")
 	}
 }
@@ -98,7 +100,9 @@ func (t *testSpec) FromYAML(v yamlfile.Value) {
 		v.Faultf("write one of them", "a test has either requests or a log")
 	case v.Has("format") && !v.Has("log"):
 		v.Key("format").Faultf("leave it out", "only a log has a format")
-	case !v.Has("blocked") && !v.Has("never"):
+	case v.Has("requests") && len(t.Requests) == 0 && !v.Key("requests").Faulty():
+		v.Key("requests").Faultf("write at least one, such as {ip: 203.0.113.7, repeat: 11}", "the test has no requests")
+	case !v.Has("blocked") && !v.Has("never"), len(t.Blocked) == 0 && t.Never.isEmpty() && !v.Faulty():
 		v.Faultf("write blocked or never", "the test expects nothing")
 	}
 }
@@ -136,8 +140,8 @@ func (n *neverSpec) FromYAML(v yamlfile.Value) {
 		w := who{place: element.Place()}
 		if _, isMap := element.Map(); isMap {
 			element.Decode(&w)
-		} else {
-			w.Key = element.Text()
+		} else if w.Key = element.Text(); w.Key == "others" {
+			element.Faultf("write never: others, or {key: others} for a user of that name", "others stands by itself, not in a list")
 		}
 		n.whom = append(n.whom, w)
 	}

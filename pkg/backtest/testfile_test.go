@@ -135,6 +135,8 @@ func TestFaultsOfATestFileHavePlaces(t *testing.T) {
 	for text, wanted := range map[string]string{
 		"tests: []":                     "the tests have no rules",
 		"rules: rules.yaml":             "there are no tests",
+		"rules: rules.yaml\ntests: []":  "there are no tests",
+		"rules: rules.yaml\ntests:":     "there are no tests",
 		testsHead + "    x: 1":          `unknown key x`,
 		testsHead + "    never: others": "a test has either requests or a log",
 		testsHead + "    log: a\n    requests: [{}]\n    never: others":                            "a test has either requests or a log",
@@ -146,6 +148,9 @@ func TestFaultsOfATestFileHavePlaces(t *testing.T) {
 		testsHead + "    requests: [{repeat: often}]\n    never: others":                           `"often" stands where a number of requests is wanted`,
 		testsHead + "    requests: [{repeat: 0}]\n    never: others":                               "the number 0 stands where a number of requests is wanted",
 		testsHead + "    requests: [{repeat: 2 every 5}]\n    never: others":                       "where a number of requests is wanted",
+		testsHead + "    requests: []\n    never: others":                                          "the test has no requests",
+		testsHead + "    requests: [{}]\n    never: []\n    blocked: []":                           "the test expects nothing",
+		testsHead + "    requests: [{}]\n    never: [203.0.113.7, others]":                         "others stands by itself",
 		testsHead + "    requests: [{}]\n    never: nobody":                                        `"nobody" stands where keys are wanted`,
 		testsHead + "    requests: [{}]\n    blocked: [{rule: per-ip}]":                            "it does not say who",
 		testsHead + "    requests: [{}]\n    blocked: [{rule: per-iq, key: x}]":                    "there is no rule per-iq",
