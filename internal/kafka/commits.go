@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -47,7 +46,7 @@ func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitio
 	if err != nil {
 		return nil, err
 	}
-	if errors.Is(response.Error, kafkago.GroupIdNotFound) {
+	if unknownGroup(response.Error) {
 		return nil, nil
 	}
 	if response.Error != nil {

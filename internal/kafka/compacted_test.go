@@ -155,6 +155,9 @@ func readCleaned(t *testing.T, shape cleaned, maxBytes int) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if fetches() > 60 {
+			t.Fatalf("%d fetches, and it is at %d of %d", fetches(), reader.Next(), shape.end)
+		}
 		for _, r := range records {
 			if string(r.Key) != fmt.Sprintf("k%d", r.Offset) {
 				t.Fatalf("the record at %d has key %q", r.Offset, r.Key)
@@ -164,9 +167,6 @@ func readCleaned(t *testing.T, shape cleaned, maxBytes int) {
 	}
 	if want := shape.offsets(); !slices.Equal(got, want) {
 		t.Fatalf("read %v of %v", got, want)
-	}
-	if fetches() > 60 {
-		t.Fatalf("%d fetches", fetches())
 	}
 }
 

@@ -11,7 +11,7 @@ const (
 	maxBatchRecords = 100       // a compacted batch's hole is read offset by offset
 	maxBatchBytes   = 1_000_000 // brokers refuse batches over 1,048,588 bytes
 	maxRequestBytes = 4 << 20   // of all batches together
-	leadersGoodFor  = 500 * time.Millisecond
+	leadersGoodFor  = 100 * time.Millisecond
 )
 
 // A dispatcher is a producer's one goroutine: it decides what is sent when, and answers the messages. A request
@@ -289,5 +289,4 @@ func (d *dispatcher) failed(partition int, now time.Time, err error) {
 	d.client.faults.note("produce", fmt.Errorf("producing to %s/%d: %w", d.config.Topic, partition, err))
 	lane := &d.lanes[partition]
 	lane.pausing = now.Add(lane.trouble.another(now))
-	d.asked = time.Time{} // the leader may be another
 }

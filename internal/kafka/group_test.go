@@ -174,6 +174,34 @@ func giveUpAfterCheckpoint(t *testing.T, config kafka.Config, session, otherSess
 	}
 }
 
+// With more members each has a part of what it had, and of nothing else.
+func TestGroupMovesOnlyWhatMustMove(t *testing.T) {
+	_, config := fake(t, kfake.SeedTopics(12, "hits"))
+	client := kafkatest.Client(t, config)
+	group := kafka.Group{Name: "g", Topics: map[string]int{"hits": 12}, Session: 6 * time.Second}
+	l := newLedger(t)
+	join(t, client, group, l.own("one"))
+	l.await("one", 12)
+	join(t, client, group, l.own("two"))
+	l.await("two", 6)
+	l.await("one", 6)
+	ones, twos := l.of("one"), l.of("two")
+	join(t, client, group, l.own("three"))
+	l.await("three", 4)
+	l.await("one", 4)
+	l.await("two", 4)
+	for _, p := range l.of("one") {
+		if !slices.Contains(ones, p) {
+			t.Errorf("one has partition %d now and had %v", p, ones)
+		}
+	}
+	for _, p := range l.of("two") {
+		if !slices.Contains(twos, p) {
+			t.Errorf("two has partition %d now and had %v", p, twos)
+		}
+	}
+}
+
 // A member whose connections to the coordinator break, or whose coordinator moves, comes back under its id.
 func TestGroupKeepsItsPlace(t *testing.T) {
 	cluster, config := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(4, "hits"))
@@ -184,8 +212,10 @@ func TestGroupKeepsItsPlace(t *testing.T) {
 	id := l.member("one")
 	// The coordinator cuts the connection at a heartbeat, and then loads for a while.
 	cluster.ControlKey(int16(kmsg.Heartbeat), func(kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.CoordinatorNotAvailable, Count: 3},
-			kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.CoordinatorLoadInProgress, Count: 3})
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.CoordinatorNotAvailable, Count: 3})
+		loading := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.CoordinatorLoadInProgress, Count: 3})
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.CoordinatorLoadInProgress, Count: -1,
+			When: func(kmsg.Request) bool { return loading.Hits() < 3 }})
 		return nil, errors.New("cut"), true
 	})
 	eventually(t, 20*time.Second, "the next generation", func() bool { return l.timesTaken("one") == 8 })

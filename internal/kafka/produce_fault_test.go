@@ -26,6 +26,7 @@ type produced struct {
 	records  []int   // the records of each request
 	underWay map[int32]bool
 	overlaps int
+	careless int           // requests without acks=all
 	arrived  chan int      // each request's number
 	proceed  chan struct{} // one for each request that may be answered; nil is at once
 }
@@ -39,7 +40,7 @@ func observe(cluster *kfake.Cluster, hold bool) *produced {
 	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		topic := request.(*kmsg.ProduceRequest).Topics[0]
-		p.arrive(topic.Partitions)
+		p.arrive(topic.Partitions, request.(*kmsg.ProduceRequest).Acks)
 		if p.proceed != nil {
 			cluster.SleepControl(func() { <-p.proceed })
 		}
@@ -49,9 +50,12 @@ func observe(cluster *kfake.Cluster, hold bool) *produced {
 	return p
 }
 
-func (p *produced) arrive(partitions []kmsg.ProduceRequestTopicPartition) {
+func (p *produced) arrive(partitions []kmsg.ProduceRequestTopicPartition, acks int16) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if acks != -1 {
+		p.careless++
+	}
 	var numbers []int
 	records := 0
 	for _, partition := range partitions {
@@ -159,6 +163,9 @@ func TestProducerOrder(t *testing.T) {
 	}
 	if seen.overlaps > 0 {
 		t.Fatalf("%d times two requests for one partition were under way", seen.overlaps)
+	}
+	if seen.careless > 0 {
+		t.Fatalf("%d requests were not for all replicas", seen.careless)
 	}
 }
 
@@ -368,9 +375,10 @@ func TestProducerCloseGivesBack(t *testing.T) {
 	goleak.VerifyNone(t, ignored)
 }
 
-// A partition that fails does not hold up the others of its broker.
+// A partition that fails does not hold up the others of its broker: it is sent alone.
 func TestProducerGoesRoundTheFailing(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(3, "hits"))
+	seen := observe(cluster, false)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{1}, Err: kerr.NotEnoughReplicas, Count: -1})
 	client := kafkatest.Client(t, config)
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 3})
@@ -384,6 +392,18 @@ func TestProducerGoesRoundTheFailing(t *testing.T) {
 	producer.Close(impatient)
 	w.inOrder(t, 0, 100)
 	w.inOrder(t, 2, 100)
+	alone, together := 0, 0
+	for _, partitions := range seen.batches {
+		switch {
+		case slices.Equal(partitions, []int{1}):
+			alone++
+		case slices.Contains(partitions, 1):
+			together++
+		}
+	}
+	if alone == 0 || together > 1 {
+		t.Fatalf("partition 1 was sent %d times alone and %d times with others", alone, together)
+	}
 }
 
 func TestProducerRefusesUnknownPartitions(t *testing.T) {
