@@ -243,7 +243,10 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 		r := &reading{kafkaSource: k, partition: p, claim: claim}
 		err := r.run(ctx)
 		switch {
-		case ctx.Err() != nil, errors.Is(err, kafka.ErrExpelled), errors.Is(err, kafka.ErrClosed):
+		case errors.Is(err, kafka.ErrExpelled):
+			k.logger.Info("lost a partition: what no commit has is dropped, its next owner reads it", "log", p.topicPartition.String(), "why", err)
+			return nil
+		case ctx.Err() != nil, errors.Is(err, kafka.ErrClosed):
 			return nil
 		case errors.Is(err, errAnew):
 		case errors.Is(err, kafka.ErrPermanent):

@@ -1,0 +1,67 @@
+package collector
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"weir/internal/kafka"
+)
+
+func TestANoteSaysWhatItWasToldAndFits(t *testing.T) {
+	longest := kafkaNote{Incarnation: newID(), Partitions: math.MaxInt32, Rules: strings.Repeat("f", 64), Reached: math.MaxInt64, End: true, Waits: math.MaxInt64,
+		Last: &seen{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
+	var cuts []outstanding
+	at := int64(1)
+	for range inFlightCuts {
+		cuts = append(cuts, outstanding{at, at + math.MaxInt64/inFlightCuts - 1, math.MinInt64})
+		at = cuts[len(cuts)-1].to
+	}
+	commit := longest.commit(1, cuts)
+	if len(commit.Metadata) > kafka.MaxMetadata {
+		t.Errorf("the longest note has %d bytes", len(commit.Metadata))
+	}
+	t.Logf("the longest note has %d bytes", len(commit.Metadata))
+	note, again, err := readNote(commit)
+	if err != nil || len(again) != len(cuts) || again[0] != cuts[0] || again[len(cuts)-1] != cuts[len(cuts)-1] {
+		t.Fatalf("read back: %d cuts of %d, %v", len(again), len(cuts), err)
+	}
+	if *note.Last != *longest.Last || note.Reached != longest.Reached || note.Format != longest.Format || !note.End {
+		t.Errorf("read back: %+v", note)
+	}
+}
+
+func TestWhereAPartitionIsTakenUp(t *testing.T) {
+	note := kafkaNote{Incarnation: "i"}
+	cuts := []outstanding{{100, 110, 5}, {110, 130, 6}}
+	newer := note.commit(100, nil)
+	newer.Metadata = strings.Replace(newer.Metadata, `"v":1`, `"v":2`, 1)
+	for name, c := range map[string]struct {
+		commit kafka.Commit
+		span   kafka.Span
+		offset int64
+		again  int
+		anew   string
+		err    error
+	}{
+		"nothing stored":             {kafka.Commit{Offset: -1}, kafka.Span{End: 200}, -1, 0, "nothing is stored", nil},
+		"where it was":               {note.commit(100, nil), kafka.Span{End: 200}, 100, 0, "", nil},
+		"at the end":                 {note.commit(200, nil), kafka.Span{End: 200}, 200, 0, "", nil},
+		"with cuts to make again":    {note.commit(100, cuts), kafka.Span{End: 200}, 100, 2, "", nil},
+		"begins later now":           {note.commit(100, cuts), kafka.Span{Start: 120, End: 200}, 100, 2, "", nil},
+		"ends before the offset":     {note.commit(100, nil), kafka.Span{End: 99}, -1, 0, "its log ends at 99, before 100", nil},
+		"ends before a cut":          {note.commit(100, cuts), kafka.Span{End: 129}, -1, 0, "its log ends at 129, before 130", nil},
+		"moved by a tool":            {kafka.Commit{Offset: 50}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
+		"another program's metadata": {kafka.Commit{Offset: 50, Metadata: `{"v":"x"}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
+		"cuts that go back":          {kafka.Commit{Offset: 50, Metadata: `{"v":1,"incarnation":"i","cuts":[-3,1]}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
+		"of a newer version":         {newer, kafka.Span{End: 200}, 100, 0, "", errNewer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := takeUp(c.commit, c.span)
+			if !errors.Is(err, c.err) || got.offset != c.offset || len(got.again) != c.again || !strings.Contains(got.anew, c.anew) || (c.anew == "") != (got.anew == "") {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
