@@ -128,6 +128,8 @@ func (in *intake) open() (source, error) {
 		return newKafkaSource(in)
 	case in.config.HTTP != nil:
 		return newHTTPSource(in)
+	case in.config.Syslog != nil:
+		return newSyslogSource(in)
 	}
 	return nil, errors.New("it does not say where to read")
 }

@@ -32,14 +32,15 @@ const (
 	reasonKey
 	reasonCost
 
-	reasonLost  // it was deleted before it was read
-	reasonKafka // the hits were made, and Kafka refused them for good
+	reasonLost   // it was deleted before it was read
+	reasonSender // it, or a connection, came from an address that may not send
+	reasonKafka  // the hits were made, and Kafka refused them for good
 
 	reasons
 )
 
 var reasonWords = [reasons]string{"", "format", "time", "address", "json", "envelope", "long", "ahead", "start", "filtered", "proxy",
-	"allowed", "match", "expression", "refused", "key", "cost", "lost", "kafka"}
+	"allowed", "match", "expression", "refused", "key", "cost", "lost", "sender", "kafka"}
 
 var ruleReasons = [rule.Reasons]reason{counted, reasonAllowed, reasonMatch, reasonExpression, reasonRefused, reasonKey, reasonCost}
 

@@ -1,0 +1,101 @@
+package collector
+
+import (
+	"context"
+	"sync"
+
+	"weir/internal/telemetry"
+)
+
+// An inbox is where records wait that several goroutines bring and one, the stream's, takes: as many bytes as it has
+// room for, and as many again that have been taken and are being counted.
+type inbox struct {
+	capacity int
+	queue    telemetry.Queue
+	more     chan struct{} // something was put in
+
+	mu      sync.Mutex
+	waiting records
+	spare   records
+	room    chan struct{} // closed when records were taken
+}
+
+// records are some of them, one behind the other.
+type records struct {
+	bytes []byte
+	ends  []end
+}
+
+// An end is where a record ends, and why it cannot be read when that is known (counted when not).
+type end struct {
+	at  int
+	why reason
+}
+
+// size is what they take.
+func (r *records) size() int { return len(r.bytes) + 16*len(r.ends) }
+
+func newInbox(capacity int, queue telemetry.Queue) *inbox {
+	queue.Capacity.Set(float64(capacity))
+	return &inbox{capacity: capacity, queue: queue, more: make(chan struct{}, 1), room: make(chan struct{})}
+}
+
+// try puts a record in if there is room; if not, the channel tells when it is worth another try.
+func (b *inbox) try(record []byte, why reason) (ok bool, room <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := &b.waiting
+	if len(w.ends) > 0 && w.size()+len(record)+16 > b.capacity {
+		return false, b.room
+	}
+	w.bytes = append(w.bytes, record...)
+	w.ends = append(w.ends, end{len(w.bytes), why})
+	b.queue.Depth.Set(float64(w.size()))
+	if len(w.ends) == 1 {
+		select {
+		case b.more <- struct{}{}:
+		default:
+		}
+	}
+	return true, nil
+}
+
+// put waits for room.
+func (b *inbox) put(ctx context.Context, record []byte, why reason) error {
+	for {
+		ok, room := b.try(record, why)
+		if ok {
+			return nil
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// take takes all that waits. It holds until the next call.
+func (b *inbox) take() records {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	taken := b.waiting
+	b.waiting, b.spare = records{b.spare.bytes[:0], b.spare.ends[:0]}, taken
+	b.queue.Depth.Set(0)
+	close(b.room)
+	b.room = make(chan struct{})
+	return taken
+}
+
+// each calls a function with every record.
+func (r *records) each(call func(record []byte, why reason) error) error {
+	begin := 0
+	for _, e := range r.ends {
+		record := r.bytes[begin:e.at:e.at]
+		begin = e.at
+		if err := call(record, e.why); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/telemetry"
+	"weir/pkg/request"
+)
+
+// A syslogSource takes lines that are sent to it as syslog: over UDP, TCP, TLS, or a unix socket (datagrams as
+// /dev/log takes them, or a stream). The headers of RFC 3164 and RFC 5424 are cut off, and a cookie @cee: too; what
+// has none is a line as it is. A header's time is when the line was sent, and is not used: a line bears its request's.
+//
+// At most once. Syslog knows no acknowledgement, so nothing is counted twice and what is lost is lost: datagrams that
+// the network or the kernel drops, or that find no room here (weir_queue_dropped_total counts the latter two); with
+// the process, what it had read and Kafka not yet acknowledged, and what stood in the kernel's buffers. While Kafka is
+// away 64 cuts and a full inbox wait; then datagrams over UDP are dropped and counted, and from TCP, TLS and unix
+// sockets nothing is read, so the senders wait. At the end Kafka has 5 s to acknowledge the rest; what it does not is
+// said. Lines of one connection are counted in their order.
+//
+// Bounds: a message has at most 64 KiB, longer ones are counted as long; the inbox has 8 MiB; 1,024 connections,
+// each with a buffer of 64 KiB, further ones wait to be accepted; one that sends nothing for an hour is closed.
+//
+// Beyond loopback it wants to know who may send (from, by the address alone: that of a datagram can be forged), or
+// client certificates, or it does not start. Whoever may write to a unix socket's folder may send.
+//
+// A goroutine a connection reads, or one all datagrams; one, the stream's, parses.
+type syslogSource struct {
+	*intake
+	scheme, address string
+	limits          syslogLimits
+	inbox           *inbox
+	kernel          prometheus.Counter // datagrams that the kernel has dropped
+}
+
+// syslogLimits are bounds, which tests make smaller.
+type syslogLimits struct {
+	inboxBytes, connections int
+	idle, handshake         time.Duration
+}
+
+var usualSyslogLimits = syslogLimits{inboxBytes: 8 << 20, connections: 1024, idle: time.Hour, handshake: 10 * time.Second}
+
+const maxMessageBytes = 64 << 10
+
+func newSyslogSource(in *intake) (source, error) {
+	config := in.config.Syslog
+	scheme, address, _ := strings.Cut(config.Listen, "://")
+	tls := config.TLS
+	switch scheme {
+	case "unix", "unixstream":
+		return newSyslog(in, scheme, address), nil
+	case "udp", "tcp":
+		tls = nil
+	case "tls":
+		if tls == nil {
+			return nil, fmt.Errorf("listening on %s: there is no certificate to show", config.Listen)
+		}
+	default:
+		return nil, fmt.Errorf("%q is no address for syslog; write it as udp://127.0.0.1:5514, or with tcp, tls, unix or unixstream", config.Listen)
+	}
+	if err := guard(address, tls, config.From != nil); err != nil {
+		return nil, fmt.Errorf("listening on %s: %w; say from which addresses, or listen on 127.0.0.1", config.Listen, err)
+	}
+	return newSyslog(in, scheme, address), nil
+}
+
+func newSyslog(in *intake, scheme, address string) *syslogSource {
+	s := &syslogSource{intake: in, scheme: scheme, address: address}
+	s.limit(usualSyslogLimits)
+	return s
+}
+
+func (s *syslogSource) limit(l syslogLimits) {
+	registry, name := s.collector.config.Metrics, s.config.Name
+	s.limits = l
+	s.inbox = newInbox(l.inboxBytes, telemetry.NewQueue(registry, name))
+	if s.scheme == "udp" {
+		s.kernel = telemetry.NewQueue(registry, name+"-socket").Dropped
+	}
+}
+
+func (s *syslogSource) status() SourceStatus { return s.intake.status("syslog") }
+
+// A reader brings records to the inbox until the context is done.
+type reader func(ctx context.Context) error
+
+// run listens until the context is done.
+func (s *syslogSource) run(ctx context.Context) error {
+	address, read, err := s.listen(ctx)
+	if err != nil {
+		return fmt.Errorf("listening for syslog: %w", err)
+	}
+	stream := s.incarnation(s.scheme + "://" + address)
+	defer stream.close()
+	s.logger.Info("takes syslog", "address", stream.log)
+	work, abandon := lingering(ctx)
+	defer abandon()
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		if failed := read(reading); failed != nil && reading.Err() == nil {
+			err = fmt.Errorf("taking syslog: %w", failed)
+			stop()
+		}
+	})
+	failed := s.feed(reading, work, stream)
+	stop()
+	running.Wait()
+	return errors.Join(err, failed)
+}
+
+// feed gives the stream what comes until the first context is done; then it has Kafka acknowledge it until the second
+// one is.
+func (s *syslogSource) feed(ctx, work context.Context, to *stream) error {
+	var err error
+	for err == nil && ctx.Err() == nil {
+		if taken := s.inbox.take(); len(taken.ends) > 0 {
+			err = s.count(work, to, taken)
+		} else {
+			err = to.wait(ctx, s.inbox.more)
+		}
+	}
+	if ctx.Err() == nil {
+		return fmt.Errorf("counting syslog: %w", err)
+	}
+	if to.lag.Load() == 0 { // else the second context is done already
+		err = s.count(work, to, s.inbox.take())
+	}
+	if err == nil {
+		err = to.drain(work)
+	}
+	if err != nil {
+		s.logger.Error("Kafka did not acknowledge what was sent last: it may be lost", "lines not counted", to.lag.Load(), "cuts not acknowledged", len(to.flying), "why", err)
+	}
+	return nil
+}
+
+// count gives the stream what was taken.
+func (s *syslogSource) count(ctx context.Context, to *stream, taken records) error {
+	to.lag.Store(int64(len(taken.ends)))
+	learnSyslog(to, taken)
+	err := taken.each(func(record []byte, why reason) (err error) {
+		if why == counted {
+			err = to.add(ctx, cutSyslog(record), to.position+1)
+		} else {
+			err = to.lost(ctx, record, why, to.position+1)
+		}
+		if err == nil {
+			to.lag.Add(-1)
+		}
+		return err
+	})
+	to.show()
+	return err
+}
+
+var cee = []byte("@cee:")
+
+// cutSyslog is a record without what syslog puts around the line.
+func cutSyslog(record []byte) []byte {
+	record = bytes.TrimRight(record, "\r\n\x00")
+	_, message := request.CutSyslog(request.Text(record))
+	return bytes.TrimPrefix(record[len(record)-len(message):], cee)
+}
+
+// learnSyslog finds out the format by the lines that there are, where it is not known.
+func learnSyslog(to *stream, taken records) {
+	if to.decoder != nil {
+		return
+	}
+	var sample []string
+	taken.each(func(record []byte, why reason) error {
+		if why == counted {
+			sample = append(sample, string(cutSyslog(record)))
+		}
+		if len(sample) == learnLines {
+			return errEnough
+		}
+		return nil
+	})
+	to.learn(sample, nil)
+}
+
+// listen opens the socket; the reader closes it.
+func (s *syslogSource) listen(ctx context.Context) (address string, read reader, err error) {
+	switch s.scheme {
+	case "udp":
+		return s.listenUDP(ctx)
+	case "unix":
+		return s.listenUnix(ctx)
+	}
+	var l net.Listener
+	if s.scheme == "unixstream" {
+		l, err = listenUnixStream(ctx, s.address)
+	} else {
+		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return l.Addr().String(), func(ctx context.Context) error { return s.accept(ctx, l) }, nil
+}
+
+// accept takes connections until the context is done, and has all of them ended when it returns.
+func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
+	l = limit(l, s.limits.connections, func() {
+		s.trouble("connections", fmt.Errorf("%d connections are open, others wait", s.limits.connections))
+	})
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	defer l.Close()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // too many files are open, or who connected is gone
+			s.trouble("accept", err)
+			pause(ctx, 100*time.Millisecond)
+			continue
+		}
+		running.Go(func() { s.converse(ctx, conn) })
+	}
+}
+
+// refuses says whether an address may not send, and counts it then.
+func (s *syslogSource) refuses(from netip.Addr) bool {
+	if !from.IsValid() || s.config.Syslog.From.may(from) {
+		return false
+	}
+	s.metrics.uncounted[reasonSender].Inc()
+	s.trouble("from", fmt.Errorf("%s may not send: from does not name it", from))
+	return true
+}

@@ -1,0 +1,155 @@
+package collector
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	socketBytes = 8 << 20 // that the kernel is asked to hold for us; it may allow less
+	dialUnixFor = time.Second
+)
+
+func (s *syslogSource) listenUDP(ctx context.Context) (string, reader, error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1) })
+		return err
+	}}
+	packets, err := config.ListenPacket(ctx, "udp", s.address)
+	if err != nil {
+		return "", nil, err
+	}
+	conn := packets.(*net.UDPConn)
+	conn.SetReadBuffer(socketBytes)
+	return conn.LocalAddr().String(), func(ctx context.Context) error { return s.readUDP(ctx, conn) }, nil
+}
+
+// readUDP puts datagrams into the inbox, a message each. Those for which it has no room are dropped and counted.
+func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	buffer, control := make([]byte, maxMessageBytes), make([]byte, 128)
+	var dropped uint32
+	for {
+		n, controls, _, from, err := conn.ReadMsgUDPAddrPort(buffer, control)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			s.trouble("read", err)
+			pause(ctx, 100*time.Millisecond)
+			continue
+		}
+		if controls > 0 {
+			dropped = s.countDropped(control[:controls], dropped)
+		}
+		if n == 0 || s.refuses(from.Addr()) {
+			continue
+		}
+		if ok, _ := s.inbox.try(buffer[:n], counted); !ok {
+			s.inbox.queue.Dropped.Inc()
+			s.trouble("queue", errors.New("datagrams are dropped, because Kafka is away or they come faster than they are counted"))
+		}
+	}
+}
+
+// countDropped counts what the kernel has dropped since the last time: it says how many there were ever.
+func (s *syslogSource) countDropped(control []byte, before uint32) uint32 {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return before
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_RXQ_OVFL && len(m.Data) >= 4 {
+			now := binary.NativeEndian.Uint32(m.Data)
+			s.kernel.Add(float64(now - before))
+			before = now
+		}
+	}
+	return before
+}
+
+// listenUnix listens for datagrams.
+func (s *syslogSource) listenUnix(ctx context.Context) (string, reader, error) {
+	if err := removeStale(ctx, "unixgram", s.address); err != nil {
+		return "", nil, err
+	}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: s.address, Net: "unixgram"})
+	if err != nil {
+		return "", nil, err
+	}
+	if err := os.Chmod(s.address, 0o666); err != nil {
+		conn.Close()
+		return "", nil, err
+	}
+	return s.address, func(ctx context.Context) error { return s.readUnix(ctx, conn) }, nil
+}
+
+// readUnix puts datagrams into the inbox, a message each. While there is no room it does not read, and the senders wait.
+func (s *syslogSource) readUnix(ctx context.Context, conn *net.UnixConn) error {
+	defer os.Remove(s.address)
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	buffer := make([]byte, maxMessageBytes)
+	for {
+		n, _, flags, _, err := conn.ReadMsgUnix(buffer, nil)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			s.trouble("read", err)
+			pause(ctx, 100*time.Millisecond)
+			continue
+		case n == 0:
+			continue
+		}
+		message, why := buffer[:n], counted
+		if flags&unix.MSG_TRUNC != 0 {
+			message, why = buffer[:sampleBytes], reasonLong
+		}
+		if s.inbox.put(ctx, message, why) != nil {
+			return nil
+		}
+	}
+}
+
+// listenUnixStream listens for connections. The socket's file goes with the listener.
+func listenUnixStream(ctx context.Context, path string) (net.Listener, error) {
+	if err := removeStale(ctx, "unix", path); err != nil {
+		return nil, err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// removeStale removes the socket that a process left behind which ended without removing it.
+func removeStale(ctx context.Context, network, path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != os.ModeSocket {
+		return nil // listening says what is wrong
+	}
+	conn, err := (&net.Dialer{Timeout: dialUnixFor}).DialContext(ctx, network, path)
+	if err == nil {
+		conn.Close()
+		return fmt.Errorf("%s is in use by another process", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
+}

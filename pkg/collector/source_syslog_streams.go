@@ -1,0 +1,193 @@
+package collector
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// converse reads a connection until it ends or the context is done.
+func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if s.refuses(addressOf(conn.RemoteAddr())) {
+		return
+	}
+	if s.scheme == "tls" {
+		encrypted := tls.Server(conn, s.config.Syslog.TLS)
+		shaking, cancel := context.WithTimeout(ctx, s.limits.handshake)
+		err := encrypted.HandshakeContext(shaking)
+		cancel()
+		if err != nil {
+			s.troubleWith(ctx, conn, err)
+			return
+		}
+		conn = encrypted
+	}
+	s.troubleWith(ctx, conn, s.messages(ctx, newFramer(patient{conn, s.limits.idle})))
+}
+
+func (s *syslogSource) troubleWith(ctx context.Context, conn net.Conn, err error) {
+	if err != nil && ctx.Err() == nil {
+		s.trouble("connection", fmt.Errorf("the connection of %s: %w", conn.RemoteAddr(), err))
+	}
+}
+
+// messages puts all messages of a connection into the inbox.
+func (s *syslogSource) messages(ctx context.Context, f *framer) error {
+	for {
+		message, why, err := f.next()
+		if err == nil || len(message) > 0 {
+			if err := s.inbox.put(ctx, message, why); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// patient is a connection that ends when it says nothing for long.
+type patient struct {
+	net.Conn
+	idle time.Duration
+}
+
+// Read reads what comes in time.
+func (p patient) Read(b []byte) (int, error) {
+	if err := p.SetReadDeadline(time.Now().Add(p.idle)); err != nil {
+		return 0, err
+	}
+	return p.Conn.Read(b)
+}
+
+// A framer takes the messages out of a stream, as RFC 6587 has them: each with its length before it (octet counting),
+// or each with a newline behind it. Which, the first message tells: it is counted when it begins with digits, a space
+// and <. The last line of a stream that ends needs no newline.
+type framer struct {
+	reader  *bufio.Reader
+	known   bool // which
+	counted bool
+}
+
+func newFramer(r io.Reader) *framer { return &framer{reader: bufio.NewReaderSize(r, maxMessageBytes)} }
+
+const (
+	sampleBytes   = 200
+	maxDigits     = 8
+	maxFrameBytes = 64 << 20 // a length above is none
+)
+
+var errFraming = errors.New("it sends no syslog: a message's length is wanted")
+
+// next is the next message, which holds until the following call; of one that is too long, its beginning and why. With
+// an error there may be a message too, the last.
+func (f *framer) next() (message []byte, why reason, err error) {
+	if !f.known {
+		f.counted = f.countsOctets()
+		f.known = true
+	}
+	if f.counted {
+		return f.octets()
+	}
+	for err == nil && len(message) == 0 { // empty lines are nothing
+		message, why, err = f.line()
+	}
+	return message, why, err
+}
+
+// countsOctets looks as far ahead as it must and no further: there may be nothing yet behind a short message.
+func (f *framer) countsOctets() bool {
+	for n := 1; n <= maxDigits+1; n++ {
+		ahead, err := f.reader.Peek(n)
+		if err != nil {
+			return false
+		}
+		last := ahead[n-1]
+		if last == ' ' && n > 1 {
+			ahead, err = f.reader.Peek(n + 1)
+			return err == nil && ahead[n] == '<'
+		}
+		if last < '0' || last > '9' {
+			return false
+		}
+	}
+	return false
+}
+
+// octets is a message that bears its length.
+func (f *framer) octets() (message []byte, why reason, err error) {
+	length, err := f.length()
+	if err != nil {
+		return nil, counted, err
+	}
+	keep, why := length, counted
+	if length > maxMessageBytes {
+		keep, why = sampleBytes, reasonLong
+	}
+	message, err = f.reader.Peek(keep)
+	if err != nil {
+		return message, reasonFormat, unexpected(err)
+	}
+	if why == reasonLong {
+		message = bytes.Clone(message) // it is written over
+	}
+	_, err = f.reader.Discard(length)
+	return message, why, unexpected(err)
+}
+
+// length reads a message's length and the space behind it.
+func (f *framer) length() (length int, err error) {
+	for digits := 0; ; digits++ {
+		c, err := f.reader.ReadByte()
+		switch {
+		case err != nil && digits > 0:
+			return 0, unexpected(err)
+		case err != nil:
+			return 0, err
+		case c == ' ' && digits > 0:
+			return length, nil
+		case c == '\n' && digits == 0: // some end their messages with one all the same
+			digits--
+			continue
+		case c < '0' || c > '9':
+			return 0, errFraming
+		}
+		if length = 10*length + int(c-'0'); length > maxFrameBytes {
+			return 0, errFraming
+		}
+	}
+}
+
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// line is a message that ends in a newline, which is taken off.
+func (f *framer) line() (message []byte, why reason, err error) {
+	message, err = f.reader.ReadSlice('\n')
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return bytes.TrimRight(message, "\r\n\x00"), counted, err
+	case !errors.Is(err, bufio.ErrBufferFull):
+		return message, reasonFormat, err // not all of it came
+	}
+	message = bytes.Clone(message[:sampleBytes])
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, err = f.reader.ReadSlice('\n')
+	}
+	return message, reasonLong, err
+}

@@ -1,0 +1,460 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// A syslogBench is a bench whose source is sent syslog.
+type syslogBench struct {
+	*bench
+	changed func(*syslogLimits)
+}
+
+func newSyslogBench(t testing.TB, listen string) *syslogBench {
+	b := &syslogBench{bench: newBench(t), changed: func(*syslogLimits) {}}
+	b.config.Metrics = prometheus.NewRegistry()
+	if listen == "unix" || listen == "unixstream" {
+		listen += "://" + filepath.Join(t.TempDir(), "log")
+	} else if !strings.Contains(listen, "://") {
+		listen += "://127.0.0.1:0"
+	}
+	b.config.Sources = []SourceConfig{{Name: "lines", Format: "combined", Syslog: &SyslogConfig{Listen: listen}}}
+	return b
+}
+
+func (b *syslogBench) source() *syslogSource { return b.collector.sources[0].(*syslogSource) }
+
+func (b *syslogBench) start() {
+	b.t.Helper()
+	var err error
+	if b.collector, err = Open(b.config); err != nil {
+		b.t.Fatal(err)
+	}
+	limits := usualSyslogLimits
+	b.changed(&limits)
+	b.source().limit(limits)
+	b.run()
+	b.address()
+}
+
+// dial connects to the source.
+func (b *syslogBench) dial() net.Conn {
+	b.t.Helper()
+	scheme, address, _ := strings.Cut(b.address(), "://")
+	network := map[string]string{"udp": "udp", "tcp": "tcp", "tls": "tcp", "unix": "unixgram", "unixstream": "unix"}[scheme]
+	conn, err := net.Dial(network, address)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func (b *syslogBench) send(to io.Writer, text string) {
+	b.t.Helper()
+	if _, err := io.WriteString(to, text); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *syslogBench) uncounted(why reason) float64 {
+	return testutil.ToFloat64(b.collector.metrics.uncounted.WithLabelValues("lines", reasonWords[why]))
+}
+
+// headers are what senders put before a line.
+var headers = []string{
+	"", "<190>Mar  3 08:00:00 web-1 nginx: ", "<190>Mar  3 08:00:00 nginx: ", "<13>1 2026-03-03T08:00:00.123456+00:00 web-1 nginx 12 - - ",
+	"<13>1 2026-03-03T08:00:00Z web-1 nginx - ID47 [timeQuality tzKnown=\"1\" x=\"\\]\"] \ufeff", "<190>2026-03-03T08:00:00.1+01:00 web-1 nginx[7]: @cee:",
+}
+
+// Every header, over every way to send.
+func TestSyslogCounts(t *testing.T) {
+	frames := map[string]func(message string) string{
+		"":       func(m string) string { return m },
+		"lines":  func(m string) string { return m + "\n" },
+		"octets": func(m string) string { return fmt.Sprintf("%d %s", len(m), m) },
+	}
+	for scheme, framing := range map[string]string{"udp": " lines", "unix": " lines", "tcp": "lines octets", "tls": "lines octets", "unixstream": "lines octets"} {
+		for _, name := range strings.Split(framing, " ") {
+			t.Run(scheme+"/"+name, func(t *testing.T) {
+				b := newSyslogBench(t, scheme)
+				server, client, _ := testTLS(t)
+				b.config.Sources[0].Syslog.TLS = server
+				b.start()
+				conn := b.dial()
+				if scheme == "tls" {
+					conn = tls.Client(conn, client)
+				}
+				for i := range 120 {
+					header := headers[i%len(headers)]
+					if name == "octets" && header == "" {
+						header = headers[1]
+					}
+					b.send(conn, frames[name](header+strings.TrimSuffix(b.line(), "\n")))
+				}
+				b.sink.await(t, b.want)
+				if status := b.source().status(); status.Error != "" || status.Logs[0].Position != 120 {
+					t.Errorf("%+v", status)
+				}
+			})
+		}
+	}
+}
+
+func TestSyslogLinesThatEndWithTheConnection(t *testing.T) {
+	b := newSyslogBench(t, "tcp")
+	b.start()
+	for range 3 {
+		conn := b.dial()
+		b.send(conn, b.line()+"\n\r\n"+strings.TrimSuffix(b.line(), "\n"))
+		conn.Close()
+	}
+	b.sink.await(t, b.want)
+}
+
+func TestSyslogMessagesThatAreTooLong(t *testing.T) {
+	t.Parallel() // what is no request is told once a second
+	long := strings.Repeat("x", 3*maxMessageBytes)
+	for scheme, texts := range map[string][]string{
+		"tcp":        {"<1>" + long + "\n", "<1>x\n"},
+		"unixstream": {fmt.Sprintf("%d <1>%s", len(long)+3, long), "4 <1>x"},
+		"unix":       {long[:maxMessageBytes+1], "<1>x"},
+	} {
+		b := newSyslogBench(t, scheme)
+		b.start()
+		conn := b.dial()
+		for _, text := range texts {
+			b.send(conn, text)
+		}
+		until(t, scheme, func() bool { return b.uncounted(reasonLong) == 1 && b.uncounted(reasonFormat) == 1 })
+	}
+}
+
+func TestSyslogThatIsNone(t *testing.T) {
+	t.Parallel() // what is no request is told once a second
+	b := newSyslogBench(t, "tcp")
+	b.start()
+	for _, text := range []string{"5 <1>ab hello", "99999999999 <1>", "300 <1>the end"} {
+		conn := b.dial()
+		b.send(conn, text)
+		conn.(*net.TCPConn).CloseWrite()
+		conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	until(t, "what is none", func() bool { return b.uncounted(reasonFormat) == 3 })
+	if fault := b.source().status().Error; !strings.Contains(fault, "the connection of 127.0.0.1") {
+		t.Error(fault)
+	}
+}
+
+func TestSyslogAsksWhoSends(t *testing.T) {
+	for _, scheme := range []string{"udp", "tcp"} {
+		b := newSyslogBench(t, scheme)
+		senders := NewSenders([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+		b.config.Sources[0].Syslog.From = senders
+		b.start()
+		b.send(b.dial(), "not counted\n")
+		until(t, "the refusal", func() bool { return b.uncounted(reasonSender) == 1 })
+		if fault := b.source().status().Error; !strings.Contains(fault, "127.0.0.1 may not send") {
+			t.Error(fault)
+		}
+		senders.Set([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
+		b.send(b.dial(), b.line())
+		b.sink.await(t, b.want)
+		if n := b.uncounted(reasonFormat); n != 0 {
+			t.Errorf("%s: %v were read that were refused", scheme, n)
+		}
+	}
+}
+
+func TestSyslogAsksForACertificate(t *testing.T) {
+	b := newSyslogBench(t, "tls")
+	server, client, stranger := testTLS(t)
+	b.config.Sources[0].Syslog.TLS = server
+	b.changed = func(l *syslogLimits) { l.handshake = 100 * time.Millisecond }
+	b.start()
+	for _, conn := range []net.Conn{tls.Client(b.dial(), stranger), b.dial(), b.dial()} { // a stranger, one who does not encrypt, one who says nothing
+		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		io.WriteString(conn, b.sample())
+		if _, err := io.ReadAll(conn); err == nil && fmt.Sprintf("%T", conn) == "*tls.Conn" {
+			t.Error("a stranger was not refused")
+		}
+	}
+	b.send(tls.Client(b.dial(), client), b.line())
+	b.sink.await(t, b.want)
+}
+
+// sample is a line that is not to be counted.
+func (b *bench) sample() string {
+	return "203.0.113.99 - - [03/Mar/2026:08:00:00 +0000] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n"
+}
+
+func TestSyslogBeyondLoopbackIsGuarded(t *testing.T) {
+	asked, plain, anyone := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}, &tls.Config{}, NewSenders(nil)
+	tests := []struct {
+		listen string
+		tls    *tls.Config
+		from   *Senders
+		ok     bool
+	}{
+		{"udp://0.0.0.0:0", nil, nil, false},
+		{"udp://:0", nil, nil, false},
+		{"udp://[::]:0", nil, nil, false},
+		{"udp://0.0.0.0:0", asked, nil, false}, // which nobody is asked for
+		{"tcp://0.0.0.0:0", asked, nil, false},
+		{"tls://0.0.0.0:0", plain, nil, false},
+		{"tls://127.0.0.1:0", nil, nil, false},
+		{"udp://0.0.0.0:0", nil, anyone, true},
+		{"tcp://0.0.0.0:0", nil, anyone, true},
+		{"tls://0.0.0.0:0", plain, anyone, true},
+		{"tls://0.0.0.0:0", asked, nil, true},
+		{"tls://127.0.0.1:0", plain, nil, true},
+		{"udp://127.0.0.1:0", nil, nil, true},
+		{"tcp://[::1]:0", nil, nil, true},
+		{"unix:///run/weir.sock", nil, nil, true},
+		{"unixstream:///run/weir.sock", nil, nil, true},
+		{"http://127.0.0.1:0", nil, nil, false},
+		{"127.0.0.1:5514", nil, nil, false},
+	}
+	for _, test := range tests {
+		b := newBench(t)
+		b.config.Sources = []SourceConfig{{Name: "lines", Format: "combined", Syslog: &SyslogConfig{Listen: test.listen, TLS: test.tls, From: test.from}}}
+		c, err := Open(b.config)
+		if (err == nil) != test.ok {
+			t.Errorf("%+v: %v", test, err)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+}
+
+// While Kafka takes nothing datagrams over UDP are dropped, and each that is not counted as a hit is counted as dropped.
+func TestSyslogCountsWhatUDPDrops(t *testing.T) {
+	b := newSyslogBench(t, "udp")
+	b.changed = func(l *syslogLimits) { l.inboxBytes = 4000 }
+	b.start()
+	b.sink.set(func() { b.sink.blocked = true })
+	conn := b.dial()
+	dropped := func() float64 {
+		return testutil.ToFloat64(b.source().inbox.queue.Dropped) + testutil.ToFloat64(b.source().kernel)
+	}
+	for dropped() < 10 {
+		b.send(conn, b.line())
+	}
+	if fault := b.source().status().Error; !strings.Contains(fault, "datagrams are dropped") {
+		t.Error(fault)
+	}
+	b.sink.set(func() { b.sink.blocked = false })
+	until(t, "what was not dropped", func() bool { return b.total()+int64(dropped()) == int64(b.lines) })
+	if b.total() < 10 {
+		t.Errorf("only %d were counted", b.total())
+	}
+}
+
+// What the kernel drops is counted with the next datagram that it does not.
+func TestSyslogCountsWhatTheKernelDrops(t *testing.T) {
+	b := newSyslogBench(t, "udp")
+	var err error
+	if b.collector, err = Open(b.config); err != nil {
+		t.Fatal(err)
+	}
+	defer b.collector.Close()
+	s := b.source()
+	ctx, cancel := context.WithCancel(t.Context())
+	address, read, err := s.listen(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	sent := 0
+	for ; sent < 30000; sent++ { // nobody reads
+		b.send(conn, "x")
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- read(ctx) }()
+	got := 0
+	until(t, "all", func() bool {
+		b.send(conn, "x")
+		sent++
+		taken := s.inbox.take()
+		got += len(taken.ends)
+		return testutil.ToFloat64(s.kernel) > 0 && got+int(testutil.ToFloat64(s.kernel)) >= sent-1
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	taken := s.inbox.take()
+	if all := got + len(taken.ends) + int(testutil.ToFloat64(s.kernel)); all > sent {
+		t.Errorf("%d sent, %d received or dropped", sent, all)
+	}
+	b.collector.sources = nil
+}
+
+// While Kafka takes nothing, nothing is read and nothing is lost.
+func TestSyslogSendersWait(t *testing.T) {
+	for _, scheme := range []string{"tcp", "unix", "unixstream"} {
+		b := newSyslogBench(t, scheme)
+		b.changed = func(l *syslogLimits) { l.inboxBytes = 4000 }
+		b.start()
+		b.sink.set(func() { b.sink.blocked = true })
+		conn := b.dial()
+		conn.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(8 << 10)
+		for {
+			line := b.line()
+			conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+			n, err := io.WriteString(conn, line)
+			if err == nil {
+				continue
+			}
+			b.sink.set(func() { b.sink.blocked = false })
+			conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
+			b.send(conn, line[n:])
+			break
+		}
+		if got := testutil.ToFloat64(b.source().inbox.queue.Dropped); got != 0 {
+			t.Errorf("%s: %v dropped", scheme, got)
+		}
+		b.sink.await(t, b.want)
+	}
+}
+
+func TestSyslogConnectionsAreBounded(t *testing.T) {
+	b := newSyslogBench(t, "tcp")
+	b.changed = func(l *syslogLimits) { l.connections, l.idle = 2, 200*time.Millisecond }
+	b.start()
+	for range 4 { // the first two are closed when they have been idle for long
+		b.send(b.dial(), b.line())
+	}
+	until(t, "the bound", func() bool { return strings.Contains(b.source().status().Error, "2 connections are open") })
+	b.sink.await(t, b.want)
+}
+
+// A socket that was left behind is taken, one that is in use or no socket is not.
+func TestSyslogUnixSockets(t *testing.T) {
+	for scheme, network := range map[string]string{"unix": "unixgram", "unixstream": "unix"} {
+		b := newSyslogBench(t, scheme)
+		path := strings.TrimPrefix(b.config.Sources[0].Syslog.Listen, scheme+"://")
+		var left io.Closer
+		if network == "unix" {
+			l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.SetUnlinkOnClose(false)
+			left = l
+		} else {
+			l, err := net.ListenUnixgram(network, &net.UnixAddr{Name: path, Net: network})
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = l
+		}
+		b.refuses("in use by another process")
+		left.Close()
+		b.start()
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o666 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+		b.send(b.dial(), b.line())
+		b.sink.await(t, b.want)
+		b.stop()
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s is left behind", path)
+		}
+		os.WriteFile(path, nil, 0o600)
+		b.refuses("address already in use")
+	}
+}
+
+// refuses has the collector end with a fault.
+func (b *bench) refuses(want string) {
+	b.t.Helper()
+	c, err := Open(b.config)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Run(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
+		b.t.Errorf("%v, want %s", err, want)
+	}
+}
+
+func TestSyslogFindsOutTheFormat(t *testing.T) {
+	b := newSyslogBench(t, "tcp")
+	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
+	b.start()
+	b.send(b.dial(), headers[1]+b.line()+headers[3]+b.line())
+	b.sink.await(t, b.want)
+	if format := b.source().status().Format; !strings.HasPrefix(format, "combined") {
+		t.Error(format)
+	}
+}
+
+// At the end Kafka has what was read; what it does not acknowledge in time is said.
+func TestSyslogEnds(t *testing.T) {
+	t.Parallel() // it takes as long as Kafka is given
+	var said syncBuffer
+	b := newSyslogBench(t, "udp")
+	b.config.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	b.start()
+	b.sink.set(func() { b.sink.mute = true })
+	b.send(b.dial(), b.line())
+	b.sink.await(t, b.want)
+	b.cancel()
+	b.sink.unmute()
+	b.stop()
+	if strings.Contains(said.String(), "did not acknowledge") {
+		t.Error(said.String())
+	}
+	before := b.sink
+	b.start()
+	b.sink.set(func() { b.sink.mute = true })
+	b.send(b.dial(), b.line())
+	before.await(t, b.want)
+	b.stop()
+	if !strings.Contains(said.String(), "did not acknowledge") {
+		t.Error(said.String())
+	}
+}
+
+// A syncBuffer is a buffer of several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
