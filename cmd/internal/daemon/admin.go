@@ -11,42 +11,77 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"weir/internal/keys"
 )
 
-// An admin serves /healthz, /readyz, /status, /metrics and /debug/pprof/.
+// An admin serves /healthz, /readyz, /status, /metrics and /debug/pprof/. Beyond loopback all but the first two want a
+// key: the role read, for profiles the role admin.
 type admin struct {
 	server *http.Server
 	ended  chan struct{}
 }
 
 // serve listens; an empty address serves nothing.
-func (p *Process) serve(address string) (*admin, error) {
+func (p *Process) serve(address, keysFile string) (*admin, error) {
 	if address == "" {
 		return &admin{}, nil
+	}
+	known, err := p.keysOf(keysFile)
+	if err != nil {
+		return nil, wrong{err}
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for status and metrics: %w", err)
 	}
-	if host, err := netip.ParseAddrPort(listener.Addr().String()); err != nil || !host.Addr().IsLoopback() {
+	if host, err := netip.ParseAddrPort(listener.Addr().String()); known == nil && (err != nil || !host.Addr().IsLoopback()) {
 		listener.Close()
-		return nil, fmt.Errorf("%s can be reached from other machines: status, metrics and profiles are served on loopback only", address)
+		return nil, wrong{fmt.Errorf("%s can be reached from other machines, and nobody there is asked who they are: add keys, a file of API keys", address)}
 	}
-	mux := http.NewServeMux()
-	p.Health.Handle(mux)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	a := &admin{&http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})}
+	a := &admin{&http.Server{Handler: p.handler(known), ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})}
 	go func() {
 		defer close(a.ended)
 		if err := a.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			p.Logger.Error("status and metrics are not served any more", "error", err)
 		}
 	}()
+	p.Logger.Info("serves status and metrics", "address", listener.Addr())
 	return a, nil
+}
+
+func (p *Process) handler(known *keys.File) http.Handler {
+	inner := http.NewServeMux()
+	p.Health.Handle(inner)
+	inner.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
+	outer := http.NewServeMux()
+	outer.Handle("/healthz", inner)
+	outer.Handle("/readyz", inner)
+	outer.Handle("/", guarded(known, keys.Read, inner))
+	profiles := http.NewServeMux()
+	profiles.HandleFunc("/debug/pprof/", pprof.Index)
+	profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	profiles.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	outer.Handle("/debug/pprof/", guarded(known, keys.Admin, profiles))
+	return outer
+}
+
+// guarded lets through who has the role; without keys that is everyone, on loopback.
+func guarded(known *keys.File, role keys.Role, next http.Handler) http.Handler {
+	if known == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch _, err := known.Admit(r, role); {
+		case err == nil:
+			next.ServeHTTP(w, r)
+		case errors.Is(err, keys.ErrRole):
+			http.Error(w, err.Error(), http.StatusForbidden)
+		default:
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+		}
+	})
 }
 
 func (a *admin) close() {

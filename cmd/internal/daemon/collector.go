@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 var Collector = Part{
 	Name:  "collector",
 	About: "reads requests from logs and events, and sends what the rules count of them to Kafka, once.",
-	Admin: func(c *config.Config) string { return c.Collector.Listen },
+	Admin: func(c *config.Config) (address, keys string) { return c.Collector.Listen, c.Collector.Keys },
 	Open: func(ctx context.Context, p *Process) (Running, error) {
 		hits := HitsTopic(p.Config)
 		client, err := kafka.Open(p.KafkaConfig(hits.Name))
@@ -35,6 +34,9 @@ var Collector = Part{
 	},
 }
 
+// queueBytes is what a collector's producer holds at most.
+const queueBytes = 64 << 20
+
 // closePatience is how long a producer may take to write what it holds, at the end; the journal has it all the same.
 const closePatience = 5 * time.Second
 
@@ -42,7 +44,8 @@ const closePatience = 5 * time.Second
 type RunningCollector struct {
 	*collector.Collector
 	producer  *kafka.Producer
-	clients   []*kafka.Client // of sources
+	clients   []*kafka.Client               // of sources
+	senders   map[string]*collector.Senders // by source
 	closeAlso func()
 }
 
@@ -55,7 +58,9 @@ func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*Runn
 	if err := p.EnsureTopics(ctx, client, hits); err != nil {
 		return nil, err
 	}
-	r := &RunningCollector{producer: client.OpenProducer(kafka.ProducerConfig{Topic: hits.Name, Partitions: hits.Partitions}), closeAlso: func() {}}
+	r := &RunningCollector{producer: client.OpenProducer(kafka.ProducerConfig{Topic: hits.Name, Partitions: hits.Partitions, QueueBytes: queueBytes}),
+		senders: map[string]*collector.Senders{}, closeAlso: func() {}}
+	p.queue("hits", queueBytes, func() float64 { return float64(r.producer.Held()) })
 	settings, err := r.settings(p)
 	if err == nil {
 		r.Collector, err = collector.Open(settings)
@@ -94,31 +99,60 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 		Name: s.Name, Envelope: s.Envelope, Format: s.Format, Late: time.Duration(s.Late),
 		Options: request.Options{Zone: s.Zone.Location, Fields: s.Fields, Header: p.Config.Client.Header},
 	}
+	var err error
+	if of.Only, err = s.Wanted(); err != nil {
+		return of, err
+	}
 	start := collector.Start{Latest: s.Start.Latest, Before: s.Start.Before}
 	switch s.Kind() {
 	case "file":
 		of.File = &collector.FileConfig{Patterns: s.File, Start: start}
 	case "kafka":
-		client, err := kafka.Open(p.KafkaConfig(s.Kafka...))
-		if err != nil {
-			return of, err
+		of.Kafka = &collector.KafkaConfig{Group: p.Config.Kafka.Prefix + "collector." + s.Name, Topics: s.Kafka, Start: start}
+		if of.Kafka.Client, err = kafka.Open(p.KafkaConfig(s.Kafka...)); err == nil {
+			r.clients = append(r.clients, of.Kafka.Client)
 		}
-		r.clients = append(r.clients, client)
-		of.Kafka = &collector.KafkaConfig{Client: client, Group: p.Config.Kafka.Prefix + "collector." + s.Name, Topics: s.Kafka, Start: start}
+	case "http":
+		of.HTTP, err = httpSource(p, s)
+	case "syslog":
+		of.Syslog, err = r.syslogSource(p, s)
+	}
+	return of, err
+}
+
+func httpSource(p *Process, s *config.Source) (*collector.HTTPConfig, error) {
+	secure, err := p.serverTLS(s.TLS)
+	if err != nil {
+		return nil, err
+	}
+	known, err := p.keysOf(s.Keys)
+	return &collector.HTTPConfig{Listen: s.HTTP, TLS: secure, Keys: known}, err
+}
+
+func (r *RunningCollector) syslogSource(p *Process, s *config.Source) (*collector.SyslogConfig, error) {
+	secure, err := p.serverTLS(s.TLS)
+	if err != nil {
+		return nil, err
+	}
+	from, err := prefixes(&s.From)
+	if err != nil {
+		return nil, err
+	}
+	of := &collector.SyslogConfig{Listen: s.Syslog, TLS: secure}
+	if len(s.From.Prefixes)+len(s.From.Files) > 0 {
+		of.From = collector.NewSenders(from)
+		r.senders[s.Name] = of.From
 	}
 	return of, nil
 }
 
 // client is who finds out who a request is from.
 func client(c *config.Config) (*request.Client, error) {
-	prefixes, faults := c.Client.TrustedProxies.Read(func(name string) (string, []byte, error) {
-		data, err := os.ReadFile(name)
-		return name, data, err
-	})
-	if len(faults) > 0 {
-		return nil, faults
+	trusted, err := prefixes(&c.Client.TrustedProxies)
+	if err != nil {
+		return nil, err
 	}
-	return request.NewClient(prefixes), nil
+	return request.NewClient(trusted), nil
 }
 
 // Status is the collector's.
@@ -129,6 +163,16 @@ func (r *RunningCollector) Reload(c *config.Config) error {
 	trusted, err := client(c)
 	if err != nil {
 		return err
+	}
+	for i := range c.Collector.Sources {
+		s := &c.Collector.Sources[i]
+		from, err := prefixes(&s.From)
+		if err != nil {
+			return err
+		}
+		if senders := r.senders[s.Name]; senders != nil {
+			senders.Set(from)
+		}
 	}
 	r.Collector.Reload(c.RuleSet, trusted)
 	return nil

@@ -36,7 +36,7 @@ const (
 type Part struct {
 	Name  string                                           // collector
 	About string                                           // what it does, in a sentence
-	Admin func(*config.Config) string                      // where status, metrics, health and profiles are served
+	Admin func(*config.Config) (address, keys string)      // where status, metrics, health and profiles are served, and for whom
 	Open  func(context.Context, *Process) (Running, error) // retries what can pass until the context is done
 }
 
@@ -46,6 +46,8 @@ type Process struct {
 	Logger  *slog.Logger
 	Metrics *prometheus.Registry
 	Health  *telemetry.Health
+
+	files rereads
 }
 
 // A Running is an open part.
@@ -83,7 +85,7 @@ func Main(part Part, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, part.Name+":", err)
 		return exitWrong
 	}
-	process := &Process{settings, logger, telemetry.Metrics(part.Name), telemetry.NewHealth()}
+	process := &Process{Config: settings, Logger: logger, Metrics: telemetry.Metrics(part.Name), Health: telemetry.NewHealth()}
 	err = process.run(ctx, part, options)
 	if err == nil {
 		return exitDone

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/cmd/internal/config"
+	"weir/internal/yamlfile"
 )
 
 const lookEvery = 2 * time.Second
@@ -37,7 +39,7 @@ func newReloader(p *Process, running Running, options config.Options) *reloader 
 		return g
 	}
 	r := &reloader{
-		process: p, running: running, options: options, current: p.Config, files: look(p.Config),
+		process: p, running: running, options: options, current: p.Config, files: look(p.Config, p.files.paths()),
 		successful: gauge("weir_config_last_reload_successful", "1 when the configuration that was read last is in force, 0 when it was refused."),
 		at:         gauge("weir_config_last_reload_success_timestamp_seconds", "When a configuration was last taken."),
 		rules:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_rules_info", Help: "1; the label is the hash of the rules in force."}, []string{"hash"}),
@@ -61,7 +63,7 @@ func (r *reloader) run(ctx context.Context) {
 		case <-hangup:
 			r.reload()
 		case <-ticker.C:
-			if files := look(r.current); files != r.files {
+			if files := look(r.current, r.process.files.paths()); files != r.files {
 				r.reload()
 			}
 		}
@@ -70,13 +72,13 @@ func (r *reloader) run(ctx context.Context) {
 
 // reload takes the configuration as it is now, or says why it does not.
 func (r *reloader) reload() {
-	r.files = look(r.current) // before reading: what changes meanwhile is read again
+	r.files = look(r.current, r.process.files.paths()) // before reading: what changes meanwhile is read again
 	next, warnings, err := config.Load(r.options)
 	for _, warning := range warnings {
 		r.process.Logger.Warn(warning.String())
 	}
 	if err == nil {
-		err = r.running.Reload(next)
+		err = errors.Join(r.process.files.reread(), r.running.Reload(next))
 	}
 	if err != nil {
 		r.successful.Set(0)
@@ -99,8 +101,8 @@ func (r *reloader) taken(c *config.Config) {
 }
 
 // look says how the configuration's files are. Links are followed, so a ConfigMap's swap of them is seen.
-func look(c *config.Config) string {
-	paths := []string{c.File}
+func look(c *config.Config, others []string) string {
+	paths := append([]string{c.File}, others...)
 	for _, pattern := range c.Rules.Patterns {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(c.File), pattern)
@@ -109,8 +111,14 @@ func look(c *config.Config) string {
 		paths = append(paths, found...)
 	}
 	paths = append(paths, c.RuleSet.Files()...)
-	for _, file := range c.Client.TrustedProxies.Files {
-		paths = append(paths, file.Name)
+	networks := []yamlfile.Networks{c.Client.TrustedProxies}
+	for i := range c.Collector.Sources {
+		networks = append(networks, c.Collector.Sources[i].From)
+	}
+	for _, one := range networks {
+		for _, file := range one.Files {
+			paths = append(paths, file.Name)
+		}
 	}
 	slices.Sort(paths)
 	var text strings.Builder

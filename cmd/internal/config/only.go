@@ -1,0 +1,98 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/vm"
+)
+
+// Wanted is Only as a function: whether a record, whose fields are asked for by their dotted names, is one of those to
+// be counted. It is nil where all are. What the record lacks is nil; an expression that fails, as one that compares a
+// text with a number, does not hold. The function may be called by several goroutines at once.
+func (s *Source) Wanted() (func(field func(name string) (string, bool)) bool, error) {
+	if s.Only == "" {
+		return nil, nil
+	}
+	program, err := expr.Compile(s.Only, expr.AllowUndefinedVariables(), expr.AsBool())
+	if err != nil {
+		return nil, fmt.Errorf("only: %w", err)
+	}
+	tree, err := parser.Parse(s.Only)
+	if err != nil {
+		return nil, fmt.Errorf("only: %w", err)
+	}
+	names := fieldsOf(tree.Node)
+	machines := sync.Pool{New: func() any { return new(vm.VM) }}
+	return func(field func(string) (string, bool)) bool {
+		record := map[string]any{}
+		for _, name := range names {
+			if text, ok := field(strings.Join(name, ".")); ok {
+				put(record, name, text)
+			}
+		}
+		machine := machines.Get().(*vm.VM)
+		defer machines.Put(machine)
+		holds, err := machine.Run(program, record)
+		return err == nil && holds == true
+	}, nil
+}
+
+// put sets a field of nested maps. Where a text stands in the way of a map, the text stays.
+func put(record map[string]any, name []string, text string) {
+	for _, part := range name[:len(name)-1] {
+		if record[part] == nil {
+			record[part] = map[string]any{}
+		}
+		inner, ok := record[part].(map[string]any)
+		if !ok {
+			return
+		}
+		record = inner
+	}
+	record[name[len(name)-1]] = text
+}
+
+// A fieldFinder collects the longest names of fields in an expression.
+type fieldFinder struct{ names [][]string }
+
+// Visit is called for the inner nodes first, so a longer name comes after those it begins with.
+func (f *fieldFinder) Visit(node *ast.Node) {
+	name := fieldName(*node)
+	if name == nil {
+		return
+	}
+	f.names = slices.DeleteFunc(f.names, func(other []string) bool {
+		return len(other) < len(name) && slices.Equal(other, name[:len(other)])
+	})
+	f.names = append(f.names, name)
+}
+
+func fieldsOf(node ast.Node) [][]string {
+	var f fieldFinder
+	ast.Walk(&node, &f)
+	return f.names
+}
+
+// fieldName is the name that a node stands for: kubernetes.labels.app, or kubernetes.labels["app"].
+func fieldName(node ast.Node) []string {
+	switch n := node.(type) {
+	case *ast.IdentifierNode:
+		return []string{n.Value}
+	case *ast.ChainNode:
+		return fieldName(n.Node)
+	case *ast.MemberNode:
+		property, ok := n.Property.(*ast.StringNode)
+		outer := fieldName(n.Node)
+		if !ok || outer == nil {
+			return nil
+		}
+		return append(slices.Clip(outer), property.Value)
+	}
+	return nil
+}

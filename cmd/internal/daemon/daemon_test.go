@@ -1,0 +1,252 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"weir/cmd/internal/config"
+	"weir/internal/kafka/embedded"
+	"weir/internal/telemetry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A place is a folder with a configuration, and the process that runs in it.
+type place struct {
+	t       *testing.T
+	folder  string
+	heard   lines
+	process *Process
+	address string
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+const oneRule = "rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"
+
+// newPlace has a collector's configuration, of a broker that runs in the test.
+func newPlace(t *testing.T, more string) *place {
+	t.Helper()
+	p := &place{t: t, folder: t.TempDir()}
+	broker, err := embedded.Open(embedded.Config{Folder: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	p.write("rules.yaml", oneRule)
+	p.write("access.log", "")
+	p.address = freeAddress(t)
+	p.write("weir.yaml", fmt.Sprintf("data: data\nkafka: {brokers: [%q]}\ncollector:\n  listen: %s\n  sources: [{file: access.log}]\n%s", broker.Address(), p.address, more))
+	return p
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func (p *place) write(name, text string) {
+	p.t.Helper()
+	if err := os.WriteFile(filepath.Join(p.folder, name), []byte(text), 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *place) options() config.Options {
+	return config.Options{File: filepath.Join(p.folder, "weir.yaml")}
+}
+
+func (p *place) start() {
+	p.t.Helper()
+	settings, _, err := config.Load(p.options())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.process = &Process{Config: settings, Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&p.heard, p.t.Output()), nil)), Metrics: telemetry.Metrics("collector"), Health: telemetry.NewHealth()}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel, p.ended = cancel, make(chan error, 1)
+	go func() { p.ended <- p.process.run(ctx, Collector, p.options()) }()
+	p.t.Cleanup(p.stop)
+	p.await("ready", func() bool { code, _ := p.get("/readyz"); return code == http.StatusOK })
+}
+
+func (p *place) stop() {
+	if p.cancel == nil {
+		return
+	}
+	p.cancel()
+	if err := <-p.ended; err != nil {
+		p.t.Error(err)
+	}
+	p.cancel = nil
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func (p *place) get(path string) (int, string) {
+	r, err := http.Get("http://" + p.address + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer r.Body.Close()
+	body, _ := io.ReadAll(r.Body)
+	return r.StatusCode, string(body)
+}
+
+func (p *place) await(what string, is func() bool) {
+	p.t.Helper()
+	for range 2000 {
+		if is() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	p.t.Fatalf("never %s", what)
+}
+
+func TestACollectorSaysHowItStands(t *testing.T) {
+	p := newPlace(t, "")
+	p.start()
+	p.write("access.log", `203.0.113.7 - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 2 "-" "-"`+"\n")
+	p.await("read", func() bool {
+		_, metrics := p.get("/metrics")
+		return strings.Contains(metrics, `weir_collector_hits_total{rule="per-ip",source="file-1"} 1`)
+	})
+	p.await("caught up", func() bool {
+		_, text := p.get("/status")
+		var status struct {
+			Rules    string
+			CaughtUp bool `json:"caught_up"`
+			Sources  []struct{ Source, Kind string }
+		}
+		if err := json.Unmarshal([]byte(text), &status); err != nil {
+			t.Fatal(err, text)
+		}
+		return status.CaughtUp && status.Rules == p.process.Config.RuleSet.Fingerprint() && len(status.Sources) == 1 && status.Sources[0].Source == "file-1"
+	})
+	if code, _ := p.get("/debug/pprof/"); code != http.StatusOK {
+		t.Error("there are no profiles")
+	}
+	if problems, err := testutil.GatherAndLint(p.process.Metrics); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}
+
+func TestRulesAreReadAgainWhenTheyChange(t *testing.T) {
+	p := newPlace(t, "")
+	p.start()
+	hash := func() string {
+		_, metrics := p.get("/metrics")
+		_, rest, _ := strings.Cut(metrics, "weir_rules_info{hash=\"")
+		hash, _, _ := strings.Cut(rest, "\"")
+		return hash
+	}
+	was := hash()
+	p.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/minuet]}]\n")
+	p.await("refused", func() bool {
+		_, metrics := p.get("/metrics")
+		return strings.Contains(metrics, "weir_config_last_reload_successful 0") && strings.Contains(p.heard.String(), "minuet")
+	})
+	if hash() != was {
+		t.Error("faulty rules are in force")
+	}
+	p.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [11/min]}]\n")
+	p.await("taken", func() bool { return hash() != was })
+	if _, metrics := p.get("/metrics"); !strings.Contains(metrics, "weir_config_last_reload_successful 1") {
+		t.Error("the metrics say that rules which are in force were refused")
+	}
+}
+
+func TestBeyondLoopbackAKeyIsAskedFor(t *testing.T) {
+	p := newPlace(t, "  keys: keys.yaml\n")
+	hash := func(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key))) }
+	p.write("keys.yaml", fmt.Sprintf("keys: [{name: a, role: read, sha256: %s}, {name: b, role: admin, sha256: %s}]\n", hash("reader"), hash("admin")))
+	p.start()
+	for _, test := range []struct {
+		path, key string
+		want      int
+	}{
+		{"/healthz", "", 200}, {"/readyz", "", 200}, {"/metrics", "", 401}, {"/status", "wrong", 401}, {"/metrics", "reader", 200},
+		{"/debug/pprof/", "reader", 403}, {"/debug/pprof/", "admin", 200},
+	} {
+		request, _ := http.NewRequest("GET", "http://"+p.address+test.path, nil)
+		if test.key != "" {
+			request.Header.Set("X-Api-Key", test.key)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != test.want {
+			t.Errorf("%s with %q: %d, want %d", test.path, test.key, response.StatusCode, test.want)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	p := newPlace(t, "")
+	file := filepath.Join(p.folder, "weir.yaml")
+	for _, test := range []struct {
+		name string
+		args []string
+		want int
+		says string
+	}{
+		{"help", []string{"--help"}, exitDone, "--set"},
+		{"version", []string{"--version"}, exitDone, "collector"},
+		{"an unknown flag", []string{"--nonsense"}, exitWrong, "nonsense"},
+		{"an argument too many", []string{"--config", file, "more"}, exitWrong, "too many"},
+		{"no such file", []string{"--config", file + "x"}, exitWrong, "weir.yamlx"},
+		{"a fault", []string{"--config", file, "--set", "collector.listen=nowhere"}, exitWrong, "nowhere"},
+		{"a broker that is in another process", []string{"--config", file, "--set", "kafka.brokers=embedded", "--set", "collector.listen=" + freeAddress(t)}, exitWrong, "embedded"},
+		{"an address that is taken", []string{"--config", file, "--set", "collector.listen=192.0.2.1:1", "--set", "collector.keys="}, exitWrong, "reached from other machines"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out lines
+			if got := Main(Collector, append([]string{"collector"}, test.args...), &out, &out); got != test.want {
+				t.Errorf("exit code %d, want %d: %s", got, test.want, out.String())
+			}
+			if !strings.Contains(out.String(), test.says) {
+				t.Errorf("it says nothing of %q: %s", test.says, out.String())
+			}
+		})
+	}
+}
