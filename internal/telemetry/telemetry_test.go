@@ -1,0 +1,102 @@
+package telemetry
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestARepeatedFaultIsSaidOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		f := NewFaults(slog.New(slog.NewTextHandler(&out, nil)))
+		said := func(want string) {
+			t.Helper()
+			if got := out.String(); (want == "") != (got == "") || !strings.Contains(got, want) {
+				t.Errorf("said %q, want %q", got, want)
+			}
+			out.Reset()
+		}
+		f.Over("read")
+		said("")
+		f.Note("read", errors.New("away"))
+		said("times=1")
+		for range 59 {
+			time.Sleep(time.Second)
+			f.Note("read", errors.New("away"))
+		}
+		said("")
+		f.Note("write", errors.New("full"))
+		said("full")
+		time.Sleep(time.Second)
+		f.Note("read", errors.New("away"))
+		said("times=60")
+		f.Over("read")
+		said("after=1m0s")
+		f.Over("read")
+		said("")
+	})
+}
+
+func TestHealth(t *testing.T) {
+	h := NewHealth()
+	mux := http.NewServeMux()
+	h.Handle(mux)
+	get := func(path string, want int, says string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != want || !strings.Contains(w.Body.String(), says) {
+			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, want, says)
+		}
+	}
+	get("/healthz", 200, "ok")
+	get("/readyz", 503, "starting")
+	get("/status", 503, "starting")
+	h.Ready()
+	h.Status(func() any { return map[string]int{"lag": 3} })
+	get("/readyz", 200, "ready")
+	get("/status", 200, `"lag": 3`)
+	h.Unready("ending")
+	get("/readyz", 503, "ending")
+	get("/healthz", 200, "ok")
+}
+
+func TestLog(t *testing.T) {
+	var out bytes.Buffer
+	logger, err := Log(&out, "warn", "auto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger.Info("quiet")
+	logger.Warn("loud")
+	if got := out.String(); strings.Contains(got, "quiet") || !strings.HasPrefix(got, "{") || !strings.Contains(got, `"msg":"loud"`) {
+		t.Errorf("logged %q", got)
+	}
+	out.Reset()
+	logger, _ = Log(&out, "info", "text")
+	if logger.Info("x"); !strings.HasPrefix(out.String(), "time=") {
+		t.Errorf("logged %q", out.String())
+	}
+	if _, err := Log(&out, "loud", "text"); err == nil {
+		t.Error("an unknown level is taken")
+	}
+}
+
+func TestMetricsAreAsPrometheusWantsThem(t *testing.T) {
+	registry := Metrics("collector")
+	if problems, err := testutil.GatherAndLint(registry, "weir_build_info"); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+	if n, err := testutil.GatherAndCount(registry, "weir_build_info"); n != 1 || err != nil {
+		t.Errorf("build_info is there %d times: %v", n, err)
+	}
+}
