@@ -154,7 +154,7 @@ func (n *names) Visit(node *ast.Node) {
 	switch node := (*node).(type) {
 	case *ast.IdentifierNode:
 		if !slices.Contains(identifiers, node.Value) && !slices.Contains(n.local, node.Value) && node.Value != inNetwork {
-			n.complain(node, yamlfile.Suggest(node.Value, append(identifiers, inNetwork), "the names are "), "%s is not known", node.Value)
+			n.complain(node, suggestName(node.Value), "%s is not known", node.Value)
 		}
 	case *ast.BuiltinNode:
 		if slices.Contains(impure, node.Name) {
@@ -166,6 +166,12 @@ func (n *names) Visit(node *ast.Node) {
 	case *ast.CallNode:
 		n.checkNetworks(node)
 	}
+}
+
+// suggestName says what a name that is not known should be: most often another, or text that lacks its quotes.
+func suggestName(name string) string {
+	known := append(slices.Clone(identifiers), inNetwork)
+	return yamlfile.Suggest(name, known, fmt.Sprintf("text stands in quotes: %q; the names are ", name))
 }
 
 // checkPattern finds the mistakes in regular expressions early: all are told, and in our words.
@@ -257,6 +263,12 @@ func remedyFor(text, message string) string {
 	switch {
 	case word == "=":
 		return "compare with =="
+	case word == "starts", word == "ends":
+		return "did you mean " + word + "With?"
+	case word == "/":
+		return `text and patterns stand in quotes: path startsWith "/api/"`
+	case strings.Contains(message, `unexpected token Number(".`):
+		return `addresses and networks stand in quotes: ip == "203.0.113.7", inNetwork(ip, "10.0.0.0/8")`
 	case word != "" && yamlfile.Nearest(word, operators) != "":
 		return "did you mean " + yamlfile.Nearest(word, operators) + "?"
 	case strings.Contains(message, "(mismatched types string and int)"), strings.Contains(message, "(mismatched types int and string)"):
@@ -265,6 +277,8 @@ func remedyFor(text, message string) string {
 		return "something is missing at its end"
 	case strings.Contains(message, "literal not terminated"):
 		return `close the quote; in YAML put the whole expression in single quotes, as in 'path == "/x"'`
+	case strings.HasPrefix(message, "unexpected token"):
+		return `write comparisons with and or or between them, and text in quotes: method == "POST" and path == "/login"`
 	}
 	return ""
 }

@@ -244,7 +244,9 @@ func (l *loader) allow(a *allowIn) *Allow {
 	l.faults = append(l.faults, faults...)
 	var names []string
 	for _, r := range l.rules {
-		names = append(names, r.Name)
+		if r.Name != "" && !slices.Contains(names, r.Name) {
+			names = append(names, r.Name)
+		}
 	}
 	for i, name := range a.Rules.words {
 		if !slices.Contains(names, name) && name != "" {
