@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -62,6 +60,9 @@ The exit code is 3 when --fail-if holds, or when a key of --never would have bee
 }
 
 func (b *backtestCommand) run(c *cobra.Command, files []string) error {
+	if err := noneEmpty(c.Flags()); err != nil {
+		return err
+	}
 	form, err := b.output.chosen()
 	if err != nil {
 		return err
@@ -112,25 +113,6 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Con
 	config.Inputs, err = inputs(files, c.InOrStdin())
 	note(err)
 	return config, errors.Join(problems...)
-}
-
-// inputs are the files, standard input among them once at most.
-func inputs(files []string, stdin io.Reader) ([]backtest.Input, error) {
-	var all []backtest.Input
-	seen := map[string]bool{}
-	for _, file := range files {
-		path := filepath.Clean(file)
-		if seen[path] {
-			return nil, wrongf("%s is named twice; its requests would count twice", file)
-		}
-		seen[path] = true
-		input := backtest.Input{Path: file}
-		if file == "-" {
-			input = backtest.Input{Path: "standard input", Reader: stdin}
-		}
-		all = append(all, input)
-	}
-	return all, nil
 }
 
 func (b *backtestCommand) write(c *cobra.Command, report *backtest.Report, form string) error {

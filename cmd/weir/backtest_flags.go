@@ -96,3 +96,15 @@ func parseAlgorithms(names []string) ([]window.Algorithm, error) {
 	}
 	return algorithms, nil
 }
+
+// noneEmpty refuses flags with nothing in them: a variable of a script that is not set must not turn a check off.
+func noneEmpty(flags *pflag.FlagSet) error {
+	var faults []error
+	flags.Visit(func(f *pflag.Flag) {
+		if text := f.Value.String(); text == "" || text == "[]" {
+			value, _ := pflag.UnquoteUsage(f)
+			faults = append(faults, wrongf("--%s is empty; give it its %s, or leave it out", f.Name, value))
+		}
+	})
+	return errors.Join(faults...)
+}

@@ -17,12 +17,18 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/internal/kafka/kafkatest"
 	"weir/internal/yamlfile"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"weir": main})
+	testscript.Main(withKafka{m}, map[string]func(){"weir": main})
 }
+
+// withKafka stops the real Kafka that tests share when they are over.
+type withKafka struct{ tests *testing.M }
+
+func (w withKafka) Run() int { return kafkatest.Run(w.tests) }
 
 // The scripts are what a user types and sees. Each runs in a folder of its own, with the examples beside it; exit
 // CODE weir … says how it ends, where it is not 0. UPDATE=1 go test ./cmd/weir writes what they compare with anew.

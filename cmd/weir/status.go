@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/config"
+	"weir/internal/yamlfile"
+)
+
+// A statusCommand is what `weir status` was told.
+type statusCommand struct {
+	live   liveFlags
+	wait   string
+	output outputFlag
+}
+
+func newStatus() *cobra.Command {
+	s := &statusCommand{}
+	c := &cobra.Command{
+		Use:   "status [flags]",
+		Short: "Show what waits where, and whether all parts have the same rules",
+		Long: `Status asks Kafka how far every group has got, and the parts that it can reach how they stand. All have caught up
+when no record waits for a group, those of parts that cannot be reached too, and no part that was reached says that
+something waits. How long something waits is the age of the oldest record that does.`,
+		Example: `  weir status
+  weir status --wait 60s && weir cat blocklist
+  weir status --json`,
+		Args: noMore,
+		RunE: func(c *cobra.Command, _ []string) error { return s.run(c) },
+	}
+	s.live.add(c)
+	c.Flags().StringVar(&s.wait, "wait", "", "wait until all have caught up, at most `TIME`: 60s; exit code 3 when they have not")
+	s.output.add(c, "text", "json")
+	return c
+}
+
+func (s *statusCommand) run(c *cobra.Command) error {
+	form, err := s.output.chosen()
+	if err != nil {
+		return err
+	}
+	wait, err := parseWait(s.wait)
+	if err != nil {
+		return err
+	}
+	settings, err := s.live.load()
+	if err != nil {
+		return err
+	}
+	report, err := watchStatus(c.Context(), settings, c.ErrOrStderr(), wait)
+	if err != nil {
+		return err
+	}
+	if form == "json" {
+		err = newJSON(c.OutOrStdout()).Encode(report)
+	} else {
+		err = report.writeText(c.OutOrStdout())
+	}
+	return errors.Join(err, report.verdict(wait, s.wait))
+}
+
+// parseWait reads how long to wait; nothing is not at all.
+func parseWait(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	wait, err := yamlfile.ParseDuration(text)
+	if err != nil || wait == yamlfile.Forever {
+		return 0, wrongf("--wait %s is no time; write how long to wait at most, such as 60s", text)
+	}
+	return time.Duration(wait), nil
+}
+
+// A status is how the whole stands, as `weir status --json` writes it.
+type status struct {
+	CaughtUp bool          `json:"caught_up"`
+	Rules    string        `json:"rules"` // hash of those that the configuration names here
+	Groups   []groupStatus `json:"groups"`
+	Parts    []partStatus  `json:"parts"`
+	Faults   []string      `json:"faults"` // what Kafka could not be asked, and then nobody knows whether all have caught up
+}
+
+const (
+	statusEvery    = 500 * time.Millisecond
+	statusPatience = 15 * time.Second // of one look at Kafka
+)
+
+// watchStatus looks until all have caught up or the time is over. Its error is that of the context.
+func watchStatus(ctx context.Context, settings *config.Config, stderr io.Writer, wait time.Duration) (*status, error) {
+	until := time.Now().Add(wait)
+	watched := newWatched(settings, stderr)
+	defer watched.close()
+	for {
+		report := watched.look(ctx)
+		left := time.Until(until)
+		if report.CaughtUp || left <= 0 || ctx.Err() != nil {
+			return report, ctx.Err()
+		}
+		select {
+		case <-time.After(min(left, statusEvery)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// A watched system is one that is looked at again and again.
+type watched struct {
+	settings *config.Config
+	stderr   io.Writer
+	broker   *broker // nil until it could be opened
+}
+
+func newWatched(settings *config.Config, stderr io.Writer) *watched {
+	return &watched{settings: settings, stderr: stderr}
+}
+
+func (w *watched) close() {
+	if w.broker != nil {
+		w.broker.Close()
+	}
+}
+
+// look asks the parts first: what they have sent by then Kafka has.
+func (w *watched) look(ctx context.Context) *status {
+	report := &status{Groups: []groupStatus{}, Faults: []string{}, Parts: askParts(ctx, w.settings)}
+	if w.settings.RuleSet != nil {
+		report.Rules = w.settings.RuleSet.Fingerprint()
+	}
+	limited, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	if err := w.askKafka(limited, report); err != nil {
+		report.Faults = append(report.Faults, err.Error())
+	}
+	report.CaughtUp = len(report.Faults) == 0 && report.waiting() == 0 && report.allPartsCaughtUp()
+	return report
+}
+
+func (w *watched) askKafka(ctx context.Context, report *status) error {
+	if w.broker == nil {
+		b, err := connect(w.settings, io.Discard)
+		if err != nil {
+			return err
+		}
+		w.broker = b
+	}
+	groups, err := askGroups(ctx, w.broker.Client, w.settings)
+	report.Groups = append(report.Groups, groups...)
+	return err
+}
+
+// waiting is how many records wait for any group.
+func (s *status) waiting() int64 {
+	waiting := int64(0)
+	for _, group := range s.Groups {
+		waiting += group.Lag
+	}
+	return waiting
+}
+
+func (s *status) allPartsCaughtUp() bool {
+	for _, part := range s.Parts {
+		if part.CaughtUp != nil && !*part.CaughtUp {
+			return false
+		}
+	}
+	return true
+}
+
+// verdict is the error that the exit code tells: 1 when Kafka could not be asked, 3 when the waiting was in vain.
+func (s *status) verdict(wait time.Duration, asked string) error {
+	var faults []error
+	for _, fault := range s.Faults {
+		faults = append(faults, errors.New(fault))
+	}
+	if len(faults) == 0 && wait > 0 && !s.CaughtUp {
+		return unmetf("not caught up after %s: %s", asked, s.waits())
+	}
+	return errors.Join(faults...)
+}

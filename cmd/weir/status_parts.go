@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"weir/cmd/internal/config"
+)
+
+// A partStatus is what a part says of itself at its admin address.
+type partStatus struct {
+	Part     string          `json:"part"` // collector, aggregator or enforcer
+	Address  string          `json:"address"`
+	Reached  bool            `json:"reached"`
+	Error    string          `json:"error,omitempty"`     // why it was not reached, or has nothing to say
+	Rules    string          `json:"rules,omitempty"`     // hash of those in force there
+	CaughtUp *bool           `json:"caught_up,omitempty"` // nothing waits there
+	Status   json.RawMessage `json:"status,omitempty"`    // all that it says: its sources, its partitions
+}
+
+const partPatience = 2 * time.Second
+
+// askParts asks all parts at the addresses that the configuration gives them.
+func askParts(ctx context.Context, settings *config.Config) []partStatus {
+	scheme := "http"
+	if settings.Enforcer.TLS.Cert != "" {
+		scheme = "https"
+	}
+	parts := []partStatus{}
+	urls := []string{}
+	for _, part := range []struct{ name, scheme, address string }{
+		{"collector", "http", settings.Collector.Listen},
+		{"aggregator", "http", settings.Aggregator.Listen},
+		{"enforcer", scheme, settings.Enforcer.Admin},
+	} {
+		if part.address != "" {
+			parts = append(parts, partStatus{Part: part.name, Address: part.address})
+			urls = append(urls, part.scheme+"://"+reachable(part.address)+"/status")
+		}
+	}
+	var asking sync.WaitGroup
+	for i := range parts {
+		asking.Go(func() { parts[i].ask(ctx, urls[i]) })
+	}
+	asking.Wait()
+	return parts
+}
+
+// reachable is where to connect to for an address that a part listens on.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	ip, err := netip.ParseAddr(host)
+	if host != "" && (err != nil || !ip.IsUnspecified()) {
+		return address
+	}
+	return net.JoinHostPort("localhost", port)
+}
+
+func (p *partStatus) ask(ctx context.Context, url string) {
+	ctx, cancel := context.WithTimeout(ctx, partPatience)
+	defer cancel()
+	text, err := getStatus(ctx, url)
+	p.Reached = err == nil || errors.Is(err, errAnswer)
+	if err != nil {
+		p.Error = err.Error()
+		return
+	}
+	var says struct {
+		Rules    string `json:"rules"`
+		CaughtUp *bool  `json:"caught_up"`
+	}
+	if err := json.Unmarshal(text, &says); err != nil {
+		p.Error = "it is no part of Weir that answers there"
+		return
+	}
+	p.Rules, p.CaughtUp, p.Status = says.Rules, says.CaughtUp, text
+}
+
+// errAnswer says that there was an answer, but not the one wanted.
+var errAnswer = errors.New("answers")
+
+// maxStatus bounds what a part says of itself.
+const maxStatus = 16 << 20
+
+func getStatus(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, innermost(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it %w %s: %.200s", errAnswer, answer.Status, text)
+	}
+	return text, err
+}
+
+// innermost is the error at the bottom, without the address that is shown beside it.
+func innermost(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"weir/pkg/backtest"
+)
+
+// writeText writes the status for people: the answer first, then who lags, then who said what.
+func (s *status) writeText(to io.Writer) error {
+	var b strings.Builder
+	if s.CaughtUp {
+		b.WriteString("All have caught up.\n")
+	} else {
+		fmt.Fprintf(&b, "Not all have caught up: %s.\n", s.waits())
+	}
+	if len(s.Groups) > 0 {
+		b.WriteByte('\n')
+		table(&b, s.groupRows())
+	}
+	if len(s.Parts) > 0 {
+		b.WriteByte('\n')
+		table(&b, s.partRows())
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+// table writes rows of cells, tabs between them, in columns.
+func table(b *strings.Builder, rows []string) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, row)
+	}
+	_ = w.Flush() // a Builder takes everything
+}
+
+// waits says what keeps the whole from having caught up.
+func (s *status) waits() string {
+	var texts []string
+	for _, group := range s.Groups {
+		if group.Lag > 0 {
+			texts = append(texts, fmt.Sprintf("%s for %s", counted(int(group.Lag), "record"), group.Group))
+		}
+	}
+	for _, part := range s.Parts {
+		if part.CaughtUp != nil && !*part.CaughtUp {
+			texts = append(texts, "the "+part.Part+" has not read or sent all")
+		}
+	}
+	if len(s.Faults) > 0 {
+		texts = append(texts, "Kafka could not be asked")
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (s *status) groupRows() []string {
+	rows := []string{"GROUP\tMEMBERS\tPARTITIONS\tLAG\tWAITS"}
+	for _, g := range s.Groups {
+		members := fmt.Sprint(g.Members)
+		if g.Members < 0 {
+			members = "?"
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%s", g.Group, members, len(g.Partitions), counted(int(g.Lag), "record"), waited(g.LagSeconds)))
+		for _, p := range g.Partitions {
+			if p.Lag > 0 {
+				rows = append(rows, fmt.Sprintf("  %s/%d\t\t%s\t%s\t%s", p.Topic, p.Partition, p.reached(), counted(int(p.Lag), "record"), waited(p.LagSeconds)))
+			}
+		}
+	}
+	return rows
+}
+
+// reached says how far the group has got.
+func (p *partitionStatus) reached() string {
+	if p.Committed < 0 {
+		return fmt.Sprintf("none of %d", p.End)
+	}
+	return fmt.Sprintf("%d of %d", p.Committed, p.End)
+}
+
+func waited(seconds *float64) string {
+	switch {
+	case seconds == nil:
+		return "?"
+	case *seconds == 0:
+		return "-"
+	case *seconds < 10:
+		return time.Duration(*seconds * float64(time.Second)).Round(100 * time.Millisecond).String()
+	}
+	return time.Duration(*seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+func (s *status) partRows() []string {
+	rows := []string{"PART\tADDRESS\tRULES\tSTATE"}
+	for _, p := range s.Parts {
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", p.Part, p.Address, s.rulesOf(&p), p.state()))
+		rows = append(rows, p.sourceRows()...)
+	}
+	return rows
+}
+
+// rulesOf is a part's hash of its rules, and whether it is another than that of the configuration here.
+func (s *status) rulesOf(p *partStatus) string {
+	if p.Rules != "" && s.Rules != "" && p.Rules != s.Rules {
+		return p.Rules + " (here " + s.Rules + ")"
+	}
+	if p.Rules == "" {
+		return "-"
+	}
+	return p.Rules
+}
+
+func (p *partStatus) state() string {
+	switch {
+	case !p.Reached:
+		return "not reached: " + p.Error
+	case p.Error != "":
+		return p.Error
+	case p.CaughtUp != nil && *p.CaughtUp:
+		return "caught up"
+	case p.CaughtUp != nil:
+		return "behind"
+	}
+	return "runs"
+}
+
+// sourceRows are the sources of a collector, with their logs.
+func (p *partStatus) sourceRows() []string {
+	var says struct {
+		Sources []struct {
+			Source, Kind, Format, Error string
+			Logs                        []struct {
+				Log           string
+				Position, Lag int64
+				Newest        *time.Time
+				Holding       bool
+			}
+		}
+	}
+	if len(p.Status) == 0 || json.Unmarshal(p.Status, &says) != nil {
+		return nil // another part, or a form that only --json shows
+	}
+	var rows []string
+	for _, s := range says.Sources {
+		unit := "byte"
+		if s.Kind != "file" {
+			unit = "record"
+		}
+		for _, log := range s.Logs {
+			state := "lag " + counted(int(log.Lag), unit)
+			if log.Newest != nil && !log.Newest.IsZero() {
+				state += ", read up to " + backtest.Instant(log.Newest.UnixMilli()).String()
+			}
+			if log.Holding {
+				state += ", waits for slower ones"
+			}
+			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
+		}
+		if s.Error != "" {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, s.Error))
+		}
+	}
+	return rows
+}
