@@ -18,6 +18,7 @@ import (
 // A hit whose time is far ahead of the log waits beside the buffer until the log gets there: one line of a server
 // whose clock was wrong must not make all that follow late. At most 1,024 wait.
 type counter struct {
+	late     int64 // milliseconds
 	table    *keyTable
 	buffer   *reorder
 	ahead    []record // by time
@@ -25,19 +26,29 @@ type counter struct {
 	dueNow   [][]record // scratch
 }
 
-const mostAhead = 1024
+const (
+	mostAhead = 1024
+	lateCost  = 0 // marks a hit that came too late for its key
+)
 
 func newCounter(late time.Duration, variants ...*variant) *counter {
-	return &counter{table: newKeyTable(), buffer: newReorder(late + slack*time.Millisecond), variants: variants}
+	return &counter{late: late.Milliseconds(), table: newKeyTable(), buffer: newReorder(late + slack*time.Millisecond), variants: variants}
 }
 
 // take takes one hit of a request.
 func (c *counter) take(h *hit, key []byte, input int) error {
-	number, isNew := c.table.find(h.hash, int(h.rule), key)
+	newest := h.at
+	if h.ahead {
+		newest = 0 // a wrong clock says nothing of the key's other hits
+	}
+	number, newest, isNew := c.table.find(h.hash, int(h.rule), key, newest)
 	if isNew {
 		if err := c.open(number, int(h.rule)); err != nil {
 			return err
 		}
+	}
+	if h.at < newest-c.late {
+		h.cost = lateCost
 	}
 	rec := newRecord(h.at, input, number, h.cost, h.more)
 	if h.ahead && len(c.ahead) < mostAhead {
@@ -198,6 +209,10 @@ func (v *variant) count(rec *record) {
 
 // hit counts a hit of an account and says whether it is refused.
 func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
+	if cost == lateCost {
+		t.late++
+		return false
+	}
 	var before *window.State
 	switch {
 	case !t.sliding || a.offence != nil:

@@ -9,17 +9,17 @@ import (
 // A keyTable numbers the keys of a set's rules: 0, 1, 2 … as they first appear.
 //
 // It is a hash table with linear probing. A slot holds 24 bits of the hash and where the key's record begins;
-// the records lie one after the other on pages, so that a key costs its bytes, an 8-byte head and about 14
+// the records lie one after the other on pages, so that a key costs its bytes, a 16-byte head and about 14
 // bytes of slots, and nothing that the garbage collector must follow. Nothing is allocated for a known key.
 type keyTable struct {
 	slots []uint64 // tag<<40 | place+1 of the record; 0 is free
-	pages [][]byte // of records: number, rule, length of the key, the key
+	pages [][]byte // of records: newest hit, number, rule, length of the key, the key
 	keys  int
 }
 
 const (
 	pageBits   = 20
-	recordHead = 8
+	recordHead = 16
 	placeBits  = 40
 	placeMask  = 1<<placeBits - 1
 )
@@ -33,8 +33,9 @@ func hashKey(rule int, key []byte) uint64 {
 
 func newKeyTable() *keyTable { return &keyTable{slots: make([]uint64, 1<<10)} }
 
-// find returns the number of a rule's key, and whether it is new.
-func (t *keyTable) find(hash uint64, rule int, key []byte) (number int, isNew bool) {
+// find returns the number of a rule's key, and its newest hit so far; at, when it is newer, is that from now on. Of
+// a key that is new, it is at.
+func (t *keyTable) find(hash uint64, rule int, key []byte, at int64) (number int, newest int64, isNew bool) {
 	mask := uint64(len(t.slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
 		slot := t.slots[i]
@@ -44,16 +45,27 @@ func (t *keyTable) find(hash uint64, rule int, key []byte) (number int, isNew bo
 		if slot>>placeBits != hash>>placeBits {
 			continue
 		}
-		if n, r, k := t.record(slot&placeMask - 1); r == rule && bytes.Equal(k, key) {
-			return n, false
+		place := slot&placeMask - 1
+		if n, r, k := t.record(place); r == rule && bytes.Equal(k, key) {
+			return n, t.newest(place, at), false
 		}
 	}
 	if t.keys >= len(t.slots)*5/8 {
 		t.grow()
 	}
-	t.put(hash, t.store(rule, key))
+	t.put(hash, t.store(rule, key, at))
 	t.keys++
-	return t.keys - 1, true
+	return t.keys - 1, at, true
+}
+
+// newest returns the newest hit of a record before at, which may take its place.
+func (t *keyTable) newest(place uint64, at int64) int64 {
+	b := t.pages[place>>pageBits][place&(1<<pageBits-1):]
+	newest := int64(binary.LittleEndian.Uint64(b))
+	if at > newest {
+		binary.LittleEndian.PutUint64(b, uint64(at))
+	}
+	return newest
 }
 
 // each calls do for every key, by number.
@@ -69,12 +81,12 @@ func (t *keyTable) each(do func(number, rule int, key []byte)) {
 
 func (t *keyTable) record(place uint64) (number, rule int, key []byte) {
 	b := t.pages[place>>pageBits][place&(1<<pageBits-1):]
-	length := int(binary.LittleEndian.Uint16(b[6:]))
-	return int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint16(b[4:])), b[recordHead : recordHead+length]
+	length := int(binary.LittleEndian.Uint16(b[14:]))
+	return int(binary.LittleEndian.Uint32(b[8:])), int(binary.LittleEndian.Uint16(b[12:])), b[recordHead : recordHead+length]
 }
 
 // store appends a record and returns its place.
-func (t *keyTable) store(rule int, key []byte) uint64 {
+func (t *keyTable) store(rule int, key []byte, newest int64) uint64 {
 	last := len(t.pages) - 1
 	if last < 0 || len(t.pages[last])+recordHead+len(key) > 1<<pageBits {
 		t.pages = append(t.pages, make([]byte, 0, 1<<pageBits))
@@ -82,6 +94,7 @@ func (t *keyTable) store(rule int, key []byte) uint64 {
 	}
 	page := t.pages[last]
 	place := uint64(last<<pageBits | len(page))
+	page = binary.LittleEndian.AppendUint64(page, uint64(newest))
 	page = binary.LittleEndian.AppendUint32(page, uint32(t.keys))
 	page = binary.LittleEndian.AppendUint16(page, uint16(rule))
 	page = binary.LittleEndian.AppendUint16(page, uint16(len(key)))

@@ -20,7 +20,7 @@ func TestKeyTableNumbersAsAMapDoes(t *testing.T) {
 			rk.key = strings.Repeat(rk.key, random.IntN(80)) // empty and long ones
 		}
 		before, known := wanted[rk]
-		number, isNew := table.find(hashKey(rk.rule, []byte(rk.key)), rk.rule, []byte(rk.key))
+		number, _, isNew := table.find(hashKey(rk.rule, []byte(rk.key)), rk.rule, []byte(rk.key), 1)
 		if isNew == known || known && number != before || isNew && number != len(wanted) {
 			t.Fatalf("%v: number %d, new %v; want %d, %v", rk, number, isNew, before, !known)
 		}
@@ -41,12 +41,12 @@ func TestKeyTableNumbersAsAMapDoes(t *testing.T) {
 func TestKeyTableTellsKeysOfOneHashApart(t *testing.T) {
 	table := newKeyTable()
 	for i := range 100 {
-		if n, isNew := table.find(7, 0, fmt.Append(nil, i)); n != i || !isNew {
+		if n, newest, isNew := table.find(7, 0, fmt.Append(nil, i), 100); n != i || newest != 100 || !isNew {
 			t.Fatalf("key %d: number %d, new %v", i, n, isNew)
 		}
 	}
 	for i := range 100 {
-		if n, isNew := table.find(7, 0, fmt.Append(nil, i)); n != i || isNew {
+		if n, newest, isNew := table.find(7, 0, fmt.Append(nil, i), 90); n != i || newest != 100 || isNew {
 			t.Fatalf("key %d again: number %d, new %v", i, n, isNew)
 		}
 	}
@@ -54,8 +54,8 @@ func TestKeyTableTellsKeysOfOneHashApart(t *testing.T) {
 
 func TestKeyTableFindsWithoutAllocation(t *testing.T) {
 	table, key := newKeyTable(), []byte("203.0.113.7")
-	table.find(hashKey(0, key), 0, key)
-	if n := testing.AllocsPerRun(100, func() { table.find(hashKey(0, key), 0, key) }); n != 0 {
+	table.find(hashKey(0, key), 0, key, 1)
+	if n := testing.AllocsPerRun(100, func() { table.find(hashKey(0, key), 0, key, 1) }); n != 0 {
 		t.Fatalf("%v allocations", n)
 	}
 }
