@@ -12,10 +12,12 @@ import (
 
 const (
 	fetchBytes    = 1 << 20
-	awaitRules    = 30 * time.Second
 	lookForRules  = 250 * time.Millisecond
 	sampleRecords = 500
 )
+
+// awaitRules is how long rules are waited for that are not known; tests are in more of a hurry.
+var awaitRules = 30 * time.Second
 
 // errAnew is that the log is not the one that was read, or may not be: it has to be taken up anew.
 var errAnew = errors.New("the log has to be taken up anew")

@@ -3,10 +3,7 @@ package collector
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,8 +19,13 @@ import (
 
 // onBoth runs a test on the embedded broker and on a real Kafka.
 func onBoth(t *testing.T, test func(*testing.T, kafka.Config)) {
-	t.Run("embedded", func(t *testing.T) { test(t, kafkatest.Embedded(t)) })
+	t.Parallel()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, kafkatest.Embedded(t))
+	})
 	t.Run("real", func(t *testing.T) {
+		t.Parallel()
 		test(t, kafka.Config{Brokers: kafkatest.Shared(t).Addresses(), Create: true})
 	})
 }
@@ -276,7 +278,3 @@ func (s *memorySink) sources(t testing.TB) map[string]bool {
 	}
 	return found
 }
-
-var _ = maps.Keys[map[string]int]
-var _ = filepath.Join
-var _ = strings.Contains

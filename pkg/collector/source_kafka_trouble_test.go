@@ -1,0 +1,254 @@
+package collector
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+	"weir/pkg/rule"
+)
+
+func embedded(t testing.TB) kafka.Config { return kafkatest.Embedded(t) }
+
+// A topic that is deleted and made again, while it is read and while nobody reads it, with more in it than before and
+// with less, is another source each time: nothing of it is taken for what was counted.
+func TestATopicMadeAnewIsANewSource(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		b := newKafkaBench(t, config, 2)
+		b.make()
+		b.produce(100)
+		c := b.start(b.sink)
+		b.sink.await(t, b.want)
+		b.delete()
+		eventually(t, "it to be said", func() bool { return c.said.has("topic does not exist") })
+		if c.Status().Sources[0].Error == "" {
+			t.Error("the status does not say it")
+		}
+		b.make()
+		b.produce(10)
+		b.sink.await(t, b.want)
+		if !c.said.has("a partition begins as a new source") {
+			t.Error("it is not said")
+		}
+		c.stop()
+		b.delete()
+		b.make()
+		b.produce(200)
+		b.start(b.sink)
+		b.sink.await(t, b.want)
+		if sources := b.sink.sources(t); len(sources) != 6 {
+			t.Errorf("%d sources: %v", len(sources), sources)
+		}
+	})
+}
+
+// Of two topics one is missing: the other is read meanwhile, and the one as soon as it is there.
+func TestATopicThatIsMadeLate(t *testing.T) {
+	b, other := newKafkaBench(t, embedded(t), 2), (*kafkaBench)(nil)
+	b.make()
+	b.produce(20)
+	other = newKafkaBench(t, b.config, 3)
+	b.source.Kafka.Topics = append(b.source.Kafka.Topics, other.topic)
+	c := b.start(b.sink)
+	b.sink.await(t, b.want)
+	eventually(t, "it to be said", func() bool { return c.said.has("topic " + other.topic + ": the topic does not exist") })
+	if c.Status().CaughtUp {
+		t.Error("it has caught up")
+	}
+	other.make()
+	other.produce(30)
+	for key, n := range other.want {
+		b.want[key] += n
+	}
+	b.sink.await(t, b.want)
+	eventually(t, "it to have caught up", func() bool { return c.Status().CaughtUp })
+}
+
+// start says where reading begins of which nothing is stored; a partition that is added later is read from its
+// beginning all the same.
+func TestWhereReadingOfATopicBegins(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		for name, start := range map[string]Start{"latest": {Latest: true}, "a time": {Before: time.Millisecond}} {
+			t.Run(name, func(t *testing.T) {
+				b := newKafkaBench(t, config, 2)
+				b.make()
+				b.produce(20)
+				clear(b.want)
+				time.Sleep(20 * time.Millisecond) // a record's time is in whole milliseconds
+				b.source.Kafka.Start = start
+				c := b.start(b.sink)
+				begun := func(partitions int) func() bool {
+					return func() bool {
+						n := 0
+						for _, commit := range b.commits() {
+							if commit.Offset >= 0 {
+								n++
+							}
+						}
+						return n == partitions
+					}
+				}
+				eventually(t, "it to begin", begun(2))
+				c.stop()
+				b.produce(10) // nothing was read, and yet it has begun
+				c = b.start(b.sink)
+				b.sink.await(t, b.want)
+				c.stop()
+				b.grow(4)
+				b.produce(40)
+				b.start(b.sink)
+				b.sink.await(t, b.want)
+			})
+		}
+	})
+}
+
+func (b *kafkaBench) grow(partitions int) {
+	b.t.Helper()
+	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
+	response, err := admin.CreatePartitions(b.within(10*time.Second),
+		&kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: b.topic, Count: int32(partitions)}}})
+	if err != nil || response.Errors[b.topic] != nil {
+		b.t.Fatal(err, response)
+	}
+	admin.Transport.(*kafkago.Transport).CloseIdleConnections()
+	b.producer.Close(b.within(10 * time.Second))
+	b.partitions = partitions
+	eventually(b.t, "the topic to grow", func() bool {
+		found, err := b.client.Partitions(b.within(time.Second), b.topic)
+		return err == nil && found == partitions
+	})
+	b.make()
+}
+
+// An offset that a tool has set is read from, as a new source: nothing is known of what was counted.
+func TestAnOffsetThatAToolHasSet(t *testing.T) {
+	b := newKafkaBench(t, embedded(t), 1)
+	b.make()
+	b.produce(20)
+	c := b.start(b.sink)
+	b.sink.await(t, b.want)
+	c.stop()
+	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
+	defer admin.Transport.(*kafkago.Transport).CloseIdleConnections()
+	response, err := admin.OffsetCommit(b.within(10*time.Second), &kafkago.OffsetCommitRequest{GroupID: b.source.Kafka.Group, GenerationID: -1,
+		Topics: map[string][]kafkago.OffsetCommit{b.topic: {{Partition: 0, Offset: 15}}}})
+	if err != nil || response.Topics[b.topic][0].Error != nil {
+		t.Fatal(err, response)
+	}
+	for n := 16; n <= 20; n++ {
+		b.want[fmt.Sprintf("per-ip 203.0.113.%d", n%7)]++
+	}
+	c = b.start(b.sink)
+	b.sink.await(t, b.want)
+	if !c.said.has("was not written by a collector") {
+		t.Error("it is not said")
+	}
+}
+
+// Cuts that have to be made again by rules that are not known: they are waited for, and when they do not come the cuts
+// are made by others, and counted once all the same.
+func TestCutsOfUnknownRules(t *testing.T) {
+	was := awaitRules
+	defer func() { awaitRules = was }()
+	others, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: per-path, key: path, limits: [10/min]}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outstanding := func(t *testing.T) *kafkaBench {
+		b := newKafkaBench(t, embedded(t), 1)
+		b.make()
+		c := b.start(b.sink)
+		b.sink.set(func() { b.sink.mute = true })
+		for range 3 {
+			b.produce(30)
+			b.sink.await(t, b.want)
+		}
+		c.kill(b.sink)
+		b.sink.unmute()
+		return b
+	}
+	t.Run("they come", func(t *testing.T) {
+		awaitRules = 20 * time.Second
+		b := outstanding(t)
+		sent := b.sink.records()
+		c := b.start(b.sink, func(c *Config) { c.Rules = others })
+		eventually(t, "it to be said", func() bool { return c.said.has("waiting for them") })
+		c.Reload(b.rules, nil)
+		eventually(t, "the cuts to be made again", func() bool { return b.sink.records() > sent })
+		b.produce(10)
+		b.sink.await(t, b.want)
+		if c.said.has("by other rules") {
+			t.Error(c.said.String())
+		}
+	})
+	t.Run("they do not come", func(t *testing.T) {
+		awaitRules = 100 * time.Millisecond
+		b := outstanding(t)
+		before := maps.Clone(b.want)
+		c := b.start(b.sink, func(c *Config) { c.Rules = others })
+		eventually(t, "it to be said", func() bool { return c.said.has("by other rules") })
+		eventually(t, "the cuts to be made again", func() bool { return len(b.cuts()) == 0 })
+		for range 20 {
+			line := b.line()
+			b.want[fmt.Sprintf("per-path /%d", b.lines)]++
+			b.write(kafka.Message{Value: []byte(line)})
+		}
+		eventually(t, "all to be counted", func() bool {
+			counted, conflicts := b.sink.counted(t)
+			for key, n := range counted {
+				if n > b.want[key] && before[key] > 0 {
+					t.Fatalf("%s is counted %d times of %d", key, n, b.want[key])
+				}
+			}
+			for key, n := range b.want {
+				if counted[key] != n {
+					return false
+				}
+			}
+			return conflicts > 0
+		})
+	})
+}
+
+func (b *kafkaBench) cuts() (all []outstanding) {
+	b.t.Helper()
+	for _, commit := range b.commits() {
+		_, cuts, err := readNote(commit)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		all = append(all, cuts...)
+	}
+	return all
+}
+
+// A wrong password is said as such, and reading begins when it is right.
+func TestAWrongPassword(t *testing.T) {
+	cluster := kafkatest.Shared(t)
+	b := newKafkaBench(t, kafka.Config{Brokers: cluster.Addresses(), Create: true}, 1)
+	b.make()
+	b.produce(10)
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("wrong"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.config = kafka.Config{Brokers: cluster.Listener("SASL"), SASL: &kafka.SASL{Mechanism: "scram-sha-256", User: kafkatest.User, PasswordFile: password}}
+	c := b.start(b.sink)
+	eventually(t, "it to be said", func() bool { return c.said.has(`refuse user \"weir\": wrong password`) })
+	if err := c.Status().Sources[0].Error; err == "" {
+		t.Error("the status does not say it")
+	}
+	if err := os.WriteFile(password, []byte(kafkatest.Password), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.sink.await(t, b.want)
+	eventually(t, "it to have caught up", func() bool { s := c.Status(); return s.CaughtUp && s.Sources[0].Error == "" })
+}
