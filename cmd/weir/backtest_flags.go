@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"weir/internal/yamlfile"
 	"weir/pkg/backtest"
@@ -101,7 +104,7 @@ func parseAlgorithms(names []string) ([]window.Algorithm, error) {
 func noneEmpty(flags *pflag.FlagSet) error {
 	var faults []error
 	flags.Visit(func(f *pflag.Flag) {
-		if text := f.Value.String(); text == "" || text == "[]" {
+		if text := f.Value.String(); slices.Contains([]string{"", "[]", `[""]`}, text) {
 			value, _ := pflag.UnquoteUsage(f)
 			faults = append(faults, wrongf("--%s is empty; give it its %s, or leave it out", f.Name, value))
 		}
