@@ -1,0 +1,72 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"weir/internal/telemetry"
+)
+
+func inboxOf(capacity int) *inbox { return newInbox(capacity, telemetry.NewQueue(nil, "test")) }
+
+func TestInboxIsBounded(t *testing.T) {
+	b := inboxOf(100)
+	if ok, _ := b.try(make([]byte, 1000), counted); !ok {
+		t.Error("a record that is larger than an empty inbox has no room")
+	}
+	ok, room := b.try([]byte("x"), counted)
+	if ok {
+		t.Error("a full inbox has room")
+	}
+	if got := b.take(); len(got.ends) != 1 || len(got.bytes) != 1000 {
+		t.Errorf("took %d records", len(got.ends))
+	}
+	select {
+	case <-room:
+	default:
+		t.Error("nobody was told that there is room")
+	}
+	for range 5 {
+		if ok, _ := b.try([]byte("1234"), counted); !ok {
+			t.Error("five records of 20 bytes have no room in 100")
+		}
+	}
+	if ok, _ := b.try(nil, counted); ok {
+		t.Error("a record of nothing takes nothing")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.put(ctx, []byte("x"), counted); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// Whatever several bring, each one's records are taken in its order, and all of them.
+func TestInboxKeepsEachOnesOrder(t *testing.T) {
+	const each = 5000
+	b := inboxOf(1000)
+	var bringing sync.WaitGroup
+	for who := range 4 {
+		bringing.Go(func() {
+			for i := range each {
+				b.put(t.Context(), fmt.Appendf(nil, "%d %d", who, i), reason(who))
+			}
+		})
+	}
+	next := [4]int{}
+	for next != [4]int{each, each, each, each} {
+		<-b.more
+		taken := b.take()
+		taken.each(func(record []byte, why reason) error {
+			if want := fmt.Sprintf("%d %d", why, next[why]); string(record) != want {
+				t.Fatalf("took %q, want %q", record, want)
+			}
+			next[why]++
+			return nil
+		})
+	}
+	bringing.Wait()
+}
