@@ -46,6 +46,9 @@ func (c *Client) truth(ctx context.Context, err error) error {
 		return c.cause(ctx, failed)
 	}
 	name := subject(err)
+	if unlisted := c.unlisted(name); unlisted != nil {
+		return unlisted
+	}
 	for _, topic := range metadata.Topics {
 		if topic.Name == name && topic.Error == nil {
 			return c.absent(topic, err)

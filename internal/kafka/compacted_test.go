@@ -208,6 +208,7 @@ func cleanAtRandom(random *rand.Rand) cleaned {
 
 // TestCompactedOnKafka reads what Kafka's own cleaner leaves, while it cleans.
 func TestCompactedOnKafka(t *testing.T) {
+	t.Parallel()
 	client := kafkatest.Client(t, real(t))
 	topic := newTopic(t, client, 1, "cleanup.policy=compact", "segment.ms=1000", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=1000")
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})

@@ -143,7 +143,7 @@ func TestABrokerDies(t *testing.T) {
 	f.check()
 }
 
-// TestTheBrokerDies kills the only broker.
+// TestTheBrokerDies kills the only broker, and stops it where it stands for longer than a request may last.
 func TestTheBrokerDies(t *testing.T) {
 	cluster := kafkatest.Shared(t)
 	client := kafkatest.Client(t, real(t))
@@ -162,6 +162,18 @@ func TestTheBrokerDies(t *testing.T) {
 	}
 	f.flows()
 	t.Logf("written again after %s", time.Since(killed).Round(10*time.Millisecond))
+	if err := cluster.Pause(0); err != nil {
+		t.Fatal(err)
+	}
+	paused := time.Now()
+	if _, err := kafkatest.Client(t, real(t)).Cluster(within(t, time.Minute)); err == nil || !strings.HasSuffix(err.Error(), "no answer from Kafka within 5s") {
+		t.Errorf("while the broker is stopped: %v", err)
+	}
+	time.Sleep(time.Until(paused.Add(7 * time.Second))) // and what was under way is sent again
+	if err := cluster.Resume(0); err != nil {
+		t.Fatal(err)
+	}
+	f.flows()
 	cancel()
 	<-followed
 	f.check()

@@ -17,7 +17,7 @@
 //
 // All methods of a Client, a Producer and a Group may be called at the same time; a Reader is one goroutine's.
 // Close ends all goroutines and waits for them. Memory: a Producer holds at most the bytes it is configured
-// for, a Reader up to about twice its MaxBytes.
+// for, a Reader up to about three times its MaxBytes.
 //
 // Not done: transactions and idempotent producing (sequences in our batches make repeats harmless), reading only
 // what is committed, record headers, compression.
@@ -55,7 +55,7 @@ type Config struct {
 	Prefix  string   // stands before the names of our own topics and groups
 	Create  bool     // EnsureTopics makes what is missing, else it says what has to be made
 
-	// Topics are all that the client will be asked about; none stands for all that the cluster has, whose
+	// Topics are all that the client may be asked about; none stands for all that the cluster has, whose
 	// metadata is then fetched every second.
 	Topics []string
 
@@ -189,6 +189,9 @@ func (c *Client) Partitions(ctx context.Context, topic string) (int, error) {
 
 // topic is what the metadata, at most a second old, say of a topic.
 func (c *Client) topic(ctx context.Context, name string) (kafkago.Topic, error) {
+	if err := c.unlisted(name); err != nil {
+		return kafkago.Topic{}, err
+	}
 	metadata, err := c.metadata(ctx, name)
 	if err != nil {
 		return kafkago.Topic{}, err
@@ -198,6 +201,14 @@ func (c *Client) topic(ctx context.Context, name string) (kafkago.Topic, error) 
 		return topic, fmt.Errorf("topic %s: %w", name, c.cause(ctx, topic.Error))
 	}
 	return topic, nil
+}
+
+// unlisted is the error of asking for a topic that is not among Config.Topics: nothing is known of it.
+func (c *Client) unlisted(name string) error {
+	if len(c.config.Topics) == 0 || slices.Contains(c.config.Topics, name) {
+		return nil
+	}
+	return faultf(ErrOther, "this client was opened without topic %s", name)
 }
 
 // metadata is what kafka-go's transport has last heard from the brokers, or the true reason why it has heard

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -403,6 +404,76 @@ func TestProducerGoesRoundTheFailing(t *testing.T) {
 	}
 	if alone == 0 || together > 1 {
 		t.Fatalf("partition 1 was sent %d times alone and %d times with others", alone, together)
+	}
+}
+
+// A topic that vanishes is said, and what is there for it is written when it is back.
+func TestProducerTopicVanishes(t *testing.T) {
+	var log lines
+	cluster, config := fake(t, kfake.SeedTopics(2, "hits"))
+	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	client := kafkatest.Client(t, config)
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 2})
+	var w written
+	send(t, producer, w.message(0, 0, []byte("0")), w.message(1, 0, []byte("0")))
+	w.await(t, 10*time.Second, []int{0, 1}, 1)
+	if err := cluster.DeleteTopic("hits"); err != nil {
+		t.Fatal(err)
+	}
+	send(t, producer, w.message(0, 1, []byte("1")), w.message(1, 1, []byte("1")))
+	eventually(t, 10*time.Second, "the log to say it", log.has("the topic does not exist"))
+	if err := cluster.CreateTopic("hits", 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.Close(within(t, 20*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for p := range 2 {
+		if records := readAll(t, client, "hits", p, 0); len(records) != 1 || string(records[0].Value) != "1" {
+			t.Errorf("partition %d has %+v", p, records)
+		}
+	}
+}
+
+// What a broker asks to wait for is waited for, by kafka-go it is not.
+func TestThrottle(t *testing.T) {
+	cluster, config := fake(t, kfake.SeedTopics(1, "hits"))
+	const pause = 300 * time.Millisecond
+	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		response := request.ResponseKind().(*kmsg.ProduceResponse)
+		topic := kmsg.NewProduceResponseTopic()
+		topic.Topic, topic.Partitions = "hits", []kmsg.ProduceResponseTopicPartition{kmsg.NewProduceResponseTopicPartition()}
+		response.Topics, response.ThrottleMillis = []kmsg.ProduceResponseTopic{topic}, int32(pause.Milliseconds())
+		return response, nil, true
+	})
+	cluster.ControlKey(int16(kmsg.Fetch), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		response := request.ResponseKind().(*kmsg.FetchResponse)
+		topic := kmsg.NewFetchResponseTopic()
+		topic.Topic, topic.Partitions = "hits", []kmsg.FetchResponseTopicPartition{kmsg.NewFetchResponseTopicPartition()}
+		response.Topics, response.ThrottleMillis = []kmsg.FetchResponseTopic{topic}, int32(pause.Milliseconds())
+		return response, nil, true
+	})
+	client := kafkatest.Client(t, config)
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 1})
+	var w written
+	send(t, producer, w.message(0, 0, nil))
+	w.await(t, 10*time.Second, []int{0}, 1)
+	begun := time.Now()
+	send(t, producer, w.message(0, 1, nil))
+	w.await(t, 10*time.Second, []int{0}, 2)
+	if took := time.Since(begun); took < pause/2 {
+		t.Errorf("the next request was answered after %s", took)
+	}
+	producer.Close(within(t, 10*time.Second))
+	reader := client.NewReader("hits", 0, 0)
+	for i := range 2 {
+		begun = time.Now()
+		if _, err := reader.Fetch(within(t, 10*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); i == 1 && took < pause/2 {
+			t.Errorf("the next fetch was answered after %s", took)
+		}
 	}
 }
 

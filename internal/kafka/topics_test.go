@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,4 +100,39 @@ func TestEnsureTopicsRefuses(t *testing.T) {
 	if !errors.Is(err, kafka.ErrSettings) || !strings.Contains(err.Error(), "the embedded broker's compaction can lose records") {
 		t.Errorf("on the embedded broker: %v", err)
 	}
+}
+
+// A client for some topics makes them, knows of no others, and makes none by asking.
+func TestListedTopics(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		all := kafkatest.Client(t, config)
+		other := newTopic(t, all, 1)
+		mine := fmt.Sprintf("mine.%d", topics.Add(1))
+		config.Topics = []string{mine}
+		client := kafkatest.Client(t, config)
+		ctx := within(t, 30*time.Second)
+		if _, err := client.Partitions(ctx, mine); !errors.Is(err, kafka.ErrNoTopic) {
+			t.Errorf("before it is made: %v", err)
+		}
+		if _, err := client.NewReader(mine, 0, 0).Fetch(ctx); !errors.Is(err, kafka.ErrNoTopic) {
+			t.Errorf("reading it before it is made: %v", err)
+		}
+		if cluster, err := all.Cluster(ctx); err != nil || slices.Contains(cluster.Topics, mine) {
+			t.Errorf("it was made by asking: %v, %v", cluster, err)
+		}
+		if err := client.EnsureTopics(ctx, kafka.Topic{Name: mine, Partitions: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if cluster, err := client.Cluster(ctx); err != nil || !slices.Equal(cluster.Topics, []string{mine}) {
+			t.Errorf("the topics are %v, %v", cluster.Topics, err)
+		}
+		want := "this client was opened without topic " + other
+		_, err := client.Offsets(ctx, other)
+		_, reading := client.NewReader(other, 0, 0).Fetch(ctx)
+		for _, err := range []error{err, reading} {
+			if err == nil || !strings.HasSuffix(err.Error(), want) || errors.Is(err, kafka.ErrNoTopic) {
+				t.Errorf("of another topic it says %v", err)
+			}
+		}
+	})
 }

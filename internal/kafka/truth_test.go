@@ -36,6 +36,7 @@ func passwordFile(t *testing.T, password string) string {
 
 // TestTruth: what kafka-go calls "topic not found" has a true cause, whatever is being done.
 func TestTruth(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Shared(t)
 	good, bad := passwordFile(t, kafkatest.Password), passwordFile(t, "guessed")
 	ours := &kafka.TLS{CA: cluster.Certificates.Authority}
