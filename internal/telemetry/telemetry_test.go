@@ -53,7 +53,7 @@ func TestHealth(t *testing.T) {
 	get := func(path string, want int, says string) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		if w.Code != want || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, want, says)
 		}

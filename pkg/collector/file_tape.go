@@ -22,7 +22,7 @@ type inode struct{ device, number uint64 }
 
 func inodeOf(info os.FileInfo) inode {
 	stat := info.Sys().(*syscall.Stat_t)
-	return inode{uint64(stat.Dev), stat.Ino}
+	return inode{stat.Dev, stat.Ino}
 }
 
 // errTruncated is that a file does not go on as it began: it is shorter than what was read of it, or other bytes stand

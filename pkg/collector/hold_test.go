@@ -9,9 +9,8 @@ import (
 
 // A model reader of a backlog: it reads records of rising times, and asks before each whether it may.
 type modelReader struct {
-	member  *member
-	times   []int64
-	stopped bool // for good
+	member *member
+	times  []int64
 }
 
 // TestSourcesAdvanceTogether reads backlogs of random shapes with random speeds and looks, at each record, whether

@@ -66,8 +66,8 @@ func unframe(b []byte) (kind byte, body, rest []byte, ok bool) {
 	return body[0], body[1:], b[frameBytes+length:], true
 }
 
-func (h header) append(b []byte) []byte {
-	return frame(b, entryHeader, func(b []byte) []byte {
+func (h header) bytes() []byte {
+	return frame(nil, entryHeader, func(b []byte) []byte {
 		b = binary.AppendUvarint(b, journalVersion)
 		b = appendText(b, h.collector)
 		return binary.AppendUvarint(b, h.generation)

@@ -315,7 +315,7 @@ func (j *fileJournal) rewrite() error {
 	if err != nil {
 		return err
 	}
-	data := j.state.append(header{j.id, j.generation + 1}.append(nil))
+	data := j.state.append(header{j.id, j.generation + 1}.bytes())
 	err = j.disk.write(file, data)
 	if err == nil {
 		err = j.disk.sync(file)

@@ -48,7 +48,7 @@ func (s *state) says() string {
 			fmt.Fprintf(&text, "%+v\n", *log)
 		}
 		for _, c := range s.cuts[source] {
-			fmt.Fprintln(&text, c.from, c.to, c.clock, c.reached, c.note, c.batches)
+			fmt.Fprintln(&text, c.from, c.to, c.clock, c.reached, string(c.note), c.batches)
 		}
 	}
 	return text.String()
@@ -58,7 +58,7 @@ func (s *state) says() string {
 // before the cut say.
 func TestAJournalThatIsCutOffAnywhereSaysWhatIsWhole(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
-	data := header{"id", 1}.append(nil)
+	data := header{"id", 1}.bytes()
 	begins := len(data)
 	said := map[int64]string{int64(begins): ""}
 	twin := newState()
@@ -90,7 +90,7 @@ func TestAJournalThatIsWrittenAnewSaysTheSame(t *testing.T) {
 		for _, e := range randomEntries(random, random.IntN(40)) {
 			before.apply(e)
 		}
-		if _, _, err := after.read(before.append(header{"id", 2}.append(nil))); err != nil {
+		if _, _, err := after.read(before.append(header{"id", 2}.bytes())); err != nil {
 			t.Fatal(err)
 		}
 		if before.says() != after.says() {
@@ -104,7 +104,7 @@ func TestAJournalThatIsWrittenAnewSaysTheSame(t *testing.T) {
 //   - nothing panics;
 //   - what is read, written anew, says the same.
 func FuzzJournal(f *testing.F) {
-	data := header{"id", 1}.append(nil)
+	data := header{"id", 1}.bytes()
 	f.Add(bytes.Clone(data))
 	for _, e := range randomEntries(rand.New(rand.NewPCG(3, 3)), 10) {
 		data = e.append(data)
@@ -118,7 +118,7 @@ func FuzzJournal(f *testing.F) {
 		if err != nil || h == nil {
 			return
 		}
-		if _, _, err := again.read(read.append(h.append(nil))); err != nil {
+		if _, _, err := again.read(read.append(h.bytes())); err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(read.logs, again.logs) {
@@ -291,7 +291,7 @@ func TestACutThatIsTooOldIsNotSentAgain(t *testing.T) {
 	heard := b.listen()
 	b.config.Retention = time.Hour
 	old := &cut{source: "access.log/x", from: 0, to: 10, clock: time.Now().Add(-2 * time.Hour).UnixMilli(), batches: []batch{{1, 1, []byte("a batch")}}}
-	b.setJournal(entry{kind: entryCut, cut: old}.append(header{"id", 1}.append(nil)))
+	b.setJournal(entry{kind: entryCut, cut: old}.append(header{"id", 1}.bytes()))
 	b.start()
 	b.stop()
 	if !heard.has("too old to be sent again") {

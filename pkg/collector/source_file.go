@@ -69,7 +69,7 @@ func (f *fileSource) run(ctx context.Context) error {
 		f.trouble("watch", fmt.Errorf("there are no notifications of files, so they are looked at every %s: %w", pollAlone, err))
 		f.watcher = nil
 	} else {
-		defer f.watcher.Close()
+		defer func() { _ = f.watcher.Close() }() // of what was only read
 	}
 	for _, pattern := range f.config.File.Patterns {
 		f.begin(pattern)

@@ -22,11 +22,11 @@ import (
 
 // A memoryJournal keeps cuts as a group's commit does: where they were made, not what of.
 type memoryJournal struct {
-	mu    sync.Mutex
-	cuts  []*cut
-	done_ []*cut
-	slow  time.Duration
-	fault error
+	mu           sync.Mutex
+	cuts         []*cut
+	acknowledged []*cut
+	slow         time.Duration
+	fault        error
 }
 
 func (j *memoryJournal) note(s *stream, c *cut) {
@@ -48,7 +48,7 @@ func (j *memoryJournal) note(s *stream, c *cut) {
 func (j *memoryJournal) done(_ *stream, c *cut) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.done_ = append(j.done_, c)
+	j.acknowledged = append(j.acknowledged, c)
 }
 
 // A rig is a collector without sources, for streams under test.
@@ -196,7 +196,8 @@ func TestAStreamWaitsWhileTooMuchIsInFlight(t *testing.T) {
 		r := newRig(t, perIP)
 		defer r.Close()
 		r.sink.mute = true
-		s := r.stream(t, streamConfig{journal: noJournal{}})
+		j := &memoryJournal{}
+		s := r.stream(t, streamConfig{journal: j})
 		added := make(chan int, 10_000_000)
 		go func() {
 			for n := range 1000 * lookEvery {
@@ -210,9 +211,11 @@ func TestAStreamWaitsWhileTooMuchIsInFlight(t *testing.T) {
 			close(added)
 		}()
 		time.Sleep(time.Minute)
-		if cuts := len(s.flying); cuts != inFlightCuts {
+		j.mu.Lock()
+		if cuts := len(j.cuts); cuts != inFlightCuts {
 			t.Errorf("%d cuts are in flight", cuts)
 		}
+		j.mu.Unlock()
 		r.sink.unmute()
 		for range added {
 		}
@@ -258,14 +261,14 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 			r.sink.delay = 3 * time.Millisecond
 			read(r.stream(t, streamConfig{journal: j}), 0)
 			outstanding := j.cuts[random.IntN(len(j.cuts)):]
-			var agains []again
+			var remade []again
 			for _, c := range outstanding {
-				agains = append(agains, again{c.from, c.to, c.clock, r.rulingOf(c.fingerprint)})
+				remade = append(remade, again{c.from, c.to, c.clock, r.rulingOf(c.fingerprint)})
 			}
 			time.Sleep(time.Hour)
 			second := newMemorySink(3)
 			r.config.Sink = second
-			read(r.stream(t, streamConfig{journal: &memoryJournal{}, position: outstanding[0].from, again: agains}), outstanding[0].from)
+			read(r.stream(t, streamConfig{journal: &memoryJournal{}, position: outstanding[0].from, again: remade}), outstanding[0].from)
 			made := map[int][][]byte{}
 			for _, c := range outstanding {
 				for _, b := range c.batches {

@@ -192,7 +192,7 @@ func (r *RunningCollector) Close() error {
 }
 
 func (r *RunningCollector) closeRest() {
-	r.producer.Close(canceled())
+	_ = r.producer.Close(canceled()) // the journal has what it could not write
 	for _, client := range r.clients {
 		client.Close()
 	}

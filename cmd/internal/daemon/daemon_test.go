@@ -206,7 +206,7 @@ func TestBeyondLoopbackAKeyIsAskedFor(t *testing.T) {
 		{"/healthz", "", 200}, {"/readyz", "", 200}, {"/metrics", "", 401}, {"/status", "wrong", 401}, {"/metrics", "reader", 200},
 		{"/debug/pprof/", "reader", 403}, {"/debug/pprof/", "admin", 200},
 	} {
-		request, _ := http.NewRequest("GET", "http://"+p.address+test.path, nil)
+		request, _ := http.NewRequest(http.MethodGet, "http://"+p.address+test.path, nil)
 		if test.key != "" {
 			request.Header.Set("X-Api-Key", test.key)
 		}
