@@ -68,3 +68,12 @@ func TestVirtualHostIsAnIPv6Address(t *testing.T) {
 		t.Errorf("an open bracket: %q", reason)
 	}
 }
+
+func TestHostsWithoutPort(t *testing.T) {
+	for authority, want := range map[string]string{"a.example:80": "a.example", "[2001:db8::1]:80": "[2001:db8::1]", "[2001:db8::1]": "[2001:db8::1]",
+		"2001:db8::1": "2001:db8::1", "::": "::", ":80": "", "": "", "u:p@a.example.": "a.example"} {
+		if got := hostOnly(authority); got != want {
+			t.Errorf("%q: %q, want %q", authority, got, want)
+		}
+	}
+}

@@ -76,7 +76,11 @@ func hostOnly(authority string) string {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		authority = authority[at+1:]
 	}
-	if colon := strings.LastIndexByte(authority, ':'); colon >= 0 && strings.IndexByte(authority[colon:], ']') < 0 {
+	colon := strings.LastIndexByte(authority, ':')
+	switch bare := authority == "" || authority[0] != '['; {
+	case colon < 0 || strings.IndexByte(authority[colon:], ']') >= 0:
+	case bare && strings.IndexByte(authority, ':') < colon: // an IPv6 address without brackets has no port
+	default:
 		authority = authority[:colon]
 	}
 	return strings.TrimSuffix(authority, ".")
