@@ -119,43 +119,71 @@ func breaks(times []int64) bool {
 	return false
 }
 
-// offenders is what a textbook sliding log finds in what was sent, in its order: hits that are older than their key's
-// newest by more than the lateness do not count.
-func (s *memorySink) offenders(t testing.TB, late time.Duration) (found map[string]bool, hits, tooLate int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found = map[string]bool{}
-	var r hit.Reader
-	for _, partition := range s.partitions {
-		positions := hit.NewPositions(1000, 48*time.Hour)
-		times, newest := map[string][]int64{}, map[string]int64{}
-		for _, record := range partition {
-			if err := r.Reset(record); err != nil {
-				t.Fatal(err)
-			}
-			if positions.Judge(r.Header(), r.Checksum(), time.Now().UnixMilli()) != hit.Apply {
-				continue
-			}
-			for _, item := range r.Items() {
-				key := string(r.Pairs()[item.Pair].Key)
-				hits += int(item.Cost)
-				if item.UnixMilli < newest[key]-late.Milliseconds() {
-					tooLate += int(item.Cost)
-					continue
-				}
-				newest[key] = max(newest[key], item.UnixMilli)
-				for range item.Cost {
-					times[key] = append(times[key], item.UnixMilli)
-				}
-			}
+// A textbook counts what is sent, in its order, by a sliding log: hits that are older than their key's newest by more
+// than the lateness do not count.
+type textbook struct {
+	t              testing.TB
+	sink           *memorySink
+	read           []int // records, by partition
+	positions      []*hit.Positions
+	times          map[string][]int64
+	newest         map[string]int64
+	hits, tooLate  int
+	reader         hit.Reader
+	furthestBehind time.Duration
+}
+
+func newTextbook(t testing.TB, sink *memorySink) *textbook {
+	b := &textbook{t: t, sink: sink, read: make([]int, len(sink.partitions)), times: map[string][]int64{}, newest: map[string]int64{}}
+	for range sink.partitions {
+		b.positions = append(b.positions, hit.NewPositions(1000, 48*time.Hour))
+	}
+	return b
+}
+
+// count counts what was sent since it was last called, and gives the number of hits so far.
+func (b *textbook) count() int {
+	b.sink.mu.Lock()
+	defer b.sink.mu.Unlock()
+	for p, records := range b.sink.partitions {
+		for _, record := range records[b.read[p]:] {
+			b.take(p, record)
 		}
-		for key, of := range times {
-			if breaks(of) {
-				found[key] = true
-			}
+		b.read[p] = len(records)
+	}
+	return b.hits
+}
+
+func (b *textbook) take(partition int, record []byte) {
+	if err := b.reader.Reset(record); err != nil {
+		b.t.Fatal(err)
+	}
+	if b.positions[partition].Judge(b.reader.Header(), b.reader.Checksum(), time.Now().UnixMilli()) != hit.Apply {
+		return
+	}
+	for _, item := range b.reader.Items() {
+		key := string(b.reader.Pairs()[item.Pair].Key)
+		b.hits += int(item.Cost)
+		b.furthestBehind = max(b.furthestBehind, time.Duration(b.newest[key]-item.UnixMilli)*time.Millisecond)
+		if item.UnixMilli < b.newest[key]-backlogLate.Milliseconds() {
+			b.tooLate += int(item.Cost)
+			continue
+		}
+		b.newest[key] = max(b.newest[key], item.UnixMilli)
+		for range item.Cost {
+			b.times[key] = append(b.times[key], item.UnixMilli)
 		}
 	}
-	return found, hits, tooLate
+}
+
+func (b *textbook) offenders() map[string]bool {
+	found := map[string]bool{}
+	for key, times := range b.times {
+		if breaks(times) {
+			found[key] = true
+		}
+	}
+	return found
 }
 
 // A backlog whose lines have no key is read by three collectors of one group, of which one comes late: what they send
@@ -182,23 +210,27 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 		}
 		b.write(messages...)
 	}
-	began := time.Now()
+	began, book := time.Now(), newTextbook(t, b.sink)
 	first := b.start(b.sink)
 	b.start(b.sink)
-	eventually(t, "a tenth to be read", func() bool { _, hits, _ := b.sink.offenders(t, backlogLate); return hits > len(log.lines)/10 })
+	readUntil(t, book, len(log.lines)/10)
 	b.start(b.sink)
-	hits, tooLate := 0, 0
-	var found map[string]bool
-	eventually(t, "all to be read", func() bool {
-		time.Sleep(100 * time.Millisecond)
-		found, hits, tooLate = b.sink.offenders(t, backlogLate)
-		return hits >= len(log.lines)
-	})
-	t.Logf("%d lines, %d hits, %d too late, %d offenders, %s", len(log.lines), hits, tooLate, len(log.offenders), time.Since(began).Round(time.Millisecond))
-	if !maps.Equal(found, log.offenders) {
-		t.Errorf("%d offenders are found of %d", len(found), len(log.offenders))
+	readUntil(t, book, len(log.lines))
+	t.Logf("%d lines, %d hits, %d too late, %d offenders, %s; a hit was at most %s older than its key's newest", len(log.lines), book.hits, book.tooLate,
+		len(log.offenders), time.Since(began).Round(time.Millisecond), book.furthestBehind)
+	if found := book.offenders(); !maps.Equal(found, log.offenders) || book.hits != len(log.lines) {
+		t.Errorf("%d offenders are found of %d, in %d hits", len(found), len(log.offenders), book.hits)
 	}
 	if first.said.has("made no progress") {
 		t.Error("a source is said to have stopped:", first.said.String())
+	}
+}
+
+func readUntil(t *testing.T, book *textbook, hits int) {
+	t.Helper()
+	for begun := time.Now(); book.count() < hits; time.Sleep(50 * time.Millisecond) {
+		if time.Since(begun) > 5*time.Minute {
+			t.Fatalf("waited in vain for %d hits, there are %d", hits, book.hits)
+		}
 	}
 }
