@@ -16,6 +16,7 @@ type dialer struct {
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 	secure  *TLS
 	user    string // "" where there is no login
+	logged  int    // requests after which a login is over
 
 	mu     sync.Mutex
 	open   map[*connection]struct{}
@@ -26,7 +27,10 @@ type dialer struct {
 func newDialer(config Config) *dialer {
 	d := &dialer{connect: config.Dial, secure: config.TLS, open: map[*connection]struct{}{}}
 	if config.SASL != nil {
-		d.user = config.SASL.User
+		d.user, d.logged = config.SASL.User, 3 // versions, mechanism, password
+		if config.SASL.name() != "PLAIN" {
+			d.logged = 4
+		}
 	}
 	if d.connect == nil {
 		d.connect = (&net.Dialer{}).DialContext
@@ -166,7 +170,7 @@ func (c *connection) Read(b []byte) (int, error) {
 }
 
 // ended is why a broker closed the connection. One that wants TLS or a login does so at the first request that is
-// none, and some refuse a login so, within its four requests.
+// none, and some refuse a login so.
 func (c *connection) ended() error {
 	hint := ""
 	switch {
@@ -174,7 +178,7 @@ func (c *connection) ended() error {
 		hint = " without an answer; it may want TLS (kafka.tls)"
 	case c.dialer.user == "" && c.requests <= 2:
 		hint = " at the first request; it may want a login (kafka.sasl)"
-	case c.dialer.user != "" && c.requests <= 4:
+	case c.dialer.user != "" && c.requests <= c.dialer.logged:
 		hint = fmt.Sprintf(" during the login; it may refuse user %q", c.dialer.user)
 	}
 	return faultf(ErrUnreachable, "broker %s closed the connection%s", c.address, hint)

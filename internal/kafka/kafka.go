@@ -16,8 +16,8 @@
 // pauses, says so at most once a minute with its count, counts it, and tries again.
 //
 // All methods of a Client, a Producer and a Group may be called at the same time; a Reader is one goroutine's.
-// Close ends all goroutines and waits for them. Memory: a Producer holds at most the bytes it is configured
-// for, a Reader up to about three times its MaxBytes.
+// Close ends all goroutines and waits for them. Memory: a Producer holds the bytes it is configured for,
+// and those of one more call at most; a Reader up to about three times its MaxBytes.
 //
 // Not done: transactions and idempotent producing (sequences in our batches make repeats harmless), reading only
 // what is committed, record headers, compression.
@@ -40,6 +40,9 @@ import (
 
 // requestTimeout bounds every request. kafka-go cuts what brokers are told to wait to half of it.
 const requestTimeout = 5 * time.Second
+
+// idleTimeout is how long a connection that nobody needs is kept: less than brokers, and what lies between, allow.
+const idleTimeout = 3 * time.Minute
 
 // clientID is what brokers know us by, in their logs and quotas.
 const clientID = "weir"
@@ -139,6 +142,7 @@ func (c *Client) newTransport() *kafkago.Transport {
 	return &kafkago.Transport{
 		Dial:           c.dialer.dial,
 		DialTimeout:    requestTimeout,
+		IdleTimeout:    idleTimeout,
 		MetadataTTL:    time.Second,
 		MetadataTopics: c.config.Topics,
 		ClientID:       clientID,
