@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"os"
 	"slices"
@@ -21,9 +22,10 @@ const sampleLines = 200
 // A log is an input that was looked at.
 type log struct {
 	Input
-	rank       int   // among all inputs, by first; hits of the same time count in this order
-	first      int64 // the oldest time among the first lines; longAgo when none could be read
-	size       int64 // in bytes, as far as it is known
+	rank       int    // among all inputs, by first; hits of the same time count in this order
+	head       uint64 // hash of the first lines; 0 where these are too few to tell logs apart
+	first      int64  // the oldest time among the first lines; longAgo when none could be read
+	size       int64  // in bytes, as far as it is known
 	choice     request.Choice
 	sequential bool    // what a line means depends on those before it
 	opened     *source // kept open, because it cannot be opened again; nil when it can, and where nothing is to be read
@@ -41,7 +43,7 @@ func lookAtAll(ctx context.Context, c *Config, done *atomic.Int64) ([]*log, erro
 		logs[i] = &log{Input: in, first: longAgo}
 		errs[i] = logs[i].look(ctx, c, done)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, twice(logs))...); err != nil {
 		closeAll(logs)
 		return nil, err
 	}
@@ -50,6 +52,22 @@ func lookAtAll(ctx context.Context, c *Config, done *atomic.Int64) ([]*log, erro
 		l.rank = i
 	}
 	return logs, nil
+}
+
+// tellingLines is how many equal lines two logs do not begin with by chance.
+const tellingLines = 20
+
+// twice refuses logs that begin alike: a file and its packed copy, whose every line would count twice.
+func twice(logs []*log) error {
+	var errs []error
+	seen := map[uint64]*log{}
+	for _, l := range logs {
+		if other := seen[l.head]; other != nil && l.head != 0 {
+			errs = append(errs, fmt.Errorf("%s and %s begin with the same lines, which would count twice: name one of them", other.Path, l.Path))
+		}
+		seen[l.head] = l
+	}
+	return errors.Join(errs...)
 }
 
 func closeAll(logs []*log) {
@@ -88,6 +106,9 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 		l.empty = true
 	default:
 		err = l.understand(c, lines)
+		if len(lines) >= tellingLines {
+			l.head = maphash.String(hashSeed, strings.Join(lines, "\n"))
+		}
 	}
 	if again || err != nil || l.empty {
 		err = errors.Join(err, s.Close())

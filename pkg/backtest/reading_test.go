@@ -330,3 +330,12 @@ func TestLogsWithDirectives(t *testing.T) {
 		t.Errorf("%d requests, unread %v", r.Requests, r.Unread)
 	}
 }
+
+// A file beside its packed copy is told: its lines would count twice.
+func TestTheSameLogTwiceIsRefused(t *testing.T) {
+	text := generated(5, 300)
+	_, err := Run(t.Context(), usualConfig(t, writeFile(t, "access.log.1", []byte(text)), writeFile(t, "access.log.1.gz", gzipped(t, text)), fromText("other", generated(6, 300))))
+	if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), "access.log.1.gz begin with the same lines") {
+		t.Errorf("got %v", err)
+	}
+}
