@@ -340,10 +340,8 @@ func (log *fileLog) keep(position int64) []byte {
 	log.known.mu.Lock()
 	defer log.known.mu.Unlock()
 	log.setTail(log.tape.before(position))
-	if log.size < headBytes && position > int64(log.size) && log.tape.compressed == "" {
-		if start, _, err := head(log.tape.file, ""); err == nil && int64(len(start)) > int64(log.size) {
-			log.setHead(start[:min(int64(len(start)), max(position, int64(log.size)))])
-		}
+	if known := min(position, int64(len(log.tape.begins))); known > int64(log.size) {
+		log.setHead(log.tape.begins[:known])
 	}
 	log.day = today()
 	log.identity.id = log.id

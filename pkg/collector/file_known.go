@@ -1,7 +1,10 @@
 package collector
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -68,15 +71,16 @@ func (k *knownLogs) begin(pattern string, from int64) (notBefore int64, first bo
 	return from, true
 }
 
-// candidates are the logs that a file that begins so may be of: certainly by its beginning, or possibly because it is
-// still shorter than what is known of them. The log that was last read from that inode comes first, then those of
-// which most is known.
-func (k *knownLogs) candidates(head []byte, id inode) (certain, possible []*knownLog) {
+// candidates are the logs that a file of a family may be of that begins so: certainly by its beginning, or possibly
+// because it is still shorter than what is known of them. The log that was last read from that inode comes first, then
+// those of which most is known.
+func (k *knownLogs) candidates(head []byte, id inode, live string) (certain, possible []*knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, log := range k.logs {
 		sure, may := log.beginsLike(head)
 		switch {
+		case !log.mayBeOf(id, live):
 		case sure && (log.id == id || len(certain) > 0 && certain[0].id != id && log.size > certain[0].size):
 			certain = append([]*knownLog{log}, certain...)
 		case sure:
@@ -86,6 +90,23 @@ func (k *knownLogs) candidates(head []byte, id inode) (certain, possible []*know
 		}
 	}
 	return certain, possible
+}
+
+// mayBeOf says whether a log may have a file in a family. A few lines at the beginning can be the same in two: that
+// makes the logs of different families one only where much is known of the log, or its own file is not there any more.
+func (log *knownLog) mayBeOf(id inode, live string) bool {
+	if log.live == live || log.identity.id == id || log.size >= headBytes {
+		return true
+	}
+	_, err := os.Stat(log.live)
+	return log.owner == nil && errors.Is(err, os.ErrNotExist)
+}
+
+// hasFile says whether some log was last read from that inode.
+func (k *knownLogs) hasFile(id inode) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.ContainsFunc(k.logs, func(log *knownLog) bool { return log.identity.id == id })
 }
 
 // claim makes a log the family's own, or says whose it is.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -33,15 +34,26 @@ func (f *family) scan() {
 		}
 		delete(names, log.id)
 	}
-	for _, plain := range []bool{true, false} { // while a file is being compressed both are there
-		for _, file := range files {
-			if _, unopened := names[inodeOf(file.info)]; unopened && (compressedBy(file.path) == "") == plain {
-				f.look(file)
-			}
+	slices.SortStableFunc(files, func(a, b found) int { return f.certainty(b) - f.certainty(a) })
+	for _, file := range files {
+		if _, unopened := names[inodeOf(file.info)]; unopened {
+			f.look(file)
 		}
 	}
 	f.began.skip = false
 	f.sort()
+}
+
+// certainty orders files by how surely it can be told which log they are of: those that were read before, then those
+// that are not compressed, for while a file is being compressed both are there.
+func (f *family) certainty(file found) int {
+	switch {
+	case f.source.known.hasFile(inodeOf(file.info)):
+		return 2
+	case compressedBy(file.path) == "":
+		return 1
+	}
+	return 0
 }
 
 // sort puts logs that no name leads to first: they were rotated away last, or are being deleted.
@@ -133,10 +145,10 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		return false
 	}
 	id := inodeOf(file.info)
-	certain, possible := f.source.known.candidates(start, id)
+	certain, possible := f.source.known.candidates(start, id, f.path)
 	for _, log := range certain {
 		f.source.known.saw(log)
-		switch taken, mine := f.resume(log, file, opened); {
+		switch taken, mine := f.resume(log, file, opened, start); {
 		case taken:
 			return true
 		case mine:
@@ -153,18 +165,21 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		f.source.known.release(log, nil)
 		return false
 	}
-	return f.open(log, file, opened)
+	return f.open(log, file, opened, start)
 }
 
 // resume reads on in a log, if the file has more of it. mine says that the file is the log's, whether it was taken or
 // not.
-func (f *family) resume(log *knownLog, file found, opened *os.File) (taken, mine bool) {
+func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte) (taken, mine bool) {
 	if log.done {
 		return false, true
 	}
 	if owner := f.source.known.claim(log, f); owner != nil {
 		// This is a copy of what is read already; or another log, as the bytes before the position will tell once
 		// nobody reads that one.
+		if owner == f && file.suffix == "" && f.readsRotated(log) {
+			return false, false // it begins as the one before did, and is another
+		}
 		f.undecided = true
 		if owner != f && file.suffix == "" {
 			f.source.trouble("open", fmt.Errorf("%s is read as %s already", file.path, owner.path))
@@ -176,11 +191,17 @@ func (f *family) resume(log *knownLog, file found, opened *os.File) (taken, mine
 		f.source.known.release(log, nil)
 		return false, true
 	}
-	if f.open(log, file, opened) {
+	if f.open(log, file, opened, start) {
 		return true, true
 	}
 	f.source.known.release(log, nil)
 	return false, f.isPart(log, file)
+}
+
+// readsRotated says whether a log is read from a file that was rotated away and is still there: the live file is no
+// copy of that.
+func (f *family) readsRotated(known *knownLog) bool {
+	return slices.ContainsFunc(f.logs, func(log *fileLog) bool { return log.knownLog == known && log.suffix != "" && !log.gone })
 }
 
 // isPart says whether a file that cannot be gone on with is a part of the log all the same, and not another one.
@@ -230,9 +251,9 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 	f.source.known.save(log)
 }
 
-// open begins to read a log from a file.
-func (f *family) open(known *knownLog, file found, opened *os.File) bool {
-	t, err := openTape(opened, compressedBy(file.path), known.position)
+// open begins to read a log from a file, which begins with start.
+func (f *family) open(known *knownLog, file found, opened *os.File, start []byte) bool {
+	t, err := openTape(opened, compressedBy(file.path), start, known.position)
 	if err == nil && known.last > 0 && !known.endsLike(t.before(t.position())) {
 		t.stop()
 		err = errTruncated

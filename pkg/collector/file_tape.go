@@ -26,16 +26,18 @@ func inodeOf(info os.FileInfo) inode {
 }
 
 // errTruncated is that a file does not go on as it began: it is shorter than what was read of it, or other bytes stand
-// before the position.
+// at its beginning or before the position.
 var errTruncated = errors.New("the file was cut off or overwritten")
 
 // A tape is a log's file, open, read from a position on. Positions are of the decompressed bytes.
 //
 // buffer[read:filled] is what is yet to be taken, and at least the tailBytes before it stay where they are: with every
-// read of a file that can be written to, they are read again and compared.
+// read of a file that can be written to, they are read again and compared, and so is the file's beginning afterwards.
+// What is read is therefore the log's that was identified by that beginning, whenever the file is written over.
 type tape struct {
 	file       *os.File
 	compressed string
+	begins     []byte // what a file that is not compressed begins with, up to headBytes, growing with the file
 	reader     io.ReadCloser // of a compressed file
 	buffer     []byte
 	base       int64 // position of buffer[0]
@@ -44,9 +46,9 @@ type tape struct {
 	skipping   bool // within a line that is too long
 }
 
-// openTape opens a file at a position.
-func openTape(file *os.File, compressed string, position int64) (*tape, error) {
-	t := &tape{file: file, compressed: compressed, buffer: make([]byte, chunkBytes)}
+// openTape opens a file at a position. begins is what it was identified by.
+func openTape(file *os.File, compressed string, begins []byte, position int64) (*tape, error) {
+	t := &tape{file: file, compressed: compressed, begins: begins, buffer: make([]byte, chunkBytes)}
 	before := min(position, tailBytes)
 	t.base = position - before
 	if compressed != "" {
@@ -195,6 +197,9 @@ func (t *tape) moreOfPlain() error {
 		}
 		return errTruncated
 	}
+	if err := t.sameBeginning(); err != nil {
+		return err
+	}
 	t.filled = start + n
 	if n > known {
 		return nil
@@ -203,6 +208,21 @@ func (t *tape) moreOfPlain() error {
 		err = io.EOF
 	}
 	return err
+}
+
+// sameBeginning says errTruncated when the file does not begin any more as it did. It is asked after a read: a file
+// that was written over before or meanwhile is found out, though its bytes before the position be the same by chance
+// or though there be none.
+func (t *tape) sameBeginning() error {
+	start, _, err := head(t.file, "")
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading its beginning: %w", err)
+	case !bytes.HasPrefix(start, t.begins):
+		return errTruncated
+	}
+	t.begins = start
+	return nil
 }
 
 // head is what a file begins with, at most headBytes; whole says that it has no more than that and never will.

@@ -274,6 +274,37 @@ func TestFilesAreReadOnceWhateverBecomesOfThem(t *testing.T) {
 			b.start()
 			b.await()
 		}},
+		{"files that begin alike", func(b *bench) {
+			line := b.line()
+			for range 3 {
+				b.append("access.log", line)
+				b.append("other.access.log", line)
+				b.want["per-ip 203.0.113.1"] += 2
+			}
+			b.want["per-ip 203.0.113.1"]--
+			b.start()
+			b.await()
+			b.rename("access.log", "access.log.1")
+			b.append("access.log", line)
+			b.want["per-ip 203.0.113.1"]++
+			b.await()
+			b.stop()
+			b.rename("other.access.log", "other.access.log.1")
+			b.append("other.access.log", line+line)
+			b.want["per-ip 203.0.113.1"] += 2
+			b.start()
+			b.await()
+		}},
+		{"moved to another folder", func(b *bench) {
+			b.log("access.log", 3)
+			b.start()
+			b.await()
+			b.stop()
+			b.rename("access.log", "moved.access.log")
+			b.log("moved.access.log", 3)
+			b.start()
+			b.await()
+		}},
 		{"started again and again", func(b *bench) {
 			for range 5 {
 				b.log("access.log", 37)
