@@ -33,6 +33,18 @@ func newCounter(t testing.TB, brokers []string) *counter {
 	return c
 }
 
+// awaitTopic waits until the collector has made the topic.
+func (c *counter) awaitTopic(t testing.TB) {
+	t.Helper()
+	for range 600 {
+		if _, err := c.client.Offsets(t.Context(), "weir.hits"); err == nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("nobody makes the topic")
+}
+
 // read counts what has come, up to the log's end.
 func (c *counter) read(ctx context.Context, t testing.TB) {
 	t.Helper()
