@@ -40,8 +40,8 @@ type pendingCut struct {
 }
 
 const (
-	hastyEvery = 20 * time.Millisecond // while a backlog is read, for others wait for what is told
-	waitsBeat  = 10                    // s
+	hastyEvery = 5 * time.Millisecond // while a backlog is read, for others wait for what is told
+	waitsBeat  = 10                   // s
 )
 
 func newCommitJournal(k *kafkaSource, claim *kafka.Claim, m *member, t *takeover) *commitJournal {

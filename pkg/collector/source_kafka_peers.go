@@ -9,7 +9,7 @@ import (
 
 const (
 	peersEvery = time.Second
-	peersHasty = 20 * time.Millisecond // while we wait for them
+	peersHasty = 5 * time.Millisecond // while we wait for them
 )
 
 // follow hears from the group's commits how far the partitions of others have got, and tells the hold.

@@ -12,7 +12,7 @@ import (
 // as it says that it waits for others itself, and not when there is nothing more to read in it.
 func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Collector{config: Config{Late: time.Minute, Logger: testLogger(t)}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
+		c := &Collector{config: Config{Late: time.Minute * 10 / 9, Logger: testLogger(t)}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
 		in, err := c.newIntake(SourceConfig{Name: "logs", Format: "combined", Kafka: &KafkaConfig{Group: "g", Topics: []string{"logs"}}})
 		if err != nil {
 			t.Fatal(err)
