@@ -74,7 +74,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 	if err := b.tryPage(); err != nil {
 		return err
 	}
-	progress := newProgress(c.ErrOrStderr())
+	progress := newProgress(c.ErrOrStderr(), "reading")
 	config.Progress = progress.show
 	report, err := backtest.Run(c.Context(), config)
 	progress.done()

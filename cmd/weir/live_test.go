@@ -132,6 +132,9 @@ func fillSamples(client *kafka.Client) error {
 	if err != nil {
 		return err
 	}
+	if _, err := makeLog(ctx, client, "logs", 2); err != nil {
+		return err
+	}
 	list, err := makeLog(ctx, client, "weir.blocklist", 1)
 	if err != nil {
 		return err
@@ -139,9 +142,14 @@ func fillSamples(client *kafka.Client) error {
 	return list.put(ctx, sampleEntries()...)
 }
 
-// liveScripts are the brokers that scripts run.
+// liveScripts are the brokers and collectors that scripts run.
 type liveScripts struct {
-	running map[*testscript.TestScript]*liveBroker
+	running    map[*testscript.TestScript]*liveBroker
+	collectors map[*testscript.TestScript]*stubCollector
+}
+
+func newLiveScripts() *liveScripts {
+	return &liveScripts{running: map[*testscript.TestScript]*liveBroker{}, collectors: map[*testscript.TestScript]*stubCollector{}}
 }
 
 func (s *liveScripts) stop(ts *testscript.TestScript) {

@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live := &liveScripts{running: map[*testscript.TestScript]*liveBroker{}}
+	live := newLiveScripts()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE") != "",
@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EXAMPLES", examples)
 			return os.CopyFS(env.Cd+"/examples", os.DirFS(examples))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "broker": live.broker},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "broker": live.broker, "collector": live.collector},
 	})
 }
 

@@ -7,13 +7,16 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// A progress shows a person how far the reading has got. It shows nothing where nobody watches.
+// A progress shows a person how far something has got. It shows nothing where nobody watches.
 type progress struct {
 	stderr io.Writer
+	doing  string
 	bar    *progressbar.ProgressBar
 }
 
-func newProgress(stderr io.Writer) *progress { return &progress{stderr: stderr} }
+func newProgress(stderr io.Writer, doing string) *progress {
+	return &progress{stderr: stderr, doing: doing}
+}
 
 // show is called now and then, by one goroutine. A total of 0 is one that is not known.
 func (p *progress) show(done, total int64) {
@@ -26,7 +29,7 @@ func (p *progress) show(done, total int64) {
 	if p.bar == nil {
 		p.bar = progressbar.NewOptions64(total,
 			progressbar.OptionSetWriter(p.stderr),
-			progressbar.OptionSetDescription("reading"),
+			progressbar.OptionSetDescription(p.doing),
 			progressbar.OptionShowBytes(true),
 			progressbar.OptionUseIECUnits(true),
 			progressbar.OptionSetWidth(30),

@@ -21,13 +21,19 @@ type readFlags struct {
 }
 
 func (f *readFlags) add(c *cobra.Command) {
+	f.addFormat(c)
+	flags := c.Flags()
+	flags.StringVar(&f.header, "header", "X-Forwarded-For", "find the client behind a proxy in the logged `HEADER`")
+	flags.StringSliceVar(&f.proxies, "trusted-proxy", nil, "believe the header of proxies in `PREFIX`; may be repeated")
+}
+
+// addFormat adds the flags of how a line is read, without those of who the client is.
+func (f *readFlags) addFormat(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.format, "format", "auto", "read lines as `FORMAT`: a preset, a log_format or LogFormat string, or auto")
 	flags.StringVar(&f.envelope, "envelope", "auto", "take each line out of `ENVELOPE`: none, docker, cri, filebeat, ..., or auto")
 	flags.StringVar(&f.zone, "zone", "UTC", "take times without a zone to be in `ZONE`: Europe/Berlin")
 	flags.StringArrayVar(&f.fields, "field", nil, "name fields by `OURS=THEIRS`: user=http_x_user, in JSON user=jwt.sub; may be repeated")
-	flags.StringVar(&f.header, "header", "X-Forwarded-For", "find the client behind a proxy in the logged `HEADER`")
-	flags.StringSliceVar(&f.proxies, "trusted-proxy", nil, "believe the header of proxies in `PREFIX`; may be repeated")
 	complete(c, "format", append([]string{"auto"}, request.Presets()...))
 	complete(c, "envelope", append([]string{"auto"}, request.Envelopes()...))
 }

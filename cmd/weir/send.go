@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/pkg/request"
+)
+
+// A sendCommand is what `weir send` was told.
+type sendCommand struct {
+	live    liveFlags
+	read    readFlags
+	to      string
+	topic   string
+	keyFile string
+	speed   string
+	now     bool
+	output  outputFlag
+
+	form    string
+	pace    speed
+	options request.Options
+}
+
+func newSend() *cobra.Command {
+	s := &sendCommand{}
+	c := &cobra.Command{
+		Use:   "send [flags] FILE...|-",
+		Short: "Replay logs to a live system, at any speed",
+		Long: `Send gives the lines of logs to a running collector's http source, or writes them into a topic that one reads: as fast
+as it takes them, so many a second, or at the log's own pace, faster or slower. Without --to and --topic it is the
+first http source of the configuration.
+
+With --now the time in each line becomes that at which it is sent, in the line's own form, and nothing else of the line
+changes: each line is read again to make sure. With a pace (x1) the distances between the times stay, divided by the
+factor. For a pace, and for --now, lines are read as parse reads them, and files sent in the order of their first times.
+
+Sent at least once: where there was no answer, lines are sent again, and that is told, for they may have been counted.`,
+		Example: `  weir send access.log
+  weir send --speed x10 --now --to http://127.0.0.1:7402 access.log access.log.1.gz
+  weir send --speed 500/s --topic logs access.log`,
+		Args: someFiles,
+		RunE: func(c *cobra.Command, files []string) error { return s.run(c, files) },
+	}
+	s.live.add(c)
+	flags := c.Flags()
+	flags.StringVar(&s.to, "to", "", "send to the http source at `URL`: http://127.0.0.1:7402")
+	flags.StringVar(&s.topic, "topic", "", "write into the topic `NAME` of the configuration's Kafka, a record a line")
+	flags.StringVar(&s.keyFile, "key-file", "", "show the API key in `FILE` (default $WEIR_KEY_FILE)")
+	flags.StringVar(&s.speed, "speed", "max", "send at `SPEED`: max, lines a second as 500/s, or the log's own pace times a factor as x10")
+	flags.BoolVar(&s.now, "now", false, "move the time of each line to when it is sent")
+	s.read.addFormat(c)
+	s.output.add(c, "text", "json")
+	return c
+}
+
+func (s *sendCommand) run(c *cobra.Command, files []string) error {
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	inputs, err := s.inputs(c, files)
+	if err != nil {
+		return err
+	}
+	to, err := s.sink(c)
+	if err != nil {
+		return err
+	}
+	r := &replay{to: to, pace: s.pace, now: s.now, progress: newProgress(c.ErrOrStderr(), "sending"), begun: time.Now()}
+	for _, in := range inputs {
+		r.total += in.size
+	}
+	for _, in := range inputs {
+		if err = r.file(c.Context(), in); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = to.flush(c.Context())
+	}
+	r.progress.done()
+	if err = errors.Join(err, to.close(err != nil)); err != nil {
+		return err
+	}
+	return errors.Join(s.show(c.OutOrStdout(), r), r.verdict())
+}
+
+// prepare reads the flags, and tells all that is wrong with them.
+func (s *sendCommand) prepare() (err error) {
+	var problems []error
+	note := func(err error) { problems = append(problems, err) }
+	s.form, err = s.output.chosen()
+	note(err)
+	s.pace, err = parseSpeed(s.speed)
+	note(err)
+	s.options, err = s.read.options()
+	note(err)
+	if s.to != "" && s.topic != "" {
+		note(wrongf("--to and --topic are both given; leave one out"))
+	}
+	return errors.Join(problems...)
+}
+
+// inputs are the files to be sent, in their order, and how each is read where its times matter.
+func (s *sendCommand) inputs(c *cobra.Command, files []string) ([]*sendInput, error) {
+	var inputs []*sendInput
+	var problems []error
+	for _, file := range files {
+		in := &sendInput{path: file, stdin: c.InOrStdin(), timed: s.now || s.pace.factor > 0}
+		if err := in.look(c.Context(), s); err != nil {
+			problems = append(problems, err)
+		}
+		inputs = append(inputs, in)
+	}
+	slices.SortStableFunc(inputs, func(a, b *sendInput) int { return int(max(-1, min(1, a.first-b.first))) })
+	return inputs, errors.Join(problems...)
+}
+
+// A sink takes lines. What it takes it may hold until it is flushed or has enough.
+type sink interface {
+	add(ctx context.Context, line []byte) error
+	flush(ctx context.Context) error
+	close(failed bool) error // waits until all that was flushed is there, unless it failed
+	result() sinkResult
+}
+
+// A sinkResult is what a sink can tell at its end.
+type sinkResult struct {
+	Repeated  int64            `json:"repeated"`            // requests that were sent again after no answer
+	Unread    map[string]int64 `json:"unread,omitempty"`    // lines that the collector could not read, by reason
+	Uncounted map[string]int64 `json:"uncounted,omitempty"` // requests that it did not count, by reason
+}
+
+// A sent is what was sent, as `weir send --json` writes it.
+type sent struct {
+	Lines   int64   `json:"lines"`
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+	Untimed int64   `json:"untimed"` // lines that were sent as they are because they hold no request that could be read
+	Unsent  int64   `json:"unsent"`  // lines that are too long, or whose time could not be moved
+	sinkResult
+}
+
+func (s *sendCommand) show(to io.Writer, r *replay) error {
+	was := r.sent
+	was.Seconds = time.Since(r.begun).Round(time.Millisecond).Seconds()
+	was.sinkResult = r.to.result()
+	if s.form == "json" {
+		return newJSON(to).Encode(was)
+	}
+	text := fmt.Sprintf("%s sent in %s", counted(int(was.Lines), "line"), time.Since(r.begun).Round(time.Millisecond))
+	if was.Untimed > 0 {
+		text += fmt.Sprintf(", %s without a time sent as they are", counted(int(was.Untimed), "line"))
+	}
+	if was.Repeated > 0 {
+		text += fmt.Sprintf(", %s of them sent again after no answer: they may be counted twice", counted(int(was.Repeated), "line"))
+	}
+	for _, part := range []struct {
+		reasons map[string]int64
+		words   string
+	}{{was.Unread, "not read there"}, {was.Uncounted, "not counted there"}} {
+		for _, reason := range slices.Sorted(maps.Keys(part.reasons)) {
+			text += fmt.Sprintf(", %s %s (%s)", counted(int(part.reasons[reason]), "line"), part.words, reason)
+		}
+	}
+	_, err := fmt.Fprintln(to, text)
+	return err
+}
+
+// key is the API key to show; empty is none.
+func (s *sendCommand) key() (string, error) {
+	file := s.keyFile
+	if file == "" {
+		file = os.Getenv("WEIR_KEY_FILE")
+	}
+	if file == "" {
+		return "", nil
+	}
+	return readKey(file)
+}

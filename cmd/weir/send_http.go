@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	bodyBytes    = 256 << 10        // a body is sent when it has so many
+	postPatience = 60 * time.Second // with one answer: the collector waits half of it for Kafka
+	sendPatience = 30 * time.Second // with a collector that does not answer at all
+	firstPause   = 100 * time.Millisecond
+	lastPause    = 2 * time.Second
+	longestPause = time.Minute // that is believed of a Retry-After
+)
+
+// An httpSink posts lines to a collector's http source, one body after the other. A collector that has no room (429)
+// is asked again when it says, for as long as it says so; one that is not there for half a minute.
+type httpSink struct {
+	url, key string
+	client   *http.Client
+	patience time.Duration
+	body     bytes.Buffer
+	lines    int64
+	was      sinkResult
+}
+
+func newHTTPSink(url, key string) *httpSink {
+	return &httpSink{url: url, key: key, client: &http.Client{Timeout: postPatience}, patience: sendPatience,
+		was: sinkResult{Unread: map[string]int64{}, Uncounted: map[string]int64{}}}
+}
+
+func (h *httpSink) add(ctx context.Context, line []byte) error {
+	h.body.Write(line)
+	h.body.WriteByte('\n')
+	h.lines++
+	if h.body.Len() < bodyBytes {
+		return nil
+	}
+	return h.flush(ctx)
+}
+
+// An attempt is what came of posting a body once.
+type attempt struct {
+	err     error         // nil: it was taken
+	again   bool          // it may be posted again
+	full    bool          // the collector has no room
+	unknown bool          // it may have been counted
+	after   time.Duration // that the collector wants us to wait
+}
+
+// flush posts what there is until it is taken.
+func (h *httpSink) flush(ctx context.Context) error {
+	if h.lines == 0 {
+		return nil
+	}
+	pause, since := firstPause, time.Now()
+	for {
+		a := h.post(ctx)
+		switch {
+		case a.err == nil:
+			h.body.Reset()
+			h.lines = 0
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !a.again:
+			return a.err
+		case a.full:
+			since = time.Now()
+		case time.Since(since) > h.patience:
+			return fmt.Errorf("%w; tried for %s", a.err, h.patience)
+		}
+		if a.unknown {
+			h.was.Repeated += h.lines
+		}
+		if err := waitUntil(ctx, time.Now().Add(max(pause, a.after)), func() error { return nil }); err != nil {
+			return err
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+func (h *httpSink) post(ctx context.Context) attempt {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(h.body.Bytes()))
+	if err != nil {
+		return attempt{err: err}
+	}
+	request.Header.Set("Content-Type", "text/plain")
+	if h.key != "" {
+		request.Header.Set("X-Api-Key", h.key)
+	}
+	answer, err := h.client.Do(request)
+	if err != nil {
+		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, innermost(err)), again: true, unknown: !isDial(err)}
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	if err != nil {
+		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, innermost(err)), again: true, unknown: true}
+	}
+	return h.judge(answer, text)
+}
+
+// judge says what an answer means.
+func (h *httpSink) judge(answer *http.Response, text []byte) attempt {
+	if answer.StatusCode/100 == 2 {
+		h.tally(text)
+		return attempt{}
+	}
+	a := attempt{err: fmt.Errorf("%s answers %s%s", h.url, answer.Status, detail(text)), after: retryAfter(answer.Header.Get("Retry-After"))}
+	switch {
+	case answer.StatusCode == http.StatusTooManyRequests:
+		a.again, a.full = true, true
+	case answer.StatusCode >= 500:
+		a.again, a.unknown = true, true
+	}
+	return a
+}
+
+// detail is what a problem's answer says.
+func detail(text []byte) string {
+	var problem struct{ Detail string }
+	if json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
+		return ""
+	}
+	return ": " + problem.Detail
+}
+
+// tally counts what the collector could not read or did not count.
+func (h *httpSink) tally(text []byte) {
+	var says struct{ Unread, Uncounted map[string]int64 }
+	if json.Unmarshal(text, &says) != nil {
+		return
+	}
+	for reason, n := range says.Unread {
+		h.was.Unread[reason] += n
+	}
+	for reason, n := range says.Uncounted {
+		h.was.Uncounted[reason] += n
+	}
+}
+
+// retryAfter reads the header's seconds or date.
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil && seconds >= 0 {
+		return min(time.Duration(min(seconds, 3600))*time.Second, longestPause)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, min(time.Until(at), longestPause))
+	}
+	return 0
+}
+
+func (h *httpSink) close(bool) error {
+	h.client.CloseIdleConnections()
+	return nil
+}
+
+func (h *httpSink) result() sinkResult { return h.was }
+
+// isDial says that nobody was reached, so that nothing can have been counted.
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}

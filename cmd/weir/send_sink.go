@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/config"
+	"weir/cmd/internal/daemon"
+)
+
+// sink opens where the lines go.
+func (s *sendCommand) sink(c *cobra.Command) (sink, error) {
+	if s.topic != "" {
+		settings, err := s.live.load()
+		if err != nil {
+			return nil, err
+		}
+		return openTopicSink(c, settings, s.topic)
+	}
+	to := s.to
+	if to == "" {
+		settings, err := s.live.load()
+		if err != nil {
+			return nil, err
+		}
+		if to, err = httpSourceOf(settings); err != nil {
+			return nil, err
+		}
+	}
+	at, err := requestsURL(to)
+	if err != nil {
+		return nil, err
+	}
+	key, err := s.key()
+	if err != nil {
+		return nil, err
+	}
+	return newHTTPSink(at, key), nil
+}
+
+// httpSourceOf is the first http source of a configuration.
+func httpSourceOf(settings *config.Config) (string, error) {
+	for i := range settings.Collector.Sources {
+		source := &settings.Collector.Sources[i]
+		if source.Kind() != "http" {
+			continue
+		}
+		if source.TLS.Cert != "" {
+			return "https://" + reachable(source.HTTP), nil
+		}
+		return "http://" + reachable(source.HTTP), nil
+	}
+	return "", wrongf("the configuration has no http source to send to; give --to http://127.0.0.1:7402, or --topic")
+}
+
+// requestsURL is the URL of a collector's requests, of which the host may be all that is given.
+func requestsURL(to string) (string, error) {
+	at, err := url.Parse(to)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		return "", wrongf("--to %s is no URL of a collector's http source; write it as http://127.0.0.1:7402", to)
+	}
+	if at.Path == "" || at.Path == "/" {
+		at.Path = "/v1/requests"
+	}
+	return at.String(), nil
+}
+
+// readKey is what a file holds, without the end of its line.
+func readKey(file string) (string, error) {
+	key, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	key = bytes.TrimSpace(key)
+	if len(key) == 0 || bytes.ContainsAny(key, "\r\n") {
+		return "", fmt.Errorf("%s holds no API key, which is one line", file)
+	}
+	return string(key), nil
+}
+
+// ownTopic says whether a topic is one that the parts write to.
+func ownTopic(settings *config.Config, topic string) bool {
+	for _, own := range []string{daemon.Hits, daemon.Blocklist, daemon.Events} {
+		if topic == settings.Kafka.Prefix+own {
+			return true
+		}
+	}
+	return false
+}
