@@ -2,6 +2,7 @@
 SHELL := bash
 LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZ  ?= 30s
+KILLS ?= 50
 
 .PHONY: help
 help: ## print this
@@ -32,6 +33,14 @@ check: vet ## vet, and golangci-lint finds nothing
 .PHONY: bench
 bench: ## measure what docs/benchmarks.md says
 	go test -run '^$$' -bench . -benchtime 2s ./...
+
+.PHONY: crash
+crash: ## kill the collector KILLS (50) times over a log that is rotated, on real Kafka
+	WEIR_REQUIRE_REAL=1 WEIR_CRASH_KILLS=$(KILLS) go test -count 1 -v -timeout 30m ./test/crash
+
+.PHONY: kafka
+kafka: ## obtain a real Kafka, start it on free ports of this machine until Ctrl-C, and say where it is
+	go run ./test/kafka
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZ (30s)
