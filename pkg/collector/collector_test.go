@@ -1,0 +1,129 @@
+package collector
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weir/pkg/hit"
+	"weir/pkg/window"
+)
+
+// TestAClonedFolderIsToldAsAConflict runs two collectors from copies of one folder over one log: nothing is counted
+// twice.
+func TestAClonedFolderIsToldAsAConflict(t *testing.T) {
+	one := newBench(t, "access.log")
+	one.log("access.log", 100)
+	one.start()
+	one.await()
+	one.stop()
+	clone := newBench(t, "access.log")
+	clone.sink, clone.config.Sink, clone.config.Sources = one.sink, one.sink, one.config.Sources
+	if err := os.CopyFS(clone.config.Folder+"/copy", os.DirFS(one.config.Folder)); err != nil {
+		t.Fatal(err)
+	}
+	clone.config.Folder += "/copy"
+	one.start()
+	clone.start()
+	conflicts := 0
+	for range 200 {
+		one.log("access.log", 20)
+		one.awaitRead("access.log")
+		var keys map[string]int64
+		keys, conflicts = one.sink.counted(t)
+		for key, n := range keys {
+			if n > one.want[key] {
+				t.Fatalf("%s is counted %d times, and came %d times", key, n, one.want[key])
+			}
+		}
+		if conflicts > 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	// Both made the same cuts of the same bytes: then they are the same batches, but for the clock.
+	t.Error("nobody is told of a conflict")
+}
+
+// TestFilesThatAreReadFromBehindAdvanceTogether reads the backlogs of two files, of which one is much longer, with the
+// same client in both: what is sent is, in its order, within the lateness, so a textbook's count finds what a log in
+// the order of time has.
+func TestFilesThatAreReadFromBehindAdvanceTogether(t *testing.T) {
+	b := newBench(t, "*access.log")
+	b.config.Late = time.Minute
+	begin := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
+	write := func(name string, every time.Duration, lines int) {
+		text := ""
+		for n := range lines {
+			text += fmt.Sprintf("203.0.113.1 - - [%s] \"GET /%s HTTP/1.1\" 200 2 \"-\" \"-\"\n", begin.Add(time.Duration(n)*every).Format("02/Jan/2006:15:04:05 -0700"), name)
+			b.want["per-ip 203.0.113.1"]++
+		}
+		b.append(name, text)
+	}
+	write("short.access.log", time.Minute, 200)
+	write("long.access.log", 4*time.Second, 3000)
+	b.start()
+	b.await()
+	newest, late := int64(0), 0
+	policy, err := window.New(window.Config{Limits: []window.Limit{{Hits: 10, Per: time.Minute}}, Late: time.Minute, Block: window.Block{For: time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state window.State
+	for _, item := range b.sink.items(t) {
+		newest = max(newest, item.UnixMilli)
+		if newest-item.UnixMilli > time.Minute.Milliseconds() {
+			late++
+		}
+		if policy.Hit(&state, item.UnixMilli, item.Cost).Event == window.Late {
+			late++
+		}
+	}
+	if late > 0 {
+		t.Errorf("%d hits come too late to be counted", late)
+	}
+}
+
+// items are all hits in the order in which they were sent; of one key, so all are in one partition.
+func (s *memorySink) items(t *testing.T) (items []hit.Item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var r hit.Reader
+	for _, partition := range s.partitions {
+		for _, record := range partition {
+			if err := r.Reset(record); err != nil {
+				t.Fatal(err)
+			}
+			items = append(items, r.Items()...)
+		}
+	}
+	return items
+}
+
+// TestRulesThatChangeHoldFromTheNextCut reloads in the midst.
+func TestRulesThatChangeHoldFromTheNextCut(t *testing.T) {
+	r := newRig(t, perIP)
+	defer r.Close()
+	other := newRig(t, "rules: [{name: per-path, key: path, limits: [10/min]}]\n")
+	defer other.Close()
+	s := r.stream(t, streamConfig{journal: noJournal{}})
+	s.mustAdd(t, logLine(1, time.Now()))
+	r.Reload(other.ruling.Load().set, nil)
+	s.mustAdd(t, logLine(2, time.Now()))
+	if err := s.drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.mustAdd(t, logLine(3, time.Now()))
+	if err := s.drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := r.sink.counted(t)
+	if len(got) != 3 || got["per-ip 203.0.113.1"] != 1 || got["per-ip 203.0.113.2"] != 1 || got["per-path /3"] != 1 {
+		t.Errorf("counted %v", got)
+	}
+	if _, err := os.Stat(filepath.Join(r.config.Folder, "journal")); err != nil {
+		t.Error(err)
+	}
+}
