@@ -1,0 +1,144 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// family makes the one family of the bench's files, which the test has look and read when it wants to.
+func (b *bench) family(name string) *family {
+	b.t.Helper()
+	var err error
+	if b.collector, err = Open(b.config); err != nil {
+		b.t.Fatal(err)
+	}
+	source := b.collector.sources[0].(*fileSource)
+	f := newFamily(source, b.path(name), beginning{notBefore: noTime})
+	f.member = b.collector.hold.join(name, time.Hour)
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel, b.ended = func() { cancel(); f.drain(ctx); f.closeAll() }, make(chan error, 1)
+	b.ended <- nil
+	b.t.Cleanup(b.stop)
+	return f
+}
+
+// settle has a family look and read as often as it takes until there is nothing new.
+func (f *family) settle(t testing.TB) {
+	t.Helper()
+	for range 3 {
+		f.scan()
+		if err := f.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, log := range f.logs {
+			if err := log.stream.drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// overwrite replaces what a file holds, as copytruncate and a writer after it do.
+func (b *bench) overwrite(name string, lines int) {
+	b.t.Helper()
+	if err := os.Truncate(b.path(name), 0); err != nil {
+		b.t.Fatal(err)
+	}
+	b.log(name, lines)
+}
+
+func (b *bench) copy(from, to string) {
+	b.t.Helper()
+	data, err := os.ReadFile(b.path(from))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.append(to, string(data))
+}
+
+// TestAFileThatIsWrittenOverAsItIsRead has a file copied and written over at each point between finding out what it
+// is and having read it: what the copy has is read as the old log, what came instead as a new one.
+func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		when func(b *bench, f *family, over func())
+	}{
+		{"after it was identified", func(_ *bench, f *family, over func()) {
+			f.scan()
+			over()
+		}},
+		{"after a part was read", func(_ *bench, f *family, over func()) {
+			f.scan()
+			if err := f.logs[0].tape.more(); err != nil {
+				f.source.logger.Error("more", "error", err)
+			}
+			over()
+		}},
+		{"after all was read", func(b *bench, f *family, over func()) {
+			f.settle(b.t)
+			over()
+		}},
+		{"while a cut is made", func(b *bench, f *family, over func()) {
+			f.scan()
+			if err := f.logs[0].tape.more(); err != nil {
+				b.t.Error(err)
+			}
+			if err := f.lines(b.t.Context(), f.logs[0]); err != nil {
+				b.t.Error(err)
+			}
+			over()
+			if err := f.logs[0].stream.drain(b.t.Context()); err != nil {
+				b.t.Error(err)
+			}
+		}},
+	} {
+		for _, sizes := range [][2]int{{2000, 1000}, {2000, 2000}, {3, 2}, {3, 50}, {1, 1}, {50, 2000}} {
+			t.Run(test.name, func(t *testing.T) {
+				b := newBench(t, "access.log")
+				b.log("access.log", sizes[0])
+				f := b.family("access.log")
+				test.when(b, f, func() {
+					b.copy("access.log", "access.log.1")
+					b.overwrite("access.log", sizes[1])
+				})
+				f.settle(t)
+				b.await()
+			})
+		}
+	}
+}
+
+// TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning has other lines stand where the old ones stood, with the same bytes
+// before the position, as lines that end with the same user agent have.
+func TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning(t *testing.T) {
+	b := newBench(t, "access.log")
+	agent := strings.Repeat("Mozilla ", 30)
+	alike := func(n int) string { return strings.ReplaceAll(strings.Repeat(b.line(), n), "test", agent) }
+	b.append("access.log", alike(1))
+	lines := func(n int) (text string) {
+		for range n {
+			text += alike(1)
+		}
+		return text
+	}
+	f := b.family("access.log")
+	f.settle(t)
+	b.copy("access.log", "access.log.1")
+	first, err := os.ReadFile(b.path("access.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := lines(8)
+	if i := len(first); !bytes.Equal(first[i-tailBytes:], []byte(text)[i-tailBytes:i]) {
+		t.Fatal("the lines are not alike")
+	}
+	if err := os.WriteFile(b.path("access.log"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.settle(t)
+	b.await()
+}
