@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// docs/tool.md has every command, and of those on a live system every flag; and none that there is not.
+func TestToolPage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/tool.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	known, flags := map[string]bool{"help": true}, map[string]bool{"json": true, "help": true}
+	for _, c := range newRoot(new(bool)).Commands() {
+		known[c.Name()] = true
+		if !strings.Contains(page, "| `weir "+c.Name()+"` |") {
+			t.Errorf("docs/tool.md has no row for weir %s", c.Name())
+		}
+		_, section, live := strings.Cut(page, "\n## weir "+c.Name())
+		section, _, _ = strings.Cut(section, "\n## ")
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			flags[f.Name] = true
+			everywhere := f.Name == "config" || f.Name == "set" || f.Name == "json" || f.Name == "output" || f.Name == "help"
+			if live && !everywhere && !strings.Contains(section, "--"+f.Name) {
+				t.Errorf("docs/tool.md does not say what weir %s --%s does", c.Name(), f.Name)
+			}
+		})
+	}
+	for _, found := range regexp.MustCompile("(?m)(?:`|^    |&& )weir ([a-z]+)").FindAllStringSubmatch(page, -1) {
+		if !known[found[1]] {
+			t.Errorf("docs/tool.md has weir %s, which there is not", found[1])
+		}
+	}
+	for _, found := range regexp.MustCompile(`--([a-z][a-z-]*)`).FindAllStringSubmatch(page, -1) {
+		if !flags[found[1]] {
+			t.Errorf("docs/tool.md has --%s, which there is not", found[1])
+		}
+	}
+}
