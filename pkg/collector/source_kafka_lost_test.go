@@ -1,0 +1,208 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/kafka"
+)
+
+// trim deletes the records of the only partition before an offset.
+func (b *kafkaBench) trim(before int64) {
+	b.t.Helper()
+	options := []kgo.Opt{kgo.SeedBrokers("127.0.0.1:1")}
+	if b.config.Dial == nil {
+		options = []kgo.Opt{kgo.SeedBrokers(b.config.Brokers...)}
+	} else {
+		options = append(options, kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+			return b.config.Dial(ctx, network, address)
+		}))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer client.Close()
+	request := kmsg.NewPtrDeleteRecordsRequest()
+	request.TimeoutMillis = 5000
+	request.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: b.topic, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 0, Offset: before}}}}
+	response, err := request.RequestWith(b.within(10*time.Second), client)
+	if err == nil {
+		err = kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// commit sets what the group has stored, as a tool would.
+func (b *kafkaBench) commit(commit kafka.Commit) {
+	b.t.Helper()
+	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
+	defer admin.Transport.(*kafkago.Transport).CloseIdleConnections()
+	response, err := admin.OffsetCommit(b.within(10*time.Second), &kafkago.OffsetCommitRequest{GroupID: b.source.Kafka.Group, GenerationID: -1,
+		Topics: map[string][]kafkago.OffsetCommit{b.topic: {{Partition: 0, Offset: commit.Offset, Metadata: commit.Metadata}}}})
+	if err != nil || response.Topics[b.topic][0].Error != nil {
+		b.t.Fatal(err, response)
+	}
+}
+
+// Records that are deleted before they are read, those of an outstanding cut too, are lost, counted as such, and said.
+func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		b := newKafkaBench(t, config, 1)
+		b.make()
+		b.produce(20)
+		c := b.start(b.sink)
+		b.sink.await(t, b.want)
+		c.stop()
+		note, _, err := readNote(b.commits()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.produce(20) // of which ten are read and noted, and ten are deleted
+		note.Rules = b.rules.Fingerprint()
+		b.commit(note.commit(20, []outstanding{{20, 25, time.Now().UnixMilli()}, {25, 35, time.Now().UnixMilli()}}))
+		b.trim(30)
+		for n := 21; n <= 30; n++ {
+			b.want["per-ip 203.0.113."+string(rune('0'+n%7))]--
+		}
+		c = b.start(b.sink)
+		b.sink.await(t, b.want)
+		if !c.said.has("records were deleted before they were read") || !c.said.has("records=10 from=20 to=30") {
+			t.Error("it is not said:", c.said.String())
+		}
+	})
+}
+
+// A cut that is older than what the sink remembers is not made again: it might be counted twice.
+func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
+	b := newKafkaBench(t, embedded(t), 1)
+	b.make()
+	b.produce(10)
+	clear(b.want)
+	b.produce(10)
+	old := time.Now().Add(-55 * time.Minute).UnixMilli()
+	b.commit(kafkaNote{Incarnation: "i", Rules: b.rules.Fingerprint()}.commit(0, []outstanding{{0, 10, old}}))
+	c := b.start(b.sink, func(c *Config) { c.Retention = time.Hour })
+	b.sink.await(t, b.want)
+	if !c.said.has("a cut is too old to be sent again") {
+		t.Error("it is not said")
+	}
+}
+
+// Who has lost a partition can note no cut: it is dropped before anything of it is sent.
+func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
+	b := newKafkaBench(t, embedded(t), 1)
+	b.make()
+	ctx, leave := context.WithCancel(b.within(20 * time.Second))
+	var claim *kafka.Claim
+	err := b.client.RunGroup(ctx, kafka.Group{Name: b.source.Kafka.Group, Topics: map[string]int{b.topic: 1}}, func(_ context.Context, c *kafka.Claim) error {
+		claim = c
+		leave()
+		return nil
+	})
+	if err != nil || claim == nil {
+		t.Fatal(err)
+	}
+	c := &Collector{config: Config{Late: time.Minute, Logger: testLogger(t), Sink: b.sink, Partitions: 4}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
+	c.ruling.Store(newRuling(b.rules, nil))
+	in, err := c.newIntake(b.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := newKafkaSource(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reading{kafkaSource: source.(*kafkaSource), claim: claim}
+	r.partition = r.possess(b.topic, 0)
+	r.open(&takeover{note: kafkaNote{Incarnation: "i"}})
+	defer r.stream.close()
+	running, cancel := context.WithCancel(b.t.Context())
+	defer cancel()
+	go r.journal.run(running)
+	defer r.journal.close()
+	if err := r.stream.add(running, []byte(b.line()), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stream.drain(b.within(10 * time.Second)); !errors.Is(err, kafka.ErrExpelled) {
+		t.Errorf("the stream ends with %v", err)
+	}
+	if n := b.sink.records(); n > 0 {
+		t.Errorf("%d batches of it are sent", n)
+	}
+}
+
+// A partition that cannot be read for a while, though there is more in it, keeps the others waiting, and no hit comes
+// too late; one that cannot be read for good does so for half a minute.
+func TestAPartitionWithoutALeader(t *testing.T) {
+	t.Parallel()
+	t.Run("for a while", func(t *testing.T) {
+		t.Parallel()
+		withoutLeader(t, func(b *kafkaBench, book *textbook, lines int, mend func()) {
+			time.Sleep(2 * time.Second)
+			if read := book.count(); read > lines/10 {
+				t.Errorf("%d of %d lines are read meanwhile", read, lines)
+			}
+			mend()
+			readUntil(t, book, lines)
+			if book.tooLate > 0 {
+				t.Errorf("%d hits came too late", book.tooLate)
+			}
+		})
+	})
+	t.Run("for good", func(t *testing.T) {
+		t.Parallel()
+		withoutLeader(t, func(b *kafkaBench, book *textbook, lines int, mend func()) {
+			began := time.Now()
+			readUntil(t, book, lines/2)
+			if took := time.Since(began); took < 20*time.Second || took > 40*time.Second {
+				t.Errorf("the other partition was held for %s", took)
+			}
+		})
+	})
+}
+
+func withoutLeader(t *testing.T, test func(b *kafkaBench, book *textbook, lines int, mend func())) {
+	var broken atomic.Bool
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	cluster.ControlKey(int16(kmsg.Fetch), func(asked kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		fetch := asked.(*kmsg.FetchRequest)
+		if !broken.Load() || len(fetch.Topics) == 0 || fetch.Topics[0].Partitions[0].Partition != 0 {
+			return nil, nil, false
+		}
+		answer := fetch.ResponseKind().(*kmsg.FetchResponse)
+		partition := kmsg.NewFetchResponseTopicPartition()
+		partition.ErrorCode = kerr.NotLeaderForPartition.Code
+		answer.Topics = []kmsg.FetchResponseTopic{{Topic: fetch.Topics[0].Topic, Partitions: []kmsg.FetchResponseTopicPartition{partition}}}
+		return answer, nil, true
+	})
+	b := newKafkaBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 2)
+	b.make()
+	log := generatedBacklog(t, 1)
+	lines := log.lines[:len(log.lines)/2*2]
+	var messages []kafka.Message
+	for i, line := range lines {
+		messages = append(messages, kafka.Message{Partition: i % 2, Value: []byte(line)})
+	}
+	b.write(messages...)
+	broken.Store(true)
+	b.start(b.sink)
+	test(b, newTextbook(t, b.sink), len(lines), func() { broken.Store(false) })
+}
