@@ -542,3 +542,25 @@ func TestHTTPEndsWithAnswers(t *testing.T) {
 	}
 	b.sink.await(t, b.want)
 }
+
+// With client certificates, over HTTP/1.1 and HTTP/2.
+func TestHTTPOverTLS(t *testing.T) {
+	server, client, stranger := testTLS(t)
+	b := newHTTPBench(t)
+	b.config.Sources[0].HTTP.TLS = server
+	b.start()
+	for _, two := range []bool{false, true} {
+		b.client = &http.Client{Transport: &http.Transport{TLSClientConfig: client.Clone(), ForceAttemptHTTP2: two}}
+		t.Cleanup(b.client.CloseIdleConnections)
+		if reply := b.post(zipped(b.body(100)), "Content-Encoding", "gzip"); reply.status != 200 || reply.answer.Requests != 100 {
+			t.Errorf("%+v", reply)
+		}
+	}
+	b.sink.await(t, b.want)
+	strange := &http.Client{Transport: &http.Transport{TLSClientConfig: stranger}}
+	defer strange.CloseIdleConnections()
+	if response, err := strange.Post(b.url, "", strings.NewReader(b.sample())); err == nil {
+		response.Body.Close()
+		t.Errorf("a stranger was answered: %s", response.Status)
+	}
+}
