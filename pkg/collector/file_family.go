@@ -52,8 +52,9 @@ type fileLog struct {
 	id     inode
 	path   string
 	suffix string
-	gone   bool // no name leads to it
-	ended  bool // compressed, and read to its end
+	gone   bool        // no name leads to it
+	ended  bool        // compressed, and read to its end
+	info   os.FileInfo // of the file before it was opened
 	grown  time.Time
 	at     time.Time
 }
@@ -190,7 +191,14 @@ func (f *family) tidy() {
 			kept = append(kept, log)
 			continue
 		}
-		if info, err := log.tape.file.Stat(); err == nil {
+		info, err := log.tape.file.Stat()
+		switch {
+		case log.ended:
+			f.finished[log.id] = log.info
+		case err == nil && info.Size() != log.tape.seen(): // written just now
+			kept = append(kept, log)
+			continue
+		case err == nil:
 			f.finished[log.id] = info
 		}
 		f.close(log)
@@ -328,8 +336,8 @@ func (f *family) drop(ctx context.Context, log *fileLog) {
 		f.failed(ctx, err)
 	}
 	f.logs = slices.DeleteFunc(f.logs, func(other *fileLog) bool { return other == log })
-	if info, err := log.tape.file.Stat(); err == nil && log.tape.compressed != "" {
-		f.finished[log.id] = info
+	if log.tape.compressed != "" {
+		f.finished[log.id] = log.info
 	}
 	f.undecided = true
 	f.close(log)

@@ -142,3 +142,54 @@ func TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning(t *testing.T) {
 	f.settle(t)
 	b.await()
 }
+
+// TestAFileThatGrowsAsItIsPutAsideIsReadOn has a file written to after its last read and before it is closed.
+func TestAFileThatGrowsAsItIsPutAsideIsReadOn(t *testing.T) {
+	t.Run("rotated, and idle", func(t *testing.T) {
+		b := newBench(t, "access.log")
+		b.log("access.log.1", 10)
+		f := b.family("access.log")
+		f.settle(t)
+		b.log("access.log.1", 10)
+		f.logs[0].grown = time.Now().Add(-time.Hour)
+		f.tidy()
+		f.settle(t)
+		b.await()
+		f.logs[0].grown = time.Now().Add(-time.Hour)
+		if f.tidy(); len(f.logs) > 0 {
+			t.Error("a file that nothing is added to stays open")
+		}
+	})
+	t.Run("compressed, and not whole yet", func(t *testing.T) {
+		b := newBench(t, "access.log")
+		b.log("access.log.1", 2000)
+		b.compress("access.log.1", ".gz")
+		whole, err := os.ReadFile(b.path("access.log.1.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.remove("access.log.1.gz")
+		b.append("access.log.1.gz", string(whole[:len(whole)/2]))
+		f := b.family("access.log")
+		f.scan()
+		if err := f.readLog(t.Context(), f.logs[0]); err != errUnfinished {
+			t.Fatal(err)
+		}
+		b.append("access.log.1.gz", string(whole[len(whole)/2:]))
+		f.drop(t.Context(), f.logs[0])
+		f.settle(t)
+		b.await()
+	})
+}
+
+// TestZerosBeforeALineAreNoPartOfIt has a writer go on at its own offset in a file that was cut off.
+func TestZerosBeforeALineAreNoPartOfIt(t *testing.T) {
+	for _, hole := range []int{1, 5000, 3 * maxLineBytes} {
+		b := newBench(t, "access.log")
+		b.append("access.log", strings.Repeat("\x00", hole))
+		b.log("access.log", 3)
+		f := b.family("access.log")
+		f.settle(t)
+		b.await()
+	}
+}

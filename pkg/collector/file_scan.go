@@ -264,7 +264,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		}
 		return false
 	}
-	log := &fileLog{knownLog: known, known: f.source.known, tape: t, id: inodeOf(file.info), path: file.path, suffix: file.suffix, grown: time.Now(), at: file.info.ModTime()}
+	log := &fileLog{knownLog: known, known: f.source.known, tape: t, id: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: time.Now(), at: file.info.ModTime()}
 	log.stream = f.source.newStream(streamConfig{
 		log: file.path, source: known.source, position: known.position, reached: known.reached, journal: f.source.collector.journal,
 		keep: log.keep, member: f.member, notBefore: f.began.notBefore,

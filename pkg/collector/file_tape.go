@@ -37,7 +37,7 @@ var errTruncated = errors.New("the file was cut off or overwritten")
 type tape struct {
 	file       *os.File
 	compressed string
-	begins     []byte // what a file that is not compressed begins with, up to headBytes, growing with the file
+	begins     []byte        // what a file that is not compressed begins with, up to headBytes, growing with the file
 	reader     io.ReadCloser // of a compressed file
 	buffer     []byte
 	base       int64 // position of buffer[0]
@@ -106,6 +106,9 @@ func (t *tape) close() {
 // position is where the next line begins.
 func (t *tape) position() int64 { return t.base + int64(t.read) }
 
+// seen is how far the file was read, lines or not.
+func (t *tape) seen() int64 { return t.base + int64(t.filled) }
+
 // before are the bytes before a position that was taken just now, as many as there are, up to tailBytes.
 func (t *tape) before(position int64) []byte {
 	end := int(position - t.base)
@@ -131,8 +134,11 @@ func (t *tape) line() (line []byte, long, ok bool) {
 			if end > 0 && rest[end-1] == '\r' {
 				end--
 			}
-			return rest[:end], false, true
+			return withoutHole(rest[:end]), false, true
 		case t.skipping:
+			t.read = t.filled
+			return nil, false, false
+		case len(rest) > maxLineBytes && len(withoutHole(rest)) == 0:
 			t.read = t.filled
 			return nil, false, false
 		case len(rest) > maxLineBytes:
@@ -151,7 +157,16 @@ func (t *tape) last() []byte {
 	if t.skipping {
 		return nil
 	}
-	return rest
+	return withoutHole(rest)
+}
+
+// withoutHole is a line without the zeros before it: they stand where nothing was written, after a loss of power, or
+// after a file was cut off whose writer went on at its own offset.
+func withoutHole(line []byte) []byte {
+	if len(line) == 0 || line[0] != 0 {
+		return line
+	}
+	return bytes.TrimLeft(line, "\x00")
 }
 
 // more reads on. It says io.EOF when there is nothing more at the moment.
