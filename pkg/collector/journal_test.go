@@ -298,3 +298,31 @@ func TestACutThatIsTooOldIsNotSentAgain(t *testing.T) {
 		t.Error("nothing is said of it")
 	}
 }
+
+// TestNothingIsSentBeforeTheDiskHasIt holds up the disk.
+func TestNothingIsSentBeforeTheDiskHasIt(t *testing.T) {
+	b := newBench(t, "access.log")
+	var slow sync.Map
+	syncing, release := make(chan bool, 100), make(chan bool)
+	b.config.disk = disk{write: realDisk.write, sync: func(file *os.File) error {
+		if _, is := slow.Load("slow"); is {
+			syncing <- true
+			<-release
+		}
+		return realDisk.sync(file)
+	}}
+	b.log("access.log", 10)
+	b.start()
+	b.await()
+	before, _ := b.sink.counted(t)
+	slow.Store("slow", true)
+	b.log("access.log", 10)
+	<-syncing
+	time.Sleep(20 * time.Millisecond)
+	if got, _ := b.sink.counted(t); !reflect.DeepEqual(got, before) {
+		t.Error("it is sent while the disk does not have it")
+	}
+	slow.Delete("slow")
+	close(release)
+	b.await()
+}
