@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 )
@@ -28,7 +29,7 @@ func (c *Client) Groups(ctx context.Context, prefix string, named ...string) ([]
 	slices.Sort(names)
 	var states []GroupState
 	for _, name := range slices.Compact(names) {
-		state, err := c.groupState(ctx, name)
+		state, err := c.settledState(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("asking for group %s: %w", name, c.cause(ctx, err))
 		}
@@ -52,6 +53,27 @@ func (c *Client) groupNames(ctx context.Context, prefix string) ([]string, error
 		}
 	}
 	return names, nil
+}
+
+// settlePatience is how long a group's coordinator may be unknown. A new cluster makes it when it is first asked.
+const settlePatience = 10 * time.Second
+
+// settledState is a group's state once it has a coordinator.
+func (c *Client) settledState(ctx context.Context, name string) (GroupState, error) {
+	var t trouble
+	for {
+		state, err := c.groupState(ctx, name)
+		if !unsettled(err) || ctx.Err() != nil || t.times > 0 && time.Since(t.since) > settlePatience {
+			return state, err
+		}
+		sleep(ctx, t.another(time.Now()))
+	}
+}
+
+// unsettled says that a group's coordinator is not known, not there or not ready at the moment.
+func unsettled(err error) bool {
+	return errors.Is(err, kafkago.NotCoordinatorForGroup) || errors.Is(err, kafkago.GroupCoordinatorNotAvailable) ||
+		errors.Is(err, kafkago.GroupLoadInProgress)
 }
 
 func (c *Client) groupState(ctx context.Context, name string) (GroupState, error) {

@@ -67,3 +67,12 @@ func TestGroupsLookAtFaults(t *testing.T) {
 		}
 	}
 }
+
+// A coordinator that is on its way is waited for.
+func TestGroupsWaitForTheCoordinator(t *testing.T) {
+	cluster, config := fake(t, kfake.SeedTopics(1, "hits"))
+	client := kafkatest.Client(t, config)
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.NotCoordinator, Count: 1})
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeGroups}, Err: kerr.CoordinatorLoadInProgress, Count: 1})
+	groups(t, client, "", []kafka.GroupState{{Name: "g", Commits: map[string]map[int]kafka.Commit{}}}, "g")
+}
