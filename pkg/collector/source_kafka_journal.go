@@ -27,6 +27,7 @@ type commitJournal struct {
 	pending  []pendingCut // the last of the cuts: those that no commit has
 	fault    error
 	end      bool // nothing more to read
+	marked   time.Time
 
 	kick    chan struct{}
 	closing chan struct{}
@@ -41,7 +42,8 @@ type pendingCut struct {
 
 const (
 	hastyEvery = 5 * time.Millisecond // while a backlog is read, for others wait for what is told
-	waitsBeat  = 10                   // s
+	markEvery  = 10 * time.Minute
+	waitsBeat  = 10 // s
 )
 
 func newCommitJournal(k *kafkaSource, claim *kafka.Claim, m *member, t *takeover) *commitJournal {
@@ -86,6 +88,9 @@ func (j *commitJournal) done(_ *stream, c *cut) {
 		j.standing.Reached = c.reached
 	}
 	if last, ok := readSeen(c.note); ok {
+		if now := time.Now(); now.Sub(j.marked) > markEvery {
+			j.standing.Mark, j.marked = j.standing.Last, now
+		}
 		j.standing.Last = &last
 	}
 }

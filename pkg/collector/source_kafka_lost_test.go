@@ -85,6 +85,36 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 	})
 }
 
+// A log that ends before what was read of it, but begins as it did, was cut off: what is there was counted. One that
+// does not is another.
+func TestALogThatWasCutOff(t *testing.T) {
+	for name, sameLog := range map[string]bool{"the same": true, "another": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newKafkaBench(t, embedded(t), 1)
+			b.make()
+			b.produce(20)
+			records, err := b.client.NewReader(b.topic, 0, 5).Fetch(b.within(10 * time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mark := seeRecord(&records[0])
+			if sameLog {
+				clear(b.want)
+			} else {
+				mark.Sum++
+			}
+			b.commit(kafkaNote{Incarnation: "i", Mark: &mark, Last: &seen{99, 1}}.commit(100, nil))
+			c := b.start(b.sink)
+			eventually(t, "it to be said", func() bool { return c.said.has("its log ends at 20, before 100") })
+			b.produce(10)
+			b.sink.await(t, b.want)
+			if c.said.has("it was cut off") != sameLog {
+				t.Error(c.said.String())
+			}
+		})
+	}
+}
+
 // A cut that is older than what the sink remembers is not made again: it might be counted twice.
 func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
 	b := newKafkaBench(t, embedded(t), 1)

@@ -26,6 +26,7 @@ type kafkaNote struct {
 	End         bool   `json:"end,omitempty"`     // there was nothing more to read
 	Waits       int64  `json:"waits,omitempty"`   // when it last said, Unix s, that others keep it from reading
 	Last        *seen  `json:"last,omitempty"`    // the last record before the offset
+	Mark        *seen  `json:"mark,omitempty"`    // one of some minutes before, by which a log that was cut off is known
 
 	// What was found out where it is not configured.
 	Envelope string `json:"envelope,omitempty"`
@@ -98,6 +99,7 @@ func (n *kafkaNote) choice() *request.Choice {
 
 // A takeover is where reading a partition begins.
 type takeover struct {
+	beyond bool // the log ends before what was read of it
 	note   kafkaNote
 	offset int64 // to begin at; -1 is wherever a new incarnation does
 	again  []outstanding
@@ -126,7 +128,7 @@ func takeUp(commit kafka.Commit, span kafka.Span) (t takeover, err error) {
 	case err != nil:
 		return t, err
 	case t.end() > span.End:
-		return takeover{offset: -1, anew: fmt.Sprintf("its log ends at %d, before %d, up to which it was read", span.End, t.end())}, nil
+		return takeover{note: t.note, beyond: true, offset: -1, anew: fmt.Sprintf("its log ends at %d, before %d, up to which it was read", span.End, t.end())}, nil
 	}
 	return t, nil
 }

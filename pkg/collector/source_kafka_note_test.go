@@ -11,7 +11,7 @@ import (
 
 func TestANoteSaysWhatItWasToldAndFits(t *testing.T) {
 	longest := kafkaNote{Incarnation: newID(), Partitions: math.MaxInt32, Rules: strings.Repeat("f", 64), Reached: math.MaxInt64, End: true, Waits: math.MaxInt64,
-		Last: &seen{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
+		Last: &seen{math.MaxInt64, math.MaxUint32}, Mark: &seen{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
 	var cuts []outstanding
 	at := int64(1)
 	for range inFlightCuts {

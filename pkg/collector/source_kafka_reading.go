@@ -13,6 +13,7 @@ import (
 const (
 	fetchBytes    = 1 << 20
 	lookForRules  = 250 * time.Millisecond
+	lookAgain     = time.Second
 	sampleRecords = 500
 )
 
@@ -242,11 +243,14 @@ func (r *reading) tryTake(ctx context.Context) (takeover, error) {
 		return takeover{}, err
 	}
 	t, err := takeUp(commits[r.number], span)
-	if err != nil {
-		return t, err
+	if t.beyond { // a leader that is new may not know yet how far its log goes
+		pause(ctx, lookAgain)
+		if span, err = r.client.PartitionSpan(ctx, r.topic, r.number); err == nil {
+			t, err = takeUp(commits[r.number], span)
+		}
 	}
-	if t.anew == "" {
-		err = r.verify(ctx, &t)
+	if err == nil {
+		err = r.verify(ctx, &t, span)
 	}
 	if err == nil && t.anew != "" {
 		err = r.begin(ctx, &t, commits, span)
@@ -261,26 +265,43 @@ func (r *reading) tryTake(ctx context.Context) (takeover, error) {
 }
 
 // verify looks whether the last record that was read is still what it was: a topic that was deleted and made again
-// has others.
-func (r *reading) verify(ctx context.Context, t *takeover) error {
-	last := t.note.Last
-	if last == nil {
-		return nil
-	}
-	reader := r.client.NewReader(r.topic, r.number, last.Offset)
-	reader.MaxBytes = 1 // a batch comes whole
-	records, err := reader.Fetch(ctx)
+// has others. Of a log that ends before it an earlier one says whether it is the same and was only cut off, as by a
+// leader that was not in sync: then what was read of it is not read again.
+func (r *reading) verify(ctx context.Context, t *takeover, span kafka.Span) error {
 	switch {
-	case errors.Is(err, kafka.ErrTrimmed):
-		return nil
-	case err != nil:
+	case t.beyond:
+		same, other, err := r.find(ctx, t.note.Mark, span)
+		if same {
+			t.anew += "; it was cut off, what is there was read before"
+			t.offset = span.End
+		} else if other {
+			t.anew += ", and is another"
+		}
 		return err
+	case t.anew != "":
+		return nil
 	}
-	if len(records) > 0 && records[0].Offset == last.Offset && seeRecord(&records[0]) != *last {
-		t.anew = fmt.Sprintf("its log is another: the record at %d is not the one that was read", last.Offset)
+	_, other, err := r.find(ctx, t.note.Last, span)
+	if other {
+		t.anew = fmt.Sprintf("its log is another: the record at %d is not the one that was read", t.note.Last.Offset)
 		t.offset = -1
 	}
-	return nil
+	return err
+}
+
+// find looks for a record that was read: whether it is there, or another in its place. One that was deleted is neither.
+func (r *reading) find(ctx context.Context, was *seen, span kafka.Span) (same, other bool, err error) {
+	if was == nil || was.Offset < span.Start || was.Offset >= span.End {
+		return false, false, nil
+	}
+	reader := r.client.NewReader(r.topic, r.number, was.Offset)
+	reader.MaxBytes = 1 // a batch comes whole
+	records, err := reader.Fetch(ctx)
+	if err != nil || len(records) == 0 || records[0].Offset != was.Offset {
+		return false, false, err
+	}
+	same = seeRecord(&records[0]) == *was
+	return same, !same, nil
 }
 
 // begin makes a new incarnation, and commits it before anything is read.
