@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -69,6 +70,15 @@ func (in *intake) incarnation(address string) *stream {
 	s := in.newStream(streamConfig{log: address, source: in.config.Name + "/" + newID(), reached: noTime, notBefore: noTime, journal: noJournal{}})
 	s.watch.live = true
 	return s
+}
+
+// closeWith closes when the context is done, or when what it gives back is called.
+func closeWith(ctx context.Context, c io.Closer) (now func()) {
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	return func() {
+		stop()
+		c.Close()
+	}
 }
 
 // lingering is a context for the end of a source: it ends drainPatience after the other.

@@ -69,11 +69,11 @@ func TestLingering(t *testing.T) {
 		defer abandon()
 		time.Sleep(time.Hour)
 		cancel()
-		time.Sleep(drainPatience - 1)
+		time.Sleep(drainPatience - time.Millisecond)
 		if work.Err() != nil {
 			t.Error("ended early")
 		}
-		time.Sleep(2)
+		time.Sleep(2 * time.Millisecond)
 		if !errors.Is(context.Cause(work), errUnsent) {
 			t.Errorf("ended with %v", context.Cause(work))
 		}

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"weir/internal/keys"
 )
 
 // An httpSource takes requests that others post to /v1/requests: a line each, or JSON (see records), compressed with
@@ -45,13 +43,11 @@ type httpLimits struct {
 	bodyBytes, memoryBytes  int64
 	posts, connections      int
 	headerFor, bodyFor, ack time.Duration
-	rereadEvery             time.Duration
 }
 
 var usualHTTPLimits = httpLimits{
 	bodyBytes: 16 << 20, memoryBytes: 64 << 20, posts: 1024, connections: 1024,
 	headerFor: 10 * time.Second, bodyFor: time.Minute, ack: 30 * time.Second,
-	rereadEvery: 2 * time.Second,
 }
 
 func newHTTPSource(in *intake) (source, error) {
@@ -89,15 +85,15 @@ func (h *httpSource) run(ctx context.Context) error {
 	server := h.server(feeding)
 	running.Go(func() { failed <- h.serve(server, listener) })
 	running.Go(func() { failed <- h.feed(feeding, work, s) })
-	running.Go(func() { h.rereadKeys(feeding) })
 
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 		abandon()
 	}
-	server.Shutdown(work) // answers who is here
-	server.Close()
+	if server.Shutdown(work) != nil { // which answers who is here
+		_ = server.Close()
+	}
 	stop()
 	return err
 }
@@ -128,36 +124,6 @@ func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
 		return nil
 	}
 	return fmt.Errorf("taking requests: %w", err)
-}
-
-// rereadKeys takes a changed file of keys.
-func (h *httpSource) rereadKeys(ctx context.Context) {
-	file := h.config.HTTP.Keys
-	if file == nil {
-		return
-	}
-	ticker := time.NewTicker(h.limits.rereadEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		h.rereadOnce(file)
-	}
-}
-
-func (h *httpSource) rereadOnce(file *keys.File) {
-	changed, err := file.Reread()
-	if err != nil {
-		h.trouble("keys", fmt.Errorf("the API keys stay what they were: %w", err))
-		return
-	}
-	h.mended("keys")
-	if changed {
-		h.logger.Info("reread the API keys")
-	}
 }
 
 // feed gives the stream what was posted until the first context is done; then it has Kafka acknowledge it until the

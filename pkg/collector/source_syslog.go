@@ -182,7 +182,7 @@ func learnSyslog(to *stream, taken records) {
 		return
 	}
 	var sample []string
-	taken.each(func(record []byte, why reason) error {
+	_ = taken.each(func(record []byte, why reason) error {
 		if why == counted {
 			sample = append(sample, string(cutSyslog(record)))
 		}
@@ -219,8 +219,7 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 	l = limit(l, s.limits.connections, func() {
 		s.trouble("connections", fmt.Errorf("%d connections are open, others wait", s.limits.connections))
 	})
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	defer l.Close()
+	defer closeWith(ctx, l)()
 	var running sync.WaitGroup
 	defer running.Wait()
 	for {

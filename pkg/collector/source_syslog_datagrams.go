@@ -19,23 +19,25 @@ const (
 )
 
 func (s *syslogSource) listenUDP(ctx context.Context) (string, reader, error) {
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1) })
-		return err
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var fault error
+		err := c.Control(func(fd uintptr) { fault = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1) })
+		return errors.Join(err, fault)
 	}}
 	packets, err := config.ListenPacket(ctx, "udp", s.address)
 	if err != nil {
 		return "", nil, err
 	}
 	conn := packets.(*net.UDPConn)
-	conn.SetReadBuffer(socketBytes)
+	if err := conn.SetReadBuffer(socketBytes); err != nil {
+		return "", nil, errors.Join(err, packets.Close())
+	}
 	return conn.LocalAddr().String(), func(ctx context.Context) error { return s.readUDP(ctx, conn) }, nil
 }
 
 // readUDP puts datagrams into the inbox, a message each. Those for which it has no room are dropped and counted.
 func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer closeWith(ctx, conn)()
 	buffer, control := make([]byte, maxMessageBytes), make([]byte, 128)
 	var dropped uint32
 	for {
@@ -87,8 +89,7 @@ func (s *syslogSource) listenUnix(ctx context.Context) (string, reader, error) {
 		return "", nil, err
 	}
 	if err := os.Chmod(s.address, 0o666); err != nil {
-		conn.Close()
-		return "", nil, err
+		return "", nil, errors.Join(err, conn.Close())
 	}
 	return s.address, func(ctx context.Context) error { return s.readUnix(ctx, conn) }, nil
 }
@@ -96,8 +97,7 @@ func (s *syslogSource) listenUnix(ctx context.Context) (string, reader, error) {
 // readUnix puts datagrams into the inbox, a message each. While there is no room it does not read, and the senders wait.
 func (s *syslogSource) readUnix(ctx context.Context, conn *net.UnixConn) error {
 	defer os.Remove(s.address)
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer closeWith(ctx, conn)()
 	buffer := make([]byte, maxMessageBytes)
 	for {
 		n, _, flags, _, err := conn.ReadMsgUnix(buffer, nil)
@@ -131,17 +131,15 @@ func listenUnixStream(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	if err := os.Chmod(path, 0o666); err != nil {
-		l.Close()
-		return nil, err
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
 // removeStale removes the socket that a process left behind which ended without removing it.
 func removeStale(ctx context.Context, network, path string) error {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type() != os.ModeSocket {
-		return nil // listening says what is wrong
+	if info, _ := os.Lstat(path); info == nil || info.Mode().Type() != os.ModeSocket {
+		return nil // if that is wrong, listening says so
 	}
 	conn, err := (&net.Dialer{Timeout: dialUnixFor}).DialContext(ctx, network, path)
 	if err == nil {

@@ -14,8 +14,7 @@ import (
 
 // converse reads a connection until it ends or the context is done.
 func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer closeWith(ctx, conn)()
 	if s.refuses(addressOf(conn.RemoteAddr())) {
 		return
 	}
