@@ -54,8 +54,8 @@ type Source struct {
 	// HTTP is the address on which lines are taken (POST /v1/requests); beyond loopback it needs keys with the role
 	// send, or client certificates.
 	HTTP string `yaml:"http"`
-	// Syslog is where lines are taken: udp://host:port, tcp://, tls:// or unix:///path; beyond loopback it needs
-	// from, or client certificates.
+	// Syslog is where lines are taken: udp://host:port, tcp://, tls://, unix:///path for datagrams as /dev/log takes
+	// them, or unixstream:///path; beyond loopback it needs from, or client certificates.
 	Syslog string `yaml:"syslog"`
 
 	// Name is what metrics call the source. Default: its kind and a number.

@@ -173,13 +173,14 @@ collector:
     - {file: b.log}
     - {kafka: [logs], start: 25h}
     - {syslog: "unix:///run/weir/syslog.sock", format: combined, zone: Europe/Berlin}
+    - {syslog: "unixstream:///run/weir/stream.sock", format: combined}
 `, config.Options{})
 	sources := c.Collector.Sources
 	var names []string
 	for _, s := range sources {
 		names = append(names, s.Name)
 	}
-	if got := strings.Join(names, " "); got != "file-1 file-2 kafka-1 syslog-1" {
+	if got := strings.Join(names, " "); got != "file-1 file-2 kafka-1 syslog-1 syslog-2" {
 		t.Errorf("got the names %s", got)
 	}
 	if s := sources[0]; s.Format != "auto" || s.Envelope != "auto" || !s.Start.Earliest {

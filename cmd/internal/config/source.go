@@ -47,9 +47,9 @@ func (s *Source) checkSyslog(v yamlfile.Value) {
 	place := v.Key("syslog")
 	scheme, address, _ := strings.Cut(s.Syslog, "://")
 	switch scheme {
-	case "unix":
+	case "unix", "unixstream":
 		if !strings.HasPrefix(address, "/") {
-			place.Faultf("write it as unix:///run/weir/syslog.sock", "%q names no socket", s.Syslog)
+			place.Faultf("write it as "+scheme+":///run/weir/syslog.sock", "%q names no socket", s.Syslog)
 		}
 		return
 	case "udp", "tcp":
@@ -61,7 +61,7 @@ func (s *Source) checkSyslog(v yamlfile.Value) {
 			place.Faultf("add tls: {cert: c.pem, key: k.pem}", "a source with tls:// has no certificate")
 		}
 	default:
-		place.Faultf(`write it as "udp://127.0.0.1:5514", or with tcp, tls or unix`, "%q is no address for syslog", s.Syslog)
+		place.Faultf(`write it as "udp://127.0.0.1:5514", or with tcp, tls, unix or unixstream`, "%q is no address for syslog", s.Syslog)
 		return
 	}
 	guard(place, address, "add from, the addresses that may send, or listen on 127.0.0.1", len(s.From.Prefixes)+len(s.From.Files) > 0 || s.TLS.Clients != "")
