@@ -114,7 +114,7 @@ func parsePlace(text string) (catFrom, error) {
 	if err != nil || before == yamlfile.Forever {
 		return catFrom{}, wrongf("--from %s is no place to begin; write earliest, latest, an offset, or how long before now, such as 25h", text)
 	}
-	return catFrom{beforeNow, time.Duration(before)}, nil
+	return catFrom{beforeNow, before}, nil
 }
 
 // A catRun reads a topic's partitions.

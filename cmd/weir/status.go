@@ -73,7 +73,7 @@ func parseWait(text string) (time.Duration, error) {
 	if err != nil || wait == yamlfile.Forever {
 		return 0, wrongf("--wait %s is no time; write how long to wait at most, such as 60s", text)
 	}
-	return time.Duration(wait), nil
+	return wait, nil
 }
 
 // A status is how the whole stands, as `weir status --json` writes it.

@@ -37,7 +37,7 @@ type fakePart struct {
 func newFakePart(t *testing.T, says string) *fakePart {
 	p := &fakePart{}
 	p.says.Store(&says)
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if text := *p.says.Load(); text != "" {
 			io.WriteString(w, text)
 			return

@@ -109,18 +109,20 @@ func (c *Client) members(ctx context.Context, group string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	members := 0
 	for _, found := range described.Groups {
+		var code kafkago.Error
 		switch {
 		case found.GroupID != group || unknownGroup(found.Error):
-		case errors.As(found.Error, new(kafkago.Error)):
-			return 0, found.Error
+		case errors.As(found.Error, &code):
+			return 0, code
 		case found.Error != nil: // kafka-go knows no other protocol than its own
-			return -1, nil
+			members = -1
 		default:
-			return len(found.Members), nil
+			members = len(found.Members)
 		}
 	}
-	return 0, nil
+	return members, nil
 }
 
 // unknownGroup says that nobody has joined the group yet, which some brokers call an error.
