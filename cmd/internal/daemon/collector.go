@@ -52,7 +52,7 @@ type RunningCollector struct {
 // OpenCollector makes the collector that the configuration describes, which sends to a client's hits.
 func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*RunningCollector, error) {
 	if p.Config.RuleSet == nil {
-		return nil, wrong{errors.New("there are no rules: write rules.yaml beside weir.yaml")}
+		return nil, wrong{errNoRules}
 	}
 	hits := HitsTopic(p.Config)
 	if err := p.EnsureTopics(ctx, client, hits); err != nil {

@@ -99,6 +99,9 @@ func Main(part Part, args []string, stdout, stderr io.Writer) int {
 
 // run opens the part and runs it until the context is done.
 func (p *Process) run(ctx context.Context, part Part, options config.Options) error {
+	hangup := make(chan os.Signal, 1) // from the beginning, or one that comes early would end us
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	admin, err := p.serve(part.Admin(p.Config))
 	if err != nil {
 		return err
@@ -111,13 +114,16 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 		}
 		return err
 	}
+	if p.Config.RuleSet == nil {
+		return errors.Join(wrong{errNoRules}, running.Close())
+	}
 	p.Health.Status(running.Status)
 	p.Health.Ready()
 	p.Logger.Info("runs", "part", part.Name, "version", telemetry.Version(), "configuration", p.Config.File, "rules", p.Config.RuleSet.Fingerprint())
 	context.AfterFunc(ctx, func() { p.Health.Unready("ending") })
 
 	reloading, cancel := context.WithCancel(ctx)
-	reloader := newReloader(p, running, options)
+	reloader := newReloader(p, running, options, hangup)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

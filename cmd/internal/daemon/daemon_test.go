@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -192,6 +193,21 @@ func TestRulesAreReadAgainWhenTheyChange(t *testing.T) {
 	if _, metrics := p.get("/metrics"); !strings.Contains(metrics, "weir_config_last_reload_successful 1") {
 		t.Error("the metrics say that rules which are in force were refused")
 	}
+}
+
+func TestAHangupHasTheConfigurationReadAgain(t *testing.T) {
+	p := newPlace(t, "")
+	p.start()
+	p.await("read again", func() bool {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(p.heard.String(), "read the configuration again")
+	})
+	if err := os.Remove(filepath.Join(p.folder, "rules.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	p.await("refused", func() bool { return strings.Contains(p.heard.String(), "is refused") })
 }
 
 func TestBeyondLoopbackAKeyIsAskedFor(t *testing.T) {

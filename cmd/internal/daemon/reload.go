@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,19 +26,20 @@ type reloader struct {
 	options config.Options
 	current *config.Config
 	files   string // how they were when they were last read
+	hangup  <-chan os.Signal
 
 	successful, at prometheus.Gauge
 	rules          *prometheus.GaugeVec
 }
 
-func newReloader(p *Process, running Running, options config.Options) *reloader {
+func newReloader(p *Process, running Running, options config.Options, hangup <-chan os.Signal) *reloader {
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 		p.Metrics.MustRegister(g)
 		return g
 	}
 	r := &reloader{
-		process: p, running: running, options: options, current: p.Config, files: look(p.Config, p.files.paths()),
+		process: p, running: running, options: options, hangup: hangup, current: p.Config, files: look(p.Config, p.files.paths()),
 		successful: gauge("weir_config_last_reload_successful", "1 when the configuration that was read last is in force, 0 when it was refused."),
 		at:         gauge("weir_config_last_reload_success_timestamp_seconds", "When a configuration was last taken."),
 		rules:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_rules_info", Help: "1; the label is the hash of the rules in force."}, []string{"hash"}),
@@ -51,16 +51,13 @@ func newReloader(p *Process, running Running, options config.Options) *reloader 
 
 // run reloads until the context is done.
 func (r *reloader) run(ctx context.Context) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-hangup:
+		case <-r.hangup:
 			r.reload()
 		case <-ticker.C:
 			if files := look(r.current, r.process.files.paths()); files != r.files {
@@ -70,12 +67,17 @@ func (r *reloader) run(ctx context.Context) {
 	}
 }
 
+var errNoRules = errors.New("there are no rules: write rules.yaml beside weir.yaml")
+
 // reload takes the configuration as it is now, or says why it does not.
 func (r *reloader) reload() {
 	r.files = look(r.current, r.process.files.paths()) // before reading: what changes meanwhile is read again
 	next, warnings, err := config.Load(r.options)
 	for _, warning := range warnings {
 		r.process.Logger.Warn(warning.String())
+	}
+	if err == nil && next.RuleSet == nil {
+		err = errNoRules // the file that named them is gone
 	}
 	if err == nil {
 		err = errors.Join(r.process.files.reread(), r.running.Reload(next))
