@@ -42,19 +42,24 @@ var timeForms = regexp.MustCompile(`(\d{2}/[A-Z][a-z]{2}/\d{4}:\d{2}:\d{2}:\d{2}
 // move gives the line with the time to, Unix ms, good until the next call. r is what was read of it. It is false where
 // no piece of the line is the time and nothing else.
 func (m *timeMover) move(line string, r *request.Request, to int64) ([]byte, bool) {
-	for _, at := range timeForms.FindAllStringSubmatchIndex(line, -1) {
+	for from := 0; ; {
+		at := timeForms.FindStringSubmatchIndex(line[from:])
+		if at == nil {
+			return nil, false
+		}
+		begin, end := from+at[0], from+at[1]
 		for _, zone := range m.zones {
-			text, precise, ok := written(line, at, to, zone)
+			text, precise, ok := written(line[from:], at, to, zone)
 			if !ok {
 				continue
 			}
-			m.line = append(append(append(m.line[:0], line[:at[0]]...), text...), line[at[1]:]...)
-			if precise == r.UnixMilli && text == line[at[0]:at[1]] || m.holds(r, precise, line[at[0]:at[1]], text) {
+			m.line = append(append(append(m.line[:0], line[:begin]...), text...), line[end:]...)
+			if precise == r.UnixMilli && text == line[begin:end] || m.holds(r, precise, line[begin:end], text) {
 				return m.line, true
 			}
 		}
+		from = end
 	}
-	return nil, false
 }
 
 // written is the time to in the form that stands at a place of the line, and what of it the form has room for.

@@ -126,3 +126,24 @@ func FuzzMove(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkMove(b *testing.B) {
+	line := movable[0].line
+	decoder, err := request.NewDecoder("none", "combined", request.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := newTimeMover(request.Choice{Envelope: "none", Format: "combined"}, request.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var r request.Request
+	for b.Loop() {
+		if err := decoder.Decode(line, &r); err != nil {
+			b.Fatal(err)
+		}
+		if _, ok := m.move(line, &r, later); !ok {
+			b.Fatal("not moved")
+		}
+	}
+}
