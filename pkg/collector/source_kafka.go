@@ -33,9 +33,10 @@ const (
 // A topic that is missing, or was for ten looks, is left out and the others are read; it is looked for every second.
 type kafkaSource struct {
 	*intake
-	client  *kafka.Client
-	group   string
-	cluster string
+	client   *kafka.Client
+	group    string
+	cluster  string
+	patience time.Duration // with rules that are not known
 
 	mu         sync.Mutex
 	partitions map[topicPartition]*partition
@@ -63,7 +64,7 @@ func newKafkaSource(in *intake) (source, error) {
 	if config.Group == "" || len(config.Topics) == 0 {
 		return nil, errors.New("a group and topics are needed")
 	}
-	return &kafkaSource{intake: in, client: config.Client, group: config.Group, partitions: map[topicPartition]*partition{}}, nil
+	return &kafkaSource{intake: in, client: config.Client, group: config.Group, patience: awaitRules, partitions: map[topicPartition]*partition{}}, nil
 }
 
 func (k *kafkaSource) status() SourceStatus {

@@ -180,7 +180,7 @@ func TestAPartitionWithoutALeader(t *testing.T) {
 	t.Parallel()
 	t.Run("for a while", func(t *testing.T) {
 		t.Parallel()
-		withoutLeader(t, func(b *kafkaBench, book *textbook, lines int, mend func()) {
+		withoutLeader(t, func(book *textbook, lines int, mend func()) {
 			time.Sleep(2 * time.Second)
 			if read := book.count(); read > lines/10 {
 				t.Errorf("%d of %d lines are read meanwhile", read, lines)
@@ -194,7 +194,7 @@ func TestAPartitionWithoutALeader(t *testing.T) {
 	})
 	t.Run("for good", func(t *testing.T) {
 		t.Parallel()
-		withoutLeader(t, func(b *kafkaBench, book *textbook, lines int, mend func()) {
+		withoutLeader(t, func(book *textbook, lines int, _ func()) {
 			began := time.Now()
 			readUntil(t, book, lines/2)
 			if took := time.Since(began); took < 20*time.Second || took > 40*time.Second {
@@ -204,7 +204,7 @@ func TestAPartitionWithoutALeader(t *testing.T) {
 	})
 }
 
-func withoutLeader(t *testing.T, test func(b *kafkaBench, book *textbook, lines int, mend func())) {
+func withoutLeader(t *testing.T, test func(book *textbook, lines int, mend func())) {
 	var broken atomic.Bool
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
@@ -234,5 +234,5 @@ func withoutLeader(t *testing.T, test func(b *kafkaBench, book *textbook, lines 
 	b.write(messages...)
 	broken.Store(true)
 	b.start(b.sink)
-	test(b, newTextbook(t, b.sink), len(lines), func() { broken.Store(false) })
+	test(newTextbook(t, b.sink), len(lines), func() { broken.Store(false) })
 }

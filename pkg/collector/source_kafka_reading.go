@@ -12,13 +12,11 @@ import (
 
 const (
 	fetchBytes    = 1 << 20
+	awaitRules    = 30 * time.Second
 	lookForRules  = 250 * time.Millisecond
 	lookAgain     = time.Second
 	sampleRecords = 500
 )
-
-// awaitRules is how long rules are waited for that are not known; tests are in more of a hurry.
-var awaitRules = 30 * time.Second
 
 // errAnew is that the log is not the one that was read, or may not be: it has to be taken up anew.
 var errAnew = errors.New("the log has to be taken up anew")
@@ -397,7 +395,7 @@ func (r *reading) agreeRules(ctx context.Context, fingerprint string) (*ruling, 
 			began = time.Now()
 			r.logger.Warn("cuts that Kafka may not have were made by rules that this collector does not know: waiting for them for 30 s", said...)
 		}
-		if time.Since(began) >= awaitRules {
+		if time.Since(began) >= r.patience {
 			r.logger.Error("cuts that Kafka may not have are made again by other rules: where it has them, they are told as conflicts and not counted again", said...)
 			return ours, nil
 		}

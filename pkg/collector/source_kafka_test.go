@@ -43,6 +43,7 @@ type kafkaBench struct {
 	sink       *memorySink
 	rules      *rule.Set
 	source     SourceConfig // but for its client
+	patience   time.Duration
 
 	lines int
 	want  map[string]int64
@@ -162,6 +163,9 @@ func (b *kafkaBench) start(sink Sink, change ...func(*Config)) *running {
 	collector, err := Open(config)
 	if err != nil {
 		b.t.Fatal(err)
+	}
+	if k, ok := collector.sources[0].(*kafkaSource); ok && b.patience > 0 {
+		k.patience = b.patience
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{Collector: collector, cancel: cancel, ended: make(chan error, 1), said: said}

@@ -51,6 +51,7 @@ func TestATopicMadeAnewIsANewSource(t *testing.T) {
 
 // Of two topics one is missing: the other is read meanwhile, and the one as soon as it is there.
 func TestATopicThatIsMadeLate(t *testing.T) {
+	t.Parallel()
 	b, other := newKafkaBench(t, embedded(t), 2), (*kafkaBench)(nil)
 	b.make()
 	b.produce(20)
@@ -130,6 +131,7 @@ func (b *kafkaBench) grow(partitions int) {
 
 // An offset that a tool has set is read from, as a new source: nothing is known of what was counted.
 func TestAnOffsetThatAToolHasSet(t *testing.T) {
+	t.Parallel()
 	b := newKafkaBench(t, embedded(t), 1)
 	b.make()
 	b.produce(20)
@@ -150,8 +152,7 @@ func TestAnOffsetThatAToolHasSet(t *testing.T) {
 // Cuts that have to be made again by rules that are not known: they are waited for, and when they do not come the cuts
 // are made by others, and counted once all the same.
 func TestCutsOfUnknownRules(t *testing.T) {
-	was := awaitRules
-	defer func() { awaitRules = was }()
+	t.Parallel()
 	others, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: per-path, key: path, limits: [10/min]}]"))
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +171,7 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		return b
 	}
 	t.Run("they come", func(t *testing.T) {
-		awaitRules = 20 * time.Second
+		t.Parallel()
 		b := outstanding(t)
 		sent := b.sink.records()
 		c := b.start(b.sink, func(c *Config) { c.Rules = others })
@@ -184,8 +185,9 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		}
 	})
 	t.Run("they do not come", func(t *testing.T) {
-		awaitRules = 100 * time.Millisecond
+		t.Parallel()
 		b := outstanding(t)
+		b.patience = 100 * time.Millisecond
 		before := maps.Clone(b.want)
 		c := b.start(b.sink, func(c *Config) { c.Rules = others })
 		eventually(t, "it to be said", func() bool { return c.said.has("by other rules") })
@@ -226,6 +228,7 @@ func (b *kafkaBench) cuts() (all []outstanding) {
 
 // A wrong password is said as such, and reading begins when it is right.
 func TestAWrongPassword(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Shared(t)
 	b := newKafkaBench(t, kafka.Config{Brokers: cluster.Addresses(), Create: true}, 1)
 	b.make()
