@@ -27,6 +27,9 @@ type identity struct {
 	last int
 	day  int64 // when a file of it was last seen, days since 1970
 	done bool  // nothing of it is wanted, whatever the position
+	over bool  // its file lost its end, and goes on as another log
+	// after is the request time up to which another log of the file was read, Unix ms; 0 is none.
+	after int64
 }
 
 // opening is what a log begins with: its first line and, where that begins with #, those that follow up to one that
@@ -76,10 +79,13 @@ func (i *identity) append(b []byte) []byte {
 	for _, v := range []uint64{i.id.device, i.id.number, i.line, i.head, uint64(i.size), i.tail, uint64(i.last), uint64(i.day)} {
 		b = binary.AppendUvarint(b, v)
 	}
-	if i.done {
-		return append(b, 1)
+	for _, is := range []bool{i.done, i.over} {
+		b = append(b, 0)
+		if is {
+			b[len(b)-1] = 1
+		}
 	}
-	return append(b, 0)
+	return binary.AppendVarint(b, i.after)
 }
 
 // readIdentity reads what append wrote.
@@ -89,7 +95,7 @@ func readIdentity(b []byte) (i identity, ok bool) {
 	i.id = inode{f.uint(), f.uint()}
 	i.line, i.head, i.size = f.uint(), f.uint(), int(f.uint())
 	i.tail, i.last, i.day = f.uint(), int(f.uint()), int64(f.uint())
-	i.done = f.uint() == 1
+	i.done, i.over, i.after = f.uint() == 1, f.uint() == 1, f.int()
 	return i, !f.failed
 }
 

@@ -80,7 +80,7 @@ func (k *knownLogs) candidates(head []byte, id inode, live string) (certain, pos
 	for _, log := range k.logs {
 		sure, may := log.beginsLike(head)
 		switch {
-		case !log.mayBeOf(id, live):
+		case log.over || !log.mayBeOf(id, live):
 		case sure && (log.id == id || len(certain) > 0 && certain[0].id != id && log.size > certain[0].size):
 			certain = append([]*knownLog{log}, certain...)
 		case sure:
@@ -147,6 +147,17 @@ func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *kno
 	k.logs = append(k.logs, log)
 	k.save(log)
 	return log
+}
+
+// goOn makes a log of what comes in the file of one that lost its end: of requests that are newer than those read.
+func (k *knownLogs) goOn(log, next *knownLog) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	log.owner, log.over = nil, true
+	next.reached = log.reached
+	next.after = max(log.reached, 0)
+	k.save(log)
+	k.save(next)
 }
 
 // save has the journal keep how a log stands that no cut tells of.

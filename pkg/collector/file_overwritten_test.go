@@ -175,8 +175,13 @@ func TestAFileThatGrowsAsItIsPutAsideIsReadOn(t *testing.T) {
 		if err := f.readLog(t.Context(), f.logs[0]); err != errUnfinished {
 			t.Fatal(err)
 		}
-		b.append("access.log.1.gz", string(whole[len(whole)/2:]))
+		b.append("access.log.1.gz", string(whole[len(whole)/2:len(whole)/2+100]))
 		f.drop(t.Context(), f.logs[0])
+		f.settle(t)
+		if !f.undecided {
+			t.Error("a file that is not whole yet is not looked at again")
+		}
+		b.append("access.log.1.gz", string(whole[len(whole)/2+100:]))
 		f.settle(t)
 		b.await()
 	})
@@ -191,5 +196,66 @@ func TestZerosBeforeALineAreNoPartOfIt(t *testing.T) {
 		f := b.family("access.log")
 		f.settle(t)
 		b.await()
+	}
+}
+
+// TestAFileThatLostItsEnd plays a loss of power that takes from a log what its disk did not have yet, though it was
+// read, counted and noted: it is not counted again, and what comes then is.
+func TestAFileThatLostItsEnd(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		lose func(b *bench, size int64) // the file ends there, in the midst of a line
+		more int                        // lines before it is looked at again
+	}{
+		{"shorter", func(b *bench, size int64) { b.truncate("access.log", size) }, 10},
+		{"shorter, and longer by now", func(b *bench, size int64) { b.truncate("access.log", size) }, 300},
+		{"zeros", func(b *bench, size int64) {
+			b.truncate("access.log", size)
+			b.truncate("access.log", size+8000)
+		}, 10},
+		{"rotated away since", func(b *bench, size int64) {
+			b.truncate("access.log", size)
+			b.rename("access.log", "access.log.1")
+			long := time.Now().Add(-time.Hour)
+			if err := os.Chtimes(b.path("access.log.1"), long, long); err != nil {
+				b.t.Fatal(err)
+			}
+		}, 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t, "access.log")
+			heard := b.listen()
+			b.log("access.log", 200)
+			b.family("access.log").settle(t)
+			b.await()
+			b.stop()
+
+			info, err := os.Stat(b.path("access.log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.lose(b, info.Size()-5010)
+			b.append("access.log", "\n")
+			b.log("access.log", test.more)
+			b.family("access.log").settle(t)
+			b.await()
+			if heard.count("lost its end") != 1 {
+				t.Error("it is not said once")
+			}
+			b.stop()
+			b.log("access.log", 10)
+			b.family("access.log").settle(t)
+			b.await()
+			if heard.count("lost its end") != 1 {
+				t.Error("it is said again")
+			}
+		})
+	}
+}
+
+func (b *bench) truncate(name string, size int64) {
+	b.t.Helper()
+	if err := os.Truncate(b.path(name), size); err != nil {
+		b.t.Fatal(err)
 	}
 }

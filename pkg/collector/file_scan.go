@@ -111,6 +111,7 @@ func (f *family) rotated(live string) (files []found) {
 // look opens a file that has something to read.
 func (f *family) look(file found) {
 	if done := f.finished[inodeOf(file.info)]; done != nil && done.Size() == file.info.Size() && done.ModTime().Equal(file.info.ModTime()) {
+		f.undecided = f.undecided || time.Since(done.ModTime()) < closeAfter // it may be added to yet
 		return
 	}
 	opened, err := os.Open(file.path)
@@ -165,7 +166,12 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		f.source.known.release(log, nil)
 		return false
 	}
-	return f.open(log, file, opened, start)
+	if f.open(log, file, opened, start) != nil {
+		f.source.known.release(log, nil)
+		f.undecided = true
+		return false
+	}
+	return true
 }
 
 // resume reads on in a log, if the file has more of it. mine says that the file is the log's, whether it was taken or
@@ -191,11 +197,41 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 		f.source.known.release(log, nil)
 		return false, true
 	}
-	if f.open(log, file, opened, start) {
+	err := f.open(log, file, opened, start)
+	if err == errTruncated && log.isOf(file) {
+		return f.goOn(log, file, opened, start), true
+	}
+	if err == nil {
 		return true, true
 	}
 	f.source.known.release(log, nil)
-	return false, f.isPart(log, file)
+	return false, f.isPart(log, file, err)
+}
+
+// isOf says whether a file that cannot be gone on with is the log's own all the same: it has all of its long beginning,
+// but not what was read last, as after a loss of power, which takes what the disk did not have yet.
+func (log *knownLog) isOf(file found) bool {
+	return log.size >= headBytes && log.identity.id == inodeOf(file.info) && compressedBy(file.path) == ""
+}
+
+// goOn reads such a file as another log: what is not newer than the last request that was read is what was read.
+func (f *family) goOn(log *knownLog, file found, opened *os.File, start []byte) (taken bool) {
+	if file.suffix != "" && time.Since(file.info.ModTime()) <= finalAfter {
+		f.source.known.release(log, nil)
+		f.undecided = true // it may be a copy that is being made, with a number that the file had
+		return false
+	}
+	text, _ := opening(start, false)
+	next := f.source.known.register(f, inodeOf(file.info), start, text)
+	f.source.known.goOn(log, next)
+	f.source.logger.Error("a file lost its end after that was read, as by a loss of power: what was counted stays counted, and the file goes on with what is newer than the last request of it",
+		"file", file.path, "read", log.position, "bytes", file.info.Size(), "newer than", time.UnixMilli(next.after).UTC(), "log", next.source)
+	if f.open(next, file, opened, start) != nil {
+		f.source.known.release(next, nil)
+		f.undecided = true
+		return false
+	}
+	return true
 }
 
 // readsRotated says whether a log is read from a file that was rotated away and is still there: the live file is no
@@ -204,10 +240,15 @@ func (f *family) readsRotated(known *knownLog) bool {
 	return slices.ContainsFunc(f.logs, func(log *fileLog) bool { return log.knownLog == known && log.suffix != "" && !log.gone })
 }
 
-// isPart says whether a file that cannot be gone on with is a part of the log all the same, and not another one.
-func (f *family) isPart(log *knownLog, file found) bool {
+// isPart says whether a file that cannot be gone on with is a part of the log all the same, and not another one, which
+// is not known while it cannot be read.
+func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	if compressedBy(file.path) != "" { // it is being compressed, or was broken off
 		f.finished[inodeOf(file.info)] = file.info
+		f.undecided = true
+		return true
+	}
+	if fault != errTruncated {
 		f.undecided = true
 		return true
 	}
@@ -251,8 +292,9 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 	f.source.known.save(log)
 }
 
-// open begins to read a log from a file, which begins with start.
-func (f *family) open(known *knownLog, file found, opened *os.File, start []byte) bool {
+// open begins to read a log from a file, which begins with start. It says what is wrong, and returns errTruncated when
+// the file does not go on where the log does.
+func (f *family) open(known *knownLog, file found, opened *os.File, start []byte) error {
 	t, err := openTape(opened, compressedBy(file.path), start, known.position)
 	if err == nil && known.last > 0 && !known.endsLike(t.before(t.position())) {
 		t.stop()
@@ -262,14 +304,18 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		if !errors.Is(err, errTruncated) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			f.source.trouble("open", fmt.Errorf("reading %s: %w", file.path, err))
 		}
-		return false
+		return err
 	}
 	log := &fileLog{knownLog: known, known: f.source.known, tape: t, id: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: time.Now(), at: file.info.ModTime()}
+	notBefore := f.began.notBefore
+	if known.after > 0 {
+		notBefore = max(notBefore, known.after+1)
+	}
 	log.stream = f.source.newStream(streamConfig{
 		log: file.path, source: known.source, position: known.position, reached: known.reached, journal: f.source.collector.journal,
-		keep: log.keep, member: f.member, notBefore: f.began.notBefore,
+		keep: log.keep, member: f.member, notBefore: notBefore,
 	})
 	f.logs = append(f.logs, log)
 	f.woken(false)
-	return true
+	return nil
 }
