@@ -8,27 +8,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// Queues of several parts share the metrics of one registry.
+// Queues of several parts share the metrics of one registry, and one that is made anew takes the place of the old.
 func TestQueues(t *testing.T) {
 	r := prometheus.NewRegistry()
-	NewQueue(r, "one").Depth.Set(3)
-	two := NewQueue(r, "two")
-	two.Capacity.Set(7)
-	two.Dropped.Inc()
-	NewQueue(nil, "none").Dropped.Inc()
+	for _, depth := range []float64{1, 3} {
+		Queue(r, "one", 7, func() float64 { return depth })
+	}
+	Queue(r, "two", 8, func() float64 { return 0 })
+	Dropped(r, "one").Inc()
+	Dropped(r, "one").Inc()
+	Dropped(r, "two-socket").Inc()
+	Queue(nil, "none", 1, nil)
+	Dropped(nil, "none").Inc()
 	const want = `
-		# HELP weir_queue_capacity How much may wait in a queue, in the unit of its depth.
+		# HELP weir_queue_capacity Bytes that a queue may hold.
 		# TYPE weir_queue_capacity gauge
-		weir_queue_capacity{queue="one"} 0
-		weir_queue_capacity{queue="two"} 7
-		# HELP weir_queue_depth What waits in a queue.
+		weir_queue_capacity{queue="one"} 7
+		weir_queue_capacity{queue="two"} 8
+		# HELP weir_queue_depth Bytes that a queue holds.
 		# TYPE weir_queue_depth gauge
 		weir_queue_depth{queue="one"} 3
 		weir_queue_depth{queue="two"} 0
 		# HELP weir_queue_dropped_total What found no room in a queue and was dropped.
 		# TYPE weir_queue_dropped_total counter
-		weir_queue_dropped_total{queue="one"} 0
-		weir_queue_dropped_total{queue="two"} 1
+		weir_queue_dropped_total{queue="one"} 2
+		weir_queue_dropped_total{queue="two-socket"} 1
 	`
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
 		t.Error(err)

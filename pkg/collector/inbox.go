@@ -3,15 +3,12 @@ package collector
 import (
 	"context"
 	"sync"
-
-	"weir/internal/telemetry"
 )
 
 // An inbox is where records wait that several goroutines bring and one, the stream's, takes: as many bytes as it has
 // room for, and as many again that have been taken and are being counted.
 type inbox struct {
 	capacity int
-	queue    telemetry.Queue
 	more     chan struct{} // something was put in
 
 	mu      sync.Mutex
@@ -35,9 +32,15 @@ type end struct {
 // size is what they take.
 func (r *records) size() int { return len(r.bytes) + 16*len(r.ends) }
 
-func newInbox(capacity int, queue telemetry.Queue) *inbox {
-	queue.Capacity.Set(float64(capacity))
-	return &inbox{capacity: capacity, queue: queue, more: make(chan struct{}, 1), room: make(chan struct{})}
+func newInbox(capacity int) *inbox {
+	return &inbox{capacity: capacity, more: make(chan struct{}, 1), room: make(chan struct{})}
+}
+
+// depth is how many bytes wait.
+func (b *inbox) depth() float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return float64(b.waiting.size())
 }
 
 // try puts a record in if there is room; if not, the channel tells when it is worth another try.
@@ -50,7 +53,6 @@ func (b *inbox) try(record []byte, why reason) (ok bool, room <-chan struct{}) {
 	}
 	w.bytes = append(w.bytes, record...)
 	w.ends = append(w.ends, end{len(w.bytes), why})
-	b.queue.Depth.Set(float64(w.size()))
 	if len(w.ends) == 1 {
 		select {
 		case b.more <- struct{}{}:
@@ -81,7 +83,6 @@ func (b *inbox) take() records {
 	defer b.mu.Unlock()
 	taken := b.waiting
 	b.waiting, b.spare = records{b.spare.bytes[:0], b.spare.ends[:0]}, taken
-	b.queue.Depth.Set(0)
 	close(b.room)
 	b.room = make(chan struct{})
 	return taken

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-
-	"weir/internal/telemetry"
 )
 
-func inboxOf(capacity int) *inbox { return newInbox(capacity, telemetry.NewQueue(nil, "test")) }
-
 func TestInboxIsBounded(t *testing.T) {
-	b := inboxOf(100)
+	b := newInbox(100)
 	if ok, _ := b.try(make([]byte, 1000), counted); !ok {
 		t.Error("a record that is larger than an empty inbox has no room")
+	}
+	if got := b.depth(); got != 1016 {
+		t.Errorf("%v bytes wait", got)
 	}
 	ok, room := b.try([]byte("x"), counted)
 	if ok {
@@ -47,7 +46,7 @@ func TestInboxIsBounded(t *testing.T) {
 // Whatever several bring, each one's records are taken in its order, and all of them.
 func TestInboxKeepsEachOnesOrder(t *testing.T) {
 	const each = 5000
-	b := inboxOf(1000)
+	b := newInbox(1000)
 	var bringing sync.WaitGroup
 	for who := range 4 {
 		bringing.Go(func() {

@@ -40,7 +40,7 @@ type syslogSource struct {
 	scheme, address string
 	limits          syslogLimits
 	inbox           *inbox
-	kernel          prometheus.Counter // datagrams that the kernel has dropped
+	dropped, kernel prometheus.Counter // datagrams: here, and by the kernel; nil where none are
 }
 
 // syslogLimits are bounds, which tests make smaller.
@@ -82,11 +82,11 @@ func newSyslog(in *intake, scheme, address string) *syslogSource {
 }
 
 func (s *syslogSource) limit(l syslogLimits) {
+	s.limits, s.inbox = l, newInbox(l.inboxBytes)
 	registry, name := s.collector.config.Metrics, s.config.Name
-	s.limits = l
-	s.inbox = newInbox(l.inboxBytes, telemetry.NewQueue(registry, name))
+	telemetry.Queue(registry, name, float64(l.inboxBytes), s.inbox.depth)
 	if s.scheme == "udp" {
-		s.kernel = telemetry.NewQueue(registry, name+"-socket").Dropped
+		s.dropped, s.kernel = telemetry.Dropped(registry, name), telemetry.Dropped(registry, name+"-socket")
 	}
 }
 

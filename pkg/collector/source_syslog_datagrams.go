@@ -57,7 +57,7 @@ func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
 			continue
 		}
 		if ok, _ := s.inbox.try(buffer[:n], counted); !ok {
-			s.inbox.queue.Dropped.Inc()
+			s.dropped.Inc()
 			s.trouble("queue", errors.New("datagrams are dropped, because Kafka is away or they come faster than they are counted"))
 		}
 	}
