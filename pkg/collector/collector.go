@@ -152,6 +152,11 @@ func (c *Collector) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	for _, s := range c.sources {
+		if files, ok := s.(*fileSource); ok {
+			files.join() // before any of them reads
+		}
+	}
 	faults := make([]error, len(c.sources))
 	var running sync.WaitGroup
 	for i, s := range c.sources {

@@ -98,11 +98,6 @@ func (f *family) has(folder, name string) bool {
 
 // run follows the family until the context is done.
 func (f *family) run(ctx context.Context) {
-	late := f.source.config.Late
-	if late == 0 {
-		late = f.source.collector.config.Late
-	}
-	f.member = f.source.collector.hold.join(f.path, late)
 	defer f.member.leave()
 	defer f.closeAll()
 	f.scan()

@@ -32,6 +32,7 @@ type fileSource struct {
 	families map[string]*family
 	watched  map[string]bool
 	running  sync.WaitGroup
+	finding  *member              // others wait for it while files are yet to be found
 	began    map[string]beginning // by pattern
 }
 
@@ -75,8 +76,20 @@ func (f *fileSource) run(ctx context.Context) error {
 		f.begin(pattern)
 	}
 	f.discover(ctx, true)
+	f.finding.leave()
 	f.follow(ctx)
 	return nil
+}
+
+// join makes others wait for the source's files before it has found them: what they hold may be older.
+func (f *fileSource) join() { f.finding = f.collector.hold.join(f.config.Name, f.late()) }
+
+// late is how far the source's files may be ahead of others.
+func (f *fileSource) late() time.Duration {
+	if f.config.Late > 0 {
+		return f.config.Late
+	}
+	return f.collector.config.Late
 }
 
 // begin works out where files of a pattern begin.
@@ -212,6 +225,7 @@ func (f *fileSource) start(ctx context.Context, path, pattern string, starting b
 	began := f.began[pattern]
 	began.skip = began.skip && starting
 	one := newFamily(f, path, began)
+	one.member = f.collector.hold.join(path, f.late()) // before another reads
 	f.families[path] = one
 	f.running.Go(func() { one.run(ctx) })
 }
