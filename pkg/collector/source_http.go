@@ -113,7 +113,7 @@ func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
 	listener = limit(listener, h.limits.connections, func() {
 		h.trouble("connections", fmt.Errorf("%d connections are open, others wait", h.limits.connections))
 	})
-	h.logger.Info("takes requests", "address", listener.Addr(), "path", requestsPath)
+	h.logger.Info("takes requests", "address", listener.Addr().String(), "path", requestsPath)
 	var err error
 	if server.TLSConfig != nil {
 		err = server.ServeTLS(listener, "", "")
