@@ -75,8 +75,8 @@ func (h header) bytes() []byte {
 }
 
 var (
-	errNotOurs = errors.New("this is no journal of a collector")
-	errNewer   = errors.New("it was written by a newer version")
+	errNotOurs = errors.New("this is no journal of a collector, or its beginning is destroyed; bring it back from a copy, or move it away: then all files are read anew as configured, and what was counted of them may be counted twice")
+	errNewer   = errors.New("it was written by a newer version; run that one")
 )
 
 // cutHeader reads a journal's header; none is in an empty file.
