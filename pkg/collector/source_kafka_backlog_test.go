@@ -189,7 +189,7 @@ func (b *textbook) offenders() map[string]bool {
 // A backlog whose lines have no key is read by three collectors of one group, of which one comes late: what they send
 // shows every offender.
 func TestABacklogIsReadTogether(t *testing.T) {
-	onBoth(t, func(t *testing.T, config kafka.Config) { readBacklog(t, config, generatedBacklog(t, 1)) })
+	onBoth(t, func(t *testing.T, config kafka.Config) { readBacklog(t, config, generatedBacklog(t, 2)) })
 }
 
 func TestASitesBacklogIsReadTogether(t *testing.T) {
@@ -210,11 +210,21 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 		}
 		b.write(messages...)
 	}
+	var gates []*member // keep the first two from reading until each has its share
+	b.opened = func(c *Collector) { gates = append(gates, c.hold.join("gate", 0)) }
+	first, second := b.start(b.sink), b.start(b.sink)
+	eventually(t, "two to share the topic", func() bool { return first.owns() == 4 && second.owns() == 4 })
+	b.opened = nil
 	began, book := time.Now(), newTextbook(t, b.sink)
-	first := b.start(b.sink)
-	b.start(b.sink)
+	for _, gate := range gates {
+		gate.leave()
+	}
 	readUntil(t, book, len(log.lines)/10)
-	b.start(b.sink)
+	third := b.start(b.sink)
+	eventually(t, "the third to have a share", func() bool { return third.owns() > 0 })
+	if read := book.count(); read > len(log.lines)*9/10 {
+		t.Errorf("%d of %d lines were read when the third had its share", read, len(log.lines))
+	}
 	readUntil(t, book, len(log.lines))
 	t.Logf("%d lines, %d hits, %d too late, %d offenders, %s; a hit was at most %s older than its key's newest", len(log.lines), book.hits, book.tooLate,
 		len(log.offenders), time.Since(began).Round(time.Millisecond), book.furthestBehind)
@@ -225,6 +235,9 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 		t.Error("a source is said to have stopped:", first.said.String())
 	}
 }
+
+// owns is how many partitions are read.
+func (r *running) owns() int { return len(r.Status().Sources[0].Logs) }
 
 func readUntil(t *testing.T, book *textbook, hits int) {
 	t.Helper()

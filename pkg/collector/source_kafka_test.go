@@ -44,6 +44,7 @@ type kafkaBench struct {
 	rules      *rule.Set
 	source     SourceConfig // but for its client
 	patience   time.Duration
+	opened     func(*Collector) // called before one runs
 
 	lines int
 	want  map[string]int64
@@ -166,6 +167,9 @@ func (b *kafkaBench) start(sink Sink, change ...func(*Config)) *running {
 	}
 	if k, ok := collector.sources[0].(*kafkaSource); ok && b.patience > 0 {
 		k.patience = b.patience
+	}
+	if b.opened != nil {
+		b.opened(collector)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{Collector: collector, cancel: cancel, ended: make(chan error, 1), said: said}
