@@ -1,0 +1,220 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/internal/kafka"
+)
+
+// begin opens a cut, once there is room for it.
+func (s *stream) begin(ctx context.Context) error {
+	if err := s.room(ctx); err != nil {
+		return err
+	}
+	now := time.Now()
+	s.open = &cut{source: s.source, from: s.position, clock: now.UnixMilli(), begun: now}
+	next := s.collector.ruling.Load()
+	switch {
+	case len(s.again) > 0:
+		s.open.clock, next = s.again[0].clock, s.again[0].ruling
+	case s.oneRule && len(s.flying) > 0:
+		next = s.ruling
+	}
+	if next != s.ruling {
+		s.ruling, s.judge = next, next.set.NewJudge()
+		s.tally.rules(s.metrics, next.names)
+	}
+	s.open.fingerprint = next.fingerprint
+	return nil
+}
+
+func (s *stream) begins() int64 {
+	if s.open == nil {
+		return s.position
+	}
+	return s.open.from
+}
+
+// room waits while too much is in flight, or anything that was made by rules that are not to be used any more.
+func (s *stream) room(ctx context.Context) error {
+	for {
+		if err := s.advance(ctx); err != nil {
+			return err
+		}
+		if len(s.flying) < inFlightCuts && s.flyingBytes < inFlightBytes && !s.outdated() {
+			return nil
+		}
+		if err := s.pause(ctx, nil, time.Hour); err != nil {
+			return err
+		}
+	}
+}
+
+// outdated says whether the next cut has to wait for those in flight, because it is made by other rules.
+func (s *stream) outdated() bool {
+	return s.oneRule && len(s.flying) > 0 && len(s.again) == 0 && s.ruling != s.collector.ruling.Load()
+}
+
+// pause waits for news of what is in flight, for a channel, or for a while, through no fault of the stream.
+func (s *stream) pause(ctx context.Context, moved <-chan struct{}, most time.Duration) error {
+	if s.member != nil {
+		s.member.wait(true)
+		defer s.member.wait(false)
+	}
+	select {
+	case <-s.wake:
+	case <-moved:
+	case <-s.alarm(most, true):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// alarm is a channel that tells when a time has passed; nil when there is nothing to wait for.
+func (s *stream) alarm(after time.Duration, any bool) <-chan time.Time {
+	if !any {
+		return nil
+	}
+	s.timer.Reset(max(after, 0))
+	return s.timer.C
+}
+
+// look cuts when it is time to, and sees to what is in flight.
+func (s *stream) look(ctx context.Context) error {
+	s.mayReach = noTime // others may have begun to read
+	if err := s.advance(ctx); err != nil {
+		return err
+	}
+	if after, any := s.due(); any && after <= 0 {
+		s.cut()
+		return s.advance(ctx)
+	}
+	return nil
+}
+
+// due says in how long the open cut has to be made, if there is one that time ends.
+func (s *stream) due() (after time.Duration, any bool) {
+	switch {
+	case s.open == nil || s.position == s.open.from:
+		return 0, false
+	case len(s.again) > 0:
+		return 0, s.position >= s.again[0].to
+	case s.full:
+		return 0, true
+	case s.decoder != nil && s.decoder.Pending():
+		return 0, false // a line is being put together: after a crash its beginning has to be read again
+	case s.hits == 0 && len(s.open.then) == 0:
+		return emptyCutAfter - time.Since(s.open.begun), true
+	case len(s.flying) == 0:
+		return 0, true
+	}
+	return cutAfter - time.Since(s.open.begun), true
+}
+
+// cut ends the open cut and gives it to the journal.
+func (s *stream) cut() {
+	c := s.open
+	c.to, c.reached = s.position, s.reached
+	if s.keep != nil {
+		c.note = s.keep(c.to)
+	}
+	for _, partition := range s.used {
+		s.batch(partition, false)
+	}
+	s.release()
+	c.left.Store(int32(len(c.batches)))
+	s.open, s.full, s.hits = nil, false, 0
+	s.flying = append(s.flying, c)
+	s.flyingBytes += c.bytes()
+	s.tally.flush(s.metrics)
+	if s.reached != noTime {
+		s.metrics.newest.Set(float64(s.reached) / 1000)
+	}
+	if len(s.again) > 0 {
+		s.again = s.again[1:]
+		c.noted.Store(true)
+		return
+	}
+	s.journal.note(s, c)
+}
+
+// release gives the writers back.
+func (s *stream) release() {
+	for _, partition := range s.used {
+		s.collector.writers.put(s.writers[partition])
+		s.writers[partition] = nil
+	}
+	s.used = s.used[:0]
+}
+
+// advance sends what the journal has noted, and lets go of what Kafka has.
+func (s *stream) advance(ctx context.Context) error {
+	for _, c := range s.flying {
+		if c.sent {
+			continue
+		}
+		if !c.noted.Load() {
+			break
+		}
+		if err := s.send(ctx, c); err != nil {
+			return err
+		}
+	}
+	for len(s.flying) > 0 && s.flying[0].sent && s.flying[0].left.Load() == 0 {
+		c := s.flying[0]
+		s.flying = s.flying[1:]
+		s.flyingBytes -= c.bytes()
+		s.finish(c)
+	}
+	return nil
+}
+
+func (s *stream) send(ctx context.Context, c *cut) error {
+	if c.fault != nil {
+		s.err = fmt.Errorf("noting a cut of %s: %w", s.log, c.fault)
+		return s.err
+	}
+	if len(c.batches) > 0 {
+		if err := s.collector.config.Sink.Send(ctx, c.messages(s.settled)...); err != nil {
+			return err
+		}
+	}
+	c.sent = true
+	if s.member != nil && c.reached != noTime {
+		s.member.reach(c.reached)
+	}
+	return nil
+}
+
+// settled is told by the producer of each batch.
+func (s *stream) settled(c *cut, b *batch, err error) {
+	if errors.Is(err, kafka.ErrClosed) {
+		return // it stays in the journal
+	}
+	if err != nil {
+		c.lost.Add(int32(b.hits))
+		s.trouble("send", fmt.Errorf("hits of %s are lost: %w", s.log, err))
+	}
+	if c.left.Add(-1) == 0 {
+		s.woken()
+	}
+}
+
+var errLost = errors.New("kafka has refused it for good")
+
+func (s *stream) finish(c *cut) {
+	s.journal.done(s, c)
+	var err error
+	if n := c.lost.Load(); n > 0 {
+		err = errLost
+		s.refused++
+		s.metrics.uncounted[reasonKafka].Add(float64(n))
+	}
+	for _, call := range c.then {
+		call(err)
+	}
+}

@@ -1,0 +1,141 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/pkg/hit"
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+// take judges a request of the record, or counts why there is none.
+func (s *stream) take(r *request.Request, err error) {
+	if s.err != nil || err == request.ErrNoRequest {
+		return
+	}
+	if err != nil {
+		s.unread(reasonOf(err))
+		return
+	}
+	s.tally.requests++
+	why := s.refuse(r)
+	if s.err != nil {
+		return
+	}
+	if why != counted {
+		s.tally.uncounted[why]++
+		return
+	}
+	hits := s.judge.Hits(r)
+	if len(hits) == 0 {
+		s.tally.uncounted[s.whyNone()]++
+	}
+	for i := range hits {
+		s.hit(&hits[i], r.UnixMilli)
+	}
+}
+
+// refuse says why a request that was read is not judged.
+func (s *stream) refuse(r *request.Request) reason {
+	if s.config.Only != nil && !s.config.Only(s.decoder.Envelope) {
+		return reasonFiltered
+	}
+	proxy := s.ruling.client != nil && s.ruling.client.Resolve(r)
+	s.watch.request(s, r, proxy)
+	switch {
+	case r.UnixMilli > s.open.clock+s.ahead:
+		return reasonAhead
+	case r.UnixMilli < s.notBefore:
+		return reasonStart
+	case proxy:
+		return reasonProxy
+	}
+	if r.UnixMilli > s.reached {
+		if s.member != nil && r.UnixMilli > s.mayReach && len(s.again) == 0 {
+			s.err = s.held(s.ctx, r.UnixMilli)
+		}
+		s.reached = r.UnixMilli
+	}
+	return counted
+}
+
+// held waits until a request of that time may be read.
+func (s *stream) held(ctx context.Context, at int64) error {
+	for {
+		may, newest, moved := s.member.may(at)
+		if may {
+			s.mayReach = newest
+			return nil
+		}
+		if s.whole && s.position > s.open.from && len(s.again) == 0 {
+			if err := s.cutBefore(ctx); err != nil {
+				return err
+			}
+		}
+		if err := s.advance(ctx); err != nil {
+			return err
+		}
+		if n := len(s.flying); n == 0 || s.flying[n-1].sent {
+			s.member.reach(at)
+		}
+		if err := s.pause(ctx, moved, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// cutBefore cuts what was read before the record that is being read, and begins the cut that it is of.
+func (s *stream) cutBefore(ctx context.Context) error {
+	after := s.open.to
+	s.cut()
+	return s.openFor(ctx, after)
+}
+
+// whyNone is the reason of the rule that came nearest to counting the request.
+func (s *stream) whyNone() reason {
+	why := rule.Allowed
+	for i := range s.ruling.names {
+		why = max(why, s.judge.Outcome(i))
+	}
+	return ruleReasons[why]
+}
+
+// hit adds a hit to the batch of its partition.
+func (s *stream) hit(h *rule.Hit, at int64) {
+	partition := hit.Partition(s.ruling.names[h.Rule], h.Key, len(s.writers))
+	w := s.writers[partition]
+	if w == nil {
+		w = s.collector.writers.get()
+		w.Reset(s.ruling.names)
+		s.writers[partition] = w
+		s.used = append(s.used, partition)
+	}
+	if !w.Add(h.Rule, h.Key, at, h.Cost) {
+		s.batch(partition, true)
+		w.Reset(s.ruling.names)
+		w.Add(h.Rule, h.Key, at, h.Cost)
+	}
+	s.hits++
+	s.whole = false
+	s.full = s.full || w.Size() > cutBytes
+	s.tally.hits[h.Rule]++
+}
+
+// batch adds what the partition's writer holds to the open cut, which ends with the record that is being read: more
+// than one batch a partition is made only where a record's requests do not fit one.
+func (s *stream) batch(partition int, more bool) {
+	part := 0
+	for i := range s.open.batches {
+		if s.open.batches[i].partition == partition {
+			part++
+		}
+	}
+	header := s.open.header(part, more)
+	value, err := s.writers[partition].Append(nil, header)
+	if err != nil {
+		panic(fmt.Sprintf("collector: a batch of %s: %v", s.source, err)) // the header is ours
+	}
+	s.open.batches = append(s.open.batches, batch{partition, s.writers[partition].Len(), value})
+}
