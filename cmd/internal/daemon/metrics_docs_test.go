@@ -1,0 +1,120 @@
+package daemon
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// docs/metrics.md has every metric that a collector with all kinds of sources serves, with its type and labels, and no
+// others.
+func TestMetricsAreDocumented(t *testing.T) {
+	documented, served := documentedMetrics(t), servedMetrics(collectorMetrics(t))
+	for name, metric := range served {
+		if row, ok := documented[name]; !ok {
+			t.Errorf("docs/metrics.md does not have %s", name)
+		} else if row != metric {
+			t.Errorf("%s is a %s, and documented as a %s", name, metric, row)
+		}
+	}
+	for name := range documented {
+		if served[name] == "" && name != "weir_kafka_faults_total" { // there was no fault
+			t.Errorf("docs/metrics.md has %s, which is not served", name)
+		}
+	}
+}
+
+// Every reason for which a request is not counted is explained in docs/collecting.md, and no others.
+func TestReasonsAreDocumented(t *testing.T) {
+	_, section, _ := strings.Cut(page(t, "collecting.md"), "\n## What is not counted\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	told, counted := map[string]bool{}, map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|").FindAllStringSubmatch(section, -1) {
+		told[row[1]] = true
+	}
+	for _, sample := range regexp.MustCompile(`weir_collector_uncounted_total\{reason="([a-z]+)"`).FindAllStringSubmatch(collectorMetrics(t), -1) {
+		counted[sample[1]] = true
+	}
+	if !maps.Equal(told, counted) || len(counted) == 0 {
+		t.Errorf("documented: %v; counted: %v", slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(counted)))
+	}
+}
+
+// Prometheus's own tool finds no fault with the metrics.
+func TestPromtoolFindsNoFault(t *testing.T) {
+	tool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is missing: Debian has it in the package prometheus")
+	}
+	check := exec.Command(tool, "check", "metrics")
+	check.Stdin = strings.NewReader(collectorMetrics(t))
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func page(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// documentedMetrics are the type and the labels of each metric of the page: "counter source reason".
+func documentedMetrics(t *testing.T) map[string]string {
+	t.Helper()
+	metrics := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)` \\| (\\w+) \\|([^|]*)\\|").FindAllStringSubmatch(page(t, "metrics.md"), -1) {
+		metrics[row[1]] = described(row[2], regexp.MustCompile("[a-z_]+").FindAllString(row[3], -1))
+	}
+	return metrics
+}
+
+// servedMetrics are those of ours in what /metrics answers.
+func servedMetrics(text string) map[string]string {
+	metrics := map[string]string{}
+	for _, kind := range regexp.MustCompile(`(?m)^# TYPE (weir_\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
+		var labels []string
+		sample := regexp.MustCompile(`(?m)^` + kind[1] + `(?:\{(.*)\})? \S+$`).FindStringSubmatch(text)
+		for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(sample[1], -1) {
+			labels = append(labels, label[1])
+		}
+		metrics[kind[1]] = described(kind[2], labels)
+	}
+	return metrics
+}
+
+func described(kind string, labels []string) string {
+	slices.Sort(labels)
+	return strings.Join(append([]string{kind}, labels...), " ")
+}
+
+// collectorMetrics is what a collector with a source of each kind answers to /metrics.
+func collectorMetrics(t *testing.T) string {
+	t.Helper()
+	p := newPlace(t, "")
+	configured, err := os.ReadFile(filepath.Join(p.folder, "weir.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write("weir.yaml", strings.Replace(string(configured), "[{file: access.log}]", fmt.Sprintf(
+		`[{file: access.log}, {kafka: elsewhere}, {http: %q}, {syslog: "udp://%s", format: combined}]`, freeAddress(t), freeAddress(t)), 1))
+	p.start()
+	p.write("access.log", `203.0.113.7 - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 2 "-" "-"`+"\n")
+	defer p.stop()
+	var metrics string
+	p.await("counted", func() bool {
+		p.get("/status") // which measures the lags too
+		_, metrics = p.get("/metrics")
+		return strings.Contains(metrics, `weir_collector_hits_total{rule="per-ip",source="file-1"} 1`)
+	})
+	return metrics
+}
