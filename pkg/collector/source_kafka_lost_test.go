@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/kafka"
+	"weir/pkg/rule"
 )
 
 // trim deletes the records of the only partition before an offset.
@@ -171,6 +172,33 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	}
 	if n := b.sink.records(); n > 0 {
 		t.Errorf("%d batches of it are sent", n)
+	}
+}
+
+// A partition that is given up while a cut is made again leaves the cut to the next owner: half of it would be another.
+func TestHalfACutIsNotSent(t *testing.T) {
+	sink := newMemorySink(4)
+	b := &kafkaBench{t: t, want: map[string]int64{}}
+	set, err := rule.FromLimits([]string{"10/min"}, "ip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Collector{config: Config{Logger: testLogger(t), Sink: sink, Partitions: 4}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
+	c.ruling.Store(newRuling(set, nil))
+	in, err := c.newIntake(SourceConfig{Name: "logs", Format: "combined"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := in.newStream(streamConfig{log: "logs/0", source: "s", journal: noJournal{}, reached: noTime, notBefore: noTime, oneRule: true,
+		again: []again{{from: 0, to: 10, clock: time.Now().UnixMilli(), ruling: c.ruling.Load()}}})
+	defer s.close()
+	for n := range int64(5) {
+		if err := s.add(t.Context(), []byte(b.line()), n+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.drain(t.Context()); err != nil || sink.records() > 0 {
+		t.Errorf("%d batches are sent, %v", sink.records(), err)
 	}
 }
 

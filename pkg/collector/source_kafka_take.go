@@ -1,0 +1,204 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/internal/kafka"
+)
+
+const (
+	awaitRules   = 30 * time.Second
+	lookForRules = 250 * time.Millisecond
+	lookAgain    = time.Second
+)
+
+// take finds where to go on. It tries until the context is done.
+func (r *reading) take(ctx context.Context) (takeover, error) {
+	for {
+		t, err := r.tryTake(ctx)
+		if err == nil || ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
+			return t, err
+		}
+		r.trouble("take", fmt.Errorf("taking up %s: %w", r.topicPartition, err))
+		pause(ctx, retryEvery)
+	}
+}
+
+func (r *reading) tryTake(ctx context.Context) (takeover, error) {
+	commits, err := r.client.Committed(ctx, r.group, r.topic)
+	if err != nil {
+		return takeover{}, err
+	}
+	r.hear(r.topic, commits, nil)
+	span, err := r.client.PartitionSpan(ctx, r.topic, r.number)
+	if err != nil {
+		return takeover{}, err
+	}
+	t, err := takeUp(commits[r.number], span)
+	if t.beyond { // a leader that is new may not know yet how far its log goes
+		pause(ctx, lookAgain)
+		if span, err = r.client.PartitionSpan(ctx, r.topic, r.number); err == nil {
+			t, err = takeUp(commits[r.number], span)
+		}
+	}
+	if err == nil {
+		err = r.verify(ctx, &t, span)
+	}
+	if err == nil && t.anew != "" {
+		err = r.begin(ctx, &t, commits, span)
+	}
+	if err == nil {
+		err = r.agree(ctx, &t)
+	}
+	if err == nil {
+		r.mended("take")
+	}
+	return t, err
+}
+
+// verify looks whether the last record that was read is still what it was: a topic that was deleted and made again
+// has others. Of a log that ends before it an earlier one says whether it is the same and was only cut off, as by a
+// leader that was not in sync: then what was read of it is not read again.
+func (r *reading) verify(ctx context.Context, t *takeover, span kafka.Span) error {
+	switch {
+	case t.beyond:
+		same, other, err := r.find(ctx, t.note.Mark, span)
+		if same {
+			t.anew += "; it was cut off, what is there was read before"
+			t.offset = span.End
+		} else if other {
+			t.anew += ", and is another"
+		}
+		return err
+	case t.anew != "":
+		return nil
+	}
+	_, other, err := r.find(ctx, t.note.Last, span)
+	if other {
+		t.anew = fmt.Sprintf("its log is another: the record at %d is not the one that was read", t.note.Last.Offset)
+		t.offset = -1
+	}
+	return err
+}
+
+// find looks for a record that was read: whether it is there, or another in its place. One that was deleted is neither.
+func (r *reading) find(ctx context.Context, was *seen, span kafka.Span) (same, other bool, err error) {
+	if was == nil || was.Offset < span.Start || was.Offset >= span.End {
+		return false, false, nil
+	}
+	reader := r.client.NewReader(r.topic, r.number, was.Offset)
+	reader.MaxBytes = 1 // a batch comes whole
+	records, err := reader.Fetch(ctx)
+	if err != nil || len(records) == 0 || records[0].Offset != was.Offset {
+		return false, false, err
+	}
+	same = seeRecord(&records[0]) == *was
+	return same, !same, nil
+}
+
+// begin makes a new incarnation, and commits it before anything is read.
+func (r *reading) begin(ctx context.Context, t *takeover, commits []kafka.Commit, span kafka.Span) error {
+	stored := commits[r.number].Offset >= 0
+	offset := min(max(t.offset, span.Start), span.End)
+	if t.offset < 0 {
+		var err error
+		if offset, err = r.start(ctx, commits, span); err != nil {
+			return err
+		}
+	}
+	anew := t.anew
+	*t = takeover{offset: offset, note: kafkaNote{Incarnation: newID(), Partitions: r.claim.Partitions}}
+	if err := r.claim.Commit(ctx, t.note.commit(offset, nil)); err != nil {
+		return err
+	}
+	say := r.logger.Info
+	if stored || r.vanished {
+		say = r.logger.Error
+	}
+	say("a partition begins as a new source", "log", r.topicPartition.String(), "why", anew, "from", offset, "source", r.sourceName(t.note.Incarnation))
+	r.restart()
+	return nil
+}
+
+// restart forgets how far the partition had got.
+func (r *reading) restart() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.vanished = false
+	r.member.leave()
+	r.member = r.join(r.topicPartition)
+}
+
+// start is where a new incarnation begins: where the configuration says, but at the log's beginning when it is known
+// to have been made after reading began, or the one that was read is gone.
+func (r *reading) start(ctx context.Context, commits []kafka.Commit, span kafka.Span) (int64, error) {
+	start := r.config.Kafka.Start
+	switch {
+	case commits[r.number].Offset >= 0, r.vanished, r.younger(commits):
+		return span.Start, nil
+	case start.Latest:
+		return span.End, nil
+	case start.Before > 0:
+		return r.client.OffsetAt(ctx, r.topic, r.number, time.Now().Add(-start.Before))
+	}
+	return span.Start, nil
+}
+
+// younger says whether the partition was added to the topic after its group had begun.
+func (r *reading) younger(commits []kafka.Commit) bool {
+	for _, commit := range commits {
+		if note, _, err := readNote(commit); err == nil && note.Partitions <= r.number {
+			return true
+		}
+	}
+	return false
+}
+
+// agree sees to the outstanding cuts: that they are not older than what is remembered of them, and by what rules they
+// are made again.
+func (r *reading) agree(ctx context.Context, t *takeover) error {
+	retention := r.collector.config.Retention
+	for len(t.again) > 0 && retention > 0 {
+		c := t.again[0]
+		age := time.Since(time.UnixMilli(c.clock))
+		if age <= retention*9/10 {
+			break
+		}
+		r.logger.Error("a cut is too old to be sent again: its hits are lost if Kafka does not have it", "log", r.topicPartition.String(),
+			"from", c.from, "to", c.to, "age", age.Round(time.Second))
+		t.again, t.offset, t.note.Last = t.again[1:], c.to, nil
+	}
+	if len(t.again) == 0 {
+		return nil
+	}
+	by, err := r.agreeRules(ctx, t.note.Rules)
+	t.by = by
+	return err
+}
+
+// agreeRules waits until the rules of a fingerprint are known, or takes ours in their place.
+func (r *reading) agreeRules(ctx context.Context, fingerprint string) (*ruling, error) {
+	var began time.Time
+	for {
+		if by := r.collector.rulingOf(fingerprint); by != nil {
+			return by, nil
+		}
+		ours := r.collector.ruling.Load()
+		said := []any{"log", r.topicPartition.String(), "rules", fingerprint, "ours", ours.fingerprint}
+		if began.IsZero() {
+			began = time.Now()
+			r.logger.Warn("cuts that Kafka may not have were made by rules that this collector does not know: waiting for them for 30 s", said...)
+		}
+		if time.Since(began) >= r.patience {
+			r.logger.Error("cuts that Kafka may not have are made again by other rules: where it has them, they are told as conflicts and not counted again", said...)
+			return ours, nil
+		}
+		pause(ctx, lookForRules)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
