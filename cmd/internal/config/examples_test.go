@@ -4,11 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"weir/cmd/internal/config"
 	"weir/internal/yamlfile"
+	"weir/pkg/request"
 )
 
 // Every weir.yaml that a page shows is read without a fault or a warning.
@@ -38,4 +40,31 @@ func TestDocumentedConfigurations(t *testing.T) {
 	if read < 4 {
 		t.Errorf("only %d examples were found", read)
 	}
+}
+
+// docs/collecting.md has every preset, in the order in which auto prefers them, and every envelope, and no others.
+func TestDocumentedFormats(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/collecting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := firstWords(string(page), "Formats"); !slices.Equal(got, request.Presets()) {
+		t.Errorf("documented presets %q, there are %q", got, request.Presets())
+	}
+	got, want := firstWords(string(page), "Envelopes"), request.Envelopes()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("documented envelopes %q, there are %q", got, want)
+	}
+}
+
+// firstWords are what the rows of a section's table begin with.
+func firstWords(page, section string) (words []string) {
+	_, text, _ := strings.Cut(page, "\n## "+section+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_-]+)` \\|").FindAllStringSubmatch(text, -1) {
+		words = append(words, row[1])
+	}
+	return words
 }
