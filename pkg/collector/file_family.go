@@ -39,6 +39,7 @@ type family struct {
 
 	logs      []*fileLog            // open, oldest first
 	undecided bool                  // there are files of which it is not known yet what they are
+	barred    bool                  // there are files that cannot be read
 	finished  map[inode]os.FileInfo // files that have nothing to read as long as they stay as they are
 	choice    *request.Choice       // the format of the log before
 }

@@ -259,3 +259,23 @@ func (b *bench) truncate(name string, size int64) {
 		b.t.Fatal(err)
 	}
 }
+
+// TestAFileThatMayNotBeReadIsTriedAgain has a file that cannot be opened whoever one is: a link to itself.
+func TestAFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
+	b := newBench(t, "access.log")
+	if err := os.Symlink("access.log", b.path("access.log")); err != nil {
+		t.Fatal(err)
+	}
+	f := b.family("access.log")
+	f.settle(t)
+	if status := f.source.status(); status.CaughtUp || !strings.Contains(status.Error, b.path("access.log")) || !f.undecided {
+		t.Errorf("the status is %+v", status)
+	}
+	b.remove("access.log")
+	b.log("access.log", 10)
+	f.settle(t)
+	b.await()
+	if status := f.source.status(); !status.CaughtUp || status.Error != "" {
+		t.Errorf("the status is still %+v", status)
+	}
+}

@@ -20,7 +20,9 @@ type found struct {
 
 // scan finds the family's files and opens those that have something to read.
 func (f *family) scan() {
-	f.undecided = false
+	was := f.barred
+	f.undecided, f.barred = false, false
+	defer func() { f.source.bar(was, f.barred) }()
 	files := f.find()
 	names := map[inode]found{}
 	for _, file := range files {
@@ -76,7 +78,7 @@ func (f *family) find() (files []found) {
 	if info, err := os.Stat(f.path); err == nil && info.Mode().IsRegular() {
 		files = append(files, found{f.path, "", info})
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
-		f.source.trouble("open", err)
+		f.bar(err)
 	}
 	for _, live := range []string{f.path, real} {
 		files = append(files, f.rotated(live)...)
@@ -92,7 +94,7 @@ func (f *family) rotated(live string) (files []found) {
 	folder, err := os.ReadDir(filepath.Dir(live))
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
-			f.source.trouble("open", fmt.Errorf("looking for what %s was rotated to: %w", live, err))
+			f.bar(fmt.Errorf("looking for what %s was rotated to: %w", live, err))
 		}
 		return nil
 	}
@@ -108,6 +110,12 @@ func (f *family) rotated(live string) (files []found) {
 	return files
 }
 
+// bar notes that a file cannot be read: it is tried again, and until then the source is not caught up.
+func (f *family) bar(err error) {
+	f.undecided, f.barred = true, true
+	f.source.trouble("open", err)
+}
+
 // look opens a file that has something to read.
 func (f *family) look(file found) {
 	if done := f.finished[inodeOf(file.info)]; done != nil && done.Size() == file.info.Size() && done.ModTime().Equal(file.info.ModTime()) {
@@ -117,7 +125,7 @@ func (f *family) look(file found) {
 	opened, err := os.Open(file.path)
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) { // it was rotated just now: it is found by its other name
-			f.source.trouble("open", err)
+			f.bar(err)
 		}
 		return
 	}
@@ -135,7 +143,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 	compressed := compressedBy(file.path)
 	start, whole, err := head(opened, compressed)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		f.source.trouble("open", fmt.Errorf("reading %s: %w", file.path, err))
+		f.bar(fmt.Errorf("reading %s: %w", file.path, err))
 		return false
 	}
 	quiet := time.Since(file.info.ModTime()) > finalAfter
@@ -302,7 +310,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 	}
 	if err != nil {
 		if !errors.Is(err, errTruncated) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			f.source.trouble("open", fmt.Errorf("reading %s: %w", file.path, err))
+			f.bar(fmt.Errorf("reading %s: %w", file.path, err))
 		}
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -32,6 +33,7 @@ type fileSource struct {
 	families map[string]*family
 	watched  map[string]bool
 	running  sync.WaitGroup
+	barred   atomic.Int32         // families with files that cannot be read
 	finding  *member              // others wait for it while files are yet to be found
 	began    map[string]beginning // by pattern
 }
@@ -54,12 +56,24 @@ func newFileSource(in *intake) (source, error) {
 
 func (f *fileSource) status() SourceStatus {
 	status := f.intake.status("file")
+	status.CaughtUp = status.CaughtUp && f.barred.Load() == 0
 	lag := int64(0)
 	for _, log := range status.Logs {
 		lag += log.Lag
 	}
 	f.collector.metrics.lagBytes.WithLabelValues(f.config.Name).Set(float64(lag))
 	return status
+}
+
+// bar keeps count of the families with files that cannot be read.
+func (f *fileSource) bar(was, is bool) {
+	switch {
+	case is && !was:
+		f.barred.Add(1)
+	case was && !is:
+		f.barred.Add(-1)
+		f.mended("open")
+	}
 }
 
 // run follows the files until the context is done.
