@@ -72,7 +72,11 @@ func blockedOf(r *rule.Rule, a *account, key string) Blocked {
 	}
 }
 
-const reasonLate = "late"
+// Reasons of requests that were not counted, beyond those of rules.
+const (
+	reasonLate  = "late"
+	reasonProxy = "proxy" // it came from a trusted proxy itself
+)
 
 func uncountedOf(counts [rule.Reasons]int64, late int64) map[string]int64 {
 	uncounted := map[string]int64{reasonLate: late}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
+
+	"weir/pkg/request"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -337,5 +340,15 @@ func TestTheSameLogTwiceIsRefused(t *testing.T) {
 	_, err := Run(t.Context(), usualConfig(t, writeFile(t, "access.log.1", []byte(text)), writeFile(t, "access.log.1.gz", gzipped(t, text)), fromText("other", generated(6, 300))))
 	if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), "access.log.1.gz begin with the same lines") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What a trusted proxy asks by itself counts under no rule, as a collector has it.
+func TestATrustedProxysOwnRequestsDoNotCount(t *testing.T) {
+	c := usualConfig(t, fromText("log", combined("192.0.2.1", noon)+combined("192.0.2.77", noon)))
+	c.Client = request.NewClient([]netip.Prefix{netip.MustParsePrefix("192.0.2.77/32")})
+	r := runConfig(t, c)
+	if got := r.Rules[0]; r.Requests != 2 || got.Requests != 1 || got.Uncounted["proxy"] != 1 || got.Keys != 1 {
+		t.Errorf("%+v", got)
 	}
 }

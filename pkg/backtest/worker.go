@@ -14,6 +14,7 @@ type worker struct {
 	decoders map[request.Choice]*request.Decoder
 	judges   []*rule.Judge // one for each set of rules
 	each     func(*request.Request, error)
+	proxies  int64 // requests from a trusted proxy's own address
 
 	// While a chunk is parsed:
 	chunk *chunk
@@ -71,10 +72,11 @@ func (w *worker) decoder(l *log) *request.Decoder {
 func (w *worker) record(r *request.Request, err error) {
 	switch {
 	case err == nil:
-		if w.config.Client != nil {
-			w.config.Client.Resolve(r)
-		}
 		w.chunk.addRequest(r)
+		if w.config.Client != nil && w.config.Client.Resolve(r) {
+			w.proxies++
+			return
+		}
 		w.judge(r)
 	case !errors.Is(err, request.ErrNoRequest):
 		w.chunk.addUnread(request.Reason(err), 1, w.chunk.skipped+w.chunk.lines, request.Text(w.line))
