@@ -114,7 +114,7 @@ func (c *Client) newMember(ctx context.Context, group Group, own Owner) (*member
 // verdict is why the member left, nothing if its caller wanted it.
 func (m *member) verdict(outer context.Context) error {
 	if outer.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // that the caller wants no more is no fault
 	}
 	return context.Cause(m.ctx)
 }
@@ -279,7 +279,7 @@ func (m *member) changed() bool {
 func (m *member) close() {
 	m.closing.Do(func() {
 		go func() {
-			m.joined.Close()
+			_ = m.joined.Close() // it says nothing that the group does not see by itself
 			close(m.closed)
 		}()
 	})

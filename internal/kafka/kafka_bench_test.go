@@ -42,7 +42,7 @@ func BenchmarkFetch(b *testing.B) {
 
 // BenchmarkEcho is the time from Send to a parked Fetch's return, one record at a time.
 func BenchmarkEcho(b *testing.B) {
-	onEachBroker(b, func(b *testing.B, config kafka.Config, brokerCPU func() time.Duration) {
+	onEachBroker(b, func(b *testing.B, config kafka.Config, _ func() time.Duration) {
 		client := kafkatest.Client(b, config)
 		topic := newTopic(b, client, 1)
 		producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})

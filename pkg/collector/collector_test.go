@@ -27,12 +27,10 @@ func TestAClonedFolderIsToldAsAConflict(t *testing.T) {
 	clone.config.Folder += "/copy"
 	one.start()
 	clone.start()
-	conflicts := 0
 	for range 200 {
 		one.log("access.log", 20)
 		one.awaitRead("access.log")
-		var keys map[string]int64
-		keys, conflicts = one.sink.counted(t)
+		keys, conflicts := one.sink.counted(t)
 		for key, n := range keys {
 			if n > one.want[key] {
 				t.Fatalf("%s is counted %d times, and came %d times", key, n, one.want[key])

@@ -92,7 +92,7 @@ func Open(config Config) (*Broker, error) {
 }
 
 // Dial connects to the broker, whatever address is asked for. It is a kafka.Config's Dial.
-func (b *Broker) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (b *Broker) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return b.pairs.dial(ctx)
 }
 

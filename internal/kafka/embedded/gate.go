@@ -104,7 +104,7 @@ func (g *gate) serve(conn net.Conn) {
 	defer broker.Close()
 	g.running.Go(func() {
 		defer conn.Close()
-		io.Copy(conn, broker)
+		_, _ = io.Copy(conn, broker) // either end closes when it has had enough
 	})
 	if err := pass(broker, conn); errors.Is(err, errFrame) {
 		g.logger.Warn("embedded broker: a client was cut off", "client", conn.RemoteAddr().String(), "error", err)

@@ -124,8 +124,10 @@ func (c *Cluster) end(broker int, signal syscall.Signal) {
 	}
 }
 
-// Pause stops a broker where it stands (SIGSTOP); Resume lets it go on.
-func (c *Cluster) Pause(broker int) error  { return syscall.Kill(c.PID(broker), syscall.SIGSTOP) }
+// Pause stops a broker where it stands (SIGSTOP).
+func (c *Cluster) Pause(broker int) error { return syscall.Kill(c.PID(broker), syscall.SIGSTOP) }
+
+// Resume lets a broker go on that Pause stopped.
 func (c *Cluster) Resume(broker int) error { return syscall.Kill(c.PID(broker), syscall.SIGCONT) }
 
 // StartBroker starts a broker that was killed or stopped, with its data and ports. It does not wait: Ready does.
