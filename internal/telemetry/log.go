@@ -1,16 +1,19 @@
 package telemetry
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
+	"time"
 
 	"golang.org/x/term"
 )
 
 // Log makes a logger: level is debug, info, warn or error; format is text, json, or auto, which is text on a terminal
-// and in journald, JSON lines elsewhere.
+// and in journald, JSON lines elsewhere. Both write durations and addresses as text.
 func Log(to io.Writer, level, format string) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{}
 	var l slog.Level
@@ -21,7 +24,22 @@ func Log(to io.Writer, level, format string) (*slog.Logger, error) {
 	if format == "text" || format == "auto" && readByPeople(to) {
 		return slog.New(slog.NewTextHandler(to, options)), nil
 	}
+	options.ReplaceAttr = inWords
 	return slog.New(slog.NewJSONHandler(to, options)), nil
+}
+
+// inWords has JSON show durations and addresses as text does: "5.2s", not 5200000000, and "192.0.2.1:443", not an object.
+func inWords(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case time.Duration:
+		return slog.String(a.Key, v.String())
+	case error, json.Marshaler:
+	case fmt.Stringer:
+		if p := reflect.ValueOf(v); p.Kind() != reflect.Pointer || !p.IsNil() {
+			return slog.String(a.Key, v.String())
+		}
+	}
+	return a
 }
 
 // readByPeople says that a terminal or journald is at the other end.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,6 +90,33 @@ func TestLog(t *testing.T) {
 	}
 	if _, err := Log(&out, "loud", "text"); err == nil {
 		t.Error("an unknown level is taken")
+	}
+}
+
+// Durations and addresses are text in JSON too; times, numbers and errors stay what they are.
+func TestLogInWords(t *testing.T) {
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{5200 * time.Millisecond, `"5.2s"`},
+		{netip.MustParseAddr("192.0.2.1"), `"192.0.2.1"`},
+		{netip.MustParseAddrPort("192.0.2.1:443"), `"192.0.2.1:443"`},
+		{netip.MustParsePrefix("192.0.2.0/24"), `"192.0.2.0/24"`},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}, `"192.0.2.1:443"`},
+		{(*net.TCPAddr)(nil), `null`},
+		{&net.UnixAddr{Name: "/run/weir.sock", Net: "unix"}, `"/run/weir.sock"`},
+		{&net.AddrError{Err: "no address", Addr: "x"}, `"address x: no address"`},
+		{time.Unix(0, 0).UTC(), `"1970-01-01T00:00:00Z"`},
+		{7, `7`},
+		{[]string{"a"}, `["a"]`},
+	} {
+		var out bytes.Buffer
+		logger, _ := Log(&out, "info", "json")
+		logger.Info("x", slog.Group("in", "it", c.value))
+		if !strings.Contains(out.String(), `"in":{"it":`+c.want+`}`) {
+			t.Errorf("%T: logged %s, want %s", c.value, out.String(), c.want)
+		}
 	}
 }
 
