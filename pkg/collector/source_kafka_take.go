@@ -118,7 +118,7 @@ func (r *reading) begin(ctx context.Context, t *takeover, commits []kafka.Commit
 	if stored || r.vanished {
 		say = r.logger.Error
 	}
-	say("a partition begins as a new source", "log", r.topicPartition.String(), "why", anew, "from", offset, "source", r.sourceName(t.note.Incarnation))
+	say("a partition begins as a new source", "log", r.topicPartition.String(), "why", anew, "from", offset, "id", r.sourceName(t.note.Incarnation))
 	r.restart()
 	return nil
 }

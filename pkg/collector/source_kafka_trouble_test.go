@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,11 @@ func TestATopicMadeAnewIsANewSource(t *testing.T) {
 		b.sink.await(t, b.want)
 		if !c.said.has("a partition begins as a new source") {
 			t.Error("it is not said")
+		}
+		for line := range strings.Lines(c.said.String()) {
+			if strings.Contains(line, "a partition begins as a new source") && (strings.Count(line, " source=") != 1 || strings.Count(line, " id=") != 1) {
+				t.Error("a key is there twice, or missing:", line)
+			}
 		}
 		c.stop()
 		b.delete()
