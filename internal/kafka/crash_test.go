@@ -174,6 +174,9 @@ func TestTheBrokerDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.flows()
+	if err := cluster.Ready(within(t, 2*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 	cancel()
 	<-followed
 	f.check()

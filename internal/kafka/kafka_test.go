@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -37,10 +38,27 @@ func newTopic(t testing.TB, client *kafka.Client, partitions int, settings ...st
 		key, value, _ := strings.Cut(setting, "=")
 		topic.Settings[key] = value
 	}
-	if err := client.EnsureTopics(within(t, 30*time.Second), topic); err != nil {
-		t.Fatal(err)
-	}
+	ctx := within(t, 30*time.Second)
+	patiently(t, ctx, func() error { return client.EnsureTopics(ctx, topic) })
 	return name
+}
+
+// patiently asks until a broker that was down a moment ago is whole again.
+func patiently(t testing.TB, ctx context.Context, ask func() error) {
+	t.Helper()
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		if errors.Is(err, kafka.ErrPermanent) || ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // within is a context that ends with the test, or after a while that no test should need.

@@ -56,10 +56,11 @@ func (w *written) inOrder(t *testing.T, partition, messages int) {
 func readAll(t *testing.T, client *kafka.Client, topic string, partition int, from int64) []kafka.Record {
 	t.Helper()
 	ctx := within(t, time.Minute)
-	spans, err := client.Offsets(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var spans []kafka.Span
+	patiently(t, ctx, func() (err error) {
+		spans, err = client.Offsets(ctx, topic)
+		return err
+	})
 	var all []kafka.Record
 	reader := client.NewReader(topic, partition, from)
 	for reader.Next() < spans[partition].End {
