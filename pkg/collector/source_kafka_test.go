@@ -200,7 +200,12 @@ func (r *running) kill(sink *memorySink) {
 
 func (b *kafkaBench) commits() []kafka.Commit {
 	b.t.Helper()
-	commits, err := b.client.Committed(b.within(10*time.Second), b.source.Kafka.Group, b.topic)
+	ctx := b.within(20 * time.Second)
+	commits, err := b.client.Committed(ctx, b.source.Kafka.Group, b.topic)
+	for err != nil && ctx.Err() == nil { // a group's coordinator may be on its way
+		time.Sleep(50 * time.Millisecond)
+		commits, err = b.client.Committed(ctx, b.source.Kafka.Group, b.topic)
+	}
 	if err != nil {
 		b.t.Fatal(err)
 	}
