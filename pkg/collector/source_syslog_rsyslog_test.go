@@ -12,6 +12,9 @@ import (
 // senderPath is a program that sends syslog, if it is on this machine.
 func senderPath(t *testing.T, name, remedy string) string {
 	path, err := exec.LookPath(name)
+	if err != nil && os.Getenv("WEIR_REQUIRE_REAL") != "" {
+		t.Fatalf("%s is wanted here: %s", name, remedy)
+	}
 	if err != nil {
 		t.Skipf("%s cannot be had here: %s", name, remedy)
 	}
