@@ -11,6 +11,7 @@ type Health struct {
 	mu      sync.Mutex
 	unready string // why it is not ready; empty when it is
 	status  func() any
+	changed func(unready string)
 }
 
 // NewHealth makes that of a process that is starting.
@@ -25,7 +26,17 @@ func (h *Health) Unready(why string) { h.set(why) }
 func (h *Health) set(why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.changed != nil && why != h.unready {
+		h.changed(why)
+	}
 	h.unready = why
+}
+
+// OnChange has a function called at every change, with why the process is not ready; empty when it is.
+func (h *Health) OnChange(changed func(unready string)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changed = changed
 }
 
 // Status has /status answer with what a function gives, as JSON.

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -32,6 +33,9 @@ const (
 	exitWrong
 )
 
+// ending is why a process is not ready that was told to end.
+const ending = "ending"
+
 // A Part is what a process runs.
 type Part struct {
 	Name  string                                           // collector
@@ -46,6 +50,9 @@ type Process struct {
 	Logger  *slog.Logger
 	Metrics *prometheus.Registry
 	Health  *telemetry.Health
+
+	// Dial connects to the broker of this process; nil where brokers are elsewhere.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	files rereads
 }
@@ -72,6 +79,11 @@ func Main(part Part, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, part.Name+":", err)
 		return exitWrong
 	}
+	return Run(ctx, part, options, stderr)
+}
+
+// Run runs a part until the context is done and returns its exit code.
+func Run(ctx context.Context, part Part, options config.Options, stderr io.Writer) int {
 	settings, warnings, err := config.Load(options)
 	for _, warning := range warnings {
 		fmt.Fprintln(stderr, warning)
@@ -118,9 +130,10 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 		return errors.Join(wrong{errNoRules}, running.Close())
 	}
 	p.Health.Status(running.Status)
+	p.Health.OnChange(p.notifyReady)
 	p.Health.Ready()
 	p.Logger.Info("runs", "part", part.Name, "version", telemetry.Version(), "configuration", p.Config.File, "rules", p.Config.RuleSet.Fingerprint())
-	context.AfterFunc(ctx, func() { p.Health.Unready("ending") })
+	context.AfterFunc(ctx, func() { p.Health.Unready(ending) })
 
 	reloading, cancel := context.WithCancel(ctx)
 	reloader := newReloader(p, running, options, hangup)

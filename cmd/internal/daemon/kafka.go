@@ -21,7 +21,7 @@ const (
 // KafkaConfig is what the configuration says of Kafka, for a client of these topics; none stands for all.
 func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 	k := &p.Config.Kafka
-	c := kafka.Config{Brokers: k.Brokers, Prefix: k.Prefix, Create: k.Create, Topics: topics, Logger: p.Logger, Metrics: p.Metrics}
+	c := kafka.Config{Brokers: k.Brokers, Prefix: k.Prefix, Create: k.Create, Topics: topics, Dial: p.Dial, Logger: p.Logger, Metrics: p.Metrics}
 	if len(k.Brokers) == 0 {
 		c.Brokers = []string{kafka.Embedded}
 	}

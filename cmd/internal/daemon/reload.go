@@ -71,6 +71,8 @@ var errNoRules = errors.New("there are no rules: write rules.yaml beside weir.ya
 
 // reload takes the configuration as it is now, or says why it does not.
 func (r *reloader) reload() {
+	r.process.notifyReloading()
+	defer r.process.notifyReloaded()
 	r.files = look(r.current, r.process.files.paths()) // before reading: what changes meanwhile is read again
 	next, warnings, err := config.Load(r.options)
 	for _, warning := range warnings {

@@ -1,0 +1,38 @@
+package daemon
+
+import (
+	"fmt"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+)
+
+// notifyReady tells systemd, where it started us and wants to know, when the process is ready, and why it is not.
+func (p *Process) notifyReady(unready string) {
+	switch unready {
+	case "":
+		p.notify(daemon.SdNotifyReady + "\nSTATUS=serving")
+	case ending:
+		p.notify(daemon.SdNotifyStopping)
+	default:
+		p.notify("STATUS=not ready: " + unready)
+	}
+}
+
+// notifyReloading begins a reload in systemd's eyes, notifyReloaded ends it.
+func (p *Process) notifyReloading() {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return
+	}
+	p.notify(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/1000))
+}
+
+func (p *Process) notifyReloaded() { p.notify(daemon.SdNotifyReady) }
+
+// notify is silent where nobody listens.
+func (p *Process) notify(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		p.Logger.Warn("systemd cannot be told how the process stands", "error", err)
+	}
+}
