@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -63,39 +62,4 @@ func (b *bench) hasRead(position int64) bool {
 	logs := b.collector.Status().Sources[0].Logs
 	n := len(logs)
 	return n > 0 && logs[n-1].Position >= position && logs[n-1].InFlight == 0
-}
-
-// BenchmarkLoneLine measures how long a line takes from the log into Kafka's, until a reader has it.
-func BenchmarkLoneLine(b *testing.B) {
-	c := newBench(b, "access.log")
-	c.config.Logger = nil
-	client, topic := c.toKafka()
-	c.log("access.log", 1)
-	c.start()
-	arrived := make(chan time.Time, 1)
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	for p := range benchPartitions {
-		go func() {
-			reader := client.NewReader(topic, p, 0)
-			for ctx.Err() == nil {
-				records, _ := reader.Fetch(ctx)
-				for range records {
-					arrived <- time.Now()
-				}
-			}
-		}()
-	}
-	<-arrived
-	var took []time.Duration
-	for b.Loop() {
-		time.Sleep(10 * time.Millisecond)
-		line := c.line()
-		begun := time.Now()
-		c.append("access.log", line)
-		took = append(took, (<-arrived).Sub(begun))
-	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
 }
