@@ -11,6 +11,8 @@ import (
 type Options struct {
 	// File is the path of the configuration; empty looks in the usual places.
 	File string
+	// Default is what is read where File is empty and none is found; nil is a file that says nothing.
+	Default []byte
 	// Set are settings of the command line, each key=value; they beat the environment's.
 	Set []string
 	// Environ is the environment as os.Environ gives it: WEIR_SECTION_KEY beats the file, and ${NAME} within the
@@ -29,7 +31,7 @@ func Load(o Options) (*Config, yamlfile.Faults, error) {
 		o.File = find()
 	}
 	if o.File == "" {
-		return Read(nil, o)
+		return Read(o.Default, o)
 	}
 	data, err := os.ReadFile(o.File)
 	if err != nil {

@@ -1,0 +1,142 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"weir/cmd/internal/config"
+	"weir/internal/kafka/embedded"
+	"weir/internal/telemetry"
+)
+
+// Whole is several parts in one process, which is their broker too where the configuration names none. They are named
+// in the order in which requests pass them. Each serves its own addresses. When all are open, started is called with
+// a function that tells how each stands, by its name; it must not wait.
+func Whole(started func(ctx context.Context, status func() map[string]any), parts ...Part) Part {
+	return Part{
+		Name:  "weir",
+		About: "collects, counts and enforces in one process, with its own broker and store unless others are named.",
+		Admin: func(*config.Config) (address, keys string) { return "", "" },
+		Open: func(ctx context.Context, p *Process) (Running, error) {
+			w := &whole{}
+			if err := w.open(ctx, p, parts); err != nil {
+				return nil, errors.Join(err, w.Close())
+			}
+			started(ctx, w.status)
+			return w, nil
+		},
+	}
+}
+
+// A whole is the parts that are open, and their broker.
+type whole struct {
+	broker *embedded.Broker // nil where brokers are elsewhere
+	parts  []openPart       // those that requests pass last come first
+}
+
+type openPart struct {
+	Running
+	name  string
+	admin *admin
+}
+
+// open opens those parts first that the others' results go to.
+func (w *whole) open(ctx context.Context, p *Process, parts []Part) error {
+	if p.Config.RuleSet == nil {
+		return wrong{errNoRules}
+	}
+	dial, err := w.openBroker(p)
+	if err != nil {
+		return err
+	}
+	for i := len(parts) - 1; i >= 0; i-- {
+		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: p.Metrics, Health: telemetry.NewHealth(), Dial: dial}
+		if err := w.openPart(ctx, own, parts[i]); err != nil {
+			return fmt.Errorf("%s: %w", parts[i].Name, err)
+		}
+		p.files.add(own.files.reread, own.files.paths()...)
+	}
+	return nil
+}
+
+func (w *whole) openBroker(p *Process) (dial func(context.Context, string, string) (net.Conn, error), err error) {
+	if len(p.Config.Kafka.Brokers) > 0 {
+		return nil, nil
+	}
+	w.broker, err = embedded.Open(embedded.Config{Folder: p.Config.BrokerFolder(), SyncWrites: true, Listen: p.Config.BrokerSocket(), Logger: p.Logger})
+	if err != nil {
+		return nil, err
+	}
+	return w.broker.Dial, nil
+}
+
+func (w *whole) openPart(ctx context.Context, own *Process, part Part) error {
+	served, err := own.serve(part.Admin(own.Config))
+	if err != nil {
+		return err
+	}
+	running, err := part.Open(ctx, own)
+	if err != nil {
+		served.close()
+		return err
+	}
+	own.Health.Status(running.Status)
+	own.Health.Ready()
+	context.AfterFunc(ctx, func() { own.Health.Unready(ending) })
+	w.parts = append(w.parts, openPart{running, part.Name, served})
+	return nil
+}
+
+// Run runs all parts until the context is done, or one of them has failed.
+func (w *whole) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(w.parts))
+	var running sync.WaitGroup
+	for i, part := range w.parts {
+		running.Go(func() {
+			if err := part.Run(ctx); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", part.name, err)
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// Reload has every part take what can change while it runs.
+func (w *whole) Reload(c *config.Config) error {
+	var errs []error
+	for _, part := range w.parts {
+		errs = append(errs, part.Reload(c))
+	}
+	return errors.Join(errs...)
+}
+
+// Status is that of the parts by their names.
+func (w *whole) Status() any { return w.status() }
+
+func (w *whole) status() map[string]any {
+	all := map[string]any{}
+	for _, part := range w.parts {
+		all[part.name] = part.Status()
+	}
+	return all
+}
+
+// Close closes those parts first that requests pass first, and the broker at last.
+func (w *whole) Close() error {
+	var errs []error
+	for i := len(w.parts) - 1; i >= 0; i-- {
+		errs = append(errs, w.parts[i].Close())
+		w.parts[i].admin.close()
+	}
+	if w.broker != nil {
+		w.broker.Close()
+	}
+	return errors.Join(errs...)
+}
