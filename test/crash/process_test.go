@@ -6,48 +6,41 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 )
 
-var binary struct {
-	once sync.Once
-	path string
-	err  error
-}
+// binaries is a folder for those of the parts.
+var binaries string
 
-// build makes the collector's binary, once.
-func build(t testing.TB) string {
+// build makes a part's binary, once, and returns its path.
+func build(t testing.TB, part string) string {
 	t.Helper()
-	binary.once.Do(func() {
-		folder, err := os.MkdirTemp("", "weir-crash-")
-		if err != nil {
-			binary.err = err
-			return
-		}
-		binary.path = filepath.Join(folder, "collector")
-		if out, err := exec.Command("go", "build", "-o", binary.path, "weir/cmd/collector").CombinedOutput(); err != nil {
-			binary.err = fmt.Errorf("building: %w: %s", err, out)
-		}
-	})
-	if binary.err != nil {
-		t.Fatal(binary.err)
+	path := filepath.Join(binaries, part)
+	if _, err := os.Stat(path); err == nil {
+		return path
 	}
-	return binary.path
+	if out, err := exec.Command("go", "build", "-o", path, "weir/cmd/"+part).CombinedOutput(); err != nil {
+		t.Fatalf("building: %v: %s", err, out)
+	}
+	return path
 }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if binary.path != "" {
-		os.RemoveAll(filepath.Dir(binary.path))
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if binaries, err = os.MkdirTemp("", "weir-crash-"); err != nil {
+		panic(err)
 	}
-	os.Exit(code)
+	defer os.RemoveAll(binaries)
+	return m.Run()
 }
 
-// An installation is a collector's configuration and folder, and the process that runs it.
+// An installation is a part's configuration and folder, and the process that runs it.
 type installation struct {
 	t       testing.TB
+	part    string
 	folder  string
 	process *exec.Cmd
 	said    strings.Builder // on standard error
@@ -56,7 +49,7 @@ type installation struct {
 // install writes a configuration that reads the files of a pattern.
 func install(t testing.TB, brokers []string, pattern string) *installation {
 	t.Helper()
-	i := &installation{t: t, folder: t.TempDir()}
+	i := &installation{t: t, part: "collector", folder: t.TempDir()}
 	i.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: per-path, key: path, limits: [10/min]}]\n")
 	i.write("weir.yaml", fmt.Sprintf(`
 data: data
@@ -78,7 +71,7 @@ func (i *installation) write(name, text string) {
 
 func (i *installation) start() {
 	i.t.Helper()
-	i.process = exec.Command(build(i.t), "--config", filepath.Join(i.folder, "weir.yaml"))
+	i.process = exec.Command(build(i.t, i.part), "--config", filepath.Join(i.folder, "weir.yaml"))
 	i.process.Stderr = &i.said
 	if err := i.process.Start(); err != nil {
 		i.t.Fatal(err)

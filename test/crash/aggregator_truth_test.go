@@ -1,0 +1,248 @@
+package crash
+
+import (
+	"slices"
+	"sort"
+	"time"
+
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+	"weir/pkg/rule"
+)
+
+// A pair is a rule's name and a key.
+type pair struct{ rule, key string }
+
+// An instant is some hits of one millisecond.
+type instant struct{ at, cost int64 }
+
+// A history is all of a key's hits that can still matter, in the order of time, and its last block.
+type history struct {
+	partition   int
+	hits        []instant
+	newest      int64
+	from, until int64
+	level       int
+	entry       *verdict // of the last block
+}
+
+// A verdict is an entry that the blocklist has to have.
+type verdict struct {
+	blocklist.Entry
+	lifted bool // by an unblock command
+}
+
+// A truth counts the log of hits slowly and plainly: maps, sorted slices, every window counted anew for every hit.
+// It shares the bytes of batches with what it is held against, and nothing of how these are counted.
+type truth struct {
+	rules       map[string]*rule.Rule
+	late, ahead int64
+	keys        map[pair]*history
+	verdicts    map[string]*verdict // by id
+	ends        []map[string]batch  // the last batch applied, by partition and source
+	reached     []int64             // the newest time counted, by partition
+	seen        map[string]int      // what became of batches and items
+}
+
+// A batch is what tells batches of one source apart.
+type batch struct {
+	hit.Header
+	checksum uint64
+}
+
+func newTruth(rules *rule.Set, partitions int, late, ahead time.Duration) *truth {
+	w := &truth{
+		rules: map[string]*rule.Rule{}, late: late.Milliseconds(), ahead: ahead.Milliseconds(), keys: map[pair]*history{},
+		verdicts: map[string]*verdict{}, reached: make([]int64, partitions), seen: map[string]int{},
+	}
+	for _, r := range rules.Rules {
+		w.rules[r.Name] = r
+	}
+	for range partitions {
+		w.ends = append(w.ends, map[string]batch{})
+	}
+	return w
+}
+
+// record counts one record of a partition's log.
+func (w *truth) record(partition int, offset int64, value []byte) error {
+	var r hit.Reader
+	if err := r.Reset(value); err != nil {
+		return err
+	}
+	if !w.isNew(partition, batch{r.Header(), r.Checksum()}) {
+		return nil
+	}
+	for _, item := range r.Items() {
+		p := r.Pairs()[item.Pair]
+		of := pair{r.Rules()[p.Rule], string(p.Key)}
+		if _, ok := r.Unblock(item); ok {
+			w.unblock(of)
+			continue
+		}
+		if item.UnixMilli > r.Header().Clock+w.ahead {
+			w.seen["ahead"]++
+			continue
+		}
+		w.hit(of, partition, offset, instant{item.UnixMilli, item.Cost})
+	}
+	return nil
+}
+
+// isNew says whether a batch goes on where the last one of its source ended.
+func (w *truth) isNew(partition int, b batch) bool {
+	last := w.ends[partition][b.Source]
+	sameCut := b.From == last.From && b.To == last.To
+	switch {
+	case b.From >= last.To, sameCut && last.More && b.Part == last.Part+1:
+		w.ends[partition][b.Source] = b
+		w.seen["applied"]++
+		return true
+	case b.To < last.To, sameCut && b.Part < last.Part, sameCut && b.Part == last.Part && b.checksum == last.checksum:
+		w.seen["resent"]++
+	default:
+		w.seen["conflict"]++
+	}
+	return false
+}
+
+func (w *truth) unblock(of pair) {
+	w.seen["unblock"]++
+	h := w.keys[of]
+	if h == nil {
+		return
+	}
+	if h.entry != nil {
+		h.entry.lifted = true
+		w.seen["lifted"]++
+	}
+	*h = history{partition: h.partition}
+}
+
+func (w *truth) hit(of pair, partition int, offset int64, m instant) {
+	r := w.rules[of.rule]
+	h := w.keys[of]
+	if h == nil {
+		h = &history{partition: partition}
+		w.keys[of] = h
+	}
+	if m.at < h.newest-w.late {
+		w.seen["late"]++
+		return
+	}
+	h.newest = max(h.newest, m.at)
+	w.reached[partition] = max(w.reached[partition], m.at)
+	inside := m.at < h.until
+	if inside && !r.Block.Extend {
+		w.seen["blocked"]++
+		return
+	}
+	h.insert(m)
+	broken, at, count := h.broken(r, m.at)
+	switch {
+	case broken == nil:
+		w.seen["counted"]++
+	case inside:
+		w.extend(r, h, offset, at)
+	default:
+		w.begin(of, h, offset, verdict{Entry: blocklist.Entry{Limit: broken.Text, Count: count, From: at}})
+	}
+	h.prune(w.late + longest(r))
+}
+
+// begin starts the block that v says the beginning of.
+func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
+	r := w.rules[of.rule]
+	again := h.until > 0 && v.From < h.until+r.Block.Forget.Milliseconds()
+	if !again {
+		h.level = 0
+	}
+	h.level++
+	h.from, h.until = v.From, v.From+lasts(r, h.level)
+	if !r.Block.Extend {
+		h.hits = slices.DeleteFunc(h.hits, func(m instant) bool { return m.at < h.until })
+	}
+	v.ID, v.Rule, v.Key, v.Until, v.Level = blocklist.ID(of.rule, of.key, h.from, h.level), of.rule, of.key, h.until, h.level
+	v.Mode, v.Offset = blocklist.Mode(r.Mode), offset
+	h.entry = &v
+	w.verdicts[v.ID] = &v
+	w.seen["broke"]++
+	if h.level > 1 {
+		w.seen["again"]++
+	}
+}
+
+// extend moves the end of the block that a limit was broken in, when less than half of it is left.
+func (w *truth) extend(r *rule.Rule, h *history, offset, at int64) {
+	if whole := lasts(r, h.level); at >= h.from && 2*(h.until-at) < whole {
+		h.until = at + whole
+		h.entry.Until, h.entry.Offset = h.until, offset
+		w.seen["extended"]++
+	}
+}
+
+func lasts(r *rule.Rule, level int) int64 {
+	all := append([]time.Duration{r.Block.For}, r.Block.Then...)
+	return all[min(level, len(all))-1].Milliseconds()
+}
+
+func longest(r *rule.Rule) int64 {
+	var per time.Duration
+	for _, l := range r.Limits {
+		per = max(per, l.Per)
+	}
+	return per.Milliseconds()
+}
+
+// from is the first of the hits at t or later.
+func (h *history) since(t int64) int {
+	return sort.Search(len(h.hits), func(i int) bool { return h.hits[i].at >= t })
+}
+
+func (h *history) insert(m instant) {
+	h.hits = slices.Insert(h.hits, h.since(m.at+1), m)
+}
+
+// prune drops what answers no question any more.
+func (h *history) prune(keep int64) {
+	if gone := h.since(h.newest - keep); gone > 100 {
+		h.hits = slices.Delete(h.hits, 0, gone)
+	}
+}
+
+// broken is the first limit of a rule that the hits break at the first instant whose window holds one at t.
+func (h *history) broken(r *rule.Rule, t int64) (limit *rule.Limit, at, count int64) {
+	for i := h.since(t); i < len(h.hits); i++ {
+		at := h.hits[i].at
+		for l := range r.Limits {
+			per := r.Limits[l].Per.Milliseconds()
+			if at-per >= t {
+				continue
+			}
+			if count := h.within(at, per); count > r.Limits[l].Hits {
+				return &r.Limits[l], at, count
+			}
+		}
+	}
+	return nil, 0, 0
+}
+
+// within counts the hits in (at-per, at].
+func (h *history) within(at, per int64) (n int64) {
+	for i := h.since(at-per+1); i < len(h.hits) && h.hits[i].at <= at; i++ {
+		n += h.hits[i].cost
+	}
+	return n
+}
+
+// clear is from when on nothing of the history decides anything.
+func (h *history) clear(r *rule.Rule) int64 {
+	var t int64
+	if n := len(h.hits); n > 0 {
+		t = h.hits[n-1].at + longest(r)
+	}
+	if h.until > 0 {
+		t = max(t, h.until+r.Block.Forget.Milliseconds())
+	}
+	return t
+}

@@ -1,0 +1,116 @@
+package crash
+
+import (
+	"testing"
+	"time"
+
+	"weir/pkg/hit"
+	"weir/pkg/rule"
+	"weir/pkg/window"
+)
+
+func mustParse(t testing.TB, rules string) *rule.Set {
+	t.Helper()
+	set, _, err := rule.Parse("rules.yaml", []byte(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// The traffic shows everything that a key can come to, and what the truth makes of it is what pkg/window does.
+func TestTheTruthOfTheTraffic(t *testing.T) {
+	rules := mustParse(t, fireRules)
+	const partitions = 4
+	f := newTraffic(t, 7, rules, 4000, partitions)
+	f.from, f.to = 1_700_000_000_000, 1_700_000_000_000+5*hour
+	w := newTruth(rules, partitions, 10*time.Minute, 10*time.Second)
+	twin := newWindows(t, rules, partitions)
+	for i := range 200 {
+		for _, m := range f.cut(1000, float64(i)/200) {
+			if err := w.record(m.Partition, int64(i), m.Value); err != nil {
+				t.Fatal(err)
+			}
+			twin.record(t, m.Partition, m.Value)
+		}
+	}
+	for of, h := range w.keys {
+		if s := twin.states[of]; s != nil {
+			compareState(t, w, of, h, s, twin.policies[of.rule])
+		} else if h.newest > 0 {
+			t.Errorf("%v is in the truth only", of)
+		}
+	}
+	for _, what := range []string{"applied", "resent", "conflict", "unblock", "lifted", "ahead", "late", "blocked", "counted", "broke", "again", "extended"} {
+		if w.seen[what] < 5 {
+			t.Errorf("%s: %d times: the traffic shows too little", what, w.seen[what])
+		}
+	}
+	t.Logf("%d keys, %v", len(w.keys), w.seen)
+}
+
+// Windows count as an aggregator does that never dies.
+type windows struct {
+	policies  map[string]*window.Policy
+	states    map[pair]*window.State
+	positions []*hit.Positions
+}
+
+func newWindows(t testing.TB, rules *rule.Set, partitions int) *windows {
+	t.Helper()
+	w := &windows{policies: map[string]*window.Policy{}, states: map[pair]*window.State{}}
+	for _, r := range rules.Rules {
+		policy, err := r.Policy(10*time.Minute, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.policies[r.Name] = policy
+	}
+	for range partitions {
+		w.positions = append(w.positions, hit.NewPositions(100, time.Hour))
+	}
+	return w
+}
+
+func (w *windows) record(t testing.TB, partition int, value []byte) {
+	t.Helper()
+	var r hit.Reader
+	if err := r.Reset(value); err != nil {
+		t.Fatal(err)
+	}
+	if w.positions[partition].Judge(r.Header(), r.Checksum(), 0) != hit.Apply {
+		return
+	}
+	for _, item := range r.Items() {
+		p := r.Pairs()[item.Pair]
+		of := pair{r.Rules()[p.Rule], string(p.Key)}
+		if _, ok := r.Unblock(item); ok {
+			delete(w.states, of)
+		} else if item.UnixMilli <= r.Header().Clock+10*second {
+			if w.states[of] == nil {
+				w.states[of] = &window.State{}
+			}
+			w.policies[of.rule].Hit(w.states[of], item.UnixMilli, item.Cost)
+		}
+	}
+}
+
+// compareState holds a state against the truth: its counts at its newest hit and before, and its block.
+func compareState(t testing.TB, w *truth, of pair, h *history, s *window.State, policy *window.Policy) {
+	t.Helper()
+	r := w.rules[of.rule]
+	if s.Newest() != h.newest {
+		t.Errorf("%v: the newest hit is at %d, want %d", of, s.Newest(), h.newest)
+	}
+	for i, l := range r.Limits {
+		for _, at := range []int64{h.newest, h.newest - 1, h.newest - 7*second, h.newest - 5*minute} {
+			if got, want := policy.Count(s, i, at), h.within(at, l.Per.Milliseconds()); got != want {
+				t.Errorf("%v: %s counts %d at %d, want %d", of, l.Text, got, at, want)
+			}
+		}
+	}
+	from, until, level, _ := s.Block()
+	if from != h.from || until != h.until || level != h.level {
+		t.Errorf("%v: blocked from %d until %d at level %d, want %d, %d, %d", of, from, until, level, h.from, h.until, h.level)
+	}
+}
