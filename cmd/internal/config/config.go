@@ -64,11 +64,13 @@ func Default() *Config {
 		Collector:  Collector{Listen: "127.0.0.1:7401"},
 		Aggregator: Aggregator{Listen: "127.0.0.1:7411", HotKeys: 1_000_000},
 		Enforcer: Enforcer{
-			Listen:      "127.0.0.1:7421",
-			Admin:       "127.0.0.1:7431",
-			Socket:      "weir.sock",
-			Follow:      "kafka",
-			WithoutList: "allow",
+			Listen:       "127.0.0.1:7421",
+			Admin:        "127.0.0.1:7431",
+			Socket:       "weir.sock",
+			Follow:       "kafka",
+			WithoutList:  "allow",
+			Refuse:       429,
+			LimitHeaders: "both",
 		},
 	}
 }

@@ -1,7 +1,11 @@
 package config
 
 import (
+	"maps"
+	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"weir/internal/yamlfile"
 )
@@ -44,8 +48,21 @@ type Enforcer struct {
 	TLS ServerTLS `yaml:"tls"`
 	// Follow is where the list comes from: kafka, or another enforcer's URL. Default: kafka.
 	Follow string `yaml:"follow"`
+	// FollowKeyFile holds the API key that the enforcer followed asks for, role read. Default: none.
+	FollowKeyFile string `yaml:"follow_key_file"`
+	// FollowTLS is how the enforcer followed is connected to where its URL is https. Default: the system's roots.
+	FollowTLS ClientTLS `yaml:"follow_tls"`
 	// WithoutList is the answer while there is no whole list yet: allow or deny. Default: allow.
 	WithoutList Answer `yaml:"without_list"`
+	// Refuse is the status of a refusal at /v1/check: 429, or 403. At /v1/check/nginx it is 403 in any case, at those of
+	// the other edges 429. Default: 429.
+	Refuse int `yaml:"refuse"`
+	// Fields are the headers that edges set themselves, by the fields of rules that they are: {user: X-User}. Further
+	// fields that are not named here are taken from the header of their name. Default: none, and users are not known.
+	Fields map[string]string `yaml:"fields"`
+	// LimitHeaders are the fields that tell a refused client which limit it broke, beside Retry-After: draft (RateLimit
+	// and RateLimit-Policy), legacy (X-RateLimit-…), both, or none. Default: both.
+	LimitHeaders LimitHeaders `yaml:"limit_headers"`
 }
 
 // Validate checks the addresses.
@@ -54,6 +71,10 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 	guarded := e.Keys != "" || e.TLS.Clients != ""
 	guard(v.Key("listen"), e.Listen, remedy, guarded)
 	guard(v.Key("admin"), e.Admin, remedy, guarded)
+	if place := v.Key("refuse"); !place.Faulty() && e.Refuse != http.StatusTooManyRequests && e.Refuse != http.StatusForbidden {
+		place.Faultf("write 429 or 403", "edges do not take %d for a refusal", e.Refuse)
+	}
+	e.checkFields(v.Key("fields"))
 	if e.Follow == "kafka" {
 		return
 	}
@@ -61,6 +82,27 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 	if err != nil || at.Host == "" || (at.Scheme != "http" && at.Scheme != "https") {
 		v.Key("follow").Faultf("write kafka, or https://enforcer.example:7421", "%q is no enforcer's URL", e.Follow)
 	}
+}
+
+// checkFields checks what edges are believed to set.
+func (e *Enforcer) checkFields(v yamlfile.Value) {
+	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
+		switch name {
+		case "ip", "method", "host", "path", "query", "status", "bytes", "agent", "referrer":
+			v.Key(name).Faultf("leave it out; for ip set client.header", "%s is always taken from the request", name)
+		}
+		if header := e.Fields[name]; header == "" || strings.ContainsAny(header, " :\t\r\n") {
+			v.Key(name).Faultf("write it as X-User", "%q is no name of a header", header)
+		}
+	}
+}
+
+// LimitHeaders are fields of a refusal.
+type LimitHeaders string
+
+// FromYAML reads which ones.
+func (l *LimitHeaders) FromYAML(v yamlfile.Value) {
+	*l = LimitHeaders(oneOf(v, "both", "draft", "legacy", "none"))
 }
 
 // An Answer is what a check says without a list.

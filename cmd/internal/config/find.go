@@ -65,6 +65,7 @@ func (c *Config) paths() []*string {
 		&kafka.TLS.CA, &kafka.TLS.Cert, &kafka.TLS.Key, &kafka.SASL.PasswordFile, &c.Store.PasswordFile,
 		&c.Collector.Keys, &c.Aggregator.Keys,
 		&enforcer.Keys, &enforcer.TLS.Cert, &enforcer.TLS.Key, &enforcer.TLS.Clients,
+		&enforcer.FollowKeyFile, &enforcer.FollowTLS.CA, &enforcer.FollowTLS.Cert, &enforcer.FollowTLS.Key,
 	}
 	for _, networks := range c.networks() {
 		for i := range networks.Files {
@@ -120,6 +121,7 @@ func Keys() []string {
 		{"aggregator.", Aggregator{}},
 		{"enforcer.", Enforcer{}},
 		{"enforcer.tls.", ServerTLS{}},
+		{"enforcer.follow_tls.", ClientTLS{}},
 	} {
 		for _, name := range yamlfile.Names(section.sample) {
 			keys = append(keys, section.path+name)
