@@ -37,8 +37,8 @@ package blocklist
 import "errors"
 
 const (
-	// Version is the first byte of every value that is written here, and "v" in JSON.
-	Version = 1
+	// RecordVersion is the first byte of every value that is written here, and "v" in JSON.
+	RecordVersion = 1
 	// MaxBytes is the length of the longest value, and of the longest key of a record.
 	MaxBytes = 8 << 10
 	// Never is the time until which an entry lasts that does not end by itself.

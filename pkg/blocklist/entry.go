@@ -26,6 +26,7 @@ type Entry struct {
 	Level   int               // 1 for the first offence, 2 for the second within the rule's forget, …
 	Mode    Mode
 	Source  Source
+	Order   Kind   // of what a person ordered, see Order.Entry; it is not in the entry's record
 	By      string // weir, or who ordered it
 	Why     string // what was said when it was ordered
 
@@ -113,11 +114,12 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 		Level   int               `json:"level"`
 		Mode    Mode              `json:"mode"`
 		Source  Source            `json:"source"`
+		Order   Kind              `json:"order,omitempty"`
 		By      string            `json:"by"`
 		Why     string            `json:"why"`
 		Ended   *instant          `json:"ended,omitempty"`
-	}{Version, e.ID, e.Rule, e.Key, e.Fields, instant(e.From), instant(e.Until), instant(e.Decided), e.Limit, e.Count,
-		e.Level, e.Mode, e.Source, e.By, e.Why, nil}
+	}{RecordVersion, e.ID, e.Rule, e.Key, e.Fields, instant(e.From), instant(e.Until), instant(e.Decided), e.Limit, e.Count,
+		e.Level, e.Mode, e.Source, e.Order, e.By, e.Why, nil}
 	if shown.Fields == nil {
 		shown.Fields = map[string]string{}
 	}

@@ -24,7 +24,7 @@ func (e *Entry) Append(b []byte) ([]byte, error) {
 		return b, err
 	}
 	begin := len(b)
-	b = append(b, Version, e.flags())
+	b = append(b, RecordVersion, e.flags())
 	b = appendText(b, e.ID)
 	b = binary.AppendUvarint(b, uint64(e.Generation))
 	b = binary.AppendUvarint(b, uint64(e.Offset))
@@ -96,10 +96,10 @@ func Decode(record, value []byte) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(value) > 0 && value[0] > Version {
-		return nil, fmt.Errorf("%w: the bytes are of version %d, this program reads up to %d", ErrNewer, value[0], Version)
+	if len(value) > 0 && value[0] > RecordVersion {
+		return nil, fmt.Errorf("%w: the bytes are of version %d, this program reads up to %d", ErrNewer, value[0], RecordVersion)
 	}
-	if len(value) < 2 || len(value) > MaxBytes || value[0] != Version || value[1]&^flags != 0 {
+	if len(value) < 2 || len(value) > MaxBytes || value[0] != RecordVersion || value[1]&^flags != 0 {
 		return nil, fmt.Errorf("%w: %d bytes", ErrDamaged, len(value))
 	}
 	e := &Entry{Rule: rule, Key: key}

@@ -145,7 +145,7 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
 	}
-	newer := append([]byte{Version + 1}, value[1:]...)
+	newer := append([]byte{RecordVersion + 1}, value[1:]...)
 	for _, test := range []struct {
 		key, value []byte
 		want       error
@@ -153,7 +153,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{key, newer, ErrNewer},
 		{key, append(value[:len(value):len(value)], 0), ErrDamaged},
 		{key, make([]byte, MaxBytes+1), ErrDamaged},
-		{key, append([]byte{Version, flags + 1}, value[2:]...), ErrDamaged},
+		{key, append([]byte{RecordVersion, flags + 1}, value[2:]...), ErrDamaged},
 		{[]byte("manual/ip/203.0.113.7"), value, ErrNewer},
 		{[]byte("/mark/3"), value, ErrNewer},
 		{[]byte("per-ip"), value, ErrDamaged},

@@ -38,8 +38,35 @@ func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 func HitsTopic(c *config.Config) kafka.Topic {
 	return kafka.Topic{
 		Name: c.Kafka.Prefix + Hits, Partitions: c.Kafka.Hits.Partitions, Replication: c.Kafka.Hits.Replication,
-		Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": fmt.Sprint(time.Duration(c.Kafka.Hits.Retention).Milliseconds())},
+		Settings: deleteAfter(time.Duration(c.Kafka.Hits.Retention)),
 	}
+}
+
+// embeddedBlocklistRetention is how long the embedded broker keeps the blocklist's records. Its compaction is not safe,
+// so aggregators publish again what is live well within it.
+const embeddedBlocklistRetention = time.Hour
+
+// BlocklistTopic is what weir.blocklist has to be: one partition, the last record of each key.
+func BlocklistTopic(c *config.Config) kafka.Topic {
+	topic := kafka.Topic{Name: c.Kafka.Prefix + Blocklist, Partitions: 1, Replication: c.Kafka.Blocklist.Replication}
+	if len(c.Kafka.Brokers) == 0 {
+		topic.Settings = deleteAfter(embeddedBlocklistRetention)
+		return topic
+	}
+	topic.Settings = map[string]string{"cleanup.policy": "compact"}
+	return topic
+}
+
+// EventsTopic is what weir.events has to be.
+func EventsTopic(c *config.Config) kafka.Topic {
+	return kafka.Topic{
+		Name: c.Kafka.Prefix + Events, Partitions: c.Kafka.Events.Partitions, Replication: c.Kafka.Events.Replication,
+		Settings: deleteAfter(time.Duration(c.Kafka.Events.Retention)),
+	}
+}
+
+func deleteAfter(retention time.Duration) map[string]string {
+	return map[string]string{"cleanup.policy": "delete", "retention.ms": fmt.Sprint(retention.Milliseconds())}
 }
 
 // EnsureTopics makes or checks topics, again and again until it succeeds, the context is done, or retrying cannot

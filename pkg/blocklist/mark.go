@@ -1,0 +1,114 @@
+package blocklist
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// A ListID says which list a record belongs to. The name is agreed once; the epoch grows when the topic was made anew.
+type ListID struct {
+	Name  string // letters, digits, - and _; at most 64
+	Epoch int64
+}
+
+// String is the name, a dash and the epoch.
+func (l ListID) String() string { return l.Name + "-" + strconv.FormatInt(l.Epoch, 10) }
+
+// ParseListID reads what String wrote.
+func ParseListID(text string) (ListID, error) {
+	cut := strings.LastIndexByte(text, '-')
+	if cut < 0 {
+		return ListID{}, fmt.Errorf("%w: the list id %.80q", ErrDamaged, text)
+	}
+	epoch, err := strconv.ParseInt(text[cut+1:], 10, 64)
+	l := ListID{text[:cut], epoch}
+	if err != nil || !l.valid() || l.String() != text {
+		return ListID{}, fmt.Errorf("%w: the list id %.80q", ErrDamaged, text)
+	}
+	return l, nil
+}
+
+// Compare orders list ids by their epochs; of two with one epoch their names decide.
+func (l ListID) Compare(other ListID) int {
+	return cmp.Or(cmp.Compare(l.Epoch, other.Epoch), cmp.Compare(l.Name, other.Name))
+}
+
+const maxListName = 64
+
+func (l ListID) valid() bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+	return l.Epoch >= 0 && l.Name != "" && len(l.Name) <= maxListName && strings.Trim(l.Name, letters) == ""
+}
+
+// A Mark says how far the owner of a partition of the hits has got. Times are Unix milliseconds.
+type Mark struct {
+	List       ListID
+	Partition  int
+	Partitions int   // how many there are
+	Generation int64 // of the log of hits, and
+	Offset     int64 // in it, up to which hits are counted
+	Reached    int64 // the requests' time it has got to
+	At         int64 // the wall clock when it was written
+	Since      int64 // every live entry of the partition was published at this offset of the blocklist or later
+}
+
+const (
+	markPrefix    = "/mark/"
+	maxPartitions = 1 << 20
+)
+
+// RecordKey is the key of the mark's record.
+func (m *Mark) RecordKey() []byte {
+	return strconv.AppendInt([]byte(markPrefix), int64(m.Partition), 10)
+}
+
+// Append appends the value of the mark's record. The error is ErrMark for a mark that cannot be.
+func (m *Mark) Append(b []byte) ([]byte, error) {
+	if err := m.validate(); err != nil {
+		return b, err
+	}
+	b = append(b, RecordVersion)
+	b = appendText(b, m.List.Name)
+	b = binary.AppendUvarint(b, uint64(m.List.Epoch))
+	b = binary.AppendUvarint(b, uint64(m.Partitions))
+	b = binary.AppendUvarint(b, uint64(m.Generation))
+	b = binary.AppendUvarint(b, uint64(m.Offset))
+	b = binary.AppendVarint(b, m.Reached)
+	b = binary.AppendVarint(b, m.At)
+	b = binary.AppendUvarint(b, uint64(m.Since))
+	return b, nil
+}
+
+func (m *Mark) validate() error {
+	if !m.List.valid() || m.Partition < 0 || m.Partition >= m.Partitions || m.Partitions > maxPartitions ||
+		m.Generation < 0 || m.Offset < 0 || m.Since < 0 || m.Reached < 0 || m.Reached >= maxTime || m.At < 0 || m.At >= maxTime {
+		return fmt.Errorf("%w: %+v", ErrMark, *m)
+	}
+	return nil
+}
+
+// decodeMark reads the record of a mark, all of it or nothing.
+func decodeMark(record, value []byte) (*Mark, error) {
+	partition, err := strconv.Atoi(strings.TrimPrefix(string(record), markPrefix))
+	if err != nil {
+		return nil, fmt.Errorf("%w: the record's key %.100q", ErrDamaged, record)
+	}
+	if err := checkVersion(value, 2); err != nil {
+		return nil, err
+	}
+	c := cursor{left: value[1:]}
+	m := &Mark{Partition: partition}
+	m.List.Name, m.List.Epoch = c.text(maxListName), c.number(math.MaxInt64)
+	m.Partitions = int(c.number(maxPartitions))
+	m.Generation, m.Offset = c.number(math.MaxInt64), c.number(math.MaxInt64)
+	m.Reached, m.At = c.varint(), c.varint()
+	m.Since = c.number(math.MaxInt64)
+	if c.failed || len(c.left) > 0 || m.validate() != nil || string(m.RecordKey()) != string(record) {
+		return nil, fmt.Errorf("%w: a mark of %d bytes that no version writes", ErrDamaged, len(value))
+	}
+	return m, nil
+}

@@ -1,0 +1,174 @@
+package blocklist
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// An Order is what a person wants of the list. Times are Unix milliseconds.
+type Order struct {
+	ID   string
+	Kind Kind
+	// Scope and Value say whom a block or an allow is for: ip and an address or a prefix as pkg/rule writes them, or
+	// the name of a field and its value.
+	Scope, Value string
+	// Rule is what a pause is of, * for all; with Key it is the entry that a pardon is of.
+	Rule, Key string
+	// Pardons is the id of the entry that is pardoned.
+	Pardons string
+	From    int64  // when it was given
+	Until   int64  // after From; Never for what lasts until someone lifts it
+	Ended   int64  // when it was lifted before Until; 0 when it was not
+	By      string // who gave it
+	Why     string // what they said
+}
+
+// A Kind says what is ordered.
+type Kind uint8
+
+// The kinds.
+const (
+	OrderBlock  Kind = iota + 1 // refuse
+	OrderAllow                  // let through, whatever else says otherwise
+	OrderPardon                 // take an entry out of force
+	OrderPause                  // take a rule's entries, or all, out of force for a while
+)
+
+var kindNames = [...]string{"", "block", "allow", "pardon", "pause"}
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// MarshalText writes block, allow, pardon or pause.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// EveryRule stands in a pause for all rules.
+const EveryRule = "*"
+
+// The words that stand in the place of a scope in the keys of pauses and pardons.
+const (
+	pauseWord  = "pause"
+	pardonWord = "pardon"
+)
+
+// RecordKey is the key of the order's record. Block and allow of one scope and value share it: the last one holds.
+func (o *Order) RecordKey() []byte {
+	switch o.Kind {
+	case OrderPause:
+		return []byte(manual + "/" + pauseWord + "/" + o.Rule)
+	case OrderPardon:
+		return []byte(manual + "/" + pardonWord + "/" + o.Rule + "/" + o.Key)
+	}
+	return []byte(manual + "/" + o.Scope + "/" + o.Value)
+}
+
+// readKey takes from a record's key what it says of an order of the kind.
+func (o *Order) readKey(record []byte) bool {
+	rest, ok := bytes.CutPrefix(record, []byte(manual+"/"))
+	scope, value, found := strings.Cut(string(rest), "/")
+	if !ok || !found {
+		return false
+	}
+	switch o.Kind {
+	case OrderPause:
+		o.Rule = value
+		return scope == pauseWord
+	case OrderPardon:
+		o.Rule, o.Key, found = strings.Cut(value, "/")
+		return scope == pardonWord && found
+	}
+	o.Scope, o.Value = scope, value
+	return true
+}
+
+// Entry shows the order as entries are shown: its rule is manual.
+func (o *Order) Entry() *Entry {
+	e := &Entry{ID: o.ID, Rule: manual, Key: o.Value, From: o.From, Until: o.Until, Decided: o.From, Ended: o.Ended,
+		Source: Manual, Order: o.Kind, By: o.By, Why: o.Why}
+	switch o.Kind {
+	case OrderPause:
+		e.Key, e.Fields = o.Rule, map[string]string{"rule": o.Rule}
+	case OrderPardon:
+		e.Key, e.Fields = o.Rule+"/"+o.Key, map[string]string{"rule": o.Rule, "key": o.Key, "pardons": o.Pardons}
+	default:
+		e.Fields = map[string]string{o.Scope: o.Value}
+	}
+	return e
+}
+
+// validate says what cannot be.
+func (o *Order) validate() error {
+	if o.ID == "" || o.By == "" || o.Why == "" || len(o.ID) > maxShort || len(o.By) > maxShort || len(o.Why) > maxWhy {
+		return fmt.Errorf("%w: it needs an id, who gives it and why, each of a bounded length", ErrOrder)
+	}
+	for _, at := range []int64{o.From, o.Ended} {
+		if at < 0 || at >= maxTime {
+			return fmt.Errorf("%w: the time %d", ErrOrder, at)
+		}
+	}
+	if o.Until <= o.From || o.Until >= 2*maxTime && o.Until != Never {
+		return fmt.Errorf("%w: from %d until %d", ErrOrder, o.From, o.Until)
+	}
+	return o.validateTarget()
+}
+
+func (o *Order) validateTarget() error {
+	ruleful := o.Rule != "" && len(o.Rule) <= maxShort && !strings.Contains(o.Rule, "/")
+	good := false
+	switch o.Kind {
+	case OrderBlock, OrderAllow:
+		good = o.Rule == "" && o.Key == "" && o.Pardons == "" && validTarget(o.Scope, o.Value)
+	case OrderPause:
+		good = ruleful && o.Scope == "" && o.Value == "" && o.Key == "" && o.Pardons == ""
+	case OrderPardon:
+		good = ruleful && o.Key != "" && len(o.Key) <= maxKey && o.Pardons != "" && len(o.Pardons) <= maxShort && o.Scope == "" && o.Value == ""
+	}
+	if !good {
+		return fmt.Errorf("%w: %s of %.40q %.40q, rule %.40q, key %.40q", ErrOrder, o.Kind, o.Scope, o.Value, o.Rule, o.Key)
+	}
+	return nil
+}
+
+func validTarget(scope, value string) bool {
+	if value == "" || len(value) > maxKey || len(scope) > maxShort || !validScope(scope) {
+		return false
+	}
+	if scope != scopeIP {
+		return true
+	}
+	prefix, err := parsePrefix(value)
+	return err == nil && prefixText(prefix) == value
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if !strings.Contains(text, "/") {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return netip.Prefix{}, err
+		}
+		address = address.Unmap().WithZone("")
+		return netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return prefix, err
+	}
+	if prefix.Addr().Is4In6() && prefix.Bits() >= 96 {
+		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
+	}
+	return prefix.Masked(), nil
+}
+
+// prefixText writes a prefix as keys have it: a whole address without its length.
+func prefixText(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}

@@ -1,0 +1,83 @@
+package blocklist
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Append appends the value of the order's record. The error is ErrOrder for an order that cannot be.
+func (o *Order) Append(b []byte) ([]byte, error) {
+	if err := o.validate(); err != nil {
+		return b, err
+	}
+	b = append(b, RecordVersion, o.flags(), byte(o.Kind))
+	b = appendText(b, o.ID)
+	b = binary.AppendVarint(b, o.From)
+	if o.Until != Never {
+		b = binary.AppendUvarint(b, uint64(o.Until-o.From))
+	}
+	if o.Ended != 0 {
+		b = binary.AppendVarint(b, o.Ended-o.From)
+	}
+	b = appendText(b, o.By)
+	b = appendText(b, o.Why)
+	if o.Kind == OrderPardon {
+		b = appendText(b, o.Pardons)
+	}
+	return b, nil
+}
+
+func (o *Order) flags() byte {
+	f := byte(isManual)
+	if o.Ended != 0 {
+		f |= hasEnded
+	}
+	if o.Until == Never {
+		f |= isNever
+	}
+	return f
+}
+
+// decodeOrder reads the record of an order, all of it or nothing.
+func decodeOrder(record, value []byte) (*Order, error) {
+	if err := checkVersion(value, 3); err != nil {
+		return nil, err
+	}
+	o := &Order{Kind: Kind(value[2])}
+	if o.Kind > OrderPause {
+		return nil, fmt.Errorf("%w: an order of kind %d", ErrNewer, value[2])
+	}
+	c := cursor{left: value[3:]}
+	o.read(&c, value[1])
+	if !o.readKey(record) || c.failed || len(c.left) > 0 || o.validate() != nil || o.flags() != value[1] {
+		return nil, fmt.Errorf("%w: an order of %d bytes that no version writes", ErrDamaged, len(value))
+	}
+	return o, nil
+}
+
+func (o *Order) read(c *cursor, flags byte) {
+	o.ID = c.text(maxShort)
+	o.From = c.varint()
+	o.Until = Never
+	if flags&isNever == 0 {
+		o.Until = o.From + c.number(2*maxTime)
+	}
+	if flags&hasEnded != 0 {
+		o.Ended = o.From + c.varint()
+	}
+	o.By, o.Why = c.text(maxShort), c.text(maxWhy)
+	if o.Kind == OrderPardon {
+		o.Pardons = c.text(maxShort)
+	}
+}
+
+// checkVersion says whether a value can be read here that has at least so many bytes.
+func checkVersion(value []byte, least int) error {
+	if len(value) > 0 && value[0] > RecordVersion {
+		return fmt.Errorf("%w: the bytes are of version %d, this program reads up to %d", ErrNewer, value[0], RecordVersion)
+	}
+	if len(value) < least || len(value) > MaxBytes || value[0] != RecordVersion {
+		return fmt.Errorf("%w: %d bytes", ErrDamaged, len(value))
+	}
+	return nil
+}

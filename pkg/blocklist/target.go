@@ -1,0 +1,64 @@
+package blocklist
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+const (
+	scopeIP   = "ip"
+	scopeUser = "user"
+	scopeHost = "host"
+)
+
+var scopeName = regexp.MustCompile(`^[\pL_@$][\pL\pN_@$.-]*$`)
+
+// validScope says whether a name can be a scope: a field's name that is no word of ours.
+func validScope(scope string) bool {
+	return scope != pauseWord && scope != pardonWord && scopeName.MatchString(scope)
+}
+
+// ParseTarget reads whom an order is for: an address or a prefix, or a field's name, a colon and its value:
+// 203.0.113.7, 2001:db8::/64, user:alice, host:example.org. It writes addresses, prefixes and hosts in their one form.
+func ParseTarget(text string) (scope, value string, err error) {
+	text = strings.TrimSpace(text)
+	if prefix, err := parsePrefix(text); err == nil {
+		return scopeIP, prefixText(prefix), nil
+	}
+	scope, value, found := strings.Cut(text, ":")
+	switch {
+	case !found:
+		return "", "", fmt.Errorf("%q is no address; write 203.0.113.7, 10.0.0.0/8, user:alice or host:example.org", text)
+	case scope == scopeIP:
+		return parseAddressTarget(value)
+	case scope == scopeHost:
+		value = strings.TrimSuffix(strings.ToLower(value), ".")
+	}
+	if !validTarget(scope, value) {
+		return "", "", fmt.Errorf("%q names nobody; write the field, a colon and its value, as user:alice", text)
+	}
+	return scope, value, nil
+}
+
+func parseAddressTarget(text string) (scope, value string, err error) {
+	prefix, err := parsePrefix(text)
+	if err != nil {
+		return "", "", fmt.Errorf("%q is no address and no prefix", text)
+	}
+	return scopeIP, prefixText(prefix), nil
+}
+
+// ErrOrder is what an order is refused with that cannot be.
+var ErrOrder = errors.New("not an order")
+
+// Prefix is the prefix that an order of the scope ip is for; not valid for others.
+func (o *Order) Prefix() netip.Prefix {
+	if o.Scope != scopeIP {
+		return netip.Prefix{}
+	}
+	prefix, _ := parsePrefix(o.Value)
+	return prefix
+}
