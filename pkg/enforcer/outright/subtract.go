@@ -1,0 +1,29 @@
+package outright
+
+import (
+	"net/netip"
+
+	"github.com/gaissmai/bart"
+)
+
+// Subtract appends what is left of a prefix without the holes: prefixes in order that do not overlap, as few as can be.
+func Subtract(rest []netip.Prefix, prefix netip.Prefix, holes *bart.Lite) []netip.Prefix {
+	if holes == nil || !holes.OverlapsPrefix(prefix) {
+		return append(rest, prefix)
+	}
+	if holes.LookupPrefix(prefix) {
+		return rest
+	}
+	lower, upper := halves(prefix)
+	return Subtract(Subtract(rest, lower, holes), upper, holes)
+}
+
+// halves splits a prefix that is no single address.
+func halves(prefix netip.Prefix) (lower, upper netip.Prefix) {
+	bits := prefix.Bits()
+	address := prefix.Addr().AsSlice()
+	lower = netip.PrefixFrom(prefix.Addr(), bits+1)
+	address[bits/8] |= 0x80 >> (bits % 8)
+	second, _ := netip.AddrFromSlice(address)
+	return lower, netip.PrefixFrom(second, bits+1)
+}
