@@ -270,7 +270,7 @@ func (f *family) lines(ctx context.Context, log *fileLog) error {
 
 // learn finds out the format by the lines that there are, where that of the log before does not fit them.
 func (f *family) learn(s *stream, t *tape) {
-	if s.decoder != nil {
+	if s.learned {
 		return
 	}
 	if at := bytes.LastIndexByte(t.rest(), '\n'); at >= 0 {
@@ -278,8 +278,6 @@ func (f *family) learn(s *stream, t *tape) {
 		f.choice = s.learn(lines[:min(len(lines), learnLines)], f.choice)
 	}
 }
-
-const learnLines = 1000
 
 // errUnfinished is that a compressed file ends in the midst: it is being written.
 var errUnfinished = errors.New("the compressed file is not whole yet")

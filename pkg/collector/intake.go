@@ -39,7 +39,7 @@ func (c *Collector) newIntake(config SourceConfig) (*intake, error) {
 		collector: c, config: config, logger: logger, metrics: c.metrics.of(config.Name), faults: telemetry.NewFaults(logger),
 		ahead: c.config.Ahead.Milliseconds(),
 	}
-	if config.Envelope == "auto" || config.Format == "auto" {
+	if in.unknown() {
 		return in, nil
 	}
 	_, err := request.NewDecoder(config.Envelope, config.Format, config.Options)
@@ -48,15 +48,6 @@ func (c *Collector) newIntake(config SourceConfig) (*intake, error) {
 	}
 	in.choice.Store(&request.Choice{Envelope: config.Envelope, Format: config.Format})
 	return in, nil
-}
-
-// fixedDecoder is a decoder where nothing has to be found out, else nil.
-func (in *intake) fixedDecoder() *request.Decoder {
-	if in.config.Envelope == "auto" || in.config.Format == "auto" {
-		return nil
-	}
-	decoder, _ := request.NewDecoder(in.config.Envelope, in.config.Format, in.config.Options) // newIntake has seen to the error
-	return decoder
 }
 
 // trouble keeps what went wrong for the status and says it at most once a minute.
@@ -85,49 +76,6 @@ func (in *intake) status(kind string) SourceStatus {
 		status.CaughtUp = status.CaughtUp && status.Logs[i].InFlight == 0 && status.Logs[i].Lag == 0
 	}
 	return status
-}
-
-// learn finds out what the records look like from the first of them, where that is not configured; like is a choice to
-// be taken if it reads most of them. Records that are added before it succeeds are counted as unread. It gives back
-// what was chosen.
-func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
-	if s.decoder != nil || len(sample) == 0 {
-		return like
-	}
-	if like != nil {
-		decoder, err := request.NewDecoder(like.Envelope, like.Format, s.config.Options)
-		if err == nil && readsMost(decoder, sample) {
-			s.decoder, _ = request.NewDecoder(like.Envelope, like.Format, s.config.Options)
-			return like
-		}
-	}
-	choice, err := request.Choose(s.config.Envelope, s.config.Format, sample, s.config.Options)
-	if err == nil {
-		s.decoder, err = request.NewDecoder(choice.Envelope, choice.Format, s.config.Options)
-	}
-	if err != nil {
-		s.trouble("format", fmt.Errorf("finding out the format of %s: %w", s.log, err))
-		return like
-	}
-	s.choice.Store(&choice)
-	s.logger.Info("found out the format", "log", s.log, "format", choice.String())
-	return &choice
-}
-
-func readsMost(decoder *request.Decoder, sample []string) bool {
-	read, unread := 0, 0
-	for _, record := range sample {
-		decoder.DecodeEach(record, func(_ *request.Request, err error) {
-			switch err {
-			case nil:
-				read++
-			case request.ErrNoRequest:
-			default:
-				unread++
-			}
-		})
-	}
-	return read >= unread
 }
 
 // streams are those of a source that there are now.

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"weir/pkg/request"
 )
 
 // An httpSource takes requests that others post to /v1/requests: a line each, or JSON (see records), compressed with
@@ -27,6 +29,8 @@ import (
 // Beyond loopback it wants keys with the role send, or client certificates, or it does not start. A browser's page of
 // another origin is refused, because on loopback nobody is asked for a key.
 //
+// With auto the form is found out again whenever most of the first records of a body do not have that of the last body.
+//
 // A goroutine a connection reads and decompresses; one, the stream's, parses all bodies, one after the other.
 type httpSource struct {
 	*intake
@@ -34,8 +38,9 @@ type httpSource struct {
 	origins *http.CrossOriginProtection
 	memory  memory
 	queue   chan *post
-	more    chan struct{} // something is in the queue
-	ended   chan struct{} // nothing is taken out of it any more
+	more    chan struct{}   // something is in the queue
+	ended   chan struct{}   // nothing is taken out of it any more
+	last    *request.Choice // of the last body's form, where that has to be found out
 }
 
 // httpLimits are bounds, which tests make smaller.
@@ -158,7 +163,7 @@ func (h *httpSource) take(ctx context.Context, s *stream, p *post) error {
 		return nil
 	}
 	defer h.memory.give(p)
-	p.learn(s)
+	h.last = s.relearn(p.first, h.last)
 	before, refused := s.tally.outcome, s.refused
 	if err := p.each(func(record []byte) error { return p.add(ctx, s, record) }); err != nil {
 		return err

@@ -118,19 +118,15 @@ func (p *post) add(ctx context.Context, s *stream, record []byte) error {
 
 var errEnough = errors.New("enough")
 
-// learn finds out the format by the first records, where it is not known.
-func (p *post) learn(s *stream) {
-	if s.decoder != nil {
-		return
-	}
-	var sample []string
+// first are the first records of the body, at most so many.
+func (p *post) first(most int) (sample []string) {
 	_ = p.each(func(record []byte) error { // it was gone through before without a fault
-		if sample = append(sample, string(record)); len(sample) == learnLines {
+		if sample = append(sample, string(record)); len(sample) == most {
 			return errEnough
 		}
 		return nil
 	})
-	s.learn(sample, nil)
+	return sample
 }
 
 // each calls a function with every record of the body: every line, or every value where the body is JSON; an array's

@@ -36,6 +36,7 @@ type reading struct {
 
 	at     int // index of the record that is being read
 	before seen
+	tried  bool // to find out the form by the records that were fetched last
 	gone   bool // the topic was missing when last fetched
 }
 
@@ -78,6 +79,9 @@ func (r *reading) open(t *takeover) {
 		r.logger.Info("making cuts again that Kafka may not have had", "log", config.log, "cuts", len(t.again), "from", t.offset, "to", t.end())
 	}
 	r.stream = r.newStream(config)
+	if len(t.again) > 0 && r.choice != nil && !r.stream.learned {
+		_ = r.stream.read(formOf(r.choice)) // should this version not know it, what it can be is found out
+	}
 	r.stream.behind = true
 }
 
@@ -153,9 +157,11 @@ func (r *reading) fetched(ctx context.Context) error {
 
 // feed has the stream take the records.
 func (r *reading) feed(ctx context.Context) error {
-	r.learn()
 	for i := range r.records {
 		r.at = i
+		if err := r.learn(ctx); err != nil {
+			return err
+		}
 		if err := r.stream.add(ctx, r.records[i].Value, r.records[i].Offset+1); err != nil {
 			return err
 		}
@@ -163,7 +169,7 @@ func (r *reading) feed(ctx context.Context) error {
 	if n := len(r.records); n > 0 {
 		r.before = seeRecord(&r.records[n-1])
 	}
-	r.records = nil
+	r.records, r.tried = nil, false
 	if next := r.reader.Next(); next > r.stream.position {
 		if err := r.stream.skip(ctx, next); err != nil {
 			return err
@@ -174,19 +180,25 @@ func (r *reading) feed(ctx context.Context) error {
 	return nil
 }
 
-// learn finds out the format where that is not configured.
-func (r *reading) learn() {
-	if r.stream.decoder != nil || len(r.records) == 0 {
-		return
+// learn finds out the format where that is not configured. Cuts that are made again are made as they were, and a cut
+// is made in one form, the one that is noted with it: Kafka has what was read in the form of before when another begins.
+func (r *reading) learn(ctx context.Context) error {
+	if r.stream.learned || len(r.stream.again) > 0 || r.tried {
+		return nil
 	}
 	var sample []string
-	for _, record := range r.records[:min(len(r.records), sampleRecords)] {
+	for _, record := range r.records[r.at:min(len(r.records), r.at+sampleRecords)] {
 		sample = append(sample, string(record.Value))
 	}
+	r.tried = true
+	if err := r.stream.drain(ctx); err != nil {
+		return err
+	}
 	r.choice = r.stream.learn(sample, r.choice)
-	if r.stream.decoder != nil && r.choice != nil {
+	if r.stream.learned && r.choice != nil {
 		r.journal.chose(r.choice.Envelope, r.choice.Format)
 	}
+	return nil
 }
 
 // keep is the last record before a position, for the journal.

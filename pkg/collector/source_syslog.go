@@ -178,7 +178,7 @@ func cutSyslog(record []byte) []byte {
 
 // learnSyslog finds out the format by the lines that there are, where it is not known.
 func learnSyslog(to *stream, taken records) {
-	if to.decoder != nil {
+	if to.learned {
 		return
 	}
 	var sample []string

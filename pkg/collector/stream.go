@@ -34,6 +34,9 @@ type stream struct {
 	streamConfig
 
 	decoder *request.Decoder // nil until the format is known
+	form    form             // that it reads
+	learned bool             // nothing is left to be found out of it
+	found   map[form]bool    // that were found out
 	ruling  *ruling
 	judge   *rule.Judge
 	watch   watch
@@ -91,10 +94,10 @@ func (in *intake) newStream(config streamConfig) *stream {
 	s := &stream{
 		intake: in, streamConfig: config, position: config.position, reached: config.reached,
 		writers: make([]*hit.Writer, in.collector.config.Partitions), wake: make(chan struct{}, 1),
-		timer: time.NewTimer(time.Hour), mayReach: noTime,
+		found: map[form]bool{}, timer: time.NewTimer(time.Hour), mayReach: noTime,
 	}
 	s.each = s.take
-	s.decoder = in.fixedDecoder()
+	s.beginReading()
 	s.show()
 	in.streams.add(s)
 	return s

@@ -29,6 +29,10 @@ func Detect(sample []string, o Options) (Choice, error) { return Choose("auto", 
 // come before those of JSON, since the time in a line is the server's own. When no pair reads more than half, the error
 // says which came nearest and shows a masked line that could not be read; it is ErrNoRequest (errors.Is) when the sample
 // holds nothing to tell a format by, so that more lines may help.
+//
+// Where the format is given and its envelope is not, lines that cannot be read are no reason not to read the others, and
+// there is a choice beside that error: the envelope that the sample bears, or none when it bears no marks. Choice.Sure
+// says whether more records will not tell better.
 func Choose(envelope, format string, sample []string, o Options) (Choice, error) {
 	format = strings.TrimSpace(format)
 	if envelope != "auto" && format != "auto" {
@@ -41,17 +45,24 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		trials[i].run(sample, o)
 	}
 	slices.SortStableFunc(trials, byRead)
-	best := trials[0]
-	if best.refused != nil || !best.readsMost() {
-		return Choice{}, unknown(trials)
+	if best := trials[0]; best.refused == nil && best.readsMost() {
+		return best.chosen(trials), nil
 	}
-	c := Choice{Envelope: best.envelope, Format: best.format, Read: best.read, Lines: best.lines}
+	if best := borne(trials); format != "auto" && best.lines > 0 {
+		return best.chosen(nil), unknown(trials)
+	}
+	return Choice{}, unknown(trials)
+}
+
+// chosen is the choice of a trial, beside the others.
+func (t *trial) chosen(trials []trial) Choice {
+	c := Choice{Envelope: t.envelope, Format: t.format, Read: t.read, Lines: t.lines}
 	for i := range trials {
-		if c.second == nil && trials[i].refused == nil && trials[i].format != best.format && trials[i].read > 0 {
-			c.second = &trials[i]
+		if other := &trials[i]; c.second == nil && other.refused == nil && other.format != t.format && other.read > 0 {
+			c.second = other
 		}
 	}
-	return c, nil
+	return c
 }
 
 // String says what was chosen and why: "combined in filebeat: reads 99 of 100 requests; next main in filebeat: 40".
@@ -70,10 +81,20 @@ func (c Choice) String() string {
 	return text
 }
 
+// sureLines are as many as show that what they are in bears no marks.
+const sureLines = 100
+
+// Sure says whether more records will not tell better: most of the sample can be read, or is in an envelope, or it is
+// long enough to show that it is in none.
+func (c Choice) Sure() bool {
+	return 2*c.Read > c.Lines || c.Envelope != "none" || c.Lines >= sureLines
+}
+
 // A trial is how a format in an envelope did on the sample.
 type trial struct {
 	envelope, format string
 	read, lines      int
+	opened           int    // requests in the envelope's form, read or not
 	unread           string // the first record that could not be read, and why
 	fault            error
 	refused          error // of NewDecoder: the pair does not go with the options
@@ -97,6 +118,18 @@ func (t trial) String() string {
 		return fmt.Sprintf("%s: %d", t.format, t.read)
 	}
 	return fmt.Sprintf("%s in %s: %d", t.format, t.envelope, t.read)
+}
+
+// borne is the trial of the envelope whose form most of the sample has, and that of none when it bears no marks.
+func borne(trials []trial) (best trial) {
+	for _, t := range trials {
+		switch {
+		case t.refused != nil:
+		case t.envelope == "none" && best.envelope == "", t.envelope != "none" && t.opened > best.opened:
+			best = t
+		}
+	}
+	return best
 }
 
 // candidates are the pairs to try, in the order in which ties are decided.
@@ -177,9 +210,13 @@ func (t *trial) run(sample []string, o Options) {
 	}
 	for _, record := range sample {
 		d.DecodeEach(record, func(_ *Request, err error) {
-			switch {
-			case err == ErrNoRequest:
+			if err == ErrNoRequest {
 				return
+			}
+			if t.envelope != "none" && Reason(err) != errEnvelope.Reason {
+				t.opened++
+			}
+			switch {
 			case err == nil:
 				t.read++
 			case t.fault == nil:

@@ -95,6 +95,23 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s in %s: got %s, want %s", c.format, c.envelope, got, c.want)
 		}
 	}
+	for _, c := range []struct {
+		sample, want string
+		sure         bool
+	}{
+		{"half", "combined: reads 0 of 1 requests", false},
+		{wrapped("half")["docker"] + "\n" + wrapped("half")["docker"], "combined in docker: reads 0 of 2 requests", true},
+		// Docker's marks, but no line of it is ever whole.
+		{`{"date":1,"log":"half","stream":"stdout","time":"2026-03-01T12:00:00Z"}`, "combined in fluentbit: reads 0 of 1 requests", true},
+		{"half\n" + wrapped(aliceLine)["docker"] + "\n" + wrapped("half")["docker"], "combined in docker: reads 1 of 3 requests", true},
+		{"half\nhalf\nhalf\n" + wrapped(aliceLine)["docker"], "combined: reads 0 of 4 requests", false},
+		{strings.Repeat("half\n", 100), "combined: reads 0 of 100 requests", true},
+	} {
+		choice, err := Choose("auto", "combined", strings.Split(c.sample, "\n"), Options{})
+		if err == nil || choice.String() != c.want || choice.Sure() != c.sure {
+			t.Errorf("%s: chose %s, %t, %v", c.sample, choice, choice.Sure(), err)
+		}
+	}
 	for _, sample := range [][]string{nil, {""}, {"#Version: 1.0"}} {
 		if _, err := Detect(sample, Options{}); !errors.Is(err, ErrNoRequest) {
 			t.Errorf("%q: %v", sample, err)

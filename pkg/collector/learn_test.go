@@ -1,0 +1,154 @@
+package collector
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/kafka"
+)
+
+const (
+	noTimeLine = `203.0.113.1 - - [yesterday] "GET / HTTP/1.1" 200 2 "-" "-"`
+	noAddress  = `nobody? - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 2 "-" "-"`
+)
+
+func inDocker(line string) string {
+	text, _ := json.Marshal(map[string]string{"log": line + "\n", "stream": "stdout", "time": "2026-03-03T08:00:00.5Z"})
+	return string(text)
+}
+
+// learner is a stream of records of which something has to be found out.
+func learner(t *testing.T, envelope, format string) *stream {
+	r := newRig(t, perIP)
+	t.Cleanup(func() { r.Close() })
+	in, err := r.newIntake(SourceConfig{Name: "test", Envelope: envelope, Format: format})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := in.newStream(streamConfig{log: "a log", source: "a source", journal: noJournal{}, reached: noTime, notBefore: noTime})
+	t.Cleanup(s.close)
+	return s
+}
+
+// lot gives the stream records that came together.
+func (s *stream) lot(t *testing.T, records ...string) {
+	t.Helper()
+	s.learn(records, nil)
+	for _, record := range records {
+		s.mustAdd(t, []byte(record))
+	}
+	if err := s.drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stream) unreadFor(why reason) float64 { return testutil.ToFloat64(s.metrics.uncounted[why]) }
+
+// Where the format is given, what cannot be read counts under its true reason from the first record on, and what can
+// be is counted, before it is known what the records are in.
+func TestBadFirstRecordsCountUnderTheirReason(t *testing.T) {
+	s := learner(t, "auto", "combined")
+	s.lot(t, noTimeLine)
+	s.lot(t, noAddress, noTimeLine, string(logLine(1, time.Now())))
+	if s.learned {
+		t.Error("it is said to be known what the records are in")
+	}
+	if n, m, hits := s.unreadFor(reasonTime), s.unreadFor(reasonAddress), s.tally.hits; n != 2 || m != 1 || s.unreadFor(reasonFormat) != 0 {
+		t.Errorf("%v times, %v addresses, %v", n, m, hits)
+	}
+	if got, _ := s.collector.config.Sink.(*memorySink).counted(t); len(got) != 1 {
+		t.Errorf("counted %v", got)
+	}
+	decoder := s.decoder
+	s.lot(t, string(logLine(2, time.Now())))
+	if !s.learned || s.decoder != decoder {
+		t.Error("lines in nothing are not read on as such")
+	}
+}
+
+// An envelope is known by its marks, though the lines in it cannot be read.
+func TestAnEnvelopeWithBadFirstLines(t *testing.T) {
+	s := learner(t, "auto", "combined")
+	s.lot(t, "listening on :80")
+	s.lot(t, inDocker("starting"), inDocker(noTimeLine))
+	s.lot(t, inDocker(string(logLine(1, time.Now()))))
+	if got := s.choice.Load(); got == nil || got.Envelope != "docker" {
+		t.Errorf("it is in %v", got)
+	}
+	if n, m := s.unreadFor(reasonFormat), s.unreadFor(reasonTime); n != 2 || m != 1 {
+		t.Errorf("unread: %v of the format, %v of the time", n, m)
+	}
+	if got, _ := s.collector.config.Sink.(*memorySink).counted(t); len(got) != 1 {
+		t.Errorf("counted %v", got)
+	}
+}
+
+// A long sample without marks is in no envelope, though nothing of it can be read.
+func TestALongSampleIsEnough(t *testing.T) {
+	s := learner(t, "auto", "combined")
+	s.lot(t, strings.Split(strings.Repeat(noTimeLine+"\n", 120), "\n")...)
+	if !s.learned || s.form.envelope != "none" {
+		t.Error("it is asked again and again")
+	}
+}
+
+// What is posted first does not settle for ever what is posted.
+func TestHTTPIsNotSettledByABadFirstPost(t *testing.T) {
+	b := newHTTPBench(t)
+	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
+	b.start()
+	first := strings.Repeat(`{"time":"2026-03-03T08:00:00Z","remote_ip":"192.0.2.9","uri":"/try","method":"GET","status":200}`+"\n", 200)
+	if reply := b.post(strings.NewReader(first)); reply.status != 200 || len(reply.answer.Unread) != 0 {
+		t.Fatalf("the first post is to be taken for requests: %+v", reply)
+	}
+	b.want["per-ip 192.0.2.9"] = 200
+	for _, body := range []string{b.body(1), b.body(30)} {
+		if reply := b.post(strings.NewReader(body)); reply.status != 200 || len(reply.answer.Unread) != 0 {
+			t.Errorf("%+v", reply)
+		}
+	}
+	rubbish := strings.Repeat("{\"what\":1}\n", 50)
+	if reply := b.post(strings.NewReader(rubbish)); reply.status != 200 || reply.answer.Unread["format"] != 50 {
+		t.Errorf("%+v", reply)
+	}
+	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 || len(reply.answer.Unread) != 0 {
+		t.Errorf("after rubbish: %+v", reply)
+	}
+	b.sink.await(t, b.want)
+}
+
+// Cuts that were made before it was known what the records are in are made again as they were, though the records
+// behind them tell.
+func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		b := newKafkaBench(t, config, 1)
+		b.source.Envelope = "auto"
+		b.make()
+		text := func(line string) kafka.Message { return kafka.Message{Value: []byte(line)} }
+		bare := func() kafka.Message { return text(b.line()) }
+		b.sink.set(func() { b.sink.mute = true })
+		c := b.start(b.sink)
+		b.write(text("starting"), text("starting"), text("starting"), bare())
+		b.sink.await(t, b.want)
+		c.kill(b.sink)
+		if len(b.cuts()) == 0 {
+			t.Fatal("no cut is outstanding")
+		}
+		var docker []kafka.Message
+		for range 50 {
+			docker = append(docker, text(inDocker(b.line())))
+		}
+		b.write(docker...)
+		sent := b.sink.records()
+		b.sink.unmute()
+		c = b.start(b.sink)
+		eventually(t, "the cuts to be sent again", func() bool { return b.sink.records() > sent })
+		b.sink.await(t, b.want)
+		eventually(t, "the envelope to be found out", func() bool { return strings.Contains(fmt.Sprint(c.Status().Sources[0].Format), "docker") })
+	})
+}
