@@ -9,7 +9,8 @@
 //
 // A File is read strictly, all its faults are told at once. Reread takes a changed one; a faulty one is refused and
 // the last good one goes on. Looking for a key takes as long whichever key it is, and whether there is one. A File may
-// be used by several goroutines at once; it starts none.
+// be used by several goroutines at once; it starts none. Add and Remove change the file on the disk, safely beside others
+// who do, and leave the people's comments where they are.
 package keys
 
 import (
@@ -111,3 +112,6 @@ func Parse(name string, data []byte) ([]Key, error) {
 	}
 	return file.Keys, nil
 }
+
+// All are the keys, in the file's order.
+func (f *File) All() []Key { return *f.keys.Load() }
