@@ -1,20 +1,19 @@
-// Package cidr makes of the blocklist what edges can refuse that know addresses and nothing else: firewalls, maps,
-// plain lists.
+// Package cidr makes of the blocklist what firewalls and proxies take: prefixes of which no two overlap.
 //
-// [Select] takes from a list the blocks that are in force and whose key is an address or a prefix and nothing else, of
-// rules that cover every request of their key, and what people ordered. [Disjoint] makes them prefixes of which no two
-// overlap, as the sets of firewalls want them, with the allowed ones taken out: an address is in one of the prefixes if
-// and only if a block holds it and no allow does, and that prefix lasts as long as the longest of the blocks that hold it. [Diff]
-// is what leads from one such list to another.
+// [Refused] takes from a list the addresses that are refused outright (package outright says which), allowed ones taken
+// out. [Disjoint] makes of prefixes that may hold each other such that do not: an address is in one of them if and only
+// if a block holds it, and that prefix lasts as long as the longest of the blocks that hold the address. So kernels
+// take them, who refuse sets of intervals that overlap, and a longer block within a shorter one outlasts it. [Diff] is
+// what leads from one such list to another.
 //
-// A hole in a block leaves as many prefixes as its length is greater: a /32 allowed within a blocked /8 leaves 24. The
-// time that Disjoint takes is that of sorting, and for each block within another at most one step for each bit between them. It takes
-// memory for the blocks once more, and for what it gives. Nothing here reads a clock, does I/O or starts goroutines.
+// A block that outlasts one around it leaves as many prefixes as it is longer: of a /8 around a /32 there are 25. The
+// time that Disjoint takes is that of sorting, and at most a step for each bit between a block and the one around it.
+// It takes memory for the blocks once more, and for what it gives. Nothing here reads a clock, does I/O or starts
+// goroutines.
 package cidr
 
 import (
 	"cmp"
-	"math"
 	"net/netip"
 	"slices"
 )
@@ -36,49 +35,35 @@ func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Compare(a.Bits(), b.Bits())
 }
 
-// Disjoint are prefixes in the order of Compare, of which no two overlap, that hold every address of the blocks but
-// the allowed ones. An address that several blocks hold is in a prefix with the Until and the Rule of that which lasts
-// longest. Prefixes that are not valid are left out.
-func Disjoint(blocks []Block, allowed []netip.Prefix) []Block {
-	all := make([]piece, 0, len(blocks)+len(allowed))
+// Disjoint are prefixes in the order of Compare, of which no two overlap, that hold every address of the blocks and no
+// other. An address that several blocks hold is in a prefix with the Until and the Rule of that which lasts longest; of
+// equals, of the widest. The order of the blocks does not matter, and those that are not valid are left out.
+func Disjoint(blocks []Block) []Block {
+	all := make([]Block, 0, len(blocks))
 	for _, b := range blocks {
-		all = appendPiece(all, piece{Block: b})
+		if b.Prefix = Canonical(b.Prefix); b.Prefix.IsValid() {
+			all = append(all, b)
+		}
 	}
-	for _, prefix := range allowed {
-		all = appendPiece(all, piece{Block: Block{Prefix: prefix}, allowed: true})
-	}
-	slices.SortFunc(all, comparePieces)
-	carved := make([]Block, 0, len(blocks))
+	slices.SortFunc(all, compareAll)
+	carved := make([]Block, 0, len(all))
 	for len(all) > 0 {
 		within := 1
 		for within < len(all) && all[0].Prefix.Overlaps(all[within].Prefix) {
 			within++
 		}
-		carved = carve(carved, Block{Prefix: all[0].Prefix, Until: math.MinInt64}, all[:within])
+		carved = carve(carved, all[0], all[1:within])
 		all = all[within:]
 	}
 	return carved
 }
 
-// A piece is a block or what is allowed.
-type piece struct {
-	Block
-	allowed bool
-}
-
-// comparePieces orders those of one prefix too, so that the same list always gives the same.
-func comparePieces(a, b piece) int {
-	if order := Compare(a.Block, b.Block); order != 0 {
+// compareAll orders the blocks of one prefix too: that which lasts longest first.
+func compareAll(a, b Block) int {
+	if order := Compare(a, b); order != 0 {
 		return order
 	}
 	return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.Rule, b.Rule))
-}
-
-func appendPiece(all []piece, p piece) []piece {
-	if p.Prefix = Canonical(p.Prefix); p.Prefix.IsValid() {
-		all = append(all, p)
-	}
-	return all
 }
 
 // Canonical is a prefix with the bits beyond its length cleared, and IPv4 within IPv6 as IPv4.
@@ -89,29 +74,19 @@ func Canonical(p netip.Prefix) netip.Prefix {
 	return p.Masked()
 }
 
-// carve appends what is refused within a prefix, of which all is refused as whole says but what the pieces change. The
-// pieces are sorted, within the prefix, and lost.
-func carve(carved []Block, whole Block, pieces []piece) []Block {
-	for ; len(pieces) > 0 && pieces[0].Prefix == whole.Prefix; pieces = pieces[1:] {
-		if pieces[0].allowed {
-			return carved
-		}
-		if pieces[0].Until > whole.Until {
-			whole = pieces[0].Block
-			pieces = append(pieces[:1], changing(pieces[1:], whole.Until)...)
-		}
-	}
-	if len(pieces) == 0 {
+// carve appends what is left of a block when those within it that outlast it are cut out, and these. Those within are
+// sorted, and lost.
+func carve(carved []Block, whole Block, within []Block) []Block {
+	within = slices.DeleteFunc(within, func(b Block) bool { return b.Until <= whole.Until })
+	if len(within) == 0 {
 		return append(carved, whole)
 	}
+	if within[0].Prefix == whole.Prefix {
+		return carve(carved, within[0], within[1:])
+	}
 	low, high := halves(whole)
-	middle, _ := slices.BinarySearchFunc(pieces, high.Prefix.Addr(), func(p piece, at netip.Addr) int { return p.Prefix.Addr().Compare(at) })
-	return carve(carve(carved, low, pieces[:middle]), high, pieces[middle:])
-}
-
-// changing are the pieces that say something else than refused until then.
-func changing(pieces []piece, until int64) []piece {
-	return slices.DeleteFunc(pieces, func(p piece) bool { return !p.allowed && p.Until <= until })
+	middle, _ := slices.BinarySearchFunc(within, high.Prefix.Addr(), func(b Block, at netip.Addr) int { return b.Prefix.Addr().Compare(at) })
+	return carve(carve(carved, low, within[:middle]), high, within[middle:])
 }
 
 func halves(b Block) (low, high Block) {

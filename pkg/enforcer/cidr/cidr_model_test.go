@@ -9,13 +9,8 @@ import (
 	"time"
 )
 
-// refused is the slow twin: what holds of one address, asked of every block and every allow.
-func refused(address netip.Addr, blocks []Block, allowed []netip.Prefix) (until int64, is bool) {
-	for _, p := range allowed {
-		if p.Masked().Contains(address) {
-			return 0, false
-		}
-	}
+// refused is the slow twin: what holds of one address, asked of every block.
+func refused(address netip.Addr, blocks []Block) (until int64, is bool) {
 	for _, b := range blocks {
 		if b.Prefix.Masked().Contains(address) && (!is || b.Until > until) {
 			until, is = b.Until, true
@@ -50,26 +45,22 @@ func TestDisjointSaysOfEachAddressWhatItsTwinSays(t *testing.T) {
 		for i := range blocks {
 			blocks[i] = Block{randomPrefix(random, addresses), int64(random.IntN(4) - 1), "a"}
 		}
-		allowed := make([]netip.Prefix, random.IntN(4))
-		for i := range allowed {
-			allowed[i] = randomPrefix(random, addresses)
-		}
-		carved := Disjoint(blocks, allowed)
-		if err := compare(addresses, carved, blocks, allowed); err != nil {
-			t.Fatalf("%v\nblocks %v\nallowed %v\ngot %v", err, blocks, allowed, carved)
+		carved := Disjoint(blocks)
+		if err := compare(addresses, carved, blocks); err != nil {
+			t.Fatalf("%v\nblocks %v\ngot %v", err, blocks, carved)
 		}
 	}
 }
 
-func compare(addresses []netip.Addr, carved, blocks []Block, allowed []netip.Prefix) error {
+func compare(addresses []netip.Addr, carved, blocks []Block) error {
 	for i := range carved {
 		if i > 0 && (Compare(carved[i-1], carved[i]) >= 0 || carved[i-1].Prefix.Overlaps(carved[i].Prefix)) {
 			return fmt.Errorf("%v and %v are not sorted, or overlap", carved[i-1], carved[i])
 		}
 	}
 	for _, address := range addresses {
-		until, is := refused(address, blocks, allowed)
-		got, found := refused(address, carved, nil)
+		until, is := refused(address, blocks)
+		got, found := refused(address, carved)
 		if is != found || until != got {
 			return fmt.Errorf("%s: %v until %d, its twin says %v until %d", address, found, got, is, until)
 		}
@@ -88,7 +79,7 @@ func TestDiffLeadsFromOneListToTheOther(t *testing.T) {
 			for j := range blocks {
 				blocks[j] = Block{randomPrefix(random, addresses), int64(random.IntN(3)), "a"}
 			}
-			lists[i] = Disjoint(blocks, nil)
+			lists[i] = Disjoint(blocks)
 		}
 		gone, come, changed := Diff(lists[0], lists[1])
 		held := map[netip.Prefix]Block{}
@@ -133,9 +124,9 @@ func TestDisjointDoesNotDependOnTheOrder(t *testing.T) {
 		for i := range blocks {
 			blocks[i] = Block{randomPrefix(random, addresses), int64(random.IntN(3)), fmt.Sprint("rule ", random.IntN(3))}
 		}
-		before := Disjoint(blocks, nil)
+		before := Disjoint(blocks)
 		random.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
-		if after := Disjoint(blocks, nil); !slices.Equal(before, after) {
+		if after := Disjoint(blocks); !slices.Equal(before, after) {
 			t.Fatalf("%v and %v of %v", before, after, blocks)
 		}
 	}
@@ -158,9 +149,8 @@ func million() []Block {
 
 func TestAMillionBlocksTakeSeconds(t *testing.T) {
 	blocks := million()
-	allowed := []netip.Prefix{netip.MustParsePrefix("10.1.2.3/32"), netip.MustParsePrefix("192.0.0.0/8"), netip.MustParsePrefix("2001:d00::/32")}
 	begin := time.Now()
-	carved := Disjoint(blocks, allowed)
+	carved := Disjoint(blocks)
 	took := time.Since(begin)
 	if took > 30*time.Second || len(carved) < len(blocks)/2 || len(carved) > 30*len(blocks) {
 		t.Errorf("%d blocks became %d prefixes in %v", len(blocks), len(carved), took)
@@ -174,7 +164,7 @@ func TestADeepNestLeavesAPrefixABit(t *testing.T) {
 	for bits := range 129 {
 		blocks = append(blocks, Block{netip.PrefixFrom(netip.IPv6Unspecified(), bits), int64(bits), "a"})
 	}
-	if got := Disjoint(blocks, nil); len(got) != 129 {
+	if got := Disjoint(blocks); len(got) != 129 {
 		t.Errorf("%d prefixes of 129 nested ones", len(got))
 	}
 }
