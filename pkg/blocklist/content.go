@@ -1,135 +1,190 @@
 package blocklist
 
 import (
-	"sync"
+	"bytes"
+	"errors"
+	"sync/atomic"
 )
 
-// content is one list.
+// ErrFull is what a record is left out with when the list holds as many as it may.
+var ErrFull = errors.New("the list is full")
+
+// content is one list: its records, and what is found of them otherwise than by rule and key.
 type content struct {
-	most int
-	mu   sync.RWMutex
-	held map[string]Held
+	*table
+	most     int
+	held     int // records
+	leftOut  int64
+	ends     expiry
+	prefixes prefixes
+	fields   atomic.Int64 // orders to block and to allow of other scopes than ip
+	paused   atomic.Int64 // until when everything is
+	scratch  scratch
 }
 
-func newContent(most int) *content { return &content{most: most, held: map[string]Held{}} }
+func newContent(most int) *content { return &content{table: newTable(), most: most} }
 
-func (c *content) apply(change Change, _ int64) error {
-	record, err := DecodeRecord(change.Key, change.Value)
+// splitKey splits a record's key into the rule, or manual and the scope, and the rest.
+func splitKey(key []byte) (rule, rest []byte, ok bool) {
+	at := bytes.IndexByte(key, '/')
+	if at == len(manual) && string(key[:at]) == manual {
+		more := bytes.IndexByte(key[at+1:], '/')
+		if more < 0 {
+			return nil, nil, false
+		}
+		at += 1 + more
+	}
+	if at < 0 {
+		return nil, nil, false
+	}
+	return key[:at], key[at+1:], true
+}
+
+// apply takes a record. One that cannot be read changes nothing.
+func (c *content) apply(change Change, now int64) error {
+	if bytes.HasPrefix(change.Key, []byte(markPrefix)) {
+		return nil
+	}
+	rule, key, ok := splitKey(change.Key)
+	if change.Value == nil {
+		if ok {
+			c.forget(string(rule), key)
+		}
+		return nil
+	}
+	if bytes.HasPrefix(change.Key, []byte(manual+"/")) {
+		return c.applyOrder(change, now)
+	}
+	return c.applyEntry(change, now)
+}
+
+func (c *content) applyEntry(change Change, now int64) error {
+	e, err := c.scratch.decode(change.Key, change.Value)
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	key := string(change.Key)
-	before, known := c.held[key]
-	switch {
-	case record.Entry != nil:
-		e := record.Entry
-		if known && (before.entry.Generation > e.Generation || before.entry.Generation == e.Generation && before.entry.Offset > e.Offset) {
+	key := bytesOf(e.Key)
+	old := c.get(e.Rule, key)
+	if old.Found() && old.record.until() > now {
+		generation, offset := decidedAt(old.record.value())
+		if generation > e.Generation || generation == e.Generation && offset > e.Offset {
 			return nil
 		}
-		c.held[key] = Held{entry: e}
-	case record.Order != nil:
-		c.held[key] = Held{order: record.Order}
-	case record.Mark == nil:
-		delete(c.held, key)
 	}
-	return nil
+	until := keepUntil(e.Until, e.Ended)
+	if until <= now {
+		c.forget(e.Rule, key)
+		return nil
+	}
+	flags := byte(0)
+	if e.Mode == Shadow {
+		flags |= heldShadow
+	}
+	if e.Ended != 0 {
+		flags |= heldEnded
+	}
+	if c.pardons(change.Key, e.ID, now) {
+		flags |= heldPardoned
+	}
+	state, err := c.hold(old, head{until: until, flags: flags}, e.Rule, key, change.Value)
+	if err == nil {
+		state.shapes.see(e)
+	}
+	return err
 }
 
-func (c *content) check(a *Asked, now int64) Answer {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	var answer Answer
-	if c.held[manual+"/pause/*"].inForce(now) {
-		return Answer{Paused: true}
+// endedLasts is how long the end of what had no end by itself is remembered.
+const endedLasts = 24 * 3600_000
+
+// keepUntil is until when a record is to be held.
+func keepUntil(until, ended int64) int64 {
+	if ended != 0 && until == Never {
+		return ended + endedLasts
 	}
-	pardoned := map[string]bool{}
-	consider := func(h Held) {
-		if h.order.Kind == OrderAllow {
-			answer.Allowed = h
-		} else if h.Until() > answer.until() {
-			answer.Entry = h
-		}
-	}
-	for _, h := range c.held {
-		if !h.isOrder() || !h.inForce(now) {
-			continue
-		}
-		o := h.order
-		if o.Kind == OrderPardon {
-			pardoned[o.Pardons] = true
-		}
-		if o.Kind > OrderAllow {
-			continue
-		}
-		if o.Scope == scopeIP && a.IP.IsValid() && o.Prefix().Contains(a.IP.Unmap()) || o.Scope == scopeUser && o.Value == a.User {
-			consider(h)
-		}
-		for _, f := range a.Fields {
-			if o.Scope == f.Name && o.Value == f.Value {
-				consider(h)
-			}
-		}
-	}
-	for _, k := range a.Keys {
-		h := c.held[k.Rule+"/"+string(k.Key)]
-		switch {
-		case !h.inForce(now) || pardoned[h.entry.ID]:
-		case h.entry.Mode == Shadow:
-			answer.Shadow = h
-		case c.held[manual+"/pause/"+k.Rule].inForce(now):
-			answer.Paused = true
-		case h.Until() > answer.until():
-			answer.Entry = h
-		}
-	}
-	if answer.Allowed.Found() {
-		answer.Entry = Held{}
-	}
-	return answer
+	return until
 }
 
-func (a *Answer) until() int64 {
-	if !a.Entry.Found() {
-		return 0
-	}
-	return a.Entry.Until()
+func (c *content) get(rule string, key []byte) Held {
+	state, record := c.find(rule, key)
+	return Held{state, record}
 }
 
-func (c *content) each(now int64, yield func(Held) bool) {
-	c.mu.RLock()
-	var all []Held
-	for _, h := range c.held {
-		if h.inForce(now) {
-			all = append(all, h)
-		}
+// hold puts a record in the place of an old one, or in a place of its own.
+func (c *content) hold(old Held, h head, rule string, key, value []byte) (*ruleState, error) {
+	if !old.Found() && c.held >= c.most {
+		c.leftOut++
+		return nil, ErrFull
 	}
-	c.mu.RUnlock()
-	for _, h := range all {
-		if !yield(h) {
-			return
-		}
+	number, err := c.number(rule)
+	if err != nil {
+		c.leftOut++
+		return nil, err
+	}
+	h.rule, h.hash = uint16(number), hashOf(rule, key)
+	if !old.Found() || (old.Until()+999)/1000 != (h.until+999)/1000 {
+		c.ends.add(h.until, h.hash)
+	}
+	state := c.view.Load().rules[number]
+	if old.Found() {
+		state.count(old.record.flags(), -1)
+	} else {
+		c.held++
+	}
+	c.put(h, state.name, key, value)
+	state.count(h.flags, 1)
+	return state, nil
+}
+
+func (r *ruleState) count(flags byte, by int) {
+	if flags&(heldEnded|heldPardoned) != 0 {
+		return
+	}
+	r.counts[flags&heldShadow] += by
+}
+
+// forget takes a record out, and what rested on it.
+func (c *content) forget(rule string, key []byte) {
+	old := c.get(rule, key)
+	if !old.Found() {
+		return
+	}
+	c.remove(rule, key)
+	c.held--
+	old.rule.count(old.record.flags(), -1)
+	if old.isOrder() {
+		c.unindex(old)
 	}
 }
 
-func (c *content) find(text string, now int64) []Record {
-	scope, value, err := ParseTarget(text)
-	prefix, _ := parsePrefix(value)
-	var found []Record
-	c.each(now, func(h Held) bool {
-		e := h.Entry()
-		hit := e.Key == text
-		for name, field := range e.Fields {
-			other, bad := parsePrefix(field)
-			hit = hit || err == nil && (name == scope && field == value || scope == scopeIP && bad == nil && prefix.Overlaps(other))
-		}
-		if !hit {
+// expire forgets what has ended, at most so many, and says whether that was all.
+func (c *content) expire(now int64, most int) bool {
+	for range most {
+		hash, ok := c.ends.next(now)
+		if !ok {
 			return true
 		}
-		record := Record{Entry: h.entry, Order: h.order}
-		found = append(found, record)
-		return true
-	})
-	return found
+		c.expireHash(hash, now)
+	}
+	return false
+}
+
+func (c *content) expireHash(hash uint32, now int64) {
+	v := c.view.Load()
+	mask := uint32(len(v.slots) - 1)
+	var over []packed
+	for i := spread(hash) & mask; ; i = (i + 1) & mask {
+		word := v.slots[i].Load()
+		if word == 0 {
+			break
+		}
+		if uint32(word>>32) != hash || ref(word) == 0 {
+			continue
+		}
+		if p := v.at(ref(word)); p.until() <= now {
+			over = append(over, p)
+		}
+	}
+	for _, p := range over {
+		c.forget(v.rules[p.rule()].name, p.key())
+	}
 }

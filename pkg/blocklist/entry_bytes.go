@@ -96,19 +96,27 @@ func Decode(record, value []byte) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(value) > 0 && value[0] > RecordVersion {
-		return nil, fmt.Errorf("%w: the bytes are of version %d, this program reads up to %d", ErrNewer, value[0], RecordVersion)
-	}
-	if len(value) < 2 || len(value) > MaxBytes || value[0] != RecordVersion || value[1]&^flags != 0 {
-		return nil, fmt.Errorf("%w: %d bytes", ErrDamaged, len(value))
-	}
 	e := &Entry{Rule: rule, Key: key}
-	c := cursor{left: value[2:]}
-	e.read(&c, value[1])
-	if c.failed || len(c.left) > 0 || e.validate() != nil || e.flags() != value[1] {
-		return nil, fmt.Errorf("%w: %d bytes that no version writes", ErrDamaged, len(value))
+	if err := e.decode(value, false); err != nil {
+		return nil, err
 	}
 	return e, nil
+}
+
+// decode reads a value into an entry that has its rule and key. Texts that are borrowed are the value's own bytes.
+func (e *Entry) decode(value []byte, borrowed bool) error {
+	if err := checkVersion(value, 2); err != nil {
+		return err
+	}
+	if value[1]&^flags != 0 {
+		return errDamaged(value)
+	}
+	c := cursor{left: value[2:], borrowed: borrowed}
+	e.read(&c, value[1])
+	if c.failed || len(c.left) > 0 || e.validate() != nil || e.flags() != value[1] {
+		return errDamaged(value)
+	}
+	return nil
 }
 
 func (e *Entry) read(c *cursor, flags byte) {
@@ -136,13 +144,15 @@ func (e *Entry) readFields(c *cursor) {
 	if count == 0 {
 		return
 	}
-	e.Fields = make(map[string]string, count)
+	if e.Fields == nil {
+		e.Fields = make(map[string]string, count)
+	}
 	before := ""
 	for range count {
 		name := c.text(maxShort)
 		value, length := e.Key, c.number(maxKey+1)
 		if length > 0 {
-			value = string(c.take(length - 1))
+			value = c.string(length - 1)
 		}
 		if name <= before || length > 0 && value == e.Key {
 			c.fail()
@@ -154,8 +164,9 @@ func (e *Entry) readFields(c *cursor) {
 // A cursor takes values from the front of bytes. When they do not hold what is asked for it fails: it is empty from
 // then on, and what it gives is zero.
 type cursor struct {
-	left   []byte
-	failed bool
+	left     []byte
+	failed   bool
+	borrowed bool // texts are the bytes themselves
 }
 
 func (c *cursor) fail() { c.left, c.failed = nil, true }
@@ -196,4 +207,11 @@ func (c *cursor) take(n int64) []byte {
 	return v
 }
 
-func (c *cursor) text(most int64) string { return string(c.take(c.number(most))) }
+func (c *cursor) text(most int64) string { return c.string(c.number(most)) }
+
+func (c *cursor) string(length int64) string {
+	if c.borrowed {
+		return textOf(c.take(length))
+	}
+	return string(c.take(length))
+}

@@ -1,92 +1,110 @@
 package blocklist
 
-import "errors"
+import (
+	"bytes"
+	"errors"
+)
 
-// A Filling is a list that is read from its beginning, beside the one that is in force.
-type Filling struct {
-	set     *Set
-	content *content
-	last    int64 // the offset of the newest record
-}
+// expirySteps is how many records that have ended are forgotten per call at most, besides one per record applied.
+const expirySteps = 4096
 
-// Fill begins a list.
-func (s *Set) Fill() *Filling {
-	return &Filling{set: s, content: newContent(s.limits.Entries), last: -1}
-}
-
-// Apply takes records into it.
-func (f *Filling) Apply(nowMilli int64, changes ...Change) error {
-	var errs []error
-	for _, change := range changes {
-		if err := f.content.apply(change, nowMilli); err != nil {
-			errs = append(errs, err)
-		}
-		f.last = max(f.last, change.Offset)
-	}
-	return errors.Join(errs...)
-}
-
-// Swap puts it in force as what the state says, with the pending orders.
-func (f *Filling) Swap(state State, nowMilli int64) {
-	s := f.set
+// Apply takes further records of the log into the list in force, in their order. What cannot be read, or does not fit, is
+// left out and told; the rest is taken. Records that have ended meanwhile are forgotten, some at each call.
+func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, w := range s.pending {
-		_ = f.content.apply(Change{Key: []byte(key), Value: w.value}, nowMilli)
-	}
-	s.ring.reset(state.Version)
-	s.held.Store(f.content)
-	s.state.Store(&state)
-	s.notify()
-}
-
-// apply takes records into the list in force; pending orders stay over those that the log has of their targets.
-func (s *Set) apply(c *content, nowMilli int64, changes []Change) error {
 	var errs []error
-	state := s.State()
+	state, list := s.State(), s.list.Load()
 	for _, change := range changes {
-		if s.pending.holds(change) {
-			s.ring.add(change)
+		s.ring.add(change)
+		state.Version.Offset = max(state.Version.Offset, change.Offset)
+		if s.pending.gives(change) {
 			continue
 		}
-		if err := c.apply(change, nowMilli); err != nil {
+		if err := list.apply(change, nowMilli); err != nil {
 			errs = append(errs, err)
 		}
-		s.ring.add(change)
 	}
+	list.expire(nowMilli, expirySteps+len(changes))
 	if len(changes) > 0 {
-		state.Version.Offset = max(state.Version.Offset, changes[len(changes)-1].Offset)
 		s.state.Store(&state)
 		s.notify()
 	}
 	return errors.Join(errs...)
 }
 
-// pending are the orders that the log has not brought yet, by their records' keys.
-type pending map[string]*waiting
-
-type waiting struct {
-	order *Order
-	value []byte
-}
-
-func (p pending) orders() []*Order {
-	orders := make([]*Order, 0, len(p))
-	for _, w := range p {
-		orders = append(orders, w.order)
+// Reach says that the list stands for a later time than it did, or begins to be whole.
+func (s *Set) Reach(state State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if *s.state.Load() == state {
+		return
 	}
-	return orders
+	s.state.Store(&state)
+	s.notify()
 }
 
-// holds says whether a record gives way to a pending order. The one that brings the order itself ends its waiting.
-func (p pending) holds(change Change) bool {
-	w := p[string(change.Key)]
+// A Filling is a list that is read from its beginning, beside the one that is in force. One goroutine uses it.
+type Filling struct {
+	set     *Set
+	content *content
+	brought map[string]bool // ids of pending orders that the log has
+	Last    int64           // the offset of the newest record, -1 before the first
+}
+
+// Fill begins a list.
+func (s *Set) Fill() *Filling {
+	return &Filling{set: s, content: newContent(s.limits.Entries), brought: map[string]bool{}, Last: -1}
+}
+
+// Apply takes records into it; see Set.Apply.
+func (f *Filling) Apply(nowMilli int64, changes ...Change) error {
+	var errs []error
+	for _, change := range changes {
+		if err := f.content.apply(change, nowMilli); err != nil {
+			errs = append(errs, err)
+		}
+		f.note(change)
+		f.Last = max(f.Last, change.Offset)
+	}
+	return errors.Join(errs...)
+}
+
+// note remembers which pending orders the log has.
+func (f *Filling) note(change Change) {
+	if !bytes.HasPrefix(change.Key, []byte(manual+"/")) {
+		return
+	}
+	f.set.mu.Lock()
+	w := f.set.pending.of(string(change.Key))
+	f.set.mu.Unlock()
 	if w == nil {
-		return false
+		return
 	}
-	if record, err := DecodeRecord(change.Key, change.Value); err == nil && record.Order != nil && record.Order.ID == w.order.ID {
-		delete(p, string(change.Key))
-		return false
+	if o, err := decodeOrder(change.Key, change.Value); err == nil && o.ID == w.order.ID {
+		f.brought[o.ID] = true
 	}
-	return true
+}
+
+// Swap puts it in force as what the state says, the pending orders over it. The Filling is not to be used again.
+func (f *Filling) Swap(state State, nowMilli int64) { f.swap(state, nil, nowMilli) }
+
+// swap is Swap, with the orders that wait for the log where this list comes from.
+func (f *Filling) swap(state State, above []*Order, nowMilli int64) {
+	s := f.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending.above = map[string]*waiting{}
+	for _, o := range above {
+		if w, err := newWaiting(o); err == nil {
+			s.pending.above[string(o.RecordKey())] = w
+		}
+	}
+	s.pending.drop(f.brought)
+	s.pending.each(func(key string, w *waiting) {
+		_ = f.content.apply(Change{Key: []byte(key), Value: w.value}, nowMilli)
+	})
+	s.ring.reset(state.Version.Offset)
+	s.install(f.content, state)
+	s.notify()
 }

@@ -1,50 +1,69 @@
 package blocklist
 
-// Held is an entry or an order in a Set; the zero Held is none. It stays what it is when the list changes.
+// The flags of a packed record.
+const (
+	heldShadow   = 1 << iota // an entry of a shadow rule
+	heldEnded                // it stays only so that older records of its key change nothing
+	heldPardoned             // an entry out of force by its id
+	heldOrder                // an order; its kind is in the bits of heldKinds
+	heldKinds    = 0x70
+	heldKindBit  = 4
+)
+
+// Held is an entry or an order in a Set, as it was found; the zero Held is none.
 type Held struct {
-	entry *Entry
-	order *Order
+	rule   *ruleState
+	record packed
 }
 
 // Found says whether it is one.
-func (h Held) Found() bool { return h.entry != nil || h.order != nil }
+func (h Held) Found() bool { return h.record != nil }
 
-// Rule is the entry's; manual for orders.
+// Rule is the entry's rule; manual for orders.
 func (h Held) Rule() string {
-	if h.order != nil {
+	if h.isOrder() {
 		return manual
 	}
-	return h.entry.Rule
+	return h.rule.name
 }
 
-// Key is the entry's, or the order's value.
-func (h Held) Key() string { return h.Entry().Key }
+// Key is the entry's key, or the order's value.
+func (h Held) Key() string { return string(h.record.key()) }
 
-// Until is when it ends by itself.
-func (h Held) Until() int64 {
-	if h.order != nil {
-		return h.order.Until
-	}
-	return h.entry.Until
-}
+// Until is when it ends by itself, in Unix milliseconds; Never for what does not.
+func (h Held) Until() int64 { return h.record.until() }
 
-// Entry is all of it.
+// Shadow says whether it is an entry that is only shown.
+func (h Held) Shadow() bool { return h.record.flags()&heldShadow != 0 }
+
+// Entry is all of it, decoded anew; an order as orders are shown.
 func (h Held) Entry() *Entry {
-	if h.order != nil {
-		return h.order.Entry()
+	if h.isOrder() {
+		return h.Order().Entry()
 	}
-	return h.entry
+	e, _ := Decode(h.recordKey(), h.record.value()) // whole, or it would not be held
+	return e
 }
 
-// Order is the order, nil for a verdict.
-func (h Held) Order() *Order { return h.order }
-
-func (h Held) isOrder() bool { return h.order != nil }
-func (h Held) kind() Kind    { return h.order.Kind }
-
-func (h Held) inForce(now int64) bool {
-	if h.order != nil {
-		return h.order.Ended == 0 && h.order.Until > now
+// Order is the order, decoded anew; nil for a verdict.
+func (h Held) Order() *Order {
+	if !h.isOrder() {
+		return nil
 	}
-	return h.entry != nil && h.entry.Ended == 0 && h.entry.Until > now
+	o, _ := decodeOrder(h.recordKey(), h.record.value())
+	return o
+}
+
+func (h Held) recordKey() []byte {
+	key := make([]byte, 0, len(h.rule.name)+1+len(h.record.key()))
+	key = append(append(key, h.rule.name...), '/')
+	return append(key, h.record.key()...)
+}
+
+func (h Held) isOrder() bool { return h.record.flags()&heldOrder != 0 }
+func (h Held) kind() Kind    { return Kind(h.record.flags() & heldKinds >> heldKindBit) }
+
+// inForce says whether it is, and was not ended or pardoned.
+func (h Held) inForce(now int64) bool {
+	return h.record != nil && h.record.flags()&(heldEnded|heldPardoned) == 0 && h.record.until() > now
 }

@@ -1,8 +1,8 @@
 package blocklist
 
 import (
+	"bytes"
 	"fmt"
-	"strings"
 )
 
 // manual begins the keys of what people order. No rule has this name.
@@ -15,15 +15,20 @@ func RecordKey(rule, key string) []byte {
 
 // ParseRecordKey splits a record's key. Its errors are ErrDamaged, and ErrNewer for what is no entry.
 func ParseRecordKey(record []byte) (rule, key string, err error) {
+	r, k, err := splitEntryKey(record)
+	return string(r), string(k), err
+}
+
+func splitEntryKey(record []byte) (rule, key []byte, err error) {
 	if len(record) > MaxBytes {
-		return "", "", fmt.Errorf("%w: a record's key of %d bytes", ErrDamaged, len(record))
+		return nil, nil, fmt.Errorf("%w: a record's key of %d bytes", ErrDamaged, len(record))
 	}
-	rule, key, ok := strings.Cut(string(record), "/")
+	rule, key, ok := bytes.Cut(record, []byte{'/'})
 	switch {
-	case ok && (rule == manual || rule == ""):
-		return "", "", fmt.Errorf("%w: %.100q is no entry's", ErrNewer, record)
-	case !ok || key == "" || len(rule) > maxShort || len(key) > maxKey:
-		return "", "", fmt.Errorf("%w: the record's key %.100q", ErrDamaged, record)
+	case ok && (string(rule) == manual || len(rule) == 0):
+		return nil, nil, fmt.Errorf("%w: %.100q is no entry's", ErrNewer, record)
+	case !ok || len(key) == 0 || len(rule) > maxShort || len(key) > maxKey:
+		return nil, nil, fmt.Errorf("%w: the record's key %.100q", ErrDamaged, record)
 	}
 	return rule, key, nil
 }

@@ -1,35 +1,46 @@
 package blocklist
 
-// A ring keeps the last records.
+import "sort"
+
+// A ring keeps the last records of the log, so that followers need not begin again.
 type ring struct {
-	changes []Change
-	first   int // index of the oldest
-	count   int
-	from    Version // everything after it is here
+	size    int
+	changes []Change // grows up to size, then goes round
+	next    int      // where the next one goes, when it goes round
+	from    int64    // every record after this offset is here
 }
 
-func newRing(size int) ring {
-	return ring{changes: make([]Change, 0, min(size, 1024)), from: Version{Offset: -1}}
-}
-
-func (r *ring) reset(from Version) {
-	clear(r.changes)
-	r.changes, r.from = r.changes[:0], from
-}
+// reset forgets all: what comes is after an offset.
+func (r *ring) reset(from int64) { *r = ring{size: r.size, from: from} }
 
 func (r *ring) add(c Change) {
-	r.changes = append(r.changes, Change{c.Offset, append([]byte(nil), c.Key...), append([]byte(nil), c.Value...)})
+	own := make([]byte, 0, len(c.Key)+len(c.Value))
+	own = append(append(own, c.Key...), c.Value...)
+	kept := Change{Offset: c.Offset, Key: own[:len(c.Key):len(c.Key)]}
+	if c.Value != nil {
+		kept.Value = own[len(c.Key):]
+	}
+	if len(r.changes) < r.size {
+		r.changes = append(r.changes, kept)
+		return
+	}
+	r.from = r.changes[r.next].Offset
+	r.changes[r.next] = kept
+	r.next = (r.next + 1) % r.size
 }
 
-func (r *ring) after(v, now Version, limit int) ([]Change, bool) {
-	if v.List != now.List || v.Offset < r.from.Offset || v.Offset > now.Offset {
+// after are the records after an offset, at most so many; false when some of them are gone.
+func (r *ring) after(offset int64, limit int) ([]Change, bool) {
+	if offset < r.from {
 		return nil, false
 	}
-	var out []Change
-	for _, c := range r.changes {
-		if c.Offset > v.Offset && len(out) < limit {
-			out = append(out, c)
-		}
+	count := len(r.changes)
+	at := func(i int) *Change { return &r.changes[(r.next+i)%count] }
+	first := sort.Search(count, func(i int) bool { return at(i).Offset > offset })
+	wanted := min(count-first, limit)
+	found := make([]Change, wanted)
+	for i := range found {
+		found[i] = *at(first + i)
 	}
-	return out, true
+	return found, true
 }

@@ -1,0 +1,108 @@
+package blocklist
+
+import "encoding/binary"
+
+// An arena holds records one behind the other in chunks of bytes, so that a million of them are a few hundred objects
+// for the garbage collector, and none has a pointer.
+//
+// A record is a head, its key without the rule, and its value, and never changes. What is replaced or removed stays as
+// dead bytes until half of its chunk is dead: then the rest moves on and the chunk is given up. Readers who still look
+// at such a chunk keep it alive.
+type chunk struct {
+	bytes []byte
+	used  int // bytes; the writer's, as is
+	dead  int
+}
+
+const (
+	chunkBytes = 256 << 10
+	unitBytes  = 8  // records begin at multiples of it
+	unitBits   = 15 // a chunk has so many units, as a power of two
+	headBytes  = 16
+)
+
+// A ref is where a record is: its chunk's number and its unit in it. None is 0: no record begins at a chunk's start.
+type ref uint32
+
+func (r ref) chunk() int { return int(r >> unitBits) }
+func (r ref) byte() int  { return int(r&(1<<unitBits-1)) * unitBytes }
+
+// A packed record is its head, key and value:
+//
+//	until   8 bytes  when it can be forgotten
+//	hash    4 bytes  by which it is found
+//	rule    2 bytes  index of the rule, or of the scope of orders
+//	flags   1 byte   see the held flags
+//	keyed   1 byte   the key's length when it is below 255
+//	        then, for longer keys, 2 bytes of length; the key; the value's length in 2 bytes; the value
+type packed []byte
+
+func (p packed) until() int64 { return int64(binary.LittleEndian.Uint64(p)) }
+func (p packed) hash() uint32 { return binary.LittleEndian.Uint32(p[8:]) }
+func (p packed) rule() int    { return int(binary.LittleEndian.Uint16(p[12:])) }
+func (p packed) flags() byte  { return p[14] }
+
+const longKey = 255
+
+// spanKey is where the key begins and ends.
+func (p packed) spanKey() (begin, end int) {
+	if length := int(p[15]); length != longKey {
+		return headBytes, headBytes + length
+	}
+	return headBytes + 2, headBytes + 2 + int(binary.LittleEndian.Uint16(p[headBytes:]))
+}
+
+func (p packed) key() []byte {
+	begin, end := p.spanKey()
+	return p[begin:end:end]
+}
+
+func (p packed) value() []byte {
+	_, end := p.spanKey()
+	length := int(binary.LittleEndian.Uint16(p[end:]))
+	return p[end+2 : end+2+length : end+2+length]
+}
+
+// long is how many bytes it takes, the gap to the next one included.
+func (p packed) long() int {
+	_, end := p.spanKey()
+	return roundUp(end + 2 + int(binary.LittleEndian.Uint16(p[end:])))
+}
+
+func roundUp(bytes int) int { return (bytes + unitBytes - 1) &^ (unitBytes - 1) }
+
+// A head is what is packed before a record's key and value.
+type head struct {
+	until int64
+	hash  uint32
+	rule  uint16
+	flags byte
+}
+
+// need is how many bytes a record takes.
+func need(key, value []byte) int {
+	if len(key) < longKey {
+		return roundUp(headBytes + len(key) + 2 + len(value))
+	}
+	return roundUp(headBytes + 2 + len(key) + 2 + len(value))
+}
+
+// pack writes a record at the end of the chunk, which must have room, and says at which unit.
+func (c *chunk) pack(h head, key, value []byte) int {
+	begin := c.used
+	b := c.bytes[:begin]
+	b = binary.LittleEndian.AppendUint64(b, uint64(h.until))
+	b = binary.LittleEndian.AppendUint32(b, h.hash)
+	b = binary.LittleEndian.AppendUint16(b, h.rule)
+	b = append(b, h.flags, byte(min(len(key), longKey)))
+	if len(key) >= longKey {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(key)))
+	}
+	b = append(b, key...)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(value)))
+	b = append(b, value...)
+	c.used = roundUp(len(b))
+	return begin / unitBytes
+}
+
+func newChunk() *chunk { return &chunk{bytes: make([]byte, chunkBytes), used: unitBytes} }

@@ -1,0 +1,97 @@
+package blocklist
+
+import "net/netip"
+
+func (c *content) check(a *Asked, now int64) Answer {
+	if c.paused.Load() > now {
+		return Answer{Paused: true}
+	}
+	var answer Answer
+	ip := a.IP.Unmap().WithZone("")
+	if c.byAddress(&answer, OrderAllow, ip, now); answer.Allowed.Found() {
+		return answer
+	}
+	if c.fields.Load() > 0 {
+		if c.byFields(&answer, a, now); answer.Allowed.Found() {
+			return answer
+		}
+	}
+	c.byAddress(&answer, OrderBlock, ip, now)
+	for i := range a.Keys {
+		c.byKey(&answer, a.Keys[i].Rule, a.Keys[i].Key, now)
+	}
+	return answer
+}
+
+// byAddress asks the orders of a kind over an address.
+func (c *content) byAddress(answer *Answer, kind Kind, ip netip.Addr, now int64) {
+	prefix, ok := c.prefixes.over(kind, ip, now)
+	if !ok {
+		return
+	}
+	var room [64]byte
+	state, record := c.find(ipRule, appendPrefix(room[:0], prefix))
+	answer.order(Held{state, record}, now)
+}
+
+const (
+	ipRule   = manual + "/" + scopeIP
+	userRule = manual + "/" + scopeUser
+)
+
+func appendPrefix(b []byte, p netip.Prefix) []byte {
+	if p.IsSingleIP() {
+		return p.Addr().AppendTo(b)
+	}
+	return p.AppendTo(b)
+}
+
+// byFields asks the orders of other scopes than ip.
+func (c *content) byFields(answer *Answer, a *Asked, now int64) {
+	if a.User != "" {
+		state, record := c.find(userRule, bytesOf(a.User))
+		answer.order(Held{state, record}, now)
+	}
+	for i := range a.Fields {
+		var room [64]byte
+		name := append(append(room[:0], manual+"/"...), a.Fields[i].Name...)
+		state, record := c.find(textOf(name), bytesOf(a.Fields[i].Value))
+		answer.order(Held{state, record}, now)
+	}
+}
+
+// order takes in an order that was found.
+func (a *Answer) order(h Held, now int64) {
+	switch {
+	case !h.inForce(now) || a.Allowed.Found():
+	case h.kind() == OrderAllow:
+		a.Allowed, a.Entry = h, Held{}
+	case h.kind() == OrderBlock && h.Until() > a.until() && h.rule.pausedUntil.Load() <= now:
+		a.Entry = h
+	}
+}
+
+// byKey asks for a rule's entry.
+func (c *content) byKey(answer *Answer, rule string, key []byte, now int64) {
+	state, record := c.find(rule, key)
+	h := Held{state, record}
+	switch {
+	case !h.inForce(now):
+	case h.Shadow():
+		if !answer.Shadow.Found() || h.Until() > answer.Shadow.Until() {
+			answer.Shadow = h
+		}
+	case state.pausedUntil.Load() > now:
+		answer.Paused = true
+	case h.Until() > answer.until():
+		answer.Entry = h
+	}
+}
+
+// until is the end of what refuses so far.
+func (a *Answer) until() int64 {
+	if !a.Entry.Found() {
+		return 0
+	}
+	return a.Entry.Until()
+}

@@ -1,0 +1,100 @@
+package blocklist
+
+import "bytes"
+
+// What orders do besides being held: prefixes are found by addresses, pauses by rules, and pardons stand in the flags
+// of their entries.
+
+func (c *content) applyOrder(change Change, now int64) error {
+	o, err := decodeOrder(change.Key, change.Value)
+	if err != nil {
+		return err
+	}
+	rule, key, _ := splitKey(change.Key)
+	if old := c.get(string(rule), key); old.Found() && bytes.Equal(old.record.value(), change.Value) {
+		return nil
+	}
+	c.forget(string(rule), key)
+	until := keepUntil(o.Until, o.Ended)
+	if until <= now || o.Ended != 0 {
+		return nil // nothing that is older can come after it: the last order holds
+	}
+	h := head{until: until, flags: heldOrder | byte(o.Kind)<<heldKindBit}
+	if _, err := c.hold(Held{}, h, string(rule), key, change.Value); err != nil {
+		return err
+	}
+	return c.index(o, change.Key, now)
+}
+
+func (c *content) index(o *Order, key []byte, now int64) error {
+	switch o.Kind {
+	case OrderPause:
+		return c.pause(o.Rule, o.Until)
+	case OrderPardon:
+		return c.refreshPardon(pardonedKey(key), now)
+	}
+	if o.Scope == scopeIP {
+		c.prefixes.add(o)
+		return nil
+	}
+	c.fields.Add(1)
+	return nil
+}
+
+// unindex takes back what index did for an order that is held no more.
+func (c *content) unindex(old Held) {
+	switch o := old.Order(); {
+	case o.Kind == OrderPause:
+		_ = c.pause(o.Rule, 0)
+	case o.Kind == OrderPardon:
+		_ = c.refreshPardon(pardonedKey(old.recordKey()), 0)
+	case o.Scope == scopeIP:
+		c.prefixes.drop(o)
+	default:
+		c.fields.Add(-1)
+	}
+}
+
+func (c *content) pause(rule string, until int64) error {
+	if rule == EveryRule {
+		c.paused.Store(until)
+		return nil
+	}
+	number, err := c.number(rule)
+	if err == nil {
+		c.view.Load().rules[number].pausedUntil.Store(until)
+	}
+	return err
+}
+
+const pardonRule = manual + "/" + pardonWord
+
+// pardonedKey is the key of the record that a pardon's record is of.
+func pardonedKey(record []byte) []byte { return record[len(pardonRule)+1:] }
+
+// pardons says whether there is a pardon of an entry of that id under that record's key.
+func (c *content) pardons(record []byte, id string, now int64) bool {
+	h := c.get(pardonRule, record)
+	return h.inForce(now) && h.Order().Pardons == id
+}
+
+// refreshPardon writes again whether an entry is pardoned.
+func (c *content) refreshPardon(record []byte, now int64) error {
+	rule, key, ok := splitKey(record)
+	if !ok {
+		return nil
+	}
+	old := c.get(string(rule), key)
+	if !old.Found() || old.isOrder() {
+		return nil
+	}
+	flags := old.record.flags() &^ heldPardoned
+	if c.pardons(record, old.Entry().ID, now) {
+		flags |= heldPardoned
+	}
+	if flags == old.record.flags() {
+		return nil
+	}
+	_, err := c.hold(old, head{until: old.Until(), flags: flags}, old.rule.name, old.record.key(), old.record.value())
+	return err
+}

@@ -1,0 +1,64 @@
+package blocklist
+
+import "net/netip"
+
+// each gives what is in force.
+func (f frozen) inForce(now int64, yield func(Held) bool) {
+	f.each(func(state *ruleState, p packed) bool {
+		h := Held{state, p}
+		return !h.inForce(now) || yield(h)
+	})
+}
+
+// wanted is what is looked for: entries with this key, or with a field of this value, or over these addresses.
+type wanted struct {
+	key          string
+	scope, value string
+	prefix       netip.Prefix // valid for addresses
+}
+
+func parseWanted(text string) wanted {
+	w := wanted{key: text}
+	if scope, value, err := ParseTarget(text); err == nil {
+		w.scope, w.value = scope, value
+		if scope == scopeIP {
+			w.prefix, _ = parsePrefix(value)
+		}
+	}
+	return w
+}
+
+// in says whether an entry holds what is wanted.
+func (w wanted) in(e *Entry) bool {
+	if e.Key == w.key {
+		return true
+	}
+	for name, value := range e.Fields {
+		if w.scope != "" && name == w.scope && value == w.value {
+			return true
+		}
+		if name != scopeIP || !w.prefix.IsValid() {
+			continue
+		}
+		if other, err := parsePrefix(value); err == nil && other.Overlaps(w.prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f frozen) find(text string, now int64) []Record {
+	w := parseWanted(text)
+	var found []Record
+	f.inForce(now, func(h Held) bool {
+		if o := h.Order(); o != nil {
+			if w.in(o.Entry()) {
+				found = append(found, Record{Order: o})
+			}
+		} else if e := h.Entry(); w.in(e) {
+			found = append(found, Record{Entry: e})
+		}
+		return true
+	})
+	return found
+}

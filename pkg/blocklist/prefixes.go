@@ -1,0 +1,74 @@
+package blocklist
+
+import (
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/gaissmai/bart"
+)
+
+// prefixes find the orders over an address. A prefix is in one of the two tables, with its order's end.
+type prefixes struct {
+	blocks, allows atomic.Pointer[bart.Table[int64]] // nil while there are none
+	seen           bool                              // by readers: tables are copied when they change
+}
+
+func (p *prefixes) table(kind Kind) *atomic.Pointer[bart.Table[int64]] {
+	if kind == OrderAllow {
+		return &p.allows
+	}
+	return &p.blocks
+}
+
+func (p *prefixes) add(o *Order) {
+	place, prefix := p.table(o.Kind), o.Prefix()
+	old := place.Load()
+	switch {
+	case old == nil:
+		old = new(bart.Table[int64])
+		old.Insert(prefix, o.Until)
+		place.Store(old)
+	case p.seen:
+		place.Store(old.InsertPersist(prefix, o.Until))
+	default:
+		old.Insert(prefix, o.Until)
+	}
+}
+
+func (p *prefixes) drop(o *Order) {
+	place, prefix := p.table(o.Kind), o.Prefix()
+	old := place.Load()
+	switch {
+	case old == nil:
+	case p.seen:
+		old = old.DeletePersist(prefix)
+		if old.Size() == 0 {
+			old = nil
+		}
+		place.Store(old)
+	default:
+		old.Delete(prefix)
+	}
+}
+
+// over is the longest prefix over an address with an order of the kind in force.
+func (p *prefixes) over(kind Kind, ip netip.Addr, now int64) (netip.Prefix, bool) {
+	t := p.table(kind).Load()
+	if t == nil {
+		return netip.Prefix{}, false
+	}
+	if _, ok := t.Lookup(ip); !ok {
+		return netip.Prefix{}, false
+	}
+	whole := netip.PrefixFrom(ip, ip.BitLen())
+	prefix, until, ok := t.LookupPrefixLPM(whole)
+	if !ok || until > now {
+		return prefix, ok
+	}
+	for prefix, until := range t.Supernets(whole) { // the longest is over, and not yet removed
+		if until > now {
+			return prefix, true
+		}
+	}
+	return netip.Prefix{}, false
+}

@@ -1,0 +1,45 @@
+package blocklist
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+)
+
+// A scratch reads entries one after the other into the same Entry, whose texts are the bytes it was read from.
+type scratch struct {
+	entry  Entry
+	fields map[string]string
+}
+
+// decode is Decode; what it gives is good until the next call and as long as the bytes are.
+func (s *scratch) decode(record, value []byte) (*Entry, error) {
+	rule, key, err := splitEntryKey(record)
+	if err != nil {
+		return nil, err
+	}
+	if s.fields == nil {
+		s.fields = map[string]string{}
+	}
+	clear(s.fields)
+	s.entry = Entry{Rule: textOf(rule), Key: textOf(key), Fields: s.fields}
+	if err := s.entry.decode(value, true); err != nil {
+		return nil, err
+	}
+	return &s.entry, nil
+}
+
+func textOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// decidedAt are the generation and offset of a value that an entry was read from.
+func decidedAt(value []byte) (generation, offset int64) {
+	long, n := binary.Uvarint(value[2:])
+	value = value[2+n+int(long):]
+	g, n := binary.Uvarint(value)
+	o, _ := binary.Uvarint(value[n:])
+	return int64(g), int64(o)
+}
+
+func errDamaged(value []byte) error {
+	return fmt.Errorf("%w: %d bytes that no version writes", ErrDamaged, len(value))
+}

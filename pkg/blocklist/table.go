@@ -1,0 +1,256 @@
+package blocklist
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A table finds packed records by rule and key. One goroutine at a time writes; readers take no lock.
+//
+// It is a table of open addressing with linear probing. A slot is one word, the record's hash above its ref, so that
+// one atomic load says all of it. What belongs together, the slots, the chunks and the rules, is a view; the writer
+// replaces it when one of them grows. A ref is good in the view that is still the table's after the slot was read:
+// a view with a new chunk is stored before any slot names that chunk, and one without a chunk after none does.
+type table struct {
+	view    atomic.Pointer[view]
+	used    int   // slots that are not empty
+	current int   // the chunk that is written
+	free    []int // numbers of chunks that were given up
+	numbers map[string]int
+}
+
+type view struct {
+	slots  []atomic.Uint64
+	chunks []*chunk // nil where one was given up
+	rules  []*ruleState
+}
+
+const (
+	removed    = 1 << 32 // a slot that had a record; those behind it are still to be found
+	firstSlots = 1 << 10
+)
+
+func newTable() *table {
+	t := &table{numbers: map[string]int{}}
+	t.view.Store(&view{slots: make([]atomic.Uint64, firstSlots), chunks: []*chunk{newChunk()}})
+	return t
+}
+
+var seed = maphash.MakeSeed()
+
+func hashOf(rule string, key []byte) uint32 {
+	h := maphash.String(seed, rule) + bits.RotateLeft64(maphash.Bytes(seed, key), 32)
+	return uint32(h^h>>32) | 1 // never 0, so that no slot of a record looks removed
+}
+
+func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
+
+// find gives the record of a rule and key, nil when there is none.
+func (t *table) find(rule string, key []byte) (*ruleState, packed) {
+	hash := hashOf(rule, key)
+again:
+	v := t.view.Load()
+	mask := uint32(len(v.slots) - 1)
+	for i := spread(hash) & mask; ; i = (i + 1) & mask {
+		slot := v.slots[i].Load()
+		if slot == 0 {
+			return nil, nil
+		}
+		if uint32(slot>>32) != hash || ref(slot) == 0 {
+			continue
+		}
+		if t.view.Load() != v {
+			goto again
+		}
+		p := v.at(ref(slot))
+		if state := v.rules[p.rule()]; state.name == rule && string(p.key()) == string(key) {
+			return state, p
+		}
+	}
+}
+
+// spread makes a place of a hash whose lowest bit is always set.
+func spread(hash uint32) uint32 { return hash >> 1 }
+
+func (v *view) at(r ref) packed { return packed(v.chunks[r.chunk()].bytes[r.byte():]) }
+
+// slotOf is the slot of a rule and key, or that which it would take. The writer's, as all that follows.
+func (t *table) slotOf(hash uint32, rule string, key []byte) (slot *atomic.Uint64, found packed) {
+	v := t.view.Load()
+	mask := uint32(len(v.slots) - 1)
+	var free *atomic.Uint64
+	for i := spread(hash) & mask; ; i = (i + 1) & mask {
+		slot := &v.slots[i]
+		word := slot.Load()
+		switch {
+		case word == 0 && free != nil:
+			return free, nil
+		case word == 0:
+			return slot, nil
+		case ref(word) == 0 && free == nil:
+			free = slot
+		case ref(word) != 0 && uint32(word>>32) == hash:
+			p := v.at(ref(word))
+			if v.rules[p.rule()].name == rule && string(p.key()) == string(key) {
+				return slot, p
+			}
+		}
+	}
+}
+
+// put sets the record of a rule and key.
+func (t *table) put(h head, rule string, key, value []byte) {
+	t.makeRoom(need(key, value))
+	r := t.write(h, key, value)
+	slot, old := t.slotOf(h.hash, rule, key)
+	word := slot.Load()
+	if word == 0 {
+		t.used++
+	}
+	slot.Store(uint64(h.hash)<<32 | uint64(r))
+	if old != nil {
+		t.kill(ref(word), old.long())
+	}
+}
+
+func (t *table) write(h head, key, value []byte) ref {
+	unit := t.view.Load().chunks[t.current].pack(h, key, value)
+	return ref(t.current<<unitBits | unit)
+}
+
+// remove takes a record out, if it is there.
+func (t *table) remove(rule string, key []byte) {
+	slot, old := t.slotOf(hashOf(rule, key), rule, key)
+	if old == nil {
+		return
+	}
+	at := ref(slot.Load())
+	slot.Store(removed)
+	t.kill(at, old.long())
+}
+
+// kill counts a record's bytes as dead. A chunk that is half dead is given up, its living records written again.
+func (t *table) kill(r ref, long int) {
+	c := t.view.Load().chunks[r.chunk()]
+	c.dead += long
+	if r.chunk() != t.current && c.dead > c.used/2 {
+		t.giveUp(r.chunk())
+	}
+}
+
+func (t *table) giveUp(number int) {
+	c := t.view.Load().chunks[number]
+	for at := unitBytes; at < c.used; {
+		p := packed(c.bytes[at:])
+		t.move(ref(number<<unitBits|at/unitBytes), p)
+		at += p.long()
+	}
+	v := *t.view.Load()
+	v.chunks = append([]*chunk(nil), v.chunks...)
+	v.chunks[number] = nil
+	t.free = append(t.free, number)
+	t.view.Store(&v)
+}
+
+// move writes a record again that is still in its slot.
+func (t *table) move(from ref, p packed) {
+	t.newChunkFor(p.long())
+	v := t.view.Load()
+	mask := uint32(len(v.slots) - 1)
+	for i := spread(p.hash()) & mask; ; i = (i + 1) & mask {
+		word := v.slots[i].Load()
+		if word == 0 {
+			return
+		}
+		if ref(word) == from {
+			r := t.write(head{p.until(), p.hash(), uint16(p.rule()), p.flags()}, p.key(), p.value())
+			v.slots[i].Store(uint64(p.hash())<<32 | uint64(r))
+			return
+		}
+	}
+}
+
+// makeRoom sees to it that there is a free slot, and room for a record.
+func (t *table) makeRoom(bytes int) {
+	t.newChunkFor(bytes)
+	if v := t.view.Load(); t.used >= len(v.slots)/4*3 {
+		t.grow()
+	}
+}
+
+func (t *table) newChunkFor(bytes int) {
+	v := t.view.Load()
+	if v.chunks[t.current].used+bytes <= chunkBytes {
+		return
+	}
+	next := *v
+	next.chunks = append([]*chunk(nil), v.chunks...)
+	if n := len(t.free); n > 0 {
+		t.current, t.free = t.free[n-1], t.free[:n-1]
+		next.chunks[t.current] = newChunk()
+	} else {
+		t.current = len(next.chunks)
+		next.chunks = append(next.chunks, newChunk())
+	}
+	t.view.Store(&next)
+}
+
+// grow makes a table without the slots that were removed, and twice as large when it is still half full then.
+func (t *table) grow() {
+	v := *t.view.Load()
+	living := 0
+	for i := range v.slots {
+		if ref(v.slots[i].Load()) != 0 {
+			living++
+		}
+	}
+	size := len(v.slots)
+	if living > size/2 {
+		size *= 2
+	}
+	slots := make([]atomic.Uint64, size)
+	for i := range v.slots {
+		if word := v.slots[i].Load(); ref(word) != 0 {
+			insert(slots, word)
+		}
+	}
+	t.used, v.slots = living, slots
+	t.view.Store(&v)
+}
+
+func insert(slots []atomic.Uint64, word uint64) {
+	mask := uint32(len(slots) - 1)
+	i := spread(uint32(word>>32)) & mask
+	for slots[i].Load() != 0 {
+		i = (i + 1) & mask
+	}
+	slots[i].Store(word)
+}
+
+// A frozen is what a table held at one instant. It takes a word a slot.
+type frozen struct {
+	view  *view
+	words []uint64
+}
+
+func (t *table) freeze() frozen {
+	v := t.view.Load()
+	f := frozen{v, make([]uint64, 0, t.used)}
+	for i := range v.slots {
+		if word := v.slots[i].Load(); ref(word) != 0 {
+			f.words = append(f.words, word)
+		}
+	}
+	return f
+}
+
+func (f frozen) each(yield func(*ruleState, packed) bool) {
+	for _, word := range f.words {
+		p := f.view.at(ref(word))
+		if !yield(f.view.rules[p.rule()], p) {
+			return
+		}
+	}
+}
