@@ -72,7 +72,7 @@ func (e *exceptions) allows(name, scope, value string) bool {
 func (a allowed) add(scope, value string) {
 	if scope != IP {
 		a.others[target{scope, value}] = true
-	} else if prefix, ok := parse(value); ok {
+	} else if prefix := Parse(value); prefix.IsValid() {
 		a.prefixes.Insert(prefix)
 	}
 }

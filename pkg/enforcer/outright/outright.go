@@ -31,8 +31,6 @@ type List interface {
 	Orders(nowMilli int64) iter.Seq[*blocklist.Order]
 	// Whole says whether all of the list is there.
 	Whole() bool
-	// Version changes whenever the list does.
-	Version() blocklist.Version
 }
 
 // IP is the scope of addresses and prefixes. Others are the names of fields: user, host, …
@@ -85,8 +83,8 @@ func (o *overall) each(entry *blocklist.Entry, yield func(Someone) bool) bool {
 }
 
 func (o *overall) addresses(entry *blocklist.Entry, value string, yield func(Someone) bool) bool {
-	prefix, ok := parse(value)
-	if !ok {
+	prefix := Parse(value)
+	if !prefix.IsValid() {
 		return true
 	}
 	o.rest = Subtract(o.rest[:0], prefix, o.exceptions.holes(entry.Rule))
@@ -101,17 +99,18 @@ func (o *overall) addresses(entry *blocklist.Entry, value string, yield func(Som
 // isCut says that a key is only the beginning of what requests have, and a hash: it names nobody.
 func isCut(key string) bool { return strings.Contains(key, "…#") }
 
-func parse(value string) (netip.Prefix, bool) {
+// Parse reads an address or a prefix as the list has it. What it gives for anything else is not valid.
+func Parse(value string) netip.Prefix {
 	if strings.IndexByte(value, '/') >= 0 {
-		prefix, err := netip.ParsePrefix(value)
-		return prefix.Masked(), err == nil
+		prefix, _ := netip.ParsePrefix(value)
+		return prefix.Masked()
 	}
 	address, err := netip.ParseAddr(value)
 	if err != nil {
-		return netip.Prefix{}, false
+		return netip.Prefix{}
 	}
 	address = address.Unmap().WithZone("")
-	return netip.PrefixFrom(address, address.BitLen()), true
+	return netip.PrefixFrom(address, address.BitLen())
 }
 
 // Text is a prefix as the list has it: a single address without its mask.

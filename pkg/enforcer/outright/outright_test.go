@@ -23,7 +23,6 @@ type list struct {
 func (l *list) All(int64) iter.Seq[*blocklist.Entry]    { return slices.Values(l.entries) }
 func (l *list) Orders(int64) iter.Seq[*blocklist.Order] { return slices.Values(l.orders) }
 func (l *list) Whole() bool                             { return true }
-func (l *list) Version() blocklist.Version              { return blocklist.Version{} }
 
 func verdict(name, scope, value string) *blocklist.Entry {
 	return &blocklist.Entry{Rule: name, Key: value, Fields: map[string]string{scope: value}}

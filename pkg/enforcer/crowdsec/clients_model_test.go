@@ -1,0 +1,140 @@
+package crowdsec
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+	"weir/pkg/enforcer/outright"
+)
+
+// A holder is a client's memory: values, and until when.
+type holder struct {
+	name  string
+	holds map[string]time.Time
+	take  func(h *holder, now time.Time, got streamed)
+}
+
+func (h *holder) expire(now time.Time) {
+	maps.DeleteFunc(h.holds, func(_ string, until time.Time) bool { return !until.After(now) })
+}
+
+func (h *holder) forget(got streamed) {
+	for _, d := range got.Deleted {
+		delete(h.holds, *d.Value)
+	}
+}
+
+func until(d *decision, now time.Time) time.Time {
+	duration, _ := time.ParseDuration(*d.Duration)
+	return now.Add(duration)
+}
+
+// The three ways in which bouncers take what they are told.
+func holders() []*holder {
+	return []*holder{
+		{name: "nftables", holds: map[string]time.Time{}, take: func(h *holder, now time.Time, got streamed) { // skips what it has
+			h.forget(got)
+			for _, d := range got.New {
+				if _, has := h.holds[*d.Value]; !has {
+					h.holds[*d.Value] = until(&d, now)
+				}
+			}
+		}},
+		{name: "lua", holds: map[string]time.Time{}, take: func(h *holder, now time.Time, got streamed) { // the last word counts
+			h.forget(got)
+			for _, d := range got.New {
+				h.holds[*d.Value] = until(&d, now)
+			}
+		}},
+		{name: "traefik", holds: map[string]time.Time{}, take: func(h *holder, now time.Time, got streamed) { // new before deleted
+			for _, d := range got.New {
+				h.holds[*d.Value] = until(&d, now)
+			}
+			h.forget(got)
+		}},
+	}
+}
+
+// Whatever happens to the list, restarts and polls that fail included: once it has been quiet for as long as bouncers hold
+// on to what they were told first, every bouncer holds the addresses on it; and after a poll none holds one that is not on
+// it.
+func TestBouncersHoldWhatIsOnTheList(t *testing.T) {
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		s := newSite(t)
+		clients := holders()
+		for step := range 150 {
+			quiet := step >= 100
+			if !quiet {
+				s.change(random)
+			}
+			if random.IntN(25) == 0 {
+				if err := s.Save(); err != nil {
+					t.Fatal(err)
+				}
+				s.open()
+			}
+			s.now = s.now.Add(time.Duration(1+random.IntN(9000)) * time.Millisecond)
+			want := s.outright()
+			for i, client := range clients {
+				w := s.askAs("edge", fmt.Sprintf("192.0.2.%d:1", i), "GET", "/v1/decisions/stream", "")
+				client.expire(s.now)
+				client.take(client, s.now, read(t, w))
+			}
+			compare(t, seed, clients, want, quiet && step > 140)
+		}
+	}
+}
+
+// compare holds what clients have against what they are to have.
+func compare(t *testing.T, seed uint64, clients []*holder, want map[string]bool, quiet bool) {
+	t.Helper()
+	for _, client := range clients {
+		for value := range client.holds {
+			if !want[value] {
+				t.Fatalf("seed %d: %s holds %s, which is not on the list", seed, client.name, value)
+			}
+		}
+		if quiet {
+			if held := slices.Sorted(maps.Keys(client.holds)); !slices.Equal(held, slices.Sorted(maps.Keys(want))) {
+				t.Fatalf("seed %d: %s holds %s, on the list are %v", seed, client.name, held, slices.Sorted(maps.Keys(want)))
+			}
+		}
+	}
+}
+
+// change does one thing to the list.
+func (s *site) change(random *rand.Rand) {
+	name := []string{"per-ip", "scans", "per-net"}[random.IntN(3)]
+	value := fmt.Sprintf("203.0.113.%d", random.IntN(4))
+	if name == "per-net" {
+		value = netip.PrefixFrom(mustAddr("203.0.113.0"), 30+random.IntN(2)).String()
+	}
+	switch random.IntN(8) {
+	case 0, 1:
+		s.list.lift(name, value)
+	case 2:
+		s.list.order(blocklist.OrderAllow, "ip", value, s.after(time.Duration(random.IntN(60))*time.Second))
+	case 3:
+		s.list.order(blocklist.OrderPause, "", name, s.after(time.Duration(random.IntN(20))*time.Second))
+	case 4:
+		s.list.block(name, "ip", value, s.after(24*time.Hour))
+	default:
+		s.list.block(name, "ip", value, s.after(time.Duration(1+random.IntN(60))*time.Second))
+	}
+}
+
+// outright are the values on the list.
+func (s *site) outright() map[string]bool {
+	values := map[string]bool{}
+	for someone := range outright.All(s.list, testRules, s.now.UnixMilli()) {
+		values[outright.Text(someone.Prefix)] = true
+	}
+	return values
+}

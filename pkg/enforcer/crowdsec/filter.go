@@ -1,0 +1,162 @@
+package crowdsec
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A filter is what a bouncer asks for. Parameters that are not known are ignored.
+type filter struct {
+	scopes     []string // none are all
+	value      string   // empty is any
+	hasValue   bool
+	types      string // empty is any
+	origins    []string
+	containing []string // lower case: parts of a scenario's name, one of them at least
+	lacking    []string // lower case: none of them
+	within     netip.Prefix
+	contains   bool // within lies in the decision; else the decision lies in within
+	all        bool // several decisions of one value
+
+	limit, offset int
+	after         int64 // ids greater than this
+}
+
+// parseFilter reads a query. Of a parameter that is there more than once the first counts.
+func parseFilter(query url.Values) (filter, error) {
+	f := filter{
+		scopes: scopesOf(cmp.Or(query.Get("scopes"), query.Get("scope"))), value: query.Get("value"), hasValue: query.Has("value"),
+		types: query.Get("type"), origins: words(query.Get("origins")),
+		containing: words(strings.ToLower(query.Get("scenarios_containing"))),
+		lacking:    words(strings.ToLower(query.Get("scenarios_not_containing"))),
+		contains:   true, all: query.Get("dedup") == "false",
+	}
+	if err := f.parseContains(query); err != nil {
+		return f, err
+	}
+	for _, name := range []string{"ip", "range"} {
+		if err := f.parseAddress(query, name); err != nil {
+			return f, err
+		}
+	}
+	return f, f.parsePage(query)
+}
+
+func words(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+// scopesOf reads a list of scopes. CrowdSec's own have one form, whatever their case.
+func scopesOf(list string) []string {
+	scopes := words(list)
+	for i, scope := range scopes {
+		switch strings.ToLower(scope) {
+		case "ip":
+			scopes[i] = scopeIP
+		case "range":
+			scopes[i] = scopeRange
+		}
+	}
+	return scopes
+}
+
+func (f *filter) parseContains(query url.Values) (err error) {
+	if query.Has("contains") {
+		if f.contains, err = strconv.ParseBool(query.Get("contains")); err != nil {
+			return fmt.Errorf("invalid contains value : %w: invalid filter", err)
+		}
+	}
+	return nil
+}
+
+func (f *filter) parseAddress(query url.Values, name string) error {
+	if !query.Has(name) {
+		return nil
+	}
+	text := query.Get(name)
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		f.within = prefix.Masked()
+		return nil
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return fmt.Errorf("unable to convert '%s' to int: invalid ip address '%s': invalid ip address / range", text, text)
+	}
+	address = address.Unmap().WithZone("")
+	f.within = netip.PrefixFrom(address, address.BitLen())
+	return nil
+}
+
+func (f *filter) parsePage(query url.Values) (err error) {
+	if f.limit, err = number(query, "limit"); err != nil {
+		return err
+	}
+	if f.offset, err = number(query, "offset"); err != nil {
+		return err
+	}
+	after, err := number(query, "id_gt")
+	f.after = int64(after)
+	return err
+}
+
+func number(query url.Values, name string) (int, error) {
+	if !query.Has(name) {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(query.Get(name))
+	if err != nil {
+		return 0, fmt.Errorf("invalid %s value : %w: invalid filter", name, err)
+	}
+	return max(n, 0), nil
+}
+
+// wants says whether a decision is asked for.
+func (f *filter) wants(r *row) bool {
+	return (len(f.scopes) == 0 || slices.Contains(f.scopes, r.Scope)) &&
+		(!f.hasValue || f.value == r.Value) &&
+		(f.types == "" || f.types == banned) &&
+		(len(f.origins) == 0 || slices.Contains(f.origins, r.Origin)) &&
+		f.wantsScenario(r.Rule) && f.wantsAddress(r.prefix)
+}
+
+func (f *filter) wantsScenario(name string) bool {
+	if len(f.containing) == 0 && len(f.lacking) == 0 {
+		return true
+	}
+	name = strings.ToLower(name)
+	has := func(part string) bool { return strings.Contains(name, part) }
+	return (len(f.containing) == 0 || slices.ContainsFunc(f.containing, has)) && !slices.ContainsFunc(f.lacking, has)
+}
+
+func (f *filter) wantsAddress(prefix netip.Prefix) bool {
+	if !f.within.IsValid() {
+		return true
+	}
+	if !prefix.IsValid() {
+		return false
+	}
+	outer, inner := prefix, f.within
+	if !f.contains {
+		outer, inner = inner, outer
+	}
+	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
+}
+
+// page is the part of the decisions, in the order of their ids, that is asked for.
+func (f *filter) page(rows []*row) []*row {
+	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.ID, b.ID) })
+	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.ID <= f.after })
+	rows = rows[min(f.offset, len(rows)):]
+	if f.limit > 0 {
+		rows = rows[:min(f.limit, len(rows))]
+	}
+	return rows
+}

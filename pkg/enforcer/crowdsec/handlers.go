@@ -1,0 +1,102 @@
+package crowdsec
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Handle adds the paths that bouncers ask for. Their answers must not be compressed on the way.
+func (a *API) Handle(mux *http.ServeMux) {
+	mux.Handle("/v1/decisions", a.endpoint("decisions", a.decisions, http.MethodGet, http.MethodHead))
+	mux.Handle("/v1/decisions/stream", a.endpoint("stream", a.stream, http.MethodGet, http.MethodHead))
+	mux.Handle("/v1/usage-metrics", a.endpoint("metrics", a.usage, http.MethodPost))
+	mux.HandleFunc("/v1/heartbeat", forMachines)
+	mux.HandleFunc("/v1/decisions/", func(w http.ResponseWriter, _ *http.Request) { empty(w, http.StatusNotFound) })
+	mux.HandleFunc("/health", health)
+}
+
+const jsonType = "application/json; charset=utf-8"
+
+// endpoint asks for the method and the key, and counts.
+func (a *API) endpoint(name string, next func(http.ResponseWriter, *http.Request, string), methods ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		counted := &counting{ResponseWriter: w, code: http.StatusOK}
+		defer func() { a.metrics.count(name, counted.code) }()
+		switch {
+		case r.Method == http.MethodDelete && name == "decisions":
+			forMachines(counted, r)
+		case !allowed(r.Method, methods):
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			empty(counted, http.StatusMethodNotAllowed)
+		default:
+			a.admitted(counted, r, next)
+		}
+	})
+}
+
+func allowed(method string, methods []string) bool {
+	for _, m := range methods {
+		if m == method {
+			return true
+		}
+	}
+	return false
+}
+
+// admitted answers a request that bears a key, or says that it may not. What HEAD asks is whether the key is good.
+func (a *API) admitted(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request, string)) {
+	key, ok := a.Admit(r)
+	switch {
+	case !ok:
+		say(w, http.StatusForbidden, `{"message":"access forbidden"}`)
+	case r.Method == http.MethodHead:
+		w.Header().Set("Content-Type", jsonType)
+		w.WriteHeader(http.StatusOK)
+	default:
+		next(w, r, key)
+	}
+}
+
+// forMachines answers for what only CrowdSec's own machines may do, which have no keys.
+func forMachines(w http.ResponseWriter, _ *http.Request) {
+	say(w, http.StatusUnauthorized, `{"code":401,"message":"cookie token is empty"}`)
+}
+
+func health(w http.ResponseWriter, r *http.Request) {
+	if !allowed(r.Method, []string{http.MethodGet, http.MethodHead}) {
+		w.Header().Set("Allow", "GET, HEAD")
+		empty(w, http.StatusMethodNotAllowed)
+		return
+	}
+	say(w, http.StatusOK, `{"status":"up"}`)
+}
+
+// say answers with JSON, and no line's end behind it.
+func say(w http.ResponseWriter, code int, body string) {
+	w.Header().Set("Content-Type", jsonType)
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(body)) // to a client that has gone
+}
+
+func sayError(w http.ResponseWriter, code int, message string) {
+	say(w, code, string(append(appendString([]byte(`{"message":`), message), '}')))
+}
+
+func empty(w http.ResponseWriter, code int) {
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(code)
+}
+
+// A counting writer remembers the status.
+type counting struct {
+	http.ResponseWriter
+	code int
+}
+
+func (c *counting) WriteHeader(code int) {
+	c.code = code
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap is for http.ResponseController.
+func (c *counting) Unwrap() http.ResponseWriter { return c.ResponseWriter }

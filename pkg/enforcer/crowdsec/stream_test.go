@@ -1,0 +1,249 @@
+package crowdsec
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// What a bouncer is told from poll to poll.
+func TestStream(t *testing.T) {
+	s := newSite(t)
+	end := s.after(time.Hour)
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Minute))
+	s.expect(t, "?startup=true", "Ip 203.0.113.7 per-ip 1m0s | ")
+	s.expect(t, "?startup=false", " | ")
+	s.list.block("per-ip", "ip", "203.0.113.8", end)
+	s.now = s.now.Add(10 * time.Second)
+	s.expect(t, "", "Ip 203.0.113.8 per-ip 59m50s | ")
+	s.list.lift("per-ip", "203.0.113.8")
+	s.now = s.now.Add(10 * time.Second)
+	s.expect(t, "", " | Ip 203.0.113.8 per-ip -1s")
+	s.expect(t, "", " | ")
+	s.now = s.now.Add(41 * time.Second)
+	s.expect(t, "", " | Ip 203.0.113.7 per-ip -1s") // it has expired
+	s.list.block("per-ip", "ip", "203.0.113.8", end)
+	s.now = s.now.Add(time.Second)
+	s.expect(t, "", "Ip 203.0.113.8 per-ip 58m58s | ")
+	s.expect(t, "?startup=true", "Ip 203.0.113.8 per-ip 58m58s | Ip 203.0.113.7 per-ip -2s")
+}
+
+// Only the word true is a startup.
+func TestStartupIsTheWord(t *testing.T) {
+	s := newSite(t)
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Minute))
+	s.poll(t, "")
+	for _, word := range []string{"TRUE", "1", "false", ""} {
+		s.expect(t, "?startup="+word, " | ")
+	}
+}
+
+// A value that one rule lets go and another holds is not deleted.
+func TestTwoRulesHoldOneValue(t *testing.T) {
+	s := newSite(t)
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(10*time.Minute))
+	s.list.block("scans", "ip", "203.0.113.7", s.after(time.Hour))
+	s.expect(t, "", "Ip 203.0.113.7 scans 1h0m0s | ")
+	s.list.lift("scans", "203.0.113.7")
+	s.now = s.now.Add(10 * time.Second)
+	s.expect(t, "", " | ")
+	s.now = s.now.Add(10 * time.Second)
+	s.expect(t, "", "Ip 203.0.113.7 per-ip 9m40s | ") // for those that let go of it
+	s.list.lift("per-ip", "203.0.113.7")
+	s.now = s.now.Add(10 * time.Second)
+	s.expect(t, "", " | Ip 203.0.113.7 per-ip -1s")
+}
+
+// Of two scopes with one value, a bouncer that asks for both never gets it as new and as deleted; one that asks for the
+// one that ended is told.
+func TestOneValueInTwoScopes(t *testing.T) {
+	s := newSite(t)
+	const both = "?scopes=ip,username"
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Hour))
+	s.expect(t, both, "Ip 203.0.113.7 per-ip 1h0m0s | ")
+	read(t, s.askAs("other", "192.0.2.2:1", "GET", "/v1/decisions/stream", ""))
+	s.list.lift("per-ip", "203.0.113.7")
+	s.list.block("per-user", "user", "203.0.113.7", s.after(time.Hour))
+	s.now = s.now.Add(time.Second)
+	s.expect(t, both, "username 203.0.113.7 per-user 59m59s | ")
+	other := read(t, s.askAs("other", "192.0.2.2:1", "GET", "/v1/decisions/stream", ""))
+	if other.String() != " | Ip 203.0.113.7 per-ip -1s" {
+		t.Error(other.String())
+	}
+}
+
+// A ban that is lengthened is sent at once, and once more when those that skip what they have must have let it go.
+func TestALongerBanIsSentAgainWhenTheFirstIsOver(t *testing.T) {
+	s := newSite(t)
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Minute))
+	s.poll(t, "")
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Hour))
+	s.now = s.now.Add(30 * time.Second)
+	s.expect(t, "", "Ip 203.0.113.7 per-ip 59m30s | ")
+	s.now = s.now.Add(31 * time.Second)
+	s.expect(t, "", " | ")
+	s.now = s.now.Add(time.Second)
+	s.expect(t, "", "Ip 203.0.113.7 per-ip 58m58s | ")
+	s.now = s.now.Add(10 * time.Second)
+	s.expect(t, "", " | ")
+}
+
+// An allow inside a prefix changes the prefixes that are given; a pause takes all out.
+func TestOrdersChangeWhatIsGiven(t *testing.T) {
+	s := newSite(t)
+	s.list.block("per-net", "ip", "198.51.100.0/30", s.after(time.Hour))
+	s.expect(t, "", "Range 198.51.100.0/30 per-net 1h0m0s | ")
+	s.list.order(blocklist.OrderAllow, "ip", "198.51.100.1", s.after(30*time.Second))
+	s.now = s.now.Add(10 * time.Second)
+	s.expect(t, "", "Ip 198.51.100.0 per-net 59m50s, Range 198.51.100.2/31 per-net 59m50s | Range 198.51.100.0/30 per-net -1s")
+	s.now = s.now.Add(20 * time.Second)
+	s.expect(t, "", "Range 198.51.100.0/30 per-net 59m30s | Ip 198.51.100.0 per-net -1s, Range 198.51.100.2/31 per-net -1s")
+	s.list.order(blocklist.OrderPause, "", "*", s.after(10*time.Second))
+	s.now = s.now.Add(5 * time.Second)
+	s.expect(t, "", " | Range 198.51.100.0/30 per-net -1s")
+	s.now = s.now.Add(5 * time.Second)
+	s.expect(t, "", "Range 198.51.100.0/30 per-net 59m20s | ")
+}
+
+// Each key at each address has a cursor of its own.
+func TestCursors(t *testing.T) {
+	s := newSite(t)
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Hour))
+	for _, who := range [][2]string{{"edge", "192.0.2.1:1"}, {"edge", "192.0.2.2:1"}, {"other", "192.0.2.1:1"}, {"edge", "@"}, {"edge", "[2001:db8::1]:1"}} {
+		first := read(t, s.askAs(who[0], who[1], "GET", "/v1/decisions/stream", ""))
+		second := read(t, s.askAs(who[0], who[1]+"9", "GET", "/v1/decisions/stream", ""))
+		if len(first.New) != 1 || len(second.New) != 0 {
+			t.Errorf("%s: %v, then %v", who, first.String(), second.String())
+		}
+	}
+}
+
+// After a restart bouncers are told what changed, what was lifted meanwhile too.
+func TestRestart(t *testing.T) {
+	s := newSite(t)
+	end := s.after(time.Hour)
+	for i := range 3 {
+		s.list.block("per-ip", "ip", fmt.Sprintf("203.0.113.%d", i), end)
+	}
+	s.poll(t, "")
+	s.list.lift("per-ip", "203.0.113.0")
+	s.now = s.now.Add(time.Second)
+	read(t, s.askAs("other", "192.0.2.2:1", "GET", "/v1/decisions/stream", ""))
+	if err := s.Save(); err != nil {
+		t.Fatal(err)
+	}
+	s.list.lift("per-ip", "203.0.113.1")
+	s.list.block("per-ip", "ip", "203.0.113.9", end)
+	s.now = s.now.Add(9 * time.Second)
+	s.open()
+	s.expect(t, "", "Ip 203.0.113.9 per-ip 59m50s | Ip 203.0.113.0 per-ip -9s, Ip 203.0.113.1 per-ip -1s")
+	s.expect(t, "", " | ")
+	id := s.masks.lastID
+	if id != 4 {
+		t.Errorf("the last id is %d", id)
+	}
+}
+
+// What is damaged, at whichever byte it was cut off or changed, is not believed: bouncers begin anew.
+func TestDamageBeginsAnew(t *testing.T) {
+	s := newSite(t)
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Hour))
+	s.poll(t, "")
+	if err := s.Save(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(s.folder, "bouncers")
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range len(good) {
+		changed := append([]byte(nil), good...)
+		changed[cut] ^= 1
+		for _, bad := range [][]byte{good[:cut], changed} {
+			if err := os.WriteFile(path, bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			table := newTable(whole)
+			if err := table.load(path); err == nil || len(table.values)+len(table.bouncers) > 0 {
+				t.Fatalf("%d: %v, %d values of\n%s", cut, err, len(table.values), bad)
+			}
+		}
+	}
+	s.open()
+	s.expect(t, "", "Ip 203.0.113.7 per-ip 1h0m0s | ")
+}
+
+// A bouncer that knows less than is kept begins anew, and what is kept is bounded.
+func TestChangesAreBounded(t *testing.T) {
+	s := newSite(t)
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(1000*time.Hour))
+	s.poll(t, "")
+	s.now = s.now.Add(keepChanges + time.Minute)
+	read(t, s.askAs("other", "192.0.2.2:1", "GET", "/v1/decisions/stream", ""))
+	if len(s.masks.changes) != 0 {
+		t.Errorf("%d changes are kept", len(s.masks.changes))
+	}
+	s.expect(t, "", " | ") // it had them all
+	for i := range maxChanges + 10 {
+		s.masks.note(change{Revision: s.masks.revision + int64(i), Row: &row{Value: "x"}})
+	}
+	s.masks.revision += maxChanges + 10
+	s.masks.forget(s.now)
+	if len(s.masks.changes) != maxChanges {
+		t.Errorf("%d changes are kept", len(s.masks.changes))
+	}
+	s.now = s.now.Add(time.Hour)
+	if got := s.poll(t, ""); len(got.New) != 1 {
+		t.Errorf("it was told %s", got.String())
+	}
+}
+
+func TestBouncersAreBounded(t *testing.T) {
+	b := bouncers{}
+	for i := range maxBouncers + 1 {
+		b.set(bouncer{"k", fmt.Sprint(i)}, cursor{At: int64(i)})
+	}
+	if _, oldest := b[bouncer{"k", "0"}]; oldest || len(b) > maxBouncers {
+		t.Errorf("%d bouncers, the oldest among them: %v", len(b), oldest)
+	}
+	b.forget(keepBouncers.Milliseconds() + maxBouncers)
+	if len(b) != 1 {
+		t.Errorf("%d bouncers came lately", len(b))
+	}
+}
+
+// Bouncers that drop masks are given addresses: all of a small prefix, those seen of a great one.
+func TestBouncersThatDropMasks(t *testing.T) {
+	s := newSite(t, "firewall")
+	ask := func() string {
+		got := read(t, s.askAs("firewall", "192.0.2.1:1", "GET", "/v1/decisions/stream", ""))
+		return got.String()
+	}
+	e := s.list.block("per-ip", "ip", "2001:db8:1::/64", s.after(time.Hour))
+	s.list.block("per-net", "ip", "198.51.100.0/31", s.after(time.Hour))
+	if got := ask(); got != "Ip 198.51.100.0 per-net 1h0m0s, Ip 198.51.100.1 per-net 1h0m0s | " {
+		t.Error(got)
+	}
+	s.Saw(e, mustAddr("2001:db8:1::5"))
+	s.Saw(e, mustAddr("2001:db8:1::5"))
+	s.Saw(e, mustAddr("2001:db8:2::5")) // of another prefix
+	s.now = s.now.Add(time.Second)
+	if got := ask(); got != "Ip 2001:db8:1::5 per-ip 59m59s | " {
+		t.Error(got)
+	}
+	s.expect(t, "", "Range 198.51.100.0/31 per-net 59m59s, Range 2001:db8:1::/64 per-ip 59m59s | ")
+	for i := range maxSeen + 10 {
+		s.seen.add(fmt.Sprint(i), mustAddr("2001:db8::1"))
+	}
+	for i := range maxSeenOfEntry + 10 {
+		s.seen.add("x", mustAddr(fmt.Sprintf("2001:db8::%x", i+1)))
+	}
+	if len(s.seen.entries) > maxSeen || len(s.seen.entries["x"]) > maxSeenOfEntry {
+		t.Errorf("%d entries, %d addresses", len(s.seen.entries), len(s.seen.entries["x"]))
+	}
+}

@@ -1,0 +1,42 @@
+package crowdsec
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+)
+
+// maxUsage is how long what a bouncer says of itself may be, unpacked too.
+const maxUsage = 1 << 20
+
+// usage takes what a bouncer says of itself. Nothing is kept of it; it is checked as little as bouncers need.
+func (a *API) usage(w http.ResponseWriter, r *http.Request, _ string) {
+	body := io.Reader(http.MaxBytesReader(w, r.Body, maxUsage))
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		unpacked, err := gzip.NewReader(body)
+		if err != nil {
+			sayError(w, http.StatusBadRequest, "invalid gzip: "+err.Error())
+			return
+		}
+		body = io.LimitReader(unpacked, maxUsage)
+	}
+	var said struct {
+		Components []map[string]json.RawMessage `json:"remediation_components"`
+	}
+	if err := json.NewDecoder(body).Decode(&said); err != nil {
+		sayError(w, http.StatusBadRequest, "failed to parse body: "+err.Error())
+		return
+	}
+	if len(said.Components) != 1 {
+		sayError(w, http.StatusBadRequest, "exactly one remediation component is wanted")
+		return
+	}
+	for _, name := range []string{"version", "utc_startup_timestamp"} {
+		if value := said.Components[0][name]; len(value) == 0 || string(value) == "null" {
+			sayError(w, http.StatusUnprocessableEntity, "validation failure list:\nremediation_components.0."+name+" in body is required")
+			return
+		}
+	}
+	empty(w, http.StatusCreated)
+}
