@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// A site writes the log of many clients of which few ask much and many little, the same at every run.
+type site struct {
+	random  *rand.Rand
+	clients int
+	at      time.Time
+}
+
+func newSite(clients int, begin time.Time) *site {
+	return &site{rand.New(rand.NewPCG(1, 2)), clients, begin}
+}
+
+// line is the next one, the client of it and its time in whole seconds.
+func (s *site) line() (text, client string, at time.Time) {
+	s.at = s.at.Add(time.Duration(s.random.ExpFloat64() * float64(meanGap)))
+	n := int(math.Pow(s.random.Float64(), 3) * float64(s.clients))
+	client = fmt.Sprintf("%d.%d.%d.7", 11+n/62_500, n/250%250, n%250)
+	page := s.random.IntN(500)
+	text = fmt.Sprintf("%s - - [%s] \"GET /shop/item/%d?from=%d HTTP/1.1\" 200 %d \"https://shop.example/\" \"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36\"",
+		client, s.at.Format("02/Jan/2006:15:04:05 -0700"), page, page%7, 500+page)
+	return text, client, s.at.Truncate(time.Second)
+}
+
+const meanGap = 30 * time.Millisecond
+
+// A textbook keeps the time of every request and says who has broken one of the three limits.
+type textbook struct {
+	times     map[string][]int64
+	offenders map[string]bool
+}
+
+var threeLimits = []struct {
+	hits   int
+	millis int64
+}{{10, 60_000}, {100, 3_600_000}, {1000, 86_400_000}}
+
+func newTextbook() *textbook {
+	return &textbook{map[string][]int64{}, map[string]bool{}}
+}
+
+// add takes the requests of a client in the order of their times.
+func (t *textbook) add(client string, at time.Time) {
+	times := append(t.times[client], at.UnixMilli())
+	t.times[client] = times
+	for _, l := range threeLimits {
+		if before := len(times) - 1 - l.hits; before >= 0 && at.UnixMilli()-times[before] < l.millis {
+			t.offenders[client] = true
+		}
+	}
+}
