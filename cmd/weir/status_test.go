@@ -170,3 +170,12 @@ func runs(t *testing.T, code int, piece string, args ...string) {
 		t.Errorf("exit code %d, want %d; stdout %s\nwant %s\nstderr %s", got, code, stdout.String(), piece, stderr.String())
 	}
 }
+
+// When Kafka cannot be asked the table says why, as JSON does.
+func TestStatusSaysWhyKafkaCouldNotBeAsked(t *testing.T) {
+	var text strings.Builder
+	s := status{Faults: []string{"broker 127.0.0.1:1 cannot be reached: connection refused"}}
+	if err := s.writeText(&text); err != nil || !strings.Contains(text.String(), "Kafka could not be asked: broker 127.0.0.1:1 cannot be reached") {
+		t.Errorf("%s %v", text.String(), err)
+	}
+}

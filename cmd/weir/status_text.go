@@ -54,7 +54,7 @@ func (s *status) waits() string {
 		}
 	}
 	if len(s.Faults) > 0 {
-		texts = append(texts, "Kafka could not be asked")
+		texts = append(texts, "Kafka could not be asked: "+strings.Join(s.Faults, "; "))
 	}
 	return strings.Join(texts, "; ")
 }

@@ -55,6 +55,7 @@ func TestFilesThatAreReadFromBehindAdvanceTogether(t *testing.T) {
 	write := func(name string, every time.Duration, lines int) {
 		text := ""
 		for n := range lines {
+			begin := begin.Add(-time.Duration(n%2) * 5 * time.Second) // every other line is late
 			text += fmt.Sprintf("203.0.113.1 - - [%s] \"GET /%s HTTP/1.1\" 200 2 \"-\" \"-\"\n", begin.Add(time.Duration(n)*every).Format("02/Jan/2006:15:04:05 -0700"), name)
 			b.want["per-ip 203.0.113.1"]++
 		}

@@ -39,7 +39,8 @@ type family struct {
 
 	logs      []*fileLog            // open, oldest first
 	undecided bool                  // there are files of which it is not known yet what they are
-	barred    bool                  // there are files that cannot be read
+	barred    map[string]error      // files that cannot be read, by path
+	warned    map[string]bool       // files of which it was said that they are not read
 	finished  map[inode]os.FileInfo // files that have nothing to read as long as they stay as they are
 	choice    *request.Choice       // the format of the log before
 }
@@ -61,7 +62,7 @@ type fileLog struct {
 }
 
 func newFamily(source *fileSource, path string, began beginning) *family {
-	f := &family{source: source, path: path, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{}}
+	f := &family{source: source, path: path, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{}, warned: map[string]bool{}}
 	f.folder, f.name = filepath.Dir(path), filepath.Base(path)
 	f.real.Store(&path)
 	return f
@@ -342,6 +343,7 @@ func (log *fileLog) keep(position int64) []byte {
 	log.known.mu.Lock()
 	defer log.known.mu.Unlock()
 	log.setTail(log.tape.before(position))
+	log.tailAt = position
 	if known := min(position, int64(len(log.tape.begins))); known > int64(log.size) {
 		log.setHead(log.tape.begins[:known])
 	}

@@ -18,6 +18,7 @@ type knownLog struct {
 	source   string
 	position int64
 	reached  int64
+	tailAt   int64   // the position that the identity's tail is before, also while it is read
 	owner    *family // who reads it; nobody else does
 }
 
@@ -52,7 +53,7 @@ func newKnownLogs(j *fileJournal) *knownLogs {
 			j.forget(log.source)
 			continue
 		}
-		k.logs = append(k.logs, &knownLog{identity: i, source: log.source, position: log.position, reached: log.reached})
+		k.logs = append(k.logs, &knownLog{identity: i, source: log.source, position: log.position, reached: log.reached, tailAt: log.position})
 		k.taken[log.source] = true
 	}
 	return k

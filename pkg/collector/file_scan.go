@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,9 +21,8 @@ type found struct {
 
 // scan finds the family's files and opens those that have something to read.
 func (f *family) scan() {
-	was := f.barred
-	f.undecided, f.barred = false, false
-	defer func() { f.source.bar(was, f.barred) }()
+	f.undecided, f.barred = false, map[string]error{}
+	defer func() { f.source.barred.set(f, f.barred) }()
 	files := f.find()
 	names := map[inode]found{}
 	for _, file := range files {
@@ -42,6 +42,9 @@ func (f *family) scan() {
 			f.look(file)
 		}
 	}
+	maps.DeleteFunc(f.warned, func(path string, _ bool) bool {
+		return !slices.ContainsFunc(files, func(file found) bool { return file.path == path })
+	})
 	f.began.skip = false
 	f.sort()
 }
@@ -78,7 +81,7 @@ func (f *family) find() (files []found) {
 	if info, err := os.Stat(f.path); err == nil && info.Mode().IsRegular() {
 		files = append(files, found{f.path, "", info})
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
-		f.bar(err)
+		f.bar(f.path, err)
 	}
 	for _, live := range []string{f.path, real} {
 		files = append(files, f.rotated(live)...)
@@ -94,7 +97,7 @@ func (f *family) rotated(live string) (files []found) {
 	folder, err := os.ReadDir(filepath.Dir(live))
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
-			f.bar(fmt.Errorf("looking for what %s was rotated to: %w", live, err))
+			f.bar(filepath.Dir(live), fmt.Errorf("looking for what %s was rotated to: %w", live, err))
 		}
 		return nil
 	}
@@ -111,9 +114,17 @@ func (f *family) rotated(live string) (files []found) {
 }
 
 // bar notes that a file cannot be read: it is tried again, and until then the source is not caught up.
-func (f *family) bar(err error) {
-	f.undecided, f.barred = true, true
-	f.source.trouble("open", err)
+func (f *family) bar(path string, err error) {
+	f.undecided = true
+	f.barred[path] = err
+}
+
+// notRead warns of a file that is not read, once.
+func (f *family) notRead(path, why string, args ...any) {
+	if !f.warned[path] {
+		f.warned[path] = true
+		f.source.logger.Warn(why, append([]any{"file", path}, args...)...)
+	}
 }
 
 // look opens a file that has something to read.
@@ -125,7 +136,7 @@ func (f *family) look(file found) {
 	opened, err := os.Open(file.path)
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) { // it was rotated just now: it is found by its other name
-			f.bar(err)
+			f.bar(file.path, err)
 		}
 		return
 	}
@@ -143,7 +154,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 	compressed := compressedBy(file.path)
 	start, whole, err := head(opened, compressed)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		f.bar(fmt.Errorf("reading %s: %w", file.path, err))
+		f.bar(file.path, fmt.Errorf("reading %s: %w", file.path, err))
 		return false
 	}
 	quiet := time.Since(file.info.ModTime()) > finalAfter
@@ -196,7 +207,11 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 		}
 		f.undecided = true
 		if owner != f && file.suffix == "" {
-			f.source.trouble("open", fmt.Errorf("%s is read as %s already", file.path, owner.path))
+			if f.source.known.differ(log, opened, file) {
+				return false, false
+			}
+			f.notRead(file.path, "a file begins with the same 1,024 bytes as another that is read, and is taken for a copy of it and not read; should it be another log, it is read once it goes on otherwise than that one",
+				"other", owner.path)
 		}
 		return false, true
 	}
@@ -265,7 +280,8 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	}
 	f.undecided = true
 	if time.Since(file.info.ModTime()) > finalAfter {
-		f.source.trouble("open", fmt.Errorf("%s is shorter (%d bytes) than what was read of it or of what it is a copy of (%d): it is not read", file.path, file.info.Size(), log.position))
+		f.notRead(file.path, "a file begins with the same 1,024 bytes as a log that was read, and is shorter: it is taken for a part of that and not read; should it be another log, it is read once it is longer",
+			"bytes", file.info.Size(), "read", log.position)
 	}
 	return true
 }
@@ -295,6 +311,7 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 		n, _ := opened.ReadAt(before, file.info.Size()-int64(len(before)))
 		before = before[:1+bytes.LastIndexByte(before[:n], '\n')] // the last line may not be whole
 		log.position = file.info.Size() - int64(n-len(before))
+		log.tailAt = log.position
 		log.setTail(before)
 	}
 	f.source.known.save(log)
@@ -310,7 +327,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 	}
 	if err != nil {
 		if !errors.Is(err, errTruncated) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			f.bar(fmt.Errorf("reading %s: %w", file.path, err))
+			f.bar(file.path, fmt.Errorf("reading %s: %w", file.path, err))
 		}
 		return err
 	}

@@ -10,11 +10,12 @@ import (
 const (
 	noTime     = math.MinInt64
 	stallAfter = 30 * time.Second
+	disorder   = 10 // the part of the lateness that is left to what a log itself has out of order
 )
 
-// A hold keeps sources that are read from behind together: one does not read on while it is more than its lateness,
-// in request time, ahead of the slowest that still has something to read, or the hits of the slower ones would come
-// too late to be counted.
+// A hold keeps sources that are read from behind together: one does not read on while it is more than nine tenths of
+// its lateness, in request time, ahead of the slowest that still has something to read, or the hits of the slower ones
+// would come too late to be counted.
 //
 // A record within the lateness of now is never held, so live sources never are. A member that makes no progress for
 // 30 s though it has something to read, and waits for nobody, leaves the comparison, loudly, until it makes some.
@@ -135,7 +136,7 @@ func (m *member) may(at int64) (may bool, newest int64, moved <-chan struct{}) {
 	newest = math.MaxInt64
 	for other := range m.hold.members {
 		if other != m && other.counts(now) {
-			newest = min(newest, after(other.reached, m.late))
+			newest = min(newest, after(other.reached, m.late-m.late/disorder))
 		}
 	}
 	return at <= newest || at >= now.UnixMilli()-m.late, newest, m.hold.moved

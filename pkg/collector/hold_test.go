@@ -86,7 +86,7 @@ func TestASourceThatStopsHoldsOthersForHalfAMinute(t *testing.T) {
 		day := time.Now().Add(-24 * time.Hour).UnixMilli()
 		stopped.reach(day)
 		time.Sleep(stallAfter - time.Millisecond)
-		if limit := other.newest(); limit != day+60_000 {
+		if limit := other.newest(); limit != day+54_000 {
 			t.Errorf("the limit is %d ms behind the slowest", limit-day)
 		}
 		time.Sleep(time.Millisecond)
@@ -94,7 +94,7 @@ func TestASourceThatStopsHoldsOthersForHalfAMinute(t *testing.T) {
 			t.Error("a source that has stopped holds others for longer")
 		}
 		stopped.reach(day + 1)
-		if limit := other.newest(); limit != day+60_001 {
+		if limit := other.newest(); limit != day+54_001 {
 			t.Error("a source that goes on does not hold others")
 		}
 	})
@@ -108,12 +108,12 @@ func TestASourceThatWaitsDoesNotCountAsStopped(t *testing.T) {
 		waiting.reach(day)
 		waiting.wait(true)
 		time.Sleep(time.Hour)
-		if limit := other.newest(); limit != day+60_000 {
+		if limit := other.newest(); limit != day+54_000 {
 			t.Error("a source that waits has left the comparison")
 		}
 		waiting.wait(false)
 		time.Sleep(stallAfter / 2)
-		if limit := other.newest(); limit != day+60_000 {
+		if limit := other.newest(); limit != day+54_000 {
 			t.Error("a source has left the comparison as soon as it waited no longer")
 		}
 	})

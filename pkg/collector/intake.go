@@ -50,6 +50,14 @@ func (c *Collector) newIntake(config SourceConfig) (*intake, error) {
 	return in, nil
 }
 
+// late is the lateness of the source.
+func (in *intake) late() time.Duration {
+	if in.config.Late > 0 {
+		return in.config.Late
+	}
+	return in.collector.config.Late
+}
+
 // trouble keeps what went wrong for the status and says it at most once a minute.
 func (in *intake) trouble(operation string, err error) {
 	in.fault.Store(&fault{err.Error(), time.Now()})

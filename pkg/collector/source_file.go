@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -33,7 +32,7 @@ type fileSource struct {
 	families map[string]*family
 	watched  map[string]bool
 	running  sync.WaitGroup
-	barred   atomic.Int32         // families with files that cannot be read
+	barred   barredFiles
 	finding  *member              // others wait for it while files are yet to be found
 	began    map[string]beginning // by pattern
 }
@@ -56,7 +55,7 @@ func newFileSource(in *intake) (source, error) {
 
 func (f *fileSource) status() SourceStatus {
 	status := f.intake.status("file")
-	status.CaughtUp = status.CaughtUp && f.barred.Load() == 0
+	status.CaughtUp = status.CaughtUp && f.barred.none()
 	lag := int64(0)
 	for _, log := range status.Logs {
 		lag += log.Lag
@@ -65,13 +64,12 @@ func (f *fileSource) status() SourceStatus {
 	return status
 }
 
-// bar keeps count of the families with files that cannot be read.
-func (f *fileSource) bar(was, is bool) {
-	switch {
-	case is && !was:
-		f.barred.Add(1)
-	case was && !is:
-		f.barred.Add(-1)
+// sayBarred says which files cannot be read.
+func (f *fileSource) sayBarred() {
+	fault, over := f.barred.news()
+	if fault != nil {
+		f.trouble("open", fault)
+	} else if over {
 		f.mended("open")
 	}
 }
@@ -97,14 +95,6 @@ func (f *fileSource) run(ctx context.Context) error {
 
 // join makes others wait for the source's files before it has found them: what they hold may be older.
 func (f *fileSource) join() { f.finding = f.collector.hold.join(f.config.Name, f.late()) }
-
-// late is how far the source's files may be ahead of others.
-func (f *fileSource) late() time.Duration {
-	if f.config.Late > 0 {
-		return f.config.Late
-	}
-	return f.collector.config.Late
-}
 
 // begin works out where files of a pattern begin.
 func (f *fileSource) begin(pattern string) {
@@ -140,6 +130,7 @@ func (f *fileSource) follow(ctx context.Context) {
 			for _, one := range f.families {
 				one.poll()
 			}
+			f.sayBarred()
 			f.status() // the gauges
 		}
 	}
@@ -178,14 +169,36 @@ func (f *fileSource) notified(ctx context.Context, event fsnotify.Event) {
 
 // discover finds the files of the patterns, and starts a family for each that has none.
 func (f *fileSource) discover(ctx context.Context, starting bool) {
+	folders := map[string]error{}
+	defer func() { f.barred.set(nil, folders) }()
 	for _, pattern := range f.config.File.Patterns {
-		f.watch(filepath.Dir(pattern))
+		folder := filepath.Dir(pattern)
+		f.watch(folder)
+		if err := listable(folder); err != nil {
+			folders[folder] = fmt.Errorf("looking for %s: %w", pattern, err)
+		}
 		for _, path := range f.matches(pattern) {
 			if f.families[path] == nil && len(f.families) < maxStarted && ctx.Err() == nil {
 				f.start(ctx, path, pattern, starting)
 			}
 		}
 	}
+}
+
+// listable says why a folder of which we know the name, and that is there, cannot be looked into: a pattern would match
+// nothing.
+func listable(folder string) error {
+	if strings.ContainsAny(folder, `*?[\`) {
+		return nil
+	}
+	opened, err := os.Open(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return opened.Close()
 }
 
 // matches are the live files of a pattern: those that it names, and that are not what others were rotated to.

@@ -14,7 +14,6 @@ import (
 const (
 	retryEvery  = 500 * time.Millisecond
 	topicsEvery = time.Second
-	disorder    = 10 // the part of the lateness that is left to what a log itself has out of order
 	goneLooks   = 10 // looks in a row at which a topic must be gone to be read no longer
 )
 
@@ -228,11 +227,7 @@ func (k *kafkaSource) partition(topic string, number int) *partition {
 }
 
 func (k *kafkaSource) join(at topicPartition) *member {
-	late := k.config.Late
-	if late == 0 {
-		late = k.collector.config.Late
-	}
-	return k.collector.hold.join(at.String(), late-late/disorder)
+	return k.collector.hold.join(at.String(), k.late())
 }
 
 func (at topicPartition) String() string { return fmt.Sprintf("%s/%d", at.topic, at.number) }
