@@ -53,6 +53,9 @@ func (m Mode) String() string {
 // MarshalText writes enforce or shadow.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
+// UnmarshalText reads what MarshalText wrote.
+func (m *Mode) UnmarshalText(text []byte) error { return unword(m, text, Enforce, Shadow) }
+
 // A Source says who decided.
 type Source uint8
 
@@ -71,6 +74,20 @@ func (s Source) String() string {
 
 // MarshalText writes verdict or manual.
 func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (s *Source) UnmarshalText(text []byte) error { return unword(s, text, Verdict, Manual) }
+
+// unword finds the value whose word a text is.
+func unword[T fmt.Stringer](to *T, text []byte, values ...T) error {
+	for _, value := range values {
+		if value.String() == string(text) {
+			*to = value
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the word %.40q", ErrDamaged, text)
+}
 
 // ID is the id of an entry: 16 hexadecimal digits, the xxhash64 of the rule's name, a zero byte, the key, a zero byte,
 // and from and level as 8 bytes each, little endian. Whoever decides the same again gives the same id.
@@ -98,27 +115,30 @@ func (i instant) MarshalText() ([]byte, error) {
 	return time.UnixMilli(int64(min(i, lastInstant))).UTC().AppendFormat(nil, layout), nil
 }
 
+// A shownEntry is an entry for programs.
+type shownEntry struct {
+	Version int               `json:"v"`
+	ID      string            `json:"id"`
+	Rule    string            `json:"rule"`
+	Key     string            `json:"key"`
+	Fields  map[string]string `json:"fields"`
+	From    instant           `json:"from"`
+	Until   instant           `json:"until"`
+	Decided instant           `json:"decided"`
+	Limit   string            `json:"limit"`
+	Count   int64             `json:"count"`
+	Level   int               `json:"level"`
+	Mode    Mode              `json:"mode"`
+	Source  Source            `json:"source"`
+	Order   Kind              `json:"order,omitempty"`
+	By      string            `json:"by"`
+	Why     string            `json:"why"`
+	Ended   *instant          `json:"ended,omitempty"`
+}
+
 // MarshalJSON writes the entry for programs.
 func (e *Entry) MarshalJSON() ([]byte, error) {
-	shown := struct {
-		Version int               `json:"v"`
-		ID      string            `json:"id"`
-		Rule    string            `json:"rule"`
-		Key     string            `json:"key"`
-		Fields  map[string]string `json:"fields"`
-		From    instant           `json:"from"`
-		Until   instant           `json:"until"`
-		Decided instant           `json:"decided"`
-		Limit   string            `json:"limit"`
-		Count   int64             `json:"count"`
-		Level   int               `json:"level"`
-		Mode    Mode              `json:"mode"`
-		Source  Source            `json:"source"`
-		Order   Kind              `json:"order,omitempty"`
-		By      string            `json:"by"`
-		Why     string            `json:"why"`
-		Ended   *instant          `json:"ended,omitempty"`
-	}{RecordVersion, e.ID, e.Rule, e.Key, e.Fields, instant(e.From), instant(e.Until), instant(e.Decided), e.Limit, e.Count,
+	shown := shownEntry{RecordVersion, e.ID, e.Rule, e.Key, e.Fields, instant(e.From), instant(e.Until), instant(e.Decided), e.Limit, e.Count,
 		e.Level, e.Mode, e.Source, e.Order, e.By, e.Why, nil}
 	if shown.Fields == nil {
 		shown.Fields = map[string]string{}
@@ -131,6 +151,24 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 	encoder.SetEscapeHTML(false) // of keys and paths; who calls us may want it all the same
 	err := encoder.Encode(shown)
 	return bytes.TrimSuffix(text.Bytes(), []byte{'\n'}), err
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. Words that are not known here are left out.
+func (e *Entry) UnmarshalJSON(text []byte) error {
+	var shown shownEntry
+	if err := json.Unmarshal(text, &shown); err != nil {
+		return fmt.Errorf("reading an entry: %w", err)
+	}
+	if shown.Version > RecordVersion {
+		return fmt.Errorf("%w: an entry of version %d", ErrNewer, shown.Version)
+	}
+	*e = Entry{ID: shown.ID, Rule: shown.Rule, Key: shown.Key, Fields: shown.Fields, From: int64(shown.From), Until: shown.Until.untilInstant(),
+		Decided: int64(shown.Decided), Limit: shown.Limit, Count: shown.Count, Level: shown.Level, Mode: shown.Mode, Source: shown.Source,
+		Order: shown.Order, By: shown.By, Why: shown.Why}
+	if shown.Ended != nil {
+		e.Ended = int64(*shown.Ended)
+	}
+	return nil
 }
 
 // The bounds of an entry's texts in bytes, and of its numbers.

@@ -48,6 +48,11 @@ func (k Kind) String() string {
 // MarshalText writes block, allow, pardon or pause.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
+// UnmarshalText reads what MarshalText wrote.
+func (k *Kind) UnmarshalText(text []byte) error {
+	return unword(k, text, OrderBlock, OrderAllow, OrderPardon, OrderPause)
+}
+
 // EveryRule stands in a pause for all rules.
 const EveryRule = "*"
 

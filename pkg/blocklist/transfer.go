@@ -1,0 +1,202 @@
+package blocklist
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// What a list is not given with, or not taken.
+var (
+	ErrNoList    = errors.New("there is no whole list yet")
+	ErrNotYet    = errors.New("that version is not reached here yet")
+	ErrOtherList = errors.New("it is another list")
+	ErrWentBack  = errors.New("it is older than the list that is held")
+)
+
+// A captured Set is all of it at one instant, or what changed of it since a version.
+type captured struct {
+	header  Header
+	list    frozen   // of a snapshot
+	changes []Change // of a delta
+	local   []*Order
+}
+
+// maxDelta is how many records a delta has at most.
+const maxDelta = 16 << 10
+
+// capture takes what follows a version, or all when the Set does not know that.
+func (s *Set) capture(after Version) (captured, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.State()
+	switch {
+	case !state.Whole:
+		return captured{}, ErrNoList
+	case s.NotYet(after):
+		return captured{}, fmt.Errorf("%w: it is %v", ErrNotYet, state.Version)
+	}
+	c := captured{header: Header{Version: state.Version, After: after.Offset, AsOf: state.AsOf}, local: s.pending.orders()}
+	if after.List == state.Version.List {
+		if changes, ok := s.ring.after(after.Offset, maxDelta); ok {
+			if len(changes) == maxDelta {
+				c.header.Version.Offset = changes[maxDelta-1].Offset
+			}
+			c.changes = changes
+			return c, nil
+		}
+	}
+	c.header.Snapshot, c.header.After = true, -1
+	c.list = s.list.Load().freeze()
+	return c, nil
+}
+
+// WriteAfter writes in the binary form what followed a version, or, where the Set does not know that (as of the zero
+// Version), a snapshot. The errors are ErrNoList and ErrNotYet, before anything is written, and those of the writing.
+func (s *Set) WriteAfter(to io.Writer, after Version, nowMilli int64) error {
+	c, err := s.capture(after)
+	if err != nil {
+		return err
+	}
+	return c.write(to, nowMilli)
+}
+
+func (c *captured) write(to io.Writer, now int64) error {
+	w := NewWriter(to, c.header)
+	for _, change := range c.changes {
+		w.Record(change)
+	}
+	if c.header.Snapshot {
+		c.list.inForce(now, func(h Held) bool { return w.held(h.rule, h.record) == nil })
+	}
+	for _, o := range c.local {
+		if err := w.Order(o); err != nil {
+			return fmt.Errorf("writing the list: %w", err)
+		}
+	}
+	return w.Close()
+}
+
+// WriteSnapshot writes the list in the binary form, to be kept: without the orders that wait for the log as such.
+func (s *Set) WriteSnapshot(to io.Writer, nowMilli int64) error {
+	c, err := s.capture(Version{})
+	if err != nil {
+		return err
+	}
+	c.local = nil
+	return c.write(to, nowMilli)
+}
+
+// Read takes over what WriteAfter or WriteSnapshot wrote, when all of it is there: a snapshot in the place of the list,
+// a delta into it. On an error the Set is what it was. ErrOtherList and ErrWentBack say that the list could be
+// read and is not one that can follow the one held: of another name or an earlier epoch; of an earlier offset.
+func (s *Set) Read(from io.Reader, nowMilli int64) (Header, error) {
+	r, err := NewReader(from)
+	if err != nil {
+		return Header{}, err
+	}
+	if err := s.follows(r.Header); err != nil {
+		return r.Header, err
+	}
+	if r.Header.Snapshot {
+		return r.Header, s.readSnapshot(r, nowMilli)
+	}
+	return r.Header, s.readDelta(r, nowMilli)
+}
+
+// follows says whether a list can come after the one that is held.
+func (s *Set) follows(h Header) error {
+	held := s.Version()
+	switch {
+	case held == (Version{}):
+	case h.Version.List.Name != held.List.Name:
+		return fmt.Errorf("%w: %v, and %v is held", ErrOtherList, h.Version.List, held.List)
+	case h.Version.List.Epoch < held.List.Epoch:
+		return fmt.Errorf("%w: %v, and %v is held", ErrOtherList, h.Version.List, held.List)
+	case h.Version.List == held.List && h.Version.Offset < held.Offset:
+		return fmt.Errorf("%w: %v, and %v is held", ErrWentBack, h.Version, held)
+	}
+	if !h.Snapshot && (h.Version.List != held.List || h.After != held.Offset) {
+		return fmt.Errorf("%w: changes after %d, and %v is held", ErrOtherList, h.After, held)
+	}
+	return nil
+}
+
+func (s *Set) readSnapshot(r *Reader, now int64) error {
+	f := s.Fill()
+	var local []*Order
+	for {
+		change, isLocal, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			f.swap(State{Version: r.Header.Version, Whole: true, AsOf: r.Header.AsOf}, local, now)
+			return nil
+		case err == nil && isLocal:
+			local, err = appendOrder(local, change)
+		case err == nil:
+			err = f.Apply(now, change)
+		}
+		if err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, ErrNewer) {
+			return err
+		}
+	}
+}
+
+// maxLocal bounds the orders that wait for the log.
+const maxLocal = 64 << 10
+
+func appendOrder(orders []*Order, c Change) ([]*Order, error) {
+	o, err := decodeOrder(c.Key, c.Value)
+	if err != nil {
+		return orders, err
+	}
+	if len(orders) == maxLocal {
+		return orders, fmt.Errorf("%w: more than %d orders wait for the log", ErrDamaged, maxLocal)
+	}
+	return append(orders, o), nil
+}
+
+func (s *Set) readDelta(r *Reader, now int64) error {
+	var changes []Change
+	var local []*Order
+	for {
+		change, isLocal, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return s.take(r.Header, changes, local, now)
+		case err == nil && isLocal:
+			local, err = appendOrder(local, change)
+		case err == nil && len(changes) == maxDelta:
+			err = fmt.Errorf("%w: more than %d records in a delta", ErrDamaged, maxDelta)
+		case err == nil:
+			changes = append(changes, change.clone())
+		}
+		if err != nil && !errors.Is(err, ErrNewer) {
+			return err
+		}
+	}
+}
+
+func (c Change) clone() Change {
+	own := Change{Offset: c.Offset, Key: append([]byte{}, c.Key...)}
+	if c.Value != nil {
+		own.Value = append([]byte{}, c.Value...)
+	}
+	return own
+}
+
+// take applies a delta that is whole. Records of later versions of weir, and those that do not fit, are left out.
+func (s *Set) take(h Header, changes []Change, local []*Order, now int64) error {
+	err := s.Apply(now, changes...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.orderAbove(local, now)
+	state := s.State()
+	state.Version, state.AsOf = h.Version, max(state.AsOf, h.AsOf)
+	s.state.Store(&state)
+	s.notify()
+	if errors.Is(err, ErrDamaged) {
+		return err
+	}
+	return nil
+}
