@@ -1,0 +1,75 @@
+package enforcer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+
+	"weir/internal/keys"
+)
+
+// Admit says who asks, when they may do what wants a role.
+//
+// Whoever could open the unix socket is admin. Others bear a key, or show a certificate that one of our roots signed,
+// which is enough to read. Without a file of keys, where only this machine can ask, everyone may read; nobody gives
+// orders without a key.
+func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error) {
+	if name, ok := r.Context().Value(personKey{}).(string); ok {
+		return name, nil
+	}
+	if e.config.Keys != nil {
+		key, err := e.config.Keys.Admit(r, want)
+		if err == nil || !certified(r) || !keys.Read.May(want) || !errors.Is(err, keys.ErrNone) {
+			return key.Name, refusedKey(err)
+		}
+		return r.TLS.VerifiedChains[0][0].Subject.CommonName, nil
+	}
+	if keys.Read.May(want) {
+		return "", nil
+	}
+	return "", problemf(http.StatusUnauthorized, "orders are given with a key of the role write, and this enforcer has no file of keys: set enforcer.keys, or use its socket")
+}
+
+// Guard lets through who may read.
+func (e *Enforcer) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := e.Admit(r, keys.Read); err != nil {
+			writeProblem(w, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func certified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
+
+func refusedKey(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, keys.ErrRole):
+		return problemf(http.StatusForbidden, "%s", err)
+	}
+	return problemf(http.StatusUnauthorized, "%s", err)
+}
+
+// personKey is under what a request's context has the name of who opened the unix socket.
+type personKey struct{}
+
+// withPerson notes who opened a connection over a unix socket. Where the system does not say it, nobody is noted, and a
+// key is asked for.
+func withPerson(ctx context.Context, conn net.Conn) context.Context {
+	if limited, ok := conn.(*limitedConn); ok {
+		conn = limited.Conn
+	}
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	name, err := personAt(socket)
+	if err != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, personKey{}, name)
+}

@@ -1,0 +1,111 @@
+package enforcer
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// check answers an edge that asks whether a request may go on.
+func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
+	d := dialectOf(r.URL.Path, e.plain)
+	if d == nil {
+		writeProblem(w, problemf(http.StatusNotFound, "edges ask at %s, %[1]s/nginx, %[1]s/traefik, %[1]s/caddy and %[1]s/envoy", checkPath))
+		return
+	}
+	ruling := e.ruling.Load()
+	a := ruling.askings.Get().(*asking)
+	defer ruling.askings.Put(a)
+	now := time.Now()
+	known, edge := a.read(r, d, now)
+	e.tellOfClients(a, known, edge)
+	switch {
+	case !e.config.Set.Whole():
+		e.withoutList(w, d)
+	case !known:
+		e.metrics.passed.Inc()
+		w.WriteHeader(http.StatusOK)
+	default:
+		e.answer(w, d, a, e.config.Set.Check(a.prepare(), now.UnixMilli()))
+	}
+}
+
+var errNoClient = errors.New("checks name no client")
+
+// tellOfClients says what is wrong with an edge's setting: that it names a client and is not believed, or that it names
+// none and would be refused itself.
+func (e *Enforcer) tellOfClients(a *asking, known bool, edge netip.Addr) {
+	switch field := a.ruling.forwarded; {
+	case !known:
+		e.faults.Note("client", fmt.Errorf("%w: %s is a trusted proxy and sends none in %s; they are let through", errNoClient, edge, field))
+	case a.request.Forwarded != "" && a.request.IP == edge:
+		e.faults.Note("client", fmt.Errorf("%w: %s names one in %s and is no trusted proxy; add it to client.trusted_proxies", errNoClient, edge, field))
+	}
+}
+
+// withoutList answers while there is no list, not even an old one.
+func (e *Enforcer) withoutList(w http.ResponseWriter, d *dialect) {
+	e.metrics.withoutList.Inc()
+	if !e.config.DenyWithoutList {
+		w.Header()[markField] = []string{markWithoutList}
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	status := d.refusal
+	if status == http.StatusTooManyRequests {
+		status = http.StatusServiceUnavailable
+	}
+	w.Header().Set(markField, markRefused+markWithoutList)
+	writeProblem(w, problemf(status, "there is no list of who is refused yet"))
+}
+
+// answer does what the list says.
+func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blocklist.Answer) {
+	header, ruling := w.Header(), a.ruling
+	switch {
+	case said.Entry.Found() && !ruling.Shadow:
+		e.refuseFor(w, d, a, said.Entry.Entry())
+		return
+	case said.Entry.Found():
+		e.letThroughInShadow(header, ruling, said.Entry.Rule())
+	case said.Allowed.Found():
+		e.metrics.allowed.Inc()
+		header[markField] = []string{markAllowed}
+	case said.Paused:
+		e.metrics.paused.Inc()
+		header[markField] = []string{markPaused}
+	case said.Shadow.Found():
+		e.letThroughInShadow(header, ruling, said.Shadow.Rule())
+	default:
+		e.metrics.passed.Inc()
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+func (e *Enforcer) refuseFor(w http.ResponseWriter, d *dialect, a *asking, entry *blocklist.Entry) {
+	ruled, i := a.ruling.Rules.Rule(entry.Rule)
+	e.counts(a.ruling, i, entry.Rule).refused.Inc()
+	e.seen.note(entry.Rule, entry.Key, a.request.UnixMilli)
+	if e.config.Refused != nil {
+		e.config.Refused(entry, a.request.IP)
+	}
+	e.refuse(w, d.refusal, entry, ruled, a.request.UnixMilli)
+}
+
+func (e *Enforcer) letThroughInShadow(header http.Header, ruling *ruling, rule string) {
+	_, i := ruling.Rules.Rule(rule)
+	e.counts(ruling, i, rule).shadow.Inc()
+	header[markField] = []string{markShadow + rule}
+}
+
+// counts are those of a rule, or of what people ordered.
+func (e *Enforcer) counts(ruling *ruling, i int, rule string) ruleCounts {
+	if i >= 0 {
+		return ruling.counts[i]
+	}
+	return e.metrics.ruleCounts(rule)
+}

@@ -1,0 +1,175 @@
+package enforcer
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/pkg/blocklist"
+	"weir/pkg/request"
+)
+
+func TestCheck(t *testing.T) {
+	shadow := ofIP("203.0.113.9")
+	shadow.Mode = blocklist.Shadow
+	login := verdict("login", "alice /login", map[string]string{"user": "alice", "path": "/login"})
+	login.Limit = "5/10s"
+	r := start(t, list(t, ofIP("203.0.113.7"), ofIP("2001:db8::/64"), ofIP("192.0.2.1"), ofIP("127.0.0.1"), ofIP("10.1.1.1"), shadow, login,
+		verdict("tenant", "acme", map[string]string{"tenant": "acme"}), verdict("gone", "x", nil)), nil)
+	for name, test := range map[string]struct {
+		headers []string
+		status  int
+		mark    string
+	}{
+		"on no list":                     {[]string{"X-Forwarded-For", "203.0.113.8"}, 200, ""},
+		"refused":                        {[]string{"X-Forwarded-For", "203.0.113.7"}, 429, "refused per-ip"},
+		"the nearest that is no proxy":   {[]string{"X-Forwarded-For", "203.0.113.8, 203.0.113.7, 10.0.0.1"}, 429, "refused per-ip"},
+		"what a client says of itself":   {[]string{"X-Forwarded-For", "203.0.113.7, 203.0.113.8"}, 200, ""},
+		"in a prefix":                    {[]string{"X-Forwarded-For", "2001:db8::5"}, 429, "refused per-ip"},
+		"in shadow":                      {[]string{"X-Forwarded-For", "203.0.113.9"}, 200, "shadow per-ip"},
+		"allowed by the rules":           {[]string{"X-Forwarded-For", "192.0.2.1"}, 200, ""},
+		"covered":                        {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "alice", "X-Forwarded-Uri", "/login"}, 429, "refused login"},
+		"not covered":                    {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "alice", "X-Forwarded-Uri", "/"}, 200, ""},
+		"a header as a field":            {[]string{"X-Forwarded-For", "203.0.113.8", "Tenant", "acme"}, 429, "refused tenant"},
+		"a trusted proxy itself":         {nil, 200, ""},
+		"a trusted proxy behind another": {[]string{"X-Forwarded-For", "10.1.1.1"}, 200, ""},
+		"no address":                     {[]string{"X-Forwarded-For", "unknown"}, 200, ""},
+	} {
+		got := r.get("/v1/check", append([]string{"X-Forwarded-Method", "GET"}, test.headers...)...)
+		if got.StatusCode != test.status || got.Header.Get(markField) != test.mark {
+			t.Errorf("%s: %d %q, want %d %q", name, got.StatusCode, got.Header.Get(markField), test.status, test.mark)
+		}
+	}
+	if n := testutil.ToFloat64(r.Enforcer.metrics.checks.WithLabelValues("per-ip", "refused")); n != 3 {
+		t.Errorf("%v refusals of per-ip were counted", n)
+	}
+	for path, want := range map[string]int{"/v1/check": 429, "/v1/check/nginx": 403, "/v1/check/traefik": 429, "/v1/check/caddy": 429, "/v1/check/envoy/x": 429, "/v1/check/haproxy": 404} {
+		if got := r.get(path, "X-Forwarded-For", "203.0.113.7"); got.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, got.StatusCode, want)
+		}
+	}
+}
+
+func TestARefusalSaysHowLongAndWhy(t *testing.T) {
+	r := start(t, list(t, ofIP("203.0.113.7")), nil)
+	got := r.checks("203.0.113.7")
+	seconds := got.Header.Get("Retry-After")
+	if seconds != "600" && seconds != "599" {
+		t.Errorf("Retry-After: %s", seconds)
+	}
+	for name, want := range map[string]string{
+		"RateLimit-Policy": `"per-ip 10/min";q=10;w=60, "per-ip 100/hour";q=100;w=3600`, "RateLimit": `"per-ip 10/min";r=0;t=` + seconds,
+		"X-RateLimit-Limit": "10", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": seconds, "Content-Type": "application/problem+json",
+	} {
+		if is := got.Header.Get(name); is != want {
+			t.Errorf("%s: %s, want %s", name, is, want)
+		}
+	}
+	var body struct {
+		Type, Title string
+		Status      int
+		Violated    []string `json:"violated-policies"`
+	}
+	got.read(t, &body)
+	if !strings.HasSuffix(body.Type, "#abnormal-usage-detected") || body.Status != 429 || len(body.Violated) != 1 || body.Violated[0] != "per-ip 10/min" {
+		t.Errorf("%+v", body)
+	}
+}
+
+func TestWhichLimitHeaders(t *testing.T) {
+	for of, want := range map[LimitHeaders]string{BothLimitHeaders: "draft legacy", DraftLimitHeaders: "draft ", LegacyLimitHeaders: " legacy", NoLimitHeaders: " "} {
+		r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.LimitHeaders = of })
+		got := r.checks("203.0.113.7")
+		is := " "
+		if got.Header.Get("RateLimit") != "" && got.Header.Get("RateLimit-Policy") != "" {
+			is = "draft "
+		}
+		if got.Header.Get("X-RateLimit-Limit") != "" {
+			is += "legacy"
+		}
+		if is != want || got.Header.Get("Retry-After") == "" {
+			t.Errorf("%d: %q, want %q", of, is, want)
+		}
+		r.stop()
+	}
+}
+
+// A limit that the rule no longer has is told as the entry has it; what was ordered by hand has none.
+func TestLimitsThatTheRulesDoNotHave(t *testing.T) {
+	old := ofIP("203.0.113.7")
+	old.Limit = "7/500ms"
+	r := start(t, list(t, old), nil)
+	if got := r.checks("203.0.113.7").Header; got.Get("RateLimit") == "" || got.Get("RateLimit-Policy") != `"per-ip 7/500ms";q=7` {
+		t.Errorf("%v", got)
+	}
+	if err := r.config.Set.Order(&blocklist.Order{ID: "1", Kind: blocklist.OrderBlock, Scope: "ip", Value: "203.0.113.0/24", From: 1, Until: blocklist.Never, By: "b", Why: "w"}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.checks("203.0.113.8").Header; got.Get(markField) != "refused manual" || got.Get("Retry-After") != "31536000" || got.Get("RateLimit") != "" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestWithoutAList(t *testing.T) {
+	for _, test := range []struct {
+		deny   bool
+		path   string
+		status int
+		mark   string
+	}{
+		{false, "/v1/check", 200, "without list"}, {true, "/v1/check", 503, "refused without list"}, {true, "/v1/check/nginx", 403, "refused without list"},
+	} {
+		r := start(t, blocklist.NewSet(blocklist.Limits{}), func(c *Config) { c.DenyWithoutList = test.deny })
+		got := r.get(test.path, "X-Forwarded-For", "203.0.113.7")
+		if got.StatusCode != test.status || got.Header.Get(markField) != test.mark {
+			t.Errorf("%+v: %d %q", test, got.StatusCode, got.Header.Get(markField))
+		}
+		r.stop()
+	}
+}
+
+func TestInShadowNothingIsRefused(t *testing.T) {
+	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Ruling.Shadow = true })
+	if got := r.checks("203.0.113.7"); got.StatusCode != 200 || got.Header.Get(markField) != "shadow per-ip" {
+		t.Errorf("%d %v", got.StatusCode, got.Header)
+	}
+}
+
+func TestAnEdgeThatIsNotTrustedIsNotBelieved(t *testing.T) {
+	e, err := Open(Config{Set: list(t, ofIP("203.0.113.7")), Ruling: usualRuling(t), Refusal: 429, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for edge, want := range map[string]bool{"10.0.0.1:1": true, "198.51.100.1:1": false, "[::1]:1": true, "@": true, "": true} {
+		a := newAsking(e.ruling.Load())
+		q := asked(t, "GET /v1/check HTTP/1.1\nHost: h\nX-Forwarded-For: 203.0.113.7")
+		q.RemoteAddr = edge
+		a.read(q, e.plain, time.Now())
+		if got := a.request.IP == netip.MustParseAddr("203.0.113.7"); got != want {
+			t.Errorf("%s: the client is %s", edge, a.request.IP)
+		}
+	}
+}
+
+func TestRulesAreTakenWhileItRuns(t *testing.T) {
+	r := start(t, list(t, ofIP("203.0.113.7")), nil)
+	next := usualRuling(t)
+	next.Rules = parsed(t, "rules: [{name: other, key: ip, limits: [1/min]}]")
+	next.Client = request.NewClient(nil)
+	r.Rule(next)
+	if got := r.checks("203.0.113.7"); got.StatusCode != http.StatusOK {
+		t.Errorf("%d by a rule that is gone", got.StatusCode)
+	}
+}
+
+func TestPlainHost(t *testing.T) {
+	for host, want := range map[string]string{"": "", "Shop.Example:443": "shop.example", "shop.example.": "shop.example", "[2001:DB8::1]:80": "2001:db8::1", "[::1]": "::1", "::1": "::1", ":80": ""} {
+		if got := plainHost(host); got != want {
+			t.Errorf("%q: %q, want %q", host, got, want)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package enforcer
+
+import (
+	"context"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// delayChanges is how many changes are looked at at once.
+const delayChanges = 1024
+
+// longestDelay is up to when an entry that arrives is new. Older ones are published again, or come with a list.
+const longestDelay = time.Minute
+
+// watchDelay measures how long entries take from being decided to being in force here.
+func (e *Enforcer) watchDelay(ctx context.Context) {
+	set := e.config.Set
+	at := set.Version()
+	for {
+		changed := set.Changed()
+		changes, version, ok := set.Changes(at, delayChanges)
+		if ok {
+			e.measureDelays(changes, time.Now().UnixMilli())
+		}
+		if at = version; ok && len(changes) == delayChanges {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (e *Enforcer) measureDelays(changes []blocklist.Change, now int64) {
+	for _, change := range changes {
+		record, err := blocklist.DecodeRecord(change.Key, change.Value)
+		if err != nil || record.Entry == nil || record.Entry.Ended != 0 {
+			continue
+		}
+		if delay := time.Duration(now-record.Entry.Decided) * time.Millisecond; delay <= longestDelay {
+			e.metrics.delay.Observe(max(0, delay.Seconds()))
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package enforcer
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/pkg/blocklist"
+)
+
+// metrics are an enforcer's.
+type metrics struct {
+	checks                               *prometheus.CounterVec
+	passed, allowed, paused, withoutList prometheus.Counter
+	followers                            prometheus.Gauge
+	delay                                prometheus.Histogram
+}
+
+// ruleCounts are the checks that a rule's entries decided.
+type ruleCounts struct{ refused, shadow prometheus.Counter }
+
+func newMetrics(r prometheus.Registerer, set *blocklist.Set) *metrics {
+	m := &metrics{
+		checks: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_checks_total",
+			Help: "Checks, by what was answered and the rule that decided it."}, []string{"rule", "answer"})),
+		followers: register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_enforcer_followers",
+			Help: "Who follows the list over HTTP now."})),
+		delay: register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_enforcer_enforce_delay_seconds",
+			Help:    "From when an entry was decided until it was in force here.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60}})),
+	}
+	none := m.checks.MustCurryWith(prometheus.Labels{"rule": ""})
+	m.passed, m.allowed = none.WithLabelValues("passed"), none.WithLabelValues("allowed")
+	m.paused, m.withoutList = none.WithLabelValues("paused"), none.WithLabelValues("without_list")
+	if r != nil {
+		m.ofList(r, set)
+	}
+	return m
+}
+
+// ofList tells of the list as it is when it is asked for.
+func (m *metrics) ofList(r prometheus.Registerer, set *blocklist.Set) {
+	gauge := func(name, help string, value func() float64) {
+		g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_enforcer_" + name, Help: help}, value)
+		r.Unregister(g)
+		r.MustRegister(g)
+	}
+	gauge("list_last_update_timestamp_seconds", "When the list was last known to be up to date; 0 without one.", func() float64 { return float64(set.AsOf()) / 1000 })
+	gauge("list_whole", "1 when there is a whole list, be it an old one.", func() float64 { return oneIf(set.Whole()) })
+	gauge("paused", "1 while all or some rules are paused.", func() float64 { return oneIf(len(pauses(set, time.Now().UnixMilli())) > 0) })
+	entries := &entryCounts{set: set}
+	r.Unregister(entries)
+	r.MustRegister(entries)
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func (m *metrics) ruleCounts(rule string) ruleCounts {
+	return ruleCounts{m.checks.WithLabelValues(rule, "refused"), m.checks.WithLabelValues(rule, "shadow")}
+}
+
+// entryCounts are the entries in force.
+type entryCounts struct{ set *blocklist.Set }
+
+var entriesMetric = prometheus.NewDesc("weir_enforcer_entries", "Entries in force.", []string{"rule", "mode"}, nil)
+
+// Describe says what Collect gives.
+func (c *entryCounts) Describe(to chan<- *prometheus.Desc) { to <- entriesMetric }
+
+// Collect counts.
+func (c *entryCounts) Collect(to chan<- prometheus.Metric) {
+	type of struct{ rule, mode string }
+	counts := map[of]int{}
+	for _, n := range c.set.Counts() {
+		if !strings.Contains(n.Rule, "/") { // those are people's orders, allows too
+			counts[of{n.Rule, n.Mode.String()}] += n.Entries
+		}
+	}
+	for order := range c.set.Orders(time.Now().UnixMilli()) {
+		if order.Kind == blocklist.OrderBlock {
+			counts[of{manualRule, blocklist.Enforce.String()}]++
+		}
+	}
+	for of, n := range counts {
+		to <- prometheus.MustNewConstMetric(entriesMetric, prometheus.GaugeValue, float64(n), of.rule, of.mode)
+	}
+}
+
+// register takes the metric that is there already where an enforcer was made before in the process.
+func register[C prometheus.Collector](r prometheus.Registerer, metric C) C {
+	if r == nil {
+		return metric
+	}
+	err := r.Register(metric)
+	if before := (prometheus.AlreadyRegisteredError{}); errors.As(err, &before) {
+		return before.ExistingCollector.(C)
+	}
+	if err != nil {
+		panic(err) // another metric has our name: a mistake in the program
+	}
+	return metric
+}

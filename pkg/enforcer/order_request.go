@@ -1,0 +1,180 @@
+package enforcer
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/blocklist"
+)
+
+// maxBody bounds what people send.
+const maxBody = 64 << 10
+
+// An orderRequest is what a person asks for, in a body or in a query.
+type orderRequest struct {
+	Target string `json:"target"`
+	Rule   string `json:"rule"`
+	For    string `json:"for"`
+	Until  string `json:"until"`
+	Why    string `json:"why"`
+
+	key, allow string // of a query only
+}
+
+// readBody reads a body. Every member that is not known is refused: a slip must not be an order for ever.
+func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return nil, problemf(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+	}
+	if err != nil {
+		return nil, problemf(http.StatusBadRequest, "reading the body: %s", err)
+	}
+	d := json.NewDecoder(strings.NewReader(string(body)))
+	d.DisallowUnknownFields()
+	q := &orderRequest{}
+	if err = d.Decode(q); err == nil && d.More() {
+		err = errors.New("there is more than one object")
+	}
+	if err != nil {
+		return nil, problemf(http.StatusBadRequest, `the body is no order: %s; write {"target": "203.0.113.7", "for": "1h", "why": "…"}`, err)
+	}
+	return q, nil
+}
+
+// readQuery reads a query with the parameters that may stand there, each once.
+func readQuery(r *http.Request, known ...string) (*orderRequest, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, problemf(http.StatusBadRequest, "the query cannot be read: %s", err)
+	}
+	for name, all := range values {
+		if !slices.Contains(known, name) {
+			return nil, problemf(http.StatusBadRequest, "the parameter %q is not known; known here: %s", name, strings.Join(known, ", "))
+		}
+		if len(all) > 1 {
+			return nil, problemf(http.StatusBadRequest, "the parameter %s stands there twice", name)
+		}
+	}
+	return &orderRequest{Target: values.Get("target"), Rule: values.Get("rule"), Why: values.Get("why"), key: values.Get("key"), allow: values.Get("allow")}, nil
+}
+
+// reason is why, which is always asked for.
+func (q *orderRequest) reason() (string, error) {
+	why := strings.TrimSpace(q.Why)
+	switch {
+	case why == "":
+		return "", problemf(http.StatusBadRequest, "say why: whoever looks at the list next wants to know")
+	case len(why) > maxWhy:
+		return "", problemf(http.StatusBadRequest, "why has %d bytes; at most %d are kept", len(why), maxWhy)
+	}
+	return why, nil
+}
+
+// maxWhy is what the records of orders have room for.
+const maxWhy = 1024
+
+// end is when an order ends: neither for nor until is never.
+func (q *orderRequest) end(now int64) (int64, error) {
+	switch {
+	case q.For != "" && q.Until != "":
+		return 0, problemf(http.StatusBadRequest, "give for or until, not both")
+	case q.For != "":
+		return after(now, q.For)
+	case q.Until == "":
+		return blocklist.Never, nil
+	}
+	at, err := time.Parse(time.RFC3339, q.Until)
+	if err != nil || at.UnixMilli() <= now || at.UnixMilli() >= lastEnd {
+		return 0, problemf(http.StatusBadRequest, "%q is no time ahead; write it as 2026-11-21T15:00:00Z", q.Until)
+	}
+	return at.UnixMilli(), nil
+}
+
+// lastEnd is where ends begin that records have no room for: in the year 2109.
+const lastEnd = 1 << 42
+
+// after is when a time is over that people write as 10m, 4h or forever.
+func after(now int64, text string) (int64, error) {
+	long, err := yamlfile.ParseDuration(text)
+	if err != nil {
+		return 0, problemf(http.StatusBadRequest, "%s", err)
+	}
+	if long < time.Millisecond {
+		return 0, problemf(http.StatusBadRequest, "%q is no time that an order can last; write 1h, or forever", text)
+	}
+	if end := now + long.Milliseconds(); long < yamlfile.Forever && end < lastEnd {
+		return end, nil
+	}
+	return blocklist.Never, nil
+}
+
+// target is whom an order is for.
+func (q *orderRequest) target() (scope, value string, err error) {
+	if q.Target == "" {
+		return "", "", problemf(http.StatusBadRequest, "say whom: a target such as 203.0.113.7, 10.0.0.0/8 or user:alice")
+	}
+	scope, value, err = blocklist.ParseTarget(q.Target)
+	if err != nil {
+		return "", "", problemf(http.StatusBadRequest, "%s", err)
+	}
+	return scope, value, nil
+}
+
+// order begins an order of a kind; what it is for is left to the caller.
+func (q *orderRequest) order(kind blocklist.Kind, by string, now int64) (*blocklist.Order, error) {
+	why, err := q.reason()
+	if err != nil {
+		return nil, err
+	}
+	until, err := q.end(now)
+	if err != nil {
+		return nil, err
+	}
+	return &blocklist.Order{ID: newID(), Kind: kind, From: now, Until: until, By: by, Why: why}, nil
+}
+
+// lifted is an order's end, which a person gives: it has an id of its own, so that it is not taken for the order itself.
+func lifted(o *blocklist.Order, by, why string, now int64) *blocklist.Order {
+	end := *o
+	end.ID, end.Ended, end.By, end.Why = newID(), max(now, o.From), by, why
+	return &end
+}
+
+// ofOne is an order whose scope is about whom a target is for.
+func (q *orderRequest) ofOne(kind blocklist.Kind, by string, now int64) (*blocklist.Order, error) {
+	o, err := q.order(kind, by, now)
+	if err != nil {
+		return nil, err
+	}
+	if o.Scope, o.Value, err = q.target(); err != nil {
+		return nil, err
+	}
+	return o, checkOrder(o)
+}
+
+// checkOrder says what of an order its record has no room for.
+func checkOrder(o *blocklist.Order) error {
+	if _, err := o.Append(nil); err != nil {
+		return problemf(http.StatusBadRequest, "%s", err)
+	}
+	return nil
+}
+
+// ofRule is the rule that a pause is of.
+func (e *Enforcer) ofRule(name string) (string, error) {
+	if name == "" || name == blocklist.EveryRule {
+		return blocklist.EveryRule, nil
+	}
+	if known, _ := e.ruling.Load().Rules.Rule(name); known == nil {
+		return "", problemf(http.StatusBadRequest, "there is no rule %q here", name)
+	}
+	return name, nil
+}

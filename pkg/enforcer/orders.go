@@ -1,0 +1,280 @@
+package enforcer
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"time"
+
+	"weir/internal/keys"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+)
+
+// An ordering is what one request of a person orders, until it is in force.
+type ordering struct {
+	by     string
+	now    int64
+	orders []*blocklist.Order
+	events []string // what each is: ordered or lifted
+	hits   []message
+}
+
+func (o *ordering) add(event string, order *blocklist.Order) {
+	o.orders, o.events = append(o.orders, order), append(o.events, event)
+}
+
+// An inForce says where an order is in force when it is answered.
+type inForce struct {
+	Here      bool `json:"here"`
+	Kafka     bool `json:"kafka"`     // Kafka has it: all enforcers that read there get it now
+	Followers int  `json:"followers"` // who follow us and get it from here
+}
+
+// An ordered is the answer to an order.
+type ordered struct {
+	Order   *blocklist.Entry `json:"order"`
+	InForce inForce          `json:"in_force"`
+	Note    string           `json:"note,omitempty"`
+}
+
+// begin admits who gives an order.
+func (e *Enforcer) begin(r *http.Request) (*ordering, error) {
+	by, err := e.Admit(r, keys.Write)
+	if err != nil {
+		return nil, err
+	}
+	if e.outbox == nil {
+		return nil, problemf(http.StatusConflict, "this enforcer follows %s and has no Kafka to tell others of orders: give them there", e.config.Follows)
+	}
+	return &ordering{by: by, now: time.Now().UnixMilli()}, nil
+}
+
+// usualPatience is how long an order waits for Kafka before it is answered.
+const usualPatience = 500 * time.Millisecond
+
+// put puts all that was ordered in force: on disk, then here, then in Kafka, for which it does not wait long.
+func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
+	p, err := e.pack(o)
+	if err != nil {
+		return inForce{}, "", err
+	}
+	if err := e.outbox.put(p); err != nil {
+		return inForce{}, "", err
+	}
+	for _, order := range o.orders {
+		if err := e.config.Set.Order(order, o.now); err != nil {
+			return inForce{}, "", fmt.Errorf("putting an order in force: %w", err)
+		}
+		e.config.Logger.Info("ordered", "order", order.Kind, "target", order.Entry().Key, "lifted", order.Ended != 0, "by", order.By, "why", order.Why)
+	}
+	is := inForce{Here: true, Followers: int(e.following.Load())}
+	timer := time.NewTimer(e.patience)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		is.Kafka = true
+		return is, "", nil
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+	return is, "Kafka does not answer: it is in force here and with those who follow this enforcer, kept on disk, and sent when Kafka is back", nil
+}
+
+// pack makes what Kafka is to have.
+func (e *Enforcer) pack(o *ordering) (*parcel, error) {
+	p := &parcel{Hits: o.hits}
+	for i, order := range o.orders {
+		value, err := order.Append(nil)
+		if err != nil {
+			return nil, problemf(http.StatusBadRequest, "%s", err)
+		}
+		p.Orders = append(p.Orders, message{Key: order.RecordKey(), Value: value})
+		shown := order.Entry()
+		event, err := blocklist.AppendEvent(nil, o.events[i], o.now, shown)
+		if err != nil {
+			return nil, err
+		}
+		p.Events = append(p.Events, message{Partition: hit.Partition(shown.Rule, []byte(shown.Key), e.config.EventsPartitions), Value: event})
+	}
+	return p, nil
+}
+
+// blocks is POST /v1/blocks.
+func (e *Enforcer) blocks(w http.ResponseWriter, r *http.Request) error {
+	return e.orderOne(w, r, blocklist.OrderBlock)
+}
+
+// allow is POST /v1/allows.
+func (e *Enforcer) allow(w http.ResponseWriter, r *http.Request) error {
+	return e.orderOne(w, r, blocklist.OrderAllow)
+}
+
+func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blocklist.Kind) error {
+	o, err := e.begin(r)
+	if err != nil {
+		return err
+	}
+	q, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	if q.Rule != "" {
+		return problemf(http.StatusBadRequest, "blocks and allows are of all rules: leave rule out")
+	}
+	order, err := q.ofOne(kind, o.by, o.now)
+	if err != nil {
+		return err
+	}
+	note := e.contradicted(order, o.now)
+	o.add(blocklist.EventOrdered, order)
+	return e.ordered(w, r, o, note)
+}
+
+// contradicted says that what is blocked is allowed: it goes on being let through.
+func (e *Enforcer) contradicted(o *blocklist.Order, now int64) string {
+	if o.Kind != blocklist.OrderBlock {
+		return ""
+	}
+	for _, found := range e.config.Set.Find(o.Scope+":"+o.Value, now) {
+		if other := found.Order; other != nil && other.Kind == blocklist.OrderAllow && other.Value != o.Value {
+			return fmt.Sprintf("%s is allowed by %s (%s): what it holds is let through all the same", other.Value, other.By, other.Why)
+		}
+	}
+	return ""
+}
+
+// ordered puts an ordering of one in force and answers.
+func (e *Enforcer) ordered(w http.ResponseWriter, r *http.Request, o *ordering, note string) error {
+	is, waits, err := e.put(r, o)
+	if err != nil {
+		return err
+	}
+	status := http.StatusCreated
+	if o.events[0] == blocklist.EventLifted {
+		status = http.StatusOK
+	}
+	writeJSON(w, status, ordered{o.orders[0].Entry(), is, joinNotes(note, waits)})
+	return nil
+}
+
+// disallow is DELETE /v1/allows.
+func (e *Enforcer) disallow(w http.ResponseWriter, r *http.Request) error {
+	o, err := e.begin(r)
+	if err != nil {
+		return err
+	}
+	q, err := readQuery(r, "target", "why")
+	if err != nil {
+		return err
+	}
+	scope, value, err := q.target()
+	if err != nil {
+		return err
+	}
+	return e.lift(w, r, o, q, func(one *blocklist.Order) bool {
+		return one.Kind == blocklist.OrderAllow && one.Scope == scope && one.Value == value
+	})
+}
+
+// lift lifts the order in force that is meant.
+func (e *Enforcer) lift(w http.ResponseWriter, r *http.Request, o *ordering, q *orderRequest, meant func(*blocklist.Order) bool) error {
+	why, err := q.reason()
+	if err != nil {
+		return err
+	}
+	for order := range e.config.Set.Orders(o.now) {
+		if meant(order) {
+			o.add(blocklist.EventLifted, lifted(order, o.by, why, o.now))
+			return e.ordered(w, r, o, "")
+		}
+	}
+	return problemf(http.StatusNotFound, "nothing of the kind is in force")
+}
+
+// pause is POST /v1/pause.
+func (e *Enforcer) pause(w http.ResponseWriter, r *http.Request) error {
+	o, err := e.begin(r)
+	if err != nil {
+		return err
+	}
+	q, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	if q.Target != "" {
+		return problemf(http.StatusBadRequest, "a pause is of a rule, or of all: leave target out")
+	}
+	order, err := q.order(blocklist.OrderPause, o.by, o.now)
+	if err == nil {
+		order.Rule, err = e.ofRule(q.Rule)
+	}
+	if err == nil {
+		err = checkOrder(order)
+	}
+	if err != nil {
+		return err
+	}
+	o.add(blocklist.EventOrdered, order)
+	return e.ordered(w, r, o, "")
+}
+
+// resume is DELETE /v1/pause.
+func (e *Enforcer) resume(w http.ResponseWriter, r *http.Request) error {
+	o, err := e.begin(r)
+	if err != nil {
+		return err
+	}
+	q, err := readQuery(r, "rule", "why")
+	if err != nil {
+		return err
+	}
+	if q.Rule == "" {
+		q.Rule = blocklist.EveryRule
+	}
+	return e.lift(w, r, o, q, func(one *blocklist.Order) bool {
+		return one.Kind == blocklist.OrderPause && one.Rule == q.Rule
+	})
+}
+
+// allows is GET /v1/allows.
+func (e *Enforcer) allows(w http.ResponseWriter, r *http.Request) error {
+	return e.listOrders(w, r, blocklist.OrderAllow, "allows")
+}
+
+// paused is GET /v1/pause.
+func (e *Enforcer) paused(w http.ResponseWriter, r *http.Request) error {
+	return e.listOrders(w, r, blocklist.OrderPause, "pauses")
+}
+
+func (e *Enforcer) listOrders(w http.ResponseWriter, r *http.Request, kind blocklist.Kind, name string) error {
+	if _, err := e.Admit(r, keys.Read); err != nil {
+		return err
+	}
+	shown := []*blocklist.Entry{}
+	for order := range e.config.Set.Orders(time.Now().UnixMilli()) {
+		if order.Kind == kind {
+			shown = append(shown, order.Entry())
+		}
+	}
+	writeJSON(w, http.StatusOK, map[string]any{name: shown})
+	return nil
+}
+
+// pauses are the rules that are paused, * for all.
+func pauses(set *blocklist.Set, now int64) (rules []string) {
+	for order := range set.Orders(now) {
+		if order.Kind == blocklist.OrderPause {
+			rules = append(rules, order.Rule)
+		}
+	}
+	return rules
+}
+
+// newID is an id that nobody else has.
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}

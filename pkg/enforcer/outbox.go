@@ -1,0 +1,199 @@
+package enforcer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"weir/internal/kafka"
+	"weir/internal/telemetry"
+)
+
+// A Sink takes messages for one topic, in order, and has them until the brokers do: *kafka.Producer is one.
+type Sink interface {
+	Send(ctx context.Context, messages ...kafka.Message) error
+}
+
+// Sinks are where orders go.
+type Sinks struct{ Blocklist, Events, Hits Sink }
+
+// An outbox keeps what people ordered on disk, a file an order, until Kafka has it, and sends it in the order in which
+// it was given. What was sent and not yet acknowledged when the process ended is sent again: records of the blocklist
+// say the same twice, batches of hits are counted once, and an event may be told twice.
+type outbox struct {
+	folder string
+	logger *slog.Logger
+	faults *telemetry.Faults
+	queue  chan *parcel
+	held   atomic.Int64 // files
+
+	mu   sync.Mutex // of put
+	next int64      // number of the next file
+}
+
+// maxParcels bounds what waits for Kafka.
+const maxParcels = 10_000
+
+var errOutboxFull = problemf(503, "%d orders wait for Kafka, no more are taken", maxParcels)
+
+// openOutbox reads what waits in a folder.
+func openOutbox(folder string, logger *slog.Logger) (*outbox, []*parcel, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("making the folder of orders: %w", err)
+	}
+	o := &outbox{folder: folder, logger: logger, faults: telemetry.NewFaults(logger), queue: make(chan *parcel, maxParcels)}
+	files, err := os.ReadDir(folder) // by their names
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the orders that wait: %w", err)
+	}
+	var waiting []*parcel
+	for _, file := range files {
+		p, err := o.read(file.Name())
+		if err != nil {
+			return nil, nil, err
+		}
+		if p != nil && len(waiting) < maxParcels {
+			waiting = append(waiting, p)
+			o.queue <- p
+			o.next = max(o.next, p.number+1)
+			o.held.Add(1)
+		}
+	}
+	return o, waiting, nil
+}
+
+const parcelSuffix = ".order"
+
+// read reads a file; nil for one that is none of ours, or that is damaged: then it is said and put aside.
+func (o *outbox) read(name string) (*parcel, error) {
+	path := filepath.Join(o.folder, name)
+	number, ours := strings.CutSuffix(name, parcelSuffix)
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !ours || err != nil {
+		if strings.HasSuffix(name, ".part") {
+			err = os.Remove(path) // was never answered for
+			return nil, err
+		}
+		return nil, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading an order that waits: %w", err)
+	}
+	p, err := unmarshalParcel(data)
+	if err == nil {
+		_, err = p.orders()
+	}
+	if err != nil {
+		o.logger.Error("an order that waited for Kafka cannot be read and is put aside", "file", path, "error", err)
+		return nil, os.Rename(path, path+".damaged")
+	}
+	p.number, p.done = n, make(chan struct{})
+	return p, nil
+}
+
+// put takes a parcel: when it returns, the parcel is on disk and will be sent. Its done is closed when Kafka has it.
+func (o *outbox) put(p *parcel) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.held.Load() >= maxParcels {
+		return errOutboxFull
+	}
+	data, err := p.marshal()
+	if err != nil {
+		return err
+	}
+	p.number, p.done = o.next, make(chan struct{})
+	if err := o.write(p.number, data); err != nil {
+		return fmt.Errorf("keeping the order on disk: %w", err)
+	}
+	o.next++
+	o.held.Add(1)
+	o.queue <- p // which has room for as many as may be held
+	return nil
+}
+
+func (o *outbox) path(number int64) string {
+	return filepath.Join(o.folder, fmt.Sprintf("%019d", number)+parcelSuffix)
+}
+
+// write makes a file that is there whole or not at all.
+func (o *outbox) write(number int64, data []byte) error {
+	part := o.path(number) + ".part"
+	file, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(part, o.path(number))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return syncFolder(o.folder)
+}
+
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// run sends until the context is done.
+func (o *outbox) run(ctx context.Context, to Sinks) {
+	for {
+		select {
+		case p := <-o.queue:
+			o.send(ctx, to, p)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// send hands a parcel to the sinks, which keep the order of each topic. Its file goes when all of it is acknowledged.
+func (o *outbox) send(ctx context.Context, to Sinks, p *parcel) {
+	left := &atomic.Int64{}
+	left.Store(int64(len(p.Orders) + len(p.Events) + len(p.Hits)))
+	var kept atomic.Bool
+	done := func(err error) {
+		if err != nil && !errors.Is(err, kafka.ErrPermanent) {
+			kept.Store(true) // we end: it is sent by who starts next
+		} else if err != nil {
+			o.faults.Note("order", fmt.Errorf("Kafka refuses what was ordered: %w", err))
+		}
+		if left.Add(-1) == 0 && !kept.Load() {
+			o.sent(p)
+		}
+	}
+	for _, part := range []struct {
+		to       Sink
+		messages []message
+	}{{to.Blocklist, p.Orders}, {to.Hits, p.Hits}, {to.Events, p.Events}} {
+		if len(part.messages) == 0 {
+			continue
+		}
+		if err := part.to.Send(ctx, kafkaMessages(part.messages, done)...); err != nil {
+			return // the context is done
+		}
+	}
+}
+
+func (o *outbox) sent(p *parcel) {
+	if err := os.Remove(o.path(p.number)); err != nil {
+		o.faults.Note("outbox", fmt.Errorf("an order that Kafka has stays on disk, and will be sent again: %w", err))
+	}
+	o.held.Add(-1)
+	close(p.done)
+}

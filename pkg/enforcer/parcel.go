@@ -1,0 +1,86 @@
+package enforcer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+
+	"weir/internal/kafka"
+	"weir/pkg/blocklist"
+)
+
+// A parcel is what people ordered at once, as Kafka is to have it.
+type parcel struct {
+	Orders []message `json:"orders"` // of the topic blocklist
+	Events []message `json:"events"`
+	Hits   []message `json:"hits,omitempty"` // commands for the aggregators
+
+	number int64 // of its file
+	done   chan struct{}
+}
+
+// A message is one record to be written.
+type message struct {
+	Partition int    `json:"partition"`
+	Key       []byte `json:"key,omitempty"`
+	Value     []byte `json:"value"`
+}
+
+// sealed is a parcel with a checksum.
+type sealed struct {
+	Parcel   json.RawMessage `json:"parcel"`
+	Checksum uint64          `json:"checksum"`
+}
+
+// marshal makes what a parcel's file holds.
+func (p *parcel) marshal() ([]byte, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(sealed{text, xxhash.Sum64(text)})
+}
+
+var errDamaged = errors.New("damaged")
+
+// unmarshalParcel reads a file. All of it is as it was written, or it is an error.
+func unmarshalParcel(data []byte) (*parcel, error) {
+	var s sealed
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	if xxhash.Sum64(s.Parcel) != s.Checksum {
+		return nil, errDamaged
+	}
+	p := &parcel{}
+	if err := json.Unmarshal(s.Parcel, p); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return p, nil
+}
+
+// orders are what a parcel orders.
+func (p *parcel) orders() ([]*blocklist.Order, error) {
+	var orders []*blocklist.Order
+	for _, m := range p.Orders {
+		record, err := blocklist.DecodeRecord(m.Key, m.Value)
+		if err != nil {
+			return nil, err
+		}
+		if record.Order != nil {
+			orders = append(orders, record.Order)
+		}
+	}
+	return orders, nil
+}
+
+// kafkaMessages are a topic's messages; each is told of when it is done with.
+func kafkaMessages(of []message, done func(error)) []kafka.Message {
+	messages := make([]kafka.Message, len(of))
+	for i, m := range of {
+		messages[i] = kafka.Message{Partition: m.Partition, Key: m.Key, Value: m.Value, Done: func(_ int64, err error) { done(err) }}
+	}
+	return messages
+}

@@ -1,0 +1,53 @@
+package enforcer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// A problem is an answer that something cannot be done, as RFC 9457 has it.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+// Error is the detail.
+func (p *problem) Error() string { return p.Detail }
+
+// problemf makes one.
+func problemf(status int, format string, args ...any) *problem {
+	return &problem{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...)}
+}
+
+// writeProblem answers with an error; what is no problem is our own fault.
+func writeProblem(w http.ResponseWriter, err error) {
+	p := &problem{}
+	if !errors.As(err, &p) {
+		p = problemf(http.StatusInternalServerError, "%s", err)
+	}
+	switch p.Status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	writeAs(w, p.Status, "application/problem+json", p)
+}
+
+// writeJSON answers with a value.
+func writeJSON(w http.ResponseWriter, status int, value any) {
+	writeAs(w, status, "application/json", value)
+}
+
+func writeAs(w http.ResponseWriter, status int, kind string, value any) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(value) // who asked has gone
+}

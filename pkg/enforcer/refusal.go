@@ -1,0 +1,137 @@
+package enforcer
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/pkg/blocklist"
+	"weir/pkg/rule"
+)
+
+// LimitHeaders says which fields tell a refused client what limit it broke, beside Retry-After.
+type LimitHeaders uint8
+
+// The fields: those of the IETF's draft, the X-RateLimit-* of old, both, or none.
+const (
+	BothLimitHeaders LimitHeaders = iota
+	DraftLimitHeaders
+	LegacyLimitHeaders
+	NoLimitHeaders
+)
+
+const (
+	// markField is the field of an answer that says for logs what was done, whose own field for it is called weir. What
+	// was refused begins with the word refused: collectors tell by it what was not served.
+	markField = "X-Weir"
+
+	markRefused     = "refused "
+	markShadow      = "shadow "
+	markPaused      = "paused "
+	markAllowed     = "allowed"
+	markWithoutList = "without list"
+)
+
+// longest is the longest time that a client is told to wait: a year.
+const longest = 365 * 24 * time.Hour
+
+// A policy is a limit of a rule as the draft has it: the rule and the limit are its name.
+type policy struct {
+	name  string // per-ip 10/min
+	field string // "per-ip 10/min";q=10;w=60
+	quota string
+}
+
+func newPolicy(ruleName string, l rule.Limit) policy {
+	p := policy{name: ruleName + " " + l.Text, quota: strconv.FormatInt(l.Hits, 10)}
+	p.field = quoted(p.name) + ";q=" + p.quota
+	if seconds := int64(l.Per / time.Second); l.Per%time.Second == 0 && seconds > 0 {
+		p.field += ";w=" + strconv.FormatInt(seconds, 10)
+	}
+	return p
+}
+
+// quoted is a text as a string of a structured field; what cannot stand there is left out.
+func quoted(text string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < ' ' || c > '~':
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			fallthrough
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// policies are those of a rule's limits, the one that was broken first told apart.
+func policies(r *rule.Rule, e *blocklist.Entry) (all []policy, broken *policy) {
+	if r != nil {
+		for _, l := range r.Limits {
+			all = append(all, newPolicy(r.Name, l))
+		}
+	}
+	for i := range all {
+		if all[i].name == e.Rule+" "+e.Limit {
+			return all, &all[i]
+		}
+	}
+	l, err := rule.ParseLimit(e.Limit) // the rule had it when it was broken
+	if err != nil {
+		return nil, nil
+	}
+	all = []policy{newPolicy(e.Rule, l)}
+	return all, &all[0]
+}
+
+// A refusalBody tells a refused client why, as the draft's problem type has it.
+type refusalBody struct {
+	problem
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+const abnormalUsage = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
+
+// refuse answers that the request is refused because of an entry.
+func (e *Enforcer) refuse(w http.ResponseWriter, status int, entry *blocklist.Entry, r *rule.Rule, now int64) {
+	seconds := strconv.FormatInt(secondsUntil(entry.Until, now), 10)
+	header := w.Header()
+	header.Set("Retry-After", seconds)
+	header.Set(markField, markRefused+entry.Rule)
+	body := refusalBody{problem: problem{abnormalUsage, "Abnormal Usage Detected", status, "Requests are refused for the next " + seconds + " seconds."}}
+	if all, broken := policies(r, entry); broken != nil {
+		body.Violated = []string{broken.name}
+		e.limitHeaders(header, all, broken, seconds)
+	}
+	writeAs(w, status, "application/problem+json", body)
+}
+
+func (e *Enforcer) limitHeaders(header http.Header, all []policy, broken *policy, seconds string) {
+	if of := e.config.LimitHeaders; of == BothLimitHeaders || of == DraftLimitHeaders {
+		fields := make([]string, len(all))
+		for i := range all {
+			fields[i] = all[i].field
+		}
+		header["RateLimit-Policy"] = []string{strings.Join(fields, ", ")}
+		header["RateLimit"] = []string{quoted(broken.name) + ";r=0;t=" + seconds}
+	}
+	if of := e.config.LimitHeaders; of == BothLimitHeaders || of == LegacyLimitHeaders {
+		header["X-RateLimit-Limit"] = []string{broken.quota}
+		header["X-RateLimit-Remaining"] = []string{"0"}
+		header["X-RateLimit-Reset"] = []string{seconds}
+	}
+}
+
+// secondsUntil is how many seconds there are until an instant, at least one.
+func secondsUntil(until, now int64) int64 {
+	if until-now > longest.Milliseconds() {
+		return int64(longest / time.Second)
+	}
+	return max(1, (until-now+999)/1000)
+}

@@ -1,0 +1,62 @@
+package enforcer
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ServeHTTP answers one request.
+func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience)) // a test's writer has none
+	}
+	if asksCheck(r.URL.Path) {
+		e.check(w, r)
+		return
+	}
+	e.mux.ServeHTTP(w, r)
+}
+
+// routes are all paths but checks'.
+func (e *Enforcer) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for path, methods := range map[string]map[string]func(http.ResponseWriter, *http.Request) error{
+		"/v1/find":   {http.MethodGet: e.find},
+		"/v1/blocks": {http.MethodPost: e.blocks, http.MethodDelete: e.unblock},
+		"/v1/allows": {http.MethodGet: e.allows, http.MethodPost: e.allow, http.MethodDelete: e.disallow},
+		"/v1/pause":  {http.MethodGet: e.paused, http.MethodPost: e.pause, http.MethodDelete: e.resume},
+	} {
+		mux.HandleFunc(path, byMethod(methods))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, problemf(http.StatusNotFound, "there is nothing at %s", r.URL.Path))
+	})
+	return mux
+}
+
+// byMethod answers with problems where something is wrong. HEAD is GET.
+func byMethod(methods map[string]func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	var known []string
+	for method := range methods {
+		known = append(known, method)
+	}
+	slices.Sort(known)
+	allowed := strings.Join(known, ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		handle := methods[method]
+		if handle == nil {
+			w.Header().Set("Allow", allowed)
+			writeProblem(w, problemf(http.StatusMethodNotAllowed, "%s is not done here; %s is", r.Method, allowed))
+			return
+		}
+		if err := handle(w, r); err != nil {
+			writeProblem(w, err)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package enforcer
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/pkg/blocklist"
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+// A Ruling is what says whom a request belongs to: the rules, who the client is, and which headers edges set.
+type Ruling struct {
+	Rules  *rule.Set
+	Client *request.Client
+	// Header names the client behind proxies, in any case.
+	Header string
+	// Fields are the headers that edges set themselves, by the fields of rules that they are. A further field of a
+	// rule's key that is not here is looked for in the header of its name.
+	Fields map[string]string
+	// Shadow says that nothing is refused, whatever the list and the rules say.
+	Shadow bool
+}
+
+// A ruling is a Ruling in force.
+type ruling struct {
+	Ruling
+	forwarded  string // the header, canonical
+	userHeader string // canonical; empty where users are not known
+	fields     []fieldHeader
+	counts     []ruleCounts // by the rules' indexes
+	askings    sync.Pool    // of *asking
+}
+
+// A fieldHeader is the header that a further field stands in.
+type fieldHeader struct{ field, header string }
+
+func newRuling(of Ruling, m *metrics) *ruling {
+	r := &ruling{Ruling: of, forwarded: http.CanonicalHeaderKey(of.Header)}
+	r.askings.New = func() any { return newAsking(r) }
+	for field, header := range of.Fields {
+		r.addField(field, header)
+	}
+	for _, one := range of.Rules.Rules {
+		r.counts = append(r.counts, m.ruleCounts(one.Name))
+		for _, word := range one.Key.Words() {
+			r.addField(word, headerOf(word))
+		}
+	}
+	return r
+}
+
+// ofRequest are the words of keys that every request has by itself, and those of responses.
+var ofRequest = []string{"ip", "method", "host", "path", "query", "agent", "referrer", "status", "bytes"}
+
+func (r *ruling) addField(field, header string) {
+	name, _, _ := strings.Cut(field, "/")
+	known := func(f fieldHeader) bool { return f.field == field }
+	switch {
+	case field == "user" && r.Fields[field] != "":
+		r.userHeader = http.CanonicalHeaderKey(r.Fields[field])
+	case field == "user", header == "", slices.Contains(ofRequest, name), slices.ContainsFunc(r.fields, known):
+	default:
+		r.fields = append(r.fields, fieldHeader{field, http.CanonicalHeaderKey(header)})
+	}
+}
+
+// headerOf is the header that a further field is taken from where nothing is said of it: http_x_tenant and x_tenant are
+// X-Tenant. A name with a dot is that of something within a log's record, and no header.
+func headerOf(field string) string {
+	if strings.ContainsAny(field, ".@$ ") {
+		return ""
+	}
+	return strings.ReplaceAll(strings.TrimPrefix(field, "http_"), "_", "-")
+}
+
+// An asking is the memory that one check takes. One goroutine uses it at a time.
+type asking struct {
+	ruling  *ruling
+	judge   *rule.Judge
+	request request.Request
+	asked   blocklist.Asked
+	keys    []byte
+}
+
+func newAsking(r *ruling) *asking { return &asking{ruling: r, judge: r.Rules.NewJudge()} }
+
+// read finds out what is asked about. It is false where no client is known behind our own proxies.
+func (a *asking) read(r *http.Request, d *dialect, now time.Time) (known bool, edge netip.Addr) {
+	q := &a.request
+	q.Reset()
+	d.read(q, r)
+	q.UnixMilli, q.Agent, q.Referrer = now.UnixMilli(), header(r, "User-Agent"), header(r, "Referer")
+	q.Forwarded = joined(r, a.ruling.forwarded)
+	if a.ruling.userHeader != "" {
+		q.User = header(r, a.ruling.userHeader)
+	}
+	for _, f := range a.ruling.fields {
+		if value := header(r, f.header); value != "" {
+			q.Fields = append(q.Fields, request.Field{Name: f.field, Value: value})
+		}
+	}
+	edge = peer(r)
+	q.IP = edge
+	if q.Forwarded != "" && edge.IsLoopback() {
+		q.IP = netip.Addr{} // an edge of this machine: what it says of its clients is believed
+	}
+	return !a.ruling.Client.Resolve(q) && q.IP.IsValid(), edge
+}
+
+// prepare makes the question for the list: the request's keys of the rules that may refuse it.
+func (a *asking) prepare() *blocklist.Asked {
+	q := &a.request
+	a.asked.IP, a.asked.User = q.IP, q.User
+	a.asked.Fields, a.asked.Keys, a.keys = a.asked.Fields[:0], a.asked.Keys[:0], a.keys[:0]
+	a.addField("host", plainHost(q.Host))
+	a.addField("path", q.Path)
+	a.addField("method", q.Method)
+	a.addField("agent", q.Agent)
+	for _, f := range q.Fields {
+		a.addField(f.Name, f.Value)
+	}
+	for i, one := range a.ruling.Rules.Rules {
+		if a.judge.Allowed(i, q) || !a.judge.Covers(i, q) {
+			continue
+		}
+		start := len(a.keys)
+		keys, ok := one.Key.Append(a.keys, q)
+		if !ok {
+			continue
+		}
+		a.keys = keys
+		a.asked.Keys = append(a.asked.Keys, blocklist.RuleKey{Rule: one.Name, Key: keys[start:len(keys):len(keys)]})
+	}
+	return &a.asked
+}
+
+// addField adds what orders may be for.
+func (a *asking) addField(name, value string) {
+	if value != "" {
+		a.asked.Fields = append(a.asked.Fields, blocklist.Field{Name: name, Value: value})
+	}
+}
+
+// plainHost is a host as targets of orders have it: in lower case, without port, brackets and the dot at its end.
+func plainHost(host string) string {
+	if colon := strings.LastIndexByte(host, ':'); colon >= 0 && (host[0] == '[' && host[colon-1] == ']' || strings.IndexByte(host, ':') == colon) {
+		host = host[:colon]
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+}

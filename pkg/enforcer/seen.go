@@ -1,0 +1,41 @@
+package enforcer
+
+import (
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// A seen remembers when requests were last refused, by whose entry. It is a table of fixed size, a slot for a hash: of two
+// entries that share a slot the later refusal is remembered. What it says is for people: another entry is taken for
+// this one in a case of four thousand million.
+type seen struct {
+	slots [1 << 14]atomic.Uint64 // the hash's upper half, and seconds since 1970
+}
+
+func (s *seen) note(rule, key string, nowMilli int64) {
+	h := entryHash(rule, key)
+	slot := &s.slots[h%uint64(len(s.slots))]
+	if value := h>>32<<32 | uint64(uint32(nowMilli/1000)); slot.Load() != value {
+		slot.Store(value)
+	}
+}
+
+// last is when a request was last refused because of the entry (Unix ms, whole seconds); 0 when that is not known.
+func (s *seen) last(rule, key string) int64 {
+	h := entryHash(rule, key)
+	value := s.slots[h%uint64(len(s.slots))].Load()
+	if value>>32 != h>>32 {
+		return 0
+	}
+	return int64(uint32(value)) * 1000
+}
+
+func entryHash(rule, key string) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.WriteString(rule)
+	_, _ = d.Write([]byte{0})
+	_, _ = d.WriteString(key)
+	return d.Sum64()
+}

@@ -1,0 +1,179 @@
+package enforcer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Bounds of what strangers may hold.
+const (
+	maxConnections = 10_000
+	maxFollowers   = 4_096
+	maxHeaderBytes = 32 << 10
+	headerPatience = 10 * time.Second
+	bodyPatience   = 30 * time.Second
+	idlePatience   = 5 * time.Minute // longer than edges keep connections
+)
+
+// guard refuses to listen where other machines can connect and nobody is asked who they are.
+func (c *Config) guard() error {
+	if c.Listen == "" || c.Keys != nil || c.TLS != nil && c.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fmt.Errorf("listening on %s: %w", c.Listen, err)
+	}
+	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.Unmap().IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("listening on %s: %w; give keys or client certificates, or listen on 127.0.0.1", c.Listen, errUnguarded)
+}
+
+// A listening is one of the two ways to connect.
+type listening struct {
+	net.Listener
+	tls bool
+}
+
+func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
+	defer func() {
+		for _, l := range all {
+			if err != nil {
+				l.Close()
+			}
+		}
+	}()
+	if e.config.Listen != "" {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.config.Listen)
+		if err != nil {
+			return all, fmt.Errorf("listening for checks: %w", err)
+		}
+		address := l.Addr().String()
+		e.listening.Store(&address)
+		all = append(all, listening{&limited{Listener: l, slots: e.slots, ended: make(chan struct{}), full: e.tellFull}, e.config.TLS != nil})
+	}
+	if e.config.Socket != "" {
+		l, err := listenSocket(ctx, e.config.Socket)
+		if err != nil {
+			return all, fmt.Errorf("listening on the socket: %w", err)
+		}
+		all = append(all, listening{l, false})
+	}
+	return all, nil
+}
+
+// listenSocket takes the place of a socket that nobody listens on any more. The user and the group of the process may
+// open it.
+func listenSocket(ctx context.Context, path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if conn, err := net.Dial("unix", path); err == nil {
+		conn.Close()
+		return nil, fmt.Errorf("%s is in use by another process", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func (e *Enforcer) tellFull() {
+	e.faults.Note("connections", fmt.Errorf("%d connections are open, others wait", maxConnections))
+}
+
+func (e *Enforcer) server() *http.Server {
+	return &http.Server{
+		Handler: e, TLSConfig: e.config.TLS, ConnContext: withPerson,
+		ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(e.config.Logger.Handler(), slog.LevelDebug), // what strangers do is not worth a line each
+	}
+}
+
+func (e *Enforcer) serve(server *http.Server, l listening) error {
+	e.config.Logger.Info("serves checks and the list", "address", l.Addr().String())
+	var err error
+	if l.tls {
+		err = server.ServeTLS(l, "", "")
+	} else {
+		err = server.Serve(l)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serving %s: %w", l.Addr(), err)
+}
+
+// Address is where it listens, once Run does; empty before.
+func (e *Enforcer) Address() string {
+	if at := e.listening.Load(); at != nil {
+		return *at
+	}
+	return ""
+}
+
+// A limited listener has at most so many connections open at a time. Further ones wait to be accepted.
+type limited struct {
+	net.Listener
+	slots chan struct{}
+	ended chan struct{}
+	end   sync.Once
+	full  func() // told when one has to wait
+}
+
+// Accept waits for a slot, then for a connection.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	default:
+		l.full()
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.ended:
+			return nil, net.ErrClosed
+		}
+	}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &limitedConn{Conn: conn, slots: l.slots}, nil
+}
+
+// Close ends the listener, its connections not.
+func (l *limited) Close() error {
+	l.end.Do(func() { close(l.ended) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	slots chan struct{}
+	end   sync.Once
+}
+
+// Close gives the slot back.
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.end.Do(func() { <-c.slots })
+	return err
+}
