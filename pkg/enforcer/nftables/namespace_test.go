@@ -1,0 +1,69 @@
+//go:build linux
+
+package nftables
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// The tests run in a network of their own, where the firewall is theirs. Tests of real kernels are skipped where that cannot be had.
+const inside = "WEIR_TEST_NETWORK"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(inside) == "" {
+		if code, ran := runInside(); ran {
+			os.Exit(code)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// runInside runs the tests in a network of their own; false where that is not permitted.
+func runInside() (code int, ran bool) {
+	tests := exec.Command(os.Args[0], os.Args[1:]...)
+	tests.Env = append(os.Environ(), inside+"=yes")
+	tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
+	tests.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	err := tests.Run()
+	exit := (*exec.ExitError)(nil)
+	switch {
+	case errors.As(err, &exit):
+		return exit.ExitCode(), true
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "no network of the tests' own:", err)
+		return 0, false
+	}
+	return 0, true
+}
+
+// needKernel skips a test that has no network of its own or no nft to look at the result.
+func needKernel(t testing.TB) {
+	t.Helper()
+	_, err := exec.LookPath("nft")
+	if os.Getenv(inside) != "" && err == nil {
+		return
+	}
+	if os.Getenv("WEIR_REQUIRE_REAL") != "" {
+		t.Fatal("a network namespace (as root) and Debian's nftables are wanted here")
+	}
+	t.Skip("needs root for a network namespace, and nft: Debian has it in the package nftables")
+}
+
+// sh runs a program and gives its output.
+func sh(t testing.TB, line string) string {
+	t.Helper()
+	words := strings.Fields(line)
+	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}

@@ -1,0 +1,436 @@
+//go:build linux
+
+package nftables
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/sys/unix"
+
+	"weir/pkg/blocklist"
+)
+
+// listed is a list that tests set.
+type listed struct {
+	mu      sync.Mutex
+	blocked map[string]time.Duration // by hand, for so long from when it was set
+	entries []*blocklist.Entry
+	orders  []*blocklist.Order
+	part    bool
+	asked   int // how often it was asked whether it is whole
+	changed chan struct{}
+}
+
+func newList(blocked map[string]time.Duration) *listed {
+	l := &listed{changed: make(chan struct{})}
+	l.set(blocked)
+	return l
+}
+
+func (l *listed) set(blocked map[string]time.Duration, allowed ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.entries, l.orders = nil, nil
+	for address, lasts := range blocked {
+		until := int64(blocklist.Never)
+		if lasts > 0 {
+			until = now.Add(lasts).UnixMilli()
+		}
+		l.entries = append(l.entries, &blocklist.Entry{Rule: "manual", Source: blocklist.Manual, From: 1, Until: until, Fields: map[string]string{"ip": address}})
+	}
+	for _, address := range allowed {
+		l.orders = append(l.orders, &blocklist.Order{Kind: blocklist.OrderAllow, Scope: "ip", Value: address, From: 1, Until: blocklist.Never})
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *listed) All(now int64) iter.Seq[*blocklist.Entry] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Values(slices.DeleteFunc(slices.Clone(l.entries), func(e *blocklist.Entry) bool { return e.Until <= now }))
+}
+
+func (l *listed) Orders(int64) iter.Seq[*blocklist.Order] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Values(l.orders)
+}
+
+func (l *listed) Whole() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked++
+	return !l.part
+}
+
+func (l *listed) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
+
+// start runs an Agent until the test ends, or stop is called.
+func start(t testing.TB, c Config) (a *Agent, stop func()) {
+	t.Helper()
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	a = New(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return a, stop
+}
+
+// await waits for a condition.
+func await(t testing.TB, patience time.Duration, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// elementsOf is what nft shows of a set: prefixes, each with the seconds that it was given; -1 for ever.
+func elementsOf(t testing.TB, set string) map[string]float64 {
+	t.Helper()
+	out, err := exec.Command("nft", "-j", "list", "set", "inet", "weir", set).Output()
+	if err != nil {
+		return nil // there is none
+	}
+	var shown struct {
+		Nftables []struct {
+			Set struct{ Elem []json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal(out, &shown); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, part := range shown.Nftables {
+		for _, raw := range part.Set.Elem {
+			text, seconds := elementOf(t, raw)
+			found[text] = seconds
+		}
+	}
+	return found
+}
+
+// elementOf reads "10.0.0.1", {"prefix": {"addr": "10.0.0.0", "len": 24}}, and either within {"elem": {"val": …, "expires": 599}}.
+func elementOf(t testing.TB, raw json.RawMessage) (text string, seconds float64) {
+	t.Helper()
+	var elem struct {
+		Elem *struct {
+			Val     json.RawMessage
+			Expires float64
+		}
+		Prefix struct {
+			Addr string
+			Len  int
+		}
+	}
+	if json.Unmarshal(raw, &text) == nil {
+		return text, -1
+	}
+	if err := json.Unmarshal(raw, &elem); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	if elem.Elem != nil {
+		text, _ = elementOf(t, elem.Elem.Val)
+		return text, elem.Elem.Expires
+	}
+	return fmt.Sprintf("%s/%d", elem.Prefix.Addr, elem.Prefix.Len), -1
+}
+
+func has(t testing.TB, set string, want ...string) func() bool {
+	return func() bool {
+		found := elementsOf(t, set)
+		return len(found) == len(want) && !slices.ContainsFunc(want, func(w string) bool { _, is := found[w]; return !is })
+	}
+}
+
+func TestTheKernelHasWhatTheListHas(t *testing.T) {
+	needKernel(t)
+	list := newList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": time.Minute, "2001:db8::/64": time.Hour, "198.51.100.9": 0})
+	start(t, Config{List: list})
+	await(t, 5*time.Second, "IPv4", has(t, set4, "203.0.113.7", "10.0.0.0/24", "198.51.100.9"))
+	await(t, 5*time.Second, "IPv6", has(t, set6, "2001:db8::/64"))
+	for element, want := range map[string]float64{"203.0.113.7": 3600, "10.0.0.0/24": 60, "198.51.100.9": -1} {
+		if left := elementsOf(t, set4)[element]; left > want || left < want-10 {
+			t.Errorf("%s ends in %v seconds, want %v", element, left, want)
+		}
+	}
+	list.set(map[string]time.Duration{"203.0.113.7": 2 * time.Hour, "10.0.0.0/24": time.Minute, "10.0.0.1": time.Hour, "10.0.0.2/31": time.Second}, "10.0.0.128/25")
+	await(t, time.Second, "changes", func() bool { return elementsOf(t, set4)["203.0.113.7"] > 7000 })
+	if got := elementsOf(t, set4); !has(t, set4, "203.0.113.7", "10.0.0.0", "10.0.0.1", "10.0.0.2/31", "10.0.0.4/30", "10.0.0.8/29", "10.0.0.16/28", "10.0.0.32/27", "10.0.0.64/26")() {
+		t.Errorf("%v", got)
+	}
+	if got := elementsOf(t, set6); len(got) != 0 {
+		t.Errorf("%v is unblocked and there", got)
+	}
+}
+
+// The ends of all addresses, where an interval has no end of its own, and all of them at once.
+func TestTheFirstAndTheLastAddress(t *testing.T) {
+	needKernel(t)
+	list := newList(map[string]time.Duration{"0.0.0.0": time.Hour, "255.255.255.255": time.Hour, "224.0.0.0/3": time.Hour, "::": time.Hour, "ffff:ffff::/32": time.Hour})
+	a, _ := start(t, Config{List: list})
+	await(t, 5*time.Second, "IPv4", func() bool { return len(elementsOf(t, set4)) == 2 })
+	list.set(map[string]time.Duration{"0.0.0.0/0": time.Minute, "::/0": time.Minute})
+	await(t, 2*time.Second, "all", func() bool { return len(elementsOf(t, set4)) == 1 && len(elementsOf(t, set6)) == 1 })
+	list.set(map[string]time.Duration{"10.0.0.1": time.Minute})
+	await(t, 2*time.Second, "one", has(t, set4, "10.0.0.1"))
+	if failed := testutil.ToFloat64(a.metrics.refusals); failed > 0 {
+		t.Errorf("the kernel refused %v", failed)
+	}
+}
+
+func TestWhatOthersDoIsPutRightWithinASecond(t *testing.T) {
+	needKernel(t)
+	registry := prometheus.NewRegistry()
+	list := newList(map[string]time.Duration{"203.0.113.7": time.Hour, "2001:db8::/64": time.Hour})
+	a, _ := start(t, Config{List: list, Metrics: registry})
+	whole := func() bool {
+		table, err := exec.Command("nft", "list", "table", "inet", "weir").CombinedOutput()
+		return err == nil && has(t, set4, "203.0.113.7")() && has(t, set6, "2001:db8::/64")() &&
+			strings.Count(string(table), " drop") == 4 && strings.Count(string(table), "priority filter - 10; policy accept") == 2 && !strings.Contains(string(table), "flags dormant")
+	}
+	await(t, 5*time.Second, "the table", whole)
+	for _, line := range []string{
+		"nft flush ruleset",
+		"nft delete table inet weir",
+		"nft flush set inet weir blocked4",
+		"nft flush chain inet weir input",
+		"nft insert rule inet weir forward accept",
+		"nft add element inet weir blocked4 { 192.0.2.1-192.0.2.6 }",
+		"nft add element inet weir blocked4 { 192.0.2.1 }",
+		"nft delete element inet weir blocked4 { 203.0.113.7 }",
+		"nft add table inet weir { flags dormant ; }",
+	} {
+		before := testutil.ToFloat64(a.metrics.repairs)
+		sh(t, line)
+		await(t, time.Second, "all is right after "+line, whole)
+		await(t, time.Second, "it is counted", func() bool { return testutil.ToFloat64(a.metrics.repairs) > before })
+	}
+}
+
+// Changes elsewhere in the firewall do not have our sets read.
+func TestOthersTablesAreTheirs(t *testing.T) {
+	needKernel(t)
+	a, _ := start(t, Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour})})
+	await(t, 5*time.Second, "the table", has(t, set4, "203.0.113.7"))
+	kernel, err := openKernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kernel.close()
+	if _, _, err := kernel.read(); err != nil {
+		t.Fatal(err)
+	}
+	untouched := func() bool {
+		is, err := kernel.untouched()
+		return err == nil && is
+	}
+	sh(t, "nft add table inet other")
+	await(t, time.Second, "that of others is spared", untouched)
+	sh(t, "nft add table inet weir2")
+	await(t, time.Second, "that of a name like ours is spared", untouched)
+	sh(t, "nft add chain inet weir another")
+	if is, err := kernel.untouched(); is || err != nil {
+		t.Errorf("ours was touched: %v %v", is, err)
+	}
+	sh(t, "nft delete table inet other")
+	sh(t, "nft delete table inet weir2")
+	if repairs := testutil.ToFloat64(a.metrics.repairs); repairs != 0 {
+		t.Errorf("%v repairs", repairs)
+	}
+}
+
+func TestTheTableIsKeptOrDeletedAtTheEnd(t *testing.T) {
+	needKernel(t)
+	for _, keep := range []bool{true, false} {
+		_, stop := start(t, Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour}), Keep: keep})
+		await(t, 5*time.Second, "the table", has(t, set4, "203.0.113.7"))
+		stop()
+		if is := has(t, set4, "203.0.113.7")(); is != keep {
+			t.Errorf("keep is %v, and it is there: %v", keep, is)
+		}
+	}
+}
+
+// What an enforcer before this one left is in force until the list is whole, and is then put right without being made
+// anew: its elements are not out of force for a moment.
+func TestATableThatWasKeptStaysUntilTheListIsWhole(t *testing.T) {
+	needKernel(t)
+	_, stop := start(t, Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour, "203.0.113.8": time.Hour}), Keep: true})
+	await(t, 5*time.Second, "the table", has(t, set4, "203.0.113.7", "203.0.113.8"))
+	stop()
+	handle := func() string {
+		shown := sh(t, "nft -a list table inet weir")
+		return shown[:strings.Index(shown, "\n")]
+	}
+	before := handle()
+	list := newList(nil)
+	list.part = true
+	start(t, Config{List: list})
+	await(t, 5*time.Second, "that it has looked thrice", func() bool {
+		list.mu.Lock()
+		defer list.mu.Unlock()
+		return list.asked > 3
+	})
+	if !has(t, set4, "203.0.113.7", "203.0.113.8")() {
+		t.Error("changed before the list is whole")
+	}
+	list.mu.Lock()
+	list.part = false
+	list.mu.Unlock()
+	list.set(map[string]time.Duration{"203.0.113.7": time.Hour, "203.0.113.9": time.Hour})
+	await(t, 2*time.Second, "the whole list", has(t, set4, "203.0.113.7", "203.0.113.9"))
+	if after := handle(); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+}
+
+// A packet of a blocked source is dropped, and of an unblocked one let in.
+func TestPacketsAreDropped(t *testing.T) {
+	needKernel(t)
+	sh(t, "ip link set lo up")
+	sh(t, "ip address replace 2001:db8::1/128 dev lo")
+	sh(t, "ip address replace 2001:db8:1::1/128 dev lo")
+	list := newList(map[string]time.Duration{"127.0.0.9": time.Hour, "2001:db8:1::/64": time.Hour})
+	start(t, Config{List: list})
+	await(t, 5*time.Second, "the sets", func() bool { return has(t, set4, "127.0.0.9")() && has(t, set6, "2001:db8:1::/64")() })
+	for _, test := range []struct {
+		source string
+		want   bool
+	}{{"127.0.0.8", true}, {"127.0.0.9", false}, {"2001:db8::1", true}, {"2001:db8:1::1", false}} {
+		if got := letIn(t, test.source); got != test.want {
+			t.Errorf("%s is let in: %v", test.source, got)
+		}
+	}
+	list.set(nil)
+	await(t, time.Second, "unblocked", func() bool { return letIn(t, "127.0.0.9") && letIn(t, "2001:db8:1::1") })
+	list.set(map[string]time.Duration{"127.0.0.9": time.Second})
+	await(t, time.Second, "blocked", func() bool { return !letIn(t, "127.0.0.9") })
+	await(t, 3*time.Second, "its end", func() bool { return letIn(t, "127.0.0.9") })
+}
+
+// letIn says whether a datagram comes through from an address of ours.
+func letIn(t *testing.T, source string) bool {
+	t.Helper()
+	here := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(source), 0))
+	to := &net.UDPAddr{IP: net.IPv6loopback}
+	if here.IP.To4() != nil {
+		to.IP = net.IPv4(127, 0, 0, 1)
+	}
+	server, err := net.ListenUDP("udp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	client, err := net.DialUDP("udp", here, server.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	if _, err := client.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	_, _, err = server.ReadFrom(make([]byte, 16))
+	return err == nil
+}
+
+// Without the capability one line says what to do, and Run goes on.
+func TestWithoutPermissionTheRemedyIsSaid(t *testing.T) {
+	needKernel(t)
+	var log safeBuffer
+	registry := prometheus.NewRegistry()
+	a := New(Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour}), Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: registry})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		data := [2]unix.CapUserData{}
+		if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0]); err != nil {
+			t.Error(err)
+		}
+		ended <- a.Run(ctx)
+	}()
+	await(t, 5*time.Second, "it tries again", func() bool { return testutil.ToFloat64(a.metrics.notPermitted) >= 2 })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if lines := log.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, "CAP_NET_ADMIN") {
+		t.Errorf("%s", lines)
+	}
+}
+
+func TestDryRunTellsWhatNftTakes(t *testing.T) {
+	var told safeBuffer
+	list := newList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": 0, "2001:db8::/64": time.Hour})
+	_, stop := start(t, Config{List: list, DryRun: &told})
+	await(t, 5*time.Second, "the table", func() bool { return strings.Contains(told.String(), "2001:db8::/64 timeout") })
+	list.set(map[string]time.Duration{"10.0.0.0/24": 2 * time.Hour, "2001:db8::/64": time.Hour})
+	await(t, 5*time.Second, "the change", func() bool {
+		return strings.Contains(told.String(), "delete element inet weir blocked4 { 203.0.113.7, 10.0.0.0/24 }")
+	})
+	stop()
+	if !strings.HasSuffix(told.String(), "delete table inet weir\n") {
+		t.Errorf("%s", told.String())
+	}
+	needKernel(t)
+	if out, err := exec.Command("nft", "list", "table", "inet", "weir").CombinedOutput(); err == nil {
+		t.Errorf("a dry run made a table: %s", out)
+	}
+	nft := exec.Command("nft", "-c", "-f", "-")
+	nft.Stdin = strings.NewReader(told.String())
+	if out, err := nft.CombinedOutput(); err != nil {
+		t.Errorf("nft: %v\n%s\n%s", err, out, told.String())
+	}
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
