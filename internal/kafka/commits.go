@@ -60,40 +60,25 @@ func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitio
 	return response.Topics[topic], nil
 }
 
-// Commit notes an offset and metadata for the claim's partition, as this member of this generation. It repeats
-// what fails for a while until the context ends; ErrExpelled says that the partition is another's now, and
-// ErrTooLarge that the metadata are longer than MaxMetadata.
+// Commit notes an offset and metadata for the claim's partition, as this member of this generation. What claims of a
+// generation commit at the same time goes in one request, and each is told what became of its own. It repeats what
+// fails for a while until the context ends; ErrExpelled says that the partition is another's now, and ErrTooLarge that
+// the metadata are longer than MaxMetadata.
 func (c *Claim) Commit(ctx context.Context, commit Commit) error {
 	if len(commit.Metadata) > MaxMetadata {
 		return faultf(ErrTooLarge, "committing %s/%d: %d bytes of metadata, and %d is the most", c.Topic, c.Partition, len(commit.Metadata), MaxMetadata)
 	}
 	var t trouble
 	for {
-		err := c.commit(ctx, commit)
+		err := c.committer.commit(ctx, c.Topic, c.Partition, commit)
 		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("committing %s/%d for group %s: %w", c.Topic, c.Partition, c.group, c.client.cause(ctx, err))
+		err = fmt.Errorf("committing %s/%d for group %s: %w", c.Topic, c.Partition, c.committer.group, c.client.cause(ctx, err))
 		if kind := kindOf(err); ctx.Err() != nil || kind == ErrExpelled || kind == ErrTooLarge {
 			return err
 		}
 		c.client.faults.note("commit", err)
 		sleep(ctx, t.another(time.Now()))
 	}
-}
-
-func (c *Claim) commit(ctx context.Context, commit Commit) error {
-	response, err := c.client.kafka.OffsetCommit(ctx, &kafkago.OffsetCommitRequest{
-		GroupID: c.group, GenerationID: c.generation, MemberID: c.member,
-		Topics: map[string][]kafkago.OffsetCommit{c.Topic: {{Partition: c.Partition, Offset: commit.Offset, Metadata: commit.Metadata}}},
-	})
-	if err != nil {
-		return err
-	}
-	for _, p := range response.Topics[c.Topic] {
-		if p.Error != nil {
-			return p.Error
-		}
-	}
-	return nil
 }

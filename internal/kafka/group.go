@@ -34,10 +34,8 @@ type Claim struct {
 	Partition  int
 	Partitions int // how many the topic has
 
-	client     *Client
-	group      string
-	generation int
-	member     string
+	client    *Client
+	committer *committer // of the generation
 }
 
 // An Owner works on one partition while it is ours. When its context is done it saves what it has and returns;
@@ -219,10 +217,11 @@ func (m *member) hold(generation context.Context, next *kafkago.Generation) {
 	ctx, release := context.WithCancel(m.ctx)
 	defer release()
 	var owners sync.WaitGroup
+	commits := newCommitter(m.client, m.group.Name, next)
 	for topic, assignments := range next.Assignments {
 		for _, assignment := range assignments {
 			claim := &Claim{Topic: topic, Partition: assignment.ID, Partitions: m.partitions[topic],
-				client: m.client, group: m.group.Name, generation: int(next.ID), member: next.MemberID}
+				client: m.client, committer: commits}
 			owners.Go(func() { m.work(ctx, claim) })
 		}
 	}

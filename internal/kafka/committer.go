@@ -1,0 +1,124 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+// A committer commits for all claims of one generation, one request at a time: what is to be committed while a
+// request is under way goes with the next one, whichever partitions it is of. It has no goroutine: one of those who
+// wait sends for all of them.
+type committer struct {
+	client     *Client
+	group      string
+	generation int
+	member     string
+
+	turn    chan struct{} // holds one: whose it is sends
+	mu      sync.Mutex
+	waiting []*waitingCommit
+}
+
+// A waitingCommit is one partition's. answered is closed once err says what became of it.
+type waitingCommit struct {
+	topic     string
+	partition int
+	commit    Commit
+	answered  chan struct{}
+	err       error
+}
+
+// errUnsent is that a request was given up because who sent it did not wait for it any longer.
+var errUnsent = errors.New("the commit was given up by another")
+
+func newCommitter(c *Client, group string, next *kafkago.Generation) *committer {
+	return &committer{client: c, group: group, generation: int(next.ID), member: next.MemberID, turn: make(chan struct{}, 1)}
+}
+
+// commit returns what the coordinator says of a partition's commit.
+func (c *committer) commit(ctx context.Context, topic string, partition int, commit Commit) error {
+	for {
+		err := c.once(ctx, &waitingCommit{topic: topic, partition: partition, commit: commit, answered: make(chan struct{})})
+		switch {
+		case !errors.Is(err, errUnsent):
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *committer) once(ctx context.Context, w *waitingCommit) error {
+	c.mu.Lock()
+	c.waiting = append(c.waiting, w)
+	c.mu.Unlock()
+	select {
+	case <-w.answered:
+		return w.err
+	case c.turn <- struct{}{}:
+		c.send(ctx)
+		<-c.turn
+	case <-ctx.Done():
+	}
+	if c.withdraw(w) {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-w.answered:
+		return w.err
+	case <-ctx.Done(): // it is under way
+		return context.Cause(ctx)
+	}
+}
+
+// withdraw takes a commit back that nobody has sent.
+func (c *committer) withdraw(w *waitingCommit) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.waiting, w)
+	if i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+// send commits what waits.
+func (c *committer) send(ctx context.Context) {
+	c.mu.Lock()
+	sent := c.waiting
+	c.waiting = nil
+	c.mu.Unlock()
+	if len(sent) == 0 {
+		return
+	}
+	topics := map[string][]kafkago.OffsetCommit{}
+	for _, w := range sent {
+		topics[w.topic] = append(topics[w.topic], kafkago.OffsetCommit{Partition: w.partition, Offset: w.commit.Offset, Metadata: w.commit.Metadata})
+	}
+	response, err := c.client.kafka.OffsetCommit(ctx, &kafkago.OffsetCommitRequest{
+		GroupID: c.group, GenerationID: c.generation, MemberID: c.member, Topics: topics,
+	})
+	if err != nil && ctx.Err() != nil {
+		err = errUnsent
+	}
+	for _, w := range sent {
+		if w.err = err; err == nil {
+			w.err = w.said(response)
+		}
+		close(w.answered)
+	}
+}
+
+// said is what the coordinator says of the partition.
+func (w *waitingCommit) said(response *kafkago.OffsetCommitResponse) error {
+	for _, p := range response.Topics[w.topic] {
+		if p.Partition == w.partition {
+			return p.Error
+		}
+	}
+	return faultf(ErrOther, "the coordinator's answer does not mention the partition")
+}

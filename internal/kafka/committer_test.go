@@ -1,0 +1,146 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+)
+
+const committed = 12 // partitions
+
+// together runs a function with the claims of all partitions, at the same time, and gives back what is committed then.
+func together(t *testing.T, client *kafka.Client, own func(context.Context, *kafka.Claim) error) []kafka.Commit {
+	t.Helper()
+	topic := newTopic(t, client, committed)
+	ctx, leave := context.WithCancel(within(t, 30*time.Second))
+	defer leave()
+	var owning atomic.Int32
+	err := client.RunGroup(ctx, kafka.Group{Name: topic, Topics: map[string]int{topic: committed}}, func(ctx context.Context, claim *kafka.Claim) error {
+		err := own(ctx, claim)
+		if owning.Add(1) == committed {
+			leave()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commits, err := client.Committed(within(t, 10*time.Second), topic, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return commits
+}
+
+// What many partitions commit at the same time goes in few requests, in the order of each.
+func TestCommitsGoTogether(t *testing.T) {
+	const rounds = 20
+	cluster, config := fake(t)
+	var requests atomic.Int32
+	cluster.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		requests.Add(1)
+		return nil, nil, false
+	})
+	var ready sync.WaitGroup
+	ready.Add(committed)
+	commits := together(t, kafkatest.Client(t, config), func(ctx context.Context, claim *kafka.Claim) error {
+		ready.Done()
+		ready.Wait()
+		for round := range rounds {
+			if err := claim.Commit(ctx, kafka.Commit{Offset: int64(round), Metadata: fmt.Sprint(claim.Partition)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for p, commit := range commits {
+		if commit != (kafka.Commit{Offset: rounds - 1, Metadata: fmt.Sprint(p)}) {
+			t.Errorf("partition %d: %v", p, commit)
+		}
+	}
+	if n := requests.Load(); n > rounds*committed/2 {
+		t.Errorf("%d requests for %d commits", n, rounds*committed)
+	}
+}
+
+// Of commits that go together each is told its own: one that is refused does not refuse the others.
+func TestOneOfTheCommitsIsRefused(t *testing.T) {
+	cluster, config := fake(t)
+	cluster.ControlKey(int16(kmsg.OffsetCommit), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		asked := request.(*kmsg.OffsetCommitRequest)
+		answer := asked.ResponseKind().(*kmsg.OffsetCommitResponse)
+		refused := false
+		for _, topic := range asked.Topics {
+			said := kmsg.NewOffsetCommitResponseTopic()
+			said.Topic = topic.Topic
+			for _, p := range topic.Partitions {
+				one := kmsg.NewOffsetCommitResponseTopicPartition()
+				if one.Partition = p.Partition; p.Partition == 3 {
+					one.ErrorCode, refused = 25, true // an unknown member
+				}
+				said.Partitions = append(said.Partitions, one)
+			}
+			answer.Topics = append(answer.Topics, said)
+		}
+		return answer, nil, refused
+	})
+	together(t, kafkatest.Client(t, config), func(ctx context.Context, claim *kafka.Claim) error {
+		err := claim.Commit(ctx, kafka.Commit{Offset: 1})
+		if expelled := errors.Is(err, kafka.ErrExpelled); expelled != (claim.Partition == 3) {
+			t.Errorf("partition %d: %v", claim.Partition, err)
+		}
+		return nil
+	})
+}
+
+// Who gives up waiting does not take the others with it.
+func TestWhoGivesUpACommitDoesSoAlone(t *testing.T) {
+	cluster, config := fake(t)
+	var held atomic.Bool
+	hold := make(chan struct{})
+	cluster.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if held.CompareAndSwap(false, true) {
+			cluster.SleepControl(func() { <-hold })
+		}
+		return nil, nil, false
+	})
+	first, gaveUp := make(chan struct{}), make(chan struct{})
+	var one sync.Once
+	commits := together(t, kafkatest.Client(t, config), func(ctx context.Context, claim *kafka.Claim) error {
+		mine := false
+		one.Do(func() { mine = true })
+		if !mine {
+			<-first
+			return claim.Commit(ctx, kafka.Commit{Offset: 5})
+		}
+		impatient, cancel := context.WithCancel(ctx)
+		time.AfterFunc(200*time.Millisecond, func() {
+			close(first)
+			cancel()
+		})
+		if err := claim.Commit(impatient, kafka.Commit{Offset: 4}); !errors.Is(err, context.Canceled) {
+			t.Errorf("who gave up is told %v", err)
+		}
+		close(gaveUp)
+		close(hold)
+		return claim.Commit(ctx, kafka.Commit{Offset: 5})
+	})
+	<-gaveUp
+	for p, commit := range commits {
+		if commit.Offset != 5 {
+			t.Errorf("partition %d: %v", p, commit)
+		}
+	}
+}
