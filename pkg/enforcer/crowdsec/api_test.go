@@ -126,7 +126,9 @@ func (s *site) open(addresses ...string) {
 	s.API = Open(Config{List: s.list, Rules: func() *rule.Set { return testRules }, Admit: admit, Addresses: addresses, Folder: s.folder,
 		Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Now: func() time.Time { return s.now }})
 	s.mux = http.NewServeMux()
-	s.Handle(s.mux)
+	for pattern, handler := range s.Routes() {
+		s.mux.Handle(pattern, handler)
+	}
 }
 
 func admit(r *http.Request) (string, bool) {

@@ -2,17 +2,21 @@ package crowdsec
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
-// Handle adds the paths that bouncers ask for. Their answers must not be compressed on the way.
-func (a *API) Handle(mux *http.ServeMux) {
-	mux.Handle("/v1/decisions", a.endpoint("decisions", a.decisions, http.MethodGet, http.MethodHead))
-	mux.Handle("/v1/decisions/stream", a.endpoint("stream", a.stream, http.MethodGet, http.MethodHead))
-	mux.Handle("/v1/usage-metrics", a.endpoint("metrics", a.usage, http.MethodPost))
-	mux.HandleFunc("/v1/heartbeat", forMachines)
-	mux.HandleFunc("/v1/decisions/", func(w http.ResponseWriter, _ *http.Request) { empty(w, http.StatusNotFound) })
-	mux.HandleFunc("/health", health)
+// Routes are the paths that bouncers ask for, by the patterns of http.ServeMux. Their answers must not be compressed on
+// the way.
+func (a *API) Routes() map[string]http.Handler {
+	return map[string]http.Handler{
+		"/v1/decisions":        a.endpoint("decisions", a.decisions, http.MethodGet, http.MethodHead),
+		"/v1/decisions/stream": a.endpoint("stream", a.stream, http.MethodGet, http.MethodHead),
+		"/v1/usage-metrics":    a.endpoint("metrics", a.usage, http.MethodPost),
+		"/v1/heartbeat":        http.HandlerFunc(forMachines),
+		"/v1/decisions/":       http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { empty(w, http.StatusNotFound) }),
+		"/health":              http.HandlerFunc(health),
+	}
 }
 
 const jsonType = "application/json; charset=utf-8"
@@ -25,22 +29,13 @@ func (a *API) endpoint(name string, next func(http.ResponseWriter, *http.Request
 		switch {
 		case r.Method == http.MethodDelete && name == "decisions":
 			forMachines(counted, r)
-		case !allowed(r.Method, methods):
+		case !slices.Contains(methods, r.Method):
 			w.Header().Set("Allow", strings.Join(methods, ", "))
 			empty(counted, http.StatusMethodNotAllowed)
 		default:
 			a.admitted(counted, r, next)
 		}
 	})
-}
-
-func allowed(method string, methods []string) bool {
-	for _, m := range methods {
-		if m == method {
-			return true
-		}
-	}
-	return false
 }
 
 // admitted answers a request that bears a key, or says that it may not. What HEAD asks is whether the key is good.
@@ -63,7 +58,7 @@ func forMachines(w http.ResponseWriter, _ *http.Request) {
 }
 
 func health(w http.ResponseWriter, r *http.Request) {
-	if !allowed(r.Method, []string{http.MethodGet, http.MethodHead}) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		empty(w, http.StatusMethodNotAllowed)
 		return
