@@ -48,8 +48,8 @@ func newTextbook() *textbook {
 
 // add takes the requests of a client in the order of their times.
 func (t *textbook) add(client string, at time.Time) {
-	times := append(t.times[client], at.UnixMilli())
-	t.times[client] = times
+	t.times[client] = append(t.times[client], at.UnixMilli())
+	times := t.times[client]
 	for _, l := range threeLimits {
 		if before := len(times) - 1 - l.hits; before >= 0 && at.UnixMilli()-times[before] < l.millis {
 			t.offenders[client] = true
