@@ -33,6 +33,18 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 	return errors.Join(errs...)
 }
 
+// Ahead puts records in force that belong to a list which is still being read, and does not change the version: who
+// follows this list does not get them.
+func (s *Set) Ahead(nowMilli int64, changes ...Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, change := range changes {
+		if s.pending.of(string(change.Key)) == nil {
+			_ = s.list.Load().apply(change, nowMilli) // told of when the other list takes it
+		}
+	}
+}
+
 // Reach says that the list stands for a later time than it did, or begins to be whole.
 func (s *Set) Reach(state State) {
 	s.mu.Lock()
@@ -67,6 +79,7 @@ func (f *Filling) Apply(nowMilli int64, changes ...Change) error {
 		f.note(change)
 		f.Last = max(f.Last, change.Offset)
 	}
+	f.content.expire(nowMilli, len(changes))
 	return errors.Join(errs...)
 }
 
@@ -95,6 +108,7 @@ func (f *Filling) swap(state State, above []*Order, nowMilli int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending.above = map[string]*waiting{}
+	s.pending.nameAbove = nameOf(above)
 	for _, o := range above {
 		if w, err := newWaiting(o); err == nil {
 			s.pending.above[string(o.RecordKey())] = w

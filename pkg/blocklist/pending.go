@@ -12,6 +12,7 @@ import (
 // where this list comes from.
 type pending struct {
 	own, above map[string]*waiting
+	nameAbove  string // of those above, as they were when they were read
 }
 
 type waiting struct {
@@ -19,7 +20,7 @@ type waiting struct {
 	value []byte
 }
 
-func newPending() pending { return pending{map[string]*waiting{}, map[string]*waiting{}} }
+func newPending() pending { return pending{own: map[string]*waiting{}, above: map[string]*waiting{}} }
 
 func (p *pending) of(key string) *waiting {
 	if w := p.own[key]; w != nil {
@@ -107,8 +108,17 @@ func (s *Set) Local() string {
 	return s.pending.local()
 }
 
-func (p *pending) local() string {
-	orders := p.orders()
+func (p *pending) local() string { return nameOf(p.orders()) }
+
+// LocalAbove names in the same way the orders that were pending where the list comes from, when it was last read.
+func (s *Set) LocalAbove() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending.nameAbove
+}
+
+// nameOf gives orders a name that others do not have; none has none.
+func nameOf(orders []*Order) string {
 	if len(orders) == 0 {
 		return ""
 	}
@@ -124,6 +134,7 @@ func (p *pending) local() string {
 // caller holds the lock.
 func (s *Set) orderAbove(orders []*Order, nowMilli int64) {
 	before := s.pending.above
+	s.pending.nameAbove = nameOf(orders)
 	s.pending.above = map[string]*waiting{}
 	for _, o := range orders {
 		key := string(o.RecordKey())

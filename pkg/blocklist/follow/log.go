@@ -1,0 +1,170 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weir/pkg/blocklist"
+)
+
+// A Log is the topic blocklist. One goroutine uses it.
+type Log interface {
+	// Read returns the next records, good until the next call. It waits for one for a while, and returns none when
+	// there is none. After ErrTrimmed and ErrPastEnd Next stays; after any other error the call can be repeated at
+	// once: the pause that belongs after it is over.
+	Read(ctx context.Context) ([]blocklist.Change, error)
+	// Next is the offset that the next Read begins at, and SetNext changes it.
+	Next() int64
+	SetNext(offset int64)
+	// Span is what the log held at the last answer, those with an error too: from start up to, and not including, end.
+	Span() (start, end int64)
+}
+
+var (
+	// ErrTrimmed says that a log begins after the offset wanted.
+	ErrTrimmed = errors.New("the log begins later")
+	// ErrPastEnd says that a log ends before the offset wanted.
+	ErrPastEnd = errors.New("the log ends earlier")
+)
+
+// A logSource follows a log.
+type logSource struct {
+	*Follower
+	log     Log
+	reading reading
+	demand  *blocklist.ListID // only a greater epoch than this one's takes the list's place
+}
+
+// A reading is one from the log's start on.
+type reading struct {
+	filling *blocklist.Filling // nil once its list is in force
+	began   int64              // the offset of its first Read
+	end     int64              // of the log then; -1 before
+	marks   marks
+}
+
+func (l *logSource) run(ctx context.Context) {
+	l.begin(l.log.Next())
+	for ctx.Err() == nil {
+		l.once(ctx)
+	}
+}
+
+// once reads once.
+func (l *logSource) once(ctx context.Context) {
+	changes, err := l.log.Read(ctx)
+	start, end := l.log.Span()
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, ErrTrimmed):
+		l.config.Logger.Info("blocklist: the log no longer has the next records; reading it from its start", "error", err)
+		l.begin(start)
+	case errors.Is(err, ErrPastEnd):
+		l.wentBack(err)
+		l.begin(start)
+	case err != nil:
+		l.trouble("log", err)
+	default:
+		l.take(changes, end)
+	}
+}
+
+// begin reads from an offset on into a new list.
+func (l *logSource) begin(offset int64) {
+	l.log.SetNext(offset)
+	l.reading = reading{filling: l.config.Set.Fill(), began: offset, end: -1, marks: marks{}}
+	l.Follower.filling(true)
+}
+
+// wentBack notes that the log was made anew, or has lost records.
+func (l *logSource) wentBack(err error) {
+	held := l.config.Set.Version().List
+	if l.demand == nil && l.config.Set.Whole() {
+		l.demand = &held
+	}
+	l.trouble("log", fmt.Errorf("the log went back; %v stays until a list of a greater epoch is whole: %w", held, err))
+}
+
+func (l *logSource) take(changes []blocklist.Change, end int64) {
+	r := &l.reading
+	if r.end < 0 {
+		r.end = end
+		if held := l.config.Set.Version(); l.demand == nil && l.config.Set.Whole() && end <= held.Offset {
+			l.demand = &held.List
+		}
+	}
+	now := l.now()
+	if r.filling != nil {
+		l.unread(r.filling.Apply(now, changes...))
+		if l.config.Set.Whole() {
+			l.ahead(now, changes)
+		}
+	} else {
+		l.unread(l.config.Set.Apply(now, changes...))
+	}
+	for _, change := range changes {
+		r.marks.see(change)
+	}
+	if r.filling != nil {
+		l.swapIfWhole(now)
+		return
+	}
+	l.reach()
+}
+
+// ahead puts records that are new in the log in force in the old list too, which may have to stay for long.
+func (l *logSource) ahead(now int64, changes []blocklist.Change) {
+	for i := range changes {
+		if changes[i].Offset >= l.reading.end {
+			l.config.Set.Ahead(now, changes[i:]...)
+			return
+		}
+	}
+}
+
+// swapIfWhole puts the list that is read in force when it is whole.
+func (l *logSource) swapIfWhole(now int64) {
+	r := &l.reading
+	if l.log.Next() < r.end {
+		return
+	}
+	list, asOf, missing := r.marks.whole(r.began)
+	if missing != nil {
+		l.trouble("whole", missing)
+		return
+	}
+	if l.demand != nil && list.Name == l.demand.Name && list.Epoch <= l.demand.Epoch {
+		l.trouble("whole", fmt.Errorf("the log went back, and its marks are of %v still; %v stays until one of a greater epoch is whole", list, l.config.Set.Version().List))
+		return
+	}
+	if held := l.config.Set.Version().List; list.Name == held.Name && list.Epoch < held.Epoch {
+		l.trouble("whole", fmt.Errorf("the log's marks are of %v, which is older than %v that is held", list, held))
+		return
+	}
+	l.demand = nil
+	r.filling.Swap(blocklist.State{Version: blocklist.Version{List: list, Offset: r.filling.Last}, Whole: true, AsOf: asOf}, now)
+	r.filling = nil
+	l.Follower.filling(false)
+	l.well("whole")
+	l.config.Logger.Info("blocklist: the list is whole", "version", l.config.Set.Version().String())
+}
+
+// reach notes how far the marks are, or begins again when they are of another list.
+func (l *logSource) reach() {
+	state := l.config.Set.State()
+	list, asOf, missing := l.reading.marks.whole(l.reading.began)
+	believed := l.reading.marks.believed()
+	switch {
+	case believed.Compare(state.Version.List) > 0:
+		l.config.Logger.Info("blocklist: another list has begun; reading it", "list", believed.String())
+		start, _ := l.log.Span()
+		l.begin(start)
+	case missing != nil || list != state.Version.List:
+		l.trouble("whole", fmt.Errorf("marks of %v, and %v is held", believed, state.Version.List))
+	default:
+		state.AsOf = asOf
+		l.config.Set.Reach(state)
+		l.well("log")
+	}
+}

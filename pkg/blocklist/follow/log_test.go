@@ -1,0 +1,355 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/pkg/blocklist"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const at = 1_800_000_000_000
+
+// A paper is a Log in memory. Read gives what was added since, a batch at a time, and then waits.
+type paper struct {
+	start   int64
+	records []blocklist.Change // at start and after
+	next    int64
+	batch   int
+	fails   error
+	more    chan struct{}
+}
+
+func newPaper() *paper { return &paper{batch: 3, more: make(chan struct{}, 1)} }
+
+func (p *paper) end() int64 {
+	if n := len(p.records); n > 0 {
+		return p.records[n-1].Offset + 1
+	}
+	return p.start
+}
+
+func (p *paper) Next() int64        { return p.next }
+func (p *paper) SetNext(next int64) { p.next = next }
+func (p *paper) Span() (start, end int64) {
+	return p.start, p.end()
+}
+
+func (p *paper) Read(context.Context) ([]blocklist.Change, error) {
+	switch {
+	case p.fails != nil:
+		return nil, p.fails
+	case p.next < p.start:
+		return nil, ErrTrimmed
+	case p.next > p.end():
+		return nil, ErrPastEnd
+	}
+	first, _ := slices.BinarySearchFunc(p.records, p.next, func(c blocklist.Change, next int64) int { return int(c.Offset - next) })
+	last := min(first+p.batch, len(p.records))
+	if first == last {
+		return nil, nil
+	}
+	p.next = p.records[last-1].Offset + 1
+	return p.records[first:last], nil
+}
+
+func (p *paper) add(key, value []byte) int64 {
+	offset := p.end()
+	p.records = append(p.records, blocklist.Change{Offset: offset, Key: key, Value: value})
+	return offset
+}
+
+func (p *paper) entry(t testing.TB, key string, offset int64) int64 {
+	t.Helper()
+	e := &blocklist.Entry{ID: "id-" + key, Rule: "per-ip", Key: key, Fields: map[string]string{"ip": key}, From: at, Until: at + 3600_000, Decided: at,
+		Limit: "10/min", Count: 11, Level: 1, By: "weir", Offset: offset}
+	value, err := e.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.add(blocklist.RecordKey("per-ip", key), value)
+}
+
+var listA = blocklist.ListID{Name: "a", Epoch: 1}
+
+func (p *paper) mark(t testing.TB, m blocklist.Mark) int64 {
+	t.Helper()
+	if m.List.Name == "" {
+		m.List = listA
+	}
+	if m.At == 0 {
+		m.At = at
+	}
+	m.Partitions = max(m.Partitions, 2)
+	value, err := m.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.add(m.RecordKey(), value)
+}
+
+// marked marks both partitions.
+func (p *paper) marked(t testing.TB, list blocklist.ListID, since int64) {
+	t.Helper()
+	for partition := range 2 {
+		p.mark(t, blocklist.Mark{List: list, Partition: partition, Since: since, At: at + int64(partition)})
+	}
+}
+
+func newSource(p *paper, file string) *logSource {
+	f := NewFromLog(Config{Set: blocklist.NewSet(blocklist.Limits{}), File: file, Now: func() time.Time { return time.UnixMilli(at) }}, p)
+	l := f.from.(*logSource)
+	l.begin(p.next)
+	return l
+}
+
+// catchUp reads to the log's end, as run does.
+func (l *logSource) catchUp(t testing.TB, p *paper) {
+	t.Helper()
+	for range 10_000 {
+		before := p.next
+		l.once(t.Context())
+		if p.fails == nil && p.next == before && p.next == p.end() && l.log.Next() == p.next {
+			return
+		}
+		if p.fails != nil {
+			return
+		}
+	}
+	t.Fatal("it does not come to the log's end")
+}
+
+func blocked(s *blocklist.Set, key string) bool {
+	a := &blocklist.Asked{Keys: []blocklist.RuleKey{{Rule: "per-ip", Key: []byte(key)}}}
+	return s.Check(a, at).Entry.Found()
+}
+
+func wantKeys(t *testing.T, s *blocklist.Set, keys ...string) {
+	t.Helper()
+	var got []string
+	for e := range s.All(at) {
+		got = append(got, e.Key)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, keys) {
+		t.Fatalf("the list has %v, want %v", got, keys)
+	}
+}
+
+func wantTrouble(t *testing.T, f *Follower, part string) {
+	t.Helper()
+	if s := f.Status(); !strings.Contains(s.Trouble, part) || (s.Trouble == "") != (part == "") {
+		t.Fatalf("the trouble is %q, want one with %q", s.Trouble, part)
+	}
+}
+
+func TestAListIsWholeWithAllMarks(t *testing.T) {
+	p := newPaper()
+	l := newSource(p, "")
+	l.catchUp(t, p)
+	wantTrouble(t, l.Follower, "no aggregator")
+	p.entry(t, "1.1.1.1", 1)
+	p.mark(t, blocklist.Mark{Partition: 0, At: at + 7})
+	l.catchUp(t, p)
+	if s := l.config.Set; s.Whole() || blocked(s, "1.1.1.1") {
+		t.Fatal("whole without the mark of partition 1")
+	}
+	wantTrouble(t, l.Follower, "partition 1 of 2")
+	p.mark(t, blocklist.Mark{Partition: 1, At: at + 5})
+	l.catchUp(t, p)
+	want := blocklist.State{Version: blocklist.Version{List: listA, Offset: 2}, Whole: true, AsOf: at + 5}
+	if got := l.config.Set.State(); got != want {
+		t.Fatalf("%+v, want %+v", got, want)
+	}
+	wantKeys(t, l.config.Set, "1.1.1.1")
+	wantTrouble(t, l.Follower, "")
+	p.entry(t, "2.2.2.2", 2)
+	p.mark(t, blocklist.Mark{Partition: 1, At: at + 9, Offset: 1})
+	l.catchUp(t, p)
+	if got := l.config.Set.State(); got.Version.Offset != 4 || got.AsOf != at+7 {
+		t.Fatalf("%+v", got)
+	}
+	wantKeys(t, l.config.Set, "1.1.1.1", "2.2.2.2")
+}
+
+func TestAListIsNotWholeBeforeTheLogsEnd(t *testing.T) {
+	p := newPaper()
+	p.batch = 1
+	p.marked(t, listA, 0)
+	p.entry(t, "1.1.1.1", 1)
+	l := newSource(p, "")
+	l.once(t.Context())
+	l.once(t.Context())
+	if l.config.Set.Whole() {
+		t.Fatal("whole with a record unread that was there when reading began")
+	}
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "1.1.1.1")
+}
+
+func TestEntriesBeforeTheLogsStartAreWaitedFor(t *testing.T) {
+	p := newPaper()
+	p.start, p.next = 10, 0
+	p.marked(t, listA, 5)
+	l := newSource(p, "")
+	l.catchUp(t, p)
+	wantTrouble(t, l.Follower, "until they are published again")
+	p.entry(t, "1.1.1.1", 1)
+	p.marked(t, listA, 12)
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "1.1.1.1")
+}
+
+func TestAMarkCannotBeOfOffsetsToCome(t *testing.T) {
+	p := newPaper()
+	p.marked(t, listA, 100)
+	l := newSource(p, "")
+	l.catchUp(t, p)
+	if l.config.Set.Whole() {
+		t.Fatal("whole by marks that speak of a log which was")
+	}
+}
+
+func TestTheGreaterEpochIsBelieved(t *testing.T) {
+	p := newPaper()
+	p.entry(t, "1.1.1.1", 1)
+	p.marked(t, listA, 0)
+	l := newSource(p, "")
+	l.catchUp(t, p)
+	next := blocklist.ListID{Name: "a", Epoch: 2}
+	p.mark(t, blocklist.Mark{List: next, Partition: 0, Since: 3})
+	p.entry(t, "2.2.2.2", 2)
+	l.catchUp(t, p)
+	if got := l.config.Set.Version(); got.List != listA {
+		t.Fatalf("%v after one mark of two", got)
+	}
+	wantKeys(t, l.config.Set, "1.1.1.1", "2.2.2.2")
+	p.mark(t, blocklist.Mark{List: listA, Partition: 1}) // of one who does not know yet
+	l.catchUp(t, p)
+	wantTrouble(t, l.Follower, "partition 1 of 2")
+	p.mark(t, blocklist.Mark{List: next, Partition: 1, Since: 3})
+	p.mark(t, blocklist.Mark{List: listA, Partition: 1, At: at + 60_000})
+	l.catchUp(t, p)
+	if got := l.config.Set.Version(); got.List != next {
+		t.Fatalf("%v, want %v", got, next)
+	}
+	wantKeys(t, l.config.Set, "1.1.1.1", "2.2.2.2")
+}
+
+func TestATopicMadeAnewEmptiesNoList(t *testing.T) {
+	p := newPaper()
+	p.entry(t, "1.1.1.1", 1)
+	p.marked(t, listA, 0)
+	file := filepath.Join(t.TempDir(), "list")
+	l := newSource(p, file)
+	l.catchUp(t, p)
+	l.saver.save()
+	p.records = nil
+	p.marked(t, listA, 0) // by aggregators that have not noticed
+	afterStart := newPaper()
+	afterStart.records = slices.Clone(p.records)
+	for log, follower := range map[*paper]*logSource{p: l, afterStart: newSource(afterStart, file)} {
+		theLogIsAnother(t, follower, log)
+	}
+}
+
+func theLogIsAnother(t *testing.T, l *logSource, p *paper) {
+	t.Helper()
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "1.1.1.1")
+	wantTrouble(t, l.Follower, "greater epoch")
+	p.entry(t, "3.3.3.3", 1)
+	p.entry(t, "4.4.4.4", 1)
+	p.entry(t, "5.5.5.5", 1)
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "1.1.1.1", "3.3.3.3", "4.4.4.4", "5.5.5.5") // what is new is in force, what was stays
+	if got := l.config.Set.Version(); got.List != listA || got.Offset != 2 {
+		t.Fatal(got)
+	}
+	p.marked(t, blocklist.ListID{Name: "a", Epoch: 2}, 2)
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "3.3.3.3", "4.4.4.4", "5.5.5.5")
+	wantTrouble(t, l.Follower, "")
+}
+
+func TestATrimmedLogIsReadFromItsStart(t *testing.T) {
+	p := newPaper()
+	p.entry(t, "1.1.1.1", 1)
+	p.marked(t, listA, 0)
+	l := newSource(p, "")
+	l.catchUp(t, p)
+	p.start, p.records = 50, nil
+	p.entry(t, "2.2.2.2", 2)
+	p.marked(t, listA, 0)
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "1.1.1.1")
+	p.marked(t, listA, 50)
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "2.2.2.2")
+	if got := l.Status(); got.Fills != 2 || got.Filling {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestALogThatFailsIsToldOf(t *testing.T) {
+	p := newPaper()
+	p.entry(t, "1.1.1.1", 1)
+	p.marked(t, listA, 0)
+	l := newSource(p, "")
+	l.catchUp(t, p)
+	p.fails = errors.New("no broker answers")
+	l.catchUp(t, p)
+	wantTrouble(t, l.Follower, "no broker answers")
+	wantKeys(t, l.config.Set, "1.1.1.1")
+	p.fails = nil
+	l.catchUp(t, p)
+	wantTrouble(t, l.Follower, "")
+}
+
+func TestWhatCannotBeReadIsCounted(t *testing.T) {
+	p := newPaper()
+	p.add([]byte("per-ip/1.1.1.1"), []byte{1, 2, 3})
+	p.add([]byte("per-ip/2.2.2.2"), []byte{200})
+	p.entry(t, "3.3.3.3", 1)
+	p.marked(t, listA, 0)
+	l := newSource(p, "")
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "3.3.3.3")
+	if got := l.Status().Unread; got != 2 {
+		t.Errorf("%d unread", got)
+	}
+}
+
+func TestTheLastWholeListIsServedAtStart(t *testing.T) {
+	p := newPaper()
+	for i := range 20 {
+		p.entry(t, fmt.Sprintf("1.1.1.%d", i), 1)
+	}
+	p.marked(t, listA, 0)
+	file := filepath.Join(t.TempDir(), "folder", "list")
+	l := newSource(p, file)
+	ctx, cancel := context.WithCancel(t.Context())
+	l.catchUp(t, p)
+	cancel()
+	l.saver.run(ctx)
+	before := l.config.Set.State()
+	away := newPaper()
+	away.fails = errors.New("no broker answers")
+	l = newSource(away, file)
+	if got := l.config.Set.State(); got != before {
+		t.Fatalf("%+v, want %+v", got, before)
+	}
+	l.catchUp(t, away)
+	if !blocked(l.config.Set, "1.1.1.7") || l.Status().Saved.IsZero() {
+		t.Error("the list was not served")
+	}
+}

@@ -1,0 +1,75 @@
+package follow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"weir/pkg/blocklist"
+)
+
+// marks are the last ones, by their partitions.
+type marks map[int]*blocklist.Mark
+
+// see takes in a record, if it is a mark: one of a lesser epoch, or of a former owner, changes nothing.
+func (m marks) see(change blocklist.Change) {
+	if len(change.Key) == 0 || change.Key[0] != '/' || change.Value == nil {
+		return
+	}
+	record, err := blocklist.DecodeRecord(change.Key, change.Value)
+	if err != nil || record.Mark == nil || record.Mark.Since > change.Offset {
+		return
+	}
+	if old := m[record.Mark.Partition]; old == nil || later(old, record.Mark) {
+		m[record.Mark.Partition] = record.Mark
+	}
+}
+
+// later says whether a mark is not older than another of its partition.
+func later(old, mark *blocklist.Mark) bool {
+	return cmp.Or(mark.List.Compare(old.List), cmp.Compare(mark.Generation, old.Generation), cmp.Compare(mark.Offset, old.Offset),
+		cmp.Compare(mark.At, old.At)) >= 0
+}
+
+// believed is the list with the greatest epoch; zero without marks.
+func (m marks) believed() blocklist.ListID {
+	var greatest blocklist.ListID
+	for _, mark := range m {
+		if greatest.Name == "" || mark.List.Compare(greatest) > 0 {
+			greatest = mark.List
+		}
+	}
+	return greatest
+}
+
+var errNoMarks = errors.New("no aggregator has marked the blocklist yet")
+
+// whole gives the list that the marks are of, and the wall clock of the oldest; or says what is missing for a reading
+// that began at an offset to be whole.
+func (m marks) whole(began int64) (list blocklist.ListID, asOf int64, missing error) {
+	list = m.believed()
+	partitions := 0
+	for _, mark := range m {
+		if mark.List == list {
+			partitions = max(partitions, mark.Partitions)
+		}
+	}
+	if partitions == 0 {
+		return list, 0, errNoMarks
+	}
+	for partition := range partitions {
+		mark := m[partition]
+		switch {
+		case mark == nil || mark.List != list:
+			return list, 0, fmt.Errorf("partition %d of %d has not marked the list %v yet", partition, partitions, list)
+		case mark.Partitions != partitions:
+			return list, 0, fmt.Errorf("partition %d marks one of %d partitions, others of %d", partition, mark.Partitions, partitions)
+		case mark.Since < began:
+			return list, 0, fmt.Errorf("partition %d published its entries from offset %d on, and the log begins at %d: waiting until they are published again", partition, mark.Since, began)
+		}
+		if partition == 0 || mark.At < asOf {
+			asOf = mark.At
+		}
+	}
+	return list, asOf, nil
+}

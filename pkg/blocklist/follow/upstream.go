@@ -1,0 +1,169 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// An Upstream is another enforcer.
+type Upstream struct {
+	URL    string // https://host:7421; a path before /v1 may follow
+	Key    func() (string, error)
+	Client *http.Client  // nil is one of our own
+	Wait   time.Duration // of a long poll; 0 is 30 s
+	// Patience is how long the upstream may say nothing beyond Wait, at the beginning of an answer and in it. 0 is 10 s.
+	Patience time.Duration
+}
+
+const (
+	defaultWait     = 30 * time.Second
+	defaultPatience = 10 * time.Second
+	firstPause      = 100 * time.Millisecond
+	longestPause    = 5 * time.Second
+
+	listPath   = "/v1/blocklist"
+	ordersPath = "/v1/orders"
+)
+
+// StatusNotYet is how an enforcer answers that it has not reached the version asked for.
+const StatusNotYet = http.StatusTooEarly
+
+var errSilent = errors.New("it says nothing")
+
+type upstreamSource struct {
+	*Follower
+	Upstream
+	base *url.URL
+}
+
+func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
+	base, err := url.Parse(u.URL)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return nil, fmt.Errorf("the enforcer to follow: %q is no URL such as https://host:7421", u.URL)
+	}
+	if u.Client == nil {
+		u.Client = &http.Client{}
+	}
+	if u.Wait == 0 {
+		u.Wait = defaultWait
+	}
+	if u.Patience == 0 {
+		u.Patience = defaultPatience
+	}
+	return &upstreamSource{Follower: f, Upstream: u, base: base}, nil
+}
+
+func (u *upstreamSource) run(ctx context.Context) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		err := u.poll(ctx)
+		u.config.Set.Apply(u.now()) // what has ended is forgotten
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			u.well("upstream")
+			pause = firstPause
+			continue
+		}
+		u.trouble("upstream", fmt.Errorf("following %s: %w", u.base.Redacted(), err))
+		sleep(ctx, pause/2+rand.N(pause))
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// poll asks once for what follows the list held.
+func (u *upstreamSource) poll(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(u.Wait+u.Patience, func() { cancel(errSilent) })
+	defer silence.Stop()
+	response, err := u.ask(ctx)
+	if err != nil {
+		return because(ctx, err)
+	}
+	defer response.Body.Close()
+	switch {
+	case response.StatusCode == http.StatusNotModified || response.StatusCode == http.StatusNoContent:
+		return nil
+	case response.StatusCode == StatusNotYet:
+		return fmt.Errorf("%w: it is behind %v", blocklist.ErrNotYet, u.config.Set.Version())
+	case response.StatusCode != http.StatusOK:
+		return refused(response)
+	}
+	_, err = u.config.Set.Read(&watched{response.Body, func() { silence.Reset(u.Patience) }}, u.now())
+	return because(ctx, err)
+}
+
+func (u *upstreamSource) ask(ctx context.Context) (*http.Response, error) {
+	set := u.config.Set
+	query := url.Values{}
+	if set.Whole() {
+		query.Set("after", set.Version().String())
+		query.Set("wait", u.Wait.String())
+	}
+	if local := set.LocalAbove(); local != "" {
+		query.Set("local", local)
+	}
+	where := *u.base
+	where.Path = strings.TrimSuffix(where.Path, "/") + listPath
+	where.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", blocklist.ContentBinary)
+	if err := u.authorize(request); err != nil {
+		return nil, err
+	}
+	return u.Client.Do(request)
+}
+
+func (u *upstreamSource) authorize(request *http.Request) error {
+	if u.Key == nil {
+		return nil
+	}
+	key, err := u.Key()
+	if err != nil {
+		return fmt.Errorf("the key: %w", err)
+	}
+	request.Header.Set("X-Api-Key", key)
+	return nil
+}
+
+// because gives the cause of a context's end in the place of what it led to.
+func because(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// refused says with what an answer refuses.
+func refused(response *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 200)) // the status says it too
+	return fmt.Errorf("it answers %s: %s", response.Status, strings.TrimSpace(string(text)))
+}
+
+// watched tells of each piece that comes.
+type watched struct {
+	io.Reader
+	came func()
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.Reader.Read(b)
+	if n > 0 {
+		w.came()
+	}
+	return n, err
+}

@@ -1,0 +1,55 @@
+// Package kafkalog reads the topic blocklist from Kafka, as package follow wants it.
+//
+// A Log belongs to one goroutine. It starts none, and waits half a second for records at most.
+package kafkalog
+
+import (
+	"context"
+	"errors"
+
+	"weir/internal/kafka"
+	"weir/pkg/blocklist"
+	"weir/pkg/blocklist/follow"
+)
+
+// A Log is the topic, read from its beginning on.
+type Log struct {
+	reader  *kafka.Reader
+	changes []blocklist.Change
+}
+
+// New makes the log of a topic. It asks nothing yet.
+func New(client *kafka.Client, topic string) *Log {
+	return &Log{reader: client.NewReader(topic, 0, 0)}
+}
+
+// Read is follow.Log's.
+func (l *Log) Read(ctx context.Context) ([]blocklist.Change, error) {
+	records, err := l.reader.Fetch(ctx)
+	switch {
+	case errors.Is(err, kafka.ErrTrimmed):
+		return nil, errors.Join(follow.ErrTrimmed, err)
+	case errors.Is(err, kafka.ErrPastEnd):
+		return nil, errors.Join(follow.ErrPastEnd, err)
+	case err != nil:
+		return nil, err
+	}
+	clear(l.changes)
+	l.changes = l.changes[:0]
+	for _, r := range records {
+		l.changes = append(l.changes, blocklist.Change{Offset: r.Offset, Key: r.Key, Value: r.Value})
+	}
+	return l.changes, nil
+}
+
+// Next is follow.Log's.
+func (l *Log) Next() int64 { return l.reader.Next() }
+
+// SetNext is follow.Log's.
+func (l *Log) SetNext(offset int64) { l.reader.SetNext(offset) }
+
+// Span is follow.Log's.
+func (l *Log) Span() (start, end int64) {
+	span := l.reader.Span()
+	return span.Start, span.End
+}
