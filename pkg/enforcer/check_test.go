@@ -40,16 +40,16 @@ func TestCheck(t *testing.T) {
 		"no address":                     {[]string{"X-Forwarded-For", "unknown"}, 200, ""},
 	} {
 		got := r.get("/v1/check", append([]string{"X-Forwarded-Method", "GET"}, test.headers...)...)
-		if got.StatusCode != test.status || got.Header.Get(markField) != test.mark {
-			t.Errorf("%s: %d %q, want %d %q", name, got.StatusCode, got.Header.Get(markField), test.status, test.mark)
+		if got.status != test.status || got.Header.Get(markField) != test.mark {
+			t.Errorf("%s: %d %q, want %d %q", name, got.status, got.Header.Get(markField), test.status, test.mark)
 		}
 	}
 	if n := testutil.ToFloat64(r.Enforcer.metrics.checks.WithLabelValues("per-ip", "refused")); n != 3 {
 		t.Errorf("%v refusals of per-ip were counted", n)
 	}
 	for path, want := range map[string]int{"/v1/check": 429, "/v1/check/nginx": 403, "/v1/check/traefik": 429, "/v1/check/caddy": 429, "/v1/check/envoy/x": 429, "/v1/check/haproxy": 404} {
-		if got := r.get(path, "X-Forwarded-For", "203.0.113.7"); got.StatusCode != want {
-			t.Errorf("%s: %d, want %d", path, got.StatusCode, want)
+		if got := r.get(path, "X-Forwarded-For", "203.0.113.7"); got.status != want {
+			t.Errorf("%s: %d, want %d", path, got.status, want)
 		}
 	}
 }
@@ -125,8 +125,8 @@ func TestWithoutAList(t *testing.T) {
 	} {
 		r := start(t, blocklist.NewSet(blocklist.Limits{}), func(c *Config) { c.DenyWithoutList = test.deny })
 		got := r.get(test.path, "X-Forwarded-For", "203.0.113.7")
-		if got.StatusCode != test.status || got.Header.Get(markField) != test.mark {
-			t.Errorf("%+v: %d %q", test, got.StatusCode, got.Header.Get(markField))
+		if got.status != test.status || got.Header.Get(markField) != test.mark {
+			t.Errorf("%+v: %d %q", test, got.status, got.Header.Get(markField))
 		}
 		r.stop()
 	}
@@ -134,8 +134,8 @@ func TestWithoutAList(t *testing.T) {
 
 func TestInShadowNothingIsRefused(t *testing.T) {
 	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Ruling.Shadow = true })
-	if got := r.checks("203.0.113.7"); got.StatusCode != 200 || got.Header.Get(markField) != "shadow per-ip" {
-		t.Errorf("%d %v", got.StatusCode, got.Header)
+	if got := r.checks("203.0.113.7"); got.status != 200 || got.Header.Get(markField) != "shadow per-ip" {
+		t.Errorf("%d %v", got.status, got.Header)
 	}
 }
 
@@ -161,8 +161,8 @@ func TestRulesAreTakenWhileItRuns(t *testing.T) {
 	next.Rules = parsed(t, "rules: [{name: other, key: ip, limits: [1/min]}]")
 	next.Client = request.NewClient(nil)
 	r.Rule(next)
-	if got := r.checks("203.0.113.7"); got.StatusCode != http.StatusOK {
-		t.Errorf("%d by a rule that is gone", got.StatusCode)
+	if got := r.checks("203.0.113.7"); got.status != http.StatusOK {
+		t.Errorf("%d by a rule that is gone", got.status)
 	}
 }
 

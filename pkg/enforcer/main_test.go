@@ -189,7 +189,8 @@ func (r *running) overSocket() *http.Client {
 // An answer is what was answered.
 type answer struct {
 	*http.Response
-	body string
+	status int
+	body   string
 }
 
 func (a answer) read(t testing.TB, into any) {
@@ -218,7 +219,7 @@ func (r *running) ask(client *http.Client, method, path, body string, headers ..
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return answer{response, string(text)}
+	return answer{response, response.StatusCode, string(text)}
 }
 
 func (r *running) get(path string, headers ...string) answer {

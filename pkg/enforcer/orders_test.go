@@ -48,19 +48,19 @@ func TestABlockIsInForceBeforeItIsAnswered(t *testing.T) {
 		got := r.order("POST", "/v1/blocks", fmt.Sprintf(`{"target":%q,"for":"1h","why":"scraper"}`, target))
 		var said orderAnswer
 		got.read(t, &said)
-		if got.StatusCode != 201 || said.Order.Order != "block" || said.Order.By != "the-write" || said.Order.Why != "scraper" || !said.InForce.Here || !said.InForce.Kafka || said.Note != "" {
-			t.Errorf("%d %s", got.StatusCode, got.body)
+		if got.status != 201 || said.Order.Order != "block" || said.Order.By != "the-write" || said.Order.Why != "scraper" || !said.InForce.Here || !said.InForce.Kafka || said.Note != "" {
+			t.Errorf("%d %s", got.status, got.body)
 		}
 		if left := time.Until(said.Order.Until); left > time.Hour || left < time.Hour-time.Minute {
 			t.Errorf("it lasts for %s", left)
 		}
-		if check := r.checks(ip); check.StatusCode != 429 || check.Header.Get(markField) != "refused manual" {
-			t.Errorf("%s: %d", ip, check.StatusCode)
+		if check := r.checks(ip); check.status != 429 || check.Header.Get(markField) != "refused manual" {
+			t.Errorf("%s: %d", ip, check.status)
 		}
 	}
 	r.order("POST", "/v1/blocks", `{"target":"user:alice","why":"stolen"}`)
-	if check := r.checks("203.0.113.8", "X-User", "alice"); check.StatusCode != 429 {
-		t.Errorf("alice: %d", check.StatusCode)
+	if check := r.checks("203.0.113.8", "X-User", "alice"); check.status != 429 {
+		t.Errorf("alice: %d", check.status)
 	}
 	records, events := r.blocklist.messages(), r.events.messages()
 	if len(records) != 4 || len(events) != 4 {
@@ -84,11 +84,11 @@ func TestABlockIsInForceBeforeItIsAnswered(t *testing.T) {
 
 func TestAnAllowBeatsABlockUntilItIsLifted(t *testing.T) {
 	r := keyed(t, list(t, ofIP("203.0.113.7")))
-	if got := r.order("POST", "/v1/allows", `{"target":"203.0.113.0/24","until":"2099-01-01T00:00:00Z","why":"pentest"}`); got.StatusCode != 201 {
+	if got := r.order("POST", "/v1/allows", `{"target":"203.0.113.0/24","until":"2099-01-01T00:00:00Z","why":"pentest"}`); got.status != 201 {
 		t.Fatal(got.body)
 	}
-	if check := r.checks("203.0.113.7"); check.StatusCode != 200 || check.Header.Get(markField) != "allowed" {
-		t.Errorf("%d %v", check.StatusCode, check.Header)
+	if check := r.checks("203.0.113.7"); check.status != 200 || check.Header.Get(markField) != "allowed" {
+		t.Errorf("%d %v", check.status, check.Header)
 	}
 	var said orderAnswer
 	r.order("POST", "/v1/blocks", `{"target":"203.0.113.7","why":"again"}`).read(t, &said)
@@ -100,23 +100,23 @@ func TestAnAllowBeatsABlockUntilItIsLifted(t *testing.T) {
 	if len(all.Allows) != 1 || all.Allows[0].Key != "203.0.113.0/24" || all.Allows[0].Why != "pentest" {
 		t.Errorf("%+v", all)
 	}
-	if got := r.order("DELETE", "/v1/allows?target=203.0.113.7&why=over", ""); got.StatusCode != 404 {
-		t.Errorf("%d %s", got.StatusCode, got.body)
+	if got := r.order("DELETE", "/v1/allows?target=203.0.113.7&why=over", ""); got.status != 404 {
+		t.Errorf("%d %s", got.status, got.body)
 	}
 	got := r.order("DELETE", "/v1/allows?target=203.0.113.0/24&why=over", "")
 	said = orderAnswer{}
-	if got.read(t, &said); got.StatusCode != 200 || said.Order.Ended == nil || said.Order.Why != "over" {
-		t.Errorf("%d %s", got.StatusCode, got.body)
+	if got.read(t, &said); got.status != 200 || said.Order.Ended == nil || said.Order.Why != "over" {
+		t.Errorf("%d %s", got.status, got.body)
 	}
-	if check := r.checks("203.0.113.7"); check.StatusCode != 429 {
-		t.Errorf("%d", check.StatusCode)
+	if check := r.checks("203.0.113.7"); check.status != 429 {
+		t.Errorf("%d", check.status)
 	}
 }
 
 func TestPauseAndResume(t *testing.T) {
 	r := keyed(t, list(t, ofIP("203.0.113.7"), verdict("tenant", "acme", map[string]string{"tenant": "acme"})))
 	status := func() (ip, tenant int) {
-		return r.checks("203.0.113.7").StatusCode, r.checks("203.0.113.8", "Tenant", "acme").StatusCode
+		return r.checks("203.0.113.7").status, r.checks("203.0.113.8", "Tenant", "acme").status
 	}
 	for _, test := range []struct {
 		method, path, body string
@@ -130,8 +130,8 @@ func TestPauseAndResume(t *testing.T) {
 		{"POST", "/v1/pause", `{"rule":"nonsense","why":"x"}`, 400, 429, 429},
 	} {
 		got := r.order(test.method, test.path, test.body)
-		if ip, tenant := status(); got.StatusCode != test.want || ip != test.ip || tenant != test.tenant {
-			t.Errorf("%+v: %d, %d, %d: %s", test, got.StatusCode, ip, tenant, got.body)
+		if ip, tenant := status(); got.status != test.want || ip != test.ip || tenant != test.tenant {
+			t.Errorf("%+v: %d, %d, %d: %s", test, got.status, ip, tenant, got.body)
 		}
 	}
 	var all struct{ Pauses []shown }
@@ -145,21 +145,21 @@ func TestUnblockFindsEverythingThatHoldsTheKey(t *testing.T) {
 	r := keyed(t, list(t, e, ofIP("2001:db8:1::/64")))
 	r.order("POST", "/v1/blocks", `{"target":"2001:db8::5","why":"scraper"}`)
 	r.order("POST", "/v1/pause", `{"rule":"tenant","why":"x"}`)
-	if check := r.checks("2001:db8::5"); check.StatusCode != 429 {
-		t.Fatal(check.StatusCode)
+	if check := r.checks("2001:db8::5"); check.status != 429 {
+		t.Fatal(check.status)
 	}
 	got := r.order("DELETE", "/v1/blocks?key=2001:db8::5&why=customer", "")
 	var said orderAnswer
 	got.read(t, &said)
-	if got.StatusCode != 200 || len(said.Lifted) != 2 || said.Lifted[0].Ended == nil || said.Lifted[1].Ended == nil || !said.InForce.Kafka {
-		t.Errorf("%d %s", got.StatusCode, got.body)
+	if got.status != 200 || len(said.Lifted) != 2 || said.Lifted[0].Ended == nil || said.Lifted[1].Ended == nil || !said.InForce.Kafka {
+		t.Errorf("%d %s", got.status, got.body)
 	}
 	if said.Sending == nil || time.Since(said.Sending.Last) > time.Minute || !strings.Contains(said.Note, "blocked again") {
 		t.Errorf("sending: %+v, note %q", said.Sending, said.Note)
 	}
 	for ip, want := range map[string]int{"2001:db8::5": 200, "2001:db8::6": 200, "2001:db8:1::5": 429} {
-		if check := r.checks(ip); check.StatusCode != want {
-			t.Errorf("%s: %d", ip, check.StatusCode)
+		if check := r.checks(ip); check.status != want {
+			t.Errorf("%s: %d", ip, check.status)
 		}
 	}
 	commands := r.hits.messages()
@@ -175,8 +175,8 @@ func TestUnblockFindsEverythingThatHoldsTheKey(t *testing.T) {
 		commands[0].Partition != hit.Partition("per-ip", []byte("2001:db8::/64"), 16) {
 		t.Errorf("%+v %s %v", batch.Header(), id, ok)
 	}
-	if got := r.order("DELETE", "/v1/blocks?key=2001:db8::5&why=customer", ""); got.StatusCode != 404 {
-		t.Errorf("%d %s", got.StatusCode, got.body)
+	if got := r.order("DELETE", "/v1/blocks?key=2001:db8::5&why=customer", ""); got.status != 404 {
+		t.Errorf("%d %s", got.status, got.body)
 	}
 }
 
@@ -203,8 +203,8 @@ func TestUnblockNarrowsAndAllows(t *testing.T) {
 		got := r.order("DELETE", "/v1/blocks?"+test.query, "")
 		var said orderAnswer
 		got.read(t, &said)
-		if got.StatusCode != test.status || len(said.Lifted) != test.lifted || (said.Allowed != nil) != (test.allowed != "") {
-			t.Errorf("%s: %d %s", test.query, got.StatusCode, got.body)
+		if got.status != test.status || len(said.Lifted) != test.lifted || (said.Allowed != nil) != (test.allowed != "") {
+			t.Errorf("%s: %d %s", test.query, got.status, got.body)
 		}
 		if said.Allowed != nil && (said.Allowed.Key != test.allowed || said.Allowed.Order != "allow") {
 			t.Errorf("%s: %+v", test.query, said.Allowed)
@@ -228,8 +228,8 @@ func TestFind(t *testing.T) {
 	if len(said.Entries) != 1 || said.Entries[0].Rule != "per-ip" {
 		t.Errorf("%+v", said)
 	}
-	if got := r.get("/v1/find?key=nobody", "X-Api-Key", "read"); got.StatusCode != 200 || !strings.Contains(got.body, `"entries":[],"orders":[]`) {
-		t.Errorf("%d %s", got.StatusCode, got.body)
+	if got := r.get("/v1/find?key=nobody", "X-Api-Key", "read"); got.status != 200 || !strings.Contains(got.body, `"entries":[],"orders":[]`) {
+		t.Errorf("%d %s", got.status, got.body)
 	}
 }
 
@@ -243,8 +243,8 @@ func TestWithKafkaAwayAnOrderIsKeptAndSentLater(t *testing.T) {
 	if said.InForce.Kafka || !said.InForce.Here || !strings.Contains(said.Note, "kept on disk") {
 		t.Errorf("%+v", said)
 	}
-	if check := r.checks("203.0.113.7"); check.StatusCode != 200 {
-		t.Errorf("%d", check.StatusCode)
+	if check := r.checks("203.0.113.7"); check.status != 200 {
+		t.Errorf("%d", check.status)
 	}
 	if s := r.Status(); s.Waiting != 1 || s.CaughtUp {
 		t.Errorf("%+v", s)
@@ -273,8 +273,8 @@ func TestWaitingOrdersOutlastTheProcess(t *testing.T) {
 	}
 	again := start(t, list(t), func(c *Config) { c.Folder = r.config.Folder })
 	for _, ip := range []string{"203.0.113.7", "203.0.113.8"} {
-		if check := again.checks(ip); check.StatusCode != 429 {
-			t.Errorf("%s: %d", ip, check.StatusCode)
+		if check := again.checks(ip); check.status != 429 {
+			t.Errorf("%s: %d", ip, check.status)
 		}
 	}
 	await(t, "sent", func() bool { return again.Status().Waiting == 0 })
@@ -294,8 +294,8 @@ func TestOverTheSocketWhoOpensItGivesOrders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.StatusCode != 201 || said.Order.By != me.Username {
-		t.Errorf("%d %s", got.StatusCode, got.body)
+	if got.status != 201 || said.Order.By != me.Username {
+		t.Errorf("%d %s", got.status, got.body)
 	}
 }
 
@@ -311,25 +311,25 @@ func TestWhoMayDoWhat(t *testing.T) {
 	for _, c := range changes {
 		for key, want := range map[string]int{"": 401, "wrong": 401, "read": 403, "send": 403} {
 			got := r.ask(r.client, c[0], c[1], c[2], "X-Api-Key", key)
-			if got.StatusCode != want || got.Header.Get("Content-Type") != "application/problem+json" || want == 401 && got.Header.Get("WWW-Authenticate") != "Bearer" {
-				t.Errorf("%s %s with %q: %d %s", c[0], c[1], key, got.StatusCode, got.body)
+			if got.status != want || got.Header.Get("Content-Type") != "application/problem+json" || want == 401 && got.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s %s with %q: %d %s", c[0], c[1], key, got.status, got.body)
 			}
 		}
-		if got := bare.ask(bare.client, c[0], c[1], c[2]); got.StatusCode != 401 {
-			t.Errorf("%s %s without a file of keys: %d", c[0], c[1], got.StatusCode)
+		if got := bare.ask(bare.client, c[0], c[1], c[2]); got.status != 401 {
+			t.Errorf("%s %s without a file of keys: %d", c[0], c[1], got.status)
 		}
 	}
 	for _, path := range []string{"/v1/find?key=x", "/v1/allows", "/v1/pause"} {
 		for key, want := range map[string]int{"": 401, "send": 403, "read": 200, "write": 200, "admin": 200} {
-			if got := r.get(path, "Authorization", "Bearer "+key); got.StatusCode != want {
-				t.Errorf("%s with %q: %d", path, key, got.StatusCode)
+			if got := r.get(path, "Authorization", "Bearer "+key); got.status != want {
+				t.Errorf("%s with %q: %d", path, key, got.status)
 			}
 		}
-		if got := bare.get(path); got.StatusCode != 200 {
-			t.Errorf("%s without a file of keys: %d", path, got.StatusCode)
+		if got := bare.get(path); got.status != 200 {
+			t.Errorf("%s without a file of keys: %d", path, got.status)
 		}
 	}
-	if r.checks("203.0.113.7").StatusCode != 429 || r.checks("203.0.113.8").StatusCode != 200 || len(r.blocklist.messages())+len(bare.blocklist.messages()) != 0 {
+	if r.checks("203.0.113.7").status != 429 || r.checks("203.0.113.8").status != 200 || len(r.blocklist.messages())+len(bare.blocklist.messages()) != 0 {
 		t.Error("the list was changed")
 	}
 }
@@ -337,8 +337,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 func TestAFollowerWithoutKafkaSaysWhereOrdersAreGiven(t *testing.T) {
 	r := start(t, list(t), func(c *Config) { c.Sinks, c.Follows = nil, "https://enforcer.example:7421" })
 	got := r.ask(r.overSocket(), "POST", "/v1/blocks", `{"target":"203.0.113.8","why":"w"}`)
-	if got.StatusCode != http.StatusConflict || !strings.Contains(got.body, "https://enforcer.example:7421") {
-		t.Errorf("%d %s", got.StatusCode, got.body)
+	if got.status != http.StatusConflict || !strings.Contains(got.body, "https://enforcer.example:7421") {
+		t.Errorf("%d %s", got.status, got.body)
 	}
 }
 
@@ -353,16 +353,16 @@ func TestWrongOrders(t *testing.T) {
 		`{"target":"203.0.113.8","why":"w"} {}`: 400, `{"target":"203.0.113.8","why":"w","rule":"per-ip"}`: 400,
 		`{"target":"203.0.113.8","why":"` + long[:maxWhy+1] + `"}`: 400, `{"target":"user:` + long[:2000] + `","why":"w"}`: 400, `{"why":"` + long + `"}`: 413,
 	} {
-		if got := r.order("POST", "/v1/blocks", body); got.StatusCode != want || got.Header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%.80s: %d %s", body, got.StatusCode, got.body)
+		if got := r.order("POST", "/v1/blocks", body); got.status != want || got.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%.80s: %d %s", body, got.status, got.body)
 		}
 	}
 	for path, want := range map[string]int{
 		"/v1/blocks?key=x&why=w&why=v": 400, "/v1/blocks?key=x&why=w&target=y": 400, "/v1/blocks?key=x&why=%zz": 400, "/v1/blocks?key=x&why=w&allow=soon": 400,
 		"/v1/allows?why=w": 400, "/v1/allows?target=203.0.113.8": 400, "/v1/pause": 400, "/v1/find?key=x": 405, "/v1/nonsense": 404,
 	} {
-		if got := r.order("DELETE", path, ""); got.StatusCode != want || want == 405 && got.Header.Get("Allow") != "GET" {
-			t.Errorf("%s: %d %s", path, got.StatusCode, got.body)
+		if got := r.order("DELETE", path, ""); got.status != want || want == 405 && got.Header.Get("Allow") != "GET" {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
 	if n := len(r.blocklist.messages()); n != 0 {

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// A problem is an answer that something cannot be done, as RFC 9457 has it.
-type problem struct {
+// A problemError is an answer that something cannot be done, as RFC 9457 has it.
+type problemError struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
@@ -16,23 +16,23 @@ type problem struct {
 }
 
 // Error is the detail.
-func (p *problem) Error() string { return p.Detail }
+func (p *problemError) Error() string { return p.Detail }
 
 // problemf makes one.
-func problemf(status int, format string, args ...any) *problem {
-	return &problem{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...)}
+func problemf(status int, format string, args ...any) *problemError {
+	return &problemError{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...)}
 }
 
 // writeProblem answers with an error; what is no problem is our own fault.
 func writeProblem(w http.ResponseWriter, err error) {
-	p := &problem{}
+	p := &problemError{}
 	if !errors.As(err, &p) {
 		p = problemf(http.StatusInternalServerError, "%s", err)
 	}
 	switch p.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusTooEarly:
 		w.Header().Set("Retry-After", "1")
 	}
 	writeAs(w, p.Status, "application/problem+json", p)

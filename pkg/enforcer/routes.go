@@ -23,10 +23,11 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *Enforcer) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for path, methods := range map[string]map[string]func(http.ResponseWriter, *http.Request) error{
-		"/v1/find":   {http.MethodGet: e.find},
-		"/v1/blocks": {http.MethodPost: e.blocks, http.MethodDelete: e.unblock},
-		"/v1/allows": {http.MethodGet: e.allows, http.MethodPost: e.allow, http.MethodDelete: e.disallow},
-		"/v1/pause":  {http.MethodGet: e.paused, http.MethodPost: e.pause, http.MethodDelete: e.resume},
+		"/v1/blocklist": {http.MethodGet: e.blocklist},
+		"/v1/find":      {http.MethodGet: e.find},
+		"/v1/blocks":    {http.MethodPost: e.blocks, http.MethodDelete: e.unblock},
+		"/v1/allows":    {http.MethodGet: e.allows, http.MethodPost: e.allow, http.MethodDelete: e.disallow},
+		"/v1/pause":     {http.MethodGet: e.paused, http.MethodPost: e.pause, http.MethodDelete: e.resume},
 	} {
 		mux.HandleFunc(path, byMethod(methods))
 	}

@@ -1,0 +1,238 @@
+package enforcer
+
+import (
+	"cmp"
+	"compress/gzip"
+	"container/heap"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/keys"
+	"weir/pkg/blocklist"
+)
+
+// Fields of an answer that holds a list.
+const (
+	versionField = "Weir-Version"
+	localField   = "Weir-Local" // names the orders in it that wait for the log
+	asOfField    = "Weir-As-Of"
+	cutField     = "Weir-Cut" // how many entries top left out
+)
+
+// blocklist is GET /v1/blocklist: the list, or what changed of it, whole or not at all.
+func (e *Enforcer) blocklist(w http.ResponseWriter, r *http.Request) error {
+	if _, err := e.Admit(r, keys.Read); err != nil {
+		return err
+	}
+	q, err := readListRequest(r)
+	if err != nil {
+		return err
+	}
+	if q.form == eventStream {
+		return e.stream(w, r, q)
+	}
+	if q.since && q.wait > 0 {
+		if err := e.wait(r.Context(), q); err != nil {
+			return err
+		}
+	}
+	return e.write(w, r, q)
+}
+
+// wait returns when something followed what is known, when the time is over, or when we end.
+func (e *Enforcer) wait(ctx context.Context, q *listRequest) error {
+	leave, err := e.follows()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, q.wait)
+	defer cancel()
+	defer e.endWith(cancel)()
+	e.config.Set.Wait(ctx, q.after, q.local)
+	return nil
+}
+
+// follows counts one who follows, until leave is called.
+func (e *Enforcer) follows() (leave func(), err error) {
+	if e.following.Add(1) > maxFollowers {
+		e.following.Add(-1)
+		return nil, problemf(http.StatusServiceUnavailable, "%d follow already, no more can", maxFollowers)
+	}
+	e.metrics.followers.Inc()
+	return func() {
+		e.following.Add(-1)
+		e.metrics.followers.Dec()
+	}, nil
+}
+
+// endWith calls cancel when we end, or no more once stop was called.
+func (e *Enforcer) endWith(cancel context.CancelFunc) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-e.ending:
+			cancel()
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
+}
+
+func (e *Enforcer) write(w http.ResponseWriter, r *http.Request, q *listRequest) error {
+	set := e.config.Set
+	local := set.Local() // before the list, which may have more
+	state := set.State()
+	if !state.Whole {
+		return listProblem(blocklist.ErrNoList)
+	}
+	header := w.Header()
+	header.Set("Content-Type", q.form)
+	header.Set("Cache-Control", "no-cache")
+	header.Set("Vary", "Accept, Accept-Encoding")
+	header.Set(versionField, state.Version.String())
+	header.Set(localField, local)
+	header.Set(asOfField, time.UnixMilli(state.AsOf).UTC().Format(time.RFC3339))
+	if !q.since {
+		tag := q.etag(state, local)
+		header.Set("ETag", tag)
+		if strings.Contains(q.answers, tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return nil
+		}
+	}
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	return e.writeBody(w, q)
+}
+
+// writeBody writes the list. Once it has begun, a fault ends the connection: what was written is no list for anyone.
+func (e *Enforcer) writeBody(w http.ResponseWriter, q *listRequest) error {
+	to := &patientWriter{to: w}
+	err := e.writeTo(to, w.Header(), q)
+	if err == nil {
+		return nil
+	}
+	if to.begun {
+		panic(http.ErrAbortHandler)
+	}
+	for _, field := range []string{"ETag", "Content-Encoding", versionField, localField, asOfField} {
+		w.Header().Del(field)
+	}
+	return listProblem(err)
+}
+
+func (e *Enforcer) writeTo(to io.Writer, header http.Header, q *listRequest) error {
+	now := time.Now().UnixMilli()
+	if q.top > 0 {
+		return e.writeTop(to, header, q, now)
+	}
+	if !q.zipped {
+		return e.writeForm(to, q, now)
+	}
+	header.Set("Content-Encoding", "gzip")
+	zip, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
+	if err == nil {
+		err = e.writeForm(zip, q, now)
+	}
+	if err != nil {
+		return err
+	}
+	return zip.Close()
+}
+
+func (e *Enforcer) writeForm(to io.Writer, q *listRequest, now int64) error {
+	if q.form == blocklist.ContentBinary {
+		return e.config.Set.WriteAfter(to, q.after, now)
+	}
+	return e.config.Set.WriteJSONAfter(to, q.after, now, q.wanted())
+}
+
+// writeTop writes the worst entries first, and says how many it left out.
+func (e *Enforcer) writeTop(to io.Writer, header http.Header, q *listRequest, now int64) error {
+	state := e.config.Set.State()
+	kept, left := worst(e.config.Set, q, now)
+	header.Set(cutField, strconv.Itoa(left))
+	w := blocklist.NewJSONWriter(to, blocklist.Header{Version: state.Version, After: -1, AsOf: state.AsOf, Snapshot: true})
+	for _, entry := range kept {
+		if err := w.Entry(entry); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// worst are the entries that top keeps, and how many others there are.
+func worst(set *blocklist.Set, q *listRequest, now int64) (kept []*blocklist.Entry, left int) {
+	wanted := q.wanted()
+	least := &leastFirst{}
+	for entry := range set.All(now) {
+		if entry.Mode == blocklist.Shadow || wanted != nil && !wanted(entry) {
+			continue
+		}
+		heap.Push(least, entry)
+		if least.Len() > q.top {
+			heap.Pop(least)
+			left++
+		}
+	}
+	kept = *least
+	slices.SortFunc(kept, func(a, b *blocklist.Entry) int { return badness(b, a) })
+	return kept, left
+}
+
+// badness is below 0 when a is less bad than b: what people ordered is worst, then by level, by how far the limit was
+// exceeded, by how long it lasts.
+func badness(a, b *blocklist.Entry) int {
+	return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Count, b.Count), cmp.Compare(a.Until, b.Until))
+}
+
+// leastFirst is a heap of entries.
+type leastFirst []*blocklist.Entry
+
+func (l leastFirst) Len() int           { return len(l) }
+func (l leastFirst) Less(i, j int) bool { return badness(l[i], l[j]) < 0 }
+func (l leastFirst) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
+
+// Push adds an entry.
+func (l *leastFirst) Push(x any) { *l = append(*l, x.(*blocklist.Entry)) }
+
+// Pop takes the least bad one.
+func (l *leastFirst) Pop() any {
+	last := (*l)[len(*l)-1]
+	*l = (*l)[:len(*l)-1]
+	return last
+}
+
+func listProblem(err error) error {
+	switch {
+	case errors.Is(err, blocklist.ErrNoList):
+		return problemf(http.StatusServiceUnavailable, "%s", err)
+	case errors.Is(err, blocklist.ErrNotYet):
+		return problemf(http.StatusTooEarly, "%s", err)
+	}
+	return err
+}
+
+// writePatience is how long a write may take: who does not take 64 KiB in that time is let go.
+const writePatience = 30 * time.Second
+
+// A patientWriter writes an answer, and notes that it has begun.
+type patientWriter struct {
+	to    http.ResponseWriter
+	begun bool
+}
+
+// Write writes for a bounded time.
+func (p *patientWriter) Write(b []byte) (int, error) {
+	p.begun = true
+	_ = http.NewResponseController(p.to).SetWriteDeadline(time.Now().Add(writePatience)) // a test's writer has none
+	return p.to.Write(b)
+}

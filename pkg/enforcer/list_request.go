@@ -1,0 +1,111 @@
+package enforcer
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/blocklist"
+)
+
+// A listRequest is what someone wants of the list.
+type listRequest struct {
+	form    string // a media type
+	since   bool   // only what followed after
+	after   blocklist.Version
+	local   string // which orders that wait for the log they have
+	wait    time.Duration
+	rule    string
+	top     int // 0 is all
+	zipped  bool
+	answers string // the ETag that they have
+}
+
+const eventStream = "text/event-stream"
+
+// Bounds of what may be asked for.
+const (
+	maxWait = time.Minute
+	maxTop  = 100_000
+)
+
+func readListRequest(r *http.Request) (*listRequest, error) {
+	values := r.URL.Query()
+	for name := range values {
+		switch name {
+		case "after", "local", "wait", "rule", "top":
+		default:
+			return nil, problemf(http.StatusBadRequest, "the parameter %q is not known; known here: after, local, wait, rule, top", name)
+		}
+	}
+	q := &listRequest{form: formOf(r.Header.Get("Accept")), since: values.Has("after"), local: values.Get("local"), rule: values.Get("rule"),
+		answers: r.Header.Get("If-None-Match")}
+	after := values.Get("after")
+	if q.form == eventStream {
+		if last := r.Header.Get("Last-Event-ID"); last != "" {
+			after, q.since = last, true
+		}
+	}
+	q.zipped = !q.since && q.form != eventStream && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+	var err error
+	if q.after, err = blocklist.ParseVersion(after); err != nil {
+		return nil, problemf(http.StatusBadRequest, "%q is no version of a list", after)
+	}
+	if err := q.readBounds(values.Get("wait"), values.Get("top")); err != nil {
+		return nil, err
+	}
+	return q, q.check()
+}
+
+func (q *listRequest) readBounds(wait, top string) (err error) {
+	if wait != "" {
+		if q.wait, err = yamlfile.ParseDuration(wait); err != nil {
+			return problemf(http.StatusBadRequest, "wait: %s", err)
+		}
+		q.wait = min(q.wait, maxWait)
+	}
+	if top == "" {
+		return nil
+	}
+	if q.top, err = strconv.Atoi(top); err != nil || q.top < 1 || q.top > maxTop {
+		return problemf(http.StatusBadRequest, "top is a number from 1 to %d, not %q", maxTop, top)
+	}
+	return nil
+}
+
+// check says what does not go together.
+func (q *listRequest) check() error {
+	if q.form == blocklist.ContentBinary && (q.rule != "" || q.top != 0) {
+		return problemf(http.StatusBadRequest, "rule and top are for %s", blocklist.ContentJSON)
+	}
+	if q.top != 0 && (q.since || q.form == eventStream) {
+		return problemf(http.StatusBadRequest, "top is of the whole list: leave after out")
+	}
+	return nil
+}
+
+// formOf is the form that is accepted.
+func formOf(accept string) string {
+	for _, form := range []string{blocklist.ContentBinary, eventStream} {
+		if strings.Contains(accept, form) {
+			return form
+		}
+	}
+	return blocklist.ContentJSON
+}
+
+// wanted says which entries are wanted; nil is all.
+func (q *listRequest) wanted() func(*blocklist.Entry) bool {
+	if q.rule == "" {
+		return nil
+	}
+	return func(e *blocklist.Entry) bool { return e.Rule == q.rule }
+}
+
+// etag names an answer. It is weak: entries that end by themselves do not change it.
+func (q *listRequest) etag(state blocklist.State, local string) string {
+	return fmt.Sprintf(`W/"%s+%s %s %s %d"`, state.Version, local, q.form, q.rule, q.top)
+}

@@ -1,0 +1,145 @@
+package enforcer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// streamChanges is how many changes are written at once.
+const streamChanges = 1024
+
+// stillThere is how often a stream in which nothing happens says that it is there.
+const stillThere = 15 * time.Second
+
+// A stream writes changes as events to one who watches.
+type stream struct {
+	set     *blocklist.Set
+	to      *patientWriter
+	flush   func() error
+	wanted  func(*blocklist.Entry) bool
+	at      blocklist.Version
+	waiting map[string]bool // ids of orders that were shown before the log has brought them
+	room    bytes.Buffer
+}
+
+// stream answers with events: an entry each, as it changes. Who begins without a version gets what changes from now on.
+// Who comes with one that is no longer known, or does not keep up, gets the event reset, then all entries in force, then
+// the event whole.
+func (e *Enforcer) stream(w http.ResponseWriter, r *http.Request, q *listRequest) error {
+	leave, err := e.follows()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer e.endWith(cancel)()
+	s := &stream{set: e.config.Set, to: &patientWriter{to: w}, flush: http.NewResponseController(w).Flush, wanted: q.wanted(), at: q.after, waiting: map[string]bool{}}
+	if !q.since {
+		s.at = s.set.Version()
+	}
+	w.Header().Set("Content-Type", eventStream)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	if s.flush() == nil {
+		s.run(ctx)
+	}
+	return nil
+}
+
+// run writes until the context is done, or who watches has gone.
+func (s *stream) run(ctx context.Context) {
+	ticker := time.NewTicker(stillThere)
+	defer ticker.Stop()
+	for {
+		changed := s.set.Changed()
+		more := s.write()
+		if s.send() != nil {
+			return
+		}
+		if more {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ticker.C:
+			s.room.WriteString(": still there\n\n")
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// write writes what changed, and says whether there is more.
+func (s *stream) write() (more bool) {
+	changes, version, ok := s.set.Changes(s.at, streamChanges)
+	if !ok {
+		if s.set.Whole() && !s.set.NotYet(s.at) {
+			s.reset()
+		}
+		return false
+	}
+	for _, change := range changes {
+		entry := change.Entry()
+		if entry != nil && s.waiting[entry.ID] {
+			delete(s.waiting, entry.ID)
+			continue
+		}
+		s.entry(entry, blocklist.Version{List: version.List, Offset: change.Offset})
+	}
+	s.at = version
+	if len(changes) == streamChanges {
+		return true
+	}
+	for _, order := range s.set.Pending() {
+		if !s.waiting[order.ID] {
+			s.waiting[order.ID] = true
+			s.entry(order.Entry(), blocklist.Version{})
+		}
+	}
+	return false
+}
+
+// reset writes all that is in force.
+func (s *stream) reset() {
+	s.at = s.set.Version()
+	fmt.Fprintf(&s.room, "event: reset\ndata: {\"version\":%q}\n\n", s.at)
+	for entry := range s.set.All(time.Now().UnixMilli()) {
+		s.entry(entry, blocklist.Version{})
+		if s.room.Len() > 64<<10 && s.send() != nil {
+			return
+		}
+	}
+	fmt.Fprintf(&s.room, "id: %s\nevent: whole\ndata: {}\n\n", s.at)
+}
+
+// entry writes an event; with a version that is where to go on from.
+func (s *stream) entry(e *blocklist.Entry, at blocklist.Version) {
+	if e == nil || s.wanted != nil && !s.wanted(e) {
+		return
+	}
+	text, err := e.MarshalJSON()
+	if err != nil {
+		return
+	}
+	if at != (blocklist.Version{}) {
+		fmt.Fprintf(&s.room, "id: %s\n", at)
+	}
+	fmt.Fprintf(&s.room, "event: entry\ndata: %s\n\n", text)
+}
+
+func (s *stream) send() error {
+	if s.room.Len() == 0 {
+		return nil
+	}
+	defer s.room.Reset()
+	if _, err := s.to.Write(s.room.Bytes()); err != nil {
+		return err
+	}
+	return s.flush()
+}
