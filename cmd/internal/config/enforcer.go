@@ -63,6 +63,8 @@ type Enforcer struct {
 	// LimitHeaders are the fields that tell a refused client which limit it broke, beside Retry-After: draft (RateLimit
 	// and RateLimit-Policy), legacy (X-RateLimit-…), both, or none. Default: both.
 	LimitHeaders LimitHeaders `yaml:"limit_headers"`
+	// Crowdsec is how CrowdSec's bouncers are answered.
+	Crowdsec Crowdsec `yaml:"crowdsec"`
 }
 
 // Validate checks the addresses.

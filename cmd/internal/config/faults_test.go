@@ -58,6 +58,7 @@ func TestFaultsAreToldWithTheirPlaces(t *testing.T) {
 		"enforcer: {fields: {ip: X-Real-IP}}":                                       `weir.yaml:1:25: ip is always taken from the request; leave it out; for ip set client.header`,
 		"enforcer: {fields: {user: 'X User'}}":                                      `weir.yaml:1:27: "X User" is no name of a header; write it as X-User`,
 		"enforcer: {without_list: open}":                                            `weir.yaml:1:26: "open" is not known here; write one of allow, deny`,
+		"enforcer: {crowdsec: {addresses: [edge, ' ']}}":                            `weir.yaml:1:41: the name is empty; write the name of an API key`,
 		"collector: {sources: {file: a.log}}":                                       `weir.yaml:1:22: a map stands where a list is wanted; write [one, another], or a line with a dash for each`,
 		"collector: {sources: [{format: json}]}":                                    `weir.yaml:1:23: the source does not say where it reads; add one of file, kafka, http and syslog`,
 		"collector: {sources: [{file: a, kafka: b}]}":                               `weir.yaml:1:40: the source is file already, and kafka as well; make it a source of its own`,

@@ -122,6 +122,7 @@ func Keys() []string {
 		{"enforcer.", Enforcer{}},
 		{"enforcer.tls.", ServerTLS{}},
 		{"enforcer.follow_tls.", ClientTLS{}},
+		{"enforcer.crowdsec.", Crowdsec{}},
 	} {
 		for _, name := range yamlfile.Names(section.sample) {
 			keys = append(keys, section.path+name)

@@ -1,0 +1,23 @@
+package config
+
+import (
+	"strings"
+
+	"weir/internal/yamlfile"
+)
+
+// Crowdsec says how CrowdSec's bouncers are answered.
+type Crowdsec struct {
+	// Addresses are the names of the API keys whose bouncers drop masks, as the firewall bouncer does with nftables: they
+	// are given single addresses only. Default: none.
+	Addresses []string `yaml:"addresses"`
+}
+
+// Validate checks the names.
+func (c *Crowdsec) Validate(v yamlfile.Value) {
+	for i, name := range c.Addresses {
+		if strings.TrimSpace(name) == "" {
+			nth(v.Key("addresses"), i).Faultf("write the name of an API key", "the name is empty")
+		}
+	}
+}
