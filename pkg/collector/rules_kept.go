@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ const keptRules = 20
 
 // rulesKept are the sets of rules that a collector has judged by, kept by their fingerprints as long as a cut may have
 // to be made again by them: the text of their files, in the form of a Kubernetes ConfigMap, which has room for several
-// and for the files that these name. Rules that stand in weir.yaml itself are not kept.
+// and for the files that these name.
 type rulesKept struct{ folder string }
 
 func (k rulesKept) path(fingerprint string) string {
@@ -25,33 +26,61 @@ func (k rulesKept) path(fingerprint string) string {
 
 // keep keeps a set, and forgets the oldest ones.
 func (k rulesKept) keep(set *rule.Set) error {
-	if len(set.Files()) == 0 {
-		return nil
+	texts, err := textsOf(set)
+	if len(texts) == 0 && err == nil {
+		return nil // it was not read from anywhere
 	}
-	texts := map[string]string{}
-	for _, path := range set.Files() {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("keeping the rules: %w", err)
-		}
-		texts[path] = string(text) // as it is named with its whole path, or relative to the first file
-		if name, err := filepath.Rel(filepath.Dir(set.Files()[0]), path); err == nil {
-			texts[name] = string(text)
-			delete(texts, path)
-		}
-	}
-	manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": set.Fingerprint()}, "data": texts})
 	if err == nil {
 		err = os.MkdirAll(k.folder, 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(k.path(set.Fingerprint()), manifest, 0o600)
+		err = os.WriteFile(k.path(set.Fingerprint()), configMap(set.Fingerprint(), texts), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the rules: %w", err)
 	}
 	k.forget()
 	return nil
+}
+
+// A keptText is a file of a set, named as it is in the others: with its whole path, or relative to the first.
+type keptText struct{ name, text string }
+
+// textsOf are the files of a set in their order, which decides too.
+func textsOf(set *rule.Set) (texts []keptText, err error) {
+	first := ""
+	if inline := set.Inline(); len(inline.Text) > 0 {
+		first = inline.File
+		texts = append(texts, keptText{filepath.Base(first), string(inline.Text)})
+	}
+	for _, path := range set.Files() {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		first = cmp.Or(first, path)
+		if name, err := filepath.Rel(filepath.Dir(first), path); err == nil {
+			path = name
+		}
+		texts = append(texts, keptText{path, string(text)})
+	}
+	return texts, nil
+}
+
+// configMap is a manifest with texts in that order.
+func configMap(name string, texts []keptText) []byte {
+	quoted := func(text string) []byte {
+		b, _ := json.Marshal(text) // a text always can be
+		return b
+	}
+	b := fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": %s}, "data": {`, quoted(name))
+	for i, t := range texts {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = fmt.Appendf(b, "%s: %s", quoted(t.name), quoted(t.text))
+	}
+	return append(b, "}}\n"...)
 }
 
 func (k rulesKept) forget() {

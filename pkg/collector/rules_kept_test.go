@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"weir/internal/yamlfile"
 	"weir/pkg/rule"
 )
 
@@ -31,7 +32,48 @@ func TestRulesAreKeptWithTheFilesThatTheyName(t *testing.T) {
 			t.Errorf("the rules %s are not found again", set.Fingerprint())
 		}
 	}
+	backwards, _, err := rule.Load(filepath.Join(folder, "b.yaml"), filepath.Join(folder, "a.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.keep(backwards); err != nil || backwards.Fingerprint() == set.Fingerprint() || kept.find(backwards.Fingerprint()) == nil {
+		t.Errorf("rules in another order are not found again: %v", err)
+	}
 	if got := kept.find("0123456789abcdef"); got != nil {
 		t.Error("rules were found that were never kept")
+	}
+}
+
+// TestRulesOfTheConfigurationAreKept has them stand in weir.yaml, in each form.
+func TestRulesOfTheConfigurationAreKept(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "ours.txt"), []byte("198.51.100.0/24\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	kept := rulesKept{t.TempDir()}
+	for name, text := range map[string]string{
+		"a list": "rules: [{name: per-ip, key: ip, match: 'path == \"${PAGE}\"', limits: [10/min, 100/h], block: {for: 10m, then: [1h]}}]",
+		"a map": "rules:\n  rules:\n  - name: per-user\n    key: [user, ip/24+56]\n    limits: [5/min]\n    count: served # those\n" +
+			"  allow: [{ip: [192.0.2.1, {file: ours.txt}]}, {user: monitor, rules: [per-user]}]",
+	} {
+		var config struct {
+			Rules rule.Source `yaml:"rules"`
+		}
+		env := yamlfile.Env(func(string) (string, bool) { return "/login", true })
+		if faults := yamlfile.Decode(filepath.Join(folder, "weir.yaml"), []byte(text), &config, env); len(faults) > 0 {
+			t.Fatal(name, faults)
+		}
+		set, _, err := config.Rules.Load(folder)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		for _, set := range []*rule.Set{set, set.Shadowed()} {
+			if err := kept.keep(set); err != nil {
+				t.Fatal(name, err)
+			}
+			if got := kept.find(set.Fingerprint()); got == nil || got.Fingerprint() != set.Fingerprint() {
+				t.Errorf("%s: the rules are not found again: %s", name, set.Inline().Text)
+			}
+		}
 	}
 }

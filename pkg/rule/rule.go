@@ -46,6 +46,7 @@ type Set struct {
 	Allows []*Allow
 
 	files       []string
+	inline      Inline
 	fingerprint string
 	allowed     *allowed
 }
@@ -151,6 +152,16 @@ func (s *Set) Rule(name string) (*Rule, int) {
 
 // Files are the files that the set was read from, the allow entries' prefix files too.
 func (s *Set) Files() []string { return s.files }
+
+// An Inline is rules that stand in a configuration: the configuration's file, and a rules file that says the same.
+type Inline struct {
+	File string
+	Text []byte
+}
+
+// Inline is what the set was made of where its rules stand in a configuration; else it is empty. The files that such
+// rules name are in Files.
+func (s *Set) Inline() Inline { return s.inline }
 
 // Fingerprint is a hash of all that decides: it is the same for files that differ in comments, the order of keys, the
 // writing of expressions, descriptions and notes, and another when any decision or the order of rules may be.

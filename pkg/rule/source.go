@@ -16,6 +16,7 @@ type Source struct {
 	Patterns []string
 
 	inline *fileSpec
+	text   []byte // of inline, as a rules file
 	file   string
 }
 
@@ -28,13 +29,26 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 	case isMap:
 		s.inline = &fileSpec{}
 		v.Decode(s.inline)
+		s.keep(v, "")
 	case isList && anyIsMap(elements):
 		s.inline = &fileSpec{}
 		v.Decode(&s.inline.Rules)
+		s.keep(v, `{"rules": `)
 	case isList:
 		v.Decode(&s.Patterns)
 	default:
 		s.Patterns = []string{v.Text()}
+	}
+}
+
+// keep keeps the text of rules that stand in a configuration, with a map's beginning before a list.
+func (s *Source) keep(v yamlfile.Value, before string) {
+	if v.Faulty() {
+		return
+	}
+	s.text = append([]byte(before), v.JSON()...)
+	if before != "" {
+		s.text = append(s.text, '}')
 	}
 }
 
@@ -52,7 +66,11 @@ func (s *Source) Load(folder string) (*Set, []yamlfile.Fault, error) {
 	if s.inline != nil {
 		l := newLoader()
 		l.add(s.file, *s.inline)
-		return l.finish()
+		set, warnings, err := l.finish()
+		if set != nil {
+			set.inline = Inline{s.file, s.text}
+		}
+		return set, warnings, err
 	}
 	patterns := make([]string, len(s.Patterns))
 	for i, pattern := range s.Patterns {
