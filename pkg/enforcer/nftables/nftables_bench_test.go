@@ -41,7 +41,7 @@ func kept(b *testing.B, blocks []cidr.Block) (*Agent, *kernel) {
 		t.close()
 	})
 	a := New(Config{Logger: slog.New(slog.DiscardHandler)})
-	a.wanted.blocks = blocks
+	a.want = blocks
 	return a, t.(*kernel)
 }
 
@@ -80,9 +80,9 @@ func BenchmarkAChangeBeside100000(b *testing.B) {
 		b.Fatal(err)
 	}
 	for i := 0; b.Loop(); i++ {
-		a.wanted.blocks = after
+		a.want = after
 		if i%2 == 1 {
-			a.wanted.blocks = before
+			a.want = before
 		}
 		if err := a.settle(k); err != nil {
 			b.Fatal(err)

@@ -29,7 +29,6 @@ import (
 // listed is a list that tests set.
 type listed struct {
 	mu      sync.Mutex
-	blocked map[string]time.Duration // by hand, for so long from when it was set
 	entries []*blocklist.Entry
 	orders  []*blocklist.Order
 	part    bool
@@ -293,8 +292,8 @@ func TestATableThatWasKeptStaysUntilTheListIsWhole(t *testing.T) {
 	await(t, 5*time.Second, "the table", has(t, set4, "203.0.113.7", "203.0.113.8"))
 	stop()
 	handle := func() string {
-		shown := sh(t, "nft -a list table inet weir")
-		return shown[:strings.Index(shown, "\n")]
+		first, _, _ := strings.Cut(sh(t, "nft -a list table inet weir"), "\n")
+		return first
 	}
 	before := handle()
 	list := newList(nil)
