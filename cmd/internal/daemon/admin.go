@@ -52,6 +52,7 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 
 func (p *Process) handler(known *keys.File) http.Handler {
 	inner := http.NewServeMux()
+	p.api = inner
 	p.Health.Handle(inner)
 	inner.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
 	outer := http.NewServeMux()

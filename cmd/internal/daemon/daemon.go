@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -54,7 +55,24 @@ type Process struct {
 	// Dial connects to the broker of this process; nil where brokers are elsewhere.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	files rereads
+	files  rereads
+	api    *http.ServeMux // what the part itself answers, for whoever may read
+	hangup chan os.Signal
+}
+
+// Handle has the admin address answer more, to those who may read.
+func (p *Process) Handle(pattern string, handler http.Handler) {
+	if p.api != nil {
+		p.api.Handle(pattern, handler)
+	}
+}
+
+// Reread has the configuration read again, soon.
+func (p *Process) Reread() {
+	select {
+	case p.hangup <- syscall.SIGHUP:
+	default: // it is about to be, or is looked at every two seconds
+	}
 }
 
 // A Running is an open part.
@@ -111,9 +129,9 @@ func Run(ctx context.Context, part Part, options config.Options, stderr io.Write
 
 // run opens the part and runs it until the context is done.
 func (p *Process) run(ctx context.Context, part Part, options config.Options) error {
-	hangup := make(chan os.Signal, 1) // from the beginning, or one that comes early would end us
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+	p.hangup = make(chan os.Signal, 1) // from the beginning, or one that comes early would end us
+	signal.Notify(p.hangup, syscall.SIGHUP)
+	defer signal.Stop(p.hangup)
 	admin, err := p.serve(part.Admin(p.Config))
 	if err != nil {
 		return err
@@ -136,7 +154,7 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	context.AfterFunc(ctx, func() { p.Health.Unready(ending) })
 
 	reloading, cancel := context.WithCancel(ctx)
-	reloader := newReloader(p, running, options, hangup)
+	reloader := newReloader(p, running, options, p.hangup)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -1,0 +1,191 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"weir/cmd/internal/config"
+	"weir/internal/kafka"
+	"weir/internal/store"
+	"weir/internal/store/disk"
+	"weir/internal/store/redis"
+	"weir/internal/telemetry"
+	"weir/pkg/aggregator"
+	"weir/pkg/rule"
+	"weir/pkg/window"
+)
+
+// Aggregator is the part that counts.
+var Aggregator = Part{
+	Name:  "aggregator",
+	About: "counts the hits in Kafka, exactly and once, and publishes who broke a limit.",
+	Admin: func(c *config.Config) (address, keys string) { return c.Aggregator.Listen, c.Aggregator.Keys },
+	Open: func(ctx context.Context, p *Process) (Running, error) {
+		c := p.Config
+		client, err := kafka.Open(p.KafkaConfig(HitsTopic(c).Name, BlocklistTopic(c).Name, EventsTopic(c).Name))
+		if err != nil {
+			return nil, wrong{fmt.Errorf("kafka: %w", err)}
+		}
+		a, err := OpenAggregator(ctx, p, client)
+		if err != nil {
+			client.Close()
+			return nil, err
+		}
+		a.closeAlso = client.Close
+		return a, nil
+	},
+}
+
+// A RunningAggregator is an open aggregator with its store and the producers that it sends to.
+type RunningAggregator struct {
+	*aggregator.Aggregator
+	store             store.Store
+	blocklist, events *kafka.Producer
+	closeAlso         func()
+}
+
+// OpenAggregator makes the aggregator that the configuration describes, which reads a client's hits.
+func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*RunningAggregator, error) {
+	c := p.Config
+	if c.RuleSet == nil {
+		return nil, wrong{errNoRules}
+	}
+	hits, list, events := HitsTopic(c), BlocklistTopic(c), EventsTopic(c)
+	if err := p.EnsureTopics(ctx, client, hits, list, events); err != nil {
+		return nil, err
+	}
+	cold, err := p.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &RunningAggregator{store: cold, closeAlso: func() {}}
+	r.blocklist = p.producer(client, list, "blocklist")
+	r.events = p.producer(client, events, "events")
+	settings := aggregator.Config{
+		Client: client, Group: c.AggregatorGroup(), Hits: hits.Name, Partitions: hits.Partitions, Retention: time.Duration(c.Kafka.Hits.Retention),
+		Blocklist: r.blocklist, BlocklistTopic: list.Name, Events: r.events, EventsPartitions: events.Partitions,
+		Store: cold, HotKeys: c.Aggregator.HotKeys, Rules: c.RuleSet, Reread: p.Reread,
+		Late: time.Duration(c.Time.Late), Ahead: time.Duration(c.Time.Ahead), Logger: p.Logger, Metrics: p.Metrics,
+	}
+	if len(c.Kafka.Brokers) == 0 {
+		settings.BlocklistRetention = embeddedBlocklistRetention
+	}
+	if r.Aggregator, err = aggregator.Open(ctx, settings); err != nil {
+		return nil, errors.Join(permanent(err), r.Close())
+	}
+	r.Handle(p.Handle)
+	return r, nil
+}
+
+// permanent marks what another configuration makes good.
+func permanent(err error) error {
+	if errors.Is(err, aggregator.ErrPartitions) {
+		return wrong{err}
+	}
+	return err
+}
+
+func (p *Process) producer(client *kafka.Client, topic kafka.Topic, name string) *kafka.Producer {
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic.Name, Partitions: topic.Partitions, QueueBytes: queueBytes})
+	p.queue(name, queueBytes, func() float64 { return float64(producer.Held()) })
+	return producer
+}
+
+// openStore opens the store, again and again until it succeeds, the context is done, or retrying cannot mend it.
+func (p *Process) openStore(ctx context.Context) (store.Store, error) {
+	c := p.Config
+	if c.Store.Redis == "" {
+		return disk.Open(ctx, disk.Options{Folder: filepath.Join(c.Data, "store"), Log: p.Logger})
+	}
+	password, err := passwordIn(c.Store.PasswordFile)
+	if err != nil {
+		return nil, wrong{fmt.Errorf("store: %w", err)}
+	}
+	options := redis.Options{URL: c.Store.Redis, User: c.Store.User, Password: password, Prefix: c.Kafka.Prefix, Expire: expiry(c)}
+	faults := telemetry.NewFaults(p.Logger)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		opened, err := redis.Open(ctx, options)
+		if err == nil {
+			faults.Over("store")
+			return opened, nil
+		}
+		if errors.Is(err, store.ErrForeign) || ctx.Err() != nil {
+			return nil, err
+		}
+		faults.Note("store", err)
+		p.Health.Unready(err.Error())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// passwordIn is what a file holds, without the end of its line; nothing where no file is named.
+func passwordIn(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("reading the password: %w", err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// expiry is after how long without a write Redis may forget: when no window can matter any more, and no hit of it can be
+// read again. 0 is never.
+func expiry(c *config.Config) time.Duration {
+	longest := time.Duration(0)
+	for _, r := range c.RuleSet.Rules {
+		matters := mattersFor(r)
+		if matters == window.Forever {
+			return 0
+		}
+		longest = max(longest, matters)
+	}
+	return 2*(longest+time.Duration(c.Time.Late)) + time.Duration(c.Kafka.Hits.Retention)
+}
+
+// mattersFor is how long after its last hit a key of a rule is remembered.
+func mattersFor(r *rule.Rule) time.Duration {
+	longest := r.Block.For
+	for _, then := range r.Block.Then {
+		longest = max(longest, then)
+	}
+	if longest == window.Forever || r.Block.Forget == window.Forever {
+		return window.Forever
+	}
+	longest += r.Block.Forget
+	for _, limit := range r.Limits {
+		longest = max(longest, limit.Per)
+	}
+	return longest
+}
+
+// Status is the aggregator's.
+func (r *RunningAggregator) Status() any { return r.Aggregator.Status() }
+
+// Reload takes other rules.
+func (r *RunningAggregator) Reload(c *config.Config) error { return r.Aggregator.Reload(c.RuleSet) }
+
+// Close closes what Open opened. What Kafka does not have then is published by the next owner.
+func (r *RunningAggregator) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	var errs []error
+	for _, producer := range []*kafka.Producer{r.blocklist, r.events} {
+		if err := producer.Close(ctx); err != nil && !errors.Is(err, kafka.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, r.store.Close())
+	r.closeAlso()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,200 @@
+// Package aggregator counts hits and decides who broke a limit.
+//
+// An Aggregator takes its share of the partitions of the topic hits. One goroutine owns a partition while it is ours:
+// it fetches batches, skips those that were counted before, looks the windows of their keys up, counts, decides,
+// publishes what it decided to the topics blocklist and events, and writes back what has changed. No locks are in the
+// counting path; whoever asks about a partition asks its goroutine.
+//
+// # What holds
+//
+//   - Every hit of the log is counted once, whatever is killed or cut off, as long as the log and the store do not both
+//     lose it. A window's record in the store says which offset it is true for, so counting again what is in it already
+//     changes nothing. Replay skips the count, never the consequence: what such a window says is published again.
+//   - The checkpoint is behind everything that is not written yet and behind every verdict that Kafka has not
+//     acknowledged. It bounds how much is read again, not how old the state is.
+//   - Only one owner writes. Every write names the fence that the one before has left; with another fence found, all
+//     that is in memory is dropped and the partition taken anew, if the group still says that it is ours.
+//   - Nothing is counted from zero because the store is away. Hot keys go on; hits of others wait in their order, at
+//     most Config.MostWaiting of a partition; then the partition waits.
+//   - Verdicts are a function of the log. The wall clock decides only what is published: a verdict whose block is over
+//     is not.
+//
+// # Memory
+//
+// Config.HotKeys windows are hot, over all partitions; each takes about 250 bytes and 8 for every hit remembered. Beside
+// them there are at most some 5,000 evicted windows a partition that are not written yet, 64 batches and two answers
+// of Kafka.
+//
+// Run starts all goroutines and returns when they have ended. All methods may be called at the same time.
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/kafka"
+	"weir/internal/store"
+	"weir/internal/telemetry"
+	"weir/pkg/rule"
+)
+
+// Config says what an Aggregator works with. Client, Store and the producers are closed by who opened them.
+type Config struct {
+	Client     *kafka.Client
+	Group      string        // of all aggregators, in full
+	Hits       string        // the topic, in full
+	Partitions int           // of it
+	Retention  time.Duration // of it: a source silent for longer is forgotten
+
+	Blocklist          Sender
+	BlocklistTopic     string
+	BlocklistRetention time.Duration // 0: the topic keeps the last record of each key
+	Events             Sender
+	EventsPartitions   int
+
+	Store       store.Store
+	HotKeys     int // windows in memory
+	MostWaiting int // hits of a partition that wait for the store; 0 is 100,000
+
+	Rules  *rule.Set
+	Reread func() // asks for the rules to be read again; Reload follows where they have changed
+
+	Late  time.Duration // how late a hit may come
+	Ahead time.Duration // how far ahead of its collector's clock it may be
+
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+	Now     func() time.Time // nil: the wall clock
+}
+
+// A Sender is a producer: it takes messages in their order and answers each one's Done once. It waits while it is full.
+type Sender interface {
+	Send(ctx context.Context, messages ...kafka.Message) error
+}
+
+// An Aggregator counts the partitions that are its share.
+type Aggregator struct {
+	config  Config
+	logger  *slog.Logger
+	faults  *telemetry.Faults
+	metrics *metrics
+	rules   atomic.Pointer[ruling]
+	list    *list
+	listEnd func(ctx context.Context) (int64, error) // of the topic blocklist
+	logged  verdictLog
+
+	mu   sync.Mutex
+	held map[int]*partition
+}
+
+// Open checks what it is given, and with the store that the topic's number of partitions is what it always was.
+func Open(ctx context.Context, config Config) (*Aggregator, error) {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.MostWaiting == 0 {
+		config.MostWaiting = 100_000
+	}
+	if config.Reread == nil {
+		config.Reread = func() {}
+	}
+	a := &Aggregator{config: config, logger: config.Logger, faults: telemetry.NewFaults(config.Logger),
+		metrics: newMetrics(config.Metrics), held: map[int]*partition{}}
+	if err := a.Reload(config.Rules); err != nil {
+		return nil, err
+	}
+	if err := a.agreePartitions(ctx); err != nil {
+		return nil, err
+	}
+	name, err := config.Store.Agree(ctx, "list", []byte(newListName()))
+	if err != nil {
+		return nil, fmt.Errorf("agreeing on the list's name: %w", err)
+	}
+	a.list = newList(a, string(name))
+	a.listEnd = func(ctx context.Context) (int64, error) {
+		span, err := config.Client.PartitionSpan(ctx, config.BlocklistTopic, 0)
+		return span.End, err
+	}
+	return a, nil
+}
+
+// ErrPartitions says that the topic had another number of partitions when the store was begun.
+var ErrPartitions = errors.New("the number of partitions has changed")
+
+func (a *Aggregator) agreePartitions(ctx context.Context) error {
+	want := strconv.Itoa(a.config.Partitions)
+	found, err := a.config.Store.Agree(ctx, "hits.partitions", []byte(want))
+	if err != nil {
+		return fmt.Errorf("agreeing on the number of partitions: %w", err)
+	}
+	if string(found) != want {
+		return fmt.Errorf("%w: the store counts %s, the configuration says %s; their number is fixed for a topic's life, for keys would be counted elsewhere", ErrPartitions, found, want)
+	}
+	return nil
+}
+
+// Run counts until the context is done, or going on is not possible: the topic has another number of partitions.
+func (a *Aggregator) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var following sync.WaitGroup
+	following.Go(func() { a.list.follow(ctx) })
+	defer following.Wait()
+	defer cancel()
+	group := kafka.Group{Name: a.config.Group, Topics: map[string]int{a.config.Hits: a.config.Partitions}}
+	if err := a.config.Client.RunGroup(ctx, group, a.own); err != nil {
+		return fmt.Errorf("counting %s: %w", a.config.Hits, err)
+	}
+	return nil
+}
+
+// own holds a partition until the context is done.
+func (a *Aggregator) own(ctx context.Context, claim *kafka.Claim) error {
+	log := a.config.Client.NewReader(claim.Topic, claim.Partition, 0)
+	commits := newCommits(ctx, func(ctx context.Context, offset int64) error {
+		return claim.Commit(ctx, kafka.Commit{Offset: offset})
+	})
+	defer commits.close()
+	p := newPartition(a, claim.Partition, log, commits)
+	a.hold(p)
+	defer a.release(p)
+	p.run(ctx)
+	return nil
+}
+
+func (a *Aggregator) hold(p *partition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held[p.number] = p
+}
+
+func (a *Aggregator) release(p *partition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.held[p.number] == p {
+		delete(a.held, p.number)
+		a.metrics.forget(p.number)
+	}
+}
+
+// owner is the partition of a number, nil where it is not ours.
+func (a *Aggregator) owner(number int) *partition {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.held[number]
+}
+
+// share is how many hot keys each of our partitions may have.
+func (a *Aggregator) share() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.config.HotKeys / max(1, len(a.held))
+}

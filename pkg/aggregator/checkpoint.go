@@ -1,0 +1,209 @@
+package aggregator
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"weir/internal/kafka"
+	"weir/internal/store"
+)
+
+// checkpointEvery is how long a partition counts before it takes the next checkpoint.
+const checkpointEvery = time.Second
+
+const (
+	checkpointVersion = 1
+	unknown           = -1
+)
+
+var (
+	checkpointKey = []byte("checkpoint")
+	listKey       = []byte("list")
+)
+
+// A checkpoint says where to go on. It is as of a moment, and is written when all that had changed by then is. Its bytes:
+//
+//	version     1 byte  1
+//	generation  u       of the log of hits
+//	offset      u       in it, of the next hit
+//	last        u       offset of the last record that was counted, plus one; 0 for none
+//	checksum    8 bytes xxhash64 of that record, little endian
+//	reached     u       the newest counted time, Unix ms
+//	told        u       an offset of the topic blocklist that was acknowledged, plus one; 0 for none
+//	sources     the rest: their positions, as pkg/hit writes them
+type checkpoint struct {
+	generation, offset int64
+	last               int64
+	checksum           uint64
+	reached            int64
+	told               int64
+	sources            []byte
+
+	changed, sent uint64 // what has to be written, and acknowledged, before it
+}
+
+func (c *checkpoint) append(b []byte) []byte {
+	b = append(b, checkpointVersion)
+	for _, number := range []int64{c.generation, c.offset, c.last + 1} {
+		b = binary.AppendUvarint(b, uint64(number))
+	}
+	b = binary.LittleEndian.AppendUint64(b, c.checksum)
+	b = binary.AppendUvarint(b, uint64(c.reached))
+	b = binary.AppendUvarint(b, uint64(c.told+1))
+	return append(b, c.sources...)
+}
+
+func readCheckpoint(value []byte) (*checkpoint, error) {
+	if len(value) > 0 && value[0] > checkpointVersion {
+		return nil, fmt.Errorf("the checkpoint: %w: version %d, this program reads up to %d", ErrNewer, value[0], checkpointVersion)
+	}
+	c := cursor{left: value}
+	if version := c.take(1); len(version) == 0 || version[0] != checkpointVersion {
+		c.fail()
+	}
+	found := &checkpoint{generation: c.number(), offset: c.number(), last: c.number() - 1}
+	if sum := c.take(8); len(sum) == 8 {
+		found.checksum = binary.LittleEndian.Uint64(sum)
+	}
+	found.reached, found.told, found.sources = c.number(), c.number()-1, c.left
+	if c.failed {
+		return nil, fmt.Errorf("the checkpoint of %d bytes: %w", len(value), ErrDamaged)
+	}
+	return found, nil
+}
+
+// A Checkpoint is what the store keeps of a partition, in the space Notes under "checkpoint".
+type Checkpoint struct {
+	Generation, Offset int64 // of the next hit to be counted
+	Reached            int64 // the newest counted time, Unix ms
+}
+
+// ReadCheckpoint reads a partition's. The errors are ErrNewer and ErrDamaged.
+func ReadCheckpoint(value []byte) (Checkpoint, error) {
+	c, err := readCheckpoint(value)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	return Checkpoint{c.generation, c.offset, c.reached}, nil
+}
+
+// begin goes to where the stored checkpoint says; without one to the beginning of the log.
+func (p *partition) begin(ctx context.Context, value []byte) error {
+	p.replay = replay{end: unknown}
+	if value == nil { // written before any window is, so that these are never of an unknown generation
+		value = (&checkpoint{generation: p.nextGeneration(), last: -1, told: unknown, sources: p.sources.Append(nil)}).append(nil)
+		if err := p.own.write(ctx, []store.Change{{Space: store.Notes, Key: checkpointKey, Value: value}}); err != nil {
+			return fmt.Errorf("writing the first checkpoint: %w", err)
+		}
+	}
+	found, err := readCheckpoint(value)
+	if err == nil {
+		err = p.sources.Read(found.sources)
+	}
+	if err != nil { // to begin anew would count again what the windows have
+		return stopped{err}
+	}
+	p.stored, p.storedAt = *found, p.config.Now()
+	p.resume = resumption{fresh: found.offset == 0}
+	p.offset, p.last, p.checksum, p.reached = found.offset, found.last, found.checksum, found.reached
+	p.seek()
+	return nil
+}
+
+// moved notes how far the log is counted.
+func (p *partition) moved(records []kafka.Record) {
+	if n := len(records); n > 0 {
+		p.last, p.checksum = records[n-1].Offset, xxhash.Sum64(records[n-1].Value)
+	}
+	p.lag = max(0, p.log.Span().End-p.offset)
+}
+
+// safe writes back some of what has changed, and the checkpoint when what is before it is safe.
+func (p *partition) safe(ctx context.Context, idle bool) error {
+	if p.storeRests() {
+		return nil
+	}
+	if err := p.takeCheckpoint(ctx, idle); err != nil {
+		return err
+	}
+	for p.ahead != nil && p.windows.written < p.ahead.changed {
+		if err := p.writeBack(ctx); err != nil {
+			return err
+		}
+		if !idle {
+			break
+		}
+	}
+	if p.ahead == nil || p.windows.written < p.ahead.changed || p.sent.done() < p.ahead.sent {
+		return nil
+	}
+	next := *p.ahead
+	if err := p.writeCheckpoint(ctx, next); err != nil {
+		return err
+	}
+	p.ahead = nil
+	return nil
+}
+
+// takeCheckpoint begins the next one when it is time: what was published again by then belongs to what it waits for.
+func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
+	now := p.config.Now()
+	due := idle || now.Sub(p.storedAt) >= checkpointEvery
+	if p.ahead != nil || !due || len(p.waiting) > 0 || p.offset == p.stored.offset && p.windows.dirty() == 0 {
+		return nil
+	}
+	if err := p.publishReplayed(ctx); err != nil {
+		return err
+	}
+	p.ahead = &checkpoint{generation: p.stored.generation, offset: p.offset, last: p.last, checksum: p.checksum, reached: p.reached,
+		told: p.list.told(), sources: p.sources.Append(nil), changed: p.windows.tail(), sent: p.sent.taken}
+	return nil
+}
+
+func (p *partition) writeCheckpoint(ctx context.Context, next checkpoint) error {
+	begun := time.Now()
+	changes := []store.Change{{Space: store.Notes, Key: checkpointKey, Value: next.append(nil)}}
+	if p.walk.note.list != p.walk.stored.list || p.walk.note != p.walk.stored {
+		changes = append(changes, store.Change{Space: store.Notes, Key: listKey, Value: p.walk.note.append(nil)})
+	}
+	if err := p.own.write(ctx, changes); err != nil {
+		return fmt.Errorf("writing the checkpoint: %w", err)
+	}
+	p.walk.stored = p.walk.note
+	p.metrics.checkpoint.Observe(time.Since(begun).Seconds())
+	p.stored, p.storedAt = next, p.config.Now()
+	p.stored.sources = nil
+	p.commits.note(next.offset)
+	return nil
+}
+
+// A receipts keeps, in their order, what was sent and is not acknowledged.
+type receipts struct {
+	queue []*receipt
+	gone  uint64 // acknowledged, and before all others
+	taken uint64 // sent
+}
+
+// done is how many of the first are acknowledged.
+func (r *receipts) done() uint64 {
+	n := 0
+	for n < len(r.queue) && r.queue[n].left.Load() == 0 {
+		r.queue[n] = nil
+		n++
+	}
+	r.queue = r.queue[n:]
+	r.gone += uint64(n)
+	return r.gone
+}
+
+func (r *receipts) add(messages int32) *receipt {
+	one := &receipt{}
+	one.left.Store(messages)
+	r.queue = append(r.queue, one)
+	r.taken++
+	return one
+}

@@ -1,0 +1,266 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weir/internal/kafka"
+	"weir/pkg/hit"
+	"weir/pkg/window"
+)
+
+// Batches are counted some at a time, so that the windows they want are read together.
+const (
+	mostBatches = 64
+	mostPairs   = 4096
+)
+
+// A batch is one that is at hand.
+type batch struct {
+	reader  hit.Reader
+	offset  int64
+	windows []*keyed // by pair; nil for a rule that is unknown
+	fates   []fate   // by pair
+	plain   bool     // every pair is counted
+}
+
+// A fate is what becomes of a pair's hits.
+type fate uint8
+
+const (
+	counts  fate = iota
+	covered      // they are in the window already
+	unruled      // their rule is not known
+	waits        // their window cannot be read now
+)
+
+// count counts the records.
+func (p *partition) count(ctx context.Context, records []kafka.Record) error {
+	for len(records) > 0 {
+		n, err := p.gather(ctx, records)
+		if err != nil {
+			return err
+		}
+		if err := p.loadOrWait(ctx); err != nil {
+			return err
+		}
+		for _, b := range p.batches[:p.used] {
+			if err := p.countBatch(ctx, b); err != nil {
+				return err
+			}
+		}
+		p.windows.settle()
+		p.offset = records[n-1].Offset + 1
+		records = records[n:]
+		if err := p.breathe(ctx, len(records) > 0); err != nil {
+			return err
+		}
+	}
+	p.rules.flush()
+	return nil
+}
+
+// breathe writes back between the batches of one answer of Kafka.
+func (p *partition) breathe(ctx context.Context, more bool) error {
+	if more {
+		p.answerNow(ctx)
+		if p.ahead != nil && p.windows.written < p.ahead.changed && !p.storeRests() {
+			if err := p.writeBack(ctx); err != nil && !p.away(err) {
+				return err
+			}
+		}
+	}
+	for len(p.windows.leaving) > mostLeaving {
+		err := p.writeBack(ctx)
+		if err == nil {
+			continue
+		}
+		if !p.away(err) {
+			return err
+		}
+		p.pause(ctx, tryAgain)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// gather takes the next records as batches, and finds the windows of their keys. It returns how many it took.
+func (p *partition) gather(ctx context.Context, records []kafka.Record) (int, error) {
+	p.used = 0
+	pairs := 0
+	for n := range records {
+		if pairs >= mostPairs || p.used >= mostBatches {
+			return n, nil
+		}
+		b := p.nextBatch()
+		ok, err := p.judge(ctx, b, &records[n])
+		if err != nil {
+			return n, err
+		}
+		if ok {
+			p.used++
+			p.findWindows(b)
+			pairs += len(b.windows)
+		}
+	}
+	return len(records), nil
+}
+
+func (p *partition) nextBatch() *batch {
+	if p.used == len(p.batches) {
+		p.batches = append(p.batches, &batch{})
+	}
+	return p.batches[p.used]
+}
+
+// judge reads a record and says whether its hits are to be counted.
+func (p *partition) judge(ctx context.Context, b *batch, record *kafka.Record) (bool, error) {
+	if err := b.reader.Reset(record.Value); err != nil {
+		if errors.Is(err, hit.ErrNewer) {
+			return false, stopped{fmt.Errorf("record %d: %w", record.Offset, err)}
+		}
+		p.faults.Note("damaged batch", fmt.Errorf("record %d is left out: %w", record.Offset, err))
+		p.metrics.batches.damaged.Inc()
+		return false, nil
+	}
+	if p.awaitRules(ctx, b.reader.Rules()); ctx.Err() != nil {
+		return false, ctx.Err() // what is not known now, the next owner may know
+	}
+	b.offset = record.Offset
+	h := b.reader.Header()
+	verdict := p.sources.Judge(h, b.reader.Checksum(), record.Time.UnixMilli())
+	p.metrics.batches.of(verdict).Inc()
+	if verdict == hit.Conflict || verdict == hit.Full {
+		p.faults.Note(verdict.String(), fmt.Errorf("record %d of %s, %d to %d, is not counted: %s", record.Offset, h.Source, h.From, h.To, notCounted[verdict]))
+	}
+	return verdict == hit.Apply, nil
+}
+
+var notCounted = map[hit.Verdict]string{
+	hit.Conflict: "it contradicts what was counted of its source",
+	hit.Full:     "there are more sources than can be remembered",
+}
+
+// findWindows finds the window of each pair, or wants it.
+func (p *partition) findWindows(b *batch) {
+	b.windows, b.fates = b.windows[:0], b.fates[:0]
+	names := b.reader.Rules()
+	hot := 0
+	for _, pair := range b.reader.Pairs() {
+		rule := p.rules.named(names[pair.Rule])
+		if rule == nil {
+			b.windows = append(b.windows, nil)
+			continue
+		}
+		p.name = append(append(append(p.name[:0], rule.name...), '/'), pair.Key...)
+		w, isHot := p.windows.find(p.name)
+		if w == nil {
+			w = p.windows.want(string(p.name), rule)
+		}
+		if isHot {
+			hot++
+		}
+		if w.rule != rule {
+			w.convert(rule)
+		}
+		b.windows = append(b.windows, w)
+	}
+	p.metrics.lookups.hot.Add(float64(hot))
+}
+
+// settleFates says what becomes of each pair's hits; windows that count them are from now on true for the batch.
+func (p *partition) settleFates(b *batch) {
+	b.plain = true
+	generation := p.stored.generation
+	for _, w := range b.windows {
+		fate := counts
+		switch {
+		case w == nil:
+			fate = unruled
+		case !w.loaded:
+			fate = waits
+		case w.covers(generation, b.offset):
+			fate = covered
+			p.replayed(w)
+		default:
+			p.windows.touch(w)
+			w.generation, w.offset = generation, b.offset
+		}
+		b.plain = b.plain && fate == counts
+		b.fates = append(b.fates, fate)
+	}
+}
+
+// countBatch counts the hits of a batch, in their order.
+func (p *partition) countBatch(ctx context.Context, b *batch) error {
+	p.settleFates(b)
+	h := b.reader.Header()
+	latest := h.Clock + p.config.Ahead.Milliseconds()
+	if !b.plain {
+		p.uncounted(b, latest)
+	}
+	items := b.reader.Items()
+	for i := range items {
+		item := &items[i]
+		if b.fates[item.Pair] != counts {
+			continue
+		}
+		w := b.windows[item.Pair]
+		if item.UnixMilli > latest || item.Cost == 0 {
+			if err := p.rare(ctx, w, b, item, latest); err != nil {
+				return err
+			}
+			continue
+		}
+		outcome := w.rule.policy.Hit(&w.state, item.UnixMilli, item.Cost)
+		w.rule.tally[outcome.Event] += item.Cost
+		if outcome.Event == window.Late {
+			continue
+		}
+		p.reached = max(p.reached, item.UnixMilli)
+		if outcome.Event == window.Broke || outcome.Event == window.Extended {
+			if err := p.decide(ctx, w, outcome, h.Source); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rare is a hit ahead of time, or a command.
+func (p *partition) rare(ctx context.Context, w *keyed, b *batch, item *hit.Item, latest int64) error {
+	if _, ok := b.reader.Unblock(*item); ok {
+		return p.unblock(ctx, w)
+	}
+	if item.UnixMilli > latest {
+		w.rule.tally[tallyAhead] += item.Cost
+	}
+	return nil
+}
+
+// uncounted tallies the hits that are not counted, and keeps those that wait.
+func (p *partition) uncounted(b *batch, latest int64) {
+	parcels := map[int32]int{} // of pairs, where they stand in p.waiting
+	items := b.reader.Items()
+	for i := range items {
+		item := &items[i]
+		switch w := b.windows[item.Pair]; b.fates[item.Pair] {
+		case covered:
+			w.rule.tally[tallyReplayed] += item.Cost
+		case unruled:
+			p.metrics.unruled.Add(float64(item.Cost))
+		case waits:
+			n, ok := parcels[item.Pair]
+			if !ok {
+				n = len(p.waiting)
+				parcels[item.Pair] = n
+				p.waiting = append(p.waiting, parcel{window: w, offset: b.offset, latest: latest, source: b.reader.Header().Source})
+			}
+			p.waiting[n].hits = append(p.waiting[n].hits, waitingHit{item.UnixMilli, item.Cost})
+			p.waits++
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"weir/internal/store"
+	"weir/pkg/request"
+	"weir/pkg/window"
+)
+
+const (
+	writeKeys    = 500  // changed windows written by one call
+	readKeys     = 5000 // windows read by one call
+	mostLeaving  = 5000 // evicted windows that wait to be written
+	smallestSize = 16
+)
+
+// A keyed window is what is remembered of one (rule, key).
+type keyed struct {
+	name    string // "rule/key": in the hot set, in the store, on the list
+	state   window.State
+	rule    *counted
+	verdict *Verdict // the last one
+
+	generation, offset int64 // hits up to and with this one are in the state
+	loaded             bool  // what the store has of it was read
+	dirty              bool  // it stands in hotset.changed
+	evicted            bool  // it is not in hotset.hot
+	index              indexChange
+}
+
+// An indexChange is what the index of live verdicts has to learn with the next write.
+type indexChange uint8
+
+const (
+	indexKept indexChange = iota
+	indexSet
+	indexDeleted
+)
+
+// covers says whether hits at an offset are in the state already.
+func (w *keyed) covers(generation, offset int64) bool {
+	return w.generation > generation || w.generation == generation && w.offset >= offset
+}
+
+func (w *keyed) key() string { return w.name[len(w.rule.name)+1:] }
+
+// A hotset holds the windows that are in memory: the hot ones, as many as it is told; those that were pushed out and
+// are not written yet; and those that are not read yet.
+type hotset struct {
+	hot      *simplelru.LRU[string, *keyed]
+	size     int
+	leaving  map[string]*keyed // evicted, and not written yet or needed by the batches at hand
+	dropped  []*keyed          // evicted while the batches at hand are counted
+	unloaded map[string]*keyed // wanted, and not read yet
+	wanted   []*keyed          // the same, in the order of wanting
+
+	// changed are the windows that differ from what the store has, in the order in which they began to.
+	changed []*keyed
+	head    int
+	written uint64 // how many have left changed
+}
+
+func newHotset(size int) *hotset {
+	h := &hotset{size: max(size, smallestSize), leaving: map[string]*keyed{}, unloaded: map[string]*keyed{}}
+	h.hot, _ = simplelru.NewLRU(h.size, h.push) // it fails for sizes below 1 only
+	return h
+}
+
+// push is told of a window that is pushed out.
+func (h *hotset) push(_ string, w *keyed) {
+	w.evicted = true
+	h.leaving[w.name] = w
+	h.dropped = append(h.dropped, w)
+}
+
+// settle forgets what was pushed out and has nothing to write. The batches at hand are counted.
+func (h *hotset) settle() {
+	for _, w := range h.dropped {
+		if w.evicted && !w.dirty {
+			delete(h.leaving, w.name)
+		}
+	}
+	clear(h.dropped)
+	h.dropped = h.dropped[:0]
+}
+
+func (h *hotset) resize(size int) {
+	if size = max(size, smallestSize); size != h.size {
+		h.size = size
+		h.hot.Resize(size)
+	}
+}
+
+// find returns the window of a name that is in memory, or nil.
+func (h *hotset) find(name []byte) (w *keyed, hot bool) {
+	text := request.Text(name)
+	if w, ok := h.hot.Get(text); ok {
+		return w, true
+	}
+	if w, ok := h.leaving[text]; ok {
+		delete(h.leaving, text)
+		h.add(w)
+		return w, true
+	}
+	return h.unloaded[text], false
+}
+
+// want returns a new window that is to be read.
+func (h *hotset) want(name string, rule *counted) *keyed {
+	w := &keyed{name: name, rule: rule, evicted: true}
+	h.unloaded[name] = w
+	h.wanted = append(h.wanted, w)
+	return w
+}
+
+func (h *hotset) add(w *keyed) {
+	w.evicted = false
+	h.hot.Add(w.name, w)
+}
+
+// touch notes that a window is about to change.
+func (h *hotset) touch(w *keyed) {
+	if w.dirty {
+		return
+	}
+	w.dirty = true
+	h.changed = append(h.changed, w)
+	if w.evicted {
+		h.leaving[w.name] = w
+	}
+}
+
+// dirty is how many windows differ from what the store has.
+func (h *hotset) dirty() int { return len(h.changed) - h.head }
+
+// tail is what written will be when all that have changed by now are written.
+func (h *hotset) tail() uint64 { return h.written + uint64(h.dirty()) }
+
+// oldest are the next windows to write.
+func (h *hotset) oldest() []*keyed {
+	return h.changed[h.head:min(h.head+writeKeys, len(h.changed))]
+}
+
+// wrote notes that the first windows of changed are written.
+func (h *hotset) wrote(count int) {
+	for i := range count {
+		w := h.changed[h.head+i]
+		h.changed[h.head+i] = nil
+		w.dirty, w.index = false, indexKept
+		if w.evicted {
+			delete(h.leaving, w.name)
+		}
+	}
+	h.head += count
+	h.written += uint64(count)
+	if h.head > len(h.changed)/2 {
+		rest := copy(h.changed, h.changed[h.head:])
+		clear(h.changed[rest:])
+		h.changed, h.head = h.changed[:rest], 0
+	}
+}
+
+// writeBack writes the windows that have been changed for longest, a few hundred.
+func (p *partition) writeBack(ctx context.Context) error {
+	windows := p.windows.oldest()
+	if len(windows) == 0 {
+		return nil
+	}
+	p.changes, p.bytes = p.changes[:0], p.bytes[:0]
+	for _, w := range windows {
+		p.appendChanges(w)
+	}
+	if err := p.own.write(ctx, p.changes); err != nil {
+		return fmt.Errorf("writing windows back: %w", err)
+	}
+	p.windows.wrote(len(windows))
+	return nil
+}
+
+func (p *partition) appendChanges(w *keyed) {
+	begin := len(p.bytes)
+	p.bytes = append(p.bytes, w.name...)
+	name := p.bytes[begin:len(p.bytes):len(p.bytes)]
+	begin = len(p.bytes)
+	p.bytes = appendRecord(p.bytes, w.generation, w.offset, w.verdict)
+	p.bytes = w.rule.policy.Append(p.bytes, &w.state)
+	p.changes = append(p.changes, store.Change{Space: store.Windows, Key: name, Value: p.bytes[begin:len(p.bytes):len(p.bytes)]})
+	switch w.index {
+	case indexSet:
+		p.changes = append(p.changes, store.Change{Space: store.Index, Key: name, Value: []byte{recordVersion}})
+	case indexDeleted:
+		p.changes = append(p.changes, store.Change{Space: store.Index, Key: name})
+	}
+}
+
+// load reads all windows that are wanted. When the store is away some stay wanted.
+func (p *partition) load(ctx context.Context) error {
+	h := p.windows
+	for len(h.wanted) > 0 {
+		some := h.wanted[:min(readKeys, len(h.wanted))]
+		p.names = p.names[:0]
+		for _, w := range some {
+			p.names = append(p.names, []byte(w.name))
+		}
+		values, err := p.own.read(ctx, store.Windows, p.names)
+		if err != nil {
+			return fmt.Errorf("reading windows: %w", err)
+		}
+		p.metrics.lookups.cold.Add(float64(len(some)))
+		for i, w := range some {
+			if err := p.fill(w, values[i]); err != nil {
+				return err
+			}
+			delete(h.unloaded, w.name)
+			h.add(w)
+		}
+		clear(some)
+		h.wanted = h.wanted[len(some):]
+	}
+	h.wanted = nil
+	return nil
+}
+
+// fill gives a window what the store has of it.
+func (p *partition) fill(w *keyed, value []byte) error {
+	w.loaded, w.generation, w.offset = true, 0, -1
+	if value == nil {
+		return nil
+	}
+	record, err := ReadRecord(value)
+	if err == nil {
+		err = w.rule.policy.Read(record.State, &w.state)
+	}
+	if isNewer(err) {
+		return stopped{fmt.Errorf("the window of %q: %w", w.name, err)}
+	}
+	if err != nil { // what it was nobody can say any more; to begin anew blocks nobody who kept the limit
+		p.faults.Note("damaged window", fmt.Errorf("the window of %q begins anew: %w", w.name, err))
+		w.state = window.State{}
+		return nil
+	}
+	w.generation, w.offset, w.verdict = record.Generation, record.Offset, record.Verdict
+	return nil
+}

@@ -1,0 +1,145 @@
+package aggregator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+)
+
+// A list is which list all aggregators write to. Its name is agreed on in the store; its epoch grows when the topic was
+// made anew, which whoever follows its end sees.
+type list struct {
+	*Aggregator
+	mu     sync.Mutex
+	id     blocklist.ListID
+	newest int64 // an offset that was acknowledged, unknown before
+}
+
+func newListName() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+func newList(a *Aggregator, name string) *list {
+	return &list{Aggregator: a, id: blocklist.ListID{Name: name}, newest: unknown}
+}
+
+func (l *list) current() blocklist.ListID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id
+}
+
+func (l *list) told() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.newest
+}
+
+// tell notes that a record has arrived.
+func (l *list) tell(offset int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newest = max(l.newest, offset)
+}
+
+// seen notes what a partition's former owner knew: the list's id, and how far the topic had got.
+func (l *list) seen(id string, told int64) {
+	if known, err := blocklist.ParseListID(id); err == nil {
+		l.adopt(known)
+	}
+	l.tell(told)
+}
+
+// adopt takes a list that others found later than ours.
+func (l *list) adopt(id blocklist.ListID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if id.Epoch > l.id.Epoch {
+		l.id = id
+		l.logger.Warn("the list is another: all that is live is published again", "list", id)
+	}
+}
+
+// follow reads the end of the topic until the context is done.
+func (l *list) follow(ctx context.Context) {
+	var reader *kafka.Reader
+	for ctx.Err() == nil && reader == nil {
+		end, err := l.listEnd(ctx)
+		if err != nil {
+			l.faults.Note("list", err)
+			sleep(ctx, tryAgain)
+			continue
+		}
+		l.faults.Over("list")
+		reader = l.config.Client.NewReader(l.config.BlocklistTopic, 0, end)
+	}
+	last := int64(unknown)
+	for ctx.Err() == nil {
+		told := l.told()
+		records, err := reader.Fetch(ctx)
+		span := reader.Span()
+		switch {
+		case errors.Is(err, kafka.ErrPastEnd) || err == nil && (span.End <= told || span.End < last):
+			l.anew(span)
+			reader.SetNext(span.Start)
+			last = span.End
+			continue
+		case errors.Is(err, kafka.ErrTrimmed):
+			reader.SetNext(span.Start)
+			continue
+		case err != nil:
+			continue // said by the reader, with the pause that belongs to it
+		}
+		last = span.End
+		for i := range records {
+			l.look(ctx, &records[i])
+		}
+	}
+}
+
+// anew begins a list: the topic is not the one that we wrote to.
+func (l *list) anew(span kafka.Span) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.id.Epoch = max(l.id.Epoch+1, l.config.Now().UnixMilli())
+	l.newest = span.End - 1
+	l.logger.Error("the topic of the list was made anew: all that is live is published again", "topic", l.config.BlocklistTopic, "list", l.id, "ends at", span.End)
+}
+
+// look hands a record to the owner of its key, who knows whether it came too late.
+func (l *list) look(ctx context.Context, r *kafka.Record) {
+	record, err := blocklist.DecodeRecord(r.Key, r.Value)
+	switch {
+	case err != nil:
+		return // readers of the list say it
+	case record.Mark != nil:
+		l.adopt(record.Mark.List)
+	case record.Entry != nil:
+		e := record.Entry
+		p := l.owner(hit.Partition(e.Rule, []byte(e.Key), l.config.Partitions))
+		if p == nil {
+			return
+		}
+		select {
+		case p.heals <- superseded{string(r.Key), e.Generation, e.Offset}:
+		case <-ctx.Done():
+		case <-time.After(time.Second): // its goroutine waits; the entry is published again with the next walk
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

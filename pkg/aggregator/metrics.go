@@ -1,0 +1,131 @@
+package aggregator
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/pkg/hit"
+)
+
+// metrics are those of all partitions.
+type metrics struct {
+	hits        *prometheus.CounterVec
+	unruled     prometheus.Counter // hits of rules that are not known
+	batches     batchMetrics
+	lookups     struct{ hot, cold prometheus.Counter }
+	broken      *prometheus.CounterVec
+	detection   *prometheus.HistogramVec
+	over        prometheus.Counter
+	unpublished prometheus.Counter
+	taken       *prometheus.CounterVec
+	lost        prometheus.Counter
+	swept       prometheus.Counter
+	storeErrors *prometheus.CounterVec
+	checkpoint  prometheus.Histogram
+	lag         *prometheus.GaugeVec
+	hot         *total
+	dirty       *total
+	waiting     *total
+}
+
+type batchMetrics struct {
+	verdicts [4]prometheus.Counter
+	damaged  prometheus.Counter
+}
+
+func (b *batchMetrics) of(v hit.Verdict) prometheus.Counter { return b.verdicts[v] }
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
+	}
+	m.hits = counter("weir_aggregator_hits_total", "Hits taken out of the log, by rule and by what became of them.", "rule", "outcome")
+	m.unruled = m.hits.WithLabelValues("", "unknown")
+	batches := counter("weir_aggregator_batches_total", "Batches taken out of the log, by what became of them.", "verdict")
+	for v := range m.batches.verdicts {
+		m.batches.verdicts[v] = batches.WithLabelValues(hit.Verdict(v).String())
+	}
+	m.batches.damaged = batches.WithLabelValues("damaged")
+	lookups := counter("weir_aggregator_lookups_total", "Windows looked up, by where they were.", "where")
+	m.lookups.hot, m.lookups.cold = lookups.WithLabelValues("hot"), lookups.WithLabelValues("cold")
+	m.broken = counter("weir_blocks_total", "Blocks published, by rule, mode and the limit that was broken.", "rule", "mode", "limit")
+	m.over = counter("weir_aggregator_verdicts_over_total", "Verdicts whose block was over before it could be published.").WithLabelValues()
+	m.unpublished = counter("weir_aggregator_unpublished_total", "Verdicts and events that cannot be published: Kafka or the list refuses them for good.").WithLabelValues()
+	m.taken = counter("weir_aggregator_anew_total", "Partitions begun anew, by why: another owner or a store that went back, another log.", "why")
+	m.lost = counter("weir_aggregator_lost_records_total", "Records that the log no longer had when they were to be read.").WithLabelValues()
+	m.swept = counter("weir_aggregator_swept_keys_total", "Windows deleted from the store because they had become clear.").WithLabelValues()
+	m.storeErrors = counter("weir_aggregator_store_errors_total", "Calls to the store that failed.", "op")
+	m.detection = histogram("weir_aggregator_detection_delay_seconds", "From the time of the request that broke a limit to its verdict.",
+		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}, "rule")
+	m.checkpoint = register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_aggregator_checkpoint_seconds",
+		Help: "How long writing a checkpoint took.", Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}}))
+	m.lag = register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_aggregator_lag_records", Help: "Records that wait to be counted."}, []string{"partition"}))
+	m.hot = newTotal(r, "weir_aggregator_hot_keys", "Windows in memory.")
+	m.dirty = newTotal(r, "weir_aggregator_dirty_keys", "Windows that have changed since they were written.")
+	m.waiting = newTotal(r, "weir_aggregator_waiting_hits", "Hits that wait for the store to answer.")
+	return m
+}
+
+// register takes the metric that is there already where an aggregator was made before in the process.
+func register[C prometheus.Collector](r prometheus.Registerer, metric C) C {
+	if r == nil {
+		return metric
+	}
+	err := r.Register(metric)
+	if before := (prometheus.AlreadyRegisteredError{}); errors.As(err, &before) {
+		return before.ExistingCollector.(C)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return metric
+}
+
+// A total is a gauge that is the sum over our partitions.
+type total struct {
+	gauge prometheus.Gauge
+	mu    sync.Mutex
+	of    map[int]int
+	sum   int
+}
+
+func newTotal(r prometheus.Registerer, name, help string) *total {
+	return &total{gauge: register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})), of: map[int]int{}}
+}
+
+func (t *total) set(partition, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sum += n - t.of[partition]
+	t.of[partition] = n
+	t.gauge.Set(float64(t.sum))
+}
+
+func (m *metrics) blocks(c *counted, limit string) prometheus.Counter {
+	return m.broken.WithLabelValues(c.name, c.mode(), limit)
+}
+
+func (m *metrics) delay(c *counted) prometheus.Observer { return m.detection.WithLabelValues(c.name) }
+
+// show tells how a partition stands.
+func (m *metrics) show(s *PartitionStatus) {
+	m.lag.WithLabelValues(strconv.Itoa(s.Partition)).Set(float64(s.Lag))
+	m.hot.set(s.Partition, s.Hot)
+	m.dirty.set(s.Partition, s.Dirty)
+	m.waiting.set(s.Partition, s.Waiting)
+}
+
+// forget leaves out a partition that is not ours any more.
+func (m *metrics) forget(partition int) {
+	m.lag.DeleteLabelValues(strconv.Itoa(partition))
+	for _, t := range []*total{m.hot, m.dirty, m.waiting} {
+		t.set(partition, 0)
+	}
+}

@@ -1,0 +1,261 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/store"
+	"weir/internal/telemetry"
+	"weir/pkg/hit"
+)
+
+const (
+	tryAgain   = 500 * time.Millisecond // between tries of what fails
+	lastWrites = 20 * time.Second       // for writing everything back when the partition is given up
+)
+
+// mostSources is how many sources of a partition are remembered.
+const mostSources = 100_000
+
+// A hitLog is what a partition is read from: a kafka.Reader.
+type hitLog interface {
+	Fetch(ctx context.Context) ([]kafka.Record, error)
+	SetNext(offset int64)
+	Span() kafka.Span
+}
+
+// A partition is one that is ours. Everything in it belongs to one goroutine, but what says otherwise.
+type partition struct {
+	*Aggregator
+	number  int
+	log     hitLog
+	commits *commits
+	logger  *slog.Logger
+	faults  *telemetry.Faults
+	asks    chan func(ctx context.Context) // run by the goroutine
+	heals   chan superseded
+	shown   atomic.Pointer[PartitionStatus] // for everyone
+	stopped string                          // why it does not count any more
+
+	own       owned
+	windows   *hotset
+	rules     rulebook
+	sources   *hit.Positions
+	waiting   []parcel // hits of windows that are not read yet
+	waits     int      // how many hits these are
+	sent      receipts
+	resume    resumption
+	ahead     *checkpoint // to be written when what is before it is safe
+	stored    checkpoint  // the last that was written
+	storedAt  time.Time
+	replay    replay
+	walk      walk
+	sweep     sweep
+	marked    marking
+	offset    int64  // the next to be counted
+	last      int64  // the record before, -1 for none
+	checksum  uint64 // of that record
+	reached   int64  // the newest counted time
+	lag       int64
+	downUntil time.Time // the store is not asked before
+
+	batches []*batch
+	used    int
+	changes []store.Change
+	names   [][]byte
+	bytes   []byte
+	name    []byte
+}
+
+func newPartition(a *Aggregator, number int, log hitLog, commits *commits) *partition {
+	p := &partition{Aggregator: a, number: number, log: log, commits: commits, logger: a.logger.With("partition", number),
+		asks: make(chan func(context.Context)), heals: make(chan superseded, 256)}
+	p.faults = telemetry.NewFaults(p.logger)
+	p.own = owned{store: a.config.Store, partition: number}
+	return p
+}
+
+// A stopped error ends the counting of a partition: going on would be wrong.
+type stopped struct{ error }
+
+func (s stopped) Unwrap() error { return s.error }
+
+// run counts until the context is done or the group has given the partition to another.
+func (p *partition) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := p.hold(ctx)
+		switch {
+		case ctx.Err() != nil || err == nil:
+			p.finish()
+			return
+		case errors.As(err, new(stopped)):
+			p.logger.Error("the partition is not counted any more", "error", err)
+			p.stopped = err.Error()
+			p.show()
+			p.answer(ctx)
+			return
+		case errors.Is(err, store.ErrFenced):
+			p.logger.Warn("what is in memory is dropped and the partition taken anew", "why", err)
+			p.metrics.taken.WithLabelValues("fenced").Inc()
+			if !p.commits.confirm(ctx, p.stored.offset) {
+				p.logger.Warn("the partition is another's now")
+				return
+			}
+		default:
+			p.faults.Note("partition", err)
+			p.metrics.storeErrors.WithLabelValues("take").Inc()
+			p.pause(ctx, tryAgain)
+		}
+	}
+}
+
+// answer answers who asks, until the context is done.
+func (p *partition) answer(ctx context.Context) {
+	for ctx.Err() == nil {
+		p.pause(ctx, time.Minute)
+	}
+}
+
+// pause waits, and answers meanwhile.
+func (p *partition) pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case ask := <-p.asks:
+			ask(ctx)
+		}
+	}
+}
+
+// hold takes the partition and counts until an error; nil when it is another's.
+func (p *partition) hold(ctx context.Context) error {
+	if err := p.take(ctx); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if p.commits.expelled() {
+			return nil
+		}
+		if err := p.turn(ctx); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// take makes the partition ours and goes to where its stored checkpoint says.
+func (p *partition) take(ctx context.Context) error {
+	p.drop()
+	if err := p.own.take(ctx); err != nil {
+		return fmt.Errorf("taking the partition: %w", err)
+	}
+	values, err := p.own.read(ctx, store.Notes, [][]byte{checkpointKey, listKey})
+	if err != nil {
+		return fmt.Errorf("reading the checkpoint: %w", err)
+	}
+	if err := p.begin(ctx, values[0]); err != nil {
+		return err
+	}
+	if err := p.walk.read(values[1]); err != nil {
+		return err
+	}
+	p.list.seen(p.walk.note.list, p.stored.told)
+	p.faults.Over("partition")
+	p.logger.Info("takes the partition", "fence", p.own.fence, "generation", p.stored.generation, "offset", p.stored.offset)
+	p.show()
+	return nil
+}
+
+// drop forgets all that is in memory.
+func (p *partition) drop() {
+	p.windows = newHotset(p.share())
+	p.rules = newRulebook(p.Aggregator)
+	p.sources = hit.NewPositions(mostSources, p.config.Retention)
+	p.waiting, p.waits, p.sent, p.ahead = nil, 0, receipts{}, nil
+	p.replay, p.walk, p.sweep, p.marked, p.downUntil = replay{}, walk{}, sweep{}, marking{}, time.Time{}
+}
+
+// turn fetches once and counts what came; then it does some of what is to be done beside.
+func (p *partition) turn(ctx context.Context) error {
+	p.windows.resize(p.share())
+	p.rules.refresh()
+	p.answerNow(ctx)
+	records, err := p.fetch(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.count(ctx, records); err != nil {
+		return err
+	}
+	p.moved(records)
+	idle := len(records) == 0
+	for _, do := range []func(context.Context, bool) error{p.safe, p.publishAgain, p.sweepOn, p.mark} {
+		if err := do(ctx, idle); err != nil && !p.away(err) {
+			return err
+		}
+	}
+	p.show()
+	return ctx.Err()
+}
+
+// away says whether an error is the store's being away, which passes; the store is left alone for a moment then.
+func (p *partition) away(err error) bool {
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrForeign) || errors.As(err, new(stopped)) || errors.Is(err, errSend) ||
+		errors.Is(err, context.Canceled) {
+		return false
+	}
+	p.metrics.storeErrors.WithLabelValues("call").Inc()
+	p.faults.Note("store", err)
+	p.downUntil = p.config.Now().Add(tryAgain)
+	return true
+}
+
+// storeRests says that the store was away a moment ago.
+func (p *partition) storeRests() bool { return p.config.Now().Before(p.downUntil) }
+
+func (p *partition) answerNow(ctx context.Context) {
+	for {
+		select {
+		case ask := <-p.asks:
+			ask(ctx)
+		default:
+			return
+		}
+	}
+}
+
+// finish makes everything safe before the partition is given up: the next owner need not read anything again.
+func (p *partition) finish() {
+	if p.windows == nil || p.own.fence == (store.Fence{}) || p.stopped != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastWrites)
+	defer cancel()
+	for ctx.Err() == nil {
+		err := p.safe(ctx, true)
+		if err != nil {
+			p.logger.Warn("not all is written back; the next owner counts it again", "why", err)
+			return
+		}
+		if len(p.waiting) > 0 || p.ahead == nil && p.stored.offset == p.offset {
+			break
+		}
+		if p.windows.dirty() == 0 {
+			p.pause(ctx, 10*time.Millisecond) // for Kafka to acknowledge
+		}
+	}
+	if err := p.config.Store.Sync(ctx); err != nil {
+		p.logger.Warn("the store was not synced", "why", err)
+	}
+	p.commits.last(ctx, p.stored.offset)
+}

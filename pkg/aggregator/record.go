@@ -1,0 +1,181 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// recordVersion is the first byte of every record that is written here.
+const recordVersion = 1
+
+var (
+	// ErrNewer is of bytes in the store that a newer version of this package wrote.
+	ErrNewer = errors.New("written by a newer version of weir")
+	// ErrDamaged is of bytes in the store that no version of this package wrote.
+	ErrDamaged = errors.New("damaged")
+)
+
+// A Record is what the store keeps of one (rule, key), in the space Windows under "rule/key". Its bytes:
+//
+//	version     1 byte  1
+//	flags       1 byte  1 there is a verdict, and of it: 2 until is never, 4 it was ended, 8 a person lifted it,
+//	                    16 it was published
+//	generation  u       of the log of hits, and
+//	offset      u       in it, up to and with which hits are in the state
+//	[verdict]   from z; until u, the difference to from, unless never; decided z, the difference to from;
+//	            [ended z, the difference to from]; generation u; offset u; count u; level u; limit: its length u, its bytes
+//	state       the rest: the window's, as pkg/window writes it for the rule
+//
+// Numbers are varints as encoding/binary writes them: u is unsigned, z is signed (zigzag).
+type Record struct {
+	Generation, Offset int64
+	Verdict            *Verdict // the last one, nil where there was none
+	State              []byte
+}
+
+// A Verdict is the last block of a key. Times are Unix milliseconds.
+type Verdict struct {
+	From, Until, Decided int64
+	Ended                int64 // when it was taken off before Until; 0 when it was not
+	Generation, Offset   int64 // where in the log of hits what decided this stands
+	Count                int64
+	Level                int
+	Limit                string
+	Lifted               bool // Ended because a person wanted it
+	Listed               bool // it was published: one that was over before is not
+}
+
+// live says whether the verdict stands on the list at a time.
+func (v *Verdict) live(now int64) bool { return v.Ended == 0 && v.Until > now }
+
+const (
+	hasVerdict = 1 << iota
+	isNever
+	isEnded
+	isLifted
+	isListed
+
+	recordFlags = hasVerdict | isNever | isEnded | isLifted | isListed
+)
+
+// Append appends the record's bytes.
+func (r *Record) Append(b []byte) []byte {
+	return append(appendRecord(b, r.Generation, r.Offset, r.Verdict), r.State...)
+}
+
+// appendRecord appends all but the state.
+func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
+	b = append(b, recordVersion, v.flags())
+	b = binary.AppendUvarint(b, uint64(generation))
+	b = binary.AppendUvarint(b, uint64(offset))
+	if v == nil {
+		return b
+	}
+	b = binary.AppendVarint(b, v.From)
+	if v.Until != math.MaxInt64 {
+		b = binary.AppendUvarint(b, uint64(v.Until-v.From))
+	}
+	b = binary.AppendVarint(b, v.Decided-v.From)
+	if v.Ended != 0 {
+		b = binary.AppendVarint(b, v.Ended-v.From)
+	}
+	for _, number := range []int64{v.Generation, v.Offset, v.Count, int64(v.Level), int64(len(v.Limit))} {
+		b = binary.AppendUvarint(b, uint64(number))
+	}
+	return append(b, v.Limit...)
+}
+
+func (v *Verdict) flags() byte {
+	if v == nil {
+		return 0
+	}
+	f := byte(hasVerdict)
+	if v.Until == math.MaxInt64 {
+		f |= isNever
+	}
+	if v.Ended != 0 {
+		f |= isEnded
+	}
+	if v.Lifted {
+		f |= isLifted
+	}
+	if v.Listed {
+		f |= isListed
+	}
+	return f
+}
+
+// ReadRecord reads what Append wrote. State lies within value. The errors are ErrNewer and ErrDamaged.
+func ReadRecord(value []byte) (Record, error) {
+	if len(value) > 0 && value[0] > recordVersion {
+		return Record{}, fmt.Errorf("a window's record: %w: version %d, this program reads up to %d", ErrNewer, value[0], recordVersion)
+	}
+	if len(value) < 2 || value[0] != recordVersion || value[1]&^recordFlags != 0 {
+		return Record{}, fmt.Errorf("a window's record of %d bytes: %w", len(value), ErrDamaged)
+	}
+	c := cursor{left: value[2:]}
+	r := Record{Generation: c.number(), Offset: c.number()}
+	if flags := value[1]; flags&hasVerdict != 0 {
+		r.Verdict = c.verdict(flags)
+	}
+	if c.failed {
+		return Record{}, fmt.Errorf("a window's record of %d bytes: %w", len(value), ErrDamaged)
+	}
+	r.State = c.left
+	return r, nil
+}
+
+func (c *cursor) verdict(flags byte) *Verdict {
+	v := &Verdict{From: c.varint(), Until: math.MaxInt64, Lifted: flags&isLifted != 0, Listed: flags&isListed != 0}
+	if flags&isNever == 0 {
+		v.Until = v.From + c.number()
+	}
+	v.Decided = v.From + c.varint()
+	if flags&isEnded != 0 {
+		v.Ended = v.From + c.varint()
+	}
+	v.Generation, v.Offset, v.Count, v.Level = c.number(), c.number(), c.number(), int(c.number())
+	v.Limit = string(c.take(c.number()))
+	return v
+}
+
+// A cursor takes values from the front of bytes. When they do not hold what is asked for it fails: it is empty from
+// then on, and what it gives is zero.
+type cursor struct {
+	left   []byte
+	failed bool
+}
+
+func (c *cursor) fail() { c.left, c.failed = nil, true }
+
+func (c *cursor) varint() int64 {
+	v, n := binary.Varint(c.left)
+	if n <= 0 {
+		c.fail()
+		return 0
+	}
+	c.left = c.left[n:]
+	return v
+}
+
+func (c *cursor) number() int64 {
+	v, n := binary.Uvarint(c.left)
+	if n <= 0 || v > math.MaxInt64 {
+		c.fail()
+		return 0
+	}
+	c.left = c.left[n:]
+	return int64(v)
+}
+
+func (c *cursor) take(n int64) []byte {
+	if n > int64(len(c.left)) {
+		c.fail()
+		return nil
+	}
+	taken := c.left[:n]
+	c.left = c.left[n:]
+	return taken
+}

@@ -1,0 +1,215 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/pkg/rule"
+	"weir/pkg/window"
+)
+
+const (
+	rulesPatience = 10 * time.Second // for rules that hits name and we do not know
+	mostUnknown   = 1000             // names that are remembered as unknown
+)
+
+// A ruling is a set of rules in force. It does not change.
+type ruling struct {
+	set         *rule.Set
+	policies    []*window.Policy
+	fingerprint string
+	modes       uint64        // a hash of names and modes
+	over        chan struct{} // closed when another is in force
+}
+
+// Reload has other rules in force. The same again change nothing.
+func (a *Aggregator) Reload(set *rule.Set) error {
+	next := &ruling{set: set, fingerprint: set.Fingerprint(), over: make(chan struct{})}
+	before := a.rules.Load()
+	if before != nil && before.fingerprint == next.fingerprint {
+		return nil
+	}
+	var modes []string
+	for _, r := range set.Rules {
+		policy, err := r.Policy(a.config.Late, 0)
+		if err != nil {
+			return fmt.Errorf("rule %s: %w", r.Name, err)
+		}
+		next.policies = append(next.policies, policy)
+		modes = append(modes, r.Name+"="+r.Mode.String())
+	}
+	slices.Sort(modes)
+	next.modes = xxhash.Sum64String(strings.Join(modes, " "))
+	a.rules.Store(next)
+	if before != nil {
+		close(before.over)
+	}
+	return nil
+}
+
+// The outcomes that a rule's hits are tallied by: those of pkg/window, and two that are never counted.
+const (
+	tallyAhead    = int(window.Late) + 1 + iota // their time is ahead of the collector's clock by too much
+	tallyReplayed                               // they were in the window already
+	tallies
+)
+
+var tallyWords = [tallies]string{window.Counted: "counted", window.Broke: "broke", window.Extended: "extended", window.Blocked: "blocked",
+	window.Late: "late", tallyAhead: "ahead", tallyReplayed: "replayed"}
+
+// A counted rule is one whose hits a partition counts.
+type counted struct {
+	name   string
+	rule   *rule.Rule // nil for one that is gone
+	policy *window.Policy
+	tally  [tallies]int64 // hits that the metrics do not know yet
+	told   [tallies]prometheus.Counter
+}
+
+func (c *counted) limitText(i int) string {
+	if i < len(c.rule.Limits) {
+		return c.rule.Limits[i].Text
+	}
+	return ""
+}
+
+func (c *counted) mode() string {
+	if c.rule == nil {
+		return ""
+	}
+	return c.rule.Mode.String()
+}
+
+// counting is what of a rule its windows depend on.
+func counting(r *rule.Rule) any {
+	type what struct {
+		algorithm  window.Algorithm
+		limits     []rule.Limit
+		subwindows int
+		burst      int64
+		block      rule.Block
+	}
+	return what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block}
+}
+
+// convert has a window counted by another version of its rule: what it remembers is kept where that has a meaning.
+func (w *keyed) convert(to *counted) {
+	if w.loaded {
+		bytes := w.rule.policy.Append(nil, &w.state)
+		var state window.State
+		if to.policy.Read(bytes, &state) == nil {
+			w.state = state
+		}
+	}
+	w.rule = to
+}
+
+// A rulebook is a partition's own view of the rules in force.
+type rulebook struct {
+	*Aggregator
+	ruling  *ruling
+	byName  map[string]*counted
+	unknown map[string]bool // names that were waited for in vain, or are gone
+}
+
+func newRulebook(a *Aggregator) rulebook {
+	b := rulebook{Aggregator: a, byName: map[string]*counted{}, unknown: map[string]bool{}}
+	b.refresh()
+	return b
+}
+
+func (b *rulebook) named(name string) *counted { return b.byName[name] }
+
+// gone is the rule of a name as far as it is known to those that have it no more.
+func (b *rulebook) gone(name string) *counted { return &counted{name: name} }
+
+// refresh takes the rules that are in force. Rules that count as before keep their windows as they are.
+func (b *rulebook) refresh() {
+	now := b.rules.Load()
+	if b.ruling == now {
+		return
+	}
+	b.flush()
+	before := b.byName
+	b.ruling, b.byName, b.unknown = now, map[string]*counted{}, map[string]bool{}
+	for i, r := range now.set.Rules {
+		c := before[r.Name]
+		if c == nil || !reflect.DeepEqual(counting(c.rule), counting(r)) {
+			c = &counted{name: r.Name, policy: now.policies[i]}
+			for outcome := range c.told {
+				c.told[outcome] = b.metrics.hits.WithLabelValues(r.Name, tallyWords[outcome])
+			}
+		}
+		c.rule = r
+		b.byName[r.Name] = c
+	}
+	for name := range before {
+		if b.byName[name] == nil {
+			b.unknown[name] = true
+		}
+	}
+}
+
+// flush tells the metrics what they do not know yet.
+func (b *rulebook) flush() {
+	for _, c := range b.byName {
+		for outcome, n := range c.tally {
+			if n > 0 {
+				c.told[outcome].Add(float64(n))
+				c.tally[outcome] = 0
+			}
+		}
+	}
+}
+
+// awaitRules waits for rules that hits name and that are not known: the file is read again, and may be late.
+func (p *partition) awaitRules(ctx context.Context, names []string) {
+	p.rules.refresh()
+	var until time.Time
+	for _, name := range names {
+		for p.rules.byName[name] == nil && !p.rules.unknown[name] {
+			if until.IsZero() {
+				until = time.Now().Add(rulesPatience)
+				p.logger.Warn("hits of a rule that is not known here: the rules are read again", "rule", name)
+				p.config.Reread()
+			}
+			if !p.otherRules(ctx, time.Until(until)) {
+				p.giveUp(name)
+			}
+		}
+	}
+}
+
+// otherRules waits until other rules are in force.
+func (p *partition) otherRules(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(max(0, d))
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.rules.ruling.over:
+			p.rules.refresh()
+			return true
+		case ask := <-p.asks:
+			ask(ctx)
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (p *partition) giveUp(name string) {
+	if len(p.rules.unknown) >= mostUnknown {
+		clear(p.rules.unknown)
+	}
+	p.rules.unknown[name] = true
+	p.logger.Warn("hits of a rule that is not known here are not counted", "rule", name)
+}

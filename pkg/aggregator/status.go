@@ -1,0 +1,81 @@
+package aggregator
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"weir/pkg/window"
+)
+
+// A Status is how an aggregator stands, as JSON.
+type Status struct {
+	Rules      string            `json:"rules"`     // hash of those in force
+	CaughtUp   bool              `json:"caught_up"` // nothing waits in our partitions
+	List       string            `json:"list"`      // the id of the list that is written
+	Partitions []PartitionStatus `json:"partitions"`
+}
+
+// A PartitionStatus is how one of our partitions stands.
+type PartitionStatus struct {
+	Partition  int        `json:"partition"`
+	Offset     int64      `json:"offset"` // the next to be counted
+	Lag        int64      `json:"lag"`    // records behind it
+	Generation int64      `json:"generation"`
+	Fence      string     `json:"fence"`
+	Reached    *time.Time `json:"reached"` // the newest request counted
+	Hot        int        `json:"hot"`     // windows in memory
+	Dirty      int        `json:"dirty"`   // of those, and of those on their way out, how many are not written
+	Waiting    int        `json:"waiting"` // hits that wait for the store
+	Unsent     int        `json:"unsent"`  // verdicts that Kafka has not acknowledged
+	Checkpoint int64      `json:"checkpoint"`
+	Written    *time.Time `json:"checkpoint_at"`
+	Error      string     `json:"error,omitempty"` // why it is not counted
+}
+
+// Status may be called at any time.
+func (a *Aggregator) Status() Status {
+	s := Status{Rules: a.rules.Load().fingerprint, CaughtUp: true, List: a.list.current().String(), Partitions: []PartitionStatus{}}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.held {
+		one := p.shown.Load()
+		if one == nil {
+			s.CaughtUp = false // it is being taken
+			continue
+		}
+		s.CaughtUp = s.CaughtUp && one.caughtUp()
+		s.Partitions = append(s.Partitions, *one)
+	}
+	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int { return cmp.Compare(a.Partition, b.Partition) })
+	return s
+}
+
+func (s *PartitionStatus) caughtUp() bool {
+	return s.Lag == 0 && s.Waiting == 0 && s.Unsent == 0 && s.Error == ""
+}
+
+// show tells everyone how the partition stands.
+func (p *partition) show() {
+	s := &PartitionStatus{Partition: p.number, Offset: p.offset, Lag: p.lag, Generation: p.stored.generation, Fence: p.own.fence.String(),
+		Reached: instant(p.reached), Hot: p.windows.hot.Len(), Dirty: p.windows.dirty(), Waiting: p.waits,
+		Unsent: int(p.sent.taken - p.sent.done()), Checkpoint: p.stored.offset, Error: p.stopped}
+	if !p.storedAt.IsZero() {
+		at := p.storedAt.UTC()
+		s.Written = &at
+	}
+	p.shown.Store(s)
+	p.metrics.show(s)
+}
+
+// instant is a time of requests; nil before the first.
+func instant(unixMilli int64) *time.Time {
+	if unixMilli <= 0 {
+		return nil
+	}
+	at := time.UnixMilli(unixMilli).UTC()
+	return &at
+}
+
+func isNewer(err error) bool { return errors.Is(err, ErrNewer) || errors.Is(err, window.ErrNewer) }

@@ -1,0 +1,136 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"weir/internal/kafka"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+	"weir/pkg/window"
+)
+
+// errSend says that a producer took nothing: the context is done, or it is closed.
+var errSend = errors.New("not sent")
+
+// A receipt is of what was sent: left counts the messages that are not acknowledged.
+type receipt struct{ left atomic.Int32 }
+
+// decide notes a broken limit and publishes it, unless the block is over already.
+func (p *partition) decide(ctx context.Context, w *keyed, o window.Outcome, source string) error {
+	now := p.config.Now().UnixMilli()
+	event := blocklist.EventBlocked
+	v := &Verdict{From: o.From, Until: o.Until, Decided: now}
+	if o.Event == window.Extended && w.verdict != nil && w.verdict.From == o.From {
+		*v = *w.verdict
+		v.Until = o.Until
+		if v.Listed {
+			event = blocklist.EventExtended
+		}
+	}
+	v.Generation, v.Offset, v.Count, v.Level, v.Limit = w.generation, w.offset, o.Count, o.Level, w.rule.limitText(o.Limit)
+	w.verdict = v
+	if !v.live(now) {
+		p.metrics.over.Inc()
+		p.logged.over(source)
+		return nil
+	}
+	p.logged.live(source)
+	v.Listed, w.index = true, indexSet
+	p.metrics.blocks(w.rule, v.Limit).Inc()
+	p.metrics.delay(w.rule).Observe(float64(max(0, now-v.From)) / 1000)
+	p.logged.verdict(p.logger, event, w, v)
+	return p.publish(ctx, w, event)
+}
+
+// unblock forgets a key's window and level, and takes it off the list.
+func (p *partition) unblock(ctx context.Context, w *keyed) error {
+	now := p.config.Now().UnixMilli()
+	w.state = window.State{}
+	if w.verdict == nil || !w.verdict.live(now) {
+		return nil
+	}
+	v := *w.verdict
+	v.Ended, v.Lifted, v.Generation, v.Offset = now, true, w.generation, w.offset
+	w.verdict, w.index = &v, indexDeleted
+	p.logged.verdict(p.logger, blocklist.EventLifted, w, &v)
+	if !v.Listed {
+		return nil
+	}
+	return p.publish(ctx, w, blocklist.EventLifted)
+}
+
+// publish sends what a window says to the list, and what happened to the events unless event is empty. The checkpoint
+// waits until both are acknowledged.
+func (p *partition) publish(ctx context.Context, w *keyed, event string) error {
+	return p.publishEntry(ctx, entryOf(w.rule, w.key(), w.verdict), event)
+}
+
+// entryOf is a verdict as the list has it.
+func entryOf(rule *counted, key string, v *Verdict) *blocklist.Entry {
+	e := &blocklist.Entry{
+		ID: blocklist.ID(rule.name, key, v.From, v.Level), Rule: rule.name, Key: key, From: v.From, Until: v.Until, Decided: v.Decided,
+		Ended: v.Ended, Limit: v.Limit, Count: v.Count, Level: v.Level, Source: blocklist.Verdict, By: "weir",
+		Generation: v.Generation, Offset: v.Offset,
+	}
+	if rule.rule != nil {
+		e.Fields, e.Mode = rule.rule.Key.Fields(key), blocklist.Mode(rule.rule.Mode)
+	}
+	return e
+}
+
+func (p *partition) publishEntry(ctx context.Context, e *blocklist.Entry, event string) error {
+	value, err := e.Append(nil)
+	if err != nil { // a key or a time that the list cannot have
+		p.faults.Note("verdict", fmt.Errorf("the block of %q by %s cannot be published: %w", e.Key, e.Rule, err))
+		p.metrics.unpublished.Inc()
+		return nil
+	}
+	messages := int32(1)
+	if event != "" {
+		messages = 2
+	}
+	paper := p.sent.add(messages)
+	message := kafka.Message{Key: blocklist.RecordKey(e.Rule, e.Key), Value: value, Done: func(offset int64, err error) {
+		p.acknowledged(paper, err)
+		if err == nil {
+			p.list.tell(offset)
+		}
+	}}
+	if err := p.config.Blocklist.Send(ctx, message); err != nil {
+		return fmt.Errorf("the blocklist: %w: %w", errSend, err)
+	}
+	if event == "" {
+		return nil
+	}
+	return p.sendEvent(ctx, e, event, paper)
+}
+
+func (p *partition) sendEvent(ctx context.Context, e *blocklist.Entry, event string, paper *receipt) error {
+	line, err := blocklist.AppendEvent(nil, event, p.config.Now().UnixMilli(), e)
+	if err != nil {
+		p.acknowledged(paper, err)
+		return nil
+	}
+	message := kafka.Message{Partition: hit.Partition(e.Rule, []byte(e.Key), p.config.EventsPartitions), Key: blocklist.RecordKey(e.Rule, e.Key), Value: line,
+		Done: func(_ int64, err error) { p.acknowledged(paper, err) }}
+	if err := p.config.Events.Send(ctx, message); err != nil {
+		return fmt.Errorf("the events: %w: %w", errSend, err)
+	}
+	return nil
+}
+
+// acknowledged is called by producers. What Kafka refuses for good nobody can mend; all else stays unacknowledged, and
+// the checkpoint before it.
+func (p *partition) acknowledged(paper *receipt, err error) {
+	if err != nil && !errors.Is(err, kafka.ErrPermanent) {
+		return
+	}
+	if err != nil {
+		p.faults.Note("publish", err)
+		p.metrics.unpublished.Inc()
+	}
+	paper.left.Add(-1)
+}

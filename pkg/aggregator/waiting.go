@@ -1,0 +1,97 @@
+package aggregator
+
+import (
+	"context"
+
+	"weir/pkg/window"
+)
+
+// A parcel is the hits of one batch for one window that could not be read: all or none of them are in the window.
+type parcel struct {
+	window *keyed
+	offset int64
+	latest int64 // what is beyond is ahead of time
+	source string
+	hits   []waitingHit
+}
+
+// A waitingHit is a hit, or with cost 0 the command to unblock.
+type waitingHit struct{ at, cost int64 }
+
+// loadOrWait reads the windows that are wanted, and counts what waited for them. While the store is away it leaves
+// them, up to the bound; then it returns only when the store is back.
+func (p *partition) loadOrWait(ctx context.Context) error {
+	for {
+		if len(p.windows.wanted) == 0 {
+			return nil
+		}
+		if !p.storeRests() {
+			err := p.load(ctx)
+			if err == nil {
+				p.faults.Over("store")
+				return p.countWaiting(ctx)
+			}
+			if !p.away(err) {
+				return err
+			}
+		}
+		if p.waits < p.config.MostWaiting {
+			return nil
+		}
+		p.pause(ctx, tryAgain)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// countWaiting counts the hits that waited, in their order. All windows are read.
+func (p *partition) countWaiting(ctx context.Context) error {
+	parcels := p.waiting
+	p.waiting, p.waits = nil, 0
+	for i := range parcels {
+		if err := p.countParcel(ctx, &parcels[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *partition) countParcel(ctx context.Context, one *parcel) error {
+	w := one.window
+	if w.covers(p.stored.generation, one.offset) {
+		p.replayed(w)
+		for _, h := range one.hits {
+			w.rule.tally[tallyReplayed] += h.cost
+		}
+		return nil
+	}
+	p.windows.touch(w)
+	w.generation, w.offset = p.stored.generation, one.offset
+	for _, h := range one.hits {
+		if err := p.countWaitingHit(ctx, w, one, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *partition) countWaitingHit(ctx context.Context, w *keyed, one *parcel, h waitingHit) error {
+	if h.cost == 0 {
+		return p.unblock(ctx, w)
+	}
+	if h.at > one.latest {
+		w.rule.tally[tallyAhead] += h.cost
+		return nil
+	}
+	outcome := w.rule.policy.Hit(&w.state, h.at, h.cost)
+	w.rule.tally[outcome.Event] += h.cost
+	if outcome.Event == window.Late {
+		return nil
+	}
+	p.reached = max(p.reached, h.at)
+	if outcome.Event == window.Broke || outcome.Event == window.Extended {
+		return p.decide(ctx, w, outcome, one.source)
+	}
+	return nil
+}
