@@ -126,9 +126,7 @@ func (s *site) open(addresses ...string) {
 	s.API = Open(Config{List: s.list, Rules: func() *rule.Set { return testRules }, Admit: admit, Addresses: addresses, Folder: s.folder,
 		Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Now: func() time.Time { return s.now }})
 	s.mux = http.NewServeMux()
-	for pattern, handler := range s.Routes() {
-		s.mux.Handle(pattern, handler)
-	}
+	s.Handle(s.mux)
 }
 
 func admit(r *http.Request) (string, bool) {

@@ -6,17 +6,14 @@ import (
 	"strings"
 )
 
-// Routes are the paths that bouncers ask for, by the patterns of http.ServeMux. Their answers must not be compressed on
-// the way.
-func (a *API) Routes() map[string]http.Handler {
-	return map[string]http.Handler{
-		"/v1/decisions":        a.endpoint("decisions", a.decisions, http.MethodGet, http.MethodHead),
-		"/v1/decisions/stream": a.endpoint("stream", a.stream, http.MethodGet, http.MethodHead),
-		"/v1/usage-metrics":    a.endpoint("metrics", a.usage, http.MethodPost),
-		"/v1/heartbeat":        http.HandlerFunc(forMachines),
-		"/v1/decisions/":       http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { empty(w, http.StatusNotFound) }),
-		"/health":              http.HandlerFunc(health),
-	}
+// Handle adds the paths that bouncers ask for. Their answers must not be compressed on the way.
+func (a *API) Handle(mux *http.ServeMux) {
+	mux.Handle("/v1/decisions", a.endpoint("decisions", a.decisions, http.MethodGet, http.MethodHead))
+	mux.Handle("/v1/decisions/stream", a.endpoint("stream", a.stream, http.MethodGet, http.MethodHead))
+	mux.Handle("/v1/usage-metrics", a.endpoint("metrics", a.usage, http.MethodPost))
+	mux.HandleFunc("/v1/heartbeat", forMachines)
+	mux.HandleFunc("/v1/decisions/", func(w http.ResponseWriter, _ *http.Request) { empty(w, http.StatusNotFound) })
+	mux.HandleFunc("/health", health)
 }
 
 const jsonType = "application/json; charset=utf-8"

@@ -33,6 +33,22 @@ type List interface {
 	Whole() bool
 }
 
+// While is the list as long as it is enforced, and one of nobody otherwise: in shadow mode.
+func While(enforced func() bool, list List) List { return conditional{list, enforced} }
+
+type conditional struct {
+	List
+	enforced func() bool
+}
+
+// All are the list's entries, while it is enforced.
+func (c conditional) All(nowMilli int64) iter.Seq[*blocklist.Entry] {
+	if !c.enforced() {
+		return func(func(*blocklist.Entry) bool) {}
+	}
+	return c.List.All(nowMilli)
+}
+
 // IP is the scope of addresses and prefixes. Others are the names of fields: user, host, …
 const IP = "ip"
 

@@ -112,6 +112,17 @@ func TestAllWithoutRulesGivesBlocksByHand(t *testing.T) {
 	}
 }
 
+func TestWhileNothingIsEnforced(t *testing.T) {
+	enforced := false
+	l := outright.While(func() bool { return enforced }, &list{entries: []*blocklist.Entry{order(blocklist.OrderBlock, "ip", "203.0.113.8").Entry()}})
+	for _, enforced = range []bool{false, true} {
+		given := slices.Collect(outright.All(l, nil, now))
+		if (len(given) == 1) != enforced {
+			t.Errorf("enforced: %v, given %v", enforced, given)
+		}
+	}
+}
+
 func TestAllCanBeLeft(t *testing.T) {
 	l := &list{entries: []*blocklist.Entry{verdict("per-ip", "ip", "203.0.113.7"), verdict("per-user", "user", "a")}}
 	for range outright.All(l, rules(t, ""), now) {

@@ -35,8 +35,8 @@ import (
 type Config struct {
 	List  outright.List
 	Rules func() *rule.Set // those in force; may give nil
-	// Admit says whether a request may read the list.
-	Admit func(*http.Request) (name string, ok bool)
+	// Guard lets through who may read the list.
+	Guard func(http.Handler) http.Handler
 	Now   func() time.Time // time.Now unless given
 }
 
@@ -59,13 +59,11 @@ func New(c Config) *Lists {
 // path is that of all forms, but for what it ends in.
 const path = "/v1/blocklist."
 
-// Routes are the handlers by the patterns of http.ServeMux.
-func (l *Lists) Routes() map[string]http.Handler {
-	routes := map[string]http.Handler{}
+// Handle adds the paths of all forms.
+func (l *Lists) Handle(mux *http.ServeMux) {
 	for name, form := range forms {
-		routes[path+name] = l.handler(name, form)
+		mux.Handle(path+name, l.Guard(l.handler(name, form)))
 	}
-	return routes
 }
 
 // A wanted is what was asked for.

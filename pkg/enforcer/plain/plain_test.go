@@ -65,11 +65,17 @@ func sample() *list {
 
 func listsOf(l *list) (*Lists, *http.ServeMux) {
 	lists := New(Config{List: l, Rules: func() *rule.Set { return testRules }, Now: func() time.Time { return now },
-		Admit: func(r *http.Request) (string, bool) { return "", r.Header.Get("X-Api-Key") == "k" }})
+		Guard: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("X-Api-Key") != "k" {
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+		}})
 	mux := http.NewServeMux()
-	for pattern, handler := range lists.Routes() {
-		mux.Handle(pattern, handler)
-	}
+	lists.Handle(mux)
 	return lists, mux
 }
 
