@@ -1,0 +1,61 @@
+package haproxy
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const (
+	showInfo = "show info"
+	showMap  = "show map"
+)
+
+// state is what HAProxy says of itself and of the map.
+type state struct {
+	instance string // another one after each reload and restart
+	entries  int    // in the map; -1 where it does not say
+}
+
+var entryCount = regexp.MustCompile(`\bentry_cnt=(\d+)`)
+
+// state asks which process it is, and how many entries the map has.
+func (a *Agent) state(ctx context.Context) (state, error) {
+	if a.c.DryRun != nil {
+		return state{"dry run", -1}, nil
+	}
+	info, err := a.runtime.ask(ctx, showInfo)
+	if err != nil {
+		return state{}, err
+	}
+	s := state{instance: "pid " + field(info, "Pid") + " since " + field(info, "Start_time_sec"), entries: -1}
+	if field(info, "Pid") == "" {
+		return state{}, refused(showInfo, info)
+	}
+	maps, err := a.runtime.ask(ctx, showMap)
+	if err != nil {
+		return state{}, err
+	}
+	for line := range strings.Lines(maps) {
+		if !strings.Contains(line, " ("+a.c.Map+") ") {
+			continue
+		}
+		if count := entryCount.FindStringSubmatch(line); count != nil {
+			s.entries, err = strconv.Atoi(count[1])
+		}
+		return s, err
+	}
+	return state{}, fmt.Errorf("%w: it has no map %s; name it in HAProxy's configuration as docs/agents.md says, and reload HAProxy", errRefused, a.c.Map)
+}
+
+// field is what follows a name and a colon on a line.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, name+": "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
