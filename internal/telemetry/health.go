@@ -10,6 +10,7 @@ import (
 type Health struct {
 	mu      sync.Mutex
 	unready string // why it is not ready; empty when it is
+	lacks   string // what it lacks in spite of Ready
 	status  func() any
 	changed func(unready string)
 }
@@ -23,13 +24,27 @@ func (h *Health) Ready() { h.set("") }
 // Unready says that it is not, and why.
 func (h *Health) Unready(why string) { h.set(why) }
 
-func (h *Health) set(why string) {
+// Lack says what a process lacks that is not ready in spite of Ready; empty is nothing.
+func (h *Health) Lack(what string) { h.change(func() { h.lacks = what }) }
+
+func (h *Health) set(why string) { h.change(func() { h.unready = why }) }
+
+func (h *Health) change(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.changed != nil && why != h.unready {
+	before := h.why()
+	change()
+	if why := h.why(); h.changed != nil && why != before {
 		h.changed(why)
 	}
-	h.unready = why
+}
+
+// why is why it is not ready. The caller holds the lock.
+func (h *Health) why() string {
+	if h.unready != "" {
+		return h.unready
+	}
+	return h.lacks
 }
 
 // OnChange has a function called at every change, with why the process is not ready; empty when it is.
@@ -55,7 +70,7 @@ func (h *Health) Handle(mux *http.ServeMux) {
 
 func (h *Health) readyz(w http.ResponseWriter, _ *http.Request) {
 	h.mu.Lock()
-	why := h.unready
+	why := h.why()
 	h.mu.Unlock()
 	if why != "" {
 		http.Error(w, why, http.StatusServiceUnavailable)

@@ -48,6 +48,21 @@ func TestARepeatedFaultIsSaidOnceAMinute(t *testing.T) {
 	})
 }
 
+func TestWhatLacksMakesUnready(t *testing.T) {
+	h := NewHealth()
+	var said []string
+	h.OnChange(func(why string) { said = append(said, why) })
+	h.Lack("no list")
+	h.Ready()
+	h.Lack("no list")
+	h.Lack("")
+	h.Lack("no list")
+	h.Unready("ending")
+	if got := strings.Join(said, ";"); got != "no list;;no list;ending" {
+		t.Error(got)
+	}
+}
+
 func TestHealth(t *testing.T) {
 	h := NewHealth()
 	mux := http.NewServeMux()

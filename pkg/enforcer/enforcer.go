@@ -88,8 +88,9 @@ type Enforcer struct {
 	following atomic.Int64 // who follows over HTTP
 	ending    chan struct{}
 	end       sync.Once
-	listening atomic.Pointer[string] // the address, once it listens
-	slots     chan struct{}          // a connection has one
+	address   string // once serving is closed
+	serving   chan struct{}
+	slots     chan struct{} // a connection has one
 }
 
 // Open makes an enforcer and puts in force what was ordered before and waits for Kafka. It starts nothing: Run does.
@@ -99,7 +100,7 @@ func Open(c Config) (*Enforcer, error) {
 	}
 	e := &Enforcer{
 		config: c, plain: &dialect{refusal: c.Refusal, read: readEither}, metrics: newMetrics(c.Metrics, c.Set),
-		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}),
+		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
 		patience: usualPatience, slots: make(chan struct{}, maxConnections),
 	}
 	e.Rule(c.Ruling)
@@ -130,6 +131,12 @@ func (e *Enforcer) Mount(add func(*http.ServeMux)) { add(e.mux) }
 // Rules are those in force.
 func (e *Enforcer) Rules() *rule.Set { return e.ruling.Load().Rules }
 
+// Refuses says whether refusals are in force at all.
+func (e *Enforcer) Refuses() bool { return !e.ruling.Load().Shadow }
+
+// Serving is closed once it listens.
+func (e *Enforcer) Serving() <-chan struct{} { return e.serving }
+
 // Rule puts other rules in force, other trusted proxies, other fields.
 func (e *Enforcer) Rule(r Ruling) { e.ruling.Store(newRuling(r, e.metrics)) }
 
@@ -142,6 +149,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	close(e.serving)
 	server := e.server()
 	failed := make(chan error, len(listeners))
 	var running sync.WaitGroup

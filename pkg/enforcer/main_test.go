@@ -162,7 +162,7 @@ func start(t testing.TB, set *blocklist.Set, change func(*Config)) *running {
 		}
 	})
 	t.Cleanup(r.stop)
-	await(t, "listening", func() bool { return r.Address() != "" })
+	<-r.Serving()
 	return r
 }
 

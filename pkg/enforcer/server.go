@@ -59,8 +59,7 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 		if err != nil {
 			return all, fmt.Errorf("listening for checks: %w", err)
 		}
-		address := l.Addr().String()
-		e.listening.Store(&address)
+		e.address = l.Addr().String()
 		all = append(all, listening{&limited{Listener: l, slots: e.slots, ended: make(chan struct{}), full: e.tellFull}, e.config.TLS != nil})
 	}
 	if e.config.Socket != "" {
@@ -122,12 +121,10 @@ func (e *Enforcer) serve(server *http.Server, l listening) error {
 	return fmt.Errorf("serving %s: %w", l.Addr(), err)
 }
 
-// Address is where it listens, once Run does; empty before.
+// Address is where it listens, once Run does; empty where it listens on none.
 func (e *Enforcer) Address() string {
-	if at := e.listening.Load(); at != nil {
-		return *at
-	}
-	return ""
+	<-e.serving
+	return e.address
 }
 
 // A limited listener has at most so many connections open at a time. Further ones wait to be accepted.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"weir/cmd/internal/config"
 	"weir/internal/keys"
 )
 
@@ -31,13 +33,21 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	if err != nil {
 		return nil, wrong{err}
 	}
+	secure, err := p.serverTLS(p.adminTLS(address))
+	if err != nil {
+		return nil, wrong{err}
+	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for status and metrics: %w", err)
 	}
-	if host, err := netip.ParseAddrPort(listener.Addr().String()); known == nil && (err != nil || !host.Addr().IsLoopback()) {
+	guarded := known != nil || secure != nil && secure.ClientAuth == tls.RequireAndVerifyClientCert
+	if host, err := netip.ParseAddrPort(listener.Addr().String()); !guarded && (err != nil || !host.Addr().IsLoopback()) {
 		listener.Close()
 		return nil, wrong{fmt.Errorf("%s can be reached from other machines, and nobody there is asked who they are: add keys, a file of API keys", address)}
+	}
+	if secure != nil {
+		listener = tls.NewListener(listener, secure)
 	}
 	a := &admin{&http.Server{Handler: p.handler(known), ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})}
 	go func() {
@@ -48,6 +58,14 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	}()
 	p.Logger.Info("serves status and metrics", "address", listener.Addr())
 	return a, nil
+}
+
+// adminTLS is how the address is encrypted: the enforcer's is as the one where it serves.
+func (p *Process) adminTLS(address string) config.ServerTLS {
+	if address == p.Config.Enforcer.Admin {
+		return p.Config.Enforcer.TLS
+	}
+	return config.ServerTLS{}
 }
 
 func (p *Process) handler(known *keys.File) http.Handler {

@@ -1,0 +1,214 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+
+	"weir/cmd/internal/config"
+	"weir/internal/kafka"
+	"weir/internal/keys"
+	"weir/pkg/blocklist"
+	"weir/pkg/blocklist/follow"
+	"weir/pkg/blocklist/kafkalog"
+	"weir/pkg/enforcer"
+	"weir/pkg/enforcer/crowdsec"
+	"weir/pkg/enforcer/outright"
+	"weir/pkg/enforcer/plain"
+)
+
+// Enforcer is the part that edges ask.
+var Enforcer = Part{
+	Name:  "enforcer",
+	About: "tells edges who is refused, and takes orders.",
+	Admin: func(c *config.Config) (address, keys string) { return c.Enforcer.Admin, c.Enforcer.Keys },
+	Open: func(ctx context.Context, p *Process) (Running, error) {
+		client, err := p.enforcerClient()
+		if err != nil {
+			return nil, wrong{fmt.Errorf("kafka: %w", err)}
+		}
+		e, err := OpenEnforcer(ctx, p, client)
+		if err != nil {
+			if client != nil {
+				client.Close()
+			}
+			return nil, err
+		}
+		if client != nil {
+			e.closeAlso = client.Close
+		}
+		return e, nil
+	},
+}
+
+// enforcerClient is none for an enforcer that follows another one and has no brokers: it takes no orders.
+func (p *Process) enforcerClient() (*kafka.Client, error) {
+	c := p.Config
+	if c.Enforcer.Follow != followKafka && len(c.Kafka.Brokers) == 0 && p.Dial == nil {
+		return nil, nil
+	}
+	return kafka.Open(p.KafkaConfig(BlocklistTopic(c).Name, EventsTopic(c).Name, HitsTopic(c).Name))
+}
+
+const followKafka = "kafka"
+
+// A RunningEnforcer is an open enforcer, what keeps its list up to date, and whom else it tells.
+type RunningEnforcer struct {
+	*enforcer.Enforcer
+	process   *Process
+	set       *blocklist.Set
+	client    *kafka.Client // nil without Kafka
+	follower  *follow.Follower
+	bouncers  *crowdsec.API
+	producers []*kafka.Producer
+	closeAlso func()
+}
+
+// OpenEnforcer makes the enforcer that the configuration describes. It waits for nobody: without Kafka it serves the
+// last whole list. The client is nil where there is no Kafka.
+func OpenEnforcer(_ context.Context, p *Process, client *kafka.Client) (*RunningEnforcer, error) {
+	if p.Config.RuleSet == nil {
+		return nil, wrong{errNoRules}
+	}
+	r := &RunningEnforcer{process: p, client: client, set: blocklist.NewSet(blocklist.Limits{}), closeAlso: func() {}}
+	var err error
+	if r.follower, err = r.openFollower(); err != nil {
+		return nil, wrong{err}
+	}
+	settings, err := r.settings()
+	if err == nil {
+		r.Enforcer, err = enforcer.Open(settings)
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.closeProducers(canceled()))
+	}
+	r.mount()
+	p.Health.Lack("there is no whole list yet")
+	return r, nil
+}
+
+func (r *RunningEnforcer) openFollower() (*follow.Follower, error) {
+	c := r.process.Config
+	to := follow.Config{Set: r.set, File: filepath.Join(c.Data, "enforcer", "list"), Logger: r.process.Logger}
+	if c.Enforcer.Follow == followKafka {
+		return follow.NewFromLog(to, kafkalog.New(r.client, BlocklistTopic(c).Name)), nil
+	}
+	upstream, err := upstreamOf(&c.Enforcer)
+	if err != nil {
+		return nil, err
+	}
+	return follow.NewFromUpstream(to, upstream)
+}
+
+func (r *RunningEnforcer) settings() (enforcer.Config, error) {
+	p, c := r.process, r.process.Config
+	settings := enforcer.Config{
+		Set: r.set, Listen: c.Enforcer.Listen, Socket: c.Enforcer.Socket, Refusal: c.Enforcer.Refuse, LimitHeaders: limitHeaders[c.Enforcer.LimitHeaders],
+		DenyWithoutList: c.Enforcer.WithoutList == "deny", Folder: filepath.Join(c.Data, "enforcer"), Follows: c.Enforcer.Follow,
+		EventsPartitions: c.Kafka.Events.Partitions, HitsPartitions: c.Kafka.Hits.Partitions, Logger: p.Logger, Metrics: p.Metrics,
+		Refused: func(entry *blocklist.Entry, client netip.Addr) { r.bouncers.Saw(entry, client) },
+	}
+	var err error
+	if settings.Ruling, err = rulingOf(c); err != nil {
+		return settings, err
+	}
+	if settings.Keys, err = p.keysOf(c.Enforcer.Keys); err != nil {
+		return settings, wrong{err}
+	}
+	if settings.TLS, err = p.serverTLS(c.Enforcer.TLS); err != nil {
+		return settings, wrong{err}
+	}
+	if r.client != nil {
+		settings.Sinks = r.openSinks()
+	}
+	return settings, nil
+}
+
+var limitHeaders = map[config.LimitHeaders]enforcer.LimitHeaders{
+	"both": enforcer.BothLimitHeaders, "draft": enforcer.DraftLimitHeaders, "legacy": enforcer.LegacyLimitHeaders, "none": enforcer.NoLimitHeaders,
+}
+
+// rulingOf is what of the configuration can change while it runs.
+func rulingOf(c *config.Config) (enforcer.Ruling, error) {
+	trusted, err := client(c)
+	return enforcer.Ruling{Rules: c.RuleSet, Client: trusted, Header: c.Client.Header, Fields: c.Enforcer.Fields, Shadow: c.Mode == config.Shadow}, err
+}
+
+// ordersBytes is what the producers of orders hold at most, each.
+const ordersBytes = 4 << 20
+
+func (r *RunningEnforcer) openSinks() *enforcer.Sinks {
+	open := func(topic kafka.Topic) *kafka.Producer {
+		producer := r.client.OpenProducer(kafka.ProducerConfig{Topic: topic.Name, Partitions: topic.Partitions, QueueBytes: ordersBytes})
+		r.producers = append(r.producers, producer)
+		return producer
+	}
+	c := r.process.Config
+	sinks := &enforcer.Sinks{Blocklist: open(BlocklistTopic(c)), Events: open(EventsTopic(c)), Hits: open(HitsTopic(c))}
+	r.process.queue("orders", float64(len(r.producers)*ordersBytes), func() (held float64) {
+		for _, producer := range r.producers {
+			held += float64(producer.Held())
+		}
+		return held
+	})
+	return sinks
+}
+
+// mount adds the other ways to ask for the list.
+func (r *RunningEnforcer) mount() {
+	p, c := r.process, r.process.Config
+	list := outright.While(r.Refuses, r.set)
+	r.bouncers = crowdsec.Open(crowdsec.Config{
+		List: list, Rules: r.Rules, Addresses: c.Enforcer.Crowdsec.Addresses, Folder: filepath.Join(c.Data, "enforcer", "crowdsec"), Logger: p.Logger, Metrics: p.Metrics,
+		Admit: func(q *http.Request) (name string, ok bool) {
+			name, err := r.Admit(q, keys.Read)
+			return name, err == nil
+		},
+	})
+	r.Mount(r.bouncers.Handle)
+	r.Mount(plain.New(plain.Config{List: list, Rules: r.Rules, Guard: r.Guard}).Handle)
+}
+
+// Status is the enforcer's, and how its list is kept up to date.
+func (r *RunningEnforcer) Status() any {
+	following := r.follower.Status()
+	s := struct {
+		enforcer.Status
+		Trouble string `json:"trouble,omitempty"` // why the list does not keep up
+		Unread  int64  `json:"unread"`            // records that were left out
+	}{r.Enforcer.Status(), following.Trouble, following.Unread}
+	s.CaughtUp = s.CaughtUp && following.Trouble == ""
+	return s
+}
+
+// Reload takes other rules, other trusted proxies, other fields.
+func (r *RunningEnforcer) Reload(c *config.Config) error {
+	ruling, err := rulingOf(c)
+	if err != nil {
+		return err
+	}
+	r.Rule(ruling)
+	return nil
+}
+
+// Close closes what Open opened. Orders that Kafka does not have are sent by who starts next.
+func (r *RunningEnforcer) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	err := r.closeProducers(ctx)
+	r.closeAlso()
+	return err
+}
+
+func (r *RunningEnforcer) closeProducers(ctx context.Context) error {
+	var errs []error
+	for _, producer := range r.producers {
+		if err := producer.Close(ctx); err != nil && !errors.Is(err, kafka.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/telemetry"
+	"weir/pkg/blocklist"
+)
+
+// Run serves until the context is done, and keeps the list up to date.
+func (r *RunningEnforcer) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	fail := func(run func(context.Context) error) {
+		running.Go(func() {
+			if err := run(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	fail(r.Enforcer.Run)
+	fail(r.bouncers.Run)
+	fail(r.follow)
+	running.Go(func() { becomeReady(ctx, r.process, r.set, r.Serving()) })
+	running.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// follow keeps the list up to date, once the topics are there.
+func (r *RunningEnforcer) follow(ctx context.Context) error {
+	if err := r.ensureTopics(ctx); err != nil {
+		return err
+	}
+	r.follower.Run(ctx)
+	return nil
+}
+
+// ensureTopics makes or checks the topics until it succeeds, or retrying cannot mend it. That it takes long does not make
+// us unready: the last whole list is served meanwhile.
+func (r *RunningEnforcer) ensureTopics(ctx context.Context) error {
+	if r.client == nil {
+		return nil
+	}
+	c := r.process.Config
+	faults := telemetry.NewFaults(r.process.Logger)
+	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 2*time.Second) {
+		err := r.client.EnsureTopics(ctx, BlocklistTopic(c), EventsTopic(c), HitsTopic(c))
+		if err == nil {
+			faults.Over("topics")
+			return nil
+		}
+		if errors.Is(err, kafka.ErrPermanent) {
+			return wrong{fmt.Errorf("kafka: %w", err)}
+		}
+		faults.Note("topics", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// withoutListAfter is how long an enforcer that allows without a list waits for one before it says that it is ready.
+const withoutListAfter = 10 * time.Second
+
+// becomeReady says that an enforcer is ready: with a whole list, be it an old one, or, where requests pass without one,
+// after a while. Then it stays so.
+func becomeReady(ctx context.Context, p *Process, set *blocklist.Set, serving <-chan struct{}) {
+	after := time.After(withoutListAfter)
+	if p.Config.Enforcer.WithoutList != "allow" {
+		after = nil
+	}
+	select {
+	case <-serving:
+	case <-ctx.Done():
+		return
+	}
+	for changed := set.Changed(); !set.Whole(); changed = set.Changed() {
+		select {
+		case <-changed:
+			continue
+		case <-after:
+		case <-ctx.Done():
+			return
+		}
+		break
+	}
+	p.Health.Lack("")
+}

@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+
+	"weir/cmd/internal/config"
+	"weir/pkg/blocklist/follow"
+)
+
+// upstreamOf is the enforcer that is followed. Its key and our certificate are read anew whenever they are needed.
+func upstreamOf(c *config.Enforcer) (follow.Upstream, error) {
+	secure, err := clientTLS(&c.FollowTLS)
+	if err != nil {
+		return follow.Upstream{}, fmt.Errorf("enforcer.follow_tls: %w", err)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = secure
+	upstream := follow.Upstream{URL: c.Follow, Client: &http.Client{Transport: transport}}
+	if c.FollowKeyFile != "" {
+		upstream.Key = func() (string, error) { return passwordIn(c.FollowKeyFile) }
+	}
+	return upstream, nil
+}
+
+// clientTLS is how we connect to others.
+func clientTLS(t *config.ClientTLS) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CA != "" {
+		roots, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, err
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(roots) {
+			return nil, fmt.Errorf("%s has no PEM certificate", t.CA)
+		}
+	}
+	if t.Cert == "" {
+		return c, nil
+	}
+	load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		return &pair, err
+	}
+	if _, err := load(nil); err != nil {
+		return nil, err
+	}
+	c.GetClientCertificate = load
+	return c, nil
+}
