@@ -86,16 +86,20 @@ func algorithmNames() []string {
 }
 
 func parseAlgorithms(names []string) ([]window.Algorithm, error) {
-	if len(names) == 1 && names[0] == "all" {
-		return window.Algorithms(), nil
-	}
+	all := slices.Contains(names, "all")
 	var algorithms []window.Algorithm
 	for _, name := range names {
+		if name == "all" {
+			continue
+		}
 		a, err := window.ParseAlgorithm(name)
 		if err != nil {
 			return nil, wrongf("--algorithms: %w", err)
 		}
 		algorithms = append(algorithms, a)
+	}
+	if all {
+		return window.Algorithms(), nil
 	}
 	return algorithms, nil
 }

@@ -20,8 +20,8 @@ type Inner struct {
 // Within is the option that gives the places of the outer file.
 func (i Inner) Within() Option { return Within(i.Line, i.Column) }
 
-// ConfigMap finds the files in the Kubernetes ConfigMaps among the documents of data, in their order. ok is false
-// when data holds no ConfigMap, or is no YAML.
+// ConfigMap finds the files in the Kubernetes ConfigMaps among the documents of data and in the Lists among them, in
+// their order. ok is false when data holds no ConfigMap, or is no YAML.
 func ConfigMap(file string, data []byte) (files []Inner, ok bool) {
 	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithV4Defaults())
 	if err != nil {
@@ -33,18 +33,36 @@ func ConfigMap(file string, data []byte) (files []Inner, ok bool) {
 		if err := loader.Load(&document); err != nil || len(document.Content) == 0 {
 			return files, ok
 		}
-		root := d.value(document.Content[0])
-		if kind, _ := root.Key("kind").Scalar(); kind != "ConfigMap" || root.node.Kind != yaml.MappingNode {
-			continue
-		}
-		ok = true
-		pairs, _ := root.Key("data").Map()
-		for _, pair := range pairs {
-			if text, isText := pair.Value.Scalar(); isText {
-				files = append(files, inner(pair, text))
+		for _, object := range objects(d.value(document.Content[0])) {
+			if kindOf(object) != "ConfigMap" {
+				continue
+			}
+			ok = true
+			pairs, _ := object.Key("data").Map()
+			for _, pair := range pairs {
+				if text, isText := pair.Value.Scalar(); isText {
+					files = append(files, inner(pair, text))
+				}
 			}
 		}
 	}
+}
+
+// objects are those of a List, or the one object that a document is.
+func objects(root Value) []Value {
+	if kindOf(root) != "List" {
+		return []Value{root}
+	}
+	items, _ := root.Key("items").List()
+	return items
+}
+
+func kindOf(object Value) string {
+	if object.node.Kind != yaml.MappingNode || !object.Given("kind") {
+		return ""
+	}
+	kind, _ := object.Key("kind").Scalar()
+	return kind
 }
 
 func inner(pair Pair, text string) Inner {

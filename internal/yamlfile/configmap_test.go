@@ -45,8 +45,20 @@ func TestConfigMapHoldsFilesWithTheirPlaces(t *testing.T) {
 	}
 }
 
+func TestConfigMapsInAList(t *testing.T) {
+	const list = "kind: List\nitems:\n- {kind: Secret, data: {a.yaml: x}}\n- kind: ConfigMap\n  data:\n    b.yaml: |\n      listen: x\n      workers: many\n- {kind: ConfigMap, data: {c.yaml: 'listen: y'}}\n- just text\n"
+	files, ok := yamlfile.ConfigMap("list.yaml", []byte(list))
+	if !ok || len(files) != 2 || files[0].Name != "b.yaml" || files[1].Name != "c.yaml" {
+		t.Fatalf("%v %+v", ok, files)
+	}
+	var s server
+	if faults := yamlfile.Decode(files[0].File, files[0].Data, &s, files[0].Within()); faults.Error() != `list.yaml:8:16: "many" stands where a number is wanted` {
+		t.Error(faults)
+	}
+}
+
 func TestWhatIsNoConfigMap(t *testing.T) {
-	for _, text := range []string{"", "listen: x\n", "- a\n", "kind: Pod\n", "kind: [a]\n", "a: [", "ConfigMap"} {
+	for _, text := range []string{"", "listen: x\n", "- a\n", "kind: Pod\n", "kind: List\n", "kind: List\nitems: {kind: ConfigMap}\n", "kind: [a]\n", "a: [", "ConfigMap"} {
 		if files, ok := yamlfile.ConfigMap("f", []byte(text)); ok || files != nil {
 			t.Errorf("%q: %v", text, files)
 		}

@@ -190,6 +190,16 @@ func TestALogThatBreaksOffIsCountedSoFar(t *testing.T) {
 	}
 }
 
+func TestWhatStandsBehindAGzipIsToldAsSuch(t *testing.T) {
+	whole := gzipped(t, combined("192.0.2.1", noon)+combined("192.0.2.2", noon))
+	for _, behind := range []string{"\n", "\x1fx", "more than a header of gzip is long", strings.Repeat("\x00", 512)} {
+		r := runConfig(t, usualConfig(t, writeFile(t, "a.gz", append(bytes.Clone(whole), behind...))))
+		if len(r.Faults) != 1 || !strings.Contains(r.Faults[0], "after line 2: other bytes stand behind") || r.Requests != 2 {
+			t.Errorf("%q: %d requests, %q", behind, r.Requests, r.Faults)
+		}
+	}
+}
+
 func TestInputsThatCannotBeReadAreToldAtOnce(t *testing.T) {
 	_, err := Run(t.Context(), usualConfig(t, Input{Path: "/no/such/file"}, fromText("poem", "Wir sind es noch immer\nund morgen\n"),
 		fromText("good", combined("192.0.2.1", noon)), writeFile(t, "a.xz", []byte("\xfd7zXZ\x00")), writeFile(t, "a.zip", []byte("PK\x03\x04")),

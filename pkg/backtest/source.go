@@ -11,7 +11,6 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -85,7 +84,7 @@ func (s *source) decompress(r *bufio.Reader) error {
 func (s *source) decompressor(magic []byte, r *bufio.Reader) (io.Reader, error) {
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
-		return gzip.NewReader(r)
+		return newGunzip(r)
 	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(magic) == 4 && magic[0]&0xf0 == 0x50 && bytes.Equal(magic[1:], []byte{0x2a, 0x4d, 0x18}):
 		const maxWindowBytes = 128 << 20 // zstd --long
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindowBytes))

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -286,6 +287,13 @@ var errUnfinished = errors.New("the compressed file is not whole yet")
 // atEnd sees to a log that gives no more at the moment.
 func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	log.stream.lag.Store(0)
+	if log.tape.compressed != "" && isDamage(err) {
+		f.source.logger.Error("a compressed file is damaged: it is read up to there and no further", "file", log.path, "position", log.tape.seen(), "error", err)
+		if !errors.Is(err, gzip.ErrHeader) { // which other bytes behind the end are
+			log.tape.last()
+		}
+		err = io.EOF
+	}
 	switch {
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
 		return fmt.Errorf("reading %s: %w", log.path, err)

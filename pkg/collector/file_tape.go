@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 
@@ -266,6 +267,13 @@ func head(file *os.File, compressed string) (head []byte, whole bool, err error)
 func truncatedStream(r io.Reader) bool {
 	_, err := r.Read(make([]byte, 1))
 	return err != io.EOF
+}
+
+// isDamage says whether an error tells of what is in a compressed file. One that is cut off may be in the making, and
+// what the disk refuses may be had later.
+func isDamage(err error) bool {
+	var refused *fs.PathError
+	return err != io.EOF && err != io.ErrUnexpectedEOF && !errors.As(err, &refused)
 }
 
 // uncompressedSize is how many bytes a gz file holds, modulo 2^32, as its last member says; ok is false for others.

@@ -120,17 +120,28 @@ func lower(b []byte) {
 
 func isUpper(c rune) bool { return 'A' <= c && c <= 'Z' }
 
-// bareHost is a host without its port, brackets and the dot at its end.
+// bareHost is a host without its port, brackets and the dot at its end; an IPv6 address in its one spelling.
 func bareHost(host string) string {
 	if rest, bracket := strings.CutPrefix(host, "["); bracket {
 		if end := strings.IndexByte(rest, ']'); end >= 0 {
-			return rest[:end]
+			return oneSpelling(rest[:end])
 		}
 	}
-	if colon := strings.IndexByte(host, ':'); colon >= 0 && strings.IndexByte(host[colon+1:], ':') < 0 {
+	if colon := strings.IndexByte(host, ':'); colon >= 0 {
+		if strings.IndexByte(host[colon+1:], ':') >= 0 {
+			return oneSpelling(strings.TrimSuffix(host, "."))
+		}
 		host = host[:colon]
 	}
 	return strings.TrimSuffix(host, ".")
+}
+
+func oneSpelling(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	return ip.String()
 }
 
 // plain are the bytes that stand for themselves wherever they are, but for the space.

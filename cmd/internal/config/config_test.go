@@ -88,7 +88,8 @@ func TestTheFileInTheWorkingDirectoryIsFound(t *testing.T) {
 
 func TestTheMoreParticularOneWins(t *testing.T) {
 	o := config.Options{
-		Environ: []string{"WEIR_AGGREGATOR_HOT_KEYS=200", "WEIR_LOG_LEVEL=debug", "WEIR_TIME_LATE=", "WEIR_ENFORCER_PORT=tcp://10.1.2.3:80"},
+		Environ: []string{"WEIR_AGGREGATOR_HOT_KEYS=200", "WEIR_LOG_LEVEL=debug", "WEIR_TIME_LATE=", "WEIR_COLLECTOR_SOURCES_0_FORMAT=main", "WEIR_COLLECTOR_SOURCES_0_LATE=1m",
+			"WEIR_ENFORCER_PORT=tcp://10.1.2.3:80"},
 		Set:     []string{"aggregator.hot_keys=300", "collector.sources.0.late=30m", "kafka.brokers=[a:9092, b:9092]", "collector.listen=[::1]:7401"},
 	}
 	c := load(t, `
@@ -99,6 +100,9 @@ collector: {sources: [{file: access.log}]}
 `, o)
 	if c.Aggregator.HotKeys != 300 || c.Log.Level != "debug" || time.Duration(c.Time.Late) != 5*time.Minute {
 		t.Errorf("got %d, %s, %s", c.Aggregator.HotKeys, c.Log.Level, c.Time.Late)
+	}
+	if c.Collector.Sources[0].Format != "main" {
+		t.Errorf("the first source is read as %s", c.Collector.Sources[0].Format)
 	}
 	if c.Collector.Listen != "[::1]:7401" {
 		t.Errorf("got %s", c.Collector.Listen)

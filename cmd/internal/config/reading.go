@@ -108,11 +108,33 @@ func (r *reading) variables() (overrides []yamlfile.Option) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.environ)) {
-		if !slices.Contains(known, name) {
+		if slices.Contains(known, name) {
+			continue
+		}
+		if key := elementKey(name); key != "" && r.environ[name] != "" {
+			overrides = append(overrides, yamlfile.Override(key, quoted(r.environ[name]), name))
+		} else if key == "" {
 			r.warnOfVariable(name, known)
 		}
 	}
 	return overrides
+}
+
+// elementKey is the key in an element of a list that a variable sets, or empty: WEIR_COLLECTOR_SOURCES_0_FORMAT sets
+// collector.sources.0.format.
+func elementKey(name string) string {
+	for _, key := range Keys() {
+		list, within, ok := strings.Cut(key, "[].")
+		if !ok || strings.Contains(within, "[]") {
+			continue
+		}
+		rest, ok := strings.CutPrefix(name, variable(list)+"_")
+		number, last, more := strings.Cut(rest, "_")
+		if _, err := strconv.ParseUint(number, 10, 16); ok && more && err == nil && "WEIR_"+last == variable(within) {
+			return list + "." + number + "." + within
+		}
+	}
+	return ""
 }
 
 // warnOfVariable warns of a variable that has a slip in its name. Kubernetes makes WEIR_ENFORCER_PORT and

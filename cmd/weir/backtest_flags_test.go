@@ -1,0 +1,20 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"weir/pkg/window"
+)
+
+// A name that is none is blamed, also beside all.
+func TestAlgorithmsOfAFlag(t *testing.T) {
+	for _, names := range [][]string{{"all"}, {"sliding", "all"}} {
+		if got, err := parseAlgorithms(names); err != nil || len(got) != len(window.Algorithms()) {
+			t.Errorf("%v: %v, %v", names, got, err)
+		}
+	}
+	if _, err := parseAlgorithms([]string{"all", "foo"}); err == nil || !strings.Contains(err.Error(), "foo") || strings.Contains(err.Error(), `"all"`) {
+		t.Error(err)
+	}
+}

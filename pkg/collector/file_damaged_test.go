@@ -1,0 +1,61 @@
+package collector
+
+import (
+	"bytes"
+	"compress/gzip"
+	"os"
+	"testing"
+)
+
+// A packed log that is damaged is read up to there, and what came after it all the same; what stands behind its end is
+// passed over. Each is said once.
+func TestAPackedLogThatIsDamaged(t *testing.T) {
+	for name, harm := range map[string]func([]byte) []byte{
+		"in the midst":   func(b []byte) []byte { copy(b[len(b)/2:], "this is not what was written here"); return b },
+		"its checksum":   func(b []byte) []byte { b[len(b)-8]++; return b },
+		"behind its end": func(b []byte) []byte { return append(b, "this was never compressed, and is no header"...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "access.log")
+			heard := b.listen()
+			old := ""
+			for range 5000 {
+				old += b.line()
+			}
+			before := b.lines
+			var packed bytes.Buffer
+			w := gzip.NewWriter(&packed)
+			if _, err := w.Write([]byte(old)); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			if err := os.WriteFile(b.path("access.log.1.gz"), harm(packed.Bytes()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			clear(b.want)
+			b.log("access.log", 10)
+			b.start()
+			eventually(t, "the live file to be read", func() bool {
+				keys, _ := b.sink.counted(t)
+				total := int64(0)
+				for _, n := range keys {
+					total += n
+				}
+				return total > 10 && total <= int64(before)+10 && heard.has("is damaged") && b.collector.Status().CaughtUp
+			})
+			b.awaitRead("access.log")
+			if n := heard.count("is damaged"); n != 1 {
+				t.Errorf("said %d times", n)
+			}
+			if name == "in the midst" {
+				return
+			}
+			keys, _ := b.sink.counted(t)
+			for key, n := range keys {
+				if n < int64(before)/7 {
+					t.Errorf("%s is counted %d times", key, n)
+				}
+			}
+		})
+	}
+}
