@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -35,32 +36,46 @@ func (s *syslogSource) listenUDP(ctx context.Context) (string, reader, error) {
 	return conn.LocalAddr().String(), func(ctx context.Context) error { return s.readUDP(ctx, conn) }, nil
 }
 
-// readUDP puts datagrams into the inbox, a message each. Those for which it has no room are dropped and counted.
-func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
-	defer closeWith(ctx, conn)()
-	buffer, control := make([]byte, maxMessageBytes), make([]byte, 128)
-	var dropped uint32
+// receive takes the datagrams that are read until the socket is closed with the context, or take takes no more. Reading
+// nothing is passing a datagram over.
+func (s *syslogSource) receive(ctx context.Context, socket io.Closer, read func(buffer []byte) (int, error), take func(message []byte) bool) error {
+	defer closeWith(ctx, socket)()
+	buffer := make([]byte, maxMessageBytes)
 	for {
-		n, controls, _, from, err := conn.ReadMsgUDPAddrPort(buffer, control)
+		n, err := read(buffer)
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
 			s.trouble("read", err)
 			pause(ctx, 100*time.Millisecond)
-			continue
+		case n > 0 && !take(buffer[:n]):
+			return nil
 		}
-		if controls > 0 {
-			dropped = s.countDropped(control[:controls], dropped)
+	}
+}
+
+// readUDP puts datagrams into the inbox, a message each. Those for which it has no room are dropped and counted.
+func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
+	control, dropped := make([]byte, 128), uint32(0)
+	read := func(buffer []byte) (int, error) {
+		n, controls, _, from, err := conn.ReadMsgUDPAddrPort(buffer, control)
+		if err != nil {
+			return 0, err
 		}
+		dropped = s.countDropped(control[:controls], dropped)
 		if n == 0 || s.refuses(from.Addr()) {
-			continue
+			return 0, nil
 		}
-		if ok, _ := s.inbox.try(buffer[:n], counted); !ok {
+		return n, nil
+	}
+	return s.receive(ctx, conn, read, func(message []byte) bool {
+		if ok, _ := s.inbox.try(message, counted); !ok {
 			s.dropped.Inc()
 			s.trouble("queue", errors.New("datagrams are dropped, because Kafka is away or they come faster than they are counted"))
 		}
-	}
+		return true
+	})
 }
 
 // countDropped counts what the kernel has dropped since the last time: it says how many there were ever.
@@ -97,28 +112,19 @@ func (s *syslogSource) listenUnix(ctx context.Context) (string, reader, error) {
 // readUnix puts datagrams into the inbox, a message each. While there is no room it does not read, and the senders wait.
 func (s *syslogSource) readUnix(ctx context.Context, conn *net.UnixConn) error {
 	defer os.Remove(s.address)
-	defer closeWith(ctx, conn)()
-	buffer := make([]byte, maxMessageBytes)
-	for {
+	whole := true
+	read := func(buffer []byte) (int, error) {
 		n, _, flags, _, err := conn.ReadMsgUnix(buffer, nil)
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return nil
-		case err != nil:
-			s.trouble("read", err)
-			pause(ctx, 100*time.Millisecond)
-			continue
-		case n == 0:
-			continue
-		}
-		message, why := buffer[:n], counted
-		if flags&unix.MSG_TRUNC != 0 {
-			message, why = buffer[:sampleBytes], reasonLong
-		}
-		if s.inbox.put(ctx, message, why) != nil {
-			return nil
-		}
+		whole = flags&unix.MSG_TRUNC == 0
+		return n, err
 	}
+	return s.receive(ctx, conn, read, func(message []byte) bool {
+		why := counted
+		if !whole {
+			message, why = message[:sampleBytes], reasonLong
+		}
+		return s.inbox.put(ctx, message, why) == nil
+	})
 }
 
 // listenUnixStream listens for connections. The socket's file goes with the listener.
