@@ -13,10 +13,9 @@ const delayChanges = 1024
 // longestDelay is up to when an entry that arrives is new. Older ones are published again, or come with a list.
 const longestDelay = time.Minute
 
-// watchDelay measures how long entries take from being decided to being in force here.
-func (e *Enforcer) watchDelay(ctx context.Context) {
+// watchDelay measures how long entries after a version take from being decided to being in force here.
+func (e *Enforcer) watchDelay(ctx context.Context, at blocklist.Version) {
 	set := e.config.Set
-	at := set.Version()
 	for {
 		changed := set.Changed()
 		changes, version, ok := set.Changes(at, delayChanges)

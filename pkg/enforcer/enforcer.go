@@ -149,6 +149,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	begin := e.config.Set.Version()
 	close(e.serving)
 	server := e.server()
 	failed := make(chan error, len(listeners))
@@ -156,7 +157,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	for _, l := range listeners {
 		running.Go(func() { failed <- e.serve(server, l) })
 	}
-	running.Go(func() { e.watchDelay(ctx) })
+	running.Go(func() { e.watchDelay(ctx, begin) })
 	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
 	running.Go(func() {
 		if e.outbox != nil {
