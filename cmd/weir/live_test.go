@@ -139,17 +139,60 @@ func fillSamples(client *kafka.Client) error {
 	if err != nil {
 		return err
 	}
-	return list.put(ctx, sampleEntries()...)
+	if err := list.put(ctx, sampleEntries()...); err != nil {
+		return err
+	}
+	events, err := makeLog(ctx, client, "weir.events", 4)
+	if err != nil {
+		return err
+	}
+	return events.put(ctx, sampleEvents()...)
+}
+
+// sampleEvents are messages of the topic events, each in the partition of its rule and key.
+func sampleEvents() (messages []kafka.Message) {
+	verdict := blocklist.Entry{ID: "one", Rule: "per-ip", Key: "2001:db8::/64", Fields: map[string]string{"ip": "2001:db8::/64"}, From: eight,
+		Until: eight + 600_000, Decided: eight + 4, Limit: "10/min", Count: 11, Level: 1, By: "weir"}
+	other := verdict
+	other.Key, other.Fields = "203.0.113.7", map[string]string{"ip": "203.0.113.7"}
+	longer := verdict
+	longer.Until += 600_000
+	pardon := &blocklist.Order{ID: "two", Kind: blocklist.OrderPardon, Rule: "per-ip", Key: verdict.Key, Pardons: "one", From: eight + 60_000,
+		Until: longer.Until, By: "alice", Why: "our own <backup>"}
+	lifted := longer
+	lifted.Ended = eight + 60_000
+	allow := &blocklist.Order{ID: "three", Kind: blocklist.OrderAllow, Scope: "ip", Value: "2001:db8::5", From: eight + 61_000, Until: eight + 3_661_000, By: "alice", Why: "until it is mended"}
+	block := &blocklist.Order{ID: "four", Kind: blocklist.OrderBlock, Scope: "user", Value: "alice", From: eight, Until: blocklist.Never, By: "bob", Why: "a try"}
+	end := *block
+	end.ID, end.Ended, end.Why = "five", eight+1000, "it was one"
+	put := func(event string, at int64, e *blocklist.Entry) {
+		line, err := blocklist.AppendEvent(nil, event, at, e)
+		if err != nil {
+			panic(err)
+		}
+		messages = append(messages, kafka.Message{Partition: hit.Partition(e.Rule, []byte(e.Key), 4), Value: line})
+	}
+	put(blocklist.EventBlocked, eight+4, &verdict)
+	put(blocklist.EventBlocked, eight+4, &other)
+	put(blocklist.EventExtended, eight+30_000, &longer)
+	put(blocklist.EventOrdered, eight+61_000, allow.Entry())
+	put(blocklist.EventOrdered, eight+60_000, pardon.Entry())
+	put(blocklist.EventLifted, eight+60_005, &lifted)
+	put(blocklist.EventOrdered, eight, block.Entry())
+	put(blocklist.EventLifted, eight+1000, end.Entry())
+	return append(messages, kafka.Message{Value: []byte("{}")})
 }
 
 // liveScripts are the brokers and collectors that scripts run.
 type liveScripts struct {
 	running    map[*testscript.TestScript]*liveBroker
 	collectors map[*testscript.TestScript]*stubCollector
+	enforcers  map[*testscript.TestScript]*liveEnforcer
 }
 
 func newLiveScripts() *liveScripts {
-	return &liveScripts{running: map[*testscript.TestScript]*liveBroker{}, collectors: map[*testscript.TestScript]*stubCollector{}}
+	return &liveScripts{running: map[*testscript.TestScript]*liveBroker{}, collectors: map[*testscript.TestScript]*stubCollector{},
+		enforcers: map[*testscript.TestScript]*liveEnforcer{}}
 }
 
 func (s *liveScripts) stop(ts *testscript.TestScript) {

@@ -45,9 +45,10 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples)
+			env.Setenv("HOME", env.Cd)
 			return os.CopyFS(env.Cd+"/examples", os.DirFS(examples))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "broker": live.broker, "collector": live.collector},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "broker": live.broker, "collector": live.collector, "enforcer": live.enforcer},
 	})
 }
 
@@ -88,19 +89,31 @@ func TestEveryFlagIsUsed(t *testing.T) {
 		}
 	}
 	for _, c := range newRoot(new(bool)).Commands() {
-		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if name := c.Name() + " --" + f.Name; !used[name] {
-				t.Errorf("no script uses %s", name)
-			}
-		})
+		for _, at := range append(ownCommands(c), c) {
+			at.LocalFlags().VisitAll(func(f *pflag.Flag) {
+				if name := c.Name() + " --" + f.Name; !used[name] {
+					t.Errorf("no script uses %s", name)
+				}
+			})
+		}
 	}
+}
+
+// ownCommands are the commands of a command, without those of the library.
+func ownCommands(c *cobra.Command) []*cobra.Command {
+	if c.Name() == "completion" {
+		return nil
+	}
+	return c.Commands()
 }
 
 // Every command shows an example that begins with the command itself.
 func TestEveryCommandHasAnExample(t *testing.T) {
 	for _, c := range newRoot(new(bool)).Commands() {
-		if !strings.Contains(c.Example, "weir "+c.Name()) {
-			t.Errorf("weir %s has no example of itself", c.Name())
+		for _, at := range append(ownCommands(c), c) {
+			if path := strings.TrimPrefix(at.CommandPath(), "weir "); !strings.Contains(at.Example, "weir "+path) {
+				t.Errorf("weir %s has no example of itself", path)
+			}
 		}
 	}
 }

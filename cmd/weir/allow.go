@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func newAllow() *cobra.Command {
+	o := &orderCommand{}
+	end := false
+	c := &cobra.Command{
+		Use:   "allow [flags] TARGET",
+		Short: "Let an address, a prefix or a user through for a while, whatever they do",
+		Long: `Allow orders an enforcer to let a target through, whatever the list says of it: at once there, and everywhere as soon as
+Kafka has the order. A target is an address, a prefix, or a field with its value: user:alice. It needs an end, which may
+be forever; --end takes it back. Who should always be let through belongs into the rules.`,
+		Example: `  weir allow 198.51.100.0/24 --for 4h --why 'load test, ask bob'
+  weir allow user:alice --for forever --why 'our own monitoring'
+  weir allow 198.51.100.0/24 --end --why 'the test is over'`,
+		Args: oneTarget,
+		RunE: func(c *cobra.Command, args []string) error {
+			if end {
+				return o.endAllow(c, args[0])
+			}
+			return o.allow(c, args[0])
+		},
+	}
+	o.add(c)
+	c.Flags().BoolVar(&end, "end", false, "take the allow back")
+	return c
+}
+
+func (o *orderCommand) allow(c *cobra.Command, target string) error {
+	order, err := o.order(c, time.Now())
+	if err != nil {
+		return err
+	}
+	if order.For == "" && order.Until == "" {
+		return wrongf("say how long with --for or --until; for example: %s", firstExample(c))
+	}
+	order.Target = target
+	return o.change(c, http.MethodPost, allowsPath, nil, &order, func(a *orderAnswer) string {
+		return fmt.Sprintf("%s is let through %s.\n", a.Order.target(), a.Order.untilWords())
+	})
+}
+
+func (o *orderCommand) endAllow(c *cobra.Command, target string) (err error) {
+	if o.form, err = o.output.chosen(); err != nil {
+		return err
+	}
+	if o.lasts != "" || o.until != "" {
+		return wrongf("--end goes without --for and --until: it ends now")
+	}
+	query := url.Values{"target": {target}, "why": {o.reason("ended by hand")}}
+	return o.change(c, http.MethodDelete, allowsPath, query, nil, func(*orderAnswer) string {
+		return fmt.Sprintf("%s is not let through by order any more.\n", target)
+	})
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	dialPatience   = 3 * time.Second
+	answerPatience = 15 * time.Second // with an answer to a question; an enforcer waits a second for Kafka
+	waitPatience   = 45 * time.Second // until an answer begins that may be waited for
+	maxAnswer      = 64 << 20         // of an answer that is read whole
+)
+
+// An enforcerClient asks one enforcer: the first of its places that can be reached.
+type enforcerClient struct {
+	places  []enforcerPlace
+	key     string
+	clients []*http.Client // a place's each
+	tried   []string       // places that could not be reached, and why
+}
+
+func newEnforcerClient(places []enforcerPlace, key, ca string) (*enforcerClient, error) {
+	roots, err := rootsWith(ca)
+	if err != nil {
+		return nil, err
+	}
+	e := &enforcerClient{places: places, key: key}
+	for _, p := range places {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		transport.ResponseHeaderTimeout = waitPatience
+		dialer := &net.Dialer{Timeout: dialPatience}
+		transport.DialContext = dialer.DialContext
+		if p.socket != "" {
+			transport.Proxy = nil
+			transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return dialer.DialContext(ctx, "unix", p.socket)
+			}
+		}
+		e.clients = append(e.clients, &http.Client{Transport: transport})
+	}
+	return e, nil
+}
+
+// rootsWith are the system's roots and those of a file; nil, for the system's, without one.
+func rootsWith(ca string) (*x509.CertPool, error) {
+	if ca == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, wrongf("reading ca: %w", err)
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, wrongf("%s holds no certificate", ca)
+	}
+	return roots, nil
+}
+
+func (e *enforcerClient) close() {
+	for _, client := range e.clients {
+		client.CloseIdleConnections()
+	}
+}
+
+// at is where the enforcer is that was reached last.
+func (e *enforcerClient) at() string {
+	if p := e.places[0]; p.socket != "" {
+		return p.socket
+	}
+	return e.places[0].url
+}
+
+// send asks, and gives any answer below 300. A place that cannot be reached is never asked again: nothing was sent
+// there, so the next one is asked in its stead.
+func (e *enforcerClient) send(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
+	for {
+		answer, err := e.sendOnce(ctx, method, path, query, body, accept)
+		if err == nil {
+			return answer, e.judge(answer)
+		}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, fmt.Errorf("the enforcer at %s does not answer within %s", e.at(), answerPatience)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		cause := fmt.Sprintf("%s: %v", e.places[0], innermost(err))
+		if !isDial(err) {
+			return nil, fmt.Errorf("asking the enforcer at %s", cause)
+		}
+		if len(e.places) == 1 {
+			return nil, noneAnswers(append(e.tried, cause))
+		}
+		e.tried = append(e.tried, cause)
+		e.places, e.clients = e.places[1:], e.clients[1:]
+	}
+}
+
+func (e *enforcerClient) sendOnce(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
+	target := strings.TrimSuffix(e.places[0].url, "/") + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	var text io.Reader
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		text = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target, text)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", accept)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if e.key != "" {
+		request.Header.Set("X-Api-Key", e.key)
+	}
+	return e.clients[0].Do(request)
+}
+
+// A refused is why an enforcer does not do what it is asked, in its own words.
+type refused struct{ text string }
+
+func (r *refused) Error() string { return r.text }
+
+// judge makes an error of an answer that is none, and closes it.
+func (e *enforcerClient) judge(answer *http.Response) error {
+	if answer.StatusCode < 300 {
+		return nil
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // what could be read is told
+	says := strings.TrimPrefix(detail(text), ": ")
+	if says == "" {
+		return fmt.Errorf("%s answers %s, as no enforcer does", e.at(), answer.Status)
+	}
+	no := &refused{fmt.Sprintf("the enforcer at %s: %s", e.at(), says)}
+	switch answer.StatusCode {
+	case http.StatusBadRequest:
+		return wrong{no}
+	case http.StatusNotFound:
+		return unmet{no}
+	case http.StatusUnauthorized, http.StatusForbidden:
+		if e.key == "" {
+			no.text += "; show a key with --key-file, or use the enforcer's socket"
+		}
+		if len(e.tried) > 0 {
+			no.text += " (tried before: " + strings.Join(e.tried, "; ") + ")"
+		}
+	}
+	return no
+}
+
+// ask gets an answer that is one JSON value.
+func (e *enforcerClient) ask(ctx context.Context, method, path string, query url.Values, body, into any) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	answer, err := e.send(ctx, method, path, query, body, "application/json")
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of %s: %w", e.at(), innermost(err))
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return nil, fmt.Errorf("%s answers what is no answer of an enforcer: %w", e.at(), err)
+	}
+	return text, nil
+}

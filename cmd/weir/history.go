@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/daemon"
+	"weir/internal/kafka"
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+)
+
+// A historyCommand is what `weir history` was told.
+type historyCommand struct {
+	live   liveFlags
+	from   string
+	rule   string
+	output outputFlag
+}
+
+func newHistory() *cobra.Command {
+	h := &historyCommand{}
+	c := &cobra.Command{
+		Use:   "history [flags] KEY",
+		Short: "Tell the story of a key: when it was blocked, why, and who did what about it",
+		Long: `History reads the topic of events, which has every change of the list for kafka.events.retention, to the end of what is
+there when it begins, and shows what concerns a key: what the list shows (alice /login), an address (with what happened
+to the prefixes that hold it), a prefix (with what happened within it), or a field with its value (user:alice).
+
+With nothing about the key the exit code is 3. It asks Kafka alone; no part of Weir has to run.`,
+		Example: `  weir history 203.0.113.7
+  weir history user:alice --from 7d --json
+  weir history 'alice /login' --rule sign-in`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
+				return wrongf("history wants one key; one with spaces in quotes; for example: %s", firstExample(c))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return h.run(c, args[0]) },
+	}
+	h.live.add(c)
+	c.Flags().StringVar(&h.from, "from", "earliest", "begin at `WHERE`: earliest, or 7d before now")
+	c.Flags().StringVar(&h.rule, "rule", "", "show what one `RULE` did only; orders are of the rule manual")
+	h.output.add(c, "text", "json")
+	return c
+}
+
+func (h *historyCommand) run(c *cobra.Command, key string) error {
+	form, err := h.output.chosen()
+	if err != nil {
+		return err
+	}
+	from, err := parsePlace(h.from)
+	if err != nil {
+		return err
+	}
+	if from.offset >= 0 || from.offset == atLatest {
+		return wrongf("--from %s is no time; write earliest, or how long before now, such as 7d", h.from)
+	}
+	settings, err := h.live.load()
+	if err != nil {
+		return err
+	}
+	topic := settings.Kafka.Prefix + daemon.Events
+	client, err := connect(settings, c.ErrOrStderr(), topic)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	story := &story{of: newKeyMatch(key), rule: h.rule}
+	r := &catRun{client: client.Client, topic: topic, shown: newCatWriter(io.Discard, c.ErrOrStderr(), topic, form)}
+	r.newShow = func(partition int) func(*kafka.Record) {
+		return func(record *kafka.Record) {
+			if err := story.read(record.Value); err != nil {
+				r.shown.failed(partition, record, err)
+			}
+		}
+	}
+	err = r.open(c.Context(), from, -1)
+	if err == nil {
+		err = r.run(c.Context(), false)
+	}
+	if err = errors.Join(err, r.shown.end()); err != nil && len(story.events) == 0 {
+		return err
+	}
+	return errors.Join(story.show(c.OutOrStdout(), form), err, story.verdict(key, topic))
+}
+
+// longestStory is how many events of a key are kept, the last ones.
+const longestStory = 100_000
+
+// A story is what happened to a key.
+type story struct {
+	of   *keyMatch
+	rule string // empty is any
+
+	mu     sync.Mutex
+	events []event
+	left   int // out, because there are too many
+}
+
+// An event is a line of the topic events.
+type event struct {
+	shownEntry
+	what string
+	at   time.Time
+	line []byte
+}
+
+// read takes an event in, if it concerns the key.
+func (s *story) read(line []byte) error {
+	var e event
+	var more struct {
+		Event string
+		At    time.Time
+	}
+	if json.Unmarshal(line, &e.Entry) != nil || json.Unmarshal(line, &more) != nil || more.Event == "" {
+		return errors.New("it is no event")
+	}
+	if s.rule != "" && s.rule != e.Rule || !s.of.matches(&e.shownEntry) {
+		return nil
+	}
+	e.what, e.at, e.line = more.Event, more.At, bytes.Clone(line)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.events = append(s.events, e); len(s.events) >= 2*longestStory {
+		s.cut()
+	}
+	return nil
+}
+
+// cut puts the events in order and leaves out the oldest of too many.
+func (s *story) cut() {
+	slices.SortStableFunc(s.events, func(a, b event) int { return a.at.Compare(b.at) })
+	if over := len(s.events) - longestStory; over > 0 {
+		s.left += over
+		s.events = slices.Delete(s.events, 0, over)
+	}
+}
+
+func (s *story) show(w io.Writer, form string) error {
+	s.cut()
+	var b strings.Builder
+	if s.left > 0 && form == "text" {
+		fmt.Fprintf(&b, "(%s before these are left out; --from narrows it)\n", counted(s.left, "event"))
+	}
+	rows := make([]string, 0, len(s.events))
+	for i := range s.events {
+		if form == "json" {
+			b.Write(append(s.events[i].line, '\n'))
+			continue
+		}
+		rows = append(rows, s.events[i].row())
+	}
+	table(&b, rows)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// verdict is an error when there is nothing to tell.
+func (s *story) verdict(key, topic string) error {
+	if len(s.events) == 0 {
+		return unmetf("%s holds nothing about %s", topic, key)
+	}
+	return nil
+}
+
+// row is an event as people read it.
+func (e *event) row() string {
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", backtest.Instant(e.at.UnixMilli()), eventWord(e.what, e.Order), e.Rule, e.target(), e.rest())
+}
+
+func (e *event) rest() string {
+	switch {
+	case e.what == blocklist.EventEnded && e.Why == "":
+		return "its rule is gone"
+	case e.what == blocklist.EventEnded, e.what == blocklist.EventLifted, e.Order == blocklist.OrderPardon:
+		return e.whyWords()
+	}
+	return e.untilWords() + ", " + e.whyWords()
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+)
+
+func newKeys() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "keys",
+		Short: "Make API keys, list and remove them",
+		Long: `Keys changes a file of API keys: who may send requests, see the list, or give orders. The file holds no key, only
+each one's hash, name and role. Parts that read it take the new one at once.
+
+Without --file it is the one that enforcer.keys names in the configuration, else ./keys.yaml.`,
+		Example: `  weir keys add --name edge-1 --role read
+  weir keys list
+  weir keys remove --name edge-1`,
+		Args: knownCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newKeysAdd(), newKeysList(), newKeysRemove())
+	return c
+}
+
+// A keysFlags is which file of keys a command is about.
+type keysFlags struct {
+	live liveFlags
+	file string
+}
+
+func (f *keysFlags) add(c *cobra.Command) {
+	f.live.add(c)
+	c.Flags().StringVar(&f.file, "file", "", "the `FILE` of keys (default enforcer.keys of the configuration, else ./keys.yaml)")
+}
+
+func (f *keysFlags) path() (string, error) {
+	if f.file != "" {
+		return f.file, nil
+	}
+	settings, err := f.live.load()
+	if err != nil {
+		return "", err
+	}
+	if settings.Enforcer.Keys != "" {
+		return settings.Enforcer.Keys, nil
+	}
+	return "keys.yaml", nil
+}
+
+// nameFile says what to do where there is no such file.
+func nameFile(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return wrongf("%w; name the file of keys with --file, or make one with weir keys add", err)
+	}
+	return err
+}

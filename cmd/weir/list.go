@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+)
+
+// A listCommand is what `weir list` was told.
+type listCommand struct {
+	enforcer enforcerFlags
+	rule     string
+	shadow   bool
+	orders   bool
+	output   outputFlag
+}
+
+func newList() *cobra.Command {
+	l := &listCommand{}
+	c := &cobra.Command{
+		Use:   "list [flags] [KEY...]",
+		Short: "Show the blocklist, or what of it holds a key",
+		Long: `List shows who is blocked, by which rule or order, until when and why, as an enforcer has it. With keys it shows what
+holds them: what the list shows (alice /login), an address (found in the prefixes that hold it, too), a prefix, or a
+field with its value (user:alice); the exit code is 3 when nothing holds one of them.
+
+What rules in shadow mode would block is shown as such; --shadow shows it alone. People see allows and pauses below
+the list; for programs --orders shows all that people have ordered. -o plain is for other tools: the key of each that is
+refused, a line each, without shadow.`,
+		Example: `  weir list
+  weir list 2001:db8::5
+  weir list --rule per-ip --json
+  weir list -o plain`,
+		RunE: func(c *cobra.Command, keys []string) error { return l.run(c, keys) },
+	}
+	l.enforcer.add(c)
+	c.Flags().StringVar(&l.rule, "rule", "", "show the entries of one `RULE`; manual is what people have blocked")
+	c.Flags().BoolVar(&l.shadow, "shadow", false, "show what rules in shadow mode would block, and nothing else")
+	c.Flags().BoolVar(&l.orders, "orders", false, "show what people have ordered: blocks, allows and pauses")
+	l.output.add(c, "text", "json", "plain")
+	return c
+}
+
+func (l *listCommand) run(c *cobra.Command, keys []string) error {
+	form, err := l.output.chosen()
+	if err != nil {
+		return err
+	}
+	if l.shadow && l.orders {
+		return wrongf("--shadow and --orders are both given, and orders know no shadow; leave one out")
+	}
+	enforcer, err := l.enforcer.connect()
+	if err != nil {
+		return err
+	}
+	defer enforcer.close()
+	shown := &listWriter{listCommand: l, form: form, out: bufio.NewWriterSize(c.OutOrStdout(), 64<<10)}
+	if len(keys) > 0 {
+		return l.find(c, enforcer, shown, keys)
+	}
+	list, err := enforcer.list(c.Context(), l.query())
+	if err != nil {
+		return err
+	}
+	defer list.close()
+	for {
+		entry, err := list.Next()
+		if errors.Is(err, io.EOF) {
+			return shown.end(list.Header)
+		}
+		if err == nil {
+			err = shown.add(&shownEntry{*entry})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (l *listCommand) query() url.Values {
+	if l.rule == "" {
+		return nil
+	}
+	return url.Values{"rule": {l.rule}}
+}
+
+// find shows what holds each of the keys.
+func (l *listCommand) find(c *cobra.Command, enforcer *enforcerClient, shown *listWriter, keys []string) error {
+	var missed []error
+	for _, key := range keys {
+		query := url.Values{"key": {key}}
+		if l.rule != "" {
+			query.Set("rule", l.rule)
+		}
+		var found struct{ Entries, Orders []*shownEntry }
+		if _, err := enforcer.ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
+			return errors.Join(shown.end(blocklist.Header{}), err)
+		}
+		before := shown.count
+		for _, entry := range append(found.Entries, found.Orders...) {
+			if err := shown.add(entry); err != nil {
+				return err
+			}
+		}
+		if shown.count == before {
+			missed = append(missed, unmetf("nothing on the list holds %s", key))
+		}
+	}
+	return errors.Join(shown.end(blocklist.Header{}), errors.Join(missed...))
+}
+
+// A listWriter shows entries in one of three forms. It holds no more than the rows of a screen or two.
+type listWriter struct {
+	*listCommand
+	form   string
+	out    *bufio.Writer
+	count  int // of entries that were wanted
+	rows   []string
+	orders []*shownEntry // that block nobody, for people
+}
+
+// listRows is how many rows are made one table.
+const listRows = 500
+
+// maxShownOrders is how many allows and pauses people are shown.
+const maxShownOrders = 1000
+
+// wanted says whether an entry is asked for.
+func (w *listWriter) wanted(e *shownEntry) bool {
+	switch {
+	case w.rule != "" && e.Rule != w.rule:
+		return false
+	case w.shadow:
+		return e.Mode == blocklist.Shadow
+	case w.listCommand.orders:
+		return e.Source == blocklist.Manual
+	case w.form == "plain":
+		return e.blocks() && e.Mode != blocklist.Shadow
+	}
+	return e.blocks()
+}
+
+func (w *listWriter) add(e *shownEntry) error {
+	if !w.wanted(e) {
+		if w.form == "text" && !e.blocks() && !w.shadow && len(w.orders) < maxShownOrders {
+			w.orders = append(w.orders, e)
+			w.count++
+		}
+		return nil
+	}
+	w.count++
+	switch w.form {
+	case "json":
+		return newJSON(w.out).Encode(&e.Entry)
+	case "plain":
+		_, err := fmt.Fprintln(w.out, e.Key)
+		return err
+	}
+	if w.rows = append(w.rows, e.listRow()); len(w.rows) == listRows {
+		return w.table()
+	}
+	return nil
+}
+
+// table writes the rows that are there.
+func (w *listWriter) table() error {
+	if len(w.rows) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	table(&b, append([]string{"RULE\tKEY\tUNTIL\tWHY"}, w.rows...))
+	w.rows = w.rows[:0]
+	_, err := w.out.WriteString(b.String())
+	return err
+}
+
+func (e *shownEntry) listRow() string {
+	rule := e.Rule
+	if !e.blocks() {
+		rule = e.Order.String()
+	}
+	until := "-"
+	if e.Until != blocklist.Never {
+		until = backtest.Instant(e.Until).String()
+	}
+	return rule + "\t" + e.target() + "\t" + until + "\t" + e.whyWords()
+}
+
+// end writes what is left, and below it how old the list is that was shown.
+func (w *listWriter) end(h blocklist.Header) error {
+	if err := w.table(); err != nil {
+		return err
+	}
+	if w.form == "text" {
+		w.people(h)
+	}
+	return w.out.Flush()
+}
+
+// people adds what only people want to know.
+func (w *listWriter) people(h blocklist.Header) {
+	if w.count == 0 && h.Version != (blocklist.Version{}) {
+		fmt.Fprintln(w.out, "Nobody is on the list.")
+	}
+	for i, order := range w.orders {
+		if i == 0 && w.count > len(w.orders) {
+			fmt.Fprintln(w.out)
+		}
+		w.rows = append(w.rows, order.listRow())
+	}
+	_ = w.table() // the buffer keeps its error
+	if h.AsOf == 0 {
+		return
+	}
+	if age := time.Since(time.UnixMilli(h.AsOf)); age > staleAfter {
+		fmt.Fprintf(w.out, "This is the list as it was %s ago: aggregators have not been heard since.\n", age.Round(time.Second))
+	}
+}
+
+// staleAfter is how old a list may be without a word: three of the marks that are written every 10 s.
+const staleAfter = 35 * time.Second

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"net/url"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+)
+
+// An orderCommand is what a command that changes the list was told.
+type orderCommand struct {
+	enforcer enforcerFlags
+	why      string
+	lasts    string
+	until    string
+	output   outputFlag
+
+	form string
+}
+
+// add gives a command the flags of an order.
+func (o *orderCommand) add(c *cobra.Command) {
+	o.addBrief(c)
+	c.Flags().StringVar(&o.lasts, "for", "", "how long: `TIME` such as 4h, 7d or forever")
+	c.Flags().StringVar(&o.until, "until", "", "until when: `TIME` such as 2026-03-03T08:00:00Z")
+}
+
+// addBrief gives a command those of an order that ends another one.
+func (o *orderCommand) addBrief(c *cobra.Command) {
+	o.enforcer.add(c)
+	c.Flags().StringVar(&o.why, "why", "", "the reason, for those who read it later")
+	o.output.add(c, "text", "json")
+}
+
+// A newOrder is an order as the enforcer wants it.
+type newOrder struct {
+	Target string `json:"target,omitempty"`
+	Rule   string `json:"rule,omitempty"`
+	For    string `json:"for,omitempty"`
+	Until  string `json:"until,omitempty"`
+	Why    string `json:"why"`
+}
+
+// order is what the flags say; now is the clock.
+func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err error) {
+	if o.form, err = o.output.chosen(); err != nil {
+		return n, err
+	}
+	n.Why = strings.TrimSpace(o.why)
+	switch {
+	case n.Why == "":
+		return n, wrongf("say why with --why, for those who find it later; for example: %s", firstExample(c))
+	case o.lasts != "" && o.until != "":
+		return n, wrongf("--for and --until are both given; leave one out")
+	case o.lasts != "":
+		n.For = o.lasts
+		if lasts, err := yamlfile.ParseDuration(o.lasts); err != nil || lasts == 0 {
+			return n, wrongf("--for %s is no time; write how long, such as 4h, 7d or forever", o.lasts)
+		}
+	case o.until != "":
+		until, err := time.Parse(time.RFC3339, o.until)
+		if err != nil {
+			return n, wrongf("--until %s is no time; write it as %s", o.until, inWords(now.Add(4*time.Hour)))
+		}
+		if !until.After(now) {
+			return n, wrongf("--until %s is over already; it is %s now", o.until, inWords(now))
+		}
+		n.Until = o.until
+	}
+	return n, nil
+}
+
+// inWords is a time in whole seconds.
+func inWords(t time.Time) string {
+	return backtest.Instant(t.Truncate(time.Second).UnixMilli()).String()
+}
+
+// reason is why an order is ended: one need not say more than that it was by hand.
+func (o *orderCommand) reason(otherwise string) string {
+	if why := strings.TrimSpace(o.why); why != "" {
+		return why
+	}
+	if person, err := user.Current(); err == nil && person.Username != "" {
+		return otherwise + " by " + person.Username
+	}
+	return otherwise
+}
+
+// oneTarget wants one address, prefix or field.
+func oneTarget(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return wrongf("%s wants one address, prefix or field; for example: %s", c.Name(), firstExample(c))
+	}
+	if _, _, err := blocklist.ParseTarget(args[0]); err != nil {
+		return wrong{err}
+	}
+	return nil
+}
+
+// An orderAnswer is what an enforcer answers to an order. What does not concern it is empty.
+type orderAnswer struct {
+	Order   *shownEntry  `json:"order"`
+	Key     string       `json:"key"`
+	Lifted  []shownEntry `json:"lifted"`
+	Allowed *shownEntry  `json:"allowed"`
+	InForce struct {
+		Here      bool `json:"here"`
+		Kafka     bool `json:"kafka"`
+		Followers int  `json:"followers"`
+	} `json:"in_force"`
+	Sending *shownSending `json:"sending"`
+	Note    string        `json:"note"`
+}
+
+// A shownSending is when a request was refused last, at the enforcer asked.
+type shownSending struct {
+	Last time.Time `json:"last"`
+	Age  string    `json:"age"`
+}
+
+// change asks the enforcer, and shows its answer: as it is to programs, in the words of tell to people.
+func (o *orderCommand) change(c *cobra.Command, method, path string, query url.Values, body *newOrder, tell func(*orderAnswer) string) error {
+	enforcer, err := o.enforcer.connect()
+	if err != nil {
+		return err
+	}
+	defer enforcer.close()
+	var answer orderAnswer
+	var given any // a nil *newOrder is a body of its own
+	if body != nil {
+		given = body
+	}
+	raw, err := enforcer.ask(c.Context(), method, path, query, given, &answer)
+	if err != nil {
+		return err
+	}
+	if o.form == "json" {
+		return newJSON(c.OutOrStdout()).Encode(raw)
+	}
+	if body != nil && answer.Order == nil {
+		return fmt.Errorf("%s answers without the order: it is no enforcer, or another version", enforcer.at())
+	}
+	_, err = io.WriteString(c.OutOrStdout(), tell(&answer)+answer.where(enforcer.at()))
+	return err
+}
+
+// where says where it is in force, and what the enforcer adds.
+func (a *orderAnswer) where(at string) string {
+	text := "In force at the enforcer asked (" + at + ")"
+	if a.InForce.Followers > 0 {
+		text += fmt.Sprintf(", at the %s", counted(a.InForce.Followers, "follower")) + " of it"
+	}
+	if a.InForce.Kafka {
+		text += ", and everywhere: Kafka has it.\n"
+	} else {
+		text += ". Kafka has it not yet: elsewhere it waits for that.\n"
+	}
+	if a.Note != "" {
+		text += "Note: " + a.Note + ".\n"
+	}
+	return text
+}
+
+const (
+	blocksPath = "/v1/blocks"
+	allowsPath = "/v1/allows"
+	pausePath  = "/v1/pause"
+)

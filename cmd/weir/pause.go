@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func newPause() *cobra.Command {
+	o := &orderCommand{}
+	c := &cobra.Command{
+		Use:   "pause [flags] [RULE]",
+		Short: "Refuse nobody for a while, by one rule or by any",
+		Long: `Pause orders an enforcer to refuse nobody by a rule, or, where none is named, by any rule and any order: at once there,
+and everywhere as soon as Kafka has it. Counting goes on, and the list is kept; what is still on it when the pause is
+over, or at weir resume, is refused again.`,
+		Example: `  weir pause --for 1h --why 'false alarms since the release'
+  weir pause per-ip --for 30m --why 'a mistake in the rule'`,
+		Args: oneRule,
+		RunE: func(c *cobra.Command, args []string) error { return o.pause(c, ruleOf(args)) },
+	}
+	o.add(c)
+	return c
+}
+
+// oneRule takes the name of a rule, or none for all.
+func oneRule(c *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return wrongf("%s takes the name of one rule, or none for all; for example: %s", c.Name(), firstExample(c))
+	}
+	return nil
+}
+
+// ruleOf is the rule named; empty for all.
+func ruleOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+func (o *orderCommand) pause(c *cobra.Command, rule string) error {
+	order, err := o.order(c, time.Now())
+	if err != nil {
+		return err
+	}
+	order.Rule = rule
+	return o.change(c, http.MethodPost, pausePath, nil, &order, func(a *orderAnswer) string {
+		if rule == "" {
+			return fmt.Sprintf("All is paused %s: nobody is refused.\n", a.Order.untilWords())
+		}
+		return fmt.Sprintf("%s is paused %s: nobody is refused by it.\n", rule, a.Order.untilWords())
+	})
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+)
+
+func newResume() *cobra.Command {
+	o := &orderCommand{}
+	c := &cobra.Command{
+		Use:   "resume [flags] [RULE]",
+		Short: "End a pause",
+		Long: `Resume ends the pause of a rule, or, where none is named, that of all: who is on the list is refused again. Pauses of
+single rules go on until they are ended by name. With nothing paused the exit code is 3.`,
+		Example: "  weir resume\n  weir resume per-ip --why 'the rule is mended'",
+		Args:    oneRule,
+		RunE:    func(c *cobra.Command, args []string) error { return o.resume(c, ruleOf(args)) },
+	}
+	o.addBrief(c)
+	return c
+}
+
+func (o *orderCommand) resume(c *cobra.Command, rule string) (err error) {
+	if o.form, err = o.output.chosen(); err != nil {
+		return err
+	}
+	query := url.Values{"why": {o.reason("resumed by hand")}}
+	if rule != "" {
+		query.Set("rule", rule)
+	}
+	return o.change(c, http.MethodDelete, pausePath, query, nil, func(*orderAnswer) string {
+		if rule == "" {
+			return "The pause of all is over: who is on the list is refused.\n"
+		}
+		return "The pause of " + rule + " is over: who is on the list by it is refused.\n"
+	})
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/yamlfile"
+)
+
+// An unblockCommand is what `weir unblock` was told.
+type unblockCommand struct {
+	orderCommand
+	rule  string
+	allow string
+}
+
+func newUnblock() *cobra.Command {
+	u := &unblockCommand{}
+	c := &cobra.Command{
+		Use:   "unblock [flags] KEY",
+		Short: "Let someone back in, at once",
+		Long: `Unblock takes every entry off the list that holds a key, by whatever rule or order, and has what was counted of it
+forgotten. It is in force at the enforcer asked before that answers, and everywhere as soon as Kafka has it; it needs
+neither Kafka nor the counting to have caught up.
+
+A key is what the list shows (alice /login), an address (found in the prefixes that hold it, too), a prefix, or a field
+with its value (user:alice). Who goes on sending too much is blocked again: --allow 4h lets them through meanwhile. With
+nothing on the list that holds the key the exit code is 3.`,
+		Example: `  weir unblock 203.0.113.7
+  weir unblock 2001:db8::5 --allow 4h --why 'their batch job, they know'
+  weir unblock 'alice /login' --rule sign-in`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
+				return wrongf("unblock wants one key; one with spaces in quotes; for example: %s", firstExample(c))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return u.run(c, args[0]) },
+	}
+	u.addBrief(c)
+	c.Flags().StringVar(&u.rule, "rule", "", "take only the entries of one `RULE` off")
+	c.Flags().StringVar(&u.allow, "allow", "", "and let them through for `TIME`: 4h")
+	return c
+}
+
+func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
+	if u.form, err = u.output.chosen(); err != nil {
+		return err
+	}
+	query := url.Values{"key": {key}, "why": {u.reason("unblocked by hand")}}
+	if u.rule != "" {
+		query.Set("rule", u.rule)
+	}
+	if u.allow != "" {
+		if lasts, err := yamlfile.ParseDuration(u.allow); err != nil || lasts == 0 {
+			return wrongf("--allow %s is no time; write how long they are let through, such as 4h", u.allow)
+		}
+		query.Set("allow", u.allow)
+	}
+	return u.change(c, http.MethodDelete, blocksPath, query, nil, func(a *orderAnswer) string { return a.unblocked(key) })
+}
+
+// unblocked says what was taken off, and what is to be expected.
+func (a *orderAnswer) unblocked(key string) string {
+	var b strings.Builder
+	for i := range a.Lifted {
+		e := &a.Lifted[i]
+		fmt.Fprintf(&b, "Taken off: %s by %s, %s (%s).\n", e.target(), e.Rule, e.untilWords(), e.whyWords())
+	}
+	if len(a.Lifted) == 0 {
+		fmt.Fprintf(&b, "Nothing on the list held %s.\n", key)
+	}
+	if a.Allowed != nil {
+		fmt.Fprintf(&b, "%s is let through %s, whatever it does.\n", a.Allowed.target(), a.Allowed.untilWords())
+	}
+	if a.Sending != nil && a.Note == "" {
+		fmt.Fprintf(&b, "The last request refused here was %s ago.\n", a.Sending.Age)
+	}
+	if a.Sending != nil && a.Allowed == nil {
+		fmt.Fprintf(&b, "To let it through whatever it does: weir unblock %s --allow 4h\n", quote(key))
+	}
+	return b.String()
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/pkg/blocklist"
+)
+
+// A watchCommand is what `weir watch` was told.
+type watchCommand struct {
+	enforcer enforcerFlags
+	rule     string
+	output   outputFlag
+}
+
+func newWatch() *cobra.Command {
+	w := &watchCommand{}
+	c := &cobra.Command{
+		Use:   "watch [flags]",
+		Short: "Watch the blocklist live: who comes onto it, why, until when",
+		Long: `Watch shows every change of the blocklist as an enforcer learns of it, until it is interrupted: who is blocked, by which
+rule, until when, why and for which time, and who is let in before that. A block that is over by itself is not told: its
+end was told when it began.
+
+People see at most thirty lines a second: in a flood, what is more is folded into a line per rule and network.
+Programs (--json) get every change, a line each.
+
+When the enforcer is lost, watch tries again by itself and goes on where it was. Where the enforcer does not know what
+happened since, the list is compared with what was seen, and that is told.`,
+		Example: `  weir watch
+  weir watch --rule sign-in
+  weir watch --json | jq -r .key`,
+		Args: noMore,
+		RunE: func(c *cobra.Command, _ []string) error { return w.run(c) },
+	}
+	w.enforcer.add(c)
+	c.Flags().StringVar(&w.rule, "rule", "", "show what one `RULE` does only; manual is what people order")
+	w.output.add(c, "text", "json", "plain")
+	return c
+}
+
+// A watchShow shows what happens. add may hold something back until it is flushed.
+type watchShow interface {
+	add(now time.Time, changes []watchChange) error
+	flush(now time.Time) error
+}
+
+func (w *watchCommand) run(c *cobra.Command) error {
+	form, err := w.output.chosen()
+	if err != nil {
+		return err
+	}
+	enforcer, err := w.enforcer.connect()
+	if err != nil {
+		return err
+	}
+	defer enforcer.close()
+	var show watchShow = &watchLines{out: c.OutOrStdout(), form: form}
+	if form == "text" {
+		show = newWatchFold(c.OutOrStdout())
+	}
+	feed := &watchFeed{enforcer: enforcer, query: url.Values{}, stderr: c.ErrOrStderr(), seen: newWatchSeen()}
+	if w.rule != "" {
+		feed.query.Set("rule", w.rule)
+	}
+	return watchUntil(c.Context(), feed, show)
+}
+
+// watchUntil shows what comes until the context is done, which is the usual end.
+func watchUntil(ctx context.Context, feed *watchFeed, show watchShow) error {
+	if err := feed.begin(ctx); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	changes, failed := make(chan []watchChange), make(chan error, 1)
+	go func() { failed <- feed.run(ctx, changes) }()
+	err := showUntil(ctx, changes, failed, show)
+	stop()
+	for range changes { // closed when the feed has ended
+	}
+	return errors.Join(err, show.flush(time.Now()))
+}
+
+// foldEvery is how long a flood is folded into lines.
+const foldEvery = time.Second
+
+func showUntil(ctx context.Context, changes <-chan []watchChange, failed <-chan error, show watchShow) error {
+	ticker := time.NewTicker(foldEvery)
+	defer ticker.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		case some, ok := <-changes:
+			if !ok {
+				changes = nil // and the cause follows
+				continue
+			}
+			err = show.add(time.Now(), some)
+		case now := <-ticker.C:
+			err = show.flush(now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// watchLines shows every change on a line of its own.
+type watchLines struct {
+	out  io.Writer
+	form string
+}
+
+func (l *watchLines) add(_ time.Time, changes []watchChange) error {
+	for i := range changes {
+		e := &changes[i].Entry
+		var err error
+		switch {
+		case l.form == "json":
+			err = newJSON(l.out).Encode(e)
+		case changes[i].what == blocklist.EventBlocked && e.Mode == blocklist.Enforce && changes[i].blocks():
+			_, err = fmt.Fprintln(l.out, e.Key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *watchLines) flush(time.Time) error { return nil }

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// A watchFeed asks an enforcer for what changed, again and again, each time after the version that it was told last.
+type watchFeed struct {
+	enforcer *enforcerClient
+	query    url.Values // what is asked for beside the version
+	stderr   io.Writer
+	seen     *watchSeen
+
+	version blocklist.Version
+	local   string // orders that were seen and have no version yet
+	faulty  bool   // it was told that the enforcer cannot be asked
+}
+
+const (
+	watchWait       = 30 * time.Second // for a change, in one request
+	watchFirstPause = 100 * time.Millisecond
+	watchLastPause  = 5 * time.Second
+)
+
+// begin reads the whole list, so that it is known what is new. It fails where no enforcer can be asked.
+func (f *watchFeed) begin(ctx context.Context) error {
+	list, err := f.enforcer.list(ctx, f.query)
+	if err != nil {
+		return err
+	}
+	defer list.close()
+	on := 0
+	for {
+		entry, err := list.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if change := f.seen.change(entry); change.what != "" && change.blocks() {
+			on++
+		}
+	}
+	f.version, f.local = list.Header.Version, list.local
+	f.tell("%s on the list of %s; what changes from now on:", counted(on, "key"), f.enforcer.at())
+	return nil
+}
+
+func (f *watchFeed) tell(format string, args ...any) {
+	fmt.Fprintf(f.stderr, "weir: "+format+"\n", args...)
+}
+
+// run gives what changes until the context is done. It closes changes.
+func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error {
+	defer close(changes)
+	pause := watchFirstPause
+	for {
+		asked := time.Now()
+		some, err := f.next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, new(wrong)):
+			return err
+		case err != nil && !f.faulty:
+			f.tell("%v; trying again", err)
+			f.faulty = true
+		case err == nil && f.faulty:
+			f.tell("the enforcer at %s answers again; shown from where it was lost", f.enforcer.at())
+			f.faulty = false
+		}
+		if len(some) > 0 {
+			pause = watchFirstPause
+			select {
+			case changes <- some:
+			case <-ctx.Done():
+				return nil
+			}
+			continue
+		}
+		if err == nil && time.Since(asked) > time.Second {
+			pause = watchFirstPause
+			continue
+		}
+		select { // nothing, at once: not again at once
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+		pause = min(2*pause, watchLastPause)
+	}
+}
+
+// next waits for changes once. What it returns with an error did happen, and is not told again.
+func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
+	query := maps.Clone(f.query)
+	query.Set("after", f.version.String())
+	query.Set("local", f.local)
+	query.Set("wait", watchWait.String())
+	list, err := f.enforcer.list(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer list.close()
+	before := f.seen.round
+	if list.Header.Snapshot {
+		f.tell("the enforcer does not know what followed %s: the list is compared with what was seen", f.version)
+		f.seen.round++
+	}
+	var some []watchChange
+	for {
+		entry, err := list.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return some, fmt.Errorf("reading what changed: %w", err)
+		}
+		if change := f.seen.change(entry); change.what != "" {
+			some = append(some, change)
+		}
+	}
+	f.version, f.local = list.Header.Version, list.local
+	if f.seen.round > before {
+		if gone := f.seen.gone(time.Now().UnixMilli()); gone > 0 {
+			f.tell("%s left the list meanwhile, before their end", counted(gone, "key"))
+		}
+	}
+	return some, nil
+}

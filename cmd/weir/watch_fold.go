@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+)
+
+const (
+	foldFreely = 20   // changes in a second are told one by one
+	foldLines  = 10   // lines for all others
+	foldGroups = 4096 // rules and networks that are told apart meanwhile
+)
+
+// A watchFold shows changes as people can read them. In each second the first ones have a line of their own; the others
+// are counted by rule and network, and the largest counts told at its end.
+type watchFold struct {
+	out    io.Writer
+	free   int
+	groups map[foldGroup]int
+	others int // in no group, because there are too many
+}
+
+// A foldGroup is what is told in one line.
+type foldGroup struct{ what, rule, network string }
+
+func newWatchFold(out io.Writer) *watchFold {
+	return &watchFold{out: out, free: foldFreely, groups: map[foldGroup]int{}}
+}
+
+func (f *watchFold) add(now time.Time, changes []watchChange) error {
+	var b strings.Builder
+	for i := range changes {
+		if f.free > 0 {
+			f.free--
+			b.WriteString(changes[i].text(now) + "\n")
+			continue
+		}
+		f.count(&changes[i])
+	}
+	_, err := io.WriteString(f.out, b.String())
+	return err
+}
+
+func (f *watchFold) count(c *watchChange) {
+	group := foldGroup{c.word(), c.Rule, networkOf(c.Fields["ip"])}
+	if _, known := f.groups[group]; !known && len(f.groups) == foldGroups {
+		f.others++
+		return
+	}
+	f.groups[group]++
+}
+
+// networkOf is the /24 or the /48 that an address is in; empty for what is none.
+func networkOf(ip string) string {
+	prefix := prefixOf(ip)
+	if !prefix.IsValid() {
+		return ""
+	}
+	bits := 24
+	if prefix.Addr().Is6() {
+		bits = 48
+	}
+	return netip.PrefixFrom(prefix.Addr(), min(bits, prefix.Bits())).Masked().String()
+}
+
+// flush ends a second.
+func (f *watchFold) flush(now time.Time) error {
+	f.free = foldFreely
+	if len(f.groups) == 0 {
+		return nil
+	}
+	groups := make([]foldGroup, 0, len(f.groups))
+	for group := range f.groups {
+		groups = append(groups, group)
+	}
+	slices.SortFunc(groups, func(a, b foldGroup) int {
+		return cmp.Or(f.groups[b]-f.groups[a], strings.Compare(a.rule, b.rule), strings.Compare(a.network, b.network), strings.Compare(a.what, b.what))
+	})
+	var b strings.Builder
+	for i, group := range groups {
+		if i < foldLines {
+			fmt.Fprintf(&b, "%s  %-8s  %s %s\n", clock(now), group.what, counted(f.groups[group], "more key"), group.words())
+			continue
+		}
+		f.others += f.groups[group]
+	}
+	if f.others > 0 {
+		fmt.Fprintf(&b, "%s  and %s elsewhere\n", clock(now), counted(f.others, "more change"))
+	}
+	clear(f.groups)
+	f.others = 0
+	_, err := io.WriteString(f.out, b.String())
+	return err
+}
+
+func (g foldGroup) words() string {
+	if g.network == "" {
+		return "by " + g.rule
+	}
+	return "by " + g.rule + " in " + g.network
+}
+
+// clock is a time of day as people have it.
+func clock(t time.Time) string { return t.Local().Format("15:04:05") }
+
+// text is a change as a line.
+func (c *watchChange) text(now time.Time) string {
+	line := fmt.Sprintf("%s  %-8s  %s  %s", clock(now), c.word(), c.target(), c.Rule)
+	if c.what != blocklist.EventLifted {
+		line += "  " + c.lasts()
+	}
+	return line + "  " + c.whyWords()
+}
+
+// lasts says until when, and how long that is from its beginning.
+func (c *watchChange) lasts() string {
+	if c.Until == blocklist.Never {
+		return "until someone ends it"
+	}
+	long := time.Duration(c.Until-c.From) * time.Millisecond
+	return fmt.Sprintf("until %s (%s)", backtest.Instant(c.Until), long.Round(time.Second))
+}
+
+// word is what happened; an order is called what it orders.
+func (c *watchChange) word() string { return eventWord(c.what, c.Order) }
