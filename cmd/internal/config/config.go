@@ -71,6 +71,8 @@ func Default() *Config {
 			WithoutList:  "allow",
 			Refuse:       429,
 			LimitHeaders: "both",
+			NFTables:     NFTables{AtExit: "keep"},
+			HAProxy:      HAProxy{Value: "until"},
 		},
 	}
 }

@@ -65,6 +65,13 @@ type Enforcer struct {
 	LimitHeaders LimitHeaders `yaml:"limit_headers"`
 	// Crowdsec is how CrowdSec's bouncers are answered.
 	Crowdsec Crowdsec `yaml:"crowdsec"`
+	// NFTables keeps the list in this machine's firewall.
+	NFTables NFTables `yaml:"nftables"`
+	// HAProxy keeps the list in the map of a HAProxy.
+	HAProxy HAProxy `yaml:"haproxy"`
+	// DryRun tells on standard output what would be done to the firewall and to HAProxy, and does nothing to them.
+	// Default: false.
+	DryRun bool `yaml:"dry_run"`
 }
 
 // Validate checks the addresses.

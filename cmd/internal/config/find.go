@@ -67,6 +67,7 @@ func (c *Config) paths() []*string {
 		&enforcer.Keys, &enforcer.TLS.Cert, &enforcer.TLS.Key, &enforcer.TLS.Clients,
 		&enforcer.FollowKeyFile, &enforcer.FollowTLS.CA, &enforcer.FollowTLS.Cert, &enforcer.FollowTLS.Key,
 	}
+	paths = append(paths, enforcer.HAProxy.paths()...)
 	for _, networks := range c.networks() {
 		for i := range networks.Files {
 			paths = append(paths, &networks.Files[i].Name)
@@ -123,6 +124,8 @@ func Keys() []string {
 		{"enforcer.tls.", ServerTLS{}},
 		{"enforcer.follow_tls.", ClientTLS{}},
 		{"enforcer.crowdsec.", Crowdsec{}},
+		{"enforcer.nftables.", NFTables{}},
+		{"enforcer.haproxy.", HAProxy{}},
 	} {
 		for _, name := range yamlfile.Names(section.sample) {
 			keys = append(keys, section.path+name)

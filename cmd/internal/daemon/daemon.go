@@ -43,7 +43,12 @@ type Part struct {
 	About string                                           // what it does, in a sentence
 	Admin func(*config.Config) (address, keys string)      // where status, metrics, health and profiles are served, and for whom
 	Open  func(context.Context, *Process) (Running, error) // retries what can pass until the context is done
+
+	Switches []Switch // its own flags
 }
+
+// A Switch is a flag that stands for a setting: enforcer --dry-run.
+type Switch struct{ Name, About, Setting string }
 
 // A Process is what a part runs in.
 type Process struct {
@@ -179,6 +184,10 @@ func parse(part Part, args []string, stdout io.Writer) (config.Options, error) {
 	flags.StringVar(&options.File, "config", "", "the configuration (default: ./weir.yaml, then /etc/weir/weir.yaml)")
 	flags.StringArrayVar(&options.Set, "set", nil, "a setting in place of the configuration's: "+part.Name+".listen=127.0.0.1:7000; may be repeated")
 	version := flags.Bool("version", false, "print the version and end")
+	switches := make([]*bool, len(part.Switches))
+	for i, s := range part.Switches {
+		switches[i] = flags.Bool(s.Name, false, s.About)
+	}
 	flags.Usage = func() {
 		fmt.Fprintf(stdout, "%s: %s\n\nUsage: %s [--config weir.yaml] [--set key=value]...\n\n%s", part.Name, part.About, part.Name, flags.FlagUsages())
 	}
@@ -188,6 +197,11 @@ func parse(part Part, args []string, stdout io.Writer) (config.Options, error) {
 	if *version {
 		fmt.Fprintln(stdout, part.Name, telemetry.Version())
 		return options, pflag.ErrHelp
+	}
+	for i, s := range part.Switches {
+		if *switches[i] {
+			options.Set = append(options.Set, s.Setting)
+		}
 	}
 	if flags.NArg() > 0 {
 		return options, fmt.Errorf("%q is an argument too many", flags.Arg(0))

@@ -22,9 +22,10 @@ import (
 
 // Enforcer is the part that edges ask.
 var Enforcer = Part{
-	Name:  "enforcer",
-	About: "tells edges who is refused, and takes orders.",
-	Admin: func(c *config.Config) (address, keys string) { return c.Enforcer.Admin, c.Enforcer.Keys },
+	Name:     "enforcer",
+	About:    "tells edges who is refused, and takes orders.",
+	Admin:    func(c *config.Config) (address, keys string) { return c.Enforcer.Admin, c.Enforcer.Keys },
+	Switches: []Switch{{"dry-run", "tell what would be done to nftables and HAProxy, and do nothing to them", "enforcer.dry_run=true"}},
 	Open: func(ctx context.Context, p *Process) (Running, error) {
 		client, err := p.enforcerClient()
 		if err != nil {

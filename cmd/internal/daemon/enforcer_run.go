@@ -26,6 +26,9 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	}
 	fail(r.Enforcer.Run)
 	fail(r.bouncers.Run)
+	for _, run := range r.agents() {
+		fail(run)
+	}
 	fail(r.follow)
 	running.Go(func() { becomeReady(ctx, r.process, r.set, r.Serving()) })
 	running.Wait()
