@@ -1,0 +1,35 @@
+package edges
+
+import (
+	"net/http"
+	"path/filepath"
+	"testing"
+)
+
+// caddy runs with the file of deployments/edge, with further replacements, and gives its URL and what it says.
+func (s *site) caddy(replace ...string) (string, *output) {
+	t := s.t
+	t.Helper()
+	port, gone := freePort(t), freePort(t)
+	text := snippet(t, "Caddyfile", append([]string{":80 {", "http://" + loopback + ":" + port + " {", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app}, replace...)...)
+	text = "{\n\tadmin off\n\tauto_https off\n}\n" + replaced(t, text, "127.0.0.1:7429", loopback+":"+gone, "bind 127.0.0.1", "bind "+loopback)
+	said := run(t, program(t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(t, filepath.Join(t.TempDir(), "Caddyfile"), text))
+	return "http://" + loopback + ":" + port, said
+}
+
+func TestCaddy(t *testing.T) {
+	s := newSite(t)
+	url, said := s.caddy()
+	s.asksAndGoesOn(url, said.String, `"X-Weir":["refused manual"]`)
+}
+
+// Without the second one that is asked, nobody passes without an enforcer.
+func TestCaddyClosed(t *testing.T) {
+	s := newSite(t)
+	url, _ := s.caddy("127.0.0.1:7429 {\n\t\turi", "{\n\t\turi")
+	awaitEdge(t, url)
+	s.stop()
+	if refused := ask(t, goodClient, url); refused.status != http.StatusBadGateway {
+		t.Errorf("without an enforcer: %+v", refused)
+	}
+}

@@ -1,0 +1,373 @@
+// Package edges tries what deployments/edge has with the edges themselves: each file is what runs, but for its ports and
+// paths, in front of an application and with an enforcer behind it. A program that is missing skips its tests, or fails
+// them with WEIR_REQUIRE_REAL.
+package edges
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/keys"
+	"weir/pkg/blocklist"
+	"weir/pkg/enforcer"
+	"weir/pkg/enforcer/crowdsec"
+	"weir/pkg/enforcer/plain"
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+const snippets = "../../deployments/edge/"
+
+// program is the path of a program.
+func program(t *testing.T, name, pack string) string {
+	t.Helper()
+	for _, folder := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin", "/sbin", os.Getenv("WEIR_EDGES")) {
+		path := filepath.Join(folder, name)
+		if info, err := os.Stat(path); err == nil && info.Mode()&0o111 != 0 && !info.IsDir() {
+			return path
+		}
+	}
+	missing(t, name+" is missing: the package "+pack+" has it")
+	return ""
+}
+
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("WEIR_REQUIRE_REAL") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+// snippet is a file of deployments/edge with some of its text replaced, each of which has to be there.
+func snippet(t *testing.T, name string, replace ...string) string {
+	t.Helper()
+	data, err := os.ReadFile(snippets + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replaced(t, string(data), replace...)
+}
+
+// replaced is a text with some of it replaced.
+func replaced(t *testing.T, text string, replace ...string) string {
+	t.Helper()
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(text, replace[i]) {
+			t.Fatalf("%s is not there", replace[i])
+		}
+		text = strings.ReplaceAll(text, replace[i], replace[i+1])
+	}
+	return text
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// freePort is a port that nobody listens on now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", loopback+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// run starts a program and ends it with the test. What it says is shown when the test fails.
+func run(t *testing.T, path string, args ...string) *output {
+	t.Helper()
+	said := &output{}
+	command := exec.Command(path, args...)
+	command.Stdout, command.Stderr = said, said
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME="+t.TempDir(), "XDG_DATA_HOME="+t.TempDir())
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		ended := make(chan struct{})
+		go func() {
+			_ = command.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			_ = command.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("%s said:\n%s", filepath.Base(path), said)
+		}
+	})
+	return said
+}
+
+// An output is what a program says.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("never: %s", what)
+}
+
+// The clients: loopback has many addresses.
+const (
+	goodClient    = "127.0.0.2"
+	blockedClient = "127.0.0.66"
+	key           = "the key of an edge"
+	// Where edges and enforcers listen. Nothing connects from there, so that a port that was free stays so.
+	loopback = "127.0.0.80"
+)
+
+// A site is an enforcer, and an application behind an edge.
+type site struct {
+	t       *testing.T
+	set     *blocklist.Set
+	address string // of the enforcer
+	app     string
+	stop    func()
+
+	mu   sync.Mutex
+	seen []*http.Request // by the application
+}
+
+const rules = `
+rules:
+  - {name: per-ip, key: ip, limits: [10/min]}
+  - {name: per-user, key: user, limits: [10/min]}
+  - {name: login, key: ip, limits: [5/min], match: 'path == "/login" and method == "POST"', block: {covers: match}}
+`
+
+// newSite starts both on free ports.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, set: blocklist.NewSet(blocklist.Limits{})}
+	now := time.Now().UnixMilli()
+	s.set.Fill().Swap(blocklist.State{Version: blocklist.Version{List: blocklist.ListID{Name: "test", Epoch: 1}}, Whole: true, AsOf: now}, now)
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.seen = append(s.seen, r.Clone(context.Background()))
+		s.mu.Unlock()
+		if r.URL.Path == "/forbidden" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		fmt.Fprint(w, "the application")
+	}))
+	t.Cleanup(app.Close)
+	s.app = app.Listener.Addr().String()
+	s.address = loopback + ":" + freePort(t)
+	s.start()
+	return s
+}
+
+// start starts an enforcer at the site's address.
+func (s *site) start() {
+	t := s.t
+	t.Helper()
+	parsed, _, err := rule.Parse("rules.yaml", []byte(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := keys.Open(write(t, filepath.Join(t.TempDir(), "keys.yaml"), fmt.Sprintf("keys: [{name: edge, role: read, sha256: %x}]\n", sha256.Sum256([]byte(key)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger, metrics := slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry()
+	e, err := enforcer.Open(enforcer.Config{
+		Set: s.set, Listen: s.address, Refusal: http.StatusTooManyRequests, Folder: t.TempDir(), Keys: known, Logger: logger, Metrics: metrics,
+		Ruling: enforcer.Ruling{Rules: parsed, Header: "X-Forwarded-For", Fields: map[string]string{"user": "X-User"},
+			Client: request.NewClient([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bouncers := crowdsec.Open(crowdsec.Config{List: s.set, Rules: e.Rules, Folder: t.TempDir(), Logger: logger, Metrics: metrics,
+		Admit: func(r *http.Request) (string, bool) { by, err := e.Admit(r, keys.Read); return by, err == nil }})
+	e.Mount(bouncers.Handle)
+	e.Mount(plain.New(plain.Config{List: s.set, Rules: e.Rules, Guard: e.Guard}).Handle)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(s.stop)
+	await(t, "the enforcer listens", func() bool { return e.Address() != "" })
+}
+
+// order puts an order in force.
+func (s *site) order(kind blocklist.Kind, target string) {
+	s.t.Helper()
+	scope, value, err := blocklist.ParseTarget(target)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	now := time.Now().UnixMilli()
+	o := &blocklist.Order{ID: fmt.Sprintf("%x", now), Kind: kind, Scope: scope, Value: value, From: now, Until: now + 3_600_000, By: "test", Why: "test"}
+	if err := s.set.Order(o, now); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// lift ends a block.
+func (s *site) lift(target string) {
+	s.t.Helper()
+	scope, value, _ := blocklist.ParseTarget(target)
+	now := time.Now().UnixMilli()
+	o := &blocklist.Order{ID: "lifted", Kind: blocklist.OrderBlock, Scope: scope, Value: value, From: now - 1, Until: now + 1, Ended: now, By: "test", Why: "test"}
+	if err := s.set.Order(o, now); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// An answer is what an edge answered.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	took   time.Duration
+}
+
+// ask asks an edge from an address. status is 0 where nobody answers.
+func ask(t *testing.T, from, url string, headers ...string) answer {
+	t.Helper()
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	r, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	began := time.Now()
+	response, err := client.Do(r)
+	if err != nil {
+		return answer{body: err.Error()}
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, string(body), time.Since(began)}
+}
+
+// awaitEdge waits until an edge passes requests on.
+func awaitEdge(t *testing.T, url string) {
+	t.Helper()
+	await(t, "the edge answers", func() bool { return ask(t, goodClient, url).status == http.StatusOK })
+}
+
+// asksAndGoesOn is what every edge that asks does: who is blocked gets 429 and when to come again, others pass, also those who
+// say that they were somebody else or a user, which nobody has checked; the refusal is in the log; and without an enforcer all
+// pass, in little time.
+func (s *site) asksAndGoesOn(url string, log func() string, mark string) {
+	t := s.t
+	t.Helper()
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, blockedClient)
+	s.order(blocklist.OrderBlock, "user:mallory")
+	refused := ask(t, blockedClient, url+"/path?q=1")
+	if refused.status != http.StatusTooManyRequests || refused.header.Get("Retry-After") == "" {
+		t.Errorf("who is blocked: %+v", refused)
+	}
+	if again := ask(t, blockedClient, url, "X-Forwarded-For", goodClient); again.status != http.StatusTooManyRequests {
+		t.Errorf("who is blocked, as somebody else: %+v", again)
+	}
+	if passed := ask(t, goodClient, url+"/path?q=1"); passed.status != http.StatusOK || passed.body != "the application" {
+		t.Errorf("who is not blocked: %+v", passed)
+	}
+	if passed := ask(t, goodClient, url, "X-Forwarded-For", blockedClient); passed.status != http.StatusOK {
+		t.Errorf("who says that they were who is blocked: %+v", passed)
+	}
+	if forbidden := ask(t, goodClient, url+"/forbidden"); forbidden.status != http.StatusForbidden {
+		t.Errorf("what the application forbids: %+v", forbidden)
+	}
+	if passed := ask(t, goodClient, url, "X-User", "mallory"); passed.status != http.StatusOK {
+		t.Errorf("with a user's header: %+v", passed)
+	}
+	await(t, mark+" is in the log", func() bool { return strings.Contains(log(), mark) })
+	s.stop()
+	s.goesOn(url)
+	s.hangs(url)
+}
+
+// goesOn asks while the enforcer is gone.
+func (s *site) goesOn(url string) {
+	t := s.t
+	t.Helper()
+	for range 5 {
+		passed := ask(t, blockedClient, url)
+		if passed.status != http.StatusOK || passed.took > 500*time.Millisecond {
+			t.Errorf("without an enforcer: %+v", passed)
+		}
+		t.Logf("without an enforcer passed in %v", passed.took)
+	}
+}
+
+// hangs asks while something listens that never answers.
+func (s *site) hangs(url string) {
+	t := s.t
+	t.Helper()
+	l, err := net.Listen("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 3 {
+		passed := ask(t, goodClient, url)
+		if passed.status != http.StatusOK || passed.took > 700*time.Millisecond {
+			t.Errorf("with an enforcer that hangs: %+v", passed)
+		}
+		t.Logf("with an enforcer that hangs passed in %v", passed.took)
+	}
+}

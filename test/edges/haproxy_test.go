@@ -1,0 +1,80 @@
+package edges
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/pkg/blocklist"
+)
+
+// fetch runs the script of deployments/edge, with a command for when the list is another one.
+func (s *site) fetch(list, file string, command ...string) error {
+	s.t.Helper()
+	c := exec.Command("sh", append([]string{snippets + "fetch-list.sh", "http://" + s.address + "/v1/blocklist." + list, file}, command...)...)
+	c.Env = append(os.Environ(), "WEIR_KEY_FILE="+write(s.t, filepath.Join(s.t.TempDir(), "key"), key+"\n"))
+	out, err := c.CombinedOutput()
+	s.t.Logf("fetching %s: %v %s", list, err, out)
+	return err
+}
+
+// haproxy runs with the file of deployments/edge and gives its URL, what it says, and a command that has it reload.
+func (s *site) haproxy(addresses, users string) (url string, said *output, reload []string) {
+	t := s.t
+	t.Helper()
+	port, folder := freePort(t), t.TempDir()
+	pid := filepath.Join(folder, "pid")
+	text := snippet(t, "haproxy.cfg", "bind :80", "bind "+loopback+":"+port, "127.0.0.1:8080", s.app, "/run/haproxy/admin.sock", filepath.Join(folder, "admin.sock"),
+		"/etc/haproxy/weir.map", addresses, "/etc/haproxy/weir-users.map", users, "# http-request set-var", "http-request set-var", "/dev/log local0", "stdout format raw local0")
+	said = run(t, program(t, "haproxy", "haproxy"), "-Ws", "-p", pid, "-f", write(t, filepath.Join(folder, "haproxy.cfg"), text))
+	return "http://" + loopback + ":" + port, said, []string{"sh", "-c", "kill -USR2 $(cat " + pid + ")"}
+}
+
+// HAProxy looks up what the script fetches, addresses and users, and goes on with it when the enforcer is gone.
+func TestHAProxy(t *testing.T) {
+	program(t, "curl", "curl")
+	s := newSite(t)
+	folder := t.TempDir()
+	addresses, users := write(t, filepath.Join(folder, "weir.map"), ""), write(t, filepath.Join(folder, "weir-users.map"), "")
+	url, said, reload := s.haproxy(addresses, users)
+	awaitEdge(t, url)
+
+	const odd = "al\"ice #;\\ü b\t"
+	s.order(blocklist.OrderBlock, "127.0.0.64/29")
+	s.order(blocklist.OrderAllow, "127.0.0.67")
+	s.order(blocklist.OrderBlock, "user:Bob")
+	s.order(blocklist.OrderBlock, "user:"+strings.TrimSpace(odd))
+	if err := s.fetch("haproxy?scope=user", users, "true"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.fetch("haproxy", addresses, reload...); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "who is blocked is refused", func() bool { return ask(t, blockedClient, url).status == http.StatusTooManyRequests })
+	await(t, "the refusal is in the log", func() bool { return strings.Contains(said.String(), `"refused manual"`) })
+	await(t, "a user is refused", func() bool { return ask(t, goodClient, url, "X-User", "Bob").status == http.StatusTooManyRequests })
+	for user, want := range map[string]int{strings.TrimSpace(odd): 429, "bob": 200, "Bobby": 200, "": 200, "al": 200} {
+		if got := ask(t, goodClient, url, "X-User", user); got.status != want {
+			t.Errorf("the user %q: %+v", user, got)
+		}
+	}
+	for from, want := range map[string]int{goodClient: 200, "127.0.0.67": 200, "127.0.0.71": 429, "127.0.0.72": 200} {
+		if got := ask(t, from, url); got.status != want || want == 429 && got.header.Get("Retry-After") == "" {
+			t.Errorf("from %s: %+v", from, got)
+		}
+	}
+	s.stop()
+	before, _ := os.ReadFile(addresses)
+	if err := s.fetch("haproxy", addresses, reload...); err == nil {
+		t.Error("fetched from nobody")
+	}
+	if after, _ := os.ReadFile(addresses); string(after) != string(before) || len(after) == 0 {
+		t.Errorf("the map is %q, it was %q", after, before)
+	}
+	if ask(t, blockedClient, url).status != http.StatusTooManyRequests || ask(t, goodClient, url).status != http.StatusOK {
+		t.Error("without an enforcer HAProxy does not go on with what it has")
+	}
+}

