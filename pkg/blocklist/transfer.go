@@ -124,20 +124,34 @@ func (s *Set) follows(h Header) error {
 
 func (s *Set) readSnapshot(r *Reader, now int64) error {
 	f := s.Fill()
-	var local []*Order
+	local, err := r.each(func(change Change) error {
+		if err := f.Apply(now, change); errors.Is(err, ErrDamaged) {
+			return err
+		}
+		return nil // what does not fit, or is of a later version of weir, is left out
+	})
+	if err == nil {
+		f.swap(State{Version: r.Header.Version, Whole: true, AsOf: r.Header.AsOf}, local, now)
+	}
+	return err
+}
+
+// each gives all records, and returns the orders that wait for the log, when all was there.
+func (r *Reader) each(record func(Change) error) (local []*Order, err error) {
 	for {
 		change, isLocal, err := r.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			f.swap(State{Version: r.Header.Version, Whole: true, AsOf: r.Header.AsOf}, local, now)
-			return nil
-		case err == nil && isLocal:
+			return local, nil
+		case err != nil:
+			return nil, err
+		case isLocal:
 			local, err = appendOrder(local, change)
-		case err == nil:
-			err = f.Apply(now, change)
+		default:
+			err = record(change)
 		}
-		if err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, ErrNewer) {
-			return err
+		if err != nil {
+			return nil, err
 		}
 	}
 }
@@ -147,6 +161,9 @@ const maxLocal = 64 << 10
 
 func appendOrder(orders []*Order, c Change) ([]*Order, error) {
 	o, err := decodeOrder(c.Key, c.Value)
+	if errors.Is(err, ErrNewer) {
+		return orders, nil
+	}
 	if err != nil {
 		return orders, err
 	}
@@ -158,23 +175,18 @@ func appendOrder(orders []*Order, c Change) ([]*Order, error) {
 
 func (s *Set) readDelta(r *Reader, now int64) error {
 	var changes []Change
-	var local []*Order
-	for {
-		change, isLocal, err := r.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return s.take(r.Header, changes, local, now)
-		case err == nil && isLocal:
-			local, err = appendOrder(local, change)
-		case err == nil && len(changes) == maxDelta:
-			err = fmt.Errorf("%w: more than %d records in a delta", ErrDamaged, maxDelta)
-		case err == nil:
-			changes = append(changes, change.clone())
+	local, err := r.each(func(change Change) error {
+		if len(changes) == maxDelta {
+			return fmt.Errorf("%w: more than %d records in a delta", ErrDamaged, maxDelta)
 		}
-		if err != nil && !errors.Is(err, ErrNewer) {
-			return err
-		}
+		changes = append(changes, change.clone())
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+	s.take(r.Header, changes, local, now)
+	return nil
 }
 
 func (c Change) clone() Change {
@@ -186,8 +198,8 @@ func (c Change) clone() Change {
 }
 
 // take applies a delta that is whole. Records of later versions of weir, and those that do not fit, are left out.
-func (s *Set) take(h Header, changes []Change, local []*Order, now int64) error {
-	err := s.Apply(now, changes...)
+func (s *Set) take(h Header, changes []Change, local []*Order, now int64) {
+	_ = s.Apply(now, changes...) // as the log has them: each reader of it leaves the same ones out
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.orderAbove(local, now)
@@ -195,8 +207,4 @@ func (s *Set) take(h Header, changes []Change, local []*Order, now int64) error 
 	state.Version, state.AsOf = h.Version, max(state.AsOf, h.AsOf)
 	s.state.Store(&state)
 	s.notify()
-	if errors.Is(err, ErrDamaged) {
-		return err
-	}
-	return nil
 }
