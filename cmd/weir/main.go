@@ -65,6 +65,9 @@ func report(err error, stderr io.Writer) int {
 	if err == nil || errors.Is(err, syscall.EPIPE) { // who reads us has seen enough
 		return exitDone
 	}
+	if ended := exit(0); errors.As(err, &ended) {
+		return int(ended)
+	}
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("stopped before the end")
 	}

@@ -31,7 +31,7 @@ Rules say what is counted, per what, and how much is allowed. Try them on yester
 		PersistentPreRunE: func(*cobra.Command, []string) error { *started = true; return nil },
 	}
 	root.SetFlagErrorFunc(flagFault)
-	root.AddCommand(newBacktest(), newTest(), newCheck(), newParse(), newCat(), newStatus(), newSend(), newVersion(), newMan())
+	root.AddCommand(newRun(), newInit(), newBacktest(), newTest(), newCheck(), newParse(), newCat(), newStatus(), newSend(), newVersion(), newMan())
 	root.AddCommand(newKeys(), newBlock(), newUnblock(), newAllow(), newPause(), newResume(), newList(), newWatch(), newHistory())
 	root.InitDefaultCompletionCmd("completion")
 	for _, c := range root.Commands() {

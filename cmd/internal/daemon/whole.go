@@ -13,19 +13,18 @@ import (
 )
 
 // Whole is several parts in one process, which is their broker too where the configuration names none. They are named
-// in the order in which requests pass them. Each serves its own addresses. When all are open, started is called with
-// a function that tells how each stands, by its name; it must not wait.
-func Whole(started func(ctx context.Context, status func() map[string]any), parts ...Part) Part {
+// in the order in which requests pass them. Each serves its own addresses. Beside is run with them, from when all are
+// open until the context is done; status tells how each of them stands, by its name.
+func Whole(beside func(ctx context.Context, p *Process, status func() map[string]any), parts ...Part) Part {
 	return Part{
 		Name:  "weir",
 		About: "collects, counts and enforces in one process, with its own broker and store unless others are named.",
 		Admin: func(*config.Config) (address, keys string) { return "", "" },
 		Open: func(ctx context.Context, p *Process) (Running, error) {
-			w := &whole{}
+			w := &whole{process: p, beside: beside}
 			if err := w.open(ctx, p, parts); err != nil {
 				return nil, errors.Join(err, w.Close())
 			}
-			started(ctx, w.status)
 			return w, nil
 		},
 	}
@@ -33,8 +32,10 @@ func Whole(started func(ctx context.Context, status func() map[string]any), part
 
 // A whole is the parts that are open, and their broker.
 type whole struct {
-	broker *embedded.Broker // nil where brokers are elsewhere
-	parts  []openPart       // those that requests pass last come first
+	process *Process
+	beside  func(context.Context, *Process, func() map[string]any)
+	broker  *embedded.Broker // nil where brokers are elsewhere
+	parts   []openPart       // those that requests pass last come first
 }
 
 type openPart struct {
@@ -53,7 +54,7 @@ func (w *whole) open(ctx context.Context, p *Process, parts []Part) error {
 		return err
 	}
 	for i := len(parts) - 1; i >= 0; i-- {
-		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: p.Metrics, Health: telemetry.NewHealth(), Dial: dial}
+		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: p.Metrics, Health: telemetry.NewHealth(), Dial: dial, hangup: p.hangup}
 		if err := w.openPart(ctx, own, parts[i]); err != nil {
 			return fmt.Errorf("%s: %w", parts[i].Name, err)
 		}
@@ -96,6 +97,7 @@ func (w *whole) Run(ctx context.Context) error {
 	defer cancel()
 	errs := make([]error, len(w.parts))
 	var running sync.WaitGroup
+	running.Go(func() { w.beside(ctx, w.process, w.status) })
 	for i, part := range w.parts {
 		running.Go(func() {
 			if err := part.Run(ctx); err != nil {

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A demoSite is a small site that there is not: visitors who come and go, three who ask for too much, and a server that
+// asks the enforcer about each request and writes its access log.
+type demoSite struct {
+	log     string // its path
+	check   string // the enforcer's URL for checks
+	client  http.Client
+	random  *rand.Rand
+	pending float64 // parts of requests that are due
+}
+
+const (
+	demoVisitors   = 1000
+	demoPerSecond  = 40.0    // requests of all visitors together
+	demoLogBytes   = 8 << 20 // then the log is rotated
+	demoTick       = 50 * time.Millisecond
+	demoPatience   = 200 * time.Millisecond // with the enforcer; then the request is let through
+	demoRules      = "rules: [{name: per-client, key: ip, limits: [30/10s, 100/min], block: {for: 30s, then: [2m]}}]\n"
+	demoConfigText = "data: data\nkafka: {hits: {partitions: 4, retention: 1h}}\n" + demoRules + "client: {trusted_proxies: [127.0.0.0/8, \"::1/128\"]}\ncollector: {sources: [{name: demo, file: [%q], format: combined}]}\n"
+)
+
+// An abuser asks so often, for the same all the time.
+type abuser struct {
+	address   netip.Addr
+	perSecond float64
+	request   string
+	agent     string
+}
+
+var abusers = []abuser{
+	{netip.MustParseAddr("203.0.113.66"), 12, "POST /login", "python-requests/2.32"},
+	{netip.MustParseAddr("198.51.100.23"), 8, "GET /search?q=%d", "Scrapy/2.11"},
+	{netip.MustParseAddr("2001:db8:bad:1::7"), 5, "GET /api/prices?page=%d", "curl/8.5.0"},
+}
+
+var demoPages = []string{"GET /", "GET /about", "GET /products/%d", "GET /static/site.css", "GET /images/%d.webp", "POST /basket", "GET /api/stock?id=%d"}
+
+// run has visitors come until the context is done.
+func (d *demoSite) run(ctx context.Context) error {
+	ticker := time.NewTicker(demoTick)
+	defer ticker.Stop()
+	defer d.client.CloseIdleConnections()
+	due := make([]float64, len(abusers))
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		for i, a := range abusers {
+			for due[i] += a.perSecond * demoTick.Seconds(); due[i] >= 1; due[i]-- {
+				if err := d.serve(ctx, a.address, a.request, a.agent); err != nil {
+					return err
+				}
+			}
+		}
+		for d.pending += demoPerSecond * demoTick.Seconds(); d.pending >= 1; d.pending-- {
+			page := demoPages[d.random.IntN(len(demoPages))]
+			if err := d.serve(ctx, visitor(d.random.IntN(demoVisitors)), page, "Mozilla/5.0 (X11; Linux x86_64)"); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func visitor(n int) netip.Addr {
+	return netip.AddrFrom4([4]byte{192, 0, byte(2 + n/250), byte(1 + n%250)})
+}
+
+// serve asks the enforcer and writes the line.
+func (d *demoSite) serve(ctx context.Context, client netip.Addr, page, agent string) error {
+	if strings.Contains(page, "%d") {
+		page = fmt.Sprintf(page, d.random.IntN(500))
+	}
+	method, path, _ := strings.Cut(page, " ")
+	status := http.StatusOK
+	if d.refused(ctx, client, method, path) {
+		status = http.StatusTooManyRequests
+	}
+	line := fmt.Sprintf("%s - - [%s] \"%s HTTP/1.1\" %d %d \"-\" \"%s\"\n",
+		client, time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700"), page, status, 200+d.random.IntN(5000), agent)
+	return d.write(line)
+}
+
+// refused is what the enforcer says, and no when it does not answer.
+func (d *demoSite) refused(ctx context.Context, client netip.Addr, method, path string) bool {
+	ctx, cancel := context.WithTimeout(ctx, demoPatience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.check, nil)
+	if err != nil {
+		return false
+	}
+	request.Header.Set("X-Forwarded-For", client.String())
+	request.Header.Set("X-Forwarded-Method", method)
+	request.Header.Set("X-Forwarded-Uri", path)
+	answer, err := d.client.Do(request)
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is used again
+	return answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusForbidden
+}
+
+// write appends to the log, and rotates it when it is long.
+func (d *demoSite) write(line string) error {
+	if info, err := os.Stat(d.log); err == nil && info.Size() > demoLogBytes {
+		if err := os.Rename(d.log, d.log+".1"); err != nil {
+			return err
+		}
+	}
+	file, err := os.OpenFile(d.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(line)
+	return joinedClose(err, file)
+}
+
+func joinedClose(err error, file *os.File) error {
+	if closing := file.Close(); err == nil {
+		return closing
+	}
+	return err
+}
+
+// demoFolder makes a folder for a demonstration and its data, which the second function removes.
+func demoFolder() (folder string, remove func(), err error) {
+	folder, err = os.MkdirTemp("", "weir-demo-")
+	if err != nil {
+		return "", nil, err
+	}
+	log := filepath.Join(folder, "access.log")
+	if err := os.WriteFile(log, nil, 0o644); err != nil {
+		return "", nil, err
+	}
+	return folder, func() { _ = os.RemoveAll(folder) }, nil // what cannot be removed lies where the system clears up
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// usualLogs are where servers write their access logs unless they are told otherwise.
+var usualLogs = []string{
+	"/var/log/nginx/*access*.log",
+	"/var/log/apache2/*access*.log",
+	"/var/log/httpd/*access_log",
+	"/var/log/caddy/*access*.log",
+	"/var/log/traefik/*access*.log",
+	"/var/log/haproxy.log",
+	"/var/log/lighttpd/access.log",
+}
+
+// foundLogs are the patterns with a log that can be read, and the logs that cannot.
+type foundLogs struct {
+	readable []string
+	locked   []string
+}
+
+// findLogs looks where patterns point to.
+func findLogs(patterns []string) (found foundLogs) {
+	for _, pattern := range patterns {
+		paths, _ := filepath.Glob(pattern) // the patterns are ours
+		if len(paths) == 0 {
+			if folder := filepath.Dir(pattern); lockedFolder(folder) {
+				found.locked = append(found.locked, folder)
+			}
+			continue
+		}
+		readable := false
+		for _, path := range paths {
+			file, err := os.Open(path)
+			if err != nil {
+				found.locked = append(found.locked, path)
+				continue
+			}
+			file.Close()
+			readable = true
+		}
+		if readable {
+			found.readable = append(found.readable, pattern)
+		}
+	}
+	found.locked = slices.Compact(found.locked)
+	return found
+}
+
+func lockedFolder(folder string) bool {
+	_, err := os.ReadDir(folder)
+	return errors.Is(err, fs.ErrPermission)
+}
+
+func (f foundLogs) patterns() []string { return f.readable }
+
+// tell names the logs that may not be read, each with the command that helps.
+func (f foundLogs) tell(w io.Writer) {
+	for _, path := range f.locked {
+		fmt.Fprintf(w, "%s may not be read by %s: %s\n", path, userName(), remedyFor(path))
+	}
+}
+
+// remedyFor is a command after which a path may be read: the group that has it, or a list of access.
+func remedyFor(path string) string {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode()&0o040 != 0 {
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			if group, err := user.LookupGroupId(strconv.FormatUint(uint64(stat.Gid), 10)); err == nil && group.Name != "root" {
+				return fmt.Sprintf("sudo usermod -aG %s %s, then sign in again", group.Name, userName())
+			}
+		}
+	}
+	return fmt.Sprintf("sudo setfacl -R -m u:%s:rX %s", userName(), path)
+}
+
+func userName() string {
+	if who, err := user.Current(); err == nil {
+		return who.Username
+	}
+	return strconv.Itoa(os.Getuid())
+}

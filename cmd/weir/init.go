@@ -1,0 +1,101 @@
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+var (
+	//go:embed initial/weir.yaml
+	initialConfig string
+	//go:embed initial/rules.yaml
+	initialRules string
+)
+
+func newInit() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init [DIRECTORY]",
+		Short: "Write a weir.yaml and a rules.yaml to begin with",
+		Long: `Init writes a commented weir.yaml and rules.yaml into a directory, the present one unless another is named. The access
+logs that are found on this machine are its sources. It begins in shadow mode: everything is decided and shown, and
+nobody refused. Files that exist are left as they are, and then nothing is written.`,
+		Example: `  weir init
+  weir init /etc/weir`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return wrongf("init takes one directory; for example: %s", firstExample(c))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			folder := append(args, ".")[0]
+			logs := findLogs(usualLogs)
+			written, err := writeInitial(folder, logs)
+			for _, path := range written {
+				fmt.Fprintln(c.OutOrStdout(), "wrote", path)
+			}
+			if err != nil {
+				return err
+			}
+			logs.tell(c.ErrOrStderr())
+			fmt.Fprintln(c.OutOrStdout(), "next: weir run --config", filepath.Join(folder, "weir.yaml"))
+			return nil
+		},
+	}
+}
+
+// writeInitial writes both files, or none where one exists.
+func writeInitial(folder string, logs foundLogs) (written []string, err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	files := []struct{ path, text string }{
+		{filepath.Join(folder, "rules.yaml"), initialRules},
+		{filepath.Join(folder, "weir.yaml"), configFor(logs)},
+	}
+	for _, file := range files {
+		if _, err := os.Lstat(file.path); err == nil {
+			return nil, fmt.Errorf("%s is there already; nothing was written", file.path)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	for _, file := range files {
+		if err := os.WriteFile(file.path, []byte(file.text), 0o644); err != nil {
+			return written, err
+		}
+		written = append(written, file.path)
+	}
+	return written, nil
+}
+
+// configFor is the initial configuration with the logs that were found as its sources.
+func configFor(logs foundLogs) string {
+	lines := []string{"    - {file: [/var/log/nginx/*access*.log]}"}
+	if patterns := logs.patterns(); len(patterns) > 0 {
+		lines = nil
+		for _, pattern := range patterns {
+			lines = append(lines, "    - {file: ["+strconv.Quote(pattern)+"]}")
+		}
+	}
+	return strings.Replace(initialConfig, "SOURCES\n", strings.Join(lines, "\n")+"\n", 1)
+}
+
+// configInMemory is the same with the rules in it, for a run without files.
+func configInMemory(logs foundLogs) []byte {
+	rules := "rules:\n" + indented(initialRules)
+	return []byte(strings.Replace(configFor(logs), "rules: rules.yaml\n", rules, 1))
+}
+
+func indented(text string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	return "  " + strings.Join(lines, "\n  ") + "\n"
+}

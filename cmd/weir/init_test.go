@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"weir/cmd/internal/config"
+	"weir/pkg/rule"
+)
+
+func TestInitWritesWhatCanBeRun(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "weir")
+	var out, errs bytes.Buffer
+	if code := run([]string{"weir", "init", folder}, nil, &out, &errs); code != exitDone {
+		t.Fatal(code, errs.String())
+	}
+	c, warnings, err := config.Load(config.Options{File: filepath.Join(folder, "weir.yaml")})
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	if c.Mode != config.Shadow || len(c.RuleSet.Rules) != 3 || c.RuleSet.Rules[0].Mode != rule.Shadow || len(c.Collector.Sources) == 0 {
+		t.Errorf("%+v", c)
+	}
+	written, err := os.ReadFile(filepath.Join(folder, "weir.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := run([]string{"weir", "init", folder}, nil, &out, &errs); code != exitFailed || !strings.Contains(errs.String(), "is there already") {
+		t.Error(code, errs.String())
+	}
+	if again, _ := os.ReadFile(filepath.Join(folder, "weir.yaml")); !bytes.Equal(again, written) {
+		t.Error("what was there is another now")
+	}
+}
+
+// What the initial configuration shows behind # is what holds without it.
+func TestTheInitialConfigurationShowsDefaults(t *testing.T) {
+	read := func(text string) *config.Config {
+		c, warnings, err := config.Read([]byte(text), config.Options{Environ: []string{"STATE_DIRECTORY=/var/lib/weir"}})
+		if err != nil || len(warnings) > 0 {
+			t.Fatal(err, warnings, text)
+		}
+		c.Rules, c.RuleSet = rule.Source{}, nil
+		return c
+	}
+	text := string(configInMemory(foundLogs{}))
+	var shown []string
+	for line := range strings.Lines(text) {
+		if len(line) > 2 && line[0] == '#' && line[1] != ' ' {
+			line = line[1:]
+		} else if strings.HasPrefix(line, "#  ") { // within a section that is there
+			line = " " + line[2:]
+		}
+		shown = append(shown, line)
+	}
+	whole := strings.Join(shown, "")
+	if whole == text {
+		t.Fatal("nothing is shown")
+	}
+	if got, want := read(whole), read(text); !reflect.DeepEqual(got, want) {
+		t.Errorf("with what is shown\n%+v\nwithout\n%+v", got, want)
+	}
+}
+
+func TestLogsAreFound(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"access.log", "shop-access.log", "error.log"} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pattern := filepath.Join(folder, "*access.log")
+	found := findLogs([]string{pattern, filepath.Join(folder, "none*.log")})
+	if len(found.locked) > 0 || len(found.patterns()) != 1 || found.patterns()[0] != pattern {
+		t.Errorf("%+v", found)
+	}
+	if text := configFor(found); !strings.Contains(text, pattern) || strings.Contains(text, "SOURCES") {
+		t.Error(text)
+	}
+}
+
+func TestLogsThatMayNotBeReadAreNamedWithTheRemedy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "access.log")
+	if err := os.WriteFile(path, nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	foundLogs{locked: []string{path}}.tell(&said)
+	if !strings.Contains(said.String(), path+" may not be read by ") || !strings.Contains(said.String(), "sudo ") {
+		t.Error(said.String())
+	}
+}

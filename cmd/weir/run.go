@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/config"
+	"weir/cmd/internal/daemon"
+)
+
+// A runCommand is what `weir run` was told.
+type runCommand struct {
+	options config.Options
+	demo    bool
+
+	log  string // of the demonstration
+	logs foundLogs
+	out  io.Writer
+}
+
+func newRun() *cobra.Command {
+	r := &runCommand{}
+	c := &cobra.Command{
+		Use:   "run [flags]",
+		Short: "Watch the logs of this machine: collector, aggregator and enforcer in one process",
+		Long: `Run reads logs, counts by the rules and serves the blocklist, all in one process with its own broker and store; nothing
+else has to be installed. Its data is under one folder. It may be ended or killed at any time and goes on where it was.
+
+Without a configuration it watches the access logs that it finds, by rules of its own and in shadow mode: it says who
+would be blocked, and refuses nobody. ` + "`weir init`" + ` writes these rules and settings down to begin with.`,
+		Example: `  weir run
+  weir run --demo
+  weir run --config /etc/weir/weir.yaml --set mode=shadow`,
+		Args: noMore,
+		RunE: r.run,
+	}
+	c.Flags().StringVar(&r.options.File, "config", "", "the configuration (default: ./weir.yaml, then /etc/weir/weir.yaml)")
+	c.Flags().StringArrayVar(&r.options.Set, "set", nil, "take `KEY=VALUE` instead of what the configuration says; may be repeated")
+	c.Flags().BoolVar(&r.demo, "demo", false, "bring a small site with three abusers, to see how they are found; its data is removed at the end")
+	return c
+}
+
+func (r *runCommand) run(c *cobra.Command, _ []string) error {
+	r.out, r.options.Environ = c.OutOrStdout(), os.Environ()
+	if r.demo {
+		remove, err := r.prepareDemo()
+		if err != nil {
+			return err
+		}
+		defer remove()
+	} else {
+		r.logs = findLogs(usualLogs)
+		r.options.Default = configInMemory(r.logs)
+	}
+	settings, _, err := config.Load(r.options) // its warnings are told when it is read to be run
+	if err != nil {
+		return err
+	}
+	if settings.File == "" {
+		r.logs.tell(c.ErrOrStderr())
+		if len(r.logs.patterns()) == 0 {
+			return wrong{errNoLogs}
+		}
+	}
+	return exitOf(daemon.Run(c.Context(), daemon.Whole(r.beside, daemon.Collector, daemon.Aggregator, daemon.Enforcer), r.options, c.ErrOrStderr()))
+}
+
+var errNoLogs = errors.New("no access log was found in the usual places; `weir init` writes a weir.yaml to name one in, `weir run --demo` brings one of its own")
+
+// An exit is a process's exit code for what has been said already.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("ended with code %d", int(e)) }
+
+func exitOf(code int) error {
+	if code == exitDone {
+		return nil
+	}
+	return exit(code)
+}
+
+// prepareDemo has the process run on a folder that is removed at the end.
+func (r *runCommand) prepareDemo() (remove func(), err error) {
+	folder, remove, err := demoFolder()
+	if err != nil {
+		return nil, err
+	}
+	r.log = filepath.Join(folder, "access.log")
+	r.options.File = filepath.Join(folder, "weir.yaml")
+	return remove, os.WriteFile(r.options.File, fmt.Appendf(nil, demoConfigText, r.log), 0o644)
+}
+
+// beside says what runs, and has the demonstration's site go on.
+func (r *runCommand) beside(ctx context.Context, p *daemon.Process, status func() map[string]any) {
+	told := &runTold{config: p.Config, metrics: p.Metrics, status: status, demo: r.demo}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { told.tell(ctx, r.out) })
+	if !r.demo {
+		return
+	}
+	site := &demoSite{log: r.log, check: "http://" + p.Config.Enforcer.Listen + "/v1/check", random: rand.New(rand.NewPCG(1, 2))}
+	if err := site.run(ctx); err != nil {
+		p.Logger.Error("the demonstration's site has ended", "error", err)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/cmd/internal/config"
+	"weir/pkg/collector"
+	"weir/pkg/rule"
+)
+
+// A runTold is what `weir run` says of itself when it has begun.
+type runTold struct {
+	config  *config.Config
+	metrics prometheus.Gatherer
+	status  func() map[string]any
+	demo    bool
+}
+
+// speedAfter is how long lines are counted before their speed is told.
+const speedAfter = time.Second
+
+// tell says it, once.
+func (t *runTold) tell(ctx context.Context, w io.Writer) {
+	before, began := t.requests(), time.Now()
+	select {
+	case <-time.After(speedAfter):
+	case <-ctx.Done():
+		return
+	}
+	speed := func(source string) float64 {
+		return (t.requests()[source] - before[source]) / time.Since(began).Seconds()
+	}
+	var b strings.Builder
+	t.sources(&b, speed)
+	t.rules(&b)
+	t.enforcer(&b)
+	_, _ = io.WriteString(w, b.String()) // who does not listen misses nothing that is not in the log
+}
+
+// requests is how many each source has read.
+func (t *runTold) requests() map[string]float64 {
+	read := map[string]float64{}
+	families, _ := t.metrics.Gather() // what could be gathered is enough
+	for _, family := range families {
+		if family.GetName() != "weir_collector_requests_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			read[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+		}
+	}
+	return read
+}
+
+func (t *runTold) sources(b *strings.Builder, speed func(string) float64) {
+	status, ok := t.status()["collector"].(collector.Status)
+	if !ok {
+		return
+	}
+	for _, s := range status.Sources {
+		format := s.Format
+		if format == "" {
+			format = "its format is told by its first lines"
+		}
+		fmt.Fprintf(b, "reads      %s: %s; %.0f lines/s\n", s.Name, format, speed(s.Name))
+		for _, l := range s.Logs {
+			fmt.Fprintf(b, "           %s\n", l.Log)
+		}
+		if s.Error != "" {
+			fmt.Fprintf(b, "           %s\n", s.Error)
+		}
+	}
+}
+
+func (t *runTold) rules(b *strings.Builder) {
+	for _, r := range t.config.RuleSet.Rules {
+		limits := make([]string, len(r.Limits))
+		for i, l := range r.Limits {
+			limits[i] = l.String()
+		}
+		fmt.Fprintf(b, "rule       %s: %s by %s, %s\n", r.Name, strings.Join(limits, " "), r.Key, modeInWords(r.Mode))
+	}
+}
+
+func modeInWords(m rule.Mode) string {
+	if m == rule.Shadow {
+		return "shadow: shown, not refused"
+	}
+	return "enforce"
+}
+
+func (t *runTold) enforcer(b *strings.Builder) {
+	url := "http://" + t.config.Enforcer.Listen
+	if t.config.Enforcer.TLS.Cert != "" {
+		url = "https://" + t.config.Enforcer.Listen
+	}
+	client := "203.0.113.7"
+	if t.demo {
+		client = abusers[0].address.String()
+	}
+	fmt.Fprintf(b, "enforcer   %s\n", url)
+	fmt.Fprintf(b, "ask it     curl -i -H 'X-Forwarded-For: %s' %s/v1/check\n", client, url)
+	fmt.Fprintf(b, "see        weir watch, weir list, weir status; data is in %s\n", t.config.Data)
+}

@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	probes     = 300
+	probeEvery = 50 * time.Millisecond
+	tick       = 5 * time.Millisecond
+)
+
+// BenchmarkLatency measures from the line that breaks a limit, as it is written to the log, to the first check that is
+// refused, while others' lines are written to the same log:
+//
+//	go test -run '^$' -bench Latency -benchtime 1x -timeout 30m ./test/e2e
+//
+// It prints a histogram and reports the median and the 99th of a hundred.
+func BenchmarkLatency(b *testing.B) {
+	for _, arrangement := range []struct {
+		name  string
+		start func(*testing.B) *fleet
+	}{{"one-process", oneProcess}, {"apart", threeProcesses}} {
+		for _, rate := range []int{1_000, 50_000} {
+			b.Run(fmt.Sprintf("%s/lines=%d", arrangement.name, rate), func(b *testing.B) {
+				f := arrangement.start(b)
+				f.ready()
+				for b.Loop() {
+					f.probe(b, rate)
+				}
+			})
+		}
+	}
+}
+
+const latencyRules = "rules: [{name: per-ip, key: ip, limits: [10/min, 1000/hour], block: {for: 10m}}]\n"
+
+func oneProcess(b *testing.B) *fleet {
+	f := newFleet(b, latencyRules, "")
+	f.start(build(b, "weir"), "run")
+	return f
+}
+
+func threeProcesses(b *testing.B) *fleet {
+	f := newFleet(b, latencyRules, apart(b))
+	for _, part := range []string{"collector", "aggregator", "enforcer"} {
+		f.start(build(b, part))
+	}
+	return f
+}
+
+// A writtenLog is a log that several write whole lines to.
+type writtenLog struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+func (l *writtenLog) append(b []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err := l.file.Write(b)
+	return err
+}
+
+func logLine(b []byte, client string, at time.Time) []byte {
+	return fmt.Appendf(b, "%s - - [%s] \"GET /shop/item HTTP/1.1\" 200 512 \"https://shop.example/\" \"Mozilla/5.0 (X11; Linux x86_64)\"\n", client, at.UTC().Format("02/Jan/2006:15:04:05 -0700"))
+}
+
+func (f *fleet) probe(b *testing.B, rate int) {
+	file, err := os.OpenFile(f.path("access.log"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	log := &writtenLog{file: file}
+	ctx, stop := context.WithCancel(b.Context())
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer stop()
+	others.Go(func() { writeOthers(ctx, log, rate) })
+
+	took := make([]time.Duration, probes)
+	var asking sync.WaitGroup
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for i := range took {
+		<-ticker.C
+		asking.Go(func() { took[i] = f.timeToRefusal(log, fmt.Sprintf("198.18.%d.%d", i/250, 1+i%250)) })
+	}
+	asking.Wait()
+	took = took[probes/10:] // the first ones warm everything up
+	if slices.Contains(took, 0) {
+		b.Fatal("an offender was never refused")
+	}
+	slices.Sort(took)
+	b.ReportMetric(milliseconds(took[len(took)/2]), "p50-ms")
+	b.ReportMetric(milliseconds(took[len(took)*99/100]), "p99-ms")
+	b.Log("\n" + histogram(took))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// timeToRefusal writes ten lines and, when these are long counted, the eleventh; 0 when it is never refused.
+func (f *fleet) timeToRefusal(log *writtenLog, client string) time.Duration {
+	var lines []byte
+	for range 10 {
+		lines = logLine(lines, client, time.Now())
+	}
+	if log.append(lines) != nil {
+		return 0
+	}
+	time.Sleep(2 * time.Second)
+	line := logLine(nil, client, time.Now())
+	begun := time.Now()
+	if log.append(line) != nil {
+		return 0
+	}
+	for time.Since(begun) < patience {
+		if f.checks(client) == http.StatusTooManyRequests {
+			return time.Since(begun)
+		}
+		time.Sleep(time.Millisecond / 2)
+	}
+	return 0
+}
+
+// writeOthers writes lines of clients who keep their limits.
+func writeOthers(ctx context.Context, log *writtenLog, rate int) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	perTick := float64(rate) * tick.Seconds()
+	clients := max(1000, rate*20) // nobody comes more often than three times a minute
+	due, next := 0.0, 0
+	var b []byte
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			b = b[:0]
+			for due += perTick; due >= 1; due-- {
+				next = (next + 1) % clients
+				b = logLine(b, fmt.Sprintf("%d.%d.%d.1", 20+next/65536, next/256%256, next%256), now)
+			}
+			if len(b) > 0 && log.append(b) != nil {
+				return
+			}
+		}
+	}
+}
+
+// histogram draws how often it took how long, in powers of the root of two.
+func histogram(took []time.Duration) string {
+	counts := map[int]int{}
+	least, most := math.MaxInt, 0
+	for _, d := range took {
+		bucket := int(math.Floor(2 * math.Log2(milliseconds(d))))
+		counts[bucket]++
+		least, most = min(least, bucket), max(most, bucket)
+	}
+	var text []byte
+	for bucket := least; bucket <= most; bucket++ {
+		text = fmt.Appendf(text, "%8.1f ms %5d %s\n", math.Exp2(float64(bucket+1)/2), counts[bucket], bar(counts[bucket], len(took)))
+	}
+	return string(text)
+}
+
+func bar(count, all int) string {
+	const whole = "############################################################"
+	return whole[:len(whole)*count/all]
+}
