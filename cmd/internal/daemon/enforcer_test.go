@@ -34,6 +34,7 @@ type edge struct {
 	cancel        context.CancelFunc
 	ended         chan error
 	client        *http.Client
+	change        func(*config.Config) // of what flags say; may be nil
 }
 
 // newEdge has an enforcer's configuration: kafka or follow, as the lines say.
@@ -62,6 +63,9 @@ func (e *edge) start() *edge {
 	settings, _, err := config.Load(options)
 	if err != nil {
 		e.t.Fatal(err)
+	}
+	if e.change != nil {
+		e.change(settings)
 	}
 	e.process = &Process{Config: settings, Logger: slog.New(slog.NewTextHandler(e.t.Output(), nil)), Metrics: telemetry.Metrics("enforcer"), Health: telemetry.NewHealth()}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,12 +11,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/cmd/internal/config"
+	"weir/internal/kafka"
 )
 
-// docs/metrics.md has every metric that a collector with all kinds of sources serves, with its type and labels, and no
-// others.
+// docs/metrics.md has every metric that a collector with all kinds of sources and an enforcer with all agents serve,
+// with its type and labels, and no others.
 func TestMetricsAreDocumented(t *testing.T) {
 	documented, served := documentedMetrics(t), servedMetrics(collectorMetrics(t))
+	maps.Copy(served, servedMetrics(enforcerMetrics(t)))
 	for name, metric := range served {
 		if row, ok := documented[name]; !ok {
 			t.Errorf("docs/metrics.md does not have %s", name)
@@ -86,7 +91,7 @@ func servedMetrics(text string) map[string]string {
 	metrics := map[string]string{}
 	for _, kind := range regexp.MustCompile(`(?m)^# TYPE (weir_\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
 		var labels []string
-		sample := regexp.MustCompile(`(?m)^` + kind[1] + `(?:\{(.*)\})? \S+$`).FindStringSubmatch(text)
+		sample := regexp.MustCompile(`(?m)^` + kind[1] + `(?:_count)?(?:\{(.*)\})? \S+$`).FindStringSubmatch(text)
 		for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(sample[1], -1) {
 			labels = append(labels, label[1])
 		}
@@ -119,5 +124,21 @@ func collectorMetrics(t *testing.T) string {
 		_, metrics = p.get("/metrics")
 		return strings.Contains(metrics, `weir_collector_hits_total{rule="per-ip",source="file-1"} 1`)
 	})
+	return metrics
+}
+
+// enforcerMetrics is what an enforcer that has a list, was asked and tells everyone answers to /metrics.
+func enforcerMetrics(t *testing.T) (metrics string) {
+	t.Helper()
+	broker := newMortal(t)
+	e := newEdge(t, broker.yaml(), "  nftables: {on: true}\n  haproxy: {socket: haproxy.sock, map: blocked.map}\n")
+	e.change = func(c *config.Config) { c.Enforcer.DryRun = true }
+	e.start()
+	p := newPublisher(t, kafka.Config{Brokers: []string{broker.config.Listen}, Prefix: "weir."}, e.process.Config)
+	p.block("203.0.113.7")
+	p.marks()
+	e.await("blocked", func() bool { return e.check("203.0.113.7") == http.StatusTooManyRequests })
+	e.ask("GET", e.listen, "/v1/decisions?ip=203.0.113.7", "", "X-Api-Key", "reader")
+	_, metrics = e.ask("GET", e.admin, "/metrics", "")
 	return metrics
 }
