@@ -1,0 +1,225 @@
+package follow
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// An enforcer is one that others follow. What it does can be changed.
+type enforcer struct {
+	*httptest.Server
+	set *blocklist.Set
+
+	mu    sync.Mutex
+	serve func(w http.ResponseWriter, r *http.Request)
+}
+
+func newEnforcer(t *testing.T, set *blocklist.Set) *enforcer {
+	e := &enforcer{set: set}
+	e.serve = e.list
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.mu.Lock()
+		serve := e.serve
+		e.mu.Unlock()
+		serve(w, r)
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *enforcer) now(serve func(http.ResponseWriter, *http.Request)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.serve = serve
+}
+
+func (e *enforcer) list(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("X-Api-Key") != "secret" || r.Header.Get("Accept") != blocklist.ContentBinary {
+		http.Error(w, "who are you?", http.StatusForbidden)
+		return
+	}
+	after, err := blocklist.ParseVersion(r.URL.Query().Get("after"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if wait, err := time.ParseDuration(r.URL.Query().Get("wait")); err == nil {
+		ctx, cancel := context.WithTimeout(r.Context(), wait)
+		defer cancel()
+		e.set.Wait(ctx, after, r.URL.Query().Get("local"))
+	}
+	var b bytes.Buffer
+	if err := e.set.WriteAfter(&b, after, at); errors.Is(err, blocklist.ErrNotYet) {
+		http.Error(w, err.Error(), StatusNotYet)
+		return
+	}
+	_, _ = w.Write(b.Bytes())
+}
+
+func wholeSet(t testing.TB, list blocklist.ListID, keys ...string) *blocklist.Set {
+	t.Helper()
+	p := newPaper()
+	for _, key := range keys {
+		p.entry(t, key, 1)
+	}
+	p.marked(t, list, 0)
+	l := newSource(p, "")
+	l.catchUp(t, p)
+	return l.config.Set
+}
+
+// add puts one more entry into a list.
+func add(t testing.TB, s *blocklist.Set, key string) {
+	t.Helper()
+	p := newPaper()
+	p.start = s.Version().Offset + 1
+	p.entry(t, key, 1)
+	if err := s.Apply(at, p.records...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// following starts a follower, and ends it with the test.
+func following(t *testing.T, e *enforcer, file string) *Follower {
+	t.Helper()
+	f, err := NewFromUpstream(
+		Config{Set: blocklist.NewSet(blocklist.Limits{}), File: file, Now: func() time.Time { return time.UnixMilli(at) }},
+		Upstream{URL: e.URL + "/", Key: func() (string, error) { return "secret", nil }, Client: e.Client(), Wait: 200 * time.Millisecond, Patience: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		e.Client().CloseIdleConnections()
+	})
+	return f
+}
+
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatal("not within 10 s: " + what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func same(f *Follower, s *blocklist.Set) func() bool {
+	return func() bool { return f.config.Set.State() == s.State() }
+}
+
+func TestAnUpstreamIsFollowed(t *testing.T) {
+	e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1", "2.2.2.2"))
+	f := following(t, e, "")
+	until(t, "the snapshot", same(f, e.set))
+	wantKeys(t, f.config.Set, "1.1.1.1", "2.2.2.2")
+	add(t, e.set, "3.3.3.3")
+	until(t, "the change", same(f, e.set))
+	state := e.set.State()
+	state.AsOf += 10_000
+	e.set.Reach(state)
+	add(t, e.set, "4.4.4.4")
+	until(t, "the age", same(f, e.set))
+	wantKeys(t, f.config.Set, "1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4")
+	o := &blocklist.Order{ID: "o", Kind: blocklist.OrderBlock, Scope: "ip", Value: "10.0.0.0/8", From: at, Until: blocklist.Never, By: "ann", Why: "x"}
+	if err := e.set.Order(o, at); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the order that waits for the log", func() bool { return len(f.config.Set.Pending()) == 1 })
+	wantTrouble(t, f, "")
+}
+
+// Whatever an upstream does wrong, the list stays and it is said; when it does right again, the list goes on.
+func TestABadUpstreamChangesNothing(t *testing.T) {
+	other := newEnforcer(t, wholeSet(t, blocklist.ListID{Name: "b", Epoch: 9}, "6.6.6.6"))
+	back := newEnforcer(t, wholeSet(t, listA))
+	for name, test := range map[string]struct {
+		serve   func(w http.ResponseWriter, r *http.Request)
+		trouble string
+	}{
+		"hangs":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "says nothing"},
+		"500":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 500) }, "500"},
+		"403":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 403) }, "403"},
+		"a page": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>It works!</html>") }, "no list"},
+		"empty":  {func(http.ResponseWriter, *http.Request) {}, "not complete"},
+		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
+			var b bytes.Buffer
+			_ = other.set.WriteAfter(&b, blocklist.Version{}, at)
+			_, _ = w.Write(b.Bytes()[:b.Len()-1])
+		}, "another list"},
+		"hangs within": {func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "weirlist")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, "says nothing"},
+		"another list": {other.list, "another list"},
+		"back in time": {back.list, "not reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
+			f := following(t, e, "")
+			until(t, "the snapshot", same(f, e.set))
+			before := f.config.Set.State()
+			e.now(test.serve)
+			add(t, e.set, "2.2.2.2")
+			until(t, "its trouble", func() bool { return f.Status().Trouble != "" && !f.Status().Since.IsZero() })
+			if f.config.Set.State() == before {
+				wantTrouble(t, f, test.trouble)
+				wantKeys(t, f.config.Set, "1.1.1.1")
+			}
+			e.now(e.list)
+			until(t, "the change", same(f, e.set))
+			until(t, "its end", func() bool { return f.Status().Trouble == "" })
+			wantKeys(t, f.config.Set, "1.1.1.1", "2.2.2.2")
+		})
+	}
+}
+
+func TestAFollowerStartsFromItsFile(t *testing.T) {
+	e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
+	file := t.TempDir() + "/list"
+	if err := Save(file, e.set, at); err != nil {
+		t.Fatal(err)
+	}
+	e.now(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 500) })
+	f := following(t, e, file)
+	wantKeys(t, f.config.Set, "1.1.1.1")
+	if got, want := f.config.Set.State(), e.set.State(); got != want {
+		t.Fatalf("%+v, want %+v", got, want)
+	}
+	asked := make(chan string, 1)
+	e.now(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- r.URL.Query().Get("after"):
+		default:
+		}
+		e.list(w, r)
+	})
+	if got := <-asked; got != e.set.Version().String() {
+		t.Errorf("it asked for what is after %q", got)
+	}
+}
+
+func TestAnUpstreamNeedsAURL(t *testing.T) {
+	for _, url := range []string{"", "kafka", "ftp://x", "http://", "://"} {
+		if _, err := NewFromUpstream(Config{Set: blocklist.NewSet(blocklist.Limits{})}, Upstream{URL: url}); err == nil {
+			t.Errorf("%q was taken", url)
+		}
+	}
+}
