@@ -1,0 +1,224 @@
+package aggregator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/store"
+	"weir/internal/store/disk"
+	"weir/internal/store/redis"
+	"weir/internal/store/redis/redistest"
+	"weir/pkg/hit"
+	"weir/pkg/window"
+)
+
+// A twin counts a log from its beginning to its end, in one go.
+type twin struct {
+	policies map[string]*window.Policy
+	limits   map[string][]string
+	states   map[string]*window.State
+	verdicts map[string]*Verdict
+	ids      map[string]bool // name, from, level of all that were decided
+}
+
+func (l *lab) twin() *twin {
+	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, states: map[string]*window.State{}, verdicts: map[string]*Verdict{}, ids: map[string]bool{}}
+	for _, r := range parseRules(l.t, labRules).Rules {
+		policy, err := r.Policy(labLate, 0)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		w.policies[r.Name] = policy
+		for _, limit := range r.Limits {
+			w.limits[r.Name] = append(w.limits[r.Name], limit.Text)
+		}
+	}
+	positions := hit.NewPositions(1000, 48*time.Hour)
+	for _, record := range l.records {
+		var reader hit.Reader
+		if reader.Reset(record.Value) != nil {
+			continue
+		}
+		if positions.Judge(reader.Header(), reader.Checksum(), record.Time.UnixMilli()) == hit.Apply {
+			w.batch(&reader, record.Offset)
+		}
+	}
+	return w
+}
+
+func (w *twin) batch(reader *hit.Reader, offset int64) {
+	for _, item := range reader.Items() {
+		pair := reader.Pairs()[item.Pair]
+		rule := reader.Rules()[pair.Rule]
+		name := rule + "/" + string(pair.Key)
+		if w.states[name] == nil {
+			w.states[name] = &window.State{}
+		}
+		if _, ok := reader.Unblock(item); ok {
+			*w.states[name] = window.State{}
+			if v := w.verdicts[name]; v != nil && v.Ended == 0 {
+				v.Ended, v.Lifted, v.Offset = 1, true, offset
+			}
+			continue
+		}
+		if item.UnixMilli > reader.Header().Clock+10_000 {
+			continue
+		}
+		switch o := w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost); o.Event {
+		case window.Broke, window.Extended:
+			w.verdicts[name] = &Verdict{From: o.From, Until: o.Until, Count: o.Count, Level: o.Level, Limit: w.limits[rule][o.Limit], Offset: offset, Listed: true}
+			w.ids[fmt.Sprint(name, o.From, o.Level)] = true
+		}
+	}
+}
+
+// compare holds what is in the store and on the list against the twin.
+func (l *lab) compare(p *partition) {
+	l.t.Helper()
+	w, said := l.twin(), l.said()
+	for name, state := range w.states {
+		values, _, err := l.store.Store.Read(context.Background(), 0, store.Windows, [][]byte{[]byte(name)})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		policy := w.policies[name[:strings.IndexByte(name, '/')]]
+		if values[0] == nil && policy.Clear(state) <= p.reached-labLate.Milliseconds() {
+			continue // it was swept
+		}
+		record, err := ReadRecord(values[0])
+		if err != nil {
+			l.t.Fatalf("%s: %v", name, err)
+		}
+		if want := policy.Append(nil, state); !bytes.Equal(record.State, want) {
+			l.t.Errorf("%s: the state is\n%x, want\n%x", name, record.State, want)
+		}
+		l.compareVerdict(name, record.Verdict, w.verdicts[name])
+		e := said[name]
+		if v := record.Verdict; v != nil && (e == nil || e.From != v.From || e.Until != v.Until || e.Ended != v.Ended || e.Level != v.Level || e.Offset != v.Offset) {
+			l.t.Errorf("%s: the list says %+v of %+v", name, e, v)
+		}
+	}
+	for _, m := range l.list.arrived {
+		if e := l.entry(m.Key, m.Value); e != nil && !w.ids[fmt.Sprint(string(m.Key), e.From, e.Level)] {
+			l.t.Errorf("the list has %+v, which never was", e)
+		}
+	}
+	if len(w.ids) == 0 {
+		l.t.Error("nobody broke a limit")
+	}
+}
+
+func (l *lab) compareVerdict(name string, got, want *Verdict) {
+	l.t.Helper()
+	if got == nil || want == nil {
+		if got != nil || want != nil {
+			l.t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+		return
+	}
+	g := *got
+	g.Generation, g.Decided = 0, 0
+	if g.Ended != 0 {
+		g.Ended = 1
+	}
+	if g != *want {
+		l.t.Errorf("%s: %+v, want %+v", name, g, *want)
+	}
+}
+
+// torment has processes count traffic, one after another, each killed, cut off or left behind at some step.
+func (l *lab) torment(lives int, goBack func()) {
+	l.t.Helper()
+	var zombie *partition
+	for range lives {
+		l.traffic(l.r.IntN(120))
+		p := l.partition()
+		switch l.r.IntN(4) {
+		case 0:
+			l.store.killIn = l.r.IntN(60)
+		case 1:
+			l.list.killIn = l.r.IntN(20)
+		case 2:
+			l.store.loseReply = 0.1
+		}
+		turns := 1 + l.r.IntN(60)
+		if l.live(p, turns/2) {
+			l.kill()
+			continue
+		}
+		l.store.away = l.r.IntN(4) == 0
+		dead := l.live(p, turns/8)
+		l.store.away = false
+		if !dead && zombie != nil && zombie.windows != nil {
+			l.wake(zombie)
+		}
+		goBack()
+		dead = dead || l.live(p, turns/2)
+		zombie = p
+		l.kill()
+	}
+}
+
+// wake lets a former owner go on, who does not know that it was replaced.
+func (l *lab) wake(zombie *partition) {
+	killIn, list, events := l.store.killIn, *l.list, *l.events
+	l.store.killIn, l.list.killIn, l.events.killIn = -1, -1, -1
+	_ = zombie.turn(context.Background())                     // the fence keeps it from writing
+	l.store.killIn, *l.list, *l.events = killIn, list, events // what it sends never arrives
+}
+
+func TestKilledAtEveryStep(t *testing.T) {
+	lives, seeds := 40, uint64(60)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("memory/", seed), func(t *testing.T) {
+			cold := newMemoryStore()
+			l := newLab(t, seed, cold)
+			var before *memoryPart
+			l.torment(lives, func() {
+				switch l.r.IntN(6) {
+				case 0:
+					before = cold.copyOf(0)
+				case 1:
+					if before != nil { // the store loses its last writes, the fence included
+						cold.parts[0], before = before, nil
+					}
+				}
+			})
+			p := l.takes()
+			l.settle(p)
+			l.compare(p)
+		})
+	}
+	t.Run("disk", func(t *testing.T) {
+		cold, err := disk.Open(t.Context(), disk.Options{Folder: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cold.Close() })
+		tormentOn(t, cold)
+	})
+	t.Run("redis", func(t *testing.T) {
+		server := redistest.Start(t)
+		cold, err := redis.Open(t.Context(), redis.Options{URL: "redis://" + server.Addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cold.Close() })
+		tormentOn(t, cold)
+	})
+}
+
+func tormentOn(t *testing.T, cold store.Store) {
+	l := newLab(t, 99, cold)
+	l.torment(60, func() {})
+	p := l.takes()
+	l.settle(p)
+	l.compare(p)
+}

@@ -1,0 +1,345 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/store"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+)
+
+const labRules = `
+rules:
+  - {name: few, key: ip, limits: [4/10s], block: {for: 20s, then: [40s, 2m], forget: 10m}}
+  - {name: many, key: user, limits: [30/min, 6/2s], block: {for: 15s, extend: true}}
+`
+
+const labLate = time.Minute
+
+// A lab is one partition whose log, store, Kafka and clock the test holds in its hands, and which can be killed at
+// every step.
+type lab struct {
+	t       testing.TB
+	r       *rand.Rand
+	agg     *Aggregator
+	records []kafka.Record // the log of hits
+	begins  int64          // what is before is trimmed
+	store   *shaky
+	list    *outbox
+	events  *outbox
+	now     time.Time // the wall clock; all blocks last beyond it
+	writer  *hit.Writer
+	sources map[string]int64
+	resends [][]byte
+}
+
+// killed is the panic that ends a process.
+type killed struct{}
+
+var errAway = errors.New("away")
+
+// A shaky store fails and kills when it is told to.
+type shaky struct {
+	store.Store
+	lab       *lab
+	killIn    int // calls; below 0 never
+	away      bool
+	loseReply float64 // how probably a call is done and fails all the same
+}
+
+func (s *shaky) step(call func() error) error {
+	if s.away {
+		return errAway
+	}
+	if s.killIn == 0 {
+		if s.lab.r.IntN(2) == 0 {
+			_ = call()
+		}
+		s.killIn = -1
+		panic(killed{})
+	}
+	s.killIn = max(-1, s.killIn-1)
+	if err := call(); err != nil {
+		return err
+	}
+	if s.lab.r.Float64() < s.loseReply {
+		return errAway
+	}
+	return nil
+}
+
+func (s *shaky) Take(ctx context.Context, n int) (f store.Fence, err error) {
+	err = s.step(func() error { f, err = s.Store.Take(ctx, n); return err })
+	return f, err
+}
+
+func (s *shaky) Write(ctx context.Context, n int, fence store.Fence, changes []store.Change) (f store.Fence, err error) {
+	err = s.step(func() error { f, err = s.Store.Write(ctx, n, fence, changes); return err })
+	return f, err
+}
+
+func (s *shaky) Read(ctx context.Context, n int, space store.Space, keys [][]byte) (v [][]byte, f store.Fence, err error) {
+	err = s.step(func() error { v, f, err = s.Store.Read(ctx, n, space, keys); return err })
+	return v, f, err
+}
+
+func (s *shaky) Scan(ctx context.Context, n int, space store.Space, from store.Cursor, pairs int) (p store.Page, err error) {
+	err = s.step(func() error { p, err = s.Store.Scan(ctx, n, space, from, pairs); return err })
+	return p, err
+}
+
+// An outbox is a topic and the producer's queue before it.
+type outbox struct {
+	arrived []kafka.Message
+	waiting []kafka.Message
+	killIn  int
+}
+
+func (o *outbox) Send(_ context.Context, messages ...kafka.Message) error {
+	if o.killIn == 0 {
+		o.killIn = -1
+		panic(killed{})
+	}
+	o.killIn = max(-1, o.killIn-1)
+	o.waiting = append(o.waiting, messages...)
+	return nil
+}
+
+// deliver has the next n messages arrive, and says so to the sender.
+func (o *outbox) deliver(n int) {
+	for _, m := range o.waiting[:n] {
+		o.arrived = append(o.arrived, m)
+		if m.Done != nil {
+			m.Done(int64(len(o.arrived))-1, nil)
+		}
+	}
+	o.waiting = o.waiting[n:]
+}
+
+// lose loses what waits when the process is killed; the first n messages arrive all the same.
+func (o *outbox) lose(n int) {
+	o.arrived = append(o.arrived, o.waiting[:n]...)
+	o.waiting, o.killIn = nil, -1
+}
+
+func newLab(t testing.TB, seed uint64, cold store.Store) *lab {
+	l := &lab{t: t, r: rand.New(rand.NewPCG(seed, 1)), list: &outbox{killIn: -1}, events: &outbox{killIn: -1},
+		now: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), writer: hit.NewWriter(), sources: map[string]int64{}}
+	l.store = &shaky{Store: cold, lab: l, killIn: -1}
+	l.start(labRules)
+	return l
+}
+
+// start makes a new process's aggregator.
+func (l *lab) start(rules string) {
+	l.t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	a, err := Open(context.Background(), Config{
+		Partitions: 1, Retention: 48 * time.Hour, Blocklist: l.list, Events: l.events, EventsPartitions: 1, Store: l.store.Store,
+		HotKeys: smallestSize, MostWaiting: 1_000_000, Rules: parseRules(l.t, rules), Late: labLate, Ahead: 10 * time.Second, Logger: logger,
+		Now: func() time.Time { return l.now },
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	a.config.Store = l.store
+	a.listEnd = func(context.Context) (int64, error) { return int64(len(l.list.arrived)), nil }
+	l.agg = a
+}
+
+// A labLog reads the lab's records.
+type labLog struct {
+	*lab
+	next int64
+	most int
+}
+
+func (l *labLog) SetNext(offset int64) { l.next = offset }
+func (l *labLog) Span() kafka.Span     { return kafka.Span{Start: l.begins, End: int64(len(l.records))} }
+
+func (l *labLog) Fetch(ctx context.Context) ([]kafka.Record, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if l.next < l.begins {
+		return nil, kafka.ErrTrimmed
+	}
+	if l.next > int64(len(l.records)) {
+		return nil, kafka.ErrPastEnd
+	}
+	end := min(int64(len(l.records)), l.next+int64(l.most))
+	some := l.records[l.next:end]
+	l.next = end
+	return some, nil
+}
+
+func (l *lab) partition() *partition {
+	commits := newCommits(context.Background(), func(context.Context, int64) error { return nil })
+	l.t.Cleanup(commits.close)
+	return newPartition(l.agg, 0, &labLog{lab: l, most: 1 + l.r.IntN(30)}, commits)
+}
+
+// takes is a partition that is taken.
+func (l *lab) takes() *partition {
+	l.t.Helper()
+	p := l.partition()
+	if err := p.take(context.Background()); err != nil {
+		l.t.Fatal(err)
+	}
+	return p
+}
+
+// turns has a partition turn until it is caught up and all is safe.
+func (l *lab) settle(p *partition) {
+	l.t.Helper()
+	for range 10_000 {
+		l.turn(p)
+		l.list.deliver(len(l.list.waiting))
+		l.events.deliver(len(l.events.waiting))
+		s := p.shown.Load()
+		if p.offset == int64(len(l.records)) && p.stored.offset == p.offset && s.Dirty == 0 && s.Waiting == 0 && s.Unsent == 0 &&
+			p.replay.over(p.offset) && p.walk.whole(l.agg.list.current().String()) && p.walk.going == nil {
+			return
+		}
+	}
+	l.t.Fatalf("not settled: %+v", p.shown.Load())
+}
+
+func (l *lab) turn(p *partition) {
+	l.t.Helper()
+	l.now = l.now.Add(300 * time.Millisecond)
+	if err := p.turn(context.Background()); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// live has a process run for some turns, and says whether it was killed.
+func (l *lab) live(p *partition, turns int) (dead bool) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			if _, ok := cause.(killed); !ok {
+				panic(cause)
+			}
+			dead = true
+		}
+	}()
+	taken := false
+	for range turns {
+		l.now = l.now.Add(300 * time.Millisecond)
+		err := error(nil)
+		if !taken {
+			err = p.take(context.Background())
+			taken = err == nil
+		} else if err = p.turn(context.Background()); err != nil {
+			taken = false
+		}
+		if err != nil && !errors.Is(err, errAway) && !errors.Is(err, store.ErrFenced) {
+			l.t.Fatal(err)
+		}
+		l.list.deliver(l.r.IntN(len(l.list.waiting) + 1))
+		l.events.deliver(l.r.IntN(len(l.events.waiting) + 1))
+	}
+	return false
+}
+
+// kill loses what the process had.
+func (l *lab) kill() {
+	l.list.lose(l.r.IntN(len(l.list.waiting) + 1))
+	l.events.lose(l.r.IntN(len(l.events.waiting) + 1))
+	l.store.killIn, l.store.away, l.store.loseReply = -1, false, 0
+	l.start(labRules)
+}
+
+// send writes a cut to the log.
+func (l *lab) send(source, ruleName string, fill func(*hit.Writer)) {
+	l.t.Helper()
+	l.writer.Reset([]string{ruleName})
+	fill(l.writer)
+	from := l.sources[source]
+	l.sources[source] += 10
+	value, err := l.writer.Append(nil, hit.Header{Source: source, From: from, To: from + 10, Clock: l.newest().UnixMilli()})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.append(value)
+	l.resends = append(l.resends, value)
+}
+
+func (l *lab) append(value []byte) {
+	l.records = append(l.records, kafka.Record{Offset: int64(len(l.records)), Time: l.newest(), Value: value})
+}
+
+// newest is the time that requests have come to.
+func (l *lab) newest() time.Time {
+	return time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(len(l.records)) * 150 * time.Millisecond)
+}
+
+// traffic writes random batches: mostly new ones, some that were sent before, contradict others or are damaged.
+func (l *lab) traffic(batches int) {
+	l.t.Helper()
+	for range batches {
+		switch n := l.r.IntN(40); {
+		case n == 0 && len(l.resends) > 0:
+			l.append(l.resends[l.r.IntN(len(l.resends))])
+		case n == 1:
+			l.append([]byte{hit.Version, 7, 7})
+		case n == 2:
+			l.sources["s0"] -= min(l.sources["s0"], 5)
+			l.batch("s0")
+		default:
+			l.batch(fmt.Sprint("s", l.r.IntN(3)))
+		}
+	}
+}
+
+func (l *lab) batch(source string) {
+	name := []string{"few", "many"}[l.r.IntN(2)]
+	l.send(source, name, func(w *hit.Writer) {
+		for range 1 + l.r.IntN(12) {
+			key := fmt.Appendf(nil, "192.0.2.%d", min(l.r.IntN(60), l.r.IntN(60)))
+			at := l.newest().UnixMilli() - int64(l.r.ExpFloat64()*5000)
+			switch l.r.IntN(30) {
+			case 0:
+				w.Unblock(0, key, at, "order")
+			case 1:
+				w.Add(0, key, at+20_000, 1) // ahead
+			default:
+				w.Add(0, key, at, 1+int64(l.r.IntN(2)))
+			}
+		}
+	})
+}
+
+// said are the last entries of the list by their record's key, as readers keep them.
+func (l *lab) said() map[string]*blocklist.Entry {
+	said := map[string]*blocklist.Entry{}
+	for _, m := range l.list.arrived {
+		record, err := blocklist.DecodeRecord(m.Key, m.Value)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		e := record.Entry
+		if e == nil {
+			continue
+		}
+		if was := said[string(m.Key)]; was == nil || e.Generation > was.Generation || e.Generation == was.Generation && e.Offset >= was.Offset {
+			said[string(m.Key)] = e
+		}
+	}
+	return said
+}
+
+func (l *lab) entry(key, value []byte) *blocklist.Entry {
+	record, err := blocklist.DecodeRecord(key, value)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return record.Entry
+}
