@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", env.Cd)
 			return os.CopyFS(env.Cd+"/examples", os.DirFS(examples))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "broker": live.broker, "collector": live.collector, "enforcer": live.enforcer},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "broker": live.broker, "collector": live.collector, "enforcer": live.enforcer, "aggregator": live.aggregator},
 	})
 }
 

@@ -32,7 +32,7 @@ Rules say what is counted, per what, and how much is allowed. Try them on yester
 	}
 	root.SetFlagErrorFunc(flagFault)
 	root.AddCommand(newRun(), newInit(), newBacktest(), newTest(), newCheck(), newParse(), newCat(), newStatus(), newSend(), newVersion(), newMan())
-	root.AddCommand(newKeys(), newBlock(), newUnblock(), newAllow(), newPause(), newResume(), newList(), newWatch(), newHistory())
+	root.AddCommand(newKeys(), newBlock(), newUnblock(), newAllow(), newPause(), newResume(), newList(), newWatch(), newHistory(), newExplain(), newTop())
 	root.InitDefaultCompletionCmd("completion")
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/config"
+)
+
+// An aggregatorFlags is which aggregators a command asks, and which enforcer besides.
+type aggregatorFlags struct {
+	enforcer    enforcerFlags
+	aggregators []string
+}
+
+func (f *aggregatorFlags) add(c *cobra.Command) {
+	f.enforcer.add(c)
+	c.Flags().StringArrayVar(&f.aggregators, "aggregator", nil, "ask the aggregator at `URL`; may be repeated, all that share the partitions (default aggregator.listen)")
+}
+
+// aggregators are all that are asked. They are shown the key that --key-file names, which the enforcer is shown too.
+func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
+	a := &aggregators{client: &http.Client{Timeout: answerPatience}, urls: f.aggregators}
+	for _, text := range a.urls {
+		at, err := url.Parse(text)
+		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+			return nil, wrongf("--aggregator: %q is no URL of an aggregator; write it as http://aggregator.example:7411", text)
+		}
+	}
+	if len(a.urls) == 0 && settings.Aggregator.Listen != "" {
+		a.urls = []string{"http://" + reachable(settings.Aggregator.Listen)}
+	}
+	if len(a.urls) == 0 {
+		return nil, wrongf("the configuration has no aggregator that listens; name one with --aggregator")
+	}
+	var err error
+	a.key, err = f.enforcer.key(&clientFile{}, enforcerPlace{})
+	return a, err
+}
+
+// The aggregators share the partitions: each answers for its own.
+type aggregators struct {
+	client *http.Client
+	urls   []string
+	key    string
+}
+
+// What an aggregator does not answer with.
+var (
+	errElsewhere = errors.New("not counted there")
+	errNoKey     = errors.New("no key of the rule")
+)
+
+// ask asks one of them.
+func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(at, "/")+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	if a.key != "" {
+		request.Header.Set("X-Api-Key", a.key)
+	}
+	answer, err := a.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("the aggregator at %s: %w", at, innermost(err))
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+	if err != nil {
+		return fmt.Errorf("the aggregator at %s: %w", at, innermost(err))
+	}
+	switch says := strings.TrimSpace(string(text)); answer.StatusCode {
+	case http.StatusOK:
+		if err := json.Unmarshal(text, into); err != nil {
+			return fmt.Errorf("%s answers what is no answer of an aggregator: %w", at, err)
+		}
+		return nil
+	case http.StatusNotFound:
+		return fmt.Errorf("the aggregator at %s: %w: %.200s", at, errElsewhere, says)
+	case http.StatusBadRequest:
+		return fmt.Errorf("the aggregator at %s: %w: %.200s", at, errNoKey, says)
+	default:
+		return fmt.Errorf("the aggregator at %s answers %s: %.200s", at, answer.Status, says)
+	}
+}
+
+// A countedKey is what is counted of a key of a rule.
+type countedKey struct {
+	Rule      string     `json:"rule"`
+	Key       string     `json:"key"`
+	Partition int        `json:"partition"`
+	Where     string     `json:"where"` // hot, cold or none
+	At        time.Time  `json:"at"`
+	Newest    *time.Time `json:"newest"`
+	Limits    []struct {
+		Limit  string     `json:"limit"`
+		Count  int64      `json:"count"`
+		Clears *time.Time `json:"clears"`
+	} `json:"limits"`
+	Block *struct {
+		ID      string     `json:"id"`
+		From    time.Time  `json:"from"`
+		Until   *time.Time `json:"until"`
+		Limit   string     `json:"limit"`
+		Count   int64      `json:"count"`
+		Level   int        `json:"level"`
+		Blocked bool       `json:"blocked"`
+		Ended   *time.Time `json:"ended"`
+	} `json:"block"`
+}
+
+// find asks them in turn until the one is found that counts the key.
+func (a *aggregators) find(ctx context.Context, rule, key string) (*countedKey, error) {
+	query := url.Values{"rule": {rule}, "key": {key}}
+	var faults []error
+	for _, at := range a.urls {
+		counted := &countedKey{}
+		err := a.ask(ctx, at, "/v1/keys", query, counted)
+		if err == nil || errors.Is(err, errNoKey) || ctx.Err() != nil {
+			return counted, err
+		}
+		faults = append(faults, err)
+	}
+	return nil, errors.Join(faults...)
+}

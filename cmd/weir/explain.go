@@ -1,0 +1,209 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/config"
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+	"weir/pkg/rule"
+)
+
+// An explainCommand is what `weir explain` was told.
+type explainCommand struct {
+	ask    aggregatorFlags
+	rule   string
+	output outputFlag
+}
+
+func newExplain() *cobra.Command {
+	e := &explainCommand{}
+	c := &cobra.Command{
+		Use:   "explain [flags] KEY",
+		Short: "Show what is counted of a key, against which limits, and what is in force of it",
+		Long: `Explain asks the aggregators what they have counted of a key under each rule, against which limit, and when that clears
+if nothing more comes; and an enforcer what is on the list that holds the key. A key is an address (counted as the
+prefix that a rule makes of it), a field with its value (user:alice), or what the list shows (alice /login).
+
+The rules are those of the configuration here, or --rule. With nothing counted and nothing on the list the exit code
+is 3.`,
+		Example: `  weir explain 203.0.113.7
+  weir explain user:alice --json
+  weir explain 'alice /login' --rule sign-in --aggregator http://a1:7411 --aggregator http://a2:7411`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
+				return wrongf("explain wants one key; one with spaces in quotes; for example: %s", firstExample(c))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return e.run(c, args[0]) },
+	}
+	e.ask.add(c)
+	c.Flags().StringVar(&e.rule, "rule", "", "ask about one `RULE` only")
+	e.output.add(c, "text", "json")
+	return c
+}
+
+// An explanation is what is known of a key, as `weir explain --json` writes it.
+type explanation struct {
+	Key     string        `json:"key"`
+	Entries []*shownEntry `json:"entries"` // on the list
+	Orders  []*shownEntry `json:"orders"`  // that let it through
+	Sending *shownSending `json:"sending,omitempty"`
+	Counted []*countedKey `json:"counted"`
+	Faults  []string      `json:"faults"` // who could not be asked
+}
+
+func (e *explainCommand) run(c *cobra.Command, key string) error {
+	form, err := e.output.chosen()
+	if err != nil {
+		return err
+	}
+	settings, err := e.ask.enforcer.live.load()
+	if err != nil {
+		return err
+	}
+	asked, err := e.ask.open(settings)
+	if err != nil {
+		return err
+	}
+	names := e.rules(settings, key)
+	if len(names) == 0 && e.rule == "" && settings.RuleSet == nil {
+		return wrongf("nothing here says what the rules are; name one with --rule, or the configuration with --config")
+	}
+	known := &explanation{Key: key, Entries: []*shownEntry{}, Orders: []*shownEntry{}, Counted: []*countedKey{}, Faults: []string{}}
+	var faults []error
+	for _, name := range names {
+		counted, err := asked.find(c.Context(), name.rule, name.key)
+		switch {
+		case errors.Is(err, errNoKey) && e.rule == "":
+		case err != nil:
+			faults = append(faults, err)
+		case counted.Where != "none" || e.rule != "":
+			known.Counted = append(known.Counted, counted)
+		}
+	}
+	faults = append(faults, e.askEnforcer(c, key, known))
+	return errors.Join(known.show(c.OutOrStdout(), form, faults), errors.Join(faults...), known.verdict())
+}
+
+// A ruleKey is a key to ask for.
+type ruleKey struct{ rule, key string }
+
+// rules are the rules that may count the key, and what it is called there.
+func (e *explainCommand) rules(settings *config.Config, key string) []ruleKey {
+	scope, value, err := blocklist.ParseTarget(key)
+	ofField := err == nil && scope != "ip"
+	if settings.RuleSet == nil {
+		if e.rule == "" {
+			return nil
+		}
+		return []ruleKey{{e.rule, key}}
+	}
+	var names []ruleKey
+	for _, r := range settings.RuleSet.Rules {
+		if e.rule != "" && e.rule != r.Name {
+			continue
+		}
+		if ofField && slices.Equal(r.Key.Words(), []string{scope}) {
+			names = append(names, ruleKey{r.Name, value})
+		} else if !ofField && countsBy(r, key) {
+			names = append(names, ruleKey{r.Name, key})
+		}
+	}
+	if len(names) == 0 && e.rule != "" {
+		return []ruleKey{{e.rule, key}}
+	}
+	return names
+}
+
+func countsBy(r *rule.Rule, key string) bool {
+	_, err := r.Key.Canonical(key)
+	return err == nil
+}
+
+// askEnforcer adds what is on the list.
+func (e *explainCommand) askEnforcer(c *cobra.Command, key string, known *explanation) error {
+	enforcer, err := e.ask.enforcer.connect()
+	if err != nil {
+		return err
+	}
+	defer enforcer.close()
+	query := url.Values{"key": {key}}
+	if e.rule != "" {
+		query.Set("rule", e.rule)
+	}
+	_, err = enforcer.ask(c.Context(), http.MethodGet, "/v1/find", query, nil, known)
+	return err
+}
+
+// verdict is an error when nothing is known.
+func (x *explanation) verdict() error {
+	if len(x.Counted)+len(x.Entries)+len(x.Orders) == 0 && len(x.Faults) == 0 {
+		return unmetf("nothing is counted of %s, and nothing on the list holds it", x.Key)
+	}
+	return nil
+}
+
+func (x *explanation) show(w io.Writer, form string, faults []error) error {
+	for _, fault := range faults {
+		if fault != nil {
+			x.Faults = append(x.Faults, fault.Error())
+		}
+	}
+	if form == "json" {
+		return newJSON(w).Encode(x)
+	}
+	var b strings.Builder
+	for _, entry := range x.Entries {
+		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.target(), entry.Rule, entry.untilWords(), entry.whyWords())
+	}
+	for _, order := range x.Orders {
+		fmt.Fprintf(&b, "Ordered: %s %s, %s, %s.\n", order.Order, order.target(), order.untilWords(), order.whyWords())
+	}
+	if x.Sending != nil {
+		fmt.Fprintf(&b, "The last request refused at that enforcer was %s ago.\n", x.Sending.Age)
+	}
+	for _, counted := range x.Counted {
+		counted.text(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// text is what is counted, as people read it.
+func (k *countedKey) text(b *strings.Builder) {
+	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", k.Rule, k.Key, inWords(k.At), k.Partition, k.Where)
+	var rows []string
+	for _, l := range k.Limits {
+		clears := "clear"
+		if l.Clears != nil {
+			clears = "clear at " + backtest.Instant(l.Clears.UnixMilli()).String() + " if nothing comes"
+		}
+		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, counted(int(l.Count), "hit"), clears))
+	}
+	table(b, rows)
+	if k.Block == nil {
+		return
+	}
+	until := "without an end"
+	if k.Block.Until != nil {
+		until = "until " + backtest.Instant(k.Block.Until.UnixMilli()).String()
+	}
+	switch {
+	case k.Block.Ended != nil:
+		fmt.Fprintf(b, "    was blocked for breaking %s, and let in %s\n", k.Block.Limit, inWords(*k.Block.Ended))
+	case k.Block.Blocked:
+		fmt.Fprintf(b, "    is blocked %s: %d hits broke %s, offence %d\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
+	default:
+		fmt.Fprintf(b, "    was blocked %s: %d hits broke %s, offence %d\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
+	}
+}

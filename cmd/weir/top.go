@@ -1,0 +1,127 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// A topCommand is what `weir top` was told.
+type topCommand struct {
+	ask    aggregatorFlags
+	rule   string
+	number int
+	output outputFlag
+}
+
+func newTop() *cobra.Command {
+	t := &topCommand{}
+	c := &cobra.Command{
+		Use:   "top [flags]",
+		Short: "Show who is nearest to a limit, or beyond it",
+		Long: `Top asks the aggregators for the keys that use most of a limit now, and an enforcer which of them are on the list. Keys
+that are not in an aggregator's memory, because nothing came of them for long, are not among them.`,
+		Example: `  weir top
+  weir top --rule per-ip -n 50 --json
+  weir top --aggregator http://a1:7411 --aggregator http://a2:7411`,
+		Args: noMore,
+		RunE: func(c *cobra.Command, _ []string) error { return t.run(c) },
+	}
+	t.ask.add(c)
+	c.Flags().StringVar(&t.rule, "rule", "", "show the keys of one `RULE`")
+	c.Flags().IntVarP(&t.number, "number", "n", 20, "show so many keys, 1000 at most")
+	t.output.add(c, "text", "json", "plain")
+	return c
+}
+
+// A topKey is a key and how much it uses of a limit, as `weir top --json` writes it, a line each.
+type topKey struct {
+	Rule    string  `json:"rule"`
+	Key     string  `json:"key"`
+	Limit   string  `json:"limit"`
+	Count   int64   `json:"count"`
+	Share   float64 `json:"share"`   // of the limit
+	Blocked *bool   `json:"blocked"` // null where no enforcer could be asked
+}
+
+func (t *topCommand) run(c *cobra.Command) error {
+	form, err := t.output.chosen()
+	if err != nil {
+		return err
+	}
+	if t.number < 1 || t.number > 1000 {
+		return wrongf("-n %d is no number of keys to show; write 1 to 1000", t.number)
+	}
+	settings, err := t.ask.enforcer.live.load()
+	if err != nil {
+		return err
+	}
+	asked, err := t.ask.open(settings)
+	if err != nil {
+		return err
+	}
+	query := url.Values{"n": {strconv.Itoa(t.number)}, "rule": {t.rule}}
+	var keys []*topKey
+	var faults []error
+	for _, at := range asked.urls {
+		var some []*topKey
+		faults = append(faults, asked.ask(c.Context(), at, "/v1/top", query, &some))
+		keys = append(keys, some...)
+	}
+	slices.SortStableFunc(keys, func(a, b *topKey) int { return cmp.Compare(b.Share, a.Share) })
+	keys = keys[:min(len(keys), t.number)]
+	faults = append(faults, t.askEnforcer(c, keys))
+	return errors.Join(showTop(c.OutOrStdout(), form, keys), errors.Join(faults...))
+}
+
+// askEnforcer notes which keys are on the list by their rules.
+func (t *topCommand) askEnforcer(c *cobra.Command, keys []*topKey) error {
+	enforcer, err := t.ask.enforcer.connect()
+	if err != nil {
+		return err
+	}
+	defer enforcer.close()
+	for _, key := range keys {
+		var found struct{ Entries []*shownEntry }
+		query := url.Values{"key": {key.Key}, "rule": {key.Rule}}
+		if _, err := enforcer.ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
+			return err
+		}
+		key.Blocked = new(slices.ContainsFunc(found.Entries, func(e *shownEntry) bool { return e.Key == key.Key }))
+	}
+	return nil
+}
+
+func showTop(w io.Writer, form string, keys []*topKey) error {
+	var b strings.Builder
+	rows := []string{"RULE\tKEY\tHITS\tLIMIT\tUSED\tLISTED"}
+	for _, key := range keys {
+		switch form {
+		case "json":
+			if err := newJSON(&b).Encode(key); err != nil {
+				return err
+			}
+		case "plain":
+			b.WriteString(key.Key + "\n")
+		default:
+			listed := "?"
+			if key.Blocked != nil {
+				listed = map[bool]string{true: "yes", false: "-"}[*key.Blocked]
+			}
+			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", key.Rule, key.Key, key.Count, key.Limit, 100*key.Share, listed))
+		}
+	}
+	if form == "text" {
+		table(&b, rows)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
