@@ -33,6 +33,8 @@ var vendors = map[string][]string{
 	"github.com/expr-lang/expr":       {"pkg/rule", "cmd/internal/config"},
 	"github.com/spf13/cobra":          {"cmd/weir", "cmd/internal/daemon"},
 	"github.com/hashicorp/golang-lru": {"pkg/aggregator"},
+	"github.com/google/nftables":      {"pkg/enforcer"},
+	"github.com/mdlayher/netlink":     {"pkg/enforcer"},
 }
 
 type listed struct {
