@@ -2,7 +2,6 @@ package blocklist
 
 import (
 	"errors"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 )
@@ -11,47 +10,59 @@ import (
 type ruleState struct {
 	name        string
 	pausedUntil atomic.Int64
+	form        atomic.Pointer[form]
 
-	counts [2]int // entries in force by mode; guarded by the Set's lock, as are the shapes
-	shapes shapes
+	counts [2]int // entries in force by mode; guarded by the Set's lock
 }
 
-// shapes are the forms that a rule's keys had so far.
-type shapes struct {
-	bits4 [33]bool // lengths of the prefixes
-	bits6 [129]bool
-	field string // the one field of all its keys, unless they are mixed
-	mixed bool   // there are keys of several fields, or of others than field
+// A form is what a rule's keys looked like so far. It never changes.
+type form struct {
+	field string // the one field of all keys; "" when there are keys of several, or of others
+	bits4 [33]bool
+	bits6 [129]bool // of addresses: the lengths of the prefixes
 }
 
 // see notes the form of an entry's key.
-func (s *shapes) see(e *Entry) {
-	for name := range e.Fields {
-		if s.field == "" {
-			s.field = strings.Clone(name)
+func (r *ruleState) see(e *Entry) {
+	old := r.form.Load()
+	next := form{field: onlyField(e)}
+	if old != nil {
+		next = *old
+		if next.field != "" && next.field != onlyField(e) {
+			next = form{}
 		}
-		s.mixed = s.mixed || s.field != name || len(e.Fields) != 1
 	}
-	if s.field != scopeIP || s.mixed {
-		return
+	if next.field == scopeIP && !next.address(e.Key) {
+		next = form{}
 	}
-	prefix, err := parsePrefix(e.Key)
-	switch {
-	case err != nil:
-		s.mixed = true
-	case prefix.Addr().Is4():
-		s.bits4[prefix.Bits()] = true
-	default:
-		s.bits6[prefix.Bits()] = true
+	if old == nil || next != *old {
+		next.field = strings.Clone(next.field)
+		r.form.Store(&next)
 	}
 }
 
-// of are the lengths for an address.
-func (s *shapes) of(ip netip.Addr) []bool {
-	if ip.Is4() {
-		return s.bits4[:]
+// onlyField is the name of an entry's field, when it has one and no more.
+func onlyField(e *Entry) string {
+	if len(e.Fields) == 1 {
+		for name := range e.Fields {
+			return name
+		}
 	}
-	return s.bits6[:]
+	return ""
+}
+
+// address notes the length of a key's prefix.
+func (f *form) address(key string) bool {
+	prefix, err := parsePrefix(key)
+	switch {
+	case err != nil:
+		return false
+	case prefix.Addr().Is4():
+		f.bits4[prefix.Bits()] = true
+	default:
+		f.bits6[prefix.Bits()] = true
+	}
+	return true
 }
 
 func (r *ruleState) isOrders() bool { return strings.HasPrefix(r.name, manual+"/") }

@@ -1,0 +1,67 @@
+package blocklist
+
+import "net/netip"
+
+// CheckAlone is Check for those who do not know the rules: it asks the orders, and every rule whose keys are an address,
+// or one field of the request, alone. Only rules that wanted says count, nil for all.
+func (s *Set) CheckAlone(a *Asked, nowMilli int64, wanted func(rule string) bool) Answer {
+	c := s.list.Load()
+	answer := c.check(a, nowMilli)
+	if answer.Allowed.Found() || c.paused.Load() > nowMilli {
+		return answer
+	}
+	for _, rule := range c.view.Load().rules {
+		form := rule.form.Load()
+		if form == nil || rule.isOrders() || wanted != nil && !wanted(rule.name) {
+			continue
+		}
+		c.byForm(&answer, rule.name, form, a, nowMilli)
+	}
+	return answer
+}
+
+func (c *content) byForm(answer *Answer, rule string, f *form, a *Asked, now int64) {
+	switch f.field {
+	case scopeIP:
+		c.byPrefixes(answer, rule, f, a.IP.Unmap().WithZone(""), now)
+	case scopeUser:
+		c.byText(answer, rule, a.User, now)
+	default:
+		for i := range a.Fields {
+			if a.Fields[i].Name == f.field {
+				c.byText(answer, rule, a.Fields[i].Value, now)
+			}
+		}
+	}
+}
+
+// byPrefixes asks for the prefixes over an address of all lengths that keys of the rule had.
+func (c *content) byPrefixes(answer *Answer, rule string, f *form, ip netip.Addr, now int64) {
+	lengths := f.bits6[:]
+	if ip.Is4() {
+		lengths = f.bits4[:]
+	}
+	if !ip.IsValid() {
+		return
+	}
+	for bits, seen := range lengths {
+		if !seen {
+			continue
+		}
+		var room [64]byte
+		prefix, _ := ip.Prefix(bits)
+		c.byKey(answer, rule, appendPrefix(room[:0], prefix), now)
+	}
+}
+
+// byText asks for a text's key.
+func (c *content) byText(answer *Answer, rule, text string, now int64) {
+	if text == "" {
+		return
+	}
+	if plain(text) {
+		c.byKey(answer, rule, bytesOf(text), now)
+		return
+	}
+	c.byKey(answer, rule, appendKey(nil, text), now)
+}
