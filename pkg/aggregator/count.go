@@ -35,9 +35,11 @@ const (
 	waits        // their window cannot be read now
 )
 
-// count counts the records.
+// count counts the records. Some batches are begun together, and either all of them are counted or the partition is
+// taken anew: what is in memory between is true for no offset.
 func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 	for len(records) > 0 {
+		p.amid = true
 		n, err := p.gather(ctx, records)
 		if err != nil {
 			return err
@@ -50,6 +52,7 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 				return err
 			}
 		}
+		p.amid = false
 		p.windows.settle()
 		p.offset = records[n-1].Offset + 1
 		records = records[n:]

@@ -108,8 +108,12 @@ func (p *partition) trimmed(span kafka.Span) {
 // newGeneration begins at the start of a log that is another than the one before. What was counted of that stays
 // counted: it is written first, and the sources' positions keep their batches from being counted twice.
 func (p *partition) newGeneration(ctx context.Context, start int64, why string) error {
-	p.logger.Error("the log of hits is another than it was: it is read from its beginning", "why", why, "generation", p.stored.generation)
-	p.metrics.taken.WithLabelValues("generation").Inc()
+	if err := p.load(ctx); err != nil { // what waits is of the log before
+		return err
+	}
+	if err := p.countWaiting(ctx); err != nil {
+		return err
+	}
 	for p.windows.dirty() > 0 {
 		if err := p.writeBack(ctx); err != nil {
 			return err
@@ -120,6 +124,8 @@ func (p *partition) newGeneration(ctx context.Context, start int64, why string) 
 	if err := p.writeCheckpoint(ctx, next); err != nil {
 		return err
 	}
+	p.logger.Error("the log of hits is another than it was: it is read from its beginning", "why", why, "generation", next.generation)
+	p.metrics.taken.WithLabelValues("generation").Inc()
 	p.offset, p.last, p.ahead, p.replay = start, -1, nil, replay{end: unknown}
 	p.resume = resumption{}
 	p.seek()

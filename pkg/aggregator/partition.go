@@ -58,6 +58,7 @@ type partition struct {
 	sweep     sweep
 	marked    marking
 	offset    int64  // the next to be counted
+	amid      bool   // batches are judged and not all counted: nothing of it may be written
 	last      int64  // the record before, -1 for none
 	checksum  uint64 // of that record
 	reached   int64  // the newest counted time
@@ -181,7 +182,7 @@ func (p *partition) drop() {
 	p.windows = newHotset(p.share())
 	p.rules = newRulebook(p.Aggregator)
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
-	p.waiting, p.waits, p.sent, p.ahead = nil, 0, receipts{}, nil
+	p.waiting, p.waits, p.sent, p.ahead, p.amid = nil, 0, receipts{}, nil, false
 	p.replay, p.walk, p.sweep, p.marked, p.downUntil = replay{}, walk{}, sweep{}, marking{}, time.Time{}
 }
 
@@ -191,6 +192,11 @@ func (p *partition) turn(ctx context.Context) error {
 	p.rules.refresh()
 	p.answerNow(ctx)
 	records, err := p.fetch(ctx)
+	if err != nil && p.away(err) { // while another generation was to begin
+		p.seek()
+		p.pause(ctx, tryAgain)
+		return ctx.Err()
+	}
 	if err != nil {
 		return err
 	}
@@ -236,7 +242,7 @@ func (p *partition) answerNow(ctx context.Context) {
 
 // finish makes everything safe before the partition is given up: the next owner need not read anything again.
 func (p *partition) finish() {
-	if p.windows == nil || p.own.fence == (store.Fence{}) || p.stopped != "" {
+	if p.windows == nil || p.own.fence == (store.Fence{}) || p.stopped != "" || p.amid {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastWrites)

@@ -102,12 +102,12 @@ func (p *partition) publishAgain(ctx context.Context, _ bool) error {
 		p.beginWalk(ctx, now)
 		return nil
 	}
-	if w.going.modes != p.rules.ruling.modes || w.going.list != p.list.current().String() {
-		w.going, w.ends = nil, nil // begun for what is not so any more
-		return nil
-	}
 	if err := p.writeEnds(ctx); err != nil {
 		return err
+	}
+	if w.going.modes != p.rules.ruling.modes || w.going.list != p.list.current().String() {
+		w.going = nil // begun for what is not so any more
+		return nil
 	}
 	if w.last {
 		w.note, w.going = *w.going, nil
@@ -212,8 +212,14 @@ func (p *partition) endGone(ctx context.Context, name []byte, one *keyed, now in
 
 // writeEnds ends in the store what Kafka has as ended.
 func (p *partition) writeEnds(ctx context.Context) error {
+	if err := p.load(ctx); err != nil {
+		return err
+	}
 	var changes []store.Change
 	for _, end := range p.walk.ends {
+		if end.window == nil && p.windows.has(string(end.name)) { // its rule is back
+			end.window, _ = p.windows.find(end.name)
+		}
 		if end.window != nil {
 			p.windows.touch(end.window)
 			end.window.verdict, end.window.index = end.window.verdict.endedAt(end.at), indexDeleted

@@ -3,7 +3,6 @@ package aggregator
 import (
 	"context"
 	"strings"
-	"time"
 
 	"weir/pkg/blocklist"
 )
@@ -116,7 +115,7 @@ func (p *partition) healOne(ctx context.Context, late superseded) error {
 		return err
 	}
 	v := w.verdict
-	if v == nil || !v.Listed || v.Until <= time.Now().UnixMilli() || v.Generation < late.generation ||
+	if v == nil || !v.Listed || v.Until <= p.config.Now().UnixMilli() || v.Generation < late.generation ||
 		v.Generation == late.generation && v.Offset <= late.offset {
 		return nil
 	}
