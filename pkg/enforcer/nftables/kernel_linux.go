@@ -17,8 +17,8 @@ type kernel struct {
 	generation uint32 // of all rules, when we last knew the table
 }
 
-// writeBufferBytes holds a transaction of transactionElements, whichever they are.
-const writeBufferBytes = 8 << 20
+// writeBufferBytes holds a transaction, with what the kernel needs for itself doubled by it. It is what everyone may ask for.
+const writeBufferBytes = 208 << 10
 
 func openKernel() (table, error) {
 	w, err := openWatch()

@@ -26,22 +26,25 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runInside runs the tests in a network of their own; false where that is not permitted.
+// runInside runs the tests in a network of their own, as a user of their own where that is needed; false where neither
+// is permitted.
 func runInside() (code int, ran bool) {
-	tests := exec.Command(os.Args[0], os.Args[1:]...)
-	tests.Env = append(os.Environ(), inside+"=yes")
-	tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
-	tests.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	err := tests.Run()
-	exit := (*exec.ExitError)(nil)
-	switch {
-	case errors.As(err, &exit):
-		return exit.ExitCode(), true
-	case err != nil:
+	ourselves := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	for _, of := range []*syscall.SysProcAttr{
+		{Cloneflags: syscall.CLONE_NEWNET},
+		{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWUSER, UidMappings: ourselves},
+	} {
+		tests := exec.Command(os.Args[0], os.Args[1:]...)
+		tests.Env = append(os.Environ(), inside+"=yes")
+		tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
+		tests.SysProcAttr = of
+		err := tests.Run()
+		if exit := (*exec.ExitError)(nil); err == nil || errors.As(err, &exit) {
+			return tests.ProcessState.ExitCode(), true
+		}
 		fmt.Fprintln(os.Stderr, "no network of the tests' own:", err)
-		return 0, false
 	}
-	return 0, true
+	return 0, false
 }
 
 // needKernel skips a test that has no network of its own or no nft to look at the result.

@@ -196,6 +196,34 @@ func TestTheKernelHasWhatTheListHas(t *testing.T) {
 	}
 }
 
+// More elements than a transaction has, and of the longest kind, that come, change their ends and go.
+func TestALongListIsSeveralTransactions(t *testing.T) {
+	needKernel(t)
+	prefixes := func(lasts time.Duration) map[string]time.Duration {
+		all := map[string]time.Duration{}
+		for i := range 2*transactionElements + 1 {
+			all[fmt.Sprintf("2001:db8:%x::/64", i)] = lasts
+		}
+		return all
+	}
+	list := newList(prefixes(time.Hour))
+	a, _ := start(t, Config{List: list})
+	await(t, 10*time.Second, "all", func() bool { return len(elementsOf(t, set6)) == 2*transactionElements+1 })
+	list.set(prefixes(2 * time.Hour))
+	await(t, 10*time.Second, "all last longer", func() bool {
+		shortest := float64(7200)
+		for _, seconds := range elementsOf(t, set6) {
+			shortest = min(shortest, seconds)
+		}
+		return shortest > 7000
+	})
+	list.set(nil)
+	await(t, 10*time.Second, "none", func() bool { return len(elementsOf(t, set6)) == 0 })
+	if failed := testutil.ToFloat64(a.metrics.refusals); failed > 0 {
+		t.Errorf("the kernel refused %v", failed)
+	}
+}
+
 // The ends of all addresses, where an interval has no end of its own, and all of them at once.
 func TestTheFirstAndTheLastAddress(t *testing.T) {
 	needKernel(t)
