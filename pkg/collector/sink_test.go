@@ -97,7 +97,7 @@ func (s *memorySink) counted(t testing.TB) (keys map[string]int64, conflicts int
 	keys = map[string]int64{}
 	var r hit.Reader
 	for number, partition := range s.partitions {
-		positions := hit.NewPositions(1000, 48*time.Hour)
+		positions := hit.NewPositions(10_000, 48*time.Hour)
 		for _, record := range partition {
 			if err := r.Reset(record); err != nil {
 				t.Fatal(err)

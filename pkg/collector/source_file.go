@@ -18,6 +18,7 @@ const (
 	pollEvery  = time.Second            // a net below the notifications
 	pollAlone  = 200 * time.Millisecond // without notifications
 	globEvery  = 10                     // polls
+	lookAfter  = 10 * time.Millisecond  // a file has come: others may come with it
 	maxStarted = 1 << 16                // families: more than that are a pattern that is too wide
 )
 
@@ -111,16 +112,22 @@ func (f *fileSource) follow(ctx context.Context) {
 	events, faults, every := f.notifications()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	var look <-chan time.Time
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
+		case <-look:
+			look = nil
+			f.discover(ctx, false)
 		case event, ok := <-events:
 			if !ok {
 				events = nil
 				continue
 			}
-			f.notified(ctx, event)
+			if f.notified(event) && look == nil {
+				look = time.After(lookAfter)
+			}
 		case err := <-faults:
 			f.trouble("watch", fmt.Errorf("notifications of files were lost, they are looked at once a second: %w", err))
 		case <-ticker.C:
@@ -143,28 +150,29 @@ func (f *fileSource) notifications() (<-chan fsnotify.Event, <-chan error, time.
 	return f.watcher.Events, f.watcher.Errors, pollEvery
 }
 
-// notified wakes the family of a file that was written, and has families look around when files came or went.
-func (f *fileSource) notified(ctx context.Context, event fsnotify.Event) {
+// notified wakes the family of a file that was written, and has families look around when files came or went. unknown
+// says that a file has come that is of none of them.
+func (f *fileSource) notified(event fsnotify.Event) (unknown bool) {
 	one := f.families[event.Name]
 	if event.Op == fsnotify.Write && one != nil {
 		one.woken(false)
-		return
+		return false
 	}
 	if event.Op == fsnotify.Chmod {
-		return
+		return false
 	}
 	if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
 		delete(f.watched, event.Name) // if it was a folder
 	}
-	if event.Has(fsnotify.Create) && one == nil {
-		f.discover(ctx, false)
-	}
+	unknown = event.Has(fsnotify.Create)
 	folder, name := filepath.Split(event.Name)
 	for _, one := range f.families {
 		if one.has(filepath.Clean(folder), name) {
 			one.woken(event.Op != fsnotify.Write)
+			unknown = false
 		}
 	}
+	return unknown
 }
 
 // discover finds the files of the patterns, and starts a family for each that has none.
