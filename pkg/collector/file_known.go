@@ -81,7 +81,7 @@ func (k *knownLogs) candidates(head []byte, id inode, live string) (certain, pos
 	for _, log := range k.logs {
 		sure, may := log.beginsLike(head)
 		switch {
-		case log.over || !log.mayBeOf(id, live):
+		case log.over || !sure && !may || !log.mayBeOf(id, live):
 		case sure && (log.id == id || len(certain) > 0 && certain[0].id != id && log.size > certain[0].size):
 			certain = append([]*knownLog{log}, certain...)
 		case sure:
