@@ -37,16 +37,14 @@ rules:
   - {name: sign-in, key: [user, path], limits: [5/min], mode: shadow}
 `
 
-var listOfTests = blocklist.ListID{Name: "tests", Epoch: 1}
-
 // startEnforcer runs one that listens on weir.sock in a folder and on a port, with keys where there are.
-func startEnforcer(folder string, known *keys.File, entries ...*blocklist.Entry) (*liveEnforcer, error) {
+func startEnforcer(folder string, known *keys.File, set *blocklist.Set) (*liveEnforcer, error) {
 	rules, _, err := rule.Parse("rules.yaml", []byte(liveRules))
 	if err != nil {
 		return nil, err
 	}
-	e := &liveEnforcer{set: listOf(entries...), ended: make(chan error, 1)}
-	e.log = &loopback{set: e.set, offset: int64(len(entries))}
+	e := &liveEnforcer{set: set, ended: make(chan error, 1)}
+	e.log = &loopback{set: e.set, offset: set.Version().Offset}
 	e.Enforcer, err = enforcer.Open(enforcer.Config{Set: e.set, Ruling: enforcer.Ruling{Rules: rules, Header: "X-Forwarded-For", Client: request.NewClient(nil)},
 		Listen: "127.0.0.1:0", Socket: filepath.Join(folder, "weir.sock"), Keys: known, Refusal: http.StatusTooManyRequests, Folder: folder,
 		Sinks: &enforcer.Sinks{Blocklist: e.log, Events: &loopback{}, Hits: &loopback{}}, EventsPartitions: 4, HitsPartitions: 16,
@@ -71,8 +69,8 @@ func (e *liveEnforcer) Close() error {
 	return <-e.ended
 }
 
-// listOf is a whole list.
-func listOf(entries ...*blocklist.Entry) *blocklist.Set {
+// listOf is a whole list; those of another epoch are other lists.
+func listOf(epoch int64, entries ...*blocklist.Entry) *blocklist.Set {
 	set := blocklist.NewSet(blocklist.Limits{})
 	filling, now := set.Fill(), time.Now().UnixMilli()
 	for i, e := range entries {
@@ -80,7 +78,7 @@ func listOf(entries ...*blocklist.Entry) *blocklist.Set {
 			panic(err)
 		}
 	}
-	filling.Swap(blocklist.State{Version: blocklist.Version{List: listOfTests, Offset: int64(len(entries))}, Whole: true, AsOf: now}, now)
+	filling.Swap(blocklist.State{Version: blocklist.Version{List: blocklist.ListID{Name: "tests", Epoch: epoch}, Offset: int64(len(entries))}, Whole: true, AsOf: now}, now)
 	return set
 }
 
@@ -171,7 +169,7 @@ func (s *liveScripts) enforcer(ts *testscript.TestScript, _ bool, args []string)
 		known = file
 	}
 	ts.Check(os.MkdirAll(ts.MkAbs(args[0]), 0o755))
-	e, err := startEnforcer(ts.MkAbs(args[0]), known, sampleList()...)
+	e, err := startEnforcer(ts.MkAbs(args[0]), known, listOf(1, sampleList()...))
 	ts.Check(err)
 	s.enforcers[ts] = e
 	ts.Setenv("PORT_URL", "http://"+e.Address())

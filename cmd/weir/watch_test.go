@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// In a flood the first changes of a second have a line each, and what is told of the others does not grow with them.
+func TestWatchFoldsAFlood(t *testing.T) {
+	var out lockedBuffer
+	fold, now := newWatchFold(&out), time.UnixMilli(eight)
+	var flood []watchChange
+	for i := range 50_000 {
+		e := blockedNow("per-ip", fmt.Sprintf("10.%d.%d.%d", i/65536, i/256%256, i%256), nil)
+		e.Fields = map[string]string{"ip": e.Key}
+		flood = append(flood, watchChange{shownEntry{*e}, blocklist.EventBlocked})
+	}
+	user := watchChange{shownEntry{*blockedNow("login", "alice", map[string]string{"user": "alice"})}, blocklist.EventBlocked}
+	for range 3 {
+		flood = append(flood, user)
+	}
+	if err := fold.add(now, flood); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != foldFreely {
+		t.Errorf("%d lines at once", lines)
+	}
+	if err := fold.flush(now); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	if lines := strings.Count(text, "\n"); lines != foldFreely+foldLines+1 {
+		t.Errorf("%d lines in a second:\n%s", lines, text)
+	}
+	for _, piece := range []string{"blocked   256 more keys by per-ip in 10.0.1.0/24\n", "  and 47,423 more changes elsewhere\n"} {
+		if !strings.Contains(text, piece) {
+			t.Errorf("no %q in\n%s", piece, text)
+		}
+	}
+	if err := fold.add(now, []watchChange{user}); err != nil || !strings.HasSuffix(out.String(), "11 hits broke 10/min\n") {
+		t.Errorf("%v; the next second begins with\n%s", err, out.String()[len(text):])
+	}
+	if held := len(fold.groups); held != 0 {
+		t.Errorf("%d groups are still held", held)
+	}
+}
+
+func TestNetworkOf(t *testing.T) {
+	for ip, want := range map[string]string{"203.0.113.7": "203.0.113.0/24", "10.0.0.0/8": "10.0.0.0/8", "2001:db8:1:2::/64": "2001:db8:1::/48", "2001:db8::/32": "2001:db8::/32", "": "", "alice": ""} {
+		if got := networkOf(ip); got != want {
+			t.Errorf("%s: %s, want %s", ip, got, want)
+		}
+	}
+}
+
+// What becomes of an entry has one word; what is published once more has none.
+func TestWatchSeen(t *testing.T) {
+	seen := newWatchSeen()
+	tell := func(want string, e *blocklist.Entry) {
+		t.Helper()
+		if got := seen.change(e).what; got != want {
+			t.Errorf("%s, want %s: %+v", got, want, e)
+		}
+	}
+	e := blockedNow("per-ip", "203.0.113.7", map[string]string{"ip": "203.0.113.7"})
+	again, longer, next, ended := *e, *e, *e, *e
+	longer.Until += 1000
+	tell("blocked", e)
+	tell("", &again)
+	tell("extended", &longer)
+	shadow := longer
+	shadow.Mode = blocklist.Shadow
+	tell("blocked", &shadow)
+
+	// A pardon and the end that an aggregator then publishes are one event.
+	pardon := &blocklist.Order{ID: "p", Kind: blocklist.OrderPardon, Rule: "per-ip", Key: e.Key, Pardons: e.ID, From: e.From, Until: e.Until, By: "alice", Why: "a mistake"}
+	change := seen.change(pardon.Entry())
+	if change.what != "lifted" || change.Rule != "per-ip" || change.Key != e.Key || change.whyWords() != "by alice: a mistake" {
+		t.Errorf("%+v", change)
+	}
+	ended.Ended = e.From + 1
+	tell("", &ended)
+	next.ID, next.Level = "next", 2
+	tell("blocked", &next)
+	next.Ended = next.From + 1
+	tell("lifted", &next)
+
+	// An allow takes the place of a block of the same target; its end has an id of its own.
+	block := &blocklist.Order{ID: "b", Kind: blocklist.OrderBlock, Scope: "user", Value: "alice", From: e.From, Until: blocklist.Never, By: "bob", Why: "x"}
+	allow := *block
+	allow.ID, allow.Kind = "a", blocklist.OrderAllow
+	end := allow
+	end.ID, end.Ended = "e", e.From+1
+	tell("ordered", block.Entry())
+	tell("", block.Entry())
+	tell("ordered", allow.Entry())
+	tell("lifted", end.Entry())
+	seen.round++
+	if gone := seen.gone(e.From); gone != 0 {
+		t.Errorf("%d are missed that were all taken off", gone)
+	}
+}
+
+// A watchFeed forgets what is over, so it holds no more than twice what is on the list, or its first room.
+func TestWatchSeenForgets(t *testing.T) {
+	seen := newWatchSeen()
+	seen.room = 100
+	for i := range 10_000 {
+		e := blockedNow("per-ip", fmt.Sprint(i), nil)
+		e.From, e.Decided, e.Until = int64(i), int64(i), int64(i+10)
+		seen.change(e)
+		if len(seen.of) > 101 {
+			t.Fatalf("%d are held after %d", len(seen.of), i)
+		}
+	}
+}
+
+// A watching is a feed that a test reads.
+type watching struct {
+	t       *testing.T
+	feed    *watchFeed
+	stderr  lockedBuffer
+	changes chan []watchChange
+	ended   chan error
+	stop    func()
+}
+
+func watchAt(t *testing.T, at string) *watching {
+	t.Helper()
+	client, err := newEnforcerClient([]enforcerPlace{{url: at, named: "--url"}}, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watching{t: t, changes: make(chan []watchChange), ended: make(chan error, 1)}
+	w.feed = &watchFeed{enforcer: client, query: url.Values{}, stderr: &w.stderr, seen: newWatchSeen()}
+	if err := w.feed.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { w.ended <- w.feed.run(ctx, w.changes) }()
+	w.stop = func() {
+		cancel()
+		for range w.changes {
+		}
+		if err := <-w.ended; err != nil {
+			t.Error(err)
+		}
+		client.close()
+	}
+	return w
+}
+
+// wants waits for changes, each as "what key", in any order.
+func (w *watching) wants(all ...string) {
+	w.t.Helper()
+	missing := map[string]bool{}
+	for _, one := range all {
+		missing[one] = true
+	}
+	for deadline := time.After(30 * time.Second); len(missing) > 0; {
+		select {
+		case some := <-w.changes:
+			for _, c := range some {
+				if one := c.word() + " " + c.target(); missing[one] {
+					delete(missing, one)
+				} else {
+					w.t.Errorf("unwanted: %s", one)
+				}
+			}
+		case <-deadline:
+			w.t.Fatalf("never told: %v; stderr %s", missing, w.stderr.String())
+		}
+	}
+}
+
+// A front gives what it is asked to one enforcer or another.
+type front struct {
+	*httptest.Server
+	behind atomic.Pointer[httputil.ReverseProxy]
+}
+
+func newFront(t *testing.T, behind *liveEnforcer) *front {
+	f := &front{}
+	f.to(behind)
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.behind.Load().ServeHTTP(w, r) }))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *front) to(behind *liveEnforcer) {
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: behind.Address()})
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	f.behind.Store(proxy)
+}
+
+func awaitText(t *testing.T, in *lockedBuffer, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(in.String(), want); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never %q in %s", want, in.String())
+		}
+	}
+}
+
+// A feed tells verdicts and orders as they come; when its enforcer is gone it says so and goes on with what it missed;
+// and where nobody knows what followed its version, it tells what is new on the list and how many are gone.
+func TestWatchFeed(t *testing.T) {
+	first, err := startEnforcer(liveFolder(t), nil, listOf(1, sampleList()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := newFront(t, first)
+	w := watchAt(t, front.URL)
+	defer w.stop()
+	awaitText(t, &w.stderr, "weir: 3 keys on the list of "+front.URL+"; what changes from now on:\n")
+	verdict := blockedNow("per-ip", "198.51.100.9", map[string]string{"ip": "198.51.100.9"})
+	first.log.put(verdict)
+	w.wants("blocked 198.51.100.9")
+	longer := *verdict
+	longer.Until += 60_000
+	first.log.put(&longer, &longer)
+	w.wants("extended 198.51.100.9")
+	order := &blocklist.Order{ID: "o", Kind: blocklist.OrderBlock, Scope: "user", Value: "eve", From: verdict.From, Until: blocklist.Never, By: "bob", Why: "x"}
+	if err := first.set.Order(order, verdict.From); err != nil { // and Kafka does not have it
+		t.Fatal(err)
+	}
+	w.wants("block user:eve")
+
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	awaitText(t, &w.stderr, "as no enforcer does; trying again\n")
+	second, err := startEnforcer(liveFolder(t), nil, listOf(2, &longer, blockedNow("per-ip", "192.0.2.1", map[string]string{"ip": "192.0.2.1"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	front.to(second)
+	w.wants("blocked 192.0.2.1")
+	for _, said := range []string{"the enforcer does not know what followed tests-1.", "4 keys left the list meanwhile, before their end\n", "answers again; shown from where it was lost\n"} {
+		awaitText(t, &w.stderr, said)
+	}
+}
