@@ -37,14 +37,10 @@ func (c *content) byForm(answer *Answer, rule string, f *form, a *Asked, now int
 
 // byPrefixes asks for the prefixes over an address of all lengths that keys of the rule had.
 func (c *content) byPrefixes(answer *Answer, rule string, f *form, ip netip.Addr, now int64) {
-	lengths := f.bits6[:]
-	if ip.Is4() {
-		lengths = f.bits4[:]
-	}
 	if !ip.IsValid() {
 		return
 	}
-	for bits, seen := range lengths {
+	for bits, seen := range f.lengths(ip) {
 		if !seen {
 			continue
 		}

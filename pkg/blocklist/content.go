@@ -17,6 +17,7 @@ type content struct {
 	leftOut  int64
 	ends     expiry
 	prefixes prefixes
+	pardoned int          // orders to pardon
 	fields   atomic.Int64 // orders to block and to allow of other scopes than ip
 	paused   atomic.Int64 // until when everything is
 	scratch  scratch

@@ -31,6 +31,7 @@ func (c *content) index(o *Order, key []byte, now int64) error {
 	case OrderPause:
 		return c.pause(o.Rule, o.Until)
 	case OrderPardon:
+		c.pardoned++
 		return c.refreshPardon(pardonedKey(key), now)
 	}
 	if o.Scope == scopeIP {
@@ -47,6 +48,7 @@ func (c *content) unindex(old Held) {
 	case o.Kind == OrderPause:
 		_ = c.pause(o.Rule, 0)
 	case o.Kind == OrderPardon:
+		c.pardoned--
 		_ = c.refreshPardon(pardonedKey(old.recordKey()), 0)
 	case o.Scope == scopeIP:
 		c.prefixes.drop(o)
@@ -74,6 +76,9 @@ func pardonedKey(record []byte) []byte { return record[len(pardonRule)+1:] }
 
 // pardons says whether there is a pardon of an entry of that id under that record's key.
 func (c *content) pardons(record []byte, id string, now int64) bool {
+	if c.pardoned == 0 {
+		return false
+	}
 	h := c.get(pardonRule, record)
 	return h.inForce(now) && h.Order().Pardons == id
 }

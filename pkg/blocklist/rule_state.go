@@ -2,6 +2,7 @@ package blocklist
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 )
@@ -24,21 +25,37 @@ type form struct {
 
 // see notes the form of an entry's key.
 func (r *ruleState) see(e *Entry) {
-	old := r.form.Load()
-	next := form{field: onlyField(e)}
-	if old != nil {
+	old, field := r.form.Load(), onlyField(e)
+	if old != nil && (old.field == "" || old.has(field, e.Key)) {
+		return
+	}
+	next := form{field: strings.Clone(field)}
+	if old != nil && old.field == field {
 		next = *old
-		if next.field != "" && next.field != onlyField(e) {
-			next = form{}
-		}
+	} else if old != nil {
+		next.field = ""
 	}
 	if next.field == scopeIP && !next.address(e.Key) {
 		next = form{}
 	}
-	if old == nil || next != *old {
-		next.field = strings.Clone(next.field)
-		r.form.Store(&next)
+	r.form.Store(&next)
+}
+
+// has says whether a key looks like others before.
+func (f *form) has(field, key string) bool {
+	if f.field != field || field != scopeIP {
+		return f.field == field
 	}
+	prefix, err := parsePrefix(key)
+	return err == nil && f.lengths(prefix.Addr())[prefix.Bits()]
+}
+
+// lengths are those of the prefixes of an address's kind.
+func (f *form) lengths(ip netip.Addr) []bool {
+	if ip.Is4() {
+		return f.bits4[:]
+	}
+	return f.bits6[:]
 }
 
 // onlyField is the name of an entry's field, when it has one and no more.
@@ -54,15 +71,10 @@ func onlyField(e *Entry) string {
 // address notes the length of a key's prefix.
 func (f *form) address(key string) bool {
 	prefix, err := parsePrefix(key)
-	switch {
-	case err != nil:
-		return false
-	case prefix.Addr().Is4():
-		f.bits4[prefix.Bits()] = true
-	default:
-		f.bits6[prefix.Bits()] = true
+	if err == nil {
+		f.lengths(prefix.Addr())[prefix.Bits()] = true
 	}
-	return true
+	return err == nil
 }
 
 func (r *ruleState) isOrders() bool { return strings.HasPrefix(r.name, manual+"/") }
