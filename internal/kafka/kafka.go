@@ -99,7 +99,7 @@ func (c Config) Validate() error {
 func (c Config) address(broker string) error {
 	if broker == Embedded {
 		if c.Dial == nil || len(c.Brokers) > 1 {
-			return errors.New("brokers: embedded stands alone, and only in the process that runs the embedded broker; a collector process needs kafka.brokers: [host:9092]")
+			return errors.New("brokers: embedded stands alone, and only in the process that runs the embedded broker; any other process needs kafka.brokers: [host:9092]")
 		}
 		return nil
 	}

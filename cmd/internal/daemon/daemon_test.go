@@ -252,7 +252,7 @@ func TestExitCodes(t *testing.T) {
 		{"an argument too many", []string{"--config", file, "more"}, exitWrong, "too many"},
 		{"no such file", []string{"--config", file + "x"}, exitWrong, "weir.yamlx"},
 		{"a fault", []string{"--config", file, "--set", "collector.listen=nowhere"}, exitWrong, "nowhere"},
-		{"a broker that is in another process", []string{"--config", file, "--set", "kafka.brokers=embedded", "--set", "collector.listen=" + freeAddress(t)}, exitWrong, "a collector process needs kafka.brokers: [host:9092]"},
+		{"a broker that is in another process", []string{"--config", file, "--set", "kafka.brokers=embedded", "--set", "collector.listen=" + freeAddress(t)}, exitWrong, "any other process needs kafka.brokers: [host:9092]"},
 		{"an address that is taken", []string{"--config", file, "--set", "collector.listen=192.0.2.1:1", "--set", "collector.keys="}, exitWrong, "reached from other machines"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
