@@ -223,6 +223,7 @@ func (r *running) watch(path string, headers ...string) (next func() (event, dat
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.t.Cleanup(func() { response.Body.Close() })
 	lines := bufio.NewScanner(response.Body)
 	next = func() (event, data string) {
 		for lines.Scan() {

@@ -7,20 +7,23 @@ import (
 	"net/http"
 )
 
-// A problemError is an answer that something cannot be done, as RFC 9457 has it.
-type problemError struct {
+// A problem is an answer that something is not done, as RFC 9457 has it.
+type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 }
 
+// A problemError is a problem that is found while a request is handled.
+type problemError struct{ problem }
+
 // Error is the detail.
 func (p *problemError) Error() string { return p.Detail }
 
 // problemf makes one.
 func problemf(status int, format string, args ...any) *problemError {
-	return &problemError{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...)}
+	return &problemError{problem{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...)}}
 }
 
 // writeProblem answers with an error; what is no problem is our own fault.
@@ -35,7 +38,7 @@ func writeProblem(w http.ResponseWriter, err error) {
 	case http.StatusServiceUnavailable, http.StatusTooEarly:
 		w.Header().Set("Retry-After", "1")
 	}
-	writeAs(w, p.Status, "application/problem+json", p)
+	writeAs(w, p.Status, "application/problem+json", p.problem)
 }
 
 // writeJSON answers with a value.

@@ -92,7 +92,7 @@ func policies(r *rule.Rule, e *blocklist.Entry) (all []policy, broken *policy) {
 
 // A refusalBody tells a refused client why, as the draft's problem type has it.
 type refusalBody struct {
-	problemError
+	problem
 	Violated []string `json:"violated-policies,omitempty"`
 }
 
@@ -104,7 +104,7 @@ func (e *Enforcer) refuse(w http.ResponseWriter, status int, entry *blocklist.En
 	header := w.Header()
 	header.Set("Retry-After", seconds)
 	header.Set(markField, markRefused+entry.Rule)
-	body := refusalBody{problemError: problemError{abnormalUsage, "Abnormal Usage Detected", status, "Requests are refused for the next " + seconds + " seconds."}}
+	body := refusalBody{problem: problem{abnormalUsage, "Abnormal Usage Detected", status, "Requests are refused for the next " + seconds + " seconds."}}
 	if all, broken := policies(r, entry); broken != nil {
 		body.Violated = []string{broken.name}
 		e.limitHeaders(header, all, broken, seconds)

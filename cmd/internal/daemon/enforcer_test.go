@@ -209,10 +209,9 @@ func (p *publisher) block(ip string) {
 
 // A mortal broker is one that can be stopped and started again where it was.
 type mortal struct {
-	t       *testing.T
-	config  embedded.Config
-	broker  *embedded.Broker
-	address string
+	t      *testing.T
+	config embedded.Config
+	broker *embedded.Broker
 }
 
 func newMortal(t *testing.T) *mortal {
@@ -335,7 +334,7 @@ func TestWhenAnEnforcerIsReadyWithoutAList(t *testing.T) {
 			if ready {
 				t.Errorf("%s: ready too early", answer)
 			}
-			time.Sleep(2)
+			time.Sleep(2 * time.Nanosecond)
 			synctest.Wait()
 			if ready != want {
 				t.Errorf("%s: ready %v", answer, ready)
