@@ -116,7 +116,7 @@ func (s *Set) follows(h Header) error {
 	case h.Version.List == held.List && h.Version.Offset < held.Offset:
 		return fmt.Errorf("%w: %v, and %v is held", ErrWentBack, h.Version, held)
 	}
-	if !h.Snapshot && (h.Version.List != held.List || h.After != held.Offset) {
+	if !h.Snapshot && (!s.Whole() || h.Version.List != held.List || h.After != held.Offset) {
 		return fmt.Errorf("%w: changes after %d, and %v is held", ErrOtherList, h.After, held)
 	}
 	return nil
