@@ -53,6 +53,7 @@ func (w *keyed) key() string { return w.name[len(w.rule.name)+1:] }
 type hotset struct {
 	hot      *simplelru.LRU[string, *keyed]
 	size     int
+	chunk    int               // windows written by one call
 	leaving  map[string]*keyed // evicted, and not written yet or needed by the batches at hand
 	dropped  []*keyed          // evicted while the batches at hand are counted
 	unloaded map[string]*keyed // wanted, and not read yet
@@ -65,7 +66,7 @@ type hotset struct {
 }
 
 func newHotset(size int) *hotset {
-	h := &hotset{size: max(size, smallestSize), leaving: map[string]*keyed{}, unloaded: map[string]*keyed{}}
+	h := &hotset{size: max(size, smallestSize), chunk: writeKeys, leaving: map[string]*keyed{}, unloaded: map[string]*keyed{}}
 	h.hot, _ = simplelru.NewLRU(h.size, h.push) // it fails for sizes below 1 only
 	return h
 }
@@ -142,7 +143,7 @@ func (h *hotset) tail() uint64 { return h.written + uint64(h.dirty()) }
 
 // oldest are the next windows to write.
 func (h *hotset) oldest() []*keyed {
-	return h.changed[h.head:min(h.head+writeKeys, len(h.changed))]
+	return h.changed[h.head:min(h.head+h.chunk, len(h.changed))]
 }
 
 // wrote notes that the first windows of changed are written.

@@ -237,6 +237,7 @@ func (l *lab) live(p *partition, turns int) (dead bool) {
 		if !taken {
 			err = p.take(context.Background())
 			taken = err == nil
+			p.windows.chunk = 4
 		} else if err = p.turn(context.Background()); err != nil {
 			taken = false
 		}

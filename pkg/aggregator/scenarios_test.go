@@ -1,0 +1,417 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/store"
+	"weir/internal/store/disk"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+)
+
+func onDisk(t *testing.T) store.Store {
+	t.Helper()
+	cold, err := disk.Open(t.Context(), disk.Options{Folder: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cold.Close() })
+	return cold
+}
+
+// hits writes a cut of hits of one key.
+func (l *lab) hits(key string, count int) {
+	l.t.Helper()
+	l.send("s", "few", func(w *hit.Writer) {
+		for n := range count {
+			w.Add(0, []byte(key), l.newest().UnixMilli()+int64(n), 1)
+		}
+	})
+}
+
+func (l *lab) unblock(key string) {
+	l.t.Helper()
+	l.send("enforcer", "few", func(w *hit.Writer) { w.Unblock(0, []byte(key), l.newest().UnixMilli(), "order") })
+}
+
+// crowd pushes all windows out of the hot set, and has them written.
+func (l *lab) crowd(p *partition) {
+	l.t.Helper()
+	for n := range 3 * smallestSize {
+		l.hits(fmt.Sprint("198.51.100.", n), 1)
+	}
+	for range 20 {
+		l.turn(p)
+	}
+	if p.windows.has("few/192.0.2.1") || p.windows.dirty() > 0 {
+		l.t.Fatal("the key is not evicted and written")
+	}
+}
+
+func (l *lab) want(name string, is func(*blocklist.Entry) bool) {
+	l.t.Helper()
+	if e := l.said()[name]; e == nil || !is(e) {
+		l.t.Errorf("the list says %+v of %s", e, name)
+	}
+}
+
+func TestABreakingKeyEvictedThenKilledBeforeItsEntryWasAcknowledged(t *testing.T) {
+	l := newLab(t, 1, onDisk(t))
+	p := l.takes()
+	l.hits("192.0.2.1", 5)
+	l.crowd(p)
+	if p.stored.offset > 0 {
+		t.Fatalf("the checkpoint is at %d, behind a verdict that nobody has acknowledged", p.stored.offset)
+	}
+	l.list.lose(0)
+	l.events.lose(0)
+	l.start(labRules)
+	l.settle(l.takes())
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Ended == 0 && e.Count == 5 })
+	if len(l.events.arrived) == 0 {
+		t.Error("no event has arrived")
+	}
+}
+
+func TestAnUnblockedKeyStaysUnblocked(t *testing.T) {
+	l := newLab(t, 1, onDisk(t))
+	p := l.takes()
+	l.hits("192.0.2.1", 5)
+	l.settle(p)
+	l.unblock("192.0.2.1")
+	l.crowd(p)
+	l.list.lose(0)
+	l.events.lose(0)
+	l.start(labRules)
+	next := l.takes()
+	l.settle(next)
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Ended != 0 })
+	l.hits("192.0.2.1", 4)
+	l.settle(next)
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Ended != 0 })
+	l.hits("192.0.2.1", 1)
+	l.settle(next)
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Ended == 0 && e.Level == 1 })
+}
+
+func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
+	cold := newMemoryStore()
+	l := newLab(t, 1, cold)
+	paused := l.takes()
+	l.hits("192.0.2.1", 3)
+	l.settle(paused)
+	next := l.takes()
+	l.hits("192.0.2.1", 2)
+	l.settle(next)
+	before := cold.copyOf(0)
+	l.now = l.now.Add(time.Minute)
+	err := error(nil)
+	for range 20 {
+		if err = paused.turn(t.Context()); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, store.ErrFenced) {
+		t.Errorf("the paused owner is told %v", err)
+	}
+	if cold.part(0).fence != before.fence || fmt.Sprint(cold.part(0).spaces) != fmt.Sprint(before.spaces) {
+		t.Error("the paused owner has written")
+	}
+	l.list.deliver(len(l.list.waiting)) // what it sent comes late
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
+}
+
+func TestALateRecordOfAnotherIsHealed(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.hits("192.0.2.1", 5)
+	l.settle(p)
+	late := l.list.arrived[0]
+	l.unblock("192.0.2.1")
+	l.settle(p)
+	l.list.arrived = append(l.list.arrived, late)
+	e := l.entry(late.Key, late.Value)
+	p.heals <- superseded{string(late.Key), e.Generation, e.Offset}
+	l.settle(p)
+	last := l.list.arrived[len(l.list.arrived)-1]
+	if e := l.entry(last.Key, last.Value); e == nil || e.Ended == 0 {
+		t.Errorf("the last record is %+v", e)
+	}
+}
+
+func TestAHitAheadOfTimeIsJudgedAlikeAfterACrash(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.send("s", "few", func(w *hit.Writer) {
+		for n := range 6 {
+			w.Add(0, []byte("192.0.2.1"), l.newest().UnixMilli()+10_001+int64(n), 1)
+		}
+	})
+	l.turn(p)
+	l.kill()
+	l.now = l.now.AddDate(10, 0, 0) // by now they are not ahead of anything
+	next := l.takes()
+	l.settle(next)
+	if e := l.said()["few/192.0.2.1"]; e != nil || next.reached != 0 {
+		t.Errorf("hits ahead of their collector's clock count: %+v, %d", e, next.reached)
+	}
+}
+
+// The broker's directory is deleted while the disk store stays: a new log begins, and nothing is counted twice.
+func TestTheLogIsAnother(t *testing.T) {
+	for name, short := range map[string]bool{"ends before": true, "has another record": false} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, 1, onDisk(t))
+			p := l.takes()
+			l.hits("192.0.2.1", 3)
+			for range 5 {
+				l.hits("192.0.2.9", 1)
+			}
+			l.settle(p)
+			generation, sent := p.stored.generation, l.records[0].Value
+			l.start(labRules)
+			l.records = nil
+			l.append(sent) // again, though it was counted
+			if !short {
+				for range 9 {
+					l.hits("192.0.2.8", 1)
+				}
+			}
+			next := l.takes()
+			l.settle(next)
+			if next.stored.generation <= generation {
+				t.Errorf("generation %d after %d", next.stored.generation, generation)
+			}
+			l.hits("192.0.2.1", 1)
+			l.settle(next)
+			if e := l.said()["few/192.0.2.1"]; e != nil {
+				t.Errorf("a batch was counted twice: %+v", e)
+			}
+		})
+	}
+}
+
+func TestALogThatBeginsLaterLostHits(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.hits("192.0.2.1", 1)
+	l.settle(p)
+	for range 10 {
+		l.hits("192.0.2.1", 1)
+	}
+	l.begins = 6
+	next := l.takes()
+	l.settle(next)
+	if next.offset != 11 || next.stored.generation != p.stored.generation {
+		t.Errorf("offset %d, generation %d", next.offset, next.stored.generation)
+	}
+}
+
+// While the store is away hot keys go on, and others wait in their order.
+func TestTheStoreIsAway(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.hits("192.0.2.1", 4)
+	l.hits("192.0.2.2", 4)
+	l.settle(p)
+	for n := range 2 * smallestSize {
+		l.hits(fmt.Sprint("198.51.100.", n), 1)
+	}
+	l.settle(p)
+	l.hits("192.0.2.2", 0+1) // hot again, and blocked
+	l.settle(p)
+	l.store.away = true
+	l.hits("192.0.2.1", 1)
+	l.hits("198.51.100.31", 4)
+	l.turn(p)
+	if _, ok := l.waitingEntry("few/198.51.100.31"); !ok {
+		t.Error("a hot key does not go on")
+	}
+	if _, ok := l.waitingEntry("few/192.0.2.1"); ok || p.waits != 1 {
+		t.Errorf("a cold key is counted from zero, or does not wait: %d wait", p.waits)
+	}
+	stored := p.stored.offset
+	for range 10 {
+		l.turn(p)
+	}
+	l.store.away = false
+	l.now = l.now.Add(time.Second)
+	l.settle(p)
+	if p.stored.offset <= stored {
+		t.Errorf("the checkpoint stays at %d", stored)
+	}
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
+}
+
+func (l *lab) waitingEntry(name string) (*blocklist.Entry, bool) {
+	for _, m := range l.list.waiting {
+		if string(m.Key) == name {
+			return l.entry(m.Key, m.Value), true
+		}
+	}
+	return nil, false
+}
+
+func TestRulesChangeWhileHitsAreUnderWay(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.hits("192.0.2.1", 5)
+	l.settle(p)
+	reload := func(text string) {
+		t.Helper()
+		if err := l.agg.Reload(parseRules(t, text)); err != nil {
+			t.Fatal(err)
+		}
+		l.turn(p)
+		l.settle(p)
+	}
+	reload(strings.Replace(labRules, "name: few,", "name: few, mode: shadow,", 1))
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Mode == blocklist.Shadow && e.Ended == 0 })
+	reload(labRules)
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Mode == blocklist.Enforce && e.Ended == 0 })
+	reload(strings.Replace(labRules, "few", "fewer", 1))
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Ended != 0 })
+	l.hits("192.0.2.2", 5)
+	l.settle(p)
+	if e := l.said()["few/192.0.2.2"]; e != nil {
+		t.Errorf("a rule that is gone decides: %+v", e)
+	}
+	reload(strings.Replace(labRules, "4/10s", "2/10s", 1))
+	l.hits("192.0.2.3", 3)
+	l.settle(p)
+	l.want("few/192.0.2.3", func(e *blocklist.Entry) bool { return e.Limit == "2/10s" && e.Count == 3 })
+}
+
+func TestHitsOfAnUnknownRuleWaitForIt(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	more := strings.Replace(labRules, "rules:", "rules:\n  - {name: new, key: ip, limits: [1/min]}", 1)
+	p.Aggregator.config.Reread = func() {
+		if err := l.agg.Reload(parseRules(t, more)); err != nil {
+			t.Error(err)
+		}
+	}
+	l.send("s", "new", func(w *hit.Writer) { w.Add(0, []byte("192.0.2.1"), l.newest().UnixMilli(), 2) })
+	l.settle(p)
+	l.want("new/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 2 })
+}
+
+func TestWhatIsNewerStopsThePartition(t *testing.T) {
+	newer := map[string]func(*lab){
+		"a batch":    func(l *lab) { l.hits("192.0.2.1", 1); l.records[0].Value[0]++ },
+		"a window":   func(l *lab) { l.hits("192.0.2.1", 1); l.put(store.Windows, "few/192.0.2.1", []byte{recordVersion + 1}) },
+		"checkpoint": func(l *lab) { l.put(store.Notes, string(checkpointKey), []byte{checkpointVersion + 1}) },
+		"the note":   func(l *lab) { l.put(store.Notes, string(listKey), []byte{noteVersion + 1}) },
+	}
+	for name, write := range newer {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, 1, newMemoryStore())
+			write(l)
+			p := l.partition()
+			err := p.take(t.Context())
+			if err == nil {
+				err = p.turn(t.Context())
+			}
+			if !errors.As(err, new(stopped)) || !strings.Contains(err.Error(), "newer version") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func (l *lab) put(space store.Space, key string, value []byte) {
+	l.store.Store.(*memoryStore).part(0).spaces[space][key] = value
+}
+
+func TestAnotherNumberOfPartitionsIsRefused(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	config := l.agg.config
+	config.Store, config.Partitions = l.store.Store, 2
+	if _, err := Open(t.Context(), config); !errors.Is(err, ErrPartitions) {
+		t.Error(err)
+	}
+}
+
+// A verdict whose block is over is counted and remembered, and not published.
+func TestABlockThatIsOverIsNotPublished(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.now = l.newest().AddDate(1, 0, 0)
+	l.hits("192.0.2.1", 5)
+	l.settle(p)
+	if e := l.said()["few/192.0.2.1"]; e != nil {
+		t.Errorf("published: %+v", e)
+	}
+	s, err := p.keyStatus(context.Background(), "few", "192.0.2.1")
+	if err != nil || s.Block == nil || s.Block.Level != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestTheSweepDeletesWhatIsClear(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.hits("192.0.2.1", 1)
+	l.crowd(p)
+	for range 2000 {
+		l.append([]byte{hit.Version})
+	}
+	l.hits("192.0.2.2", 1)
+	l.settle(p)
+	l.now = l.now.Add(sweepRests)
+	l.settle(p)
+	for range 10 {
+		l.turn(p)
+	}
+	windows := l.store.Store.(*memoryStore).part(0).spaces[store.Windows]
+	if windows["few/192.0.2.1"] != nil || windows["few/192.0.2.2"] == nil {
+		t.Errorf("%d windows are left", len(windows))
+	}
+}
+
+// The list's topic was made anew: everything live is published again, and marks bear the new list's id.
+func TestTheListIsAnother(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.hits("192.0.2.1", 5)
+	l.settle(p)
+	l.list.arrived = nil
+	l.agg.list.anew(kafka.Span{})
+	l.turn(p)
+	l.now = l.now.Add(markEvery)
+	l.settle(p)
+	l.turn(p)
+	l.settle(p)
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
+	last := l.list.arrived[len(l.list.arrived)-1]
+	record, err := blocklist.DecodeRecord(last.Key, last.Value)
+	if err != nil || record.Mark == nil || record.Mark.List != l.agg.list.current() || record.Mark.List.Epoch == 0 || record.Mark.Offset != p.offset {
+		t.Errorf("the last record is %+v, %v", record.Mark, err)
+	}
+}
+
+func TestTheBrokersDirectoryIsDeleted(t *testing.T) {
+	s := newSite(t)
+	s.begin()
+	s.hits("a", "per-ip", "203.0.113.7", times(3)...)
+	s.hits("a", "per-ip", "203.0.113.9", times(6)...)
+	s.listed("203.0.113.9", func(e *blocklist.Entry) bool { return e.Ended == 0 })
+	s.drained()
+	s.end()
+	s.closeBroker()
+	if err := os.RemoveAll(s.folder); err != nil {
+		t.Fatal(err)
+	}
+	s.openBroker()
+	s.begin()
+	s.listed("203.0.113.9", func(e *blocklist.Entry) bool { return e.Ended == 0 })
+	s.hits("a", "per-ip", "203.0.113.7", times(3)...)
+	s.listed("203.0.113.7", func(e *blocklist.Entry) bool { return e.Count == 6 })
+}
