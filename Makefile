@@ -3,6 +3,7 @@ SHELL := bash
 LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZ  ?= 30s
 KILLS ?= 50
+FIRE  ?= 240
 
 .PHONY: help
 help: ## print this
@@ -35,8 +36,13 @@ bench: ## measure what docs/benchmarks.md says
 	go test -run '^$$' -bench . -benchtime 2s ./...
 
 .PHONY: crash
-crash: ## kill the collector KILLS (50) times over a log that is rotated, on real Kafka
-	WEIR_REQUIRE_REAL=1 WEIR_CRASH_KILLS=$(KILLS) go test -count 1 -v -timeout 30m ./test/crash
+crash: ## kill collectors KILLS (50) times, and aggregators for FIRE (240) seconds over 5 M hits, on real Kafka and Redis
+	WEIR_REQUIRE_REAL=1 WEIR_CRASH_KILLS=$(KILLS) WEIR_FIRE_HITS=5000000 WEIR_FIRE_KEYS=200000 WEIR_FIRE_SECONDS=$(FIRE) \
+		go test -count 1 -v -timeout 60m ./test/crash
+
+.PHONY: hotset
+hotset: ## 10 M keys through an aggregator that holds 100 k of them, on Redis and on disk
+	WEIR_REQUIRE_REAL=1 WEIR_HOT_KEYS=10000000 go test -count 1 -v -timeout 60m -run ManyKeys ./test/crash
 
 .PHONY: kafka
 kafka: ## obtain a real Kafka, start it on free ports of this machine until Ctrl-C, and say where it is

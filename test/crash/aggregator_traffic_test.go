@@ -53,7 +53,7 @@ func newTraffic(t testing.TB, seed uint64, rules *rule.Set, keys, partitions int
 		f.rules = append(f.rules, r.Name)
 	}
 	for i := range 6 {
-		f.sources = append(f.sources, &sender{name: fmt.Sprintf("fire/%d", i), behind: int64(i) * 5 * second})
+		f.sources = append(f.sources, &sender{name: fmt.Sprintf("fire/%d", i), position: 1, behind: int64(i) * 5 * second})
 	}
 	return f
 }

@@ -143,7 +143,7 @@ func (w *truth) hit(of pair, partition int, offset int64, m instant) {
 	case broken == nil:
 		w.seen["counted"]++
 	case inside:
-		w.extend(r, h, offset, at)
+		w.extend(r, h, verdict{Entry: blocklist.Entry{Limit: broken.Text, Count: count, From: at, Offset: offset}})
 	default:
 		w.begin(of, h, offset, verdict{Entry: blocklist.Entry{Limit: broken.Text, Count: count, From: at}})
 	}
@@ -172,11 +172,11 @@ func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
 	}
 }
 
-// extend moves the end of the block that a limit was broken in, when less than half of it is left.
-func (w *truth) extend(r *rule.Rule, h *history, offset, at int64) {
-	if whole := lasts(r, h.level); at >= h.from && 2*(h.until-at) < whole {
-		h.until = at + whole
-		h.entry.Until, h.entry.Offset = h.until, offset
+// extend moves the end of the block that a limit was broken in, as v says, when less than half of it is left.
+func (w *truth) extend(r *rule.Rule, h *history, v verdict) {
+	if whole := lasts(r, h.level); v.From >= h.from && 2*(h.until-v.From) < whole {
+		h.until = v.From + whole
+		h.entry.Until, h.entry.Limit, h.entry.Count, h.entry.Offset = h.until, v.Limit, v.Count, v.Offset
 		w.seen["extended"]++
 	}
 }
@@ -229,7 +229,7 @@ func (h *history) broken(r *rule.Rule, t int64) (limit *rule.Limit, at, count in
 
 // within counts the hits in (at-per, at].
 func (h *history) within(at, per int64) (n int64) {
-	for i := h.since(at-per+1); i < len(h.hits) && h.hits[i].at <= at; i++ {
+	for i := h.since(at - per + 1); i < len(h.hits) && h.hits[i].at <= at; i++ {
 		n += h.hits[i].cost
 	}
 	return n

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -34,11 +35,9 @@ func TestTheTruthOfTheTraffic(t *testing.T) {
 			twin.record(t, m.Partition, m.Value)
 		}
 	}
-	for of, h := range w.keys {
-		if s := twin.states[of]; s != nil {
-			compareState(t, w, of, h, s, twin.policies[of.rule])
-		} else if h.newest > 0 {
-			t.Errorf("%v is in the truth only", of)
+	for of := range w.keys {
+		if err := w.differs(of, twin.state(of), twin.policies[of.rule]); err != nil {
+			t.Errorf("%v: %v", of, err)
 		}
 	}
 	for _, what := range []string{"applied", "resent", "conflict", "unblock", "lifted", "ahead", "late", "blocked", "counted", "broke", "again", "extended"} {
@@ -87,30 +86,36 @@ func (w *windows) record(t testing.TB, partition int, value []byte) {
 		if _, ok := r.Unblock(item); ok {
 			delete(w.states, of)
 		} else if item.UnixMilli <= r.Header().Clock+10*second {
-			if w.states[of] == nil {
-				w.states[of] = &window.State{}
-			}
-			w.policies[of.rule].Hit(w.states[of], item.UnixMilli, item.Cost)
+			w.policies[of.rule].Hit(w.state(of), item.UnixMilli, item.Cost)
 		}
 	}
 }
 
-// compareState holds a state against the truth: its counts at its newest hit and before, and its block.
-func compareState(t testing.TB, w *truth, of pair, h *history, s *window.State, policy *window.Policy) {
-	t.Helper()
-	r := w.rules[of.rule]
-	if s.Newest() != h.newest {
-		t.Errorf("%v: the newest hit is at %d, want %d", of, s.Newest(), h.newest)
+func (w *windows) state(of pair) *window.State {
+	if w.states[of] == nil {
+		w.states[of] = &window.State{}
 	}
-	for i, l := range r.Limits {
+	return w.states[of]
+}
+
+// differs says where a state is not what the truth says: its counts at its newest hit and before, and its block.
+func (w *truth) differs(of pair, s *window.State, policy *window.Policy) error {
+	h := w.keys[of]
+	if h == nil {
+		h = &history{} // of a key that nothing counted for
+	}
+	if s.Newest() != h.newest {
+		return fmt.Errorf("the newest hit is at %d, want %d", s.Newest(), h.newest)
+	}
+	for i, l := range w.rules[of.rule].Limits {
 		for _, at := range []int64{h.newest, h.newest - 1, h.newest - 7*second, h.newest - 5*minute} {
 			if got, want := policy.Count(s, i, at), h.within(at, l.Per.Milliseconds()); got != want {
-				t.Errorf("%v: %s counts %d at %d, want %d", of, l.Text, got, at, want)
+				return fmt.Errorf("%s counts %d at %d, want %d", l.Text, got, at, want)
 			}
 		}
 	}
-	from, until, level, _ := s.Block()
-	if from != h.from || until != h.until || level != h.level {
-		t.Errorf("%v: blocked from %d until %d at level %d, want %d, %d, %d", of, from, until, level, h.from, h.until, h.level)
+	if from, until, level, _ := s.Block(); from != h.from || until != h.until || level != h.level {
+		return fmt.Errorf("blocked from %d until %d at level %d, want %d, %d, %d", from, until, level, h.from, h.until, h.level)
 	}
+	return nil
 }

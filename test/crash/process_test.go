@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"weir/internal/kafka/kafkatest"
 )
 
 // binaries is a folder for those of the parts.
@@ -34,7 +36,7 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(binaries)
-	return m.Run()
+	return kafkatest.Run(m)
 }
 
 // An installation is a part's configuration and folder, and the process that runs it.

@@ -1,0 +1,150 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/kafka"
+)
+
+// admin does to a Kafka what its administrator may.
+func (r *river) admin() *kafkago.Client {
+	return &kafkago.Client{Addr: kafkago.TCP(r.kafka.Addresses()...), Timeout: 10 * time.Second}
+}
+
+func (r *river) deleteTopic(name string) {
+	r.t.Helper()
+	answer, err := r.admin().DeleteTopics(r.t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{r.prefix + name}})
+	if err = errors.Join(err, answer.Errors[r.prefix+name]); err != nil {
+		r.t.Fatal(err)
+	}
+	r.eventually("the topic is gone", func() error {
+		if _, err := r.client.Offsets(r.t.Context(), r.prefix+name); !errors.Is(err, kafka.ErrNoTopic) {
+			return fmt.Errorf("it can be asked: %w", err)
+		}
+		return nil
+	})
+}
+
+// placeList makes the topic blocklist with one copy, on one of several brokers.
+func (r *river) placeList(broker int) {
+	r.t.Helper()
+	name := r.prefix + "blocklist"
+	answer, err := r.admin().CreateTopics(r.t.Context(), &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{{
+		Topic: name, NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignments: []kafkago.ReplicaAssignment{{Partition: 0, Replicas: []int{broker}}},
+		ConfigEntries: []kafkago.ConfigEntry{{ConfigName: "cleanup.policy", ConfigValue: "compact"}, {ConfigName: "min.insync.replicas", ConfigValue: "1"}},
+	}}})
+	if err = errors.Join(err, answer.Errors[name]); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *river) addPartitions(name string, to int) {
+	r.t.Helper()
+	answer, err := r.admin().CreatePartitions(r.t.Context(), &kafkago.CreatePartitionsRequest{
+		Topics: []kafkago.TopicPartitionsConfig{{Name: r.prefix + name, Count: int32(to)}},
+	})
+	if err = errors.Join(err, answer.Errors[r.prefix+name]); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// The topic hits is deleted and made anew under a living owner, and then while nobody runs: what was counted stays, what
+// is sent again is not counted again, and what is new is.
+func TestHitsThatAreMadeAnewAreCountedOn(t *testing.T) {
+	begun := time.Now()
+	r := newBranch(t, 2, limited)
+	m := r.install()
+	m.start()
+	f := r.feed("feed")
+	r.somebody(f)
+	w := r.truth()
+	r.makeHitsAnew(f)
+	f.hits(of("later"), every(time.Second, 3)...)
+	f.hits(of("freed"), every(time.Second, 2)...)
+	r.awaitListed(of("later"), true)
+	r.drained()
+	r.tell(w)
+	m.kill()
+	r.makeHitsAnew(f)
+	f.hits(of("latest"), every(time.Second, 6)...)
+	m.start()
+	r.awaitListed(of("latest"), true)
+	r.drained()
+	r.stop()
+	r.tell(w)
+	r.compareWindows(w)
+	r.compareList(w, begun)
+	r.keepWordsOfFailure()
+}
+
+// makeHitsAnew deletes the topic and makes it again. Then some comes that is new, and all again that there was, in
+// another order: a log whose record at the last offset is the one that it was could not be told from it.
+func (r *river) makeHitsAnew(f *feed) {
+	r.t.Helper()
+	r.deleteTopic("hits")
+	r.makeTopic("hits", r.partitions, "delete")
+	before := slices.Clone(f.sent)
+	slices.Reverse(before)
+	for range 2 {
+		f.crowd("limited", time.Now().Format("150405.000"), 100, time.Now())
+	}
+	f.produce(before...)
+}
+
+// The topic blocklist is deleted and made anew: what holds is published again.
+func TestABlocklistThatIsMadeAnewIsFilledAgain(t *testing.T) {
+	r := newBranch(t, 2, limited)
+	r.install().start()
+	f := r.feed("feed")
+	r.somebody(f)
+	r.deleteTopic("blocklist")
+	r.makeTopic("blocklist", 1, "compact")
+	f.hits(of("latest"), every(time.Second, 6)...)
+	r.awaitListed(of("latest"), true)
+	r.awaitListed(of("early"), true)
+	r.drained()
+	r.stop()
+	w := r.truth()
+	r.compareWindows(w)
+	r.compareNow(w, r.list(), time.Now().UnixMilli())
+	r.keepWordsOfFailure()
+}
+
+// Another number of partitions would count keys in two places: nothing is counted until it is as it was, and that is
+// said.
+func TestAnotherNumberOfPartitionsStopsTheCounting(t *testing.T) {
+	r := newBranch(t, 2, limited)
+	m := r.install()
+	m.start()
+	f := r.feed("feed")
+	r.somebody(f)
+	r.addPartitions("hits", 3)
+	time.Sleep(3 * time.Second) // metadata are looked at every second
+	before := r.written()
+	f.hits(of("later"), every(time.Second, 3)...)
+	time.Sleep(3 * time.Second)
+	if e := r.list().now[of("later")]; e != nil {
+		t.Errorf("counted on with another number of partitions: %+v", *e)
+	}
+	m.stop()
+	if after := r.written(); !maps.Equal(before, after) {
+		t.Error("something was written, though the number of partitions is another")
+	}
+	m.start()
+	time.Sleep(3 * time.Second)
+	if e := r.list().now[of("later")]; e != nil {
+		t.Errorf("after a start, counted on with another number of partitions: %+v", *e)
+	}
+	m.stop()
+	if said := m.said.String(); !strings.Contains(said, "has 3 partitions and not 2") {
+		t.Errorf("it does not say what is wrong: %s", said)
+	}
+}

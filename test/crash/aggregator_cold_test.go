@@ -1,0 +1,94 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"weir/internal/store"
+	"weir/internal/store/disk"
+	"weir/internal/store/redis"
+	"weir/pkg/aggregator"
+	"weir/pkg/window"
+)
+
+// cold opens the store beside the aggregators, or, where it is on disk, after the one that had it.
+func (r *river) cold() store.Store {
+	r.t.Helper()
+	var s store.Store
+	var err error
+	if r.store == "disk" {
+		s, err = disk.Open(r.t.Context(), disk.Options{Folder: filepath.Join(r.members[0].folder, "data", "store")})
+	} else {
+		s, err = redis.Open(r.t.Context(), redis.Options{URL: "redis://" + r.redis.Addr + "/0", Prefix: r.prefix})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// compareWindows holds what the store has of every key against the truth. What decides nothing any more may be gone.
+func (r *river) compareWindows(w *truth) {
+	r.t.Helper()
+	s := r.cold()
+	defer s.Close()
+	policies := newWindows(r.t, mustParse(r.t, r.rules), r.partitions).policies
+	found, wrong := map[pair]bool{}, 0
+	say := func(of pair, err error) {
+		if wrong++; wrong <= 20 {
+			r.t.Errorf("the window of %v: %v", of, err)
+		}
+	}
+	r.windows(s, func(of pair, value []byte) {
+		found[of] = true
+		if err := r.differs(w, of, value, policies[of.rule]); err != nil {
+			say(of, err)
+		}
+	})
+	for of, h := range w.keys {
+		if !found[of] && h.clear(w.rules[of.rule]) > w.reached[h.partition]-w.late {
+			say(of, fmt.Errorf("the store has nothing of it, want %+v", *h))
+		}
+	}
+	if wrong > 0 {
+		r.t.Errorf("%d of %d windows are not the truth", wrong, len(w.keys))
+	}
+	r.t.Logf("the store has windows of %d keys of %d", len(found), len(w.keys))
+}
+
+// windows goes through all windows in the store.
+func (r *river) windows(s store.Store, each func(of pair, value []byte)) {
+	r.t.Helper()
+	for p := range r.partitions {
+		for from := store.Cursor(""); ; {
+			page, err := s.Scan(r.t.Context(), p, store.Windows, from, 1000)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			for _, item := range page.Pairs {
+				rule, key, _ := strings.Cut(string(item.Key), "/")
+				each(pair{rule, key}, item.Value)
+			}
+			if from = page.Next; from == "" {
+				break
+			}
+		}
+	}
+}
+
+func (r *river) differs(w *truth, of pair, value []byte, policy *window.Policy) error {
+	if policy == nil {
+		return errors.New("there is no such rule")
+	}
+	record, err := aggregator.ReadRecord(value)
+	if err != nil {
+		return err
+	}
+	var s window.State
+	if err := policy.Read(record.State, &s); err != nil {
+		return err
+	}
+	return w.differs(of, &s, policy)
+}

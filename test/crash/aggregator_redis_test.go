@@ -1,0 +1,256 @@
+package crash
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/internal/store/redis/redistest"
+)
+
+// limited is a rule with a limit that is soon broken, and a block that lasts.
+const limited = `rules: [{name: limited, key: user, limits: [5/min, 50/hour], block: {for: 24h, then: [48h], forget: 72h}}]`
+
+func of(key string) pair { return pair{"limited", key} }
+
+// finish lets all be counted, and holds the store and the list against the truth of the log.
+func (r *river) finish(begun time.Time) {
+	r.t.Helper()
+	r.drained()
+	r.stop()
+	w := r.truth()
+	r.compareWindows(w)
+	r.compareList(w, begun)
+	r.keepWordsOfFailure()
+}
+
+// written is all that Redis holds.
+func (r *river) written() map[string]string {
+	r.t.Helper()
+	all := map[string]string{}
+	keys, err := r.redis.Client.Keys(r.t.Context(), "*").Result()
+	for _, key := range keys {
+		if err == nil {
+			all[key], err = r.redis.Client.Dump(r.t.Context(), key).Result()
+		}
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+// An owner is stopped in the midst of its work until its partition is another's, and wakes while that one cannot be
+// asked: what it then does reaches neither the store nor the list.
+func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
+	begun := time.Now()
+	r := newBranch(t, 1, limited)
+	owner, other := r.install(), r.install()
+	owner.start()
+	f := r.feed("feed")
+	f.crowd("limited", "before", 1000, time.Now())
+	r.drained()
+	f.hits(of("mallory"), every(time.Second, 3)...)
+	f.crowd("limited", "under-way", 15_000, time.Now())
+	owner.signal(syscall.SIGSTOP)
+	f.hits(of("mallory"), every(time.Second, 3)...)
+	other.start()
+	r.drained()
+	r.awaitListed(of("mallory"), true)
+	other.signal(syscall.SIGSTOP)
+	before, listed := r.written(), r.list().now
+	owner.signal(syscall.SIGCONT)
+	time.Sleep(5 * time.Second) // less than the other's session
+	if after := r.written(); !maps.Equal(before, after) {
+		t.Error("an owner of old has written to the store")
+	}
+	for of, e := range r.list().now {
+		if was := listed[of]; was == nil || was.ID != e.ID || was.Until != e.Until {
+			t.Errorf("an owner of old has put on the list: %+v", *e)
+		}
+	}
+	other.signal(syscall.SIGCONT)
+	f.hits(of("mallory"), every(time.Second, 3)...)
+	f.hits(of("trudy"), every(time.Second, 6)...)
+	r.finish(begun)
+}
+
+// A replica that was cut off a while ago takes the place of its master, under an owner that goes on.
+func TestARedisThatGoesBackUnderItsOwner(t *testing.T) {
+	begun := time.Now()
+	r := newBranch(t, 2, limited)
+	board := newSwitchboard(t, r.redis.Addr)
+	r.store = inRedis(board.address)
+	r.install().start()
+	f := r.feed("feed")
+	f.crowd("limited", "before", 1000, time.Now())
+	f.hits(of("early"), every(time.Second, 6)...)
+	f.hits(of("later"), every(time.Second, 3)...)
+	f.hits(of("freed"), every(time.Second, 6)...)
+	r.drained()
+	r.awaitListed(of("freed"), true)
+	replica := r.replica()
+	f.hits(of("later"), every(time.Second, 3)...) // what the replica does not learn of
+	f.unblock(of("freed"), time.Now())
+	f.crowd("limited", "since", 1000, time.Now())
+	r.drained()
+	r.awaitListed(of("later"), true)
+	r.awaitListed(of("freed"), false)
+	r.redis.Kill()
+	board.connect(replica.Addr)
+	r.redis = replica
+	f.hits(of("early"), time.Now())
+	f.hits(of("freed"), every(time.Second, 2)...)
+	f.hits(of("latest"), every(time.Second, 6)...)
+	r.finish(begun)
+}
+
+// replica copies all that Redis has now, and is then cut off.
+func (r *river) replica() *redistest.Server {
+	r.t.Helper()
+	replica := redistest.Start(r.t, appendOnly...)
+	host, port, _ := net.SplitHostPort(r.redis.Addr)
+	if err := replica.Client.Do(r.t.Context(), "REPLICAOF", host, port).Err(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.eventually("the replica has what there is", func() error {
+		there, err := replica.Client.InfoMap(r.t.Context(), "replication").Result()
+		if err == nil && (there["Replication"]["master_link_status"] != "up" || there["Replication"]["master_sync_in_progress"] != "0") {
+			err = fmt.Errorf("the link is %v", there)
+		}
+		return err
+	})
+	time.Sleep(500 * time.Millisecond)
+	if err := replica.Client.Do(r.t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		r.t.Fatal(err)
+	}
+	return replica
+}
+
+// FLUSHALL under a living owner: what was counted comes from the log again.
+func TestARedisThatIsFlushedIsRebuilt(t *testing.T) {
+	begun := time.Now()
+	r := newBranch(t, 2, limited)
+	r.install().start()
+	f := r.feed("feed")
+	r.somebody(f)
+	if err := r.redis.Client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.hits(of("later"), every(time.Second, 3)...)
+	r.awaitListed(of("later"), true)
+	r.finish(begun)
+}
+
+// Redis comes back with nothing, once under a living owner and once while nobody runs.
+func TestARedisThatLostItsFolderIsRebuilt(t *testing.T) {
+	begun := time.Now()
+	r := newBranch(t, 2, limited)
+	m := r.install()
+	m.start()
+	f := r.feed("feed")
+	r.somebody(f)
+	r.emptyRedis()
+	f.hits(of("later"), every(time.Second, 2)...)
+	f.crowd("limited", "since", 1000, time.Now())
+	r.drained()
+	m.stop()
+	r.emptyRedis()
+	f.hits(of("later"), time.Now())
+	m.start()
+	r.awaitListed(of("later"), true)
+	r.finish(begun)
+}
+
+// somebody has one key blocked, one nearly so, one unblocked, and many that are of no interest.
+func (r *river) somebody(f *feed) {
+	r.t.Helper()
+	f.crowd("limited", "before", 1000, time.Now())
+	f.hits(of("early"), every(time.Second, 6)...)
+	f.hits(of("later"), every(time.Second, 3)...)
+	f.hits(of("freed"), every(time.Second, 6)...)
+	f.unblock(of("freed"), time.Now())
+	r.drained()
+	r.awaitListed(of("early"), true)
+}
+
+func (r *river) emptyRedis() {
+	r.t.Helper()
+	r.redis.Kill()
+	if err := os.RemoveAll(filepath.Join(r.redis.Folder, "appendonlydir")); err != nil {
+		r.t.Fatal(err)
+	}
+	r.redis.Restart()
+}
+
+// A switchboard is an address behind which now this, now that server answers.
+type switchboard struct {
+	address string
+	mu      sync.Mutex
+	target  string
+	open    []net.Conn
+}
+
+func newSwitchboard(t testing.TB, target string) *switchboard {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &switchboard{address: listener.Addr().String(), target: target}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			caller, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { b.serve(caller) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		b.connect("")
+		serving.Wait()
+	})
+	return b
+}
+
+// connect ends all that is open; who calls again gets another server.
+func (b *switchboard) connect(target string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.target = target
+	for _, c := range b.open {
+		c.Close()
+	}
+	b.open = nil
+}
+
+func (b *switchboard) serve(caller net.Conn) {
+	defer caller.Close()
+	b.mu.Lock()
+	server, err := net.Dial("tcp", b.target)
+	if err != nil {
+		b.mu.Unlock()
+		return
+	}
+	b.open = append(b.open, caller, server)
+	b.mu.Unlock()
+	defer server.Close()
+	var copying sync.WaitGroup
+	copying.Go(func() {
+		io.Copy(server, caller)
+		server.Close()
+	})
+	io.Copy(caller, server)
+	caller.Close()
+	copying.Wait()
+}
