@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/config"
+	"weir/cmd/internal/daemon"
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+)
+
+// On a real Kafka, with the aggregator and the enforcer that people run: a verdict and orders by hand are listed, watched,
+// taken off, and their story told.
+func TestByHandOnKafka(t *testing.T) {
+	folder := liveFolder(t)
+	brokers := kafkatest.Shared(t).Addresses()
+	prefix := fmt.Sprintf("h%d.", time.Now().UnixNano())
+	file := filepath.Join(folder, "weir.yaml")
+	text := fmt.Sprintf(`data: %s
+rules: [{name: per-ip, key: ip, limits: [3/min]}]
+kafka: {brokers: [%s], prefix: %q, hits: {partitions: 2}, events: {partitions: 2}}
+aggregator: {listen: ""}
+enforcer: {listen: "", admin: ""}
+log: {level: warn}
+`, folder, strings.Join(brokers, ", "), prefix)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runPart(t, daemon.Aggregator, file)
+	runPart(t, daemon.Enforcer, file)
+	with := func(args ...string) []string { return append(args, "--config", file) }
+	await(t, "whole", func() bool { return showsBy(with("list")) == exitDone })
+
+	watched := watchLive(t, with("watch", "--json"))
+	hitNow(t, brokers, prefix+"hits", "2001:db8::/64", 4)
+	watched.await(t, `"key":"2001:db8::/64"`)
+	runs(t, exitDone, "per-ip  2001:db8::/64", with("list", "2001:db8::5")...)
+	runs(t, exitDone, "user:eve is blocked until", with("block", "user:eve", "--why", "a try", "--for", "1h")...)
+	watched.await(t, `"key":"eve"`)
+	runs(t, exitDone, "Taken off: 2001:db8::/64 by per-ip", with("unblock", "2001:db8::5", "--why", "let them")...)
+	runs(t, exitDone, "and everywhere: Kafka has it.", with("unblock", "user:eve")...)
+	watched.await(t, `"pardons"`)
+	runs(t, exitUnmet, "", with("list", "2001:db8::5")...)
+	for _, want := range []string{"  blocked  ", "  pardon ", "  lifted  ", "4 hits broke 3/min", ": let them"} {
+		await(t, "told: "+want, func() bool { return strings.Contains(storyOf(with("history", "2001:db8::5")), want) })
+	}
+	runs(t, exitDone, `"event":"lifted"`, with("history", "user:eve", "--json")...)
+}
+
+// runPart runs a part as its process does, and ends it with the test.
+func runPart(t *testing.T, part daemon.Part, file string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan int, 1)
+	var stderr lockedBuffer
+	go func() { ended <- daemon.Run(ctx, part, config.Options{File: file}, &stderr) }()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-ended; code != exitDone || t.Failed() {
+			t.Errorf("%s: exit code %d: %s", part.Name, code, stderr.String())
+		}
+	})
+}
+
+func showsBy(args []string) int {
+	return run(append([]string{"weir"}, args...), strings.NewReader(""), &lockedBuffer{}, &lockedBuffer{})
+}
+
+func storyOf(args []string) string {
+	var stdout lockedBuffer
+	run(append([]string{"weir"}, args...), strings.NewReader(""), &stdout, &lockedBuffer{})
+	return stdout.String()
+}
+
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never %s", what)
+		}
+	}
+}
+
+// hitNow sends hits of an address as a collector does.
+func hitNow(t *testing.T, brokers []string, topic, key string, hits int64) {
+	t.Helper()
+	now := time.Now().UnixMilli()
+	w := hit.NewWriter()
+	w.Reset([]string{"per-ip"})
+	w.Add(0, []byte(key), now, hits)
+	batch, err := w.Append(nil, hit.Header{Source: "test", From: 0, To: 1, Clock: now, Fingerprint: "f00d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kafkatest.Client(t, kafka.Config{Brokers: brokers, Topics: []string{topic}})
+	log := &testLog{client, topic, 2}
+	if err := log.put(within(t, time.Minute), kafka.Message{Partition: hit.Partition("per-ip", []byte(key), 2), Value: batch}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A watchedLive is weir watch while it runs.
+type watchedLive struct{ stdout, stderr lockedBuffer }
+
+// watchLive returns when it has read the list; an interrupt at the test's end is its usual end.
+func watchLive(t *testing.T, args []string) *watchedLive {
+	w := &watchedLive{}
+	root := newRoot(new(bool))
+	root.SetArgs(args)
+	root.SetOut(&w.stdout)
+	root.SetErr(&w.stderr)
+	ctx, interrupt := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	t.Cleanup(func() {
+		interrupt()
+		if err := <-ended; err != nil {
+			t.Errorf("watch: %v, %s", err, w.stderr.String())
+		}
+	})
+	awaitText(t, &w.stderr, "what changes from now on:")
+	return w
+}
+
+func (w *watchedLive) await(t *testing.T, piece string) {
+	t.Helper()
+	awaitText(t, &w.stdout, piece)
+	for line := range strings.Lines(w.stdout.String()) {
+		if strings.HasSuffix(line, "\n") && json.Unmarshal([]byte(line), &blocklist.Entry{}) != nil {
+			t.Errorf("no entry: %s", line)
+		}
+	}
+}
