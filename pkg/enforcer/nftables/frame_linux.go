@@ -94,7 +94,8 @@ func isChainIntact(conn *nftables.Conn, want *nftables.Chain, sets [2]*nftables.
 	if err != nil {
 		return false, err
 	}
-	if chain.Hooknum == nil || *chain.Hooknum != *want.Hooknum || *chain.Priority != *want.Priority || chain.Type != want.Type {
+	if chain.Hooknum == nil || *chain.Hooknum != *want.Hooknum || *chain.Priority != *want.Priority || chain.Type != want.Type ||
+		chain.Policy == nil || *chain.Policy != *want.Policy {
 		return false, nil
 	}
 	rules, err := conn.GetRules(want.Table, want)

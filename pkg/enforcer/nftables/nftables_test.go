@@ -260,6 +260,7 @@ func TestWhatOthersDoIsPutRightWithinASecond(t *testing.T) {
 		"nft add element inet weir blocked4 { 192.0.2.1 }",
 		"nft delete element inet weir blocked4 { 203.0.113.7 }",
 		"nft add table inet weir { flags dormant ; }",
+		"nft add chain inet weir input { policy drop ; }",
 	} {
 		before := testutil.ToFloat64(a.metrics.repairs)
 		sh(t, line)
