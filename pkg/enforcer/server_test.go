@@ -1,0 +1,171 @@
+package enforcer
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/internal/keys"
+	"weir/pkg/blocklist"
+)
+
+// encrypted is a certificate for 127.0.0.1, and a client that trusts it.
+func encrypted(t *testing.T) (*tls.Config, *http.Client) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	client := server.Client()
+	t.Cleanup(client.CloseIdleConnections)
+	return &tls.Config{Certificates: server.TLS.Certificates, MinVersion: tls.VersionTLS12}, client
+}
+
+func TestOverTLS(t *testing.T) {
+	config, client := encrypted(t)
+	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.TLS = config })
+	q, _ := http.NewRequest(http.MethodGet, "https://"+r.Address()+"/v1/check", http.NoBody)
+	q.Header.Set("X-Forwarded-For", "203.0.113.7")
+	response, err := client.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("%d", response.StatusCode)
+	}
+	if response, err := http.Get("http://" + r.Address() + "/v1/check"); err == nil {
+		response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			t.Error("it answers without TLS")
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// A certificate is enough to read, and not to give orders.
+func TestACertificateReads(t *testing.T) {
+	e, err := Open(Config{Set: list(t), Ruling: usualRuling(t), Keys: keysFile(t), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	q.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "edge-1"}}}}}
+	if by, err := e.Admit(q, keys.Read); by != "edge-1" || err != nil {
+		t.Errorf("%s, %v", by, err)
+	}
+	if _, err := e.Admit(q, keys.Write); err == nil {
+		t.Error("a certificate gives orders")
+	}
+	q.Header.Set("X-Api-Key", "wrong")
+	if _, err := e.Admit(q, keys.Read); err == nil {
+		t.Error("a wrong key is let through")
+	}
+}
+
+func TestWhereItMayListen(t *testing.T) {
+	mutual := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}
+	for listen, test := range map[string]struct {
+		tls  *tls.Config
+		keys bool
+		good bool
+	}{
+		"127.0.0.1:0": {nil, false, true}, "[::1]:0": {nil, false, true}, "localhost:0": {nil, false, true}, "": {nil, false, true},
+		":0": {nil, false, false}, "0.0.0.0:0": {&tls.Config{}, false, false}, "10.1.2.3:7421": {mutual, false, true}, "[::]:7421": {nil, true, true},
+		"nowhere": {nil, false, false},
+	} {
+		c := Config{Set: list(t), Ruling: usualRuling(t), Listen: listen, TLS: test.tls, Logger: quiet}
+		if test.keys {
+			c.Keys = keysFile(t)
+		}
+		if _, err := Open(c); (err == nil) != test.good {
+			t.Errorf("%q: %v", listen, err)
+		}
+	}
+}
+
+func TestTheSocket(t *testing.T) {
+	r := start(t, list(t), nil)
+	path := r.config.Socket
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if _, err := listenSocket(t.Context(), path); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second enforcer: %v", err)
+	}
+	r.stop()
+	stale, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale.Close()
+	again, err := listenSocket(t.Context(), path)
+	if err != nil {
+		t.Fatalf("what another process left: %v", err)
+	}
+	again.Close()
+	if _, err := listenSocket(t.Context(), filepath.Join(t.TempDir(), strings.Repeat("x", 200))); err == nil {
+		t.Error("a path that is too long")
+	}
+}
+
+// Who cannot connect for want of room waits, and is served when there is some.
+func TestConnectionsAreBounded(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := make(chan struct{}, 2)
+	l := &limited{Listener: inner, slots: make(chan struct{}, 1), ended: make(chan struct{}), full: func() { waits <- struct{}{} }}
+	for range 2 {
+		conn, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	first, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan error, 2)
+	accept := func() {
+		conn, err := l.Accept()
+		if err == nil {
+			defer conn.Close()
+		}
+		accepted <- err
+	}
+	go accept()
+	<-waits
+	first.Close()
+	if err := <-accepted; err != nil {
+		t.Error(err)
+	}
+	l.slots <- struct{}{}
+	go accept()
+	<-waits
+	l.Close()
+	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestFollowersAreBounded(t *testing.T) {
+	e, err := Open(Config{Set: blocklist.NewSet(blocklist.Limits{}), Ruling: usualRuling(t), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.following.Store(maxFollowers)
+	if _, err := e.follows(); err == nil || e.following.Load() != maxFollowers {
+		t.Errorf("%v", err)
+	}
+}
