@@ -62,7 +62,8 @@ type Writer struct {
 // NewWriter begins a list. Nothing is closed that it writes to.
 func NewWriter(to io.Writer, h Header) *Writer {
 	w := &Writer{to: bufio.NewWriterSize(to, 64<<10), digest: xxhash.New()}
-	b := append(w.room, magic...)
+	b := w.room[:0]
+	b = append(b, magic...)
 	b = append(b, RecordVersion)
 	if h.Snapshot {
 		b = append(b, kindSnapshot)
@@ -90,7 +91,8 @@ func (w *Writer) write(b []byte) {
 
 // Record writes a record of the log.
 func (w *Writer) Record(c Change) {
-	b := append(w.room, itemLog)
+	b := w.room[:0]
+	b = append(b, itemLog)
 	b = binary.AppendUvarint(b, uint64(c.Offset))
 	b = appendBytes(b, c.Key)
 	if c.Value == nil {
@@ -117,7 +119,8 @@ func (w *Writer) Order(o *Order) error {
 // held writes a record as a Set holds it, without an offset.
 func (w *Writer) held(state *ruleState, p packed) error {
 	key, value := p.key(), p.value()
-	b := append(w.room, itemLog, 0)
+	b := w.room[:0]
+	b = append(b, itemLog, 0)
 	b = binary.AppendUvarint(b, uint64(len(state.name)+1+len(key)))
 	b = append(append(append(b, state.name...), '/'), key...)
 	w.count++

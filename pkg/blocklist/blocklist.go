@@ -1,4 +1,16 @@
-// Package blocklist holds the entries of the blocklist: who is blocked by which rule, from when, until when, and why.
+// Package blocklist holds the blocklist: who is blocked by which rule, from when, until when, and why.
+//
+// A [Set] is the list in memory. Check asks it about a request: it takes no lock, allocates nothing, and sees an entry
+// end by the time it is given. Writers take turns. Records are kept as the bytes that they came as, in chunks that the
+// garbage collector does not look into, with a table of one word a record over them: about 115 bytes a verdict, all in.
+// Orders over prefixes are found in a trie (bart). Limits bounds how many records are held; what does not fit is
+// left out, told and counted. What has ended is forgotten by and by, a few thousand records at each Apply.
+//
+// Fill and Swap replace a list as a whole, Apply takes further records of the log, Order puts an order in force before
+// the log has it. WriteAfter and Read bring a list over to another Set, whole or not at all; docs/blocklist.md has its
+// forms byte by byte. Package follow keeps a Set up to date.
+//
+// # Entries, orders, marks
 //
 // An [Entry] has two forms. As JSON it is what people's programs read, everywhere where entries are shown. In the
 // topic blocklist it is a record: [RecordKey] is the record's key, so that the last record of a (rule, key) is what
@@ -31,7 +43,8 @@
 // as [ErrDamaged], those of a later version as [ErrNewer]. Nothing is kept of bytes longer than [MaxBytes]. There is no
 // checksum: Kafka's batches have theirs. A verdict over one address takes about 60 bytes and its key 20.
 //
-// The package does no I/O, reads no clock and starts no goroutines; its functions may be called at the same time.
+// The package reads no clock and starts no goroutines; its functions, and all methods of a Set, may be called at the
+// same time. Readers, Writers and Fillings belong to one goroutine.
 package blocklist
 
 import "errors"

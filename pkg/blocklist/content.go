@@ -157,16 +157,15 @@ func (c *content) forget(rule string, key []byte) {
 	}
 }
 
-// expire forgets what has ended, at most so many, and says whether that was all.
-func (c *content) expire(now int64, most int) bool {
+// expire forgets what has ended, at most so many.
+func (c *content) expire(now int64, most int) {
 	for range most {
 		hash, ok := c.ends.next(now)
 		if !ok {
-			return true
+			return
 		}
 		c.expireHash(hash, now)
 	}
-	return false
 }
 
 func (c *content) expireHash(hash uint32, now int64) {

@@ -54,13 +54,15 @@ func Example() {
 	defer server.Close()
 	list, err := client.Open(client.Config{URL: server.URL, Key: "secret"})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer list.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := list.Ready(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 
 	verdict := list.Check(client.Request{IP: netip.MustParseAddr("203.0.113.7")})

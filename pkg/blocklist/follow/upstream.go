@@ -66,7 +66,7 @@ func (u *upstreamSource) run(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {
 		err := u.poll(ctx)
-		u.config.Set.Apply(u.now()) // what has ended is forgotten
+		_ = u.config.Set.Apply(u.now()) // what has ended is forgotten
 		if ctx.Err() != nil {
 			return
 		}

@@ -153,8 +153,8 @@ func TestABadUpstreamChangesNothing(t *testing.T) {
 		trouble string
 	}{
 		"hangs":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "says nothing"},
-		"500":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 500) }, "500"},
-		"403":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 403) }, "403"},
+		"500":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusInternalServerError) }, "500"},
+		"403":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, "403"},
 		"a page": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>It works!</html>") }, "no list"},
 		"empty":  {func(http.ResponseWriter, *http.Request) {}, "not complete"},
 		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
@@ -197,7 +197,7 @@ func TestAFollowerStartsFromItsFile(t *testing.T) {
 	if err := Save(file, e.set, at); err != nil {
 		t.Fatal(err)
 	}
-	e.now(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 500) })
+	e.now(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusInternalServerError) })
 	f := following(t, e, file)
 	wantKeys(t, f.config.Set, "1.1.1.1")
 	if got, want := f.config.Set.State(), e.set.State(); got != want {
