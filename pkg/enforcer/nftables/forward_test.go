@@ -1,0 +1,97 @@
+//go:build linux
+
+package nftables
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// neighbour is a network beyond this one, at 192.0.N.2, which reaches others through us; its process id.
+func neighbour(t *testing.T, n int) int {
+	t.Helper()
+	holder := exec.Command("sleep", "60")
+	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = holder.Process.Kill()
+		_ = holder.Wait()
+	})
+	there := fmt.Sprintf("nsenter -t %d -n ", holder.Process.Pid)
+	for _, line := range []string{
+		fmt.Sprintf("ip link add veth%d type veth peer name out netns %d", n, holder.Process.Pid),
+		fmt.Sprintf("ip address add 192.0.%d.1/24 dev veth%d", n, n),
+		fmt.Sprintf("ip link set veth%d up", n),
+		there + fmt.Sprintf("ip address add 192.0.%d.2/24 dev out", n),
+		there + "ip link set out up",
+		there + fmt.Sprintf("ip route add default via 192.0.%d.1", n),
+	} {
+		sh(t, line)
+	}
+	return holder.Process.Pid
+}
+
+// within does something in the network of a process.
+func within(t *testing.T, process int, do func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", process))
+		if err == nil {
+			err = unix.Setns(int(network.Fd()), unix.CLONE_NEWNET)
+			_ = network.Close()
+		}
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What this machine passes on is dropped too.
+func TestForwardedPacketsAreDropped(t *testing.T) {
+	needKernel(t)
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	from, to := neighbour(t, 2), neighbour(t, 3)
+	var server, client *net.UDPConn
+	within(t, to, func() (err error) {
+		server, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(192, 0, 3, 2)})
+		return err
+	})
+	defer func() { _ = server.Close() }()
+	within(t, from, func() (err error) {
+		client, err = net.DialUDP("udp4", nil, server.LocalAddr().(*net.UDPAddr))
+		return err
+	})
+	defer func() { _ = client.Close() }()
+	passes := func() bool {
+		if _, err := client.Write([]byte("hello")); err != nil {
+			return false
+		}
+		_ = server.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		_, _, err := server.ReadFrom(make([]byte, 16))
+		return err == nil
+	}
+	await(t, 5*time.Second, "a packet comes through", passes)
+	list := newList(map[string]time.Duration{"192.0.2.0/24": time.Hour})
+	start(t, Config{List: list})
+	await(t, 5*time.Second, "blocked", func() bool { return !passes() })
+	list.set(nil)
+	await(t, 5*time.Second, "unblocked", passes)
+}
