@@ -161,7 +161,8 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 	}
 }
 
-// blocklist shows records of entries. Those that only clean up are no entries: people see them, programs do not.
+// blocklist shows records of entries, and orders as entries. Marks and what only cleans up are no entries: people see
+// them, programs do not.
 func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 	return func(r *kafka.Record) {
 		if r.Value == nil {
@@ -170,10 +171,20 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 			}
 			return
 		}
-		entry, err := blocklist.Decode(r.Key, r.Value)
-		switch {
-		case err != nil:
+		record, err := blocklist.DecodeRecord(r.Key, r.Value)
+		if err != nil {
 			w.failed(partition, r, err)
+			return
+		}
+		if record.Mark != nil {
+			w.markText(r.Offset, record.Mark)
+			return
+		}
+		entry := record.Entry
+		if record.Order != nil {
+			entry = record.Order.Entry()
+		}
+		switch {
 		case w.form == "json":
 			w.note(newJSON(w.out).Encode(entry))
 		case w.form == "plain":
@@ -184,7 +195,18 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 	}
 }
 
+func (w *catWriter) markText(offset int64, m *blocklist.Mark) {
+	if w.form == "text" {
+		w.printf("%d  mark of %s: partition %d of %d counted to offset %d, generation %d, as of %s\n", offset, m.List, m.Partition, m.Partitions,
+			m.Offset, m.Generation, backtest.Instant(m.At))
+	}
+}
+
 func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
+	if e.Order != 0 {
+		w.orderText(offset, &shownEntry{*e})
+		return
+	}
 	until := "for ever"
 	if e.Until != blocklist.Never {
 		until = "until " + backtest.Instant(e.Until).String()
@@ -199,6 +221,15 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 	if e.Mode == blocklist.Shadow {
 		w.printf(", in shadow")
 	}
+	if e.Ended != 0 {
+		w.printf(", ended %s", backtest.Instant(e.Ended))
+	}
+	w.printf("\n")
+}
+
+// orderText shows what a person has ordered.
+func (w *catWriter) orderText(offset int64, e *shownEntry) {
+	w.printf("%d  %s  %s  from %s %s, %s", offset, e.Order, e.target(), backtest.Instant(e.From), e.untilWords(), e.whyWords())
 	if e.Ended != 0 {
 		w.printf(", ended %s", backtest.Instant(e.Ended))
 	}

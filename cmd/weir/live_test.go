@@ -93,6 +93,18 @@ func sampleEntries() []kafka.Message {
 		}
 		messages = append(messages, kafka.Message{Key: blocklist.RecordKey(e.Rule, e.Key), Value: value})
 	}
+	order := &blocklist.Order{ID: "four", Kind: blocklist.OrderBlock, Scope: "user", Value: "eve", From: eight, Until: blocklist.Never, Ended: eight + 1000, By: "bob", Why: "a try"}
+	mark := &blocklist.Mark{List: blocklist.ListID{Name: "tests", Epoch: 1}, Partition: 1, Partitions: 2, Generation: 3, Offset: 41, Reached: eight, At: eight}
+	for _, record := range []interface {
+		RecordKey() []byte
+		Append([]byte) ([]byte, error)
+	}{order, mark} {
+		value, err := record.Append(nil)
+		if err != nil {
+			panic(err)
+		}
+		messages = append(messages, kafka.Message{Key: record.RecordKey(), Value: value})
+	}
 	return append(messages, kafka.Message{Key: blocklist.RecordKey("per-ip", "203.0.113.7")})
 }
 
