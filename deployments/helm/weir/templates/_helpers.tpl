@@ -1,0 +1,122 @@
+{{- define "weir.name" -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "weir.labels" -}}
+app.kubernetes.io/name: weir
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "weir.selector" -}}
+app.kubernetes.io/name: weir
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .part }}
+{{- end -}}
+
+{{- define "weir.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "weir.name" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.configMap" -}}
+{{- default (printf "%s-config" (include "weir.name" .)) .Values.existingConfigMap -}}
+{{- end -}}
+
+{{/* weir.yaml: what was given, and what the chart knows better. */}}
+{{- define "weir.config" -}}
+{{- $keys := "/etc/weir-secrets/keys.yaml" -}}
+{{- $collector := merge (dict "listen" "0.0.0.0:7401" "keys" $keys) (default dict .Values.config.collector) -}}
+{{- $aggregator := merge (dict "listen" "0.0.0.0:7411" "keys" $keys "hot_keys" (int .Values.aggregator.hotKeys)) (default dict .Values.config.aggregator) -}}
+{{- $enforcer := merge (dict "listen" "0.0.0.0:7421" "admin" "0.0.0.0:7431" "keys" $keys "without_list" .Values.enforcer.withoutList) (default dict .Values.config.enforcer) -}}
+{{- $own := dict "data" "/var/lib/weir" "rules" "rules.yaml" "collector" $collector "aggregator" $aggregator "enforcer" $enforcer -}}
+{{- merge $own (deepCopy .Values.config) | toYaml -}}
+{{- end -}}
+
+{{/* The pod of a part: {root, part, values, ports, volumes}. */}}
+{{- define "weir.pod" -}}
+metadata:
+  labels:
+    {{- include "weir.selector" . | nindent 4 }}
+  annotations:
+    {{- if not .root.Values.existingConfigMap }}
+    # Rules are read again without a restart; the rest of the configuration is not.
+    checksum/config: {{ include "weir.config" .root | sha256sum }}
+    {{- end }}
+    {{- with .root.Values.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  serviceAccountName: {{ include "weir.serviceAccount" .root }}
+  automountServiceAccountToken: false
+  terminationGracePeriodSeconds: 90
+  {{- with .root.Values.imagePullSecrets }}
+  imagePullSecrets: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext:
+    {{- if .root_user }}
+    # The logs of a node belong to root.
+    runAsUser: 0
+    {{- else }}
+    runAsNonRoot: true
+    runAsUser: 65532
+    fsGroup: 65532
+    {{- end }}
+    seccompProfile: {type: RuntimeDefault}
+  containers:
+    - name: {{ .part }}
+      image: "{{ .root.Values.image.repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}"
+      imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+      command: [{{ .part }}]
+      args: [--config, /etc/weir/weir.yaml]
+      ports:
+        {{- range $name, $port := .ports }}
+        - {name: {{ $name }}, containerPort: {{ $port }}}
+        {{- end }}
+      livenessProbe:
+        httpGet: {path: /healthz, port: admin}
+        periodSeconds: 10
+      readinessProbe:
+        httpGet: {path: /readyz, port: admin}
+        periodSeconds: 5
+      securityContext:
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities: {drop: [ALL]{{ if .root_user }}, add: [DAC_READ_SEARCH]{{ end }}}
+      resources: {{- toYaml .values.resources | nindent 8 }}
+      volumeMounts:
+        - {name: config, mountPath: /etc/weir, readOnly: true}
+        - {name: secrets, mountPath: /etc/weir-secrets, readOnly: true}
+        - {name: data, mountPath: /var/lib/weir}
+        {{- range .mounts }}
+        - {{ toYaml . | nindent 10 | trim }}
+        {{- end }}
+  volumes:
+    - name: config
+      configMap: {name: {{ include "weir.configMap" .root }}}
+    - name: secrets
+      secret: {secretName: {{ .root.Values.existingSecret }}}
+    {{- range .volumes }}
+    - {{ toYaml . | nindent 6 | trim }}
+    {{- end }}
+  {{- with .values.nodeSelector }}
+  nodeSelector: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .values.tolerations }}
+  tolerations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if ne .part "collector" }}
+  topologySpreadConstraints:
+    - maxSkew: 1
+      topologyKey: kubernetes.io/hostname
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels:
+          {{- include "weir.selector" . | nindent 10 }}
+  {{- end }}
+{{- end -}}

@@ -1,0 +1,178 @@
+package deployments
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"go.yaml.in/yaml/v4"
+
+	"weir/internal/keys"
+)
+
+// weir builds the tool.
+func weir(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir")
+	run(t, "go", "build", "-o", path, "weir/cmd/weir")
+	return path
+}
+
+func TestComposeFile(t *testing.T) {
+	options, err := cli.NewProjectOptions([]string{filepath.Join(root, "compose", "compose.yaml")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := options.LoadProject(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, service := range project.Services {
+		for _, volume := range service.Volumes {
+			if volume.Type != "bind" {
+				continue
+			}
+			if _, err := os.Stat(volume.Source); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	run(t, weir(t), "check", filepath.Join(root, "compose", "weir", "weir.yaml"))
+	file, err := keys.Open(filepath.Join(root, "compose", "weir", "keys.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, known := file.Find(strings.TrimSpace(read(t, "compose/weir/key"))); !known {
+		t.Error("the key of the compose file is not among its keys")
+	}
+}
+
+// The chart lints, and what it makes of its values is Kubernetes' YAML with a weir.yaml that is right.
+func TestChart(t *testing.T) {
+	helm, tool := program(t, "helm", "go install helm.sh/helm/v3/cmd/helm@v3.19.0"), weir(t)
+	chart := filepath.Join(root, "helm", "weir")
+	for _, values := range []string{"collector.kind=StatefulSet", "collector.kind=DaemonSet", "serviceMonitor.enabled=true", "existingConfigMap=mine", "collector.enabled=false"} {
+		t.Run(values, func(t *testing.T) {
+			run(t, helm, "lint", "--strict", "--set", values, chart)
+			kinds := map[string]int{}
+			for _, object := range rendered(t, run(t, helm, "template", "weir", chart, "--kube-version", "1.31.0", "--set", values)) {
+				kinds[object.Kind]++
+				object.check(t)
+				if object.Kind == "ConfigMap" {
+					run(t, tool, "check", write(t, "configmap.yaml", object.text))
+				}
+			}
+			if kinds["Deployment"] != 2 || kinds["PodDisruptionBudget"] != 2 {
+				t.Error(kinds)
+			}
+			if strings.HasPrefix(values, "collector.kind=") && kinds[strings.TrimPrefix(values, "collector.kind=")] != 1 {
+				t.Error(kinds)
+			}
+			if values == "serviceMonitor.enabled=true" && kinds["ServiceMonitor"] != 1 {
+				t.Error(kinds)
+			}
+		})
+	}
+}
+
+// An object is what is looked at of one of Kubernetes'.
+type object struct {
+	text       string
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string
+	Metadata   struct{ Name string }
+	Spec       struct {
+		Template struct {
+			Spec struct {
+				Containers []struct {
+					Command         []string
+					SecurityContext struct {
+						ReadOnlyRootFilesystem   bool `yaml:"readOnlyRootFilesystem"`
+						AllowPrivilegeEscalation bool `yaml:"allowPrivilegeEscalation"`
+					} `yaml:"securityContext"`
+					ReadinessProbe struct {
+						HTTPGet struct{ Path string } `yaml:"httpGet"`
+					} `yaml:"readinessProbe"`
+					VolumeMounts []struct{ Name string } `yaml:"volumeMounts"`
+				}
+				Volumes []struct{ Name string }
+			}
+		}
+		VolumeClaimTemplates []struct{ Metadata struct{ Name string } } `yaml:"volumeClaimTemplates"`
+	}
+}
+
+func rendered(t *testing.T, text string) (objects []object) {
+	t.Helper()
+	for _, part := range regexp.MustCompile(`(?m)^---\n`).Split(text, -1) {
+		o := object{text: part}
+		if err := yaml.Unmarshal([]byte(part), &o); err != nil {
+			t.Fatalf("%v in\n%s", err, part)
+		}
+		if o.Kind != "" {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+func (o *object) check(t *testing.T) {
+	t.Helper()
+	if o.APIVersion == "" || o.Metadata.Name == "" {
+		t.Errorf("%s %s has no version or name", o.Kind, o.Metadata.Name)
+	}
+	pod := &o.Spec.Template.Spec
+	volumes := map[string]bool{}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, v := range o.Spec.VolumeClaimTemplates {
+		volumes[v.Metadata.Name] = true
+	}
+	for _, c := range pod.Containers {
+		if !c.SecurityContext.ReadOnlyRootFilesystem || c.SecurityContext.AllowPrivilegeEscalation || c.ReadinessProbe.HTTPGet.Path != "/readyz" || len(c.Command) != 1 {
+			t.Errorf("%s: %+v", o.Metadata.Name, c)
+		}
+		if _, err := os.Stat(filepath.Join("../../cmd", c.Command[0])); err != nil {
+			t.Error(err)
+		}
+		for _, mount := range c.VolumeMounts {
+			if !volumes[mount.Name] {
+				t.Errorf("%s mounts %s, which is no volume", o.Metadata.Name, mount.Name)
+			}
+		}
+	}
+}
+
+// What the shippers' files say of our side is a source that is right, of the topic that they write to.
+func TestShippers(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "shippers", "*.yaml"))
+	if err != nil || len(files) != 3 {
+		t.Fatal(files, err)
+	}
+	tool := weir(t)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var any map[string]any
+		if err := yaml.Unmarshal(text, &any); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		ours := regexp.MustCompile(`In weir.yaml: (\{.*\})`).FindSubmatch(text)
+		if ours == nil {
+			t.Errorf("%s does not say how it is read", file)
+			continue
+		}
+		whole := "kafka: {brokers: [\"kafka:9092\"]}\nrules: [{name: a, key: ip, limits: [1/s]}]\ncollector: {sources: [" + string(ours[1]) + "]}\n"
+		run(t, tool, "check", write(t, "weir.yaml", whole))
+		if !regexp.MustCompile(`topics?: logs\b`).Match(text) {
+			t.Errorf("%s writes to another topic", file)
+		}
+	}
+}

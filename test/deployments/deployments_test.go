@@ -1,0 +1,143 @@
+// Package deployments tests the files of deployments/: each is loaded, linted or run by what reads it where it is used.
+package deployments
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = "../../deployments"
+
+// program finds a program that a test cannot do without.
+func program(t *testing.T, name, remedy string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("WEIR_REQUIRE_REAL") != "" {
+		t.Fatalf("%s is missing: %s", name, remedy)
+	}
+	t.Skipf("%s is missing: %s", name, remedy)
+	return ""
+}
+
+// run runs a program and returns what it said.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	said, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, said)
+	}
+	return string(said)
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestUnits(t *testing.T) {
+	analyze := program(t, "systemd-analyze", "apt-get install systemd")
+	units, err := filepath.Glob(filepath.Join(root, "systemd", "*.service"))
+	if err != nil || len(units) != 4 {
+		t.Fatal(units, err)
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed := regexp.MustCompile(`/usr/local/bin/\w+`).ReplaceAllString(string(text), "/bin/true")
+		installed = regexp.MustCompile(`(?m)^Documentation=.*\n`).ReplaceAllString(installed, "") // pages that are not installed here
+		said, err := exec.Command(analyze, "verify", write(t, filepath.Base(unit), installed)).CombinedOutput()
+		for line := range strings.Lines(string(said)) {
+			if !strings.Contains(line, "ignoring: notify-reload") { // of a systemd before 253
+				t.Errorf("%s: %s", unit, line)
+			}
+		}
+		if err != nil {
+			t.Error(unit, err)
+		}
+	}
+}
+
+func TestPrometheus(t *testing.T) {
+	promtool := program(t, "promtool", "apt-get install prometheus")
+	run(t, promtool, "check", "rules", filepath.Join(root, "prometheus", "alerts.yaml"))
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"prometheus.yaml": strings.ReplaceAll(read(t, "prometheus/prometheus.yaml"), "/run/secrets/weir-key", filepath.Join(folder, "key")),
+		"alerts.yaml":     read(t, "prometheus/alerts.yaml"),
+		"key":             "key",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, promtool, "check", "config", filepath.Join(folder, "prometheus.yaml"))
+}
+
+// Alerts and the board ask for metrics that docs/metrics.md has, which another test holds against the code.
+func TestMetricsThatAreAskedForExist(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`\bweir_[a-z_]+`)
+	known := map[string]bool{}
+	for _, metric := range name.FindAllString(string(page), -1) {
+		known[metric] = true
+	}
+	asked := 0
+	for _, file := range []string{"prometheus/alerts.yaml", "grafana/weir.json"} {
+		for _, metric := range name.FindAllString(read(t, file), -1) {
+			asked++
+			if !known[strings.TrimSuffix(metric, "_bucket")] {
+				t.Errorf("%s asks for %s, which docs/metrics.md does not have", file, metric)
+			}
+		}
+	}
+	if asked < 30 {
+		t.Errorf("only %d metrics are asked for", asked)
+	}
+}
+
+func TestNginxOfTheComposeFile(t *testing.T) {
+	nginx := program(t, "nginx", "apt-get install nginx")
+	folder := t.TempDir()
+	config := strings.NewReplacer("enforcer:7421", "127.0.0.1:7421", "site:80", "127.0.0.1:80", "/var/log/nginx", folder).Replace(read(t, "compose/nginx.conf") + read(t, "compose/site.conf"))
+	path := write(t, "nginx.conf", "pid "+folder+"/pid;\nevents {}\nhttp {\naccess_log off;\n"+config+"}\n")
+	run(t, nginx, "-t", "-q", "-e", "stderr", "-p", folder, "-c", path)
+}
+
+func TestTheImagesProgramsNeedNoC(t *testing.T) {
+	built := regexp.MustCompile(`COPY --from=build ((?:/out/\w+ )+)/usr/local/bin/`).FindStringSubmatch(read(t, "docker/Dockerfile"))
+	if built == nil {
+		t.Fatal("the image has no programs")
+	}
+	for _, path := range strings.Fields(built[1]) {
+		list := exec.Command("go", "list", "-deps", "weir/cmd/"+filepath.Base(path))
+		list.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if said, err := list.CombinedOutput(); err != nil { // a package that needs C has no files then
+			t.Errorf("%s: %v\n%s", path, err, said)
+		}
+	}
+}
