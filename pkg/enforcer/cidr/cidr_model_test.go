@@ -147,12 +147,12 @@ func million() []Block {
 	return blocks
 }
 
-func TestAMillionBlocksTakeSeconds(t *testing.T) {
+func TestAMillionBlocksTakeSecondsAndNotHours(t *testing.T) {
 	blocks := million()
 	begin := time.Now()
 	carved := Disjoint(blocks)
 	took := time.Since(begin)
-	if took > 30*time.Second || len(carved) < len(blocks)/2 || len(carved) > 30*len(blocks) {
+	if took > 2*time.Minute || len(carved) < len(blocks)/2 || len(carved) > 30*len(blocks) {
 		t.Errorf("%d blocks became %d prefixes in %v", len(blocks), len(carved), took)
 	}
 	t.Logf("%d blocks became %d prefixes in %v", len(blocks), len(carved), took)
