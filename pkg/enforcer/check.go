@@ -23,15 +23,19 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	known, edge := a.read(r, d, now)
 	e.tellOfClients(a, known, edge)
-	switch {
-	case !e.config.Set.Whole():
-		e.withoutList(w, d)
-	case !known:
-		e.metrics.passed.Inc()
-		w.WriteHeader(http.StatusOK)
-	default:
-		e.answer(w, d, a, e.config.Set.Check(a.prepare(), now.UnixMilli()))
+	said := blocklist.Answer{}
+	if known {
+		said = e.config.Set.Check(a.prepare(), now.UnixMilli())
 	}
+	if saysNothing(&said) && !e.config.Set.Whole() { // what people ordered here is in force all the same
+		e.withoutList(w, d)
+		return
+	}
+	e.answer(w, d, a, said)
+}
+
+func saysNothing(said *blocklist.Answer) bool {
+	return !said.Entry.Found() && !said.Allowed.Found() && !said.Shadow.Found() && !said.Paused
 }
 
 var errNoClient = errors.New("checks name no client")

@@ -132,6 +132,18 @@ func TestWithoutAList(t *testing.T) {
 	}
 }
 
+// What is ordered where there is no list yet is in force.
+func TestOrdersWithoutAList(t *testing.T) {
+	r := start(t, blocklist.NewSet(blocklist.Limits{}), func(c *Config) { c.Keys, c.DenyWithoutList = keysFile(t), true })
+	r.order("POST", "/v1/blocks", `{"target":"203.0.113.7","why":"w"}`)
+	r.order("POST", "/v1/allows", `{"target":"203.0.113.8","why":"w"}`)
+	for ip, want := range map[string]int{"203.0.113.7": 429, "203.0.113.8": 200, "203.0.113.9": 503} {
+		if got := r.checks(ip); got.status != want {
+			t.Errorf("%s: %d, want %d", ip, got.status, want)
+		}
+	}
+}
+
 func TestInShadowNothingIsRefused(t *testing.T) {
 	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Ruling.Shadow = true })
 	if got := r.checks("203.0.113.7"); got.status != 200 || got.Header.Get(markField) != "shadow per-ip" {

@@ -83,6 +83,7 @@ type Enforcer struct {
 	outbox   *outbox // nil where no orders are taken
 	commands *commands
 	seen     seen
+	delta    delta
 	patience time.Duration
 
 	following atomic.Int64 // who follows over HTTP

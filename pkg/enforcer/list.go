@@ -150,7 +150,7 @@ func (e *Enforcer) writeTo(to io.Writer, header http.Header, q *listRequest) err
 
 func (e *Enforcer) writeForm(to io.Writer, q *listRequest, now int64) error {
 	if q.form == blocklist.ContentBinary {
-		return e.config.Set.WriteAfter(to, q.after, now)
+		return e.delta.write(to, e.config.Set, q.after, now)
 	}
 	return e.config.Set.WriteJSONAfter(to, q.after, now, q.wanted())
 }

@@ -331,3 +331,33 @@ func TestDelayIsMeasured(t *testing.T) {
 		t.Error(problems, err)
 	}
 }
+
+// Who asks the same is answered the same, and anew as soon as anything is different.
+func TestADeltaIsKeptWhileNothingChanges(t *testing.T) {
+	set := list(t, ofIP("203.0.113.7"))
+	after, now := set.Version(), time.Now().UnixMilli()
+	var d delta
+	seen := map[string]bool{}
+	answered := func() string {
+		answer, err := d.of(set, after, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[string(answer)] = true
+		return string(answer)
+	}
+	if answered() != answered() || len(seen) != 1 {
+		t.Error("it changes by itself")
+	}
+	if err := set.Order(&blocklist.Order{ID: "1", Kind: blocklist.OrderBlock, Scope: "ip", Value: "198.51.100.1", From: 1, Until: blocklist.Never, By: "b", Why: "w"}, now); err != nil {
+		t.Fatal(err)
+	}
+	answered()
+	if err := set.Apply(now, changeOf(t, 10, ofIP("203.0.113.8"))); err != nil {
+		t.Fatal(err)
+	}
+	answered()
+	if len(seen) != 3 {
+		t.Errorf("%d answers to three lists", len(seen))
+	}
+}
