@@ -135,7 +135,8 @@ func appendBytes(b, more []byte) []byte {
 
 // Close writes the list's end.
 func (w *Writer) Close() error {
-	b := append(w.room, itemEnd)
+	b := w.room[:0]
+	b = append(b, itemEnd)
 	w.write(binary.AppendUvarint(b, w.count))
 	b = binary.LittleEndian.AppendUint64(w.room, w.digest.Sum64())
 	if w.err == nil {
