@@ -59,7 +59,8 @@ func (s *site) bouncer(name, folder string, replace ...string) string {
 	return text
 }
 
-// CrowdSec's firewall bouncer has in its sets who is blocked, and lets go of who is not; it keeps them without an enforcer.
+// CrowdSec's firewall bouncer has in its sets who is blocked, the addresses of a prefix too, and lets go of who is not; it keeps
+// them without an enforcer.
 func TestFirewallBouncer(t *testing.T) {
 	path, nft := program(t, "crowdsec-firewall-bouncer", "crowdsec-firewall-bouncer"), program(t, "nft", "nftables")
 	s := newSite(t)
@@ -67,7 +68,7 @@ func TestFirewallBouncer(t *testing.T) {
 	folder := t.TempDir()
 	s.order(blocklist.OrderBlock, "203.0.113.7")
 	s.order(blocklist.OrderBlock, "2001:db8::7")
-	text := replaced(t, s.bouncer("crowdsec-firewall-bouncer.yaml", folder), s.address, "127.0.0.1:7421")
+	text := replaced(t, s.bouncer("crowdsec-firewall-bouncer.yaml", folder), s.address, "127.0.0.1:7421", key, firewallKey)
 	run(t, space.ip, space.within(path, "-c", write(t, filepath.Join(folder, "bouncer.yaml"), text))...)
 	rules := func() string {
 		out, _ := exec.Command(space.ip, space.within(nft, "list", "ruleset")...).CombinedOutput()
@@ -80,6 +81,10 @@ func TestFirewallBouncer(t *testing.T) {
 	await(t, "an address of IPv6 is in the set", has("2001:db8::7"))
 	s.order(blocklist.OrderBlock, "203.0.113.8")
 	await(t, "a new address is in the set", has("203.0.113.8"))
+	s.order(blocklist.OrderBlock, "198.51.100.0/30")
+	for _, address := range []string{"198.51.100.0", "198.51.100.1", "198.51.100.2", "198.51.100.3"} {
+		await(t, address+" of a prefix is in the set", has(address))
+	}
 	s.lift("203.0.113.7")
 	await(t, "who was lifted is not", func() bool { return !has("203.0.113.7")() })
 	s.stop()

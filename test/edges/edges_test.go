@@ -164,6 +164,7 @@ const (
 	goodClient    = "127.0.0.2"
 	blockedClient = "127.0.0.66"
 	key           = "the key of an edge"
+	firewallKey   = "the key of a firewall"
 	// Where edges and enforcers listen. Nothing connects from there, so that a port that was free stays so.
 	loopback = "127.0.0.80"
 )
@@ -214,7 +215,8 @@ func (s *site) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := keys.Open(write(t, filepath.Join(t.TempDir(), "keys.yaml"), fmt.Sprintf("keys: [{name: edge, role: read, sha256: %x}]\n", sha256.Sum256([]byte(key)))))
+	known, err := keys.Open(write(t, filepath.Join(t.TempDir(), "keys.yaml"), fmt.Sprintf("keys:\n  - {name: edge, role: read, sha256: %x}\n  - {name: firewall, role: read, sha256: %x}\n",
+		sha256.Sum256([]byte(key)), sha256.Sum256([]byte(firewallKey)))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +229,7 @@ func (s *site) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bouncers := crowdsec.Open(crowdsec.Config{List: s.set, Rules: e.Rules, Folder: t.TempDir(), Logger: logger, Metrics: metrics,
+	bouncers := crowdsec.Open(crowdsec.Config{List: s.set, Rules: e.Rules, Addresses: []string{"firewall"}, Folder: t.TempDir(), Logger: logger, Metrics: metrics,
 		Admit: func(r *http.Request) (string, bool) { by, err := e.Admit(r, keys.Read); return by, err == nil }})
 	e.Mount(bouncers.Handle)
 	e.Mount(plain.New(plain.Config{List: s.set, Rules: e.Rules, Guard: e.Guard}).Handle)

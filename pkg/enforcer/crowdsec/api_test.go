@@ -113,6 +113,7 @@ type site struct {
 	folder string
 	now    time.Time
 	mux    *http.ServeMux
+	timed  bool // whether it matters how long a refresh took: not on a machine that has other things to do
 }
 
 func newSite(t testing.TB, addresses ...string) *site {
@@ -141,6 +142,9 @@ func (s *site) ask(method, url, body string) *httptest.ResponseRecorder {
 }
 
 func (s *site) askAs(key, address, method, url, body string) *httptest.ResponseRecorder {
+	if !s.timed {
+		s.masks.took, s.single.took = 0, 0
+	}
 	r := httptest.NewRequest(method, url, strings.NewReader(body))
 	r.Header.Set("X-Api-Key", "key-of-"+key)
 	r.RemoteAddr = address

@@ -1,6 +1,7 @@
 package crowdsec
 
 import (
+	"compress/gzip"
 	"fmt"
 	"net"
 	"net/http"
@@ -223,6 +224,30 @@ func TestUsageMetrics(t *testing.T) {
 		w := s.ask("POST", "/v1/usage-metrics", test.body)
 		if w.Code != test.code || w.Body.String() != test.want {
 			t.Errorf("%.80s: %d %s", test.body, w.Code, w.Body)
+		}
+	}
+}
+
+// What bouncers say of themselves may be packed; packed without bound it is not read to its end.
+func TestUsageMetricsPacked(t *testing.T) {
+	s := newSite(t)
+	for body, want := range map[string]int{
+		`{"remediation_components":[{"version":"v1","utc_startup_timestamp":1}]}`: 201,
+		`{"x":"` + strings.Repeat("x", 20*maxUsage) + `"}`:                        400,
+	} {
+		var packed strings.Builder
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write([]byte(body)); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		for text, want := range map[string]int{packed.String(): want, body: 400} {
+			r := httptest.NewRequest(http.MethodPost, "/v1/usage-metrics", strings.NewReader(text))
+			r.Header.Set("X-Api-Key", "key-of-edge")
+			r.Header.Set("Content-Encoding", "gzip")
+			w := httptest.NewRecorder()
+			if s.mux.ServeHTTP(w, r); w.Code != want {
+				t.Errorf("%.60q: %d %s, want %d", text, w.Code, w.Body, want)
+			}
 		}
 	}
 }

@@ -2,7 +2,6 @@ package crowdsec
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -50,28 +49,5 @@ func TestSaveSaysWhatItCannotDo(t *testing.T) {
 	}
 	if err := s.Save(); err == nil {
 		t.Error("saved below a file")
-	}
-}
-
-// What a bouncer costs with many entries: the comparison with the list, a startup's list, and a poll with nothing new.
-func BenchmarkStream(b *testing.B) {
-	for _, entries := range []int{10_000, 200_000} {
-		s := newSite(b)
-		for i := range entries {
-			s.list.block("per-ip", "ip", fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), s.after(100*time.Hour))
-		}
-		b.Run(fmt.Sprintf("startup/%d", entries), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				s.ask("GET", "/v1/decisions/stream?startup=true", "")
-			}
-		})
-		b.Run(fmt.Sprintf("refresh/%d", entries), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				s.now = s.now.Add(10 * time.Second)
-				s.ask("GET", "/v1/decisions/stream", "")
-			}
-		})
 	}
 }

@@ -203,6 +203,24 @@ func TestChangesAreBounded(t *testing.T) {
 	}
 }
 
+// The comparison with the list takes a tenth of the time, or is ten seconds old.
+func TestRefreshingIsBounded(t *testing.T) {
+	for took, until := range map[time.Duration]time.Duration{100 * time.Millisecond: time.Second, time.Minute: oldest} {
+		s := newSite(t)
+		s.poll(t, "")
+		s.timed, s.masks.took = true, took
+		pass := s.masks.pass
+		began := s.now
+		for _, later := range []time.Duration{0, until - 1, until} {
+			s.now = began.Add(later)
+			s.poll(t, "")
+		}
+		if s.masks.pass != pass+1 {
+			t.Errorf("one that took %v was done %d times", took, s.masks.pass-pass)
+		}
+	}
+}
+
 func TestBouncersAreBounded(t *testing.T) {
 	b := bouncers{}
 	for i := range maxBouncers + 1 {

@@ -19,8 +19,9 @@ const (
 	keepChanges = 24 * time.Hour
 	// letGo is how long after an end the last bouncer has let go by itself of what it was told to hold until then.
 	letGo = 2 * time.Second
-	// share of the time is what bringing the table up to date takes at most.
-	share = 10
+	// share of the time is what bringing the table up to date takes, but for where it would then be older than oldest.
+	share  = 10
+	oldest = 10 * time.Second
 )
 
 // A table is the decisions that bouncers of a kind are given, and what changed of them. Each refresh compares it with the
@@ -58,7 +59,7 @@ func whole(s outright.Someone) []netip.Prefix { return []netip.Prefix{s.Prefix} 
 
 // refresh compares the table with the list, unless that was done so recently that it would take too much of the time.
 func (t *table) refresh(list outright.List, rules *rule.Set, now time.Time) {
-	if !t.refreshed.IsZero() && now.Sub(t.refreshed) < share*t.took {
+	if !t.refreshed.IsZero() && now.Sub(t.refreshed) < min(share*t.took, oldest) {
 		return
 	}
 	began := time.Now()
@@ -177,8 +178,8 @@ func (t *table) note(c change) { t.changes = append(t.changes, c) }
 // forget drops the oldest changes. Who has not got them begins anew.
 func (t *table) forget(now time.Time) {
 	drop := max(0, len(t.changes)-maxChanges)
-	oldest := now.Add(-keepChanges).UnixMilli()
-	for drop < len(t.changes) && t.changes[drop].Revision < oldest {
+	kept := now.Add(-keepChanges).UnixMilli()
+	for drop < len(t.changes) && t.changes[drop].Revision < kept {
 		drop++
 	}
 	if drop == 0 {

@@ -17,7 +17,7 @@
 // all but unreserved characters percent-encoded, as its url_enc does.
 //
 // An answer is complete, with its length, or it is an error; while there is no whole list it is 503. ETags change only
-// when the list does. A list is made anew at most as often as takes a tenth of the time; one is made at a time, and at
+// when the list does. A list is made anew as often as takes a tenth of the time, or every 10 s; one is made at a time, and at
 // most 16 are kept. Nothing here starts a goroutine.
 package plain
 
@@ -79,8 +79,9 @@ type file struct {
 
 const (
 	maxFiles = 16
-	// share of the time is what making one file again and again takes at most.
-	share = 10
+	// share of the time is what making one file again and again takes, but for where it would then be older than oldest.
+	share  = 10
+	oldest = 10 * time.Second
 )
 
 var errNotWhole = errors.New("there is no whole list yet")
@@ -93,7 +94,7 @@ func (l *Lists) file(w wanted, rules *rule.Set) (*file, error) {
 		return nil, errNotWhole
 	}
 	now := l.Now()
-	if known := l.files[w]; known != nil && now.Sub(known.made) < share*known.took {
+	if known := l.files[w]; known != nil && now.Sub(known.made) < min(share*known.took, oldest) {
 		return known, nil
 	}
 	began := time.Now()
@@ -106,13 +107,13 @@ func (l *Lists) file(w wanted, rules *rule.Set) (*file, error) {
 // keep takes the place of the oldest file when there is no other.
 func (l *Lists) keep(w wanted, made *file) {
 	if l.files[w] == nil && len(l.files) >= maxFiles {
-		var oldest wanted
+		var first wanted
 		for key, f := range l.files {
-			if first := l.files[oldest]; first == nil || f.made.Before(first.made) {
-				oldest = key
+			if known := l.files[first]; known == nil || f.made.Before(known.made) {
+				first = key
 			}
 		}
-		delete(l.files, oldest)
+		delete(l.files, first)
 	}
 	l.files[w] = made
 }

@@ -170,14 +170,16 @@ func TestMakingIsBounded(t *testing.T) {
 	l := sample()
 	lists, mux := listsOf(l)
 	ask(mux, "GET", "/v1/blocklist.txt")
-	lists.files[wanted{"txt", "", "ip"}].took = time.Second
-	asked := l.asked
-	for _, later := range []time.Duration{0, share*time.Second - 1, share * time.Second} {
-		lists.Now = func() time.Time { return now.Add(later) }
-		ask(mux, "GET", "/v1/blocklist.txt")
-	}
-	if l.asked != asked+1 {
-		t.Errorf("made %d times", l.asked-asked)
+	for took, until := range map[time.Duration]time.Duration{100 * time.Millisecond: time.Second, time.Minute: oldest} {
+		lists.files[wanted{"txt", "", "ip"}].took, lists.files[wanted{"txt", "", "ip"}].made = took, now
+		asked := l.asked
+		for _, later := range []time.Duration{0, until - 1, until} {
+			lists.Now = func() time.Time { return now.Add(later) }
+			ask(mux, "GET", "/v1/blocklist.txt")
+		}
+		if l.asked != asked+1 {
+			t.Errorf("one that took %v was made %d times", took, l.asked-asked)
+		}
 	}
 	for i := range 2 * maxFiles {
 		lists.Now = func() time.Time { return now.Add(time.Duration(i) * time.Hour) }
