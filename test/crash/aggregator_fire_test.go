@@ -16,7 +16,8 @@ import (
 // session is longer than an aggregator may be silent and still own a partition.
 const session = 12 * time.Second
 
-// A fire is how much is counted, and for how long aggregators die meanwhile. WEIR_FIRE is hits, keys and seconds.
+// A fire is how much is counted, and for how long aggregators die meanwhile: WEIR_FIRE_HITS, WEIR_FIRE_KEYS and
+// WEIR_FIRE_SECONDS.
 type fire struct {
 	hits, keys, partitions int
 	lasts                  time.Duration
@@ -37,7 +38,7 @@ func newFire(t testing.TB) fire {
 func TestAggregatorsUnderFireCountTheTruth(t *testing.T) {
 	f := newFire(t)
 	r := newRiver(t, f.partitions, fireRules)
-	r.hotKeys = f.keys / 20
+	r.hotKeys, r.patience = f.keys/20, time.Minute+f.lasts
 	begun := time.Now()
 	cuts := f.generate(t, begun)
 	for range 3 {
@@ -58,6 +59,7 @@ func TestAggregatorsUnderFireCountTheTruth(t *testing.T) {
 	t.Logf("%d keys, %d verdicts, %v; %v", len(w.keys), len(w.verdicts), w.seen, c.done)
 	r.compareWindows(w)
 	r.compareList(w, begun)
+	r.compareEvents(w, time.Now().UnixMilli())
 	r.keepWordsOfFailure()
 }
 

@@ -23,11 +23,10 @@ func TestManyKeysThroughASmallHotSet(t *testing.T) {
 
 func manyKeys(t *testing.T, store string, keys int) {
 	r := newBranch(t, 4, limited)
-	r.prefix, r.hotKeys, r.patience = strings.ReplaceAll(r.prefix, "/", "."), keys/100, 10*time.Minute
+	r.hotKeys, r.patience = keys/100, 10*time.Minute
 	if store == "disk" {
 		r.store = "disk"
 	}
-	r.makeTopic("hits", r.partitions, "delete")
 	want := r.sendMany(keys)
 	m := r.install()
 	m.start()

@@ -163,3 +163,20 @@ func (r *river) events() []event {
 	})
 	return all
 }
+
+// compareEvents looks whether each block that lasts was told as blocked, and nothing that did not happen.
+func (r *river) compareEvents(w *truth, over int64) {
+	r.t.Helper()
+	blocked := map[string]bool{}
+	for _, e := range r.events() {
+		blocked[e.ID] = blocked[e.ID] || e.Event == "blocked"
+		if w.verdicts[e.ID] == nil {
+			r.t.Errorf("an event of what never was: %+v", e)
+		}
+	}
+	for id, v := range w.verdicts {
+		if v.Until > over && !v.lifted && !blocked[id] {
+			r.t.Errorf("there is no event of %+v", *v)
+		}
+	}
+}

@@ -54,7 +54,7 @@ func newRiver(t testing.TB, partitions int, rules string) *river {
 // newBranch has topics and a Redis of its own; its Kafka is that of all tests.
 func newBranch(t testing.TB, partitions int, rules string) *river {
 	t.Helper()
-	return riverOn(t, kafkatest.Shared(t), t.Name()+".", partitions, rules)
+	return riverOn(t, kafkatest.Shared(t), strings.ReplaceAll(t.Name(), "/", ".")+".", partitions, rules)
 }
 
 func riverOn(t testing.TB, cluster *kafkatest.Cluster, prefix string, partitions int, rules string) *river {
