@@ -38,6 +38,9 @@ func newWatchFold(out io.Writer) *watchFold {
 func (f *watchFold) add(now time.Time, changes []watchChange) error {
 	var b strings.Builder
 	for i := range changes {
+		if changes[i].told {
+			continue
+		}
 		if f.free > 0 {
 			f.free--
 			b.WriteString(changes[i].text(now) + "\n")

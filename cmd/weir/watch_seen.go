@@ -10,6 +10,7 @@ import (
 type watchChange struct {
 	shownEntry
 	what string // in the words of the topic events; empty when nothing has
+	told bool   // a pardon, or the end that follows it, of which the other was told: people need not read it twice
 }
 
 // A watchSeen knows what was seen on the list, so that what is published once more is not told again. It holds about
@@ -25,9 +26,17 @@ type seenEntry struct {
 	id    uint64 // its hash
 	until int64
 	mode  blocklist.Mode
-	ended bool
+	ended endedBy
 	round int // in which it was seen
 }
+
+// An endedBy says what told that an entry was taken off.
+type endedBy uint8
+
+const (
+	byPardon endedBy = 1 << iota
+	byItself
+)
 
 func newWatchSeen() *watchSeen {
 	return &watchSeen{seed: maphash.MakeSeed(), of: map[uint64]seenEntry{}, room: 1 << 16}
@@ -36,18 +45,26 @@ func newWatchSeen() *watchSeen {
 // change takes an entry or an order in and says what it is.
 func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 	change := watchChange{shownEntry: shownEntry{*e}}
-	ended, id := e.Ended != 0, e.ID
+	ended, id := endedBy(0), e.ID
+	if e.Ended != 0 {
+		ended = byItself
+	}
 	if e.Order == blocklist.OrderPardon { // tells that another one was lifted, by whom and why
-		ended, id, change.Rule, change.Key = true, e.Fields["pardons"], e.Fields["rule"], e.Fields["key"]
+		ended, id, change.Rule, change.Key = byPardon, e.Fields["pardons"], e.Fields["rule"], e.Fields["key"]
 	}
 	key := s.keyOf(&change.Entry)
 	before := s.of[key]
 	now := seenEntry{maphash.String(s.seed, id), e.Until, e.Mode, ended, s.round}
 	s.of[key] = now
 	same := before.id == now.id
+	if same {
+		change.told = ended != 0 && before.ended != 0
+		now.ended |= before.ended
+		s.of[key] = now
+	}
 	switch {
-	case same && (before.ended || before.until == now.until && before.mode == now.mode && !ended):
-	case ended:
+	case same && before.ended == now.ended && (ended != 0 || before.until == now.until && before.mode == now.mode):
+	case ended != 0:
 		change.what = blocklist.EventLifted
 	case same && before.mode == now.mode:
 		change.what = blocklist.EventExtended
@@ -89,7 +106,7 @@ func (s *watchSeen) gone(now int64) (n int) {
 		if e.round == s.round {
 			continue
 		}
-		if !e.ended && e.until > now {
+		if e.ended == 0 && e.until > now {
 			n++
 		}
 		delete(s.of, key)

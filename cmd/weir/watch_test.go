@@ -25,9 +25,9 @@ func TestWatchFoldsAFlood(t *testing.T) {
 	for i := range 50_000 {
 		e := blockedNow("per-ip", fmt.Sprintf("10.%d.%d.%d", i/65536, i/256%256, i%256), nil)
 		e.Fields = map[string]string{"ip": e.Key}
-		flood = append(flood, watchChange{shownEntry{*e}, blocklist.EventBlocked})
+		flood = append(flood, watchChange{shownEntry: shownEntry{*e}, what: blocklist.EventBlocked})
 	}
-	user := watchChange{shownEntry{*blockedNow("login", "alice", map[string]string{"user": "alice"})}, blocklist.EventBlocked}
+	user := watchChange{shownEntry: shownEntry{*blockedNow("login", "alice", map[string]string{"user": "alice"})}, what: blocklist.EventBlocked}
 	for range 3 {
 		flood = append(flood, user)
 	}
@@ -91,7 +91,11 @@ func TestWatchSeen(t *testing.T) {
 		t.Errorf("%+v", change)
 	}
 	ended.Ended = e.From + 1
+	if change := seen.change(&ended); change.what != "lifted" || !change.told {
+		t.Errorf("%+v", change)
+	}
 	tell("", &ended)
+	tell("", pardon.Entry())
 	next.ID, next.Level = "next", 2
 	tell("blocked", &next)
 	next.Ended = next.From + 1
