@@ -134,6 +134,11 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("%+v: %d, %d, %d: %s", test, got.status, ip, tenant, got.body)
 		}
 	}
+	r.order("POST", "/v1/pause", `{"rule":"per-ip","why":"x"}`)
+	if mark := r.checks("203.0.113.7").Header.Get(markField); mark != "paused" {
+		t.Errorf("the mark is %q", mark)
+	}
+	r.order("DELETE", "/v1/pause?rule=per-ip&why=done", "")
 	var all struct{ Pauses []shown }
 	if r.get("/v1/pause", "X-Api-Key", "read").read(t, &all); len(all.Pauses) != 0 {
 		t.Errorf("%+v", all)

@@ -28,7 +28,7 @@ const (
 
 	markRefused     = "refused "
 	markShadow      = "shadow "
-	markPaused      = "paused "
+	markPaused      = "paused"
 	markAllowed     = "allowed"
 	markWithoutList = "without list"
 )

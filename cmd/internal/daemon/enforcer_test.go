@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -316,10 +317,10 @@ func TestAnEnforcerReadsItsRulesAgain(t *testing.T) {
 func TestWhenAnEnforcerIsReadyWithoutAList(t *testing.T) {
 	for answer, want := range map[config.Answer]bool{"allow": true, "deny": false} {
 		synctest.Test(t, func(t *testing.T) {
-			ready := false
+			var ready atomic.Bool
 			p := &Process{Config: config.Default(), Health: telemetry.NewHealth()}
 			p.Config.Enforcer.WithoutList = answer
-			p.Health.OnChange(func(why string) { ready = why == "" })
+			p.Health.OnChange(func(why string) { ready.Store(why == "") })
 			p.Health.Lack("a list")
 			p.Health.Ready()
 			serving := make(chan struct{})
@@ -331,17 +332,17 @@ func TestWhenAnEnforcerIsReadyWithoutAList(t *testing.T) {
 			running.Go(func() { becomeReady(ctx, p, set, serving) })
 			time.Sleep(withoutListAfter - 1)
 			synctest.Wait()
-			if ready {
+			if ready.Load() {
 				t.Errorf("%s: ready too early", answer)
 			}
 			time.Sleep(2 * time.Nanosecond)
 			synctest.Wait()
-			if ready != want {
-				t.Errorf("%s: ready %v", answer, ready)
+			if ready.Load() != want {
+				t.Errorf("%s: ready %v", answer, ready.Load())
 			}
 			set.Fill().Swap(blocklist.State{Whole: true}, 1)
 			synctest.Wait()
-			if !ready {
+			if !ready.Load() {
 				t.Errorf("%s: not ready with a list", answer)
 			}
 			running.Wait()
