@@ -184,10 +184,10 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 		if record.Order != nil {
 			entry = record.Order.Entry()
 		}
-		switch {
-		case w.form == "json":
+		switch w.form {
+		case "json":
 			w.note(newJSON(w.out).Encode(entry))
-		case w.form == "plain":
+		case "plain":
 			w.printf("%s\n", entry.Key)
 		default:
 			w.entryText(r.Offset, entry)
