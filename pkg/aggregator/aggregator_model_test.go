@@ -157,7 +157,9 @@ func (l *lab) torment(lives int, goBack func()) {
 			l.wake(zombie)
 		}
 		goBack()
-		dead = dead || l.live(p, turns/2)
+		if !dead {
+			l.live(p, turns/2)
+		}
 		zombie = p
 		l.kill()
 	}

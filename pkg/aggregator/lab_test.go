@@ -233,7 +233,7 @@ func (l *lab) live(p *partition, turns int) (dead bool) {
 	taken := false
 	for range turns {
 		l.now = l.now.Add(300 * time.Millisecond)
-		err := error(nil)
+		var err error
 		if !taken {
 			err = p.take(context.Background())
 			taken = err == nil

@@ -62,6 +62,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.lost = counter("weir_aggregator_lost_records_total", "Records that the log no longer had when they were to be read.").WithLabelValues()
 	m.swept = counter("weir_aggregator_swept_keys_total", "Windows deleted from the store because they had become clear.").WithLabelValues()
 	m.storeErrors = counter("weir_aggregator_store_errors_total", "Calls to the store that failed.", "op")
+	for _, why := range []string{"fenced", "generation"} {
+		m.taken.WithLabelValues(why) // shown before the first
+	}
+	for _, op := range []string{"take", "call"} {
+		m.storeErrors.WithLabelValues(op)
+	}
 	m.detection = histogram("weir_aggregator_detection_delay_seconds", "From the time of the request that broke a limit to its verdict.",
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}, "rule")
 	m.checkpoint = register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_aggregator_checkpoint_seconds",

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A place is a folder with a configuration, and the process that runs in it.
 type place struct {
 	t       *testing.T
+	part    Part
 	folder  string
 	heard   lines
 	process *Process
@@ -61,7 +62,7 @@ const oneRule = "rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"
 // newPlace has a collector's configuration, of a broker that runs in the test.
 func newPlace(t *testing.T, more string) *place {
 	t.Helper()
-	p := &place{t: t, folder: t.TempDir()}
+	p := &place{t: t, part: Collector, folder: t.TempDir()}
 	broker, err := embedded.Open(embedded.Config{Folder: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -101,10 +102,10 @@ func (p *place) start() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.process = &Process{Config: settings, Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&p.heard, p.t.Output()), nil)), Metrics: telemetry.Metrics("collector"), Health: telemetry.NewHealth()}
+	p.process = &Process{Config: settings, Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&p.heard, p.t.Output()), nil)), Metrics: telemetry.Metrics(p.part.Name), Health: telemetry.NewHealth()}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel, p.ended = cancel, make(chan error, 1)
-	go func() { p.ended <- p.process.run(ctx, Collector, p.options()) }()
+	go func() { p.ended <- p.process.run(ctx, p.part, p.options()) }()
 	p.t.Cleanup(p.stop)
 	p.await("ready", func() bool { code, _ := p.get("/readyz"); return code == http.StatusOK })
 }

@@ -16,10 +16,11 @@ import (
 	"weir/internal/kafka"
 )
 
-// docs/metrics.md has every metric that a collector with all kinds of sources and an enforcer with all agents serve,
+// docs/metrics.md has every metric that a collector with all kinds of sources, an aggregator and an enforcer with all agents serve,
 // with its type and labels, and no others.
 func TestMetricsAreDocumented(t *testing.T) {
 	documented, served := documentedMetrics(t), servedMetrics(collectorMetrics(t))
+	maps.Copy(served, servedMetrics(aggregatorMetrics(t)))
 	maps.Copy(served, servedMetrics(enforcerMetrics(t)))
 	for name, metric := range served {
 		if row, ok := documented[name]; !ok {

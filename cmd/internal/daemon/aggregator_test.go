@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/config"
+)
+
+// aggregated has a collector read a log in which somebody breaks the limit, and an aggregator count it.
+func aggregated(t *testing.T) *place {
+	t.Helper()
+	collecting := newPlace(t, "")
+	counting := &place{t: t, part: Aggregator, folder: collecting.folder, address: freeAddress(t)}
+	configured, err := os.ReadFile(filepath.Join(counting.folder, "weir.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counting.write("weir.yaml", fmt.Sprintf("%saggregator: {listen: %s}\n", configured, counting.address))
+	line := fmt.Sprintf("203.0.113.7 - - [%s] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n", time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700"))
+	counting.write("access.log", strings.Repeat(line, 11))
+	collecting.start()
+	counting.start()
+	return counting
+}
+
+func TestAnAggregatorCountsWhatACollectorSends(t *testing.T) {
+	p := aggregated(t)
+	p.await("blocked", func() bool {
+		_, text := p.get("/v1/keys?rule=per-ip&key=203.0.113.7")
+		return strings.Contains(text, `"where":"hot"`) && strings.Contains(text, `"blocked":true`) && strings.Contains(text, `"limit":"10/min"`)
+	})
+	for path, want := range map[string]string{
+		"/v1/keys?rule=per-ip&key=203.0.113.8": `"where":"none"`,
+		"/v1/top?rule=per-ip":                  `[`,
+		"/v1/partitions":                       `"partition":15`,
+	} {
+		if code, text := p.get(path); code != http.StatusOK || !strings.Contains(text, want) {
+			t.Errorf("%s: %d, %s", path, code, text)
+		}
+	}
+	for path, want := range map[string]int{
+		"/v1/keys?rule=other&key=1":       http.StatusNotFound,
+		"/v1/keys?rule=per-ip&key=nobody": http.StatusBadRequest,
+		"/v1/top?rule=per-ip&n=0":         http.StatusBadRequest,
+		"/v1/top?rule=other":              http.StatusNotFound,
+	} {
+		if code, text := p.get(path); code != want {
+			t.Errorf("%s: %d, %s", path, code, text)
+		}
+	}
+	p.await("caught up", func() bool {
+		_, text := p.get("/status")
+		return strings.Contains(text, `"caught_up": true`)
+	})
+}
+
+func TestAnotherNumberOfPartitionsIsAWrongConfiguration(t *testing.T) {
+	p := aggregated(t)
+	p.stop()
+	settings := p.process.Config
+	settings.Kafka.Prefix, settings.Kafka.Hits.Partitions = "other.", 3
+	if _, err := Aggregator.Open(t.Context(), p.process); !errors.As(err, new(wrong)) || !strings.Contains(err.Error(), "16") {
+		t.Error(err)
+	}
+}
+
+func TestRedisForgetsWhenNothingMattersAnyMore(t *testing.T) {
+	for rules, want := range map[string]time.Duration{
+		"rules: [{name: a, key: ip, limits: [10/min], block: {for: 1h, then: [2h], forget: 3h}}]": 2*(5*time.Hour+10*time.Minute) + 48*time.Hour,
+		"rules: [{name: a, key: ip, limits: [10/w], block: {for: 1h}}]":                           2*(7*24*time.Hour+10*time.Minute) + 48*time.Hour,
+		"rules: [{name: a, key: ip, limits: [10/min], block: {for: forever}}]":                    0,
+	} {
+		folder := t.TempDir()
+		p := &place{t: t, folder: folder}
+		p.write("rules.yaml", rules)
+		p.write("weir.yaml", "data: data\n")
+		c, _, err := config.Load(p.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := expiry(c); got != want {
+			t.Errorf("%s: %v, want %v", rules, got, want)
+		}
+	}
+}
+
+// aggregatorMetrics is what an aggregator that has decided something answers to /metrics.
+func aggregatorMetrics(t *testing.T) (metrics string) {
+	t.Helper()
+	p := aggregated(t)
+	defer p.stop()
+	p.await("blocked", func() bool {
+		_, metrics = p.get("/metrics")
+		return strings.Contains(metrics, `weir_blocks_total{limit="10/min",mode="enforce",rule="per-ip"} 1`) && strings.Contains(metrics, "weir_aggregator_checkpoint_seconds_count")
+	})
+
+	return metrics
+}

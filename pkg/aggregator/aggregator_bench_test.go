@@ -1,0 +1,234 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/store"
+	"weir/internal/store/disk"
+	"weir/internal/store/redis"
+	"weir/internal/store/redis/redistest"
+	"weir/pkg/hit"
+)
+
+const benchRules = "rules: [{name: per-ip, key: ip, limits: [600/min], block: {for: 1h}}]"
+
+// benchPartition is one partition that holds so many keys hot, before a store, its log in memory.
+func benchPartition(b *testing.B, cold store.Store, hotKeys int, records []kafka.Record) *partition {
+	b.Helper()
+	l := &lab{t: b, r: rand.New(rand.NewPCG(1, 1)), list: &outbox{killIn: -1}, events: &outbox{killIn: -1}, records: records}
+	a, err := Open(b.Context(), Config{
+		Partitions: 1, Retention: 48 * time.Hour, Blocklist: l.list, Events: l.events, EventsPartitions: 1, Store: cold, HotKeys: hotKeys,
+		Rules: parseRules(b, benchRules), Late: time.Minute, Ahead: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	a.listEnd = func(context.Context) (int64, error) { return 0, nil }
+	l.agg = a
+	p := newPartition(a, 0, &labLog{lab: l, most: 256}, newCommits(b.Context(), func(context.Context, int64) error { return nil }))
+	b.Cleanup(p.commits.close)
+	if err := p.take(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+// benchRecords are batches of hits of keys that pick gives, one after another in time.
+func benchRecords(b testing.TB, batches, hits int, pick func() int) []kafka.Record {
+	b.Helper()
+	w := hit.NewWriter()
+	at := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	records := make([]kafka.Record, 0, batches)
+	for n := range batches {
+		w.Reset([]string{"per-ip"})
+		for range hits {
+			at += int64(n & 1)
+			k := pick()
+			w.Add(0, fmt.Appendf(nil, "%d.%d.%d.%d", 10+k>>24, k>>16&255, k>>8&255, k&255), at, 1)
+		}
+		value, err := w.Append(nil, hit.Header{Source: "s", From: int64(n) * 10, To: int64(n)*10 + 10, Clock: at})
+		if err != nil {
+			b.Fatal(err)
+		}
+		records = append(records, kafka.Record{Offset: int64(n), Time: time.UnixMilli(at), Value: value})
+	}
+	return records
+}
+
+const (
+	benchBatches = 1000
+	benchHits    = 2000
+)
+
+func skewed(keys int) func() int {
+	z := rand.NewZipf(rand.New(rand.NewPCG(2, 2)), 1.1, 8, uint64(keys-1))
+	return func() int { return int(z.Uint64()) }
+}
+
+func uniform(keys int) func() int {
+	r := rand.New(rand.NewPCG(3, 3))
+	return func() int { return r.IntN(keys) }
+}
+
+// BenchmarkCounting is from fetched batches to verdicts, all keys hot; nothing is written back.
+func BenchmarkCounting(b *testing.B) {
+	for name, pick := range map[string]func() int{"skewed": skewed(1_000_000), "uniform": uniform(1_000_000), "one": func() int { return 7 }} {
+		b.Run(name, func(b *testing.B) {
+			records := benchRecords(b, benchBatches, benchHits, pick)
+			p := benchPartition(b, newMemoryStore(), 1_000_000, records)
+			if err := p.count(b.Context(), records); err != nil { // the windows are made
+				b.Fatal(err)
+			}
+			var hits int
+			for b.Loop() {
+				p.forgetCounted()
+				if err := p.count(b.Context(), records); err != nil {
+					b.Fatal(err)
+				}
+				hits += benchBatches * benchHits
+			}
+			b.ReportMetric(float64(hits)/b.Elapsed().Seconds(), "hits/s")
+		})
+	}
+}
+
+// forgetCounted has the same records counted again, as if they were of a newer log.
+func (p *partition) forgetCounted() {
+	p.sources = hit.NewPositions(mostSources, p.config.Retention)
+	p.stored.generation++
+}
+
+// BenchmarkCold counts hits nine tenths of whose keys are not hot; all is written back.
+func BenchmarkCold(b *testing.B) {
+	stores := map[string]func() store.Store{
+		"disk": func() store.Store {
+			cold, err := disk.Open(b.Context(), disk.Options{Folder: b.TempDir()})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return cold
+		},
+		"redis": func() store.Store {
+			cold, err := redis.Open(b.Context(), redis.Options{URL: "redis://" + redistest.Start(b).Addr})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return cold
+		},
+	}
+	for name, open := range stores {
+		b.Run(name, func(b *testing.B) {
+			cold := open()
+			defer cold.Close()
+			records := benchRecords(b, 300, benchHits, uniform(500_000))
+			p := benchPartition(b, cold, 50_000, records)
+			if err := p.count(b.Context(), records); err != nil {
+				b.Fatal(err)
+			}
+			var hits int
+			for b.Loop() {
+				p.forgetCounted()
+				if err := p.count(b.Context(), records); err != nil {
+					b.Fatal(err)
+				}
+				hits += len(records) * benchHits
+			}
+			b.ReportMetric(float64(hits)/b.Elapsed().Seconds(), "hits/s")
+		})
+	}
+}
+
+// BenchmarkWriteBack has a million keys change, and writes them back between the batches.
+func BenchmarkWriteBack(b *testing.B) {
+	cold, err := disk.Open(b.Context(), disk.Options{Folder: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer cold.Close()
+	records := benchRecords(b, benchBatches, benchHits, uniform(1_000_000))
+	p := benchPartition(b, cold, 1_000_000, records)
+	if err := p.count(b.Context(), records); err != nil {
+		b.Fatal(err)
+	}
+	begun := time.Now()
+	longest, calls := time.Duration(0), 0
+	for p.windows.dirty() > 0 {
+		one := time.Now()
+		if err := p.writeBack(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		longest, calls = max(longest, time.Since(one)), calls+1
+	}
+	took := time.Since(begun)
+	for b.Loop() { // it is measured once
+	}
+	b.ReportMetric(took.Seconds()*1e6/float64(calls*writeKeys), "µs/key")
+	b.ReportMetric(float64(longest.Microseconds())/1000, "ms-longest")
+}
+
+// BenchmarkBytesPerHotKey is what a hot window takes with a few hits, everything that holds it included.
+func BenchmarkBytesPerHotKey(b *testing.B) {
+	const keys = 400_000
+	for _, hits := range []int{3, 10} {
+		b.Run(fmt.Sprint(hits, "hits"), func(b *testing.B) {
+			next := 0
+			records := benchRecords(b, keys*hits/benchHits, benchHits, func() int { next++; return next % keys })
+			cold, err := disk.Open(b.Context(), disk.Options{Folder: b.TempDir()})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer cold.Close()
+			p := benchPartition(b, cold, keys, records)
+			before := heap()
+			if err := p.count(b.Context(), records); err != nil {
+				b.Fatal(err)
+			}
+			bytes := float64(heap()-before) / keys
+			runtime.KeepAlive(p)
+			for b.Loop() { // it is measured once
+			}
+			b.ReportMetric(bytes, "bytes/key")
+		})
+	}
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// The counting path allocates nothing per hit: what a batch costs does not grow with its hits.
+func TestCountingAllocatesNothingPerHit(t *testing.T) {
+	records := benchRecords(t, 4, 3000, uniform(100))
+	l := newLab(t, 1, newMemoryStore())
+	if err := l.agg.Reload(parseRules(t, strings.Replace(benchRules, "600/min", "100000/min", 1))); err != nil {
+		t.Fatal(err)
+	}
+	l.agg.config.HotKeys = 1000
+	p := l.takes()
+	for range 20 {
+		p.forgetCounted()
+		if err := p.count(t.Context(), records); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allocations := testing.AllocsPerRun(50, func() {
+		p.forgetCounted()
+		if err := p.count(t.Context(), records); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocations > 40 {
+		t.Errorf("%v allocations for 12,000 hits in 4 batches", allocations)
+	}
+}
