@@ -84,7 +84,7 @@ func (c *content) applyEntry(change Change, now int64) error {
 	if e.Ended != 0 {
 		flags |= heldEnded
 	}
-	if c.pardons(change.Key, e.ID, now) {
+	if c.pardons(change.Key, e, now) {
 		flags |= heldPardoned
 	}
 	state, err := c.hold(old, head{until: until, flags: flags}, e.Rule, key, change.Value)

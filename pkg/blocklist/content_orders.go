@@ -74,13 +74,13 @@ const pardonRule = manual + "/" + pardonWord
 // pardonedKey is the key of the record that a pardon's record is of.
 func pardonedKey(record []byte) []byte { return record[len(pardonRule)+1:] }
 
-// pardons says whether there is a pardon of an entry of that id under that record's key.
-func (c *content) pardons(record []byte, id string, now int64) bool {
+// pardons says whether there is a pardon of the entry under that record's key: of its id, or of one that began later.
+func (c *content) pardons(record []byte, e *Entry, now int64) bool {
 	if c.pardoned == 0 {
 		return false
 	}
 	h := c.get(pardonRule, record)
-	return h.inForce(now) && h.Order().Pardons == id
+	return h.inForce(now) && h.Order().pardons(e)
 }
 
 // refreshPardon writes again whether an entry is pardoned.
@@ -94,7 +94,7 @@ func (c *content) refreshPardon(record []byte, now int64) error {
 		return nil
 	}
 	flags := old.record.flags() &^ heldPardoned
-	if c.pardons(record, old.Entry().ID, now) {
+	if c.pardons(record, old.Entry(), now) {
 		flags |= heldPardoned
 	}
 	if flags == old.record.flags() {

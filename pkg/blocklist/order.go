@@ -16,7 +16,8 @@ type Order struct {
 	Scope, Value string
 	// Rule is what a pause is of, * for all; with Key it is the entry that a pardon is of.
 	Rule, Key string
-	// Pardons is the id of the entry that is pardoned.
+	// Pardons is the id of the entry that is pardoned. With it are all entries of the same rule and key that begin by the
+	// time of the order: those that hits which wait to be counted still lead to.
 	Pardons string
 	From    int64  // when it was given
 	Until   int64  // after From; Never for what lasts until someone lifts it
@@ -24,6 +25,9 @@ type Order struct {
 	By      string // who gave it
 	Why     string // what they said
 }
+
+// pardons says whether a pardon is of an entry of its rule and key.
+func (o *Order) pardons(e *Entry) bool { return o.Pardons == e.ID || e.From <= o.From }
 
 // A Kind says what is ordered.
 type Kind uint8

@@ -39,7 +39,7 @@ func (s slow) entries(now int64) map[string]*Entry {
 			continue
 		}
 		pardon := s["manual/pardon/"+key].Order
-		if pardon == nil || pardon.Ended != 0 || pardon.Until <= now || pardon.Pardons != r.Entry.ID {
+		if pardon == nil || pardon.Ended != 0 || pardon.Until <= now || pardon.Pardons != r.Entry.ID && r.Entry.From > pardon.From {
 			found[key] = r.Entry
 		}
 	}

@@ -61,6 +61,22 @@ func TestALateRecordChangesNothing(t *testing.T) {
 	}
 }
 
+// Hits that waited when someone was let in again lead to blocks that begin before that, of other ids.
+func TestAPardonIsOfWhatBeganBefore(t *testing.T) {
+	s := wholeSet(t, "1.1.1.1")
+	pardon := &Order{ID: "p", Kind: OrderPardon, Rule: "per-ip", Key: "1.1.1.1", Pardons: "id-1.1.1.1", From: at + 500, Until: Never, By: "ann", Why: "ours"}
+	before, after := verdict("1.1.1.1"), verdict("1.1.1.1")
+	before.ID, before.From, before.Offset = "before", at+500, 1
+	after.ID, after.From, after.Offset = "after", at+501, 2
+	asked := &Asked{Keys: []RuleKey{{"per-ip", []byte("1.1.1.1")}}}
+	if err := s.Apply(at, ordered(t, 10, pardon), record(t, 11, before)); err != nil || s.Check(asked, at).Entry.Found() {
+		t.Error("a block that began before the pardon is in force", err)
+	}
+	if err := s.Apply(at, record(t, 12, after)); err != nil || !s.Check(asked, at).Entry.Found() {
+		t.Error("a block that began after the pardon is not in force", err)
+	}
+}
+
 func TestWhatDoesNotFitIsLeftOut(t *testing.T) {
 	s := NewSet(Limits{Entries: 2})
 	err := s.Apply(at, record(t, 1, verdict("1.1.1.1")), record(t, 2, verdict("2.2.2.2")), record(t, 3, verdict("3.3.3.3")), record(t, 4, verdict("2.2.2.2")))
