@@ -10,6 +10,7 @@
 package config
 
 import (
+	"fmt"
 	"time"
 
 	"weir/internal/yamlfile"
@@ -85,6 +86,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.resolve()
 	c.Collector.distinctNames(v.Key("collector").Key("sources"))
 	c.loadRules(v)
+	c.warnOfShortRetention()
 	for _, networks := range c.networks() {
 		_, faults := networks.Read(c.reading.file)
 		c.reading.faults = append(c.reading.faults, faults...)
@@ -117,6 +119,23 @@ func (c *Config) loadRules(v yamlfile.Value) {
 		set = set.Shadowed()
 	}
 	c.RuleSet = set
+}
+
+// warnOfShortRetention says which rule looks back further than hits are kept: what is counted by it cannot be counted
+// again when the store is lost.
+func (c *Config) warnOfShortRetention() {
+	if c.RuleSet == nil {
+		return
+	}
+	for _, r := range c.RuleSet.Rules {
+		for _, limit := range r.Limits {
+			if limit.Per > time.Duration(c.Kafka.Hits.Retention) {
+				c.reading.warnings = append(c.reading.warnings, yamlfile.Fault{File: c.File,
+					What:   fmt.Sprintf("hits are kept for %s, and rule %s has the limit %s: a store that is lost could not be counted again", c.Kafka.Hits.Retention, r.Name, limit.Text),
+					Remedy: "make kafka.hits.retention longer than the longest limit"})
+			}
+		}
+	}
 }
 
 // A Mode says whether blocks are put in force.

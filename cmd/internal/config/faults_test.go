@@ -125,3 +125,13 @@ func TestWhatIsNotUsedIsAWarning(t *testing.T) {
 		t.Errorf("got %v, %v", warnings, err)
 	}
 }
+
+func TestARetentionShorterThanALimitIsAWarning(t *testing.T) {
+	for retention, want := range map[string]int{"48h": 1, "8d": 0} {
+		text := "kafka: {hits: {retention: " + retention + "}}\nrules: [{name: weekly, key: ip, limits: [10/min, 100/w]}]"
+		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
+		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "100/w") {
+			t.Errorf("%s: %v, %v", retention, warnings, err)
+		}
+	}
+}
