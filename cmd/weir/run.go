@@ -62,7 +62,7 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 	}
 	settings, _, err := config.Load(r.options) // its warnings are told when it is read to be run
 	if err != nil {
-		return err
+		return wrong{err}
 	}
 	if settings.File == "" {
 		r.logs.tell(c.ErrOrStderr())
