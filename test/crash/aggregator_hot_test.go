@@ -44,6 +44,13 @@ func manyKeys(t *testing.T, store string, keys int) {
 			t.Errorf("%v kept its limit, and is blocked", found)
 		}
 	}
+	promised := int64(80<<20 + r.partitions*24<<20 + r.hotKeys*600)
+	if store == "disk" {
+		promised += 64 << 20
+	}
+	if most > promised+promised/5 {
+		t.Errorf("%d MiB of memory, though %d are promised", most>>20, promised>>20)
+	}
 	t.Logf("%d keys, %d of them hot, %d offenders; at most %d MiB of memory", keys, r.hotKeys, len(want), most>>20)
 }
 
