@@ -155,31 +155,87 @@ var notCounted = map[hit.Verdict]string{
 	hit.Full:     "there are more sources than can be remembered",
 }
 
+// atOnce is how many windows are sought together: memory then fetches what is needed of all of them at the same time.
+const atOnce = 32
+
+// A search is for the window of a name.
+type search struct {
+	rule *counted // nil for a rule that is unknown
+	name []byte
+	seat **keyed
+}
+
 // findWindows finds the window of each pair, or wants it.
 func (p *partition) findWindows(b *batch) {
 	b.windows, b.fates = b.windows[:0], b.fates[:0]
-	names := b.reader.Rules()
 	hot := 0
-	for _, pair := range b.reader.Pairs() {
-		rule := p.rules.named(names[pair.Rule])
-		if rule == nil {
-			b.windows = append(b.windows, nil)
-			continue
+	for pairs := b.reader.Pairs(); len(pairs) > 0; {
+		some := pairs[:min(atOnce, len(pairs))]
+		pairs = pairs[len(some):]
+		searches := p.searches(b, some)
+		p.touched += touch(searches)
+		for i := range searches {
+			w, isHot := p.findWindow(&searches[i])
+			if isHot {
+				hot++
+			}
+			b.windows = append(b.windows, w)
 		}
-		p.name = append(append(append(p.name[:0], rule.name...), '/'), pair.Key...)
-		w, isHot := p.windows.find(p.name)
-		if w == nil {
-			w = p.windows.want(string(p.name), rule)
-		}
-		if isHot {
-			hot++
-		}
-		if w.rule != rule {
-			w.convert(rule)
-		}
-		b.windows = append(b.windows, w)
 	}
 	p.metrics.lookups.hot.Add(float64(hot))
+}
+
+// searches names the windows of some pairs and finds their seats.
+func (p *partition) searches(b *batch, pairs []hit.Pair) []search {
+	names := b.reader.Rules()
+	p.name = p.name[:0]
+	for i, pair := range pairs {
+		s := &p.sought[i]
+		s.rule = p.rules.named(names[pair.Rule])
+		if s.rule == nil {
+			continue
+		}
+		begin := len(p.name)
+		p.name = append(append(append(p.name, s.rule.name...), '/'), pair.Key...)
+		s.name = p.name[begin:]
+		s.seat = p.windows.seat(s.name)
+	}
+	return p.sought[:len(pairs)]
+}
+
+// touch reads a little of what each search will read. The reads do not wait for one another.
+func touch(searches []search) (sum int) {
+	var found [atOnce]*keyed
+	for i := range searches {
+		if searches[i].rule != nil {
+			found[i] = *searches[i].seat
+		}
+	}
+	for _, w := range found[:len(searches)] {
+		if w != nil {
+			sum += len(w.name)
+		}
+	}
+	for _, w := range found[:len(searches)] {
+		if w != nil {
+			sum += int(w.name[0])
+		}
+	}
+	return sum
+}
+
+func (p *partition) findWindow(s *search) (w *keyed, hot bool) {
+	if s.rule == nil {
+		return nil, false
+	}
+	w, hot = p.windows.findAt(s.name, s.seat)
+	if w == nil {
+		w = p.windows.want(string(s.name), s.rule)
+	}
+	if w.rule != s.rule {
+		w.convert(s.rule)
+	}
+	return w, hot
 }
 
 // settleFates says what becomes of each pair's hits; windows that count them are from now on true for the batch.

@@ -3,7 +3,9 @@ package aggregator
 import (
 	"context"
 	"fmt"
+	"math/bits"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"weir/internal/store"
@@ -25,10 +27,11 @@ type keyed struct {
 	rule    *counted
 	verdict *Verdict // the last one
 
-	generation, offset int64 // hits up to and with this one are in the state
-	loaded             bool  // what the store has of it was read
-	dirty              bool  // it stands in hotset.changed
-	evicted            bool  // it is not in hotset.hot
+	generation, offset int64  // hits up to and with this one are in the state
+	moved              uint32 // hotset.added when it was last moved to the front
+	loaded             bool   // what the store has of it was read
+	dirty              bool   // it stands in hotset.changed
+	evicted            bool   // it is not in hotset.hot
 	index              indexChange
 }
 
@@ -50,9 +53,14 @@ func (w *keyed) key() string { return w.name[len(w.rule.name)+1:] }
 
 // A hotset holds the windows that are in memory: the hot ones, as many as it is told; those that were pushed out and
 // are not written yet; and those that are not read yet.
+//
+// A window that is wanted moves to the front of the hot ones, unless fewer than an eighth of their number were added
+// since it last did: so what is asked for again and again is found without touching the list.
 type hotset struct {
 	hot      *simplelru.LRU[string, *keyed]
 	size     int
+	added    uint32            // how many windows were, going round
+	seats    []*keyed          // hot ones by the hash of their names, a power of two: most are found here
 	chunk    int               // windows written by one call
 	leaving  map[string]*keyed // evicted, and not written yet or needed by the batches at hand
 	dropped  []*keyed          // evicted while the batches at hand are counted
@@ -66,7 +74,8 @@ type hotset struct {
 }
 
 func newHotset(size int) *hotset {
-	h := &hotset{size: max(size, smallestSize), chunk: writeKeys, leaving: map[string]*keyed{}, unloaded: map[string]*keyed{}}
+	size = max(size, smallestSize)
+	h := &hotset{size: size, seats: make([]*keyed, 1<<bits.Len(uint(size))), chunk: writeKeys, leaving: map[string]*keyed{}, unloaded: map[string]*keyed{}}
 	h.hot, _ = simplelru.NewLRU(h.size, h.push) // it fails for sizes below 1 only
 	return h
 }
@@ -74,6 +83,9 @@ func newHotset(size int) *hotset {
 // push is told of a window that is pushed out.
 func (h *hotset) push(_ string, w *keyed) {
 	w.evicted = true
+	if seat := h.seat([]byte(w.name)); *seat == w {
+		*seat = nil
+	}
 	h.leaving[w.name] = w
 	h.dropped = append(h.dropped, w)
 }
@@ -93,13 +105,20 @@ func (h *hotset) resize(size int) {
 	if size = max(size, smallestSize); size != h.size {
 		h.size = size
 		h.hot.Resize(size)
+		h.seats = make([]*keyed, 1<<bits.Len(uint(size)))
 	}
 }
 
 // find returns the window of a name that is in memory, or nil.
-func (h *hotset) find(name []byte) (w *keyed, hot bool) {
+func (h *hotset) find(name []byte) (w *keyed, hot bool) { return h.findAt(name, h.seat(name)) }
+
+func (h *hotset) findAt(name []byte, seat **keyed) (w *keyed, hot bool) {
 	text := request.Text(name)
+	if w := *seat; w != nil && w.name == text && h.added-w.moved <= uint32(h.size/8) {
+		return w, true
+	}
 	if w, ok := h.hot.Get(text); ok {
+		w.moved, *seat = h.added, w
 		return w, true
 	}
 	if w, ok := h.leaving[text]; ok {
@@ -118,8 +137,14 @@ func (h *hotset) want(name string, rule *counted) *keyed {
 	return w
 }
 
+// seat is where a window of that name may be found at once.
+func (h *hotset) seat(name []byte) **keyed {
+	return &h.seats[xxhash.Sum64(name)&uint64(len(h.seats)-1)]
+}
+
 func (h *hotset) add(w *keyed) {
-	w.evicted = false
+	h.added++
+	w.evicted, w.moved = false, h.added
 	h.hot.Add(w.name, w)
 }
 

@@ -71,6 +71,8 @@ type partition struct {
 	names   [][]byte
 	bytes   []byte
 	name    []byte
+	sought  [atOnce]search
+	touched int // so that touching is not left out
 }
 
 func newPartition(a *Aggregator, number int, log hitLog, commits *commits) *partition {

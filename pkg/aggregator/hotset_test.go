@@ -1,0 +1,42 @@
+package aggregator
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// What is wanted all the time stays hot, whatever passes through; and what was pushed out is never found as hot.
+func TestWhatIsWantedStaysHot(t *testing.T) {
+	const size = 64
+	h := newHotset(size)
+	rule := &counted{name: "a"}
+	named := func(name string) *keyed {
+		w, _ := h.find([]byte(name))
+		if w == nil {
+			w = h.want(name, rule)
+			w.loaded = true
+			delete(h.unloaded, name)
+			h.add(w)
+		}
+		return w
+	}
+	wanted := named("a/wanted")
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range 10_000 {
+		if named("a/wanted") != wanted {
+			t.Fatalf("after %d others it is another window", n)
+		}
+		named(fmt.Sprint("a/", random.IntN(1000)))
+		if h.hot.Len() > size {
+			t.Fatalf("%d windows are hot", h.hot.Len())
+		}
+		h.settle()
+		for range 10 {
+			name := fmt.Sprint("a/", random.IntN(1000))
+			if w, hot := h.find([]byte(name)); hot && (w.evicted || !h.hot.Contains(name) || w.name != name) {
+				t.Fatalf("%s is found and is not hot", name)
+			}
+		}
+	}
+}
