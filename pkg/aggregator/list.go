@@ -125,15 +125,23 @@ func (l *list) look(ctx context.Context, r *kafka.Record) {
 		l.adopt(record.Mark.List)
 	case record.Entry != nil:
 		e := record.Entry
-		p := l.owner(hit.Partition(e.Rule, []byte(e.Key), l.config.Partitions))
-		if p == nil {
-			return
+		l.superseded(ctx, e.Rule, e.Key, superseded{string(r.Key), e.Generation, e.Offset})
+	case r.Value == nil:
+		if rule, key, err := blocklist.ParseRecordKey(r.Key); err == nil {
+			l.superseded(ctx, rule, key, superseded{string(r.Key), unknown, unknown})
 		}
-		select {
-		case p.heals <- superseded{string(r.Key), e.Generation, e.Offset}:
-		case <-ctx.Done():
-		case <-time.After(time.Second): // its goroutine waits; the entry is published again with the next walk
-		}
+	}
+}
+
+func (l *list) superseded(ctx context.Context, rule, key string, late superseded) {
+	p := l.owner(hit.Partition(rule, []byte(key), l.config.Partitions))
+	if p == nil {
+		return
+	}
+	select {
+	case p.heals <- late:
+	case <-ctx.Done():
+	case <-time.After(time.Second): // its goroutine waits; the entry is published again with the next walk
 	}
 }
 

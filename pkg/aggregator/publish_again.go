@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/pkg/blocklist"
 )
@@ -15,6 +16,7 @@ const (
 	walkPairs  = 200
 	walkEvery  = 50 * time.Millisecond // between pages: 4,000 entries a second and partition at most
 	pruneEvery = 6 * time.Hour         // where nothing has to be published again
+	overKept   = time.Hour             // for how long an entry that is over stays on the list for who reads slowly
 )
 
 const noteVersion = 1
@@ -43,7 +45,8 @@ func (n listNote) append(b []byte) []byte {
 
 // A walk goes through a partition's live entries. It publishes them again when the list is another, when a rule has
 // gone or has another mode, and where the topic forgets what is old twice in the time that it keeps; and it cleans the
-// index of those that are over. It takes a page, waits until Kafka has what that led to, and takes the next.
+// list and the index of those that have long been over. It takes a page, waits until Kafka has what that led to, and
+// takes the next.
 type walk struct {
 	note, stored listNote // as it is, and as the store has it
 	going        *listNote
@@ -55,12 +58,14 @@ type walk struct {
 	next         time.Time
 }
 
-// An ending is an entry of a rule that is gone: it is ended in the store when Kafka has that.
+// An ending is an entry of a rule that is gone, or one that has long been over: when Kafka has what was sent of it, the
+// store ends the one and the index forgets the other.
 type ending struct {
 	window *keyed // where it is in memory
 	name   []byte
 	record Record // else
 	at     int64
+	clean  bool // it has long been over
 }
 
 // read reads the note.
@@ -169,17 +174,46 @@ func (p *partition) walkPage(ctx context.Context, now int64) error {
 	return nil
 }
 
-// walkOver publishes an entry, or takes it out of the index when it is over.
+// walkOver publishes an entry, or cleans up after one that is over.
 func (p *partition) walkOver(ctx context.Context, one *keyed, now int64) error {
 	if one.verdict == nil || !one.verdict.live(now) {
-		p.windows.touch(one)
-		one.index = indexDeleted
-		return nil
+		return p.cleanUp(ctx, []byte(one.name), one.verdict, now)
 	}
 	if !p.walk.publishes {
 		return nil
 	}
 	return p.publish(ctx, one, "")
+}
+
+// cleanUp sends a record without a value for an entry that has long been over, so that a compacted topic forgets it. A
+// topic that forgets by age needs none.
+func (p *partition) cleanUp(ctx context.Context, name []byte, v *Verdict, now int64) error {
+	if v != nil && now-v.over() < overKept.Milliseconds() {
+		return nil
+	}
+	p.walk.ends = append(p.walk.ends, ending{name: name, at: now, clean: true})
+	if p.config.BlocklistRetention > 0 {
+		return nil
+	}
+	paper := p.sent.add(1)
+	message := kafka.Message{Key: name, Done: func(offset int64, err error) {
+		p.acknowledged(paper, err)
+		if err == nil {
+			p.list.tell(offset)
+		}
+	}}
+	if err := p.config.Blocklist.Send(ctx, message); err != nil {
+		return fmt.Errorf("the blocklist: %w: %w", errSend, err)
+	}
+	return nil
+}
+
+// over is when the verdict is over.
+func (v *Verdict) over() int64 {
+	if v.Ended != 0 {
+		return v.Ended
+	}
+	return v.Until
 }
 
 // endGone publishes that the entry of a rule that is gone has ended.
@@ -199,10 +233,10 @@ func (p *partition) endGone(ctx context.Context, name []byte, one *keyed, now in
 		}
 		v = end.record.Verdict
 	}
-	p.walk.ends = append(p.walk.ends, end)
 	if v == nil || !v.live(now) {
-		return nil
+		return p.cleanUp(ctx, name, v, now)
 	}
+	p.walk.ends = append(p.walk.ends, end)
 	ended := *v
 	ended.Ended = now
 	rule := p.rules.gone(ruleName)
@@ -210,23 +244,24 @@ func (p *partition) endGone(ctx context.Context, name []byte, one *keyed, now in
 	return p.publishEntry(ctx, entryOf(rule, key, &ended), blocklist.EventEnded)
 }
 
-// writeEnds ends in the store what Kafka has as ended.
+// writeEnds ends in the store what Kafka has as ended, and has the index forget what the list has forgotten.
 func (p *partition) writeEnds(ctx context.Context) error {
+	for i := range p.walk.ends {
+		if end := &p.walk.ends[i]; end.window == nil {
+			end.window = p.window(string(end.name)) // also when its rule is back
+		}
+	}
 	if err := p.load(ctx); err != nil {
 		return err
 	}
 	var changes []store.Change
 	for _, end := range p.walk.ends {
-		if end.window == nil && p.windows.has(string(end.name)) { // its rule is back
-			end.window, _ = p.windows.find(end.name)
-		}
-		if end.window != nil {
-			p.windows.touch(end.window)
-			end.window.verdict, end.window.index = end.window.verdict.endedAt(end.at), indexDeleted
-			continue
-		}
-		changes = append(changes, store.Change{Space: store.Index, Key: end.name})
-		if end.record.Verdict != nil {
+		switch {
+		case end.window != nil:
+			p.endWindow(end.window, end)
+		case end.clean:
+			changes = append(changes, store.Change{Space: store.Index, Key: end.name})
+		case end.record.Verdict != nil:
 			end.record.Verdict = end.record.Verdict.endedAt(end.at)
 			changes = append(changes, store.Change{Space: store.Windows, Key: end.name, Value: end.record.Append(nil)})
 		}
@@ -237,7 +272,21 @@ func (p *partition) writeEnds(ctx context.Context) error {
 		}
 	}
 	p.walk.ends = nil
+	p.windows.settle()
 	return nil
+}
+
+// endWindow does the same to a window that is in memory. One that broke its limit again meanwhile stays in the index.
+func (p *partition) endWindow(w *keyed, end ending) {
+	if !end.clean {
+		p.windows.touch(w)
+		w.verdict = w.verdict.endedAt(end.at)
+		return
+	}
+	if w.verdict == nil || !w.verdict.live(end.at) {
+		p.windows.touch(w)
+		w.index = indexDeleted
+	}
 }
 
 // endedAt is the verdict, ended unless it was before.

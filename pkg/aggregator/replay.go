@@ -85,7 +85,7 @@ func (p *partition) window(name string) *keyed {
 // A superseded record of the list is one that says less than its key's owner has published.
 type superseded struct {
 	name               string
-	generation, offset int64
+	generation, offset int64 // unknown for a record without a value, which is not to stand in front of what is live
 }
 
 // heal publishes again what records of others, which came late, stand in front of. A compacted log keeps only the last.
@@ -117,6 +117,9 @@ func (p *partition) healOne(ctx context.Context, late superseded) error {
 	v := w.verdict
 	if v == nil || !v.Listed || v.Until <= p.config.Now().UnixMilli() || v.Generation < late.generation ||
 		v.Generation == late.generation && v.Offset <= late.offset {
+		return nil
+	}
+	if late.generation == unknown && v.Ended != 0 {
 		return nil
 	}
 	return p.publish(ctx, w, "")

@@ -54,7 +54,7 @@ func (p *partition) unblock(ctx context.Context, w *keyed) error {
 	}
 	v := *w.verdict
 	v.Ended, v.Lifted, v.Generation, v.Offset = now, true, w.generation, w.offset
-	w.verdict, w.index = &v, indexDeleted
+	w.verdict = &v
 	p.logged.verdict(p.logger, blocklist.EventLifted, w, &v)
 	if !v.Listed {
 		return nil

@@ -1,0 +1,140 @@
+package aggregator
+
+import (
+	"testing"
+
+	"weir/internal/store"
+	"weir/pkg/hit"
+)
+
+// nulls is how many records without a value the list has of a name, and whether one of them is its last.
+func (l *lab) nulls(name string) (count int, last bool) {
+	for _, m := range l.list.arrived {
+		if string(m.Key) == name {
+			if last = m.Value == nil; last {
+				count++
+			}
+		}
+	}
+	return count, last
+}
+
+// hitsNow writes hits by the clock on the wall.
+func (l *lab) hitsNow(key string, count int) {
+	l.t.Helper()
+	l.writer.Reset([]string{"few"})
+	l.writer.Add(0, []byte(key), l.now.UnixMilli(), int64(count))
+	value, err := l.writer.Append(nil, hit.Header{Source: "now", From: 0, To: 10, Clock: l.now.UnixMilli()})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.append(value)
+}
+
+func (l *lab) indexed(p *partition) int {
+	l.t.Helper()
+	page, err := p.own.scan(l.t.Context(), store.Index, "", 100)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return len(page.Pairs)
+}
+
+// A list that is compacted forgets what has long been over: what ran out, what was lifted, and what is of a rule that is
+// gone.
+func TestWhatHasLongBeenOverIsForgotten(t *testing.T) {
+	l := newLab(t, 1, onDisk(t))
+	l.now = l.newest()
+	p := l.takes()
+	l.hits("192.0.2.1", 5)
+	l.hits("192.0.2.2", 5)
+	l.unblock("192.0.2.2")
+	l.settle(p)
+	l.now = l.now.Add(overKept / 2)
+	l.start(labRules)
+	p = l.takes()
+	p.walk.note.walked = 0
+	l.settle(p)
+	if n, _ := l.nulls("few/192.0.2.1"); n != 0 || l.indexed(p) != 2 {
+		t.Errorf("%d nulls after half of the time, %d in the index", n, l.indexed(p))
+	}
+	l.now = l.now.Add(pruneEvery + overKept)
+	l.settle(p)
+	for range 20 {
+		l.turn(p)
+		l.list.deliver(len(l.list.waiting))
+	}
+	l.settle(p)
+	for _, name := range []string{"few/192.0.2.1", "few/192.0.2.2"} {
+		if n, last := l.nulls(name); n != 1 || !last {
+			t.Errorf("%s: %d records without a value; one is the last: %v", name, n, last)
+		}
+	}
+	if n := l.indexed(p); n != 0 {
+		t.Errorf("%d are in the index", n)
+	}
+}
+
+// A process that is killed before Kafka has the record without a value leaves that to the next.
+func TestANullThatWasNotAcknowledgedIsSentByTheNextOwner(t *testing.T) {
+	l := newLab(t, 1, onDisk(t))
+	l.now = l.newest()
+	p := l.takes()
+	l.hits("192.0.2.1", 5)
+	l.settle(p)
+	l.now = l.now.Add(pruneEvery + overKept)
+	for range 20 {
+		l.turn(p)
+	}
+	if len(l.list.waiting) == 0 {
+		t.Fatal("nothing was sent")
+	}
+	l.list.lose(0)
+	l.events.lose(0)
+	l.start(labRules)
+	p = l.takes()
+	for range 20 {
+		l.turn(p)
+		l.list.deliver(len(l.list.waiting))
+	}
+	l.settle(p)
+	if n, last := l.nulls("few/192.0.2.1"); n != 1 || !last || l.indexed(p) != 0 {
+		t.Errorf("%d nulls, the last: %v; %d in the index", n, last, l.indexed(p))
+	}
+}
+
+// A key that breaks its limit again while the record without a value is under way stays on the list and in the index,
+// and is published again when that record comes late.
+func TestANullDoesNotHideWhatIsLive(t *testing.T) {
+	l := newLab(t, 1, onDisk(t))
+	l.now = l.newest()
+	p := l.takes()
+	l.hits("192.0.2.1", 5)
+	l.settle(p)
+	l.now = l.now.Add(pruneEvery + overKept)
+	for range 20 {
+		l.turn(p)
+	}
+	l.hitsNow("192.0.2.1", 5)
+	l.turn(p)
+	l.settle(p)
+	if n, last := l.nulls("few/192.0.2.1"); n != 1 || last || l.indexed(p) != 1 {
+		t.Errorf("%d nulls, the last: %v; %d in the index", n, last, l.indexed(p))
+	}
+	sent := len(l.list.arrived)
+	p.heals <- superseded{"few/192.0.2.1", unknown, unknown}
+	l.settle(p)
+	if len(l.list.arrived) == sent {
+		t.Error("a null that came late stands in front of what is live")
+	}
+	l.unblock("192.0.2.1")
+	l.settle(p)
+	sent = len(l.list.arrived)
+	p.heals <- superseded{"few/192.0.2.1", unknown, unknown}
+	l.turn(p)
+	for _, m := range append(l.list.arrived[sent:], l.list.waiting...) {
+		if string(m.Key) == "few/192.0.2.1" {
+			t.Error("what was lifted is published again")
+		}
+	}
+}
