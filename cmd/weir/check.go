@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 // A checkCommand is what `weir check` was told.
 type checkCommand struct {
 	set    []string
+	live   bool
 	output outputFlag
 }
 
@@ -29,14 +31,20 @@ func newCheck() *cobra.Command {
 is rules, a weir.yaml, or a Kubernetes ConfigMap that holds either; it is told by its keys. Several files of rules are
 checked as one set, as the parts read them. Settings of the environment (WEIR_…) count as they would at a start.
 
-The exit code is 2 when there is a fault. Warnings alone do not change it.`,
+With --live it also asks what a weir.yaml without faults names: Kafka and its topics, Redis or the folder of the disk
+store, and the sources, as they can be reached from here and by the user who asks. Nothing is made or changed.
+
+The exit code is 2 when there is a fault, 3 when something that was asked of the live system does not hold. Warnings
+alone do not change it.`,
 		Example: `  weir check rules.yaml
   weir check --set mode=shadow /etc/weir/weir.yaml
+  weir check --live /etc/weir/weir.yaml
   kubectl get configmap weir -o yaml | weir check -`,
 		Args: someFiles,
 		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
 	}
 	c.Flags().StringArrayVar(&k.set, "set", nil, "take `KEY=VALUE` instead of what a weir.yaml says: aggregator.hot_keys=10000; may be repeated")
+	c.Flags().BoolVar(&k.live, "live", false, "also ask Kafka, the store and the sources that a weir.yaml names")
 	k.output.add(c, "text", "json")
 	return c
 }
@@ -48,6 +56,7 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 	}
 	var problems []error
 	var rules []string
+	configurations := false
 	for _, name := range files {
 		data, path, err := k.read(name, c.InOrStdin())
 		if err != nil {
@@ -58,7 +67,12 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 			rules = append(rules, path)
 			continue
 		}
-		problems = append(problems, k.file(path, data).write(c, form))
+		result := k.file(c.Context(), path, data)
+		problems = append(problems, result.write(c, form))
+		configurations = configurations || result.Kind == "configuration"
+	}
+	if k.live && !configurations {
+		problems = append(problems, wrongf("--live asks what a weir.yaml names, and none is among the files"))
 	}
 	if len(rules) > 0 {
 		result := newChecked(strings.Join(rules, ", "))
@@ -72,7 +86,7 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 }
 
 // file checks one file that is no file of rules on the disk.
-func (k *checkCommand) file(path string, data []byte) *checked {
+func (k *checkCommand) file(ctx context.Context, path string, data []byte) *checked {
 	result := newChecked(path)
 	inner, isConfigMap := yamlfile.ConfigMap(path, data)
 	switch {
@@ -86,7 +100,10 @@ func (k *checkCommand) file(path string, data []byte) *checked {
 		result.rules(set)
 		result.add(warnings, err)
 	default:
-		k.configuration(result, data, config.Options{File: path})
+		settings := k.configuration(result, data, config.Options{File: path})
+		if k.live && len(result.faults) == 0 {
+			result.Live = askLive(ctx, settings)
+		}
 	}
 	return result
 }
@@ -100,13 +117,14 @@ func (k *checkCommand) read(name string, stdin io.Reader) (data []byte, path str
 	return data, name, err
 }
 
-func (k *checkCommand) configuration(result *checked, data []byte, o config.Options) {
+func (k *checkCommand) configuration(result *checked, data []byte, o config.Options) *config.Config {
 	result.Kind = "configuration"
 	o.Set, o.Environ = k.set, os.Environ()
 	c, warnings, err := config.Read(data, o)
 	result.add(warnings, err)
 	result.Mode = string(c.Mode)
 	result.rules(c.RuleSet)
+	return c
 }
 
 // configMap checks the rules and the configurations that stand in a ConfigMap.

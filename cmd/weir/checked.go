@@ -20,6 +20,7 @@ type checked struct {
 	Fingerprint string  `json:"fingerprint,omitempty"`
 	Faults      []place `json:"faults"`
 	Warnings    []place `json:"warnings"`
+	Live        []asked `json:"live,omitempty"`
 
 	faults yamlfile.Faults
 }
@@ -65,7 +66,7 @@ func (r *checked) add(warnings []yamlfile.Fault, err error) {
 func (r *checked) write(c *cobra.Command, form string) error {
 	if form == "json" {
 		if err := newJSON(c.OutOrStdout()).Encode(r); err != nil || len(r.faults) == 0 {
-			return err
+			return errors.Join(err, r.unmet())
 		}
 		return wrongf("%s: %s", r.File, counted(len(r.faults), "fault"))
 	}
@@ -75,8 +76,22 @@ func (r *checked) write(c *cobra.Command, form string) error {
 	if len(r.faults) > 0 {
 		return r.faults
 	}
-	_, err := fmt.Fprintln(c.OutOrStdout(), r)
-	return err
+	fmt.Fprintln(c.OutOrStdout(), r)
+	return errors.Join(writeAsked(c.OutOrStdout(), r.Live), r.unmet())
+}
+
+// unmet is the error that the exit code tells of what does not hold.
+func (r *checked) unmet() error {
+	failed := 0
+	for _, one := range r.Live {
+		if !one.Holds {
+			failed++
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	return unmetf("%s: %d of %s asked of the live system do not hold", r.File, failed, counted(len(r.Live), "thing"))
 }
 
 // String says what is in force when the file is.

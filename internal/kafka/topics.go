@@ -131,7 +131,7 @@ func (c *Client) answers(ctx context.Context, name string) error {
 
 // checkSettings compares a topic that exists with what it has to be.
 func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.Topic) error {
-	settings, err := c.settings(ctx, want.Name)
+	settings, err := c.TopicSettings(ctx, want.Name)
 	if errors.Is(err, ErrForbidden) {
 		c.config.Logger.Warn("Kafka: the topic's settings cannot be checked", "topic", want.Name, "error", err)
 		return nil
@@ -159,8 +159,8 @@ func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.To
 	return nil
 }
 
-// settings are a topic's, those that were never set too.
-func (c *Client) settings(ctx context.Context, name string) (map[string]string, error) {
+// TopicSettings are a topic's, in Kafka's names, those that were never set too.
+func (c *Client) TopicSettings(ctx context.Context, name string) (map[string]string, error) {
 	response, err := c.kafka.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{
 		{ResourceType: kafkago.ResourceTypeTopic, ResourceName: name}}})
 	if err == nil {

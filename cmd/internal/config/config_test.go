@@ -90,7 +90,7 @@ func TestTheMoreParticularOneWins(t *testing.T) {
 	o := config.Options{
 		Environ: []string{"WEIR_AGGREGATOR_HOT_KEYS=200", "WEIR_LOG_LEVEL=debug", "WEIR_TIME_LATE=", "WEIR_COLLECTOR_SOURCES_0_FORMAT=main", "WEIR_COLLECTOR_SOURCES_0_LATE=1m",
 			"WEIR_ENFORCER_PORT=tcp://10.1.2.3:80"},
-		Set:     []string{"aggregator.hot_keys=300", "collector.sources.0.late=30m", "kafka.brokers=[a:9092, b:9092]", "collector.listen=[::1]:7401"},
+		Set: []string{"aggregator.hot_keys=300", "collector.sources.0.late=30m", "kafka.brokers=[a:9092, b:9092]", "collector.listen=[::1]:7401"},
 	}
 	c := load(t, `
 aggregator: {hot_keys: 100}

@@ -5,6 +5,9 @@ import "path/filepath"
 // BrokerFolder is where the embedded broker keeps its data.
 func (c *Config) BrokerFolder() string { return filepath.Join(c.Data, "broker") }
 
+// StoreFolder is where the disk store keeps its data.
+func (c *Config) StoreFolder() string { return filepath.Join(c.Data, "store") }
+
 // BrokerSocket is where the embedded broker of a running process listens for the tool, and nobody else.
 func (c *Config) BrokerSocket() string { return filepath.Join(c.BrokerFolder(), "kafka.sock") }
 

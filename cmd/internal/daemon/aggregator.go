@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -100,13 +99,12 @@ func (p *Process) producer(client *kafka.Client, topic kafka.Topic, name string)
 func (p *Process) openStore(ctx context.Context) (store.Store, error) {
 	c := p.Config
 	if c.Store.Redis == "" {
-		return disk.Open(ctx, disk.Options{Folder: filepath.Join(c.Data, "store"), Log: p.Logger})
+		return disk.Open(ctx, disk.Options{Folder: c.StoreFolder(), Log: p.Logger})
 	}
-	password, err := passwordIn(c.Store.PasswordFile)
+	options, err := RedisOptions(c)
 	if err != nil {
-		return nil, wrong{fmt.Errorf("store: %w", err)}
+		return nil, wrong{err}
 	}
-	options := redis.Options{URL: c.Store.Redis, User: c.Store.User, Password: password, Prefix: c.Kafka.Prefix, Expire: expiry(c)}
 	faults := telemetry.NewFaults(p.Logger)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		opened, err := redis.Open(ctx, options)
@@ -125,6 +123,15 @@ func (p *Process) openStore(ctx context.Context) (store.Store, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// RedisOptions say where the store is that the configuration names, whose rules are known.
+func RedisOptions(c *config.Config) (redis.Options, error) {
+	password, err := passwordIn(c.Store.PasswordFile)
+	if err != nil {
+		return redis.Options{}, fmt.Errorf("store: %w", err)
+	}
+	return redis.Options{URL: c.Store.Redis, User: c.Store.User, Password: password, Prefix: c.Kafka.Prefix, Expire: expiry(c)}, nil
 }
 
 // passwordIn is what a file holds, without the end of its line; nothing where no file is named.

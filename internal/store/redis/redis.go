@@ -88,6 +88,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// Check says whether a Redis can be reached and keeps what it is given. It changes nothing there.
+func Check(ctx context.Context, o Options) error {
+	client, err := dial(o)
+	if err != nil {
+		return err
+	}
+	s := &Store{client: client}
+	return errors.Join(s.eachMaster(ctx, refuseEviction), s.Close())
+}
+
 func dial(o Options) (goredis.UniversalClient, error) {
 	u, err := parseURL(o.URL)
 	if err != nil {

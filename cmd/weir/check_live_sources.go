@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"weir/cmd/internal/config"
+)
+
+// source looks at what a source reads, or whether it can listen. Topics are asked for with Kafka.
+func (l *liveCheck) source(ctx context.Context, s *config.Source) {
+	thing := "source " + s.Name
+	for _, pattern := range s.File {
+		found, err := readable(pattern)
+		l.judge(thing, err, found)
+	}
+	switch s.Kind() {
+	case "http":
+		l.listens(ctx, thing, "tcp", s.HTTP)
+	case "syslog":
+		scheme, address, _ := strings.Cut(s.Syslog, "://")
+		switch scheme {
+		case "unix", "unixstream":
+			l.folder(thing, filepath.Dir(address))
+		case "udp":
+			l.listens(ctx, thing, "udp", address)
+		default:
+			l.listens(ctx, thing, "tcp", address)
+		}
+	}
+}
+
+// readable wants at least one file under a path or a pattern, and all of them readable.
+func readable(pattern string) (found string, err error) {
+	paths := []string{pattern}
+	isPattern := strings.ContainsAny(pattern, `*?[\`)
+	if isPattern {
+		if paths, err = filepath.Glob(pattern); err != nil {
+			return "", fmt.Errorf("%s: %w", pattern, err)
+		}
+	}
+	files := 0
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return "", err
+		}
+		if !info.Mode().IsRegular() {
+			if isPattern {
+				continue
+			}
+			return "", fmt.Errorf("%s is no regular file", path)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		_ = file.Close() // nothing was written
+		files++
+	}
+	if files == 0 {
+		return "", fmt.Errorf("%s: there is no such file", pattern)
+	}
+	if !isPattern {
+		return pattern + ": can be read", nil
+	}
+	return fmt.Sprintf("%s: %s, can be read", pattern, counted(files, "file")), nil
+}
+
+// listens tries an address. One that is in use is as it should be while the collector runs.
+func (l *liveCheck) listens(ctx context.Context, thing, network, address string) {
+	err := tryListen(ctx, network, address)
+	if errors.Is(err, syscall.EADDRINUSE) && l.collectorRuns(ctx) {
+		l.holds(thing, "%s %s: in use, and the collector runs", network, address)
+		return
+	}
+	l.judge(thing, err, network+" "+address+": can be listened on")
+}
+
+func tryListen(ctx context.Context, network, address string) error {
+	if network == "udp" {
+		conn, err := (&net.ListenConfig{}).ListenPacket(ctx, network, address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func (l *liveCheck) collectorRuns(ctx context.Context) bool {
+	if l.settings.Collector.Listen == "" {
+		return false
+	}
+	collector := partStatus{Part: "collector", Address: l.settings.Collector.Listen}
+	collector.ask(ctx, "http://"+reachable(collector.Address)+"/status")
+	return collector.Reached
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/config"
+	"weir/cmd/internal/daemon"
+	"weir/internal/kafka"
+	"weir/internal/store/redis/redistest"
+)
+
+// wantAsked asks the live system and wants these things, as the words of their lines begin.
+func wantAsked(t *testing.T, settings *config.Config, want ...string) {
+	t.Helper()
+	var got []string
+	for _, one := range askLive(t.Context(), settings) {
+		got = append(got, fmt.Sprintf("%s %t %s", one.Thing, one.Holds, one.What))
+	}
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || !strings.Contains(got[i], want[i]) {
+			t.Fatalf("line %d: got\n%s\nwant\n%s", i, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// The topics are as they are asked for, missing, or otherwise; hits are kept for less than a rule looks back.
+func TestLiveTopics(t *testing.T) {
+	folder := liveFolder(t)
+	embeddedIn := settingsOf(t, "data: "+folder)
+	wantAsked(t, embeddedIn, "data true", "store true "+folder+"/store: is made", "kafka true embedded, does not run now; "+folder+"/broker: is made")
+
+	b, err := startBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx := within(t, 30*time.Second)
+	hits, list := daemon.HitsTopic(embeddedIn), daemon.BlocklistTopic(embeddedIn)
+	if err := b.EnsureTopics(ctx, hits, list, kafka.Topic{Name: "logs", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	text := "data: " + folder + "\ncollector: {sources: [{kafka: [logs, others]}]}"
+	wantAsked(t, settingsOf(t, text), "data true", "store true",
+		"kafka true embedded, runs: 1 broker",
+		"topic weir.hits true 16 partitions, cleanup.policy=delete, retention.ms=172800000",
+		"topic weir.blocklist true 1 partition, cleanup.policy=delete",
+		"topic weir.events true does not exist; the first part that needs it makes it, with 4 partitions",
+		"source kafka-1 true topic logs: 3 partitions, 0 records",
+		"source kafka-1 false topic others")
+	wantAsked(t, settingsOf(t, "data: "+folder+"\nkafka: {create: false, hits: {partitions: 8}}"), "data", "store", "kafka true",
+		"topic weir.hits false topic weir.hits has 16 partitions and not 8", "topic weir.blocklist true",
+		"topic weir.events false topic weir.events does not exist; make it: kafka-topics.sh")
+	wantAsked(t, settingsOf(t, "data: "+folder+"\nkafka: {hits: {retention: 50h}}"), "data", "store", "kafka true",
+		"topic weir.hits false keeps records for 2d, and parts go by 2d2h: set retention.ms=180000000", "", "")
+
+	weekly := settingsOf(t, "data: "+folder)
+	weekly.RuleSet.Rules[0].Limits[0].Per, weekly.RuleSet.Rules[0].Limits[0].Text = 7*24*time.Hour, "10/w"
+	wantAsked(t, weekly, "data", "store", "kafka true", "topic weir.hits false keeps hits for 2d, and rule per-ip has the limit 10/w", "", "")
+}
+
+// Nothing more is asked of a Kafka that does not answer.
+func TestLiveKafkaUnreachable(t *testing.T) {
+	settings := settingsOf(t, "data: "+t.TempDir()+"\nkafka: {brokers: ['127.0.0.1:1']}")
+	wantAsked(t, settings, "data true", "store true", "kafka false asking Kafka for its brokers: broker 127.0.0.1:1 cannot be reached")
+}
+
+// freeUDP is an address that nobody listens on.
+func freeUDP(t *testing.T) string {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.LocalAddr().String()
+}
+
+func TestLiveSources(t *testing.T) {
+	folder := t.TempDir()
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	free := freeUDP(t)
+	for _, name := range []string{"access.log", "other.log", "plain"} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := fmt.Sprintf(`data: %[1]s/plain/data
+collector:
+  listen: 127.0.0.1:1
+  sources:
+    - {file: ["%[1]s/*.log", %[1]s/missing.log, "%[1]s/*.txt", %[1]s]}
+    - {http: %[2]s}
+    - {syslog: "udp://%[3]s"}
+    - {syslog: "unix://%[1]s/no/such/log"}
+`, folder, busy.Addr(), free)
+	sources := []string{
+		"source file-1 true " + folder + "/*.log: 2 files, can be read", "missing.log: no such file", "source file-1 false " + folder + "/*.txt: there is no such file",
+		"source file-1 false " + folder + " is no regular file", "source http-1 false listen tcp", "source syslog-1 true udp " + free + ": can be listened on",
+		"source syslog-2 true " + folder + "/no/such: is made at the first start",
+	}
+	wantAsked(t, settingsOf(t, text), append([]string{"data false stat " + folder + "/plain/data: not a directory", "store false", "kafka false"}, sources...)...)
+
+	collector := newFakePart(t, behind)
+	text = strings.Replace(text, "listen: 127.0.0.1:1", "listen: "+collector.address(), 1)
+	sources[4] = "source http-1 true tcp " + busy.Addr().String() + ": in use, and the collector runs"
+	wantAsked(t, settingsOf(t, text), append([]string{"", "", ""}, sources...)...)
+}
+
+func TestLiveRedis(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	settings := settingsOf(t, "data: "+liveFolder(t)+"\nstore: {redis: 'redis://"+server.Addr+"/0'}")
+	wantAsked(t, settings, "data", "store false Redis at "+server.Addr+" drops keys when it is full (maxmemory-policy allkeys-lru)", "kafka true")
+	if err := server.Client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantAsked(t, settings, "data", "store true redis://"+server.Addr+"/0: answers, and drops no keys", "kafka true")
+	if size := server.Client.DBSize(t.Context()).Val(); size != 0 {
+		t.Errorf("asking has left %d keys", size)
+	}
+	server.Kill()
+	wantAsked(t, settings, "data", "store false", "kafka true")
+}
