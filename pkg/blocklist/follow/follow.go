@@ -127,6 +127,11 @@ func (f *Follower) now() int64 { return f.config.Now().UnixMilli() }
 // trouble says why the list does not keep up. Operations are a closed set.
 func (f *Follower) trouble(operation string, err error) {
 	f.faults.Note(operation, err)
+	f.note(err)
+}
+
+// note has the status say why the list does not keep up.
+func (f *Follower) note(err error) {
 	f.change(func(s *Status) {
 		if s.Trouble == "" {
 			s.Since = f.config.Now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"weir/pkg/blocklist"
 )
@@ -34,6 +35,8 @@ type logSource struct {
 	log     Log
 	reading reading
 	demand  *blocklist.ListID // only a greater epoch than this one's takes the list's place
+
+	awaiting time.Time // since when marks are missing; zero: they are not
 }
 
 // A reading is one from the log's start on.
@@ -131,7 +134,7 @@ func (l *logSource) swapIfWhole(now int64) {
 	}
 	list, asOf, missing := r.marks.whole(r.began)
 	if missing != nil {
-		l.trouble("whole", missing)
+		l.awaits(missing)
 		return
 	}
 	if l.demand != nil && list.Name == l.demand.Name && list.Epoch <= l.demand.Epoch {
@@ -144,10 +147,28 @@ func (l *logSource) swapIfWhole(now int64) {
 	}
 	l.demand = nil
 	r.filling.Swap(blocklist.State{Version: blocklist.Version{List: list, Offset: r.filling.Last}, Whole: true, AsOf: asOf}, now)
-	r.filling = nil
+	r.filling, l.awaiting = nil, time.Time{}
 	l.Follower.filling(false)
 	l.well("whole")
 	l.config.Logger.Info("blocklist: the list is whole", "version", l.config.Set.Version().String())
+}
+
+// marksPatience is how long marks may be missing before that is a fault. Aggregators that were just started mark their
+// partitions one after the other, and each of them every 10 s.
+const marksPatience = 30 * time.Second
+
+// awaits says what a list that is read lacks: once, and as a fault when it lasts.
+func (l *logSource) awaits(missing error) {
+	now := l.config.Now()
+	if l.awaiting.IsZero() {
+		l.awaiting = now
+		l.config.Logger.Info("blocklist: waiting until the list is whole", "missing", missing.Error())
+	}
+	if now.Sub(l.awaiting) >= marksPatience {
+		l.trouble("whole", missing)
+		return
+	}
+	l.note(missing)
 }
 
 // reach notes how far the marks are, or begins again when they are of another list.

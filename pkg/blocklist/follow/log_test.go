@@ -1,9 +1,11 @@
 package follow
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -297,6 +299,33 @@ func TestATrimmedLogIsReadFromItsStart(t *testing.T) {
 	wantKeys(t, l.config.Set, "2.2.2.2")
 	if got := l.Status(); got.Fills != 2 || got.Filling {
 		t.Errorf("%+v", got)
+	}
+}
+
+// At an ordinary start partitions are marked one after the other: that is told once, and is a fault only when it lasts.
+func TestMarksThatAreLateAreAFaultOnlyWhenTheyLast(t *testing.T) {
+	var said bytes.Buffer
+	p, now := newPaper(), time.UnixMilli(at)
+	f := NewFromLog(Config{Set: blocklist.NewSet(blocklist.Limits{}), Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&said, nil))}, p)
+	l := f.from.(*logSource)
+	l.begin(0)
+	p.mark(t, blocklist.Mark{Partition: 0})
+	for range 3 {
+		l.catchUp(t, p)
+		now = now.Add(marksPatience / 4)
+	}
+	if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=INFO") || !strings.Contains(f.Status().Trouble, "has not marked") {
+		t.Errorf("it has said %q, and its status is %+v", text, f.Status())
+	}
+	now = now.Add(marksPatience / 4)
+	l.catchUp(t, p)
+	if text := said.String(); strings.Count(text, "level=ERROR") != 1 {
+		t.Errorf("after %v it has said %q", marksPatience, text)
+	}
+	p.mark(t, blocklist.Mark{Partition: 1})
+	l.catchUp(t, p)
+	if !f.config.Set.Whole() || f.Status().Trouble != "" || !l.awaiting.IsZero() {
+		t.Errorf("whole %t, %+v", f.config.Set.Whole(), f.Status())
 	}
 }
 

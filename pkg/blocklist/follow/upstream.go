@@ -30,8 +30,7 @@ const (
 	firstPause      = 100 * time.Millisecond
 	longestPause    = 5 * time.Second
 
-	listPath   = "/v1/blocklist"
-	ordersPath = "/v1/orders"
+	listPath = "/v1/blocklist"
 )
 
 // StatusNotYet is how an enforcer answers that it has not reached the version asked for.
