@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -78,11 +79,12 @@ func parseWait(text string) (time.Duration, error) {
 
 // A status is how the whole stands, as `weir status --json` writes it.
 type status struct {
-	CaughtUp bool          `json:"caught_up"`
-	Rules    string        `json:"rules"` // hash of those that the configuration names here
-	Groups   []groupStatus `json:"groups"`
-	Parts    []partStatus  `json:"parts"`
-	Faults   []string      `json:"faults"` // what Kafka could not be asked, and then nobody knows whether all have caught up
+	CaughtUp    bool          `json:"caught_up"`
+	Rules       string        `json:"rules"`        // hash of those that the configuration names here
+	RulesDiffer bool          `json:"rules_differ"` // among the parts that were reached, or from the configuration here
+	Groups      []groupStatus `json:"groups"`
+	Parts       []partStatus  `json:"parts"`
+	Faults      []string      `json:"faults"` // what Kafka could not be asked, and then nobody knows whether all have caught up
 }
 
 const (
@@ -131,6 +133,7 @@ func (w *watched) look(ctx context.Context) *status {
 	if w.settings.RuleSet != nil {
 		report.Rules = w.settings.RuleSet.Fingerprint()
 	}
+	report.RulesDiffer = report.differ()
 	limited, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
 	if err := w.askKafka(limited, report); err != nil {
@@ -160,6 +163,18 @@ func (s *status) waiting() int64 {
 		waiting += group.Lag
 	}
 	return waiting
+}
+
+// differ says whether not all have the same rules, as far as they say which.
+func (s *status) differ() bool {
+	known := s.Rules
+	for _, part := range s.Parts {
+		if part.Rules != "" && known != "" && part.Rules != known {
+			return true
+		}
+		known = cmp.Or(known, part.Rules)
+	}
+	return false
 }
 
 func (s *status) allPartsCaughtUp() bool {

@@ -95,6 +95,42 @@ func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 	}
 }
 
+// Each part's state is in the table, what differs is a line, and what is in order is short.
+func TestStatusShowsEachPart(t *testing.T) {
+	s := status{CaughtUp: true, Rules: "f00d", Groups: []groupStatus{}, Parts: []partStatus{
+		{Part: "aggregator", Address: "a:1", Reached: true, Rules: "f00d", Status: []byte(`{"partitions": [
+			{"partition": 0, "lag": 0, "reached": "2026-03-03T08:00:00Z", "hot": 3, "dirty": 1, "waiting": 0, "unsent": 0},
+			{"partition": 1, "lag": 7, "reached": "2026-03-03T09:00:00Z", "hot": 4, "dirty": 1, "waiting": 5, "unsent": 1, "error": "written by a newer version"}]}`)},
+		{Part: "enforcer", Address: "e:1", Reached: true, Rules: "beef", Status: []byte(`{"whole": true, "version": "l-1.7", "age": "2s", "follows": "kafka",
+			"followers": 1, "paused": ["*"], "waiting": 2, "trouble": "partition 1 has not marked", "unread": 0}`)},
+		{Part: "enforcer", Address: "e:2", Reached: true, Status: []byte(`{"whole": false, "version": "", "follows": "kafka"}`)},
+	}}
+	s.RulesDiffer = s.differ()
+	var text strings.Builder
+	if err := s.writeText(&text); err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Join(strings.Fields(text.String()), " ")
+	for _, want := range []string{
+		"All have caught up. Rules differ: aggregator f00d, enforcer beef, the configuration here f00d.",
+		"2 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict waiting for Kafka",
+		"partition 1 lag 7 records, written by a newer version", "enforcer e:1 beef (here f00d)",
+		"list l-1.7 whole, 2s old, follows kafka, 1 follower, 2 orders waiting for Kafka", "paused all rules", "trouble partition 1 has not marked",
+		"list no whole list, follows kafka",
+	} {
+		if !strings.Contains(words, want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	if strings.Contains(words, "partition 0") || s.Parts[0].Rules == "" {
+		t.Errorf("what is in order is told\n%s", text.String())
+	}
+	s.Parts[1].Rules = "f00d"
+	if s.differ() {
+		t.Error("the same rules differ")
+	}
+}
+
 // shows looks once and wants these pieces in what people see, runs of spaces counting as one.
 func shows(t *testing.T, ctx context.Context, settings *config.Config, want []string) {
 	t.Helper()

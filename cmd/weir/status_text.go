@@ -1,14 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"weir/pkg/backtest"
 )
 
 // writeText writes the status for people: the answer first, then who lags, then who said what.
@@ -18,6 +15,9 @@ func (s *status) writeText(to io.Writer) error {
 		b.WriteString("All have caught up.\n")
 	} else {
 		fmt.Fprintf(&b, "Not all have caught up: %s.\n", s.waits())
+	}
+	if s.RulesDiffer {
+		fmt.Fprintf(&b, "Rules differ: %s.\n", s.rulesText())
 	}
 	if len(s.Groups) > 0 {
 		b.WriteByte('\n')
@@ -100,9 +100,23 @@ func (s *status) partRows() []string {
 	rows := []string{"PART\tADDRESS\tRULES\tSTATE"}
 	for _, p := range s.Parts {
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", p.Part, p.Address, s.rulesOf(&p), p.state()))
-		rows = append(rows, p.sourceRows()...)
+		rows = append(rows, p.ownRows()...)
 	}
 	return rows
+}
+
+// rulesText says who has which rules.
+func (s *status) rulesText() string {
+	var texts []string
+	for _, p := range s.Parts {
+		if p.Rules != "" {
+			texts = append(texts, p.Part+" "+p.Rules)
+		}
+	}
+	if s.Rules != "" {
+		texts = append(texts, "the configuration here "+s.Rules)
+	}
+	return strings.Join(texts, ", ")
 }
 
 // rulesOf is a part's hash of its rules, and whether it is another than that of the configuration here.
@@ -128,43 +142,4 @@ func (p *partStatus) state() string {
 		return "behind"
 	}
 	return "runs"
-}
-
-// sourceRows are the sources of a collector, with their logs.
-func (p *partStatus) sourceRows() []string {
-	var says struct {
-		Sources []struct {
-			Source, Kind, Format, Error string
-			Logs                        []struct {
-				Log           string
-				Position, Lag int64
-				Newest        *time.Time
-				Holding       bool
-			}
-		}
-	}
-	if len(p.Status) == 0 || json.Unmarshal(p.Status, &says) != nil {
-		return nil // another part, or a form that only --json shows
-	}
-	var rows []string
-	for _, s := range says.Sources {
-		unit := "byte"
-		if s.Kind != "file" {
-			unit = "record"
-		}
-		for _, log := range s.Logs {
-			state := "lag " + counted(int(log.Lag), unit)
-			if log.Newest != nil && !log.Newest.IsZero() {
-				state += ", read up to " + backtest.Instant(log.Newest.UnixMilli()).String()
-			}
-			if log.Holding {
-				state += ", waits for slower ones"
-			}
-			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
-		}
-		if s.Error != "" {
-			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, s.Error))
-		}
-	}
-	return rows
 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/pkg/backtest"
+)
+
+// ownRows are what a part says of itself: what it does not say in a form known here only --json shows.
+func (p *partStatus) ownRows() []string {
+	switch p.Part {
+	case "aggregator":
+		return p.aggregatorRows()
+	case "enforcer":
+		return p.enforcerRows()
+	}
+	return p.sourceRows()
+}
+
+// says reads what a part says of itself.
+func (p *partStatus) says(to any) bool {
+	return len(p.Status) > 0 && json.Unmarshal(p.Status, to) == nil
+}
+
+// aggregatorRows are how far an aggregator has counted, and those of its partitions that are behind.
+func (p *partStatus) aggregatorRows() []string {
+	var says struct {
+		Partitions []struct {
+			Partition, Hot, Dirty, Waiting, Unsent int
+			Lag                                    int64
+			Reached                                *time.Time
+			Error                                  string
+		}
+	}
+	if !p.says(&says) {
+		return nil
+	}
+	var hot, dirty, waiting, unsent int
+	var reached time.Time
+	var behind []string
+	for _, one := range says.Partitions {
+		hot, dirty, waiting, unsent = hot+one.Hot, dirty+one.Dirty, waiting+one.Waiting, unsent+one.Unsent
+		if one.Reached != nil && one.Reached.After(reached) {
+			reached = *one.Reached
+		}
+		if one.Lag > 0 || one.Error != "" {
+			behind = append(behind, fmt.Sprintf("  partition %d\t\t\t%s", one.Partition, join("lag "+counted(int(one.Lag), "record"), one.Error)))
+		}
+	}
+	state := []string{counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "waiting for Kafka", "verdict")}
+	if !reached.IsZero() {
+		state = append([]string{"counted up to " + backtest.Instant(reached.UnixMilli()).String()}, state...)
+	}
+	return append([]string{fmt.Sprintf("  %s\t\t\t%s", counted(len(says.Partitions), "partition"), join(state...))}, behind...)
+}
+
+// enforcerRows are an enforcer's list: whether it is whole, how old, what is paused, what it lacks.
+func (p *partStatus) enforcerRows() []string {
+	var says struct {
+		Whole                          bool
+		Version, Age, Follows, Trouble string
+		Followers, Waiting, Unread     int
+		Paused                         []string
+	}
+	if !p.says(&says) {
+		return nil
+	}
+	list := "no whole list"
+	if says.Whole {
+		list = "whole, " + says.Age + " old"
+	}
+	rows := []string{fmt.Sprintf("  list\t%s\t\t%s", says.Version, join(list, "follows "+says.Follows, some(says.Followers, "", "follower"),
+		some(says.Waiting, "waiting for Kafka", "order"), some(says.Unread, "not readable", "record")))}
+	if len(says.Paused) > 0 {
+		rows = append(rows, "  paused\t\t\t"+strings.ReplaceAll(strings.Join(says.Paused, ", "), "*", "all rules"))
+	}
+	if says.Trouble != "" {
+		rows = append(rows, "  trouble\t\t\t"+says.Trouble)
+	}
+	return rows
+}
+
+// some says how many there are; nothing of none.
+func some(n int, what, noun string) string {
+	if n == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(counted(n, noun)+" "+what, " ")
+}
+
+// join puts commas between what is not empty.
+func join(texts ...string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		if text != "" && b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// sourceRows are the sources of a collector, with their logs.
+func (p *partStatus) sourceRows() []string {
+	var says struct {
+		Sources []struct {
+			Source, Kind, Format, Error string
+			Logs                        []struct {
+				Log           string
+				Position, Lag int64
+				Newest        *time.Time
+				Holding       bool
+			}
+		}
+	}
+	if !p.says(&says) {
+		return nil
+	}
+	var rows []string
+	for _, s := range says.Sources {
+		unit := "byte"
+		if s.Kind != "file" {
+			unit = "record"
+		}
+		for _, log := range s.Logs {
+			state := "lag " + counted(int(log.Lag), unit)
+			if log.Newest != nil && !log.Newest.IsZero() {
+				state += ", read up to " + backtest.Instant(log.Newest.UnixMilli()).String()
+			}
+			if log.Holding {
+				state += ", waits for slower ones"
+			}
+			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
+		}
+		if s.Error != "" {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, s.Error))
+		}
+	}
+	return rows
+}
