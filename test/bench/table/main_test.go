@@ -1,0 +1,44 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestTable(t *testing.T) {
+	const said = `goos: linux
+BenchmarkPeers
+BenchmarkPeers/gawk
+BenchmarkPeers/gawk-2  1  120323510 ns/op  87.50 %found  335.2 MiB  2.226 cpu-s/million  50000 lines  470000 lines/s  0 wrong
+--- SKIP: BenchmarkPeers/crowdsec
+BenchmarkPeers/gawk-2  1  110323510 ns/op  87.50 %found  335.4 MiB  2.004 cpu-s/million  50000 lines  416430 lines/s  0 wrong
+BenchmarkPeers/gawk-2  1  100323510 ns/op  87.50 %found  335.3 MiB  2.101 cpu-s/million  50000 lines  426430 lines/s  0 wrong
+BenchmarkRiver/weir-2  1  7511720377 ns/op  12.3 cpu-s/million  3000000 lines/s
+BenchmarkPeers/slow  1  7511720377 ns/op  1234 lines/s
+PASS
+`
+	const want = `| program | lines/s | CPU s per million | peak MiB | found | wrong |
+| --- | --- | --- | --- | --- | --- |
+| Peers/gawk | 426 k (416 k to 470 k) | 2.10 (2.00 to 2.23) | 335 | 88% | 0 |
+| River/weir | 3.0 M | 12 |  |  |  |
+| Peers/slow | 1.2 k |  |  |  |  |
+`
+	var out, progress strings.Builder
+	if code := run(strings.NewReader(said), &out, &progress); code != 0 {
+		t.Errorf("code %d", code)
+	}
+	if out.String() != want {
+		t.Errorf("%s\nwant\n%s", out.String(), want)
+	}
+	if progress.String() != said {
+		t.Error("not all went on")
+	}
+}
+
+func TestNothingSaid(t *testing.T) {
+	var out strings.Builder
+	if run(strings.NewReader("PASS\n"), &out, io.Discard) != 1 || out.String() != "" {
+		t.Error("a table of nothing")
+	}
+}
