@@ -41,6 +41,9 @@ func (e *Enforcer) blocklist(w http.ResponseWriter, r *http.Request) error {
 		if err := e.wait(r.Context(), q); err != nil {
 			return err
 		}
+		if _, err := e.Admit(r, keys.Read); err != nil { // the key may have been removed meanwhile
+			return err
+		}
 	}
 	return e.write(w, r, q)
 }

@@ -33,13 +33,12 @@ const (
 )
 
 func readListRequest(r *http.Request) (*listRequest, error) {
-	values := r.URL.Query()
-	for name := range values {
-		switch name {
-		case "after", "local", "wait", "rule", "top":
-		default:
-			return nil, problemf(http.StatusBadRequest, "the parameter %q is not known; known here: after, local, wait, rule, top", name)
-		}
+	values, err := parameters(r, []string{"after", "local", "wait", "rule", "top"})
+	if err != nil {
+		return nil, err
+	}
+	if values.Has("rule") && values.Get("rule") == "" {
+		return nil, problemf(http.StatusBadRequest, "rule is empty: say which, or leave it out")
 	}
 	q := &listRequest{form: formOf(r.Header.Get("Accept")), since: values.Has("after"), local: values.Get("local"), rule: values.Get("rule"),
 		answers: r.Header.Get("If-None-Match")}
@@ -50,7 +49,6 @@ func readListRequest(r *http.Request) (*listRequest, error) {
 		}
 	}
 	q.zipped = !q.since && q.form != eventStream && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
-	var err error
 	if q.after, err = blocklist.ParseVersion(after); err != nil {
 		return nil, problemf(http.StatusBadRequest, "%q is no version of a list", after)
 	}

@@ -3,10 +3,13 @@ package enforcer
 import (
 	"bufio"
 	"compress/gzip"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/internal/keys"
 	"weir/pkg/blocklist"
 )
 
@@ -161,6 +165,7 @@ func TestWrongListRequests(t *testing.T) {
 	r := keyed(t, list(t))
 	for path, want := range map[string]int{
 		"?after=nonsense": 400, "?top=0": 400, "?top=x": 400, "?top=1&after=": 400, "?wait=soon": 400, "?nonsense=1": 400,
+		"?rule=": 400, "?rule=%zz": 400, "?top=5;rule=x": 400, "?rule=a&rule=b": 400,
 	} {
 		if got := r.get("/v1/blocklist"+path, "X-Api-Key", "read"); got.status != want {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
@@ -293,6 +298,43 @@ func TestWatching(t *testing.T) {
 	leaveAgain()
 	leaveReset()
 	await(t, "left", func() bool { return r.Status().Followers == 0 })
+}
+
+// Whose key is removed is told no more, though they were connected before.
+func TestWhoseKeyIsRemovedIsLetGo(t *testing.T) {
+	set := list(t, ofIP("203.0.113.7"))
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(fmt.Sprintf("keys: [{name: temp, role: read, sha256: %x}]", sha256.Sum256([]byte("temp"))))
+	file, err := keys.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, set, func(c *Config) { c.Keys = file })
+	next, leave := r.watch("/v1/blocklist", "X-Api-Key", "temp")
+	defer leave()
+	polled := make(chan answer)
+	go func() {
+		polled <- r.get("/v1/blocklist?wait=1m&after="+set.Version().String(), "X-Api-Key", "temp")
+	}()
+	await(t, "followed", func() bool { return r.Status().Followers == 2 })
+	write("keys: []")
+	if _, err := file.Reread(); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Apply(time.Now().UnixMilli(), changeOf(t, 10, ofIP("203.0.113.8"))); err != nil {
+		t.Fatal(err)
+	}
+	if event, data := next(); event != "" {
+		t.Errorf("%s %s", event, data)
+	}
+	if got := <-polled; got.status != 401 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
 }
 
 func TestWhoFollowsIsLetGoAtTheEnd(t *testing.T) {

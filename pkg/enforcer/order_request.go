@@ -3,12 +3,14 @@ package enforcer
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"weir/internal/yamlfile"
 	"weir/pkg/blocklist"
@@ -40,8 +42,12 @@ func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	d.DisallowUnknownFields()
 	q := &orderRequest{}
-	if err = d.Decode(q); err == nil && d.More() {
+	err = d.Decode(q)
+	if _, end := d.Token(); err == nil && end != io.EOF {
 		err = errors.New("there is more than one object")
+	}
+	if err == nil {
+		err = q.slips(body)
 	}
 	if err != nil {
 		return nil, problemf(http.StatusBadRequest, `the body is no order: %s; write {"target": "203.0.113.7", "for": "1h", "why": "…"}`, err)
@@ -49,8 +55,41 @@ func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
 	return q, nil
 }
 
+// slips are what a script's mistake leaves: an empty variable must not be an order for ever or of all rules, nor a name that
+// is no text one of someone else.
+func (q *orderRequest) slips(body []byte) error {
+	var members map[string]string
+	if err := json.Unmarshal(body, &members); err != nil {
+		return err
+	}
+	for name, value := range members {
+		if value == "" {
+			return fmt.Errorf("%s is empty: say what it is, or leave it out", name)
+		}
+	}
+	if strings.ContainsRune(q.Target, utf8.RuneError) {
+		return errors.New("the target is no text in UTF-8")
+	}
+	return nil
+}
+
 // readQuery reads a query with the parameters that may stand there, each once.
 func readQuery(r *http.Request, known ...string) (*orderRequest, error) {
+	values, err := parameters(r, known)
+	if err != nil {
+		return nil, err
+	}
+	for name := range values {
+		if values.Get(name) == "" {
+			return nil, problemf(http.StatusBadRequest, "%s is empty: say what it is, or leave it out", name)
+		}
+	}
+	return &orderRequest{Target: values.Get("target"), Rule: values.Get("rule"), Why: values.Get("why"), key: values.Get("key"), allow: values.Get("allow")}, nil
+}
+
+// parameters are those of a query, which may stand there once each. What is not understood is refused: what it narrows would
+// be done to all.
+func parameters(r *http.Request, known []string) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, problemf(http.StatusBadRequest, "the query cannot be read: %s", err)
@@ -63,7 +102,7 @@ func readQuery(r *http.Request, known ...string) (*orderRequest, error) {
 			return nil, problemf(http.StatusBadRequest, "the parameter %s stands there twice", name)
 		}
 	}
-	return &orderRequest{Target: values.Get("target"), Rule: values.Get("rule"), Why: values.Get("why"), key: values.Get("key"), allow: values.Get("allow")}, nil
+	return values, nil
 }
 
 // reason is why, which is always asked for.
@@ -124,6 +163,9 @@ func (q *orderRequest) target() (scope, value string, err error) {
 	scope, value, err = blocklist.ParseTarget(q.Target)
 	if err != nil {
 		return "", "", problemf(http.StatusBadRequest, "%s", err)
+	}
+	if host := plainHost(value); scope == "host" && host != value {
+		return "", "", problemf(http.StatusBadRequest, "hosts are known without port and brackets: write host:%s", host)
 	}
 	return scope, value, nil
 }

@@ -74,6 +74,9 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	defer timer.Stop()
 	select {
 	case <-p.done:
+		if p.refused.Load() {
+			return is, "Kafka refuses it, the log of this enforcer says why: it is in force here and with those who follow this enforcer, until it ends, and nowhere else", nil
+		}
 		is.Kafka = true
 		return is, "", nil
 	case <-timer.C:

@@ -355,7 +355,9 @@ func TestWrongOrders(t *testing.T) {
 		`{"target":"203.0.113.8","why":"w","fro":"1h"}`: 400, `{"target":"203.0.113.8","why":"w","for":"soon"}`: 400, `{"target":"203.0.113.8","why":"w","for":"0"}`: 400,
 		`{"target":"203.0.113.8","why":"w","for":"1h","until":"2099-01-01T00:00:00Z"}`: 400, `{"target":"203.0.113.8","why":"w","until":"1999-01-01T00:00:00Z"}`: 400,
 		`{"target":"203.0.113.8","why":"w","until":"9998-01-01T00:00:00Z"}`: 400, `{"target":"203.0.113.8","why":" "}`: 400,
-		`{"target":"203.0.113.8","why":"w"} {}`: 400, `{"target":"203.0.113.8","why":"w","rule":"per-ip"}`: 400,
+		`{"target":"203.0.113.8","why":"w","for":""}`: 400, `{"target":"203.0.113.8","why":"w","until":""}`: 400,
+		`{"target":"user:\ud800","why":"w"}`: 400, "{\"target\":\"user:\xff\",\"why\":\"w\"}": 400, `{"target":"host:shop.example:8080","why":"w"}`: 400,
+		`{"target":"203.0.113.8","why":"w"}]`: 400, `{"target":"203.0.113.8","why":"w"} {}`: 400, `{"target":"203.0.113.8","why":"w","rule":"per-ip"}`: 400,
 		`{"target":"203.0.113.8","why":"` + long[:maxWhy+1] + `"}`: 400, `{"target":"user:` + long[:2000] + `","why":"w"}`: 400, `{"why":"` + long + `"}`: 413,
 	} {
 		if got := r.order("POST", "/v1/blocks", body); got.status != want || got.Header.Get("Content-Type") != "application/problem+json" {
@@ -363,6 +365,7 @@ func TestWrongOrders(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{
+		"/v1/blocks?key=x&why=w&rule=": 400, "/v1/blocks?key=x&why=w&allow=": 400, "/v1/pause?rule=&why=w": 400,
 		"/v1/blocks?key=x&why=w&why=v": 400, "/v1/blocks?key=x&why=w&target=y": 400, "/v1/blocks?key=x&why=%zz": 400, "/v1/blocks?key=x&why=w&allow=soon": 400,
 		"/v1/allows?why=w": 400, "/v1/allows?target=203.0.113.8": 400, "/v1/pause": 400, "/v1/find?key=x": 405, "/v1/nonsense": 404,
 	} {
@@ -370,7 +373,23 @@ func TestWrongOrders(t *testing.T) {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
+	if got := r.order("POST", "/v1/pause", `{"rule":"","why":"w"}`); got.status != 400 {
+		t.Errorf("a pause of an empty rule: %d %s", got.status, got.body)
+	}
 	if n := len(r.blocklist.messages()); n != 0 {
 		t.Errorf("%d orders", n)
+	}
+}
+
+// What Kafka refuses for good is not said to be there.
+func TestAnOrderThatKafkaRefusesIsSaidToBeHereOnly(t *testing.T) {
+	r := start(t, list(t), func(c *Config) {
+		c.Keys = keysFile(t)
+		c.Sinks = &Sinks{Blocklist: refusing{kafka.ErrPermanent}, Events: &gathering{}, Hits: &gathering{}}
+	})
+	var said orderAnswer
+	r.order("POST", "/v1/blocks", `{"target":"203.0.113.8","why":"w"}`).read(t, &said)
+	if !said.InForce.Here || said.InForce.Kafka || !strings.Contains(said.Note, "refuses") {
+		t.Errorf("%+v", said)
 	}
 }

@@ -99,7 +99,8 @@ func (o *outbox) read(name string) (*parcel, error) {
 	return p, nil
 }
 
-// put takes a parcel: when it returns, the parcel is on disk and will be sent. Its done is closed when Kafka has it.
+// put takes a parcel: when it returns, the parcel is on disk and will be sent. Its done is closed when Kafka has it or
+// refuses it for good.
 func (o *outbox) put(p *parcel) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -171,6 +172,7 @@ func (o *outbox) send(ctx context.Context, to Sinks, p *parcel) {
 		if err != nil && !errors.Is(err, kafka.ErrPermanent) {
 			kept.Store(true) // we end: it is sent by who starts next
 		} else if err != nil {
+			p.refused.Store(true)
 			o.faults.Note("order", fmt.Errorf("Kafka refuses what was ordered: %w", err))
 		}
 		if left.Add(-1) == 0 && !kept.Load() {

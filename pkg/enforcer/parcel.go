@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -17,8 +18,9 @@ type parcel struct {
 	Events []message `json:"events"`
 	Hits   []message `json:"hits,omitempty"` // commands for the aggregators
 
-	number int64 // of its file
-	done   chan struct{}
+	number  int64 // of its file
+	refused atomic.Bool
+	done    chan struct{} // closed when Kafka has all of it, or has refused some for good
 }
 
 // A message is one record to be written.

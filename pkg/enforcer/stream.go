@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"weir/internal/keys"
 	"weir/pkg/blocklist"
 )
 
@@ -23,6 +24,7 @@ type stream struct {
 	flush   func() error
 	wanted  func(*blocklist.Entry) bool
 	at      blocklist.Version
+	may     func() bool     // whether the key is still good
 	waiting map[string]bool // ids of orders that were shown before the log has brought them
 	room    bytes.Buffer
 }
@@ -40,6 +42,10 @@ func (e *Enforcer) stream(w http.ResponseWriter, r *http.Request, q *listRequest
 	defer cancel()
 	defer e.endWith(cancel)()
 	s := &stream{set: e.config.Set, to: &patientWriter{to: w}, flush: http.NewResponseController(w).Flush, wanted: q.wanted(), at: q.after, waiting: map[string]bool{}}
+	s.may = func() bool {
+		_, err := e.Admit(r, keys.Read)
+		return err == nil
+	}
 	if !q.since {
 		s.at = s.set.Version()
 	}
@@ -52,11 +58,11 @@ func (e *Enforcer) stream(w http.ResponseWriter, r *http.Request, q *listRequest
 	return nil
 }
 
-// run writes until the context is done, or who watches has gone.
+// run writes until the context is done, who watches has gone, or their key was removed.
 func (s *stream) run(ctx context.Context) {
 	ticker := time.NewTicker(stillThere)
 	defer ticker.Stop()
-	for {
+	for s.may() {
 		changed := s.set.Changed()
 		more := s.write()
 		if s.send() != nil {
