@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -103,20 +104,46 @@ func TestMetricsThatAreAskedForExist(t *testing.T) {
 	}
 	name := regexp.MustCompile(`\bweir_[a-z_]+`)
 	known := map[string]bool{}
-	for _, metric := range name.FindAllString(string(page), -1) {
-		known[metric] = true
+	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(page), -1) {
+		if row[2] != "histogram" {
+			known[row[1]] = true
+			continue
+		}
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} { // what Prometheus has of it
+			known[row[1]+suffix] = true
+		}
 	}
 	asked := 0
 	for _, file := range []string{"prometheus/alerts.yaml", "grafana/weir.json"} {
 		for _, metric := range name.FindAllString(read(t, file), -1) {
 			asked++
-			if !known[strings.TrimSuffix(metric, "_bucket")] {
+			if !known[metric] {
 				t.Errorf("%s asks for %s, which docs/metrics.md does not have", file, metric)
 			}
 		}
 	}
 	if asked < 30 {
 		t.Errorf("only %d metrics are asked for", asked)
+	}
+}
+
+// docs/metrics.md tells of each alert what to look at, and of no other.
+func TestAlertsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told, alerts []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (Weir\w+) \|`).FindAllStringSubmatch(string(page), -1) {
+		told = append(told, row[1])
+	}
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(read(t, "prometheus/alerts.yaml"), -1) {
+		alerts = append(alerts, alert[1])
+	}
+	slices.Sort(told)
+	slices.Sort(alerts)
+	if !slices.Equal(told, alerts) || len(told) == 0 {
+		t.Errorf("documented: %v; there are: %v", told, alerts)
 	}
 }
 
