@@ -43,7 +43,7 @@ func splitKey(key []byte) (rule, rest []byte, ok bool) {
 
 // apply takes a record. One that cannot be read changes nothing.
 func (c *content) apply(change Change, now int64) error {
-	if bytes.HasPrefix(change.Key, []byte(markPrefix)) {
+	if isMark(change.Key) {
 		return nil
 	}
 	rule, key, ok := splitKey(change.Key)

@@ -14,10 +14,13 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
-	state, list := s.State(), s.list.Load()
+	state, list, edits := s.State(), s.list.Load(), uint64(0)
 	for _, change := range changes {
 		s.ring.add(change)
 		state.Version.Offset = max(state.Version.Offset, change.Offset)
+		if !isMark(change.Key) {
+			edits++
+		}
 		if s.pending.gives(change) {
 			continue
 		}
@@ -26,6 +29,7 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 		}
 	}
 	list.expire(nowMilli, expirySteps+len(changes))
+	s.edits.Add(edits)
 	if len(changes) > 0 {
 		s.state.Store(&state)
 		s.notify()
@@ -38,6 +42,7 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 func (s *Set) Ahead(nowMilli int64, changes ...Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() { s.edits.Add(1) }()
 	for _, change := range changes {
 		if s.pending.of(string(change.Key)) == nil {
 			_ = s.list.Load().apply(change, nowMilli) // told of when the other list takes it
@@ -61,12 +66,13 @@ type Filling struct {
 	set     *Set
 	content *content
 	brought map[string]bool // ids of pending orders that the log has
+	ordered map[string]bool // keys of the records of orders in it, lifted ones too
 	Last    int64           // the offset of the newest record, -1 before the first
 }
 
 // Fill begins a list.
 func (s *Set) Fill() *Filling {
-	return &Filling{set: s, content: newContent(s.limits.Entries), brought: map[string]bool{}, Last: -1}
+	return &Filling{set: s, content: newContent(s.limits.Entries), brought: map[string]bool{}, ordered: map[string]bool{}, Last: -1}
 }
 
 // Apply takes records into it; see Set.Apply.
@@ -88,6 +94,7 @@ func (f *Filling) note(change Change) {
 	if !bytes.HasPrefix(change.Key, []byte(manual+"/")) {
 		return
 	}
+	f.ordered[string(change.Key)] = true
 	f.set.mu.Lock()
 	w := f.set.pending.of(string(change.Key))
 	f.set.mu.Unlock()
@@ -100,7 +107,10 @@ func (f *Filling) note(change Change) {
 }
 
 // Swap puts it in force as what the state says, the pending orders over it. The Filling is not to be used again.
-func (f *Filling) Swap(state State, nowMilli int64) { f.swap(state, nil, nowMilli) }
+func (f *Filling) Swap(state State, nowMilli int64) {
+	f.keepOrders(state, nowMilli)
+	f.swap(state, nil, nowMilli)
+}
 
 // swap is Swap, with the orders that wait for the log where this list comes from.
 func (f *Filling) swap(state State, above []*Order, nowMilli int64) {

@@ -1,6 +1,7 @@
 package blocklist
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -65,6 +66,8 @@ const (
 func (m *Mark) RecordKey() []byte {
 	return strconv.AppendInt([]byte(markPrefix), int64(m.Partition), 10)
 }
+
+func isMark(recordKey []byte) bool { return bytes.HasPrefix(recordKey, []byte(markPrefix)) }
 
 // Append appends the value of the mark's record. The error is ErrMark for a mark that cannot be.
 func (m *Mark) Append(b []byte) ([]byte, error) {

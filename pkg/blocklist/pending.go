@@ -75,6 +75,7 @@ func (s *Set) Order(o *Order, nowMilli int64) error {
 	key := string(o.RecordKey())
 	s.pending.own[key] = w
 	err = s.list.Load().apply(Change{Key: []byte(key), Value: w.value}, nowMilli)
+	s.edits.Add(1)
 	s.notify()
 	return err
 }
@@ -145,6 +146,7 @@ func (s *Set) orderAbove(orders []*Order, nowMilli int64) {
 		s.pending.above[key] = w
 		if old := before[key]; s.pending.own[key] == nil && (old == nil || old.order.ID != o.ID) {
 			_ = s.list.Load().apply(Change{Key: []byte(key), Value: w.value}, nowMilli)
+			s.edits.Add(1)
 		}
 	}
 }

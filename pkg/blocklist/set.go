@@ -25,11 +25,13 @@ type Set struct {
 	limits Limits
 	list   atomic.Pointer[content]
 	state  atomic.Pointer[State]
+	edits  atomic.Uint64
 
-	mu      sync.Mutex // of all that writes, and of what follows
-	ring    ring
-	pending pending
-	changed chan struct{} // nil when nobody waits
+	mu         sync.Mutex // of all that writes, and of what follows
+	ring       ring
+	pending    pending
+	leftBehind []*Order      // see LeftBehind
+	changed    chan struct{} // nil when nobody waits
 }
 
 // A State says what a Set holds.
@@ -56,6 +58,7 @@ func NewSet(limits Limits) *Set {
 func (s *Set) install(c *content, state State) {
 	c.prefixes.seen = true
 	s.list.Store(c)
+	s.edits.Add(1)
 	s.state.Store(&state)
 }
 
@@ -155,6 +158,10 @@ func (s *Set) Whole() bool { return s.State().Whole }
 
 // AsOf is the wall clock (Unix milliseconds) of the oldest mark that the list rests on.
 func (s *Set) AsOf() int64 { return s.State().AsOf }
+
+// Edits is another number than before once there are other entries or orders: marks do not change it, nor do ends that come by
+// the clock. Who asks for it and then for the list has what that number stands for, or more.
+func (s *Set) Edits() uint64 { return s.edits.Load() }
 
 // A Change is a record of the log.
 type Change struct {

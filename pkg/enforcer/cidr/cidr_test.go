@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"weir/pkg/blocklist"
-	"weir/pkg/rule"
 )
 
 func show(blocks []Block) string {
@@ -64,6 +63,7 @@ type listed struct {
 func (l *listed) All(int64) iter.Seq[*blocklist.Entry]    { return slices.Values(l.entries) }
 func (l *listed) Orders(int64) iter.Seq[*blocklist.Order] { return slices.Values(l.orders) }
 func (l *listed) Whole() bool                             { return true }
+func (l *listed) Edits() uint64                           { return 0 }
 
 func TestRefusedAreTheAddressesWithoutTheAllowedOnes(t *testing.T) {
 	byHand := func(field, value string, until int64) *blocklist.Entry {
@@ -76,27 +76,5 @@ func TestRefusedAreTheAddressesWithoutTheAllowedOnes(t *testing.T) {
 	const want = "198.51.100.0/32/30/manual 198.51.100.2/31/30/manual 203.0.113.7/32/20/manual"
 	if got := show(Refused(list, nil, 10)); got != want {
 		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func TestNextEndIsThatOfTheFirstAllowOrPause(t *testing.T) {
-	rules, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"+
-		"allow: [{ip: 10.0.0.0/8, until: 1970-01-01T00:00:00Z}, {ip: 11.0.0.0/8, until: 1970-01-01T00:01:00Z}, {ip: 12.0.0.0/8}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	order := func(kind blocklist.Kind, until int64) *blocklist.Order {
-		return &blocklist.Order{Kind: kind, Until: until}
-	}
-	none := &listed{}
-	some := &listed{orders: []*blocklist.Order{order(blocklist.OrderBlock, 20), order(blocklist.OrderPause, 40), order(blocklist.OrderAllow, 30), order(blocklist.OrderAllow, blocklist.Never)}}
-	for _, test := range []struct {
-		list  *listed
-		rules *rule.Set
-		want  int64
-	}{{none, nil, blocklist.Never}, {none, rules, 60_000}, {some, nil, 30}, {some, rules, 30}} {
-		if got := NextEnd(test.list, test.rules, 10); got != test.want {
-			t.Errorf("%d, want %d", got, test.want)
-		}
 	}
 }

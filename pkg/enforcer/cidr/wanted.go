@@ -22,6 +22,7 @@ type Wanted struct {
 	whole  bool // they are made of a whole list
 
 	changed <-chan struct{} // closed when they are to be made anew,
+	edits   uint64          // what it was edited to then: marks are no edits
 	rules   *rule.Set       // as when the rules are others,
 	end     int64           // and at this time
 	rested  time.Time       // but not before this
@@ -48,11 +49,16 @@ func (w *Wanted) Renew(rules *rule.Set, at time.Time) bool {
 	if w.whole && !w.isOver() && rules == w.rules && now < w.end || at.Before(w.rested) {
 		return false
 	}
-	w.changed, w.rules = w.list.Changed(), rules
+	w.changed = w.list.Changed()
+	edits := w.list.Edits() // before what it stands for
+	if w.whole && edits == w.edits && rules == w.rules && now < w.end {
+		return false
+	}
+	w.rules, w.edits = rules, edits
 	if w.whole = w.list.Whole(); !w.whole {
 		return false
 	}
-	w.end = NextEnd(w.list, rules, now)
+	w.end = outright.NextEnd(w.list, rules, now)
 	w.blocks = Refused(w.list, rules, now)
 	w.rested = at.Add(4 * time.Since(at))
 	return true

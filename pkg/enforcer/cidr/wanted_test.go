@@ -14,12 +14,21 @@ type changing struct {
 	listed
 	part    bool
 	changed chan struct{}
+	edits   uint64
 }
 
 func (c *changing) Whole() bool              { return !c.part }
 func (c *changing) Changed() <-chan struct{} { return c.changed }
 
+func (c *changing) Edits() uint64 { return c.edits }
+
 func (c *changing) change() {
+	c.edits++
+	c.mark()
+}
+
+// mark is told of like a change, and is none of the list.
+func (c *changing) mark() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
@@ -42,6 +51,8 @@ func TestWantedIsMadeAnewWhenSomethingChanges(t *testing.T) {
 			{"the list is whole", func() {}, true},
 			{"nothing changed", func() { time.Sleep(time.Minute) }, false},
 			{"the list changed", list.change, true},
+			{"a mark", list.mark, false},
+			{"a change after a mark", list.change, true},
 			{"a pause is ordered", func() {
 				list.orders = []*blocklist.Order{{Kind: blocklist.OrderPause, Rule: "other", Until: time.Now().Add(time.Hour).UnixMilli()}}
 				list.change()

@@ -28,6 +28,8 @@ type list struct {
 	entries map[string]*blocklist.Entry // by rule and key
 	orders  map[string]*blocklist.Order
 	part    bool // of it is missing
+	edits   uint64
+	read    int // how often All was asked for
 }
 
 func newList() *list {
@@ -37,6 +39,7 @@ func newList() *list {
 func (l *list) All(now int64) iter.Seq[*blocklist.Entry] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.read++
 	entries := slices.Collect(maps.Values(l.entries))
 	return func(yield func(*blocklist.Entry) bool) {
 		for _, e := range entries {
@@ -66,12 +69,19 @@ func (l *list) Whole() bool {
 	return !l.part
 }
 
+func (l *list) Edits() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.edits
+}
+
 // block puts a verdict on the list.
 func (l *list) block(name, scope, value string, until time.Time) *blocklist.Entry {
 	e := &blocklist.Entry{ID: blocklist.ID(name, value, until.UnixMilli(), 1), Rule: name, Key: value, Fields: map[string]string{scope: value},
 		Until: until.UnixMilli()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.edits++
 	l.entries[name+"/"+value] = e
 	return e
 }
@@ -79,6 +89,7 @@ func (l *list) block(name, scope, value string, until time.Time) *blocklist.Entr
 func (l *list) lift(name, value string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.edits++
 	delete(l.entries, name+"/"+value)
 }
 
@@ -89,6 +100,7 @@ func (l *list) order(kind blocklist.Kind, scope, value string, until time.Time) 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.edits++
 	l.orders[value] = o
 }
 

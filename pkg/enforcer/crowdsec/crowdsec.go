@@ -21,7 +21,7 @@
 // # What it takes
 //
 // The list is compared with what bouncers were told when one asks, as often as takes a tenth of the time, or every 10 s: with a
-// million entries the answer is some seconds old. Until a bouncer asks nothing is held; then about 320 bytes an entry.
+// entries the answer is some seconds old. Where neither the list nor the rules changed and nothing has ended it is not compared. Until a bouncer asks nothing is held; then about 320 bytes an entry.
 // Answers are bounded in number and in the time that a slow reader has. Run saves what is to be kept; nothing else
 // starts a goroutine. Bouncers behind one address with one key share what they are told, as with CrowdSec.
 package crowdsec
@@ -75,7 +75,7 @@ func Open(c Config) *API {
 		c.Now = time.Now
 	}
 	a := &API{Config: c, seen: newSeen(), writing: make(chan struct{}, maxWriting), faults: telemetry.NewFaults(c.Logger)}
-	a.masks, a.single = newTable(whole), newTable(a.seen.spread)
+	a.masks, a.single = newTable(whole, always), newTable(a.seen.spread, a.seen.added.Load)
 	a.metrics = newMetrics(c.Metrics, a)
 	for path, t := range a.files() {
 		if err := t.load(path); err != nil {

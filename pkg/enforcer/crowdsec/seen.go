@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/outright"
@@ -20,6 +21,7 @@ const (
 type seen struct {
 	mu      sync.Mutex
 	entries map[string][]netip.Addr // by the entry's id
+	added   atomic.Uint64           // counts what changed of them
 }
 
 func newSeen() *seen { return &seen{entries: map[string][]netip.Addr{}} }
@@ -46,6 +48,7 @@ func (s *seen) add(entry string, client netip.Addr) {
 		}
 	}
 	s.entries[entry] = append(addresses, client)
+	s.added.Add(1)
 }
 
 // spread gives the single addresses that stand for a prefix: all of them where they are few, else those that were seen.

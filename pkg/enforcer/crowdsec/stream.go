@@ -56,11 +56,16 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 	defer release()
 	now := a.Now().UnixMilli()
 	who := bouncerOf(key, r)
-	t := a.tableOf(key)
-	said := t.answerTo(who, &f, query.Get("startup") == "true")
-	t.mu.Unlock()
+	startup := query.Get("startup") == "true"
 	w.Header().Set("Content-Type", "application/json")
-	said.write(newOutput(w), now)
+	out := newOutput(w)
+	if out.open(`{"new": [`); startup {
+		out.flush() // before what takes its time; nothing can go wrong in it
+	}
+	t := a.tableOf(key)
+	said := t.answerTo(who, &f, startup)
+	t.mu.Unlock()
+	said.write(out, now)
 	t.mu.Lock()
 	t.bouncers.set(who, cursor{said.revision, now})
 	t.mu.Unlock()
@@ -75,8 +80,8 @@ func (t *table) answerTo(who bouncer, f *filter, startup bool) answer {
 	return t.delta(f, at.Revision)
 }
 
+// write writes what follows the beginning of the first list.
 func (a answer) write(out *output, nowMilli int64) {
-	out.open(`{"new": [`)
 	for _, r := range a.fresh {
 		out.object(r, r.remaining(nowMilli), true)
 	}

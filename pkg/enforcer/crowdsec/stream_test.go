@@ -168,7 +168,7 @@ func TestDamageBeginsAnew(t *testing.T) {
 			if err := os.WriteFile(path, bad, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			table := newTable(whole)
+			table := newTable(whole, always)
 			if err := table.load(path); err == nil || len(table.values)+len(table.bouncers) > 0 {
 				t.Fatalf("%d: %v, %d values of\n%s", cut, err, len(table.values), bad)
 			}
@@ -184,6 +184,7 @@ func TestChangesAreBounded(t *testing.T) {
 	s.list.block("per-ip", "ip", "203.0.113.7", s.after(1000*time.Hour))
 	s.poll(t, "")
 	s.now = s.now.Add(keepChanges + time.Minute)
+	s.list.edits++
 	read(t, s.askAs("other", "192.0.2.2:1", "GET", "/v1/decisions/stream", ""))
 	if len(s.masks.changes) != 0 {
 		t.Errorf("%d changes are kept", len(s.masks.changes))
@@ -212,6 +213,7 @@ func TestRefreshingIsBounded(t *testing.T) {
 		pass := s.masks.pass
 		began := s.now
 		for _, later := range []time.Duration{0, until - 1, until} {
+			s.list.edits++
 			s.now = began.Add(later)
 			s.poll(t, "")
 		}
@@ -264,4 +266,18 @@ func TestBouncersThatDropMasks(t *testing.T) {
 	if len(s.seen.entries) > maxSeen || len(s.seen.entries["x"]) > maxSeenOfEntry {
 		t.Errorf("%d entries, %d addresses", len(s.seen.entries), len(s.seen.entries["x"]))
 	}
+}
+
+// A poll does not read the list again that nobody has edited and of which nothing has ended, and never misses what does.
+func TestAListThatStaysIsNotReadAgain(t *testing.T) {
+	s := newSite(t)
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Minute))
+	s.expect(t, "", "Ip 203.0.113.7 per-ip 1m0s | ")
+	s.now = s.now.Add(30 * time.Second)
+	s.expect(t, "", " | ")
+	if s.list.read != 1 {
+		t.Errorf("it was read %d times", s.list.read)
+	}
+	s.now = s.now.Add(30 * time.Second)
+	s.expect(t, "", " | Ip 203.0.113.7 per-ip -1s")
 }

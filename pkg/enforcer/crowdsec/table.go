@@ -29,6 +29,8 @@ const (
 type table struct {
 	// spread gives the prefixes that stand for one.
 	spread func(outright.Someone) []netip.Prefix
+	// spreads is another number once spread may give others.
+	spreads func() uint64
 
 	mu        sync.Mutex
 	values    map[string][]*row // by value, of all scopes and rules
@@ -40,7 +42,15 @@ type table struct {
 	pass      uint64 // counts refreshes
 	refreshed time.Time
 	took      time.Duration
+	basis     basis // of the last refresh,
+	next      int64 // and until when it holds, Unix ms
 	bouncers  bouncers
+}
+
+// A basis is what a table is made of, besides the time.
+type basis struct {
+	rules          *rule.Set
+	edits, spreads uint64
 }
 
 // A change is a decision that bouncers are to know since a revision, or to forget.
@@ -50,19 +60,25 @@ type change struct {
 	Row      *row  `json:"row"`
 }
 
-func newTable(spread func(outright.Someone) []netip.Prefix) *table {
-	return &table{spread: spread, values: map[string][]*row{}, bouncers: bouncers{}}
+func newTable(spread func(outright.Someone) []netip.Prefix, spreads func() uint64) *table {
+	return &table{spread: spread, spreads: spreads, values: map[string][]*row{}, bouncers: bouncers{}}
 }
 
 // whole gives a prefix as it is.
 func whole(s outright.Someone) []netip.Prefix { return []netip.Prefix{s.Prefix} }
 
-// refresh compares the table with the list, unless that was done so recently that it would take too much of the time.
+func always() uint64 { return 0 }
+
+// refresh compares the table with the list, unless nothing can have changed since that was done, or it was so recently that
+// it would take too much of the time.
 func (t *table) refresh(list outright.List, rules *rule.Set, now time.Time) {
-	if !t.refreshed.IsZero() && now.Sub(t.refreshed) < min(share*t.took, oldest) {
+	of := basis{rules, list.Edits(), t.spreads()} // before what they stand for
+	if !t.refreshed.IsZero() && (now.Sub(t.refreshed) < min(share*t.took, oldest) || of == t.basis && now.UnixMilli() < t.next) {
+		t.forget(now)
 		return
 	}
 	began := time.Now()
+	t.next = outright.NextEnd(list, rules, now.UnixMilli())
 	t.pass++
 	t.revision = max(t.revision+1, now.UnixMilli())
 	for someone := range outright.All(list, rules, now.UnixMilli()) {
@@ -72,7 +88,7 @@ func (t *table) refresh(list outright.List, rules *rule.Set, now time.Time) {
 		t.sweep(value, rows, now.UnixMilli())
 	}
 	t.forget(now)
-	t.refreshed, t.took = now, time.Since(began)
+	t.refreshed, t.took, t.basis = now, time.Since(began), of
 }
 
 // take puts someone who is refused into the table.
@@ -147,6 +163,9 @@ func (t *table) sweep(value string, rows []*row, nowMilli int64) {
 	left := len(kept) < len(rows)
 	for i, r := range kept {
 		kept[i] = t.again(r, left, nowMilli)
+		if t.next = min(t.next, r.Until); kept[i].Again != 0 {
+			t.next = min(t.next, kept[i].Again)
+		}
 	}
 	if len(kept) == 0 {
 		delete(t.values, value)

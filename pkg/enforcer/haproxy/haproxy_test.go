@@ -35,6 +35,7 @@ type listed struct {
 	entries []*blocklist.Entry
 	part    bool
 	changed chan struct{}
+	edits   uint64
 }
 
 func newList(blocked map[string]time.Duration) *listed {
@@ -55,6 +56,7 @@ func (l *listed) set(blocked map[string]time.Duration) {
 		}
 		l.entries = append(l.entries, &blocklist.Entry{Rule: "manual", Source: blocklist.Manual, From: 1, Until: until, Fields: map[string]string{"ip": address}})
 	}
+	l.edits++
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -73,6 +75,12 @@ func (l *listed) Whole() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.part
+}
+
+func (l *listed) Edits() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.edits
 }
 
 func (l *listed) Changed() <-chan struct{} {

@@ -34,6 +34,7 @@ type listed struct {
 	part    bool
 	asked   int // how often it was asked whether it is whole
 	changed chan struct{}
+	edits   uint64
 }
 
 func newList(blocked map[string]time.Duration) *listed {
@@ -57,6 +58,7 @@ func (l *listed) set(blocked map[string]time.Duration, allowed ...string) {
 	for _, address := range allowed {
 		l.orders = append(l.orders, &blocklist.Order{Kind: blocklist.OrderAllow, Scope: "ip", Value: address, From: 1, Until: blocklist.Never})
 	}
+	l.edits++
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -78,6 +80,12 @@ func (l *listed) Whole() bool {
 	defer l.mu.Unlock()
 	l.asked++
 	return !l.part
+}
+
+func (l *listed) Edits() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.edits
 }
 
 func (l *listed) Changed() <-chan struct{} {

@@ -29,6 +29,8 @@ type List interface {
 	All(nowMilli int64) iter.Seq[*blocklist.Entry]
 	// Orders are the orders in force at that time.
 	Orders(nowMilli int64) iter.Seq[*blocklist.Order]
+	// Edits is another number once there are other entries or orders, but for ends that come by the clock.
+	Edits() uint64
 	// Whole says whether all of the list is there.
 	Whole() bool
 }
@@ -47,6 +49,15 @@ func (c conditional) All(nowMilli int64) iter.Seq[*blocklist.Entry] {
 		return func(func(*blocklist.Entry) bool) {}
 	}
 	return c.List.All(nowMilli)
+}
+
+// Edits are the list's, and others while it is not enforced.
+func (c conditional) Edits() uint64 {
+	edits := c.List.Edits() << 1
+	if c.enforced() {
+		edits++
+	}
+	return edits
 }
 
 // IP is the scope of addresses and prefixes. Others are the names of fields: user, host, …

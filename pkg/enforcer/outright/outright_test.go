@@ -18,11 +18,13 @@ const now = 1_800_000_000_000
 type list struct {
 	entries []*blocklist.Entry
 	orders  []*blocklist.Order
+	edits   uint64
 }
 
 func (l *list) All(int64) iter.Seq[*blocklist.Entry]    { return slices.Values(l.entries) }
 func (l *list) Orders(int64) iter.Seq[*blocklist.Order] { return slices.Values(l.orders) }
 func (l *list) Whole() bool                             { return true }
+func (l *list) Edits() uint64                           { return l.edits }
 
 func verdict(name, scope, value string) *blocklist.Entry {
 	return &blocklist.Entry{Rule: name, Key: value, Fields: map[string]string{scope: value}}
@@ -99,7 +101,7 @@ func TestAll(t *testing.T) {
 			want:    "per-net 203.0.113.128/25\nmanual 203.0.113.7"},
 	}
 	for _, test := range tests {
-		if got := given(&list{test.entries, test.orders}, rules(t, test.allow)); got != test.want {
+		if got := given(&list{test.entries, test.orders, 0}, rules(t, test.allow)); got != test.want {
 			t.Errorf("%s:\ngot\n%s\nwant\n%s", test.name, got, test.want)
 		}
 	}
@@ -127,5 +129,40 @@ func TestAllCanBeLeft(t *testing.T) {
 	l := &list{entries: []*blocklist.Entry{verdict("per-ip", "ip", "203.0.113.7"), verdict("per-user", "user", "a")}}
 	for range outright.All(l, rules(t, ""), now) {
 		break
+	}
+}
+
+func TestNextEndIsThatOfTheFirstAllowOrPause(t *testing.T) {
+	rules, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"+
+		"allow: [{ip: 10.0.0.0/8, until: 1970-01-01T00:00:00Z}, {ip: 11.0.0.0/8, until: 1970-01-01T00:01:00Z}, {ip: 12.0.0.0/8}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := func(kind blocklist.Kind, until int64) *blocklist.Order {
+		return &blocklist.Order{Kind: kind, Until: until}
+	}
+	none := &list{}
+	some := &list{orders: []*blocklist.Order{order(blocklist.OrderBlock, 20), order(blocklist.OrderPause, 40), order(blocklist.OrderAllow, 30), order(blocklist.OrderAllow, blocklist.Never)}}
+	for _, test := range []struct {
+		list  *list
+		rules *rule.Set
+		want  int64
+	}{{none, nil, blocklist.Never}, {none, rules, 60_000}, {some, nil, 30}, {some, rules, 30}} {
+		if got := outright.NextEnd(test.list, test.rules, 10); got != test.want {
+			t.Errorf("%d, want %d", got, test.want)
+		}
+	}
+}
+
+// Who keeps what a list refused must look again when it is enforced no more, and when it is again.
+func TestEditsAreOthersWhileTheListIsNotEnforced(t *testing.T) {
+	enforced, of := true, &list{}
+	while := outright.While(func() bool { return enforced }, of)
+	before := while.Edits()
+	enforced = false
+	off := while.Edits()
+	of.edits++
+	if later := while.Edits(); off == before || later == off || later == before {
+		t.Errorf("%d, not enforced %d, edited %d", before, off, later)
 	}
 }

@@ -28,6 +28,7 @@ func (l *list) All(int64) iter.Seq[*blocklist.Entry] {
 }
 func (l *list) Orders(int64) iter.Seq[*blocklist.Order] { return slices.Values(l.orders) }
 func (l *list) Whole() bool                             { return !l.part }
+func (l *list) Edits() uint64                           { return 0 }
 
 var now = time.UnixMilli(1_800_000_000_000)
 
