@@ -1,0 +1,43 @@
+package bench
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// busy is how long processes have used at least a third of a processor: a job of Kafka Streams that may repeat itself
+// says only every half a minute how far it is, and is idle until then.
+type busy struct {
+	at   time.Time
+	used float64 // seconds of processors
+	took time.Duration
+}
+
+func (w *busy) look(now time.Time, used float64) {
+	if since := now.Sub(w.at); used-w.used >= since.Seconds()/3 {
+		w.took += since
+	}
+	w.at, w.used = now, used
+}
+
+// fillAhead writes lines while a contender stands still, so that it has them all before it.
+func (r *river) fillAhead(b *testing.B, c *running, lines int) {
+	b.Helper()
+	for _, p := range c.processes {
+		p.Process.Signal(syscall.SIGSTOP)
+		defer p.Process.Signal(syscall.SIGCONT)
+	}
+	r.fill(b, lines)
+}
+
+func TestBusy(t *testing.T) {
+	start := time.Now()
+	w := busy{at: start, used: 10}
+	w.look(start.Add(time.Second), 11)
+	w.look(start.Add(31*time.Second), 11.5)
+	w.look(start.Add(32*time.Second), 13.5)
+	if w.took != 2*time.Second || w.used != 13.5 {
+		t.Errorf("%+v", w)
+	}
+}
