@@ -14,7 +14,7 @@
 // Bounds: 10,000 connections, headers of 32 KiB that have to be there within 10 s, bodies of 64 KiB, 4,096 followers, 10,000
 // orders that wait for Kafka. Who follows and does not keep up gets a snapshot, and holds up nobody.
 //
-// Open starts nothing; Run starts a goroutine for each connection and three more, and waits for all of them. An Enforcer
+// Open starts nothing; Run starts a goroutine for each connection and four more, and waits for all of them. An Enforcer
 // may be asked by any number of goroutines. It does not keep the list up to date: package blocklist does, from Kafka or
 // from another enforcer. The packages beside it speak to edges that do not ask: crowdsec, plain, nftables, haproxy.
 package enforcer
@@ -163,6 +163,11 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	running.Go(func() {
 		if e.outbox != nil {
 			e.outbox.run(sending, *e.config.Sinks)
+		}
+	})
+	running.Go(func() {
+		if e.outbox != nil {
+			e.orderAgain(ctx)
 		}
 	})
 	select {

@@ -1,0 +1,46 @@
+package blocklist
+
+// LeftBehind are the orders in force of which a log that was made anew said nothing: aggregators publish their entries
+// again, and nobody else knows the orders of people. They wait for the log, and whoever gives orders is to write them into
+// it again. Each is told once.
+func (s *Set) LeftBehind() []*Order {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	orders := s.leftBehind
+	s.leftBehind = nil
+	return orders
+}
+
+// keepOrders has the orders that are left behind wait for the log.
+func (f *Filling) keepOrders(next State, now int64) {
+	f.set.mu.Lock()
+	defer f.set.mu.Unlock()
+	for _, o := range f.leavesBehind(next, now) {
+		if w, err := newWaiting(o); err == nil {
+			f.set.pending.own[string(o.RecordKey())] = w
+			f.set.leftBehind = append(f.set.leftBehind, o)
+		}
+	}
+}
+
+// leavesBehind are the orders of the list in force that are missing in the one that takes its place. A list that is older
+// than a day may hold what was lifted since, and leaves nothing. The caller holds the Set's lock.
+func (f *Filling) leavesBehind(next State, now int64) (orders []*Order) {
+	s := f.set
+	held := s.State()
+	old, list := held.Version.List, next.Version.List
+	if !held.Whole || old.Name != list.Name || old.Epoch >= list.Epoch || next.AsOf-held.AsOf > endedLasts {
+		return nil
+	}
+	s.list.Load().freeze().inForce(now, func(h Held) bool {
+		if !h.isOrder() {
+			return true
+		}
+		o := h.Order()
+		if key := string(o.RecordKey()); !f.ordered[key] && s.pending.of(key) == nil {
+			orders = append(orders, o)
+		}
+		return true
+	})
+	return orders
+}
