@@ -40,6 +40,7 @@ type running struct {
 	out       string                    // the topic of its verdicts
 	offender  func(kafka.Record) string // of a verdict; empty when it is none
 	busy      busy
+	redis     *redistest.Server // that it keeps its counts in, if any
 }
 
 var contenders = []contender{
@@ -121,10 +122,13 @@ func (r *river) measure(b *testing.B, c contender) {
 	before := started.processorSeconds(b)
 	r.fillAhead(b, started, riverLines)
 	started.busy = busy{at: time.Now(), used: before}
+	kafkaBefore, redisBefore := r.cluster.CPU().Seconds(), started.redisSeconds(b)
 	r.await(b, started)
 	used := started.processorSeconds(b) - before
 	b.ReportMetric(riverLines/started.busy.took.Seconds(), "lines/s")
 	b.ReportMetric(used/riverLines*1e6, "cpu-s/million")
+	b.ReportMetric((r.cluster.CPU().Seconds()-kafkaBefore)/riverLines*1e6, "kafka-cpu-s/million")
+	b.ReportMetric((started.redisSeconds(b)-redisBefore)/riverLines*1e6, "redis-cpu-s/million")
 	b.ReportMetric(started.memoryMiB(b), "MiB")
 	found, wrong := r.offenders(b, started)
 	b.ReportMetric(100*float64(found)/float64(len(r.truth.offenders)), "%found")
@@ -312,7 +316,7 @@ func (r *river) repartitioned(b *testing.B, id string) string {
 // startWeir starts a collector, an aggregator and an enforcer with a Redis.
 func startWeir(b *testing.B, r *river) *running {
 	folder := b.TempDir()
-	redis := redistest.Start(b, "--appendonly", "yes").Addr
+	redis := redistest.Start(b, "--appendonly", "yes")
 	write := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			b.Fatal(err)
@@ -326,8 +330,8 @@ store: {redis: "redis://%s/0"}
 collector: {listen: "", sources: [{name: lines, kafka: [%s], envelope: none, format: combined}]}
 aggregator: {listen: ""}
 enforcer: {listen: "127.0.0.1:0", admin: ""}
-`, strings.Join(r.cluster.Addresses(), ", "), riverPartitions, redis, linesTopic))
-	c := &running{groups: "weir.", topics: []string{linesTopic, "weir.hits"}, out: "weir.blocklist", offender: blocked}
+`, strings.Join(r.cluster.Addresses(), ", "), riverPartitions, redis.Addr, linesTopic))
+	c := &running{groups: "weir.", topics: []string{linesTopic, "weir.hits"}, out: "weir.blocklist", offender: blocked, redis: redis}
 	for _, part := range []string{"collector", "aggregator", "enforcer"} {
 		program := filepath.Join(folder, part)
 		if said, err := exec.Command("go", "build", "-o", program, "weir/cmd/"+part).CombinedOutput(); err != nil {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +30,26 @@ func (r *river) fillAhead(b *testing.B, c *running, lines int) {
 		defer p.Process.Signal(syscall.SIGCONT)
 	}
 	r.fill(b, lines)
+}
+
+// redisSeconds is what the processors have spent on its Redis.
+func (c *running) redisSeconds(b *testing.B) (total float64) {
+	b.Helper()
+	if c.redis == nil {
+		return 0
+	}
+	info, err := c.redis.Client.InfoMap(b.Context(), "cpu").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, kind := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(info["CPU"][kind], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		total += seconds
+	}
+	return total
 }
 
 func TestBusy(t *testing.T) {

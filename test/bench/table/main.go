@@ -29,11 +29,11 @@ func run(in io.Reader, out, progress io.Writer) int {
 		fmt.Fprintln(progress, "no benchmark has said anything")
 		return 1
 	}
-	fmt.Fprintln(out, "| program | lines/s | CPU s per million | peak MiB | found | wrong |")
-	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- |")
+	fmt.Fprintln(out, "| program | lines/s | CPU s per million | of Kafka | of Redis | peak MiB | found | wrong |")
+	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range rows {
-		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s |\n", r.name, r.spread("lines/s", speed), r.spread("cpu-s/million", seconds),
-			r.spread("MiB", whole), r.spread("%found", percent), r.spread("wrong", whole))
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.name, r.spread("lines/s", speed), r.spread("cpu-s/million", seconds),
+			r.spread("kafka-cpu-s/million", seconds), r.spread("redis-cpu-s/million", seconds), r.spread("MiB", whole), r.spread("%found", percent), r.spread("wrong", whole))
 	}
 	return 0
 }
