@@ -36,6 +36,28 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
+// What a label may say that is a word of ours stands in its metric's row, for all the values that are served.
+func TestValuesOfLabelsAreDocumented(t *testing.T) {
+	rows := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)` \\|.*$").FindAllStringSubmatch(page(t, "metrics.md"), -1) {
+		rows[row[1]] = row[0]
+	}
+	checked := map[string]bool{}
+	sample := regexp.MustCompile(`(?m)^(weir_[a-z_]+?)(?:_bucket|_sum|_count)?\{(.*)\} \S+$`)
+	word := regexp.MustCompile(`\b(outcome|verdict|answer|where|op|why|kind)="([^"]*)"`)
+	for _, one := range sample.FindAllStringSubmatch(aggregatorMetrics(t)+enforcerMetrics(t), -1) {
+		for _, label := range word.FindAllStringSubmatch(one[2], -1) {
+			checked[label[1]] = true
+			if row, ok := rows[one[1]]; ok && !strings.Contains(row, "`"+label[2]+"`") {
+				t.Errorf("docs/metrics.md does not say what %s{%s} is", one[1], label[0])
+			}
+		}
+	}
+	if len(checked) < 7 {
+		t.Errorf("only %v were served", slices.Sorted(maps.Keys(checked)))
+	}
+}
+
 // Every reason for which a request is not counted is explained in docs/collecting.md, and no others.
 func TestReasonsAreDocumented(t *testing.T) {
 	_, section, _ := strings.Cut(page(t, "collecting.md"), "\n## What is not counted\n")

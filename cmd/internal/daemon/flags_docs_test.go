@@ -1,0 +1,39 @@
+package daemon
+
+import (
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// docs/configuration.md has every flag of the daemons, and no others; a flag of one part alone says whose it is.
+func TestFlagsAreDocumented(t *testing.T) {
+	told, there := map[string]string{}, map[string][]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| (.*) \\|$").FindAllStringSubmatch(page(t, "configuration.md"), -1) {
+		told[row[1]] = row[2]
+	}
+	parts := []Part{Collector, Aggregator, Enforcer}
+	for _, part := range parts {
+		var usage strings.Builder
+		if _, err := parse(part, []string{part.Name, "--help"}, &usage); !errors.Is(err, pflag.ErrHelp) {
+			t.Fatal(err)
+		}
+		for _, flag := range regexp.MustCompile(`(?m)^ +--([a-z-]+)`).FindAllStringSubmatch(usage.String(), -1) {
+			there[flag[1]] = append(there[flag[1]], part.Name)
+		}
+		there["help"] = append(there["help"], part.Name)
+	}
+	if got, want := slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(there)); !slices.Equal(got, want) || len(want) < 4 {
+		t.Errorf("documented: %v; there are: %v", got, want)
+	}
+	for flag, of := range there {
+		if len(of) < len(parts) && !strings.Contains(told[flag], "of `"+of[0]+"` only") {
+			t.Errorf("docs/configuration.md does not say that only %v has --%s", of, flag)
+		}
+	}
+}
