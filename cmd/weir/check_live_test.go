@@ -31,8 +31,9 @@ func wantAsked(t *testing.T, settings *config.Config, want ...string) {
 
 // The topics are as they are asked for, missing, or otherwise; hits are kept for less than a rule looks back.
 func TestLiveTopics(t *testing.T) {
+	const fixed = "\nkafka: {hits: {partitions: 16}, events: {partitions: 4}}"
 	folder := liveFolder(t)
-	embeddedIn := settingsOf(t, "data: "+folder)
+	embeddedIn := settingsOf(t, "data: "+folder+fixed)
 	wantAsked(t, embeddedIn, "data true", "store true "+folder+"/store: is made", "kafka true embedded, does not run now; "+folder+"/broker: is made")
 
 	b, err := startBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
@@ -45,7 +46,7 @@ func TestLiveTopics(t *testing.T) {
 	if err := b.EnsureTopics(ctx, hits, list, kafka.Topic{Name: "logs", Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
-	text := "data: " + folder + "\ncollector: {sources: [{kafka: [logs, others]}]}"
+	text := "data: " + folder + fixed + "\ncollector: {sources: [{kafka: [logs, others]}]}"
 	wantAsked(t, settingsOf(t, text), "data true", "store true",
 		"kafka true embedded, runs: 1 broker",
 		"topic weir.hits true 16 partitions, cleanup.policy=delete, retention.ms=172800000",
@@ -53,13 +54,13 @@ func TestLiveTopics(t *testing.T) {
 		"topic weir.events true does not exist; the first part that needs it makes it, with 4 partitions",
 		"source kafka-1 true topic logs: 3 partitions, 0 records",
 		"source kafka-1 false topic others")
-	wantAsked(t, settingsOf(t, "data: "+folder+"\nkafka: {create: false, hits: {partitions: 8}}"), "data", "store", "kafka true",
+	wantAsked(t, settingsOf(t, "data: "+folder+"\nkafka: {create: false, hits: {partitions: 8}, events: {partitions: 4}}"), "data", "store", "kafka true",
 		"topic weir.hits false topic weir.hits has 16 partitions and not 8", "topic weir.blocklist true",
 		"topic weir.events false topic weir.events does not exist; make it: kafka-topics.sh")
-	wantAsked(t, settingsOf(t, "data: "+folder+"\nkafka: {hits: {retention: 50h}}"), "data", "store", "kafka true",
+	wantAsked(t, settingsOf(t, "data: "+folder+"\nkafka: {hits: {partitions: 16, retention: 50h}}"), "data", "store", "kafka true",
 		"topic weir.hits false keeps records for 2d, and parts go by 2d2h: set retention.ms=180000000", "", "")
 
-	weekly := settingsOf(t, "data: "+folder)
+	weekly := settingsOf(t, "data: "+folder+fixed)
 	weekly.RuleSet.Rules[0].Limits[0].Per, weekly.RuleSet.Rules[0].Limits[0].Text = 7*24*time.Hour, "10/w"
 	wantAsked(t, weekly, "data", "store", "kafka true", "topic weir.hits false keeps hits for 2d, and rule per-ip has the limit 10/w", "", "")
 }

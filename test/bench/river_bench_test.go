@@ -34,13 +34,20 @@ type contender struct {
 
 // running is what a contender started.
 type running struct {
-	processes []*exec.Cmd
+	processes []*process
 	groups    string                    // what its groups' names begin with
 	topics    []string                  // that these read
 	out       string                    // the topic of its verdicts
 	offender  func(kafka.Record) string // of a verdict; empty when it is none
 	busy      busy
 	redis     *redistest.Server // that it keeps its counts in, if any
+}
+
+// A process is one that runs, and the file of what it says.
+type process struct {
+	*exec.Cmd
+	log   string
+	ended chan struct{}
 }
 
 var contenders = []contender{
@@ -81,7 +88,7 @@ func newRiver(b *testing.B) *river {
 	b.Helper()
 	cluster := kafkatest.Real(b, kafkatest.Options{Measured: true, MemoryMiB: 1024})
 	r := &river{cluster: cluster, client: kafkatest.Client(b, kafka.Config{Brokers: cluster.Addresses(), Create: true}), truth: newTextbook(),
-		site: newSite(riverClients, time.Now().Add(-(riverWarm+riverLines)*meanGap).UTC())}
+		site: newSite(riverClients, beginFor(riverWarm+riverLines))}
 	topics := []kafka.Topic{{Name: linesTopic, Partitions: riverPartitions, Settings: map[string]string{"cleanup.policy": "delete"}}, {Name: "offenders", Partitions: 1, Settings: map[string]string{"cleanup.policy": "delete"}}}
 	if err := r.client.EnsureTopics(b.Context(), topics...); err != nil {
 		b.Fatal(err)
@@ -141,11 +148,7 @@ func (r *river) await(b *testing.B, c *running) {
 	deadline := time.Now().Add(20 * time.Minute)
 	for seen := 0; seen < 3; time.Sleep(100 * time.Millisecond) { // a stage may still fill the next one
 		c.busy.look(time.Now(), c.processorSeconds(b))
-		for _, p := range c.processes {
-			if syscall.Kill(p.Process.Pid, 0) != nil {
-				b.Fatalf("%s has ended", p.Path)
-			}
-		}
+		c.alive(b)
 		if r.caughtUp(b, c) {
 			seen++
 		} else {
@@ -211,10 +214,25 @@ func (r *river) offenders(b *testing.B, c *running) (found, wrong int) {
 	return found, wrong
 }
 
+// alive ends the benchmark with what a process said that has ended by itself.
+func (c *running) alive(b *testing.B) {
+	b.Helper()
+	for _, p := range c.processes {
+		select {
+		case <-p.ended:
+			said, _ := os.ReadFile(p.log)
+			b.Fatalf("%s has ended: %s", p.Path, said)
+		default:
+		}
+	}
+}
+
 func (c *running) stop() {
 	for _, p := range c.processes {
 		p.Process.Signal(syscall.SIGTERM)
-		p.Wait()
+	}
+	for _, p := range c.processes {
+		<-p.ended
 	}
 }
 
@@ -224,18 +242,26 @@ func (c *running) processorSeconds(b *testing.B) float64 {
 	b.Helper()
 	total := 0.0
 	for _, p := range c.processes {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
+		total += p.processorSeconds(b)
+	}
+	return total
+}
+
+func (p *process) processorSeconds(b *testing.B) float64 { return processorSeconds(b, p.Process.Pid) }
+
+func processorSeconds(b *testing.B, pid int) (total float64) {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	for _, field := range fields[11:13] { // user and system
+		ticks, err := strconv.ParseFloat(field, 64)
 		if err != nil {
 			b.Fatal(err)
 		}
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		for _, field := range fields[11:13] { // user and system
-			ticks, err := strconv.ParseFloat(field, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			total += ticks / ticksPerSecond
-		}
+		total += ticks / ticksPerSecond
 	}
 	return total
 }
@@ -269,7 +295,12 @@ func (c *running) add(b *testing.B, command *exec.Cmd) {
 	if err := command.Start(); err != nil {
 		b.Fatal(err)
 	}
-	c.processes = append(c.processes, command)
+	p := &process{command, log.Name(), make(chan struct{})}
+	c.processes = append(c.processes, p)
+	go func() {
+		command.Wait()
+		close(p.ended)
+	}()
 }
 
 // streams starts the Kafka Streams job.
@@ -329,8 +360,8 @@ kafka: {brokers: [%s], hits: {partitions: %d}}
 store: {redis: "redis://%s/0"}
 collector: {listen: "", sources: [{name: lines, kafka: [%s], envelope: none, format: combined}]}
 aggregator: {listen: ""}
-enforcer: {listen: "127.0.0.1:0", admin: ""}
-`, strings.Join(r.cluster.Addresses(), ", "), riverPartitions, redis.Addr, linesTopic))
+enforcer: {listen: %q, admin: ""}
+`, strings.Join(r.cluster.Addresses(), ", "), riverPartitions, redis.Addr, linesTopic, freeAddress(b)))
 	c := &running{groups: "weir.", topics: []string{linesTopic, "weir.hits"}, out: "weir.blocklist", offender: blocked, redis: redis}
 	for _, part := range []string{"collector", "aggregator", "enforcer"} {
 		program := filepath.Join(folder, part)

@@ -29,6 +29,11 @@ func (s *site) line() (text, client string, at time.Time) {
 	return text, client, s.at.Truncate(time.Second)
 }
 
+// beginFor is when so many lines begin that none of them is ahead of the clock.
+func beginFor(lines int) time.Time {
+	return time.Now().Add(-time.Duration(lines)*meanGap - time.Hour).UTC()
+}
+
 const meanGap = 30 * time.Millisecond
 
 // A textbook keeps the time of every request and says who has broken one of the three limits.

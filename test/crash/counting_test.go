@@ -25,7 +25,11 @@ type counter struct {
 }
 
 func newCounter(t testing.TB, brokers []string) *counter {
-	c := &counter{client: kafkatest.Client(t, kafka.Config{Brokers: brokers}), keys: map[string]int64{}, verdicts: map[hit.Verdict]int{}}
+	return newCounterOf(kafkatest.Client(t, kafka.Config{Brokers: brokers}))
+}
+
+func newCounterOf(client *kafka.Client) *counter {
+	c := &counter{client: client, keys: map[string]int64{}, verdicts: map[hit.Verdict]int{}}
 	for p := range partitions {
 		c.readers = append(c.readers, c.client.NewReader("weir.hits", p, 0))
 		c.positions = append(c.positions, hit.NewPositions(100_000, 48*time.Hour))

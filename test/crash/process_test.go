@@ -41,11 +41,12 @@ func run(m *testing.M) int {
 
 // An installation is a part's configuration and folder, and the process that runs it.
 type installation struct {
-	t       testing.TB
-	part    string
-	folder  string
-	process *exec.Cmd
-	said    strings.Builder // on standard error
+	t         testing.TB
+	part      string
+	arguments []string
+	folder    string
+	process   *exec.Cmd
+	said      strings.Builder // on standard error
 }
 
 // install writes a configuration that reads the files of a pattern.
@@ -73,7 +74,7 @@ func (i *installation) write(name, text string) {
 
 func (i *installation) start() {
 	i.t.Helper()
-	i.process = exec.Command(build(i.t, i.part), "--config", filepath.Join(i.folder, "weir.yaml"))
+	i.process = exec.Command(build(i.t, i.part), append(i.arguments, "--config", filepath.Join(i.folder, "weir.yaml"))...)
 	i.process.Stderr = &i.said
 	if err := i.process.Start(); err != nil {
 		i.t.Fatal(err)

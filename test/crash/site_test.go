@@ -14,18 +14,21 @@ import (
 
 // A site writes an access log and rotates it, and counts what it wrote.
 type site struct {
-	t      testing.TB
-	folder string
-	random *rand.Rand
-	lines  int
-	want   map[string]int64
-	file   *os.File
-	stop   chan struct{}
-	ended  sync.WaitGroup
+	t       testing.TB
+	folder  string
+	random  *rand.Rand
+	clients int // the first of them come more often than the last
+	most    int // lines that are written together
+	lines   int
+	want    map[string]int64
+	times   map[string][]int64 // of each address, Unix ms in whole seconds as written
+	file    *os.File
+	stop    chan struct{}
+	ended   sync.WaitGroup
 }
 
 func newSite(t testing.TB, seed uint64) *site {
-	s := &site{t: t, folder: t.TempDir(), random: rand.New(rand.NewPCG(seed, 1)), want: map[string]int64{}, stop: make(chan struct{})}
+	s := &site{t: t, folder: t.TempDir(), random: rand.New(rand.NewPCG(seed, 1)), clients: 50, most: 200, want: map[string]int64{}, times: map[string][]int64{}, stop: make(chan struct{})}
 	s.open()
 	return s
 }
@@ -50,16 +53,23 @@ func (s *site) write(lines int) {
 	text := ""
 	for range lines {
 		s.lines++
-		ip, path := fmt.Sprintf("203.0.113.%d", s.random.IntN(50)), fmt.Sprintf("/%d", s.random.IntN(20))
+		ip, path, now := s.someone(), fmt.Sprintf("/%d", s.random.IntN(20)), time.Now().UTC()
 		s.want["per-ip "+ip]++
 		s.want["per-path "+path]++
-		text += fmt.Sprintf("%s - - [%s] \"GET %s?n=%d HTTP/1.1\" 200 2 \"-\" \"test\"\n", ip, time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700"), path, s.lines)
+		s.times[ip] = append(s.times[ip], now.Unix()*1000)
+		text += fmt.Sprintf("%s - - [%s] \"GET %s?n=%d HTTP/1.1\" 200 2 \"-\" \"test\"\n", ip, now.Format("02/Jan/2006:15:04:05 -0700"), path, s.lines)
 	}
 	half := s.random.IntN(len(text))
 	for _, part := range []string{text[:half], text[half:]} {
 		_, err := s.file.WriteString(part)
 		s.check(err)
 	}
+}
+
+func (s *site) someone() string {
+	share := s.random.Float64()
+	n := int(share * share * float64(s.clients))
+	return fmt.Sprintf("198.18.%d.%d", n/250, 1+n%250)
 }
 
 // shift renames access.log.1 to access.log.2 and so on, and compresses what becomes access.log.2.
@@ -95,7 +105,7 @@ func (s *site) compress(name string) {
 func (s *site) rename() {
 	s.shift()
 	s.check(os.Rename(s.path("access.log"), s.path("access.log.1")))
-	s.write(1 + s.random.IntN(20))
+	s.write(1 + s.random.IntN(s.most))
 	s.file.Close()
 	s.open()
 }
@@ -125,7 +135,7 @@ func (s *site) run(rotations int) {
 				return
 			case <-time.After(time.Duration(s.random.IntN(10)) * time.Millisecond):
 			}
-			s.write(1 + s.random.IntN(200))
+			s.write(1 + s.random.IntN(s.most))
 			if rotations > 0 && time.Now().After(next) {
 				rotations--
 				next = time.Now().Add(s.between())

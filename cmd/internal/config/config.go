@@ -84,6 +84,7 @@ func hours(n int) yamlfile.Duration   { return yamlfile.Duration(time.Duration(n
 // Validate checks what concerns the file as a whole: it is where paths become whole and other files are read.
 func (c *Config) Validate(v yamlfile.Value) {
 	c.resolve()
+	c.Kafka.fewerInProcess(v.Key("kafka"))
 	c.Collector.distinctNames(v.Key("collector").Key("sources"))
 	c.loadRules(v)
 	c.warnOfShortRetention()

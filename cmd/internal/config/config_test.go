@@ -59,7 +59,7 @@ func faults(t *testing.T, text string, o config.Options) string {
 
 func TestWhatIsLeftOutIsDefault(t *testing.T) {
 	c := load(t, "", config.Options{Environ: []string{"STATE_DIRECTORY=/run/state:/other"}})
-	if c.Data != "/run/state" || c.Mode != config.Enforce || len(c.Kafka.Brokers) != 0 || c.Kafka.Hits.Partitions != 16 {
+	if c.Data != "/run/state" || c.Mode != config.Enforce || len(c.Kafka.Brokers) != 0 || c.Kafka.Events.Partitions != 1 {
 		t.Errorf("got %+v", c)
 	}
 	if c.Enforcer.Socket != "/run/state/weir.sock" {
@@ -206,5 +206,28 @@ func TestAVariableThatIsNearlyASettingIsWarnedOf(t *testing.T) {
 	want := "WEIR_AGGREGATOR_HOTKEYS: no setting is called so; did you mean WEIR_AGGREGATOR_HOT_KEYS?"
 	if err != nil || warnings.Error() != want {
 		t.Errorf("got %v, %v", warnings, err)
+	}
+}
+
+func TestTheEmbeddedBrokerHasFewerPartitions(t *testing.T) {
+	const source = "collector: {sources: [{file: a.log}]}\nrules: [{name: a, key: ip, limits: [1/s]}]\n"
+	for _, c := range []struct {
+		kafka        string
+		environ      []string
+		hits, events int
+	}{
+		{"", nil, 2, 1},
+		{"kafka: {hits: {retention: 1h}}\n", nil, 2, 1},
+		{"kafka: {hits: {partitions: 16}, events: {partitions: 4}}\n", nil, 16, 4},
+		{"", []string{"WEIR_KAFKA_HITS_PARTITIONS=5"}, 5, 1},
+		{"kafka: {brokers: [a:9092]}\n", nil, 16, 4},
+	} {
+		got, _, err := config.Read([]byte(source+c.kafka), config.Options{Environ: c.environ})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Kafka.Hits.Partitions != c.hits || got.Kafka.Events.Partitions != c.events {
+			t.Errorf("%q, %v: %d and %d partitions, want %d and %d", c.kafka, c.environ, got.Kafka.Hits.Partitions, got.Kafka.Events.Partitions, c.hits, c.events)
+		}
 	}
 }

@@ -25,11 +25,12 @@ type Kafka struct {
 	// Create makes missing topics; false checks them only and says what an administrator has to create.
 	// Default: true.
 	Create bool `yaml:"create"`
-	// Hits is the topic of counted requests. Default: 16 partitions, 48h.
+	// Hits is the topic of counted requests. Default: 16 partitions, with the embedded broker 2; 48h.
 	Hits Topic `yaml:"hits"`
 	// Blocklist is the compacted topic of what is blocked; it has one partition.
 	Blocklist BlocklistTopic `yaml:"blocklist"`
-	// Events is the topic of every change of the list, never compacted. Default: 4 partitions, 30d.
+	// Events is the topic of every change of the list, never compacted. Default: 4 partitions, with the embedded
+	// broker 1; 30d.
 	Events Topic `yaml:"events"`
 }
 
@@ -46,6 +47,20 @@ func (k *Kafka) Validate(v yamlfile.Value) {
 		if v.Has(key) && (key != "tls" || k.TLS.On) {
 			v.Key(key).Warnf("name the brokers, or leave it out", "%s is not used with the embedded broker", key)
 		}
+	}
+}
+
+// fewerInProcess takes fewer partitions with the embedded broker: it syncs each by itself, one after the other, and every
+// request waits for that.
+func (k *Kafka) fewerInProcess(v yamlfile.Value) {
+	if len(k.Brokers) > 0 {
+		return
+	}
+	if !v.Key("hits").Has("partitions") {
+		k.Hits.Partitions = 2
+	}
+	if !v.Key("events").Has("partitions") {
+		k.Events.Partitions = 1
 	}
 }
 

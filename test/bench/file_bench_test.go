@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/kafka/kafkatest"
+	"weir/internal/store/redis/redistest"
+	"weir/pkg/hit"
+)
+
+const (
+	fileWarm  = 1_000_000 // lines, before what is measured
+	fileLines = 3_000_000
+)
+
+// BenchmarkFileToBlocklist has a whole Weir read a log file until the enforcer refuses who broke a limit at its very
+// end: in one process, and as three on a real Kafka and Redis. A million lines warm everything up.
+//
+//	go test -run '^$' -bench FileToBlocklist -benchtime 1x -timeout 30m ./test/bench
+func BenchmarkFileToBlocklist(b *testing.B) {
+	b.Run("one-process", func(b *testing.B) {
+		w := newWhole(b, 2, "kafka: {hits: {retention: 1000h}}\n")
+		w.start(b, "weir", "run")
+		w.measure(b)
+	})
+	b.Run("apart", func(b *testing.B) {
+		cluster := kafkatest.Real(b, kafkatest.Options{Measured: true, MemoryMiB: 1024})
+		redis := redistest.Start(b, "--appendonly", "yes")
+		w := newWhole(b, riverPartitions, fmt.Sprintf("kafka: {brokers: [%s], hits: {partitions: %d}}\nstore: {redis: \"redis://%s/0\"}\n",
+			strings.Join(cluster.Addresses(), ", "), riverPartitions, redis.Addr))
+		for _, part := range []string{"collector", "aggregator", "enforcer"} {
+			w.start(b, part)
+		}
+		before := cluster.CPU()
+		w.measure(b)
+		b.ReportMetric((cluster.CPU()-before).Seconds()/(fileWarm+fileLines)*1e6, "kafka-cpu-s/million")
+	})
+}
+
+// A whole is Weir over a folder of logs.
+type whole struct {
+	running
+	folder     string
+	partitions int
+	enforcer   string
+	site       *site
+	truth      *textbook
+}
+
+func newWhole(b *testing.B, partitions int, more string) *whole {
+	b.Helper()
+	w := &whole{folder: b.TempDir(), partitions: partitions, enforcer: freeAddress(b), truth: newTextbook(),
+		site: newSite(riverClients, beginFor(fileWarm+fileLines))}
+	config := fmt.Sprintf(`
+data: data
+client: {trusted_proxies: [127.0.0.1/32]}
+rules: [{name: per-ip, key: ip, limits: [10/min, 100/hour, 1000/day], block: {for: 30d}}]
+collector: {listen: %q, sources: [{name: site, file: [%q], format: combined}]}
+aggregator: {listen: %q}
+enforcer: {listen: %q, admin: %q}
+%s`, freeAddress(b), filepath.Join(w.folder, "*.log"), freeAddress(b), w.enforcer, freeAddress(b), more)
+	if err := os.WriteFile(filepath.Join(w.folder, "weir.yaml"), []byte(config), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	return w
+}
+
+func freeAddress(b *testing.B) string {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func (w *whole) start(b *testing.B, program string, arguments ...string) {
+	b.Helper()
+	path := filepath.Join(w.folder, program)
+	if said, err := exec.Command("go", "build", "-o", path, "weir/cmd/"+program).CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, said)
+	}
+	command := exec.Command(path, append(arguments, "--config", filepath.Join(w.folder, "weir.yaml"))...)
+	command.Dir = w.folder
+	w.add(b, command)
+}
+
+func (w *whole) measure(b *testing.B) {
+	defer w.stop()
+	w.write(b, "warm", fileWarm, 1)
+	w.await(b, 1)
+	w.write(b, "measured", fileLines, 2)
+	before := map[*process]float64{}
+	for _, p := range w.processes {
+		before[p] = p.processorSeconds(b)
+	}
+	for b.Loop() {
+		began := time.Now()
+		w.release(b, "measured")
+		w.await(b, 2)
+		b.ReportMetric(fileLines/time.Since(began).Seconds(), "lines/s")
+	}
+	all := 0.0
+	for _, p := range w.processes {
+		used := (p.processorSeconds(b) - before[p]) / fileLines * 1e6
+		all += used
+		b.ReportMetric(used, filepath.Base(p.Path)+"-cpu-s/million")
+	}
+	b.ReportMetric(all, "cpu-s/million")
+	b.ReportMetric(w.memoryMiB(b), "MiB")
+	w.compare(b)
+}
+
+// write writes lines into a file that is no log yet. At its end someone of each partition breaks a limit.
+func (w *whole) write(b *testing.B, name string, lines, round int) {
+	b.Helper()
+	file, err := os.Create(filepath.Join(w.folder, name))
+	if err != nil {
+		b.Fatal(err)
+	}
+	buffer := bufio.NewWriterSize(file, 1<<20)
+	for range lines {
+		text, client, at := w.site.line()
+		w.truth.add(client, at)
+		buffer.WriteString(text + "\n")
+	}
+	for _, client := range w.last(round) {
+		for range threeLimits[0].hits + 1 {
+			fmt.Fprintf(buffer, "%s - - [%s] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n", client, w.site.at.Format("02/Jan/2006:15:04:05 -0700"))
+		}
+	}
+	if err := buffer.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		b.Fatal(err)
+	}
+	if round == 1 {
+		w.release(b, name)
+	}
+}
+
+// release makes it a log.
+func (w *whole) release(b *testing.B, name string) {
+	path := filepath.Join(w.folder, name)
+	if err := os.Rename(path, path+".log"); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// last are the clients at the end of a round's file, one of each partition.
+func (w *whole) last(round int) []string {
+	clients := make([]string, w.partitions)
+	for n, left := 0, w.partitions; left > 0; n++ {
+		client := fmt.Sprintf("198.%d.%d.%d", 17+round, n/250, 1+n%250)
+		if p := hit.Partition("per-ip", []byte(client), w.partitions); clients[p] == "" {
+			clients[p] = client
+			left--
+		}
+	}
+	return clients
+}
+
+// await returns when the last clients of a round are refused.
+func (w *whole) await(b *testing.B, round int) {
+	b.Helper()
+	deadline := time.Now().Add(10 * time.Minute)
+	for _, client := range w.last(round) {
+		for !w.refuses(client) {
+			w.alive(b)
+			if time.Now().After(deadline) {
+				b.Fatal("not all was read")
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+func (w *whole) refuses(client string) bool {
+	request, err := http.NewRequest(http.MethodGet, "http://"+w.enforcer+"/v1/check", nil)
+	if err != nil {
+		return false
+	}
+	request.Header.Set("X-Forwarded-For", client)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	answer.Body.Close()
+	return answer.StatusCode == http.StatusTooManyRequests
+}
+
+// compare asks the enforcer about everyone.
+func (w *whole) compare(b *testing.B) {
+	b.Helper()
+	found, wrong := 0, 0
+	for client := range w.truth.times {
+		switch refused := w.refuses(client); {
+		case refused && w.truth.offenders[client]:
+			found++
+		case refused:
+			wrong++
+		}
+	}
+	b.ReportMetric(100*float64(found)/float64(len(w.truth.offenders)), "%found")
+	b.ReportMetric(float64(wrong), "wrong")
+}

@@ -1,0 +1,88 @@
+package crash
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A losingDisk is a file system on a device that is a file. What a process wrote and did not sync is not in that file: a
+// copy of it is what is found after a loss of power.
+type losingDisk struct {
+	t       testing.TB
+	folder  string
+	number  int // of the device
+	mounted string
+}
+
+// newLosingDisk skips the test where we may not mount.
+func newLosingDisk(t testing.TB) *losingDisk {
+	t.Helper()
+	d := &losingDisk{t: t, folder: t.TempDir()}
+	d.mounted = filepath.Join(d.folder, "mounted")
+	if err := os.Mkdir(d.mounted, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{{"truncate", "-s", "1G", d.device()}, {"mkfs.ext4", "-q", d.device()}, {"mount", "-o", "loop", d.device(), d.mounted}} {
+		if said, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("a loss of power is not tried, it needs a loop device: %s: %v: %s", command[0], err, said)
+		}
+	}
+	t.Cleanup(func() { d.do("umount", d.mounted) })
+	return d
+}
+
+func (d *losingDisk) device() string { return filepath.Join(d.folder, fmt.Sprint("device", d.number)) }
+
+func (d *losingDisk) do(command string, arguments ...string) {
+	d.t.Helper()
+	if said, err := exec.Command(command, arguments...).CombinedOutput(); err != nil {
+		d.t.Fatalf("%s: %v: %s", command, err, said)
+	}
+}
+
+// losePower takes what the device has now, and then calls after; what was not written is gone.
+func (d *losingDisk) losePower(after func()) {
+	d.t.Helper()
+	before := d.device()
+	d.number++
+	d.do("cp", "--sparse=always", before, d.device())
+	after()
+	d.do("umount", d.mounted)
+	d.do("mount", "-o", "loop", d.device(), d.mounted)
+	if err := os.Remove(before); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// The power goes again and again under `weir run`: what it had not synced is lost, the log that it reads is not.
+func TestARunThatLosesItsPower(t *testing.T) {
+	losses := number(t, "WEIR_CRASH_KILLS", 8) / 2
+	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
+	begun := time.Now()
+	disk := newLosingDisk(t)
+	s := newWholeSite(t, seed)
+	r, enforcer := installRun(t, s)
+	m := r.members[0]
+	if err := os.Symlink(disk.mounted, filepath.Join(m.folder, "data")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.kill) // before the disk goes
+	s.run(20)
+	random := rand.New(rand.NewPCG(seed, 11))
+	for range losses {
+		m.start()
+		time.Sleep(time.Duration(300+random.IntN(1500)) * time.Millisecond)
+		m.signal(syscall.SIGSTOP)
+		disk.losePower(m.kill)
+	}
+	s.close()
+	m.start()
+	r.connect()
+	r.settle(s, begun, enforcer, newCounterOf(r.client))
+}

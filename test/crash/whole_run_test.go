@@ -1,0 +1,60 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+)
+
+// installRun lays out `weir run` over a site's log, with its own broker and store.
+func installRun(t testing.TB, s *site) (r *river, enforcer string) {
+	t.Helper()
+	r = &river{t: t, prefix: "weir.", partitions: partitions, rules: wholeRules, patience: time.Minute, store: "disk"}
+	enforcer = freeAddress(t)
+	m := &member{&installation{t: t, part: "weir", arguments: []string{"run"}, folder: t.TempDir()}, freeAddress(t)}
+	m.write("weir.yaml", wholeConfig(s, enforcer, m.address)+fmt.Sprintf("kafka: {hits: {partitions: %d}, events: {partitions: %d}}\n", partitions, partitions))
+	t.Cleanup(m.kill)
+	r.members = append(r.members, m)
+	return r, enforcer
+}
+
+// connect makes the river's client one of the broker in the running process, over its socket.
+func (r *river) connect() {
+	r.t.Helper()
+	socket := filepath.Join(r.members[0].folder, "data", "broker", "kafka.sock")
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
+	r.client = kafkatest.Client(r.t, kafka.Config{Brokers: []string{kafka.Embedded}, Dial: dial})
+	r.eventually("it runs", func() error {
+		_, err := r.client.Offsets(r.t.Context(), r.prefix+"hits")
+		return err
+	})
+}
+
+// One process with a broker and a store of its own is killed again and again, at its start too.
+func TestARunUnderFire(t *testing.T) {
+	kills := 3 * number(t, "WEIR_CRASH_KILLS", 8)
+	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
+	begun := time.Now()
+	s := newWholeSite(t, seed)
+	r, enforcer := installRun(t, s)
+	s.run(20)
+	random := rand.New(rand.NewPCG(seed, 10))
+	for range kills {
+		r.members[0].start()
+		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
+		r.members[0].kill()
+	}
+	s.close()
+	r.members[0].start()
+	r.connect()
+	r.settle(s, begun, enforcer, newCounterOf(r.client))
+}
