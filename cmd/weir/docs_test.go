@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// docs/tool.md has every command, and of those on a live system every flag; and none that there is not.
+// docs/tool.md has every command, and, as the pages that it points to for more, every flag of those that it tells of; and
+// none that there is not.
 func TestToolPage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/tool.md")
 	if err != nil {
@@ -25,6 +26,13 @@ func TestToolPage(t *testing.T) {
 		}
 		_, section, live := strings.Cut(page, "\n## weir "+c.Name())
 		section, _, _ = strings.Cut(section, "\n## ")
+		if more := regexp.MustCompile("(?m)^\\| `weir " + c.Name() + "` \\|.*\\(\\[more\\]\\((.*)\\)\\)").FindStringSubmatch(page); !live && more != nil {
+			elsewhere, err := os.ReadFile("../../docs/" + more[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			section, live = string(elsewhere), true
+		}
 		for _, at := range append(ownCommands(c), c) {
 			at.LocalFlags().VisitAll(func(f *pflag.Flag) {
 				flags[f.Name] = true
