@@ -7,7 +7,7 @@ FIRE  ?= 240
 
 .PHONY: help
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/weir
@@ -34,6 +34,13 @@ check: vet ## vet, and golangci-lint finds nothing
 .PHONY: bench
 bench: ## measure what docs/benchmarks.md says
 	go test -run '^$$' -bench . -benchtime 2s ./...
+
+.PHONY: bench-peers
+bench-peers: ## measure Weir beside what people use today, on the same log, and make a table of it: some 12 minutes
+	@set -o pipefail; { \
+		go test -run '^$$' -bench 'Peers/(weir|gawk)' -benchtime 1x -count 3 -v ./test/bench && \
+		go test -run '^$$' -bench 'Peers/(goaccess|fail2ban|crowdsec)|FileToBlocklist|River' -benchtime 1x -timeout 60m -v ./test/bench; \
+	} | go run ./test/bench/table
 
 .PHONY: crash
 crash: ## kill collectors KILLS (50) times, and aggregators for FIRE (240) seconds over 5 M hits, on real Kafka and Redis

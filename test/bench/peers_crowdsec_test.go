@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// readWithCrowdSec has CrowdSec replay the log with Debian's parsers for nginx and a leaky bucket for each limit, in
+// a folder of its own, with its local API (which it wants to hand alerts to) on a free port and without the central one.
+func readWithCrowdSec(b *testing.B, folder, log string) (reading, map[string]bool) {
+	root := debian(b, "crowdsec", "usr/bin/crowdsec")
+	layOutCrowdSec(b, root, folder)
+	config := filepath.Join(folder, "config.yaml")
+	if said, err := exec.Command(filepath.Join(root, "usr/bin/cscli"), "-c", config, "machines", "add", "bench", "-p", crowdSecPassword, "-f", os.DevNull).CombinedOutput(); err != nil {
+		b.Fatalf("cscli: %v\n%s", err, said)
+	}
+	took, _, logged := read(b, child(folder, filepath.Join(root, "usr/bin/crowdsec"), "-c", config, "-no-capi", "-dsn", "file://"+log, "-type", "nginx"))
+	blocked := map[string]bool{}
+	for _, performed := range alert.FindAllStringSubmatch(logged, -1) {
+		blocked[performed[1]] = true
+	}
+	return took, blocked
+}
+
+var alert = regexp.MustCompile(`Ip (\S+) performed 'weir/`)
+
+const crowdSecPassword = "only-for-this-run"
+
+// crowdSecConfig takes the folder and the address of the local API.
+const crowdSecConfig = `
+common: {daemonize: false, log_media: stdout, log_level: info, working_dir: .}
+config_paths: {config_dir: %[1]s/, data_dir: %[1]s/data/, simulation_path: %[1]s/simulation.yaml, hub_dir: %[1]s/hub/, index_path: %[1]s/hub/.index.json}
+crowdsec_service: {acquisition_path: %[1]s/acquis.yaml, parser_routines: 2, buckets_routines: 1, output_routines: 1}
+db_config: {type: sqlite, db_path: %[1]s/data/crowdsec.db, flush: {max_items: 1000000, max_age: 7d}}
+api: {client: {credentials_path: %[1]s/client.yaml}, server: {listen_uri: %[2]q, profiles_path: %[1]s/profiles.yaml}}
+prometheus: {enabled: false}
+`
+
+// crowdSecScenario takes a limit's name, its hits, and the seconds in which one leaks. The bucket runs over at the hit
+// after the last that it holds.
+const crowdSecScenario = `
+type: leaky
+name: weir/%[1]s
+description: the limit of %[2]d
+filter: "evt.Meta.log_type == 'http_access-log'"
+groupby: evt.Meta.source_ip
+capacity: %[2]d
+leakspeed: %[3]gs
+cache_size: 1
+labels: {remediation: true}
+`
+
+func layOutCrowdSec(b *testing.B, root, folder string) {
+	b.Helper()
+	address := freeAddress(b)
+	files := map[string]string{
+		"config.yaml":     fmt.Sprintf(crowdSecConfig, folder, address),
+		"client.yaml":     fmt.Sprintf("url: http://%s\nlogin: bench\npassword: %s\n", address, crowdSecPassword),
+		"acquis.yaml":     "",
+		"simulation.yaml": "simulation: false\n",
+		"profiles.yaml":   "name: all\nfilters: ['Alert.Remediation == true']\ndecisions: [{type: ban, duration: 4h}]\non_success: break\n",
+		"hub/.index.json": `{"collections": {}, "parsers": {}, "postoverflows": {}, "scenarios": {}}`,
+		"data/empty":      "",
+	}
+	for i, l := range threeLimits {
+		name := fmt.Sprintf("limit-%d", i+1)
+		files["scenarios/"+name+".yaml"] = fmt.Sprintf(crowdSecScenario, name, l.hits, float64(l.millis)/1000/float64(l.hits))
+	}
+	for _, parser := range []string{"s00-raw/crowdsecurity/syslog-logs.yaml", "s01-parse/crowdsecurity/nginx-logs.yaml", "s02-enrich/crowdsecurity/dateparse-enrich.yaml"} {
+		text, err := os.ReadFile(filepath.Join(root, "usr/share/crowdsec/hub/parsers", parser))
+		if err != nil {
+			b.Skipf("crowdsec is not measured: its parsers are missing: %v", err)
+		}
+		files["parsers/"+strings.Replace(parser, "crowdsecurity/", "", 1)] = string(text)
+	}
+	for name, text := range files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(filepath.Join(folder, "patterns"), os.DirFS(filepath.Join(root, "etc/crowdsec/patterns"))); err != nil {
+		b.Skipf("crowdsec is not measured: its patterns are missing: %v", err)
+	}
+}
