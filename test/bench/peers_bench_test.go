@@ -43,7 +43,7 @@ var peers = []peer{
 // cache folder; nothing is installed or started but what is measured. `make bench-peers` makes a table of it.
 func BenchmarkPeers(b *testing.B) {
 	folder := b.TempDir()
-	begin := time.Now().Add(-peerLines * meanGap).UTC()
+	begin := beginFor(peerLines)
 	truths := map[int]*textbook{}
 	for _, p := range peers {
 		b.Run(p.name, func(b *testing.B) {
