@@ -1,8 +1,6 @@
 package telemetry
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -27,15 +25,5 @@ func Queue(r prometheus.Registerer, name string, capacity float64, depth func() 
 func Dropped(r prometheus.Registerer, name string) prometheus.Counter {
 	dropped := prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_queue_dropped_total", Help: "What found no room in a queue and was dropped.",
 		ConstLabels: prometheus.Labels{"queue": name}})
-	if r == nil {
-		return dropped
-	}
-	err := r.Register(dropped)
-	if before := (prometheus.AlreadyRegisteredError{}); errors.As(err, &before) {
-		return before.ExistingCollector.(prometheus.Counter)
-	}
-	if err != nil {
-		panic(err) // another metric has our name: a mistake in the program
-	}
-	return dropped
+	return Register(r, dropped)
 }

@@ -1,11 +1,12 @@
 package aggregator
 
 import (
-	"errors"
 	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/telemetry"
 
 	"weir/pkg/hit"
 )
@@ -41,10 +42,10 @@ func (b *batchMetrics) of(v hit.Verdict) prometheus.Counter { return b.verdicts[
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+		return telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 	}
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
+		return telemetry.Register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
 	}
 	m.hits = counter("weir_aggregator_hits_total", "Hits taken out of the log, by rule and by what became of them.", "rule", "outcome")
 	m.unruled = m.hits.WithLabelValues("", "unknown")
@@ -70,28 +71,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	m.detection = histogram("weir_aggregator_detection_delay_seconds", "From the time of the request that broke a limit to its verdict.",
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}, "rule")
-	m.checkpoint = register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_aggregator_checkpoint_seconds",
+	m.checkpoint = telemetry.Register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_aggregator_checkpoint_seconds",
 		Help: "How long writing a checkpoint took.", Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}}))
-	m.lag = register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_aggregator_lag_records", Help: "Records that wait to be counted."}, []string{"partition"}))
+	m.lag = telemetry.Register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_aggregator_lag_records", Help: "Records that wait to be counted."}, []string{"partition"}))
 	m.hot = newTotal(r, "weir_aggregator_hot_keys", "Windows in memory.")
 	m.dirty = newTotal(r, "weir_aggregator_dirty_keys", "Windows that have changed since they were written.")
 	m.waiting = newTotal(r, "weir_aggregator_waiting_hits", "Hits that wait for the store to answer.")
 	return m
-}
-
-// register takes the metric that is there already where an aggregator was made before in the process.
-func register[C prometheus.Collector](r prometheus.Registerer, metric C) C {
-	if r == nil {
-		return metric
-	}
-	err := r.Register(metric)
-	if before := (prometheus.AlreadyRegisteredError{}); errors.As(err, &before) {
-		return before.ExistingCollector.(C)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return metric
 }
 
 // A total is a gauge that is the sum over our partitions.
@@ -103,7 +89,7 @@ type total struct {
 }
 
 func newTotal(r prometheus.Registerer, name, help string) *total {
-	return &total{gauge: register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})), of: map[int]int{}}
+	return &total{gauge: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})), of: map[int]int{}}
 }
 
 func (t *total) set(partition, n int) {

@@ -1,9 +1,9 @@
 package collector
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/telemetry"
 )
 
 // metrics are those of all sources.
@@ -17,10 +17,10 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_collector_" + name, Help: help}, labels))
+		return telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_collector_" + name, Help: help}, labels))
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_collector_" + name, Help: help}, []string{"source"}))
+		return telemetry.Register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_collector_" + name, Help: help}, []string{"source"}))
 	}
 	return &metrics{
 		requests:  counter("requests_total", "Requests read, those that could not be read too.", "source"),
@@ -30,24 +30,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		lagBytes:  gauge("lag_bytes", "Bytes of files that wait to be read."),
 		lagCount:  gauge("lag_records", "Records of Kafka topics that wait to be read."),
 		newest:    gauge("last_request_timestamp_seconds", "Time of the newest request read."),
-		outstanding: register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_collector_outstanding_cuts",
+		outstanding: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_collector_outstanding_cuts",
 			Help: "Cuts that the journal holds and Kafka may not have yet."})),
 	}
-}
-
-// register takes the metric that is there already where a collector was made before in the process.
-func register[C prometheus.Collector](r prometheus.Registerer, metric C) C {
-	if r == nil {
-		return metric
-	}
-	err := r.Register(metric)
-	if before := (prometheus.AlreadyRegisteredError{}); errors.As(err, &before) {
-		return before.ExistingCollector.(C)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return metric
 }
 
 // sourceMetrics are those of one source.

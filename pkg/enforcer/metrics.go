@@ -1,12 +1,12 @@
 package enforcer
 
 import (
-	"errors"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
 )
 
@@ -23,11 +23,11 @@ type ruleCounts struct{ refused, shadow prometheus.Counter }
 
 func newMetrics(r prometheus.Registerer, set *blocklist.Set) *metrics {
 	m := &metrics{
-		checks: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_checks_total",
+		checks: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_checks_total",
 			Help: "Checks, by what was answered and the rule that decided it."}, []string{"rule", "answer"})),
-		followers: register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_enforcer_followers",
+		followers: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_enforcer_followers",
 			Help: "Who follows the list over HTTP now."})),
-		delay: register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_enforcer_enforce_delay_seconds",
+		delay: telemetry.Register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_enforcer_enforce_delay_seconds",
 			Help:    "From when an entry was decided until it was in force here.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60}})),
 	}
@@ -91,19 +91,4 @@ func (c *entryCounts) Collect(to chan<- prometheus.Metric) {
 	for of, n := range counts {
 		to <- prometheus.MustNewConstMetric(entriesMetric, prometheus.GaugeValue, float64(n), of.rule, of.mode)
 	}
-}
-
-// register takes the metric that is there already where an enforcer was made before in the process.
-func register[C prometheus.Collector](r prometheus.Registerer, metric C) C {
-	if r == nil {
-		return metric
-	}
-	err := r.Register(metric)
-	if before := (prometheus.AlreadyRegisteredError{}); errors.As(err, &before) {
-		return before.ExistingCollector.(C)
-	}
-	if err != nil {
-		panic(err) // another metric has our name: a mistake in the program
-	}
-	return metric
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/telemetry"
 )
 
 // metrics are an Agent's.
@@ -17,34 +19,19 @@ type metrics struct {
 var kinds = []string{"unreachable", "refused", "file"}
 
 func newMetrics(r prometheus.Registerer) *metrics {
-	repairs := register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_haproxy_repairs_total",
+	repairs := telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_haproxy_repairs_total",
 		Help: "Times that HAProxy got the whole list anew, by why."}, []string{"reason"}))
 	m := &metrics{
-		entries: register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_enforcer_haproxy_entries",
+		entries: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_enforcer_haproxy_entries",
 			Help: "Prefixes in HAProxy's map when it last answered."})),
 		restarts: repairs.WithLabelValues("restart"), differences: repairs.WithLabelValues("difference"),
-		failures: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_haproxy_errors_total",
+		failures: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_haproxy_errors_total",
 			Help: "What failed, by what it was."}, []string{"kind"})),
 	}
 	for _, kind := range kinds {
 		m.failures.WithLabelValues(kind)
 	}
 	return m
-}
-
-// register takes the metric that is there already where an Agent was made before in the process.
-func register[C prometheus.Collector](r prometheus.Registerer, metric C) C {
-	if r == nil {
-		return metric
-	}
-	err := r.Register(metric)
-	if before := (prometheus.AlreadyRegisteredError{}); errors.As(err, &before) {
-		return before.ExistingCollector.(C)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return metric
 }
 
 func (m *metrics) fault(operation string, err error) {

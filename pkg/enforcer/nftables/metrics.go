@@ -1,9 +1,9 @@
 package nftables
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/telemetry"
 
 	"weir/pkg/enforcer/cidr"
 )
@@ -16,31 +16,16 @@ type metrics struct {
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
-	elements := register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_enforcer_nftables_elements",
+	elements := telemetry.Register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_enforcer_nftables_elements",
 		Help: "Prefixes in the kernel's sets when they were last changed."}, []string{"family"}))
-	failures := register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_nftables_errors_total",
+	failures := telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_nftables_errors_total",
 		Help: "What the kernel refused."}, []string{"kind"}))
 	return &metrics{
 		elements4: elements.WithLabelValues("ipv4"), elements6: elements.WithLabelValues("ipv6"),
-		repairs: register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_enforcer_nftables_repairs_total",
+		repairs: telemetry.Register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_enforcer_nftables_repairs_total",
 			Help: "Differences that others had made in the kernel's table and that were put right."})),
 		notPermitted: failures.WithLabelValues("not_permitted"), refusals: failures.WithLabelValues("refused"),
 	}
-}
-
-// register takes the metric that is there already where an Agent was made before in the process.
-func register[C prometheus.Collector](r prometheus.Registerer, metric C) C {
-	if r == nil {
-		return metric
-	}
-	err := r.Register(metric)
-	if before := (prometheus.AlreadyRegisteredError{}); errors.As(err, &before) {
-		return before.ExistingCollector.(C)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return metric
 }
 
 func (m *metrics) hold(blocks []cidr.Block) {
