@@ -156,7 +156,10 @@ func (w *Writer) Close() error {
 type Reader struct {
 	Header Header
 
-	from   *bufio.Reader
+	from   io.Reader
+	buffer []byte // what was read of it;
+	at     int    // up to here it was taken, and
+	hashed int    // up to here it is in the digest
 	digest *xxhash.Digest
 	count  uint64
 	err    error
@@ -164,9 +167,12 @@ type Reader struct {
 	value  []byte
 }
 
+// readBytes is how much is read at a time.
+const readBytes = 64 << 10
+
 // NewReader reads a list's head.
 func NewReader(from io.Reader) (*Reader, error) {
-	r := &Reader{from: bufio.NewReaderSize(from, 64<<10), digest: xxhash.New()}
+	r := &Reader{from: from, buffer: make([]byte, 0, readBytes), digest: xxhash.New()}
 	var begin [len(magic) + 2]byte
 	r.full(begin[:])
 	switch {
@@ -225,6 +231,7 @@ func (r *Reader) Next() (c Change, local bool, err error) {
 // end compares the count and the checksum.
 func (r *Reader) end() {
 	count := uint64(r.number())
+	r.hash()
 	sum := r.digest.Sum64()
 	var want [8]byte
 	r.full(want[:])
@@ -243,11 +250,32 @@ func (r *Reader) full(b []byte) {
 	if r.err != nil {
 		return
 	}
-	if _, err := io.ReadFull(r.from, b); err != nil {
-		r.fail(err)
-		return
+	for len(b) > 0 && r.some() {
+		n := copy(b, r.buffer[r.at:])
+		r.at += n
+		b = b[n:]
 	}
-	r.digest.Write(b)
+}
+
+// some sees to it that there is a byte at least; false when there is no other.
+func (r *Reader) some() bool {
+	if r.err != nil || r.at < len(r.buffer) {
+		return r.err == nil
+	}
+	r.hash()
+	n, err := io.ReadAtLeast(r.from, r.buffer[:readBytes], 1)
+	if err != nil {
+		r.fail(err)
+		return false
+	}
+	r.buffer, r.at, r.hashed = r.buffer[:n], 0, 0
+	return true
+}
+
+// hash takes what was taken into the digest, much at a time.
+func (r *Reader) hash() {
+	r.digest.Write(r.buffer[r.hashed:r.at])
+	r.hashed = r.at
 }
 
 func (r *Reader) fail(err error) {
@@ -258,16 +286,11 @@ func (r *Reader) fail(err error) {
 }
 
 func (r *Reader) byte() byte {
-	if r.err != nil {
+	if !r.some() {
 		return 0
 	}
-	b, err := r.from.ReadByte()
-	if err != nil {
-		r.fail(err)
-		return 0
-	}
-	r.digest.Write([]byte{b})
-	return b
+	r.at++
+	return r.buffer[r.at-1]
 }
 
 // number reads one below 2^63, in as few bytes as can be.

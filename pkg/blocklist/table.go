@@ -3,6 +3,7 @@ package blocklist
 import (
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 )
@@ -229,26 +230,28 @@ func insert(slots []atomic.Uint64, word uint64) {
 	slots[i].Store(word)
 }
 
-// A frozen is what a table held at one instant. It takes a word a slot.
+// A frozen is what a table held at one instant. It takes four bytes a record.
 type frozen struct {
-	view  *view
-	words []uint64
+	view *view
+	refs []ref
 }
 
 func (t *table) freeze() frozen {
 	v := t.view.Load()
-	f := frozen{v, make([]uint64, 0, t.used)}
+	f := frozen{v, make([]ref, 0, t.used)}
 	for i := range v.slots {
-		if word := v.slots[i].Load(); ref(word) != 0 {
-			f.words = append(f.words, word)
+		if r := ref(v.slots[i].Load()); r != 0 {
+			f.refs = append(f.refs, r)
 		}
 	}
 	return f
 }
 
+// each gives the records as they lie in memory: in the order of the slots memory would be waited for at each.
 func (f frozen) each(yield func(*ruleState, packed) bool) {
-	for _, word := range f.words {
-		p := f.view.at(ref(word))
+	slices.Sort(f.refs)
+	for _, r := range f.refs {
+		p := f.view.at(r)
 		if !yield(f.view.rules[p.rule()], p) {
 			return
 		}
