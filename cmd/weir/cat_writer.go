@@ -119,7 +119,7 @@ func (w *catWriter) hits(partition int) func(*kafka.Record) {
 			w.note(newJSON(w.out).Encode(newShownBatch(partition, r.Offset, &reader)))
 		case "plain":
 			for _, item := range reader.Items() {
-				w.printf("%s\n", reader.Pairs()[item.Pair].Key)
+				w.printf("%s\n", printable(string(reader.Pairs()[item.Pair].Key)))
 			}
 		default:
 			w.batchText(newShownBatch(partition, r.Offset, &reader), reader.Header())
@@ -152,11 +152,11 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 	for _, h := range b.Hits {
 		switch {
 		case h.Cost == 0:
-			w.printf("    %s  %s  %s  forget it (%s)\n", h.Time, h.Rule, h.Key, h.Unblock)
+			w.printf("    %s  %s  %s  forget it (%s)\n", h.Time, h.Rule, printable(h.Key), h.Unblock)
 		case h.Cost > 1:
-			w.printf("    %s  %s  %s  cost %d\n", h.Time, h.Rule, h.Key, h.Cost)
+			w.printf("    %s  %s  %s  cost %d\n", h.Time, h.Rule, printable(h.Key), h.Cost)
 		default:
-			w.printf("    %s  %s  %s\n", h.Time, h.Rule, h.Key)
+			w.printf("    %s  %s  %s\n", h.Time, h.Rule, printable(h.Key))
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 	return func(r *kafka.Record) {
 		if r.Value == nil {
 			if w.form == "text" {
-				w.printf("%d  %s  cleaned up\n", r.Offset, r.Key)
+				w.printf("%d  %s  cleaned up\n", r.Offset, printable(string(r.Key)))
 			}
 			return
 		}
@@ -188,7 +188,7 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 		case "json":
 			w.note(newJSON(w.out).Encode(entry))
 		case "plain":
-			w.printf("%s\n", entry.Key)
+			w.printf("%s\n", printable(entry.Key))
 		default:
 			w.entryText(r.Offset, entry)
 		}
@@ -211,12 +211,12 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 	if e.Until != blocklist.Never {
 		until = "until " + backtest.Instant(e.Until).String()
 	}
-	w.printf("%d  %s  %s  blocked from %s %s", offset, e.Rule, e.Key, backtest.Instant(e.From), until)
+	w.printf("%d  %s  %s  blocked from %s %s", offset, e.Rule, printable(e.Key), backtest.Instant(e.From), until)
 	if e.Limit != "" {
 		w.printf(", %d hits broke %s, level %d", e.Count, e.Limit, e.Level)
 	}
 	if e.Source == blocklist.Manual {
-		w.printf(", by %s: %s", e.By, e.Why)
+		w.printf(", by %s: %s", printable(e.By), printable(e.Why))
 	}
 	if e.Mode == blocklist.Shadow {
 		w.printf(", in shadow")

@@ -181,7 +181,7 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 
 // text is what is counted, as people read it.
 func (k *countedKey) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", k.Rule, k.Key, inWords(k.At), k.Partition, k.Where)
+	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", k.Rule, printable(k.Key), inWords(k.At), k.Partition, k.Where)
 	var rows []string
 	for _, l := range k.Limits {
 		clears := "clear"

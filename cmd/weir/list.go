@@ -163,7 +163,7 @@ func (w *listWriter) add(e *shownEntry) error {
 	case "json":
 		return newJSON(w.out).Encode(&e.Entry)
 	case "plain":
-		_, err := fmt.Fprintln(w.out, e.Key)
+		_, err := fmt.Fprintln(w.out, printable(e.Key))
 		return err
 	}
 	if w.rows = append(w.rows, e.listRow()); len(w.rows) == listRows {

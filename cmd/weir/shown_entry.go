@@ -16,14 +16,14 @@ func (e *shownEntry) blocks() bool { return e.Order == 0 || e.Order == blocklist
 // target is the key as one types it: what is no address with the name of its field.
 func (e *shownEntry) target() string {
 	if e.Order != blocklist.OrderBlock && e.Order != blocklist.OrderAllow {
-		return e.Key
+		return printable(e.Key)
 	}
 	for name := range e.Fields {
 		if name != "ip" {
-			return name + ":" + e.Key
+			return printable(name + ":" + e.Key)
 		}
 	}
-	return e.Key
+	return printable(e.Key)
 }
 
 // untilWords says until when, as part of a sentence.
@@ -39,7 +39,7 @@ func (e *shownEntry) whyWords() string {
 	text := ""
 	switch {
 	case e.Source == blocklist.Manual:
-		text = fmt.Sprintf("by %s: %s", e.By, e.Why)
+		text = fmt.Sprintf("by %s: %s", printable(e.By), printable(e.Why))
 	case e.Limit != "":
 		text = fmt.Sprintf("%d hits broke %s", e.Count, e.Limit)
 	}

@@ -110,13 +110,13 @@ func showTop(w io.Writer, form string, keys []*topKey) error {
 				return err
 			}
 		case "plain":
-			b.WriteString(key.Key + "\n")
+			b.WriteString(printable(key.Key) + "\n")
 		default:
 			listed := "?"
 			if key.Blocked != nil {
 				listed = map[bool]string{true: "yes", false: "-"}[*key.Blocked]
 			}
-			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", key.Rule, key.Key, key.Count, key.Limit, 100*key.Share, listed))
+			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", key.Rule, printable(key.Key), key.Count, key.Limit, 100*key.Share, listed))
 		}
 	}
 	if form == "text" {

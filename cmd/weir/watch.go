@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"weir/pkg/blocklist"
 )
 
 // A watchCommand is what `weir watch` was told.
@@ -132,8 +130,8 @@ func (l *watchLines) add(_ time.Time, changes []watchChange) error {
 		switch {
 		case l.form == "json":
 			err = newJSON(l.out).Encode(e)
-		case changes[i].what == blocklist.EventBlocked && e.Mode == blocklist.Enforce && changes[i].blocks():
-			_, err = fmt.Fprintln(l.out, e.Key)
+		case changes[i].refuses():
+			_, err = fmt.Fprintln(l.out, printable(e.Key))
 		}
 		if err != nil {
 			return err

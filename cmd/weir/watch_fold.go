@@ -123,6 +123,11 @@ func (c *watchChange) text(now time.Time) string {
 	return line + "  " + c.whyWords()
 }
 
+// refuses says whether someone is refused from then on who was not: by a verdict, or by a person.
+func (c *watchChange) refuses() bool {
+	return (c.what == blocklist.EventBlocked || c.what == blocklist.EventOrdered) && c.Mode == blocklist.Enforce && c.blocks()
+}
+
 // lasts says until when, and how long that is from its beginning.
 func (c *watchChange) lasts() string {
 	if c.Until == blocklist.Never {

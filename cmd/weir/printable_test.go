@@ -1,0 +1,52 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// Nobody writes a line of ours, or to the terminal itself, by the name they give themselves.
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"alice /login": "alice /login", "Zoë 日本": "Zoë 日本", "": "", "a\nb\tc": `a\nb\tc`, "\x1b[31mred\x00": `\x1b[31mred\x00`,
+		"a\u202eb": `a\u202eb`, "a\xffb": "a\ufffdb", "\u009b2J": `\u009b2J`, `back\slash`: `back\slash`,
+	} {
+		if got := printable(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestHostileTextsAreShownInOneLine(t *testing.T) {
+	const hostile = "a\n\x1b[2Jb\tc"
+	e := shownEntry{blocklist.Entry{Rule: "per-user", Key: hostile, Fields: map[string]string{"user": hostile}, Source: blocklist.Manual, By: hostile, Why: hostile,
+		Order: blocklist.OrderBlock, Until: blocklist.Never}}
+	change := watchChange{shownEntry: e, what: blocklist.EventOrdered}
+	top := &strings.Builder{}
+	if err := showTop(top, "text", []*topKey{{Rule: "per-user", Key: hostile}}); err != nil {
+		t.Fatal(err)
+	}
+	counted := &strings.Builder{}
+	(&countedKey{Rule: "per-user", Key: hostile}).text(counted)
+	for name, text := range map[string]string{
+		"list": strings.ReplaceAll(e.listRow(), "\t", " "), "watch": change.text(time.UnixMilli(0)), "top": top.String(), "explain": counted.String(),
+	} {
+		if strings.ContainsAny(text, "\x1b\t") || !strings.Contains(text, `a\n\x1b[2Jb\tc`) {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+	for _, form := range []func(*strings.Builder) error{
+		func(b *strings.Builder) error {
+			return (&watchLines{out: b, form: "plain"}).add(time.UnixMilli(0), []watchChange{change})
+		},
+		func(b *strings.Builder) error { return showTop(b, "plain", []*topKey{{Key: hostile}}) },
+	} {
+		b := &strings.Builder{}
+		if err := form(b); err != nil || b.String() != "a\\n\\x1b[2Jb\\tc\n" {
+			t.Errorf("%v: %q", err, b.String())
+		}
+	}
+}
