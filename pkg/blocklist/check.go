@@ -7,16 +7,22 @@ func (c *content) check(a *Asked, now int64) Answer {
 		return Answer{Paused: true}
 	}
 	var answer Answer
-	ip := a.IP.Unmap().WithZone("")
-	if c.byAddress(&answer, OrderAllow, ip, now); answer.Allowed.Found() {
-		return answer
+	var ip netip.Addr
+	ordered := c.prefixes.any()
+	if ordered {
+		ip = a.IP.Unmap().WithZone("")
+		if c.byAddress(&answer, OrderAllow, ip, now); answer.Allowed.Found() {
+			return answer
+		}
 	}
 	if c.fields.Load() > 0 {
 		if c.byFields(&answer, a, now); answer.Allowed.Found() {
 			return answer
 		}
 	}
-	c.byAddress(&answer, OrderBlock, ip, now)
+	if ordered {
+		c.byAddress(&answer, OrderBlock, ip, now)
+	}
 	for i := range a.Keys {
 		c.byKey(&answer, a.Keys[i].Rule, a.Keys[i].Key, now)
 	}

@@ -20,6 +20,9 @@ func (p *prefixes) table(kind Kind) *atomic.Pointer[bart.Table[int64]] {
 	return &p.blocks
 }
 
+// any says whether there are orders over addresses.
+func (p *prefixes) any() bool { return p.blocks.Load() != nil || p.allows.Load() != nil }
+
 func (p *prefixes) add(o *Order) {
 	place, prefix := p.table(o.Kind), o.Prefix()
 	old := place.Load()
