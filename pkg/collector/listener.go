@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -95,55 +94,3 @@ func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 var errUnsent = errors.New("kafka did not acknowledge in time")
-
-// A limited listener has at most so many connections open at a time. Further ones wait to be accepted.
-type limited struct {
-	net.Listener
-	slots chan struct{}
-	ended chan struct{}
-	end   sync.Once
-	full  func() // told when one has to wait
-}
-
-func limit(l net.Listener, connections int, full func()) *limited {
-	return &limited{Listener: l, slots: make(chan struct{}, connections), ended: make(chan struct{}), full: full}
-}
-
-// Accept waits for a slot, then for a connection.
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	default:
-		l.full()
-		select {
-		case l.slots <- struct{}{}:
-		case <-l.ended:
-			return nil, net.ErrClosed
-		}
-	}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitedConn{Conn: conn, slots: l.slots}, nil
-}
-
-// Close ends the listener, its connections not.
-func (l *limited) Close() error {
-	l.end.Do(func() { close(l.ended) })
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	slots chan struct{}
-	end   sync.Once
-}
-
-// Close gives the slot back.
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.end.Do(func() { <-c.slots })
-	return err
-}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/limited"
 	"weir/pkg/request"
 )
 
@@ -115,7 +116,7 @@ func (h *httpSource) server(ctx context.Context) *http.Server {
 }
 
 func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
-	listener = limit(listener, h.limits.connections, func() {
+	listener = limited.Listen(listener, h.limits.connections, func() {
 		h.trouble("connections", fmt.Errorf("%d connections are open, others wait", h.limits.connections))
 	})
 	h.logger.Info("takes requests", "address", listener.Addr().String(), "path", requestsPath)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/limited"
 	"weir/internal/telemetry"
 	"weir/pkg/request"
 )
@@ -216,7 +217,7 @@ func (s *syslogSource) listen(ctx context.Context) (address string, read reader,
 
 // accept takes connections until the context is done, and has all of them ended when it returns.
 func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
-	l = limit(l, s.limits.connections, func() {
+	l = limited.Listen(l, s.limits.connections, func() {
 		s.trouble("connections", fmt.Errorf("%d connections are open, others wait", s.limits.connections))
 	})
 	defer closeWith(ctx, l)()

@@ -60,9 +60,6 @@ type personKey struct{}
 // withPerson notes who opened a connection over a unix socket. Where the system does not say it, nobody is noted, and a
 // key is asked for.
 func withPerson(ctx context.Context, conn net.Conn) context.Context {
-	if limited, ok := conn.(*limitedConn); ok {
-		conn = limited.Conn
-	}
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
 		return ctx

@@ -91,7 +91,6 @@ type Enforcer struct {
 	end       sync.Once
 	address   string // once serving is closed
 	serving   chan struct{}
-	slots     chan struct{} // a connection has one
 }
 
 // Open makes an enforcer and puts in force what was ordered before and waits for Kafka. It starts nothing: Run does.
@@ -102,7 +101,7 @@ func Open(c Config) (*Enforcer, error) {
 	e := &Enforcer{
 		config: c, plain: &dialect{refusal: c.Refusal, read: readEither}, metrics: newMetrics(c.Metrics, c.Set),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
-		patience: usualPatience, slots: make(chan struct{}, maxConnections),
+		patience: usualPatience,
 	}
 	e.Rule(c.Ruling)
 	e.mux = e.routes()

@@ -11,8 +11,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
+
+	"weir/internal/limited"
 )
 
 // Bounds of what strangers may hold.
@@ -60,7 +61,7 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 			return all, fmt.Errorf("listening for checks: %w", err)
 		}
 		e.address = l.Addr().String()
-		all = append(all, listening{&limited{Listener: l, slots: e.slots, ended: make(chan struct{}), full: e.tellFull}, e.config.TLS != nil})
+		all = append(all, listening{limited.Listen(l, maxConnections, e.tellFull), e.config.TLS != nil})
 	}
 	if e.config.Socket != "" {
 		l, err := listenSocket(ctx, e.config.Socket)
@@ -125,52 +126,4 @@ func (e *Enforcer) serve(server *http.Server, l listening) error {
 func (e *Enforcer) Address() string {
 	<-e.serving
 	return e.address
-}
-
-// A limited listener has at most so many connections open at a time. Further ones wait to be accepted.
-type limited struct {
-	net.Listener
-	slots chan struct{}
-	ended chan struct{}
-	end   sync.Once
-	full  func() // told when one has to wait
-}
-
-// Accept waits for a slot, then for a connection.
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	default:
-		l.full()
-		select {
-		case l.slots <- struct{}{}:
-		case <-l.ended:
-			return nil, net.ErrClosed
-		}
-	}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitedConn{Conn: conn, slots: l.slots}, nil
-}
-
-// Close ends the listener, its connections not.
-func (l *limited) Close() error {
-	l.end.Do(func() { close(l.ended) })
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	slots chan struct{}
-	end   sync.Once
-}
-
-// Close gives the slot back.
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.end.Do(func() { <-c.slots })
-	return err
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -114,48 +113,6 @@ func TestTheSocket(t *testing.T) {
 	again.Close()
 	if _, err := listenSocket(t.Context(), filepath.Join(t.TempDir(), strings.Repeat("x", 200))); err == nil {
 		t.Error("a path that is too long")
-	}
-}
-
-// Who cannot connect for want of room waits, and is served when there is some.
-func TestConnectionsAreBounded(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	waits := make(chan struct{}, 2)
-	l := &limited{Listener: inner, slots: make(chan struct{}, 1), ended: make(chan struct{}), full: func() { waits <- struct{}{} }}
-	for range 2 {
-		conn, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-	}
-	first, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted := make(chan error, 2)
-	accept := func() {
-		conn, err := l.Accept()
-		if err == nil {
-			defer conn.Close()
-		}
-		accepted <- err
-	}
-	go accept()
-	<-waits
-	first.Close()
-	if err := <-accepted; err != nil {
-		t.Error(err)
-	}
-	l.slots <- struct{}{}
-	go accept()
-	<-waits
-	l.Close()
-	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("%v", err)
 	}
 }
 
