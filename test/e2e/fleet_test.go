@@ -150,6 +150,18 @@ func (f *fleet) write(name, text string) {
 	}
 }
 
+func (f *fleet) append(name string, b []byte) {
+	f.t.Helper()
+	file, err := os.OpenFile(f.path(name), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Write(b); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // start starts a program on the configuration.
 func (f *fleet) start(program string, arguments ...string) *process {
 	f.t.Helper()

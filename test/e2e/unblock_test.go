@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// An order lets someone back in at every enforcer at once, though ten minutes of their hits wait to be counted; and when
+// these are counted it stays so. Who goes on from then on is blocked again.
+func TestUnblockedWhileHitsWait(t *testing.T) {
+	f := newFleet(t, "rules: [{name: per-ip, key: ip, limits: [10/min], block: {for: 1h}}]\n", apart(t))
+	other, otherAdmin := freeAddress(t), freeAddress(t)
+	f.start(build(t, "collector"))
+	f.start(build(t, "enforcer"))
+	second := &fleet{t: t, folder: f.folder, enforcer: other}
+	f.start(build(t, "enforcer"), "--set", "enforcer.listen="+other, "--set", "enforcer.admin="+otherAdmin, "--set", "data=other")
+	aggregator := f.start(build(t, "aggregator"))
+	f.ready()
+	const client = "203.0.113.7"
+	f.log(client, 12, time.Now().Add(-11*time.Minute))
+	for _, at := range []*fleet{f, second} {
+		await(t, "refused", func() bool { return at.checks(client) == http.StatusTooManyRequests })
+	}
+
+	aggregator.end(t, syscall.SIGTERM)
+	for minute := range 10 {
+		f.log(client, 100, time.Now().Add(time.Duration(minute-10)*time.Minute))
+	}
+	said := f.tool("unblock", client, "--why", "a test")
+	if !strings.Contains(said, client) {
+		t.Error(said)
+	}
+	ordered := time.Now()
+	for _, at := range []*fleet{f, second} {
+		await(t, "let in", func() bool { return at.checks(client) == http.StatusOK })
+	}
+	t.Logf("let in everywhere after %v", time.Since(ordered))
+
+	f.start(build(t, "aggregator"))
+	const marker = "203.0.113.8" // is counted after all that waits, in its partition
+	f.tool("status", "--wait", "60s")
+	f.log(marker, 12, time.Now())
+	await(t, "the marker was refused", func() bool { return f.checks(marker) == http.StatusTooManyRequests })
+	for _, at := range []*fleet{f, second} {
+		if got := at.checks(client); got != http.StatusOK {
+			t.Errorf("when its hits are counted, %s gets %d", client, got)
+		}
+	}
+	f.log(client, 12, time.Now())
+	for _, at := range []*fleet{f, second} {
+		await(t, "refused again", func() bool { return at.checks(client) == http.StatusTooManyRequests })
+	}
+}
+
+// log writes lines of a client to the log, a second's worth.
+func (f *fleet) log(client string, lines int, at time.Time) {
+	f.t.Helper()
+	var b []byte
+	for range lines {
+		b = logLine(b, client, at)
+	}
+	f.append("access.log", b)
+}
+
+// tool runs weir and returns what it said.
+func (f *fleet) tool(arguments ...string) string {
+	f.t.Helper()
+	command := exec.Command(build(f.t, "weir"), append(arguments, "--config", f.path("weir.yaml"))...)
+	said, err := command.CombinedOutput()
+	if err != nil {
+		f.t.Fatalf("weir %s: %v\n%s", strings.Join(arguments, " "), err, said)
+	}
+	return string(said)
+}
