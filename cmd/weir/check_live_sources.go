@@ -103,6 +103,6 @@ func (l *liveCheck) collectorRuns(ctx context.Context) bool {
 		return false
 	}
 	collector := partStatus{Part: "collector", Address: l.settings.Collector.Listen}
-	collector.ask(ctx, "http://"+reachable(collector.Address)+"/status")
+	collector.ask(ctx, "http://"+reachable(collector.Address)+"/status", "")
 	return collector.Reached
 }

@@ -176,9 +176,8 @@ func (s *sendCommand) show(to io.Writer, r *replay) error {
 	return err
 }
 
-// key is the API key to show; empty is none.
-func (s *sendCommand) key() (string, error) {
-	file := s.keyFile
+// shownKey is the API key in a file, that of WEIR_KEY_FILE unless one is named; empty is none.
+func shownKey(file string) (string, error) {
 	if file == "" {
 		file = os.Getenv("WEIR_KEY_FILE")
 	}

@@ -35,7 +35,7 @@ func (s *sendCommand) sink(c *cobra.Command) (sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := s.key()
+	key, err := shownKey(s.keyFile)
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,10 @@ import (
 
 // A statusCommand is what `weir status` was told.
 type statusCommand struct {
-	live   liveFlags
-	wait   string
-	output outputFlag
+	keyFile string
+	live    liveFlags
+	wait    string
+	output  outputFlag
 }
 
 func newStatus() *cobra.Command {
@@ -36,6 +37,7 @@ something waits. How long something waits is the age of the oldest record that d
 	}
 	s.live.add(c)
 	c.Flags().StringVar(&s.wait, "wait", "", "wait until all have caught up, at most `TIME`: 60s; exit code 3 when they have not")
+	c.Flags().StringVar(&s.keyFile, "key-file", "", "show the parts the API key in `FILE` (default $WEIR_KEY_FILE)")
 	s.output.add(c, "text", "json")
 	return c
 }
@@ -53,7 +55,13 @@ func (s *statusCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	report, err := watchStatus(c.Context(), settings, c.ErrOrStderr(), wait)
+	key, err := shownKey(s.keyFile)
+	if err != nil {
+		return wrongf("reading the API key: %w", err)
+	}
+	watched := &watched{settings: settings, key: key, stderr: c.ErrOrStderr()}
+	defer watched.close()
+	report, err := watched.until(c.Context(), wait)
 	if err != nil {
 		return err
 	}
@@ -92,13 +100,11 @@ const (
 	statusPatience = 15 * time.Second // of one look at Kafka
 )
 
-// watchStatus looks until all have caught up or the time is over. Its error is that of the context.
-func watchStatus(ctx context.Context, settings *config.Config, stderr io.Writer, wait time.Duration) (*status, error) {
+// until looks until all have caught up or the time is over. Its error is that of the context.
+func (w *watched) until(ctx context.Context, wait time.Duration) (*status, error) {
 	until := time.Now().Add(wait)
-	watched := newWatched(settings, stderr)
-	defer watched.close()
 	for {
-		report := watched.look(ctx)
+		report := w.look(ctx)
 		left := time.Until(until)
 		if report.CaughtUp || left <= 0 || ctx.Err() != nil {
 			return report, ctx.Err()
@@ -113,12 +119,9 @@ func watchStatus(ctx context.Context, settings *config.Config, stderr io.Writer,
 // A watched system is one that is looked at again and again.
 type watched struct {
 	settings *config.Config
+	key      string // for the parts; empty is none
 	stderr   io.Writer
 	broker   *broker // nil until it could be opened
-}
-
-func newWatched(settings *config.Config, stderr io.Writer) *watched {
-	return &watched{settings: settings, stderr: stderr}
 }
 
 func (w *watched) close() {
@@ -129,7 +132,7 @@ func (w *watched) close() {
 
 // look asks the parts first: what they have sent by then Kafka has.
 func (w *watched) look(ctx context.Context) *status {
-	report := &status{Groups: []groupStatus{}, Faults: []string{}, Parts: askParts(ctx, w.settings)}
+	report := &status{Groups: []groupStatus{}, Faults: []string{}, Parts: askParts(ctx, w.settings, w.key)}
 	if w.settings.RuleSet != nil {
 		report.Rules = w.settings.RuleSet.Fingerprint()
 	}

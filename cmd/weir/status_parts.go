@@ -29,7 +29,7 @@ type partStatus struct {
 const partPatience = 2 * time.Second
 
 // askParts asks all parts at the addresses that the configuration gives them.
-func askParts(ctx context.Context, settings *config.Config) []partStatus {
+func askParts(ctx context.Context, settings *config.Config, key string) []partStatus {
 	scheme := "http"
 	if settings.Enforcer.TLS.Cert != "" {
 		scheme = "https"
@@ -48,7 +48,7 @@ func askParts(ctx context.Context, settings *config.Config) []partStatus {
 	}
 	var asking sync.WaitGroup
 	for i := range parts {
-		asking.Go(func() { parts[i].ask(ctx, urls[i]) })
+		asking.Go(func() { parts[i].ask(ctx, urls[i], key) })
 	}
 	asking.Wait()
 	return parts
@@ -67,10 +67,10 @@ func reachable(address string) string {
 	return net.JoinHostPort("localhost", port)
 }
 
-func (p *partStatus) ask(ctx context.Context, url string) {
+func (p *partStatus) ask(ctx context.Context, url, key string) {
 	ctx, cancel := context.WithTimeout(ctx, partPatience)
 	defer cancel()
-	text, err := getStatus(ctx, url)
+	text, err := getStatus(ctx, url, key)
 	p.Reached = err == nil || errors.Is(err, errAnswer)
 	if err != nil {
 		p.Error = err.Error()
@@ -93,10 +93,13 @@ var errAnswer = errors.New("answers")
 // maxStatus bounds what a part says of itself.
 const maxStatus = 16 << 20
 
-func getStatus(ctx context.Context, url string) ([]byte, error) {
+func getStatus(ctx context.Context, url, key string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
+	}
+	if key != "" {
+		request.Header.Set("X-Api-Key", key)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {

@@ -54,6 +54,31 @@ const behind = `{"rules": "f00d", "caught_up": false, "sources": [{"source": "fi
 	"logs": [{"log": "/var/log/access.log", "position": 10, "lag": 1, "newest": "2026-03-03T08:00:00Z", "holding": true}]}]}`
 
 // All have caught up when the groups have, and the parts that can be reached; then waiting ends.
+func lookedAt(t *testing.T, settings *config.Config) *watched {
+	t.Helper()
+	w := &watched{settings: settings, stderr: io.Discard}
+	t.Cleanup(w.close)
+	return w
+}
+
+func TestStatusShowsItsKey(t *testing.T) {
+	part := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") != "secret" {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		io.WriteString(w, `{"rules": "abc", "caught_up": true}`)
+	}))
+	defer part.Close()
+	settings := settingsOf(t, "collector: {listen: "+part.Listener.Addr().String()+"}\naggregator: {listen: ''}\nenforcer: {admin: ''}")
+	for key, reached := range map[string]string{"secret": "", "": "401"} {
+		parts := askParts(t.Context(), settings, key)
+		if len(parts) != 1 || !strings.Contains(parts[0].Error, reached) || (parts[0].Error == "") != (reached == "") {
+			t.Errorf("with the key %q: %+v", key, parts)
+		}
+	}
+}
+
 func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 	folder := liveFolder(t)
 	b, err := startBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
@@ -83,7 +108,7 @@ func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 	part.says.Store(new(behind))
 	done := make(chan *status)
 	go func() {
-		report, err := watchStatus(ctx, settings, io.Discard, 20*time.Second)
+		report, err := lookedAt(t, settings).until(ctx, 20*time.Second)
 		if err != nil {
 			t.Error(err)
 		}
@@ -134,7 +159,7 @@ func TestStatusShowsEachPart(t *testing.T) {
 // shows looks once and wants these pieces in what people see, runs of spaces counting as one.
 func shows(t *testing.T, ctx context.Context, settings *config.Config, want []string) {
 	t.Helper()
-	report, err := watchStatus(ctx, settings, io.Discard, 0)
+	report, err := lookedAt(t, settings).until(ctx, 0)
 	var text strings.Builder
 	if err != nil || report.writeText(&text) != nil {
 		t.Fatal(err)
