@@ -7,7 +7,7 @@ FIRE  ?= 240
 
 .PHONY: help
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/weir
@@ -42,8 +42,20 @@ bench-peers: ## measure Weir beside what people use today, on the same log, and 
 		go test -run '^$$' -bench 'Peers/(goaccess|fail2ban|crowdsec)|FileToBlocklist|River' -benchtime 1x -timeout 60m -v ./test/bench; \
 	} | go run ./test/bench/table
 
+.PHONY: e2e
+e2e: ## race-built daemons, a real Kafka, Redis and nginx: who asks for too much is refused, and let in again
+	WEIR_REQUIRE_REAL=1 go test -count 1 -timeout 15m ./test/e2e
+
+.PHONY: latency
+latency: ## from the line that breaks a limit to the first refusal: histograms at 1 k and 50 k lines/s
+	WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench Latency -benchtime 1x -timeout 30m -v ./test/e2e
+
+.PHONY: bench-river
+bench-river: ## from a file, and from a topic, to the blocklist: lines/s and CPU seconds per million, by part
+	WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench 'FileToBlocklist|River/weir$$' -benchtime 1x -timeout 30m -v ./test/bench
+
 .PHONY: crash
-crash: ## kill collectors KILLS (50) times, and aggregators for FIRE (240) seconds over 5 M hits, on real Kafka and Redis
+crash: ## kill every part KILLS (50) times, and aggregators for FIRE (240) seconds over 5 M hits, on real Kafka and Redis
 	WEIR_REQUIRE_REAL=1 WEIR_CRASH_KILLS=$(KILLS) WEIR_FIRE_HITS=5000000 WEIR_FIRE_KEYS=200000 WEIR_FIRE_SECONDS=$(FIRE) \
 		go test -count 1 -v -timeout 60m ./test/crash
 

@@ -41,17 +41,25 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-const latencyRules = "rules: [{name: per-ip, key: ip, limits: [10/min, 1000/hour], block: {for: 10m}}]\n"
+const (
+	latencyLimit = 100 // a minute
+	latencyRules = "rules: [{name: per-ip, key: ip, limits: [100/min, 10000/hour], block: {for: 10m}}]\n"
+	hotKeys      = "aggregator.hot_keys=200000" // all clients
+)
 
 func oneProcess(b *testing.B) *fleet {
 	f := newFleet(b, latencyRules, "")
-	f.start(build(b, "weir"), "run")
+	f.start(build(b, "weir"), "run", "--set", hotKeys)
 	return f
 }
 
 func threeProcesses(b *testing.B) *fleet {
 	f := newFleet(b, latencyRules, apart(b))
 	for _, part := range []string{"collector", "aggregator", "enforcer"} {
+		if part == "aggregator" {
+			f.start(build(b, part), "--set", hotKeys)
+			continue
+		}
 		f.start(build(b, part))
 	}
 	return f
@@ -108,10 +116,10 @@ func (f *fleet) probe(b *testing.B, rate int) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// timeToRefusal writes ten lines and, when these are long counted, the eleventh; 0 when it is never refused.
+// timeToRefusal writes as many lines as may be and, when these are long counted, one more; 0 when it is never refused.
 func (f *fleet) timeToRefusal(log *writtenLog, client string) time.Duration {
 	var lines []byte
-	for range 10 {
+	for range latencyLimit {
 		lines = logLine(lines, client, time.Now())
 	}
 	if log.append(lines) != nil {
@@ -137,7 +145,7 @@ func writeOthers(ctx context.Context, log *writtenLog, rate int) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	perTick := float64(rate) * tick.Seconds()
-	clients := max(1000, rate*20) // nobody comes more often than three times a minute
+	clients := max(1000, 2*rate) // nobody comes more often than 60 times a minute
 	due, next := 0.0, 0
 	var b []byte
 	for {
