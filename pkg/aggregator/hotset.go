@@ -66,6 +66,7 @@ type hotset struct {
 	dropped  []*keyed          // evicted while the batches at hand are counted
 	unloaded map[string]*keyed // wanted, and not read yet
 	wanted   []*keyed          // the same, in the order of wanting
+	read     [][]byte          // what the store has of the first that are wanted
 
 	// changed are the windows that differ from what the store has, in the order in which they began to.
 	changed []*keyed
@@ -223,11 +224,13 @@ func (p *partition) appendChanges(w *keyed) {
 	}
 }
 
-// load reads all windows that are wanted. When the store is away some stay wanted.
+// load reads all windows that are wanted. Until all are read none is in memory: a window that is there counts at once,
+// and would pass over the hits of it that wait. What was read when the store went away is not read again.
 func (p *partition) load(ctx context.Context) error {
 	h := p.windows
-	for len(h.wanted) > 0 {
-		some := h.wanted[:min(readKeys, len(h.wanted))]
+	for len(h.read) < len(h.wanted) {
+		rest := h.wanted[len(h.read):]
+		some := rest[:min(readKeys, len(rest))]
 		p.names = p.names[:0]
 		for _, w := range some {
 			p.names = append(p.names, []byte(w.name))
@@ -237,17 +240,16 @@ func (p *partition) load(ctx context.Context) error {
 			return fmt.Errorf("reading windows: %w", err)
 		}
 		p.metrics.lookups.cold.Add(float64(len(some)))
-		for i, w := range some {
-			if err := p.fill(w, values[i]); err != nil {
-				return err
-			}
-			delete(h.unloaded, w.name)
-			h.add(w)
-		}
-		clear(some)
-		h.wanted = h.wanted[len(some):]
+		h.read = append(h.read, values...)
 	}
-	h.wanted = nil
+	for i, w := range h.wanted {
+		if err := p.fill(w, h.read[i]); err != nil {
+			return err
+		}
+		delete(h.unloaded, w.name)
+		h.add(w)
+	}
+	h.wanted, h.read = nil, nil
 	return nil
 }
 

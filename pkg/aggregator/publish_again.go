@@ -55,6 +55,7 @@ type walk struct {
 	last         bool // there are no more pages
 	ends         []ending
 	acknowledged uint64 // how much must be, of what was sent, before the next page
+	written      uint64 // how much must be, of what had changed, before the first: the index knows nothing of it else
 	next         time.Time
 }
 
@@ -99,7 +100,7 @@ func (p *partition) publishAgain(ctx context.Context, _ bool) error {
 	}
 	now := p.config.Now()
 	w := &p.walk
-	if p.storeRests() || len(p.waiting) > 0 || now.Before(w.next) || p.sent.done() < w.acknowledged {
+	if p.storeRests() || len(p.waiting) > 0 || now.Before(w.next) || p.sent.done() < w.acknowledged || p.windows.written < w.written {
 		return nil
 	}
 	w.next = now.Add(walkEvery)
@@ -139,12 +140,13 @@ func (p *partition) beginWalk(ctx context.Context, now time.Time) {
 		since = w.note.since
 	}
 	w.going = &listNote{list: list, since: since, modes: modes, walked: now.UnixMilli()}
-	w.publishes, w.cursor, w.last = publishes, "", false
+	w.publishes, w.cursor, w.last, w.written = publishes, "", false, p.windows.tail()
 }
 
 // walkPage publishes the next entries.
 func (p *partition) walkPage(ctx context.Context, now int64) error {
 	w := &p.walk
+	defer func() { w.acknowledged = p.sent.taken }() // also of what a page has sent that is walked again
 	page, err := p.own.scan(ctx, store.Index, w.cursor, walkPairs)
 	if err != nil {
 		return fmt.Errorf("walking through the list: %w", err)
@@ -170,7 +172,7 @@ func (p *partition) walkPage(ctx context.Context, now int64) error {
 		}
 	}
 	p.windows.settle()
-	w.cursor, w.last, w.acknowledged = page.Next, page.Next == "", p.sent.taken
+	w.cursor, w.last = page.Next, page.Next == ""
 	return nil
 }
 

@@ -1,0 +1,91 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/store"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+)
+
+// A halting store goes away after some readings.
+type halting struct {
+	store.Store
+	reads int
+}
+
+func (h *halting) Read(ctx context.Context, n int, space store.Space, keys [][]byte) ([][]byte, store.Fence, error) {
+	if h.reads == 0 {
+		return nil, store.Fence{}, errAway
+	}
+	h.reads--
+	return h.Store.Read(ctx, n, space, keys)
+}
+
+// A store that comes back and goes away again while what waited is read: hits that come then count after those that
+// wait, of keys that were read by then too.
+func TestTheStoreGoesAwayAmidReading(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.hits("192.0.2.1", 3)
+	l.settle(p)
+	l.start(labRules)
+	p = l.takes()
+	p.own.store = &halting{Store: l.store}
+	l.hits("192.0.2.1", 1)
+	l.send("s", "few", func(w *hit.Writer) {
+		for n := range readKeys {
+			w.Add(0, fmt.Appendf(nil, "2001:db8::%x", n), l.newest().UnixMilli(), 1)
+		}
+	})
+	for p.waits <= readKeys {
+		l.turn(p)
+	}
+	p.own.store = &halting{Store: l.store, reads: 1}
+	l.now = l.now.Add(tryAgain)
+	l.hits("192.0.2.1", 1)
+	l.turn(p)
+	p.own.store = l.store
+	l.settle(p)
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
+}
+
+// What was decided while the store was away is in its index later than other rules are in force. It is published again
+// all the same.
+func TestWhatTheIndexDoesNotHaveYetIsPublishedAgain(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	p.windows.chunk = 1
+	for n := range 2 * smallestSize / 3 {
+		l.hits(fmt.Sprint("198.51.100.", n), 1)
+	}
+	l.settle(p)
+	l.store.away = true
+	for n := range 2 * smallestSize / 3 {
+		l.hits(fmt.Sprint("198.51.100.", n), 1)
+	}
+	l.hits("198.51.100.0", 4)
+	l.hits("198.51.100.9", 5)
+	for p.offset < int64(len(l.records)) {
+		l.turn(p)
+	}
+	if err := l.agg.Reload(parseRules(t, strings.Replace(labRules, "name: few,", "name: few, mode: shadow,", 1))); err != nil {
+		t.Fatal(err)
+	}
+	l.store.away = false
+	for range 30 { // hits come all the time: a little is written back between them
+		l.hits("198.51.100.3", 1)
+		l.turn(p)
+		l.list.deliver(len(l.list.waiting))
+		l.events.deliver(len(l.events.waiting))
+	}
+	l.now = l.now.Add(time.Second)
+	l.settle(p)
+	for _, name := range []string{"few/198.51.100.0", "few/198.51.100.9"} {
+		l.want(name, func(e *blocklist.Entry) bool { return e.Mode == blocklist.Shadow })
+	}
+}
