@@ -178,6 +178,9 @@ func (p *partition) walkPage(ctx context.Context, now int64) error {
 
 // walkOver publishes an entry, or cleans up after one that is over.
 func (p *partition) walkOver(ctx context.Context, one *keyed, now int64) error {
+	if v := one.verdict; v != nil && v.comesBack(now) {
+		return p.revive(ctx, one)
+	}
 	if one.verdict == nil || !one.verdict.live(now) {
 		return p.cleanUp(ctx, []byte(one.name), one.verdict, now)
 	}
@@ -187,10 +190,24 @@ func (p *partition) walkOver(ctx context.Context, one *keyed, now int64) error {
 	return p.publish(ctx, one, "")
 }
 
+// comesBack says whether the verdict was ended because its rule was gone, and would last: with the rule it comes back,
+// for the window still says that the key is blocked.
+func (v *Verdict) comesBack(now int64) bool { return v.Ended != 0 && !v.Lifted && v.Until > now }
+
+// revive has a block last again whose rule is back.
+func (p *partition) revive(ctx context.Context, w *keyed) error {
+	p.windows.touch(w)
+	v := *w.verdict
+	v.Ended = 0
+	w.verdict = &v
+	p.logged.verdict(p.logger, blocklist.EventBlocked, w, &v)
+	return p.publish(ctx, w, blocklist.EventBlocked)
+}
+
 // cleanUp sends a record without a value for an entry that has long been over, so that a compacted topic forgets it. A
 // topic that forgets by age needs none.
 func (p *partition) cleanUp(ctx context.Context, name []byte, v *Verdict, now int64) error {
-	if v != nil && now-v.over() < overKept.Milliseconds() {
+	if v != nil && (now-v.over() < overKept.Milliseconds() || v.comesBack(now)) {
 		return nil
 	}
 	p.walk.ends = append(p.walk.ends, ending{name: name, at: now, clean: true})
