@@ -36,7 +36,7 @@ bench: ## measure what docs/benchmarks.md says
 	go test -run '^$$' -bench . -benchtime 2s ./...
 
 .PHONY: bench-peers
-bench-peers: ## measure Weir beside what people use today, on the same log, and make a table of it: some 12 minutes
+bench-peers: ## measure Weir beside what people use today, on the same log, and make a table of it; takes long
 	@set -o pipefail; { \
 		go test -run '^$$' -bench 'Peers/(weir|gawk)' -benchtime 1x -count 3 -v ./test/bench && \
 		go test -run '^$$' -bench 'Peers/(goaccess|fail2ban|crowdsec)|FileToBlocklist|River' -benchtime 1x -timeout 60m -v ./test/bench; \
