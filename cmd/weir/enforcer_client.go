@@ -32,15 +32,15 @@ type enforcerClient struct {
 	tried   []string       // places that could not be reached, and why
 }
 
-func newEnforcerClient(places []enforcerPlace, key, ca string) (*enforcerClient, error) {
-	roots, err := rootsWith(ca)
+func newEnforcerClient(places []enforcerPlace, key string, file *clientFile) (*enforcerClient, error) {
+	secure, err := file.tls()
 	if err != nil {
 		return nil, err
 	}
 	e := &enforcerClient{places: places, key: key}
 	for _, p := range places {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		transport.TLSClientConfig = secure.Clone()
 		transport.ResponseHeaderTimeout = waitPatience
 		dialer := &net.Dialer{Timeout: dialPatience}
 		transport.DialContext = dialer.DialContext
@@ -53,6 +53,24 @@ func newEnforcerClient(places []enforcerPlace, key, ca string) (*enforcerClient,
 		e.clients = append(e.clients, &http.Client{Transport: transport})
 	}
 	return e, nil
+}
+
+// tls is whom we believe, and who we are.
+func (f *clientFile) tls() (*tls.Config, error) {
+	roots, err := rootsWith(f.CA)
+	if err != nil {
+		return nil, err
+	}
+	secure := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	if f.Cert == "" && f.CertKey == "" {
+		return secure, nil
+	}
+	own, err := tls.LoadX509KeyPair(f.Cert, f.CertKey)
+	if err != nil {
+		return nil, wrongf("reading cert and cert_key of %s: %w", f.path, err)
+	}
+	secure.Certificates = []tls.Certificate{own}
+	return secure, nil
 }
 
 // rootsWith are the system's roots and those of a file; nil, for the system's, without one.

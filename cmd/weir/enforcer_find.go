@@ -47,6 +47,8 @@ type clientFile struct {
 	URL     string `yaml:"url"`
 	KeyFile string `yaml:"key_file"` // relative to the file
 	CA      string `yaml:"ca"`       // roots besides the system's, relative to the file
+	Cert    string `yaml:"cert"`     // our certificate, for who asks for one, and
+	CertKey string `yaml:"cert_key"` // its key; relative to the file
 }
 
 func readClientFile() (*clientFile, error) {
@@ -66,7 +68,7 @@ func readClientFile() (*clientFile, error) {
 	if faults := yamlfile.Decode(file.path, data, file); len(faults) > 0 {
 		return nil, faults
 	}
-	for _, path := range []*string{&file.KeyFile, &file.CA} {
+	for _, path := range []*string{&file.KeyFile, &file.CA, &file.Cert, &file.CertKey} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(filepath.Dir(file.path), *path)
 		}
@@ -89,7 +91,7 @@ func (f *enforcerFlags) connect() (*enforcerClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newEnforcerClient(places, key, file.CA)
+	return newEnforcerClient(places, key, file)
 }
 
 func (f *enforcerFlags) places(file *clientFile) ([]enforcerPlace, error) {

@@ -143,7 +143,7 @@ type watching struct {
 
 func watchAt(t *testing.T, at string) *watching {
 	t.Helper()
-	client, err := newEnforcerClient([]enforcerPlace{{url: at, named: "--url"}}, "", "")
+	client, err := newEnforcerClient([]enforcerPlace{{url: at, named: "--url"}}, "", &clientFile{})
 	if err != nil {
 		t.Fatal(err)
 	}
