@@ -3,8 +3,10 @@ package aggregator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weir/internal/store"
@@ -88,4 +90,37 @@ func TestWhatTheIndexDoesNotHaveYetIsPublishedAgain(t *testing.T) {
 	for _, name := range []string{"few/198.51.100.0", "few/198.51.100.9"} {
 		l.want(name, func(e *blocklist.Entry) bool { return e.Mode == blocklist.Shadow })
 	}
+}
+
+// While a partition's goroutine waits, records of others that came late may be more than it can be told of. Then all is
+// published again: a compacted list does not keep what they stand in front of.
+func TestRecordsThatCouldNotBeToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 1, newMemoryStore())
+		p := l.takes()
+		l.hits("192.0.2.1", 5)
+		l.settle(p)
+		l.agg.hold(p)
+		sent := len(l.list.arrived)
+		for range cap(p.heals) + 1 {
+			l.agg.list.superseded(t.Context(), "few", "192.0.2.1", superseded{"few/192.0.2.2", 1, 1})
+		}
+		for range 5 {
+			l.turn(p)
+		}
+		l.settle(p)
+		if _, ok := l.last(sent, "few/192.0.2.1"); !ok {
+			t.Error("the key is not published again")
+		}
+	})
+}
+
+// last is the last record of a name that arrived after some.
+func (l *lab) last(after int, name string) (*blocklist.Entry, bool) {
+	for _, m := range slices.Backward(l.list.arrived[after:]) {
+		if string(m.Key) == name {
+			return l.entry(m.Key, m.Value), true
+		}
+	}
+	return nil, false
 }

@@ -142,6 +142,7 @@ func (l *list) superseded(ctx context.Context, rule, key string, late superseded
 	case p.heals <- late:
 	case <-ctx.Done():
 	case <-time.After(time.Second): // its goroutine waits; the entry is published again with the next walk
+		p.missed.Store(true)
 	}
 }
 

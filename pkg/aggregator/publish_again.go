@@ -127,7 +127,7 @@ func (p *partition) beginWalk(ctx context.Context, now time.Time) {
 	modes, list := p.rules.ruling.modes, p.list.current().String()
 	age := now.Sub(time.UnixMilli(w.note.walked))
 	half := p.config.BlocklistRetention / 2
-	publishes := !w.whole(list) || w.note.modes != modes || half > 0 && age >= half
+	publishes := !w.whole(list) || w.note.modes != modes || half > 0 && age >= half || p.missed.Load()
 	if !publishes && age < pruneEvery {
 		return
 	}
@@ -136,7 +136,9 @@ func (p *partition) beginWalk(ctx context.Context, now time.Time) {
 		p.faults.Note("list", err)
 		return
 	}
-	if !publishes {
+	if publishes {
+		p.missed.Store(false)
+	} else {
 		since = w.note.since
 	}
 	w.going = &listNote{list: list, since: since, modes: modes, walked: now.UnixMilli()}
