@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,9 +110,9 @@ func (p *partition) forgetCounted() {
 	p.stored.generation++
 }
 
-// BenchmarkCold counts hits nine tenths of whose keys are not hot; all is written back.
-func BenchmarkCold(b *testing.B) {
-	stores := map[string]func() store.Store{
+// benchStores open a store of each kind.
+func benchStores(b *testing.B) map[string]func() store.Store {
+	return map[string]func() store.Store{
 		"disk": func() store.Store {
 			cold, err := disk.Open(b.Context(), disk.Options{Folder: b.TempDir()})
 			if err != nil {
@@ -127,7 +128,11 @@ func BenchmarkCold(b *testing.B) {
 			return cold
 		},
 	}
-	for name, open := range stores {
+}
+
+// BenchmarkCold counts hits nine tenths of whose keys are not hot; all is written back.
+func BenchmarkCold(b *testing.B) {
+	for name, open := range benchStores(b) {
 		b.Run(name, func(b *testing.B) {
 			cold := open()
 			defer cold.Close()
@@ -240,5 +245,44 @@ func TestCountingAllocatesNothingPerHit(t *testing.T) {
 	})
 	if allocations > 40 {
 		t.Errorf("%v allocations for 12,000 hits in 4 batches", allocations)
+	}
+}
+
+// BenchmarkWriteBackBeside counts hits of a million keys, each equally often, and writes them back as a partition does.
+// It reports which share of the time that takes, and the longest that counting stood still for it.
+func BenchmarkWriteBackBeside(b *testing.B) {
+	for name, open := range benchStores(b) {
+		b.Run(name, func(b *testing.B) {
+			cold := open()
+			defer cold.Close()
+			records := benchRecords(b, benchBatches, benchHits, uniform(1_000_000))
+			p := benchPartition(b, cold, 1_000_000, records)
+			if err := p.count(b.Context(), records); err != nil {
+				b.Fatal(err)
+			}
+			var pauses []time.Duration
+			begun := time.Now()
+			for b.Loop() {
+				p.forgetCounted()
+				for at := 0; at < len(records); at += 10 {
+					if err := p.count(b.Context(), records[at:at+10]); err != nil {
+						b.Fatal(err)
+					}
+					one := time.Now()
+					if err := p.writeBack(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+					pauses = append(pauses, time.Since(one))
+				}
+			}
+			total := time.Duration(0)
+			for _, pause := range pauses {
+				total += pause
+			}
+			slices.Sort(pauses)
+			b.ReportMetric(100*total.Seconds()/time.Since(begun).Seconds(), "%-writing-back")
+			b.ReportMetric(float64(pauses[len(pauses)*99/100].Microseconds())/1000, "ms-p99")
+			b.ReportMetric(float64(pauses[len(pauses)-1].Microseconds())/1000, "ms-longest")
+		})
 	}
 }

@@ -82,14 +82,15 @@ func (l *list) follow(ctx context.Context) {
 		l.faults.Over("list")
 		reader = l.config.Client.NewReader(l.config.BlocklistTopic, 0, end)
 	}
-	last := int64(unknown)
+	last, short := int64(unknown), doubt{}
 	for ctx.Err() == nil {
 		told := l.told()
 		records, err := reader.Fetch(ctx)
 		span := reader.Span()
 		switch {
-		case errors.Is(err, kafka.ErrPastEnd) || err == nil && (span.End <= told || span.End < last):
+		case errors.Is(err, kafka.ErrPastEnd) || err == nil && short.lasts(span.End <= told || span.End < last, l.config.Now()):
 			l.anew(span)
+			short = doubt{}
 			reader.SetNext(span.Start)
 			last = span.End
 			continue
@@ -99,11 +100,26 @@ func (l *list) follow(ctx context.Context) {
 		case err != nil:
 			continue // said by the reader, with the pause that belongs to it
 		}
-		last = span.End
+		last = max(last, span.End)
 		for i := range records {
 			l.look(ctx, &records[i])
 		}
 	}
+}
+
+// A doubt is since when a log ends before what is known to be in it. A new leader may say so for a moment.
+type doubt struct{ since time.Time }
+
+// lasts says whether it has been so for too long for that.
+func (d *doubt) lasts(short bool, now time.Time) bool {
+	if !short {
+		d.since = time.Time{}
+		return false
+	}
+	if d.since.IsZero() {
+		d.since = now
+	}
+	return now.Sub(d.since) >= shortPatience
 }
 
 // anew begins a list: the topic is not the one that we wrote to.
