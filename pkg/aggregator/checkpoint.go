@@ -43,7 +43,8 @@ type checkpoint struct {
 	told               int64
 	sources            []byte
 
-	changed, sent uint64 // what has to be written, and acknowledged, before it
+	changed, sent uint64    // what has to be written, and acknowledged, before it
+	at            time.Time // when changed was last set
 }
 
 func (c *checkpoint) append(b []byte) []byte {
@@ -130,6 +131,7 @@ func (p *partition) safe(ctx context.Context, idle bool) error {
 	if err := p.takeCheckpoint(ctx, idle); err != nil {
 		return err
 	}
+	p.writeMeanwhile()
 	for p.ahead != nil && p.windows.written < p.ahead.changed {
 		if err := p.writeBack(ctx); err != nil {
 			return err
@@ -149,6 +151,14 @@ func (p *partition) safe(ctx context.Context, idle bool) error {
 	return nil
 }
 
+// writeMeanwhile has windows written that change while a checkpoint waits for Kafka, so that they can be forgotten.
+func (p *partition) writeMeanwhile() {
+	now := p.config.Now()
+	if p.ahead != nil && p.windows.written >= p.ahead.changed && p.sent.done() < p.ahead.sent && now.Sub(p.ahead.at) >= checkpointEvery {
+		p.ahead.changed, p.ahead.at = p.windows.tail(), now
+	}
+}
+
 // takeCheckpoint begins the next one when it is time: what was published again by then belongs to what it waits for.
 func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 	now := p.config.Now()
@@ -160,7 +170,7 @@ func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 		return err
 	}
 	p.ahead = &checkpoint{generation: p.stored.generation, offset: p.offset, last: p.last, checksum: p.checksum, reached: p.reached,
-		told: p.list.told(), sources: p.sources.Append(nil), changed: p.windows.tail(), sent: p.sent.taken}
+		told: p.list.told(), sources: p.sources.Append(nil), changed: p.windows.tail(), sent: p.sent.taken, at: now}
 	return nil
 }
 

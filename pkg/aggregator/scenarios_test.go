@@ -439,3 +439,26 @@ func TestALogThatEndsTooEarlyIsDoubtedFirst(t *testing.T) {
 		}
 	}
 }
+
+// While the list takes nothing and no checkpoint is written, what changes is written all the same.
+func TestWindowsAreWrittenWhileTheListTakesNothing(t *testing.T) {
+	l := newLab(t, 1, onDisk(t))
+	p := l.takes()
+	l.hits("192.0.2.1", 5) // who is blocked
+	for range 10 {
+		l.turn(p) // nothing is delivered
+	}
+	before := p.stored.offset
+	l.hits("192.0.2.2", 1)
+	for range 10 {
+		l.turn(p)
+	}
+	values, _, err := l.store.Read(t.Context(), 0, store.Windows, [][]byte{[]byte("few/192.0.2.2")})
+	if err != nil || values[0] == nil || p.stored.offset != before {
+		t.Fatalf("the window is not in the store: %v; the checkpoint is at %d", err, p.stored.offset)
+	}
+	l.settle(p)
+	if p.stored.offset != p.offset {
+		t.Error("the checkpoint does not follow")
+	}
+}
