@@ -72,6 +72,6 @@ fuzz: ## run every fuzz target for FUZZ (30s)
 	@for package in $$(git grep -l 'func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
 		for target in $$(grep -ho 'func Fuzz[A-Za-z0-9]*' $$package/*_test.go | cut -c6-); do \
 			echo "$$package $$target"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ) ./$$package || exit 1; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ) -fuzzminimizetime 5x ./$$package || exit 1; \
 		done; \
 	done
