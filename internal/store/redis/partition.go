@@ -173,8 +173,15 @@ func pageOf(reply []any) (page store.Page, done uint64, err error) {
 		return page, 0, errReply
 	}
 	page.Fence, err = store.ParseFence(text(reply[0]))
+	at := make(map[string]int, len(reply)/2)
 	for i := 2; i < len(reply); i += 2 {
-		page.Pairs = append(page.Pairs, store.Pair{Key: []byte(text(reply[i])), Value: []byte(text(reply[i+1]))})
+		pair := store.Pair{Key: []byte(text(reply[i])), Value: []byte(text(reply[i+1]))}
+		if before, ok := at[text(reply[i])]; ok { // the long one comes behind the short one
+			page.Pairs[before] = pair
+			continue
+		}
+		at[text(reply[i])] = len(page.Pairs)
+		page.Pairs = append(page.Pairs, pair)
 	}
 	return page, uint64(looked), err
 }

@@ -14,7 +14,7 @@
 // number of buckets by xxhash64, 8,192 for Windows. Redis packs a hash whose keys and values all have at most
 // 64 bytes (hash-max-listpack-value; and are at most 512, hash-max-listpack-entries): a pair costs about 4
 // bytes more than it holds. One longer value would unpack a bucket, so those are kept apart, at some 80 bytes
-// more than they hold. At fewer than 8 keys to a bucket, which is 65,536 to a partition, the bucket's own cost
+// more than they hold; a key that had one stays there until it is deleted. At fewer than 8 keys to a bucket, which is 65,536 to a partition, the bucket's own cost
 // begins to show.
 //
 // # What holds

@@ -6,6 +6,10 @@ import goredis "github.com/redis/go-redis/v9"
 
 // takeOrWrite is told the fence named, the next one, the expiry and, for each pair of buckets, what to do in
 // it: s and l set a short and a long value, d deletes. It returns the fence that holds afterwards.
+//
+// A key that has had a long value stays in the long bucket until it is deleted. So where a key is in both, the long one
+// is the later: Redis leaves such behind when its append-only file was cut in the midst of a script's commands, which
+// it takes for a part of the next script's at the start after the next.
 var takeOrWrite = goredis.NewScript(`
 local held = redis.call('GET', KEYS[1]) or ''
 if held ~= ARGV[1] then
@@ -14,18 +18,18 @@ end
 for i = 2, #KEYS, 2 do
   local at = 3 * i / 2 + 1
   local what, key = ARGV[at], ARGV[at + 1]
-  local into, from = KEYS[i], KEYS[i + 1]
-  if what ~= 's' then
-    into, from = from, into
-  end
+  local short, long = KEYS[i], KEYS[i + 1]
   if what == 'd' then
-    if redis.call('HDEL', from, key) == 0 then
-      redis.call('HDEL', into, key)
-    end
+    redis.call('HDEL', short, key)
+    redis.call('HDEL', long, key)
   else
-    -- A key that was there already is not in the other bucket.
-    if redis.call('HSET', into, key, ARGV[at + 2]) == 1 then
-      redis.call('HDEL', from, key)
+    local into = short
+    if what == 'l' or redis.call('HEXISTS', long, key) == 1 then
+      into = long
+    end
+    redis.call('HSET', into, key, ARGV[at + 2])
+    if into == long then
+      redis.call('HDEL', short, key)
     end
     if ARGV[3] ~= '0' then
       redis.call('PEXPIRE', into, ARGV[3])
@@ -41,7 +45,7 @@ var read = goredis.NewScript(`
 local found = {redis.call('GET', KEYS[1]) or ''}
 for i = 2, #KEYS, 2 do
   local key = ARGV[i / 2]
-  found[#found + 1] = redis.call('HGET', KEYS[i], key) or redis.call('HGET', KEYS[i + 1], key)
+  found[#found + 1] = redis.call('HGET', KEYS[i + 1], key) or redis.call('HGET', KEYS[i], key)
 end
 return found
 `)
