@@ -278,7 +278,8 @@ func TestAnEnforcerFollowsKafkaAndTakesOrdersWithoutIt(t *testing.T) {
 
 	e.stop()
 	e.start()
-	if code := e.check("203.0.113.7"); code != http.StatusOK || !e.ready() {
+	e.await("ready after a start without Kafka", e.ready)
+	if code := e.check("203.0.113.7"); code != http.StatusOK {
 		t.Errorf("after a start without Kafka: %d", code)
 	}
 	if code := e.check("198.51.100.7"); code != http.StatusTooManyRequests {
