@@ -36,6 +36,10 @@ func TestAnAggregatorCountsWhatACollectorSends(t *testing.T) {
 		_, text := p.get("/v1/keys?rule=per-ip&key=203.0.113.7")
 		return strings.Contains(text, `"where":"hot"`) && strings.Contains(text, `"blocked":true`) && strings.Contains(text, `"limit":"10/min"`)
 	})
+	p.await("every partition", func() bool {
+		_, text := p.get("/v1/partitions")
+		return strings.Count(text, `"partition":`) == 16
+	})
 	for path, want := range map[string]string{
 		"/v1/keys?rule=per-ip&key=203.0.113.8": `"where":"none"`,
 		"/v1/top?rule=per-ip":                  `[`,
