@@ -17,7 +17,8 @@
 //
 // All methods of a Client, a Producer and a Group may be called at the same time; a Reader is one goroutine's.
 // Close ends all goroutines and waits for them. Memory: a Producer holds the bytes it is configured for,
-// and those of one more call at most; a Reader up to about three times its MaxBytes.
+// and those of one more call at most; a Reader an answer, of which it keeps at most twice its MaxBytes for the next one, and
+// what compressed batches in it unpack to.
 //
 // Not done: transactions and idempotent producing (sequences in our batches make repeats harmless), reading only
 // what is committed, record headers, compression.

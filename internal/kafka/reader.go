@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 )
 
-const (
-	longPoll        = 500 * time.Millisecond // how long a broker waits for a record before it answers that there is none
-	defaultMaxBytes = 4 << 20
-)
+const defaultMaxBytes = 4 << 20
 
 // A Record is one record of a partition.
 type Record struct {
@@ -37,8 +32,9 @@ type Reader struct {
 	trouble   trouble
 	throttled time.Duration
 
-	records []Record
-	bytes   []byte // where the records' keys and values are
+	records  []Record
+	buffer   []byte // of the last answer, where the records' keys and values are
+	unpacked []byte // or here, where they came compressed
 }
 
 // NewReader reads a partition from an offset on. It starts nothing.
@@ -63,16 +59,11 @@ func (r *Reader) Span() Span { return r.span }
 // and the pause that belongs after it is over.
 func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	sleep(ctx, r.throttled)
-	response, err := r.client.kafka.Fetch(ctx, &kafkago.FetchRequest{
-		Topic: r.topic, Partition: r.partition, Offset: r.next,
-		MinBytes: 1, MaxBytes: int64(r.maxBytes()), MaxWait: longPoll,
-	})
+	buffer := bounded(r.buffer, r.maxBytes())
+	r.buffer = nil
+	got, err := r.client.fetch(ctx, r.topic, r.partition, r.next, r.maxBytes(), buffer)
 	if err == nil {
-		r.throttled = response.Throttle
-		err = response.Error
-	}
-	if err == nil {
-		err = r.take(response)
+		err = r.read(got)
 	}
 	if err != nil {
 		return nil, r.failed(ctx, err)
@@ -84,6 +75,14 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	return r.records, nil
 }
 
+// bounded is a buffer that is used again: one that a long batch made large is let go.
+func bounded(b []byte, most int) []byte {
+	if cap(b) > 2*most {
+		return nil
+	}
+	return b[:0]
+}
+
 func (r *Reader) maxBytes() int {
 	if r.MaxBytes > 0 {
 		return r.MaxBytes
@@ -91,90 +90,24 @@ func (r *Reader) maxBytes() int {
 	return defaultMaxBytes
 }
 
-// take copies the records that were wanted out of kafka-go's buffers, and moves on.
-func (r *Reader) take(response *kafkago.FetchResponse) error {
+// read reads an answer. When it holds no batch, though the log goes on, the log cleaner has left a hole of which
+// nobody says how long it is.
+func (r *Reader) read(a *answer) error {
 	clear(r.records)
-	r.records, r.bytes = r.records[:0], r.bytes[:0]
+	r.records, r.unpacked, r.buffer, r.throttled = r.records[:0], bounded(r.unpacked, 2*r.maxBytes()), a.buffer, a.throttle
+	if !a.found {
+		return nil
+	}
 	wanted := r.next
-	for {
-		record, err := response.Records.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = r.keep(record, wanted)
-		}
-		if err != nil {
-			r.next = wanted
-			return fmt.Errorf("reading a record: %w", err)
-		}
-	}
-	r.span = Span{Start: response.LogStartOffset, End: response.HighWatermark}
-	if len(r.records) == 0 && response.HighWatermark > wanted {
-		r.next = max(wanted, lastBatch(response.Records)) + 1
-	}
-	return nil
-}
-
-func (r *Reader) keep(record *kafkago.Record, wanted int64) error {
-	defer closeBytes(record.Key)
-	defer closeBytes(record.Value)
-	if record.Offset < wanted {
-		return nil // a batch begins before the offset that it was fetched for
-	}
-	key, err := r.copy(record.Key)
-	if err != nil {
+	if err := r.take(a.batches); err != nil {
+		r.next, r.records = wanted, r.records[:0]
 		return err
 	}
-	value, err := r.copy(record.Value)
-	if err != nil {
-		return err
+	r.span = a.span
+	if len(a.batches) == 0 && a.span.End > wanted {
+		r.next = wanted + 1
 	}
-	r.records = append(r.records, Record{Offset: record.Offset, Time: record.Time, Key: key, Value: value})
-	r.next = record.Offset + 1
 	return nil
-}
-
-func closeBytes(b kafkago.Bytes) {
-	if b != nil {
-		b.Close()
-	}
-}
-
-// copy takes bytes over into the reader's own. Where these have no room, larger ones are begun: what was copied
-// before stays where it is.
-func (r *Reader) copy(from kafkago.Bytes) ([]byte, error) {
-	if from == nil {
-		return nil, nil
-	}
-	if from.Len() == 0 {
-		return []byte{}, nil
-	}
-	begin, length := len(r.bytes), from.Len()
-	if cap(r.bytes)-begin < length {
-		r.bytes, begin = make([]byte, 0, max(2*cap(r.bytes), length, 64<<10)), 0
-	}
-	r.bytes = r.bytes[:begin+length]
-	to := r.bytes[begin : begin+length : begin+length]
-	_, err := io.ReadFull(from, to)
-	return to, err
-}
-
-// lastBatch is where the last batch of an answer begins, -1 when there is none.
-//
-// An answer without a wanted record, though the log goes on, comes from what the log cleaner leaves: empty batches,
-// holes at the end of batches and of segments. How long a hole is kafka-go does not say; to go on after the
-// beginning of the last batch is the largest step that skips nothing.
-func lastBatch(records kafkago.RecordReader) int64 {
-	stream, _ := records.(*protocol.RecordStream)
-	if stream == nil || len(stream.Records) == 0 {
-		return -1
-	}
-	batch, _ := stream.Records[len(stream.Records)-1].(interface{ Offset() int64 })
-	if batch == nil {
-		return -1
-	}
-	return batch.Offset()
 }
 
 func (r *Reader) failed(ctx context.Context, err error) error {

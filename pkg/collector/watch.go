@@ -11,7 +11,7 @@ import (
 const (
 	watchSpan   = 2000 // requests that are looked at together
 	unreadShare = 0.05
-	clockOff    = 55 * time.Minute
+	clockOff    = 55 * 60_000 // ms
 )
 
 // warnings are what a source has been warned about: each once.
@@ -51,7 +51,7 @@ func (w *watch) request(s *stream, r *request.Request, proxy bool) {
 		w.judge(s)
 	}
 	if w.live {
-		w.clock(s, time.UnixMilli(r.UnixMilli))
+		w.clock(s, r.UnixMilli)
 	}
 }
 
@@ -85,11 +85,11 @@ func (w *watch) judge(s *stream) {
 }
 
 // clock compares the time of a request that was logged just now with our clock.
-func (w *watch) clock(s *stream, at time.Time) {
-	off := time.Since(at)
-	if off.Abs() >= clockOff && s.said.clock.CompareAndSwap(false, true) {
+func (w *watch) clock(s *stream, at int64) {
+	off := s.open.clock - at
+	if max(off, -off) >= clockOff && s.said.clock.CompareAndSwap(false, true) {
 		s.logger.Warn("requests that are logged now bear a time that is far from now: is the time zone right?", "log", s.log,
-			"request", at.UTC().Format(time.RFC3339), "off", off.Round(time.Minute))
+			"request", time.UnixMilli(at).UTC().Format(time.RFC3339), "off", (time.Duration(off) * time.Millisecond).Round(time.Minute))
 	}
 }
 

@@ -1,0 +1,189 @@
+package kafka
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go/compress"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+var codecs = []compress.Compression{0, compress.Gzip, compress.Snappy, compress.Lz4, compress.Zstd}
+
+const someTime = 1_700_000_000_000 // Unix ms
+
+// written is a batch as kafka-go writes it.
+func written(t testing.TB, attributes compress.Compression) []byte {
+	t.Helper()
+	set := protocol.RecordSet{Version: 2, Attributes: protocol.Attributes(attributes), Records: protocol.NewRecordReader(
+		protocol.Record{Offset: 0, Time: time.UnixMilli(someTime), Key: protocol.NewBytes([]byte("a key")), Value: protocol.NewBytes([]byte("a value"))},
+		protocol.Record{Offset: 1, Time: time.UnixMilli(someTime + 5), Value: protocol.NewBytes([]byte{}), Headers: []protocol.Header{{Key: "h", Value: []byte("v")}}},
+		protocol.Record{Offset: 2, Time: time.UnixMilli(someTime - 5), Key: protocol.NewBytes([]byte{})},
+	)}
+	var b bytes.Buffer
+	if _, err := set.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()[4:]
+}
+
+// at moves a batch to another offset.
+func at(offset int64, b []byte) []byte {
+	b = slices.Clone(b)
+	binary.BigEndian.PutUint64(b, uint64(offset))
+	return b
+}
+
+func TestBatchesOfEveryCodec(t *testing.T) {
+	want := []Record{
+		{0, time.UnixMilli(someTime), []byte("a key"), []byte("a value")},
+		{1, time.UnixMilli(someTime + 5), nil, []byte{}},
+		{2, time.UnixMilli(someTime - 5), []byte{}, nil},
+	}
+	for _, codec := range codecs {
+		one := written(t, codec)
+		r := Reader{next: 1}
+		if err := r.take(slices.Concat(one, at(10, one), one[:40])); err != nil {
+			t.Fatalf("%v: %v", codec, err)
+		}
+		both := slices.Clone(want[1:])
+		for _, record := range want {
+			record.Offset += 10
+			both = append(both, record)
+		}
+		if !slices.EqualFunc(r.records, both, same) || r.next != 13 {
+			t.Errorf("%v: %v, and then %d", codec, r.records, r.next)
+		}
+	}
+}
+
+func TestTheTimeOfTheBroker(t *testing.T) {
+	one := written(t, 0)
+	binary.BigEndian.PutUint16(one[21:], timeOfBroker)
+	binary.BigEndian.PutUint64(one[35:], someTime+99)
+	sign(one)
+	r := Reader{}
+	if err := r.take(one); err != nil || len(r.records) != 3 || r.records[0].Time.UnixMilli() != someTime+99 || r.records[2].Time.UnixMilli() != someTime+99 {
+		t.Error(err, r.records)
+	}
+}
+
+func TestControlBatchesArePassedOver(t *testing.T) {
+	one := written(t, 0)
+	binary.BigEndian.PutUint16(one[21:], uint16(protocol.Control|protocol.Transactional))
+	sign(one)
+	r := Reader{}
+	if err := r.take(one); err != nil || len(r.records) != 0 || r.next != 3 {
+		t.Error(err, r.records, r.next)
+	}
+}
+
+func TestDamagedBatches(t *testing.T) {
+	one := written(t, 0)
+	change := func(at int, to byte) []byte {
+		b := slices.Clone(one)
+		b[at] = to
+		return b
+	}
+	signed := func(b []byte) []byte {
+		sign(b)
+		return b
+	}
+	for name, c := range map[string]struct {
+		bytes []byte
+		want  string
+	}{
+		"a byte is another":        {change(70, 0xff), "at 0: it does not fit its checksum"},
+		"before Kafka 0.11":        {change(16, 1), "form 1 cannot be read"},
+		"part of one":              {one[:70], "70 bytes of a batch"},
+		"shorter than its head":    {change(11, 9), "a batch of 21 bytes"},
+		"more records than it has": {signed(change(60, 4)), "a record ends too early"},
+		"an unknown codec":         {signed(change(22, 7)), "compression 7 is not known"},
+		"not packed so":            {signed(change(22, 1)), "unpacking gzip"},
+	} {
+		r := Reader{}
+		err := r.take(c.bytes)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestAnswersThatEndTooEarly cuts an answer off at every byte.
+func TestAnswersThatEndTooEarly(t *testing.T) {
+	b := binary.BigEndian.AppendUint32(nil, 7) // throttled, ms
+	b = append(b, 0, 0, 0, 0, 0, 0)            // error, session
+	b = append(b, 0, 0, 0, 1, 0, 3, 'l', 'o', 'g', 0, 0, 0, 1)
+	b = append(b, 0, 0, 0, 0, 0, 0)          // partition, error
+	b = binary.BigEndian.AppendUint64(b, 30) // end
+	b = binary.BigEndian.AppendUint64(b, 30) // last stable
+	b = binary.BigEndian.AppendUint64(b, 20) // start
+	b = append(b, 0, 0, 0, 1)                // aborted transactions
+	b = append(b, make([]byte, 16)...)       // of which this is one
+	b = append(b, 0xff, 0xff, 0xff, 0xff)    // replica
+	b = append(b, 0, 0, 0, 2, 'a', 'b')      // batches
+	got, err := readAnswer(b, 11)
+	if err != nil || !got.found || got.span != (Span{Start: 20, End: 30}) || string(got.batches) != "ab" || got.throttle != 7*time.Millisecond {
+		t.Fatalf("%+v %v", got, err)
+	}
+	for n := range b {
+		if got, err := readAnswer(b[:n], 11); !errors.Is(err, errAnswer) {
+			t.Fatalf("%d bytes: %+v %v", n, got, err)
+		}
+	}
+	none, err := readAnswer(append(b[:10:10], 0, 0, 0, 0), 11)
+	if err != nil || none.found || none.throttle != 7*time.Millisecond {
+		t.Errorf("%+v %v", none, err)
+	}
+}
+
+// BenchmarkRecords is what a record of a log's line costs, with the checksum, as Readers and as kafka-go read it:
+//
+//	go test ./internal/kafka -run '^$' -bench Records
+func BenchmarkRecords(b *testing.B) {
+	lines := make([]protocol.Record, 1000)
+	for i := range lines {
+		lines[i] = protocol.Record{Offset: int64(i), Time: time.UnixMilli(someTime), Value: protocol.NewBytes(bytes.Repeat([]byte("x"), 250))}
+	}
+	var encoded bytes.Buffer
+	if _, err := (&protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(lines...)}).WriteTo(&encoded); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("weir", func(b *testing.B) {
+		b.ReportAllocs()
+		r := Reader{}
+		for n := 0; n < b.N; n += len(lines) {
+			r.next, r.records = 0, r.records[:0]
+			if err := r.take(encoded.Bytes()[4:]); err != nil || len(r.records) != len(lines) {
+				b.Fatal(err, len(r.records))
+			}
+		}
+	})
+	b.Run("kafka-go", func(b *testing.B) {
+		b.ReportAllocs()
+		buffer := make([]byte, 250)
+		for n := 0; n < b.N; {
+			var set protocol.RecordSet
+			if _, err := set.ReadFrom(bytes.NewReader(encoded.Bytes())); err != nil {
+				b.Fatal(err)
+			}
+			for {
+				record, err := set.Records.ReadRecord()
+				if err != nil {
+					break
+				}
+				if _, err := io.ReadFull(record.Value, buffer); err != nil {
+					b.Fatal(err)
+				}
+				record.Value.Close()
+				n++
+			}
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package kafka
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
+)
+
+const (
+	longPoll      = 500 * time.Millisecond // how long a broker waits for a record before it answers that there is none
+	oldestFetch   = 4                      // version of the request: of Kafka 0.11, which brought the records of today
+	mostBeyond    = 256 << 20              // bytes that an answer may have beyond those asked for: of one batch
+	correlation   = 1                      // a connection has one request in flight
+	headerBytes   = 4                      // of an answer, before its body
+	smallestBytes = 64 << 10               // of a buffer
+)
+
+var errAnswer = errors.New("the answer does not have the form that it should have")
+
+// A fetch is a request for the records of a partition, which reads the answer itself: kafka-go, left to it, takes
+// records apart byte by byte, and that costs many times what all else does that is done with a log's line.
+type fetch struct {
+	fetchapi.Request
+	version int16
+	most    int
+	buffer  []byte // for the answer. Who gives a request up leaves it the buffer: the answer may still be under way.
+}
+
+// An answer is what a broker says to a fetch.
+type answer struct {
+	throttle time.Duration
+	code     int16
+	found    bool // the partition is in it
+	span     Span
+	batches  []byte // of records, the last of which may be cut off
+	buffer   []byte // that the batches are in
+}
+
+// ApiKey makes an answer one of kafka-go's messages.
+func (*answer) ApiKey() protocol.ApiKey { return protocol.Fetch }
+
+// fetch asks for records. The buffer is the answer's from now on.
+func (c *Client) fetch(ctx context.Context, topic string, partition int, offset int64, most int, buffer []byte) (*answer, error) {
+	asked := fetchapi.RequestPartition{Partition: int32(partition), CurrentLeaderEpoch: -1, FetchOffset: offset, LogStartOffset: -1, PartitionMaxBytes: int32(most)}
+	request := &fetch{most: most, buffer: buffer, Request: fetchapi.Request{
+		ReplicaID: -1, MaxWaitTime: int32(longPoll.Milliseconds()), MinBytes: 1, MaxBytes: int32(most), SessionID: -1, SessionEpoch: -1,
+		Topics: []fetchapi.RequestTopic{{Topic: topic, Partitions: []fetchapi.RequestPartition{asked}}},
+	}}
+	patient, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	response, err := c.transport.RoundTrip(patient, c.kafka.Addr, request)
+	if err != nil {
+		return nil, err
+	}
+	got, ok := response.(*answer)
+	switch {
+	case !ok:
+		return nil, errAnswer
+	case got.code != 0:
+		return got, kafkago.Error(got.code)
+	case !got.found && got.throttle == 0: // who is throttled is told nothing else
+		return nil, protocol.ErrNoPartition
+	}
+	return got, nil
+}
+
+// Required notes the version that was agreed upon, and says that the request speaks for itself.
+func (f *fetch) Required(versions map[protocol.ApiKey]int16) bool {
+	f.version = versions[protocol.Fetch]
+	return true
+}
+
+// RawExchange sends the request and reads the answer.
+func (f *fetch) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	if f.version < oldestFetch {
+		return nil, fmt.Errorf("the broker fetches in version %d only, and %d is wanted: is it older than Kafka 0.11?", f.version, oldestFetch)
+	}
+	if err := protocol.WriteRequest(rw, f.version, correlation, clientID, &f.Request); err != nil {
+		return nil, err
+	}
+	var header [4 + headerBytes]byte
+	if _, err := io.ReadFull(rw, header[:]); err != nil {
+		return nil, err
+	}
+	size := int(int32(binary.BigEndian.Uint32(header[:]))) - headerBytes
+	if id := binary.BigEndian.Uint32(header[4:]); id != correlation || size < 0 || size > f.most+mostBeyond {
+		return nil, fmt.Errorf("%w: %d bytes, to request %d", errAnswer, size, id)
+	}
+	if cap(f.buffer) < size {
+		f.buffer = make([]byte, max(size, min(2*cap(f.buffer), f.most), smallestBytes))
+	}
+	f.buffer = f.buffer[:size]
+	if _, err := io.ReadFull(rw, f.buffer); err != nil {
+		return nil, err
+	}
+	return readAnswer(f.buffer, f.version)
+}
+
+// readAnswer reads the answer to a fetch of one partition.
+func readAnswer(b []byte, version int16) (*answer, error) {
+	in := wire{left: b}
+	got := &answer{buffer: b, throttle: time.Duration(in.int32()) * time.Millisecond}
+	if version >= 7 {
+		got.code = in.int16()
+		in.int32() // session
+	}
+	if topics := in.int32(); topics > 0 {
+		in.take(int64(in.int16())) // name
+		if partitions := in.int32(); partitions > 0 {
+			got.partition(&in, version)
+		}
+	}
+	if in.failed {
+		return nil, fmt.Errorf("%w: it ends too early", errAnswer)
+	}
+	return got, nil
+}
+
+func (a *answer) partition(in *wire, version int16) {
+	a.found = true
+	in.int32() // number
+	if code := in.int16(); code != 0 {
+		a.code = code
+	}
+	a.span.End = in.int64()
+	in.int64() // last stable offset
+	if version >= 5 {
+		a.span.Start = in.int64()
+	}
+	const aborted = 16 // bytes of a transaction
+	in.take(max(0, int64(in.int32())) * aborted)
+	if version >= 11 {
+		in.int32() // preferred replica
+	}
+	a.batches = in.take(max(0, int64(in.int32())))
+}
+
+// A wire is bytes of Kafka's protocol. Once they are too few, all that is read is zero.
+type wire struct {
+	left   []byte
+	failed bool
+}
+
+func (w *wire) take(n int64) []byte {
+	if n < 0 || n > int64(len(w.left)) {
+		w.left, w.failed = nil, true
+		return nil
+	}
+	taken := w.left[:n:n]
+	w.left = w.left[n:]
+	return taken
+}
+
+func (w *wire) int16() int16 {
+	if b := w.take(2); b != nil {
+		return int16(binary.BigEndian.Uint16(b))
+	}
+	return 0
+}
+
+func (w *wire) int32() int32 {
+	if b := w.take(4); b != nil {
+		return int32(binary.BigEndian.Uint32(b))
+	}
+	return 0
+}
+
+func (w *wire) int64() int64 {
+	if b := w.take(8); b != nil {
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+func (w *wire) varint() int64 {
+	number, n := binary.Varint(w.left)
+	if n <= 0 {
+		w.left, w.failed = nil, true
+		return 0
+	}
+	w.left = w.left[n:]
+	return number
+}
+
+// bytes are a key or a value; nil is Kafka's null.
+func (w *wire) bytes() []byte {
+	if n := w.varint(); n >= 0 {
+		return w.take(n)
+	}
+	return nil
+}
