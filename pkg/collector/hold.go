@@ -19,12 +19,16 @@ const (
 //
 // A record within the lateness of now is never held, so live sources never are. A member that makes no progress for
 // 30 s though it has something to read, and waits for nobody, leaves the comparison, loudly, until it makes some.
+//
+// A member that has nothing to read holds nobody. For those that share a log with others, as partitions do, that has to
+// have been so when the others began to read: what came for all of them at once is not seen by all of them at once.
 type hold struct {
 	logger *slog.Logger
 
 	mu      sync.Mutex
 	members map[*member]struct{}
 	moved   chan struct{} // closed when a limit may have changed
+	doubted chan struct{} // closed when one waits to hear whether others have nothing to read
 }
 
 // A member is a log that is compared with the others, in this process or (report) in another.
@@ -34,6 +38,9 @@ type member struct {
 	late int64 // ms
 
 	// Under hold.mu:
+	shares     bool      // a log, with others
+	began      time.Time // to have something to read
+	empty      time.Time // when it is known to have had nothing to read, if it shares
 	reached    int64 // all that is older was sent, or will never be; noTime when nothing is known
 	reading    bool  // there is something to read
 	waiting    bool  // it is held, or those behind it are slow: no progress is no fault of its own
@@ -42,15 +49,25 @@ type member struct {
 }
 
 func newHold(logger *slog.Logger) *hold {
-	return &hold{logger: logger, members: map[*member]struct{}{}, moved: make(chan struct{})}
+	return &hold{logger: logger, members: map[*member]struct{}{}, moved: make(chan struct{}), doubted: make(chan struct{})}
 }
 
 // join makes a member that has something to read.
 func (h *hold) join(name string, late time.Duration) *member {
-	m := &member{hold: h, name: name, late: late.Milliseconds(), reached: noTime, reading: true, progressed: time.Now()}
+	now := time.Now()
+	m := &member{hold: h, name: name, late: late.Milliseconds(), reached: noTime, reading: true, began: now, progressed: now}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.members[m] = struct{}{}
+	return m
+}
+
+// share makes a member that shares a log with others.
+func (h *hold) share(name string, late time.Duration) *member {
+	m := h.join(name, late)
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	m.shares = true
 	return m
 }
 
@@ -77,7 +94,27 @@ func (m *member) idle(idle bool) {
 		return
 	}
 	m.reading, m.progressed = !idle, time.Now()
+	if m.reading {
+		m.began = m.progressed
+	}
 	m.hold.move()
+}
+
+// wasEmpty says that there was nothing to read at a moment.
+func (m *member) wasEmpty(at time.Time) {
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	if at.After(m.empty) {
+		m.empty = at
+		m.hold.move()
+	}
+}
+
+// doubts is closed when a member waits to hear of others that they have nothing to read.
+func (h *hold) doubts() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.doubted
 }
 
 // wait says that the member is kept from reading by others than itself, or no longer.
@@ -134,20 +171,33 @@ func (m *member) may(at int64) (may bool, newest int64, moved <-chan struct{}) {
 	defer m.hold.mu.Unlock()
 	now := time.Now()
 	newest = math.MaxInt64
+	doubtful := false
 	for other := range m.hold.members {
-		if other != m && other.counts(now) {
+		if other != m && other.counts(now, m.began) {
 			newest = min(newest, after(other.reached, m.late-m.late/disorder))
+			doubtful = doubtful || !other.reading
 		}
 	}
-	return at <= newest || at >= now.UnixMilli()-m.late, newest, m.hold.moved
+	may = at <= newest || at >= now.UnixMilli()-m.late
+	if !may && doubtful {
+		close(m.hold.doubted)
+		m.hold.doubted = make(chan struct{})
+	}
+	return may, newest, m.hold.moved
 }
 
-// counts says whether others wait for the member.
-func (m *member) counts(now time.Time) bool {
+// counts says whether one that began to read at a time waits for the member.
+func (m *member) counts(now, began time.Time) bool {
+	since := m.progressed
 	if !m.reading {
-		return false
+		if !m.shares || !m.empty.Before(began) {
+			return false
+		}
+		if began.After(since) {
+			since = began
+		}
 	}
-	if !m.gone && !m.waiting && now.Sub(m.progressed) >= stallAfter {
+	if !m.gone && !m.waiting && now.Sub(since) >= stallAfter {
 		m.gone = true
 		m.hold.logger.Warn("a source has made no progress; the others wait for it no longer, and what it brings later may come too late to be counted",
 			"log", m.name, "for", stallAfter)

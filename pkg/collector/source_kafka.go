@@ -55,6 +55,7 @@ type partition struct {
 	vanished    bool   // its topic was gone: what is there when it is back was all made since
 	incarnation string // last heard of
 	heard       string // metadata
+	offset      int64  // up to which it is read
 	changed     time.Time
 }
 
@@ -227,7 +228,7 @@ func (k *kafkaSource) partition(topic string, number int) *partition {
 }
 
 func (k *kafkaSource) join(at topicPartition) *member {
-	return k.collector.hold.join(at.String(), k.late())
+	return k.collector.hold.share(at.String(), k.late())
 }
 
 func (at topicPartition) String() string { return fmt.Sprintf("%s/%d", at.topic, at.number) }

@@ -9,12 +9,17 @@ import (
 
 const (
 	peersEvery = time.Second
-	peersHasty = 5 * time.Millisecond // while we wait for them
+	peersHasty = 5 * time.Millisecond  // while we wait for them
+	looksEvery = 50 * time.Millisecond // at least between looks at what is to be read
 )
 
-// follow hears from the group's commits how far the partitions of others have got, and tells the hold.
+// follow tells the hold what is to be known of partitions: from the group's commits how far those of others have got,
+// and from the log, where one waits to hear that, which have nothing to read.
 func (k *kafkaSource) follow(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for ctx.Err() == nil {
+		doubts := k.collector.hold.doubts()
 		every := peersEvery
 		for _, topic := range k.known() {
 			commits, err := k.client.Committed(ctx, k.group, topic)
@@ -24,7 +29,14 @@ func (k *kafkaSource) follow(ctx context.Context) {
 			}
 		}
 		k.status() // the gauge
-		pause(ctx, every)
+		timer.Reset(every)
+		select {
+		case <-doubts:
+			k.look(ctx)
+			pause(ctx, looksEvery)
+		case <-timer.C:
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -41,18 +53,19 @@ func (k *kafkaSource) known() []string {
 	return topics
 }
 
-// waiting says whether a partition of ours waits for others.
+// waiting says whether a partition of ours waits, as it may for one that is not ours.
 func (k *kafkaSource) waiting() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	waits, others := false, false
 	for _, p := range k.partitions {
-		if p.owned {
-			if _, waits := p.member.standing(); waits {
-				return true
-			}
+		if !p.owned {
+			others = true
+		} else if _, one := p.member.standing(); one {
+			waits = true
 		}
 	}
-	return false
+	return waits && others
 }
 
 // hear takes what is committed of a topic. While nothing can be heard nobody is taken to have stopped.
@@ -84,10 +97,35 @@ func (k *kafkaSource) hearOf(p *partition, commit kafka.Commit) {
 		p.member.leave()
 		p.member = k.join(p.topicPartition)
 	}
-	p.incarnation = note.Incarnation
+	p.incarnation, p.offset = note.Incarnation, commit.Offset
 	if p.heard != commit.Metadata {
 		p.heard, p.changed = commit.Metadata, time.Now()
 	}
 	p.member.wait(note.Waits > 0 && time.Since(p.changed) < stallAfter)
 	p.member.report(note.reached(), !note.End)
+}
+
+// look asks for the ends of all partitions, and tells the hold which are read up to there.
+func (k *kafkaSource) look(ctx context.Context) {
+	for _, topic := range k.known() {
+		at := time.Now()
+		spans, err := k.client.Offsets(ctx, topic)
+		if err != nil {
+			continue // nothing is known then
+		}
+		k.mu.Lock()
+		for number, span := range spans {
+			if p := k.partition(topic, number); p.offset >= span.End {
+				p.member.wasEmpty(at)
+			}
+		}
+		k.mu.Unlock()
+	}
+}
+
+// passed notes how far a partition of ours is read.
+func (k *kafkaSource) passed(p *partition, offset int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p.offset = offset
 }

@@ -114,6 +114,7 @@ func (r *reading) read(ctx context.Context) error {
 			return err
 		}
 		r.stream.lag.Store(max(0, r.reader.Span().End-r.stream.position))
+		r.passed(r.partition, r.stream.position)
 		r.journal.atEnd(!r.stream.behind && r.stream.hits == 0)
 	}
 }

@@ -1,0 +1,145 @@
+package collector
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/kafka"
+)
+
+// TestABacklogThatOneSeesFirst has two partitions read to their ends, by one collector and by two, when a backlog comes for
+// both. One reads of it at once and the other not yet: the first waits.
+func TestABacklogThatOneSeesFirst(t *testing.T) {
+	for collectors := 1; collectors <= 2; collectors++ {
+		t.Run(fmt.Sprint(collectors), func(t *testing.T) {
+			t.Parallel()
+			b, second := withASecond(t)
+			book := newTextbook(t, b.sink)
+			b.write(kafka.Message{Partition: 0, Value: lineAt(0)}, kafka.Message{Partition: 1, Value: lineAt(0)})
+			var all []*running
+			for range collectors {
+				all = append(all, b.start(b.sink))
+			}
+			eventually(t, "each to have its share", func() bool {
+				owned := 0
+				for _, r := range all {
+					owned += r.owns()
+				}
+				return owned == 2 && all[0].owns() == 2/collectors
+			})
+			readUntil(t, book, 2)
+			eventually(t, "all to be idle", func() bool {
+				for _, r := range all {
+					if r.reads() {
+						return false
+					}
+				}
+				return true
+			})
+			second.away.Store(true)
+			eventually(t, "the second partition to be away", func() bool { return second.asked.Load() })
+			later := []kafka.Message{{Partition: 1, Value: lineAt(1)}}
+			for minute := 1; minute <= 180; minute++ {
+				later = append(later, kafka.Message{Partition: 0, Value: lineAt(minute)})
+			}
+			b.write(later...)
+			eventually(t, "the first partition to wait for the second", func() bool {
+				for _, r := range all {
+					if r.waits() {
+						return true
+					}
+				}
+				return false
+			})
+			if hits := book.count(); hits > 2+10 {
+				t.Errorf("%d hits were sent, of more than the lateness", hits)
+			}
+			second.away.Store(false)
+			readUntil(t, book, 2+181)
+			if book.tooLate > 0 {
+				t.Errorf("%d hits came too late", book.tooLate)
+			}
+		})
+	}
+}
+
+// lineAt is of a minute of some day.
+func lineAt(minute int) []byte {
+	return fmt.Appendf(nil, `203.0.113.7 - - [03/Mar/2026:%02d:%02d:00 +0000] "GET / HTTP/1.1" 200 2 "-" "test"`, minute/60, minute%60)
+}
+
+// A secondPartition has no leader at times.
+type secondPartition struct{ away, asked atomic.Bool }
+
+func withASecond(t *testing.T) (*kafkaBench, *secondPartition) {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	second := &secondPartition{}
+	cluster.ControlKey(int16(kmsg.Fetch), func(asked kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		fetch := asked.(*kmsg.FetchRequest)
+		if !second.away.Load() || len(fetch.Topics) == 0 || fetch.Topics[0].Partitions[0].Partition != 1 {
+			return nil, nil, false
+		}
+		second.asked.Store(true)
+		answer := fetch.ResponseKind().(*kmsg.FetchResponse)
+		partition := kmsg.NewFetchResponseTopicPartition()
+		partition.Partition, partition.ErrorCode = 1, kerr.NotLeaderForPartition.Code
+		answer.Topics = []kmsg.FetchResponseTopic{{Topic: fetch.Topics[0].Topic, Partitions: []kmsg.FetchResponseTopicPartition{partition}}}
+		return answer, nil, true
+	})
+	b := newKafkaBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 2)
+	b.make()
+	return b, second
+}
+
+// reads says whether any of the partitions has something to read.
+func (c *Collector) reads() bool { return c.any(func(m *member) bool { return m.reading }) }
+
+// waits says whether any of the partitions waits for others.
+func (c *Collector) waits() bool { return c.any(func(m *member) bool { return m.waiting }) }
+
+func (c *Collector) any(is func(*member) bool) bool {
+	c.hold.mu.Lock()
+	defer c.hold.mu.Unlock()
+	for m := range c.hold.members {
+		if is(m) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestOneThatSharesALogIsIdleOnlyWhenItIsKnownToBe(t *testing.T) {
+	h := newHold(testLogger(t))
+	idle := h.share("idle", time.Minute)
+	idle.reach(1000)
+	idle.idle(true)
+	idle.wasEmpty(time.Now())
+	later := h.share("later", time.Minute)
+	doubts := h.doubts()
+	if limit := later.newest(); limit != 1000+54_000 {
+		t.Error("it is taken to be idle still, up to", limit)
+	}
+	_, _, moved := later.may(1000 + 54_001)
+	<-doubts
+	idle.wasEmpty(time.Now())
+	<-moved
+	if limit := later.newest(); limit < time.Now().UnixMilli() {
+		t.Error("it is not taken to be idle, up to", limit)
+	}
+	idle.idle(false)
+	if limit := later.newest(); limit != 1000+54_000 {
+		t.Error("it is taken to be idle though it reads, up to", limit)
+	}
+}
