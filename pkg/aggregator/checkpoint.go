@@ -13,7 +13,7 @@ import (
 )
 
 // checkpointEvery is how long a partition counts before it takes the next checkpoint.
-const checkpointEvery = time.Second
+const checkpointEvery = 2 * time.Second
 
 const (
 	checkpointVersion = 1
