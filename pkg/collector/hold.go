@@ -41,9 +41,9 @@ type member struct {
 	shares     bool      // a log, with others
 	began      time.Time // to have something to read
 	empty      time.Time // when it is known to have had nothing to read, if it shares
-	reached    int64 // all that is older was sent, or will never be; noTime when nothing is known
-	reading    bool  // there is something to read
-	waiting    bool  // it is held, or those behind it are slow: no progress is no fault of its own
+	reached    int64     // all that is older was sent, or will never be; noTime when nothing is known
+	reading    bool      // there is something to read
+	waiting    bool      // it is held, or those behind it are slow: no progress is no fault of its own
 	progressed time.Time
 	gone       bool // out of the comparison
 }
