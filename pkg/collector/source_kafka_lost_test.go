@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -233,26 +231,7 @@ func TestAPartitionWithoutALeader(t *testing.T) {
 }
 
 func withoutLeader(t *testing.T, test func(book *textbook, lines int, mend func())) {
-	var broken atomic.Bool
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
-	cluster.ControlKey(int16(kmsg.Fetch), func(asked kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.KeepControl()
-		fetch := asked.(*kmsg.FetchRequest)
-		if !broken.Load() || len(fetch.Topics) == 0 || fetch.Topics[0].Partitions[0].Partition != 0 {
-			return nil, nil, false
-		}
-		answer := fetch.ResponseKind().(*kmsg.FetchResponse)
-		partition := kmsg.NewFetchResponseTopicPartition()
-		partition.ErrorCode = kerr.NotLeaderForPartition.Code
-		answer.Topics = []kmsg.FetchResponseTopic{{Topic: fetch.Topics[0].Topic, Partitions: []kmsg.FetchResponseTopicPartition{partition}}}
-		return answer, nil, true
-	})
-	b := newKafkaBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 2)
-	b.make()
+	b, second := withASecond(t)
 	log := generatedBacklog(t, 1)
 	lines := log.lines[:len(log.lines)/2*2]
 	var messages []kafka.Message
@@ -260,7 +239,7 @@ func withoutLeader(t *testing.T, test func(book *textbook, lines int, mend func(
 		messages = append(messages, kafka.Message{Partition: i % 2, Value: []byte(line)})
 	}
 	b.write(messages...)
-	broken.Store(true)
+	second.away.Store(true)
 	b.start(b.sink)
-	test(newTextbook(t, b.sink), len(lines), func() { broken.Store(false) })
+	test(newTextbook(t, b.sink), len(lines), func() { second.away.Store(false) })
 }
