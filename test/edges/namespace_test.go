@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A namespace is a network of its own with nothing in it but its loopback, where the enforcer is found at its usual address. A
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 func (s *site) newNamespace() namespace {
 	t := s.t
 	t.Helper()
-	n := namespace{program(t, "ip", "iproute2"), fmt.Sprintf("weir%d", os.Getpid())}
+	n := namespace{program(t, "ip", "iproute2"), fmt.Sprintf("weir-%d-%d", os.Getpid(), time.Now().UnixNano())}
 	if out, err := exec.Command(n.ip, "netns", "add", n.name).CombinedOutput(); err != nil {
 		missing(t, fmt.Sprintf("a network namespace of one's own needs root: %v %s", err, out))
 	}

@@ -37,9 +37,7 @@ func TestTraefikClosed(t *testing.T) {
 	url, _ := s.traefik("address: http://127.0.0.1:7428/", "address: http://127.0.0.1:7421/")
 	awaitEdge(t, url)
 	s.order(blocklist.OrderBlock, blockedClient)
-	if refused := ask(t, blockedClient, url); refused.status != http.StatusTooManyRequests {
-		t.Errorf("who is blocked: %+v", refused)
-	}
+	wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url) })
 	s.stop()
 	if refused := ask(t, goodClient, url); refused.status != http.StatusInternalServerError {
 		t.Errorf("without an enforcer: %+v", refused)
