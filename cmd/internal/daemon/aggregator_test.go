@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"weir/cmd/internal/config"
+	"weir/test/port"
 )
 
 // aggregated has a collector read a log in which somebody breaks the limit, and an aggregator count it.
 func aggregated(t *testing.T) *place {
 	t.Helper()
 	collecting := newPlace(t, "")
-	counting := &place{t: t, part: Aggregator, folder: collecting.folder, address: freeAddress(t)}
+	counting := &place{t: t, part: Aggregator, folder: collecting.folder, address: port.Reserve(t, "127.0.0.1")}
 	configured, err := os.ReadFile(filepath.Join(counting.folder, "weir.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -102,8 +103,8 @@ func aggregatorMetrics(t *testing.T) (metrics string) {
 	defer p.stop()
 	p.await("blocked", func() bool {
 		_, metrics = p.get("/metrics")
-		return strings.Contains(metrics, `weir_blocks_total{limit="10/min",mode="enforce",rule="per-ip"} 1`) && strings.Contains(metrics, "weir_aggregator_checkpoint_seconds_count")
+		return strings.Contains(metrics, `weir_blocks_total{limit="10/min",mode="enforce",rule="per-ip"} 1`) &&
+			strings.Contains(metrics, `weir_aggregator_detection_delay_seconds_count{rule="per-ip"}`) && strings.Contains(metrics, "weir_aggregator_lag_records{")
 	})
-
 	return metrics
 }

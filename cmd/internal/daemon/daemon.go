@@ -142,6 +142,7 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 		return err
 	}
 	defer admin.close()
+	before := p.look()
 	running, err := part.Open(ctx, p)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -152,6 +153,10 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	if p.Config.RuleSet == nil {
 		return errors.Join(wrong{errNoRules}, running.Close())
 	}
+	reloader := newReloader(p, running, options, p.hangup)
+	if p.look() != before {
+		p.Reread() // opening may take as long as Kafka is away
+	}
 	p.Health.Status(running.Status)
 	p.Health.OnChange(p.notifyReady)
 	p.Health.Ready()
@@ -159,7 +164,6 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	context.AfterFunc(ctx, func() { p.Health.Unready(ending) })
 
 	reloading, cancel := context.WithCancel(ctx)
-	reloader := newReloader(p, running, options, p.hangup)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
+	"weir/test/port"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,19 +70,9 @@ func newPlace(t *testing.T, more string) *place {
 	t.Cleanup(broker.Close)
 	p.write("rules.yaml", oneRule)
 	p.write("access.log", "")
-	p.address = freeAddress(t)
+	p.address = port.Reserve(t, "127.0.0.1")
 	p.write("weir.yaml", fmt.Sprintf("data: data\nkafka: {brokers: [%q]}\ncollector:\n  listen: %s\n  sources: [{file: access.log}]\n%s", broker.Address(), p.address, more))
 	return p
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func (p *place) write(name, text string) {
@@ -134,13 +124,24 @@ func (p *place) get(path string) (int, string) {
 
 func (p *place) await(what string, is func() bool) {
 	p.t.Helper()
-	for range 2000 {
-		if is() {
-			return
+	await(p.t, what, is)
+}
+
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for begun := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("never %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
-	p.t.Fatalf("never %s", what)
+}
+
+// rules is the hash of the rules in force; "" when it could not be heard.
+func (p *place) rules() string {
+	_, metrics := p.get("/metrics")
+	_, rest, _ := strings.Cut(metrics, "weir_rules_info{hash=\"")
+	hash, _, _ := strings.Cut(rest, "\"")
+	return hash
 }
 
 func TestACollectorSaysHowItStands(t *testing.T) {
@@ -174,26 +175,36 @@ func TestACollectorSaysHowItStands(t *testing.T) {
 func TestRulesAreReadAgainWhenTheyChange(t *testing.T) {
 	p := newPlace(t, "")
 	p.start()
-	hash := func() string {
-		_, metrics := p.get("/metrics")
-		_, rest, _ := strings.Cut(metrics, "weir_rules_info{hash=\"")
-		hash, _, _ := strings.Cut(rest, "\"")
-		return hash
+	was := p.rules()
+	if was == "" {
+		t.Fatal("ready, and no rules are in force")
 	}
-	was := hash()
 	p.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/minuet]}]\n")
 	p.await("refused", func() bool {
 		_, metrics := p.get("/metrics")
 		return strings.Contains(metrics, "weir_config_last_reload_successful 0") && strings.Contains(p.heard.String(), "minuet")
 	})
-	if hash() != was {
+	if p.rules() != was {
 		t.Error("faulty rules are in force")
 	}
 	p.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [11/min]}]\n")
-	p.await("taken", func() bool { return hash() != was })
+	p.await("taken", func() bool { now := p.rules(); return now != "" && now != was })
 	if _, metrics := p.get("/metrics"); !strings.Contains(metrics, "weir_config_last_reload_successful 1") {
 		t.Error("the metrics say that rules which are in force were refused")
 	}
+}
+
+// What changes while a part waits for Kafka, or for its store, is read when it is open.
+func TestRulesAreReadAgainThatChangedDuringTheStart(t *testing.T) {
+	p := newPlace(t, "")
+	p.part.Open = func(ctx context.Context, process *Process) (Running, error) {
+		running, err := Collector.Open(ctx, process)
+		p.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [11/min]}]\n")
+		return running, err
+	}
+	p.start()
+	was := p.process.Config.RuleSet.Fingerprint()
+	p.await("taken", func() bool { now := p.rules(); return now != "" && now != was })
 }
 
 func TestAHangupHasTheConfigurationReadAgain(t *testing.T) {
@@ -253,7 +264,7 @@ func TestExitCodes(t *testing.T) {
 		{"an argument too many", []string{"--config", file, "more"}, exitWrong, "too many"},
 		{"no such file", []string{"--config", file + "x"}, exitWrong, "weir.yamlx"},
 		{"a fault", []string{"--config", file, "--set", "collector.listen=nowhere"}, exitWrong, "nowhere"},
-		{"a broker that is in another process", []string{"--config", file, "--set", "kafka.brokers=embedded", "--set", "collector.listen=" + freeAddress(t)}, exitWrong, "any other process needs kafka.brokers: [host:9092]"},
+		{"a broker that is in another process", []string{"--config", file, "--set", "kafka.brokers=embedded", "--set", "collector.listen=" + port.Reserve(t, "127.0.0.1")}, exitWrong, "any other process needs kafka.brokers: [host:9092]"},
 		{"an address that is taken", []string{"--config", file, "--set", "collector.listen=192.0.2.1:1", "--set", "collector.keys="}, exitWrong, "reached from other machines"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
+	"weir/test/port"
 )
 
 // An edge is an enforcer that runs in a test.
@@ -41,7 +42,7 @@ type edge struct {
 // newEdge has an enforcer's configuration: kafka or follow, as the lines say.
 func newEdge(t *testing.T, kafka, enforcer string) *edge {
 	t.Helper()
-	e := &edge{t: t, folder: t.TempDir(), listen: freeAddress(t), admin: freeAddress(t), client: &http.Client{Transport: &http.Transport{}}}
+	e := &edge{t: t, folder: t.TempDir(), listen: port.Reserve(t, "127.0.0.1"), admin: port.Reserve(t, "127.0.0.1"), client: &http.Client{Transport: &http.Transport{}}}
 	e.write("rules.yaml", oneRule)
 	e.write("key", "reader\n")
 	e.write("keys.yaml", fmt.Sprintf("keys: [{name: the-writer, role: write, sha256: %x}, {name: the-reader, role: read, sha256: %x}]\n",
@@ -49,6 +50,14 @@ func newEdge(t *testing.T, kafka, enforcer string) *edge {
 	e.write("weir.yaml", fmt.Sprintf("data: data\nclient: {trusted_proxies: [127.0.0.0/8]}\n%s\nenforcer:\n  listen: %s\n  admin: %s\n  keys: keys.yaml\n%s\n", kafka, e.listen, e.admin, enforcer))
 	t.Cleanup(e.stop)
 	return e
+}
+
+// newFollower follows an enforcer, and has its list.
+func newFollower(t *testing.T, e *edge) *edge {
+	t.Helper()
+	follower := newEdge(t, "", fmt.Sprintf("  follow: http://%s\n  follow_key_file: key\n  without_list: deny\n", e.listen)).start()
+	follower.await("ready", follower.ready) // by the list: one that denies without it is not ready after a while
+	return follower
 }
 
 func (e *edge) write(name, text string) {
@@ -108,13 +117,7 @@ func (e *edge) ask(method, address, path, body string, headers ...string) (int, 
 
 func (e *edge) await(what string, is func() bool) {
 	e.t.Helper()
-	for range 6000 {
-		if is() {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	e.t.Fatalf("never %s", what)
+	await(e.t, what, is)
 }
 
 func (e *edge) ready() bool {
@@ -217,7 +220,7 @@ type mortal struct {
 
 func newMortal(t *testing.T) *mortal {
 	t.Helper()
-	m := &mortal{t: t, config: embedded.Config{Folder: t.TempDir(), Listen: freeAddress(t), SyncWrites: true}}
+	m := &mortal{t: t, config: embedded.Config{Folder: t.TempDir(), Listen: port.Reserve(t, "127.0.0.1"), SyncWrites: true}}
 	m.start()
 	t.Cleanup(m.stop)
 	return m
@@ -253,8 +256,7 @@ func TestAnEnforcerFollowsKafkaAndTakesOrdersWithoutIt(t *testing.T) {
 	e.await("ready", e.ready)
 	e.await("blocked", func() bool { return e.check("203.0.113.7") == http.StatusTooManyRequests })
 
-	follower := newEdge(t, "", fmt.Sprintf("  follow: http://%s\n  follow_key_file: key\n", e.listen)).start()
-	follower.await("ready", follower.ready)
+	follower := newFollower(t, e)
 	if code := follower.check("203.0.113.7"); code != http.StatusTooManyRequests {
 		t.Errorf("at who follows: %d", code)
 	}

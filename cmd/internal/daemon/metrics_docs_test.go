@@ -14,6 +14,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/internal/kafka"
+	"weir/test/port"
 )
 
 // docs/metrics.md has every metric that a collector with all kinds of sources, an aggregator and an enforcer with all agents serve,
@@ -137,7 +138,7 @@ func collectorMetrics(t *testing.T) string {
 		t.Fatal(err)
 	}
 	p.write("weir.yaml", strings.Replace(string(configured), "[{file: access.log}]", fmt.Sprintf(
-		`[{file: access.log}, {kafka: elsewhere}, {http: %q}, {syslog: "udp://%s", format: combined}]`, freeAddress(t), freeAddress(t)), 1))
+		`[{file: access.log}, {kafka: elsewhere}, {http: %q}, {syslog: "udp://%s", format: combined}]`, port.Reserve(t, "127.0.0.1"), port.Reserve(t, "127.0.0.1")), 1))
 	p.start()
 	p.write("access.log", `203.0.113.7 - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 2 "-" "-"`+"\n")
 	defer p.stop()
@@ -162,6 +163,9 @@ func enforcerMetrics(t *testing.T) (metrics string) {
 	p.marks()
 	e.await("blocked", func() bool { return e.check("203.0.113.7") == http.StatusTooManyRequests })
 	e.ask("GET", e.listen, "/v1/decisions?ip=203.0.113.7", "", "X-Api-Key", "reader")
-	_, metrics = e.ask("GET", e.admin, "/metrics", "")
+	e.await("counted", func() bool {
+		_, metrics = e.ask("GET", e.admin, "/metrics", "")
+		return strings.Contains(metrics, "weir_enforcer_crowdsec_requests_total{") && strings.Contains(metrics, `answer="refused"`)
+	})
 	return metrics
 }

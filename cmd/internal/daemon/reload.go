@@ -104,6 +104,14 @@ func (r *reloader) taken(c *config.Config) {
 	r.rules.WithLabelValues(c.RuleSet.Fingerprint()).Set(1)
 }
 
+// look says how the files are of the configuration that a process starts with.
+func (p *Process) look() string {
+	if p.Config.RuleSet == nil {
+		return ""
+	}
+	return look(p.Config, nil)
+}
+
 // look says how the configuration's files are. Links are followed, so a ConfigMap's swap of them is seen.
 func look(c *config.Config, others []string) string {
 	paths := append([]string{c.File}, others...)
