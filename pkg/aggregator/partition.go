@@ -39,6 +39,7 @@ type partition struct {
 	faults  *telemetry.Faults
 	asks    chan func(ctx context.Context) // run by the goroutine
 	heals   chan superseded
+	late    *superseded                     // taken from heals, and not healed yet
 	missed  atomic.Bool                     // heals had no room: a walk is due
 	shown   atomic.Pointer[PartitionStatus] // for everyone
 	stopped string                          // why it does not count any more

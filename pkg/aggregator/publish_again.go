@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/pkg/blocklist"
 )
@@ -57,16 +56,6 @@ type walk struct {
 	acknowledged uint64 // how much must be, of what was sent, before the next page
 	written      uint64 // how much must be, of what had changed, before the first: the index knows nothing of it else
 	next         time.Time
-}
-
-// An ending is an entry of a rule that is gone, or one that has long been over: when Kafka has what was sent of it, the
-// store ends the one and the index forgets the other.
-type ending struct {
-	window *keyed // where it is in memory
-	name   []byte
-	record Record // else
-	at     int64
-	clean  bool // it has long been over
 }
 
 // read reads the note.
@@ -153,23 +142,19 @@ func (p *partition) walkPage(ctx context.Context, now int64) error {
 	if err != nil {
 		return fmt.Errorf("walking through the list: %w", err)
 	}
-	var windows []*keyed
-	for _, pair := range page.Pairs {
-		one := p.window(string(pair.Key))
-		ruleName, _, _ := strings.Cut(string(pair.Key), "/")
-		if p.rules.named(ruleName) == nil {
-			if err := p.endGone(ctx, pair.Key, one, now); err != nil {
-				return err
-			}
-			continue
-		}
-		windows = append(windows, one)
+	windows := make([]*keyed, len(page.Pairs))
+	for i, pair := range page.Pairs {
+		windows[i] = p.window(string(pair.Key))
 	}
 	if err := p.load(ctx); err != nil {
 		return err
 	}
-	for _, one := range windows {
-		if err := p.walkOver(ctx, one, now); err != nil {
+	for i, pair := range page.Pairs {
+		walkOver := p.walkOver
+		if ruleName, _, _ := strings.Cut(string(pair.Key), "/"); p.rules.named(ruleName) == nil {
+			walkOver = p.endGone
+		}
+		if err := walkOver(ctx, pair.Key, windows[i], now); err != nil {
 			return err
 		}
 	}
@@ -179,17 +164,23 @@ func (p *partition) walkPage(ctx context.Context, now int64) error {
 }
 
 // walkOver publishes an entry, or cleans up after one that is over.
-func (p *partition) walkOver(ctx context.Context, one *keyed, now int64) error {
+func (p *partition) walkOver(ctx context.Context, name []byte, one *keyed, now int64) error {
 	if v := one.verdict; v != nil && v.comesBack(now) {
 		return p.revive(ctx, one)
 	}
-	if one.verdict == nil || !one.verdict.live(now) {
-		return p.cleanUp(ctx, []byte(one.name), one.verdict, now)
+	if one.verdict == nil || !one.verdict.live(now) && !one.verdict.hides(now) {
+		return p.cleanUp(ctx, name, one.verdict, now)
 	}
 	if !p.walk.publishes {
 		return nil
 	}
 	return p.publish(ctx, one, "")
+}
+
+// hides says whether the verdict was ended a short while ago and would last: records of before must not come to stand
+// in front of its end.
+func (v *Verdict) hides(now int64) bool {
+	return v.Ended != 0 && v.Listed && v.Until > now && now-v.Ended < overKept.Milliseconds()
 }
 
 // comesBack says whether the verdict was ended because its rule was gone, and would last: with the rule it comes back,
@@ -204,120 +195,6 @@ func (p *partition) revive(ctx context.Context, w *keyed) error {
 	w.verdict = &v
 	p.logged.verdict(p.logger, blocklist.EventBlocked, w, &v)
 	return p.publish(ctx, w, blocklist.EventBlocked)
-}
-
-// cleanUp sends a record without a value for an entry that has long been over, so that a compacted topic forgets it. A
-// topic that forgets by age needs none.
-func (p *partition) cleanUp(ctx context.Context, name []byte, v *Verdict, now int64) error {
-	if v != nil && (now-v.over() < overKept.Milliseconds() || v.comesBack(now)) {
-		return nil
-	}
-	p.walk.ends = append(p.walk.ends, ending{name: name, at: now, clean: true})
-	if p.config.BlocklistRetention > 0 {
-		return nil
-	}
-	paper := p.sent.add(1)
-	message := kafka.Message{Key: name, Done: func(offset int64, err error) {
-		p.acknowledged(paper, err)
-		if err == nil {
-			p.list.tell(offset)
-		}
-	}}
-	if err := p.config.Blocklist.Send(ctx, message); err != nil {
-		return fmt.Errorf("the blocklist: %w: %w", errSend, err)
-	}
-	return nil
-}
-
-// over is when the verdict is over.
-func (v *Verdict) over() int64 {
-	if v.Ended != 0 {
-		return v.Ended
-	}
-	return v.Until
-}
-
-// endGone publishes that the entry of a rule that is gone has ended.
-func (p *partition) endGone(ctx context.Context, name []byte, one *keyed, now int64) error {
-	end := ending{window: one, name: name, at: now}
-	ruleName, key, _ := strings.Cut(string(name), "/")
-	var v *Verdict
-	if one != nil {
-		v = one.verdict
-	} else {
-		values, err := p.own.read(ctx, store.Windows, [][]byte{name})
-		if err != nil {
-			return err
-		}
-		if end.record, err = ReadRecord(values[0]); isNewer(err) {
-			return stopped{err}
-		}
-		v = end.record.Verdict
-	}
-	if v == nil || !v.live(now) {
-		return p.cleanUp(ctx, name, v, now)
-	}
-	p.walk.ends = append(p.walk.ends, end)
-	ended := *v
-	ended.Ended = now
-	rule := p.rules.gone(ruleName)
-	p.logged.verdict(p.logger, blocklist.EventEnded, &keyed{name: string(name), rule: rule}, &ended)
-	return p.publishEntry(ctx, entryOf(rule, key, &ended), blocklist.EventEnded)
-}
-
-// writeEnds ends in the store what Kafka has as ended, and has the index forget what the list has forgotten.
-func (p *partition) writeEnds(ctx context.Context) error {
-	for i := range p.walk.ends {
-		if end := &p.walk.ends[i]; end.window == nil {
-			end.window = p.window(string(end.name)) // also when its rule is back
-		}
-	}
-	if err := p.load(ctx); err != nil {
-		return err
-	}
-	var changes []store.Change
-	for _, end := range p.walk.ends {
-		switch {
-		case end.window != nil:
-			p.endWindow(end.window, end)
-		case end.clean:
-			changes = append(changes, store.Change{Space: store.Index, Key: end.name})
-		case end.record.Verdict != nil:
-			end.record.Verdict = end.record.Verdict.endedAt(end.at)
-			changes = append(changes, store.Change{Space: store.Windows, Key: end.name, Value: end.record.Append(nil)})
-		}
-	}
-	if len(changes) > 0 {
-		if err := p.own.write(ctx, changes); err != nil {
-			return fmt.Errorf("ending entries of rules that are gone: %w", err)
-		}
-	}
-	p.walk.ends = nil
-	p.windows.settle()
-	return nil
-}
-
-// endWindow does the same to a window that is in memory. One that broke its limit again meanwhile stays in the index.
-func (p *partition) endWindow(w *keyed, end ending) {
-	if !end.clean {
-		p.windows.touch(w)
-		w.verdict = w.verdict.endedAt(end.at)
-		return
-	}
-	if w.verdict == nil || !w.verdict.live(end.at) {
-		p.windows.touch(w)
-		w.index = indexDeleted
-	}
-}
-
-// endedAt is the verdict, ended unless it was before.
-func (v *Verdict) endedAt(at int64) *Verdict {
-	if v == nil || !v.live(at) {
-		return v
-	}
-	ended := *v
-	ended.Ended = at
-	return &ended
 }
 
 func (p *partition) writeNote(ctx context.Context) error {

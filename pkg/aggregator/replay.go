@@ -93,16 +93,27 @@ func (p *partition) heal(ctx context.Context) error {
 	if p.storeRests() || len(p.waiting) > 0 {
 		return nil
 	}
-	for {
-		select {
-		case late := <-p.heals:
-			if err := p.healOne(ctx, late); err != nil {
-				return err
-			}
-		default:
-			p.windows.settle()
-			return nil
+	for p.nextLate() {
+		if err := p.healOne(ctx, *p.late); err != nil {
+			return err
 		}
+		p.late = nil
+	}
+	p.windows.settle()
+	return nil
+}
+
+// nextLate says whether there is a late record: the last one, until it is healed.
+func (p *partition) nextLate() bool {
+	if p.late != nil {
+		return true
+	}
+	select {
+	case late := <-p.heals:
+		p.late = &late
+		return true
+	default:
+		return false
 	}
 }
 
