@@ -9,7 +9,7 @@ import (
 )
 
 // aggregator is for scripts: two that share the keys, of which $AGG2 counts one, and both know who is heavy.
-func (s *liveScripts) aggregator(ts *testscript.TestScript, _ bool, _ []string) {
+func runAggregators(ts *testscript.TestScript, _ bool, _ []string) {
 	says := func(key, top string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			query := r.URL.Query()

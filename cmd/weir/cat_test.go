@@ -72,7 +72,7 @@ func TestCatMissed(t *testing.T) {
 	if err := fillSamples(b.Client); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, follow := range []bool{false, true} {
 		p := &catPart{partition: 1, reader: b.Client.NewReader("weir.hits", 1, 50), end: 60}

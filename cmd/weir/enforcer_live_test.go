@@ -55,11 +55,10 @@ func startEnforcer(folder string, known *keys.File, set *blocklist.Set) (*liveEn
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
 	go func() { e.ended <- e.Run(ctx) }()
-	for range 2000 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(folder, "weir.sock")); err == nil && e.Address() != "" {
 			return e, nil
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	return nil, fmt.Errorf("it does not listen: %w", e.Close())
 }
@@ -147,18 +146,16 @@ func sampleList() []*blocklist.Entry {
 
 // enforcer is for scripts: `enforcer data` runs one on the socket data/weir.sock, `enforcer data keys.yaml` one that
 // knows keys; $PORT_URL is where it listens too. `enforcer data away` has Kafka be away from then on.
-func (s *liveScripts) enforcer(ts *testscript.TestScript, _ bool, args []string) {
+func runEnforcer(ts *testscript.TestScript, _ bool, args []string) {
+	live := liveOf(ts)
 	if len(args) > 1 && args[1] == "away" {
-		log := s.enforcers[ts].log
+		log := live.enforcer.log
 		log.mu.Lock()
 		log.away = true
 		log.mu.Unlock()
 		return
 	}
-	if before := s.enforcers[ts]; before != nil {
-		ts.Check(before.Close())
-		delete(s.enforcers, ts)
-	}
+	ts.Check(live.stopEnforcer())
 	if args[0] == "stop" {
 		return
 	}
@@ -171,12 +168,16 @@ func (s *liveScripts) enforcer(ts *testscript.TestScript, _ bool, args []string)
 	ts.Check(os.MkdirAll(ts.MkAbs(args[0]), 0o755))
 	e, err := startEnforcer(ts.MkAbs(args[0]), known, listOf(1, sampleList()...))
 	ts.Check(err)
-	s.enforcers[ts] = e
+	live.enforcer = e
 	ts.Setenv("PORT_URL", "http://"+e.Address())
-	ts.Defer(func() {
-		if s.enforcers[ts] == e {
-			ts.Check(e.Close())
-			delete(s.enforcers, ts)
-		}
-	})
+	ts.Defer(func() { ts.Check(live.stopEnforcer()) })
+}
+
+func (l *liveScript) stopEnforcer() error {
+	if l.enforcer == nil {
+		return nil
+	}
+	e := l.enforcer
+	l.enforcer = nil
+	return e.Close()
 }

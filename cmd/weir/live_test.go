@@ -110,8 +110,9 @@ func sampleEntries() []kafka.Message {
 
 // broker is for scripts: `broker data` runs one on data as weir run does, `broker data quiet` one that does not listen,
 // `broker stop` ends it. Its topics hold samples.
-func (s *liveScripts) broker(ts *testscript.TestScript, _ bool, args []string) {
-	if s.stop(ts); args[0] == "stop" {
+func runBroker(ts *testscript.TestScript, _ bool, args []string) {
+	live := liveOf(ts)
+	if live.stopBroker(); args[0] == "stop" {
 		return
 	}
 	folder := filepath.Join(ts.MkAbs(args[0]), "broker")
@@ -121,14 +122,14 @@ func (s *liveScripts) broker(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	b, err := startBroker(folder, listen)
 	ts.Check(err)
-	s.running[ts] = b
-	ts.Defer(func() { s.stop(ts) })
+	live.broker = b
+	ts.Defer(live.stopBroker)
 	ts.Check(fillSamples(b.Client))
 }
 
 // fillSamples makes the topics and fills them, unless that was done.
 func fillSamples(client *kafka.Client) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	hits, err := makeLog(ctx, client, "weir.hits", 2)
 	if err != nil {
@@ -195,22 +196,19 @@ func sampleEvents() (messages []kafka.Message) {
 	return append(messages, kafka.Message{Value: []byte("{}")})
 }
 
-// liveScripts are the brokers and collectors that scripts run.
-type liveScripts struct {
-	running    map[*testscript.TestScript]*liveBroker
-	collectors map[*testscript.TestScript]*stubCollector
-	enforcers  map[*testscript.TestScript]*liveEnforcer
+// A liveScript is what a script runs beside weir. Scripts run side by side, each with its own.
+type liveScript struct {
+	broker    *liveBroker
+	collector *stubCollector
+	enforcer  *liveEnforcer
 }
 
-func newLiveScripts() *liveScripts {
-	return &liveScripts{running: map[*testscript.TestScript]*liveBroker{}, collectors: map[*testscript.TestScript]*stubCollector{},
-		enforcers: map[*testscript.TestScript]*liveEnforcer{}}
-}
+func liveOf(ts *testscript.TestScript) *liveScript { return ts.Value(liveScript{}).(*liveScript) }
 
-func (s *liveScripts) stop(ts *testscript.TestScript) {
-	if b := s.running[ts]; b != nil {
-		b.Close()
-		delete(s.running, ts)
+func (l *liveScript) stopBroker() {
+	if l.broker != nil {
+		l.broker.Close()
+		l.broker = nil
 	}
 }
 

@@ -37,7 +37,6 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live := newLiveScripts()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE") != "",
@@ -46,9 +45,10 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("HOME", env.Cd)
+			env.Values[liveScript{}] = &liveScript{}
 			return os.CopyFS(env.Cd+"/examples", os.DirFS(examples))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "broker": live.broker, "collector": live.collector, "enforcer": live.enforcer, "aggregator": live.aggregator},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "broker": runBroker, "collector": runCollector, "enforcer": runEnforcer, "aggregator": runAggregators},
 	})
 }
 

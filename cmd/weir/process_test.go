@@ -38,6 +38,12 @@ func start(t *testing.T, args ...string) process {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // of a test that did not come to its end
+		if p.ProcessState == nil {
+			_ = p.Process.Kill()
+			_ = p.Wait()
+		}
+	})
 	return p
 }
 

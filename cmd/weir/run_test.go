@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,22 +10,16 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/test/port"
 )
 
 // apart has a run listen where nobody else does.
 func apart(t *testing.T) (enforcer string, flags []string) {
 	t.Helper()
-	address := func() string {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close()
-		return listener.Addr().String()
-	}
-	enforcer = address()
+	enforcer = port.Reserve(t, "127.0.0.1")
 	for _, setting := range []string{"collector.listen", "aggregator.listen", "enforcer.admin"} {
-		flags = append(flags, "--set", setting+"="+address())
+		flags = append(flags, "--set", setting+"="+port.Reserve(t, "127.0.0.1"))
 	}
 	return enforcer, append(flags, "--set", "enforcer.listen="+enforcer)
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"weir/test/port"
 )
 
 // A stubCollector takes requests as a collector's http source does, after a few answers that were set before.
@@ -55,9 +57,9 @@ func (s *stubCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // collector is for scripts: it runs a stub and sets $COLLECTOR to its address; `collector received FILE` writes what the
 // stub has taken since.
-func (s *liveScripts) collector(ts *testscript.TestScript, _ bool, args []string) {
+func runCollector(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) == 2 {
-		stub := s.collectors[ts]
+		stub := liveOf(ts).collector
 		stub.mu.Lock()
 		defer stub.mu.Unlock()
 		ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.Join(stub.bodies, "")), 0o644))
@@ -66,7 +68,7 @@ func (s *liveScripts) collector(ts *testscript.TestScript, _ bool, args []string
 	}
 	stub := newStubCollector()
 	ts.Defer(stub.Close)
-	s.collectors[ts] = stub
+	liveOf(ts).collector = stub
 	ts.Setenv("COLLECTOR", strings.TrimPrefix(stub.URL, "http://"))
 }
 
@@ -93,16 +95,11 @@ func TestHTTPSinkTriesAgain(t *testing.T) {
 		"no answer": {[]func(http.ResponseWriter){hangUp, answer(503, "0")}, "", 2, 3},
 		"no key":    {[]func(http.ResponseWriter){answer(401, "")}, "answers 401 Unauthorized: there is no room", 0, 1},
 		"too large": {[]func(http.ResponseWriter){answer(413, "")}, "answers 413 ", 0, 1},
-		"for ever":  {[]func(http.ResponseWriter){answer(500, ""), answer(500, ""), answer(500, "")}, "there is no room; tried for 150ms", 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStubCollector(test.answers...)
 			defer s.Close()
 			h := newHTTPSink(s.URL+"/v1/requests", "secret")
-			if name == "for ever" {
-				h.patience = 150 * time.Millisecond
-				s.answers = append(s.answers, s.answers...)
-			}
 			err := errors.Join(h.add(t.Context(), []byte("line")), h.flush(t.Context()), h.flush(t.Context()))
 			if test.err == "" && (err != nil || strings.Join(s.bodies, "") != "line\n" || s.keys[0] != "secret") || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
 				t.Errorf("%v, %q", err, s.bodies)
@@ -117,10 +114,35 @@ func TestHTTPSinkTriesAgain(t *testing.T) {
 	}
 }
 
+// A failing collector answers 500 and counts how often.
+type failing struct{ tried int64 }
+
+func (f *failing) RoundTrip(*http.Request) (*http.Response, error) {
+	f.tried++
+	recorder := httptest.NewRecorder()
+	answer(http.StatusInternalServerError, "")(recorder)
+	return recorder.Result(), nil
+}
+
+// What fails is tried for half a minute, less and less often, and may have been counted each time.
+func TestHTTPSinkGivesUpOnWhatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		collector := &failing{}
+		h := newHTTPSink("http://collector/v1/requests", "")
+		h.client.Transport = collector
+		began := time.Now()
+		err := errors.Join(h.add(t.Context(), []byte("line")), h.flush(t.Context()))
+		if err == nil || !strings.Contains(err.Error(), "there is no room; tried for 30s") {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < sendPatience || took > sendPatience+lastPause || collector.tried < 15 || collector.tried > 25 || h.was.Repeated != collector.tried-1 {
+			t.Errorf("tried %d times in %v, repeated %d", collector.tried, took, h.was.Repeated)
+		}
+	})
+}
+
 func TestHTTPSinkGivesUpOnTheAbsent(t *testing.T) {
-	s := newStubCollector()
-	s.Close()
-	h := newHTTPSink(s.URL, "")
+	h := newHTTPSink("http://"+port.Reserve(t, "127.0.0.1"), "")
 	h.patience = 150 * time.Millisecond
 	err := errors.Join(h.add(t.Context(), []byte("line")), h.flush(t.Context()))
 	if err == nil || !strings.Contains(err.Error(), "connection refused; tried for 150ms") || h.was.Repeated > 0 {

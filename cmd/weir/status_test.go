@@ -91,7 +91,7 @@ func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 	}
 	part := newFakePart(t, behind)
 	settings := settingsOf(t, fmt.Sprintf("data: %s\ncollector: {listen: %q}\naggregator: {listen: \"\"}\nenforcer: {admin: \"\"}", folder, part.address()))
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, 2*time.Minute)
 	shows(t, ctx, settings, []string{"Not all have caught up: 4 records for weir.aggregator; the collector has not read or sent all.",
 		"weir.aggregator 0 2 4 records", "weir.hits/0 none of 3 3 records", "weir.hits/1 none of 1 1 record ",
 		"f00d (here " + settings.RuleSet.Fingerprint() + ") behind",
@@ -108,7 +108,7 @@ func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 	part.says.Store(new(behind))
 	done := make(chan *status)
 	go func() {
-		report, err := lookedAt(t, settings).until(ctx, 20*time.Second)
+		report, err := lookedAt(t, settings).until(ctx, time.Minute)
 		if err != nil {
 			t.Error(err)
 		}
@@ -181,7 +181,7 @@ func within(t *testing.T, patience time.Duration) context.Context {
 // commit notes offsets as a member of the group would, and leaves it.
 func commit(t *testing.T, client *kafka.Client, group, topic string, partitions int, offsets map[int]int64) {
 	t.Helper()
-	ctx, leave := context.WithCancel(within(t, 30*time.Second))
+	ctx, leave := context.WithCancel(within(t, 2*time.Minute))
 	defer leave()
 	left := atomic.Int64{}
 	left.Store(int64(partitions))
@@ -207,7 +207,7 @@ func TestOnKafka(t *testing.T) {
 	brokers := kafkatest.Shared(t).Addresses()
 	prefix := fmt.Sprintf("t%d.", time.Now().UnixNano())
 	client := kafkatest.Client(t, kafka.Config{Brokers: brokers, Create: true})
-	ctx := within(t, time.Minute)
+	ctx := within(t, 2*time.Minute)
 	hits, err := makeLog(ctx, client, prefix+"hits", 2)
 	if err == nil {
 		err = hits.put(ctx, kafka.Message{Value: sampleBatch(0)}, kafka.Message{Partition: 1, Value: sampleBatch(1000)})
@@ -220,7 +220,7 @@ func TestOnKafka(t *testing.T) {
 	runs(t, exitDone, `{"partition":0,"offset":0,"source":"access.log/5f0c","from":0`, append([]string{"cat", "hits", "--json"}, flags...)...)
 	runs(t, exitUnmet, `"committed":-1,"end":1,"lag":1`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
 	commit(t, client, prefix+"aggregator", prefix+"hits", 2, map[int]int64{0: 1, 1: 1})
-	runs(t, exitDone, `{"caught_up":true`, append([]string{"status", "--json", "--wait", "10s"}, flags...)...)
+	runs(t, exitDone, `{"caught_up":true`, append([]string{"status", "--json", "--wait", "2m"}, flags...)...)
 }
 
 // runs runs the tool, command first, and wants an exit code and a piece of what it shows.

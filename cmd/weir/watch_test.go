@@ -173,7 +173,7 @@ func (w *watching) wants(all ...string) {
 	for _, one := range all {
 		missing[one] = true
 	}
-	for deadline := time.After(30 * time.Second); len(missing) > 0; {
+	for deadline := time.After(time.Minute); len(missing) > 0; {
 		select {
 		case some := <-w.changes:
 			for _, c := range some {
@@ -211,7 +211,7 @@ func (f *front) to(behind *liveEnforcer) {
 
 func awaitText(t *testing.T, in *lockedBuffer, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(in.String(), want); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(in.String(), want); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never %q in %s", want, in.String())
 		}
