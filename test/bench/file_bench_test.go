@@ -3,7 +3,6 @@ package bench
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
 	"weir/pkg/hit"
+	"weir/test/port"
 )
 
 const (
@@ -58,7 +58,7 @@ type whole struct {
 
 func newWhole(b *testing.B, partitions int, more string) *whole {
 	b.Helper()
-	w := &whole{folder: b.TempDir(), partitions: partitions, enforcer: freeAddress(b), truth: newTextbook(),
+	w := &whole{folder: b.TempDir(), partitions: partitions, enforcer: port.Reserve(b, "127.0.0.1"), truth: newTextbook(),
 		site: newSite(riverClients, beginFor(fileWarm+fileLines))}
 	config := fmt.Sprintf(`
 data: data
@@ -67,21 +67,11 @@ rules: [{name: per-ip, key: ip, limits: [10/min, 100/hour, 1000/day], block: {fo
 collector: {listen: %q, sources: [{name: site, file: [%q], format: combined}]}
 aggregator: {listen: %q}
 enforcer: {listen: %q, admin: %q}
-%s`, freeAddress(b), filepath.Join(w.folder, "*.log"), freeAddress(b), w.enforcer, freeAddress(b), more)
+%s`, port.Reserve(b, "127.0.0.1"), filepath.Join(w.folder, "*.log"), port.Reserve(b, "127.0.0.1"), w.enforcer, port.Reserve(b, "127.0.0.1"), more)
 	if err := os.WriteFile(filepath.Join(w.folder, "weir.yaml"), []byte(config), 0o644); err != nil {
 		b.Fatal(err)
 	}
 	return w
-}
-
-func freeAddress(b *testing.B) string {
-	b.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func (w *whole) start(b *testing.B, program string, arguments ...string) {

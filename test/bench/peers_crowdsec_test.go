@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"weir/test/port"
 )
 
 // readWithCrowdSec has CrowdSec replay the log with Debian's parsers for nginx and a leaky bucket for each limit, in
@@ -57,7 +59,7 @@ labels: {remediation: true}
 
 func layOutCrowdSec(b *testing.B, root, folder string) {
 	b.Helper()
-	address := freeAddress(b)
+	address := port.Reserve(b, "127.0.0.1")
 	files := map[string]string{
 		"config.yaml":     fmt.Sprintf(crowdSecConfig, folder, address),
 		"client.yaml":     fmt.Sprintf("url: http://%s\nlogin: bench\npassword: %s\n", address, crowdSecPassword),

@@ -16,6 +16,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
 	"weir/pkg/blocklist"
+	"weir/test/port"
 )
 
 const (
@@ -361,7 +362,7 @@ store: {redis: "redis://%s/0"}
 collector: {listen: "", sources: [{name: lines, kafka: [%s], envelope: none, format: combined}]}
 aggregator: {listen: ""}
 enforcer: {listen: %q, admin: ""}
-`, strings.Join(r.cluster.Addresses(), ", "), riverPartitions, redis.Addr, linesTopic, freeAddress(b)))
+`, strings.Join(r.cluster.Addresses(), ", "), riverPartitions, redis.Addr, linesTopic, port.Reserve(b, "127.0.0.1")))
 	c := &running{groups: "weir.", topics: []string{linesTopic, "weir.hits"}, out: "weir.blocklist", offender: blocked, redis: redis}
 	for _, part := range []string{"collector", "aggregator", "enforcer"} {
 		program := filepath.Join(folder, part)

@@ -8,8 +8,8 @@ import (
 
 // blockFor is long enough to be seen, and short enough to be waited for.
 const (
-	blockFor = 5 * time.Second
-	rules    = "rules: [{name: per-ip, key: ip, limits: [10/min], block: {for: 5s, then: [5s]}}]\n"
+	blockFor = 10 * time.Second
+	rules    = "rules: [{name: per-ip, key: ip, limits: [10/min], block: {for: 10s, then: [10s]}}]\n"
 )
 
 func TestDaemonsApart(t *testing.T) {

@@ -5,7 +5,6 @@ package e2e
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
+	"weir/test/port"
 )
 
 // programs is a folder for those that are tested.
@@ -53,7 +53,7 @@ func build(t testing.TB, name string, flags ...string) string {
 }
 
 // patience is how long a test waits for what has to come.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
@@ -101,9 +101,9 @@ func (s *said) String() string {
 // newFleet writes the configuration of all parts; more is added to it.
 func newFleet(t testing.TB, rules, more string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, folder: t.TempDir(), enforcer: freeAddress(t), admins: map[string]string{}}
+	f := &fleet{t: t, folder: t.TempDir(), enforcer: port.Reserve(t, "127.0.0.1"), admins: map[string]string{}}
 	for _, part := range []string{"collector", "aggregator", "enforcer"} {
-		f.admins[part] = freeAddress(t)
+		f.admins[part] = port.Reserve(t, "127.0.0.1")
 	}
 	f.write("rules.yaml", rules)
 	f.write("weir.yaml", fmt.Sprintf(`
@@ -129,16 +129,6 @@ func apart(t testing.TB) string {
 
 func prefix(t testing.TB) string {
 	return strings.NewReplacer("/", ".", "=", "-").Replace(t.Name()) + fmt.Sprintf(".%d.", time.Now().UnixNano())
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func (f *fleet) path(name string) string { return filepath.Join(f.folder, name) }

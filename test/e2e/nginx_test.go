@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"weir/test/port"
 )
 
 // A site is a real nginx before a page, with the configuration of the compose file.
@@ -28,12 +30,12 @@ func newSite(t testing.TB, f *fleet) *site {
 		}
 		t.Skip(missing)
 	}
-	s := &site{t: t, address: freeAddress(t), clients: map[string]*http.Client{}}
-	page := freeAddress(t)
-	_, port, _ := net.SplitHostPort(s.address)
+	s := &site{t: t, address: port.Reserve(t, "127.0.0.1"), clients: map[string]*http.Client{}}
+	page := port.Reserve(t, "127.0.0.1")
+	_, sitePort, _ := net.SplitHostPort(s.address)
 	_, pagePort, _ := net.SplitHostPort(page)
 	servers := strings.NewReplacer(
-		"enforcer:7421", f.enforcer, "site:80", page, "listen 8080", "listen 127.0.0.1:"+port, "listen 80;", "listen 127.0.0.1:"+pagePort+";",
+		"enforcer:7421", f.enforcer, "site:80", page, "listen 8080", "listen 127.0.0.1:"+sitePort, "listen 80;", "listen 127.0.0.1:"+pagePort+";",
 		"/var/log/nginx/weir.log", f.path("access.log"),
 	).Replace(deployed(t, "compose/nginx.conf") + deployed(t, "compose/site.conf"))
 	f.write("nginx.conf", "pid "+f.path("nginx.pid")+";\nerror_log stderr warn;\ndaemon off;\nworker_processes 1;\nuser root;\nevents {}\nhttp {\n"+

@@ -7,13 +7,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/test/port"
 )
 
 // An order lets someone back in at every enforcer at once, though ten minutes of their hits wait to be counted; and when
 // these are counted it stays so. Who goes on from then on is blocked again.
 func TestUnblockedWhileHitsWait(t *testing.T) {
 	f := newFleet(t, "rules: [{name: per-ip, key: ip, limits: [10/min], block: {for: 1h}}]\n", apart(t))
-	other, otherAdmin := freeAddress(t), freeAddress(t)
+	other, otherAdmin := port.Reserve(t, "127.0.0.1"), port.Reserve(t, "127.0.0.1")
 	f.start(build(t, "collector"))
 	f.start(build(t, "enforcer"))
 	second := &fleet{t: t, folder: f.folder, enforcer: other}
@@ -42,7 +44,7 @@ func TestUnblockedWhileHitsWait(t *testing.T) {
 
 	f.start(build(t, "aggregator"))
 	const marker = "203.0.113.8" // is counted after all that waits, in its partition
-	f.tool("status", "--wait", "60s")
+	f.tool("status", "--wait", "2m")
 	f.log(marker, 12, time.Now())
 	await(t, "the marker was refused", func() bool { return f.checks(marker) == http.StatusTooManyRequests })
 	for _, at := range []*fleet{f, second} {
