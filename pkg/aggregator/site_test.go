@@ -179,7 +179,7 @@ func (s *site) cut(source, ruleName, key string, fill func(*hit.Writer)) {
 func (s *site) eventually(what string, is func() error) {
 	s.t.Helper()
 	var err error
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err = is(); err == nil {
 			return
 		}

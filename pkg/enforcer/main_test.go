@@ -140,6 +140,14 @@ type running struct {
 
 func start(t testing.TB, set *blocklist.Set, change func(*Config)) *running {
 	t.Helper()
+	r := open(t, set, change)
+	r.run()
+	return r
+}
+
+// open makes one that does not serve yet.
+func open(t testing.TB, set *blocklist.Set, change func(*Config)) *running {
+	t.Helper()
 	r := &running{t: t, blocklist: &gathering{}, events: &gathering{}, hits: &gathering{}, metrics: prometheus.NewRegistry(), client: &http.Client{Transport: &http.Transport{}}}
 	c := Config{Set: set, Ruling: usualRuling(t), Listen: "127.0.0.1:0", Refusal: http.StatusTooManyRequests, Folder: t.TempDir(),
 		Sinks: &Sinks{r.blocklist, r.events, r.hits}, EventsPartitions: 4, HitsPartitions: 16, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: r.metrics}
@@ -151,6 +159,10 @@ func start(t testing.TB, set *blocklist.Set, change func(*Config)) *running {
 	if r.Enforcer, err = Open(c); err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+func (r *running) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -158,23 +170,20 @@ func start(t testing.TB, set *blocklist.Set, change func(*Config)) *running {
 		r.client.CloseIdleConnections()
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
+			r.t.Error(err)
 		}
 	})
-	t.Cleanup(r.stop)
+	r.t.Cleanup(r.stop)
 	<-r.Serving()
-	return r
 }
 
 func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for range 4000 {
-		if is() {
-			return
+	for begun := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("never %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatalf("never %s", what)
 }
 
 // overSocket is a client of a person on the machine.

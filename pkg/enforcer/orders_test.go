@@ -37,13 +37,22 @@ func keyed(t testing.TB, set *blocklist.Set) *running {
 	return start(t, set, func(c *Config) { c.Keys = keysFile(t) })
 }
 
+// patient waits for Kafka for as long as it takes.
+func patient(t testing.TB, set *blocklist.Set) *running {
+	t.Helper()
+	r := open(t, set, func(c *Config) { c.Keys = keysFile(t) })
+	r.patience = time.Minute
+	r.run()
+	return r
+}
+
 func (r *running) order(method, path, body string) answer {
 	r.t.Helper()
 	return r.ask(r.client, method, path, body, "X-Api-Key", "write")
 }
 
 func TestABlockIsInForceBeforeItIsAnswered(t *testing.T) {
-	r := keyed(t, list(t))
+	r := patient(t, list(t))
 	for target, ip := range map[string]string{"203.0.113.7": "203.0.113.7", "198.51.100.0/24": "198.51.100.9", "2001:db8::/32": "2001:db8:5::1"} {
 		got := r.order("POST", "/v1/blocks", fmt.Sprintf(`{"target":%q,"for":"1h","why":"scraper"}`, target))
 		var said orderAnswer
@@ -147,7 +156,7 @@ func TestPauseAndResume(t *testing.T) {
 
 func TestUnblockFindsEverythingThatHoldsTheKey(t *testing.T) {
 	e := ofIP("2001:db8::/64")
-	r := keyed(t, list(t, e, ofIP("2001:db8:1::/64")))
+	r := patient(t, list(t, e, ofIP("2001:db8:1::/64")))
 	r.order("POST", "/v1/blocks", `{"target":"2001:db8::5","why":"scraper"}`)
 	r.order("POST", "/v1/pause", `{"rule":"tenant","why":"x"}`)
 	if check := r.checks("2001:db8::5"); check.status != 429 {

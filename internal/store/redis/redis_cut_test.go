@@ -102,7 +102,7 @@ func takeAgain(t *testing.T, s *redis.Store) (fence store.Fence) {
 func again(t *testing.T, call func(context.Context) error) {
 	t.Helper()
 	err := call(t.Context())
-	for deadline := time.Now().Add(20 * time.Second); err != nil; err = call(t.Context()) {
+	for deadline := time.Now().Add(time.Minute); err != nil; err = call(t.Context()) {
 		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func Example() {
 		return
 	}
 	defer list.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := list.Ready(ctx); err != nil {
 		fmt.Println(err)
@@ -123,7 +123,7 @@ func TestTheListOutlivesTheEnforcerAndTheProcess(t *testing.T) {
 	if list.Check(client.Request{User: "alice"}).Refused {
 		t.Error("alice is refused")
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for list.Status().Trouble == "" && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}

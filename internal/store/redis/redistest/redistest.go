@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a server may take to start.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // A Server is one that a test may kill and start again. It belongs to the test's goroutine.
 type Server struct {
