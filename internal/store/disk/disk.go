@@ -8,9 +8,9 @@
 //
 // # What holds
 //
-// Open locks the folder: one process has it. A write is in the log of the operating system when it returns,
-// or a moment later: a kill may take the latest ones, a loss of power all since the last Sync, and what is
-// found afterwards is what was there at some moment before.
+// Open locks the folder: one process has it. A write is on the disk a second after it returned, and before that where
+// Sync is asked for: a kill or a loss of power may take what is younger, and what is found afterwards is what was
+// there at some moment before.
 //
 // It holds some Options.MemoryBytes for what was written and what was read. Part of that are filters, 10 bits a key,
 // which tell of most keys that are not there without looking for them: where they find no room, a miss costs as
@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -60,6 +61,11 @@ type Store struct {
 
 	mu         sync.Mutex
 	partitions map[int]*sync.RWMutex // each guards a partition's fence and what it allows
+
+	written chan struct{} // holds one when there is something to sync
+	closing chan struct{}
+	close   sync.Once
+	syncing sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
@@ -67,15 +73,21 @@ var _ store.Store = (*Store)(nil)
 // The layout that the package comment describes.
 const layout = "1"
 
-// Open opens the folder, which is made when it is not there.
+// Open opens the folder, which is made when it is not there, for its owner alone: keys are addresses and names.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	s := &Store{partitions: map[int]*sync.RWMutex{}}
+	if o.fs == nil {
+		if err := os.MkdirAll(o.Folder, 0o700); err != nil {
+			return nil, fmt.Errorf("opening the store: %w", err)
+		}
+	}
+	s := &Store{partitions: map[int]*sync.RWMutex{}, written: make(chan struct{}, 1), closing: make(chan struct{})}
 	db, err := pebble.Open(o.Folder, s.pebbleOptions(o))
 	s.cache.Unref()
 	if err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", o.Folder, err)
 	}
 	s.db = db
+	s.syncing.Go(s.syncBehind)
 	found, err := s.Agree(ctx, "layout", []byte(layout))
 	if err == nil && string(found) != layout {
 		err = fmt.Errorf("%w: its layout is %q, this one knows %q", store.ErrForeign, found, layout)
@@ -112,6 +124,8 @@ func (s *Store) pebbleOptions(o Options) *pebble.Options {
 
 // Close closes the folder. What was written is synced.
 func (s *Store) Close() error {
+	s.close.Do(func() { close(s.closing) })
+	s.syncing.Wait()
 	if err := s.fault(); err != nil {
 		return err
 	}
@@ -198,7 +212,14 @@ func (s *Store) apply(partition int, fence store.Fence, changes []store.Change) 
 		batch.Set(key, c.Value, nil)
 	}
 	batch.Set(fenceKey(partition), []byte(fence.String()), nil)
-	return batch.Commit(pebble.NoSync)
+	if err := batch.Commit(pebble.NoSync); err != nil {
+		return err
+	}
+	select {
+	case s.written <- struct{}{}:
+	default: // it is to be synced already
+	}
+	return nil
 }
 
 // Read returns the values of keys, and the fence.

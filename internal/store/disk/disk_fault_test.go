@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -76,6 +77,34 @@ func TestALossOfPower(t *testing.T) {
 	}
 	if lost == 0 {
 		t.Error("no power was ever lost")
+	}
+}
+
+// What was written is found after a loss of power too, though nobody asked for a Sync.
+func TestAWriteIsSyncedSoon(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	s := open(t, Options{Folder: "weir", fs: fs})
+	defer s.Close()
+	fence, err := s.Take(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fence, err = s.Write(ctx, 0, fence, []store.Change{set("a", "1")}); err != nil {
+		t.Fatal(err)
+	}
+	found := func() store.Fence {
+		after := open(t, Options{Folder: "weir", fs: fs.CrashClone(vfs.CrashCloneCfg{})})
+		defer after.Close()
+		_, found, err := after.Read(ctx, 0, store.Windows, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for deadline := time.Now().Add(20 * time.Second); found() != fence; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("written until %v, found %v", fence, found())
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package disk
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"weir/internal/store"
@@ -24,6 +26,14 @@ func TestAStoreOnDisk(t *testing.T) {
 		folder := t.TempDir()
 		return func() store.Store { return open(t, Options{Folder: folder}) }
 	})
+}
+
+func TestAFolderIsForItsOwnerAlone(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "store")
+	open(t, Options{Folder: folder}).Close()
+	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
+		t.Error(info.Mode(), err)
+	}
 }
 
 func TestMemory(t *testing.T) {
