@@ -41,7 +41,7 @@ func answers(enforcer, client string) int {
 
 func awaitAnswer(t *testing.T, p process, enforcer, client string, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); answers(enforcer, client) != want; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); answers(enforcer, client) != want; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s never gets %d:\n%s", client, want, p.err)
 		}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/test/port"
 )
 
 const root = "../../deployments"
@@ -150,7 +152,8 @@ func TestAlertsAreDocumented(t *testing.T) {
 func TestNginxOfTheComposeFile(t *testing.T) {
 	nginx := program(t, "nginx", "apt-get install nginx")
 	folder := t.TempDir()
-	config := strings.NewReplacer("enforcer:7421", "127.0.0.1:7421", "site:80", "127.0.0.1:80", "/var/log/nginx", folder).Replace(read(t, "compose/nginx.conf") + read(t, "compose/site.conf"))
+	config := strings.NewReplacer("enforcer:7421", "127.0.0.1:7421", "site:80", "127.0.0.1:80", "/var/log/nginx", folder,
+		"listen 8080;", "listen "+port.Reserve(t, "127.0.0.1")+";", "listen 80;", "listen "+port.Reserve(t, "127.0.0.1")+";").Replace(read(t, "compose/nginx.conf") + read(t, "compose/site.conf"))
 	path := write(t, "nginx.conf", "pid "+folder+"/pid;\nevents {}\nhttp {\naccess_log off;\n"+config+"}\n")
 	run(t, nginx, "-t", "-q", "-e", "stderr", "-p", folder, "-c", path)
 }
