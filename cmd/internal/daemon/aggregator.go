@@ -83,7 +83,7 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 
 // permanent marks what another configuration makes good.
 func permanent(err error) error {
-	if errors.Is(err, aggregator.ErrPartitions) {
+	if errors.Is(err, aggregator.ErrPartitions) || errors.Is(err, kafka.ErrPartitions) {
 		return wrong{err}
 	}
 	return err
@@ -175,6 +175,9 @@ func mattersFor(r *rule.Rule) time.Duration {
 	}
 	return longest
 }
+
+// Run counts until the context is done. A topic that has other partitions than is configured ends it.
+func (r *RunningAggregator) Run(ctx context.Context) error { return permanent(r.Aggregator.Run(ctx)) }
 
 // Status is the aggregator's.
 func (r *RunningAggregator) Status() any { return r.Aggregator.Status() }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	kafkago "github.com/segmentio/kafka-go"
+
 	"weir/cmd/internal/config"
 	"weir/test/port"
 )
@@ -74,6 +76,47 @@ func TestAnotherNumberOfPartitionsIsAWrongConfiguration(t *testing.T) {
 	if _, err := Aggregator.Open(t.Context(), p.process); !errors.As(err, new(wrong)) || !strings.Contains(err.Error(), "16") {
 		t.Error(err)
 	}
+}
+
+// A topic with another number of partitions than is configured is a wrong configuration for whoever meets it.
+func TestAnotherNumberOfPartitionsEndsWithItsExitCode(t *testing.T) {
+	p := aggregated(t)
+	p.stop()
+	for _, part := range []Part{Collector, Aggregator} {
+		options := p.options()
+		options.Set = []string{"kafka.hits.partitions=3", "data=other", "collector.listen=" + port.Reserve(t, "127.0.0.1"), "aggregator.listen=" + port.Reserve(t, "127.0.0.1")}
+		var said lines
+		if code := Run(t.Context(), part, options, &said); code != exitWrong || !strings.Contains(said.String(), "has 16 partitions and not 3") {
+			t.Errorf("%s: exit code %d: %s", part.Name, code, said.String())
+		}
+	}
+}
+
+func TestATopicThatIsGivenMorePartitionsEndsTheAggregatorWithItsExitCode(t *testing.T) {
+	p := aggregated(t)
+	p.stop()
+	options := p.options()
+	options.Set = []string{"aggregator.listen=" + port.Reserve(t, "127.0.0.1")}
+	p.address = strings.TrimPrefix(options.Set[0], "aggregator.listen=")
+	var said lines
+	code := make(chan int, 1)
+	go func() { code <- Run(t.Context(), Aggregator, options, &said) }()
+	p.await("every partition", func() bool {
+		_, text := p.get("/v1/partitions")
+		return strings.Count(text, `"partition":`) == 16
+	})
+	transport := &kafkago.Transport{}
+	defer transport.CloseIdleConnections()
+	admin := kafkago.Client{Addr: kafkago.TCP(p.process.Config.Kafka.Brokers...), Transport: transport}
+	more := kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: HitsTopic(p.process.Config).Name, Count: 17}}}
+	answer, err := admin.CreatePartitions(t.Context(), &more)
+	if err = errors.Join(err, answer.Errors[more.Topics[0].Name]); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-code; code != exitWrong || !strings.Contains(said.String(), "has 17 partitions and not 16") {
+		t.Errorf("exit code %d: %s", code, said.String())
+	}
+	http.DefaultClient.CloseIdleConnections()
 }
 
 func TestRedisForgetsWhenNothingMattersAnyMore(t *testing.T) {

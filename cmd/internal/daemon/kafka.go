@@ -70,14 +70,17 @@ func deleteAfter(retention time.Duration) map[string]string {
 }
 
 // EnsureTopics makes or checks topics, again and again until it succeeds, the context is done, or retrying cannot
-// mend it.
+// mend it: the topics are not what the configuration says.
 func (p *Process) EnsureTopics(ctx context.Context, client *kafka.Client, topics ...kafka.Topic) error {
 	faults := telemetry.NewFaults(p.Logger)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := client.EnsureTopics(ctx, topics...)
-		if err == nil || errors.Is(err, kafka.ErrPermanent) || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil {
 			faults.Over("topics")
 			return err
+		}
+		if errors.Is(err, kafka.ErrPermanent) {
+			return wrong{fmt.Errorf("kafka: %w", err)}
 		}
 		faults.Note("topics", err)
 		p.Health.Unready(err.Error())
