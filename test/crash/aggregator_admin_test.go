@@ -59,6 +59,7 @@ func (r *river) addPartitions(name string, to int) {
 // The topic hits is deleted and made anew under a living owner, and then while nobody runs: what was counted stays, what
 // is sent again is not counted again, and what is new is.
 func TestHitsThatAreMadeAnewAreCountedOn(t *testing.T) {
+	t.Parallel()
 	begun := time.Now()
 	r := newBranch(t, 2, limited)
 	m := r.install()
@@ -101,6 +102,7 @@ func (r *river) makeHitsAnew(f *feed) {
 
 // The topic blocklist is deleted and made anew: what holds is published again.
 func TestABlocklistThatIsMadeAnewIsFilledAgain(t *testing.T) {
+	t.Parallel()
 	r := newBranch(t, 2, limited)
 	r.install().start()
 	f := r.feed("feed")
@@ -118,33 +120,39 @@ func TestABlocklistThatIsMadeAnewIsFilledAgain(t *testing.T) {
 	r.keepWordsOfFailure()
 }
 
-// Another number of partitions would count keys in two places: nothing is counted until it is as it was, and that is
-// said.
+// Another number of partitions would count keys in two places: who counts ends, and nobody begins until it is as it was;
+// that is said.
 func TestAnotherNumberOfPartitionsStopsTheCounting(t *testing.T) {
+	t.Parallel()
 	r := newBranch(t, 2, limited)
 	m := r.install()
 	m.start()
 	f := r.feed("feed")
 	r.somebody(f)
 	r.addPartitions("hits", 3)
-	time.Sleep(3 * time.Second) // metadata are looked at every second
-	before := r.written()
+	before := r.awaitRefusal(m)
 	f.hits(of("later"), every(time.Second, 3)...)
-	time.Sleep(3 * time.Second)
+	m.start()
+	if after := r.awaitRefusal(m); !maps.Equal(before, after) {
+		t.Error("something was written, though the number of partitions is another")
+	}
 	if e := r.list().now[of("later")]; e != nil {
 		t.Errorf("counted on with another number of partitions: %+v", *e)
 	}
+}
+
+// awaitRefusal waits until an aggregator has ended because there are other partitions. It returns what is written then.
+func (r *river) awaitRefusal(m *member) map[string]string {
+	r.t.Helper()
+	r.eventually("it has ended", func() error {
+		if !m.ended() {
+			return errors.New("it runs")
+		}
+		return nil
+	})
 	m.stop()
-	if after := r.written(); !maps.Equal(before, after) {
-		t.Error("something was written, though the number of partitions is another")
+	if said := m.said.take(); !strings.Contains(said, "has 3 partitions and not 2") {
+		r.t.Errorf("it does not say what is wrong: %s", said)
 	}
-	m.start()
-	time.Sleep(3 * time.Second)
-	if e := r.list().now[of("later")]; e != nil {
-		t.Errorf("after a start, counted on with another number of partitions: %+v", *e)
-	}
-	m.stop()
-	if said := m.said.String(); !strings.Contains(said, "has 3 partitions and not 2") {
-		t.Errorf("it does not say what is wrong: %s", said)
-	}
+	return r.written()
 }

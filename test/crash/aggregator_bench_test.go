@@ -33,7 +33,7 @@ func BenchmarkColdKeys(b *testing.B) {
 }
 
 func benchColdKeys(b *testing.B, kind string) {
-	r := newRiver(b, 4, limited)
+	r := newRiver(b, 4, `rules: [{name: limited, key: user, limits: [5/min, 50/hour], block: {for: 24h}}]`)
 	r.hotKeys, r.patience = coldKeys/10, 5*time.Minute
 	if kind == "disk" {
 		r.store = "disk"

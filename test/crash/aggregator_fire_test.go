@@ -36,9 +36,10 @@ func newFire(t testing.TB) fire {
 // stopped for longer than their session, told to end, and started again; Redis loses its last second, and Kafka is
 // restarted. In the end every key's windows and the list are what a slow program makes of the same log.
 func TestAggregatorsUnderFireCountTheTruth(t *testing.T) {
+	t.Parallel()
 	f := newFire(t)
 	r := newRiver(t, f.partitions, fireRules)
-	r.hotKeys, r.patience = f.keys/20, time.Minute+f.lasts
+	r.hotKeys, r.patience = f.keys/20, 2*time.Minute+f.lasts
 	begun := time.Now()
 	cuts := f.generate(t, begun)
 	for range 3 {

@@ -15,6 +15,7 @@ import (
 // offenders, whose hits lie far apart in the log, are found exactly. WEIR_HOT_KEYS is how many keys there are; a
 // hundredth of them may be hot.
 func TestManyKeysThroughASmallHotSet(t *testing.T) {
+	t.Parallel()
 	keys := number(t, "WEIR_HOT_KEYS", 300_000)
 	for _, store := range []string{"redis", "disk"} {
 		t.Run(store, func(t *testing.T) { manyKeys(t, store, keys) })

@@ -21,8 +21,8 @@ import (
 	"weir/internal/store/redis/redistest"
 )
 
-// appendOnly has a Redis keep what it is told, but for the last second.
-var appendOnly = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"}
+// appendOnly has a Redis keep what it is told, but for the last second. Its replicas get it at once.
+var appendOnly = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0", "--repl-diskless-sync-delay", "0"}
 
 // A river is aggregators with the Kafka and the Redis that they share.
 type river struct {
@@ -48,20 +48,20 @@ type member struct {
 // newRiver has a Kafka and a Redis of its own.
 func newRiver(t testing.TB, partitions int, rules string) *river {
 	t.Helper()
-	return riverOn(t, kafkatest.Real(t, kafkatest.Options{}), "weir.", partitions, rules)
+	return riverOn(t, kafkatest.Real(t, kafkatest.Options{}), ownPrefix, partitions, rules)
 }
 
 // newBranch has topics and a Redis of its own; its Kafka is that of all tests.
 func newBranch(t testing.TB, partitions int, rules string) *river {
 	t.Helper()
-	return riverOn(t, kafkatest.Shared(t), strings.ReplaceAll(t.Name(), "/", ".")+".", partitions, rules)
+	return riverOn(t, kafkatest.Shared(t), sharedPrefix(t), partitions, rules)
 }
 
 func riverOn(t testing.TB, cluster *kafkatest.Cluster, prefix string, partitions int, rules string) *river {
 	t.Helper()
 	r := &river{
 		t: t, kafka: cluster, redis: redistest.Start(t, appendOnly...), prefix: prefix, partitions: partitions,
-		rules: rules, hotKeys: 10_000, patience: time.Minute,
+		rules: rules, hotKeys: 10_000, patience: 2 * time.Minute,
 	}
 	r.store = inRedis(r.redis.Addr)
 	r.client = kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})

@@ -15,8 +15,8 @@ import (
 	"weir/internal/store/redis/redistest"
 )
 
-// limited is a rule with a limit that is soon broken, and a block that lasts.
-const limited = `rules: [{name: limited, key: user, limits: [5/min, 50/hour], block: {for: 24h, then: [48h], forget: 72h}}]`
+// limited is a rule with a limit that is soon broken, however slow the machine is, and a block that lasts.
+const limited = `rules: [{name: limited, key: user, limits: [5/10m, 20/hour], block: {for: 24h, then: [48h], forget: 72h}}]`
 
 func of(key string) pair { return pair{"limited", key} }
 
@@ -34,15 +34,21 @@ func (r *river) finish(begun time.Time) {
 // written is all that Redis holds.
 func (r *river) written() map[string]string {
 	r.t.Helper()
-	all := map[string]string{}
 	keys, err := r.redis.Client.Keys(r.t.Context(), "*").Result()
-	for _, key := range keys {
-		if err == nil {
-			all[key], err = r.redis.Client.Dump(r.t.Context(), key).Result()
-		}
-	}
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	asked := r.redis.Client.Pipeline()
+	for _, key := range keys {
+		asked.Dump(r.t.Context(), key)
+	}
+	answers, err := asked.Exec(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	all := map[string]string{}
+	for i, answer := range answers {
+		all[keys[i]] = answer.String()
 	}
 	return all
 }
@@ -50,6 +56,7 @@ func (r *river) written() map[string]string {
 // An owner is stopped in the midst of its work until its partition is another's, and wakes while that one cannot be
 // asked: what it then does reaches neither the store nor the list.
 func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
+	t.Parallel()
 	begun := time.Now()
 	r := newBranch(t, 1, limited)
 	owner, other := r.install(), r.install()
@@ -66,8 +73,9 @@ func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
 	r.awaitListed(of("mallory"), true)
 	other.signal(syscall.SIGSTOP)
 	before, listed := r.written(), r.list().now
-	owner.signal(syscall.SIGCONT)
-	time.Sleep(5 * time.Second) // less than the other's session
+	owner.signal(syscall.SIGCONT) // from here on it is about the other's session, 10 s
+	r.awaitGivenUp(owner)
+	time.Sleep(time.Second) // for what is on its way to Kafka
 	if after := r.written(); !maps.Equal(before, after) {
 		t.Error("an owner of old has written to the store")
 	}
@@ -82,8 +90,24 @@ func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
 	r.finish(begun)
 }
 
+// awaitGivenUp waits until an aggregator knows that it owns nothing.
+func (r *river) awaitGivenUp(m *member) {
+	r.t.Helper()
+	r.eventually("it owns nothing", func() error {
+		var owned []struct{ Partition int }
+		if err := m.get("/v1/partitions", &owned); err != nil {
+			return err
+		}
+		if len(owned) > 0 {
+			return fmt.Errorf("it owns %v", owned)
+		}
+		return nil
+	})
+}
+
 // A replica that was cut off a while ago takes the place of its master, under an owner that goes on.
 func TestARedisThatGoesBackUnderItsOwner(t *testing.T) {
+	t.Parallel()
 	begun := time.Now()
 	r := newBranch(t, 2, limited)
 	board := newSwitchboard(t, r.redis.Addr)
@@ -127,7 +151,6 @@ func (r *river) replica() *redistest.Server {
 		}
 		return err
 	})
-	time.Sleep(500 * time.Millisecond)
 	if err := replica.Client.Do(r.t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
 		r.t.Fatal(err)
 	}
@@ -136,6 +159,7 @@ func (r *river) replica() *redistest.Server {
 
 // FLUSHALL under a living owner: what was counted comes from the log again.
 func TestARedisThatIsFlushedIsRebuilt(t *testing.T) {
+	t.Parallel()
 	begun := time.Now()
 	r := newBranch(t, 2, limited)
 	r.install().start()
@@ -151,6 +175,7 @@ func TestARedisThatIsFlushedIsRebuilt(t *testing.T) {
 
 // Redis comes back with nothing, once under a living owner and once while nobody runs.
 func TestARedisThatLostItsFolderIsRebuilt(t *testing.T) {
+	t.Parallel()
 	begun := time.Now()
 	r := newBranch(t, 2, limited)
 	m := r.install()

@@ -21,6 +21,7 @@ func mustParse(t testing.TB, rules string) *rule.Set {
 
 // The traffic shows everything that a key can come to, and what the truth makes of it is what pkg/window does.
 func TestTheTruthOfTheTraffic(t *testing.T) {
+	t.Parallel()
 	rules := mustParse(t, fireRules)
 	const partitions = 4
 	f := newTraffic(t, 7, rules, 4000, partitions)

@@ -25,12 +25,13 @@ func number(t testing.TB, name string, otherwise int) int {
 }
 
 func TestACollectorThatIsKilledCountsEveryLineOnce(t *testing.T) {
+	t.Parallel()
 	kills := number(t, "WEIR_CRASH_KILLS", 8)
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
-	brokers := kafkatest.Real(t, kafkatest.Options{}).Addresses()
+	brokers := kafkatest.Shared(t).Addresses()
 	random := rand.New(rand.NewPCG(seed, 2))
 	site := newSite(t, seed)
-	collector := install(t, brokers, site.path("access.log"))
+	collector := install(t, brokers, sharedPrefix(t), site.path("access.log"))
 	site.run(50)
 	for range kills {
 		collector.start()
@@ -39,8 +40,7 @@ func TestACollectorThatIsKilledCountsEveryLineOnce(t *testing.T) {
 	}
 	site.close()
 	collector.start()
-	defer collector.said.Reset()
-	c := newCounter(t, brokers)
+	c := newCounter(t, brokers, sharedPrefix(t))
 	c.await(t, site.want)
 	collector.stop()
 	c.await(t, site.want)
@@ -51,15 +51,18 @@ func TestACollectorThatIsKilledCountsEveryLineOnce(t *testing.T) {
 }
 
 func TestABrokerThatIsKilledLosesNothing(t *testing.T) {
+	t.Parallel()
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
 	cluster := kafkatest.Real(t, kafkatest.Options{})
 	site := newSite(t, seed)
-	collector := install(t, cluster.Addresses(), site.path("access.log"))
+	collector := install(t, cluster.Addresses(), ownPrefix, site.path("access.log"))
 	collector.start()
 	site.run(10)
-	time.Sleep(2 * time.Second)
+	counter := newCounter(t, cluster.Addresses(), ownPrefix)
+	counter.begin(t)
+	time.Sleep(time.Second)
 	cluster.Kill(0)
-	time.Sleep(2 * time.Second)
+	time.Sleep(time.Second)
 	collector.kill() // with all that it has in flight
 	collector.start()
 	if err := cluster.StartBroker(0); err != nil {
@@ -70,5 +73,5 @@ func TestABrokerThatIsKilledLosesNothing(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	site.close()
-	newCounter(t, cluster.Addresses()).await(t, site.want)
+	counter.await(t, site.want)
 }

@@ -14,9 +14,10 @@ import (
 
 const partitions = 4
 
-// A counter counts what is in weir.hits as an aggregator does: each partition in its order, each batch once.
+// A counter counts what is in the topic hits as an aggregator does: each partition in its order, each batch once.
 type counter struct {
 	client    *kafka.Client
+	topic     string
 	readers   []*kafka.Reader
 	positions []*hit.Positions
 	keys      map[string]int64
@@ -24,49 +25,38 @@ type counter struct {
 	conflict  string // the last one
 }
 
-func newCounter(t testing.TB, brokers []string) *counter {
-	return newCounterOf(kafkatest.Client(t, kafka.Config{Brokers: brokers}))
+func newCounter(t testing.TB, brokers []string, prefix string) *counter {
+	return newCounterOf(kafkatest.Client(t, kafka.Config{Brokers: brokers}), prefix)
 }
 
-func newCounterOf(client *kafka.Client) *counter {
-	c := &counter{client: client, keys: map[string]int64{}, verdicts: map[hit.Verdict]int{}}
+func newCounterOf(client *kafka.Client, prefix string) *counter {
+	c := &counter{client: client, topic: prefix + "hits", keys: map[string]int64{}, verdicts: map[hit.Verdict]int{}}
 	for p := range partitions {
-		c.readers = append(c.readers, c.client.NewReader("weir.hits", p, 0))
+		c.readers = append(c.readers, c.client.NewReader(c.topic, p, 0))
 		c.positions = append(c.positions, hit.NewPositions(100_000, 48*time.Hour))
 	}
 	return c
 }
 
-// awaitTopic waits until the collector has made the topic.
-func (c *counter) awaitTopic(t testing.TB) {
+// read counts what has come, up to the log's end. After an error it may be called again.
+func (c *counter) read(ctx context.Context, t testing.TB) error {
 	t.Helper()
-	for range 600 {
-		if _, err := c.client.Offsets(t.Context(), "weir.hits"); err == nil {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatal("nobody makes the topic")
-}
-
-// read counts what has come, up to the log's end.
-func (c *counter) read(ctx context.Context, t testing.TB) {
-	t.Helper()
-	spans, err := c.client.Offsets(ctx, "weir.hits")
+	spans, err := c.client.Offsets(ctx, c.topic)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	for p, span := range spans {
 		for c.readers[p].Next() < span.End {
 			records, err := c.readers[p].Fetch(ctx)
 			if err != nil {
-				t.Fatal(err)
+				return err
 			}
 			for _, record := range records {
 				c.count(t, p, record)
 			}
 		}
 	}
+	return nil
 }
 
 func (c *counter) count(t testing.TB, partition int, record kafka.Record) {
@@ -96,16 +86,32 @@ func (c *counter) total() (n int64) {
 	return n
 }
 
+// begin reads until something was counted.
+func (c *counter) begin(t testing.TB) {
+	t.Helper()
+	var fault error
+	for end := time.Now().Add(time.Minute); c.total() == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("nothing is counted: %v", fault)
+		}
+		fault = c.read(t.Context(), t)
+	}
+}
+
 // await reads until what was counted is what is wanted.
 func (c *counter) await(t testing.TB, want map[string]int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
+	var fault error
 	for !maps.Equal(c.keys, want) {
 		if ctx.Err() != nil || c.total() > sum(want) {
-			t.Fatalf("counted %d hits of %d keys, want %d of %d; verdicts %v; last conflict %s\n%s", c.total(), len(c.keys), sum(want), len(want), c.verdicts, c.conflict, differences(c.keys, want))
+			t.Fatalf("counted %d hits of %d keys, want %d of %d; verdicts %v; last conflict %s; last fault %v\n%s",
+				c.total(), len(c.keys), sum(want), len(want), c.verdicts, c.conflict, fault, differences(c.keys, want))
 		}
-		c.read(ctx, t)
+		if err := c.read(ctx, t); err != nil {
+			fault = err
+		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -13,17 +13,17 @@ import (
 // TestAnIdleCollectorCostsNextToNothing looks at the processor's time that it takes while nothing is logged to twenty
 // files.
 func TestAnIdleCollectorCostsNextToNothing(t *testing.T) {
-	brokers := kafkatest.Real(t, kafkatest.Options{}).Addresses()
+	t.Parallel()
+	brokers := kafkatest.Shared(t).Addresses()
 	logs := t.TempDir()
 	for n := range 20 {
 		if err := os.WriteFile(fmt.Sprintf("%s/%d.access.log", logs, n), []byte("203.0.113.1 - - [03/Mar/2026:08:00:00 +0000] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	collector := install(t, brokers, logs+"/*access.log")
+	collector := install(t, brokers, sharedPrefix(t), logs+"/*access.log")
 	collector.start()
-	c := newCounter(t, brokers)
-	c.awaitTopic(t)
+	c := newCounter(t, brokers, sharedPrefix(t))
 	c.await(t, map[string]int64{"per-ip 203.0.113.1": 20, "per-path /": 20})
 	const span = 8 * time.Second
 	time.Sleep(time.Second)

@@ -6,18 +6,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"weir/internal/kafka/kafkatest"
 )
 
-// binaries is a folder for those of the parts.
-var binaries string
+var (
+	binaries string     // a folder for those of the parts
+	building sync.Mutex // one at a time
+)
 
 // build makes a part's binary, once, and returns its path.
 func build(t testing.TB, part string) string {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	path := filepath.Join(binaries, part)
 	if _, err := os.Stat(path); err == nil {
 		return path
@@ -46,21 +51,55 @@ type installation struct {
 	arguments []string
 	folder    string
 	process   *exec.Cmd
-	said      strings.Builder // on standard error
+	said      words // on standard error
 }
 
-// install writes a configuration that reads the files of a pattern.
-func install(t testing.TB, brokers []string, pattern string) *installation {
+// Words are what a process has said. They may be read while it speaks.
+type words struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (w *words) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, p...)
+	return len(p), nil
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.text)
+}
+
+// take returns the words and forgets them.
+func (w *words) take() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := string(w.text)
+	w.text = nil
+	return said
+}
+
+// ownPrefix is that of the topics where a test has a Kafka of its own.
+const ownPrefix = "weir."
+
+// sharedPrefix is that of a test's topics on the Kafka of all tests.
+func sharedPrefix(t testing.TB) string { return strings.ReplaceAll(t.Name(), "/", ".") + "." }
+
+// install writes a configuration of a collector that reads the files of a pattern.
+func install(t testing.TB, brokers []string, prefix, pattern string) *installation {
 	t.Helper()
 	i := &installation{t: t, part: "collector", folder: t.TempDir()}
 	i.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: per-path, key: path, limits: [10/min]}]\n")
 	i.write("weir.yaml", fmt.Sprintf(`
 data: data
-kafka: {brokers: [%s], hits: {partitions: %d}}
+kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}}
 collector:
   listen: ""
   sources: [{file: %q, format: combined}]
-`, strings.Join(brokers, ", "), partitions, pattern))
+`, strings.Join(brokers, ", "), prefix, partitions, pattern))
 	t.Cleanup(i.kill)
 	return i
 }

@@ -70,7 +70,7 @@ func (s *shipper) close() map[string]int64 {
 	s.t.Helper()
 	close(s.stop)
 	s.ended.Wait()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 3*time.Minute)
 	defer cancel()
 	if err := s.producer.Close(ctx); err != nil {
 		s.t.Fatal(err)
@@ -100,7 +100,7 @@ func (s *shipper) close() map[string]int64 {
 // installReader writes the configuration of one of several collectors that read the topic.
 func installReader(t testing.TB, brokers []string) *installation {
 	t.Helper()
-	i := install(t, brokers, "unused")
+	i := install(t, brokers, ownPrefix, "unused")
 	i.write("weir.yaml", fmt.Sprintf(`
 data: data
 kafka: {brokers: [%s], hits: {partitions: %d}}
@@ -121,6 +121,7 @@ func (i *installation) signal(signal syscall.Signal) {
 // Three collectors read a topic. They are killed and started again; one is stopped (SIGSTOP) for longer than its group
 // waits for it, with cuts in flight, and goes on while others own what it had; and the broker dies under all of them.
 func TestCollectorsOfATopicThatAreKilledAndStoppedCountEveryRecordOnce(t *testing.T) {
+	t.Parallel()
 	kills := number(t, "WEIR_CRASH_KILLS", 8) / 2 // one in four is a stop, and takes long
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
 	cluster := kafkatest.Real(t, kafkatest.Options{})
@@ -158,7 +159,7 @@ func TestCollectorsOfATopicThatAreKilledAndStoppedCountEveryRecordOnce(t *testin
 		t.Fatal(err)
 	}
 	want := shipper.close()
-	c := newCounter(t, cluster.Addresses())
+	c := newCounter(t, cluster.Addresses(), ownPrefix)
 	c.await(t, want)
 	for _, r := range readers {
 		r.stop()

@@ -16,7 +16,7 @@ import (
 // installRun lays out `weir run` over a site's log, with its own broker and store.
 func installRun(t testing.TB, s *site) (r *river, enforcer string) {
 	t.Helper()
-	r = &river{t: t, prefix: "weir.", partitions: partitions, rules: wholeRules, patience: time.Minute, store: "disk"}
+	r = &river{t: t, prefix: ownPrefix, partitions: partitions, rules: wholeRules, patience: 2 * time.Minute, store: "disk"}
 	enforcer = freeAddress(t)
 	m := &member{&installation{t: t, part: "weir", arguments: []string{"run"}, folder: t.TempDir()}, freeAddress(t)}
 	m.write("weir.yaml", wholeConfig(s, enforcer, m.address)+fmt.Sprintf("kafka: {hits: {partitions: %d}, events: {partitions: %d}}\n", partitions, partitions))
@@ -41,6 +41,7 @@ func (r *river) connect() {
 
 // One process with a broker and a store of its own is killed again and again, at its start too.
 func TestARunUnderFire(t *testing.T) {
+	t.Parallel()
 	kills := 3 * number(t, "WEIR_CRASH_KILLS", 8)
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
 	begun := time.Now()
@@ -56,5 +57,5 @@ func TestARunUnderFire(t *testing.T) {
 	s.close()
 	r.members[0].start()
 	r.connect()
-	r.settle(s, begun, enforcer, newCounterOf(r.client))
+	r.settle(s, begun, enforcer, newCounterOf(r.client, r.prefix))
 }

@@ -112,11 +112,12 @@ func (r *river) settle(s *site, begun time.Time, enforcer string, counter *count
 // started again, Redis loses its last second, Kafka is restarted. In the end every line was counted once, and who broke
 // a limit is refused, and nobody else ever was on the list.
 func TestTheWholeUnderFire(t *testing.T) {
+	t.Parallel()
 	kills := number(t, "WEIR_CRASH_KILLS", 8)
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
 	begun := time.Now()
 	s := newWholeSite(t, seed)
-	r := riverOn(t, kafkatest.Real(t, kafkatest.Options{}), "weir.", partitions, wholeRules)
+	r := riverOn(t, kafkatest.Real(t, kafkatest.Options{}), ownPrefix, partitions, wholeRules)
 	r.patience = 2 * time.Minute
 	enforcer := freeAddress(t)
 	for _, part := range []string{"aggregator", "aggregator", "collector", "enforcer"} {
@@ -129,7 +130,7 @@ func TestTheWholeUnderFire(t *testing.T) {
 		r.strike(n, random, done)
 	}
 	s.close()
-	r.settle(s, begun, enforcer, newCounter(t, r.kafka.Addresses()))
+	r.settle(s, begun, enforcer, newCounterOf(r.client, r.prefix))
 	t.Log(done)
 }
 
