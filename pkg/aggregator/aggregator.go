@@ -3,7 +3,7 @@
 // An Aggregator takes its share of the partitions of the topic hits. One goroutine owns a partition while it is ours:
 // it fetches batches, skips those that were counted before, looks the windows of their keys up, counts, decides,
 // publishes what it decided to the topics blocklist and events, and writes back what has changed. No locks are in the
-// counting path; whoever asks about a partition asks its goroutine.
+// counting path; whoever asks about a partition asks its goroutine, which never waits for the store on that account.
 //
 // # What holds
 //
@@ -167,6 +167,7 @@ func (a *Aggregator) own(ctx context.Context, claim *kafka.Claim) error {
 	a.hold(p)
 	defer a.release(p)
 	p.run(ctx)
+	p.beside.Wait()
 	return nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"weir/internal/store"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 	"weir/pkg/rule"
@@ -75,11 +74,7 @@ func (a *Aggregator) serveKey(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("partition %d, where this key is counted, is another aggregator's", number), http.StatusNotFound)
 		return
 	}
-	var status *keyStatus
-	err := p.ask(r.Context(), func(ctx context.Context) (err error) {
-		status, err = p.keyStatus(ctx, named.Name, key)
-		return err
-	})
+	status, err := p.explain(r.Context(), named.Name, key)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -120,13 +115,13 @@ func (p *partition) ask(ctx context.Context, run func(context.Context) error) er
 	}
 }
 
-// keyStatus looks without moving anything: a cold key stays cold.
-func (p *partition) keyStatus(ctx context.Context, ruleName, key string) (*keyStatus, error) {
+// keyStatus looks without moving anything: a cold key stays cold. The error is errCold for one that has to be read.
+func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, error) {
 	c := p.rules.named(ruleName)
 	if c == nil {
 		return nil, fmt.Errorf("the rule %q is not in force here yet", ruleName)
 	}
-	w, where, err := p.peek(ctx, c, ruleName+"/"+key)
+	w, where, err := p.peek(c, ruleName+"/"+key, cold)
 	if err != nil {
 		return nil, err
 	}
@@ -148,28 +143,6 @@ func (p *partition) keyStatus(ctx context.Context, ruleName, key string) (*keySt
 		}
 	}
 	return s, nil
-}
-
-// peek returns a window that is in memory, or a copy of what the store has.
-func (p *partition) peek(ctx context.Context, c *counted, name string) (*keyed, string, error) {
-	if w, ok := p.windows.hot.Peek(name); ok {
-		return w, "hot", nil
-	}
-	if w, ok := p.windows.leaving[name]; ok {
-		return w, "hot", nil
-	}
-	values, err := p.own.read(ctx, store.Windows, [][]byte{[]byte(name)})
-	if err != nil {
-		return nil, "", err
-	}
-	w := &keyed{name: name, rule: c}
-	if err := p.fill(w, values[0]); err != nil {
-		return nil, "", err
-	}
-	if values[0] == nil {
-		return w, "none", nil
-	}
-	return w, "cold", nil
 }
 
 // time is what counts are of: now, and while a backlog is read the time that has been reached.

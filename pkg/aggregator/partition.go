@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,7 @@ type partition struct {
 	logger  *slog.Logger
 	faults  *telemetry.Faults
 	asks    chan func(ctx context.Context) // run by the goroutine
+	beside  sync.WaitGroup                 // what asks have begun beside it
 	heals   chan superseded
 	late    *superseded                     // taken from heals, and not healed yet
 	missed  atomic.Bool                     // heals had no room: a walk is due

@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -351,7 +350,7 @@ func TestABlockThatIsOverIsNotPublished(t *testing.T) {
 	if e := l.said()["few/192.0.2.1"]; e != nil {
 		t.Errorf("published: %+v", e)
 	}
-	s, err := p.keyStatus(context.Background(), "few", "192.0.2.1")
+	s, err := p.keyStatus("few", "192.0.2.1", nil)
 	if err != nil || s.Block == nil || s.Block.Level != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
