@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
@@ -48,7 +49,8 @@ func TestScripts(t *testing.T) {
 			env.Values[liveScript{}] = &liveScript{}
 			return os.CopyFS(env.Cd+"/examples", os.DirFS(examples))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "broker": runBroker, "collector": runCollector, "enforcer": runEnforcer, "aggregator": runAggregators},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "awaits": awaits,
+			"broker": runBroker, "collector": runCollector, "enforcer": runEnforcer, "aggregator": runAggregators},
 	})
 }
 
@@ -65,6 +67,22 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// awaits runs a command until it shows what is wanted: awaits PATTERN weir block …, which says that Kafka has the order if it has it
+// within half a second.
+func awaits(ts *testscript.TestScript, _ bool, args []string) {
+	wanted, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		ts.Check(ts.Exec(args[1], args[2:]...))
+		if wanted.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("never %s", args[0])
+		}
 	}
 }
 

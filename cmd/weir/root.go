@@ -20,7 +20,8 @@ func newRoot(started *bool) *cobra.Command {
 		Long: `Weir watches a stream of requests and finds, off the request path, the users who send too many of them.
 
 Rules say what is counted, per what, and how much is allowed. Try them on yesterday's log before anyone enforces them.`,
-		Example: `  weir backtest --limit 10/min --limit 100/hour access.log
+		Example: `  weir run
+  weir backtest --limit 10/min --limit 100/hour access.log
   weir backtest --rules rules.yaml --html report.html access.log*
   weir check rules.yaml`,
 		Args:              knownCommand,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,10 +21,11 @@ type runTold struct {
 	metrics prometheus.Gatherer
 	status  func() map[string]any
 	demo    bool
+	file    string // the configuration, where the tool does not find it by itself
 }
 
-// speedAfter is how long lines are counted before their speed is told.
-const speedAfter = time.Second
+// speedAfter is how long lines are counted before their speed is told. By then sources have said what they may not read.
+const speedAfter = 1500 * time.Millisecond
 
 // tell says it, once.
 func (t *runTold) tell(ctx context.Context, w io.Writer) {
@@ -74,8 +76,20 @@ func (t *runTold) sources(b *strings.Builder, speed func(string) float64) {
 		}
 		if s.Error != "" {
 			fmt.Fprintf(b, "           %s\n", s.Error)
+		} else if len(s.Logs) == 0 {
+			fmt.Fprintf(b, "           nothing yet in %s\n", t.place(s.Name))
 		}
 	}
+}
+
+// place is where a source's requests are to come from.
+func (t *runTold) place(name string) string {
+	for _, s := range t.config.Collector.Sources {
+		if s.Name == name {
+			return strings.Join(slices.Concat(s.File, s.Kafka), ", ") + s.HTTP + s.Syslog
+		}
+	}
+	return name
 }
 
 func (t *runTold) rules(b *strings.Builder) {
@@ -96,9 +110,9 @@ func modeInWords(m rule.Mode) string {
 }
 
 func (t *runTold) enforcer(b *strings.Builder) {
-	url := "http://" + t.config.Enforcer.Listen
+	url := "http://" + reachable(t.config.Enforcer.Listen)
 	if t.config.Enforcer.TLS.Cert != "" {
-		url = "https://" + t.config.Enforcer.Listen
+		url = "https://" + reachable(t.config.Enforcer.Listen)
 	}
 	client := "203.0.113.7"
 	if t.demo {
@@ -106,5 +120,13 @@ func (t *runTold) enforcer(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "enforcer   %s\n", url)
 	fmt.Fprintf(b, "ask it     curl -i -H 'X-Forwarded-For: %s' %s/v1/check\n", client, url)
-	fmt.Fprintf(b, "see        weir watch, weir list, weir status; data is in %s\n", t.config.Data)
+	fmt.Fprintf(b, "see        weir watch, weir list, weir status%s; data is in %s\n", t.told(), t.config.Data)
+}
+
+// told is what those commands have to be told.
+func (t *runTold) told() string {
+	if t.file == "" {
+		return ""
+	}
+	return ", with --config " + t.file
 }

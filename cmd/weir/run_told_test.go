@@ -1,0 +1,46 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/cmd/internal/config"
+	"weir/pkg/collector"
+	"weir/pkg/rule"
+)
+
+// What a run says names the files of a source that has found none, the fault of one that may not read, and the address
+// and configuration that the commands it names need.
+func TestWhatARunTells(t *testing.T) {
+	told := &runTold{
+		config: &config.Config{
+			Data:      "/data",
+			RuleSet:   &rule.Set{},
+			Collector: config.Collector{Sources: []config.Source{{Name: "file-1", File: []string{"/var/log/a.log", "/var/log/b.log"}}, {Name: "lines", HTTP: "127.0.0.1:7402"}}},
+			Enforcer:  config.Enforcer{Listen: "0.0.0.0:7421"},
+		},
+		metrics: prometheus.NewRegistry(),
+		status: func() map[string]any {
+			return map[string]any{"collector": collector.Status{Sources: []collector.SourceStatus{
+				{Name: "file-1"}, {Name: "lines"}, {Name: "barred", Error: "open /secret.log: permission denied"},
+			}}}
+		},
+		file: "/etc/other.yaml",
+	}
+	var out strings.Builder
+	synctest.Test(t, func(t *testing.T) { told.tell(t.Context(), &out) })
+	for _, want := range []string{
+		"           nothing yet in /var/log/a.log, /var/log/b.log\n",
+		"           nothing yet in 127.0.0.1:7402\n",
+		"           open /secret.log: permission denied\n",
+		"' http://localhost:7421/v1/check\n",
+		"weir status, with --config /etc/other.yaml; data is in /data\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+}
