@@ -15,6 +15,7 @@ import (
 const (
 	batchMagic   = 2         // of the form that Kafka has written since 0.11
 	batchLength  = 12        // where the bytes begin that its length counts
+	batchForm    = 16        // where its form stands, in the older ones too
 	batchSummed  = 21        // where those begin that its checksum is of
 	batchHeader  = 61        // where its records begin
 	mostUnpacked = 256 << 20 // bytes of one batch
@@ -41,7 +42,10 @@ type recordBatch struct {
 // us, as the log cleaner and transactions leave it, is passed over.
 func (r *Reader) take(b []byte) error {
 	whole := false
-	for len(b) >= batchHeader {
+	for len(b) > batchForm {
+		if form := b[batchForm]; form != batchMagic {
+			return fmt.Errorf("records of form %d cannot be read, only of form %d, which Kafka writes since 0.11", form, batchMagic)
+		}
 		size := batchLength + int(int32(binary.BigEndian.Uint32(b[batchLength-4:])))
 		if size < batchHeader {
 			return fmt.Errorf("a batch of %d bytes: %w", size, errBatch)
@@ -77,10 +81,7 @@ func (r *Reader) takeBatch(b []byte) error {
 func readBatch(b []byte) (head recordBatch, records []byte, err error) {
 	in := wire{left: b}
 	head.base = in.int64()
-	in.take(4 + 4) // its length; the leader's epoch
-	if magic := in.take(1)[0]; magic != batchMagic {
-		return head, nil, fmt.Errorf("records of form %d cannot be read, only of form %d, which Kafka writes since 0.11", magic, batchMagic)
-	}
+	in.take(4 + 4 + 1) // its length; the leader's epoch; the form
 	if sum := in.int32(); uint32(sum) != crc32.Checksum(b[batchSummed:], castagnoli) {
 		return head, nil, fmt.Errorf("it does not fit its checksum: %w", errBatch)
 	}
@@ -100,7 +101,7 @@ func (r *Reader) unpack(attributes protocol.Attributes, packed []byte) ([]byte, 
 	}
 	unpacking := codec.NewReader(bytes.NewReader(packed))
 	defer unpacking.Close()
-	records := bytes.NewBuffer(r.unpacked[len(r.unpacked):])
+	begin, records := len(r.unpacked), bytes.NewBuffer(r.unpacked)
 	n, err := records.ReadFrom(io.LimitReader(unpacking, mostUnpacked+1))
 	if err != nil {
 		return nil, fmt.Errorf("unpacking %s: %w", codec.Name(), err)
@@ -109,7 +110,7 @@ func (r *Reader) unpack(attributes protocol.Attributes, packed []byte) ([]byte, 
 		return nil, fmt.Errorf("unpacked it has more than %d MiB", mostUnpacked>>20)
 	}
 	r.unpacked = records.Bytes()
-	return r.unpacked, nil
+	return r.unpacked[begin:], nil
 }
 
 // takeRecords takes those that were wanted: a batch begins before the offset that it was fetched for.

@@ -101,6 +101,7 @@ func TestDamagedBatches(t *testing.T) {
 	}{
 		"a byte is another":        {change(70, 0xff), "at 0: it does not fit its checksum"},
 		"before Kafka 0.11":        {change(16, 1), "form 1 cannot be read"},
+		"a short one of then":      {slices.Concat(change(11, 28)[:16], []byte{1}, one[:23]), "form 1 cannot be read"},
 		"part of one":              {one[:70], "70 bytes of a batch"},
 		"shorter than its head":    {change(11, 9), "a batch of 21 bytes"},
 		"more records than it has": {signed(change(60, 4)), "a record ends too early"},
@@ -111,6 +112,30 @@ func TestDamagedBatches(t *testing.T) {
 		err := r.take(c.bytes)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestUnpackedBytesAreUsedAgain reads compressed answers, whose records are there until the next one, from the same memory.
+func TestUnpackedBytesAreUsedAgain(t *testing.T) {
+	one := written(t, compress.Snappy)
+	answered := slices.Concat(one, at(10, one), at(20, one))
+	r := Reader{}
+	var memory *byte
+	for n := range 50 {
+		r.next = 0
+		if err := r.read(&answer{found: true, span: Span{End: 23}, batches: answered}); err != nil || len(r.records) != 9 {
+			t.Fatal(err, r.records)
+		}
+		for i := range r.records {
+			if i%3 == 0 && string(r.records[i].Value) != "a value" {
+				t.Fatalf("record %d has become %q", i, r.records[i].Value)
+			}
+		}
+		if n == 0 {
+			memory = &r.unpacked[0]
+		} else if memory != &r.unpacked[0] {
+			t.Fatalf("other memory is used for answer %d", n)
 		}
 	}
 }

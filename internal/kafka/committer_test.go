@@ -21,7 +21,7 @@ const committed = 12 // partitions
 func together(t *testing.T, client *kafka.Client, own func(context.Context, *kafka.Claim) error) []kafka.Commit {
 	t.Helper()
 	topic := newTopic(t, client, committed)
-	ctx, leave := context.WithCancel(within(t, 30*time.Second))
+	ctx, leave := context.WithCancel(within(t, time.Minute))
 	defer leave()
 	var owning atomic.Int32
 	err := client.RunGroup(ctx, kafka.Group{Name: topic, Topics: map[string]int{topic: committed}}, func(ctx context.Context, claim *kafka.Claim) error {
@@ -34,7 +34,7 @@ func together(t *testing.T, client *kafka.Client, own func(context.Context, *kaf
 	if err != nil {
 		t.Fatal(err)
 	}
-	commits, err := client.Committed(within(t, 10*time.Second), topic, topic)
+	commits, err := client.Committed(within(t, time.Minute), topic, topic)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func readCleaned(t *testing.T, shape cleaned, maxBytes int) {
 	reader.MaxBytes = maxBytes
 	var got []int64
 	for reader.Next() < shape.end {
-		records, err := reader.Fetch(within(t, 10*time.Second))
+		records, err := reader.Fetch(within(t, time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,10 +212,10 @@ func TestCompactedOnKafka(t *testing.T) {
 	client := kafkatest.Client(t, real(t))
 	topic := newTopic(t, client, 1, "cleanup.policy=compact", "segment.ms=1000", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=1000")
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
-	ctx := within(t, 2*time.Minute)
+	ctx := within(t, 5*time.Minute)
 	const keys = 97
 	latest := map[string]string{}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(4 * time.Minute)
 	for round := 0; ; round++ {
 		var batch []kafka.Message
 		for i := range 300 {

@@ -42,7 +42,7 @@ func startTraffic(t *testing.T, client *kafka.Client, topic string, partitions i
 			f.sent++
 			time.Sleep(20 * time.Millisecond) // 50 a second are enough
 		}
-		if err := producer.Close(within(t, 60*time.Second)); err != nil {
+		if err := producer.Close(within(t, time.Minute)); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -197,7 +197,7 @@ func (l *ledger) working(name string) kafka.Owner {
 func coordinatorOf(t *testing.T, cluster *kafkatest.Cluster, group string) int {
 	t.Helper()
 	admin := kafkago.Client{Addr: kafkago.TCP(cluster.Addresses()...)}
-	response, err := admin.FindCoordinator(within(t, 10*time.Second), &kafkago.FindCoordinatorRequest{Key: group})
+	response, err := admin.FindCoordinator(within(t, time.Minute), &kafkago.FindCoordinatorRequest{Key: group})
 	if err != nil || response.Error != nil {
 		t.Fatal(err, response)
 	}

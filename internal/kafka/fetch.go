@@ -46,7 +46,7 @@ type answer struct {
 // ApiKey makes an answer one of kafka-go's messages.
 func (*answer) ApiKey() protocol.ApiKey { return protocol.Fetch }
 
-// fetch asks for records. The buffer is the answer's from now on.
+// fetch asks for records. The buffer is the answer's from now on. With a broker's refusal comes its answer.
 func (c *Client) fetch(ctx context.Context, topic string, partition int, offset int64, most int, buffer []byte) (*answer, error) {
 	asked := fetchapi.RequestPartition{Partition: int32(partition), CurrentLeaderEpoch: -1, FetchOffset: offset, LogStartOffset: -1, PartitionMaxBytes: int32(most)}
 	request := &fetch{most: most, buffer: buffer, Request: fetchapi.Request{

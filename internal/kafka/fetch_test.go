@@ -2,10 +2,12 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -30,13 +32,43 @@ func TestAThrottledFetch(t *testing.T) {
 		return response, nil, true
 	})
 	reader := client.NewReader("log", 0, 0)
-	records, err := reader.Fetch(within(t, 10*time.Second))
+	records, err := reader.Fetch(within(t, time.Minute))
 	if err != nil || len(records) != 0 || reader.Next() != 0 {
 		t.Fatalf("%v %v, next %d", records, err, reader.Next())
 	}
-	records, err = reader.Fetch(within(t, 10*time.Second))
+	records, err = reader.Fetch(within(t, time.Minute))
 	if err != nil || len(records) != 1 || string(records[0].Value) != "a hit" {
 		t.Fatalf("%v %v", records, err)
+	}
+}
+
+// TestARefusalThatThrottles has a broker refuse, and ask to wait.
+func TestARefusalThatThrottles(t *testing.T) {
+	cluster, config := fake(t, kfake.SeedTopics(1, "log"))
+	const pause = 500 * time.Millisecond
+	cluster.ControlKey(int16(kmsg.Fetch), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		response := request.ResponseKind().(*kmsg.FetchResponse)
+		partition := kmsg.NewFetchResponseTopicPartition()
+		partition.ErrorCode = kerr.NotLeaderForPartition.Code
+		response.Topics = []kmsg.FetchResponseTopic{{Topic: "log", Partitions: []kmsg.FetchResponseTopicPartition{partition}}}
+		response.ThrottleMillis = int32(pause.Milliseconds())
+		return response, nil, true
+	})
+	reader := kafkatest.Client(t, config).NewReader("log", 0, 0)
+	if _, err := reader.Fetch(within(t, time.Minute)); !errors.Is(err, kafka.ErrNoLeader) {
+		t.Fatal(err)
+	}
+	cluster.ControlKey(int16(kmsg.Fetch), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		response := request.ResponseKind().(*kmsg.FetchResponse)
+		response.ThrottleMillis = 1
+		return response, nil, true
+	})
+	begun := time.Now()
+	if _, err := reader.Fetch(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took < pause {
+		t.Errorf("the next fetch was answered after %s", took)
 	}
 }
 
@@ -56,7 +88,7 @@ func TestAFetchThatIsGivenUp(t *testing.T) {
 	reader := client.NewReader("log", 0, 0)
 	read := func(r *kafka.Reader) string {
 		for {
-			if records, err := r.Fetch(within(t, 10*time.Second)); err != nil {
+			if records, err := r.Fetch(within(t, time.Minute)); err != nil {
 				t.Fatal(err)
 			} else if len(records) > 0 {
 				return string(records[0].Value)
@@ -73,7 +105,7 @@ func TestAFetchThatIsGivenUp(t *testing.T) {
 		t.Fatalf("%v came", records)
 	}
 	reader.SetNext(0)
-	records, err := reader.Fetch(within(t, 10*time.Second))
+	records, err := reader.Fetch(within(t, time.Minute))
 	if err != nil || len(records) != 1 {
 		t.Fatal(records, err)
 	}

@@ -160,7 +160,7 @@ func giveUpAfterCheckpoint(t *testing.T, config kafka.Config, session, otherSess
 	leaveTwo()
 	l.await("one", partitions)
 	leaveOne()
-	commits, err := client.Committed(within(t, 10*time.Second), topic, topic)
+	commits, err := client.Committed(within(t, time.Minute), topic, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestGroupKeepsItsPlace(t *testing.T) {
 			When: func(kmsg.Request) bool { return loading.Hits() < 3 }})
 		return nil, errors.New("cut"), true
 	})
-	eventually(t, 20*time.Second, "the next generation", func() bool { return l.timesTaken("one") == 8 })
+	eventually(t, time.Minute, "the next generation", func() bool { return l.timesTaken("one") == 8 })
 	if l.member("one") != id {
 		t.Errorf("it was %s and is %s", id, l.member("one"))
 	}
@@ -231,7 +231,7 @@ func TestGroupEndsWithAnOwnersError(t *testing.T) {
 	client := kafkatest.Client(t, config)
 	var mu sync.Mutex
 	returned := 0
-	err := client.RunGroup(within(t, 30*time.Second), kafka.Group{Name: "g", Topics: map[string]int{"hits": 4}}, func(ctx context.Context, claim *kafka.Claim) error {
+	err := client.RunGroup(within(t, time.Minute), kafka.Group{Name: "g", Topics: map[string]int{"hits": 4}}, func(ctx context.Context, claim *kafka.Claim) error {
 		if claim.Partition == 2 {
 			return broken
 		}
@@ -263,8 +263,8 @@ func TestGroupWaitsForItsTopic(t *testing.T) {
 	name := fmt.Sprintf("late.%d", topics.Add(1))
 	l := newLedger(t)
 	join(t, client, kafka.Group{Name: name, Topics: map[string]int{name: 3}, Session: 6 * time.Second}, l.own("one"))
-	eventually(t, 10*time.Second, "the log to say what is missing", log.has("joining group "+name+": topic "+name+": the topic does not exist"))
-	if err := client.EnsureTopics(within(t, 20*time.Second), kafka.Topic{Name: name, Partitions: 3}); err != nil {
+	eventually(t, time.Minute, "the log to say what is missing", log.has("joining group "+name+": topic "+name+": the topic does not exist"))
+	if err := client.EnsureTopics(within(t, time.Minute), kafka.Topic{Name: name, Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
 	l.await("one", 3)
@@ -273,7 +273,7 @@ func TestGroupWaitsForItsTopic(t *testing.T) {
 func TestGroupAndPartitions(t *testing.T) {
 	_, config := fake(t, kfake.SeedTopics(3, "hits", "logs"))
 	client := kafkatest.Client(t, config)
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, time.Minute)
 	fixed := kafka.Group{Name: "fixed", Topics: map[string]int{"hits": 4}}
 	err := client.RunGroup(ctx, fixed, nil)
 	if !errors.Is(err, kafka.ErrPartitions) || !errors.Is(err, kafka.ErrPermanent) || !strings.Contains(err.Error(), "topic hits has 3 partitions and not 4") {
@@ -297,7 +297,7 @@ func TestGroupAndPartitions(t *testing.T) {
 func grow(t *testing.T, config kafka.Config, topic string, partitions int32) {
 	t.Helper()
 	admin := kafkago.Client{Addr: kafkago.TCP(config.Brokers...)}
-	response, err := admin.CreatePartitions(within(t, 10*time.Second), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: topic, Count: partitions}}})
+	response, err := admin.CreatePartitions(within(t, time.Minute), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: topic, Count: partitions}}})
 	if err != nil || response.Errors[topic] != nil {
 		t.Fatal(err, response)
 	}
@@ -307,7 +307,7 @@ func TestCommit(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
 		topic := newTopic(t, client, 2)
-		ctx, leave := context.WithCancel(within(t, 30*time.Second))
+		ctx, leave := context.WithCancel(within(t, time.Minute))
 		longest := strings.Repeat("m", kafka.MaxMetadata)
 		var late *kafka.Claim
 		err := client.RunGroup(ctx, kafka.Group{Name: topic, Topics: map[string]int{topic: 2}}, func(ctx context.Context, claim *kafka.Claim) error {
@@ -324,10 +324,10 @@ func TestCommit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := late.Commit(within(t, 10*time.Second), kafka.Commit{Offset: 43}); !errors.Is(err, kafka.ErrExpelled) {
+		if err := late.Commit(within(t, time.Minute), kafka.Commit{Offset: 43}); !errors.Is(err, kafka.ErrExpelled) {
 			t.Errorf("a commit after leaving: %v", err)
 		}
-		commits, err := client.Committed(within(t, 10*time.Second), topic, topic)
+		commits, err := client.Committed(within(t, time.Minute), topic, topic)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +351,7 @@ func TestGroupLeavesWithoutABroker(t *testing.T) {
 	cluster.Close()
 	begun := time.Now()
 	leave()
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 20*time.Second {
 		t.Fatalf("it took %s", took)
 	}
 }

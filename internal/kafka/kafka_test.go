@@ -38,7 +38,7 @@ func newTopic(t testing.TB, client *kafka.Client, partitions int, settings ...st
 		key, value, _ := strings.Cut(setting, "=")
 		topic.Settings[key] = value
 	}
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, time.Minute)
 	patiently(t, ctx, func() error { return client.EnsureTopics(ctx, topic) })
 	return name
 }

@@ -19,7 +19,7 @@ func TestOffsets(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
 		topic := newTopic(t, client, 2)
-		ctx := within(t, 30*time.Second)
+		ctx := within(t, time.Minute)
 		before := time.Now()
 		produceTo(t, client, topic, 1, 100, 10)
 		spans, err := client.Offsets(ctx, topic)
@@ -70,7 +70,7 @@ func TestReaderOutOfRange(t *testing.T) {
 		ctx := within(t, time.Minute)
 		produceTo(t, client, topic, 0, 400, 16<<10)
 		var span kafka.Span
-		eventually(t, 30*time.Second, "the log's beginning to go", func() bool {
+		eventually(t, time.Minute, "the log's beginning to go", func() bool {
 			spans, err := client.Offsets(ctx, topic)
 			if err != nil {
 				t.Fatal(err)
@@ -108,7 +108,7 @@ func TestReaderTrouble(t *testing.T) {
 	client := kafkatest.Client(t, config)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: 3})
 	reader := client.NewReader("hits", 0, 0)
-	ctx := within(t, 10*time.Second)
+	ctx := within(t, time.Minute)
 	for range 3 {
 		if _, err := reader.Fetch(ctx); !errors.Is(err, kafka.ErrNoLeader) {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestNullIsNotEmpty(t *testing.T) {
 		topic := newTopic(t, client, 1)
 		producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
 		send(t, producer, kafka.Message{Key: []byte{}, Value: nil}, kafka.Message{Key: nil, Value: []byte{}})
-		if err := producer.Close(within(t, 10*time.Second)); err != nil {
+		if err := producer.Close(within(t, time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		records := readAll(t, client, topic, 0, 0)

@@ -89,7 +89,7 @@ func TestProducerGathers(t *testing.T) {
 	seen := observe(cluster, true)
 	client := kafkatest.Client(t, config)
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: partitions})
-	ctx := within(t, 10*time.Second)
+	ctx := within(t, time.Minute)
 	var w written
 	send(t, producer, w.message(0, 0, []byte("alone")))
 	<-seen.arrived
@@ -122,7 +122,7 @@ func one(yes bool) int {
 
 func send(t *testing.T, producer *kafka.Producer, messages ...kafka.Message) {
 	t.Helper()
-	if err := producer.Send(within(t, 30*time.Second), messages...); err != nil {
+	if err := producer.Send(within(t, time.Minute), messages...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -152,10 +152,10 @@ func TestProducerOrder(t *testing.T) {
 			send(t, producer, w.message(p, i, fmt.Appendf(nil, "%d", i)))
 		}
 		if i%10 == 9 {
-			w.await(t, 30*time.Second, upTo(partitions), i+1)
+			w.await(t, time.Minute, upTo(partitions), i+1)
 		}
 	}
-	if err := producer.Close(within(t, 30*time.Second)); err != nil {
+	if err := producer.Close(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for p := range partitions {
@@ -244,7 +244,7 @@ func TestProducerSplits(t *testing.T) {
 			}})
 		}
 		send(t, producer, batch...)
-		if err := producer.Close(within(t, 30*time.Second)); err != nil {
+		if err := producer.Close(within(t, time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(refused, []int{77}) {
@@ -288,7 +288,7 @@ func TestProducerFindsTheInvalid(t *testing.T) {
 		batch = append(batch, message)
 	}
 	send(t, producer, batch...)
-	if err := producer.Close(within(t, 30*time.Second)); err != nil {
+	if err := producer.Close(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range []int{13, 14, 99} {
@@ -328,7 +328,7 @@ func TestProducerFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(seen.proceed)
-	if err := producer.Close(within(t, 10*time.Second)); err != nil {
+	if err := producer.Close(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	w.inOrder(t, 0, 11)
@@ -386,7 +386,7 @@ func TestProducerGoesRoundTheFailing(t *testing.T) {
 	var w written
 	for i := range 100 {
 		send(t, producer, w.message(0, i, nil), w.message(1, i, nil), w.message(2, i, nil))
-		w.await(t, 30*time.Second, []int{0, 2}, i+1)
+		w.await(t, time.Minute, []int{0, 2}, i+1)
 	}
 	impatient, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
@@ -416,16 +416,16 @@ func TestProducerTopicVanishes(t *testing.T) {
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 2})
 	var w written
 	send(t, producer, w.message(0, 0, []byte("0")), w.message(1, 0, []byte("0")))
-	w.await(t, 10*time.Second, []int{0, 1}, 1)
+	w.await(t, time.Minute, []int{0, 1}, 1)
 	if err := cluster.DeleteTopic("hits"); err != nil {
 		t.Fatal(err)
 	}
 	send(t, producer, w.message(0, 1, []byte("1")), w.message(1, 1, []byte("1")))
-	eventually(t, 10*time.Second, "the log to say it", log.has("the topic does not exist"))
+	eventually(t, time.Minute, "the log to say it", log.has("the topic does not exist"))
 	if err := cluster.CreateTopic("hits", 2, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := producer.Close(within(t, 20*time.Second)); err != nil {
+	if err := producer.Close(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for p := range 2 {
@@ -457,18 +457,18 @@ func TestThrottle(t *testing.T) {
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 1})
 	var w written
 	send(t, producer, w.message(0, 0, nil))
-	w.await(t, 10*time.Second, []int{0}, 1)
+	w.await(t, time.Minute, []int{0}, 1)
 	begun := time.Now()
 	send(t, producer, w.message(0, 1, nil))
-	w.await(t, 10*time.Second, []int{0}, 2)
+	w.await(t, time.Minute, []int{0}, 2)
 	if took := time.Since(begun); took < pause/2 {
 		t.Errorf("the next request was answered after %s", took)
 	}
-	producer.Close(within(t, 10*time.Second))
+	producer.Close(within(t, time.Minute))
 	reader := client.NewReader("hits", 0, 0)
 	for i := range 2 {
 		begun = time.Now()
-		if _, err := reader.Fetch(within(t, 10*time.Second)); err != nil {
+		if _, err := reader.Fetch(within(t, time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(begun); i == 1 && took < pause/2 {

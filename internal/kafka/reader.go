@@ -62,6 +62,10 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	buffer := bounded(r.buffer, r.maxBytes())
 	r.buffer = nil
 	got, err := r.client.fetch(ctx, r.topic, r.partition, r.next, r.maxBytes(), buffer)
+	r.throttled = 0
+	if got != nil {
+		r.throttled = got.throttle
+	}
 	if err == nil {
 		err = r.read(got)
 	}
@@ -94,7 +98,7 @@ func (r *Reader) maxBytes() int {
 // nobody says how long it is.
 func (r *Reader) read(a *answer) error {
 	clear(r.records)
-	r.records, r.unpacked, r.buffer, r.throttled = r.records[:0], bounded(r.unpacked, 2*r.maxBytes()), a.buffer, a.throttle
+	r.records, r.unpacked, r.buffer = r.records[:0], bounded(r.unpacked, 2*r.maxBytes()), a.buffer
 	if !a.found {
 		return nil
 	}

@@ -18,7 +18,7 @@ func TestEnsureTopics(t *testing.T) {
 		var log lines
 		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		client := kafkatest.Client(t, config)
-		ctx := within(t, 30*time.Second)
+		ctx := within(t, time.Minute)
 		hits := kafka.Topic{Name: fmt.Sprintf("hits.%d", topics.Add(1)), Partitions: 4,
 			Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "172800000"}}
 		for range 2 { // made, and found
@@ -56,7 +56,7 @@ func TestEnsureTopicsWithoutCreate(t *testing.T) {
 		there := newTopic(t, maker, 3, "cleanup.policy=delete")
 		config.Create = false
 		client := kafkatest.Client(t, config)
-		ctx := within(t, 30*time.Second)
+		ctx := within(t, time.Minute)
 		if err := client.EnsureTopics(ctx, kafka.Topic{Name: there, Partitions: 3}); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestEnsureTopicsWithoutCreate(t *testing.T) {
 // What would lose records, or could never be written, is refused.
 func TestEnsureTopicsRefuses(t *testing.T) {
 	client := kafkatest.Client(t, real(t))
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, time.Minute)
 	plain := newTopic(t, client, 1, "cleanup.policy=delete")
 	strict := fmt.Sprintf("strict.%d", topics.Add(1))
 	for says, topic := range map[string]kafka.Topic{
@@ -110,7 +110,7 @@ func TestListedTopics(t *testing.T) {
 		mine := fmt.Sprintf("mine.%d", topics.Add(1))
 		config.Topics = []string{mine}
 		client := kafkatest.Client(t, config)
-		ctx := within(t, 30*time.Second)
+		ctx := within(t, time.Minute)
 		if _, err := client.Partitions(ctx, mine); !errors.Is(err, kafka.ErrNoTopic) {
 			t.Errorf("before it is made: %v", err)
 		}

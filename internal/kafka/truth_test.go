@@ -82,7 +82,7 @@ func everyCallTells(t *testing.T, c wrong) {
 	var log lines
 	c.config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	client := kafkatest.Client(t, c.config)
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, time.Minute)
 	returned := map[string]error{}
 	if c.kind != kafka.ErrNoTopic {
 		_, returned["Cluster"] = client.Cluster(ctx)
@@ -106,8 +106,8 @@ func everyCallTells(t *testing.T, c wrong) {
 		left <- client.RunGroup(joining, kafka.Group{Name: "g", Topics: map[string]int{"absent": 0}}, nil)
 	}()
 	unquoted := strings.ReplaceAll(c.says, `"`, `\"`)
-	eventually(t, 20*time.Second, "the log to say why nothing is produced", log.has("operation=produce", unquoted))
-	eventually(t, 20*time.Second, "the log to say why the group is not joined", log.has("operation=group", unquoted))
+	eventually(t, time.Minute, "the log to say why nothing is produced", log.has("operation=produce", unquoted))
+	eventually(t, time.Minute, "the log to say why the group is not joined", log.has("operation=group", unquoted))
 	leave()
 	if err := <-left; err != nil {
 		t.Errorf("RunGroup says %q", err)
@@ -124,13 +124,13 @@ func wholeCircle(t *testing.T, config kafka.Config) {
 	topic := newTopic(t, client, 1)
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
 	send(t, producer, kafka.Message{Value: []byte("once round")})
-	if err := producer.Close(within(t, 10*time.Second)); err != nil {
+	if err := producer.Close(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if records := readAll(t, client, topic, 0, 0); len(records) != 1 {
 		t.Fatalf("%d records", len(records))
 	}
-	ctx, leave := context.WithCancel(within(t, 30*time.Second))
+	ctx, leave := context.WithCancel(within(t, time.Minute))
 	err := client.RunGroup(ctx, kafka.Group{Name: topic, Topics: map[string]int{topic: 1}}, func(ctx context.Context, claim *kafka.Claim) error {
 		defer leave()
 		return claim.Commit(ctx, kafka.Commit{Offset: 1})
@@ -200,7 +200,7 @@ func TestPasswordIsReadAnew(t *testing.T) {
 	if err := os.WriteFile(file, []byte("right"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "the new password to be used", func() bool {
+	eventually(t, time.Minute, "the new password to be used", func() bool {
 		cluster, err := client.Cluster(t.Context())
 		return err == nil && fmt.Sprint(cluster.Brokers) == fmt.Sprint(config.Brokers)
 	})
