@@ -44,7 +44,7 @@ type answer struct {
 }
 
 // ApiKey makes an answer one of kafka-go's messages.
-func (*answer) ApiKey() protocol.ApiKey { return protocol.Fetch }
+func (*answer) ApiKey() protocol.ApiKey { return protocol.Fetch } //nolint:revive // kafka-go calls it so
 
 // fetch asks for records. The buffer is the answer's from now on. With a broker's refusal comes its answer.
 func (c *Client) fetch(ctx context.Context, topic string, partition int, offset int64, most int, buffer []byte) (*answer, error) {
