@@ -148,19 +148,29 @@ func (s *story) cut() {
 	}
 }
 
+// A sameEvent is what tells events from one another: aggregators publish again what they may not have published.
+type sameEvent struct {
+	id, what     string
+	until, ended int64
+}
+
 func (s *story) show(w io.Writer, form string) error {
 	s.cut()
 	var b strings.Builder
 	if s.left > 0 && form == "text" {
 		fmt.Fprintf(&b, "(%s before these are left out; --from narrows it)\n", counted(s.left, "event"))
 	}
-	rows := make([]string, 0, len(s.events))
+	rows, told := make([]string, 0, len(s.events)), map[sameEvent]bool{}
 	for i := range s.events {
+		e := &s.events[i]
 		if form == "json" {
-			b.Write(append(s.events[i].line, '\n'))
+			b.Write(append(e.line, '\n'))
 			continue
 		}
-		rows = append(rows, s.events[i].row())
+		if same := (sameEvent{e.ID, e.what, e.Until, e.Ended}); !told[same] {
+			told[same] = true
+			rows = append(rows, e.row())
+		}
 	}
 	table(&b, rows)
 	_, err := io.WriteString(w, b.String())

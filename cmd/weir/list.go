@@ -207,10 +207,18 @@ func (w *listWriter) end(h blocklist.Header) error {
 	return w.out.Flush()
 }
 
+// ofRule names the rule that was asked for, lest one takes a wrong name for an empty list.
+func (w *listWriter) ofRule() string {
+	if w.rule == "" {
+		return ""
+	}
+	return " by a rule of the name " + w.rule
+}
+
 // people adds what only people want to know.
 func (w *listWriter) people(h blocklist.Header) {
 	if w.count == 0 && h.Version != (blocklist.Version{}) {
-		fmt.Fprintln(w.out, "Nobody is on the list.")
+		fmt.Fprintln(w.out, "Nobody is on the list"+w.ofRule()+".")
 	}
 	for i, order := range w.orders {
 		if i == 0 && w.count > len(w.orders) {

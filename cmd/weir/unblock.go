@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/yamlfile"
+	"weir/pkg/blocklist"
 )
 
 // An unblockCommand is what `weir unblock` was told.
@@ -64,12 +65,20 @@ func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
 	return u.change(c, http.MethodDelete, blocksPath, query, nil, func(a *orderAnswer) string { return a.unblocked(key) })
 }
 
+// limitWords are what led to a verdict. An order that was ended bears the words of who ended it.
+func (e *shownEntry) limitWords() string {
+	if e.Source == blocklist.Manual {
+		return ""
+	}
+	return " (" + e.whyWords() + ")"
+}
+
 // unblocked says what was taken off, and what is to be expected.
 func (a *orderAnswer) unblocked(key string) string {
 	var b strings.Builder
 	for i := range a.Lifted {
 		e := &a.Lifted[i]
-		fmt.Fprintf(&b, "Taken off: %s by %s, %s (%s).\n", e.target(), e.Rule, e.untilWords(), e.whyWords())
+		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.target(), e.Rule, e.untilWords(), e.limitWords())
 	}
 	if len(a.Lifted) == 0 {
 		fmt.Fprintf(&b, "Nothing on the list held %s.\n", key)
