@@ -2,12 +2,15 @@ package edges
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/pkg/blocklist"
 )
@@ -27,11 +30,27 @@ func (s *site) haproxy(addresses, users string) (url string, said *output, reloa
 	t := s.t
 	t.Helper()
 	port, folder := freePort(t), t.TempDir()
-	pid := filepath.Join(folder, "pid")
+	pid, master := filepath.Join(folder, "pid"), filepath.Join(folder, "master.sock")
 	text := snippet(t, "haproxy.cfg", "bind :80", "bind "+loopback+":"+port, "127.0.0.1:8080", s.app, "/run/haproxy/admin.sock", filepath.Join(folder, "admin.sock"),
 		"/etc/haproxy/weir.map", addresses, "/etc/haproxy/weir-users.map", users, "# http-request set-var", "http-request set-var", "/dev/log local0", "stdout format raw local0")
-	said = run(t, program(t, "haproxy", "haproxy"), "-Ws", "-p", pid, "-f", write(t, filepath.Join(folder, "haproxy.cfg"), text))
+	said = run(t, program(t, "haproxy", "haproxy"), "-Ws", "-S", master, "-p", pid, "-f", write(t, filepath.Join(folder, "haproxy.cfg"), text))
+	await(t, "its first process takes commands, and signals with them", func() bool { return answers(master, "show version\n") })
 	return "http://" + loopback + ":" + port, said, []string{"sh", "-c", "kill -USR2 $(cat " + pid + ")"}
+}
+
+// answers says whether there is an answer to a command on a unix socket.
+func answers(socket, command string) bool {
+	connection, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	defer connection.Close()
+	_ = connection.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(connection, command); err != nil {
+		return false
+	}
+	n, _ := connection.Read(make([]byte, 100))
+	return n > 0
 }
 
 // HAProxy looks up what the script fetches, addresses and users, and goes on with it when the enforcer is gone. For a moment after
