@@ -33,6 +33,7 @@ func (p *partStatus) aggregatorRows() []string {
 			Lag                                    int64
 			Reached                                *time.Time
 			Error                                  string
+			LagUnknownSince                        *time.Time `json:"lag_unknown_since"`
 		}
 	}
 	if !p.says(&says) {
@@ -46,8 +47,12 @@ func (p *partStatus) aggregatorRows() []string {
 		if one.Reached != nil && one.Reached.After(reached) {
 			reached = *one.Reached
 		}
-		if one.Lag > 0 || one.Error != "" {
-			behind = append(behind, fmt.Sprintf("  partition %d\t\t\t%s", one.Partition, join("lag "+counted(int(one.Lag), "record"), one.Error)))
+		lag := "lag " + counted(int(one.Lag), "record")
+		if one.LagUnknownSince != nil {
+			lag = "lag not known since " + backtest.Instant(one.LagUnknownSince.UnixMilli()).String() + ", it was " + counted(int(one.Lag), "record")
+		}
+		if one.Lag > 0 || one.Error != "" || one.LagUnknownSince != nil {
+			behind = append(behind, fmt.Sprintf("  partition %d\t\t\t%s", one.Partition, join(lag, one.Error)))
 		}
 	}
 	state := []string{counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "waiting for Kafka", "verdict")}

@@ -125,7 +125,8 @@ func TestStatusShowsEachPart(t *testing.T) {
 	s := status{CaughtUp: true, Rules: "f00d", Groups: []groupStatus{}, Parts: []partStatus{
 		{Part: "aggregator", Address: "a:1", Reached: true, Rules: "f00d", Status: []byte(`{"partitions": [
 			{"partition": 0, "lag": 0, "reached": "2026-03-03T08:00:00Z", "hot": 3, "dirty": 1, "waiting": 0, "unsent": 0},
-			{"partition": 1, "lag": 7, "reached": "2026-03-03T09:00:00Z", "hot": 4, "dirty": 1, "waiting": 5, "unsent": 1, "error": "written by a newer version"}]}`)},
+			{"partition": 1, "lag": 7, "reached": "2026-03-03T09:00:00Z", "hot": 4, "dirty": 1, "waiting": 5, "unsent": 1, "error": "written by a newer version"},
+			{"partition": 2, "lag": 0, "lag_unknown_since": "2026-03-03T09:00:01Z"}]}`)},
 		{Part: "enforcer", Address: "e:1", Reached: true, Rules: "beef", Status: []byte(`{"whole": true, "version": "l-1.7", "age": "2s", "follows": "kafka",
 			"followers": 1, "paused": ["*"], "waiting": 2, "trouble": "partition 1 has not marked", "unread": 0}`)},
 		{Part: "enforcer", Address: "e:2", Reached: true, Status: []byte(`{"whole": false, "version": "", "follows": "kafka"}`)},
@@ -138,8 +139,8 @@ func TestStatusShowsEachPart(t *testing.T) {
 	words := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
 		"All have caught up. Rules differ: aggregator f00d, enforcer beef, the configuration here f00d.",
-		"2 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict waiting for Kafka",
-		"partition 1 lag 7 records, written by a newer version", "enforcer e:1 beef (here f00d)",
+		"3 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict waiting for Kafka",
+		"partition 1 lag 7 records, written by a newer version", "partition 2 lag not known since 2026-03-03T09:00:01Z, it was 0 records", "enforcer e:1 beef (here f00d)",
 		"list l-1.7 whole, 2s old, follows kafka, 1 follower, 2 orders waiting for Kafka", "paused all rules", "trouble partition 1 has not marked",
 		"list no whole list, follows kafka",
 	} {

@@ -123,6 +123,7 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 		span, err := config.Client.PartitionSpan(ctx, config.BlocklistTopic, 0)
 		return span.End, err
 	}
+	a.registerLag(config.Metrics)
 	return a, nil
 }
 

@@ -56,6 +56,7 @@ func (p *partition) fetch(ctx context.Context) ([]kafka.Record, error) {
 		p.seek()
 		return nil, nil
 	}
+	p.looked, p.found = p.config.Now(), true
 	p.resume.short = time.Time{}
 	p.resume.end, p.resume.fresh = span.End, false
 	if p.replay.end < 0 {

@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,7 +25,6 @@ type metrics struct {
 	swept       prometheus.Counter
 	storeErrors *prometheus.CounterVec
 	checkpoint  prometheus.Histogram
-	lag         *prometheus.GaugeVec
 	hot         *total
 	dirty       *total
 	waiting     *total
@@ -73,7 +71,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}, "rule")
 	m.checkpoint = telemetry.Register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_aggregator_checkpoint_seconds",
 		Help: "How long writing a checkpoint took.", Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}}))
-	m.lag = telemetry.Register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_aggregator_lag_records", Help: "Records that wait to be counted."}, []string{"partition"}))
 	m.hot = newTotal(r, "weir_aggregator_hot_keys", "Windows in memory.")
 	m.dirty = newTotal(r, "weir_aggregator_dirty_keys", "Windows that have changed since they were written.")
 	m.waiting = newTotal(r, "weir_aggregator_waiting_hits", "Hits that wait for the store to answer.")
@@ -108,7 +105,6 @@ func (m *metrics) delay(c *counted) prometheus.Observer { return m.detection.Wit
 
 // show tells how a partition stands.
 func (m *metrics) show(s *PartitionStatus) {
-	m.lag.WithLabelValues(strconv.Itoa(s.Partition)).Set(float64(s.Lag))
 	m.hot.set(s.Partition, s.Hot)
 	m.dirty.set(s.Partition, s.Dirty)
 	m.waiting.set(s.Partition, s.Waiting)
@@ -116,7 +112,6 @@ func (m *metrics) show(s *PartitionStatus) {
 
 // forget leaves out a partition that is not ours any more.
 func (m *metrics) forget(partition int) {
-	m.lag.DeleteLabelValues(strconv.Itoa(partition))
 	for _, t := range []*total{m.hot, m.dirty, m.waiting} {
 		t.set(partition, 0)
 	}

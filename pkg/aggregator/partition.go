@@ -67,6 +67,8 @@ type partition struct {
 	checksum  uint64 // of that record
 	reached   int64  // the newest counted time
 	lag       int64
+	looked    time.Time // when the log was last seen, or the partition taken
+	found     bool      // it was seen since then
 	downUntil time.Time // the store is not asked before
 
 	batches []*batch
@@ -190,6 +192,7 @@ func (p *partition) drop() {
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
 	p.waiting, p.waits, p.sent, p.ahead, p.amid = nil, 0, receipts{}, nil, false
 	p.replay, p.walk, p.sweep, p.marked, p.downUntil = replay{}, walk{}, sweep{}, marking{}, time.Time{}
+	p.looked, p.found = p.config.Now(), false
 }
 
 // turn fetches once and counts what came; then it does some of what is to be done beside.

@@ -32,15 +32,17 @@ type PartitionStatus struct {
 	Checkpoint int64      `json:"checkpoint"`
 	Written    *time.Time `json:"checkpoint_at"`
 	Error      string     `json:"error,omitempty"` // why it is not counted
+
+	// LagUnknownSince is since when Lag is only what it was; left out while it is known.
+	LagUnknownSince *time.Time `json:"lag_unknown_since,omitempty"`
+	looked          time.Time  // when Lag was last found out, or the partition taken
+	found           bool       // it was, since then
 }
 
 // Status may be called at any time.
 func (a *Aggregator) Status() Status {
 	s := Status{Rules: a.rules.Load().fingerprint, CaughtUp: true, List: a.list.current().String(), Partitions: []PartitionStatus{}}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, p := range a.held {
-		one := p.shown.Load()
+	for _, one := range a.statuses() {
 		if one == nil {
 			s.CaughtUp = false // it is being taken
 			continue
@@ -53,14 +55,15 @@ func (a *Aggregator) Status() Status {
 }
 
 func (s *PartitionStatus) caughtUp() bool {
-	return s.Lag == 0 && s.Waiting == 0 && s.Unsent == 0 && s.Error == ""
+	return s.Lag == 0 && s.LagUnknownSince == nil && s.Waiting == 0 && s.Unsent == 0 && s.Error == ""
 }
 
 // show tells everyone how the partition stands.
 func (p *partition) show() {
 	s := &PartitionStatus{Partition: p.number, Offset: p.offset, Lag: p.lag, Generation: p.stored.generation, Fence: p.own.fence.String(),
 		Reached: instant(p.reached), Hot: p.windows.hot.Len(), Dirty: p.windows.dirty(), Waiting: p.waits,
-		Unsent: int(p.sent.taken - p.sent.done()), Checkpoint: p.stored.offset, Error: p.stopped}
+		Unsent: int(p.sent.taken - p.sent.done()), Checkpoint: p.stored.offset, Error: p.stopped,
+		looked: p.looked, found: p.found}
 	if !p.storedAt.IsZero() {
 		at := p.storedAt.UTC()
 		s.Written = &at

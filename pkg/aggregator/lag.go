@@ -1,0 +1,72 @@
+package aggregator
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/telemetry"
+)
+
+// lagPatience is how old a lag may be. An idle log is looked at twice a second.
+const lagPatience = 15 * time.Second
+
+// unknownSince is since when it is not known how many records wait: Kafka does not answer, or what was read cannot be
+// counted. Nil while it is known.
+func (s *PartitionStatus) unknownSince(now time.Time) *time.Time {
+	if s.found && now.Sub(s.looked) < lagPatience {
+		return nil
+	}
+	since := s.looked.UTC()
+	return &since
+}
+
+// A lagCollector tells how many records wait, when it is asked: a lag that is not known is none.
+type lagCollector struct {
+	*Aggregator
+	records, unknown *prometheus.Desc
+}
+
+func (a *Aggregator) registerLag(r prometheus.Registerer) {
+	telemetry.Register(r, &lagCollector{a,
+		prometheus.NewDesc("weir_aggregator_lag_records", "Records that wait to be counted, where that is known.", []string{"partition"}, nil),
+		prometheus.NewDesc("weir_aggregator_lag_unknown_partitions", "Partitions of which nobody knows how many records wait.", nil, nil),
+	})
+}
+
+// Describe is for the registry.
+func (l *lagCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- l.records
+	to <- l.unknown
+}
+
+// Collect is for the registry.
+func (l *lagCollector) Collect(to chan<- prometheus.Metric) {
+	unknown := 0
+	for number, s := range l.statuses() {
+		if s == nil || s.LagUnknownSince != nil {
+			unknown++
+			continue
+		}
+		to <- prometheus.MustNewConstMetric(l.records, prometheus.GaugeValue, float64(s.Lag), strconv.Itoa(number))
+	}
+	to <- prometheus.MustNewConstMetric(l.unknown, prometheus.GaugeValue, float64(unknown))
+}
+
+// statuses are those of our partitions by their numbers, nil for one that is being taken.
+func (a *Aggregator) statuses() map[int]*PartitionStatus {
+	now := a.config.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[int]*PartitionStatus{}
+	for number, p := range a.held {
+		all[number] = nil
+		if shown := p.shown.Load(); shown != nil {
+			s := *shown
+			s.LagUnknownSince = s.unknownSince(now)
+			all[number] = &s
+		}
+	}
+	return all
+}

@@ -1,0 +1,71 @@
+package aggregator
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/kafka"
+)
+
+// A deadLog is one whose brokers are away.
+type deadLog struct{ hitLog }
+
+func (deadLog) Fetch(context.Context) ([]kafka.Record, error) { return nil, kafka.ErrUnreachable }
+
+// lagIs checks what status and metrics say of the only partition: since when its lag is not known, nil while it is.
+func (l *lab) lagIs(r *prometheus.Registry, since *time.Time) {
+	l.t.Helper()
+	s := l.agg.Status()
+	got := s.Partitions[0].LagUnknownSince
+	if (got == nil) != (since == nil) || got != nil && !got.Equal(*since) {
+		l.t.Errorf("not known since %v, want %v", got, since)
+	}
+	if s.CaughtUp != (since == nil) {
+		l.t.Errorf("caught up: %v", s.CaughtUp)
+	}
+	want := "# HELP weir_aggregator_lag_unknown_partitions Partitions of which nobody knows how many records wait.\n# TYPE weir_aggregator_lag_unknown_partitions gauge\nweir_aggregator_lag_unknown_partitions 1\n"
+	if since == nil {
+		want = strings.Replace(want, "partitions 1", "partitions 0", 1) +
+			"# HELP weir_aggregator_lag_records Records that wait to be counted, where that is known.\n# TYPE weir_aggregator_lag_records gauge\nweir_aggregator_lag_records{partition=\"0\"} 0\n"
+	}
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// A lag is told while it is known. While Kafka is away, or the partition's goroutine waits, it is said since when it is
+// not; and so it is before the log was read for the first time.
+func TestALagThatIsNotKnown(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	r := prometheus.NewRegistry()
+	l.agg.registerLag(r)
+	p := l.takes()
+	l.agg.hold(p)
+	taken := l.now
+	l.lagIs(r, &taken)
+	l.hits("192.0.2.1", 1)
+	l.settle(p)
+	l.lagIs(r, nil)
+	read, seen := p.log, l.now
+	p.log = deadLog{read}
+	for l.now.Before(seen.Add(lagPatience)) {
+		l.lagIs(r, nil)
+		l.turn(p)
+	}
+	l.lagIs(r, &seen)
+	p.log = read
+	l.turn(p)
+	l.lagIs(r, nil)
+	seen = l.now
+	l.now = l.now.Add(lagPatience)
+	l.lagIs(r, &seen)
+	l.agg.release(p)
+	if n, err := testutil.GatherAndCount(r, "weir_aggregator_lag_records"); n != 0 || err != nil {
+		t.Errorf("%d lags of partitions that are not ours, %v", n, err)
+	}
+}
