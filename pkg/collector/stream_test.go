@@ -332,6 +332,21 @@ allow:
 
 func (r *rig) Metrics() *prometheus.Registry { return r.metrics }
 
+// A backlog may be of any time before now. Of a time to come it is refused, and that is warned of.
+func TestABacklogOfATimeToComeIsWarnedOf(t *testing.T) {
+	for off, want := range map[time.Duration]int{-2 * time.Hour: 0, 2 * time.Hour: 1} {
+		r := newRig(t, perIP)
+		defer r.Close()
+		s := r.stream(t, streamConfig{journal: noJournal{}})
+		for n := range 10 {
+			s.mustAdd(t, logLine(n, time.Now().Add(off)))
+		}
+		if got := r.heard.count("far from when they were logged"); got != want {
+			t.Errorf("%s off: said %d times, not %d", off, got, want)
+		}
+	}
+}
+
 // TestASourceThatIsReadWronglyIsWarnedOfOnce has each sign twice.
 func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
 	now := time.Now()
@@ -354,7 +369,7 @@ func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
 			}
 			return logLine(n, now)
 		}},
-		{"far from now", func(n int) []byte { return logLine(n, now.Add(-2*time.Hour)) }},
+		{"far from when they were logged", func(n int) []byte { return logLine(n, now.Add(-2*time.Hour)) }},
 	} {
 		t.Run(test.warning, func(t *testing.T) {
 			r := newRig(t, perIP)

@@ -50,7 +50,7 @@ func (w *watch) request(s *stream, r *request.Request, proxy bool) {
 	if w.seen >= watchSpan {
 		w.judge(s)
 	}
-	if w.live {
+	if w.live || r.UnixMilli-s.open.clock >= clockOff { // a backlog may be old, and never of a time to come
 		w.clock(s, r.UnixMilli)
 	}
 }
@@ -84,11 +84,11 @@ func (w *watch) judge(s *stream) {
 	w.seen, w.failed, w.requests, w.public, w.sample = 0, 0, 0, false, ""
 }
 
-// clock compares the time of a request that was logged just now with our clock.
+// clock compares the time of a request that was logged just now, or before, with our clock.
 func (w *watch) clock(s *stream, at int64) {
 	off := s.open.clock - at
 	if max(off, -off) >= clockOff && s.said.clock.CompareAndSwap(false, true) {
-		s.logger.Warn("requests that are logged now bear a time that is far from now: is the time zone right?", "log", s.log,
+		s.logger.Warn("requests bear a time that is far from when they were logged: is the time zone right?", "log", s.log,
 			"request", time.UnixMilli(at).UTC().Format(time.RFC3339), "off", (time.Duration(off) * time.Millisecond).Round(time.Minute))
 	}
 }
