@@ -22,6 +22,8 @@ func (c *Client) cause(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case c.running.Err() != nil:
+		return faultf(ErrClosed, "the client is closed")
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &code):

@@ -120,6 +120,8 @@ type Client struct {
 	kafka     *kafkago.Client
 	faults    *faults
 	login     sasl.Mechanism // nil is none
+	running   context.Context
+	end       context.CancelFunc
 }
 
 // Open checks the configuration. Connections are made when they are needed; Close closes them.
@@ -134,6 +136,7 @@ func Open(config Config) (*Client, error) {
 	if config.SASL != nil {
 		c.login = &login{config: *config.SASL}
 	}
+	c.running, c.end = context.WithCancel(context.Background())
 	c.transport = c.newTransport()
 	c.kafka = &kafkago.Client{Addr: kafkago.TCP(config.Brokers...), Timeout: requestTimeout, Transport: c.transport}
 	return c, nil
@@ -148,12 +151,14 @@ func (c *Client) newTransport() *kafkago.Transport {
 		MetadataTopics: c.config.Topics,
 		ClientID:       clientID,
 		SASL:           c.login,
+		Context:        c.running,
 	}
 }
 
 // Close closes all connections and waits until those who read them have ended. Producers, readers and groups
-// of the client are closed before.
+// of the client are closed before. Calls that come later fail with ErrClosed.
 func (c *Client) Close() {
+	c.end()
 	c.transport.CloseIdleConnections()
 	c.dialer.close()
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 )
@@ -66,4 +68,23 @@ func within(t testing.TB, patience time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Who calls a client that is closed is told so, and no goroutine looks for brokers from then on.
+func TestCallsAfterTheEnd(t *testing.T) {
+	ignored := goleak.IgnoreCurrent()
+	cluster, config := fake(t)
+	client, err := kafka.Open(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Cluster(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	if _, err := client.Cluster(within(t, time.Minute)); !errors.Is(err, kafka.ErrClosed) {
+		t.Errorf("it says %v", err)
+	}
+	cluster.Close()
+	goleak.VerifyNone(t, ignored)
 }
