@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"weir/internal/store"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
@@ -127,4 +129,61 @@ func (l *lab) last(after int, name string) (*blocklist.Entry, bool) {
 		}
 	}
 	return nil, false
+}
+
+// hitsOf is how many hits of the rule few the metrics have of an outcome.
+func (l *lab) hitsOf(outcome string) float64 {
+	return testutil.ToFloat64(l.agg.metrics.hits.WithLabelValues("few", outcome))
+}
+
+// Hits that waited for the store are counted by the rules that are in force when it is back, and the metrics have them.
+func TestRulesChangeWhileHitsWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		rules            string
+		counted, unknown float64
+		limit            string
+	}{
+		"another limit": {strings.Replace(labRules, "4/10s", "2/10s", 1), 2, 0, "2/10s"},
+		"gone":          {strings.Replace(labRules, "few", "fewer", 1), 0, 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, 1, newMemoryStore())
+			p := l.takes()
+			l.store.away = true
+			l.hits("192.0.2.1", 3)
+			l.turn(p)
+			if p.waits != 3 {
+				t.Fatalf("%d hits wait", p.waits)
+			}
+			l.reload(test.rules)
+			l.turn(p)
+			l.store.away = false
+			l.now = l.now.Add(tryAgain)
+			l.settle(p)
+			if counted, unknown := l.hitsOf("counted"), testutil.ToFloat64(l.agg.metrics.unruled); counted != test.counted || unknown != test.unknown {
+				t.Errorf("%v counted, %v unknown", counted, unknown)
+			}
+			e := l.said()["few/192.0.2.1"]
+			if test.limit == "" && e != nil || test.limit != "" && (e == nil || e.Limit != test.limit) {
+				t.Errorf("the list says %+v", e)
+			}
+		})
+	}
+}
+
+// A batch for which the rules are read again is counted with others that came before it, by what these had found: the
+// metrics have both.
+func TestRulesChangeWhileBatchesAreGathered(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	p.log.(*labLog).most = 10
+	l.hits("192.0.2.1", 2)
+	l.send("s", "new", func(w *hit.Writer) { w.Add(0, []byte("192.0.2.2"), l.newest().UnixMilli(), 1) })
+	p.Aggregator.config.Reread = func() {
+		l.reload(strings.Replace(labRules, "4/10s", "5/10s", 1) + "  - {name: new, key: ip, limits: [1/min]}\n")
+	}
+	l.settle(p)
+	if counted := l.hitsOf("counted"); counted != 2 {
+		t.Errorf("%v counted", counted)
+	}
 }

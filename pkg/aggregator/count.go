@@ -68,7 +68,7 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 			return err
 		}
 	}
-	p.rules.flush()
+	p.rules.settle()
 	return nil
 }
 

@@ -117,6 +117,7 @@ type rulebook struct {
 	ruling  *ruling
 	byName  map[string]*counted
 	unknown map[string]bool // names that were waited for in vain, or are gone
+	before  []*counted      // not in force any more: batches at hand may be counted by them
 }
 
 func newRulebook(a *Aggregator) rulebook {
@@ -150,9 +151,12 @@ func (b *rulebook) refresh() {
 		c.rule = r
 		b.byName[r.Name] = c
 	}
-	for name := range before {
+	for name, c := range before {
 		if b.byName[name] == nil {
 			b.unknown[name] = true
+		}
+		if b.byName[name] != c {
+			b.before = append(b.before, c)
 		}
 	}
 }
@@ -160,11 +164,24 @@ func (b *rulebook) refresh() {
 // flush tells the metrics what they do not know yet.
 func (b *rulebook) flush() {
 	for _, c := range b.byName {
-		for outcome, n := range c.tally {
-			if n > 0 {
-				c.told[outcome].Add(float64(n))
-				c.tally[outcome] = 0
-			}
+		c.flush()
+	}
+	for _, c := range b.before {
+		c.flush()
+	}
+}
+
+// settle does the same when the batches at hand are counted.
+func (b *rulebook) settle() {
+	b.flush()
+	b.before = nil
+}
+
+func (c *counted) flush() {
+	for outcome, n := range c.tally {
+		if n > 0 {
+			c.told[outcome].Add(float64(n))
+			c.tally[outcome] = 0
 		}
 	}
 }

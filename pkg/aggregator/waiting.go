@@ -18,6 +18,14 @@ type parcel struct {
 // A waitingHit is a hit, or with cost 0 the command to unblock.
 type waitingHit struct{ at, cost int64 }
 
+// cost is how many hits these are.
+func (one *parcel) cost() (sum int64) {
+	for _, h := range one.hits {
+		sum += h.cost
+	}
+	return sum
+}
+
 // loadOrWait reads the windows that are wanted, and counts what waited for them. While the store is away it leaves
 // them, up to the bound; then it returns only when the store is back.
 func (p *partition) loadOrWait(ctx context.Context) error {
@@ -45,7 +53,7 @@ func (p *partition) loadOrWait(ctx context.Context) error {
 	}
 }
 
-// countWaiting counts the hits that waited, in their order. All windows are read.
+// countWaiting counts the hits that waited, in their order, by the rules in force. All windows are read.
 func (p *partition) countWaiting(ctx context.Context) error {
 	parcels := p.waiting
 	p.waiting, p.waits = nil, 0
@@ -59,11 +67,17 @@ func (p *partition) countWaiting(ctx context.Context) error {
 
 func (p *partition) countParcel(ctx context.Context, one *parcel) error {
 	w := one.window
+	rule := p.rules.named(w.rule.name)
+	if rule == nil {
+		p.metrics.unruled.Add(float64(one.cost()))
+		return nil
+	}
+	if w.rule != rule {
+		w.convert(rule)
+	}
 	if w.covers(p.stored.generation, one.offset) {
 		p.replayed(w)
-		for _, h := range one.hits {
-			w.rule.tally[tallyReplayed] += h.cost
-		}
+		rule.tally[tallyReplayed] += one.cost()
 		return nil
 	}
 	p.windows.touch(w)
