@@ -132,7 +132,7 @@ func (s *memorySink) await(t testing.TB, want map[string]int64) {
 // awaitKeys does not mind conflicts.
 func (s *memorySink) awaitKeys(t testing.TB, want map[string]int64) {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for {
 		s.mu.Lock()
 		changed := s.changed

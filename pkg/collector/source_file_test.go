@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -374,15 +375,9 @@ func TestWhereReadingBegins(t *testing.T) {
 // awaitReading waits until a file is open.
 func (b *bench) awaitReading(name string) {
 	b.t.Helper()
-	for range 1000 {
-		for _, log := range b.collector.Status().Sources[0].Logs {
-			if log.Log == b.path(name) {
-				return
-			}
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	b.t.Fatalf("%s is not read", name)
+	until(b.t, name+" to be read", func() bool {
+		return slices.ContainsFunc(b.collector.Status().Sources[0].Logs, func(log LogStatus) bool { return log.Log == b.path(name) })
+	})
 }
 
 // awaitRead waits until a file is read and Kafka has all of it.
@@ -392,15 +387,11 @@ func (b *bench) awaitRead(name string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	for range 1000 {
-		for _, log := range b.collector.Status().Sources[0].Logs {
-			if log.Log == b.path(name) && log.Position == info.Size() && log.InFlight == 0 {
-				return
-			}
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	b.t.Fatalf("%s is not read", name)
+	until(b.t, name+" to be read and sent", func() bool {
+		return slices.ContainsFunc(b.collector.Status().Sources[0].Logs, func(log LogStatus) bool {
+			return log.Log == b.path(name) && log.Position == info.Size() && log.InFlight == 0
+		})
+	})
 }
 
 func TestRequestsBeforeTheBeginningAreNotWanted(t *testing.T) {

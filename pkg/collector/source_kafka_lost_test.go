@@ -35,7 +35,7 @@ func (b *kafkaBench) trim(before int64) {
 	request := kmsg.NewPtrDeleteRecordsRequest()
 	request.TimeoutMillis = 5000
 	request.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: b.topic, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 0, Offset: before}}}}
-	response, err := request.RequestWith(b.within(10*time.Second), client)
+	response, err := request.RequestWith(b.within(time.Minute), client)
 	if err == nil {
 		err = kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode)
 	}
@@ -49,7 +49,7 @@ func (b *kafkaBench) commit(commit kafka.Commit) {
 	b.t.Helper()
 	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
 	defer admin.Transport.(*kafkago.Transport).CloseIdleConnections()
-	response, err := admin.OffsetCommit(b.within(10*time.Second), &kafkago.OffsetCommitRequest{GroupID: b.source.Kafka.Group, GenerationID: -1,
+	response, err := admin.OffsetCommit(b.within(time.Minute), &kafkago.OffsetCommitRequest{GroupID: b.source.Kafka.Group, GenerationID: -1,
 		Topics: map[string][]kafkago.OffsetCommit{b.topic: {{Partition: 0, Offset: commit.Offset, Metadata: commit.Metadata}}}})
 	if err != nil || response.Topics[b.topic][0].Error != nil {
 		b.t.Fatal(err, response)
@@ -92,7 +92,7 @@ func TestALogThatWasCutOff(t *testing.T) {
 			b := newKafkaBench(t, embedded(t), 1)
 			b.make()
 			b.produce(20)
-			records, err := b.client.NewReader(b.topic, 0, 5).Fetch(b.within(10 * time.Second))
+			records, err := b.client.NewReader(b.topic, 0, 5).Fetch(b.within(time.Minute))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
 func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	b := newKafkaBench(t, embedded(t), 1)
 	b.make()
-	ctx, leave := context.WithCancel(b.within(20 * time.Second))
+	ctx, leave := context.WithCancel(b.within(time.Minute))
 	var claim *kafka.Claim
 	err := b.client.RunGroup(ctx, kafka.Group{Name: b.source.Kafka.Group, Topics: map[string]int{b.topic: 1}}, func(_ context.Context, c *kafka.Claim) error {
 		claim = c
@@ -165,7 +165,7 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	if err := r.stream.add(running, []byte(b.line()), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.stream.drain(b.within(10 * time.Second)); !errors.Is(err, kafka.ErrExpelled) {
+	if err := r.stream.drain(b.within(time.Minute)); !errors.Is(err, kafka.ErrExpelled) {
 		t.Errorf("the stream ends with %v", err)
 	}
 	if n := b.sink.records(); n > 0 {
@@ -223,7 +223,7 @@ func TestAPartitionWithoutALeader(t *testing.T) {
 		withoutLeader(t, func(book *textbook, lines int, _ func()) {
 			began := time.Now()
 			readUntil(t, book, lines/2)
-			if took := time.Since(began); took < 20*time.Second || took > 40*time.Second {
+			if took := time.Since(began); took < 20*time.Second || took > 2*time.Minute {
 				t.Errorf("the other partition was held for %s", took)
 			}
 		})

@@ -18,8 +18,8 @@ const (
 func (k *kafkaSource) follow(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	doubts := k.collector.hold.doubts()
 	for ctx.Err() == nil {
-		doubts := k.collector.hold.doubts()
 		every := peersEvery
 		for _, topic := range k.known() {
 			commits, err := k.client.Committed(ctx, k.group, topic)
@@ -32,6 +32,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 		timer.Reset(every)
 		select {
 		case <-doubts:
+			doubts = k.collector.hold.doubts() // before we look: who doubts meanwhile is looked for again
 			k.look(ctx)
 			pause(ctx, looksEvery)
 		case <-timer.C:

@@ -1,9 +1,15 @@
 package collector
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/kafka"
 )
@@ -58,7 +64,9 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 		hear(kafkaNote{Reached: day + 2})
 		limit(day+60_002, "of one that is back")
 		hear(kafkaNote{Reached: day + 2, End: true})
-		limit(free, "of one that is read to its end")
+		limit(day+60_002, "of one that says it is read to its end")
+		k.partition("logs", 1).member.wasEmpty(time.Now())
+		limit(free, "of one that is seen to be read to its end")
 		hear(kafkaNote{Reached: day, Incarnation: "another"})
 		limit(day+60_000, "of one that begins anew")
 		for range 60 {
@@ -69,4 +77,48 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 		k.leave()
 		limit(free, "when the source has ended")
 	})
+}
+
+// Who comes to doubt that others have nothing to read while that is being looked at has it looked at again.
+func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	b := newKafkaBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 1)
+	b.make()
+	b.source.Kafka.Client = b.client
+	c := &Collector{config: Config{Late: time.Minute, Logger: testLogger(t)}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
+	in, err := c.newIntake(b.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := newKafkaSource(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := source.(*kafkaSource)
+	k.possess(b.topic, 0).member.idle(true)
+	later := c.hold.share("later", time.Minute)
+	var begun, asked atomic.Int64
+	cluster.ControlKey(int16(kmsg.OffsetFetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		begun.Add(1)
+		return nil, nil, false
+	})
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if asked.Add(1) == 1 {
+			later.newest()
+		}
+		return nil, nil, false
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() { k.follow(ctx) })
+	defer following.Wait()
+	defer cancel()
+	eventually(t, "it to hear of others", func() bool { return begun.Load() > 0 })
+	later.newest()
+	eventually(t, "another look", func() bool { return asked.Load() > 2 }) // a look asks for the beginning and for the end
 }

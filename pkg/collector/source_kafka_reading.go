@@ -29,10 +29,11 @@ type reading struct {
 	choice  *request.Choice
 
 	reader  *kafka.Reader
-	want    chan struct{} // fetch the next records; the last ones are not needed any more
-	more    chan struct{} // they are there
-	records []kafka.Record
+	want    chan struct{}  // fetch the next records; the last ones are not needed any more
+	more    chan struct{}  // they are there
+	next    []kafka.Record // and err are the fetching goroutine's until it has said so
 	err     error
+	records []kafka.Record // that are being read
 
 	at     int // index of the record that is being read
 	before seen
@@ -127,7 +128,7 @@ func (r *reading) fetch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		r.records, r.err = r.reader.Fetch(ctx)
+		r.next, r.err = r.reader.Fetch(ctx)
 		r.more <- struct{}{}
 	}
 }
@@ -158,6 +159,7 @@ func (r *reading) fetched(ctx context.Context) error {
 
 // feed has the stream take the records.
 func (r *reading) feed(ctx context.Context) error {
+	r.records = r.next
 	for i := range r.records {
 		r.at = i
 		if err := r.learn(ctx); err != nil {

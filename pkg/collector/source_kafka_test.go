@@ -67,12 +67,12 @@ func newKafkaBench(t testing.TB, config kafka.Config, partitions int) *kafkaBenc
 // make makes the topic.
 func (b *kafkaBench) make() {
 	b.t.Helper()
-	if err := b.client.EnsureTopics(b.within(20*time.Second), kafka.Topic{Name: b.topic, Partitions: b.partitions}); err != nil {
+	if err := b.client.EnsureTopics(b.within(time.Minute), kafka.Topic{Name: b.topic, Partitions: b.partitions}); err != nil {
 		b.t.Fatal(err)
 	}
 	producer := b.client.OpenProducer(kafka.ProducerConfig{Topic: b.topic, Partitions: b.partitions})
 	b.producer = producer
-	b.t.Cleanup(func() { producer.Close(b.within(10 * time.Second)) })
+	b.t.Cleanup(func() { producer.Close(b.within(time.Minute)) })
 }
 
 func (b *kafkaBench) within(d time.Duration) context.Context {
@@ -112,7 +112,7 @@ func (b *kafkaBench) write(messages ...kafka.Message) {
 			written.Done()
 		}
 	}
-	if err := b.producer.Send(b.within(10*time.Second), messages...); err != nil {
+	if err := b.producer.Send(b.within(time.Minute), messages...); err != nil {
 		b.t.Fatal(err)
 	}
 	written.Wait()
@@ -121,9 +121,9 @@ func (b *kafkaBench) write(messages ...kafka.Message) {
 // delete deletes the topic and waits until it is gone.
 func (b *kafkaBench) delete() {
 	b.t.Helper()
-	b.producer.Close(b.within(10 * time.Second))
+	b.producer.Close(b.within(time.Minute))
 	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
-	response, err := admin.DeleteTopics(b.within(10*time.Second), &kafkago.DeleteTopicsRequest{Topics: []string{b.topic}})
+	response, err := admin.DeleteTopics(b.within(time.Minute), &kafkago.DeleteTopicsRequest{Topics: []string{b.topic}})
 	if err != nil || response.Errors[b.topic] != nil {
 		b.t.Fatal(err, response)
 	}
@@ -200,7 +200,7 @@ func (r *running) kill(sink *memorySink) {
 
 func (b *kafkaBench) commits() []kafka.Commit {
 	b.t.Helper()
-	ctx := b.within(20 * time.Second)
+	ctx := b.within(time.Minute)
 	commits, err := b.client.Committed(ctx, b.source.Kafka.Group, b.topic)
 	for err != nil && ctx.Err() == nil { // a group's coordinator may be on its way
 		time.Sleep(50 * time.Millisecond)
@@ -215,7 +215,7 @@ func (b *kafkaBench) commits() []kafka.Commit {
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for begun := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begun) > 40*time.Second {
+		if time.Since(begun) > 2*time.Minute {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}

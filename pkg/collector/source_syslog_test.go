@@ -154,7 +154,7 @@ func TestSyslogThatIsNone(t *testing.T) {
 		conn := b.dial()
 		b.send(conn, text)
 		conn.(*net.TCPConn).CloseWrite()
-		conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -189,10 +189,10 @@ func TestSyslogAsksForACertificate(t *testing.T) {
 	b := newSyslogBench(t, "tls")
 	server, client, stranger := testTLS(t)
 	b.config.Sources[0].Syslog.TLS = server
-	b.changed = func(l *syslogLimits) { l.handshake = 100 * time.Millisecond }
+	b.changed = func(l *syslogLimits) { l.handshake = 2 * time.Second }
 	b.start()
 	for _, conn := range []net.Conn{tls.Client(b.dial(), stranger), b.dial(), b.dial()} { // a stranger, one who does not encrypt, one who says nothing
-		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		conn.SetDeadline(time.Now().Add(time.Minute))
 		io.WriteString(conn, b.sample())
 		if _, err := io.ReadAll(conn); err == nil && fmt.Sprintf("%T", conn) == "*tls.Conn" {
 			t.Error("a stranger was not refused")
@@ -331,7 +331,7 @@ func TestSyslogSendersWait(t *testing.T) {
 				continue
 			}
 			b.sink.set(func() { b.sink.blocked = false })
-			conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
+			conn.SetWriteDeadline(time.Now().Add(time.Minute))
 			b.send(conn, line[n:])
 			break
 		}
@@ -341,7 +341,7 @@ func TestSyslogSendersWait(t *testing.T) {
 
 func TestSyslogConnectionsAreBounded(t *testing.T) {
 	b := newSyslogBench(t, "tcp")
-	b.changed = func(l *syslogLimits) { l.connections, l.idle = 2, 200*time.Millisecond }
+	b.changed = func(l *syslogLimits) { l.connections, l.idle = 2, 2*time.Second }
 	b.start()
 	for range 4 { // the first two are closed when they have been idle for long
 		b.send(b.dial(), b.line())
