@@ -86,13 +86,13 @@ func (c *counter) total() (n int64) {
 	return n
 }
 
-// begin reads until something was counted.
-func (c *counter) begin(t testing.TB) {
+// more reads until there is more than was counted before.
+func (c *counter) more(t testing.TB) {
 	t.Helper()
-	var fault error
-	for end := time.Now().Add(time.Minute); c.total() == 0; time.Sleep(20 * time.Millisecond) {
+	before, fault := c.total(), error(nil)
+	for end := time.Now().Add(2 * time.Minute); c.total() == before; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("nothing is counted: %v", fault)
+			t.Fatalf("nothing more is counted: %v", fault)
 		}
 		fault = c.read(t.Context(), t)
 	}

@@ -92,6 +92,7 @@ func sharedPrefix(t testing.TB) string { return strings.ReplaceAll(t.Name(), "/"
 func install(t testing.TB, brokers []string, prefix, pattern string) *installation {
 	t.Helper()
 	i := &installation{t: t, part: "collector", folder: t.TempDir()}
+	build(t, i.part) // before anything is written that it is to read
 	i.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: per-path, key: path, limits: [10/min]}]\n")
 	i.write("weir.yaml", fmt.Sprintf(`
 data: data

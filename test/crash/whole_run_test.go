@@ -18,6 +18,7 @@ func installRun(t testing.TB, s *site) (r *river, enforcer string) {
 	t.Helper()
 	r = &river{t: t, prefix: ownPrefix, partitions: partitions, rules: wholeRules, patience: 2 * time.Minute, store: "disk"}
 	enforcer = freeAddress(t)
+	build(t, "weir") // before the log is written
 	m := &member{&installation{t: t, part: "weir", arguments: []string{"run"}, folder: t.TempDir()}, freeAddress(t)}
 	m.write("weir.yaml", wholeConfig(s, enforcer, m.address)+fmt.Sprintf("kafka: {hits: {partitions: %d}, events: {partitions: %d}}\n", partitions, partitions))
 	t.Cleanup(m.kill)
