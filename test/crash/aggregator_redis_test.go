@@ -72,14 +72,19 @@ func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
 	r.drained()
 	r.awaitListed(of("mallory"), true)
 	other.signal(syscall.SIGSTOP)
+	stopped := time.Now()
 	before, listed := r.written(), r.list().now
-	owner.signal(syscall.SIGCONT) // from here on it is about the other's session, 10 s
+	owner.signal(syscall.SIGCONT)
 	r.awaitGivenUp(owner)
 	time.Sleep(time.Second) // for what is on its way to Kafka
-	if after := r.written(); !maps.Equal(before, after) {
+	after, now := r.written(), r.list().now
+	if took := time.Since(stopped); took > 7*time.Second { // its session is 10 s, and its last heartbeat at most 3 s old
+		t.Skipf("this machine is too slow: it took %v, and the partition may be the owner's again by right", took)
+	}
+	if !maps.Equal(before, after) {
 		t.Error("an owner of old has written to the store")
 	}
-	for of, e := range r.list().now {
+	for of, e := range now {
 		if was := listed[of]; was == nil || was.ID != e.ID || was.Until != e.Until {
 			t.Errorf("an owner of old has put on the list: %+v", *e)
 		}
