@@ -66,7 +66,7 @@ func (cat *catCommand) run(c *cobra.Command, what string) error {
 	if err != nil {
 		return err
 	}
-	settings, err := cat.live.load()
+	settings, err := cat.live.loadButRules()
 	if err != nil {
 		return err
 	}

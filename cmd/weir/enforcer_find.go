@@ -109,7 +109,7 @@ func (f *enforcerFlags) places(file *clientFile) ([]enforcerPlace, error) {
 		}
 		return []enforcerPlace{p}, nil
 	}
-	settings, err := f.live.load()
+	settings, err := f.live.loadButRules()
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	if from.offset >= 0 || from.offset == atLatest {
 		return wrongf("--from %s is no time; write earliest, or how long before now, such as 7d", h.from)
 	}
-	settings, err := h.live.load()
+	settings, err := h.live.loadButRules()
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (f *keysFlags) path() (string, error) {
 	if f.file != "" {
 		return f.file, nil
 	}
-	settings, err := f.live.load()
+	settings, err := f.live.loadButRules()
 	if err != nil {
 		return "", err
 	}

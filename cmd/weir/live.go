@@ -37,6 +37,13 @@ func (f *liveFlags) load() (*config.Config, error) {
 	return settings, err
 }
 
+// loadButRules is load for commands that need no rules: in an incident those in the file may just be faulty, and the
+// parts go on by the ones before.
+func (f *liveFlags) loadButRules() (*config.Config, error) {
+	settings, _, err := config.Load(config.Options{File: f.file, Set: f.set, Environ: os.Environ(), NoRules: true})
+	return settings, err
+}
+
 // A broker is a client of the brokers that the configuration names, or of the embedded one.
 type broker struct {
 	*kafka.Client

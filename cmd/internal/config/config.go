@@ -96,6 +96,9 @@ func (c *Config) Validate(v yamlfile.Value) {
 
 // loadRules reads the rules, and those of rules.yaml where nothing is said of them.
 func (c *Config) loadRules(v yamlfile.Value) {
+	if c.reading.noRules {
+		return
+	}
 	const usual = "rules.yaml"
 	if !v.Has("rules") {
 		c.Rules = rule.Source{Patterns: []string{usual}}

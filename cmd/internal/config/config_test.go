@@ -70,6 +70,22 @@ func TestWhatIsLeftOutIsDefault(t *testing.T) {
 	}
 }
 
+func TestRulesThatNobodyNeedsAreNotRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	for path, text := range map[string]string{file: "data: data\n", filepath.Join(filepath.Dir(file), "rules.yaml"): "rules: [{name: r, key: ip, limits: [10/mn]}]\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := config.Load(config.Options{File: file}); err == nil {
+		t.Error("faulty rules are taken")
+	}
+	c, _, err := config.Load(config.Options{File: file, NoRules: true})
+	if err != nil || c.RuleSet != nil || c.Data != filepath.Join(filepath.Dir(file), "data") {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
 func TestWithoutAnyFileAllIsDefault(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, warnings, err := config.Load(config.Options{Environ: []string{"HOME=/home/alice", "WEIR_MODE=shadow"}})

@@ -21,6 +21,9 @@ type Options struct {
 	// Beside are files that stand beside the configuration but not on the disk, as the other keys of a Kubernetes
 	// ConfigMap do: they are taken wherever a file of their name is meant. Rules among them are not read.
 	Beside []yamlfile.Inner
+	// NoRules leaves files of rules unread, for who needs none: their faults are not told, and RuleSet is nil. Rules
+	// within the configuration are a part of it, and their faults its own.
+	NoRules bool
 	// Within are the places of the file in another that holds it.
 	Within yamlfile.Option
 }

@@ -20,12 +20,13 @@ type reading struct {
 	folder   string // of the file; empty is the working directory
 	environ  map[string]string
 	beside   []yamlfile.Inner
+	noRules  bool
 	warnings yamlfile.Faults
 	faults   yamlfile.Faults // in other files than the configuration itself
 }
 
 func newReading(o Options) reading {
-	r := reading{name: o.File, environ: map[string]string{}, beside: o.Beside}
+	r := reading{name: o.File, environ: map[string]string{}, beside: o.Beside, noRules: o.NoRules}
 	if o.File != "" {
 		r.folder = filepath.Dir(o.File)
 	}
