@@ -218,7 +218,7 @@ func touch(searches []search) (sum int) {
 	}
 	for _, w := range found[:len(searches)] {
 		if w != nil {
-			sum += int(w.name[0]) + w.state.Touch()
+			sum += int(w.name[0]) + int(w.rule.policy.Touch(&w.state))
 		}
 	}
 	return sum

@@ -84,6 +84,22 @@ func (g *group) hitNewest(l *log, at, cost int64) broken {
 	return b
 }
 
+// touch reads the cells of the first log that hitNewest begins with.
+func (a *sliding) touch(s *State) (sum int64) {
+	g, l := &a.groups[0], s.first
+	n := g.len(l)
+	if n == 0 {
+		return 0
+	}
+	sum = g.slot(l, n-1)
+	for i := range g.limits {
+		if first := int64(n) - g.limits[i].hits; first >= 0 { // of as many as the limit allows
+			sum += g.slot(l, int(first))
+		}
+	}
+	return sum
+}
+
 // exceeds says whether more than room hits lie in the cells that start after the instant at, of a log that has more.
 func (g *group) exceeds(l log, at, room int64) bool {
 	if room < 0 || at < 0 {

@@ -176,17 +176,17 @@ func (p *Policy) Clear(s *State) int64 {
 	return clear
 }
 
-// Newest is the instant of the newest hit of s, counted or not; 0 before the first.
-func (s *State) Newest() int64 { return s.newest }
-
-// Touch reads a little of what the next hit reads. Who counts hits of many keys touches these first: their states then
-// come from memory all at the same time. What it returns means nothing.
-func (s *State) Touch() int {
-	if n := len(s.first); n > 0 {
-		return int(s.first[n-1])
+// Touch reads a little of all that the next hit of s reads. Who counts hits of many keys touches these first: their
+// states then come from memory all at the same time. What it returns means nothing.
+func (p *Policy) Touch(s *State) int64 {
+	if a, ok := p.algorithm.(*sliding); ok {
+		return a.touch(s)
 	}
 	return 0
 }
+
+// Newest is the instant of the newest hit of s, counted or not; 0 before the first.
+func (s *State) Newest() int64 { return s.newest }
 
 // Bytes is the memory that s holds, itself included.
 func (s *State) Bytes() int {

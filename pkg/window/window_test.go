@@ -1,6 +1,7 @@
 package window
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"testing"
@@ -164,5 +165,22 @@ func TestAlgorithmNames(t *testing.T) {
 	}
 	if _, err := ParseAlgorithm("slidng"); err == nil || !strings.Contains(err.Error(), "sliding") {
 		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+func TestTouchChangesNothing(t *testing.T) {
+	p, err := New(Config{Limits: []Limit{{Hits: 3, Per: time.Minute}, {Hits: 1_000_000, Per: time.Hour}}, Late: time.Minute, Block: Block{For: time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var touched, other State
+	for at := range int64(20) {
+		p.Touch(&touched)
+		if got, want := p.Hit(&touched, 1+1000*at, 1), p.Hit(&other, 1+1000*at, 1); got != want {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+		if got, want := p.Append(nil, &touched), p.Append(nil, &other); !bytes.Equal(got, want) {
+			t.Fatalf("%x, want %x", got, want)
+		}
 	}
 }
