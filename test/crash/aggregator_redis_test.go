@@ -54,9 +54,23 @@ func (r *river) written() map[string]string {
 }
 
 // An owner is stopped in the midst of its work until its partition is another's, and wakes while that one cannot be
-// asked: what it then does reaches neither the store nor the list.
+// asked: what it then does reaches neither the store nor the list. That has to be looked at before the other's session
+// is over; where it was not, it is tried again.
 func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
 	t.Parallel()
+	const tries = 5
+	for n := range tries {
+		looked := false
+		t.Run(fmt.Sprint(n), func(t *testing.T) { looked = wakeAPausedOwner(t) })
+		if looked || t.Failed() {
+			return
+		}
+	}
+	t.Fatalf("this machine is too slow: in %d tries an owner of old was never looked at within the session of the next", tries)
+}
+
+// wakeAPausedOwner says whether it could look in time.
+func wakeAPausedOwner(t *testing.T) (looked bool) {
 	begun := time.Now()
 	r := newBranch(t, 1, limited)
 	owner, other := r.install(), r.install()
@@ -79,7 +93,8 @@ func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
 	time.Sleep(time.Second) // for what is on its way to Kafka
 	after, now := r.written(), r.list().now
 	if took := time.Since(stopped); took > 7*time.Second { // its session is 10 s, and its last heartbeat at most 3 s old
-		t.Skipf("this machine is too slow: it took %v, and the partition may be the owner's again by right", took)
+		t.Logf("it took %v, and the partition may be the owner's again by right", took)
+		return false
 	}
 	if !maps.Equal(before, after) {
 		t.Error("an owner of old has written to the store")
@@ -93,6 +108,7 @@ func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
 	f.hits(of("mallory"), every(time.Second, 3)...)
 	f.hits(of("trudy"), every(time.Second, 6)...)
 	r.finish(begun)
+	return true
 }
 
 // awaitGivenUp waits until an aggregator knows that it owns nothing.
