@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 type lineWriter struct {
 	out    *bufio.Writer
 	form   string // text, json or plain
+	lines  int
 	read   int
 	unread map[string]int
 	err    error // the first of writing
@@ -30,7 +32,15 @@ func (w *lineWriter) choice(input string, c request.Choice) {
 	}
 }
 
+// empty tells that an input holds nothing.
+func (w *lineWriter) empty(input string) {
+	if w.form == "text" {
+		w.printf("# %s: empty\n", input)
+	}
+}
+
 func (w *lineWriter) write(l *line) {
+	w.lines++
 	if l.Unread == "" {
 		w.read++
 	} else {
@@ -88,6 +98,17 @@ func (w *lineWriter) end() error {
 	}
 	w.printf("\n")
 	return w.err
+}
+
+// verdict is an error when nothing was read.
+func (w *lineWriter) verdict() error {
+	switch {
+	case w.lines == 0:
+		return errors.New("there was no line to read")
+	case w.read == 0:
+		return errors.New("no line could be read")
+	}
+	return nil
 }
 
 // counted is a number with its noun: 1 line, 12,345 lines.

@@ -61,10 +61,7 @@ func (p *parseCommand) run(c *cobra.Command, files []string) error {
 	if err := errors.Join(p.writer.end(), out.Flush()); err != nil {
 		return err
 	}
-	if p.writer.read == 0 {
-		return errors.New("no line could be read")
-	}
-	return nil
+	return p.writer.verdict()
 }
 
 func (p *parseCommand) prepare(c *cobra.Command) error {
@@ -104,6 +101,10 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 	}
 	defer func() { _ = source.Close() }() // it was only read
 	lines := bufio.NewReaderSize(source, 1<<20)
+	if _, err := lines.Peek(1); errors.Is(err, io.EOF) {
+		p.writer.empty(input.Path)
+		return nil
+	}
 	decoder, err := p.decoder(input.Path, lines)
 	if err != nil {
 		return err
@@ -127,7 +128,7 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 
 // decoder finds out the format by the lines that have come so far.
 func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Decoder, error) {
-	if _, err := lines.Peek(1); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := lines.Peek(1); err != nil {
 		return nil, err
 	}
 	head, err := lines.Peek(lines.Buffered())
@@ -141,6 +142,9 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 	choice, err := request.Choose(p.read.envelope, p.read.format, strings.Split(sample, "\n"), p.options)
 	if err != nil && p.read.format != "auto" {
 		choice, err = request.Choice{Envelope: "none", Format: p.read.format}, nil // to be shown why no line is read
+	}
+	if errors.Is(err, request.ErrNoRequest) {
+		return nil, errors.New("no line of it holds a request, so nothing tells which format it is")
 	}
 	if err != nil {
 		return nil, err
