@@ -96,6 +96,32 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	run(t, promtool, "check", "config", filepath.Join(folder, "prometheus.yaml"))
+	cases, err := os.ReadFile(filepath.Join("testdata", "alerts_test.yaml"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "alerts_test.yaml"), cases, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, promtool, "test", "rules", filepath.Join(folder, "alerts_test.yaml"))
+}
+
+// The page of the metrics has a row for each alert, in their order, and no other.
+func TestAlertsAreDescribed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(read(t, "prometheus/alerts.yaml"), -1)
+	rows := regexp.MustCompile(`(?m)^\| (Weir\w+) \|`).FindAllStringSubmatch(string(page), -1)
+	if len(alerts) != len(rows) || len(alerts) == 0 {
+		t.Fatalf("%d alerts, %d rows", len(alerts), len(rows))
+	}
+	for i := range alerts {
+		if alerts[i][1] != rows[i][1] {
+			t.Errorf("alert %s, row %s", alerts[i][1], rows[i][1])
+		}
+	}
 }
 
 // Alerts and the board ask for metrics that docs/metrics.md has, which another test holds against the code.
