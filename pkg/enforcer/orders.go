@@ -127,10 +127,13 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 		return problemf(http.StatusBadRequest, "blocks and allows are of all rules: leave rule out")
 	}
 	order, err := q.ofOne(kind, o.by, o.now)
+	if err == nil {
+		err = e.findable(order)
+	}
 	if err != nil {
 		return err
 	}
-	note := e.contradicted(order, o.now)
+	note := joinNotes(e.contradicted(order, o.now), e.unasked(order))
 	o.add(blocklist.EventOrdered, order)
 	return e.ordered(w, r, o, note)
 }

@@ -67,7 +67,7 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 	if answer.InForce, waits, err = e.put(r, o); err != nil {
 		return err
 	}
-	answer.Note = joinNotes(answer.againNote(), waits)
+	answer.Note = joinNotes(answer.Note, answer.againNote(), waits)
 	writeJSON(w, http.StatusOK, answer)
 	return nil
 }
@@ -139,7 +139,7 @@ func (e *Enforcer) allowInstead(o *ordering, q *orderRequest, answer *unblocked)
 		return err
 	}
 	o.add(blocklist.EventOrdered, order)
-	answer.Allowed = order.Entry()
+	answer.Allowed, answer.Note = order.Entry(), e.unasked(order)
 	return nil
 }
 

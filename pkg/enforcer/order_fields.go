@@ -1,0 +1,46 @@
+package enforcer
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"weir/pkg/blocklist"
+)
+
+// ordersFor are the fields that orders may be for whatever the rules are: a check knows them by itself, and the user
+// where enforcer.fields says so.
+var ordersFor = []string{"ip", "user", "host", "path", "method", "agent"}
+
+// askedBy are the fields by which checks ask for orders.
+func (r *ruling) askedBy() []string {
+	further := make([]string, len(r.fields))
+	for i, f := range r.fields {
+		further[i] = f.field
+	}
+	slices.Sort(further)
+	return append(slices.Clone(ordersFor), further...)
+}
+
+// unasked is why no check here would ever find an order: nobody looks for its field. It is empty where one would.
+func (e *Enforcer) unasked(o *blocklist.Order) string {
+	ruling := e.ruling.Load()
+	known := ruling.askedBy()
+	switch {
+	case o.Scope == "user" && ruling.userHeader == "":
+		return "checks here do not know who the user is: name the header that edges set in enforcer.fields, as {user: X-User}"
+	case slices.Contains(known, o.Scope):
+		return ""
+	}
+	return fmt.Sprintf("checks here ask by %s, and not by %s: where edges set a header of it name that in enforcer.fields, as {%[2]s: X-Header}",
+		strings.Join(known, ", "), o.Scope)
+}
+
+// findable refuses an order that no check would ever find. Users are what lists for edges have, too.
+func (e *Enforcer) findable(o *blocklist.Order) error {
+	if why := e.unasked(o); why != "" && o.Scope != "user" {
+		return problemf(http.StatusBadRequest, "%s", why)
+	}
+	return nil
+}
