@@ -11,6 +11,7 @@ type columns struct {
 	dialect
 	steps   []step
 	options Options
+	wanted  []string // nil is all
 }
 
 // A dialect is how a server writes the format.
@@ -66,7 +67,10 @@ func (c *columns) begin(names string) error {
 		return err
 	}
 	for _, v := range variables {
-		c.steps = append(c.steps, step{name: v.name, set: decoded(v.set, c.decoder(v.text))})
+		st := step{name: v.name}
+		st.filledBy(v, decoded(v.set, c.decoder(v.text)))
+		st.want(c.wanted)
+		c.steps = append(c.steps, st)
 	}
 	return nil
 }
@@ -119,7 +123,7 @@ func (c *columns) scan(line string, r *Request) *Unread {
 		if more = end >= 0; more {
 			text, line = line[:end], line[end+1:]
 		}
-		if fault := c.steps[n].set(&c.steps[n], r, text); fault != nil {
+		if fault := c.steps[n].fill(r, text, escapeNone); fault != nil {
 			return fault
 		}
 	}

@@ -115,6 +115,14 @@ func (d *Decoder) DecodeEach(record string, each func(*Request, error)) {
 	}
 }
 
+// Want says which fields are read of requests from the next record on, as Parser.Want has it.
+func (d *Decoder) Want(names []string) {
+	d.parser.Want(names)
+	if d.fields != nil {
+		d.fields.Want(names)
+	}
+}
+
 // begin forgets the record before. It is false for a blank record.
 func (d *Decoder) begin(record string) bool {
 	d.record = record

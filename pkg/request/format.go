@@ -48,6 +48,8 @@ const (
 
 // compile makes the scanner of a layout.
 func compile(l layout, o Options) (*scanner, error) {
+	// Before slots are claimed: which pieces are joined depends on what they are about.
+	required := len(variablesOf(joinAddresses(joinLiterals(l.tokens))))
 	tokens := joinAddresses(joinLiterals(append(l.tokens, l.optional...)))
 	if err := refuseAmbiguous(tokens); err != nil {
 		return nil, err
@@ -55,7 +57,7 @@ func compile(l layout, o Options) (*scanner, error) {
 	if err := claimSlots(variablesOf(tokens), o); err != nil {
 		return nil, err
 	}
-	s := &scanner{escape: l.escape, syslog: l.syslog, free: -1}
+	s := &scanner{required: required, escape: l.escape, syslog: l.syslog, free: -1}
 	if tokens[0].variable == nil {
 		s.head, tokens = tokens[0].literal, tokens[1:]
 	}
@@ -67,7 +69,6 @@ func compile(l layout, o Options) (*scanner, error) {
 		s.add(tokens[0].variable, before, literal, o.zone())
 		before = literal
 	}
-	s.required = len(variablesOf(joinAddresses(joinLiterals(l.tokens))))
 	last := &s.steps[len(s.steps)-1]
 	last.cuts = last.literal == `"` || len(l.optional) > 0
 	return s, nil
@@ -75,7 +76,8 @@ func compile(l layout, o Options) (*scanner, error) {
 
 // add makes the step of a variable between two literals.
 func (s *scanner) add(v *variable, before, literal string, zone *time.Location) {
-	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, set: v.setter(), better: v.better, pattern: v.pattern, zone: zone}
+	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, better: v.better, pattern: v.pattern, zone: zone}
+	st.filledBy(v, v.setter())
 	if v.slot == slotTime {
 		st.missing = errTime
 	}

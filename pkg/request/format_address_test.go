@@ -56,6 +56,9 @@ func TestPiecesBesideTheRequestLine(t *testing.T) {
 	if uri, _ := got.Field("uri"); uri != "/made" {
 		t.Errorf("uri is %q", uri)
 	}
+	if reason := reasonOf(parser, `yesterday "GET /sent?x HTTP/1.1" /made?y`); reason != "time" {
+		t.Errorf("a time that is none: %q", reason)
+	}
 }
 
 func TestVirtualHostIsAnIPv6Address(t *testing.T) {

@@ -17,6 +17,7 @@ type jsonNode struct {
 	prefix string // of the paths below
 	slot   int    // of its value; -1 when only what is below it is looked for
 	kids   [][]*jsonNode
+	unread bool // as a further field
 }
 
 const kidRows = 16 // children are found by the length of their name first
@@ -124,7 +125,7 @@ func (s *jsonScan) member(node *jsonNode, key string, escaped bool) *jsonNode {
 
 func (s *jsonScan) step(node *jsonNode, name string) *jsonNode {
 	kid := node.child(name)
-	if kid == nil && s.learn && s.grown < maxPaths && len(node.prefix)+len(name) <= maxPathBytes {
+	if kid == nil && s.learn && !s.closed && s.grown < maxPaths && len(node.prefix)+len(name) <= maxPathBytes {
 		s.grown++
 		kid = node.grow(name)
 	}

@@ -38,6 +38,7 @@ type jsonScan struct {
 	record uint64 // the number of the text read last
 	text   []byte // what was unescaped of that text
 	learn  bool   // take up every path that is met
+	closed bool   // with learn: but none that is not in the tree
 	grown  int    // with learn: the places taken up
 	seen   []int  // with learn: the slots in the order met
 }
@@ -192,7 +193,7 @@ func (s *jsonScan) composite(t string, i int, node *jsonNode, depth int) (jsonKi
 
 // keep keeps a value if its place is looked for.
 func (s *jsonScan) keep(node *jsonNode, v jsonValue) {
-	if s.learn && v.kind < jsonObject {
+	if s.learn && v.kind < jsonObject && !node.unread {
 		s.claim(node)
 		if s.values[node.slot].record != s.record {
 			s.seen = append(s.seen, node.slot)

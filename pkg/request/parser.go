@@ -13,6 +13,11 @@ type Parser interface {
 	// reads the next line. Nothing is allocated for an ordinary line once r.Fields has grown. A Parser is for one
 	// goroutine at a time.
 	Parse(line string, r *Request) error
+	// Want says which fields are read of requests from the next line on, by their names: user, method, host, path,
+	// query, agent, referrer and those of further fields. nil is all, and holds to begin with. The others may be left
+	// empty, but for time, ip, status, bytes and forwarded, which always are what they are. Which lines can be read, and
+	// why one cannot, does not depend on it.
+	Want(names []string)
 }
 
 // Options are what a format does not say by itself.

@@ -22,9 +22,12 @@ type step struct {
 	name    string // as a further field
 	literal string
 	ending  ending
-	missing *Unread // what a line lacks in which the field does not end
-	cuts    bool    // the line may be cut off within the field
-	set     setter
+	missing *Unread  // what a line lacks in which the field does not end
+	cuts    bool     // the line may be cut off within the field
+	set     setter   // nil when nobody reads what it would set
+	filler  setter   // what set is when somebody does
+	fields  []string // that set fills, unless it always has to
+	always  bool
 	better  slotSet     // for the request line: what other steps fill
 	pattern timePattern // for endPattern
 	zone    *time.Location
@@ -136,7 +139,7 @@ func (s *scanner) lengthen(rest string, written escape, r *Request, fault *Unrea
 			return "", fault
 		}
 		if after, stillFault := next.read(rest[size+len(field.literal):], written, r); stillFault == nil {
-			return after, field.set(field, r, written.undo(rest[:size]))
+			return after, field.fill(r, rest[:size], written)
 		}
 	}
 }
@@ -147,14 +150,21 @@ func (s *step) read(rest string, written escape, r *Request) (string, *Unread) {
 	if size < 0 {
 		return "", s.missing
 	}
-	text := rest[:size]
-	if written != escapeNone {
-		text = written.undo(text)
-	}
-	if fault := s.set(s, r, text); fault != nil {
+	if fault := s.fill(r, rest[:size], written); fault != nil {
 		return "", fault
 	}
 	return rest[min(len(rest), size+len(s.literal)):], nil
+}
+
+// fill puts the field's text into r, if somebody reads it.
+func (s *step) fill(r *Request, text string, written escape) *Unread {
+	if s.set == nil {
+		return nil
+	}
+	if written != escapeNone {
+		text = written.undo(text)
+	}
+	return s.set(s, r, text)
 }
 
 // size is the length of the field at the start of rest; negative when its end is not there.
