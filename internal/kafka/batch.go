@@ -38,8 +38,8 @@ type recordBatch struct {
 	count      int
 }
 
-// take takes the records of an answer that were wanted, and moves on behind the last batch. What has no records for
-// us, as the log cleaner and transactions leave it, is passed over.
+// take takes the records of an answer that were wanted, and moves on behind the last batch: behind those before it when
+// one is damaged. What has no records for us, as the log cleaner and transactions leave it, is passed over.
 func (r *Reader) take(b []byte) error {
 	whole := false
 	for len(b) > batchForm {
@@ -64,7 +64,9 @@ func (r *Reader) take(b []byte) error {
 	return nil
 }
 
+// takeBatch takes what was wanted of a batch: nothing when it is damaged.
 func (r *Reader) takeBatch(b []byte) error {
+	before, wanted := len(r.records), r.next
 	head, records, err := readBatch(b)
 	if err == nil && head.attributes.Compression() != 0 {
 		records, err = r.unpack(head.attributes, records)
@@ -72,10 +74,12 @@ func (r *Reader) takeBatch(b []byte) error {
 	if err == nil && !head.attributes.Control() {
 		err = r.takeRecords(&head, records)
 	}
-	if err == nil {
-		r.next = max(r.next, head.last+1)
+	if err != nil {
+		r.records, r.next = r.records[:before], wanted
+		return err
 	}
-	return err
+	r.next = max(r.next, head.last+1)
+	return nil
 }
 
 func readBatch(b []byte) (head recordBatch, records []byte, err error) {

@@ -11,18 +11,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// FuzzBatches has batches read that nobody wrote so, under a checksum that fits: nothing panics, and where they are well
-// formed what is read is what franz-go reads.
+// FuzzBatches has batches read that nobody wrote so, under a checksum that fits: nothing panics, where they are well
+// formed what is read is what franz-go reads, and a good batch before them is read whatever they are.
 func FuzzBatches(f *testing.F) {
 	for _, codec := range codecs {
 		one := written(f, codec)
 		f.Add(one)
 		f.Add(slices.Concat(one, one, one[:len(one)/2]))
 	}
+	good := written(f, 0)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		sign(b)
 		r := Reader{}
 		err := r.take(b)
+		behind(t, good, b)
 		for _, record := range r.records {
 			if record.Offset >= r.next {
 				t.Fatalf("offset %d, and next is %d", record.Offset, r.next)
@@ -35,6 +37,19 @@ func FuzzBatches(f *testing.F) {
 			t.Fatalf("%v, want %v", r.records, want)
 		}
 	})
+}
+
+// behind reads batches behind a good one of offsets 0 to 2: what it reads of them is what one reads who has come so far.
+func behind(t *testing.T, good, b []byte) {
+	t.Helper()
+	both, alone := Reader{}, Reader{next: 3}
+	if err := both.read(&answer{found: true, batches: slices.Concat(good, b)}); err != nil || len(both.records) < 3 {
+		t.Fatalf("%v, and then %v", both.records, err)
+	}
+	alone.read(&answer{found: true, batches: b}) //nolint:errcheck // it may be damaged
+	if !slices.EqualFunc(both.records[3:], alone.records, same) || both.next != alone.next {
+		t.Fatalf("%v, and then %d; by themselves %v, and then %d", both.records, both.next, alone.records, alone.next)
+	}
 }
 
 // sign gives every batch the checksum that fits it.

@@ -116,6 +116,41 @@ func TestDamagedBatches(t *testing.T) {
 	}
 }
 
+// TestGoodBatchesBeforeADamagedOne has the second or third batch of an answer damaged: what comes before it is read, nothing
+// of it or behind it, and every answer that begins with it is a fault.
+func TestGoodBatchesBeforeADamagedOne(t *testing.T) {
+	good := written(t, 0)
+	control := at(3, good)
+	binary.BigEndian.PutUint16(control[21:], uint16(protocol.Control))
+	sign(control)
+	for name, damage := range map[string]func(b []byte){
+		"a byte is another":        func(b []byte) { b[70] ^= 1 },
+		"more records than it has": func(b []byte) { b[60] = 4; sign(b) },
+		"an unknown codec":         func(b []byte) { b[22] = 7; sign(b) },
+		"shorter than its head":    func(b []byte) { b[11] = 9 },
+		"before Kafka 0.11":        func(b []byte) { b[16] = 1 },
+	} {
+		damaged := at(6, good)
+		damage(damaged)
+		behind := slices.Concat(damaged, at(9, good))
+		r := Reader{next: 1}
+		if err := r.read(&answer{found: true, span: Span{End: 12}, batches: slices.Concat(good, control, behind)}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(r.records) != 2 || r.records[0].Offset != 1 || r.records[1].Offset != 2 || r.next != 6 || r.span.End != 12 {
+			t.Fatalf("%s: %v of %v, and then %d", name, r.records, r.span, r.next)
+		}
+		for range 2 {
+			if err := r.read(&answer{found: true, span: Span{End: 12}, batches: behind}); err == nil || len(r.records) != 0 || r.next != 6 {
+				t.Fatalf("%s: %v, %v, and then %d", name, err, r.records, r.next)
+			}
+		}
+		if err := r.read(&answer{found: true, span: Span{End: 12}, batches: slices.Concat(at(6, good), at(9, good))}); err != nil || len(r.records) != 6 || r.next != 12 {
+			t.Fatalf("%s, mended: %v, %v, and then %d", name, err, r.records, r.next)
+		}
+	}
+}
+
 // TestUnpackedBytesAreUsedAgain reads compressed answers, whose records are there until the next one, from the same memory.
 func TestUnpackedBytesAreUsedAgain(t *testing.T) {
 	one := written(t, compress.Snappy)

@@ -56,7 +56,8 @@ func (r *Reader) Span() Span { return r.span }
 //
 // ErrTrimmed says that the log begins after Next, ErrPastEnd that it ends before; Span then says where, and Next
 // stays. After any other error but the context's the same call may simply be repeated: it was logged and counted,
-// and the pause that belongs after it is over.
+// and the pause that belongs after it is over. Records that come before a damaged batch are returned, and the next Fetch
+// is the one that fails.
 func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	sleep(ctx, r.throttled)
 	buffer := bounded(r.buffer, r.maxBytes())
@@ -94,8 +95,8 @@ func (r *Reader) maxBytes() int {
 	return defaultMaxBytes
 }
 
-// read reads an answer. When it holds no batch, though the log goes on, the log cleaner has left a hole of which
-// nobody says how long it is.
+// read reads an answer, with an error when nothing comes before what is damaged. When it holds no batch, though the log
+// goes on, the log cleaner has left a hole of which nobody says how long it is.
 func (r *Reader) read(a *answer) error {
 	clear(r.records)
 	r.records, r.unpacked, r.buffer = r.records[:0], bounded(r.unpacked, 2*r.maxBytes()), a.buffer
@@ -103,8 +104,7 @@ func (r *Reader) read(a *answer) error {
 		return nil
 	}
 	wanted := r.next
-	if err := r.take(a.batches); err != nil {
-		r.next, r.records = wanted, r.records[:0]
+	if err := r.take(a.batches); err != nil && len(r.records) == 0 {
 		return err
 	}
 	r.span = a.span
