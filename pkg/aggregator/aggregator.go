@@ -11,7 +11,8 @@
 //     lose it. A window's record in the store says which offset it is true for, so counting again what is in it already
 //     changes nothing. Replay skips the count, never the consequence: what such a window says is published again.
 //   - The checkpoint is behind everything that is not written yet and behind every verdict that Kafka has not
-//     acknowledged. It bounds how much is read again, not how old the state is.
+//     acknowledged. It bounds how much is read again, not how old the state is: it follows within some seconds, ten and
+//     the time of writing where windows change by the thousand, and at once when nothing more is to be counted.
 //   - Only one owner writes. Every write names the fence that the one before has left; with another fence found, all
 //     that is in memory is dropped and the partition taken anew, if the group still says that it is ours.
 //   - Nothing is counted from zero because the store is away. Hot keys go on; hits of others wait in their order, at

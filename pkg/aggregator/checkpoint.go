@@ -12,8 +12,14 @@ import (
 	"weir/internal/store"
 )
 
-// checkpointEvery is how long a partition counts before it takes the next checkpoint.
-const checkpointEvery = 2 * time.Second
+// When a partition takes the next checkpoint. One writes all windows that have changed, so while many change it waits for
+// their hits to become many.
+const (
+	checkpointEvery  = 2 * time.Second  // so long after the last one, and at once when there is nothing to count
+	checkpointLatest = 10 * time.Second // it waits no longer than this
+	fewCalls         = 4                // of the store are worth no waiting
+	manyHits         = 50               // counted for each window that is written are many
+)
 
 const (
 	checkpointVersion = 1
@@ -162,7 +168,8 @@ func (p *partition) writeMeanwhile() {
 // takeCheckpoint begins the next one when it is time: what was published again by then belongs to what it waits for.
 func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 	now := p.config.Now()
-	due := idle || now.Sub(p.storedAt) >= checkpointEvery
+	since := now.Sub(p.storedAt)
+	due := idle || since >= checkpointLatest || since >= checkpointEvery && !p.worthWaiting()
 	if p.ahead != nil || !due || len(p.waiting) > 0 || p.offset == p.stored.offset && p.windows.dirty() == 0 {
 		return nil
 	}
@@ -171,7 +178,15 @@ func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 	}
 	p.ahead = &checkpoint{generation: p.stored.generation, offset: p.offset, last: p.last, checksum: p.checksum, reached: p.reached,
 		told: p.list.told(), sources: p.sources.Append(nil), changed: p.windows.tail(), sent: p.sent.taken, at: now}
+	p.counted = 0
 	return nil
+}
+
+// worthWaiting says whether a later checkpoint would write much less: the same windows change again and again. Nobody
+// waits for it, neither evicted windows nor verdicts to be published again.
+func (p *partition) worthWaiting() bool {
+	dirty := p.windows.dirty()
+	return dirty > fewCalls*p.windows.chunk && p.counted < manyHits*dirty && len(p.windows.leaving) == 0 && len(p.replay.touched) == 0
 }
 
 func (p *partition) writeCheckpoint(ctx context.Context, next checkpoint) error {

@@ -270,6 +270,7 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 		p.uncounted(b, latest)
 	}
 	items := b.reader.Items()
+	p.counted += len(items)
 	for i := range items {
 		item := &items[i]
 		if b.fates[item.Pair] != counts {

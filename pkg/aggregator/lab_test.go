@@ -38,6 +38,7 @@ type lab struct {
 	writer  *hit.Writer
 	sources map[string]int64
 	resends [][]byte
+	hotKeys int
 }
 
 // killed is the panic that ends a process.
@@ -131,7 +132,7 @@ func (o *outbox) lose(n int) {
 
 func newLab(t testing.TB, seed uint64, cold store.Store) *lab {
 	l := &lab{t: t, r: rand.New(rand.NewPCG(seed, 1)), list: &outbox{killIn: -1}, events: &outbox{killIn: -1},
-		now: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), writer: hit.NewWriter(), sources: map[string]int64{}}
+		now: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), writer: hit.NewWriter(), sources: map[string]int64{}, hotKeys: smallestSize}
 	l.store = &shaky{Store: cold, lab: l, killIn: -1}
 	l.start(labRules)
 	return l
@@ -143,7 +144,7 @@ func (l *lab) start(rules string) {
 	logger := slog.New(slog.DiscardHandler)
 	a, err := Open(context.Background(), Config{
 		Partitions: 1, Retention: 48 * time.Hour, Blocklist: l.list, Events: l.events, EventsPartitions: 1, Store: l.store.Store,
-		HotKeys: smallestSize, MostWaiting: 1_000_000, Rules: parseRules(l.t, rules), Late: labLate, Ahead: 10 * time.Second, Logger: logger,
+		HotKeys: l.hotKeys, MostWaiting: 1_000_000, Rules: parseRules(l.t, rules), Late: labLate, Ahead: 10 * time.Second, Logger: logger,
 		Now: func() time.Time { return l.now },
 	})
 	if err != nil {

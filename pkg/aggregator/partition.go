@@ -57,6 +57,7 @@ type partition struct {
 	ahead     *checkpoint // to be written when what is before it is safe
 	stored    checkpoint  // the last that was written
 	storedAt  time.Time
+	counted   int // hits since the last checkpoint was taken
 	replay    replay
 	walk      walk
 	sweep     sweep
@@ -190,7 +191,7 @@ func (p *partition) drop() {
 	p.windows = newHotset(p.share())
 	p.rules = newRulebook(p.Aggregator)
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
-	p.waiting, p.waits, p.sent, p.ahead, p.amid = nil, 0, receipts{}, nil, false
+	p.waiting, p.waits, p.sent, p.ahead, p.amid, p.counted = nil, 0, receipts{}, nil, false, 0
 	p.replay, p.walk, p.sweep, p.marked, p.downUntil = replay{}, walk{}, sweep{}, marking{}, time.Time{}
 	p.looked, p.found = p.config.Now(), false
 }

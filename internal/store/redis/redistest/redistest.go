@@ -128,3 +128,21 @@ func (s *Server) Memory() int {
 	}
 	return used
 }
+
+// CPU returns the processor time that the server has taken.
+func (s *Server) CPU() time.Duration {
+	s.t.Helper()
+	info, err := s.Client.InfoMap(context.Background(), "cpu").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var used float64
+	for _, mode := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(info["CPU"][mode], 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		used += seconds
+	}
+	return time.Duration(used * float64(time.Second))
+}

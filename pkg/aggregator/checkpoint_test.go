@@ -1,0 +1,99 @@
+package aggregator
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/pkg/hit"
+)
+
+// changing has so many windows changed by hits of so many instants each, in one batch that is counted by one turn.
+func (l *lab) changing(p *partition, windows, hits int) {
+	l.t.Helper()
+	l.send("s", "many", func(w *hit.Writer) {
+		for n := range windows {
+			for i := range hits {
+				w.Add(0, fmt.Appendf(nil, "198.51.%d.%d", n/250, n%250), l.newest().UnixMilli()+int64(7000*i), 1)
+			}
+		}
+	})
+	l.turn(p)
+}
+
+// checkpointAfter is how long after the last checkpoint was written the next is taken, while so many windows change by so
+// many hits each with every turn.
+func (l *lab) checkpointAfter(p *partition, windows, hits int) time.Duration {
+	l.t.Helper()
+	begun := p.storedAt
+	for range 100 {
+		l.changing(p, windows, hits)
+		if p.ahead != nil || p.storedAt != begun {
+			return l.now.Sub(begun)
+		}
+	}
+	l.t.Fatal("no checkpoint is taken")
+	return 0
+}
+
+// caughtUp is a partition whose checkpoint was written just now, with room for so many windows. A call of the store
+// writes four.
+func caughtUp(t *testing.T, hotKeys int) (*lab, *partition) {
+	t.Helper()
+	l := newLab(t, 1, newMemoryStore())
+	l.hotKeys = hotKeys
+	l.start(labRules)
+	p := l.takes()
+	l.settle(p)
+	p.windows.chunk = 4
+	p.storedAt = l.now
+	return l, p
+}
+
+func TestCheckpointsWaitWhileManyWindowsChange(t *testing.T) {
+	const turn = 300 * time.Millisecond
+	for name, test := range map[string]struct {
+		hotKeys, windows, hits int
+		replayed               bool
+		from                   time.Duration
+	}{
+		"many windows":                      {1000, 300, 1, false, checkpointLatest},
+		"few windows":                       {1000, fewCalls * 4, 1, false, checkpointEvery},
+		"one more":                          {1000, fewCalls*4 + 1, 1, false, checkpointLatest},
+		"windows that are evicted":          {100, 300, 1, false, checkpointEvery},
+		"verdicts that are published again": {1000, 300, 1, true, checkpointEvery},
+		"many hits a window":                {1000, 300, manyHits / 10, false, 10 * turn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, p := caughtUp(t, test.hotKeys)
+			if test.replayed {
+				p.replay.touched = map[string]struct{}{"many/192.0.2.1": {}}
+			}
+			if after := l.checkpointAfter(p, test.windows, test.hits); after < test.from || after >= test.from+turn {
+				t.Errorf("it is taken after %v, want %v", after, test.from)
+			}
+		})
+	}
+}
+
+func TestACheckpointWaitsForNothingWhenThereIsNothingToCount(t *testing.T) {
+	l, p := caughtUp(t, 1000)
+	l.changing(p, 300, 1)
+	if p.ahead != nil || p.windows.dirty() != 300 {
+		t.Fatalf("a checkpoint is taken, and %d windows wait", p.windows.dirty())
+	}
+	l.turn(p)
+	if p.stored.offset != p.offset || p.windows.dirty() != 0 {
+		t.Errorf("the checkpoint is at %d of %d, and %d windows wait", p.stored.offset, p.offset, p.windows.dirty())
+	}
+}
+
+// What was counted before the last checkpoint was taken makes the next one no sooner.
+func TestHitsAreManySinceTheLastCheckpoint(t *testing.T) {
+	l, p := caughtUp(t, 1000)
+	l.changing(p, 300, manyHits)
+	l.turn(p)
+	if after := l.checkpointAfter(p, 300, 1); after < checkpointLatest {
+		t.Errorf("it is taken after %v", after)
+	}
+}
