@@ -48,6 +48,7 @@ func (s *stream) read(f form) error {
 		return err
 	}
 	s.decoder, s.form = decoder, f
+	s.want()
 	return nil
 }
 

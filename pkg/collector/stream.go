@@ -39,6 +39,7 @@ type stream struct {
 	found   map[form]bool    // that were found out
 	ruling  *ruling
 	judge   *rule.Judge
+	midway  bool // a record is being judged
 	watch   watch
 	tally   tally
 

@@ -20,12 +20,11 @@ func (s *stream) begin(ctx context.Context) error {
 	switch {
 	case len(s.again) > 0:
 		s.open.clock, next = s.again[0].clock, s.again[0].ruling
-	case s.oneRule && len(s.flying) > 0:
+	case s.midway || s.oneRule && len(s.flying) > 0:
 		next = s.ruling
 	}
 	if next != s.ruling {
-		s.ruling, s.judge = next, next.set.NewJudge()
-		s.tally.rules(s.metrics, next.names)
+		s.judgeBy(next)
 	}
 	s.open.fingerprint = next.fingerprint
 	return nil

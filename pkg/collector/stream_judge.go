@@ -86,10 +86,13 @@ func (s *stream) held(ctx context.Context, at int64) error {
 	}
 }
 
-// cutBefore cuts what was read before the record that is being read, and begins the cut that it is of.
+// cutBefore cuts what was read before the record that is being read, and begins the cut that it is of. That is judged by
+// the same rules still: what others read of it may not be there.
 func (s *stream) cutBefore(ctx context.Context) error {
 	after := s.open.to
 	s.cut()
+	s.midway = true
+	defer func() { s.midway = false }()
 	return s.openFor(ctx, after)
 }
 

@@ -1,0 +1,38 @@
+package collector
+
+import (
+	"testing"
+	"time"
+
+	"weir/pkg/rule"
+)
+
+// TestOtherRulesReadOtherFields: from the first cut on that is made by them; who is being judged meanwhile is judged by
+// the rules that it was read for.
+func TestOtherRulesReadOtherFields(t *testing.T) {
+	r := newRig(t, perIP)
+	defer r.Close()
+	s := r.stream(t, streamConfig{journal: noJournal{}})
+	line := []byte(`203.0.113.1 - alice [` + time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700") + `] "GET /a HTTP/1.1" 200 2 "-" "-"`)
+	s.mustAdd(t, line)
+	set, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: per-user, key: [user, path], limits: [10/min]}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.ruling
+	r.Reload(set, nil)
+	s.open.to++
+	if err := s.cutBefore(t.Context()); err != nil || s.ruling != before || s.open.fingerprint != before.fingerprint {
+		t.Errorf("%v, %q in the middle of a record", err, s.ruling.names)
+	}
+	s.position++
+	s.cut()
+	s.mustAdd(t, line)
+	if err := s.drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	counts, _ := r.sink.counted(t)
+	if counts["per-ip 203.0.113.1"] == 0 || counts["per-user alice /a"] != 1 {
+		t.Error(counts)
+	}
+}
