@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -38,6 +39,9 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 		return nil, wrong{err}
 	}
 	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("listening for status and metrics: %w: it is running already (weir status), or needs another address in weir.yaml", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listening for status and metrics: %w", err)
 	}

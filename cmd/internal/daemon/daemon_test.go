@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -252,6 +253,11 @@ func TestBeyondLoopbackAKeyIsAskedFor(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	p := newPlace(t, "")
 	file := filepath.Join(p.folder, "weir.yaml")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
 	for _, test := range []struct {
 		name string
 		args []string
@@ -265,7 +271,8 @@ func TestExitCodes(t *testing.T) {
 		{"no such file", []string{"--config", file + "x"}, exitWrong, "weir.yamlx"},
 		{"a fault", []string{"--config", file, "--set", "collector.listen=nowhere"}, exitWrong, "nowhere"},
 		{"a broker that is in another process", []string{"--config", file, "--set", "kafka.brokers=embedded", "--set", "collector.listen=" + port.Reserve(t, "127.0.0.1")}, exitWrong, "any other process needs kafka.brokers: [host:9092]"},
-		{"an address that is taken", []string{"--config", file, "--set", "collector.listen=192.0.2.1:1", "--set", "collector.keys="}, exitWrong, "reached from other machines"},
+		{"an address that another has", []string{"--config", file, "--set", "collector.listen=" + taken.Addr().String()}, exitFailed, "it is running already"},
+		{"an address that is not ours", []string{"--config", file, "--set", "collector.listen=192.0.2.1:1", "--set", "collector.keys="}, exitWrong, "reached from other machines"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out lines
