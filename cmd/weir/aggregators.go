@@ -71,7 +71,7 @@ func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values
 	}
 	answer, err := a.client.Do(request)
 	if err != nil {
-		return fmt.Errorf("the aggregator at %s: %w", at, innermost(err))
+		return fmt.Errorf("no aggregator answers at %s: %w; start it (weir run, or aggregator), or name those that run: --aggregator URL", at, innermost(err))
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))

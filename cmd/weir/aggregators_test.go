@@ -16,7 +16,7 @@ func runAggregators(ts *testscript.TestScript, _ bool, _ []string) {
 			switch {
 			case r.URL.Path == "/v1/top":
 				io.WriteString(w, top)
-			case query.Get("rule") == "sign-in":
+			case query.Get("rule") == "sign-in", query.Get("rule") == "sign-up":
 				http.Error(w, "no key of it", http.StatusBadRequest)
 			case query.Get("key") != "203.0.113.7" && key != "":
 				io.WriteString(w, `{"rule":"per-ip","key":"198.51.100.1","where":"none","at":"2026-03-03T08:00:07.5Z","limits":[]}`)

@@ -33,7 +33,7 @@ func newExplain() *cobra.Command {
 if nothing more comes; and an enforcer what is on the list that holds the key. A key is an address (counted as the
 prefix that a rule makes of it), a field with its value (user:alice), or what the list shows (alice /login).
 
-The rules are those of the configuration here, or --rule. With nothing counted and nothing on the list the exit code
+The rules are those of the configuration here, where there is none those of a weir run without one, or --rule. With nothing counted and nothing on the list the exit code
 is 3.`,
 		Example: `  weir explain 203.0.113.7
   weir explain user:alice --json
@@ -75,24 +75,51 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 	if err != nil {
 		return err
 	}
-	names := e.rules(settings, key)
-	if len(names) == 0 && e.rule == "" && settings.RuleSet == nil {
-		return wrongf("nothing here says what the rules are; name one with --rule, or the configuration with --config")
+	assumed := settings.RuleSet == nil && e.rule == ""
+	if assumed {
+		settings.RuleSet = rulesOfRun()
 	}
 	known := &explanation{Key: key, Entries: []*shownEntry{}, Orders: []*shownEntry{}, Counted: []*countedKey{}, Faults: []string{}}
-	var faults []error
+	faults, unknown := e.askAggregators(c, asked, e.rules(settings, key), known)
+	switch {
+	case !assumed:
+		faults = append(faults, unknown...)
+	case len(unknown) > 0 && len(known.Counted) == 0:
+		faults = append(faults, errNoRules)
+	}
+	faults = append(faults, e.askEnforcer(c, key, known))
+	return errors.Join(known.show(c.OutOrStdout(), form, faults), errors.Join(faults...), known.verdict())
+}
+
+var errNoRules = errors.New("nothing here says what the rules are; name one with --rule, or the configuration with --config")
+
+// rulesOfRun are the rules that weir run has where there is no configuration.
+func rulesOfRun() *rule.Set {
+	set, _, _ := rule.Parse("rules.yaml", []byte(initialRules)) // which are ours
+	return set
+}
+
+// askAggregators adds what is counted of the key. Faults are told once, whichever rule they were met with; unknown are
+// those of aggregators that do not count it.
+func (e *explainCommand) askAggregators(c *cobra.Command, asked *aggregators, names []ruleKey, known *explanation) (faults, unknown []error) {
+	told := map[string]bool{}
 	for _, name := range names {
 		counted, err := asked.find(c.Context(), name.rule, name.key)
 		switch {
 		case errors.Is(err, errNoKey) && e.rule == "":
+		case err != nil && told[err.Error()]:
+		case errors.Is(err, errElsewhere):
+			unknown = append(unknown, err)
 		case err != nil:
 			faults = append(faults, err)
 		case counted.Where != "none" || e.rule != "":
 			known.Counted = append(known.Counted, counted)
 		}
+		if err != nil {
+			told[err.Error()] = true
+		}
 	}
-	faults = append(faults, e.askEnforcer(c, key, known))
-	return errors.Join(known.show(c.OutOrStdout(), form, faults), errors.Join(faults...), known.verdict())
+	return faults, unknown
 }
 
 // A ruleKey is a key to ask for.
@@ -103,9 +130,6 @@ func (e *explainCommand) rules(settings *config.Config, key string) []ruleKey {
 	scope, value, err := blocklist.ParseTarget(key)
 	ofField := err == nil && scope != "ip"
 	if settings.RuleSet == nil {
-		if e.rule == "" {
-			return nil
-		}
 		return []ruleKey{{e.rule, key}}
 	}
 	var names []ruleKey

@@ -93,7 +93,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	if err = errors.Join(err, r.shown.end()); err != nil && len(story.events) == 0 {
 		return err
 	}
-	return errors.Join(story.show(c.OutOrStdout(), form), err, story.verdict(key, topic))
+	return errors.Join(story.show(c.OutOrStdout(), form), err, story.verdict(key, topic+client.place(settings)))
 }
 
 // longestStory is how many events of a key are kept, the last ones.
@@ -178,9 +178,9 @@ func (s *story) show(w io.Writer, form string) error {
 }
 
 // verdict is an error when there is nothing to tell.
-func (s *story) verdict(key, topic string) error {
+func (s *story) verdict(key, where string) error {
 	if len(s.events) == 0 {
-		return unmetf("%s holds nothing about %s", topic, key)
+		return unmetf("%s holds nothing about %s", where, key)
 	}
 	return nil
 }

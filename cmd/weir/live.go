@@ -98,6 +98,17 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	return b.inProcess.Dial, nil
 }
 
+// place is where the embedded broker keeps its topics; empty for Kafka.
+func (b *broker) place(settings *config.Config) string {
+	switch {
+	case len(settings.Kafka.Brokers) > 0:
+		return ""
+	case b.inProcess != nil:
+		return " in " + settings.BrokerFolder() + ", on which no process runs,"
+	}
+	return " in " + settings.BrokerFolder()
+}
+
 // Close ends the connections, and the broker where it runs here.
 func (b *broker) Close() {
 	if b.Client != nil {

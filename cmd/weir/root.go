@@ -107,6 +107,9 @@ func firstExample(c *cobra.Command) string {
 // flagFault tells what is wrong with a flag in our words and names the nearest that there is.
 func flagFault(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
+	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+		return wrongf("%q is no value for --%s: %w; %s --help shows how it is used", invalid.GetValue(), invalid.GetFlag().Name, innermost(err), c.CommandPath())
+	}
 	if !errors.As(err, &unknown) {
 		return wrongf("%w; %s --help shows how it is used", err, c.CommandPath())
 	}

@@ -93,6 +93,8 @@ type status struct {
 	Groups      []groupStatus `json:"groups"`
 	Parts       []partStatus  `json:"parts"`
 	Faults      []string      `json:"faults"` // what Kafka could not be asked, and then nobody knows whether all have caught up
+
+	idle string // the embedded broker's folder where no process runs it
 }
 
 const (
@@ -153,6 +155,9 @@ func (w *watched) askKafka(ctx context.Context, report *status) error {
 			return err
 		}
 		w.broker = b
+	}
+	if w.broker.inProcess != nil {
+		report.idle = w.settings.BrokerFolder()
 	}
 	groups, err := askGroups(ctx, w.broker.Client, w.settings)
 	report.Groups = append(report.Groups, groups...)

@@ -16,6 +16,12 @@ func (s *status) writeText(to io.Writer) error {
 	} else {
 		fmt.Fprintf(&b, "Not all have caught up: %s.\n", s.waits())
 	}
+	if s.idle != "" {
+		fmt.Fprintf(&b, "No process runs on %s: this is what was left there.\n", s.idle)
+	}
+	if s.reached() == 0 {
+		b.WriteString("No part was reached: start them (weir run, or collector, aggregator and enforcer), or name their configuration with --config.\n")
+	}
 	if s.RulesDiffer {
 		fmt.Fprintf(&b, "Rules differ: %s.\n", s.rulesText())
 	}
@@ -29,6 +35,16 @@ func (s *status) writeText(to io.Writer) error {
 	}
 	_, err := io.WriteString(to, b.String())
 	return err
+}
+
+// reached is how many parts have answered.
+func (s *status) reached() (parts int) {
+	for _, p := range s.Parts {
+		if p.Reached {
+			parts++
+		}
+	}
+	return parts
 }
 
 // table writes rows of cells, tabs between them, in columns.

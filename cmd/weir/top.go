@@ -76,6 +76,9 @@ func (t *topCommand) run(c *cobra.Command) error {
 		faults = append(faults, asked.ask(c.Context(), at, "/v1/top", query, &some))
 		keys = append(keys, some...)
 	}
+	if err := errors.Join(faults...); err != nil && len(keys) == 0 {
+		return err
+	}
 	slices.SortStableFunc(keys, func(a, b *topKey) int { return cmp.Compare(b.Share, a.Share) })
 	keys = keys[:min(len(keys), t.number)]
 	faults = append(faults, t.askEnforcer(c, keys))
