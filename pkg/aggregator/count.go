@@ -158,22 +158,29 @@ var notCounted = map[hit.Verdict]string{
 // atOnce is how many windows are sought together: memory then fetches what is needed of all of them at the same time.
 const atOnce = 32
 
-// A search is for the window of a name.
+// A search is for the window of a pair.
 type search struct {
-	rule *counted // nil for a rule that is unknown
-	name []byte
-	seat **keyed
+	*ruled
+	key  []byte
+	hash uint64
+}
+
+// A ruled name is one of a batch's rules.
+type ruled struct {
+	rule *counted // nil where it is unknown
+	hash uint64   // of the windows of the rule
 }
 
 // findWindows finds the window of each pair, or wants it.
 func (p *partition) findWindows(b *batch) {
 	b.windows, b.fates = b.windows[:0], b.fates[:0]
+	p.findRules(b.reader.Rules())
 	hot := 0
 	for pairs := b.reader.Pairs(); len(pairs) > 0; {
 		some := pairs[:min(atOnce, len(pairs))]
 		pairs = pairs[len(some):]
-		searches := p.searches(b, some)
-		p.touched += touch(searches)
+		searches := p.searches(some)
+		p.touched += p.touch(searches)
 		for i := range searches {
 			w, isHot := p.findWindow(&searches[i])
 			if isHot {
@@ -185,35 +192,33 @@ func (p *partition) findWindows(b *batch) {
 	p.metrics.lookups.hot.Add(float64(hot))
 }
 
-// searches names the windows of some pairs and finds their seats.
-func (p *partition) searches(b *batch, pairs []hit.Pair) []search {
-	names := b.reader.Rules()
-	p.name = p.name[:0]
+// findRules finds the rules of a batch.
+func (p *partition) findRules(names []string) {
+	p.ruled = p.ruled[:0]
+	for _, name := range names {
+		p.ruled = append(p.ruled, ruled{p.rules.named(name), p.windows.table.ofRule(name)})
+	}
+}
+
+// searches are for the windows of some pairs.
+func (p *partition) searches(pairs []hit.Pair) []search {
 	for i, pair := range pairs {
-		s := &p.sought[i]
-		s.rule = p.rules.named(names[pair.Rule])
-		if s.rule == nil {
-			continue
-		}
-		begin := len(p.name)
-		p.name = append(append(append(p.name, s.rule.name...), '/'), pair.Key...)
-		s.name = p.name[begin:]
-		s.seat = p.windows.seat(s.name)
+		of := &p.ruled[pair.Rule]
+		p.sought[i] = search{of, pair.Key, p.windows.table.hash(of.hash, pair.Key)}
 	}
 	return p.sought[:len(pairs)]
 }
 
-// touch reads a little of what each search will read. The reads do not wait for one another.
-func touch(searches []search) (sum int) {
+// touch reads a little of all that will be read of each window that is sought: all of them come from memory at the same
+// time, first what finds them, then they themselves, then what they refer to.
+func (p *partition) touch(searches []search) (sum int) {
 	var found [atOnce]*keyed
 	for i := range searches {
-		if searches[i].rule != nil {
-			found[i] = *searches[i].seat
-		}
+		found[i] = p.windows.table.likely(searches[i].hash)
 	}
 	for _, w := range found[:len(searches)] {
 		if w != nil {
-			sum += len(w.name)
+			sum += len(w.name) + int(w.moved)
 		}
 	}
 	for _, w := range found[:len(searches)] {
@@ -228,9 +233,9 @@ func (p *partition) findWindow(s *search) (w *keyed, hot bool) {
 	if s.rule == nil {
 		return nil, false
 	}
-	w, hot = p.windows.findAt(s.name, s.seat)
+	w, hot = p.windows.findHashed(s.hash, s.rule.name, s.key)
 	if w == nil {
-		w = p.windows.want(string(s.name), s.rule)
+		w = p.windows.want(s.rule.name+"/"+string(s.key), s.rule)
 	}
 	if w.rule != s.rule {
 		w.convert(s.rule)

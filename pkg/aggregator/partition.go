@@ -77,7 +77,7 @@ type partition struct {
 	changes []store.Change
 	names   [][]byte
 	bytes   []byte
-	name    []byte
+	ruled   []ruled
 	sought  [atOnce]search
 	touched int // so that touching is not left out
 }

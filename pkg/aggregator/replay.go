@@ -71,7 +71,7 @@ func (p *partition) sayAgain(ctx context.Context, w *keyed) error {
 
 // window finds a window by its name, or wants it; nil where its rule is gone.
 func (p *partition) window(name string) *keyed {
-	if w, _ := p.windows.find([]byte(name)); w != nil {
+	if w, _ := p.windows.findNamed(name); w != nil {
 		return w
 	}
 	ruleName, _, _ := strings.Cut(name, "/")

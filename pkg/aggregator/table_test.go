@@ -1,0 +1,64 @@
+package aggregator
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+// A table against a map: what was added and not removed is found, and nothing else.
+func TestATableFindsWhatIsInIt(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	rules := []*counted{{name: "a"}, {name: "ab"}}
+	table, twin := newTable(), map[string]*keyed{}
+	for n := range 60_000 {
+		rule, key := rules[random.IntN(2)], fmt.Sprint(random.IntN(2000))
+		name := rule.name + "/" + key
+		found := table.find(table.hash(table.ofRule(rule.name), []byte(key)), rule.name, []byte(key))
+		if found != twin[name] {
+			t.Fatalf("after %d: of %s is found %+v, want %+v", n, name, found, twin[name])
+		}
+		grows := n/10_000%2 == 0
+		switch {
+		case found == nil && (grows || random.IntN(4) == 0):
+			twin[name] = &keyed{name: name, rule: rule}
+			table.add(twin[name])
+		case found != nil && (!grows || random.IntN(4) == 0):
+			table.remove(found)
+			delete(twin, name)
+		}
+		if table.taken != len(twin) || 4*table.taken > 3*len(table.slots) {
+			t.Fatalf("after %d: %d of %d slots are taken by %d windows", n, table.taken, len(table.slots), len(twin))
+		}
+	}
+}
+
+// Windows of one hash are told apart by their names.
+func TestWindowsOfOneHash(t *testing.T) {
+	table := newTable()
+	rule := &counted{name: "ab"}
+	for _, key := range []string{"c", "cd", "/d"} {
+		table.put(slot{63, &keyed{name: "ab/" + key, rule: rule}})
+	}
+	for _, test := range []struct{ rule, key, want string }{
+		{"ab", "c", "ab/c"}, {"ab", "cd", "ab/cd"}, {"ab", "/d", "ab//d"}, {"a", "/c", ""}, {"ab", "d", ""}, {"abc", "d", ""}, {"ba", "c", ""},
+	} {
+		found := ""
+		if w := table.find(63, test.rule, []byte(test.key)); w != nil {
+			found = w.name
+		}
+		if found != test.want {
+			t.Errorf("%s/%s: %q is found, want %q", test.rule, test.key, found, test.want)
+		}
+	}
+	if w := table.likely(63); w == nil || w.name != "ab/c" {
+		t.Errorf("likely is %+v", w)
+	}
+}
+
+func TestAWindowHasAsMuchAsItSays(t *testing.T) {
+	if size := unsafe.Sizeof(keyed{}); size != 96 {
+		t.Errorf("%d bytes", size)
+	}
+}
