@@ -11,6 +11,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/internal/yamlfile"
@@ -88,6 +89,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.Collector.distinctNames(v.Key("collector").Key("sources"))
 	c.loadRules(v)
 	c.warnOfShortRetention()
+	c.warnOfUnknownUsers()
 	for _, networks := range c.networks() {
 		_, faults := networks.Read(c.reading.file)
 		c.reading.faults = append(c.reading.faults, faults...)
@@ -138,6 +140,20 @@ func (c *Config) warnOfShortRetention() {
 					What:   fmt.Sprintf("hits are kept for %s, and rule %s has the limit %s: a store that is lost could not be counted again", c.Kafka.Hits.Retention, r.Name, limit.Text),
 					Remedy: "make kafka.hits.retention longer than the longest limit"})
 			}
+		}
+	}
+}
+
+// warnOfUnknownUsers says which rules checks cannot refuse anybody by, though they are in force: nothing tells them who the user is.
+func (c *Config) warnOfUnknownUsers() {
+	if c.RuleSet == nil || c.Enforcer.Fields["user"] != "" {
+		return
+	}
+	for _, r := range c.RuleSet.Rules {
+		if r.Mode == rule.Enforce && slices.Contains(r.Key.Words(), "user") {
+			c.reading.warnings = append(c.reading.warnings, yamlfile.Fault{File: c.File,
+				What:   fmt.Sprintf("rule %s counts by user, and checks do not know who the user is: they refuse nobody by it", r.Name),
+				Remedy: "name the header that edges set, as enforcer: {fields: {user: X-User}}"})
 		}
 	}
 }
