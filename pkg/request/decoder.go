@@ -95,7 +95,9 @@ func (d *Decoder) useShipper(envelope string) error {
 // Decode reads a record that holds one request. The error is as Parser.Parse has it: ErrNoRequest also for a part of a
 // line, and "envelope" for a record that holds several requests.
 func (d *Decoder) Decode(record string, r *Request) error {
-	r.Reset()
+	if d.scan != nil { // else the parser does it
+		r.Reset()
+	}
 	if !d.begin(record) {
 		return ErrNoRequest
 	}

@@ -76,7 +76,7 @@ func compile(l layout, o Options) (*scanner, error) {
 
 // add makes the step of a variable between two literals.
 func (s *scanner) add(v *variable, before, literal string, zone *time.Location) {
-	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, better: v.better, pattern: v.pattern, zone: zone}
+	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, better: v.better, pattern: v.pattern, zone: zone, clf: new(clfMemory)}
 	st.filledBy(v, v.setter())
 	if v.slot == slotTime {
 		st.missing = errTime

@@ -31,6 +31,7 @@ type step struct {
 	better  slotSet     // for the request line: what other steps fill
 	pattern timePattern // for endPattern
 	zone    *time.Location
+	clf     *clfMemory // for setTimeCLF
 }
 
 // An ending says how the end of a field is found.
@@ -150,8 +151,10 @@ func (s *step) read(rest string, written escape, r *Request) (string, *Unread) {
 	if size < 0 {
 		return "", s.missing
 	}
-	if fault := s.fill(r, rest[:size], written); fault != nil {
-		return "", fault
+	if s.set != nil {
+		if fault := s.fill(r, rest[:size], written); fault != nil {
+			return "", fault
+		}
 	}
 	return rest[min(len(rest), size+len(s.literal)):], nil
 }
@@ -202,26 +205,49 @@ func bracketed(host string) int {
 
 // fixed is size if the literal stands there.
 func (s *step) fixed(rest string, size int) int {
-	if len(rest) < size || !strings.HasPrefix(rest[size:], s.literal) {
+	if len(rest) < size || !s.ends(rest[size:]) {
 		return -1
 	}
 	return size
 }
 
+// ends tells whether rest begins with the literal. Those are a few bytes, which a loop is through with before a call.
+func (s *step) ends(rest string) bool {
+	if len(rest) < len(s.literal) {
+		return false
+	}
+	for i := 0; i < len(s.literal); i++ {
+		if rest[i] != s.literal[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // unquoted is the length up to the literal, which is looked for from a place on.
 func (s *step) unquoted(rest string, from int) int {
 	for from <= len(rest) {
-		size := strings.IndexByte(rest[from:], s.literal[0])
+		size := indexNear(rest[from:], s.literal[0])
 		if size < 0 {
 			break
 		}
 		from += size
-		if len(s.literal) == 1 || strings.HasPrefix(rest[from:], s.literal) {
+		if len(s.literal) == 1 || s.ends(rest[from:]) {
 			return from
 		}
 		from++
 	}
 	return s.cutOff(rest)
+}
+
+// indexNear is where the byte stands first. Most fields that are looked through have one to three bytes: - and 200.
+func indexNear(s string, b byte) int {
+	for i := 0; i < len(s) && i < 4; i++ {
+		if s[i] == b {
+			return i
+		}
+	}
+	return strings.IndexByte(s, b)
 }
 
 // freely is the length up to the literal of a field that holds no quote, but for the two that are an empty name.

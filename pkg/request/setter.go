@@ -64,7 +64,7 @@ func setFurther(s *step, r *Request, text string) *Unread {
 }
 
 func setTimeCLF(s *step, r *Request, text string) *Unread {
-	at, ok := timeCLF(text, s.zone)
+	at, ok := s.clf.time(text, s.zone)
 	return setTime(r, at, ok)
 }
 
