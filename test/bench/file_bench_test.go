@@ -17,13 +17,11 @@ import (
 	"weir/test/port"
 )
 
-const (
-	fileWarm  = 1_000_000 // lines, before what is measured
-	fileLines = 3_000_000
-)
+const fileLines = 3_000_000
 
 // BenchmarkFileToBlocklist has a whole Weir read a log file until the enforcer refuses who broke a limit at its very
-// end: in one process, and as three on a real Kafka and Redis. A million lines warm everything up.
+// end: in one process, and as three on a real Kafka and Redis. Before, it reads files of a million lines each until Kafka
+// has been compiled, as one that is in use, eight at most.
 //
 //	go test -run '^$' -bench FileToBlocklist -benchtime 1x -timeout 30m ./test/bench
 func BenchmarkFileToBlocklist(b *testing.B) {
@@ -40,9 +38,8 @@ func BenchmarkFileToBlocklist(b *testing.B) {
 		for _, part := range []string{"collector", "aggregator", "enforcer"} {
 			w.start(b, part)
 		}
-		before := cluster.CPU()
+		w.kafka = cluster
 		w.measure(b)
-		b.ReportMetric((cluster.CPU()-before).Seconds()/(fileWarm+fileLines)*1e6, "kafka-cpu-s/million")
 	})
 }
 
@@ -52,6 +49,7 @@ type whole struct {
 	folder     string
 	partitions int
 	enforcer   string
+	kafka      *kafkatest.Cluster // nil when it is within
 	site       *site
 	truth      *textbook
 }
@@ -59,7 +57,7 @@ type whole struct {
 func newWhole(b *testing.B, partitions int, more string) *whole {
 	b.Helper()
 	w := &whole{folder: b.TempDir(), partitions: partitions, enforcer: port.Reserve(b, "127.0.0.1"), truth: newTextbook(),
-		site: newSite(riverClients, beginFor(fileWarm+fileLines))}
+		site: newSite(riverClients, beginFor(warmSteps*warmLines+fileLines))}
 	config := fmt.Sprintf(`
 data: data
 client: {trusted_proxies: [127.0.0.1/32]}
@@ -87,18 +85,24 @@ func (w *whole) start(b *testing.B, program string, arguments ...string) {
 
 func (w *whole) measure(b *testing.B) {
 	defer w.stop()
-	w.write(b, "warm", fileWarm, 1)
-	w.await(b, 1)
-	w.write(b, "measured", fileLines, 2)
+	warm := w.warm(b)
+	round := warm + 1
+	w.write(b, "measured", fileLines, round)
 	before := map[*process]float64{}
 	for _, p := range w.processes {
 		before[p] = p.processorSeconds(b)
 	}
+	kafkaBefore, compiledBefore := w.kafkaSeconds(), w.compiling(w.kafka)
 	for b.Loop() {
 		began := time.Now()
-		w.release(b, "measured")
-		w.await(b, 2)
+		w.release(b, "measured", round)
+		w.await(b, round)
 		b.ReportMetric(fileLines/time.Since(began).Seconds(), "lines/s")
+	}
+	b.ReportMetric(float64(warm*warmLines), "warm-lines")
+	if w.kafka != nil {
+		b.ReportMetric((w.kafkaSeconds()-kafkaBefore)/fileLines*1e6, "kafka-cpu-s/million")
+		b.ReportMetric((w.compiling(w.kafka) - compiledBefore).Seconds(), "compiler-cpu-s")
 	}
 	all := 0.0
 	for _, p := range w.processes {
@@ -135,17 +139,21 @@ func (w *whole) write(b *testing.B, name string, lines, round int) {
 	if err := file.Close(); err != nil {
 		b.Fatal(err)
 	}
-	if round == 1 {
-		w.release(b, name)
+}
+
+// release makes it the log of that round.
+func (w *whole) release(b *testing.B, name string, round int) {
+	path := filepath.Join(w.folder, name)
+	if err := os.Rename(path, fmt.Sprintf("%s-%d.log", path, round)); err != nil {
+		b.Fatal(err)
 	}
 }
 
-// release makes it a log.
-func (w *whole) release(b *testing.B, name string) {
-	path := filepath.Join(w.folder, name)
-	if err := os.Rename(path, path+".log"); err != nil {
-		b.Fatal(err)
+func (w *whole) kafkaSeconds() float64 {
+	if w.kafka == nil {
+		return 0
 	}
+	return w.kafka.CPU().Seconds()
 }
 
 // last are the clients at the end of a round's file, one of each partition.

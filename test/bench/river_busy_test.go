@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -15,11 +16,14 @@ type busy struct {
 	took time.Duration
 }
 
-func (w *busy) look(now time.Time, used float64) {
-	if since := now.Sub(w.at); used-w.used >= since.Seconds()/3 {
+// look says whether they were since it last did.
+func (w *busy) look(now time.Time, used float64) (were bool) {
+	since := now.Sub(w.at)
+	if were = used-w.used >= since.Seconds()/3; were {
 		w.took += since
 	}
 	w.at, w.used = now, used
+	return were
 }
 
 // fillAhead writes lines while a contender stands still, so that it has them all before it.
@@ -55,9 +59,10 @@ func (c *running) redisSeconds(b *testing.B) (total float64) {
 func TestBusy(t *testing.T) {
 	start := time.Now()
 	w := busy{at: start, used: 10}
-	w.look(start.Add(time.Second), 11)
-	w.look(start.Add(31*time.Second), 11.5)
-	w.look(start.Add(32*time.Second), 13.5)
+	were := []bool{w.look(start.Add(time.Second), 11), w.look(start.Add(31*time.Second), 11.5), w.look(start.Add(32*time.Second), 13.5)}
+	if !slices.Equal(were, []bool{true, false, true}) {
+		t.Error(were)
+	}
 	if w.took != 2*time.Second || w.used != 13.5 {
 		t.Errorf("%+v", w)
 	}

@@ -141,7 +141,9 @@ func (c *Cluster) StartBroker(broker int) error {
 		}
 	}
 	arguments := []string{fmt.Sprintf("-Xmx%dm", memory), "-XX:+UseSerialGC"}
-	if !c.options.Measured {
+	if c.options.Measured {
+		arguments = append(arguments, KeepCompilers)
+	} else {
 		arguments = append(arguments, "-XX:TieredStopAtLevel=1")
 	}
 	arguments = append(arguments, c.classes()...)
@@ -355,22 +357,4 @@ func freePorts(names []string) (map[string]int, error) {
 		ports[name] = listener.Addr().(*net.TCPAddr).Port
 	}
 	return ports, nil
-}
-
-// CPU is what all brokers that run have used of it so far.
-func (c *Cluster) CPU() time.Duration {
-	var ticks int64
-	for _, b := range c.brokers {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.running.pid))
-		if err != nil {
-			return 0
-		}
-		_, after, _ := strings.Cut(string(stat), ") ") // the name before may have spaces
-		var user, system int64
-		fields := strings.Fields(after)
-		fmt.Sscan(fields[11], &user)
-		fmt.Sscan(fields[12], &system)
-		ticks += user + system
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond // a tick is a hundredth of a second on Linux
 }

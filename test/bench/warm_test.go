@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	"weir/internal/kafka/kafkatest"
+)
+
+// A Kafka that is in use has been compiled long ago: its Java has made machine code of what runs often. A fresh one still
+// does it while lines go through, in two threads that take half a processor and more from whatever else runs. So before
+// anything is measured, contenders read a million lines at a time until such a million has left the compilers of Kafka's
+// Java, and of their own, next to nothing to do.
+const (
+	warmLines = 1_000_000 // of a step
+	warmSteps = 8         // at most; all lines together must not be older than a topic keeps them, seven days
+	quiet     = 100 * time.Millisecond
+)
+
+// warmed takes steps until one took the compilers less than a tenth of a second of processor, or it was the last.
+func warmed(step func(number int), compiling func() time.Duration) (steps int) {
+	for steps < warmSteps {
+		before := compiling()
+		steps++
+		step(steps)
+		if compiling()-before < quiet {
+			return steps
+		}
+	}
+	return steps
+}
+
+// compiling is what the compilers of Kafka's Java have used of the processors so far, and those of the processes'.
+func (c *running) compiling(cluster *kafkatest.Cluster) (total time.Duration) {
+	if cluster != nil {
+		total = cluster.Compiling()
+	}
+	for _, p := range c.processes {
+		total += kafkatest.Compiling(p.Process.Pid)
+	}
+	return total
+}
+
+// warm has the contender read what is written while it stands still, as it does when it is measured.
+func (r *river) warm(b *testing.B, c *running) {
+	steps := warmed(func(int) {
+		r.fillAhead(b, c, warmLines)
+		r.rest(b, c)
+	}, func() time.Duration { return c.compiling(r.cluster) })
+	b.ReportMetric(float64(steps*warmLines), "warm-lines")
+}
+
+// rest returns when the contender has read all, or has been idle for two seconds: a job that may repeat itself says only
+// every half a minute how far it is.
+func (r *river) rest(b *testing.B, c *running) {
+	b.Helper()
+	work := busy{at: time.Now(), used: c.processorSeconds(b)}
+	for idle := 0; idle < 20 && !r.caughtUp(b, c); time.Sleep(100 * time.Millisecond) {
+		c.alive(b)
+		if idle++; work.look(time.Now(), c.processorSeconds(b)) {
+			idle = 0
+		}
+	}
+}
+
+// warm has all daemons read file after file, and returns how many.
+func (w *whole) warm(b *testing.B) (rounds int) {
+	return warmed(func(round int) {
+		w.write(b, "warm", warmLines, round)
+		w.release(b, "warm", round)
+		w.await(b, round)
+	}, func() time.Duration { return w.compiling(w.kafka) })
+}
+
+func TestWarmed(t *testing.T) {
+	for _, c := range []struct {
+		each  []time.Duration // that the compilers use in a step
+		steps int
+	}{
+		{[]time.Duration{0}, 1},
+		{[]time.Duration{2 * time.Second, quiet, quiet - 1}, 3},
+		{[]time.Duration{1, 1, 1}, 1},
+		{[]time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second}, warmSteps},
+	} {
+		total, next := time.Minute, 1
+		steps := warmed(func(number int) {
+			if number != next {
+				t.Errorf("step %d comes as %d", number, next)
+			}
+			total += c.each[number-1]
+			next++
+		}, func() time.Duration { return total })
+		if steps != c.steps {
+			t.Errorf("%v: %d steps, not %d", c.each, steps, c.steps)
+		}
+	}
+}
