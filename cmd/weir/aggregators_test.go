@@ -14,6 +14,8 @@ func runAggregators(ts *testscript.TestScript, _ bool, _ []string) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			query := r.URL.Query()
 			switch {
+			case r.URL.Path == "/v1/top" && query.Get("rule") == "idle":
+				io.WriteString(w, "[]")
 			case r.URL.Path == "/v1/top":
 				io.WriteString(w, top)
 			case query.Get("rule") == "sign-in", query.Get("rule") == "sign-up":

@@ -122,7 +122,10 @@ func showTop(w io.Writer, form string, keys []*topKey) error {
 			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", key.Rule, printable(key.Key), key.Count, key.Limit, 100*key.Share, listed))
 		}
 	}
-	if form == "text" {
+	switch {
+	case form == "text" && len(keys) == 0:
+		b.WriteString("No key uses any of a limit now.\n")
+	case form == "text":
 		table(&b, rows)
 	}
 	_, err := io.WriteString(w, b.String())
