@@ -7,11 +7,15 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 var codecs = []compress.Compression{0, compress.Gzip, compress.Snappy, compress.Lz4, compress.Zstd}
@@ -148,6 +152,54 @@ func TestGoodBatchesBeforeADamagedOne(t *testing.T) {
 		if err := r.read(&answer{found: true, span: Span{End: 12}, batches: slices.Concat(at(6, good), at(9, good))}); err != nil || len(r.records) != 6 || r.next != 12 {
 			t.Fatalf("%s, mended: %v, %v, and then %d", name, err, r.records, r.next)
 		}
+	}
+}
+
+// TestAFetchOfADamagedBatch has a broker answer with a good batch and a damaged one until it is mended.
+func TestAFetchOfADamagedBatch(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	good := written(t, 0)
+	damaged := at(3, good)
+	damaged[70] ^= 1
+	var mended atomic.Bool
+	cluster.ControlKey(int16(kmsg.Fetch), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		partition := kmsg.NewFetchResponseTopicPartition()
+		partition.HighWatermark, partition.RecordBatches = 6, damaged
+		if mended.Load() {
+			partition.RecordBatches = at(3, good)
+		}
+		if request.(*kmsg.FetchRequest).Topics[0].Partitions[0].FetchOffset < 3 {
+			partition.RecordBatches = slices.Concat(good, partition.RecordBatches)
+		}
+		response := request.ResponseKind().(*kmsg.FetchResponse)
+		response.Topics = []kmsg.FetchResponseTopic{{Topic: "log", Partitions: []kmsg.FetchResponseTopicPartition{partition}}}
+		return response, nil, true
+	})
+	client, err := Open(Config{Brokers: cluster.ListenAddrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	reader := client.NewReader("log", 0, 0)
+	if records, err := reader.Fetch(t.Context()); err != nil || len(records) != 3 || reader.Next() != 3 {
+		t.Fatal(records, err)
+	}
+	for range 2 {
+		if records, err := reader.Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), "the batch at 3") || len(records) != 0 || reader.Next() != 3 {
+			t.Fatal(records, err)
+		}
+	}
+	if counted := testutil.ToFloat64(client.faults.total.WithLabelValues("fetch", ErrOther.Error())); counted != 2 {
+		t.Errorf("%v faults were counted", counted)
+	}
+	mended.Store(true)
+	if records, err := reader.Fetch(t.Context()); err != nil || len(records) != 3 || reader.Next() != 6 {
+		t.Fatal(records, err)
 	}
 }
 
