@@ -20,7 +20,7 @@ func (s *status) writeText(to io.Writer) error {
 		fmt.Fprintf(&b, "No process runs on %s: this is what was left there.\n", s.idle)
 	}
 	if s.reached() == 0 {
-		b.WriteString("No part was reached: start them (weir run, or collector, aggregator and enforcer), or name their configuration with --config.\n")
+		b.WriteString("No part was reached where this configuration has them: start them (weir run, or collector, aggregator and enforcer), or name theirs with --config.\n")
 	}
 	if s.RulesDiffer {
 		fmt.Fprintf(&b, "Rules differ: %s.\n", s.rulesText())
