@@ -18,6 +18,7 @@ type cut struct {
 	from, to    int64
 	clock       int64  // the collector's when the cut was begun, Unix ms: what is ahead of time is judged by it
 	fingerprint string // of the rules
+	first       int64  // the newest request time with its first request, Unix ms; noTime before that
 	reached     int64  // the newest request time of the stream up to here, Unix ms; unknown (noTime) before the first
 	note        []byte // what the source keeps with the position
 	batches     []batch
@@ -30,6 +31,7 @@ type cut struct {
 	left  atomic.Int32 // batches that Kafka does not have yet
 	lost  atomic.Int32 // hits in those that Kafka refused for good
 	sent  bool
+	again bool // it was noted by an earlier owner, who may have sent it
 }
 
 // A batch is one record for one partition.

@@ -13,11 +13,11 @@ const (
 	disorder   = 10 // the part of the lateness that is left to what a log itself has out of order
 )
 
-// A hold keeps sources that are read from behind together: one does not read on while it is more than nine tenths of
-// its lateness, in request time, ahead of the slowest that still has something to read, or the hits of the slower ones
-// would come too late to be counted.
+// A hold keeps sources that are read from behind together: one does not send what is more than nine tenths of its
+// lateness, in request time, ahead of the slowest that still has something to read, or the hits of the slower ones
+// would come too late to be counted. It reads on meanwhile, as far as what is in flight may grow.
 //
-// A record within the lateness of now is never held, so live sources never are. A member that makes no progress for
+// What is within the lateness of now is never held, so live sources never are. A member that makes no progress for
 // 30 s though it has something to read, and waits for nobody, leaves the comparison, loudly, until it makes some.
 //
 // A member that has nothing to read holds nobody. For those that share a log with others, as partitions do, that has to
@@ -27,7 +27,6 @@ type hold struct {
 
 	mu      sync.Mutex
 	members map[*member]struct{}
-	moved   chan struct{} // closed when a limit may have changed
 	doubted chan struct{} // closed when one waits to hear whether others have nothing to read
 }
 
@@ -42,20 +41,23 @@ type member struct {
 	began      time.Time // to have something to read
 	empty      time.Time // when it is known to have had nothing to read, if it shares
 	reached    int64     // all that is older was sent, or will never be; noTime when nothing is known
+	settled    int64     // of that, what Kafka is known to have
 	reading    bool      // there is something to read
-	waiting    bool      // it is held, or those behind it are slow: no progress is no fault of its own
+	waiting    bool      // those behind it are slow: no progress is no fault of its own
+	wants      int64     // it is held, and would send up to there; noTime when it is not held
+	wake       func()    // it, when that may be possible
 	progressed time.Time
 	gone       bool // out of the comparison
 }
 
 func newHold(logger *slog.Logger) *hold {
-	return &hold{logger: logger, members: map[*member]struct{}{}, moved: make(chan struct{}), doubted: make(chan struct{})}
+	return &hold{logger: logger, members: map[*member]struct{}{}, doubted: make(chan struct{})}
 }
 
 // join makes a member that has something to read.
 func (h *hold) join(name string, late time.Duration) *member {
 	now := time.Now()
-	m := &member{hold: h, name: name, late: late.Milliseconds(), reached: noTime, reading: true, began: now, progressed: now}
+	m := &member{hold: h, name: name, late: late.Milliseconds(), reached: noTime, settled: noTime, wants: noTime, reading: true, began: now, progressed: now}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.members[m] = struct{}{}
@@ -76,7 +78,7 @@ func (m *member) leave() {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	delete(m.hold.members, m)
-	m.hold.move()
+	m.hold.move(noTime)
 }
 
 // reach says that all before a request time is sent.
@@ -97,7 +99,7 @@ func (m *member) idle(idle bool) {
 	if m.reading {
 		m.began = m.progressed
 	}
-	m.hold.move()
+	m.hold.move(noTime)
 }
 
 // wasEmpty says that there was nothing to read at a moment.
@@ -106,7 +108,7 @@ func (m *member) wasEmpty(at time.Time) {
 	defer m.hold.mu.Unlock()
 	if at.After(m.empty) {
 		m.empty = at
-		m.hold.move()
+		m.hold.move(noTime)
 	}
 }
 
@@ -115,6 +117,13 @@ func (h *hold) doubts() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.doubted
+}
+
+// settle says that Kafka has all before a request time.
+func (m *member) settle(at int64) {
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	m.settled = max(m.settled, at)
 }
 
 // wait says that the member is kept from reading by others than itself, or no longer.
@@ -133,11 +142,18 @@ func (m *member) report(reached int64, reading bool) {
 	m.reach(reached)
 }
 
-// standing is how far the member has got, and whether it is kept from reading.
-func (m *member) standing() (reached int64, waiting bool) {
+// standing is how far the member has got, and how much of that Kafka has for certain.
+func (m *member) standing() (reached, settled int64) {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
-	return m.reached, m.waiting
+	return m.reached, m.settled
+}
+
+// waits says whether others keep the member from going on.
+func (m *member) waits() bool {
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	return m.waiting || m.wants != noTime
 }
 
 // behind says whether the member reads what is older than its lateness.
@@ -151,39 +167,76 @@ func (m *member) progress(at int64) {
 	if at <= m.reached {
 		return
 	}
+	was := m.reached
 	m.reached, m.progressed = at, time.Now()
 	if m.gone {
 		m.gone = false
 		m.hold.logger.Info("a source goes on that had stopped; the others wait for it again", "log", m.name)
 	}
-	m.hold.move()
+	m.hold.move(was)
 }
 
-func (h *hold) move() {
-	close(h.moved)
-	h.moved = make(chan struct{})
+// slack is how far the member may be ahead of others.
+func (m *member) slack() int64 { return m.late - m.late/disorder }
+
+// move wakes the members that are held no longer now that one has gone on from a request time, or noTime for any change.
+func (h *hold) move(was int64) {
+	now := time.Now()
+	for m := range h.members {
+		if m.wants != noTime && after(was, m.slack()) < m.wants && m.wants <= m.limit(now) {
+			m.wake()
+		}
+	}
 }
 
-// may says whether the member may read a request of that time now; up to which time it may in any case, until others
-// begin to read; and what tells that the answer may have changed.
-func (m *member) may(at int64) (may bool, newest int64, moved <-chan struct{}) {
+// may says whether the member may send what reaches up to a request time. If it may not, wake is called when it may; as
+// time too can change that, the member has to ask again after a second.
+func (m *member) may(at int64, wake func()) bool {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	now := time.Now()
-	newest = math.MaxInt64
-	doubtful := false
+	if at >= now.UnixMilli()-m.late || at <= m.limit(now) {
+		m.free()
+		return true
+	}
+	m.wants, m.wake = at, wake
+	m.doubt(now)
+	return false
+}
+
+// limit is the request time up to which the member may send, noTime when nothing is known of one that it waits for.
+func (m *member) limit(now time.Time) int64 {
+	newest := int64(math.MaxInt64)
 	for other := range m.hold.members {
 		if other != m && other.counts(now, m.began) {
-			newest = min(newest, after(other.reached, m.late-m.late/disorder))
-			doubtful = doubtful || !other.reading
+			newest = min(newest, after(other.reached, m.slack()))
 		}
 	}
-	may = at <= newest || at >= now.UnixMilli()-m.late
-	if !may && doubtful {
-		close(m.hold.doubted)
-		m.hold.doubted = make(chan struct{})
+	return newest
+}
+
+// doubt says, where the member waits for one that has nothing to read, that this should be looked at.
+func (m *member) doubt(now time.Time) {
+	for other := range m.hold.members {
+		if other != m && !other.reading && after(other.reached, m.slack()) < m.wants && other.counts(now, m.began) {
+			close(m.hold.doubted)
+			m.hold.doubted = make(chan struct{})
+			return
+		}
 	}
-	return may, newest, m.hold.moved
+}
+
+// released says that nothing of the member wants to be sent any more.
+func (m *member) released() {
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	m.free()
+}
+
+func (m *member) free() {
+	if m.wants != noTime {
+		m.wants, m.wake, m.progressed = noTime, nil, time.Now()
+	}
 }
 
 // counts says whether one that began to read at a time waits for the member.
@@ -197,7 +250,7 @@ func (m *member) counts(now, began time.Time) bool {
 			since = began
 		}
 	}
-	if !m.gone && !m.waiting && now.Sub(since) >= stallAfter {
+	if !m.gone && !m.waiting && m.wants == noTime && now.Sub(since) >= stallAfter {
 		m.gone = true
 		m.hold.logger.Warn("a source has made no progress; the others wait for it no longer, and what it brings later may come too late to be counted",
 			"log", m.name, "for", stallAfter)

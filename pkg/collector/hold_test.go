@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// A model reader of a backlog: it reads records of rising times, and asks before each whether it may.
+// A model reader of a backlog: it cuts records of rising times, and asks of each cut whether it may be sent.
 type modelReader struct {
 	member *member
 	times  []int64
+	cut    int // of the first so many times
+	woken  bool
 }
 
-// TestSourcesAdvanceTogether reads backlogs of random shapes with random speeds and looks, at each record, whether
-// another source that goes on is more than the lateness behind.
+// TestSourcesAdvanceTogether reads backlogs of random shapes with random speeds and looks, at each cut, whether another
+// source that goes on is more than the lateness behind. Whoever is held asks again only when woken.
 func TestSourcesAdvanceTogether(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -24,7 +26,7 @@ func TestSourcesAdvanceTogether(t *testing.T) {
 			long := time.Now().Add(-100 * time.Hour).UnixMilli()
 			var readers []*modelReader
 			for range 2 + random.IntN(4) {
-				r := &modelReader{member: h.join("log", late)}
+				r := &modelReader{member: h.join("log", late), woken: true}
 				at := long + random.Int64N(2*late.Milliseconds())
 				for range 50 + random.IntN(200) {
 					at += random.Int64N(late.Milliseconds())
@@ -33,36 +35,48 @@ func TestSourcesAdvanceTogether(t *testing.T) {
 				readers = append(readers, r)
 			}
 			for reading := readers; len(reading) > 0; {
-				moved := false
+				stuck := true
 				for i := len(reading) - 1; i >= 0; i-- {
 					r := reading[i]
-					if random.IntN(3) == 0 {
+					stuck = stuck && !r.woken
+					if !r.woken || random.IntN(3) == 0 {
 						continue
 					}
-					if may, _, _ := r.member.may(r.times[0]); !may {
-						r.member.wait(true)
-						r.member.reach(r.times[0])
+					if !r.send(random) {
 						continue
 					}
-					r.member.wait(false)
 					for _, other := range reading {
-						if behind := r.times[0] - other.times[0]; behind > late.Milliseconds() {
-							t.Fatalf("seed %d: a record is read %d ms before an older one", seed, behind)
+						if behind := r.times[r.cut-1] - other.times[0]; behind > late.Milliseconds() {
+							t.Fatalf("seed %d: a cut is sent %d ms before an older one", seed, behind)
 						}
 					}
-					moved = true
-					r.member.reach(r.times[0])
-					if r.times = r.times[1:]; len(r.times) == 0 {
+					if r.times, r.cut = r.times[r.cut:], 0; len(r.times) == 0 {
 						r.member.idle(true)
 						reading = append(reading[:i], reading[i+1:]...)
 					}
 				}
-				if !moved {
-					time.Sleep(time.Millisecond)
+				if stuck {
+					t.Fatalf("seed %d: all are held", seed)
 				}
 			}
 		})
 	}
+}
+
+// send sends the next cut, if it may.
+func (r *modelReader) send(random *rand.Rand) bool {
+	if r.cut == 0 {
+		for r.cut = 1; r.cut < len(r.times) && r.times[r.cut] <= r.times[0]+r.member.slack() && random.IntN(9) > 0; {
+			r.cut++
+		}
+	}
+	last := r.times[r.cut-1]
+	if r.woken = r.member.may(last, func() { r.woken = true }); !r.woken {
+		r.member.reach(r.times[0])
+		return false
+	}
+	r.member.reach(last)
+	return true
 }
 
 func TestALiveSourceIsNeverHeld(t *testing.T) {
@@ -70,10 +84,10 @@ func TestALiveSourceIsNeverHeld(t *testing.T) {
 		h := newHold(testLogger(t))
 		backlog, live := h.join("backlog", time.Minute), h.join("live", time.Minute)
 		backlog.reach(time.Now().Add(-24 * time.Hour).UnixMilli())
-		if may, _, _ := live.may(time.Now().Add(-time.Minute).UnixMilli()); !may {
+		if !live.may(time.Now().Add(-time.Minute).UnixMilli(), nil) {
 			t.Error("what is within the lateness of now is held")
 		}
-		if may, _, _ := live.may(time.Now().Add(-time.Minute).UnixMilli() - 1); may {
+		if live.may(time.Now().Add(-time.Minute).UnixMilli()-1, nil) {
 			t.Error("what is older is not held")
 		}
 	})
@@ -123,9 +137,16 @@ func TestASourceWithNothingToReadHoldsNobody(t *testing.T) {
 	h := newHold(testLogger(t))
 	idle, other := h.join("idle", time.Minute), h.join("other", time.Minute)
 	idle.reach(1000)
-	_, _, moved := other.may(0)
-	idle.idle(true)
-	<-moved
+	woken := false
+	if other.may(1_000_000, func() { woken = true }) {
+		t.Error("a source with something to read holds nobody")
+	}
+	if idle.reach(2000); woken {
+		t.Error("another is woken that may not go on yet")
+	}
+	if idle.idle(true); !woken {
+		t.Error("one that is held is not woken when it may go on")
+	}
 	if limit := other.newest(); limit < time.Now().UnixMilli() {
 		t.Error("a source that has read all holds others")
 	}
@@ -136,6 +157,7 @@ func TestASourceWithNothingToReadHoldsNobody(t *testing.T) {
 }
 
 func (m *member) newest() int64 {
-	_, newest, _ := m.may(0)
-	return newest
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	return m.limit(time.Now())
 }

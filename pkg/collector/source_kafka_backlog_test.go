@@ -236,6 +236,9 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 	if found := book.offenders(); !maps.Equal(found, log.offenders) || book.hits != len(log.lines) || book.tooLate > 0 {
 		t.Errorf("%d offenders are found of %d, in %d hits, %d of them too late", len(found), len(log.offenders), book.hits, book.tooLate)
 	}
+	if book.furthestBehind > 9*time.Minute { // each partition is in order
+		t.Error("a source was sent further ahead of others than it may be")
+	}
 	if first.said.has("made no progress") {
 		t.Error("a source is said to have stopped:", first.said.String())
 	}

@@ -107,7 +107,9 @@ func withASecond(t *testing.T) (*kafkaBench, *secondPartition) {
 func (c *Collector) reads() bool { return c.any(func(m *member) bool { return m.reading }) }
 
 // waits says whether any of the partitions waits for others.
-func (c *Collector) waits() bool { return c.any(func(m *member) bool { return m.waiting }) }
+func (c *Collector) waits() bool {
+	return c.any(func(m *member) bool { return m.waiting || m.wants != noTime })
+}
 
 func (c *Collector) any(is func(*member) bool) bool {
 	c.hold.mu.Lock()
@@ -131,10 +133,14 @@ func TestOneThatSharesALogIsIdleOnlyWhenItIsKnownToBe(t *testing.T) {
 	if limit := later.newest(); limit != 1000+54_000 {
 		t.Error("it is taken to be idle still, up to", limit)
 	}
-	_, _, moved := later.may(1000 + 54_001)
+	woken := false
+	if later.may(1000+54_001, func() { woken = true }) {
+		t.Error("it may go on")
+	}
 	<-doubts
-	idle.wasEmpty(time.Now())
-	<-moved
+	if idle.wasEmpty(time.Now()); !woken {
+		t.Error("it is not told that it may go on")
+	}
 	if limit := later.newest(); limit < time.Now().UnixMilli() {
 		t.Error("it is not taken to be idle, up to", limit)
 	}

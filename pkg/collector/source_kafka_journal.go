@@ -111,10 +111,12 @@ func (j *commitJournal) atEnd(end bool) {
 
 // snapshot is what has to be committed now, and how many of the pending cuts it notes.
 func (j *commitJournal) snapshot() (commit kafka.Commit, notes int) {
-	reached, waits := j.member.standing()
+	reached, settled := j.member.standing()
+	waits := j.member.waits()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := j.standing
+	n.Reached = max(n.Reached, settled)
 	if len(j.cuts) == 0 {
 		n.End = j.end
 		n.Reached = max(n.Reached, reached) // all that was read is sent
@@ -199,6 +201,14 @@ func (j *commitJournal) refuse(err error) {
 		refuseCut(p.stream, p.cut, err)
 	}
 	j.pending = nil
+}
+
+// drop forgets the last cuts, which were never sent: their records are read anew.
+func (j *commitJournal) drop(count int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.cuts = j.cuts[:max(0, len(j.cuts)-count)]
+	j.end = j.end && count == 0
 }
 
 // close commits how things stand and ends the goroutine.

@@ -24,7 +24,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 		for _, topic := range k.known() {
 			commits, err := k.client.Committed(ctx, k.group, topic)
 			k.hear(topic, commits, err)
-			if err == nil && k.waiting() {
+			if err == nil && k.behind() {
 				every = peersHasty
 			}
 		}
@@ -54,19 +54,19 @@ func (k *kafkaSource) known() []string {
 	return topics
 }
 
-// waiting says whether a partition of ours waits, as it may for one that is not ours.
-func (k *kafkaSource) waiting() bool {
+// behind says whether a partition of ours is read from behind, and may be held by one that is not ours.
+func (k *kafkaSource) behind() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	waits, others := false, false
+	behind, others := false, false
 	for _, p := range k.partitions {
 		if !p.owned {
 			others = true
-		} else if _, one := p.member.standing(); one {
-			waits = true
+		} else if p.member.behind() {
+			behind = true
 		}
 	}
-	return waits && others
+	return behind && others
 }
 
 // hear takes what is committed of a topic. While nothing can be heard nobody is taken to have stopped.

@@ -109,7 +109,7 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		if asked.Add(1) == 1 {
-			later.newest()
+			later.may(1, func() {})
 		}
 		return nil, nil, false
 	})
@@ -119,6 +119,6 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	defer following.Wait()
 	defer cancel()
 	eventually(t, "it to hear of others", func() bool { return begun.Load() > 0 })
-	later.newest()
+	later.may(1, func() {})
 	eventually(t, "another look", func() bool { return asked.Load() > 2 }) // a look asks for the beginning and for the end
 }

@@ -56,9 +56,10 @@ func (r *reading) run(ctx context.Context) error {
 	patient, done := draining(ctx)
 	defer done()
 	context.AfterFunc(patient, cancel)
-	if left := r.stream.drain(patient); left != nil && !errors.Is(left, kafka.ErrExpelled) {
+	if left := r.stream.leave(patient); left != nil && !errors.Is(left, kafka.ErrExpelled) {
 		r.logger.Info("left to the next owner", "log", r.stream.log, "why", left)
 	}
+	r.journal.drop(r.stream.unsent())
 	r.journal.close()
 	return err
 }

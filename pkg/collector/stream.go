@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -12,9 +13,11 @@ import (
 
 const (
 	cutAfter      = 5 * time.Millisecond
+	oldCutAfter   = 100 * time.Millisecond // of requests for which nobody waits
 	emptyCutAfter = time.Second
 	cutBytes      = hit.MaxBytes - 16<<10
 	lookEvery     = 256 // records
+	askAgain      = time.Second
 	inFlightCuts  = 64
 	inFlightBytes = 8 << 20
 )
@@ -27,8 +30,9 @@ const (
 //	drain  at the end
 //
 // and nothing else blocks. A cut is made at once when nothing of the stream is in flight, else when that returns, or
-// after 5 ms, or when a partition's batch is full. While 64 cuts or 8 MiB are in flight, or while the stream is ahead
-// of others (see hold), add waits, and the source with it.
+// after 5 ms; of a backlog after 100 ms, or when it covers so much request time as the stream may be ahead of others
+// (see hold); and when a partition's batch is full. It is sent once it is noted, and is not ahead of others. While 64
+// cuts or 8 MiB are in flight, add waits, and the source with it.
 type stream struct {
 	*intake
 	streamConfig
@@ -53,15 +57,15 @@ type stream struct {
 	used     []int         // partitions, in the order of their first hit
 	hits     int
 
-	ctx      context.Context // of add, for each
-	record   string
-	err      error
-	mayReach int64
-	behind   bool // there is more to read, though nothing to be had at the moment; who reads the log sets it
-	each     func(*request.Request, error)
+	ctx    context.Context // of add, for each
+	record string
+	err    error
+	behind bool // there is more to read, though nothing to be had at the moment; who reads the log sets it
+	each   func(*request.Request, error)
 
 	flying      []*cut // in their order: not yet noted, noted, sent
 	flyingBytes int
+	held        bool          // the first that is not sent is ahead of others
 	refused     int           // cuts of which Kafka would not have something
 	wake        chan struct{} // a journal or producer has something to tell
 	timer       *time.Timer
@@ -95,7 +99,7 @@ func (in *intake) newStream(config streamConfig) *stream {
 	s := &stream{
 		intake: in, streamConfig: config, position: config.position, reached: config.reached,
 		writers: make([]*hit.Writer, in.collector.config.Partitions), wake: make(chan struct{}, 1),
-		found: map[form]bool{}, timer: time.NewTimer(time.Hour), mayReach: noTime,
+		found: map[form]bool{}, timer: time.NewTimer(time.Hour),
 	}
 	s.each = s.take
 	s.beginReading()
@@ -107,6 +111,9 @@ func (in *intake) newStream(config streamConfig) *stream {
 // close forgets the stream. What is in flight stays in the journal, and its member a member.
 func (s *stream) close() {
 	s.timer.Stop()
+	if s.member != nil {
+		s.member.released()
+	}
 	s.streams.remove(s)
 	s.release()
 }
@@ -208,7 +215,7 @@ func (s *stream) wait(ctx context.Context, more <-chan struct{}) error {
 		}
 		s.idle(s.hits == 0 && len(s.flying) == 0 && !s.behind)
 		s.show()
-		timer := s.alarm(s.due())
+		timer := s.alarm(s.next())
 		select {
 		case <-more:
 			return nil
@@ -228,9 +235,7 @@ func (s *stream) idle(idle bool) {
 
 // drain cuts what there is and returns when Kafka has all of it, or with the context's cause.
 func (s *stream) drain(ctx context.Context) error {
-	if s.err == nil && s.position > s.begins() && len(s.again) == 0 { // half a cut made again would be another
-		s.cut()
-	}
+	s.cutLast()
 	for {
 		if err := s.advance(ctx); err != nil {
 			return err
@@ -239,11 +244,48 @@ func (s *stream) drain(ctx context.Context) error {
 			s.show()
 			return nil
 		}
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := s.news(ctx); err != nil {
+			return err
 		}
+	}
+}
+
+// errHeld is why the rest is not sent.
+var errHeld = errors.New("it is ahead of what others have sent")
+
+// leave cuts what there is and returns when Kafka has all that may be sent: with errHeld when there is more.
+func (s *stream) leave(ctx context.Context) error {
+	s.cutLast()
+	for {
+		if err := s.advance(ctx); err != nil {
+			return err
+		}
+		if len(s.flying) == 0 {
+			return nil
+		}
+		if s.held && !s.flying[0].sent {
+			return errHeld
+		}
+		if err := s.news(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// unsent is how many of the last cuts were never sent by anybody.
+func (s *stream) unsent() (n int) {
+	for _, c := range s.flying {
+		if !c.sent && !c.again {
+			n++
+		}
+	}
+	return n
+}
+
+// cutLast cuts what there is, unless that is half a cut that has to be made again.
+func (s *stream) cutLast() {
+	if s.err == nil && s.position > s.begins() && len(s.again) == 0 { // half a cut made again would be another
+		s.cut()
 	}
 }
 

@@ -15,7 +15,7 @@ func (s *stream) begin(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	s.open = &cut{source: s.source, from: s.position, clock: now.UnixMilli(), begun: now}
+	s.open = &cut{source: s.source, from: s.position, clock: now.UnixMilli(), first: noTime, begun: now}
 	next := s.collector.ruling.Load()
 	switch {
 	case len(s.again) > 0:
@@ -46,7 +46,7 @@ func (s *stream) room(ctx context.Context) error {
 		if len(s.flying) < inFlightCuts && s.flyingBytes < inFlightBytes && !s.outdated() {
 			return nil
 		}
-		if err := s.pause(ctx, nil, time.Hour); err != nil {
+		if err := s.pause(ctx); err != nil {
 			return err
 		}
 	}
@@ -57,16 +57,20 @@ func (s *stream) outdated() bool {
 	return s.oneRule && len(s.flying) > 0 && len(s.again) == 0 && s.ruling != s.collector.ruling.Load()
 }
 
-// pause waits for news of what is in flight, for a channel, or for a while, through no fault of the stream.
-func (s *stream) pause(ctx context.Context, moved <-chan struct{}, most time.Duration) error {
+// pause waits for news of what is in flight, through no fault of the stream.
+func (s *stream) pause(ctx context.Context) error {
 	if s.member != nil {
 		s.member.wait(true)
 		defer s.member.wait(false)
 	}
+	return s.news(ctx)
+}
+
+// news waits for news of what is in flight, or until it is time to ask again whether it may be sent.
+func (s *stream) news(ctx context.Context) error {
 	select {
 	case <-s.wake:
-	case <-moved:
-	case <-s.alarm(most, true):
+	case <-s.alarm(askAgain, s.held):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -84,7 +88,6 @@ func (s *stream) alarm(after time.Duration, any bool) <-chan time.Time {
 
 // look cuts when it is time to, and sees to what is in flight.
 func (s *stream) look(ctx context.Context) error {
-	s.mayReach = noTime // others may have begun to read
 	if err := s.advance(ctx); err != nil {
 		return err
 	}
@@ -108,10 +111,26 @@ func (s *stream) due() (after time.Duration, any bool) {
 		return 0, false // a line is being put together: after a crash its beginning has to be read again
 	case s.hits == 0 && len(s.open.then) == 0:
 		return emptyCutAfter - time.Since(s.open.begun), true
+	case s.old() && len(s.open.then) == 0:
+		return oldCutAfter - time.Since(s.open.begun), true
 	case len(s.flying) == 0:
 		return 0, true
 	}
 	return cutAfter - time.Since(s.open.begun), true
+}
+
+// old says whether the open cut is of a backlog of which there is more.
+func (s *stream) old() bool {
+	return s.behind && s.member != nil && s.open.first != noTime && s.open.first < s.open.clock-s.member.late
+}
+
+// next says in how long something has to be done, if there is anything that time brings about.
+func (s *stream) next() (after time.Duration, any bool) {
+	after, any = s.due()
+	if s.held && (!any || after > askAgain) {
+		return askAgain, true
+	}
+	return after, any
 }
 
 // cut ends the open cut and gives it to the journal.
@@ -134,7 +153,7 @@ func (s *stream) cut() {
 		s.metrics.newest.Set(float64(s.reached) / 1000)
 	}
 	if len(s.again) > 0 {
-		s.again = s.again[1:]
+		s.again, c.again = s.again[1:], true
 		c.noted.Store(true)
 		return
 	}
@@ -152,24 +171,51 @@ func (s *stream) release() {
 
 // advance sends what the journal has noted, and lets go of what Kafka has.
 func (s *stream) advance(ctx context.Context) error {
+	s.finishSent()
 	for _, c := range s.flying {
 		if c.sent {
 			continue
 		}
-		if !c.noted.Load() {
+		if !c.noted.Load() || !s.maySend(c) {
 			break
 		}
 		if err := s.send(ctx, c); err != nil {
 			return err
 		}
 	}
+	s.finishSent() // some had nothing to send
+	return nil
+}
+
+// finishSent lets go of the first cuts, as far as Kafka has them.
+func (s *stream) finishSent() {
 	for len(s.flying) > 0 && s.flying[0].sent && s.flying[0].left.Load() == 0 {
 		c := s.flying[0]
 		s.flying = s.flying[1:]
 		s.flyingBytes -= c.bytes()
 		s.finish(c)
 	}
-	return nil
+}
+
+// maySend says whether the next cut to be sent is not ahead of others. If it is, they learn that all before it is sent.
+// It never waits for who waits for it: it asks for no more than the hold grants to the slowest.
+func (s *stream) maySend(c *cut) bool {
+	if s.member == nil || c.fault != nil || c.reached == noTime || len(c.batches) == 0 {
+		s.held = false
+		return true
+	}
+	upTo := c.reached
+	if c.first != noTime {
+		upTo = min(upTo, after(c.first, s.member.slack()))
+	}
+	s.held = !s.member.may(upTo, s.woken)
+	if s.held && c.first != noTime {
+		s.member.reach(c.first)
+		if s.flying[0] == c {
+			s.member.settle(c.first)
+		}
+	}
+	return !s.held
 }
 
 func (s *stream) send(ctx context.Context, c *cut) error {

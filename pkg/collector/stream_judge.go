@@ -3,7 +3,6 @@ package collector
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"weir/pkg/hit"
 	"weir/pkg/request"
@@ -52,38 +51,23 @@ func (s *stream) refuse(r *request.Request) reason {
 	case proxy:
 		return reasonProxy
 	}
-	if r.UnixMilli > s.reached {
-		if s.member != nil && r.UnixMilli > s.mayReach && len(s.again) == 0 {
-			s.err = s.held(s.ctx, r.UnixMilli)
-		}
-		s.reached = r.UnixMilli
-	}
+	s.err = s.reach(r.UnixMilli)
 	return counted
 }
 
-// held waits until a request of that time may be read.
-func (s *stream) held(ctx context.Context, at int64) error {
-	for {
-		may, newest, moved := s.member.may(at)
-		if may {
-			s.mayReach = newest
-			return nil
-		}
-		if s.whole && s.position > s.open.from && len(s.again) == 0 {
-			if err := s.cutBefore(ctx); err != nil {
-				return err
-			}
-		}
-		if err := s.advance(ctx); err != nil {
-			return err
-		}
-		if n := len(s.flying); n == 0 || s.flying[n-1].sent {
-			s.member.reach(at)
-		}
-		if err := s.pause(ctx, moved, time.Second); err != nil {
+// reach notes the time of a request. A cut covers no more time than the stream may be ahead of others.
+func (s *stream) reach(at int64) error {
+	if s.member != nil && s.open.first != noTime && at > after(s.open.first, s.member.slack()) &&
+		s.whole && s.position > s.open.from && len(s.again) == 0 {
+		if err := s.cutBefore(s.ctx); err != nil {
 			return err
 		}
 	}
+	s.reached = max(s.reached, at)
+	if s.open.first == noTime {
+		s.open.first = s.reached
+	}
+	return nil
 }
 
 // cutBefore cuts what was read before the record that is being read, and begins the cut that it is of. That is judged by

@@ -1,0 +1,109 @@
+package collector
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// heldStream reads a backlog of a day ago, a request each ten seconds, beside another source.
+func heldStream(t *testing.T, requests int) (s *stream, j *memoryJournal, other *member, begin time.Time) {
+	r := newRig(t, perIP)
+	t.Cleanup(func() { r.Close() })
+	begin = time.Now().Add(-24 * time.Hour).Truncate(time.Second)
+	j, other = &memoryJournal{}, r.hold.join("other", time.Minute)
+	s = r.stream(t, streamConfig{journal: j, member: r.hold.join("a log", time.Minute)})
+	s.behind = true
+	for n := range requests {
+		s.mustAdd(t, logLine(n, begin.Add(time.Duration(n)*10*time.Second)))
+	}
+	if err := s.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s, j, other, begin
+}
+
+// TestABacklogIsSentNoFurtherThanOthersAre reads on while another source says how far it has got.
+func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, j, other, begin := heldStream(t, 100)
+		for _, c := range j.cuts {
+			if c.to-c.from > 6 {
+				t.Errorf("a cut covers %d s", 10*(c.to-c.from-1))
+			}
+		}
+		if read := s.position; read != 100 {
+			t.Errorf("%d records are read while the stream is held", read)
+		}
+		sent := func(want int64, when string) {
+			t.Helper()
+			if err := s.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			to := int64(0)
+			for _, c := range j.cuts {
+				if c.sent {
+					to = c.to
+				}
+			}
+			if to != want {
+				t.Errorf("%s: sent up to record %d, want %d", when, to, want)
+			}
+		}
+		sent(0, "nothing is known of another")
+		if reached, _ := s.member.standing(); reached != begin.UnixMilli() {
+			t.Errorf("others hear that it has reached %d, its first request is of %d", reached, begin.UnixMilli())
+		}
+		other.reach(begin.UnixMilli())
+		sent(6, "another is at the first request")
+		synctest.Wait()
+		sent(6, "and that cut is acknowledged")
+		if reached, settled := s.member.standing(); reached != begin.Add(time.Minute).UnixMilli() || settled != reached {
+			t.Errorf("others hear that it has reached %d, of which Kafka has %d; the next request is of %d", reached, settled, begin.Add(time.Minute).UnixMilli())
+		}
+		other.reach(begin.Add(5 * time.Minute).UnixMilli())
+		sent(36, "another is five minutes further")
+		other.leave()
+		sent(96, "another has ended")
+		if err := s.drain(t.Context()); err != nil || s.unsent() > 0 {
+			t.Error("at the end", err, s.unsent())
+		}
+	})
+}
+
+// TestWhatASourceHasReachedIsNotMoreThanItHasSent has one go on where its journal says that all before was sent: the
+// very next request is of that time.
+func TestWhatASourceHasReachedIsNotMoreThanItHasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, _, begin := heldStream(t, 0)
+		s.reached = begin.UnixMilli()
+		for n := range 10 {
+			s.mustAdd(t, logLine(n, begin.Add(time.Duration(n)*10*time.Second)))
+		}
+		if err := s.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if reached, _ := s.member.standing(); reached > begin.UnixMilli() {
+			t.Errorf("it has sent nothing, and says that all is sent that is %d ms newer than its next request", reached-begin.UnixMilli())
+		}
+	})
+}
+
+// TestWhatWasNeverSentIsLeft ends a stream that is held.
+func TestWhatWasNeverSentIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, j, other, begin := heldStream(t, 20)
+		other.reach(begin.UnixMilli())
+		if err := s.leave(t.Context()); !errors.Is(err, errHeld) {
+			t.Error(err)
+		}
+		if len(j.cuts) != 4 || len(j.acknowledged) != 1 || s.unsent() != 3 {
+			t.Errorf("of %d cuts %d are acknowledged and %d not sent", len(j.cuts), len(j.acknowledged), s.unsent())
+		}
+	})
+	j := &commitJournal{cuts: []outstanding{{0, 1, 0}, {1, 2, 0}, {2, 3, 0}}, end: true}
+	if j.drop(2); len(j.cuts) != 1 || j.cuts[0].to != 1 || j.end {
+		t.Errorf("cuts %v are left, all is read: %v", j.cuts, j.end)
+	}
+}
