@@ -23,6 +23,8 @@ import (
 // Where all instants are whole seconds, newest and the cells of a millisecond are counted in seconds.
 const version = 1
 
+const second = 1000
+
 const (
 	flagBlock = 1 << iota
 	flagSeconds
@@ -66,7 +68,7 @@ func (p *Policy) Append(b []byte, s *State) []byte {
 type writer struct {
 	b      []byte
 	newest int64
-	scale  int64 // 1000 where all instants are whole seconds
+	scale  int64 // second where all instants are whole ones
 	shapes []shape
 }
 
@@ -80,16 +82,16 @@ func (w *writer) flags(s *State) (flags byte) {
 	if len(w.shapes) == 0 {
 		return flags | flagBuckets
 	}
-	seconds := s.newest%1000 == 0
+	seconds := s.newest%second == 0
 	for i := range w.shapes {
 		sh, l := &w.shapes[i], *s.log(i)
 		for j := w.oldest(sh, l); seconds && sh.exact() && j < sh.len(l); j++ {
-			seconds = sh.slot(l, j)%1000 == 0
+			seconds = sh.slot(l, j)%second == 0
 		}
 	}
 	if seconds {
 		flags |= flagSeconds
-		w.scale = 1000
+		w.scale = second
 	}
 	if len(w.shapes) == 1 && w.shapes[0].exact() {
 		flags |= flagExact
@@ -98,7 +100,12 @@ func (w *writer) flags(s *State) (flags byte) {
 }
 
 // oldest is the first cell that still matters.
-func (w *writer) oldest(sh *shape, l log) int { return sh.startingAfter(l, 0, w.newest-sh.keep) }
+func (w *writer) oldest(sh *shape, l log) int {
+	if sh.len(l) > 0 && sh.slot(l, 0) > sh.slotOf(w.newest-sh.keep) {
+		return 0
+	}
+	return sh.startingAfter(l, w.newest-sh.keep)
+}
 
 func (w *writer) block(r *rare) {
 	if r.until == Never {
@@ -125,7 +132,11 @@ func (w *writer) log(sh *shape, l log) {
 	if cells > 1 {
 		rice := newRiceWriter(w.b, (sh.slot(l, n-1)-sh.slot(l, first))/scale/(cells-1))
 		for i := n - 1; i > first; i-- {
-			rice.write((sh.slot(l, i)-sh.slot(l, i-1))/scale - 1)
+			distance := sh.slot(l, i) - sh.slot(l, i-1)
+			if scale == second {
+				distance /= second
+			}
+			rice.write(distance - 1)
 		}
 		w.b = rice.close()
 	}
@@ -171,7 +182,7 @@ func (p *Policy) Read(b []byte, s *State) error {
 	r := reader{b: b[2:], scale: 1}
 	flags := b[1]
 	if flags&flagSeconds != 0 {
-		r.scale = 1000
+		r.scale = second
 	}
 	s.newest = r.uint(MaxTime/r.scale) * r.scale
 	if flags&flagBlock != 0 {

@@ -50,8 +50,8 @@ func (a *counter) hit(s *State, at, cost int64) broken {
 func (a *counter) estimate(i int, l log, at int64) (whole, oldest int64) {
 	p := &a.parts[i]
 	slot := p.slotOf(at)
-	before := p.sum(l, p.after(l, 0, slot-a.n)-1)
-	return p.sum(l, p.after(l, 0, slot)-1) - before, p.hits(l, slot-a.n)
+	before := p.sum(l, p.after(l, slot-a.n)-1)
+	return p.sum(l, p.after(l, slot)-1) - before, p.hits(l, slot-a.n)
 }
 
 // left is how much of the oldest sub-window the window that ends at the instant at still covers, in parts of W/n/W.

@@ -69,8 +69,9 @@ func (sh *shape) set(l log, i int, slot, sum int64) {
 	l[i] = uint64(slot)<<sumBits | uint64(sum)
 }
 
-// after is the first of the cells from lo on whose slot is beyond slot.
-func (sh *shape) after(l log, lo int, slot int64) int {
+// after is the first of the cells whose slot is beyond slot.
+func (sh *shape) after(l log, slot int64) int {
+	lo := 0
 	for hi := sh.len(l); lo < hi; {
 		if mid := int(uint(lo+hi) / 2); sh.slot(l, mid) > slot {
 			hi = mid
@@ -81,17 +82,35 @@ func (sh *shape) after(l log, lo int, slot int64) int {
 	return lo
 }
 
-// startingAfter is the first of the cells from lo on that starts after the instant at.
-func (sh *shape) startingAfter(l log, lo int, at int64) int {
+// startingAfter is the first of the cells that starts after the instant at.
+func (sh *shape) startingAfter(l log, at int64) int {
 	if at < 0 {
-		return lo
+		return 0
 	}
-	return sh.after(l, lo, sh.slotOf(at))
+	return sh.after(l, sh.slotOf(at))
+}
+
+// reaching is the first of the cells after lo whose sum is at least sum, which the newest cell's is. It is sought in
+// growing steps, for it is near.
+func (sh *shape) reaching(l log, lo int, sum int64) int {
+	last := sh.len(l) - 1
+	hi := lo + 1
+	for step := 1; hi < last && sh.sum(l, hi) < sum; step *= 2 {
+		lo, hi = hi, min(hi+step, last)
+	}
+	for hi-lo > 1 {
+		if mid := int(uint(lo+hi) / 2); sh.sum(l, mid) < sum {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return hi
 }
 
 // hits are the hits of the slot alone.
 func (sh *shape) hits(l log, slot int64) int64 {
-	i := sh.after(l, 0, slot) - 1
+	i := sh.after(l, slot) - 1
 	if i < 0 || sh.slot(l, i) != slot {
 		return 0
 	}
@@ -101,6 +120,9 @@ func (sh *shape) hits(l log, slot int64) int64 {
 // add counts cost hits in the slot and returns the index of its cell. Where the log is full, the oldest cells go;
 // what it then counts is too little, never too much.
 func (sh *shape) add(l *log, slot, newest, cost int64) int {
+	if sh.addLast(l, slot, cost) {
+		return len(*l) - 1
+	}
 	sh.makeSumRoom(l, min(cost, sh.most))
 	i := sh.place(l, slot, newest)
 	cost = min(cost, sh.most-(sh.sum(*l, i)-sh.sum(*l, i-1)))
@@ -108,6 +130,21 @@ func (sh *shape) add(l *log, slot, newest, cost int64) int {
 		sh.set(*l, j, sh.slot(*l, j), sh.sum(*l, j)+cost)
 	}
 	return i
+}
+
+// addLast does so where that is but one more narrow cell: as nearly always.
+func (sh *shape) addLast(l *log, slot, cost int64) bool {
+	n := len(*l)
+	if sh.wide == 1 || n == 0 || n == cap(*l) || cost > sh.most {
+		return false
+	}
+	last := (*l)[n-1]
+	sum := int64(last&(1<<sumBits-1)) + cost
+	if int64(last>>sumBits) >= slot || sum >= 8*narrowHits {
+		return false
+	}
+	*l = append(*l, uint64(slot)<<sumBits|uint64(sum))
+	return true
 }
 
 // place is the index of the slot's cell, which is made where there is none.
@@ -135,14 +172,14 @@ func (sh *shape) find(l log, slot int64) int {
 	case sh.slot(l, n-1) == slot:
 		return n - 1
 	}
-	return sh.after(l, 0, slot-1)
+	return sh.after(l, slot-1)
 }
 
 // makeRoom makes room for a cell: cells too old to answer a question go where they are many, else the log grows, up
 // to a quarter more than must be kept; beyond that the oldest go.
 func (sh *shape) makeRoom(l *log, newest int64) {
 	n := sh.len(*l)
-	gone := sh.startingAfter(*l, 0, newest-sh.keep)
+	gone := sh.startingAfter(*l, newest-sh.keep)
 	if n >= sh.cells+sh.cells/4 {
 		gone = max(gone, n-sh.cells)
 	}
@@ -182,7 +219,7 @@ func (sh *shape) drop(l *log, n int) {
 
 // dropBefore drops all cells that start before the instant from.
 func (sh *shape) dropBefore(l *log, from int64) {
-	if n := sh.startingAfter(*l, 0, from-1); n > 0 {
+	if n := sh.startingAfter(*l, from-1); n > 0 {
 		sh.drop(l, n)
 	}
 }

@@ -22,20 +22,23 @@ func newRiceWriter(b []byte, mean int64) riceWriter {
 }
 
 func (w *riceWriter) write(v int64) {
-	for high := v >> w.low; high > 0; high-- {
-		w.put(1, 1)
+	const most = aheadBits - timeBits
+	high := v >> w.low
+	for ; high > most; high -= most {
+		w.put(1<<most-1, most)
 	}
-	w.put(0, 1)
-	w.put(uint64(v)&(1<<w.low-1), w.low)
+	lows := uint64(v) & (1<<w.low - 1)
+	w.put(1<<high-1|lows<<(high+1), int(high)+1+w.low)
 }
 
-// put writes the n low bits of v, at most 56.
+// put writes n bits, at most aheadBits; v has no others.
 func (w *riceWriter) put(v uint64, n int) {
 	w.bits |= v << w.n
-	for w.n += n; w.n >= 8; w.n -= 8 {
-		w.b = append(w.b, byte(w.bits))
-		w.bits >>= 8
-	}
+	w.n += n
+	b := binary.LittleEndian.AppendUint64(w.b, w.bits)
+	w.b = b[:len(w.b)+w.n/8]
+	w.bits >>= w.n &^ 7
+	w.n &= 7
 }
 
 func (w *riceWriter) close() []byte {

@@ -12,9 +12,10 @@ package window
 // of N per W judges alike in any order of arrival while a key has no more instants than that.
 //
 // A hit costs one comparison a limit while the hits kept are within the limit, one more where no two hits share an
-// instant, else a binary search. A late hit costs as much as there are hits after it.
+// instant, else a search that takes longer the more do. A late hit costs as much as there are hits after it.
 type sliding struct {
 	groups []group
+	logs   []shape // of the groups
 }
 
 // A group is the limits that share a log.
@@ -47,6 +48,9 @@ func newSliding(c *Config) (algorithm, error) {
 	if len(exact) > 0 {
 		a.groups = append([]group{newGroup(c, 1, exact...)}, a.groups...)
 	}
+	for i := range a.groups {
+		a.logs = append(a.logs, a.groups[i].shape)
+	}
 	return &a, nil
 }
 
@@ -74,10 +78,12 @@ func (a *sliding) hit(s *State, at, cost int64) broken {
 // hitNewest counts a hit that no other is newer than: only the window that ends with it can be broken by it.
 func (g *group) hitNewest(l *log, at, cost int64) broken {
 	b := unbroken
+	total := g.total(*l)
 	for i := range g.limits {
 		limit := &g.limits[i]
-		if room := limit.hits - cost; b.limit < 0 && g.total(*l) > room && g.exceeds(*l, at-limit.per, room) {
+		if room := limit.hits - cost; total > room && g.exceeds(*l, at-limit.per, room) {
 			b = broken{limit.index, at, g.since(*l, at-limit.per) + cost}
+			break
 		}
 	}
 	g.add(l, g.slotOf(at), at, cost)
@@ -111,17 +117,18 @@ func (g *group) exceeds(l log, at, room int64) bool {
 	if i >= 0 && g.slot(l, i) > g.slotOf(at) {
 		return true
 	}
-	if g.total(l)-g.sum(l, i) <= room {
+	rest := g.total(l) - room
+	if g.sum(l, i) >= rest {
 		return false
 	}
-	return g.total(l)-g.sum(l, g.startingAfter(l, i+1, at)-1) > room
+	return g.slot(l, g.reaching(l, i, rest)) > g.slotOf(at)
 }
 
 func (g *group) total(l log) int64 { return g.sum(l, g.len(l)-1) }
 
 // since is how many hits lie in the cells that start after the instant at.
 func (g *group) since(l log, at int64) int64 {
-	return g.total(l) - g.sum(l, g.startingAfter(l, 0, at)-1)
+	return g.total(l) - g.sum(l, g.startingAfter(l, at)-1)
 }
 
 // hitLate counts a hit that others are newer than, and asks again at all of them that it lies in the window of.
@@ -131,7 +138,7 @@ func (g *group) hitLate(l *log, at, newest, cost int64) broken {
 	start := g.start(g.slot(*l, pos))
 	for i := range g.limits {
 		limit := &g.limits[i]
-		from := g.startingAfter(*l, 0, start-limit.per)
+		from := g.startingAfter(*l, start-limit.per)
 		for j := pos; j < g.len(*l); j++ {
 			until := min(g.end(g.slot(*l, j)), newest)
 			if start <= until-limit.per {
@@ -154,8 +161,8 @@ func (a *sliding) count(s *State, i int, at int64) int64 {
 		g := &a.groups[k]
 		for _, limit := range g.limits {
 			if l := *s.log(k); limit.index == i {
-				until := g.after(l, 0, g.slotOf(at))
-				return g.sum(l, until-1) - g.sum(l, min(until, g.startingAfter(l, 0, at-limit.per))-1)
+				until := g.after(l, g.slotOf(at))
+				return g.sum(l, until-1) - g.sum(l, min(until, g.startingAfter(l, at-limit.per))-1)
 			}
 		}
 	}
@@ -179,10 +186,4 @@ func (a *sliding) forget(s *State, from int64) {
 	}
 }
 
-func (a *sliding) shapes() []shape {
-	shapes := make([]shape, len(a.groups))
-	for i := range a.groups {
-		shapes[i] = a.groups[i].shape
-	}
-	return shapes
-}
+func (a *sliding) shapes() []shape { return a.logs }
