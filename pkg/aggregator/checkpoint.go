@@ -178,7 +178,7 @@ func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 	}
 	p.ahead = &checkpoint{generation: p.stored.generation, offset: p.offset, last: p.last, checksum: p.checksum, reached: p.reached,
 		told: p.list.told(), sources: p.sources.Append(nil), changed: p.windows.tail(), sent: p.sent.taken, at: now}
-	p.counted = 0
+	p.counted, p.breathed = 0, 0
 	return nil
 }
 

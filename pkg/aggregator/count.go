@@ -13,7 +13,9 @@ import (
 // Batches are counted some at a time, so that the windows they want are read together.
 const (
 	mostBatches = 64
-	mostPairs   = 4096
+	mostPairs   = 4096 // where windows are to be read from the store
+	mostHot     = 512  // else: these stay in the processor's cache until they are counted
+	breathEvery = 4096 // hits, where several are counted of one answer of Kafka
 )
 
 // A batch is one that is at hand.
@@ -76,7 +78,7 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 func (p *partition) breathe(ctx context.Context, more bool) error {
 	if more {
 		p.answerNow(ctx)
-		if p.ahead != nil && p.windows.written < p.ahead.changed && !p.storeRests() {
+		if p.ahead != nil && p.windows.written < p.ahead.changed && p.counted-p.breathed >= breathEvery && !p.storeRests() {
 			if err := p.writeBack(ctx); err != nil && !p.away(err) {
 				return err
 			}
@@ -103,7 +105,7 @@ func (p *partition) gather(ctx context.Context, records []kafka.Record) (int, er
 	p.used = 0
 	pairs := 0
 	for n := range records {
-		if pairs >= mostPairs || p.used >= mostBatches {
+		if pairs >= mostPairs || p.used >= mostBatches || pairs >= mostHot && len(p.windows.wanted) == 0 {
 			return n, nil
 		}
 		b := p.nextBatch()

@@ -217,6 +217,7 @@ func (p *partition) writeBack(ctx context.Context) error {
 		return fmt.Errorf("writing windows back: %w", err)
 	}
 	p.windows.wrote(len(windows))
+	p.breathed = p.counted
 	return nil
 }
 

@@ -58,6 +58,7 @@ type partition struct {
 	stored    checkpoint  // the last that was written
 	storedAt  time.Time
 	counted   int // hits since the last checkpoint was taken
+	breathed  int // what counted was when windows were last written
 	replay    replay
 	walk      walk
 	sweep     sweep
@@ -191,7 +192,7 @@ func (p *partition) drop() {
 	p.windows = newHotset(p.share())
 	p.rules = newRulebook(p.Aggregator)
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
-	p.waiting, p.waits, p.sent, p.ahead, p.amid, p.counted = nil, 0, receipts{}, nil, false, 0
+	p.waiting, p.waits, p.sent, p.ahead, p.amid, p.counted, p.breathed = nil, 0, receipts{}, nil, false, 0, 0
 	p.replay, p.walk, p.sweep, p.marked, p.downUntil = replay{}, walk{}, sweep{}, marking{}, time.Time{}
 	p.looked, p.found = p.config.Now(), false
 }
