@@ -67,7 +67,11 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 	if err != nil {
 		return err
 	}
-	settings, err := e.ask.enforcer.live.load()
+	load := e.ask.enforcer.live.load
+	if e.rule != "" {
+		load = func() (*config.Config, error) { return e.ask.enforcer.live.loadAnyhow(c.ErrOrStderr()) }
+	}
+	settings, err := load()
 	if err != nil {
 		return err
 	}

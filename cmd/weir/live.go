@@ -44,6 +44,20 @@ func (f *liveFlags) loadButRules() (*config.Config, error) {
 	return settings, err
 }
 
+// loadAnyhow is load, and where only the rules are faulty loadButRules, with their faults told.
+func (f *liveFlags) loadAnyhow(stderr io.Writer) (*config.Config, error) {
+	settings, err := f.load()
+	if err == nil {
+		return settings, nil
+	}
+	bare, other := f.loadButRules()
+	if other != nil {
+		return nil, err
+	}
+	fmt.Fprintf(stderr, "%s\nThe rules here are faulty, and nothing is held against them.\n", err)
+	return bare, nil
+}
+
 // A broker is a client of the brokers that the configuration names, or of the embedded one.
 type broker struct {
 	*kafka.Client

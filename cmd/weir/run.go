@@ -50,6 +50,9 @@ would be blocked, and refuses nobody. ` + "`weir init`" + ` writes these rules a
 
 func (r *runCommand) run(c *cobra.Command, _ []string) error {
 	r.out, r.options.Environ = c.OutOrStdout(), os.Environ()
+	if r.demo && r.options.File != "" {
+		return wrongf("--demo has a configuration of its own; leave --config out")
+	}
 	if r.demo {
 		remove, err := r.prepareDemo()
 		if err != nil {

@@ -51,7 +51,7 @@ func (s *statusCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	settings, err := s.live.load()
+	settings, err := s.live.loadAnyhow(c.ErrOrStderr())
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (t *topCommand) run(c *cobra.Command) error {
 	if t.number < 1 || t.number > 1000 {
 		return wrongf("-n %d is no number of keys to show; write 1 to 1000", t.number)
 	}
-	settings, err := t.ask.enforcer.live.load()
+	settings, err := t.ask.enforcer.live.loadButRules()
 	if err != nil {
 		return err
 	}
