@@ -120,13 +120,13 @@ func (t *runTold) enforcer(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "enforcer   %s\n", url)
 	fmt.Fprintf(b, "ask it     curl -i -H 'X-Forwarded-For: %s' %s/v1/check\n", client, url)
-	fmt.Fprintf(b, "see        weir watch, weir list, weir status%s; data is in %s\n", t.told(), t.config.Data)
+	fmt.Fprintf(b, "see        weir watch%s weir list, weir status; data is in %s\n", t.told(), t.config.Data)
 }
 
 // told is what those commands have to be told.
 func (t *runTold) told() string {
 	if t.file == "" {
-		return ""
+		return ","
 	}
-	return ", with --config " + t.file
+	return " --config " + t.file + ", and so"
 }

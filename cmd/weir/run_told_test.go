@@ -37,7 +37,7 @@ func TestWhatARunTells(t *testing.T) {
 		"           nothing yet in 127.0.0.1:7402\n",
 		"           open /secret.log: permission denied\n",
 		"' http://localhost:7421/v1/check\n",
-		"weir status, with --config /etc/other.yaml; data is in /data\n",
+		"see        weir watch --config /etc/other.yaml, and so weir list, weir status; data is in /data\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
