@@ -77,3 +77,17 @@ func TestUnblockingByAFieldThatChecksDoNotKnow(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
+
+// A pause of a rule that is not here is refused with what there is.
+func TestAPauseNamesTheRulesThereAre(t *testing.T) {
+	r := keyed(t, list(t))
+	none := start(t, list(t), func(c *Config) { c.Keys, c.Ruling.Rules = keysFile(t), &rule.Set{} })
+	for _, test := range []struct {
+		at         *running
+		rule, want string
+	}{{r, "per-up", "did you mean per-ip?"}, {r, "nonsense", "the rules are per-ip, login, tenant"}, {none, "per-ip", "nor any other"}} {
+		if got := test.at.order("POST", "/v1/pause", `{"rule":"`+test.rule+`","for":"1h","why":"w"}`); got.status != http.StatusBadRequest || !strings.Contains(got.body, test.want) {
+			t.Errorf("%s: %d %s", test.rule, got.status, got.body)
+		}
+	}
+}

@@ -215,8 +215,16 @@ func (e *Enforcer) ofRule(name string) (string, error) {
 	if name == "" || name == blocklist.EveryRule {
 		return blocklist.EveryRule, nil
 	}
-	if known, _ := e.ruling.Load().Rules.Rule(name); known == nil {
-		return "", problemf(http.StatusBadRequest, "there is no rule %q here", name)
+	rules := e.ruling.Load().Rules
+	if known, _ := rules.Rule(name); known != nil {
+		return name, nil
 	}
-	return name, nil
+	var names []string
+	for _, r := range rules.Rules {
+		names = append(names, r.Name)
+	}
+	if len(names) == 0 {
+		return "", problemf(http.StatusBadRequest, "there is no rule %q here, nor any other", name)
+	}
+	return "", problemf(http.StatusBadRequest, "there is no rule %q here; %s", name, yamlfile.Suggest(name, names, "the rules are "))
 }
