@@ -65,6 +65,22 @@ func lockedFolder(folder string) bool {
 
 func (f foundLogs) patterns() []string { return f.readable }
 
+// missing is an error when there is no log that can be read.
+func (f foundLogs) missing() error {
+	switch {
+	case len(f.readable) > 0:
+		return nil
+	case len(f.locked) > 0:
+		return errLockedLogs
+	}
+	return errNoLogs
+}
+
+var (
+	errNoLogs     = errors.New("no access log was found in the usual places; `weir init` writes a weir.yaml to name one in, `weir run --demo` brings one of its own")
+	errLockedLogs = errors.New("no access log that was found may be read; once it may, run this again. `weir run --demo` brings one of its own")
+)
+
 // tell names the logs that may not be read, each with the command that helps.
 func (f foundLogs) tell(w io.Writer) {
 	for _, path := range f.locked {

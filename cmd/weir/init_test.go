@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -87,6 +88,14 @@ func TestLogsThatMayNotBeReadAreNamedWithTheRemedy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
 	if err := os.WriteFile(path, nil, 0o640); err != nil {
 		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		found foundLogs
+		want  error
+	}{{foundLogs{}, errNoLogs}, {foundLogs{locked: []string{path}}, errLockedLogs}, {foundLogs{locked: []string{path}, readable: []string{"/*.log"}}, nil}} {
+		if err := test.found.missing(); !errors.Is(err, test.want) {
+			t.Errorf("%+v: %v", test.found, err)
+		}
 	}
 	var said bytes.Buffer
 	foundLogs{locked: []string{path}}.tell(&said)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -69,14 +68,12 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 	}
 	if settings.File == "" {
 		r.logs.tell(c.ErrOrStderr())
-		if len(r.logs.patterns()) == 0 {
-			return wrong{errNoLogs}
+		if err := r.logs.missing(); err != nil {
+			return wrong{err}
 		}
 	}
 	return exitOf(daemon.Run(c.Context(), daemon.Whole(r.beside, daemon.Collector, daemon.Aggregator, daemon.Enforcer), r.options, c.ErrOrStderr()))
 }
-
-var errNoLogs = errors.New("no access log was found in the usual places; `weir init` writes a weir.yaml to name one in, `weir run --demo` brings one of its own")
 
 // An exit is a process's exit code for what has been said already.
 type exit int
