@@ -21,7 +21,7 @@ const fileLines = 3_000_000
 
 // BenchmarkFileToBlocklist has a whole Weir read a log file until the enforcer refuses who broke a limit at its very
 // end: in one process, and as three on a real Kafka and Redis. Before, it reads files of a million lines each until Kafka
-// has been compiled, as one that is in use, eight at most.
+// has been compiled, as one that is in use, seven at most.
 //
 //	go test -run '^$' -bench FileToBlocklist -benchtime 1x -timeout 30m ./test/bench
 func BenchmarkFileToBlocklist(b *testing.B) {
