@@ -18,6 +18,7 @@ type cut struct {
 	from, to    int64
 	clock       int64  // the collector's when the cut was begun, Unix ms: what is ahead of time is judged by it
 	fingerprint string // of the rules
+	span        int64  // how much request time it may cover, ms
 	first       int64  // the newest request time with its first request, Unix ms; noTime before that
 	reached     int64  // the newest request time of the stream up to here, Unix ms; unknown (noTime) before the first
 	note        []byte // what the source keeps with the position

@@ -179,6 +179,16 @@ func (m *member) progress(at int64) {
 // slack is how far the member may be ahead of others.
 func (m *member) slack() int64 { return m.late - m.late/disorder }
 
+// span is how much request time the member may send at once: as much as it may be ahead of others, if there are any.
+func (m *member) span() int64 {
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	if m.limit(time.Now()) == math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return m.slack()
+}
+
 // move wakes the members that are held no longer now that one has gone on from a request time, or noTime for any change.
 func (h *hold) move(was int64) {
 	now := time.Now()
@@ -204,7 +214,8 @@ func (m *member) may(at int64, wake func()) bool {
 	return false
 }
 
-// limit is the request time up to which the member may send, noTime when nothing is known of one that it waits for.
+// limit is the request time up to which the member may send: noTime when nothing is known of one that it waits for,
+// beyond all times when it waits for none.
 func (m *member) limit(now time.Time) int64 {
 	newest := int64(math.MaxInt64)
 	for other := range m.hold.members {

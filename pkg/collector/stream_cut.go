@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"weir/internal/kafka"
@@ -15,7 +16,10 @@ func (s *stream) begin(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	s.open = &cut{source: s.source, from: s.position, clock: now.UnixMilli(), first: noTime, begun: now}
+	s.open = &cut{source: s.source, from: s.position, clock: now.UnixMilli(), span: math.MaxInt64, first: noTime, begun: now}
+	if s.member != nil {
+		s.open.span = s.member.span()
+	}
 	next := s.collector.ruling.Load()
 	switch {
 	case len(s.again) > 0:

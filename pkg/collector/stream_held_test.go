@@ -72,6 +72,20 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 	})
 }
 
+// TestASourceAloneIsCutWhereItSuits: in pieces of the time that others may wait for only where there are others.
+func TestASourceAloneIsCutWhereItSuits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, j, other, begin := heldStream(t, 0)
+		other.idle(true)
+		for n := range 50 {
+			s.mustAdd(t, logLine(n, begin.Add(time.Duration(n)*time.Hour/50)))
+		}
+		if len(j.cuts) > 0 {
+			t.Errorf("%d cuts of an hour that nobody waits for", len(j.cuts))
+		}
+	})
+}
+
 // TestWhatASourceHasReachedIsNotMoreThanItHasSent has one go on where its journal says that all before was sent: the
 // very next request is of that time.
 func TestWhatASourceHasReachedIsNotMoreThanItHasSent(t *testing.T) {

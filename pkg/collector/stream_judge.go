@@ -57,8 +57,7 @@ func (s *stream) refuse(r *request.Request) reason {
 
 // reach notes the time of a request. A cut covers no more time than the stream may be ahead of others.
 func (s *stream) reach(at int64) error {
-	if s.member != nil && s.open.first != noTime && at > after(s.open.first, s.member.slack()) &&
-		s.whole && s.position > s.open.from && len(s.again) == 0 {
+	if s.open.first != noTime && at-s.open.first > s.open.span && s.whole && s.position > s.open.from && len(s.again) == 0 {
 		if err := s.cutBefore(s.ctx); err != nil {
 			return err
 		}
