@@ -22,7 +22,7 @@
 //
 // # Memory
 //
-// Config.HotKeys windows are hot, over all partitions; each takes about 250 bytes and 8 for every hit remembered. Beside
+// Config.HotKeys windows are hot, over all partitions; each takes about 280 bytes and 8 for every hit remembered. Beside
 // them there are at most some 5,000 evicted windows a partition that are not written yet, 64 batches and two answers
 // of Kafka.
 //

@@ -220,7 +220,7 @@ func heaviestOf(keys []heavyKey, n int) []heavyKey {
 func (p *partition) top(ruleName string, n int) []heavyKey {
 	var keys []heavyKey
 	at := p.time()
-	for _, w := range p.windows.hot.Values() {
+	for _, w := range p.windows.hot.Keys() {
 		if w.rule.rule == nil || ruleName != "" && w.rule.name != ruleName {
 			continue
 		}

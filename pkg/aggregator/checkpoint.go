@@ -182,11 +182,12 @@ func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 	return nil
 }
 
-// worthWaiting says whether a later checkpoint would write much less: the same windows change again and again. Nobody
-// waits for it, neither evicted windows nor verdicts to be published again.
+// worthWaiting says whether a later checkpoint would write much less, because the same windows change again and again,
+// and nothing waits for it: no evicted windows, no verdicts to be published again.
 func (p *partition) worthWaiting() bool {
-	dirty := p.windows.dirty()
-	return dirty > fewCalls*p.windows.chunk && p.counted < manyHits*dirty && len(p.windows.leaving) == 0 && len(p.replay.touched) == 0
+	h := p.windows
+	awaited := len(h.leaving) > 0 || len(p.replay.touched) > 0 || h.written < p.walk.written
+	return !awaited && h.dirty() > fewCalls*h.chunk && p.counted < manyHits*h.dirty()
 }
 
 func (p *partition) writeCheckpoint(ctx context.Context, next checkpoint) error {

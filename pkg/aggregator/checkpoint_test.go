@@ -52,23 +52,25 @@ func caughtUp(t *testing.T, hotKeys int) (*lab, *partition) {
 
 func TestCheckpointsWaitWhileManyWindowsChange(t *testing.T) {
 	const turn = 300 * time.Millisecond
+	nothing := func(*partition) {}
 	for name, test := range map[string]struct {
 		hotKeys, windows, hits int
-		replayed               bool
+		awaits                 func(*partition)
 		from                   time.Duration
 	}{
-		"many windows":                      {1000, 300, 1, false, checkpointLatest},
-		"few windows":                       {1000, fewCalls * 4, 1, false, checkpointEvery},
-		"one more":                          {1000, fewCalls*4 + 1, 1, false, checkpointLatest},
-		"windows that are evicted":          {100, 300, 1, false, checkpointEvery},
-		"verdicts that are published again": {1000, 300, 1, true, checkpointEvery},
-		"many hits a window":                {1000, 300, manyHits / 10, false, 10 * turn},
+		"many windows":             {1000, 300, 1, nothing, checkpointLatest},
+		"few windows":              {1000, fewCalls * 4, 1, nothing, checkpointEvery},
+		"one more":                 {1000, fewCalls*4 + 1, 1, nothing, checkpointLatest},
+		"many hits a window":       {1000, 300, manyHits / 10, nothing, 10 * turn},
+		"windows that are evicted": {100, 300, 1, nothing, checkpointEvery},
+		"verdicts to be published again": {1000, 300, 1, func(p *partition) {
+			p.replay.touched = map[string]struct{}{"many/192.0.2.1": {}}
+		}, checkpointEvery},
+		"a walk over what is written": {1000, 300, 1, func(p *partition) { p.walk.written = p.windows.tail() + 1 }, checkpointEvery},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, p := caughtUp(t, test.hotKeys)
-			if test.replayed {
-				p.replay.touched = map[string]struct{}{"many/192.0.2.1": {}}
-			}
+			test.awaits(p)
 			if after := l.checkpointAfter(p, test.windows, test.hits); after < test.from || after >= test.from+turn {
 				t.Errorf("it is taken after %v, want %v", after, test.from)
 			}

@@ -220,12 +220,12 @@ func (p *partition) touch(searches []search) (sum int) {
 	}
 	for _, w := range found[:len(searches)] {
 		if w != nil {
-			sum += len(w.name) + int(w.moved)
+			sum += len(w.name) + int(w.moved) + int(w.text[0])
 		}
 	}
 	for _, w := range found[:len(searches)] {
 		if w != nil {
-			sum += int(w.name[0]) + int(w.rule.policy.Touch(&w.state))
+			sum += int(w.rule.policy.Touch(&w.state))
 		}
 	}
 	return sum

@@ -84,7 +84,7 @@ func await(ctx context.Context, read <-chan reading) (reading, error) {
 
 // peek returns a window that is in memory, or a copy of what was read of the store.
 func (p *partition) peek(c *counted, name string, cold *reading) (*keyed, string, error) {
-	if w, ok := p.windows.hot.Peek(name); ok {
+	if w := p.windows.peek(name); w != nil {
 		return w, "hot", nil
 	}
 	if w, ok := p.windows.leaving[name]; ok {

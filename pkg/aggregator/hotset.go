@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"weir/internal/store"
+	"weir/pkg/request"
 	"weir/pkg/window"
 )
 
@@ -18,20 +19,30 @@ const (
 	smallestSize = 16
 )
 
-// A keyed window is what is remembered of one (rule, key). It has 96 bytes, which are never on more than two lines of the
-// processor's cache.
+// A keyed window is what is remembered of one (rule, key). It has 128 bytes and lies on two lines of the processor's
+// cache: what a hit changes of it is there once what finds it is.
 type keyed struct {
-	name    string // "rule/key": in the hot set, in the store, on the list
-	state   window.State
-	rule    *counted
-	verdict *Verdict // the last one
+	name  string // "rule/key": in the hot set, in the store, on the list
+	state window.State
+	rule  *counted
 
-	generation, offset int64  // hits up to and with this one are in the state
-	moved              uint32 // hotset.added when it was last moved to the front
-	loaded             bool   // what the store has of it was read
-	dirty              bool   // it stands in hotset.changed
-	evicted            bool   // it is not in hotset.hot
+	generation, offset int64    // hits up to and with this one are in the state
+	verdict            *Verdict // the last one
+	moved              uint32   // hotset.added when it was last moved to the front
+	loaded             bool     // what the store has of it was read
+	dirty              bool     // it stands in hotset.changed
+	evicted            bool     // it is not in hotset.hot
 	index              indexChange
+
+	text [32]byte // the name, where it is not longer
+}
+
+func newKeyed(name string, rule *counted) *keyed {
+	w := &keyed{name: name, rule: rule}
+	if n := copy(w.text[:], name); n == len(name) {
+		w.name = request.Text(w.text[:n])
+	}
+	return w
 }
 
 // An indexChange is what the index of live verdicts has to learn with the next write.
@@ -62,7 +73,7 @@ func (w *keyed) is(rule string, key []byte) bool {
 // A window that is wanted moves to the front of the hot ones, unless fewer than an eighth of their number were added
 // since it last did: so what is asked for again and again is found without touching the list.
 type hotset struct {
-	hot      *simplelru.LRU[string, *keyed]
+	hot      *simplelru.LRU[*keyed, struct{}]
 	size     int
 	added    uint32            // how many windows were, going round
 	table    table             // of the hot ones
@@ -88,7 +99,7 @@ func newHotset(size int) *hotset {
 }
 
 // push is told of a window that is pushed out.
-func (h *hotset) push(_ string, w *keyed) {
+func (h *hotset) push(w *keyed, _ struct{}) {
 	w.evicted = true
 	h.table.remove(w)
 	h.leaving[w.name] = w
@@ -124,6 +135,12 @@ func (h *hotset) findNamed(name string) (w *keyed, hot bool) {
 	return h.find(rule, []byte(key))
 }
 
+// peek returns the hot window of a name, or nil, and wants nothing.
+func (h *hotset) peek(name string) *keyed {
+	rule, key, _ := strings.Cut(name, "/")
+	return h.table.find(h.table.hash(h.table.ofRule(rule), []byte(key)), rule, []byte(key))
+}
+
 func (h *hotset) findHashed(hash uint64, rule string, key []byte) (w *keyed, hot bool) {
 	if w := h.table.find(hash, rule, key); w != nil {
 		h.ask(w)
@@ -141,14 +158,15 @@ func (h *hotset) findHashed(hash uint64, rule string, key []byte) (w *keyed, hot
 // ask notes that a hot window is wanted.
 func (h *hotset) ask(w *keyed) {
 	if h.added-w.moved > uint32(h.size/8) {
-		h.hot.Get(w.name)
+		h.hot.Get(w)
 		w.moved = h.added
 	}
 }
 
 // want returns a new window that is to be read.
 func (h *hotset) want(name string, rule *counted) *keyed {
-	w := &keyed{name: name, rule: rule, evicted: true}
+	w := newKeyed(name, rule)
+	w.evicted = true
 	h.unloaded[name] = w
 	h.wanted = append(h.wanted, w)
 	return w
@@ -158,7 +176,7 @@ func (h *hotset) add(w *keyed) {
 	h.added++
 	w.evicted, w.moved = false, h.added
 	h.table.add(w)
-	h.hot.Add(w.name, w)
+	h.hot.Add(w, struct{}{})
 }
 
 // touch notes that a window is about to change.

@@ -34,7 +34,7 @@ func TestWhatIsWantedStaysHot(t *testing.T) {
 		h.settle()
 		for range 10 {
 			name := fmt.Sprint("a/", random.IntN(1000))
-			if w, hot := h.findNamed(name); hot && (w.evicted || !h.hot.Contains(name) || w.name != name) {
+			if w, hot := h.findNamed(name); hot && (w.evicted || !h.hot.Contains(w) || w.name != name) {
 				t.Fatalf("%s is found and is not hot", name)
 			}
 		}

@@ -94,7 +94,7 @@ func (p *partition) isClear(pair store.Pair, now int64) (bool, error) {
 
 // has says whether a window is in memory.
 func (h *hotset) has(name string) bool {
-	if h.hot.Contains(name) {
+	if h.peek(name) != nil {
 		return true
 	}
 	_, leaving := h.leaving[name]
