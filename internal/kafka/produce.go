@@ -16,7 +16,9 @@ const acksAll = -1
 const brokerTimeout = requestTimeout - time.Second
 
 // produce sends a request and notes the broker's answer in it. kafka-go's Client.Produce has one partition a
-// request; its transport takes several, as Kafka does.
+// request; its transport takes several, as Kafka does. It encodes them too: done by hand, as fetching is, that took 4% less
+// of our CPU with one record of 2 KiB to each partition and 23% less with many of 16 KiB, for the rest is the kernel's and
+// the scheduler's.
 func (c *Client) produce(ctx context.Context, topic string, r *request) {
 	message := &produce.Request{Acks: acksAll, Timeout: int32(brokerTimeout.Milliseconds()), Topics: []produce.RequestTopic{{Topic: topic}}}
 	partitions := make([]produce.RequestPartition, len(r.batches))
