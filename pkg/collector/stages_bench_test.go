@@ -67,6 +67,7 @@ func BenchmarkStages(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	decoder.Want(set.Reads())
 	client := request.NewClient(nil)
 	judge := set.NewJudge()
 	writers := make([]*hit.Writer, 16)

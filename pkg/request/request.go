@@ -4,7 +4,7 @@
 // a field and the literal that follows it; a line is gone over once, from literal to literal, without regular
 // expressions. JSON is read by a scanner that goes over a record once, too, and keeps the members that a mapping asks
 // for. Around both, a Decoder opens the envelopes of log shippers, and Detect tells format and envelope from the first
-// lines.
+// lines. Who reads a few fields only says so (Want): of the others no more than their end is looked for.
 //
 // What always holds: a line gives a request, or ErrNoRequest, or an Unread error with one of Reasons. Nothing is
 // guessed: what a line does not say is empty, and a line whose time or address cannot be read is unread. No input
