@@ -2,6 +2,7 @@ package redis
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -36,13 +37,44 @@ func (s *Store) names(partition int) names {
 
 func (n names) fence() string { return n.stem + "f" }
 
-// bucket returns the names of a key's bucket, short and long.
-func (n names) bucket(sp space, key []byte) (short, long string) {
-	// The lower bits: partitions may have been told apart by the upper ones.
-	return n.numbered(sp, xxhash.Sum64(key)&(sp.buckets-1))
+// A naming makes the names of a call: the fence, then those of buckets. They share their bytes.
+type naming struct {
+	names
+	text strings.Builder
+	ends []int // of the names in text
 }
 
-func (n names) numbered(sp space, bucket uint64) (short, long string) {
-	digits := strconv.FormatUint(bucket, 36)
-	return n.stem + sp.short + digits, n.stem + sp.long + digits
+// naming begins one, with room for so many buckets.
+func (n names) naming(buckets int) *naming {
+	b := &naming{names: n, ends: make([]int, 0, 1+2*buckets)}
+	b.text.Grow((1 + 2*buckets) * (len(n.stem) + 1 + 4)) // the space, and its number's digits
+	b.text.WriteString(n.fence())
+	b.ends = append(b.ends, b.text.Len())
+	return b
+}
+
+// bucket adds the names of a key's bucket, short and long.
+func (b *naming) bucket(sp space, key []byte) {
+	// The lower bits: partitions may have been told apart by the upper ones.
+	b.numbered(sp, xxhash.Sum64(key)&(sp.buckets-1))
+}
+
+func (b *naming) numbered(sp space, bucket uint64) {
+	var digits [16]byte
+	number := strconv.AppendUint(digits[:0], bucket, 36)
+	for _, kind := range [...]string{sp.short, sp.long} {
+		b.text.WriteString(b.stem)
+		b.text.WriteString(kind)
+		b.text.Write(number)
+		b.ends = append(b.ends, b.text.Len())
+	}
+}
+
+func (b *naming) all() []string {
+	text, begin := b.text.String(), 0
+	all := make([]string, len(b.ends))
+	for i, end := range b.ends {
+		all[i], begin = text[begin:end], end
+	}
+	return all
 }

@@ -64,17 +64,14 @@ func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, cha
 
 // run does the changes if the fence is the one named, and returns the one that is found afterwards.
 func (s *Store) run(ctx context.Context, partition int, named string, next store.Fence, changes []store.Change) (found store.Fence, done bool, err error) {
-	n := s.names(partition)
-	keys := make([]string, 1, 1+2*len(changes))
-	keys[0] = n.fence()
+	keys := s.names(partition).naming(len(changes))
 	args := make([]any, 3, 3+3*len(changes))
 	args[0], args[1], args[2] = named, next.String(), s.expire
 	for _, c := range changes {
-		short, long := n.bucket(spaces[c.Space], c.Key)
-		keys = append(keys, short, long)
+		keys.bucket(spaces[c.Space], c.Key)
 		args = append(args, what(c), c.Key, c.Value)
 	}
-	reply, err := takeOrWrite.Run(ctx, s.client, keys, args...).Slice()
+	reply, err := takeOrWrite.Run(ctx, s.client, keys.all(), args...).Slice()
 	if err != nil {
 		return found, false, err
 	}
@@ -85,28 +82,28 @@ func (s *Store) run(ctx context.Context, partition int, named string, next store
 	return found, reply[0] == int64(1), err
 }
 
-func what(c store.Change) string {
+// What the script is told to do, as its arguments are.
+var toDelete, toSetLong, toSetShort any = "d", "l", "s"
+
+func what(c store.Change) any {
 	switch {
 	case c.Value == nil:
-		return "d"
+		return toDelete
 	case isLong(c.Key, c.Value):
-		return "l"
+		return toSetLong
 	}
-	return "s"
+	return toSetShort
 }
 
 // Read returns the values of keys, and the fence.
 func (s *Store) Read(ctx context.Context, partition int, sp store.Space, keys [][]byte) ([][]byte, store.Fence, error) {
-	n := s.names(partition)
-	names := make([]string, 1, 1+2*len(keys))
-	names[0] = n.fence()
+	names := s.names(partition).naming(len(keys))
 	args := make([]any, len(keys))
 	for i, key := range keys {
-		short, long := n.bucket(spaces[sp], key)
-		names = append(names, short, long)
+		names.bucket(spaces[sp], key)
 		args[i] = key
 	}
-	reply, err := read.Run(ctx, s.client, names, args...).Slice()
+	reply, err := read.Run(ctx, s.client, names.all(), args...).Slice()
 	if err == nil && len(reply) != 1+len(keys) {
 		err = errReply
 	}
@@ -144,13 +141,11 @@ func (s *Store) Scan(ctx context.Context, partition int, in store.Space, from st
 			return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %q is no cursor of this space", partition, from)
 		}
 	}
-	n := s.names(partition)
-	names := []string{n.fence()}
+	names := s.names(partition).naming(bucketsPerPage)
 	for bucket := first; bucket < min(first+bucketsPerPage, sp.buckets); bucket++ {
-		short, long := n.numbered(sp, bucket)
-		names = append(names, short, long)
+		names.numbered(sp, bucket)
 	}
-	reply, err := scan.Run(ctx, s.client, names, pairs).Slice()
+	reply, err := scan.Run(ctx, s.client, names.all(), pairs).Slice()
 	if err != nil {
 		return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %w", partition, err)
 	}
