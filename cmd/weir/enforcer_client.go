@@ -29,7 +29,8 @@ type enforcerClient struct {
 	places  []enforcerPlace
 	key     string
 	clients []*http.Client // a place's each
-	tried   []string       // places that could not be reached, and why
+	now     int            // the place that is asked
+	tried   []string       // places before it that could not be reached, and why
 }
 
 func newEnforcerClient(places []enforcerPlace, key string, file *clientFile) (*enforcerClient, error) {
@@ -100,14 +101,17 @@ func (e *enforcerClient) close() {
 
 // at is where the enforcer is that was reached last.
 func (e *enforcerClient) at() string {
-	if p := e.places[0]; p.socket != "" {
+	if p := e.places[e.now]; p.socket != "" {
 		return p.socket
 	}
-	return e.places[0].url
+	return e.places[e.now].url
 }
 
-// send asks, and gives any answer below 300. A place that cannot be reached is never asked again: nothing was sent
-// there, so the next one is asked in its stead.
+// fromTheFirst has all places tried once more: one that could not be reached may be there again.
+func (e *enforcerClient) fromTheFirst() { e.now, e.tried = 0, nil }
+
+// send asks, and gives any answer below 300. A place that cannot be reached is not asked again before fromTheFirst:
+// nothing was sent there, so the next one is asked in its stead.
 func (e *enforcerClient) send(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
 	for {
 		answer, err := e.sendOnce(ctx, method, path, query, body, accept)
@@ -120,20 +124,20 @@ func (e *enforcerClient) send(ctx context.Context, method, path string, query ur
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		cause := fmt.Sprintf("%s: %v", e.places[0], innermost(err))
+		cause := fmt.Sprintf("%s: %v", e.places[e.now], innermost(err))
 		if !isDial(err) {
 			return nil, fmt.Errorf("asking the enforcer at %s", cause)
 		}
-		if len(e.places) == 1 {
+		if e.now == len(e.places)-1 {
 			return nil, noneAnswers(append(e.tried, cause))
 		}
 		e.tried = append(e.tried, cause)
-		e.places, e.clients = e.places[1:], e.clients[1:]
+		e.now++
 	}
 }
 
 func (e *enforcerClient) sendOnce(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
-	target := strings.TrimSuffix(e.places[0].url, "/") + path
+	target := strings.TrimSuffix(e.places[e.now].url, "/") + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
@@ -156,7 +160,7 @@ func (e *enforcerClient) sendOnce(ctx context.Context, method, path string, quer
 	if e.key != "" {
 		request.Header.Set("X-Api-Key", e.key)
 	}
-	return e.clients[0].Do(request)
+	return e.clients[e.now].Do(request)
 }
 
 // A refused is why an enforcer does not do what it is asked, in its own words.

@@ -21,7 +21,7 @@ type watchFeed struct {
 
 	version blocklist.Version
 	local   string // orders that were seen and have no version yet
-	faulty  bool   // it was told that the enforcer cannot be asked
+	fault   string // why the enforcer cannot be asked, as it was told last
 }
 
 const (
@@ -71,12 +71,11 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 			return nil
 		case errors.As(err, new(wrong)):
 			return err
-		case err != nil && !f.faulty:
-			f.tell("%v; trying again", err)
-			f.faulty = true
-		case err == nil && f.faulty:
+		case err != nil:
+			f.lost(err)
+		case f.fault != "":
 			f.tell("the enforcer at %s answers again; shown from where it was lost", f.enforcer.at())
-			f.faulty = false
+			f.fault = ""
 		}
 		if len(some) > 0 {
 			pause = watchFirstPause
@@ -97,6 +96,15 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 			return nil
 		}
 		pause = min(2*pause, watchLastPause)
+	}
+}
+
+// lost has all places tried again where the enforcer may be, and says why, once for each cause.
+func (f *watchFeed) lost(err error) {
+	f.enforcer.fromTheFirst()
+	if err.Error() != f.fault {
+		f.tell("%v; trying again", err)
+		f.fault = err.Error()
 	}
 }
 

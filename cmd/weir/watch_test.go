@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -141,9 +142,9 @@ type watching struct {
 	stop    func()
 }
 
-func watchAt(t *testing.T, at string) *watching {
+func watchAt(t *testing.T, places ...enforcerPlace) *watching {
 	t.Helper()
-	client, err := newEnforcerClient([]enforcerPlace{{url: at, named: "--url"}}, "", &clientFile{})
+	client, err := newEnforcerClient(places, "", &clientFile{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,7 @@ func TestWatchFeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	front := newFront(t, first)
-	w := watchAt(t, front.URL)
+	w := watchAt(t, enforcerPlace{url: front.URL, named: "--url"})
 	defer w.stop()
 	awaitText(t, &w.stderr, "weir: 3 keys on the list of "+front.URL+"; what changes from now on:\n")
 	verdict := blockedNow("per-ip", "198.51.100.9", map[string]string{"ip": "198.51.100.9"})
@@ -256,4 +257,27 @@ func TestWatchFeed(t *testing.T) {
 	for _, said := range []string{"the enforcer does not know what followed tests-1.", "4 keys left the list meanwhile, before their end\n", "answers again; shown from where it was lost\n"} {
 		awaitText(t, &w.stderr, said)
 	}
+}
+
+// An enforcer that is lost is found again where it was, though meanwhile another place answered, and refused.
+func TestWatchComesBackToTheSocket(t *testing.T) {
+	folder := liveFolder(t)
+	first, err := startEnforcer(folder, nil, listOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	barred := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	defer barred.Close()
+	w := watchAt(t, enforcerPlace{url: "http://weir", socket: filepath.Join(folder, "weir.sock"), named: "enforcer.socket"}, enforcerPlace{url: barred.URL, named: "enforcer.listen"})
+	defer w.stop()
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	awaitText(t, &w.stderr, barred.URL+" answers 401 Unauthorized, as no enforcer does; trying again\n")
+	second, err := startEnforcer(folder, nil, listOf(2, blockedNow("per-ip", "192.0.2.1", map[string]string{"ip": "192.0.2.1"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	w.wants("blocked 192.0.2.1")
 }
