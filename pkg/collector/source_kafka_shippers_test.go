@@ -16,7 +16,6 @@ import (
 type shipped struct {
 	Envelope, Format string
 	Fields           map[string]string
-	Wanted           []string
 	name             string
 	records          []string
 }
@@ -45,7 +44,7 @@ func shippers(t testing.TB) []shipped {
 }
 
 func (s *shipped) options() request.Options {
-	return request.Options{Fields: s.Fields, Wanted: s.Wanted}
+	return request.Options{Fields: s.Fields}
 }
 
 // hits are what the records count, read without any collector.

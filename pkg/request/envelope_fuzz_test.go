@@ -38,7 +38,8 @@ type decoders map[[2]string]*Decoder
 func (made decoders) get(t *testing.T, envelope, format string) *Decoder {
 	key := [2]string{envelope, format}
 	if d := made[key]; d == nil || d.Pending() {
-		made[key] = newDecoder(t, envelope, format, Options{Wanted: []string{"a.b", "c"}})
+		made[key] = newDecoder(t, envelope, format, Options{})
+		made[key].Want([]string{"a.b", "c"})
 	}
 	return made[key]
 }

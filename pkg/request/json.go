@@ -8,7 +8,7 @@ import (
 // errNoTime is for a format or a record that names no time at all; an envelope's time may then stand in.
 var errNoTime = &Unread{"time", "there is no time in the line"}
 
-// maxFurther bounds the further fields that are kept of one record when all are wanted.
+// maxFurther bounds the further fields that are kept of one record.
 const maxFurther = 64
 
 // A jsonParser reads one JSON object a line. It allocates nothing once it has seen the longest record.
@@ -23,7 +23,7 @@ type jsonParser struct {
 type jsonMapping struct {
 	needs [][]int
 	roles [roleCount][]jsonField
-	uses  map[int]bool // slots that are fields of the request itself
+	uses  []bool // by slot, as far as any is a field of the request itself
 }
 
 type jsonField struct {
@@ -64,7 +64,7 @@ func (o Options) needs(shape jsonShape) string {
 }
 
 func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
-	m := jsonMapping{needs: p.scan.needs(shape.needs), uses: map[int]bool{}}
+	m := jsonMapping{needs: p.scan.needs(shape.needs)}
 	for role, paths := range shape.paths {
 		fields := strings.Fields(p.options.path(paths))
 		if theirs := p.options.Fields[roleNames[role]]; theirs != "" {
@@ -73,10 +73,17 @@ func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
 		for _, path := range fields {
 			field := p.field(path)
 			m.roles[role] = append(m.roles[role], field)
-			m.uses[field.slot] = true
+			m.use(field.slot)
 		}
 	}
 	return m
+}
+
+func (m *jsonMapping) use(slot int) {
+	for len(m.uses) <= slot {
+		m.uses = append(m.uses, false)
+	}
+	m.uses[slot] = true
 }
 
 func (p *jsonParser) field(path string) jsonField {
@@ -85,7 +92,7 @@ func (p *jsonParser) field(path string) jsonField {
 	return jsonField{name: path, slot: p.scan.slot(path), unix: unix, quoted: quoted}
 }
 
-// wantFurther takes up the further fields that are asked for, or all.
+// wantFurther takes up the further fields that the options name, and lets the scan learn others.
 func (p *jsonParser) wantFurther() {
 	for ours, theirs := range p.options.Fields {
 		if !slices.Contains(roleNames[:], ours) {
@@ -93,17 +100,7 @@ func (p *jsonParser) wantFurther() {
 		}
 	}
 	slices.SortFunc(p.further, func(a, b jsonField) int { return strings.Compare(a.name, b.name) })
-	for _, name := range p.options.Wanted {
-		if !isWord(name) && p.options.Fields[name] == "" {
-			p.further = append(p.further, jsonField{name: name, slot: p.scan.slot(name)})
-		}
-	}
-	p.scan.learn = p.options.Wanted == nil
-}
-
-// isWord tells whether Request.Field knows a name by itself.
-func isWord(name string) bool {
-	return name == "ip" || name == "status" || name == "bytes" || new(Request).text(name) != nil
+	p.scan.learn = true
 }
 
 func (p *jsonParser) Parse(line string, r *Request) error {
@@ -249,13 +246,13 @@ func (p *jsonParser) time(text string, unix bool) (int64, bool) {
 	return timeAny(text, p.options.zone())
 }
 
-// addFurther adds the fields that are wanted; when all are, those that the shape did not use.
+// addFurther adds the fields that the options name, and of others those that the shape did not use.
 func (p *jsonParser) addFurther(m *jsonMapping, r *Request) {
 	for i := range p.further {
 		r.add(p.further[i].name, p.scan.textAt(p.further[i].slot))
 	}
 	for _, slot := range p.scan.seen {
-		if !m.uses[slot] && len(r.Fields) < maxFurther {
+		if (slot >= len(m.uses) || !m.uses[slot]) && len(r.Fields) < maxFurther {
 			r.add(p.scan.paths[slot], p.scan.textAt(slot))
 		}
 	}

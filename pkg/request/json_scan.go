@@ -182,7 +182,7 @@ func (s *jsonScan) composite(t string, i int, node *jsonNode, depth int) (jsonKi
 		return 0, -1
 	}
 	// An array that is wanted whole is not taken up by its elements too.
-	if node != nil && node.kids == nil && (!s.learn || t[i] == '[' && node.slot >= 0) {
+	if node != nil && node.kids == nil && (!s.learn || s.closed || t[i] == '[' && node.slot >= 0) {
 		node = nil
 	}
 	if t[i] == '[' {

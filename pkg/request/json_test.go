@@ -21,7 +21,8 @@ func parseJSON(t *testing.T, format, record string, o Options) (Request, error) 
 func TestJSONAllocatesNothing(t *testing.T) {
 	for name, record := range benchRecords {
 		for _, wanted := range [][]string{nil, {"request_time"}} {
-			p := newJSONParser("json", Options{Wanted: wanted})
+			p := newJSONParser("json", Options{})
+			p.Want(wanted)
 			var r Request
 			parse := func() {
 				if err := p.Parse(record, &r); err != nil {
@@ -58,10 +59,10 @@ func TestJSONBounds(t *testing.T) {
 		"depth":  {nested(maxDepth), nested(maxDepth + 1)},
 		"length": {long(maxRecordBytes), long(maxRecordBytes + 1)},
 	} {
-		if _, err := parseJSON(t, "json", c.fits, Options{Wanted: []string{}}); err != nil {
+		if _, err := parseJSON(t, "json", c.fits, Options{}); err != nil {
 			t.Errorf("%s: %v within the bound", name, err)
 		}
-		if _, err := parseJSON(t, "json", c.not, Options{Wanted: []string{}}); Reason(err) != "json" {
+		if _, err := parseJSON(t, "json", c.not, Options{}); Reason(err) != "json" {
 			t.Errorf("%s: %v beyond the bound", name, err)
 		}
 	}
@@ -128,10 +129,12 @@ func TestJSONNamesOutliveTheBuffer(t *testing.T) {
 }
 
 func TestJSONKeepsOnlyWantedFields(t *testing.T) {
-	const record = `{"time":1,"user":"x","request":"GET /","a":{"b":1,"c":2},"d":true,"e":null,"f":{},"g":"-"}`
-	o := Options{Wanted: []string{"d", "a.c", "request", "user", "e", "f", "g", "missing"}, Fields: map[string]string{"tenant": "a.b"}}
-	r, err := parseJSON(t, "json", record, o)
-	if got, want := fmt.Sprint(r.Fields), "[{tenant 1} {d true} {a.c 2} {request GET /}]"; got != want || err != nil {
+	const record = `{"time":1,"user":"x","request":"GET /","a":{"b":1,"c":2,"d":3},"d":true,"e":null,"f":{},"g":"-"}`
+	p := newJSONParser("json", Options{Fields: map[string]string{"tenant": "a.b"}})
+	p.Want([]string{"d", "a.c", "tenant", "user", "e", "f", "g", "missing"})
+	var r Request
+	err := p.Parse(record, &r)
+	if got, want := fmt.Sprint(r.Fields), "[{tenant 1} {a.c 2} {d true}]"; got != want || err != nil {
 		t.Errorf("got %s, %v; want %s", got, err, want)
 	}
 }
@@ -252,7 +255,8 @@ func TestJSONPitfalls(t *testing.T) {
 		"a value, then an object":  {`"user":"x","ip":"203.0.113.7","user":{"a":1}`, `ip="203.0.113.7"`},
 		"another case":             {`"USER":"x","ip":"203.0.113.7"`, `ip="203.0.113.7"`},
 	} {
-		p := newJSONParser("json", Options{Wanted: []string{}})
+		p := newJSONParser("json", Options{})
+		p.Want([]string{})
 		var r Request
 		err := p.Parse(`{"time":0,`+c.record+`}`, &r)
 		got := strings.TrimSpace(strings.TrimPrefix(describe(&r, err), "  1970-01-01T00:00:00.000Z"))

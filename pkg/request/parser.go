@@ -25,7 +25,6 @@ type Options struct {
 	Zone   *time.Location    // of times that are written without a zone; nil is UTC
 	Fields map[string]string // our name of a field → the format's own name of it (user: http_x_user; in JSON user: jwt.sub)
 	Header string            // the header that fills Forwarded, in any case; empty is X-Forwarded-For
-	Wanted []string          // the further fields to keep of JSON; nil keeps all, up to 64 a record
 }
 
 func (o Options) zone() *time.Location {
