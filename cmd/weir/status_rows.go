@@ -108,6 +108,9 @@ func join(texts ...string) string {
 	return b.String()
 }
 
+// aheadLately is how long status tells of requests that were ahead of the clock.
+const aheadLately = 10 * time.Minute
+
 // sourceRows are the sources of a collector, with their logs.
 func (p *partStatus) sourceRows() []string {
 	var says struct {
@@ -118,6 +121,10 @@ func (p *partStatus) sourceRows() []string {
 				Position, Lag int64
 				Newest        *time.Time
 				Holding       bool
+			}
+			Ahead struct {
+				Requests int
+				Last     time.Time
 			}
 		}
 	}
@@ -139,6 +146,9 @@ func (p *partStatus) sourceRows() []string {
 				state += ", waits for slower ones"
 			}
 			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
+		}
+		if time.Since(s.Ahead.Last) < aheadLately {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: is the clock of who wrote the log right?", s.Source, counted(s.Ahead.Requests, "request")))
 		}
 		if s.Error != "" {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, s.Error))

@@ -129,6 +129,10 @@ func TestStatusShowsEachPart(t *testing.T) {
 			{"partition": 2, "lag": 0, "lag_unknown_since": "2026-03-03T09:00:01Z"}]}`)},
 		{Part: "enforcer", Address: "e:1", Reached: true, Rules: "beef", Status: []byte(`{"whole": true, "version": "l-1.7", "age": "2s", "follows": "kafka",
 			"followers": 1, "paused": ["*"], "waiting": 2, "trouble": "partition 1 has not marked", "unread": 0}`)},
+		{Part: "collector", Address: "c:1", Reached: true, Status: fmt.Appendf(nil, `{"sources": [
+			{"source": "now", "kind": "file", "logs": [], "ahead": {"requests": 2, "last": %q}},
+			{"source": "then", "kind": "file", "logs": [], "ahead": {"requests": 3, "last": %q}}]}`,
+			time.Now().Add(-9*time.Minute).Format(time.RFC3339), time.Now().Add(-11*time.Minute).Format(time.RFC3339))},
 		{Part: "enforcer", Address: "e:2", Reached: true, Status: []byte(`{"whole": false, "version": "", "follows": "kafka"}`)},
 	}}
 	s.RulesDiffer = s.differ()
@@ -142,13 +146,13 @@ func TestStatusShowsEachPart(t *testing.T) {
 		"3 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict waiting for Kafka",
 		"partition 1 lag 7 records, written by a newer version", "partition 2 lag not known since 2026-03-03T09:00:01Z, it was 0 records", "enforcer e:1 beef (here f00d)",
 		"list l-1.7 whole, 2s old, follows kafka, 1 follower, 2 orders waiting for Kafka", "paused all rules", "trouble partition 1 has not marked",
-		"list no whole list, follows kafka",
+		"list no whole list, follows kafka", "now 2 requests ahead of the clock since the start, not counted:",
 	} {
 		if !strings.Contains(words, want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
 	}
-	if strings.Contains(words, "partition 0") || s.Parts[0].Rules == "" {
+	if strings.Contains(words, "partition 0") || strings.Contains(words, "3 requests") || s.Parts[0].Rules == "" {
 		t.Errorf("what is in order is told\n%s", text.String())
 	}
 	s.Parts[1].Rules = "f00d"

@@ -156,6 +156,13 @@ func (m *member) waits() bool {
 	return m.waiting || m.wants != noTime
 }
 
+// held says whether something of the member waits to be sent because it is ahead of others.
+func (m *member) held() bool {
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	return m.wants != noTime
+}
+
 // behind says whether the member reads what is older than its lateness.
 func (m *member) behind() bool {
 	m.hold.mu.Lock()

@@ -22,6 +22,7 @@ type intake struct {
 	ahead     int64 // ms
 	streams   streams
 	said      warnings
+	early     struct{ count, last atomic.Int64 } // requests ahead of the clock, and when that last was, Unix ms
 
 	choice atomic.Pointer[request.Choice]
 	fault  atomic.Pointer[fault]
@@ -77,6 +78,9 @@ func (in *intake) status(kind string) SourceStatus {
 	if choice := in.choice.Load(); choice != nil {
 		status.Format = choice.String()
 	}
+	if n := in.early.count.Load(); n > 0 {
+		status.Ahead = &Ahead{n, time.UnixMilli(in.early.last.Load()).UTC()}
+	}
 	if fault := in.fault.Load(); fault != nil {
 		status.Error = fmt.Sprintf("%s (%s)", fault.what, fault.at.UTC().Format(time.RFC3339))
 	}
@@ -115,7 +119,7 @@ func (all *streams) status() []LogStatus {
 	shown := []LogStatus{}
 	for _, s := range all.all {
 		log := *s.shown.Load()
-		log.Lag = s.lag.Load()
+		log.Lag, log.Holding = s.lag.Load(), s.member != nil && s.member.held()
 		shown = append(shown, log)
 	}
 	return shown

@@ -51,7 +51,14 @@ type SourceStatus struct {
 	Format   string      `json:"format,omitempty"` // what is read, and why that was chosen
 	Logs     []LogStatus `json:"logs"`
 	CaughtUp bool        `json:"caught_up"` // nothing waits to be read or sent
+	Ahead    *Ahead      `json:"ahead,omitempty"`
 	Error    string      `json:"error,omitempty"`
+}
+
+// Ahead is how many requests of a source were refused since the start because their time was ahead of the clock.
+type Ahead struct {
+	Requests int64     `json:"requests"`
+	Last     time.Time `json:"last"`
 }
 
 // A LogStatus is how one log of a source stands: a file, a partition, a listener.
@@ -62,7 +69,7 @@ type LogStatus struct {
 	Lag      int64     `json:"lag"`               // what there is beyond, in bytes or records
 	InFlight int       `json:"in_flight"`         // cuts that Kafka does not have yet
 	Newest   time.Time `json:"newest,omitzero"`   // request time reached
-	Holding  bool      `json:"holding,omitempty"` // it waits for slower sources
+	Holding  bool      `json:"holding,omitempty"` // what is read waits for slower sources
 }
 
 // FileConfig is a source of files.

@@ -52,6 +52,9 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 			}
 		}
 		sent(0, "nothing is known of another")
+		if !s.status("file").Logs[0].Holding {
+			t.Error("the status does not say that it waits for another")
+		}
 		if reached, _ := s.member.standing(); reached != begin.UnixMilli() {
 			t.Errorf("others hear that it has reached %d, its first request is of %d", reached, begin.UnixMilli())
 		}
@@ -66,6 +69,9 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 		sent(36, "another is five minutes further")
 		other.leave()
 		sent(96, "another has ended")
+		if s.status("file").Logs[0].Holding {
+			t.Error("the status says that it waits, and nothing is held")
+		}
 		if err := s.drain(t.Context()); err != nil || s.unsent() > 0 {
 			t.Error("at the end", err, s.unsent())
 		}

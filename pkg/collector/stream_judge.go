@@ -45,6 +45,8 @@ func (s *stream) refuse(r *request.Request) reason {
 	s.watch.request(s, r, proxy)
 	switch {
 	case r.UnixMilli > s.open.clock+s.ahead:
+		s.early.count.Add(1)
+		s.early.last.Store(s.open.clock)
 		return reasonAhead
 	case r.UnixMilli < s.notBefore:
 		return reasonStart

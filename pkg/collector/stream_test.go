@@ -319,6 +319,9 @@ allow:
 			t.Errorf("%s: %v, want %v", reasonWords[why], got, want)
 		}
 	}
+	if ahead := s.status("file").Ahead; ahead == nil || ahead.Requests != 1 || now.Sub(ahead.Last).Abs() > time.Minute {
+		t.Errorf("the status has %v of one request that is ahead of the clock", ahead)
+	}
 	if got := testutil.ToFloat64(s.metrics.requests); got != 10 {
 		t.Errorf("%v requests, want 10", got)
 	}
