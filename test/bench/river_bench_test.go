@@ -64,6 +64,8 @@ var contenders = []contender{
 // how many of the offenders that a textbook finds were found, and what was compiled all the same while it was measured:
 //
 //	go test -run '^$' -bench River -benchtime 1x -timeout 60m ./test/bench
+//
+// WEIR_SITE_LOG may name a real log of the combined format, packed with gzip, that is replayed in place of the site's.
 func BenchmarkRiver(b *testing.B) {
 	for _, c := range contenders {
 		b.Run(c.name, func(b *testing.B) {
@@ -80,7 +82,7 @@ type river struct {
 	cluster  *kafkatest.Cluster
 	client   *kafka.Client
 	producer *kafka.Producer
-	site     *site
+	line     func() (text, client string, at time.Time) // the next one
 	truth    *textbook
 	next     int // partition
 }
@@ -89,7 +91,7 @@ func newRiver(b *testing.B) *river {
 	b.Helper()
 	cluster := kafkatest.Real(b, kafkatest.Options{Measured: true, MemoryMiB: 1024})
 	r := &river{cluster: cluster, client: kafkatest.Client(b, kafka.Config{Brokers: cluster.Addresses(), Create: true}), truth: newTextbook(),
-		site: newSite(riverClients, beginFor(warmSteps*warmLines+riverLines))}
+		line: riverLine(b)}
 	topics := []kafka.Topic{{Name: linesTopic, Partitions: riverPartitions, Settings: map[string]string{"cleanup.policy": "delete"}}, {Name: "offenders", Partitions: 1, Settings: map[string]string{"cleanup.policy": "delete"}}}
 	if err := r.client.EnsureTopics(b.Context(), topics...); err != nil {
 		b.Fatal(err)
@@ -99,6 +101,15 @@ func newRiver(b *testing.B) *river {
 	return r
 }
 
+// riverLine gives one line after another of the log that is read.
+func riverLine(b *testing.B) func() (text, client string, at time.Time) {
+	lines := warmSteps*warmLines + riverLines
+	if path := os.Getenv("WEIR_SITE_LOG"); path != "" {
+		return newReplay(b, path, lines).line
+	}
+	return newSite(riverClients, beginFor(lines)).line
+}
+
 // fill writes lines without keys, a thousand to a partition in turn, as shippers do.
 func (r *river) fill(b *testing.B, lines int) {
 	b.Helper()
@@ -106,7 +117,7 @@ func (r *river) fill(b *testing.B, lines int) {
 	for range lines / 1000 {
 		messages := make([]kafka.Message, 1000)
 		for i := range messages {
-			text, client, at := r.site.line()
+			text, client, at := r.line()
 			r.truth.add(client, at)
 			messages[i] = kafka.Message{Partition: r.next, Value: []byte(text), Done: func(_ int64, err error) { written <- err }}
 		}
@@ -357,7 +368,7 @@ func startWeir(b *testing.B, r *river) *running {
 			b.Fatal(err)
 		}
 	}
-	write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/min, 100/hour, 1000/day], block: {for: 30d}}]\n")
+	write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/min, 100/hour, 1000/day], block: {for: 1000d}}]\n")
 	write("weir.yaml", fmt.Sprintf(`
 data: data
 kafka: {brokers: [%s], hits: {partitions: %d}}
