@@ -22,7 +22,7 @@ import (
 const (
 	riverPartitions = 8
 	riverClients    = 100_000
-	riverLines      = 2_000_000
+	riverLines      = 4_000_000
 	linesTopic      = "lines"
 )
 
@@ -59,7 +59,7 @@ var contenders = []contender{
 }
 
 // BenchmarkRiver has each contender read the lines of the same site from a topic of a real Kafka, from the beginning on:
-// a million at a time until what is Java has been compiled, as in a cluster that is in use, seven million at most; then two
+// a million at a time until what is Java has been compiled, as in a cluster that is in use, seven million at most; then four
 // million while the processor time of its processes is taken. It reports what a million lines cost, the memory at the end,
 // how many of the offenders that a textbook finds were found, and what was compiled all the same while it was measured:
 //
