@@ -31,6 +31,7 @@ type cut struct {
 	fault error        // why it was refused; written before noted
 	left  atomic.Int32 // batches that Kafka does not have yet
 	lost  atomic.Int32 // hits in those that Kafka refused for good
+	told  bool         // the journal has been asked to note it
 	sent  bool
 	again bool // it was noted by an earlier owner, who may have sent it
 }

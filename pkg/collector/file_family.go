@@ -123,12 +123,16 @@ func (f *family) failed(ctx context.Context, err error) {
 	}
 }
 
-// drain has Kafka acknowledge what was read.
+// drain has Kafka acknowledge what was read, but what is ahead of others: that is read again at the next start.
 func (f *family) drain(ctx context.Context) {
 	patient, cancel := draining(ctx)
 	defer cancel()
 	for _, log := range f.logs {
-		if err := log.stream.drain(patient); err != nil && !errors.Is(err, context.Canceled) {
+		err := log.stream.leave(patient)
+		switch {
+		case errors.Is(err, errHeld):
+			f.source.logger.Info("left to the next start", "log", log.path, "why", err)
+		case err != nil && !errors.Is(err, context.Canceled):
 			f.source.logger.Info("left in the journal", "log", log.path, "why", err)
 		}
 	}

@@ -338,7 +338,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 	}
 	log.stream = f.source.newStream(streamConfig{
 		log: file.path, source: known.source, position: known.position, reached: known.reached, journal: f.source.collector.journal,
-		keep: log.keep, member: f.member, notBefore: notBefore,
+		keep: log.keep, member: f.member, notBefore: notBefore, lateNotes: true,
 	})
 	f.logs = append(f.logs, log)
 	f.woken(false)

@@ -31,8 +31,9 @@ const (
 //
 // and nothing else blocks. A cut is made at once when nothing of the stream is in flight, else when that returns, or
 // after 5 ms; of a backlog after 100 ms, or when it covers so much request time as the stream may be ahead of others
-// (see hold); and when a partition's batch is full. It is sent once it is noted, and is not ahead of others. While 64
-// cuts or 8 MiB are in flight, add waits, and the source with it.
+// (see hold); and when a partition's batch is full. It is sent once it is noted, and is not ahead of others: whichever
+// takes longer comes first, but where the journal itself sends what it has (lateNotes). While 64 cuts or 8 MiB are in
+// flight, add waits, and the source with it.
 type stream struct {
 	*intake
 	streamConfig
@@ -63,7 +64,7 @@ type stream struct {
 	behind bool // there is more to read, though nothing to be had at the moment; who reads the log sets it
 	each   func(*request.Request, error)
 
-	flying      []*cut // in their order: not yet noted, noted, sent
+	flying      []*cut // in their order: not yet given to the journal, not yet noted, noted, sent
 	flyingBytes int
 	held        bool          // the first that is not sent is ahead of others
 	refused     int           // cuts of which Kafka would not have something
@@ -84,6 +85,7 @@ type streamConfig struct {
 	keep      func(position int64) []byte // what is kept in the journal with a cut that ends there; nil is nothing
 	member    *member                     // nil is never held
 	notBefore int64                       // Unix ms: what is older is not wanted; noTime is nothing
+	lateNotes bool                        // cuts are noted when they may be sent, not before: the journal sends at its next start all that it has
 	oneRule   bool                        // other rules only when nothing is in flight: the journal can tell of one set only
 	again     []again                     // cuts that were noted by an earlier owner and must be made again, in their order
 }
@@ -263,7 +265,7 @@ func (s *stream) leave(ctx context.Context) error {
 		if len(s.flying) == 0 {
 			return nil
 		}
-		if s.held && !s.flying[0].sent {
+		if first := s.flying[0]; s.held && !first.sent && first.told != s.lateNotes {
 			return errHeld
 		}
 		if err := s.news(ctx); err != nil {

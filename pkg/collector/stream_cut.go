@@ -158,9 +158,18 @@ func (s *stream) cut() {
 	}
 	if len(s.again) > 0 {
 		s.again, c.again = s.again[1:], true
+		c.told = true
 		c.noted.Store(true)
 		return
 	}
+	if !s.lateNotes {
+		s.note(c)
+	}
+}
+
+// note gives a cut to the journal.
+func (s *stream) note(c *cut) {
+	c.told = true
 	s.journal.note(s, c)
 }
 
@@ -180,15 +189,29 @@ func (s *stream) advance(ctx context.Context) error {
 		if c.sent {
 			continue
 		}
-		if !c.noted.Load() || !s.maySend(c) {
+		if !c.noted.Load() || !s.lateNotes && !s.maySend(c) {
 			break
 		}
 		if err := s.send(ctx, c); err != nil {
 			return err
 		}
 	}
+	s.noteAllowed()
 	s.finishSent() // some had nothing to send
 	return nil
+}
+
+// noteAllowed gives to the journal what it has not been given yet and may be sent.
+func (s *stream) noteAllowed() {
+	for _, c := range s.flying {
+		if c.told {
+			continue
+		}
+		if !s.maySend(c) {
+			return
+		}
+		s.note(c)
+	}
 }
 
 // finishSent lets go of the first cuts, as far as Kafka has them.
@@ -213,13 +236,23 @@ func (s *stream) maySend(c *cut) bool {
 		upTo = min(upTo, after(c.first, s.member.slack()))
 	}
 	s.held = !s.member.may(upTo, s.woken)
-	if s.held && c.first != noTime {
+	if s.held && c.first != noTime && c == s.firstUnsent() {
 		s.member.reach(c.first)
 		if s.flying[0] == c {
 			s.member.settle(c.first)
 		}
 	}
 	return !s.held
+}
+
+// firstUnsent is the first cut that is not sent, nil when all are.
+func (s *stream) firstUnsent() *cut {
+	for _, c := range s.flying {
+		if !c.sent {
+			return c
+		}
+	}
+	return nil
 }
 
 func (s *stream) send(ctx context.Context, c *cut) error {

@@ -127,3 +127,38 @@ func TestWhatWasNeverSentIsLeft(t *testing.T) {
 		t.Errorf("cuts %v are left, all is read: %v", j.cuts, j.end)
 	}
 }
+
+// TestAFileNotesNothingThatIsAheadOfOthers: at its next start the journal sends all that it has.
+func TestAFileNotesNothingThatIsAheadOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, j, other, begin := heldStream(t, 0)
+		s.lateNotes, j.slow = true, time.Millisecond
+		for n := range 40 {
+			s.mustAdd(t, logLine(n, begin.Add(time.Duration(n)*10*time.Second)))
+		}
+		noted := func(want int, when string) {
+			t.Helper()
+			if err := s.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if len(j.cuts) != want {
+				t.Errorf("%s: %d cuts are noted, want %d", when, len(j.cuts), want)
+			}
+		}
+		noted(0, "nothing is known of another")
+		other.reach(begin.Add(2 * time.Minute).UnixMilli())
+		noted(3, "another is two minutes further")
+		if reached, _ := s.member.standing(); reached > begin.UnixMilli() {
+			t.Error("others hear that all is sent of what is not even noted")
+		}
+		if err := s.leave(t.Context()); !errors.Is(err, errHeld) {
+			t.Error(err)
+		}
+		if len(j.cuts) != 3 || len(j.acknowledged) != 3 {
+			t.Errorf("at the end %d cuts are noted, of which Kafka has %d", len(j.cuts), len(j.acknowledged))
+		}
+		if reached, _ := s.member.standing(); reached != begin.Add(3*time.Minute).UnixMilli() {
+			t.Errorf("others hear that it has reached %d", reached)
+		}
+	})
+}
