@@ -298,7 +298,7 @@ type target struct {
 }
 
 // into are the logs of s that the i-th log stored is read into: that with the same cells, in its place or else wherever it
-// is, and where it is exact every other, until the one with the same cells comes.
+// is, and where it is exact every other that has nothing yet, until the one with the same cells comes.
 func (s *State) into(shapes []shape, i int, stored *shape) []target {
 	same := func(sh *shape) bool { return sh.span == stored.span && sh.parts == stored.parts }
 	inPlace := i < len(shapes) && same(&shapes[i])
@@ -308,7 +308,7 @@ func (s *State) into(shapes []shape, i int, stored *shape) []target {
 		if same(sh) && (j == i || !inPlace) {
 			*s.log(j) = nil
 			into = append(into, target{sh, s.log(j)})
-		} else if !same(sh) && stored.exact() {
+		} else if !same(sh) && stored.exact() && len(*s.log(j)) == 0 {
 			into = append(into, target{sh, s.log(j)})
 		}
 	}

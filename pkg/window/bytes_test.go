@@ -179,6 +179,31 @@ func TestReadUnderOtherLimits(t *testing.T) {
 	}
 }
 
+// A large limit of a short time has cells of a millisecond, as exact logs have: what other logs hold is not read twice for it.
+func TestReadCountsOnceWhereCellsAreMilliseconds(t *testing.T) {
+	hour, moment := Limit{100_000, time.Hour}, Limit{5000, 100 * time.Millisecond}
+	for _, test := range []struct{ before, after []Limit }{
+		{[]Limit{hour, moment}, []Limit{hour, moment}},
+		{[]Limit{moment, hour}, []Limit{hour, moment}},
+		{[]Limit{{10, time.Minute}, moment}, []Limit{hour, moment}},
+	} {
+		p := mustNew(t, Config{Limits: test.before, Block: Block{For: time.Minute}})
+		q := mustNew(t, Config{Limits: test.after, Block: Block{For: time.Minute}})
+		var s, read State
+		for i := range int64(7) {
+			p.Hit(&s, someTime+i, 1)
+		}
+		if err := q.Read(p.Append(nil, &s), &read); err != nil {
+			t.Fatal(err)
+		}
+		for i, limit := range test.after {
+			if count := q.Count(&read, i, someTime+6); count != 7 {
+				t.Errorf("%v read as %v: %d hits per %v are counted, want 7", test.before, test.after, count, limit.Per)
+			}
+		}
+	}
+}
+
 func TestReadKeepsTheBlock(t *testing.T) {
 	p := mustNew(t, Config{Limits: []Limit{{1, time.Minute}}, Block: Block{For: Forever}})
 	for _, a := range Algorithms() {
