@@ -153,8 +153,8 @@ func (c *Collector) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, s := range c.sources {
-		if files, ok := s.(*fileSource); ok {
-			files.join() // before any of them reads
+		if finding, ok := s.(interface{ announce() }); ok {
+			finding.announce() // before any of them reads
 		}
 	}
 	faults := make([]error, len(c.sources))

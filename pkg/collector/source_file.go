@@ -94,8 +94,8 @@ func (f *fileSource) run(ctx context.Context) error {
 	return nil
 }
 
-// join makes others wait for the source's files before it has found them: what they hold may be older.
-func (f *fileSource) join() { f.finding = f.collector.hold.join(f.config.Name, f.late()) }
+// announce makes others wait for the source's files before it has found them: what they hold may be older.
+func (f *fileSource) announce() { f.finding = f.collector.hold.join(f.config.Name, f.late()) }
 
 // begin works out where files of a pattern begin.
 func (f *fileSource) begin(pattern string) {

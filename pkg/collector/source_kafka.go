@@ -39,7 +39,8 @@ type kafkaSource struct {
 
 	mu         sync.Mutex
 	partitions map[topicPartition]*partition
-	asked      bool // the cluster is known, and the topics were looked for
+	finding    *member // others wait for it while partitions are yet to be found
+	asked      bool    // the cluster is known, and the topics were looked for
 }
 
 type topicPartition struct {
@@ -67,6 +68,9 @@ func newKafkaSource(in *intake) (source, error) {
 	return &kafkaSource{intake: in, client: config.Client, group: config.Group, patience: awaitRules, partitions: map[topicPartition]*partition{}}, nil
 }
 
+// announce makes others wait for the source's partitions before it has found them: what they hold may be older.
+func (k *kafkaSource) announce() { k.finding = k.collector.hold.join(k.config.Name, k.late()) }
+
 func (k *kafkaSource) status() SourceStatus {
 	status := k.intake.status("kafka")
 	lag := int64(0)
@@ -83,6 +87,7 @@ func (k *kafkaSource) status() SourceStatus {
 // run is a member of the group until the context is done.
 func (k *kafkaSource) run(ctx context.Context) error {
 	defer k.leave()
+	defer k.finding.leave()
 	cluster, err := k.connect(ctx)
 	if err != nil {
 		return nil // the context is done
@@ -119,17 +124,21 @@ func (k *kafkaSource) connect(ctx context.Context) (id string, err error) {
 	}
 }
 
-// present are the topics that there are. It says which are not.
+// present are the topics that there are. It says which are not. Their partitions take part in the comparison from now
+// on, whoever will own them.
 func (k *kafkaSource) present(ctx context.Context) map[string]int {
 	topics := map[string]int{}
 	var faults []error
+	found := true
 	for _, topic := range k.config.Kafka.Topics {
-		_, err := k.client.Partitions(ctx, topic)
+		count, err := k.client.Partitions(ctx, topic)
 		if err != nil {
 			faults = append(faults, err)
+			found = found && errors.Is(err, kafka.ErrNoTopic)
 			continue
 		}
 		topics[topic] = 0
+		k.compare(topic, count)
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -142,7 +151,19 @@ func (k *kafkaSource) present(ctx context.Context) map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked = len(faults) == 0
+	if found {
+		k.finding.leave()
+	}
 	return topics
+}
+
+// compare has all partitions of a topic take part in the comparison.
+func (k *kafkaSource) compare(topic string, count int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for number := range count {
+		k.partition(topic, number)
+	}
 }
 
 func oneLine(err error) error {

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"weir/internal/kafka"
@@ -69,14 +70,15 @@ func (k *kafkaSource) behind() bool {
 	return behind && others
 }
 
-// hear takes what is committed of a topic. While nothing can be heard nobody is taken to have stopped.
+// hear takes what is committed of a topic. While nothing can be heard nobody is taken to have stopped, but where the
+// topic is gone.
 func (k *kafkaSource) hear(topic string, commits []kafka.Commit, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
 		for _, p := range k.partitions {
 			if p.topic == topic && !p.owned {
-				p.member.wait(true)
+				p.member.wait(!errors.Is(err, kafka.ErrNoTopic))
 			}
 		}
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
 )
 
 // What is committed of another's partition holds ours as one of ours would: for half a minute when it stops, as long
@@ -74,9 +75,55 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 			k.hear("logs", nil, kafka.ErrUnreachable)
 		}
 		limit(day+60_000, "while nothing can be heard")
+		for range 31 {
+			time.Sleep(time.Second)
+			k.hear("logs", nil, kafka.ErrNoTopic)
+			ours.member.newest()
+		}
+		limit(free, "of a topic that is gone")
+		hear(kafkaNote{Reached: day + 1, Incarnation: "another"})
+		limit(day+60_001, "of a topic that is back")
 		k.leave()
 		limit(free, "when the source has ended")
 	})
+}
+
+// Other sources wait until the partitions are found, and then for all of them, of each topic, whoever owns them.
+func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
+	b := newKafkaBench(t, kafkatest.Embedded(t), 2)
+	b.make()
+	second := b.topic + ".second"
+	if err := b.client.EnsureTopics(b.within(time.Minute), kafka.Topic{Name: second, Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	b.source.Kafka.Client, b.source.Kafka.Topics = b.client, []string{b.topic, second}
+	c := &Collector{config: Config{Late: time.Minute, Logger: testLogger(t)}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
+	in, err := c.newIntake(b.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := newKafkaSource(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := source.(*kafkaSource)
+	file := c.hold.join("a file", time.Minute)
+	k.announce()
+	if file.newest() != noTime {
+		t.Error("a file is sent before it is known what the topics hold")
+	}
+	if found := k.present(t.Context()); len(found) != 2 || len(k.known()) != 2 {
+		t.Errorf("found %v, heard of %v", found, k.known())
+	}
+	for _, p := range k.partitions {
+		if file.newest() != noTime {
+			t.Errorf("a file does not wait for %s", p.topicPartition)
+		}
+		p.member.reach(1)
+	}
+	if len(k.partitions) != 3 || file.newest() != 1+file.slack() {
+		t.Errorf("of %d partitions the file may be ahead up to %d", len(k.partitions), file.newest())
+	}
 }
 
 // Who comes to doubt that others have nothing to read while that is being looked at has it looked at again.
