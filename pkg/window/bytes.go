@@ -302,6 +302,9 @@ type target struct {
 func (s *State) into(shapes []shape, i int, stored *shape) []target {
 	same := func(sh *shape) bool { return sh.span == stored.span && sh.parts == stored.parts }
 	inPlace := i < len(shapes) && same(&shapes[i])
+	if len(shapes) > 0 {
+		s.log(len(shapes) - 1) // all of them now: one that is made later would have those before it move
+	}
 	var into []target
 	for j := range shapes {
 		sh := &shapes[j]

@@ -179,6 +179,25 @@ func TestReadUnderOtherLimits(t *testing.T) {
 	}
 }
 
+// What is remembered exactly serves all logs of the new limits, however many these are.
+func TestReadIntoManyLogs(t *testing.T) {
+	p := mustNew(t, Config{Limits: []Limit{{10, time.Minute}}, Block: Block{For: time.Minute}})
+	limits := []Limit{{20, time.Minute}, {100_000, time.Minute}, {100_000, time.Hour}, {200_000, 24 * time.Hour}, {300_000, 24 * time.Hour}}
+	for _, algorithm := range []Algorithm{Sliding, Fixed, Counter} {
+		q := mustNew(t, Config{Algorithm: algorithm, Limits: limits, Block: Block{For: time.Minute}})
+		var s, read State
+		p.Hit(&s, someTime, 7)
+		if err := q.Read(p.Append(nil, &s), &read); err != nil {
+			t.Fatal(err)
+		}
+		for i, limit := range limits {
+			if count := q.Count(&read, i, someTime); count != 7 {
+				t.Errorf("%v: %d hits per %v are counted, want 7", algorithm, count, limit.Per)
+			}
+		}
+	}
+}
+
 // A large limit of a short time has cells of a millisecond, as exact logs have: what other logs hold is not read twice for it.
 func TestReadCountsOnceWhereCellsAreMilliseconds(t *testing.T) {
 	hour, moment := Limit{100_000, time.Hour}, Limit{5000, 100 * time.Millisecond}
