@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"weir/pkg/blocklist"
@@ -191,22 +193,38 @@ func (a *Aggregator) serveTop(w http.ResponseWriter, r *http.Request) {
 		}
 		top = n
 	}
-	heaviest := []heavyKey{}
+	keys, err := a.heaviest(r.Context(), name, top)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	answer(w, keys)
+}
+
+// heaviest asks all partitions here at once, because each answers only when its fetch has.
+func (a *Aggregator) heaviest(ctx context.Context, ruleName string, n int) ([]heavyKey, error) {
+	keys, faults := make([][]heavyKey, a.config.Partitions), make([]error, a.config.Partitions)
+	var asked sync.WaitGroup
 	for number := range a.config.Partitions {
-		p := a.owner(number)
-		if p == nil {
-			continue
-		}
-		err := p.ask(r.Context(), func(context.Context) error {
-			heaviest = append(heaviest, p.top(name, top)...)
-			return nil
-		})
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
+		if p := a.owner(number); p != nil {
+			asked.Go(func() { keys[number], faults[number] = p.askTop(ctx, ruleName, n) })
 		}
 	}
-	answer(w, heaviestOf(heaviest, top))
+	asked.Wait()
+	return heaviestOf(append([]heavyKey{}, slices.Concat(keys...)...), n), errors.Join(faults...)
+}
+
+// askTop has the partition's goroutine look for its heaviest keys.
+func (p *partition) askTop(ctx context.Context, ruleName string, n int) ([]heavyKey, error) {
+	var keys []heavyKey
+	err := p.ask(ctx, func(context.Context) error {
+		keys = p.top(ruleName, n)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return keys, nil
 }
 
 func heaviestOf(keys []heavyKey, n int) []heavyKey {
