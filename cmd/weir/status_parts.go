@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,7 +109,7 @@ func getStatus(ctx context.Context, url, key string) ([]byte, error) {
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
 	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it %w %s: %.200s", errAnswer, answer.Status, text)
+		err = fmt.Errorf("it %w %s: %.200s", errAnswer, answer.Status, bytes.TrimSpace(text))
 	}
 	return text, err
 }

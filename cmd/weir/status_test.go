@@ -245,3 +245,15 @@ func TestStatusSaysWhyKafkaCouldNotBeAsked(t *testing.T) {
 		t.Errorf("%s %v", text.String(), err)
 	}
 }
+
+// A line that a part answers with is shown in the table: an end of line in it would break that in two.
+func TestWhatAPartAnswersIsOneLine(t *testing.T) {
+	part := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "starting", http.StatusServiceUnavailable)
+	}))
+	defer part.Close()
+	_, err := getStatus(t.Context(), part.URL, "")
+	if want := "it answers 503 Service Unavailable: starting"; err == nil || err.Error() != want {
+		t.Errorf("%q; want %q", err, want)
+	}
+}
