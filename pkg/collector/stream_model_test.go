@@ -1,0 +1,142 @@
+package collector
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A modelLog is a log of a backlog, each line a record, and whoever reads it: owners that end well or do not.
+type modelLog struct {
+	rig     *rig
+	random  *rand.Rand
+	name    string
+	file    bool
+	lines   [][]byte
+	member  *member
+	journal *memoryJournal
+	reached int64
+}
+
+// write makes lines in order to within a tenth of the lateness, with equal times, and gaps.
+func (l *modelLog) write(begin time.Time) {
+	at := begin.Add(time.Duration(l.random.Int64N(int64(time.Hour))))
+	pace := time.Duration(1 + l.random.Int64N(int64(2*time.Minute)))
+	for range 100 + l.random.IntN(400) {
+		at = at.Add(time.Duration(l.random.Int64N(int64(pace))))
+		if l.random.IntN(100) == 0 {
+			at = at.Add(time.Duration(l.random.Int64N(int64(48 * time.Hour))))
+		}
+		early := time.Duration(l.random.Int64N(int64(backlogLate / disorder)))
+		l.lines = append(l.lines, logLine(20*len(l.lines), at.Add(-early).Truncate(time.Second)))
+	}
+}
+
+// read reads the log by one owner after the other.
+func (l *modelLog) read(t *testing.T) {
+	defer l.member.leave()
+	var again []again
+	for position := int64(0); position < int64(len(l.lines)) || len(again) > 0; {
+		s := l.rig.stream(t, streamConfig{position: position, member: l.member, again: again, oneRule: !l.file, lateNotes: l.file})
+		l.journal = &memoryJournal{slow: time.Duration(l.random.IntN(20)) * time.Millisecond}
+		s.source, s.journal, s.reached, s.behind = l.name, l.journal, l.reached, true
+		l.own(t, s)
+		position, again = l.handOver(t, s, again)
+		s.close()
+	}
+}
+
+// own reads until the end, or until the owner ends.
+func (l *modelLog) own(t *testing.T, s *stream) {
+	until := s.position + 1 + l.random.Int64N(int64(len(l.lines)))
+	for s.position < min(until, int64(len(l.lines))) {
+		for range 1 + l.random.IntN(50) {
+			if s.position < int64(len(l.lines)) {
+				s.mustAdd(t, l.lines[s.position])
+			}
+		}
+		more := make(chan struct{})
+		time.AfterFunc(time.Duration(l.random.IntN(300))*time.Millisecond, func() { close(more) })
+		if err := s.wait(t.Context(), more); err != nil {
+			t.Error(err)
+		}
+	}
+	if s.position == int64(len(l.lines)) {
+		if err := s.drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	} else if l.random.IntN(2) == 0 {
+		_ = s.leave(t.Context())
+		l.drop(s.unsent())
+	}
+}
+
+// drop is what the journal of a topic does.
+func (l *modelLog) drop(unsent int) {
+	if !l.file {
+		l.journal.cuts = l.journal.cuts[:max(0, len(l.journal.cuts)-unsent)]
+	}
+}
+
+// handOver is where the next owner begins, by what is noted. What a file has noted is sent again at once.
+func (l *modelLog) handOver(t *testing.T, s *stream, before []again) (position int64, left []again) {
+	l.journal.mu.Lock()
+	defer l.journal.mu.Unlock()
+	position = s.streamConfig.position
+	cuts := before
+	for _, c := range l.journal.cuts {
+		cuts = append(cuts, again{c.from, c.to, c.clock, s.ruling})
+	}
+	for _, c := range l.journal.acknowledged {
+		position, l.reached = c.to, max(l.reached, c.reached)
+		cuts = cuts[1:]
+	}
+	if !l.file {
+		return position, cuts
+	}
+	for _, c := range l.journal.cuts[len(l.journal.acknowledged):] {
+		c.left.Store(int32(len(c.batches)))
+		if err := l.rig.sink.Send(t.Context(), c.messages(func(*cut, *batch, error) {})...); err != nil {
+			t.Error(err)
+		}
+		position, l.reached = c.to, c.reached
+	}
+	return position, nil
+}
+
+// TestABacklogIsReadTogetherWhateverEnds reads logs of random shapes with journals and a sink that answer late, by
+// owners that end, some of them without a word: all is counted once, nothing comes too late, and no log stands still.
+func TestABacklogIsReadTogetherWhateverEnds(t *testing.T) {
+	for seed := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			r := newRig(t, perIP)
+			defer r.Close()
+			r.sink.delay = time.Duration(random.IntN(50)) * time.Millisecond
+			begin := time.Now().Add(-1000 * time.Hour).Truncate(time.Second)
+			var reading sync.WaitGroup
+			var logs []*modelLog
+			lines := 0
+			for n := range 2 + random.IntN(4) {
+				l := &modelLog{rig: r, random: rand.New(rand.NewPCG(seed, uint64(n))), name: fmt.Sprint("log ", n), file: random.IntN(2) == 0, reached: noTime}
+				l.write(begin)
+				l.member = r.hold.join(l.name, backlogLate)
+				lines, logs = lines+len(l.lines), append(logs, l)
+			}
+			for _, l := range logs {
+				reading.Go(func() { l.read(t) })
+			}
+			reading.Wait()
+			book := newTextbook(t, r.sink)
+			if hits := book.count(); hits != lines || book.tooLate > 0 {
+				t.Errorf("seed %d: of %d lines %d are counted, %d come too late, by up to %s", seed, lines, hits, book.tooLate, book.furthestBehind)
+			}
+			if r.heard.has("made no progress") {
+				t.Errorf("seed %d: a log stood still", seed)
+			}
+		})
+	}
+}
