@@ -307,12 +307,13 @@ func (s *State) into(shapes []shape, i int, stored *shape) []target {
 	}
 	var into []target
 	for j := range shapes {
-		sh := &shapes[j]
-		if same(sh) && (j == i || !inPlace) {
-			*s.log(j) = nil
-			into = append(into, target{sh, s.log(j)})
-		} else if !same(sh) && stored.exact() && len(*s.log(j)) == 0 {
-			into = append(into, target{sh, s.log(j)})
+		sh, l := &shapes[j], s.log(j)
+		switch {
+		case same(sh) && (j == i || !inPlace && !stored.exact()):
+			*l = nil
+			into = append(into, target{sh, l})
+		case stored.exact() && len(*l) == 0: // of several exact logs the first reaches back furthest
+			into = append(into, target{sh, l})
 		}
 	}
 	return into

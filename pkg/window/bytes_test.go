@@ -223,6 +223,25 @@ func TestReadCountsOnceWhereCellsAreMilliseconds(t *testing.T) {
 	}
 }
 
+// Nor does it take the place of what reaches back further.
+func TestReadKeepsTheLongerOfTwoExactLogs(t *testing.T) {
+	few, hour, moment := Limit{10, time.Minute}, Limit{100_000, time.Hour}, Limit{5000, 100 * time.Millisecond}
+	p := mustNew(t, Config{Limits: []Limit{few, moment}, Block: Block{For: time.Minute}})
+	q := mustNew(t, Config{Limits: []Limit{few, hour}, Block: Block{For: time.Minute}})
+	var s, read State
+	for i := range int64(7) {
+		p.Hit(&s, someTime+1000*i, 1)
+	}
+	if err := q.Read(p.Append(nil, &s), &read); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if count := q.Count(&read, i, someTime+6000); count != 7 {
+			t.Errorf("limit %d counts %d, want 7", i, count)
+		}
+	}
+}
+
 func TestReadKeepsTheBlock(t *testing.T) {
 	p := mustNew(t, Config{Limits: []Limit{{1, time.Minute}}, Block: Block{For: Forever}})
 	for _, a := range Algorithms() {
