@@ -3,6 +3,8 @@ package rule_test
 import (
 	"fmt"
 	"testing"
+
+	"weir/pkg/rule"
 )
 
 func TestReads(t *testing.T) {
@@ -30,6 +32,19 @@ func TestReads(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: reads %s, want %s", text, got, want)
+		}
+	}
+}
+
+// What a request holds cannot be had without naming it, or what is read could not be told beforehand.
+func TestFieldsAreReadByTheirNamesOnly(t *testing.T) {
+	for _, match := range []string{
+		`$env["user"] == "u"`, `$env.fields.x == "1"`, `"user" in $env`, `get($env, "user") == "u"`, `let e = $env; e.user == "u"`,
+		`any([1], $env.user == "u")`, `let fields = {"x": user}; fields.x == "u"`,
+	} {
+		text := "rules: [{name: a, key: ip, limits: [1/s], match: '" + match + "'}]\n"
+		if _, _, err := rule.Parse("rules.yaml", []byte(text)); err == nil {
+			t.Errorf("%s is taken", match)
 		}
 	}
 }
