@@ -152,6 +152,7 @@ func (s *stream) cut() {
 	s.open, s.full, s.hits = nil, false, 0
 	s.flying = append(s.flying, c)
 	s.flyingBytes += c.bytes()
+	s.show()
 	s.tally.flush(s.metrics)
 	if s.reached != noTime {
 		s.metrics.newest.Set(float64(s.reached) / 1000)

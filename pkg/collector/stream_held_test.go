@@ -52,8 +52,12 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 			}
 		}
 		sent(0, "nothing is known of another")
-		if !s.status("file").Logs[0].Holding {
+		log := s.status("file").Logs[0]
+		if !log.Holding {
 			t.Error("the status does not say that it waits for another")
+		}
+		if want := begin.Add(950 * time.Second); log.Position != 96 || !log.Newest.Equal(want) {
+			t.Errorf("the status says that it is read to %d, a request of %v; the last cut ends with 96, of %v", log.Position, log.Newest, want)
 		}
 		if reached, _ := s.member.standing(); reached != begin.UnixMilli() {
 			t.Errorf("others hear that it has reached %d, its first request is of %d", reached, begin.UnixMilli())
