@@ -12,11 +12,11 @@ import (
 // TestDetect finds for every case of TestDecode what its first line says.
 func TestDetect(t *testing.T) {
 	for _, file := range caseFiles(t) {
+		c := readCase(t, file)
+		if c.Detect == "-" { // a collection of faults
+			continue
+		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			c := readCase(t, file)
-			if c.Detect == "-" {
-				t.Skip("a collection of faults")
-			}
 			choice, err := Detect(c.records, c.options())
 			if err != nil {
 				t.Fatal(err)
