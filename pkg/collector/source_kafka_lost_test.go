@@ -144,17 +144,7 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	if err != nil || claim == nil {
 		t.Fatal(err)
 	}
-	c := &Collector{config: Config{Late: time.Minute, Logger: testLogger(t), Sink: b.sink, Partitions: 4}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
-	c.ruling.Store(newRuling(b.rules, nil))
-	in, err := c.newIntake(b.source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := newKafkaSource(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &reading{kafkaSource: source.(*kafkaSource), claim: claim}
+	r := &reading{kafkaSource: b.still(), claim: claim}
 	r.partition = r.possess(b.topic, 0)
 	r.open(&takeover{note: kafkaNote{Incarnation: "i"}})
 	defer r.stream.close()

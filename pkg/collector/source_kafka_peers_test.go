@@ -96,18 +96,9 @@ func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
 	if err := b.client.EnsureTopics(b.within(time.Minute), kafka.Topic{Name: second, Partitions: 1}); err != nil {
 		t.Fatal(err)
 	}
-	b.source.Kafka.Client, b.source.Kafka.Topics = b.client, []string{b.topic, second}
-	c := &Collector{config: Config{Late: time.Minute, Logger: testLogger(t)}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
-	in, err := c.newIntake(b.source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := newKafkaSource(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := source.(*kafkaSource)
-	file := c.hold.join("a file", time.Minute)
+	b.source.Kafka.Topics = []string{b.topic, second}
+	k := b.still()
+	file := k.collector.hold.join("a file", time.Minute)
 	k.announce()
 	if file.newest() != noTime {
 		t.Error("a file is sent before it is known what the topics hold")
@@ -135,19 +126,9 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	t.Cleanup(cluster.Close)
 	b := newKafkaBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 1)
 	b.make()
-	b.source.Kafka.Client = b.client
-	c := &Collector{config: Config{Late: time.Minute, Logger: testLogger(t)}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
-	in, err := c.newIntake(b.source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := newKafkaSource(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := source.(*kafkaSource)
+	k := b.still()
 	k.possess(b.topic, 0).member.idle(true)
-	later := c.hold.share("later", time.Minute)
+	later := k.collector.hold.share("later", time.Minute)
 	var begun, asked atomic.Int64
 	cluster.ControlKey(int16(kmsg.OffsetFetch), func(kmsg.Request) (kmsg.Response, error, bool) {
 		begun.Add(1)

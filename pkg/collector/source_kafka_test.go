@@ -64,6 +64,23 @@ func newKafkaBench(t testing.TB, config kafka.Config, partitions int) *kafkaBenc
 	return b
 }
 
+// still is the source, in a collector that does not run.
+func (b *kafkaBench) still() *kafkaSource {
+	b.t.Helper()
+	b.source.Kafka.Client = b.client
+	c := &Collector{config: Config{Late: time.Minute, Logger: testLogger(b.t), Sink: b.sink, Partitions: 4}, hold: newHold(testLogger(b.t)), metrics: newMetrics(nil)}
+	c.ruling.Store(newRuling(b.rules, nil))
+	in, err := c.newIntake(b.source)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	source, err := newKafkaSource(in)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return source.(*kafkaSource)
+}
+
 // make makes the topic.
 func (b *kafkaBench) make() {
 	b.t.Helper()

@@ -31,9 +31,9 @@ const (
 //
 // and nothing else blocks. A cut is made at once when nothing of the stream is in flight, else when that returns, or
 // after 5 ms; of a backlog after 100 ms, or when it covers so much request time as the stream may be ahead of others
-// (see hold); and when a partition's batch is full. It is sent once it is noted, and is not ahead of others: whichever
-// takes longer comes first, but where the journal itself sends what it has (lateNotes). While 64 cuts or 8 MiB are in
-// flight, add waits, and the source with it.
+// (see hold); and when a partition's batch is full. It is sent once it is noted and is not ahead of others; where the
+// journal sends by itself what it has, it is noted only then (lateNotes). While 64 cuts or 8 MiB are in flight, add
+// waits, and the source with it.
 type stream struct {
 	*intake
 	streamConfig
@@ -237,14 +237,9 @@ func (s *stream) idle(idle bool) {
 
 // drain cuts what there is and returns when Kafka has all of it, or with the context's cause.
 func (s *stream) drain(ctx context.Context) error {
-	s.cutLast()
 	for {
-		if err := s.advance(ctx); err != nil {
+		if err := s.leave(ctx); !errors.Is(err, errHeld) {
 			return err
-		}
-		if len(s.flying) == 0 {
-			s.show()
-			return nil
 		}
 		if err := s.news(ctx); err != nil {
 			return err
@@ -263,6 +258,7 @@ func (s *stream) leave(ctx context.Context) error {
 			return err
 		}
 		if len(s.flying) == 0 {
+			s.show()
 			return nil
 		}
 		if first := s.flying[0]; s.held && !first.sent && first.told != s.lateNotes {

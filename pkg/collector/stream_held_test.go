@@ -82,6 +82,35 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 	})
 }
 
+// TestACutOfABacklogWaitsForMoreLines: longer than one of requests for which somebody waits, as long as there are more.
+func TestACutOfABacklogWaitsForMoreLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, j, _, begin := heldStream(t, 0)
+		cuts := func(want int, when string) {
+			t.Helper()
+			if err := s.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if len(j.cuts) != want {
+				t.Errorf("%d cuts %s, want %d", len(j.cuts), when, want)
+			}
+		}
+		s.mustAdd(t, logLine(1, begin))
+		time.Sleep(oldCutAfter - time.Millisecond)
+		cuts(0, "before 100 ms")
+		time.Sleep(time.Millisecond)
+		cuts(1, "after 100 ms")
+		s.mustAdd(t, logLine(2, begin))
+		s.behind = false
+		time.Sleep(cutAfter)
+		cuts(2, "when there is no more")
+		s.behind = true
+		s.mustAdd(t, logLine(3, time.Now()))
+		time.Sleep(cutAfter)
+		cuts(3, "of a request of now")
+	})
+}
+
 // TestASourceAloneIsCutWhereItSuits: in pieces of the time that others may wait for only where there are others.
 func TestASourceAloneIsCutWhereItSuits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
