@@ -100,7 +100,7 @@ func (r *runCommand) prepareDemo() (remove func(), err error) {
 
 // beside says what runs, and has the demonstration's site go on.
 func (r *runCommand) beside(ctx context.Context, p *daemon.Process, status func() map[string]any) {
-	told := &runTold{config: p.Config, metrics: p.Metrics, status: status, demo: r.demo, file: r.options.File}
+	told := &runTold{config: p.Config, metrics: p.Gatherer(), status: status, demo: r.demo, file: r.options.File}
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { told.tell(ctx, r.out) })

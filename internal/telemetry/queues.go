@@ -4,8 +4,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Queue has a registry, or nil, tell of a queue: how many bytes it holds, which it is asked for, and how many it may.
-// Names are a closed set; of two queues with one name the later is told of.
+// Queue registers a queue's depth in bytes, which depth returns when it is asked, its capacity, and how much it has
+// dropped, which starts at 0. Names are a closed set; of two queues with one name the later is shown. The registry may
+// be nil.
 func Queue(r prometheus.Registerer, name string, capacity float64, depth func() float64) {
 	if r == nil {
 		return
@@ -19,6 +20,7 @@ func Queue(r prometheus.Registerer, name string, capacity float64, depth func() 
 		r.Unregister(gauge)
 		r.MustRegister(gauge)
 	}
+	Dropped(r, name) // so that an alert sees the first drop as an increase
 }
 
 // Dropped counts what found no room in a queue and was dropped.

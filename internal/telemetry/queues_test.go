@@ -32,6 +32,7 @@ func TestQueues(t *testing.T) {
 		# HELP weir_queue_dropped_total What found no room in a queue and was dropped.
 		# TYPE weir_queue_dropped_total counter
 		weir_queue_dropped_total{queue="one"} 2
+		weir_queue_dropped_total{queue="two"} 0
 		weir_queue_dropped_total{queue="two-socket"} 1
 	`
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/telemetry"
-
 	"weir/pkg/hit"
+	"weir/pkg/rule"
 )
 
 // metrics are those of all partitions.
@@ -99,6 +99,16 @@ func (t *total) set(partition, n int) {
 
 func (m *metrics) blocks(c *counted, limit string) prometheus.Counter {
 	return m.broken.WithLabelValues(c.name, c.mode(), limit)
+}
+
+// showRules starts the series of rules at 0, so that an alert sees a rule's first block as an increase.
+func (m *metrics) showRules(set *rule.Set) {
+	for _, r := range set.Rules {
+		m.detection.WithLabelValues(r.Name)
+		for _, limit := range r.Limits {
+			m.broken.WithLabelValues(r.Name, r.Mode.String(), limit.Text)
+		}
+	}
 }
 
 func (m *metrics) delay(c *counted) prometheus.Observer { return m.detection.WithLabelValues(c.name) }

@@ -47,6 +47,7 @@ func (a *Aggregator) Reload(set *rule.Set) error {
 	}
 	slices.Sort(modes)
 	next.modes = xxhash.Sum64String(strings.Join(modes, " "))
+	a.metrics.showRules(set)
 	a.rules.Store(next)
 	if before != nil {
 		close(before.over)

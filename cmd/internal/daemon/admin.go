@@ -76,7 +76,7 @@ func (p *Process) handler(known *keys.File) http.Handler {
 	inner := http.NewServeMux()
 	p.api = inner
 	p.Health.Handle(inner)
-	inner.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
+	inner.Handle("GET /metrics", p.metrics())
 	outer := http.NewServeMux()
 	outer.Handle("/healthz", inner)
 	outer.Handle("/readyz", inner)
@@ -88,6 +88,19 @@ func (p *Process) handler(known *keys.File) http.Handler {
 	profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	outer.Handle("/debug/pprof/", guarded(known, keys.Admin, profiles))
 	return outer
+}
+
+// metrics serves those of the part, or with ?parts=all those of every part of the process.
+func (p *Process) metrics() http.Handler {
+	own := promhttp.HandlerFor(orOwn(p.served, p.Metrics), promhttp.HandlerOpts{})
+	all := promhttp.HandlerFor(p.Gatherer(), promhttp.HandlerOpts{})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("parts") == "all" {
+			all.ServeHTTP(w, r)
+			return
+		}
+		own.ServeHTTP(w, r)
+	})
 }
 
 // guarded lets through who has the role; without keys that is everyone, on loopback.

@@ -63,6 +63,18 @@ type Process struct {
 	files  rereads
 	api    *http.ServeMux // what the part itself answers, for whoever may read
 	hangup chan os.Signal
+	served prometheus.Gatherers // what /metrics answers; none is Metrics alone
+	all    prometheus.Gatherers // the metrics of all parts of the process; none is Metrics alone
+}
+
+// Gatherer gathers the metrics of all parts of the process.
+func (p *Process) Gatherer() prometheus.Gatherer { return orOwn(p.all, p.Metrics) }
+
+func orOwn(several prometheus.Gatherers, own *prometheus.Registry) prometheus.Gatherer {
+	if len(several) > 0 {
+		return several
+	}
+	return own
 }
 
 // Handle has the admin address answer more, to those who may read.

@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/cmd/internal/config"
 	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
@@ -53,14 +55,41 @@ func (w *whole) open(ctx context.Context, p *Process, parts []Part) error {
 	if err != nil {
 		return err
 	}
+	metrics := partMetrics(p, parts)
 	for i := len(parts) - 1; i >= 0; i-- {
-		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: p.Metrics, Health: telemetry.NewHealth(), Dial: dial, hangup: p.hangup}
+		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: metrics[i].own, Health: telemetry.NewHealth(), Dial: dial,
+			hangup: p.hangup, served: metrics[i].served, all: p.all}
 		if err := w.openPart(ctx, own, parts[i]); err != nil {
 			return fmt.Errorf("%s: %w", parts[i].Name, err)
 		}
 		p.files.add(own.files.reread, own.files.paths()...)
 	}
 	return nil
+}
+
+// A partRegistry has the metrics of one part, and what its address serves.
+type partRegistry struct {
+	own    *prometheus.Registry
+	served prometheus.Gatherers
+}
+
+// partMetrics gives each part a registry. A scraper reads every address and adds up what it finds, so no series may be
+// on two of them: those of the process itself are on the first address that there is.
+func partMetrics(p *Process, parts []Part) []partRegistry {
+	registries := make([]partRegistry, len(parts))
+	p.all = prometheus.Gatherers{p.Metrics}
+	processServed := false
+	for i, part := range parts {
+		own := prometheus.NewRegistry()
+		registries[i] = partRegistry{own, prometheus.Gatherers{own}}
+		p.all = append(p.all, own)
+
+		if address, _ := part.Admin(p.Config); address != "" && !processServed {
+			registries[i].served = prometheus.Gatherers{p.Metrics, own}
+			processServed = true
+		}
+	}
+	return registries
 }
 
 func (w *whole) openBroker(p *Process) (dial func(context.Context, string, string) (net.Conn, error), err error) {
