@@ -1,6 +1,7 @@
 # `make` prints what there is to make.
 SHELL := bash
 LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+VULN  := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZ  ?= 30s
 KILLS ?= 50
 FIRE  ?= 240
@@ -30,6 +31,15 @@ vet: ## gofmt, go vet and go mod tidy find nothing
 .PHONY: check
 check: vet ## vet, and golangci-lint finds nothing
 	go run $(LINT) run
+
+.PHONY: vuln
+vuln: ## known vulnerabilities in the code that we call; a line where their database cannot be reached
+	@mkdir -p bin && GOBIN=$(CURDIR)/bin go install $(VULN)
+	@found=$$(bin/govulncheck ./... 2>&1) && { echo "govulncheck: no known vulnerabilities"; exit 0; }; \
+	case "$$found" in \
+	*"fetching vulnerabilities"*) echo "govulncheck: NOT CHECKED, its database cannot be reached: $${found##*: }" ;; \
+	*) echo "$$found"; exit 1 ;; \
+	esac
 
 .PHONY: bench
 bench: ## measure what docs/benchmarks.md says

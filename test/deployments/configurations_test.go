@@ -55,7 +55,7 @@ func TestComposeFile(t *testing.T) {
 func TestChart(t *testing.T) {
 	helm, tool := program(t, "helm", "go install helm.sh/helm/v3/cmd/helm@v3.19.0"), weir(t)
 	chart := filepath.Join(root, "helm", "weir")
-	for _, values := range []string{"collector.kind=StatefulSet", "collector.kind=DaemonSet", "serviceMonitor.enabled=true", "existingConfigMap=mine", "collector.enabled=false"} {
+	for _, values := range []string{"collector.kind=StatefulSet", "collector.kind=DaemonSet", "serviceMonitor.enabled=true", "existingConfigMap=mine", "collector.enabled=false", "networkPolicy.enabled=false"} {
 		t.Run(values, func(t *testing.T) {
 			run(t, helm, "lint", "--strict", "--set", values, chart)
 			kinds := map[string]int{}
@@ -65,6 +65,16 @@ func TestChart(t *testing.T) {
 				if object.Kind == "ConfigMap" {
 					run(t, tool, "check", write(t, "configmap.yaml", object.text))
 				}
+			}
+			policies := 3
+			switch values {
+			case "networkPolicy.enabled=false":
+				policies = 0
+			case "collector.enabled=false":
+				policies = 2
+			}
+			if kinds["NetworkPolicy"] != policies {
+				t.Errorf("%d network policies, want %d", kinds["NetworkPolicy"], policies)
 			}
 			if kinds["Deployment"] != 2 || kinds["PodDisruptionBudget"] != 2 {
 				t.Error(kinds)
@@ -88,18 +98,27 @@ type object struct {
 	Spec       struct {
 		Template struct {
 			Spec struct {
+				SecurityContext struct {
+					RunAsNonRoot bool `yaml:"runAsNonRoot"`
+				} `yaml:"securityContext"`
 				Containers []struct {
 					Command         []string
 					SecurityContext struct {
 						ReadOnlyRootFilesystem   bool `yaml:"readOnlyRootFilesystem"`
 						AllowPrivilegeEscalation bool `yaml:"allowPrivilegeEscalation"`
+						Capabilities             struct{ Drop, Add []string }
 					} `yaml:"securityContext"`
 					ReadinessProbe struct {
 						HTTPGet struct{ Path string } `yaml:"httpGet"`
 					} `yaml:"readinessProbe"`
 					VolumeMounts []struct{ Name string } `yaml:"volumeMounts"`
 				}
-				Volumes []struct{ Name string }
+				Volumes []struct {
+					Name     string
+					EmptyDir *struct {
+						SizeLimit string `yaml:"sizeLimit"`
+					} `yaml:"emptyDir"`
+				}
 			}
 		}
 		VolumeClaimTemplates []struct{ Metadata struct{ Name string } } `yaml:"volumeClaimTemplates"`
@@ -129,11 +148,20 @@ func (o *object) check(t *testing.T) {
 	volumes := map[string]bool{}
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
+		if v.EmptyDir != nil && v.EmptyDir.SizeLimit == "" {
+			t.Errorf("%s: the folder %s may fill the node's disk", o.Metadata.Name, v.Name)
+		}
+	}
+	if len(pod.Containers) > 0 && !pod.SecurityContext.RunAsNonRoot {
+		t.Errorf("%s runs as root", o.Metadata.Name)
 	}
 	for _, v := range o.Spec.VolumeClaimTemplates {
 		volumes[v.Metadata.Name] = true
 	}
 	for _, c := range pod.Containers {
+		if dropped := c.SecurityContext.Capabilities; len(dropped.Add) > 0 || len(dropped.Drop) != 1 || dropped.Drop[0] != "ALL" {
+			t.Errorf("%s has capabilities: %+v", o.Metadata.Name, dropped)
+		}
 		if !c.SecurityContext.ReadOnlyRootFilesystem || c.SecurityContext.AllowPrivilegeEscalation || c.ReadinessProbe.HTTPGet.Path != "/readyz" || len(c.Command) != 1 {
 			t.Errorf("%s: %+v", o.Metadata.Name, c)
 		}

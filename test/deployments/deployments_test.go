@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -79,6 +80,52 @@ func TestUnits(t *testing.T) {
 		if err != nil {
 			t.Error(unit, err)
 		}
+	}
+}
+
+// A unit that leaks is ended by systemd before the machine is short of memory, and Go collects garbage well before that.
+func TestUnitsBoundMemory(t *testing.T) {
+	units, err := filepath.Glob(filepath.Join(root, "systemd", "*.service"))
+	if err != nil || len(units) != 4 {
+		t.Fatal(units, err)
+	}
+	bound := regexp.MustCompile(`(?m)^MemoryMax=(\d+)G\nEnvironment=GOMEMLIMIT=(\d+)MiB$`)
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := bound.FindSubmatch(text)
+		if found == nil {
+			t.Errorf("%s has no MemoryMax with a GOMEMLIMIT", unit)
+			continue
+		}
+		gigabytes, _ := strconv.Atoi(string(found[1]))
+		megabytes, _ := strconv.Atoi(string(found[2]))
+		if megabytes < gigabytes*800 || megabytes > gigabytes*950 {
+			t.Errorf("%s: GOMEMLIMIT is %d MiB of %d GiB", unit, megabytes, gigabytes)
+		}
+	}
+}
+
+func TestBaseImagesAreNamedByDigest(t *testing.T) {
+	stages := map[string]bool{}
+	image := regexp.MustCompile(`^FROM (\S+)(?: AS (\w+))?`)
+	byDigest := regexp.MustCompile(`^\S+:\S+@sha256:[0-9a-f]{64}$`)
+	images := 0
+	for line := range strings.Lines(read(t, "docker/Dockerfile")) {
+		from := image.FindStringSubmatch(line)
+		if from == nil {
+			continue
+		}
+		images++
+		if !stages[from[1]] && !byDigest.MatchString(from[1]) {
+			t.Errorf("%s is named without a digest", from[1])
+		}
+		stages[from[2]] = true
+	}
+	if images < 2 {
+		t.Errorf("only %d images", images)
 	}
 }
 

@@ -38,8 +38,9 @@ app.kubernetes.io/component: {{ .part }}
 {{- merge $own (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
 
-{{/* The pod of a part: {root, part, values, ports, volumes}. */}}
+{{/* The pod of a part: {root, part, values, ports, mounts, volumes, node}; node says that it reads the node's logs. */}}
 {{- define "weir.pod" -}}
+{{- $root := and .node .values.asRoot -}}
 metadata:
   labels:
     {{- include "weir.selector" . | nindent 4 }}
@@ -59,15 +60,33 @@ spec:
   imagePullSecrets: {{- toYaml . | nindent 4 }}
   {{- end }}
   securityContext:
-    {{- if .root_user }}
-    # The logs of a node belong to root.
+    {{- if $root }}
     runAsUser: 0
     {{- else }}
     runAsNonRoot: true
     runAsUser: 65532
     fsGroup: 65532
+    {{- if .node }}
+    # The logs of a node belong to root, and its group may read them.
+    supplementalGroups: [0]
+    {{- end }}
     {{- end }}
     seccompProfile: {type: RuntimeDefault}
+  {{- if and .node (not $root) .values.journalOwner.enabled }}
+  initContainers:
+    - name: journal-owner
+      image: {{ .values.journalOwner.image | quote }}
+      command: [chown, -R, "65532:65532", /var/lib/weir]
+      securityContext:
+        runAsUser: 0
+        runAsNonRoot: false
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities: {drop: [ALL], add: [CHOWN, DAC_READ_SEARCH]}
+      resources: {requests: {cpu: 10m, memory: 8Mi}, limits: {memory: 32Mi}}
+      volumeMounts:
+        - {name: data, mountPath: /var/lib/weir}
+  {{- end }}
   containers:
     - name: {{ .part }}
       image: "{{ .root.Values.image.repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}"
@@ -87,7 +106,7 @@ spec:
       securityContext:
         allowPrivilegeEscalation: false
         readOnlyRootFilesystem: true
-        capabilities: {drop: [ALL]{{ if .root_user }}, add: [DAC_READ_SEARCH]{{ end }}}
+        capabilities: {drop: [ALL]{{ if $root }}, add: [DAC_READ_SEARCH]{{ end }}}
       resources: {{- toYaml .values.resources | nindent 8 }}
       volumeMounts:
         - {name: config, mountPath: /etc/weir, readOnly: true}
