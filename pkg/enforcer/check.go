@@ -14,25 +14,45 @@ import (
 func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 	d := dialectOf(r.URL.Path, e.plain)
 	if d == nil {
-		writeProblem(w, problemf(http.StatusNotFound, "edges ask at %s, %[1]s/nginx, %[1]s/traefik, %[1]s/caddy and %[1]s/envoy", checkPath))
+		writeProblem(w, problemf(http.StatusNotFound, "edges ask at %s, %[1]s/nginx, %[1]s/ingress-nginx, %[1]s/traefik, %[1]s/caddy and %[1]s/envoy", checkPath))
 		return
 	}
 	ruling := e.ruling.Load()
 	a := ruling.askings.Get().(*asking)
 	defer ruling.askings.Put(a)
 	now := time.Now()
-	known, edge := a.read(r, d, now)
-	e.tellOfClients(a, known, edge)
-	said := blocklist.Answer{}
-	if known {
-		said = e.config.Set.Check(a.prepare(), now.UnixMilli())
-	}
+	said := e.ask(a, r, d, now)
 	if saysNothing(&said) && !e.config.Set.Whole() { // what people ordered here is in force all the same
 		e.withoutList(w, d)
 		return
 	}
 	e.answer(w, d, a, said)
 }
+
+// ask asks the list about a request, as each reading of it has it until one is refused. Else the first answer holds.
+func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (said blocklist.Answer) {
+	read, next := d.readingOf(0, r)
+	known, edge := a.read(r, read, now)
+	e.tellOfClients(a, known, edge)
+	if !known {
+		return said
+	}
+	said = e.config.Set.Check(a.prepare(), now.UnixMilli())
+	for !said.Entry.Found() {
+		if read, next = d.readingOf(next, r); read == nil {
+			break
+		}
+		e.faults.Note("dialect", errTwoKinds)
+		a.read(r, read, now)
+		if other := e.config.Set.Check(a.prepare(), now.UnixMilli()); other.Entry.Found() {
+			return other
+		}
+	}
+	return said
+}
+
+var errTwoKinds = errors.New("checks carry headers of two kinds of edges, one of which a client may have sent; they are refused if either is: " +
+	"use the path of the edge (/v1/check/nginx, /ingress-nginx, /traefik, /caddy or /envoy), and have it clear the other headers")
 
 func saysNothing(said *blocklist.Answer) bool {
 	return !said.Entry.Found() && !said.Allowed.Found() && !said.Shadow.Found() && !said.Paused

@@ -99,7 +99,7 @@ func Open(c Config) (*Enforcer, error) {
 		return nil, err
 	}
 	e := &Enforcer{
-		config: c, plain: &dialect{refusal: c.Refusal, read: readEither}, metrics: newMetrics(c.Metrics, c.Set),
+		config: c, plain: anyEdge(c.Refusal), metrics: newMetrics(c.Metrics, c.Set),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
 		patience: usualPatience,
 	}

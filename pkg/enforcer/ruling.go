@@ -90,10 +90,10 @@ type asking struct {
 func newAsking(r *ruling) *asking { return &asking{ruling: r, judge: r.Rules.NewJudge()} }
 
 // read finds out what is asked about. It is false where no client is known behind our own proxies.
-func (a *asking) read(r *http.Request, d *dialect, now time.Time) (known bool, edge netip.Addr) {
+func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request), now time.Time) (known bool, edge netip.Addr) {
 	q := &a.request
 	q.Reset()
-	d.read(q, r)
+	read(q, r)
 	q.UnixMilli, q.Agent, q.Referrer = now.UnixMilli(), header(r, "User-Agent"), header(r, "Referer")
 	q.Forwarded = joined(r, a.ruling.forwarded)
 	if a.ruling.userHeader != "" {

@@ -11,7 +11,7 @@ func (s *site) caddy(replace ...string) (string, *output) {
 	t := s.t
 	t.Helper()
 	port, gone := freePort(t), freePort(t)
-	text := snippet(t, "Caddyfile", append([]string{":80 {", "http://" + loopback + ":" + port + " {", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app}, replace...)...)
+	text := snippet(t, "Caddyfile", append([]string{":80 {", ":" + port + " {", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app}, replace...)...)
 	text = "{\n\tadmin off\n\tauto_https off\n\tdefault_bind " + loopback + "\n}\n" + replaced(t, text, "127.0.0.1:7429", loopback+":"+gone, "bind 127.0.0.1", "bind "+loopback)
 	said := run(t, program(t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(t, filepath.Join(t.TempDir(), "Caddyfile"), text))
 	return "http://" + loopback + ":" + port, said

@@ -145,9 +145,12 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// patience is how long a machine that is busy is waited for.
+const patience = time.Minute
+
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if is() {
 			return
 		}
@@ -179,6 +182,8 @@ rules:
   - {name: per-ip, key: ip, limits: [10/min]}
   - {name: per-user, key: user, limits: [10/min]}
   - {name: login, key: ip, limits: [5/min], match: 'path == "/login" and method == "POST"', block: {covers: match}}
+  - {name: shop, key: [ip, host], limits: [5/min], match: 'host == "shop.example" and path == "/secret"', block: {covers: match}}
+  - {name: per-tenant, key: tenant, limits: [10/min]}
 `
 
 // newSite starts both on free ports.
@@ -219,7 +224,7 @@ func (s *site) start() {
 	logger, metrics := slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry()
 	e, err := enforcer.Open(enforcer.Config{
 		Set: s.set, Listen: s.address, Refusal: http.StatusTooManyRequests, Folder: t.TempDir(), Keys: known, Logger: logger, Metrics: metrics,
-		Ruling: enforcer.Ruling{Rules: parsed, Header: "X-Forwarded-For", Fields: map[string]string{"user": "X-User"},
+		Ruling: enforcer.Ruling{Rules: parsed, Header: "X-Forwarded-For", Fields: map[string]string{"user": "X-User", "tenant": "X-Tenant"},
 			Client: request.NewClient([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})},
 	})
 	if err != nil {
@@ -283,12 +288,27 @@ func ask(t *testing.T, from, url string, headers ...string) answer {
 
 func send(t *testing.T, from, method, url, body string, headers ...string) answer {
 	t.Helper()
-	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sendRequest(from, r, headers...)
+}
+
+// sendTo sends a request without a body to a host; the one of the URL where that is empty.
+func sendTo(t *testing.T, from, method, url, host string, headers ...string) answer {
+	t.Helper()
+	r, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	return sendRequest(from, r, headers...)
+}
+
+func sendRequest(from string, r *http.Request, headers ...string) answer {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}

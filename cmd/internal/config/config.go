@@ -90,6 +90,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.loadRules(v)
 	c.warnOfShortRetention()
 	c.warnOfUnknownUsers()
+	c.warnOfClaimedFields()
 	for _, networks := range c.networks() {
 		_, faults := networks.Read(c.reading.file)
 		c.reading.faults = append(c.reading.faults, faults...)

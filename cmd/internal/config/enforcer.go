@@ -54,7 +54,7 @@ type Enforcer struct {
 	FollowTLS ClientTLS `yaml:"follow_tls"`
 	// WithoutList is the answer while there is no whole list yet: allow or deny. Default: allow.
 	WithoutList Answer `yaml:"without_list"`
-	// Refuse is the status of a refusal at /v1/check: 429, or 403. At /v1/check/nginx it is 403 in any case, at those of
+	// Refuse is the status of a refusal at /v1/check: 429, or 403. At /v1/check/nginx and /ingress-nginx it is 403 in any case, at those of
 	// the other edges 429. Default: 429.
 	Refuse int `yaml:"refuse"`
 	// Fields are the headers that edges set themselves, by the fields of rules that they are: {user: X-User}. Further
