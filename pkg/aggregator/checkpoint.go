@@ -3,6 +3,7 @@ package aggregator
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/pkg/hit"
 )
 
 // When a partition takes the next checkpoint. One writes all windows that have changed, so while many change it waits for
@@ -65,7 +67,7 @@ func (c *checkpoint) append(b []byte) []byte {
 }
 
 func readCheckpoint(value []byte) (*checkpoint, error) {
-	if len(value) > 0 && value[0] > checkpointVersion {
+	if laterVersion(value, checkpointVersion) {
 		return nil, fmt.Errorf("the checkpoint: %w: version %d, this program reads up to %d", ErrNewer, value[0], checkpointVersion)
 	}
 	c := cursor{left: value}
@@ -111,14 +113,44 @@ func (p *partition) begin(ctx context.Context, value []byte) error {
 	if err == nil {
 		err = p.sources.Read(found.sources)
 	}
-	if err != nil { // to begin anew would count again what the windows have
+	switch {
+	case errors.Is(err, ErrNewer) || errors.Is(err, hit.ErrNewer):
 		return stopped{err}
+	case err != nil:
+		if found, err = p.withoutCheckpoint(ctx, err); err != nil {
+			return err
+		}
 	}
 	p.stored, p.storedAt = *found, p.config.Now()
 	p.resume = resumption{fresh: found.offset == 0}
 	p.offset, p.last, p.checksum, p.reached = found.offset, found.last, found.checksum, found.reached
 	p.seek()
 	return nil
+}
+
+// withoutCheckpoint goes to the beginning of the log where the checkpoint is damaged. The windows say which hits they
+// have, as long as the generation is theirs; so nothing is counted again.
+func (p *partition) withoutCheckpoint(ctx context.Context, damage error) (*checkpoint, error) {
+	newest := int64(unknown)
+	for from, last := store.Cursor(""), false; !last; {
+		page, err := p.own.scan(ctx, store.Windows, from, walkPairs)
+		if err != nil {
+			return nil, fmt.Errorf("finding what the windows have, for %w: %w", damage, err)
+		}
+		for _, pair := range page.Pairs {
+			if record, err := ReadRecord(pair.Value); err == nil {
+				newest = max(newest, record.Generation)
+			}
+		}
+		from, last = page.Next, page.Next == ""
+	}
+	if newest == unknown {
+		newest = p.nextGeneration()
+	}
+	p.logger.Error("the checkpoint in the store is damaged: the log of hits is read again from its beginning, and what the windows have is skipped",
+		"error", damage, "generation", newest)
+	p.metrics.taken.WithLabelValues("checkpoint").Inc()
+	return &checkpoint{generation: newest, last: unknown, told: unknown}, nil
 }
 
 // moved notes how far the log is counted.

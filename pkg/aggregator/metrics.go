@@ -57,11 +57,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.broken = counter("weir_blocks_total", "Blocks published, by rule, mode and the limit that was broken.", "rule", "mode", "limit")
 	m.over = counter("weir_aggregator_verdicts_over_total", "Verdicts whose block was over before it could be published.").WithLabelValues()
 	m.unpublished = counter("weir_aggregator_unpublished_total", "Verdicts and events that cannot be published: Kafka or the list refuses them for good.").WithLabelValues()
-	m.taken = counter("weir_aggregator_anew_total", "Partitions begun anew, by why: another owner or a store that went back, another log.", "why")
+	m.taken = counter("weir_aggregator_anew_total", "Partitions begun anew, by why: another owner or a store that went back, another log, a damaged checkpoint.", "why")
 	m.lost = counter("weir_aggregator_lost_records_total", "Records that the log no longer had when they were to be read.").WithLabelValues()
 	m.swept = counter("weir_aggregator_swept_keys_total", "Windows deleted from the store because they had become clear.").WithLabelValues()
 	m.storeErrors = counter("weir_aggregator_store_errors_total", "Calls to the store that failed.", "op")
-	for _, why := range []string{"fenced", "generation"} {
+	for _, why := range []string{"fenced", "generation", "checkpoint"} {
 		m.taken.WithLabelValues(why) // shown before the first
 	}
 	for _, op := range []string{"take", "call"} {

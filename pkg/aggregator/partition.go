@@ -106,8 +106,7 @@ func (p *partition) run(ctx context.Context) {
 			return
 		case errors.As(err, new(stopped)):
 			p.logger.Error("the partition is not counted any more", "error", err)
-			p.stopped = err.Error()
-			p.show()
+			p.stop(err)
 			p.answer(ctx)
 			return
 		case errors.Is(err, store.ErrFenced):
@@ -123,6 +122,12 @@ func (p *partition) run(ctx context.Context) {
 			p.pause(ctx, tryAgain)
 		}
 	}
+}
+
+// stop notes why the partition is not counted any more. How many records wait is not known from then on.
+func (p *partition) stop(why error) {
+	p.stopped, p.found = why.Error(), false
+	p.show()
 }
 
 // answer answers who asks, until the context is done.

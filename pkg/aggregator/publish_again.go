@@ -64,11 +64,13 @@ func (w *walk) read(value []byte) error {
 	if value == nil {
 		return nil
 	}
-	if len(value) > 0 && value[0] > noteVersion {
+	if laterVersion(value, noteVersion) {
 		return stopped{fmt.Errorf("the note of the list: %w: version %d", ErrNewer, value[0])}
 	}
 	c := cursor{left: value}
-	c.take(1)
+	if version := c.take(1); len(version) == 0 || version[0] != noteVersion {
+		c.fail()
+	}
 	note := listNote{since: c.number() - 1}
 	modes, n := binary.Uvarint(c.left)
 	c.take(int64(max(n, 0)))

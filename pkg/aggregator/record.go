@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"weir/pkg/hit"
 )
 
-// recordVersion is the first byte of every record that is written here.
+// recordVersion is the first byte of every record that is written here. Records of a later version end with the xxhash64
+// of all before, little endian: only with it is their version believed.
 const recordVersion = 1
 
 var (
@@ -45,6 +48,12 @@ type Verdict struct {
 	Limit                string
 	Lifted               bool // Ended because a person wanted it
 	Listed               bool // it was published: one that was over before is not
+}
+
+// laterVersion says whether bytes of the store are a later version's. Any byte may stand first in what is damaged, or was
+// written by something else, so the version is believed only where the checksum is right that later versions end with.
+func laterVersion(value []byte, known byte) bool {
+	return len(value) > 0 && value[0] > known && hit.Sealed(value)
 }
 
 // live says whether the verdict stands on the list at a time.
@@ -109,7 +118,7 @@ func (v *Verdict) flags() byte {
 
 // ReadRecord reads what Append wrote. State lies within value. The errors are ErrNewer and ErrDamaged.
 func ReadRecord(value []byte) (Record, error) {
-	if len(value) > 0 && value[0] > recordVersion {
+	if laterVersion(value, recordVersion) {
 		return Record{}, fmt.Errorf("a window's record: %w: version %d, this program reads up to %d", ErrNewer, value[0], recordVersion)
 	}
 	if len(value) < 2 || value[0] != recordVersion || value[1]&^recordFlags != 0 {

@@ -1,12 +1,15 @@
 package aggregator
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
@@ -305,11 +308,14 @@ func TestHitsOfAnUnknownRuleWaitForIt(t *testing.T) {
 }
 
 func TestWhatIsNewerStopsThePartition(t *testing.T) {
+	later := func(version byte) []byte { // with the checksum that later versions end with
+		return binary.LittleEndian.AppendUint64([]byte{version}, xxhash.Sum64([]byte{version}))
+	}
 	newer := map[string]func(*lab){
-		"a batch":    func(l *lab) { l.hits("192.0.2.1", 1); l.records[0].Value[0]++ },
-		"a window":   func(l *lab) { l.hits("192.0.2.1", 1); l.put(store.Windows, "few/192.0.2.1", []byte{recordVersion + 1}) },
-		"checkpoint": func(l *lab) { l.put(store.Notes, string(checkpointKey), []byte{checkpointVersion + 1}) },
-		"the note":   func(l *lab) { l.put(store.Notes, string(listKey), []byte{noteVersion + 1}) },
+		"a batch":    func(l *lab) { l.append(later(hit.Version + 1)) },
+		"a window":   func(l *lab) { l.hits("192.0.2.1", 1); l.put(store.Windows, "few/192.0.2.1", later(recordVersion+1)) },
+		"checkpoint": func(l *lab) { l.put(store.Notes, string(checkpointKey), later(checkpointVersion+1)) },
+		"the note":   func(l *lab) { l.put(store.Notes, string(listKey), later(noteVersion+1)) },
 	}
 	for name, write := range newer {
 		t.Run(name, func(t *testing.T) {

@@ -40,8 +40,9 @@
 //	            whole key, else the value's length plus one and the value
 //
 // There is one way to write an entry: equal entries are equal bytes, and bytes that no Append has written are refused
-// as [ErrDamaged], those of a later version as [ErrNewer]. Nothing is kept of bytes longer than [MaxBytes]. There is no
-// checksum: Kafka's batches have theirs. A verdict over one address takes about 60 bytes and its key 20.
+// as [ErrDamaged], those of a later version as [ErrNewer]. Nothing is kept of bytes longer than [MaxBytes]. Version 1 has
+// no checksum: Kafka's batches have theirs. Every later version ends with the xxhash64 of all before it, little endian,
+// and is believed to be one only where that is right. A verdict over one address takes about 60 bytes and its key 20.
 //
 // The package reads no clock and starts no goroutines; its functions, and all methods of a Set, may be called at the
 // same time. Readers, Writers and Fillings belong to one goroutine.

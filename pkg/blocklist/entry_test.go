@@ -1,12 +1,15 @@
 package blocklist
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -145,12 +148,15 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
 	}
-	newer := append([]byte{RecordVersion + 1}, value[1:]...)
+	unsealed := append([]byte{RecordVersion + 1}, value[1:]...)
+	newer := binary.LittleEndian.AppendUint64(bytes.Clone(unsealed), xxhash.Sum64(unsealed))
 	for _, test := range []struct {
 		key, value []byte
 		want       error
 	}{
 		{key, newer, ErrNewer},
+		{key, unsealed, ErrDamaged},
+		{key, []byte(`{"hello":1}`), ErrDamaged},
 		{key, append(value[:len(value):len(value)], 0), ErrDamaged},
 		{key, make([]byte, MaxBytes+1), ErrDamaged},
 		{key, append([]byte{RecordVersion, flags + 1}, value[2:]...), ErrDamaged},

@@ -3,6 +3,8 @@ package blocklist
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Append appends the value of the order's record. The error is ErrOrder for an order that cannot be.
@@ -71,13 +73,23 @@ func (o *Order) read(c *cursor, flags byte) {
 	}
 }
 
-// checkVersion says whether a value can be read here that has at least so many bytes.
+// checkVersion says whether a value can be read here that has at least so many bytes. Values of a later version end with
+// the xxhash64 of all before, little endian: without it the version is not believed, for any byte may stand first in
+// what is damaged.
 func checkVersion(value []byte, least int) error {
-	if len(value) > 0 && value[0] > RecordVersion {
+	if len(value) > 0 && value[0] > RecordVersion && sealed(value) {
 		return fmt.Errorf("%w: the bytes are of version %d, this program reads up to %d", ErrNewer, value[0], RecordVersion)
 	}
 	if len(value) < least || len(value) > MaxBytes || value[0] != RecordVersion {
 		return fmt.Errorf("%w: %d bytes", ErrDamaged, len(value))
 	}
 	return nil
+}
+
+const sealBytes = 8
+
+// sealed says whether bytes end with the checksum of all before it.
+func sealed(value []byte) bool {
+	end := len(value) - sealBytes
+	return end > 0 && xxhash.Sum64(value[:end]) == binary.LittleEndian.Uint64(value[end:])
 }

@@ -2,6 +2,8 @@ package collector
 
 import (
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"math"
 	"strings"
 	"testing"
@@ -36,7 +38,8 @@ func TestWhereAPartitionIsTakenUp(t *testing.T) {
 	note := kafkaNote{Incarnation: "i"}
 	cuts := []outstanding{{100, 110, 5}, {110, 130, 6}}
 	newer := note.commit(100, nil)
-	newer.Metadata = strings.Replace(newer.Metadata, `"v":1`, `"v":2`, 1)
+	newer.Metadata = strings.TrimSuffix(strings.Replace(newer.Metadata, `"v":1`, `"v":2`, 1), "}")
+	newer.Metadata += fmt.Sprintf(`,"sum":"%08x"}`, crc32.Checksum([]byte(newer.Metadata), castagnoli))
 	for name, c := range map[string]struct {
 		commit kafka.Commit
 		span   kafka.Span
@@ -55,6 +58,7 @@ func TestWhereAPartitionIsTakenUp(t *testing.T) {
 		"moved by a tool":            {kafka.Commit{Offset: 50}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
 		"another program's metadata": {kafka.Commit{Offset: 50, Metadata: `{"v":"x"}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
 		"cuts that go back":          {kafka.Commit{Offset: 50, Metadata: `{"v":1,"incarnation":"i","cuts":[-3,1]}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
+		"another version, no sum":    {kafka.Commit{Offset: 50, Metadata: `{"v":7,"incarnation":"i"}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
 		"of a newer version":         {newer, kafka.Span{End: 200}, 100, 0, "", errNewer},
 	} {
 		t.Run(name, func(t *testing.T) {

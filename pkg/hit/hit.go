@@ -47,8 +47,10 @@
 //     after a command for the same pair stay apart.
 //   - The same calls give the same bytes, in every release that writes version 1: a cut that is made again
 //     after a crash has the checksum it had.
-//   - A batch cut short, or with any bit changed, is refused as [ErrDamaged] or, where the version is what
-//     changed, as [ErrNewer]. [Reader.Reset] looks at every byte: who has begun to read a batch can read all of it.
+//   - Every version, later ones too, ends with the checksum of all before it. A version is believed only where the
+//     checksum is right: a batch cut short, with any bit changed, or a record that is no batch at all is refused as
+//     [ErrDamaged], and only a complete batch of a later version as [ErrNewer]. [Reader.Reset] looks at every byte: who
+//     has begun to read a batch can read all of it.
 //   - No bytes whatever make a Reader panic, or hold more than 64 times their length.
 //   - Once they have grown, Writer and Reader allocate nothing per batch or hit, but the header's texts and
 //     rules' names when these are others than in the batch before. A Writer holds at most 16 MiB.
@@ -132,20 +134,23 @@ func seal(b []byte, start int) []byte {
 
 // unseal returns what stands between the version and the checksum.
 func unseal(b []byte) ([]byte, error) {
-	if len(b) == 0 {
+	switch {
+	case len(b) == 0:
 		return nil, fmt.Errorf("%w: no bytes", ErrDamaged)
-	}
-	if b[0] > Version {
+	case !Sealed(b):
+		return nil, fmt.Errorf("%w: %d bytes that begin with %d and do not end with their checksum", ErrDamaged, len(b), b[0])
+	case b[0] > Version:
 		return nil, fmt.Errorf("%w: the bytes are of version %d, this program reads up to %d", ErrNewer, b[0], Version)
-	}
-	if b[0] != Version || len(b) < 1+checksumBytes {
+	case b[0] != Version:
 		return nil, fmt.Errorf("%w: %d bytes that begin with %d", ErrDamaged, len(b), b[0])
 	}
+	return b[1 : len(b)-checksumBytes], nil
+}
+
+// Sealed says whether bytes, of whatever version, end with the checksum of all before it.
+func Sealed(b []byte) bool {
 	end := len(b) - checksumBytes
-	if xxhash.Sum64(b[:end]) != Checksum(b) {
-		return nil, fmt.Errorf("%w: the checksum is not that of the %d bytes before it", ErrDamaged, end)
-	}
-	return b[1:end], nil
+	return end > 0 && xxhash.Sum64(b[:end]) == Checksum(b)
 }
 
 func (h Header) validate() error {

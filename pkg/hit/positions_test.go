@@ -160,7 +160,8 @@ func TestDamagedPositionsAreRefused(t *testing.T) {
 		refused("a bit changed", b, ErrDamaged)
 		b[bit/8] ^= 1 << (bit % 8)
 	}
-	refused("a newer version", append([]byte{2}, b[1:]...), ErrNewer)
+	refused("a newer version", seal(append([]byte{2}, b[1:len(b)-checksumBytes]...), 0), ErrNewer)
+	refused("another version without its checksum", append([]byte{2}, b[1:]...), ErrDamaged)
 	const a, bb = "\x00\x01a\x00\x01\x0012345678\x00", "\x00\x01b\x00\x01\x0012345678\x00"
 	refused("more than there are", sealed("\x00\x02"+a), ErrDamaged)
 	refused("something left", sealed("\x00\x01"+a+"\x00"), ErrDamaged)

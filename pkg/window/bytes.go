@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // The bytes of a state, version 1; numbers are varints of encoding/binary, "±" the signed ones:
@@ -20,7 +22,8 @@ import (
 //	           the hits of each cell, oldest first, unless each has one
 //	[bucket] how many; for each of them unit, drain, level, ±(newest-levelAt), levelAt-filledSince
 //
-// Where all instants are whole seconds, newest and the cells of a millisecond are counted in seconds.
+// Where all instants are whole seconds, newest and the cells of a millisecond are counted in seconds. The bytes of a later
+// version end with the xxhash64 of all before, little endian: only with it is their version believed.
 const version = 1
 
 const second = 1000
@@ -176,8 +179,11 @@ func (p *Policy) Read(b []byte, s *State) error {
 	if len(b) < 2 {
 		return ErrCorrupt
 	}
-	if b[0]>>4 != version {
-		return fmt.Errorf("%w: version %d, want %d", ErrNewer, b[0]>>4, version)
+	switch v := b[0] >> 4; {
+	case v > version && sealed(b):
+		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, version)
+	case v != version:
+		return ErrCorrupt
 	}
 	r := reader{b: b[2:], scale: 1}
 	flags := b[1]
@@ -198,6 +204,12 @@ func (p *Policy) Read(b []byte, s *State) error {
 		return ErrCorrupt
 	}
 	return nil
+}
+
+// sealed says whether bytes end with the checksum of all before it.
+func sealed(b []byte) bool {
+	end := len(b) - 8
+	return end > 0 && xxhash.Sum64(b[:end]) == binary.LittleEndian.Uint64(b[end:])
 }
 
 type reader struct {

@@ -1,12 +1,15 @@
 package window
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"math/rand/v2"
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // What is read goes on as what was written would have: at any moment, under every algorithm.
@@ -128,7 +131,11 @@ func TestReadRefuses(t *testing.T) {
 		p.Hit(&s, someTime+i*i, 1+i%2)
 	}
 	good := p.Append(nil, &s)
-	newer := append([]byte{2 << 4}, good[1:]...)
+	newer := append([]byte{15 << 4}, good[1:]...)
+	if err := p.Read(newer, &s); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("another version without its checksum: %v", err)
+	}
+	newer = binary.LittleEndian.AppendUint64(newer, xxhash.Sum64(newer))
 	if err := p.Read(newer, &s); !errors.Is(err, ErrNewer) {
 		t.Errorf("a newer version: %v", err)
 	}

@@ -1,0 +1,95 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/store"
+	"weir/pkg/blocklist"
+)
+
+// strays are what somebody may write to a topic or a store by mistake. The first byte of each is no version of ours.
+var strays = []string{`{"hello":1}`, "\x02", "hello", "GET / HTTP/1.1", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"}
+
+// A record that is no batch is left out and counted, and the partition goes on.
+func TestAStrayRecordIsLeftOut(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	for _, stray := range strays {
+		l.append([]byte(stray))
+	}
+	l.hits("192.0.2.1", 5)
+	l.settle(p)
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
+	if got := testutil.ToFloat64(p.metrics.batches.damaged); got != float64(len(strays)) {
+		t.Errorf("%v batches are counted as damaged, want %d", got, len(strays))
+	}
+}
+
+// A batch that a later version has written stops the partition, which is not taken for caught up then.
+func TestALaterVersionStopsThePartition(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.settle(p)
+	later := []byte("\x02 what nobody knows yet")
+	l.append(binary.LittleEndian.AppendUint64(later, xxhash.Sum64(later)))
+	if err := p.turn(t.Context()); !errors.As(err, new(stopped)) || !strings.Contains(err.Error(), "newer version") {
+		t.Fatalf("the turn ends with %v", err)
+	}
+	p.stop(errors.New("newer"))
+	s := p.shown.Load()
+	if s.caughtUp() || s.unknownSince(l.now) == nil {
+		t.Errorf("a partition that is stopped is shown as %+v", s)
+	}
+}
+
+// What is written in the place of a window, or of the list's note, by something else stops nothing.
+func TestStrayValuesOfTheStore(t *testing.T) {
+	for _, stray := range strays {
+		if _, err := ReadRecord([]byte(stray)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%q as a window: %v", stray, err)
+		}
+		if _, err := ReadCheckpoint([]byte(stray)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%q as a checkpoint: %v", stray, err)
+		}
+		var w walk
+		if err := w.read([]byte(stray)); err != nil || w.note.since != unknown {
+			t.Errorf("%q as a note: %v, %+v", stray, err, w.note)
+		}
+		l := newLab(t, 1, newMemoryStore())
+		p := l.takes()
+		l.settle(p)
+		if err := p.own.write(t.Context(), []store.Change{{Space: store.Windows, Key: []byte("few/192.0.2.1"), Value: []byte(stray)}}); err != nil {
+			t.Fatal(err)
+		}
+		l.hits("192.0.2.1", 5)
+		l.settle(p)
+		l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
+	}
+}
+
+// Where the checkpoint is damaged the log is read again from its beginning, and nothing is counted twice.
+func TestADamagedCheckpointIsDoneWithout(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.hits("192.0.2.1", 3)
+	l.hits("192.0.2.2", 5)
+	l.settle(p)
+	for _, stray := range strays {
+		l.put(store.Notes, string(checkpointKey), []byte(stray))
+		l.start(labRules)
+		l.settle(l.takes())
+	}
+	if e := l.said()["few/192.0.2.1"]; e != nil {
+		t.Errorf("hits are counted twice: %+v", e)
+	}
+	l.compare(p)
+	l.hits("192.0.2.1", 2)
+	l.settle(l.takes())
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
+}
