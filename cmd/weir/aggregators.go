@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
+	"weir/internal/origin"
 )
 
 // An aggregatorFlags is which aggregators a command asks, and which enforcer besides.
@@ -29,7 +30,7 @@ func (f *aggregatorFlags) add(c *cobra.Command) {
 
 // aggregators are all that are asked. They are shown the key that --key-file names, which the enforcer is shown too.
 func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
-	a := &aggregators{client: &http.Client{Timeout: answerPatience}, urls: f.aggregators}
+	a := &aggregators{client: origin.Stay(&http.Client{Timeout: answerPatience}), urls: f.aggregators}
 	for _, text := range a.urls {
 		at, err := url.Parse(text)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {

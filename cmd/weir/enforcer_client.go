@@ -15,6 +15,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"weir/internal/origin"
 )
 
 const (
@@ -51,7 +53,7 @@ func newEnforcerClient(places []enforcerPlace, key string, file *clientFile) (*e
 				return dialer.DialContext(ctx, "unix", p.socket)
 			}
 		}
-		e.clients = append(e.clients, &http.Client{Transport: transport})
+		e.clients = append(e.clients, origin.Stay(&http.Client{Transport: transport}))
 	}
 	return e, nil
 }

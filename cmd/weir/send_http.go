@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"weir/internal/origin"
 )
 
 const (
@@ -34,7 +36,7 @@ type httpSink struct {
 }
 
 func newHTTPSink(url, key string) *httpSink {
-	return &httpSink{url: url, key: key, client: &http.Client{Timeout: postPatience}, patience: sendPatience,
+	return &httpSink{url: url, key: key, client: origin.Stay(&http.Client{Timeout: postPatience}), patience: sendPatience,
 		was: sinkResult{Unread: map[string]int64{}, Uncounted: map[string]int64{}}}
 }
 

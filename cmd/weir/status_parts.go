@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/config"
+	"weir/internal/origin"
 )
 
 // A partStatus is what a part says of itself at its admin address.
@@ -102,7 +103,7 @@ func getStatus(ctx context.Context, url, key string) ([]byte, error) {
 	if key != "" {
 		request.Header.Set("X-Api-Key", key)
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := origin.Stay(http.DefaultClient).Do(request)
 	if err != nil {
 		return nil, innermost(err)
 	}

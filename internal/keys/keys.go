@@ -8,7 +8,7 @@
 // The hash has no salt: keys are long and random, not passwords that people choose.
 //
 // A File is read strictly, all its faults are told at once. Reread takes a changed one; a faulty one is refused and
-// the last good one goes on. Looking for a key takes as long whichever key it is, and whether there is one. A File may
+// the last good one goes on; of one that is gone no key is known any more. Looking for a key takes as long whichever key it is, and whether there is one. A File may
 // be used by several goroutines at once; it starts none. Add and Remove change the file on the disk, safely beside others
 // who do, and leave the people's comments where they are.
 package keys
@@ -17,7 +17,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -66,11 +68,18 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Reread reads the file again and says whether it holds something new. With an error the keys are what they were.
+// Reread reads the file again and says whether it holds something new. With an error the keys are what they were, but
+// of a file that is gone none is known any more: who deletes it wants nobody to come in.
 func (f *File) Reread() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) && f.keys.Load() != nil {
+		changed = len(f.All()) > 0
+		f.keys.Store(&[]Key{})
+		f.data = nil
+		return changed, fmt.Errorf("%s is gone, and no API key is known any more: write it again (weir keys add)", f.path)
+	}
 	if err != nil {
 		return false, fmt.Errorf("reading the API keys: %w", err)
 	}

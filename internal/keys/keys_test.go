@@ -123,10 +123,6 @@ func TestRereadKeepsTheLastGoodKeys(t *testing.T) {
 			t.Errorf("a faulty file: %v, %v", changed, err)
 		}
 	}
-	os.Remove(f.path)
-	if changed, err := f.Reread(); changed || err == nil {
-		t.Errorf("no file: %v, %v", changed, err)
-	}
 	if key, ok := f.Find("new"); !ok || key.Name != "n" {
 		t.Error("the last good keys are gone")
 	}
@@ -142,5 +138,30 @@ func TestRereadKeepsTheLastGoodKeys(t *testing.T) {
 func TestOpenWantsAFile(t *testing.T) {
 	if _, err := Open(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("opened what is not there")
+	}
+}
+
+// Who deletes the file takes all keys away; the same file again gives them back.
+func TestADeletedFileHasNoKeys(t *testing.T) {
+	f := fileOf(t)
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(f.path)
+	for _, want := range []bool{true, false} {
+		if changed, err := f.Reread(); changed != want || err == nil || !strings.Contains(err.Error(), "is gone") {
+			t.Errorf("no file: %v, %v", changed, err)
+		}
+		if _, ok := f.Find("a"); ok || len(f.All()) > 0 {
+			t.Error("a key of a file that is gone is known")
+		}
+	}
+	write(t, f.path, string(data))
+	if changed, err := f.Reread(); !changed || err != nil {
+		t.Errorf("the file again: %v, %v", changed, err)
+	}
+	if _, ok := f.Find("a"); !ok {
+		t.Error("a key that was written again is not known")
 	}
 }

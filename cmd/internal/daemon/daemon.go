@@ -60,7 +60,7 @@ type Process struct {
 	// Dial connects to the broker of this process; nil where brokers are elsewhere.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	files  rereads
+	files  *rereads
 	api    *http.ServeMux // what the part itself answers, for whoever may read
 	hangup chan os.Signal
 	served prometheus.Gatherers // what /metrics answers; none is Metrics alone
@@ -149,6 +149,8 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	p.hangup = make(chan os.Signal, 1) // from the beginning, or one that comes early would end us
 	signal.Notify(p.hangup, syscall.SIGHUP)
 	defer signal.Stop(p.hangup)
+	p.files = &rereads{}
+	defer p.files.watch(p.Logger)()
 	admin, err := p.serve(part.Admin(p.Config))
 	if err != nil {
 		return err

@@ -17,7 +17,11 @@ import (
 	"weir/internal/yamlfile"
 )
 
-const lookEvery = 2 * time.Second
+// How often changes are looked for: of the configuration and the rules, and of keys and certificates.
+const (
+	lookEvery        = 2 * time.Second
+	lookAtFilesEvery = time.Second
+)
 
 // A reloader reads the configuration again when one of its files has changed, and on SIGHUP.
 type reloader struct {
@@ -27,6 +31,7 @@ type reloader struct {
 	current *config.Config
 	files   string // how they were when they were last read
 	hangup  <-chan os.Signal
+	refused bool // the configuration that was read last
 
 	successful, at prometheus.Gauge
 	rules          *prometheus.GaugeVec
@@ -39,7 +44,7 @@ func newReloader(p *Process, running Running, options config.Options, hangup <-c
 		return g
 	}
 	r := &reloader{
-		process: p, running: running, options: options, hangup: hangup, current: p.Config, files: look(p.Config, p.files.paths()),
+		process: p, running: running, options: options, hangup: hangup, current: p.Config, files: look(p.Config),
 		successful: gauge("weir_config_last_reload_successful", "1 when the configuration that was read last is in force, 0 when it was refused."),
 		at:         gauge("weir_config_last_reload_success_timestamp_seconds", "When a configuration was last taken."),
 		rules:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_rules_info", Help: "1; the label is the hash of the rules in force."}, []string{"hash"}),
@@ -60,9 +65,10 @@ func (r *reloader) run(ctx context.Context) {
 		case <-r.hangup:
 			r.reload()
 		case <-ticker.C:
-			if files := look(r.current, r.process.files.paths()); files != r.files {
+			if files := look(r.current); files != r.files {
 				r.reload()
 			}
+			r.show()
 		}
 	}
 }
@@ -73,7 +79,7 @@ var errNoRules = errors.New("there are no rules: write rules.yaml beside weir.ya
 func (r *reloader) reload() {
 	r.process.notifyReloading()
 	defer r.process.notifyReloaded()
-	r.files = look(r.current, r.process.files.paths()) // before reading: what changes meanwhile is read again
+	r.files = look(r.current) // before reading: what changes meanwhile is read again
 	next, warnings, err := config.Load(r.options)
 	for _, warning := range warnings {
 		r.process.Logger.Warn(warning.String())
@@ -82,10 +88,10 @@ func (r *reloader) reload() {
 		err = errNoRules // the file that named them is gone
 	}
 	if err == nil {
-		err = errors.Join(r.process.files.reread(), r.running.Reload(next))
+		err = r.running.Reload(next)
 	}
-	if err != nil {
-		r.successful.Set(0)
+	if r.refused = err != nil; r.refused {
+		r.show()
 		for _, line := range strings.Split(err.Error(), "\n") {
 			r.process.Logger.Error("the configuration is refused, the one before stays in force", "fault", line)
 		}
@@ -97,8 +103,17 @@ func (r *reloader) reload() {
 	r.process.Logger.Info("read the configuration again", "rules", next.RuleSet.Fingerprint(), "rules before", was)
 }
 
+// show says whether what was read last is in force: the configuration, and the files of keys and certificates.
+func (r *reloader) show() {
+	if r.refused || r.process.files.faulty.Load() {
+		r.successful.Set(0)
+	} else {
+		r.successful.Set(1)
+	}
+}
+
 func (r *reloader) taken(c *config.Config) {
-	r.successful.Set(1)
+	r.show()
 	r.at.SetToCurrentTime()
 	r.rules.Reset()
 	r.rules.WithLabelValues(c.RuleSet.Fingerprint()).Set(1)
@@ -109,12 +124,12 @@ func (p *Process) look() string {
 	if p.Config.RuleSet == nil {
 		return ""
 	}
-	return look(p.Config, nil)
+	return look(p.Config)
 }
 
-// look says how the configuration's files are. Links are followed, so a ConfigMap's swap of them is seen.
-func look(c *config.Config, others []string) string {
-	paths := append([]string{c.File}, others...)
+// look says how the configuration's files are.
+func look(c *config.Config) string {
+	paths := []string{c.File}
 	for _, pattern := range c.Rules.Patterns {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(c.File), pattern)
@@ -132,7 +147,12 @@ func look(c *config.Config, others []string) string {
 			paths = append(paths, file.Name)
 		}
 	}
-	slices.Sort(paths)
+	return lookAt(paths...)
+}
+
+// lookAt says how files are. Links are followed, so a ConfigMap's swap of them is seen.
+func lookAt(paths ...string) string {
+	paths = slices.Sorted(slices.Values(paths))
 	var text strings.Builder
 	for _, path := range slices.Compact(paths) {
 		if info, err := os.Stat(path); err == nil {

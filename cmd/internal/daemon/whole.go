@@ -58,11 +58,10 @@ func (w *whole) open(ctx context.Context, p *Process, parts []Part) error {
 	metrics := partMetrics(p, parts)
 	for i := len(parts) - 1; i >= 0; i-- {
 		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: metrics[i].own, Health: telemetry.NewHealth(), Dial: dial,
-			hangup: p.hangup, served: metrics[i].served, all: p.all}
+			hangup: p.hangup, served: metrics[i].served, all: p.all, files: p.files}
 		if err := w.openPart(ctx, own, parts[i]); err != nil {
 			return fmt.Errorf("%s: %w", parts[i].Name, err)
 		}
-		p.files.add(own.files.reread, own.files.paths()...)
 	}
 	return nil
 }

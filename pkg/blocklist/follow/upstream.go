@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/origin"
 	"weir/pkg/blocklist"
 )
 
@@ -52,6 +53,7 @@ func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
 	if u.Client == nil {
 		u.Client = &http.Client{}
 	}
+	u.Client = origin.Stay(u.Client)
 	if u.Wait == 0 {
 		u.Wait = defaultWait
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/origin"
 	"weir/pkg/blocklist"
 )
 
@@ -220,6 +221,30 @@ func TestAnUpstreamNeedsAURL(t *testing.T) {
 	for _, url := range []string{"", "kafka", "ftp://x", "http://", "://"} {
 		if _, err := NewFromUpstream(Config{Set: blocklist.NewSet(blocklist.Limits{})}, Upstream{URL: url}); err == nil {
 			t.Errorf("%q was taken", url)
+		}
+	}
+}
+
+// An upstream that redirects elsewhere gets no key sent there, whatever client is used.
+func TestTheKeyIsNotSentAfterARedirect(t *testing.T) {
+	leaked := make(chan string, 1)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case leaked <- r.Header.Get("X-Api-Key"):
+		default:
+		}
+	}))
+	defer other.Close()
+	e := newEnforcer(t, blocklist.NewSet(blocklist.Limits{}))
+	e.now(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
+	for _, client := range []*http.Client{nil, {}} {
+		f, err := NewFromUpstream(Config{Set: blocklist.NewSet(blocklist.Limits{})}, Upstream{URL: e.URL, Client: client, Key: func() (string, error) { return "secret", nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = f.from.(*upstreamSource).poll(t.Context())
+		if !errors.Is(err, origin.ErrRedirect) || len(leaked) > 0 {
+			t.Errorf("%v, and %d keys went elsewhere", err, len(leaked))
 		}
 	}
 }

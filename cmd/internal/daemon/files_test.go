@@ -1,0 +1,143 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/cmd/internal/config"
+	"weir/internal/kafka/kafkatest"
+	"weir/internal/telemetry"
+)
+
+func (p *place) getWith(key, path string) int {
+	p.t.Helper()
+	request, _ := http.NewRequest(http.MethodGet, "http://"+p.address+path, nil)
+	request.Header.Set("X-Api-Key", key)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// A key that was taken away is gone whatever is wrong with the rules, and so are all when their file is deleted.
+func TestKeysAreReadAgainWhileTheRulesAreFaulty(t *testing.T) {
+	p := newPlace(t, "  keys: keys.yaml\n")
+	line := func(name string) string {
+		return fmt.Sprintf("  - {name: %s, role: read, sha256: %x}\n", name, sha256.Sum256([]byte(name)))
+	}
+	p.write("keys.yaml", "keys:\n"+line("kept")+line("revoked"))
+	p.start()
+	if p.getWith("revoked", "/status") != 200 || p.getWith("kept", "/status") != 200 {
+		t.Fatal("the keys are not known")
+	}
+	p.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/minuet]}]\n")
+	p.await("refused", func() bool { return strings.Contains(p.heard.String(), "minuet") })
+	p.write("keys.yaml", "keys:\n"+line("kept"))
+	p.await("revoked", func() bool { return p.getWith("revoked", "/status") == 401 })
+	if got := p.getWith("kept", "/status"); got != 200 {
+		t.Errorf("the other key: %d", got)
+	}
+	p.write("keys.yaml", "keys: faulty\n")
+	p.await("seen as faulty", func() bool { return strings.Contains(p.heard.String(), "where a list of keys is wanted") })
+	if got := p.getWith("kept", "/status"); got != 200 {
+		t.Errorf("with a faulty file: %d", got)
+	}
+	if err := os.Remove(filepath.Join(p.folder, "keys.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	p.await("without a key", func() bool { return p.getWith("kept", "/status") == 401 })
+	p.write("keys.yaml", "keys:\n"+line("kept"))
+	p.write("rules.yaml", oneRule)
+	p.await("in force", func() bool {
+		return p.getWith("kept", "/status") == 200 && strings.Contains(p.heard.String(), "read the configuration again")
+	})
+}
+
+// A certificate that changed is shown to those who connect then, and other roots are believed; when the roots are taken
+// away nobody is let in.
+func TestCertificatesAreReadAgain(t *testing.T) {
+	folder := t.TempDir()
+	first, err := kafkatest.NewCertificates(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := kafkatest.NewCertificates(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, roots := filepath.Join(folder, "c.pem"), filepath.Join(folder, "k.pem"), filepath.Join(folder, "ca.pem")
+	show := func(c kafkatest.Certificates) {
+		for to, from := range map[string]string{cert: c.Client, key: c.ClientKey, roots: c.Authority} {
+			data, err := os.ReadFile(from)
+			if err == nil {
+				err = os.WriteFile(to, data, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	show(first)
+	p := &Process{Logger: slog.New(slog.DiscardHandler), files: &rereads{}}
+	secure, err := p.serverTLS(config.ServerTLS{Cert: cert, Key: key, Clients: roots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults := telemetry.NewFaults(p.Logger)
+	lets := func(c kafkatest.Certificates) (in bool, shown *x509.Certificate) {
+		own, err := tls.LoadX509KeyPair(c.Client, c.ClientKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		served := make(chan error, 1)
+		go func() {
+			served <- tls.Server(theirs, secure).Handshake()
+			theirs.Close()
+		}()
+		client := tls.Client(ours, &tls.Config{Certificates: []tls.Certificate{own}, InsecureSkipVerify: true}) //nolint:gosec // what is shown is looked at
+		_ = client.Handshake()
+		if seen := client.ConnectionState().PeerCertificates; len(seen) > 0 {
+			shown = seen[0]
+		}
+		ours.Close()
+		return <-served == nil, shown
+	}
+	in, before := lets(first)
+	if other, _ := lets(second); !in || other {
+		t.Fatalf("at first: %v, a stranger %v", in, other)
+	}
+	show(second)
+	p.files.look(p.Logger, faults)
+	in, after := lets(second)
+	if other, _ := lets(first); !in || other || before.Equal(after) {
+		t.Errorf("after the change: %v, the one before %v; another certificate: %v", in, other, !before.Equal(after))
+	}
+	if err := os.Remove(roots); err != nil {
+		t.Fatal(err)
+	}
+	p.files.look(p.Logger, faults)
+	if in, _ := lets(second); in {
+		t.Error("without roots someone is let in")
+	}
+	if !p.files.faulty.Load() {
+		t.Error("that the roots are gone is no fault")
+	}
+	show(second)
+	p.files.look(p.Logger, faults)
+	if in, _ := lets(second); !in || p.files.faulty.Load() {
+		t.Error("with the roots again nobody is let in")
+	}
+}

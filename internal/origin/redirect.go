@@ -1,0 +1,57 @@
+package origin
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+const mostRedirects = 10
+
+// ErrRedirect is that a redirect to another host was not followed.
+var ErrRedirect = errors.New("API keys and bodies are not sent to another host")
+
+// Stay is a client like another one that follows no redirect to another host with an API key or a body. From http to
+// https of the same host it goes on.
+func Stay(c *http.Client) *http.Client {
+	stays, before := *c, c.CheckRedirect
+	stays.CheckRedirect = func(next *http.Request, via []*http.Request) error {
+		first := via[0]
+		if confides(first, next) && !sameHost(first.URL, next.URL) {
+			return fmt.Errorf("it redirects to %s://%s, and %w: if you trust it, write that address", next.URL.Scheme, next.URL.Host, ErrRedirect)
+		}
+		if before != nil {
+			return before(next, via)
+		}
+		if len(via) >= mostRedirects {
+			return fmt.Errorf("it redirects more than %d times", mostRedirects)
+		}
+		return nil
+	}
+	return &stays
+}
+
+// confides says whether a request carries something that is for its host alone.
+func confides(first, next *http.Request) bool {
+	for _, field := range []string{"X-Api-Key", "Authorization", "Cookie"} {
+		if first.Header.Get(field) != "" {
+			return true
+		}
+	}
+	return next.Method != http.MethodGet && next.Method != http.MethodHead
+}
+
+func sameHost(a, b *url.URL) bool {
+	if a.Hostname() != b.Hostname() {
+		return false
+	}
+	return a.Scheme == b.Scheme && portOf(a) == portOf(b) || a.Scheme == "http" && b.Scheme == "https"
+}
+
+func portOf(u *url.URL) string {
+	if port := u.Port(); port != "" {
+		return port
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+}
