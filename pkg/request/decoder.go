@@ -41,7 +41,11 @@ func NewDecoder(envelope, format string, o Options) (*Decoder, error) {
 	if envelope == "auto" || strings.TrimSpace(format) == "auto" {
 		return nil, errors.New("envelope and format are not known yet: auto is chosen from the first lines")
 	}
-	parser, err := NewParser(format, o)
+	return decoderOf(envelope, o, func(o Options) (Parser, error) { return NewParser(format, o) })
+}
+
+func decoderOf(envelope string, o Options, newParser func(Options) (Parser, error)) (*Decoder, error) {
+	parser, err := newParser(o)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +53,7 @@ func NewDecoder(envelope, format string, o Options) (*Decoder, error) {
 	if p, ok := parser.(*jsonParser); ok {
 		// The lines in records of JSON may be JSON too, so there is a parser for either.
 		d.fields = p
-		d.parser, _ = NewParser(format, o)
+		d.parser, _ = newParser(o)
 	}
 	if err := d.use(envelope); err != nil {
 		return nil, err
@@ -68,6 +72,9 @@ func (d *Decoder) use(envelope string) error {
 	case "cri":
 		d.open, d.scan = d.openCRI, newJSONScan()
 		d.times = d.scan.slots("time")
+		return nil
+	case "syslog":
+		d.open = d.openSyslog
 		return nil
 	case "otlp":
 		d.open, d.otlp = d.openOTLP, newOTLP()

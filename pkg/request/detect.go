@@ -3,6 +3,7 @@ package request
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -25,10 +26,15 @@ func Detect(sample []string, o Options) (Choice, error) { return Choose("auto", 
 //
 // Every format is tried in every envelope whose marks at least half of the sample bears, and the pair that reads most
 // requests is chosen. Of pairs that read the same number the first is taken: envelopes in the order docker, cri, otlp,
-// logstash, filebeat, vector, fluentbit, none; within one, formats in the order of Presets, where the formats of lines
-// come before those of JSON, since the time in a line is the server's own. When no pair reads more than half, the error
-// says which came nearest and shows a masked line that could not be read; it is ErrNoRequest (errors.Is) when the sample
-// holds nothing to tell a format by, so that more lines may help.
+// logstash, filebeat, vector, fluentbit, none, syslog; within one, formats in the order of Presets, where the formats of
+// lines come before those of JSON, since the time in a line is the server's own. Formats with a tail, which read the lines
+// of many others, are chosen only when no other format reads more than half. When no pair does, the error says which came
+// nearest and shows a masked line that could not be read; it is ErrNoRequest (errors.Is) when the sample holds nothing to
+// tell a format by, so that more lines may help.
+//
+// A line in which a format finds what no server writes (a user "- -", an address where the identity of the client stands,
+// a host with a space) does not count as read by it. When two formats read most of the sample and name different clients,
+// nothing is chosen, and the error names both: somebody has to say which one it is.
 //
 // Where the format is given and its envelope is not, lines that cannot be read are no reason not to read the others, and
 // there is a choice beside that error: the envelope that the sample bears, or none when it bears no marks. Choice.Sure
@@ -45,7 +51,10 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		trials[i].run(sample, o)
 	}
 	slices.SortStableFunc(trials, byRead)
-	if best := trials[0]; best.refused == nil && best.readsMost() {
+	if best := winner(trials); best != nil {
+		if other := best.contradicted(trials); other != nil && format == "auto" {
+			return Choice{}, ambiguous(best, other)
+		}
 		return best.chosen(trials), nil
 	}
 	if best := borne(trials); format != "auto" && best.lines > 0 {
@@ -58,7 +67,7 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 func (t *trial) chosen(trials []trial) Choice {
 	c := Choice{Envelope: t.envelope, Format: t.format, Read: t.read, Lines: t.lines}
 	for i := range trials {
-		if other := &trials[i]; c.second == nil && other.refused == nil && other.format != t.format && other.read > 0 {
+		if other := &trials[i]; c.second == nil && other.refused == nil && other.format != t.format && other.read > 0 && !other.loose {
 			c.second = other
 		}
 	}
@@ -93,14 +102,64 @@ func (c Choice) Sure() bool {
 // A trial is how a format in an envelope did on the sample.
 type trial struct {
 	envelope, format string
+	loose, rival     bool
+	newParser        func(Options) (Parser, error)
+	judged           bool // for what no server writes
 	read, lines      int
-	opened           int    // requests in the envelope's form, read or not
-	unread           string // the first record that could not be read, and why
+	clients          []netip.Addr // of each of the lines, where the format is one of lines; the zero Addr when it was not read
+	named, strange   int          // lines in which the header for the client stands, and those in which it names no address
+	opened           int          // requests in the envelope's form, read or not
+	unread           string       // the first record that could not be read, and why
 	fault            error
 	refused          error // of NewDecoder: the pair does not go with the options
 }
 
-func (t trial) readsMost() bool { return t.read > 0 && t.read*2 > t.lines }
+func (t *trial) readsMost() bool { return t.refused == nil && t.read > 0 && t.read*2 > t.lines }
+
+// winner is the trial to be chosen; nil when none reads most of the sample.
+func winner(trials []trial) (loose *trial) {
+	for i := range trials {
+		switch t := &trials[i]; {
+		case !t.readsMost() || t.rival:
+		case !t.loose:
+			return t
+		case loose == nil:
+			loose = t
+		}
+	}
+	return loose
+}
+
+// contradicted is another trial that reads most of the sample and takes others for the clients.
+func (t *trial) contradicted(trials []trial) *trial {
+	for i := range trials {
+		if other := &trials[i]; other.readsMost() && other.envelope == t.envelope && t.differs(other)*2 > t.read {
+			return other
+		}
+	}
+	return nil
+}
+
+// differs counts the lines of which both name a client, and not the same.
+func (t *trial) differs(other *trial) (lines int) {
+	for i := range min(len(t.clients), len(other.clients)) {
+		if a, b := t.clients[i], other.clients[i]; a.IsValid() && b.IsValid() && a != b {
+			lines++
+		}
+	}
+	return lines
+}
+
+// ambiguous is the error when two formats fit.
+func ambiguous(a, b *trial) error {
+	for i := range min(len(a.clients), len(b.clients)) {
+		if x, y := a.clients[i], b.clients[i]; x.IsValid() && y.IsValid() && x != y {
+			return fmt.Errorf("two formats fit and name different clients: to %s the client of a line is %s, to %s it is %s; "+
+				"write the right one as format, or the server's log_format or LogFormat", a.format, x, b.format, y)
+		}
+	}
+	return nil
+}
 
 // byRead puts what goes with the options first, and of that what read most.
 func byRead(a, b trial) int {
@@ -134,16 +193,22 @@ func borne(trials []trial) (best trial) {
 
 // candidates are the pairs to try, in the order in which ties are decided.
 func candidates(envelope, format string, sample []string, o Options) (pairs []trial) {
-	envelopes, formats := []string{envelope}, []string{format}
+	envelopes := []string{envelope}
 	if envelope == "auto" {
 		envelopes = marked(sample)
 	}
+	tried := []preset{{name: format, parser: func(o Options) (Parser, error) { return NewParser(format, o) }}}
 	if format == "auto" {
-		formats = formatsFor(o)
+		tried = formatsFor(o)
 	}
 	for _, e := range envelopes {
-		for _, f := range formats {
-			pairs = append(pairs, trial{envelope: e, format: f})
+		for _, f := range tried {
+			pairs = append(pairs, trial{envelope: e, format: f.name, loose: f.loose, newParser: f.parser, judged: format == "auto"})
+		}
+		for _, f := range rivals {
+			if format == "auto" {
+				pairs = append(pairs, trial{envelope: e, format: f.name, rival: true, newParser: f.parser, judged: true})
+			}
 		}
 	}
 	return pairs
@@ -151,21 +216,21 @@ func candidates(envelope, format string, sample []string, o Options) (pairs []tr
 
 // formatsFor are the presets. With fields taken from elsewhere a record of JSON shows less of who wrote it, so json alone
 // is tried of its kind: it goes by the whole of what each writer has.
-func formatsFor(o Options) []string {
-	formats := Presets()
+func formatsFor(o Options) []preset {
 	if len(o.Fields) == 0 {
-		return formats
+		return presets
 	}
-	return slices.DeleteFunc(formats, func(name string) bool {
-		return name != "json" && slices.ContainsFunc(jsonShapes, func(s jsonShape) bool { return s.name == name })
+	return slices.DeleteFunc(slices.Clone(presets), func(p preset) bool {
+		return p.name != "json" && slices.ContainsFunc(jsonShapes, func(s jsonShape) bool { return s.name == p.name })
 	})
 }
 
-// marked are the envelopes whose marks at least half of the sample bears, and none.
+// marked are the envelopes whose marks at least half of the sample bears, and none, before syslog: a format that reads
+// syslog's header by itself needs no envelope.
 func marked(sample []string) []string {
 	marks := []shipper{{name: "cri"}, {name: "otlp", marks: "resourceLogs"}}
-	marks = slices.Concat(shippers[:1], marks, shippers[1:])
-	var names []string
+	marks = slices.Concat(shippers[:1], marks, shippers[1:], []shipper{{name: "syslog"}})
+	names := []string{"none"}
 	for _, s := range marks {
 		count, records := 0, 0
 		for _, record := range sample {
@@ -174,24 +239,34 @@ func marked(sample []string) []string {
 				count += s.marksOf(record)
 			}
 		}
-		if count > 0 && count*2 >= records {
+		switch {
+		case count == 0 || count*2 < records:
+		case s.name == "syslog":
 			names = append(names, s.name)
+		default:
+			names = slices.Insert(names, len(names)-1, s.name)
 		}
 	}
-	return append(names, "none")
+	return names
 }
 
 // marksOf is 1 when a record bears the shipper's marks.
 func (s shipper) marksOf(record string) int {
-	if s.name == "cri" {
-		if _, _, _, _, ok := cutCRI(record); ok {
-			return 1
-		}
-		return 0
+	switch s.name {
+	case "cri":
+		_, _, _, _, ok := cutCRI(record)
+		return oneIf(ok)
+	case "syslog":
+		_, ok := cutSyslogLine(record)
+		return oneIf(ok)
 	}
 	scan := newJSONScan()
 	needs := scan.needs(s.marks)
-	if scan.read(record) && scan.meets(needs) {
+	return oneIf(scan.read(record) && scan.meets(needs))
+}
+
+func oneIf(ok bool) int {
+	if ok {
 		return 1
 	}
 	return 0
@@ -200,21 +275,25 @@ func (s shipper) marksOf(record string) int {
 // run counts what the pair reads. If the format does not have a field that the options name, it is tried without: should
 // nothing else read the sample, that is what has to be said.
 func (t *trial) run(sample []string, o Options) {
-	d, err := NewDecoder(t.envelope, t.format, o)
+	d, err := decoderOf(t.envelope, o, t.newParser)
 	if err != nil {
 		t.refused = err
 		o.Fields = nil
-		if d, err = NewDecoder(t.envelope, t.format, o); err != nil {
+		if d, err = decoderOf(t.envelope, o, t.newParser); err != nil {
 			return
 		}
 	}
+	isLines := d.fields == nil
 	for _, record := range sample {
-		d.DecodeEach(record, func(_ *Request, err error) {
+		d.DecodeEach(record, func(r *Request, err error) {
 			if err == ErrNoRequest {
 				return
 			}
 			if t.envelope != "none" && Reason(err) != errEnvelope.Reason {
 				t.opened++
+			}
+			if err == nil && isLines && t.judged {
+				err = t.judge(r)
 			}
 			switch {
 			case err == nil:
@@ -223,27 +302,28 @@ func (t *trial) run(sample []string, o Options) {
 				t.unread, t.fault = record, err
 			}
 			t.lines++
+			if isLines {
+				t.clients = append(t.clients, clientOf(r, err))
+			}
 		})
+	}
+	if t.strange*2 > t.named {
+		t.read, t.fault = 0, errFormat
 	}
 }
 
 // unknown is the error when nothing reads more than half. Trials come with the best first.
 func unknown(trials []trial) error {
 	best := trials[0]
-	for _, t := range trials {
-		if t.refused != nil && (t.readsMost() || best.refused != nil) {
+	for i := range trials {
+		if t := &trials[i]; t.refused != nil && (t.read*2 > t.lines || best.refused != nil) {
 			return fmt.Errorf("%s: %w", t.format, t.refused)
 		}
 	}
 	if best.lines == 0 {
 		return fmt.Errorf("nothing tells which format it is: %w", ErrNoRequest)
 	}
-	var nearest []string
-	for _, t := range trials[:min(3, len(trials))] {
-		if t.read > 0 && t.refused == nil {
-			nearest = append(nearest, t.String())
-		}
-	}
+	nearest := nearestOf(trials)
 	text := "none"
 	if nearest != nil {
 		text = strings.Join(nearest, ", ")
@@ -251,4 +331,20 @@ func unknown(trials []trial) error {
 	return fmt.Errorf("no known format reads more than half of the first %d requests (nearest: %s): "+
 		"give the server's log_format or LogFormat, or the fields of its JSON; a line that was not read (%s): %s",
 		best.lines, text, Reason(best.fault), Sample(best.unread))
+}
+
+// nearestOf names up to three formats that read something; those that read the lines of many others only where no other
+// does.
+func nearestOf(trials []trial) (nearest []string) {
+	for _, others := range []bool{false, true} {
+		for i := range trials {
+			if t := &trials[i]; t.read > 0 && t.refused == nil && (t.loose || t.rival) == others && len(nearest) < 3 {
+				nearest = append(nearest, t.String())
+			}
+		}
+		if nearest != nil {
+			return nearest
+		}
+	}
+	return nil
 }

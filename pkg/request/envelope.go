@@ -22,7 +22,7 @@ var shippers = []shipper{
 
 // Envelopes are the names of the envelopes that NewDecoder knows, but for auto.
 func Envelopes() []string {
-	names := []string{"none", "cri", "otlp"}
+	names := []string{"none", "cri", "otlp", "syslog"}
 	for _, s := range shippers {
 		names = append(names, s.name)
 	}
@@ -126,6 +126,16 @@ func (d *Decoder) openCRI(record string, r *Request) error {
 	d.scan.put("time", time)
 	d.scan.put("stream", stream)
 	return d.openPart(stream, part, last, r)
+}
+
+// openSyslog reads a line that syslog or the journal has put into a file, behind a header of theirs. A format of JSON is
+// read too: the line is then an object.
+func (d *Decoder) openSyslog(record string, r *Request) error {
+	line, ok := cutSyslogLine(record)
+	if !ok {
+		return errEnvelope
+	}
+	return d.parser.Parse(line, r)
 }
 
 // cutCRI takes a record of CRI apart; last says that no part of the line follows.

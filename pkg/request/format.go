@@ -34,7 +34,11 @@ type layout struct {
 	optional []token // what follows in a line as far as the line has it
 	escape   escape
 	syslog   bool
+	tail     bool // a line may go on after the last token; the rest is the field moreField
 }
+
+// moreField is the further field that takes the rest of a line behind a format with a tail.
+const moreField = "more"
 
 // rankRequestLine stands between the variables that are nearer to what the client sent and those that are
 // further from it.
@@ -48,6 +52,9 @@ const (
 
 // compile makes the scanner of a layout.
 func compile(l layout, o Options) (*scanner, error) {
+	if l.tail {
+		l.tokens = append(l.tokens, tailOf(l.tokens))
+	}
 	// Before slots are claimed: which pieces are joined depends on what they are about.
 	required := len(variablesOf(joinAddresses(joinLiterals(l.tokens))))
 	tokens := joinAddresses(joinLiterals(append(l.tokens, l.optional...)))
@@ -70,8 +77,19 @@ func compile(l layout, o Options) (*scanner, error) {
 		before = literal
 	}
 	last := &s.steps[len(s.steps)-1]
-	last.cuts = last.literal == `"` || len(l.optional) > 0
+	if l.tail {
+		last = &s.steps[len(s.steps)-2]
+	}
+	last.cuts = last.literal == `"` || len(l.optional) > 0 || l.tail
 	return s, nil
+}
+
+// tailOf is what takes the rest of a line behind the tokens.
+func tailOf(tokens []token) token {
+	if strings.HasSuffix(tokens[len(tokens)-1].literal, " ") {
+		return token{variable: &variable{name: moreField, text: "the rest of the line", set: setFurther}}
+	}
+	return token{variable: &variable{name: moreField, text: "the rest of the line", slot: slotMore, set: setMore}}
 }
 
 // add makes the step of a variable between two literals.

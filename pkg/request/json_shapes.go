@@ -143,7 +143,7 @@ func jsonPresets() []preset {
 }
 
 func jsonPreset(name string) preset {
-	return preset{name, func(o Options) (Parser, error) { return newJSONParser(name, o), nil }}
+	return preset{name: name, parser: func(o Options) (Parser, error) { return newJSONParser(name, o), nil }}
 }
 
 // path writes a path with the header that is configured.

@@ -1,26 +1,58 @@
 package request
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // A preset is a format that is known by name.
 type preset struct {
 	name   string
 	parser func(Options) (Parser, error)
+	loose  bool // it reads lines of many formats: Detect takes it only when no other preset reads the sample
 }
 
 var presets = append([]preset{
-	{"combined", apache(apacheCombined)},
-	{"common", apache(`%h %l %u %t "%r" %>s %b`)},
-	{"vhost_combined", apache("%v:%p " + apacheCombined)},
-	{"main", nginx(nginxMain)},
-	{"ingress-nginx", nginx(nginxIngress)},
-	{"traefik-clf", scanned(layoutTraefik)},
-	{"envoy", scanned(layoutEnvoy)},
-	{"haproxy", scanned(layoutHAProxy)},
-	{"alb", scanned(layoutALB)},
-	{"cloudfront", w3c(columnsCloudFront, dialectCloudFront)},
-	{"iis", w3c(columnsIIS, dialectIIS)},
+	{name: "combined", parser: apache(apacheCombined)},
+	{name: "common", parser: apache(apacheCommon)},
+	{name: "vhost_combined", parser: withTail("%v:%p " + apacheCombined)},
+	{name: "host_combined", parser: withTail("%v " + apacheCombined)},
+	{name: "main", parser: nginx(nginxMain)},
+	{name: "ingress-nginx", parser: nginx(nginxIngress)},
+	{name: "traefik-clf", parser: scanned(layoutTraefik)},
+	{name: "envoy", parser: scanned(layoutEnvoy)},
+	{name: "haproxy", parser: scanned(layoutHAProxy)},
+	{name: "alb", parser: scanned(layoutALB)},
+	{name: "cloudfront", parser: w3c(columnsCloudFront, dialectCloudFront)},
+	{name: "iis", parser: w3c(columnsIIS, dialectIIS)},
+	{name: "combined-plus", parser: withTail(apacheCombined), loose: true},
+	{name: "common-plus", parser: withTail(apacheCommon + " "), loose: true},
 }, jsonPresets()...)
+
+// rivals are formats whose lines host_combined reads too, with another client. Nothing is read by them: they are there so
+// that Detect asks instead of guessing.
+var rivals = []preset{
+	{name: "%h %{X-Forwarded-For}i %l %u %t …", parser: scanned(layoutForwardedSecond)},
+	{name: "$remote_addr:$remote_port $http_x_forwarded_for - $remote_user …", parser: scanned(layoutPortAndForwarded)},
+}
+
+func layoutForwardedSecond(o Options) (layout, error) {
+	header := strings.ReplaceAll(o.header(), "_", "-")
+	l, err := apacheLayout("%h %{"+header+"}i"+strings.TrimPrefix(apacheCombined, "%h"), o)
+	l.tail = true
+	for _, v := range variablesOf(l.tokens) {
+		if v.name == "remote_host" {
+			v.set = setBareAddress
+		}
+	}
+	return l, err
+}
+
+func layoutPortAndForwarded(o Options) (layout, error) {
+	l, err := nginxLayout("$remote_addr:$remote_port $http_"+o.header()+strings.TrimPrefix(nginxCombined, "$remote_addr"), o)
+	l.tail = true
+	return l, err
+}
 
 // Presets are the names of all formats that NewParser knows.
 func Presets() []string {
@@ -32,6 +64,7 @@ func Presets() []string {
 }
 
 const (
+	apacheCommon = `%h %l %u %t "%r" %>s %b`
 	// Also nginx's, whose second field is always a dash.
 	apacheCombined = `%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`
 
@@ -65,6 +98,16 @@ func nginx(format string) func(Options) (Parser, error) {
 
 func apache(format string) func(Options) (Parser, error) {
 	return func(o Options) (Parser, error) { return compiled(apacheLayout, format, o) }
+}
+
+// withTail is an Apache LogFormat behind which a line may go on: with a time, a name, headers. Apache and nginx escape the
+// quotes in what clients send, so that nothing in the tail, or before it, moves a field of the format.
+func withTail(format string) func(Options) (Parser, error) {
+	return scanned(func(o Options) (layout, error) {
+		l, err := apacheLayout(format, o)
+		l.tail = true
+		return l, err
+	})
 }
 
 func scanned(layoutOf func(Options) (layout, error)) func(Options) (Parser, error) {

@@ -22,6 +22,7 @@ const (
 	slotReferrer
 	slotForwarded
 	slotRequestLine // method, path, query and host
+	slotMore        // the rest of a line, which may show that the line has another format
 	slots
 )
 
@@ -60,6 +61,15 @@ func known(text string) string {
 
 func setFurther(s *step, r *Request, text string) *Unread {
 	r.add(s.name, text)
+	return nil
+}
+
+// setMore takes the rest of a line, which has to be set apart from what stands before it.
+func setMore(s *step, r *Request, text string) *Unread {
+	if text != "" && text[0] != ' ' {
+		return errFormat
+	}
+	r.add(s.name, strings.TrimLeft(text, " "))
 	return nil
 }
 
@@ -116,6 +126,15 @@ func setAddressPort(_ *step, r *Request, text string) *Unread {
 		return errAddress
 	}
 	return nil
+}
+
+// setBareAddress takes an address without a port.
+func setBareAddress(s *step, r *Request, text string) *Unread {
+	colon := strings.IndexByte(text, ':')
+	if colon >= 0 && strings.LastIndexByte(text, ':') == colon || strings.HasPrefix(text, "[") {
+		return errAddress
+	}
+	return setAddress(s, r, text)
 }
 
 func setUser(_ *step, r *Request, text string) *Unread {

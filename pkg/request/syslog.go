@@ -104,3 +104,81 @@ func SyslogTime(header string, zone *time.Location, near time.Time) (int64, bool
 	word, _, _ := strings.Cut(header, " ")
 	return timeISO(word, zone)
 }
+
+// cutSyslogLine takes the header off a line as syslog daemons and journalctl write it to files: priority, time, host and
+// tag, of which only the tag has to be there, and before it a time or a host. It goes by the tag, so that nothing which
+// a request says can be taken for a header.
+func cutSyslogLine(line string) (message string, ok bool) {
+	rest := line
+	if strings.HasPrefix(rest, "<") {
+		end := strings.IndexByte(rest, '>')
+		if end < 2 || end > 4 {
+			return "", false
+		}
+		if rest = rest[end+1:]; strings.HasPrefix(rest, "1 ") {
+			header, message := cutSyslog5424(line, rest)
+			return message, header != ""
+		}
+	}
+	size := syslogTime(rest)
+	rest = rest[size:]
+	for words := 0; words < 2; words++ {
+		end := strings.IndexByte(rest, ' ')
+		if end <= 0 || rest[0] == '"' || rest[0] == '{' {
+			return "", false
+		}
+		word := rest[:end]
+		rest = rest[end+1:]
+		if (size > 0 || words > 0) && isSyslogTag(word) {
+			return strings.TrimLeft(rest, " "), true
+		}
+	}
+	return "", false
+}
+
+// isSyslogTag tells whether a word is the name of a program, perhaps with its process, and a colon: nginx[2869]:
+func isSyslogTag(word string) bool {
+	name, ok := strings.CutSuffix(word, ":")
+	if process, bracketed := strings.CutSuffix(name, "]"); bracketed {
+		open := strings.LastIndexByte(process, '[')
+		if open < 0 || skipDigits(process, open+1) < len(process) {
+			return false
+		}
+		name = process[:open]
+	}
+	return ok && name != "" && !strings.ContainsAny(name, `:[]"={}`)
+}
+
+// syslogTime is the length of the time that a line begins with, and of the space behind it: as RFC 3164 has it, and with
+// a fraction; as RFC 3339 has it, and with a weekday before it and a zone behind; in seconds since 1970.
+func syslogTime(s string) int {
+	if len(s) < 16 {
+		return 0
+	}
+	if month(s) != 0 && s[3] == ' ' && s[9] == ':' && s[12] == ':' {
+		return endOfWordAt(s, 15)
+	}
+	if weekday := strings.IndexByte(s[:5], ' '); weekday == 3 && s[8] == '-' && s[11] == '-' {
+		day := endOfWordAt(s, 4)
+		clock := endOfWordAt(s, day)
+		return endOfWordAt(s, clock)
+	}
+	if end := endOfWordAt(s, 0); end > 0 {
+		if _, ok := timeISO(s[:end-1], nil); ok {
+			return end
+		}
+		if digits := skipDigits(s, 0); digits == 10 && s[10] == '.' && skipDigits(s, 11) == end-1 {
+			return end
+		}
+	}
+	return 0
+}
+
+// endOfWordAt is where the word is over, with the space behind it, that i stands in; 0 when no space follows.
+func endOfWordAt(s string, i int) int {
+	space := strings.IndexByte(s[i:], ' ')
+	if space < 0 {
+		return 0
+	}
+	return i + space + 1
+}

@@ -1,0 +1,139 @@
+package request
+
+import (
+	"strings"
+	"testing"
+)
+
+const combinedRest = ` - - [17/Apr/2018:06:25:06 +0000] "GET /login HTTP/1.1" 200 5 "-" "curl/8.5.0"`
+
+// A format that finds the client of a line where another has the server must not be chosen, however much it reads.
+func TestDetectTakesNoServerForTheClient(t *testing.T) {
+	for _, c := range []struct{ line, format, client, host string }{
+		// Debian's other_vhosts_access.log with addresses as names of the server.
+		{"127.0.1.1:80 198.51.100.1" + combinedRest, "vhost_combined", "198.51.100.1", "127.0.1.1"},
+		{"[2001:db8::1]:443 198.51.100.1" + combinedRest, "vhost_combined", "198.51.100.1", "2001:db8::1"},
+		{"shop.example 198.51.100.1" + combinedRest, "host_combined", "198.51.100.1", "shop.example"},
+		{"shop.example 2001:db8::7" + combinedRest + " 0.003", "host_combined", "2001:db8::7", "shop.example"},
+		{"_ 198.51.100.1" + combinedRest, "host_combined", "198.51.100.1", "_"},
+		// A header of syslog is no host.
+		{"web1 nginx: 203.0.113.7" + combinedRest, "combined in syslog", "203.0.113.7", ""},
+	} {
+		choice, err := Detect([]string{c.line, c.line, c.line}, Options{})
+		if err != nil || !strings.HasPrefix(choice.String(), c.format+":") {
+			t.Errorf("%s: chose %s, %v; want %s", c.line, choice, err, c.format)
+			continue
+		}
+		var r Request
+		if err := newDecoder(t, choice.Envelope, choice.Format, Options{}).Decode(c.line, &r); err != nil || r.IP.String() != c.client || strings.Trim(r.Host, "[]") != c.host || r.User != "" {
+			t.Errorf("%s: %+v, %v", c.line, r, err)
+		}
+	}
+}
+
+// Where the server's address and the client's cannot be told apart, or nothing says which is which, the error asks.
+func TestDetectAsksWhoTheClientIs(t *testing.T) {
+	for _, c := range []struct{ line, want string }{
+		// log_format '$host $remote_addr - …' with an address as host, or LogFormat "%h %{X-Forwarded-For}i %l %u …".
+		{"192.0.2.10 198.51.100.1" + combinedRest, "to host_combined the client of a line is 198.51.100.1, to %h %{X-Forwarded-For}i %l %u %t … it is 192.0.2.10"},
+		{"192.0.2.10 198.51.100.1" + combinedRest + " 0.1", "two formats fit and name different clients"},
+		{"192.0.2.10:51234 198.51.100.1" + combinedRest, "to $remote_addr:$remote_port $http_x_forwarded_for - $remote_user … it is 192.0.2.10"},
+		{"10.0.0.1 203.0.113.7, 10.1.1.1" + combinedRest, "(nearest: %h %{X-Forwarded-For}i %l %u %t …: 3)"},
+		{"10.0.0.1 -" + combinedRest, "(nearest: %h %{X-Forwarded-For}i %l %u %t …: 3)"},
+	} {
+		if choice, err := Detect([]string{c.line, c.line, c.line}, Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: chose %s, %v; want %s", c.line, choice, err, c.want)
+		}
+		// Whoever writes a format is believed.
+		if choice, err := Choose("auto", "host_combined", []string{c.line}, Options{}); err == nil && choice.Format != "host_combined" {
+			t.Errorf("%s: %s, %v", c.line, choice, err)
+		}
+	}
+}
+
+// A quoted field behind combined is the header for the client only when it names addresses: not the server's name.
+func TestDetectTakesNoNameForTheForwardedHeader(t *testing.T) {
+	line := "203.0.113.7" + combinedRest
+	for tail, want := range map[string]string{
+		` "-"`:                      "main",
+		` "198.51.100.7, 10.0.0.1"`: "main",
+		` "unknown, 10.0.0.1"`:      "main",
+		` "shop.example"`:           "combined-plus",
+		` "sid=5"`:                  "combined-plus",
+	} {
+		sample := []string{line + ` "-"`, line + tail, line + tail, line + tail}
+		if choice, err := Detect(sample, Options{}); err != nil || choice.Format != want {
+			t.Errorf("%s: chose %s, %v; want %s", tail, choice, err, want)
+		}
+	}
+}
+
+// What stands behind a combined line, and in which escapes, moves nothing of it.
+func TestCombinedWithATail(t *testing.T) {
+	for _, tail := range []string{"", " 0.123", " rt=0.1 ut=-", ` "-" "host"`, " example.com", ` "9.9.9.9" - - [01/Jan/2020:00:00:00 +0000] "GET / HTTP/1.1" 500 1`} {
+		line := "203.0.113.7" + combinedRest + tail
+		choice, err := Detect([]string{line}, Options{})
+		want := "combined-plus"
+		if tail == "" {
+			want = "combined"
+		}
+		if err != nil || choice.Format != want {
+			t.Errorf("%s: chose %s, %v; want %s", tail, choice, err, want)
+		}
+		got := parsed(t, mustParser(t, "combined-plus", Options{}), line)
+		if more, _ := got.Field("more"); got.IP.String() != "203.0.113.7" || got.Path != "/login" || got.Status != 200 || got.Agent != "curl/8.5.0" || more != strings.TrimSpace(tail) {
+			t.Errorf("%s: %+v", tail, got)
+		}
+	}
+	parser := mustParser(t, "combined-plus", Options{})
+	if got := parsed(t, parser, `203.0.113.7 - \" 9.9.9.9 [17/Apr/2018:06:25:06 +0000] "GET /\" 404 0 \"-\" \" HTTP/1.1" 200 5 "-" "\" 500 1" "x"`); got.Status != 200 || got.Bytes != 5 || got.Agent != `" 500 1` {
+		t.Errorf("%+v", got)
+	}
+	for _, line := range []string{"203.0.113.7" + combinedRest + "x", "203.0.113.7" + combinedRest + `"`} {
+		if got := reasonOf(parser, line); got != "format" {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+	common := `203.0.113.7 - alice [17/Apr/2018:06:25:06 +0000] "GET /login HTTP/1.1" 200 -`
+	if choice, err := Detect([]string{common + " 12345", common + " 17"}, Options{}); err != nil || choice.Format != "common-plus" {
+		t.Errorf("chose %s, %v", choice, err)
+	}
+	if got := parsed(t, mustParser(t, "common-plus", Options{}), common+" 17"); got.User != "alice" || got.Bytes != 0 || got.Fields[0] != (Field{"more", "17"}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The header before a line, as rsyslog, syslog-ng and journalctl write it to files, and nginx with its own access_log syslog:.
+func TestSyslogInFiles(t *testing.T) {
+	for _, header := range []string{
+		"Sep 15 16:13:46 web1 nginx[2869]: ",
+		"Sep  5 16:13:46 web1 nginx: ",
+		"Sep 15 16:13:46 nginx: ",                                          // access_log syslog:…,nohostname
+		"<190>Sep 15 16:13:46 web1 nginx: ",                                // as it is sent
+		"2026-09-15T16:13:46.123456+02:00 web1 nginx[2869]: ",              // RSYSLOG_FileFormat
+		"2026-09-15T16:13:46+0200 web1 nginx[2869]: ",                      // journalctl -o short-iso
+		"Sep 15 16:13:46.123456 web1 nginx[2869]: ",                        // short-precise
+		"Tue 2026-09-15 16:13:46 CEST web1 nginx[2869]: ",                  // short-full
+		"1789481626.123456 web1 nginx[2869]: ",                             // short-unix
+		`<190>1 2026-09-15T16:13:46+02:00 web1 nginx 2869 - [x@1 a="\]"] `, // RFC 5424
+		"web1 nginx: ",
+	} {
+		line := header + "203.0.113.7" + combinedRest
+		choice, err := Detect([]string{line, line}, Options{})
+		if err != nil || choice.Envelope != "syslog" || choice.Format != "combined" {
+			t.Errorf("%s: chose %s, %v", header, choice, err)
+			continue
+		}
+		var r Request
+		if err := newDecoder(t, "syslog", "combined", Options{}).Decode(line, &r); err != nil || r.IP.String() != "203.0.113.7" || r.UnixMilli != milli("2018-04-17T06:25:06Z") {
+			t.Errorf("%s: %+v, %v", header, r, err)
+		}
+	}
+	// What has no header of syslog does not get one by what a client sends.
+	for _, line := range []string{"203.0.113.7" + combinedRest, `203.0.113.7 - x: [17/Apr/2018:06:25:06 +0000] "GET / HTTP/1.1" 200 5`, "shop.example 2001:db8:: - - [", `{"a": "b c: "} x`,
+		"Sep 15 16:13:46 web1 203.0.113.7 - nginx: [17/Apr/2018", "", " ", "a", "Sep 15 16:13:46", "Tue 2026-09-15", "Tue 2026-09-15 16:13:46xyz"} {
+		if message, ok := cutSyslogLine(line); ok {
+			t.Errorf("%q has the message %q", line, message)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package request
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// minEphemeral is the first port that systems give to clients rather than to servers: Linux begins at 32768.
+const minEphemeral = 32768
+
+// judge is an error for a request that the format has read from its line, but that no server writes so: another format's
+// line, which happens to fit. It is for detection only. What a client sends must not make its line unread, and in a format
+// that somebody has configured "- -" may be a name.
+func (t *trial) judge(r *Request) error {
+	if r.Forwarded != "" {
+		t.named++
+		if _, last := lastEntry(r.Forwarded); !namesAddress(last) {
+			t.strange++
+		}
+	}
+	switch {
+	case strings.HasPrefix(r.User, "- "), strings.HasSuffix(r.User, " - -"), isAddressIn(r, "remote_logname"):
+		return errFormat
+	case t.format == "host_combined" && !r.IP.IsValid():
+		return errFormat
+	case strings.ContainsAny(r.Host, " \t\""), hostIsClient(r), serverPortOfClient(r):
+		return errFormat
+	}
+	return nil
+}
+
+func namesAddress(entry string) bool {
+	_, ok := forwardedAddress(entry)
+	return ok
+}
+
+// isAddressIn tells whether a further field is an address, perhaps the first of a list.
+func isAddressIn(r *Request, name string) bool {
+	text, ok := r.Field(name)
+	if !ok {
+		return false
+	}
+	address, ok := parseAddress(strings.TrimSuffix(text, ","))
+	return ok && address.IsValid()
+}
+
+// hostIsClient tells whether what the format takes for the name of the server is a client: an address and a port that no
+// server listens at.
+func hostIsClient(r *Request) bool {
+	address, ok := parseAddress(r.Host)
+	if !ok || !address.IsValid() {
+		return false
+	}
+	port, ok := portIn(r, "server_port")
+	return ok && port >= minEphemeral
+}
+
+// serverPortOfClient tells whether what the format takes for the port of the client is one that servers listen at.
+func serverPortOfClient(r *Request) bool {
+	port, ok := portIn(r, "remote_port")
+	return ok && port < minEphemeral
+}
+
+func portIn(r *Request, name string) (int64, bool) {
+	text, ok := r.Field(name)
+	port, digits := decimal(text)
+	return port, ok && digits
+}
+
+// clientOf is the client of a line that was read.
+func clientOf(r *Request, err error) netip.Addr {
+	if err != nil {
+		return netip.Addr{}
+	}
+	return r.IP
+}
