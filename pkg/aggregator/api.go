@@ -201,7 +201,7 @@ func (a *Aggregator) serveTop(w http.ResponseWriter, r *http.Request) {
 	answer(w, keys)
 }
 
-// heaviest asks all partitions here at once, because each answers only when its fetch has.
+// heaviest asks all partitions here at once, because each answers only between batches.
 func (a *Aggregator) heaviest(ctx context.Context, ruleName string, n int) ([]heavyKey, error) {
 	keys, faults := make([][]heavyKey, a.config.Partitions), make([]error, a.config.Partitions)
 	var asked sync.WaitGroup

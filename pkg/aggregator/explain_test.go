@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/internal/kafka"
 	"weir/internal/store"
 )
 
@@ -72,6 +73,57 @@ func TestAHungStoreHoldsUpWhoAsksOnly(t *testing.T) {
 		if answer, _ := l.ask(p, "/v1/keys?rule=few&key=192.0.2.9"); answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), `"where":"hot"`) {
 			t.Errorf("%d: %s", answer.Code, answer.Body)
 		}
+		p.beside.Wait()
+	})
+}
+
+// An idle log has each fetch wait for half a second, as a broker does.
+type idleLog struct{ *labLog }
+
+func (l idleLog) Fetch(ctx context.Context) ([]kafka.Record, error) {
+	if l.next < int64(len(l.records)) {
+		return l.labLog.Fetch(ctx)
+	}
+	select {
+	case <-time.After(500 * time.Millisecond):
+	case <-ctx.Done():
+	}
+	return nil, ctx.Err()
+}
+
+// Who asks an idle partition does not wait until its fetch returns; neither for a key in memory nor for one in the store.
+func TestAnIdlePartitionAnswersAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 1, newMemoryStore())
+		p := l.takes()
+		l.hits("192.0.2.1", 3)
+		l.crowd(p)
+		l.hits("192.0.2.9", 1)
+		l.settle(p)
+		p.log = idleLog{p.log.(*labLog)}
+		l.agg.hold(p)
+		mux := http.NewServeMux()
+		l.agg.Handle(mux.Handle)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for ctx.Err() == nil {
+				_ = p.turn(ctx)
+			}
+		}()
+		for _, path := range []string{"/v1/keys?rule=few&key=192.0.2.9", "/v1/keys?rule=few&key=192.0.2.1", "/v1/top"} {
+			time.Sleep(720 * time.Millisecond)
+			synctest.Wait()
+			begun := time.Now()
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+			if waited := time.Since(begun); w.Code != http.StatusOK || waited > 0 {
+				t.Errorf("%s: %d after %v: %s", path, w.Code, waited, w.Body)
+			}
+		}
+		cancel()
+		<-ended
 		p.beside.Wait()
 	})
 }

@@ -35,7 +35,7 @@ func (p *partition) seek() {
 // fetch returns the next records that are to be counted. A log that is not the one that we know begins a new
 // generation.
 func (p *partition) fetch(ctx context.Context) ([]kafka.Record, error) {
-	records, err := p.log.Fetch(ctx)
+	records, err := p.read(ctx)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -66,6 +66,23 @@ func (p *partition) fetch(ctx context.Context) ([]kafka.Record, error) {
 		return p.compare(ctx, records, span)
 	}
 	return records, nil
+}
+
+// read fetches, and answers meanwhile: an idle log has the fetch wait for half a second.
+func (p *partition) read(ctx context.Context) (records []kafka.Record, err error) {
+	fetched := make(chan struct{})
+	go func() {
+		defer close(fetched)
+		records, err = p.log.Fetch(ctx)
+	}()
+	for {
+		select {
+		case <-fetched:
+			return records, err
+		case ask := <-p.asks:
+			ask(ctx)
+		}
+	}
 }
 
 func (p *partition) tooShort(ctx context.Context, span kafka.Span) error {

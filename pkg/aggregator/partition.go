@@ -61,6 +61,7 @@ type partition struct {
 	breathed  int // what counted was when windows were last written
 	replay    replay
 	walk      walk
+	took      takeover
 	sweep     sweep
 	marked    marking
 	offset    int64  // the next to be counted
@@ -186,6 +187,7 @@ func (p *partition) take(ctx context.Context) error {
 		return err
 	}
 	p.list.seen(p.walk.note.list, p.stored.told)
+	p.noteTakeover(ctx)
 	p.faults.Over("partition")
 	p.logger.Info("takes the partition", "fence", p.own.fence, "generation", p.stored.generation, "offset", p.stored.offset)
 	p.show()

@@ -50,12 +50,29 @@ type walk struct {
 	note, stored listNote // as it is, and as the store has it
 	going        *listNote
 	publishes    bool
+	skips        bool // what the present owner has published: all of it stands behind note.since
 	cursor       store.Cursor
 	last         bool // there are no more pages
 	ends         []ending
 	acknowledged uint64 // how much must be, of what was sent, before the next page
 	written      uint64 // how much must be, of what had changed, before the first: the index knows nothing of it else
 	next         time.Time
+}
+
+// A takeover is how the list stood before the present owner of a partition published anything. The owner's first walk
+// begins there, and so need not publish again what the owner has published since.
+type takeover struct {
+	list  string
+	modes uint64
+	since int64
+}
+
+// noteTakeover notes how the list stands. Where its end is not known, nothing is noted, and the first walk publishes all.
+func (p *partition) noteTakeover(ctx context.Context) {
+	p.took = takeover{}
+	if end, err := p.listEnd(ctx); err == nil {
+		p.took = takeover{p.list.current().String(), p.rules.ruling.modes, end}
+	}
 }
 
 // read reads the note.
@@ -127,10 +144,17 @@ func (p *partition) beginWalk(ctx context.Context, now time.Time) {
 		p.faults.Note("list", err)
 		return
 	}
+	took := p.took
+	p.took = takeover{}
+	w.skips = took == takeover{list, modes, took.since} && !p.missed.Load()
+	switch {
+	case !publishes:
+		since = w.note.since
+	case w.skips:
+		since = took.since
+	}
 	if publishes {
 		p.missed.Store(false)
-	} else {
-		since = w.note.since
 	}
 	w.going = &listNote{list: list, since: since, modes: modes, walked: now.UnixMilli()}
 	w.publishes, w.cursor, w.last, w.written = publishes, "", false, p.windows.tail()
@@ -173,7 +197,7 @@ func (p *partition) walkOver(ctx context.Context, name []byte, one *keyed, now i
 	if one.verdict == nil || !one.verdict.live(now) && !one.verdict.hides(now) {
 		return p.cleanUp(ctx, name, one.verdict, now)
 	}
-	if !p.walk.publishes {
+	if !p.walk.publishes || p.walk.skips && one.verdict.sent {
 		return nil
 	}
 	return p.publish(ctx, one, "")

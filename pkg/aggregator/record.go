@@ -48,6 +48,8 @@ type Verdict struct {
 	Limit                string
 	Lifted               bool // Ended because a person wanted it
 	Listed               bool // it was published: one that was over before is not
+
+	sent bool // by the present owner, since it took the partition
 }
 
 // laterVersion says whether bytes of the store are a later version's. Any byte may stand first in what is damaged, or was

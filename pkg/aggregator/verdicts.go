@@ -65,6 +65,7 @@ func (p *partition) unblock(ctx context.Context, w *keyed) error {
 // publish sends what a window says to the list, and what happened to the events unless event is empty. The checkpoint
 // waits until both are acknowledged.
 func (p *partition) publish(ctx context.Context, w *keyed, event string) error {
+	w.verdict.sent = true
 	return p.publishEntry(ctx, entryOf(w.rule, w.key(), w.verdict), event)
 }
 
