@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +56,8 @@ type Config struct {
 	Logger  *slog.Logger          // nil is silence
 	Metrics prometheus.Registerer // nil is none
 
-	disk disk // of the journal; the zero value is the real one
+	disk         disk          // of the journal; the zero value is the real one
+	restartAfter time.Duration // a panic; 0 is restartAfter
 }
 
 // A Sink takes batches: a kafka.Producer. Send takes all messages in their order, or none with an error; it waits
@@ -75,6 +77,9 @@ type Collector struct {
 	kept    rulesKept
 	hold    *hold
 	writers writers
+	intakes []*intake
+
+	mu      sync.Mutex // guards the elements of sources, by intake
 	sources []source
 }
 
@@ -114,7 +119,7 @@ func (c *Collector) openSources() error {
 		if err != nil {
 			return fmt.Errorf("source %s: %w", config.Name, err)
 		}
-		c.sources = append(c.sources, s)
+		c.intakes, c.sources = append(c.intakes, in), append(c.sources, s)
 	}
 	return nil
 }
@@ -153,21 +158,46 @@ func (c *Collector) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, s := range c.sources {
-		if finding, ok := s.(interface{ announce() }); ok {
-			finding.announce() // before any of them reads
-		}
+		announce(s) // before any of them reads
 	}
 	faults := make([]error, len(c.sources))
 	var running sync.WaitGroup
-	for i, s := range c.sources {
+	for i := range c.sources {
 		running.Go(func() {
-			if faults[i] = s.run(ctx); faults[i] != nil {
+			if faults[i] = c.runSource(ctx, i); faults[i] != nil {
 				cancel()
 			}
 		})
 	}
 	running.Wait()
 	return errors.Join(faults...)
+}
+
+// runSource runs one source, and again when it has panicked.
+func (c *Collector) runSource(ctx context.Context, i int) error {
+	in := c.intakes[i]
+	s := c.sources[i]
+	return in.outlive(ctx, "source "+in.config.Name, func() error { return s.run(ctx) }, func() error {
+		if _, same := s.(*syslogSource); same { // what waits in its inbox is kept
+			return nil
+		}
+		var err error
+		if s, err = in.open(); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.sources[i] = s
+		c.mu.Unlock()
+		announce(s)
+		return nil
+	})
+}
+
+// announce makes others wait for a source that has yet to find its logs.
+func announce(s source) {
+	if finding, ok := s.(interface{ announce() }); ok {
+		finding.announce()
+	}
 }
 
 // draining is a context for the end of a source.
@@ -191,7 +221,10 @@ type Status struct {
 func (c *Collector) Status() Status {
 	status := Status{Collector: c.journal.id, Rules: c.ruling.Load().fingerprint, CaughtUp: true, Sources: []SourceStatus{}}
 	status.Outstanding, status.Error = c.journal.status()
-	for _, s := range c.sources {
+	c.mu.Lock()
+	sources := slices.Clone(c.sources)
+	c.mu.Unlock()
+	for _, s := range sources {
 		one := s.status()
 		status.CaughtUp = status.CaughtUp && one.CaughtUp
 		status.Sources = append(status.Sources, one)

@@ -43,6 +43,11 @@ type batch struct {
 	value     []byte
 }
 
+// copied is the same cut, of which nothing was sent.
+func (c *cut) copied() *cut {
+	return &cut{source: c.source, from: c.from, to: c.to, clock: c.clock, fingerprint: c.fingerprint, reached: c.reached, note: c.note, batches: c.batches}
+}
+
 func (c *cut) bytes() int {
 	n := 0
 	for i := range c.batches {

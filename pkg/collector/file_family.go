@@ -49,17 +49,18 @@ type family struct {
 // A fileLog is a log of which a file is open.
 type fileLog struct {
 	*knownLog
-	known  *knownLogs
-	stream *stream
-	tape   *tape
-	id     inode
-	path   string
-	suffix string
-	gone   bool        // no name leads to it
-	ended  bool        // compressed, and read to its end
-	info   os.FileInfo // of the file before it was opened
-	grown  time.Time
-	at     time.Time
+	known   *knownLogs
+	stream  *stream
+	tape    *tape
+	id      inode
+	path    string
+	suffix  string
+	gone    bool        // no name leads to it
+	ended   bool        // compressed, and read to its end
+	endless bool        // it was said that a line of it is too long
+	info    os.FileInfo // of the file before it was opened
+	grown   time.Time
+	at      time.Time
 }
 
 func newFamily(source *fileSource, path string, began beginning) *family {
@@ -99,10 +100,30 @@ func (f *family) has(folder, name string) bool {
 	return false
 }
 
-// run follows the family until the context is done.
+// run follows the family until the context is done, and again after a panic.
 func (f *family) run(ctx context.Context) {
 	defer f.member.leave()
-	defer f.closeAll()
+	defer func() { _ = contained(func() error { f.closeAll(); return nil }) }()
+	err := f.source.outlive(ctx, f.path, func() error { f.follow(ctx); return nil }, func() error { return f.restart(ctx) })
+	if err != nil && ctx.Err() == nil {
+		f.source.trouble("read", err)
+	}
+}
+
+// restart makes the family ready to go on after a panic: its logs go on from what the journal has of them. Cuts that were
+// noted are sent again, as after the end of a process; what was not noted is read again.
+func (f *family) restart(ctx context.Context) error {
+	for _, log := range f.logs {
+		_ = contained(func() error { log.tape.close(); return nil })
+		log.stream.abandon()
+	}
+	f.logs, f.choice, f.undecided = nil, nil, true
+	clear(f.finished)
+	return f.source.known.restart(ctx, f, f.source.collector.config.Sink)
+}
+
+// follow reads the family's logs until the context is done.
+func (f *family) follow(ctx context.Context) {
 	f.scan()
 	if len(f.logs) == 0 && !f.undecided {
 		f.source.logger.Info("there is nothing to read yet", "file", f.path)
@@ -260,17 +281,29 @@ func (f *family) lines(ctx context.Context, log *fileLog) error {
 	for {
 		line, long, ok := t.line()
 		if !ok {
+			f.sayEndless(log)
 			return nil
 		}
-		var err error
-		if long {
-			err = s.lost(ctx, line, reasonLong, t.position())
-		} else {
-			err = s.add(ctx, line, t.position())
-		}
-		if err != nil {
+		if err := log.add(ctx, line, long); err != nil {
 			return err
 		}
+	}
+}
+
+// add gives the stream a line that the tape has given; of one that is too long, its beginning.
+func (log *fileLog) add(ctx context.Context, line []byte, long bool) error {
+	if long {
+		return log.stream.lost(ctx, line, reasonLong, log.tape.position())
+	}
+	return log.stream.add(ctx, line, log.tape.position())
+}
+
+// sayEndless says once that a log's last line is longer than a line may be, and goes on.
+func (f *family) sayEndless(log *fileLog) {
+	if log.tape.long && !log.endless {
+		log.endless = true
+		f.source.logger.Warn("a line of more than 1 MiB is not counted; reading goes on behind its end: is the file a log?",
+			"file", log.path, "position", log.tape.began.position, "begins", request.Sample(string(log.tape.sample)))
 	}
 }
 
@@ -309,8 +342,8 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 		return nil
 	}
 	log.ended = log.tape.compressed != ""
-	if rest := log.tape.last(); len(rest) > 0 {
-		return log.stream.add(ctx, rest, log.tape.position())
+	if rest, long := log.tape.last(); len(rest) > 0 {
+		return log.add(ctx, rest, long)
 	}
 	return nil
 }
@@ -356,7 +389,7 @@ func (log *fileLog) keep(position int64) []byte {
 	defer log.known.mu.Unlock()
 	log.setTail(log.tape.before(position))
 	log.tailAt = position
-	if known := min(position, int64(len(log.tape.begins))); known > int64(log.size) {
+	if known := min(position, int64(len(log.tape.begins))); known > int64(log.size) || known > 0 && log.blank() {
 		log.setHead(log.tape.begins[:known])
 	}
 	log.day = today()

@@ -69,6 +69,11 @@ func (i *identity) setHead(head []byte) {
 	i.head, i.size = xxhash.Sum64(head), len(head)
 }
 
+var blankHead = xxhash.Sum64(make([]byte, headBytes))
+
+// blank says whether nothing was written yet where the log begins.
+func (i *identity) blank() bool { return i.size == headBytes && i.head == blankHead }
+
 func (i *identity) setTail(before []byte) {
 	before = before[max(0, len(before)-tailBytes):]
 	i.tail, i.last = xxhash.Sum64(before), len(before)

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -131,12 +132,42 @@ func (k *knownLogs) release(log *knownLog, s *stream) {
 	}
 }
 
+// restart has the logs of a family stand as the journal says, and gives them back. Cuts of them that Kafka may not have
+// are sent again.
+func (k *knownLogs) restart(ctx context.Context, f *family, sink Sink) error {
+	k.mu.Lock()
+	owned := slices.DeleteFunc(slices.Clone(k.logs), func(log *knownLog) bool { return log.owner != f })
+	k.mu.Unlock()
+	for _, log := range owned {
+		noted, outstanding, err := k.journal.standing(ctx, log.source)
+		if err == nil {
+			err = k.journal.sendAgain(ctx, sink, outstanding)
+		}
+		if err != nil {
+			return err
+		}
+		k.mu.Lock()
+		log.owner = nil
+		if noted != nil {
+			log.position, log.reached, log.tailAt = noted.position, noted.reached, noted.position
+			if i, ok := readIdentity(noted.note); ok {
+				log.identity = i
+			}
+		}
+		k.mu.Unlock()
+	}
+	return nil
+}
+
 // register makes a new log of a file that begins so, the family's own. text is its opening.
 func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *knownLog {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log := &knownLog{identity: identity{live: f.path, id: id, line: xxhash.Sum64(text), day: today()}, reached: noTime, owner: f}
 	log.setHead(head)
+	if begins := withoutZeros(head); len(begins) > 0 {
+		log.setHead(begins) // zeros may be written over
+	}
 	log.setTail(nil)
 	for nth := 0; ; nth++ {
 		log.source = sourceName(filepath.Base(f.path), k.journal.id, log.line, nth)

@@ -307,14 +307,28 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 	if compressedBy(file.path) != "" {
 		log.done = true
 	} else {
-		before := make([]byte, min(file.info.Size(), chunkBytes))
-		n, _ := opened.ReadAt(before, file.info.Size()-int64(len(before)))
-		before = before[:1+bytes.LastIndexByte(before[:n], '\n')] // the last line may not be whole
-		log.position = file.info.Size() - int64(n-len(before))
+		log.position = behindLastLine(opened, file.info.Size())
 		log.tailAt = log.position
-		log.setTail(before)
+		before := make([]byte, min(log.position, tailBytes))
+		n, _ := opened.ReadAt(before, log.position-int64(len(before)))
+		log.setTail(before[:n])
 	}
 	f.source.known.save(log)
+}
+
+// behindLastLine is where the last line of a file ends. What comes behind is not complete, or zeros that may be written
+// over.
+func behindLastLine(file *os.File, size int64) int64 {
+	chunk := make([]byte, chunkBytes)
+	for end := size; end > 0; {
+		begin := max(0, end-chunkBytes)
+		n, _ := file.ReadAt(chunk[:end-begin], begin)
+		if at := bytes.LastIndexByte(chunk[:n], '\n'); at >= 0 {
+			return begin + int64(at) + 1
+		}
+		end = begin
+	}
+	return 0
 }
 
 // open begins to read a log from a file, which begins with start. It says what is wrong, and returns errTruncated when

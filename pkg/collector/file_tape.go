@@ -35,6 +35,10 @@ var errTruncated = errors.New("the file was cut off or overwritten")
 // buffer[read:filled] is what is yet to be taken, and at least the tailBytes before it stay where they are: with every
 // read of a file that can be written to, they are read again and compared, and so is the file's beginning afterwards.
 // What is read is therefore the log's that was identified by that beginning, whenever the file is written over.
+//
+// A line that is too long, and zeros before a line, are not kept: read is behind what is there of them, and the line that
+// they belong to still begins at began.position. Zeros at the end of a file that is not compressed are not taken to be
+// there: they may have been laid out for what will be written.
 type tape struct {
 	file       *os.File
 	compressed string
@@ -44,12 +48,19 @@ type tape struct {
 	base       int64 // position of buffer[0]
 	read       int
 	filled     int
-	skipping   bool // within a line that is too long
+	zeros      int64  // position up to which there were only zeros behind what is filled
+	passing    bool   // within a line of which something is not in the buffer any more
+	long       bool   // because it is too long
+	sample     []byte // of a line that is too long
+	began      struct {
+		position int64
+		before   []byte
+	} // where a line began that was, or is, not kept as a whole
 }
 
 // openTape opens a file at a position. begins is what it was identified by.
 func openTape(file *os.File, compressed string, begins []byte, position int64) (*tape, error) {
-	t := &tape{file: file, compressed: compressed, begins: begins, buffer: make([]byte, chunkBytes)}
+	t := &tape{file: file, compressed: compressed, begins: withoutZeros(begins), buffer: make([]byte, chunkBytes)}
 	before := min(position, tailBytes)
 	t.base = position - before
 	if compressed != "" {
@@ -104,14 +115,17 @@ func (t *tape) close() {
 	t.file.Close()
 }
 
-// position is where the next line begins.
+// position is up to where lines were taken, or passed over.
 func (t *tape) position() int64 { return t.base + int64(t.read) }
 
 // seen is how far the file was read, lines or not.
-func (t *tape) seen() int64 { return t.base + int64(t.filled) }
+func (t *tape) seen() int64 { return max(t.base+int64(t.filled), t.zeros) }
 
 // before are the bytes before a position that was taken just now, as many as there are, up to tailBytes.
 func (t *tape) before(position int64) []byte {
+	if t.began.before != nil && position == t.began.position {
+		return t.began.before
+	}
 	end := int(position - t.base)
 	return t.buffer[max(0, end-tailBytes):end]
 }
@@ -119,46 +133,64 @@ func (t *tape) before(position int64) []byte {
 // rest is how many bytes are there that do not make a whole line.
 func (t *tape) rest() []byte { return t.buffer[t.read:t.filled] }
 
-// line takes the next whole line, without its end. long says that it was too long: then only its beginning is given,
-// once, and what follows up to the line's end is passed over.
+// line takes the next whole line, without its end. long says that it was too long: then only its beginning is given.
 func (t *tape) line() (line []byte, long, ok bool) {
-	for {
-		rest := t.rest()
-		end := bytes.IndexByte(rest, '\n')
-		switch {
-		case end >= 0 && t.skipping:
-			t.read += end + 1
-			t.skipping = false
-			continue
-		case end >= 0:
-			t.read += end + 1
-			if end > 0 && rest[end-1] == '\r' {
-				end--
-			}
-			return withoutHole(rest[:end]), false, true
-		case t.skipping:
-			t.read = t.filled
-			return nil, false, false
-		case len(rest) > maxLineBytes && len(withoutHole(rest)) == 0:
-			t.read = t.filled
-			return nil, false, false
-		case len(rest) > maxLineBytes:
-			t.read = t.filled
-			t.skipping = true
-			return rest[:256], true, true
-		}
+	rest := t.rest()
+	end := bytes.IndexByte(rest, '\n')
+	if end < 0 {
+		t.passOver(rest)
 		return nil, false, false
 	}
+	t.read += end + 1
+	if end > 0 && rest[end-1] == '\r' {
+		end--
+	}
+	line, long = t.end(rest[:end])
+	return line, long, true
 }
 
 // last takes what is left as a line: nothing will be added to it.
-func (t *tape) last() []byte {
+func (t *tape) last() (line []byte, long bool) {
 	rest := t.rest()
 	t.read = t.filled
-	if t.skipping {
-		return nil
+	return t.end(rest)
+}
+
+// end ends a line.
+func (t *tape) end(rest []byte) (line []byte, long bool) {
+	wasLong := t.long
+	t.passing, t.long = false, false
+	if wasLong {
+		return t.sample, true
 	}
-	return withoutHole(rest)
+	if line = withoutHole(rest); len(line) > maxLineBytes {
+		return line[:sampleBytes], true
+	}
+	return line, false
+}
+
+// passOver goes past what need not be kept of a line that has not ended yet.
+func (t *tape) passOver(rest []byte) {
+	text := withoutHole(rest)
+	switch {
+	case len(rest) == 0 || !t.long && len(text) > 0 && len(text) <= maxLineBytes+len("\r"):
+		return
+	case !t.long && len(text) > 0:
+		t.begin()
+		t.long, t.sample = true, bytes.Clone(text[:sampleBytes])
+	}
+	t.begin()
+	t.read = t.filled
+}
+
+// begin keeps where a line began, before something of it is passed over.
+func (t *tape) begin() {
+	if t.passing {
+		return
+	}
+	t.began.position = t.position()
+	t.began.before = append([]byte{}, t.buffer[max(0, t.read-tailBytes):t.read]...)
+	t.passing = true
 }
 
 // withoutHole is a line without the zeros before it: they stand where nothing was written, after a loss of power, or
@@ -216,14 +248,60 @@ func (t *tape) moreOfPlain() error {
 	if err := t.sameBeginning(); err != nil {
 		return err
 	}
-	t.filled = start + n
-	if n > known {
+	if text := withoutZeros(t.buffer[t.filled : start+n]); len(text) > 0 {
+		t.filled += len(text)
 		return nil
+	}
+	if n > known {
+		t.zeros = max(t.zeros, t.base+int64(start+n))
+		return t.pastZeros()
 	}
 	if err == nil {
 		err = io.EOF
 	}
 	return err
+}
+
+// pastZeros looks for what comes behind zeros. It says io.EOF when there is nothing.
+func (t *tape) pastZeros() error {
+	chunk := make([]byte, chunkBytes)
+	for {
+		n, err := t.file.ReadAt(chunk, t.zeros)
+		if hole := len(chunk[:n]) - len(withoutHole(chunk[:n])); hole < n {
+			t.goTo(t.zeros + int64(hole))
+			return nil
+		}
+		t.zeros += int64(n)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// goTo goes on reading behind zeros.
+func (t *tape) goTo(position int64) {
+	hole := position - t.base - int64(t.filled)
+	if len(t.rest()) > 0 && hole <= maxLineBytes {
+		t.buffer = append(t.buffer[:t.filled], make([]byte, hole+chunkBytes)...)
+		t.filled += int(hole)
+		return
+	}
+	if len(t.rest()) > 0 {
+		t.begin()
+		t.long, t.sample = true, bytes.Clone(t.rest()[:min(len(t.rest()), sampleBytes)])
+	}
+	t.begin()
+	known := min(hole, tailBytes)
+	clear(t.buffer[:known])
+	t.base, t.read, t.filled = position-known, int(known), int(known)
+}
+
+// withoutZeros is what stands before the zeros at the end.
+func withoutZeros(b []byte) []byte {
+	if len(b) == 0 || b[len(b)-1] != 0 {
+		return b
+	}
+	return bytes.TrimRight(b, "\x00")
 }
 
 // sameBeginning says errTruncated when the file does not begin any more as it did. It is asked after a read: a file
@@ -237,7 +315,7 @@ func (t *tape) sameBeginning() error {
 	case !bytes.HasPrefix(start, t.begins):
 		return errTruncated
 	}
-	t.begins = start
+	t.begins = withoutZeros(start)
 	return nil
 }
 

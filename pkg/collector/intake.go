@@ -22,6 +22,7 @@ type intake struct {
 	ahead     int64 // ms
 	streams   streams
 	said      warnings
+	stopped   stoppedParts
 	early     struct{ count, last atomic.Int64 } // requests ahead of the clock, and when that last was, Unix ms
 
 	choice atomic.Pointer[request.Choice]
@@ -83,6 +84,9 @@ func (in *intake) status(kind string) SourceStatus {
 	}
 	if fault := in.fault.Load(); fault != nil {
 		status.Error = fmt.Sprintf("%s (%s)", fault.what, fault.at.UTC().Format(time.RFC3339))
+	}
+	if what := in.stopped.first(); what != "" {
+		status.Error, status.CaughtUp = what, false
 	}
 	for i := range status.Logs {
 		status.CaughtUp = status.CaughtUp && status.Logs[i].InFlight == 0 && status.Logs[i].Lag == 0

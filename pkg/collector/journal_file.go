@@ -40,6 +40,7 @@ type fileJournal struct {
 
 	mu      sync.Mutex
 	queue   []change
+	asks    []func(*state) // answered once what was queued before is written
 	fault   string
 	count   int // of outstanding cuts
 	kick    chan struct{}
@@ -183,13 +184,8 @@ func (j *fileJournal) resend(ctx context.Context, sink Sink, retention time.Dura
 			j.done(nil, c)
 			continue
 		}
-		c.left.Store(int32(len(c.batches)))
-		if len(c.batches) == 0 {
-			j.done(nil, c)
-			continue
-		}
-		if err := sink.Send(ctx, c.messages(j.resent)...); err != nil {
-			return fmt.Errorf("sending what was outstanding: %w", err)
+		if err := j.sendAgain(ctx, sink, []*cut{c}); err != nil {
+			return err
 		}
 	}
 	if n := len(j.state.recovered); n > 0 {
@@ -240,12 +236,19 @@ func (j *fileJournal) run() {
 // commit writes all that has queued, however long it takes, and tells those who wait for it.
 func (j *fileJournal) commit() {
 	j.mu.Lock()
-	queue := j.queue
-	j.queue = nil
+	queue, asks := j.queue, j.asks
+	j.queue, j.asks = nil, nil
 	j.mu.Unlock()
-	if len(queue) == 0 {
+	if len(queue) > 0 && !j.write(queue) {
 		return
 	}
+	for _, ask := range asks {
+		ask(&j.state)
+	}
+}
+
+// write writes changes; ok is false when it gives up.
+func (j *fileJournal) write(queue []change) (ok bool) {
 	j.buffer = j.buffer[:0]
 	urgent := false
 	for i := range queue {
@@ -254,7 +257,7 @@ func (j *fileJournal) commit() {
 		urgent = urgent || queue[i].stream != nil
 	}
 	if err := j.append(urgent); err != nil && !j.renew(err) {
-		return
+		return false
 	}
 	for i := range queue {
 		if s := queue[i].stream; s != nil {
@@ -263,6 +266,49 @@ func (j *fileJournal) commit() {
 		}
 	}
 	j.counted()
+	return true
+}
+
+// standing is how a log stands by what was noted until now, and the cuts that Kafka may not have.
+func (j *fileJournal) standing(ctx context.Context, source string) (log *logState, outstanding []*cut, err error) {
+	answered := make(chan struct{})
+	j.mu.Lock()
+	j.asks = append(j.asks, func(s *state) {
+		defer close(answered)
+		if known := s.logs[source]; known != nil {
+			is := *known
+			log = &is
+		}
+		for _, c := range s.cuts[source] {
+			outstanding = append(outstanding, c.copied())
+		}
+	})
+	j.mu.Unlock()
+	select {
+	case j.kick <- struct{}{}:
+	default:
+	}
+	select {
+	case <-answered:
+		return log, outstanding, nil
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+}
+
+// sendAgain sends cuts that were noted, by whom it is not known how far they were sent.
+func (j *fileJournal) sendAgain(ctx context.Context, sink Sink, cuts []*cut) error {
+	for _, c := range cuts {
+		c.left.Store(int32(len(c.batches)))
+		if len(c.batches) == 0 {
+			j.done(nil, c)
+			continue
+		}
+		if err := sink.Send(ctx, c.messages(j.resent)...); err != nil {
+			return fmt.Errorf("sending what was outstanding: %w", err)
+		}
+	}
+	return nil
 }
 
 // append writes the buffer, and syncs the file where someone waits for that.

@@ -10,6 +10,7 @@ import (
 type metrics struct {
 	requests, bytes    *prometheus.CounterVec
 	uncounted, hits    *prometheus.CounterVec
+	panics             *prometheus.CounterVec
 	lagBytes, lagCount *prometheus.GaugeVec
 	newest             *prometheus.GaugeVec
 	outstanding        prometheus.Gauge
@@ -27,6 +28,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		bytes:     counter("bytes_total", "Bytes of records read.", "source"),
 		uncounted: counter("uncounted_total", "Requests that gave no hit, by why.", "source", "reason"),
 		hits:      counter("hits_total", "Hits made, by rule.", "source", "rule"),
+		panics:    counter("panics_total", "How often a part of the source was stopped by a fault of the program, and tried again.", "source"),
 		lagBytes:  gauge("lag_bytes", "Bytes of files that wait to be read."),
 		lagCount:  gauge("lag_records", "Records of Kafka topics that wait to be read."),
 		newest:    gauge("last_request_timestamp_seconds", "Time of the newest request read."),
@@ -40,13 +42,14 @@ type sourceMetrics struct {
 	all             *metrics
 	source          string
 	requests, bytes prometheus.Counter
+	panics          prometheus.Counter
 	uncounted       [reasons]prometheus.Counter
 	newest          prometheus.Gauge
 }
 
 func (m *metrics) of(source string) *sourceMetrics {
 	s := &sourceMetrics{all: m, source: source, requests: m.requests.WithLabelValues(source), bytes: m.bytes.WithLabelValues(source),
-		newest: m.newest.WithLabelValues(source)}
+		panics: m.panics.WithLabelValues(source), newest: m.newest.WithLabelValues(source)}
 	for r := counted + 1; r < reasons; r++ {
 		s.uncounted[r] = m.uncounted.WithLabelValues(source, reasonWords[r])
 	}

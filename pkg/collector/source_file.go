@@ -78,6 +78,8 @@ func (f *fileSource) sayBarred() {
 // run follows the files until the context is done.
 func (f *fileSource) run(ctx context.Context) error {
 	defer f.running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // also after a panic
 	var err error
 	if f.watcher, err = fsnotify.NewWatcher(); err != nil {
 		f.trouble("watch", fmt.Errorf("there are no notifications of files, so they are looked at every %s: %w", pollAlone, err))

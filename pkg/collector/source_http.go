@@ -90,7 +90,7 @@ func (h *httpSource) run(ctx context.Context) error {
 	defer running.Wait()
 	server := h.server(feeding)
 	running.Go(func() { failed <- h.serve(server, listener) })
-	running.Go(func() { failed <- h.feed(feeding, work, s) })
+	running.Go(func() { failed <- contained(func() error { return h.feed(feeding, work, s) }) })
 
 	select {
 	case <-ctx.Done():
@@ -106,13 +106,22 @@ func (h *httpSource) run(ctx context.Context) error {
 
 func (h *httpSource) server(ctx context.Context) *http.Server {
 	return &http.Server{
-		Handler: h, TLSConfig: h.config.HTTP.TLS,
+		Handler: h.contained(), TLSConfig: h.config.HTTP.TLS,
 		ReadHeaderTimeout: h.limits.headerFor, ReadTimeout: h.limits.headerFor + h.limits.bodyFor,
 		WriteTimeout: h.limits.headerFor + h.limits.bodyFor + h.limits.ack + 10*time.Second,
 		IdleTimeout:  2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug), // what strangers do is not worth a line each
 	}
+}
+
+// contained answers as the source does; a panic ends the one connection and is reported.
+func (h *httpSource) contained() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !h.isolated("a request over HTTP", func() { h.ServeHTTP(w, r) }) {
+			panic(http.ErrAbortHandler)
+		}
+	})
 }
 
 func (h *httpSource) serve(server *http.Server, listener net.Listener) error {

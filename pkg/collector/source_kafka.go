@@ -95,7 +95,9 @@ func (k *kafkaSource) run(ctx context.Context) error {
 	k.cluster = cluster
 	var following sync.WaitGroup
 	defer following.Wait()
-	following.Go(func() { k.follow(ctx) })
+	following.Go(func() {
+		_ = k.outlive(ctx, "comparing the partitions", func() error { k.follow(ctx); return nil }, func() error { return nil })
+	})
 	for ctx.Err() == nil {
 		topics := k.present(ctx)
 		if len(topics) == 0 {
@@ -177,8 +179,8 @@ func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
 	defer watching.Wait()
 	defer cancel()
 	watching.Go(func() {
-		k.watchTopics(ctx, topics)
-		cancel()
+		defer cancel()
+		k.isolated("looking for topics", func() { k.watchTopics(ctx, topics) })
 	})
 	group := kafka.Group{Name: k.group, Topics: topics, Session: k.config.Kafka.Session}
 	if err := k.client.RunGroup(ctx, group, k.own); err != nil {
@@ -259,8 +261,10 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 	p := k.possess(claim.Topic, claim.Partition)
 	defer k.dispossess(p)
 	for ctx.Err() == nil {
-		r := &reading{kafkaSource: k, partition: p, claim: claim}
-		err := r.run(ctx)
+		err := k.outlive(ctx, p.topicPartition.String(), func() error {
+			r := &reading{kafkaSource: k, partition: p, claim: claim}
+			return r.run(ctx)
+		}, func() error { return nil })
 		switch {
 		case errors.Is(err, kafka.ErrExpelled):
 			k.logger.Info("lost a partition: what no commit has is dropped, its next owner reads it", "log", p.topicPartition.String(), "why", err)

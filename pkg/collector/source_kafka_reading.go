@@ -51,11 +51,20 @@ func (r *reading) run(ctx context.Context) error {
 	defer r.stream.close()
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	go r.journal.run(living)
-	err = r.read(ctx)
+	go func() {
+		if err := contained(func() error { r.journal.run(living); return nil }); err != nil {
+			r.journal.refuse(err)
+		}
+	}()
+	err = contained(func() error { return r.read(ctx) })
 	patient, done := draining(ctx)
 	defer done()
 	context.AfterFunc(patient, cancel)
+	if stopped := (*panicked)(nil); errors.As(err, &stopped) {
+		r.stream.abandon() // what was noted of it is made again by the next
+		r.journal.close()
+		return err
+	}
 	if left := r.stream.leave(patient); left != nil && !errors.Is(left, kafka.ErrExpelled) {
 		r.logger.Info("left to the next owner", "log", r.stream.log, "why", left)
 	}
@@ -129,17 +138,23 @@ func (r *reading) fetch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		r.next, r.err = r.reader.Fetch(ctx)
+		r.err = contained(func() (err error) {
+			r.next, err = r.reader.Fetch(ctx)
+			return err
+		})
 		r.more <- struct{}{}
 	}
 }
 
 // fetched reads what has come.
 func (r *reading) fetched(ctx context.Context) error {
+	var stopped *panicked
 	switch {
 	case r.err == nil:
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.As(r.err, &stopped):
+		return r.err
 	case errors.Is(r.err, kafka.ErrTrimmed):
 		return r.trimmed(ctx)
 	case errors.Is(r.err, kafka.ErrPastEnd):

@@ -112,12 +112,12 @@ func (s *syslogSource) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		if failed := read(reading); failed != nil && reading.Err() == nil {
+		if failed := contained(func() error { return read(reading) }); failed != nil && reading.Err() == nil {
 			err = fmt.Errorf("taking syslog: %w", failed)
 			stop()
 		}
 	})
-	failed := s.feed(reading, work, stream)
+	failed := contained(func() error { return s.feed(reading, work, stream) })
 	stop()
 	running.Wait()
 	return errors.Join(err, failed)
@@ -235,7 +235,9 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 			pause(ctx, 100*time.Millisecond)
 			continue
 		}
-		running.Go(func() { s.converse(ctx, conn) })
+		running.Go(func() {
+			s.isolated("the connection of "+conn.RemoteAddr().String(), func() { s.converse(ctx, conn) })
+		})
 	}
 }
 

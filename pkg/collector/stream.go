@@ -120,6 +120,15 @@ func (s *stream) close() {
 	s.release()
 }
 
+// abandon forgets a stream after a panic: nothing that it has is used again.
+func (s *stream) abandon() {
+	for i := range s.writers {
+		s.writers[i] = nil
+	}
+	s.used, s.open, s.flying = nil, nil, nil
+	s.close()
+}
+
 // woken tells the stream to look at its cuts. It does not block and may be called from anywhere.
 func (s *stream) woken() {
 	select {

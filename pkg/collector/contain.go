@@ -1,0 +1,133 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	restartAfter = 10 * time.Second
+	restartMost  = 5 * time.Minute
+)
+
+// A panicked is a panic of a part of a source, as an error.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string {
+	return fmt.Sprintf("a fault of the program: panic: %v", p.value)
+}
+
+// contained runs a part of a source, whose panic is its error: it must not end the process, in which other sources run.
+func contained(part func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &panicked{value, debug.Stack()}
+		}
+	}()
+	return part()
+}
+
+// outlive runs a part of a source until it ends by something else than a panic. After one the part is stopped, which is
+// reported, and is started again after a pause that grows with each. clean makes it ready for that, from what the journal
+// has: nothing that the part had in memory is trusted.
+func (in *intake) outlive(ctx context.Context, name string, part, clean func() error) error {
+	defer in.stopped.remove(name)
+	pauseFor := in.collector.restartAfter()
+	for {
+		began := time.Now()
+		err := contained(part)
+		if time.Since(began) > restartMost {
+			pauseFor = in.collector.restartAfter()
+		}
+		var fault *panicked
+		if !errors.As(err, &fault) {
+			return err
+		}
+		for fault != nil {
+			in.stop(name, fault, pauseFor)
+			pause(ctx, pauseFor)
+			if ctx.Err() != nil {
+				return nil
+			}
+			pauseFor, fault = min(2*pauseFor, restartMost), nil
+			if err := contained(clean); err != nil && !errors.As(err, &fault) {
+				return err
+			}
+		}
+		in.stopped.remove(name)
+		in.logger.Info("a part of a source that was stopped by a fault starts again", "part", name)
+	}
+}
+
+// isolated runs what a stranger has asked for, such as a connection: its panic ends that and nothing else.
+func (in *intake) isolated(name string, do func()) (sound bool) {
+	err := contained(func() error { do(); return nil })
+	var fault *panicked
+	if errors.As(err, &fault) && fault.value != http.ErrAbortHandler {
+		in.panicked(name, fault)
+	}
+	return err == nil
+}
+
+// stop reports that a part has stopped.
+func (in *intake) stop(name string, p *panicked, pauseFor time.Duration) {
+	what := fmt.Sprintf("%s is stopped by %v; it is tried again from time to time: please report it, with what the log says", name, p)
+	in.stopped.add(name, what)
+	in.fault.Store(&fault{what, time.Now()})
+	in.panicked(name, p, "again in", pauseFor)
+}
+
+// panicked counts and logs a panic.
+func (in *intake) panicked(name string, p *panicked, more ...any) {
+	in.metrics.panics.Inc()
+	in.logger.Error("a part of a source is stopped by a fault of the program, the others go on: please report it",
+		append([]any{"part", name, "panic", fmt.Sprint(p.value), "stack", string(p.stack)}, more...)...)
+}
+
+func (c *Collector) restartAfter() time.Duration {
+	if c.config.restartAfter > 0 {
+		return c.config.restartAfter
+	}
+	return restartAfter
+}
+
+// stoppedParts are the parts of a source that have panicked and are not started again yet, and what is said of them.
+type stoppedParts struct {
+	mu    sync.Mutex
+	parts map[string]string
+}
+
+func (s *stoppedParts) add(name, what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.parts == nil {
+		s.parts = map[string]string{}
+	}
+	s.parts[name] = what
+}
+
+func (s *stoppedParts) remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.parts, name)
+}
+
+// first is what is said of one of them; empty when there is none.
+func (s *stoppedParts) first() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(s.parts)) {
+		return s.parts[name]
+	}
+	return ""
+}

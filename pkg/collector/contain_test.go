@@ -1,0 +1,171 @@
+package collector
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/kafka"
+	"weir/test/port"
+)
+
+// A mine is an only that panics now and then, as a fault of the program would.
+type mine struct {
+	mu    sync.Mutex
+	armed int // panics that are left
+	every int
+	calls int
+}
+
+func (m *mine) only(func(string) (string, bool)) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.calls++; m.armed > 0 && rand.IntN(m.every) == 0 {
+		m.armed--
+		panic("a mine")
+	}
+	return true
+}
+
+func (m *mine) exploded() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.armed == 0
+}
+
+func (b *bench) panics(source string) float64 {
+	return testutil.ToFloat64(b.collector.metrics.panics.WithLabelValues(source))
+}
+
+// A log whose reading panics again and again, at any line, with cuts in any state, is counted once; the status says that
+// it is stopped, and the process and the other logs go on.
+func TestALogThatPanicsIsCountedOnce(t *testing.T) {
+	for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
+		b := newBench(t, "access.log", "other.log")
+		heard := b.listen()
+		b.config.restartAfter = 5 * time.Millisecond
+		b.sink.delay = delay
+		explosive := &mine{armed: 12, every: 400}
+		b.config.Sources[0].Only = explosive.only
+		b.log("access.log", 3000)
+		b.log("other.log", 1000)
+		b.start()
+		for !explosive.exploded() {
+			b.log("access.log", 50)
+			b.log("other.log", 50)
+			time.Sleep(time.Millisecond)
+		}
+		b.log("access.log", 50)
+		b.await()
+		until(t, "the source to be well", func() bool { return b.collector.Status().CaughtUp })
+		if got := b.panics("logs"); got != 12 {
+			t.Errorf("%v panics are counted", got)
+		}
+		if !heard.has("stopped by a fault") || !heard.has("file_family.go") {
+			t.Error("it was not said, with where")
+		}
+		b.stop()
+		b.start()
+		b.log("access.log", 10)
+		b.await()
+		b.stop()
+	}
+}
+
+// One that always panics is stopped and said to be, while others are read, and its lines are not lost: they are counted
+// once it does not panic any more.
+func TestASourceThatAlwaysPanics(t *testing.T) {
+	b := newBench(t, "access.log")
+	b.config.Late = 100 * 365 * 24 * time.Hour // none waits for another
+	explosive := &mine{armed: 1 << 30, every: 1}
+	bad := b.config.Sources[0]
+	bad.Name, bad.Only = "bad", explosive.only
+	bad.File = &FileConfig{Patterns: []string{b.path("bad.log")}}
+	b.config.Sources = append(b.config.Sources, bad)
+	b.log("access.log", 100)
+	want := map[string]int64{}
+	for key, n := range b.want {
+		want[key] = n
+	}
+	b.log("bad.log", 100)
+	b.start()
+	b.sink.await(t, want)
+	until(t, "the status to say it", func() bool {
+		status := b.collector.Status()
+		return !status.CaughtUp && slices.ContainsFunc(status.Sources, func(s SourceStatus) bool {
+			return s.Name == "bad" && !s.CaughtUp && strings.Contains(s.Error, "bad.log is stopped by a fault of the program: panic: a mine")
+		})
+	})
+	b.stop()
+	b.config.Sources[1].Only = nil
+	b.start()
+	b.await()
+}
+
+// A partition whose reading panics is counted once, and so are those of others.
+func TestAPartitionThatPanicsIsCountedOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		b := newKafkaBench(t, config, 3)
+		explosive := &mine{armed: 8, every: 300}
+		b.source.Only = explosive.only
+		b.make()
+		b.produce(3000)
+		c := b.start(b.sink, func(c *Config) { c.restartAfter = 5 * time.Millisecond })
+		for !explosive.exploded() {
+			b.produce(50)
+		}
+		b.produce(50)
+		b.sink.await(t, b.want)
+		until(t, "the source to be well", func() bool { return c.Status().CaughtUp })
+	})
+}
+
+// What is posted, and what is sent as syslog, is taken again after a panic.
+func TestListenersGoOnAfterAPanic(t *testing.T) {
+	t.Run("http", func(t *testing.T) {
+		b := newHTTPBench(t)
+		b.config.restartAfter = 5 * time.Millisecond
+		explosive := &mine{armed: 1, every: 1}
+		b.config.Sources[0].Only = explosive.only
+		b.config.Sources[0].HTTP.Listen = port.Reserve(t, "127.0.0.1")
+		b.changed = func(l *httpLimits) { l.ack = 10 * time.Millisecond }
+		b.start()
+		line := b.line()
+		if response, err := b.client.Post(b.url, "text/plain", strings.NewReader(line)); err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				t.Error("answered 200")
+			}
+		}
+		until(t, "it to take requests again", func() bool {
+			response, err := b.client.Post(b.url, "text/plain", strings.NewReader(line))
+			if err != nil {
+				return false
+			}
+			response.Body.Close()
+			return response.StatusCode == http.StatusOK
+		})
+		b.await()
+	})
+	t.Run("syslog", func(t *testing.T) {
+		b := newSyslogBench(t, "tcp://"+port.Reserve(t, "127.0.0.1"))
+		b.config.restartAfter = 5 * time.Millisecond
+		explosive := &mine{armed: 1, every: 1}
+		b.config.Sources[0].Only = explosive.only
+		heard := b.listen()
+		b.start()
+		conn := b.dial()
+		b.send(conn, b.line())
+		clear(b.want)
+		until(t, "the panic", explosive.exploded)
+		until(t, "it to listen again", func() bool { return heard.count("takes syslog") == 2 })
+		b.send(b.dial(), b.line())
+		b.await()
+	})
+}

@@ -1,0 +1,161 @@
+package collector
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// unread is how many lines were not read for a reason since the collector was opened.
+func (b *bench) unread(why string) float64 {
+	return testutil.ToFloat64(b.collector.metrics.uncounted.WithLabelValues("logs", why))
+}
+
+// writeAt writes over what a file holds.
+func (b *bench) writeAt(name string, position int64, text string) {
+	b.t.Helper()
+	f, err := os.OpenFile(b.path(name), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(text), position)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// text is what a file holds.
+func (b *bench) text(name string) string {
+	b.t.Helper()
+	text, err := os.ReadFile(b.path(name))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A log whose end has megabytes without a newline is followed like any other: a preallocated tail, a blob, a long line
+// that is written in pieces. Lines before and after it are counted once, also by a collector that is started again.
+func TestALogWithALongEnd(t *testing.T) {
+	for name, end := range map[string]string{
+		"zeros":          strings.Repeat("\x00", 5<<20),
+		"a blob":         strings.Repeat("blob\x00", 1<<20),
+		"a blob and the": strings.Repeat("x", 2<<20) + strings.Repeat("\x00", 3<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "access.log")
+			b.log("access.log", 100)
+			b.append("access.log", end)
+			b.family("access.log").settle(t)
+			b.sink.await(t, b.want)
+			b.stop()
+			f := b.family("access.log")
+			f.settle(t)
+			if name != "zeros" {
+				b.append("access.log", "\n")
+			}
+			b.log("access.log", 100)
+			f.settle(t)
+			b.sink.await(t, b.want)
+			b.stop()
+			b.log("access.log", 10)
+			b.family("access.log").settle(t)
+			b.sink.await(t, b.want)
+		})
+	}
+}
+
+// A long line may come piece by piece, each of which is noted before the next.
+func TestALongLineInPieces(t *testing.T) {
+	b := newBench(t, "access.log")
+	b.config.Metrics = prometheus.NewRegistry()
+	b.log("access.log", 100)
+	f := b.family("access.log")
+	for i := range 60 {
+		b.append("access.log", strings.Repeat("x", 100<<10))
+		f.settle(t)
+		if i == 40 {
+			b.stop()
+			f = b.family("access.log")
+		}
+	}
+	b.append("access.log", "\n")
+	b.log("access.log", 100)
+	f.settle(t)
+	b.sink.await(t, b.want)
+	if got := b.unread("long"); got != 1 {
+		t.Errorf("%v long lines, want 1", got)
+	}
+}
+
+// Packed logs have such ends too.
+func TestAPackedLogWithALongEnd(t *testing.T) {
+	for name, end := range map[string][]byte{
+		"zeros":  make([]byte, 5<<20),
+		"a blob": bytes.Repeat([]byte("x"), 5<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "access.log")
+			b.log("access.log.1", 100)
+			b.append("access.log.1", string(end))
+			b.compress("access.log.1", ".gz")
+			b.log("access.log", 100)
+			b.start()
+			b.sink.await(t, b.want)
+			b.stop()
+			b.start()
+			b.log("access.log", 10)
+			b.sink.await(t, b.want)
+		})
+	}
+}
+
+// A writer may fill what it has preallocated.
+func TestAPreallocatedLog(t *testing.T) {
+	b := newBench(t, "access.log")
+	b.log("access.log", 100)
+	position := int64(len(b.text("access.log")))
+	b.append("access.log", strings.Repeat("\x00", 5<<20))
+	reader := b.family("access.log")
+	reader.settle(t)
+	b.sink.await(t, b.want)
+	write := func(text string) {
+		b.writeAt("access.log", position, text)
+		position += int64(len(text))
+	}
+	for i := range 100 {
+		line := b.line()
+		write(line[:20]) // a line is not always there at once
+		if i%10 == 0 {
+			reader.settle(t)
+		}
+		write(line[20:])
+	}
+	reader.settle(t)
+	b.sink.await(t, b.want)
+	b.stop()
+	write(b.line())
+	b.family("access.log").settle(t)
+	b.sink.await(t, b.want)
+}
+
+// Reading that begins at the end begins behind the last line, not within what has no end yet.
+func TestTheLatestOfALogWithALongEnd(t *testing.T) {
+	b := newBench(t, "access.log")
+	b.config.Sources[0].File.Start = Start{Latest: true}
+	b.log("access.log", 100)
+	clear(b.want)
+	laid := int64(len(b.text("access.log")))
+	b.append("access.log", strings.Repeat("\x00", 1<<20))
+	b.start()
+	b.awaitReading("access.log")
+	b.writeAt("access.log", laid, b.line())
+	b.sink.await(t, b.want)
+	if got := b.unread("format"); got != 0 {
+		t.Errorf("%v lines could not be read", got)
+	}
+}
