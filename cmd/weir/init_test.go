@@ -23,7 +23,7 @@ func TestInitWritesWhatCanBeRun(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	if c.Mode != config.Shadow || len(c.RuleSet.Rules) != 3 || c.RuleSet.Rules[0].Mode != rule.Shadow || len(c.Collector.Sources) == 0 {
+	if c.Mode != config.Shadow || len(c.RuleSet.Rules) != 2 || c.RuleSet.Rules[0].Mode != rule.Shadow || len(c.Collector.Sources) == 0 {
 		t.Errorf("%+v", c)
 	}
 	written, err := os.ReadFile(filepath.Join(folder, "weir.yaml"))

@@ -116,11 +116,16 @@ func counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
+	return grouped(n) + " " + noun + "s"
+}
+
+// grouped is a number with a comma between groups of three digits.
+func grouped(n int) string {
 	digits := strconv.Itoa(n)
 	for at := len(digits) - 3; at > 0; at -= 3 {
 		digits = digits[:at] + "," + digits[at:]
 	}
-	return digits + " " + noun + "s"
+	return digits
 }
 
 func (w *lineWriter) printf(format string, args ...any) {

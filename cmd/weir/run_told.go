@@ -74,6 +74,9 @@ func (t *runTold) sources(b *strings.Builder, speed func(string) float64) {
 		for _, l := range s.Logs {
 			fmt.Fprintf(b, "           %s\n", l.Log)
 		}
+		if text := uncountedText(s.Requests, s.Uncounted); text != "" {
+			fmt.Fprintf(b, "           %s\n", text)
+		}
 		if s.Error != "" {
 			fmt.Fprintf(b, "           %s\n", s.Error)
 		} else if len(s.Logs) == 0 {

@@ -116,6 +116,8 @@ func (p *partStatus) sourceRows() []string {
 	var says struct {
 		Sources []struct {
 			Source, Kind, Format, Error string
+			Requests                    int64
+			Uncounted                   map[string]int64
 			Logs                        []struct {
 				Log           string
 				Position, Lag int64
@@ -146,6 +148,9 @@ func (p *partStatus) sourceRows() []string {
 				state += ", waits for slower ones"
 			}
 			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
+		}
+		if text := uncountedText(s.Requests, s.Uncounted); text != "" {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))
 		}
 		if time.Since(s.Ahead.Last) < aheadLately {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: is the clock of who wrote the log right?", s.Source, counted(s.Ahead.Requests, "request")))

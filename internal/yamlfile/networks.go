@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"weir/internal/address"
 )
 
 // Networks are addresses and prefixes, written as one, as a list, or in files of their own, a prefix a line:
@@ -100,10 +102,10 @@ func ParsePrefixes(file string, data []byte) ([]netip.Prefix, Faults) {
 	return prefixes, faults
 }
 
-// ParsePrefix reads an address or a prefix. IPv4 addresses inside IPv6 are taken for what they are.
+// ParsePrefix reads an address or a prefix. IPv4 within IPv6 becomes IPv4, as package address has it.
 func ParsePrefix(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
-		addr = addr.Unmap()
+		addr = address.Plain(addr)
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
 	prefix, err := netip.ParsePrefix(text)
@@ -116,5 +118,5 @@ func ParsePrefix(text string) (netip.Prefix, error) {
 	if masked := prefix.Masked(); masked != prefix {
 		return prefix, fmt.Errorf("%s has bits set behind its %d; write %s for the network, or %s for the address", prefix, prefix.Bits(), masked, prefix.Addr())
 	}
-	return prefix, nil
+	return address.PlainPrefix(prefix), nil
 }

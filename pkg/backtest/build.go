@@ -74,8 +74,7 @@ func blockedOf(r *rule.Rule, a *account, key string) Blocked {
 
 // Reasons of requests that were not counted, beyond those of rules.
 const (
-	reasonLate  = "late"
-	reasonProxy = "proxy" // it came from a trusted proxy itself
+	reasonLate = "late"
 )
 
 func uncountedOf(counts [rule.Reasons]int64, late int64) map[string]int64 {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/gaissmai/bart"
+
+	"weir/internal/address"
 )
 
 // A KeyList names keys: addresses, prefixes, users, hosts or whole keys, one a line; # begins a comment at the
@@ -77,8 +79,8 @@ func (l *KeyList) add(e keyEntry) error {
 		l.prefixes.Insert(prefix, number)
 		return nil
 	}
-	if address, _, ok := strings.Cut(e.text, "/"); ok {
-		if _, err := netip.ParseAddr(address); err == nil {
+	if before, _, ok := strings.Cut(e.text, "/"); ok {
+		if _, err := netip.ParseAddr(before); err == nil {
 			return fmt.Errorf("line %d: %q is no prefix", e.line, e.text)
 		}
 	}
@@ -88,12 +90,15 @@ func (l *KeyList) add(e keyEntry) error {
 
 // prefixOf reads an address or a prefix.
 func prefixOf(text string) (netip.Prefix, bool) {
-	if address, err := netip.ParseAddr(text); err == nil {
-		address = address.Unmap().WithZone("")
-		return netip.PrefixFrom(address, address.BitLen()), true
+	if ip, err := netip.ParseAddr(text); err == nil {
+		ip = address.Plain(ip)
+		return netip.PrefixFrom(ip, ip.BitLen()), true
 	}
 	prefix, err := netip.ParsePrefix(text)
-	return prefix.Masked(), err == nil
+	if err != nil {
+		return prefix, false
+	}
+	return address.PlainPrefix(prefix), true
 }
 
 // find is the entry that names a key with these parts.

@@ -170,9 +170,7 @@ func (p *pass) report() *Report {
 func (p *pass) rules(set, variant int) []RuleReport {
 	rules := p.config.sets()[set]
 	uncounted := make([][rule.Reasons]int64, len(rules.Rules))
-	var proxies int64
 	for _, w := range p.workers {
-		proxies += w.proxies
 		for i := range uncounted {
 			for reason, n := range w.judges[set].Counts(i) {
 				uncounted[i][reason] += n
@@ -180,13 +178,7 @@ func (p *pass) rules(set, variant int) []RuleReport {
 		}
 	}
 	counter := p.counters[set]
-	reports := ruleReports(rules, counter.table, counter.variants[variant], uncounted)
-	for i := range reports {
-		if proxies > 0 {
-			reports[i].Uncounted[reasonProxy] = proxies
-		}
-	}
-	return reports
+	return ruleReports(rules, counter.table, counter.variants[variant], uncounted)
 }
 
 func (p *pass) algorithm(a window.Algorithm, variant int) AlgorithmReport {

@@ -353,12 +353,12 @@ func TestTheSameLogTwiceIsRefused(t *testing.T) {
 	}
 }
 
-// What a trusted proxy asks by itself counts under no rule, as a collector has it.
-func TestATrustedProxysOwnRequestsDoNotCount(t *testing.T) {
+// A trusted proxy that sends no client address is the client.
+func TestATrustedProxysOwnRequestsCount(t *testing.T) {
 	c := usualConfig(t, fromText("log", combined("192.0.2.1", noon)+combined("192.0.2.77", noon)))
 	c.Client = request.NewClient([]netip.Prefix{netip.MustParsePrefix("192.0.2.77/32")})
 	r := runConfig(t, c)
-	if got := r.Rules[0]; r.Requests != 2 || got.Requests != 1 || got.Uncounted["proxy"] != 1 || got.Keys != 1 {
+	if got := r.Rules[0]; r.Requests != 2 || got.Requests != 2 || len(got.Uncounted) != 0 || got.Keys != 2 {
 		t.Errorf("%+v", got)
 	}
 }

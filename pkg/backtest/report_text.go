@@ -107,7 +107,7 @@ func byReason(counts map[string]int64) string {
 var uncountedWords = map[string]string{
 	rule.NoMatch.String(): "that match leaves out", rule.Allowed.String(): "allowed", rule.NoKey.String(): "without a key",
 	rule.Refused.String(): "refused before", rule.NoCost.String(): "without cost", rule.Failed.String(): "for which the expression failed",
-	reasonLate: "too late", reasonProxy: "of a trusted proxy's own",
+	reasonLate: "too late",
 }
 
 // uncountedText lists requests that did not count.

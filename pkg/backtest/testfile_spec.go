@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/address"
 	"weir/internal/yamlfile"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -221,11 +222,11 @@ type addressSpec netip.Addr
 
 // FromYAML reads an address.
 func (a *addressSpec) FromYAML(v yamlfile.Value) {
-	address, err := netip.ParseAddr(v.Text())
+	ip, err := netip.ParseAddr(v.Text())
 	if err != nil && !v.Faulty() {
 		v.Faultf("write it as 203.0.113.7 or 2001:db8::7", "%s where an address is wanted", v.Found())
 	}
-	*a = addressSpec(address.Unmap().WithZone(""))
+	*a = addressSpec(address.Plain(ip))
 }
 
 // expand writes the requests out, in the order of time.

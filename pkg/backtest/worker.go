@@ -14,7 +14,6 @@ type worker struct {
 	decoders map[request.Choice]*request.Decoder
 	judges   []*rule.Judge // one for each set of rules
 	each     func(*request.Request, error)
-	proxies  int64 // requests from a trusted proxy's own address
 
 	// While a chunk is parsed:
 	chunk *chunk
@@ -73,9 +72,8 @@ func (w *worker) record(r *request.Request, err error) {
 	switch {
 	case err == nil:
 		w.chunk.addRequest(r)
-		if w.config.Client != nil && w.config.Client.Resolve(r) {
-			w.proxies++
-			return
+		if w.config.Client != nil {
+			w.config.Client.Resolve(r) // a proxy that names no client is the client
 		}
 		w.judge(r)
 	case !errors.Is(err, request.ErrNoRequest):

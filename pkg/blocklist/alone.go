@@ -1,6 +1,10 @@
 package blocklist
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"weir/internal/address"
+)
 
 // CheckAlone is Check for those who do not know the rules: it asks the orders, and every rule whose keys are an address,
 // or one field of the request, alone. Only rules that wanted says count, nil for all.
@@ -23,7 +27,7 @@ func (s *Set) CheckAlone(a *Asked, nowMilli int64, wanted func(rule string) bool
 func (c *content) byForm(answer *Answer, rule string, f *form, a *Asked, now int64) {
 	switch f.field {
 	case scopeIP:
-		c.byPrefixes(answer, rule, f, a.IP.Unmap().WithZone(""), now)
+		c.byPrefixes(answer, rule, f, address.Plain(a.IP), now)
 	case scopeUser:
 		c.byText(answer, rule, a.User, now)
 	default:

@@ -1,6 +1,10 @@
 package blocklist
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"weir/internal/address"
+)
 
 func (c *content) check(a *Asked, now int64) Answer {
 	if c.paused.Load() > now {
@@ -10,7 +14,7 @@ func (c *content) check(a *Asked, now int64) Answer {
 	var ip netip.Addr
 	ordered := c.prefixes.any()
 	if ordered {
-		ip = a.IP.Unmap().WithZone("")
+		ip = address.Plain(a.IP)
 		if c.byAddress(&answer, OrderAllow, ip, now); answer.Allowed.Found() {
 			return answer
 		}

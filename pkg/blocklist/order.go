@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"weir/internal/address"
 )
 
 // An Order is what a person wants of the list. Times are Unix milliseconds.
@@ -157,21 +159,18 @@ func validTarget(scope, value string) bool {
 
 func parsePrefix(text string) (netip.Prefix, error) {
 	if !strings.Contains(text, "/") {
-		address, err := netip.ParseAddr(text)
+		ip, err := netip.ParseAddr(text)
 		if err != nil {
 			return netip.Prefix{}, err
 		}
-		address = address.Unmap().WithZone("")
-		return netip.PrefixFrom(address, address.BitLen()), nil
+		ip = address.Plain(ip)
+		return netip.PrefixFrom(ip, ip.BitLen()), nil
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
 		return prefix, err
 	}
-	if prefix.Addr().Is4In6() && prefix.Bits() >= 96 {
-		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
-	}
-	return prefix.Masked(), nil
+	return address.PlainPrefix(prefix), nil
 }
 
 // prefixText writes a prefix as keys have it: a whole address without its length.

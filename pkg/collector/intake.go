@@ -79,6 +79,7 @@ func (in *intake) status(kind string) SourceStatus {
 	if choice := in.choice.Load(); choice != nil {
 		status.Format = choice.String()
 	}
+	status.Requests, status.Uncounted = in.metrics.told.requests.Load(), in.metrics.told.uncountedByWord()
 	if n := in.early.count.Load(); n > 0 {
 		status.Ahead = &Ahead{n, time.UnixMilli(in.early.last.Load()).UTC()}
 	}

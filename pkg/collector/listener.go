@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"weir/internal/address"
 )
 
 // Senders are the addresses that may send to a source. They may be changed at any time.
@@ -31,12 +33,12 @@ func (s *Senders) Set(prefixes []netip.Prefix) {
 }
 
 // may says whether an address is one of them; with no senders given all are.
-func (s *Senders) may(address netip.Addr) bool {
+func (s *Senders) may(sender netip.Addr) bool {
 	if s == nil {
 		return true
 	}
-	address = address.Unmap().WithZone("")
-	return slices.ContainsFunc(*s.prefixes.Load(), func(p netip.Prefix) bool { return p.Contains(address) })
+	sender = address.Plain(sender)
+	return slices.ContainsFunc(*s.prefixes.Load(), func(p netip.Prefix) bool { return p.Contains(sender) })
 }
 
 // addressOf is the IP address of a connection's other end; none for a unix socket.

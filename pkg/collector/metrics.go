@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/telemetry"
@@ -45,6 +47,27 @@ type sourceMetrics struct {
 	panics          prometheus.Counter
 	uncounted       [reasons]prometheus.Counter
 	newest          prometheus.Gauge
+	told            tolds
+}
+
+// tolds are what the metrics know of records that were read, for the status.
+type tolds struct {
+	requests  atomic.Int64
+	uncounted [reasons]atomic.Int64
+}
+
+// uncountedByWord is how many requests gave no hit, by why; nil when all of them did.
+func (t *tolds) uncountedByWord() map[string]int64 {
+	var words map[string]int64
+	for r := counted + 1; r < reasons; r++ {
+		if n := t.uncounted[r].Load(); n > 0 {
+			if words == nil {
+				words = map[string]int64{}
+			}
+			words[reasonWords[r]] = n
+		}
+	}
+	return words
 }
 
 func (m *metrics) of(source string) *sourceMetrics {
@@ -92,9 +115,11 @@ func (t *tally) rules(m *sourceMetrics, names []string) {
 func (t *tally) flush(m *sourceMetrics) {
 	untold := t.since(t.told)
 	t.told = t.outcome
+	m.told.requests.Add(untold.requests)
 	move(&untold.requests, m.requests)
 	move(&untold.bytes, m.bytes)
 	for r := counted + 1; r < reasons; r++ {
+		m.told.uncounted[r].Add(untold.uncounted[r])
 		move(&untold.uncounted[r], m.uncounted[r])
 	}
 	for i := range t.hits {

@@ -22,7 +22,6 @@ const (
 	reasonAhead    // its time is ahead of our clock by more than the allowed
 	reasonStart    // it is older than what was asked for
 	reasonFiltered // only does not hold for it
-	reasonProxy    // it comes from a trusted proxy's own address
 
 	// No rule counts it; where several do not, the reason of the one that came nearest.
 	reasonAllowed
@@ -39,7 +38,7 @@ const (
 	reasons
 )
 
-var reasonWords = [reasons]string{"", "format", "time", "address", "json", "envelope", "long", "ahead", "start", "filtered", "proxy",
+var reasonWords = [reasons]string{"", "format", "time", "address", "json", "envelope", "long", "ahead", "start", "filtered",
 	"allowed", "match", "expression", "refused", "key", "cost", "lost", "sender", "kafka"}
 
 var ruleReasons = [rule.Reasons]reason{counted, reasonAllowed, reasonMatch, reasonExpression, reasonRefused, reasonKey, reasonCost}

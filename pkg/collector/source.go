@@ -51,8 +51,11 @@ type SourceStatus struct {
 	Format   string      `json:"format,omitempty"` // what is read, and why that was chosen
 	Logs     []LogStatus `json:"logs"`
 	CaughtUp bool        `json:"caught_up"` // nothing waits to be read or sent
-	Ahead    *Ahead      `json:"ahead,omitempty"`
-	Error    string      `json:"error,omitempty"`
+	// Requests are those read since the start, and Uncounted those of them that gave no hit, by why.
+	Requests  int64            `json:"requests"`
+	Uncounted map[string]int64 `json:"uncounted,omitempty"`
+	Ahead     *Ahead           `json:"ahead,omitempty"`
+	Error     string           `json:"error,omitempty"`
 }
 
 // Ahead is how many requests of a source were refused since the start because their time was ahead of the clock.

@@ -50,8 +50,6 @@ func (s *stream) refuse(r *request.Request) reason {
 		return reasonAhead
 	case r.UnixMilli < s.notBefore:
 		return reasonStart
-	case proxy:
-		return reasonProxy
 	}
 	s.err = s.reach(r.UnixMilli)
 	return counted

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"weir/internal/address"
 	"weir/pkg/request"
 )
 
@@ -153,5 +154,5 @@ func peer(r *http.Request) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	return at.Addr().Unmap().WithZone("")
+	return address.Plain(at.Addr())
 }

@@ -3,6 +3,7 @@ package enforcer
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/pkg/blocklist"
+	"weir/pkg/enforcer/outright"
 	"weir/pkg/request"
 )
 
@@ -36,7 +38,10 @@ func TestCheck(t *testing.T) {
 		"not covered":                    {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "alice", "X-Forwarded-Uri", "/"}, 200, ""},
 		"a header as a field":            {[]string{"X-Forwarded-For", "203.0.113.8", "Tenant", "acme"}, 429, "refused tenant"},
 		"a trusted proxy itself":         {nil, 200, ""},
-		"a trusted proxy behind another": {[]string{"X-Forwarded-For", "10.1.1.1"}, 200, ""},
+		"a trusted proxy behind another": {[]string{"X-Forwarded-For", "10.1.1.1"}, 429, "refused per-ip"},
+		"this machine as a client":       {[]string{"X-Forwarded-For", "127.0.0.1"}, 429, "refused per-ip"},
+		"through a translator":           {[]string{"X-Forwarded-For", "64:ff9b::203.0.113.7"}, 429, "refused per-ip"},
+		"of 6to4":                        {[]string{"X-Forwarded-For", "2002:cb00:7107::1"}, 429, "refused per-ip"},
 		"no address":                     {[]string{"X-Forwarded-For", "unknown"}, 200, ""},
 	} {
 		got := r.get("/v1/check", append([]string{"X-Forwarded-Method", "GET"}, test.headers...)...)
@@ -44,7 +49,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d %q", name, got.status, got.Header.Get(markField), test.status, test.mark)
 		}
 	}
-	if n := testutil.ToFloat64(r.Enforcer.metrics.checks.WithLabelValues("per-ip", "refused")); n != 3 {
+	if n := testutil.ToFloat64(r.Enforcer.metrics.checks.WithLabelValues("per-ip", "refused")); n != 7 {
 		t.Errorf("%v refusals of per-ip were counted", n)
 	}
 	for path, want := range map[string]int{"/v1/check": 429, "/v1/check/nginx": 403, "/v1/check/traefik": 429, "/v1/check/caddy": 429, "/v1/check/envoy/x": 429, "/v1/check/haproxy": 404} {
@@ -182,6 +187,23 @@ func TestPlainHost(t *testing.T) {
 	for host, want := range map[string]string{"": "", "Shop.Example:443": "shop.example", "shop.example.": "shop.example", "[2001:DB8::1]:80": "2001:db8::1", "[::1]": "::1", "::1": "::1", ":80": ""} {
 		if got := plainHost(host); got != want {
 			t.Errorf("%q: %q, want %q", host, got, want)
+		}
+	}
+}
+
+// A rule's block of this machine or of a trusted proxy holds at checks, and stands in no list that a firewall reads.
+func TestNoFirewallCutsOffAProxyOrThisMachine(t *testing.T) {
+	r := start(t, list(t, ofIP("203.0.113.7"), ofIP("127.0.0.1"), ofIP("10.1.1.1")), nil)
+	var given []string
+	for someone := range outright.All(r.config.Set, r.Rules(), time.Now().UnixMilli()) {
+		given = append(given, someone.Prefix.String())
+	}
+	if !slices.Equal(given, []string{"203.0.113.7/32"}) {
+		t.Error(given)
+	}
+	for _, client := range []string{"203.0.113.7", "127.0.0.1", "10.1.1.1"} {
+		if got := r.checks(client); got.status != http.StatusTooManyRequests {
+			t.Errorf("%s: %d", client, got.status)
 		}
 	}
 }

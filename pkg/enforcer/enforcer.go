@@ -128,8 +128,9 @@ func Open(c Config) (*Enforcer, error) {
 // Mount adds paths of others, before Run: other ways to ask for the list. They find out who asks, by Admit or Guard.
 func (e *Enforcer) Mount(add func(*http.ServeMux)) { add(e.mux) }
 
-// Rules are those in force.
-func (e *Enforcer) Rules() *rule.Set { return e.ruling.Load().Rules }
+// Rules are those in force, as what holds a list without seeing requests needs them: none of their blocks is carried to
+// this machine itself or to a trusted proxy, behind which others are.
+func (e *Enforcer) Rules() *rule.Set { return e.ruling.Load().elsewhere }
 
 // Refuses says whether refusals are in force at all.
 func (e *Enforcer) Refuses() bool { return !e.ruling.Load().Shadow }

@@ -33,8 +33,12 @@ type ruling struct {
 	userHeader string // canonical; empty where users are not known
 	fields     []fieldHeader
 	counts     []ruleCounts // by the rules' indexes
+	elsewhere  *rule.Set    // the rules, for lists that are held elsewhere
 	askings    sync.Pool    // of *asking
 }
+
+// thisMachine is what no firewall may cut off from itself.
+var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 // A fieldHeader is the header that a further field stands in.
 type fieldHeader struct{ field, header string }
@@ -42,6 +46,7 @@ type fieldHeader struct{ field, header string }
 func newRuling(of Ruling, m *metrics) *ruling {
 	r := &ruling{Ruling: of, forwarded: http.CanonicalHeaderKey(of.Header)}
 	r.askings.New = func() any { return newAsking(r) }
+	r.elsewhere = of.Rules.Sparing(append(of.Client.Trusted(), thisMachine...))
 	for field, header := range of.Fields {
 		r.addField(field, header)
 	}
@@ -89,7 +94,7 @@ type asking struct {
 
 func newAsking(r *ruling) *asking { return &asking{ruling: r, judge: r.Rules.NewJudge()} }
 
-// read finds out what is asked about. It is false where no client is known behind our own proxies.
+// read finds out what is asked about. It is false where a proxy of ours names no client: it asks about others.
 func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request), now time.Time) (known bool, edge netip.Addr) {
 	q := &a.request
 	q.Reset()
@@ -109,7 +114,10 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	if q.Forwarded != "" && edge.IsLoopback() {
 		q.IP = netip.Addr{} // an edge of this machine: what it says of its clients is believed
 	}
-	return !a.ruling.Client.Resolve(q) && q.IP.IsValid(), edge
+	if proxy := a.ruling.Client.Resolve(q); proxy && q.Forwarded == "" {
+		return false, edge
+	}
+	return q.IP.IsValid(), edge
 }
 
 // prepare makes the question for the list: the request's keys of the rules that may refuse it.

@@ -3,10 +3,12 @@ package request
 import (
 	"net/netip"
 	"strings"
+
+	plain "weir/internal/address"
 )
 
 // parseAddress reads an IP address as servers write it: bare, with a port (192.0.2.1:80, [2001:db8::1]:80), in
-// brackets, with a zone (dropped), IPv4-mapped (unmapped). What stands for no address ("", "-", "unix:", "@") gives
+// brackets, with a zone (dropped), IPv4 within IPv6 (as IPv4, see internal/address). What stands for no address ("", "-", "unix:", "@") gives
 // the zero Addr; a name, or anything else, gives false.
 func parseAddress(s string) (netip.Addr, bool) {
 	address, rest, ok := leadingIPv4(s)
@@ -67,8 +69,8 @@ func parseIPv6(s string) (netip.Addr, bool) {
 	if strings.IndexByte(s, ':') < 0 || !isAddressText(s) {
 		return netip.Addr{}, false
 	}
-	address, err := netip.ParseAddr(s)
-	return address.Unmap(), err == nil
+	ip, err := netip.ParseAddr(s)
+	return plain.Plain(ip), err == nil
 }
 
 // isAddressText tells whether s has only the characters of addresses.

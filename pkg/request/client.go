@@ -2,9 +2,12 @@ package request
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/gaissmai/bart"
+
+	plain "weir/internal/address"
 )
 
 // A Client finds who a request comes from when it came through proxies. It is safe for concurrent use.
@@ -14,16 +17,16 @@ type Client struct{ trusted bart.Lite }
 func NewClient(trusted []netip.Prefix) *Client {
 	c := new(Client)
 	for _, prefix := range trusted {
-		if address := prefix.Addr(); address.Is4In6() && prefix.Bits() >= 96 {
-			prefix = netip.PrefixFrom(address.Unmap(), prefix.Bits()-96)
-		}
-		c.trusted.Insert(prefix.Masked())
+		c.trusted.Insert(plain.PlainPrefix(prefix))
 	}
 	return c
 }
 
-// Resolve sets r.IP to the client's own address and says whether that is a trusted proxy's: whether no client is
-// known behind it.
+// Trusted are the proxies.
+func (c *Client) Trusted() []netip.Prefix { return slices.Collect(c.trusted.AllSorted()) }
+
+// Resolve sets r.IP to the client's own address and says whether that is a trusted proxy's. A trusted proxy that sends no
+// client address is the client.
 //
 // A peer that is not trusted is the client, whatever it says. Behind a trusted peer, and where the log names no
 // peer, the client is the rightmost address in r.Forwarded that is not trusted. An entry that is no address

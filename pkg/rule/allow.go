@@ -6,6 +6,7 @@ import (
 
 	"github.com/gaissmai/bart"
 
+	"weir/internal/address"
 	"weir/pkg/request"
 )
 
@@ -76,7 +77,7 @@ func (a *Allow) allows(s *subject) bool {
 }
 
 func containsAddress(networks *bart.Lite, r *request.Request) bool {
-	return r.IP.IsValid() && networks.Lookup(r.IP.Unmap().WithZone(""))
+	return r.IP.IsValid() && networks.Lookup(address.Plain(r.IP))
 }
 
 // allowed is the allows of a set, the plain lists among them put together.

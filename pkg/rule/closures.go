@@ -11,6 +11,7 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 
+	"weir/internal/address"
 	"weir/internal/yamlfile"
 )
 
@@ -236,7 +237,7 @@ func addressOf(n ast.Node) func(*subject) netip.Addr {
 		if err != nil {
 			return netip.Addr{}
 		}
-		return addr.Unmap().WithZone("")
+		return address.Plain(addr)
 	}
 }
 

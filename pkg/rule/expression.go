@@ -16,6 +16,7 @@ import (
 	"github.com/expr-lang/expr/parser/lexer"
 	"github.com/expr-lang/expr/vm"
 
+	"weir/internal/address"
 	"weir/internal/yamlfile"
 )
 
@@ -120,7 +121,7 @@ func networkFunction(params ...any) (any, error) {
 	addr, _ := netip.ParseAddr(params[0].(string)) // no prefix contains what is none
 	for _, param := range params[1:] {
 		prefix, err := yamlfile.ParsePrefix(param.(string))
-		if err == nil && prefix.Contains(addr.Unmap().WithZone("")) {
+		if err == nil && prefix.Contains(address.Plain(addr)) {
 			return true, nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"weir/internal/address"
 	"weir/pkg/request"
 )
 
@@ -81,7 +82,7 @@ func (p *part) appendAddress(b []byte, ip netip.Addr) []byte {
 	if !ip.IsValid() {
 		return b
 	}
-	ip = ip.Unmap().WithZone("")
+	ip = address.Plain(ip)
 	bits := p.bits6
 	if ip.Is4() {
 		bits = p.bits4

@@ -34,6 +34,8 @@
 package rule
 
 import (
+	"net/netip"
+	"slices"
 	"time"
 
 	"weir/internal/yamlfile"
@@ -166,6 +168,14 @@ func (s *Set) Inline() Inline { return s.inline }
 // Fingerprint is a hash of all that decides: it is the same for files that differ in comments, the order of keys, the
 // writing of expressions, descriptions and notes, and another when any decision or the order of rules may be.
 func (s *Set) Fingerprint() string { return s.fingerprint }
+
+// Sparing is the set with one allow entry more, of these prefixes and for all rules, for those who read Allows. Judges of it
+// are those of the set itself.
+func (s *Set) Sparing(prefixes []netip.Prefix) *Set {
+	sparing := *s
+	sparing.Allows = append(slices.Clone(s.Allows), &Allow{Prefixes: prefixes})
+	return &sparing
+}
 
 // Shadowed is the set with every rule in shadow mode.
 func (s *Set) Shadowed() *Set {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/expr-lang/expr/vm"
 
+	"weir/internal/address"
 	"weir/pkg/request"
 )
 
@@ -34,7 +35,7 @@ func (s *subject) ip() string {
 	return unsafe.String(&s.address[0], s.addressBytes)
 }
 
-func (s *subject) plainIP() netip.Addr { return s.IP.Unmap().WithZone("") }
+func (s *subject) plainIP() netip.Addr { return address.Plain(s.IP) }
 
 // host is the host in the form that keys have it, good until the next request.
 func (s *subject) host() string {

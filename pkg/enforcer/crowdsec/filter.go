@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"weir/internal/address"
 )
 
 // A filter is what a bouncer asks for. Parameters that are not known are ignored.
@@ -83,15 +85,15 @@ func (f *filter) parseAddress(query url.Values, name string) error {
 	}
 	text := query.Get(name)
 	if prefix, err := netip.ParsePrefix(text); err == nil {
-		f.within = prefix.Masked()
+		f.within = address.PlainPrefix(prefix)
 		return nil
 	}
-	address, err := netip.ParseAddr(text)
+	ip, err := netip.ParseAddr(text)
 	if err != nil {
 		return fmt.Errorf("unable to convert '%s' to int: invalid ip address '%s': invalid ip address / range", text, text)
 	}
-	address = address.Unmap().WithZone("")
-	f.within = netip.PrefixFrom(address, address.BitLen())
+	ip = address.Plain(ip)
+	f.within = netip.PrefixFrom(ip, ip.BitLen())
 	return nil
 }
 

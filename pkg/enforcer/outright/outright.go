@@ -19,6 +19,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"weir/internal/address"
 	"weir/pkg/blocklist"
 	"weir/pkg/rule"
 )
@@ -129,15 +130,18 @@ func isCut(key string) bool { return strings.Contains(key, "…#") }
 // Parse reads an address or a prefix as the list has it. What it gives for anything else is not valid.
 func Parse(value string) netip.Prefix {
 	if strings.IndexByte(value, '/') >= 0 {
-		prefix, _ := netip.ParsePrefix(value)
-		return prefix.Masked()
+		prefix, err := netip.ParsePrefix(value)
+		if err != nil {
+			return netip.Prefix{}
+		}
+		return address.PlainPrefix(prefix)
 	}
-	address, err := netip.ParseAddr(value)
+	ip, err := netip.ParseAddr(value)
 	if err != nil {
 		return netip.Prefix{}
 	}
-	address = address.Unmap().WithZone("")
-	return netip.PrefixFrom(address, address.BitLen())
+	ip = address.Plain(ip)
+	return netip.PrefixFrom(ip, ip.BitLen())
 }
 
 // Text is a prefix as the list has it: a single address without its mask.

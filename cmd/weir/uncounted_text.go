@@ -1,0 +1,35 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// uncountedWords say why requests gave no hit, by the reasons of weir_collector_uncounted_total.
+var uncountedWords = map[string]string{
+	"format": "not in the format", "time": "without a time that can be read", "address": "with an address that is none", "json": "no JSON",
+	"envelope": "not in the envelope", "long": "too long", "ahead": "ahead of the clock", "start": "older than start asks for",
+	"filtered": "of records for which only does not hold", "allowed": "left alone by allow", "match": "matched by no rule",
+	"expression": "on which an expression fails", "refused": "refused, where rules count what was served", "key": "without what the rules count by",
+	"cost": "that cost nothing", "kafka": "refused by Kafka",
+}
+
+// uncountedText says how many of a source's requests gave no hit, and why; "" when all did.
+func uncountedText(requests int64, uncounted map[string]int64) string {
+	var all int64
+	var texts []string
+	byCount := slices.SortedFunc(maps.Keys(uncounted), func(a, b string) int {
+		return cmp.Or(cmp.Compare(uncounted[b], uncounted[a]), cmp.Compare(a, b))
+	})
+	for _, reason := range byCount {
+		all += uncounted[reason]
+		texts = append(texts, fmt.Sprintf("%s %s", grouped(int(uncounted[reason])), cmp.Or(uncountedWords[reason], reason)))
+	}
+	if all == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s not counted: %s", grouped(int(all)), counted(int(requests), "request"), strings.Join(texts, ", "))
+}
