@@ -239,7 +239,7 @@ func (p *partition) away(err error) bool {
 		return false
 	}
 	p.metrics.storeErrors.WithLabelValues("call").Inc()
-	p.faults.Note("store", err)
+	p.Aggregator.faults.Note("store", err) // once for all partitions
 	p.downUntil = p.config.Now().Add(tryAgain)
 	return true
 }

@@ -36,7 +36,7 @@ func (p *partition) loadOrWait(ctx context.Context) error {
 		if !p.storeRests() {
 			err := p.load(ctx)
 			if err == nil {
-				p.faults.Over("store")
+				p.Aggregator.faults.Over("store")
 				return p.countWaiting(ctx)
 			}
 			if !p.away(err) {

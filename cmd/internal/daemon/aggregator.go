@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -45,6 +46,7 @@ type RunningAggregator struct {
 	*aggregator.Aggregator
 	store             store.Store
 	blocklist, events *kafka.Producer
+	logger            *slog.Logger
 	closeAlso         func()
 }
 
@@ -62,7 +64,7 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 	if err != nil {
 		return nil, err
 	}
-	r := &RunningAggregator{store: cold, closeAlso: func() {}}
+	r := &RunningAggregator{store: cold, logger: p.Logger, closeAlso: func() {}}
 	r.blocklist = p.producer(client, list, "blocklist")
 	r.events = p.producer(client, events, "events")
 	settings := aggregator.Config{
@@ -97,22 +99,18 @@ func (p *Process) producer(client *kafka.Client, topic kafka.Topic, name string)
 
 // openStore opens the store, again and again until it succeeds, the context is done, or retrying cannot mend it.
 func (p *Process) openStore(ctx context.Context) (store.Store, error) {
-	c := p.Config
-	if c.Store.Redis == "" {
-		return disk.Open(ctx, disk.Options{Folder: c.StoreFolder(), Log: p.Logger})
-	}
-	options, err := RedisOptions(c)
+	open, passes, err := p.storeOpener()
 	if err != nil {
-		return nil, wrong{err}
+		return nil, err
 	}
 	faults := telemetry.NewFaults(p.Logger)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		opened, err := redis.Open(ctx, options)
+		opened, err := open(ctx)
 		if err == nil {
 			faults.Over("store")
 			return opened, nil
 		}
-		if errors.Is(err, store.ErrForeign) || ctx.Err() != nil {
+		if !passes(err) || ctx.Err() != nil {
 			return nil, err
 		}
 		faults.Note("store", err)
@@ -123,6 +121,29 @@ func (p *Process) openStore(ctx context.Context) (store.Store, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// storeOpener is how the store is opened, and which errors of that pass by themselves.
+func (p *Process) storeOpener() (open func(context.Context) (store.Store, error), passes func(error) bool, err error) {
+	if p.Config.Store.Redis == "" {
+		options := disk.Options{Folder: p.Config.StoreFolder(), Log: p.Logger}
+		return func(ctx context.Context) (store.Store, error) { return opened(disk.Open(ctx, options)) },
+			func(err error) bool { return errors.Is(err, disk.ErrBroken) }, nil
+	}
+	options, err := RedisOptions(p.Config)
+	if err != nil {
+		return nil, nil, wrong{err}
+	}
+	return func(ctx context.Context) (store.Store, error) { return opened(redis.Open(ctx, options)) },
+		func(err error) bool { return !errors.Is(err, store.ErrForeign) }, nil
+}
+
+// opened makes an interface that is nil of a store that is.
+func opened[S store.Store](s S, err error) (store.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // RedisOptions say where the store is that the configuration names, whose rules are known.
@@ -179,8 +200,25 @@ func mattersFor(r *rule.Rule) time.Duration {
 // Run counts until the context is done. A topic that has other partitions than is configured ends it.
 func (r *RunningAggregator) Run(ctx context.Context) error { return permanent(r.Aggregator.Run(ctx)) }
 
-// Status is the aggregator's.
-func (r *RunningAggregator) Status() any { return r.Aggregator.Status() }
+// Status is the aggregator's, and how its store is.
+func (r *RunningAggregator) Status() any {
+	s := struct {
+		aggregator.Status
+		Store string `json:"store,omitempty"` // why it cannot be used; only of one on the disk
+	}{Status: r.Aggregator.Status()}
+	if err := r.storeFault(); err != nil {
+		s.Store = err.Error()
+	}
+	return s
+}
+
+// storeFault is why the store on the disk cannot be used; nil when it can, or is elsewhere.
+func (r *RunningAggregator) storeFault() error {
+	if s, ok := r.store.(*disk.Store); ok {
+		return s.Fault()
+	}
+	return nil
+}
 
 // Reload takes other rules.
 func (r *RunningAggregator) Reload(c *config.Config) error { return r.Aggregator.Reload(c.RuleSet) }
@@ -195,7 +233,11 @@ func (r *RunningAggregator) Close() error {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, r.store.Close())
+	if err := r.store.Close(); errors.Is(err, disk.ErrBroken) {
+		r.logger.Warn("the store could not be closed; what it lost is counted again", "error", err)
+	} else {
+		errs = append(errs, err)
+	}
 	r.closeAlso()
 	return errors.Join(errs...)
 }

@@ -78,7 +78,7 @@ func Open(config Config) (*Broker, error) {
 		kfake.DataDir(config.Folder),
 		kfake.ListenFn(func(string, string) (net.Listener, error) { return b.pairs, nil }),
 		kfake.BrokerConfigs(map[string]string{"log.segment.bytes": segmentBytes}),
-		kfake.WithLogger(logger{config.Logger}),
+		kfake.WithLogger(&logger{to: config.Logger, kinds: map[string]*repeated{}}),
 	}
 	if config.SyncWrites {
 		options = append(options, kfake.SyncWrites())
@@ -152,14 +152,48 @@ func lockFolder(folder string) (*os.File, error) {
 	return nil, fmt.Errorf("locking the embedded broker's folder: %w", err)
 }
 
-// logger hands on what kfake says of failures.
-type logger struct{ to *slog.Logger }
+// logger hands on what kfake says of failures: each kind at most once a minute, with how often it came.
+type logger struct {
+	to *slog.Logger
 
-func (l logger) Logf(level kfake.LogLevel, format string, arguments ...any) {
+	mu    sync.Mutex
+	kinds map[string]*repeated // by their formats, which are kfake's
+}
+
+type repeated struct {
+	said  time.Time
+	times int // since
+}
+
+const sayEvery = time.Minute
+
+func (l *logger) Logf(level kfake.LogLevel, format string, arguments ...any) {
+	as := slog.LevelWarn
 	switch level {
 	case kfake.LogLevelError:
-		l.to.Error("embedded broker: " + fmt.Sprintf(format, arguments...))
+		as = slog.LevelError
 	case kfake.LogLevelWarn:
-		l.to.Warn("embedded broker: " + fmt.Sprintf(format, arguments...))
+	default:
+		return
 	}
+	if times, due := l.due(format, time.Now()); due {
+		l.to.Log(context.Background(), as, "embedded broker: "+fmt.Sprintf(format, arguments...), "times", times)
+	}
+}
+
+func (l *logger) due(kind string, now time.Time) (times int, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.kinds[kind]
+	if r == nil {
+		r = &repeated{}
+		l.kinds[kind] = r
+	}
+	r.times++
+	if now.Sub(r.said) < sayEvery {
+		return 0, false
+	}
+	times = r.times
+	r.said, r.times = now, 0
+	return times, true
 }

@@ -16,11 +16,12 @@
 // which tell of most keys that are not there without looking for them: where they find no room, a miss costs as
 // much as a hit. Nothing expires by itself.
 //
-// A disk that is full or broken ends the store: the call that finds out, and all after it, return ErrBroken.
-// What was synced is there when the disk is well and the folder opened again. (A fault found in the background,
-// outside of any call, ends the process, for nobody can be told.)
+// A disk that is full, broken or out of descriptors never ends the process. The first fault ends the opening, as a kill at
+// that moment would: calls return ErrBroken at once, and the folder is opened again as soon as it can be written, or, when it
+// was deleted, made. What is found then is what was there at some fence before: the next call of an owner finds out. A disk
+// that hangs holds up no call beyond its context, and no more than 64 goroutines.
 //
-// Close ends the goroutines that Open started.
+// Open starts three goroutines, and one for each call; Close ends them, and waits for them for at most 15 s.
 package disk
 
 import (
@@ -33,39 +34,41 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"weir/internal/store"
 )
 
-// ErrBroken says that the disk has failed, and the folder has to be opened anew.
+// ErrBroken says that the disk fails now, or the folder cannot be opened because of it. It passes when the disk is well.
 var ErrBroken = errors.New("the disk has failed")
 
 // Options say where the folder is and what it may take of memory.
 type Options struct {
 	Folder      string
 	MemoryBytes int64        // for what was written and what was read; 64 MiB unless given
-	Log         *slog.Logger // nil: nobody is told
+	Log         *slog.Logger // nil is silence
 
 	fs vfs.FS // nil: the system's
 }
 
 // A Store is a cold set in a folder.
 type Store struct {
-	db     *pebble.DB
-	cache  *pebble.Cache
-	broken atomic.Pointer[fault]
+	options Options
+	real    bool // the folder is one of the system's
+	log     *slog.Logger
+	now     atomic.Pointer[opening] // nil while the disk fails
+	why     atomic.Pointer[error]   // then
+	lock    os.FileInfo             // of the file that locks the folder; nil when it is not known. Of keep alone
 
-	mu         sync.Mutex
-	partitions map[int]*sync.RWMutex // each guards a partition's fence and what it allows
-
-	written chan struct{} // holds one when there is something to sync
-	closing chan struct{}
-	close   sync.Once
-	syncing sync.WaitGroup
+	givenUp  sync.WaitGroup // openings that are being closed
+	unclosed atomic.Int64   // how many these are
+	written  chan struct{}  // holds one when there is something to sync
+	closing  context.Context
+	close    context.CancelFunc
+	running  sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
@@ -73,145 +76,181 @@ var _ store.Store = (*Store)(nil)
 // The layout that the package comment describes.
 const layout = "1"
 
-// Open opens the folder, which is made when it is not there, for its owner alone: keys are addresses and names.
+// Open opens the folder, which is made when it is not there, for its owner alone: keys are addresses and names. After
+// ErrBroken it may be called again.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	if o.fs == nil {
+	s := &Store{real: o.fs == nil, log: o.Log, written: make(chan struct{}, 1)}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	o.Log = s.log
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = 64 << 20
+	}
+	if s.real {
+		o.fs = vfs.Default
 		if err := os.MkdirAll(o.Folder, 0o700); err != nil {
 			return nil, fmt.Errorf("opening the store: %w", err)
 		}
 	}
-	s := &Store{partitions: map[int]*sync.RWMutex{}, written: make(chan struct{}, 1), closing: make(chan struct{})}
-	db, err := pebble.Open(o.Folder, s.pebbleOptions(o))
-	s.cache.Unref()
+	s.options = o
+	in, err := openOnce(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", o.Folder, err)
 	}
-	s.db = db
-	s.syncing.Go(s.syncBehind)
-	found, err := s.Agree(ctx, "layout", []byte(layout))
-	if err == nil && string(found) != layout {
-		err = fmt.Errorf("%w: its layout is %q, this one knows %q", store.ErrForeign, found, layout)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the store in %s: %w", o.Folder, err), s.Close())
-	}
+	s.see()
+	s.now.Store(in)
+	s.closing, s.close = context.WithCancel(context.Background())
+	s.running.Go(s.syncBehind)
+	s.running.Go(func() { s.keep(in) })
 	return s, nil
 }
 
-func (s *Store) pebbleOptions(o Options) *pebble.Options {
-	const mebibyte = 1 << 20
-	if o.MemoryBytes == 0 {
-		o.MemoryBytes = 64 * mebibyte
-	}
-	// Pebble takes what it gathers (at most twice MemTableSize, and once more while that becomes a file) out of
-	// its cache's size.
-	s.cache = pebble.NewCache(o.MemoryBytes)
-	options := &pebble.Options{
-		FS:                          o.fs,
-		Cache:                       s.cache,
-		MemTableSize:                uint64(o.MemoryBytes / 8),
-		MemTableStopWritesThreshold: 2,
-		FormatMajorVersion:          pebble.FormatNewest,
-		Logger:                      told{s, o.Log},
-	}
-	for n := range options.Levels {
-		options.Levels[n].FilterPolicy = bloom.FilterPolicy(10)
-		// A file's filter is one block of the cache: those of large files would push each other out.
-		options.TargetFileSizes[n] = 4 * mebibyte
-	}
-	return options
-}
-
-// Close closes the folder. What was written is synced.
+// Close closes the folder. What was written is synced, unless the disk fails: then the error is ErrBroken.
 func (s *Store) Close() error {
-	s.close.Do(func() { close(s.closing) })
-	s.syncing.Wait()
-	if err := s.fault(); err != nil {
-		return err
+	s.close()
+	s.running.Wait()
+	last := s.now.Load()
+	closed := make(chan error, 1)
+	go func() {
+		s.givenUp.Wait()
+		if last == nil {
+			closed <- s.broken()
+			return
+		}
+		s.set(errClosed)
+		s.now.Store(nil)
+		closed <- last.close()
+	}()
+	select {
+	case err := <-closed:
+		if err != nil {
+			return fmt.Errorf("closing the store: %w", err)
+		}
+		return nil
+	case <-time.After(closePatience):
+		if last != nil {
+			last.guard.fail(errHangs)
+		}
+		return fmt.Errorf("closing the store: %w: %w", ErrBroken, errHangs)
 	}
-	if err := s.db.Close(); err != nil {
-		return fmt.Errorf("closing the store: %w", err)
-	}
-	return nil
 }
 
-// Sync returns when all that was written before is on the disk.
-func (s *Store) Sync(ctx context.Context) error {
-	return s.call(ctx, "syncing the store", func() error { return s.db.LogData(nil, pebble.Sync) })
+var (
+	errClosed = errors.New("the store is closed")
+	errHangs  = errors.New("the disk does not answer")
+)
+
+// Fault is why the store cannot be used now, nil while it can.
+func (s *Store) Fault() error {
+	if s.now.Load() != nil {
+		return nil
+	}
+	return s.broken()
+}
+
+// set says why nothing is open.
+func (s *Store) set(why error) { s.why.Store(&why) }
+
+func (s *Store) broken() error {
+	if why := s.why.Load(); why != nil {
+		return *why
+	}
+	return ErrBroken
+}
+
+// with does something with what is open now, and says what it was when it fails.
+func with[T any](ctx context.Context, s *Store, what string, do func(*opening) (T, error)) (value T, err error) {
+	if in := s.now.Load(); in != nil {
+		value, err = call(ctx, in, func() (T, error) { return do(in) })
+	} else if err = ctx.Err(); err == nil {
+		err = s.broken()
+	}
+	if err != nil {
+		return value, fmt.Errorf("%s on disk: %w", what, err)
+	}
+	return value, nil
 }
 
 // Agree gives a name a value unless it has one, and returns the one that it has.
-func (s *Store) Agree(ctx context.Context, name string, value []byte) (found []byte, err error) {
-	key := append([]byte{0xff, 0xff, 0xff, 0xff}, name...)
-	err = s.call(ctx, "agreeing on "+name, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if found, err = get(s.db, key); err != nil || found != nil {
-			return err
-		}
-		found = append([]byte{}, value...)
-		return s.db.Set(key, value, pebble.Sync)
-	})
-	return found, err
+func (s *Store) Agree(ctx context.Context, name string, value []byte) ([]byte, error) {
+	value = append([]byte{}, value...)
+	return with(ctx, s, "agreeing on "+name, func(in *opening) ([]byte, error) { return in.agreeOn(name, value) })
 }
 
-// partition returns the lock of a partition.
-func (s *Store) partition(n int) *sync.RWMutex {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.partitions[n] == nil {
-		s.partitions[n] = new(sync.RWMutex)
+func (in *opening) agreeOn(name string, value []byte) ([]byte, error) {
+	key := append([]byte{0xff, 0xff, 0xff, 0xff}, name...)
+	in.agreeing.Lock()
+	defer in.agreeing.Unlock()
+	if found, err := get(in.db, key); err != nil || found != nil {
+		return found, err
 	}
-	return s.partitions[n]
+	return append([]byte{}, value...), in.db.Set(key, value, pebble.Sync)
 }
 
 // Take makes the caller the owner of a partition.
-func (s *Store) Take(ctx context.Context, partition int) (fence store.Fence, err error) {
-	err = s.call(ctx, fmt.Sprintf("taking partition %d", partition), func() error {
-		lock := s.partition(partition)
+func (s *Store) Take(ctx context.Context, partition int) (store.Fence, error) {
+	return with(ctx, s, fmt.Sprintf("taking partition %d", partition), func(in *opening) (fence store.Fence, err error) {
+		lock := in.partition(partition)
 		lock.Lock()
 		defer lock.Unlock()
-		held, err := s.held(s.db, partition)
+		if err := ctx.Err(); err != nil {
+			return fence, err
+		}
+		held, err := held(in.db, partition)
 		if err != nil {
-			return err
+			return fence, err
 		}
 		fence = held.Taken()
-		return s.db.Set(fenceKey(partition), []byte(fence.String()), pebble.Sync)
+		return fence, in.db.Set(fenceKey(partition), []byte(fence.String()), pebble.Sync)
 	})
-	return fence, err
 }
 
 // Write does all changes, or none.
-func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, changes []store.Change) (now store.Fence, err error) {
-	err = s.call(ctx, fmt.Sprintf("writing %d changes of partition %d", len(changes), partition), func() error {
-		lock := s.partition(partition)
+func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, changes []store.Change) (store.Fence, error) {
+	what := fmt.Sprintf("writing %d changes of partition %d", len(changes), partition)
+	next := fence.Next()
+	bytes := encode(partition, next, changes) // now: the caller may change them when it waits no longer
+	return with(ctx, s, what, func(in *opening) (store.Fence, error) {
+		lock := in.partition(partition)
 		lock.Lock()
 		defer lock.Unlock()
-		if now, err = s.held(s.db, partition); err != nil {
-			return err
+		if err := ctx.Err(); err != nil {
+			return store.Fence{}, err
 		}
-		if now != fence || fence == (store.Fence{}) {
-			return fmt.Errorf("as %v, found %v: %w", fence, now, store.ErrFenced)
+		found, err := held(in.db, partition)
+		if err != nil {
+			return found, err
 		}
-		now = fence.Next()
-		return s.apply(partition, now, changes)
+		if found != fence || fence == (store.Fence{}) {
+			return found, fmt.Errorf("as %v, found %v: %w", fence, found, store.ErrFenced)
+		}
+		return next, s.apply(in, bytes)
 	})
-	return now, err
 }
 
-func (s *Store) apply(partition int, fence store.Fence, changes []store.Change) error {
-	batch := s.db.NewBatch()
-	defer batch.Close()
+// encode makes the bytes of a batch of pebble's.
+func encode(partition int, fence store.Fence, changes []store.Change) []byte {
+	var batch pebble.Batch
 	var key []byte
 	for _, c := range changes {
 		key = appendKey(key[:0], partition, c.Space, c.Key)
 		if c.Value == nil {
-			batch.Delete(key, nil)
+			_ = batch.Delete(key, nil) // in memory: it cannot fail
 			continue
 		}
-		batch.Set(key, c.Value, nil)
+		_ = batch.Set(key, c.Value, nil)
 	}
-	batch.Set(fenceKey(partition), []byte(fence.String()), nil)
+	_ = batch.Set(fenceKey(partition), []byte(fence.String()), nil)
+	return batch.Repr()
+}
+
+func (s *Store) apply(in *opening, bytes []byte) error {
+	batch := in.db.NewBatch()
+	defer batch.Close()
+	if err := batch.SetRepr(bytes); err != nil {
+		return err
+	}
 	if err := batch.Commit(pebble.NoSync); err != nil {
 		return err
 	}
@@ -222,35 +261,44 @@ func (s *Store) apply(partition int, fence store.Fence, changes []store.Change) 
 	return nil
 }
 
+// A reading is what a read found.
+type reading struct {
+	values [][]byte
+	fence  store.Fence
+}
+
 // Read returns the values of keys, and the fence.
-func (s *Store) Read(ctx context.Context, partition int, space store.Space, keys [][]byte) (values [][]byte, fence store.Fence, err error) {
-	err = s.call(ctx, fmt.Sprintf("reading %d keys of partition %d", len(keys), partition), func() error {
-		lock := s.partition(partition)
+func (s *Store) Read(ctx context.Context, partition int, space store.Space, keys [][]byte) ([][]byte, store.Fence, error) {
+	full := make([][]byte, len(keys))
+	for n, key := range keys {
+		full[n] = appendKey(nil, partition, space, key)
+	}
+	what := fmt.Sprintf("reading %d keys of partition %d", len(keys), partition)
+	r, err := with(ctx, s, what, func(in *opening) (r reading, err error) {
+		lock := in.partition(partition)
 		lock.RLock()
 		defer lock.RUnlock()
-		if fence, err = s.held(s.db, partition); err != nil {
-			return err
+		if r.fence, err = held(in.db, partition); err != nil {
+			return r, err
 		}
-		iterator, err := s.db.NewIter(&pebble.IterOptions{
+		iterator, err := in.db.NewIter(&pebble.IterOptions{
 			LowerBound: appendKey(nil, partition, space, nil),
 			UpperBound: appendKey(nil, partition, space+1, nil),
 			// Most keys that are looked for and not hot are new: the filters spare the disk for those.
 			UseL6Filters: true,
 		})
 		if err != nil {
-			return err
+			return r, err
 		}
-		values, err = seek(iterator, partition, space, keys)
-		return errors.Join(err, iterator.Close())
+		r.values, err = seek(iterator, full)
+		return r, errors.Join(err, iterator.Close())
 	})
-	return values, fence, err
+	return r.values, r.fence, err
 }
 
-func seek(iterator *pebble.Iterator, partition int, space store.Space, keys [][]byte) ([][]byte, error) {
+func seek(iterator *pebble.Iterator, keys [][]byte) ([][]byte, error) {
 	values := make([][]byte, len(keys))
-	var key []byte
-	for n := range keys {
-		key = appendKey(key[:0], partition, space, keys[n])
+	for n, key := range keys {
 		if iterator.SeekPrefixGE(key) && bytes.Equal(iterator.Key(), key) {
 			values[n] = append([]byte{}, iterator.Value()...)
 		}
@@ -262,25 +310,24 @@ func seek(iterator *pebble.Iterator, partition int, space store.Space, keys [][]
 }
 
 // Scan returns the next keys in their order. A cursor is the key it begins with.
-func (s *Store) Scan(ctx context.Context, partition int, space store.Space, from store.Cursor, pairs int) (page store.Page, err error) {
-	err = s.call(ctx, fmt.Sprintf("scanning partition %d", partition), func() error {
-		lock := s.partition(partition)
+func (s *Store) Scan(ctx context.Context, partition int, space store.Space, from store.Cursor, pairs int) (store.Page, error) {
+	return with(ctx, s, fmt.Sprintf("scanning partition %d", partition), func(in *opening) (page store.Page, err error) {
+		lock := in.partition(partition)
 		lock.RLock()
 		defer lock.RUnlock()
-		if page.Fence, err = s.held(s.db, partition); err != nil {
-			return err
+		if page.Fence, err = held(in.db, partition); err != nil {
+			return page, err
 		}
-		iterator, err := s.db.NewIter(&pebble.IterOptions{
+		iterator, err := in.db.NewIter(&pebble.IterOptions{
 			LowerBound: appendKey(nil, partition, space, []byte(from)),
 			UpperBound: appendKey(nil, partition, space+1, nil),
 		})
 		if err != nil {
-			return err
+			return page, err
 		}
 		collect(iterator, &page, pairs)
-		return iterator.Close()
+		return page, iterator.Close()
 	})
-	return page, err
 }
 
 func collect(iterator *pebble.Iterator, page *store.Page, pairs int) {
@@ -295,7 +342,7 @@ func collect(iterator *pebble.Iterator, page *store.Page, pairs int) {
 }
 
 // held returns the fence that a partition has.
-func (s *Store) held(from pebble.Reader, partition int) (store.Fence, error) {
+func held(from pebble.Reader, partition int) (store.Fence, error) {
 	text, err := get(from, fenceKey(partition))
 	if err != nil {
 		return store.Fence{}, err

@@ -1,0 +1,181 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	// syncAfter is how long a write may be in memory alone: pebble keeps the end of its log there, up to 32 KiB, until more
+	// comes or someone syncs, and on a quiet site nobody does for hours.
+	syncAfter = time.Second
+	// lookEvery is how often it is seen whether the folder is still there, and, when the disk has failed, whether it is well.
+	lookEvery = 500 * time.Millisecond
+	// longestPause is between tries to open a folder that cannot be opened.
+	longestPause = 30 * time.Second
+	// sayEvery is how often a disk that stays broken is logged.
+	sayEvery = time.Minute
+	// maxUnclosed bounds the openings that were given up and cannot be closed, because the disk hangs: each has its memory.
+	maxUnclosed = 3
+	// probeBytes is how much room there must be before a folder is opened again.
+	probeBytes = 1 << 20
+	// closePatience is how long closing may take before it is given up.
+	closePatience = 15 * time.Second
+)
+
+var errFolderGone = errors.New("the folder was deleted or replaced")
+
+// syncBehind syncs what is written, until the store is closed.
+func (s *Store) syncBehind() {
+	for {
+		select {
+		case <-s.closing.Done():
+			return
+		case <-s.written:
+		}
+		select {
+		case <-s.closing.Done(): // closing syncs
+			return
+		case <-time.After(syncAfter):
+		}
+		_ = s.Sync(s.closing) // a disk that fails ends the opening, which is logged
+	}
+}
+
+// keep gives up an opening when the disk fails or the folder is gone, and opens the folder again when it can be.
+func (s *Store) keep(in *opening) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	pause := lookEvery
+	began := time.Now()
+	for {
+		select {
+		case <-s.closing.Done():
+			return
+		case <-look.C:
+			if err := s.look(); err != nil {
+				in.guard.fail(err)
+			}
+			continue
+		case <-in.guard.died:
+		}
+		if time.Since(began) > longestPause {
+			pause = lookEvery
+		}
+		failed := time.Now()
+		s.log.Error("the store on disk has failed; what is in memory is counted on, and the folder is opened again when the disk is well",
+			"folder", s.options.Folder, "error", in.guard.fault())
+		s.giveUp(in)
+		if in, pause = s.openAgain(in, pause); in == nil {
+			return
+		}
+		began = time.Now()
+		s.log.Info("the store on disk works again", "folder", s.options.Folder, "after", time.Since(failed).Round(time.Millisecond))
+	}
+}
+
+// giveUp has calls fail at once, and closes what was open beside.
+func (s *Store) giveUp(in *opening) {
+	s.set(in.broken())
+	s.now.Store(nil)
+	s.unclosed.Add(1)
+	s.givenUp.Go(func() {
+		defer s.unclosed.Add(-1)
+		_ = in.close() // which says again why
+	})
+}
+
+// openAgain opens the folder as soon as it can be, and returns nil when the store is closed before.
+func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Duration) {
+	said := time.Now()
+	for next := said.Add(pause); ; {
+		select {
+		case <-s.closing.Done():
+			return nil, 0
+		case <-time.After(lookEvery):
+		}
+		if time.Since(said) >= sayEvery {
+			said = time.Now()
+			s.log.Error("the store on disk cannot be used", "folder", s.options.Folder, "error", s.broken())
+		}
+		if !old.guard.quiet() || s.unclosed.Load() > maxUnclosed {
+			continue // the disk hangs
+		}
+		if err := s.probe(); err != nil {
+			s.set(fmt.Errorf("%w: %w", ErrBroken, err))
+			continue
+		}
+		if time.Now().Before(next) {
+			continue
+		}
+		old.guard.unlock()
+		in, err := openOnce(s.closing, s.options)
+		if err == nil {
+			s.see()
+			s.now.Store(in)
+			return in, min(2*pause, longestPause)
+		}
+		s.set(fmt.Errorf("%w: %w", ErrBroken, err))
+		pause = min(2*pause, longestPause)
+		next = time.Now().Add(pause)
+	}
+}
+
+// probe tries whether the folder can be written. One that was deleted is made again, but not what it was in.
+func (s *Store) probe() error {
+	if s.real && !exists(s.options.Folder) {
+		if err := os.Mkdir(s.options.Folder, 0o700); err != nil {
+			return err
+		}
+	}
+	name := s.options.fs.PathJoin(s.options.Folder, "probe")
+	file, err := s.options.fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(make([]byte, probeBytes))
+	return errors.Join(err, file.Sync(), file.Close(), s.options.fs.Remove(name))
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// see remembers which folder is open, by the lock in it.
+func (s *Store) see() {
+	s.lock = nil
+	if s.real {
+		s.lock, _ = os.Stat(s.lockName()) // without it nothing is compared
+	}
+}
+
+func (s *Store) lockName() string { return filepath.Join(s.options.Folder, "LOCK") }
+
+// look says that the folder is another than was opened.
+func (s *Store) look() error {
+	if s.lock == nil {
+		return nil
+	}
+	found, err := os.Stat(s.lockName())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(found, s.lock) {
+		return fmt.Errorf("%w: %s", errFolderGone, s.options.Folder)
+	}
+	return nil
+}
+
+// Sync returns when all that was written before is on the disk.
+func (s *Store) Sync(ctx context.Context) error {
+	_, err := with(ctx, s, "syncing the store", func(in *opening) (struct{}, error) {
+		return struct{}{}, in.db.LogData(nil, pebble.Sync)
+	})
+	return err
+}

@@ -1,0 +1,229 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+
+	"weir/internal/store"
+)
+
+// An opening is one time that the folder was opened, until the disk fails or the store is closed.
+type opening struct {
+	guard *guard
+	db    *pebble.DB
+	calls chan struct{} // has room for as many calls as may be under way
+
+	mu         sync.Mutex
+	partitions map[int]*sync.RWMutex // each guards a partition's fence and what it allows
+	under      sync.WaitGroup        // calls under way
+	closing    bool
+	agreeing   sync.Mutex
+
+	closed chan struct{} // once pebble has been closed
+}
+
+// maxCalls bounds the calls that a disk which hangs can hold.
+const maxCalls = 64
+
+// openOnce opens the folder. While the disk fails the error is ErrBroken.
+func openOnce(ctx context.Context, o Options) (*opening, error) {
+	in := &opening{guard: newGuard(o.fs), calls: make(chan struct{}, maxCalls), partitions: map[int]*sync.RWMutex{}, closed: make(chan struct{})}
+	opened := make(chan error, 1)
+	go func() { opened <- in.openPebble(o) }()
+	var err error
+	select {
+	case err = <-opened:
+	case <-ctx.Done():
+		in.guard.fail(context.Cause(ctx))
+		go func() {
+			in.release(<-opened)
+		}()
+		return nil, context.Cause(ctx)
+	}
+	if fault := in.guard.fault(); fault != nil {
+		in.release(err)
+		return nil, fmt.Errorf("%w: %w", ErrBroken, fault)
+	}
+	if err != nil {
+		in.release(err)
+		return nil, err
+	}
+	in.guard.opening.Store(false)
+	if err := in.agree(ctx); err != nil {
+		return nil, errors.Join(err, in.close())
+	}
+	return in, nil
+}
+
+// release ends an opening that came to nothing.
+func (in *opening) release(err error) {
+	if err == nil {
+		_ = in.close() // the fault is what matters
+		return
+	}
+	in.guard.fail(err)
+	in.guard.unlock()
+	close(in.closed)
+}
+
+func (in *opening) openPebble(o Options) (err error) {
+	defer func() {
+		if thrown := recover(); thrown != nil {
+			err = fmt.Errorf("it panicked: %v", thrown)
+			in.guard.fail(err)
+		}
+	}()
+	cache := pebble.NewCache(o.MemoryBytes)
+	defer cache.Unref()
+	in.db, err = pebble.Open(o.Folder, in.options(o, cache))
+	return err
+}
+
+func (in *opening) options(o Options, cache *pebble.Cache) *pebble.Options {
+	// Pebble takes what it gathers (at most twice MemTableSize, and once more while that becomes a file) out of
+	// its cache's size.
+	options := &pebble.Options{
+		FS:                          in.guard,
+		Cache:                       cache,
+		MemTableSize:                uint64(o.MemoryBytes / 8),
+		MemTableStopWritesThreshold: 2,
+		FormatMajorVersion:          pebble.FormatNewest,
+		Logger:                      trouble{in.guard, o.Log},
+		EventListener: &pebble.EventListener{
+			// Pebble would try again without a pause, or end the process.
+			BackgroundError: func(err error) { in.guard.fail(err) },
+			DataCorruption:  func(info pebble.DataCorruptionInfo) { in.guard.fail(fmt.Errorf("it is damaged: %v", info)) },
+		},
+	}
+	for n := range options.Levels {
+		options.Levels[n].FilterPolicy = bloom.FilterPolicy(10)
+		// A file's filter is one block of the cache: those of large files would push each other out.
+		options.TargetFileSizes[n] = 4 << 20
+	}
+	return options
+}
+
+// agree checks the layout, or writes it.
+func (in *opening) agree(ctx context.Context) error {
+	found, err := call(ctx, in, func() ([]byte, error) { return in.agreeOn("layout", []byte(layout)) })
+	if err == nil && string(found) != layout {
+		err = fmt.Errorf("%w: its layout is %q, this one knows %q", store.ErrForeign, found, layout)
+	}
+	return err
+}
+
+// trouble is what pebble reports to.
+type trouble struct {
+	guard *guard
+	log   *slog.Logger
+}
+
+// Infof gets a line for every file that is made: nobody needs that.
+func (trouble) Infof(string, ...any) {}
+
+func (t trouble) Errorf(format string, args ...any) {
+	if t.guard.fault() == nil {
+		t.log.Error("the store on disk is in trouble", "trouble", fmt.Sprintf(format, args...))
+	}
+}
+
+// Fatalf ends the guard. It must not return, and it cannot panic where pebble calls it with its locks held: the goroutine
+// stays here. Calls do not wait for it.
+func (t trouble) Fatalf(format string, args ...any) {
+	t.guard.fail(fmt.Errorf(format, args...))
+	select {}
+}
+
+// call does something with pebble in a goroutine of its own, so that its caller waits for no disk that hangs: until the
+// context is done, or the guard has ended. Then it may be done or not, and do must not use what the caller may change.
+func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value T, err error) {
+	if err := ctx.Err(); err != nil {
+		return value, err
+	}
+	select {
+	case in.calls <- struct{}{}:
+	case <-ctx.Done():
+		return value, ctx.Err()
+	case <-in.guard.died:
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	if !in.begin() {
+		return value, in.broken()
+	}
+	go func() {
+		defer in.under.Done()
+		defer func() { <-in.calls }()
+		defer func() {
+			if thrown := recover(); thrown != nil {
+				in.guard.fail(fmt.Errorf("it panicked: %v", thrown))
+				done <- result{err: in.broken()}
+			}
+		}()
+		v, err := do()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		if in.guard.fault() != nil {
+			return value, in.broken()
+		}
+		return r.value, r.err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	case <-in.guard.died:
+		return value, in.broken()
+	}
+}
+
+// begin says whether a call may begin.
+func (in *opening) begin() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closing || in.guard.fault() != nil {
+		return false
+	}
+	in.under.Add(1)
+	return true
+}
+
+func (in *opening) broken() error {
+	if why := in.guard.fault(); why != nil {
+		return fmt.Errorf("%w: %w", ErrBroken, why)
+	}
+	return errors.New("the store is closed")
+}
+
+// partition returns the lock of a partition.
+func (in *opening) partition(n int) *sync.RWMutex {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.partitions[n] == nil {
+		in.partitions[n] = new(sync.RWMutex)
+	}
+	return in.partitions[n]
+}
+
+// close closes pebble once all calls are done.
+func (in *opening) close() error {
+	in.mu.Lock()
+	in.closing = true
+	in.mu.Unlock()
+	in.under.Wait()
+	defer close(in.closed)
+	err := in.db.Close()
+	in.guard.unlock()
+	if fault := in.guard.fault(); fault != nil {
+		return in.broken()
+	}
+	return err
+}
