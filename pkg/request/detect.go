@@ -51,7 +51,11 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		trials[i].run(sample, o)
 	}
 	slices.SortStableFunc(trials, byRead)
-	if best := winner(trials); best != nil {
+	best := winner(trials)
+	if forged := forgeable(trials); forged != nil && format == "auto" && (best == nil || forged.read >= best.read) {
+		return Choice{}, fmt.Errorf("%s: %w", forged.format, forged.refused)
+	}
+	if best != nil {
 		if other := best.contradicted(trials); other != nil && format == "auto" {
 			return Choice{}, ambiguous(best, other)
 		}
@@ -61,6 +65,16 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		return best.chosen(nil), unknown(trials)
 	}
 	return Choice{}, unknown(trials)
+}
+
+// forgeable is the trial of a format that a client can forge, if it reads most.
+func forgeable(trials []trial) *trial {
+	for i := range trials {
+		if t := &trials[i]; 2*t.read > t.lines && slices.ContainsFunc(forgeablePresets, func(p forgeablePreset) bool { return p.name == t.format }) {
+			return t
+		}
+	}
+	return nil
 }
 
 // chosen is the choice of a trial, beside the others.
@@ -217,10 +231,14 @@ func candidates(envelope, format string, sample []string, o Options) (pairs []tr
 // formatsFor are the presets. With fields taken from elsewhere a record of JSON shows less of who wrote it, so json alone
 // is tried of its kind: it goes by the whole of what each writer has.
 func formatsFor(o Options) []preset {
-	if len(o.Fields) == 0 {
-		return presets
+	formats := slices.Clone(presets)
+	for _, p := range forgeablePresets {
+		formats = append(formats, preset{name: p.name, parser: p.make})
 	}
-	return slices.DeleteFunc(slices.Clone(presets), func(p preset) bool {
+	if len(o.Fields) == 0 {
+		return formats
+	}
+	return slices.DeleteFunc(formats, func(p preset) bool {
 		return p.name != "json" && slices.ContainsFunc(jsonShapes, func(s jsonShape) bool { return s.name == p.name })
 	})
 }
@@ -275,10 +293,11 @@ func oneIf(ok bool) int {
 // run counts what the pair reads. If the format does not have a field that the options name, it is tried without: should
 // nothing else read the sample, that is what has to be said.
 func (t *trial) run(sample []string, o Options) {
+	o.forgeable = t.rival // nothing is read by it
 	d, err := decoderOf(t.envelope, o, t.newParser)
 	if err != nil {
 		t.refused = err
-		o.Fields = nil
+		o.Fields, o.forgeable = nil, true
 		if d, err = decoderOf(t.envelope, o, t.newParser); err != nil {
 			return
 		}

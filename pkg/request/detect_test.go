@@ -39,7 +39,6 @@ func TestDetectLines(t *testing.T) {
 		"combined: reads 2 of 3 requests":                              "\n" + aliceLine + "\n\nrubbish\n" + aliceLine,
 		"vhost_combined: reads 1 of 1 requests; next host_combined: 1": `shop.example:80 ` + aliceLine,
 		"main: reads 1 of 1 requests":                                  aliceLine + ` "198.51.100.1"`,
-		"envoy: reads 1 of 1 requests":                                 `[2026-03-01T10:15:30.123Z] "GET / HTTP/2" 200 - 0 5 12 11 "203.0.113.7" "curl" "6f" "shop.example" "10.0.0.1:80"`,
 		"iis: reads 1 of 1 requests":                                   "#Version: 1.0\n#Fields: date time c-ip cs-method cs-uri-stem sc-status\n2026-03-01 00:00:01 203.0.113.7 GET /a 200",
 		// The fields say the same as the line, but the line's time is the server's own.
 		"combined in logstash: reads 1 of 1 requests; next ecs in logstash: 1": `{"@timestamp":"2026-03-01T12:00:00Z","@version":"1",` +

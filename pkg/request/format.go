@@ -26,6 +26,7 @@ type variable struct {
 	better  slotSet     // for the request line
 	next    *variable   // what the format has right behind it, with nothing between
 	begins  byte        // what its text begins with where there is one, when it is a next
+	loose   bool        // a client can write spaces into it; set by compile
 }
 
 // A layout is a format before it is compiled.
@@ -61,10 +62,14 @@ func compile(l layout, o Options) (*scanner, error) {
 	if err := refuseAmbiguous(tokens); err != nil {
 		return nil, err
 	}
-	if err := claimSlots(variablesOf(tokens), o); err != nil {
+	variables := variablesOf(tokens)
+	for _, v := range variables {
+		v.loose = v.fromClient()
+	}
+	if err := claimSlots(variables, o); err != nil {
 		return nil, err
 	}
-	s := &scanner{required: required, escape: l.escape, syslog: l.syslog, free: -1}
+	s := &scanner{required: required, escape: l.escape, syslog: l.syslog, free: -1, forgeable: o.forgeable}
 	if tokens[0].variable == nil {
 		s.head, tokens = tokens[0].literal, tokens[1:]
 	}
@@ -75,6 +80,12 @@ func compile(l layout, o Options) (*scanner, error) {
 		}
 		s.add(tokens[0].variable, before, literal, o.zone())
 		before = literal
+	}
+	// HAProxy's own; and what is only to be told from others, if it escapes anything.
+	if s.escape != escapeHash && (!o.forgeable || s.escape == escapeNone) {
+		if err := s.addZones(variables); err != nil {
+			return nil, err
+		}
 	}
 	last := &s.steps[len(s.steps)-1]
 	if l.tail {
@@ -94,14 +105,14 @@ func tailOf(tokens []token) token {
 
 // add makes the step of a variable between two literals.
 func (s *scanner) add(v *variable, before, literal string, zone *time.Location) {
-	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, better: v.better, pattern: v.pattern, zone: zone, clf: new(clfMemory)}
+	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, better: v.better, pattern: v.pattern, local: zone, clf: new(clfMemory)}
 	st.filledBy(v, v.setter())
 	if v.slot == slotTime {
 		st.missing = errTime
 	}
 	quoted := s.escape == escapeBackslash && strings.HasSuffix(before, `"`) && strings.HasPrefix(literal, `"`)
 	switch {
-	case v.ending == endCLF || v.ending == endPattern:
+	case v.ending == endCLF || v.ending == endPattern || v.ending == endWords:
 	case literal == "":
 		st.ending = endLine
 	case quoted:
@@ -109,17 +120,8 @@ func (s *scanner) add(v *variable, before, literal string, zone *time.Location) 
 	case v.ending == endList:
 	case v.slot == slotForwarded:
 		st.ending = endList
-	case s.escape == escapeBackslash && v.fromClient():
-		st.ending = endFree
-		s.free = len(s.steps)
 	}
 	s.steps = append(s.steps, st)
-}
-
-// fromClient tells whether the client chooses what the variable holds.
-func (v *variable) fromClient() bool {
-	return v.slot == slotUser || v.slot == slotAgent || v.slot == slotReferrer ||
-		strings.HasPrefix(v.name, "http_")
 }
 
 // joinLiterals leaves no two literals side by side, and none that is empty.

@@ -190,7 +190,9 @@ func trimZeros(number string) string {
 	return number
 }
 
-// fillIP takes the first address; false when there are values and all are something else.
+// fillIP takes the first address; false when there are values and all are something else. A list of addresses is a header
+// that was written where the client should be (Traefik's ClientHost behind a proxy that it trusts): its last one is of
+// whom the nearest proxy has seen, and all are there for Client.Resolve.
 func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
 	fine := true
 	for _, field := range m.roles[roleIP] {
@@ -198,7 +200,15 @@ func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
 		if known(text) == "" {
 			continue
 		}
+		list := strings.IndexByte(text, ',') >= 0
+		if list && r.Forwarded == "" {
+			r.Forwarded = text
+		}
 		address, ok := parseAddress(text)
+		if list {
+			_, last := lastEntry(text)
+			address, ok = forwardedAddress(last)
+		}
 		if ok && address.IsValid() {
 			r.IP = address
 			return true

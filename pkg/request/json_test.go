@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -262,6 +263,32 @@ func TestJSONPitfalls(t *testing.T) {
 		got := strings.TrimSpace(strings.TrimPrefix(describe(&r, err), "  1970-01-01T00:00:00.000Z"))
 		if got, _, _ = strings.Cut(got, " ("); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// Behind a CDN that Traefik trusts, ClientHost is the header as it came.
+func TestClientHostIsAHeader(t *testing.T) {
+	parser := mustParser(t, "traefik-json", Options{})
+	cdn := []netip.Prefix{netip.MustParsePrefix("172.64.0.0/13")}
+	for _, test := range []struct {
+		host    string
+		trusted []netip.Prefix
+		want    string
+		proxy   bool
+	}{
+		{"1.2.3.4, 203.0.113.7", nil, "203.0.113.7", false},
+		{"1.2.3.4, 203.0.113.7", cdn, "203.0.113.7", false},
+		{"1.2.3.4, 203.0.113.7, 172.68.0.1", cdn, "203.0.113.7", false},
+		{"172.68.0.2,172.68.0.1", cdn, "172.68.0.2", true},
+		{"1.2.3.4, 2001:db8::7", nil, "2001:db8::7", false},
+		{"203.0.113.7", cdn, "203.0.113.7", false},
+		{"x, y", nil, "172.71.122.85", false},
+		{"172.71.122.85", cdn, "172.71.122.85", true},
+	} {
+		r := parsed(t, parser, `{"ClientAddr":"172.71.122.85:11029","ClientHost":"`+test.host+`","RequestMethod":"GET","RequestPath":"/","StartUTC":"2026-05-04T06:25:06Z","DownstreamStatus":200}`)
+		if proxy := NewClient(test.trusted).Resolve(&r); r.IP.String() != test.want || proxy != test.proxy {
+			t.Errorf("%s with %v: %s, a proxy: %v; want %s", test.host, test.trusted, r.IP, proxy, test.want)
 		}
 	}
 }

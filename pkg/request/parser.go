@@ -25,6 +25,8 @@ type Options struct {
 	Zone   *time.Location    // of times that are written without a zone; nil is UTC
 	Fields map[string]string // our name of a field → the format's own name of it (user: http_x_user; in JSON user: jwt.sub)
 	Header string            // the header that fills Forwarded, in any case; empty is X-Forwarded-For
+
+	forgeable bool // formats that a client can forge are made too: only to tell them from others
 }
 
 func (o Options) zone() *time.Location {
@@ -54,6 +56,11 @@ func NewParser(format string, o Options) (Parser, error) {
 	for _, p := range presets {
 		if p.name == format {
 			return p.parser(o)
+		}
+	}
+	for _, p := range forgeablePresets {
+		if p.name == format {
+			return p.make(o)
 		}
 	}
 	switch {

@@ -19,8 +19,6 @@ var presets = append([]preset{
 	{name: "host_combined", parser: withTail("%v " + apacheCombined)},
 	{name: "main", parser: nginx(nginxMain)},
 	{name: "ingress-nginx", parser: nginx(nginxIngress)},
-	{name: "traefik-clf", parser: scanned(layoutTraefik)},
-	{name: "envoy", parser: scanned(layoutEnvoy)},
 	{name: "haproxy", parser: scanned(layoutHAProxy)},
 	{name: "alb", parser: scanned(layoutALB)},
 	{name: "cloudfront", parser: w3c(columnsCloudFront, dialectCloudFront)},
@@ -73,13 +71,6 @@ const (
 	nginxIngress  = nginxCombined + ` $request_length $request_time [$proxy_upstream_name] ` +
 		`[$proxy_alternative_upstream_name] $upstream_addr $upstream_response_length $upstream_response_time $upstream_status $req_id`
 
-	// Traefik and Envoy escape nothing: a line in which a client has put a quote into a header does not have the
-	// format.
-	traefik = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" ` +
-		`$request_count "$router" "$server_url" ${request_time_ms}ms`
-	envoy = `[$time_iso8601] "$request" $status $response_flags $request_length $body_bytes_sent $duration $upstream_service_time ` +
-		`"$http_x_forwarded_for" "$http_user_agent" "$http_x_request_id" "$host" "$upstream_host"`
-
 	// Captured headers, where there are any, stand before the request and become part of the last queue's field.
 	haproxy = `$client [$accept_date] $frontend $backend/$server $timers $status $bytes_sent $captured_request_cookie ` +
 		`$captured_response_cookie $termination_state $connections $queues "$request"`
@@ -128,18 +119,6 @@ func w3c(names string, d dialect) func(Options) (Parser, error) {
 		}
 		return c, nil
 	}
-}
-
-func layoutTraefik(o Options) (layout, error) {
-	l, err := nginxLayout(traefik, o)
-	l.escape = escapeNone
-	return l, err
-}
-
-func layoutEnvoy(o Options) (layout, error) {
-	l, err := nginxLayout(envoy, o)
-	l.escape = escapeNone
-	return l, err
 }
 
 func layoutHAProxy(o Options) (layout, error) {

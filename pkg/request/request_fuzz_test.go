@@ -166,20 +166,12 @@ func FuzzLogFormat(f *testing.F) {
 	})
 }
 
-// FuzzALB, FuzzEnvoy, FuzzHAProxy, FuzzTraefik, FuzzIngress: checkParse.
+// FuzzALB, FuzzHAProxy, FuzzIngress: checkParse.
 func FuzzALB(f *testing.F) { fuzzPreset(f, "alb", newBenchTraffic().alb()) }
-
-func FuzzEnvoy(f *testing.F) {
-	fuzzPreset(f, "envoy", `[2026-05-04T12:00:00.310Z] "POST /a?q=1 HTTP/2" 204 - 154 0 226 100 "192.0.2.1,10.0.35.28" "a" "id" "h:80" "tcp://10.0.2.1:80"`)
-}
 
 func FuzzHAProxy(f *testing.F) {
 	fuzzPreset(f, "haproxy", `<150>Feb  6 12:14:14 l haproxy[1]: 10.0.1.2:333 [06/Feb/2009:12:14:14.655] f b/s 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {x} "GET /#22 HTTP/1.1"`,
 		`<150>1 2009-02-06T12:14:14.656Z l h 1 - [a b="\]"] 2001:db8::1:333 [06/Feb/2009:12:14:14.655] f b/<NOSRV> -1 400 0 - - PR-- 1 0/0 "<BADREQ>"`)
-}
-
-func FuzzTraefik(f *testing.F) {
-	fuzzPreset(f, "traefik-clf", `192.0.2.1 - a [04/May/2026:12:00:00 +0000] "GET /w?x=1 HTTP/1.1" 200 354 "-" "curl" 17 "w@docker" "http://172.18.0.3:80" 2ms`)
 }
 
 func FuzzIngress(f *testing.F) { fuzzPreset(f, "ingress-nginx", newBenchTraffic().ingress()) }

@@ -15,6 +15,8 @@ type scanner struct {
 	free     int // the step whose text may hold the literal that follows it; -1 for none
 	escape   escape
 	syslog   bool // lines may have a syslog header
+
+	forgeable bool // zones may hold several variables: only to tell the format
 }
 
 // A step reads one field and the literal that follows it.
@@ -28,10 +30,11 @@ type step struct {
 	filler  setter   // what set is when somebody does
 	fields  []string // that set fills, unless it always has to
 	always  bool
-	better  slotSet     // for the request line: what other steps fill
-	pattern timePattern // for endPattern
-	zone    *time.Location
-	clf     *clfMemory // for setTimeCLF
+	better  slotSet        // for the request line: what other steps fill
+	pattern timePattern    // for endPattern
+	local   *time.Location // of times without a zone
+	clf     *clfMemory     // for setTimeCLF
+	zone    *zone          // that begins with the step
 }
 
 // An ending says how the end of a field is found.
@@ -45,6 +48,7 @@ const (
 	endFree                  // where it stands, and no quote before it
 	endList                  // where it stands, but not within an nginx list (a, b : c)
 	endPattern               // where the pattern of the time ends
+	endWords                 // where the literal stands behind the third word: of a request whose target holds no space
 	endHost                  // where the literal stands, but not within the brackets of an IPv6 address
 )
 
@@ -87,9 +91,17 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 	}
 	var free string
 	written := s.escape.within(line)
-	for i := range s.steps {
+	for i := 0; i < len(s.steps); i++ {
 		if i == s.free {
 			free = rest
+		}
+		if z := s.steps[i].zone; z != nil {
+			after, fault := s.readZone(z, rest, written, r)
+			if fault != nil {
+				return fault
+			}
+			rest, i = after, z.last
+			continue
 		}
 		after, fault := s.steps[i].read(rest, written, r)
 		if fault != nil && i == s.free+1 && s.free >= 0 {
@@ -185,14 +197,26 @@ func (s *step) size(rest string, written escape) int {
 		return s.freely(rest, written)
 	case endList:
 		return s.list(rest)
+	case endWords:
+		return s.words(rest)
 	case endHost:
 		return s.unquoted(rest, bracketed(rest))
 	case endPattern:
-		if _, size, ok := s.pattern.read(rest, s.zone); ok {
+		if _, size, ok := s.pattern.read(rest, s.local); ok {
 			return s.fixed(rest, size)
 		}
 	}
 	return -1
+}
+
+// words is the length up to the literal, which is looked for behind the second space.
+func (s *step) words(rest string) int {
+	first := strings.IndexByte(rest, ' ')
+	second := strings.IndexByte(rest[first+1:], ' ')
+	if first < 0 || second < 0 {
+		return -1
+	}
+	return s.unquoted(rest, first+1+second)
 }
 
 // bracketed is the length of the address in brackets that a host begins with.

@@ -74,12 +74,12 @@ func setMore(s *step, r *Request, text string) *Unread {
 }
 
 func setTimeCLF(s *step, r *Request, text string) *Unread {
-	at, ok := s.clf.time(text, s.zone)
+	at, ok := s.clf.time(text, s.local)
 	return setTime(r, at, ok)
 }
 
 func setTimeISO(s *step, r *Request, text string) *Unread {
-	at, ok := timeISO(text, s.zone)
+	at, ok := timeISO(text, s.local)
 	return setTime(r, at, ok)
 }
 
@@ -89,7 +89,7 @@ func setTimeUnix(_ *step, r *Request, text string) *Unread {
 }
 
 func setTimeAny(s *step, r *Request, text string) *Unread {
-	at, ok := timeAny(text, s.zone)
+	at, ok := timeAny(text, s.local)
 	return setTime(r, at, ok)
 }
 
@@ -247,6 +247,6 @@ func setRequestLine(s *step, r *Request, text string) *Unread {
 
 // setTimePattern reads with the format's own pattern; the scanner has found its end with it before.
 func setTimePattern(s *step, r *Request, text string) *Unread {
-	at, size, ok := s.pattern.read(text, s.zone)
+	at, size, ok := s.pattern.read(text, s.local)
 	return setTime(r, at, ok && size == len(text))
 }

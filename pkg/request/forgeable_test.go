@@ -1,0 +1,150 @@
+package request
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestForgeableFormatsAreRefused(t *testing.T) {
+	for _, test := range []struct{ format, want string }{
+		{"envoy", "use the format envoy-json"},
+		{"traefik-clf", "use the format traefik-json"},
+		{`escape=none '` + nginxCombined + `'`, "into $remote_user, $request, $http_referer, $http_user_agent: remove escape=none"},
+		{`escape=none '$remote_addr [$time_iso8601] "$http_x_a" $status "$http_user_agent"'`, "into $http_x_a, $http_user_agent"},
+		{`%{X-Forwarded-For}i %l %u %t "%r" %>s`, "put quotes around %{X-Forwarded-For}i in the server's"},
+		{`$http_host $remote_addr - $remote_user [$time_local] "$request"`, "put quotes around $http_host in the server's"},
+		{`$remote_addr [$time_iso8601] $http_x_user $cookie_a $status`, "put quotes around $http_x_user in"},
+		{`$remote_addr $http_user_agent $time_iso8601 $request $status`, "put quotes around $http_user_agent in"},
+		{`$remote_addr [$time_iso8601] $status $http_user_agent $upstream_addr "$request"`, "put quotes around $http_user_agent in"},
+		{`$remote_addr [$time_iso8601] $upstream_addr $http_x_tenant`, "put quotes around $http_x_tenant in"},
+		{`%h %u %t %U %>s`, "put quotes around %u in"},
+	} {
+		if _, err := NewParser(test.format, Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.format, err, test.want)
+		}
+	}
+}
+
+// Lines as Envoy 1.40 and Traefik 3.7 wrote them.
+var forgeableLines = map[string][]string{
+	"envoy": {
+		`[2026-11-22T11:39:37.349Z] "GET /login?" HTTP/1.1" 200 - 0 2 1 0 "127.0.0.7" "-" "473a4dbe-476c-44f1-9bfd-6d7cff685906" "h" "127.0.0.90:9080"`,
+		`[2026-11-22T11:39:37.357Z] "- - HTTP/1.1" 400 DPE 0 11 0 - "-" "-" "-" "-" "-"`,
+		`[2026-11-22T11:39:37.358Z] "GET / HTTP/1.1" 200 - 0 2 0 0 "127.0.0.7" "u1" "[u2\" "9995eac7-1d8e-4d10-84e1-b4514f1ac603" "a]" "127.0.0.90:9080"`,
+		`[2026-11-22T11:39:37.359Z] "GET / HTTP/1.1" 200 DC 0 0 0 0 "9.9.9.9" "x,127.0.0.7" "-" "9c719a02-8fe5-4ecf-ba37-91bc3bb6ccfa" "h" "127.0.0.90:9080"`,
+		`[2026-11-22T11:39:37.360Z] "GET / HTTP/1.1" 200 DC 0 0 3 3 "9.9.9.9 - - [x] "GET,127.0.0.7" "-" "1d9eb4b4-1afe-4186-927e-06ce91ef2f4b" "h" "127.0.0.90:9080"`,
+	},
+	"traefik-clf": {
+		`127.0.0.1 - - [22/Nov/2026:11:38:11 +0000] "GET / HTTP/1.1" 200 2 "-" "curl/7.88.1" 1 "all@file" "http://127.0.0.90:9080" 1ms`,
+		`127.0.0.7 - - [22/Nov/2026:11:39:08 +0000] "GET /login?" HTTP/1.1" 200 2 "-" "-" 2 "all@file" "http://127.0.0.90:9080" 0ms`,
+		`127.0.0.7 - a [b [22/Nov/2026:11:39:08 +0000] "GET / HTTP/1.1" 200 2 "-" "-" 4 "all@file" "http://127.0.0.90:9080" 43ms`,
+		`127.0.0.7 - - [22/Nov/2026:11:39:08 +0000] "GET / HTTP/1.1" 200 2 "r\" \"x" "u1\" \"[u2\" 8 "all@file" "http://127.0.0.90:9080" 42ms`,
+		`9.9.9.9 - - [x] "GET - - [22/Nov/2026:11:39:09 +0000] "GET / HTTP/1.1" 200 2 "-" "-" 23 "all@file" "http://127.0.0.90:9080" 43ms`,
+	},
+}
+
+// auto knows a format that can be forged by its first lines, attacked or not, and never reads it.
+func TestChooseRefusesForgeableFormats(t *testing.T) {
+	for format, lines := range forgeableLines {
+		preset := forgeablePresets[0]
+		if preset.name != format {
+			preset = forgeablePresets[1]
+		}
+		samples := [][]string{lines}
+		for _, line := range lines {
+			samples = append(samples, []string{line}, []string{`{"log":` + quote(line+"\n") + `,"stream":"stdout","time":"2026-11-22T11:39:09Z"}`})
+		}
+		for _, sample := range samples {
+			choice, err := Detect(sample, Options{})
+			if err == nil || !strings.Contains(err.Error(), preset.remedy.Error()) || choice.Format != "" {
+				t.Errorf("%s: chose %s, %v", sample[0], choice, err)
+			}
+		}
+	}
+}
+
+// A forgedCase is a format: what forgedServer does not have of it is a client's.
+type forgedCase struct{ format string }
+
+var forgedCases = []forgedCase{
+	{nginxCombined},
+	{nginxMain},
+	{nginxIngress},
+	{`$http_x_forwarded_for [$time_local] "$request" $status $http_user_agent $request_time $upstream_addr "$remote_addr"`},
+	{`$http_host $remote_addr [$time_local] "$request" $status $http_x_tenant`},
+	{`$remote_addr $http_x_user $status $time_iso8601 "$request" $upstream_addr $body_bytes_sent $http_x_tenant $request_time $upstream_status`},
+	{`$remote_addr [$time_iso8601] $request $status`},
+	{`$http_user_agent [$time_local] $remote_addr $status`},
+	{`$remote_addr - $remote_user [$time_local] $status "$http_user_agent"`},
+	{`escape=none '$remote_addr [$time_iso8601] $status "$http_user_agent" $upstream_addr'`},
+	{`escape=none '[$http_x_forwarded_for] [$time_local] $status $remote_addr'`},
+	{`escape=none '$time_iso8601 $status $remote_addr "$request"'`},
+}
+
+var forgedServer = map[string]string{
+	"remote_addr": "203.0.113.7", "time_local": "04/May/2026:06:25:06 +0000", "time_iso8601": "2026-05-04T06:25:06+00:00", "status": "404",
+	"upstream_addr": "10.0.0.1:80, 10.0.0.2:80 : 10.0.0.3:80", "upstream_status": "502, 200", "body_bytes_sent": "5", "request_length": "1", "request_time": "0.001",
+	"proxy_upstream_name": "shop-web-80", "proxy_alternative_upstream_name": "", "upstream_response_length": "0", "upstream_response_time": "0.001", "req_id": "4a5e",
+}
+
+var variableName = regexp.MustCompile(`\$[a-z0-9_]+`)
+
+// write is the line that nginx writes, with what the client has sent in all of its fields.
+func (c forgedCase) write(sent string) string {
+	format, raw := strings.CutPrefix(c.format, "escape=none '")
+	if raw {
+		format = strings.TrimSuffix(format, "'")
+	}
+	return variableName.ReplaceAllStringFunc(format, func(name string) string {
+		if text, ok := forgedServer[name[1:]]; ok {
+			return text
+		}
+		if sent == "" {
+			return "-"
+		}
+		if raw {
+			return sent
+		}
+		var escaped strings.Builder
+		for _, b := range []byte(sent) {
+			if b < ' ' || b > '~' || b == '"' || b == '\\' {
+				fmt.Fprintf(&escaped, `\x%02X`, b)
+			} else {
+				escaped.WriteByte(b)
+			}
+		}
+		return escaped.String()
+	})
+}
+
+// FuzzForged: whatever a client sends in all of its fields, nothing of it moves the address, the time or the status of a
+// line, or keeps it from being read.
+func FuzzForged(f *testing.F) {
+	for _, text := range []string{"", "-", "a b", `""`, `"" 9.9.9.9`, "a [b", `9.9.9.9" "x`, `u1" "[u2`, `x" "y`, "a]", `9.9.9.9 - - [04/May/2027:06:25:06 +0000] "GET / HTTP/1.1" 200 5 "-" "-"`,
+		"9.9.9.9 [04/May/2027:06:25:06 +0000] ", "x 9.9.9.9 200", ", 9.9.9.9 : 8.8.8.8", ` 200 2027-05-04T06:25:06+00:00 "`, "a [04/May/2027:06:25:06 +0000] 200 \"", `\`, ` 200 9.9.9.9`} {
+		f.Add(text)
+	}
+	parsers := make([]Parser, len(forgedCases))
+	for i, c := range forgedCases {
+		parsers[i] = mustParser(f, c.format, Options{})
+	}
+	at, ip := milli("2026-05-04T06:25:06Z"), netip.MustParseAddr("203.0.113.7")
+	f.Fuzz(func(t *testing.T, sent string) {
+		if strings.ContainsAny(sent, "\r\n\x00") { // HTTP has none
+			return
+		}
+		for i, c := range forgedCases {
+			line := c.write(sent)
+			var r Request
+			if err := parsers[i].Parse(line, &r); err != nil {
+				t.Fatalf("%s\n%s\n%v", c.format, line, err)
+			}
+			if r.UnixMilli != at || r.IP != ip || r.Status != 404 {
+				t.Fatalf("%s\n%s\n%+v", c.format, line, r)
+			}
+		}
+	})
+}

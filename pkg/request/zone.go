@@ -1,0 +1,208 @@
+package request
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A zone is the part of a line in which a client can write what looks like the end of a field: one variable that a
+// client fills and that nothing keeps from holding the literal behind it, or several and all that stands between them.
+//
+// A zone ends at a quote, which escaped text cannot hold, or with the line. From there its tail, which no client fills,
+// is read backwards; that gives the end of the last variable, whatever it holds. So nothing outside of a zone can be
+// moved from inside of it. Within a zone of several variables the boundaries are known only when none of them holds
+// what ends a field; otherwise all of them are left empty. compile refuses a format with such a zone.
+type zone struct {
+	first, last int // the steps of the variables
+	tail        int // the last step before the quote or the end of the line
+	quote       int // where the quote stands in the literal of that step; -1 where the zone ends with the line
+}
+
+// fromClient tells whether the client chooses what the variable holds, or a part of it, with spaces.
+func (v *variable) fromClient() bool {
+	for ; v != nil; v = v.next {
+		switch {
+		case v.ending == endWords:
+		case v.slot == slotUser || v.slot == slotAgent || v.slot == slotReferrer || v.slot == slotRequestLine,
+			v.slot == slotPath && v.rank < rankSent, // decoded: /a%20b is /a b
+			strings.HasPrefix(v.name, "http_"), strings.HasPrefix(v.name, "cookie_"),
+			v.name == "captured_request_cookie", v.name == "request_filename", v.name == "request_body",
+			v.name == "proxy_add_x_forwarded_for":
+			return true
+		}
+	}
+	return false
+}
+
+// addZones finds the zones of a format. The variables have no slots yet that others took from them.
+func (s *scanner) addZones(variables []*variable) error {
+	for first := 0; first < len(s.steps); {
+		tail, quote := s.segment(first)
+		z := &zone{first: -1, tail: tail, quote: quote}
+		for i := first; i <= tail; i++ {
+			if variables[i].loose && (s.escape != escapeBackslash || s.steps[i].ending != endQuote) {
+				if z.first < 0 {
+					z.first = i
+				}
+				z.last = i
+			}
+		}
+		if z.first >= 0 {
+			if err := s.addZone(first, z, variables); err != nil {
+				return err
+			}
+		}
+		first = tail + 1
+	}
+	return nil
+}
+
+// segment is the last step of those, from one on, that a client's text can move, and where the quote stands in its
+// literal that ends them.
+func (s *scanner) segment(first int) (tail, quote int) {
+	for i := first; i < len(s.steps) && s.escape == escapeBackslash; i++ {
+		if quote := strings.IndexByte(s.steps[i].literal, '"'); quote >= 0 {
+			return i, quote
+		}
+	}
+	return len(s.steps) - 1, -1
+}
+
+func (s *scanner) addZone(first int, z *zone, variables []*variable) error {
+	// A list that follows could begin in what the client has written, and one before it could end there.
+	listed := z.last < z.tail && variables[z.last+1].ending == endList && s.steps[z.last].literal[0] == ' ' ||
+		z.first > first && variables[z.first-1].ending == endList && s.steps[z.first-1].literal[0] == ' '
+	if z.first == z.last && !listed {
+		if z.last == z.tail && s.steps[z.last].ending == endLine {
+			return nil
+		}
+		// Between a name and the quote of the request a time stands that can be told from any name.
+		if next := z.last + 1; s.escape == escapeBackslash && next == z.tail && z.quote >= 0 && variables[next].slot == slotTime {
+			s.steps[z.first].ending, s.free = endFree, z.first
+			return nil
+		}
+	}
+	if (z.first < z.last || listed) && !s.forgeable {
+		return s.forged(z, variables)
+	}
+	s.steps[z.first].zone = z
+	return nil
+}
+
+// forged is the error of a format in which one field can be written into another.
+func (s *scanner) forged(z *zone, variables []*variable) error {
+	var names []string
+	for i := z.first; i <= z.last; i++ {
+		if variables[i].loose {
+			names = append(names, variables[i].text)
+		}
+	}
+	if s.escape == escapeNone {
+		return fmt.Errorf("with escape=none a client can write quotes, and so other fields, into %s: remove escape=none in the server's configuration and here, "+
+			"or log JSON with escape=json", strings.Join(names, ", "))
+	}
+	return fmt.Errorf("a client can write spaces, and so other fields, into %s: put quotes around %s in the server's configuration and here",
+		strings.Join(names, " and "), strings.Join(names[:max(1, len(names)-1)], " and "))
+}
+
+// readZone reads the variables of a zone at the start of rest, and gives what follows the literal of the last one.
+func (s *scanner) readZone(z *zone, rest string, written escape, r *Request) (string, *Unread) {
+	size := s.zoneSize(z, rest, written)
+	if size < 0 {
+		return "", errFormat
+	}
+	after := rest[size+len(s.steps[z.last].literal):]
+	if !s.splits(z, rest[:size]) {
+		return after, nil
+	}
+	for text, i := rest[:size], z.first; i <= z.last; i++ {
+		end := len(text)
+		if i < z.last {
+			end = strings.Index(text, s.steps[i].literal)
+		}
+		if fault := s.steps[i].fill(r, text[:end], written); fault != nil {
+			return "", fault
+		}
+		text = text[min(len(text), end+len(s.steps[i].literal)):]
+	}
+	return after, nil
+}
+
+// splits tells whether there is one way only to split the text of a zone among its variables.
+func (s *scanner) splits(z *zone, text string) bool {
+	for i := z.first; i < z.last; i++ {
+		end := strings.Index(text, s.steps[i].literal)
+		if end < 0 || s.couldEnd(z, text[:end]) {
+			return false
+		}
+		text = text[end+len(s.steps[i].literal):]
+	}
+	return z.first == z.last || !s.couldEnd(z, text)
+}
+
+// couldEnd tells whether the text of a variable holds what could be the end of one.
+func (s *scanner) couldEnd(z *zone, text string) bool {
+	for i := z.first; i < z.last; i++ {
+		literal := s.steps[i].literal
+		if strings.IndexByte(literal, '"') >= 0 {
+			literal = `"`
+		}
+		if strings.Contains(text, literal) {
+			return true
+		}
+	}
+	return false
+}
+
+// zoneSize is the length of a zone's variables at the start of rest; negative when the line does not have the format.
+func (s *scanner) zoneSize(z *zone, rest string, written escape) int {
+	end, literal := len(rest), s.steps[z.tail].literal
+	if z.quote >= 0 {
+		from := 0
+		if strings.HasPrefix(rest, `""`) { // Apache writes an empty name so
+			from = 2
+		}
+		if end = unescapedQuote(rest[from:], written); end < 0 {
+			return -1
+		}
+		end, literal = from+end, literal[:z.quote]
+	}
+	if !strings.HasSuffix(rest[:end], literal) {
+		return -1
+	}
+	end -= len(literal)
+	for i := z.tail; i > z.last && end >= 0; i-- {
+		end = s.steps[i].before(rest[:end], s.steps[i-1].literal)
+	}
+	return end
+}
+
+// before is where the literal stands that is followed by the field with which text ends; negative when it is not there.
+func (s *step) before(text, literal string) int {
+	at := len(text)
+	switch s.ending {
+	case endCLF:
+		at -= clfBytes
+		if at < 0 || !strings.HasSuffix(text[:at], literal) {
+			return -1
+		}
+		return at - len(literal)
+	case endPattern:
+		for range strings.Count(string(s.pattern), literal) {
+			at = strings.LastIndex(text[:max(at, 0)], literal)
+		}
+	}
+	at = strings.LastIndex(text[:max(at, 0)], literal)
+	for s.ending == endList && at > 0 && literal == " " {
+		switch {
+		case text[at-1] == ',':
+		case text[at-1] == ':' && at > 1 && text[at-2] == ' ':
+			at -= 2
+		case strings.HasPrefix(text[at:], " : "):
+		default:
+			return at
+		}
+		at = strings.LastIndex(text[:at], literal)
+	}
+	return at
+}

