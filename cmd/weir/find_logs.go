@@ -22,6 +22,9 @@ var usualLogs = []string{
 	"/var/log/traefik/*access*.log",
 	"/var/log/haproxy.log",
 	"/var/log/lighttpd/access.log",
+	"/var/log/squid/access.log",
+	"/data/logs/*access.log",        // Nginx Proxy Manager, in its container
+	"/opt/npmplus/nginx/access.log", // NPMplus
 }
 
 // foundLogs are the patterns with a log that can be read, and the logs that cannot.

@@ -107,21 +107,5 @@ func (in *intake) allows(choice *request.Choice) bool {
 
 // readsMost says whether a choice reads at least half of a sample.
 func (s *stream) readsMost(choice *request.Choice, sample []string) bool {
-	decoder, err := request.NewDecoder(choice.Envelope, choice.Format, s.config.Options)
-	if err != nil {
-		return false
-	}
-	read, unread := 0, 0
-	for _, record := range sample {
-		decoder.DecodeEach(record, func(_ *request.Request, err error) {
-			switch err {
-			case nil:
-				read++
-			case request.ErrNoRequest:
-			default:
-				unread++
-			}
-		})
-	}
-	return read >= unread
+	return choice.Holds(s.config.Format, sample, s.config.Options)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/kafka"
+	"weir/pkg/request"
 )
 
 const (
@@ -151,4 +152,13 @@ func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
 		b.sink.await(t, b.want)
 		eventually(t, "the envelope to be found out", func() bool { return strings.Contains(fmt.Sprint(c.Status().Sources[0].Format), "docker") })
 	})
+}
+
+// What another log of a source was found to be does not make the server of these lines the client.
+func TestTheChoiceOfAnotherLogHasToFit(t *testing.T) {
+	const vhost = `127.0.1.1:80 198.51.100.1 - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 2 "-" "-"`
+	s := learner(t, "auto", "auto")
+	if choice := s.learn([]string{vhost, vhost}, &request.Choice{Envelope: "none", Format: "combined"}); choice == nil || choice.Format != "vhost_combined" {
+		t.Errorf("chose %v", choice)
+	}
 }

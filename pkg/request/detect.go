@@ -61,6 +61,10 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		}
 		return best.chosen(trials), nil
 	}
+	if i := slices.IndexFunc(trials, func(t trial) bool { return t.rival && t.readsMost() }); i >= 0 && format == "auto" {
+		return Choice{}, fmt.Errorf("the lines look like %s, in which a header that clients write stands without quotes: "+
+			"write the server's log_format or LogFormat as format, better with quotes around that header", trials[i].format)
+	}
 	if best := borne(trials); format != "auto" && best.lines > 0 {
 		return best.chosen(nil), unknown(trials)
 	}
@@ -102,6 +106,21 @@ func (c Choice) String() string {
 		text += "; next " + c.second.String()
 	}
 	return text
+}
+
+// Holds says whether a choice made of other records fits these too, for a source that is configured with this format:
+// it reads at least half of them, and no other format names different clients.
+func (c Choice) Holds(format string, sample []string, o Options) bool {
+	sample = sample[:min(len(sample), maxSample)]
+	trials := slices.DeleteFunc(candidates(c.Envelope, format, sample, o), func(t trial) bool { return t.format != c.Format && !t.rival })
+	if len(trials) == 0 || trials[0].format != c.Format {
+		trials = candidates(c.Envelope, c.Format, sample, o)
+	}
+	for i := range trials {
+		trials[i].run(sample, o)
+	}
+	chosen := &trials[0]
+	return chosen.refused == nil && 2*chosen.read >= chosen.lines && chosen.contradicted(trials) == nil
 }
 
 // sureLines are as many as show that what they are in bears no marks.

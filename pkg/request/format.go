@@ -19,7 +19,8 @@ type variable struct {
 	text    string // as the format has it, for messages
 	name    string // as a further field
 	slot    slot
-	rank    int // who fills the slot where several could
+	always  bool // a line may be unread for what it holds, so that it is read whoever wants it
+	rank    int  // who fills the slot where several could
 	set     setter
 	ending  ending      // endCLF, endList, endPattern: it says by itself how it ends
 	pattern timePattern // for endPattern
@@ -100,7 +101,7 @@ func tailOf(tokens []token) token {
 	if strings.HasSuffix(tokens[len(tokens)-1].literal, " ") {
 		return token{variable: &variable{name: moreField, text: "the rest of the line", set: setFurther}}
 	}
-	return token{variable: &variable{name: moreField, text: "the rest of the line", slot: slotMore, set: setMore}}
+	return token{variable: &variable{name: moreField, text: "the rest of the line", always: true, set: setMore}}
 }
 
 // add makes the step of a variable between two literals.

@@ -24,11 +24,14 @@ type jsonMapping struct {
 	needs [][]int
 	roles [roleCount][]jsonField
 	uses  []bool // by slot, as far as any is a field of the request itself
+
+	percent bool // texts are percent-encoded
 }
 
 type jsonField struct {
 	name   string
 	slot   int
+	day    int  // slot of the day of which slot has the time; -1 for none
 	unix   bool // may be a Unix time
 	quoted bool // may stand in quotes of its own
 }
@@ -64,7 +67,7 @@ func (o Options) needs(shape jsonShape) string {
 }
 
 func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
-	m := jsonMapping{needs: p.scan.needs(shape.needs)}
+	m := jsonMapping{needs: p.scan.needs(shape.needs), percent: shape.name == cloudFrontJSON}
 	for role, paths := range shape.paths {
 		fields := strings.Fields(p.options.path(paths))
 		if theirs := p.options.Fields[roleNames[role]]; theirs != "" {
@@ -74,6 +77,9 @@ func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
 			field := p.field(path)
 			m.roles[role] = append(m.roles[role], field)
 			m.use(field.slot)
+			if field.day >= 0 {
+				m.use(field.day)
+			}
 		}
 	}
 	return m
@@ -86,10 +92,17 @@ func (m *jsonMapping) use(slot int) {
 	m.uses[slot] = true
 }
 
+// dayAndTime is a time whose day stands apart.
+const dayAndTime = "date+time"
+
 func (p *jsonParser) field(path string) jsonField {
 	path, unix := strings.CutSuffix(path, "#")
 	path, quoted := strings.CutSuffix(path, `"`)
-	return jsonField{name: path, slot: p.scan.slot(path), unix: unix, quoted: quoted}
+	day := -1
+	if before, after, ok := strings.Cut(path, "+"); ok && path == dayAndTime {
+		day, path = p.scan.slot(before), after
+	}
+	return jsonField{name: path, slot: p.scan.slot(path), day: day, unix: unix, quoted: quoted}
 }
 
 // wantFurther takes up the further fields that the options name, and lets the scan learn others.
@@ -126,6 +139,9 @@ func (p *jsonParser) fill(r *Request) error {
 	r.Referrer = p.text(m.roles[roleReferrer])
 	r.Forwarded = p.text(m.roles[roleForwarded])
 	p.addFurther(m, r)
+	if m.percent {
+		r.decodePercent()
+	}
 	if fault := setStatus(nil, r, trimZeros(p.text(m.roles[roleStatus]))); fault != nil {
 		return fault
 	}
@@ -139,6 +155,14 @@ func (p *jsonParser) fill(r *Request) error {
 		return errFormat
 	}
 	return p.fillTime(m, r)
+}
+
+// decodePercent undoes what CloudFront does to texts, as decoderCloudFront has it for columns.
+func (r *Request) decodePercent() {
+	query := percentDecoded(r.Query)
+	_ = setTarget(nil, r, percentDecoded(r.Path))
+	_ = setQuery(nil, r, query)
+	r.Referrer, r.Agent, r.Forwarded = percentDecoded(r.Referrer), decodedAgent(r.Agent), percentDecoded(r.Forwarded)
 }
 
 // fitting is the first shape whose needs are met; nil when none is.
@@ -240,6 +264,9 @@ func (p *jsonParser) fillTime(m *jsonMapping, r *Request) error {
 			continue
 		}
 		at, ok := p.time(text, field.unix)
+		if field.day >= 0 {
+			at, ok = timeOfBoth(p.scan.textAt(field.day), text)
+		}
 		if !ok {
 			return errTime
 		}
@@ -247,6 +274,13 @@ func (p *jsonParser) fillTime(m *jsonMapping, r *Request) error {
 		return nil
 	}
 	return errNoTime
+}
+
+// timeOfBoth reads a day and a time of it.
+func timeOfBoth(day, clock string) (int64, bool) {
+	since, ok := timeDay(day)
+	at, fine := timeOfDay(clock)
+	return since + at, ok && fine
 }
 
 func (p *jsonParser) time(text string, unix bool) (int64, bool) {

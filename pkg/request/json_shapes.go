@@ -32,7 +32,7 @@ var roleNames = [roleCount]string{"time", "ip", "user", "method", "host", "reque
 	"bytes", "agent", "referrer", "forwarded"}
 
 // A jsonShape says where one writer of JSON puts what. Paths stand in order of preference, and the first that has a
-// value is taken; a time with # may be a Unix time (timeUnix says in which units), as a number or in quotes; what
+// value is taken; a time with + is a day and the time of day; a time with # may be a Unix time (timeUnix says in which units), as a number or in quotes; what
 // has a " after it may stand in quotes of its own, which are dropped (Logstash's pattern QS keeps them). In a
 // path {header} is Options.Header as nginx names it (x_forwarded_for), {Header} as HTTP writes it, {head-er} that
 // in lower case.
@@ -41,6 +41,9 @@ type jsonShape struct {
 	needs string // groups of paths, of each group one must have a value: "ts request.uri|request.method"
 	paths [roleCount]string
 }
+
+// cloudFrontJSON is the shape whose values are percent-encoded once more than they were sent.
+const cloudFrontJSON = "cloudfront-json"
 
 // jsonShapes in the order in which a record is tried on them. The last fits every record.
 var jsonShapes = []jsonShape{
@@ -81,6 +84,24 @@ var jsonShapes = []jsonShape{
 			roleReferrer:  "http.request.referrer http.request.header.referer",
 			roleForwarded: "http.request.header.{head-er} http.request.header.{header} http.request.headers.{head-er}",
 		}},
+	{"cloudflare-json", "ClientIP ClientRequestMethod|ClientRequestURI|ClientRequestPath|EdgeResponseStatus", [roleCount]string{
+		roleTime: "EdgeStartTimestamp# EdgeEndTimestamp#", roleIP: "ClientIP", roleMethod: "ClientRequestMethod",
+		roleHost: "ClientRequestHost", roleURI: "ClientRequestURI", rolePath: "ClientRequestPath",
+		roleStatus: "EdgeResponseStatus", roleBytes: "EdgeResponseBytes",
+		roleAgent: "ClientRequestUserAgent", roleReferrer: "ClientRequestReferer",
+	}},
+	{"gcp-json", "httpRequest.remoteIp|httpRequest.requestMethod|httpRequest.requestUrl timestamp|receiveTimestamp", [roleCount]string{
+		roleTime: "timestamp receiveTimestamp", roleIP: "httpRequest.remoteIp", roleMethod: "httpRequest.requestMethod",
+		roleURI: "httpRequest.requestUrl", roleStatus: "httpRequest.status", roleBytes: "httpRequest.responseSize",
+		roleAgent: "httpRequest.userAgent", roleReferrer: "httpRequest.referer",
+	}},
+	// Standard logs have the names of their columns, real-time logs some of these with dashes.
+	{cloudFrontJSON, "c-ip cs-method|cs-uri-stem|sc-status", [roleCount]string{
+		roleTime: "timestamp(ms)# timestamp# date+time", roleIP: "c-ip", roleMethod: "cs-method",
+		roleHost: "x-host-header cs(Host) cs-host", rolePath: "cs-uri-stem", roleQuery: "cs-uri-query",
+		roleStatus: "sc-status", roleBytes: "sc-bytes", roleAgent: "cs(User-Agent) cs-user-agent",
+		roleReferrer: "cs(Referer) cs-referer", roleForwarded: "{head-er}",
+	}},
 	{"logstash-json", "clientip verb|request|rawrequest", [roleCount]string{
 		roleTime: "timestamp# @timestamp#", roleIP: "clientip", roleUser: "auth", roleMethod: "verb",
 		roleHost: "vhost", roleRequest: "rawrequest", roleURI: "request", roleStatus: "response", roleBytes: "bytes",

@@ -50,6 +50,8 @@ const (
 	endPattern               // where the pattern of the time ends
 	endWords                 // where the literal stands behind the third word: of a request whose target holds no space
 	endHost                  // where the literal stands, but not within the brackets of an IPv6 address
+	endPadded                // where the literal stands, but not in the spaces at its start
+	endPair                  // where the literal stands the second time
 )
 
 // Parse reads one line.
@@ -201,6 +203,12 @@ func (s *step) size(rest string, written escape) int {
 		return s.words(rest)
 	case endHost:
 		return s.unquoted(rest, bracketed(rest))
+	case endPadded:
+		return s.unquoted(rest, len(rest)-len(strings.TrimLeft(rest, " ")))
+	case endPair:
+		if first := s.unquoted(rest, 0); first >= 0 {
+			return s.unquoted(rest, first+1)
+		}
 	case endPattern:
 		if _, size, ok := s.pattern.read(rest, s.local); ok {
 			return s.fixed(rest, size)

@@ -22,7 +22,6 @@ const (
 	slotReferrer
 	slotForwarded
 	slotRequestLine // method, path, query and host
-	slotMore        // the rest of a line, which may show that the line has another format
 	slots
 )
 

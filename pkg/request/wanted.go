@@ -26,6 +26,8 @@ var slotFields = [slots][]string{
 func (v *variable) fields() (names []string, always bool) {
 	for ; v != nil; v = v.next {
 		switch of := slotFields[v.slot]; {
+		case v.always:
+			return nil, true
 		case v.slot == slotNone:
 			names = append(names, v.name)
 		case of == nil:

@@ -36,6 +36,9 @@ func wantedCases(t testing.TB) []wantedCase {
 		{format: `$remote_addr [$time_iso8601] "$request" "$http_x_user" $cookie_tenant $status`, options: Options{Fields: map[string]string{"user": "http_x_user", "tenant": "cookie_tenant", "host": "status"}},
 			records: []string{`10.0.0.1 [2026-05-04T06:25:06+00:00] "GET / HTTP/1.1" "alice" acme 200`}},
 	}
+	for _, s := range vendorSamples {
+		cases = append(cases, wantedCase{format: s.format, records: []string{s.line}})
+	}
 	for _, file := range caseFiles(t) {
 		c := readCase(t, file)
 		o := Options{Fields: c.Fields}

@@ -63,7 +63,7 @@ func TestDocumentedFormats(t *testing.T) {
 func firstWords(page, section string) (words []string) {
 	_, text, _ := strings.Cut(page, "\n## "+section+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_-]+)` \\|").FindAllStringSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_-]+)` \\|").FindAllStringSubmatch(text, -1) {
 		words = append(words, row[1])
 	}
 	return words

@@ -1,0 +1,176 @@
+package request
+
+import "strings"
+
+const (
+	// What ALB's log was made of: no type, no field behind the protocol of TLS.
+	elb = `$time_iso8601 $elb $client $backend $request_processing_time $backend_processing_time $response_processing_time ` +
+		`$status $backend_status_code $received_bytes $bytes_sent "$request" "$http_user_agent`
+	elbOptional = `" $ssl_cipher $ssl_protocol `
+
+	s3Head     = `$bucket_owner $bucket [$time_local] $remote_addr $remote_user $request_id $operation $key "`
+	s3         = s3Head + `$request" $status $error_code $bytes_sent $object_size $total_time $turn_around_time "$http_referer" "$http_user_agent`
+	s3Optional = `" $version_id $host_id $signature_version $cipher_suite $authentication_type $host $tls_version ` +
+		`$access_point_arn $acl_required `
+
+	// Nginx Proxy Manager writes the one for hosts that it proxies to, and the other for redirections and dead hosts.
+	npmProxy = `[$time_local] $upstream_cache_status $upstream_status $status - $request_method $scheme $host "$request_uri" ` +
+		`[Client $remote_addr] [Length $body_bytes_sent] [Gzip $gzip_ratio] [Sent-to $server] "$http_user_agent" "$http_referer"`
+	npmStandard = `[$time_local] $status - $request_method $scheme $host "$request_uri" ` +
+		`[Client $remote_addr] [Length $body_bytes_sent] [Gzip $gzip_ratio] "$http_user_agent" "$http_referer"`
+
+	// Nothing stands around the last two headers, so they are one.
+	npmplus = `[$time_local] $host $remote_addr $request_seconds "$request" $status $body_bytes_sent $bytes_sent $referer_and_agent`
+
+	squid = `$msec $elapsed $remote_addr $result/$status $bytes_sent $method_and_url $remote_user $hierarchy $mime_type`
+)
+
+func layoutELB(o Options) (layout, error) {
+	l, err := nginxLayout(elb, o)
+	if err != nil {
+		return l, err
+	}
+	l.nameOwn()
+	optional, err := nginxLayout(elbOptional, o)
+	l.optional = optional.tokens
+	return l, err
+}
+
+func layoutNPMplus(o Options) (layout, error) {
+	l, err := nginxLayout(npmplus, o)
+	for _, v := range variablesOf(l.tokens) {
+		switch v.name {
+		case "request_seconds":
+			v.name, v.set, v.always = "request_time", setSeconds, true
+		case "referer_and_agent":
+			v.set, v.always = setReferrerAndAgent, true
+		}
+	}
+	return l, err
+}
+
+func layoutSquid(o Options) (layout, error) {
+	l, err := nginxLayout(squid, o)
+	for _, v := range variablesOf(l.tokens) {
+		switch v.name {
+		case "elapsed":
+			v.ending, v.set = endPadded, setPadded
+		case "method_and_url":
+			v.slot, v.set, v.ending = slotRequestLine, setRequestLine, endPair
+		}
+	}
+	return l, err
+}
+
+func layoutS3(o Options) (layout, error) {
+	l, err := nginxLayout(s3, o)
+	if err != nil {
+		return l, err
+	}
+	optional, err := nginxLayout(s3Optional, o)
+	l.escape, l.optional = escapeNone, optional.tokens
+	for _, v := range variablesOf(l.tokens) {
+		if v.name == "bytes_sent" {
+			v.set = setBytesCLF
+		}
+	}
+	return l, err
+}
+
+func layoutS3Head(o Options) (layout, error) {
+	o.Fields = nil
+	l, err := nginxLayout(s3Head, o)
+	l.escape = escapeNone
+	l.tokens = append(l.tokens, token{variable: &variable{name: moreField, text: "the rest of the line", set: setNothing}})
+	return l, err
+}
+
+// setSeconds takes a number with a fraction, and nothing else.
+func setSeconds(s *step, r *Request, text string) *Unread {
+	whole := skipDigits(text, 0)
+	if fraction := strings.TrimPrefix(text[whole:], "."); whole == 0 || skipDigits(fraction, 0) < len(fraction) {
+		return errFormat
+	}
+	return setFurther(s, r, text)
+}
+
+// setReferrerAndAgent takes two headers with a space between. Both are what the client says, so that it does no harm where
+// one with a space in it ends elsewhere.
+func setReferrerAndAgent(_ *step, r *Request, text string) *Unread {
+	referrer, agent, _ := strings.Cut(text, " ")
+	r.Referrer, r.Agent = known(referrer), known(agent)
+	return nil
+}
+
+// setPadded takes a field that is aligned to the right.
+func setPadded(s *step, r *Request, text string) *Unread {
+	return setFurther(s, r, strings.TrimLeft(text, " "))
+}
+
+// An either reads lines of two formats.
+type either struct{ first, second Parser }
+
+func npmParser(o Options) (Parser, error) {
+	first, err := nginx(npmProxy)(o)
+	if err != nil {
+		return nil, err
+	}
+	o.Fields = o.fieldsIn(npmStandard)
+	second, err := nginx(npmStandard)(o)
+	return &either{first, second}, err
+}
+
+// fieldsIn are the fields that an nginx format has variables for.
+func (o Options) fieldsIn(format string) map[string]string {
+	fields := map[string]string{}
+	for ours, theirs := range o.Fields {
+		if strings.Contains(format, "$"+strings.TrimPrefix(theirs, "$")) {
+			fields[ours] = theirs
+		}
+	}
+	return fields
+}
+
+// Parse gives the first format's fault when neither reads the line.
+func (p *either) Parse(line string, r *Request) error {
+	err := p.first.Parse(line, r)
+	if err == nil || err == ErrNoRequest || p.second.Parse(line, r) != nil {
+		return err
+	}
+	return nil
+}
+
+func (p *either) Want(names []string) {
+	p.first.Want(names)
+	p.second.Want(names)
+}
+
+// s3Quotes stand in a line of S3 around the request and two headers.
+const s3Quotes = 6
+
+// An s3Lines parser reads S3's log, of which nobody says how quotes in it are written. In a line with more of them than S3
+// writes by itself nothing behind the first is believed: of the request only time, client and who asked are known.
+type s3Lines struct{ all, head Parser }
+
+func s3Parser(o Options) (Parser, error) {
+	all, err := scanned(layoutS3)(o)
+	if err != nil {
+		return nil, err
+	}
+	head, err := scanned(layoutS3Head)(o)
+	return &s3Lines{all, head}, err
+}
+
+func (p *s3Lines) Parse(line string, r *Request) error {
+	if strings.Count(line, `"`) <= s3Quotes {
+		return p.all.Parse(line, r)
+	}
+	return p.head.Parse(line, r)
+}
+
+func setNothing(*step, *Request, string) *Unread { return nil }
+
+func (p *s3Lines) Want(names []string) {
+	p.all.Want(names)
+	p.head.Want(names)
+}
