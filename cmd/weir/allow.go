@@ -17,7 +17,8 @@ func newAllow() *cobra.Command {
 		Short: "Let an address, a prefix or a user through for a while, whatever they do",
 		Long: `Allow orders an enforcer to let a target through, whatever the list says of it: at once there, and everywhere as soon as
 Kafka has the order. A target is an address, a prefix, or a field with its value: user:alice. It needs an end, which may
-be forever; --end takes it back. Who should always be let through belongs into the rules.`,
+be forever; --end takes it back. More than a /8 (of IPv6: a /19) is allowed only when you confirm it; --yes answers for
+scripts. Who should always be let through belongs into the rules.`,
 		Example: `  weir allow 198.51.100.0/24 --for 4h --why 'load test, ask bob'
   weir allow user:alice --for forever --why 'our own monitoring'
   weir allow 198.51.100.0/24 --end --why 'the test is over'`,
@@ -30,6 +31,7 @@ be forever; --end takes it back. Who should always be let through belongs into t
 		},
 	}
 	o.add(c)
+	o.addYes(c)
 	c.Flags().BoolVar(&end, "end", false, "take the allow back")
 	return c
 }

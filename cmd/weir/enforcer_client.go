@@ -166,7 +166,10 @@ func (e *enforcerClient) sendOnce(ctx context.Context, method, path string, quer
 }
 
 // A refused is why an enforcer does not do what it is asked, in its own words.
-type refused struct{ text string }
+type refused struct {
+	text    string
+	affects []string // what an order does that wants a confirmation
+}
 
 func (r *refused) Error() string { return r.text }
 
@@ -181,8 +184,12 @@ func (e *enforcerClient) judge(answer *http.Response) error {
 	if says == "" {
 		return fmt.Errorf("%s answers %s, as no enforcer does", e.at(), answer.Status)
 	}
-	no := &refused{fmt.Sprintf("the enforcer at %s: %s", e.at(), says)}
+	no := &refused{text: fmt.Sprintf("the enforcer at %s: %s", e.at(), says)}
 	switch answer.StatusCode {
+	case http.StatusPreconditionRequired:
+		var problem struct{ Affects []string }
+		_ = json.Unmarshal(text, &problem) // without them it is an error like others
+		no.affects = problem.Affects
 	case http.StatusBadRequest:
 		return wrong{no}
 	case http.StatusNotFound:

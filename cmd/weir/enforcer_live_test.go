@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -45,7 +46,7 @@ func startEnforcer(folder string, known *keys.File, set *blocklist.Set) (*liveEn
 	}
 	e := &liveEnforcer{set: set, ended: make(chan error, 1)}
 	e.log = &loopback{set: e.set, offset: set.Version().Offset}
-	e.Enforcer, err = enforcer.Open(enforcer.Config{Set: e.set, Ruling: enforcer.Ruling{Rules: rules, Header: "X-Forwarded-For", Client: request.NewClient(nil)},
+	e.Enforcer, err = enforcer.Open(enforcer.Config{Set: e.set, Ruling: enforcer.Ruling{Rules: rules, Header: "X-Forwarded-For", Client: request.NewClient([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})},
 		Listen: "127.0.0.1:0", Socket: filepath.Join(folder, "weir.sock"), Keys: known, Refusal: http.StatusTooManyRequests, Folder: folder,
 		Sinks: &enforcer.Sinks{Blocklist: e.log, Events: &loopback{}, Hits: &loopback{}}, EventsPartitions: 4, HitsPartitions: 16,
 		Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-
 	"net/url"
 	"os/user"
 	"strings"
@@ -23,6 +26,7 @@ type orderCommand struct {
 	lasts    string
 	until    string
 	output   outputFlag
+	yes      bool
 
 	form string
 }
@@ -41,6 +45,11 @@ func (o *orderCommand) addBrief(c *cobra.Command) {
 	o.output.add(c, "text", "json")
 }
 
+// addYes gives a command the flag that confirms an order which affects more than narrow ones do.
+func (o *orderCommand) addYes(c *cobra.Command) {
+	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before an order that is wide or dangerous; for scripts")
+}
+
 // A newOrder is an order as the enforcer wants it.
 type newOrder struct {
 	Target string `json:"target,omitempty"`
@@ -48,6 +57,8 @@ type newOrder struct {
 	For    string `json:"for,omitempty"`
 	Until  string `json:"until,omitempty"`
 	Why    string `json:"why"`
+
+	Confirm bool `json:"confirm,omitempty"`
 }
 
 // order is what the flags say; now is the clock.
@@ -118,6 +129,8 @@ type orderAnswer struct {
 		Followers int  `json:"followers"`
 	} `json:"in_force"`
 	Sending *shownSending `json:"sending"`
+	Affects []string      `json:"affects"` // more than a narrow order does
+	Passes  string        `json:"passes"`  // why checks let through what is blocked
 	Note    string        `json:"note"`
 }
 
@@ -135,11 +148,18 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 	}
 	defer enforcer.close()
 	var answer orderAnswer
-	var given any // a nil *newOrder is a body of its own
-	if body != nil {
-		given = body
+	raw, err := enforcer.order(c.Context(), method, path, query, body, &answer)
+	if no := (*refused)(nil); errors.As(err, &no) && len(no.affects) > 0 {
+		if err := o.confirm(c, no.affects); err != nil {
+			return err
+		}
+		if body != nil {
+			body.Confirm = true
+		} else {
+			query.Set("confirm", "true")
+		}
+		raw, err = enforcer.order(c.Context(), method, path, query, body, &answer)
 	}
-	raw, err := enforcer.ask(c.Context(), method, path, query, given, &answer)
 	if err != nil {
 		return err
 	}
@@ -153,6 +173,41 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 	return err
 }
 
+// order asks for what an order is. Without a body it is all in the query.
+func (e *enforcerClient) order(ctx context.Context, method, path string, query url.Values, body *newOrder, answer *orderAnswer) (json.RawMessage, error) {
+	var given any // a nil *newOrder is a body of its own
+	if body != nil {
+		given = body
+	}
+	return e.ask(ctx, method, path, query, given, answer)
+}
+
+// confirm asks the person at the terminal whether they mean an order that affects so much.
+func (o *orderCommand) confirm(c *cobra.Command, affected []string) error {
+	if o.yes {
+		return nil
+	}
+	if !isTerminal(c.InOrStdin()) {
+		return wrongf("this affects %s: add --yes to do it all the same", strings.Join(affected, "; "))
+	}
+	text := "This affects:\n"
+	for _, one := range affected {
+		text += "  - " + printable(one) + "\n"
+	}
+	fmt.Fprint(c.ErrOrStderr(), text+"Do it all the same? [y/N] ")
+	line, err := bufio.NewReader(io.LimitReader(c.InOrStdin(), maxReply)).ReadString('\n')
+	if err != nil && err != io.EOF {
+		return fmt.Errorf("reading the reply: %w", err)
+	}
+	if reply := strings.ToLower(strings.TrimSpace(line)); reply != "y" && reply != "yes" {
+		return errors.New("nothing is ordered")
+	}
+	return nil
+}
+
+// maxReply is how much of a reply is read.
+const maxReply = 1000
+
 // where says where it is in force, and what the enforcer adds.
 func (a *orderAnswer) where(at string) string {
 	text := "In force at the enforcer asked (" + at + ")"
@@ -163,6 +218,9 @@ func (a *orderAnswer) where(at string) string {
 		text += ", and everywhere: Kafka has it.\n"
 	} else {
 		text += ". Kafka has it not yet: elsewhere it waits for that.\n"
+	}
+	if len(a.Affects) > 0 {
+		text += "It affects " + printable(strings.Join(a.Affects, "; ")) + ".\n"
 	}
 	if a.Note != "" {
 		text += "Note: " + a.Note + ".\n"

@@ -46,9 +46,9 @@ func newJSON(w io.Writer) *json.Encoder {
 	return encoder
 }
 
-// isTerminal says whether a person watches what is written.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
+// isTerminal says whether a person watches what is written to a stream, or types what is read of it.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 

@@ -43,6 +43,7 @@ nothing on the list that holds the key the exit code is 3.`,
 		RunE: func(c *cobra.Command, args []string) error { return u.run(c, args[0]) },
 	}
 	u.addBrief(c)
+	u.addYes(c)
 	c.Flags().StringVar(&u.rule, "rule", "", "take only the entries of one `RULE` off")
 	c.Flags().StringVar(&u.allow, "allow", "", "and let them through for `TIME`: 4h")
 	return c

@@ -47,7 +47,7 @@ func TestOrdersWithoutRules(t *testing.T) {
 	r := start(t, list(t), func(c *Config) {
 		c.Keys, c.Ruling.Rules, c.Ruling.Fields = keysFile(t), &rule.Set{}, nil
 	})
-	for target, note := range map[string]string{"203.0.113.7": "", "10.0.0.0/8": "", "host:shop.example": "", "user:alice": "enforcer.fields, as {user: X-User}"} {
+	for target, note := range map[string]string{"203.0.113.7": "", "11.0.0.0/8": "", "host:shop.example": "", "user:alice": "enforcer.fields, as {user: X-User}"} {
 		var said orderAnswer
 		got := r.order("POST", "/v1/blocks", orderOf(target))
 		got.read(t, &said)

@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -26,6 +28,8 @@ type orderRequest struct {
 	For    string `json:"for"`
 	Until  string `json:"until"`
 	Why    string `json:"why"`
+	// Confirm says that an order is meant which affects more than narrow ones do.
+	Confirm bool `json:"confirm"`
 
 	key, allow string // of a query only
 }
@@ -58,19 +62,50 @@ func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
 // slips are what a script's mistake leaves: an empty variable must not be an order for ever or of all rules, nor a name that
 // is no text one of someone else.
 func (q *orderRequest) slips(body []byte) error {
-	var members map[string]string
-	if err := json.Unmarshal(body, &members); err != nil {
+	members, err := membersOf(body)
+	if err != nil {
 		return err
 	}
-	for name, value := range members {
-		if value == "" {
-			return fmt.Errorf("%s is empty: say what it is, or leave it out", name)
+	for i, one := range members {
+		if text, _ := one.value.(string); text == "" && one.value != true && one.value != false {
+			return fmt.Errorf("%s is empty: say what it is, or leave it out", one.name)
+		}
+		if slices.ContainsFunc(members[:i], func(before member) bool { return strings.EqualFold(before.name, one.name) }) {
+			return fmt.Errorf("%s stands there twice: which one is meant cannot be known", one.name)
 		}
 	}
 	if strings.ContainsRune(q.Target, utf8.RuneError) {
 		return errors.New("the target is no text in UTF-8")
 	}
 	return nil
+}
+
+// A member is one of a JSON object.
+type member struct {
+	name  string
+	value any
+}
+
+// membersOf are the members of an object of plain values, in their order, also those that stand there twice. The body is
+// known to be such an object.
+func membersOf(body []byte) (all []member, err error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if _, err := d.Token(); err != nil { // the brace
+		return nil, err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		text, _ := name.(string)
+		one := member{name: text}
+		if err := d.Decode(&one.value); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // readQuery reads a query with the parameters that may stand there, each once.
@@ -84,7 +119,13 @@ func readQuery(r *http.Request, known ...string) (*orderRequest, error) {
 			return nil, problemf(http.StatusBadRequest, "%s is empty: say what it is, or leave it out", name)
 		}
 	}
-	return &orderRequest{Target: values.Get("target"), Rule: values.Get("rule"), Why: values.Get("why"), key: values.Get("key"), allow: values.Get("allow")}, nil
+	q := &orderRequest{Target: values.Get("target"), Rule: values.Get("rule"), Why: values.Get("why"), key: values.Get("key"), allow: values.Get("allow")}
+	if values.Has("confirm") {
+		if q.Confirm, err = strconv.ParseBool(values.Get("confirm")); err != nil {
+			return nil, problemf(http.StatusBadRequest, "confirm is %q; write true, or leave it out", values.Get("confirm"))
+		}
+	}
+	return q, nil
 }
 
 // parameters are those of a query, which may stand there once each. What is not understood is refused: what it narrows would

@@ -36,6 +36,8 @@ type inForce struct {
 type ordered struct {
 	Order   *blocklist.Entry `json:"order"`
 	InForce inForce          `json:"in_force"`
+	Affects []string         `json:"affects,omitempty"` // beyond what a narrow order does
+	Passes  string           `json:"passes,omitempty"`  // why checks here let it through all the same
 	Note    string           `json:"note,omitempty"`
 }
 
@@ -133,9 +135,13 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 	if err != nil {
 		return err
 	}
-	note := joinNotes(e.contradicted(order, o.now), e.unasked(order))
+	affected := e.affects(r, order)
+	if err := q.confirmed(order, affected); err != nil {
+		return err
+	}
+	answer := ordered{Affects: affected, Passes: e.passes(order), Note: joinNotes(e.ofProxies(order), e.contradicted(order, o.now), e.unasked(order))}
 	o.add(blocklist.EventOrdered, order)
-	return e.ordered(w, r, o, note)
+	return e.ordered(w, r, o, answer)
 }
 
 // contradicted says that what is blocked is allowed: it goes on being let through.
@@ -152,7 +158,7 @@ func (e *Enforcer) contradicted(o *blocklist.Order, now int64) string {
 }
 
 // ordered puts an ordering of one in force and answers.
-func (e *Enforcer) ordered(w http.ResponseWriter, r *http.Request, o *ordering, note string) error {
+func (e *Enforcer) ordered(w http.ResponseWriter, r *http.Request, o *ordering, answer ordered) error {
 	is, waits, err := e.put(r, o)
 	if err != nil {
 		return err
@@ -161,7 +167,8 @@ func (e *Enforcer) ordered(w http.ResponseWriter, r *http.Request, o *ordering, 
 	if o.events[0] == blocklist.EventLifted {
 		status = http.StatusOK
 	}
-	writeJSON(w, status, ordered{o.orders[0].Entry(), is, joinNotes(note, waits)})
+	answer.Order, answer.InForce, answer.Note = o.orders[0].Entry(), is, joinNotes(answer.Note, waits)
+	writeJSON(w, status, answer)
 	return nil
 }
 
@@ -193,7 +200,7 @@ func (e *Enforcer) lift(w http.ResponseWriter, r *http.Request, o *ordering, q *
 	for order := range e.config.Set.Orders(o.now) {
 		if meant(order) {
 			o.add(blocklist.EventLifted, lifted(order, o.by, why, o.now))
-			return e.ordered(w, r, o, "")
+			return e.ordered(w, r, o, ordered{})
 		}
 	}
 	return problemf(http.StatusNotFound, "nothing of the kind is in force")
@@ -223,7 +230,7 @@ func (e *Enforcer) pause(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	o.add(blocklist.EventOrdered, order)
-	return e.ordered(w, r, o, "")
+	return e.ordered(w, r, o, ordered{})
 }
 
 // resume is DELETE /v1/pause.

@@ -13,6 +13,8 @@ type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
+	// Affects is what an order does that wants a confirmation.
+	Affects []string `json:"affects,omitempty"`
 }
 
 // A problemError is a problem that is found while a request is handled.
@@ -23,7 +25,7 @@ func (p *problemError) Error() string { return p.Detail }
 
 // problemf makes one.
 func problemf(status int, format string, args ...any) *problemError {
-	return &problemError{problem{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...)}}
+	return &problemError{problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}}
 }
 
 // writeProblem answers with an error; what is no problem is our own fault.

@@ -104,7 +104,7 @@ func (e *Enforcer) refuse(w http.ResponseWriter, status int, entry *blocklist.En
 	header := w.Header()
 	header.Set("Retry-After", seconds)
 	header.Set(markField, markRefused+entry.Rule)
-	body := refusalBody{problem: problem{abnormalUsage, "Abnormal Usage Detected", status, "Requests are refused for the next " + seconds + " seconds."}}
+	body := refusalBody{problem: problem{Type: abnormalUsage, Title: "Abnormal Usage Detected", Status: status, Detail: "Requests are refused for the next " + seconds + " seconds."}}
 	if all, broken := policies(r, entry); broken != nil {
 		body.Violated = []string{broken.name}
 		e.limitHeaders(header, all, broken, seconds)

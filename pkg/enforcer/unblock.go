@@ -41,7 +41,7 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q, err := readQuery(r, "key", "rule", "why", "allow")
+	q, err := readQuery(r, "key", "rule", "why", "allow", "confirm")
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 	if len(answer.Lifted) > maxLifted {
 		return problemf(http.StatusBadRequest, "%d entries lie in %s; at most %d are lifted at once: allow it instead, or name a rule", len(answer.Lifted), q.key, maxLifted)
 	}
-	if err := e.allowInstead(o, q, &answer); err != nil {
+	if err := e.allowInstead(r, o, q, &answer); err != nil {
 		return err
 	}
 	if len(o.orders) == 0 {
@@ -128,13 +128,16 @@ func pardon(of *blocklist.Entry, o *ordering, why string) *blocklist.Order {
 }
 
 // allowInstead orders that the key is let through for a while, where that was asked for.
-func (e *Enforcer) allowInstead(o *ordering, q *orderRequest, answer *unblocked) error {
+func (e *Enforcer) allowInstead(r *http.Request, o *ordering, q *orderRequest, answer *unblocked) error {
 	if q.allow == "" {
 		return nil
 	}
 	instead := *q
 	instead.Target, instead.For = targetOf(q.key, answer.Lifted), q.allow
 	order, err := instead.ofOne(blocklist.OrderAllow, o.by, o.now)
+	if err == nil {
+		err = instead.confirmed(order, e.affects(r, order))
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,143 @@
+package enforcer
+
+import (
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"weir/pkg/blocklist"
+	"weir/pkg/request"
+)
+
+// Prefixes wider than these are ordered only with a confirmation: a slip in the number of bits is easily made.
+const (
+	wideBits4 = 8
+	wideBits6 = 19
+)
+
+// affects says what an order does beyond what a narrow one does, for those who give it. Where it says something, the order
+// wants a confirmation.
+func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []string) {
+	prefix := o.Prefix()
+	if !prefix.IsValid() {
+		return affectsAll(o)
+	}
+	if prefix.Bits() < wideBits4 || prefix.Addr().Is6() && prefix.Bits() < wideBits6 {
+		affected = append(affected, countOf(prefix))
+	}
+	if o.Kind != blocklist.OrderBlock {
+		return affected
+	}
+	if own := e.caller(r); own.IsValid() && prefix.Contains(own) {
+		affected = append(affected, fmt.Sprintf("your own address, %s", own))
+	}
+	for _, loopback := range loopbacks {
+		if prefix.Overlaps(loopback) {
+			affected = append(affected, fmt.Sprintf("this machine itself (loopback, %s), where a firewall or an edge holds the list", loopback))
+		}
+	}
+	if trusted := e.ruling.Load().Client.Overlapping(prefix); len(trusted) > 0 {
+		affected = append(affected, fmt.Sprintf("the trusted proxies %s, and everyone behind them where a firewall or an edge holds the list", prefixesIn(trusted)))
+	}
+	return affected
+}
+
+var loopbacks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// affectsAll is for orders of other fields than addresses: a value that nearly every request has.
+func affectsAll(o *blocklist.Order) []string {
+	switch {
+	case o.Scope == "method" && (o.Value == http.MethodGet || o.Value == http.MethodPost || o.Value == http.MethodHead):
+		return []string{"every request of the method " + o.Value + ", whoever sends it"}
+	case o.Scope == "path" && o.Value == "/":
+		return []string{"everyone who asks for the path /"}
+	}
+	return nil
+}
+
+// countOf says how many addresses a prefix has.
+func countOf(prefix netip.Prefix) string {
+	family := "IPv4"
+	if prefix.Addr().Is6() {
+		family = "IPv6"
+	}
+	if prefix.Bits() == 0 {
+		return "every address of " + family
+	}
+	free := prefix.Addr().BitLen() - prefix.Bits()
+	if free < 64 {
+		return fmt.Sprintf("%s addresses", new(big.Int).Lsh(big.NewInt(1), uint(free)))
+	}
+	return fmt.Sprintf("2^%d addresses, 1 in %d of %s", free, 1<<prefix.Bits(), family)
+}
+
+// maxShown is how many prefixes a sentence names.
+const maxShown = 5
+
+func prefixesIn(all []netip.Prefix) string {
+	names := make([]string, 0, maxShown)
+	for _, prefix := range all[:min(len(all), maxShown)] {
+		if prefix.IsSingleIP() {
+			names = append(names, prefix.Addr().String())
+			continue
+		}
+		names = append(names, prefix.String())
+	}
+	text := strings.Join(names, ", ")
+	if more := len(all) - maxShown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// caller is the address of the person who asks, behind our own proxies too; none over a unix socket.
+func (e *Enforcer) caller(r *http.Request) netip.Addr {
+	ruling := e.ruling.Load()
+	q := request.Request{IP: peer(r), Forwarded: joined(r, ruling.forwarded)}
+	ruling.Client.Resolve(&q)
+	return q.IP
+}
+
+// confirmed is the error that asks for a confirmation of what an order affects; nil where that is nothing, or confirmed.
+func (q *orderRequest) confirmed(o *blocklist.Order, affected []string) error {
+	if len(affected) == 0 || q.Confirm {
+		return nil
+	}
+	p := problemf(http.StatusPreconditionRequired, `to %s %s affects %s: send "confirm": true (weir: --yes) to do it all the same`,
+		o.Kind, o.Value, strings.Join(affected, "; "))
+	p.Affects = affected
+	return p
+}
+
+// passes says why checks here let through what a block is for; empty where they refuse it.
+func (e *Enforcer) passes(o *blocklist.Order) string {
+	ruling := e.ruling.Load()
+	if o.Kind != blocklist.OrderBlock {
+		return ""
+	}
+	if ruling.Shadow {
+		return "this enforcer is in shadow mode, and refuses nobody"
+	}
+	for _, rule := range pauses(e.config.Set, o.From) {
+		if rule == blocklist.EveryRule {
+			return "everything is paused, and nobody is refused until that ends (weir resume)"
+		}
+	}
+	return ""
+}
+
+// ofProxies says what a block of our own proxies does: whom a check is about is the client behind them.
+func (e *Enforcer) ofProxies(o *blocklist.Order) string {
+	prefix := o.Prefix()
+	if o.Kind != blocklist.OrderBlock || !prefix.IsValid() {
+		return ""
+	}
+	for _, trusted := range e.ruling.Load().Client.Overlapping(prefix) {
+		if trusted.Bits() <= prefix.Bits() {
+			return fmt.Sprintf("client.trusted_proxies has %s: checks refuse requests that a proxy there makes itself, not those that it passes on for its clients", trusted)
+		}
+	}
+	return ""
+}
