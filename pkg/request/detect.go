@@ -52,7 +52,7 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 	}
 	slices.SortStableFunc(trials, byRead)
 	best := winner(trials)
-	if forged := forgeable(trials); forged != nil && format == "auto" && (best == nil || forged.read >= best.read) {
+	if forged := forgeable(trials); forged != nil && format == "auto" && (best == nil || best.loose || forged.read >= best.read) {
 		return Choice{}, fmt.Errorf("%s: %w", forged.format, forged.refused)
 	}
 	if best != nil {

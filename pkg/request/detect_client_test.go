@@ -1,6 +1,7 @@
 package request
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -160,6 +161,21 @@ func TestChoiceHolds(t *testing.T) {
 	} {
 		if got := c.choice.Holds(c.format, []string{c.line, c.line}, Options{}); got != c.want {
 			t.Errorf("%s of %s: %s holds: %t", c.line, c.format, c.choice, got)
+		}
+	}
+}
+
+// However much of the sample a client has broken, a log that it can forge is not read as one with a tail.
+func TestDetectReadsNoTraefikWithATail(t *testing.T) {
+	for _, lines := range [][]string{
+		{`203.0.113.7 - - [22/Nov/2026:11:39:08 +0000] "GET /" HTTP/1.1" 200 2 "-" "-" 4 "all@file" "http://127.0.0.90:9080" 43ms`},
+		{`203.0.113.7 - - [22/Nov/2026:11:39:08 +0000] "GET / HTTP/1.1" 500 1 "-" "x" HTTP/1.1" 200 2 "-" "-" 4 "all@file" "http://127.0.0.90:9080" 43ms`},
+		{`203.0.113.7 - - [22/Nov/2026:11:39:08 +0000] "GET / HTTP/1.1" 200 2 "x" "u" "-" 4 "all@file" "-" 43ms`},
+		append(slices.Repeat([]string{`203.0.113.7 - - [22/Nov/2026:11:39:08 +0000] "GET / HTTP/1.1" 200 2 "x" "u" "-" 4 "all@file" "-" 43ms`}, 2),
+			slices.Repeat([]string{`203.0.113.7 - - [22/Nov/2026:11:39:08 +0000] "GET / HTTP/1.1" 200 2 "-" "-" 4 "all@file" "-" 43ms`}, 3)...),
+	} {
+		if choice, err := Detect(lines, Options{}); err == nil {
+			t.Errorf("%s: chose %s", lines, choice)
 		}
 	}
 }

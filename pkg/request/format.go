@@ -36,6 +36,7 @@ type layout struct {
 	optional []token // what follows in a line as far as the line has it
 	escape   escape
 	syslog   bool
+	settled  bool // that no field of a client moves another is seen to without zones
 	tail     bool // a line may go on after the last token; the rest is the field moreField
 }
 
@@ -83,7 +84,7 @@ func compile(l layout, o Options) (*scanner, error) {
 		before = literal
 	}
 	// HAProxy's own; and what is only to be told from others, if it escapes anything.
-	if s.escape != escapeHash && (!o.forgeable || s.escape == escapeNone) {
+	if s.escape != escapeHash && !l.settled && (!o.forgeable || s.escape == escapeNone) {
 		if err := s.addZones(variables); err != nil {
 			return nil, err
 		}

@@ -21,12 +21,22 @@ func (t *trial) judge(r *Request) error {
 	switch {
 	case strings.HasPrefix(r.User, "- "), strings.HasSuffix(r.User, " - -"), isAddressIn(r, "remote_logname"):
 		return errFormat
-	case t.format == "host_combined" && !r.IP.IsValid():
+	case t.format == "host_combined" && !r.IP.IsValid(), t.loose && endsAsTraefik(r):
 		return errFormat
 	case strings.ContainsAny(r.Host, " \t\""), hostIsClient(r), serverPortOfClient(r):
 		return errFormat
 	}
 	return nil
+}
+
+// endsAsTraefik tells whether a line ends as Traefik's common log does (1 "router" "http://server" 12ms), which is refused
+// because a client can write into it whatever it likes: so that no log of Traefik is read as one with a tail, however much
+// of the sample an attacker has written.
+func endsAsTraefik(r *Request) bool {
+	more, ok := r.Field(moreField)
+	before, isDuration := strings.CutSuffix(more, "ms")
+	quoted := strings.TrimRight(before, "0123456789")
+	return ok && isDuration && len(quoted) < len(before) && strings.HasSuffix(quoted, `" `) && strings.Count(quoted, `"`) >= 4
 }
 
 func namesAddress(entry string) bool {

@@ -49,6 +49,7 @@ func layoutNPMplus(o Options) (layout, error) {
 	return l, err
 }
 
+// layoutSquid: Squid writes names percent-encoded, and takes spaces out of URLs unless uri_whitespace is allow.
 func layoutSquid(o Options) (layout, error) {
 	l, err := nginxLayout(squid, o)
 	for _, v := range variablesOf(l.tokens) {
@@ -68,7 +69,7 @@ func layoutS3(o Options) (layout, error) {
 		return l, err
 	}
 	optional, err := nginxLayout(s3Optional, o)
-	l.escape, l.optional = escapeNone, optional.tokens
+	l.escape, l.settled, l.optional = escapeNone, true, optional.tokens // by s3Lines
 	for _, v := range variablesOf(l.tokens) {
 		if v.name == "bytes_sent" {
 			v.set = setBytesCLF
@@ -80,7 +81,7 @@ func layoutS3(o Options) (layout, error) {
 func layoutS3Head(o Options) (layout, error) {
 	o.Fields = nil
 	l, err := nginxLayout(s3Head, o)
-	l.escape = escapeNone
+	l.escape, l.settled = escapeNone, true
 	l.tokens = append(l.tokens, token{variable: &variable{name: moreField, text: "the rest of the line", set: setNothing}})
 	return l, err
 }

@@ -22,7 +22,7 @@ type zone struct {
 func (v *variable) fromClient() bool {
 	for ; v != nil; v = v.next {
 		switch {
-		case v.ending == endWords:
+		case v.ending == endWords, v.ending == endPair: // no spaces but their own
 		case v.slot == slotUser || v.slot == slotAgent || v.slot == slotReferrer || v.slot == slotRequestLine,
 			v.slot == slotPath && v.rank < rankSent, // decoded: /a%20b is /a b
 			strings.HasPrefix(v.name, "http_"), strings.HasPrefix(v.name, "cookie_"),
