@@ -1,24 +1,21 @@
 package kafka
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
 )
 
 const (
-	batchMagic   = 2         // of the form that Kafka has written since 0.11
-	batchLength  = 12        // where the bytes begin that its length counts
-	batchForm    = 16        // where its form stands, in the older ones too
-	batchSummed  = 21        // where those begin that its checksum is of
-	batchHeader  = 61        // where its records begin
-	mostUnpacked = 256 << 20 // bytes of one batch
+	batchMagic  = 2  // of the form that Kafka has written since 0.11
+	batchLength = 12 // where the bytes begin that its length counts
+	batchForm   = 16 // where its form stands, in the older ones too
+	batchSummed = 21 // where those begin that its checksum is of
+	batchHeader = 61 // where its records begin
 
 	timeOfBroker = 1 << 3 // an attribute: the records have the time at which the broker had the last of them
 )
@@ -26,6 +23,7 @@ const (
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 	errBatch   = errors.New("it is damaged")
+	errEarly   = fmt.Errorf("a record ends too early: %w", errBatch)
 )
 
 // A recordBatch is the head of a batch.
@@ -39,39 +37,78 @@ type recordBatch struct {
 }
 
 // take takes the records of an answer that were wanted, and moves on behind the last batch: behind those before it when
-// one is damaged. What has no records for us, as the log cleaner and transactions leave it, is passed over.
+// one is damaged. What has no records for us, as the log cleaner and transactions leave it, is passed over. It stops when
+// what was unpacked is enough for a Fetch, and goes on with the next.
 func (r *Reader) take(b []byte) error {
-	whole := false
-	for len(b) > batchForm {
-		if form := b[batchForm]; form != batchMagic {
-			return fmt.Errorf("records of form %d cannot be read, only of form %d, which Kafka writes since 0.11", form, batchMagic)
+	r.left, r.whole = b, false
+	return r.takeOn()
+}
+
+func (r *Reader) takeOn() error {
+	for {
+		if r.packed == nil {
+			more, err := r.takeNext()
+			if err != nil || !more {
+				r.drop()
+				return err
+			}
 		}
-		size := batchLength + int(int32(binary.BigEndian.Uint32(b[batchLength-4:])))
-		if size < batchHeader {
-			return fmt.Errorf("a batch of %d bytes: %w", size, errBatch)
+		if r.packed == nil {
+			continue
 		}
-		if size > len(b) {
-			break // brokers cut off what is too long
+		at := r.packed.head.base
+		if err := r.takePacked(); errors.Is(err, errRoom) {
+			return nil
+		} else if err != nil {
+			r.drop()
+			return fmt.Errorf("the batch at %d: %w", at, err)
 		}
-		if err := r.takeBatch(b[:size]); err != nil {
-			return fmt.Errorf("the batch at %d: %w", int64(binary.BigEndian.Uint64(b)), err)
-		}
-		whole, b = true, b[size:]
 	}
-	if len(b) > 0 && !whole {
-		return fmt.Errorf("%d bytes of a batch: %w", len(b), errBatch)
+}
+
+// takeNext takes the next batch, or begins to unpack it; more is false when there is none.
+func (r *Reader) takeNext() (more bool, err error) {
+	b := r.left
+	if len(b) <= batchForm {
+		return false, r.cutOff()
+	}
+	if form := b[batchForm]; form != batchMagic {
+		return false, fmt.Errorf("records of form %d cannot be read, only of form %d, which Kafka writes since 0.11", form, batchMagic)
+	}
+	size := batchLength + int(int32(binary.BigEndian.Uint32(b[batchLength-4:])))
+	if size < batchHeader {
+		return false, fmt.Errorf("a batch of %d bytes: %w", size, errBatch)
+	}
+	if size > len(b) {
+		return false, r.cutOff()
+	}
+	if err := r.takeBatch(b[:size]); err != nil {
+		return false, fmt.Errorf("the batch at %d: %w", int64(binary.BigEndian.Uint64(b)), err)
+	}
+	r.whole, r.left = true, b[size:]
+	return true, nil
+}
+
+// cutOff sees to the last bytes of an answer: brokers cut off what is too long, and give one batch at least.
+func (r *Reader) cutOff() error {
+	if len(r.left) > 0 && !r.whole {
+		return fmt.Errorf("%d bytes of a batch: %w", len(r.left), errBatch)
 	}
 	return nil
 }
 
-// takeBatch takes what was wanted of a batch: nothing when it is damaged.
+// takeBatch takes what was wanted of a batch: nothing when it is damaged. A compressed one it begins to unpack.
 func (r *Reader) takeBatch(b []byte) error {
-	before, wanted := len(r.records), r.next
 	head, records, err := readBatch(b)
-	if err == nil && head.attributes.Compression() != 0 {
-		records, err = r.unpack(head.attributes, records)
+	switch {
+	case err != nil:
+		return err
+	case head.attributes.Compression() != 0 && !head.attributes.Control():
+		r.packed, err = openPacked(head, records)
+		return err
 	}
-	if err == nil && !head.attributes.Control() {
+	before, wanted := len(r.records), r.next
+	if !head.attributes.Control() {
 		err = r.takeRecords(&head, records)
 	}
 	if err != nil {
@@ -97,44 +134,35 @@ func readBatch(b []byte) (head recordBatch, records []byte, err error) {
 	return head, in.left, nil
 }
 
-// unpack takes compressed records out of their wrapping.
-func (r *Reader) unpack(attributes protocol.Attributes, packed []byte) ([]byte, error) {
-	codec := attributes.Compression().Codec()
-	if codec == nil {
-		return nil, fmt.Errorf("compression %d is not known", attributes.Compression())
-	}
-	unpacking := codec.NewReader(bytes.NewReader(packed))
-	defer unpacking.Close()
-	begin, records := len(r.unpacked), bytes.NewBuffer(r.unpacked)
-	n, err := records.ReadFrom(io.LimitReader(unpacking, mostUnpacked+1))
-	if err != nil {
-		return nil, fmt.Errorf("unpacking %s: %w", codec.Name(), err)
-	}
-	if n > mostUnpacked {
-		return nil, fmt.Errorf("unpacked it has more than %d MiB", mostUnpacked>>20)
-	}
-	r.unpacked = records.Bytes()
-	return r.unpacked[begin:], nil
-}
-
 // takeRecords takes those that were wanted: a batch begins before the offset that it was fetched for.
 func (r *Reader) takeRecords(head *recordBatch, records []byte) error {
 	in := wire{left: records}
 	for range head.count {
-		one := wire{left: in.take(in.varint())}
-		one.take(1) // attributes
-		at, offset := head.first+one.varint(), head.base+one.varint()
-		key, value := one.bytes(), one.bytes()
-		if in.failed || one.failed {
-			return fmt.Errorf("a record ends too early: %w", errBatch)
+		one := in.take(in.varint())
+		if in.failed {
+			return errEarly
 		}
-		if head.attributes&timeOfBroker != 0 {
-			at = head.latest
+		if err := r.takeRecord(head, one); err != nil {
+			return err
 		}
-		if offset >= r.next {
-			r.records = append(r.records, Record{Offset: offset, Time: time.UnixMilli(at), Key: key, Value: value})
-			r.next = offset + 1
-		}
+	}
+	return nil
+}
+
+func (r *Reader) takeRecord(head *recordBatch, record []byte) error {
+	one := wire{left: record}
+	one.take(1) // attributes
+	at, offset := head.first+one.varint(), head.base+one.varint()
+	key, value := one.bytes(), one.bytes()
+	if one.failed {
+		return errEarly
+	}
+	if head.attributes&timeOfBroker != 0 {
+		at = head.latest
+	}
+	if offset >= r.next {
+		r.records = append(r.records, Record{Offset: offset, Time: time.UnixMilli(at), Key: key, Value: value})
+		r.next = offset + 1
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func readByFranz(b []byte) (records []Record, ok bool) {
 			if offset < next {
 				return nil, false
 			}
-			records = append(records, Record{offset, time.UnixMilli(batch.FirstTimestamp + record.TimestampDelta64), record.Key, record.Value})
+			records = append(records, Record{offset, time.UnixMilli(batch.FirstTimestamp + record.TimestampDelta64), record.Key, record.Value, false})
 			next = offset + 1
 		}
 		next = max(next, batch.FirstOffset+int64(batch.LastOffsetDelta)+1)

@@ -46,9 +46,9 @@ func at(offset int64, b []byte) []byte {
 
 func TestBatchesOfEveryCodec(t *testing.T) {
 	want := []Record{
-		{0, time.UnixMilli(someTime), []byte("a key"), []byte("a value")},
-		{1, time.UnixMilli(someTime + 5), nil, []byte{}},
-		{2, time.UnixMilli(someTime - 5), []byte{}, nil},
+		{0, time.UnixMilli(someTime), []byte("a key"), []byte("a value"), false},
+		{1, time.UnixMilli(someTime + 5), nil, []byte{}, false},
+		{2, time.UnixMilli(someTime - 5), []byte{}, nil, false},
 	}
 	for _, codec := range codecs {
 		one := written(t, codec)

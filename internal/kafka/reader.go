@@ -16,12 +16,14 @@ type Record struct {
 	Offset     int64
 	Time       time.Time // by the producer's clock, or the broker's where the topic says so
 	Key, Value []byte    // nil is Kafka's null, which is not the same as empty
+	Long       bool      // it has more than 16 MiB and was passed over: there is no Key, and the Value is ours and says so
 }
 
 // A Reader reads one partition, record after record. One goroutine uses it.
 type Reader struct {
 	// MaxBytes bounds an answer; 0 is 4 MiB. One batch of records comes whole even when it is longer. Values
-	// near a batch's size waste up to half of what is sent.
+	// near a batch's size waste up to half of what is sent. It bounds too what compressed records are unpacked to for a
+	// Fetch: what is more comes with the next.
 	MaxBytes int
 
 	client    *Client
@@ -35,6 +37,12 @@ type Reader struct {
 	records  []Record
 	buffer   []byte // of the last answer, where the records' keys and values are
 	unpacked []byte // or here, where they came compressed
+	taken    int    // of what is unpacked
+
+	left   []byte     // of the last answer
+	whole  bool       // a batch of it was whole
+	packed *unpacking // the batch that was begun; nil when none was
+	held   int        // bytes that were taken of compressed batches for this Fetch
 }
 
 // NewReader reads a partition from an offset on. It starts nothing.
@@ -46,7 +54,10 @@ func (c *Client) NewReader(topic string, partition int, offset int64) *Reader {
 func (r *Reader) Next() int64 { return r.next }
 
 // SetNext makes the next Fetch begin at an offset.
-func (r *Reader) SetNext(offset int64) { r.next = offset }
+func (r *Reader) SetNext(offset int64) {
+	r.drop()
+	r.next = offset
+}
 
 // Span is what the partition held at the last answer; zero before the first.
 func (r *Reader) Span() Span { return r.span }
@@ -59,6 +70,12 @@ func (r *Reader) Span() Span { return r.span }
 // and the pause that belongs after it is over. Records that come before a damaged batch are returned, and the next Fetch
 // is the one that fails.
 func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
+	if r.packed != nil {
+		if err := r.goOn(); err != nil {
+			return nil, r.failed(ctx, err)
+		}
+		return r.records, nil
+	}
 	sleep(ctx, r.throttled)
 	buffer := bounded(r.buffer, r.maxBytes())
 	r.buffer = nil
@@ -80,6 +97,15 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	return r.records, nil
 }
 
+// goOn takes more of what the last answer has.
+func (r *Reader) goOn() error {
+	r.begin()
+	if err := r.takeOn(); err != nil && len(r.records) == 0 {
+		return err
+	}
+	return nil
+}
+
 // bounded is a buffer that is used again: one that a long batch made large is let go.
 func bounded(b []byte, most int) []byte {
 	if cap(b) > 2*most {
@@ -98,8 +124,9 @@ func (r *Reader) maxBytes() int {
 // read reads an answer, with an error when nothing comes before what is damaged. When it holds no batch, though the log
 // goes on, the log cleaner has left a hole of which nobody says how long it is.
 func (r *Reader) read(a *answer) error {
-	clear(r.records)
-	r.records, r.unpacked, r.buffer = r.records[:0], bounded(r.unpacked, 2*r.maxBytes()), a.buffer
+	r.drop()
+	r.begin()
+	r.buffer = a.buffer
 	if !a.found {
 		return nil
 	}

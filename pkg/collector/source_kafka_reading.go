@@ -181,7 +181,7 @@ func (r *reading) feed(ctx context.Context) error {
 		if err := r.learn(ctx); err != nil {
 			return err
 		}
-		if err := r.stream.add(ctx, r.records[i].Value, r.records[i].Offset+1); err != nil {
+		if err := r.add(ctx, &r.records[i]); err != nil {
 			return err
 		}
 	}
@@ -199,6 +199,13 @@ func (r *reading) feed(ctx context.Context) error {
 	return nil
 }
 
+func (r *reading) add(ctx context.Context, record *kafka.Record) error {
+	if record.Long {
+		return r.stream.lost(ctx, record.Value, reasonLong, record.Offset+1)
+	}
+	return r.stream.add(ctx, record.Value, record.Offset+1)
+}
+
 // learn finds out the format where that is not configured. Cuts that are made again are made as they were, and a cut
 // is made in one form, the one that is noted with it: Kafka has what was read in the form of before when another begins.
 func (r *reading) learn(ctx context.Context) error {
@@ -207,7 +214,9 @@ func (r *reading) learn(ctx context.Context) error {
 	}
 	var sample []string
 	for _, record := range r.records[r.at:min(len(r.records), r.at+sampleRecords)] {
-		sample = append(sample, string(record.Value))
+		if !record.Long {
+			sample = append(sample, string(record.Value))
+		}
 	}
 	r.tried = true
 	if err := r.stream.drain(ctx); err != nil {

@@ -1,0 +1,341 @@
+package kafka
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/segmentio/kafka-go/compress"
+)
+
+const (
+	mostRecord   = 16 << 20  // bytes of a record: of a longer one there is only a Record that says so
+	mostUnpacked = 256 << 20 // bytes of a batch, which is read piece by piece: what comes behind is passed over
+	mostWindow   = 32 << 20  // that a zstd frame may ask us to keep: up to level 20
+	usualWindow  = 8 << 20   // a decoder that has kept no more is used again
+	recordBytes  = 80        // that a Record takes beside its bytes, about
+	prefixBytes  = 64        // of a record: enough for its length, times and offset
+	idleReads    = 100       // of a decompressor that gives nothing
+)
+
+var (
+	errUnpacked = fmt.Errorf("unpacked it has more than %d MiB", mostUnpacked>>20)
+	errRoom     = errors.New("there is no room for more")
+)
+
+// An unpacking is a compressed batch of which some records were taken. No more of it is unpacked than one Fetch returns, or
+// one record needs: a few kilobytes may unpack to hundreds of megabytes.
+type unpacking struct {
+	head  recordBatch
+	name  string // of the codec
+	from  io.ReadCloser
+	left  int   // records
+	total int64 // bytes unpacked
+}
+
+// openPacked begins to unpack a batch.
+func openPacked(head recordBatch, packed []byte) (*unpacking, error) {
+	codec := head.attributes.Compression().Codec()
+	if codec == nil {
+		return nil, fmt.Errorf("compression %d is not known", head.attributes.Compression())
+	}
+	u := &unpacking{head: head, name: codec.Name(), left: head.count}
+	switch head.attributes.Compression() {
+	case compress.Snappy:
+		u.from = newUnsnappy(packed)
+	case compress.Zstd:
+		u.from = newUnzstd(packed)
+	default: // they unpack block by block, of at most 4 MiB
+		u.from = codec.NewReader(bytes.NewReader(packed))
+	}
+	return u, nil
+}
+
+// read reads on. io.EOF comes alone.
+func (u *unpacking) read(b []byte) (int, error) {
+	for range idleReads {
+		n, err := u.from.Read(b)
+		u.total += int64(n)
+		switch {
+		case u.total > mostUnpacked:
+			return 0, errUnpacked
+		case n > 0:
+			return n, nil
+		case errors.Is(err, errUnpacked), err == io.EOF:
+			return 0, err
+		case err != nil:
+			return 0, fmt.Errorf("unpacking %s: %w", u.name, err)
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+// limit is how many bytes of compressed records a Fetch takes, about.
+func (r *Reader) limit() int { return max(r.maxBytes(), smallestBytes) }
+
+// begin forgets the records of the last Fetch, and keeps what was unpacked beyond them.
+func (r *Reader) begin() {
+	clear(r.records)
+	r.records, r.held = r.records[:0], 0
+	rest, memory := r.unpacked[r.taken:], r.unpacked[:0]
+	size := cap(memory)
+	if r.packed != nil && size < r.limit() {
+		size = min(max(2*size, smallestBytes), r.limit())
+	} else if r.packed == nil && size > 2*r.limit() {
+		size = r.limit()
+	}
+	if size = max(size, len(rest)); size != cap(memory) {
+		memory = make([]byte, 0, size)
+	}
+	r.unpacked, r.taken = memory[:copy(memory[:len(rest)], rest)], 0
+}
+
+// drop forgets what is left of the last answer.
+func (r *Reader) drop() {
+	if r.packed != nil {
+		_ = r.packed.from.Close()
+	}
+	r.packed, r.left, r.taken = nil, nil, len(r.unpacked)
+}
+
+// takePacked takes records of the batch that is being unpacked: errRoom says that there are more.
+func (r *Reader) takePacked() error {
+	u := r.packed
+	for u.left > 0 {
+		if r.held >= r.limit() {
+			return errRoom
+		}
+		err := r.takeOne()
+		if errors.Is(err, errUnpacked) {
+			r.takeLong(max(r.next, u.head.base), 0)
+			break
+		}
+		if err != nil {
+			return err
+		}
+		u.left--
+	}
+	r.next = max(r.next, u.head.last+1)
+	_ = u.from.Close()
+	r.packed, r.taken = nil, len(r.unpacked)
+	return nil
+}
+
+// takeOne takes one record of what is unpacked, and unpacks what it needs.
+func (r *Reader) takeOne() error {
+	if err := r.need(1); err != nil {
+		return err
+	}
+	length, n := binary.Varint(r.unpacked[r.taken:])
+	for ; n == 0; length, n = binary.Varint(r.unpacked[r.taken:]) {
+		if err := r.need(len(r.unpacked) - r.taken + 1); err != nil {
+			return err
+		}
+	}
+	if n < 0 || length < 0 {
+		return errEarly
+	}
+	if length > mostRecord {
+		return r.passOver(int64(n), length)
+	}
+	if err := r.need(n + int(length)); err != nil {
+		return err
+	}
+	body := r.unpacked[r.taken+n : r.taken+n+int(length)]
+	r.taken += n + int(length)
+	before := len(r.records)
+	if err := r.takeRecord(&r.packed.head, body); err != nil {
+		return err
+	}
+	if len(r.records) > before {
+		r.held += n + int(length) + recordBytes
+	}
+	return nil
+}
+
+// need has so many bytes unpacked that were not taken yet.
+func (r *Reader) need(count int) error {
+	for len(r.unpacked)-r.taken < count {
+		if cap(r.unpacked)-r.taken < count && r.held > 0 {
+			return errRoom // the memory is that of records which are yet to be returned
+		}
+		if len(r.unpacked) == cap(r.unpacked) { // and none of it is of a record that was wanted
+			rest, memory := r.unpacked[r.taken:], r.unpacked[:0]
+			if cap(memory) < count || cap(memory) < smallestBytes {
+				memory = make([]byte, 0, max(count, smallestBytes))
+			}
+			r.unpacked, r.taken = memory[:copy(memory[:len(rest)], rest)], 0
+		}
+		n, err := r.packed.read(r.unpacked[len(r.unpacked):cap(r.unpacked)])
+		if err == io.EOF {
+			return errEarly
+		}
+		if err != nil {
+			return err
+		}
+		r.unpacked = r.unpacked[:len(r.unpacked)+n]
+	}
+	return nil
+}
+
+// passOver passes over a record that is too long.
+func (r *Reader) passOver(n, length int64) error {
+	if err := r.need(prefixBytes); err != nil {
+		return err
+	}
+	one := wire{left: r.unpacked[r.taken+int(n):]}
+	one.take(1) // attributes
+	one.varint()
+	offset := r.packed.head.base + one.varint()
+	left := n + length - int64(len(r.unpacked)-r.taken)
+	if left < 0 { // a part of the next one is there already: what is too long is longer than the memory, or was grown for it
+		r.taken += int(n + length)
+		r.takeLong(offset, length)
+		return nil
+	}
+	r.taken = len(r.unpacked)
+	scratch := make([]byte, smallestBytes)
+	for left > 0 {
+		got, err := r.packed.read(scratch[:min(left, smallestBytes)])
+		if err == io.EOF {
+			return errEarly
+		}
+		if err != nil {
+			return err
+		}
+		left -= int64(got)
+	}
+	r.takeLong(offset, length)
+	return nil
+}
+
+// takeLong takes a record of which there is nothing but that it is too long; 0 is of a length that is not known.
+func (r *Reader) takeLong(offset, length int64) {
+	if offset < r.next {
+		return
+	}
+	what := []byte(errUnpacked.Error())
+	if length > 0 {
+		what = fmt.Appendf(nil, "a record of %d bytes, more than %d MiB", length, mostRecord>>20)
+	}
+	r.records = append(r.records, Record{Offset: offset, Value: what, Long: true})
+	r.next = offset + 1
+	r.held += recordBytes
+}
+
+// An unzstd unpacks zstd.
+type unzstd struct {
+	*zstd.Decoder
+	large bool
+}
+
+var unzstds sync.Pool // of *zstd.Decoder
+
+func newUnzstd(packed []byte) io.ReadCloser {
+	var head zstd.Header
+	if head.Decode(packed) == nil && head.WindowSize > mostWindow {
+		return failing{fmt.Errorf("it wants a window of %d MiB and may have one of %d: have its producer compress with a level of 20 or less",
+			head.WindowSize>>20, mostWindow>>20)}
+	}
+	decoder, _ := unzstds.Get().(*zstd.Decoder)
+	if decoder == nil {
+		var err error
+		decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(mostWindow))
+		if err != nil {
+			panic(err) // the options are ours
+		}
+	}
+	if err := decoder.Reset(bytes.NewReader(packed)); err != nil {
+		return failing{err}
+	}
+	return unzstd{decoder, head.WindowSize > usualWindow}
+}
+
+// Close gives the decoder back.
+func (u unzstd) Close() error {
+	if u.large {
+		u.Decoder.Close()
+		return nil
+	}
+	err := u.Reset(nil)
+	unzstds.Put(u.Decoder)
+	return err
+}
+
+// A failing reader has only an error.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+func (failing) Close() error { return nil }
+
+// An unsnappy unpacks snappy: one block, or blocks with their lengths before them, as Java's snappy writes them.
+type unsnappy struct {
+	left   []byte
+	framed bool
+	block  []byte // unpacked
+	read   int    // of the block
+}
+
+const (
+	xerialMagic  = "\x82SNAPPY\x00"
+	xerialHeader = 16
+	snappyRatio  = 22 // three bytes become 64 at most
+)
+
+var errSnappy = errors.New("it is no snappy")
+
+func newUnsnappy(packed []byte) *unsnappy {
+	if len(packed) >= xerialHeader && string(packed[:len(xerialMagic)]) == xerialMagic {
+		return &unsnappy{left: packed[xerialHeader:], framed: true}
+	}
+	return &unsnappy{left: packed}
+}
+
+// Read unpacks block by block.
+func (u *unsnappy) Read(b []byte) (int, error) {
+	for u.read == len(u.block) {
+		if len(u.left) == 0 {
+			return 0, io.EOF
+		}
+		if err := u.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(b, u.block[u.read:])
+	u.read += n
+	return n, nil
+}
+
+func (u *unsnappy) next() error {
+	packed := u.left
+	if u.framed {
+		in := wire{left: u.left}
+		packed = in.take(int64(uint32(in.int32())))
+		if u.left = in.left; in.failed {
+			return errSnappy
+		}
+	} else {
+		u.left = nil
+	}
+	size, err := snappy.DecodedLen(packed)
+	switch {
+	case err != nil:
+		return err
+	case size > snappyRatio*(len(packed)+1): // nothing can become that long
+		return errSnappy
+	case size > mostUnpacked:
+		return errUnpacked
+	}
+	u.read = 0
+	u.block, err = snappy.Decode(u.block[:cap(u.block)], packed)
+	return err
+}
+
+// Close does nothing.
+func (u *unsnappy) Close() error { return nil }
