@@ -49,6 +49,7 @@ func missing(of *rule.Rule, r *request.Request) string {
 	var names []string
 	for _, word := range of.Key.Words() {
 		name, _, _ := strings.Cut(word, "/")
+		name = strings.TrimPrefix(name, "raw_")
 		if _, ok := r.Field(name); !ok {
 			names = append(names, name)
 		}

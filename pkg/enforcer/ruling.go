@@ -60,7 +60,7 @@ func newRuling(of Ruling, m *metrics) *ruling {
 }
 
 // ofRequest are the words of keys that every request has by itself, and those of responses.
-var ofRequest = []string{"ip", "method", "host", "path", "query", "agent", "referrer", "status", "bytes"}
+var ofRequest = []string{"ip", "method", "host", "path", "raw_path", "query", "agent", "referrer", "status", "bytes"}
 
 func (r *ruling) addField(field, header string) {
 	name, _, _ := strings.Cut(field, "/")
@@ -126,7 +126,7 @@ func (a *asking) prepare() *blocklist.Asked {
 	a.asked.IP, a.asked.User = q.IP, q.User
 	a.asked.Fields, a.asked.Keys, a.keys = a.asked.Fields[:0], a.asked.Keys[:0], a.keys[:0]
 	a.addField("host", plainHost(q.Host))
-	a.addField("path", q.Path)
+	a.addField("path", a.judge.Path(q))
 	a.addField("method", q.Method)
 	a.addField("agent", q.Agent)
 	for _, f := range q.Fields {
@@ -137,7 +137,7 @@ func (a *asking) prepare() *blocklist.Asked {
 			continue
 		}
 		start := len(a.keys)
-		keys, ok := one.Key.Append(a.keys, q)
+		keys, ok := a.judge.AppendKey(a.keys, i, q)
 		if !ok {
 			continue
 		}

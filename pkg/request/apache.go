@@ -12,7 +12,7 @@ var apacheDirectives = map[byte]variable{
 	'u': {name: "remote_user", slot: slotUser, set: setUser},
 	'r': {name: "request", slot: slotRequestLine, set: setRequestLine},
 	'm': {name: "request_method", slot: slotMethod, set: setMethod, rank: rankSent},
-	'U': {name: "uri", slot: slotPath, set: setTarget, rank: rankRewritten},
+	'U': {name: "uri", slot: slotPath, set: setDecodedTarget, rank: rankRewritten},
 	'q': {name: "query_string", slot: slotQuery, set: setQuery},
 	'V': {name: "host", slot: slotHost, set: setHost, rank: rankRewritten, ending: endHost},
 	'v': {name: "server_name", slot: slotHost, set: setHost, rank: rankServer, ending: endHost},

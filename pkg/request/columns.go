@@ -19,10 +19,11 @@ type dialect struct {
 	separator byte
 	grows     int                                     // lines may have other columns after so many; 0: exactly those named
 	decoder   func(column string) func(string) string // undoes what the server does to a column's text; nil for nothing
+	decodes   bool                                    // cs-uri-stem is the path decoded
 }
 
 var (
-	dialectIIS        = dialect{separator: ' ', decoder: decoderIIS}
+	dialectIIS        = dialect{separator: ' ', decoder: decoderIIS, decodes: true}
 	dialectCloudFront = dialect{separator: '\t', grows: 12, decoder: decoderCloudFront}
 )
 
@@ -81,6 +82,9 @@ func (c *columns) variable(name string) *variable {
 		v.set = setFurther
 	}
 	v.name, v.text = name, name
+	if name == "cs-uri-stem" && c.decodes {
+		v.set = setDecodedTarget
+	}
 	switch header := underscored(strings.TrimSuffix(name[strings.IndexByte(name, '(')+1:], ")")); header {
 	case c.options.header():
 		v.slot, v.set = slotForwarded, setForwarded

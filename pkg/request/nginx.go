@@ -22,8 +22,8 @@ var nginxVariables = map[string]variable{
 	"request":        {slot: slotRequestLine, set: setRequestLine},
 	"request_method": {slot: slotMethod, set: setMethod, rank: rankSent},
 	"request_uri":    {slot: slotPath, set: setTarget, rank: rankSent},
-	"uri":            {slot: slotPath, set: setTarget, rank: rankRewritten},
-	"document_uri":   {slot: slotPath, set: setTarget, rank: rankServer},
+	"uri":            {slot: slotPath, set: setDecodedTarget, rank: rankRewritten},
+	"document_uri":   {slot: slotPath, set: setDecodedTarget, rank: rankServer},
 	"args":           {slot: slotQuery, set: setQuery},
 	"query_string":   {slot: slotQuery, set: setQuery},
 

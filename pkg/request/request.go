@@ -32,14 +32,16 @@ type Request struct {
 	User      string     // empty when unknown or "-"
 	Method    string
 	Host      string // without the port
-	Path      string // without the query, as it was sent
+	Path      string // without the query, as it was sent, or as the server decoded it: PathDecoded
 	Query     string // without the question mark
 	Status    int    // 0 when unknown
 	Bytes     int64  // of the response; -1 when unknown
 	Agent     string
 	Referrer  string
-	Forwarded string  // the header that names the client behind proxies (X-Forwarded-For), as logged
-	Fields    []Field // further fields of the line, by the names the format gives them; those without a value are left out
+	Forwarded string // the header that names the client behind proxies (X-Forwarded-For), as logged
+	// PathDecoded says that the log has the path decoded already, and that it matters: nginx's $uri, Apache's %U, cs-uri-stem of IIS.
+	PathDecoded bool
+	Fields      []Field // further fields of the line, by the names the format gives them; those without a value are left out
 }
 
 // A Field is one further field of a request.

@@ -166,6 +166,13 @@ func setTarget(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
+// setDecodedTarget takes a path that the server has decoded before it wrote it.
+func setDecodedTarget(s *step, r *Request, text string) *Unread {
+	fault := setTarget(s, r, text)
+	r.PathDecoded = strings.ContainsAny(r.Path, "%#") // else that is the same
+	return fault
+}
+
 func setQuery(_ *step, r *Request, text string) *Unread {
 	if query := strings.TrimPrefix(known(text), "?"); query != "" {
 		r.Query = query

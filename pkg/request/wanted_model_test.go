@@ -72,6 +72,7 @@ func onlyOf(r *Request, names []string) Request {
 			*left.text(name) = ""
 		}
 	}
+	left.PathDecoded = left.PathDecoded && left.Path != ""
 	left.Fields = nil
 	for _, field := range r.Fields {
 		if slices.Contains(names, field.Name) {

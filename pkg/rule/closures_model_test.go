@@ -23,7 +23,7 @@ var texts = []string{`"/api/"`, `"/api/orders"`, `"GET"`, `"alice"`, `""`, `"203
 
 func (g grower) text(depth int) string {
 	if depth == 0 || g.IntN(3) > 0 {
-		return g.one("ip", "user", "method", "host", "path", "query", "agent", "referrer", "fields.tenant", `fields["x-tenant"]`, g.one(texts...))
+		return g.one("ip", "user", "method", "host", "path", "raw_path", "query", "agent", "referrer", "fields.tenant", `fields["x-tenant"]`, g.one(texts...))
 	}
 	switch g.IntN(3) {
 	case 0:

@@ -27,6 +27,7 @@ type environment struct {
 	Method   string            `expr:"method"`
 	Host     string            `expr:"host"`
 	Path     string            `expr:"path"`
+	RawPath  string            `expr:"raw_path"`
 	Query    string            `expr:"query"`
 	Status   int               `expr:"status"`
 	Bytes    int               `expr:"bytes"`
@@ -36,7 +37,7 @@ type environment struct {
 }
 
 var (
-	identifiers = []string{"ip", "user", "method", "host", "path", "query", "status", "bytes", "agent", "referrer", "fields"}
+	identifiers = []string{"ip", "user", "method", "host", "path", "raw_path", "query", "status", "bytes", "agent", "referrer", "fields"}
 	// impure are the functions that do not depend on the request alone, or make no sense without them.
 	impure    = []string{"now", "date", "duration", "timezone"}
 	operators = []string{"startsWith", "endsWith", "contains", "matches", "in", "not", "and", "or"}

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"weir/pkg/request"
 )
 
 // meaning counts the changes of what rules mean: of the forms of keys, of what expressions give. A set whose file did
 // not change has another fingerprint when it decides otherwise.
-const meaning = 1
+const meaning = 2 // 2: path is in one spelling; an address that carries IPv4 is that
 
 // What decides, in the forms that are hashed. A field that is added here changes every fingerprint.
 
@@ -18,6 +20,7 @@ type decidingSet struct {
 	Meaning int
 	Rules   []decidingRule
 	Allows  []decidingAllow
+	Paths   request.PathForm
 }
 
 type decidingRule struct {
@@ -42,7 +45,7 @@ type decidingAllow struct {
 
 // fingerprint hashes what decides.
 func fingerprint(s *Set) string {
-	d := decidingSet{Meaning: meaning}
+	d := decidingSet{Meaning: meaning, Paths: s.Paths}
 	for _, r := range s.Rules {
 		d.Rules = append(d.Rules, r.deciding())
 	}

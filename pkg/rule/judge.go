@@ -48,7 +48,7 @@ type Judge struct {
 func (s *Set) NewJudge() *Judge {
 	n := len(s.Rules)
 	return &Judge{
-		set: s, marks: make([]bool, n), outcomes: make([]Reason, n), counts: make([][Reasons]int64, n), hits: make([]Hit, 0, n),
+		set: s, subject: subject{paths: s.Paths}, marks: make([]bool, n), outcomes: make([]Reason, n), counts: make([][Reasons]int64, n), hits: make([]Hit, 0, n),
 		keys: make([]byte, 0, 128*n),
 	}
 }
@@ -74,7 +74,7 @@ func (j *Judge) judge(i int, rule *Rule) Reason {
 		return reason
 	}
 	start := len(j.keys)
-	keys, ok := rule.Key.Append(j.keys, j.subject.Request)
+	keys, ok := rule.Key.append(j.keys, &j.subject)
 	if !ok {
 		return NoKey
 	}
@@ -133,6 +133,19 @@ func (r *Rule) costOf(s *subject) (cost int64, ok bool) {
 		return 0, true
 	}
 	return int64(amount), true
+}
+
+// AppendKey appends the key that a request has under the rule of an index; ok is false, and b as it was, when the
+// request lacks a part of it.
+func (j *Judge) AppendKey(b []byte, rule int, r *request.Request) (key []byte, ok bool) {
+	j.subject.about(r)
+	return j.set.Rules[rule].Key.append(b, &j.subject)
+}
+
+// Path is the request's path in the form that the rules ask for, good until the next call.
+func (j *Judge) Path(r *request.Request) string {
+	j.subject.about(r)
+	return j.subject.path()
 }
 
 // Outcome says what became of the last request at the rule of an index.

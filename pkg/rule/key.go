@@ -27,7 +27,7 @@ const (
 )
 
 var (
-	keyWords  = []string{"ip", "user", "host", "path", "method", "query", "status", "agent", "referrer"}
+	keyWords  = []string{"ip", "user", "host", "path", "raw_path", "method", "query", "status", "agent", "referrer"}
 	fieldName = regexp.MustCompile(`^[\pL_@$][\pL\pN_@$.:-]*$`)
 )
 

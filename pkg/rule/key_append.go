@@ -21,15 +21,21 @@ const (
 	hashBytes = 16
 )
 
-// Append appends the canonical form of r's key to b. ok is false, and b as it was, when r lacks a part of it.
+// Append appends the canonical form of r's key to b, with the path as rules have it that ask for no other form. ok is
+// false, and b as it was, when r lacks a part of it. A Judge has the path as its rules ask.
 func (k Key) Append(b []byte, r *request.Request) (key []byte, ok bool) {
+	s := subject{Request: r}
+	return k.append(b, &s)
+}
+
+func (k Key) append(b []byte, s *subject) (key []byte, ok bool) {
 	start := len(b)
 	for i := range k.parts {
 		if i > 0 {
 			b = append(b, ' ')
 		}
 		before := len(b)
-		b = k.parts[i].append(b, r, len(k.parts) > 1)
+		b = k.parts[i].append(b, s, len(k.parts) > 1)
 		if len(b) == before {
 			return b[:start], false
 		}
@@ -41,7 +47,8 @@ func (k Key) Append(b []byte, r *request.Request) (key []byte, ok bool) {
 }
 
 // append appends nothing when r lacks the part.
-func (p *part) append(b []byte, r *request.Request, listed bool) []byte {
+func (p *part) append(b []byte, s *subject, listed bool) []byte {
+	r := s.Request
 	switch p.name {
 	case "ip":
 		return p.appendAddress(b, r.IP)
@@ -50,6 +57,8 @@ func (p *part) append(b []byte, r *request.Request, listed bool) []byte {
 	case "host":
 		return appendHost(b, r.Host, listed)
 	case "path":
+		return appendText(b, s.path(), listed)
+	case "raw_path":
 		return appendText(b, r.Path, listed)
 	case "method":
 		return appendText(b, r.Method, listed)

@@ -124,6 +124,7 @@ type loader struct {
 	beside   []yamlfile.Inner // files that are looked for before the disk's
 	rules    []*Rule
 	allows   []allowIn
+	spelling *pathsSpec // of the first file that has it
 	files    []string
 	faults   yamlfile.Faults
 	warnings yamlfile.Faults
@@ -193,6 +194,7 @@ func (l *loader) decode(file string, data []byte, opts ...yamlfile.Option) {
 
 func (l *loader) add(file string, spec fileSpec) {
 	l.name = cmp.Or(l.name, file)
+	l.addPaths(spec.Paths)
 	for i := range spec.Rules {
 		l.rules = append(l.rules, spec.Rules[i].rule())
 	}
@@ -201,9 +203,26 @@ func (l *loader) add(file string, spec fileSpec) {
 	}
 }
 
+// addPaths takes what a file says of paths, which holds for all rules of the set.
+func (l *loader) addPaths(p pathsSpec) {
+	switch {
+	case !p.given:
+	case l.spelling == nil:
+		l.spelling = &p
+	case l.spelling.form() != p.form():
+		fault, first := p.place.Place(), l.spelling.place.Place()
+		fault.What = fmt.Sprintf("paths are another here than at %s:%d", first.File, first.Line)
+		fault.Remedy = "write paths once: it holds for all rules that are read together"
+		l.faults = append(l.faults, fault)
+	}
+}
+
 // finish checks what concerns several files, and makes the set when nothing is wrong.
 func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	set := &Set{Rules: l.rules}
+	if l.spelling != nil {
+		set.Paths = l.spelling.form()
+	}
 	l.checkNames()
 	for i := range l.allows {
 		set.Allows = append(set.Allows, l.allow(&l.allows[i]))

@@ -29,7 +29,14 @@ type reader struct {
 	any   bool // a further field whose name is not known beforehand
 }
 
-func (r *reader) add(names ...string) { r.names = append(r.names, names...) }
+func (r *reader) add(names ...string) {
+	for _, name := range names {
+		if name == "raw_path" {
+			name = "path"
+		}
+		r.names = append(r.names, name)
+	}
+}
 
 func (r *reader) rule(rule *Rule) {
 	for _, part := range rule.Key.parts {

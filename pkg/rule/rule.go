@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"weir/internal/yamlfile"
+	"weir/pkg/request"
 	"weir/pkg/window"
 )
 
@@ -46,6 +47,7 @@ import (
 type Set struct {
 	Rules  []*Rule
 	Allows []*Allow
+	Paths  request.PathForm // what path means in matches and keys
 
 	files       []string
 	inline      Inline

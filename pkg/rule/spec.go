@@ -17,6 +17,7 @@ import (
 type fileSpec struct {
 	Rules []ruleSpec  `yaml:"rules"`
 	Allow []allowSpec `yaml:"allow"`
+	Paths pathsSpec   `yaml:"paths"`
 }
 
 type ruleSpec struct {

@@ -20,11 +20,15 @@ type subject struct {
 	environment  environment
 	lowered      []byte // the host, where it had to be changed
 	filled       bool   // whether environment is of this request
+	paths        request.PathForm
+	normal       string // the path in that form; good until the next request
+	normalBytes  []byte // of normal, where it had to be changed
+	normalized   bool   // whether normal is of this request
 }
 
 // about makes r what the expressions are asked about.
 func (s *subject) about(r *request.Request) {
-	s.Request, s.addressBytes, s.filled = r, 0, false
+	s.Request, s.addressBytes, s.filled, s.normalized = r, 0, false, false
 }
 
 // ip is the client's address as text, good until the next request; "" when it is not known.
@@ -45,6 +49,15 @@ func (s *subject) host() string {
 	}
 	s.lowered = appendLower(s.lowered[:0], bare)
 	return unsafe.String(&s.lowered[0], len(s.lowered))
+}
+
+// path is the path in the form that the rules ask for, good until the next request.
+func (s *subject) path() string {
+	if !s.normalized {
+		s.normal, s.normalBytes = s.paths.Normal(s.Path, s.PathDecoded, s.normalBytes)
+		s.normalized = true
+	}
+	return s.normal
 }
 
 func (s *subject) bytes() int { return int(max(s.Bytes, 0)) }
@@ -69,7 +82,7 @@ func (s *subject) fill() {
 		}
 	}
 	s.environment = environment{
-		IP: s.ip(), User: s.User, Method: s.Method, Host: s.host(), Path: s.Path, Query: s.Query,
+		IP: s.ip(), User: s.User, Method: s.Method, Host: s.host(), Path: s.path(), RawPath: s.Path, Query: s.Query,
 		Status: s.Status, Bytes: s.bytes(), Agent: s.Agent, Referrer: s.Referrer, Fields: fields,
 	}
 	s.filled = true

@@ -353,6 +353,7 @@ func (s *site) asksAndGoesOn(url string, log func() string, mark string) {
 	awaitEdge(t, url)
 	s.order(blocklist.OrderBlock, blockedClient)
 	s.order(blocklist.OrderBlock, "user:mallory")
+	s.order(blocklist.OrderBlock, "path:/sealed")
 	for _, asked := range []struct {
 		what, from, path string
 		headers          []string
@@ -361,6 +362,11 @@ func (s *site) asksAndGoesOn(url string, log func() string, mark string) {
 		{"who is blocked", blockedClient, "/path?q=1", nil, http.StatusTooManyRequests},
 		{"who is blocked, as somebody else", blockedClient, "", []string{"X-Forwarded-For", goodClient}, http.StatusTooManyRequests},
 		{"who says that they were who is blocked", goodClient, "", []string{"X-Forwarded-For", blockedClient}, http.StatusOK},
+		{"a path", goodClient, "/sealed", nil, http.StatusTooManyRequests},
+		{"a path, encoded", goodClient, "/%73ealed", nil, http.StatusTooManyRequests},
+		{"a path with two slashes", goodClient, "//sealed?a", nil, http.StatusTooManyRequests},
+		{"a path with dots", goodClient, "/x/%2e%2e/sealed", nil, http.StatusTooManyRequests},
+		{"another path", goodClient, "/%2573ealed", nil, http.StatusOK},
 		{"with a user's header", goodClient, "", []string{"X-User", "mallory"}, http.StatusOK},
 		{"what the application forbids", goodClient, "/forbidden", nil, http.StatusForbidden},
 	} {

@@ -97,7 +97,7 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 func (e *Enforcer) checkFields(v yamlfile.Value) {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		switch name {
-		case "ip", "method", "host", "path", "query", "status", "bytes", "agent", "referrer":
+		case "ip", "method", "host", "path", "raw_path", "query", "status", "bytes", "agent", "referrer":
 			v.Key(name).Faultf("leave it out; for ip set client.header", "%s is always taken from the request", name)
 		}
 		if header := e.Fields[name]; header == "" || strings.ContainsAny(header, " :\t\r\n") {

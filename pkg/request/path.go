@@ -1,0 +1,132 @@
+package request
+
+import "unsafe"
+
+// A PathForm says how different spellings of a path become one. The zero value is for servers that tell case, a slash at
+// the end, ;parameters and backslashes apart.
+//
+// Normal decodes each valid %XX once, %2F too, leaves others as they are, cuts what follows a #, makes several slashes
+// one, and resolves . and .. as RFC 3986 does, at the root too. It does this to bytes: what is not UTF-8 stays as it is.
+type PathForm struct {
+	Lower        bool // letters from A to Z become small
+	DropSlash    bool // /a/ is /a
+	DropParams   bool // /a;b=c/d is /a/d
+	BackslashToo bool // \ is /, and %5C
+}
+
+// Normal returns the path's one spelling, and the buffer, which is used again and holds the text where it is not a part of
+// path. A path that was decoded by who logged it is not decoded again.
+func (f PathForm) Normal(path string, decoded bool, buffer []byte) (string, []byte) {
+	if f.isNormal(path, decoded) {
+		return path, buffer
+	}
+	buffer = f.decode(buffer[:0], path, decoded)
+	buffer = resolve(buffer)
+	if f.DropSlash && len(buffer) > 1 && buffer[len(buffer)-1] == '/' {
+		buffer = buffer[:len(buffer)-1]
+	}
+	return unsafe.String(unsafe.SliceData(buffer), len(buffer)), buffer
+}
+
+// isNormal says that there is nothing to change.
+func (f PathForm) isNormal(path string, decoded bool) bool {
+	segment := 0 // where it begins
+	for i := 0; i < len(path); i++ {
+		switch c := path[i]; c {
+		case '/':
+			if i > 0 && isDots(path[segment:i]) || i > 0 && path[i-1] == '/' {
+				return false
+			}
+			segment = i + 1
+		case '%', '#':
+			if !decoded {
+				return false
+			}
+		case ';':
+			if f.DropParams {
+				return false
+			}
+		case '\\':
+			if f.BackslashToo {
+				return false
+			}
+		default:
+			if f.Lower && 'A' <= c && c <= 'Z' {
+				return false
+			}
+		}
+	}
+	return !isDots(path[segment:]) && !(f.DropSlash && len(path) > 1 && path[len(path)-1] == '/')
+}
+
+// isDots says that a segment stands for itself or for the one above.
+func isDots[T string | []byte](segment T) bool {
+	return len(segment) == 1 && segment[0] == '.' || len(segment) == 2 && segment[0] == '.' && segment[1] == '.'
+}
+
+// decode appends the path with its escapes decoded, and without what the form drops.
+func (f PathForm) decode(b []byte, path string, decoded bool) []byte {
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		switch {
+		case c == '#' && !decoded:
+			return b
+		case c == ';' && f.DropParams:
+			for i+1 < len(path) && path[i+1] != '/' && (path[i+1] != '#' || decoded) {
+				i++
+			}
+			continue
+		case c == '%' && !decoded && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]):
+			c = byte(hexadecimal(path[i+1 : i+3]))
+			i += 2
+		}
+		if f.Lower && 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if f.BackslashToo && c == '\\' {
+			c = '/'
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+// resolve makes several slashes one and takes dots out, in place.
+func resolve(b []byte) []byte {
+	root := 0
+	if len(b) > 0 && b[0] == '/' {
+		root = 1
+	}
+	to := root // the end of what is done: empty, or a segment and its slash, or the last segment
+	for at := root; at < len(b); {
+		end := at
+		for end < len(b) && b[end] != '/' {
+			end++
+		}
+		switch segment := b[at:end]; {
+		case len(segment) == 0 || len(segment) == 1 && isDots(segment):
+		case isDots(segment):
+			to = above(b[:to], root)
+		default:
+			to += copy(b[to:], segment)
+			if end < len(b) {
+				b[to] = '/'
+				to++
+			}
+		}
+		at = end + 1
+	}
+	if to == 0 && len(b) > 0 {
+		b[0], to = '/', 1 // of dots alone
+	}
+	return b[:to]
+}
+
+// above is the length of b without its last segment, whose slash is its last byte.
+func above(b []byte, root int) int {
+	end := len(b) - 1
+	for end > root && b[end-1] != '/' {
+		end--
+	}
+	return max(end, root)
+}

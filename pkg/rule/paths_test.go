@@ -1,0 +1,98 @@
+package rule_test
+
+import (
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+const signIn = "rules: [{name: sign-in, match: 'path == \"/signin\"', key: [ip, path], limits: [3/min], block: {covers: match}}]\n"
+
+func asked(path string) *request.Request {
+	return &request.Request{IP: netip.MustParseAddr("203.0.113.7"), Method: "POST", Path: path, Status: 200}
+}
+
+// However a path is spelt, it is the same path to a match, to a key and to what a block covers.
+func TestPathsInAllSpellings(t *testing.T) {
+	set := mustParse(t, signIn)
+	judge := set.NewJudge()
+	for _, path := range []string{"/signin", "/%73ignin", "//signin", "/x/../signin", "/x%2F..%2fsignin", "/./signin#x"} {
+		hits := judge.Hits(asked(path))
+		if len(hits) != 1 || string(hits[0].Key) != "203.0.113.7 /signin" {
+			t.Errorf("%s: %v", path, hits)
+		}
+		key, ok := judge.AppendKey(nil, 0, asked(path))
+		if !ok || string(key) != "203.0.113.7 /signin" || !judge.Covers(0, asked(path)) || judge.Path(asked(path)) != "/signin" {
+			t.Errorf("%s at a check: %s %v", path, key, judge.Covers(0, asked(path)))
+		}
+	}
+	for _, path := range []string{"/signin/", "/SignIn", "/signin;a", "/%2573ignin", "/signin/.."} {
+		if hits := judge.Hits(asked(path)); len(hits) > 0 || judge.Covers(0, asked(path)) {
+			t.Errorf("%s: %v", path, hits)
+		}
+	}
+}
+
+func TestPathsAsTheyWereSent(t *testing.T) {
+	set := mustParse(t, "rules: [{name: a, match: 'raw_path startsWith \"//\" and raw_path != path', key: raw_path, limits: [3/min]}]\n")
+	judge := set.NewJudge()
+	if hits := judge.Hits(asked("//a")); len(hits) != 1 || string(hits[0].Key) != "//a" {
+		t.Error(hits)
+	}
+	if hits := judge.Hits(asked("/a")); len(hits) > 0 {
+		t.Error(hits)
+	}
+	if got := strings.Join(set.Reads(), " "); got != "path" {
+		t.Error(got)
+	}
+}
+
+func TestPathsByChoice(t *testing.T) {
+	for choice, path := range map[string]string{"case: lower": "/SIGNIN", "trailing_slash: drop": "/signin/", "params: drop": "/signin;a=b", "backslash: slash": `\signin`} {
+		set, plain := mustParse(t, signIn+"paths: {"+choice+"}\n"), mustParse(t, signIn)
+		if hits := set.NewJudge().Hits(asked(path)); len(hits) != 1 || string(hits[0].Key) != "203.0.113.7 /signin" {
+			t.Errorf("%s: %v", choice, hits)
+		}
+		if hits := plain.NewJudge().Hits(asked(path)); len(hits) > 0 {
+			t.Errorf("without %s: %v", choice, hits)
+		}
+		if set.Fingerprint() == plain.Fingerprint() {
+			t.Errorf("%s does not change the fingerprint", choice)
+		}
+		if set.Shadowed().Paths != set.Paths {
+			t.Errorf("%s is lost in shadow mode", choice)
+		}
+	}
+	if mustParse(t, signIn+"paths: {case: keep}\n").Fingerprint() != mustParse(t, signIn).Fingerprint() {
+		t.Error("a default changes the fingerprint")
+	}
+}
+
+func TestPathsOfOneSetAreOne(t *testing.T) {
+	files := folder(t, map[string]string{
+		"one.yaml": signIn + "paths: {case: lower}\n", "other.yaml": "rules: [{name: b, key: ip, limits: [1/s]}]\npaths: {case: keep}\n",
+		"third.yaml": "rules: [{name: c, key: ip, limits: [1/s]}]\n",
+	})
+	one, other, third := filepath.Join(files, "one.yaml"), filepath.Join(files, "other.yaml"), filepath.Join(files, "third.yaml")
+	if _, _, err := rule.Load(one, other); err == nil || !strings.Contains(err.Error(), "write paths once") {
+		t.Error(err)
+	}
+	if set, _, err := rule.Load(one, third); err != nil || !set.Paths.Lower {
+		t.Error(err)
+	}
+}
+
+func TestPathsAllocateNothing(t *testing.T) {
+	judge := mustParse(t, signIn).NewJudge()
+	for _, path := range []string{"/signin", "/other", "/x/../%73ignin"} {
+		r := asked(path)
+		judge.Hits(r)
+		if n := testing.AllocsPerRun(200, func() { judge.Hits(r) }); n > 0 {
+			t.Errorf("%s: %v allocations", path, n)
+		}
+	}
+}
