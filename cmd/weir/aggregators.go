@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
-	"weir/internal/origin"
 )
 
 // An aggregatorFlags is which aggregators a command asks, and which enforcer besides.
@@ -30,7 +29,11 @@ func (f *aggregatorFlags) add(c *cobra.Command) {
 
 // aggregators are all that are asked. They are shown the key that --key-file names, which the enforcer is shown too.
 func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
-	a := &aggregators{client: origin.Stay(&http.Client{Timeout: answerPatience}), urls: f.aggregators}
+	client, err := partClient(answerPatience)
+	if err != nil {
+		return nil, err
+	}
+	a := &aggregators{client: client, urls: f.aggregators}
 	for _, text := range a.urls {
 		at, err := url.Parse(text)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
@@ -38,12 +41,11 @@ func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 		}
 	}
 	if len(a.urls) == 0 && settings.Aggregator.Listen != "" {
-		a.urls = []string{"http://" + reachable(settings.Aggregator.Listen)}
+		a.urls = []string{urlOf(settings.Aggregator.Listen, &settings.Aggregator.TLS)}
 	}
 	if len(a.urls) == 0 {
 		return nil, wrongf("the configuration has no aggregator that listens; name one with --aggregator")
 	}
-	var err error
 	a.key, err = f.enforcer.key(&clientFile{}, enforcerPlace{})
 	return a, err
 }

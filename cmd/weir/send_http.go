@@ -114,7 +114,7 @@ func (h *httpSink) post(ctx context.Context) attempt {
 
 // judge says what an answer means.
 func (h *httpSink) judge(answer *http.Response, text []byte) attempt {
-	if answer.StatusCode/100 == 2 {
+	if answer.StatusCode/100 == 2 || answer.StatusCode == http.StatusBadRequest && saysUnread(text) {
 		h.tally(text)
 		return attempt{}
 	}
@@ -135,6 +135,12 @@ func detail(text []byte) string {
 		return ""
 	}
 	return ": " + problem.Detail
+}
+
+// saysUnread says that the collector has taken a body, and could read none of its lines.
+func saysUnread(text []byte) bool {
+	var says struct{ Unread map[string]int64 }
+	return json.Unmarshal(text, &says) == nil && len(says.Unread) > 0
 }
 
 // tally counts what the collector could not read or did not count.

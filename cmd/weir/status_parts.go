@@ -32,20 +32,19 @@ const partPatience = 2 * time.Second
 
 // askParts asks all parts at the addresses that the configuration gives them.
 func askParts(ctx context.Context, settings *config.Config, key string) []partStatus {
-	scheme := "http"
-	if settings.Enforcer.TLS.Cert != "" {
-		scheme = "https"
-	}
 	parts := []partStatus{}
 	urls := []string{}
-	for _, part := range []struct{ name, scheme, address string }{
-		{"collector", "http", settings.Collector.Listen},
-		{"aggregator", "http", settings.Aggregator.Listen},
-		{"enforcer", scheme, settings.Enforcer.Admin},
+	for _, part := range []struct {
+		name, address string
+		tls           *config.ServerTLS
+	}{
+		{"collector", settings.Collector.Listen, &settings.Collector.TLS},
+		{"aggregator", settings.Aggregator.Listen, &settings.Aggregator.TLS},
+		{"enforcer", settings.Enforcer.Admin, &settings.Enforcer.TLS},
 	} {
 		if part.address != "" {
 			parts = append(parts, partStatus{Part: part.name, Address: part.address})
-			urls = append(urls, part.scheme+"://"+reachable(part.address)+"/status")
+			urls = append(urls, urlOf(part.address, part.tls)+"/status")
 		}
 	}
 	var asking sync.WaitGroup
@@ -54,6 +53,30 @@ func askParts(ctx context.Context, settings *config.Config, key string) []partSt
 	}
 	asking.Wait()
 	return parts
+}
+
+// urlOf is the URL of an address that a part listens on.
+func urlOf(address string, t *config.ServerTLS) string {
+	if t.Cert != "" {
+		return "https://" + reachable(address)
+	}
+	return "http://" + reachable(address)
+}
+
+// partClient asks the parts, and believes and shows what the user's file says.
+func partClient(patience time.Duration) (*http.Client, error) {
+	file, err := readClientFile()
+	if err != nil {
+		return nil, err
+	}
+	secure, err := file.tls()
+	if err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = secure
+	transport.DisableKeepAlives = true // they are asked once
+	return origin.Stay(&http.Client{Transport: transport, Timeout: patience}), nil
 }
 
 // reachable is where to connect to for an address that a part listens on.
@@ -103,7 +126,11 @@ func getStatus(ctx context.Context, url, key string) ([]byte, error) {
 	if key != "" {
 		request.Header.Set("X-Api-Key", key)
 	}
-	answer, err := origin.Stay(http.DefaultClient).Do(request)
+	client, err := partClient(partPatience)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, innermost(err)
 	}

@@ -114,7 +114,7 @@ func TestHTTPIsNotSettledByABadFirstPost(t *testing.T) {
 		}
 	}
 	rubbish := strings.Repeat("{\"what\":1}\n", 50)
-	if reply := b.post(strings.NewReader(rubbish)); reply.status != 200 || reply.answer.Unread["format"] != 50 {
+	if reply := b.post(strings.NewReader(rubbish)); reply.status != 400 || reply.answer.Unread["format"] != 50 {
 		t.Errorf("%+v", reply)
 	}
 	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 || len(reply.answer.Unread) != 0 {

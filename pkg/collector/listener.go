@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/address"
+	"weir/internal/origin"
 )
 
 // Senders are the addresses that may send to a source. They may be changed at any time.
@@ -53,16 +54,18 @@ var errUnguarded = errors.New("other machines can reach it, and nobody there is 
 
 // guard refuses an address that other machines can reach, unless those who send there are known.
 func guard(address string, config *tls.Config, guarded bool) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(address); err != nil {
 		return err
 	}
-	ip, err := netip.ParseAddr(host)
-	loopback := host == "localhost" || err == nil && ip.Unmap().IsLoopback()
-	if loopback || guarded || config != nil && config.ClientAuth == tls.RequireAndVerifyClientCert {
+	if origin.IsLoopback(address) || guarded || asksCertificates(config) {
 		return nil
 	}
 	return errUnguarded
+}
+
+// asksCertificates says that nobody connects without a certificate that one of our roots signed.
+func asksCertificates(config *tls.Config) bool {
+	return config != nil && config.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
 // incarnation makes the stream of what cannot be read again: with another name whenever the process starts, and

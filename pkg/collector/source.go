@@ -96,6 +96,7 @@ type HTTPConfig struct {
 	Listen string
 	TLS    *tls.Config // nil is none
 	Keys   *keys.File  // who may send: those whose role is enough for it; nil is everyone
+	Hosts  []string    // names, besides localhost, by which this machine is asked where there are no keys
 }
 
 // SyslogConfig is a source that others send lines to.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/limited"
+	"weir/internal/origin"
 	"weir/pkg/request"
 )
 
@@ -24,24 +25,24 @@ import (
 // disk. Bodies of one sender are counted in the order of their answers; within one the order is the body's.
 //
 // Bounds: a body has at most 16 MiB, compressed and decompressed; the bodies that are being read or wait to be counted
-// hold at most 64 MiB together; 1,024 connections, whose headers have to be there within 10 s and bodies within a
-// minute. A sender waits at most 30 s for Kafka.
+// hold at most 64 MiB together; 1,024 connections, half of them of one address that has shown no key, whose headers have
+// to be there within 10 s and bodies within a minute. A sender waits at most 30 s for Kafka.
 //
 // Beyond loopback it wants keys with the role send, or client certificates, or it does not start. A browser's page of
-// another origin is refused, because on loopback nobody is asked for a key.
+// another origin is refused, and where nobody is asked for a key, on loopback, whatever has another Host than this machine.
 //
 // With auto the form is found out again whenever most of the first records of a body do not have that of the last body.
 //
 // A goroutine a connection reads and decompresses; one, the stream's, parses all bodies, one after the other.
 type httpSource struct {
 	*intake
-	limits  httpLimits
-	origins *http.CrossOriginProtection
-	memory  memory
-	queue   chan *post
-	more    chan struct{}   // something is in the queue
-	ended   chan struct{}   // nothing is taken out of it any more
-	last    *request.Choice // of the last body's form, where that has to be found out
+	limits httpLimits
+	pages  origin.Pages
+	memory memory
+	queue  chan *post
+	more   chan struct{}   // something is in the queue
+	ended  chan struct{}   // nothing is taken out of it any more
+	last   *request.Choice // of the last body's form, where that has to be found out
 }
 
 // httpLimits are bounds, which tests make smaller.
@@ -61,7 +62,10 @@ func newHTTPSource(in *intake) (source, error) {
 	if err := guard(config.Listen, config.TLS, config.Keys != nil); err != nil {
 		return nil, fmt.Errorf("listening on %s: %w; give keys or client certificates, or listen on 127.0.0.1", config.Listen, err)
 	}
-	h := &httpSource{intake: in, origins: http.NewCrossOriginProtection(), more: make(chan struct{}, 1), ended: make(chan struct{})}
+	h := &httpSource{intake: in, more: make(chan struct{}, 1), ended: make(chan struct{})}
+	if config.Keys == nil && !asksCertificates(config.TLS) {
+		h.pages = origin.Loopback(config.Hosts)
+	}
 	h.limit(usualHTTPLimits)
 	return h, nil
 }
@@ -105,7 +109,7 @@ func (h *httpSource) run(ctx context.Context) error {
 }
 
 func (h *httpSource) server(ctx context.Context) *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler: h.contained(), TLSConfig: h.config.HTTP.TLS,
 		ReadHeaderTimeout: h.limits.headerFor, ReadTimeout: h.limits.headerFor + h.limits.bodyFor,
 		WriteTimeout: h.limits.headerFor + h.limits.bodyFor + h.limits.ack + 10*time.Second,
@@ -113,6 +117,8 @@ func (h *httpSource) server(ctx context.Context) *http.Server {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug), // what strangers do is not worth a line each
 	}
+	limited.Track(server)
+	return server
 }
 
 // contained answers as the source does; a panic ends the one connection and is reported.
@@ -125,9 +131,8 @@ func (h *httpSource) contained() http.Handler {
 }
 
 func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
-	listener = limited.Listen(listener, h.limits.connections, func() {
-		h.trouble("connections", fmt.Errorf("%d connections are open, others wait", h.limits.connections))
-	})
+	bounds := limited.Bounds{Connections: h.limits.connections, PerAddress: h.limits.connections / 2}
+	listener = limited.Listen(listener, bounds, func(why error) { h.trouble("connections", why) })
 	h.logger.Info("takes requests", "address", listener.Addr().String(), "path", requestsPath)
 	var err error
 	if server.TLSConfig != nil {

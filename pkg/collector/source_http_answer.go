@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/keys"
+	"weir/internal/limited"
 )
 
 const requestsPath = "/v1/requests"
@@ -37,15 +38,19 @@ func (o outcome) answer() httpAnswer {
 	return a
 }
 
-// An httpProblem is an answer that is no 200: RFC 9457's, whose type is always about:blank.
+// An httpProblem is an answer that is no 200: RFC 9457's, whose type is always about:blank. Where none of the body's
+// requests could be read it says how many there were, as a 200 does.
 type httpProblem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
+
+	Requests int64            `json:"requests,omitempty"`
+	Unread   map[string]int64 `json:"unread,omitempty"`
 }
 
 func problem(status int, err error) *httpProblem {
-	return &httpProblem{http.StatusText(status), status, err.Error()}
+	return &httpProblem{Title: http.StatusText(status), Status: status, Detail: err.Error()}
 }
 
 var (
@@ -56,6 +61,7 @@ var (
 
 // ServeHTTP answers one request.
 func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w = limited.Answer(w)
 	got, wrong := h.handle(w, r)
 	if wrong == nil {
 		w.Header().Set("Content-Type", "application/json")
@@ -82,9 +88,13 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *h
 	if wrong := h.admit(r); wrong != nil {
 		return outcome{}, wrong
 	}
-	p := &post{json: isJSON(r.Header.Get("Content-Type")), done: make(chan counting, 1)}
+	kind, err := bodyKind(r.Header.Get("Content-Type"))
+	if err != nil {
+		return outcome{}, problem(http.StatusUnsupportedMediaType, err)
+	}
+	p := &post{json: kind == kindJSON, done: make(chan counting, 1)}
 	r.Body = http.MaxBytesReader(w, r.Body, h.limits.bodyBytes)
-	err := p.read(&h.memory, r, h.limits.bodyBytes)
+	err = p.read(&h.memory, r, h.limits.bodyBytes)
 	if err == nil {
 		err = p.each(func([]byte) error { return nil })
 	}
@@ -113,14 +123,19 @@ func (h *httpSource) admit(r *http.Request) *httpProblem {
 	if r.Method != http.MethodPost {
 		return problem(http.StatusMethodNotAllowed, errPath)
 	}
-	if err := h.origins.Check(r); err != nil {
+	if err := h.pages.Check(r); err != nil {
 		return problem(http.StatusForbidden, err)
+	}
+	if asksCertificates(h.config.HTTP.TLS) {
+		limited.Showed(r.Context())
 	}
 	if h.config.HTTP.Keys == nil {
 		return nil
 	}
 	_, err := h.config.HTTP.Keys.Admit(r, keys.Send)
 	switch {
+	case err == nil:
+		limited.Showed(r.Context())
 	case errors.Is(err, keys.ErrRole):
 		return problem(http.StatusForbidden, err)
 	case err != nil:
@@ -129,9 +144,34 @@ func (h *httpSource) admit(r *http.Request) *httpProblem {
 	return nil
 }
 
-func isJSON(contentType string) bool {
-	media, _, _ := mime.ParseMediaType(contentType)
-	return media == "application/json" || strings.HasSuffix(media, "+json")
+// The kinds of bodies.
+const (
+	kindLines = iota
+	kindJSON
+)
+
+// errType is a type of bodies that is not read.
+var errType = errors.New("is not read: send lines as text/plain or application/x-ndjson, or JSON as application/json")
+
+// bodyKind is what a body of a content type is, or that it is none that is read. curl says
+// application/x-www-form-urlencoded of whatever it sends.
+func bodyKind(contentType string) (kind int, err error) {
+	media, _, err := mime.ParseMediaType(contentType)
+	switch main, sub, _ := strings.Cut(media, "/"); {
+	case contentType == "", main == "text", media == "application/octet-stream", media == "application/x-www-form-urlencoded":
+		return kindLines, nil
+	case media == "application/json", strings.HasSuffix(sub, "+json"):
+		return kindJSON, nil
+	case strings.Contains(sub, "json"): // x-ndjson, jsonl, json-seq
+		return kindLines, nil
+	case strings.Contains(sub, "protobuf"):
+		return 0, fmt.Errorf("%s %w; of OpenTelemetry's exporter otlphttp, set encoding: json", media, errType)
+	case strings.Contains(sub, "gzip"):
+		return 0, fmt.Errorf("%s %w, and say that it is compressed with Content-Encoding: gzip", media, errType)
+	case err != nil:
+		return 0, fmt.Errorf("the content type %.100q %w", contentType, errType)
+	}
+	return 0, fmt.Errorf("%.100s %w", media, errType)
 }
 
 // unread says why a body was not taken.
@@ -180,5 +220,24 @@ func settled(got counting) (outcome, *httpProblem) {
 	if got.err != nil {
 		return outcome{}, problem(http.StatusInternalServerError, got.err)
 	}
+	if wrong := got.outcome.unreadable(); wrong != nil {
+		return outcome{}, wrong
+	}
 	return got.outcome, nil
+}
+
+// unreadable is the answer to a body of which not one request could be read: it was sent in vain, and its sender should
+// learn of it.
+func (o outcome) unreadable() *httpProblem {
+	answer := o.answer()
+	unread := int64(0)
+	for _, n := range answer.Unread {
+		unread += n
+	}
+	if o.requests == 0 || unread < o.requests {
+		return nil
+	}
+	wrong := problem(http.StatusBadRequest, fmt.Errorf("none of the %d requests could be read: set format and envelope of this source to what you send (weir parse shows what is read of it)", o.requests))
+	wrong.Requests, wrong.Unread = answer.Requests, answer.Unread
+	return wrong
 }

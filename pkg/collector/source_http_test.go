@@ -96,6 +96,7 @@ type httpReply struct {
 	header http.Header
 	answer httpAnswer
 	detail string
+	closed bool // the connection, behind it
 }
 
 // post sends a body; the headers are pairs of name and value.
@@ -119,12 +120,13 @@ func (b *httpBench) send(request *http.Request) httpReply {
 		return httpReply{}
 	}
 	defer response.Body.Close()
-	reply := httpReply{status: response.StatusCode, header: response.Header}
+	reply := httpReply{status: response.StatusCode, header: response.Header, closed: response.Close}
 	if reply.status == http.StatusOK {
 		err = json.NewDecoder(response.Body).Decode(&reply.answer)
 	} else {
 		var wrong httpProblem
 		err = json.NewDecoder(response.Body).Decode(&wrong)
+		reply.answer = httpAnswer{Requests: wrong.Requests, Unread: wrong.Unread}
 		if reply.detail = wrong.Detail; wrong.Status != reply.status || wrong.Title == "" || reply.header.Get("Content-Type") != "application/problem+json" {
 			b.t.Errorf("a problem of %d says %+v", reply.status, wrong)
 		}
@@ -246,7 +248,7 @@ func TestHTTPRefusesWhatItCannotRead(t *testing.T) {
 	if left := b.source().memory.left.Load(); left != usualHTTPLimits.memoryBytes {
 		t.Errorf("%d bytes of memory were not given back", usualHTTPLimits.memoryBytes-left)
 	}
-	if reply := b.post(strings.NewReader(strings.Repeat("x", 100<<10))); reply.status != 200 {
+	if reply := b.post(strings.NewReader(b.body(1) + strings.Repeat("x", 100<<10-200))); reply.status != 200 {
 		t.Errorf("a body as long as may be: %+v", reply)
 	}
 	b.sink.await(t, b.want)
@@ -254,6 +256,7 @@ func TestHTTPRefusesWhatItCannotRead(t *testing.T) {
 
 func TestHTTPHasOnePath(t *testing.T) {
 	b := newHTTPBench(t)
+	b.config.Sources[0].HTTP.Hosts = []string{"collector.internal"}
 	b.start()
 	tests := []struct {
 		method, path, header, value string
@@ -265,10 +268,17 @@ func TestHTTPHasOnePath(t *testing.T) {
 		{"POST", "", "Origin", "https://evil.example", 403},
 		{"POST", "", "Sec-Fetch-Site", "cross-site", 403},
 		{"POST", "", "Sec-Fetch-Site", "none", 200},
+		{"POST", "", "Origin", "null", 403},
+		{"POST", "", "Host", "rebind.example:7402", 403},
+		{"POST", "", "Host", "localhost:7402", 200},
+		{"POST", "", "Host", "collector.internal", 200},
+		{"POST", "", "Content-Type", "application/x-protobuf", 415},
 	}
 	for _, test := range tests {
 		request, _ := http.NewRequest(test.method, b.url+test.path, nil)
-		request.Header.Set(test.header, test.value)
+		if request.Header.Set(test.header, test.value); test.header == "Host" {
+			request.Host = test.value
+		}
 		if reply := b.send(request); reply.status != test.status || test.status == 405 && reply.header.Get("Allow") != "POST" {
 			t.Errorf("%+v: %+v", test, reply)
 		}
@@ -465,8 +475,8 @@ func TestHTTPSlowSenders(t *testing.T) {
 	b.changed = func(l *httpLimits) { l.headerFor, l.bodyFor = 2*time.Second, 2*time.Second }
 	b.start()
 	for _, text := range []string{
-		"POST /v1/requests HTTP/1.1\r\nHost: x\r\nX-A",
-		"POST /v1/requests HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n1.2.3.4",
+		"POST /v1/requests HTTP/1.1\r\nHost: localhost\r\nX-A",
+		"POST /v1/requests HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n1.2.3.4",
 	} {
 		conn, err := net.Dial("tcp", b.address())
 		if err != nil {
@@ -508,7 +518,7 @@ func TestHTTPFindsOutTheFormat(t *testing.T) {
 	b := newHTTPBench(t)
 	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
 	b.start()
-	if reply := b.post(strings.NewReader("who knows\n")); reply.status != 200 || reply.answer.Unread["format"] != 1 {
+	if reply := b.post(strings.NewReader("who knows\n")); reply.status != 400 || reply.answer.Unread["format"] != 1 {
 		t.Errorf("%+v", reply)
 	}
 	if reply := b.post(strings.NewReader(b.body(20))); reply.status != 200 || len(reply.answer.Unread) != 0 {
@@ -561,5 +571,68 @@ func TestHTTPOverTLS(t *testing.T) {
 	if response, err := strange.Post(b.url, "", strings.NewReader(b.sample())); err == nil {
 		response.Body.Close()
 		t.Errorf("a stranger was answered: %s", response.Status)
+	}
+}
+
+// What a type of bodies is not read as is refused with what to send instead, and a body of which nothing can be read is
+// no success.
+func TestHTTPSaysWhatItCannotRead(t *testing.T) {
+	b := newHTTPBench(t)
+	b.start()
+	for kind, says := range map[string]string{
+		"application/x-protobuf": "encoding: json", "application/protobuf": "encoding: json", "application/grpc": "text/plain",
+		"application/msgpack": "application/json", "multipart/form-data; boundary=x": "text/plain", "application/gzip": "Content-Encoding: gzip",
+		"image/png": "text/plain", "nonsense": "text/plain", "application/": "text/plain",
+	} {
+		if reply := b.post(strings.NewReader(b.body(0)+"\n\x0a\x12"), "Content-Type", kind); reply.status != 415 || !strings.Contains(reply.detail, says) {
+			t.Errorf("%s: %+v", kind, reply)
+		}
+	}
+	for _, kind := range []string{"", "text/plain", "text/plain; charset", "TEXT/CSV", "application/x-ndjson", "application/jsonl", "application/octet-stream",
+		"application/x-www-form-urlencoded"} {
+		if reply := b.post(strings.NewReader(b.body(2)+"no request\n"), "Content-Type", kind); reply.status != 200 || reply.answer.Unread["format"] != 1 {
+			t.Errorf("%s: %+v", kind, reply)
+		}
+		if reply := b.post(strings.NewReader("no request\nnor this\n"), "Content-Type", kind); reply.status != 400 || reply.answer.Requests != 2 || reply.answer.Unread["format"] != 2 {
+			t.Errorf("%s of which nothing can be read: %+v", kind, reply)
+		}
+	}
+	b.sink.await(t, b.want)
+}
+
+// One host that holds as many connections as it may, and asks without a key again and again, does not keep out a sender
+// that has one.
+func TestHTTPOneHostDoesNotKeepOutASenderWithAKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	writeKeys(t, path, map[string]string{"s3nd": "send"})
+	file, err := keys.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newHTTPBench(t)
+	b.config.Sources[0].HTTP.Keys = file
+	b.changed = func(l *httpLimits) { l.connections = 8 }
+	b.start()
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	for i := range 40 {
+		conn, err := from.Dial("tcp", b.address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		switch i % 3 {
+		case 0: // nothing
+		case 1:
+			io.WriteString(conn, "POST /v1/requests HTTP/1.1\r\nHost: x\r\n")
+		case 2:
+			io.WriteString(conn, "POST /v1/requests HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+		}
+		b.client.CloseIdleConnections()
+		if reply := b.post(strings.NewReader(b.body(1)), "X-Api-Key", "s3nd"); reply.status != 200 {
+			t.Fatalf("%d: %+v", i, reply)
+		}
+	}
+	if reply := b.post(strings.NewReader(b.line()), "X-Api-Key", "guess"); reply.status != 401 || !reply.closed {
+		t.Errorf("%+v", reply)
 	}
 }

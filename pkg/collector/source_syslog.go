@@ -30,10 +30,13 @@ import (
 // said. Lines of one connection are counted in their order.
 //
 // Bounds: a message has at most 64 KiB, longer ones are counted as long; the inbox has 8 MiB; 1,024 connections,
-// each with a buffer of 64 KiB, further ones wait to be accepted; one that sends nothing for an hour is closed.
+// each with a buffer of 64 KiB, half of them of one address that has shown no certificate, further ones wait to be
+// accepted; one that sends nothing for an hour is closed. A handshake of TLS has 10 s, and gives way to others.
 //
 // Beyond loopback it wants to know who may send (from, by the address alone: that of a datagram can be forged), or
-// client certificates, or it does not start. Whoever may write to a unix socket's folder may send.
+// client certificates, or it does not start. Whoever may write to a unix socket's folder may send. A connection that
+// begins with a request line of HTTP is a browser's, sent by a page that somebody made for it: it is closed, and nothing
+// of it is counted.
 //
 // A goroutine a connection reads, or one all datagrams; one, the stream's, parses.
 type syslogSource struct {
@@ -217,9 +220,8 @@ func (s *syslogSource) listen(ctx context.Context) (address string, read reader,
 
 // accept takes connections until the context is done, and has all of them ended when it returns.
 func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
-	l = limited.Listen(l, s.limits.connections, func() {
-		s.trouble("connections", fmt.Errorf("%d connections are open, others wait", s.limits.connections))
-	})
+	bounds := limited.Bounds{Connections: s.limits.connections, PerAddress: s.limits.connections / 2}
+	l = limited.Listen(l, bounds, func(why error) { s.trouble("connections", why) })
 	defer closeWith(ctx, l)()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -234,6 +236,9 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 			s.trouble("accept", err)
 			pause(ctx, 100*time.Millisecond)
 			continue
+		}
+		if s.scheme != "tls" {
+			limited.Busy(conn) // its place is its own: what it has sent would be lost with it
 		}
 		running.Go(func() {
 			s.isolated("the connection of "+conn.RemoteAddr().String(), func() { s.converse(ctx, conn) })

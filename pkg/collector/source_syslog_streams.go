@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"weir/internal/limited"
 )
 
 // converse reads a connection until it ends or the context is done.
@@ -28,8 +30,12 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 			return
 		}
 		conn = encrypted
+		if asksCertificates(s.config.Syslog.TLS) {
+			limited.Known(conn)
+		}
+		limited.Busy(conn)
 	}
-	s.troubleWith(ctx, conn, s.messages(ctx, newFramer(patient{conn, s.limits.idle})))
+	s.troubleWith(ctx, conn, s.messages(ctx, conn))
 }
 
 func (s *syslogSource) troubleWith(ctx context.Context, conn net.Conn, err error) {
@@ -38,10 +44,16 @@ func (s *syslogSource) troubleWith(ctx context.Context, conn net.Conn, err error
 	}
 }
 
+var errHTTP = errors.New("it speaks HTTP, not syslog, as the page of a browser does: nothing of it is counted; post lines to a source of the kind http")
+
 // messages puts all messages of a connection into the inbox.
-func (s *syslogSource) messages(ctx context.Context, f *framer) error {
-	for {
+func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
+	f := newFramer(patient{conn, s.limits.idle})
+	for first := true; ; first = false {
 		message, why, err := f.next()
+		if first && !f.counted && speaksHTTP(message, why == reasonLong) {
+			return errHTTP
+		}
 		if err == nil || len(message) > 0 {
 			if err := s.inbox.put(ctx, message, why); err != nil {
 				return err
@@ -68,6 +80,20 @@ func (p patient) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return p.Conn.Read(b)
+}
+
+// speaksHTTP says that a line is the first one of a request over HTTP: a method, a target and HTTP/1.1. Of one that is too
+// long to be kept the method and how the target begins are enough.
+func speaksHTTP(line []byte, cut bool) bool {
+	method, rest, ok := bytes.Cut(line, []byte{' '})
+	if !ok || len(method) == 0 || len(method) > 20 || bytes.ContainsFunc(method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
+		return false
+	}
+	if cut {
+		return bytes.HasPrefix(rest, []byte("/")) || bytes.HasPrefix(rest, []byte("http"))
+	}
+	target, version, ok := bytes.Cut(rest, []byte(" HTTP/"))
+	return ok && !bytes.Contains(target, []byte{' '}) && len(version) == 3 && version[1] == '.'
 }
 
 // A framer takes the messages out of a stream, as RFC 6587 has them: each with its length before it (octet counting),

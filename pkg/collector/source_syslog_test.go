@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -453,3 +454,52 @@ func (b *syncBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.b.String()
 }
+
+// A page in a browser posts lines to whatever listens on this machine. What it sends begins with a request line, and
+// none of it is counted.
+func TestSyslogIsNotPostedTo(t *testing.T) {
+	b := newSyslogBench(t, "tcp")
+	b.start()
+	for _, request := range []string{
+		"POST / HTTP/1.1", "POST /v1/requests?x=y HTTP/1.1", "OPTIONS * HTTP/1.1", "GET http://127.0.0.1:5514/ HTTP/1.0", "PRI * HTTP/2.0",
+		"POST /" + strings.Repeat("x", maxMessageBytes+10) + " HTTP/1.1",
+	} {
+		conn := b.dial()
+		framed := "203.0.113.66 - - [03/Mar/2026:08:00:00 +0000] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n"
+		io.WriteString(conn, request+"\r\nHost: 127.0.0.1:5514\r\nContent-Type: text/plain\r\n\r\n"+framed)
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%.30s: it is read on: %v", request, err)
+		}
+	}
+	until(t, "why", func() bool { return strings.Contains(b.source().status().Error, "speaks HTTP") })
+	conn := b.dial()
+	b.send(conn, b.line()+b.line())
+	b.sink.await(t, b.want)
+	if got := testutil.ToFloat64(b.collector.metrics.requests.WithLabelValues("lines")); got != 2 {
+		t.Errorf("%v lines were read", got)
+	}
+}
+
+func TestSpeaksHTTP(t *testing.T) {
+	for line, want := range map[string]bool{
+		"GET / HTTP/1.1":                         true,
+		"GET / HTTP/1.1 203.0.113.7 200":         false,
+		"GET / HTTP/1.1\" 200":                   false,
+		"GET /a b HTTP/1.1":                      false,
+		"203.0.113.7 - - \"GET / HTTP/1.1":       false,
+		"<13>Nov 22 12:00:00 web GET / HTTP/1.1": false,
+		"GET /x 203.0.113.7 - " + brief200:       false,
+		"{\"request\":\"GET / HTTP/1.1\"}":       false,
+		"GET":                                    false, "": false, " / HTTP/1.1": false,
+	} {
+		if got := speaksHTTP([]byte(line), false); got != want {
+			t.Errorf("%q: %v", line, got)
+		}
+	}
+	if !speaksHTTP([]byte("POST /"+brief200), true) || speaksHTTP([]byte("<13>POST /"+brief200), true) {
+		t.Error("of a line that is cut")
+	}
+}
+
+var brief200 = strings.Repeat("x", 200)

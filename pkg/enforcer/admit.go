@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"weir/internal/keys"
+	"weir/internal/limited"
 )
 
 // Admit says who asks, when they may do what wants a role.
@@ -20,10 +21,16 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 	}
 	if e.config.Keys != nil {
 		key, err := e.config.Keys.Admit(r, want)
+		if err == nil || certified(r) {
+			limited.Showed(r.Context())
+		}
 		if err == nil || !certified(r) || !keys.Read.May(want) || !errors.Is(err, keys.ErrNone) {
 			return key.Name, refusedKey(err)
 		}
 		return r.TLS.VerifiedChains[0][0].Subject.CommonName, nil
+	}
+	if certified(r) {
+		limited.Showed(r.Context())
 	}
 	if keys.Read.May(want) {
 		return "", nil

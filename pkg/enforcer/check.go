@@ -14,6 +14,7 @@ import (
 func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 	d := dialectOf(r.URL.Path, e.plain)
 	if d == nil {
+		w.Header().Set("Connection", "close")
 		writeProblem(w, problemf(http.StatusNotFound, "edges ask at %s, %[1]s/nginx, %[1]s/ingress-nginx, %[1]s/traefik, %[1]s/caddy and %[1]s/envoy", checkPath))
 		return
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/keys"
+	"weir/internal/origin"
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
 	"weir/pkg/rule"
@@ -52,6 +53,8 @@ type Config struct {
 	Socket string
 	// Keys are the API keys; nil where there are none, and then whoever can connect may read.
 	Keys *keys.File
+	// Hosts are names, besides localhost, by which this machine is asked where there are no keys.
+	Hosts []string
 
 	// Refusal is the status of a refusal at the path that is no edge's own.
 	Refusal         int
@@ -82,6 +85,7 @@ type Enforcer struct {
 	mux      *http.ServeMux
 	outbox   *outbox // nil where no orders are taken
 	commands *commands
+	pages    origin.Pages
 	seen     seen
 	delta    delta
 	patience time.Duration
@@ -101,7 +105,7 @@ func Open(c Config) (*Enforcer, error) {
 	e := &Enforcer{
 		config: c, plain: anyEdge(c.Refusal), metrics: newMetrics(c.Metrics, c.Set),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
-		patience: usualPatience,
+		patience: usualPatience, pages: c.pages(),
 	}
 	e.Rule(c.Ruling)
 	e.mux = e.routes()

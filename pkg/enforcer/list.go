@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/internal/keys"
+	"weir/internal/limited"
 	"weir/pkg/blocklist"
 )
 
@@ -224,10 +225,7 @@ func listProblem(err error) error {
 	return err
 }
 
-// writePatience is how long a write may take: who does not take 64 KiB in that time is let go.
-const writePatience = 30 * time.Second
-
-// A patientWriter writes an answer, and notes that it has begun.
+// A patientWriter writes an answer, a piece in a bounded time, and notes that it has begun.
 type patientWriter struct {
 	to    http.ResponseWriter
 	begun bool
@@ -236,6 +234,5 @@ type patientWriter struct {
 // Write writes for a bounded time.
 func (p *patientWriter) Write(b []byte) (int, error) {
 	p.begun = true
-	_ = http.NewResponseController(p.to).SetWriteDeadline(time.Now().Add(writePatience)) // a test's writer has none
-	return p.to.Write(b)
+	return limited.Answer(p.to).Write(b)
 }

@@ -207,7 +207,7 @@ func TestAListIsWholeOrCutOff(t *testing.T) {
 		entries = append(entries, ofIP(fmt.Sprintf("10.0.%d.%d", i/250, i%250)))
 	}
 	r := start(t, list(t, entries...), nil)
-	request, _ := http.NewRequest(http.MethodGet, "http://enforcer/v1/blocklist", nil)
+	request, _ := http.NewRequest(http.MethodGet, "http://localhost/v1/blocklist", nil)
 	defer func() {
 		if recover() != http.ErrAbortHandler {
 			t.Error("the connection goes on")

@@ -26,7 +26,7 @@ func FuzzOrders(f *testing.F) {
 	e.patience = 0
 	f.Fuzz(func(t *testing.T, withKey bool, path, body, forwarded string) {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
-			r, err := http.NewRequest(method, "http://enforcer"+path, strings.NewReader(body))
+			r, err := http.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
 			if err != nil || !strings.HasPrefix(r.URL.Path, "/") {
 				return
 			}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"weir/internal/limited"
 )
 
 // ServeHTTP answers one request.
@@ -13,7 +15,12 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience)) // a test's writer has none
 	}
 	if asksCheck(r.URL.Path) {
-		e.check(w, r)
+		e.check(w, r) // it carries what the edge was asked: the Host of a site, the Origin of its pages
+		return
+	}
+	w = limited.Answer(w)
+	if err := e.pages.Check(r); err != nil {
+		writeProblem(w, problemf(http.StatusForbidden, "%s", err))
 		return
 	}
 	e.mux.ServeHTTP(w, r)

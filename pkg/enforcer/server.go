@@ -8,22 +8,22 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
 
 	"weir/internal/limited"
+	"weir/internal/origin"
 )
 
 // Bounds of what strangers may hold.
 const (
 	maxConnections = 10_000
+	maxPerAddress  = 5_000 // that have shown no key
 	maxFollowers   = 4_096
-	maxHeaderBytes = 32 << 10
-	headerPatience = 10 * time.Second
 	bodyPatience   = 30 * time.Second
-	idlePatience   = 5 * time.Minute // longer than edges keep connections
+	answerPatience = maxWait + limited.WritePatience
+	idlePatience   = 150 * time.Second // longer than edges keep connections: nginx 60 s, Traefik 90 s, Caddy 120 s
 )
 
 // guard refuses to listen where other machines can connect and nobody is asked who they are.
@@ -31,14 +31,21 @@ func (c *Config) guard() error {
 	if c.Listen == "" || c.Keys != nil || c.TLS != nil && c.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
 		return nil
 	}
-	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("listening on %s: %w", c.Listen, err)
 	}
-	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.Unmap().IsLoopback() {
+	if origin.IsLoopback(c.Listen) {
 		return nil
 	}
 	return fmt.Errorf("listening on %s: %w; give keys or client certificates, or listen on 127.0.0.1", c.Listen, errUnguarded)
+}
+
+// pages are what is answered of requests that browsers send: where nobody is asked for a key, only those for this machine.
+func (c *Config) pages() origin.Pages {
+	if c.Listen == "" || c.Keys != nil || c.TLS != nil && c.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
+		return origin.Pages{}
+	}
+	return origin.Loopback(c.Hosts)
 }
 
 // A listening is one of the two ways to connect.
@@ -61,7 +68,7 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 			return all, fmt.Errorf("listening for checks: %w", err)
 		}
 		e.address = l.Addr().String()
-		all = append(all, listening{limited.Listen(l, maxConnections, e.tellFull), e.config.TLS != nil})
+		all = append(all, listening{limited.Listen(l, limited.Bounds{Connections: maxConnections, PerAddress: maxPerAddress}, e.tellFull), e.config.TLS != nil})
 	}
 	if e.config.Socket != "" {
 		l, err := listenSocket(ctx, e.config.Socket)
@@ -96,16 +103,16 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-func (e *Enforcer) tellFull() {
-	e.faults.Note("connections", fmt.Errorf("%d connections are open, others wait", maxConnections))
-}
+func (e *Enforcer) tellFull(why error) { e.faults.Note("connections", why) }
 
 func (e *Enforcer) server() *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler: e, TLSConfig: e.config.TLS, ConnContext: withPerson,
-		ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: limited.HeaderPatience, WriteTimeout: answerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: limited.HeaderBytes,
 		ErrorLog: slog.NewLogLogger(e.config.Logger.Handler(), slog.LevelDebug), // what strangers do is not worth a line each
 	}
+	limited.Track(server)
+	return server
 }
 
 func (e *Enforcer) serve(server *http.Server, l listening) error {

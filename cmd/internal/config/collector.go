@@ -10,18 +10,20 @@ import (
 
 // Collector says where requests come from.
 type Collector struct {
-	// Listen is the address for status, metrics, health and profiles; beyond loopback it needs keys.
-	// Default: 127.0.0.1:7401.
+	// Listen is the address for status, metrics, health and profiles; beyond loopback it needs keys or client
+	// certificates. Default: 127.0.0.1:7401.
 	Listen string `yaml:"listen"`
 	// Keys is the file of the API keys. Default: none.
 	Keys string `yaml:"keys"`
+	// TLS encrypts the address. Default: not encrypted.
+	TLS ServerTLS `yaml:"tls"`
 	// Sources are read all at once. Default: none.
 	Sources []Source `yaml:"sources"`
 }
 
 // Validate checks the address.
 func (c *Collector) Validate(v yamlfile.Value) {
-	guard(v.Key("listen"), c.Listen, keysOrLoopback, c.Keys != "")
+	guard(v.Key("listen"), c.Listen, keysOrLoopback, c.Keys != "" || c.TLS.Clients != "")
 }
 
 // distinctNames gives a name to each source that has none, and refuses the same name twice: metrics are told

@@ -36,6 +36,9 @@ type Config struct {
 	// Mode is enforce, or shadow: everything is decided and shown and nothing refused, whatever the rules say.
 	// Default: enforce.
 	Mode Mode `yaml:"mode"`
+	// Hosts are names by which loopback addresses that ask for no key may be asked, besides localhost and 127.0.0.1: what
+	// has another Host is refused there, because a web page can have its own name lead to 127.0.0.1. Default: none.
+	Hosts Texts `yaml:"hosts"`
 
 	Client     Client     `yaml:"client"`     // who the client is
 	Time       Time       `yaml:"time"`       // what times are believed
@@ -85,6 +88,7 @@ func hours(n int) yamlfile.Duration   { return yamlfile.Duration(time.Duration(n
 // Validate checks what concerns the file as a whole: it is where paths become whole and other files are read.
 func (c *Config) Validate(v yamlfile.Value) {
 	c.resolve()
+	c.checkHosts(v.Key("hosts"))
 	c.Kafka.fewerInProcess(v.Key("kafka"))
 	c.Collector.distinctNames(v.Key("collector").Key("sources"))
 	c.loadRules(v)

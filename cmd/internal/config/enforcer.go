@@ -12,24 +12,26 @@ import (
 
 // Aggregator says how much is counted in memory.
 type Aggregator struct {
-	// Listen is the address for keys, status, metrics, health and profiles; beyond loopback it needs keys.
-	// Default: 127.0.0.1:7411.
+	// Listen is the address for keys, status, metrics, health and profiles; beyond loopback it needs keys or client
+	// certificates. Default: 127.0.0.1:7411.
 	Listen string `yaml:"listen"`
 	// Keys is the file of the API keys. Default: none.
 	Keys string `yaml:"keys"`
+	// TLS encrypts the address. Default: not encrypted.
+	TLS ServerTLS `yaml:"tls"`
 	// HotKeys is how many keys are held in memory, over all partitions of the process. Default: 1000000.
 	HotKeys int `yaml:"hot_keys"`
 }
 
 // Validate checks the address and the number.
 func (a *Aggregator) Validate(v yamlfile.Value) {
-	guard(v.Key("listen"), a.Listen, keysOrLoopback, a.Keys != "")
+	guard(v.Key("listen"), a.Listen, keysOrLoopback, a.Keys != "" || a.TLS.Clients != "")
 	if place := v.Key("hot_keys"); !place.Faulty() && a.HotKeys < 1 {
 		place.Faultf("write how many keys to hold in memory; each takes about 300 bytes", "%d keys are not possible", a.HotKeys)
 	}
 }
 
-const keysOrLoopback = "add keys, a file of API keys, or listen on 127.0.0.1"
+const keysOrLoopback = "add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1"
 
 // Enforcer says how the list is served.
 type Enforcer struct {
@@ -76,10 +78,9 @@ type Enforcer struct {
 
 // Validate checks the addresses.
 func (e *Enforcer) Validate(v yamlfile.Value) {
-	const remedy = "add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1"
 	guarded := e.Keys != "" || e.TLS.Clients != ""
-	guard(v.Key("listen"), e.Listen, remedy, guarded)
-	guard(v.Key("admin"), e.Admin, remedy, guarded)
+	guard(v.Key("listen"), e.Listen, keysOrLoopback, guarded)
+	guard(v.Key("admin"), e.Admin, keysOrLoopback, guarded)
 	if place := v.Key("refuse"); !place.Faulty() && e.Refuse != http.StatusTooManyRequests && e.Refuse != http.StatusForbidden {
 		place.Faultf("write 429 or 403", "edges do not take %d for a refusal", e.Refuse)
 	}

@@ -63,9 +63,11 @@ func (c *Config) paths() []*string {
 	kafka, enforcer := &c.Kafka, &c.Enforcer
 	paths := []*string{
 		&kafka.TLS.CA, &kafka.TLS.Cert, &kafka.TLS.Key, &kafka.SASL.PasswordFile, &c.Store.PasswordFile,
-		&c.Collector.Keys, &c.Aggregator.Keys,
-		&enforcer.Keys, &enforcer.TLS.Cert, &enforcer.TLS.Key, &enforcer.TLS.Clients,
+		&c.Collector.Keys, &c.Aggregator.Keys, &enforcer.Keys,
 		&enforcer.FollowKeyFile, &enforcer.FollowTLS.CA, &enforcer.FollowTLS.Cert, &enforcer.FollowTLS.Key,
+	}
+	for _, t := range []*ServerTLS{&c.Collector.TLS, &c.Aggregator.TLS, &enforcer.TLS} {
+		paths = append(paths, &t.Cert, &t.Key, &t.Clients)
 	}
 	paths = append(paths, enforcer.HAProxy.paths()...)
 	for _, networks := range c.networks() {
@@ -117,9 +119,11 @@ func Keys() []string {
 		{"kafka.events.", Topic{}},
 		{"store.", Store{}},
 		{"collector.", Collector{}},
+		{"collector.tls.", ServerTLS{}},
 		{"collector.sources[].", Source{}},
 		{"collector.sources[].tls.", ServerTLS{}},
 		{"aggregator.", Aggregator{}},
+		{"aggregator.tls.", ServerTLS{}},
 		{"enforcer.", Enforcer{}},
 		{"enforcer.tls.", ServerTLS{}},
 		{"enforcer.follow_tls.", ClientTLS{}},

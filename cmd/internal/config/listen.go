@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"weir/internal/origin"
 	"weir/internal/yamlfile"
 )
 
@@ -52,17 +53,17 @@ func guard(v yamlfile.Value, address, remedy string, guarded bool) {
 		v.Fault(err)
 		return
 	}
-	if !guarded && !isLoopback(address) {
+	if !guarded && !origin.IsLoopback(address) {
 		v.Faultf(remedy, "%s can be reached from other machines, and nobody there is asked who they are", address)
 	}
 }
 
-// isLoopback says that only this machine can reach the address.
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
+// checkHosts checks that they are names, and writes them as they are compared.
+func (c *Config) checkHosts(v yamlfile.Value) {
+	for i, host := range c.Hosts {
+		if strings.ContainsAny(host, ":/* \t") || strings.Trim(host, ".") == "" {
+			nth(v, i).Faultf("write it as weir.internal, without a scheme and a port", "%q is no name of a host", host)
+		}
+		c.Hosts[i] = strings.TrimSuffix(strings.ToLower(host), ".")
 	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }

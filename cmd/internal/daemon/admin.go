@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -16,13 +17,17 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/internal/keys"
+	"weir/internal/limited"
+	"weir/internal/origin"
+	"weir/internal/telemetry"
 )
 
 // An admin serves /healthz, /readyz, /status, /metrics and /debug/pprof/. Beyond loopback all but the first two want a
-// key: the role read, for profiles the role admin.
+// key of the role read, or a client's certificate; profiles want the role admin, on loopback too.
 type admin struct {
 	server *http.Server
 	ended  chan struct{}
+	faults *telemetry.Faults
 }
 
 // serve listens; an empty address serves nothing.
@@ -45,15 +50,20 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for status and metrics: %w", err)
 	}
-	guarded := known != nil || secure != nil && secure.ClientAuth == tls.RequireAndVerifyClientCert
-	if host, err := netip.ParseAddrPort(listener.Addr().String()); !guarded && (err != nil || !host.Addr().IsLoopback()) {
-		listener.Close()
-		return nil, wrong{fmt.Errorf("%s can be reached from other machines, and nobody there is asked who they are: add keys, a file of API keys", address)}
+	certified := secure != nil && secure.ClientAuth == tls.RequireAndVerifyClientCert
+	door := adminDoor{known: known, certified: certified}
+	if host, err := netip.ParseAddrPort(listener.Addr().String()); known == nil && !certified {
+		if err != nil || !host.Addr().IsLoopback() {
+			listener.Close()
+			return nil, wrong{fmt.Errorf("%s can be reached from other machines, and nobody there is asked who they are: add keys, a file of API keys", address)}
+		}
+		door.pages = origin.Loopback(p.Config.Hosts)
 	}
+	a := p.adminServer(door)
+	listener = limited.Listen(listener, adminBounds, a.tellFull)
 	if secure != nil {
 		listener = tls.NewListener(listener, secure)
 	}
-	a := &admin{&http.Server{Handler: p.handler(known), ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})}
 	go func() {
 		defer close(a.ended)
 		if err := a.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -64,15 +74,38 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	return a, nil
 }
 
+// Bounds of what strangers may hold of an admin address.
+var adminBounds = limited.Bounds{Connections: 256, PerAddress: 128}
+
+const adminIdle = 2 * time.Minute // longer than between two scrapes
+
+func (p *Process) adminServer(door adminDoor) *admin {
+	server := &http.Server{
+		Handler: p.handler(door), ReadHeaderTimeout: limited.HeaderPatience, ReadTimeout: adminIdle, WriteTimeout: adminIdle, IdleTimeout: adminIdle,
+		MaxHeaderBytes: limited.HeaderBytes, ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug), // what strangers do is not worth a line each
+	}
+	limited.Track(server)
+	return &admin{server: server, ended: make(chan struct{}), faults: telemetry.NewFaults(p.Logger)}
+}
+
+func (a *admin) tellFull(why error) {
+	a.faults.Note("connections", fmt.Errorf("status and metrics: %w", why))
+}
+
 // adminTLS is how the address is encrypted: the enforcer's is as the one where it serves.
 func (p *Process) adminTLS(address string) config.ServerTLS {
-	if address == p.Config.Enforcer.Admin {
+	switch address {
+	case p.Config.Enforcer.Admin:
 		return p.Config.Enforcer.TLS
+	case p.Config.Aggregator.Listen:
+		return p.Config.Aggregator.TLS
+	case p.Config.Collector.Listen:
+		return p.Config.Collector.TLS
 	}
 	return config.ServerTLS{}
 }
 
-func (p *Process) handler(known *keys.File) http.Handler {
+func (p *Process) handler(door adminDoor) http.Handler {
 	inner := http.NewServeMux()
 	p.api = inner
 	p.Health.Handle(inner)
@@ -80,13 +113,13 @@ func (p *Process) handler(known *keys.File) http.Handler {
 	outer := http.NewServeMux()
 	outer.Handle("/healthz", inner)
 	outer.Handle("/readyz", inner)
-	outer.Handle("/", guarded(known, keys.Read, inner))
+	outer.Handle("/", door.guard(keys.Read, inner))
 	profiles := http.NewServeMux()
 	profiles.HandleFunc("/debug/pprof/", pprof.Index)
 	profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	profiles.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	outer.Handle("/debug/pprof/", guarded(known, keys.Admin, profiles))
+	outer.Handle("/debug/pprof/", door.guard(keys.Admin, profiles))
 	return outer
 }
 
@@ -103,13 +136,25 @@ func (p *Process) metrics() http.Handler {
 	})
 }
 
-// guarded lets through who has the role; without keys that is everyone, on loopback.
-func guarded(known *keys.File, role keys.Role, next http.Handler) http.Handler {
-	if known == nil {
-		return next
-	}
+// An adminDoor says who may ask at an admin address.
+type adminDoor struct {
+	known     *keys.File   // nil is none
+	certified bool         // nobody connects without a certificate that one of our roots signed
+	pages     origin.Pages // what is answered of what browsers send
+}
+
+var errProfiles = errors.New("profiles want an API key of the role admin, on this machine too: set keys beside this address in weir.yaml (weir keys add NAME --role admin)")
+
+// guard lets through who has the role. To read, a client's certificate is enough, and where nobody is asked for either,
+// which is on loopback, nothing is wanted.
+func (d adminDoor) guard(role keys.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch _, err := known.Admit(r, role); {
+		w = limited.Answer(w)
+		if err := d.pages.Check(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		switch err := d.admit(r, role); {
 		case err == nil:
 			next.ServeHTTP(w, r)
 		case errors.Is(err, keys.ErrRole):
@@ -118,6 +163,25 @@ func guarded(known *keys.File, role keys.Role, next http.Handler) http.Handler {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 		}
 	})
+}
+
+func (d adminDoor) admit(r *http.Request, role keys.Role) error {
+	err := keys.ErrNone
+	if d.known != nil {
+		_, err = d.known.Admit(r, role)
+	}
+	if err == nil || d.certified {
+		limited.Showed(r.Context())
+	}
+	switch {
+	case !errors.Is(err, keys.ErrNone):
+		return err
+	case keys.Read.May(role) && (d.certified || d.known == nil):
+		return nil
+	case d.known == nil:
+		return errProfiles
+	}
+	return err
 }
 
 func (a *admin) close() {

@@ -126,7 +126,7 @@ func httpSource(p *Process, s *config.Source) (*collector.HTTPConfig, error) {
 		return nil, err
 	}
 	known, err := p.keysOf(s.Keys)
-	return &collector.HTTPConfig{Listen: s.HTTP, TLS: secure, Keys: known}, err
+	return &collector.HTTPConfig{Listen: s.HTTP, TLS: secure, Keys: known, Hosts: p.Config.Hosts}, err
 }
 
 func (r *RunningCollector) syslogSource(p *Process, s *config.Source) (*collector.SyslogConfig, error) {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -39,6 +40,10 @@ type place struct {
 	address string
 	cancel  context.CancelFunc
 	ended   chan error
+
+	set    []string
+	client *http.Client // nil is the usual one
+	scheme string       // empty is http
 }
 
 type lines struct {
@@ -84,7 +89,7 @@ func (p *place) write(name, text string) {
 }
 
 func (p *place) options() config.Options {
-	return config.Options{File: filepath.Join(p.folder, "weir.yaml")}
+	return config.Options{File: filepath.Join(p.folder, "weir.yaml"), Set: p.set}
 }
 
 func (p *place) start() {
@@ -114,7 +119,7 @@ func (p *place) stop() {
 }
 
 func (p *place) get(path string) (int, string) {
-	r, err := http.Get("http://" + p.address + path)
+	r, err := cmp.Or(p.client, http.DefaultClient).Get(cmp.Or(p.scheme, "http") + "://" + p.address + path)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -165,8 +170,8 @@ func TestACollectorSaysHowItStands(t *testing.T) {
 		}
 		return status.CaughtUp && status.Rules == p.process.Config.RuleSet.Fingerprint() && len(status.Sources) == 1 && status.Sources[0].Source == "file-1"
 	})
-	if code, _ := p.get("/debug/pprof/"); code != http.StatusOK {
-		t.Error("there are no profiles")
+	if code, why := p.get("/debug/pprof/"); code != http.StatusUnauthorized || !strings.Contains(why, "role admin") {
+		t.Errorf("profiles without a key: %d %s", code, why)
 	}
 	if problems, err := testutil.GatherAndLint(p.process.Metrics); err != nil || len(problems) > 0 {
 		t.Error(problems, err)

@@ -108,7 +108,7 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 	p, c := r.process, r.process.Config
 	settings := enforcer.Config{
 		Set: r.set, Listen: c.Enforcer.Listen, Socket: c.Enforcer.Socket, Refusal: c.Enforcer.Refuse, LimitHeaders: limitHeaders[c.Enforcer.LimitHeaders],
-		DenyWithoutList: c.Enforcer.WithoutList == "deny", Folder: filepath.Join(c.Data, "enforcer"), Follows: c.Enforcer.Follow,
+		DenyWithoutList: c.Enforcer.WithoutList == "deny", Folder: filepath.Join(c.Data, "enforcer"), Follows: c.Enforcer.Follow, Hosts: c.Hosts,
 		EventsPartitions: c.Kafka.Events.Partitions, HitsPartitions: c.Kafka.Hits.Partitions, Logger: p.Logger, Metrics: p.Metrics,
 		Refused: func(entry *blocklist.Entry, client netip.Addr) { r.bouncers.Saw(entry, client) },
 	}

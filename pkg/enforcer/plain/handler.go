@@ -45,7 +45,6 @@ func (l *Lists) serve(w http.ResponseWriter, r *http.Request, asked wanted, rule
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(30*time.Second + time.Duration(len(made.body)/slowest)*time.Second)) // some writers have none
-	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	w.Header().Set("ETag", made.tag)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")

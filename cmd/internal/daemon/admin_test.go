@@ -1,0 +1,106 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/kafka/kafkatest"
+)
+
+// A page whose name leads to 127.0.0.1 is not answered where nobody is asked for a key; probes and scrapers are.
+func TestAnAdminAddressAnswersToThisMachineAlone(t *testing.T) {
+	p := newPlace(t, "hosts: [Metrics.Internal]\n")
+	p.start()
+	for _, test := range []struct {
+		path, field, value string
+		want               int
+	}{
+		{"/status", "Host", "127.0.0.1:7401", 200}, {"/metrics", "Host", "localhost:7401", 200}, {"/metrics", "Host", "metrics.internal", 200},
+		{"/status", "Host", "rebind.example:7401", 403}, {"/metrics", "Host", "rebind.example", 403}, {"/debug/pprof/", "Host", "rebind.example", 403},
+		{"/healthz", "Host", "10.1.2.3:7401", 200}, {"/readyz", "Host", "probe.example", 200},
+		{"/status", "Sec-Fetch-Site", "cross-site", 403}, {"/metrics", "Origin", "http://evil.example", 403}, {"/nothing", "X-None", "", 404},
+	} {
+		request, _ := http.NewRequest(http.MethodGet, "http://"+p.address+test.path, nil)
+		if request.Header.Set(test.field, test.value); test.field == "Host" {
+			request.Host = test.value
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != test.want || response.Close != (test.want == 403 || test.want == 404) {
+			t.Errorf("%+v: %d, and the connection is closed: %v", test, response.StatusCode, response.Close)
+		}
+	}
+}
+
+// Strangers who hold connections with headers that never end neither fill the memory nor keep out who asks.
+func TestAnAdminAddressHasBounds(t *testing.T) {
+	p := newPlace(t, "")
+	p.start()
+	half := "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: " + strings.Repeat("a", 20<<10)
+	for i := range adminBounds.Connections + 50 {
+		conn, err := net.Dial("tcp", p.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if i%4 == 0 {
+			io.WriteString(conn, half)
+		}
+	}
+	if code, why := p.get("/status"); code != 200 {
+		t.Errorf("%d %s", code, why)
+	}
+	p.await("loud", func() bool {
+		return strings.Contains(p.heard.String(), fmt.Sprint(adminBounds.Connections, " connections are open"))
+	})
+	conn, err := net.Dial("tcp", p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go io.WriteString(conn, half+strings.Repeat("a", 1<<20)) // is cut off
+	conn.SetReadDeadline(time.Now().Add(time.Minute))
+	answer := make([]byte, 12)
+	if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != "HTTP/1.1 431" {
+		t.Errorf("%q, %v", answer, err)
+	}
+}
+
+// With a certificate the address is encrypted, and one who shows a certificate that our roots signed may read.
+func TestAnAdminAddressWithCertificates(t *testing.T) {
+	p := newPlace(t, "")
+	files, err := kafkatest.NewCertificates(p.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.set = []string{"collector.tls.cert=client.pem", "collector.tls.key=client.key", "collector.tls.clients=authority.pem"}
+	own, err := tls.LoadX509KeyPair(files.Client, files.ClientKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{own}}} //nolint:gosec // who we are is looked at
+	defer transport.CloseIdleConnections()
+	p.client, p.scheme = &http.Client{Transport: transport}, "https"
+	p.start()
+	if code, why := p.get("/status"); code != 200 {
+		t.Errorf("%d %s", code, why)
+	}
+	if code, _ := p.get("/debug/pprof/"); code != http.StatusUnauthorized {
+		t.Errorf("profiles with a certificate alone: %d", code)
+	}
+	bare := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	defer bare.CloseIdleConnections()
+	if answer, err := (&http.Client{Transport: bare}).Get("https://" + p.address + "/status"); err == nil {
+		answer.Body.Close()
+		t.Error("without a certificate:", answer.Status)
+	}
+}
