@@ -32,3 +32,16 @@ func (m *clfMemory) time(s string, zone *time.Location) (int64, bool) {
 	}
 	return at, ok
 }
+
+// clfLength is the length of the time that a text begins with: of 17/Apr/2018:06:25:06 +0000, and of HAProxy's
+// 25/Feb/2019:16:19:48.143, which has a fraction, and no zone.
+func clfLength(s string) int {
+	if len(s) <= clfZone || s[clfZone] != '.' {
+		return clfBytes
+	}
+	end := skipDigits(s, clfZone+1)
+	if len(s) >= end+6 && s[end] == ' ' && (s[end+1] == '+' || s[end+1] == '-') {
+		end += 6
+	}
+	return end
+}

@@ -19,6 +19,7 @@ type variable struct {
 	text    string // as the format has it, for messages
 	name    string // as a further field
 	slot    slot
+	raw     bool // set undoes the escapes by itself
 	always  bool // a line may be unread for what it holds, so that it is read whoever wants it
 	rank    int  // who fills the slot where several could
 	set     setter
@@ -36,8 +37,9 @@ type layout struct {
 	optional []token // what follows in a line as far as the line has it
 	escape   escape
 	syslog   bool
-	settled  bool // that no field of a client moves another is seen to without zones
-	tail     bool // a line may go on after the last token; the rest is the field moreField
+	settled  bool      // that no field of a client moves another is seen to without zones
+	tail     bool      // a line may go on after the last token; the rest is the field moreField
+	rest     *variable // that takes a tail in another way
 }
 
 // moreField is the further field that takes the rest of a line behind a format with a tail.
@@ -56,7 +58,7 @@ const (
 // compile makes the scanner of a layout.
 func compile(l layout, o Options) (*scanner, error) {
 	if l.tail {
-		l.tokens = append(l.tokens, tailOf(l.tokens))
+		l.tokens = append(l.tokens, tailOf(l))
 	}
 	// Before slots are claimed: which pieces are joined depends on what they are about.
 	required := len(variablesOf(joinAddresses(joinLiterals(l.tokens))))
@@ -98,8 +100,11 @@ func compile(l layout, o Options) (*scanner, error) {
 }
 
 // tailOf is what takes the rest of a line behind the tokens.
-func tailOf(tokens []token) token {
-	if strings.HasSuffix(tokens[len(tokens)-1].literal, " ") {
+func tailOf(l layout) token {
+	switch {
+	case l.rest != nil:
+		return token{variable: l.rest}
+	case strings.HasSuffix(l.tokens[len(l.tokens)-1].literal, " "):
 		return token{variable: &variable{name: moreField, text: "the rest of the line", set: setFurther}}
 	}
 	return token{variable: &variable{name: moreField, text: "the rest of the line", always: true, set: setMore}}

@@ -76,9 +76,9 @@ const (
 	nginxIngress  = nginxCombined + ` $request_length $request_time [$proxy_upstream_name] ` +
 		`[$proxy_alternative_upstream_name] $upstream_addr $upstream_response_length $upstream_response_time $upstream_status $req_id`
 
-	// Captured headers, where there are any, stand before the request and become part of the last queue's field.
+	// Captured headers stand before the request where there are any, and behind it what httpslog adds.
 	haproxy = `$client [$accept_date] $frontend $backend/$server $timers $status $bytes_sent $captured_request_cookie ` +
-		`$captured_response_cookie $termination_state $connections $queues "$request"`
+		`$captured_response_cookie $termination_state $connections $queues $captures"$request"`
 
 	// The time is that of the response, in the order of which lines are written.
 	alb = `$type $time_iso8601 $elb $client $target $request_processing_time $target_processing_time ` +
@@ -124,13 +124,6 @@ func w3c(names string, d dialect) func(Options) (Parser, error) {
 		}
 		return c, nil
 	}
-}
-
-func layoutHAProxy(o Options) (layout, error) {
-	l, err := nginxLayout(haproxy, o)
-	l.escape, l.syslog = escapeHash, true
-	l.nameOwn()
-	return l, err
 }
 
 func layoutALB(o Options) (layout, error) {

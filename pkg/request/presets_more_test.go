@@ -61,6 +61,11 @@ var vendorSamples = []vendorSample{
 	{"squid", `1690000015.210      0 192.168.56.20 NONE_NONE/000 0 - error:transaction-end-before-headers - HIER_NONE/- -`,
 		Request{UnixMilli: milli("2023-07-22T04:26:55.210Z"), IP: netip.MustParseAddr("192.168.56.20"), Path: "error:transaction-end-before-headers"}, "elapsed=0"},
 
+	{"haproxy", `Feb  6 12:14:14 localhost haproxy[14389]: 10.0.1.2:33317 [06/Feb/2009:12:14:14.655] https-in~ static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} ` +
+		`"GET /index.html HTTP/1.1" 0/0000000000000000/0/0/0 1wt.eu/TLSv1.3/TLS_AES_256_GCM_SHA384`,
+		Request{UnixMilli: milli("2009-02-06T12:14:14.655Z"), IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: "/index.html", Status: 200, Bytes: 2750},
+		"queues=0/0 captured_request_headers=1wt.eu ssl_server_name=1wt.eu ssl_protocol=TLSv1.3 ssl_cipher=TLS_AES_256_GCM_SHA384"},
+
 	{"cloudflare-json", `{"ClientIP":"89.163.242.206","ClientRequestHost":"www.theburritobot.com","ClientRequestMethod":"GET","ClientRequestURI":"/static/img/testimonial-hipster.png?x=1",` +
 		`"EdgeEndTimestamp":1506702504461999900,"EdgeResponseBytes":69045,"EdgeResponseStatus":200,"EdgeStartTimestamp":1506702504433000200,"RayID":"3a6050bcbe121a87"}`,
 		Request{UnixMilli: 1506702504433, IP: netip.MustParseAddr("89.163.242.206"), Method: "GET", Host: "www.theburritobot.com", Path: "/static/img/testimonial-hipster.png", Query: "x=1",
@@ -124,6 +129,19 @@ func TestVendorFormatsCannotBeForged(t *testing.T) {
 		var r Request
 		if err := mustParser(t, c.format, Options{}).Parse(c.line, &r); err == nil {
 			t.Errorf("%s: %+v", c.line, r)
+		}
+	}
+}
+
+// A line costs no memory, whoever writes it, unless it has escapes.
+func TestVendorSamplesAllocateNothing(t *testing.T) {
+	for _, s := range vendorSamples {
+		if strings.ContainsAny(s.line, `\%`) {
+			continue
+		}
+		parser, r := mustParser(t, s.format, Options{}), new(Request)
+		if n := testing.AllocsPerRun(10, func() { _ = parser.Parse(s.line, r) }); n > 0 {
+			t.Errorf("%s: %v allocations", s.line, n)
 		}
 	}
 }

@@ -46,11 +46,22 @@ func TestPresets(t *testing.T) {
 			Request{UnixMilli: milli("2026-05-04T12:00:00Z"), IP: netip.MustParseAddr("192.0.2.1"), Method: "GET", Path: "/api", Status: 503,
 				Bytes: 592, Fields: []Field{{"request_length", "0"}, {"request_time", "0.000"}, {"proxy_upstream_name", "shop-web-80"}, {"req_id", "4a5e"}}}},
 		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} "GET /index.html HTTP/1.1"`,
-			haproxySample("http-in", `0/0 {1wt.eu} {}`, "/index.html")},
+			haproxySample("http-in", "0/0", "/index.html", Field{"captured_request_headers", "1wt.eu"})},
 		{"haproxy", `<150>Feb  6 12:14:14 localhost haproxy[14389]: 10.0.1.2:33317 [06/Feb/2009:12:14:14.655] https~ static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 "GET /a#22b#7D HTTP/1.1"`,
 			haproxySample("https~", "0/0", `/a"b}`)},
 		{"haproxy", `<150>1 2009-02-06T12:14:14.656+01:00 lb1 haproxy 14389 - [x@1 a="\]"] ` + "\ufeff" + `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 "GET /cut`,
 			haproxySample("http-in", "0/0", "/cut")},
+		// As HAProxy 2.6 wrote it: what is captured is escaped.
+		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {a#7D #7Bb#7D #22GET /x#23HTTP#7C1.1\|9.9.9.9, 8.8.8.8} {r#7D z} "GET /a{b}#22c HTTP/1.1"`,
+			haproxySample("http-in", "0/0", `/a{b}"c`, Field{"captured_request_headers", `a} {b} "GET /x#HTTP|1.1\|9.9.9.9, 8.8.8.8`}, Field{"captured_response_headers", "r} z"})},
+		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {|} "GET /{ HTTP/1.1"`,
+			haproxySample("http-in", "0/0", "/{", Field{"captured_request_headers", "|"})},
+		// option httpslog.
+		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] https~ static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} "GET / HTTP/1.1" 0/0000000000000000/0/0/0 a/b c/TLSv1.3/TLS_AES_256_GCM_SHA384`,
+			haproxySample("https~", "0/0", "/", Field{"captured_request_headers", "1wt.eu"}, Field{"ssl_errors", "0/0000000000000000/0/0/0"}, Field{"ssl_server_name", "a/b c"},
+				Field{"ssl_protocol", "TLSv1.3"}, Field{"ssl_cipher", "TLS_AES_256_GCM_SHA384"})},
+		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] https~ static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1" 0/-/-/-/0 -/-/-`,
+			haproxySample("https~", "0/0", "/", Field{"ssl_errors", "0/-/-/-/0"})},
 		// Written with option logasap, before the response was over.
 		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/+109 200 +2750 - - ---- 1/1/1/1/+1 0/0 "GET / HTTP/1.1"`,
 			Request{UnixMilli: milli("2009-02-06T12:14:14.655+01:00"), IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: "/", Status: 200, Bytes: 2750,
@@ -107,8 +118,8 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-func haproxySample(frontend, queues, path string) Request {
+func haproxySample(frontend, queues, path string, more ...Field) Request {
 	return Request{UnixMilli: milli("2009-02-06T12:14:14.655+01:00"), IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: path, Status: 200,
-		Bytes: 2750, Fields: []Field{{"frontend", frontend}, {"backend", "static"}, {"server", "srv1"}, {"timers", "10/0/30/69/109"},
-			{"termination_state", "----"}, {"connections", "1/1/1/1/0"}, {"queues", queues}}}
+		Bytes: 2750, Fields: append([]Field{{"frontend", frontend}, {"backend", "static"}, {"server", "srv1"}, {"timers", "10/0/30/69/109"},
+			{"termination_state", "----"}, {"connections", "1/1/1/1/0"}, {"queues", queues}}, more...)}
 }

@@ -30,6 +30,7 @@ type step struct {
 	filler  setter   // what set is when somebody does
 	fields  []string // that set fills, unless it always has to
 	always  bool
+	raw     bool           // set undoes the escapes by itself
 	better  slotSet        // for the request line: what other steps fill
 	pattern timePattern    // for endPattern
 	local   *time.Location // of times without a zone
@@ -41,17 +42,18 @@ type step struct {
 type ending uint8
 
 const (
-	endLiteral ending = iota // where the literal stands
-	endQuote                 // where it stands, and its quote is not escaped
-	endLine                  // with the line
-	endCLF                   // after 26 bytes: 17/Apr/2018:06:25:06 +0000
-	endFree                  // where it stands, and no quote before it
-	endList                  // where it stands, but not within an nginx list (a, b : c)
-	endPattern               // where the pattern of the time ends
-	endWords                 // where the literal stands behind the third word: of a request whose target holds no space
-	endHost                  // where the literal stands, but not within the brackets of an IPv6 address
-	endPadded                // where the literal stands, but not in the spaces at its start
-	endPair                  // where the literal stands the second time
+	endLiteral  ending = iota // where the literal stands
+	endQuote                  // where it stands, and its quote is not escaped
+	endLine                   // with the line
+	endCLF                    // after 26 bytes: 17/Apr/2018:06:25:06 +0000; with a fraction of the second, and without a zone, where that ends
+	endCaptures               // behind what stands in braces
+	endFree                   // where it stands, and no quote before it
+	endList                   // where it stands, but not within an nginx list (a, b : c)
+	endPattern                // where the pattern of the time ends
+	endWords                  // where the literal stands behind the third word: of a request whose target holds no space
+	endHost                   // where the literal stands, but not within the brackets of an IPv6 address
+	endPadded                 // where the literal stands, but not in the spaces at its start
+	endPair                   // where the literal stands the second time
 )
 
 // Parse reads one line.
@@ -178,7 +180,7 @@ func (s *step) fill(r *Request, text string, written escape) *Unread {
 	if s.set == nil {
 		return nil
 	}
-	if written != escapeNone {
+	if written != escapeNone && !s.raw {
 		text = written.undo(text)
 	}
 	return s.set(s, r, text)
@@ -194,7 +196,9 @@ func (s *step) size(rest string, written escape) int {
 	case endLine:
 		return len(rest)
 	case endCLF:
-		return s.fixed(rest, len("17/Apr/2018:06:25:06 +0000"))
+		return s.fixed(rest, clfLength(rest))
+	case endCaptures:
+		return s.fixed(rest, capturesLength(rest))
 	case endFree:
 		return s.freely(rest, written)
 	case endList:

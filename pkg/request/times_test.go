@@ -195,3 +195,24 @@ func TestTimesAllocateNothing(t *testing.T) {
 		}
 	}
 }
+
+// A time in a format of one's own may be HAProxy's, which has a fraction and no zone, whatever stands before it.
+func TestTimeOfHAProxyInAFormat(t *testing.T) {
+	for _, c := range []struct{ format, line, want, user string }{
+		{`$remote_addr [$time_local] "$request" $status`, `203.0.113.7 [25/Feb/2019:16:19:48.143] "GET / HTTP/1.1" 200`, "2019-02-25T16:19:48.143+01:00", ""},
+		{`$remote_addr [$time_local] "$request" $status`, `203.0.113.7 [25/Feb/2019:16:19:48.143 +0000] "GET / HTTP/1.1" 200`, "2019-02-25T16:19:48.143Z", ""},
+		{`$remote_addr [$time_local] "$request" $status`, `203.0.113.7 [25/Feb/2019:16:19:48 +0000] "GET / HTTP/1.1" 200`, "2019-02-25T16:19:48Z", ""},
+		{`$remote_addr - $remote_user [$time_local] "$request" $status`, `203.0.113.7 - a [25/Feb/2019 [ [25/Feb/2019:16:19:48.143] "GET / HTTP/1.1" 200`, "2019-02-25T16:19:48.143+01:00", "a [25/Feb/2019 ["},
+		{`$remote_addr $remote_user [$time_local] $scheme "$request"`, `203.0.113.7 x [ [25/Feb/2019:16:19:48.143] https "GET / HTTP/1.1"`, "2019-02-25T16:19:48.143+01:00", "x ["},
+		{`$remote_addr $remote_user [$time_local] $scheme "$request"`, `203.0.113.7 x [ [25/Feb/2019:16:19:48 +0000] https "GET / HTTP/1.1"`, "2019-02-25T16:19:48Z", "x ["},
+		{`%h %u %t "%r" %>s`, `203.0.113.7 - [25/Feb/2019:16:19:48.1] "GET / HTTP/1.1" 200`, "2019-02-25T16:19:48.100+01:00", ""},
+	} {
+		got := parsed(t, mustParser(t, c.format, Options{Zone: berlin}), c.line)
+		if got.UnixMilli != milli(c.want) || got.IP.String() != "203.0.113.7" || got.User != c.user || got.Path != "/" {
+			t.Errorf("%s: %+v", c.line, got)
+		}
+	}
+	if got := reasonOf(mustParser(t, `$remote_addr [$time_local] "$request"`, Options{}), `203.0.113.7 [25/Feb/2019:16:19:48.] "GET /"`); got != "time" {
+		t.Errorf("reason %q", got)
+	}
+}

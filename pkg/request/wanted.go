@@ -41,7 +41,7 @@ func (v *variable) fields() (names []string, always bool) {
 
 // filledBy makes the step fill what a variable says, with a setter.
 func (s *step) filledBy(v *variable, set setter) {
-	s.set, s.filler = set, set
+	s.set, s.filler, s.raw = set, set, v.raw
 	s.fields, s.always = v.fields()
 }
 

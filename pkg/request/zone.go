@@ -182,8 +182,11 @@ func (s *step) before(text, literal string) int {
 	at := len(text)
 	switch s.ending {
 	case endCLF:
-		at -= clfBytes
-		if at < 0 || !strings.HasSuffix(text[:at], literal) {
+		// Shorter ones, as HAProxy writes them, hold no space.
+		if at -= clfBytes; at >= 0 && text[at+2] != '/' || at < 0 {
+			at = strings.LastIndex(text, literal) + len(literal)
+		}
+		if at < len(literal) || !strings.HasSuffix(text[:at], literal) {
 			return -1
 		}
 		return at - len(literal)
