@@ -2,11 +2,14 @@ package crowdsec
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 const (
@@ -15,10 +18,12 @@ const (
 	keepBouncers = 7 * 24 * time.Hour
 )
 
-// A bouncer is known by its key and its address.
+// A bouncer is known by its key, its address, the program that it is, and what it asks for. So two of different kinds that
+// share a key and an address, as behind one translator or in one pod, do not take each other's changes.
 type bouncer struct {
 	Key     string `json:"key"` // its name
 	Address string `json:"address"`
+	Asks    uint64 `json:"asks,omitempty"` // a hash of its user agent and its filter
 }
 
 // A cursor is how far a bouncer has got.
@@ -30,13 +35,16 @@ type cursor struct {
 // bouncers are those that came lately.
 type bouncers map[bouncer]cursor
 
-// bouncerOf is whoever asks with a key.
-func bouncerOf(key string, r *http.Request) bouncer {
+// bouncerOf is the bouncer that asks with a key, for what a filter says.
+func bouncerOf(key string, r *http.Request, f *filter) bouncer {
+	hash := xxhash.New()
+	fmt.Fprintf(hash, "%q %q", r.UserAgent(), [][]string{slices.Sorted(slices.Values(f.scopes)), {f.value, f.types}, f.origins, f.containing, f.lacking})
+	fmt.Fprintf(hash, " %v %v %v", f.within, f.contains, f.all)
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = "" // a unix socket
 	}
-	return bouncer{key, host}
+	return bouncer{key, host, hash.Sum64()}
 }
 
 // set remembers how far a bouncer has got. When there is no room, a hundredth of them is forgotten: those that came longest

@@ -3,9 +3,12 @@ package crowdsec
 import (
 	"compress/gzip"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,9 +153,9 @@ func TestErrors(t *testing.T) {
 		code              int
 		want, allow       string
 	}{
-		{"GET", "/v1/decisions?ip=notanip", "", 500, `{"message":"unable to convert 'notanip' to int: invalid ip address 'notanip': invalid ip address / range"}`, ""},
-		{"GET", "/v1/decisions/stream?contains=x", "", 500, `{"message":"invalid contains value : strconv.ParseBool: parsing \"x\": invalid syntax: invalid filter"}`, ""},
-		{"GET", "/v1/decisions?limit=x", "", 500, `{"message":"invalid limit value : strconv.Atoi: parsing \"x\": invalid syntax: invalid filter"}`, ""},
+		{"GET", "/v1/decisions?ip=notanip", "", 400, `{"message":"unable to convert 'notanip' to int: invalid ip address 'notanip': invalid ip address / range"}`, ""},
+		{"GET", "/v1/decisions/stream?contains=x", "", 400, `{"message":"invalid contains value : strconv.ParseBool: parsing \"x\": invalid syntax: invalid filter"}`, ""},
+		{"GET", "/v1/decisions?limit=x", "", 400, `{"message":"invalid limit value : strconv.Atoi: parsing \"x\": invalid syntax: invalid filter"}`, ""},
 		{"PUT", "/v1/decisions", "", 405, "", "GET, HEAD"},
 		{"POST", "/v1/decisions/stream", "", 405, "", "GET, HEAD"},
 		{"GET", "/v1/usage-metrics", "", 405, "", "POST"},
@@ -315,21 +318,103 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// Over a real connection: chunked, never compressed, even to who would take it.
+// Over a real connection: chunked, and compressed for those who ask for that; short live answers never are, since one is
+// compared as bytes.
 func TestOverHTTP(t *testing.T) {
 	s := newSite(t)
-	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Hour))
+	for i := range 2000 {
+		s.list.block("per-ip", "ip", fmt.Sprintf("203.0.%d.%d", i/250, i%250), s.after(time.Hour))
+	}
 	server := httptest.NewServer(s.mux)
 	defer server.Close()
-	r, _ := http.NewRequest(http.MethodGet, server.URL+"/v1/decisions/stream?startup=true", nil)
-	r.Header.Set("x-api-key", "key-of-edge")
-	r.Header.Set("Accept-Encoding", "gzip")
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
+	chunked := false
+	ask := func(path, accept string) (encoding, body string) {
+		r, _ := http.NewRequest(http.MethodGet, server.URL+path, nil)
+		r.Header.Set("x-api-key", "key-of-edge")
+		r.Header.Set("Accept-Encoding", accept)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunked = slices.Equal(response.TransferEncoding, []string{"chunked"})
+		return response.Header.Get("Content-Encoding"), string(text)
 	}
-	defer response.Body.Close()
-	if response.Header.Get("Content-Encoding") != "" || len(response.TransferEncoding) != 1 || response.TransferEncoding[0] != "chunked" {
-		t.Errorf("%v %v", response.Header, response.TransferEncoding)
+	const stream, all = "/v1/decisions/stream?startup=true", "/v1/decisions?range=203.0.0.0/16&contains=false"
+	encoding, plain := ask(stream, "identity")
+	if encoding != "" || !chunked {
+		t.Errorf("the encoding is %q, chunked %v", encoding, chunked)
+	}
+	for path, accepts := range map[string]map[string]bool{
+		stream:                          {"gzip": true, "br, gzip;q=0.5, *;q=0.1": true, "GZIP": true, "gzip;q=0": false, "gzip; q=0.0": false, "br": false, "xgzip": false, "": false},
+		all:                             {"gzip": true, "": false},
+		"/v1/decisions?ip=203.0.0.7":    {"gzip": false},
+		"/v1/decisions?ip=198.51.100.1": {"gzip": false},
+	} {
+		_, want := ask(path, "identity")
+		for accept, zipped := range accepts {
+			encoding, body := ask(path, accept)
+			if zipped {
+				zip, err := gzip.NewReader(strings.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				unpacked, err := io.ReadAll(zip)
+				if err != nil || len(body) > len(unpacked)/3 {
+					t.Errorf("%s: %d of %d bytes, %v", path, len(body), len(unpacked), err)
+				}
+				body = string(unpacked)
+			}
+			if (encoding == "gzip") != zipped || len(body) != len(want) {
+				t.Errorf("%s for %q: %q, %d bytes, want %d", path, accept, encoding, len(body), len(want))
+			}
+		}
+	}
+	if len(plain) < 100_000 {
+		t.Errorf("the list has %d bytes", len(plain))
+	}
+}
+
+// A compressed list whose reader has gone is no complete one either.
+func TestACompressedAnswerThatBreaksIsCutOff(t *testing.T) {
+	s := newSite(t)
+	for i := range 2000 {
+		s.list.block("per-ip", "ip", fmt.Sprintf("203.0.%d.%d", i/250, i%250), s.after(time.Hour))
+	}
+	r := httptest.NewRequest(http.MethodGet, "/v1/decisions/stream?startup=true", nil)
+	r.Header.Set("X-Api-Key", "key-of-edge")
+	r.Header.Set("Accept-Encoding", "gzip")
+	defer func() {
+		if recovered := recover(); recovered != http.ErrAbortHandler {
+			t.Errorf("the handler ended with %v", recovered)
+		}
+		if len(s.masks.bouncers) != 0 {
+			t.Error("its reader is believed to have it")
+		}
+	}()
+	s.mux.ServeHTTP(&broken{ResponseRecorder: httptest.NewRecorder(), room: 1000}, r)
+}
+
+// What lasts less than a minute has a fraction in live answers, and none in streams.
+func TestLiveDurations(t *testing.T) {
+	for left, want := range map[time.Duration]string{time.Second: "1.001s", 47 * time.Second: "47.001s", time.Minute: "1m0s", time.Hour + 9*time.Second: "1h0m9s"} {
+		if got := liveDuration(left).String(); got != want {
+			t.Errorf("%v: %s, want %s", left, got, want)
+		}
+		if !regexp.MustCompile(`(-?)(?:(?:(\d+)h)?(\d+)m)?(\d+).\d+(m?)s`).MatchString(want) { // express-bouncer's
+			t.Errorf("%s is not read", want)
+		}
+	}
+	s := newSite(t)
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(47*time.Second))
+	if got := s.ask("GET", "/v1/decisions?ip=203.0.113.7", "").Body.String(); !strings.Contains(got, `"duration":"47.001s"`) {
+		t.Error(got)
+	}
+	if got := s.ask("GET", "/v1/decisions/stream?startup=true", "").Body.String(); !strings.Contains(got, `"duration":"47s"`) {
+		t.Error(got)
 	}
 }

@@ -10,9 +10,11 @@
 //
 // A list is whole: what goes wrong before its first byte is an answer of 5xx, what goes wrong later ends the connection. While
 // there is no whole blocklist the answer is 503, and bouncers keep what they have. No value is both new and deleted.
-// Durations are whole seconds, at least one; every object has its six fields; nothing is compressed.
+// Durations are whole seconds, at least one, in streams: the Lua bouncer holds others for ever. Live answers have a
+// fraction below a minute, without which express-bouncer and old PHP clients cannot read them. Every object has its six
+// fields; long answers are compressed for bouncers that ask for it.
 //
-// Once an answer was written without an error, the bouncer (its key and its address) gets what changed since. That is
+// Once an answer was written without an error, the bouncer (its key, its address, its user agent and what it asks for) gets what changed since. That is
 // kept on disk; of a bouncer that is not known, or knows less than is kept (200,000 changes, a day), the next answer is
 // everything, with what ended lately. After a crash bouncers are told again what they may know, which none of them minds.
 // A decision that lasts longer than bouncers were told is sent when that is known, and once more when what they were told is over:
@@ -23,7 +25,7 @@
 // The list is compared with what bouncers were told when one asks, as often as takes a tenth of the time, or every 10 s: with a
 // entries the answer is some seconds old. Where neither the list nor the rules changed and nothing has ended it is not compared. Until a bouncer asks nothing is held; then about 320 bytes an entry.
 // Answers are bounded in number and in the time that a slow reader has. Run saves what is to be kept; nothing else
-// starts a goroutine. Bouncers behind one address with one key share what they are told, as with CrowdSec.
+// starts a goroutine. Bouncers of one kind behind one address with one key share what they are told, as with CrowdSec.
 package crowdsec
 
 import (
@@ -33,6 +35,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,6 +67,7 @@ type API struct {
 	writing       chan struct{} // a place for each answer that is being written
 	metrics       *metrics
 	faults        *telemetry.Faults
+	warned        sync.Map // keys of which something was said once; as many as there are keys
 }
 
 // maxWriting is how many lists are written at a time; who comes then is told to come again.

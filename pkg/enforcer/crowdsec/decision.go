@@ -62,6 +62,15 @@ func (r *row) remaining(nowMilli int64) time.Duration {
 	return max(time.Duration(r.Until-nowMilli)*time.Millisecond, time.Second).Round(time.Second)
 }
 
+// liveDuration is what a live answer says of the time left. Below a minute it has a fraction: some clients want a digit, any
+// character and more digits before the unit, as in 47.001s and in 1m0s. In a stream the Lua bouncer would not read it.
+func liveDuration(left time.Duration) time.Duration {
+	if left < time.Minute {
+		return left + time.Millisecond
+	}
+	return left
+}
+
 // past is how long ago the decision ended, as what remains of it: less than nothing.
 func past(endedMilli, nowMilli int64) time.Duration {
 	return min(time.Duration(endedMilli-nowMilli)*time.Millisecond, -time.Second).Round(time.Second)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Handle adds the paths that bouncers ask for. Their answers must not be compressed on the way.
+// Handle adds the paths that bouncers ask for.
 func (a *API) Handle(mux *http.ServeMux) {
 	mux.Handle("/v1/decisions", a.endpoint("decisions", a.decisions, http.MethodGet, http.MethodHead))
 	mux.Handle("/v1/decisions/stream", a.endpoint("stream", a.stream, http.MethodGet, http.MethodHead))

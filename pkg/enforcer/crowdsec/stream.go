@@ -1,9 +1,17 @@
 package crowdsec
 
 import (
+	"compress/gzip"
+	"io"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
+
+// fewRows are not worth compressing.
+const fewRows = 10
 
 // bouncers that name no scopes are given addresses and prefixes.
 const defaultScopes = "ip,range"
@@ -12,7 +20,7 @@ const defaultScopes = "ip,range"
 func (a *API) decisions(w http.ResponseWriter, r *http.Request, key string) {
 	f, err := parseFilter(r.URL.Query())
 	if err != nil {
-		sayError(w, http.StatusInternalServerError, err.Error())
+		sayError(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	release, ok := a.ready(w)
@@ -29,10 +37,10 @@ func (a *API) decisions(w http.ResponseWriter, r *http.Request, key string) {
 		_, _ = w.Write([]byte("null"))
 		return
 	}
-	out := newOutput(w)
+	out := newOutput(w, r, len(rows) > fewRows)
 	out.open(`[`)
 	for _, r := range rows {
-		out.object(r, r.remaining(now), false)
+		out.object(r, liveDuration(r.remaining(now)), false)
 	}
 	out.text(`]`)
 	out.close()
@@ -43,7 +51,7 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 	query := r.URL.Query()
 	f, err := parseFilter(query)
 	if err != nil {
-		sayError(w, http.StatusInternalServerError, err.Error())
+		sayError(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	if !query.Has("scopes") && !query.Has("scope") {
@@ -55,10 +63,11 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 	}
 	defer release()
 	now := a.Now().UnixMilli()
-	who := bouncerOf(key, r)
+	who := bouncerOf(key, r, &f)
+	a.warnOfIgnored(key, r)
 	startup := query.Get("startup") == "true"
 	w.Header().Set("Content-Type", "application/json")
-	out := newOutput(w)
+	out := newOutput(w, r, true)
 	if out.open(`{"new": [`); startup {
 		out.flush() // before what takes its time; nothing can go wrong in it
 	}
@@ -69,6 +78,20 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 	t.mu.Lock()
 	t.bouncers.set(who, cursor{said.revision, now})
 	t.mu.Unlock()
+}
+
+// traefiksPlugin is how the user agent of Traefik's plugin begins.
+const traefiksPlugin = "Crowdsec-Bouncer-Traefik-Plugin"
+
+// warnOfIgnored says once of a key that its bouncer takes no notice of prefixes, and is sent some all the same.
+func (a *API) warnOfIgnored(key string, r *http.Request) {
+	if !strings.HasPrefix(r.UserAgent(), traefiksPlugin) || slices.Contains(a.Addresses, key) {
+		return
+	}
+	if _, known := a.warned.LoadOrStore(key, true); !known {
+		a.Logger.Warn("Traefik's CrowdSec plugin polls in stream mode, in which it ignores prefixes, the /64 of IPv6 too: "+
+			"set its crowdsecMode to live, or name its key in enforcer.crowdsec.addresses", "key", key, "agent", r.UserAgent())
+	}
 }
 
 // answerTo is what a bouncer is told: what changed, or everything when that is not known or it asks for it.
@@ -116,7 +139,8 @@ func busy(w http.ResponseWriter, message string) {
 // An output writes a list of objects in pieces, and gives each piece a time. A client that does not take it in time, or has
 // gone, has its connection ended.
 type output struct {
-	w       http.ResponseWriter
+	w       io.Writer
+	zip     *gzip.Writer // nil: it is not compressed
 	control *http.ResponseController
 	piece   []byte
 	first   bool
@@ -127,8 +151,35 @@ const (
 	piecePatient = 30 * time.Second
 )
 
-func newOutput(w http.ResponseWriter) *output {
-	return &output{w: w, control: http.NewResponseController(w)}
+// newOutput begins an answer, compressed where it may be long and the bouncer asks for that.
+func newOutput(w http.ResponseWriter, r *http.Request, long bool) *output {
+	o := &output{w: w, control: http.NewResponseController(w)}
+	if !long {
+		return o
+	}
+	w.Header().Add("Vary", "Accept-Encoding")
+	if takesGzip(r) {
+		w.Header().Set("Content-Encoding", "gzip")
+		o.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is one
+		o.w = o.zip
+	}
+	return o
+}
+
+// takesGzip says whether an answer may be compressed.
+func takesGzip(r *http.Request) bool {
+	for _, list := range r.Header.Values("Accept-Encoding") {
+		for one := range strings.SplitSeq(list, ",") {
+			name, quality, _ := strings.Cut(one, ";")
+			if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
+				continue
+			}
+			value, found := strings.CutPrefix(strings.ReplaceAll(quality, " ", ""), "q=")
+			weight, err := strconv.ParseFloat(value, 64)
+			return !found || err == nil && weight > 0
+		}
+	}
+	return false
 }
 
 // open writes what an array begins with.
@@ -152,6 +203,9 @@ func (o *output) object(r *row, duration time.Duration, withUUID bool) {
 func (o *output) flush() {
 	_ = o.control.SetWriteDeadline(time.Now().Add(piecePatient)) // some writers have none
 	_, err := o.w.Write(o.piece)
+	if err == nil && o.zip != nil {
+		err = o.zip.Flush()
+	}
 	if err == nil {
 		err = o.control.Flush()
 	}
@@ -163,5 +217,8 @@ func (o *output) flush() {
 
 func (o *output) close() {
 	o.flush()
+	if o.zip != nil && o.zip.Close() != nil {
+		panic(http.ErrAbortHandler)
+	}
 	_ = o.control.SetWriteDeadline(time.Time{})
 }

@@ -2,8 +2,12 @@ package crowdsec
 
 import (
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +126,70 @@ func TestCursors(t *testing.T) {
 	}
 }
 
+// Two bouncers with one key behind one address each get all changes, unless they are of one kind and ask for the same; a
+// restart changes nothing of it.
+func TestBouncersThatShareAKeyAndAnAddress(t *testing.T) {
+	s := newSite(t)
+	poll := func(agent, query string) streamed {
+		r := httptest.NewRequest(http.MethodGet, "/v1/decisions/stream"+query, nil)
+		r.Header.Set("X-Api-Key", "key-of-edge")
+		r.Header.Set("User-Agent", agent)
+		r.RemoteAddr = "192.0.2.1:1234"
+		s.masks.took = 0
+		w := httptest.NewRecorder()
+		s.mux.ServeHTTP(w, r)
+		return read(t, w)
+	}
+	kinds := [][2]string{{"crowdsec-firewall-bouncer/v0.0.34", "?a=b"}, {"crowdsec-nginx-bouncer/v1.1.3", ""}, {"crowdsec-nginx-bouncer/v1.1.3", "?scopes=ip"},
+		{"crowdsec-nginx-bouncer/v1.1.3", "?scopes=username"}, {"crowdsec-nginx-bouncer/v1.1.3", "?origins=weir"}, {"crowdsec-nginx-bouncer/v1.1.3", "?dedup=false"},
+		{"crowdsec-nginx-bouncer/v1.1.3", "?scenarios_containing=per"}, {"crowdsec-nginx-bouncer/v1.1.3", "?scenarios_not_containing=nothing"}}
+	for _, kind := range kinds {
+		poll(kind[0], kind[1])
+	}
+	for i := range 3 {
+		s.list.block("per-ip", "ip", fmt.Sprintf("203.0.113.%d", i), s.after(time.Hour))
+		s.list.block("per-user", "user", fmt.Sprintf("user %d", i), s.after(time.Hour))
+		s.now = s.now.Add(time.Second)
+		for _, kind := range kinds {
+			if got := poll(kind[0], kind[1]); len(got.New) != 1 {
+				t.Errorf("%v: %s", kind, got.String())
+			}
+			if got := poll(kind[0], strings.Replace(kind[1], "a=b", "c=d&scopes=range,ip", 1)); len(got.New) != 0 {
+				t.Errorf("%v again: %s", kind, got.String())
+			}
+		}
+		if err := s.Save(); err != nil {
+			t.Fatal(err)
+		}
+		s.open()
+	}
+}
+
+// A bouncer that ignores prefixes is named in the log, once.
+func TestTraefiksPluginInStreamModeIsWarnedOf(t *testing.T) {
+	for agent, want := range map[string]int{"Crowdsec-Bouncer-Traefik-Plugin/1.4.6": 1, "crowdsec-nginx-bouncer/v1.1.3": 0} {
+		for _, addresses := range [][]string{nil, {"edge"}} {
+			var log strings.Builder
+			s := newSite(t, addresses...)
+			s.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			for range 3 {
+				r := httptest.NewRequest(http.MethodGet, "/v1/decisions/stream", nil)
+				r.Header.Set("X-Api-Key", "key-of-edge")
+				r.Header.Set("User-Agent", agent)
+				s.mux.ServeHTTP(httptest.NewRecorder(), r)
+				r.URL.Path = "/v1/decisions"
+				s.mux.ServeHTTP(httptest.NewRecorder(), r)
+			}
+			if addresses != nil {
+				want = 0
+			}
+			if got := strings.Count(log.String(), "key=edge"); got != want {
+				t.Errorf("%s, %v: %s", agent, addresses, log.String())
+			}
+		}
+	}
+}
+
 // After a restart bouncers are told what changed, what was lifted meanwhile too.
 func TestRestart(t *testing.T) {
 	s := newSite(t)
@@ -226,9 +294,9 @@ func TestRefreshingIsBounded(t *testing.T) {
 func TestBouncersAreBounded(t *testing.T) {
 	b := bouncers{}
 	for i := range maxBouncers + 1 {
-		b.set(bouncer{"k", fmt.Sprint(i)}, cursor{At: int64(i)})
+		b.set(bouncer{Key: "k", Address: fmt.Sprint(i)}, cursor{At: int64(i)})
 	}
-	if _, oldest := b[bouncer{"k", "0"}]; oldest || len(b) > maxBouncers {
+	if _, oldest := b[bouncer{Key: "k", Address: "0"}]; oldest || len(b) > maxBouncers {
 		t.Errorf("%d bouncers, the oldest among them: %v", len(b), oldest)
 	}
 	b.forget(keepBouncers.Milliseconds() + maxBouncers)
