@@ -19,7 +19,7 @@ var presets = append([]preset{
 	{name: "host_combined", parser: withTail("%v " + apacheCombined)},
 	{name: "main", parser: nginx(nginxMain)},
 	{name: "ingress-nginx", parser: nginx(nginxIngress)},
-	{name: "haproxy", parser: scanned(layoutHAProxy)},
+	{name: "haproxy", parser: haproxyParser},
 	{name: "alb", parser: scanned(layoutALB)},
 	{name: "elb", parser: scanned(layoutELB)},
 	{name: "s3", parser: s3Parser},
@@ -77,8 +77,8 @@ const (
 		`[$proxy_alternative_upstream_name] $upstream_addr $upstream_response_length $upstream_response_time $upstream_status $req_id`
 
 	// Captured headers stand before the request where there are any, and behind it what httpslog adds.
-	haproxy = `$client [$accept_date] $frontend $backend/$server $timers $status $bytes_sent $captured_request_cookie ` +
-		`$captured_response_cookie $termination_state $connections $queues $captures"$request"`
+	haproxyHead = `$client [$accept_date] $frontend $backend/$server $timers $status $bytes_sent `
+	haproxy     = haproxyHead + `$captured_request_cookie $captured_response_cookie $termination_state $connections $queues $captures"$request"`
 
 	// The time is that of the response, in the order of which lines are written.
 	alb = `$type $time_iso8601 $elb $client $target $request_processing_time $target_processing_time ` +

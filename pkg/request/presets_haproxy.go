@@ -2,6 +2,56 @@ package request
 
 import "strings"
 
+// An haproxyLines parser reads HAProxy's log. A cookie that is captured is not escaped, nor is the name of TLS: a line with
+// more quotes than those of the request is read from its ends, so that no cookie is taken for the request.
+type haproxyLines struct{ all, ends Parser }
+
+const haproxyQuotes = 2
+
+func haproxyParser(o Options) (Parser, error) {
+	all, err := scanned(layoutHAProxy)(o)
+	if err != nil {
+		return nil, err
+	}
+	o.Fields = o.fieldsIn(haproxyHead)
+	ends, err := scanned(layoutHAProxyEnds)(o)
+	return &haproxyLines{all, ends}, err
+}
+
+func (p *haproxyLines) Parse(line string, r *Request) error {
+	if strings.Count(line, `"`) > haproxyQuotes {
+		if _, message := CutSyslog(line); strings.Count(message, `"`) > haproxyQuotes {
+			return p.ends.Parse(line, r)
+		}
+	}
+	return p.all.Parse(line, r)
+}
+
+func (p *haproxyLines) Want(names []string) {
+	p.all.Want(names)
+	p.ends.Want(names)
+}
+
+func layoutHAProxyEnds(o Options) (layout, error) {
+	l, err := nginxLayout(haproxyHead, o)
+	l.escape, l.syslog, l.tail = escapeHash, true, true
+	l.rest = &variable{name: moreField, text: "the rest of the line", always: true, raw: true, set: setHAProxyEnd}
+	l.nameOwn()
+	return l, err
+}
+
+// setHAProxyEnd takes the request that a line ends with, and the headers before it. Behind the request of httpslog the name
+// of TLS may hold quotes, too: nothing tells then which of them are the request's.
+func setHAProxyEnd(s *step, r *Request, text string) *Unread {
+	text, ok := strings.CutSuffix(text, `"`)
+	begin := strings.LastIndexByte(text, '"')
+	if !ok || begin < 0 {
+		return nil
+	}
+	_ = setCaptures(s, r, text[:begin])
+	return setRequestLine(s, r, escapeHash.undo(text[begin+1:]))
+}
+
 func layoutHAProxy(o Options) (layout, error) {
 	l, err := nginxLayout(haproxy, o)
 	l.escape, l.syslog, l.tail = escapeHash, true, true
@@ -9,38 +59,36 @@ func layoutHAProxy(o Options) (layout, error) {
 	l.nameOwn()
 	for _, v := range variablesOf(l.tokens) {
 		if v.name == "captures" {
-			v.ending, v.set, v.raw, v.always = endCaptures, setCaptures, true, true
+			v.set, v.raw, v.always = setCaptures, true, true
 		}
 	}
 	return l, err
 }
 
-// capturesLength is the length of the captured headers that a text begins with: {of the request} {of the response}, or one
-// of them, or nothing. HAProxy escapes the braces in them.
-func capturesLength(s string) (size int) {
-	for size < len(s) && s[size] == '{' {
-		end := strings.IndexByte(s[size:], '}')
-		if end < 0 {
-			break
-		}
-		if size += end + 1; size < len(s) && s[size] == ' ' {
-			size++
-		}
-	}
-	return size
-}
-
-// setCaptures takes what is captured of the request, and of the response. One alone is taken for that of the request.
+// setCaptures takes the captured headers behind which the request follows: {of the request} {of the response}. One alone is
+// taken for that of the request. HAProxy escapes the braces in them, and not in the cookies before them.
 func setCaptures(_ *step, r *Request, text string) *Unread {
-	for _, name := range [...]string{"captured_request_headers", "captured_response_headers"} {
-		block, rest, ok := strings.Cut(text, "}")
-		if !ok {
-			break
-		}
-		r.add(name, escapeHash.undo(strings.TrimPrefix(block, "{")))
-		text = strings.TrimPrefix(rest, " ")
+	rest, last, ok := lastBlock(text)
+	if !ok {
+		return nil
+	}
+	if _, first, two := lastBlock(rest); two {
+		r.add("captured_request_headers", escapeHash.undo(first))
+		r.add("captured_response_headers", escapeHash.undo(last))
+	} else {
+		r.add("captured_request_headers", escapeHash.undo(last))
 	}
 	return nil
+}
+
+// lastBlock cuts the block in braces off with which a text ends, and the space behind it.
+func lastBlock(text string) (rest, block string, ok bool) {
+	text, ok = strings.CutSuffix(text, "} ")
+	begin := strings.LastIndexByte(text, '{')
+	if !ok || begin < 0 {
+		return text, "", false
+	}
+	return text[:begin], text[begin+1:], true
 }
 
 // setHAProxyTLS takes what httpslog writes behind the request: codes of errors, and the name, version and cipher of TLS. The

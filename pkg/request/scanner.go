@@ -197,8 +197,6 @@ func (s *step) size(rest string, written escape) int {
 		return len(rest)
 	case endCLF:
 		return s.fixed(rest, clfLength(rest))
-	case endCaptures:
-		return s.fixed(rest, capturesLength(rest))
 	case endFree:
 		return s.freely(rest, written)
 	case endList:
