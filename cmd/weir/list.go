@@ -102,21 +102,37 @@ func (l *listCommand) find(c *cobra.Command, enforcer *enforcerClient, shown *li
 		if l.rule != "" {
 			query.Set("rule", l.rule)
 		}
-		var found struct{ Entries, Orders []*shownEntry }
-		if _, err := enforcer.ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
-			return errors.Join(shown.end(blocklist.Header{}), err)
-		}
 		before := shown.count
-		for _, entry := range append(found.Entries, found.Orders...) {
-			if err := shown.add(entry); err != nil {
-				return err
-			}
+		if err := l.pages(c, enforcer, shown, query); err != nil {
+			return err
 		}
 		if shown.count == before {
 			missed = append(missed, unmetf("nothing on the list holds %s", key))
 		}
 	}
 	return errors.Join(shown.end(blocklist.Header{}), errors.Join(missed...))
+}
+
+// pages shows all pages of what holds a key.
+func (l *listCommand) pages(c *cobra.Command, enforcer *enforcerClient, shown *listWriter, query url.Values) error {
+	for {
+		var found struct {
+			Entries, Orders []*shownEntry
+			Next            string
+		}
+		if _, err := enforcer.ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
+			return errors.Join(shown.end(blocklist.Header{}), err)
+		}
+		for _, entry := range append(found.Entries, found.Orders...) {
+			if err := shown.add(entry); err != nil {
+				return err
+			}
+		}
+		if found.Next == "" {
+			return nil
+		}
+		query.Set("after", found.Next)
+	}
 }
 
 // A listWriter shows entries in one of three forms. It holds no more than the rows of a screen or two.

@@ -47,18 +47,24 @@ func (w wanted) in(e *Entry) bool {
 	return false
 }
 
-func (f frozen) find(text string, now int64) []Record {
+func (f frozen) find(text string, now int64, yield func(Record) bool) {
 	w := parseWanted(text)
-	var found []Record
 	f.inForce(now, func(h Held) bool {
 		if o := h.Order(); o != nil {
-			if w.in(o.Entry()) {
-				found = append(found, Record{Order: o})
-			}
-		} else if e := h.Entry(); w.in(e) {
-			found = append(found, Record{Entry: e})
+			return !w.in(o.Entry()) || yield(Record{Order: o})
 		}
-		return true
+		e := h.Entry()
+		return !w.in(e) || yield(Record{Entry: e})
 	})
-	return found
+}
+
+// Place is the record's key, by which what is found can be put in order.
+func (r Record) Place() string {
+	switch {
+	case r.Order != nil:
+		return string(r.Order.RecordKey())
+	case r.Entry != nil:
+		return string(RecordKey(r.Entry.Rule, r.Entry.Key))
+	}
+	return ""
 }

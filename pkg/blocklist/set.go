@@ -111,7 +111,9 @@ func (s *Set) Orders(nowMilli int64) iter.Seq[*Order] {
 
 // Find are all entries and orders in force that hold what a person typed: an address or a prefix (what is over it, and
 // what is within it), a field with its value (user:alice), or the whole key of an entry.
-func (s *Set) Find(text string, nowMilli int64) []Record { return s.freeze().find(text, nowMilli) }
+func (s *Set) Find(text string, nowMilli int64) iter.Seq[Record] {
+	return func(yield func(Record) bool) { s.freeze().find(text, nowMilli, yield) }
+}
 
 func (s *Set) freeze() frozen {
 	s.mu.Lock()

@@ -286,7 +286,7 @@ func compareFind(t *testing.T, w *world, s *Set, entries map[string]*Entry, orde
 	t.Helper()
 	for _, text := range []string{w.address().String(), "10.0.0.0/15", "user:" + w.user(), w.user(), "host:example.org"} {
 		var got, want []string
-		for _, r := range s.Find(text, w.now) {
+		for r := range s.Find(text, w.now) {
 			if r.Order != nil {
 				got = append(got, string(r.Order.RecordKey()))
 			} else {

@@ -86,6 +86,7 @@ type Enforcer struct {
 	outbox   *outbox // nil where no orders are taken
 	commands *commands
 	pages    origin.Pages
+	finding  chan struct{} // places of those who look through the list
 	seen     seen
 	delta    delta
 	patience time.Duration
@@ -105,7 +106,7 @@ func Open(c Config) (*Enforcer, error) {
 	e := &Enforcer{
 		config: c, plain: anyEdge(c.Refusal), metrics: newMetrics(c.Metrics, c.Set),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
-		patience: usualPatience, pages: c.pages(),
+		patience: usualPatience, pages: c.pages(), finding: make(chan struct{}, maxFinding),
 	}
 	e.Rule(c.Ruling)
 	e.mux = e.routes()

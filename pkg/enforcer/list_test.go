@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,7 +125,7 @@ func TestFollowing(t *testing.T) {
 		t.Fatal(err)
 	}
 	waiting.Wait()
-	if follower.Version() != set.Version() || len(follower.Find("203.0.113.8", time.Now().UnixMilli())) != 1 {
+	if follower.Version() != set.Version() || len(slices.Collect(follower.Find("203.0.113.8", time.Now().UnixMilli()))) != 1 {
 		t.Errorf("%+v", follower.State())
 	}
 	r.blocklist.set(true)
@@ -132,7 +133,7 @@ func TestFollowing(t *testing.T) {
 	await(t, "followed", func() bool { return r.Status().Followers == 1 })
 	r.order("POST", "/v1/blocks", `{"target":"198.51.100.1","why":"w"}`)
 	waiting.Wait()
-	if len(follower.Find("198.51.100.1", time.Now().UnixMilli())) != 1 {
+	if len(slices.Collect(follower.Find("198.51.100.1", time.Now().UnixMilli()))) != 1 {
 		t.Error("an order that waits for Kafka has not reached who follows")
 	}
 	if got := pull("10ms"); got.status != 200 {

@@ -149,7 +149,7 @@ func (e *Enforcer) contradicted(o *blocklist.Order, now int64) string {
 	if o.Kind != blocklist.OrderBlock {
 		return ""
 	}
-	for _, found := range e.config.Set.Find(o.Scope+":"+o.Value, now) {
+	for found := range e.config.Set.Find(o.Scope+":"+o.Value, now) {
 		if other := found.Order; other != nil && other.Kind == blocklist.OrderAllow && other.Value != o.Value {
 			return fmt.Sprintf("%s is allowed by %s (%s): what it holds is let through all the same", other.Value, other.By, other.Why)
 		}

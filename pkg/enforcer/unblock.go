@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/keys"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 )
@@ -54,7 +53,7 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer := unblocked{Key: q.key, Lifted: e.liftAll(o, q, why)}
 	if len(answer.Lifted) > maxLifted {
-		return problemf(http.StatusBadRequest, "%d entries lie in %s; at most %d are lifted at once: allow it instead, or name a rule", len(answer.Lifted), q.key, maxLifted)
+		return problemf(http.StatusBadRequest, "more than %d entries lie in %s, and no more are lifted at once: allow it instead, name a rule, or a narrower prefix", maxLifted, q.key)
 	}
 	if err := e.allowInstead(r, o, q, &answer); err != nil {
 		return err
@@ -94,7 +93,10 @@ func (u *unblocked) againNote() string {
 func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) []*blocklist.Entry {
 	shown := []*blocklist.Entry{}
 	var verdicts []*blocklist.Entry
-	for _, found := range e.config.Set.Find(q.key, o.now) {
+	for found := range e.config.Set.Find(q.key, o.now) {
+		if len(shown) > maxLifted {
+			break // which is refused
+		}
 		switch {
 		case found.Order != nil && found.Order.Kind == blocklist.OrderBlock && (q.Rule == "" || q.Rule == manualRule):
 			end := lifted(found.Order, o.by, why, o.now)
@@ -172,43 +174,6 @@ func (e *Enforcer) sending(entries []*blocklist.Entry, now int64) *sending {
 	}
 	age := time.Duration(max(0, now-newest)) * time.Millisecond
 	return &sending{time.UnixMilli(newest).UTC(), age.Truncate(time.Second).String()}
-}
-
-// A found is the answer to GET /v1/find.
-type found struct {
-	Key     string             `json:"key"`
-	Entries []*blocklist.Entry `json:"entries"`
-	Orders  []*blocklist.Entry `json:"orders"`
-	Sending *sending           `json:"sending,omitempty"`
-}
-
-// find is GET /v1/find: all that holds a key.
-func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
-	if _, err := e.Admit(r, keys.Read); err != nil {
-		return err
-	}
-	q, err := readQuery(r, "key", "rule")
-	if err != nil {
-		return err
-	}
-	if q.key == "" {
-		return problemf(http.StatusBadRequest, "say whom: a key such as 203.0.113.7 or alice")
-	}
-	now := time.Now().UnixMilli()
-	answer := found{Key: q.key, Entries: []*blocklist.Entry{}, Orders: []*blocklist.Entry{}}
-	for _, one := range e.config.Set.Find(q.key, now) {
-		switch {
-		case one.Entry != nil && (q.Rule == "" || q.Rule == one.Entry.Rule):
-			answer.Entries = append(answer.Entries, one.Entry)
-		case one.Order != nil && one.Order.Kind == blocklist.OrderBlock && (q.Rule == "" || q.Rule == manualRule):
-			answer.Entries = append(answer.Entries, one.Order.Entry())
-		case one.Order != nil && one.Order.Kind != blocklist.OrderBlock:
-			answer.Orders = append(answer.Orders, one.Order.Entry())
-		}
-	}
-	answer.Sending = e.sending(answer.Entries, now)
-	writeJSON(w, http.StatusOK, answer)
-	return nil
 }
 
 // commands makes batches of hits that hold nothing but commands to forget keys. Its source is another whenever the

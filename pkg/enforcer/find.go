@@ -1,0 +1,170 @@
+package enforcer
+
+import (
+	"cmp"
+	"container/heap"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/internal/keys"
+	"weir/pkg/blocklist"
+)
+
+// Bounds of a question for all that holds a key. Each looks through the list.
+const (
+	usualFound = 1000   // that an answer has
+	maxFound   = 10_000 // that one may have
+	maxFinding = 4      // questions at a time
+
+	findPatience = 5 * time.Second // of a further one
+)
+
+// A found is the answer to GET /v1/find, or a page of it.
+type found struct {
+	Key     string             `json:"key"`
+	Entries []*blocklist.Entry `json:"entries"`
+	Orders  []*blocklist.Entry `json:"orders"`
+	Next    string             `json:"next,omitempty"` // after, of the question for the next page
+	Sending *sending           `json:"sending,omitempty"`
+}
+
+// find is GET /v1/find: all that holds a key, a page at a time.
+func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
+	if _, err := e.Admit(r, keys.Read); err != nil {
+		return err
+	}
+	q, err := readFindRequest(r)
+	if err != nil {
+		return err
+	}
+	leave, err := e.mayFind(r)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	now := time.Now().UnixMilli()
+	answer := found{Key: q.key, Entries: []*blocklist.Entry{}, Orders: []*blocklist.Entry{}}
+	page, more := q.page(e.config.Set, now)
+	for _, one := range page {
+		switch {
+		case one.Entry != nil:
+			answer.Entries = append(answer.Entries, one.Entry)
+		case one.Order.Kind == blocklist.OrderBlock:
+			answer.Entries = append(answer.Entries, one.Order.Entry())
+		default:
+			answer.Orders = append(answer.Orders, one.Order.Entry())
+		}
+	}
+	if more {
+		answer.Next = base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].place))
+	}
+	answer.Sending = e.sending(answer.Entries, now)
+	writeJSON(w, http.StatusOK, answer)
+	return nil
+}
+
+// mayFind waits for one of the places of those who look through the list.
+func (e *Enforcer) mayFind(r *http.Request) (leave func(), err error) {
+	timer := time.NewTimer(findPatience)
+	defer timer.Stop()
+	select {
+	case e.finding <- struct{}{}:
+		return func() { <-e.finding }, nil
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+	return nil, problemf(http.StatusServiceUnavailable, "%d others look through the list just now: ask again", maxFinding)
+}
+
+// A findRequest is what is looked for, and which page of it.
+type findRequest struct {
+	key, rule string
+	after     string // the place of the last one of the page before
+	limit     int
+}
+
+func readFindRequest(r *http.Request) (*findRequest, error) {
+	values, err := parameters(r, []string{"key", "rule", "limit", "after"})
+	if err != nil {
+		return nil, err
+	}
+	for name := range values {
+		if values.Get(name) == "" && name != "key" {
+			return nil, problemf(http.StatusBadRequest, "%s is empty: say what it is, or leave it out", name)
+		}
+	}
+	q := &findRequest{key: values.Get("key"), rule: values.Get("rule"), limit: usualFound}
+	if q.key == "" {
+		return nil, problemf(http.StatusBadRequest, "say whom: a key such as 203.0.113.7 or alice")
+	}
+	if limit := values.Get("limit"); limit != "" {
+		if q.limit, err = strconv.Atoi(limit); err != nil || q.limit < 1 || q.limit > maxFound {
+			return nil, problemf(http.StatusBadRequest, "limit is a number from 1 to %d, not %q", maxFound, limit)
+		}
+	}
+	after, err := base64.RawURLEncoding.DecodeString(values.Get("after"))
+	if err != nil {
+		return nil, problemf(http.StatusBadRequest, "after is what next said in the page before, not %q", values.Get("after"))
+	}
+	q.after = string(after)
+	return q, nil
+}
+
+func (q *findRequest) wants(one blocklist.Record) bool {
+	switch {
+	case one.Entry != nil:
+		return q.rule == "" || q.rule == one.Entry.Rule
+	case one.Order.Kind == blocklist.OrderBlock:
+		return q.rule == "" || q.rule == manualRule
+	}
+	return true
+}
+
+// page is what follows the page before, in the order of the records' keys, and whether there is more behind it. It
+// holds no more than a page.
+func (q *findRequest) page(set *blocklist.Set, now int64) (page []placed, more bool) {
+	last := &lastFirst{}
+	for one := range set.Find(q.key, now) {
+		if !q.wants(one) {
+			continue
+		}
+		p := placed{one, one.Place()}
+		if p.place <= q.after {
+			continue
+		}
+		heap.Push(last, p)
+		if last.Len() > q.limit {
+			heap.Pop(last)
+			more = true
+		}
+	}
+	page = *last
+	slices.SortFunc(page, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
+	return page, more
+}
+
+// A placed is a record with its place among others.
+type placed struct {
+	blocklist.Record
+	place string
+}
+
+// lastFirst is a heap of records.
+type lastFirst []placed
+
+func (l lastFirst) Len() int           { return len(l) }
+func (l lastFirst) Less(i, j int) bool { return l[i].place > l[j].place }
+func (l lastFirst) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
+
+// Push adds a record.
+func (l *lastFirst) Push(x any) { *l = append(*l, x.(placed)) }
+
+// Pop takes the last one.
+func (l *lastFirst) Pop() any {
+	last := (*l)[len(*l)-1]
+	*l = (*l)[:len(*l)-1]
+	return last
+}
