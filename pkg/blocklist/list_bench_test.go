@@ -71,7 +71,7 @@ func BenchmarkMillion(b *testing.B) {
 		defer cpu(b)()
 		for b.Loop() {
 			snapshot.Reset()
-			if err := s.WriteSnapshot(&snapshot, at); err != nil {
+			if _, err := s.WriteSnapshot(&snapshot, at); err != nil {
 				b.Fatal(err)
 			}
 		}

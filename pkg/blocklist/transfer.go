@@ -77,14 +77,25 @@ func (c *captured) write(to io.Writer, now int64) error {
 	return w.Close()
 }
 
-// WriteSnapshot writes the list in the binary form, to be kept: without the orders that wait for the log as such.
-func (s *Set) WriteSnapshot(to io.Writer, nowMilli int64) error {
+// WriteSnapshot writes the list in the binary form, to be kept: without the orders that wait for the log as such. It returns
+// what it wrote before the records.
+func (s *Set) WriteSnapshot(to io.Writer, nowMilli int64) (Header, error) {
 	c, err := s.capture(Version{})
 	if err != nil {
-		return err
+		return Header{}, err
 	}
 	c.local = nil
-	return c.write(to, nowMilli)
+	return c.header, c.write(to, nowMilli)
+}
+
+// WriteChanges is WriteAfter without snapshots: it is false, and writes nothing, when the Set does not know what followed the
+// version.
+func (s *Set) WriteChanges(to io.Writer, after Version, nowMilli int64) (Header, bool, error) {
+	c, err := s.capture(after)
+	if err != nil || c.header.Snapshot {
+		return Header{}, false, err
+	}
+	return c.header, true, c.write(to, nowMilli)
 }
 
 // Read takes over what WriteAfter or WriteSnapshot wrote, when all of it is there: a snapshot in the place of the list,
@@ -102,6 +113,26 @@ func (s *Set) Read(from io.Reader, nowMilli int64) (Header, error) {
 		return r.Header, s.readSnapshot(r, nowMilli)
 	}
 	return r.Header, s.readDelta(r, nowMilli)
+}
+
+// ReadKept is Read for what was kept for the next start: orders that waited for the log are in force, and do not wait for it
+// any more, as in a list that WriteSnapshot wrote. Whoever sends them to the log has them elsewhere.
+func (s *Set) ReadKept(from io.Reader, nowMilli int64) (Header, error) {
+	r, err := NewReader(from)
+	if err != nil {
+		return Header{}, err
+	}
+	if err := s.follows(r.Header); err != nil || r.Header.Snapshot {
+		return r.Header, err
+	}
+	return r.Header, s.readChanges(r, func(local []*Order) {
+		for _, o := range local {
+			if value, err := o.Append(nil); err == nil {
+				_ = s.list.Load().apply(Change{Key: o.RecordKey(), Value: value}, nowMilli) // it was in force
+			}
+		}
+		s.edits.Add(uint64(len(local)))
+	}, nowMilli)
 }
 
 // follows says whether a list can come after the one that is held.
@@ -174,6 +205,11 @@ func appendOrder(orders []*Order, c Change) ([]*Order, error) {
 }
 
 func (s *Set) readDelta(r *Reader, now int64) error {
+	return s.readChanges(r, func(local []*Order) { s.orderAbove(local, now) }, now)
+}
+
+// readChanges applies a delta, and what is to be done with the orders in it that wait for the log.
+func (s *Set) readChanges(r *Reader, order func(local []*Order), now int64) error {
 	var changes []Change
 	local, err := r.each(func(change Change) error {
 		if len(changes) == maxDelta {
@@ -185,7 +221,7 @@ func (s *Set) readDelta(r *Reader, now int64) error {
 	if err != nil {
 		return err
 	}
-	s.take(r.Header, changes, local, now)
+	s.take(r.Header, changes, func() { order(local) }, now)
 	return nil
 }
 
@@ -198,11 +234,11 @@ func (c Change) clone() Change {
 }
 
 // take applies a delta that is whole. Records of later versions of weir, and those that do not fit, are left out.
-func (s *Set) take(h Header, changes []Change, local []*Order, now int64) {
+func (s *Set) take(h Header, changes []Change, order func(), now int64) {
 	_ = s.Apply(now, changes...) // as the log has them: each reader of it leaves the same ones out
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.orderAbove(local, now)
+	order()
 	state := s.State()
 	state.Version, state.AsOf = h.Version, max(state.AsOf, h.AsOf)
 	s.state.Store(&state)

@@ -6,7 +6,7 @@
 // lock and does no I/O but its answer. A refusal says how long it lasts, which limit was broken, and, in a field for logs,
 // that it was one. Where there is no list at all, not even an old one, the configuration says whether requests pass.
 //
-// What always holds. An order is on disk, then in force here, then answered; it is sent to Kafka in the order in which
+// What always holds. An order is on disk, then in force here, then in the list on disk, then answered; it is sent to Kafka in the order in which
 // it was given, and kept until Kafka has it, also when the process ends in between. Nothing changes the list without a
 // key of the role write, or the unix socket, whose opener is known by the system. A list is answered whole or not at
 // all. No body makes it panic or hold more than a bound.
@@ -67,6 +67,9 @@ type Config struct {
 	Sinks                            *Sinks
 	EventsPartitions, HitsPartitions int
 	Follows                          string
+
+	// Keep returns when the list as it is in force is on the disk; nil where nobody keeps it. Orders are answered after it.
+	Keep func() error
 
 	// Refused is told of each refusal: by which entry, and whose request it was. It must not wait. It may be nil.
 	Refused func(entry *blocklist.Entry, client netip.Addr)

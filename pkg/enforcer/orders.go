@@ -71,6 +71,11 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 		}
 		e.config.Logger.Info("ordered", "order", order.Kind, "target", order.Entry().Key, "lifted", order.Ended != 0, "by", order.By, "why", order.Why)
 	}
+	if e.config.Keep != nil {
+		if err := e.config.Keep(); err != nil { // it waits in the outbox, until Kafka has it
+			e.faults.Note("keep", fmt.Errorf("an order is in force, and not in the list on disk: %w", err))
+		}
+	}
 	is := inForce{Here: true, Followers: int(e.following.Load())}
 	timer := time.NewTimer(e.patience)
 	defer timer.Stop()

@@ -56,7 +56,7 @@ func Open(config Config) (*List, error) {
 	if config.Client == nil {
 		config.Client = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	}
-	l := &List{config: config, set: blocklist.NewSet(blocklist.Limits{Changes: 1})}
+	l := &List{config: config, set: blocklist.NewSet(blocklist.Limits{Changes: 4 << 10})}
 	var err error
 	l.follower, err = follow.NewFromUpstream(follow.Config{Set: l.set, File: config.File, Logger: config.Logger},
 		follow.Upstream{URL: config.URL, Client: config.Client, Key: func() (string, error) { return config.Key, nil }})

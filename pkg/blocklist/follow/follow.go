@@ -15,8 +15,10 @@
 // From another enforcer. A snapshot first, then changes by long polls, each complete or not at all. Orders that wait
 // for the log there are in force here.
 //
-// The last whole list is kept in a file, whole or not at all, which New reads. It is written when the first list or
-// another one was read, when it changed and the last writing was SaveEvery ago, and at the end.
+// The last whole list is kept on disk, which New reads: a snapshot in a file, whole or not at all, and next to it, in
+// FILE.changes, what changed since. What is in force is there within a second, orders that wait for the log where the list
+// comes from at once. The snapshot is written when the first list or another one was read, when the list changed and the last
+// snapshot was SaveEvery ago, at the end, and when the files were deleted. On a disk that fails it is tried every 5 s.
 //
 // Run starts one goroutine and waits for it; it returns when its context is done. Until then the Set's other
 // writers may write too. A Follower's Status may be asked by any number of goroutines. Memory: while a list is filled
@@ -38,7 +40,7 @@ import (
 type Config struct {
 	Set       *blocklist.Set
 	File      string        // for the last whole list; "" keeps none
-	SaveEvery time.Duration // 0 is 5 minutes
+	SaveEvery time.Duration // between snapshots; 0 is 5 minutes
 	Logger    *slog.Logger  // nil is silence
 	Now       func() time.Time
 }

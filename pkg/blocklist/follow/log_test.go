@@ -254,7 +254,9 @@ func TestATopicMadeAnewEmptiesNoList(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "list")
 	l := newSource(p, file)
 	l.catchUp(t, p)
-	l.saver.save()
+	if err := l.Keep(); err != nil {
+		t.Fatal(err)
+	}
 	p.records = nil
 	p.marked(t, listA, 0) // by aggregators that have not noticed
 	afterStart := newPaper()

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"weir/pkg/blocklist"
@@ -15,32 +16,38 @@ import (
 
 // Save writes the list to a file: whole or not at all, also when the power is lost meanwhile.
 func Save(path string, set *blocklist.Set, nowMilli int64) error {
-	if err := save(path, set, nowMilli); err != nil {
-		return fmt.Errorf("keeping the list in %s: %w", path, err)
-	}
-	return nil
+	_, err := saveVersion(path, set, nowMilli)
+	return err
 }
 
-func save(path string, set *blocklist.Set, nowMilli int64) error {
+// saveVersion is Save, and says which version it wrote: the Set may have another one by then.
+func saveVersion(path string, set *blocklist.Set, nowMilli int64) (version blocklist.Version, err error) {
+	if version, err = save(path, set, nowMilli); err != nil {
+		err = fmt.Errorf("keeping the list in %s: %w", path, err)
+	}
+	return version, err
+}
+
+func save(path string, set *blocklist.Set, nowMilli int64) (version blocklist.Version, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+		return version, err
 	}
 	file, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
-		return err
+		return version, err
 	}
-	err = set.WriteSnapshot(file, nowMilli)
+	header, err := set.WriteSnapshot(file, nowMilli)
 	if err == nil {
 		err = file.Sync()
 	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		os.Remove(file.Name())
-		return err
+		return version, err
 	}
 	if err := os.Rename(file.Name(), path); err != nil {
-		return err
+		return version, err
 	}
-	return syncFolder(filepath.Dir(path))
+	return header.Version, syncFolder(filepath.Dir(path))
 }
 
 func syncFolder(path string) error {
@@ -70,11 +77,29 @@ func Load(path string, set *blocklist.Set, nowMilli int64) error {
 	return fmt.Errorf("reading the last whole list %s: %w", path, err)
 }
 
-// A saver keeps the Set in the file.
+const (
+	// keepEvery is how long a change may be in memory alone.
+	keepEvery = 500 * time.Millisecond
+	// keepAgain is between tries where the disk fails.
+	keepAgain = 5 * time.Second
+	// snapshotShare is the share of the time that may go into snapshots of a list whose changes cannot be kept one by one:
+	// those that are new in the log while the list is read again.
+	snapshotShare = 20
+)
+
+// A saver keeps the Set on disk: a snapshot in the file, and next to it the log of what changed since.
 type saver struct {
 	*Follower
-	saved blocklist.Version
-	at    time.Time
+
+	mu     sync.Mutex // of keeping
+	log    changeLog
+	file   blocklist.Version // of the snapshot
+	saved  blocklist.Version // with the log
+	orders string            // that wait for Kafka, as they were kept
+	edits  uint64            // that are kept
+	at     time.Time         // of the snapshot
+	cost   time.Duration     // of the snapshot
+	failed bool              // the last keeping did
 }
 
 // load reads what the last process kept. Without it, or when it is damaged, the Set stays empty.
@@ -82,15 +107,21 @@ func (s *saver) load() {
 	if s.config.File == "" {
 		return
 	}
+	s.log.path = s.config.File + ".changes"
 	err := Load(s.config.File, s.config.Set, s.now())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		s.config.Logger.Error("blocklist: the last whole list cannot be used", "error", err)
 	default:
-		s.saved = s.config.Set.Version()
+		s.file = s.config.Set.Version()
+		changes, err := s.log.read(s.config.Set, s.now())
+		if err != nil {
+			s.config.Logger.Error("blocklist: not all changes of the last whole list can be used", "error", err)
+		}
+		s.saved, s.orders, s.edits = s.config.Set.Version(), s.config.Set.Local(), s.config.Set.Edits()
 		s.change(func(status *Status) { status.Saved = s.config.Now() })
-		s.config.Logger.Info("blocklist: read the last whole list", "version", s.saved.String(), "as of", time.UnixMilli(s.config.Set.AsOf()))
+		s.config.Logger.Info("blocklist: read the last whole list", "version", s.saved.String(), "as of", time.UnixMilli(s.config.Set.AsOf()), "changes", changes)
 	}
 }
 
@@ -100,41 +131,120 @@ func (s *saver) run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		changed := s.config.Set.Changed()
-		if !s.due() {
+		if !s.wanted() {
 			select {
 			case <-changed:
+			case <-time.After(keepEvery): // the files may be gone
 			case <-ctx.Done():
 			}
 			continue
 		}
-		if s.config.Set.Version().List == s.saved.List {
-			sleep(ctx, s.config.SaveEvery-s.config.Now().Sub(s.at))
+		if s.keep(time.Now()) != nil {
+			sleep(ctx, keepAgain)
+			continue
 		}
-		if ctx.Err() == nil {
-			s.save()
-		}
+		sleep(ctx, keepEvery)
 	}
-	if s.due() {
-		s.save()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.due() || s.saved != s.file {
+		_ = s.snapshot() // which is noted
 	}
+	s.log.close()
 }
 
-// due says whether the file has another list than the Set.
+// wanted says whether something is to be written.
+func (s *saver) wanted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.due() || s.log.gone()
+}
+
+// due says whether the disk has another list than the Set. The caller holds the lock.
 func (s *saver) due() bool {
-	state := s.config.Set.State()
-	return state.Whole && state.Version != s.saved
+	set := s.config.Set
+	state := set.State()
+	return state.Whole && (s.failed || state.Version != s.saved || set.Local() != s.orders || set.Edits() != s.edits)
 }
 
-// save writes the file, and does not try again before SaveEvery when it fails.
-func (s *saver) save() {
-	version := s.config.Set.Version()
-	s.at = s.config.Now()
-	s.saved = version
-	if err := Save(s.config.File, s.config.Set, s.now()); err != nil {
-		s.faults.Note("save", err)
-		s.saved.Offset = -1 // the same list, and not this version
-		return
+// Keep returns when the list as it is now is on the disk, with the orders that wait for Kafka. It does nothing while there is
+// no whole list, or no file.
+func (f *Follower) Keep() error {
+	if f.config.File == "" {
+		return nil
 	}
-	s.faults.Over("save")
-	s.change(func(status *Status) { status.Saved = s.at })
+	return f.saver.keep(time.Now())
+}
+
+// keep writes what changed.
+func (s *saver) keep(now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gone := s.log.gone()
+	if gone {
+		s.config.Logger.Error("blocklist: the list's files were deleted while in use, and are written again", "file", s.config.File)
+	}
+	if !s.due() && !gone {
+		return nil
+	}
+	version := s.config.Set.Version()
+	switch {
+	case gone || version.List != s.saved.List || !s.log.begun || now.Sub(s.at) >= s.config.SaveEvery && version != s.file:
+		return s.snapshot()
+	case version == s.saved && s.config.Set.Local() == s.orders:
+		if now.Sub(s.at) < max(keepEvery, snapshotShare*s.cost) {
+			return nil
+		}
+		return s.snapshot()
+	}
+	return s.changes()
+}
+
+// changes adds to the log what changed.
+func (s *saver) changes() error {
+	set := s.config.Set
+	for first := true; first || s.saved != set.Version(); first = false {
+		edits, orders := set.Edits(), set.Local()
+		header, err := s.log.add(set, s.saved, s.now())
+		if errors.Is(err, errNoChanges) {
+			return s.snapshot()
+		}
+		if s.note(err) != nil {
+			return err
+		}
+		s.saved, s.edits, s.orders = header.Version, edits, orders
+	}
+	s.change(func(status *Status) { status.Saved = s.config.Now() })
+	return nil
+}
+
+// snapshot writes the file, and begins another log.
+func (s *saver) snapshot() error {
+	set := s.config.Set
+	edits, orders := set.Edits(), set.Local()
+	began := time.Now()
+	version, err := saveVersion(s.config.File, set, s.now())
+	if err == nil {
+		s.file, s.saved, s.edits, s.orders = version, version, edits, orders
+		s.at = time.Now()
+		s.cost = s.at.Sub(began)
+		s.change(func(status *Status) { status.Saved = s.config.Now() })
+		err = s.log.begin()
+	}
+	return s.note(err)
+}
+
+// note has a fault said, and the next keeping write a snapshot.
+func (s *saver) note(err error) error {
+	if err == nil {
+		if s.failed {
+			s.failed = false
+			s.faults.Over("save")
+		}
+		return nil
+	}
+	s.failed = true
+	s.log.close()
+	s.faults.Note("save", err)
+	return err
 }

@@ -101,7 +101,11 @@ func (u *upstreamSource) poll(ctx context.Context) error {
 	case response.StatusCode != http.StatusOK:
 		return refused(response)
 	}
+	orders := u.config.Set.LocalAbove()
 	_, err = u.config.Set.Read(&watched{response.Body, func() { silence.Reset(u.Patience) }}, u.now())
+	if err == nil && u.config.Set.LocalAbove() != orders {
+		_ = u.Keep() // orders do not wait for the next keeping; a fault is noted there
+	}
 	return because(ctx, err)
 }
 

@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"weir/internal/kafka"
+)
+
+// killed is an enforcer that starts on what another one has on its disk at this moment, as after a kill, and that reaches
+// nobody.
+func killed(t *testing.T, e *edge, more string) *edge {
+	t.Helper()
+	nobody := "127.0.0.1:1"
+	one := newEdge(t, fmt.Sprintf("kafka: {brokers: [%q]}", nobody), more)
+	if err := os.CopyFS(filepath.Join(one.folder, "data", "enforcer"), os.DirFS(filepath.Join(e.folder, "data", "enforcer"))); err != nil {
+		t.Fatal(err)
+	}
+	return one.start()
+}
+
+// What was in force is in force after a kill, with Kafka away: verdicts that are a moment old, and orders from when they are
+// answered; also at who follows.
+func TestWhatIsInForceOutlastsAKill(t *testing.T) {
+	broker := newMortal(t)
+	e := newEdge(t, broker.yaml(), "").start()
+	p := newPublisher(t, kafka.Config{Brokers: []string{broker.config.Listen}, Prefix: "weir."}, e.process.Config)
+	p.marks()
+	e.await("ready", e.ready)
+	follower := newFollower(t, e)
+	const clients = 24
+	ip := func(n int) string { return fmt.Sprintf("203.0.113.%d", n) }
+	blocked := func(e *edge) (n int) {
+		for i := range clients {
+			if e.check(ip(i)) == http.StatusTooManyRequests {
+				n++
+			}
+		}
+		return n
+	}
+	for n := range clients {
+		p.block(ip(n))
+	}
+	for _, one := range []*edge{e, follower} {
+		one.await("blocked", func() bool { return blocked(one) == clients })
+		one.await("on the disk", func() bool {
+			after := killed(t, one, "  without_list: deny\n")
+			defer after.stop()
+			return blocked(after) == clients
+		})
+	}
+	for n, target := range []string{"198.51.100.1", "198.51.100.2", "198.51.100.3"} {
+		e.await("Kafka has it", func() bool { return e.order("POST", "/v1/blocks", fmt.Sprintf(`{"target":%q,"why":"w%d"}`, target, n)) })
+		after := killed(t, e, "  without_list: deny\n")
+		after.await("ready", after.ready)
+		if code := after.check(target); code != http.StatusTooManyRequests {
+			t.Errorf("%s was answered, and after a kill: %d", target, code)
+		}
+		after.stop()
+	}
+	follower.await("an order at who follows", func() bool { return follower.check("198.51.100.3") == http.StatusTooManyRequests })
+	follower.await("on its disk", func() bool {
+		after := killed(t, follower, "  without_list: deny\n")
+		defer after.stop()
+		return after.check("198.51.100.3") == http.StatusTooManyRequests
+	})
+}

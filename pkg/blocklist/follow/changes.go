@@ -1,0 +1,132 @@
+package follow
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"weir/pkg/blocklist"
+)
+
+// A changeLog is the file next to a snapshot that has what changed since: one delta of the list behind the other, each with
+// its length (4 bytes, little endian) before it, and its checksum in it. A delta that a kill cut off is the last one; those
+// of an older snapshot are left out.
+type changeLog struct {
+	path  string
+	file  *os.File
+	begun bool // it follows the snapshot
+}
+
+// maxDelta bounds the bytes of a delta.
+const maxDelta = 64 << 20
+
+var errNoChanges = errors.New("what changed is not known one by one")
+
+// begin empties the log: a snapshot has all.
+func (l *changeLog) begin() error {
+	l.close()
+	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("keeping the list's changes: %w", err)
+	}
+	l.file, l.begun = file, true
+	return nil
+}
+
+// add writes what followed a version, and returns when it is on the disk.
+func (l *changeLog) add(set *blocklist.Set, after blocklist.Version, nowMilli int64) (blocklist.Header, error) {
+	var b bytes.Buffer
+	b.Write(make([]byte, 4))
+	header, known, err := set.WriteChanges(&b, after, nowMilli)
+	switch {
+	case err != nil:
+		return header, fmt.Errorf("keeping the list's changes: %w", err)
+	case !known || b.Len() > maxDelta || l.gone():
+		return header, errNoChanges
+	}
+	binary.LittleEndian.PutUint32(b.Bytes(), uint32(b.Len()-4))
+	if _, err = l.file.Write(b.Bytes()); err == nil {
+		err = l.file.Sync()
+	}
+	if err != nil {
+		return header, fmt.Errorf("keeping the list's changes in %s: %w", l.path, err)
+	}
+	return header, nil
+}
+
+// gone says that the file was deleted or replaced: what is written to it now is lost.
+func (l *changeLog) gone() bool {
+	if l.file == nil {
+		return false
+	}
+	opened, err := l.file.Stat()
+	if err != nil {
+		return true
+	}
+	there, err := os.Stat(l.path)
+	return err != nil || !os.SameFile(opened, there)
+}
+
+func (l *changeLog) close() {
+	if l.file != nil {
+		_ = l.file.Close() // what was written is synced
+	}
+	l.file, l.begun = nil, false
+}
+
+// read takes the changes into a Set that has the snapshot, and says how many deltas these were.
+func (l *changeLog) read(set *blocklist.Set, nowMilli int64) (deltas int, err error) {
+	file, err := os.Open(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the list's changes: %w", err)
+	}
+	defer file.Close()
+	for {
+		delta, err := next(file)
+		if err == nil && delta == nil {
+			return deltas, nil
+		}
+		if err != nil {
+			return deltas, fmt.Errorf("reading the list's changes in %s: %w", l.path, err)
+		}
+		_, err = set.ReadKept(bytes.NewReader(delta), nowMilli)
+		switch {
+		case err == nil:
+			deltas++
+		case errors.Is(err, blocklist.ErrWentBack), errors.Is(err, blocklist.ErrOtherList): // of an older snapshot
+		default:
+			return deltas, fmt.Errorf("reading the list's changes in %s: %w", l.path, err)
+		}
+	}
+}
+
+// next reads a delta; nil at the end, or where a kill cut the last one off.
+func next(file io.Reader) ([]byte, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(file, length[:]); err != nil {
+		return nil, unlessCut(err)
+	}
+	n := binary.LittleEndian.Uint32(length[:])
+	if n > maxDelta {
+		return nil, fmt.Errorf("%w: a delta of %d bytes", blocklist.ErrDamaged, n)
+	}
+	var delta bytes.Buffer
+	if _, err := io.CopyN(&delta, file, int64(n)); err != nil {
+		return nil, unlessCut(err)
+	}
+	return delta.Bytes(), nil
+}
+
+func unlessCut(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
