@@ -15,6 +15,7 @@ var nginxVariables = map[string]variable{
 	"proxy_protocol_addr":       {slot: slotIP, set: setAddress, rank: rankRewritten},
 	"realip_remote_addr":        {slot: slotIP, set: setAddress, rank: rankServer},
 	"remote_user":               {slot: slotUser, set: setUser},
+	"weir_user":                 {slot: slotUser, set: setUser, rank: rankSent}, // deployments/edge/nginx.conf: the user that nginx has checked
 	"http_user_agent":           {slot: slotAgent, set: setAgent},
 	"http_referer":              {slot: slotReferrer, set: setReferrer},
 	"proxy_add_x_forwarded_for": {slot: slotForwarded, set: setForwarded, rank: rankServer},

@@ -17,12 +17,15 @@ type allowSpec struct {
 	Note  string            `yaml:"note"`
 	Until untilSpec         `yaml:"until"`
 	Rules oneOrMore         `yaml:"rules"`
+
+	place yamlfile.Fault
 }
 
 // FromYAML reads one allow entry.
 func (a *allowSpec) FromYAML(v yamlfile.Value) {
 	type plain allowSpec
 	v.Decode((*plain)(a))
+	a.place = v.Place()
 	if _, isMap := v.Map(); !isMap {
 		return
 	}

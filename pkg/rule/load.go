@@ -120,14 +120,15 @@ var notInName = strings.NewReplacer(",", "-", "/", "-", "+", "-", "$", "", "@", 
 
 // A loader puts a set together from files.
 type loader struct {
-	name     string           // of the first file
-	beside   []yamlfile.Inner // files that are looked for before the disk's
-	rules    []*Rule
-	allows   []allowIn
-	spelling *pathsSpec // of the first file that has it
-	files    []string
-	faults   yamlfile.Faults
-	warnings yamlfile.Faults
+	name         string           // of the first file
+	beside       []yamlfile.Inner // files that are looked for before the disk's
+	rules        []*Rule
+	allows       []allowIn
+	spelling     *pathsSpec // of the first file that has it
+	usersChecked bool
+	files        []string
+	faults       yamlfile.Faults
+	warnings     yamlfile.Faults
 }
 
 // An allowIn is an allow entry and the file that it stands in.
@@ -195,6 +196,7 @@ func (l *loader) decode(file string, data []byte, opts ...yamlfile.Option) {
 func (l *loader) add(file string, spec fileSpec) {
 	l.name = cmp.Or(l.name, file)
 	l.addPaths(spec.Paths)
+	l.usersChecked = l.usersChecked || bool(spec.Users)
 	for i := range spec.Rules {
 		l.rules = append(l.rules, spec.Rules[i].rule())
 	}
@@ -233,6 +235,7 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	if len(l.faults) > 0 {
 		return nil, l.warnings, l.faults.Sorted()
 	}
+	l.claims(set)
 	for _, allow := range set.Allows {
 		allow.prepare(set.Rules)
 	}

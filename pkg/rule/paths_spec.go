@@ -34,6 +34,14 @@ type (
 	slashWord bool
 )
 
+// usersWord says whether the users that logs and checks name have been checked by an edge.
+type usersWord bool
+
+// FromYAML reads claimed or checked.
+func (w *usersWord) FromYAML(v yamlfile.Value) {
+	*w = word(v, "word for users", []string{"claimed", "checked"}) == 1
+}
+
 // FromYAML reads keep or lower.
 func (w *lowerWord) FromYAML(v yamlfile.Value) { *w = word(v, "case", []string{"keep", "lower"}) == 1 }
 

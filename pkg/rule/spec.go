@@ -18,6 +18,7 @@ type fileSpec struct {
 	Rules []ruleSpec  `yaml:"rules"`
 	Allow []allowSpec `yaml:"allow"`
 	Paths pathsSpec   `yaml:"paths"`
+	Users usersWord   `yaml:"users"`
 }
 
 type ruleSpec struct {

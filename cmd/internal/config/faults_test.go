@@ -138,10 +138,10 @@ func TestARetentionShorterThanALimitIsAWarning(t *testing.T) {
 
 func TestUsersThatChecksDoNotKnowAreAWarning(t *testing.T) {
 	for text, want := range map[string]int{
-		"rules: [{name: per-user, key: [user, path], limits: [1/s]}, {name: per-ip, key: ip, limits: [1/s]}]": 1,
-		"rules: [{name: per-user, key: user, limits: [1/s]}]\nenforcer: {fields: {user: X-User}}":             0,
-		"rules: [{name: per-user, key: user, limits: [1/s], mode: shadow}]":                                   0,
-		"mode: shadow\nrules: [{name: per-user, key: user, limits: [1/s]}]":                                   0,
+		"rules: {users: checked, rules: [{name: per-user, key: [user, path], match: status == 200, limits: [1/s]}, {name: per-ip, key: ip, match: status == 200, limits: [1/s]}]}": 1,
+		"rules: {users: checked, rules: [{name: per-user, key: user, match: status == 200, limits: [1/s]}]}\nenforcer: {fields: {user: X-User}}":                                   0,
+		"rules: {users: checked, rules: [{name: per-user, key: user, match: status == 200, limits: [1/s], mode: shadow}]}":                                                         0,
+		"mode: shadow\nrules: {users: checked, rules: [{name: per-user, key: user, match: status == 200, limits: [1/s]}]}":                                                         0,
 	} {
 		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
 		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "rule per-user counts by user") {

@@ -1,0 +1,185 @@
+package rule
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"weir/internal/yamlfile"
+	"weir/pkg/request"
+)
+
+// What clients say of themselves decides nothing that protects: whoever can choose a value escapes a rule that excludes it,
+// has others blocked by a rule that counts by it, and is let through by an allow entry that asks for it alone. This file
+// finds such rules and entries; they are warned of.
+
+// claimable are the names of what any client sends as it likes. A path and a method are what is asked for: a client that
+// changes them gets another answer.
+var claimable = []string{"user", "host", "agent", "referrer", "query"}
+
+// isClaimed says whether a client chooses a field. A further field is a header where its name says so, as nginx's variables do.
+func isClaimed(name string, usersChecked bool) bool {
+	if name == "user" {
+		return !usersChecked
+	}
+	return slices.Contains(claimable, name) || strings.HasPrefix(name, "http_") || strings.HasPrefix(name, "cookie_")
+}
+
+const checkUsers = `have edges log a user only after checking it (docs/edges.md, Users), and write users: checked at the top of the file`
+
+// claims warns of what rests on something that clients choose.
+func (l *loader) claims(set *Set) {
+	for _, r := range set.Rules {
+		what, remedy := r.framed(l.usersChecked)
+		if what == "" {
+			what, remedy = r.escaped(l.usersChecked)
+		}
+		l.warn(r.place, what, remedy)
+	}
+	for i := range l.allows {
+		if set.Allows[i].isMasterKey(l.usersChecked) {
+			l.warn(l.allows[i].place, "anyone can claim what this entry asks for, and is then left alone",
+				"add the addresses that it is for, as ip: 10.0.0.0/8, or what they ask for, as match: 'path == \"/health\"'")
+		}
+	}
+}
+
+func (l *loader) warn(place yamlfile.Fault, what, remedy string) {
+	if what == "" {
+		return
+	}
+	place.What, place.Remedy = what, remedy
+	l.warnings = append(l.warnings, place)
+}
+
+// framed says how somebody else can be blocked by what a client claims.
+func (r *Rule) framed(usersChecked bool) (what, remedy string) {
+	if !r.Key.has("user") {
+		return "", ""
+	}
+	if r.mayMatch([]string{"status"}, &request.Request{Status: 401}) {
+		return "the rule " + r.Name + " counts requests with status 401 by a user that was not authenticated: anyone can have that user blocked",
+			"write match: 'status != 401', together with what is there"
+	}
+	if !usersChecked {
+		return "the rule " + r.Name + " counts by a user that anyone can claim where an edge logs it unchecked, as nginx's $remote_user: anyone can have that user blocked",
+			checkUsers
+	}
+	return "", ""
+}
+
+// escaped says how a client can claim not to be counted.
+func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
+	if r.match == nil {
+		return "", ""
+	}
+	for _, name := range []string{"user", "agent", "referrer"} {
+		if !isClaimed(name, usersChecked) {
+			continue
+		}
+		counts := func(value string) bool {
+			specimen := &request.Request{}
+			set := map[string]*string{"user": &specimen.User, "agent": &specimen.Agent, "referrer": &specimen.Referrer}
+			*set[name] = value
+			return r.mayMatch([]string{name}, specimen)
+		}
+		if !counts("") {
+			continue
+		}
+		for _, value := range append([]string{"anyone"}, textsIn(r.match.tree)...) {
+			if value != "" && !counts(value) {
+				remedy = "leave the " + name + " out of match, and allow addresses (allow: [{ip: 10.0.0.0/8}]) where some are not to be counted"
+				if name == "user" {
+					remedy = "leave the user out of match: a rule by address counts whoever the user is; or " + checkUsers
+				}
+				return fmt.Sprintf("the rule %s does not count whoever sends the %s %q", r.Name, name, value), remedy
+			}
+		}
+	}
+	return "", ""
+}
+
+// isMasterKey says whether the entry holds for anyone who claims the right things, from whatever address and for whatever is
+// asked.
+func (a *Allow) isMasterKey(usersChecked bool) bool {
+	switch {
+	case len(a.Prefixes) > 0, usersChecked && len(a.Users) > 0:
+		return false
+	case a.match == nil:
+		return true
+	}
+	assumed := substitute(a.match.tree, true, func(n ast.Node, holds bool) ast.Node {
+		named := namesIn{}
+		ast.Walk(&n, &named)
+		free := named.whole == 0 && len(named.all) > 0
+		for _, name := range named.all {
+			free = free && isClaimed(name, usersChecked)
+		}
+		return &ast.BoolNode{Value: free == holds}
+	})
+	constant, ok := assumed.(*ast.BoolNode)
+	return ok && constant.Value
+}
+
+// mayMatch says whether the rule's match may hold for a request of which these names are known and as in the specimen.
+func (r *Rule) mayMatch(known []string, specimen *request.Request) bool {
+	if r.match == nil {
+		return true
+	}
+	s := &subject{Request: specimen}
+	assumed := substitute(r.match.tree, true, func(n ast.Node, holds bool) ast.Node {
+		named := namesIn{}
+		ast.Walk(&n, &named)
+		named.all = slices.DeleteFunc(named.all, func(name string) bool { return name == inNetwork })
+		if named.whole > 0 || slices.ContainsFunc(named.all, func(name string) bool { return !slices.Contains(known, name) }) {
+			return &ast.BoolNode{Value: holds}
+		}
+		part, complaints := compile(n.String(), reflect.Bool)
+		if complaints != nil {
+			return &ast.BoolNode{Value: holds}
+		}
+		matches, ok := part.matches(s)
+		return &ast.BoolNode{Value: matches && ok}
+	})
+	constant, ok := assumed.(*ast.BoolNode)
+	return !ok || constant.Value
+}
+
+// textsIn are the constant texts in an expression.
+func textsIn(n ast.Node) []string {
+	texts := &textFinder{}
+	ast.Walk(&n, texts)
+	return texts.all
+}
+
+type textFinder struct{ all []string }
+
+// Visit notes a text.
+func (f *textFinder) Visit(node *ast.Node) {
+	if text, ok := (*node).(*ast.StringNode); ok {
+		f.all = append(f.all, text.Value)
+	}
+}
+
+// substitute puts what atom says in the place of each condition; holds is what makes the whole hold there.
+func substitute(n ast.Node, holds bool, atom func(n ast.Node, holds bool) ast.Node) ast.Node {
+	switch n := n.(type) {
+	case *ast.BoolNode:
+		return n
+	case *ast.BinaryNode:
+		switch n.Operator {
+		case "and", "&&":
+			return both(substitute(n.Left, holds, atom), substitute(n.Right, holds, atom))
+		case "or", "||":
+			return either(substitute(n.Left, holds, atom), substitute(n.Right, holds, atom))
+		}
+	case *ast.UnaryNode:
+		if n.Operator == "not" || n.Operator == "!" {
+			return negated(substitute(n.Node, !holds, atom))
+		}
+	}
+	return atom(n, holds)
+}

