@@ -19,6 +19,7 @@ var presets = append([]preset{
 	{name: "host_combined", parser: withTail("%v " + apacheCombined)},
 	{name: "main", parser: nginx(nginxMain)},
 	{name: "ingress-nginx", parser: nginx(nginxIngress)},
+	{name: "istio", parser: scanned(layoutIstio)},
 	{name: "haproxy", parser: haproxyParser},
 	{name: "alb", parser: scanned(layoutALB)},
 	{name: "elb", parser: scanned(layoutELB)},

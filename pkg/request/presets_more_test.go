@@ -61,6 +61,15 @@ var vendorSamples = []vendorSample{
 	{"squid", `1690000015.210      0 192.168.56.20 NONE_NONE/000 0 - error:transaction-end-before-headers - HIER_NONE/- -`,
 		Request{UnixMilli: milli("2023-07-22T04:26:55.210Z"), IP: netip.MustParseAddr("192.168.56.20"), Path: "error:transaction-end-before-headers"}, "elapsed=0"},
 
+	{"istio", `[2020-11-25T21:26:18.409Z] "GET /status/418?a=b HTTP/1.1" 418 - via_upstream - "-" 0 135 4 4 "9.9.9.9" "curl/7.73.0-DEV" "84961386-6d84-929d-98bd-c5aee93b5c88" "httpbin:8000" "127.0.0.1:80" ` +
+		`inbound|8000|| 127.0.0.1:41854 10.44.1.27:80 10.44.1.23:37652 outbound_.8000_._.httpbin.foo.svc.cluster.local default`,
+		Request{UnixMilli: milli("2020-11-25T21:26:18.409Z"), IP: netip.MustParseAddr("10.44.1.23"), Method: "GET", Host: "httpbin", Path: "/status/418", Query: "a=b", Status: 418, Bytes: 135,
+			Agent: "curl/7.73.0-DEV"}, "response_code_details=via_upstream upstream_cluster=inbound|8000|| upstream_host=127.0.0.1:80 route_name=default"},
+	{"istio", `[2026-02-24T14:23:15.456Z] "POST /api/orders HTTP/1.1" 503 UC via_upstream - "-" 156 91 30004 - "-" "python-requests/2.31.0" "f47ac10b" "orders.production:80" "10.244.3.12:8080" ` +
+		`outbound|8080||orders.production 10.244.1.5:54321 10.96.45.67:8080 [2001:db8::7]:33210 - default`,
+		Request{UnixMilli: milli("2026-02-24T14:23:15.456Z"), IP: netip.MustParseAddr("2001:db8::7"), Method: "POST", Host: "orders.production", Path: "/api/orders", Status: 503, Bytes: 91,
+			Agent: "python-requests/2.31.0"}, "response_flags=UC"},
+
 	{"haproxy", `Feb  6 12:14:14 localhost haproxy[14389]: 10.0.1.2:33317 [06/Feb/2009:12:14:14.655] https-in~ static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} ` +
 		`"GET /index.html HTTP/1.1" 0/0000000000000000/0/0/0 1wt.eu/TLSv1.3/TLS_AES_256_GCM_SHA384`,
 		Request{UnixMilli: milli("2009-02-06T12:14:14.655Z"), IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: "/index.html", Status: 200, Bytes: 2750},
@@ -122,7 +131,20 @@ func TestVendorFormatsCannotBeForged(t *testing.T) {
 			t.Errorf("%s: %+v", c.line, got)
 		}
 	}
+	for _, header := range []string{`9.9.9.9" "x`, `x" "y" "z" "h" "127.0.0.1:80" c 1.1.1.1:1 2.2.2.2:2 9.9.9.9:9 s r`, `"`, `\"`, ` " `} {
+		for _, text := range []string{
+			`"` + header + `,10.0.0.1" "u" "i" "h" "127.0.0.1:80"`, `"-" "` + header + `" "i" "h" "127.0.0.1:80"`, `"-" "u" "` + header + `" "h" "127.0.0.1:80"`, `"-" "u" "i" "` + header + `" "127.0.0.1:80"`,
+		} {
+			line := `[2020-11-25T21:26:18.409Z] "GET /a"b?" HTTP/1.1" 418 - via_upstream - "-" 0 135 4 4 ` + text + ` inbound|80|| 127.0.0.1:41854 10.44.1.27:80 203.0.113.7:37652 - default`
+			got := parsed(t, mustParser(t, "istio", Options{}), line)
+			if got.IP != address || got.Status != 418 || got.Path != `/a"b` || got.Forwarded != "" || got.Agent != "" || got.Host != "" {
+				t.Errorf("%s: %+v", line, got)
+			}
+		}
+	}
 	for _, c := range []struct{ format, line string }{
+		{"istio", `[2020-11-25T21:26:18.409Z] "GET / HTTP/1.1" 418 - via_upstream - "-" 0 135 4 4 "-" "u" "i" "h" "127.0.0.1:80" inbound|80|| 127.0.0.1:41854 10.44.1.27:80 203.0.113.7:37652 a 9.9.9.9:1 b default`},
+		{"istio", `[2020-11-25T21:26:18.409Z] "GET / HTTP/1.1" 418 - via_upstream - "-" 0 135 4 4 "-" "u" "i" "h" "127.0.0.1:80" inbound|80|| 127.0.0.1:41854 10.44.1.27:80 x - default`},
 		{"npmplus", `[22/Nov/2026:10:00:00 +0000] a 9.9.9.9 203.0.113.7 0.012 "GET / HTTP/2.0" 400 512 790 - -`},
 		{"npm", `[10/Sep/2023:14:04:11 +0000] 301 - GET http h "/" [Client x] [Length 166] [Gzip -] "-" "-"`},
 	} {

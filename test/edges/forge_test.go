@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,51 @@ func TestEnvoyForged(t *testing.T) {
 		}
 		return strings.Join(lines, "")
 	}, forge(t, strings.TrimPrefix(url, "http://")), "use the format envoy-json")
+}
+
+// istioText is the log that Istio has Envoy write.
+const istioText = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
+	`%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% "%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% ` +
+	`%DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" ` +
+	`"%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" %UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% ` +
+	`%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%`
+
+// Istio's text says at its end who the peer is, and no header moves that.
+func TestIstioForged(t *testing.T) {
+	s := newSite(t)
+	_, block, _ := strings.Cut(snippet(t, "envoy.yaml"), "log_format:")
+	block, _, _ = strings.Cut(block, "http_filters:")
+	url, said := s.envoy("log_format:"+strings.TrimRight(block, " "),
+		"log_format: {text_format_source: {inline_string: "+strconv.Quote(istioText+"\n")+"}}\n")
+	awaitEdge(t, url)
+	want := forge(t, strings.TrimPrefix(url, "http://"),
+		"GET / HTTP/1.1\nUser-Agent: x\" \"y\" \"z\" \"h\" \"127.0.0.1:80\" c 1.1.1.1:1 2.2.2.2:2 9.9.9.9:9 s r")
+	parser := must(request.NewParser("istio", request.Options{}))
+	var lines []string
+	await(t, "all that were served are in the log, and are the client's", func() bool {
+		lines = nil
+		count := 0
+		for line := range strings.Lines(said.String()) {
+			if !strings.HasPrefix(line, "[20") || !strings.Contains(line, ` "`) || !strings.HasSuffix(line, "\n") {
+				continue
+			}
+			var r request.Request
+			if err := parser.Parse(line, &r); err != nil {
+				t.Fatalf("%s%v", line, err)
+			}
+			lines = append(lines, line)
+			if r.IP == netip.MustParseAddr("9.9.9.9") || r.Forwarded != "" {
+				t.Fatalf("read as another's: %s", line)
+			}
+			if r.IP == netip.MustParseAddr(goodClient) && r.Status == http.StatusOK {
+				count++
+			}
+		}
+		return count >= want
+	})
+	if choice, err := request.Detect(lines, request.Options{}); err != nil || choice.Format != "istio" {
+		t.Errorf("auto chose %s, %v", choice, err)
+	}
 }
 
 // The same for Traefik, whose common log takes whole lines from a client.
