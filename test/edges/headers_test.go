@@ -85,6 +85,21 @@ func (s *site) claimsChangeNothing(url string) {
 	}
 }
 
+// hostsAreOne asks for one host in each way in which a request can name it: whatever the edge serves, it asks about.
+func (s *site) hostsAreOne(url string) {
+	t := s.t
+	t.Helper()
+	for _, lines := range []string{
+		"GET /secret HTTP/1.1\nHost: SHOP.Example", "GET /secret HTTP/1.1\nHost: shop.example:80", "GET /secret HTTP/1.1\nHost: shop.example.",
+		"GET http://shop.example/secret HTTP/1.1\nHost: " + freeHost, "GET http://SHOP.example:80/secret HTTP/1.1\nHost: " + freeHost,
+	} {
+		await(t, strings.ReplaceAll(lines, "\n", " ")+" is not served", func() bool {
+			status := raw(t, shopClient, strings.TrimPrefix(url, "http://"), lines)
+			return strings.HasPrefix(status, "HTTP/1.1 4")
+		})
+	}
+}
+
 // judged puts an entry of a rule into the list.
 func (s *site) judged(rule, key string) {
 	s.t.Helper()
@@ -106,9 +121,11 @@ func TestNginxAsksWhatItSetsItself(t *testing.T) {
 	port := freePort(t)
 	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))
 	s.claimsChangeNothing("http://" + loopback + ":" + port)
+	s.hostsAreOne("http://" + loopback + ":" + port)
 }
 
-// ingress-nginx sends a complete URL, and every header of the client.
+// ingress-nginx sends a complete URL, and every header of the client. The host is the one of the header Host, which it passes on to the
+// application too, also when the request line has another.
 func TestIngressNginxAsksWhatItSetsItself(t *testing.T) {
 	s := newSite(t)
 	port := freePort(t)
@@ -147,22 +164,26 @@ func TestComposesNginxAsksWhatItSetsItself(t *testing.T) {
 		"/var/log/nginx/weir.log", filepath.Join(t.TempDir(), "weir.log"))
 	nginx(t, "worker_processes auto;\nerror_log /var/log/nginx/error.log warn;\npid /run/nginx.pid;\nevents {}\nhttp {\n"+servers+"}\n")
 	s.claimsChangeNothing("http://" + loopback + ":" + port)
+	s.hostsAreOne("http://" + loopback + ":" + port)
 }
 
 func TestCaddyAsksWhatItSetsItself(t *testing.T) {
 	s := newSite(t)
 	url, _ := s.caddy("header_up -X-User\n", "header_up -X-User\n\t\theader_up -X-Tenant\n") // a line for each of enforcer.fields
 	s.claimsChangeNothing(url)
+	s.hostsAreOne(url)
 }
 
 func TestTraefikAsksWhatItSetsItself(t *testing.T) {
 	s := newSite(t)
 	url, _ := s.traefik()
 	s.claimsChangeNothing(url)
+	s.hostsAreOne(url)
 }
 
 func TestEnvoyAsksWhatItSetsItself(t *testing.T) {
 	s := newSite(t)
 	url, _ := s.envoy()
 	s.claimsChangeNothing(url)
+	s.hostsAreOne(url)
 }
