@@ -129,3 +129,39 @@ func TestPythonClients(t *testing.T) {
 	}
 	holds("without an enforcer", "username", "alice", "user0", "user1", "user2")
 }
+
+// Two custom bouncers with one key at one address are each called for all that is new and all that is over.
+func TestTwoCustomBouncersWithOneKey(t *testing.T) {
+	path := program(t, "crowdsec-custom-bouncer", "crowdsec-custom-bouncer")
+	s := newSite(t)
+	var called []string
+	for range 2 {
+		folder := t.TempDir()
+		file := filepath.Join(folder, "called")
+		called = append(called, file)
+		script := write(t, filepath.Join(folder, "on-decision"), "#!/bin/sh\nprintf '%s\\n' \"$1 $2\" >>"+file+"\n")
+		if err := os.Chmod(script, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		run(t, path, "-c", write(t, filepath.Join(folder, "bouncer.yaml"), s.bouncer("crowdsec-custom-bouncer.yaml", folder, "/usr/local/bin/on-decision", script,
+			"cache_retention_duration: 10s", "cache_retention_duration: 1ms")))
+	}
+	both := func(what string) {
+		t.Helper()
+		for i, file := range called {
+			await(t, strconv.Itoa(i)+" is called to "+what, func() bool {
+				text, _ := os.ReadFile(file)
+				return strings.Contains(string(text), what+"\n")
+			})
+		}
+	}
+	s.order(blocklist.OrderBlock, "203.0.113.100")
+	both("add 203.0.113.100")
+	for i := range 4 {
+		target := "203.0.113." + strconv.Itoa(i)
+		s.order(blocklist.OrderBlock, target)
+		both("add " + target)
+		s.lift(target)
+		both("del " + target)
+	}
+}

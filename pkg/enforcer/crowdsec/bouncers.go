@@ -30,6 +30,8 @@ type bouncer struct {
 type cursor struct {
 	Revision int64 `json:"revision"`
 	At       int64 `json:"at"` // when it came
+	// Two says that it was found to be several programs; then Revision is that of the one behind the others.
+	Two bool `json:"two,omitempty"`
 }
 
 // bouncers are those that came lately.

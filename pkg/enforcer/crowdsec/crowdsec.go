@@ -25,7 +25,8 @@
 // The list is compared with what bouncers were told when one asks, as often as takes a tenth of the time, or every 10 s: with a
 // entries the answer is some seconds old. Where neither the list nor the rules changed and nothing has ended it is not compared. Until a bouncer asks nothing is held; then about 320 bytes an entry.
 // Answers are bounded in number and in the time that a slow reader has. Run saves what is to be kept; nothing else
-// starts a goroutine. Bouncers of one kind behind one address with one key share what they are told, as with CrowdSec.
+// starts a goroutine. Bouncers of one kind behind one address with
+// one key are told apart by their connections, as far as they keep them.
 package crowdsec
 
 import (
@@ -67,7 +68,7 @@ type API struct {
 	writing       chan struct{} // a place for each answer that is being written
 	metrics       *metrics
 	faults        *telemetry.Faults
-	warned        sync.Map // keys of which something was said once; as many as there are keys
+	warned        sync.Map // what was warned of once, twice as many as there are keys
 }
 
 // maxWriting is how many lists are written at a time; who comes then is told to come again.

@@ -72,12 +72,15 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 		out.flush() // before what takes its time; nothing can go wrong in it
 	}
 	t := a.tableOf(key)
-	said := t.answerTo(who, &f, startup)
+	said := t.answerTo(who, r.RemoteAddr, &f, startup)
 	t.mu.Unlock()
 	said.write(out, now)
 	t.mu.Lock()
-	t.bouncers.set(who, cursor{said.revision, now})
+	two := t.got(who, r.RemoteAddr, cursor{Revision: said.revision, At: now})
 	t.mu.Unlock()
+	if two {
+		a.warnOnce("two "+key, "two CrowdSec bouncers of one kind poll with one key from one address: give each a key of its own", "key", key, "address", who.Address)
+	}
 }
 
 // traefiksPlugin is how the user agent of Traefik's plugin begins.
@@ -88,19 +91,24 @@ func (a *API) warnOfIgnored(key string, r *http.Request) {
 	if !strings.HasPrefix(r.UserAgent(), traefiksPlugin) || slices.Contains(a.Addresses, key) {
 		return
 	}
-	if _, known := a.warned.LoadOrStore(key, true); !known {
-		a.Logger.Warn("Traefik's CrowdSec plugin polls in stream mode, in which it ignores prefixes, the /64 of IPv6 too: "+
-			"set its crowdsecMode to live, or name its key in enforcer.crowdsec.addresses", "key", key, "agent", r.UserAgent())
+	a.warnOnce("ignores "+key, "Traefik's CrowdSec plugin polls in stream mode, in which it ignores prefixes, the /64 of IPv6 too: "+
+		"set its crowdsecMode to live, or name its key in enforcer.crowdsec.addresses", "key", key, "agent", r.UserAgent())
+}
+
+// warnOnce logs a warning once for what it is about.
+func (a *API) warnOnce(about, text string, attributes ...any) {
+	if _, known := a.warned.LoadOrStore(about, true); !known {
+		a.Logger.Warn(text, attributes...)
 	}
 }
 
 // answerTo is what a bouncer is told: what changed, or everything when that is not known or it asks for it.
-func (t *table) answerTo(who bouncer, f *filter, startup bool) answer {
-	at, known := t.bouncers[who]
-	if startup || !known || !t.knows(at.Revision) {
+func (t *table) answerTo(who bouncer, line string, f *filter, startup bool) answer {
+	revision, known := t.reached(who, line)
+	if startup || !known || !t.knows(revision) {
 		return t.startup(f)
 	}
-	return t.delta(f, at.Revision)
+	return t.delta(f, revision)
 }
 
 // write writes what follows the beginning of the first list.

@@ -3,6 +3,8 @@ package crowdsec
 import (
 	"fmt"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -162,6 +164,91 @@ func TestBouncersThatShareAKeyAndAnAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.open()
+	}
+}
+
+// Two programs of one kind behind one address are told apart by their connections, also when one of them connects again, and
+// after a restart; the log says once that they share a key.
+func TestTwoBouncersOfOneKind(t *testing.T) {
+	s := newSite(t)
+	var log strings.Builder
+	logTo := func() { s.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+	logTo()
+	lines := []string{"192.0.2.1:1001", "192.0.2.1:1002"}
+	holds := []map[string]bool{{}, {}}
+	poll := func(i int, query string) {
+		got := read(t, s.askAs("edge", lines[i], "GET", "/v1/decisions/stream"+query, ""))
+		for _, d := range got.Deleted {
+			delete(holds[i], *d.Value)
+		}
+		for _, d := range got.New {
+			holds[i][*d.Value] = true
+		}
+	}
+	poll(0, "?startup=true")
+	poll(1, "?startup=true")
+	random := rand.New(rand.NewPCG(1, 2))
+	in := map[string]bool{}
+	for step := range 500 {
+		s.now = s.now.Add(time.Second)
+		value := fmt.Sprintf("203.0.113.%d", random.IntN(20))
+		if in[value] {
+			s.list.lift("per-ip", value)
+			delete(in, value)
+		} else {
+			s.list.block("per-ip", "ip", value, s.after(24*time.Hour))
+			in[value] = true
+		}
+		switch i := random.IntN(2); {
+		case step > 50 && step%40 == 0:
+			lines[i] = fmt.Sprintf("192.0.2.1:%d", 2000+step) // it connects again
+		case step > 50 && step%97 == 0:
+			if err := s.Save(); err != nil {
+				t.Fatal(err)
+			}
+			s.open()
+			logTo()
+			lines = []string{fmt.Sprintf("192.0.2.1:%d", 3000+step), fmt.Sprintf("192.0.2.1:%d", 4000+step)}
+		}
+		first := random.IntN(2)
+		poll(first, "")
+		poll(1-first, "")
+		for i := range holds {
+			if !maps.Equal(holds[i], in) {
+				t.Fatalf("step %d: bouncer %d holds %v, want %v", step, i, holds[i], in)
+			}
+		}
+	}
+	if n := strings.Count(log.String(), "give each a key of its own"); n == 0 || n > 6 { // once a start
+		t.Errorf("it was said %d times", n)
+	}
+}
+
+// One that connects again for each poll, or whose connection stays, is one.
+func TestOneBouncerIsNotTakenForTwo(t *testing.T) {
+	for _, stays := range []bool{true, false} {
+		s := newSite(t)
+		var log strings.Builder
+		s.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		for i := range 100 {
+			s.list.block("per-ip", "ip", fmt.Sprintf("203.0.113.%d", i), s.after(time.Hour))
+			s.now = s.now.Add(time.Second)
+			line := "192.0.2.1:1"
+			if !stays {
+				line = fmt.Sprintf("192.0.2.1:%d", i)
+			}
+			if got := read(t, s.askAs("edge", line, "GET", "/v1/decisions/stream", "")); len(got.New) != 1 {
+				t.Errorf("poll %d: %s", i, got.String())
+			}
+		}
+		for _, l := range s.masks.lines {
+			if len(l.of) > maxLines {
+				t.Errorf("%d connections are remembered", len(l.of))
+			}
+		}
+		if log.Len() > 0 {
+			t.Error(log.String())
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ type table struct {
 	basis     basis // of the last refresh,
 	next      int64 // and until when it holds, Unix ms
 	bouncers  bouncers
+	lines     map[bouncer]*lines
 }
 
 // A basis is what a table is made of, besides the time.
@@ -61,7 +62,7 @@ type change struct {
 }
 
 func newTable(spread func(outright.Someone) []netip.Prefix, spreads func() uint64) *table {
-	return &table{spread: spread, spreads: spreads, values: map[string][]*row{}, bouncers: bouncers{}}
+	return &table{spread: spread, spreads: spreads, values: map[string][]*row{}, bouncers: bouncers{}, lines: map[bouncer]*lines{}}
 }
 
 // whole gives a prefix as it is.
