@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"sync"
@@ -11,6 +12,7 @@ type Health struct {
 	mu      sync.Mutex
 	unready string // why it is not ready; empty when it is
 	lacks   string // what it lacks in spite of Ready
+	lost    string // what it had and has lost
 	status  func() any
 	changed func(unready string)
 }
@@ -27,6 +29,9 @@ func (h *Health) Unready(why string) { h.set(why) }
 // Lack says what a process lacks that is not ready in spite of Ready; empty is nothing.
 func (h *Health) Lack(what string) { h.change(func() { h.lacks = what }) }
 
+// Lost says what a process has lost that is not ready until it has it again; empty is nothing.
+func (h *Health) Lost(what string) { h.change(func() { h.lost = what }) }
+
 func (h *Health) set(why string) { h.change(func() { h.unready = why }) }
 
 func (h *Health) change(change func()) {
@@ -41,10 +46,7 @@ func (h *Health) change(change func()) {
 
 // why is why it is not ready. The caller holds the lock.
 func (h *Health) why() string {
-	if h.unready != "" {
-		return h.unready
-	}
-	return h.lacks
+	return cmp.Or(h.unready, h.lost, h.lacks)
 }
 
 // OnChange has a function called at every change, with why the process is not ready; empty when it is.

@@ -36,7 +36,20 @@ func (c *commits) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case offset := <-c.wanted:
-			c.try(ctx, offset)
+			c.until(ctx, offset)
+		}
+	}
+}
+
+// until commits, again and again where Kafka is away, until that is done, a newer offset is to be committed, or the
+// partition is another's: on a quiet site the next one comes with the next hit, and tools show a lag until then.
+func (c *commits) until(ctx context.Context, offset int64) {
+	for !c.try(ctx, offset) && !c.expelled() {
+		select {
+		case <-ctx.Done():
+			return
+		case offset = <-c.wanted:
+		case <-time.After(tryAgain):
 		}
 	}
 }

@@ -187,6 +187,9 @@ func (p *partition) take(ctx context.Context) error {
 		return err
 	}
 	p.list.seen(p.walk.note.list, p.stored.told)
+	if p.stored.offset > 0 {
+		p.commits.note(p.stored.offset) // the last owner's may have been lost, and there may be nothing more to count
+	}
 	p.noteTakeover(ctx)
 	p.faults.Over("partition")
 	p.logger.Info("takes the partition", "fence", p.own.fence, "generation", p.stored.generation, "offset", p.stored.offset)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -129,6 +130,11 @@ func (o *outbox) path(number int64) string {
 func (o *outbox) write(number int64, data []byte) error {
 	part := o.path(number) + ".part"
 	file, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if errors.Is(err, fs.ErrNotExist) { // the folder was deleted while we run
+		if err = os.MkdirAll(o.folder, 0o700); err == nil {
+			file, err = os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -193,7 +199,7 @@ func (o *outbox) send(ctx context.Context, to Sinks, p *parcel) {
 }
 
 func (o *outbox) sent(p *parcel) {
-	if err := os.Remove(o.path(p.number)); err != nil {
+	if err := os.Remove(o.path(p.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		o.faults.Note("outbox", fmt.Errorf("an order that Kafka has stays on disk, and will be sent again: %w", err))
 	}
 	o.held.Add(-1)

@@ -80,6 +80,9 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 		return nil, errors.Join(permanent(err), r.Close())
 	}
 	r.Handle(p.Handle)
+	if c.Store.Redis == "" {
+		p.keeps(true, "a new store is made, and what weir.hits still has is counted again", c.StoreFolder(), "LOCK")
+	}
 	return r, nil
 }
 

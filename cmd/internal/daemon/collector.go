@@ -69,6 +69,8 @@ func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*Runn
 		r.closeRest()
 		return nil, err
 	}
+	const remedy = "stop the collector, put the folder back, or begin files as their start says, and start it again"
+	p.keeps(false, remedy, settings.Folder, "lock")
 	return r, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,6 +62,7 @@ type Process struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	files  *rereads
+	kept   []*keptFile    // what it has open and must not lose
 	api    *http.ServeMux // what the part itself answers, for whoever may read
 	hangup chan os.Signal
 	served prometheus.Gatherers // what /metrics answers; none is Metrics alone
@@ -178,14 +180,12 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	context.AfterFunc(ctx, func() { p.Health.Unready(ending) })
 
 	reloading, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		reloader.run(reloading)
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { reloader.run(reloading) })
+	beside.Go(func() { p.watchFolders(reloading) })
 	err = running.Run(ctx)
 	cancel()
-	<-done
+	beside.Wait()
 	return errors.Join(err, running.Close())
 }
 

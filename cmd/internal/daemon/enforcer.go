@@ -87,6 +87,7 @@ func OpenEnforcer(_ context.Context, p *Process, client *kafka.Client) (*Running
 		return nil, errors.Join(err, r.closeProducers(canceled()))
 	}
 	r.mount()
+	p.keeps(true, "the list is written again; orders that wait for Kafka are kept in memory alone until it has them", p.Config.Data, "enforcer")
 	p.Health.Lack("there is no whole list yet")
 	return r, nil
 }

@@ -42,8 +42,9 @@ type whole struct {
 
 type openPart struct {
 	Running
-	name  string
-	admin *admin
+	name    string
+	admin   *admin
+	process *Process
 }
 
 // open opens those parts first that the others' results go to.
@@ -115,7 +116,10 @@ func (w *whole) openPart(ctx context.Context, own *Process, part Part) error {
 	own.Health.Status(running.Status)
 	own.Health.Ready()
 	context.AfterFunc(ctx, func() { own.Health.Unready(ending) })
-	w.parts = append(w.parts, openPart{running, part.Name, served})
+	if w.broker != nil && part.Name != Enforcer.Name { // which serves what it has
+		own.keeps(false, "stop weir, put the folder back, or do without what was not counted yet, and start it again", own.Config.BrokerFolder(), "lock")
+	}
+	w.parts = append(w.parts, openPart{running, part.Name, served, own})
 	return nil
 }
 
@@ -127,6 +131,7 @@ func (w *whole) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { w.beside(ctx, w.process, w.status) })
 	for i, part := range w.parts {
+		running.Go(func() { part.process.watchFolders(ctx) })
 		running.Go(func() {
 			if err := part.Run(ctx); err != nil {
 				errs[i] = fmt.Errorf("%s: %w", part.name, err)

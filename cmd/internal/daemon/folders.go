@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weir/internal/telemetry"
+)
+
+// lookAtFolders is how often the data folders are looked at.
+const lookAtFolders = 500 * time.Millisecond
+
+// A keptFile is one that a part has open as long as it runs: that it is gone or another says that the part's folder was
+// deleted, or replaced.
+type keptFile struct {
+	path    string
+	renewed bool // the part makes its folder again by itself
+	remedy  string
+	opened  os.FileInfo // nil until it was seen
+}
+
+// keeps has the process look after a file that it has open.
+func (p *Process) keeps(renewed bool, remedy string, path ...string) {
+	p.kept = append(p.kept, &keptFile{path: filepath.Join(path...), renewed: renewed, remedy: remedy})
+}
+
+// watchFolders looks after what the process has open until the context is done: what is lost is logged, at most once a
+// minute, and the process is not ready.
+func (p *Process) watchFolders(ctx context.Context) {
+	faults := telemetry.NewFaults(p.Logger)
+	look := time.NewTicker(lookAtFolders)
+	defer look.Stop()
+	for {
+		lost := error(nil)
+		for _, file := range p.kept {
+			if err := file.look(); err != nil && lost == nil {
+				lost = err
+			}
+		}
+		if lost != nil {
+			faults.Note("folder", lost)
+			p.Health.Lost(lost.Error())
+		} else {
+			faults.Over("folder")
+			p.Health.Lost("")
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look says that the file is not the one that was opened.
+func (k *keptFile) look() error {
+	found, err := os.Stat(k.path)
+	switch {
+	case k.opened == nil:
+		if err == nil {
+			k.opened = found
+		}
+		return nil // it is made a little later
+	case err == nil && os.SameFile(found, k.opened):
+		return nil
+	case err == nil && k.renewed:
+		k.opened = found // from the next look on
+	case err != nil && !os.IsNotExist(err):
+		return nil // what works on it says so
+	}
+	return fmt.Errorf("%s was deleted or replaced while it was in use: %s", k.path, k.remedy)
+}

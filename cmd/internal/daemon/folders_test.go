@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A collector whose folder is gone says so and is not ready, until the folder is back.
+func TestACollectorWhoseFolderIsDeleted(t *testing.T) {
+	p := newPlace(t, "")
+	p.start()
+	is := func(code int, text string) func() bool {
+		return func() bool {
+			got, says := p.get("/readyz")
+			return got == code && strings.Contains(says, text)
+		}
+	}
+	p.await("ready", is(http.StatusOK, "ready"))
+	folder := filepath.Join(p.process.Config.Data, "collector")
+	for _, gone := range []string{folder, p.process.Config.Data} {
+		if err := os.Rename(gone, gone+".away"); err != nil {
+			t.Fatal(err)
+		}
+		p.await("not ready", is(http.StatusServiceUnavailable, "was deleted or replaced"))
+		if err := os.MkdirAll(gone, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if !is(http.StatusServiceUnavailable, folder)() {
+			t.Error("ready with another folder")
+		}
+		if err := os.Remove(gone); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(gone+".away", gone); err != nil {
+			t.Fatal(err)
+		}
+		p.await("ready again", is(http.StatusOK, "ready"))
+	}
+}
+
+// An enforcer whose folder is gone is not ready until it has written what it keeps again; it goes on taking orders.
+func TestAnEnforcerWhoseFolderIsDeleted(t *testing.T) {
+	broker := newMortal(t)
+	e := newEdge(t, broker.yaml(), "").start()
+	e.await("ready", e.ready)
+	e.order("POST", "/v1/blocks", `{"target":"198.51.100.1","why":"w"}`)
+	seen := make(chan string, 100)
+	e.process.Health.OnChange(func(unready string) { seen <- unready })
+	if err := os.Rename(e.process.Config.Data, e.process.Config.Data+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if why := <-seen; !strings.Contains(why, "was deleted or replaced") {
+		t.Errorf("it is not ready because %s", why)
+	}
+	broker.stop()
+	e.order("POST", "/v1/blocks", `{"target":"198.51.100.2","why":"w"}`)
+	e.await("ready again", e.ready)
+	if code := killed(t, e, "").check("198.51.100.2"); code != http.StatusTooManyRequests {
+		t.Errorf("after a start on the new folder: %d", code)
+	}
+}
