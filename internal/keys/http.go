@@ -1,6 +1,8 @@
 package keys
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +14,8 @@ var (
 	ErrNone    = errors.New("an API key is needed: send it as X-Api-Key, or as Authorization: Bearer")
 	ErrUnknown = errors.New("the API key is not known")
 	ErrRole    = errors.New("the API key may not do this")
+	// ErrCertificate is a 401: the certificate was good when the connection began.
+	ErrCertificate = errors.New("the client's certificate is not accepted any more")
 )
 
 // Admit is the key that a request bears, if its role is enough.
@@ -40,4 +44,30 @@ func presented(r *http.Request) string {
 		return ""
 	}
 	return strings.TrimSpace(key)
+}
+
+// Certified says whether a request came with a client's certificate that is still good by the configuration that holds
+// now: one whose roots were taken away counts no more, also on a connection that was there before.
+func Certified(r *http.Request, c *tls.Config) bool {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return false
+	}
+	if c == nil || c.GetConfigForClient == nil {
+		return true // it cannot have changed
+	}
+	now, err := c.GetConfigForClient(nil)
+	if err != nil || now == nil || now.ClientCAs == nil {
+		return false
+	}
+	chain, between := r.TLS.VerifiedChains[0], x509.NewCertPool()
+	for _, above := range chain[1:] {
+		between.AddCert(above)
+	}
+	_, err = chain[0].Verify(x509.VerifyOptions{Roots: now.ClientCAs, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return err == nil
+}
+
+// AsksCertificates says that nobody connects without a certificate that one of our roots signed.
+func AsksCertificates(c *tls.Config) bool {
+	return c != nil && c.ClientAuth == tls.RequireAndVerifyClientCert
 }

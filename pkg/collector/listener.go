@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/address"
+	"weir/internal/keys"
 	"weir/internal/origin"
 )
 
@@ -57,15 +58,10 @@ func guard(address string, config *tls.Config, guarded bool) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return err
 	}
-	if origin.IsLoopback(address) || guarded || asksCertificates(config) {
+	if origin.IsLoopback(address) || guarded || keys.AsksCertificates(config) {
 		return nil
 	}
 	return errUnguarded
-}
-
-// asksCertificates says that nobody connects without a certificate that one of our roots signed.
-func asksCertificates(config *tls.Config) bool {
-	return config != nil && config.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
 // incarnation makes the stream of what cannot be read again: with another name whenever the process starts, and

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/keys"
 	"weir/internal/limited"
 	"weir/internal/origin"
 	"weir/pkg/request"
@@ -63,7 +64,7 @@ func newHTTPSource(in *intake) (source, error) {
 		return nil, fmt.Errorf("listening on %s: %w; give keys or client certificates, or listen on 127.0.0.1", config.Listen, err)
 	}
 	h := &httpSource{intake: in, more: make(chan struct{}, 1), ended: make(chan struct{})}
-	if config.Keys == nil && !asksCertificates(config.TLS) {
+	if config.Keys == nil && !keys.AsksCertificates(config.TLS) {
 		h.pages = origin.Loopback(config.Hosts)
 	}
 	h.limit(usualHTTPLimits)

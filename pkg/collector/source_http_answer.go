@@ -126,7 +126,10 @@ func (h *httpSource) admit(r *http.Request) *httpProblem {
 	if err := h.pages.Check(r); err != nil {
 		return problem(http.StatusForbidden, err)
 	}
-	if asksCertificates(h.config.HTTP.TLS) {
+	if keys.AsksCertificates(h.config.HTTP.TLS) {
+		if !keys.Certified(r, h.config.HTTP.TLS) {
+			return problem(http.StatusUnauthorized, keys.ErrCertificate)
+		}
 		limited.Showed(r.Context())
 	}
 	if h.config.HTTP.Keys == nil {

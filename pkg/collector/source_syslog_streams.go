@@ -11,6 +11,7 @@ import (
 	"net"
 	"time"
 
+	"weir/internal/keys"
 	"weir/internal/limited"
 )
 
@@ -30,7 +31,7 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 			return
 		}
 		conn = encrypted
-		if asksCertificates(s.config.Syslog.TLS) {
+		if keys.AsksCertificates(s.config.Syslog.TLS) {
 			limited.Known(conn)
 		}
 		limited.Busy(conn)
@@ -48,11 +49,14 @@ var errHTTP = errors.New("it speaks HTTP, not syslog, as the page of a browser d
 
 // messages puts all messages of a connection into the inbox.
 func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
-	f := newFramer(patient{conn, s.limits.idle})
+	f, from := newFramer(patient{conn, s.limits.idle}), addressOf(conn.RemoteAddr())
 	for first := true; ; first = false {
 		message, why, err := f.next()
 		if first && !f.counted && speaksHTTP(message, why == reasonLong) {
 			return errHTTP
+		}
+		if s.refuses(from) { // from may name others by now
+			return nil
 		}
 		if err == nil || len(message) > 0 {
 			if err := s.inbox.put(ctx, message, why); err != nil {

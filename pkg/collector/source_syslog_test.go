@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -503,3 +504,26 @@ func TestSpeaksHTTP(t *testing.T) {
 }
 
 var brief200 = strings.Repeat("x", 200)
+
+// Whoever from names no more is not read on, on a connection that was there before either.
+func TestSyslogSendersAreAskedAgain(t *testing.T) {
+	b := newSyslogBench(t, "tcp")
+	from := NewSenders([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
+	b.config.Sources[0].Syslog.From = from
+	b.start()
+	conn := b.dial()
+	b.send(conn, b.line())
+	b.sink.await(t, b.want)
+	from.Set([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	want := maps.Clone(b.want)
+	io.WriteString(conn, b.line())
+	b.want = want
+	conn.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("it is read on: %v", err)
+	}
+	if b.uncounted(reasonSender) != 1 {
+		t.Error("the line is not counted as one of a sender that may not")
+	}
+	b.sink.await(t, b.want)
+}

@@ -19,18 +19,21 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 	if name, ok := r.Context().Value(personKey{}).(string); ok {
 		return name, nil
 	}
+	certified := keys.Certified(r, e.config.TLS)
+	if certified {
+		limited.Showed(r.Context())
+	} else if keys.AsksCertificates(e.config.TLS) {
+		return "", refusedKey(keys.ErrCertificate)
+	}
 	if e.config.Keys != nil {
 		key, err := e.config.Keys.Admit(r, want)
-		if err == nil || certified(r) {
+		if err == nil {
 			limited.Showed(r.Context())
 		}
-		if err == nil || !certified(r) || !keys.Read.May(want) || !errors.Is(err, keys.ErrNone) {
+		if err == nil || !certified || !keys.Read.May(want) || !errors.Is(err, keys.ErrNone) {
 			return key.Name, refusedKey(err)
 		}
 		return r.TLS.VerifiedChains[0][0].Subject.CommonName, nil
-	}
-	if certified(r) {
-		limited.Showed(r.Context())
 	}
 	if keys.Read.May(want) {
 		return "", nil
@@ -48,8 +51,6 @@ func (e *Enforcer) Guard(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
-
-func certified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
 func refusedKey(err error) error {
 	switch {

@@ -2,7 +2,6 @@ package enforcer
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"weir/internal/keys"
 	"weir/internal/limited"
 	"weir/internal/origin"
 )
@@ -28,7 +28,7 @@ const (
 
 // guard refuses to listen where other machines can connect and nobody is asked who they are.
 func (c *Config) guard() error {
-	if c.Listen == "" || c.Keys != nil || c.TLS != nil && c.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
+	if c.Listen == "" || c.Keys != nil || keys.AsksCertificates(c.TLS) {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
@@ -42,7 +42,7 @@ func (c *Config) guard() error {
 
 // pages are what is answered of requests that browsers send: where nobody is asked for a key, only those for this machine.
 func (c *Config) pages() origin.Pages {
-	if c.Listen == "" || c.Keys != nil || c.TLS != nil && c.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
+	if c.Listen == "" || c.Keys != nil || keys.AsksCertificates(c.TLS) {
 		return origin.Pages{}
 	}
 	return origin.Loopback(c.Hosts)

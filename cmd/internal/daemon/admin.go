@@ -50,8 +50,8 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for status and metrics: %w", err)
 	}
-	certified := secure != nil && secure.ClientAuth == tls.RequireAndVerifyClientCert
-	door := adminDoor{known: known, certified: certified}
+	certified := keys.AsksCertificates(secure)
+	door := adminDoor{known: known, secure: secure}
 	if host, err := netip.ParseAddrPort(listener.Addr().String()); known == nil && !certified {
 		if err != nil || !host.Addr().IsLoopback() {
 			listener.Close()
@@ -138,9 +138,9 @@ func (p *Process) metrics() http.Handler {
 
 // An adminDoor says who may ask at an admin address.
 type adminDoor struct {
-	known     *keys.File   // nil is none
-	certified bool         // nobody connects without a certificate that one of our roots signed
-	pages     origin.Pages // what is answered of what browsers send
+	known  *keys.File   // nil is none
+	secure *tls.Config  // nil is not encrypted
+	pages  origin.Pages // what is answered of what browsers send
 }
 
 var errProfiles = errors.New("profiles want an API key of the role admin, on this machine too: set keys beside this address in weir.yaml (weir keys add NAME --role admin)")
@@ -167,16 +167,20 @@ func (d adminDoor) guard(role keys.Role, next http.Handler) http.Handler {
 
 func (d adminDoor) admit(r *http.Request, role keys.Role) error {
 	err := keys.ErrNone
+	certified := keys.Certified(r, d.secure)
+	if !certified && keys.AsksCertificates(d.secure) {
+		return keys.ErrCertificate
+	}
 	if d.known != nil {
 		_, err = d.known.Admit(r, role)
 	}
-	if err == nil || d.certified {
+	if err == nil || certified {
 		limited.Showed(r.Context())
 	}
 	switch {
 	case !errors.Is(err, keys.ErrNone):
 		return err
-	case keys.Read.May(role) && (d.certified || d.known == nil):
+	case keys.Read.May(role) && (certified || d.known == nil):
 		return nil
 	case d.known == nil:
 		return errProfiles

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/keys"
 	"weir/internal/telemetry"
 )
 
@@ -95,6 +97,26 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	faults := telemetry.NewFaults(p.Logger)
+	// One who connected when its certificate was good, and asks on.
+	asks := func(c kafkatest.Certificates) bool {
+		own, err := tls.LoadX509KeyPair(c.Client, c.ClientKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(c.Authority)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(data)
+		root, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys.Certified(&http.Request{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{own.Leaf, root}}}}, secure)
+	}
+	if !asks(first) || keys.Certified(&http.Request{TLS: &tls.ConnectionState{}}, secure) || keys.Certified(&http.Request{}, secure) {
+		t.Error("at first a certificate is not accepted, or none is")
+	}
 	lets := func(c kafkatest.Certificates) (in bool, shown *x509.Certificate) {
 		own, err := tls.LoadX509KeyPair(c.Client, c.ClientKey)
 		if err != nil {
@@ -122,6 +144,9 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	show(second)
 	p.files.look(p.Logger, faults)
 	in, after := lets(second)
+	if asks(first) || !asks(second) {
+		t.Error("on a connection that was there before, the roots before count")
+	}
 	if other, _ := lets(first); !in || other || before.Equal(after) {
 		t.Errorf("after the change: %v, the one before %v; another certificate: %v", in, other, !before.Equal(after))
 	}
@@ -129,7 +154,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.files.look(p.Logger, faults)
-	if in, _ := lets(second); in {
+	if in, _ := lets(second); in || asks(second) {
 		t.Error("without roots someone is let in")
 	}
 	if !p.files.faulty.Load() {
