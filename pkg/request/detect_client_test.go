@@ -17,6 +17,9 @@ func TestDetectTakesNoServerForTheClient(t *testing.T) {
 		{"shop.example 198.51.100.1" + combinedRest, "host_combined", "198.51.100.1", "shop.example"},
 		{"shop.example 2001:db8::7" + combinedRest + " 0.003", "host_combined", "2001:db8::7", "shop.example"},
 		{"_ 198.51.100.1" + combinedRest, "host_combined", "198.51.100.1", "_"},
+		// lighttpd's default, also where clients ask for the address.
+		{strings.Replace("203.0.113.7"+combinedRest, "- -", "shop.example -", 1), "lighttpd", "203.0.113.7", "shop.example"},
+		{strings.Replace("203.0.113.7"+combinedRest, "- -", "192.0.2.10 -", 1), "lighttpd", "203.0.113.7", "192.0.2.10"},
 		// A header of syslog is no host.
 		{"web1 nginx: 203.0.113.7" + combinedRest, "combined in syslog", "203.0.113.7", ""},
 	} {

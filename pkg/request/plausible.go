@@ -19,9 +19,9 @@ func (t *trial) judge(r *Request) error {
 		}
 	}
 	switch {
-	case strings.HasPrefix(r.User, "- "), strings.HasSuffix(r.User, " - -"), isAddressIn(r, "remote_logname"):
+	case strings.HasPrefix(r.User, "- "), strings.HasSuffix(r.User, " - -"), isHostIn(r, "remote_logname"):
 		return errFormat
-	case t.format == "host_combined" && !r.IP.IsValid(), t.loose && endsAsTraefik(r):
+	case t.format == "host_combined" && !r.IP.IsValid(), t.format == "lighttpd" && r.Host == "", t.loose && endsAsTraefik(r):
 		return errFormat
 	case strings.ContainsAny(r.Host, " \t\""), hostIsClient(r), serverPortOfClient(r):
 		return errFormat
@@ -44,14 +44,10 @@ func namesAddress(entry string) bool {
 	return ok
 }
 
-// isAddressIn tells whether a further field is an address, perhaps the first of a list.
-func isAddressIn(r *Request, name string) bool {
-	text, ok := r.Field(name)
-	if !ok {
-		return false
-	}
-	address, ok := parseAddress(strings.TrimSuffix(text, ","))
-	return ok && address.IsValid()
+// isHostIn tells whether a further field is the name of a host, with a dot, or an address, perhaps the first of a list.
+func isHostIn(r *Request, name string) bool {
+	text, _ := r.Field(name)
+	return strings.ContainsAny(text, ".:")
 }
 
 // hostIsClient tells whether what the format takes for the name of the server is a client: an address and a port that no

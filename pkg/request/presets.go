@@ -17,6 +17,7 @@ var presets = append([]preset{
 	{name: "common", parser: apache(apacheCommon)},
 	{name: "vhost_combined", parser: withTail("%v:%p " + apacheCombined)},
 	{name: "host_combined", parser: withTail("%v " + apacheCombined)},
+	{name: "lighttpd", parser: apache(lighttpd)},
 	{name: "main", parser: nginx(nginxMain)},
 	{name: "ingress-nginx", parser: nginx(nginxIngress)},
 	{name: "istio", parser: scanned(layoutIstio)},
@@ -71,6 +72,9 @@ const (
 	apacheCommon = `%h %l %u %t "%r" %>s %b`
 	// Also nginx's, whose second field is always a dash.
 	apacheCombined = `%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`
+
+	// The host stands where combined has the identity that nobody asks for.
+	lighttpd = `%h %V %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`
 
 	nginxCombined = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`
 	nginxMain     = nginxCombined + ` "$http_x_forwarded_for"`
