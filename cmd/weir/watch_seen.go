@@ -66,6 +66,8 @@ func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 	case same && before.ended == now.ended && (ended != 0 || before.until == now.until && before.mode == now.mode):
 	case ended != 0:
 		change.what = blocklist.EventLifted
+	case same && before.mode == now.mode && before.until > now.until:
+		change.what = blocklist.EventCorrected
 	case same && before.mode == now.mode:
 		change.what = blocklist.EventExtended
 	case e.Source == blocklist.Manual:

@@ -69,8 +69,12 @@ func (w *twin) batch(reader *hit.Reader, offset int64) {
 			continue
 		}
 		switch o := w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost); o.Event {
-		case window.Broke, window.Extended:
-			w.verdicts[name] = &Verdict{From: o.From, Until: o.Until, Count: o.Count, Level: o.Level, Limit: w.limits[rule][o.Limit], Offset: offset, Listed: true}
+		case window.Broke, window.Extended, window.Moved:
+			v := &Verdict{From: o.From, Until: o.Until, Count: o.Count, Level: o.Level, Limit: w.limits[rule][o.Limit], Offset: offset, Listed: true}
+			if o.Event == window.Moved && (o.First != o.From || o.FirstLevel != o.Level) {
+				v.First, v.FirstLevel = o.First, o.FirstLevel
+			}
+			w.verdicts[name] = v
 			w.ids[fmt.Sprint(name, o.From, o.Level)] = true
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 	"weir/pkg/rule"
 	"weir/pkg/window"
@@ -138,7 +137,7 @@ func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, 
 		s.Limits = append(s.Limits, one)
 	}
 	if v := w.verdict; v != nil {
-		s.Block = &blockStatus{ID: blocklist.ID(ruleName, key, v.From, v.Level), From: time.UnixMilli(v.From).UTC(), Limit: v.Limit, Count: v.Count,
+		s.Block = &blockStatus{ID: v.id(ruleName, key), From: time.UnixMilli(v.From).UTC(), Limit: v.Limit, Count: v.Count,
 			Level: v.Level, Blocked: v.live(at), Ended: instant(v.Ended)}
 		if v.Until != window.Never {
 			s.Block.Until = instant(v.Until)

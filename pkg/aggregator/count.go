@@ -296,13 +296,18 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 			continue
 		}
 		p.reached = max(p.reached, item.UnixMilli)
-		if outcome.Event == window.Broke || outcome.Event == window.Extended {
-			if err := p.decide(ctx, w, outcome, h.Source); err != nil {
+		if began(outcome.Event) {
+			if err := p.follow(ctx, w, outcome, h.Source); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// began says whether a block was begun, extended or moved.
+func began(e window.Event) bool {
+	return e == window.Broke || e == window.Extended || e == window.Moved
 }
 
 // rare is a hit ahead of time, or a command.

@@ -39,6 +39,7 @@ type lab struct {
 	sources map[string]int64
 	resends [][]byte
 	hotKeys int
+	clock   int64 // of collectors, where it is not newest
 }
 
 // killed is the panic that ends a process.
@@ -266,7 +267,7 @@ func (l *lab) send(source, ruleName string, fill func(*hit.Writer)) {
 	fill(l.writer)
 	from := l.sources[source]
 	l.sources[source] += 10
-	value, err := l.writer.Append(nil, hit.Header{Source: source, From: from, To: from + 10, Clock: l.newest().UnixMilli()})
+	value, err := l.writer.Append(nil, hit.Header{Source: source, From: from, To: from + 10, Clock: max(l.clock, l.newest().UnixMilli())})
 	if err != nil {
 		l.t.Fatal(err)
 	}

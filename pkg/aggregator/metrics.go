@@ -21,6 +21,7 @@ type metrics struct {
 	over        prometheus.Counter
 	unpublished prometheus.Counter
 	taken       *prometheus.CounterVec
+	corrected   prometheus.Counter
 	lost        prometheus.Counter
 	swept       prometheus.Counter
 	storeErrors *prometheus.CounterVec
@@ -56,6 +57,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.lookups.hot, m.lookups.cold = lookups.WithLabelValues("hot"), lookups.WithLabelValues("cold")
 	m.broken = counter("weir_blocks_total", "Blocks published, by rule, mode and the limit that was broken.", "rule", "mode", "limit")
 	m.over = counter("weir_aggregator_verdicts_over_total", "Verdicts whose block was over before it could be published.").WithLabelValues()
+	m.corrected = counter("weir_aggregator_corrected_total", "Entries published again because late hits have shown an earlier break.").WithLabelValues()
 	m.unpublished = counter("weir_aggregator_unpublished_total", "Verdicts and events that cannot be published: Kafka or the list refuses them for good.").WithLabelValues()
 	m.taken = counter("weir_aggregator_anew_total", "Partitions begun anew, by why: another owner or a store that went back, another log, a damaged checkpoint.", "why")
 	m.lost = counter("weir_aggregator_lost_records_total", "Records that the log no longer had when they were to be read.").WithLabelValues()

@@ -46,33 +46,34 @@ type partition struct {
 	shown   atomic.Pointer[PartitionStatus] // for everyone
 	stopped string                          // why it does not count any more
 
-	own       owned
-	windows   *hotset
-	rules     rulebook
-	sources   *hit.Positions
-	waiting   []parcel // hits of windows that are not read yet
-	waits     int      // how many hits these are
-	sent      receipts
-	resume    resumption
-	ahead     *checkpoint // to be written when what is before it is safe
-	stored    checkpoint  // the last that was written
-	storedAt  time.Time
-	counted   int // hits since the last checkpoint was taken
-	breathed  int // what counted was when windows were last written
-	replay    replay
-	walk      walk
-	took      takeover
-	sweep     sweep
-	marked    marking
-	offset    int64  // the next to be counted
-	amid      bool   // batches are judged and not all counted: nothing of it may be written
-	last      int64  // the record before, -1 for none
-	checksum  uint64 // of that record
-	reached   int64  // the newest counted time
-	lag       int64
-	looked    time.Time // when the log was last seen, or the partition taken
-	found     bool      // it was seen since then
-	downUntil time.Time // the store is not asked before
+	own         owned
+	windows     *hotset
+	rules       rulebook
+	sources     *hit.Positions
+	waiting     []parcel // hits of windows that are not read yet
+	waits       int      // how many hits these are
+	sent        receipts
+	resume      resumption
+	ahead       *checkpoint // to be written when what is before it is safe
+	stored      checkpoint  // the last that was written
+	storedAt    time.Time
+	counted     int // hits since the last checkpoint was taken
+	breathed    int // what counted was when windows were last written
+	replay      replay
+	corrections map[string]struct{} // names of the windows whose entries late hits have moved
+	walk        walk
+	took        takeover
+	sweep       sweep
+	marked      marking
+	offset      int64  // the next to be counted
+	amid        bool   // batches are judged and not all counted: nothing of it may be written
+	last        int64  // the record before, -1 for none
+	checksum    uint64 // of that record
+	reached     int64  // the newest counted time
+	lag         int64
+	looked      time.Time // when the log was last seen, or the partition taken
+	found       bool      // it was seen since then
+	downUntil   time.Time // the store is not asked before
 
 	batches []*batch
 	used    int
@@ -203,6 +204,7 @@ func (p *partition) drop() {
 	p.rules = newRulebook(p.Aggregator)
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
 	p.waiting, p.waits, p.sent, p.ahead, p.amid, p.counted, p.breathed = nil, 0, receipts{}, nil, false, 0, 0
+	p.corrections = nil
 	p.replay, p.walk, p.sweep, p.marked, p.downUntil = replay{}, walk{}, sweep{}, marking{}, time.Time{}
 	p.looked, p.found = p.config.Now(), false
 }

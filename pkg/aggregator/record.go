@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"math"
 
+	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 )
 
-// recordVersion is the first byte of every record that is written here. Records of a later version end with the xxhash64
+// The first byte of every record that is written here: the second where the verdict was moved. Records of a later version end with the xxhash64
 // of all before, little endian: only with it is their version believed.
-const recordVersion = 1
+const (
+	recordVersion = 1
+	movedVersion  = 2
+)
 
 var (
 	// ErrNewer is of bytes in the store that a newer version of this package wrote.
@@ -22,13 +26,14 @@ var (
 
 // A Record is what the store keeps of one (rule, key), in the space Windows under "rule/key". Its bytes:
 //
-//	version     1 byte  1
+//	version     1 byte  1, or 2 with a verdict that was moved
 //	flags       1 byte  1 there is a verdict, and of it: 2 until is never, 4 it was ended, 8 a person lifted it,
-//	                    16 it was published
+//	                    16 it was published, 32 it was moved
 //	generation  u       of the log of hits, and
 //	offset      u       in it, up to and with which hits are in the state
 //	[verdict]   from z; until u, the difference to from, unless never; decided z, the difference to from;
-//	            [ended z, the difference to from]; generation u; offset u; count u; level u; limit: its length u, its bytes
+//	            [ended z, the difference to from]; generation u; offset u; count u; level u; limit: its length u, its bytes;
+//	            [when it was moved: first z, the difference to from; first's level u]
 //	state       the rest: the window's, as pkg/window writes it for the rule
 //
 // Numbers are varints as encoding/binary writes them: u is unsigned, z is signed (zigzag).
@@ -49,6 +54,10 @@ type Verdict struct {
 	Lifted               bool // Ended because a person wanted it
 	Listed               bool // it was published: one that was over before is not
 
+	// First and FirstLevel are From and Level as they were published first, and make the id; zero where these have not changed.
+	First      int64
+	FirstLevel int
+
 	sent bool // by the present owner, since it took the partition
 }
 
@@ -67,8 +76,9 @@ const (
 	isEnded
 	isLifted
 	isListed
+	isMoved
 
-	recordFlags = hasVerdict | isNever | isEnded | isLifted | isListed
+	recordFlags = hasVerdict | isNever | isEnded | isLifted | isListed | isMoved
 )
 
 // Append appends the record's bytes.
@@ -78,7 +88,11 @@ func (r *Record) Append(b []byte) []byte {
 
 // appendRecord appends all but the state.
 func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
-	b = append(b, recordVersion, v.flags())
+	version := byte(recordVersion)
+	if v.moved() {
+		version = movedVersion
+	}
+	b = append(b, version, v.flags())
 	b = binary.AppendUvarint(b, uint64(generation))
 	b = binary.AppendUvarint(b, uint64(offset))
 	if v == nil {
@@ -95,7 +109,23 @@ func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
 	for _, number := range []int64{v.Generation, v.Offset, v.Count, int64(v.Level), int64(len(v.Limit))} {
 		b = binary.AppendUvarint(b, uint64(number))
 	}
-	return append(b, v.Limit...)
+	b = append(b, v.Limit...)
+	if v.moved() {
+		b = binary.AppendVarint(b, v.First-v.From)
+		b = binary.AppendUvarint(b, uint64(v.FirstLevel))
+	}
+	return b
+}
+
+// moved says whether a verdict is another than it was published first.
+func (v *Verdict) moved() bool { return v != nil && v.FirstLevel != 0 }
+
+// id is the same for ever, also where the verdict was moved.
+func (v *Verdict) id(rule, key string) string {
+	if v.moved() {
+		return blocklist.ID(rule, key, v.First, v.FirstLevel)
+	}
+	return blocklist.ID(rule, key, v.From, v.Level)
 }
 
 func (v *Verdict) flags() byte {
@@ -115,15 +145,19 @@ func (v *Verdict) flags() byte {
 	if v.Listed {
 		f |= isListed
 	}
+	if v.moved() {
+		f |= isMoved
+	}
 	return f
 }
 
 // ReadRecord reads what Append wrote. State lies within value. The errors are ErrNewer and ErrDamaged.
 func ReadRecord(value []byte) (Record, error) {
-	if laterVersion(value, recordVersion) {
-		return Record{}, fmt.Errorf("a window's record: %w: version %d, this program reads up to %d", ErrNewer, value[0], recordVersion)
+	if laterVersion(value, movedVersion) {
+		return Record{}, fmt.Errorf("a window's record: %w: version %d, this program reads up to %d", ErrNewer, value[0], movedVersion)
 	}
-	if len(value) < 2 || value[0] != recordVersion || value[1]&^recordFlags != 0 {
+	if len(value) < 2 || value[0] < recordVersion || value[0] > movedVersion || value[1]&^recordFlags != 0 ||
+		(value[0] == movedVersion) != (value[1]&isMoved != 0) {
 		return Record{}, fmt.Errorf("a window's record of %d bytes: %w", len(value), ErrDamaged)
 	}
 	c := cursor{left: value[2:]}
@@ -149,6 +183,9 @@ func (c *cursor) verdict(flags byte) *Verdict {
 	}
 	v.Generation, v.Offset, v.Count, v.Level = c.number(), c.number(), c.number(), int(c.number())
 	v.Limit = string(c.take(c.number()))
+	if flags&isMoved != 0 {
+		v.First, v.FirstLevel = v.From+c.varint(), int(c.number())
+	}
 	return v
 }
 

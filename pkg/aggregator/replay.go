@@ -29,22 +29,25 @@ func (p *partition) replayed(w *keyed) {
 	p.replay.touched[w.name] = struct{}{}
 }
 
-// publishReplayed publishes what the replay has touched.
+// publishReplayed publishes what the replay has touched, and what late hits have moved.
 func (p *partition) publishReplayed(ctx context.Context) error {
-	if len(p.replay.touched) == 0 {
+	if len(p.replay.touched)+len(p.corrections) == 0 {
 		return nil
 	}
-	var windows []*keyed
-	for name := range p.replay.touched {
-		if w := p.window(name); w != nil {
-			windows = append(windows, w)
-		}
+	for name := range p.corrections {
+		delete(p.replay.touched, name)
 	}
+	replayed, corrected := p.windowsOf(p.replay.touched), p.windowsOf(p.corrections)
 	if err := p.load(ctx); err != nil {
 		return err
 	}
-	p.replay.touched = nil
-	for _, w := range windows {
+	p.replay.touched, p.corrections = nil, nil
+	for _, w := range corrected {
+		if err := p.correct(ctx, w); err != nil {
+			return err
+		}
+	}
+	for _, w := range replayed {
 		if err := p.sayAgain(ctx, w); err != nil {
 			return err
 		}
@@ -53,10 +56,31 @@ func (p *partition) publishReplayed(ctx context.Context) error {
 	return nil
 }
 
+// windowsOf finds windows by their names, or wants them. Those whose rule is gone are left out.
+func (p *partition) windowsOf(names map[string]struct{}) []*keyed {
+	var windows []*keyed
+	for name := range names {
+		if w := p.window(name); w != nil {
+			windows = append(windows, w)
+		}
+	}
+	return windows
+}
+
+// correct publishes that an entry is another than it was, also where its block is over by that: on the list it may last.
+func (p *partition) correct(ctx context.Context, w *keyed) error {
+	if w.verdict == nil || !w.verdict.Listed || w.verdict.Ended != 0 {
+		return nil
+	}
+	p.metrics.corrected.Inc()
+	p.logged.verdict(p.logger, blocklist.EventCorrected, w, w.verdict)
+	return p.publish(ctx, w, blocklist.EventCorrected)
+}
+
 // sayAgain publishes what a window says, with its event, unless that is over.
 func (p *partition) sayAgain(ctx context.Context, w *keyed) error {
 	v := w.verdict
-	if v == nil || !v.Listed || v.Until <= p.config.Now().UnixMilli() {
+	if v == nil || !v.Listed || v.Until <= p.config.Now().UnixMilli() && !v.moved() {
 		return nil
 	}
 	event := blocklist.EventBlocked

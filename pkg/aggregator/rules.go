@@ -57,13 +57,13 @@ func (a *Aggregator) Reload(set *rule.Set) error {
 
 // The outcomes that a rule's hits are tallied by: those of pkg/window, and two that are never counted.
 const (
-	tallyAhead    = int(window.Late) + 1 + iota // their time is ahead of the collector's clock by too much
-	tallyReplayed                               // they were in the window already
+	tallyAhead    = int(window.Moved) + 1 + iota // their time is ahead of the collector's clock by too much
+	tallyReplayed                                // they were in the window already
 	tallies
 )
 
 var tallyWords = [tallies]string{window.Counted: "counted", window.Broke: "broke", window.Extended: "extended", window.Blocked: "blocked",
-	window.Late: "late", tallyAhead: "ahead", tallyReplayed: "replayed"}
+	window.Late: "late", window.Moved: "moved", tallyAhead: "ahead", tallyReplayed: "replayed"}
 
 // A counted rule is one whose hits a partition counts.
 type counted struct {

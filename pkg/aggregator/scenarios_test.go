@@ -313,7 +313,7 @@ func TestWhatIsNewerStopsThePartition(t *testing.T) {
 	}
 	newer := map[string]func(*lab){
 		"a batch":    func(l *lab) { l.append(later(hit.Version + 1)) },
-		"a window":   func(l *lab) { l.hits("192.0.2.1", 1); l.put(store.Windows, "few/192.0.2.1", later(recordVersion+1)) },
+		"a window":   func(l *lab) { l.hits("192.0.2.1", 1); l.put(store.Windows, "few/192.0.2.1", later(movedVersion+1)) },
 		"checkpoint": func(l *lab) { l.put(store.Notes, string(checkpointKey), later(checkpointVersion+1)) },
 		"the note":   func(l *lab) { l.put(store.Notes, string(listKey), later(noteVersion+1)) },
 	}

@@ -18,6 +18,66 @@ var errSend = errors.New("not sent")
 // A receipt is of what was sent: left counts the messages that are not acknowledged.
 type receipt struct{ left atomic.Int32 }
 
+// follow does what follows from a hit that began, extended or moved a block.
+func (p *partition) follow(ctx context.Context, w *keyed, o window.Outcome, source string) error {
+	if o.Event == window.Extended {
+		return p.decide(ctx, w, o, source)
+	}
+	for _, other := range w.state.Others() {
+		if err := p.noteOther(ctx, w, other); err != nil {
+			return err
+		}
+	}
+	if o.Event == window.Broke || w.verdict == nil {
+		return p.decide(ctx, w, o, source)
+	}
+	p.move(w, o)
+	return nil
+}
+
+// noteOther says of a block that is not its key's last, and so not on the list, that it was begun or moved.
+func (p *partition) noteOther(ctx context.Context, w *keyed, o window.Outcome) error {
+	now := p.config.Now().UnixMilli()
+	v := &Verdict{Decided: now}
+	v.take(w, o)
+	if !v.live(now) {
+		return nil
+	}
+	event := blocklist.EventBlocked
+	if o.Event == window.Moved {
+		event = blocklist.EventCorrected
+	}
+	p.logged.verdict(p.logger, event, w, v)
+	return p.sendEvent(ctx, entryOf(w.rule, w.key(), v), event, p.sent.add(1))
+}
+
+// take takes the block of an outcome over.
+func (v *Verdict) take(w *keyed, o window.Outcome) {
+	v.From, v.Until, v.Count, v.Level, v.Limit = o.From, o.Until, o.Count, o.Level, w.rule.limitText(o.Limit)
+	v.Generation, v.Offset = w.generation, w.offset
+	v.First, v.FirstLevel = o.First, o.FirstLevel
+	if o.First == o.From && o.FirstLevel == o.Level {
+		v.First, v.FirstLevel = 0, 0
+	}
+}
+
+// move notes that a late hit has shown the last block to be another than it was. It is published with the next
+// checkpoint: where sources come one behind the other, each of many hits moves the block a little.
+func (p *partition) move(w *keyed, o window.Outcome) {
+	v := *w.verdict
+	v.take(w, o)
+	v.sent = false
+	w.verdict = &v
+	if !v.Listed && !v.live(p.config.Now().UnixMilli()) {
+		return
+	}
+	v.Listed, w.index = true, indexSet
+	if p.corrections == nil {
+		p.corrections = map[string]struct{}{}
+	}
+	p.corrections[w.name] = struct{}{}
+}
+
 // decide notes a broken limit and publishes it, unless the block is over already.
 func (p *partition) decide(ctx context.Context, w *keyed, o window.Outcome, source string) error {
 	now := p.config.Now().UnixMilli()
@@ -72,7 +132,7 @@ func (p *partition) publish(ctx context.Context, w *keyed, event string) error {
 // entryOf is a verdict as the list has it.
 func entryOf(rule *counted, key string, v *Verdict) *blocklist.Entry {
 	e := &blocklist.Entry{
-		ID: blocklist.ID(rule.name, key, v.From, v.Level), Rule: rule.name, Key: key, From: v.From, Until: v.Until, Decided: v.Decided,
+		ID: v.id(rule.name, key), Rule: rule.name, Key: key, From: v.From, Until: v.Until, Decided: v.Decided,
 		Ended: v.Ended, Limit: v.Limit, Count: v.Count, Level: v.Level, Source: blocklist.Verdict, By: "weir",
 		Generation: v.Generation, Offset: v.Offset,
 	}

@@ -104,8 +104,8 @@ func (p *partition) countWaitingHit(ctx context.Context, w *keyed, one *parcel, 
 		return nil
 	}
 	p.reached = max(p.reached, h.at)
-	if outcome.Event == window.Broke || outcome.Event == window.Extended {
-		return p.decide(ctx, w, outcome, one.source)
+	if began(outcome.Event) {
+		return p.follow(ctx, w, outcome, one.source)
 	}
 	return nil
 }

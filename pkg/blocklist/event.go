@@ -7,11 +7,12 @@ import (
 
 // What can happen to an entry or an order, as the topic events says it.
 const (
-	EventBlocked  = "blocked"  // a limit was broken
-	EventExtended = "extended" // a block's end moved
-	EventEnded    = "ended"    // its rule is gone
-	EventLifted   = "lifted"   // a person took it off
-	EventOrdered  = "ordered"  // a person ordered it
+	EventBlocked   = "blocked"   // a limit was broken
+	EventExtended  = "extended"  // a block's end moved
+	EventCorrected = "corrected" // late requests have shown that a block was to begin earlier; its id stays
+	EventEnded     = "ended"     // its rule is gone
+	EventLifted    = "lifted"    // a person took it off
+	EventOrdered   = "ordered"   // a person ordered it
 )
 
 // AppendEvent appends what happened to an entry at a time (Unix milliseconds) as one line of JSON, without the line's

@@ -17,7 +17,8 @@ const (
 // lateness, in request time, ahead of the slowest that still has something to read, or the hits of the slower ones
 // would come too late to be counted. It reads on meanwhile, as far as what is in flight may grow.
 //
-// What is within the lateness of now is never held, so live sources never are. A member that makes no progress for
+// What is within the lateness of now is not held, so live sources never are; but for members that are catching up, until
+// they have nothing more to read or nobody is behind: or the first to come near now would leave the others behind. A member that makes no progress for
 // 30 s though it has something to read, and waits for nobody, leaves the comparison, loudly, until it makes some.
 //
 // A member that has nothing to read holds nobody. For those that share a log with others, as partitions do, that has to
@@ -43,6 +44,7 @@ type member struct {
 	reached    int64     // all that is older was sent, or will never be; noTime when nothing is known
 	settled    int64     // of that, what Kafka is known to have
 	reading    bool      // there is something to read
+	catchingUp bool      // it has read what was older than its lateness, and not all that there is since
 	waiting    bool      // those behind it are slow: no progress is no fault of its own
 	wants      int64     // it is held, and would send up to there; noTime when it is not held
 	wake       func()    // it, when that may be possible
@@ -69,7 +71,7 @@ func (h *hold) share(name string, late time.Duration) *member {
 	m := h.join(name, late)
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
-	m.shares = true
+	m.shares, m.catchingUp = true, true
 	return m
 }
 
@@ -98,6 +100,8 @@ func (m *member) idle(idle bool) {
 	m.reading, m.progressed = !idle, time.Now()
 	if m.reading {
 		m.began = m.progressed
+	} else {
+		m.catchingUp = false
 	}
 	m.hold.move(noTime)
 }
@@ -212,7 +216,9 @@ func (m *member) may(at int64, wake func()) bool {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	now := time.Now()
-	if at >= now.UnixMilli()-m.late || at <= m.limit(now) {
+	limit, live := m.limit(now), at >= now.UnixMilli()-m.late
+	m.catchingUp = !live || m.catchingUp && limit < now.UnixMilli()
+	if live && !m.catchingUp || at <= limit {
 		m.free()
 		return true
 	}

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -160,4 +161,33 @@ func (m *member) newest() int64 {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	return m.limit(time.Now())
+}
+
+// A member that catches up does not leave the others behind when it comes near now; one that was live from the beginning,
+// or has read all that there was, is held by nobody.
+func TestWhoCatchesUpStaysWithTheOthersUpToNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHold(slog.New(slog.DiscardHandler))
+		ago := func(d time.Duration) int64 { return time.Now().Add(-d).UnixMilli() }
+		fast, slow, live := h.share("logs/0", 10*time.Minute), h.share("logs/1", 10*time.Minute), h.join("file", 10*time.Minute)
+		wake := func() {}
+		slow.reach(ago(25 * time.Minute))
+		live.reach(ago(time.Minute))
+		if !fast.may(ago(17*time.Minute), wake) {
+			t.Error("held, though it is near enough")
+		}
+		fast.reach(ago(17 * time.Minute))
+		slow.reach(ago(19 * time.Minute))
+		if fast.may(ago(5*time.Minute), wake) {
+			t.Error("it left the slow one behind")
+		}
+		live.reach(ago(time.Second))
+		if !live.may(ago(0), wake) {
+			t.Error("what is live is held")
+		}
+		slow.reach(ago(8 * time.Minute))
+		if !fast.may(ago(0), wake) {
+			t.Error("held, though nobody is behind")
+		}
+	})
 }

@@ -139,7 +139,7 @@ func (r *Rule) Policy(late time.Duration, remember int) (*window.Policy, error) 
 		limits[i] = limit.Limit
 	}
 	return window.New(window.Config{
-		Algorithm: r.Algorithm, Limits: limits, Late: late, Remember: remember, Subwindows: r.Subwindows, Burst: r.Burst,
+		Algorithm: r.Algorithm, Limits: limits, Late: late, Remember: remember, Subwindows: r.Subwindows, Burst: r.Burst, Ones: r.cost == nil,
 		Block: window.Block{For: r.Block.For, Then: r.Block.Then, Forget: r.Block.Forget, Extend: r.Block.Extend},
 	})
 }

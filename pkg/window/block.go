@@ -5,17 +5,20 @@ import "time"
 // begin starts the block of the offence b, and lets the window start empty at its end.
 func (p *Policy) begin(s *State, b broken) Outcome {
 	s.needRare()
-	r := s.rare
-	if r.until > 0 && b.at < later(r.until, p.block.Forget) {
-		r.level++
-	} else {
-		r.level = 1
+	if p.group != nil {
+		return p.beginUnsettled(s, b)
 	}
-	r.from, r.until = b.at, later(b.at, p.block.lasts(r.level))
-	if !p.block.Extend {
-		p.algorithm.forget(s, r.until)
+	now := p.next(s, s.rare.last(), b)
+	s.rare.set(now)
+	p.forgetBlocked(s)
+	return now.outcome(Broke)
+}
+
+// forgetBlocked lets the window start empty at the end of the last block, unless the hits before count behind it.
+func (p *Policy) forgetBlocked(s *State) {
+	if !p.block.Extend && !p.block.Clear {
+		p.algorithm.forget(s, s.rare.until)
 	}
-	return r.outcome(Broke, b)
 }
 
 // hitInside is a hit older than the end of the last block.
@@ -25,6 +28,9 @@ func (p *Policy) hitInside(s *State, at, cost int64) Outcome {
 		return r.outcome(Blocked, unbroken)
 	}
 	b := p.algorithm.hit(s, at, cost)
+	if b.limit >= 0 {
+		b.count = p.counted(b)
+	}
 	lasts := p.block.lasts(r.level)
 	if b.limit < 0 || b.at < r.from || r.until == Never || 2*(r.until-b.at) >= lasts.Milliseconds() {
 		return r.outcome(Blocked, unbroken)

@@ -8,12 +8,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// The bytes of a state, version 1; numbers are varints of encoding/binary, "±" the signed ones:
+// The bytes of a state, version 1, or 2 where late hits can still move its blocks; numbers are varints of
+// encoding/binary, "±" the signed ones:
 //
 //	1 byte   version<<4 | algorithm
 //	1 byte   flags
 //	newest   the newest hit
 //	[block]  until-from, or 0 if it never ends; ±(newest-from); level
+//	[blocks] only in version 2: how many, the last one included; for each of them
+//	           ±(newest-from); until-from, or 0; level; limit; count; ±(newest-first); first's level
+//	         then the log of hits that do not count, as those below, its cells are of a millisecond
 //	[logs]   how many, unless it is one with cells of a millisecond; for each of them
 //	           span and parts of a cell, unless …
 //	           2 x cells, or 2 x cells + 1 if each has one hit
@@ -24,7 +28,10 @@ import (
 //
 // Where all instants are whole seconds, newest and the cells of a millisecond are counted in seconds. The bytes of a later
 // version end with the xxhash64 of all before, little endian: only with it is their version believed.
-const version = 1
+const (
+	version          = 1
+	versionUnsettled = 2
+)
 
 const second = 1000
 
@@ -33,6 +40,7 @@ const (
 	flagSeconds
 	flagExact // one log, with cells of a millisecond
 	flagBuckets
+	flagUnsettled
 )
 
 var (
@@ -45,11 +53,15 @@ var (
 // Append appends the bytes of s, without what is too old to matter.
 func (p *Policy) Append(b []byte, s *State) []byte {
 	w := writer{b: b, newest: s.newest, scale: 1, shapes: p.algorithm.shapes()}
+	w.unsettled = p.unsettledOf(s)
 	flags := w.flags(s)
-	w.b = append(w.b, version<<4|byte(p.kind), flags)
+	w.b = append(w.b, w.version()<<4|byte(p.kind), flags)
 	w.uint(s.newest / w.scale)
 	if flags&flagBlock != 0 {
 		w.block(s.rare)
+	}
+	if w.unsettled != nil {
+		w.blocks(p.group)
 	}
 	if flags&flagBuckets != 0 {
 		w.buckets(p.algorithm.(buckets), s.first)
@@ -73,6 +85,41 @@ type writer struct {
 	newest int64
 	scale  int64 // second where all instants are whole ones
 	shapes []shape
+
+	unsettled *unsettled // nil where nothing can move any more
+}
+
+// unsettledOf is what of a state can still move, nil when nothing can.
+func (p *Policy) unsettledOf(s *State) *unsettled {
+	if s.rare == nil || s.rare.unsettled == nil || len(s.rare.unsettled.blocks) == 0 || s.rare.unsettled.last().from < s.newest-p.late {
+		return nil
+	}
+	return s.rare.unsettled
+}
+
+func (w *writer) version() byte {
+	if w.unsettled != nil {
+		return versionUnsettled
+	}
+	return version
+}
+
+func (w *writer) blocks(g *group) {
+	w.uint(int64(len(w.unsettled.blocks)))
+	for _, b := range w.unsettled.blocks {
+		w.int(w.newest - b.from)
+		if b.until == Never {
+			w.uint(0)
+		} else {
+			w.uint(b.until - b.from)
+		}
+		w.uint(int64(b.level))
+		w.uint(int64(b.limit))
+		w.uint(b.count)
+		w.int(w.newest - b.first)
+		w.uint(int64(b.firstLevel))
+	}
+	w.log(&g.shape, w.unsettled.past)
 }
 
 func (w *writer) uint(v int64) { w.b = binary.AppendUvarint(w.b, uint64(v)) }
@@ -87,10 +134,11 @@ func (w *writer) flags(s *State) (flags byte) {
 	}
 	seconds := s.newest%second == 0
 	for i := range w.shapes {
-		sh, l := &w.shapes[i], *s.log(i)
-		for j := w.oldest(sh, l); seconds && sh.exact() && j < sh.len(l); j++ {
-			seconds = sh.slot(l, j)%second == 0
-		}
+		seconds = seconds && w.inSeconds(&w.shapes[i], *s.log(i))
+	}
+	if w.unsettled != nil {
+		flags |= flagUnsettled
+		seconds = seconds && w.inSeconds(&w.shapes[0], w.unsettled.past)
 	}
 	if seconds {
 		flags |= flagSeconds
@@ -100,6 +148,19 @@ func (w *writer) flags(s *State) (flags byte) {
 		flags |= flagExact
 	}
 	return flags
+}
+
+// inSeconds says whether the cells that matter are of whole seconds, where they are of a millisecond.
+func (w *writer) inSeconds(sh *shape, l log) bool {
+	if !sh.exact() {
+		return true
+	}
+	for j := w.oldest(sh, l); j < sh.len(l); j++ {
+		if sh.slot(l, j)%second != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // oldest is the first cell that still matters.
@@ -180,9 +241,9 @@ func (p *Policy) Read(b []byte, s *State) error {
 		return ErrCorrupt
 	}
 	switch v := b[0] >> 4; {
-	case v > version && sealed(b):
-		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, version)
-	case v != version:
+	case v > versionUnsettled && sealed(b):
+		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionUnsettled)
+	case v < version || v > versionUnsettled || (v == versionUnsettled) != (b[1]&flagUnsettled != 0):
 		return ErrCorrupt
 	}
 	r := reader{b: b[2:], scale: 1}
@@ -194,6 +255,9 @@ func (p *Policy) Read(b []byte, s *State) error {
 	if flags&flagBlock != 0 {
 		r.block(s)
 	}
+	if flags&flagUnsettled != 0 {
+		r.unsettled(p, s)
+	}
 	if flags&flagBuckets != 0 {
 		r.buckets(p, s)
 	} else {
@@ -202,6 +266,9 @@ func (p *Policy) Read(b []byte, s *State) error {
 	if r.bad || len(r.b) > 0 {
 		*s = State{}
 		return ErrCorrupt
+	}
+	if p.group != nil && s.rare != nil && s.rare.until > 0 {
+		p.forgetBlocked(s) // another Block may have kept what counts no more
 	}
 	return nil
 }
@@ -249,6 +316,38 @@ func (r *reader) block(s *State) {
 		s.rare.until = Never
 	}
 	r.bad = r.bad || s.rare.level == 0
+}
+
+// unsettled reads the blocks that can still move, and what does not count now. Where p moves none they stay as they are.
+func (r *reader) unsettled(p *Policy, s *State) {
+	u := &unsettled{}
+	for range r.uint(int64(len(r.b))) {
+		b := block{from: r.before(s.newest, MaxTime)}
+		lasts := r.uint(Never - MaxTime - 1)
+		if b.until = b.from + lasts; lasts == 0 {
+			b.until = Never
+		}
+		b.level, b.limit, b.count = int(r.uint(1<<31)), int(r.uint(maxLogs)), r.uint(Never)
+		b.first, b.firstLevel = r.before(s.newest, MaxTime), int(r.uint(1<<31))
+		if r.bad || b.level == 0 || len(u.blocks) > 0 && u.last().until > b.from {
+			r.bad = true
+			return
+		}
+		u.blocks = append(u.blocks, b)
+	}
+	exact := shape{span: 1, parts: 1}
+	into := []target{}
+	if p.group != nil {
+		into = append(into, target{&p.group.shape, &u.past})
+	}
+	r.log(s, &exact, into)
+	if len(u.blocks) == 0 || s.rare == nil || u.last().from != s.rare.from || u.last().until != s.rare.until {
+		r.bad = true
+		return
+	}
+	if p.group != nil {
+		s.rare.unsettled = u
+	}
 }
 
 func (r *reader) logs(p *Policy, s *State, flags byte) {

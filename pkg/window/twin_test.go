@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// A moment is some hits at one instant.
-type moment struct{ at, cost int64 }
-
 // twin is Policy with Sliding, slow and obvious: it remembers every hit and counts all windows anew.
 type twin struct {
 	limits      []Limit
@@ -51,7 +48,7 @@ func (w *twin) hit(at, cost int64) Outcome {
 	if !w.block.Extend {
 		w.hits = slices.DeleteFunc(w.hits, func(m moment) bool { return m.at < w.until })
 	}
-	return Outcome{Event: Broke, Limit: b.limit, Count: b.count, From: w.from, Until: w.until, Level: w.level}
+	return Outcome{Event: Broke, Limit: b.limit, Count: b.count, From: w.from, Until: w.until, Level: w.level, First: w.from, FirstLevel: w.level}
 }
 
 func (w *twin) extend(b broken) Outcome {

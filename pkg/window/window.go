@@ -67,6 +67,7 @@ type Block struct {
 	Then   []time.Duration // how long the second, third … offence lasts; the last one for all that follow
 	Forget time.Duration   // after this long without a block, the next offence is the first again
 	Extend bool            // hits inside the block count, and one that breaks a limit moves its end
+	Clear  bool            // Sliding: it lasts until the window would admit a hit, and For at least; what counted still counts then
 }
 
 // A Config is what a Policy is made of.
@@ -77,6 +78,7 @@ type Config struct {
 	Remember   int   // the exactness bound, in hits per key; 0 is DefaultRemember
 	Subwindows int   // Counter: parts of a window; 0 is 1, the interpolation between two counters
 	Burst      int64 // Token: what the bucket holds, 0 is the limit; Uniform: hits let through early, 0 is none
+	Ones       bool  // every hit is one request: those of one instant that come as one with their sum, too
 	Block      Block
 }
 
@@ -90,15 +92,18 @@ const (
 	Extended              // it broke a limit inside a block with Extend: the block's end moved
 	Blocked               // it is older than the end of the last block; with Extend it counts, but moves nothing
 	Late                  // it is older than the key's newest hit by more than Late, and does not count
+	Moved                 // it is late, and the last block is another than it was: from, until, level, limit or count
 )
 
 // An Outcome is what a hit did, and the block it did it to when there is one.
 type Outcome struct {
 	Event       Event
-	Limit       int   // the limit that was broken, where Event is Broke or Extended
+	Limit       int   // the limit that was broken, where Event is Broke, Moved or Extended
 	From, Until int64 // the block, but for Counted and Late; Until may be Never
-	Count       int64 // hits that broke the limit, where Event is Broke or Extended; of one instant half a million at most
+	Count       int64 // hits that broke the limit, where Event is Broke, Moved or Extended; of one instant half a million at most
 	Level       int   // of the offence: 1 is the first
+	First       int64 // where Event is Broke or Moved, From and Level as they were when the block was found
+	FirstLevel  int
 }
 
 // A Policy is what the hits of every key of one rule are held against.
@@ -107,6 +112,11 @@ type Policy struct {
 	kind      Algorithm
 	late      int64 // milliseconds
 	block     Block
+	limits    []int64 // hits
+	ones      bool
+	sliding   *sliding // nil for the other algorithms
+	group     *group   // of all limits where late hits can move blocks, else nil
+	shortest  int64    // milliseconds that a block lasts at least
 }
 
 // A State is what is remembered of one key. The zero State is of a key never hit.
@@ -121,6 +131,7 @@ type rare struct {
 	logs        []log // of limits that need a log of their own
 	from, until int64 // the last block; until is 0 when there was none
 	level       int
+	unsettled   *unsettled // nil, or without blocks, when no late hit can move the last block any more
 }
 
 // New makes a Policy, or says everything that is wrong with c.
@@ -138,7 +149,15 @@ func New(c Config) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Policy{algorithm: a, kind: c.Algorithm, late: c.Late.Milliseconds(), block: c.Block}, nil
+	p := &Policy{algorithm: a, kind: c.Algorithm, late: c.Late.Milliseconds(), block: c.Block, ones: c.Ones, shortest: shortestOf(&c.Block)}
+	for _, l := range c.Limits {
+		p.limits = append(p.limits, l.Hits)
+	}
+	p.sliding, _ = a.(*sliding)
+	if p.sliding != nil && len(p.sliding.groups) == 1 && p.sliding.groups[0].exact() && !c.Block.Extend && p.late > 0 {
+		p.group = &p.sliding.groups[0]
+	}
+	return p, nil
 }
 
 // Hit counts cost hits at the instant at, in Unix milliseconds, and says what that did. A cost below 1 counts
@@ -151,8 +170,13 @@ func (p *Policy) Hit(s *State, at, cost int64) Outcome {
 		return Outcome{}
 	}
 	s.newest = max(s.newest, at)
-	if s.rare != nil && at < s.rare.until {
-		return p.hitInside(s, at, cost)
+	if r := s.rare; r != nil {
+		if p.settle(s) {
+			return p.hitUnsettled(s, at, cost)
+		}
+		if at < r.until {
+			return p.hitInside(s, at, cost)
+		}
 	}
 	b := p.algorithm.hit(s, at, cost)
 	if b.limit < 0 {
@@ -195,6 +219,9 @@ func (s *State) Bytes() int {
 		return n
 	}
 	n += int(unsafe.Sizeof(*s.rare)) + int(unsafe.Sizeof(s.first))*cap(s.rare.logs)
+	if u := s.rare.unsettled; u != nil {
+		n += int(unsafe.Sizeof(*u)) + int(unsafe.Sizeof(block{}))*cap(u.blocks) + 8*cap(u.past)
+	}
 	for _, l := range s.rare.logs {
 		n += 8 * cap(l)
 	}
@@ -248,6 +275,7 @@ func (c *Config) validate() error {
 	for _, d := range append([]time.Duration{c.Block.For}, c.Block.Then...) {
 		fault(d < time.Millisecond || d%time.Millisecond != 0 && d != Forever, "block for %v: want whole milliseconds, or Forever", d)
 	}
+	fault(c.Block.Clear && (c.Algorithm != Sliding || c.Block.Extend), "a block until the window is clear: want the algorithm sliding, and no extend")
 	fault(c.Block.Forget < 0, "forget after %v: want 0 or more", c.Block.Forget)
 	return errors.Join(errs...)
 }

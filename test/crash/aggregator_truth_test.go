@@ -24,12 +24,17 @@ type history struct {
 	from, until int64
 	level       int
 	entry       *verdict // of the last block
+
+	// Where hits inside blocks do not count: hits has these too, since the end of the last block that no hit can move.
+	settled verdict
+	open    []*verdict // the blocks behind it
 }
 
 // A verdict is an entry that the blocklist has to have.
 type verdict struct {
 	blocklist.Entry
 	lifted bool // by an unblock command
+	moved  bool // by late hits: the list may have had its last record before
 }
 
 // A truth counts the log of hits slowly and plainly: maps, sorted slices, every window counted anew for every hit.
@@ -130,14 +135,15 @@ func (w *truth) hit(of pair, partition int, offset int64, m instant) {
 		w.seen["late"]++
 		return
 	}
+	newest := m.at >= h.newest
 	h.newest = max(h.newest, m.at)
 	w.reached[partition] = max(w.reached[partition], m.at)
-	inside := m.at < h.until
-	if inside && !r.Block.Extend {
-		w.seen["blocked"]++
+	h.insert(m)
+	if !r.Block.Extend {
+		w.sorted(of, h, offset, m, newest)
 		return
 	}
-	h.insert(m)
+	inside := m.at < h.until
 	broken, at, count := h.broken(r, m.at)
 	switch {
 	case broken == nil:
@@ -150,6 +156,103 @@ func (w *truth) hit(of pair, partition int, offset int64, m instant) {
 	h.prune(w.late + longest(r))
 }
 
+// sorted judges a hit of a rule whose blocks do not count hits: all hits are put in order, and judged again when it is late.
+func (w *truth) sorted(of pair, h *history, offset int64, m instant, newest bool) {
+	r := w.rules[of.rule]
+	blocks := h.open
+	switch now := h.lastBlock(); {
+	case newest && m.at < now.Until:
+		w.seen["blocked"]++
+	case newest:
+		w.seen["counted"]++
+		if limit := h.breaks(r, m.at, now.Until); limit != nil {
+			blocks = append(blocks, w.next(of, now, limit, m.at))
+		}
+	default:
+		w.seen["counted"]++
+		blocks = w.runAgain(of, h)
+	}
+	w.take(h, blocks, offset)
+	for len(h.open) > 0 && h.open[0].From < h.newest-w.late {
+		h.settled, h.open = *h.open[0], h.open[1:]
+		h.hits = slices.DeleteFunc(h.hits, func(m instant) bool { return m.at < h.settled.Until })
+	}
+}
+
+// runAgain are the blocks behind the settled one.
+func (w *truth) runAgain(of pair, h *history) (blocks []*verdict) {
+	now := &h.settled
+	for _, m := range h.hits {
+		if m.at < now.Until {
+			continue
+		}
+		if limit := h.breaks(w.rules[of.rule], m.at, now.Until); limit != nil {
+			now = w.next(of, now, limit, m.at)
+			blocks = append(blocks, now)
+		}
+	}
+	return blocks
+}
+
+// breaks is the first limit that the hits since an instant break at another one.
+func (h *history) breaks(r *rule.Rule, at, since int64) *rule.Limit {
+	for l := range r.Limits {
+		if h.withinSince(at, r.Limits[l].Per.Milliseconds(), since) > r.Limits[l].Hits {
+			return &r.Limits[l]
+		}
+	}
+	return nil
+}
+
+func (h *history) lastBlock() *verdict {
+	if n := len(h.open); n > 0 {
+		return h.open[n-1]
+	}
+	return &h.settled
+}
+
+// next is the block that begins at an instant behind another.
+func (w *truth) next(of pair, before *verdict, limit *rule.Limit, at int64) *verdict {
+	r, v := w.rules[of.rule], &verdict{}
+	v.Level = 1
+	if before.Until > 0 && at < before.Until+r.Block.Forget.Milliseconds() {
+		v.Level = before.Level + 1
+	}
+	v.ID, v.Rule, v.Key, v.Mode = blocklist.ID(of.rule, of.key, at, v.Level), of.rule, of.key, blocklist.Mode(r.Mode)
+	v.From, v.Until, v.Limit, v.Count = at, at+lasts(r, v.Level), limit.Text, limit.Hits+1
+	return v
+}
+
+// take has the blocks of a history be others: one that was there keeps its id.
+func (w *truth) take(h *history, blocks []*verdict, offset int64) {
+	for i, b := range blocks {
+		if i >= len(h.open) {
+			b.Offset = offset
+			w.verdicts[b.ID] = b
+			w.seen["broke"]++
+			if b.Level > 1 {
+				w.seen["again"]++
+			}
+			continue
+		}
+		was := h.open[i]
+		if was.From != b.From || was.Until != b.Until || was.Level != b.Level || was.Limit != b.Limit {
+			was.From, was.Until, was.Level, was.Limit, was.Count, was.Offset, was.moved = b.From, b.Until, b.Level, b.Limit, b.Count, offset, true
+			w.seen["moved"]++
+		}
+		blocks[i] = was
+	}
+	for _, gone := range h.open[min(len(blocks), len(h.open)):] {
+		gone.moved, gone.lifted, gone.Until = true, true, 0 // it never was
+		w.seen["gone"]++
+	}
+	h.open = blocks
+	if len(blocks) > 0 {
+		h.entry = blocks[len(blocks)-1]
+		h.from, h.until, h.level = h.entry.From, h.entry.Until, h.entry.Level
+	}
+}
+
 // begin starts the block that v says the beginning of.
 func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
 	r := w.rules[of.rule]
@@ -159,9 +262,6 @@ func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
 	}
 	h.level++
 	h.from, h.until = v.From, v.From+lasts(r, h.level)
-	if !r.Block.Extend {
-		h.hits = slices.DeleteFunc(h.hits, func(m instant) bool { return m.at < h.until })
-	}
 	v.ID, v.Rule, v.Key, v.Until, v.Level = blocklist.ID(of.rule, of.key, h.from, h.level), of.rule, of.key, h.until, h.level
 	v.Mode, v.Offset = blocklist.Mode(r.Mode), offset
 	h.entry = &v
@@ -227,9 +327,16 @@ func (h *history) broken(r *rule.Rule, t int64) (limit *rule.Limit, at, count in
 	return nil, 0, 0
 }
 
-// within counts the hits in (at-per, at].
+// within counts the hits in (at-per, at]; no longer those before the end of a block that does not count them.
 func (h *history) within(at, per int64) (n int64) {
-	for i := h.since(at - per + 1); i < len(h.hits) && h.hits[i].at <= at; i++ {
+	if len(h.open) > 0 || h.settled.Until > 0 {
+		return h.withinSince(at, per, h.until)
+	}
+	return h.withinSince(at, per, 0)
+}
+
+func (h *history) withinSince(at, per, since int64) (n int64) {
+	for i := h.since(max(at-per+1, since)); i < len(h.hits) && h.hits[i].at <= at; i++ {
 		n += h.hits[i].cost
 	}
 	return n

@@ -41,7 +41,7 @@ func TestTheTruthOfTheTraffic(t *testing.T) {
 			t.Errorf("%v: %v", of, err)
 		}
 	}
-	for _, what := range []string{"applied", "resent", "conflict", "unblock", "lifted", "ahead", "late", "blocked", "counted", "broke", "again", "extended"} {
+	for _, what := range []string{"applied", "resent", "conflict", "unblock", "lifted", "ahead", "late", "blocked", "counted", "broke", "again", "extended", "moved"} {
 		if w.seen[what] < 5 {
 			t.Errorf("%s: %d times: the traffic shows too little", what, w.seen[what])
 		}

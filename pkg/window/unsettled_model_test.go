@@ -1,0 +1,217 @@
+package window
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A textbook is Policy with Sliding as one would write it on paper: it sorts all hits that have come and counts from the
+// first one. It remembers everything.
+type textbook struct {
+	Config
+	hits   []moment // by time; those of one instant are one
+	newest int64
+}
+
+// hit takes a hit, and says whether it counts as one.
+func (b *textbook) hit(at, cost int64) bool {
+	if at < b.newest-b.Late.Milliseconds() {
+		return false
+	}
+	b.newest = max(b.newest, at)
+	i, found := slices.BinarySearchFunc(b.hits, at, func(m moment, at int64) int { return int(m.at - at) })
+	if found {
+		b.hits[i].cost += cost
+		return true
+	}
+	b.hits = slices.Insert(b.hits, i, moment{at, cost})
+	return true
+}
+
+// run gives all blocks, and the hits that count behind the last.
+func (b *textbook) run() (blocks []block, counting []moment) {
+	var now block
+	for _, m := range b.hits {
+		if m.at < now.until {
+			continue
+		}
+		counting = append(counting, m)
+		for i, l := range b.Limits {
+			count := hitsWithin(counting, m.at, l.Per.Milliseconds())
+			if count <= l.Hits {
+				continue
+			}
+			if b.Ones {
+				count = l.Hits + 1
+			}
+			now = b.block(now, m.at, counting)
+			now.limit, now.count = i, count
+			blocks = append(blocks, now)
+			if !b.Block.Clear {
+				counting = nil
+			}
+			break
+		}
+	}
+	return blocks, counting
+}
+
+func (b *textbook) block(before block, at int64, counting []moment) block {
+	level := 1
+	if before.until > 0 && at < before.until+b.Block.Forget.Milliseconds() {
+		level = before.level + 1
+	}
+	all := append([]time.Duration{b.Block.For}, b.Block.Then...)
+	until := at + all[min(level, len(all))-1].Milliseconds()
+	if b.Block.Clear && !b.admits(counting, until) {
+		var ends []int64
+		for _, m := range counting {
+			for _, l := range b.Limits {
+				if end := m.at + l.Per.Milliseconds(); end > until {
+					ends = append(ends, end)
+				}
+			}
+		}
+		slices.Sort(ends)
+		until = ends[slices.IndexFunc(ends, func(at int64) bool { return b.admits(counting, at) })]
+	}
+	return block{from: at, until: until, level: level}
+}
+
+// admits says whether one more hit would be within the limits.
+func (b *textbook) admits(counting []moment, at int64) bool {
+	return !slices.ContainsFunc(b.Limits, func(l Limit) bool { return hitsWithin(counting, at, l.Per.Milliseconds()) >= l.Hits })
+}
+
+// unsettledScene is traffic of blocks that are short and long, compared to the lateness.
+func unsettledScene(r *rand.Rand) scene {
+	sc := randomScene(r, Sliding)
+	sc.config.Block.Extend = false
+	sc.config.Block.Clear = r.IntN(3) == 0
+	sc.config.Ones = r.IntN(2) == 0
+	sc.config.Late = pick(r, 100*time.Millisecond, 2*time.Second, 10*time.Second, time.Minute)
+	sc.config.Block.For = pick(r, time.Millisecond, time.Second, 2*time.Second, 10*time.Second, time.Minute)
+	return sc
+}
+
+// After every hit, in any order of arrival, the blocks are those of the textbook, to the millisecond: from, until, level,
+// limit and count; and so is what counts behind them.
+func TestBlocksAreThoseOfTheSortedLog(t *testing.T) {
+	r := random(t)
+	events := map[Event]int{}
+	several, others := 0, 0
+	for range 1500 {
+		sc := unsettledScene(r)
+		p, book := mustNew(t, sc.config), &textbook{Config: sc.config}
+		var s State
+		for i, m := range shuffled(r, sc.hits, sc.config.Late.Milliseconds()*5/4) {
+			was, _ := book.run()
+			accepted := book.hit(m.at, m.cost)
+			want, counting := book.run()
+			got := p.Hit(&s, m.at, m.cost)
+			events[got.Event]++
+			others += len(s.Others())
+			if (got.Event == Late) != !accepted {
+				t.Fatalf("%+v: hit %d, %v: %+v", sc.config, i, m, got)
+			}
+			if fault := differs(&s, got, was, want); fault != "" {
+				t.Fatalf("%+v\nhit %d, %v of %v: %s\ngot  %+v\nwant %+v", sc.config, i, m, book.hits, fault, got, want)
+			}
+			for limit, l := range sc.config.Limits {
+				if got, want := p.Count(&s, limit, s.newest), hitsWithin(counting, s.newest, l.Per.Milliseconds()); got != want {
+					t.Fatalf("%+v\nhit %d, %v of %v: limit %d counts %d, want %d", sc.config, i, m, book.hits, limit, got, want)
+				}
+			}
+			if u := s.unsettledOf(); u != nil && len(u.blocks) > 2 {
+				several++
+			}
+			if r.IntN(8) == 0 { // it is written and read
+				bytes := p.Append(nil, &s)
+				s = State{}
+				if err := p.Read(bytes, &s); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for _, e := range []Event{Counted, Broke, Blocked, Late, Moved} {
+		if events[e] < 300 {
+			t.Errorf("only %d hits were of event %d: the traffic shows too little", events[e], e)
+		}
+	}
+	if several < 500 || others < 50 {
+		t.Errorf("several blocks could move %d times, and %d others did: the traffic shows too little", several, others)
+	}
+}
+
+func (s *State) unsettledOf() *unsettled {
+	if s.rare == nil || s.rare.unsettled == nil || len(s.rare.unsettled.blocks) == 0 {
+		return nil
+	}
+	return s.rare.unsettled
+}
+
+// differs says what of a state is not as the textbook's blocks are.
+func differs(s *State, o Outcome, was, want []block) string {
+	from, until, level, ok := s.Block()
+	if ok != (len(want) > 0) {
+		return fmt.Sprintf("blocked is %v", ok)
+	}
+	if !ok {
+		return ""
+	}
+	last := want[len(want)-1]
+	if from != last.from || until != last.until || level != last.level {
+		return fmt.Sprintf("the last block is %d to %d, level %d", from, until, level)
+	}
+	changed := len(was) != len(want) || !was[len(was)-1].same(last)
+	if said := o.Event == Broke || o.Event == Moved; said != changed {
+		return fmt.Sprintf("that the last block is another is %v", changed)
+	}
+	if changed && (o.From != last.from || o.Until != last.until || o.Level != last.level || o.Limit != last.limit || o.Count != last.count) {
+		return "the outcome is not the last block"
+	}
+	if u := s.unsettledOf(); u != nil {
+		for i, n := len(u.blocks)-1, len(want)-1; i >= 0; i, n = i-1, n-1 {
+			if n < 0 || u.blocks[i].from != want[n].from || u.blocks[i].until != want[n].until || u.blocks[i].level != want[n].level {
+				return fmt.Sprintf("the blocks are %+v", u.blocks)
+			}
+		}
+	}
+	return ""
+}
+
+// Where every block lasts longer than hits may be late, a key that is blocked remembers no more than before.
+func TestHitsInsideALongBlockAreNotKept(t *testing.T) {
+	p := mustNew(t, Config{Limits: []Limit{{10, time.Minute}}, Late: 10 * time.Minute, Block: Block{For: 10 * time.Minute}})
+	var s State
+	for i := range int64(10_000) {
+		p.Hit(&s, someTime+i*10, 1)
+	}
+	if u := s.unsettledOf(); u == nil || len(u.past) > 12 {
+		t.Errorf("%d hits are kept", len(s.unsettledOf().past))
+	}
+	p.Hit(&s, someTime+15*time.Minute.Milliseconds(), 1)
+	if s.unsettledOf() != nil {
+		t.Error("a block that cannot move any more is kept as if it could")
+	}
+}
+
+// A key with more hits than can be kept: its block stays, wherever late hits are.
+func TestBlocksStayWhereTooMuchWouldBeKept(t *testing.T) {
+	p := mustNew(t, Config{Limits: []Limit{{100, time.Second}}, Remember: minRemember, Late: 10 * time.Minute, Block: Block{For: time.Minute}})
+	var s State
+	for i := range int64(101) {
+		p.Hit(&s, someTime+600_000+i, 1)
+	}
+	for i := range int64(2000) {
+		p.Hit(&s, someTime+100+i*250, 1)
+	}
+	from, _, level, ok := s.Block()
+	if !ok || from != someTime+600_100 || level != 1 || s.Bytes() > 8*1024 {
+		t.Errorf("%v from %d, level %d, %d bytes", ok, from-someTime, level, s.Bytes())
+	}
+}
