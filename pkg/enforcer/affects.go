@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"weir/pkg/blocklist"
@@ -126,6 +127,18 @@ func (e *Enforcer) passes(o *blocklist.Order) string {
 		}
 	}
 	return ""
+}
+
+// translated are addresses of translators' that carry a public address of IPv4: checks know those clients by that.
+var translated = []netip.Addr{netip.MustParseAddr("64:ff9b::808:808"), netip.MustParseAddr("::ffff:0:808:808"), netip.MustParseAddr("2002:808:808::")}
+
+// ofTranslators says that a prefix of theirs refuses nobody whom checks know by the address that is carried.
+func (e *Enforcer) ofTranslators(o *blocklist.Order) string {
+	prefix := o.Prefix()
+	if o.Kind != blocklist.OrderBlock || !prefix.IsValid() || !slices.ContainsFunc(translated, prefix.Contains) {
+		return ""
+	}
+	return "checks know clients behind a translator (NAT64, 6to4) by their IPv4 address, so this does not refuse them: block that address or prefix"
 }
 
 // ofProxies says what a block of our own proxies does: whom a check is about is the client behind them.

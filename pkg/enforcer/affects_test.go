@@ -98,6 +98,22 @@ func TestABlockThatChecksLetThroughIsAnsweredSo(t *testing.T) {
 	}
 }
 
+// A prefix of translators does not refuse those whom checks know by the IPv4 address that theirs carries, and the answer says so.
+func TestABlockOfATranslatorsPrefixIsAnsweredSo(t *testing.T) {
+	for target, client := range map[string]string{"64:ff9b::/96": "64:ff9b::808:808", "2002::/19": "2002:808:808::1", "8.8.8.8": "", "2001:db8::/32": ""} {
+		r := keyed(t, list(t))
+		got := r.order("POST", "/v1/blocks", fmt.Sprintf(`{"target":%q,"why":"w","confirm":true}`, target))
+		if strings.Contains(got.body, "behind a translator") != (client != "") || client != "" && r.checks(client).status != http.StatusOK {
+			t.Errorf("%s: %d %s", target, got.status, got.body)
+		}
+	}
+	r := keyed(t, list(t))
+	r.order("POST", "/v1/blocks", `{"target":"64:ff9b::808:808","why":"w"}`)
+	if r.checks("8.8.8.8").status != http.StatusTooManyRequests || r.checks("64:ff9b::808:808").status != http.StatusTooManyRequests {
+		t.Error("one address of a translator's is not refused")
+	}
+}
+
 // Of two members of one name nobody knows which is meant.
 func TestDuplicateMembersAreRefused(t *testing.T) {
 	r := keyed(t, list(t))
