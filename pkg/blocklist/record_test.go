@@ -104,6 +104,7 @@ func TestParseTarget(t *testing.T) {
 	for text, want := range map[string]string{
 		"203.0.113.7": "ip 203.0.113.7", "10.1.2.3/8": "ip 10.0.0.0/8", "2001:DB8::5": "ip 2001:db8::5", "2001:db8::5/64": "ip 2001:db8::/64",
 		"::ffff:1.2.3.4": "ip 1.2.3.4", "::ffff:1.2.3.4/120": "ip 1.2.3.0/24", "1.2.3.4/32": "ip 1.2.3.4", "ip:1.2.3.4": "ip 1.2.3.4",
+		"64:ff9b::203.0.113.7": "ip 203.0.113.7", "2002:cb00:7107::/48": "ip 203.0.113.7", "path:/x/..//%73ignin": "path /signin", "path:/100%": "path /100%",
 		"user:alice": "user alice", "user:a:b": "user a:b", "host:Example.org.": "host example.org", "user:1.2.3.4": "user 1.2.3.4",
 		"": "", "alice": "", "user:": "", "ip:x": "", "pause:x": "", "a/b:c": "", "1.2.3.4/33": "",
 	} {

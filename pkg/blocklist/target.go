@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+
+	"weir/pkg/request"
 )
 
 const (
@@ -36,6 +38,8 @@ func ParseTarget(text string) (scope, value string, err error) {
 		return parseAddressTarget(value)
 	case scope == scopeHost:
 		value = strings.TrimSuffix(strings.ToLower(value), ".")
+	case scope == "path":
+		value, _ = request.PathForm{}.Normal(value, false, nil) // as checks ask for it
 	}
 	if !validTarget(scope, value) {
 		return "", "", fmt.Errorf("%q names nobody; write the field, a colon and its value, as user:alice", text)

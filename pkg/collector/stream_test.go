@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -395,5 +396,27 @@ func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// A trusted proxy that sends no client address is the client. Where it makes most of the requests, the log lacks the header.
+func TestATrustedProxyWithoutAClientIsCounted(t *testing.T) {
+	r := newRig(t, perIP)
+	defer r.Close()
+	r.Reload(r.ruling.Load().set, request.NewClient([]netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}))
+	s := r.stream(t, streamConfig{journal: noJournal{}})
+	s.judgeBy(r.ruling.Load())
+	const requests = 2*watchSpan + 1
+	for n := range requests {
+		s.mustAdd(t, logLine(20*n, time.Now()))
+	}
+	if s.tally.requests != requests || s.tally.uncounted != [reasons]int64{} {
+		t.Errorf("%d requests, not counted: %v", s.tally.requests, s.tally.uncounted)
+	}
+	if got := r.heard.count("does the log have the header that names clients"); got != 1 {
+		t.Errorf("said %d times", got)
+	}
+	if err := s.drain(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -30,6 +30,8 @@ type watch struct {
 	of       int
 	requests int
 	public   bool
+	// Of elected and accused: whether it is a trusted proxy of which the log names no client.
+	electedProxy, accusedProxy bool
 
 	live bool // all that was there has been read once
 }
@@ -41,7 +43,7 @@ func (w *watch) request(s *stream, r *request.Request, proxy bool) {
 	if r.IP == w.elected {
 		w.votes++
 	} else if w.votes--; w.votes < 0 {
-		w.elected, w.votes = r.IP, 1
+		w.elected, w.votes, w.electedProxy = r.IP, 1, proxy
 	}
 	if r.IP == w.accused {
 		w.of++
@@ -73,13 +75,16 @@ func (w *watch) judge(s *stream) {
 		s.logger.Warn("many records cannot be read: is the format right?", "log", s.log, "unread", w.failed, "of", w.seen, "for example", w.sample)
 	}
 	if w.accused.IsValid() && 2*w.of > w.requests && s.said.one.CompareAndSwap(false, true) {
-		s.logger.Warn("one address makes more than half of the requests: is it a proxy that client.trusted_proxies does not name?",
-			"log", s.log, "address", w.accused, "requests", w.of, "of", w.requests)
+		what := "one address makes more than half of the requests: is it a proxy that client.trusted_proxies does not name?"
+		if w.accusedProxy {
+			what = "a trusted proxy makes more than half of the requests by itself: does the log have the header that names clients (client.header)?"
+		}
+		s.logger.Warn(what, "log", s.log, "address", w.accused, "requests", w.of, "of", w.requests)
 	}
 	if !w.public && w.requests > watchSpan/2 && s.said.private.CompareAndSwap(false, true) {
 		s.logger.Warn("all clients have private addresses: are they behind a proxy that client.trusted_proxies does not name?", "log", s.log)
 	}
-	w.accused = w.elected
+	w.accused, w.accusedProxy = w.elected, w.electedProxy
 	w.elected, w.votes, w.of = netip.Addr{}, 0, 0
 	w.seen, w.failed, w.requests, w.public, w.sample = 0, 0, 0, false, ""
 }

@@ -35,6 +35,7 @@ func TestCheck(t *testing.T) {
 		"in shadow":                      {[]string{"X-Forwarded-For", "203.0.113.9"}, 200, "shadow per-ip"},
 		"allowed by the rules":           {[]string{"X-Forwarded-For", "192.0.2.1"}, 200, ""},
 		"covered":                        {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "alice", "X-Forwarded-Uri", "/login"}, 429, "refused login"},
+		"covered, spelt otherwise":       {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "alice", "X-Forwarded-Uri", "/x/..//%6cogin?a"}, 429, "refused login"},
 		"not covered":                    {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "alice", "X-Forwarded-Uri", "/"}, 200, ""},
 		"a header as a field":            {[]string{"X-Forwarded-For", "203.0.113.8", "Tenant", "acme"}, 429, "refused tenant"},
 		"a trusted proxy itself":         {nil, 200, ""},

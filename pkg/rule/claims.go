@@ -95,7 +95,7 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 				if name == "user" {
 					remedy = "leave the user out of match: a rule by address counts whoever the user is; or " + checkUsers
 				}
-				return fmt.Sprintf("the rule %s does not count whoever sends the %s %q", r.Name, name, value), remedy
+				return fmt.Sprintf("the rule %s does not count a client that sends the %s %q", r.Name, name, value), remedy
 			}
 		}
 	}

@@ -12,7 +12,7 @@ func TestClaimsThatRulesRestOn(t *testing.T) {
 	const (
 		frames401 = "status 401"
 		frames    = "anyone can have that user blocked"
-		escapes   = "does not count whoever sends"
+		escapes   = "does not count a client that sends"
 	)
 	for words, want := range map[string]string{
 		`key: ip`:                      "",

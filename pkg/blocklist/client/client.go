@@ -111,8 +111,10 @@ func (l *List) Status() Status {
 
 // A Request is who sends one.
 type Request struct {
-	IP     netip.Addr // not valid: not asked for
-	User   string     // "": not asked for
+	IP   netip.Addr // not valid: not asked for
+	User string     // "": not asked for
+	// Fields are those by which rules count or orders block. A path stands here as rules have it: decoded, without dots and
+	// double slashes (docs/rules.md, Paths); request.PathForm makes it so.
 	Fields []blocklist.Field
 }
 
