@@ -55,8 +55,9 @@ is 3.`,
 // An explanation is what is known of a key, as `weir explain --json` writes it.
 type explanation struct {
 	Key     string        `json:"key"`
-	Entries []*shownEntry `json:"entries"` // on the list
-	Orders  []*shownEntry `json:"orders"`  // that let it through
+	Entries []*shownEntry `json:"entries"`        // on the list
+	Orders  []*shownEntry `json:"orders"`         // that let it through
+	Next    string        `json:"next,omitempty"` // there are more, as /v1/find says it
 	Sending *shownSending `json:"sending,omitempty"`
 	Counted []*countedKey `json:"counted"`
 	Faults  []string      `json:"faults"` // who could not be asked
@@ -196,6 +197,9 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	}
 	for _, order := range x.Orders {
 		fmt.Fprintf(&b, "Ordered: %s %s, %s, %s.\n", order.Order, order.target(), order.untilWords(), order.whyWords())
+	}
+	if x.Next != "" {
+		fmt.Fprintf(&b, "There are more: weir list %s shows all.\n", printable(x.Key))
 	}
 	if x.Sending != nil {
 		fmt.Fprintf(&b, "The last request refused at that enforcer was %s ago.\n", x.Sending.Age)

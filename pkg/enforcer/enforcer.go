@@ -11,8 +11,8 @@
 // key of the role write, or the unix socket, whose opener is known by the system. A list is answered whole or not at
 // all. No body makes it panic or hold more than a bound.
 //
-// Bounds: 10,000 connections, headers of 32 KiB that have to be there within 10 s, bodies of 64 KiB, 4,096 followers, 10,000
-// orders that wait for Kafka. Who follows and does not keep up gets a snapshot, and holds up nobody.
+// Bounds: 10,000 connections, half of them of one address that has shown no key, headers of 32 KiB that have to be there
+// within 10 s, bodies of 64 KiB, 4,096 followers, 10,000 orders that wait for Kafka, 1,000 entries in an answer of find. Who follows and does not keep up gets a snapshot, and holds up nobody.
 //
 // Open starts nothing; Run starts a goroutine for each connection and four more, and waits for all of them. An Enforcer
 // may be asked by any number of goroutines. It does not keep the list up to date: package blocklist does, from Kafka or

@@ -143,7 +143,7 @@ type adminDoor struct {
 	pages  origin.Pages // what is answered of what browsers send
 }
 
-var errProfiles = errors.New("profiles want an API key of the role admin, on this machine too: set keys beside this address in weir.yaml (weir keys add NAME --role admin)")
+var errProfiles = errors.New("profiles want an API key of the role admin, on this machine too: set keys beside this address in weir.yaml (weir keys add --name NAME --role admin)")
 
 // guard lets through who has the role. To read, a client's certificate is enough, and where nobody is asked for either,
 // which is on loopback, nothing is wanted.
