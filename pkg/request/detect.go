@@ -109,18 +109,13 @@ func (c Choice) String() string {
 }
 
 // Holds says whether a choice made of other records fits these too, for a source that is configured with this format:
-// it reads at least half of them, and no other format names different clients.
+// whether it reads at least half of them. What clients write does not count against it, so that nobody can have a log
+// read otherwise, or not at all, by what he sends when it is rotated.
 func (c Choice) Holds(format string, sample []string, o Options) bool {
-	sample = sample[:min(len(sample), maxSample)]
-	trials := slices.DeleteFunc(candidates(c.Envelope, format, sample, o), func(t trial) bool { return t.format != c.Format && !t.rival })
-	if len(trials) == 0 || trials[0].format != c.Format {
-		trials = candidates(c.Envelope, c.Format, sample, o)
-	}
-	for i := range trials {
-		trials[i].run(sample, o)
-	}
-	chosen := &trials[0]
-	return chosen.refused == nil && 2*chosen.read >= chosen.lines && chosen.contradicted(trials) == nil
+	t := candidates(c.Envelope, c.Format, nil, o)[0]
+	t.judged, t.known = format == "auto", true
+	t.run(sample[:min(len(sample), maxSample)], o)
+	return t.refused == nil && 2*t.read >= t.lines
 }
 
 // sureLines are as many as show that what they are in bears no marks.
@@ -138,6 +133,7 @@ type trial struct {
 	loose, rival     bool
 	newParser        func(Options) (Parser, error)
 	judged           bool // for what no server writes
+	known            bool // the format has been chosen before
 	read, lines      int
 	clients          []netip.Addr // of each of the lines, where the format is one of lines; the zero Addr when it was not read
 	named, strange   int          // lines in which the header for the client stands, and those in which it names no address
@@ -345,7 +341,7 @@ func (t *trial) run(sample []string, o Options) {
 			}
 		})
 	}
-	if t.strange*2 > t.named {
+	if t.strange*2 > t.named && !t.known {
 		t.read, t.fault = 0, errFormat
 	}
 }

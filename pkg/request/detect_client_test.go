@@ -156,7 +156,12 @@ func TestChoiceHolds(t *testing.T) {
 		{Choice{Envelope: "none", Format: "combined"}, "combined", "127.0.1.1:80 198.51.100.1" + combinedRest, true},
 		{Choice{Envelope: "none", Format: "vhost_combined"}, "auto", "127.0.1.1:80 198.51.100.1" + combinedRest, true},
 		{Choice{Envelope: "none", Format: "host_combined"}, "auto", "shop.example 198.51.100.1" + combinedRest, true},
-		{Choice{Envelope: "none", Format: "host_combined"}, "auto", "192.0.2.10 198.51.100.1" + combinedRest, false},
+		// What clients say changes no choice: a host, a name, a header.
+		{Choice{Envelope: "none", Format: "host_combined"}, "auto", "192.0.2.10 198.51.100.1" + combinedRest, true},
+		{Choice{Envelope: "none", Format: "combined"}, "auto", "198.51.100.1 -" + combinedRest, true},
+		{Choice{Envelope: "none", Format: "main"}, "auto", "198.51.100.1" + combinedRest + ` "rubbish"`, true},
+		{Choice{Envelope: "none", Format: "lighttpd"}, "auto", "198.51.100.1" + combinedRest, true},
+		{Choice{Envelope: "none", Format: "lighttpd"}, "auto", "shop.example 198.51.100.1" + combinedRest, false},
 		{Choice{Envelope: "none", Format: "host_combined"}, "host_combined", "192.0.2.10 198.51.100.1" + combinedRest, true},
 		{Choice{Envelope: "docker", Format: "combined"}, "auto", wrapped(aliceLine)["docker"], true},
 		{Choice{Envelope: "docker", Format: "combined"}, "combined", wrapped(aliceLine)["none"], false},

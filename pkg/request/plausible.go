@@ -19,9 +19,9 @@ func (t *trial) judge(r *Request) error {
 		}
 	}
 	switch {
-	case strings.HasPrefix(r.User, "- "), strings.HasSuffix(r.User, " - -"), isHostIn(r, "remote_logname"):
-		return errFormat
-	case t.format == "host_combined" && !r.IP.IsValid(), t.format == "lighttpd" && r.Host == "", t.loose && endsAsTraefik(r):
+	case !t.known && (strings.HasPrefix(r.User, "- ") || strings.HasSuffix(r.User, " - -") || t.format == "lighttpd" && r.Host == ""):
+		return errFormat // a client may write so, but hardly most of them
+	case isHostIn(r, "remote_logname"), t.format == "host_combined" && !r.IP.IsValid(), t.loose && endsAsTraefik(r):
 		return errFormat
 	case strings.ContainsAny(r.Host, " \t\""), hostIsClient(r), serverPortOfClient(r):
 		return errFormat
