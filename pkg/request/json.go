@@ -23,6 +23,7 @@ type jsonParser struct {
 type jsonMapping struct {
 	needs [][]int
 	roles [roleCount][]jsonField
+	path  jsonField
 	uses  []bool // by slot, as far as any is a field of the request itself
 
 	percent bool // texts are percent-encoded
@@ -67,9 +68,12 @@ func (o Options) needs(shape jsonShape) string {
 }
 
 func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
-	m := jsonMapping{needs: p.scan.needs(shape.needs), percent: shape.name == cloudFrontJSON}
+	m := jsonMapping{needs: p.scan.needs(shape.needs), path: p.field(roleNames[rolePath]), percent: shape.name == cloudFrontJSON}
 	for role, paths := range shape.paths {
 		fields := strings.Fields(p.options.path(paths))
+		if isOwnRole(role) && !slices.ContainsFunc(fields, func(path string) bool { return strings.TrimRight(path, `#"`) == roleNames[role] }) {
+			fields = append(fields, roleNames[role])
+		}
 		if theirs := p.options.Fields[roleNames[role]]; theirs != "" {
 			fields = []string{theirs + "#"}
 		}
@@ -83,6 +87,16 @@ func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
 		}
 	}
 	return m
+}
+
+// isOwnRole tells whether a member of the role's own name is that, in every shape that has nothing better. A host is none:
+// it is mostly the machine that wrote the record.
+func isOwnRole(r int) bool {
+	switch role(r) {
+	case roleUser, roleMethod, roleQuery, roleAgent, roleReferrer:
+		return true
+	}
+	return false
 }
 
 func (m *jsonMapping) use(slot int) {
@@ -133,12 +147,12 @@ func (p *jsonParser) fill(r *Request) error {
 	if m == nil {
 		return errFormat
 	}
-	p.fillURL(m, r)
+	ownPath := p.fillURL(m, r)
 	_ = setUser(nil, r, p.text(m.roles[roleUser]))
 	r.Agent = p.text(m.roles[roleAgent])
 	r.Referrer = p.text(m.roles[roleReferrer])
 	r.Forwarded = p.text(m.roles[roleForwarded])
-	p.addFurther(m, r)
+	p.addFurther(m, ownPath, r)
 	if m.percent {
 		r.decodePercent()
 	}
@@ -189,8 +203,9 @@ func (p *jsonParser) text(fields []jsonField) string {
 	return ""
 }
 
-// fillURL takes what the request line says first, then what is said more exactly.
-func (p *jsonParser) fillURL(m *jsonMapping, r *Request) {
+// fillURL takes what the request line says first, then what is said more exactly; last of all a member named path, for
+// which Logstash has the log's file. own tells whether it was that.
+func (p *jsonParser) fillURL(m *jsonMapping, r *Request) (own bool) {
 	line := splitRequestLine(p.text(m.roles[roleRequest]))
 	if method := p.text(m.roles[roleMethod]); method != "" {
 		line.method = method
@@ -202,8 +217,13 @@ func (p *jsonParser) fillURL(m *jsonMapping, r *Request) {
 	if path := p.text(m.roles[rolePath]); path != "" {
 		_ = setTarget(nil, r, path)
 	}
+	if r.Path == "" {
+		_ = setTarget(nil, r, p.scan.textAt(m.path.slot))
+		own = r.Path != ""
+	}
 	_ = setQuery(nil, r, p.text(m.roles[roleQuery]))
 	_ = setHost(nil, r, p.text(m.roles[roleHost]))
+	return own
 }
 
 // trimZeros makes 200 of the 200.0 that is written by programs that know no whole numbers.
@@ -291,12 +311,13 @@ func (p *jsonParser) time(text string, unix bool) (int64, bool) {
 }
 
 // addFurther adds the fields that the options name, and of others those that the shape did not use.
-func (p *jsonParser) addFurther(m *jsonMapping, r *Request) {
+func (p *jsonParser) addFurther(m *jsonMapping, ownPath bool, r *Request) {
 	for i := range p.further {
 		r.add(p.further[i].name, p.scan.textAt(p.further[i].slot))
 	}
 	for _, slot := range p.scan.seen {
-		if (slot >= len(m.uses) || !m.uses[slot]) && len(r.Fields) < maxFurther {
+		used := slot < len(m.uses) && m.uses[slot] || ownPath && slot == m.path.slot
+		if !used && len(r.Fields) < maxFurther {
 			r.add(p.scan.paths[slot], p.scan.textAt(slot))
 		}
 	}

@@ -292,3 +292,31 @@ func TestClientHostIsAHeader(t *testing.T) {
 		}
 	}
 }
+
+// A member with one of our names is that field whatever the rest of the record looks like.
+func TestMembersOfOurNames(t *testing.T) {
+	own := `"user":"alice","path":"/a","query":"q=1","agent":"curl","referrer":"r"`
+	o := Options{Fields: map[string]string{"time": "ts", "ip": "client.ip"}}
+	for _, format := range []string{"json", "ecs"} {
+		for _, record := range []string{
+			`{"ts":"2026-05-04T06:25:06Z","client":{"ip":"203.0.113.7"},"http":{"method":"POST"},` + own + `}`,
+			`{"ts":"2026-05-04T06:25:06Z",` + own + `,"client":{"ip":"203.0.113.7"},"http":{"method":"POST"}}`,
+		} {
+			r, err := parseJSON(t, format, record, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, record, r, Request{UnixMilli: milli("2026-05-04T06:25:06Z"), IP: netip.MustParseAddr("203.0.113.7"), User: "alice", Method: "POST",
+				Path: "/a", Query: "q=1", Agent: "curl", Referrer: "r", Bytes: -1})
+		}
+	}
+	// What the record's writer calls so comes first.
+	r, err := parseJSON(t, "ecs", `{"@timestamp":"2026-05-04T06:25:06Z","user":{"name":"alice"},"method":"GET","http":{"request":{"method":"POST"}},"agent":{"type":"filebeat"}}`, Options{})
+	if err != nil || r.User != "alice" || r.Method != "POST" || r.Agent != "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	// Caddy's log_append.
+	if r, err := parseJSON(t, "caddy", `{"ts":1.5,"request":{"method":"GET","uri":"/"},"user_id":"","user":"bob"}`, Options{}); err != nil || r.User != "bob" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
