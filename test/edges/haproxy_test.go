@@ -32,7 +32,7 @@ func (s *site) haproxy(addresses, users string) (url string, said *output, reloa
 	port, folder := freePort(t), t.TempDir()
 	pid, master := filepath.Join(folder, "pid"), filepath.Join(folder, "master.sock")
 	text := snippet(t, "haproxy.cfg", "bind :80", "bind "+loopback+":"+port, "127.0.0.1:8080", s.app, "/run/haproxy/admin.sock", filepath.Join(folder, "admin.sock"),
-		"/etc/haproxy/weir.map", addresses, "/etc/haproxy/weir-users.map", users, "# http-request set-var", "http-request set-var", "/dev/log local0", "stdout format raw local0")
+		"/etc/haproxy/weir.map", addresses, "/etc/haproxy/weir-users.map", users, "# http-request set-var", "http-request set-var", "/dev/log len 65000 local0", "stdout len 65000 format raw local0")
 	said = run(t, program(t, "haproxy", "haproxy"), "-Ws", "-S", master, "-p", pid, "-f", write(t, filepath.Join(folder, "haproxy.cfg"), text))
 	await(t, "its first process takes commands, and signals with them", func() bool { return answers(master, "show version\n") })
 	return "http://" + loopback + ":" + port, said, []string{"sh", "-c", "kill -USR2 $(cat " + pid + ")"}

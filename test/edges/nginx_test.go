@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/pkg/request"
 )
 
 // nginx runs with a file of deployments/edge, and its log is where it says.
@@ -37,10 +39,39 @@ func TestNginx(t *testing.T) {
 	s := newSite(t)
 	port := freePort(t)
 	log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))
-	s.asksAndGoesOn("http://"+loopback+":"+port, func() string {
+	text := func() string {
 		text, _ := os.ReadFile(log)
 		return string(text)
-	}, `"refused manual"`)
+	}
+	s.asksAndGoesOn("http://"+loopback+":"+port, text, `weir="refused manual"`)
+	marksRefusals(t, text())
+}
+
+// marksRefusals says that auto reads a log of ours as such, and sees by it what was refused.
+func marksRefusals(t *testing.T, log string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	choice, err := request.Detect(lines, request.Options{})
+	if err != nil || choice.Format != "weir" {
+		t.Fatalf("chose %s, %v, for\n%s", choice, err, log)
+	}
+	parser, marked := must(request.NewParser("weir", request.Options{})), 0
+	for _, line := range lines {
+		var r request.Request
+		if parser.Parse(line, &r) != nil {
+			continue
+		}
+		mark, ok := r.Field("weir")
+		if ok != (r.Status == http.StatusTooManyRequests) || ok && mark != "refused manual" || r.Forwarded != "" {
+			t.Errorf("%s: %+v", line, r)
+		}
+		if ok {
+			marked++
+		}
+	}
+	if marked == 0 {
+		t.Errorf("nothing is marked in\n%s", log)
+	}
 }
 
 // With the one line that stands there as a comment, nobody passes without an enforcer.
