@@ -29,7 +29,8 @@ import (
 // sockets nothing is read, so the senders wait. At the end Kafka has 5 s to acknowledge the rest; what it does not is
 // said. Lines of one connection are counted in their order.
 //
-// Bounds: a message has at most 64 KiB, longer ones are counted as long; the inbox has 8 MiB; 1,024 connections,
+// Bounds: a message has at most 64 KiB; of longer ones these are read, and are counted as long where they do not tell an
+// address and a time. The inbox has 8 MiB; 1,024 connections,
 // each with a buffer of 64 KiB, half of them of one address that has shown no certificate, further ones wait to be
 // accepted; one that sends nothing for an hour is closed. A handshake of TLS has 10 s, and gives way to others.
 //
@@ -157,7 +158,7 @@ func (s *syslogSource) count(ctx context.Context, to *stream, taken records) err
 	to.lag.Store(int64(len(taken.ends)))
 	learnSyslog(to, taken)
 	err := taken.each(func(record []byte, why reason) (err error) {
-		if why == counted {
+		if why == counted || why == reasonLong && to.reads(cutSyslog(record)) {
 			err = to.add(ctx, cutSyslog(record), to.position+1)
 		} else {
 			err = to.lost(ctx, record, why, to.position+1)
@@ -169,6 +170,12 @@ func (s *syslogSource) count(ctx context.Context, to *stream, taken records) err
 	})
 	to.show()
 	return err
+}
+
+// reads says whether the beginning of a message that is too long tells who has sent the request, and when: a client must
+// not be able to make its requests too long to be counted.
+func (s *stream) reads(line []byte) bool {
+	return s.decoder != nil && s.decoder.Decode(request.Text(line), new(request.Request)) == nil
 }
 
 var cee = []byte("@cee:")

@@ -121,7 +121,7 @@ func (s *syslogSource) readUnix(ctx context.Context, conn *net.UnixConn) error {
 	return s.receive(ctx, conn, read, func(message []byte) bool {
 		why := counted
 		if !whole {
-			message, why = message[:sampleBytes], reasonLong
+			message, why = message[:maxMessageBytes], reasonLong
 		}
 		return s.inbox.put(ctx, message, why) == nil
 	})

@@ -162,7 +162,7 @@ func (f *framer) octets() (message []byte, why reason, err error) {
 	}
 	keep, why := length, counted
 	if length > maxMessageBytes {
-		keep, why = sampleBytes, reasonLong
+		keep, why = maxMessageBytes, reasonLong
 	}
 	message, err = f.reader.Peek(keep)
 	if err != nil {
@@ -214,7 +214,7 @@ func (f *framer) line() (message []byte, why reason, err error) {
 	case !errors.Is(err, bufio.ErrBufferFull):
 		return message, reasonFormat, err // not all of it came
 	}
-	message = bytes.Clone(message[:sampleBytes])
+	message = bytes.Clone(message)
 	for errors.Is(err, bufio.ErrBufferFull) {
 		_, err = f.reader.ReadSlice('\n')
 	}

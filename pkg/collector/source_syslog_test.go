@@ -148,6 +148,21 @@ func TestSyslogMessagesThatAreTooLong(t *testing.T) {
 	}
 }
 
+// Of a request that is too long, what tells who has sent it comes first.
+func TestSyslogLongRequestsCount(t *testing.T) {
+	t.Parallel()
+	long := "<190>Mar  3 08:00:00 web-1 nginx: 203.0.113.7 - - [03/Mar/2026:08:00:00 +0000] \"GET /" + strings.Repeat("x", 3*maxMessageBytes)
+	for scheme, text := range map[string]string{"tcp": long + "\n", "unixstream": fmt.Sprintf("%d %s", len(long), long), "unix": long[:maxMessageBytes+1]} {
+		b := newSyslogBench(t, scheme)
+		b.start()
+		b.send(b.dial(), text)
+		b.sink.await(t, map[string]int64{"per-ip 203.0.113.7": 1})
+		if n := b.uncounted(reasonLong); n != 0 {
+			t.Errorf("%s: %v are counted as long", scheme, n)
+		}
+	}
+}
+
 func TestSyslogThatIsNone(t *testing.T) {
 	t.Parallel() // what is no request is told once a second
 	b := newSyslogBench(t, "tcp")

@@ -320,7 +320,7 @@ func (t *trial) run(sample []string, o Options) {
 	isLines := d.fields == nil
 	for _, record := range sample {
 		d.DecodeEach(record, func(r *Request, err error) {
-			if err == ErrNoRequest {
+			if err == ErrNoRequest || err == nil && r.cut { // the end of a line tells a format from others
 				return
 			}
 			if t.envelope != "none" && Reason(err) != errEnvelope.Reason {

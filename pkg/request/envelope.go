@@ -77,6 +77,9 @@ func (d *Decoder) openLine(record string, r *Request) error {
 // openJSON reads a record that holds a line or, where the format is one of JSON, its fields.
 func (d *Decoder) openJSON(record string, r *Request) error {
 	if !d.scan.read(record) {
+		if d.fields != nil && len(d.lines) == 0 {
+			return d.fields.parseCut(record, r)
+		}
 		return errJSON
 	}
 	line, ok := d.line()

@@ -73,7 +73,7 @@ func compile(l layout, o Options) (*scanner, error) {
 	if err := claimSlots(variables, o); err != nil {
 		return nil, err
 	}
-	s := &scanner{required: required, escape: l.escape, syslog: l.syslog, free: -1, forgeable: o.forgeable}
+	s := &scanner{known: knownBefore(variables), required: required, escape: l.escape, syslog: l.syslog, free: -1, forgeable: o.forgeable}
 	if tokens[0].variable == nil {
 		s.head, tokens = tokens[0].literal, tokens[1:]
 	}

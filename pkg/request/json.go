@@ -136,7 +136,7 @@ func (p *jsonParser) Parse(line string, r *Request) error {
 		return ErrNoRequest
 	}
 	if !p.scan.read(line) {
-		return errJSON
+		return p.parseCut(line, r)
 	}
 	return p.fill(r)
 }

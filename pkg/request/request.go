@@ -42,6 +42,8 @@ type Request struct {
 	// PathDecoded says that the log has the path decoded already, and that it matters: nginx's $uri, Apache's %U, cs-uri-stem of IIS.
 	PathDecoded bool
 	Fields      []Field // further fields of the line, by the names the format gives them; those without a value are left out
+
+	cut bool // the line was cut off: what stood behind is not known
 }
 
 // A Field is one further field of a request.

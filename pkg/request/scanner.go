@@ -11,6 +11,7 @@ import (
 type scanner struct {
 	head     string // the literal before the first field
 	steps    []step
+	known    int // after so many steps time and client are known
 	required int // after so many steps a line may end, or go on in an unknown way
 	free     int // the step whose text may hold the literal that follows it; -1 for none
 	escape   escape
@@ -101,6 +102,9 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 		}
 		if z := s.steps[i].zone; z != nil {
 			after, fault := s.readZone(z, rest, written, r)
+			if fault != nil && s.cutAt(i, line, rest, written, r) {
+				return nil
+			}
 			if fault != nil {
 				return fault
 			}
@@ -110,6 +114,9 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 		after, fault := s.steps[i].read(rest, written, r)
 		if fault != nil && i == s.free+1 && s.free >= 0 {
 			after, fault = s.lengthen(free, written, r, fault)
+		}
+		if fault != nil && s.cutAt(i, line, rest, written, r) {
+			return nil
 		}
 		if fault != nil {
 			return s.blame(i, rest, written, fault)

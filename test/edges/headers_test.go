@@ -142,7 +142,7 @@ func TestHAProxyLooksUpWhoConnects(t *testing.T) {
 	addresses := write(t, filepath.Join(folder, "weir.map"), blockedClient+" per-ip\n")
 	port := freePort(t)
 	text := snippet(t, "haproxy.cfg", "bind :80", "bind "+loopback+":"+port, "127.0.0.1:8080", s.app, "/run/haproxy/admin.sock", filepath.Join(folder, "admin.sock"),
-		"/etc/haproxy/weir.map", addresses, "/dev/log local0", "stdout format raw local0")
+		"/etc/haproxy/weir.map", addresses, "/dev/log len 65000 local0", "stdout len 65000 format raw local0")
 	run(t, program(t, "haproxy", "haproxy"), "-db", "-f", write(t, filepath.Join(folder, "haproxy.cfg"), text))
 	url := "http://" + loopback + ":" + port
 	awaitEdge(t, url)

@@ -1,0 +1,134 @@
+package request
+
+import "strings"
+
+// A line that something has cut short holds less than its server wrote: HAProxy cuts at 1,024 bytes unless it is told
+// otherwise, syslog daemons at 1, 2 or 8 KiB. A client can make its lines that long. They are counted by what stands
+// before the cut, if the time and the address do.
+
+// minCut is as long as a message may be for every receiver of syslog to take it (RFC 5424): what is shorter was not cut.
+const minCut = 480
+
+// knownBefore is the first step before which a line has told its time and who the client is.
+func knownBefore(variables []*variable) int {
+	var when, who bool
+	for i, v := range variables {
+		for ; v != nil; v = v.next {
+			when = when || v.slot == slotTime
+			who = who || v.slot == slotIP || v.slot == slotForwarded
+		}
+		if when && who {
+			return i + 1
+		}
+	}
+	return len(variables)
+}
+
+// cutAt tells whether a line was cut off in step i or right behind it, and fills what is left of the step.
+func (s *scanner) cutAt(i int, line, rest string, written escape, r *Request) bool {
+	if i < s.known || len(line) < minCut || !r.IP.IsValid() && r.Forwarded == "" {
+		return false
+	}
+	if st := &s.steps[i]; st.zone == nil {
+		if st.size(rest, written) >= 0 {
+			return false
+		}
+		if st.ending == endQuote {
+			size := unescapedQuote(rest, written)
+			if size >= 0 && !strings.HasPrefix(st.literal, rest[size:]) {
+				return false
+			}
+			if size < 0 {
+				size = len(withoutProtocol(rest))
+			}
+			_ = st.fill(r, rest[:size], written)
+		}
+	}
+	r.cut = true
+	return true
+}
+
+// withoutProtocol drops what is left of the protocol behind a request's target, which no server lets have spaces.
+func withoutProtocol(s string) string {
+	space := strings.LastIndexByte(s, ' ')
+	if space > 0 && strings.HasPrefix(" HTTP/", s[space:min(len(s), space+6)]) {
+		return s[:space]
+	}
+	return s
+}
+
+// parseCut reads a record of JSON that was cut off.
+func (p *jsonParser) parseCut(record string, r *Request) error {
+	if len(record) < minCut || len(record) > maxRecordBytes || !p.scan.read(closedJSON(record)) || p.fill(r) != nil || !r.IP.IsValid() && r.Forwarded == "" {
+		return errJSON
+	}
+	r.cut = true
+	return nil
+}
+
+// closedJSON closes what is open at the end of an object that was cut off; what is left of a string stays, what is left
+// of anything else does not. It is empty when nothing can be made of the text.
+func closedJSON(text string) string {
+	var open [maxDepth]byte
+	depth, whole, value := 0, 0, false // whole is where the last value ended, or the last object or array began
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			end, _ := endOfString(text, i)
+			if end < 0 && value {
+				return closing(text[:i+1]+unbrokenString(text[i+1:])+`"`, open[:depth])
+			} else if end < 0 {
+				return closing(text[:whole], open[:depth])
+			}
+			i = end - 1
+			if value {
+				whole = end
+			}
+		case '{', '[':
+			if depth == maxDepth {
+				return ""
+			}
+			open[depth] = text[i] + 2 // what closes it
+			depth, whole, value = depth+1, i+1, text[i] == '['
+		case '}', ']':
+			if depth == 0 || open[depth-1] != text[i] {
+				return ""
+			}
+			depth, whole = depth-1, i+1
+		case ':':
+			value = true
+		case ',':
+			whole, value = i, depth > 0 && open[depth-1] == ']'
+		}
+	}
+	return closing(text[:whole], open[:depth])
+}
+
+func closing(text string, open []byte) string {
+	if len(open) == 0 {
+		return ""
+	}
+	closed := make([]byte, 0, len(text)+len(open))
+	closed = append(closed, text...)
+	for i := len(open) - 1; i >= 0; i-- {
+		closed = append(closed, open[i])
+	}
+	return string(closed)
+}
+
+// unbrokenString is a string that nothing closes without an escape that was cut off.
+func unbrokenString(s string) string {
+	for i := 0; ; {
+		if i = skipPlain(s, i); i >= len(s) {
+			return s
+		}
+		end := -1
+		if s[i] == '\\' {
+			end = endOfEscape(s, i)
+		}
+		if end < 0 {
+			return s[:i]
+		}
+		i = end
+	}
+}

@@ -1,0 +1,76 @@
+package request
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// A line that was cut off anywhere behind its time and its address is counted by these, and what is left of a field is the
+// field's beginning.
+func TestCutLines(t *testing.T) {
+	path, agent := "/login"+strings.Repeat("/a", 300), strings.Repeat(`\x22 b`, 100)
+	for _, test := range []struct{ format, known, rest string }{
+		{"combined", `203.0.113.7 - - [04/May/2026:06:25:06 +0000] "`, `GET ` + path + `?q=1 HTTP/1.1" 404 5 "https://r/" "` + agent + `"`},
+		{"common", `203.0.113.7 - - [04/May/2026:06:25:06 +0000] "`, `GET ` + path + `?q=1 HTTP/1.1" 404 5`},
+		{"vhost_combined", `h:80 203.0.113.7 - a [b [04/May/2026:06:25:06 +0000] "`, `GET ` + path + `?q=1 HTTP/1.1" 404 5 "-" "` + agent + `"`},
+		{"main", `203.0.113.7 - - [04/May/2026:06:25:06 +0000] "`, `GET ` + path + ` HTTP/1.1" 404 5 "-" "` + agent + `" "198.51.100.1, 10.0.0.1"`},
+		{"weir", `203.0.113.7 - - [04/May/2026:06:25:06 +0000] "`, `GET ` + path + ` HTTP/1.1" 404 5 "-" "` + agent + `" weir="refused per-ip"`},
+		{"ingress-nginx", `203.0.113.7 - - [04/May/2026:06:25:06 +0000] "`, `GET ` + path + ` HTTP/1.1" 404 5 "-" "` + agent + `" 1 0.001 [s] [] 10.0.0.1:80, 10.0.0.2:80 0 0.1 200 4a5e`},
+		{"haproxy", `<150>May  4 06:25:06 l haproxy[1]: 203.0.113.7:333 [04/May/2026:06:25:06.000] `, `f b/s 1/0/3/6/10 404 27 - - ---- 1/1/1/1/0 0/0 "GET ` + path + ` HTTP/1.1"`},
+		{`$remote_addr [$time_iso8601] $http_x_tenant $status "$request"`, `203.0.113.7 [2026-05-04T06:25:06+00:00] `, `a b c` + agent + ` 404 "GET ` + path + ` HTTP/1.1"`},
+		{"caddy", `{"level":"info","ts":1777875906,"logger":"http.log.access","request":{"remote_ip":"203.0.113.7","method":"GET",`,
+			`"host":"h","uri":"` + path + `","headers":{"User-Agent":["\u0022` + strings.Repeat(`\u0022`, 100) + `"],"X":{"a":[1,"2",{}]}}},"status":404,"size":17}`},
+		{"json", `{"time":"2026-05-04T06:25:06Z","ip":"203.0.113.7",`, `"path":"` + path + `","status":404,"n":{"a":[{"b":null},true]}}`},
+	} {
+		d, whole := newDecoder(t, "none", test.format, Options{}), test.known+test.rest
+		var full Request
+		if err := d.Decode(whole, &full); err != nil || full.Status != 404 {
+			t.Fatalf("%s: %v %+v", whole, err, full)
+		}
+		for size := minCut + 60; size < len(whole); size += 3 {
+			var r Request
+			if err := d.Decode(whole[:size], &r); err != nil {
+				t.Fatalf("%s, cut off at %d: …%s: %v", test.format, size, whole[size-20:size], err)
+			}
+			if r.IP != netip.MustParseAddr("203.0.113.7") || r.UnixMilli != milli("2026-05-04T06:25:06Z") || r.Status != 0 && r.Status != 404 ||
+				!strings.HasPrefix(full.Path+" HTTP/1.1", r.Path) || !strings.HasSuffix(test.rest, `HTTP/1.1"`) && !strings.HasPrefix(full.Path, r.Path) || !strings.HasPrefix(full.Forwarded, r.Forwarded) {
+				t.Fatalf("%s, cut off at %d: …%s: %+v", test.format, size, whole[size-20:size], r)
+			}
+		}
+		// What is shorter was not cut by anything: it has another format.
+		if reason := Reason(d.Decode((whole)[:len(test.known)], new(Request))); reason == "" && test.format != "haproxy" {
+			t.Errorf("%s: %s is read", test.format, test.known)
+		}
+	}
+}
+
+// The end of a line tells formats apart, so lines that were cut off tell nothing.
+func TestCutLinesTellNoFormat(t *testing.T) {
+	long := `203.0.113.7 - - [04/May/2026:06:25:06 +0000] "GET /` + strings.Repeat("a", minCut) + ` HTTP/1.1" 404 5`
+	choice, err := Detect([]string{long, long, long}, Options{})
+	if err != nil || choice.Format != "common" {
+		t.Errorf("chose %s, %v", choice, err)
+	}
+	choice, err = Detect([]string{long[:minCut], long[:minCut], aliceLine}, Options{})
+	if err != nil || choice.Format != "combined" || choice.Lines != 1 {
+		t.Errorf("chose %s, %v", choice, err)
+	}
+}
+
+// FuzzClosedJSON: wherever a record of JSON is cut off, what is made of it is JSON, or nothing.
+func FuzzClosedJSON(f *testing.F) {
+	f.Add(`{"a":"b\u00e9","c":[1,{"d":null},"e\\"],"f":{"g":1.5e3,"h":true}}`)
+	f.Add(`{"a":{"b":[["\x22"],[]]}, "c" : -0.1 }`)
+	scan := newJSONScan()
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 500 || !scan.read(text) {
+			return
+		}
+		for size := range text {
+			if closed := closedJSON(text[:size]); closed != "" && !scan.read(closed) {
+				t.Fatalf("%s makes %s", text[:size], closed)
+			}
+		}
+	})
+}
