@@ -50,8 +50,9 @@ func (s *scanner) cutAt(i int, line, rest string, written escape, r *Request) bo
 
 // withoutProtocol drops what is left of the protocol behind a request's target, which no server lets have spaces.
 func withoutProtocol(s string) string {
+	const protocol = " HTTP/1.1"
 	space := strings.LastIndexByte(s, ' ')
-	if space > 0 && strings.HasPrefix(" HTTP/", s[space:min(len(s), space+6)]) {
+	if left := len(s) - space; space > 0 && left <= len(protocol) && s[space:space+min(left, 6)] == protocol[:min(left, 6)] {
 		return s[:space]
 	}
 	return s

@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -312,7 +313,7 @@ func TestMembersOfOurNames(t *testing.T) {
 	}
 	// What the record's writer calls so comes first.
 	r, err := parseJSON(t, "ecs", `{"@timestamp":"2026-05-04T06:25:06Z","user":{"name":"alice"},"method":"GET","http":{"request":{"method":"POST"}},"agent":{"type":"filebeat"}}`, Options{})
-	if err != nil || r.User != "alice" || r.Method != "POST" || r.Agent != "" {
+	if err != nil || r.User != "alice" || r.Method != http.MethodPost || r.Agent != "" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	// Caddy's log_append.
