@@ -94,8 +94,8 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
-	if probe, err := net.DialTimeout("unix", socket, time.Second); err == nil {
-		return dial, probe.Close()
+	if daemon.Listens(socket) {
+		return dial, nil
 	}
 	folder := settings.BrokerFolder()
 	if _, err := os.Stat(filepath.Join(folder, "lock")); errors.Is(err, fs.ErrNotExist) {
@@ -103,6 +103,9 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	}
 	var err error
 	b.inProcess, err = embedded.Open(embedded.Config{Folder: folder, RetainEvery: 24 * time.Hour})
+	if errors.Is(err, embedded.ErrInUse) && waitsFor(socket) { // a process that starts
+		return dial, nil
+	}
 	if errors.Is(err, embedded.ErrInUse) {
 		return nil, fmt.Errorf("%w, which does not let others in at %s; stop it first", err, socket)
 	}
@@ -111,6 +114,19 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	}
 	return b.inProcess.Dial, nil
 }
+
+// waitsFor says whether a process answers at a socket soon.
+func waitsFor(socket string) bool {
+	for began := time.Now(); time.Since(began) < startPatience; time.Sleep(100 * time.Millisecond) {
+		if daemon.Listens(socket) {
+			return true
+		}
+	}
+	return false
+}
+
+// startPatience is how long a process that has locked the broker's folder may take until it lets others in.
+const startPatience = 3 * time.Second
 
 // place is where the embedded broker keeps its topics; empty for Kafka.
 func (b *broker) place(settings *config.Config) string {

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/daemon"
 	"weir/internal/yamlfile"
 )
 
@@ -17,6 +19,7 @@ import (
 type statusCommand struct {
 	keyFile string
 	live    liveFlags
+	places  partFlags
 	wait    string
 	output  outputFlag
 }
@@ -28,14 +31,17 @@ func newStatus() *cobra.Command {
 		Short: "Show what waits where, and whether all parts have the same rules",
 		Long: `Status asks Kafka how far every group has got, and the parts that it can reach how they stand. All have caught up
 when no record waits for a group, those of parts that cannot be reached too, and no part that was reached says that
-something waits. How long something waits is the age of the oldest record that does.`,
+something waits. Where nothing runs, nothing has caught up: then the exit code is 3. How long something waits is the age
+of the oldest record that does.`,
 		Example: `  weir status
   weir status --wait 60s && weir cat blocklist
+  weir status --aggregator http://one.example:7411 --aggregator http://two.example:7411
   weir status --json`,
 		Args: noMore,
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c) },
 	}
 	s.live.add(c)
+	s.places.add(c)
 	c.Flags().StringVar(&s.wait, "wait", "", "wait until all have caught up, at most `TIME`: 60s; exit code 3 when they have not")
 	c.Flags().StringVar(&s.keyFile, "key-file", "", "show the parts the API key in `FILE` (default $WEIR_KEY_FILE)")
 	s.output.add(c, "text", "json")
@@ -59,7 +65,11 @@ func (s *statusCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return wrongf("reading the API key: %w", err)
 	}
-	watched := &watched{settings: settings, key: key, stderr: c.ErrOrStderr()}
+	places, err := s.places.places(settings)
+	if err != nil {
+		return err
+	}
+	watched := &watched{settings: settings, places: places, key: key, stderr: c.ErrOrStderr()}
 	defer watched.close()
 	report, err := watched.until(c.Context(), wait)
 	if err != nil {
@@ -88,13 +98,15 @@ func parseWait(text string) (time.Duration, error) {
 // A status is how the whole stands, as `weir status --json` writes it.
 type status struct {
 	CaughtUp    bool          `json:"caught_up"`
-	Rules       string        `json:"rules"`        // hash of those that the configuration names here
-	RulesDiffer bool          `json:"rules_differ"` // among the parts that were reached, or from the configuration here
+	Rules       string        `json:"rules"`                  // hash of those that the configuration names here
+	RulesDiffer bool          `json:"rules_differ"`           // among the parts that were reached, or from the configuration here
+	NothingRuns bool          `json:"nothing_runs,omitempty"` // no part was reached, no group has a member, and no process runs the embedded broker
 	Groups      []groupStatus `json:"groups"`
 	Parts       []partStatus  `json:"parts"`
 	Faults      []string      `json:"faults"` // what Kafka could not be asked, and then nobody knows whether all have caught up
 
-	idle string // the embedded broker's folder where no process runs it
+	idle    string // the embedded broker's folder where no process runs it
+	unasked string // which parts there are besides those that were asked
 }
 
 const (
@@ -106,8 +118,8 @@ const (
 func (w *watched) until(ctx context.Context, wait time.Duration) (*status, error) {
 	until := time.Now().Add(wait)
 	for {
-		report := w.look(ctx)
 		left := time.Until(until)
+		report := w.look(ctx, left <= 0)
 		if report.CaughtUp || left <= 0 || ctx.Err() != nil {
 			return report, ctx.Err()
 		}
@@ -121,7 +133,8 @@ func (w *watched) until(ctx context.Context, wait time.Duration) (*status, error
 // A watched system is one that is looked at again and again.
 type watched struct {
 	settings *config.Config
-	key      string // for the parts; empty is none
+	places   []partPlace // of the parts
+	key      string      // for the parts; empty is none
 	stderr   io.Writer
 	broker   *broker // nil until it could be opened
 }
@@ -129,22 +142,33 @@ type watched struct {
 func (w *watched) close() {
 	if w.broker != nil {
 		w.broker.Close()
+		w.broker = nil
 	}
 }
 
-// look asks the parts first: what they have sent by then Kafka has.
-func (w *watched) look(ctx context.Context) *status {
-	report := &status{Groups: []groupStatus{}, Faults: []string{}, Parts: askParts(ctx, w.settings, w.key)}
+// look asks the parts first: what they have sent by then Kafka has. Where nobody runs the embedded broker only the last look
+// does, for a moment: a process may be about to start on its folder.
+func (w *watched) look(ctx context.Context, last bool) *status {
+	report := &status{Groups: []groupStatus{}, Faults: []string{}, Parts: askParts(ctx, w.places, w.key)}
 	if w.settings.RuleSet != nil {
 		report.Rules = w.settings.RuleSet.Fingerprint()
 	}
 	report.RulesDiffer = report.differ()
 	limited, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
-	if err := w.askKafka(limited, report); err != nil {
-		report.Faults = append(report.Faults, err.Error())
+	embedded := len(w.settings.Kafka.Brokers) == 0
+	runs := embedded && daemon.Listens(w.settings.BrokerSocket())
+	if embedded && !runs {
+		w.close() // of a process that has ended meanwhile
 	}
-	report.CaughtUp = len(report.Faults) == 0 && report.waiting() == 0 && report.allPartsCaughtUp()
+	if !embedded || runs || last {
+		if err := w.askKafka(limited, report); err != nil {
+			report.Faults = append(report.Faults, err.Error())
+		}
+	}
+	report.NothingRuns = len(report.Faults) == 0 && !runs && report.reached() == 0 && !report.hasMembers()
+	report.unasked = report.others(w.settings.AggregatorGroup())
+	report.CaughtUp = !report.NothingRuns && len(report.Faults) == 0 && report.waiting() == 0 && report.allPartsCaughtUp()
 	return report
 }
 
@@ -158,10 +182,37 @@ func (w *watched) askKafka(ctx context.Context, report *status) error {
 	}
 	if w.broker.inProcess != nil {
 		report.idle = w.settings.BrokerFolder()
+		defer w.close()
 	}
 	groups, err := askGroups(ctx, w.broker.Client, w.settings)
 	report.Groups = append(report.Groups, groups...)
 	return err
+}
+
+// hasMembers says whether any group has a member, as far as that is known.
+func (s *status) hasMembers() bool {
+	for _, group := range s.Groups {
+		if group.Members != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// others says that there are more aggregators than were asked: only Kafka knows of them.
+func (s *status) others(aggregators string) string {
+	asked := 0
+	for _, part := range s.Parts {
+		if part.Part == "aggregator" && part.Reached {
+			asked++
+		}
+	}
+	for _, group := range s.Groups {
+		if group.Group == aggregators && group.Members > asked && asked > 0 {
+			return fmt.Sprintf("%s has %s, and %d of them answered here: name all with --aggregator URL, once each", group.Group, counted(group.Members, "member"), asked)
+		}
+	}
+	return ""
 }
 
 // waiting is how many records wait for any group.
@@ -199,6 +250,9 @@ func (s *status) verdict(wait time.Duration, asked string) error {
 	var faults []error
 	for _, fault := range s.Faults {
 		faults = append(faults, errors.New(fault))
+	}
+	if len(faults) == 0 && s.NothingRuns {
+		return unmetf("nothing runs, so nothing has caught up: %s", startThem)
 	}
 	if len(faults) == 0 && wait > 0 && !s.CaughtUp {
 		return unmetf("not caught up after %s: %s", asked, s.waits())

@@ -10,8 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
 	"weir/internal/origin"
@@ -30,26 +34,54 @@ type partStatus struct {
 
 const partPatience = 2 * time.Second
 
-// askParts asks all parts at the addresses that the configuration gives them.
-func askParts(ctx context.Context, settings *config.Config, key string) []partStatus {
-	parts := []partStatus{}
-	urls := []string{}
+// partFlags are where the parts are that status asks.
+type partFlags struct{ collectors, aggregators, enforcers []string }
+
+func (f *partFlags) add(c *cobra.Command) {
+	for _, part := range []struct {
+		urls          *[]string
+		name, setting string
+	}{{&f.collectors, "collector", "collector.listen"}, {&f.aggregators, "aggregator", "aggregator.listen"}, {&f.enforcers, "enforcer", "enforcer.admin"}} {
+		c.Flags().StringArrayVar(part.urls, part.name, nil, "ask the "+part.name+" whose status is at `URL`; may be repeated (default "+part.setting+")")
+	}
+}
+
+// A partPlace is where a part says how it stands.
+type partPlace struct{ part, shown, url string }
+
+// places are those that the flags name, and of the other parts those of the configuration.
+func (f *partFlags) places(settings *config.Config) ([]partPlace, error) {
+	var places []partPlace
 	for _, part := range []struct {
 		name, address string
 		tls           *config.ServerTLS
+		urls          []string
 	}{
-		{"collector", settings.Collector.Listen, &settings.Collector.TLS},
-		{"aggregator", settings.Aggregator.Listen, &settings.Aggregator.TLS},
-		{"enforcer", settings.Enforcer.Admin, &settings.Enforcer.TLS},
+		{"collector", settings.Collector.Listen, &settings.Collector.TLS, f.collectors},
+		{"aggregator", settings.Aggregator.Listen, &settings.Aggregator.TLS, f.aggregators},
+		{"enforcer", settings.Enforcer.Admin, &settings.Enforcer.TLS, f.enforcers},
 	} {
-		if part.address != "" {
-			parts = append(parts, partStatus{Part: part.name, Address: part.address})
-			urls = append(urls, urlOf(part.address, part.tls)+"/status")
+		for _, text := range part.urls {
+			at, err := url.Parse(text)
+			if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+				return nil, wrongf("--%s: %q is no URL; write it as http://%s.example:7411", part.name, text, part.name)
+			}
+			places = append(places, partPlace{part.name, at.Host, strings.TrimSuffix(text, "/") + "/status"})
+		}
+		if len(part.urls) == 0 && part.address != "" {
+			places = append(places, partPlace{part.name, part.address, urlOf(part.address, part.tls) + "/status"})
 		}
 	}
+	return places, nil
+}
+
+// askParts asks all parts.
+func askParts(ctx context.Context, places []partPlace, key string) []partStatus {
+	parts := make([]partStatus, len(places))
 	var asking sync.WaitGroup
-	for i := range parts {
-		asking.Go(func() { parts[i].ask(ctx, urls[i], key) })
+	for i, place := range places {
+		parts[i] = partStatus{Part: place.part, Address: place.shown}
+		asking.Go(func() { parts[i].ask(ctx, place.url, key) })
 	}
 	asking.Wait()
 	return parts

@@ -35,6 +35,7 @@ func (p *partStatus) aggregatorRows() []string {
 			Error                                  string
 			LagUnknownSince                        *time.Time `json:"lag_unknown_since"`
 		}
+		Store string
 	}
 	if !p.says(&says) {
 		return nil
@@ -58,6 +59,9 @@ func (p *partStatus) aggregatorRows() []string {
 	state := []string{counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "waiting for Kafka", "verdict")}
 	if !reached.IsZero() {
 		state = append([]string{"counted up to " + backtest.Instant(reached.UnixMilli()).String()}, state...)
+	}
+	if says.Store != "" {
+		behind = append(behind, "  store\t\t\t"+says.Store)
 	}
 	return append([]string{fmt.Sprintf("  %s\t\t\t%s", counted(len(says.Partitions), "partition"), join(state...))}, behind...)
 }

@@ -56,9 +56,18 @@ const behind = `{"rules": "f00d", "caught_up": false, "sources": [{"source": "fi
 // All have caught up when the groups have, and the parts that can be reached; then waiting ends.
 func lookedAt(t *testing.T, settings *config.Config) *watched {
 	t.Helper()
-	w := &watched{settings: settings, stderr: io.Discard}
+	w := &watched{settings: settings, places: placesOf(t, settings), stderr: io.Discard}
 	t.Cleanup(w.close)
 	return w
+}
+
+func placesOf(t *testing.T, settings *config.Config) []partPlace {
+	t.Helper()
+	places, err := (&partFlags{}).places(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return places
 }
 
 func TestStatusShowsItsKey(t *testing.T) {
@@ -72,7 +81,7 @@ func TestStatusShowsItsKey(t *testing.T) {
 	defer part.Close()
 	settings := settingsOf(t, "collector: {listen: "+part.Listener.Addr().String()+"}\naggregator: {listen: ''}\nenforcer: {admin: ''}")
 	for key, reached := range map[string]string{"secret": "", "": "401"} {
-		parts := askParts(t.Context(), settings, key)
+		parts := askParts(t.Context(), placesOf(t, settings), key)
 		if len(parts) != 1 || !strings.Contains(parts[0].Error, reached) || (parts[0].Error == "") != (reached == "") {
 			t.Errorf("with the key %q: %+v", key, parts)
 		}
@@ -225,6 +234,9 @@ func TestOnKafka(t *testing.T) {
 	runs(t, exitDone, `{"partition":0,"offset":0,"source":"access.log/5f0c","from":0`, append([]string{"cat", "hits", "--json"}, flags...)...)
 	runs(t, exitUnmet, `"committed":-1,"end":1,"lag":1`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
 	commit(t, client, prefix+"aggregator", prefix+"hits", 2, map[int]int64{0: 1, 1: 1})
+	runs(t, exitUnmet, `"nothing_runs":true`, append([]string{"status", "--json"}, flags...)...) // who counted has left
+	part := newFakePart(t, `{"caught_up": true}`)
+	flags = append(flags, "--aggregator", part.URL)
 	runs(t, exitDone, `{"caught_up":true`, append([]string{"status", "--json", "--wait", "2m"}, flags...)...)
 }
 

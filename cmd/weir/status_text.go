@@ -11,16 +11,22 @@ import (
 // writeText writes the status for people: the answer first, then who lags, then who said what.
 func (s *status) writeText(to io.Writer) error {
 	var b strings.Builder
-	if s.CaughtUp {
+	switch {
+	case s.CaughtUp:
 		b.WriteString("All have caught up.\n")
-	} else {
+	case s.NothingRuns:
+		b.WriteString(strings.TrimSuffix("Nothing runs: "+s.waits(), ": ") + ".\n")
+	default:
 		fmt.Fprintf(&b, "Not all have caught up: %s.\n", s.waits())
 	}
 	if s.idle != "" {
 		fmt.Fprintf(&b, "No process runs on %s: this is what was left there.\n", s.idle)
 	}
 	if s.reached() == 0 {
-		b.WriteString("No part was reached where this configuration has them: start them (weir run, or collector, aggregator and enforcer), or name theirs with --config.\n")
+		fmt.Fprintf(&b, "No part was reached where this configuration has them: %s.\n", startThem)
+	}
+	if s.unasked != "" {
+		b.WriteString(s.unasked + ".\n")
 	}
 	if s.RulesDiffer {
 		fmt.Fprintf(&b, "Rules differ: %s.\n", s.rulesText())
@@ -36,6 +42,8 @@ func (s *status) writeText(to io.Writer) error {
 	_, err := io.WriteString(to, b.String())
 	return err
 }
+
+const startThem = "start them (weir run, or collector, aggregator and enforcer), or name theirs with --config"
 
 // reached is how many parts have answered.
 func (s *status) reached() (parts int) {

@@ -210,7 +210,7 @@ func (r *RunningAggregator) Status() any {
 		Store string `json:"store,omitempty"` // why it cannot be used; only of one on the disk
 	}{Status: r.Aggregator.Status()}
 	if err := r.storeFault(); err != nil {
-		s.Store = err.Error()
+		s.Store, s.CaughtUp = err.Error(), false
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -52,7 +53,7 @@ func (w *whole) open(ctx context.Context, p *Process, parts []Part) error {
 	if p.Config.RuleSet == nil {
 		return wrong{errNoRules}
 	}
-	dial, err := w.openBroker(p)
+	dial, err := w.openBroker(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -92,15 +93,43 @@ func partMetrics(p *Process, parts []Part) []partRegistry {
 	return registries
 }
 
-func (w *whole) openBroker(p *Process) (dial func(context.Context, string, string) (net.Conn, error), err error) {
+// brokerPatience is how long a command of the tool may have the broker's folder while a process starts on it.
+const brokerPatience = time.Minute
+
+// openBroker opens the embedded broker. Commands that look at the folder while no process runs lock it for a moment: that is
+// waited for, but not for another process that runs on it.
+func (w *whole) openBroker(ctx context.Context, p *Process) (dial func(context.Context, string, string) (net.Conn, error), err error) {
 	if len(p.Config.Kafka.Brokers) > 0 {
 		return nil, nil
 	}
-	w.broker, err = embedded.Open(embedded.Config{Folder: p.Config.BrokerFolder(), SyncWrites: true, Listen: p.Config.BrokerSocket(), Logger: p.Logger})
-	if err != nil {
-		return nil, err
+	settings := embedded.Config{Folder: p.Config.BrokerFolder(), SyncWrites: true, Listen: p.Config.BrokerSocket(), Logger: p.Logger}
+	for began, waits := time.Now(), false; ; waits = true {
+		w.broker, err = embedded.Open(settings)
+		if err == nil {
+			return w.broker.Dial, nil
+		}
+		if !errors.Is(err, embedded.ErrInUse) || Listens(settings.Listen) || time.Since(began) > brokerPatience {
+			return nil, err
+		}
+		if !waits {
+			p.Logger.Info("a command looks at the broker's folder: waiting until it is done", "folder", settings.Folder)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	return w.broker.Dial, nil
+}
+
+// Listens says whether a process answers at a unix socket.
+func Listens(socket string) bool {
+	probe, err := net.DialTimeout("unix", socket, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = probe.Close()
+	return true
 }
 
 func (w *whole) openPart(ctx context.Context, own *Process, part Part) error {

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/kafka/embedded"
+)
+
+// idleFolder is a data folder on which something has run, and runs no more; and the flags that name it.
+func idleFolder(t *testing.T) (folder string, flags []string) {
+	t.Helper()
+	folder = liveFolder(t)
+	b, err := startBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = fillSamples(b.Client)
+	b.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder, []string{"--set", "data=" + folder, "--set", "rules=[{name: r, key: ip, limits: [1/s]}]",
+		"--set", "collector.listen=127.0.0.1:1", "--set", "aggregator.listen=127.0.0.1:1", "--set", "enforcer.admin=127.0.0.1:1"}
+}
+
+// Where nothing runs, nothing has caught up, and the exit code says so.
+func TestNothingRuns(t *testing.T) {
+	_, flags := idleFolder(t)
+	runs(t, exitUnmet, "Nothing runs: 4 records for weir.aggregator.\n", append([]string{"status"}, flags...)...)
+	runs(t, exitUnmet, `"nothing_runs":true`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
+}
+
+// While status waits for something to run, it leaves the embedded broker's folder to a process that starts on it.
+func TestStatusLeavesTheFolderAlone(t *testing.T) {
+	folder, flags := idleFolder(t)
+	var stdout, stderr lockedBuffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(append([]string{"weir", "status", "--wait", "20s"}, flags...), strings.NewReader(""), &stdout, &stderr)
+	}()
+	settings := embedded.Config{Folder: filepath.Join(folder, "broker"), RetainEvery: time.Hour}
+	for range 30 {
+		b, err := embedded.Open(settings)
+		if err != nil {
+			t.Fatal("while status waits: ", err)
+		}
+		b.Close()
+		time.Sleep(20 * time.Millisecond) // so that it looks several times meanwhile
+	}
+	settings.Listen = filepath.Join(folder, "broker", "kafka.sock")
+	b, err := embedded.Open(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if code := <-ended; code != exitUnmet || !strings.Contains(stdout.String()+stderr.String(), "weir.aggregator") {
+		t.Errorf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
+	}
+}
+
+// Of two aggregators both are asked, where they are named; where one is not, the table says that there is another.
+func TestStatusOfTwoAggregators(t *testing.T) {
+	one, two := newFakePart(t, `{"caught_up": true}`), newFakePart(t, `{"caught_up": false}`)
+	settings := settingsOf(t, "collector: {listen: ''}\nenforcer: {admin: ''}")
+	places, err := (&partFlags{aggregators: []string{one.URL, two.URL + "/"}}).places(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &status{Parts: askParts(t.Context(), places, ""), Groups: []groupStatus{{Group: "weir.aggregator", Members: 2}}}
+	if len(s.Parts) != 2 || !s.Parts[0].Reached || !s.Parts[1].Reached || s.allPartsCaughtUp() || s.others("weir.aggregator") != "" {
+		t.Errorf("%+v, %q", s.Parts, s.others("weir.aggregator"))
+	}
+	s.Parts = s.Parts[:1]
+	s.unasked = s.others("weir.aggregator")
+	var text strings.Builder
+	if err := s.writeText(&text); err != nil || !strings.Contains(text.String(), "weir.aggregator has 2 members, and 1 of them answered here: name all with --aggregator URL") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+	for _, url := range []string{"", "one:7411", "ftp://one"} {
+		if _, err := (&partFlags{aggregators: []string{url}}).places(settings); err == nil {
+			t.Errorf("%q is taken", url)
+		}
+	}
+}
