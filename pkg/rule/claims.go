@@ -77,7 +77,8 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 		return "", ""
 	}
 	for _, name := range []string{"user", "agent", "referrer"} {
-		if !isClaimed(name, usersChecked) {
+		texts := r.textsWith(name)
+		if !isClaimed(name, usersChecked) || texts == nil {
 			continue
 		}
 		counts := func(value string) bool {
@@ -89,7 +90,7 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 		if !counts("") {
 			continue
 		}
-		for _, value := range append([]string{"anyone"}, textsIn(r.match.tree)...) {
+		for _, value := range texts {
 			if value != "" && !counts(value) {
 				remedy = "leave the " + name + " out of match, and allow addresses (allow: [{ip: 10.0.0.0/8}]) where some are not to be counted"
 				if name == "user" {
@@ -148,11 +149,27 @@ func (r *Rule) mayMatch(known []string, specimen *request.Request) bool {
 	return !ok || constant.Value
 }
 
-// textsIn are the constant texts in an expression.
-func textsIn(n ast.Node) []string {
+// maxTexts is how many values of a name are tried: each costs what reading its condition does.
+const maxTexts = 64
+
+// textsWith are values that a name may have: any, and those that stand in conditions on it. There are none where the match does
+// not ask for it.
+func (r *Rule) textsWith(name string) []string {
 	texts := &textFinder{}
-	ast.Walk(&n, texts)
-	return texts.all
+	asked := false
+	substitute(r.match.tree, true, func(n ast.Node, holds bool) ast.Node {
+		named := namesIn{}
+		ast.Walk(&n, &named)
+		if slices.Contains(named.all, name) {
+			asked = true
+			ast.Walk(&n, texts)
+		}
+		return &ast.BoolNode{Value: holds}
+	})
+	if !asked {
+		return nil
+	}
+	return append([]string{"anyone"}, texts.all[:min(len(texts.all), maxTexts)]...)
 }
 
 type textFinder struct{ all []string }

@@ -95,3 +95,17 @@ func checkWarnings(t *testing.T, text, want string) {
 		t.Errorf("%s\ngot  %q\nwant %q", text, got, want)
 	}
 }
+
+// Long lists take no longer to look through than to read.
+func TestClaimsInLongLists(t *testing.T) {
+	var list strings.Builder
+	for range 2000 {
+		list.WriteString(`"abc", `)
+	}
+	for _, match := range []string{`path in [` + list.String() + `"x"]`, `not (path in [` + list.String() + `"x"]) and user != "abc"`} {
+		set, warnings, err := rule.Parse("rules.yaml", []byte("rules: [{name: a, key: ip, limits: [1/s], match: '"+match+"'}]\n"))
+		if err != nil || set == nil || len(warnings) != strings.Count(match, "user") {
+			t.Fatal(err, len(warnings))
+		}
+	}
+}
