@@ -45,6 +45,9 @@ func findLogs(patterns []string) (found foundLogs) {
 		}
 		readable := false
 		for _, path := range paths {
+			if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+				continue
+			}
 			file, err := os.Open(path)
 			if err != nil {
 				found.locked = append(found.locked, path)

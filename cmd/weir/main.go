@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"weir/internal/yamlfile"
 )
@@ -32,7 +33,12 @@ func main() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // from now on a signal has its usual effect: the second one ends at once
+	ended := make(chan struct{})
+	defer close(ended)
+	context.AfterFunc(ctx, func() {
+		stop() // from now on a signal has its usual effect: the second one ends at once
+		endSoon(ended, args, stderr)
+	})
 
 	started := false
 	root := newRoot(&started)
@@ -45,6 +51,21 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		err = wrong{err}
 	}
 	return report(err, stderr)
+}
+
+// endSoon ends the process when a command does not end by itself after a signal: one that waits for a named pipe or a
+// terminal, for example. What runs or sends may need long to end in order.
+func endSoon(ended <-chan struct{}, args []string, stderr io.Writer) {
+	patience := 2 * time.Second
+	if len(args) > 1 && (args[1] == "run" || args[1] == "send") {
+		patience = time.Minute
+	}
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		fmt.Fprintln(stderr, "weir: stopped before the end")
+		os.Exit(exitFailed)
+	}
 }
 
 // A wrong is an error that the user makes good by other arguments or another configuration.

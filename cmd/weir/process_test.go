@@ -6,9 +6,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A process is weir as a shell starts it: this test's own program under another name, see TestMain.
@@ -82,5 +84,35 @@ func TestAClosedPipeEndsQuietly(t *testing.T) {
 	p.in.Close()
 	if err := p.Wait(); p.err.Len() > 0 {
 		t.Errorf("%v, and %q", err, p.err)
+	}
+}
+
+// One signal ends a command that waits for a named pipe, whatever it would have been to it.
+func TestASignalEndsWhatWaitsForAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"backtest", "--limit", "10/min", pipe},
+		{"backtest", "--rules", pipe, "../../examples/access.log"},
+		{"backtest", "--limit", "10/min", "--never", pipe, "../../examples/access.log"},
+		{"parse", pipe},
+		{"check", pipe},
+		{"check", "-"},
+		{"test", pipe},
+		{"send", "--to", "http://127.0.0.1:9", pipe},
+	} {
+		t.Run(strings.Join(args[:len(args)-1], " "), func(t *testing.T) {
+			t.Parallel()
+			p := start(t, args...)
+			time.Sleep(300 * time.Millisecond) // by now it waits; if not, it ends all the same
+			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Wait(); err == nil {
+				t.Error("it ended as if it had done what it was to do")
+			}
+		})
 	}
 }

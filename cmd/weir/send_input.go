@@ -100,12 +100,12 @@ func (in *sendInput) open(ctx context.Context) (*bufio.Reader, func(), error) {
 	}
 	from, closeFile := in.stdin, func() {}
 	if in.path != "-" {
-		file, err := os.Open(in.path)
+		if info, err := os.Stat(in.path); err == nil && info.Mode().IsRegular() {
+			in.size = info.Size()
+		}
+		file, err := backtest.OpenFile(ctx, in.path)
 		if err != nil {
 			return nil, nil, err
-		}
-		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-			in.size = info.Size()
 		}
 		from, closeFile = file, func() { file.Close() }
 	}

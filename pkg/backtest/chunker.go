@@ -4,15 +4,17 @@ import (
 	"bytes"
 	"errors"
 	"io"
+
+	"weir/internal/logfile"
 )
 
 const (
-	maxLineBytes  = 1 << 20
+	maxLineBytes  = logfile.MaxLine
 	longHeadBytes = 4096 // kept of a line that is too long, for its sample
 )
 
 // A chunker cuts a stream into runs of whole lines. Lines over a mebibyte are left out; a run ends before such
-// a line, so that lines can be numbered.
+// a line, so that lines can be numbered. Zeros before a line are no part of it: there may be any number of them.
 type chunker struct {
 	source io.Reader
 	carry  []byte // read already, and not given yet
@@ -30,7 +32,10 @@ type run struct {
 // is io.EOF at the end and else the source's; the line that such an error cut off is left out.
 func (c *chunker) next(buffer []byte) (run, error) {
 	var r run
-	buffer = append(buffer[:0], c.carry...)
+	if buffer = buffer[:0:min(cap(buffer), maxLineBytes+1)]; cap(buffer) < len(c.carry) {
+		buffer = make([]byte, 0, len(c.carry))
+	}
+	buffer = append(buffer, c.carry...)
 	c.carry = c.carry[:0]
 	for {
 		buffer = c.fill(buffer)
@@ -39,8 +44,12 @@ func (c *chunker) next(buffer []byte) (run, error) {
 			r.data = buffer[:end]
 			return r, c.errWithoutCarry()
 		}
+		if rest := logfile.WithoutHole(buffer); len(rest) < len(buffer) && c.err == nil {
+			buffer = buffer[:copy(buffer, rest)]
+			continue
+		}
 		switch {
-		case len(buffer) > maxLineBytes:
+		case len(logfile.WithoutHole(buffer)) > maxLineBytes:
 			buffer = c.skipLong(buffer, &r)
 		case errors.Is(c.err, io.EOF):
 			r.data = buffer

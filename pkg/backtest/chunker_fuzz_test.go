@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"testing/iotest"
+
+	"weir/internal/logfile"
 )
 
 // linesOf are the lines that a chunker gives, and how many it left out.
@@ -31,7 +33,7 @@ func linesOf(t *testing.T, source io.Reader, bufferBytes int) (lines []string, s
 func splitLines(data []byte) (lines []string) {
 	for len(data) > 0 {
 		line, rest, _ := bytes.Cut(data, []byte{'\n'})
-		lines, data = append(lines, string(line)), rest
+		lines, data = append(lines, string(logfile.WithoutHole(line))), rest
 	}
 	return lines
 }
@@ -44,6 +46,7 @@ func FuzzChunker(f *testing.F) {
 	f.Add([]byte(""), 16, 0)
 	f.Add([]byte("before\nafter\n"), 64, maxLineBytes)
 	f.Add([]byte("before\nafter"), 64, maxLineBytes-7)
+	f.Add([]byte("before\n\x00\x00after\n\x00"), 4, 0)
 	f.Add([]byte("before\n"), 300_000, 3*maxLineBytes)
 	f.Fuzz(func(t *testing.T, data []byte, bufferBytes, long int) {
 		bufferBytes = 1 + max(bufferBytes, -bufferBytes-1)%(1<<19)
@@ -77,11 +80,12 @@ func scanned(t *testing.T, data []byte) (lines []string, skipped int64) {
 		return 0, nil, nil
 	})
 	for s.Scan() {
-		if len(s.Bytes()) > maxLineBytes {
+		line := logfile.WithoutHole(s.Bytes())
+		if len(line) > maxLineBytes {
 			skipped++
 			continue
 		}
-		lines = append(lines, s.Text())
+		lines = append(lines, string(line))
 	}
 	if s.Err() != nil {
 		t.Fatal(s.Err())

@@ -1,9 +1,10 @@
 package backtest
 
 import (
-	"bytes"
 	"context"
 	"sync/atomic"
+
+	"weir/internal/logfile"
 )
 
 const (
@@ -49,7 +50,7 @@ func (f *feed) run(ctx context.Context, done *atomic.Int64, parse func(*chunk)) 
 			c.buffer = c.data[:0]
 		}
 		if first {
-			c.data = bytes.TrimPrefix(c.data, []byte(byteOrderMark))
+			c.data = logfile.Line(c.data, true)
 		}
 		end := c.end // c is not ours any more once it is given
 		f.out <- c

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"weir/internal/logfile"
 	"weir/pkg/request"
 )
 
@@ -99,13 +100,16 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 	if err != nil {
 		return err
 	}
-	lines, whole, err := headLines(s)
+	lines, damage, err := headLines(s)
+	whole := errors.Is(damage, io.EOF)
 	switch {
 	case err != nil:
 	case whole && strings.TrimSpace(strings.Join(lines, "")) == "":
 		l.empty = true
 	default:
-		err = l.understand(c, lines)
+		if err = l.understand(c, lines); err != nil && damage != nil && !whole {
+			err = damage
+		}
 		if len(lines) >= tellingLines {
 			l.head = maphash.String(hashSeed, strings.Join(lines, "\n"))
 		}
@@ -121,27 +125,25 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 	return nil
 }
 
-// headLines are the first whole lines; whole says that they are all there is, the last one too then.
-func headLines(s *source) (lines []string, whole bool, err error) {
+// headLines are the first whole lines. end is what comes behind them: io.EOF when they are all there is, the last one too
+// then, and nil when there are more.
+func headLines(s *source) (lines []string, end, err error) {
 	head, err := s.Peek(headBytes)
 	if err != nil && !errors.Is(err, io.EOF) && len(head) == 0 {
-		return nil, false, err // where there is more, the same error comes again behind it
+		return nil, nil, err // where there is more, the same error comes again behind it
 	}
-	if end := bytes.LastIndexByte(head, '\n'); err == nil && end >= 0 {
+	if end := bytes.LastIndexByte(head, '\n'); !errors.Is(err, io.EOF) && end >= 0 {
 		head = head[:end]
 	}
-	text := strings.TrimPrefix(string(head), byteOrderMark)
-	lines = strings.SplitN(text, "\n", sampleLines+1)
+	lines = strings.SplitN(string(logfile.Line(head, true)), "\n", sampleLines+1)
 	if len(lines) > sampleLines {
 		lines = lines[:sampleLines]
 	}
 	for i := range lines {
-		lines[i] = strings.TrimSuffix(lines[i], "\r")
+		lines[i] = strings.TrimSuffix(strings.TrimLeft(lines[i], "\x00"), "\r")
 	}
-	return lines, errors.Is(err, io.EOF), nil
+	return lines, err, nil
 }
-
-const byteOrderMark = "\ufeff"
 
 // understand finds out by the first lines how to read the log.
 func (l *log) understand(c *Config, lines []string) error {

@@ -2,16 +2,16 @@ package backtest
 
 import (
 	"bufio"
-	"bytes"
-	"compress/bzip2"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"strings"
 	"sync/atomic"
 
-	"github.com/klauspost/compress/zstd"
+	"weir/internal/logfile"
 )
 
 // headBytes is how much of an input is looked at to find out its format and its first time.
@@ -41,17 +41,18 @@ func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, err
 	s := &source{}
 	from := in.Reader
 	if from == nil {
-		f, err := os.Open(in.Path)
+		f, err := OpenFile(ctx, in.Path)
 		if err != nil {
 			return nil, err
 		}
 		s.closers = append(s.closers, f.Close)
 		from = f
 	}
-	if !isRegular(from) {
+	whole := isRegular(from)
+	if !whole {
 		from = interruptible{ctx, from}
 	}
-	if err := s.decompress(bufio.NewReaderSize(counting{from, done}, headBytes)); err != nil {
+	if err := s.unpack(bufio.NewReaderSize(counting{from, done}, headBytes), whole); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", in.Path, err), s.Close())
 	}
 	return s, nil
@@ -59,6 +60,9 @@ func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, err
 
 // isRegular says that a reader is a file that can be opened again and whose reads do not wait.
 func isRegular(r io.Reader) bool {
+	if _, ok := r.(*sized); ok {
+		return true
+	}
 	f, ok := r.(*os.File)
 	if !ok {
 		return false
@@ -67,40 +71,132 @@ func isRegular(r io.Reader) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// decompress finds out by the first bytes how the input is compressed.
-func (s *source) decompress(r *bufio.Reader) error {
-	magic, err := r.Peek(4)
+// unpack finds out by the first bytes how the input is compressed, and passes over zeros before its first line. whole says
+// that it is a file.
+func (s *source) unpack(r *bufio.Reader, whole bool) error {
+	head, err := peek(r, whole)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	plain, err := s.decompressor(magic, r)
+	kind, err := logfile.KindOf(head)
 	if err != nil {
 		return err
 	}
+	plain, err := logfile.Unpack(kind, r)
+	if err != nil {
+		return damaged(err)
+	}
+	s.closers = append(s.closers, plain.Close)
 	s.Reader = bufio.NewReaderSize(plain, headBytes)
-	return nil
+	if kind != logfile.Plain {
+		s.Reader = bufio.NewReaderSize(sound{plain}, headBytes)
+	}
+	if head, err = peek(s.Reader, whole); err == nil || len(head) > 0 {
+		err = logfile.CheckText(head)
+	} else if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.skipHole()
 }
 
-func (s *source) decompressor(magic []byte, r *bufio.Reader) (io.Reader, error) {
+// peek are the first bytes. Of what is no file there are as many as have come: nobody waits for more.
+func peek(r *bufio.Reader, whole bool) ([]byte, error) {
+	if whole {
+		return r.Peek(logfile.HeadBytes)
+	}
+	if head, err := r.Peek(1); err != nil {
+		return head, err
+	}
+	return r.Peek(min(r.Buffered(), logfile.HeadBytes))
+}
+
+// A sound reader says of errors in what it unpacks that it is damaged.
+type sound struct{ io.Reader }
+
+// Read reads on.
+func (s sound) Read(b []byte) (int, error) {
+	n, err := s.Reader.Read(b)
+	return n, damaged(err)
+}
+
+// damaged is what an error of unpacking means: what is packed is damaged, but where it could not be read.
+func damaged(err error) error {
+	var refused *fs.PathError
+	if err == nil || errors.Is(err, io.EOF) || errors.As(err, &refused) || errors.Is(err, context.Canceled) || errors.Is(err, errShrunk) {
+		return err
+	}
+	return fmt.Errorf("it is damaged: %w", err)
+}
+
+func (s *source) skipHole() error {
+	for {
+		head, err := s.Peek(1)
+		if len(head) == 0 || head[0] != 0 {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}
+		head, _ = s.Peek(s.Buffered())
+		if _, err := s.Discard(len(head) - len(logfile.WithoutHole(head))); err != nil {
+			return err
+		}
+	}
+}
+
+var errShrunk = errors.New("it became shorter while it was read")
+
+// A sized is a file that must not become shorter while it is read.
+type sized struct {
+	*os.File
+	size, read int64
+}
+
+// Read reads on.
+func (s *sized) Read(b []byte) (int, error) {
+	n, err := s.File.Read(b)
+	if s.read += int64(n); errors.Is(err, io.EOF) && s.read < s.size {
+		err = fmt.Errorf("%w: it had %d bytes and ends at %d", errShrunk, s.size, s.read)
+	}
+	return n, err
+}
+
+// OpenFile opens a file, whose becoming shorter while it is read is an error. Opening a named pipe waits for who writes to it, unless ctx is done.
+func OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
+	info, err := os.Stat(path)
 	switch {
-	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
-		return newGunzip(r)
-	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(magic) == 4 && magic[0]&0xf0 == 0x50 && bytes.Equal(magic[1:], []byte{0x2a, 0x4d, 0x18}):
-		const maxWindowBytes = 128 << 20 // zstd --long
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindowBytes))
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, fmt.Errorf("%s is a directory: name the files in it, as %s/*.log", path, strings.TrimSuffix(path, "/"))
+	case info.Mode().IsRegular():
+		file, err := os.Open(path)
 		if err != nil {
 			return nil, err
 		}
-		s.closers = append(s.closers, func() error { z.Close(); return nil })
-		return z, nil
-	case bytes.HasPrefix(magic, []byte("BZh")):
-		return bzip2.NewReader(r), nil
-	case bytes.Equal(magic, []byte("\xfd7zX")):
-		return nil, errors.New("xz is not read; give it through a pipe: xz -dc FILE | weir backtest -")
-	case bytes.HasPrefix(magic, []byte("PK\x03\x04")):
-		return nil, errors.New("zip is not read; give it through a pipe: unzip -p FILE | weir backtest -")
+		if info, err = file.Stat(); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		return &sized{File: file, size: info.Size()}, nil
 	}
-	return r, nil
+	type opening struct {
+		file *os.File
+		err  error
+	}
+	opened := make(chan opening, 1)
+	go func() {
+		file, err := os.Open(path)
+		opened <- opening{file, err}
+	}()
+	select {
+	case o := <-opened:
+		return o.file, o.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // counting counts the bytes read.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 
+	"weir/internal/logfile"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -47,6 +48,7 @@ func (w *worker) parse(c *chunk) {
 		} else {
 			data = nil
 		}
+		w.line = logfile.WithoutHole(w.line)
 		decoder.DecodeEach(request.Text(w.line), w.each)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"weir/internal/logfile"
 )
 
 const namedFiles = 5
@@ -38,10 +40,18 @@ func (b *barredFiles) set(f *family, faults map[string]error) {
 	b.byFamily[f] = faults
 }
 
+// none says whether there is none that may be read later.
 func (b *barredFiles) none() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.byFamily) == 0
+	for _, faults := range b.byFamily {
+		for _, fault := range faults {
+			if !errors.Is(fault, logfile.ErrNoLog) { // which nothing will be read of
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // news is what there is to say: a fault, or that the last one is over.

@@ -3,6 +3,8 @@ package collector
 import (
 	"bytes"
 	"os"
+
+	"weir/internal/logfile"
 )
 
 // differ says whether a file that begins as a log does, which another family reads, is another log all the same: where
@@ -12,7 +14,7 @@ func (k *knownLogs) differ(log *knownLog, opened *os.File, file found) bool {
 	k.mu.Lock()
 	known, at := log.identity, log.tailAt
 	k.mu.Unlock()
-	if known.last == 0 || compressedBy(file.path) != "" {
+	if known.last == 0 || file.compressed != logfile.Plain {
 		return false
 	}
 	if file.info.Size() >= at {
@@ -35,7 +37,7 @@ func (i *identity) isIn(own *os.File) bool {
 	if err != nil || inodeOf(info) != i.id {
 		return false
 	}
-	start, _, err := head(own, "")
+	start, _, err := head(own, logfile.Plain)
 	certain, _ := i.beginsLike(start)
 	return err == nil && certain
 }

@@ -2,7 +2,6 @@ package collector
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/logfile"
 	"weir/pkg/request"
 )
 
@@ -313,7 +313,7 @@ func (f *family) learn(s *stream, t *tape) {
 		return
 	}
 	if at := bytes.LastIndexByte(t.rest(), '\n'); at >= 0 {
-		lines := strings.Split(string(t.rest()[:at]), "\n")
+		lines := strings.Split(string(logfile.Line(t.rest()[:at], t.lineBegins() == 0)), "\n")
 		f.choice = s.learn(lines[:min(len(lines), learnLines)], f.choice)
 	}
 }
@@ -324,9 +324,9 @@ var errUnfinished = errors.New("the compressed file is not whole yet")
 // atEnd sees to a log that gives no more at the moment.
 func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	log.stream.lag.Store(0)
-	if log.tape.compressed != "" && isDamage(err) {
+	if log.tape.compressed != logfile.Plain && isDamage(err) {
 		f.source.logger.Error("a compressed file is damaged: it is read up to there and no further", "file", log.path, "position", log.tape.seen(), "error", err)
-		if !errors.Is(err, gzip.ErrHeader) { // which other bytes behind the end are
+		if !errors.Is(err, logfile.ErrBehind) { // which other bytes behind the end are
 			log.tape.last()
 		}
 		err = io.EOF
@@ -334,14 +334,14 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	switch {
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
 		return fmt.Errorf("reading %s: %w", log.path, err)
-	case err == io.ErrUnexpectedEOF && log.tape.compressed != "":
+	case err == io.ErrUnexpectedEOF && log.tape.compressed != logfile.Plain:
 		return errUnfinished
 	}
-	final := log.tape.compressed != "" || (log.suffix != "" || log.gone) && time.Since(log.grown) > finalAfter
+	final := log.tape.compressed != logfile.Plain || (log.suffix != "" || log.gone) && time.Since(log.grown) > finalAfter
 	if !final {
 		return nil
 	}
-	log.ended = log.tape.compressed != ""
+	log.ended = log.tape.compressed != logfile.Plain
 	if rest, long := log.tape.last(); len(rest) > 0 {
 		return log.add(ctx, rest, long)
 	}
@@ -376,7 +376,7 @@ func (f *family) drop(ctx context.Context, log *fileLog) {
 		f.failed(ctx, err)
 	}
 	f.logs = slices.DeleteFunc(f.logs, func(other *fileLog) bool { return other == log })
-	if log.tape.compressed != "" {
+	if log.tape.compressed != logfile.Plain {
 		f.finished[log.id] = log.info
 	}
 	f.undecided = true

@@ -12,7 +12,7 @@ import (
 
 // rotations are the ways in which the name of a file goes on once it was rotated: access.log.1, access.log.2.gz,
 // access.log-20260101, access.log-20260101-1767225600.zst, access.log.gz.
-var rotations = regexp.MustCompile(`^([.-][0-9][0-9T:_.-]*?)?(\.gz|\.zst)?$`)
+var rotations = regexp.MustCompile(`^([.-][0-9][0-9T:_.-]*?)?(\.gz|\.zst|\.bz2)?$`)
 
 // rotationOf is what a rotated file's name has behind the live file's; ok is false when it is not of that file.
 func rotationOf(live, name string) (suffix string, ok bool) {
@@ -30,13 +30,13 @@ func liveOf(name string) (names []string) {
 	return names
 }
 
-// compressedBy is gz or zst, or empty, by a file's name.
-func compressedBy(path string) string {
-	switch extension := filepath.Ext(path); extension {
-	case ".gz", ".zst":
-		return extension[1:]
+// namedAsCompressed says whether a file's name tells that it is compressed. Its bytes tell whether it is.
+func namedAsCompressed(path string) bool {
+	switch filepath.Ext(path) {
+	case ".gz", ".zst", ".bz2":
+		return true
 	}
-	return ""
+	return false
 }
 
 // An aged is a file of a family, as its age is told.
@@ -47,7 +47,10 @@ type aged struct {
 
 // number is N of access.log.N or access.log.N.gz; 0 when it is none.
 func (a aged) number() int {
-	text := strings.TrimSuffix(strings.TrimSuffix(a.suffix, ".gz"), ".zst")
+	text := a.suffix
+	if namedAsCompressed(text) {
+		text = strings.TrimSuffix(text, filepath.Ext(text))
+	}
 	n, err := strconv.Atoi(strings.TrimPrefix(text, "."))
 	if err != nil || n > 9999 || !strings.HasPrefix(text, ".") {
 		return 0

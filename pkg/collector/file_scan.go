@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"weir/internal/logfile"
 )
 
 // A found is a file of a family's folder.
@@ -17,6 +19,8 @@ type found struct {
 	path   string
 	suffix string
 	info   os.FileInfo
+
+	compressed logfile.Kind // once it was looked into
 }
 
 // scan finds the family's files and opens those that have something to read.
@@ -55,7 +59,7 @@ func (f *family) certainty(file found) int {
 	switch {
 	case f.source.known.hasFile(inodeOf(file.info)):
 		return 2
-	case compressedBy(file.path) == "":
+	case !namedAsCompressed(file.path):
 		return 1
 	}
 	return 0
@@ -78,9 +82,12 @@ func (f *family) find() (files []found) {
 		real = path
 	}
 	f.real.Store(&real)
-	if info, err := os.Stat(f.path); err == nil && info.Mode().IsRegular() {
-		files = append(files, found{f.path, "", info})
-	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+	switch info, err := os.Stat(f.path); {
+	case err == nil && info.Mode().IsRegular():
+		files = append(files, found{path: f.path, info: info})
+	case err == nil:
+		f.bar(f.path, noFile(f.path, info))
+	case !errors.Is(err, os.ErrNotExist):
 		f.bar(f.path, err)
 	}
 	for _, live := range []string{f.path, real} {
@@ -107,7 +114,7 @@ func (f *family) rotated(live string) (files []found) {
 			continue
 		}
 		if info, err := entry.Info(); err == nil {
-			files = append(files, found{filepath.Join(filepath.Dir(live), entry.Name()), suffix, info})
+			files = append(files, found{path: filepath.Join(filepath.Dir(live), entry.Name()), suffix: suffix, info: info})
 		}
 	}
 	return files
@@ -117,6 +124,24 @@ func (f *family) rotated(live string) (files []found) {
 func (f *family) bar(path string, err error) {
 	f.undecided = true
 	f.barred[path] = err
+}
+
+// noFile says what a source's path is that is no file, and what to write instead.
+func noFile(path string, info os.FileInfo) error {
+	switch info.Mode().Type() {
+	case os.ModeDir:
+		return fmt.Errorf("%s is a directory: name the files in it, as %s", path, filepath.Join(path, "*.log"))
+	case os.ModeNamedPipe:
+		return fmt.Errorf("%s is a named pipe, which cannot be read again: have a program send what it gives, as in weir send --http, or use a syslog source", path)
+	}
+	return fmt.Errorf("%s is no regular file", path)
+}
+
+// refuse notes that a file is nothing that can be read.
+func (f *family) refuse(path string, why error) {
+	why = fmt.Errorf("%s: %w", path, why)
+	f.barred[path] = why
+	f.notRead(path, "a file is not read", "why", why)
 }
 
 // notRead warns of a file that is not read, once.
@@ -144,21 +169,50 @@ func (f *family) look(file found) {
 		opened.Close()
 		return
 	}
-	if !f.identify(file, opened) {
+	if !f.sniff(&file, opened) || !f.identify(file, opened) {
 		opened.Close()
 	}
 }
 
-// identify finds out which log a file is of, and takes it if that log is to be read from it.
-func (f *family) identify(file found, opened *os.File) (taken bool) {
-	compressed := compressedBy(file.path)
-	start, whole, err := head(opened, compressed)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+// sniff finds out by a file's first bytes how it is compressed, and refuses it when it is no log.
+func (f *family) sniff(file *found, opened *os.File) (ok bool) {
+	start := make([]byte, logfile.HeadBytes)
+	n, err := opened.ReadAt(start, 0)
+	if err != nil && err != io.EOF {
 		f.bar(file.path, fmt.Errorf("reading %s: %w", file.path, err))
 		return false
 	}
+	if n < telling && namedAsCompressed(file.path) {
+		f.undecided = true // it is being made
+		return false
+	}
+	if file.compressed, err = logfile.KindOf(start[:n]); err != nil {
+		f.refuse(file.path, err)
+		return false
+	}
+	return true
+}
+
+// telling is how many bytes say how a file is compressed.
+const telling = 6
+
+// identify finds out which log a file is of, and takes it if that log is to be read from it.
+func (f *family) identify(file found, opened *os.File) (taken bool) {
+	compressed := file.compressed
+	start, whole, err := head(opened, compressed)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if compressed != logfile.Plain && isDamage(err) {
+			err = fmt.Errorf("it is damaged in its first lines: %w", err)
+		}
+		f.bar(file.path, fmt.Errorf("reading %s: %w", file.path, err))
+		return false
+	}
+	if err := logfile.CheckText(start[:min(len(start), logfile.HeadBytes)]); err != nil {
+		f.refuse(file.path, err)
+		return false
+	}
 	quiet := time.Since(file.info.ModTime()) > finalAfter
-	whole = whole || compressed == "" && file.suffix != "" && quiet
+	whole = whole || compressed == logfile.Plain && file.suffix != "" && quiet
 	text, ok := opening(start, whole)
 	if !ok {
 		f.undecided = f.undecided || !whole
@@ -234,7 +288,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 // isOf says whether a file that cannot be gone on with is the log's own all the same: it has all of its long beginning,
 // but not what was read last, as after a loss of power, which takes what the disk did not have yet.
 func (log *knownLog) isOf(file found) bool {
-	return log.size >= headBytes && log.identity.id == inodeOf(file.info) && compressedBy(file.path) == ""
+	return log.size >= headBytes && log.identity.id == inodeOf(file.info) && file.compressed == logfile.Plain
 }
 
 // goOn reads such a file as another log: what is not newer than the last request that was read is what was read.
@@ -266,7 +320,7 @@ func (f *family) readsRotated(known *knownLog) bool {
 // isPart says whether a file that cannot be gone on with is a part of the log all the same, and not another one, which
 // is not known while it cannot be read.
 func (f *family) isPart(log *knownLog, file found, fault error) bool {
-	if compressedBy(file.path) != "" { // it is being compressed, or was broken off
+	if file.compressed != logfile.Plain { // it is being compressed, or was broken off
 		f.finished[inodeOf(file.info)] = file.info
 		f.undecided = true
 		return true
@@ -288,8 +342,7 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 
 // readWhole says whether nothing of a file is left to read, where that can be told without reading it.
 func (f *family) readWhole(log *knownLog, file found, opened *os.File) bool {
-	compressed := compressedBy(file.path)
-	size, ok := uncompressedSize(opened, compressed, file.info.Size())
+	size, ok := uncompressedSize(opened, file.compressed, file.info.Size())
 	if ok {
 		return size == uint32(log.position)
 	}
@@ -304,7 +357,7 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 	}
 	f.source.known.mu.Lock()
 	defer f.source.known.mu.Unlock()
-	if compressedBy(file.path) != "" {
+	if file.compressed != logfile.Plain {
 		log.done = true
 	} else {
 		log.position = behindLastLine(opened, file.info.Size())
@@ -334,7 +387,7 @@ func behindLastLine(file *os.File, size int64) int64 {
 // open begins to read a log from a file, which begins with start. It says what is wrong, and returns errTruncated when
 // the file does not go on where the log does.
 func (f *family) open(known *knownLog, file found, opened *os.File, start []byte) error {
-	t, err := openTape(opened, compressedBy(file.path), start, known.position)
+	t, err := openTape(opened, file.compressed, start, known.position)
 	if err == nil && known.last > 0 && !known.endsLike(t.before(t.position())) {
 		t.stop()
 		err = errTruncated

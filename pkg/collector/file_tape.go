@@ -2,7 +2,6 @@ package collector
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +9,12 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/klauspost/compress/zstd"
+	"weir/internal/logfile"
 )
 
 const (
 	chunkBytes   = 128 << 10
-	maxLineBytes = 1 << 20
+	maxLineBytes = logfile.MaxLine
 )
 
 // An inode is a file, by whatever name.
@@ -41,7 +40,7 @@ var errTruncated = errors.New("the file was cut off or overwritten")
 // there: they may have been laid out for what will be written.
 type tape struct {
 	file       *os.File
-	compressed string
+	compressed logfile.Kind
 	begins     []byte        // what a file that is not compressed begins with, up to headBytes, growing with the file
 	reader     io.ReadCloser // of a compressed file
 	buffer     []byte
@@ -59,11 +58,11 @@ type tape struct {
 }
 
 // openTape opens a file at a position. begins is what it was identified by.
-func openTape(file *os.File, compressed string, begins []byte, position int64) (*tape, error) {
+func openTape(file *os.File, compressed logfile.Kind, begins []byte, position int64) (*tape, error) {
 	t := &tape{file: file, compressed: compressed, begins: withoutZeros(begins), buffer: make([]byte, chunkBytes)}
 	before := min(position, tailBytes)
 	t.base = position - before
-	if compressed != "" {
+	if compressed != logfile.Plain {
 		if err := t.decompress(); err != nil {
 			return nil, err
 		}
@@ -90,21 +89,13 @@ func shorter(err error) error {
 }
 
 func (t *tape) decompress() (err error) {
-	source := io.NewSectionReader(t.file, 0, 1<<62)
-	if t.compressed == "gz" {
-		t.reader, err = gzip.NewReader(source)
-		return err
-	}
-	decoder, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1))
-	if err == nil {
-		t.reader = decoder.IOReadCloser()
-	}
+	t.reader, err = logfile.Unpack(t.compressed, io.NewSectionReader(t.file, 0, 1<<62))
 	return err
 }
 
 // from reads into b what stands at a position, as much as there is.
 func (t *tape) from(b []byte, at int64) (int, error) {
-	if t.compressed == "" {
+	if t.compressed == logfile.Plain {
 		return t.file.ReadAt(b, at)
 	}
 	return io.ReadFull(t.reader, b)
@@ -141,29 +132,35 @@ func (t *tape) line() (line []byte, long, ok bool) {
 		t.passOver(rest)
 		return nil, false, false
 	}
+	first := t.lineBegins() == 0
 	t.read += end + 1
-	if end > 0 && rest[end-1] == '\r' {
-		end--
-	}
-	line, long = t.end(rest[:end])
-	return line, long, true
+	line, long = t.end(rest[:end], first)
+	return bytes.TrimSuffix(line, []byte{'\r'}), long, true
 }
 
 // last takes what is left as a line: nothing will be added to it.
 func (t *tape) last() (line []byte, long bool) {
-	rest := t.rest()
+	rest, first := t.rest(), t.lineBegins() == 0
 	t.read = t.filled
-	return t.end(rest)
+	return t.end(rest, first)
+}
+
+// lineBegins is where the next line begins.
+func (t *tape) lineBegins() int64 {
+	if t.passing {
+		return t.began.position
+	}
+	return t.position()
 }
 
 // end ends a line.
-func (t *tape) end(rest []byte) (line []byte, long bool) {
+func (t *tape) end(rest []byte, first bool) (line []byte, long bool) {
 	wasLong := t.long
 	t.passing, t.long = false, false
 	if wasLong {
 		return t.sample, true
 	}
-	if line = withoutHole(rest); len(line) > maxLineBytes {
+	if line = logfile.Line(rest, first); len(line) > maxLineBytes {
 		return line[:sampleBytes], true
 	}
 	return line, false
@@ -171,9 +168,9 @@ func (t *tape) end(rest []byte) (line []byte, long bool) {
 
 // passOver goes past what need not be kept of a line that has not ended yet.
 func (t *tape) passOver(rest []byte) {
-	text := withoutHole(rest)
+	text := logfile.WithoutHole(rest)
 	switch {
-	case len(rest) == 0 || !t.long && len(text) > 0 && len(text) <= maxLineBytes+len("\r"):
+	case len(rest) == 0 || !t.long && len(text) > 0 && len(text) <= maxLineBytes:
 		return
 	case !t.long && len(text) > 0:
 		t.begin()
@@ -193,19 +190,10 @@ func (t *tape) begin() {
 	t.passing = true
 }
 
-// withoutHole is a line without the zeros before it: they stand where nothing was written, after a loss of power, or
-// after a file was cut off whose writer went on at its own offset.
-func withoutHole(line []byte) []byte {
-	if len(line) == 0 || line[0] != 0 {
-		return line
-	}
-	return bytes.TrimLeft(line, "\x00")
-}
-
 // more reads on. It says io.EOF when there is nothing more at the moment.
 func (t *tape) more() error {
 	t.shift()
-	if t.compressed != "" {
+	if t.compressed != logfile.Plain {
 		n, err := t.reader.Read(t.buffer[t.filled:])
 		t.filled += n
 		if n > 0 {
@@ -267,7 +255,7 @@ func (t *tape) pastZeros() error {
 	chunk := make([]byte, chunkBytes)
 	for {
 		n, err := t.file.ReadAt(chunk, t.zeros)
-		if hole := len(chunk[:n]) - len(withoutHole(chunk[:n])); hole < n {
+		if hole := len(chunk[:n]) - len(logfile.WithoutHole(chunk[:n])); hole < n {
 			t.goTo(t.zeros + int64(hole))
 			return nil
 		}
@@ -308,7 +296,7 @@ func withoutZeros(b []byte) []byte {
 // that was written over before or meanwhile is found out, though its bytes before the position be the same by chance
 // or though there be none.
 func (t *tape) sameBeginning() error {
-	start, _, err := head(t.file, "")
+	start, _, err := head(t.file, logfile.Plain)
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading its beginning: %w", err)
@@ -320,9 +308,9 @@ func (t *tape) sameBeginning() error {
 }
 
 // head is what a file begins with, at most headBytes; whole says that it has no more than that and never will.
-func head(file *os.File, compressed string) (head []byte, whole bool, err error) {
+func head(file *os.File, compressed logfile.Kind) (head []byte, whole bool, err error) {
 	head = make([]byte, headBytes)
-	if compressed == "" {
+	if compressed == logfile.Plain {
 		n, err := file.ReadAt(head, 0)
 		if err == io.EOF {
 			err = nil
@@ -335,6 +323,9 @@ func head(file *os.File, compressed string) (head []byte, whole bool, err error)
 	}
 	defer t.reader.Close()
 	n, err := io.ReadFull(t.reader, head)
+	if errors.Is(err, logfile.ErrBehind) {
+		return head[:n], true, nil
+	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF && n < headBytes {
 		return head[:n], !truncatedStream(t.reader), nil
 	}
@@ -355,9 +346,9 @@ func isDamage(err error) bool {
 }
 
 // uncompressedSize is how many bytes a gz file holds, modulo 2^32, as its last member says; ok is false for others.
-func uncompressedSize(file *os.File, compressed string, size int64) (uint32, bool) {
+func uncompressedSize(file *os.File, compressed logfile.Kind, size int64) (uint32, bool) {
 	var trailer [4]byte
-	if compressed != "gz" || size < 18 {
+	if compressed != logfile.Gzip || size < 18 {
 		return 0, false
 	}
 	_, err := file.ReadAt(trailer[:], size-4)

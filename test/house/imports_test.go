@@ -13,7 +13,7 @@ import (
 // other. A room is a package and the packages below it.
 var floors = [][]string{
 	{"internal/address"},
-	{"internal/yamlfile", "internal/kafka", "internal/store", "internal/telemetry", "internal/limited", "internal/origin", "pkg/request", "pkg/window", "pkg/hit"},
+	{"internal/yamlfile", "internal/kafka", "internal/store", "internal/telemetry", "internal/limited", "internal/origin", "internal/logfile", "pkg/request", "pkg/window", "pkg/hit"},
 	{"pkg/rule", "pkg/blocklist", "internal/keys"},
 	{"pkg/collector", "pkg/aggregator", "pkg/enforcer", "pkg/backtest"},
 	{"cmd/internal/config"},

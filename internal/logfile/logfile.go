@@ -1,0 +1,194 @@
+// Package logfile is what the bytes of a log's file mean, for all who read one: how it is compressed, told by its first bytes and
+// never by its name; what is no log at all; and what of a line belongs to it.
+//
+// It starts no goroutines. Unpacking keeps one window or block in memory, at most 128 MiB of zstd.
+package logfile
+
+import (
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	// MaxLine is how many bytes a line may have without its newline and the zeros before it.
+	MaxLine = 1 << 20
+
+	// HeadBytes is how many of the first bytes say what a file is.
+	HeadBytes = 512
+
+	tarMagicAt     = 257
+	maxWindowBytes = 128 << 20 // zstd --long
+)
+
+// A Kind is how a file is compressed.
+type Kind string
+
+// Those that are read.
+const (
+	Plain Kind = ""
+	Gzip  Kind = "gz"
+	Zstd  Kind = "zst"
+	Bzip2 Kind = "bz2"
+)
+
+// ErrNoLog is that a file is nothing that can be read as a log.
+var ErrNoLog = errors.New("not read")
+
+// ErrBehind is that other bytes stand behind the end of what is compressed.
+var ErrBehind = errors.New("other bytes stand behind the end of what is compressed")
+
+var byteOrderMark = []byte("\ufeff")
+
+type refused struct{ what, remedy string }
+
+func (r refused) Error() string { return fmt.Sprintf("%s is not read: %s", r.what, r.remedy) }
+
+func (r refused) Is(target error) bool { return target == ErrNoLog }
+
+var packages = []struct {
+	magic string
+	at    int
+	why   refused
+}{
+	{"\xfd7zXZ\x00", 0, refused{"xz", "unpack it with xz -d, or read what xz -dc prints"}},
+	{"PK\x03\x04", 0, refused{"zip", "unpack it, or read what unzip -p prints"}},
+	{"7z\xbc\xaf\x27\x1c", 0, refused{"7z", "unpack it"}},
+	{"\x04\x22\x4d\x18", 0, refused{"lz4", "unpack it, or read what lz4 -dc prints"}},
+	{"ustar", tarMagicAt, refused{"a tar archive", "unpack it, or read what tar -xO prints"}},
+}
+
+// KindOf says how what begins so is compressed. Of a file that is no log it says what it is, as ErrNoLog.
+func KindOf(head []byte) (Kind, error) {
+	switch {
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		return Gzip, nil
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(head) >= 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18}):
+		return Zstd, nil
+	case bytes.HasPrefix(head, []byte("BZh")) && len(head) >= 4 && head[3] >= '1' && head[3] <= '9':
+		return Bzip2, nil
+	}
+	return Plain, CheckText(head)
+}
+
+// CheckText says of what begins so, unpacked, that it is no log: as ErrNoLog.
+func CheckText(head []byte) error {
+	for _, p := range packages {
+		if len(head) > p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {
+			return p.why
+		}
+	}
+	if isUTF16(head) {
+		return refused{"UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"}
+	}
+	return nil
+}
+
+// isUTF16 says whether a text begins with UTF-16's mark, or has a zero at every other byte and none between.
+func isUTF16(head []byte) bool {
+	if bytes.HasPrefix(head, []byte{0xff, 0xfe}) || bytes.HasPrefix(head, []byte{0xfe, 0xff}) {
+		return true
+	}
+	const telling = 32
+	if len(head) < telling {
+		return false
+	}
+	for zero := range 2 {
+		is := true
+		for i, c := range head[:telling] {
+			is = is && (c == 0) == (i%2 == zero)
+		}
+		if is {
+			return true
+		}
+	}
+	return false
+}
+
+// Unpack reads what is compressed so. What is cut off ends with io.ErrUnexpectedEOF.
+func Unpack(kind Kind, packed io.Reader) (io.ReadCloser, error) {
+	switch kind {
+	case Gzip:
+		return newGunzip(packed)
+	case Zstd:
+		decoder, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindowBytes))
+		if err != nil {
+			return nil, err
+		}
+		return decoder.IOReadCloser(), nil
+	case Bzip2:
+		return io.NopCloser(bzip2.NewReader(packed)), nil
+	}
+	return io.NopCloser(packed), nil
+}
+
+// A gunzip unpacks the members of a gzip file one by one, so that what is no member behind the last is told from one that
+// is cut off.
+type gunzip struct {
+	from   *bufio.Reader
+	member *gzip.Reader
+}
+
+func newGunzip(packed io.Reader) (*gunzip, error) {
+	from, ok := packed.(*bufio.Reader)
+	if !ok {
+		from = bufio.NewReader(packed)
+	}
+	member, err := gzip.NewReader(from)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	member.Multistream(false)
+	return &gunzip{from, member}, nil
+}
+
+// Read unpacks.
+func (g *gunzip) Read(b []byte) (int, error) {
+	n, err := g.member.Read(b)
+	if !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	next, err := g.from.Peek(2)
+	switch {
+	case len(next) < 2 && err != nil && !errors.Is(err, io.EOF):
+		return n, err
+	case len(next) == 0:
+		return n, io.EOF
+	case next[0] != 0x1f || len(next) > 1 && next[1] != 0x8b:
+		return n, ErrBehind
+	case len(next) == 1:
+		return n, io.ErrUnexpectedEOF
+	}
+	err = g.member.Reset(g.from)
+	g.member.Multistream(false)
+	return n, err
+}
+
+// Close has nothing to give back.
+func (g *gunzip) Close() error { return nil }
+
+// Line is what of a line's bytes belongs to it: not a byte order mark, if it is a file's first, nor zeros before it. They stand
+// where nothing was written: after a loss of power, or where a file was cut off whose writer went on at its own offset.
+func Line(line []byte, first bool) []byte {
+	if first {
+		line = bytes.TrimPrefix(line, byteOrderMark)
+	}
+	return WithoutHole(line)
+}
+
+// WithoutHole is what stands behind zeros.
+func WithoutHole(b []byte) []byte {
+	if len(b) == 0 || b[0] != 0 {
+		return b
+	}
+	return bytes.TrimLeft(b, "\x00")
+}
