@@ -125,7 +125,7 @@ func (s sound) Read(b []byte) (int, error) {
 // damaged is what an error of unpacking means: what is packed is damaged, but where it could not be read.
 func damaged(err error) error {
 	var refused *fs.PathError
-	if err == nil || errors.Is(err, io.EOF) || errors.As(err, &refused) || errors.Is(err, context.Canceled) || errors.Is(err, errShrunk) {
+	if err == nil || errors.Is(err, io.EOF) || errors.As(err, &refused) || errors.Is(err, context.Canceled) || errors.Is(err, errShrunk) || errors.Is(err, logfile.ErrBehind) {
 		return err
 	}
 	return fmt.Errorf("it is damaged: %w", err)
