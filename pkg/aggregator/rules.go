@@ -96,8 +96,10 @@ func counting(r *rule.Rule) any {
 		subwindows int
 		burst      int64
 		block      rule.Block
+		remember   int
+		cost       string // whether a hit is one request
 	}
-	return what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block}
+	return what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block, r.Remember, r.Cost}
 }
 
 // convert has a window counted by another version of its rule: what it remembers is kept where that has a meaning.

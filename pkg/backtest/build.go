@@ -21,6 +21,7 @@ func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Al
 	for i, r := range set.Rules {
 		if with != nil && *with != r.Algorithm {
 			other := *r
+			other.Block.Clear = false // of sliding only
 			other.Algorithm, other.Burst, other.Subwindows = *with, 0, cmp.Or(r.Subwindows, rule.DefaultSubwindows)
 			r = &other
 		}

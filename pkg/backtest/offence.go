@@ -37,8 +37,11 @@ func (f *offence) hit(at, cost int64, o window.Outcome, refused bool) {
 	if refused {
 		f.refused++
 	}
-	if o.Event == window.Broke {
+	switch {
+	case o.Event == window.Broke:
 		f.blocks++
+	case o.Event == window.Moved && f.blocks == 1:
+		f.first, f.limit = o.From, o.Limit
 	}
 }
 

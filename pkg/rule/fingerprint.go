@@ -35,6 +35,8 @@ type decidingRule struct {
 	Then              []time.Duration
 	Extend            bool
 	Covers            string
+	Clear             bool `json:",omitempty"` // left out where it is not given, as is what follows: older fingerprints stay
+	Remember          int  `json:",omitempty"`
 }
 
 type decidingAllow struct {
@@ -65,6 +67,7 @@ func (r *Rule) deciding() decidingRule {
 		Name: r.Name, Match: r.match.canonical(), Cost: r.cost.canonical(), Key: r.Key.Words(), Algorithm: r.Algorithm.String(),
 		Burst: r.Burst, Count: r.Count.String(), Mode: r.Mode.String(), For: r.Block.For, Forget: r.Block.Forget,
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
+		Clear: r.Block.Clear, Remember: r.Remember,
 	}
 	if r.Algorithm.String() == "counter" {
 		d.Subwindows = r.Subwindows

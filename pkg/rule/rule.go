@@ -69,6 +69,7 @@ type Rule struct {
 	Count       Count
 	Block       Block
 	Mode        Mode
+	Remember    int // hits of a key that are remembered; 0 is window.DefaultRemember
 
 	match, cost *expression // nil: every request, one hit
 	cover       *expression // match as far as it can be told before the response; nil covers all
@@ -81,6 +82,7 @@ type Block struct {
 	Then   []time.Duration // how long the second, third … lasts; the last one for all that follow
 	Forget time.Duration   // after this long without a block the next offence is the first again
 	Extend bool            // hits inside the block count, and one that breaks a limit moves its end
+	Clear  bool            // it lasts until the window would admit a hit, and For at least
 	Covers Covers
 }
 
@@ -134,13 +136,16 @@ func (c Covers) String() string { return coversWords[c] }
 // Policy is what the hits of each of the rule's keys are counted with; late is how late a hit may come, and remember
 // the exactness bound, 0 for the default.
 func (r *Rule) Policy(late time.Duration, remember int) (*window.Policy, error) {
+	if remember == 0 {
+		remember = r.Remember
+	}
 	limits := make([]window.Limit, len(r.Limits))
 	for i, limit := range r.Limits {
 		limits[i] = limit.Limit
 	}
 	return window.New(window.Config{
 		Algorithm: r.Algorithm, Limits: limits, Late: late, Remember: remember, Subwindows: r.Subwindows, Burst: r.Burst, Ones: r.cost == nil,
-		Block: window.Block{For: r.Block.For, Then: r.Block.Then, Forget: r.Block.Forget, Extend: r.Block.Extend},
+		Block: window.Block{For: r.Block.For, Then: r.Block.Then, Forget: r.Block.Forget, Extend: r.Block.Extend, Clear: r.Block.Clear},
 	})
 }
 

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -32,6 +33,7 @@ type ruleSpec struct {
 	Count       Count         `yaml:"count"`
 	Block       blockSpec     `yaml:"block"`
 	Mode        Mode          `yaml:"mode"`
+	Remember    rememberSpec  `yaml:"remember"`
 
 	place yamlfile.Fault
 }
@@ -42,6 +44,7 @@ type blockSpec struct {
 	Forget yamlfile.Duration          `yaml:"forget"`
 	Extend bool                       `yaml:"extend"`
 	Covers Covers                     `yaml:"covers"`
+	Until  untilWord                  `yaml:"until"`
 }
 
 func newRuleSpec() ruleSpec {
@@ -110,11 +113,54 @@ func (r *ruleSpec) checkLimits(v yamlfile.Value) {
 			places[i].Warnf("leave it out", "%s", why)
 		}
 	}
+	r.checkRemember(v, places)
+}
+
+const notExact = "%s is above the %d hits of a key that are remembered: it is broken up to 1/64 of its window late"
+
+// checkRemember finds limits that are not counted exactly, and says what that would take.
+func (r *ruleSpec) checkRemember(v yamlfile.Value, places []yamlfile.Value) {
+	if r.Algorithm.Name != window.Sliding {
+		if v.Has("remember") {
+			v.Key("remember").Faultf("leave it out", "only sliding remembers hits, %s does not", r.Algorithm.Name)
+		}
+		return
+	}
+	for i, limit := range r.Limits {
+		switch {
+		case limit.Hits <= r.remembered():
+		case r.Remember.Exact && limit.Hits > window.MostRemember:
+			v.Key("remember").Faultf("leave it out", "%s is not exact: at most %d hits of a key can be remembered", limit, window.MostRemember)
+		case limit.Hits <= window.MostRemember:
+			places[i].Warnf(fmt.Sprintf("for an exact one write remember: exact (a key takes up to %d KB then), or algorithm: token", limit.Hits*window.BytesOfHit(limit.Hits)/1000+1),
+				notExact, limit, r.remembered())
+		default:
+			places[i].Warnf(fmt.Sprintf("more than %d cannot be: write algorithm: token", window.MostRemember), notExact, limit, r.remembered())
+		}
+	}
+}
+
+// remembered is how many hits of a key are remembered.
+func (r *ruleSpec) remembered() int64 {
+	remembered := int64(window.DefaultRemember)
+	if r.Remember.Hits > 0 {
+		remembered = r.Remember.Hits
+	}
+	for _, limit := range r.Limits {
+		if r.Remember.Exact && limit.Hits <= window.MostRemember {
+			remembered = max(remembered, limit.Hits)
+		}
+	}
+	return remembered
 }
 
 func (r *ruleSpec) checkBlock(v yamlfile.Value) {
 	block := v.Key("block")
+	if r.Block.Until {
+		r.checkUntil(v, block)
+	}
 	first := time.Duration(r.Block.For)
+	r.checkShort(v)
 	if first == 0 {
 		block.Key("for").Faultf("write how long, such as 10m, or mode: shadow for none at all", "a block of no time blocks nothing")
 	}
@@ -136,6 +182,40 @@ func (r *ruleSpec) checkBlock(v yamlfile.Value) {
 	}
 }
 
+// checkUntil finds what until: clear does not go with. A block has no least duration then, unless one is given.
+func (r *ruleSpec) checkUntil(v, block yamlfile.Value) {
+	switch {
+	case r.Algorithm.Name != window.Sliding && !v.Key("algorithm").Faulty():
+		block.Key("until").Faultf("leave until out, or write algorithm: sliding", "until: clear needs the times of hits, which %s does not remember", r.Algorithm.Name)
+	case r.Block.Extend:
+		block.Key("extend").Faultf("leave one of them out", "until: clear and extend: true do not go together")
+	case !block.Has("for"):
+		r.Block.For = yamlfile.DurationOrForever(time.Millisecond)
+	}
+}
+
+// muchShorter is how much of its window a block lasts at least that is not warned of.
+const muchShorter = 24
+
+// checkShort finds windows that are much longer than the blocks: who comes back starts at zero.
+func (r *ruleSpec) checkShort(v yamlfile.Value) {
+	lasts := time.Duration(r.Block.For)
+	if len(r.Block.Then) > 0 {
+		lasts = max(lasts, time.Duration(r.Block.Then[0]))
+	}
+	if bool(r.Block.Until) || r.Block.Extend || lasts == 0 || v.Key("limits").Faulty() {
+		return
+	}
+	places, _ := v.Key("limits").List()
+	for i, limit := range r.Limits {
+		if limit.Per/muchShorter > lasts {
+			places[i].Warnf("write block: {until: clear}, or a longer block",
+				"the block of %v is much shorter than the window of %s, and after a block counting begins at zero, so more than that pass",
+				yamlfile.DurationOrForever(lasts), limit)
+		}
+	}
+}
+
 func (r *ruleSpec) checkCovers(v, place yamlfile.Value) {
 	if !v.Has("match") {
 		place.Warnf("leave covers out, or write a match", "covers: match covers all, because the rule has no match")
@@ -152,7 +232,7 @@ func (r *ruleSpec) rule() *Rule {
 		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Limits: r.Limits,
 		Algorithm: r.Algorithm.Name, Subwindows: r.Algorithm.Subwindows, Burst: r.Algorithm.Burst,
 		Cost: "1", Count: r.Count, Mode: r.Mode,
-		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Covers: r.Block.Covers},
+		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers},
 		match: r.Match.compiled, place: r.place,
 	}
 	for _, then := range r.Block.Then {
@@ -160,6 +240,9 @@ func (r *ruleSpec) rule() *Rule {
 	}
 	if r.Cost.compiled != nil && r.Cost.written != rule.Cost {
 		rule.Cost, rule.cost = r.Cost.written, r.Cost.compiled
+	}
+	if remembered := r.remembered(); remembered != window.DefaultRemember {
+		rule.Remember = int(remembered)
 	}
 	if rule.Block.Covers == CoversMatch && rule.match != nil {
 		rule.cover, _ = beforehand(rule.match)
@@ -182,6 +265,35 @@ func (l *limitsSpec) FromYAML(v yamlfile.Value) {
 		v.Faultf("write how many are allowed, such as [10/min]", "limits is empty")
 	}
 	*l = limits
+}
+
+// An untilWord says whether a block lasts until the window is clear.
+type untilWord bool
+
+// FromYAML reads clear.
+func (u *untilWord) FromYAML(v yamlfile.Value) {
+	*u = word(v, "end of a block", []string{"clear"}) == 0
+}
+
+// A rememberSpec says how many hits of a key are remembered.
+type rememberSpec struct {
+	Exact bool
+	Hits  int64
+}
+
+// FromYAML reads exact, or a number of hits.
+func (r *rememberSpec) FromYAML(v yamlfile.Value) {
+	text, _ := v.Scalar()
+	if text == "exact" {
+		r.Exact = true
+		return
+	}
+	hits, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || hits < window.LeastRemember || hits > window.MostRemember {
+		v.Faultf(fmt.Sprintf("write exact, or a number of hits: %d to %d", window.LeastRemember, window.MostRemember), "%q is no number of hits to remember", text)
+		return
+	}
+	r.Hits = hits
 }
 
 type thenSpec []yamlfile.DurationOrForever

@@ -51,9 +51,19 @@ const (
 	Never int64 = math.MaxInt64
 	// MaxTime is the newest instant that can be counted, in the year 2109.
 	MaxTime int64 = 1<<timeBits - 1
-	// DefaultRemember is how many hits of a key are remembered exactly.
+	// DefaultRemember is how many hits of a key are remembered exactly, LeastRemember and MostRemember how many can be.
 	DefaultRemember = 4096
+	LeastRemember   = minRemember
+	MostRemember    = maxRemember
 )
+
+// BytesOfHit is the memory that a hit of a limit may take that is remembered.
+func BytesOfHit(limit int64) int64 {
+	if limit > narrowHits {
+		return 20
+	}
+	return 10
+}
 
 // A Limit allows Hits hits Per duration.
 type Limit struct {

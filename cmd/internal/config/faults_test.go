@@ -128,7 +128,7 @@ func TestWhatIsNotUsedIsAWarning(t *testing.T) {
 
 func TestARetentionShorterThanALimitIsAWarning(t *testing.T) {
 	for retention, want := range map[string]int{"48h": 1, "8d": 0} {
-		text := "kafka: {hits: {retention: " + retention + "}}\nrules: [{name: weekly, key: ip, limits: [10/min, 100/w]}]"
+		text := "kafka: {hits: {retention: " + retention + "}}\nrules: [{name: weekly, key: ip, limits: [10/min, 100/w], block: {for: 1d}}]"
 		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
 		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "100/w") {
 			t.Errorf("%s: %v, %v", retention, warnings, err)
