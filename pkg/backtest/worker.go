@@ -41,6 +41,7 @@ func (w *worker) parse(c *chunk) {
 	}
 	w.chunk = c
 	decoder := w.decoder(c.log)
+	decoder.Forget() // the chunk before was of any place
 	for data := c.data; len(data) > 0; c.lines++ {
 		w.line = data
 		if end := bytes.IndexByte(data, '\n'); end >= 0 {

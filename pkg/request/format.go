@@ -73,7 +73,7 @@ func compile(l layout, o Options) (*scanner, error) {
 	if err := claimSlots(variables, o); err != nil {
 		return nil, err
 	}
-	s := &scanner{known: knownBefore(variables), required: required, escape: l.escape, syslog: l.syslog, free: -1, forgeable: o.forgeable}
+	s := &scanner{known: knownBefore(variables), required: required, escape: l.escape, syslog: l.syslog, free: -1, forgeable: o.forgeable, local: new(localTime)}
 	if tokens[0].variable == nil {
 		s.head, tokens = tokens[0].literal, tokens[1:]
 	}
@@ -112,7 +112,7 @@ func tailOf(l layout) token {
 
 // add makes the step of a variable between two literals.
 func (s *scanner) add(v *variable, before, literal string, zone *time.Location) {
-	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, better: v.better, pattern: v.pattern, local: zone, clf: new(clfMemory)}
+	st := step{name: v.name, literal: literal, ending: v.ending, missing: errFormat, better: v.better, pattern: v.pattern, local: zone, clf: new(clfMemory), twice: s.local}
 	st.filledBy(v, v.setter())
 	if v.slot == slotTime {
 		st.missing = errTime

@@ -16,6 +16,7 @@ type scanner struct {
 	free     int // the step whose text may hold the literal that follows it; -1 for none
 	escape   escape
 	syslog   bool // lines may have a syslog header
+	local    *localTime
 
 	forgeable bool // zones may hold several variables: only to tell the format
 }
@@ -36,6 +37,7 @@ type step struct {
 	pattern timePattern    // for endPattern
 	local   *time.Location // of times without a zone
 	clf     *clfMemory     // for setTimeCLF
+	twice   *localTime     // for times without a zone
 	zone    *zone          // that begins with the step
 }
 
@@ -62,7 +64,7 @@ func (s *scanner) Parse(line string, r *Request) error {
 	line = trimLine(line)
 	message := line
 	if s.syslog {
-		_, message = CutSyslog(line)
+		s.local.header, message = CutSyslog(line)
 	}
 	fault := s.scan(message, r)
 	switch {

@@ -1,6 +1,9 @@
 package request
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // A slot is what a variable of a format may be about. Where several are about the same, the one of the highest
 // rank fills it and the others are further fields.
@@ -74,12 +77,12 @@ func setMore(s *step, r *Request, text string) *Unread {
 
 func setTimeCLF(s *step, r *Request, text string) *Unread {
 	at, ok := s.clf.time(text, s.local)
-	return setTime(r, at, ok)
+	return s.setLocal(r, text, at, ok)
 }
 
 func setTimeISO(s *step, r *Request, text string) *Unread {
 	at, ok := timeISO(text, s.local)
-	return setTime(r, at, ok)
+	return s.setLocal(r, text, at, ok)
 }
 
 func setTimeUnix(_ *step, r *Request, text string) *Unread {
@@ -89,7 +92,7 @@ func setTimeUnix(_ *step, r *Request, text string) *Unread {
 
 func setTimeAny(s *step, r *Request, text string) *Unread {
 	at, ok := timeAny(text, s.local)
-	return setTime(r, at, ok)
+	return s.setLocal(r, text, at, ok)
 }
 
 func setTime(r *Request, at int64, ok bool) *Unread {
@@ -98,6 +101,14 @@ func setTime(r *Request, at int64, ok bool) *Unread {
 	}
 	r.UnixMilli = at
 	return nil
+}
+
+// setLocal is setTime for what may be a local time.
+func (s *step) setLocal(r *Request, text string, at int64, ok bool) *Unread {
+	if ok && s.local != time.UTC && !hasZone(text) {
+		at = s.twice.settle(at, s.local)
+	}
+	return setTime(r, at, ok)
 }
 
 // setDay and setTimeOfDay each add their part.
