@@ -37,8 +37,9 @@ func Whole(beside func(ctx context.Context, p *Process, status func() map[string
 type whole struct {
 	process *Process
 	beside  func(context.Context, *Process, func() map[string]any)
-	broker  *embedded.Broker // nil where brokers are elsewhere
-	parts   []openPart       // those that requests pass last come first
+	broker  *embedded.Broker        // nil where brokers are elsewhere
+	parts   []openPart              // those that requests pass last come first
+	giveUp  context.CancelCauseFunc // ends the opening
 }
 
 type openPart struct {
@@ -46,6 +47,47 @@ type openPart struct {
 	name    string
 	admin   *admin
 	process *Process
+	early   *early // nil of one that runs from when all are open
+}
+
+// An early part runs from when it is open: the others may have to wait, for Kafka or for a disk that is full, and edges ask
+// meanwhile.
+type early struct {
+	stop  context.CancelFunc
+	ended chan struct{}
+	err   error // once it has ended
+}
+
+// runEarly runs a part. When it fails the opening of the others is given up.
+func runEarly(ctx context.Context, part Running, giveUp context.CancelCauseFunc) *early {
+	e := &early{ended: make(chan struct{})}
+	ctx, e.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(e.ended)
+		if e.err = part.Run(ctx); e.err != nil {
+			giveUp(e.err)
+		}
+	}()
+	return e
+}
+
+// wait waits until it has ended, which the context's end makes it do.
+func (e *early) wait(ctx context.Context) error {
+	select {
+	case <-e.ended:
+	case <-ctx.Done():
+		e.stop()
+		<-e.ended
+	}
+	return e.err
+}
+
+// run runs the part until the context is done.
+func (p *openPart) run(ctx context.Context) error {
+	if p.early != nil {
+		return p.early.wait(ctx)
+	}
+	return p.Run(ctx)
 }
 
 // open opens those parts first that the others' results go to.
@@ -57,11 +99,13 @@ func (w *whole) open(ctx context.Context, p *Process, parts []Part) error {
 	if err != nil {
 		return err
 	}
+	var opening context.Context
+	opening, w.giveUp = context.WithCancelCause(ctx)
 	metrics := partMetrics(p, parts)
 	for i := len(parts) - 1; i >= 0; i-- {
 		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: metrics[i].own, Health: telemetry.NewHealth(), Dial: dial,
 			hangup: p.hangup, served: metrics[i].served, all: p.all, files: p.files}
-		if err := w.openPart(ctx, own, parts[i]); err != nil {
+		if err := w.openPart(ctx, opening, own, parts[i]); err != nil {
 			return fmt.Errorf("%s: %w", parts[i].Name, err)
 		}
 	}
@@ -132,12 +176,13 @@ func Listens(socket string) bool {
 	return true
 }
 
-func (w *whole) openPart(ctx context.Context, own *Process, part Part) error {
+// openPart opens a part, which may take as long as the opening lasts, and runs the enforcer at once.
+func (w *whole) openPart(ctx, opening context.Context, own *Process, part Part) error {
 	served, err := own.serve(part.Admin(own.Config))
 	if err != nil {
 		return err
 	}
-	running, err := part.Open(ctx, own)
+	running, err := part.Open(opening, own)
 	if err != nil {
 		served.close()
 		return err
@@ -148,7 +193,11 @@ func (w *whole) openPart(ctx context.Context, own *Process, part Part) error {
 	if w.broker != nil && part.Name != Enforcer.Name { // which serves what it has
 		own.keeps(false, "stop weir, put the folder back, or do without what was not counted yet, and start it again", own.Config.BrokerFolder(), "lock")
 	}
-	w.parts = append(w.parts, openPart{running, part.Name, served, own})
+	one := openPart{Running: running, name: part.Name, admin: served, process: own}
+	if part.Name == Enforcer.Name {
+		one.early = runEarly(ctx, running, w.giveUp)
+	}
+	w.parts = append(w.parts, one)
 	return nil
 }
 
@@ -162,7 +211,7 @@ func (w *whole) Run(ctx context.Context) error {
 	for i, part := range w.parts {
 		running.Go(func() { part.process.watchFolders(ctx) })
 		running.Go(func() {
-			if err := part.Run(ctx); err != nil {
+			if err := part.run(ctx); err != nil {
 				errs[i] = fmt.Errorf("%s: %w", part.name, err)
 				cancel()
 			}
@@ -196,11 +245,18 @@ func (w *whole) status() map[string]any {
 func (w *whole) Close() error {
 	var errs []error
 	for i := len(w.parts) - 1; i >= 0; i-- {
+		if early := w.parts[i].early; early != nil {
+			early.stop()
+			<-early.ended
+		}
 		errs = append(errs, w.parts[i].Close())
 		w.parts[i].admin.close()
 	}
 	if w.broker != nil {
 		w.broker.Close()
+	}
+	if w.giveUp != nil {
+		w.giveUp(nil)
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"weir/cmd/internal/config"
+	"weir/test/port"
+)
+
+// While the store waits for room on its disk, edges that ask are answered; a signal ends it all.
+func TestEdgesAreAnsweredWhileTheDiskIsFull(t *testing.T) {
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+		if os.Getenv("WEIR_REQUIRE_REAL") != "" {
+			t.Fatal("mounting a small disk: ", err)
+		}
+		t.Skip("mounting a small disk: ", err)
+	}
+	defer syscall.Unmount(disk, syscall.MNT_DETACH)
+	if err := os.WriteFile(filepath.Join(disk, "filler"), make([]byte, 2<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	e := &edge{t: t, folder: t.TempDir(), listen: port.Reserve(t, "127.0.0.1"), admin: port.Reserve(t, "127.0.0.1"), client: &http.Client{Transport: &http.Transport{}}}
+	e.write("rules.yaml", oneRule)
+	aggregator := port.Reserve(t, "127.0.0.1")
+	e.write("weir.yaml", fmt.Sprintf("data: data\nclient: {trusted_proxies: [127.0.0.0/8]}\naggregator: {listen: %s}\nenforcer: {listen: %s, admin: %s}\n", aggregator, e.listen, e.admin))
+	for _, err := range []error{os.Mkdir(filepath.Join(e.folder, "data"), 0o700), os.Mkdir(filepath.Join(disk, "store"), 0o700),
+		os.Symlink(filepath.Join(disk, "store"), filepath.Join(e.folder, "data", "store"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var said lines
+	code := make(chan int, 1)
+	whole := Whole(func(context.Context, *Process, func() map[string]any) {}, Aggregator, Enforcer)
+	go func() { code <- Run(ctx, whole, config.Options{File: filepath.Join(e.folder, "weir.yaml")}, &said) }()
+	e.await("answered", func() bool { return e.check("203.0.113.7") == http.StatusOK })
+	e.await("the aggregator waits", func() bool {
+		_, text := e.ask("GET", aggregator, "/readyz", "")
+		return strings.Contains(text, "no space left")
+	})
+	if code := e.check("203.0.113.7"); code != http.StatusOK {
+		t.Errorf("while the disk is full: %d", code)
+	}
+	cancel()
+	if got := <-code; got != exitDone {
+		t.Errorf("exit code %d: %s", got, said.String())
+	}
+	e.client.CloseIdleConnections()
+}
