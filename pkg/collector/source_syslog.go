@@ -22,11 +22,11 @@ import (
 // /dev/log takes them, or a stream). The headers of RFC 3164 and RFC 5424 are cut off, and a cookie @cee: too; what
 // has none is a line as it is. A header's time is when the line was sent, and is not used: a line bears its request's.
 //
-// At most once. Syslog knows no acknowledgement, so nothing is counted twice and what is lost is lost: datagrams that
+// As often as it comes. Syslog knows no acknowledgement: what a sender sends twice counts twice, and what is lost is lost: datagrams that
 // the network or the kernel drops, or that find no room here (weir_queue_dropped_total counts the latter two); with
 // the process, what it had read and Kafka not yet acknowledged, and what stood in the kernel's buffers. While Kafka is
 // away 64 cuts and a full inbox wait; then datagrams over UDP are dropped and counted, and from TCP, TLS and unix
-// sockets nothing is read, so the senders wait. At the end Kafka has 5 s to acknowledge the rest; what it does not is
+// sockets nothing is read: senders that wait do, and others, such as nginx at a unix socket, lose lines. At the end Kafka has 5 s to acknowledge the rest; what it does not is
 // said. Lines of one connection are counted in their order.
 //
 // Bounds: a message has at most 64 KiB; of longer ones these are read, and are counted as long where they do not tell an

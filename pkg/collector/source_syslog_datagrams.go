@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -106,7 +108,26 @@ func (s *syslogSource) listenUnix(ctx context.Context) (string, reader, error) {
 	if err := os.Chmod(s.address, 0o666); err != nil {
 		return "", nil, errors.Join(err, conn.Close())
 	}
+	s.warnOfShortQueue(unixQueueSetting)
 	return s.address, func(ctx context.Context) error { return s.readUnix(ctx, conn) }, nil
+}
+
+const (
+	unixQueueSetting = "/proc/sys/net/unix/max_dgram_qlen"
+	leastUnixQueue   = 512 // what systemd makes of it
+)
+
+// warnOfShortQueue warns where the system lets few datagrams wait for us: senders that do not wait, as nginx, lose what
+// comes then, and nobody sees it.
+func (s *syslogSource) warnOfShortQueue(setting string) {
+	text, err := os.ReadFile(setting)
+	if err != nil {
+		return // this system has no such bound that we know of
+	}
+	if length, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && length < leastUnixQueue {
+		s.logger.Warn("few datagrams may wait in this unix socket: senders that do not wait, such as nginx, lose lines unseen; let them send over UDP, or set net.unix.max_dgram_qlen=4096 and start again",
+			"net.unix.max_dgram_qlen", length, "socket", s.address)
+	}
 }
 
 // readUnix puts datagrams into the inbox, a message each. While there is no room it does not read, and the senders wait.

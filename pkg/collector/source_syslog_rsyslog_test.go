@@ -25,9 +25,11 @@ func senderPath(t *testing.T, name, remedy string) string {
 func TestSyslogFromRsyslog(t *testing.T) {
 	path := senderPath(t, "rsyslogd", "apt-get install rsyslog")
 	for name, forward := range map[string]struct{ listen, parameters string }{
-		"udp 3164":        {"udp", `protocol="udp" template="RSYSLOG_TraditionalForwardFormat"`},
-		"udp 5424":        {"udp", `protocol="udp" template="RSYSLOG_SyslogProtocol23Format"`},
-		"tcp lines":       {"tcp", `protocol="tcp" template="RSYSLOG_ForwardFormat"`},
+		"udp 3164":  {"udp", `protocol="udp" template="RSYSLOG_TraditionalForwardFormat"`},
+		"udp 5424":  {"udp", `protocol="udp" template="RSYSLOG_SyslogProtocol23Format"`},
+		"tcp lines": {"tcp", `protocol="tcp" template="RSYSLOG_ForwardFormat"`},
+		"as documented": {"tcp", `protocol="tcp" TCP_Framing="octet-counted" queue.type="LinkedList" queue.filename="weir" ` +
+			`queue.saveOnShutdown="on" queue.dequeueBatchSize="1" action.resumeRetryCount="-1"`},
 		"tcp octets 5424": {"tcp", `protocol="tcp" TCP_Framing="octet-counted" template="RSYSLOG_SyslogProtocol23Format"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -542,3 +542,26 @@ func TestSyslogSendersAreAskedAgain(t *testing.T) {
 	}
 	b.sink.await(t, b.want)
 }
+
+// A unix socket in which few datagrams may wait is warned of, for senders that do not wait lose lines and nobody sees it.
+func TestAShortQueueOfAUnixSocket(t *testing.T) {
+	for setting, want := range map[string]bool{"10\n": true, "511\n": true, "512\n": false, "4096\n": false, "": false, "x": false} {
+		b := newSyslogBench(t, "unix")
+		heard := b.listen()
+		file := filepath.Join(t.TempDir(), "max_dgram_qlen")
+		if err := os.WriteFile(file, []byte(setting), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Open(b.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.sources[0].(*syslogSource).warnOfShortQueue(file)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if heard.has("few datagrams may wait") != want {
+			t.Errorf("%q: warned %v", setting, !want)
+		}
+	}
+}
