@@ -145,6 +145,9 @@ func (w *truth) hit(of pair, partition int, offset int64, m instant) {
 	}
 	inside := m.at < h.until
 	broken, at, count := h.broken(r, m.at)
+	if broken != nil {
+		count = min(count, broken.Hits+1) // at the hit that broke it, of those of one millisecond
+	}
 	switch {
 	case broken == nil:
 		w.seen["counted"]++
