@@ -93,3 +93,22 @@ func TestReadmeShowsWhatItsCommandPrints(t *testing.T) {
 		}
 	}
 }
+
+// The shippers that the README says have their files here have them.
+func TestShippersOfTheReadmeHaveFiles(t *testing.T) {
+	readme := read(t, "README.md")
+	_, named, _ := strings.Cut(readme, "**I ship logs to Kafka.**")
+	named, _, ok := strings.Cut(named, "deployments/shippers")
+	if !ok {
+		t.Fatal("the README does not say where shippers' files are")
+	}
+	for shipper, file := range map[string]string{"Vector": "vector", "Fluent Bit": "fluent-bit", "Filebeat": "filebeat", "Logstash": "logstash", "OpenTelemetry": "otel*"} {
+		files, err := filepath.Glob(filepath.Join(root, "deployments/shippers", file+".*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(named, shipper) && len(files) == 0 {
+			t.Errorf("the README names the file of %s, which is not in deployments/shippers", shipper)
+		}
+	}
+}
