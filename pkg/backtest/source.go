@@ -167,6 +167,10 @@ func (s *sized) Read(b []byte) (int, error) {
 // OpenFile opens a file, whose becoming shorter while it is read is an error. Opening a named pipe waits for who writes to it, unless ctx is done.
 func OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
 	info, err := os.Stat(path)
+	var fault *fs.PathError
+	if errors.As(err, &fault) {
+		fault.Op = "open" // the user asked to open it; that it was looked at first is ours
+	}
 	switch {
 	case err != nil:
 		return nil, err
