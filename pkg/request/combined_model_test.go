@@ -164,6 +164,9 @@ func twinSplit(text string, r *Request) {
 	if strings.Contains(target, " ") {
 		target = twinProtocol.ReplaceAllString(target, "")
 	}
+	if parts[1] != "" {
+		target = strings.Trim(target, " ")
+	}
 	if target == "-" {
 		target = ""
 	}

@@ -27,6 +27,7 @@ type jsonMapping struct {
 	uses  []bool // by slot, as far as any is a field of the request itself
 
 	percent bool // texts are percent-encoded
+	hash    bool // a # is a part of the path, which the server passes on as %23
 }
 
 type jsonField struct {
@@ -68,7 +69,7 @@ func (o Options) needs(shape jsonShape) string {
 }
 
 func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
-	m := jsonMapping{needs: p.scan.needs(shape.needs), path: p.field(roleNames[rolePath]), percent: shape.name == cloudFrontJSON}
+	m := jsonMapping{needs: p.scan.needs(shape.needs), path: p.field(roleNames[rolePath]), percent: shape.name == cloudFrontJSON, hash: shape.name == caddyJSON}
 	for role, paths := range shape.paths {
 		fields := strings.Fields(p.options.path(paths))
 		if isOwnRole(role) && !slices.ContainsFunc(fields, func(path string) bool { return strings.TrimRight(path, `#"`) == roleNames[role] }) {
@@ -220,6 +221,9 @@ func (p *jsonParser) fillURL(m *jsonMapping, r *Request) (own bool) {
 	if r.Path == "" {
 		_ = setTarget(nil, r, p.scan.textAt(m.path.slot))
 		own = r.Path != ""
+	}
+	if m.hash && strings.IndexByte(r.Path, '#') >= 0 {
+		r.Path = strings.ReplaceAll(r.Path, "#", "%23")
 	}
 	_ = setQuery(nil, r, p.text(m.roles[roleQuery]))
 	_ = setHost(nil, r, p.text(m.roles[roleHost]))

@@ -42,12 +42,15 @@ type jsonShape struct {
 	paths [roleCount]string
 }
 
+// caddyJSON is the shape of a server written in Go, for which a # in a request line is a part of the path.
+const caddyJSON = "caddy"
+
 // cloudFrontJSON is the shape whose values are percent-encoded once more than they were sent.
 const cloudFrontJSON = "cloudfront-json"
 
 // jsonShapes in the order in which a record is tried on them. The last fits every record.
 var jsonShapes = []jsonShape{
-	{"caddy", "ts request.uri|request.method", [roleCount]string{
+	{caddyJSON, "ts request.uri|request.method", [roleCount]string{
 		roleTime: "ts#", roleIP: "request.client_ip request.remote_ip request.remote_addr", roleUser: "user_id",
 		roleMethod: "request.method", roleHost: "request.host", roleURI: "request.uri",
 		roleStatus: "status", roleBytes: "size",

@@ -268,6 +268,17 @@ func TestJSONPitfalls(t *testing.T) {
 	}
 }
 
+// For Caddy /#/../signin is a path that it serves as /signin; it passes it on, and asks an enforcer, as /%23/../signin.
+func TestAHashIsAPartOfCaddysPath(t *testing.T) {
+	for _, name := range []string{"caddy", "json"} {
+		var r Request
+		err := mustParser(t, name, Options{}).Parse(`{"ts":1.5,"request":{"remote_ip":"203.0.113.7","method":"GET","host":"h","uri":"/#/../signin?a#b"},"status":200}`, &r)
+		if path, _ := (PathForm{}).Normal(r.Path, r.PathDecoded, nil); err != nil || path != "/signin" || r.Path != "/%23/../signin" || r.Query != "a#b" {
+			t.Errorf("%s: %v, %s: %+v", name, err, path, r)
+		}
+	}
+}
+
 // Behind a CDN that Traefik trusts, ClientHost is the header as it came.
 func TestClientHostIsAHeader(t *testing.T) {
 	parser := mustParser(t, "traefik-json", Options{})

@@ -7,7 +7,7 @@ import "strings"
 type requestLine struct{ method, host, path, query string }
 
 // splitRequestLine takes METHOD TARGET PROTOCOL apart; the target may hold spaces, the protocol may be missing, and a
-// bare path is a path.
+// bare path is a path. Spaces around the target are no part of it: nginx and HAProxy serve a line with several.
 func splitRequestLine(s string) requestLine {
 	if s != "" && s[0] == '/' {
 		return targetOf(requestLine{}, dropProtocol(s))
@@ -16,7 +16,7 @@ func splitRequestLine(s string) requestLine {
 	if space <= 0 || !isMethod(s[:space]) {
 		return requestLine{}
 	}
-	return targetOf(requestLine{method: known(s[:space])}, dropProtocol(s[space+1:]))
+	return targetOf(requestLine{method: known(s[:space])}, strings.Trim(dropProtocol(s[space+1:]), " "))
 }
 
 // dropProtocol cuts the last word off when it is a protocol, or the dash that stands for one.
@@ -36,11 +36,11 @@ func dropProtocol(s string) string {
 	return s
 }
 
-// targetOf adds a request's target in one of its forms: /path?query, http://host/path?query, host:port (after
-// CONNECT), *.
+// targetOf adds a request's target in one of its forms: /path?query, http://host/path?query, http:/path?query (which
+// servers in Go serve), host:port (after CONNECT, which Caddy passes on with a path too), *.
 func targetOf(l requestLine, target string) requestLine {
 	target = known(target)
-	if l.method == "CONNECT" {
+	if l.method == "CONNECT" && (target == "" || target[0] != '/') {
 		l.host = hostOnly(target)
 		return l
 	}
@@ -57,11 +57,14 @@ func targetOf(l requestLine, target string) requestLine {
 	return l
 }
 
-// absolute cuts scheme://user@host:port off a target, and leaves one of another form as it is.
+// absolute cuts scheme://user@host:port off a target, or scheme: before a path, and leaves one of another form as it is.
 func absolute(target string) (host, rest string) {
 	colon := strings.IndexByte(target, ':')
-	if colon <= 0 || !strings.HasPrefix(target[colon:], "://") || !isMethod(target[:colon]) {
+	if colon <= 0 || !strings.HasPrefix(target[colon:], ":/") || !isMethod(target[:colon]) {
 		return "", target
+	}
+	if !strings.HasPrefix(target[colon:], "://") {
+		return "", target[colon+1:]
 	}
 	authority := target[colon+3:]
 	end := 0

@@ -27,6 +27,15 @@ func TestRequestLines(t *testing.T) {
 		{"GET http://[2001:db8::1]:80/ HTTP/1.1", requestLine{method: "GET", host: "[2001:db8::1]", path: "/"}},
 		{"GET http://[2001:db8::1]/ HTTP/1.1", requestLine{method: "GET", host: "[2001:db8::1]", path: "/"}},
 		{"CONNECT example.com:443 HTTP/1.1", requestLine{method: "CONNECT", host: "example.com"}},
+		{"CONNECT /path?query HTTP/1.1", requestLine{method: "CONNECT", path: "/path", query: "query"}}, // Caddy passes it on
+		{"GET http:/path?query HTTP/1.1", requestLine{method: "GET", path: "/path", query: "query"}},    // so does it with this
+		{"GET a+b.c-1:/path HTTP/1.1", requestLine{method: "GET", path: "/path"}},
+		{"GET http:///path HTTP/1.1", requestLine{method: "GET", path: "/path"}},
+		{"GET  /path HTTP/1.1", requestLine{method: "GET", path: "/path"}}, // nginx and HAProxy serve these
+		{"GET    /path?query   HTTP/1.1", requestLine{method: "GET", path: "/path", query: "query"}},
+		{"GET  /path", requestLine{method: "GET", path: "/path"}},
+		{"GET  http://h/path  HTTP/1.1 ", requestLine{method: "GET", host: "h", path: "/path"}},
+		{"GET /of  two  words  HTTP/1.1", requestLine{method: "GET", path: "/of  two  words"}},
 		{"GET relative HTTP/1.1", requestLine{method: "GET", path: "relative"}},
 		{"GET //evil//x HTTP/1.1", requestLine{method: "GET", path: "//evil//x"}},
 		{"get / HTTP/1.1", requestLine{method: "get", path: "/"}},

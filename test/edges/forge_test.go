@@ -39,7 +39,7 @@ const cdn = "127.0.0.5"
 // newLine is a request with a line of Traefik's common log in the user's name.
 const newLine = `GET http://a%0A9.9.9.9%20-%20-%20%5B22%2FNov%2F2026%3A11%3A39%3A08%20+0000%5D%20%22GET%20%2F%20HTTP%2F1.1%22%20200%202%20%22-%22%20%22-%22%201%20%22r%22%20%22http%3A%2F%2Fh%22%201ms%0A@x/ HTTP/1.1`
 
-// raw sends one request as it is, and gives the status line of the answer.
+// raw sends one request as it is, with a host but for HTTP/1.0, and gives the status line of the answer.
 func raw(t *testing.T, from, address, text string) string {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
@@ -51,7 +51,7 @@ func raw(t *testing.T, from, address, text string) string {
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(text, "\nHost:") {
+	if !strings.Contains(text, "\nHost:") && !strings.HasSuffix(text, " HTTP/1.0") {
 		text += "\nHost: h"
 	}
 	if _, err := c.Write([]byte(strings.ReplaceAll(text, "\n", "\r\n") + "\r\nConnection: close\r\n\r\n")); err != nil {

@@ -131,7 +131,7 @@ func TestIngressNginxAsksWhatItSetsItself(t *testing.T) {
 	port := freePort(t)
 	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
 		"/v1/check/nginx", "/v1/check/ingress-nginx", "proxy_pass_request_headers off;", `proxy_set_header X-User ""; proxy_set_header X-Tenant "";`,
-		"X-Original-URI $request_uri;", "X-Original-URL $scheme://$http_host$request_uri;", "proxy_set_header Host $host;", "proxy_set_header Host enforcer;"))
+		"X-Original-URI $request_uri;", "X-Original-URL $scheme://$http_host$request_uri;", "proxy_set_header Host $weir_host;", "proxy_set_header Host enforcer;"))
 	s.claimsChangeNothing("http://" + loopback + ":" + port)
 }
 

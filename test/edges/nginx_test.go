@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/pkg/blocklist"
 	"weir/pkg/request"
 )
 
@@ -71,6 +72,18 @@ func marksRefusals(t *testing.T, log string) {
 	}
 	if marked == 0 {
 		t.Errorf("nothing is marked in\n%s", log)
+	}
+}
+
+// A request of HTTP/1.0 without a host, as health checks send it, is asked about like any other.
+func TestNginxWithoutAHost(t *testing.T) {
+	s := newSite(t)
+	address := loopback + ":" + freePort(t)
+	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))
+	awaitEdge(t, "http://"+address)
+	s.order(blocklist.OrderBlock, blockedClient)
+	for from, want := range map[string]string{goodClient: " 200 ", blockedClient: " 429 "} {
+		await(t, from+" gets"+want, func() bool { return strings.Contains(raw(t, from, address, "GET / HTTP/1.0"), want) })
 	}
 }
 
