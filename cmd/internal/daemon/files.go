@@ -31,8 +31,11 @@ type rereads struct {
 type reread struct {
 	files []string
 	again func() error
-	read  string // how the files were when they were last read without a fault
+	read  string // how the files were when they were last read without a fault; notRead after one
 }
+
+// notRead is how no file ever is: one that was away, and is put back as it was, has to be read again too.
+const notRead = "not read"
 
 // add has files read again that were as read says when they were read first. Without a process that runs nothing is.
 func (r *rereads) add(read string, again func() error, files ...string) {
@@ -76,7 +79,7 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 		}
 		if err := one.again(); err != nil {
 			faults.Note("reading "+name, err)
-			faulty = true
+			faulty, one.read = true, notRead
 			continue
 		}
 		faults.Over("reading " + name)

@@ -66,6 +66,36 @@ func TestKeysAreReadAgainWhileTheRulesAreFaulty(t *testing.T) {
 	})
 }
 
+// A file that was moved away and is put back is the same one, with the same time of its last change: it counts again.
+func TestKeysThatArePutBackAreReadAgain(t *testing.T) {
+	folder := t.TempDir()
+	path, away := filepath.Join(folder, "keys.yaml"), filepath.Join(folder, "away")
+	text := fmt.Sprintf("keys:\n  - {name: kept, role: read, sha256: %x}\n", sha256.Sum256([]byte("kept")))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{Logger: slog.New(slog.DiscardHandler), files: &rereads{}}
+	file, err := p.keysOf(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults := telemetry.NewFaults(p.Logger)
+	for round := range 2 {
+		for _, move := range []struct {
+			from, to string
+			known    bool
+		}{{path, away, false}, {away, path, true}} {
+			if err := os.Rename(move.from, move.to); err != nil {
+				t.Fatal(err)
+			}
+			p.files.look(p.Logger, faults)
+			if _, known := file.Find("kept"); known != move.known || p.files.faulty.Load() == move.known {
+				t.Errorf("round %d, moved to %s: the key is known: %v, faulty: %v", round, filepath.Base(move.to), known, p.files.faulty.Load())
+			}
+		}
+	}
+}
+
 // A certificate that changed is shown to those who connect then, and other roots are believed; when the roots are taken
 // away nobody is let in.
 func TestCertificatesAreReadAgain(t *testing.T) {
