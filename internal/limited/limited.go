@@ -291,6 +291,14 @@ func Busy(c net.Conn) {
 	}
 }
 
+// Idle marks a connection that Listen has accepted as one that has said nothing for a while: when there is no room, its
+// place is taken.
+func Idle(c net.Conn) {
+	if c, ok := inner(c); ok {
+		c.change(false)
+	}
+}
+
 // Known marks a connection that Listen has accepted as one that has shown who it is.
 func Known(c net.Conn) {
 	if c, ok := inner(c); ok {

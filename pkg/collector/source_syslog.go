@@ -31,13 +31,14 @@ import (
 //
 // Bounds: a message has at most 64 KiB; of longer ones these are read, and are counted as long where they do not tell an
 // address and a time. The inbox has 8 MiB; 1,024 connections,
-// each with a buffer of 64 KiB, half of them of one address that has shown no certificate, further ones wait to be
-// accepted; one that sends nothing for an hour is closed. A handshake of TLS has 10 s, and gives way to others.
+// each with a buffer of 64 KiB, half of them of one address that has shown no certificate. A further one takes
+// the place of one that has sent nothing for 10 s; while there is none, it waits to be accepted. One that sends nothing
+// for an hour is closed. A handshake of TLS has 10 s, and gives way to others.
 //
 // Beyond loopback it wants to know who may send (from, by the address alone: that of a datagram can be forged), or
 // client certificates, or it does not start. Whoever may write to a unix socket's folder may send. A connection that
-// begins with a request line of HTTP is a browser's, sent by a page that somebody made for it: it is closed, and nothing
-// of it is counted.
+// begins with a request line of HTTP, or over TCP as TLS does, is a browser's, sent by a page that somebody made for it:
+// it is closed, and nothing of it is counted.
 //
 // A goroutine a connection reads, or one all datagrams; one, the stream's, parses.
 type syslogSource struct {
@@ -51,10 +52,10 @@ type syslogSource struct {
 // syslogLimits are bounds, which tests make smaller.
 type syslogLimits struct {
 	inboxBytes, connections int
-	idle, handshake         time.Duration
+	idle, quiet, handshake  time.Duration // quiet: of a connection whose place may be taken
 }
 
-var usualSyslogLimits = syslogLimits{inboxBytes: 8 << 20, connections: 1024, idle: time.Hour, handshake: 10 * time.Second}
+var usualSyslogLimits = syslogLimits{inboxBytes: 8 << 20, connections: 1024, idle: time.Hour, quiet: 10 * time.Second, handshake: 10 * time.Second}
 
 const maxMessageBytes = 64 << 10
 

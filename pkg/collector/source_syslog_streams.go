@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"weir/internal/keys"
@@ -47,13 +48,21 @@ func (s *syslogSource) troubleWith(ctx context.Context, conn net.Conn, err error
 
 var errHTTP = errors.New("it speaks HTTP, not syslog, as the page of a browser does: nothing of it is counted; post lines to a source of the kind http")
 
+// A page can choose what a browser's TLS says at the beginning (a session's ticket), lines too.
+var errTLS = errors.New("it speaks TLS, and this address takes lines as they are: nothing of it is counted; have the source listen at tls://")
+
 // messages puts all messages of a connection into the inbox.
 func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
-	f, from := newFramer(patient{conn, s.limits.idle}), addressOf(conn.RemoteAddr())
+	f, from := newFramer(patient{conn, s.limits.idle, s.limits.quiet}), addressOf(conn.RemoteAddr())
 	for first := true; ; first = false {
 		message, why, err := f.next()
-		if first && !f.counted && speaksHTTP(message, why == reasonLong) {
-			return errHTTP
+		if first && !f.counted {
+			if speaksHTTP(message, why == reasonLong) {
+				return errHTTP
+			}
+			if speaksTLS(message) {
+				return errTLS
+			}
 		}
 		if s.refuses(from) { // from may name others by now
 			return nil
@@ -72,19 +81,35 @@ func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// patient is a connection that ends when it says nothing for long.
+// patient is a connection that ends when it says nothing for long, and whose place may be taken when it has said nothing
+// for a while.
 type patient struct {
 	net.Conn
-	idle time.Duration
+	idle, quiet time.Duration
 }
 
 // Read reads what comes in time.
 func (p patient) Read(b []byte) (int, error) {
-	if err := p.SetReadDeadline(time.Now().Add(p.idle)); err != nil {
+	quiet := min(p.quiet, p.idle)
+	n, err := p.within(quiet, b)
+	if n > 0 || quiet == p.idle || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	limited.Idle(p.Conn)
+	n, err = p.within(p.idle-quiet, b)
+	limited.Busy(p.Conn) // what it has sent would be lost with its place
+	return n, err
+}
+
+func (p patient) within(d time.Duration, b []byte) (int, error) {
+	if err := p.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return 0, err
 	}
 	return p.Conn.Read(b)
 }
+
+// speaksTLS says that a connection begins with a handshake of TLS.
+func speaksTLS(begins []byte) bool { return bytes.HasPrefix(begins, []byte{0x16, 0x03}) }
 
 // speaksHTTP says that a line is the first one of a request over HTTP: a method, a target and HTTP/1.1. Of one that is too
 // long to be kept the method and how the target begins are enough.

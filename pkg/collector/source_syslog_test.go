@@ -365,6 +365,20 @@ func TestSyslogConnectionsAreBounded(t *testing.T) {
 	b.sink.await(t, b.want)
 }
 
+// Connections that send nothing hold no place: who sends gets in, although they would be open for an hour.
+func TestSyslogSilentConnectionsGiveWay(t *testing.T) {
+	for _, begins := range []string{"", "x"} {
+		b := newSyslogBench(t, "tcp")
+		b.changed = func(l *syslogLimits) { l.connections, l.quiet = 8, 10*time.Millisecond }
+		b.start()
+		for range 30 {
+			b.send(b.dial(), begins)
+		}
+		b.send(b.dial(), b.line())
+		b.sink.await(t, b.want)
+	}
+}
+
 // A socket that was left behind is taken, one that is in use or no socket is not.
 func TestSyslogUnixSockets(t *testing.T) {
 	for scheme, network := range map[string]string{"unix": "unixgram", "unixstream": "unix"} {
@@ -479,6 +493,7 @@ func TestSyslogIsNotPostedTo(t *testing.T) {
 	for _, request := range []string{
 		"POST / HTTP/1.1", "POST /v1/requests?x=y HTTP/1.1", "OPTIONS * HTTP/1.1", "GET http://127.0.0.1:5514/ HTTP/1.0", "PRI * HTTP/2.0",
 		"POST /" + strings.Repeat("x", maxMessageBytes+10) + " HTTP/1.1",
+		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a ticket of the page's own choice:", // TLS
 	} {
 		conn := b.dial()
 		framed := "203.0.113.66 - - [03/Mar/2026:08:00:00 +0000] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n"
@@ -488,7 +503,7 @@ func TestSyslogIsNotPostedTo(t *testing.T) {
 			t.Errorf("%.30s: it is read on: %v", request, err)
 		}
 	}
-	until(t, "why", func() bool { return strings.Contains(b.source().status().Error, "speaks HTTP") })
+	until(t, "why", func() bool { return strings.Contains(b.source().status().Error, "speaks TLS") })
 	conn := b.dial()
 	b.send(conn, b.line()+b.line())
 	b.sink.await(t, b.want)
