@@ -90,6 +90,8 @@ type Enforcer struct {
 	commands *commands
 	pages    origin.Pages
 	finding  chan struct{} // places of those who look through the list
+	listing  chan struct{} // places of those who are answered with all of it
+	turns    turns
 	seen     seen
 	delta    delta
 	patience time.Duration
@@ -109,7 +111,7 @@ func Open(c Config) (*Enforcer, error) {
 	e := &Enforcer{
 		config: c, plain: anyEdge(c.Refusal), metrics: newMetrics(c.Metrics, c.Set),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
-		patience: usualPatience, pages: c.pages(), finding: make(chan struct{}, maxFinding),
+		patience: usualPatience, pages: c.pages(), finding: make(chan struct{}, maxFinding), listing: make(chan struct{}, maxListing), turns: newTurns(),
 	}
 	e.Rule(c.Ruling)
 	e.mux = e.routes()

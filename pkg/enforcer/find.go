@@ -18,8 +18,6 @@ const (
 	usualFound = 1000   // that an answer has
 	maxFound   = 10_000 // that one may have
 	maxFinding = 4      // questions at a time
-
-	findPatience = 5 * time.Second // of a further one
 )
 
 // A found is the answer to GET /v1/find, or a page of it.
@@ -62,21 +60,13 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 		answer.Next = base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].place))
 	}
 	answer.Sending = e.sending(answer.Entries, now)
-	writeJSON(w, http.StatusOK, answer)
+	writeJSON(hurry(w), http.StatusOK, answer)
 	return nil
 }
 
 // mayFind waits for one of the places of those who look through the list.
 func (e *Enforcer) mayFind(r *http.Request) (leave func(), err error) {
-	timer := time.NewTimer(findPatience)
-	defer timer.Stop()
-	select {
-	case e.finding <- struct{}{}:
-		return func() { <-e.finding }, nil
-	case <-timer.C:
-	case <-r.Context().Done():
-	}
-	return nil, problemf(http.StatusServiceUnavailable, "%d others look through the list just now: ask again", maxFinding)
+	return place(r, e.finding, "look through the list")
 }
 
 // A findRequest is what is looked for, and which page of it.

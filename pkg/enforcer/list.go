@@ -114,12 +114,32 @@ func (e *Enforcer) write(w http.ResponseWriter, r *http.Request, q *listRequest)
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	return e.writeBody(w, q)
+	leave, err := e.mayList(r, q)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return e.writeBody(hurry(w), q)
+}
+
+// mayList waits for a place of those who are answered with more than what changed.
+func (e *Enforcer) mayList(r *http.Request, q *listRequest) (leave func(), err error) {
+	if q.top > 0 { // it keeps what it answers in memory
+		return e.mayFind(r)
+	}
+	if q.since {
+		if _, _, known := e.config.Set.Changes(q.after, 1); known {
+			return func() {}, nil
+		}
+	}
+	return place(r, e.listing, "are answered with the list")
 }
 
 // writeBody writes the list. Once it has begun, a fault ends the connection: what was written is no list for anyone.
 func (e *Enforcer) writeBody(w http.ResponseWriter, q *listRequest) error {
-	to := &patientWriter{to: w}
+	e.turns.take()
+	defer e.turns.give()
+	to := &patientWriter{to: w, turns: e.turns}
 	err := e.writeTo(to, w.Header(), q)
 	if err == nil {
 		return nil
@@ -162,7 +182,7 @@ func (e *Enforcer) writeForm(to io.Writer, q *listRequest, now int64) error {
 // writeTop writes the worst entries first, and says how many it left out.
 func (e *Enforcer) writeTop(to io.Writer, header http.Header, q *listRequest, now int64) error {
 	state := e.config.Set.State()
-	kept, left := worst(e.config.Set, q, now)
+	kept, left := worst(e.config.Set, q, now, e.turns)
 	header.Set(cutField, strconv.Itoa(left))
 	w := blocklist.NewJSONWriter(to, blocklist.Header{Version: state.Version, After: -1, AsOf: state.AsOf, Snapshot: true})
 	for _, entry := range kept {
@@ -174,10 +194,14 @@ func (e *Enforcer) writeTop(to io.Writer, header http.Header, q *listRequest, no
 }
 
 // worst are the entries that top keeps, and how many others there are.
-func worst(set *blocklist.Set, q *listRequest, now int64) (kept []*blocklist.Entry, left int) {
+func worst(set *blocklist.Set, q *listRequest, now int64, t turns) (kept []*blocklist.Entry, left int) {
 	wanted := q.wanted()
 	least := &leastFirst{}
+	looked := 0
 	for entry := range set.All(now) {
+		if looked++; looked%entriesATurn == 0 {
+			t.pass()
+		}
 		if entry.Mode == blocklist.Shadow || wanted != nil && !wanted(entry) {
 			continue
 		}
@@ -225,14 +249,18 @@ func listProblem(err error) error {
 	return err
 }
 
-// A patientWriter writes an answer, a piece in a bounded time, and notes that it has begun.
+// A patientWriter writes an answer, a piece in a bounded time, and notes that it has begun. Whoever writes gives up its
+// turn meanwhile.
 type patientWriter struct {
 	to    http.ResponseWriter
+	turns turns
 	begun bool
 }
 
 // Write writes for a bounded time.
 func (p *patientWriter) Write(b []byte) (int, error) {
 	p.begun = true
+	p.turns.give()
+	defer p.turns.take()
 	return limited.Answer(p.to).Write(b)
 }

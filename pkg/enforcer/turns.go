@@ -1,0 +1,99 @@
+package enforcer
+
+import (
+	"net/http"
+	"runtime"
+	"time"
+
+	"weir/internal/limited"
+)
+
+// Turns are for those who make lists: so many at a time that checks keep half of the processors, however many ask for
+// the list. Nobody keeps one while its list is sent, so who reads slowly delays nobody. Nil is without bound.
+type turns chan struct{}
+
+// entriesATurn is how many entries are looked at before others have their turn.
+const entriesATurn = 1024
+
+func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }
+
+func (t turns) take() {
+	if t != nil {
+		t <- struct{}{}
+	}
+}
+
+func (t turns) give() {
+	if t != nil {
+		<-t
+	}
+}
+
+// pass lets others have their turn first.
+func (t turns) pass() {
+	t.give()
+	t.take()
+}
+
+// maxListing is how many complete lists are answered at a time. Each has a copy of the list's table meanwhile.
+const maxListing = 64
+
+// waitForPlace is how long one waits who finds no place free.
+const waitForPlace = 5 * time.Second
+
+// place waits for one of a few places.
+func place(r *http.Request, places chan struct{}, what string) (leave func(), err error) {
+	leave = func() { <-places }
+	select {
+	case places <- struct{}{}:
+		return leave, nil
+	default:
+	}
+	timer := time.NewTimer(waitForPlace)
+	defer timer.Stop()
+	select {
+	case places <- struct{}{}:
+		return leave, nil
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+	return nil, problemf(http.StatusServiceUnavailable, "%d others %s just now: ask again", cap(places), what)
+}
+
+// The answer to one who has a place may take so long, and as long again as it takes at the slowest rate, in bytes a second.
+const (
+	placePatience = time.Minute
+	slowest       = 64 << 10
+)
+
+// A hurried writer ends the connection when its answer is not taken in time.
+type hurried struct {
+	http.ResponseWriter
+	until time.Time
+}
+
+func hurry(w http.ResponseWriter) http.ResponseWriter {
+	return &hurried{limited.Answer(w), time.Now().Add(placePatience)}
+}
+
+// Write writes in pieces.
+func (h *hurried) Write(b []byte) (written int, err error) {
+	const pieceBytes = 64 << 10
+	for begun := false; !begun || len(b) > 0; begun = true {
+		if time.Now().After(h.until) {
+			panic(http.ErrAbortHandler) // what was written is no answer
+		}
+		piece := b[:min(len(b), pieceBytes)]
+		n, err := h.ResponseWriter.Write(piece)
+		written += n
+		h.until = h.until.Add(time.Duration(n) * time.Second / slowest)
+		if err != nil {
+			return written, err
+		}
+		b = b[len(piece):]
+	}
+	return written, nil
+}
+
+// Unwrap is for http.ResponseController.
+func (h *hurried) Unwrap() http.ResponseWriter { return h.ResponseWriter }

@@ -1,0 +1,106 @@
+package enforcer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// Of those who ask for the worst entries, which are kept in memory, a few are answered at a time.
+func TestTopIsBounded(t *testing.T) {
+	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Keys = nil })
+	for range maxFinding {
+		r.finding <- struct{}{}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	ask := func(query string) int {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/v1/blocklist"+query, http.NoBody).WithContext(gone))
+		return w.Code
+	}
+	if got := ask("?top=100000"); got != http.StatusServiceUnavailable {
+		t.Errorf("while others are answered: %d", got)
+	}
+	if got := ask(""); got != http.StatusOK {
+		t.Errorf("the list: %d", got)
+	}
+	for range maxListing {
+		r.listing <- struct{}{}
+	}
+	for query, want := range map[string]int{"": http.StatusServiceUnavailable, "?after=other-1.5": http.StatusServiceUnavailable, "?after=" + r.config.Set.Version().String(): http.StatusOK} {
+		if got := ask(query); got != want {
+			t.Errorf("%q, while %d lists are answered: %d, want %d", query, maxListing, got, want)
+		}
+	}
+	<-r.finding
+	if got := ask("?top=100000"); got != http.StatusOK {
+		t.Errorf("with a place: %d", got)
+	}
+}
+
+// A stuckWriter is someone who takes nothing of an answer until they are let.
+type stuckWriter struct {
+	*httptest.ResponseRecorder
+	reached, let chan struct{}
+}
+
+func (s *stuckWriter) Write(b []byte) (int, error) {
+	select {
+	case s.reached <- struct{}{}:
+	default:
+	}
+	<-s.let
+	return s.ResponseRecorder.Write(b)
+}
+
+// However many take their list slowly, others get theirs: nobody has a turn while they are sent something.
+func TestWhoReadsSlowlyKeepsNoTurn(t *testing.T) {
+	var entries []*blocklist.Entry
+	for i := range 3000 {
+		entries = append(entries, ofIP(fmt.Sprintf("198.51.%d.%d", i/250, i%250)))
+	}
+	r := start(t, list(t, entries...), func(c *Config) { c.Keys = nil })
+	let, ended := make(chan struct{}), make(chan struct{})
+	slow := 3 * cap(r.turns)
+	for range slow {
+		w := &stuckWriter{httptest.NewRecorder(), make(chan struct{}, 1), let}
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/v1/blocklist", http.NoBody))
+		}()
+		<-w.reached
+	}
+	if got := r.get("/v1/blocklist"); got.status != 200 {
+		t.Errorf("%d", got.status)
+	}
+	close(let)
+	for range slow {
+		<-ended
+	}
+	if len(r.turns) != 0 {
+		t.Errorf("%d turns are kept", len(r.turns))
+	}
+}
+
+// An answer that is not taken in time ends with its connection, and gives its place back.
+func TestAnswersOfFewPlacesAreHurried(t *testing.T) {
+	w := httptest.NewRecorder()
+	h := &hurried{w, time.Now().Add(time.Minute)}
+	if n, err := h.Write(make([]byte, 200<<10)); n != 200<<10 || err != nil || w.Body.Len() != n {
+		t.Errorf("in time: %d, %v", n, err)
+	}
+	defer func() {
+		if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) {
+			t.Errorf("too late: %v", err)
+		}
+	}()
+	h.until = time.Now().Add(-time.Second)
+	_, _ = h.Write([]byte("more"))
+}
