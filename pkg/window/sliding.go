@@ -90,6 +90,22 @@ func (g *group) hitNewest(l *log, at, cost int64) broken {
 	return b
 }
 
+// hitSingly counts hits of one instant one after the other, up to the one that breaks a limit, and says how many are left.
+// No hit is newer.
+func (g *group) hitSingly(l *log, at, cost int64) (b broken, left int64) {
+	b, counts := unbroken, cost+1
+	for i := range g.limits {
+		limit := &g.limits[i]
+		before := g.since(*l, at-limit.per)
+		if needs := max(1, limit.hits+1-before); needs < counts {
+			b, counts = broken{limit.index, at, before + needs}, needs
+		}
+	}
+	counts = min(counts, cost)
+	g.add(l, g.slotOf(at), at, counts)
+	return b, cost - counts
+}
+
 // touch reads the cells of the first log that hitNewest begins with.
 func (a *sliding) touch(s *State) (sum int64) {
 	g, l := &a.groups[0], s.first

@@ -212,7 +212,15 @@ func (p *Policy) judge(s *State, tail []moment, old []block) {
 			}
 			continue
 		}
-		b := g.hitNewest(&s.first, m.at, m.cost)
+
+		// Of single hits at one instant those behind the one that breaks a limit are inside the block.
+		var b broken
+		var inside int64
+		if p.ones && m.cost > 1 {
+			b, inside = g.hitSingly(&s.first, m.at, m.cost)
+		} else {
+			b = g.hitNewest(&s.first, m.at, m.cost)
+		}
 		if b.limit < 0 {
 			continue
 		}
@@ -221,8 +229,12 @@ func (p *Policy) judge(s *State, tail []moment, old []block) {
 			now.first, now.firstLevel = old[i].first, old[i].firstLevel
 		}
 		u.blocks = append(u.blocks, now)
+
 		if !p.block.Clear {
 			g.move(&u.past, &s.first)
+		}
+		if inside > 0 && m.at >= ends {
+			g.add(&u.past, g.slotOf(m.at), s.newest, inside)
 		}
 	}
 }
@@ -301,7 +313,8 @@ func (s *State) Others() []Outcome {
 	return s.rare.unsettled.others
 }
 
-// tail is what is in two logs from an instant on, with one more moment, in the order of time. No slot is in both.
+// tail is what is in two logs from an instant on, with one more moment, in the order of time. Of a slot that is in both,
+// what is in b comes first: it counted, and the rest was inside the block that it began.
 func (g *group) tail(to []moment, a, b log, more moment) []moment {
 	slot := g.slotOf(more.at)
 	i, j := g.after(a, slot-1), g.after(b, slot-1)

@@ -35,28 +35,36 @@ func (b *textbook) hit(at, cost int64) bool {
 func (b *textbook) run() (blocks []block, counting []moment) {
 	var now block
 	for _, m := range b.hits {
-		if m.at < now.until {
-			continue
-		}
-		counting = append(counting, m)
-		for i, l := range b.Limits {
-			count := hitsWithin(counting, m.at, l.Per.Milliseconds())
-			if count <= l.Hits {
-				continue
-			}
+		for left := m.cost; left > 0 && m.at >= now.until; {
+			cost := left
 			if b.Ones {
-				count = l.Hits + 1
+				cost = 1
 			}
-			now = b.block(now, m.at, counting)
-			now.limit, now.count = i, count
-			blocks = append(blocks, now)
-			if !b.Block.Clear {
-				counting = nil
+			left -= cost
+			counting = append(counting, moment{m.at, cost})
+			if next, ok := b.broken(now, counting); ok {
+				now = next
+				blocks = append(blocks, now)
+				if !b.Block.Clear {
+					counting = nil
+				}
 			}
-			break
 		}
 	}
 	return blocks, counting
+}
+
+// broken is the block that the last hit begins, if it does.
+func (b *textbook) broken(before block, counting []moment) (block, bool) {
+	at := counting[len(counting)-1].at
+	for i, l := range b.Limits {
+		if count := hitsWithin(counting, at, l.Per.Milliseconds()); count > l.Hits {
+			now := b.block(before, at, counting)
+			now.limit, now.count = i, count
+			return now, true
+		}
+	}
+	return block{}, false
 }
 
 func (b *textbook) block(before block, at int64, counting []moment) block {
@@ -94,7 +102,20 @@ func unsettledScene(r *rand.Rand) scene {
 	sc.config.Ones = r.IntN(2) == 0
 	sc.config.Late = pick(r, 100*time.Millisecond, 2*time.Second, 10*time.Second, time.Minute)
 	sc.config.Block.For = pick(r, time.Millisecond, time.Second, 2*time.Second, 10*time.Second, time.Minute)
+	if sc.config.Ones {
+		sc.hits = singly(sc.hits)
+	}
 	return sc
+}
+
+// singly are hits that cost one each, some of them several at one instant.
+func singly(hits []moment) (ones []moment) {
+	for _, m := range hits {
+		for range min(m.cost, 4) {
+			ones = append(ones, moment{m.at, 1})
+		}
+	}
+	return ones
 }
 
 // After every hit, in any order of arrival, the blocks are those of the textbook, to the millisecond: from, until, level,
