@@ -144,10 +144,11 @@ func busy(w http.ResponseWriter, message string) {
 	sayError(w, http.StatusServiceUnavailable, message)
 }
 
-// An output writes a list of objects in pieces, and gives each piece a time. A client that does not take it in time, or has
-// gone, has its connection ended.
+// An output writes a list of objects in pieces, and gives each piece a time, and all of them one: there are few places. A
+// client that does not take it in time, or has gone, has its connection ended.
 type output struct {
 	w       io.Writer
+	until   time.Time    // it has to be taken, and later by what is written at the slowest rate
 	zip     *gzip.Writer // nil: it is not compressed
 	control *http.ResponseController
 	piece   []byte
@@ -155,13 +156,15 @@ type output struct {
 }
 
 const (
-	pieceBytes   = 64 << 10
-	piecePatient = 30 * time.Second
+	pieceBytes    = 64 << 10
+	piecePatient  = 30 * time.Second
+	outputPatient = time.Minute
+	slowest       = 64 << 10 // bytes a second
 )
 
 // newOutput begins an answer, compressed where it may be long and the bouncer asks for that.
 func newOutput(w http.ResponseWriter, r *http.Request, long bool) *output {
-	o := &output{w: w, control: http.NewResponseController(w)}
+	o := &output{w: w, until: time.Now().Add(outputPatient), control: http.NewResponseController(w)}
 	if !long {
 		return o
 	}
@@ -209,8 +212,13 @@ func (o *output) object(r *row, duration time.Duration, withUUID bool) {
 }
 
 func (o *output) flush() {
-	_ = o.control.SetWriteDeadline(time.Now().Add(piecePatient)) // some writers have none
+	deadline := time.Now().Add(piecePatient)
+	if o.until.Before(deadline) {
+		deadline = o.until
+	}
+	_ = o.control.SetWriteDeadline(deadline) // some writers have none
 	_, err := o.w.Write(o.piece)
+	o.until = o.until.Add(time.Duration(len(o.piece)) * time.Second / slowest)
 	if err == nil && o.zip != nil {
 		err = o.zip.Flush()
 	}
