@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/logfile"
 	"weir/pkg/backtest"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -110,8 +112,11 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 		return err
 	}
 	for number := 1; ; number++ {
-		text, err := lines.ReadString('\n')
-		if text != "" {
+		text, whole, err := nextLine(lines, number == 1)
+		switch {
+		case !whole:
+			p.long(text, input.Path, number)
+		case text != "":
 			p.line(decoder, strings.TrimRight(text, "\r\n"), input.Path, number)
 		}
 		if errors.Is(err, io.EOF) {
@@ -126,16 +131,43 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 	}
 }
 
+// nextLine reads a line with its end, without what is no part of it. Of one that is too long, which is not whole, it gives
+// the beginning.
+func nextLine(lines *bufio.Reader, first bool) (text string, whole bool, err error) {
+	var line []byte
+	for whole = true; ; {
+		part, err := lines.ReadSlice('\n')
+		if whole {
+			line = logfile.Line(append(line, part...), first)
+			whole = len(bytes.TrimSuffix(line, []byte{'\n'})) <= logfile.MaxLine
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return string(line), whole, err
+		}
+	}
+}
+
+// long shows a line that is too long to be read.
+func (p *parseCommand) long(text, input string, number int) {
+	p.writer.write(&line{Input: input, Line: number, Unread: "long",
+		Why: fmt.Sprintf("the line is longer than %d MiB", logfile.MaxLine>>20), Sample: request.Sample(text)})
+}
+
 // decoder finds out the format by the lines that have come so far.
 func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Decoder, error) {
 	if _, err := lines.Peek(1); err != nil {
 		return nil, err
 	}
 	head, err := lines.Peek(lines.Buffered())
-	if err != nil {
+	for err == nil && bytes.IndexByte(head, '\n') < 0 && len(head) < lines.Size() {
+		if head, err = lines.Peek(len(head) + 1); err == nil {
+			head, err = lines.Peek(lines.Buffered())
+		}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	sample := string(head)
+	sample := string(logfile.Line(head, true))
 	if end := strings.LastIndexByte(sample, '\n'); end >= 0 {
 		sample = sample[:end] // the rest of the last line has not come
 	}

@@ -18,7 +18,7 @@ import (
 
 const (
 	// MaxLine is how many bytes a line may have without its newline and the zeros before it.
-	MaxLine = 1 << 20
+	MaxLine = 16 << 20
 
 	// HeadBytes is how many of the first bytes say what a file is.
 	HeadBytes = 512
@@ -180,7 +180,7 @@ func (g *gunzip) Close() error { return nil }
 // where nothing was written: after a loss of power, or where a file was cut off whose writer went on at its own offset.
 func Line(line []byte, first bool) []byte {
 	if first {
-		line = bytes.TrimPrefix(line, byteOrderMark)
+		line = bytes.TrimPrefix(WithoutHole(line), byteOrderMark)
 	}
 	return WithoutHole(line)
 }

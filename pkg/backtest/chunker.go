@@ -13,7 +13,7 @@ const (
 	longHeadBytes = 4096 // kept of a line that is too long, for its sample
 )
 
-// A chunker cuts a stream into runs of whole lines. Lines over a mebibyte are left out; a run ends before such
+// A chunker cuts a stream into runs of whole lines. Lines over maxLineBytes are left out; a run ends before such
 // a line, so that lines can be numbered. Zeros before a line are no part of it: there may be any number of them.
 type chunker struct {
 	source io.Reader

@@ -47,10 +47,10 @@ func FuzzChunker(f *testing.F) {
 	f.Add([]byte("before\nafter\n"), 64, maxLineBytes)
 	f.Add([]byte("before\nafter"), 64, maxLineBytes-7)
 	f.Add([]byte("before\n\x00\x00after\n\x00"), 4, 0)
-	f.Add([]byte("before\n"), 300_000, 3*maxLineBytes)
+	f.Add([]byte("before\n"), 300_000, maxLineBytes+maxLineBytes/8)
 	f.Fuzz(func(t *testing.T, data []byte, bufferBytes, long int) {
 		bufferBytes = 1 + max(bufferBytes, -bufferBytes-1)%(1<<19)
-		if long = max(long, -long-1) % (4 * maxLineBytes); long > 0 {
+		if long = max(long, -long-1) % (maxLineBytes + maxLineBytes/4); long > 0 {
 			at := bytes.IndexByte(data, '\n') + 1
 			data = append(append(bytes.Clone(data[:at]), bytes.Repeat([]byte{'x'}, long)...), data[at:]...)
 		}
@@ -69,7 +69,7 @@ func FuzzChunker(f *testing.F) {
 
 func scanned(t *testing.T, data []byte) (lines []string, skipped int64) {
 	s := bufio.NewScanner(bytes.NewReader(data))
-	s.Buffer(nil, 8*maxLineBytes)
+	s.Buffer(nil, 2*maxLineBytes)
 	s.Split(func(data []byte, atEOF bool) (int, []byte, error) { // as ScanLines, but \r stays
 		if i := bytes.IndexByte(data, '\n'); i >= 0 {
 			return i + 1, data[:i], nil

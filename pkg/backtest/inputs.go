@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -129,6 +130,10 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 // then, and nil when there are more.
 func headLines(s *source) (lines []string, end, err error) {
 	head, err := s.Peek(headBytes)
+	if err == nil && bytes.IndexByte(head, '\n') < 0 { // the first line alone is longer
+		s.Reader = bufio.NewReaderSize(s.Reader, maxLineBytes+headBytes)
+		head, err = s.Peek(maxLineBytes + headBytes)
+	}
 	if err != nil && !errors.Is(err, io.EOF) && len(head) == 0 {
 		return nil, nil, err // where there is more, the same error comes again behind it
 	}
@@ -141,6 +146,9 @@ func headLines(s *source) (lines []string, end, err error) {
 	}
 	for i := range lines {
 		lines[i] = strings.TrimSuffix(strings.TrimLeft(lines[i], "\x00"), "\r")
+	}
+	if len(lines[0]) > maxLineBytes && len(lines) > 1 {
+		lines = lines[1:]
 	}
 	return lines, err, nil
 }

@@ -152,6 +152,17 @@ func TestLinesThatComeTooLateAreTold(t *testing.T) {
 	}
 }
 
+// The first line may be longer than what is looked at by default, and longer than a line may be.
+func TestALongFirstLine(t *testing.T) {
+	good := combined("192.0.2.1", noon)
+	for _, first := range []string{strings.Replace(good, "GET /", "GET /?"+strings.Repeat("a", 300<<10), 1), strings.Repeat("x", maxLineBytes+1) + "\n"} {
+		r := runConfig(t, usualConfig(t, fromText("log", first+strings.Repeat(good, 20))))
+		if got, want := r.Requests+r.Unread["long"], int64(21); got != want || len(r.Unread) > 1 {
+			t.Errorf("%d, want %d: %v", got, want, r.Unread)
+		}
+	}
+}
+
 func TestUnreadLinesAreCountedAndShown(t *testing.T) {
 	good := combined("192.0.2.1", noon)
 	long := strings.Repeat("x", maxLineBytes+1) + "\n"

@@ -43,8 +43,8 @@ func (b *bench) text(name string) string {
 func TestALogWithALongEnd(t *testing.T) {
 	for name, end := range map[string]string{
 		"zeros":          strings.Repeat("\x00", 5<<20),
-		"a blob":         strings.Repeat("blob\x00", 1<<20),
-		"a blob and the": strings.Repeat("x", 2<<20) + strings.Repeat("\x00", 3<<20),
+		"a blob":         strings.Repeat("blob\x00", 4<<20),
+		"a blob and the": strings.Repeat("x", 18<<20) + strings.Repeat("\x00", 3<<20),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, "access.log")
@@ -76,7 +76,7 @@ func TestALongLineInPieces(t *testing.T) {
 	b.log("access.log", 100)
 	f := b.family("access.log")
 	for i := range 60 {
-		b.append("access.log", strings.Repeat("x", 100<<10))
+		b.append("access.log", strings.Repeat("x", 300<<10))
 		f.settle(t)
 		if i == 40 {
 			b.stop()

@@ -302,7 +302,7 @@ func (log *fileLog) add(ctx context.Context, line []byte, long bool) error {
 func (f *family) sayEndless(log *fileLog) {
 	if log.tape.long && !log.endless {
 		log.endless = true
-		f.source.logger.Warn("a line of more than 1 MiB is not counted; reading goes on behind its end: is the file a log?",
+		f.source.logger.Warn("a line of more than 16 MiB is not counted; reading goes on behind its end: is the file a log?",
 			"file", log.path, "position", log.tape.began.position, "begins", request.Sample(string(log.tape.sample)))
 	}
 }
@@ -389,8 +389,12 @@ func (log *fileLog) keep(position int64) []byte {
 	defer log.known.mu.Unlock()
 	log.setTail(log.tape.before(position))
 	log.tailAt = position
-	if known := min(position, int64(len(log.tape.begins))); known > int64(log.size) || known > 0 && log.blank() {
-		log.setHead(log.tape.begins[:known])
+	if log.blank() {
+		log.tape.findBeginning()
+	}
+	begins := log.tape.begins
+	if known := min(position, int64(len(begins))); known > int64(log.size) || known > 0 && log.blank() {
+		log.setHead(begins[:known])
 	}
 	log.day = today()
 	log.identity.id = log.id

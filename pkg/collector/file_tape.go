@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type tape struct {
 	file       *os.File
 	compressed logfile.Kind
 	begins     []byte        // what a file that is not compressed begins with, up to headBytes, growing with the file
+	beginsAt   int64         // where that stands: behind zeros, if the file begins with headBytes of them
 	reader     io.ReadCloser // of a compressed file
 	buffer     []byte
 	base       int64 // position of buffer[0]
@@ -60,6 +62,9 @@ type tape struct {
 // openTape opens a file at a position. begins is what it was identified by.
 func openTape(file *os.File, compressed logfile.Kind, begins []byte, position int64) (*tape, error) {
 	t := &tape{file: file, compressed: compressed, begins: withoutZeros(begins), buffer: make([]byte, chunkBytes)}
+	if compressed == logfile.Plain && len(t.begins) > 0 {
+		t.beginsAt = behindHole(file)
+	}
 	before := min(position, tailBytes)
 	t.base = position - before
 	if compressed != logfile.Plain {
@@ -296,9 +301,10 @@ func withoutZeros(b []byte) []byte {
 // that was written over before or meanwhile is found out, though its bytes before the position be the same by chance
 // or though there be none.
 func (t *tape) sameBeginning() error {
-	start, _, err := head(t.file, logfile.Plain)
-	switch {
-	case err != nil:
+	start := make([]byte, headBytes)
+	n, err := t.file.ReadAt(start, t.beginsAt)
+	switch start = start[:n]; {
+	case err != nil && err != io.EOF:
 		return fmt.Errorf("reading its beginning: %w", err)
 	case !bytes.HasPrefix(start, t.begins):
 		return errTruncated
@@ -307,11 +313,41 @@ func (t *tape) sameBeginning() error {
 	return nil
 }
 
+// findBeginning looks for what the file begins with, where there were only zeros before.
+func (t *tape) findBeginning() {
+	if len(t.begins) > 0 || t.compressed != logfile.Plain {
+		return
+	}
+	if start, _, err := head(t.file, logfile.Plain); err == nil {
+		t.begins, t.beginsAt = withoutZeros(start), behindHole(t.file)
+	}
+}
+
+// behindHole is where a log begins in a file whose first bytes are zeros, headBytes or more of them: at what comes behind
+// them. Else, and where nothing comes, it begins where the file does. Many files begin with zeros, and not by chance:
+// those that were cut off under a writer that goes on at its own offset.
+func behindHole(file *os.File) int64 {
+	chunk := make([]byte, headBytes)
+	for at := int64(0); ; {
+		n, err := file.ReadAt(chunk, at)
+		zeros := n - len(logfile.WithoutHole(chunk[:n]))
+		at += int64(zeros)
+		switch {
+		case zeros < n && at >= headBytes:
+			return at
+		case zeros < n || err != nil:
+			return 0
+		case len(chunk) < chunkBytes:
+			chunk = make([]byte, chunkBytes)
+		}
+	}
+}
+
 // head is what a file begins with, at most headBytes; whole says that it has no more than that and never will.
 func head(file *os.File, compressed logfile.Kind) (head []byte, whole bool, err error) {
 	head = make([]byte, headBytes)
 	if compressed == logfile.Plain {
-		n, err := file.ReadAt(head, 0)
+		n, err := file.ReadAt(head, behindHole(file))
 		if err == io.EOF {
 			err = nil
 		}
@@ -322,14 +358,33 @@ func head(file *os.File, compressed logfile.Kind) (head []byte, whole bool, err 
 		return nil, false, err
 	}
 	defer t.reader.Close()
-	n, err := io.ReadFull(t.reader, head)
+	text := bufio.NewReader(t.reader)
+	n, err := io.ReadFull(text, head)
+	if err == nil && len(withoutZeros(head)) == 0 && skipHole(text) {
+		n, err = io.ReadFull(text, head)
+	}
 	if errors.Is(err, logfile.ErrBehind) {
 		return head[:n], true, nil
 	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF && n < headBytes {
-		return head[:n], !truncatedStream(t.reader), nil
+		return head[:n], !truncatedStream(text), nil
 	}
 	return head[:n], false, err
+}
+
+// skipHole passes over zeros, and says whether something comes behind them.
+func skipHole(text *bufio.Reader) bool {
+	for {
+		if _, err := text.Peek(1); err != nil {
+			return false
+		}
+		there, _ := text.Peek(text.Buffered())
+		rest := logfile.WithoutHole(there)
+		_, _ = text.Discard(len(there) - len(rest))
+		if len(rest) > 0 {
+			return true
+		}
+	}
 }
 
 // truncatedStream says whether a compressed file ends in the midst of its stream: it is being written.

@@ -38,7 +38,7 @@ func (s *jsonScan) slots(paths string) (slots []int) {
 }
 
 // maxLineBytes bounds a line that a container's runtime has cut into parts.
-const maxLineBytes = 1 << 20
+const maxLineBytes = 16 << 20
 
 // parts puts a line together again that comes in several records.
 type parts struct {

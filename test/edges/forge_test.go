@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"weir/pkg/backtest"
 	"weir/pkg/request"
+	"weir/pkg/rule"
 )
 
 // forgeries are requests of a client that wants to be counted as another, or not at all.
@@ -101,6 +103,46 @@ func countsAll(t *testing.T, log func() string, format string, want int) {
 		}
 		return count >= want
 	})
+}
+
+// huge are requests that a log writes as more than a mebibyte.
+func huge(target string) []string {
+	many := strings.Repeat(`"`, 700<<10)
+	return []string{"GET " + target + "?" + many + " HTTP/1.1", "GET http://" + strings.Repeat("&", 700<<10) + "@x" + target + " HTTP/1.1", "GET " + target + " HTTP/1.1\nX-Long: " + many}
+}
+
+// Caddy and Traefik log requests whose lines have megabytes: each is counted by its client.
+func TestHugeRequestsAreCounted(t *testing.T) {
+	s := newSite(t)
+	set, err := rule.FromLimits([]string{"1/h"}, "ip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const strange = "127.0.0.77"
+	for name, edge := range map[string]func(...string) (string, *output){"caddy": s.caddy, "traefik": s.traefik} {
+		url, said := edge()
+		awaitEdge(t, url)
+		for _, text := range huge("/login") {
+			raw(t, strange, strings.TrimPrefix(url, "http://"), text)
+		}
+		await(t, name+": all are counted by the client", func() bool {
+			var log []string
+			for line := range strings.Lines(said.String()) {
+				if strings.HasSuffix(line, "}\n") && strings.Contains(line, "/login") && !strings.Contains(line, "7428") {
+					log = append(log, line)
+				}
+			}
+			file := write(t, filepath.Join(t.TempDir(), "access.log"), strings.Join(log, ""))
+			report, err := backtest.Run(t.Context(), backtest.Config{Rules: set, Inputs: []backtest.Input{{Path: file}}, Format: "json"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(report.Unread) > 0 {
+				t.Fatalf("%s: unread %v", name, report.Unread)
+			}
+			return slices.ContainsFunc(report.Rules[0].Blocked, func(b backtest.Blocked) bool { return b.Key == strange && b.Requests == 3 })
+		})
+	}
 }
 
 // refuses says that auto does not read a log, and what to log instead.
