@@ -100,9 +100,9 @@ func checkWarnings(t *testing.T, text, want string) {
 func TestClaimsInLongLists(t *testing.T) {
 	var list strings.Builder
 	for range 2000 {
-		list.WriteString(`"abc", `)
+		list.WriteString(`"/abc", `)
 	}
-	for _, match := range []string{`path in [` + list.String() + `"x"]`, `not (path in [` + list.String() + `"x"]) and user != "abc"`} {
+	for _, match := range []string{`path in [` + list.String() + `"/x"]`, `not (path in [` + list.String() + `"/x"]) and user != "abc"`} {
 		set, warnings, err := rule.Parse("rules.yaml", []byte("rules: [{name: a, key: ip, limits: [1/s], match: '"+match+"'}]\n"))
 		if err != nil || set == nil || len(warnings) != strings.Count(match, "user") {
 			t.Fatal(err, len(warnings))

@@ -236,6 +236,7 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 		return nil, l.warnings, l.faults.Sorted()
 	}
 	l.claims(set)
+	l.spellings(set)
 	for _, allow := range set.Allows {
 		allow.prepare(set.Rules)
 	}
