@@ -27,6 +27,10 @@ type stream struct {
 	may     func() bool     // whether the key is still good
 	waiting map[string]bool // ids of orders that were shown before the log has brought them
 	room    bytes.Buffer
+
+	place func() (leave func(), err error) // of those who are answered with the complete list
+	turns turns
+	gone  bool // there was no place: the client comes again
 }
 
 // stream answers with events: an entry each, as it changes. Who begins without a version gets what changes from now on.
@@ -42,6 +46,7 @@ func (e *Enforcer) stream(w http.ResponseWriter, r *http.Request, q *listRequest
 	defer cancel()
 	defer e.endWith(cancel)()
 	s := &stream{set: e.config.Set, to: &patientWriter{to: w}, flush: http.NewResponseController(w).Flush, wanted: q.wanted(), at: q.after, waiting: map[string]bool{}}
+	s.turns, s.place = e.turns, func() (func(), error) { return place(r, e.listing, "are answered with the list") }
 	s.may = func() bool {
 		_, err := e.Admit(r, keys.Read)
 		return err == nil
@@ -65,7 +70,7 @@ func (s *stream) run(ctx context.Context) {
 	for s.may() {
 		changed := s.set.Changed()
 		more := s.write()
-		if s.send() != nil {
+		if s.send() != nil || s.gone {
 			return
 		}
 		if more {
@@ -111,8 +116,20 @@ func (s *stream) write() (more bool) {
 	return false
 }
 
-// reset writes all that is in force.
+// reset writes all that is in force. That has the bounds of other complete lists: a place, a turn, and a time to be read.
 func (s *stream) reset() {
+	leave, err := s.place()
+	if err != nil {
+		s.gone = true
+		return
+	}
+	defer leave()
+	s.turns.take()
+	defer s.turns.give()
+	patient := s.to
+	s.to = &patientWriter{to: hurry(patient.to), turns: s.turns}
+	defer func() { s.to = patient }()
+
 	s.at = s.set.Version()
 	fmt.Fprintf(&s.room, "event: reset\ndata: {\"version\":%q}\n\n", s.at)
 	for entry := range s.set.All(time.Now().UnixMilli()) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,32 @@ func TestTopIsBounded(t *testing.T) {
 	<-r.finding
 	if got := ask("?top=100000"); got != http.StatusOK {
 		t.Errorf("with a place: %d", got)
+	}
+}
+
+// A stream that begins with the complete list needs a place as the list does, and gives it back.
+func TestStreamsThatBeginWithTheListAreBounded(t *testing.T) {
+	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Keys = nil })
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	watch := func() string {
+		w := httptest.NewRecorder()
+		request := httptest.NewRequest(http.MethodGet, "http://localhost/v1/blocklist?after=other-1.5", http.NoBody).WithContext(gone)
+		request.Header.Set("Accept", eventStream)
+		r.ServeHTTP(w, request)
+		return w.Body.String()
+	}
+	if got := watch(); !strings.Contains(got, "event: reset") || !strings.Contains(got, "203.0.113.7") || !strings.Contains(got, "event: whole") {
+		t.Errorf("with places: %q", got)
+	}
+	if len(r.listing) != 0 || len(r.turns) != 0 {
+		t.Errorf("%d places and %d turns are kept", len(r.listing), len(r.turns))
+	}
+	for range maxListing {
+		r.listing <- struct{}{}
+	}
+	if got := watch(); strings.Contains(got, "203.0.113.7") {
+		t.Errorf("without a place: %q", got)
 	}
 }
 
