@@ -169,6 +169,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		running.Go(func() { failed <- e.serve(server, l) })
 	}
 	running.Go(func() { e.watchDelay(ctx, begin) })
+	running.Go(func() { e.keepSocket(ctx, server, &running) })
 	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
 	running.Go(func() {
 		if e.outbox != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"weir/internal/keys"
@@ -23,6 +24,7 @@ const (
 	maxFollowers   = 4_096
 	bodyPatience   = 30 * time.Second
 	answerPatience = maxWait + limited.WritePatience
+	lookAtSocket   = time.Second       // whether it is there
 	idlePatience   = 150 * time.Second // longer than edges keep connections: nginx 60 s, Traefik 90 s, Caddy 120 s
 )
 
@@ -101,6 +103,38 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// keepSocket listens again where the socket was deleted, alone or with its folder, until the context is done. The
+// listener before it stays open: the folder may come back.
+func (e *Enforcer) keepSocket(ctx context.Context, server *http.Server, running *sync.WaitGroup) {
+	if e.config.Socket == "" {
+		return
+	}
+	look := time.NewTicker(lookAtSocket)
+	defer look.Stop()
+
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		if _, err := os.Lstat(e.config.Socket); !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		l, err := listenSocket(ctx, e.config.Socket)
+		if err != nil {
+			e.faults.Note("socket", fmt.Errorf("the socket was deleted, and cannot be made again: %w", err))
+			continue
+		}
+		e.faults.Over("socket")
+		running.Go(func() {
+			if err := e.serve(server, listening{l, false}); err != nil {
+				e.faults.Note("socket", err)
+			}
+		})
+	}
 }
 
 func (e *Enforcer) tellFull(why error) { e.faults.Note("connections", why) }

@@ -116,6 +116,29 @@ func TestTheSocket(t *testing.T) {
 	}
 }
 
+// TestADeletedSocketComesBack: also where the folder that it was in is deleted.
+func TestADeletedSocketComesBack(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	r := start(t, list(t), func(c *Config) { c.Socket = filepath.Join(folder, "weir.sock") })
+	answers := func() bool {
+		conn, err := net.Dial("unix", r.config.Socket)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}
+	await(t, "listened on", answers)
+	for range 2 {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "listened on again", answers)
+		if got := r.ask(r.overSocket(), "POST", "/v1/blocks", `{"target":"203.0.113.8","why":"w"}`); got.status != http.StatusCreated {
+			t.Errorf("an order over the socket that is there again: %d %s", got.status, got.body)
+		}
+	}
+}
+
 func TestFollowersAreBounded(t *testing.T) {
 	e, err := Open(Config{Set: blocklist.NewSet(blocklist.Limits{}), Ruling: usualRuling(t), Logger: quiet})
 	if err != nil {
