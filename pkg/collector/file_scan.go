@@ -407,6 +407,9 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		log: file.path, source: known.source, position: known.position, reached: known.reached, journal: f.source.collector.journal,
 		keep: log.keep, member: f.member, notBefore: notBefore, lateNotes: true,
 	})
+	if log.tape.compressed == logfile.Plain { // of others the length says nothing
+		log.stream.measure = func() { f.lag(log) }
+	}
 	f.logs = append(f.logs, log)
 	f.woken(false)
 	return nil

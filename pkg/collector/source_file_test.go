@@ -405,6 +405,38 @@ func TestRequestsBeforeTheBeginningAreNotWanted(t *testing.T) {
 	b.await()
 }
 
+// TestTheLagGrowsWhileNothingCanBeSent: the status says how much waits to be read, not how much did when Kafka went.
+func TestTheLagGrowsWhileNothingCanBeSent(t *testing.T) {
+	b := newBench(t, "access.log")
+	b.log("access.log", 1)
+	b.sink.mute = true
+	b.start()
+	lag := func() int64 {
+		if logs := b.collector.Status().Sources[0].Logs; len(logs) == 1 {
+			return logs[0].Lag
+		}
+		return 0
+	}
+	for lag() == 0 { // until as much is in flight as may be
+		b.log("access.log", 1)
+		time.Sleep(time.Millisecond)
+	}
+	before := lag()
+	b.log("access.log", 1000)
+	for begun := time.Now(); lag() < before+50_000; time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("of 1,000 more lines, %d bytes wait", lag()-before)
+		}
+	}
+	b.sink.unmute()
+	b.await()
+	for begun := time.Now(); lag() != 0; time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("when all is read, %d bytes wait", lag())
+		}
+	}
+}
+
 func TestTheFormatIsFoundOut(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"

@@ -73,6 +73,8 @@ type stream struct {
 
 	shown atomic.Pointer[LogStatus]
 	lag   atomic.Int64 // which the source sets
+
+	measure func() // sets lag again while the stream waits, for a log that grows meanwhile; nil where nothing does
 }
 
 // streamConfig is what makes a log's stream that log's.

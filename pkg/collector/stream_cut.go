@@ -70,11 +70,15 @@ func (s *stream) pause(ctx context.Context) error {
 	return s.news(ctx)
 }
 
-// news waits for news of what is in flight, or until it is time to ask again whether it may be sent.
+// news waits for news of what is in flight, or until it is time to ask again whether it may be sent, or how much there
+// is to read by now.
 func (s *stream) news(ctx context.Context) error {
+	if s.measure != nil {
+		s.measure()
+	}
 	select {
 	case <-s.wake:
-	case <-s.alarm(askAgain, s.held):
+	case <-s.alarm(askAgain, s.held || s.measure != nil):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
