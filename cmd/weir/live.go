@@ -87,6 +87,9 @@ func connect(settings *config.Config, stderr io.Writer, topics ...string) (*brok
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
+// errNoBroker says that no embedded broker has its data here.
+var errNoBroker = errors.New("there is no embedded broker's data")
+
 // embed reaches the embedded broker: through the socket of the process that runs it, or, where none runs, by running
 // it here as long as the command does.
 func (b *broker) embed(settings *config.Config) (dialFunc, error) {
@@ -99,7 +102,7 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	}
 	folder := settings.BrokerFolder()
 	if _, err := os.Stat(filepath.Join(folder, "lock")); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no embedded broker's data in %s: nothing has run on it yet; where Kafka is elsewhere, name kafka.brokers in weir.yaml", folder)
+		return nil, fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; where Kafka is elsewhere, name kafka.brokers in weir.yaml", errNoBroker, folder)
 	}
 	var err error
 	b.inProcess, err = embedded.Open(embedded.Config{Folder: folder, RetainEvery: 24 * time.Hour})

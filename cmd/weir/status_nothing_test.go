@@ -85,3 +85,11 @@ func TestStatusOfTwoAggregators(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingHasRun: where no broker's data is yet, nothing runs either.
+func TestNothingHasRun(t *testing.T) {
+	folder := t.TempDir()
+	flags := []string{"--set", "data=" + folder, "--set", "collector.listen=127.0.0.1:1", "--set", "aggregator.listen=127.0.0.1:1", "--set", "enforcer.admin=127.0.0.1:1"}
+	runs(t, exitUnmet, "Nothing runs.\n", append([]string{"status"}, flags...)...)
+	runs(t, exitUnmet, `"nothing_runs":true`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
+}
