@@ -26,8 +26,8 @@ type broken struct {
 	Count int64     `json:"count"`
 }
 
-// A backlog that is spread over eight partitions without keys: the list ends with the second, the limit and the count of
-// each first break in the sorted log, and with nobody else.
+// A backlog that is spread over eight partitions without keys, each out of order by nearly time.late: the list ends with
+// the second, the limit and the count of each first break in the sorted log, and with nobody else.
 func TestABacklogWithoutKeysIsBlockedToTheSecond(t *testing.T) {
 	cluster, redis := kafkatest.Shared(t), redistest.Start(t, "--appendonly", "yes")
 	own := prefix(t)
@@ -67,13 +67,23 @@ func (f *fleet) spread(brokers []string, topic string) map[string]broken {
 	random := rand.New(rand.NewPCG(1, 8))
 	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
 	times := map[string][]time.Time{}
-	var messages []kafka.Message
+	type written struct {
+		at time.Time
+		kafka.Message
+	}
+	var lines []written
 	for i := range 60_000 {
 		at := begin.Add(time.Duration(i) * time.Hour / 60_001).Truncate(time.Second)
 		ip := fmt.Sprintf("203.0.%d.%d", random.IntN(3), int(random.ExpFloat64()*80)%250)
 		times[ip] = append(times[ip], at)
 		line := fmt.Sprintf(`%s - - [%s] "GET / HTTP/1.1" 200 2 "-" "test"`, ip, at.UTC().Format("02/Jan/2006:15:04:05 -0700"))
-		messages = append(messages, kafka.Message{Partition: i % backlogPartitions, Value: []byte(line)})
+		late := time.Duration(random.Int64N(int64(9*time.Minute + 50*time.Second))) // of ten minutes
+		lines = append(lines, written{at.Add(late), kafka.Message{Partition: i % backlogPartitions, Value: []byte(line)}})
+	}
+	slices.SortFunc(lines, func(a, b written) int { return a.at.Compare(b.at) })
+	var messages []kafka.Message
+	for _, line := range lines {
+		messages = append(messages, line.Message)
 	}
 	if err := producer.Send(f.t.Context(), messages...); err != nil {
 		f.t.Fatal(err)

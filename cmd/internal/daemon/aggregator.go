@@ -71,7 +71,7 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 		Client: client, Group: c.AggregatorGroup(), Hits: hits.Name, Partitions: hits.Partitions, Retention: time.Duration(c.Kafka.Hits.Retention),
 		Blocklist: r.blocklist, BlocklistTopic: list.Name, Events: r.events, EventsPartitions: events.Partitions,
 		Store: cold, HotKeys: c.Aggregator.HotKeys, Rules: c.RuleSet, Reread: p.Reread,
-		Late: time.Duration(c.Time.Late), Ahead: time.Duration(c.Time.Ahead), Logger: p.Logger, Metrics: p.Metrics,
+		Late: countedLate(c), Ahead: time.Duration(c.Time.Ahead), Logger: p.Logger, Metrics: p.Metrics,
 	}
 	if len(c.Kafka.Brokers) == 0 {
 		settings.BlocklistRetention = embeddedBlocklistRetention
@@ -181,8 +181,12 @@ func expiry(c *config.Config) time.Duration {
 		}
 		longest = max(longest, matters)
 	}
-	return 2*(longest+time.Duration(c.Time.Late)) + time.Duration(c.Kafka.Hits.Retention)
+	return 2*(longest+countedLate(c)) + time.Duration(c.Kafka.Hits.Retention)
 }
+
+// countedLate is how late a hit may come and still count. A request may be late in its own log by time.late, and logs that
+// are read together from behind may be nearly as far apart, so a key's newest hit can be older by twice that.
+func countedLate(c *config.Config) time.Duration { return 2 * time.Duration(c.Time.Late) }
 
 // mattersFor is how long after its last hit a key of a rule is remembered.
 func mattersFor(r *rule.Rule) time.Duration {

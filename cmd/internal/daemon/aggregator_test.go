@@ -121,8 +121,8 @@ func TestATopicThatIsGivenMorePartitionsEndsTheAggregatorWithItsExitCode(t *test
 
 func TestRedisForgetsWhenNothingMattersAnyMore(t *testing.T) {
 	for rules, want := range map[string]time.Duration{
-		"rules: [{name: a, key: ip, limits: [10/min], block: {for: 1h, then: [2h], forget: 3h}}]": 2*(5*time.Hour+10*time.Minute) + 48*time.Hour,
-		"rules: [{name: a, key: ip, limits: [10/w], block: {for: 1h}}]":                           2*(7*24*time.Hour+10*time.Minute) + 48*time.Hour,
+		"rules: [{name: a, key: ip, limits: [10/min], block: {for: 1h, then: [2h], forget: 3h}}]": 2*(5*time.Hour+20*time.Minute) + 48*time.Hour,
+		"rules: [{name: a, key: ip, limits: [10/w], block: {for: 1h}}]":                           2*(7*24*time.Hour+20*time.Minute) + 48*time.Hour,
 		"rules: [{name: a, key: ip, limits: [10/min], block: {for: forever}}]":                    0,
 	} {
 		folder := t.TempDir()
