@@ -90,12 +90,13 @@ func (r *river) install() *member {
 
 func inRedis(address string) string { return fmt.Sprintf("{redis: %q}", "redis://"+address+"/0") }
 
+// configure writes a member's files. Aggregators count what is late by twice time.late, which is the truth's ten minutes.
 func (r *river) configure(m *member) {
 	r.t.Helper()
 	m.write("weir.yaml", fmt.Sprintf(`
 data: data
 rules: rules.yaml
-time: {late: 10m, ahead: 10s}
+time: {late: 5m, ahead: 10s}
 log: {level: info, format: text}
 kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}, events: {partitions: %d}}
 store: %s
