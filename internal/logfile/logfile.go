@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -22,6 +23,9 @@ const (
 
 	// HeadBytes is how many of the first bytes say what a file is.
 	HeadBytes = 512
+
+	// TellingBytes is how many of the first bytes say how a file is compressed.
+	TellingBytes = 6
 
 	tarMagicAt     = 257
 	maxWindowBytes = 128 << 20 // zstd --long
@@ -75,6 +79,16 @@ func KindOf(head []byte) (Kind, error) {
 		return Bzip2, nil
 	}
 	return Plain, CheckText(head)
+}
+
+// NamedAsPacked says whether a file's name tells that it is compressed. Its bytes tell whether it is, but where it has fewer
+// than TellingBytes: then it is cut off.
+func NamedAsPacked(path string) bool {
+	switch filepath.Ext(path) {
+	case ".gz", ".zst", ".bz2":
+		return true
+	}
+	return false
 }
 
 // CheckText says of what begins so, unpacked, that it is no log: as ErrNoLog.

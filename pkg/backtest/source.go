@@ -52,7 +52,7 @@ func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, err
 	if !whole {
 		from = interruptible{ctx, from}
 	}
-	if err := s.unpack(bufio.NewReaderSize(counting{from, done}, headBytes), whole); err != nil {
+	if err := s.unpack(in.Path, bufio.NewReaderSize(counting{from, done}, headBytes), whole); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", in.Path, err), s.Close())
 	}
 	return s, nil
@@ -73,10 +73,13 @@ func isRegular(r io.Reader) bool {
 
 // unpack finds out by the first bytes how the input is compressed, and passes over zeros before its first line. whole says
 // that it is a file.
-func (s *source) unpack(r *bufio.Reader, whole bool) error {
+func (s *source) unpack(path string, r *bufio.Reader, whole bool) error {
 	head, err := peek(r, whole)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
+	}
+	if whole && len(head) < logfile.TellingBytes && logfile.NamedAsPacked(path) {
+		return fmt.Errorf("it is cut off: it has %d bytes", len(head))
 	}
 	kind, err := logfile.KindOf(head)
 	if err != nil {
@@ -125,6 +128,9 @@ func (s sound) Read(b []byte) (int, error) {
 // damaged is what an error of unpacking means: what is packed is damaged, but where it could not be read.
 func damaged(err error) error {
 	var refused *fs.PathError
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("it is cut off: %w", err)
+	}
 	if err == nil || errors.Is(err, io.EOF) || errors.As(err, &refused) || errors.Is(err, context.Canceled) || errors.Is(err, errShrunk) || errors.Is(err, logfile.ErrBehind) {
 		return err
 	}

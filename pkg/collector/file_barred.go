@@ -40,38 +40,55 @@ func (b *barredFiles) set(f *family, faults map[string]error) {
 	b.byFamily[f] = faults
 }
 
+// lasts says whether nothing is read of a file unless it becomes another: it is no log, or broken.
+func lasts(fault error) bool {
+	return errors.Is(fault, logfile.ErrNoLog) || errors.Is(fault, errBroken)
+}
+
+// all are the faults that last, or the others, by path.
+func (b *barredFiles) all(lasting bool) map[string]error {
+	faults := map[string]error{}
+	for _, of := range b.byFamily {
+		for path, fault := range of {
+			if lasts(fault) == lasting {
+				faults[path] = fault
+			}
+		}
+	}
+	return faults
+}
+
 // none says whether there is none that may be read later.
 func (b *barredFiles) none() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, faults := range b.byFamily {
-		for _, fault := range faults {
-			if !errors.Is(fault, logfile.ErrNoLog) { // which nothing will be read of
-				return false
-			}
-		}
-	}
-	return true
+	return len(b.all(false)) == 0
 }
 
-// news is what there is to say: a fault, or that the last one is over.
+// lasting names the files that nothing will be read of, or nothing more. Each was logged when it was found.
+func (b *barredFiles) lasting() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if faults := b.all(true); len(faults) > 0 {
+		return barredFault(faults, "are not read, or not to their end")
+	}
+	return nil
+}
+
+// news is what there is to say of the others: a fault, or that the last one is over.
 func (b *barredFiles) news() (fault error, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	over = b.told && len(b.byFamily) == 0
-	b.told = len(b.byFamily) > 0
-	if !b.told {
+	faults := b.all(false)
+	over = b.told && len(faults) == 0
+	if b.told = len(faults) > 0; !b.told {
 		return nil, over
 	}
-	faults := map[string]error{}
-	for _, of := range b.byFamily {
-		maps.Copy(faults, of)
-	}
-	return barredFault(faults), false
+	return barredFault(faults, "cannot be read"), false
 }
 
 // barredFault names the first of the files, and what can be done.
-func barredFault(faults map[string]error) error {
+func barredFault(faults map[string]error, what string) error {
 	paths := slices.Sorted(maps.Keys(faults))
 	var named []string
 	for _, path := range paths[:min(len(paths), namedFiles)] {
@@ -79,7 +96,7 @@ func barredFault(faults map[string]error) error {
 	}
 	text := strings.Join(named, "; ")
 	if n := len(paths); n > 1 {
-		text = fmt.Sprintf("%d files cannot be read: %s", n, text)
+		text = fmt.Sprintf("%d files %s: %s", n, what, text)
 	}
 	if more := len(paths) - namedFiles; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)

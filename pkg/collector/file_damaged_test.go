@@ -3,8 +3,8 @@ package collector
 import (
 	"bytes"
 	"compress/gzip"
-	"os"
 	"testing"
+	"time"
 )
 
 // A packed log that is damaged is read up to there, and what came after it all the same; what stands behind its end is
@@ -29,9 +29,7 @@ func TestAPackedLogThatIsDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.Close()
-			if err := os.WriteFile(b.path("access.log.1.gz"), harm(packed.Bytes()), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			b.put("access.log.1.gz", harm(packed.Bytes()), time.Hour)
 			clear(b.want)
 			b.log("access.log", 10)
 			b.start()
@@ -41,10 +39,10 @@ func TestAPackedLogThatIsDamaged(t *testing.T) {
 				for _, n := range keys {
 					total += n
 				}
-				return total > 10 && total <= int64(before)+10 && heard.has("is damaged") && b.collector.Status().CaughtUp
+				return total > 10 && total <= int64(before)+10 && heard.has("a packed file is cut off or damaged") && b.collector.Status().CaughtUp
 			})
 			b.awaitRead("access.log")
-			if n := heard.count("is damaged"); n != 1 {
+			if n := heard.count("a packed file is cut off or damaged"); n != 1 {
 				t.Errorf("said %d times", n)
 			}
 			if name == "in the midst" {

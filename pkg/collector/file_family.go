@@ -43,6 +43,7 @@ type family struct {
 	barred    map[string]error      // files that cannot be read, by path
 	warned    map[string]bool       // files of which it was said that they are not read
 	finished  map[inode]os.FileInfo // files that have nothing to read as long as they stay as they are
+	broken    map[inode]*brokenFile // those of them that are cut off or damaged
 	choice    *request.Choice       // the format of the log before
 }
 
@@ -64,7 +65,7 @@ type fileLog struct {
 }
 
 func newFamily(source *fileSource, path string, began beginning) *family {
-	f := &family{source: source, path: path, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{}, warned: map[string]bool{}}
+	f := &family{source: source, path: path, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{}, broken: map[inode]*brokenFile{}, warned: map[string]bool{}}
 	f.folder, f.name = filepath.Dir(path), filepath.Base(path)
 	f.real.Store(&path)
 	return f
@@ -119,6 +120,7 @@ func (f *family) restart(ctx context.Context) error {
 	}
 	f.logs, f.choice, f.undecided = nil, nil, true
 	clear(f.finished)
+	clear(f.broken)
 	return f.source.known.restart(ctx, f, f.source.collector.config.Sink)
 }
 
@@ -198,6 +200,11 @@ func (f *family) pause(ctx context.Context) {
 // changed says whether the live file is another than the one that is read as such, or files were forgotten.
 func (f *family) changed() bool {
 	f.tidy()
+	for _, one := range f.broken {
+		if one.moved() {
+			return true
+		}
+	}
 	info, err := os.Stat(f.path)
 	if err != nil {
 		return len(f.logs) > 0 && f.logs[len(f.logs)-1].suffix == ""
@@ -318,14 +325,14 @@ func (f *family) learn(s *stream, t *tape) {
 	}
 }
 
-// errUnfinished is that a compressed file ends in the midst: it is being written.
+// errUnfinished is that a compressed file ends in the midst: it is being written, or cut off.
 var errUnfinished = errors.New("the compressed file is not whole yet")
 
 // atEnd sees to a log that gives no more at the moment.
 func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	log.stream.lag.Store(0)
 	if log.tape.compressed != logfile.Plain && isDamage(err) {
-		f.source.logger.Error("a compressed file is damaged: it is read up to there and no further", "file", log.path, "position", log.tape.seen(), "error", err)
+		f.broke(log.path, log.info, err)
 		if !errors.Is(err, logfile.ErrBehind) { // which other bytes behind the end are
 			log.tape.last()
 		}
@@ -377,7 +384,7 @@ func (f *family) drop(ctx context.Context, log *fileLog) {
 	}
 	f.logs = slices.DeleteFunc(f.logs, func(other *fileLog) bool { return other == log })
 	if log.tape.compressed != logfile.Plain {
-		f.finished[log.id] = log.info
+		f.broke(log.path, log.info, io.ErrUnexpectedEOF)
 	}
 	f.undecided = true
 	f.close(log)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/logfile"
 )
 
 // rotations are the ways in which the name of a file goes on once it was rotated: access.log.1, access.log.2.gz,
@@ -30,15 +32,6 @@ func liveOf(name string) (names []string) {
 	return names
 }
 
-// namedAsCompressed says whether a file's name tells that it is compressed. Its bytes tell whether it is.
-func namedAsCompressed(path string) bool {
-	switch filepath.Ext(path) {
-	case ".gz", ".zst", ".bz2":
-		return true
-	}
-	return false
-}
-
 // An aged is a file of a family, as its age is told.
 type aged struct {
 	suffix string // empty for the live file
@@ -48,7 +41,7 @@ type aged struct {
 // number is N of access.log.N or access.log.N.gz; 0 when it is none.
 func (a aged) number() int {
 	text := a.suffix
-	if namedAsCompressed(text) {
+	if logfile.NamedAsPacked(text) {
 		text = strings.TrimSuffix(text, filepath.Ext(text))
 	}
 	n, err := strconv.Atoi(strings.TrimPrefix(text, "."))

@@ -46,6 +46,7 @@ func (f *family) scan() {
 			f.look(file)
 		}
 	}
+	f.reportBroken(files)
 	maps.DeleteFunc(f.warned, func(path string, _ bool) bool {
 		return !slices.ContainsFunc(files, func(file found) bool { return file.path == path })
 	})
@@ -59,7 +60,7 @@ func (f *family) certainty(file found) int {
 	switch {
 	case f.source.known.hasFile(inodeOf(file.info)):
 		return 2
-	case !namedAsCompressed(file.path):
+	case !logfile.NamedAsPacked(file.path):
 		return 1
 	}
 	return 0
@@ -154,10 +155,11 @@ func (f *family) notRead(path, why string, args ...any) {
 
 // look opens a file that has something to read.
 func (f *family) look(file found) {
-	if done := f.finished[inodeOf(file.info)]; done != nil && done.Size() == file.info.Size() && done.ModTime().Equal(file.info.ModTime()) {
+	if done := f.finished[inodeOf(file.info)]; done != nil && unchanged(done, file.info) {
 		f.undecided = f.undecided || time.Since(done.ModTime()) < closeAfter // it may be added to yet
 		return
 	}
+	f.changedAgain(file)
 	opened, err := os.Open(file.path)
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) { // it was rotated just now: it is found by its other name
@@ -182,8 +184,8 @@ func (f *family) sniff(file *found, opened *os.File) (ok bool) {
 		f.bar(file.path, fmt.Errorf("reading %s: %w", file.path, err))
 		return false
 	}
-	if n < telling && namedAsCompressed(file.path) {
-		f.undecided = true // it is being made
+	if n < logfile.TellingBytes && logfile.NamedAsPacked(file.path) {
+		f.brokeEarly(*file, io.ErrUnexpectedEOF)
 		return false
 	}
 	if file.compressed, err = logfile.KindOf(start[:n]); err != nil {
@@ -193,17 +195,16 @@ func (f *family) sniff(file *found, opened *os.File) (ok bool) {
 	return true
 }
 
-// telling is how many bytes say how a file is compressed.
-const telling = 6
-
 // identify finds out which log a file is of, and takes it if that log is to be read from it.
 func (f *family) identify(file found, opened *os.File) (taken bool) {
 	compressed := file.compressed
 	start, whole, err := head(opened, compressed)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		if compressed != logfile.Plain && isDamage(err) {
-			err = fmt.Errorf("it is damaged in its first lines: %w", err)
-		}
+	switch {
+	case err == nil:
+	case compressed != logfile.Plain && isBroken(err):
+		f.brokeEarly(file, err)
+		return false
+	default:
 		f.bar(file.path, fmt.Errorf("reading %s: %w", file.path, err))
 		return false
 	}
@@ -216,6 +217,9 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 	text, ok := opening(start, whole)
 	if !ok {
 		f.undecided = f.undecided || !whole
+		if !whole && compressed != logfile.Plain {
+			f.brokeEarly(file, io.ErrUnexpectedEOF)
+		}
 		return false
 	}
 	id := inodeOf(file.info)
@@ -393,7 +397,11 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		err = errTruncated
 	}
 	if err != nil {
-		if !errors.Is(err, errTruncated) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		switch {
+		case errors.Is(err, errTruncated):
+		case file.compressed != logfile.Plain && isBroken(err):
+			f.broke(file.path, file.info, err)
+		default:
 			f.bar(file.path, fmt.Errorf("reading %s: %w", file.path, err))
 		}
 		return err

@@ -78,6 +78,9 @@ func openTape(file *os.File, compressed logfile.Kind, begins []byte, position in
 	}
 	n, err := t.from(t.buffer[:before], t.base)
 	if int64(n) < before {
+		if compressed != logfile.Plain && errors.Is(err, io.ErrUnexpectedEOF) && !truncatedStream(t.reader) {
+			err = io.EOF // of what is packed, which is complete
+		}
 		t.stop()
 		return nil, shorter(err)
 	}

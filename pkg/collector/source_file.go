@@ -57,6 +57,11 @@ func newFileSource(in *intake) (source, error) {
 func (f *fileSource) status() SourceStatus {
 	status := f.intake.status("file")
 	status.CaughtUp = status.CaughtUp && f.barred.none()
+	if fault := f.barred.lasting(); fault != nil && status.Error != "" {
+		status.Error += "; " + fault.Error()
+	} else if fault != nil {
+		status.Error = fault.Error()
+	}
 	lag := int64(0)
 	for _, log := range status.Logs {
 		lag += log.Lag
@@ -65,7 +70,7 @@ func (f *fileSource) status() SourceStatus {
 	return status
 }
 
-// sayBarred says which files cannot be read.
+// sayBarred says which files cannot be read now.
 func (f *fileSource) sayBarred() {
 	fault, over := f.barred.news()
 	if fault != nil {

@@ -1,0 +1,118 @@
+package collector
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"weir/internal/logfile"
+)
+
+// A brokenFile is a packed file that cannot be read to its end: it is cut off, or damaged.
+type brokenFile struct {
+	path   string
+	info   os.FileInfo // as it was found; another size or time means that it is looked at again
+	found  time.Time
+	why    error
+	unread bool // none of it could be read
+	logged bool
+}
+
+// errBroken marks the fault of a file of which nothing more is read unless it changes.
+var errBroken = errors.New("the packed file is not complete")
+
+type brokenError struct{ error }
+
+func (brokenError) Is(target error) bool { return target == errBroken }
+
+// isBroken says whether an error is about what a packed file contains, and not about reading it.
+func isBroken(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) || isDamage(err) }
+
+// broke notes that a packed file, which was as info says, is cut off or damaged. It is not looked at again until it
+// changes.
+func (f *family) broke(path string, info os.FileInfo, why error) *brokenFile {
+	one := &brokenFile{path: path, info: info, found: time.Now(), why: why}
+	f.finished[inodeOf(info)], f.broken[inodeOf(info)] = info, one
+	f.undecided = true
+	return one
+}
+
+// brokeEarly is broke for a file of which not even the first line could be read.
+func (f *family) brokeEarly(file found, why error) { f.broke(file.path, file.info, why).unread = true }
+
+// changedAgain forgets that a file is broken: it is read on.
+func (f *family) changedAgain(file found) {
+	id := inodeOf(file.info)
+	if was := f.broken[id]; was != nil && was.logged {
+		f.source.logger.Info("a packed file that was cut off or damaged has changed: it is read again", "file", file.path)
+	}
+	delete(f.broken, id)
+}
+
+// reportBroken reports the broken files among those that are there: in the status, and once in the log. One that was
+// written just now may not be finished, and is waited for.
+func (f *family) reportBroken(files []found) {
+	there := map[inode]bool{}
+	for _, file := range files {
+		id := inodeOf(file.info)
+		there[id] = true
+		one := f.broken[id]
+		if one == nil || !unchanged(one.info, file.info) { // it is read on as soon as it is closed
+			continue
+		}
+		one.path = file.path
+		if !one.still() {
+			f.undecided = true
+			continue
+		}
+		fault := one.fault()
+		f.barred[one.path] = brokenError{fault}
+		if !one.logged {
+			one.logged = true
+			f.source.logger.Error("a packed file is cut off or damaged", "file", one.path, "error", fault)
+		}
+	}
+	for id := range f.broken {
+		if !there[id] {
+			delete(f.broken, id)
+		}
+	}
+}
+
+// still says whether the file has not been written for so long that nobody is writing it. A time of the file that is
+// ahead of our clock says nothing.
+func (b *brokenFile) still() bool {
+	since := b.info.ModTime()
+	if since.After(b.found) {
+		since = b.found
+	}
+	return time.Since(since) > closeAfter
+}
+
+// moved says whether the file is another, has changed, or has gone.
+func (b *brokenFile) moved() bool {
+	info, err := os.Stat(b.path)
+	return err != nil || inodeOf(info) != inodeOf(b.info) || !unchanged(b.info, info)
+}
+
+func unchanged(was, is os.FileInfo) bool {
+	return was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
+}
+
+// fault is what to say of the file, and what to do.
+func (b *brokenFile) fault() error {
+	read := "it is read up to there"
+	if b.unread {
+		read = "nothing of it can be read"
+	}
+	const remedy = "put a complete copy in its place, which is read on from there, or move it away"
+	switch {
+	case errors.Is(b.why, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%s is cut off: %s; %s", b.path, read, remedy)
+	case errors.Is(b.why, logfile.ErrBehind):
+		return fmt.Errorf("%s is read up to the end of what is packed in it: %w; pack it again, or move it away", b.path, b.why)
+	}
+	return fmt.Errorf("%s is damaged: %s: %w; %s", b.path, read, b.why, remedy)
+}

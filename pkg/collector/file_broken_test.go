@@ -1,0 +1,178 @@
+package collector
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/test/real"
+)
+
+// packed is what the real program of a kind packs a text to.
+func packed(t *testing.T, extension, text string) []byte {
+	t.Helper()
+	program := map[string]string{".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}[extension]
+	pack := exec.Command(real.Program(t, program, program), "-c")
+	pack.Stdin = strings.NewReader(text)
+	out, err := pack.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// put replaces a file, as it was left for some time.
+func (b *bench) put(name string, data []byte, ago time.Duration) {
+	b.t.Helper()
+	next := b.path(".next")
+	at := time.Now().Add(-ago)
+	for _, err := range []error{os.WriteFile(next, data, 0o644), os.Chtimes(next, at, at), os.Rename(next, b.path(name))} {
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// manyLines are more lines of a log, whose hits are wanted.
+func (b *bench) manyLines(n int) string {
+	var text strings.Builder
+	for range n {
+		text.WriteString(b.line())
+	}
+	return text.String()
+}
+
+func (b *bench) status() SourceStatus { return b.collector.Status().Sources[0] }
+
+// A packed log that is cut off or damaged is in the status and once in the log, by name and with what to do, wherever it
+// is cut. The others are read, the source is caught up, and a complete copy is read on from there.
+func TestABrokenPackedLogIsReported(t *testing.T) {
+	cut := func(n int) func([]byte) []byte { return func(b []byte) []byte { return b[:n] } }
+	for _, test := range []struct {
+		name, extension, what string
+		lines                 int
+		harm                  func([]byte) []byte
+	}{
+		{"empty", ".gz", "is cut off", 1000, cut(0)},
+		{"in its mark", ".zst", "is cut off", 1000, cut(3)},
+		{"in its header", ".gz", "is cut off", 1000, cut(9)},
+		{"in its header", ".bz2", "is cut off", 1000, cut(9)},
+		{"in its header", ".zst", "is cut off", 1000, cut(8)},
+		{"in its first block", ".bz2", "is cut off", 1000, cut(1500)},
+		{"in its first block", ".zst", "is cut off", 1000, cut(1500)},
+		{"behind its first block", ".bz2", "is cut off", 20_000, func(b []byte) []byte { return b[:len(b)-100] }},
+		{"in its midst", ".zst", "is cut off", 20_000, func(b []byte) []byte { return b[:len(b)/2] }},
+		{"in its midst", ".gz", "is cut off", 20_000, func(b []byte) []byte { return b[:len(b)/2] }},
+		{"in its checksum", ".gz", "is cut off", 1000, func(b []byte) []byte { return b[:len(b)-3] }},
+		{"a wrong checksum", ".gz", "is damaged", 1000, func(b []byte) []byte { b[len(b)-8]++; return b }},
+		{"a wrong checksum", ".bz2", "is damaged", 1000, func(b []byte) []byte { b[len(b)-3]++; return b }},
+		{"a wrong checksum", ".zst", "is damaged", 1000, func(b []byte) []byte { b[len(b)-2]++; return b }},
+		{"damaged at once", ".gz", "nothing of it can be read", 1000, func(b []byte) []byte { copy(b[20:], "this was not written"); return b }},
+		{"damaged in its midst", ".bz2", "is damaged", 20_000, func(b []byte) []byte { copy(b[len(b)/2:], "this was not written"); return b }},
+		{"more behind it", ".gz", "other bytes stand behind", 1000, func(b []byte) []byte { return append(b, "this was not packed"...) }},
+	} {
+		t.Run(test.extension[1:]+" "+test.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, "access.log")
+			heard := b.listen()
+			good, name := packed(t, test.extension, b.manyLines(test.lines)), "access.log.1"+test.extension
+			b.put(name, test.harm(bytes.Clone(good)), time.Hour)
+			b.log("access.log", 100)
+			b.start()
+			b.awaitRead("access.log")
+			eventually(t, "the status to name the file", func() bool {
+				status := b.status()
+				return strings.Contains(status.Error, b.path(name)) && strings.Contains(status.Error, test.what) && strings.Contains(status.Error, "move it away")
+			})
+			eventually(t, "the source to have caught up", func() bool { return b.status().CaughtUp })
+			if n := heard.count("level=ERROR"); n != 1 || !heard.has(test.what) || !heard.has(filepath.Base(name)) {
+				t.Errorf("%d errors are logged", n)
+			}
+			b.put(name, good, 0)
+			if test.name != "damaged in its midst" { // where lines of the damaged block were counted
+				b.await()
+			}
+			eventually(t, "the status to be in order", func() bool { return b.status().Error == "" })
+		})
+	}
+}
+
+// A packed log that is being written is not called cut off; one that was left so is, until it goes on. What is there is
+// read at once.
+func TestAPackedLogThatGrows(t *testing.T) {
+	for _, extension := range []string{".gz", ".bz2", ".zst"} {
+		t.Run(extension[1:], func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, "access.log")
+			heard := b.listen()
+			data, name := packed(t, extension, b.manyLines(20_000)), "access.log.1"+extension
+			f := b.family("access.log")
+			broken := func() string {
+				f.settle(t)
+				if fault := f.source.barred.lasting(); fault != nil {
+					return fault.Error()
+				}
+				return ""
+			}
+			const parts = 8
+			for i := range parts {
+				b.append(name, string(data[len(data)*i/parts:len(data)*(i+1)/parts]))
+				if said := broken(); said != "" {
+					t.Fatalf("while it is written: %s", said)
+				}
+				if i != parts/2 {
+					continue
+				}
+				left := time.Now().Add(-2 * closeAfter)
+				if err := os.Chtimes(b.path(name), left, left); err != nil {
+					t.Fatal(err)
+				}
+				for range 3 {
+					if said := broken(); !strings.Contains(said, b.path(name)+" is cut off") {
+						t.Fatalf("left so: %q", said)
+					}
+				}
+				b.rename(name, "access.log.2"+extension) // as the next night's rotation does
+				name = "access.log.2" + extension
+				if said := broken(); !strings.Contains(said, b.path(name)+" is cut off") {
+					t.Fatalf("by its next name: %q", said)
+				}
+			}
+			b.sink.await(t, b.want)
+			if n := heard.count("level=ERROR"); n != 1 {
+				t.Errorf("it is logged %d times", n)
+			}
+		})
+	}
+}
+
+// A packed file whose log was read from the file before it is reported all the same: what it has is not all.
+func TestAPackedCopyThatIsCutOff(t *testing.T) {
+	b := newBench(t, "access.log")
+	heard := b.listen()
+	b.log("access.log", 5000)
+	f := b.family("access.log")
+	f.settle(t)
+	data := packed(t, ".gz", b.text("access.log"))
+	b.put("access.log.1.gz", data[:len(data)/2], time.Hour)
+	b.remove("access.log")
+	f.settle(t)
+	f.closeAll()
+	f.settle(t)
+	if fault := f.source.barred.lasting(); fault == nil || !strings.Contains(fault.Error(), "access.log.1.gz is cut off") {
+		t.Errorf("%v", fault)
+	}
+	b.put("access.log.1.gz", data, time.Hour)
+	f.settle(t)
+	if fault := f.source.barred.lasting(); fault != nil {
+		t.Errorf("when it is complete: %v", fault)
+	}
+	b.sink.await(t, b.want)
+	if n := heard.count("level=ERROR"); n != 1 {
+		t.Errorf("it is logged %d times", n)
+	}
+}
