@@ -15,6 +15,8 @@
 //     the time of writing where windows change by the thousand, and at once when nothing more is to be counted.
 //   - Only one owner writes. Every write names the fence that the one before has left; with another fence found, all
 //     that is in memory is dropped and the partition taken anew, if the group still says that it is ours.
+//   - The last record of a key on the list is its owner's. Records that a former owner sent late are published over: those
+//     that come while the partition is owned, and those that came since the last checkpoint.
 //   - Nothing is counted from zero because the store is away. Hot keys go on; hits of others wait in their order, at
 //     most Config.MostWaiting of a partition; then the partition waits.
 //   - Verdicts are a function of the log. The wall clock decides only what is published: a verdict whose block is over
@@ -90,6 +92,7 @@ type Aggregator struct {
 	rules   atomic.Pointer[ruling]
 	list    *list
 	listEnd func(ctx context.Context) (int64, error) // of the topic blocklist
+	listed  func(ctx context.Context, from, to int64, each func(*kafka.Record)) error
 	logged  verdictLog
 
 	mu   sync.Mutex
@@ -124,6 +127,7 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 		span, err := config.Client.PartitionSpan(ctx, config.BlocklistTopic, 0)
 		return span.End, err
 	}
+	a.listed = a.readListed
 	a.registerLag(config.Metrics)
 	return a, nil
 }

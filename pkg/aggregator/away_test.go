@@ -107,7 +107,7 @@ func TestRecordsThatCouldNotBeToldOf(t *testing.T) {
 		l.agg.hold(p)
 		sent := len(l.list.arrived)
 		for range cap(p.heals) + 1 {
-			l.agg.list.superseded(t.Context(), "few", "192.0.2.1", superseded{"few/192.0.2.2", 1, 1})
+			l.agg.list.superseded(t.Context(), 0, superseded{"few/192.0.2.2", nil})
 		}
 		for range 5 {
 			l.turn(p)

@@ -122,7 +122,7 @@ func TestANullDoesNotHideWhatIsLive(t *testing.T) {
 		t.Errorf("%d nulls, the last: %v; %d in the index", n, last, l.indexed(p))
 	}
 	sent := len(l.list.arrived)
-	p.heals <- superseded{"few/192.0.2.1", unknown, unknown}
+	p.heals <- superseded{"few/192.0.2.1", nil}
 	l.settle(p)
 	if len(l.list.arrived) == sent {
 		t.Error("a null that came late stands in front of what is live")
@@ -130,7 +130,7 @@ func TestANullDoesNotHideWhatIsLive(t *testing.T) {
 	l.unblock("192.0.2.1")
 	l.settle(p)
 	sent = len(l.list.arrived)
-	p.heals <- superseded{"few/192.0.2.1", unknown, unknown}
+	p.heals <- superseded{"few/192.0.2.1", nil}
 	l.turn(p)
 	for _, m := range append(l.list.arrived[sent:], l.list.waiting...) {
 		if string(m.Key) == "few/192.0.2.1" {

@@ -174,3 +174,83 @@ func TestACorrectionReachesTheList(t *testing.T) {
 	add("a", 27_500)
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.From == begin+27_500 && e.Level == 2 && e.ID != id })
 }
+
+// eventsOf are the events of an id, in the order in which they arrived.
+func (l *lab) eventsOf(id string) (events []string) {
+	l.t.Helper()
+	for _, m := range l.events.arrived {
+		var e struct{ Event, ID string }
+		if err := json.Unmarshal(m.Value, &e); err != nil {
+			l.t.Fatal(err)
+		}
+		if e.ID == id {
+			events = append(events, e.Event)
+		}
+	}
+	return events
+}
+
+// at sends hits of one key, at times after an instant.
+func (l *lab) at(source string, begin int64, after ...int64) {
+	l.t.Helper()
+	l.send(source, "few", func(w *hit.Writer) {
+		for _, ms := range after {
+			w.Add(0, []byte("192.0.2.1"), begin+ms, 1)
+		}
+	})
+}
+
+// A killed owner may not have published that a block began: the next one does, also where a late hit has just moved the
+// block, and where another block follows or a person lifts it before the correction is sent.
+func TestAMovedBlockHasItsBlockedEventAfterAKill(t *testing.T) {
+	for name, then := range map[string]func(l *lab, begin int64){
+		"moved":   func(*lab, int64) {},
+		"lifted":  func(l *lab, _ int64) { l.unblock("192.0.2.1") },
+		"another": func(l *lab, begin int64) { l.at("a", begin, 25_000, 25_100, 25_200, 25_300, 25_400) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, 1, onDisk(t))
+			begin := l.newest().UnixMilli()
+			l.clock = begin + 60_000
+			l.now = time.UnixMilli(begin + 5_000)
+			p := l.takes()
+			l.settle(p)
+			p.storedAt = l.now // the next checkpoint is of all that follows
+			l.at("a", begin, 1000, 2000, 3000, 4000, 9000)
+			l.crowd(p)
+			l.list.lose(0)
+			l.events.lose(0)
+			l.start(labRules)
+			next := l.takes()
+			next.log.(*labLog).most = 1000
+			l.at("b", begin, 1500)
+			then(l, begin)
+			l.settle(next)
+			id := blocklist.ID("few", "192.0.2.1", begin+9000, 1)
+			if events := l.eventsOf(id); len(events) == 0 || events[0] != blocklist.EventBlocked {
+				t.Errorf("the events are %q", events)
+			}
+		})
+	}
+}
+
+// A block that was over when it was found has no event. A late hit that has it begin before its key's last block is
+// forgotten makes it longer: where it lasts by that, it has an event of its beginning.
+func TestABlockThatComesToLastBegins(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	begin := l.newest().UnixMilli()
+	l.clock = begin + 700_000
+	l.now = time.UnixMilli(begin + 645_000)
+	p := l.takes()
+	l.at("a", begin, 1000, 1050, 1100, 1200, 1300, 620_000, 620_100, 620_200, 620_300, 621_400)
+	l.settle(p)
+	if len(l.events.arrived) > 0 {
+		t.Fatalf("a block that is over has an event: %s", l.events.arrived[0].Value)
+	}
+	l.at("b", begin, 620_050)
+	l.settle(p)
+	if events := l.eventsOf(blocklist.ID("few", "192.0.2.1", begin+621_400, 1)); !slices.Equal(events, []string{blocklist.EventBlocked}) {
+		t.Errorf("the events are %q", events)
+	}
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Level == 2 && e.Until == begin+660_300 })
+}

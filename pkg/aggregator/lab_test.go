@@ -153,6 +153,12 @@ func (l *lab) start(rules string) {
 	}
 	a.config.Store = l.store
 	a.listEnd = func(context.Context) (int64, error) { return int64(len(l.list.arrived)), nil }
+	a.listed = func(_ context.Context, from, to int64, each func(*kafka.Record)) error {
+		for _, m := range l.list.arrived[from:to] {
+			each(&kafka.Record{Key: m.Key, Value: m.Value})
+		}
+		return nil
+	}
 	l.agg = a
 }
 

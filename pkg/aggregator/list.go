@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -107,6 +108,25 @@ func (l *list) follow(ctx context.Context) {
 	}
 }
 
+// readListed reads records of the list, up to an offset that exists.
+func (a *Aggregator) readListed(ctx context.Context, from, to int64, each func(*kafka.Record)) error {
+	reader := a.config.Client.NewReader(a.config.BlocklistTopic, 0, from)
+	for reader.Next() < to {
+		records, err := reader.Fetch(ctx)
+		if errors.Is(err, kafka.ErrTrimmed) {
+			reader.SetNext(reader.Span().Start)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading the end of the list: %w", err)
+		}
+		for i := range records {
+			each(&records[i])
+		}
+	}
+	return nil
+}
+
 // A doubt is since when a log ends before what is known to be in it. A new leader may say so for a moment.
 type doubt struct{ since time.Time }
 
@@ -139,18 +159,21 @@ func (l *list) look(ctx context.Context, r *kafka.Record) {
 		return // readers of the list say it
 	case record.Mark != nil:
 		l.adopt(record.Mark.List)
-	case record.Entry != nil:
-		e := record.Entry
-		l.superseded(ctx, e.Rule, e.Key, superseded{string(r.Key), e.Generation, e.Offset})
-	case r.Value == nil:
-		if rule, key, err := blocklist.ParseRecordKey(r.Key); err == nil {
-			l.superseded(ctx, rule, key, superseded{string(r.Key), unknown, unknown})
+	case record.Entry != nil || r.Value == nil:
+		if number, ok := l.partitionOf(r.Key); ok {
+			l.superseded(ctx, number, superseded{string(r.Key), record.Entry})
 		}
 	}
 }
 
-func (l *list) superseded(ctx context.Context, rule, key string, late superseded) {
-	p := l.owner(hit.Partition(rule, []byte(key), l.config.Partitions))
+// partitionOf is the partition of hits that an entry's record comes from; false for records that are no entry's.
+func (a *Aggregator) partitionOf(recordKey []byte) (int, bool) {
+	rule, key, err := blocklist.ParseRecordKey(recordKey)
+	return hit.Partition(rule, []byte(key), a.config.Partitions), err == nil
+}
+
+func (l *list) superseded(ctx context.Context, number int, late superseded) {
+	p := l.owner(number)
 	if p == nil {
 		return
 	}

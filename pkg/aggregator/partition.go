@@ -41,7 +41,7 @@ type partition struct {
 	asks    chan func(ctx context.Context) // run by the goroutine
 	beside  sync.WaitGroup                 // what asks have begun beside it
 	heals   chan superseded
-	late    *superseded                     // taken from heals, and not healed yet
+	lates   []superseded                    // of the takeover and from heals, and not healed yet
 	missed  atomic.Bool                     // heals had no room: a walk is due
 	shown   atomic.Pointer[PartitionStatus] // for everyone
 	stopped string                          // why it does not count any more
@@ -60,7 +60,7 @@ type partition struct {
 	counted     int // hits since the last checkpoint was taken
 	breathed    int // what counted was when windows were last written
 	replay      replay
-	corrections map[string]struct{} // names of the windows whose entries late hits have moved
+	corrections map[string]bool // names of the windows whose entries late hits have moved; true where it was not published before
 	walk        walk
 	took        takeover
 	sweep       sweep
@@ -192,6 +192,7 @@ func (p *partition) take(ctx context.Context) error {
 		p.commits.note(p.stored.offset) // the last owner's may have been lost, and there may be nothing more to count
 	}
 	p.noteTakeover(ctx)
+	p.lookBack(ctx)
 	p.faults.Over("partition")
 	p.logger.Info("takes the partition", "fence", p.own.fence, "generation", p.stored.generation, "offset", p.stored.offset)
 	p.show()

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/pkg/blocklist"
 )
@@ -73,6 +76,37 @@ func (p *partition) noteTakeover(ctx context.Context) {
 	if end, err := p.listEnd(ctx); err == nil {
 		p.took = takeover{p.list.current().String(), p.rules.ruling.modes, end}
 	}
+}
+
+const (
+	lookBackMost     = 10_000 // records; of a longer list all is published again
+	lookBackExtra    = 1000   // what had been seen by the last checkpoint may not have been healed by then
+	lookBackPatience = 5 * time.Second
+)
+
+// lookBack reads the records that came between the last owner's checkpoint and the takeover. Nobody watched the list for
+// this partition meanwhile, and an owner that was stopped may have sent its last records then.
+func (p *partition) lookBack(ctx context.Context) {
+	p.lates = nil
+	from, end := max(0, p.stored.told-lookBackExtra), p.took.since
+	if p.took.list == "" || end-from > lookBackMost {
+		p.missed.Store(true)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookBackPatience)
+	defer cancel()
+	last := map[string]superseded{}
+	err := p.listed(ctx, from, end, func(r *kafka.Record) {
+		record, err := blocklist.DecodeRecord(r.Key, r.Value)
+		if number, ok := p.partitionOf(r.Key); err == nil && ok && number == p.number {
+			name := string(r.Key)
+			last[name] = superseded{name, record.Entry}
+		}
+	})
+	if err != nil {
+		p.missed.Store(true)
+	}
+	p.lates = slices.Collect(maps.Values(last))
 }
 
 // read reads the note.

@@ -1,7 +1,10 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
+	"iter"
+	"maps"
 	"strings"
 
 	"weir/pkg/blocklist"
@@ -34,30 +37,30 @@ func (p *partition) publishReplayed(ctx context.Context) error {
 	if len(p.replay.touched)+len(p.corrections) == 0 {
 		return nil
 	}
-	for name := range p.corrections {
-		delete(p.replay.touched, name)
-	}
-	replayed, corrected := p.windowsOf(p.replay.touched), p.windowsOf(p.corrections)
+	replayed, corrected := p.windowsOf(maps.Keys(p.replay.touched)), p.windowsOf(maps.Keys(p.corrections))
 	if err := p.load(ctx); err != nil {
 		return err
 	}
-	p.replay.touched, p.corrections = nil, nil
 	for _, w := range corrected {
 		if err := p.correct(ctx, w); err != nil {
 			return err
 		}
 	}
 	for _, w := range replayed {
+		if _, left := p.replay.touched[w.name]; !left {
+			continue
+		}
 		if err := p.sayAgain(ctx, w); err != nil {
 			return err
 		}
 	}
+	p.replay.touched, p.corrections = nil, nil
 	p.windows.settle()
 	return nil
 }
 
 // windowsOf finds windows by their names, or wants them. Those whose rule is gone are left out.
-func (p *partition) windowsOf(names map[string]struct{}) []*keyed {
+func (p *partition) windowsOf(names iter.Seq[string]) []*keyed {
 	var windows []*keyed
 	for name := range names {
 		if w := p.window(name); w != nil {
@@ -67,14 +70,26 @@ func (p *partition) windowsOf(names map[string]struct{}) []*keyed {
 	return windows
 }
 
-// correct publishes that an entry is another than it was, also where its block is over by that: on the list it may last.
+// correct publishes that an entry has changed, also where its block is over by that: on the list it may last. The event
+// is that of a beginning where no event of the block may have been published yet.
 func (p *partition) correct(ctx context.Context, w *keyed) error {
+	first, waits := p.corrections[w.name]
+	if !waits {
+		return nil
+	}
+	_, again := p.replay.touched[w.name]
+	delete(p.corrections, w.name)
+	delete(p.replay.touched, w.name)
 	if w.verdict == nil || !w.verdict.Listed || w.verdict.Ended != 0 {
 		return nil
 	}
+	event := blocklist.EventCorrected
+	if first || again {
+		event = blocklist.EventBlocked
+	}
 	p.metrics.corrected.Inc()
-	p.logged.verdict(p.logger, blocklist.EventCorrected, w, w.verdict)
-	return p.publish(ctx, w, blocklist.EventCorrected)
+	p.logged.verdict(p.logger, event, w, w.verdict)
+	return p.publish(ctx, w, event)
 }
 
 // sayAgain publishes what a window says, with its event, unless that is over.
@@ -106,10 +121,10 @@ func (p *partition) window(name string) *keyed {
 	return p.windows.want(name, rule)
 }
 
-// A superseded record of the list is one that says less than its key's owner has published.
+// A superseded record of the list may differ from the last one that its key's owner published.
 type superseded struct {
-	name               string
-	generation, offset int64 // unknown for a record without a value, which is not to stand in front of what is live
+	name  string
+	entry *blocklist.Entry // nil for a record without a value: it must not hide an entry that is live
 }
 
 // heal publishes again what records of others, which came late, stand in front of. A compacted log keeps only the last.
@@ -117,45 +132,62 @@ func (p *partition) heal(ctx context.Context) error {
 	if p.storeRests() || len(p.waiting) > 0 {
 		return nil
 	}
-	for p.nextLate() {
-		if err := p.healOne(ctx, *p.late); err != nil {
+	for p.takeLates(); len(p.lates) > 0; p.takeLates() {
+		some := p.lates[:min(walkPairs, len(p.lates))]
+		windows := make([]*keyed, len(some))
+		for i, late := range some {
+			windows[i] = p.window(late.name)
+		}
+		if err := p.load(ctx); err != nil {
 			return err
 		}
-		p.late = nil
+		for i, late := range some {
+			if err := p.healOne(ctx, windows[i], late); err != nil {
+				return err
+			}
+		}
+		p.lates = p.lates[len(some):]
 	}
 	p.windows.settle()
 	return nil
 }
 
-// nextLate says whether there is a late record: the last one, until it is healed.
-func (p *partition) nextLate() bool {
-	if p.late != nil {
-		return true
-	}
-	select {
-	case late := <-p.heals:
-		p.late = &late
-		return true
-	default:
-		return false
+// takeLates takes the late records that others found. Each is kept until it is healed.
+func (p *partition) takeLates() {
+	for {
+		select {
+		case late := <-p.heals:
+			p.lates = append(p.lates, late)
+		default:
+			return
+		}
 	}
 }
 
-func (p *partition) healOne(ctx context.Context, late superseded) error {
-	w := p.window(late.name)
+func (p *partition) healOne(ctx context.Context, w *keyed, late superseded) error {
 	if w == nil {
 		return nil
 	}
-	if err := p.load(ctx); err != nil {
-		return err
-	}
-	v := w.verdict
-	if v == nil || !v.Listed || v.Until <= p.config.Now().UnixMilli() || v.Generation < late.generation ||
-		v.Generation == late.generation && v.Offset <= late.offset {
-		return nil
-	}
-	if late.generation == unknown && v.Ended != 0 {
+	if v := w.verdict; v == nil || !v.Listed || !v.wasOverwritten(w, late.entry, p.config.Now().UnixMilli()) {
 		return nil
 	}
 	return p.publish(ctx, w, "")
+}
+
+// wasOverwritten reports whether a record of the list that came after the verdict's own is an older one. Of records that
+// the same batch of hits led to, the newest is the one that says what the verdict says: an owner that was stopped for
+// long may have counted only a part of that batch.
+func (v *Verdict) wasOverwritten(w *keyed, e *blocklist.Entry, now int64) bool {
+	if e == nil {
+		return v.live(now)
+	}
+	if v.Until <= now && e.Until <= now {
+		return false
+	}
+	if order := cmp.Or(cmp.Compare(v.Generation, e.Generation), cmp.Compare(v.Offset, e.Offset)); order != 0 {
+		return order > 0
+	}
+	mine := entryOf(w.rule, w.key(), v)
+	return mine.ID != e.ID || mine.From != e.From || mine.Until != e.Until || mine.Ended != e.Ended || mine.Limit != e.Limit ||
+		mine.Count != e.Count
 }

@@ -142,7 +142,7 @@ func TestALateRecordOfAnotherIsHealed(t *testing.T) {
 	l.settle(p)
 	l.list.arrived = append(l.list.arrived, late)
 	e := l.entry(late.Key, late.Value)
-	p.heals <- superseded{string(late.Key), e.Generation, e.Offset}
+	p.heals <- superseded{string(late.Key), e}
 	l.settle(p)
 	last := l.list.arrived[len(l.list.arrived)-1]
 	if e := l.entry(last.Key, last.Value); e == nil || e.Ended == 0 {

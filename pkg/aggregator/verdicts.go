@@ -71,15 +71,18 @@ func (p *partition) move(w *keyed, o window.Outcome) {
 	if !v.Listed && !v.live(p.config.Now().UnixMilli()) {
 		return
 	}
-	v.Listed, w.index = true, indexSet
 	if p.corrections == nil {
-		p.corrections = map[string]struct{}{}
+		p.corrections = map[string]bool{}
 	}
-	p.corrections[w.name] = struct{}{}
+	p.corrections[w.name] = p.corrections[w.name] || !v.Listed
+	v.Listed, w.index = true, indexSet
 }
 
 // decide notes a broken limit and publishes it, unless the block is over already.
 func (p *partition) decide(ctx context.Context, w *keyed, o window.Outcome, source string) error {
+	if err := p.correct(ctx, w); err != nil {
+		return err
+	}
 	now := p.config.Now().UnixMilli()
 	event := blocklist.EventBlocked
 	v := &Verdict{From: o.From, Until: o.Until, Decided: now}
@@ -109,6 +112,9 @@ func (p *partition) decide(ctx context.Context, w *keyed, o window.Outcome, sour
 func (p *partition) unblock(ctx context.Context, w *keyed) error {
 	now := p.config.Now().UnixMilli()
 	w.state = window.State{}
+	if err := p.correct(ctx, w); err != nil {
+		return err
+	}
 	if w.verdict == nil || !w.verdict.live(now) {
 		return nil
 	}
