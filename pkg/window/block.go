@@ -2,11 +2,11 @@ package window
 
 import "time"
 
-// begin starts the block of the offence b, and lets the window start empty at its end.
-func (p *Policy) begin(s *State, b broken) Outcome {
+// begin starts the block of the offence b, which a late hit may have shown, and lets the window start empty at its end.
+func (p *Policy) begin(s *State, b broken, late bool) Outcome {
 	s.needRare()
 	if p.group != nil {
-		return p.beginUnsettled(s, b)
+		return p.beginUnsettled(s, b, late)
 	}
 	now := p.next(s, s.rare.last(), b)
 	s.rare.set(now)

@@ -8,10 +8,11 @@ package window
 type fixed struct {
 	limits  []Limit
 	periods []shape // of the limit's log
+	ones    bool    // each hit is one request, so those of one instant come one after the other
 }
 
 func newFixed(c *Config) (algorithm, error) {
-	a := fixed{limits: c.Limits}
+	a := fixed{limits: c.Limits, ones: c.Ones}
 	for _, l := range c.Limits {
 		per := l.Per.Milliseconds()
 		a.periods = append(a.periods, newShape(c, per, 1, per, l.Hits))
@@ -20,13 +21,18 @@ func newFixed(c *Config) (algorithm, error) {
 }
 
 func (a *fixed) hit(s *State, at, cost int64) broken {
-	b := unbroken
+	b, counts := unbroken, cost+1
 	for i := range a.limits {
-		p, l := &a.periods[i], s.log(i)
+		p, l, most := &a.periods[i], s.log(i), a.limits[i].Hits
 		before := p.hits(*l, p.slotOf(at))
 		p.add(l, p.slotOf(at), s.newest, cost)
-		if before+cost > a.limits[i].Hits {
-			b = b.or(broken{i, at, before + cost})
+
+		needs := cost // how many of the hits break the limit
+		if a.ones {
+			needs = max(1, most+1-before)
+		}
+		if before+cost > most && needs < counts {
+			b, counts = broken{i, at, before + cost}, needs
 		}
 	}
 	return b

@@ -34,8 +34,8 @@ const fewMoments = 256
 type moment struct{ at, cost int64 }
 
 // beginUnsettled begins the block of the offence b, which late hits can still move. Where hits are known that come after
-// it, they are judged again: they may begin blocks of their own.
-func (p *Policy) beginUnsettled(s *State, b broken) Outcome {
+// it, or some of its instant are behind it, they are judged again: they may begin blocks of their own.
+func (p *Policy) beginUnsettled(s *State, b broken, late bool) Outcome {
 	r := s.rare
 	if r.unsettled == nil {
 		r.unsettled = &unsettled{}
@@ -46,7 +46,7 @@ func (p *Policy) beginUnsettled(s *State, b broken) Outcome {
 	}
 	u.others = u.others[:0]
 	before := len(u.blocks)
-	if b.at < s.newest {
+	if late {
 		var few [fewMoments]moment
 		tail := p.group.moments(few[:0], s.first, b.at)
 		s.first = p.group.until(s.first, b.at)
@@ -101,11 +101,7 @@ func (p *Policy) hitUnsettled(s *State, at, cost int64) Outcome {
 	last := r.unsettled.last()
 	switch {
 	case at >= last.until:
-		b := p.algorithm.hit(s, at, cost)
-		if b.limit < 0 {
-			return Outcome{}
-		}
-		return p.begin(s, b)
+		return p.hitOutside(s, at, cost)
 	case at > last.from:
 		p.keepInside(s, at, cost)
 		return r.outcome(Blocked, unbroken)

@@ -102,7 +102,7 @@ func unsettledScene(r *rand.Rand) scene {
 	sc.config.Ones = r.IntN(2) == 0
 	sc.config.Late = pick(r, 100*time.Millisecond, 2*time.Second, 10*time.Second, time.Minute)
 	sc.config.Block.For = pick(r, time.Millisecond, time.Second, 2*time.Second, 10*time.Second, time.Minute)
-	if sc.config.Ones {
+	if sc.config.Ones && r.IntN(2) == 0 { // else those of one instant come together, as in batches
 		sc.hits = singly(sc.hits)
 	}
 	return sc
@@ -203,6 +203,37 @@ func differs(s *State, o Outcome, was, want []block) string {
 		}
 	}
 	return ""
+}
+
+// Of hits of one instant that come together, the limit is the one that the first offending hit breaks, with each algorithm.
+func TestTheLimitOfHitsThatComeTogether(t *testing.T) {
+	for _, algorithm := range []Algorithm{Sliding, Fixed} {
+		for _, ones := range []bool{true, false} {
+			config := Config{Algorithm: algorithm, Limits: []Limit{{5, time.Minute}, {15, time.Hour}}, Block: Block{For: time.Hour}, Ones: ones}
+			p, single := mustNew(t, config), mustNew(t, config)
+			begin := int64(someTime) / 3_600_000 * 3_600_000
+			var together, apart State
+			for i := range int64(14) {
+				p.Hit(&together, begin+i*60_000, 1)
+				single.Hit(&apart, begin+i*60_000, 1)
+			}
+
+			at := begin + 20*60_000
+			got := p.Hit(&together, at, 6)
+			want := Outcome{Event: Broke, Limit: 0, Count: 6}
+			if ones {
+				for range 2 {
+					want = single.Hit(&apart, at, 1)
+				}
+				if want.Limit != 1 || want.Count != 16 {
+					t.Fatalf("%v: one by one they are %+v", algorithm, want)
+				}
+			}
+			if got.Event != want.Event || got.Limit != want.Limit || got.Count != want.Count {
+				t.Errorf("%v, each one request is %v: %+v, want %+v", algorithm, ones, got, want)
+			}
+		}
+	}
 }
 
 // Where every block lasts longer than hits may be late, a key that is blocked remembers no more than before.

@@ -126,6 +126,7 @@ type Policy struct {
 	ones      bool
 	sliding   *sliding // nil for the other algorithms
 	group     *group   // of all limits where late hits can move blocks, else nil
+	singly    *group   // of all limits where hits of one instant are judged one by one, else nil
 	shortest  int64    // milliseconds that a block lasts at least
 }
 
@@ -164,8 +165,13 @@ func New(c Config) (*Policy, error) {
 		p.limits = append(p.limits, l.Hits)
 	}
 	p.sliding, _ = a.(*sliding)
-	if p.sliding != nil && len(p.sliding.groups) == 1 && p.sliding.groups[0].exact() && !c.Block.Extend && p.late > 0 {
-		p.group = &p.sliding.groups[0]
+	if p.sliding != nil && len(p.sliding.groups) == 1 && p.sliding.groups[0].exact() {
+		if !c.Block.Extend && p.late > 0 {
+			p.group = &p.sliding.groups[0]
+		}
+		if c.Ones {
+			p.singly = &p.sliding.groups[0]
+		}
 	}
 	return p, nil
 }
@@ -188,11 +194,38 @@ func (p *Policy) Hit(s *State, at, cost int64) Outcome {
 			return p.hitInside(s, at, cost)
 		}
 	}
+	return p.hitOutside(s, at, cost)
+}
+
+// hitOutside is a hit outside the last block.
+func (p *Policy) hitOutside(s *State, at, cost int64) Outcome {
+	if cost > 1 && p.singly != nil && at == s.newest {
+		return p.hitSingly(s, at, cost)
+	}
 	b := p.algorithm.hit(s, at, cost)
 	if b.limit < 0 {
 		return Outcome{}
 	}
-	return p.begin(s, b)
+	return p.begin(s, b, at < s.newest)
+}
+
+// hitSingly is several hits of one instant that are one request each: those behind the one that breaks a limit are inside
+// the block.
+func (p *Policy) hitSingly(s *State, at, cost int64) Outcome {
+	b, inside := p.singly.hitSingly(&s.first, at, cost)
+	if b.limit < 0 {
+		return Outcome{}
+	}
+	o := p.begin(s, b, false)
+
+	switch {
+	case inside == 0:
+	case p.group != nil:
+		p.keepInside(s, at, inside)
+	case p.block.Extend:
+		p.algorithm.hit(s, at, inside) // it extends nothing, for the block has just begun
+	}
+	return o
 }
 
 // Count is what limit counts at the instant at: hits, or what a bucket holds. Hits inside a block are not in it

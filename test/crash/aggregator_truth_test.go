@@ -168,7 +168,7 @@ func (w *truth) sorted(of pair, h *history, offset int64, m instant, newest bool
 		w.seen["blocked"]++
 	case newest:
 		w.seen["counted"]++
-		if limit := h.breaks(r, m.at, now.Until); limit != nil {
+		if limit := h.breaks(r, h.since(m.at+1)-1, now.Until); limit != nil {
 			blocks = append(blocks, w.next(of, now, limit, m.at))
 		}
 	default:
@@ -185,11 +185,11 @@ func (w *truth) sorted(of pair, h *history, offset int64, m instant, newest bool
 // runAgain are the blocks behind the settled one.
 func (w *truth) runAgain(of pair, h *history) (blocks []*verdict) {
 	now := &h.settled
-	for _, m := range h.hits {
+	for i, m := range h.hits {
 		if m.at < now.Until {
 			continue
 		}
-		if limit := h.breaks(w.rules[of.rule], m.at, now.Until); limit != nil {
+		if limit := h.breaks(w.rules[of.rule], i, now.Until); limit != nil {
 			now = w.next(of, now, limit, m.at)
 			blocks = append(blocks, now)
 		}
@@ -197,14 +197,22 @@ func (w *truth) runAgain(of pair, h *history) (blocks []*verdict) {
 	return blocks
 }
 
-// breaks is the first limit that the hits since an instant break at another one.
-func (h *history) breaks(r *rule.Rule, at, since int64) *rule.Limit {
+// breaks is the limit that is broken first by hits n of a history, which come one after the other; of the hits before
+// these count that are not older than an instant.
+func (h *history) breaks(r *rule.Rule, n int, since int64) (first *rule.Limit) {
+	fewest := h.hits[n].cost + 1
 	for l := range r.Limits {
-		if h.withinSince(at, r.Limits[l].Per.Milliseconds(), since) > r.Limits[l].Hits {
-			return &r.Limits[l]
+		limit := &r.Limits[l]
+		from := max(h.hits[n].at-limit.Per.Milliseconds()+1, since)
+		var before int64
+		for i := n - 1; i >= 0 && h.hits[i].at >= from; i-- {
+			before += h.hits[i].cost
+		}
+		if needs := max(1, limit.Hits+1-before); needs < fewest {
+			first, fewest = limit, needs
 		}
 	}
-	return nil
+	return first
 }
 
 func (h *history) lastBlock() *verdict {
