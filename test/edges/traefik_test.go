@@ -1,11 +1,14 @@
 package edges
 
 import (
+	"maps"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"weir/pkg/blocklist"
+	"weir/pkg/request"
 )
 
 // traefik runs with the files of deployments/edge, with further replacements in the routes, and gives its URL and what it says.
@@ -41,5 +44,40 @@ func TestTraefikClosed(t *testing.T) {
 	s.stop()
 	if refused := ask(t, goodClient, url); refused.status != http.StatusInternalServerError {
 		t.Errorf("without an enforcer: %+v", refused)
+	}
+}
+
+// Traefik asks itself about each request. What it logs is what clients have asked for: each request once, with its agent.
+func TestTraefikLogsEachRequestOnce(t *testing.T) {
+	s := newSite(t)
+	url, said := s.traefik()
+	awaitEdge(t, url)
+	const requests = 5
+	for i, path := range []string{"/asked", "/gone"} {
+		if i == 1 {
+			s.stop() // now the second entry point answers
+		}
+		for range requests {
+			if got := raw(t, goodClient, strings.TrimPrefix(url, "http://"), "GET "+path+" HTTP/1.1\nUser-Agent: once"); !strings.Contains(got, " 200 ") {
+				t.Fatal(got)
+			}
+		}
+		raw(t, goodClient, strings.TrimPrefix(url, "http://"), "GET "+path+"/last HTTP/1.1")
+		await(t, "all are in the log", func() bool { return strings.Contains(said.String(), path+`/last"`) })
+	}
+	decoder, err := request.NewDecoder("none", "traefik-json", request.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]int{}
+	for line := range strings.Lines(said.String()) {
+		var r request.Request
+		if strings.HasSuffix(line, "}\n") && decoder.Decode(line, &r) == nil && r.IP.String() == goodClient {
+			counted[r.Path+" "+r.Agent]++
+		}
+	}
+	want := map[string]int{"/ Go-http-client/1.1": counted["/ Go-http-client/1.1"], "/asked once": requests, "/asked/last ": 1, "/gone once": requests, "/gone/last ": 1}
+	if !maps.Equal(counted, want) {
+		t.Errorf("counted %v, want %v", counted, want)
 	}
 }
