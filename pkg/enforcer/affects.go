@@ -28,6 +28,9 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 	if prefix.Bits() < wideBits4 || prefix.Addr().Is6() && prefix.Bits() < wideBits6 {
 		affected = append(affected, countOf(prefix))
 	}
+	if holdsIPv4(prefix) {
+		affected = append(affected, "every address of IPv4, which some edges that hold the list look up as ::ffff:0:0/96")
+	}
 	if o.Kind != blocklist.OrderBlock {
 		return affected
 	}
@@ -44,6 +47,11 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 	}
 	return affected
 }
+
+// holdsIPv4 says that a prefix of IPv6 has all mapped addresses of IPv4, and more.
+func holdsIPv4(prefix netip.Prefix) bool { return prefix.Bits() < 96 && prefix.Contains(firstMapped) }
+
+var firstMapped = netip.MustParseAddr("::ffff:0:0")
 
 var loopbacks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 

@@ -13,8 +13,12 @@ func TestWideAndDangerousOrdersWantAConfirmation(t *testing.T) {
 		path, target, wants string // empty: no confirmation
 	}{
 		{"/v1/blocks", "0.0.0.0/0", "every address of IPv4; your own address, 198.51.100.9; this machine itself (loopback, 127.0.0.0/8), "},
-		{"/v1/blocks", "::/0", "every address of IPv6; this machine itself (loopback, ::1/128), "},
+		{"/v1/blocks", "::/0", "every address of IPv6; every address of IPv4, which some edges that hold the list look up as ::ffff:0:0/96; this machine itself (loopback, ::1/128), "},
 		{"/v1/blocks", "::ffff:0:0/96", "every address of IPv4; "},
+		{"/v1/blocks", "::ffff:0:0/95", "every address of IPv4, which some edges"},
+		{"/v1/blocks", "::8000:0:0/81", "every address of IPv4, which some edges"},
+		{"/v1/blocks", "::fffc:0:0/95", ""},
+		{"/v1/allows", "::ffff:0:0/95", "every address of IPv4, which some edges"},
 		{"/v1/blocks", "128.0.0.0/7", "33554432 addresses"},
 		{"/v1/blocks", "128.0.0.0/8", ""},
 		{"/v1/blocks", "2000::/18", "2^110 addresses, 1 in 262144 of IPv6"},
@@ -55,6 +59,26 @@ func TestWideAndDangerousOrdersWantAConfirmation(t *testing.T) {
 		}
 		if got := give(fmt.Sprintf(`{"target":%q,"why":"w","confirm":true}`, test.target)); got.status != http.StatusCreated || !strings.Contains(got.body, `"affects":["`) {
 			t.Errorf("%s %s, confirmed: %d %s", test.path, test.target, got.status, got.body)
+		}
+	}
+}
+
+// An order for a method in lower case would refuse nobody: checks have methods in upper case.
+func TestOrdersOfMethodsInUpperCaseOnly(t *testing.T) {
+	r := keyed(t, list(t))
+	for _, method := range []string{"get", "Put"} {
+		got := r.ask(r.client, "POST", "/v1/blocks", `{"target":"method:`+method+`","why":"w"}`, "X-Api-Key", "write")
+		if got.status != http.StatusBadRequest || !strings.Contains(got.body, "write method:"+strings.ToUpper(method)) {
+			t.Errorf("%s: %d %s", method, got.status, got.body)
+		}
+	}
+	if got := r.order("POST", "/v1/blocks", `{"target":"method:PUT","why":"w"}`); got.status != http.StatusCreated {
+		t.Fatal(got)
+	}
+	for _, method := range []string{"PUT", "put"} {
+		got := r.ask(r.client, "GET", "/v1/check/traefik", "", "X-Forwarded-For", "203.0.113.7", "X-Forwarded-Method", method, "X-Forwarded-Uri", "/")
+		if got.status != http.StatusTooManyRequests {
+			t.Errorf("%s is let through: %d", method, got.status)
 		}
 	}
 }

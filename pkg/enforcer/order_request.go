@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/yamlfile"
 	"weir/pkg/blocklist"
+	"weir/pkg/rule"
 )
 
 // maxBody bounds what people send.
@@ -207,6 +208,9 @@ func (q *orderRequest) target() (scope, value string, err error) {
 	}
 	if host := plainHost(value); scope == "host" && host != value {
 		return "", "", problemf(http.StatusBadRequest, "hosts are known without port and brackets: write host:%s", host)
+	}
+	if method := rule.PlainMethod(value); scope == "method" && method != value {
+		return "", "", problemf(http.StatusBadRequest, "methods are known in upper case: write method:%s", method)
 	}
 	return scope, value, nil
 }

@@ -127,7 +127,7 @@ func (a *asking) prepare() *blocklist.Asked {
 	a.asked.Fields, a.asked.Keys, a.keys = a.asked.Fields[:0], a.asked.Keys[:0], a.keys[:0]
 	a.addField("host", plainHost(q.Host))
 	a.addField("path", a.judge.Path(q))
-	a.addField("method", q.Method)
+	a.addField("method", rule.PlainMethod(q.Method))
 	a.addField("agent", q.Agent)
 	for _, f := range q.Fields {
 		a.addField(f.Name, f.Value)

@@ -280,7 +280,7 @@ func textOf(n ast.Node) text {
 var textNames = map[string]text{
 	"ip":       (*subject).ip,
 	"user":     func(s *subject) string { return s.User },
-	"method":   func(s *subject) string { return s.Method },
+	"method":   func(s *subject) string { return s.method() },
 	"host":     (*subject).host,
 	"path":     (*subject).path,
 	"raw_path": func(s *subject) string { return s.Path },

@@ -61,7 +61,7 @@ func (p *part) append(b []byte, s *subject, listed bool) []byte {
 	case "raw_path":
 		return appendText(b, r.Path, listed)
 	case "method":
-		return appendText(b, r.Method, listed)
+		return appendText(b, s.method(), listed)
 	case "query":
 		return appendText(b, r.Query, listed)
 	case "agent":
@@ -129,6 +129,28 @@ func lower(b []byte) {
 }
 
 func isUpper(c rune) bool { return 'A' <= c && c <= 'Z' }
+
+func isLower(c rune) bool { return 'a' <= c && c <= 'z' }
+
+// appendUpper appends text with its ASCII letters in upper case.
+func appendUpper(b []byte, text string) []byte {
+	for i := range len(text) {
+		c := text[i]
+		if isLower(rune(c)) {
+			c -= 'a' - 'A'
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+// PlainMethod is a method as rules have it: with its ASCII letters in upper case.
+func PlainMethod(method string) string {
+	if strings.IndexFunc(method, isLower) < 0 {
+		return method
+	}
+	return string(appendUpper(nil, method))
+}
 
 // bareHost is a host without its port, brackets and the dot at its end; an IPv6 address in its one spelling.
 func bareHost(host string) string {

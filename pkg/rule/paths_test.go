@@ -96,3 +96,23 @@ func TestPathsAllocateNothing(t *testing.T) {
 		}
 	}
 }
+
+// A server that passes on "post" as it is has it taken for POST by many applications: to rules it is the same method.
+func TestMethodsInUpperCase(t *testing.T) {
+	set := mustParse(t, "rules: [{name: sign-in, match: 'method == \"POST\" and path == \"/signin\"', key: [ip, method], limits: [3/min], block: {covers: match}},"+
+		"{name: machine, match: 'upper(method) in [\"POST\"] and len(split(method, \"S\")) == 2', key: method, limits: [3/min]}]\n")
+	judge := set.NewJudge()
+	for _, method := range []string{"POST", "post", "Post", "pOST"} {
+		r := asked("/signin")
+		r.Method = method
+		hits := judge.Hits(r)
+		if len(hits) != 2 || string(hits[0].Key) != "203.0.113.7 POST" || string(hits[1].Key) != "POST" || !judge.Covers(0, r) || r.Method != method {
+			t.Errorf("%s: %v", method, hits)
+		}
+	}
+	r := asked("/signin")
+	r.Method = "po\u017ft"
+	if hits := judge.Hits(r); len(hits) > 0 {
+		t.Errorf("%s is no POST: %v", r.Method, hits)
+	}
+}

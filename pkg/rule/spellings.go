@@ -72,7 +72,7 @@ func (c *comparisons) compare(name, with ast.Node) {
 func (c *comparisons) spelled(name, text string) (is, remedy string) {
 	switch name {
 	case "method":
-		return strings.ToUpper(text), ""
+		return PlainMethod(text), ""
 	case "host":
 		host := strings.TrimSuffix(strings.ToLower(text), ".")
 		if bare, port, ok := strings.Cut(host, ":"); ok && strings.Trim(port, "0123456789") == "" {

@@ -19,6 +19,7 @@ type subject struct {
 	machine      vm.VM
 	environment  environment
 	lowered      []byte // the host, where it had to be changed
+	raised       []byte // the method, where it had to be changed
 	filled       bool   // whether environment is of this request
 	paths        request.PathForm
 	normal       string // the path in that form; good until the next request
@@ -49,6 +50,16 @@ func (s *subject) host() string {
 	}
 	s.lowered = appendLower(s.lowered[:0], bare)
 	return unsafe.String(&s.lowered[0], len(s.lowered))
+}
+
+// method is the method in upper case, good until the next request: many servers pass on "post" as it is, and many
+// applications take it for POST.
+func (s *subject) method() string {
+	if strings.IndexFunc(s.Method, isLower) < 0 {
+		return s.Method
+	}
+	s.raised = appendUpper(s.raised[:0], s.Method)
+	return unsafe.String(&s.raised[0], len(s.raised))
 }
 
 // path is the path in the form that the rules ask for, good until the next request.
@@ -82,7 +93,7 @@ func (s *subject) fill() {
 		}
 	}
 	s.environment = environment{
-		IP: s.ip(), User: s.User, Method: s.Method, Host: s.host(), Path: s.path(), RawPath: s.Path, Query: s.Query,
+		IP: s.ip(), User: s.User, Method: s.method(), Host: s.host(), Path: s.path(), RawPath: s.Path, Query: s.Query,
 		Status: s.Status, Bytes: s.bytes(), Agent: s.Agent, Referrer: s.Referrer, Fields: fields,
 	}
 	s.filled = true
