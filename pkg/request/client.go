@@ -30,7 +30,8 @@ func (c *Client) Trusted() []netip.Prefix { return slices.Collect(c.trusted.AllS
 //
 // A peer that is not trusted is the client, whatever it says. Behind a trusted peer, and where the log names no
 // peer, the client is the rightmost address in r.Forwarded that is not trusted. An entry that is no address
-// (unknown, _hidden) ends the search: what stands left of it was vouched for by nobody.
+// (unknown, _hidden) ends the search: what stands left of it was vouched for by nobody. An empty one is none, as where
+// a list ends with a comma.
 func (c *Client) Resolve(r *Request) (proxy bool) {
 	if r.IP.IsValid() && !c.trusted.Contains(r.IP) {
 		return false
@@ -51,8 +52,9 @@ func (c *Client) Resolve(r *Request) (proxy bool) {
 	return r.IP.IsValid()
 }
 
-// lastEntry cuts the last entry off a list with commas between.
+// lastEntry cuts the last entry that is not empty off a list with commas between.
 func lastEntry(list string) (rest, last string) {
+	list = strings.TrimRight(list, ", \t")
 	comma := strings.LastIndexByte(list, ',')
 	if comma < 0 {
 		return "", list

@@ -34,7 +34,9 @@ func Detect(sample []string, o Options) (Choice, error) { return Choose("auto", 
 //
 // A line in which a format finds what no server writes (a user "- -", an address where the identity of the client stands,
 // a host with a space) does not count as read by it. When two formats read most of the sample and name different clients,
-// nothing is chosen, and the error names both: somebody has to say which one it is.
+// nothing is chosen, and the error names both: somebody has to say which one it is. A client can write such lines as often
+// as it likes, so one line that only one of the formats can have written decides: a user of one word, and a host that is no
+// address.
 //
 // Where the format is given and its envelope is not, lines that cannot be read are no reason not to read the others, and
 // there is a choice beside that error: the envelope that the sample bears, or none when it bears no marks. Choice.Sure
@@ -135,6 +137,7 @@ type trial struct {
 	judged           bool // for what no server writes
 	known            bool // the format has been chosen before
 	read, lines      int
+	plain, doubted   int          // lines read with a user of one word, and those with one that makes them another format's
 	clients          []netip.Addr // of each of the lines, where the format is one of lines; the zero Addr when it was not read
 	named, strange   int          // lines in which the header for the client stands, and those in which it names no address
 	opened           int          // requests in the envelope's form, read or not
@@ -162,11 +165,24 @@ func winner(trials []trial) (loose *trial) {
 // contradicted is another trial that reads most of the sample and takes others for the clients.
 func (t *trial) contradicted(trials []trial) *trial {
 	for i := range trials {
-		if other := &trials[i]; other.readsMost() && other.envelope == t.envelope && t.differs(other)*2 > t.read {
+		other := &trials[i]
+		if other.readsMost() && other.envelope == t.envelope && t.differs(other)*2 > t.read && !(other.rival && t.readsMore(other)) {
 			return other
 		}
 	}
 	return nil
+}
+
+// readsMore says that other cannot have written the sample: t reads all that it reads, and lines that it does not.
+func (t *trial) readsMore(other *trial) (more bool) {
+	for i := range min(len(t.clients), len(other.clients)) {
+		a, b := t.clients[i].IsValid(), other.clients[i].IsValid()
+		if b && !a {
+			return false
+		}
+		more = more || a && !b
+	}
+	return more
 }
 
 // differs counts the lines of which both name a client, and not the same.
@@ -332,6 +348,10 @@ func (t *trial) run(sample []string, o Options) {
 			switch {
 			case err == nil:
 				t.read++
+				t.plain += oneIf(strings.IndexByte(r.User, ' ') < 0)
+			case err == errDoubted:
+				t.doubted++
+				fallthrough
 			case t.fault == nil:
 				t.unread, t.fault = record, err
 			}
@@ -340,6 +360,9 @@ func (t *trial) run(sample []string, o Options) {
 				t.clients = append(t.clients, clientOf(r, err))
 			}
 		})
+	}
+	if t.plain > 0 {
+		t.read += t.doubted
 	}
 	if t.strange*2 > t.named && !t.known {
 		t.read, t.fault = 0, errFormat

@@ -187,3 +187,44 @@ func TestDetectReadsNoTraefikWithATail(t *testing.T) {
 		}
 	}
 }
+
+// A client writes what it likes as its user and as the host: lines that look like another format's, however many, do not keep
+// a log from being read where one line shows which format it is.
+func TestDetectIsNotConfusedByClients(t *testing.T) {
+	const line = ` [17/Apr/2018:06:25:06 +0000] "GET /login HTTP/1.1" 200 5`
+	for _, c := range []struct{ clients, other, format string }{
+		{"203.0.113.7 - - -" + line + ` "-" "a"`, "203.0.113.9 - -" + line + ` "-" "b"`, "combined"}, // Authorization: Basic of "- -"
+		{"203.0.113.7 - - alice" + line + ` "-" "a"`, "203.0.113.9 - bob" + line + ` "-" "b"`, "combined"},
+		{"203.0.113.7 - 198.51.100.1 - -" + line + ` "-" "a"`, "203.0.113.9 - -" + line + ` "-" "b"`, "combined"},
+		{"203.0.113.7 - - -" + line + ` "-" "a" 0.1`, "203.0.113.9 - -" + line + ` "-" "b" 0.2`, "combined-plus"},
+		{"203.0.113.7 - 198.51.100.1 - -" + line, "203.0.113.9 - -" + line, "common"},
+		{"203.0.113.7 - - -" + line + ` "-" "a" weir=""`, "203.0.113.9 - -" + line + ` "-" "b" weir=""`, "weir"},
+		{"198.51.100.1 203.0.113.7 - -" + line + ` "-" "a"`, "shop.example 203.0.113.9 - -" + line + ` "-" "b"`, "host_combined"},
+	} {
+		sample := slices.Repeat([]string{c.clients}, 999)
+		if choice, err := Detect(sample, Options{}); err == nil {
+			t.Errorf("%s: chose %s of what fits another format", c.clients, choice)
+		}
+		for _, sample := range [][]string{append(sample, c.other), append([]string{c.other}, sample...)} {
+			choice, err := Detect(sample, Options{})
+			if err != nil || choice.Format != c.format || choice.Read != 1000 {
+				t.Errorf("%s: chose %s, %v; want %s", c.clients, choice, err, c.format)
+				continue
+			}
+			var r Request
+			if err := newDecoder(t, choice.Envelope, choice.Format, Options{}).Decode(c.clients, &r); err != nil || r.IP.String() != "203.0.113.7" {
+				t.Errorf("%s: %+v, %v", c.clients, r, err)
+			}
+		}
+	}
+	// In a log whose second field is X-Forwarded-For, no client writes a line that makes it another's.
+	for _, header := range []string{"-", "9.9.9.9", "9.9.9.9 - -", "x", "x - -", "x y", `\"`, "", " ", "[x]", "9.9.9.9, 8.8.8.8", "shop.example", "- [17/Apr/2018:06:25:06 +0000]"} {
+		for _, user := range []string{"-", "alice", "- -", "9.9.9.9 - -", `""`} {
+			mine := "10.0.0.1 " + header + " - " + user + line + ` "-" "a"`
+			sample := append(slices.Repeat([]string{"10.0.0.1 198.51.100.7 - -" + line + ` "-" "a"`, "10.0.0.1 - - -" + line + ` "-" "a"`}, 50), mine)
+			if choice, err := Detect(sample, Options{}); err == nil {
+				t.Errorf("%s: chose %s", mine, choice)
+			}
+		}
+	}
+}

@@ -18,16 +18,23 @@ func (t *trial) judge(r *Request) error {
 			t.strange++
 		}
 	}
+	doubted := !t.known && (strings.HasPrefix(r.User, "- ") || strings.HasSuffix(r.User, " - -"))
 	switch {
-	case !t.known && (strings.HasPrefix(r.User, "- ") || strings.HasSuffix(r.User, " - -") || t.format == "lighttpd" && r.Host == ""):
-		return errFormat // a client may write so, but hardly most of them
+	case !t.known && t.format == "lighttpd" && r.Host == "":
+		return errFormat
 	case isHostIn(r, "remote_logname"), t.format == "host_combined" && !r.IP.IsValid(), t.loose && endsAsTraefik(r):
 		return errFormat
 	case strings.ContainsAny(r.Host, " \t\""), hostIsClient(r), serverPortOfClient(r):
 		return errFormat
+	case doubted:
+		return errDoubted
 	}
 	return nil
 }
+
+// errDoubted is the error for a user that a client may write so, or that is two fields of another format. Where a line of the
+// same log has a user of one word, there are no two fields.
+var errDoubted = &Unread{errFormat.Reason, errFormat.text}
 
 // endsAsTraefik tells whether a line ends as Traefik's common log does (1 "router" "http://server" 12ms), which is refused
 // because a client can write into it whatever it likes: so that no log of Traefik is read as one with a tail, however much
