@@ -1,6 +1,7 @@
 # `make` prints what there is to make.
 SHELL := bash
 LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+VALE  := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 VULN  := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZ  ?= 30s
 KILLS ?= 50
@@ -31,6 +32,10 @@ vet: ## gofmt, go vet and go mod tidy find nothing
 .PHONY: check
 check: vet ## vet, and golangci-lint finds nothing
 	go run $(LINT) run
+
+.PHONY: prose
+prose: ## words to avoid in documents (docs/glossary.md), and with LEVEL=warning long sentences
+	go run $(VALE) --output=line --minAlertLevel=$(or $(LEVEL),error) *.md docs deployments
 
 .PHONY: vuln
 vuln: ## known vulnerabilities in the code that we call; a line where their database cannot be reached
