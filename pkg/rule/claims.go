@@ -37,6 +37,9 @@ func (l *loader) claims(set *Set) {
 		if what == "" {
 			what, remedy = r.escaped(l.usersChecked)
 		}
+		if what == "" {
+			what, remedy = r.renamed(set)
+		}
 		l.warn(r.place, what, remedy)
 	}
 	for i := range l.allows {
@@ -101,6 +104,31 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 		}
 	}
 	return "", ""
+}
+
+// atWill are the words of keys that a client writes in each request as it likes, and gets the same answer.
+var atWill = []string{"agent", "referrer", "query", "raw_path"}
+
+// renamed says how a client can have another key with each request: what it writes as it likes is a part of the key, and no
+// other rule counts the same requests without that.
+func (r *Rule) renamed(set *Set) (what, remedy string) {
+	isAtWill := func(p part) bool { return slices.Contains(atWill, p.name) }
+	first := slices.IndexFunc(r.Key.parts, isAtWill)
+	if first < 0 {
+		return "", ""
+	}
+	name := r.Key.parts[first].name
+	what = fmt.Sprintf("the rule %s counts by %s, and a client that sends another one with each request is never blocked", r.Name, name)
+	if !slices.ContainsFunc(r.Key.parts, func(p part) bool { return !isAtWill(p) }) {
+		return what + ", while anyone can have all others blocked who send the same one", "write key: ip, or key: [ip, " + name + "] next to a rule with key: ip"
+	}
+	counts := func(other *Rule) bool {
+		return (other.match == nil || other.Match == r.Match) && !slices.ContainsFunc(other.Key.parts, func(p part) bool { return isAtWill(p) || !r.Key.has(p.name) })
+	}
+	if slices.ContainsFunc(set.Rules, counts) {
+		return "", ""
+	}
+	return what, "add a rule that counts the same requests without the " + name + ", as key: ip, and may allow more"
 }
 
 // isMasterKey says whether the entry holds for anyone who claims the right things, from whatever address and for whatever is

@@ -47,6 +47,31 @@ func TestClaimsThatRulesRestOn(t *testing.T) {
 	}
 }
 
+// A rule whose key a client can change with each request is warned of, unless another rule counts the same requests without it.
+func TestKeysThatClientsChange(t *testing.T) {
+	const (
+		escapes = "sends another one with each request is never blocked; add a rule"
+		frames  = "never blocked, while anyone can have all others blocked who send the same one"
+	)
+	for rules, want := range map[string]string{
+		`{name: a, key: agent}`:                                                                                "by agent, and a client that " + "sends another one with each request is " + frames,
+		`{name: a, key: referrer}`:                                                                             frames,
+		`{name: a, key: [query, raw_path]}`:                                                                    frames,
+		`{name: a, key: agent}, {name: b, key: ip}`:                                                            frames,
+		`{name: a, key: [ip, agent]}`:                                                                          escapes,
+		`{name: a, key: [host, ip, raw_path]}`:                                                                 escapes,
+		`{name: a, key: [ip, agent]}, {name: b, key: ip}`:                                                      "",
+		`{name: a, key: [ip, agent]}, {name: b, key: ip/16}`:                                                   "",
+		`{name: a, key: [ip, agent]}, {name: b, key: [ip, host]}`:                                              escapes,
+		`{name: a, key: [ip, agent]}, {name: b, key: [ip, query]}, {name: c, key: ip}`:                         "",
+		`{name: a, key: [ip, agent]}, {name: b, key: ip, match: 'path == "/x"'}`:                               escapes,
+		`{name: a, key: [ip, agent], match: 'path == "/x"'}, {name: b, key: ip, match: 'path == "/x"'}`:        "",
+		`{name: a, key: [ip, path]}, {name: b, key: [ip, host]}, {name: c, key: tenant}, {name: d, key: path}`: "",
+	} {
+		checkWarnings(t, "rules: ["+strings.ReplaceAll(rules, "}", ", limits: [1/s]}")+"]\n", want)
+	}
+}
+
 // An allow entry that anyone can claim, whatever he asks for, is warned of; one that is for addresses or for what is asked is not.
 func TestAllowEntriesThatAnyoneCanClaim(t *testing.T) {
 	const master = "anyone can claim"

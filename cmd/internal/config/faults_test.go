@@ -159,7 +159,7 @@ func TestFieldsThatClientsCanClaimAreAWarning(t *testing.T) {
 		"rules: [{name: per-tenant, key: http_x_tenant, limits: [1/s]}]":                                        0,
 		"rules: [{name: per-tenant, key: kubernetes.pod, limits: [1/s]}]":                                       0,
 		"rules: [{name: per-tenant, key: tenant, limits: [1/s], mode: shadow}]":                                 0,
-		"rules: [{name: all, key: [ip/24, method, host, path, query, agent, referrer, status], limits: [1/s]}]": 0,
+		"rules: [{name: all, key: [ip/24, method, host, path, query, agent, referrer, status], limits: [1/s]}, {name: less, key: ip, limits: [1/s]}]": 0,
 	} {
 		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
 		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "chooses its own key") {
