@@ -11,11 +11,12 @@ type ruling struct {
 	client      *request.Client
 	names       []string // of the rules, by their index
 	reads       []string // fields of requests; nil is all
+	asks        []rule.Asked
 	fingerprint string
 }
 
 func newRuling(set *rule.Set, client *request.Client) *ruling {
-	r := &ruling{set: set, client: client, fingerprint: set.Fingerprint(), reads: set.Reads()}
+	r := &ruling{set: set, client: client, fingerprint: set.Fingerprint(), reads: set.Reads(), asks: set.Asks()}
 	for _, one := range set.Rules {
 		r.names = append(r.names, one.Name)
 	}

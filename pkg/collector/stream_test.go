@@ -399,6 +399,34 @@ func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
 	}
 }
 
+// A rule that asks for a field that the log does not have counts nothing: that is said once.
+func TestFieldsThatALogDoesNotHaveAreWarnedOf(t *testing.T) {
+	const rules = `rules:
+- {name: shop, key: ip, match: 'host == "shop.example"', limits: [5/s]}
+- {name: bots, key: ip, match: 'agent contains "curl"', limits: [5/s]}
+- {name: both, key: [ip, host], limits: [5/s]}
+`
+	r := newRig(t, rules)
+	defer r.Close()
+	s := r.stream(t, streamConfig{journal: noJournal{}})
+	for n := range 4*watchSpan + 1 {
+		line := logLine(n, time.Now())
+		if n == 7 {
+			line = fmt.Appendf(line[:len(line)-len(`"-"`)], `"curl"`)
+		}
+		s.mustAdd(t, line)
+	}
+	if got := r.heard.count("no request has a field that rules ask for"); got < 1 || !r.heard.has(`field=host rules="shop, both"`) {
+		t.Errorf("said %d times", got)
+	}
+	if r.heard.has("field=ip") || r.heard.count("field=host") != 1 {
+		t.Error("another field is named, or the same one again")
+	}
+	if err := s.drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A trusted proxy that sends no client address is the client. Where it makes most of the requests, the log lacks the header.
 func TestATrustedProxyWithoutAClientIsCounted(t *testing.T) {
 	r := newRig(t, perIP)

@@ -2,10 +2,13 @@ package collector
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"weir/pkg/request"
+	"weir/pkg/rule"
 )
 
 const (
@@ -15,7 +18,7 @@ const (
 )
 
 // warnings are what a source has been warned about: each once.
-type warnings struct{ one, private, unread, clock atomic.Bool }
+type warnings struct{ one, private, unread, clock, lacking atomic.Bool }
 
 // A watch looks for signs that a source is read wrongly.
 type watch struct {
@@ -33,6 +36,9 @@ type watch struct {
 	// Of elected and accused: whether it is a trusted proxy of which the log names no client.
 	electedProxy, accusedProxy bool
 
+	lacking []rule.Asked // fields that no request had yet, by the rules of by
+	by      *ruling
+
 	live bool // all that was there has been read once
 }
 
@@ -49,11 +55,24 @@ func (w *watch) request(s *stream, r *request.Request, proxy bool) {
 		w.of++
 	}
 	w.public = w.public || r.IP.IsValid() && !r.IP.IsPrivate() && !r.IP.IsLoopback() && !proxy
+	w.fields(s, r)
 	if w.seen >= watchSpan {
 		w.judge(s)
 	}
 	if w.live || r.UnixMilli-s.open.clock >= clockOff { // a backlog may be old, and never of a time to come
 		w.clock(s, r.UnixMilli)
+	}
+}
+
+// fields looks for fields that rules ask for, until each was there once.
+func (w *watch) fields(s *stream, r *request.Request) {
+	if w.by != s.ruling {
+		w.by, w.lacking = s.ruling, append(w.lacking[:0], s.ruling.asks...)
+	}
+	for i := len(w.lacking) - 1; i >= 0; i-- {
+		if r.Has(w.lacking[i].Field) {
+			w.lacking = slices.Delete(w.lacking, i, i+1)
+		}
 	}
 }
 
@@ -83,6 +102,15 @@ func (w *watch) judge(s *stream) {
 	}
 	if !w.public && w.requests > watchSpan/2 && s.said.private.CompareAndSwap(false, true) {
 		s.logger.Warn("all clients have private addresses: are they behind a proxy that client.trusted_proxies does not name?", "log", s.log)
+	}
+	if w.requests > watchSpan/2 && len(w.lacking) > 0 {
+		if s.said.lacking.CompareAndSwap(false, true) {
+			for _, field := range w.lacking {
+				s.logger.Warn("no request has a field that rules ask for: does the log have it? They count nothing by it here", "log", s.log,
+					"field", field.Field, "rules", strings.Join(field.By, ", "), "requests", w.requests)
+			}
+		}
+		w.lacking = w.lacking[:0]
 	}
 	w.accused, w.accusedProxy = w.elected, w.electedProxy
 	w.elected, w.votes, w.of = netip.Addr{}, 0, 0

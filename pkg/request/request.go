@@ -76,6 +76,20 @@ func (r *Request) Field(name string) (string, bool) {
 	return "", false
 }
 
+// Has says whether Field gives a text that is not empty.
+func (r *Request) Has(name string) bool {
+	switch name {
+	case "ip":
+		return r.IP.IsValid()
+	case "status":
+		return r.Status != 0
+	case "bytes":
+		return r.Bytes >= 0
+	}
+	text, _ := r.Field(name)
+	return text != ""
+}
+
 func present(known bool, text func() string) (string, bool) {
 	if !known {
 		return "", false

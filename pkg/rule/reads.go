@@ -23,10 +23,46 @@ func (s *Set) Reads() []string {
 	return slices.Compact(reads.names)
 }
 
+// An Asked is a field of requests, and the names of the rules that ask for it in match, key or cost; allow is a name where
+// an allow entry asks for it.
+type Asked struct {
+	Field string
+	By    []string
+}
+
+// Asks are the fields that rules and allow entries ask for by name.
+func (s *Set) Asks() (all []Asked) {
+	add := func(by string, r *reader) {
+		for _, name := range r.names {
+			i := slices.IndexFunc(all, func(a Asked) bool { return a.Field == name })
+			switch {
+			case r.variables[name]:
+			case i < 0:
+				all = append(all, Asked{name, []string{by}})
+			case !slices.Contains(all[i].By, by):
+				all[i].By = append(all[i].By, by)
+			}
+		}
+	}
+	for _, rule := range s.Rules {
+		r := &reader{variables: map[string]bool{}}
+		r.asked(rule)
+		add(rule.Name, r)
+	}
+	for _, allow := range s.Allows {
+		r := &reader{variables: map[string]bool{}}
+		r.allow(allow)
+		add("allow", r)
+	}
+	return all
+}
+
 // A reader gathers what is read.
 type reader struct {
 	names []string
 	any   bool // a further field whose name is not known beforehand
+
+	variables map[string]bool // names of expressions that are no fields, where they are asked for
 }
 
 func (r *reader) add(names ...string) {
@@ -39,11 +75,16 @@ func (r *reader) add(names ...string) {
 }
 
 func (r *reader) rule(rule *Rule) {
-	for _, part := range rule.Key.parts {
-		r.add(part.name)
-	}
 	if rule.Count == Served {
 		r.add(refusedField, "status")
+	}
+	r.asked(rule)
+}
+
+// asked adds what decides whether a request is a hit, and of which key.
+func (r *reader) asked(rule *Rule) {
+	for _, part := range rule.Key.parts {
+		r.add(part.name)
 	}
 	r.expression(rule.match)
 	r.expression(rule.cost)
@@ -70,12 +111,18 @@ func (r *reader) expression(e *expression) {
 	named := namesIn{}
 	ast.Walk(&e.tree, &named)
 	r.add(named.all...)
+	for _, name := range named.all {
+		if r.variables != nil && !slices.Contains(identifiers, name) && !slices.Contains(named.further, name) {
+			r.variables[name] = true
+		}
+	}
 	r.any = r.any || named.whole > 0
 }
 
 type namesIn struct {
-	all   []string
-	whole int // times that fields stands without a constant name behind it
+	all     []string
+	further []string // of them, those behind fields
+	whole   int      // times that fields stands without a constant name behind it
 }
 
 // Visit sees what is within a node before the node itself.
@@ -91,7 +138,7 @@ func (n *namesIn) Visit(node *ast.Node) {
 		of, ok := node.Node.(*ast.IdentifierNode)
 		name, constant := node.Property.(*ast.StringNode)
 		if ok && constant && of.Value == "fields" {
-			n.all = append(n.all, name.Value)
+			n.all, n.further = append(n.all, name.Value), append(n.further, name.Value)
 			n.whole--
 		}
 	}

@@ -36,6 +36,18 @@ func TestReads(t *testing.T) {
 	}
 }
 
+func TestAsks(t *testing.T) {
+	text := `rules:
+- {name: a, limits: [1/s], key: [ip, host], count: served, match: 'let q = query; q contains "x" and inNetwork(ip, "10.0.0.0/8")'}
+- {name: b, limits: [1/s], key: tenant, match: 'host == "h" and fields["x-y"] != "" and raw_path != ""', cost: 'max(1, bytes)'}
+allow: [{host: h, match: 'agent == "a"'}]
+`
+	want := "[{ip [a]} {host [a b allow]} {query [a]} {tenant [b]} {x-y [b]} {path [b]} {bytes [b]} {agent [allow]}]"
+	if got := fmt.Sprint(mustParse(t, text).Asks()); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // What a request holds cannot be had without naming it, or what is read could not be told beforehand.
 func TestFieldsAreReadByTheirNamesOnly(t *testing.T) {
 	for _, match := range []string{
