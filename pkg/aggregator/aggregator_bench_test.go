@@ -168,7 +168,7 @@ func BenchmarkWriteBack(b *testing.B) {
 	}
 	begun := time.Now()
 	longest, calls := time.Duration(0), 0
-	for p.windows.dirty() > 0 {
+	for p.windows.Dirty() > 0 {
 		one := time.Now()
 		if err := p.writeBack(b.Context()); err != nil {
 			b.Fatal(err)
@@ -178,7 +178,7 @@ func BenchmarkWriteBack(b *testing.B) {
 	took := time.Since(begun)
 	for b.Loop() { // it is measured once
 	}
-	b.ReportMetric(took.Seconds()*1e6/float64(calls*writeKeys), "µs/key")
+	b.ReportMetric(took.Seconds()*1e6/float64(calls*p.windows.WriteKeys), "µs/key")
 	b.ReportMetric(float64(longest.Microseconds())/1000, "ms-longest")
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"weir/pkg/aggregator/windows"
 
 	"weir/internal/store"
 	"weir/internal/store/disk"
@@ -21,12 +22,12 @@ type twin struct {
 	policies map[string]*window.Policy
 	limits   map[string][]string
 	states   map[string]*window.State
-	verdicts map[string]*Verdict
+	verdicts map[string]*windows.Verdict
 	ids      map[string]bool // name, from, level of all that were decided
 }
 
 func (l *lab) twin() *twin {
-	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, states: map[string]*window.State{}, verdicts: map[string]*Verdict{}, ids: map[string]bool{}}
+	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, states: map[string]*window.State{}, verdicts: map[string]*windows.Verdict{}, ids: map[string]bool{}}
 	for _, r := range parseRules(l.t, labRules).Rules {
 		policy, err := r.Policy(labLate, 0)
 		if err != nil {
@@ -70,7 +71,7 @@ func (w *twin) batch(reader *hit.Reader, offset int64) {
 		}
 		switch o := w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost); o.Event {
 		case window.Broke, window.Extended, window.Moved:
-			v := &Verdict{From: o.From, Until: o.Until, Count: o.Count, Level: o.Level, Limit: w.limits[rule][o.Limit], Offset: offset, Listed: true}
+			v := &windows.Verdict{From: o.From, Until: o.Until, Count: o.Count, Level: o.Level, Limit: w.limits[rule][o.Limit], Offset: offset, Listed: true}
 			if o.Event == window.Moved && (o.First != o.From || o.FirstLevel != o.Level) {
 				v.First, v.FirstLevel = o.First, o.FirstLevel
 			}
@@ -94,7 +95,7 @@ func (l *lab) compare(p *partition) {
 		if values[0] == nil && policy.Clear(state) <= p.reached-labLate.Milliseconds() {
 			continue // it was swept
 		}
-		record, err := ReadRecord(values[0])
+		record, err := windows.ReadRecord(values[0])
 		if err != nil {
 			l.t.Fatalf("%s: %v", name, err)
 		}
@@ -139,7 +140,7 @@ func sweptBefore(policy *window.Policy, limits int, stored []byte, whole *window
 	return true
 }
 
-func (l *lab) compareVerdict(name string, got, want *Verdict) {
+func (l *lab) compareVerdict(name string, got, want *windows.Verdict) {
 	l.t.Helper()
 	if got == nil || want == nil {
 		if got != nil || want != nil {

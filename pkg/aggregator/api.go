@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"weir/pkg/aggregator/windows"
 
 	"weir/pkg/hit"
 	"weir/pkg/rule"
@@ -127,18 +128,18 @@ func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, 
 		return nil, err
 	}
 	at := p.time()
-	s := &keyStatus{Rule: ruleName, Key: key, Partition: p.number, Where: where, At: time.UnixMilli(at).UTC(), Newest: instant(w.state.Newest()), Limits: []limitStatus{}}
-	for i, limit := range w.rule.rule.Limits {
-		count := w.rule.policy.Count(&w.state, i, at)
+	s := &keyStatus{Rule: ruleName, Key: key, Partition: p.number, Where: where, At: time.UnixMilli(at).UTC(), Newest: instant(w.State.Newest()), Limits: []limitStatus{}}
+	for i, limit := range w.Rule.Spec.Limits {
+		count := w.Rule.Policy.Count(&w.State, i, at)
 		one := limitStatus{Limit: limit.Text, Count: count}
 		if count > 0 {
-			one.Clears = instant(w.clears(i, at, limit.Per))
+			one.Clears = instant(clears(w, i, at, limit.Per))
 		}
 		s.Limits = append(s.Limits, one)
 	}
-	if v := w.verdict; v != nil {
-		s.Block = &blockStatus{ID: v.id(ruleName, key), From: time.UnixMilli(v.From).UTC(), Limit: v.Limit, Count: v.Count,
-			Level: v.Level, Blocked: v.live(at), Ended: instant(v.Ended)}
+	if v := w.Verdict; v != nil {
+		s.Block = &blockStatus{ID: v.ID(ruleName, key), From: time.UnixMilli(v.From).UTC(), Limit: v.Limit, Count: v.Count,
+			Level: v.Level, Blocked: v.Live(at), Ended: instant(v.Ended)}
 		if v.Until != window.Never {
 			s.Block.Until = instant(v.Until)
 		}
@@ -156,10 +157,10 @@ func (p *partition) time() int64 {
 }
 
 // clears is when a limit's count is zero. Counts only fall while no hit comes.
-func (w *keyed) clears(limit int, at int64, per time.Duration) int64 {
-	low, high := at, max(at, w.state.Newest())+2*per.Milliseconds()
+func clears(w *windows.Window, limit int, at int64, per time.Duration) int64 {
+	low, high := at, max(at, w.State.Newest())+2*per.Milliseconds()
 	for low < high {
-		if mid := (low + high) / 2; w.rule.policy.Count(&w.state, limit, mid) == 0 {
+		if mid := (low + high) / 2; w.Rule.Policy.Count(&w.State, limit, mid) == 0 {
 			high = mid
 		} else {
 			low = mid + 1
@@ -237,11 +238,11 @@ func heaviestOf(keys []heavyKey, n int) []heavyKey {
 func (p *partition) top(ruleName string, n int) []heavyKey {
 	var keys []heavyKey
 	at := p.time()
-	for _, w := range p.windows.hot.Keys() {
-		if w.rule.rule == nil || ruleName != "" && w.rule.name != ruleName {
+	for _, w := range p.windows.Hot() {
+		if w.Rule.Spec == nil || ruleName != "" && w.Rule.Name != ruleName {
 			continue
 		}
-		if one := w.heaviest(at); one.Count > 0 {
+		if one := heaviest(w, at); one.Count > 0 {
 			keys = append(keys, one)
 		}
 		if len(keys) > 8*n {
@@ -252,10 +253,10 @@ func (p *partition) top(ruleName string, n int) []heavyKey {
 }
 
 // heaviest is the limit that a window is nearest to.
-func (w *keyed) heaviest(at int64) heavyKey {
-	one := heavyKey{Rule: w.rule.name, Key: w.key()}
-	for i, limit := range w.rule.rule.Limits {
-		count := w.rule.policy.Count(&w.state, i, at)
+func heaviest(w *windows.Window, at int64) heavyKey {
+	one := heavyKey{Rule: w.Rule.Name, Key: w.Key()}
+	for i, limit := range w.Rule.Spec.Limits {
+		count := w.Rule.Policy.Count(&w.State, i, at)
 		if share := float64(count) / float64(limit.Hits); share > one.Share {
 			one.Limit, one.Count, one.Share = limit.Text, count, share
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weir/pkg/aggregator/windows"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -39,21 +40,21 @@ func TestTheStoreGoesAwayAmidReading(t *testing.T) {
 	l.settle(p)
 	l.start(labRules)
 	p = l.takes()
-	p.own.store = &halting{Store: l.store}
+	p.own.Store = &halting{Store: l.store}
 	l.hits("192.0.2.1", 1)
 	l.send("s", "few", func(w *hit.Writer) {
-		for n := range readKeys {
+		for n := range windows.ReadKeys {
 			w.Add(0, fmt.Appendf(nil, "2001:db8::%x", n), l.newest().UnixMilli(), 1)
 		}
 	})
-	for p.waits <= readKeys {
+	for p.waits <= windows.ReadKeys {
 		l.turn(p)
 	}
-	p.own.store = &halting{Store: l.store, reads: 1}
+	p.own.Store = &halting{Store: l.store, reads: 1}
 	l.now = l.now.Add(tryAgain)
 	l.hits("192.0.2.1", 1)
 	l.turn(p)
-	p.own.store = l.store
+	p.own.Store = l.store
 	l.settle(p)
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
 }
@@ -63,13 +64,13 @@ func TestTheStoreGoesAwayAmidReading(t *testing.T) {
 func TestWhatTheIndexDoesNotHaveYetIsPublishedAgain(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.takes()
-	p.windows.chunk = 1
-	for n := range 2 * smallestSize / 3 {
+	p.windows.WriteKeys = 1
+	for n := range 2 * windows.SmallestSize / 3 {
 		l.hits(fmt.Sprint("198.51.100.", n), 1)
 	}
 	l.settle(p)
 	l.store.away = true
-	for n := range 2 * smallestSize / 3 {
+	for n := range 2 * windows.SmallestSize / 3 {
 		l.hits(fmt.Sprint("198.51.100.", n), 1)
 	}
 	l.hits("198.51.100.0", 4)

@@ -175,7 +175,7 @@ func (r *catchingUp) turn(b *testing.B, p *partition) (hits int) {
 // written is how many windows have been.
 func (r *catchingUp) written() (windows uint64) {
 	for _, p := range r.partitions {
-		windows += p.windows.written
+		windows += p.windows.Written()
 	}
 	return windows
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"weir/internal/varint"
+	"weir/pkg/aggregator/windows"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -67,20 +69,20 @@ func (c *checkpoint) append(b []byte) []byte {
 }
 
 func readCheckpoint(value []byte) (*checkpoint, error) {
-	if laterVersion(value, checkpointVersion) {
-		return nil, fmt.Errorf("the checkpoint: %w: version %d, this program reads up to %d", ErrNewer, value[0], checkpointVersion)
+	if windows.LaterVersion(value, checkpointVersion) {
+		return nil, fmt.Errorf("the checkpoint: %w: version %d, this program reads up to %d", windows.ErrNewer, value[0], checkpointVersion)
 	}
-	c := cursor{left: value}
-	if version := c.take(1); len(version) == 0 || version[0] != checkpointVersion {
-		c.fail()
+	c := varint.Reader{Left: value}
+	if version := c.Take(1); len(version) == 0 || version[0] != checkpointVersion {
+		c.Fail()
 	}
-	found := &checkpoint{generation: c.number(), offset: c.number(), last: c.number() - 1}
-	if sum := c.take(8); len(sum) == 8 {
+	found := &checkpoint{generation: c.Number(), offset: c.Number(), last: c.Number() - 1}
+	if sum := c.Take(8); len(sum) == 8 {
 		found.checksum = binary.LittleEndian.Uint64(sum)
 	}
-	found.reached, found.told, found.sources = c.number(), c.number()-1, c.left
-	if c.failed {
-		return nil, fmt.Errorf("the checkpoint of %d bytes: %w", len(value), ErrDamaged)
+	found.reached, found.told, found.sources = c.Number(), c.Number()-1, c.Left
+	if c.Failed {
+		return nil, fmt.Errorf("the checkpoint of %d bytes: %w", len(value), windows.ErrDamaged)
 	}
 	return found, nil
 }
@@ -91,7 +93,7 @@ type Checkpoint struct {
 	Reached            int64 // the newest counted time, Unix ms
 }
 
-// ReadCheckpoint reads a partition's. The errors are ErrNewer and ErrDamaged.
+// ReadCheckpoint reads a partition's. The errors are windows.ErrNewer and windows.ErrDamaged.
 func ReadCheckpoint(value []byte) (Checkpoint, error) {
 	c, err := readCheckpoint(value)
 	if err != nil {
@@ -105,7 +107,7 @@ func (p *partition) begin(ctx context.Context, value []byte) error {
 	p.replay = replay{end: unknown}
 	if value == nil { // written before any window is, so that these are never of an unknown generation
 		value = (&checkpoint{generation: p.nextGeneration(), last: -1, told: unknown, sources: p.sources.Append(nil)}).append(nil)
-		if err := p.own.write(ctx, []store.Change{{Space: store.Notes, Key: checkpointKey, Value: value}}); err != nil {
+		if err := p.own.Write(ctx, []store.Change{{Space: store.Notes, Key: checkpointKey, Value: value}}); err != nil {
 			return fmt.Errorf("writing the first checkpoint: %w", err)
 		}
 	}
@@ -114,7 +116,7 @@ func (p *partition) begin(ctx context.Context, value []byte) error {
 		err = p.sources.Read(found.sources)
 	}
 	switch {
-	case errors.Is(err, ErrNewer) || errors.Is(err, hit.ErrNewer):
+	case errors.Is(err, windows.ErrNewer) || errors.Is(err, hit.ErrNewer):
 		return stopped{err}
 	case err != nil:
 		if found, err = p.withoutCheckpoint(ctx, err); err != nil {
@@ -133,12 +135,12 @@ func (p *partition) begin(ctx context.Context, value []byte) error {
 func (p *partition) withoutCheckpoint(ctx context.Context, damage error) (*checkpoint, error) {
 	newest := int64(unknown)
 	for from, last := store.Cursor(""), false; !last; {
-		page, err := p.own.scan(ctx, store.Windows, from, walkPairs)
+		page, err := p.own.Scan(ctx, store.Windows, from, walkPairs)
 		if err != nil {
 			return nil, fmt.Errorf("finding what the windows have, for %w: %w", damage, err)
 		}
 		for _, pair := range page.Pairs {
-			if record, err := ReadRecord(pair.Value); err == nil {
+			if record, err := windows.ReadRecord(pair.Value); err == nil {
 				newest = max(newest, record.Generation)
 			}
 		}
@@ -170,7 +172,7 @@ func (p *partition) safe(ctx context.Context, idle bool) error {
 		return err
 	}
 	p.writeMeanwhile()
-	for p.ahead != nil && p.windows.written < p.ahead.changed {
+	for p.ahead != nil && p.windows.Written() < p.ahead.changed {
 		if err := p.writeBack(ctx); err != nil {
 			return err
 		}
@@ -178,7 +180,7 @@ func (p *partition) safe(ctx context.Context, idle bool) error {
 			break
 		}
 	}
-	if p.ahead == nil || p.windows.written < p.ahead.changed || p.sent.done() < p.ahead.sent {
+	if p.ahead == nil || p.windows.Written() < p.ahead.changed || p.sent.done() < p.ahead.sent {
 		return nil
 	}
 	next := *p.ahead
@@ -189,11 +191,20 @@ func (p *partition) safe(ctx context.Context, idle bool) error {
 	return nil
 }
 
+// writeBack writes the windows that have been changed for longest, a few hundred.
+func (p *partition) writeBack(ctx context.Context) error {
+	if err := p.windows.WriteBack(ctx); err != nil {
+		return err
+	}
+	p.breathed = p.counted
+	return nil
+}
+
 // writeMeanwhile has windows written that change while a checkpoint waits for Kafka, so that they can be forgotten.
 func (p *partition) writeMeanwhile() {
 	now := p.config.Now()
-	if p.ahead != nil && p.windows.written >= p.ahead.changed && p.sent.done() < p.ahead.sent && now.Sub(p.ahead.at) >= checkpointEvery {
-		p.ahead.changed, p.ahead.at = p.windows.tail(), now
+	if p.ahead != nil && p.windows.Written() >= p.ahead.changed && p.sent.done() < p.ahead.sent && now.Sub(p.ahead.at) >= checkpointEvery {
+		p.ahead.changed, p.ahead.at = p.windows.Tail(), now
 	}
 }
 
@@ -202,14 +213,14 @@ func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 	now := p.config.Now()
 	since := now.Sub(p.storedAt)
 	due := idle || since >= checkpointLatest || since >= checkpointEvery && !p.worthWaiting()
-	if p.ahead != nil || !due || len(p.waiting) > 0 || p.offset == p.stored.offset && p.windows.dirty() == 0 {
+	if p.ahead != nil || !due || len(p.waiting) > 0 || p.offset == p.stored.offset && p.windows.Dirty() == 0 {
 		return nil
 	}
 	if err := p.publishReplayed(ctx); err != nil {
 		return err
 	}
 	p.ahead = &checkpoint{generation: p.stored.generation, offset: p.offset, last: p.last, checksum: p.checksum, reached: p.reached,
-		told: p.list.told(), sources: p.sources.Append(nil), changed: p.windows.tail(), sent: p.sent.taken, at: now}
+		told: p.list.told(), sources: p.sources.Append(nil), changed: p.windows.Tail(), sent: p.sent.taken, at: now}
 	p.counted, p.breathed = 0, 0
 	return nil
 }
@@ -218,8 +229,8 @@ func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 // and nothing waits for it: no evicted windows, no verdicts to be published again.
 func (p *partition) worthWaiting() bool {
 	h := p.windows
-	awaited := len(h.leaving) > 0 || len(p.replay.touched) > 0 || h.written < p.walk.written
-	return !awaited && h.dirty() > fewCalls*h.chunk && p.counted < manyHits*h.dirty()
+	awaited := h.Leaving() > 0 || len(p.replay.touched) > 0 || h.Written() < p.walk.written
+	return !awaited && h.Dirty() > fewCalls*h.WriteKeys && p.counted < manyHits*h.Dirty()
 }
 
 func (p *partition) writeCheckpoint(ctx context.Context, next checkpoint) error {
@@ -228,7 +239,7 @@ func (p *partition) writeCheckpoint(ctx context.Context, next checkpoint) error 
 	if p.walk.note.list != p.walk.stored.list || p.walk.note != p.walk.stored {
 		changes = append(changes, store.Change{Space: store.Notes, Key: listKey, Value: p.walk.note.append(nil)})
 	}
-	if err := p.own.write(ctx, changes); err != nil {
+	if err := p.own.Write(ctx, changes); err != nil {
 		return fmt.Errorf("writing the checkpoint: %w", err)
 	}
 	p.walk.stored = p.walk.note

@@ -45,7 +45,7 @@ func caughtUp(t *testing.T, hotKeys int) (*lab, *partition) {
 	l.start(labRules)
 	p := l.takes()
 	l.settle(p)
-	p.windows.chunk = 4
+	p.windows.WriteKeys = 4
 	p.storedAt = l.now
 	return l, p
 }
@@ -66,7 +66,7 @@ func TestCheckpointsWaitWhileManyWindowsChange(t *testing.T) {
 		"verdicts to be published again": {1000, 300, 1, func(p *partition) {
 			p.replay.touched = map[string]struct{}{"many/192.0.2.1": {}}
 		}, checkpointEvery},
-		"a walk over what is written": {1000, 300, 1, func(p *partition) { p.walk.written = p.windows.tail() + 1 }, checkpointEvery},
+		"a walk over what is written": {1000, 300, 1, func(p *partition) { p.walk.written = p.windows.Tail() + 1 }, checkpointEvery},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, p := caughtUp(t, test.hotKeys)
@@ -81,12 +81,12 @@ func TestCheckpointsWaitWhileManyWindowsChange(t *testing.T) {
 func TestACheckpointWaitsForNothingWhenThereIsNothingToCount(t *testing.T) {
 	l, p := caughtUp(t, 1000)
 	l.changing(p, 300, 1)
-	if p.ahead != nil || p.windows.dirty() != 300 {
-		t.Fatalf("a checkpoint is taken, and %d windows wait", p.windows.dirty())
+	if p.ahead != nil || p.windows.Dirty() != 300 {
+		t.Fatalf("a checkpoint is taken, and %d windows wait", p.windows.Dirty())
 	}
 	l.turn(p)
-	if p.stored.offset != p.offset || p.windows.dirty() != 0 {
-		t.Errorf("the checkpoint is at %d of %d, and %d windows wait", p.stored.offset, p.offset, p.windows.dirty())
+	if p.stored.offset != p.offset || p.windows.Dirty() != 0 {
+		t.Errorf("the checkpoint is at %d of %d, and %d windows wait", p.stored.offset, p.offset, p.windows.Dirty())
 	}
 }
 

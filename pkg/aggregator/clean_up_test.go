@@ -33,7 +33,7 @@ func (l *lab) hitsNow(key string, count int) {
 
 func (l *lab) indexed(p *partition) int {
 	l.t.Helper()
-	page, err := p.own.scan(l.t.Context(), store.Index, "", 100)
+	page, err := p.own.Scan(l.t.Context(), store.Index, "", 100)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
 	"weir/pkg/hit"
@@ -14,6 +15,7 @@ import (
 const (
 	mostBatches = 64
 	mostPairs   = 4096 // where windows are to be read from the store
+	mostLeaving = 5000 // evicted windows that wait to be written
 	mostHot     = 512  // else: these stay in the processor's cache until they are counted
 	breathEvery = 4096 // hits, where several are counted of one answer of Kafka
 )
@@ -22,9 +24,9 @@ const (
 type batch struct {
 	reader  hit.Reader
 	offset  int64
-	windows []*keyed // by pair; nil for a rule that is unknown
-	fates   []fate   // by pair
-	plain   bool     // every pair is counted
+	windows []*windows.Window // by pair; nil for a rule that is unknown
+	fates   []fate            // by pair
+	plain   bool              // every pair is counted
 }
 
 // A fate is what becomes of a pair's hits.
@@ -46,7 +48,7 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 			return err
 		}
 		p.amid = false
-		p.windows.settle()
+		p.windows.Settle()
 	}
 	for len(records) > 0 {
 		p.amid = true
@@ -63,7 +65,7 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 			}
 		}
 		p.amid = false
-		p.windows.settle()
+		p.windows.Settle()
 		p.offset = records[n-1].Offset + 1
 		records = records[n:]
 		if err := p.breathe(ctx, len(records) > 0); err != nil {
@@ -78,13 +80,13 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 func (p *partition) breathe(ctx context.Context, more bool) error {
 	if more {
 		p.answerNow(ctx)
-		if p.ahead != nil && p.windows.written < p.ahead.changed && p.counted-p.breathed >= breathEvery && !p.storeRests() {
+		if p.ahead != nil && p.windows.Written() < p.ahead.changed && p.counted-p.breathed >= breathEvery && !p.storeRests() {
 			if err := p.writeBack(ctx); err != nil && !p.away(err) {
 				return err
 			}
 		}
 	}
-	for len(p.windows.leaving) > mostLeaving {
+	for p.windows.Leaving() > mostLeaving {
 		err := p.writeBack(ctx)
 		if err == nil {
 			continue
@@ -105,7 +107,7 @@ func (p *partition) gather(ctx context.Context, records []kafka.Record) (int, er
 	p.used = 0
 	pairs := 0
 	for n := range records {
-		if pairs >= mostPairs || p.used >= mostBatches || pairs >= mostHot && len(p.windows.wanted) == 0 {
+		if pairs >= mostPairs || p.used >= mostBatches || pairs >= mostHot && p.windows.Wanted() == 0 {
 			return n, nil
 		}
 		b := p.nextBatch()
@@ -169,8 +171,8 @@ type search struct {
 
 // A ruled name is one of a batch's rules.
 type ruled struct {
-	rule *counted // nil where it is unknown
-	hash uint64   // of the windows of the rule
+	rule *windows.Rule // nil where it is unknown
+	hash uint64        // of the windows of the rule
 }
 
 // findWindows finds the window of each pair, or wants it.
@@ -198,7 +200,7 @@ func (p *partition) findWindows(b *batch) {
 func (p *partition) findRules(names []string) {
 	p.ruled = p.ruled[:0]
 	for _, name := range names {
-		p.ruled = append(p.ruled, ruled{p.rules.named(name), p.windows.table.ofRule(name)})
+		p.ruled = append(p.ruled, ruled{p.rules.named(name), p.windows.OfRule(name)})
 	}
 }
 
@@ -206,7 +208,7 @@ func (p *partition) findRules(names []string) {
 func (p *partition) searches(pairs []hit.Pair) []search {
 	for i, pair := range pairs {
 		of := &p.ruled[pair.Rule]
-		p.sought[i] = search{of, pair.Key, p.windows.table.hash(of.hash, pair.Key)}
+		p.sought[i] = search{of, pair.Key, p.windows.Hash(of.hash, pair.Key)}
 	}
 	return p.sought[:len(pairs)]
 }
@@ -214,33 +216,33 @@ func (p *partition) searches(pairs []hit.Pair) []search {
 // touch reads a little of all that will be read of each window that is sought: all of them come from memory at the same
 // time, first what finds them, then they themselves, then what they refer to.
 func (p *partition) touch(searches []search) (sum int) {
-	var found [atOnce]*keyed
+	var found [atOnce]*windows.Window
 	for i := range searches {
-		found[i] = p.windows.table.likely(searches[i].hash)
+		found[i] = p.windows.Likely(searches[i].hash)
 	}
 	for _, w := range found[:len(searches)] {
 		if w != nil {
-			sum += len(w.name) + int(w.moved) + int(w.text[0])
+			sum += w.Touch()
 		}
 	}
 	for _, w := range found[:len(searches)] {
 		if w != nil {
-			sum += int(w.rule.policy.Touch(&w.state))
+			sum += int(w.Rule.Policy.Touch(&w.State))
 		}
 	}
 	return sum
 }
 
-func (p *partition) findWindow(s *search) (w *keyed, hot bool) {
+func (p *partition) findWindow(s *search) (w *windows.Window, hot bool) {
 	if s.rule == nil {
 		return nil, false
 	}
-	w, hot = p.windows.findHashed(s.hash, s.rule.name, s.key)
+	w, hot = p.windows.FindHashed(s.hash, s.rule.Name, s.key)
 	if w == nil {
-		w = p.windows.want(s.rule.name+"/"+string(s.key), s.rule)
+		w = p.windows.Want(s.rule.Name+"/"+string(s.key), s.rule)
 	}
-	if w.rule != s.rule {
-		w.convert(s.rule)
+	if w.Rule != s.rule {
+		w.Convert(s.rule)
 	}
 	return w, hot
 }
@@ -254,14 +256,14 @@ func (p *partition) settleFates(b *batch) {
 		switch {
 		case w == nil:
 			fate = unruled
-		case !w.loaded:
+		case !w.Loaded:
 			fate = waits
-		case w.covers(generation, b.offset):
+		case w.Covers(generation, b.offset):
 			fate = covered
 			p.replayed(w)
 		default:
-			p.windows.touch(w)
-			w.generation, w.offset = generation, b.offset
+			p.windows.Change(w)
+			w.Generation, w.Offset = generation, b.offset
 		}
 		b.plain = b.plain && fate == counts
 		b.fates = append(b.fates, fate)
@@ -290,8 +292,8 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 			}
 			continue
 		}
-		outcome := w.rule.policy.Hit(&w.state, item.UnixMilli, item.Cost)
-		w.rule.tally[outcome.Event] += item.Cost
+		outcome := w.Rule.Policy.Hit(&w.State, item.UnixMilli, item.Cost)
+		w.Rule.Tally[outcome.Event] += item.Cost
 		if outcome.Event == window.Late {
 			continue
 		}
@@ -311,12 +313,12 @@ func began(e window.Event) bool {
 }
 
 // rare is a hit ahead of time, or a command.
-func (p *partition) rare(ctx context.Context, w *keyed, b *batch, item *hit.Item, latest int64) error {
+func (p *partition) rare(ctx context.Context, w *windows.Window, b *batch, item *hit.Item, latest int64) error {
 	if _, ok := b.reader.Unblock(*item); ok {
 		return p.unblock(ctx, w)
 	}
 	if item.UnixMilli > latest {
-		w.rule.tally[tallyAhead] += item.Cost
+		w.Rule.Tally[windows.Ahead] += item.Cost
 	}
 	return nil
 }
@@ -329,7 +331,7 @@ func (p *partition) uncounted(b *batch, latest int64) {
 		item := &items[i]
 		switch w := b.windows[item.Pair]; b.fates[item.Pair] {
 		case covered:
-			w.rule.tally[tallyReplayed] += item.Cost
+			w.Rule.Tally[windows.Replayed] += item.Cost
 		case unruled:
 			p.metrics.unruled.Add(float64(item.Cost))
 		case waits:

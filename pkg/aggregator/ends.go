@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
@@ -20,8 +21,8 @@ type ending struct {
 
 // cleanUp sends a record without a value for an entry that has long been over, so that a compacted topic forgets it. A
 // topic that forgets by age needs none.
-func (p *partition) cleanUp(ctx context.Context, name []byte, v *Verdict, now int64) error {
-	if v != nil && (now-v.over() < overKept.Milliseconds() || v.comesBack(now)) {
+func (p *partition) cleanUp(ctx context.Context, name []byte, v *windows.Verdict, now int64) error {
+	if v != nil && (now-v.Over() < overKept.Milliseconds() || v.ComesBack(now)) {
 		return nil
 	}
 	p.walk.ends = append(p.walk.ends, ending{name: name, at: now, clean: true})
@@ -41,21 +42,13 @@ func (p *partition) cleanUp(ctx context.Context, name []byte, v *Verdict, now in
 	return nil
 }
 
-// over is when the verdict is over.
-func (v *Verdict) over() int64 {
-	if v.Ended != 0 {
-		return v.Ended
-	}
-	return v.Until
-}
-
 // endGone publishes that the entry of a rule that is gone has ended.
-func (p *partition) endGone(ctx context.Context, name []byte, one *keyed, now int64) error {
+func (p *partition) endGone(ctx context.Context, name []byte, one *windows.Window, now int64) error {
 	v, err := p.lastVerdict(ctx, name, one)
 	if err != nil {
 		return err
 	}
-	if v == nil || !v.live(now) {
+	if v == nil || !v.Live(now) {
 		return p.cleanUp(ctx, name, v, now)
 	}
 	p.walk.ends = append(p.walk.ends, ending{name: name, at: now})
@@ -63,14 +56,14 @@ func (p *partition) endGone(ctx context.Context, name []byte, one *keyed, now in
 	ended.Ended = now
 	ruleName, key, _ := strings.Cut(string(name), "/")
 	rule := p.rules.gone(ruleName)
-	p.logged.verdict(p.logger, blocklist.EventEnded, &keyed{name: string(name), rule: rule}, &ended)
+	p.logged.verdict(p.logger, blocklist.EventEnded, &windows.Window{Name: string(name), Rule: rule}, &ended)
 	return p.publishEntry(ctx, entryOf(rule, key, &ended), blocklist.EventEnded)
 }
 
 // lastVerdict is that of a window, or what the store has of one that is not in memory.
-func (p *partition) lastVerdict(ctx context.Context, name []byte, one *keyed) (*Verdict, error) {
+func (p *partition) lastVerdict(ctx context.Context, name []byte, one *windows.Window) (*windows.Verdict, error) {
 	if one != nil {
-		return one.verdict, nil
+		return one.Verdict, nil
 	}
 	records, err := p.records(ctx, [][]byte{name})
 	if err != nil {
@@ -80,18 +73,18 @@ func (p *partition) lastVerdict(ctx context.Context, name []byte, one *keyed) (*
 }
 
 // records are what the store has of windows that are not in memory, without what is damaged.
-func (p *partition) records(ctx context.Context, names [][]byte) ([]Record, error) {
+func (p *partition) records(ctx context.Context, names [][]byte) ([]windows.Record, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	values, err := p.own.read(ctx, store.Windows, names)
+	values, err := p.own.Read(ctx, store.Windows, names)
 	if err != nil {
 		return nil, fmt.Errorf("reading entries of rules that are gone: %w", err)
 	}
-	records := make([]Record, len(names))
+	records := make([]windows.Record, len(names))
 	for i, value := range values {
-		record, err := ReadRecord(value)
-		if isNewer(err) {
+		record, err := windows.ReadRecord(value)
+		if windows.IsNewer(err) {
 			return nil, stopped{err}
 		}
 		if err == nil {
@@ -104,32 +97,32 @@ func (p *partition) records(ctx context.Context, names [][]byte) ([]Record, erro
 // writeEnds ends in the store what Kafka has as ended, and has the index forget what the list has forgotten. It finds
 // each window anew: since the page, and since a try that failed, it may have been written, forgotten and read again.
 func (p *partition) writeEnds(ctx context.Context) error {
-	windows := make([]*keyed, len(p.walk.ends))
+	found := make([]*windows.Window, len(p.walk.ends))
 	for i, end := range p.walk.ends {
-		windows[i] = p.window(string(end.name)) // also when its rule is back
+		found[i] = p.window(string(end.name)) // also when its rule is back
 	}
-	if err := p.load(ctx); err != nil {
+	if err := p.windows.Load(ctx); err != nil {
 		return err
 	}
-	if err := p.endStored(ctx, windows); err != nil {
+	if err := p.endStored(ctx, found); err != nil {
 		return err
 	}
-	for i, w := range windows {
+	for i, w := range found {
 		if w != nil {
 			p.endWindow(w, p.walk.ends[i])
 		}
 	}
 	p.walk.ends = nil
-	p.windows.settle()
+	p.windows.Settle()
 	return nil
 }
 
 // endStored ends those that are in the store alone: their rule is gone.
-func (p *partition) endStored(ctx context.Context, windows []*keyed) error {
+func (p *partition) endStored(ctx context.Context, found []*windows.Window) error {
 	var ends []ending
 	var names [][]byte
 	for i, end := range p.walk.ends {
-		if windows[i] == nil {
+		if found[i] == nil {
 			ends, names = append(ends, end), append(names, end.name)
 		}
 	}
@@ -144,44 +137,34 @@ func (p *partition) endStored(ctx context.Context, windows []*keyed) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	if err := p.own.write(ctx, changes); err != nil {
+	if err := p.own.Write(ctx, changes); err != nil {
 		return fmt.Errorf("ending entries of rules that are gone: %w", err)
 	}
 	return nil
 }
 
 // appendChange appends what ends it in the store. One that broke its limit again meanwhile stays in the index.
-func (e *ending) appendChange(changes []store.Change, record Record) []store.Change {
+func (e *ending) appendChange(changes []store.Change, record windows.Record) []store.Change {
 	v := record.Verdict
-	switch live := v != nil && v.live(e.at); {
+	switch live := v != nil && v.Live(e.at); {
 	case e.clean && !live:
 		return append(changes, store.Change{Space: store.Index, Key: e.name})
 	case !e.clean && live:
-		record.Verdict = v.endedAt(e.at)
+		record.Verdict = v.EndedAt(e.at)
 		return append(changes, store.Change{Space: store.Windows, Key: e.name, Value: record.Append(nil)})
 	}
 	return changes
 }
 
 // endWindow does the same to a window that is in memory.
-func (p *partition) endWindow(w *keyed, end ending) {
+func (p *partition) endWindow(w *windows.Window, end ending) {
 	if !end.clean {
-		p.windows.touch(w)
-		w.verdict = w.verdict.endedAt(end.at)
+		p.windows.Change(w)
+		w.Verdict = w.Verdict.EndedAt(end.at)
 		return
 	}
-	if w.verdict == nil || !w.verdict.live(end.at) {
-		p.windows.touch(w)
-		w.index = indexDeleted
+	if w.Verdict == nil || !w.Verdict.Live(end.at) {
+		p.windows.Change(w)
+		w.Index = windows.IndexDeleted
 	}
-}
-
-// endedAt is the verdict, ended unless it was before.
-func (v *Verdict) endedAt(at int64) *Verdict {
-	if v == nil || !v.live(at) {
-		return v
-	}
-	ended := *v
-	ended.Ended = at
-	return &ended
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"weir/pkg/aggregator/windows"
 
 	"weir/pkg/blocklist"
 )
@@ -41,8 +42,8 @@ func (l *lab) ending() *partition {
 	for range 5 {
 		l.turn(p)
 	}
-	if len(p.walk.ends) != 2 || !p.windows.has("few/192.0.2.1") || p.windows.has("few/192.0.2.2") {
-		l.t.Fatalf("%d entries end; in memory are %d windows", len(p.walk.ends), p.windows.hot.Len())
+	if len(p.walk.ends) != 2 || !p.windows.Has("few/192.0.2.1") || p.windows.Has("few/192.0.2.2") {
+		l.t.Fatalf("%d entries end; in memory are %d windows", len(p.walk.ends), p.windows.Len())
 	}
 	return p
 }
@@ -59,7 +60,7 @@ func (l *lab) counted(p *partition) {
 	l.hits("192.0.2.1", 4)
 	l.turn(p)
 	l.settle(p)
-	l.others(2 * smallestSize)
+	l.others(2 * windows.SmallestSize)
 	l.turn(p)
 	l.settle(p)
 	l.hits("192.0.2.1", 1)
@@ -74,12 +75,12 @@ func TestEntriesAreEndedLateWhenTheStoreWasAway(t *testing.T) {
 	p := l.ending()
 	l.reload(labRules)
 	l.deliver()
-	p.own.store = &halting{Store: l.store}
+	p.own.Store = &halting{Store: l.store}
 	l.turn(p)
 	if len(p.walk.ends) != 2 || !p.storeRests() {
 		t.Fatal("the store was not away when the entries were to be ended")
 	}
-	p.own.store = l.store
+	p.own.Store = l.store
 	l.now = l.now.Add(time.Second)
 	l.counted(p)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"weir/pkg/aggregator/windows"
 
 	"weir/internal/store"
 )
@@ -57,7 +58,7 @@ func (p *partition) askKey(ctx context.Context, look func(context.Context) (*key
 
 // readBeside reads a window in a goroutine of its own.
 func (p *partition) readBeside(ctx context.Context, name string, to chan<- reading) {
-	from := p.own.store
+	from := p.own.Store
 	p.beside.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, coldPatience)
 		defer cancel()
@@ -83,18 +84,15 @@ func await(ctx context.Context, read <-chan reading) (reading, error) {
 }
 
 // peek returns a window that is in memory, or a copy of what was read of the store.
-func (p *partition) peek(c *counted, name string, cold *reading) (*keyed, string, error) {
-	if w := p.windows.peek(name); w != nil {
-		return w, "hot", nil
-	}
-	if w, ok := p.windows.leaving[name]; ok {
+func (p *partition) peek(rule *windows.Rule, name string, cold *reading) (*windows.Window, string, error) {
+	if w := p.windows.Peek(name); w != nil {
 		return w, "hot", nil
 	}
 	if cold == nil {
 		return nil, "", errCold
 	}
-	w := &keyed{name: name, rule: c}
-	if err := p.fill(w, cold.value); err != nil {
+	w := &windows.Window{Name: name, Rule: rule}
+	if err := p.windows.Fill(w, cold.value); err != nil {
 		return nil, "", err
 	}
 	if cold.value == nil {

@@ -61,7 +61,7 @@ func TestAHungStoreHoldsUpWhoAsksOnly(t *testing.T) {
 		if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), `"where":"cold"`) || !strings.Contains(answer.Body.String(), `"newest":"2024-01-01`) {
 			t.Errorf("%d: %s", answer.Code, answer.Body)
 		}
-		p.own.store = hung{p.own.store}
+		p.own.Store = hung{p.own.Store}
 		begun := time.Now()
 		answer, longest := l.ask(p, "/v1/keys?rule=few&key=192.0.2.1")
 		if answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), "the store does not answer") {

@@ -126,13 +126,13 @@ func (p *partition) trimmed(span kafka.Span) {
 // newGeneration begins at the start of a log that is another than the one before. What was counted of that stays
 // counted: it is written first, and the sources' positions keep their batches from being counted twice.
 func (p *partition) newGeneration(ctx context.Context, start int64, why string) error {
-	if err := p.load(ctx); err != nil { // what waits is of the log before
+	if err := p.windows.Load(ctx); err != nil { // what waits is of the log before
 		return err
 	}
 	if err := p.countWaiting(ctx); err != nil {
 		return err
 	}
-	for p.windows.dirty() > 0 {
+	for p.windows.Dirty() > 0 {
 		if err := p.writeBack(ctx); err != nil {
 			return err
 		}

@@ -22,13 +22,13 @@ func TestALateRecordOfAnotherIsHealedWhenTheStoreIsBack(t *testing.T) {
 	l.settle(p)
 	l.list.arrived = append(l.list.arrived, late)
 	e := l.entry(late.Key, late.Value)
-	p.own.store = &halting{Store: l.store}
+	p.own.Store = &halting{Store: l.store}
 	p.heals <- superseded{string(late.Key), e}
 	l.turn(p)
 	if !p.storeRests() {
 		t.Fatal("the store was not away")
 	}
-	p.own.store = l.store
+	p.own.Store = l.store
 	l.now = l.now.Add(time.Second)
 	sent := len(l.list.arrived)
 	for range 5 {

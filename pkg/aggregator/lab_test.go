@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
@@ -133,7 +134,7 @@ func (o *outbox) lose(n int) {
 
 func newLab(t testing.TB, seed uint64, cold store.Store) *lab {
 	l := &lab{t: t, r: rand.New(rand.NewPCG(seed, 1)), list: &outbox{killIn: -1}, events: &outbox{killIn: -1},
-		now: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), writer: hit.NewWriter(), sources: map[string]int64{}, hotKeys: smallestSize}
+		now: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), writer: hit.NewWriter(), sources: map[string]int64{}, hotKeys: windows.SmallestSize}
 	l.store = &shaky{Store: cold, lab: l, killIn: -1}
 	l.start(labRules)
 	return l
@@ -245,7 +246,7 @@ func (l *lab) live(p *partition, turns int) (dead bool) {
 		if !taken {
 			err = p.take(context.Background())
 			taken = err == nil
-			p.windows.chunk = 4
+			p.windows.WriteKeys = 4
 		} else if err = p.turn(context.Background()); err != nil {
 			taken = false
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/telemetry"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 	"weir/pkg/rule"
 )
@@ -99,8 +100,8 @@ func (t *total) set(partition, n int) {
 	t.gauge.Set(float64(t.sum))
 }
 
-func (m *metrics) blocks(c *counted, limit string) prometheus.Counter {
-	return m.broken.WithLabelValues(c.name, c.mode(), limit)
+func (m *metrics) blocks(r *windows.Rule, limit string) prometheus.Counter {
+	return m.broken.WithLabelValues(r.Name, r.Mode(), limit)
 }
 
 // showRules starts the series of rules at 0, so that an alert sees a rule's first block as an increase.
@@ -113,7 +114,9 @@ func (m *metrics) showRules(set *rule.Set) {
 	}
 }
 
-func (m *metrics) delay(c *counted) prometheus.Observer { return m.detection.WithLabelValues(c.name) }
+func (m *metrics) delay(r *windows.Rule) prometheus.Observer {
+	return m.detection.WithLabelValues(r.Name)
+}
 
 // show tells how a partition stands.
 func (m *metrics) show(s *PartitionStatus) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
@@ -46,8 +47,8 @@ type partition struct {
 	shown   atomic.Pointer[PartitionStatus] // for everyone
 	stopped string                          // why it does not count any more
 
-	own         owned
-	windows     *hotset
+	own         *windows.Owned
+	windows     *windows.Set
 	rules       rulebook
 	sources     *hit.Positions
 	waiting     []parcel // hits of windows that are not read yet
@@ -77,9 +78,6 @@ type partition struct {
 
 	batches []*batch
 	used    int
-	changes []store.Change
-	names   [][]byte
-	bytes   []byte
 	ruled   []ruled
 	sought  [atOnce]search
 	touched int // so that touching is not left out
@@ -89,7 +87,7 @@ func newPartition(a *Aggregator, number int, log hitLog, commits *commits) *part
 	p := &partition{Aggregator: a, number: number, log: log, commits: commits, logger: a.logger.With("partition", number),
 		asks: make(chan func(context.Context)), heals: make(chan superseded, 256)}
 	p.faults = telemetry.NewFaults(p.logger)
-	p.own = owned{store: a.config.Store, partition: number}
+	p.own = &windows.Owned{Store: a.config.Store, Partition: number}
 	return p
 }
 
@@ -97,6 +95,9 @@ func newPartition(a *Aggregator, number int, log hitLog, commits *commits) *part
 type stopped struct{ error }
 
 func (s stopped) Unwrap() error { return s.error }
+
+// ends says whether an error ends the counting of a partition.
+func ends(err error) bool { return errors.As(err, new(stopped)) || windows.IsNewer(err) }
 
 // run counts until the context is done or the group has given the partition to another.
 func (p *partition) run(ctx context.Context) {
@@ -106,7 +107,7 @@ func (p *partition) run(ctx context.Context) {
 		case ctx.Err() != nil || err == nil:
 			p.finish()
 			return
-		case errors.As(err, new(stopped)):
+		case ends(err):
 			p.logger.Error("the partition is not counted any more", "error", err)
 			p.stop(err)
 			p.answer(ctx)
@@ -174,10 +175,10 @@ func (p *partition) hold(ctx context.Context) error {
 // take makes the partition ours and goes to where its stored checkpoint says.
 func (p *partition) take(ctx context.Context) error {
 	p.drop()
-	if err := p.own.take(ctx); err != nil {
+	if err := p.own.Take(ctx); err != nil {
 		return fmt.Errorf("taking the partition: %w", err)
 	}
-	values, err := p.own.read(ctx, store.Notes, [][]byte{checkpointKey, listKey})
+	values, err := p.own.Read(ctx, store.Notes, [][]byte{checkpointKey, listKey})
 	if err != nil {
 		return fmt.Errorf("reading the checkpoint: %w", err)
 	}
@@ -194,14 +195,17 @@ func (p *partition) take(ctx context.Context) error {
 	p.noteTakeover(ctx)
 	p.lookBack(ctx)
 	p.faults.Over("partition")
-	p.logger.Info("takes the partition", "fence", p.own.fence, "generation", p.stored.generation, "offset", p.stored.offset)
+	p.logger.Info("takes the partition", "fence", p.own.Fence, "generation", p.stored.generation, "offset", p.stored.offset)
 	p.show()
 	return nil
 }
 
 // drop forgets all that is in memory.
 func (p *partition) drop() {
-	p.windows = newHotset(p.share())
+	p.windows = windows.New(p.share(), p.own, windows.Notices{
+		Cold:    func(count int) { p.metrics.lookups.cold.Add(float64(count)) },
+		Damaged: func(err error) { p.faults.Note("damaged window", err) },
+	})
 	p.rules = newRulebook(p.Aggregator)
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
 	p.waiting, p.waits, p.sent, p.ahead, p.amid, p.counted, p.breathed = nil, 0, receipts{}, nil, false, 0, 0
@@ -212,7 +216,7 @@ func (p *partition) drop() {
 
 // turn fetches once and counts what came; then it does some of what is to be done beside.
 func (p *partition) turn(ctx context.Context) error {
-	p.windows.resize(p.share())
+	p.windows.Resize(p.share())
 	p.rules.refresh()
 	p.answerNow(ctx)
 	records, err := p.fetch(ctx)
@@ -240,7 +244,7 @@ func (p *partition) turn(ctx context.Context) error {
 
 // away says whether an error is the store's being away, which passes; the store is left alone for a moment then.
 func (p *partition) away(err error) bool {
-	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrForeign) || errors.As(err, new(stopped)) || errors.Is(err, errSend) ||
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrForeign) || ends(err) || errors.Is(err, errSend) ||
 		errors.Is(err, context.Canceled) {
 		return false
 	}
@@ -266,7 +270,7 @@ func (p *partition) answerNow(ctx context.Context) {
 
 // finish makes everything safe before the partition is given up: the next owner need not read anything again.
 func (p *partition) finish() {
-	if p.windows == nil || p.own.fence == (store.Fence{}) || p.stopped != "" || p.amid {
+	if p.windows == nil || p.own.Fence == (store.Fence{}) || p.stopped != "" || p.amid {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastWrites)
@@ -280,7 +284,7 @@ func (p *partition) finish() {
 		if len(p.waiting) > 0 || p.ahead == nil && p.stored.offset == p.offset {
 			break
 		}
-		if p.windows.dirty() == 0 {
+		if p.windows.Dirty() == 0 {
 			p.pause(ctx, 10*time.Millisecond) // for Kafka to acknowledge
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"weir/internal/varint"
+	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
@@ -115,18 +117,18 @@ func (w *walk) read(value []byte) error {
 	if value == nil {
 		return nil
 	}
-	if laterVersion(value, noteVersion) {
-		return stopped{fmt.Errorf("the note of the list: %w: version %d", ErrNewer, value[0])}
+	if windows.LaterVersion(value, noteVersion) {
+		return stopped{fmt.Errorf("the note of the list: %w: version %d", windows.ErrNewer, value[0])}
 	}
-	c := cursor{left: value}
-	if version := c.take(1); len(version) == 0 || version[0] != noteVersion {
-		c.fail()
+	c := varint.Reader{Left: value}
+	if version := c.Take(1); len(version) == 0 || version[0] != noteVersion {
+		c.Fail()
 	}
-	note := listNote{since: c.number() - 1}
-	modes, n := binary.Uvarint(c.left)
-	c.take(int64(max(n, 0)))
-	note.modes, note.walked, note.list = modes, c.number(), string(c.left)
-	if !c.failed { // a damaged one is as good as none
+	note := listNote{since: c.Number() - 1}
+	modes, n := binary.Uvarint(c.Left)
+	c.Take(int64(max(n, 0)))
+	note.modes, note.walked, note.list = modes, c.Number(), string(c.Left)
+	if !c.Failed { // a damaged one is as good as none
 		w.note, w.stored = note, note
 	}
 	return nil
@@ -142,7 +144,7 @@ func (p *partition) publishAgain(ctx context.Context, _ bool) error {
 	}
 	now := p.config.Now()
 	w := &p.walk
-	if p.storeRests() || len(p.waiting) > 0 || now.Before(w.next) || p.sent.done() < w.acknowledged || p.windows.written < w.written {
+	if p.storeRests() || len(p.waiting) > 0 || now.Before(w.next) || p.sent.done() < w.acknowledged || p.windows.Written() < w.written {
 		return nil
 	}
 	w.next = now.Add(walkEvery)
@@ -191,22 +193,22 @@ func (p *partition) beginWalk(ctx context.Context, now time.Time) {
 		p.missed.Store(false)
 	}
 	w.going = &listNote{list: list, since: since, modes: modes, walked: now.UnixMilli()}
-	w.publishes, w.cursor, w.last, w.written = publishes, "", false, p.windows.tail()
+	w.publishes, w.cursor, w.last, w.written = publishes, "", false, p.windows.Tail()
 }
 
 // walkPage publishes the next entries.
 func (p *partition) walkPage(ctx context.Context, now int64) error {
 	w := &p.walk
 	defer func() { w.acknowledged = p.sent.taken }() // also of what a page has sent that is walked again
-	page, err := p.own.scan(ctx, store.Index, w.cursor, walkPairs)
+	page, err := p.own.Scan(ctx, store.Index, w.cursor, walkPairs)
 	if err != nil {
 		return fmt.Errorf("walking through the list: %w", err)
 	}
-	windows := make([]*keyed, len(page.Pairs))
+	found := make([]*windows.Window, len(page.Pairs))
 	for i, pair := range page.Pairs {
-		windows[i] = p.window(string(pair.Key))
+		found[i] = p.window(string(pair.Key))
 	}
-	if err := p.load(ctx); err != nil {
+	if err := p.windows.Load(ctx); err != nil {
 		return err
 	}
 	for i, pair := range page.Pairs {
@@ -214,24 +216,24 @@ func (p *partition) walkPage(ctx context.Context, now int64) error {
 		if ruleName, _, _ := strings.Cut(string(pair.Key), "/"); p.rules.named(ruleName) == nil {
 			walkOver = p.endGone
 		}
-		if err := walkOver(ctx, pair.Key, windows[i], now); err != nil {
+		if err := walkOver(ctx, pair.Key, found[i], now); err != nil {
 			return err
 		}
 	}
-	p.windows.settle()
+	p.windows.Settle()
 	w.cursor, w.last = page.Next, page.Next == ""
 	return nil
 }
 
 // walkOver publishes an entry, or cleans up after one that is over.
-func (p *partition) walkOver(ctx context.Context, name []byte, one *keyed, now int64) error {
-	if v := one.verdict; v != nil && v.comesBack(now) {
+func (p *partition) walkOver(ctx context.Context, name []byte, one *windows.Window, now int64) error {
+	if v := one.Verdict; v != nil && v.ComesBack(now) {
 		return p.revive(ctx, one)
 	}
-	if one.verdict == nil || !one.verdict.live(now) && !one.verdict.hides(now) {
-		return p.cleanUp(ctx, name, one.verdict, now)
+	if one.Verdict == nil || !one.Verdict.Live(now) && !hides(one.Verdict, now) {
+		return p.cleanUp(ctx, name, one.Verdict, now)
 	}
-	if !p.walk.publishes || p.walk.skips && one.verdict.sent {
+	if !p.walk.publishes || p.walk.skips && one.Verdict.Sent {
 		return nil
 	}
 	return p.publish(ctx, one, "")
@@ -239,26 +241,22 @@ func (p *partition) walkOver(ctx context.Context, name []byte, one *keyed, now i
 
 // hides says whether the verdict was ended a short while ago and would last: records of before must not come to stand
 // in front of its end.
-func (v *Verdict) hides(now int64) bool {
+func hides(v *windows.Verdict, now int64) bool {
 	return v.Ended != 0 && v.Listed && v.Until > now && now-v.Ended < overKept.Milliseconds()
 }
 
-// comesBack says whether the verdict was ended because its rule was gone, and would last: with the rule it comes back,
-// for the window still says that the key is blocked.
-func (v *Verdict) comesBack(now int64) bool { return v.Ended != 0 && !v.Lifted && v.Until > now }
-
 // revive has a block last again whose rule is back.
-func (p *partition) revive(ctx context.Context, w *keyed) error {
-	p.windows.touch(w)
-	v := *w.verdict
+func (p *partition) revive(ctx context.Context, w *windows.Window) error {
+	p.windows.Change(w)
+	v := *w.Verdict
 	v.Ended = 0
-	w.verdict = &v
+	w.Verdict = &v
 	p.logged.verdict(p.logger, blocklist.EventBlocked, w, &v)
 	return p.publish(ctx, w, blocklist.EventBlocked)
 }
 
 func (p *partition) writeNote(ctx context.Context) error {
-	if err := p.own.write(ctx, []store.Change{{Space: store.Notes, Key: listKey, Value: p.walk.note.append(nil)}}); err != nil {
+	if err := p.own.Write(ctx, []store.Change{{Space: store.Notes, Key: listKey, Value: p.walk.note.append(nil)}}); err != nil {
 		return fmt.Errorf("writing the note of the list: %w", err)
 	}
 	p.walk.stored = p.walk.note

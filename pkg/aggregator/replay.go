@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"strings"
+	"weir/pkg/aggregator/windows"
 
 	"weir/pkg/blocklist"
 )
@@ -22,14 +23,14 @@ func (r *replay) over(offset int64) bool {
 }
 
 // replayed notes that hits were skipped which a window has already.
-func (p *partition) replayed(w *keyed) {
-	if w.verdict == nil || !w.verdict.Listed {
+func (p *partition) replayed(w *windows.Window) {
+	if w.Verdict == nil || !w.Verdict.Listed {
 		return
 	}
 	if p.replay.touched == nil {
 		p.replay.touched = map[string]struct{}{}
 	}
-	p.replay.touched[w.name] = struct{}{}
+	p.replay.touched[w.Name] = struct{}{}
 }
 
 // publishReplayed publishes what the replay has touched, and what late hits have moved.
@@ -38,7 +39,7 @@ func (p *partition) publishReplayed(ctx context.Context) error {
 		return nil
 	}
 	replayed, corrected := p.windowsOf(maps.Keys(p.replay.touched)), p.windowsOf(maps.Keys(p.corrections))
-	if err := p.load(ctx); err != nil {
+	if err := p.windows.Load(ctx); err != nil {
 		return err
 	}
 	for _, w := range corrected {
@@ -47,7 +48,7 @@ func (p *partition) publishReplayed(ctx context.Context) error {
 		}
 	}
 	for _, w := range replayed {
-		if _, left := p.replay.touched[w.name]; !left {
+		if _, left := p.replay.touched[w.Name]; !left {
 			continue
 		}
 		if err := p.sayAgain(ctx, w); err != nil {
@@ -55,32 +56,32 @@ func (p *partition) publishReplayed(ctx context.Context) error {
 		}
 	}
 	p.replay.touched, p.corrections = nil, nil
-	p.windows.settle()
+	p.windows.Settle()
 	return nil
 }
 
 // windowsOf finds windows by their names, or wants them. Those whose rule is gone are left out.
-func (p *partition) windowsOf(names iter.Seq[string]) []*keyed {
-	var windows []*keyed
+func (p *partition) windowsOf(names iter.Seq[string]) []*windows.Window {
+	var found []*windows.Window
 	for name := range names {
 		if w := p.window(name); w != nil {
-			windows = append(windows, w)
+			found = append(found, w)
 		}
 	}
-	return windows
+	return found
 }
 
 // correct publishes that an entry has changed, also where its block is over by that: on the list it may last. The event
 // is that of a beginning where no event of the block may have been published yet.
-func (p *partition) correct(ctx context.Context, w *keyed) error {
-	first, waits := p.corrections[w.name]
+func (p *partition) correct(ctx context.Context, w *windows.Window) error {
+	first, waits := p.corrections[w.Name]
 	if !waits {
 		return nil
 	}
-	_, again := p.replay.touched[w.name]
-	delete(p.corrections, w.name)
-	delete(p.replay.touched, w.name)
-	if w.verdict == nil || !w.verdict.Listed || w.verdict.Ended != 0 {
+	_, again := p.replay.touched[w.Name]
+	delete(p.corrections, w.Name)
+	delete(p.replay.touched, w.Name)
+	if w.Verdict == nil || !w.Verdict.Listed || w.Verdict.Ended != 0 {
 		return nil
 	}
 	event := blocklist.EventCorrected
@@ -88,14 +89,14 @@ func (p *partition) correct(ctx context.Context, w *keyed) error {
 		event = blocklist.EventBlocked
 	}
 	p.metrics.corrected.Inc()
-	p.logged.verdict(p.logger, event, w, w.verdict)
+	p.logged.verdict(p.logger, event, w, w.Verdict)
 	return p.publish(ctx, w, event)
 }
 
 // sayAgain publishes what a window says, with its event, unless that is over.
-func (p *partition) sayAgain(ctx context.Context, w *keyed) error {
-	v := w.verdict
-	if v == nil || !v.Listed || v.Until <= p.config.Now().UnixMilli() && !v.moved() {
+func (p *partition) sayAgain(ctx context.Context, w *windows.Window) error {
+	v := w.Verdict
+	if v == nil || !v.Listed || v.Until <= p.config.Now().UnixMilli() && !v.Moved() {
 		return nil
 	}
 	event := blocklist.EventBlocked
@@ -109,8 +110,8 @@ func (p *partition) sayAgain(ctx context.Context, w *keyed) error {
 }
 
 // window finds a window by its name, or wants it; nil where its rule is gone.
-func (p *partition) window(name string) *keyed {
-	if w, _ := p.windows.findNamed(name); w != nil {
+func (p *partition) window(name string) *windows.Window {
+	if w, _ := p.windows.FindNamed(name); w != nil {
 		return w
 	}
 	ruleName, _, _ := strings.Cut(name, "/")
@@ -118,7 +119,7 @@ func (p *partition) window(name string) *keyed {
 	if rule == nil {
 		return nil
 	}
-	return p.windows.want(name, rule)
+	return p.windows.Want(name, rule)
 }
 
 // A superseded record of the list may differ from the last one that its key's owner published.
@@ -134,21 +135,21 @@ func (p *partition) heal(ctx context.Context) error {
 	}
 	for p.takeLates(); len(p.lates) > 0; p.takeLates() {
 		some := p.lates[:min(walkPairs, len(p.lates))]
-		windows := make([]*keyed, len(some))
+		found := make([]*windows.Window, len(some))
 		for i, late := range some {
-			windows[i] = p.window(late.name)
+			found[i] = p.window(late.name)
 		}
-		if err := p.load(ctx); err != nil {
+		if err := p.windows.Load(ctx); err != nil {
 			return err
 		}
 		for i, late := range some {
-			if err := p.healOne(ctx, windows[i], late); err != nil {
+			if err := p.healOne(ctx, found[i], late); err != nil {
 				return err
 			}
 		}
 		p.lates = p.lates[len(some):]
 	}
-	p.windows.settle()
+	p.windows.Settle()
 	return nil
 }
 
@@ -164,22 +165,23 @@ func (p *partition) takeLates() {
 	}
 }
 
-func (p *partition) healOne(ctx context.Context, w *keyed, late superseded) error {
+func (p *partition) healOne(ctx context.Context, w *windows.Window, late superseded) error {
 	if w == nil {
 		return nil
 	}
-	if v := w.verdict; v == nil || !v.Listed || !v.wasOverwritten(w, late.entry, p.config.Now().UnixMilli()) {
+	if v := w.Verdict; v == nil || !v.Listed || !overwritten(w, late.entry, p.config.Now().UnixMilli()) {
 		return nil
 	}
 	return p.publish(ctx, w, "")
 }
 
-// wasOverwritten reports whether a record of the list that came after the verdict's own is an older one. Of records that
+// overwritten reports whether a record of the list that came after that of a window's verdict is an older one. Of records that
 // the same batch of hits led to, the newest is the one that says what the verdict says: an owner that was stopped for
 // long may have counted only a part of that batch.
-func (v *Verdict) wasOverwritten(w *keyed, e *blocklist.Entry, now int64) bool {
+func overwritten(w *windows.Window, e *blocklist.Entry, now int64) bool {
+	v := w.Verdict
 	if e == nil {
-		return v.live(now)
+		return v.Live(now)
 	}
 	if v.Until <= now && e.Until <= now {
 		return false
@@ -187,7 +189,7 @@ func (v *Verdict) wasOverwritten(w *keyed, e *blocklist.Entry, now int64) bool {
 	if order := cmp.Or(cmp.Compare(v.Generation, e.Generation), cmp.Compare(v.Offset, e.Offset)); order != 0 {
 		return order > 0
 	}
-	mine := entryOf(w.rule, w.key(), v)
+	mine := entryOf(w.Rule, w.Key(), v)
 	return mine.ID != e.ID || mine.From != e.From || mine.Until != e.Until || mine.Ended != e.Ended || mine.Limit != e.Limit ||
 		mine.Count != e.Count
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"weir/pkg/aggregator/windows"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,37 +56,13 @@ func (a *Aggregator) Reload(set *rule.Set) error {
 	return nil
 }
 
-// The outcomes that a rule's hits are tallied by: those of pkg/window, and two that are never counted.
-const (
-	tallyAhead    = int(window.Moved) + 1 + iota // their time is ahead of the collector's clock by too much
-	tallyReplayed                                // they were in the window already
-	tallies
-)
-
-var tallyWords = [tallies]string{window.Counted: "counted", window.Broke: "broke", window.Extended: "extended", window.Blocked: "blocked",
-	window.Late: "late", window.Moved: "moved", tallyAhead: "ahead", tallyReplayed: "replayed"}
+var tallyWords = [windows.Outcomes]string{window.Counted: "counted", window.Broke: "broke", window.Extended: "extended", window.Blocked: "blocked",
+	window.Late: "late", window.Moved: "moved", windows.Ahead: "ahead", windows.Replayed: "replayed"}
 
 // A counted rule is one whose hits a partition counts.
 type counted struct {
-	name   string
-	rule   *rule.Rule // nil for one that is gone
-	policy *window.Policy
-	tally  [tallies]int64 // hits that the metrics do not know yet
-	told   [tallies]prometheus.Counter
-}
-
-func (c *counted) limitText(i int) string {
-	if i < len(c.rule.Limits) {
-		return c.rule.Limits[i].Text
-	}
-	return ""
-}
-
-func (c *counted) mode() string {
-	if c.rule == nil {
-		return ""
-	}
-	return c.rule.Mode.String()
+	*windows.Rule
+	told [windows.Outcomes]prometheus.Counter
 }
 
 // counting is what of a rule its windows depend on.
@@ -100,18 +77,6 @@ func counting(r *rule.Rule) any {
 		cost       string // whether a hit is one request
 	}
 	return what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block, r.Remember, r.Cost}
-}
-
-// convert has a window counted by another version of its rule: what it remembers is kept where that has a meaning.
-func (w *keyed) convert(to *counted) {
-	if w.loaded {
-		bytes := w.rule.policy.Append(nil, &w.state)
-		var state window.State
-		if to.policy.Read(bytes, &state) == nil {
-			w.state = state
-		}
-	}
-	w.rule = to
 }
 
 // A rulebook is a partition's own view of the rules in force.
@@ -129,10 +94,16 @@ func newRulebook(a *Aggregator) rulebook {
 	return b
 }
 
-func (b *rulebook) named(name string) *counted { return b.byName[name] }
+// named is the rule of a name, or nil.
+func (b *rulebook) named(name string) *windows.Rule {
+	if c := b.byName[name]; c != nil {
+		return c.Rule
+	}
+	return nil
+}
 
 // gone is the rule of a name as far as it is known to those that have it no more.
-func (b *rulebook) gone(name string) *counted { return &counted{name: name} }
+func (b *rulebook) gone(name string) *windows.Rule { return &windows.Rule{Name: name} }
 
 // refresh takes the rules that are in force. Rules that count as before keep their windows as they are.
 func (b *rulebook) refresh() {
@@ -145,13 +116,13 @@ func (b *rulebook) refresh() {
 	b.ruling, b.byName, b.unknown = now, map[string]*counted{}, map[string]bool{}
 	for i, r := range now.set.Rules {
 		c := before[r.Name]
-		if c == nil || !reflect.DeepEqual(counting(c.rule), counting(r)) {
-			c = &counted{name: r.Name, policy: now.policies[i]}
+		if c == nil || !reflect.DeepEqual(counting(c.Spec), counting(r)) {
+			c = &counted{Rule: &windows.Rule{Name: r.Name, Policy: now.policies[i]}}
 			for outcome := range c.told {
 				c.told[outcome] = b.metrics.hits.WithLabelValues(r.Name, tallyWords[outcome])
 			}
 		}
-		c.rule = r
+		c.Spec = r
 		b.byName[r.Name] = c
 	}
 	for name, c := range before {
@@ -181,10 +152,10 @@ func (b *rulebook) settle() {
 }
 
 func (c *counted) flush() {
-	for outcome, n := range c.tally {
+	for outcome, n := range c.Tally {
 		if n > 0 {
 			c.told[outcome].Add(float64(n))
-			c.tally[outcome] = 0
+			c.Tally[outcome] = 0
 		}
 	}
 }

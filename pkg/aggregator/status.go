@@ -2,11 +2,8 @@ package aggregator
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"time"
-
-	"weir/pkg/window"
 )
 
 // A Status is how an aggregator stands, as JSON.
@@ -60,8 +57,8 @@ func (s *PartitionStatus) caughtUp() bool {
 
 // show tells everyone how the partition stands.
 func (p *partition) show() {
-	s := &PartitionStatus{Partition: p.number, Offset: p.offset, Lag: p.lag, Generation: p.stored.generation, Fence: p.own.fence.String(),
-		Reached: instant(p.reached), Hot: p.windows.hot.Len(), Dirty: p.windows.dirty(), Waiting: p.waits,
+	s := &PartitionStatus{Partition: p.number, Offset: p.offset, Lag: p.lag, Generation: p.stored.generation, Fence: p.own.Fence.String(),
+		Reached: instant(p.reached), Hot: p.windows.Len(), Dirty: p.windows.Dirty(), Waiting: p.waits,
 		Unsent: int(p.sent.taken - p.sent.done()), Checkpoint: p.stored.offset, Error: p.stopped,
 		looked: p.looked, found: p.found}
 	if !p.storedAt.IsZero() {
@@ -80,5 +77,3 @@ func instant(unixMilli int64) *time.Time {
 	at := time.UnixMilli(unixMilli).UTC()
 	return &at
 }
-
-func isNewer(err error) bool { return errors.Is(err, ErrNewer) || errors.Is(err, window.ErrNewer) }

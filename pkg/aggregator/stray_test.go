@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"weir/pkg/aggregator/windows"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -51,10 +52,10 @@ func TestALaterVersionStopsThePartition(t *testing.T) {
 // What is written in the place of a window, or of the list's note, by something else stops nothing.
 func TestStrayValuesOfTheStore(t *testing.T) {
 	for _, stray := range strays {
-		if _, err := ReadRecord([]byte(stray)); !errors.Is(err, ErrDamaged) {
+		if _, err := windows.ReadRecord([]byte(stray)); !errors.Is(err, windows.ErrDamaged) {
 			t.Errorf("%q as a window: %v", stray, err)
 		}
-		if _, err := ReadCheckpoint([]byte(stray)); !errors.Is(err, ErrDamaged) {
+		if _, err := ReadCheckpoint([]byte(stray)); !errors.Is(err, windows.ErrDamaged) {
 			t.Errorf("%q as a checkpoint: %v", stray, err)
 		}
 		var w walk
@@ -64,7 +65,7 @@ func TestStrayValuesOfTheStore(t *testing.T) {
 		l := newLab(t, 1, newMemoryStore())
 		p := l.takes()
 		l.settle(p)
-		if err := p.own.write(t.Context(), []store.Change{{Space: store.Windows, Key: []byte("few/192.0.2.1"), Value: []byte(stray)}}); err != nil {
+		if err := p.own.Write(t.Context(), []store.Change{{Space: store.Windows, Key: []byte("few/192.0.2.1"), Value: []byte(stray)}}); err != nil {
 			t.Fatal(err)
 		}
 		l.hits("192.0.2.1", 5)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"weir/pkg/aggregator/windows"
 
 	"weir/internal/store"
 	"weir/pkg/request"
@@ -34,7 +35,7 @@ func (p *partition) sweepOn(ctx context.Context, _ bool) error {
 	if p.storeRests() || len(p.waiting) > 0 || now.Before(s.next) {
 		return nil
 	}
-	page, err := p.own.scan(ctx, store.Windows, s.cursor, sweepPairs)
+	page, err := p.own.Scan(ctx, store.Windows, s.cursor, sweepPairs)
 	if err != nil {
 		return fmt.Errorf("sweeping: %w", err)
 	}
@@ -49,7 +50,7 @@ func (p *partition) sweepOn(ctx context.Context, _ bool) error {
 		}
 	}
 	if len(changes) > 0 {
-		if err := p.own.write(ctx, changes); err != nil {
+		if err := p.own.Write(ctx, changes); err != nil {
 			return fmt.Errorf("sweeping: %w", err)
 		}
 		p.metrics.swept.Add(float64(len(changes)))
@@ -63,11 +64,11 @@ func (p *partition) sweepOn(ctx context.Context, _ bool) error {
 
 // isClear says whether a stored window can be forgotten. One whose hits would be read again after a crash cannot.
 func (p *partition) isClear(pair store.Pair, now int64) (bool, error) {
-	if p.windows.has(request.Text(pair.Key)) {
+	if p.windows.Has(request.Text(pair.Key)) {
 		return false, nil
 	}
-	record, err := ReadRecord(pair.Value)
-	if isNewer(err) {
+	record, err := windows.ReadRecord(pair.Value)
+	if windows.IsNewer(err) {
 		return false, stopped{err}
 	}
 	if err != nil { // whoever hits the key says what is wrong
@@ -82,22 +83,12 @@ func (p *partition) isClear(pair store.Pair, now int64) (bool, error) {
 	ruleName, _, _ := strings.Cut(request.Text(pair.Key), "/")
 	rule := p.rules.named(ruleName)
 	if rule == nil {
-		return record.Verdict == nil || !record.Verdict.live(now), nil
+		return record.Verdict == nil || !record.Verdict.Live(now), nil
 	}
 	var state window.State
-	if err := rule.policy.Read(record.State, &state); err != nil {
+	if err := rule.Policy.Read(record.State, &state); err != nil {
 		return false, nil //nolint:nilerr // whoever hits the key says what is wrong
 	}
 	reached := min(p.reached, now) // where a collector's clock is ahead, its hits make nobody else's old
-	return rule.policy.Clear(&state) <= reached-p.config.Late.Milliseconds(), nil
-}
-
-// has says whether a window is in memory.
-func (h *hotset) has(name string) bool {
-	if h.peek(name) != nil {
-		return true
-	}
-	_, leaving := h.leaving[name]
-	_, unloaded := h.unloaded[name]
-	return leaving || unloaded
+	return rule.Policy.Clear(&state) <= reached-p.config.Late.Milliseconds(), nil
 }

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+	"weir/pkg/aggregator/windows"
 
 	"weir/pkg/blocklist"
 )
@@ -27,7 +28,7 @@ type verdictLog struct {
 // judged is how many verdicts of a source there were since it was last looked at.
 type judged struct{ over, live int }
 
-func (l *verdictLog) verdict(logger *slog.Logger, event string, w *keyed, v *Verdict) {
+func (l *verdictLog) verdict(logger *slog.Logger, event string, w *windows.Window, v *windows.Verdict) {
 	now := time.Now()
 	l.mu.Lock()
 	unsaid := 0
@@ -46,8 +47,8 @@ func (l *verdictLog) verdict(logger *slog.Logger, event string, w *keyed, v *Ver
 	if quiet {
 		return
 	}
-	logger.Info(event, "rule", w.rule.name, "key", w.key(), "limit", v.Limit, "count", v.Count, "level", v.Level,
-		"from", time.UnixMilli(v.From).UTC(), "until", until(v.Until), "mode", w.rule.mode())
+	logger.Info(event, "rule", w.Rule.Name, "key", w.Key(), "limit", v.Limit, "count", v.Count, "level", v.Level,
+		"from", time.UnixMilli(v.From).UTC(), "until", until(v.Until), "mode", w.Rule.Mode())
 }
 
 func until(at int64) any {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
 	"weir/pkg/blocklist"
@@ -19,16 +20,16 @@ var errSend = errors.New("not sent")
 type receipt struct{ left atomic.Int32 }
 
 // follow does what follows from a hit that began, extended or moved a block.
-func (p *partition) follow(ctx context.Context, w *keyed, o window.Outcome, source string) error {
+func (p *partition) follow(ctx context.Context, w *windows.Window, o window.Outcome, source string) error {
 	if o.Event == window.Extended {
 		return p.decide(ctx, w, o, source)
 	}
-	for _, other := range w.state.Others() {
+	for _, other := range w.State.Others() {
 		if err := p.noteOther(ctx, w, other); err != nil {
 			return err
 		}
 	}
-	if o.Event == window.Broke || w.verdict == nil {
+	if o.Event == window.Broke || w.Verdict == nil {
 		return p.decide(ctx, w, o, source)
 	}
 	p.move(w, o)
@@ -36,11 +37,11 @@ func (p *partition) follow(ctx context.Context, w *keyed, o window.Outcome, sour
 }
 
 // noteOther says of a block that is not its key's last, and so not on the list, that it was begun or moved.
-func (p *partition) noteOther(ctx context.Context, w *keyed, o window.Outcome) error {
+func (p *partition) noteOther(ctx context.Context, w *windows.Window, o window.Outcome) error {
 	now := p.config.Now().UnixMilli()
-	v := &Verdict{Decided: now}
-	v.take(w, o)
-	if !v.live(now) {
+	v := &windows.Verdict{Decided: now}
+	takeOver(v, w, o)
+	if !v.Live(now) {
 		return nil
 	}
 	event := blocklist.EventBlocked
@@ -48,13 +49,13 @@ func (p *partition) noteOther(ctx context.Context, w *keyed, o window.Outcome) e
 		event = blocklist.EventCorrected
 	}
 	p.logged.verdict(p.logger, event, w, v)
-	return p.sendEvent(ctx, entryOf(w.rule, w.key(), v), event, p.sent.add(1))
+	return p.sendEvent(ctx, entryOf(w.Rule, w.Key(), v), event, p.sent.add(1))
 }
 
-// take takes the block of an outcome over.
-func (v *Verdict) take(w *keyed, o window.Outcome) {
-	v.From, v.Until, v.Count, v.Level, v.Limit = o.From, o.Until, o.Count, o.Level, w.rule.limitText(o.Limit)
-	v.Generation, v.Offset = w.generation, w.offset
+// takeOver has a verdict be of the block of an outcome.
+func takeOver(v *windows.Verdict, w *windows.Window, o window.Outcome) {
+	v.From, v.Until, v.Count, v.Level, v.Limit = o.From, o.Until, o.Count, o.Level, w.Rule.LimitText(o.Limit)
+	v.Generation, v.Offset = w.Generation, w.Offset
 	v.First, v.FirstLevel = o.First, o.FirstLevel
 	if o.First == o.From && o.FirstLevel == o.Level {
 		v.First, v.FirstLevel = 0, 0
@@ -63,64 +64,64 @@ func (v *Verdict) take(w *keyed, o window.Outcome) {
 
 // move notes that a late hit has shown the last block to be another than it was. It is published with the next
 // checkpoint: where sources come one behind the other, each of many hits moves the block a little.
-func (p *partition) move(w *keyed, o window.Outcome) {
-	v := *w.verdict
-	v.take(w, o)
-	v.sent = false
-	w.verdict = &v
-	if !v.Listed && !v.live(p.config.Now().UnixMilli()) {
+func (p *partition) move(w *windows.Window, o window.Outcome) {
+	v := *w.Verdict
+	takeOver(&v, w, o)
+	v.Sent = false
+	w.Verdict = &v
+	if !v.Listed && !v.Live(p.config.Now().UnixMilli()) {
 		return
 	}
 	if p.corrections == nil {
 		p.corrections = map[string]bool{}
 	}
-	p.corrections[w.name] = p.corrections[w.name] || !v.Listed
-	v.Listed, w.index = true, indexSet
+	p.corrections[w.Name] = p.corrections[w.Name] || !v.Listed
+	v.Listed, w.Index = true, windows.IndexSet
 }
 
 // decide notes a broken limit and publishes it, unless the block is over already.
-func (p *partition) decide(ctx context.Context, w *keyed, o window.Outcome, source string) error {
+func (p *partition) decide(ctx context.Context, w *windows.Window, o window.Outcome, source string) error {
 	if err := p.correct(ctx, w); err != nil {
 		return err
 	}
 	now := p.config.Now().UnixMilli()
 	event := blocklist.EventBlocked
-	v := &Verdict{From: o.From, Until: o.Until, Decided: now}
-	if o.Event == window.Extended && w.verdict != nil && w.verdict.From == o.From {
-		*v = *w.verdict
+	v := &windows.Verdict{From: o.From, Until: o.Until, Decided: now}
+	if o.Event == window.Extended && w.Verdict != nil && w.Verdict.From == o.From {
+		*v = *w.Verdict
 		v.Until = o.Until
 		if v.Listed {
 			event = blocklist.EventExtended
 		}
 	}
-	v.Generation, v.Offset, v.Count, v.Level, v.Limit = w.generation, w.offset, o.Count, o.Level, w.rule.limitText(o.Limit)
-	w.verdict = v
-	if !v.live(now) {
+	v.Generation, v.Offset, v.Count, v.Level, v.Limit = w.Generation, w.Offset, o.Count, o.Level, w.Rule.LimitText(o.Limit)
+	w.Verdict = v
+	if !v.Live(now) {
 		p.metrics.over.Inc()
 		p.logged.over(source)
 		return nil
 	}
 	p.logged.live(source)
-	v.Listed, w.index = true, indexSet
-	p.metrics.blocks(w.rule, v.Limit).Inc()
-	p.metrics.delay(w.rule).Observe(float64(max(0, now-v.From)) / 1000)
+	v.Listed, w.Index = true, windows.IndexSet
+	p.metrics.blocks(w.Rule, v.Limit).Inc()
+	p.metrics.delay(w.Rule).Observe(float64(max(0, now-v.From)) / 1000)
 	p.logged.verdict(p.logger, event, w, v)
 	return p.publish(ctx, w, event)
 }
 
 // unblock forgets a key's window and level, and takes it off the list.
-func (p *partition) unblock(ctx context.Context, w *keyed) error {
+func (p *partition) unblock(ctx context.Context, w *windows.Window) error {
 	now := p.config.Now().UnixMilli()
-	w.state = window.State{}
+	w.State = window.State{}
 	if err := p.correct(ctx, w); err != nil {
 		return err
 	}
-	if w.verdict == nil || !w.verdict.live(now) {
+	if w.Verdict == nil || !w.Verdict.Live(now) {
 		return nil
 	}
-	v := *w.verdict
-	v.Ended, v.Lifted, v.Generation, v.Offset = now, true, w.generation, w.offset
-	w.verdict = &v
+	v := *w.Verdict
+	v.Ended, v.Lifted, v.Generation, v.Offset = now, true, w.Generation, w.Offset
+	w.Verdict = &v
 	p.logged.verdict(p.logger, blocklist.EventLifted, w, &v)
 	if !v.Listed {
 		return nil
@@ -130,20 +131,20 @@ func (p *partition) unblock(ctx context.Context, w *keyed) error {
 
 // publish sends what a window says to the list, and what happened to the events unless event is empty. The checkpoint
 // waits until both are acknowledged.
-func (p *partition) publish(ctx context.Context, w *keyed, event string) error {
-	w.verdict.sent = true
-	return p.publishEntry(ctx, entryOf(w.rule, w.key(), w.verdict), event)
+func (p *partition) publish(ctx context.Context, w *windows.Window, event string) error {
+	w.Verdict.Sent = true
+	return p.publishEntry(ctx, entryOf(w.Rule, w.Key(), w.Verdict), event)
 }
 
 // entryOf is a verdict as the list has it.
-func entryOf(rule *counted, key string, v *Verdict) *blocklist.Entry {
+func entryOf(rule *windows.Rule, key string, v *windows.Verdict) *blocklist.Entry {
 	e := &blocklist.Entry{
-		ID: v.id(rule.name, key), Rule: rule.name, Key: key, From: v.From, Until: v.Until, Decided: v.Decided,
+		ID: v.ID(rule.Name, key), Rule: rule.Name, Key: key, From: v.From, Until: v.Until, Decided: v.Decided,
 		Ended: v.Ended, Limit: v.Limit, Count: v.Count, Level: v.Level, Source: blocklist.Verdict, By: "weir",
 		Generation: v.Generation, Offset: v.Offset,
 	}
-	if rule.rule != nil {
-		e.Fields, e.Mode = rule.rule.Key.Fields(key), blocklist.Mode(rule.rule.Mode)
+	if rule.Spec != nil {
+		e.Fields, e.Mode = rule.Spec.Key.Fields(key), blocklist.Mode(rule.Spec.Mode)
 	}
 	return e
 }

@@ -2,13 +2,14 @@ package aggregator
 
 import (
 	"context"
+	"weir/pkg/aggregator/windows"
 
 	"weir/pkg/window"
 )
 
 // A parcel is the hits of one batch for one window that could not be read: all or none of them are in the window.
 type parcel struct {
-	window *keyed
+	window *windows.Window
 	offset int64
 	latest int64 // what is beyond is ahead of time
 	source string
@@ -30,11 +31,11 @@ func (one *parcel) cost() (sum int64) {
 // them, up to the bound; then it returns only when the store is back.
 func (p *partition) loadOrWait(ctx context.Context) error {
 	for {
-		if len(p.windows.wanted) == 0 {
+		if p.windows.Wanted() == 0 {
 			return nil
 		}
 		if !p.storeRests() {
-			err := p.load(ctx)
+			err := p.windows.Load(ctx)
 			if err == nil {
 				p.Aggregator.faults.Over("store")
 				return p.countWaiting(ctx)
@@ -67,21 +68,21 @@ func (p *partition) countWaiting(ctx context.Context) error {
 
 func (p *partition) countParcel(ctx context.Context, one *parcel) error {
 	w := one.window
-	rule := p.rules.named(w.rule.name)
+	rule := p.rules.named(w.Rule.Name)
 	if rule == nil {
 		p.metrics.unruled.Add(float64(one.cost()))
 		return nil
 	}
-	if w.rule != rule {
-		w.convert(rule)
+	if w.Rule != rule {
+		w.Convert(rule)
 	}
-	if w.covers(p.stored.generation, one.offset) {
+	if w.Covers(p.stored.generation, one.offset) {
 		p.replayed(w)
-		rule.tally[tallyReplayed] += one.cost()
+		rule.Tally[windows.Replayed] += one.cost()
 		return nil
 	}
-	p.windows.touch(w)
-	w.generation, w.offset = p.stored.generation, one.offset
+	p.windows.Change(w)
+	w.Generation, w.Offset = p.stored.generation, one.offset
 	for _, h := range one.hits {
 		if err := p.countWaitingHit(ctx, w, one, h); err != nil {
 			return err
@@ -90,16 +91,16 @@ func (p *partition) countParcel(ctx context.Context, one *parcel) error {
 	return nil
 }
 
-func (p *partition) countWaitingHit(ctx context.Context, w *keyed, one *parcel, h waitingHit) error {
+func (p *partition) countWaitingHit(ctx context.Context, w *windows.Window, one *parcel, h waitingHit) error {
 	if h.cost == 0 {
 		return p.unblock(ctx, w)
 	}
 	if h.at > one.latest {
-		w.rule.tally[tallyAhead] += h.cost
+		w.Rule.Tally[windows.Ahead] += h.cost
 		return nil
 	}
-	outcome := w.rule.policy.Hit(&w.state, h.at, h.cost)
-	w.rule.tally[outcome.Event] += h.cost
+	outcome := w.Rule.Policy.Hit(&w.State, h.at, h.cost)
+	w.Rule.Tally[outcome.Event] += h.cost
 	if outcome.Event == window.Late {
 		return nil
 	}

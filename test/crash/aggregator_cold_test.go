@@ -9,7 +9,7 @@ import (
 	"weir/internal/store"
 	"weir/internal/store/disk"
 	"weir/internal/store/redis"
-	"weir/pkg/aggregator"
+	stored "weir/pkg/aggregator/windows"
 	"weir/pkg/window"
 )
 
@@ -82,7 +82,7 @@ func (r *river) differs(w *truth, of pair, value []byte, policy *window.Policy) 
 	if policy == nil {
 		return errors.New("there is no such rule")
 	}
-	record, err := aggregator.ReadRecord(value)
+	record, err := stored.ReadRecord(value)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package aggregator
+package windows
 
 import "hash/maphash"
 
@@ -12,7 +12,7 @@ type table struct {
 
 type slot struct {
 	hash   uint64
-	window *keyed // nil where the slot is free
+	window *Window // nil where the slot is free
 }
 
 const smallestTable = 64
@@ -26,8 +26,8 @@ func (t *table) ofRule(name string) uint64 { return maphash.String(t.seed, name)
 
 func (t *table) hash(ofRule uint64, key []byte) uint64 { return ofRule + maphash.Bytes(t.seed, key) }
 
-func (t *table) hashOf(w *keyed) uint64 {
-	return t.ofRule(w.rule.name) + maphash.String(t.seed, w.key())
+func (t *table) hashOf(w *Window) uint64 {
+	return t.ofRule(w.Rule.Name) + maphash.String(t.seed, w.Key())
 }
 
 // next is the slot of the first window of a hash at or behind a slot; it is free where there is none.
@@ -41,12 +41,12 @@ func (t *table) next(at int, hash uint64) int {
 }
 
 // likely is a window of a hash: all but certainly the one that is sought, if there is one.
-func (t *table) likely(hash uint64) *keyed {
+func (t *table) likely(hash uint64) *Window {
 	return t.slots[t.next(int(hash&uint64(len(t.slots)-1)), hash)].window
 }
 
 // find returns the window of a rule and a key, or nil.
-func (t *table) find(hash uint64, rule string, key []byte) *keyed {
+func (t *table) find(hash uint64, rule string, key []byte) *Window {
 	for at := int(hash & uint64(len(t.slots)-1)); ; at++ {
 		at = t.next(at, hash)
 		if w := t.slots[at].window; w == nil || w.is(rule, key) {
@@ -56,7 +56,7 @@ func (t *table) find(hash uint64, rule string, key []byte) *keyed {
 }
 
 // add adds a window that is not there.
-func (t *table) add(w *keyed) {
+func (t *table) add(w *Window) {
 	if t.taken++; 4*t.taken > 3*len(t.slots) {
 		t.grow()
 	}
@@ -83,7 +83,7 @@ func (t *table) grow() {
 }
 
 // remove takes a window out that is there. Those behind it that stand there for want of room move up.
-func (t *table) remove(w *keyed) {
+func (t *table) remove(w *Window) {
 	mask := len(t.slots) - 1
 	free := int(t.hashOf(w)) & mask
 	for t.slots[free].window != w {

@@ -1,4 +1,4 @@
-package aggregator
+package windows
 
 import (
 	"encoding/binary"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"weir/internal/varint"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 )
@@ -58,17 +59,17 @@ type Verdict struct {
 	First      int64
 	FirstLevel int
 
-	sent bool // by the present owner, since it took the partition
+	Sent bool // by the present owner, since it took the partition; not stored
 }
 
-// laterVersion says whether bytes of the store are a later version's. Any byte may stand first in what is damaged, or was
+// LaterVersion says whether bytes of the store are a later version's. Any byte may stand first in what is damaged, or was
 // written by something else, so the version is believed only where the checksum is right that later versions end with.
-func laterVersion(value []byte, known byte) bool {
+func LaterVersion(value []byte, known byte) bool {
 	return len(value) > 0 && value[0] > known && hit.Sealed(value)
 }
 
-// live says whether the verdict stands on the list at a time.
-func (v *Verdict) live(now int64) bool { return v.Ended == 0 && v.Until > now }
+// Live says whether the verdict stands on the list at a time.
+func (v *Verdict) Live(now int64) bool { return v.Ended == 0 && v.Until > now }
 
 const (
 	hasVerdict = 1 << iota
@@ -89,7 +90,7 @@ func (r *Record) Append(b []byte) []byte {
 // appendRecord appends all but the state.
 func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
 	version := byte(recordVersion)
-	if v.moved() {
+	if v.Moved() {
 		version = movedVersion
 	}
 	b = append(b, version, v.flags())
@@ -110,19 +111,19 @@ func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
 		b = binary.AppendUvarint(b, uint64(number))
 	}
 	b = append(b, v.Limit...)
-	if v.moved() {
+	if v.Moved() {
 		b = binary.AppendVarint(b, v.First-v.From)
 		b = binary.AppendUvarint(b, uint64(v.FirstLevel))
 	}
 	return b
 }
 
-// moved says whether a verdict is another than it was published first.
-func (v *Verdict) moved() bool { return v != nil && v.FirstLevel != 0 }
+// Moved says whether a verdict is another than it was published first.
+func (v *Verdict) Moved() bool { return v != nil && v.FirstLevel != 0 }
 
-// id is the same for ever, also where the verdict was moved.
-func (v *Verdict) id(rule, key string) string {
-	if v.moved() {
+// ID is the same for ever, also where the verdict was moved.
+func (v *Verdict) ID(rule, key string) string {
+	if v.Moved() {
 		return blocklist.ID(rule, key, v.First, v.FirstLevel)
 	}
 	return blocklist.ID(rule, key, v.From, v.Level)
@@ -145,7 +146,7 @@ func (v *Verdict) flags() byte {
 	if v.Listed {
 		f |= isListed
 	}
-	if v.moved() {
+	if v.Moved() {
 		f |= isMoved
 	}
 	return f
@@ -153,77 +154,60 @@ func (v *Verdict) flags() byte {
 
 // ReadRecord reads what Append wrote. State lies within value. The errors are ErrNewer and ErrDamaged.
 func ReadRecord(value []byte) (Record, error) {
-	if laterVersion(value, movedVersion) {
+	if LaterVersion(value, movedVersion) {
 		return Record{}, fmt.Errorf("a window's record: %w: version %d, this program reads up to %d", ErrNewer, value[0], movedVersion)
 	}
 	if len(value) < 2 || value[0] < recordVersion || value[0] > movedVersion || value[1]&^recordFlags != 0 ||
 		(value[0] == movedVersion) != (value[1]&isMoved != 0) {
 		return Record{}, fmt.Errorf("a window's record of %d bytes: %w", len(value), ErrDamaged)
 	}
-	c := cursor{left: value[2:]}
-	r := Record{Generation: c.number(), Offset: c.number()}
+	c := varint.Reader{Left: value[2:]}
+	r := Record{Generation: c.Number(), Offset: c.Number()}
 	if flags := value[1]; flags&hasVerdict != 0 {
-		r.Verdict = c.verdict(flags)
+		r.Verdict = readVerdict(&c, flags)
 	}
-	if c.failed {
+	if c.Failed {
 		return Record{}, fmt.Errorf("a window's record of %d bytes: %w", len(value), ErrDamaged)
 	}
-	r.State = c.left
+	r.State = c.Left
 	return r, nil
 }
 
-func (c *cursor) verdict(flags byte) *Verdict {
-	v := &Verdict{From: c.varint(), Until: math.MaxInt64, Lifted: flags&isLifted != 0, Listed: flags&isListed != 0}
+func readVerdict(c *varint.Reader, flags byte) *Verdict {
+	v := &Verdict{From: c.Signed(), Until: math.MaxInt64, Lifted: flags&isLifted != 0, Listed: flags&isListed != 0}
 	if flags&isNever == 0 {
-		v.Until = v.From + c.number()
+		v.Until = v.From + c.Number()
 	}
-	v.Decided = v.From + c.varint()
+	v.Decided = v.From + c.Signed()
 	if flags&isEnded != 0 {
-		v.Ended = v.From + c.varint()
+		v.Ended = v.From + c.Signed()
 	}
-	v.Generation, v.Offset, v.Count, v.Level = c.number(), c.number(), c.number(), int(c.number())
-	v.Limit = string(c.take(c.number()))
+	v.Generation, v.Offset, v.Count, v.Level = c.Number(), c.Number(), c.Number(), int(c.Number())
+	v.Limit = string(c.Take(c.Number()))
 	if flags&isMoved != 0 {
-		v.First, v.FirstLevel = v.From+c.varint(), int(c.number())
+		v.First, v.FirstLevel = v.From+c.Signed(), int(c.Number())
 	}
 	return v
 }
 
-// A cursor takes values from the front of bytes. When they do not hold what is asked for it fails: it is empty from
-// then on, and what it gives is zero.
-type cursor struct {
-	left   []byte
-	failed bool
+// Over is when the verdict is over.
+func (v *Verdict) Over() int64 {
+	if v.Ended != 0 {
+		return v.Ended
+	}
+	return v.Until
 }
 
-func (c *cursor) fail() { c.left, c.failed = nil, true }
+// ComesBack says whether the verdict was ended because its rule was gone, and would last: with the rule it comes back,
+// for the window still says that the key is blocked.
+func (v *Verdict) ComesBack(now int64) bool { return v.Ended != 0 && !v.Lifted && v.Until > now }
 
-func (c *cursor) varint() int64 {
-	v, n := binary.Varint(c.left)
-	if n <= 0 {
-		c.fail()
-		return 0
+// EndedAt is the verdict, ended unless it was before.
+func (v *Verdict) EndedAt(at int64) *Verdict {
+	if v == nil || !v.Live(at) {
+		return v
 	}
-	c.left = c.left[n:]
-	return v
-}
-
-func (c *cursor) number() int64 {
-	v, n := binary.Uvarint(c.left)
-	if n <= 0 || v > math.MaxInt64 {
-		c.fail()
-		return 0
-	}
-	c.left = c.left[n:]
-	return int64(v)
-}
-
-func (c *cursor) take(n int64) []byte {
-	if n > int64(len(c.left)) {
-		c.fail()
-		return nil
-	}
-	taken := c.left[:n]
-	c.left = c.left[n:]
-	return taken
+	ended := *v
+	ended.Ended = at
+	return &ended
 }

@@ -1,4 +1,4 @@
-package aggregator
+package windows
 
 import (
 	"fmt"
@@ -9,13 +9,13 @@ import (
 // What is wanted all the time stays hot, whatever passes through; and what was pushed out is never found as hot.
 func TestWhatIsWantedStaysHot(t *testing.T) {
 	const size = 64
-	h := newHotset(size)
-	rule := &counted{name: "a"}
-	named := func(name string) *keyed {
-		w, _ := h.findNamed(name)
+	h := New(size, &Owned{}, Notices{})
+	rule := &Rule{Name: "a"}
+	named := func(name string) *Window {
+		w, _ := h.FindNamed(name)
 		if w == nil {
-			w = h.want(name, rule)
-			w.loaded = true
+			w = h.Want(name, rule)
+			w.Loaded = true
 			delete(h.unloaded, name)
 			h.add(w)
 		}
@@ -31,10 +31,10 @@ func TestWhatIsWantedStaysHot(t *testing.T) {
 		if h.hot.Len() > size {
 			t.Fatalf("%d windows are hot", h.hot.Len())
 		}
-		h.settle()
+		h.Settle()
 		for range 10 {
 			name := fmt.Sprint("a/", random.IntN(1000))
-			if w, hot := h.findNamed(name); hot && (w.evicted || !h.hot.Contains(w) || w.name != name) {
+			if w, hot := h.FindNamed(name); hot && (w.evicted || !h.hot.Contains(w) || w.Name != name) {
 				t.Fatalf("%s is found and is not hot", name)
 			}
 		}

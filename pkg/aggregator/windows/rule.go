@@ -1,0 +1,37 @@
+package windows
+
+import (
+	"weir/pkg/rule"
+	"weir/pkg/window"
+)
+
+// The outcomes that a rule's hits are tallied by: those of pkg/window, and two that are never counted.
+const (
+	Ahead    = int(window.Moved) + 1 + iota // their time is ahead of the collector's clock by too much
+	Replayed                                // they were in the window already
+	Outcomes
+)
+
+// A Rule is one whose hits a partition counts.
+type Rule struct {
+	Name   string
+	Spec   *rule.Rule // nil for one that is gone
+	Policy *window.Policy
+	Tally  [Outcomes]int64 // hits that the metrics do not have yet
+}
+
+// LimitText is a limit as the rules write it.
+func (r *Rule) LimitText(i int) string {
+	if i < len(r.Spec.Limits) {
+		return r.Spec.Limits[i].Text
+	}
+	return ""
+}
+
+// Mode is the rule's, empty where it is gone.
+func (r *Rule) Mode() string {
+	if r.Spec == nil {
+		return ""
+	}
+	return r.Spec.Mode.String()
+}

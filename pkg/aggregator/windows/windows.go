@@ -1,0 +1,396 @@
+// Package windows keeps the windows of one partition: the hot ones in memory, all in the store.
+//
+// A Set finds windows in memory, reads those that are wanted, and writes back those that changed, in the order in which
+// they began to. Hot windows are as many as New says; besides there are the evicted ones that are not written yet, and
+// those that are not read yet, without a bound here: the owner of the partition stops counting while they are too many.
+// An Owned partition of the store is written with a fence, so that only its owner can write. A hot window takes 128
+// bytes, its name and its hits.
+//
+// One goroutine uses a Set. Load, WriteBack and Owned's methods wait for the store; nothing else does. The package knows
+// no Kafka, decides nothing and publishes nothing.
+package windows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"weir/internal/store"
+	"weir/pkg/request"
+	"weir/pkg/window"
+)
+
+const (
+	// ReadKeys is how many windows one call of the store reads.
+	ReadKeys = 5000
+	// SmallestSize is how many windows are hot at least.
+	SmallestSize = 16
+
+	writeKeys = 500 // changed windows written by one call
+)
+
+// A Window is what is remembered of one (rule, key). It has 128 bytes and lies on two lines of the processor's
+// cache: what a hit changes of it is there once what finds it is.
+type Window struct {
+	Name  string // "rule/key": in the hot set, in the store, on the list
+	State window.State
+	Rule  *Rule
+
+	Generation, Offset int64    // hits up to and with this one are in the state
+	Verdict            *Verdict // the last one
+	moved              uint32   // Set.added when it was last moved to the front
+	Loaded             bool     // what the store has of it was read
+	dirty              bool     // it stands in Set.changed
+	evicted            bool     // it is not in Set.hot
+	Index              IndexChange
+
+	text [32]byte // the name, where it is not longer
+}
+
+func newWindow(name string, rule *Rule) *Window {
+	w := &Window{Name: name, Rule: rule}
+	if n := copy(w.text[:], name); n == len(name) {
+		w.Name = request.Text(w.text[:n])
+	}
+	return w
+}
+
+// An IndexChange is what the index of live verdicts has to learn with the next write.
+type IndexChange uint8
+
+const (
+	IndexKept IndexChange = iota
+	IndexSet
+	IndexDeleted
+)
+
+// Covers says whether hits at an offset are in the state already.
+func (w *Window) Covers(generation, offset int64) bool {
+	return w.Generation > generation || w.Generation == generation && w.Offset >= offset
+}
+
+func (w *Window) Key() string { return w.Name[len(w.Rule.Name)+1:] }
+
+// is says whether the window is that of a rule and a key.
+func (w *Window) is(rule string, key []byte) bool {
+	n := len(rule)
+	return len(w.Name) == n+1+len(key) && w.Name[n+1:] == string(key) && w.Name[n] == '/' && w.Name[:n] == rule
+}
+
+// A Set has the windows that are in memory: the hot ones, as many as it is told; those that were pushed out and
+// are not written yet; and those that are not read yet.
+//
+// A window that is wanted moves to the front of the hot ones, unless fewer than an eighth of their number were added
+// since it last did: so what is asked for again and again is found without touching the list.
+type Set struct {
+	WriteKeys int // changed windows written by one call
+
+	own      *Owned
+	notices  Notices
+	hot      *simplelru.LRU[*Window, struct{}]
+	size     int
+	added    uint32             // how many windows were, going round
+	table    table              // of the hot ones
+	name     []byte             // of one that is sought elsewhere
+	leaving  map[string]*Window // evicted, and not written yet or needed by the batches at hand
+	dropped  []*Window          // evicted while the batches at hand are counted
+	unloaded map[string]*Window // wanted, and not read yet
+	wanted   []*Window          // the same, in the order of wanting
+	read     [][]byte           // what the store has of the first that are wanted
+
+	// changed are the windows that differ from what the store has, in the order in which they began to.
+	changed []*Window
+	head    int
+	written uint64 // how many have left changed
+
+	changes []store.Change
+	names   [][]byte
+	bytes   []byte
+}
+
+// Notices are called for what others count or log.
+type Notices struct {
+	Cold    func(windows int) // they were read from the store
+	Damaged func(error)       // a window that the store has cannot be read
+}
+
+// New makes the set of windows of a partition in the store, of which size are hot.
+func New(size int, own *Owned, notices Notices) *Set {
+	size = max(size, SmallestSize)
+	h := &Set{own: own, notices: notices, size: size, table: newTable(), WriteKeys: writeKeys, leaving: map[string]*Window{}, unloaded: map[string]*Window{}}
+	h.hot, _ = simplelru.NewLRU(h.size, h.push) // it fails for sizes below 1 only
+	return h
+}
+
+// push is told of a window that is pushed out.
+func (h *Set) push(w *Window, _ struct{}) {
+	w.evicted = true
+	h.table.remove(w)
+	h.leaving[w.Name] = w
+	h.dropped = append(h.dropped, w)
+}
+
+// Settle forgets what was pushed out and has nothing to write. The batches at hand are counted.
+func (h *Set) Settle() {
+	for _, w := range h.dropped {
+		if w.evicted && !w.dirty {
+			delete(h.leaving, w.Name)
+		}
+	}
+	clear(h.dropped)
+	h.dropped = h.dropped[:0]
+}
+
+func (h *Set) Resize(size int) {
+	if size = max(size, SmallestSize); size != h.size {
+		h.size = size
+		h.hot.Resize(size)
+	}
+}
+
+// Find returns the window of a rule and a key that is in memory, or nil.
+func (h *Set) Find(rule string, key []byte) (w *Window, hot bool) {
+	return h.FindHashed(h.table.hash(h.table.ofRule(rule), key), rule, key)
+}
+
+// FindNamed does so by the name "rule/key".
+func (h *Set) FindNamed(name string) (w *Window, hot bool) {
+	rule, key, _ := strings.Cut(name, "/")
+	return h.Find(rule, []byte(key))
+}
+
+// peekHot returns the hot window of a name, or nil, and wants nothing.
+func (h *Set) peekHot(name string) *Window {
+	rule, key, _ := strings.Cut(name, "/")
+	return h.table.find(h.table.hash(h.table.ofRule(rule), []byte(key)), rule, []byte(key))
+}
+
+func (h *Set) FindHashed(hash uint64, rule string, key []byte) (w *Window, hot bool) {
+	if w := h.table.find(hash, rule, key); w != nil {
+		h.ask(w)
+		return w, true
+	}
+	h.name = append(append(append(h.name[:0], rule...), '/'), key...)
+	if w, ok := h.leaving[string(h.name)]; ok {
+		delete(h.leaving, w.Name)
+		h.add(w)
+		return w, true
+	}
+	return h.unloaded[string(h.name)], false
+}
+
+// ask notes that a hot window is wanted.
+func (h *Set) ask(w *Window) {
+	if h.added-w.moved > uint32(h.size/8) {
+		h.hot.Get(w)
+		w.moved = h.added
+	}
+}
+
+// Want returns a new window that is to be read.
+func (h *Set) Want(name string, rule *Rule) *Window {
+	w := newWindow(name, rule)
+	w.evicted = true
+	h.unloaded[name] = w
+	h.wanted = append(h.wanted, w)
+	return w
+}
+
+func (h *Set) add(w *Window) {
+	h.added++
+	w.evicted, w.moved = false, h.added
+	h.table.add(w)
+	h.hot.Add(w, struct{}{})
+}
+
+// Change notes that a window is about to change.
+func (h *Set) Change(w *Window) {
+	if w.dirty {
+		return
+	}
+	w.dirty = true
+	h.changed = append(h.changed, w)
+	if w.evicted {
+		h.leaving[w.Name] = w
+	}
+}
+
+// Dirty is how many windows differ from what the store has.
+func (h *Set) Dirty() int { return len(h.changed) - h.head }
+
+// Tail is what written will be when all that have changed by now are written.
+func (h *Set) Tail() uint64 { return h.written + uint64(h.Dirty()) }
+
+// oldest are the next windows to write.
+func (h *Set) oldest() []*Window {
+	return h.changed[h.head:min(h.head+h.WriteKeys, len(h.changed))]
+}
+
+// wrote notes that the first windows of changed are written.
+func (h *Set) wrote(count int) {
+	for i := range count {
+		w := h.changed[h.head+i]
+		h.changed[h.head+i] = nil
+		w.dirty, w.Index = false, IndexKept
+		if w.evicted {
+			delete(h.leaving, w.Name)
+		}
+	}
+	h.head += count
+	h.written += uint64(count)
+	if h.head > len(h.changed)/2 {
+		rest := copy(h.changed, h.changed[h.head:])
+		clear(h.changed[rest:])
+		h.changed, h.head = h.changed[:rest], 0
+	}
+}
+
+// WriteBack writes the windows that have been changed for longest, a few hundred.
+func (h *Set) WriteBack(ctx context.Context) error {
+	windows := h.oldest()
+	if len(windows) == 0 {
+		return nil
+	}
+
+	h.changes, h.bytes = h.changes[:0], h.bytes[:0]
+	for _, w := range windows {
+		h.appendChanges(w)
+	}
+	if err := h.own.Write(ctx, h.changes); err != nil {
+		return fmt.Errorf("writing windows back: %w", err)
+	}
+	h.wrote(len(windows))
+	return nil
+}
+
+func (h *Set) appendChanges(w *Window) {
+	begin := len(h.bytes)
+	h.bytes = append(h.bytes, w.Name...)
+	name := h.bytes[begin:len(h.bytes):len(h.bytes)]
+
+	begin = len(h.bytes)
+	h.bytes = appendRecord(h.bytes, w.Generation, w.Offset, w.Verdict)
+	h.bytes = w.Rule.Policy.Append(h.bytes, &w.State)
+	h.changes = append(h.changes, store.Change{Space: store.Windows, Key: name, Value: h.bytes[begin:len(h.bytes):len(h.bytes)]})
+
+	switch w.Index {
+	case IndexSet:
+		h.changes = append(h.changes, store.Change{Space: store.Index, Key: name, Value: []byte{recordVersion}})
+	case IndexDeleted:
+		h.changes = append(h.changes, store.Change{Space: store.Index, Key: name})
+	}
+}
+
+// Load reads all windows that are wanted. Until all are read none is in memory: a window that is there counts at once,
+// and would pass over the hits of it that wait. What was read when the store went away is not read again.
+func (h *Set) Load(ctx context.Context) error {
+	for len(h.read) < len(h.wanted) {
+		rest := h.wanted[len(h.read):]
+		some := rest[:min(ReadKeys, len(rest))]
+		h.names = h.names[:0]
+		for _, w := range some {
+			h.names = append(h.names, []byte(w.Name))
+		}
+		values, err := h.own.Read(ctx, store.Windows, h.names)
+		if err != nil {
+			return fmt.Errorf("reading windows: %w", err)
+		}
+		h.notices.Cold(len(some))
+		h.read = append(h.read, values...)
+	}
+
+	for i, w := range h.wanted {
+		if err := h.Fill(w, h.read[i]); err != nil {
+			return err
+		}
+		delete(h.unloaded, w.Name)
+		h.add(w)
+	}
+	h.wanted, h.read = nil, nil
+	return nil
+}
+
+// Fill gives a window what the store has of it. The error is ErrNewer or window.ErrNewer.
+func (h *Set) Fill(w *Window, value []byte) error {
+	w.Loaded, w.Generation, w.Offset = true, 0, -1
+	if value == nil {
+		return nil
+	}
+	record, err := ReadRecord(value)
+	if err == nil {
+		err = w.Rule.Policy.Read(record.State, &w.State)
+	}
+	if IsNewer(err) {
+		return fmt.Errorf("the window of %q: %w", w.Name, err)
+	}
+	if err != nil { // its hits are lost; an empty window blocks no key that kept its limit
+		h.notices.Damaged(fmt.Errorf("the window of %q is empty again: %w", w.Name, err))
+		w.State = window.State{}
+		return nil
+	}
+	w.Generation, w.Offset, w.Verdict = record.Generation, record.Offset, record.Verdict
+	return nil
+}
+
+// IsNewer says whether an error is that a newer version wrote what was read.
+func IsNewer(err error) bool { return errors.Is(err, ErrNewer) || errors.Is(err, window.ErrNewer) }
+
+// Peek returns the window of a name that is in memory and was read, or nil. It wants nothing, and moves nothing.
+func (h *Set) Peek(name string) *Window {
+	if w := h.peekHot(name); w != nil {
+		return w
+	}
+	return h.leaving[name]
+}
+
+// Has says whether a window is in memory.
+func (h *Set) Has(name string) bool {
+	if h.peekHot(name) != nil {
+		return true
+	}
+	_, leaving := h.leaving[name]
+	_, unloaded := h.unloaded[name]
+	return leaving || unloaded
+}
+
+// Hot are the hot windows, those first that were not asked for for longest.
+func (h *Set) Hot() []*Window { return h.hot.Keys() }
+
+// Len is how many windows are hot.
+func (h *Set) Len() int { return h.hot.Len() }
+
+// Leaving is how many evicted windows wait to be written.
+func (h *Set) Leaving() int { return len(h.leaving) }
+
+// Wanted is how many windows are to be read.
+func (h *Set) Wanted() int { return len(h.wanted) }
+
+// Written is how many changed windows were written, of all that ever changed.
+func (h *Set) Written() uint64 { return h.written }
+
+// OfRule is what the hashes of a rule's windows have in common.
+func (h *Set) OfRule(name string) uint64 { return h.table.ofRule(name) }
+
+// Hash is the hash of a key's window, by what OfRule returned.
+func (h *Set) Hash(ofRule uint64, key []byte) uint64 { return h.table.hash(ofRule, key) }
+
+// Likely is a hot window of a hash, or nil: all but certainly the one that is sought.
+func (h *Set) Likely(hash uint64) *Window { return h.table.likely(hash) }
+
+// Touch reads a little of the window, so that it comes from memory together with others.
+func (w *Window) Touch() int { return len(w.Name) + int(w.moved) + int(w.text[0]) }
+
+// Convert has the window counted by another version of its rule: what it remembers is kept where that has a meaning.
+func (w *Window) Convert(to *Rule) {
+	if w.Loaded {
+		bytes := w.Rule.Policy.Append(nil, &w.State)
+		var state window.State
+		if to.Policy.Read(bytes, &state) == nil {
+			w.State = state
+		}
+	}
+	w.Rule = to
+}
