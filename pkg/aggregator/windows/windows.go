@@ -72,6 +72,7 @@ func (w *Window) Covers(generation, offset int64) bool {
 	return w.Generation > generation || w.Generation == generation && w.Offset >= offset
 }
 
+// Key is the key, without the rule.
 func (w *Window) Key() string { return w.Name[len(w.Rule.Name)+1:] }
 
 // is says whether the window is that of a rule and a key.
@@ -144,6 +145,7 @@ func (h *Set) Settle() {
 	h.dropped = h.dropped[:0]
 }
 
+// Resize has another number of windows be hot.
 func (h *Set) Resize(size int) {
 	if size = max(size, SmallestSize); size != h.size {
 		h.size = size
@@ -168,6 +170,7 @@ func (h *Set) peekHot(name string) *Window {
 	return h.table.find(h.table.hash(h.table.ofRule(rule), []byte(key)), rule, []byte(key))
 }
 
+// FindHashed returns the window of a rule and a key that is in memory, or nil, by the hash of both.
 func (h *Set) FindHashed(hash uint64, rule string, key []byte) (w *Window, hot bool) {
 	if w := h.table.find(hash, rule, key); w != nil {
 		h.ask(w)
