@@ -30,6 +30,7 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 		fail(run)
 	}
 	fail(r.follow)
+	fail(r.topics)
 	running.Go(func() { becomeReady(ctx, r.process, r.set, r.Serving()) })
 	running.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
@@ -38,13 +39,24 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps the list up to date, once the topics are there.
+// follow keeps the list up to date: from Kafka once the topics are there.
 func (r *RunningEnforcer) follow(ctx context.Context) error {
-	if err := r.ensureTopics(ctx); err != nil {
-		return err
+	if r.process.Config.Enforcer.Follow == followKafka {
+		if err := r.ensureTopics(ctx); err != nil {
+			return err
+		}
 	}
 	r.follower.Run(ctx)
 	return nil
+}
+
+// topics makes or checks the topics for the orders of an enforcer that follows another one. It follows meanwhile: that one
+// has the list, and orders, with Kafka away too.
+func (r *RunningEnforcer) topics(ctx context.Context) error {
+	if r.process.Config.Enforcer.Follow == followKafka {
+		return nil // follow does
+	}
+	return r.ensureTopics(ctx)
 }
 
 // ensureTopics makes or checks the topics until it succeeds, or retrying cannot mend it. That it takes long does not make

@@ -274,6 +274,11 @@ func TestAnEnforcerFollowsKafkaAndTakesOrdersWithoutIt(t *testing.T) {
 	follower.await("unblocked at who follows", func() bool { return follower.check("203.0.113.7") == http.StatusOK })
 	e.order("POST", "/v1/blocks", `{"target":"198.51.100.0/24","why":"scraper"}`)
 	follower.await("blocked at who follows", func() bool { return follower.check("198.51.100.7") == http.StatusTooManyRequests })
+	taking := newEdge(t, broker.yaml(), fmt.Sprintf("  follow: http://%s\n  follow_key_file: key\n  without_list: deny\n", e.listen)).start()
+	taking.await("ready, and blocked at who follows and takes orders too", func() bool {
+		return taking.ready() && taking.check("198.51.100.7") == http.StatusTooManyRequests
+	})
+	taking.stop()
 	if waiting, caughtUp := e.waiting(); waiting != 2 || caughtUp || !e.ready() {
 		t.Errorf("%d wait, caught up %v, ready %v", waiting, caughtUp, e.ready())
 	}
