@@ -10,6 +10,9 @@
 // of one that waits of the same address, or is closed when there is none. Loopback has no such bound: what comes from
 // there is this machine, or a proxy on it.
 //
+// The bounds are those of a process that may open enoughFiles. One that may open fewer has proportionally fewer
+// connections, so that files, and the connections of others, stay possible.
+//
 // A Listener may be used by several goroutines at once; it starts none.
 package limited
 
@@ -19,6 +22,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 )
 
 // Bounds are how many connections may be open.
@@ -68,11 +72,36 @@ type conn struct {
 	places   [2]*list.Element // in the listener's and the address's list of its kind; nil while it is busy
 }
 
-// Listen bounds a listener's connections. Full is given what has to make room or to wait; it must not wait.
-func Listen(l net.Listener, b Bounds, full func(error)) *Listener {
+// enoughFiles is twice the largest bound there is: all listeners together stay below that.
+const enoughFiles = 20480
+
+// fewestConnections is what a listener has however few files there are.
+const fewestConnections = 10
+
+// within makes bounds those of a process that may have so many files open.
+func (b Bounds) within(files uint64) Bounds {
 	if b.PerAddress == 0 {
 		b.PerAddress = b.Connections
 	}
+	if files < enoughFiles {
+		b.Connections = min(b.Connections, max(fewestConnections, b.Connections*int(files)/enoughFiles))
+		b.PerAddress = min(b.PerAddress, max(fewestConnections/2, b.PerAddress*int(files)/enoughFiles))
+	}
+	return b
+}
+
+// maxFiles is how many files the process may have open.
+func maxFiles() uint64 {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return enoughFiles
+	}
+	return limit.Cur
+}
+
+// Listen bounds a listener's connections. Full is given what has to make room or to wait; it must not wait.
+func Listen(l net.Listener, b Bounds, full func(error)) *Listener {
+	b = b.within(maxFiles())
 	return &Listener{Listener: l, bounds: b, full: full, freed: make(chan struct{}, 1), of: map[netip.Addr]*address{}, ended: make(chan struct{})}
 }
 

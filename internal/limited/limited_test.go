@@ -296,3 +296,36 @@ func (d *deadlined) SetWriteDeadline(time.Time) error {
 	d.set()
 	return nil
 }
+
+// A process that may open few files has room for others than connections too.
+func TestFewFilesAreFewConnections(t *testing.T) {
+	all := []Bounds{{10000, 5000}, {1024, 512}, {1024, 512}, {1024, 512}, {256, 128}, {256, 128}, {256, 128}}
+	for _, test := range []struct {
+		files uint64
+		want  Bounds // of the first
+		most  int    // of all together
+	}{
+		{1 << 20, Bounds{10000, 5000}, 13840},
+		{20480, Bounds{10000, 5000}, 13840},
+		{1024, Bounds{500, 250}, 700},
+		{256, Bounds{125, 62}, 195},
+		{16, Bounds{10, 5}, 70},
+	} {
+		if got := all[0].within(test.files); got != test.want {
+			t.Errorf("%d files: %+v, want %+v", test.files, got, test.want)
+		}
+		sum := 0
+		for _, b := range all {
+			sum += b.within(test.files).Connections
+		}
+		if sum > test.most {
+			t.Errorf("%d files: %d connections, want at most %d", test.files, sum, test.most)
+		}
+	}
+	if got := (Bounds{Connections: 100}).within(1 << 20); got != (Bounds{100, 100}) {
+		t.Error(got)
+	}
+	if got := (Bounds{Connections: 2}).within(16); got.Connections != 2 {
+		t.Error(got)
+	}
+}
