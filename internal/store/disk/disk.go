@@ -42,7 +42,8 @@ import (
 	"weir/internal/store"
 )
 
-// ErrBroken says that the disk fails now, or the folder cannot be opened because of it. It passes when the disk is well.
+// ErrBroken says that the disk fails now, or that the folder cannot be opened: because of that, or because what is in it
+// is damaged. It passes when the disk is well, or the folder has been moved away.
 var ErrBroken = errors.New("the disk has failed")
 
 // Options say where the folder is and what it may take of memory.

@@ -446,3 +446,71 @@ func (l *locked) String() string {
 	defer l.mu.Unlock()
 	return l.text.String()
 }
+
+// A folder whose files are damaged does not end the process: the error passes once the folder has been moved away, and says
+// that. Trying again leaves no more files there each time.
+func TestADamagedFolderIsWaitedFor(t *testing.T) {
+	for _, damaged := range []string{"MANIFEST-*", "OPTIONS-*", "marker.format-version.*"} {
+		t.Run(damaged, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "store")
+			s := open(t, Options{Folder: folder})
+			if _, err := s.Take(ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			names, err := filepath.Glob(filepath.Join(folder, damaged))
+			if err != nil || len(names) == 0 {
+				t.Fatal(names, err)
+			}
+			for _, name := range names {
+				if strings.HasPrefix(damaged, "marker") {
+					err = os.Remove(name)
+				} else {
+					err = os.WriteFile(name, bytes.Repeat([]byte("damage"), 50), 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			var files []int
+			for range 10 {
+				s, err := Open(ctx, Options{Folder: folder})
+				if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "move "+folder+" away") {
+					t.Fatalf("%v, %v of a damaged folder", s, err)
+				}
+				entries, err := os.ReadDir(folder)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, len(entries))
+			}
+			if files[9] > files[1] {
+				t.Errorf("files in the folder, try by try: %v", files)
+			}
+			if err := os.Rename(folder, folder+".damaged"); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, Options{Folder: folder})
+			if _, err := s.Take(ctx, 1); err != nil {
+				t.Error(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A folder that another process has is no damaged one.
+func TestAFolderInUseIsNotDamaged(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, Options{Folder: folder})
+	if other, err := Open(ctx, Options{Folder: folder}); err == nil || errors.Is(err, ErrBroken) {
+		t.Errorf("%v, %v", other, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

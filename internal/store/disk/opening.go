@@ -31,7 +31,7 @@ type opening struct {
 // maxCalls bounds the calls that a disk which hangs can hold.
 const maxCalls = 64
 
-// openOnce opens the folder. While the disk fails the error is ErrBroken.
+// openOnce opens the folder. While the disk fails, or what is in the folder is damaged, the error is ErrBroken.
 func openOnce(ctx context.Context, o Options) (*opening, error) {
 	in := &opening{guard: newGuard(o.fs), calls: make(chan struct{}, maxCalls), partitions: map[int]*sync.RWMutex{}, closed: make(chan struct{})}
 	opened := make(chan error, 1)
@@ -52,13 +52,21 @@ func openOnce(ctx context.Context, o Options) (*opening, error) {
 	}
 	if err != nil {
 		in.release(err)
-		return nil, err
+		if in.guard.lock.Load() == nil {
+			return nil, err // another process has it
+		}
+		return nil, fmt.Errorf("%w: %w", ErrBroken, damaged(o.Folder, err))
 	}
 	in.guard.opening.Store(false)
 	if err := in.agree(ctx); err != nil {
 		return nil, errors.Join(err, in.close())
 	}
 	return in, nil
+}
+
+// damaged says what to do about a folder that cannot be read.
+func damaged(folder string, why error) error {
+	return fmt.Errorf("it is damaged, or a newer version wrote it (%w); move %s away: a new store is made, and the hits that weir.hits still has are counted again", why, folder)
 }
 
 // release ends an opening that came to nothing.
@@ -98,7 +106,7 @@ func (in *opening) options(o Options, cache *pebble.Cache) *pebble.Options {
 		EventListener: &pebble.EventListener{
 			// Pebble would try again without a pause, or end the process.
 			BackgroundError: func(err error) { in.guard.fail(err) },
-			DataCorruption:  func(info pebble.DataCorruptionInfo) { in.guard.fail(fmt.Errorf("it is damaged: %v", info)) },
+			DataCorruption:  func(info pebble.DataCorruptionInfo) { in.guard.fail(damaged(o.Folder, fmt.Errorf("%v", info))) },
 		},
 	}
 	for n := range options.Levels {
