@@ -72,8 +72,8 @@ type conn struct {
 	places   [2]*list.Element // in the listener's and the address's list of its kind; nil while it is busy
 }
 
-// enoughFiles is twice the largest bound there is: all listeners together stay below that.
-const enoughFiles = 20480
+// enoughFiles is more than the bounds of all listeners that a process usually has together.
+const enoughFiles = 16384
 
 // fewestConnections is what a listener has however few files there are.
 const fewestConnections = 10

@@ -306,9 +306,9 @@ func TestFewFilesAreFewConnections(t *testing.T) {
 		most  int    // of all together
 	}{
 		{1 << 20, Bounds{10000, 5000}, 13840},
-		{20480, Bounds{10000, 5000}, 13840},
-		{1024, Bounds{500, 250}, 700},
-		{256, Bounds{125, 62}, 195},
+		{16384, Bounds{10000, 5000}, 13840},
+		{1024, Bounds{625, 312}, 870},
+		{256, Bounds{156, 78}, 240},
 		{16, Bounds{10, 5}, 70},
 	} {
 		if got := all[0].within(test.files); got != test.want {
