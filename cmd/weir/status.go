@@ -112,15 +112,25 @@ type status struct {
 const (
 	statusEvery    = 500 * time.Millisecond
 	statusPatience = 15 * time.Second // of one look at Kafka
+	leastPatience  = 5 * time.Second  // of one when the time to wait is over sooner
 )
+
+// patience is how long a look may wait for Kafka: with --wait, hardly longer than that is left.
+func patience(wait, left time.Duration) time.Duration {
+	if wait == 0 {
+		return statusPatience
+	}
+	return min(statusPatience, max(left, leastPatience))
+}
 
 // until looks until all have caught up or the time is over. Its error is that of the context.
 func (w *watched) until(ctx context.Context, wait time.Duration) (*status, error) {
 	until := time.Now().Add(wait)
 	for {
 		left := time.Until(until)
-		report := w.look(ctx, left <= 0)
-		if report.CaughtUp || left <= 0 || ctx.Err() != nil {
+		report := w.look(ctx, left <= 0, patience(wait, left))
+		over := left <= 0 || len(report.Faults) > 0 && time.Until(until) <= 0 // Kafka hangs: no second look
+		if report.CaughtUp || over || ctx.Err() != nil {
 			return report, ctx.Err()
 		}
 		select {
@@ -148,13 +158,13 @@ func (w *watched) close() {
 
 // look asks the parts first: what they have sent by then Kafka has. Where nobody runs the embedded broker only the last look
 // does, for a moment: a process may be about to start on its folder.
-func (w *watched) look(ctx context.Context, last bool) *status {
+func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *status {
 	report := &status{Groups: []groupStatus{}, Faults: []string{}, Parts: askParts(ctx, w.places, w.key)}
 	if w.settings.RuleSet != nil {
 		report.Rules = w.settings.RuleSet.Fingerprint()
 	}
 	report.RulesDiffer = report.differ()
-	limited, cancel := context.WithTimeout(ctx, statusPatience)
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	embedded := len(w.settings.Kafka.Brokers) == 0
 	runs := embedded && daemon.Listens(w.settings.BrokerSocket())

@@ -269,3 +269,19 @@ func TestWhatAPartAnswersIsOneLine(t *testing.T) {
 		t.Errorf("%q; want %q", err, want)
 	}
 }
+
+// While Kafka hangs, --wait is over a few seconds late at most; without it, one look has all the patience there is.
+func TestHowLongALookAtKafkaMayTake(t *testing.T) {
+	for _, test := range []struct{ wait, left, want time.Duration }{
+		{0, 0, statusPatience},
+		{time.Minute, time.Minute, statusPatience},
+		{time.Minute, 10 * time.Second, 10 * time.Second},
+		{time.Minute, time.Second, leastPatience},
+		{time.Minute, -time.Second, leastPatience},
+		{time.Second, time.Second, leastPatience},
+	} {
+		if got := patience(test.wait, test.left); got != test.want {
+			t.Errorf("--wait %s with %s left: %s, want %s", test.wait, test.left, got, test.want)
+		}
+	}
+}
