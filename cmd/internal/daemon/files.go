@@ -77,7 +77,11 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 		if now == one.read {
 			continue
 		}
-		if err := one.again(); err != nil {
+		err := regular(one.files)
+		if err == nil {
+			err = one.again()
+		}
+		if err != nil {
 			faults.Note("reading "+name, err)
 			faulty, one.read = true, notRead
 			continue
@@ -87,6 +91,16 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 		one.read = now
 	}
 	r.faulty.Store(faulty)
+}
+
+// regular says which of the files is none. Reading a named pipe would wait for ever, and a device has no end.
+func regular(files []string) error {
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is no regular file", name)
+		}
+	}
+	return nil
 }
 
 // keysOf are a file's API keys, read again when it changes; nil where there is no file.

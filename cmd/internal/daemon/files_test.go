@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"weir/cmd/internal/config"
@@ -64,6 +65,33 @@ func TestKeysAreReadAgainWhileTheRulesAreFaulty(t *testing.T) {
 	p.await("in force", func() bool {
 		return p.getWith("kept", "/status") == 200 && strings.Contains(p.heard.String(), "read the configuration again")
 	})
+}
+
+// A named pipe in the place of a file is a fault, and the file after it counts: reading the pipe would wait for ever.
+func TestAPipeInThePlaceOfKeys(t *testing.T) {
+	p := newPlace(t, "  keys: keys.yaml\n")
+	line := func(name string) string {
+		return fmt.Sprintf("keys:\n  - {name: %s, role: read, sha256: %x}\n", name, sha256.Sum256([]byte(name)))
+	}
+	p.write("keys.yaml", line("first"))
+	p.start()
+	file := filepath.Join(p.folder, "keys.yaml")
+	pipe := file + ".pipe"
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(pipe, file); err != nil {
+		t.Fatal(err)
+	}
+	p.await("seen as no file", func() bool { return strings.Contains(p.heard.String(), "is no regular file") })
+	if got := p.getWith("first", "/status"); got != 200 {
+		t.Errorf("with a pipe: %d", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	p.write("keys.yaml", line("second"))
+	p.await("read again", func() bool { return p.getWith("second", "/status") == 200 && p.getWith("first", "/status") == 401 })
 }
 
 // A file that was moved away and is put back is the same one, with the same time of its last change: it counts again.
