@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -65,6 +66,10 @@ func Open(config Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := usable(config.Folder); err != nil {
+		lock.Close()
+		return nil, damaged(config.Folder, err)
+	}
 	b := &Broker{pairs: newPairs(), lock: lock, stop: make(chan struct{})}
 	if config.Listen != "" {
 		if b.gate, err = openGate(config.Listen, b.pairs, config.Logger); err != nil {
@@ -85,7 +90,7 @@ func Open(config Config) (*Broker, error) {
 	}
 	if b.cluster, err = kfake.NewCluster(options...); err != nil {
 		b.closeRest()
-		return nil, fmt.Errorf("starting the embedded broker on %s: %w", config.Folder, err)
+		return nil, damaged(config.Folder, err)
 	}
 	b.running.Go(func() { b.retain(config.RetainEvery) })
 	return b, nil
@@ -131,6 +136,23 @@ func (b *Broker) closeRest() {
 		b.gate.close()
 	}
 	b.lock.Close()
+}
+
+// usable refuses partitions without the file that says of which broker they are: kfake would begin anew, and write behind
+// what is there, which nobody could read then.
+func usable(folder string) error {
+	partitions, err := os.ReadDir(filepath.Join(folder, "partitions"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(folder, "meta.json")); len(partitions) > 0 && err != nil {
+		return err
+	}
+	return nil
+}
+
+func damaged(folder string, why error) error {
+	return fmt.Errorf("starting the embedded broker on %s: %w; if its files are damaged, move the folder away: a new one is made, without what was not counted yet and without orders by hand", folder, why)
 }
 
 func lockFolder(folder string) (*os.File, error) {

@@ -225,6 +225,35 @@ func TestOneProcessAtATime(t *testing.T) {
 	open(t, config).Close()
 }
 
+// A folder that lost a file of its own is refused with what to do, and nothing is written behind what is there.
+func TestADamagedFolder(t *testing.T) {
+	for name, damage := range map[string]func(file string) error{
+		"meta.json is gone":       func(file string) error { return os.Remove(filepath.Join(file, "meta.json")) },
+		"topics.json is cut":      func(file string) error { return os.Truncate(filepath.Join(file, "topics.json"), 10) },
+		"meta.json is a few NULs": func(file string) error { return os.WriteFile(filepath.Join(file, "meta.json"), make([]byte, 9), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := embedded.Config{Folder: filepath.Join(t.TempDir(), "broker")}
+			broker := open(t, config)
+			client := connect(t, broker.Dial)
+			ensure(t, client, nil)
+			produce(t, client, 10, 10)
+			client.Close()
+			broker.Close()
+			if err := damage(config.Folder); err != nil {
+				t.Fatal(err)
+			}
+			if broker, err := embedded.Open(config); err == nil || !strings.Contains(err.Error(), "move the folder away") {
+				t.Fatalf("%v, %v", broker, err)
+			}
+			if err := os.Rename(config.Folder, config.Folder+".damaged"); err != nil {
+				t.Fatal(err)
+			}
+			open(t, config).Close()
+		})
+	}
+}
+
 func TestNoPortUnlessAsked(t *testing.T) {
 	before := listening(t)
 	broker := open(t, embedded.Config{Folder: t.TempDir()})
