@@ -35,13 +35,16 @@ func TestEntriesOfASpreadBacklogAreThoseOfTheSortedLog(t *testing.T) {
 	for seed := range uint64(4) {
 		l := newLab(t, seed, newMemoryStore())
 		p := l.takes()
-		hits := l.deal(3000)
+		hits := l.deal(900)
+		for i := range hits {
+			hits[i].key = fmt.Sprintf("192.0.2.%d", l.r.IntN(6))
+		}
 		l.clock = hits[len(hits)-1].at
 		l.dealOut(p, hits)
 		l.settle(p)
 		said, first := l.said(), l.firstOf()
 		broke, corrected := 0, 0
-		for key, want := range l.sorted(hits) {
+		for key, want := range l.sorted(labRules, hits) {
 			e := said["few/"+key]
 			if want == nil {
 				if e != nil {
@@ -63,6 +66,45 @@ func TestEntriesOfASpreadBacklogAreThoseOfTheSortedLog(t *testing.T) {
 		if broke < 5 || corrected < 3 {
 			t.Errorf("%d keys broke a limit, and %d entries were corrected: the backlog shows too little", broke, corrected)
 		}
+	}
+}
+
+// Where late hits show that the block of an entry was a short one, and that the key's last block is over too, nothing of the
+// key stays on the list.
+func TestNoEntryStaysOfABlockThatIsOver(t *testing.T) {
+	const rules = `
+rules:
+  - {name: few, key: ip, limits: [5/4s, 30/1h], block: {for: 20s, until: clear}}
+`
+	shortened := 0
+	for seed := range uint64(400) {
+		l := newLab(t, seed, newMemoryStore())
+		l.start(rules)
+		p := l.takes()
+		hits := l.deal(900)
+		for i := range hits {
+			hits[i].key = fmt.Sprintf("192.0.2.%d", l.r.IntN(6))
+		}
+		l.clock = hits[len(hits)-1].at
+		l.now = time.UnixMilli(l.clock + time.Minute.Milliseconds())
+		l.dealOut(p, hits)
+		l.settle(p)
+		said, now := l.said(), l.now.UnixMilli()
+		for key, want := range l.sorted(rules, hits) {
+			e := said["few/"+key]
+			listed := e != nil && e.Ended == 0 && e.Until > now
+			switch live := want != nil && want.Until > now; {
+			case listed != live:
+				t.Errorf("seed %d: %s: the list has %+v, want %+v", seed, key, e, want)
+			case live && (e.From != want.From || e.Until != want.Until || e.Count != want.Count || e.Level != want.Level):
+				t.Errorf("seed %d: %s: the list has %+v, want %+v", seed, key, e, *want)
+			case !live && e != nil && e.ID != blocklist.ID("few", key, e.From, e.Level):
+				shortened++
+			}
+		}
+	}
+	if shortened == 0 {
+		t.Error("no block that was on the list was a short one: the traffic shows too little")
 	}
 }
 
@@ -106,8 +148,8 @@ func (l *lab) dealOut(p *partition, hits []spread) {
 }
 
 // sorted are the last blocks of the log in the order of time, nil for keys that kept the limit.
-func (l *lab) sorted(hits []spread) map[string]*window.Outcome {
-	policy, err := parseRules(l.t, labRules).Rules[0].Policy(0, 0)
+func (l *lab) sorted(rules string, hits []spread) map[string]*window.Outcome {
+	policy, err := parseRules(l.t, rules).Rules[0].Policy(0, 0)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -69,14 +69,32 @@ func (p *partition) move(w *windows.Window, o window.Outcome) {
 	takeOver(&v, w, o)
 	v.Sent = false
 	w.Verdict = &v
-	if !v.Listed && !v.Live(p.config.Now().UnixMilli()) {
-		return
+	if v.Listed || v.Live(p.config.Now().UnixMilli()) {
+		p.toCorrect(w, &v)
 	}
+}
+
+// toCorrect has the entry of a window's verdict published with the next checkpoint.
+func (p *partition) toCorrect(w *windows.Window, v *windows.Verdict) {
 	if p.corrections == nil {
 		p.corrections = map[string]bool{}
 	}
 	p.corrections[w.Name] = p.corrections[w.Name] || !v.Listed
 	v.Listed, w.Index = true, windows.IndexSet
+}
+
+// replace has the verdict of a block that is over take the place of an entry that lasts: a late hit has shown that the
+// entry's block was a shorter one. The entry's id stays.
+func (p *partition) replace(w *windows.Window, listed *windows.Verdict, now int64) {
+	if listed == nil || !listed.Listed {
+		return
+	}
+	if _, again := p.replay.touched[w.Name]; !again && !listed.Live(now) {
+		return
+	}
+	w.Verdict.Listed = true
+	w.Verdict.First, w.Verdict.FirstLevel = listed.AtFirst()
+	p.toCorrect(w, w.Verdict)
 }
 
 // decide notes a broken limit and publishes it, unless the block is over already.
@@ -95,10 +113,12 @@ func (p *partition) decide(ctx context.Context, w *windows.Window, o window.Outc
 		}
 	}
 	v.Generation, v.Offset, v.Count, v.Level, v.Limit = w.Generation, w.Offset, o.Count, o.Level, w.Rule.LimitText(o.Limit)
+	listed := w.Verdict
 	w.Verdict = v
 	if !v.Live(now) {
 		p.metrics.over.Inc()
 		p.logged.over(source)
+		p.replace(w, listed, now)
 		return nil
 	}
 	p.logged.live(source)

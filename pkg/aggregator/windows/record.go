@@ -123,10 +123,16 @@ func (v *Verdict) Moved() bool { return v != nil && v.FirstLevel != 0 }
 
 // ID is the same for ever, also where the verdict was moved.
 func (v *Verdict) ID(rule, key string) string {
+	first, level := v.AtFirst()
+	return blocklist.ID(rule, key, first, level)
+}
+
+// AtFirst is From and Level as they were published first.
+func (v *Verdict) AtFirst() (from int64, level int) {
 	if v.Moved() {
-		return blocklist.ID(rule, key, v.First, v.FirstLevel)
+		return v.First, v.FirstLevel
 	}
-	return blocklist.ID(rule, key, v.From, v.Level)
+	return v.From, v.Level
 }
 
 func (v *Verdict) flags() byte {
