@@ -5,8 +5,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"weir/test/page"
 )
 
 const root = "../.."
@@ -41,10 +44,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 
 // Every link of a page to a file leads to one.
 func TestLinksLeadSomewhere(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
-	if err != nil || len(pages) == 0 {
-		t.Fatalf("no pages: %v", err)
-	}
+	pages := pagesOfDocs(t)
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "ARCHITECTURE.md")) {
 		text, err := os.ReadFile(page)
@@ -55,6 +55,33 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s: %v", page, err)
 			}
+		}
+	}
+}
+
+// pagesOfDocs are the paths of docs' pages.
+func pagesOfDocs(t *testing.T) (pages []string) {
+	t.Helper()
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: no pages: %v", pattern, err)
+		}
+		pages = append(pages, found...)
+	}
+	return pages
+}
+
+// docs/README.md has a line for each page of docs, and of no page two.
+func TestIndexHasEveryPage(t *testing.T) {
+	index := read(t, "docs/README.md")
+	for _, page := range pagesOfDocs(t) {
+		name, err := filepath.Rel(filepath.Join(root, "docs"), page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(regexp.MustCompile(`(?m)^- \[[^]]+\]\(`+regexp.QuoteMeta(name)+`\): .`).FindAllString(index, -1)); n != 1 && name != "README.md" {
+			t.Errorf("docs/README.md has %d lines for %s", n, name)
 		}
 	}
 }
@@ -76,21 +103,22 @@ func TestRoomsAreDescribed(t *testing.T) {
 
 // The README's backtest prints what the README says it does.
 func TestReadmeShowsWhatItsCommandPrints(t *testing.T) {
-	readme := read(t, "README.md")
-	command := regexp.MustCompile(`(?m)^    go run (.* backtest .*)$`).FindStringSubmatch(readme)
-	if command == nil {
-		t.Fatal("the README has no command")
+	blocks := page.Read(t, filepath.Join(root, "README.md"))
+	at := slices.IndexFunc(blocks, func(b page.Block) bool {
+		return strings.HasPrefix(b.Text, "go run ") && strings.Contains(b.Text, " backtest ")
+	})
+	if at < 0 || at+1 == len(blocks) {
+		t.Fatal("the README has no command, or does not show what it prints")
 	}
-	run := exec.Command("go", append([]string{"run"}, strings.Fields(command[1])...)...)
+	command := strings.Fields(blocks[at].Text)
+	run := exec.Command(command[0], command[1:]...)
 	run.Dir = root
 	out, err := run.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
-		if line != "" && !strings.Contains(readme, "    "+line+"\n") {
-			t.Errorf("the README does not show %q", line)
-		}
+	if err := page.Compare(blocks[at+1].Text, string(out)); err != nil {
+		t.Errorf("README.md:%d: %v", blocks[at+1].Line, err)
 	}
 }
 

