@@ -99,7 +99,10 @@ started() {
 	caddy) HOME=/var/lib/caddy setpriv --reuid caddy --regid caddy --clear-groups --inh-caps +net_bind_service --ambient-caps +net_bind_service caddy run --config /etc/caddy/Caddyfile --adapter caddyfile >>/var/log/caddy.log 2>&1 & ;;
 	traefik) traefik --configfile=/etc/traefik/traefik.yaml >>/var/log/traefik.log 2>&1 & ;;
 	esac
-	echo $! >"/run/$1.id"
+	id=$!
+	echo $id >"/run/$1.id"
+	# Their units are of the type notify.
+	while kill -0 $id 2>/dev/null && ! curl -s -o /dev/null --max-time 1 "http://127.0.0.1:$([ "$1" = weir ] && echo 7431 || echo 80)/healthz"; do sleep 0.05; done
 }
 case "$*" in
 daemon-reload) ;;
