@@ -103,6 +103,7 @@ started() {
 	echo $id >"/run/$1.id"
 	# Their units are of the type notify.
 	while kill -0 $id 2>/dev/null && ! curl -s -o /dev/null --max-time 1 "http://127.0.0.1:$([ "$1" = weir ] && echo 7431 || echo 80)/healthz"; do sleep 0.05; done
+	kill -0 $id
 }
 case "$*" in
 daemon-reload) ;;
