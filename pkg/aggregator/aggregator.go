@@ -3,7 +3,7 @@
 // An Aggregator takes its share of the partitions of the topic hits. One goroutine owns a partition while it is ours:
 // it fetches batches, skips those that were counted before, looks the windows of their keys up, counts, decides,
 // publishes what it decided to the topics blocklist and events, and writes back what has changed. No locks are in the
-// counting path; whoever asks about a partition asks its goroutine, which never waits for the store on that account.
+// counting path. Questions about a partition go to its goroutine, which never waits for the store to answer one.
 //
 // # What holds
 //
@@ -14,7 +14,7 @@
 //     acknowledged. It bounds how much is read again, not how old the state is: it follows within some seconds, ten and
 //     the time of writing where windows change by the thousand, and at once when nothing more is to be counted.
 //   - Only one owner writes. Every write names the fence that the one before has left; with another fence found, all
-//     that is in memory is dropped and the partition taken anew, if the group still says that it is ours.
+//     that is in memory is dropped and the partition is taken again, if the group still says that it is ours.
 //   - The last record of a key on the list is its owner's. Records that a former owner sent late are published over: those
 //     that come while the partition is owned, and those that came since the last checkpoint.
 //   - Nothing is counted from zero because the store is away. Hot keys go on; hits of others wait in their order, at
@@ -24,8 +24,8 @@
 //
 // # Memory
 //
-// Config.HotKeys windows are hot, over all partitions; each takes about 280 bytes and 8 for every hit remembered. Beside
-// them there are at most some 5,000 evicted windows a partition that are not written yet, 64 batches and two answers
+// Config.HotKeys windows are hot, over all partitions; each takes about 280 bytes and 8 for every hit remembered. Besides
+// these there are at most some 5,000 evicted windows a partition that are not written yet, 64 batches and two answers
 // of Kafka.
 //
 // Run starts all goroutines and returns when they have ended. All methods may be called at the same time.
@@ -173,7 +173,7 @@ func (a *Aggregator) own(ctx context.Context, claim *kafka.Claim) error {
 	a.hold(p)
 	defer a.release(p)
 	p.run(ctx)
-	p.beside.Wait()
+	p.reads.Wait()
 	return nil
 }
 

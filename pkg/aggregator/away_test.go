@@ -59,7 +59,7 @@ func TestTheStoreGoesAwayAmidReading(t *testing.T) {
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
 }
 
-// What was decided while the store was away is in its index later than other rules are in force. It is published again
+// A verdict that was reached while the store was away is in its index only after the rules have changed. It is published again
 // all the same.
 func TestWhatTheIndexDoesNotHaveYetIsPublishedAgain(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
@@ -95,7 +95,7 @@ func TestWhatTheIndexDoesNotHaveYetIsPublishedAgain(t *testing.T) {
 	}
 }
 
-// While a partition's goroutine waits, records of others that came late may be more than it can be told of. Then all is
+// While a partition's goroutine waits, more records of others may come late than its channel can take. Then all is
 // published again, what was lifted too: a compacted list does not keep what they stand in front of.
 func TestRecordsThatCouldNotBeToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func (l *lab) hitsOf(outcome string) float64 {
 	return testutil.ToFloat64(l.agg.metrics.hits.WithLabelValues("few", outcome))
 }
 
-// Hits that waited for the store are counted by the rules that are in force when it is back, and the metrics have them.
+// Hits that waited for the store are counted by the rules that are active when it is back, and the metrics have them.
 func TestRulesChangeWhileHitsWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		rules            string

@@ -7,7 +7,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A rule that is gone and comes back: the blocks that it had and that still last are in force again.
+// A rule that is gone and comes back: its blocks that still last are active again.
 func TestARuleThatIsBackBlocksWhomItBlocked(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		l := newLab(t, 1, newMemoryStore())

@@ -15,7 +15,7 @@ import (
 	"weir/pkg/hit"
 )
 
-// A backlog is what eight collectors made of the log of a site of which few clients ask much and many little: eight
+// A backlog is what eight collectors made of the log of a site where few clients ask much and many little: eight
 // partitions of hits, some 280 to a batch.
 const (
 	backlogClients    = 100_000

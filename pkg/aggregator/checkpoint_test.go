@@ -90,7 +90,7 @@ func TestACheckpointWaitsForNothingWhenThereIsNothingToCount(t *testing.T) {
 	}
 }
 
-// What was counted before the last checkpoint was taken makes the next one no sooner.
+// Hits that were counted before the last checkpoint was taken make the next one no sooner.
 func TestHitsAreManySinceTheLastCheckpoint(t *testing.T) {
 	l, p := caughtUp(t, 1000)
 	l.changing(p, 300, manyHits)

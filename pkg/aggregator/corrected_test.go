@@ -18,7 +18,7 @@ type spread struct {
 	key string
 }
 
-// deal has so many hits of some keys in an hour of which some break their limit.
+// deal makes so many hits of some keys in an hour. Some of the keys break their limit.
 func (l *lab) deal(count int) []spread {
 	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 	hits := make([]spread, count)

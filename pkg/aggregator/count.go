@@ -40,7 +40,7 @@ const (
 )
 
 // count counts the records. Some batches are begun together, and either all of them are counted or the partition is
-// taken anew: what is in memory between is true for no offset.
+// taken again: the memory in between is true for no offset.
 func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 	if len(records) == 0 {
 		p.amid = true

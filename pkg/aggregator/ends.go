@@ -95,7 +95,7 @@ func (p *partition) records(ctx context.Context, names [][]byte) ([]windows.Reco
 }
 
 // writeEnds ends in the store what Kafka has as ended, and has the index forget what the list has forgotten. It finds
-// each window anew: since the page, and since a try that failed, it may have been written, forgotten and read again.
+// each window again: since the page, and since a try that failed, it may have been written, forgotten and read again.
 func (p *partition) writeEnds(ctx context.Context) error {
 	found := make([]*windows.Window, len(p.walk.ends))
 	for i, end := range p.walk.ends {

@@ -69,7 +69,7 @@ func (l *lab) counted(p *partition) {
 }
 
 // A rule that is back before its entries are ended in the store, which is away just then: meanwhile a key's window is
-// pushed out, read again and counts. What was in memory before is not written over it.
+// pushed out, read again and counts. The window that was in memory before is not written over it.
 func TestEntriesAreEndedLateWhenTheStoreWasAway(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.ending()

@@ -10,7 +10,7 @@ import (
 	"weir/internal/store"
 )
 
-// coldPatience is for how long who asks for a key waits for the store.
+// coldPatience is how long a question about a key waits for the store.
 const coldPatience = time.Second
 
 // errCold says that a window is not in memory.
@@ -29,7 +29,7 @@ func (p *partition) explain(ctx context.Context, ruleName, key string) (*keyStat
 	status, err := p.askKey(ctx, func(ctx context.Context) (*keyStatus, error) {
 		status, err := p.keyStatus(ruleName, key, nil)
 		if errors.Is(err, errCold) {
-			p.readBeside(ctx, ruleName+"/"+key, read)
+			p.readApart(ctx, ruleName+"/"+key, read)
 		}
 		return status, err
 	})
@@ -56,10 +56,10 @@ func (p *partition) askKey(ctx context.Context, look func(context.Context) (*key
 	return status, nil
 }
 
-// readBeside reads a window in a goroutine of its own.
-func (p *partition) readBeside(ctx context.Context, name string, to chan<- reading) {
+// readApart reads a window in a goroutine of its own.
+func (p *partition) readApart(ctx context.Context, name string, to chan<- reading) {
 	from := p.own.Store
-	p.beside.Go(func() {
+	p.reads.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, coldPatience)
 		defer cancel()
 		values, _, err := from.Read(ctx, p.number, store.Windows, [][]byte{[]byte(name)})

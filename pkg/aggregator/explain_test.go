@@ -48,7 +48,7 @@ func (l *lab) ask(p *partition, path string) (answer *httptest.ResponseRecorder,
 	}
 }
 
-// Who asks for a key that is not in memory waits for the store for a short time, and keys in memory are counted on.
+// A question about a key that is not in memory waits for the store for a short time, and keys in memory are counted on.
 func TestAHungStoreHoldsUpWhoAsksOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1, newMemoryStore())
@@ -73,7 +73,7 @@ func TestAHungStoreHoldsUpWhoAsksOnly(t *testing.T) {
 		if answer, _ := l.ask(p, "/v1/keys?rule=few&key=192.0.2.9"); answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), `"where":"hot"`) {
 			t.Errorf("%d: %s", answer.Code, answer.Body)
 		}
-		p.beside.Wait()
+		p.reads.Wait()
 	})
 }
 
@@ -91,7 +91,7 @@ func (l idleLog) Fetch(ctx context.Context) ([]kafka.Record, error) {
 	return nil, ctx.Err()
 }
 
-// Who asks an idle partition does not wait until its fetch returns; neither for a key in memory nor for one in the store.
+// A question to an idle partition does not wait until its fetch returns; neither for a key in memory nor for one in the store.
 func TestAnIdlePartitionAnswersAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1, newMemoryStore())
@@ -124,6 +124,6 @@ func TestAnIdlePartitionAnswersAtOnce(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		p.beside.Wait()
+		p.reads.Wait()
 	})
 }

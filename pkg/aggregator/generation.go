@@ -123,7 +123,7 @@ func (p *partition) trimmed(span kafka.Span) {
 	p.seek()
 }
 
-// newGeneration begins at the start of a log that is another than the one before. What was counted of that stays
+// newGeneration begins at the start of a log that is another than the one before. Hits of that log that were counted stay
 // counted: it is written first, and the sources' positions keep their batches from being counted twice.
 func (p *partition) newGeneration(ctx context.Context, start int64, why string) error {
 	if err := p.windows.Load(ctx); err != nil { // what waits is of the log before

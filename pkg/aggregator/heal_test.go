@@ -72,7 +72,7 @@ func TestARecordOfPartOfABatchIsHealed(t *testing.T) {
 	}
 }
 
-// Records of a former owner that come while nobody owns the partition are healed by the next one.
+// Records of a former owner that come while the partition has no owner are healed by the next one.
 func TestRecordsFromBeforeTheTakeoverAreHealed(t *testing.T) {
 	for name, late := range map[string]func(*lab) kafka.Message{
 		"of part of a batch": func(l *lab) kafka.Message { return l.partial(l.list.arrived[0]) },

@@ -48,7 +48,7 @@ type killed struct{}
 
 var errAway = errors.New("away")
 
-// A shaky store fails and kills when it is told to.
+// A shaky store fails and kills at the call that the test chooses.
 type shaky struct {
 	store.Store
 	lab       *lab

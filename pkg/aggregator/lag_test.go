@@ -38,7 +38,7 @@ func (l *lab) lagIs(r *prometheus.Registry, since *time.Time) {
 	}
 }
 
-// A lag is told while it is known. While Kafka is away, or the partition's goroutine waits, it is said since when it is
+// The status has a lag while it is known. While Kafka is away, or the partition's goroutine waits, it has since when it is
 // not; and so it is before the log was read for the first time.
 func TestALagThatIsNotKnown(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())

@@ -15,7 +15,7 @@ import (
 )
 
 // A list is which list all aggregators write to. Its name is agreed on in the store; its epoch grows when the topic was
-// made anew, which whoever follows its end sees.
+// made again, which an aggregator sees as it follows its end.
 type list struct {
 	*Aggregator
 	mu     sync.Mutex
@@ -90,7 +90,7 @@ func (l *list) follow(ctx context.Context) {
 		span := reader.Span()
 		switch {
 		case errors.Is(err, kafka.ErrPastEnd) || err == nil && short.lasts(span.End <= told || span.End < last, l.config.Now()):
-			l.anew(span)
+			l.begin(span)
 			short = doubt{}
 			reader.SetNext(span.Start)
 			last = span.End
@@ -142,8 +142,8 @@ func (d *doubt) lasts(short bool, now time.Time) bool {
 	return now.Sub(d.since) >= shortPatience
 }
 
-// anew begins a list: the topic is not the one that we wrote to.
-func (l *list) anew(span kafka.Span) {
+// begin begins a list: the topic is not the one that we wrote to.
+func (l *list) begin(span kafka.Span) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.id.Epoch = max(l.id.Epoch+1, l.config.Now().UnixMilli())
@@ -151,7 +151,7 @@ func (l *list) anew(span kafka.Span) {
 	l.logger.Error("the topic of the list was made anew: all that is live is published again", "topic", l.config.BlocklistTopic, "list", l.id, "ends at", span.End)
 }
 
-// look hands a record to the owner of its key, who knows whether it came too late.
+// look hands a record to the owner of its key, which knows whether it came too late.
 func (l *list) look(ctx context.Context, r *kafka.Record) {
 	record, err := blocklist.DecodeRecord(r.Key, r.Value)
 	switch {

@@ -40,7 +40,7 @@ type partition struct {
 	logger  *slog.Logger
 	faults  *telemetry.Faults
 	asks    chan func(ctx context.Context) // run by the goroutine
-	beside  sync.WaitGroup                 // what asks have begun beside it
+	reads   sync.WaitGroup                 // of the store, for questions, in goroutines of their own
 	heals   chan superseded
 	lates   []superseded                    // of the takeover and from heals, and not healed yet
 	missed  atomic.Bool                     // heals had no room: a walk is due
@@ -133,7 +133,7 @@ func (p *partition) stop(why error) {
 	p.show()
 }
 
-// answer answers who asks, until the context is done.
+// answer answers questions until the context is done.
 func (p *partition) answer(ctx context.Context) {
 	for ctx.Err() == nil {
 		p.pause(ctx, time.Minute)
@@ -214,7 +214,7 @@ func (p *partition) drop() {
 	p.looked, p.found = p.config.Now(), false
 }
 
-// turn fetches once and counts what came; then it does some of what is to be done beside.
+// turn fetches and counts once, and then does some of the other work.
 func (p *partition) turn(ctx context.Context) error {
 	p.windows.Resize(p.share())
 	p.rules.refresh()

@@ -20,7 +20,7 @@ const (
 	walkPairs  = 200
 	walkEvery  = 50 * time.Millisecond // between pages: 4,000 entries a second and partition at most
 	pruneEvery = 6 * time.Hour         // where nothing has to be published again
-	overKept   = time.Hour             // for how long an entry that is over stays on the list for who reads slowly
+	overKept   = time.Hour             // how long an entry that is over stays on the list, for slow readers
 )
 
 const noteVersion = 1
@@ -86,7 +86,7 @@ const (
 	lookBackPatience = 5 * time.Second
 )
 
-// lookBack reads the records that came between the last owner's checkpoint and the takeover. Nobody watched the list for
+// lookBack reads the records that came between the last owner's checkpoint and the takeover. The list was not watched for
 // this partition meanwhile, and an owner that was stopped may have sent its last records then.
 func (p *partition) lookBack(ctx context.Context) {
 	p.lates = nil

@@ -12,7 +12,7 @@ import (
 )
 
 // A replay is the reading again of hits that the windows have already. What these say is published again, once a key
-// and checkpoint: whoever had the partition before may not have come to it.
+// and checkpoint: the former owner may not have published it.
 type replay struct {
 	end     int64               // of the log at the time of taking; unknown until it was read
 	touched map[string]struct{} // names of the windows to publish

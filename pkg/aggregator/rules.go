@@ -21,16 +21,16 @@ const (
 	mostUnknown   = 1000             // names that are remembered as unknown
 )
 
-// A ruling is a set of rules in force. It does not change.
+// A ruling is a set of active rules. It does not change.
 type ruling struct {
 	set         *rule.Set
 	policies    []*window.Policy
 	fingerprint string
 	modes       uint64        // a hash of names and modes
-	over        chan struct{} // closed when another is in force
+	over        chan struct{} // closed when another set is active
 }
 
-// Reload has other rules in force. The same again change nothing.
+// Reload makes other rules active. The same rules again change nothing.
 func (a *Aggregator) Reload(set *rule.Set) error {
 	next := &ruling{set: set, fingerprint: set.Fingerprint(), over: make(chan struct{})}
 	before := a.rules.Load()
@@ -79,13 +79,13 @@ func counting(r *rule.Rule) any {
 	return what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block, r.Remember, r.Cost}
 }
 
-// A rulebook is a partition's own view of the rules in force.
+// A rulebook is a partition's own view of the active rules.
 type rulebook struct {
 	*Aggregator
 	ruling  *ruling
 	byName  map[string]*counted
 	unknown map[string]bool // names that were waited for in vain, or are gone
-	before  []*counted      // not in force any more: batches at hand may be counted by them
+	before  []*counted      // not active any more: batches at hand may be counted by them
 }
 
 func newRulebook(a *Aggregator) rulebook {
@@ -105,7 +105,7 @@ func (b *rulebook) named(name string) *windows.Rule {
 // gone is the rule of a name as far as it is known to those that have it no more.
 func (b *rulebook) gone(name string) *windows.Rule { return &windows.Rule{Name: name} }
 
-// refresh takes the rules that are in force. Rules that count as before keep their windows as they are.
+// refresh takes the active rules. Rules that count as before keep their windows as they are.
 func (b *rulebook) refresh() {
 	now := b.rules.Load()
 	if b.ruling == now {
@@ -178,7 +178,7 @@ func (p *partition) awaitRules(ctx context.Context, names []string) {
 	}
 }
 
-// otherRules waits until other rules are in force.
+// otherRules waits until other rules are active.
 func (p *partition) otherRules(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(max(0, d))
 	defer timer.Stop()

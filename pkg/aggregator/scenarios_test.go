@@ -391,14 +391,14 @@ func TestTheSweepDeletesWhatIsClear(t *testing.T) {
 	}
 }
 
-// The list's topic was made anew: everything live is published again, and marks bear the new list's id.
+// The list's topic was made again: everything live is published again, and marks carry the new list's id.
 func TestTheListIsAnother(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.takes()
 	l.hits("192.0.2.1", 5)
 	l.settle(p)
 	l.list.arrived = nil
-	l.agg.list.anew(kafka.Span{})
+	l.agg.list.begin(kafka.Span{})
 	l.turn(p)
 	l.now = l.now.Add(markEvery)
 	l.settle(p)

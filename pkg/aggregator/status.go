@@ -8,7 +8,7 @@ import (
 
 // A Status is how an aggregator stands, as JSON.
 type Status struct {
-	Rules      string            `json:"rules"`     // hash of those in force
+	Rules      string            `json:"rules"`     // hash of the active ones
 	CaughtUp   bool              `json:"caught_up"` // nothing waits in our partitions
 	List       string            `json:"list"`      // the id of the list that is written
 	Partitions []PartitionStatus `json:"partitions"`

@@ -49,7 +49,7 @@ func TestALaterVersionStopsThePartition(t *testing.T) {
 	}
 }
 
-// What is written in the place of a window, or of the list's note, by something else stops nothing.
+// Bytes of something else in the place of a window, or of the list's note, stop nothing.
 func TestStrayValuesOfTheStore(t *testing.T) {
 	for _, stray := range strays {
 		if _, err := windows.ReadRecord([]byte(stray)); !errors.Is(err, windows.ErrDamaged) {

@@ -71,7 +71,7 @@ func (p *partition) isClear(pair store.Pair, now int64) (bool, error) {
 	if windows.IsNewer(err) {
 		return false, stopped{err}
 	}
-	if err != nil { // whoever hits the key says what is wrong
+	if err != nil { // the next hit of the key reports it
 		return false, nil //nolint:nilerr // and it stays until then
 	}
 	if !(record.Generation < p.stored.generation || record.Offset < p.stored.offset) {
@@ -87,8 +87,8 @@ func (p *partition) isClear(pair store.Pair, now int64) (bool, error) {
 	}
 	var state window.State
 	if err := rule.Policy.Read(record.State, &state); err != nil {
-		return false, nil //nolint:nilerr // whoever hits the key says what is wrong
+		return false, nil //nolint:nilerr // the next hit of the key reports it
 	}
-	reached := min(p.reached, now) // where a collector's clock is ahead, its hits make nobody else's old
+	reached := min(p.reached, now) // where a collector's clock is ahead, its hits do not make those of others old
 	return rule.Policy.Clear(&state) <= reached-p.config.Late.Milliseconds(), nil
 }

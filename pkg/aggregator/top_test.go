@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A partition answers when its fetch has. Who asks for the heaviest keys waits for one fetch, not for one of each partition.
+// A partition answers when its fetch has. A question about the heaviest keys waits for one fetch, not for one of each partition.
 func TestTheHeaviestKeysAreAskedOfAllPartitionsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const partitions, fetch = 4, 500 * time.Millisecond

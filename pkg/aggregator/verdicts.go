@@ -210,8 +210,8 @@ func (p *partition) sendEvent(ctx context.Context, e *blocklist.Entry, event str
 	return nil
 }
 
-// acknowledged is called by producers. What Kafka refuses for good nobody can mend; all else stays unacknowledged, and
-// the checkpoint before it.
+// acknowledged is called by producers. Trying again does not help where Kafka refuses a message permanently; all others
+// stay unacknowledged, and the checkpoint stays before them.
 func (p *partition) acknowledged(paper *receipt, err error) {
 	if err != nil && !errors.Is(err, kafka.ErrPermanent) {
 		return

@@ -54,7 +54,7 @@ func (p *partition) loadOrWait(ctx context.Context) error {
 	}
 }
 
-// countWaiting counts the hits that waited, in their order, by the rules in force. All windows are read.
+// countWaiting counts the hits that waited, in their order, by the active rules. All windows are read.
 func (p *partition) countWaiting(ctx context.Context) error {
 	parcels := p.waiting
 	p.waiting, p.waits = nil, 0

@@ -118,7 +118,7 @@ type Item struct {
 // unblock is the command that there is.
 const unblock = 1
 
-// Checksum returns the checksum that a sound batch bears. Of one source, two batches with the same To and
+// Checksum returns the checksum that a sound batch carries. Of one source, two batches with the same To and
 // Part and another checksum contradict each other.
 func Checksum(record []byte) uint64 {
 	if len(record) < checksumBytes {

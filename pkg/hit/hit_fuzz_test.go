@@ -56,7 +56,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Whatever is said to a Writer, a Reader tells it as the slow twin does.
+// A Reader returns all that a Writer was given, as the slow twin does.
 func FuzzWrite(f *testing.F) {
 	f.Add([]byte("\x00\x00\x01\x05\x00\x00\x01\x05\x00\x00\x01\x04\x10\x00\x01\x04\x00\x00\x01\x04\x00\x00\x01\x05"))
 	f.Fuzz(func(t *testing.T, script []byte) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// merged is the slow twin of a Writer: it looks at all that was said before.
+// merged is the slow twin of a Writer: it looks at all hits that were added before.
 func merged(said []told) (all []told) {
 	for _, s := range said {
 		if n := mergesWith(all, s); n >= 0 {

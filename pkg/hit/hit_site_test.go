@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// siteLog is a real access log, beside the project where there is one.
+// siteLog is a real access log, next to the project where there is one.
 const siteLog = "../../../shared/data/site-a.nginx-combined.log.gz"
 
 // readSite returns the addresses and times of the log as hits of one rule.

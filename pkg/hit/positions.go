@@ -16,7 +16,7 @@ const (
 	Apply    Verdict = iota // it is new: count it
 	Seen                    // it was counted before: skip it
 	Conflict                // it contradicts what was counted: do not count it, and say so
-	Full                    // it is of a source there is no room for: nothing can be said of it
+	Full                    // it is of a source that there is no room for
 )
 
 func (v Verdict) String() string {
@@ -42,9 +42,9 @@ func (v Verdict) String() string {
 // it; it ends where the last one does and has another checksum, another beginning, or a part that does not
 // follow. A conflict changes no position.
 //
-// A source that was silent for longer than the retention of the log is forgotten: nobody sends its old
+// A source that was silent for longer than the retention of the log is forgotten: no collector sends its old
 // batches any more. Silence is measured in the time of the log, the latest that any of its records bore, and not by a clock, so that
-// whoever reads the log again judges alike.
+// a reader that reads the log again judges alike.
 //
 // There is a limit to the number of sources. When that many are known and none can be forgotten, a batch of
 // another one is Full, and nothing changes.

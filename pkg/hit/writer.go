@@ -61,7 +61,7 @@ type item struct {
 	start     int32 // in body
 }
 
-// Whoever sends requests chooses keys, and at some sources times. Without knowing the seeds nobody can choose
+// Clients choose keys, and at some sources times. Without knowing the seeds no client can choose
 // them so that they collide.
 type seeds struct {
 	key        maphash.Seed

@@ -12,7 +12,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// What is read goes on as what was written would have: at any moment, under every algorithm.
+// A state that is read goes on as the one that was written would have: at any moment, under every algorithm.
 func TestBytesGoOnAlike(t *testing.T) {
 	r := random(t)
 	for range 3000 {
@@ -186,7 +186,7 @@ func TestReadUnderOtherLimits(t *testing.T) {
 	}
 }
 
-// What is remembered exactly serves all logs of the new limits, however many these are.
+// Hits that are remembered exactly serve all logs of the new limits, however many these are.
 func TestReadIntoManyLogs(t *testing.T) {
 	p := mustNew(t, Config{Limits: []Limit{{10, time.Minute}}, Block: Block{For: time.Minute}})
 	limits := []Limit{{20, time.Minute}, {100_000, time.Minute}, {100_000, time.Hour}, {200_000, 24 * time.Hour}, {300_000, 24 * time.Hour}}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// twin is Policy with Sliding, slow and obvious: it remembers every hit and counts all windows anew.
+// twin is Policy with Sliding, slow and obvious: it remembers every hit and counts all windows again for each hit.
 type twin struct {
 	limits      []Limit
 	late        int64

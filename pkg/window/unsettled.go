@@ -183,7 +183,7 @@ func (p *Policy) replay(s *State, before int, more moment) Outcome {
 	u.blocks = u.blocks[:before]
 	p.judge(s, tail, old)
 	if len(u.blocks) == before || len(old) > 0 && u.blocks[before].from > old[0].from {
-		// What is kept is not all that there was: the last block stays where it is.
+		// Some hits were not kept: the last block stays where it is.
 		p.forgetBlocked(s)
 		s.fix()
 		return r.outcome(Blocked, unbroken)

@@ -17,7 +17,7 @@
 // A hit older than the key's newest by more than Config.Late is not counted (Late). Younger ones count in the
 // window they belong to. For Sliding, which keys break a limit does not depend on the order in which hits arrive
 // as long as a key has at most Config.Remember hits (instants, if hits share one) within Late and the longest
-// limit; and nobody who kept the limits is ever blocked, in any order and above that bound too.
+// limit; and a key that kept the limits is never blocked, in any order and above that bound too.
 //
 // A block is [from, until). Hits inside it neither count nor extend it, and at its end the window starts empty,
 // unless Block.Extend. The first breaking hit at or after until is a new offence: one level up when it comes
@@ -243,8 +243,8 @@ func (p *Policy) Clear(s *State) int64 {
 	return clear
 }
 
-// Touch reads a little of all that the next hit of s reads. Who counts hits of many keys touches these first: their
-// states then come from memory all at the same time. What it returns means nothing.
+// Touch reads a little of all that the next hit of s reads. A caller that counts hits of many keys touches these first: their
+// states then come from memory all at the same time. The number that it returns means nothing.
 func (p *Policy) Touch(s *State) int64 {
 	if a, ok := p.algorithm.(*sliding); ok {
 		return a.touch(s)

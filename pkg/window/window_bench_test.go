@@ -39,7 +39,7 @@ func newTraffic(skewed bool) *traffic {
 	return t
 }
 
-// benchBatch is how many keys are looked up before their hits are counted, as whoever consumes batches does: the misses of
+// benchBatch is how many keys are looked up before their hits are counted, as a consumer of batches does: the misses of
 // the caches then overlap.
 const benchBatch = 256
 

@@ -30,7 +30,7 @@ func (o *Owned) Take(ctx context.Context) (err error) {
 	return err
 }
 
-// Write does all changes, or none; when that cannot be told, the next call finds it out.
+// Write does all changes, or none. Where an error leaves open which of the two, the next call finds it out.
 func (o *Owned) Write(ctx context.Context, changes []store.Change) error {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()

@@ -2,8 +2,8 @@ package windows
 
 import "hash/maphash"
 
-// A table finds the hot windows: by open addressing, with the hash beside each, so that none but the right one is looked
-// at. Nobody can choose keys that collide. It grows with what it holds, and never shrinks.
+// A table finds the hot windows: by open addressing, with the hash next to each, so that only the right one is looked
+// at. A client cannot choose keys that collide. It grows with what it holds, and never shrinks.
 type table struct {
 	seed  maphash.Seed
 	slots []slot // a power of two, at most three quarters of them taken

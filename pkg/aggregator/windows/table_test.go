@@ -34,7 +34,7 @@ func TestATableFindsWhatIsInIt(t *testing.T) {
 	}
 }
 
-// Windows of one hash are told apart by their names.
+// Windows of one hash differ by their names.
 func TestWindowsOfOneHash(t *testing.T) {
 	table := newTable()
 	rule := &Rule{Name: "ab"}

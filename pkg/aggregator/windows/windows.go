@@ -81,7 +81,7 @@ func (w *Window) is(rule string, key []byte) bool {
 	return len(w.Name) == n+1+len(key) && w.Name[n+1:] == string(key) && w.Name[n] == '/' && w.Name[:n] == rule
 }
 
-// A Set has the windows that are in memory: the hot ones, as many as it is told; those that were pushed out and
+// A Set has the windows that are in memory: the hot ones, as many as New was given; those that were pushed out and
 // are not written yet; and those that are not read yet.
 //
 // A window that is wanted moves to the front of the hot ones, unless fewer than an eighth of their number were added
@@ -118,7 +118,7 @@ type Notices struct {
 	Damaged func(error)       // a window that the store has cannot be read
 }
 
-// New makes the set of windows of a partition in the store, of which size are hot.
+// New makes the set of windows of a partition in the store. At most size of them are hot.
 func New(size int, own *Owned, notices Notices) *Set {
 	size = max(size, SmallestSize)
 	h := &Set{own: own, notices: notices, size: size, table: newTable(), WriteKeys: writeKeys, leaving: map[string]*Window{}, unloaded: map[string]*Window{}}
@@ -126,7 +126,7 @@ func New(size int, own *Owned, notices Notices) *Set {
 	return h
 }
 
-// push is told of a window that is pushed out.
+// push is called with a window that is pushed out.
 func (h *Set) push(w *Window, _ struct{}) {
 	w.evicted = true
 	h.table.remove(w)
@@ -288,7 +288,7 @@ func (h *Set) appendChanges(w *Window) {
 }
 
 // Load reads all windows that are wanted. Until all are read none is in memory: a window that is there counts at once,
-// and would pass over the hits of it that wait. What was read when the store went away is not read again.
+// and would pass over the hits of it that wait. Windows that were read before the store went away are not read again.
 func (h *Set) Load(ctx context.Context) error {
 	for len(h.read) < len(h.wanted) {
 		rest := h.wanted[len(h.read):]

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is wanted all the time stays hot, whatever passes through; and what was pushed out is never found as hot.
+// A window that is wanted all the time stays hot, whatever passes through; one that was pushed out is never found as hot.
 func TestWhatIsWantedStaysHot(t *testing.T) {
 	const size = 64
 	h := New(size, &Owned{}, Notices{})
