@@ -11,7 +11,7 @@
 // key of the role write, or the unix socket, whose opener is known by the system. A list is answered whole or not at
 // all. No body makes it panic or hold more than a bound.
 //
-// Bounds: 10,000 connections, half of them of one address that has shown no key, headers of 32 KiB that have to be there
+// Bounds: 10,000 connections, half of them of one address that has shown no key, headers of 72 KiB that have to be there
 // within 10 s, bodies of 64 KiB, 4,096 followers, 10,000 orders that wait for Kafka, 1,000 entries in an answer of find. Who follows and does not keep up gets a snapshot, and holds up nobody.
 //
 // Open starts nothing; Run starts a goroutine for each connection and four more, and waits for all of them. An Enforcer

@@ -24,8 +24,11 @@ const (
 	maxFollowers   = 4_096
 	bodyPatience   = 30 * time.Second
 	answerPatience = maxWait + limited.WritePatience
-	lookAtSocket   = time.Second       // whether it is there
-	idlePatience   = 150 * time.Second // longer than edges keep connections: nginx 60 s, Traefik 90 s, Caddy 120 s
+	lookAtSocket   = time.Second // whether it is there
+	// headerBytes is more than the 60 KiB that Envoy takes of a client, and puts into a check: a check that is refused as too
+	// long has failed, and then Envoy lets the client through.
+	headerBytes  = 72 << 10
+	idlePatience = 150 * time.Second // longer than edges keep connections: nginx 60 s, Traefik 90 s, Caddy 120 s
 )
 
 // guard refuses to listen where other machines can connect and nobody is asked who they are.
@@ -142,7 +145,7 @@ func (e *Enforcer) tellFull(why error) { e.faults.Note("connections", why) }
 func (e *Enforcer) server() *http.Server {
 	server := &http.Server{
 		Handler: e, TLSConfig: e.config.TLS, ConnContext: withPerson,
-		ReadHeaderTimeout: limited.HeaderPatience, WriteTimeout: answerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: limited.HeaderBytes,
+		ReadHeaderTimeout: limited.HeaderPatience, WriteTimeout: answerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(e.config.Logger.Handler(), slog.LevelDebug), // what strangers do is not worth a line each
 	}
 	limited.Track(server)

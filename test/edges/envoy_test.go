@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/pkg/blocklist"
 )
 
 // envoy runs with the file of deployments/edge, with further replacements, and gives its URL and what it says. It has found the file valid
@@ -40,5 +42,29 @@ func TestEnvoyClosed(t *testing.T) {
 	s.stop()
 	if refused := ask(t, goodClient, url); refused.status != http.StatusForbidden {
 		t.Errorf("without an enforcer: %+v", refused)
+	}
+}
+
+// However long a request is, a client who is blocked gets no further by it: Envoy goes on when a check fails.
+func TestEnvoyAsksAboutLongRequests(t *testing.T) {
+	s := newSite(t)
+	url, _ := s.envoy("timeout: 0.1s", "timeout: 0.4s")
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, blockedClient)
+	wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url) })
+	for _, bytes := range []int{20 << 10, 40 << 10, 50 << 10, 58 << 10, 70 << 10, 200 << 10} {
+		long := strings.Repeat("a", bytes)
+		for _, text := range []string{"GET /x HTTP/1.1\nUser-Agent: " + long, "GET /x?" + long + " HTTP/1.1", "GET /" + long + " HTTP/1.1", "GET /x HTTP/1.1\nX-Forwarded-For: " + long,
+			"GET /x HTTP/1.1\nAuthorization: " + long, "GET /" + long[:bytes/2] + " HTTP/1.1\nUser-Agent: " + long[:bytes/2]} {
+			var got string
+			refused := false
+			for try := 0; try < 5 && !refused; try++ { // a busy machine may take longer than Envoy waits
+				got = raw(t, blockedClient, strings.TrimPrefix(url, "http://"), text)
+				refused = strings.Contains(got, " 429 ") || strings.Contains(got, " 431 ")
+			}
+			if !refused {
+				t.Errorf("%s… of %d bytes: %q", text[:20], bytes, got)
+			}
+		}
 	}
 }
