@@ -173,6 +173,9 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 	}
 	if !embedded || runs || last {
 		err := w.askKafka(limited, report)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = fmt.Errorf("no answer from Kafka within %s", patience)
+		}
 		if err != nil && (!errors.Is(err, errNoBroker) || report.reached() > 0) { // else nothing runs
 			report.Faults = append(report.Faults, err.Error())
 		}
