@@ -33,6 +33,7 @@ func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := &aggregators{client: client, urls: f.aggregators}
 	for _, text := range a.urls {
 		at, err := url.Parse(text)
@@ -40,12 +41,14 @@ func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 			return nil, wrongf("--aggregator: %q is no URL of an aggregator; write it as http://aggregator.example:7411", text)
 		}
 	}
+
 	if len(a.urls) == 0 && settings.Aggregator.Listen != "" {
 		a.urls = []string{urlOf(settings.Aggregator.Listen, &settings.Aggregator.TLS)}
 	}
 	if len(a.urls) == 0 {
 		return nil, wrongf("the configuration has no aggregator that listens; name one with --aggregator")
 	}
+
 	a.key, err = f.enforcer.key(&clientFile{}, enforcerPlace{})
 	return a, err
 }
@@ -72,6 +75,7 @@ func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values
 	if a.key != "" {
 		request.Header.Set("X-Api-Key", a.key)
 	}
+
 	answer, err := a.client.Do(request)
 	if err != nil {
 		return fmt.Errorf("no aggregator answers at %s: %w; start it (weir run, or aggregator), or name those that run: --aggregator URL", at, innermost(err))
@@ -81,6 +85,7 @@ func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values
 	if err != nil {
 		return fmt.Errorf("the aggregator at %s: %w", at, innermost(err))
 	}
+
 	switch says := strings.TrimSpace(string(text)); answer.StatusCode {
 	case http.StatusOK:
 		if err := json.Unmarshal(text, into); err != nil {

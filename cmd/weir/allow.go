@@ -30,6 +30,7 @@ scripts. Who should always be let through belongs into the rules.`,
 			return o.allow(c, args[0])
 		},
 	}
+
 	o.add(c)
 	o.addYes(c)
 	c.Flags().BoolVar(&end, "end", false, "take the allow back")

@@ -67,6 +67,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
+
 	config, err := b.config(c, files)
 	if err != nil {
 		return err
@@ -74,6 +75,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 	if err := b.tryPage(); err != nil {
 		return err
 	}
+
 	progress := newProgress(c.ErrOrStderr(), "reading")
 	config.Progress = progress.show
 	report, err := backtest.Run(c.Context(), config)
@@ -84,6 +86,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 	if err := b.writePage(report, commandLine(c, files)); err != nil {
 		return err
 	}
+
 	return errors.Join(b.write(c, report, form), verdict(report))
 }
 
@@ -98,6 +101,7 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Con
 		config.Against, err = loadRules(c, b.against)
 		note(err)
 	}
+
 	config.Options, err = b.read.options()
 	note(err)
 	config.Client, err = b.read.client()
@@ -135,6 +139,7 @@ func verdict(report *backtest.Report) error {
 		}
 		return errors.Join(faults...)
 	}
+
 	if report.Never != nil && len(report.Never.Violations) > 0 {
 		v := report.Never.Violations[0]
 		return unmetf("%s that must never be blocked would be; the first is %s, by %s of %s at %s",
@@ -143,5 +148,6 @@ func verdict(report *backtest.Report) error {
 	if report.Failed() {
 		return unmetf("%s holds: %s", report.FailIf.Condition, report.FailIf.Found)
 	}
+
 	return nil
 }

@@ -27,6 +27,7 @@ func (b *backtestCommand) set(c *cobra.Command) (*rule.Set, error) {
 	case len(b.limits) == 0:
 		return nil, wrongf("nothing says what is too much; give --limit 10/min, or --rules rules.yaml")
 	}
+
 	set, err := rule.FromLimits(b.limits, b.key)
 	if err != nil {
 		return nil, wrong{err}
@@ -98,6 +99,7 @@ func parseAlgorithms(names []string) ([]window.Algorithm, error) {
 		}
 		algorithms = append(algorithms, a)
 	}
+
 	if all {
 		return window.Algorithms(), nil
 	}

@@ -62,14 +62,17 @@ func (cat *catCommand) run(c *cobra.Command, what string) error {
 	if err != nil {
 		return err
 	}
+
 	from, err := parsePlace(cat.from)
 	if err != nil {
 		return err
 	}
+
 	settings, err := cat.live.loadButRules()
 	if err != nil {
 		return err
 	}
+
 	topic := settings.Kafka.Prefix + what
 	client, err := connect(settings, c.ErrOrStderr(), topic)
 	if err != nil {
@@ -81,6 +84,7 @@ func (cat *catCommand) run(c *cobra.Command, what string) error {
 	if what == daemon.Blocklist {
 		r.newShow = r.shown.blocklist
 	}
+
 	err = r.open(c.Context(), from, cat.partition)
 	if err == nil {
 		err = r.run(c.Context(), cat.follow)
@@ -107,6 +111,7 @@ func parsePlace(text string) (catFrom, error) {
 	case "latest":
 		return catFrom{offset: atLatest}, nil
 	}
+
 	if offset, err := strconv.ParseInt(text, 10, 64); err == nil && offset >= 0 {
 		return catFrom{offset: offset}, nil
 	}
@@ -114,6 +119,7 @@ func parsePlace(text string) (catFrom, error) {
 	if err != nil || before == yamlfile.Forever {
 		return catFrom{}, wrongf("--from %s is no place to begin; write earliest, latest, an offset, or how long before now, such as 25h", text)
 	}
+
 	return catFrom{beforeNow, before}, nil
 }
 
@@ -149,6 +155,7 @@ func (r *catRun) open(ctx context.Context, from catFrom, only int) error {
 	if from.offset >= 0 && only < 0 && len(spans) > 1 {
 		return wrongf("--from %d: each of the %d partitions has offsets of its own; add --partition", from.offset, len(spans))
 	}
+
 	for p, span := range spans {
 		if only >= 0 && p != only {
 			continue
@@ -159,6 +166,7 @@ func (r *catRun) open(ctx context.Context, from catFrom, only int) error {
 		}
 		r.parts = append(r.parts, catPart{p, r.client.NewReader(r.topic, p, begin), span.End, r.newShow(p)})
 	}
+
 	return nil
 }
 
@@ -184,6 +192,7 @@ func (r *catRun) run(ctx context.Context, follow bool) error {
 			return err
 		}
 	}
+
 	if err := r.shown.flush(); err != nil || !follow {
 		return err
 	}
@@ -197,15 +206,18 @@ func (r *catRun) run(ctx context.Context, follow bool) error {
 			stop()
 		})
 	}
+
 	running.Wait()
 	if ctx.Err() != nil {
 		return nil // someone has seen enough
 	}
+
 	for _, err := range failed {
 		if !errors.Is(err, context.Canceled) {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -224,6 +236,7 @@ func (r *catRun) read(ctx context.Context, p *catPart, follow bool) error {
 			}
 			continue
 		}
+
 		failed++
 		if !follow && failed == catTries {
 			return err
@@ -232,6 +245,7 @@ func (r *catRun) read(ctx context.Context, p *catPart, follow bool) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -250,6 +264,7 @@ func (r *catRun) missed(ctx context.Context, p *catPart, err error, follow bool)
 	default:
 		return nil // it was told, and is tried again
 	}
+
 	p.reader.SetNext(p.reader.Span().Start)
 	return nil
 }

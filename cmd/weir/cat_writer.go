@@ -39,6 +39,7 @@ func (w *catWriter) each(records []kafka.Record, p *catPart, follow bool) error 
 		}
 		p.show(&records[i])
 	}
+
 	if follow && len(records) > 0 {
 		w.note(w.out.Flush())
 	}
@@ -147,6 +148,7 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 	if b.Part > 0 || b.More {
 		part = fmt.Sprintf(", part %d", b.Part)
 	}
+
 	w.printf("%d/%d  %s from %d to %d%s, cut at %s by rules %s: %s\n", b.Partition, b.Offset, b.Source, b.From, b.To, part,
 		backtest.Instant(h.Clock), h.Fingerprint, counted(len(b.Hits), "hit"))
 	for _, h := range b.Hits {
@@ -207,10 +209,12 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 		w.orderText(offset, &shownEntry{*e})
 		return
 	}
+
 	until := "for ever"
 	if e.Until != blocklist.Never {
 		until = "until " + backtest.Instant(e.Until).String()
 	}
+
 	w.printf("%d  %s  %s  blocked from %s %s", offset, e.Rule, printable(e.Key), backtest.Instant(e.From), until)
 	if e.Limit != "" {
 		w.printf(", %d hits broke %s, level %d", e.Count, e.Limit, e.Level)
@@ -224,6 +228,7 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 	if e.Ended != 0 {
 		w.printf(", ended %s", backtest.Instant(e.Ended))
 	}
+
 	w.printf("\n")
 }
 

@@ -54,6 +54,7 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
+
 	var problems []error
 	var rules []string
 	configurations := false
@@ -67,10 +68,12 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 			rules = append(rules, path)
 			continue
 		}
+
 		result := k.file(c.Context(), path, data)
 		problems = append(problems, result.write(c, form))
 		configurations = configurations || result.Kind == "configuration"
 	}
+
 	if k.live && !configurations {
 		problems = append(problems, wrongf("--live asks what a weir.yaml names, and none is among the files"))
 	}
@@ -82,6 +85,7 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 		result.add(warnings, err)
 		problems = append(problems, result.write(c, form))
 	}
+
 	return errors.Join(problems...)
 }
 
@@ -105,6 +109,7 @@ func (k *checkCommand) file(ctx context.Context, path string, data []byte) *chec
 			result.Live = askLive(ctx, settings)
 		}
 	}
+
 	return result
 }
 
@@ -137,6 +142,7 @@ func (k *checkCommand) configMap(result *checked, data []byte, inner []yamlfile.
 			hasRules = true
 		}
 	}
+
 	result.Kind = "ConfigMap"
 	if set != nil {
 		result.rules(set)

@@ -28,6 +28,7 @@ func (l *liveCheck) kafka(ctx context.Context) {
 		to.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}
+
 		if probe, err := to.Dial(ctx, "", ""); err != nil {
 			found, err := writableFolder(l.settings.BrokerFolder())
 			l.judge("kafka", err, "embedded, does not run now; "+found)
@@ -36,6 +37,7 @@ func (l *liveCheck) kafka(ctx context.Context) {
 			return
 		}
 	}
+
 	client, err := kafka.Open(to)
 	if err != nil {
 		l.fails("kafka", "%v", err)
@@ -91,6 +93,7 @@ func (l *liveCheck) topic(ctx context.Context, client *kafka.Client, want kafka.
 			return
 		}
 	}
+
 	if err == nil || errors.Is(err, kafka.ErrNoTopic) {
 		err = l.keeps(want, settings)
 	}
@@ -119,6 +122,7 @@ func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
 	if want.Name != daemon.HitsTopic(l.settings).Name {
 		return nil
 	}
+
 	for _, r := range l.settings.RuleSet.Rules {
 		for _, limit := range r.Limits {
 			if limit.Per > kept {
@@ -127,6 +131,7 @@ func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
 			}
 		}
 	}
+
 	return nil
 }
 

@@ -20,6 +20,7 @@ func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 		found, err := readable(pattern)
 		l.judge(thing, err, found)
 	}
+
 	switch s.Kind() {
 	case "http":
 		l.listens(ctx, thing, "tcp", s.HTTP)
@@ -45,6 +46,7 @@ func readable(pattern string) (found string, err error) {
 			return "", fmt.Errorf("%s: %w", pattern, err)
 		}
 	}
+
 	files := 0
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -57,19 +59,23 @@ func readable(pattern string) (found string, err error) {
 			}
 			return "", fmt.Errorf("%s is no regular file", path)
 		}
+
 		file, err := os.Open(path)
 		if err != nil {
 			return "", err
 		}
+
 		_ = file.Close() // nothing was written
 		files++
 	}
+
 	if files == 0 {
 		return "", fmt.Errorf("%s: there is no such file", pattern)
 	}
 	if !isPattern {
 		return pattern + ": can be read", nil
 	}
+
 	return fmt.Sprintf("%s: %s, can be read", pattern, counted(files, "file")), nil
 }
 

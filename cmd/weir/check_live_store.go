@@ -46,12 +46,14 @@ func writableFolder(path string) (found string, err error) {
 		case !info.IsDir():
 			return "", fmt.Errorf("%s is no folder", above)
 		}
+
 		if err := unix.Access(above, unix.W_OK|unix.X_OK); err != nil {
 			return "", fmt.Errorf("%s cannot be written: %w", above, err)
 		}
 		if above != path {
 			return path + ": is made at the first start", nil
 		}
+
 		return path + ": can be written", nil
 	}
 }

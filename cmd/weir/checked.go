@@ -53,6 +53,7 @@ func (r *checked) add(warnings []yamlfile.Fault, err error) {
 	if err != nil && !errors.As(err, &faults) {
 		faults = yamlfile.Faults{{File: r.File, What: err.Error()}}
 	}
+
 	for _, fault := range faults {
 		if fault.File == "" {
 			fault.File = r.File
@@ -70,12 +71,14 @@ func (r *checked) write(c *cobra.Command, form string) error {
 		}
 		return wrongf("%s: %s", r.File, counted(len(r.faults), "fault"))
 	}
+
 	for _, w := range r.Warnings {
 		fmt.Fprintln(c.ErrOrStderr(), "warning:", yamlfile.Fault(w))
 	}
 	if len(r.faults) > 0 {
 		return r.faults
 	}
+
 	fmt.Fprintln(c.OutOrStdout(), r)
 	return errors.Join(writeAsked(c.OutOrStdout(), r.Live), r.unmet())
 }

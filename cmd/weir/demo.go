@@ -61,6 +61,7 @@ func (d *demoSite) run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
+
 		for i, a := range abusers {
 			for due[i] += a.perSecond * demoTick.Seconds(); due[i] >= 1; due[i]-- {
 				if err := d.serve(ctx, a.address, a.request, a.agent); err != nil {
@@ -68,6 +69,7 @@ func (d *demoSite) run(ctx context.Context) error {
 				}
 			}
 		}
+
 		for d.pending += demoPerSecond * demoTick.Seconds(); d.pending >= 1; d.pending-- {
 			page := demoPages[d.random.IntN(len(demoPages))]
 			if err := d.serve(ctx, visitor(d.random.IntN(demoVisitors)), page, "Mozilla/5.0 (X11; Linux x86_64)"); err != nil {
@@ -104,6 +106,7 @@ func (d *demoSite) refused(ctx context.Context, client netip.Addr, method, path 
 	if err != nil {
 		return false
 	}
+
 	request.Header.Set("X-Forwarded-For", client.String())
 	request.Header.Set("X-Forwarded-Method", method)
 	request.Header.Set("X-Forwarded-Uri", path)

@@ -40,6 +40,7 @@ func newEnforcerClient(places []enforcerPlace, key string, file *clientFile) (*e
 	if err != nil {
 		return nil, err
 	}
+
 	e := &enforcerClient{places: places, key: key}
 	for _, p := range places {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -53,8 +54,10 @@ func newEnforcerClient(places []enforcerPlace, key string, file *clientFile) (*e
 				return dialer.DialContext(ctx, "unix", p.socket)
 			}
 		}
+
 		e.clients = append(e.clients, origin.Stay(&http.Client{Transport: transport}))
 	}
+
 	return e, nil
 }
 
@@ -64,14 +67,17 @@ func (f *clientFile) tls() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	secure := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	if f.Cert == "" && f.CertKey == "" {
 		return secure, nil
 	}
+
 	own, err := tls.LoadX509KeyPair(f.Cert, f.CertKey)
 	if err != nil {
 		return nil, wrongf("reading cert and cert_key of %s: %w", f.path, err)
 	}
+
 	secure.Certificates = []tls.Certificate{own}
 	return secure, nil
 }
@@ -85,6 +91,7 @@ func rootsWith(ca string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, wrongf("reading ca: %w", err)
 	}
+
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool()
@@ -92,6 +99,7 @@ func rootsWith(ca string) (*x509.CertPool, error) {
 	if !roots.AppendCertsFromPEM(text) {
 		return nil, wrongf("%s holds no certificate", ca)
 	}
+
 	return roots, nil
 }
 
@@ -126,6 +134,7 @@ func (e *enforcerClient) send(ctx context.Context, method, path string, query ur
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+
 		cause := fmt.Sprintf("%s: %v", e.places[e.now], innermost(err))
 		if !isDial(err) {
 			return nil, fmt.Errorf("asking the enforcer at %s", cause)
@@ -133,6 +142,7 @@ func (e *enforcerClient) send(ctx context.Context, method, path string, query ur
 		if e.now == len(e.places)-1 {
 			return nil, noneAnswers(append(e.tried, cause))
 		}
+
 		e.tried = append(e.tried, cause)
 		e.now++
 	}
@@ -143,6 +153,7 @@ func (e *enforcerClient) sendOnce(ctx context.Context, method, path string, quer
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
+
 	var text io.Reader
 	if body != nil {
 		encoded, err := json.Marshal(body)
@@ -151,10 +162,12 @@ func (e *enforcerClient) sendOnce(ctx context.Context, method, path string, quer
 		}
 		text = bytes.NewReader(encoded)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, target, text)
 	if err != nil {
 		return nil, err
 	}
+
 	request.Header.Set("Accept", accept)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
@@ -162,6 +175,7 @@ func (e *enforcerClient) sendOnce(ctx context.Context, method, path string, quer
 	if e.key != "" {
 		request.Header.Set("X-Api-Key", e.key)
 	}
+
 	return e.clients[e.now].Do(request)
 }
 
@@ -184,6 +198,7 @@ func (e *enforcerClient) judge(answer *http.Response) error {
 	if says == "" {
 		return fmt.Errorf("%s answers %s, as no enforcer does", e.at(), answer.Status)
 	}
+
 	no := &refused{text: fmt.Sprintf("the enforcer at %s: %s", e.at(), says)}
 	switch answer.StatusCode {
 	case http.StatusPreconditionRequired:
@@ -202,6 +217,7 @@ func (e *enforcerClient) judge(answer *http.Response) error {
 			no.text += " (tried before: " + strings.Join(e.tried, "; ") + ")"
 		}
 	}
+
 	return no
 }
 
@@ -221,5 +237,6 @@ func (e *enforcerClient) ask(ctx context.Context, method, path string, query url
 	if err := json.Unmarshal(text, into); err != nil {
 		return nil, fmt.Errorf("%s answers what is no answer of an enforcer: %w", e.at(), err)
 	}
+
 	return text, nil
 }

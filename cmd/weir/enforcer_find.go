@@ -57,6 +57,7 @@ func readClientFile() (*clientFile, error) {
 	if home == "" {
 		return file, nil
 	}
+
 	file.path = filepath.Join(home, ".config", "weir", "client.yaml")
 	data, err := os.ReadFile(file.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,11 +69,13 @@ func readClientFile() (*clientFile, error) {
 	if faults := yamlfile.Decode(file.path, data, file); len(faults) > 0 {
 		return nil, faults
 	}
+
 	for _, path := range []*string{&file.KeyFile, &file.CA, &file.Cert, &file.CertKey} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(filepath.Dir(file.path), *path)
 		}
 	}
+
 	return file, nil
 }
 
@@ -83,10 +86,12 @@ func (f *enforcerFlags) connect() (*enforcerClient, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	places, err := f.places(file)
 	if err != nil {
 		return nil, err
 	}
+
 	key, err := f.key(file, places[0])
 	if err != nil {
 		return nil, err
@@ -107,8 +112,10 @@ func (f *enforcerFlags) places(file *clientFile) ([]enforcerPlace, error) {
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
 			return nil, wrongf("%s: %q is no URL of an enforcer; write it as https://enforcer.example:7421", p.named, p.url)
 		}
+
 		return []enforcerPlace{p}, nil
 	}
+
 	settings, err := f.live.loadButRules()
 	if err != nil {
 		return nil, err
@@ -123,11 +130,13 @@ func localPlaces(settings *config.Config) ([]enforcerPlace, error) {
 	if e.Socket != "" {
 		places = append(places, enforcerPlace{url: "http://weir", socket: e.Socket, named: "enforcer.socket"})
 	}
+
 	const system = "/var/lib/weir"
 	if home, err := os.UserHomeDir(); err == nil && settings.Data == filepath.Join(home, ".local", "state", "weir") {
 		// Nothing says where data is: a service has it elsewhere than a user who may not write there.
 		places = append(places, enforcerPlace{url: "http://weir", socket: filepath.Join(system, filepath.Base(e.Socket)), named: "a service's socket"})
 	}
+
 	if e.Listen != "" {
 		scheme := "http"
 		if e.TLS.Cert != "" {
@@ -135,6 +144,7 @@ func localPlaces(settings *config.Config) ([]enforcerPlace, error) {
 		}
 		places = append(places, enforcerPlace{url: scheme + "://" + reachable(e.Listen), named: "enforcer.listen"})
 	}
+
 	if len(places) == 0 {
 		return nil, wrongf("the configuration has no enforcer that listens; name one with --url")
 	}
@@ -153,6 +163,7 @@ func (f *enforcerFlags) key(file *clientFile, first enforcerPlace) (string, erro
 	if path == "" {
 		return "", nil
 	}
+
 	key, err := readKey(path)
 	if err != nil {
 		return "", wrongf("reading the API key: %w", err)

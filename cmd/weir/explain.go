@@ -68,22 +68,27 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 	if err != nil {
 		return err
 	}
+
 	load := e.ask.enforcer.live.load
 	if e.rule != "" {
 		load = func() (*config.Config, error) { return e.ask.enforcer.live.loadAnyhow(c.ErrOrStderr()) }
 	}
+
 	settings, err := load()
 	if err != nil {
 		return err
 	}
+
 	asked, err := e.ask.open(settings)
 	if err != nil {
 		return err
 	}
+
 	assumed := settings.RuleSet == nil && e.rule == ""
 	if assumed {
 		settings.RuleSet = rulesOfRun()
 	}
+
 	known := &explanation{Key: key, Entries: []*shownEntry{}, Orders: []*shownEntry{}, Counted: []*countedKey{}, Faults: []string{}}
 	faults, unknown := e.askAggregators(c, asked, e.rules(settings, key), known)
 	switch {
@@ -92,6 +97,7 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 	case len(unknown) > 0 && len(known.Counted) == 0:
 		faults = append(faults, errNoRules)
 	}
+
 	faults = append(faults, e.askEnforcer(c, key, known))
 	return errors.Join(known.show(c.OutOrStdout(), form, faults), errors.Join(faults...), known.verdict())
 }
@@ -120,10 +126,12 @@ func (e *explainCommand) askAggregators(c *cobra.Command, asked *aggregators, na
 		case counted.Where != "none" || e.rule != "":
 			known.Counted = append(known.Counted, counted)
 		}
+
 		if err != nil {
 			told[err.Error()] = true
 		}
 	}
+
 	return faults, unknown
 }
 
@@ -137,6 +145,7 @@ func (e *explainCommand) rules(settings *config.Config, key string) []ruleKey {
 	if settings.RuleSet == nil {
 		return []ruleKey{{e.rule, key}}
 	}
+
 	var names []ruleKey
 	for _, r := range settings.RuleSet.Rules {
 		if e.rule != "" && e.rule != r.Name {
@@ -148,6 +157,7 @@ func (e *explainCommand) rules(settings *config.Config, key string) []ruleKey {
 			names = append(names, ruleKey{r.Name, key})
 		}
 	}
+
 	if len(names) == 0 && e.rule != "" {
 		return []ruleKey{{e.rule, key}}
 	}
@@ -188,6 +198,7 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 			x.Faults = append(x.Faults, fault.Error())
 		}
 	}
+
 	if form == "json" {
 		return newJSON(w).Encode(x)
 	}
@@ -195,6 +206,7 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	for _, entry := range x.Entries {
 		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.target(), entry.Rule, entry.untilWords(), entry.whyWords())
 	}
+
 	for _, order := range x.Orders {
 		fmt.Fprintf(&b, "Ordered: %s %s, %s, %s.\n", order.Order, order.target(), order.untilWords(), order.whyWords())
 	}
@@ -204,6 +216,7 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	if x.Sending != nil {
 		fmt.Fprintf(&b, "The last request refused at that enforcer was %s ago.\n", x.Sending.Age)
 	}
+
 	for _, counted := range x.Counted {
 		counted.text(&b)
 	}
@@ -222,14 +235,17 @@ func (k *countedKey) text(b *strings.Builder) {
 		}
 		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, counted(int(l.Count), "hit"), clears))
 	}
+
 	table(b, rows)
 	if k.Block == nil {
 		return
 	}
+
 	until := "without an end"
 	if k.Block.Until != nil {
 		until = "until " + backtest.Instant(k.Block.Until.UnixMilli()).String()
 	}
+
 	switch {
 	case k.Block.Ended != nil:
 		fmt.Fprintf(b, "    was blocked for breaking %s, and let in %s\n", k.Block.Limit, inWords(*k.Block.Ended))

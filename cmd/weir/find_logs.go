@@ -43,6 +43,7 @@ func findLogs(patterns []string) (found foundLogs) {
 			}
 			continue
 		}
+
 		readable := false
 		for _, path := range paths {
 			if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -56,10 +57,12 @@ func findLogs(patterns []string) (found foundLogs) {
 			file.Close()
 			readable = true
 		}
+
 		if readable {
 			found.readable = append(found.readable, pattern)
 		}
 	}
+
 	found.locked = slices.Compact(found.locked)
 	return found
 }

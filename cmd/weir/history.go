@@ -60,6 +60,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	if err != nil {
 		return err
 	}
+
 	from, err := parsePlace(h.from)
 	if err != nil {
 		return err
@@ -67,10 +68,12 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	if from.offset >= 0 || from.offset == atLatest {
 		return wrongf("--from %s is no time; write earliest, or how long before now, such as 7d", h.from)
 	}
+
 	settings, err := h.live.loadButRules()
 	if err != nil {
 		return err
 	}
+
 	topic := settings.Kafka.Prefix + daemon.Events
 	client, err := connect(settings, c.ErrOrStderr(), topic)
 	if err != nil {
@@ -86,6 +89,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 			}
 		}
 	}
+
 	err = r.open(c.Context(), from, -1)
 	if err == nil {
 		err = r.run(c.Context(), false)
@@ -93,6 +97,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	if err = errors.Join(err, r.shown.end()); err != nil && len(story.events) == 0 {
 		return err
 	}
+
 	return errors.Join(story.show(c.OutOrStdout(), form), err, story.verdict(key, topic+client.place(settings)))
 }
 
@@ -124,18 +129,21 @@ func (s *story) read(line []byte) error {
 		Event string
 		At    time.Time
 	}
+
 	if json.Unmarshal(line, &e.Entry) != nil || json.Unmarshal(line, &more) != nil || more.Event == "" {
 		return errors.New("it is no event")
 	}
 	if s.rule != "" && s.rule != e.Rule || !s.of.matches(&e.shownEntry) {
 		return nil
 	}
+
 	e.what, e.at, e.line = more.Event, more.At, bytes.Clone(line)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.events = append(s.events, e); len(s.events) >= 2*longestStory {
 		s.cut()
 	}
+
 	return nil
 }
 
@@ -160,6 +168,7 @@ func (s *story) show(w io.Writer, form string) error {
 	if s.left > 0 && form == "text" {
 		fmt.Fprintf(&b, "(%s before these are left out; --from narrows it)\n", counted(s.left, "event"))
 	}
+
 	rows, told := make([]string, 0, len(s.events)), map[sameEvent]bool{}
 	for i := range s.events {
 		e := &s.events[i]
@@ -172,6 +181,7 @@ func (s *story) show(w io.Writer, form string) error {
 			rows = append(rows, e.row())
 		}
 	}
+
 	table(&b, rows)
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -61,6 +61,7 @@ func writeInitial(folder string, logs foundLogs) (written []string, err error) {
 		{filepath.Join(folder, "rules.yaml"), initialRules},
 		{filepath.Join(folder, "weir.yaml"), configFor(logs)},
 	}
+
 	for _, file := range files {
 		if _, err := os.Lstat(file.path); err == nil {
 			return nil, fmt.Errorf("%s is there already; nothing was written", file.path)
@@ -68,12 +69,14 @@ func writeInitial(folder string, logs foundLogs) (written []string, err error) {
 			return nil, err
 		}
 	}
+
 	for _, file := range files {
 		if err := os.WriteFile(file.path, []byte(file.text), 0o644); err != nil {
 			return written, err
 		}
 		written = append(written, file.path)
 	}
+
 	return written, nil
 }
 

@@ -18,18 +18,22 @@ func inputs(files []string, stdin io.Reader) ([]backtest.Input, error) {
 		if seen[path] {
 			return nil, wrongf("%s is named twice; its requests would count twice", file)
 		}
+
 		seen[path] = true
 		if file == "-" {
 			all = append(all, backtest.Input{Path: "standard input", Reader: stdin})
 			continue
 		}
+
 		one := stat(file)
 		if other := one.among(known); other != "" {
 			return nil, wrongf("%s and %s are one file; its requests would count twice", other, file)
 		}
+
 		known = append(known, one)
 		all = append(all, backtest.Input{Path: file})
 	}
+
 	return all, nil
 }
 

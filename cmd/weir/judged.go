@@ -17,6 +17,7 @@ func (p *parseCommand) judged(l *line, r *request.Request) {
 		key := string(h.Key)
 		l.Hits = append(l.Hits, lineHit{of.Name, key, of.Key.Fields(key), h.Cost})
 	}
+
 	for i, of := range p.set.Rules {
 		if reason := p.judge.Outcome(i); reason != rule.Counted {
 			l.Uncounted = append(l.Uncounted, uncounted{of.Name, reason.String(), why(reason, of, r)})

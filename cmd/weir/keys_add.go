@@ -54,14 +54,17 @@ func (k *keysAddCommand) run(c *cobra.Command) error {
 	if k.name == "" || k.role == "" {
 		return wrongf("a key needs --name and --role; for example: %s", firstExample(c))
 	}
+
 	secret, err := k.secret()
 	if err != nil {
 		return err
 	}
+
 	key, err := keys.New(k.name, keys.Role(k.role), secret)
 	if err != nil {
 		return wrong{err}
 	}
+
 	path, err := k.path()
 	if err != nil {
 		return err
@@ -72,6 +75,7 @@ func (k *keysAddCommand) run(c *cobra.Command) error {
 	if k.keyFile != "" {
 		secret = ""
 	}
+
 	return k.show(c.OutOrStdout(), form, path, secret)
 }
 
@@ -100,6 +104,7 @@ func (k *keysAddCommand) show(w io.Writer, form, path, secret string) (err error
 			err = errors.Join(err, err2)
 		}
 	}
+
 	if secret == "" {
 		return err
 	}

@@ -33,6 +33,7 @@ func newKeysList() *cobra.Command {
 			return showKeys(c.OutOrStdout(), form, file.All())
 		},
 	}
+
 	flags.add(c)
 	output.add(c, "text", "json", "plain")
 	return c
@@ -56,6 +57,7 @@ func showKeys(w io.Writer, form string, all []keys.Key) error {
 			rows = append(rows, key.Name+"\t"+string(key.Role))
 		}
 	}
+
 	if form == "text" {
 		table(&b, rows)
 	}

@@ -39,6 +39,7 @@ func newKeysRemove() *cobra.Command {
 			return err
 		},
 	}
+
 	flags.add(c)
 	c.Flags().StringVar(&name, "name", "", "whose key it is")
 	output.add(c, "text", "json")

@@ -70,15 +70,18 @@ func (l *line) fill(r *request.Request) {
 	if r.IP.IsValid() {
 		l.IP = r.IP.String()
 	}
+
 	l.User, l.Method, l.Host, l.Path, l.Query = r.User, r.Method, r.Host, r.Path, r.Query
 	l.Status, l.Agent, l.Referrer, l.Forwarded = r.Status, r.Agent, r.Referrer, r.Forwarded
 	if r.Bytes >= 0 {
 		l.Bytes = &r.Bytes
 	}
+
 	l.fields = r.Fields
 	if len(r.Fields) > 0 {
 		l.Fields = map[string]string{}
 	}
+
 	for _, field := range r.Fields {
 		l.Fields[field.Name] = field.Value
 	}
@@ -93,10 +96,12 @@ func (l *line) String() string {
 			fmt.Fprintf(&b, " %s=%s", name, quoteValue(value))
 		}
 	}
+
 	add("ip", l.IP)
 	if l.Proxy {
 		add("proxy", "true")
 	}
+
 	add("user", l.User)
 	add("method", l.Method)
 	add("host", l.Host)
@@ -108,12 +113,14 @@ func (l *line) String() string {
 	if l.Bytes != nil {
 		add("bytes", strconv.FormatInt(*l.Bytes, 10))
 	}
+
 	add("agent", l.Agent)
 	add("referrer", l.Referrer)
 	add("forwarded", l.Forwarded)
 	for _, field := range l.fields {
 		add(field.Name, field.Value)
 	}
+
 	return b.String()
 }
 

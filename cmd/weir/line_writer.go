@@ -46,6 +46,7 @@ func (w *lineWriter) write(l *line) {
 	} else {
 		w.unread[l.Unread]++
 	}
+
 	switch {
 	case w.form == "json":
 		w.writeJSON(l)
@@ -93,6 +94,7 @@ func (w *lineWriter) end() error {
 	for _, reason := range slices.Sorted(maps.Keys(w.unread)) {
 		w.printf(", %s not read (%s)", counted(w.unread[reason], "line"), reason)
 	}
+
 	if none > 0 {
 		w.printf(", %s without a request", counted(none, "line"))
 	}

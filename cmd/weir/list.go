@@ -59,6 +59,7 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 	if l.shadow && l.orders {
 		return wrongf("--shadow and --orders are both given, and orders know no shadow; leave one out")
 	}
+
 	enforcer, err := l.enforcer.connect()
 	if err != nil {
 		return err
@@ -68,6 +69,7 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 	if len(keys) > 0 {
 		return l.find(c, enforcer, shown, keys)
 	}
+
 	list, err := enforcer.list(c.Context(), l.query())
 	if err != nil {
 		return err
@@ -102,6 +104,7 @@ func (l *listCommand) find(c *cobra.Command, enforcer *enforcerClient, shown *li
 		if l.rule != "" {
 			query.Set("rule", l.rule)
 		}
+
 		before := shown.count
 		if err := l.pages(c, enforcer, shown, query); err != nil {
 			return err
@@ -110,6 +113,7 @@ func (l *listCommand) find(c *cobra.Command, enforcer *enforcerClient, shown *li
 			missed = append(missed, unmetf("nothing on the list holds %s", key))
 		}
 	}
+
 	return errors.Join(shown.end(blocklist.Header{}), errors.Join(missed...))
 }
 
@@ -120,6 +124,7 @@ func (l *listCommand) pages(c *cobra.Command, enforcer *enforcerClient, shown *l
 			Entries, Orders []*shownEntry
 			Next            string
 		}
+
 		if _, err := enforcer.ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
 			return errors.Join(shown.end(blocklist.Header{}), err)
 		}
@@ -128,6 +133,7 @@ func (l *listCommand) pages(c *cobra.Command, enforcer *enforcerClient, shown *l
 				return err
 			}
 		}
+
 		if found.Next == "" {
 			return nil
 		}
@@ -174,6 +180,7 @@ func (w *listWriter) add(e *shownEntry) error {
 		}
 		return nil
 	}
+
 	w.count++
 	switch w.form {
 	case "json":
@@ -182,6 +189,7 @@ func (w *listWriter) add(e *shownEntry) error {
 		_, err := fmt.Fprintln(w.out, printable(e.Key))
 		return err
 	}
+
 	if w.rows = append(w.rows, e.listRow()); len(w.rows) == listRows {
 		return w.table()
 	}
@@ -242,6 +250,7 @@ func (w *listWriter) people(h blocklist.Header) {
 		}
 		w.rows = append(w.rows, order.listRow())
 	}
+
 	_ = w.table() // the buffer keeps its error
 	if h.AsOf == 0 {
 		return

@@ -70,6 +70,7 @@ func connect(settings *config.Config, stderr io.Writer, topics ...string) (*brok
 	if err != nil {
 		return nil, err
 	}
+
 	process := &daemon.Process{Config: settings, Logger: logger, Metrics: prometheus.NewRegistry()}
 	to := process.KafkaConfig(topics...)
 	b := &broker{}
@@ -78,6 +79,7 @@ func connect(settings *config.Config, stderr io.Writer, topics ...string) (*brok
 			return nil, err
 		}
 	}
+
 	if b.Client, err = kafka.Open(to); err != nil {
 		b.Close()
 		return nil, wrongf("kafka: %w", err)
@@ -97,6 +99,7 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
+
 	if daemon.Listens(socket) {
 		return dial, nil
 	}
@@ -104,6 +107,7 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	if _, err := os.Stat(filepath.Join(folder, "lock")); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; where Kafka is elsewhere, name kafka.brokers in weir.yaml", errNoBroker, folder)
 	}
+
 	var err error
 	b.inProcess, err = embedded.Open(embedded.Config{Folder: folder, RetainEvery: 24 * time.Hour})
 	if errors.Is(err, embedded.ErrInUse) && waitsFor(socket) { // a process that starts
@@ -115,6 +119,7 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return b.inProcess.Dial, nil
 }
 

@@ -92,6 +92,7 @@ func report(err error, stderr io.Writer) int {
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("stopped before the end")
 	}
+
 	tell(err, stderr)
 	if errors.As(err, new(wrong)) || errors.As(err, new(yamlfile.Faults)) {
 		return exitWrong
@@ -99,6 +100,7 @@ func report(err error, stderr io.Writer) int {
 	if onlyUnmet(err) {
 		return exitUnmet
 	}
+
 	return exitFailed
 }
 

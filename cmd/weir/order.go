@@ -87,6 +87,7 @@ func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err e
 		}
 		n.Until = o.until
 	}
+
 	return n, nil
 }
 
@@ -160,6 +161,7 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 		}
 		raw, err = enforcer.order(c.Context(), method, path, query, body, &answer)
 	}
+
 	if err != nil {
 		return err
 	}
@@ -169,6 +171,7 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 	if body != nil && answer.Order == nil {
 		return fmt.Errorf("%s answers without the order: it is no enforcer, or another version", enforcer.at())
 	}
+
 	_, err = io.WriteString(c.OutOrStdout(), tell(&answer)+answer.where(enforcer.at()))
 	return err
 }
@@ -190,10 +193,12 @@ func (o *orderCommand) confirm(c *cobra.Command, affected []string) error {
 	if !isTerminal(c.InOrStdin()) {
 		return wrongf("this affects %s: add --yes to do it all the same", strings.Join(affected, "; "))
 	}
+
 	text := "This affects:\n"
 	for _, one := range affected {
 		text += "  - " + printable(one) + "\n"
 	}
+
 	fmt.Fprint(c.ErrOrStderr(), text+"Do it all the same? [y/N] ")
 	line, err := bufio.NewReader(io.LimitReader(c.InOrStdin(), maxReply)).ReadString('\n')
 	if err != nil && err != io.EOF {
@@ -202,6 +207,7 @@ func (o *orderCommand) confirm(c *cobra.Command, affected []string) error {
 	if reply := strings.ToLower(strings.TrimSpace(line)); reply != "y" && reply != "yes" {
 		return errors.New("nothing is ordered")
 	}
+
 	return nil
 }
 
@@ -214,17 +220,20 @@ func (a *orderAnswer) where(at string) string {
 	if a.InForce.Followers > 0 {
 		text += fmt.Sprintf(", at the %s", counted(a.InForce.Followers, "follower")) + " of it"
 	}
+
 	if a.InForce.Kafka {
 		text += ", and everywhere: Kafka has it.\n"
 	} else {
 		text += ". Kafka has it not yet: elsewhere it waits for that.\n"
 	}
+
 	if len(a.Affects) > 0 {
 		text += "It affects " + printable(strings.Join(a.Affects, "; ")) + ".\n"
 	}
 	if a.Note != "" {
 		text += "Note: " + a.Note + ".\n"
 	}
+
 	return text
 }
 

@@ -68,6 +68,7 @@ func commandLine(c *cobra.Command, args []string) string {
 			}
 		}
 	})
+
 	for _, arg := range args {
 		words = append(words, quote(arg))
 	}

@@ -43,6 +43,7 @@ hits, under which key and at what cost, and why it does not hit the others.`,
 		Args: someFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.run(c, files) },
 	}
+
 	p.read.add(c)
 	c.Flags().StringArrayVar(&p.rules, "rules", nil, "read rules from `FILE`, or a glob; may be repeated")
 	p.output.add(c, "text", "json", "plain")
@@ -60,6 +61,7 @@ func (p *parseCommand) run(c *cobra.Command, files []string) error {
 			return errors.Join(out.Flush(), fmt.Errorf("%s: %w", file, err))
 		}
 	}
+
 	if err := errors.Join(p.writer.end(), out.Flush()); err != nil {
 		return err
 	}
@@ -74,6 +76,7 @@ func (p *parseCommand) prepare(c *cobra.Command) error {
 	if form == "plain" && len(p.rules) == 0 {
 		return wrongf("-o plain shows the keys of rules; add --rules rules.yaml")
 	}
+
 	p.form = form
 	if p.options, err = p.read.options(); err != nil {
 		return err
@@ -81,12 +84,14 @@ func (p *parseCommand) prepare(c *cobra.Command) error {
 	if p.client, err = p.read.client(); err != nil {
 		return err
 	}
+
 	if len(p.rules) > 0 {
 		if p.set, err = loadRules(c, p.rules...); err != nil {
 			return err
 		}
 		p.judge = p.set.NewJudge()
 	}
+
 	return nil
 }
 
@@ -97,6 +102,7 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 	if name == "-" {
 		input.Path, input.Reader = "standard input", c.InOrStdin()
 	}
+
 	source, err := backtest.Open(c.Context(), input)
 	if err != nil {
 		return err
@@ -107,10 +113,12 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 		p.writer.empty(input.Path)
 		return nil
 	}
+
 	decoder, err := p.decoder(input.Path, lines)
 	if err != nil {
 		return err
 	}
+
 	for number := 1; ; number++ {
 		text, whole, err := nextLine(lines, number == 1)
 		switch {
@@ -119,6 +127,7 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 		case text != "":
 			p.line(decoder, strings.TrimRight(text, "\r\n"), input.Path, number)
 		}
+
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -164,6 +173,7 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 			head, err = lines.Peek(lines.Buffered())
 		}
 	}
+
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -171,6 +181,7 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 	if end := strings.LastIndexByte(sample, '\n'); end >= 0 {
 		sample = sample[:end] // the rest of the last line has not come
 	}
+
 	choice, err := request.Choose(p.read.envelope, p.read.format, strings.Split(sample, "\n"), p.options)
 	if err != nil && p.read.format != "auto" {
 		choice, err = request.Choice{Envelope: "none", Format: p.read.format}, nil // to be shown why no line is read
@@ -181,6 +192,7 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 	if err != nil {
 		return nil, err
 	}
+
 	p.writer.choice(input, choice)
 	return request.NewDecoder(choice.Envelope, choice.Format, p.options)
 }

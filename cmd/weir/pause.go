@@ -21,6 +21,7 @@ over, or at weir resume, is refused again.`,
 		Args: oneRule,
 		RunE: func(c *cobra.Command, args []string) error { return o.pause(c, ruleOf(args)) },
 	}
+
 	o.add(c)
 	return c
 }

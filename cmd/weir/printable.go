@@ -13,6 +13,7 @@ func printable(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
 		return text
 	}
+
 	var b strings.Builder
 	for _, r := range strings.ToValidUTF8(text, string(unicode.ReplacementChar)) {
 		if plain(r) || r == unicode.ReplacementChar {
@@ -22,5 +23,6 @@ func printable(text string) string {
 		quoted := strconv.QuoteRuneToASCII(r)
 		b.WriteString(quoted[1 : len(quoted)-1])
 	}
+
 	return b.String()
 }

@@ -26,6 +26,7 @@ func (p *progress) show(done, total int64) {
 	if total == 0 {
 		total = -1
 	}
+
 	if p.bar == nil {
 		p.bar = progressbar.NewOptions64(total,
 			progressbar.OptionSetWriter(p.stderr),
@@ -37,6 +38,7 @@ func (p *progress) show(done, total int64) {
 			progressbar.OptionClearOnFinish(),
 		)
 	}
+
 	_ = p.bar.Set64(done) // a bar that cannot be drawn stops nothing
 }
 

@@ -44,6 +44,7 @@ func (f *readFlags) options() (request.Options, error) {
 	if err != nil {
 		problems = append(problems, wrongf("--zone: %w", err))
 	}
+
 	o := request.Options{Zone: zone, Header: f.header, Fields: map[string]string{}}
 	for _, field := range f.fields {
 		ours, theirs, _ := strings.Cut(field, "=")
@@ -52,11 +53,13 @@ func (f *readFlags) options() (request.Options, error) {
 		}
 		o.Fields[ours] = theirs
 	}
+
 	if f.format != "auto" {
 		if _, err := request.NewParser(f.format, o); err != nil {
 			problems = append(problems, wrongf("--format: %w", err))
 		}
 	}
+
 	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, f.envelope) {
 		problems = append(problems, wrongf("--envelope: %q is not known; %s", f.envelope, yamlfile.Suggest(f.envelope, known, "write one of ")))
 	}

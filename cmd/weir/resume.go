@@ -30,6 +30,7 @@ func (o *orderCommand) resume(c *cobra.Command, rule string) (err error) {
 	if rule != "" {
 		query.Set("rule", rule)
 	}
+
 	return o.change(c, http.MethodDelete, pausePath, query, nil, func(*orderAnswer) string {
 		if rule == "" {
 			return "The pause of all is over: who is on the list is refused.\n"

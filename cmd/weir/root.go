@@ -113,6 +113,7 @@ func flagFault(c *cobra.Command, err error) error {
 	if !errors.As(err, &unknown) {
 		return wrongf("%w; %s --help shows how it is used", err, c.CommandPath())
 	}
+
 	name := unknown.GetSpecifiedName()
 	if cluster := unknown.GetSpecifiedShortnames(); cluster != "" {
 		name = cluster
@@ -120,6 +121,7 @@ func flagFault(c *cobra.Command, err error) error {
 			return wrongf("unknown flag -%s; flags take two dashes: --%s", cluster, cluster)
 		}
 	}
+
 	if near := nearestFlag(c.Flags(), name); near != "" {
 		return wrongf("unknown flag --%s; did you mean --%s?", name, near)
 	}

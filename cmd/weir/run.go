@@ -52,6 +52,7 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 	if r.demo && r.options.File != "" {
 		return wrongf("--demo has a configuration of its own; leave --config out")
 	}
+
 	if r.demo {
 		remove, err := r.prepareDemo()
 		if err != nil {
@@ -62,16 +63,19 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 		r.logs = findLogs(usualLogs)
 		r.options.Default = configInMemory(r.logs)
 	}
+
 	settings, _, err := config.Load(r.options) // its warnings are told when it is read to be run
 	if err != nil {
 		return wrong{err}
 	}
+
 	if settings.File == "" {
 		r.logs.tell(c.ErrOrStderr())
 		if err := r.logs.missing(); err != nil {
 			return wrong{err}
 		}
 	}
+
 	return exitOf(daemon.Run(c.Context(), daemon.Whole(r.beside, daemon.Collector, daemon.Aggregator, daemon.Enforcer), r.options, c.ErrOrStderr()))
 }
 

@@ -35,6 +35,7 @@ func (t *runTold) tell(ctx context.Context, w io.Writer) {
 	case <-ctx.Done():
 		return
 	}
+
 	speed := func(source string) float64 {
 		return (t.requests()[source] - before[source]) / time.Since(began).Seconds()
 	}
@@ -65,15 +66,18 @@ func (t *runTold) sources(b *strings.Builder, speed func(string) float64) {
 	if !ok {
 		return
 	}
+
 	for _, s := range status.Sources {
 		format := s.Format
 		if format == "" {
 			format = "its format is told by its first lines"
 		}
+
 		fmt.Fprintf(b, "reads      %s: %s; %.0f lines/s\n", s.Name, format, speed(s.Name))
 		for _, l := range s.Logs {
 			fmt.Fprintf(b, "           %s\n", l.Log)
 		}
+
 		if text := uncountedText(s.Requests, s.Uncounted); text != "" {
 			fmt.Fprintf(b, "           %s\n", text)
 		}

@@ -71,19 +71,23 @@ func (s *sendCommand) run(c *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
+
 	to, err := s.sink(c)
 	if err != nil {
 		return err
 	}
+
 	r := &replay{to: to, pace: s.pace, now: s.now, progress: newProgress(c.ErrOrStderr(), "sending"), begun: time.Now()}
 	for _, in := range inputs {
 		r.total += in.size
 	}
+
 	for _, in := range inputs {
 		if err = r.file(c.Context(), in); err != nil {
 			break
 		}
 	}
+
 	if err == nil {
 		err = to.flush(c.Context())
 	}
@@ -91,6 +95,7 @@ func (s *sendCommand) run(c *cobra.Command, files []string) error {
 	if err = errors.Join(err, to.close(err != nil)); err != nil {
 		return err
 	}
+
 	return errors.Join(s.show(c.OutOrStdout(), r), r.verdict())
 }
 
@@ -157,6 +162,7 @@ func (s *sendCommand) show(to io.Writer, r *replay) error {
 	if s.form == "json" {
 		return newJSON(to).Encode(was)
 	}
+
 	text := fmt.Sprintf("%s sent in %s", counted(int(was.Lines), "line"), time.Since(r.begun).Round(time.Millisecond))
 	if was.Untimed > 0 {
 		text += fmt.Sprintf(", %s without a time sent as they are", counted(int(was.Untimed), "line"))
@@ -164,6 +170,7 @@ func (s *sendCommand) show(to io.Writer, r *replay) error {
 	if was.Repeated > 0 {
 		text += fmt.Sprintf(", %s of them sent again after no answer: they may be counted twice", counted(int(was.Repeated), "line"))
 	}
+
 	for _, part := range []struct {
 		reasons map[string]int64
 		words   string
@@ -172,6 +179,7 @@ func (s *sendCommand) show(to io.Writer, r *replay) error {
 			text += fmt.Sprintf(", %s %s (%s)", counted(int(part.reasons[reason]), "line"), part.words, reason)
 		}
 	}
+
 	_, err := fmt.Fprintln(to, text)
 	return err
 }

@@ -81,12 +81,14 @@ func (h *httpSink) flush(ctx context.Context) error {
 		case time.Since(since) > h.patience:
 			return fmt.Errorf("%w; tried for %s", a.err, h.patience)
 		}
+
 		if a.unknown {
 			h.was.Repeated += h.lines
 		}
 		if err := waitUntil(ctx, time.Now().Add(max(pause, a.after)), func() error { return nil }); err != nil {
 			return err
 		}
+
 		pause = min(2*pause, lastPause)
 	}
 }
@@ -96,10 +98,12 @@ func (h *httpSink) post(ctx context.Context) attempt {
 	if err != nil {
 		return attempt{err: err}
 	}
+
 	request.Header.Set("Content-Type", "text/plain")
 	if h.key != "" {
 		request.Header.Set("X-Api-Key", h.key)
 	}
+
 	answer, err := h.client.Do(request)
 	if err != nil {
 		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, innermost(err)), again: true, unknown: !isDial(err)}
@@ -109,6 +113,7 @@ func (h *httpSink) post(ctx context.Context) attempt {
 	if err != nil {
 		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, innermost(err)), again: true, unknown: true}
 	}
+
 	return h.judge(answer, text)
 }
 

@@ -43,6 +43,7 @@ func (in *sendInput) look(ctx context.Context, s *sendCommand) error {
 	if !in.timed {
 		return nil
 	}
+
 	sample, err := sampleOf(lines)
 	if errors.Is(err, io.EOF) {
 		return nil // it is empty
@@ -50,6 +51,7 @@ func (in *sendInput) look(ctx context.Context, s *sendCommand) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", in.path, err)
 	}
+
 	choice, err := request.Choose(s.read.envelope, s.read.format, sample, s.options)
 	if err == nil && s.now {
 		in.mover, err = newTimeMover(choice, s.options)
@@ -60,6 +62,7 @@ func (in *sendInput) look(ctx context.Context, s *sendCommand) error {
 	if err != nil {
 		return wrongf("%s: %w", in.path, err)
 	}
+
 	return in.try(sample, choice)
 }
 
@@ -78,6 +81,7 @@ func (in *sendInput) try(sample []string, choice request.Choice) error {
 		}
 		return nil
 	}
+
 	return nil
 }
 
@@ -109,17 +113,20 @@ func (in *sendInput) open(ctx context.Context) (*bufio.Reader, func(), error) {
 		}
 		from, closeFile = file, func() { file.Close() }
 	}
+
 	in.done.Store(0)
 	source, err := backtest.Open(ctx, backtest.Input{Path: in.path, Reader: counting{from, &in.done}})
 	if err != nil {
 		closeFile()
 		return nil, nil, err
 	}
+
 	lines := bufio.NewReaderSize(source, maxLine)
 	if in.path == "-" {
 		in.lines = lines
 		return lines, func() {}, nil
 	}
+
 	return lines, func() { source.Close(); closeFile() }, nil
 }
 
@@ -150,6 +157,7 @@ func readLine(lines *bufio.Reader) ([]byte, error) {
 		}
 		return nil, err
 	}
+
 	if errors.Is(err, io.EOF) && len(line) > 0 {
 		err = nil
 	}

@@ -38,6 +38,7 @@ func (r *replay) file(ctx context.Context, in *sendInput) error {
 	if r.pacer == nil {
 		r.pacer = &pacer{speed: r.pace}
 	}
+
 	for number := 1; ; number++ {
 		err := r.line(ctx, in, lines, number)
 		if errors.Is(err, io.EOF) {
@@ -58,6 +59,7 @@ func (r *replay) line(ctx context.Context, in *sendInput, lines *bufio.Reader, n
 			return err
 		}
 	}
+
 	line, err := readLine(lines)
 	if errors.Is(err, errLong) {
 		r.skip(in, number, err)
@@ -69,14 +71,17 @@ func (r *replay) line(ctx context.Context, in *sendInput, lines *bufio.Reader, n
 	if len(line) == 0 {
 		return nil
 	}
+
 	timed := in.decoder != nil && in.decoder.Decode(request.Text(line), &r.request) == nil
 	if in.decoder != nil && !timed {
 		r.sent.Untimed++
 	}
+
 	due := r.pacer.due(r.request.UnixMilli, timed)
 	if err := waitUntil(ctx, due, func() error { return r.to.flush(ctx) }); err != nil {
 		return err
 	}
+
 	if timed && in.mover != nil {
 		moved, ok := in.mover.move(request.Text(line), &r.request, r.newTime(due))
 		if !ok {
@@ -85,6 +90,7 @@ func (r *replay) line(ctx context.Context, in *sendInput, lines *bufio.Reader, n
 		}
 		line = moved
 	}
+
 	r.sent.Lines++
 	r.sent.Bytes += int64(len(line)) + 1
 	return r.to.add(ctx, line)

@@ -21,6 +21,7 @@ func (s *sendCommand) sink(c *cobra.Command) (sink, error) {
 		}
 		return openTopicSink(c, settings, s.topic)
 	}
+
 	to := s.to
 	if to == "" {
 		settings, err := s.live.load()
@@ -31,10 +32,12 @@ func (s *sendCommand) sink(c *cobra.Command) (sink, error) {
 			return nil, err
 		}
 	}
+
 	at, err := requestsURL(to)
 	if err != nil {
 		return nil, err
 	}
+
 	key, err := shownKey(s.keyFile)
 	if err != nil {
 		return nil, err

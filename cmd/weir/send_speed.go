@@ -22,11 +22,13 @@ func parseSpeed(text string) (speed, error) {
 			return speed{perSecond: n}, nil
 		}
 	}
+
 	if number, ok := strings.CutPrefix(text, "x"); ok {
 		if f, err := strconv.ParseFloat(number, 64); err == nil && f >= 0.001 && f <= 1e9 {
 			return speed{factor: f}, nil
 		}
 	}
+
 	return speed{}, wrongf("--speed %s is no speed; write max, 500/s, or x10 for ten times the log's own pace", text)
 }
 
@@ -51,6 +53,7 @@ func (p *pacer) due(at int64, timed bool) time.Time {
 	case p.factor == 0 || !timed:
 		return time.Time{}
 	}
+
 	if !p.begun {
 		p.begun, p.first, p.start = true, at, time.Now()
 	}
@@ -69,6 +72,7 @@ func waitUntil(ctx context.Context, due time.Time, before func() error) error {
 	if err := before(); err != nil {
 		return err
 	}
+
 	timer := time.NewTimer(max(left, shortestWait))
 	defer timer.Stop()
 	select {

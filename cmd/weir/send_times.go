@@ -47,6 +47,7 @@ func (m *timeMover) move(line string, r *request.Request, to int64) ([]byte, boo
 		if at == nil {
 			return nil, false
 		}
+
 		begin, end := from+at[0], from+at[1]
 		for _, zone := range m.zones {
 			text, precise, ok := written(line[from:], at, to, zone)
@@ -58,6 +59,7 @@ func (m *timeMover) move(line string, r *request.Request, to int64) ([]byte, boo
 				return m.line, true
 			}
 		}
+
 		from = end
 	}
 }
@@ -70,12 +72,14 @@ func written(line string, at []int, to int64, zone *time.Location) (text string,
 		}
 		return line[at[2*n]:at[2*n+1]]
 	}
+
 	switch {
 	case at[2] >= 0:
 		return civilTime(to, "02/Jan/2006:15:04:05", group(2), group(3), zone)
 	case at[8] >= 0:
 		return civilTime(to, "2006-01-02"+group(5)+"15:04:05", group(6), group(7), zone)
 	}
+
 	return numberTime(to, group(8), group(9))
 }
 
@@ -142,11 +146,13 @@ func (m *timeMover) holds(old *request.Request, at int64, was, is string) bool {
 		got.Agent != old.Agent || got.Referrer != old.Referrer || got.Forwarded != old.Forwarded || len(got.Fields) != len(old.Fields) {
 		return false
 	}
+
 	for i, field := range got.Fields {
 		before := old.Fields[i]
 		if field.Name != before.Name || field.Value != before.Value && field.Value != strings.Replace(before.Value, was, is, 1) {
 			return false
 		}
 	}
+
 	return true
 }

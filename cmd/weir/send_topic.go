@@ -40,14 +40,17 @@ func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*to
 	if err != nil {
 		return nil, err
 	}
+
 	partitions, err := b.Partitions(c.Context(), topic)
 	if errors.Is(err, kafka.ErrNoTopic) {
 		err = fmt.Errorf("there is no topic %s; make it with as many partitions as it needs", topic)
 	}
+
 	if err != nil {
 		b.Close()
 		return nil, err
 	}
+
 	producer := b.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: partitions, QueueBytes: topicQueueBytes})
 	return &topicSink{broker: b, producer: producer, topic: topic, partitions: partitions}, nil
 }

@@ -43,12 +43,14 @@ func (e *shownEntry) whyWords() string {
 	case e.Limit != "":
 		text = fmt.Sprintf("%d hits broke %s", e.Count, e.Limit)
 	}
+
 	if e.Level > 1 {
 		text += fmt.Sprintf(", offence %d", e.Level)
 	}
 	if e.Mode == blocklist.Shadow {
 		text += " (shadow: not refused)"
 	}
+
 	return text
 }
 

@@ -40,6 +40,7 @@ of the oldest record that does.`,
 		Args: noMore,
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c) },
 	}
+
 	s.live.add(c)
 	s.places.add(c)
 	c.Flags().StringVar(&s.wait, "wait", "", "wait until all have caught up, at most `TIME`: 60s; exit code 3 when they have not")
@@ -53,33 +54,40 @@ func (s *statusCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+
 	wait, err := parseWait(s.wait)
 	if err != nil {
 		return err
 	}
+
 	settings, err := s.live.loadAnyhow(c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
+
 	key, err := shownKey(s.keyFile)
 	if err != nil {
 		return wrongf("reading the API key: %w", err)
 	}
+
 	places, err := s.places.places(settings)
 	if err != nil {
 		return err
 	}
+
 	watched := &watched{settings: settings, places: places, key: key, stderr: c.ErrOrStderr()}
 	defer watched.close()
 	report, err := watched.until(c.Context(), wait)
 	if err != nil {
 		return err
 	}
+
 	if form == "json" {
 		err = newJSON(c.OutOrStdout()).Encode(report)
 	} else {
 		err = report.writeText(c.OutOrStdout())
 	}
+
 	return errors.Join(err, report.verdict(wait, s.wait))
 }
 
@@ -163,6 +171,7 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 	if w.settings.RuleSet != nil {
 		report.Rules = w.settings.RuleSet.Fingerprint()
 	}
+
 	report.RulesDiffer = report.differ()
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -171,6 +180,7 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 	if embedded && !runs {
 		w.close() // of a process that has ended meanwhile
 	}
+
 	if !embedded || runs || last {
 		err := w.askKafka(limited, report)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -180,6 +190,7 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 			report.Faults = append(report.Faults, err.Error())
 		}
 	}
+
 	report.NothingRuns = len(report.Faults) == 0 && !runs && report.reached() == 0 && !report.hasMembers()
 	report.unasked = report.others(w.settings.AggregatorGroup())
 	report.CaughtUp = !report.NothingRuns && len(report.Faults) == 0 && report.waiting() == 0 && report.allPartsCaughtUp()
@@ -194,10 +205,12 @@ func (w *watched) askKafka(ctx context.Context, report *status) error {
 		}
 		w.broker = b
 	}
+
 	if w.broker.inProcess != nil {
 		report.idle = w.settings.BrokerFolder()
 		defer w.close()
 	}
+
 	groups, err := askGroups(ctx, w.broker.Client, w.settings)
 	report.Groups = append(report.Groups, groups...)
 	return err

@@ -40,10 +40,12 @@ func askGroups(ctx context.Context, client *kafka.Client, settings *config.Confi
 	if prefix == "" {
 		prefix = "collector." // all others are somebody else's
 	}
+
 	states, err := client.Groups(ctx, prefix, slices.Collect(maps.Keys(expected))...)
 	if err != nil {
 		return nil, err
 	}
+
 	var groups []groupStatus
 	for _, state := range states {
 		group, err := askGroup(ctx, client, state, expected[state.Name])
@@ -52,6 +54,7 @@ func askGroups(ctx context.Context, client *kafka.Client, settings *config.Confi
 		}
 		groups = append(groups, group)
 	}
+
 	return groups, nil
 }
 
@@ -78,6 +81,7 @@ func askGroup(ctx context.Context, client *kafka.Client, state kafka.GroupState,
 		if err != nil {
 			return group, fmt.Errorf("group %s: %w", state.Name, err)
 		}
+
 		for p, span := range spans {
 			one := partitionStatus{Topic: topic, Partition: p, Committed: -1, End: span.End}
 			if commit, ok := state.Commits[topic][p]; ok {
@@ -87,6 +91,7 @@ func askGroup(ctx context.Context, client *kafka.Client, state kafka.GroupState,
 			group.add(one)
 		}
 	}
+
 	return group, nil
 }
 
@@ -121,6 +126,7 @@ func timeOf(ctx context.Context, r *kafka.Reader, end int64) (time.Time, bool) {
 			return records[0].Time, true
 		}
 	}
+
 	return time.Time{}, false
 }
 

@@ -68,10 +68,12 @@ func (f *partFlags) places(settings *config.Config) ([]partPlace, error) {
 			}
 			places = append(places, partPlace{part.name, at.Host, strings.TrimSuffix(text, "/") + "/status"})
 		}
+
 		if len(part.urls) == 0 && part.address != "" {
 			places = append(places, partPlace{part.name, part.address, urlOf(part.address, part.tls) + "/status"})
 		}
 	}
+
 	return places, nil
 }
 
@@ -133,14 +135,17 @@ func (p *partStatus) ask(ctx context.Context, url, key string) {
 		p.Error = err.Error()
 		return
 	}
+
 	var says struct {
 		Rules    string `json:"rules"`
 		CaughtUp *bool  `json:"caught_up"`
 	}
+
 	if err := json.Unmarshal(text, &says); err != nil {
 		p.Error = "it is no part of Weir that answers there"
 		return
 	}
+
 	p.Rules, p.CaughtUp, p.Status = says.Rules, says.CaughtUp, text
 }
 
@@ -158,10 +163,12 @@ func getStatus(ctx context.Context, url, key string) ([]byte, error) {
 	if key != "" {
 		request.Header.Set("X-Api-Key", key)
 	}
+
 	client, err := partClient(partPatience)
 	if err != nil {
 		return nil, err
 	}
+
 	answer, err := client.Do(request)
 	if err != nil {
 		return nil, innermost(err)
@@ -171,6 +178,7 @@ func getStatus(ctx context.Context, url, key string) ([]byte, error) {
 	if err == nil && answer.StatusCode != http.StatusOK {
 		err = fmt.Errorf("it %w %s: %.200s", errAnswer, answer.Status, bytes.TrimSpace(text))
 	}
+
 	return text, err
 }
 

@@ -37,6 +37,7 @@ func (p *partStatus) aggregatorRows() []string {
 		}
 		Store string
 	}
+
 	if !p.says(&says) {
 		return nil
 	}
@@ -48,6 +49,7 @@ func (p *partStatus) aggregatorRows() []string {
 		if one.Reached != nil && one.Reached.After(reached) {
 			reached = *one.Reached
 		}
+
 		lag := "lag " + counted(int(one.Lag), "record")
 		if one.LagUnknownSince != nil {
 			lag = "lag not known since " + backtest.Instant(one.LagUnknownSince.UnixMilli()).String() + ", it was " + counted(int(one.Lag), "record")
@@ -56,6 +58,7 @@ func (p *partStatus) aggregatorRows() []string {
 			behind = append(behind, fmt.Sprintf("  partition %d\t\t\t%s", one.Partition, join(lag, one.Error)))
 		}
 	}
+
 	state := []string{counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "waiting for Kafka", "verdict")}
 	if !reached.IsZero() {
 		state = append([]string{"counted up to " + backtest.Instant(reached.UnixMilli()).String()}, state...)
@@ -63,6 +66,7 @@ func (p *partStatus) aggregatorRows() []string {
 	if says.Store != "" {
 		behind = append(behind, "  store\t\t\t"+says.Store)
 	}
+
 	return append([]string{fmt.Sprintf("  %s\t\t\t%s", counted(len(says.Partitions), "partition"), join(state...))}, behind...)
 }
 
@@ -74,6 +78,7 @@ func (p *partStatus) enforcerRows() []string {
 		Followers, Waiting, Unread     int
 		Paused                         []string
 	}
+
 	if !p.says(&says) {
 		return nil
 	}
@@ -81,6 +86,7 @@ func (p *partStatus) enforcerRows() []string {
 	if says.Whole {
 		list = "whole, " + says.Age + " old"
 	}
+
 	rows := []string{fmt.Sprintf("  list\t%s\t\t%s", says.Version, join(list, "follows "+says.Follows, some(says.Followers, "", "follower"),
 		some(says.Waiting, "waiting for Kafka", "order"), some(says.Unread, "not readable", "record")))}
 	if len(says.Paused) > 0 {
@@ -89,6 +95,7 @@ func (p *partStatus) enforcerRows() []string {
 	if says.Trouble != "" {
 		rows = append(rows, "  trouble\t\t\t"+says.Trouble)
 	}
+
 	return rows
 }
 
@@ -134,6 +141,7 @@ func (p *partStatus) sourceRows() []string {
 			}
 		}
 	}
+
 	if !p.says(&says) {
 		return nil
 	}
@@ -143,6 +151,7 @@ func (p *partStatus) sourceRows() []string {
 		if s.Kind != "file" {
 			unit = "record"
 		}
+
 		for _, log := range s.Logs {
 			state := "lag " + counted(int(log.Lag), unit)
 			if log.Newest != nil && !log.Newest.IsZero() {
@@ -153,6 +162,7 @@ func (p *partStatus) sourceRows() []string {
 			}
 			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
 		}
+
 		if text := uncountedText(s.Requests, s.Uncounted); text != "" {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))
 		}
@@ -163,5 +173,6 @@ func (p *partStatus) sourceRows() []string {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, s.Error))
 		}
 	}
+
 	return rows
 }

@@ -19,6 +19,7 @@ func (s *status) writeText(to io.Writer) error {
 	default:
 		fmt.Fprintf(&b, "Not all have caught up: %s.\n", s.waits())
 	}
+
 	if s.idle != "" {
 		fmt.Fprintf(&b, "No process runs on %s: this is what was left there.\n", s.idle)
 	}
@@ -31,14 +32,17 @@ func (s *status) writeText(to io.Writer) error {
 	if s.RulesDiffer {
 		fmt.Fprintf(&b, "Rules differ: %s.\n", s.rulesText())
 	}
+
 	if len(s.Groups) > 0 {
 		b.WriteByte('\n')
 		table(&b, s.groupRows())
 	}
+
 	if len(s.Parts) > 0 {
 		b.WriteByte('\n')
 		table(&b, s.partRows())
 	}
+
 	_, err := io.WriteString(to, b.String())
 	return err
 }
@@ -72,11 +76,13 @@ func (s *status) waits() string {
 			texts = append(texts, fmt.Sprintf("%s for %s", counted(int(group.Lag), "record"), group.Group))
 		}
 	}
+
 	for _, part := range s.Parts {
 		if part.CaughtUp != nil && !*part.CaughtUp {
 			texts = append(texts, "the "+part.Part+" has not read or sent all")
 		}
 	}
+
 	if len(s.Faults) > 0 {
 		texts = append(texts, "Kafka could not be asked: "+strings.Join(s.Faults, "; "))
 	}
@@ -97,6 +103,7 @@ func (s *status) groupRows() []string {
 			}
 		}
 	}
+
 	return rows
 }
 

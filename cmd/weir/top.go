@@ -35,6 +35,7 @@ that are not in an aggregator's memory, because nothing came of them for long, a
 		Args: noMore,
 		RunE: func(c *cobra.Command, _ []string) error { return t.run(c) },
 	}
+
 	t.ask.add(c)
 	c.Flags().StringVar(&t.rule, "rule", "", "show the keys of one `RULE`")
 	c.Flags().IntVarP(&t.number, "number", "n", 20, "show so many keys, 1000 at most")
@@ -60,14 +61,17 @@ func (t *topCommand) run(c *cobra.Command) error {
 	if t.number < 1 || t.number > 1000 {
 		return wrongf("-n %d is no number of keys to show; write 1 to 1000", t.number)
 	}
+
 	settings, err := t.ask.enforcer.live.loadButRules()
 	if err != nil {
 		return err
 	}
+
 	asked, err := t.ask.open(settings)
 	if err != nil {
 		return err
 	}
+
 	query := url.Values{"n": {strconv.Itoa(t.number)}, "rule": {t.rule}}
 	var keys []*topKey
 	var faults []error
@@ -76,6 +80,7 @@ func (t *topCommand) run(c *cobra.Command) error {
 		faults = append(faults, asked.ask(c.Context(), at, "/v1/top", query, &some))
 		keys = append(keys, some...)
 	}
+
 	if err := errors.Join(faults...); err != nil && len(keys) == 0 {
 		return err
 	}
@@ -100,6 +105,7 @@ func (t *topCommand) askEnforcer(c *cobra.Command, keys []*topKey) error {
 		}
 		key.Blocked = new(slices.ContainsFunc(found.Entries, func(e *shownEntry) bool { return e.Key == key.Key }))
 	}
+
 	return nil
 }
 
@@ -122,12 +128,14 @@ func showTop(w io.Writer, form string, keys []*topKey) error {
 			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", key.Rule, printable(key.Key), key.Count, key.Limit, 100*key.Share, listed))
 		}
 	}
+
 	switch {
 	case form == "text" && len(keys) == 0:
 		b.WriteString("No key uses any of a limit now.\n")
 	case form == "text":
 		table(&b, rows)
 	}
+
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -57,12 +57,14 @@ func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
 	if u.rule != "" {
 		query.Set("rule", u.rule)
 	}
+
 	if u.allow != "" {
 		if lasts, err := yamlfile.ParseDuration(u.allow); err != nil || lasts == 0 {
 			return wrongf("--allow %s is no time; write how long they are let through, such as 4h", u.allow)
 		}
 		query.Set("allow", u.allow)
 	}
+
 	return u.change(c, http.MethodDelete, blocksPath, query, nil, func(a *orderAnswer) string { return a.unblocked(key) })
 }
 
@@ -81,6 +83,7 @@ func (a *orderAnswer) unblocked(key string) string {
 		e := &a.Lifted[i]
 		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.target(), e.Rule, e.untilWords(), e.limitWords())
 	}
+
 	if len(a.Lifted) == 0 {
 		fmt.Fprintf(&b, "Nothing on the list held %s.\n", key)
 	}
@@ -93,5 +96,6 @@ func (a *orderAnswer) unblocked(key string) string {
 	if a.Sending != nil && a.Allowed == nil {
 		fmt.Fprintf(&b, "To let it through whatever it does: weir unblock %s --allow 4h\n", quote(key))
 	}
+
 	return b.String()
 }

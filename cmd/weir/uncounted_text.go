@@ -24,10 +24,12 @@ func uncountedText(requests int64, uncounted map[string]int64) string {
 	byCount := slices.SortedFunc(maps.Keys(uncounted), func(a, b string) int {
 		return cmp.Or(cmp.Compare(uncounted[b], uncounted[a]), cmp.Compare(a, b))
 	})
+
 	for _, reason := range byCount {
 		all += uncounted[reason]
 		texts = append(texts, fmt.Sprintf("%s %s", grouped(int(uncounted[reason])), cmp.Or(uncountedWords[reason], reason)))
 	}
+
 	if all == 0 {
 		return ""
 	}

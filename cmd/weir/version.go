@@ -28,6 +28,7 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
+
 	output.add(c, "text", "json")
 	return c
 }

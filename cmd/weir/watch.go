@@ -55,6 +55,7 @@ func (w *watchCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+
 	enforcer, err := w.enforcer.connect()
 	if err != nil {
 		return err
@@ -64,6 +65,7 @@ func (w *watchCommand) run(c *cobra.Command) error {
 	if form == "text" {
 		show = newWatchFold(c.OutOrStdout())
 	}
+
 	feed := &watchFeed{enforcer: enforcer, query: url.Values{}, stderr: c.ErrOrStderr(), seen: newWatchSeen()}
 	if w.rule != "" {
 		feed.query.Set("rule", w.rule)
@@ -111,6 +113,7 @@ func showUntil(ctx context.Context, changes <-chan []watchChange, failed <-chan 
 		case now := <-ticker.C:
 			err = show.flush(now)
 		}
+
 		if err != nil {
 			return err
 		}
@@ -133,10 +136,12 @@ func (l *watchLines) add(_ time.Time, changes []watchChange) error {
 		case changes[i].refuses():
 			_, err = fmt.Fprintln(l.out, printable(e.Key))
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -50,6 +50,7 @@ func (f *watchFeed) begin(ctx context.Context) error {
 			on++
 		}
 	}
+
 	f.version, f.local = list.Header.Version, list.local
 	f.tell("%s on the list of %s; what changes from now on:", counted(on, "key"), f.enforcer.at())
 	return nil
@@ -77,6 +78,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 			f.tell("the enforcer at %s answers again; shown from where it was lost", f.enforcer.at())
 			f.fault = ""
 		}
+
 		if len(some) > 0 {
 			pause = watchFirstPause
 			select {
@@ -86,15 +88,18 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 			}
 			continue
 		}
+
 		if err == nil && time.Since(asked) > time.Second {
 			pause = watchFirstPause
 			continue
 		}
+
 		select { // nothing, at once: not again at once
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil
 		}
+
 		pause = min(2*pause, watchLastPause)
 	}
 }
@@ -124,6 +129,7 @@ func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 		f.tell("the enforcer does not know what followed %s: the list is compared with what was seen", f.version)
 		f.seen.round++
 	}
+
 	var some []watchChange
 	for {
 		entry, err := list.Next()
@@ -137,11 +143,13 @@ func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 			some = append(some, change)
 		}
 	}
+
 	f.version, f.local = list.Header.Version, list.local
 	if f.seen.round > before {
 		if gone := f.seen.gone(time.Now().UnixMilli()); gone > 0 {
 			f.tell("%s left the list meanwhile, before their end", counted(gone, "key"))
 		}
 	}
+
 	return some, nil
 }

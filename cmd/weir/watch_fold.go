@@ -48,6 +48,7 @@ func (f *watchFold) add(now time.Time, changes []watchChange) error {
 		}
 		f.count(&changes[i])
 	}
+
 	_, err := io.WriteString(f.out, b.String())
 	return err
 }
@@ -80,10 +81,12 @@ func (f *watchFold) flush(now time.Time) error {
 	if len(f.groups) == 0 {
 		return nil
 	}
+
 	groups := make([]foldGroup, 0, len(f.groups))
 	for group := range f.groups {
 		groups = append(groups, group)
 	}
+
 	slices.SortFunc(groups, func(a, b foldGroup) int {
 		return cmp.Or(f.groups[b]-f.groups[a], strings.Compare(a.rule, b.rule), strings.Compare(a.network, b.network), strings.Compare(a.what, b.what))
 	})
@@ -95,6 +98,7 @@ func (f *watchFold) flush(now time.Time) error {
 		}
 		f.others += f.groups[group]
 	}
+
 	if f.others > 0 {
 		fmt.Fprintf(&b, "%s  and %s elsewhere\n", clock(now), counted(f.others, "more change"))
 	}

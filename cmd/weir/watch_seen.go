@@ -52,6 +52,7 @@ func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 	if e.Order == blocklist.OrderPardon { // tells that another one was lifted, by whom and why
 		ended, id, change.Rule, change.Key = byPardon, e.Fields["pardons"], e.Fields["rule"], e.Fields["key"]
 	}
+
 	key := s.keyOf(&change.Entry)
 	before := s.of[key]
 	now := seenEntry{maphash.String(s.seed, id), e.Until, e.Mode, ended, s.round}
@@ -62,6 +63,7 @@ func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 		now.ended |= before.ended
 		s.of[key] = now
 	}
+
 	switch {
 	case same && before.ended == now.ended && (ended != 0 || before.until == now.until && before.mode == now.mode):
 	case ended != 0:
@@ -75,6 +77,7 @@ func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 	default:
 		change.what = blocklist.EventBlocked
 	}
+
 	if len(s.of) > s.room {
 		s.forget(e.Decided)
 	}

@@ -43,6 +43,7 @@ func PlainPrefix(p netip.Prefix) netip.Prefix {
 	if !ip.Is6() {
 		return p.Masked()
 	}
+
 	switch {
 	case ip.Is4In6() && bits >= 96:
 		return netip.PrefixFrom(ip.Unmap(), bits-96).Masked()
@@ -53,6 +54,7 @@ func PlainPrefix(p netip.Prefix) netip.Prefix {
 	default:
 		return p.Masked()
 	}
+
 	carried, ok := carries(p.Masked().Addr())
 	if !ok || bits < 8 {
 		return p.Masked()

@@ -53,6 +53,7 @@ func (r *Reader) takeOn() error {
 				return err
 			}
 		}
+
 		if r.packed == nil {
 			continue
 		}
@@ -75,6 +76,7 @@ func (r *Reader) takeNext() (more bool, err error) {
 	if form := b[batchForm]; form != batchMagic {
 		return false, fmt.Errorf("records of form %d cannot be read, only of form %d, which Kafka writes since 0.11", form, batchMagic)
 	}
+
 	size := batchLength + int(int32(binary.BigEndian.Uint32(b[batchLength-4:])))
 	if size < batchHeader {
 		return false, fmt.Errorf("a batch of %d bytes: %w", size, errBatch)
@@ -85,6 +87,7 @@ func (r *Reader) takeNext() (more bool, err error) {
 	if err := r.takeBatch(b[:size]); err != nil {
 		return false, fmt.Errorf("the batch at %d: %w", int64(binary.BigEndian.Uint64(b)), err)
 	}
+
 	r.whole, r.left = true, b[size:]
 	return true, nil
 }
@@ -107,14 +110,17 @@ func (r *Reader) takeBatch(b []byte) error {
 		r.packed, err = openPacked(head, records)
 		return err
 	}
+
 	before, wanted := len(r.records), r.next
 	if !head.attributes.Control() {
 		err = r.takeRecords(&head, records)
 	}
+
 	if err != nil {
 		r.records, r.next = r.records[:before], wanted
 		return err
 	}
+
 	r.next = max(r.next, head.last+1)
 	return nil
 }
@@ -160,6 +166,7 @@ func (r *Reader) takeRecord(head *recordBatch, record []byte) error {
 	if head.attributes&timeOfBroker != 0 {
 		at = head.latest
 	}
+
 	if offset >= r.next {
 		r.records = append(r.records, Record{Offset: offset, Time: time.UnixMilli(at), Key: key, Value: value})
 		r.next = offset + 1

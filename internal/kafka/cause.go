@@ -37,6 +37,7 @@ func (c *Client) cause(ctx context.Context, err error) error {
 	case errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return &fault{line: "the connection to Kafka was lost", kind: ErrUnreachable, err: err}
 	}
+
 	return &fault{line: err.Error(), kind: ErrOther, err: err}
 }
 
@@ -47,15 +48,18 @@ func (c *Client) truth(ctx context.Context, err error) error {
 	if failed != nil {
 		return c.cause(ctx, failed)
 	}
+
 	name := subject(err)
 	if unlisted := c.unlisted(name); unlisted != nil {
 		return unlisted
 	}
+
 	for _, topic := range metadata.Topics {
 		if topic.Name == name && topic.Error == nil {
 			return c.absent(topic, err)
 		}
 	}
+
 	return c.told(kafkago.UnknownTopicOrPartition, err)
 }
 

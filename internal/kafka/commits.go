@@ -24,14 +24,17 @@ func (c *Client) Committed(ctx context.Context, group, topic string) ([]Commit, 
 	if err != nil {
 		return nil, err
 	}
+
 	numbers := make([]int, partitions)
 	for p := range numbers {
 		numbers[p] = p
 	}
+
 	found, err := c.fetchCommits(ctx, group, topic, numbers)
 	if err != nil {
 		return nil, fmt.Errorf("asking what group %s has committed of %s: %w", group, topic, c.cause(ctx, err))
 	}
+
 	commits := slices.Repeat([]Commit{{Offset: -1}}, partitions)
 	for _, p := range found {
 		commits[p.Partition] = Commit{Offset: p.CommittedOffset, Metadata: p.Metadata}
@@ -52,11 +55,13 @@ func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitio
 	if response.Error != nil {
 		return nil, response.Error
 	}
+
 	for _, p := range response.Topics[topic] {
 		if p.Error != nil {
 			return nil, p.Error
 		}
 	}
+
 	return response.Topics[topic], nil
 }
 

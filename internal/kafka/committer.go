@@ -64,6 +64,7 @@ func (c *committer) once(ctx context.Context, w *waitingCommit) error {
 		<-c.turn
 	case <-ctx.Done():
 	}
+
 	if c.withdraw(w) {
 		return context.Cause(ctx)
 	}
@@ -95,16 +96,19 @@ func (c *committer) send(ctx context.Context) {
 	if len(sent) == 0 {
 		return
 	}
+
 	topics := map[string][]kafkago.OffsetCommit{}
 	for _, w := range sent {
 		topics[w.topic] = append(topics[w.topic], kafkago.OffsetCommit{Partition: w.partition, Offset: w.commit.Offset, Metadata: w.commit.Metadata})
 	}
+
 	response, err := c.client.kafka.OffsetCommit(ctx, &kafkago.OffsetCommitRequest{
 		GroupID: c.group, GenerationID: c.generation, MemberID: c.member, Topics: topics,
 	})
 	if err != nil && ctx.Err() != nil {
 		err = errUnsent
 	}
+
 	for _, w := range sent {
 		if w.err = err; err == nil {
 			w.err = w.said(response)

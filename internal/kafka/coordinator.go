@@ -49,6 +49,7 @@ func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
 				return f.remember(conn)
 			}
 		}
+
 		if f.ctx.Err() != nil {
 			return nil, faultf(ErrClosed, "the group %s was left", f.group)
 		}
@@ -56,6 +57,7 @@ func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
 		if !isSettling(err) || time.Since(t.since) > requestTimeout {
 			f.client.faults.note("group", fmt.Errorf("looking for the coordinator of group %s: %w", f.group, f.client.cause(f.ctx, err)))
 		}
+
 		sleep(f.ctx, pause)
 	}
 }
@@ -109,12 +111,14 @@ func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struc
 			beating.stop()
 		}
 	}()
+
 	for {
 		select {
 		case <-returned:
 			return
 		case <-every.C:
 		}
+
 		if beating == nil {
 			beating = m.newHeart(generation)
 		}
@@ -147,6 +151,7 @@ func (h *heart) beat() error {
 	if err != nil {
 		return h.member.client.cause(ctx, err)
 	}
+
 	response, err := h.kafka.Heartbeat(ctx, &kafkago.HeartbeatRequest{Addr: kafkago.TCP(address),
 		GroupID: h.generation.GroupID, GenerationID: h.generation.ID, MemberID: h.generation.MemberID})
 	if err == nil {
@@ -155,6 +160,7 @@ func (h *heart) beat() error {
 	if err != nil && !errors.Is(err, kafkago.RebalanceInProgress) {
 		return h.member.client.cause(ctx, err)
 	}
+
 	return nil
 }
 

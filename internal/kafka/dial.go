@@ -45,6 +45,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, &fault{line: fmt.Sprintf("broker %s cannot be reached: %s", address, innermost(err)), kind: ErrUnreachable, err: err}
 	}
+
 	conn := plain
 	if d.secure != nil {
 		conn, err = d.handshake(ctx, plain, address)
@@ -52,6 +53,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err == nil {
 		conn, err = d.remember(conn, address)
 	}
+
 	if err != nil {
 		plain.Close()
 		return nil, err
@@ -85,6 +87,7 @@ func (d *dialer) handshakeFault(address string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return faultf(ErrUnreachable, "broker %s does not answer", address)
 	}
+
 	return &fault{line: fmt.Sprintf("TLS with broker %s fails: %s", address, err), kind: ErrTLS, err: err}
 }
 

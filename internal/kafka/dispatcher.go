@@ -74,10 +74,12 @@ func (d *dispatcher) run() {
 		if d.underWay == 0 && (d.context.Err() != nil || d.drained()) {
 			return
 		}
+
 		timer.Stop()
 		if wait >= 0 {
 			timer.Reset(wait)
 		}
+
 		select {
 		case <-d.wake:
 		case <-timer.C:
@@ -119,6 +121,7 @@ func (d *dispatcher) launch(now time.Time) time.Duration {
 	if pause := d.refresh(now); pause > 0 {
 		return pause
 	}
+
 	requests := map[int]*request{} // by leader
 	for _, partition := range ready {
 		leader := d.leaders[partition]
@@ -135,10 +138,12 @@ func (d *dispatcher) launch(now time.Time) time.Duration {
 			requests[leader].batches = append(requests[leader].batches, d.cut(partition))
 		}
 	}
+
 	for _, r := range requests {
 		d.busy[r.leader] = true
 		d.start(r)
 	}
+
 	d.first = (d.first + 1) % len(d.lanes)
 	return wait
 }
@@ -154,6 +159,7 @@ func (d *dispatcher) ready(now time.Time) (partitions []int, wait time.Duration)
 		if lane.underWay || len(d.queues[partition]) == 0 {
 			continue
 		}
+
 		pause := max(lane.pausing.Sub(now), d.pausing.Sub(now))
 		if pause <= 0 {
 			partitions = append(partitions, partition)
@@ -161,6 +167,7 @@ func (d *dispatcher) ready(now time.Time) (partitions []int, wait time.Duration)
 			wait = pause
 		}
 	}
+
 	return partitions, wait
 }
 
@@ -178,6 +185,7 @@ func (d *dispatcher) refresh(now time.Time) time.Duration {
 		d.pausing = now.Add(d.trouble.another(now))
 		return d.pausing.Sub(now)
 	}
+
 	if d.trouble.times > 0 {
 		d.client.faults.over("produce", "the brokers answer", d.trouble.since)
 	}
@@ -188,6 +196,7 @@ func (d *dispatcher) refresh(now time.Time) time.Duration {
 			d.leaders[partition.ID] = partition.Leader.ID
 		}
 	}
+
 	return 0
 }
 
@@ -205,6 +214,7 @@ func (d *dispatcher) cut(partition int) batch {
 		}
 		count++
 	}
+
 	return batch{partition: partition, messages: queue[:count:count]}
 }
 
@@ -241,6 +251,7 @@ func (d *dispatcher) settle(r *request, now time.Time) {
 	if r.pause > 0 {
 		d.pausing = now.Add(r.pause)
 	}
+
 	for i := range r.batches {
 		b := &r.batches[i]
 		lane := &d.lanes[b.partition]
@@ -249,6 +260,7 @@ func (d *dispatcher) settle(r *request, now time.Time) {
 		if err == nil {
 			err = b.err
 		}
+
 		switch {
 		case err == nil:
 			d.written(b, lane)

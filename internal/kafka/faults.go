@@ -59,11 +59,13 @@ func (f *faults) due(key faultKey) (times int, due bool) {
 		r = &repeated{}
 		f.known[key] = r
 	}
+
 	r.silent++
 	now := f.now()
 	if now.Sub(r.said) < sayEvery {
 		return 0, false
 	}
+
 	times = r.silent
 	r.said, r.silent = now, 0
 	return times, true

@@ -53,12 +53,14 @@ func (c *Client) fetch(ctx context.Context, topic string, partition int, offset 
 		ReplicaID: -1, MaxWaitTime: int32(longPoll.Milliseconds()), MinBytes: 1, MaxBytes: int32(most), SessionID: -1, SessionEpoch: -1,
 		Topics: []fetchapi.RequestTopic{{Topic: topic, Partitions: []fetchapi.RequestPartition{asked}}},
 	}}
+
 	patient, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	response, err := c.transport.RoundTrip(patient, c.kafka.Addr, request)
 	if err != nil {
 		return nil, err
 	}
+
 	got, ok := response.(*answer)
 	switch {
 	case !ok:
@@ -68,6 +70,7 @@ func (c *Client) fetch(ctx context.Context, topic string, partition int, offset 
 	case !got.found && got.throttle == 0: // who is throttled is told nothing else
 		return nil, protocol.ErrNoPartition
 	}
+
 	return got, nil
 }
 
@@ -85,10 +88,12 @@ func (f *fetch) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if err := protocol.WriteRequest(rw, f.version, correlation, clientID, &f.Request); err != nil {
 		return nil, err
 	}
+
 	var header [4 + headerBytes]byte
 	if _, err := io.ReadFull(rw, header[:]); err != nil {
 		return nil, err
 	}
+
 	size := int(int32(binary.BigEndian.Uint32(header[:]))) - headerBytes
 	if id := binary.BigEndian.Uint32(header[4:]); id != correlation || size < 0 || size > f.most+mostBeyond {
 		return nil, fmt.Errorf("%w: %d bytes, to request %d", errAnswer, size, id)
@@ -96,6 +101,7 @@ func (f *fetch) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if cap(f.buffer) < size {
 		f.buffer = make([]byte, max(size, min(2*cap(f.buffer), f.most), smallestBytes))
 	}
+
 	f.buffer = f.buffer[:size]
 	if _, err := io.ReadFull(rw, f.buffer); err != nil {
 		return nil, err
@@ -111,12 +117,14 @@ func readAnswer(b []byte, version int16) (*answer, error) {
 		got.code = in.int16()
 		in.int32() // session
 	}
+
 	if topics := in.int32(); topics > 0 {
 		in.take(int64(in.int16())) // name
 		if partitions := in.int32(); partitions > 0 {
 			got.partition(&in, version)
 		}
 	}
+
 	if in.failed {
 		return nil, fmt.Errorf("%w: it ends too early", errAnswer)
 	}
@@ -129,16 +137,19 @@ func (a *answer) partition(in *wire, version int16) {
 	if code := in.int16(); code != 0 {
 		a.code = code
 	}
+
 	a.span.End = in.int64()
 	in.int64() // last stable offset
 	if version >= 5 {
 		a.span.Start = in.int64()
 	}
+
 	const aborted = 16 // bytes of a transaction
 	in.take(max(0, int64(in.int32())) * aborted)
 	if version >= 11 {
 		in.int32() // preferred replica
 	}
+
 	a.batches = in.take(max(0, int64(in.int32())))
 }
 

@@ -65,6 +65,7 @@ func (c *Client) RunGroup(ctx context.Context, group Group, own Owner) error {
 	if m.joined, err = kafkago.NewConsumerGroup(m.config()); err != nil {
 		return fmt.Errorf("joining group %s: %w", group.Name, err)
 	}
+
 	for m.ctx.Err() == nil {
 		m.nextGeneration()
 	}
@@ -103,6 +104,7 @@ func (c *Client) newMember(ctx context.Context, group Group, own Owner) (*member
 	if group.Rebalance == 0 {
 		group.Rebalance = rebalance
 	}
+
 	m := &member{client: c, group: group, own: own, closed: make(chan struct{}), sticky: &sticky{}, partitions: map[string]int{}}
 	m.ctx, m.cancel = context.WithCancelCause(ctx)
 	m.coordinator = newCoordinator(c, group)
@@ -128,6 +130,7 @@ func (m *member) config() kafkago.ConsumerGroupConfig {
 		RebalanceTimeout:  m.group.Rebalance,
 		JoinGroupBackoff:  rejoinPause,
 	}
+
 	for topic := range m.group.Topics {
 		config.Topics = append(config.Topics, topic)
 	}
@@ -172,16 +175,19 @@ func (m *member) nextGeneration() {
 		m.cancel(err)
 		return
 	}
+
 	if m.trouble.times > 0 {
 		m.client.faults.over("group", "joined group "+m.group.Name, m.trouble.since)
 		m.trouble = trouble{}
 	}
+
 	m.sticky.keep(next)
 	released := make(chan struct{})
 	next.Start(func(ctx context.Context) {
 		defer close(released)
 		m.hold(ctx, next)
 	})
+
 	select {
 	case <-released:
 	case <-m.ctx.Done():
@@ -225,6 +231,7 @@ func (m *member) hold(generation context.Context, next *kafkago.Generation) {
 			owners.Go(func() { m.work(ctx, claim) })
 		}
 	}
+
 	m.watch(generation)
 	release()
 	returned := make(chan struct{})
@@ -232,6 +239,7 @@ func (m *member) hold(generation context.Context, next *kafkago.Generation) {
 		owners.Wait()
 		close(returned)
 	}()
+
 	m.keepAlive(next, returned)
 }
 
@@ -254,6 +262,7 @@ func (m *member) watch(generation context.Context) {
 			return
 		case <-ticker.C:
 		}
+
 		if m.changed() {
 			return
 		}

@@ -25,6 +25,7 @@ func (c *Client) Groups(ctx context.Context, prefix string, named ...string) ([]
 	if err != nil {
 		return nil, err
 	}
+
 	names = append(names, named...)
 	slices.Sort(names)
 	var states []GroupState
@@ -35,6 +36,7 @@ func (c *Client) Groups(ctx context.Context, prefix string, named ...string) ([]
 		}
 		states = append(states, state)
 	}
+
 	return states, nil
 }
 
@@ -46,12 +48,14 @@ func (c *Client) groupNames(ctx context.Context, prefix string) ([]string, error
 	if err != nil {
 		return nil, fmt.Errorf("asking for groups: %w", c.cause(ctx, err))
 	}
+
 	var names []string
 	for _, group := range response.Groups {
 		if strings.HasPrefix(group.GroupID, prefix) {
 			names = append(names, group.GroupID)
 		}
 	}
+
 	return names, nil
 }
 
@@ -85,6 +89,7 @@ func (c *Client) groupState(ctx context.Context, name string) (GroupState, error
 	if committed.Error != nil && !unknownGroup(committed.Error) {
 		return state, committed.Error
 	}
+
 	for topic, partitions := range committed.Topics {
 		for _, p := range partitions {
 			if p.Error != nil {
@@ -99,6 +104,7 @@ func (c *Client) groupState(ctx context.Context, name string) (GroupState, error
 			state.Commits[topic][p.Partition] = Commit{Offset: p.CommittedOffset, Metadata: p.Metadata}
 		}
 	}
+
 	state.Members, err = c.members(ctx, name)
 	return state, err
 }
@@ -109,6 +115,7 @@ func (c *Client) members(ctx context.Context, group string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	members := 0
 	for _, found := range described.Groups {
 		var code kafkago.Error
@@ -122,6 +129,7 @@ func (c *Client) members(ctx context.Context, group string) (int, error) {
 			members = len(found.Members)
 		}
 	}
+
 	return members, nil
 }
 

@@ -79,21 +79,25 @@ func (c Config) Validate() error {
 	if len(c.Brokers) == 0 {
 		faults = append(faults, errors.New("brokers: none are named; host:port of one or more is wanted"))
 	}
+
 	for _, broker := range c.Brokers {
 		if fault := c.address(broker); fault != nil {
 			faults = append(faults, fault)
 		}
 	}
+
 	if c.TLS != nil {
 		if _, err := c.TLS.config(); err != nil {
 			faults = append(faults, err)
 		}
 	}
+
 	if c.SASL != nil {
 		if _, err := c.SASL.mechanism(); err != nil {
 			faults = append(faults, err)
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -132,10 +136,12 @@ func Open(config Config) (*Client, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	c := &Client{config: config, dialer: newDialer(config), faults: newFaults(config.Logger, config.Metrics)}
 	if config.SASL != nil {
 		c.login = &login{config: *config.SASL}
 	}
+
 	c.running, c.end = context.WithCancel(context.Background())
 	c.transport = c.newTransport()
 	c.kafka = &kafkago.Client{Addr: kafkago.TCP(config.Brokers...), Timeout: requestTimeout, Transport: c.transport}
@@ -176,15 +182,18 @@ func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	if err != nil {
 		return Cluster{}, fmt.Errorf("asking Kafka for its brokers: %w", err)
 	}
+
 	cluster := Cluster{ID: metadata.ClusterID}
 	for _, broker := range metadata.Brokers {
 		cluster.Brokers = append(cluster.Brokers, net.JoinHostPort(broker.Host, fmt.Sprint(broker.Port)))
 	}
+
 	for _, topic := range metadata.Topics {
 		if topic.Error == nil && !topic.Internal && !strings.HasPrefix(topic.Name, "__") {
 			cluster.Topics = append(cluster.Topics, topic.Name)
 		}
 	}
+
 	return cluster, nil
 }
 

@@ -13,6 +13,7 @@ func newFaultsTotal(registerer prometheus.Registerer) *prometheus.CounterVec {
 		Name: "weir_kafka_faults_total",
 		Help: "Calls to Kafka that failed, by what was being done and why.",
 	}, []string{"operation", "cause"})
+
 	if registerer == nil {
 		return total
 	}
@@ -24,5 +25,6 @@ func newFaultsTotal(registerer prometheus.Registerer) *prometheus.CounterVec {
 	if err != nil {
 		panic(err) // another collector has our name: a mistake in the program
 	}
+
 	return total
 }

@@ -28,6 +28,7 @@ func (c *Client) produce(ctx context.Context, topic string, r *request) {
 			RecordSet: protocol.RecordSet{Records: &outgoing{messages: r.batches[i].messages}},
 		}
 	}
+
 	message.Topics[0].Partitions = partitions
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -36,6 +37,7 @@ func (c *Client) produce(ctx context.Context, topic string, r *request) {
 		r.err = c.cause(ctx, err)
 		return
 	}
+
 	response := answer.(*produce.Response)
 	r.pause = time.Duration(response.ThrottleTimeMs) * time.Millisecond
 	c.match(ctx, r, response)
@@ -50,6 +52,7 @@ func (c *Client) match(ctx context.Context, r *request, response *produce.Respon
 			answers[int(partition.Partition)] = partition
 		}
 	}
+
 	for i := range r.batches {
 		b := &r.batches[i]
 		answer := answers[b.partition]

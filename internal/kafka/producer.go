@@ -100,11 +100,13 @@ func (p *Producer) take(messages []Message) (<-chan struct{}, error) {
 	if p.closed {
 		return nil, faultf(ErrClosed, "the producer for %s is closed", p.config.Topic)
 	}
+
 	for i := range messages {
 		if partition := messages[i].Partition; partition < 0 || partition >= len(p.queues) {
 			return nil, faultf(ErrPartitions, "%s has no partition %d: it has %d", p.config.Topic, partition, len(p.queues))
 		}
 	}
+
 	if p.held >= p.config.QueueBytes {
 		return p.room, nil
 	}
@@ -112,6 +114,7 @@ func (p *Producer) take(messages []Message) (<-chan struct{}, error) {
 		p.queues[m.Partition] = append(p.queues[m.Partition], m)
 		p.held += int64(m.size())
 	}
+
 	p.nudge()
 	return nil, nil
 }
@@ -131,6 +134,7 @@ func (p *Producer) release(partition int, messages []Message) {
 	for i := range messages {
 		p.held -= int64(messages[i].size())
 	}
+
 	queue := p.queues[partition]
 	clear(queue[:len(messages)]) // the array lives on; what they held need not
 	p.queues[partition] = queue[len(messages):]
@@ -162,6 +166,7 @@ func (p *Producer) Close(ctx context.Context) error {
 		p.abandon()
 		<-p.ended
 	}
+
 	p.abandon()
 	return p.returned()
 }
@@ -178,6 +183,7 @@ func (p *Producer) returned() error {
 		count += len(queue)
 		p.release(partition, queue)
 	}
+
 	if count > 0 {
 		return faultf(ErrClosed, "%d messages for %s were not acknowledged", count, p.config.Topic)
 	}

@@ -76,6 +76,7 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 		}
 		return r.records, nil
 	}
+
 	sleep(ctx, r.throttled)
 	buffer := bounded(r.buffer, r.maxBytes())
 	r.buffer = nil
@@ -90,6 +91,7 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	if err != nil {
 		return nil, r.failed(ctx, err)
 	}
+
 	if r.trouble.times > 0 {
 		r.client.faults.over("fetch", fmt.Sprintf("%s/%d can be read", r.topic, r.partition), r.trouble.since)
 		r.trouble = trouble{}
@@ -130,10 +132,12 @@ func (r *Reader) read(a *answer) error {
 	if !a.found {
 		return nil
 	}
+
 	wanted := r.next
 	if err := r.take(a.batches); err != nil && len(r.records) == 0 {
 		return err
 	}
+
 	r.span = a.span
 	if len(a.batches) == 0 && a.span.End > wanted {
 		r.next = wanted + 1

@@ -28,10 +28,12 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sasl.password_file: %w", err)
 	}
+
 	password := strings.TrimRight(string(file), "\r\n")
 	if password == "" {
 		return nil, fmt.Errorf("sasl.password_file: %s is empty", s.PasswordFile)
 	}
+
 	switch s.name() {
 	case "PLAIN":
 		return plain.Mechanism{Username: s.User, Password: password}, nil
@@ -40,6 +42,7 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	case "SCRAM-SHA-512":
 		return scram.Mechanism(scram.SHA512, s.User, password)
 	}
+
 	return nil, fmt.Errorf("sasl.mechanism: %q is unknown; plain, scram-sha-256 and scram-sha-512 are known", s.Mechanism)
 }
 

@@ -63,12 +63,14 @@ func (s *sticky) AssignGroups(members []kafkago.GroupMember, partitions []kafkag
 	for _, p := range partitions {
 		free[topicPartition{p.Topic, p.ID}] = true
 	}
+
 	keepShares(shares, free)
 	for _, p := range slices.SortedFunc(maps.Keys(free), compareTopicPartition) {
 		if to := smallest(shares, p.topic); to != nil {
 			to.has = append(to.has, p)
 		}
 	}
+
 	assignments := kafkago.GroupMemberAssignments{}
 	for _, share := range shares {
 		slices.SortFunc(share.has, compareTopicPartition)
@@ -78,6 +80,7 @@ func (s *sticky) AssignGroups(members []kafkago.GroupMember, partitions []kafkag
 		}
 		assignments[share.member.ID] = byTopic
 	}
+
 	return assignments
 }
 
@@ -116,6 +119,7 @@ func keepShares(shares []*share, free map[topicPartition]bool) {
 				}
 				over--
 			}
+
 			s.has = append(s.has, p)
 			delete(free, p)
 		}

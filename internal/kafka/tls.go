@@ -25,6 +25,7 @@ func (t *TLS) config() (*tls.Config, error) {
 			return nil, fmt.Errorf("tls.ca: %s has no PEM certificate", t.CA)
 		}
 	}
+
 	if t.Cert == "" && t.Key == "" {
 		return config, nil
 	}
@@ -32,6 +33,7 @@ func (t *TLS) config() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
 	}
+
 	config.Certificates = []tls.Certificate{pair}
 	return config, nil
 }

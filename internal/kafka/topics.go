@@ -49,6 +49,7 @@ func (c *Client) ensure(ctx context.Context, topic Topic) error {
 		}
 		found, err = c.appeared(ctx, topic.Name)
 	}
+
 	if err != nil {
 		return err
 	}
@@ -58,6 +59,7 @@ func (c *Client) ensure(ctx context.Context, topic Topic) error {
 	if err := c.checkSettings(ctx, topic, found); err != nil {
 		return err
 	}
+
 	return c.answers(ctx, topic.Name)
 }
 
@@ -73,6 +75,7 @@ func (c *Client) create(ctx context.Context, topic Topic) error {
 	if topic.Replication == 0 {
 		request.ReplicationFactor = -1
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(topic.Settings)) {
 		request.ConfigEntries = append(request.ConfigEntries, kafkago.ConfigEntry{ConfigName: name, ConfigValue: topic.Settings[name]})
 	}
@@ -83,6 +86,7 @@ func (c *Client) create(ctx context.Context, topic Topic) error {
 	if err != nil && !errors.Is(err, kafkago.TopicAlreadyExists) { // by another process, just now
 		return fmt.Errorf("making topic %s: %w", topic.Name, c.cause(ctx, err))
 	}
+
 	return nil
 }
 
@@ -139,6 +143,7 @@ func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.To
 	if err != nil {
 		return err
 	}
+
 	copies := len(found.Partitions[0].Replicas)
 	if insync, _ := strconv.Atoi(settings["min.insync.replicas"]); insync > copies {
 		return faultf(ErrSettings, "topic %s can never be written: min.insync.replicas is %d, and each partition has %d copies", want.Name, insync, copies)
@@ -146,6 +151,7 @@ func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.To
 	if want.Replication != 0 && copies != want.Replication {
 		c.config.Logger.Warn("Kafka: a topic has another replication than configured", "topic", want.Name, "found", copies, "configured", want.Replication)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(want.Settings)) {
 		if settings[name] == want.Settings[name] {
 			continue
@@ -156,6 +162,7 @@ func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.To
 		}
 		c.config.Logger.Warn("Kafka: a topic has another setting than configured", "topic", want.Name, "setting", name, "found", settings[name], "configured", want.Settings[name])
 	}
+
 	return nil
 }
 
@@ -169,6 +176,7 @@ func (c *Client) TopicSettings(ctx context.Context, name string) (map[string]str
 	if err != nil {
 		return nil, fmt.Errorf("asking for the settings of topic %s: %w", name, c.cause(ctx, err))
 	}
+
 	settings := map[string]string{}
 	for _, entry := range response.Resources[0].ConfigEntries {
 		settings[entry.ConfigName] = entry.ConfigValue

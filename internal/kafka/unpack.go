@@ -44,6 +44,7 @@ func openPacked(head recordBatch, packed []byte) (*unpacking, error) {
 	if codec == nil {
 		return nil, fmt.Errorf("compression %d is not known", head.attributes.Compression())
 	}
+
 	u := &unpacking{head: head, name: codec.Name(), left: head.count}
 	switch head.attributes.Compression() {
 	case compress.Snappy:
@@ -53,6 +54,7 @@ func openPacked(head recordBatch, packed []byte) (*unpacking, error) {
 	default: // they unpack block by block, of at most 4 MiB
 		u.from = codec.NewReader(bytes.NewReader(packed))
 	}
+
 	return u, nil
 }
 
@@ -72,6 +74,7 @@ func (u *unpacking) read(b []byte) (int, error) {
 			return 0, fmt.Errorf("unpacking %s: %w", u.name, err)
 		}
 	}
+
 	return 0, io.ErrNoProgress
 }
 
@@ -89,6 +92,7 @@ func (r *Reader) begin() {
 	} else if r.packed == nil && size > 2*r.limit() {
 		size = r.limit()
 	}
+
 	if size = max(size, len(rest)); size != cap(memory) {
 		memory = make([]byte, 0, size)
 	}
@@ -118,8 +122,10 @@ func (r *Reader) takePacked() error {
 		if err != nil {
 			return err
 		}
+
 		u.left--
 	}
+
 	r.next = max(r.next, u.head.last+1)
 	_ = u.from.Close()
 	r.packed, r.taken = nil, len(r.unpacked)
@@ -137,6 +143,7 @@ func (r *Reader) takeOne() error {
 			return err
 		}
 	}
+
 	if n < 0 || length < 0 {
 		return errEarly
 	}
@@ -146,6 +153,7 @@ func (r *Reader) takeOne() error {
 	if err := r.need(n + int(length)); err != nil {
 		return err
 	}
+
 	body := r.unpacked[r.taken+n : r.taken+n+int(length)]
 	r.taken += n + int(length)
 	before := len(r.records)
@@ -155,6 +163,7 @@ func (r *Reader) takeOne() error {
 	if len(r.records) > before {
 		r.held += n + int(length) + recordBytes
 	}
+
 	return nil
 }
 
@@ -171,6 +180,7 @@ func (r *Reader) need(count int) error {
 			}
 			r.unpacked, r.taken = memory[:copy(memory[:len(rest)], rest)], 0
 		}
+
 		n, err := r.packed.read(r.unpacked[len(r.unpacked):cap(r.unpacked)])
 		if err == io.EOF {
 			return errEarly
@@ -178,8 +188,10 @@ func (r *Reader) need(count int) error {
 		if err != nil {
 			return err
 		}
+
 		r.unpacked = r.unpacked[:len(r.unpacked)+n]
 	}
+
 	return nil
 }
 
@@ -198,6 +210,7 @@ func (r *Reader) passOver(n, length int64) error {
 		r.takeLong(offset, length)
 		return nil
 	}
+
 	r.taken = len(r.unpacked)
 	scratch := make([]byte, smallestBytes)
 	for left > 0 {
@@ -210,6 +223,7 @@ func (r *Reader) passOver(n, length int64) error {
 		}
 		left -= int64(got)
 	}
+
 	r.takeLong(offset, length)
 	return nil
 }
@@ -242,6 +256,7 @@ func newUnzstd(packed []byte) io.ReadCloser {
 		return failing{fmt.Errorf("it wants a window of %d MiB and may have one of %d: have its producer compress with a level of 20 or less",
 			head.WindowSize>>20, mostWindow>>20)}
 	}
+
 	decoder, _ := unzstds.Get().(*zstd.Decoder)
 	if decoder == nil {
 		var err error
@@ -250,6 +265,7 @@ func newUnzstd(packed []byte) io.ReadCloser {
 			panic(err) // the options are ours
 		}
 	}
+
 	if err := decoder.Reset(bytes.NewReader(packed)); err != nil {
 		return failing{err}
 	}
@@ -323,6 +339,7 @@ func (u *unsnappy) next() error {
 	} else {
 		u.left = nil
 	}
+
 	size, err := snappy.DecodedLen(packed)
 	switch {
 	case err != nil:
@@ -332,6 +349,7 @@ func (u *unsnappy) next() error {
 	case size > mostUnpacked:
 		return errUnpacked
 	}
+
 	u.read = 0
 	u.block, err = snappy.Decode(u.block[:cap(u.block)], packed)
 	return err

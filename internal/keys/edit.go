@@ -60,10 +60,12 @@ func change(path string, edit func(text string, have []Key) (string, error)) err
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the API keys: %w", err)
 	}
+
 	have, err := Parse(path, data)
 	if err != nil {
 		return fmt.Errorf("reading the API keys: %w", err)
 	}
+
 	text, err := edit(string(data), have)
 	if err != nil {
 		return err
@@ -78,10 +80,12 @@ func edited(path string, want []Key, tries ...string) string {
 			return text
 		}
 	}
+
 	text := "keys:"
 	if len(want) == 0 {
 		text += " []"
 	}
+
 	for _, key := range want {
 		text += "\n  - " + key.line()
 	}
@@ -106,6 +110,7 @@ func appended(text string, key Key) string {
 			at = i + 1
 		}
 	}
+
 	if at < 0 {
 		lines = append(lines, "keys:\n")
 		at = len(lines)

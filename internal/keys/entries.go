@@ -18,6 +18,7 @@ func (e *entries) FromYAML(v yamlfile.Value) {
 	if !ok && !v.Null() {
 		v.Faultf("write keys: [{name: edge-1, role: send, sha256: …}]", "%s where a list of keys is wanted", v.Found())
 	}
+
 	names, hashes := map[string]bool{}, map[[sha256.Size]byte]string{}
 	for _, element := range elements {
 		key, ok := readEntry(element)
@@ -30,6 +31,7 @@ func (e *entries) FromYAML(v yamlfile.Value) {
 		if other, taken := hashes[key.hash]; taken {
 			element.Key("sha256").Faultf("make a key for each", "%s and %s are the same key", other, key.Name)
 		}
+
 		names[key.Name], hashes[key.hash] = true, key.Name
 		*e = append(*e, key)
 	}
@@ -42,6 +44,7 @@ func readEntry(v yamlfile.Value) (key Key, ok bool) {
 		Role   roleText `yaml:"role"`
 		SHA256 hashText `yaml:"sha256"`
 	}
+
 	if !v.Decode(&entry) {
 		return Key{}, false
 	}
@@ -51,6 +54,7 @@ func readEntry(v yamlfile.Value) (key Key, ok bool) {
 			return Key{}, false
 		}
 	}
+
 	if strings.TrimSpace(entry.Name) == "" {
 		v.Key("name").Faultf("write who holds the key", "the name is empty")
 		return Key{}, false

@@ -55,14 +55,17 @@ func Certified(r *http.Request, c *tls.Config) bool {
 	if c == nil || c.GetConfigForClient == nil {
 		return true // it cannot have changed
 	}
+
 	now, err := c.GetConfigForClient(nil)
 	if err != nil || now == nil || now.ClientCAs == nil {
 		return false
 	}
+
 	chain, between := r.TLS.VerifiedChains[0], x509.NewCertPool()
 	for _, above := range chain[1:] {
 		between.AddCert(above)
 	}
+
 	_, err = chain[0].Verify(x509.VerifyOptions{Roots: now.ClientCAs, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	return err == nil
 }

@@ -80,16 +80,19 @@ func (f *File) Reread() (changed bool, err error) {
 		f.data = nil
 		return changed, fmt.Errorf("%s is gone, and no API key is known any more: write it again (weir keys add)", f.path)
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("reading the API keys: %w", err)
 	}
 	if f.keys.Load() != nil && bytes.Equal(data, f.data) {
 		return false, nil
 	}
+
 	keys, err := Parse(f.path, data)
 	if err != nil {
 		return false, fmt.Errorf("reading the API keys: %w", err)
 	}
+
 	f.keys.Store(&keys)
 	f.data = data
 	return true, nil

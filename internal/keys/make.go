@@ -44,6 +44,7 @@ func New(name string, role Role, secret string) (Key, error) {
 	case strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return Key{}, errors.New("the key holds a space or what is no ASCII, which a header cannot carry")
 	}
+
 	return Key{name, role, sha256.Sum256([]byte(secret))}, nil
 }
 

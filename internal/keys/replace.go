@@ -17,6 +17,7 @@ func lock(folder string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the folder of the API keys: %w", err)
 	}
+
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 		if err == nil {
@@ -42,6 +43,7 @@ func replace(path string, data []byte) (err error) {
 			err = fmt.Errorf("writing the API keys: %w", err)
 		}
 	}()
+
 	if err = likeBefore(f, path); err != nil {
 		return err
 	}
@@ -54,6 +56,7 @@ func replace(path string, data []byte) (err error) {
 	if err = os.Rename(f.Name(), path); err != nil {
 		return err
 	}
+
 	return syncFolder(filepath.Dir(path))
 }
 
@@ -67,15 +70,18 @@ func likeBefore(f *os.File, path string) error {
 	if err != nil {
 		return err
 	}
+
 	var owner unix.Stat_t
 	if err := unix.Stat(path, &owner); err != nil {
 		return err
 	}
+
 	if os.Geteuid() != int(owner.Uid) || os.Getegid() != int(owner.Gid) {
 		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
 			return err
 		}
 	}
+
 	return f.Chmod(before.Mode().Perm() &^ 0o007)
 }
 

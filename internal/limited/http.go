@@ -31,6 +31,7 @@ func Track(server *http.Server) {
 		}
 		return ctx
 	}
+
 	server.ConnState = func(c net.Conn, state http.ConnState) {
 		if state != http.StateActive && state != http.StateIdle {
 			return

@@ -118,6 +118,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if c := l.add(accepted); c != nil {
 			return c, nil
 		}
+
 		_ = accepted.Close() // nothing was sent yet
 	}
 }
@@ -134,6 +135,7 @@ func (l *Listener) room() bool {
 		if !told {
 			l.full(fmt.Errorf("%d connections are open and busy, others wait", l.bounds.Connections))
 		}
+
 		select {
 		case <-l.freed:
 		case <-l.ended:
@@ -151,6 +153,7 @@ func (l *Listener) add(accepted net.Conn) *conn {
 			l.full(why)
 		}
 	}()
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.from.IsValid() {
@@ -159,6 +162,7 @@ func (l *Listener) add(accepted net.Conn) *conn {
 			of = &address{}
 			l.of[c.from] = of
 		}
+
 		if of.open >= l.bounds.PerAddress {
 			why = fmt.Errorf("%d connections of %s are open, which is all that one address may have", l.bounds.PerAddress, c.from)
 			if !l.drop(&of.waiting) {
@@ -166,12 +170,15 @@ func (l *Listener) add(accepted net.Conn) *conn {
 			}
 			l.of[c.from] = of // it is forgotten with its last one
 		}
+
 		of.open++
 	}
+
 	if l.open >= l.bounds.Connections {
 		why = fmt.Errorf("%d connections are open, a further one takes the place of one that waits", l.bounds.Connections)
 		l.drop(&l.waiting)
 	}
+
 	l.open++
 	c.become(isNew)
 	return c
@@ -208,14 +215,17 @@ func (c *conn) become(kind int) {
 	if c.places[1] != nil {
 		of.waiting[c.kind].Remove(c.places[1])
 	}
+
 	c.kind, c.places = kind, [2]*list.Element{}
 	if kind == isBusy || c.closed {
 		return
 	}
+
 	c.places[0] = l.waiting[kind].PushBack(c)
 	if of != nil && !c.known {
 		c.places[1] = of.waiting[kind].PushBack(c)
 	}
+
 	select {
 	case l.freed <- struct{}{}: // its place can be taken
 	default:
@@ -243,6 +253,7 @@ func (c *conn) forget() {
 	if !c.known {
 		c.leave()
 	}
+
 	c.listener.open--
 	select {
 	case c.listener.freed <- struct{}{}:
@@ -301,15 +312,18 @@ func sourceOf(a net.Addr) netip.Addr {
 	if !ok {
 		return netip.Addr{}
 	}
+
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
 	if ip.IsLoopback() {
 		return netip.Addr{}
 	}
+
 	if ip.Is6() {
 		if prefix, err := ip.Prefix(64); err == nil {
 			return prefix.Addr()
 		}
 	}
+
 	return ip
 }
 

@@ -113,6 +113,7 @@ func isUTF16(head []byte) bool {
 	if len(head) < telling {
 		return false
 	}
+
 	for zero := range 2 {
 		is := true
 		for i, c := range head[:telling] {
@@ -122,6 +123,7 @@ func isUTF16(head []byte) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -139,6 +141,7 @@ func Unpack(kind Kind, packed io.Reader) (io.ReadCloser, error) {
 	case Bzip2:
 		return io.NopCloser(bzip2.NewReader(packed)), nil
 	}
+
 	return io.NopCloser(packed), nil
 }
 
@@ -154,6 +157,7 @@ func newGunzip(packed io.Reader) (*gunzip, error) {
 	if !ok {
 		from = bufio.NewReader(packed)
 	}
+
 	member, err := gzip.NewReader(from)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -161,6 +165,7 @@ func newGunzip(packed io.Reader) (*gunzip, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	member.Multistream(false)
 	return &gunzip{from, member}, nil
 }
@@ -171,6 +176,7 @@ func (g *gunzip) Read(b []byte) (int, error) {
 	if !errors.Is(err, io.EOF) {
 		return n, err
 	}
+
 	next, err := g.from.Peek(2)
 	switch {
 	case len(next) < 2 && err != nil && !errors.Is(err, io.EOF):
@@ -182,6 +188,7 @@ func (g *gunzip) Read(b []byte) (int, error) {
 	case len(next) == 1:
 		return n, io.ErrUnexpectedEOF
 	}
+
 	err = g.member.Reset(g.from)
 	g.member.Multistream(false)
 	return n, err

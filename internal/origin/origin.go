@@ -82,6 +82,7 @@ func fromOtherPage(r *http.Request) bool {
 		page, err := url.Parse(from)
 		return err != nil || page.Host == "" || !strings.EqualFold(page.Host, r.Host)
 	}
+
 	safe := r.Method == http.MethodGet || r.Method == http.MethodHead
 	return !safe || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }

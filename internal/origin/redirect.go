@@ -29,6 +29,7 @@ func Stay(c *http.Client) *http.Client {
 		}
 		return nil
 	}
+
 	return &stays
 }
 

@@ -36,14 +36,17 @@ func (f *Faults) Note(operation string, err error) {
 		r = &repeated{}
 		f.known[operation] = r
 	}
+
 	now := time.Now()
 	if !r.lasts {
 		r.lasts, r.since = true, now
 	}
+
 	r.silent++
 	if !r.said.IsZero() && now.Sub(r.said) < sayEvery {
 		return
 	}
+
 	f.logger.Error(err.Error(), "operation", operation, "times", r.silent)
 	r.said, r.silent = now, 0
 }

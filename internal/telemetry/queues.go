@@ -20,6 +20,7 @@ func Queue(r prometheus.Registerer, name string, capacity float64, depth func() 
 		r.Unregister(gauge)
 		r.MustRegister(gauge)
 	}
+
 	Dropped(r, name) // so that an alert sees the first drop as an increase
 }
 

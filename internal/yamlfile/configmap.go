@@ -27,12 +27,14 @@ func ConfigMap(file string, data []byte) (files []Inner, ok bool) {
 	if err != nil {
 		return nil, false
 	}
+
 	d := decoder{file: file, source: strings.Split(string(data), "\n")}
 	for {
 		var document yaml.Node
 		if err := loader.Load(&document); err != nil || len(document.Content) == 0 {
 			return files, ok
 		}
+
 		for _, object := range objects(d.value(document.Content[0])) {
 			if kindOf(object) != "ConfigMap" {
 				continue

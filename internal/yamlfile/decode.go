@@ -55,11 +55,13 @@ func (d *decoder) anyFaulty(node *yaml.Node, seen map[*yaml.Node]bool) bool {
 	if d.faulty[node] || d.anyFaulty(node.Alias, seen) {
 		return true
 	}
+
 	for _, child := range node.Content {
 		if d.anyFaulty(child, seen) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -133,6 +135,7 @@ func (v Value) intoStruct(target reflect.Value) {
 	if !ok && !v.Null() {
 		v.Faultf("known keys: "+strings.Join(names, ", "), "%s where a map is wanted", v.Found())
 	}
+
 	for _, pair := range pairs {
 		if field, known := fields[pair.Name]; known {
 			pair.Value.into(field)
@@ -140,6 +143,7 @@ func (v Value) intoStruct(target reflect.Value) {
 		}
 		pair.Key.Faultf(Suggest(pair.Name, names, "known keys: "), "unknown key %s", pair.Name)
 	}
+
 	if self, ok := target.Addr().Interface().(validator); ok {
 		self.Validate(v)
 	}
@@ -177,6 +181,7 @@ func (v Value) intoSlice(target reflect.Value) {
 		v.Faultf(listRemedy(v), "%s where a list is wanted", v.Found())
 		return
 	}
+
 	slice := reflect.MakeSlice(target.Type(), len(elements), len(elements))
 	for i, element := range elements {
 		if element.Null() {
@@ -185,6 +190,7 @@ func (v Value) intoSlice(target reflect.Value) {
 		}
 		element.into(slice.Index(i))
 	}
+
 	target.Set(slice)
 }
 
@@ -204,12 +210,14 @@ func (v Value) intoMap(target reflect.Value) {
 		v.Faultf("write {key: value}", "%s where a map is wanted", v.Found())
 		return
 	}
+
 	made := reflect.MakeMap(target.Type())
 	for _, pair := range pairs {
 		element := reflect.New(target.Type().Elem()).Elem()
 		pair.Value.into(element)
 		made.SetMapIndex(reflect.ValueOf(pair.Name).Convert(target.Type().Key()), element)
 	}
+
 	target.Set(made)
 }
 

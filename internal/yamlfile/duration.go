@@ -36,6 +36,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	case "":
 		return 0, errors.New("nothing stands where a duration is wanted")
 	}
+
 	var sum time.Duration
 	for rest := text; rest != ""; {
 		var part time.Duration
@@ -48,6 +49,7 @@ func ParseDuration(text string) (time.Duration, error) {
 		}
 		sum += part
 	}
+
 	return sum, nil
 }
 
@@ -58,10 +60,12 @@ func cutDuration(text string) (part time.Duration, rest string, err error) {
 	if end := strings.IndexAny(unit, "0123456789"); end >= 0 {
 		unit = unit[:end]
 	}
+
 	number, err := strconv.ParseInt(text[:digits], 10, 64)
 	if digits == 0 || (err != nil && !errors.Is(err, strconv.ErrRange)) {
 		return 0, "", errors.New("write a whole number and a unit, such as 90s, 10m or 1h30m")
 	}
+
 	for _, u := range units {
 		if u.name != strings.TrimSpace(unit) {
 			continue
@@ -71,6 +75,7 @@ func cutDuration(text string) (part time.Duration, rest string, err error) {
 		}
 		return time.Duration(number) * u.span, text[digits+len(unit):], nil
 	}
+
 	return 0, "", unknownUnit(strings.TrimSpace(unit), text[:digits])
 }
 
@@ -98,6 +103,7 @@ func FormatDuration(d time.Duration) string {
 	if d < time.Millisecond {
 		return "0s"
 	}
+
 	var b strings.Builder
 	for _, u := range units {
 		if n := d / u.span; n > 0 {
@@ -105,6 +111,7 @@ func FormatDuration(d time.Duration) string {
 			d %= u.span
 		}
 	}
+
 	return b.String()
 }
 

@@ -29,6 +29,7 @@ func (v Value) appendJSON(b []byte) []byte {
 		}
 		return append(b, '}')
 	}
+
 	text, ok := v.Scalar()
 	switch {
 	case !ok:
@@ -36,6 +37,7 @@ func (v Value) appendJSON(b []byte) []byte {
 	case !v.Quoted() && slices.Contains([]string{"!!int", "!!float", "!!bool"}, v.node.ShortTag()):
 		return append(b, text...)
 	}
+
 	return appendJSONText(b, text)
 }
 

@@ -31,6 +31,7 @@ func Nearest(word string, known []string) string {
 			best, bestRank = candidate, rank
 		}
 	}
+
 	return best
 }
 
@@ -53,6 +54,7 @@ func slips(a, b string) int {
 	for j := range len(b) + 1 {
 		rows[0][j] = j
 	}
+
 	for i := 1; i <= len(a); i++ {
 		row, above, twoAbove := &rows[i%3], &rows[(i+2)%3], &rows[(i+1)%3]
 		row[0] = i
@@ -67,5 +69,6 @@ func slips(a, b string) int {
 			}
 		}
 	}
+
 	return rows[len(a)%3][len(b)]
 }

@@ -46,15 +46,18 @@ func (n *Networks) add(v Value) {
 		n.Files = append(n.Files, NetworkFile{named.File, v.Key("file")})
 		return
 	}
+
 	text := v.Text()
 	if text == "" {
 		return
 	}
+
 	prefix, err := ParsePrefix(text)
 	if err != nil {
 		v.Fault(err)
 		return
 	}
+
 	n.Prefixes = append(n.Prefixes, prefix)
 }
 
@@ -75,6 +78,7 @@ func (n *Networks) Read(read func(name string) (path string, data []byte, err er
 		more, wrong := ParsePrefixes(path, data)
 		all, faults = append(all, more...), append(faults, wrong...)
 	}
+
 	return all, faults
 }
 
@@ -89,6 +93,7 @@ func ParsePrefixes(file string, data []byte) ([]netip.Prefix, Faults) {
 		if word == "" {
 			continue
 		}
+
 		prefix, err := ParsePrefix(word)
 		if err != nil {
 			what, remedy, _ := strings.Cut(err.Error(), "; ")
@@ -97,8 +102,10 @@ func ParsePrefixes(file string, data []byte) ([]netip.Prefix, Faults) {
 			faults = append(faults, Fault{file, number + 1, column, what, remedy})
 			continue
 		}
+
 		prefixes = append(prefixes, prefix)
 	}
+
 	return prefixes, faults
 }
 
@@ -108,6 +115,7 @@ func ParsePrefix(text string) (netip.Prefix, error) {
 		addr = address.Plain(addr)
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
+
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
 		return prefix, fmt.Errorf("%q is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32", clip(text))
@@ -118,5 +126,6 @@ func ParsePrefix(text string) (netip.Prefix, error) {
 	if masked := prefix.Masked(); masked != prefix {
 		return prefix, fmt.Errorf("%s has bits set behind its %d; write %s for the network, or %s for the address", prefix, prefix.Bits(), masked, prefix.Addr())
 	}
+
 	return address.PlainPrefix(prefix), nil
 }

@@ -16,6 +16,7 @@ func (d *decoder) override(root *yaml.Node) {
 		for _, fault := range inner.faults {
 			d.faults = append(d.faults, Fault{File: o.origin, What: fault.What, Remedy: fault.Remedy})
 		}
+
 		if node == nil {
 			continue
 		}
@@ -51,6 +52,7 @@ func (d *decoder) slot(node *yaml.Node, name, origin string) **yaml.Node {
 		}
 		return &node.Content[i]
 	}
+
 	if node.Kind == yaml.ScalarNode {
 		*node, d.origins[node] = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}, origin
 	}
@@ -59,6 +61,7 @@ func (d *decoder) slot(node *yaml.Node, name, origin string) **yaml.Node {
 			return &node.Content[i+1]
 		}
 	}
+
 	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}
 	under := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
 	node.Content = append(node.Content, key, under)

@@ -87,6 +87,7 @@ func (v Value) notText() string {
 	if v.Quoted() {
 		return ""
 	}
+
 	switch tag := v.node.ShortTag(); {
 	case tag == "!!int", tag == "!!float", tag == "!!bool", tag == "!!timestamp", yamlOneBoolean[strings.ToLower(v.node.Value)]:
 		return "put it in quotes: " + strconv.Quote(v.node.Value)
@@ -95,6 +96,7 @@ func (v Value) notText() string {
 	case tag != "!!str":
 		return "leave out " + tag
 	}
+
 	return ""
 }
 

@@ -25,10 +25,12 @@ func ParseSize(text string) (Size, error) {
 	if err != nil {
 		return 0, sizeError(text, err)
 	}
+
 	unit := strings.TrimSpace(text[digits:])
 	if unit == "" {
 		unit = "B"
 	}
+
 	for _, s := range sizes {
 		if !strings.EqualFold(s.name, unit) {
 			continue
@@ -38,6 +40,7 @@ func ParseSize(text string) (Size, error) {
 		}
 		return Size(number * s.bytes), nil
 	}
+
 	return 0, fmt.Errorf("%q is no size: the unit %q is not known; the units are B, KiB, MiB, GiB, TiB (of 1024) and KB, MB, GB, TB (of 1000)", text, unit)
 }
 

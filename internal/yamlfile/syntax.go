@@ -22,6 +22,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 		d.syntax(err)
 		return nil
 	}
+
 	var first, second yaml.Node
 	switch err := loader.Load(&first); {
 	case errors.Is(err, io.EOF), err == nil && len(first.Content) == 0:
@@ -30,6 +31,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 		d.syntax(err)
 		return nil
 	}
+
 	switch err := loader.Load(&second); {
 	case errors.Is(err, io.EOF):
 	case err != nil:
@@ -37,6 +39,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	default:
 		d.faultAt(second.Line, second.Column, "keep each document in a file of its own", "a second document begins here")
 	}
+
 	return first.Content[0]
 }
 
@@ -46,10 +49,12 @@ func (d *decoder) unreadable(data []byte) bool {
 		d.faultAt(1, 1, "save the file as UTF-8", "the file is UTF-16")
 		return true
 	}
+
 	at := firstUnreadable(data)
 	if at < 0 {
 		return false
 	}
+
 	line := bytes.Count(data[:at], []byte("\n")) + 1
 	column := utf8.RuneCount(data[bytes.LastIndexByte(data[:at], '\n')+1:at]) + 1
 	if data[at] >= utf8.RuneSelf {
@@ -57,6 +62,7 @@ func (d *decoder) unreadable(data []byte) bool {
 	} else {
 		d.faultAt(line, column, "take it out", "an invisible control character (0x%02x) stands here", data[at])
 	}
+
 	return true
 }
 
@@ -84,6 +90,7 @@ func (d *decoder) syntax(err error) {
 		d.faults = append(d.faults, Fault{File: d.file, What: "this is no YAML: " + err.Error()})
 		return
 	}
+
 	for _, mistake := range mistakes {
 		if what, remedy, ok := mistake(load, d.source); ok {
 			place := load.Mark
@@ -94,6 +101,7 @@ func (d *decoder) syntax(err error) {
 			return
 		}
 	}
+
 	d.faultAt(max(load.Mark.Line, 1), max(load.Mark.Column, 1), "", "this is no YAML: %s", load.Message)
 }
 
@@ -202,6 +210,7 @@ func neverClosed(e *yaml.LoadError, lines []string) (string, string, bool) {
 	case where != "" && strings.ContainsAny(where[:1], "[{") && e.Mark.Line == e.ContextMark.Line:
 		return "a bracket inside a value without quotes makes no sense to YAML here", "put the value in single quotes", true
 	}
+
 	closing := map[byte]string{'[': "]", '{': "}"}
 	if after == "" || closing[after[0]] == "" {
 		return "", "", false

@@ -85,9 +85,11 @@ func (v Value) Map() (pairs []Pair, ok bool) {
 			key.Faultf("leave one of them out", "%s is given twice, first at line %d", name, line)
 			continue
 		}
+
 		first[name] = key.Line()
 		pairs = append(pairs, Pair{name, key, v.child(v.node.Content[i+1])})
 	}
+
 	return pairs, true
 }
 
@@ -176,6 +178,7 @@ func (v Value) At(line, column int) Value {
 	if v.node.Kind != yaml.ScalarNode || line < 1 || line > len(texts) || v.node.Line < 1 {
 		return v
 	}
+
 	text, row, from := texts[line-1], v.node.Line, v.node.Column
 	switch {
 	case v.node.Style&yaml.LiteralStyle != 0:
@@ -183,6 +186,7 @@ func (v Value) At(line, column int) Value {
 	case len(texts) > 1:
 		return v
 	}
+
 	if row > len(v.d.source) || text == "" {
 		return v
 	}
@@ -191,6 +195,7 @@ func (v Value) At(line, column int) Value {
 	if at < 0 {
 		return v
 	}
+
 	v.line, v.column = row, utf8.RuneCountInString(before)+utf8.RuneCountInString(after[:at])+column
 	return v
 }
@@ -223,6 +228,7 @@ func shown(n *yaml.Node) string {
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
 		return fmt.Sprintf("the text %q", text)
 	}
+
 	switch n.ShortTag() {
 	case "!!int", "!!float":
 		return "the number " + text
@@ -231,6 +237,7 @@ func shown(n *yaml.Node) string {
 	case "!!timestamp":
 		return "the date " + text
 	}
+
 	return fmt.Sprintf("%q", text)
 }
 

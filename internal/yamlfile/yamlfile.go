@@ -45,6 +45,7 @@ func (f Fault) String() string {
 			fmt.Fprintf(&b, ":%d", f.Column)
 		}
 	}
+
 	if b.Len() > 0 {
 		b.WriteString(": ")
 	}
@@ -52,6 +53,7 @@ func (f Fault) String() string {
 	if f.Remedy != "" {
 		b.WriteString("; " + f.Remedy)
 	}
+
 	return b.String()
 }
 

@@ -110,6 +110,7 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 	if config.Reread == nil {
 		config.Reread = func() {}
 	}
+
 	a := &Aggregator{config: config, logger: config.Logger, faults: telemetry.NewFaults(config.Logger),
 		metrics: newMetrics(config.Metrics), held: map[int]*partition{}}
 	if err := a.Reload(config.Rules); err != nil {
@@ -118,15 +119,18 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 	if err := a.agreePartitions(ctx); err != nil {
 		return nil, err
 	}
+
 	name, err := config.Store.Agree(ctx, "list", []byte(newListName()))
 	if err != nil {
 		return nil, fmt.Errorf("agreeing on the list's name: %w", err)
 	}
+
 	a.list = newList(a, string(name))
 	a.listEnd = func(ctx context.Context) (int64, error) {
 		span, err := config.Client.PartitionSpan(ctx, config.BlocklistTopic, 0)
 		return span.End, err
 	}
+
 	a.listed = a.readListed
 	a.registerLag(config.Metrics)
 	return a, nil

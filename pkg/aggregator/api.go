@@ -70,17 +70,20 @@ func (a *Aggregator) serveKey(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	number := hit.Partition(named.Name, []byte(key), a.config.Partitions)
 	p := a.owner(number)
 	if p == nil {
 		http.Error(w, fmt.Sprintf("partition %d, where this key is counted, is another aggregator's", number), http.StatusNotFound)
 		return
 	}
+
 	status, err := p.explain(r.Context(), named.Name, key)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
+
 	answer(w, status)
 }
 
@@ -109,6 +112,7 @@ func (p *partition) ask(ctx context.Context, run func(context.Context) error) er
 	case <-ctx.Done():
 		return fmt.Errorf("partition %d does not answer: %w", p.number, ctx.Err())
 	}
+
 	select {
 	case err := <-answered:
 		return err
@@ -123,10 +127,12 @@ func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, 
 	if c == nil {
 		return nil, fmt.Errorf("the rule %q is not in force here yet", ruleName)
 	}
+
 	w, where, err := p.peek(c, ruleName+"/"+key, cold)
 	if err != nil {
 		return nil, err
 	}
+
 	at := p.time()
 	s := &keyStatus{Rule: ruleName, Key: key, Partition: p.number, Where: where, At: time.UnixMilli(at).UTC(), Newest: instant(w.State.Newest()), Limits: []limitStatus{}}
 	for i, limit := range w.Rule.Spec.Limits {
@@ -137,6 +143,7 @@ func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, 
 		}
 		s.Limits = append(s.Limits, one)
 	}
+
 	if v := w.Verdict; v != nil {
 		s.Block = &blockStatus{ID: v.ID(ruleName, key), From: time.UnixMilli(v.From).UTC(), Limit: v.Limit, Count: v.Count,
 			Level: v.Level, Blocked: v.Live(at), Ended: instant(v.Ended)}
@@ -144,6 +151,7 @@ func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, 
 			s.Block.Until = instant(v.Until)
 		}
 	}
+
 	return s, nil
 }
 
@@ -184,6 +192,7 @@ func (a *Aggregator) serveTop(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("there is no rule %q", name), http.StatusNotFound)
 		return
 	}
+
 	top := usualTop
 	if text := r.URL.Query().Get("n"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -193,11 +202,13 @@ func (a *Aggregator) serveTop(w http.ResponseWriter, r *http.Request) {
 		}
 		top = n
 	}
+
 	keys, err := a.heaviest(r.Context(), name, top)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
+
 	answer(w, keys)
 }
 
@@ -249,6 +260,7 @@ func (p *partition) top(ruleName string, n int) []heavyKey {
 			keys = heaviestOf(keys, n)
 		}
 	}
+
 	return heaviestOf(keys, n)
 }
 

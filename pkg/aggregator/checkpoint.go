@@ -76,10 +76,12 @@ func readCheckpoint(value []byte) (*checkpoint, error) {
 	if version := c.Take(1); len(version) == 0 || version[0] != checkpointVersion {
 		c.Fail()
 	}
+
 	found := &checkpoint{generation: c.Number(), offset: c.Number(), last: c.Number() - 1}
 	if sum := c.Take(8); len(sum) == 8 {
 		found.checksum = binary.LittleEndian.Uint64(sum)
 	}
+
 	found.reached, found.told, found.sources = c.Number(), c.Number()-1, c.Left
 	if c.Failed {
 		return nil, fmt.Errorf("the checkpoint of %d bytes: %w", len(value), windows.ErrDamaged)
@@ -111,10 +113,12 @@ func (p *partition) begin(ctx context.Context, value []byte) error {
 			return fmt.Errorf("writing the first checkpoint: %w", err)
 		}
 	}
+
 	found, err := readCheckpoint(value)
 	if err == nil {
 		err = p.sources.Read(found.sources)
 	}
+
 	switch {
 	case errors.Is(err, windows.ErrNewer) || errors.Is(err, hit.ErrNewer):
 		return stopped{err}
@@ -123,6 +127,7 @@ func (p *partition) begin(ctx context.Context, value []byte) error {
 			return err
 		}
 	}
+
 	p.stored, p.storedAt = *found, p.config.Now()
 	p.resume = resumption{fresh: found.offset == 0}
 	p.offset, p.last, p.checksum, p.reached = found.offset, found.last, found.checksum, found.reached
@@ -146,11 +151,13 @@ func (p *partition) withoutCheckpoint(ctx context.Context, damage error) (*check
 		}
 		from, last = page.Next, page.Next == ""
 	}
+
 	if newest == unknown {
 		newest = p.nextGeneration()
 	}
 	p.logger.Error("the checkpoint in the store is damaged: the log of hits is read again from its beginning, and what the windows have is skipped",
 		"error", damage, "generation", newest)
+
 	p.metrics.taken.WithLabelValues("checkpoint").Inc()
 	return &checkpoint{generation: newest, last: unknown, told: unknown}, nil
 }
@@ -171,6 +178,7 @@ func (p *partition) safe(ctx context.Context, idle bool) error {
 	if err := p.takeCheckpoint(ctx, idle); err != nil {
 		return err
 	}
+
 	p.writeMeanwhile()
 	for p.ahead != nil && p.windows.Written() < p.ahead.changed {
 		if err := p.writeBack(ctx); err != nil {
@@ -180,6 +188,7 @@ func (p *partition) safe(ctx context.Context, idle bool) error {
 			break
 		}
 	}
+
 	if p.ahead == nil || p.windows.Written() < p.ahead.changed || p.sent.done() < p.ahead.sent {
 		return nil
 	}
@@ -187,6 +196,7 @@ func (p *partition) safe(ctx context.Context, idle bool) error {
 	if err := p.writeCheckpoint(ctx, next); err != nil {
 		return err
 	}
+
 	p.ahead = nil
 	return nil
 }
@@ -219,6 +229,7 @@ func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 	if err := p.publishReplayed(ctx); err != nil {
 		return err
 	}
+
 	p.ahead = &checkpoint{generation: p.stored.generation, offset: p.offset, last: p.last, checksum: p.checksum, reached: p.reached,
 		told: p.list.told(), sources: p.sources.Append(nil), changed: p.windows.Tail(), sent: p.sent.taken, at: now}
 	p.counted, p.breathed = 0, 0
@@ -242,6 +253,7 @@ func (p *partition) writeCheckpoint(ctx context.Context, next checkpoint) error 
 	if err := p.own.Write(ctx, changes); err != nil {
 		return fmt.Errorf("writing the checkpoint: %w", err)
 	}
+
 	p.walk.stored = p.walk.note
 	p.metrics.checkpoint.Observe(time.Since(begun).Seconds())
 	p.stored, p.storedAt = next, p.config.Now()

@@ -50,6 +50,7 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 		p.amid = false
 		p.windows.Settle()
 	}
+
 	for len(records) > 0 {
 		p.amid = true
 		n, err := p.gather(ctx, records)
@@ -59,11 +60,13 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 		if err := p.loadOrWait(ctx); err != nil {
 			return err
 		}
+
 		for _, b := range p.batches[:p.used] {
 			if err := p.countBatch(ctx, b); err != nil {
 				return err
 			}
 		}
+
 		p.amid = false
 		p.windows.Settle()
 		p.offset = records[n-1].Offset + 1
@@ -72,6 +75,7 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 			return err
 		}
 	}
+
 	p.rules.settle()
 	return nil
 }
@@ -86,6 +90,7 @@ func (p *partition) breathe(ctx context.Context, more bool) error {
 			}
 		}
 	}
+
 	for p.windows.Leaving() > mostLeaving {
 		err := p.writeBack(ctx)
 		if err == nil {
@@ -94,11 +99,13 @@ func (p *partition) breathe(ctx context.Context, more bool) error {
 		if !p.away(err) {
 			return err
 		}
+
 		p.pause(ctx, tryAgain)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
+
 	return nil
 }
 
@@ -115,12 +122,14 @@ func (p *partition) gather(ctx context.Context, records []kafka.Record) (int, er
 		if err != nil {
 			return n, err
 		}
+
 		if ok {
 			p.used++
 			p.findWindows(b)
 			pairs += len(b.windows)
 		}
 	}
+
 	return len(records), nil
 }
 
@@ -141,6 +150,7 @@ func (p *partition) judge(ctx context.Context, b *batch, record *kafka.Record) (
 		p.metrics.batches.damaged.Inc()
 		return false, nil
 	}
+
 	if p.awaitRules(ctx, b.reader.Rules()); ctx.Err() != nil {
 		return false, ctx.Err() // what is not known now, the next owner may know
 	}
@@ -151,6 +161,7 @@ func (p *partition) judge(ctx context.Context, b *batch, record *kafka.Record) (
 	if verdict == hit.Conflict || verdict == hit.Full {
 		p.faults.Note(verdict.String(), fmt.Errorf("record %d of %s, %d to %d, is not counted: %s", record.Offset, h.Source, h.From, h.To, notCounted[verdict]))
 	}
+
 	return verdict == hit.Apply, nil
 }
 
@@ -193,6 +204,7 @@ func (p *partition) findWindows(b *batch) {
 			b.windows = append(b.windows, w)
 		}
 	}
+
 	p.metrics.lookups.hot.Add(float64(hot))
 }
 
@@ -220,16 +232,19 @@ func (p *partition) touch(searches []search) (sum int) {
 	for i := range searches {
 		found[i] = p.windows.Likely(searches[i].hash)
 	}
+
 	for _, w := range found[:len(searches)] {
 		if w != nil {
 			sum += w.Touch()
 		}
 	}
+
 	for _, w := range found[:len(searches)] {
 		if w != nil {
 			sum += int(w.Rule.Policy.Touch(&w.State))
 		}
 	}
+
 	return sum
 }
 
@@ -265,6 +280,7 @@ func (p *partition) settleFates(b *batch) {
 			p.windows.Change(w)
 			w.Generation, w.Offset = generation, b.offset
 		}
+
 		b.plain = b.plain && fate == counts
 		b.fates = append(b.fates, fate)
 	}
@@ -278,6 +294,7 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 	if !b.plain {
 		p.uncounted(b, latest)
 	}
+
 	items := b.reader.Items()
 	p.counted += len(items)
 	for i := range items {
@@ -285,6 +302,7 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 		if b.fates[item.Pair] != counts {
 			continue
 		}
+
 		w := b.windows[item.Pair]
 		if item.UnixMilli > latest || item.Cost == 0 {
 			if err := p.rare(ctx, w, b, item, latest); err != nil {
@@ -292,11 +310,13 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 			}
 			continue
 		}
+
 		outcome := w.Rule.Policy.Hit(&w.State, item.UnixMilli, item.Cost)
 		w.Rule.Tally[outcome.Event] += item.Cost
 		if outcome.Event == window.Late {
 			continue
 		}
+
 		p.reached = max(p.reached, item.UnixMilli)
 		if began(outcome.Event) {
 			if err := p.follow(ctx, w, outcome, h.Source); err != nil {
@@ -304,6 +324,7 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 			}
 		}
 	}
+
 	return nil
 }
 

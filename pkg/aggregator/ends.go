@@ -29,6 +29,7 @@ func (p *partition) cleanUp(ctx context.Context, name []byte, v *windows.Verdict
 	if p.config.BlocklistRetention > 0 {
 		return nil
 	}
+
 	paper := p.sent.add(1)
 	message := kafka.Message{Key: name, Done: func(offset int64, err error) {
 		p.acknowledged(paper, err)
@@ -36,6 +37,7 @@ func (p *partition) cleanUp(ctx context.Context, name []byte, v *windows.Verdict
 			p.list.tell(offset)
 		}
 	}}
+
 	if err := p.config.Blocklist.Send(ctx, message); err != nil {
 		return fmt.Errorf("the blocklist: %w: %w", errSend, err)
 	}
@@ -51,6 +53,7 @@ func (p *partition) endGone(ctx context.Context, name []byte, one *windows.Windo
 	if v == nil || !v.Live(now) {
 		return p.cleanUp(ctx, name, v, now)
 	}
+
 	p.walk.ends = append(p.walk.ends, ending{name: name, at: now})
 	ended := *v
 	ended.Ended = now
@@ -81,6 +84,7 @@ func (p *partition) records(ctx context.Context, names [][]byte) ([]windows.Reco
 	if err != nil {
 		return nil, fmt.Errorf("reading entries of rules that are gone: %w", err)
 	}
+
 	records := make([]windows.Record, len(names))
 	for i, value := range values {
 		record, err := windows.ReadRecord(value)
@@ -91,6 +95,7 @@ func (p *partition) records(ctx context.Context, names [][]byte) ([]windows.Reco
 			records[i] = record
 		}
 	}
+
 	return records, nil
 }
 
@@ -101,17 +106,20 @@ func (p *partition) writeEnds(ctx context.Context) error {
 	for i, end := range p.walk.ends {
 		found[i] = p.window(string(end.name)) // also when its rule is back
 	}
+
 	if err := p.windows.Load(ctx); err != nil {
 		return err
 	}
 	if err := p.endStored(ctx, found); err != nil {
 		return err
 	}
+
 	for i, w := range found {
 		if w != nil {
 			p.endWindow(w, p.walk.ends[i])
 		}
 	}
+
 	p.walk.ends = nil
 	p.windows.Settle()
 	return nil
@@ -126,20 +134,24 @@ func (p *partition) endStored(ctx context.Context, found []*windows.Window) erro
 			ends, names = append(ends, end), append(names, end.name)
 		}
 	}
+
 	records, err := p.records(ctx, names)
 	if err != nil {
 		return err
 	}
+
 	var changes []store.Change
 	for i, record := range records {
 		changes = ends[i].appendChange(changes, record)
 	}
+
 	if len(changes) == 0 {
 		return nil
 	}
 	if err := p.own.Write(ctx, changes); err != nil {
 		return fmt.Errorf("ending entries of rules that are gone: %w", err)
 	}
+
 	return nil
 }
 

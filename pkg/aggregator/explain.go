@@ -36,6 +36,7 @@ func (p *partition) explain(ctx context.Context, ruleName, key string) (*keyStat
 	if !errors.Is(err, errCold) {
 		return status, err
 	}
+
 	cold, err := await(ctx, read)
 	if err != nil {
 		return nil, fmt.Errorf("%w, and the store does not answer: %w", errCold, err)
@@ -91,6 +92,7 @@ func (p *partition) peek(rule *windows.Rule, name string, cold *reading) (*windo
 	if cold == nil {
 		return nil, "", errCold
 	}
+
 	w := &windows.Window{Name: name, Rule: rule}
 	if err := p.windows.Fill(w, cold.value); err != nil {
 		return nil, "", err
@@ -98,5 +100,6 @@ func (p *partition) peek(rule *windows.Rule, name string, cold *reading) (*windo
 	if cold.value == nil {
 		return w, "none", nil
 	}
+
 	return w, "cold", nil
 }

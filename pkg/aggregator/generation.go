@@ -39,6 +39,7 @@ func (p *partition) fetch(ctx context.Context) ([]kafka.Record, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+
 	span := p.log.Span()
 	switch {
 	case errors.Is(err, kafka.ErrTrimmed):
@@ -56,6 +57,7 @@ func (p *partition) fetch(ctx context.Context) ([]kafka.Record, error) {
 		p.seek()
 		return nil, nil
 	}
+
 	p.looked, p.found = p.config.Now(), true
 	p.resume.short = time.Time{}
 	p.resume.end, p.resume.fresh = span.End, false
@@ -65,6 +67,7 @@ func (p *partition) fetch(ctx context.Context) ([]kafka.Record, error) {
 	if p.resume.checks {
 		return p.compare(ctx, records, span)
 	}
+
 	return records, nil
 }
 
@@ -75,6 +78,7 @@ func (p *partition) read(ctx context.Context) (records []kafka.Record, err error
 		defer close(fetched)
 		records, err = p.log.Fetch(ctx)
 	}()
+
 	for {
 		select {
 		case <-fetched:
@@ -132,16 +136,19 @@ func (p *partition) newGeneration(ctx context.Context, start int64, why string) 
 	if err := p.countWaiting(ctx); err != nil {
 		return err
 	}
+
 	for p.windows.Dirty() > 0 {
 		if err := p.writeBack(ctx); err != nil {
 			return err
 		}
 	}
+
 	next := checkpoint{generation: p.nextGeneration(), offset: start, last: -1, reached: p.reached, told: p.list.told(), sources: p.sources.Append(nil)}
 	p.walk.note.since = unknown
 	if err := p.writeCheckpoint(ctx, next); err != nil {
 		return err
 	}
+
 	p.logger.Error("the log of hits is another than it was: it is read from its beginning", "why", why, "generation", next.generation)
 	p.metrics.taken.WithLabelValues("generation").Inc()
 	p.offset, p.last, p.ahead, p.replay = start, -1, nil, replay{end: unknown}

@@ -68,5 +68,6 @@ func (a *Aggregator) statuses() map[int]*PartitionStatus {
 			all[number] = &s
 		}
 	}
+
 	return all
 }

@@ -83,6 +83,7 @@ func (l *list) follow(ctx context.Context) {
 		l.faults.Over("list")
 		reader = l.config.Client.NewReader(l.config.BlocklistTopic, 0, end)
 	}
+
 	last, short := int64(unknown), doubt{}
 	for ctx.Err() == nil {
 		told := l.told()
@@ -101,6 +102,7 @@ func (l *list) follow(ctx context.Context) {
 		case err != nil:
 			continue // said by the reader, with the pause that belongs to it
 		}
+
 		last = max(last, span.End)
 		for i := range records {
 			l.look(ctx, &records[i])
@@ -120,10 +122,12 @@ func (a *Aggregator) readListed(ctx context.Context, from, to int64, each func(*
 		if err != nil {
 			return fmt.Errorf("reading the end of the list: %w", err)
 		}
+
 		for i := range records {
 			each(&records[i])
 		}
 	}
+
 	return nil
 }
 

@@ -27,6 +27,7 @@ func (p *partition) mark(ctx context.Context, _ bool) error {
 		!p.replay.over(p.offset) || !p.walk.whole(list.String()) {
 		return nil
 	}
+
 	p.logged.sayOver(p.Aggregator.logger, now)
 	m := blocklist.Mark{List: list, Partition: p.number, Partitions: p.config.Partitions, Generation: p.stored.generation, Offset: p.offset,
 		Reached: p.reached, At: now.UnixMilli(), Since: p.walk.note.since}
@@ -35,6 +36,7 @@ func (p *partition) mark(ctx context.Context, _ bool) error {
 		p.faults.Note("mark", err)
 		return nil
 	}
+
 	arrived := &atomic.Bool{}
 	message := kafka.Message{Key: m.RecordKey(), Value: value, Done: func(offset int64, err error) {
 		arrived.Store(true)
@@ -42,6 +44,7 @@ func (p *partition) mark(ctx context.Context, _ bool) error {
 			p.list.tell(offset)
 		}
 	}}
+
 	if err := p.config.Blocklist.Send(ctx, message); err != nil {
 		return fmt.Errorf("a mark: %w: %w", errSend, err)
 	}

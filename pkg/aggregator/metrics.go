@@ -44,6 +44,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 	}
+
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return telemetry.Register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
 	}
@@ -53,6 +54,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	for v := range m.batches.verdicts {
 		m.batches.verdicts[v] = batches.WithLabelValues(hit.Verdict(v).String())
 	}
+
 	m.batches.damaged = batches.WithLabelValues("damaged")
 	lookups := counter("weir_aggregator_lookups_total", "Windows looked up, by where they were.", "where")
 	m.lookups.hot, m.lookups.cold = lookups.WithLabelValues("hot"), lookups.WithLabelValues("cold")
@@ -67,11 +69,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	for _, why := range []string{"fenced", "generation", "checkpoint"} {
 		m.taken.WithLabelValues(why) // shown before the first
 	}
+
 	for _, op := range []string{"take", "call"} {
 		m.storeErrors.WithLabelValues(op)
 	}
 	m.detection = histogram("weir_aggregator_detection_delay_seconds", "From the time of the request that broke a limit to its verdict.",
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}, "rule")
+
 	m.checkpoint = telemetry.Register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_aggregator_checkpoint_seconds",
 		Help: "How long writing a checkpoint took.", Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}}))
 	m.hot = newTotal(r, "weir_aggregator_hot_keys", "Windows in memory.")

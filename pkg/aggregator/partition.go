@@ -178,6 +178,7 @@ func (p *partition) take(ctx context.Context) error {
 	if err := p.own.Take(ctx); err != nil {
 		return fmt.Errorf("taking the partition: %w", err)
 	}
+
 	values, err := p.own.Read(ctx, store.Notes, [][]byte{checkpointKey, listKey})
 	if err != nil {
 		return fmt.Errorf("reading the checkpoint: %w", err)
@@ -188,10 +189,12 @@ func (p *partition) take(ctx context.Context) error {
 	if err := p.walk.read(values[1]); err != nil {
 		return err
 	}
+
 	p.list.seen(p.walk.note.list, p.stored.told)
 	if p.stored.offset > 0 {
 		p.commits.note(p.stored.offset) // the last owner's may have been lost, and there may be nothing more to count
 	}
+
 	p.noteTakeover(ctx)
 	p.lookBack(ctx)
 	p.faults.Over("partition")
@@ -225,12 +228,14 @@ func (p *partition) turn(ctx context.Context) error {
 		p.pause(ctx, tryAgain)
 		return ctx.Err()
 	}
+
 	if err != nil {
 		return err
 	}
 	if err := p.count(ctx, records); err != nil {
 		return err
 	}
+
 	p.moved(records)
 	idle := len(records) == 0
 	for _, do := range []func(context.Context, bool) error{p.safe, p.publishAgain, p.sweepOn, p.mark} {
@@ -238,6 +243,7 @@ func (p *partition) turn(ctx context.Context) error {
 			return err
 		}
 	}
+
 	p.show()
 	return ctx.Err()
 }
@@ -288,6 +294,7 @@ func (p *partition) finish() {
 			p.pause(ctx, 10*time.Millisecond) // for Kafka to acknowledge
 		}
 	}
+
 	if err := p.config.Store.Sync(ctx); err != nil {
 		p.logger.Warn("the store was not synced", "why", err)
 	}

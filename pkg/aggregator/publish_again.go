@@ -95,6 +95,7 @@ func (p *partition) lookBack(ctx context.Context) {
 		p.missed.Store(true)
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, lookBackPatience)
 	defer cancel()
 	last := map[string]superseded{}
@@ -108,6 +109,7 @@ func (p *partition) lookBack(ctx context.Context) {
 	if err != nil {
 		p.missed.Store(true)
 	}
+
 	p.lates = slices.Collect(maps.Values(last))
 }
 
@@ -120,10 +122,12 @@ func (w *walk) read(value []byte) error {
 	if windows.LaterVersion(value, noteVersion) {
 		return stopped{fmt.Errorf("the note of the list: %w: version %d", windows.ErrNewer, value[0])}
 	}
+
 	c := varint.Reader{Left: value}
 	if version := c.Take(1); len(version) == 0 || version[0] != noteVersion {
 		c.Fail()
 	}
+
 	note := listNote{since: c.Number() - 1}
 	modes, n := binary.Uvarint(c.Left)
 	c.Take(int64(max(n, 0)))
@@ -131,6 +135,7 @@ func (w *walk) read(value []byte) error {
 	if !c.Failed { // a damaged one is as good as none
 		w.note, w.stored = note, note
 	}
+
 	return nil
 }
 
@@ -147,6 +152,7 @@ func (p *partition) publishAgain(ctx context.Context, _ bool) error {
 	if p.storeRests() || len(p.waiting) > 0 || now.Before(w.next) || p.sent.done() < w.acknowledged || p.windows.Written() < w.written {
 		return nil
 	}
+
 	w.next = now.Add(walkEvery)
 	if w.going == nil {
 		p.beginWalk(ctx, now)
@@ -163,6 +169,7 @@ func (p *partition) publishAgain(ctx context.Context, _ bool) error {
 		w.note, w.going = *w.going, nil
 		return p.writeNote(ctx)
 	}
+
 	return p.walkPage(ctx, now.UnixMilli())
 }
 
@@ -175,11 +182,13 @@ func (p *partition) beginWalk(ctx context.Context, now time.Time) {
 	if !publishes && age < pruneEvery {
 		return
 	}
+
 	since, err := p.listEnd(ctx)
 	if err != nil {
 		p.faults.Note("list", err)
 		return
 	}
+
 	took := p.took
 	p.took = takeover{}
 	w.skips = took == takeover{list, modes, took.since} && !p.missed.Load()
@@ -189,6 +198,7 @@ func (p *partition) beginWalk(ctx context.Context, now time.Time) {
 	case w.skips:
 		since = took.since
 	}
+
 	if publishes {
 		p.missed.Store(false)
 	}
@@ -204,10 +214,12 @@ func (p *partition) walkPage(ctx context.Context, now int64) error {
 	if err != nil {
 		return fmt.Errorf("walking through the list: %w", err)
 	}
+
 	found := make([]*windows.Window, len(page.Pairs))
 	for i, pair := range page.Pairs {
 		found[i] = p.window(string(pair.Key))
 	}
+
 	if err := p.windows.Load(ctx); err != nil {
 		return err
 	}
@@ -220,6 +232,7 @@ func (p *partition) walkPage(ctx context.Context, now int64) error {
 			return err
 		}
 	}
+
 	p.windows.Settle()
 	w.cursor, w.last = page.Next, page.Next == ""
 	return nil

@@ -42,11 +42,13 @@ func (p *partition) publishReplayed(ctx context.Context) error {
 	if err := p.windows.Load(ctx); err != nil {
 		return err
 	}
+
 	for _, w := range corrected {
 		if err := p.correct(ctx, w); err != nil {
 			return err
 		}
 	}
+
 	for _, w := range replayed {
 		if _, left := p.replay.touched[w.Name]; !left {
 			continue
@@ -55,6 +57,7 @@ func (p *partition) publishReplayed(ctx context.Context) error {
 			return err
 		}
 	}
+
 	p.replay.touched, p.corrections = nil, nil
 	p.windows.Settle()
 	return nil
@@ -78,16 +81,19 @@ func (p *partition) correct(ctx context.Context, w *windows.Window) error {
 	if !waits {
 		return nil
 	}
+
 	_, again := p.replay.touched[w.Name]
 	delete(p.corrections, w.Name)
 	delete(p.replay.touched, w.Name)
 	if w.Verdict == nil || !w.Verdict.Listed || w.Verdict.Ended != 0 {
 		return nil
 	}
+
 	event := blocklist.EventCorrected
 	if first || again {
 		event = blocklist.EventBlocked
 	}
+
 	p.metrics.corrected.Inc()
 	p.logged.verdict(p.logger, event, w, w.Verdict)
 	return p.publish(ctx, w, event)
@@ -139,6 +145,7 @@ func (p *partition) heal(ctx context.Context) error {
 		for i, late := range some {
 			found[i] = p.window(late.name)
 		}
+
 		if err := p.windows.Load(ctx); err != nil {
 			return err
 		}
@@ -147,8 +154,10 @@ func (p *partition) heal(ctx context.Context) error {
 				return err
 			}
 		}
+
 		p.lates = p.lates[len(some):]
 	}
+
 	p.windows.Settle()
 	return nil
 }
@@ -189,6 +198,7 @@ func overwritten(w *windows.Window, e *blocklist.Entry, now int64) bool {
 	if order := cmp.Or(cmp.Compare(v.Generation, e.Generation), cmp.Compare(v.Offset, e.Offset)); order != 0 {
 		return order > 0
 	}
+
 	mine := entryOf(w.Rule, w.Key(), v)
 	return mine.ID != e.ID || mine.From != e.From || mine.Until != e.Until || mine.Ended != e.Ended || mine.Limit != e.Limit ||
 		mine.Count != e.Count

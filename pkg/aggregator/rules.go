@@ -37,6 +37,7 @@ func (a *Aggregator) Reload(set *rule.Set) error {
 	if before != nil && before.fingerprint == next.fingerprint {
 		return nil
 	}
+
 	var modes []string
 	for _, r := range set.Rules {
 		policy, err := r.Policy(a.config.Late, 0)
@@ -46,6 +47,7 @@ func (a *Aggregator) Reload(set *rule.Set) error {
 		next.policies = append(next.policies, policy)
 		modes = append(modes, r.Name+"="+r.Mode.String())
 	}
+
 	slices.Sort(modes)
 	next.modes = xxhash.Sum64String(strings.Join(modes, " "))
 	a.metrics.showRules(set)
@@ -53,6 +55,7 @@ func (a *Aggregator) Reload(set *rule.Set) error {
 	if before != nil {
 		close(before.over)
 	}
+
 	return nil
 }
 
@@ -111,6 +114,7 @@ func (b *rulebook) refresh() {
 	if b.ruling == now {
 		return
 	}
+
 	b.flush()
 	before := b.byName
 	b.ruling, b.byName, b.unknown = now, map[string]*counted{}, map[string]bool{}
@@ -125,6 +129,7 @@ func (b *rulebook) refresh() {
 		c.Spec = r
 		b.byName[r.Name] = c
 	}
+
 	for name, c := range before {
 		if b.byName[name] == nil {
 			b.unknown[name] = true

@@ -35,10 +35,12 @@ func (p *partition) sweepOn(ctx context.Context, _ bool) error {
 	if p.storeRests() || len(p.waiting) > 0 || now.Before(s.next) {
 		return nil
 	}
+
 	page, err := p.own.Scan(ctx, store.Windows, s.cursor, sweepPairs)
 	if err != nil {
 		return fmt.Errorf("sweeping: %w", err)
 	}
+
 	var changes []store.Change
 	for _, pair := range page.Pairs {
 		clear, err := p.isClear(pair, now.UnixMilli())
@@ -49,12 +51,14 @@ func (p *partition) sweepOn(ctx context.Context, _ bool) error {
 			changes = append(changes, store.Change{Space: store.Windows, Key: pair.Key})
 		}
 	}
+
 	if len(changes) > 0 {
 		if err := p.own.Write(ctx, changes); err != nil {
 			return fmt.Errorf("sweeping: %w", err)
 		}
 		p.metrics.swept.Add(float64(len(changes)))
 	}
+
 	s.cursor, s.next = page.Next, now.Add(sweepEvery)
 	if page.Next == "" {
 		s.next = now.Add(sweepRests)
@@ -80,15 +84,18 @@ func (p *partition) isClear(pair store.Pair, now int64) (bool, error) {
 	if v := record.Verdict; v != nil && v.Ended != 0 && v.Until > now && now-v.Ended < endingsKept.Milliseconds() {
 		return false, nil
 	}
+
 	ruleName, _, _ := strings.Cut(request.Text(pair.Key), "/")
 	rule := p.rules.named(ruleName)
 	if rule == nil {
 		return record.Verdict == nil || !record.Verdict.Live(now), nil
 	}
+
 	var state window.State
 	if err := rule.Policy.Read(record.State, &state); err != nil {
 		return false, nil //nolint:nilerr // the next hit of the key reports it
 	}
+
 	reached := min(p.reached, now) // where a collector's clock is ahead, its hits do not make those of others old
 	return rule.Policy.Clear(&state) <= reached-p.config.Late.Milliseconds(), nil
 }

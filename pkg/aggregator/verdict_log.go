@@ -35,11 +35,13 @@ func (l *verdictLog) verdict(logger *slog.Logger, event string, w *windows.Windo
 	if now.Unix() != l.second {
 		unsaid, l.second, l.said, l.unsaid = l.unsaid, now.Unix(), 0, 0
 	}
+
 	l.said++
 	quiet := l.said > linesPerSecond
 	if quiet {
 		l.unsaid++
 	}
+
 	l.mu.Unlock()
 	if unsaid > 0 {
 		logger.Info("more verdicts", "number", unsaid)
@@ -47,6 +49,7 @@ func (l *verdictLog) verdict(logger *slog.Logger, event string, w *windows.Windo
 	if quiet {
 		return
 	}
+
 	logger.Info(event, "rule", w.Rule.Name, "key", w.Key(), "limit", v.Limit, "count", v.Count, "level", v.Level,
 		"from", time.UnixMilli(v.From).UTC(), "until", until(v.Until), "mode", w.Rule.Mode())
 }
@@ -75,6 +78,7 @@ func (l *verdictLog) judge(source string, note func(*judged)) {
 		j = &judged{}
 		l.sources[source] = j
 	}
+
 	note(j)
 }
 
@@ -88,10 +92,12 @@ func (l *verdictLog) sayOver(logger *slog.Logger, now time.Time) {
 	if now.Sub(l.since) < sayOverEvery {
 		return
 	}
+
 	for source, j := range l.sources {
 		if j.over > 0 && j.live == 0 {
 			logger.Warn("all blocks that a source's requests led to were over already: a backlog, or its clock or time zone is wrong", "source", source, "verdicts", j.over)
 		}
 	}
+
 	l.sources, l.since = nil, now
 }

@@ -29,6 +29,7 @@ func (p *partition) follow(ctx context.Context, w *windows.Window, o window.Outc
 			return err
 		}
 	}
+
 	if o.Event == window.Broke || w.Verdict == nil {
 		return p.decide(ctx, w, o, source)
 	}
@@ -112,6 +113,7 @@ func (p *partition) decide(ctx context.Context, w *windows.Window, o window.Outc
 			event = blocklist.EventExtended
 		}
 	}
+
 	v.Generation, v.Offset, v.Count, v.Level, v.Limit = w.Generation, w.Offset, o.Count, o.Level, w.Rule.LimitText(o.Limit)
 	listed := w.Verdict
 	w.Verdict = v
@@ -121,6 +123,7 @@ func (p *partition) decide(ctx context.Context, w *windows.Window, o window.Outc
 		p.replace(w, listed, now)
 		return nil
 	}
+
 	p.logged.live(source)
 	v.Listed, w.Index = true, windows.IndexSet
 	p.metrics.blocks(w.Rule, v.Limit).Inc()
@@ -139,6 +142,7 @@ func (p *partition) unblock(ctx context.Context, w *windows.Window) error {
 	if w.Verdict == nil || !w.Verdict.Live(now) {
 		return nil
 	}
+
 	v := *w.Verdict
 	v.Ended, v.Lifted, v.Generation, v.Offset = now, true, w.Generation, w.Offset
 	w.Verdict = &v
@@ -146,6 +150,7 @@ func (p *partition) unblock(ctx context.Context, w *windows.Window) error {
 	if !v.Listed {
 		return nil
 	}
+
 	return p.publish(ctx, w, blocklist.EventLifted)
 }
 
@@ -176,10 +181,12 @@ func (p *partition) publishEntry(ctx context.Context, e *blocklist.Entry, event 
 		p.metrics.unpublished.Inc()
 		return nil
 	}
+
 	messages := int32(1)
 	if event != "" {
 		messages = 2
 	}
+
 	paper := p.sent.add(messages)
 	message := kafka.Message{Key: blocklist.RecordKey(e.Rule, e.Key), Value: value, Done: func(offset int64, err error) {
 		p.acknowledged(paper, err)
@@ -187,12 +194,14 @@ func (p *partition) publishEntry(ctx context.Context, e *blocklist.Entry, event 
 			p.list.tell(offset)
 		}
 	}}
+
 	if err := p.config.Blocklist.Send(ctx, message); err != nil {
 		return fmt.Errorf("the blocklist: %w: %w", errSend, err)
 	}
 	if event == "" {
 		return nil
 	}
+
 	return p.sendEvent(ctx, e, event, paper)
 }
 

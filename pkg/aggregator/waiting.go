@@ -44,6 +44,7 @@ func (p *partition) loadOrWait(ctx context.Context) error {
 				return err
 			}
 		}
+
 		if p.waits < p.config.MostWaiting {
 			return nil
 		}
@@ -73,6 +74,7 @@ func (p *partition) countParcel(ctx context.Context, one *parcel) error {
 		p.metrics.unruled.Add(float64(one.cost()))
 		return nil
 	}
+
 	if w.Rule != rule {
 		w.Convert(rule)
 	}
@@ -81,6 +83,7 @@ func (p *partition) countParcel(ctx context.Context, one *parcel) error {
 		rule.Tally[windows.Replayed] += one.cost()
 		return nil
 	}
+
 	p.windows.Change(w)
 	w.Generation, w.Offset = p.stored.generation, one.offset
 	for _, h := range one.hits {
@@ -88,6 +91,7 @@ func (p *partition) countParcel(ctx context.Context, one *parcel) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -99,11 +103,13 @@ func (p *partition) countWaitingHit(ctx context.Context, w *windows.Window, one 
 		w.Rule.Tally[windows.Ahead] += h.cost
 		return nil
 	}
+
 	outcome := w.Rule.Policy.Hit(&w.State, h.at, h.cost)
 	w.Rule.Tally[outcome.Event] += h.cost
 	if outcome.Event == window.Late {
 		return nil
 	}
+
 	p.reached = max(p.reached, h.at)
 	if began(outcome.Event) {
 		return p.follow(ctx, w, outcome, one.source)

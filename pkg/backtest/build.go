@@ -25,16 +25,19 @@ func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Al
 			other.Algorithm, other.Burst, other.Subwindows = *with, 0, cmp.Or(r.Subwindows, rule.DefaultSubwindows)
 			r = &other
 		}
+
 		policy, err := r.Policy(late, remember)
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
+
 		t := &tallies[i]
 		*t = tally{policy: policy, sliding: r.Algorithm == window.Sliding, enforce: r.Mode == rule.Enforce, algorithm: r.Algorithm}
 		for _, l := range r.Limits {
 			t.limits = append(t.limits, l.Limit)
 		}
 	}
+
 	return tallies, nil
 }
 
@@ -51,16 +54,19 @@ func ruleReports(set *rule.Set, keys *keyTable, v *variant, uncounted [][rule.Re
 			reports[i].Limits = append(reports[i].Limits, l.Text)
 		}
 	}
+
 	keys.each(func(number, i int, key []byte) {
 		if a := v.account(number); a.offence != nil {
 			reports[i].Blocked = append(reports[i].Blocked, blockedOf(set.Rules[i], a, string(key)))
 		}
 	})
+
 	for i := range reports {
 		slices.SortFunc(reports[i].Blocked, func(a, b Blocked) int {
 			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Key, b.Key))
 		})
 	}
+
 	return reports
 }
 

@@ -117,6 +117,7 @@ func stepsOf(s *series, top, per int64) string {
 		} else if s.start(i) >= holds {
 			peak = 0
 		}
+
 		y := number(height(peak, top))
 		switch {
 		case i == 0:
@@ -124,8 +125,10 @@ func stepsOf(s *series, top, per int64) string {
 		case y != last:
 			fmt.Fprintf(&p, "H%dV%s", i, y)
 		}
+
 		last = y
 	}
+
 	fmt.Fprintf(&p, "H%d", len(s.bars))
 	return p.String()
 }
@@ -212,6 +215,7 @@ func timeTicks(s *series) []tick {
 	if len(s.bars) == 0 {
 		return nil
 	}
+
 	from, span := s.start(0), int64(len(s.bars))*s.width()
 	step := timeSteps[len(timeSteps)-1] * 1000
 	for _, seconds := range timeSteps {
@@ -220,6 +224,7 @@ func timeTicks(s *series) []tick {
 			break
 		}
 	}
+
 	var ticks []tick
 	last := ""
 	for at := (from + step - 1) / step * step; at <= from+span; at += step {
@@ -231,6 +236,7 @@ func timeTicks(s *series) []tick {
 		last = day
 		ticks = append(ticks, tick{Place: percent(place), Text: text, Minor: len(ticks)%2 == 1})
 	}
+
 	return ticks
 }
 
@@ -248,5 +254,6 @@ func timeText(at, step int64, lastDay string) (text, day string) {
 	case step < 60_000:
 		return t.Format("15:04:05"), day
 	}
+
 	return t.Format("15:04"), day
 }

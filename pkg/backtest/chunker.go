@@ -35,6 +35,7 @@ func (c *chunker) next(buffer []byte) (run, error) {
 	if buffer = buffer[:0:min(cap(buffer), maxLineBytes+1)]; cap(buffer) < len(c.carry) {
 		buffer = make([]byte, 0, len(c.carry))
 	}
+
 	buffer = append(buffer, c.carry...)
 	c.carry = c.carry[:0]
 	for {
@@ -44,10 +45,12 @@ func (c *chunker) next(buffer []byte) (run, error) {
 			r.data = buffer[:end]
 			return r, c.errWithoutCarry()
 		}
+
 		if rest := logfile.WithoutHole(buffer); len(rest) < len(buffer) && c.err == nil {
 			buffer = buffer[:copy(buffer, rest)]
 			continue
 		}
+
 		switch {
 		case len(logfile.WithoutHole(buffer)) > maxLineBytes:
 			buffer = c.skipLong(buffer, &r)

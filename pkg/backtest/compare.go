@@ -38,11 +38,13 @@ func compareRules(before, after []RuleReport) []RuleChange {
 		}
 		changes = append(changes, compareRule(was, &after[i]))
 	}
+
 	for j := range before {
 		if !contains(partner, j) {
 			changes = append(changes, compareRule(&before[j], nothing))
 		}
 	}
+
 	return changes
 }
 
@@ -58,6 +60,7 @@ func partners(before, after []RuleReport) map[int]int {
 			}
 		}
 	}
+
 	match(func(b, a *RuleReport) bool { return b.Rule == a.Rule })
 	match(func(b, a *RuleReport) bool { return b.Key == a.Key })
 	return partner
@@ -78,6 +81,7 @@ func compareRule(before, after *RuleReport) RuleChange {
 	for _, b := range before.Blocked {
 		was[b.Key] = b
 	}
+
 	for _, now := range after.Blocked {
 		b, both := was[now.Key]
 		delete(was, now.Key)
@@ -90,11 +94,13 @@ func compareRule(before, after *RuleReport) RuleChange {
 			c.Changed = append(c.Changed, KeyChange{now.Key, b, now})
 		}
 	}
+
 	for _, b := range before.Blocked {
 		if _, only := was[b.Key]; only {
 			c.OnlyBefore = append(c.OnlyBefore, b)
 		}
 	}
+
 	slices.SortStableFunc(c.Changed, func(a, b KeyChange) int { return cmp.Compare(b.turned(), a.turned()) })
 	return c
 }
@@ -130,6 +136,7 @@ func compareAlgorithms(algorithms []AlgorithmReport) []algorithmRow {
 			}
 		}
 	}
+
 	slices.SortFunc(rows, func(a, b algorithmRow) int {
 		return cmp.Or(cmp.Compare(b.refused(), a.refused()), cmp.Compare(a.rule, b.rule), cmp.Compare(a.key, b.key))
 	})

@@ -50,11 +50,13 @@ func ParseCondition(text string) (Condition, error) {
 		if err != nil {
 			return Condition{}, fmt.Errorf("condition %q: %w", c.text, err)
 		}
+
 		last := len(c.any) - 1
 		c.any[last] = append(c.any[last], cmp)
 		if len(rest) == 0 {
 			return c, nil
 		}
+
 		switch rest[0] {
 		case "and", "&&":
 		case "or", "||":
@@ -62,6 +64,7 @@ func ParseCondition(text string) (Condition, error) {
 		default:
 			return Condition{}, fmt.Errorf("condition %q: %q stands where and, or or the end is wanted", c.text, rest[0])
 		}
+
 		words = rest[1:]
 	}
 }
@@ -80,6 +83,7 @@ func conditionWords(text string) []string {
 		}
 		spaced.WriteRune(c)
 	}
+
 	return strings.Fields(spaced.String())
 }
 
@@ -95,18 +99,22 @@ func parseComparison(words []string) (comparison, []string, error) {
 	if conditionOperators[c.operator] == nil {
 		return c, nil, fmt.Errorf("%q stands where an operator is wanted: > >= < <= == or !=", c.operator)
 	}
+
 	number, rest := words[2], words[3:]
 	if len(rest) > 0 && rest[0] == "%" {
 		number, rest = number+"%", rest[1:]
 	}
+
 	number, c.percent = strings.CutSuffix(number, "%")
 	if c.percent && whole == "" {
 		return c, nil, fmt.Errorf("%s cannot be compared with a percentage: they are no part of anything", c.figure)
 	}
+
 	value, ok := parseNumber(number)
 	if !ok {
 		return c, nil, fmt.Errorf("%q stands where a number is wanted: 10, 0.5 or 0.1%%", words[2])
 	}
+
 	c.number = value
 	return c, rest, nil
 }
@@ -146,6 +154,7 @@ func (c Condition) judge(r *Report) *ConditionReport {
 		}
 		report.Holds = report.Holds || holds
 	}
+
 	report.Found = strings.Join(found, ", ")
 	return report
 }

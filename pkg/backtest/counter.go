@@ -41,12 +41,14 @@ func (c *counter) take(h *hit, key []byte, input int) error {
 	if h.ahead {
 		newest = 0 // a wrong clock says nothing of the key's other hits
 	}
+
 	number, newest, isNew := c.table.find(h.hash, int(h.rule), key, newest)
 	if isNew {
 		if err := c.open(number, int(h.rule)); err != nil {
 			return err
 		}
 	}
+
 	if h.at < newest-c.late {
 		h.cost = lateCost
 	}
@@ -56,6 +58,7 @@ func (c *counter) take(h *hit, key []byte, input int) error {
 		c.ahead = slices.Insert(c.ahead, at, rec)
 		return nil
 	}
+
 	if len(c.ahead) > 0 {
 		c.admit(h.at)
 	}
@@ -197,6 +200,7 @@ func (v *variant) count(rec *record) {
 		t.refused++
 		v.refusing = v.refusing || t.enforce
 	}
+
 	if rec.more() {
 		return
 	}
@@ -213,6 +217,7 @@ func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 		t.late++
 		return false
 	}
+
 	var before *window.State
 	switch {
 	case !t.sliding || a.offence != nil:
@@ -221,11 +226,13 @@ func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 	case int64(a.room) < cost:
 		before = v.look(a, t, at, cost)
 	}
+
 	o := t.policy.Hit(&a.state, at, cost)
 	if o.Event == window.Late {
 		t.late++
 		return false
 	}
+
 	t.requests++
 	a.requests++
 	a.room -= int32(min(max(cost, 0), int64(a.room)))
@@ -236,6 +243,7 @@ func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 	if a.offence == nil {
 		a.offence = newOffence(t, o, before)
 	}
+
 	a.offence.hit(at, cost, o, refused)
 	if v.timelines != nil {
 		v.timelines.hit(a.offence, at, refused)
@@ -255,6 +263,7 @@ func (v *variant) look(a *account, t *tally, at, cost int64) *window.State {
 		}
 		room = min(room, l.Hits-count)
 	}
+
 	if room >= cost {
 		a.room = int32(room)
 		return nil
@@ -262,6 +271,7 @@ func (v *variant) look(a *account, t *tally, at, cost int64) *window.State {
 	if a.requests == 0 {
 		return nil
 	}
+
 	a.room = 0
 	return v.copyOf(t.policy, &a.state)
 }

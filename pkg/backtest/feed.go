@@ -45,6 +45,7 @@ func (f *feed) run(ctx context.Context, done *atomic.Int64, parse func(*chunk)) 
 		if c == nil {
 			return
 		}
+
 		c.run, c.end = lines.next(c.buffer)
 		if cap(c.data) > cap(c.buffer) {
 			c.buffer = c.data[:0]
@@ -52,6 +53,7 @@ func (f *feed) run(ctx context.Context, done *atomic.Int64, parse func(*chunk)) 
 		if first {
 			c.data = logfile.Line(c.data, true)
 		}
+
 		end := c.end // c is not ours any more once it is given
 		f.out <- c
 		parse(c)

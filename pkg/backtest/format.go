@@ -20,6 +20,7 @@ func percentOf(part, whole int64) string {
 	case p >= 0.001:
 		return strconv.FormatFloat(p, 'g', 2, 64) + "%"
 	}
+
 	return "<0.001%"
 }
 

@@ -45,10 +45,12 @@ func lookAtAll(ctx context.Context, c *Config, done *atomic.Int64) ([]*log, erro
 		logs[i] = &log{Input: in, first: longAgo}
 		errs[i] = logs[i].look(ctx, c, done)
 	}
+
 	if err := errors.Join(append(errs, twice(logs))...); err != nil {
 		closeAll(logs)
 		return nil, err
 	}
+
 	slices.SortStableFunc(logs, func(a, b *log) int { return cmp.Compare(a.first, b.first) })
 	for i, l := range logs {
 		l.rank = i
@@ -97,10 +99,12 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 		again, l.size = true, info.Size()
 		done = new(atomic.Int64) // it counts when it is read to its end
 	}
+
 	s, err := openSource(ctx, l.Input, done)
 	if err != nil {
 		return err
 	}
+
 	lines, damage, err := headLines(s)
 	whole := errors.Is(damage, io.EOF)
 	switch {
@@ -115,11 +119,13 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 			l.head = maphash.String(hashSeed, strings.Join(lines, "\n"))
 		}
 	}
+
 	if again || err != nil || l.empty {
 		err = errors.Join(err, s.Close())
 	} else {
 		l.opened = s
 	}
+
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.Path, err)
 	}
@@ -134,22 +140,26 @@ func headLines(s *source) (lines []string, end, err error) {
 		s.Reader = bufio.NewReaderSize(s.Reader, maxLineBytes+headBytes)
 		head, err = s.Peek(maxLineBytes + headBytes)
 	}
+
 	if err != nil && !errors.Is(err, io.EOF) && len(head) == 0 {
 		return nil, nil, err // where there is more, the same error comes again behind it
 	}
 	if end := bytes.LastIndexByte(head, '\n'); !errors.Is(err, io.EOF) && end >= 0 {
 		head = head[:end]
 	}
+
 	lines = strings.SplitN(string(logfile.Line(head, true)), "\n", sampleLines+1)
 	if len(lines) > sampleLines {
 		lines = lines[:sampleLines]
 	}
+
 	for i := range lines {
 		lines[i] = strings.TrimSuffix(strings.TrimLeft(lines[i], "\x00"), "\r")
 	}
 	if len(lines[0]) > maxLineBytes && len(lines) > 1 {
 		lines = lines[1:]
 	}
+
 	return lines, err, nil
 }
 
@@ -159,10 +169,12 @@ func (l *log) understand(c *Config, lines []string) error {
 	if l.choice, err = request.Choose(c.Envelope, c.Format, lines, c.Options); err != nil {
 		return err
 	}
+
 	d, err := request.NewDecoder(l.choice.Envelope, l.choice.Format, c.Options)
 	if err != nil {
 		return err
 	}
+
 	l.sequential = isSequential(l.choice, lines)
 	for _, line := range lines {
 		d.DecodeEach(line, func(r *request.Request, err error) {
@@ -171,6 +183,7 @@ func (l *log) understand(c *Config, lines []string) error {
 			}
 		})
 	}
+
 	return nil
 }
 

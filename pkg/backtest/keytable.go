@@ -45,11 +45,13 @@ func (t *keyTable) find(hash uint64, rule int, key []byte, at int64) (number int
 		if slot>>placeBits != hash>>placeBits {
 			continue
 		}
+
 		place := slot&placeMask - 1
 		if n, r, k := t.record(place); r == rule && bytes.Equal(k, key) {
 			return n, t.newest(place, at), false
 		}
 	}
+
 	if t.keys >= len(t.slots)*5/8 {
 		t.grow()
 	}
@@ -92,6 +94,7 @@ func (t *keyTable) store(rule int, key []byte, newest int64) uint64 {
 		t.pages = append(t.pages, make([]byte, 0, 1<<pageBits))
 		last++
 	}
+
 	page := t.pages[last]
 	place := uint64(last<<pageBits | len(page))
 	page = binary.LittleEndian.AppendUint64(page, uint64(newest))

@@ -72,6 +72,7 @@ func (m *merge) fetch(ctx context.Context) error {
 			}
 		}
 	}
+
 	m.active = slices.DeleteFunc(m.active, func(c *cursor) bool { return c.chunk == nil })
 	return nil
 }
@@ -82,11 +83,13 @@ func (m *merge) fetchChunk(ctx context.Context, c *cursor) (more bool, err error
 		c.feed.free <- c.chunk
 		c.chunk = nil
 	}
+
 	select {
 	case c.chunk, more = <-c.feed.out:
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
+
 	if !more {
 		return false, ctx.Err() // a feed also ends when ctx is done
 	}
@@ -95,6 +98,7 @@ func (m *merge) fetchChunk(ctx context.Context, c *cursor) (more bool, err error
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
+
 	c.next, c.keyEnd = 0, 0
 	c.findDue(m.late)
 	return true, m.chunk(c.chunk)
@@ -112,18 +116,22 @@ func (c *cursor) findDue(late int64) {
 		for start > 0 && hits[start-1].at == at {
 			start--
 		}
+
 		if start > 0 {
 			before = hits[start-1].at
 		}
 		if at >= min(before, next)-late {
 			least = min(least, at)
 		}
+
 		ahead := at > before+late && next < math.MaxInt64 && at > next+late
 		for i := start; i < end; i++ {
 			c.due[i], hits[i].ahead = min(least, max(at, before)), ahead
 		}
+
 		next, end = at, start
 	}
+
 	if len(hits) > 0 {
 		c.last = hits[len(hits)-1].at
 	}
@@ -138,6 +146,7 @@ func (m *merge) first() (first *cursor, until int64) {
 	if len(m.waiting) > 0 {
 		until = m.waiting[0].first - m.late
 	}
+
 	for _, c := range m.active {
 		switch {
 		case first == nil:
@@ -149,6 +158,7 @@ func (m *merge) first() (first *cursor, until int64) {
 			until = min(until, c.time()+slack)
 		}
 	}
+
 	return first, until
 }
 

@@ -79,11 +79,13 @@ func (l *KeyList) add(e keyEntry) error {
 		l.prefixes.Insert(prefix, number)
 		return nil
 	}
+
 	if before, _, ok := strings.Cut(e.text, "/"); ok {
 		if _, err := netip.ParseAddr(before); err == nil {
 			return fmt.Errorf("line %d: %q is no prefix", e.line, e.text)
 		}
 	}
+
 	l.texts[e.text] = number
 	return nil
 }
@@ -143,6 +145,7 @@ func (l *KeyList) judge(rules []RuleReport, parts func(rule int, key string) map
 			}
 		}
 	}
+
 	return report
 }
 

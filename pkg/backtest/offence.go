@@ -37,6 +37,7 @@ func (f *offence) hit(at, cost int64, o window.Outcome, refused bool) {
 	if refused {
 		f.refused++
 	}
+
 	switch {
 	case o.Event == window.Broke:
 		f.blocks++

@@ -98,18 +98,21 @@ func (r *Report) page(o HTMLOptions) *page {
 		Title: cmp.Or(o.Title, titleOf(r.Inputs)), Version: o.Version, Command: o.Command, RulesText: o.Rules, Span: "no requests",
 		Verdicts: r.pageVerdicts(), Tiles: r.pageTiles(), Cards: r.pageCards(), Algorithms: r.pageSides(), Changes: r.Against.page(), Faults: r.Faults,
 	}
+
 	if r.From != nil {
 		p.Span = fmt.Sprintf("%s to %s, %s", longTime(*r.From), longTime(*r.To), durationText(int64(*r.To-*r.From)))
 	}
 	if r.plot != nil && len(r.plot.bars) > 0 {
 		p.Requests = requestsChart(r.plot)
 	}
+
 	for i := range r.Rules {
 		p.Rules = append(p.Rules, r.Rules[i].page())
 	}
 	for _, s := range r.Samples {
 		p.Unread = append(p.Unread, pageUnread{s.Reason, grouped(r.Unread[s.Reason]), s.Text, fmt.Sprintf("%s:%d", s.Input, s.Line)})
 	}
+
 	for _, in := range r.Inputs {
 		p.Inputs = append(p.Inputs, pageInput{in.Input, in.Format, grouped(in.Requests), grouped(sum(in.Unread))})
 	}
@@ -147,6 +150,7 @@ func (r *Report) pageVerdicts() (verdicts []pageVerdict) {
 		}
 		verdicts = append(verdicts, pageVerdict{Bad: f.Holds, Text: text})
 	}
+
 	if n := r.Never; n != nil {
 		v := pageVerdict{Bad: len(n.Violations) > 0, Text: n.text()}
 		for i, one := range n.Violations {
@@ -158,6 +162,7 @@ func (r *Report) pageVerdicts() (verdicts []pageVerdict) {
 		}
 		verdicts = append(verdicts, v)
 	}
+
 	return verdicts
 }
 
@@ -172,14 +177,17 @@ func (r *Report) pageTiles() []pageTile {
 			shadowed += int64(len(rule.Blocked))
 		}
 	}
+
 	note := percentOf(blocked, keys) + " of the keys"
 	if shadowed > 0 {
 		note += fmt.Sprintf(", and %s in shadow", grouped(shadowed))
 	}
+
 	rate := ""
 	if r.From != nil && *r.To > *r.From {
 		rate = fmt.Sprintf("%s a minute on average", short(roughly(float64(r.Requests)*60_000/float64(*r.To-*r.From))))
 	}
+
 	unread := sum(r.Unread)
 	return []pageTile{
 		{Name: "Requests", Value: grouped(r.Requests), Note: rate},
@@ -214,11 +222,13 @@ func (r *RuleReport) page() pageRule {
 		Counts: fmt.Sprintf("%s of %s. %s blocked (%s), %s refused (%s).", counted(r.Requests, "request"), counted(r.Keys, "key"),
 			counted(blocked, "key"), percentOf(blocked, r.Keys), counted(r.Refused, "request"), percentOf(r.Refused, r.Requests)),
 	}
+
 	worst := worstFirst(r.Blocked)
 	var most int64
 	for i := range worst[:min(len(worst), pageWorst)] {
 		most = max(most, worst[i].Requests)
 	}
+
 	for i := range worst[:min(len(worst), pageWorst+pageMore)] {
 		if key := worst[i].page(most); i < pageWorst {
 			p.Worst = append(p.Worst, key)
@@ -226,6 +236,7 @@ func (r *RuleReport) page() pageRule {
 			p.More = append(p.More, key)
 		}
 	}
+
 	p.MoreText = fmt.Sprintf("%s more", counted(int64(len(p.More)), "key"))
 	if left := len(worst) - len(p.Worst) - len(p.More); left > 0 {
 		p.Left = fmt.Sprintf("%s more; weir backtest --json lists them all", counted(int64(left), "key"))
@@ -264,6 +275,7 @@ func (r *Report) pageCards() []pageCard {
 		rule *RuleReport
 		key  *Blocked
 	}
+
 	var all []ruleKey
 	for i := range r.Rules {
 		for j := range r.Rules[i].Blocked {
@@ -272,11 +284,13 @@ func (r *Report) pageCards() []pageCard {
 			}
 		}
 	}
+
 	slices.SortStableFunc(all, func(a, b ruleKey) int { return cmp.Compare(b.key.Refused, a.key.Refused) })
 	var cards []pageCard
 	for _, rk := range all[:min(len(all), pageCards)] {
 		cards = append(cards, rk.key.card(rk.rule))
 	}
+
 	return cards
 }
 

@@ -32,6 +32,7 @@ func (r *Report) pageSides() *pageSides {
 	for _, a := range r.Algorithms {
 		mostBlocked, mostRefused = max(mostBlocked, a.Blocked), max(mostRefused, a.Refused)
 	}
+
 	for _, a := range r.Algorithms {
 		p.Rows = append(p.Rows, pageAlgorithm{
 			Name: a.Algorithm, Blocked: grouped(a.Blocked), Refused: grouped(a.Refused), RefusedPercent: percentOf(a.Refused, r.Requests),
@@ -39,10 +40,12 @@ func (r *Report) pageSides() *pageSides {
 			BlockedShare: share(a.Blocked, mostBlocked), RefusedShare: share(a.Refused, mostRefused),
 		})
 	}
+
 	rows := compareAlgorithms(r.Algorithms)
 	if left := len(rows) - pageAlgorithms; left > 0 {
 		rows, p.Left = rows[:pageAlgorithms], counted(int64(left), "key")+" more"
 	}
+
 	for _, row := range rows {
 		key := pageSidesKey{Key: shortened(row.key, 120), Cells: make([]struct{ First, Refused string }, len(row.blocked))}
 		for i, b := range row.blocked {
@@ -52,6 +55,7 @@ func (r *Report) pageSides() *pageSides {
 		}
 		p.Keys = append(p.Keys, key)
 	}
+
 	return p
 }
 
@@ -91,10 +95,12 @@ func (c *RuleChange) page() pageChange {
 		}
 		shown += len(one.blocked)
 	}
+
 	for _, k := range c.Changed[:min(len(c.Changed), pageChanges)] {
 		p.Rows = append(p.Rows, pageChangeRow{"~", "", k.Key, changeText(shortTime(k.Before.First), shortTime(k.After.First)),
 			changeText(k.Before.Limit, k.After.Limit), changeText(grouped(k.Before.Refused), grouped(k.After.Refused))})
 	}
+
 	if left := shown + len(c.Changed) - len(p.Rows); left > 0 {
 		p.Left = counted(int64(left), "key") + " more"
 	}

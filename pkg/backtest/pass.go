@@ -38,16 +38,20 @@ func newPass(c *Config) (*pass, error) {
 		if len(set.Rules) > maxRules {
 			return nil, fmt.Errorf("%d rules are too many, at most %d can be run", len(set.Rules), maxRules)
 		}
+
 		own, err := newTallies(set, c.Late, c.Remember, nil)
 		if err != nil {
 			return nil, err
 		}
+
 		v := newVariant(own, seriesBars)
 		if c.Timelines && set == c.Rules {
 			v.timelines = new(timelines)
 		}
+
 		p.counters = append(p.counters, newCounter(c.Late, v))
 	}
+
 	for _, a := range c.Algorithms {
 		tallies, err := newTallies(c.Rules, c.Late, c.Remember, &a)
 		if err != nil {
@@ -55,6 +59,7 @@ func newPass(c *Config) (*pass, error) {
 		}
 		p.counters[0].variants = append(p.counters[0].variants, newVariant(tallies, 2))
 	}
+
 	return p, nil
 }
 
@@ -84,6 +89,7 @@ func (p *pass) read(ctx context.Context) error {
 			}
 		})
 	}
+
 	m := &merge{late: p.config.Late.Milliseconds(), chunk: p.chunk, hit: p.hit, open: func(l *log, feeds int) *feed { return p.open(ctx, l, feeds) }}
 	m.waiting = slices.DeleteFunc(slices.Clone(p.logs), func(l *log) bool { return l.empty })
 	err := m.run(ctx)
@@ -95,6 +101,7 @@ func (p *pass) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, c := range p.counters {
 		c.countRest()
 	}
@@ -116,6 +123,7 @@ func (p *pass) open(ctx context.Context, l *log, feeds int) *feed {
 		case <-ctx.Done():
 		}
 	}
+
 	if l.sequential {
 		w := p.newWorker()
 		parse = func(c *chunk) {
@@ -123,6 +131,7 @@ func (p *pass) open(ctx context.Context, l *log, feeds int) *feed {
 			c.done <- struct{}{}
 		}
 	}
+
 	p.feeds.Go(func() { f.run(ctx, &p.done, parse) })
 	return f
 }
@@ -150,6 +159,7 @@ func (p *pass) report() *Report {
 	if t.requests > 0 {
 		r.From, r.To = new(Instant(t.oldest)), new(Instant(t.newest))
 	}
+
 	own := p.counters[0].variants[0]
 	r.Refused, r.Rules = own.refused, p.rules(0, 0)
 	r.plot = plotOf(t.series, own.series)
@@ -158,6 +168,7 @@ func (p *pass) report() *Report {
 		a.Changes = compareRules(a.Rules, r.Rules)
 		r.Against = a
 	}
+
 	for i, a := range c.Algorithms {
 		r.Algorithms = append(r.Algorithms, p.algorithm(a, i+1))
 	}

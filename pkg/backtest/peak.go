@@ -57,10 +57,12 @@ func (p *peak) append(at, cost int64) {
 		p.instants[n-1].hits += cost
 		return
 	}
+
 	if len(p.instants) == cap(p.instants) && p.head > len(p.instants)/2 {
 		p.instants = p.instants[:copy(p.instants, p.instants[p.head:])]
 		p.head = 0
 	}
+
 	if len(p.instants)-p.head >= maxInstants {
 		p.halve()
 	}

@@ -74,10 +74,12 @@ func (r *reorder) take(rec record) bool {
 	if number-r.oldest >= int64(len(r.ring)) {
 		return false
 	}
+
 	bucket := &r.ring[number&int64(len(r.ring)-1)]
 	if *bucket == nil && len(r.free) > 0 {
 		*bucket, r.free = r.free[len(r.free)-1], r.free[:len(r.free)-1]
 	}
+
 	*bucket = append(*bucket, rec)
 	r.held++
 	return true

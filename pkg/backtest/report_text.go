@@ -203,12 +203,14 @@ func (t *textWriter) algorithms(r *Report) {
 		table = append(table, []string{a.Algorithm, grouped(a.Blocked), grouped(a.Refused), percentOf(a.Refused, r.Requests),
 			sizeText(a.StateBytes), fmt.Sprintf("%.0f", a.HitNanos)})
 	}
+
 	t.table(table, 1)
 	rows := compareAlgorithms(r.Algorithms)
 	if top := max(t.options.Top, 10); t.options.Top >= 0 && len(rows) > top {
 		defer t.left(len(rows) - top)
 		rows = rows[:top]
 	}
+
 	if len(rows) == 0 {
 		return
 	}
@@ -217,6 +219,7 @@ func (t *textWriter) algorithms(r *Report) {
 	for _, a := range r.Algorithms {
 		head = append(head, a.Algorithm)
 	}
+
 	table = textTable{head}
 	for _, row := range rows {
 		line := []string{t.shortened(row.key)}
@@ -225,6 +228,7 @@ func (t *textWriter) algorithms(r *Report) {
 		}
 		table = append(table, line)
 	}
+
 	t.table(table, len(head))
 }
 
@@ -257,16 +261,19 @@ func (t *textWriter) change(c *RuleChange) {
 			table = append(table, []string{fmt.Sprintf("%s and %s more", sign, grouped(int64(left)))})
 		}
 	}
+
 	add("-", c.OnlyBefore)
 	add("+", c.OnlyAfter)
 	changed, left := c.Changed, 0
 	if top := max(t.options.Top, 10); t.options.Top >= 0 && len(changed) > top {
 		changed, left = changed[:top], len(changed)-top
 	}
+
 	for _, k := range changed {
 		table = append(table, []string{"~ " + t.shortened(k.Key), changeText(k.Before.First.String(), k.After.First.String()),
 			changeText(k.Before.Limit, k.After.Limit), changeText(grouped(k.Before.Refused), grouped(k.After.Refused)) + " refused"})
 	}
+
 	if left > 0 {
 		table = append(table, []string{fmt.Sprintf("~ and %s more", grouped(int64(left)))})
 	}
@@ -288,6 +295,7 @@ func (t *textWriter) verdicts(r *Report) {
 		}
 		t.line("\n%s %s: %s", t.strong(f.Condition), t.strong(verdict), f.Found)
 	}
+
 	if n := r.Never; n != nil {
 		t.line("\n%s", t.strong(n.text()))
 		for _, v := range n.Violations {
@@ -310,6 +318,7 @@ func (t *textWriter) table(table textTable, right int) {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+
 	for n, row := range table {
 		var b strings.Builder
 		for i, cell := range row {
@@ -319,10 +328,12 @@ func (t *textWriter) table(table textTable, right int) {
 			}
 			b.WriteString("  " + cell + pad)
 		}
+
 		text := strings.TrimRight(b.String(), " ")
 		if n == 0 && right < 9 {
 			text = t.faint(text)
 		}
+
 		t.line("  %s", text)
 	}
 }
@@ -343,6 +354,7 @@ func durationText(millis int64) string {
 		millis int64
 		name   string
 	}{{86_400_000, "day"}, {3_600_000, "hour"}, {60_000, "minute"}, {1000, "second"}}
+
 	for i, u := range units {
 		if millis < u.millis {
 			continue
@@ -355,5 +367,6 @@ func durationText(millis int64) string {
 		}
 		return text
 	}
+
 	return fmt.Sprintf("%d ms", millis)
 }

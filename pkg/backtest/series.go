@@ -48,6 +48,7 @@ func (s *series) reach(at int64) int64 {
 		s.first, s.bars = at/s.width(), append(s.bars, bar{})
 		return 0
 	}
+
 	for s.lengthWith(at) > int64(s.most) && s.step < len(barSteps)-1 {
 		s.widen()
 	}
@@ -56,6 +57,7 @@ func (s *series) reach(at int64) int64 {
 		s.bars = append(make([]bar, before, before+int64(len(s.bars))), s.bars...)
 		s.first = number
 	}
+
 	for number >= s.first+int64(len(s.bars)) {
 		s.bars = append(s.bars, bar{})
 	}
@@ -80,6 +82,7 @@ func (s *series) widen() {
 			wider[number-first].add(b)
 		}
 	}
+
 	clear(s.bars[len(wider):])
 	s.bars, s.first = wider, first
 	s.step++

@@ -48,6 +48,7 @@ func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, err
 		s.closers = append(s.closers, f.Close)
 		from = f
 	}
+
 	whole := isRegular(from)
 	if !whole {
 		from = interruptible{ctx, from}
@@ -55,6 +56,7 @@ func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, err
 	if err := s.unpack(in.Path, bufio.NewReaderSize(counting{from, done}, headBytes), whole); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", in.Path, err), s.Close())
 	}
+
 	return s, nil
 }
 
@@ -81,24 +83,29 @@ func (s *source) unpack(path string, r *bufio.Reader, whole bool) error {
 	if whole && len(head) < logfile.TellingBytes && logfile.NamedAsPacked(path) {
 		return fmt.Errorf("it is cut off: it has %d bytes", len(head))
 	}
+
 	kind, err := logfile.KindOf(head)
 	if err != nil {
 		return err
 	}
+
 	plain, err := logfile.Unpack(kind, r)
 	if err != nil {
 		return damaged(err)
 	}
+
 	s.closers = append(s.closers, plain.Close)
 	s.Reader = bufio.NewReaderSize(plain, headBytes)
 	if kind != logfile.Plain {
 		s.Reader = bufio.NewReaderSize(sound{plain}, headBytes)
 	}
+
 	if head, err = peek(s.Reader, whole); err == nil || len(head) > 0 {
 		err = logfile.CheckText(head)
 	} else if errors.Is(err, io.EOF) {
 		err = nil
 	}
+
 	if err != nil {
 		return err
 	}
@@ -146,6 +153,7 @@ func (s *source) skipHole() error {
 			}
 			return err
 		}
+
 		head, _ = s.Peek(s.Buffered())
 		if _, err := s.Discard(len(head) - len(logfile.WithoutHole(head))); err != nil {
 			return err
@@ -177,6 +185,7 @@ func OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
 	if errors.As(err, &fault) {
 		fault.Op = "open" // the user asked to open it; that it was looked at first is ours
 	}
+
 	switch {
 	case err != nil:
 		return nil, err
@@ -192,15 +201,18 @@ func OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
 		}
 		return &sized{File: file, size: info.Size()}, nil
 	}
+
 	type opening struct {
 		file *os.File
 		err  error
 	}
+
 	opened := make(chan opening, 1)
 	go func() {
 		file, err := os.Open(path)
 		opened <- opening{file, err}
 	}()
+
 	select {
 	case o := <-opened:
 		return o.file, o.err
@@ -233,11 +245,13 @@ func (r interruptible) Read(p []byte) (int, error) {
 		n   int
 		err error
 	}
+
 	done := make(chan result, 1)
 	go func() {
 		n, err := r.Reader.Read(p)
 		done <- result{n, err}
 	}()
+
 	select {
 	case got := <-done:
 		return got.n, got.err

@@ -20,6 +20,7 @@ func RunTests(ctx context.Context, path string) (*TestReport, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	file := testFile{path: path}
 	if faults := yamlfile.Decode(path, data, &file); len(faults) > 0 {
 		return nil, faults
@@ -30,6 +31,7 @@ func RunTests(ctx context.Context, path string) (*TestReport, error) {
 	if faults := file.checkRules(); len(faults) > 0 {
 		return nil, faults
 	}
+
 	report := &TestReport{File: path, Cases: []CaseReport{}}
 	for i := range file.Tests {
 		c, err := file.run(ctx, &file.Tests[i])
@@ -38,6 +40,7 @@ func RunTests(ctx context.Context, path string) (*TestReport, error) {
 		}
 		report.Cases = append(report.Cases, c)
 	}
+
 	return report, nil
 }
 
@@ -93,6 +96,7 @@ func (f *testFile) run(ctx context.Context, t *testSpec) (CaseReport, error) {
 	} else {
 		report, err = judgeRequests(Config{Rules: f.set}, t.expand(start))
 	}
+
 	if err != nil {
 		return c, fmt.Errorf("%s: the test %q: %w", f.path, t.Name, err)
 	}
@@ -107,6 +111,7 @@ func (f *testFile) readLog(ctx context.Context, t *testSpec) (*Report, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(f.path), path)
 	}
+
 	report, err := Run(ctx, Config{Rules: f.set, Inputs: []Input{{Path: path}}, Format: t.Format})
 	switch {
 	case err != nil:
@@ -117,6 +122,7 @@ func (f *testFile) readLog(ctx context.Context, t *testSpec) (*Report, error) {
 		s := report.Samples[0]
 		return nil, fmt.Errorf("%s:%d cannot be read (%s): %s", s.Input, s.Line, s.Reason, s.Text)
 	}
+
 	return report, nil
 }
 
@@ -136,6 +142,7 @@ func judgeRequests(c Config, requests []request.Request) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	p.logs = []*log{{Input: Input{Path: "requests"}}}
 	p.total = newTotal(1, seriesBars)
 	w, all := p.newWorker(), &chunk{log: p.logs[0]}
@@ -143,6 +150,7 @@ func judgeRequests(c Config, requests []request.Request) (*Report, error) {
 	for i := range requests {
 		w.record(&requests[i], nil)
 	}
+
 	if err := p.chunk(all); err != nil {
 		return nil, err
 	}
@@ -154,6 +162,7 @@ func judgeRequests(c Config, requests []request.Request) (*Report, error) {
 		}
 		key = h.keyEnd
 	}
+
 	p.counters[0].countRest()
 	return p.report(), nil
 }

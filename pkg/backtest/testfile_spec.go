@@ -137,6 +137,7 @@ func (n *neverSpec) FromYAML(v yamlfile.Value) {
 		}
 		return
 	}
+
 	for _, element := range elements {
 		w := who{place: element.Place()}
 		if _, isMap := element.Map(); isMap {
@@ -207,6 +208,7 @@ func (r *repeatSpec) FromYAML(v yamlfile.Value) {
 		r.every, err = yamlfile.ParseDuration(words[2])
 		words = words[:1]
 	}
+
 	count, ok := 0, len(words) == 1 && err == nil && r.every != yamlfile.Forever
 	if ok {
 		count, err = strconv.Atoi(words[0])
@@ -214,6 +216,7 @@ func (r *repeatSpec) FromYAML(v yamlfile.Value) {
 	if !ok || err != nil || count < 1 || count > mostRepeats {
 		v.Faultf("write 11 every 5s, with at most 1000000 requests", "%s where a number of requests is wanted", v.Found())
 	}
+
 	r.count = count
 }
 
@@ -238,6 +241,7 @@ func (t *testSpec) expand(start time.Time) []request.Request {
 		if at = at.Add(time.Duration(spec.After)); spec.At.given {
 			at = spec.At.from(start)
 		}
+
 		one := spec.request()
 		for n := range spec.Repeat.count {
 			if n > 0 {
@@ -247,6 +251,7 @@ func (t *testSpec) expand(start time.Time) []request.Request {
 			all = append(all, one)
 		}
 	}
+
 	slices.SortStableFunc(all, func(a, b request.Request) int { return cmp.Compare(a.UnixMilli, b.UnixMilli) })
 	return all
 }

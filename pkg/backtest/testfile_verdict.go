@@ -56,6 +56,7 @@ func (t *TestReport) WriteText(w io.Writer, verbose bool) error {
 			fmt.Fprintf(out, "    %s:%d\n      expected: %s\n      got:      %s\n", t.File, f.Line, f.Expected, f.Got)
 		}
 	}
+
 	fmt.Fprintf(out, "%s: %d of %s hold\n", t.File, len(t.Cases)-t.Failed(), counted(int64(len(t.Cases)), "test"))
 	return out.Flush()
 }
@@ -86,11 +87,13 @@ func (v *verdict) failures() (failures []TestFailure) {
 			failures = append(failures, TestFailure{b.place.Line, v.wanted(b), v.got(b.who, all)})
 		}
 	}
+
 	for _, w := range v.test.Never.whom {
 		if all := v.find(w); len(all) > 0 {
 			failures = append(failures, TestFailure{w.place.Line, w.Key + " is never blocked" + byRule(w), v.got(w, all)})
 		}
 	}
+
 	if v.test.Never.others {
 		failures = append(failures, v.others(expected)...)
 	}
@@ -124,6 +127,7 @@ func (v *verdict) find(w who) (all []found) {
 			}
 		}
 	}
+
 	return all
 }
 

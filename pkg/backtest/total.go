@@ -39,15 +39,18 @@ func (t *total) add(c *chunk) {
 	for i := range c.unread {
 		t.addUnread(c, in, &c.unread[i])
 	}
+
 	in.lines += c.skipped + c.lines
 	in.requests += c.requests
 	if c.end != nil && !errors.Is(c.end, io.EOF) {
 		t.faults = append(t.faults, faultOf(c.log, in.lines, c.end))
 	}
+
 	t.requests += c.requests
 	if c.requests > 0 {
 		t.oldest, t.newest = min(t.oldest, c.oldest), max(t.newest, c.newest)
 	}
+
 	for _, s := range c.spans {
 		t.series.at(s.second * 1000).requests += s.requests
 	}

@@ -39,6 +39,7 @@ func (w *worker) parse(c *chunk) {
 	if len(c.data) == 0 {
 		return
 	}
+
 	w.chunk = c
 	decoder := w.decoder(c.log)
 	decoder.Forget() // the chunk before was of any place

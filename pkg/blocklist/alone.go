@@ -14,6 +14,7 @@ func (s *Set) CheckAlone(a *Asked, nowMilli int64, wanted func(rule string) bool
 	if answer.Allowed.Found() || c.paused.Load() > nowMilli {
 		return answer
 	}
+
 	for _, rule := range c.view.Load().rules {
 		form := rule.form.Load()
 		if form == nil || rule.isOrders() || wanted != nil && !wanted(rule.name) {
@@ -21,6 +22,7 @@ func (s *Set) CheckAlone(a *Asked, nowMilli int64, wanted func(rule string) bool
 		}
 		c.byForm(&answer, rule.name, form, a, nowMilli)
 	}
+
 	return answer
 }
 

@@ -98,6 +98,7 @@ func (c *chunk) pack(h head, key, value []byte) int {
 	if len(key) >= longKey {
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(key)))
 	}
+
 	b = append(b, key...)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(value)))
 	b = append(b, value...)

@@ -70,12 +70,14 @@ func NewWriter(to io.Writer, h Header) *Writer {
 	} else {
 		b = append(b, kindDelta)
 	}
+
 	b = appendText(b, h.Version.List.Name)
 	b = binary.AppendUvarint(b, uint64(h.Version.List.Epoch))
 	b = binary.AppendUvarint(b, uint64(h.Version.Offset+1))
 	if !h.Snapshot {
 		b = binary.AppendUvarint(b, uint64(h.After+1))
 	}
+
 	w.write(binary.AppendVarint(b, h.AsOf))
 	return w
 }
@@ -148,6 +150,7 @@ func (w *Writer) Close() error {
 	if w.err != nil {
 		return fmt.Errorf("writing the list: %w", w.err)
 	}
+
 	return nil
 }
 
@@ -183,6 +186,7 @@ func NewReader(from io.Reader) (*Reader, error) {
 	case begin[8] != RecordVersion:
 		return nil, fmt.Errorf("%w: the list is of version %d, this program reads %d", ErrNewer, begin[8], RecordVersion)
 	}
+
 	h := &r.Header
 	h.Version.List.Name = string(r.text(nil, maxListName))
 	h.Version.List.Epoch = r.number()
@@ -191,11 +195,13 @@ func NewReader(from io.Reader) (*Reader, error) {
 	if !h.Snapshot {
 		h.After = r.number() - 1
 	}
+
 	asOf := uint64(r.number())
 	h.AsOf = int64(asOf>>1) ^ -int64(asOf&1)
 	if r.err == nil && (h.Version.List != ListID{} && !h.Version.List.valid() || h.Version.Offset < h.After) {
 		r.err = fmt.Errorf("%w: the head of a list", ErrDamaged)
 	}
+
 	return r, r.err
 }
 
@@ -221,6 +227,7 @@ func (r *Reader) Next() (c Change, local bool, err error) {
 	default:
 		r.err = fmt.Errorf("%w: an item of kind %d", ErrNewer, kind)
 	}
+
 	r.count++
 	if r.err != nil {
 		return Change{}, false, r.err
@@ -307,6 +314,7 @@ func (r *Reader) number() int64 {
 			break
 		}
 	}
+
 	v, n := binary.Uvarint(b)
 	if r.err == nil && (n <= 0 || v > math.MaxInt64 || n > 1 && b[n-1] == 0) {
 		r.err = fmt.Errorf("%w: a number of the list", ErrDamaged)
@@ -325,6 +333,7 @@ func (r *Reader) text(room []byte, most int64) []byte {
 	if int64(cap(room)) < length {
 		room = make([]byte, length)
 	}
+
 	room = room[:length]
 	r.full(room)
 	return room

@@ -19,17 +19,20 @@ func (c *content) check(a *Asked, now int64) Answer {
 			return answer
 		}
 	}
+
 	if c.fields.Load() > 0 {
 		if c.byFields(&answer, a, now); answer.Allowed.Found() {
 			return answer
 		}
 	}
+
 	if ordered {
 		c.byAddress(&answer, OrderBlock, ip, now)
 	}
 	for i := range a.Keys {
 		c.byKey(&answer, a.Keys[i].Rule, a.Keys[i].Key, now)
 	}
+
 	return answer
 }
 

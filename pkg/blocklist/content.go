@@ -56,6 +56,7 @@ func (c *content) apply(change Change, now int64) error {
 	if bytes.HasPrefix(change.Key, []byte(manual+"/")) {
 		return c.applyOrder(change, now)
 	}
+
 	return c.applyEntry(change, now)
 }
 
@@ -64,6 +65,7 @@ func (c *content) applyEntry(change Change, now int64) error {
 	if err != nil {
 		return err
 	}
+
 	key := bytesOf(e.Key)
 	old := c.get(e.Rule, key)
 	if old.Found() && old.record.until() > now {
@@ -72,11 +74,13 @@ func (c *content) applyEntry(change Change, now int64) error {
 			return nil
 		}
 	}
+
 	until := keepUntil(e.Until, e.Ended)
 	if until <= now {
 		c.forget(e.Rule, key)
 		return nil
 	}
+
 	flags := byte(0)
 	if e.Mode == Shadow {
 		flags |= heldShadow
@@ -87,6 +91,7 @@ func (c *content) applyEntry(change Change, now int64) error {
 	if c.pardons(change.Key, e, now) {
 		flags |= heldPardoned
 	}
+
 	state, err := c.hold(old, head{until: until, flags: flags}, e.Rule, key, change.Value)
 	if err == nil {
 		state.see(e)
@@ -116,21 +121,25 @@ func (c *content) hold(old Held, h head, rule string, key, value []byte) (*ruleS
 		c.leftOut++
 		return nil, ErrFull
 	}
+
 	number, err := c.number(rule)
 	if err != nil {
 		c.leftOut++
 		return nil, err
 	}
+
 	h.rule, h.hash = uint16(number), hashOf(rule, key)
 	if !old.Found() || (old.Until()+999)/1000 != (h.until+999)/1000 {
 		c.ends.add(h.until, h.hash)
 	}
+
 	state := c.view.Load().rules[number]
 	if old.Found() {
 		state.count(old.record.flags(), -1)
 	} else {
 		c.held++
 	}
+
 	c.put(h, state.name, key, value)
 	state.count(h.flags, 1)
 	return state, nil
@@ -184,6 +193,7 @@ func (c *content) expireHash(hash uint32, now int64) {
 			over = append(over, p)
 		}
 	}
+
 	for _, p := range over {
 		c.forget(v.rules[p.rule()].name, p.key())
 	}

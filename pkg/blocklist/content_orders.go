@@ -10,15 +10,18 @@ func (c *content) applyOrder(change Change, now int64) error {
 	if err != nil {
 		return err
 	}
+
 	rule, key, _ := splitKey(change.Key)
 	if old := c.get(string(rule), key); old.Found() && bytes.Equal(old.record.value(), change.Value) {
 		return nil
 	}
+
 	c.forget(string(rule), key)
 	until := keepUntil(o.Until, o.Ended)
 	if until <= now || o.Ended != 0 {
 		return nil // nothing that is older can come after it: the last order holds
 	}
+
 	h := head{until: until, flags: heldOrder | byte(o.Kind)<<heldKindBit}
 	if _, err := c.hold(Held{}, h, string(rule), key, change.Value); err != nil {
 		return err
@@ -34,10 +37,12 @@ func (c *content) index(o *Order, key []byte, now int64) error {
 		c.pardoned++
 		return c.refreshPardon(pardonedKey(key), now)
 	}
+
 	if o.Scope == scopeIP {
 		c.prefixes.add(o)
 		return nil
 	}
+
 	c.fields.Add(1)
 	return nil
 }
@@ -89,10 +94,12 @@ func (c *content) refreshPardon(record []byte, now int64) error {
 	if !ok {
 		return nil
 	}
+
 	old := c.get(string(rule), key)
 	if !old.Found() || old.isOrder() {
 		return nil
 	}
+
 	flags := old.record.flags() &^ heldPardoned
 	if c.pardons(record, old.Entry(), now) {
 		flags |= heldPardoned
@@ -100,6 +107,7 @@ func (c *content) refreshPardon(record []byte, now int64) error {
 	if flags == old.record.flags() {
 		return nil
 	}
+
 	_, err := c.hold(old, head{until: old.Until(), flags: flags}, old.rule.name, old.record.key(), old.record.value())
 	return err
 }

@@ -146,6 +146,7 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 	if e.Ended != 0 {
 		shown.Ended = (*instant)(&e.Ended)
 	}
+
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false) // of keys and paths; who calls us may want it all the same
@@ -162,12 +163,14 @@ func (e *Entry) UnmarshalJSON(text []byte) error {
 	if shown.Version > RecordVersion {
 		return fmt.Errorf("%w: an entry of version %d", ErrNewer, shown.Version)
 	}
+
 	*e = Entry{ID: shown.ID, Rule: shown.Rule, Key: shown.Key, Fields: shown.Fields, From: int64(shown.From), Until: shown.Until.untilInstant(),
 		Decided: int64(shown.Decided), Limit: shown.Limit, Count: shown.Count, Level: shown.Level, Mode: shown.Mode, Source: shown.Source,
 		Order: shown.Order, By: shown.By, Why: shown.Why}
 	if shown.Ended != nil {
 		e.Ended = int64(*shown.Ended)
 	}
+
 	return nil
 }
 
@@ -189,11 +192,13 @@ func (e *Entry) validate() error {
 	if e.ID == "" || len(e.ID) > maxShort || len(e.Limit) > maxShort || len(e.By) > maxShort || len(e.Why) > maxWhy {
 		return fmt.Errorf("%w: a text of it has too many bytes, or it has no id", ErrEntry)
 	}
+
 	for _, at := range []int64{e.From, e.Decided, e.Ended} {
 		if at < 0 || at >= maxTime {
 			return fmt.Errorf("%w: the time %d", ErrEntry, at)
 		}
 	}
+
 	if e.Until <= e.From || e.Until >= 2*maxTime && e.Until != Never {
 		return fmt.Errorf("%w: from %d until %d", ErrEntry, e.From, e.Until)
 	}
@@ -203,10 +208,12 @@ func (e *Entry) validate() error {
 	if len(e.Fields) > maxFields {
 		return fmt.Errorf("%w: %d fields", ErrEntry, len(e.Fields))
 	}
+
 	for name, value := range e.Fields {
 		if name == "" || len(name) > maxShort || len(value) > maxKey {
 			return fmt.Errorf("%w: a field of %d bytes with a name of %d", ErrEntry, len(value), len(name))
 		}
 	}
+
 	return nil
 }

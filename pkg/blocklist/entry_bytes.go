@@ -38,6 +38,7 @@ func (e *Entry) Append(b []byte) ([]byte, error) {
 	if long := len(b) - begin; long > MaxBytes {
 		return b[:begin], fmt.Errorf("%w: %d bytes, at most %d are possible", ErrEntry, long, MaxBytes)
 	}
+
 	return b, nil
 }
 
@@ -55,6 +56,7 @@ func (e *Entry) flags() byte {
 	if e.Until == Never {
 		f |= isNever
 	}
+
 	return f
 }
 
@@ -128,10 +130,12 @@ func (e *Entry) read(c *cursor, flags byte) {
 	if flags&isNever == 0 {
 		e.Until = e.From + c.number(2*maxTime)
 	}
+
 	e.Decided = e.From + c.varint()
 	if flags&hasEnded != 0 {
 		e.Ended = e.From + c.varint()
 	}
+
 	e.Limit = c.text(maxShort)
 	e.Count, e.Level = c.number(math.MaxInt64), int(c.number(maxLevel))
 	e.By, e.Why = c.text(maxShort), c.text(maxWhy)
@@ -147,6 +151,7 @@ func (e *Entry) readFields(c *cursor) {
 	if e.Fields == nil {
 		e.Fields = make(map[string]string, count)
 	}
+
 	before := ""
 	for range count {
 		name := c.text(maxShort)

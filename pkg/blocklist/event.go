@@ -22,6 +22,7 @@ func AppendEvent(b []byte, event string, at int64, e *Entry) ([]byte, error) {
 	if err != nil {
 		return b, fmt.Errorf("writing an event: %w", err)
 	}
+
 	what, err := json.Marshal(struct {
 		Event string  `json:"event"`
 		At    instant `json:"at"`
@@ -29,6 +30,7 @@ func AppendEvent(b []byte, event string, at int64, e *Entry) ([]byte, error) {
 	if err != nil {
 		return b, fmt.Errorf("writing an event: %w", err)
 	}
+
 	b = append(b, text[:len(text)-1]...)
 	b = append(b, ',')
 	return append(b, what[1:]...), nil

@@ -11,6 +11,7 @@ func (x *expiry) add(until int64, hash uint32) {
 	if until == Never {
 		return
 	}
+
 	*x = append(*x, second<<32|uint64(hash))
 	h := *x
 	for i := len(h) - 1; i > 0; {
@@ -29,6 +30,7 @@ func (x *expiry) next(now int64) (hash uint32, ok bool) {
 	if len(h) == 0 || int64(h[0]>>32)*1000 > now {
 		return 0, false
 	}
+
 	hash = uint32(h[0])
 	last := len(h) - 1
 	h[0] = h[last]
@@ -44,9 +46,11 @@ func (x *expiry) next(now int64) (hash uint32, ok bool) {
 		if h[i] <= h[least] {
 			break
 		}
+
 		h[i], h[least] = h[least], h[i]
 		i = least
 	}
+
 	*x = h
 	return hash, true
 }

@@ -28,12 +28,14 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 			errs = append(errs, err)
 		}
 	}
+
 	list.expire(nowMilli, expirySteps+len(changes))
 	s.edits.Add(edits)
 	if len(changes) > 0 {
 		s.state.Store(&state)
 		s.notify()
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -124,10 +126,12 @@ func (f *Filling) swap(state State, above []*Order, nowMilli int64) {
 			s.pending.above[string(o.RecordKey())] = w
 		}
 	}
+
 	s.pending.drop(f.brought)
 	s.pending.each(func(key string, w *waiting) {
 		_ = f.content.apply(Change{Key: []byte(key), Value: w.value}, nowMilli)
 	})
+
 	s.ring.reset(state.Version.Offset)
 	s.install(f.content, state)
 	s.notify()

@@ -44,6 +44,7 @@ func (w wanted) in(e *Entry) bool {
 			return true
 		}
 	}
+
 	return false
 }
 

@@ -98,10 +98,12 @@ func (s *Set) WriteJSONAfter(to io.Writer, after Version, nowMilli int64, wanted
 	if err != nil {
 		return err
 	}
+
 	w := NewJSONWriter(to, c.header)
 	show := func(e *Entry) bool {
 		return e == nil || wanted != nil && !wanted(e) || w.Entry(e) == nil
 	}
+
 	for _, change := range c.changes {
 		show(change.Entry())
 	}
@@ -109,6 +111,7 @@ func (s *Set) WriteJSONAfter(to io.Writer, after Version, nowMilli int64, wanted
 		c.list.inForce(nowMilli, func(h Held) bool { return show(h.Entry()) })
 		return w.Close() // orders that wait for the log are in force, and so among them
 	}
+
 	for _, o := range c.local {
 		show(o.Entry())
 	}
@@ -154,6 +157,7 @@ func NewJSONReader(from io.Reader) (*JSONReader, error) {
 	if first.Version > RecordVersion {
 		return nil, fmt.Errorf("%w: the list is of version %d", ErrNewer, first.Version)
 	}
+
 	r.Header, err = first.header()
 	r.count = 0
 	r.digest.Write(line)
@@ -203,6 +207,7 @@ func (r *JSONReader) next() (*Entry, error) {
 	if bytes.HasPrefix(line, []byte(`{"count":`)) {
 		return nil, r.end(line)
 	}
+
 	r.digest.Write(line)
 	r.digest.Write([]byte{'\n'})
 	r.count++
@@ -210,6 +215,7 @@ func (r *JSONReader) next() (*Entry, error) {
 	if err := json.Unmarshal(line, e); err != nil {
 		return nil, fmt.Errorf("%w: line %d of the list: %w", ErrDamaged, r.count, err)
 	}
+
 	return e, nil
 }
 

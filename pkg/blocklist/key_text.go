@@ -40,6 +40,7 @@ func appendKey(b []byte, text string) []byte {
 			end = len(b)
 		}
 	}
+
 	if len(b)-start <= maxKeyText {
 		return b
 	}

@@ -32,6 +32,7 @@ func (f *Filling) leavesBehind(next State, now int64) (orders []*Order) {
 	if !held.Whole || old.Name != list.Name || old.Epoch >= list.Epoch || next.AsOf-held.AsOf > endedLasts {
 		return nil
 	}
+
 	s.list.Load().freeze().inForce(now, func(h Held) bool {
 		if !h.isOrder() {
 			return true
@@ -42,5 +43,6 @@ func (f *Filling) leavesBehind(next State, now int64) (orders []*Order) {
 		}
 		return true
 	})
+
 	return orders
 }

@@ -103,6 +103,7 @@ func decodeMark(record, value []byte) (*Mark, error) {
 	if err := checkVersion(value, 2); err != nil {
 		return nil, err
 	}
+
 	c := cursor{left: value[1:]}
 	m := &Mark{Partition: partition}
 	m.List.Name, m.List.Epoch = c.text(maxListName), c.number(math.MaxInt64)
@@ -113,5 +114,6 @@ func decodeMark(record, value []byte) (*Mark, error) {
 	if c.failed || len(c.left) > 0 || m.validate() != nil || string(m.RecordKey()) != string(record) {
 		return nil, fmt.Errorf("%w: a mark of %d bytes that no version writes", ErrDamaged, len(value))
 	}
+
 	return m, nil
 }

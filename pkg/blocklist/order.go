@@ -86,6 +86,7 @@ func (o *Order) readKey(record []byte) bool {
 	if !ok || !found {
 		return false
 	}
+
 	switch o.Kind {
 	case OrderPause:
 		o.Rule = value
@@ -94,6 +95,7 @@ func (o *Order) readKey(record []byte) bool {
 		o.Rule, o.Key, found = strings.Cut(value, "/")
 		return scope == pardonWord && found
 	}
+
 	o.Scope, o.Value = scope, value
 	return true
 }
@@ -140,6 +142,7 @@ func (o *Order) validateTarget() error {
 	case OrderPardon:
 		good = ruleful && o.Key != "" && len(o.Key) <= maxKey && o.Pardons != "" && len(o.Pardons) <= maxShort && o.Scope == "" && o.Value == ""
 	}
+
 	if !good {
 		return fmt.Errorf("%w: %s of %.40q %.40q, rule %.40q, key %.40q", ErrOrder, o.Kind, o.Scope, o.Value, o.Rule, o.Key)
 	}
@@ -166,6 +169,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 		ip = address.Plain(ip)
 		return netip.PrefixFrom(ip, ip.BitLen()), nil
 	}
+
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
 		return prefix, err

@@ -21,11 +21,13 @@ func (o *Order) Append(b []byte) ([]byte, error) {
 	if o.Ended != 0 {
 		b = binary.AppendVarint(b, o.Ended-o.From)
 	}
+
 	b = appendText(b, o.By)
 	b = appendText(b, o.Why)
 	if o.Kind == OrderPardon {
 		b = appendText(b, o.Pardons)
 	}
+
 	return b, nil
 }
 
@@ -49,11 +51,13 @@ func decodeOrder(record, value []byte) (*Order, error) {
 	if o.Kind > OrderPause {
 		return nil, fmt.Errorf("%w: an order of kind %d", ErrNewer, value[2])
 	}
+
 	c := cursor{left: value[3:]}
 	o.read(&c, value[1])
 	if !o.readKey(record) || c.failed || len(c.left) > 0 || o.validate() != nil || o.flags() != value[1] {
 		return nil, fmt.Errorf("%w: an order of %d bytes that no version writes", ErrDamaged, len(value))
 	}
+
 	return o, nil
 }
 
@@ -67,6 +71,7 @@ func (o *Order) read(c *cursor, flags byte) {
 	if flags&hasEnded != 0 {
 		o.Ended = o.From + c.varint()
 	}
+
 	o.By, o.Why = c.text(maxShort), c.text(maxWhy)
 	if o.Kind == OrderPardon {
 		o.Pardons = c.text(maxShort)

@@ -44,15 +44,18 @@ func (p *pending) gives(change Change) bool {
 	if w == nil {
 		return false
 	}
+
 	brought, err := decodeOrder(change.Key, change.Value)
 	if err != nil || brought.ID != w.order.ID {
 		return true
 	}
+
 	for _, orders := range []map[string]*waiting{p.own, p.above} {
 		if w := orders[string(change.Key)]; w != nil && w.order.ID == brought.ID {
 			delete(orders, string(change.Key))
 		}
 	}
+
 	return p.of(string(change.Key)) != nil
 }
 

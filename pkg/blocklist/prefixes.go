@@ -63,15 +63,18 @@ func (p *prefixes) over(kind Kind, ip netip.Addr, now int64) (netip.Prefix, bool
 	if _, ok := t.Lookup(ip); !ok {
 		return netip.Prefix{}, false
 	}
+
 	whole := netip.PrefixFrom(ip, ip.BitLen())
 	prefix, until, ok := t.LookupPrefixLPM(whole)
 	if !ok || until > now {
 		return prefix, ok
 	}
+
 	for prefix, until := range t.Supernets(whole) { // the longest is over, and not yet removed
 		if until > now {
 			return prefix, true
 		}
 	}
+
 	return netip.Prefix{}, false
 }

@@ -25,6 +25,7 @@ func DecodeRecord(key, value []byte) (Record, error) {
 	if value == nil {
 		return Record{}, nil
 	}
+
 	var r Record
 	var err error
 	switch {
@@ -35,5 +36,6 @@ func DecodeRecord(key, value []byte) (Record, error) {
 	default:
 		r.Entry, err = Decode(key, value)
 	}
+
 	return r, err
 }

@@ -20,10 +20,12 @@ func (r *ring) add(c Change) {
 	if c.Value != nil {
 		kept.Value = own[len(c.Key):]
 	}
+
 	if len(r.changes) < r.size {
 		r.changes = append(r.changes, kept)
 		return
 	}
+
 	r.from = r.changes[r.next].Offset
 	r.changes[r.next] = kept
 	r.next = (r.next + 1) % r.size

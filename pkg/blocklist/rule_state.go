@@ -29,12 +29,14 @@ func (r *ruleState) see(e *Entry) {
 	if old != nil && (old.field == "" || old.has(field, e.Key)) {
 		return
 	}
+
 	next := form{field: strings.Clone(field)}
 	if old != nil && old.field == field {
 		next = *old
 	} else if old != nil {
 		next.field = ""
 	}
+
 	if next.field == scopeIP && !next.address(e.Key) {
 		next = form{}
 	}
@@ -93,6 +95,7 @@ func (t *table) number(rule string) (int, error) {
 	if number == maxRules {
 		return 0, errRules
 	}
+
 	rule = strings.Clone(rule)
 	v.rules = append(append([]*ruleState(nil), v.rules...), &ruleState{name: rule})
 	t.numbers[rule] = number

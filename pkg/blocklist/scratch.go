@@ -21,11 +21,13 @@ func (s *scratch) decode(record, value []byte) (*Entry, error) {
 	if s.fields == nil {
 		s.fields = map[string]string{}
 	}
+
 	clear(s.fields)
 	s.entry = Entry{Rule: textOf(rule), Key: textOf(key), Fields: s.fields}
 	if err := s.entry.decode(value, true); err != nil {
 		return nil, err
 	}
+
 	return &s.entry, nil
 }
 

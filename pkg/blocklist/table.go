@@ -65,6 +65,7 @@ again:
 		if t.view.Load() != v {
 			goto again
 		}
+
 		p := v.at(ref(slot))
 		if state := v.rules[p.rule()]; state.name == rule && string(p.key()) == string(key) {
 			return state, p
@@ -186,6 +187,7 @@ func (t *table) newChunkFor(bytes int) {
 	if v.chunks[t.current].used+bytes <= chunkBytes {
 		return
 	}
+
 	next := *v
 	next.chunks = append([]*chunk(nil), v.chunks...)
 	if n := len(t.free); n > 0 {
@@ -195,6 +197,7 @@ func (t *table) newChunkFor(bytes int) {
 		t.current = len(next.chunks)
 		next.chunks = append(next.chunks, newChunk())
 	}
+
 	t.view.Store(&next)
 }
 
@@ -207,16 +210,19 @@ func (t *table) grow() {
 			living++
 		}
 	}
+
 	size := len(v.slots)
 	if living > size/2 {
 		size *= 2
 	}
+
 	slots := make([]atomic.Uint64, size)
 	for i := range v.slots {
 		if word := v.slots[i].Load(); ref(word) != 0 {
 			insert(slots, word)
 		}
 	}
+
 	t.used, v.slots = living, slots
 	t.view.Store(&v)
 }

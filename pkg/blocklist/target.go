@@ -30,6 +30,7 @@ func ParseTarget(text string) (scope, value string, err error) {
 	if prefix, err := parsePrefix(text); err == nil {
 		return scopeIP, prefixText(prefix), nil
 	}
+
 	scope, value, found := strings.Cut(text, ":")
 	switch {
 	case !found:
@@ -41,6 +42,7 @@ func ParseTarget(text string) (scope, value string, err error) {
 	case scope == "path":
 		value, _ = request.PathForm{}.Normal(value, false, nil) // as checks ask for it
 	}
+
 	if !validTarget(scope, value) {
 		return "", "", fmt.Errorf("%q names nobody; write the field, a colon and its value, as user:alice", text)
 	}

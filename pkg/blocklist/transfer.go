@@ -36,6 +36,7 @@ func (s *Set) capture(after Version) (captured, error) {
 	case s.NotYet(after):
 		return captured{}, fmt.Errorf("%w: it is %v", ErrNotYet, state.Version)
 	}
+
 	c := captured{header: Header{Version: state.Version, After: after.Offset, AsOf: state.AsOf}, local: s.pending.orders()}
 	if after.List == state.Version.List {
 		if changes, ok := s.ring.after(after.Offset, maxDelta); ok {
@@ -46,6 +47,7 @@ func (s *Set) capture(after Version) (captured, error) {
 			return c, nil
 		}
 	}
+
 	c.header.Snapshot, c.header.After = true, -1
 	c.list = s.list.Load().freeze()
 	return c, nil
@@ -66,6 +68,7 @@ func (c *captured) write(to io.Writer, now int64) error {
 	for _, change := range c.changes {
 		w.Record(change)
 	}
+
 	if c.header.Snapshot {
 		c.list.inForce(now, func(h Held) bool { return w.held(h.rule, h.record) == nil })
 	}
@@ -74,6 +77,7 @@ func (c *captured) write(to io.Writer, now int64) error {
 			return fmt.Errorf("writing the list: %w", err)
 		}
 	}
+
 	return w.Close()
 }
 
@@ -125,6 +129,7 @@ func (s *Set) ReadKept(from io.Reader, nowMilli int64) (Header, error) {
 	if err := s.follows(r.Header); err != nil || r.Header.Snapshot {
 		return r.Header, err
 	}
+
 	return r.Header, s.readChanges(r, func(local []*Order) {
 		for _, o := range local {
 			if value, err := o.Append(nil); err == nil {
@@ -147,6 +152,7 @@ func (s *Set) follows(h Header) error {
 	case h.Version.List == held.List && h.Version.Offset < held.Offset:
 		return fmt.Errorf("%w: %v, and %v is held", ErrWentBack, h.Version, held)
 	}
+
 	if !h.Snapshot && (!s.Whole() || h.Version.List != held.List || h.After != held.Offset) {
 		return fmt.Errorf("%w: changes after %d, and %v is held", ErrOtherList, h.After, held)
 	}
@@ -181,6 +187,7 @@ func (r *Reader) each(record func(Change) error) (local []*Order, err error) {
 		default:
 			err = record(change)
 		}
+
 		if err != nil {
 			return nil, err
 		}
@@ -221,6 +228,7 @@ func (s *Set) readChanges(r *Reader, order func(local []*Order), now int64) erro
 	if err != nil {
 		return err
 	}
+
 	s.take(r.Header, changes, func() { order(local) }, now)
 	return nil
 }

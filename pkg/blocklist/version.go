@@ -30,11 +30,13 @@ func ParseVersion(text string) (Version, error) {
 	if cut < 0 {
 		return Version{}, fmt.Errorf("%w: the version %.100q", ErrDamaged, text)
 	}
+
 	list, err := ParseListID(text[:cut])
 	offset, err2 := strconv.ParseInt(text[cut+1:], 10, 64)
 	v := Version{list, offset}
 	if err != nil || err2 != nil || offset < 0 || v.String() != text {
 		return Version{}, fmt.Errorf("%w: the version %.100q", ErrDamaged, text)
 	}
+
 	return v, nil
 }

@@ -25,6 +25,7 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 	} else if keys.AsksCertificates(e.config.TLS) {
 		return "", refusedKey(keys.ErrCertificate)
 	}
+
 	if e.config.Keys != nil {
 		key, err := e.config.Keys.Admit(r, want)
 		if err == nil {
@@ -35,6 +36,7 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 		}
 		return r.TLS.VerifiedChains[0][0].Subject.CommonName, nil
 	}
+
 	if keys.Read.May(want) {
 		return "", nil
 	}

@@ -34,6 +34,7 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 	if o.Kind != blocklist.OrderBlock {
 		return affected
 	}
+
 	if own := e.caller(r); own.IsValid() && prefix.Contains(own) {
 		affected = append(affected, fmt.Sprintf("your own address, %s", own))
 	}
@@ -42,6 +43,7 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 			affected = append(affected, fmt.Sprintf("this machine itself (loopback, %s), where a firewall or an edge holds the list", loopback))
 		}
 	}
+
 	if trusted := e.ruling.Load().Client.Overlapping(prefix); len(trusted) > 0 {
 		affected = append(affected, fmt.Sprintf("the trusted proxies %s, and everyone behind them where a firewall or an edge holds the list", prefixesIn(trusted)))
 	}
@@ -94,6 +96,7 @@ func prefixesIn(all []netip.Prefix) string {
 		}
 		names = append(names, prefix.String())
 	}
+
 	text := strings.Join(names, ", ")
 	if more := len(all) - maxShown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
@@ -129,11 +132,13 @@ func (e *Enforcer) passes(o *blocklist.Order) string {
 	if ruling.Shadow {
 		return "this enforcer is in shadow mode, and refuses nobody"
 	}
+
 	for _, rule := range pauses(e.config.Set, o.From) {
 		if rule == blocklist.EveryRule {
 			return "everything is paused, and nobody is refused until that ends (weir resume)"
 		}
 	}
+
 	return ""
 }
 

@@ -18,6 +18,7 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problemf(http.StatusNotFound, "edges ask at %s, %[1]s/nginx, %[1]s/ingress-nginx, %[1]s/traefik, %[1]s/caddy and %[1]s/envoy", checkPath))
 		return
 	}
+
 	ruling := e.ruling.Load()
 	a := ruling.askings.Get().(*asking)
 	defer ruling.askings.Put(a)
@@ -27,6 +28,7 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 		e.withoutList(w, d)
 		return
 	}
+
 	e.answer(w, d, a, said)
 }
 
@@ -38,6 +40,7 @@ func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (s
 	if !known {
 		return said
 	}
+
 	said = e.config.Set.Check(a.prepare(), now.UnixMilli())
 	for !said.Entry.Found() {
 		if read, next = d.readingOf(next, r); read == nil {
@@ -49,6 +52,7 @@ func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (s
 			return other
 		}
 	}
+
 	return said
 }
 
@@ -108,6 +112,7 @@ func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blo
 	default:
 		e.metrics.passed.Inc()
 	}
+
 	w.WriteHeader(http.StatusOK)
 }
 

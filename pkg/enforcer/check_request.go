@@ -127,6 +127,7 @@ func setTarget(q *request.Request, target string) (host string) {
 		}
 		host, target = rest[:end], rest[end:]
 	}
+
 	q.Path, q.Query, _ = strings.Cut(target, "?")
 	if q.Path == "" && (host != "" || target != "") {
 		q.Path = "/" // of http://host?query, which nginx passes on as ?query

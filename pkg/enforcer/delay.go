@@ -25,6 +25,7 @@ func (e *Enforcer) watchDelay(ctx context.Context, at blocklist.Version) {
 		if at = version; ok && len(changes) == delayChanges {
 			continue
 		}
+
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -41,6 +41,7 @@ func (d *delta) of(set *blocklist.Set, after blocklist.Version, now int64) ([]by
 	if d.answer != nil && d.after == after && d.state == state && d.local == local {
 		return d.answer, nil
 	}
+
 	var made bytes.Buffer
 	if err := set.WriteAfter(&made, after, now); err != nil {
 		return nil, err
@@ -48,5 +49,6 @@ func (d *delta) of(set *blocklist.Set, after blocklist.Version, now int64) ([]by
 	if made.Len() <= maxDelta {
 		d.after, d.state, d.local, d.answer = after, state, local, made.Bytes()
 	}
+
 	return made.Bytes(), nil
 }

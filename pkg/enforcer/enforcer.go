@@ -113,15 +113,18 @@ func Open(c Config) (*Enforcer, error) {
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
 		patience: usualPatience, pages: c.pages(), finding: make(chan struct{}, maxFinding), listing: make(chan struct{}, maxListing), turns: newTurns(),
 	}
+
 	e.Rule(c.Ruling)
 	e.mux = e.routes()
 	if c.Sinks == nil {
 		return e, nil
 	}
+
 	outbox, waiting, err := openOutbox(filepath.Join(c.Folder, "orders"), c.Logger)
 	if err != nil {
 		return nil, err
 	}
+
 	e.outbox = outbox
 	now := time.Now().UnixMilli()
 	for _, p := range waiting {
@@ -132,6 +135,7 @@ func Open(c Config) (*Enforcer, error) {
 			}
 		}
 	}
+
 	return e, nil
 }
 
@@ -160,6 +164,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	begin := e.config.Set.Version()
 	close(e.serving)
 	server := e.server()
@@ -168,6 +173,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	for _, l := range listeners {
 		running.Go(func() { failed <- e.serve(server, l) })
 	}
+
 	running.Go(func() { e.watchDelay(ctx, begin) })
 	running.Go(func() { e.keepSocket(ctx, server, &running) })
 	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
@@ -176,15 +182,18 @@ func (e *Enforcer) Run(ctx context.Context) error {
 			e.outbox.run(sending, *e.config.Sinks)
 		}
 	})
+
 	running.Go(func() {
 		if e.outbox != nil {
 			e.orderAgain(ctx)
 		}
 	})
+
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
+
 	cancel()
 	e.drain(server)
 	stopSending()
@@ -224,6 +233,7 @@ func (e *Enforcer) Status() Status {
 	state := e.config.Set.State()
 	s := Status{Rules: e.ruling.Load().Rules.Fingerprint(), Whole: state.Whole, Version: state.Version.String(), Follows: e.config.Follows,
 		Followers: e.following.Load(), Paused: append([]string{}, pauses(e.config.Set, now.UnixMilli())...)}
+
 	if e.outbox != nil {
 		s.Waiting = e.outbox.held.Load()
 	}
@@ -231,6 +241,7 @@ func (e *Enforcer) Status() Status {
 		at := time.UnixMilli(state.AsOf).UTC()
 		s.AsOf, s.Age = &at, now.Sub(at).Round(time.Second).String()
 	}
+
 	s.CaughtUp = s.Whole && s.Waiting == 0
 	return s
 }

@@ -38,6 +38,7 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	leave, err := e.mayFind(r)
 	if err != nil {
 		return err
@@ -56,6 +57,7 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 			answer.Orders = append(answer.Orders, one.Order.Entry())
 		}
 	}
+
 	if more {
 		answer.Next = base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].place))
 	}
@@ -81,24 +83,29 @@ func readFindRequest(r *http.Request) (*findRequest, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for name := range values {
 		if values.Get(name) == "" && name != "key" {
 			return nil, problemf(http.StatusBadRequest, "%s is empty: say what it is, or leave it out", name)
 		}
 	}
+
 	q := &findRequest{key: values.Get("key"), rule: values.Get("rule"), limit: usualFound}
 	if q.key == "" {
 		return nil, problemf(http.StatusBadRequest, "say whom: a key such as 203.0.113.7 or alice")
 	}
+
 	if limit := values.Get("limit"); limit != "" {
 		if q.limit, err = strconv.Atoi(limit); err != nil || q.limit < 1 || q.limit > maxFound {
 			return nil, problemf(http.StatusBadRequest, "limit is a number from 1 to %d, not %q", maxFound, limit)
 		}
 	}
+
 	after, err := base64.RawURLEncoding.DecodeString(values.Get("after"))
 	if err != nil {
 		return nil, problemf(http.StatusBadRequest, "after is what next said in the page before, not %q", values.Get("after"))
 	}
+
 	q.after = string(after)
 	return q, nil
 }
@@ -125,12 +132,14 @@ func (q *findRequest) page(set *blocklist.Set, now int64) (page []placed, more b
 		if p.place <= q.after {
 			continue
 		}
+
 		heap.Push(last, p)
 		if last.Len() > q.limit {
 			heap.Pop(last)
 			more = true
 		}
 	}
+
 	page = *last
 	slices.SortFunc(page, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
 	return page, more

@@ -38,6 +38,7 @@ func (e *Enforcer) blocklist(w http.ResponseWriter, r *http.Request) error {
 	if q.form == eventStream {
 		return e.stream(w, r, q)
 	}
+
 	if q.since && q.wait > 0 {
 		if err := e.wait(r.Context(), q); err != nil {
 			return err
@@ -46,6 +47,7 @@ func (e *Enforcer) blocklist(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+
 	return e.write(w, r, q)
 }
 
@@ -96,6 +98,7 @@ func (e *Enforcer) write(w http.ResponseWriter, r *http.Request, q *listRequest)
 	if !state.Whole {
 		return listProblem(blocklist.ErrNoList)
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", q.form)
 	header.Set("Cache-Control", "no-cache")
@@ -111,6 +114,7 @@ func (e *Enforcer) write(w http.ResponseWriter, r *http.Request, q *listRequest)
 			return nil
 		}
 	}
+
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -147,6 +151,7 @@ func (e *Enforcer) writeBody(w http.ResponseWriter, q *listRequest) error {
 	if to.begun {
 		panic(http.ErrAbortHandler)
 	}
+
 	for _, field := range []string{"ETag", "Content-Encoding", versionField, localField, asOfField} {
 		w.Header().Del(field)
 	}
@@ -161,6 +166,7 @@ func (e *Enforcer) writeTo(to io.Writer, header http.Header, q *listRequest) err
 	if !q.zipped {
 		return e.writeForm(to, q, now)
 	}
+
 	header.Set("Content-Encoding", "gzip")
 	zip, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
 	if err == nil {
@@ -169,6 +175,7 @@ func (e *Enforcer) writeTo(to io.Writer, header http.Header, q *listRequest) err
 	if err != nil {
 		return err
 	}
+
 	return zip.Close()
 }
 
@@ -205,12 +212,14 @@ func worst(set *blocklist.Set, q *listRequest, now int64, t turns) (kept []*bloc
 		if entry.Mode == blocklist.Shadow || wanted != nil && !wanted(entry) {
 			continue
 		}
+
 		heap.Push(least, entry)
 		if least.Len() > q.top {
 			heap.Pop(least)
 			left++
 		}
 	}
+
 	kept = *least
 	slices.SortFunc(kept, func(a, b *blocklist.Entry) int { return badness(b, a) })
 	return kept, left

@@ -40,6 +40,7 @@ func readListRequest(r *http.Request) (*listRequest, error) {
 	if values.Has("rule") && values.Get("rule") == "" {
 		return nil, problemf(http.StatusBadRequest, "rule is empty: say which, or leave it out")
 	}
+
 	q := &listRequest{form: formOf(r.Header.Get("Accept")), since: values.Has("after"), local: values.Get("local"), rule: values.Get("rule"),
 		answers: r.Header.Get("If-None-Match")}
 	after := values.Get("after")
@@ -48,6 +49,7 @@ func readListRequest(r *http.Request) (*listRequest, error) {
 			after, q.since = last, true
 		}
 	}
+
 	q.zipped = !q.since && q.form != eventStream && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 	if q.after, err = blocklist.ParseVersion(after); err != nil {
 		return nil, problemf(http.StatusBadRequest, "%q is no version of a list", after)
@@ -55,6 +57,7 @@ func readListRequest(r *http.Request) (*listRequest, error) {
 	if err := q.readBounds(values.Get("wait"), values.Get("top")); err != nil {
 		return nil, err
 	}
+
 	return q, q.check()
 }
 
@@ -65,12 +68,14 @@ func (q *listRequest) readBounds(wait, top string) (err error) {
 		}
 		q.wait = min(q.wait, maxWait)
 	}
+
 	if top == "" {
 		return nil
 	}
 	if q.top, err = strconv.Atoi(top); err != nil || q.top < 1 || q.top > maxTop {
 		return problemf(http.StatusBadRequest, "top is a number from 1 to %d, not %q", maxTop, top)
 	}
+
 	return nil
 }
 

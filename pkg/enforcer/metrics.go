@@ -31,12 +31,14 @@ func newMetrics(r prometheus.Registerer, set *blocklist.Set) *metrics {
 			Help:    "From when an entry was decided until it was in force here.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60}})),
 	}
+
 	none := m.checks.MustCurryWith(prometheus.Labels{"rule": ""})
 	m.passed, m.allowed = none.WithLabelValues("passed"), none.WithLabelValues("allowed")
 	m.paused, m.withoutList = none.WithLabelValues("paused"), none.WithLabelValues("without_list")
 	if r != nil {
 		m.ofList(r, set)
 	}
+
 	return m
 }
 
@@ -83,11 +85,13 @@ func (c *entryCounts) Collect(to chan<- prometheus.Metric) {
 			counts[of{n.Rule, n.Mode.String()}] += n.Entries
 		}
 	}
+
 	for order := range c.set.Orders(time.Now().UnixMilli()) {
 		if order.Kind == blocklist.OrderBlock {
 			counts[of{manualRule, blocklist.Enforce.String()}]++
 		}
 	}
+
 	for of, n := range counts {
 		to <- prometheus.MustNewConstMetric(entriesMetric, prometheus.GaugeValue, float64(n), of.rule, of.mode)
 	}

@@ -23,6 +23,7 @@ func (e *Enforcer) orderAgain(ctx context.Context) {
 				e.faults.Note("again", fmt.Errorf("sending orders again that were in the topic before it was made anew: %w", err))
 			}
 		}
+
 		select {
 		case <-changed:
 		case <-ctx.Done():

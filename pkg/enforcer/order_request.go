@@ -44,6 +44,7 @@ func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
 	if err != nil {
 		return nil, problemf(http.StatusBadRequest, "reading the body: %s", err)
 	}
+
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	d.DisallowUnknownFields()
 	q := &orderRequest{}
@@ -57,6 +58,7 @@ func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
 	if err != nil {
 		return nil, problemf(http.StatusBadRequest, `the body is no order: %s; write {"target": "203.0.113.7", "for": "1h", "why": "…"}`, err)
 	}
+
 	return q, nil
 }
 
@@ -67,6 +69,7 @@ func (q *orderRequest) slips(body []byte) error {
 	if err != nil {
 		return err
 	}
+
 	for i, one := range members {
 		if text, _ := one.value.(string); text == "" && one.value != true && one.value != false {
 			return fmt.Errorf("%s is empty: say what it is, or leave it out", one.name)
@@ -75,6 +78,7 @@ func (q *orderRequest) slips(body []byte) error {
 			return fmt.Errorf("%s stands there twice: which one is meant cannot be known", one.name)
 		}
 	}
+
 	if strings.ContainsRune(q.Target, utf8.RuneError) {
 		return errors.New("the target is no text in UTF-8")
 	}
@@ -94,6 +98,7 @@ func membersOf(body []byte) (all []member, err error) {
 	if _, err := d.Token(); err != nil { // the brace
 		return nil, err
 	}
+
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
@@ -106,6 +111,7 @@ func membersOf(body []byte) (all []member, err error) {
 		}
 		all = append(all, one)
 	}
+
 	return all, nil
 }
 
@@ -115,17 +121,20 @@ func readQuery(r *http.Request, known ...string) (*orderRequest, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for name := range values {
 		if values.Get(name) == "" {
 			return nil, problemf(http.StatusBadRequest, "%s is empty: say what it is, or leave it out", name)
 		}
 	}
+
 	q := &orderRequest{Target: values.Get("target"), Rule: values.Get("rule"), Why: values.Get("why"), key: values.Get("key"), allow: values.Get("allow")}
 	if values.Has("confirm") {
 		if q.Confirm, err = strconv.ParseBool(values.Get("confirm")); err != nil {
 			return nil, problemf(http.StatusBadRequest, "confirm is %q; write true, or leave it out", values.Get("confirm"))
 		}
 	}
+
 	return q, nil
 }
 
@@ -136,6 +145,7 @@ func parameters(r *http.Request, known []string) (url.Values, error) {
 	if err != nil {
 		return nil, problemf(http.StatusBadRequest, "the query cannot be read: %s", err)
 	}
+
 	for name, all := range values {
 		if !slices.Contains(known, name) {
 			return nil, problemf(http.StatusBadRequest, "the parameter %q is not known; known here: %s", name, strings.Join(known, ", "))
@@ -144,6 +154,7 @@ func parameters(r *http.Request, known []string) (url.Values, error) {
 			return nil, problemf(http.StatusBadRequest, "the parameter %s stands there twice", name)
 		}
 	}
+
 	return values, nil
 }
 
@@ -172,6 +183,7 @@ func (q *orderRequest) end(now int64) (int64, error) {
 	case q.Until == "":
 		return blocklist.Never, nil
 	}
+
 	at, err := time.Parse(time.RFC3339, q.Until)
 	if err != nil || at.UnixMilli() <= now || at.UnixMilli() >= lastEnd {
 		return 0, problemf(http.StatusBadRequest, "%q is no time ahead; write it as 2026-11-21T15:00:00Z", q.Until)
@@ -212,6 +224,7 @@ func (q *orderRequest) target() (scope, value string, err error) {
 	if method := rule.PlainMethod(value); scope == "method" && method != value {
 		return "", "", problemf(http.StatusBadRequest, "methods are known in upper case: write method:%s", method)
 	}
+
 	return scope, value, nil
 }
 
@@ -264,10 +277,12 @@ func (e *Enforcer) ofRule(name string) (string, error) {
 	if known, _ := rules.Rule(name); known != nil {
 		return name, nil
 	}
+
 	var names []string
 	for _, r := range rules.Rules {
 		names = append(names, r.Name)
 	}
+
 	if len(names) == 0 {
 		return "", problemf(http.StatusBadRequest, "there is no rule %q here, nor any other", name)
 	}

@@ -65,17 +65,20 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	if err := e.outbox.put(p); err != nil {
 		return inForce{}, "", err
 	}
+
 	for _, order := range o.orders {
 		if err := e.config.Set.Order(order, o.now); err != nil {
 			return inForce{}, "", fmt.Errorf("putting an order in force: %w", err)
 		}
 		e.config.Logger.Info("ordered", "order", order.Kind, "target", order.Entry().Key, "lifted", order.Ended != 0, "by", order.By, "why", order.Why)
 	}
+
 	if e.config.Keep != nil {
 		if err := e.config.Keep(); err != nil { // it waits in the outbox, until Kafka has it
 			e.faults.Note("keep", fmt.Errorf("an order is in force, and not in the list on disk: %w", err))
 		}
 	}
+
 	is := inForce{Here: true, Followers: int(e.following.Load())}
 	timer := time.NewTimer(e.patience)
 	defer timer.Stop()
@@ -89,6 +92,7 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	case <-timer.C:
 	case <-r.Context().Done():
 	}
+
 	return is, "Kafka does not answer: it is in force here and with those who follow this enforcer, kept on disk, and sent when Kafka is back", nil
 }
 
@@ -100,14 +104,17 @@ func (e *Enforcer) pack(o *ordering) (*parcel, error) {
 		if err != nil {
 			return nil, problemf(http.StatusBadRequest, "%s", err)
 		}
+
 		p.Orders = append(p.Orders, message{Key: order.RecordKey(), Value: value})
 		shown := order.Entry()
 		event, err := blocklist.AppendEvent(nil, o.events[i], o.now, shown)
 		if err != nil {
 			return nil, err
 		}
+
 		p.Events = append(p.Events, message{Partition: hit.Partition(shown.Rule, []byte(shown.Key), e.config.EventsPartitions), Value: event})
 	}
+
 	return p, nil
 }
 
@@ -126,6 +133,7 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 	if err != nil {
 		return err
 	}
+
 	q, err := readBody(w, r)
 	if err != nil {
 		return err
@@ -133,6 +141,7 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 	if q.Rule != "" {
 		return problemf(http.StatusBadRequest, "blocks and allows are of all rules: leave rule out")
 	}
+
 	order, err := q.ofOne(kind, o.by, o.now)
 	if err == nil {
 		err = e.findable(order)
@@ -140,10 +149,12 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 	if err != nil {
 		return err
 	}
+
 	affected := e.affects(r, order)
 	if err := q.confirmed(order, affected); err != nil {
 		return err
 	}
+
 	answer := ordered{Affects: affected, Passes: e.passes(order), Note: joinNotes(e.ofProxies(order), e.ofTranslators(order), e.contradicted(order, o.now), e.unasked(order))}
 	o.add(blocklist.EventOrdered, order)
 	return e.ordered(w, r, o, answer)
@@ -183,10 +194,12 @@ func (e *Enforcer) disallow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	q, err := readQuery(r, "target", "why")
 	if err != nil {
 		return err
 	}
+
 	scope, value, err := q.target()
 	if err != nil {
 		return err
@@ -217,6 +230,7 @@ func (e *Enforcer) pause(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	q, err := readBody(w, r)
 	if err != nil {
 		return err
@@ -224,6 +238,7 @@ func (e *Enforcer) pause(w http.ResponseWriter, r *http.Request) error {
 	if q.Target != "" {
 		return problemf(http.StatusBadRequest, "a pause is of a rule, or of all: leave target out")
 	}
+
 	order, err := q.order(blocklist.OrderPause, o.by, o.now)
 	if err == nil {
 		order.Rule, err = e.ofRule(q.Rule)
@@ -234,6 +249,7 @@ func (e *Enforcer) pause(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	o.add(blocklist.EventOrdered, order)
 	return e.ordered(w, r, o, ordered{})
 }
@@ -244,6 +260,7 @@ func (e *Enforcer) resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	q, err := readQuery(r, "rule", "why")
 	if err != nil {
 		return err
@@ -251,6 +268,7 @@ func (e *Enforcer) resume(w http.ResponseWriter, r *http.Request) error {
 	if q.Rule == "" {
 		q.Rule = blocklist.EveryRule
 	}
+
 	return e.lift(w, r, o, q, func(one *blocklist.Order) bool {
 		return one.Kind == blocklist.OrderPause && one.Rule == q.Rule
 	})

@@ -54,6 +54,7 @@ func openOutbox(folder string, logger *slog.Logger) (*outbox, []*parcel, error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the orders that wait: %w", err)
 	}
+
 	var waiting []*parcel
 	for _, file := range files {
 		p, err := o.read(file.Name())
@@ -67,6 +68,7 @@ func openOutbox(folder string, logger *slog.Logger) (*outbox, []*parcel, error) 
 			o.held.Add(1)
 		}
 	}
+
 	return o, waiting, nil
 }
 
@@ -84,18 +86,22 @@ func (o *outbox) read(name string) (*parcel, error) {
 		}
 		return nil, nil
 	}
+
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading an order that waits: %w", err)
 	}
+
 	p, err := unmarshalParcel(data)
 	if err == nil {
 		_, err = p.orders()
 	}
+
 	if err != nil {
 		o.logger.Error("an order that waited for Kafka cannot be read and is put aside", "file", path, "error", err)
 		return nil, os.Rename(path, path+".damaged")
 	}
+
 	p.number, p.done = n, make(chan struct{})
 	return p, nil
 }
@@ -108,14 +114,17 @@ func (o *outbox) put(p *parcel) error {
 	if o.held.Load() >= maxParcels {
 		return errOutboxFull
 	}
+
 	data, err := p.marshal()
 	if err != nil {
 		return err
 	}
+
 	p.number, p.done = o.next, make(chan struct{})
 	if err := o.write(p.number, data); err != nil {
 		return fmt.Errorf("keeping the order on disk: %w", err)
 	}
+
 	o.next++
 	o.held.Add(1)
 	o.queue <- p // which has room for as many as may be held
@@ -135,6 +144,7 @@ func (o *outbox) write(number int64, data []byte) error {
 			file, err = os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		}
 	}
+
 	if err != nil {
 		return err
 	}
@@ -146,6 +156,7 @@ func (o *outbox) write(number int64, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(part))
 	}
+
 	return syncFolder(o.folder)
 }
 
@@ -185,6 +196,7 @@ func (o *outbox) send(ctx context.Context, to Sinks, p *parcel) {
 			o.sent(p)
 		}
 	}
+
 	for _, part := range []struct {
 		to       Sink
 		messages []message

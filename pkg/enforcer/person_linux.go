@@ -15,6 +15,7 @@ func personAt(socket *net.UnixConn) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
+
 	var credentials *unix.Ucred
 	var failed error
 	err = raw.Control(func(fd uintptr) {
@@ -23,6 +24,7 @@ func personAt(socket *net.UnixConn) (name string, err error) {
 	if err = errors.Join(err, failed); err != nil {
 		return "", err
 	}
+
 	id := strconv.FormatUint(uint64(credentials.Uid), 10)
 	if known, err := user.LookupId(id); err == nil {
 		return known.Username, nil

@@ -66,6 +66,7 @@ func quoted(text string) string {
 			b.WriteByte(c)
 		}
 	}
+
 	b.WriteByte('"')
 	return b.String()
 }
@@ -77,15 +78,18 @@ func policies(r *rule.Rule, e *blocklist.Entry) (all []policy, broken *policy) {
 			all = append(all, newPolicy(r.Name, l))
 		}
 	}
+
 	for i := range all {
 		if all[i].name == e.Rule+" "+e.Limit {
 			return all, &all[i]
 		}
 	}
+
 	l, err := rule.ParseLimit(e.Limit) // the rule had it when it was broken
 	if err != nil {
 		return nil, nil
 	}
+
 	all = []policy{newPolicy(e.Rule, l)}
 	return all, &all[0]
 }
@@ -121,6 +125,7 @@ func (e *Enforcer) limitHeaders(header http.Header, all []policy, broken *policy
 		header["RateLimit-Policy"] = []string{strings.Join(fields, ", ")}
 		header["RateLimit"] = []string{quoted(broken.name) + ";r=0;t=" + seconds}
 	}
+
 	if of := e.config.LimitHeaders; of == BothLimitHeaders || of == LegacyLimitHeaders {
 		header["X-RateLimit-Limit"] = []string{broken.quota}
 		header["X-RateLimit-Remaining"] = []string{"0"}

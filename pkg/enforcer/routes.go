@@ -18,11 +18,13 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.check(w, r) // it carries what the edge was asked: the Host of a site, the Origin of its pages
 		return
 	}
+
 	w = limited.Answer(w)
 	if err := e.pages.Check(r); err != nil {
 		writeProblem(w, problemf(http.StatusForbidden, "%s", err))
 		return
 	}
+
 	e.mux.ServeHTTP(w, r)
 }
 
@@ -38,6 +40,7 @@ func (e *Enforcer) routes() *http.ServeMux {
 	} {
 		mux.HandleFunc(path, byMethod(methods))
 	}
+
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problemf(http.StatusNotFound, "there is nothing at %s", r.URL.Path))
 	})
@@ -50,6 +53,7 @@ func byMethod(methods map[string]func(http.ResponseWriter, *http.Request) error)
 	for method := range methods {
 		known = append(known, method)
 	}
+
 	slices.Sort(known)
 	allowed := strings.Join(known, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {

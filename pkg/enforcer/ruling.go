@@ -50,12 +50,14 @@ func newRuling(of Ruling, m *metrics) *ruling {
 	for field, header := range of.Fields {
 		r.addField(field, header)
 	}
+
 	for _, one := range of.Rules.Rules {
 		r.counts = append(r.counts, m.ruleCounts(one.Name))
 		for _, word := range one.Key.Words() {
 			r.addField(word, headerOf(word))
 		}
 	}
+
 	return r
 }
 
@@ -104,11 +106,13 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	if a.ruling.userHeader != "" {
 		q.User = header(r, a.ruling.userHeader)
 	}
+
 	for _, f := range a.ruling.fields {
 		if value := header(r, f.header); value != "" {
 			q.Fields = append(q.Fields, request.Field{Name: f.field, Value: value})
 		}
 	}
+
 	edge = peer(r)
 	q.IP = edge
 	if q.Forwarded != "" && edge.IsLoopback() {
@@ -117,6 +121,7 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	if proxy := a.ruling.Client.Resolve(q); proxy && q.Forwarded == "" {
 		return false, edge
 	}
+
 	return q.IP.IsValid(), edge
 }
 
@@ -132,6 +137,7 @@ func (a *asking) prepare() *blocklist.Asked {
 	for _, f := range q.Fields {
 		a.addField(f.Name, f.Value)
 	}
+
 	for i, one := range a.ruling.Rules.Rules {
 		if a.judge.Allowed(i, q) || !a.judge.Covers(i, q) {
 			continue
@@ -144,6 +150,7 @@ func (a *asking) prepare() *blocklist.Asked {
 		a.keys = keys
 		a.asked.Keys = append(a.asked.Keys, blocklist.RuleKey{Rule: one.Name, Key: keys[start:len(keys):len(keys)]})
 	}
+
 	return &a.asked
 }
 

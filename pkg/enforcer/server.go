@@ -67,6 +67,7 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 			}
 		}
 	}()
+
 	if e.config.Listen != "" {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.config.Listen)
 		if err != nil {
@@ -75,6 +76,7 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 		e.address = l.Addr().String()
 		all = append(all, listening{limited.Listen(l, limited.Bounds{Connections: maxConnections, PerAddress: maxPerAddress}, e.tellFull), e.config.TLS != nil})
 	}
+
 	if e.config.Socket != "" {
 		l, err := listenSocket(ctx, e.config.Socket)
 		if err != nil {
@@ -82,6 +84,7 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 		}
 		all = append(all, listening{l, false})
 	}
+
 	return all, nil
 }
 
@@ -98,6 +101,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
+
 	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, err
@@ -105,6 +109,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Chmod(path, 0o660); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+
 	return l, nil
 }
 

@@ -51,6 +51,7 @@ func (e *Enforcer) stream(w http.ResponseWriter, r *http.Request, q *listRequest
 		_, err := e.Admit(r, keys.Read)
 		return err == nil
 	}
+
 	if !q.since {
 		s.at = s.set.Version()
 	}
@@ -60,6 +61,7 @@ func (e *Enforcer) stream(w http.ResponseWriter, r *http.Request, q *listRequest
 	if s.flush() == nil {
 		s.run(ctx)
 	}
+
 	return nil
 }
 
@@ -76,6 +78,7 @@ func (s *stream) run(ctx context.Context) {
 		if more {
 			continue
 		}
+
 		select {
 		case <-changed:
 		case <-ticker.C:
@@ -95,6 +98,7 @@ func (s *stream) write() (more bool) {
 		}
 		return false
 	}
+
 	for _, change := range changes {
 		entry := change.Entry()
 		if entry != nil && s.waiting[entry.ID] {
@@ -103,16 +107,19 @@ func (s *stream) write() (more bool) {
 		}
 		s.entry(entry, blocklist.Version{List: version.List, Offset: change.Offset})
 	}
+
 	s.at = version
 	if len(changes) == streamChanges {
 		return true
 	}
+
 	for _, order := range s.set.Pending() {
 		if !s.waiting[order.ID] {
 			s.waiting[order.ID] = true
 			s.entry(order.Entry(), blocklist.Version{})
 		}
 	}
+
 	return false
 }
 

@@ -49,6 +49,7 @@ func place(r *http.Request, places chan struct{}, what string) (leave func(), er
 		return leave, nil
 	default:
 	}
+
 	timer := time.NewTimer(waitForPlace)
 	defer timer.Stop()
 	select {
@@ -57,6 +58,7 @@ func place(r *http.Request, places chan struct{}, what string) (leave func(), er
 	case <-timer.C:
 	case <-r.Context().Done():
 	}
+
 	return nil, problemf(http.StatusServiceUnavailable, "%d others %s just now: ask again", cap(places), what)
 }
 
@@ -90,8 +92,10 @@ func (h *hurried) Write(b []byte) (written int, err error) {
 		if err != nil {
 			return written, err
 		}
+
 		b = b[len(piece):]
 	}
+
 	return written, nil
 }
 

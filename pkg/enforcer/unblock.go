@@ -40,10 +40,12 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	q, err := readQuery(r, "key", "rule", "why", "allow", "confirm")
 	if err != nil {
 		return err
 	}
+
 	why, err := q.reason()
 	if err != nil {
 		return err
@@ -51,6 +53,7 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 	if q.key == "" {
 		return problemf(http.StatusBadRequest, "say whom: a key such as 203.0.113.7 or alice")
 	}
+
 	answer := unblocked{Key: q.key, Lifted: e.liftAll(o, q, why)}
 	if len(answer.Lifted) > maxLifted {
 		return problemf(http.StatusBadRequest, "more than %d entries lie in %s, and no more are lifted at once: allow it instead, name a rule, or a narrower prefix", maxLifted, q.key)
@@ -61,11 +64,13 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 	if len(o.orders) == 0 {
 		return problemf(http.StatusNotFound, "nothing on the list holds %s", q.key)
 	}
+
 	answer.Sending = e.sending(answer.Lifted, o.now)
 	var waits string
 	if answer.InForce, waits, err = e.put(r, o); err != nil {
 		return err
 	}
+
 	answer.Note = joinNotes(answer.Note, answer.againNote(), waits)
 	writeJSON(w, http.StatusOK, answer)
 	return nil
@@ -110,6 +115,7 @@ func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) []*blocklis
 			shown = append(shown, &ended)
 		}
 	}
+
 	o.hits = e.commands.batches(verdicts, o.now, e.ruling.Load().Rules.Fingerprint())
 	return shown
 }
@@ -143,6 +149,7 @@ func (e *Enforcer) allowInstead(r *http.Request, o *ordering, q *orderRequest, a
 	if err != nil {
 		return err
 	}
+
 	o.add(blocklist.EventOrdered, order)
 	answer.Allowed, answer.Note = order.Entry(), e.unasked(order)
 	return nil
@@ -201,6 +208,7 @@ func (c *commands) batches(entries []*blocklist.Entry, now int64, fingerprint st
 		p := hit.Partition(entry.Rule, []byte(entry.Key), c.partitions)
 		of[p] = append(of[p], entry)
 	}
+
 	var all []message
 	head := hit.Header{Source: c.source, From: c.position, To: c.position + 1, Clock: now, Fingerprint: fingerprint}
 	for partition, those := range of {
@@ -213,6 +221,7 @@ func (c *commands) batches(entries []*blocklist.Entry, now int64, fingerprint st
 			all = append(all, message{Partition: partition, Value: batch})
 		}
 	}
+
 	if len(all) > 0 {
 		c.position++
 	}

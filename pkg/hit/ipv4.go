@@ -59,14 +59,17 @@ func parseIPv4(text []byte) (ip uint32, ok bool) {
 			ip, octet, digits, dots = ip<<8|octet, 0, 0, dots+1
 			continue
 		}
+
 		n := uint32(c) - '0'
 		if n > 9 || octet == 0 && digits > 0 {
 			return 0, false
 		}
+
 		octet, digits = octet*10+n, digits+1
 		if octet > 255 {
 			return 0, false
 		}
 	}
+
 	return ip<<8 | octet, dots == 3 && digits > 0
 }

@@ -23,6 +23,7 @@ func appendPair(b []byte, rule int, key []byte) []byte {
 		b = binary.AppendUvarint(b, number|ipv4)
 		return binary.BigEndian.AppendUint32(b, ip)
 	}
+
 	form, address, length := parseKey(key)
 	switch form {
 	case ipv6:
@@ -33,6 +34,7 @@ func appendPair(b []byte, rule int, key []byte) []byte {
 		b = append(b, byte(length))
 		return append(b, address.bytes()[:(length+7)/8]...)
 	}
+
 	b = binary.AppendUvarint(b, number|raw)
 	return appendText(b, key)
 }
@@ -125,18 +127,22 @@ func parseIPv6(text []byte) (a address, ok bool) {
 			group, digits = group<<4|digit, digits+1
 			continue
 		}
+
 		if digits > 0 {
 			a.putGroup(groups, group)
 			groups, digits, group = groups+1, 0, 0
 		}
+
 		if i > 0 && text[i-1] == ':' {
 			gap = groups
 		}
 	}
+
 	if digits > 0 {
 		a.putGroup(groups, group)
 		groups++
 	}
+
 	if gap >= 0 {
 		a.widen(gap, groups)
 		return a, groups < 8
@@ -205,6 +211,7 @@ func (c *cursor) key(form uint64, written []byte) (key, all []byte) {
 	default:
 		c.fail()
 	}
+
 	return written[start:len(written):len(written)], written
 }
 
@@ -213,14 +220,17 @@ func (c *cursor) address(form uint64, written []byte) []byte {
 	if form == ipv4Prefix {
 		a.size = 4
 	}
+
 	length := 8 * a.size
 	if form != ipv6 {
 		length = int(c.byte())
 	}
+
 	if length > 8*a.size {
 		c.fail()
 		return written
 	}
+
 	copy(a.b[:], c.take((length+7)/8))
 	if !masked(a.bytes(), length) {
 		c.fail()

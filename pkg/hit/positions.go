@@ -84,6 +84,7 @@ func (p *Positions) Judge(h Header, checksum uint64, at int64) Verdict {
 	case !known && !p.room():
 		return Full
 	}
+
 	if verdict == Apply {
 		last = position{h.From, h.To, h.Part, h.More, checksum, 0}
 	}
@@ -115,6 +116,7 @@ func (last position) judge(h Header, checksum uint64) Verdict {
 	case h.Part == last.part+1 && last.more:
 		return Apply
 	}
+
 	return Conflict
 }
 
@@ -146,6 +148,7 @@ func (p *Positions) Append(b []byte) []byte {
 		b = p.appendPosition(b, p.sources[source])
 		before = source
 	}
+
 	return seal(b, start)
 }
 
@@ -172,6 +175,7 @@ func (p *Positions) Read(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("reading positions: %w", err)
 	}
+
 	c := cursor{left: body}
 	now := c.varint()
 	sources := map[string]position{}
@@ -187,6 +191,7 @@ func (p *Positions) Read(b []byte) error {
 		}
 		before = source
 	}
+
 	if c.end(); c.failed {
 		return fmt.Errorf("reading positions: %w: the checksum holds, but there is what no version writes", ErrDamaged)
 	}

@@ -41,6 +41,7 @@ func (r *Reader) read(record []byte) error {
 	if len(record) > MaxBytes {
 		return fmt.Errorf("%w: at most %d bytes are possible", ErrDamaged, MaxBytes)
 	}
+
 	r.checksum = Checksum(record)
 	c := cursor{left: body}
 	r.readHeader(&c)
@@ -50,6 +51,7 @@ func (r *Reader) read(record []byte) error {
 	if c.failed {
 		return fmt.Errorf("%w: the checksum holds, but there is what no version writes", ErrDamaged)
 	}
+
 	return nil
 }
 
@@ -122,6 +124,7 @@ func (r *Reader) readItems(c *cursor) {
 		c.end()
 		return
 	}
+
 	occurred, last := 0, r.header.Clock+c.varint()
 	for len(c.left) > 0 {
 		head := c.uvarint()
@@ -134,10 +137,12 @@ func (r *Reader) readItems(c *cursor) {
 		default:
 			c.fail()
 		}
+
 		item := Item{UnixMilli: last, Cost: 1}
 		if head&(costFollows|commandFollows) != 0 {
 			r.readRare(c, head, &item)
 		}
+
 		pair := uint64(occurred) - head>>pairShift
 		if head>>pairShift == 0 {
 			occurred++
@@ -145,9 +150,11 @@ func (r *Reader) readItems(c *cursor) {
 		if pair >= uint64(len(r.pairs)) {
 			c.fail()
 		}
+
 		item.Pair = int32(pair)
 		r.items = append(r.items, item)
 	}
+
 	if occurred != len(r.pairs) {
 		c.fail()
 	}

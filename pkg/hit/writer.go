@@ -107,6 +107,7 @@ func (w *Writer) Add(rule int, key []byte, unixMilli, cost int64) bool {
 	if cost < 1 {
 		return true
 	}
+
 	number := w.number(rule, key)
 	p := &w.pairs[number]
 	if p.newest < 0 || unixMilli > p.latest {
@@ -115,6 +116,7 @@ func (w *Writer) Add(rule int, key []byte, unixMilli, cost int64) bool {
 		w.raise(at, cost)
 		return true
 	}
+
 	w.append(number, unixMilli, cost, 0)
 	w.size += costBytes(cost)
 	return true
@@ -154,6 +156,7 @@ func (w *Writer) number(rule int, key []byte) int {
 		}
 		slot = w.byPair.next(slot)
 	}
+
 	w.byPair.put(slot, len(w.pairs))
 	w.addPair(pair{hash: hash, rule: int32(rule), newest: -1}, key)
 	return len(w.pairs) - 1
@@ -166,6 +169,7 @@ func (w *Writer) addPair(p pair, key []byte) {
 		name := len(w.rules[p.rule])
 		w.size += uvarintBytes(uint64(name)) + name
 	}
+
 	p.start = int32(len(w.keys))
 	w.keys = append(w.keys, key...)
 	p.end = int32(len(w.keys))
@@ -234,11 +238,13 @@ func (w *Writer) append(number int, unixMilli, cost int64, head uint64) {
 	if n := len(w.items); n > 0 {
 		head, difference = addTime(head, unixMilli-w.items[n-1].unixMilli)
 	}
+
 	head |= w.distance(number) << pairShift
 	body = binary.AppendUvarint(body, head)
 	if head&timeBits != timeSame {
 		body = binary.AppendUvarint(body, difference)
 	}
+
 	w.items = append(w.items, item{unixMilli, cost, int32(number), int32(start)})
 	w.size += len(body) - start
 	w.body = body
@@ -288,11 +294,13 @@ func (w *Writer) Append(b []byte, h Header) ([]byte, error) {
 	for _, rule := range w.used {
 		b = appendText(b, w.rules[rule])
 	}
+
 	b = binary.AppendUvarint(b, uint64(len(w.pairs)))
 	b = append(b, w.packed...)
 	if len(w.items) > 0 {
 		b = binary.AppendVarint(b, w.items[0].unixMilli-h.Clock)
 	}
+
 	return seal(w.appendItems(b), start), nil
 }
 
@@ -304,14 +312,17 @@ func (w *Writer) appendItems(b []byte) []byte {
 		if it.cost <= 1 {
 			continue
 		}
+
 		end := len(w.body)
 		if n+1 < len(w.items) {
 			end = int(w.items[n+1].start)
 		}
+
 		b = append(b, w.body[done:end]...)
 		b[len(b)-(end-int(it.start))] |= costFollows
 		b = binary.AppendUvarint(b, uint64(it.cost))
 		done = end
 	}
+
 	return append(b, w.body[done:]...)
 }

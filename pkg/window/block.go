@@ -27,14 +27,17 @@ func (p *Policy) hitInside(s *State, at, cost int64) Outcome {
 	if !p.block.Extend {
 		return r.outcome(Blocked, unbroken)
 	}
+
 	b := p.algorithm.hit(s, at, cost)
 	if b.limit >= 0 {
 		b.count = p.counted(b)
 	}
+
 	lasts := p.block.lasts(r.level)
 	if b.limit < 0 || b.at < r.from || r.until == Never || 2*(r.until-b.at) >= lasts.Milliseconds() {
 		return r.outcome(Blocked, unbroken)
 	}
+
 	r.until = later(b.at, lasts)
 	return r.outcome(Extended, b)
 }

@@ -93,12 +93,14 @@ func (b *bucket) fill(words log, at, cost int64) (hits int64, ok bool) {
 			words[filledSince] = uint64(at)
 		}
 	}
+
 	room := b.holds - int64(words[level])
 	if cost > room/b.unit {
 		held := b.hits(int64(words[level]))
 		words[level] = uint64(b.holds)
 		return held + cost, false
 	}
+
 	words[level] += uint64(cost * b.unit)
 	return 0, true
 }

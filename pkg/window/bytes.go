@@ -63,10 +63,12 @@ func (p *Policy) Append(b []byte, s *State) []byte {
 	if w.unsettled != nil {
 		w.blocks(p.group)
 	}
+
 	if flags&flagBuckets != 0 {
 		w.buckets(p.algorithm.(buckets), s.first)
 		return w.b
 	}
+
 	if flags&flagExact == 0 {
 		w.uint(int64(len(w.shapes)))
 	}
@@ -77,6 +79,7 @@ func (p *Policy) Append(b []byte, s *State) []byte {
 		}
 		w.log(&w.shapes[i], *s.log(i))
 	}
+
 	return w.b
 }
 
@@ -113,12 +116,14 @@ func (w *writer) blocks(g *group) {
 		} else {
 			w.uint(b.until - b.from)
 		}
+
 		w.uint(int64(b.level))
 		w.uint(int64(b.limit))
 		w.uint(b.count)
 		w.int(w.newest - b.first)
 		w.uint(int64(b.firstLevel))
 	}
+
 	w.log(&g.shape, w.unsettled.past)
 }
 
@@ -132,18 +137,22 @@ func (w *writer) flags(s *State) (flags byte) {
 	if len(w.shapes) == 0 {
 		return flags | flagBuckets
 	}
+
 	seconds := s.newest%second == 0
 	for i := range w.shapes {
 		seconds = seconds && w.inSeconds(&w.shapes[i], *s.log(i))
 	}
+
 	if w.unsettled != nil {
 		flags |= flagUnsettled
 		seconds = seconds && w.inSeconds(&w.shapes[0], w.unsettled.past)
 	}
+
 	if seconds {
 		flags |= flagSeconds
 		w.scale = second
 	}
+
 	if len(w.shapes) == 1 && w.shapes[0].exact() {
 		flags |= flagExact
 	}
@@ -188,10 +197,12 @@ func (w *writer) log(sh *shape, l log) {
 	if sh.sum(l, n-1)-sh.sum(l, first-1) != cells {
 		ones = 0
 	}
+
 	w.uint(cells<<1 | ones)
 	if cells == 0 {
 		return
 	}
+
 	w.int((sh.slotOf(w.newest) - sh.slot(l, n-1)) / scale)
 	if cells > 1 {
 		rice := newRiceWriter(w.b, (sh.slot(l, n-1)-sh.slot(l, first))/scale/(cells-1))
@@ -204,6 +215,7 @@ func (w *writer) log(sh *shape, l log) {
 		}
 		w.b = rice.close()
 	}
+
 	for i := first; ones == 0 && i < n; i++ {
 		w.uint(sh.sum(l, i) - sh.sum(l, i-1))
 	}
@@ -240,17 +252,20 @@ func (p *Policy) Read(b []byte, s *State) error {
 	if len(b) < 2 {
 		return ErrCorrupt
 	}
+
 	switch v := b[0] >> 4; {
 	case v > versionUnsettled && sealed(b):
 		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionUnsettled)
 	case v < version || v > versionUnsettled || (v == versionUnsettled) != (b[1]&flagUnsettled != 0):
 		return ErrCorrupt
 	}
+
 	r := reader{b: b[2:], scale: 1}
 	flags := b[1]
 	if flags&flagSeconds != 0 {
 		r.scale = second
 	}
+
 	s.newest = r.uint(MaxTime/r.scale) * r.scale
 	if flags&flagBlock != 0 {
 		r.block(s)
@@ -258,15 +273,18 @@ func (p *Policy) Read(b []byte, s *State) error {
 	if flags&flagUnsettled != 0 {
 		r.unsettled(p, s)
 	}
+
 	if flags&flagBuckets != 0 {
 		r.buckets(p, s)
 	} else {
 		r.logs(p, s, flags)
 	}
+
 	if r.bad || len(r.b) > 0 {
 		*s = State{}
 		return ErrCorrupt
 	}
+
 	if p.group != nil && s.rare != nil && s.rare.until > 0 {
 		p.forgetBlocked(s) // another Block may have kept what counts no more
 	}
@@ -327,24 +345,29 @@ func (r *reader) unsettled(p *Policy, s *State) {
 		if b.until = b.from + lasts; lasts == 0 {
 			b.until = Never
 		}
+
 		b.level, b.limit, b.count = int(r.uint(1<<31)), int(r.uint(maxLogs)), r.uint(Never)
 		b.first, b.firstLevel = r.before(s.newest, MaxTime), int(r.uint(1<<31))
 		if r.bad || b.level == 0 || len(u.blocks) > 0 && u.last().until > b.from {
 			r.bad = true
 			return
 		}
+
 		u.blocks = append(u.blocks, b)
 	}
+
 	exact := shape{span: 1, parts: 1}
 	into := []target{}
 	if p.group != nil {
 		into = append(into, target{&p.group.shape, &u.past})
 	}
+
 	r.log(s, &exact, into)
 	if len(u.blocks) == 0 || s.rare == nil || u.last().from != s.rare.from || u.last().until != s.rare.until {
 		r.bad = true
 		return
 	}
+
 	if p.group != nil {
 		s.rare.unsettled = u
 	}
@@ -356,6 +379,7 @@ func (r *reader) logs(p *Policy, s *State, flags byte) {
 	if !exact {
 		logs = r.uint(maxLogs)
 	}
+
 	for i := range int(logs) {
 		if !exact {
 			stored.span, stored.parts = r.uint(maxPer.Milliseconds()), r.uint(maxParts)
@@ -364,6 +388,7 @@ func (r *reader) logs(p *Policy, s *State, flags byte) {
 			r.bad = true
 			return
 		}
+
 		r.log(s, &stored, s.into(p.algorithm.shapes(), i, &stored))
 		if r.bad {
 			return
@@ -384,6 +409,7 @@ func (r *reader) log(s *State, stored *shape, into []target) {
 		r.bad = r.bad || cells > 0
 		return
 	}
+
 	var few [64]int64
 	slots := append(few[:0], make([]int64, cells)...)
 	r.slots(stored, s.newest, slots)
@@ -392,10 +418,12 @@ func (r *reader) log(s *State, stored *shape, into []target) {
 		if !ones {
 			hits = r.uint(maxHits + 1)
 		}
+
 		if r.bad || hits == 0 {
 			r.bad = true
 			return
 		}
+
 		for _, t := range into {
 			t.add(t.log, t.slotOf(stored.start(slot)), s.newest, hits)
 		}
@@ -416,6 +444,7 @@ func (s *State) into(shapes []shape, i int, stored *shape) []target {
 	if len(shapes) > 0 {
 		s.log(len(shapes) - 1) // all of them now: one that is made later would have those before it move
 	}
+
 	var into []target
 	for j := range shapes {
 		sh, l := &shapes[j], s.log(j)
@@ -427,6 +456,7 @@ func (s *State) into(shapes []shape, i int, stored *shape) []target {
 			into = append(into, target{sh, l})
 		}
 	}
+
 	return into
 }
 
@@ -438,6 +468,7 @@ func (r *reader) slots(stored *shape, newest int64, slots []int64) {
 	if last == 0 || r.bad {
 		return
 	}
+
 	rice := newRiceReader(r.b)
 	for i := last; i > 0; i-- {
 		slots[i-1] = slots[i] - (rice.read()+1)*scale
@@ -446,6 +477,7 @@ func (r *reader) slots(stored *shape, newest int64, slots []int64) {
 			return
 		}
 	}
+
 	r.b = rice.rest()
 }
 

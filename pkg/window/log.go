@@ -98,6 +98,7 @@ func (sh *shape) reaching(l log, lo int, sum int64) int {
 	for step := 1; hi < last && sh.sum(l, hi) < sum; step *= 2 {
 		lo, hi = hi, min(hi+step, last)
 	}
+
 	for hi-lo > 1 {
 		if mid := int(uint(lo+hi) / 2); sh.sum(l, mid) < sum {
 			lo = mid
@@ -105,6 +106,7 @@ func (sh *shape) reaching(l log, lo int, sum int64) int {
 			hi = mid
 		}
 	}
+
 	return hi
 }
 
@@ -153,10 +155,12 @@ func (sh *shape) place(l *log, slot, newest int64) int {
 	if i < sh.len(*l) && sh.slot(*l, i) == slot {
 		return i
 	}
+
 	if len(*l)+1+sh.wide > cap(*l) {
 		sh.makeRoom(l, newest)
 		i = sh.find(*l, slot)
 	}
+
 	old := *l
 	*l = old[:len(old)+1+sh.wide]
 	copy((*l)[(i+1)<<sh.wide:], old[i<<sh.wide:])

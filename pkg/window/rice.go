@@ -73,6 +73,7 @@ func (r *riceReader) read() int64 {
 		}
 		r.pos += aheadBits
 	}
+
 	v := high<<r.low | int64(r.ahead()&(1<<r.low-1))
 	r.pos += r.low
 	r.bad = r.bad || r.pos > 8*len(r.b) || high > MaxTime>>r.low

@@ -45,12 +45,14 @@ func newSliding(c *Config) (algorithm, error) {
 		}
 		a.groups = append(a.groups, newGroup(c, max(1, sl.per/coarse), sl))
 	}
+
 	if len(exact) > 0 {
 		a.groups = append([]group{newGroup(c, 1, exact...)}, a.groups...)
 	}
 	for i := range a.groups {
 		a.logs = append(a.logs, a.groups[i].shape)
 	}
+
 	return &a, nil
 }
 
@@ -127,12 +129,14 @@ func (g *group) exceeds(l log, at, room int64) bool {
 	if room < 0 || at < 0 {
 		return true
 	}
+
 	// Every cell has a hit, so the cells after the one room before the end have enough room, were all of one hit.
 	n := g.len(l)
 	i := n - 1 - int(min(room, int64(n)))
 	if i >= 0 && g.slot(l, i) > g.slotOf(at) {
 		return true
 	}
+
 	rest := g.total(l) - room
 	if g.sum(l, i) >= rest {
 		return false
@@ -160,6 +164,7 @@ func (g *group) hitLate(l *log, at, newest, cost int64) broken {
 			if start <= until-limit.per {
 				break
 			}
+
 			for g.start(g.slot(*l, from)) <= until-limit.per {
 				from++
 			}
@@ -169,6 +174,7 @@ func (g *group) hitLate(l *log, at, newest, cost int64) broken {
 			}
 		}
 	}
+
 	return b
 }
 

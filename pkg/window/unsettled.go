@@ -40,10 +40,12 @@ func (p *Policy) beginUnsettled(s *State, b broken, late bool) Outcome {
 	if r.unsettled == nil {
 		r.unsettled = &unsettled{}
 	}
+
 	u := r.unsettled
 	if !p.settle(s) && r.until > 0 {
 		u.blocks = append(u.blocks, r.last())
 	}
+
 	u.others = u.others[:0]
 	before := len(u.blocks)
 	if late {
@@ -57,6 +59,7 @@ func (p *Policy) beginUnsettled(s *State, b broken, late bool) Outcome {
 			p.group.move(&u.past, &s.first)
 		}
 	}
+
 	r.set(*u.last())
 	for _, other := range u.blocks[before : len(u.blocks)-1] {
 		u.others = append(u.others, other.outcome(Broke))
@@ -70,15 +73,18 @@ func (p *Policy) settle(s *State) bool {
 	if u == nil || len(u.blocks) == 0 {
 		return false
 	}
+
 	settled, n := s.newest-p.late, len(u.blocks)
 	if u.blocks[n-1].from < settled {
 		s.fix()
 		return false
 	}
+
 	gone := 0
 	for gone+1 < n && u.blocks[gone+1].from < settled {
 		gone++
 	}
+
 	u.blocks = u.blocks[:copy(u.blocks, u.blocks[gone:])]
 	if first := u.blocks[0]; first.from < settled {
 		p.group.dropBefore(&u.past, first.until)
@@ -106,12 +112,14 @@ func (p *Policy) hitUnsettled(s *State, at, cost int64) Outcome {
 		p.keepInside(s, at, cost)
 		return r.outcome(Blocked, unbroken)
 	}
+
 	u := r.unsettled
 	before := u.before(at)
 	if before > 0 && at < u.blocks[before-1].until {
 		p.keepInside(s, at, cost)
 		return r.outcome(Blocked, unbroken)
 	}
+
 	return p.replay(s, before, moment{at, cost})
 }
 
@@ -134,6 +142,7 @@ func (p *Policy) keepInside(s *State, at, cost int64) {
 	if at < ends {
 		return
 	}
+
 	last := u.last()
 	from, until := p.group.after(u.past, last.from), p.group.after(u.past, ends-1)
 	if p.block.Clear {
@@ -142,10 +151,12 @@ func (p *Policy) keepInside(s *State, at, cost int64) {
 	if until > from {
 		p.group.cut(&u.past, from, until)
 	}
+
 	if !p.room(&u.past, s.newest, cost) {
 		s.fix()
 		return
 	}
+
 	p.group.add(&u.past, p.group.slotOf(at), s.newest, cost)
 }
 
@@ -167,6 +178,7 @@ func (p *Policy) replay(s *State, before int, more moment) Outcome {
 		s.fix()
 		return r.outcome(Blocked, unbroken)
 	}
+
 	var few [fewMoments]moment
 	var fewBlocks [4]block
 	tail := g.tail(few[:0], u.past, s.first, more)
@@ -180,6 +192,7 @@ func (p *Policy) replay(s *State, before int, more moment) Outcome {
 		}
 		u.past, s.first = g.split(g.until(u.past, more.at), end)
 	}
+
 	u.blocks = u.blocks[:before]
 	p.judge(s, tail, old)
 	if len(u.blocks) == before || len(old) > 0 && u.blocks[before].from > old[0].from {
@@ -188,6 +201,7 @@ func (p *Policy) replay(s *State, before int, more moment) Outcome {
 		s.fix()
 		return r.outcome(Blocked, unbroken)
 	}
+
 	r.set(*u.last())
 	return p.moved(s, before, old)
 }
@@ -270,18 +284,22 @@ func (p *Policy) moved(s *State, before int, old []block) Outcome {
 		case b.same(old[i]):
 			continue
 		}
+
 		if before+i < len(u.blocks)-1 {
 			u.others = append(u.others, b.outcome(e))
 			continue
 		}
+
 		event = e
 	}
+
 	if len(u.blocks)-before < len(old) {
 		event = Moved // the last one never was
 	}
 	if event == Blocked {
 		return r.outcome(Blocked, unbroken)
 	}
+
 	return u.last().outcome(event)
 }
 
@@ -326,6 +344,7 @@ func (g *group) tail(to []moment, a, b log, more moment) []moment {
 		}
 		to = append(to, m)
 	}
+
 	for i < g.len(a) || j < g.len(b) {
 		if j == g.len(b) || i < g.len(a) && g.slot(a, i) < g.slot(b, j) {
 			add(g.moment(a, i))
@@ -335,6 +354,7 @@ func (g *group) tail(to []moment, a, b log, more moment) []moment {
 		add(g.moment(b, j))
 		j++
 	}
+
 	if !added {
 		to = append(to, more)
 	}

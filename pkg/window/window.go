@@ -156,14 +156,17 @@ func New(c Config) (*Policy, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
+
 	a, err := newAlgorithm[c.Algorithm](&c)
 	if err != nil {
 		return nil, err
 	}
+
 	p := &Policy{algorithm: a, kind: c.Algorithm, late: c.Late.Milliseconds(), block: c.Block, ones: c.Ones, shortest: shortestOf(&c.Block)}
 	for _, l := range c.Limits {
 		p.limits = append(p.limits, l.Hits)
 	}
+
 	p.sliding, _ = a.(*sliding)
 	if p.sliding != nil && len(p.sliding.groups) == 1 && p.sliding.groups[0].exact() {
 		if !c.Block.Extend && p.late > 0 {
@@ -173,6 +176,7 @@ func New(c Config) (*Policy, error) {
 			p.singly = &p.sliding.groups[0]
 		}
 	}
+
 	return p, nil
 }
 
@@ -185,6 +189,7 @@ func (p *Policy) Hit(s *State, at, cost int64) Outcome {
 	if cost < 1 {
 		return Outcome{}
 	}
+
 	s.newest = max(s.newest, at)
 	if r := s.rare; r != nil {
 		if p.settle(s) {
@@ -194,6 +199,7 @@ func (p *Policy) Hit(s *State, at, cost int64) Outcome {
 			return p.hitInside(s, at, cost)
 		}
 	}
+
 	return p.hitOutside(s, at, cost)
 }
 
@@ -304,6 +310,7 @@ func (c *Config) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+
 	fault(c.Algorithm >= algorithms, "algorithm %d is unknown", c.Algorithm)
 	fault(len(c.Limits) == 0, "no limit is given")
 	for _, l := range c.Limits {
@@ -311,6 +318,7 @@ func (c *Config) validate() error {
 		fault(l.Per < time.Millisecond || l.Per > maxPer, "limit per %v: want 1ms to %v", l.Per, maxPer)
 		fault(l.Per%time.Millisecond != 0, "limit per %v: want whole milliseconds", l.Per)
 	}
+
 	fault(c.Late < 0 || c.Late > maxPer, "late %v: want 0 to %v", c.Late, maxPer)
 	fault(c.Remember < minRemember || c.Remember > maxRemember, "%d hits to remember: want %d to %d", c.Remember, minRemember, maxRemember)
 	fault(c.Subwindows < 1 || c.Subwindows > 1000, "%d sub-windows: want 1 to 1000", c.Subwindows)
@@ -318,6 +326,7 @@ func (c *Config) validate() error {
 	for _, d := range append([]time.Duration{c.Block.For}, c.Block.Then...) {
 		fault(d < time.Millisecond || d%time.Millisecond != 0 && d != Forever, "block for %v: want whole milliseconds, or Forever", d)
 	}
+
 	fault(c.Block.Clear && (c.Algorithm != Sliding || c.Block.Extend), "a block until the window is clear: want the algorithm sliding, and no extend")
 	fault(c.Block.Forget < 0, "forget after %v: want 0 or more", c.Block.Forget)
 	return errors.Join(errs...)

@@ -37,6 +37,7 @@ func (c *Collector) distinctNames(v yamlfile.Value) {
 		}
 		taken[name] = true
 	}
+
 	for i := range c.Sources {
 		source := &c.Sources[i]
 		for n := 1; source.Name == ""; n++ {
@@ -111,6 +112,7 @@ func (s *Source) checkKind(v yamlfile.Value) bool {
 			given = append(given, kind)
 		}
 	}
+
 	switch len(given) {
 	case 0:
 		v.Faultf("add one of file, kafka, http and syslog", "the source does not say where it reads")
@@ -119,6 +121,7 @@ func (s *Source) checkKind(v yamlfile.Value) bool {
 	default:
 		v.Key(given[1]).Faultf("make it a source of its own", "the source is %s already, and %s as well", given[0], given[1])
 	}
+
 	return false
 }
 

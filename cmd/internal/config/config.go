@@ -117,6 +117,7 @@ func (c *Config) loadRules(v yamlfile.Value) {
 			return
 		}
 	}
+
 	if v.Key("rules").Faulty() || c.reading.besideAny(c.Rules.Patterns) {
 		return
 	}
@@ -126,6 +127,7 @@ func (c *Config) loadRules(v yamlfile.Value) {
 		c.reading.add(err)
 		return
 	}
+
 	if c.Mode == Shadow {
 		set = set.Shadowed()
 	}

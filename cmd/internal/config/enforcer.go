@@ -84,10 +84,12 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 	if place := v.Key("refuse"); !place.Faulty() && e.Refuse != http.StatusTooManyRequests && e.Refuse != http.StatusForbidden {
 		place.Faultf("write 429 or 403", "edges do not take %d for a refusal", e.Refuse)
 	}
+
 	e.checkFields(v.Key("fields"))
 	if e.Follow == "kafka" {
 		return
 	}
+
 	at, err := url.Parse(e.Follow)
 	if err != nil || at.Host == "" || (at.Scheme != "http" && at.Scheme != "https") {
 		v.Key("follow").Faultf("write kafka, or https://enforcer.example:7421", "%q is no enforcer's URL", e.Follow)

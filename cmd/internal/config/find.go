@@ -66,6 +66,7 @@ func (c *Config) paths() []*string {
 		&c.Collector.Keys, &c.Aggregator.Keys, &enforcer.Keys,
 		&enforcer.FollowKeyFile, &enforcer.FollowTLS.CA, &enforcer.FollowTLS.Cert, &enforcer.FollowTLS.Key,
 	}
+
 	for _, t := range []*ServerTLS{&c.Collector.TLS, &c.Aggregator.TLS, &enforcer.TLS} {
 		paths = append(paths, &t.Cert, &t.Key, &t.Clients)
 	}
@@ -75,11 +76,13 @@ func (c *Config) paths() []*string {
 			paths = append(paths, &networks.Files[i].Name)
 		}
 	}
+
 	for i := range c.Collector.Sources {
 		s := &c.Collector.Sources[i]
 		paths = append(paths, &s.Keys, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients)
 		paths = appendEach(paths, s.File)
 	}
+
 	return paths
 }
 
@@ -135,5 +138,6 @@ func Keys() []string {
 			keys = append(keys, section.path+name)
 		}
 	}
+
 	return keys
 }

@@ -73,6 +73,7 @@ func (b *Brokers) FromYAML(v yamlfile.Value) {
 		*b = nil
 		return
 	}
+
 	addresses := scalarOrList(v)
 	*b = nil
 	for _, element := range addresses {

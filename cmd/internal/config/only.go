@@ -23,10 +23,12 @@ func (s *Source) Wanted() (func(field func(name string) (string, bool)) bool, er
 	if err != nil {
 		return nil, fmt.Errorf("only: %w", err)
 	}
+
 	tree, err := parser.Parse(s.Only)
 	if err != nil {
 		return nil, fmt.Errorf("only: %w", err)
 	}
+
 	names := fieldsOf(tree.Node)
 	machines := sync.Pool{New: func() any { return new(vm.VM) }}
 	return func(field func(string) (string, bool)) bool {
@@ -94,5 +96,6 @@ func fieldName(node ast.Node) []string {
 		}
 		return append(slices.Clip(outer), property.Value)
 	}
+
 	return nil
 }

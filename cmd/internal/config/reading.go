@@ -108,6 +108,7 @@ func (r *reading) variables() (overrides []yamlfile.Option) {
 			overrides = append(overrides, yamlfile.Override(key, quoted(value), name))
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(r.environ)) {
 		if slices.Contains(known, name) {
 			continue
@@ -118,6 +119,7 @@ func (r *reading) variables() (overrides []yamlfile.Option) {
 			r.warnOfVariable(name, known)
 		}
 	}
+
 	return overrides
 }
 

@@ -19,11 +19,13 @@ func (s *Source) checkReading(v yamlfile.Value) {
 	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, s.Envelope) {
 		v.Key("envelope").Faultf(yamlfile.Suggest(s.Envelope, known, "write one of "), "the envelope %q is not known", s.Envelope)
 	}
+
 	if s.Format != "auto" {
 		if _, err := request.NewParser(s.Format, options); err != nil {
 			v.Key("format").Fault(err)
 		}
 	}
+
 	if s.Only == "" {
 		return
 	}
@@ -64,6 +66,7 @@ func (s *Source) checkSyslog(v yamlfile.Value) {
 		place.Faultf(`write it as "udp://127.0.0.1:5514", or with tcp, tls, unix or unixstream`, "%q is no address for syslog", s.Syslog)
 		return
 	}
+
 	guard(place, address, "add from, the addresses that may send, or listen on 127.0.0.1", len(s.From.Prefixes)+len(s.From.Files) > 0 || s.TLS.Clients != "")
 }
 

@@ -28,6 +28,7 @@ func (s *Store) FromYAML(v yamlfile.Value) {
 		*s = Store{}
 		return
 	}
+
 	type redis Store
 	if !v.Decode((*redis)(s)) {
 		return
@@ -36,6 +37,7 @@ func (s *Store) FromYAML(v yamlfile.Value) {
 		v.Faultf("write disk, or {redis: \"redis://host:6379/0\"}", "the store names no Redis")
 		return
 	}
+
 	if err := checkRedis(s.Redis); err != nil {
 		v.Key("redis").Fault(err)
 	}
@@ -50,6 +52,7 @@ func checkRedis(text string) error {
 	if !ok || (scheme != "redis" && scheme != "rediss") {
 		return fmt.Errorf("%q is no address of a Redis; write it as redis://host:6379/0, or rediss:// for TLS", text)
 	}
+
 	rest, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
 	for name := range values {
@@ -57,6 +60,7 @@ func checkRedis(text string) error {
 			err = fmt.Errorf("unknown %s", name)
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("%q cannot be read behind the question mark; only ?master=NAME may stand there", text)
 	}
@@ -64,10 +68,12 @@ func checkRedis(text string) error {
 	if strings.Trim(database, "0123456789") != "" || len(database) > 5 {
 		return fmt.Errorf("%q is no number of a database; write it as redis://host:6379/0", database)
 	}
+
 	for host := range strings.SplitSeq(hosts, ",") {
 		if err := checkHostPort(host, "6379"); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

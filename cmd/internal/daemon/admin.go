@@ -39,10 +39,12 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	if err != nil {
 		return nil, wrong{err}
 	}
+
 	secure, err := p.serverTLS(p.adminTLS(address))
 	if err != nil {
 		return nil, wrong{err}
 	}
+
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("listening for status and metrics: %w: it is running already (weir status), or needs another address in weir.yaml", err)
@@ -50,6 +52,7 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for status and metrics: %w", err)
 	}
+
 	certified := keys.AsksCertificates(secure)
 	door := adminDoor{known: known, secure: secure}
 	if host, err := netip.ParseAddrPort(listener.Addr().String()); known == nil && !certified {
@@ -59,17 +62,20 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 		}
 		door.pages = origin.Loopback(p.Config.Hosts)
 	}
+
 	a := p.adminServer(door)
 	listener = limited.Listen(listener, adminBounds, a.tellFull)
 	if secure != nil {
 		listener = tls.NewListener(listener, secure)
 	}
+
 	go func() {
 		defer close(a.ended)
 		if err := a.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			p.Logger.Error("status and metrics are not served any more", "error", err)
 		}
 	}()
+
 	p.Logger.Info("serves status and metrics", "address", listener.Addr())
 	return a, nil
 }
@@ -177,6 +183,7 @@ func (d adminDoor) admit(r *http.Request, role keys.Role) error {
 	if err == nil || certified {
 		limited.Showed(r.Context())
 	}
+
 	switch {
 	case !errors.Is(err, keys.ErrNone):
 		return err
@@ -185,6 +192,7 @@ func (d adminDoor) admit(r *http.Request, role keys.Role) error {
 	case d.known == nil:
 		return errProfiles
 	}
+
 	return err
 }
 

@@ -56,14 +56,17 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 	if c.RuleSet == nil {
 		return nil, wrong{errNoRules}
 	}
+
 	hits, list, events := HitsTopic(c), BlocklistTopic(c), EventsTopic(c)
 	if err := p.EnsureTopics(ctx, client, hits, list, events); err != nil {
 		return nil, err
 	}
+
 	cold, err := p.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	r := &RunningAggregator{store: cold, logger: p.Logger, closeAlso: func() {}}
 	r.blocklist = p.producer(client, list, "blocklist")
 	r.events = p.producer(client, events, "events")
@@ -73,12 +76,14 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 		Store: cold, HotKeys: c.Aggregator.HotKeys, Rules: c.RuleSet, Reread: p.Reread,
 		Late: countedLate(c), Ahead: time.Duration(c.Time.Ahead), Logger: p.Logger, Metrics: p.Metrics,
 	}
+
 	if len(c.Kafka.Brokers) == 0 {
 		settings.BlocklistRetention = embeddedBlocklistRetention
 	}
 	if r.Aggregator, err = aggregator.Open(ctx, settings); err != nil {
 		return nil, errors.Join(permanent(err), r.Close())
 	}
+
 	r.Handle(p.Handle)
 	if c.Store.Redis == "" {
 		p.keeps(true, "a new store is made, and what weir.hits still has is counted again", c.StoreFolder(), "LOCK")
@@ -106,6 +111,7 @@ func (p *Process) openStore(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	faults := telemetry.NewFaults(p.Logger)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		opened, err := open(ctx)
@@ -116,6 +122,7 @@ func (p *Process) openStore(ctx context.Context) (store.Store, error) {
 		if !passes(err) || ctx.Err() != nil {
 			return nil, err
 		}
+
 		faults.Note("store", err)
 		p.Health.Unready(err.Error())
 		select {
@@ -240,11 +247,13 @@ func (r *RunningAggregator) Close() error {
 			errs = append(errs, err)
 		}
 	}
+
 	if err := r.store.Close(); errors.Is(err, disk.ErrBroken) {
 		r.logger.Warn("the store could not be closed; what it lost is counted again", "error", err)
 	} else {
 		errs = append(errs, err)
 	}
+
 	r.closeAlso()
 	return errors.Join(errs...)
 }

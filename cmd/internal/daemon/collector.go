@@ -58,6 +58,7 @@ func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*Runn
 	if err := p.EnsureTopics(ctx, client, hits); err != nil {
 		return nil, err
 	}
+
 	r := &RunningCollector{producer: client.OpenProducer(kafka.ProducerConfig{Topic: hits.Name, Partitions: hits.Partitions, QueueBytes: queueBytes}),
 		senders: map[string]*collector.Senders{}, closeAlso: func() {}}
 	p.queue("hits", queueBytes, func() float64 { return float64(r.producer.Held()) })
@@ -65,10 +66,12 @@ func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*Runn
 	if err == nil {
 		r.Collector, err = collector.Open(settings)
 	}
+
 	if err != nil {
 		r.closeRest()
 		return nil, err
 	}
+
 	const remedy = "stop the collector, put the folder back, or begin files as their start says, and start it again"
 	p.keeps(false, remedy, settings.Folder, "lock")
 	return r, nil
@@ -80,11 +83,13 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 	if err != nil {
 		return collector.Config{}, err
 	}
+
 	settings := collector.Config{
 		Folder: filepath.Join(c.Data, "collector"), Rules: c.RuleSet, Client: trusted, Sink: r.producer, Partitions: c.Kafka.Hits.Partitions,
 		Late: time.Duration(c.Time.Late), Ahead: time.Duration(c.Time.Ahead), Retention: time.Duration(c.Kafka.Hits.Retention),
 		Logger: p.Logger, Metrics: p.Metrics,
 	}
+
 	for i := range c.Collector.Sources {
 		s, err := r.source(p, &c.Collector.Sources[i])
 		if err != nil {
@@ -92,6 +97,7 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 		}
 		settings.Sources = append(settings.Sources, s)
 	}
+
 	return settings, nil
 }
 
@@ -101,10 +107,12 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 		Name: s.Name, Envelope: s.Envelope, Format: s.Format, Late: time.Duration(s.Late),
 		Options: request.Options{Zone: s.Zone.Location, Fields: s.Fields, Header: p.Config.Client.Header},
 	}
+
 	var err error
 	if of.Only, err = s.Wanted(); err != nil {
 		return of, err
 	}
+
 	start := collector.Start{Latest: s.Start.Latest, Before: s.Start.Before}
 	switch s.Kind() {
 	case "file":
@@ -119,6 +127,7 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 	case "syslog":
 		of.Syslog, err = r.syslogSource(p, s)
 	}
+
 	return of, err
 }
 
@@ -136,15 +145,18 @@ func (r *RunningCollector) syslogSource(p *Process, s *config.Source) (*collecto
 	if err != nil {
 		return nil, err
 	}
+
 	from, err := prefixes(&s.From)
 	if err != nil {
 		return nil, err
 	}
+
 	of := &collector.SyslogConfig{Listen: s.Syslog, TLS: secure}
 	if len(s.From.Prefixes)+len(s.From.Files) > 0 {
 		of.From = collector.NewSenders(from)
 		r.senders[s.Name] = of.From
 	}
+
 	return of, nil
 }
 
@@ -166,6 +178,7 @@ func (r *RunningCollector) Reload(c *config.Config) error {
 	if err != nil {
 		return err
 	}
+
 	for i := range c.Collector.Sources {
 		s := &c.Collector.Sources[i]
 		from, err := prefixes(&s.From)
@@ -176,6 +189,7 @@ func (r *RunningCollector) Reload(c *config.Config) error {
 			senders.Set(from)
 		}
 	}
+
 	r.Collector.Reload(c.RuleSet, trusted)
 	return nil
 }

@@ -125,20 +125,24 @@ func Run(ctx context.Context, part Part, options config.Options, stderr io.Write
 	for _, warning := range warnings {
 		fmt.Fprintln(stderr, warning)
 	}
+
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitWrong
 	}
+
 	logger, err := telemetry.Log(stderr, string(settings.Log.Level), string(settings.Log.Format))
 	if err != nil {
 		fmt.Fprintln(stderr, part.Name+":", err)
 		return exitWrong
 	}
+
 	process := &Process{Config: settings, Logger: logger, Metrics: telemetry.Metrics(part.Name), Health: telemetry.NewHealth()}
 	err = process.run(ctx, part, options)
 	if err == nil {
 		return exitDone
 	}
+
 	logger.Error("ended", "error", err)
 	if errors.As(err, new(yamlfile.Faults)) || errors.As(err, new(wrong)) {
 		return exitWrong
@@ -206,6 +210,7 @@ func parse(part Part, args []string, stdout io.Writer) (config.Options, error) {
 	for i, s := range part.Switches {
 		switches[i] = flags.Bool(s.Name, false, s.About)
 	}
+
 	flags.Usage = func() {
 		fmt.Fprintf(stdout, "%s: %s\n\nUsage: %s [--config weir.yaml] [--set key=value]...\n\n%s", part.Name, part.About, part.Name, flags.FlagUsages())
 	}
@@ -216,11 +221,13 @@ func parse(part Part, args []string, stdout io.Writer) (config.Options, error) {
 		fmt.Fprintln(stdout, part.Name, telemetry.Version())
 		return options, pflag.ErrHelp
 	}
+
 	for i, s := range part.Switches {
 		if *switches[i] {
 			options.Set = append(options.Set, s.Setting)
 		}
 	}
+
 	if flags.NArg() > 0 {
 		return options, fmt.Errorf("%q is an argument too many", flags.Arg(0))
 	}

@@ -79,6 +79,7 @@ func OpenEnforcer(_ context.Context, p *Process, client *kafka.Client) (*Running
 	if r.follower, err = r.openFollower(); err != nil {
 		return nil, wrong{err}
 	}
+
 	settings, err := r.settings()
 	if err == nil {
 		r.Enforcer, err = enforcer.Open(settings)
@@ -86,6 +87,7 @@ func OpenEnforcer(_ context.Context, p *Process, client *kafka.Client) (*Running
 	if err != nil {
 		return nil, errors.Join(err, r.closeProducers(canceled()))
 	}
+
 	r.mount()
 	p.keeps(true, "the list is written again; orders that wait for Kafka are kept in memory alone until it has them", p.Config.Data, "enforcer")
 	p.Health.Lack("there is no whole list yet")
@@ -114,6 +116,7 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 		Keep:    r.follower.Keep,
 		Refused: func(entry *blocklist.Entry, client netip.Addr) { r.bouncers.Saw(entry, client) },
 	}
+
 	var err error
 	if settings.Ruling, err = rulingOf(c); err != nil {
 		return settings, err
@@ -127,6 +130,7 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 	if r.client != nil {
 		settings.Sinks = r.openSinks()
 	}
+
 	return settings, nil
 }
 
@@ -149,6 +153,7 @@ func (r *RunningEnforcer) openSinks() *enforcer.Sinks {
 		r.producers = append(r.producers, producer)
 		return producer
 	}
+
 	c := r.process.Config
 	sinks := &enforcer.Sinks{Blocklist: open(BlocklistTopic(c)), Events: open(EventsTopic(c)), Hits: open(HitsTopic(c))}
 	r.process.queue("orders", float64(len(r.producers)*ordersBytes), func() (held float64) {
@@ -157,6 +162,7 @@ func (r *RunningEnforcer) openSinks() *enforcer.Sinks {
 		}
 		return held
 	})
+
 	return sinks
 }
 

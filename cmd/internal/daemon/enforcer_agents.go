@@ -19,10 +19,12 @@ func (r *RunningEnforcer) agents() (run []func(context.Context) error) {
 	if c.DryRun {
 		tell = os.Stdout
 	}
+
 	if c.NFTables.On {
 		agent := nftables.New(nftables.Config{List: list, Rules: r.Rules, Keep: c.NFTables.AtExit != "clear", DryRun: tell, Logger: p.Logger, Metrics: p.Metrics})
 		run = append(run, agent.Run)
 	}
+
 	if c.HAProxy.On() {
 		value := haproxy.Until
 		if c.HAProxy.Value == "rule" {
@@ -31,6 +33,7 @@ func (r *RunningEnforcer) agents() (run []func(context.Context) error) {
 		agent := haproxy.New(haproxy.Config{List: list, Rules: r.Rules, Socket: c.HAProxy.Socket, Map: c.HAProxy.Map, Value: value, DryRun: tell, Logger: p.Logger, Metrics: p.Metrics})
 		run = append(run, agent.Run)
 	}
+
 	return run
 }
 

@@ -24,11 +24,13 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 			}
 		})
 	}
+
 	fail(r.Enforcer.Run)
 	fail(r.bouncers.Run)
 	for _, run := range r.agents() {
 		fail(run)
 	}
+
 	fail(r.follow)
 	fail(r.topics)
 	running.Go(func() { becomeReady(ctx, r.process, r.set, r.Serving()) })
@@ -36,6 +38,7 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
+
 	return nil
 }
 
@@ -76,12 +79,14 @@ func (r *RunningEnforcer) ensureTopics(ctx context.Context) error {
 		if errors.Is(err, kafka.ErrPermanent) {
 			return wrong{fmt.Errorf("kafka: %w", err)}
 		}
+
 		faults.Note("topics", err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}
+
 	return nil
 }
 
@@ -95,11 +100,13 @@ func becomeReady(ctx context.Context, p *Process, set *blocklist.Set, serving <-
 	if p.Config.Enforcer.WithoutList != "allow" {
 		after = nil
 	}
+
 	select {
 	case <-serving:
 	case <-ctx.Done():
 		return
 	}
+
 	for changed := set.Changed(); !set.Whole(); changed = set.Changed() {
 		select {
 		case <-changed:
@@ -110,5 +117,6 @@ func becomeReady(ctx context.Context, p *Process, set *blocklist.Set, serving <-
 		}
 		break
 	}
+
 	p.Health.Lack("")
 }

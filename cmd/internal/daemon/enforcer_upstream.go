@@ -39,6 +39,7 @@ func clientTLS(t *config.ClientTLS) (*tls.Config, error) {
 			return nil, fmt.Errorf("%s has no PEM certificate", t.CA)
 		}
 	}
+
 	if t.Cert == "" {
 		return c, nil
 	}
@@ -46,6 +47,7 @@ func clientTLS(t *config.ClientTLS) (*tls.Config, error) {
 		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 		return &pair, err
 	}
+
 	if _, err := load(nil); err != nil {
 		return nil, err
 	}

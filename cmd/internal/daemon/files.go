@@ -64,6 +64,7 @@ func (r *rereads) watch(logger *slog.Logger) (stop func()) {
 			}
 		}
 	}()
+
 	return func() { close(ending); <-ended }
 }
 
@@ -77,19 +78,23 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 		if now == one.read {
 			continue
 		}
+
 		err := regular(one.files)
 		if err == nil {
 			err = one.again()
 		}
+
 		if err != nil {
 			faults.Note("reading "+name, err)
 			faulty, one.read = true, notRead
 			continue
 		}
+
 		faults.Over("reading " + name)
 		logger.Info("read the file again", "file", name)
 		one.read = now
 	}
+
 	r.faulty.Store(faulty)
 }
 
@@ -113,6 +118,7 @@ func (p *Process) keysOf(path string) (*keys.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	p.files.add(before, func() error {
 		_, err := file.Reread()
 		return err
@@ -135,14 +141,17 @@ func (p *Process) serverTLS(t config.ServerTLS) (*tls.Config, error) {
 		}
 		return err
 	}
+
 	files := []string{t.Cert, t.Key}
 	if t.Clients != "" {
 		files = append(files, t.Clients)
 	}
+
 	before := lookAt(files...)
 	if err := load(); err != nil {
 		return nil, err
 	}
+
 	p.files.add(before, load, files...)
 	outer := current.Load().Clone() // who asks whether clients show a certificate asks it
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.Load(), nil }
@@ -154,15 +163,18 @@ func loadServerTLS(t config.ServerTLS) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate: %w", err)
 	}
+
 	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	if t.Clients == "" {
 		return c, nil
 	}
+
 	c.SessionTicketsDisabled = true // or one who was let in before other roots were given would be again
 	roots, err := os.ReadFile(t.Clients)
 	if err != nil {
 		return nil, fmt.Errorf("reading who signs clients' certificates: %w", err)
 	}
+
 	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !c.ClientCAs.AppendCertsFromPEM(roots) {
 		return nil, fmt.Errorf("%s has no PEM certificate", t.Clients)

@@ -40,6 +40,7 @@ func (p *Process) watchFolders(ctx context.Context) {
 				lost = err
 			}
 		}
+
 		if lost != nil {
 			faults.Note("folder", lost)
 			p.Health.Lost(lost.Error())
@@ -47,6 +48,7 @@ func (p *Process) watchFolders(ctx context.Context) {
 			faults.Over("folder")
 			p.Health.Lost("")
 		}
+
 		select {
 		case <-look.C:
 		case <-ctx.Done():
@@ -71,5 +73,6 @@ func (k *keptFile) look() error {
 	case err != nil && !os.IsNotExist(err):
 		return nil // what works on it says so
 	}
+
 	return fmt.Errorf("%s was deleted or replaced while it was in use: %s", k.path, k.remedy)
 }

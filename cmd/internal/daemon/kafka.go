@@ -82,6 +82,7 @@ func (p *Process) EnsureTopics(ctx context.Context, client *kafka.Client, topics
 		if errors.Is(err, kafka.ErrPermanent) {
 			return wrong{fmt.Errorf("kafka: %w", err)}
 		}
+
 		faults.Note("topics", err)
 		p.Health.Unready(err.Error())
 		select {

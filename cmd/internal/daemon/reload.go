@@ -43,12 +43,14 @@ func newReloader(p *Process, running Running, options config.Options, hangup <-c
 		p.Metrics.MustRegister(g)
 		return g
 	}
+
 	r := &reloader{
 		process: p, running: running, options: options, hangup: hangup, current: p.Config, files: look(p.Config),
 		successful: gauge("weir_config_last_reload_successful", "1 when the configuration that was read last is in force, 0 when it was refused."),
 		at:         gauge("weir_config_last_reload_success_timestamp_seconds", "When a configuration was last taken."),
 		rules:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_rules_info", Help: "1; the label is the hash of the rules in force."}, []string{"hash"}),
 	}
+
 	p.Metrics.MustRegister(r.rules)
 	r.taken(p.Config)
 	return r
@@ -84,12 +86,14 @@ func (r *reloader) reload() {
 	for _, warning := range warnings {
 		r.process.Logger.Warn(warning.String())
 	}
+
 	if err == nil && next.RuleSet == nil {
 		err = errNoRules // the file that named them is gone
 	}
 	if err == nil {
 		err = r.running.Reload(next)
 	}
+
 	if r.refused = err != nil; r.refused {
 		r.show()
 		for _, line := range strings.Split(err.Error(), "\n") {
@@ -97,6 +101,7 @@ func (r *reloader) reload() {
 		}
 		return
 	}
+
 	was := r.current.RuleSet.Fingerprint()
 	r.current = next
 	r.taken(next)
@@ -137,16 +142,19 @@ func look(c *config.Config) string {
 		found, _ := filepath.Glob(pattern)
 		paths = append(paths, found...)
 	}
+
 	paths = append(paths, c.RuleSet.Files()...)
 	networks := []yamlfile.Networks{c.Client.TrustedProxies}
 	for i := range c.Collector.Sources {
 		networks = append(networks, c.Collector.Sources[i].From)
 	}
+
 	for _, one := range networks {
 		for _, file := range one.Files {
 			paths = append(paths, file.Name)
 		}
 	}
+
 	return lookAt(paths...)
 }
 

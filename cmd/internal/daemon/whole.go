@@ -99,6 +99,7 @@ func (w *whole) open(ctx context.Context, p *Process, parts []Part) error {
 	if err != nil {
 		return err
 	}
+
 	var opening context.Context
 	opening, w.giveUp = context.WithCancelCause(ctx)
 	metrics := partMetrics(p, parts)
@@ -109,6 +110,7 @@ func (w *whole) open(ctx context.Context, p *Process, parts []Part) error {
 			return fmt.Errorf("%s: %w", parts[i].Name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -158,6 +160,7 @@ func (w *whole) openBroker(ctx context.Context, p *Process) (dial func(context.C
 		if !waits {
 			p.Logger.Info("a command looks at the broker's folder: waiting until it is done", "folder", settings.Folder)
 		}
+
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
@@ -182,21 +185,25 @@ func (w *whole) openPart(ctx, opening context.Context, own *Process, part Part) 
 	if err != nil {
 		return err
 	}
+
 	running, err := part.Open(opening, own)
 	if err != nil {
 		served.close()
 		return err
 	}
+
 	own.Health.Status(running.Status)
 	own.Health.Ready()
 	context.AfterFunc(ctx, func() { own.Health.Unready(ending) })
 	if w.broker != nil && part.Name != Enforcer.Name { // which serves what it has
 		own.keeps(false, "stop weir, put the folder back, or do without what was not counted yet, and start it again", own.Config.BrokerFolder(), "lock")
 	}
+
 	one := openPart{Running: running, name: part.Name, admin: served, process: own}
 	if part.Name == Enforcer.Name {
 		one.early = runEarly(ctx, running, w.giveUp)
 	}
+
 	w.parts = append(w.parts, one)
 	return nil
 }
@@ -217,6 +224,7 @@ func (w *whole) Run(ctx context.Context) error {
 			}
 		})
 	}
+
 	running.Wait()
 	return errors.Join(errs...)
 }
@@ -252,11 +260,13 @@ func (w *whole) Close() error {
 		errs = append(errs, w.parts[i].Close())
 		w.parts[i].admin.close()
 	}
+
 	if w.broker != nil {
 		w.broker.Close()
 	}
 	if w.giveUp != nil {
 		w.giveUp(nil)
 	}
+
 	return errors.Join(errs...)
 }

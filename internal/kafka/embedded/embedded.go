@@ -62,6 +62,7 @@ func Open(config Config) (*Broker, error) {
 	if config.RetainEvery == 0 {
 		config.RetainEvery = time.Minute
 	}
+
 	lock, err := lockFolder(config.Folder)
 	if err != nil {
 		return nil, err
@@ -70,6 +71,7 @@ func Open(config Config) (*Broker, error) {
 		lock.Close()
 		return nil, damaged(config.Folder, err)
 	}
+
 	b := &Broker{pairs: newPairs(), lock: lock, stop: make(chan struct{})}
 	if config.Listen != "" {
 		if b.gate, err = openGate(config.Listen, b.pairs, config.Logger); err != nil {
@@ -78,6 +80,7 @@ func Open(config Config) (*Broker, error) {
 		}
 		b.pairs.address = b.gate.address()
 	}
+
 	options := []kfake.Opt{
 		kfake.NumBrokers(1),
 		kfake.DataDir(config.Folder),
@@ -85,6 +88,7 @@ func Open(config Config) (*Broker, error) {
 		kfake.BrokerConfigs(map[string]string{"log.segment.bytes": segmentBytes}),
 		kfake.WithLogger(&logger{to: config.Logger, kinds: map[string]*repeated{}}),
 	}
+
 	if config.SyncWrites {
 		options = append(options, kfake.SyncWrites())
 	}
@@ -92,6 +96,7 @@ func Open(config Config) (*Broker, error) {
 		b.closeRest()
 		return nil, damaged(config.Folder, err)
 	}
+
 	b.running.Go(func() { b.retain(config.RetainEvery) })
 	return b, nil
 }
@@ -163,10 +168,12 @@ func lockFolder(folder string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the embedded broker's folder: %w", err)
 	}
+
 	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {
 		return lock, nil
 	}
+
 	lock.Close()
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("the embedded broker's folder %s is %w", folder, ErrInUse)
@@ -211,10 +218,12 @@ func (l *logger) due(kind string, now time.Time) (times int, due bool) {
 		r = &repeated{}
 		l.kinds[kind] = r
 	}
+
 	r.times++
 	if now.Sub(r.said) < sayEvery {
 		return 0, false
 	}
+
 	times = r.times
 	r.said, r.times = now, 0
 	return times, true

@@ -49,6 +49,7 @@ func listen(where string) (net.Listener, error) {
 		}
 		return listener, os.Chmod(where, 0o600)
 	}
+
 	host, _, err := net.SplitHostPort(where)
 	if err != nil {
 		return nil, fmt.Errorf("the embedded broker's address %q: %w", where, err)
@@ -56,6 +57,7 @@ func listen(where string) (net.Listener, error) {
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		return nil, fmt.Errorf("the embedded broker listens on loopback addresses only, not on %s", where)
 	}
+
 	listener, err := net.Listen("tcp", where)
 	if err != nil {
 		return nil, fmt.Errorf("listening for the embedded broker: %w", err)
@@ -106,6 +108,7 @@ func (g *gate) serve(conn net.Conn) {
 		defer conn.Close()
 		_, _ = io.Copy(conn, broker) // either end closes when it has had enough
 	})
+
 	if err := pass(broker, conn); errors.Is(err, errFrame) {
 		g.logger.Warn("embedded broker: a client was cut off", "client", conn.RemoteAddr().String(), "error", err)
 	}

@@ -33,6 +33,7 @@ func (p *pairs) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	select {
 	case p.accepted <- theirs:
 		return ours, nil
@@ -41,6 +42,7 @@ func (p *pairs) dial(ctx context.Context) (net.Conn, error) {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
+
 	ours.Close()
 	theirs.Close()
 	return nil, err
@@ -51,6 +53,7 @@ func newPair() (net.Conn, net.Conn, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a socket pair: %w", err)
 	}
+
 	var ends [2]net.Conn
 	for i, descriptor := range descriptors {
 		syscall.CloseOnExec(descriptor)
@@ -62,6 +65,7 @@ func newPair() (net.Conn, net.Conn, error) {
 		}
 		ends[i] = end
 	}
+
 	return ends[0], ends[1], nil
 }
 

@@ -32,28 +32,34 @@ func NewCertificates(folder string) (Certificates, error) {
 	if err != nil {
 		return files, err
 	}
+
 	stranger, err := newIdentity("weir test stranger", nil)
 	if err != nil {
 		return files, err
 	}
+
 	broker, err := newIdentity("broker", authority)
 	if err != nil {
 		return files, err
 	}
+
 	client, err := newIdentity("client", authority)
 	if err != nil {
 		return files, err
 	}
+
 	contents := map[string][]byte{
 		files.Authority: authority.certificate, files.Stranger: stranger.certificate,
 		files.Client: client.certificate, files.ClientKey: client.key,
 		files.broker: broker.certificate, files.brokerKeyPair: append(broker.key, broker.certificate...),
 	}
+
 	for path, content := range contents {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			return files, fmt.Errorf("writing a test certificate: %w", err)
 		}
 	}
+
 	return files, nil
 }
 
@@ -69,6 +75,7 @@ func newIdentity(name string, authority *identity) (*identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a test key: %w", err)
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
 		Subject:      pkix.Name{CommonName: name},
@@ -79,6 +86,7 @@ func newIdentity(name string, authority *identity) (*identity, error) {
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 		DNSNames:     []string{"localhost"},
 	}
+
 	made := &identity{private: private, parsed: template}
 	signer := authority
 	if authority == nil {
@@ -86,14 +94,17 @@ func newIdentity(name string, authority *identity) (*identity, error) {
 		template.ExtKeyUsage, template.IPAddresses, template.DNSNames = nil, nil, nil
 		signer = made
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, signer.parsed, &private.PublicKey, signer.private)
 	if err != nil {
 		return nil, fmt.Errorf("signing a test certificate: %w", err)
 	}
+
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a test key: %w", err)
 	}
+
 	made.certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	made.key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 	return made, nil

@@ -58,16 +58,19 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	folder, err := os.MkdirTemp("", "weir-kafka-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for Kafka: %w", err)
 	}
+
 	o.Brokers = max(o.Brokers, 1)
 	c := &Cluster{options: o, folder: folder, jars: jars, id: newClusterID()}
 	if err := c.start(ctx); err != nil {
 		c.Stop()
 		return nil, err
 	}
+
 	return c, nil
 }
 
@@ -79,6 +82,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 		c.Certificates = certificates
 	}
+
 	if err := c.layOut(); err != nil {
 		return err
 	}
@@ -87,11 +91,13 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
+
 	for i := range c.brokers {
 		if err := c.StartBroker(i); err != nil {
 			return err
 		}
 	}
+
 	return c.Ready(ctx)
 }
 
@@ -140,18 +146,21 @@ func (c *Cluster) StartBroker(broker int) error {
 			memory = 384
 		}
 	}
+
 	arguments := []string{fmt.Sprintf("-Xmx%dm", memory), "-XX:+UseSerialGC"}
 	if c.options.Measured {
 		arguments = append(arguments, KeepCompilers)
 	} else {
 		arguments = append(arguments, "-XX:TieredStopAtLevel=1")
 	}
+
 	arguments = append(arguments, c.classes()...)
 	running, err := startProcess(filepath.Join(c.folder, fmt.Sprintf("broker-%d.out", broker)), "java",
 		append(arguments, "kafka.Kafka", b.properties)...)
 	if err != nil {
 		return fmt.Errorf("starting broker %d: %w", broker, err)
 	}
+
 	b.running = running
 	return nil
 }
@@ -203,6 +212,7 @@ func (c *Cluster) ready(ctx context.Context, client *kafka.Client) error {
 			return fmt.Errorf("%w: broker %d says %s", errBrokerEnded, i, c.lastWords(i))
 		}
 	}
+
 	cluster, err := client.Cluster(ctx)
 	if err != nil {
 		return err
@@ -210,11 +220,13 @@ func (c *Cluster) ready(ctx context.Context, client *kafka.Client) error {
 	if len(cluster.Brokers) < want {
 		return fmt.Errorf("%d of %d brokers are there", len(cluster.Brokers), want)
 	}
+
 	for _, topic := range cluster.Topics {
 		if _, err := client.Offsets(ctx, topic); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -230,6 +242,7 @@ func (c *Cluster) layOut() error {
 	if c.options.Secure {
 		names = append(names, slices.Sorted(maps.Keys(listeners))...)
 	}
+
 	var voters []string
 	for i := range c.options.Brokers {
 		ports, err := freePorts(names)
@@ -239,6 +252,7 @@ func (c *Cluster) layOut() error {
 		c.brokers = append(c.brokers, &broker{ports: ports, properties: filepath.Join(c.folder, fmt.Sprintf("broker-%d.properties", i))})
 		voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", i, ports["CONTROLLER"]))
 	}
+
 	if err := os.WriteFile(c.logging(), []byte(logging), 0o644); err != nil {
 		return fmt.Errorf("writing Kafka's logging: %w", err)
 	}
@@ -247,6 +261,7 @@ func (c *Cluster) layOut() error {
 			return fmt.Errorf("writing Kafka's properties: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -283,6 +298,7 @@ func (c *Cluster) properties(i int, voters string) []byte {
 		"log.retention.check.interval.ms":          "500",
 		"log.initial.task.delay.ms":                "200",
 	}
+
 	protocols := "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
 	var addresses []string
 	for _, name := range slices.Sorted(maps.Keys(b.ports)) {
@@ -291,16 +307,19 @@ func (c *Cluster) properties(i int, voters string) []byte {
 			protocols += "," + name + ":" + protocol
 		}
 	}
+
 	all["listeners"] = strings.Join(addresses, ",")
 	all["listener.security.protocol.map"] = protocols
 	if c.options.Secure {
 		maps.Copy(all, c.security())
 	}
+
 	maps.Copy(all, c.options.Settings)
 	var file bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(&file, "%s=%s\n", name, all[name])
 	}
+
 	return file.Bytes()
 }
 
@@ -313,6 +332,7 @@ func (c *Cluster) security() map[string]string {
 		"listener.name.mutual.ssl.client.auth": "required",
 		"sasl.enabled.mechanisms":              "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
 	}
+
 	for _, name := range []string{"sasl", "sasltls"} {
 		listener := "listener.name." + name + "."
 		all[listener+"plain.sasl.jaas.config"] = fmt.Sprintf(
@@ -321,6 +341,7 @@ func (c *Cluster) security() map[string]string {
 			all[listener+scram+".sasl.jaas.config"] = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 		}
 	}
+
 	return all
 }
 

@@ -39,11 +39,13 @@ func Obtain(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrCannotBeHad, err)
 	}
+
 	parent := filepath.Join(cache, "weir")
 	jars := filepath.Join(parent, "kafka-"+Version)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", fmt.Errorf("making Kafka's cache folder: %w", err)
 	}
+
 	unlock, err := lock(jars + ".lock")
 	if err != nil {
 		return "", err
@@ -52,6 +54,7 @@ func Obtain(ctx context.Context) (string, error) {
 	if _, err := os.Stat(jars); err == nil {
 		return jars, nil
 	}
+
 	return jars, fetch(ctx, jars)
 }
 
@@ -68,12 +71,14 @@ func fetch(ctx context.Context, jars string) error {
 	if err := os.WriteFile(filepath.Join(work, "pom.xml"), []byte(pom), 0o644); err != nil {
 		return fmt.Errorf("writing Maven's project: %w", err)
 	}
+
 	maven := exec.CommandContext(ctx, "mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies",
 		"-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(work, "jars"))
 	maven.Dir = work
 	if output, err := maven.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: Maven says %w: %s", ErrCannotBeHad, err, firstLine(output))
 	}
+
 	return os.Rename(filepath.Join(work, "jars"), jars)
 }
 

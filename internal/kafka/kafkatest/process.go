@@ -20,6 +20,7 @@ func startProcess(output, program string, arguments ...string) (*process, error)
 	if err != nil {
 		return nil, err
 	}
+
 	command := exec.Command(program, arguments...)
 	command.Stdout, command.Stderr = file, file
 	command.SysProcAttr = endWithParent()
@@ -40,6 +41,7 @@ func startProcess(output, program string, arguments ...string) (*process, error)
 			close(p.done)
 		}
 	}()
+
 	return p, <-started
 }
 

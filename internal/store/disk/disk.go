@@ -84,21 +84,25 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+
 	o.Log = s.log
 	if o.MemoryBytes == 0 {
 		o.MemoryBytes = 64 << 20
 	}
+
 	if s.real {
 		o.fs = vfs.Default
 		if err := os.MkdirAll(o.Folder, 0o700); err != nil {
 			return nil, fmt.Errorf("opening the store: %w", err)
 		}
 	}
+
 	s.options = o
 	in, err := openOnce(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", o.Folder, err)
 	}
+
 	s.see()
 	s.now.Store(in)
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -123,6 +127,7 @@ func (s *Store) Close() error {
 		s.now.Store(nil)
 		closed <- last.close()
 	}()
+
 	select {
 	case err := <-closed:
 		if err != nil {
@@ -255,6 +260,7 @@ func (s *Store) apply(in *opening, bytes []byte) error {
 	if err := batch.Commit(pebble.NoSync); err != nil {
 		return err
 	}
+
 	select {
 	case s.written <- struct{}{}:
 	default: // it is to be synced already
@@ -274,6 +280,7 @@ func (s *Store) Read(ctx context.Context, partition int, space store.Space, keys
 	for n, key := range keys {
 		full[n] = appendKey(nil, partition, space, key)
 	}
+
 	what := fmt.Sprintf("reading %d keys of partition %d", len(keys), partition)
 	r, err := with(ctx, s, what, func(in *opening) (r reading, err error) {
 		lock := in.partition(partition)
@@ -294,6 +301,7 @@ func (s *Store) Read(ctx context.Context, partition int, space store.Space, keys
 		r.values, err = seek(iterator, full)
 		return r, errors.Join(err, iterator.Close())
 	})
+
 	return r.values, r.fence, err
 }
 

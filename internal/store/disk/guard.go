@@ -167,6 +167,7 @@ func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	default:
 		g.fail(err)
 	}
+
 	return nil, errEnded
 }
 
@@ -223,6 +224,7 @@ func (g *guard) Lock(name string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	l := &lock{held: held}
 	g.lock.Store(l)
 	return l, nil

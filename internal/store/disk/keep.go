@@ -41,11 +41,13 @@ func (s *Store) syncBehind() {
 			return
 		case <-s.written:
 		}
+
 		select {
 		case <-s.closing.Done(): // closing syncs
 			return
 		case <-time.After(syncAfter):
 		}
+
 		_ = s.Sync(s.closing) // a disk that fails ends the opening, which is logged
 	}
 }
@@ -67,16 +69,19 @@ func (s *Store) keep(in *opening) {
 			continue
 		case <-in.guard.died:
 		}
+
 		if time.Since(began) > longestPause {
 			pause = lookEvery
 		}
 		failed := time.Now()
 		s.log.Error("the store on disk has failed; what is in memory is counted on, and the folder is opened again when the disk is well",
 			"folder", s.options.Folder, "error", in.guard.fault())
+
 		s.giveUp(in)
 		if in, pause = s.openAgain(in, pause); in == nil {
 			return
 		}
+
 		began = time.Now()
 		s.log.Info("the store on disk works again", "folder", s.options.Folder, "after", time.Since(failed).Round(time.Millisecond))
 	}
@@ -102,10 +107,12 @@ func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Dur
 			return nil, 0
 		case <-time.After(lookEvery):
 		}
+
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
 			s.log.Error("the store on disk cannot be used", "folder", s.options.Folder, "error", s.broken())
 		}
+
 		if !old.guard.quiet() || s.unclosed.Load() > maxUnclosed {
 			continue // the disk hangs
 		}
@@ -116,6 +123,7 @@ func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Dur
 		if time.Now().Before(next) {
 			continue
 		}
+
 		old.guard.unlock()
 		in, err := openOnce(s.closing, s.options)
 		if err == nil {
@@ -123,6 +131,7 @@ func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Dur
 			s.now.Store(in)
 			return in, min(2*pause, longestPause)
 		}
+
 		s.set(fmt.Errorf("%w: %w", ErrBroken, err))
 		pause = min(2*pause, longestPause)
 		next = time.Now().Add(pause)

@@ -46,10 +46,12 @@ func openOnce(ctx context.Context, o Options) (*opening, error) {
 		}()
 		return nil, context.Cause(ctx)
 	}
+
 	if fault := in.guard.fault(); fault != nil {
 		in.release(err)
 		return nil, fmt.Errorf("%w: %w", ErrBroken, fault)
 	}
+
 	if err != nil {
 		in.release(err)
 		if in.guard.lock.Load() == nil {
@@ -57,6 +59,7 @@ func openOnce(ctx context.Context, o Options) (*opening, error) {
 		}
 		return nil, fmt.Errorf("%w: %w", ErrBroken, damaged(o.Folder, err))
 	}
+
 	in.guard.opening.Store(false)
 	if err := in.agree(ctx); err != nil {
 		return nil, errors.Join(err, in.close())
@@ -109,11 +112,13 @@ func (in *opening) options(o Options, cache *pebble.Cache) *pebble.Options {
 			DataCorruption:  func(info pebble.DataCorruptionInfo) { in.guard.fail(damaged(o.Folder, fmt.Errorf("%v", info))) },
 		},
 	}
+
 	for n := range options.Levels {
 		options.Levels[n].FilterPolicy = bloom.FilterPolicy(10)
 		// A file's filter is one block of the cache: those of large files would push each other out.
 		options.TargetFileSizes[n] = 4 << 20
 	}
+
 	return options
 }
 
@@ -160,14 +165,17 @@ func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value 
 		return value, ctx.Err()
 	case <-in.guard.died:
 	}
+
 	type result struct {
 		value T
 		err   error
 	}
+
 	done := make(chan result, 1)
 	if !in.begin() {
 		return value, in.broken()
 	}
+
 	go func() {
 		defer in.under.Done()
 		defer func() { <-in.calls }()
@@ -180,6 +188,7 @@ func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value 
 		v, err := do()
 		done <- result{v, err}
 	}()
+
 	select {
 	case r := <-done:
 		if in.guard.fault() != nil {

@@ -71,6 +71,7 @@ func (s *Store) run(ctx context.Context, partition int, named string, next store
 		keys.bucket(spaces[c.Space], c.Key)
 		args = append(args, what(c), c.Key, c.Value)
 	}
+
 	reply, err := takeOrWrite.Run(ctx, s.client, keys.all(), args...).Slice()
 	if err != nil {
 		return found, false, err
@@ -78,6 +79,7 @@ func (s *Store) run(ctx context.Context, partition int, named string, next store
 	if len(reply) != 2 {
 		return found, false, errReply
 	}
+
 	found, err = store.ParseFence(text(reply[1]))
 	return found, reply[0] == int64(1), err
 }
@@ -103,6 +105,7 @@ func (s *Store) Read(ctx context.Context, partition int, sp store.Space, keys []
 		names.bucket(spaces[sp], key)
 		args[i] = key
 	}
+
 	reply, err := read.Run(ctx, s.client, names.all(), args...).Slice()
 	if err == nil && len(reply) != 1+len(keys) {
 		err = errReply
@@ -110,16 +113,19 @@ func (s *Store) Read(ctx context.Context, partition int, sp store.Space, keys []
 	if err != nil {
 		return nil, store.Fence{}, fmt.Errorf("reading %d keys of partition %d from Redis: %w", len(keys), partition, err)
 	}
+
 	fence, err := store.ParseFence(text(reply[0]))
 	if err != nil {
 		return nil, fence, fmt.Errorf("reading partition %d from Redis: %w", partition, err)
 	}
+
 	values := make([][]byte, len(keys))
 	for i, value := range reply[1:] {
 		if value != nil {
 			values[i] = []byte(text(value))
 		}
 	}
+
 	return values, fence, nil
 }
 
@@ -141,14 +147,17 @@ func (s *Store) Scan(ctx context.Context, partition int, in store.Space, from st
 			return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %q is no cursor of this space", partition, from)
 		}
 	}
+
 	names := s.names(partition).naming(bucketsPerPage)
 	for bucket := first; bucket < min(first+bucketsPerPage, sp.buckets); bucket++ {
 		names.numbered(sp, bucket)
 	}
+
 	reply, err := scan.Run(ctx, s.client, names.all(), pairs).Slice()
 	if err != nil {
 		return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %w", partition, err)
 	}
+
 	page, done, err := pageOf(reply)
 	if err != nil {
 		return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %w", partition, err)
@@ -156,6 +165,7 @@ func (s *Store) Scan(ctx context.Context, partition int, in store.Space, from st
 	if next := first + done; next < sp.buckets {
 		page.Next = store.Cursor(strconv.FormatUint(next, 10))
 	}
+
 	return page, nil
 }
 
@@ -167,6 +177,7 @@ func pageOf(reply []any) (page store.Page, done uint64, err error) {
 	if !ok || looked < 1 {
 		return page, 0, errReply
 	}
+
 	page.Fence, err = store.ParseFence(text(reply[0]))
 	at := make(map[string]int, len(reply)/2)
 	for i := 2; i < len(reply); i += 2 {
@@ -178,5 +189,6 @@ func pageOf(reply []any) (page store.Page, done uint64, err error) {
 		at[text(reply[i])] = len(page.Pairs)
 		page.Pairs = append(page.Pairs, pair)
 	}
+
 	return page, uint64(looked), err
 }

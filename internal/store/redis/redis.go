@@ -112,6 +112,7 @@ func dial(o Options) (goredis.UniversalClient, error) {
 	if o.TLS != nil && u.TLSConfig != nil {
 		u.TLSConfig = o.TLS
 	}
+
 	u.ContextTimeoutEnabled = true
 	u.MaxRetries = -1
 	u.DialerRetries = 1
@@ -159,6 +160,7 @@ func refuseEviction(ctx context.Context, client *goredis.Client) error {
 	if err != nil {
 		return fmt.Errorf("asking Redis at %s for its maxmemory-policy: %w", client.Options().Addr, err)
 	}
+
 	policy := policyLine.FindStringSubmatch(info)
 	switch {
 	case policy == nil:
@@ -167,6 +169,7 @@ func refuseEviction(ctx context.Context, client *goredis.Client) error {
 		return fmt.Errorf("Redis at %s drops keys when it is full (maxmemory-policy %s), and counts with them: set maxmemory-policy noeviction",
 			client.Options().Addr, policy[1])
 	}
+
 	return nil
 }
 

@@ -16,6 +16,7 @@ func parseURL(text string) (*goredis.UniversalOptions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the URL of Redis: %w", hidden(err))
 	}
+
 	query := u.Query()
 	master := query.Get("master")
 	query.Del("master")
@@ -27,6 +28,7 @@ func parseURL(text string) (*goredis.UniversalOptions, error) {
 	if len(others) > 0 && master == "" && o.DB != 0 {
 		return nil, fmt.Errorf("the URL of Redis: a Cluster has no database %d, only 0", o.DB)
 	}
+
 	return &goredis.UniversalOptions{
 		Addrs: append([]string{o.Addr}, others...), DB: o.DB, MasterName: master,
 		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
@@ -39,10 +41,12 @@ func cutHosts(text string) (single string, others []string) {
 	if !ok || scheme == "unix" {
 		return text, nil
 	}
+
 	end := strings.IndexAny(rest, "/?")
 	if end < 0 {
 		end = len(rest)
 	}
+
 	begin := strings.LastIndex(rest[:end], "@") + 1
 	hosts := strings.Split(rest[begin:end], ",")
 	for n, host := range hosts {
@@ -50,6 +54,7 @@ func cutHosts(text string) (single string, others []string) {
 			hosts[n] = host + ":6379"
 		}
 	}
+
 	return scheme + "://" + rest[:begin] + hosts[0] + rest[end:], hosts[1:]
 }
 

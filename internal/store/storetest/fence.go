@@ -23,6 +23,7 @@ func untaken(t *testing.T, s store.Store) {
 	if fence != (store.Fence{}) || values[0] != nil || values[1] != nil {
 		t.Errorf("fence %v, values %q", fence, values)
 	}
+
 	refused(t, s, 7, store.Fence{}, store.Fence{})
 	refused(t, s, 7, store.Fence{Epoch: 1, Owner: 2, N: 3}, store.Fence{})
 	expect(t, s, 7, store.Windows, "refused", nil)
@@ -30,6 +31,7 @@ func untaken(t *testing.T, s store.Store) {
 	if first.Epoch != 1 || first.Owner == 0 || first.N != 0 {
 		t.Errorf("the first fence is %v", first)
 	}
+
 	second := take(t, s, 7)
 	if second.Epoch != 2 || second.Owner == first.Owner || second.N != 0 {
 		t.Errorf("after %v the fence is %v", first, second)
@@ -52,6 +54,7 @@ func countsUp(t *testing.T, s store.Store) {
 		}
 		fence = next
 	}
+
 	page, err := s.Scan(ctx, 0, store.Windows, "", 10)
 	if err != nil || page.Fence != fence {
 		t.Errorf("a scan tells %v, %v, want %v", page.Fence, err, fence)
@@ -69,6 +72,7 @@ func onlyTheLastFence(t *testing.T, s store.Store) {
 	for _, named := range []store.Fence{{}, first, other, later, epoch} {
 		refused(t, s, 0, named, second)
 	}
+
 	expect(t, s, 0, store.Windows, "kept", []byte("x"))
 	expect(t, s, 0, store.Windows, "refused", nil)
 	write(t, s, 0, second, set("kept", "y"))
@@ -114,6 +118,7 @@ func countAsOwner(t *testing.T, s store.Store, most int) (done int) {
 		if err != nil || found != fence {
 			break
 		}
+
 		count := 0
 		fmt.Sscan(string(values[0]), &count)
 		fence, err = s.Write(ctx, 0, fence, []store.Change{set("count", fmt.Sprint(count+1))})
@@ -121,6 +126,7 @@ func countAsOwner(t *testing.T, s store.Store, most int) (done int) {
 			break
 		}
 	}
+
 	if err != nil && !errors.Is(err, store.ErrFenced) {
 		t.Error(err)
 		return most
@@ -136,6 +142,7 @@ func whollyOrNot(t *testing.T, s store.Store) {
 	for n := range 50 {
 		keys = append(keys, fmt.Appendf(nil, "key%d", n))
 	}
+
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -151,11 +158,13 @@ func whollyOrNot(t *testing.T, s store.Store) {
 			}
 		}
 	}()
+
 	for {
 		values, found, err := s.Read(ctx, 0, store.Windows, keys)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, value := range values {
 			if found.N == 0 && value == nil {
 				continue
@@ -164,6 +173,7 @@ func whollyOrNot(t *testing.T, s store.Store) {
 				t.Fatalf("at %v a value has %d bytes", found, len(value))
 			}
 		}
+
 		select {
 		case <-ended:
 			return
@@ -195,6 +205,7 @@ func agreeAtOnce(t *testing.T, s store.Store) {
 			found[n] = string(value)
 		})
 	}
+
 	all.Wait()
 	for _, value := range found {
 		if value != found[0] || value == "" {

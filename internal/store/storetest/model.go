@@ -16,6 +16,7 @@ func model(t *testing.T, s store.Store) {
 	for _, space := range store.Spaces {
 		want[space] = map[string]string{}
 	}
+
 	fence := take(t, s, 5)
 	for range 300 {
 		if r.IntN(20) == 0 {
@@ -23,6 +24,7 @@ func model(t *testing.T, s store.Store) {
 			fence = take(t, s, 5)
 			refused(t, s, 5, former, fence)
 		}
+
 		var changes []store.Change
 		for range r.IntN(30) {
 			c := store.Change{Space: store.Spaces[r.IntN(3)], Key: fmt.Appendf(nil, "%0*d", 1+60*r.IntN(2)*r.IntN(2), r.IntN(40))}
@@ -34,8 +36,10 @@ func model(t *testing.T, s store.Store) {
 			}
 			changes = append(changes, c)
 		}
+
 		fence = write(t, s, 5, fence, changes...)
 	}
+
 	for _, space := range store.Spaces {
 		same(t, scan(t, s, 5, space, 7), want[space])
 		for key, value := range want[space] {
@@ -50,6 +54,7 @@ func reopen(t *testing.T, open func() store.Store) {
 	if _, err := s.Agree(ctx, "partitions", []byte("16")); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -62,6 +67,7 @@ func reopen(t *testing.T, open func() store.Store) {
 			t.Errorf("%q, %v", found, err)
 		}
 	}
+
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -18,12 +18,14 @@ func scan(t *testing.T, s store.Store, partition int, space store.Space, most in
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, pair := range page.Pairs {
 			if _, twice := all[string(pair.Key)]; twice {
 				t.Errorf("%q comes twice", pair.Key)
 			}
 			all[string(pair.Key)] = string(pair.Value)
 		}
+
 		if page.Next == "" {
 			return all
 		}
@@ -76,12 +78,14 @@ func scanWhileChanging(t *testing.T, s store.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, pair := range page.Pairs {
 			if seen[string(pair.Key)] {
 				t.Errorf("%q comes twice", pair.Key)
 			}
 			seen[string(pair.Key)] = true
 		}
+
 		if from = page.Next; from == "" {
 			break
 		}
@@ -97,8 +101,10 @@ func scanWhileChanging(t *testing.T, s store.Store) {
 				changes = append(changes, set(key, strings.Repeat("w", r.IntN(150))))
 			}
 		}
+
 		fence = write(t, s, 0, fence, changes...)
 	}
+
 	for key := range want {
 		if !seen[key] && !gone[key] {
 			t.Errorf("%q was there all the time and does not come", key)

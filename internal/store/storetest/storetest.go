@@ -47,6 +47,7 @@ func Run(t *testing.T, place func(t *testing.T) (open func() store.Store)) {
 			test(t, s)
 		})
 	}
+
 	t.Run("what was written is there when it is opened again", func(t *testing.T) { reopen(t, place(t)) })
 }
 
@@ -76,6 +77,7 @@ func read(t *testing.T, s store.Store, partition int, space store.Space, keys ..
 	for _, key := range keys {
 		all = append(all, []byte(key))
 	}
+
 	values, fence, err := s.Read(ctx, partition, space, all)
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +85,7 @@ func read(t *testing.T, s store.Store, partition int, space store.Space, keys ..
 	if len(values) != len(keys) {
 		t.Fatalf("%d values of %d keys", len(values), len(keys))
 	}
+
 	return values, fence
 }
 
@@ -151,6 +154,7 @@ func apart(t *testing.T, s store.Store) {
 			fences[partition] = write(t, s, partition, fences[partition], store.Change{Space: space, Key: []byte("key"), Value: []byte(value)})
 		}
 	}
+
 	for partition, fence := range fences {
 		for _, space := range store.Spaces {
 			expect(t, s, partition, space, "key", fmt.Append(nil, fmt.Sprint(partition, space)))
@@ -187,6 +191,7 @@ func bytesAreTheCallers(t *testing.T, s store.Store) {
 	if string(values[0]) != "value" {
 		t.Errorf("a value that was read becomes %q", values[0])
 	}
+
 	copy(values[0], "xxxxx")
 	expect(t, s, 0, store.Windows, "key", []byte("other"))
 }
@@ -209,6 +214,7 @@ func endedContext(t *testing.T, s store.Store) {
 			t.Errorf("call %d: %v", n, err)
 		}
 	}
+
 	expect(t, s, 0, store.Windows, "key", nil)
 	write(t, s, 0, fence)
 }
@@ -219,12 +225,14 @@ func fullCall(t *testing.T, s store.Store) {
 	for key := range want {
 		keys = append(keys, key)
 	}
+
 	values, _ := read(t, s, 0, store.Windows, keys...)
 	for n, key := range keys {
 		if string(values[n]) != want[key] {
 			t.Fatalf("%q is %q", key, values[n])
 		}
 	}
+
 	if err := s.Sync(ctx); err != nil {
 		t.Error(err)
 	}

@@ -39,12 +39,14 @@ func (o *Owned) Write(ctx context.Context, changes []store.Change) error {
 		o.Fence = next // the write before was done, and only we could have
 		next, err = o.Store.Write(ctx, o.Partition, o.Fence, changes)
 	}
+
 	switch {
 	case err == nil:
 		o.Fence, o.unsure = next, false
 	case !errors.Is(err, store.ErrFenced):
 		o.unsure = true
 	}
+
 	return err
 }
 

@@ -93,20 +93,24 @@ func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
 	if v.Moved() {
 		version = movedVersion
 	}
+
 	b = append(b, version, v.flags())
 	b = binary.AppendUvarint(b, uint64(generation))
 	b = binary.AppendUvarint(b, uint64(offset))
 	if v == nil {
 		return b
 	}
+
 	b = binary.AppendVarint(b, v.From)
 	if v.Until != math.MaxInt64 {
 		b = binary.AppendUvarint(b, uint64(v.Until-v.From))
 	}
+
 	b = binary.AppendVarint(b, v.Decided-v.From)
 	if v.Ended != 0 {
 		b = binary.AppendVarint(b, v.Ended-v.From)
 	}
+
 	for _, number := range []int64{v.Generation, v.Offset, v.Count, int64(v.Level), int64(len(v.Limit))} {
 		b = binary.AppendUvarint(b, uint64(number))
 	}
@@ -115,6 +119,7 @@ func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
 		b = binary.AppendVarint(b, v.First-v.From)
 		b = binary.AppendUvarint(b, uint64(v.FirstLevel))
 	}
+
 	return b
 }
 
@@ -149,12 +154,14 @@ func (v *Verdict) flags() byte {
 	if v.Lifted {
 		f |= isLifted
 	}
+
 	if v.Listed {
 		f |= isListed
 	}
 	if v.Moved() {
 		f |= isMoved
 	}
+
 	return f
 }
 
@@ -167,6 +174,7 @@ func ReadRecord(value []byte) (Record, error) {
 		(value[0] == movedVersion) != (value[1]&isMoved != 0) {
 		return Record{}, fmt.Errorf("a window's record of %d bytes: %w", len(value), ErrDamaged)
 	}
+
 	c := varint.Reader{Left: value[2:]}
 	r := Record{Generation: c.Number(), Offset: c.Number()}
 	if flags := value[1]; flags&hasVerdict != 0 {
@@ -175,6 +183,7 @@ func ReadRecord(value []byte) (Record, error) {
 	if c.Failed {
 		return Record{}, fmt.Errorf("a window's record of %d bytes: %w", len(value), ErrDamaged)
 	}
+
 	r.State = c.Left
 	return r, nil
 }
@@ -184,15 +193,18 @@ func readVerdict(c *varint.Reader, flags byte) *Verdict {
 	if flags&isNever == 0 {
 		v.Until = v.From + c.Number()
 	}
+
 	v.Decided = v.From + c.Signed()
 	if flags&isEnded != 0 {
 		v.Ended = v.From + c.Signed()
 	}
+
 	v.Generation, v.Offset, v.Count, v.Level = c.Number(), c.Number(), c.Number(), int(c.Number())
 	v.Limit = string(c.Take(c.Number()))
 	if flags&isMoved != 0 {
 		v.First, v.FirstLevel = v.From+c.Signed(), int(c.Number())
 	}
+
 	return v
 }
 

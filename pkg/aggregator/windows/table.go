@@ -89,6 +89,7 @@ func (t *table) remove(w *Window) {
 	for t.slots[free].window != w {
 		free = (free + 1) & mask
 	}
+
 	for at := (free + 1) & mask; t.slots[at].window != nil; at = (at + 1) & mask {
 		home := int(t.slots[at].hash) & mask
 		if (at-home)&mask >= (at-free)&mask {
@@ -96,6 +97,7 @@ func (t *table) remove(w *Window) {
 			free = at
 		}
 	}
+
 	t.slots[free] = slot{}
 	t.taken--
 }

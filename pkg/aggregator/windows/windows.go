@@ -242,6 +242,7 @@ func (h *Set) wrote(count int) {
 			delete(h.leaving, w.Name)
 		}
 	}
+
 	h.head += count
 	h.written += uint64(count)
 	if h.head > len(h.changed)/2 {
@@ -322,6 +323,7 @@ func (h *Set) Fill(w *Window, value []byte) error {
 	if value == nil {
 		return nil
 	}
+
 	record, err := ReadRecord(value)
 	if err == nil {
 		err = w.Rule.Policy.Read(record.State, &w.State)
@@ -329,11 +331,13 @@ func (h *Set) Fill(w *Window, value []byte) error {
 	if IsNewer(err) {
 		return fmt.Errorf("the window of %q: %w", w.Name, err)
 	}
+
 	if err != nil { // its hits are lost; an empty window blocks no key that kept its limit
 		h.notices.Damaged(fmt.Errorf("the window of %q is empty again: %w", w.Name, err))
 		w.State = window.State{}
 		return nil
 	}
+
 	w.Generation, w.Offset, w.Verdict = record.Generation, record.Offset, record.Verdict
 	return nil
 }

@@ -63,6 +63,7 @@ func Open(config Config) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	l.running.Go(func() { l.follower.Run(ctx) })

@@ -48,6 +48,7 @@ func (l *changeLog) add(set *blocklist.Set, after blocklist.Version, nowMilli in
 	case !known || b.Len() > maxDelta || l.gone():
 		return header, errNoChanges
 	}
+
 	binary.LittleEndian.PutUint32(b.Bytes(), uint32(b.Len()-4))
 	if _, err = l.file.Write(b.Bytes()); err == nil {
 		err = l.file.Sync()
@@ -55,6 +56,7 @@ func (l *changeLog) add(set *blocklist.Set, after blocklist.Version, nowMilli in
 	if err != nil {
 		return header, fmt.Errorf("keeping the list's changes in %s: %w", l.path, err)
 	}
+
 	return header, nil
 }
 
@@ -96,6 +98,7 @@ func (l *changeLog) read(set *blocklist.Set, nowMilli int64) (deltas int, err er
 		if err != nil {
 			return deltas, fmt.Errorf("reading the list's changes in %s: %w", l.path, err)
 		}
+
 		_, err = set.ReadKept(bytes.NewReader(delta), nowMilli)
 		switch {
 		case err == nil:
@@ -113,10 +116,12 @@ func next(file io.Reader) ([]byte, error) {
 	if _, err := io.ReadFull(file, length[:]); err != nil {
 		return nil, unlessCut(err)
 	}
+
 	n := binary.LittleEndian.Uint32(length[:])
 	if n > maxDelta {
 		return nil, fmt.Errorf("%w: a delta of %d bytes", blocklist.ErrDamaged, n)
 	}
+
 	var delta bytes.Buffer
 	if _, err := io.CopyN(&delta, file, int64(n)); err != nil {
 		return nil, unlessCut(err)

@@ -97,6 +97,7 @@ func newFollower(config Config) *Follower {
 	if config.SaveEvery == 0 {
 		config.SaveEvery = 5 * time.Minute
 	}
+
 	f := &Follower{config: config, faults: telemetry.NewFaults(config.Logger)}
 	f.saver.Follower = f
 	f.saver.load()

@@ -97,6 +97,7 @@ func (l *logSource) take(changes []blocklist.Change, end int64) {
 			l.demand = &held.List
 		}
 	}
+
 	now := l.now()
 	if r.filling != nil {
 		l.unread(r.filling.Apply(now, changes...))
@@ -106,6 +107,7 @@ func (l *logSource) take(changes []blocklist.Change, end int64) {
 	} else {
 		l.unread(l.config.Set.Apply(now, changes...))
 	}
+
 	for _, change := range changes {
 		r.marks.see(change)
 	}
@@ -113,6 +115,7 @@ func (l *logSource) take(changes []blocklist.Change, end int64) {
 		l.swapIfWhole(now)
 		return
 	}
+
 	l.reach()
 }
 
@@ -132,6 +135,7 @@ func (l *logSource) swapIfWhole(now int64) {
 	if l.log.Next() < r.end {
 		return
 	}
+
 	list, asOf, missing := r.marks.whole(r.began)
 	if missing != nil {
 		l.awaits(missing)
@@ -145,6 +149,7 @@ func (l *logSource) swapIfWhole(now int64) {
 		l.trouble("whole", fmt.Errorf("the log's marks are of %v, which is older than %v that is held", list, held))
 		return
 	}
+
 	l.demand = nil
 	r.filling.Swap(blocklist.State{Version: blocklist.Version{List: list, Offset: r.filling.Last}, Whole: true, AsOf: asOf}, now)
 	r.filling, l.awaiting = nil, time.Time{}

@@ -54,6 +54,7 @@ func (m marks) whole(began int64) (list blocklist.ListID, asOf int64, missing er
 			partitions = max(partitions, mark.Partitions)
 		}
 	}
+
 	if partitions == 0 {
 		return list, 0, errNoMarks
 	}
@@ -67,9 +68,11 @@ func (m marks) whole(began int64) (list blocklist.ListID, asOf int64, missing er
 		case mark.Since < began:
 			return list, 0, fmt.Errorf("partition %d published its entries from offset %d on, and the log begins at %d: waiting until they are published again", partition, mark.Since, began)
 		}
+
 		if partition == 0 || mark.At < asOf {
 			asOf = mark.At
 		}
 	}
+
 	return list, asOf, nil
 }

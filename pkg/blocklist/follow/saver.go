@@ -36,10 +36,12 @@ func save(path string, set *blocklist.Set, nowMilli int64) (version blocklist.Ve
 	if err != nil {
 		return version, err
 	}
+
 	header, err := set.WriteSnapshot(file, nowMilli)
 	if err == nil {
 		err = file.Sync()
 	}
+
 	if err := errors.Join(err, file.Close()); err != nil {
 		os.Remove(file.Name())
 		return version, err
@@ -47,6 +49,7 @@ func save(path string, set *blocklist.Set, nowMilli int64) (version blocklist.Ve
 	if err := os.Rename(file.Name(), path); err != nil {
 		return version, err
 	}
+
 	return header.Version, syncFolder(filepath.Dir(path))
 }
 
@@ -74,6 +77,7 @@ func Load(path string, set *blocklist.Set, nowMilli int64) error {
 		}
 		return nil
 	}
+
 	return fmt.Errorf("reading the last whole list %s: %w", path, err)
 }
 
@@ -143,13 +147,16 @@ func (s *saver) run(ctx context.Context) {
 			sleep(ctx, keepAgain)
 			continue
 		}
+
 		sleep(ctx, keepEvery)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.due() || s.saved != s.file {
 		_ = s.snapshot() // which is noted
 	}
+
 	s.log.close()
 }
 
@@ -187,6 +194,7 @@ func (s *saver) keep(now time.Time) error {
 	if !s.due() && !gone {
 		return nil
 	}
+
 	version := s.config.Set.Version()
 	switch {
 	case gone || version.List != s.saved.List || !s.log.begun || now.Sub(s.at) >= s.config.SaveEvery && version != s.file:
@@ -197,6 +205,7 @@ func (s *saver) keep(now time.Time) error {
 		}
 		return s.snapshot()
 	}
+
 	return s.changes()
 }
 
@@ -214,6 +223,7 @@ func (s *saver) changes() error {
 		}
 		s.saved, s.edits, s.orders = header.Version, edits, orders
 	}
+
 	s.change(func(status *Status) { status.Saved = s.config.Now() })
 	return nil
 }

@@ -53,6 +53,7 @@ func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
 	if u.Client == nil {
 		u.Client = &http.Client{}
 	}
+
 	u.Client = origin.Stay(u.Client)
 	if u.Wait == 0 {
 		u.Wait = defaultWait
@@ -60,6 +61,7 @@ func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
 	if u.Patience == 0 {
 		u.Patience = defaultPatience
 	}
+
 	return &upstreamSource{Follower: f, Upstream: u, base: base}, nil
 }
 
@@ -71,11 +73,13 @@ func (u *upstreamSource) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		if err == nil {
 			u.well("upstream")
 			pause = firstPause
 			continue
 		}
+
 		u.trouble("upstream", fmt.Errorf("following %s: %w", u.base.Redacted(), err))
 		sleep(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, longestPause)
@@ -101,11 +105,13 @@ func (u *upstreamSource) poll(ctx context.Context) error {
 	case response.StatusCode != http.StatusOK:
 		return refused(response)
 	}
+
 	orders := u.config.Set.LocalAbove()
 	_, err = u.config.Set.Read(&watched{response.Body, func() { silence.Reset(u.Patience) }}, u.now())
 	if err == nil && u.config.Set.LocalAbove() != orders {
 		_ = u.Keep() // orders do not wait for the next keeping; a fault is noted there
 	}
+
 	return because(ctx, err)
 }
 
@@ -116,6 +122,7 @@ func (u *upstreamSource) ask(ctx context.Context) (*http.Response, error) {
 		query.Set("after", set.Version().String())
 		query.Set("wait", u.Wait.String())
 	}
+
 	if local := set.LocalAbove(); local != "" {
 		query.Set("local", local)
 	}
@@ -126,6 +133,7 @@ func (u *upstreamSource) ask(ctx context.Context) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	request.Header.Set("Accept", blocklist.ContentBinary)
 	if err := u.authorize(request); err != nil {
 		return nil, err

@@ -34,11 +34,13 @@ func (l *Log) Read(ctx context.Context) ([]blocklist.Change, error) {
 	case err != nil:
 		return nil, err
 	}
+
 	clear(l.changes)
 	l.changes = l.changes[:0]
 	for _, r := range records {
 		l.changes = append(l.changes, blocklist.Change{Offset: r.Offset, Key: r.Key, Value: r.Value})
 	}
+
 	return l.changes, nil
 }
 

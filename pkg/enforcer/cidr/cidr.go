@@ -45,6 +45,7 @@ func Disjoint(blocks []Block) []Block {
 			all = append(all, b)
 		}
 	}
+
 	slices.SortFunc(all, compareAll)
 	carved := make([]Block, 0, len(all))
 	for len(all) > 0 {
@@ -55,6 +56,7 @@ func Disjoint(blocks []Block) []Block {
 		carved = carve(carved, all[0], all[1:within])
 		all = all[within:]
 	}
+
 	return carved
 }
 
@@ -115,5 +117,6 @@ func Diff(have, want []Block) (gone, come, changed []Block) {
 			have, want = have[1:], want[1:]
 		}
 	}
+
 	return append(gone, have...), append(come, want...), changed
 }

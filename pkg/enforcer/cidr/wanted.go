@@ -49,15 +49,18 @@ func (w *Wanted) Renew(rules *rule.Set, at time.Time) bool {
 	if w.whole && !w.isOver() && rules == w.rules && now < w.end || at.Before(w.rested) {
 		return false
 	}
+
 	w.changed = w.list.Changed()
 	edits := w.list.Edits() // before what it stands for
 	if w.whole && edits == w.edits && rules == w.rules && now < w.end {
 		return false
 	}
+
 	w.rules, w.edits = rules, edits
 	if w.whole = w.list.Whole(); !w.whole {
 		return false
 	}
+
 	w.end = outright.NextEnd(w.list, rules, now)
 	w.blocks = Refused(w.list, rules, now)
 	w.rested = at.Add(4 * time.Since(at))

@@ -35,6 +35,7 @@ func (t *table) delta(f *filter, revision int64) answer {
 			values[c.Row.Value] = true
 		}
 	}
+
 	for _, value := range slices.Sorted(maps.Keys(values)) {
 		a.fresh = f.appendWanted(a.fresh, t.values[value])
 	}
@@ -55,6 +56,7 @@ func (f *filter) appendWanted(to, rows []*row) []*row {
 			best = r
 		}
 	}
+
 	if best != nil {
 		to = append(to, best)
 	}
@@ -84,6 +86,7 @@ func (t *table) find(f *filter) (found []*row) {
 			}
 		}
 	}
+
 	switch {
 	case f.hasValue:
 		take(t.values[f.value])
@@ -97,5 +100,6 @@ func (t *table) find(f *filter) (found []*row) {
 			take(rows)
 		}
 	}
+
 	return f.page(found)
 }

@@ -94,6 +94,7 @@ func (r *row) append(b []byte, duration time.Duration, withUUID bool) []byte {
 		b = r.appendUUID(b)
 		b = append(b, '"')
 	}
+
 	b = append(b, `,"value":`...)
 	b = appendString(b, r.Value)
 	return append(b, '}')
@@ -113,6 +114,7 @@ func (r *row) appendUUID(b []byte) []byte {
 		}
 		b = hex.AppendEncode(b, part)
 	}
+
 	return b
 }
 

@@ -38,6 +38,7 @@ func parseFilter(query url.Values) (filter, error) {
 		lacking:    words(strings.ToLower(query.Get("scenarios_not_containing"))),
 		contains:   true, all: query.Get("dedup") == "false",
 	}
+
 	if err := f.parseContains(query); err != nil {
 		return f, err
 	}
@@ -46,6 +47,7 @@ func parseFilter(query url.Values) (filter, error) {
 			return f, err
 		}
 	}
+
 	return f, f.parsePage(query)
 }
 
@@ -88,10 +90,12 @@ func (f *filter) parseAddress(query url.Values, name string) error {
 		f.within = address.PlainPrefix(prefix)
 		return nil
 	}
+
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
 		return fmt.Errorf("unable to convert '%s' to int: invalid ip address '%s': invalid ip address / range", text, text)
 	}
+
 	ip = address.Plain(ip)
 	f.within = netip.PrefixFrom(ip, ip.BitLen())
 	return nil

@@ -64,15 +64,18 @@ func (t *table) snapshot(now time.Time) *kept {
 	if t.revision == 0 {
 		return nil
 	}
+
 	k := &kept{header: header{keptVersion, t.revision, t.floor, t.lastID}}
 	for _, rows := range t.values {
 		k.rows = append(k.rows, rows...)
 	}
+
 	for _, c := range t.changes {
 		if c.Ended != 0 {
 			k.ended = append(k.ended, c)
 		}
 	}
+
 	for who, at := range t.bouncers {
 		k.bouncers = append(k.bouncers, known{who, at})
 	}
@@ -88,6 +91,7 @@ func (t *table) save(path string, now time.Time) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
+
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new")
 	if err != nil {
 		return err
@@ -97,6 +101,7 @@ func (t *table) save(path string, now time.Time) error {
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}
+
 	return err
 }
 
@@ -110,11 +115,13 @@ func (k *kept) lines(yield func(line) bool) {
 			return
 		}
 	}
+
 	for i := range k.ended {
 		if !yield(line{Ended: &k.ended[i]}) {
 			return
 		}
 	}
+
 	for i := range k.bouncers {
 		if !yield(line{Bouncer: &k.bouncers[i]}) {
 			return
@@ -149,6 +156,7 @@ func (t *table) load(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	t.restore(k)
 	return nil
 }
@@ -161,6 +169,7 @@ func readKept(from io.Reader) (*kept, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: it has no end", errDamaged)
 		}
+
 		var l line
 		if err := json.Unmarshal(text, &l); err != nil {
 			return nil, fmt.Errorf("%w: %w", errDamaged, err)
@@ -168,6 +177,7 @@ func readKept(from io.Reader) (*kept, error) {
 		if l.Trailer != nil {
 			return k, k.check(l.Trailer.Checksum == sum.Sum64())
 		}
+
 		sum.Write(text)
 		k.add(&l)
 	}
@@ -206,6 +216,7 @@ func (t *table) restore(k *kept) {
 			t.changes = append(t.changes, change{Revision: r.Added, Row: r})
 		}
 	}
+
 	slices.SortStableFunc(t.changes, func(a, b change) int { return cmp.Compare(a.Revision, b.Revision) })
 	for _, b := range k.bouncers {
 		t.bouncers[b.bouncer] = b.cursor

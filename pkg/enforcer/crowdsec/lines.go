@@ -61,12 +61,14 @@ func (t *table) got(who bouncer, line string, at cursor) (two bool) {
 		}
 		t.lines[who] = l
 	}
+
 	maps.DeleteFunc(l.of, func(_ string, before cursor) bool { return before.At < at.At-keepLines })
 	_, came := l.of[line]
 	if came && l.last != line {
 		l.back++
 		two = l.back == sure
 	}
+
 	if len(l.of) == 0 {
 		l.back = 0
 	}
@@ -76,10 +78,12 @@ func (t *table) got(who bouncer, line string, at cursor) (two bool) {
 		}
 		delete(l.of, other)
 	}
+
 	l.of[line], l.last = at, line
 	if at.Two = l.back > 0; at.Two {
 		at.Revision = l.farthestBack()
 	}
+
 	t.bouncers.set(who, at)
 	if len(t.lines) > len(t.bouncers) {
 		maps.DeleteFunc(t.lines, func(who bouncer, _ *lines) bool { _, known := t.bouncers[who]; return !known })

@@ -41,12 +41,14 @@ func (s *seen) add(entry string, client netip.Addr) {
 	if len(addresses) >= maxSeenOfEntry || slices.Contains(addresses, client) {
 		return
 	}
+
 	if !known && len(s.entries) >= maxSeen {
 		for any := range s.entries {
 			delete(s.entries, any)
 			break
 		}
 	}
+
 	s.entries[entry] = append(addresses, client)
 	s.added.Add(1)
 }
@@ -63,6 +65,7 @@ func (s *seen) spread(someone outright.Someone) (single []netip.Prefix) {
 		}
 		return single
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, address := range s.entries[someone.Entry.ID] {
@@ -70,5 +73,6 @@ func (s *seen) spread(someone outright.Someone) (single []netip.Prefix) {
 			single = append(single, netip.PrefixFrom(address, address.BitLen()))
 		}
 	}
+
 	return single
 }

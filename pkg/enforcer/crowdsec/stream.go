@@ -23,6 +23,7 @@ func (a *API) decisions(w http.ResponseWriter, r *http.Request, key string) {
 		sayError(w, http.StatusBadRequest, err.Error())
 		return
 	}
+
 	release, ok := a.ready(w)
 	if !ok {
 		return
@@ -37,11 +38,13 @@ func (a *API) decisions(w http.ResponseWriter, r *http.Request, key string) {
 		_, _ = w.Write([]byte("null"))
 		return
 	}
+
 	out := newOutput(w, r, len(rows) > fewRows)
 	out.open(`[`)
 	for _, r := range rows {
 		out.object(r, liveDuration(r.remaining(now)), false)
 	}
+
 	out.text(`]`)
 	out.close()
 }
@@ -54,6 +57,7 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 		sayError(w, http.StatusBadRequest, err.Error())
 		return
 	}
+
 	if !query.Has("scopes") && !query.Has("scope") {
 		f.scopes = scopesOf(defaultScopes)
 	}
@@ -71,6 +75,7 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 	if out.open(`{"new": [`); startup {
 		out.flush() // before what takes its time; nothing can go wrong in it
 	}
+
 	t := a.tableOf(key)
 	said := t.answerTo(who, r.RemoteAddr, &f, startup)
 	t.mu.Unlock()
@@ -216,6 +221,7 @@ func (o *output) flush() {
 	if o.until.Before(deadline) {
 		deadline = o.until
 	}
+
 	_ = o.control.SetWriteDeadline(deadline) // some writers have none
 	_, err := o.w.Write(o.piece)
 	o.until = o.until.Add(time.Duration(len(o.piece)) * time.Second / slowest)
@@ -228,6 +234,7 @@ func (o *output) flush() {
 	if err != nil {
 		panic(http.ErrAbortHandler) // what has been written must not be taken for the whole
 	}
+
 	o.piece = o.piece[:0]
 }
 

@@ -78,6 +78,7 @@ func (t *table) refresh(list outright.List, rules *rule.Set, now time.Time) {
 		t.forget(now)
 		return
 	}
+
 	began := time.Now()
 	t.next = outright.NextEnd(list, rules, now.UnixMilli())
 	t.pass++
@@ -85,6 +86,7 @@ func (t *table) refresh(list outright.List, rules *rule.Set, now time.Time) {
 	for someone := range outright.All(list, rules, now.UnixMilli()) {
 		t.take(someone)
 	}
+
 	for value, rows := range t.values {
 		t.sweep(value, rows, now.UnixMilli())
 	}
@@ -100,6 +102,7 @@ func (t *table) take(s outright.Someone) {
 		}
 		return
 	}
+
 	for _, prefix := range t.spread(s) {
 		scope := scopeRange
 		if prefix.IsSingleIP() {
@@ -125,10 +128,12 @@ func (t *table) set(scope, value string, prefix netip.Prefix, e *blocklist.Entry
 			return
 		}
 	}
+
 	t.lastID++
 	t.rows++
 	r := &row{ID: t.lastID, Scope: scope, Value: value, Rule: e.Rule, Origin: originOf(e), Entry: e.ID, Until: e.Until,
 		Added: t.revision, prefix: prefix, seen: t.pass}
+
 	t.values[value] = append(rows, r)
 	t.note(change{Revision: t.revision, Row: r})
 }
@@ -161,6 +166,7 @@ func (t *table) sweep(value string, rows []*row, nowMilli int64) {
 		t.rows--
 		t.note(change{Revision: t.revision, Ended: min(nowMilli, r.Until), Row: r})
 	}
+
 	left := len(kept) < len(rows)
 	for i, r := range kept {
 		kept[i] = t.again(r, left, nowMilli)
@@ -168,6 +174,7 @@ func (t *table) sweep(value string, rows []*row, nowMilli int64) {
 			t.next = min(t.next, kept[i].Again)
 		}
 	}
+
 	if len(kept) == 0 {
 		delete(t.values, value)
 	} else if left {
@@ -182,10 +189,12 @@ func (t *table) again(r *row, otherLeft bool, nowMilli int64) *row {
 	if !due && !otherLeft {
 		return r
 	}
+
 	next := *r
 	if next.Again = 0; otherLeft {
 		next.Again = nowMilli + letGo.Milliseconds()
 	}
+
 	if due {
 		next.Added = t.revision
 		t.note(change{Revision: t.revision, Row: &next})

@@ -21,6 +21,7 @@ func (a *API) usage(w http.ResponseWriter, r *http.Request, _ string) {
 		}
 		body = io.LimitReader(unpacked, maxUsage)
 	}
+
 	var said struct {
 		Components []map[string]json.RawMessage `json:"remediation_components"`
 	}
@@ -32,11 +33,13 @@ func (a *API) usage(w http.ResponseWriter, r *http.Request, _ string) {
 		sayError(w, http.StatusBadRequest, "exactly one remediation component is wanted")
 		return
 	}
+
 	for _, name := range []string{"version", "utc_startup_timestamp"} {
 		if value := said.Components[0][name]; len(value) == 0 || string(value) == "null" {
 			sayError(w, http.StatusUnprocessableEntity, "validation failure list:\nremediation_components.0."+name+" in body is required")
 			return
 		}
 	}
+
 	empty(w, http.StatusCreated)
 }

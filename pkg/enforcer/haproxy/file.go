@@ -54,10 +54,12 @@ func (f *file) replace(want []cidr.Block, value Value) error {
 	if err != nil {
 		return err
 	}
+
 	out := bufio.NewWriterSize(beside, 64<<10)
 	for _, b := range want {
 		_, _ = out.WriteString(value.entry(b) + "\n") // Flush has the error
 	}
+
 	err = errors.Join(out.Flush(), beside.Chmod(0o644), beside.Sync(), beside.Close())
 	if err == nil {
 		err = os.Rename(beside.Name(), f.path)
@@ -65,5 +67,6 @@ func (f *file) replace(want []cidr.Block, value Value) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(beside.Name()))
 	}
+
 	return nil
 }

@@ -111,16 +111,19 @@ func (a *Agent) round(ctx context.Context) {
 	if a.c.Rules != nil {
 		rules = a.c.Rules()
 	}
+
 	renewed := a.wanted.Renew(rules, time.Now())
 	if !a.wanted.Whole() {
 		a.note(fileOperation, a.unlessDry(a.file.exists))
 		return
 	}
+
 	want := cidr.Alive(a.wanted.Blocks(), time.Now().UnixMilli())
 	err := a.sync(ctx, want, renewed)
 	if ctx.Err() != nil {
 		return
 	}
+
 	a.note(runtimeOperation, err)
 	a.note(fileOperation, a.unlessDry(func() error { return a.file.write(want, a.c.Value) }))
 }
@@ -153,11 +156,13 @@ func (a *Agent) sync(ctx context.Context, want []cidr.Block, renewed bool) error
 	if err != nil {
 		return err
 	}
+
 	known := a.instance != ""
 	same := now.instance == a.instance && (now.entries == len(a.have) || now.entries < 0)
 	if known && !same {
 		a.tellDifference(now)
 	}
+
 	a.instance = "" // until all has gone well
 	switch {
 	case !same:
@@ -165,6 +170,7 @@ func (a *Agent) sync(ctx context.Context, want []cidr.Block, renewed bool) error
 	case renewed || len(want) != len(a.have):
 		err = a.change(ctx, want)
 	}
+
 	if err != nil {
 		return err
 	}

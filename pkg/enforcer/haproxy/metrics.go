@@ -28,6 +28,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		failures: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_haproxy_errors_total",
 			Help: "What failed, by what it was."}, []string{"kind"})),
 	}
+
 	for _, kind := range kinds {
 		m.failures.WithLabelValues(kind)
 	}

@@ -32,21 +32,25 @@ func (c *connections) ask(ctx context.Context, command string) (string, error) {
 	if !strings.Contains(c.address, "/") && strings.Contains(c.address, ":") {
 		network = "tcp"
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, c.address)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w%s", errUnreachable, err, remedy(err))
 	}
+
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer func() {
 		stop()
 		_ = conn.Close() // everything has been read
 	}()
+
 	_, err = io.WriteString(conn, command+"\n")
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errUnreachable, err)
 	}
+
 	answer, err := io.ReadAll(io.LimitReader(conn, answerBytes))
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errUnreachable, err)

@@ -30,14 +30,17 @@ func (a *Agent) state(ctx context.Context) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
+
 	s := state{instance: "pid " + field(info, "Pid") + " since " + field(info, "Start_time_sec"), entries: -1}
 	if field(info, "Pid") == "" {
 		return state{}, refused(showInfo, info)
 	}
+
 	maps, err := a.runtime.ask(ctx, showMap)
 	if err != nil {
 		return state{}, err
 	}
+
 	for line := range strings.Lines(maps) {
 		if !strings.Contains(line, " ("+a.c.Map+") ") {
 			continue
@@ -47,6 +50,7 @@ func (a *Agent) state(ctx context.Context) (state, error) {
 		}
 		return s, err
 	}
+
 	return state{}, fmt.Errorf("%w: it has no map %s; name it in HAProxy's configuration as docs/agents.md says, and reload HAProxy", errRefused, a.c.Map)
 }
 

@@ -34,6 +34,7 @@ func (a *Agent) replace(ctx context.Context, want []cidr.Block) error {
 	if err != nil {
 		return err
 	}
+
 	version, made := strings.CutPrefix(strings.TrimSpace(answer), versionMade)
 	if !made {
 		return refused(command, answer)
@@ -42,6 +43,7 @@ func (a *Agent) replace(ctx context.Context, want []cidr.Block) error {
 		_, _ = a.runtime.ask(ctx, "clear map @"+version+" "+a.c.Map) // the next version in force takes it away too
 		return err
 	}
+
 	return a.do(ctx, "commit map @"+version+" "+a.c.Map)
 }
 
@@ -54,10 +56,12 @@ func (a *Agent) change(ctx context.Context, want []cidr.Block) error {
 	if err := a.add(ctx, "", come); err != nil {
 		return err
 	}
+
 	var commands []string
 	for _, b := range changed {
 		commands = append(commands, "set map "+a.c.Map+" "+text(b.Prefix)+" "+a.c.Value.of(b))
 	}
+
 	for _, b := range gone {
 		commands = append(commands, "del map "+a.c.Map+" "+text(b.Prefix))
 	}

@@ -30,6 +30,7 @@ func addStep(conn *nftables.Conn, sets [2]*nftables.Set, s step) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -67,6 +68,7 @@ func blocksOf(elements []nftables.SetElement, now int64) ([]cidr.Block, bool) {
 		}
 		return 1
 	})
+
 	var blocks []cidr.Block
 	for i, e := range elements {
 		if e.IntervalEnd {
@@ -79,12 +81,15 @@ func blocksOf(elements []nftables.SetElement, now int64) ([]cidr.Block, bool) {
 			}
 			end = elements[i+1].Key
 		}
+
 		prefix, ok := prefixOf(e.Key, end)
 		if !ok {
 			return nil, false
 		}
+
 		blocks = append(blocks, cidr.Block{Prefix: prefix, Until: untilOf(e, now)})
 	}
+
 	return blocks, true
 }
 
@@ -102,6 +107,7 @@ func prefixOf(from, after []byte) (netip.Prefix, bool) {
 	if !ok {
 		return netip.Prefix{}, false
 	}
+
 	final := last(end.Masked())
 	if after != nil {
 		over, ok := netip.AddrFromSlice(after)
@@ -110,6 +116,7 @@ func prefixOf(from, after []byte) (netip.Prefix, bool) {
 		}
 		final = over.Prev()
 	}
+
 	p := netip.PrefixFrom(first, commonBits(from, final.AsSlice()))
 	return p, p.Masked() == p && last(p) == final
 }

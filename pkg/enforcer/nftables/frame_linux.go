@@ -46,6 +46,7 @@ func newRules(chain *nftables.Chain, sets [2]*nftables.Set) [2]*nftables.Rule {
 				&expr.Verdict{Kind: expr.VerdictDrop},
 			}}
 	}
+
 	return [2]*nftables.Rule{of(sets[0], unix.NFPROTO_IPV4, 12, 4), of(sets[1], unix.NFPROTO_IPV6, 8, 16)}
 }
 
@@ -59,12 +60,14 @@ func addTable(conn *nftables.Conn, sets [2]*nftables.Set) error {
 			return err
 		}
 	}
+
 	for _, name := range chains {
 		chain := conn.AddChain(newChain(name))
 		for _, rule := range newRules(chain, sets) {
 			conn.AddRule(rule)
 		}
 	}
+
 	return nil
 }
 
@@ -74,6 +77,7 @@ func isIntact(conn *nftables.Conn) (bool, error) {
 	if err != nil || table.Flags != 0 {
 		return false, unlessMissing(err)
 	}
+
 	sets := newSets()
 	for _, want := range sets {
 		set, err := conn.GetSetByName(table, want.Name)
@@ -81,11 +85,13 @@ func isIntact(conn *nftables.Conn) (bool, error) {
 			return false, unlessMissing(err)
 		}
 	}
+
 	for _, name := range chains {
 		if intact, err := isChainIntact(conn, newChain(name), sets); !intact {
 			return false, unlessMissing(err)
 		}
 	}
+
 	return true, nil
 }
 
@@ -98,19 +104,23 @@ func isChainIntact(conn *nftables.Conn, want *nftables.Chain, sets [2]*nftables.
 		chain.Policy == nil || *chain.Policy != *want.Policy {
 		return false, nil
 	}
+
 	rules, err := conn.GetRules(want.Table, want)
 	if err != nil {
 		return false, err
 	}
+
 	wanted := newRules(want, sets)
 	if len(rules) != len(wanted) {
 		return false, nil
 	}
+
 	for i, rule := range rules {
 		if !bytes.Equal(rule.UserData, wanted[i].UserData) || len(rule.Exprs) != len(wanted[i].Exprs) {
 			return false, nil
 		}
 	}
+
 	return true, nil
 }
 

@@ -59,6 +59,7 @@ func (k *kernel) read() (blocks []cidr.Block, intact bool, err error) {
 	if k.generation, err = k.watch.generation(); err != nil {
 		return nil, false, explained(err)
 	}
+
 	conn, err := connect()
 	if err != nil {
 		return nil, false, explained(err)
@@ -66,6 +67,7 @@ func (k *kernel) read() (blocks []cidr.Block, intact bool, err error) {
 	if intact, err = isIntact(conn); !intact || err != nil {
 		return nil, false, explained(err)
 	}
+
 	for _, set := range newSets() {
 		found, err := conn.GetSetElements(set)
 		if err != nil {
@@ -77,6 +79,7 @@ func (k *kernel) read() (blocks []cidr.Block, intact bool, err error) {
 		}
 		blocks = append(blocks, of...)
 	}
+
 	slices.SortFunc(blocks, cidr.Compare)
 	return blocks, true, nil
 }
@@ -86,6 +89,7 @@ func (k *kernel) commit(p plan) error {
 	if err != nil {
 		return explained(err)
 	}
+
 	sets := newSets()
 	if p.anew {
 		if err := addTable(conn, sets); err != nil {
@@ -95,6 +99,7 @@ func (k *kernel) commit(p plan) error {
 			p.steps = []step{{}}
 		}
 	}
+
 	for _, s := range p.steps {
 		if err := addStep(conn, sets, s); err != nil {
 			return err
@@ -103,6 +108,7 @@ func (k *kernel) commit(p plan) error {
 			return explained(fmt.Errorf("changing the table inet %s: %w", tableName, err))
 		}
 	}
+
 	return k.own(len(p.steps))
 }
 

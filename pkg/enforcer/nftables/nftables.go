@@ -86,6 +86,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		rest(ctx, patience)
 		patience = min(2*patience, slowestTry)
 	}
+
 	return nil
 }
 
@@ -112,6 +113,7 @@ func (a *Agent) session(ctx context.Context) (worked bool, err error) {
 		case <-t.touched():
 		}
 	}
+
 	return true, a.leave(t)
 }
 
@@ -139,12 +141,14 @@ func (a *Agent) round(t table) error {
 	if !a.wanted.Whole() {
 		return nil
 	}
+
 	if renewed {
 		a.want = slices.Clone(a.wanted.Blocks())
 		for i := range a.want {
 			a.want[i].Rule = ""
 		}
 	}
+
 	if a.known {
 		untouched, err := t.untouched()
 		if err != nil {
@@ -152,12 +156,14 @@ func (a *Agent) round(t table) error {
 		}
 		a.known = untouched
 	}
+
 	if a.known && !renewed {
 		return nil
 	}
 	if err := a.settle(t); err != nil {
 		return err
 	}
+
 	a.synced = true
 	a.faults.Over("nftables")
 	return nil
@@ -194,10 +200,12 @@ func (a *Agent) step(t table) error {
 	if err != nil {
 		return err
 	}
+
 	now := time.Now().UnixMilli()
 	if a.synced {
 		a.tellDifferences(read, intact, now)
 	}
+
 	snap(read, a.want)
 	a.have, a.known = read, true
 	return a.commit(t, !intact)

@@ -43,16 +43,19 @@ func planned(have, want []cidr.Block, anew bool, now int64) plan {
 		}
 		p.steps = append(p.steps, s)
 	}
+
 	for part := range slices.Chunk(changed, transactionElements) {
 		all := elements(part, now)
 		p.steps = append(p.steps, step{before: all, out: all, in: all})
 	}
+
 	for part := range slices.Chunk(come, transactionElements) {
 		p.steps = append(p.steps, step{in: elements(part, now)})
 	}
 	if len(gone)+len(come)+len(changed) <= transactionElements {
 		p.steps = oneStep(p.steps)
 	}
+
 	return p
 }
 

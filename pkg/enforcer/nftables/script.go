@@ -68,6 +68,7 @@ func writeElements(out io.Writer, verb string, all []element) {
 		name := setOf(e.Block)
 		lists[name] = append(lists[name], text)
 	}
+
 	for _, name := range []string{set4, set6} {
 		if list := lists[name]; len(list) > 0 {
 			fmt.Fprintf(out, "%s element inet %s %s { %s }\n", verb, tableName, name, strings.Join(list, ", "))

@@ -31,6 +31,7 @@ func openWatch() (*watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nftables: %w", err)
 	}
+
 	told, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err == nil {
 		err = errors.Join(told.SetReadBuffer(watchBufferBytes), told.JoinGroup(unix.NFNLGRP_NFTABLES))
@@ -38,6 +39,7 @@ func openWatch() (*watch, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("nftables: watching: %w", err), asking.Close())
 	}
+
 	w := &watch{asking: asking, told: told, touched: make(chan struct{}, 1), missed: true}
 	w.ended.Go(w.listen)
 	return w, nil
@@ -58,11 +60,13 @@ func (w *watch) generation() (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("nftables: the generation of the rules: %w", err)
 	}
+
 	for _, reply := range replies {
 		if value := attribute(reply, unix.NFTA_GEN_ID); len(value) == 4 {
 			return binary.BigEndian.Uint32(value), nil
 		}
 	}
+
 	return 0, errors.New("nftables: the kernel names no generation of its rules")
 }
 
@@ -93,6 +97,7 @@ func (w *watch) listen() {
 			w.miss()
 			return
 		}
+
 		for _, message := range messages {
 			touching = w.hear(message, touching)
 		}

@@ -38,6 +38,7 @@ func exceptionsOf(list List, rules *rule.Set, nowMilli int64) *exceptions {
 			e.paused[order.Rule] = true
 		}
 	}
+
 	if rules == nil {
 		return e
 	}
@@ -47,6 +48,7 @@ func exceptionsOf(list List, rules *rule.Set, nowMilli int64) *exceptions {
 			e.rules[r.Name] = e.orders.with(own)
 		}
 	}
+
 	return e
 }
 

@@ -14,6 +14,7 @@ func NextEnd(list List, rules *rule.Set, nowMilli int64) int64 {
 			next = min(next, order.Until)
 		}
 	}
+
 	if rules == nil {
 		return next
 	}
@@ -22,5 +23,6 @@ func NextEnd(list List, rules *rule.Set, nowMilli int64) int64 {
 			next = min(next, until)
 		}
 	}
+
 	return next
 }

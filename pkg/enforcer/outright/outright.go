@@ -107,6 +107,7 @@ func (o *overall) each(entry *blocklist.Entry, yield func(Someone) bool) bool {
 		}
 		return yield(Someone{Scope: scope, Value: value, Entry: entry})
 	}
+
 	return true
 }
 
@@ -136,10 +137,12 @@ func Parse(value string) netip.Prefix {
 		}
 		return address.PlainPrefix(prefix)
 	}
+
 	ip, err := netip.ParseAddr(value)
 	if err != nil {
 		return netip.Prefix{}
 	}
+
 	ip = address.Plain(ip)
 	return netip.PrefixFrom(ip, ip.BitLen())
 }

@@ -61,8 +61,10 @@ func appendPrintable(b []byte, value string) []byte {
 		default:
 			b = append(b, value[:size]...)
 		}
+
 		value = value[size:]
 	}
+
 	return b
 }
 
@@ -153,6 +155,7 @@ func appendNft(b []byte, lines []line, nowMilli int64) []byte {
 		if l.prefix.Addr().Is4() {
 			set = "blocked4"
 		}
+
 		b = append(append(append(b, "add element inet weir_list "...), set...), " { "...)
 		b = append(b, l.text()...)
 		if l.until != blocklist.Never {
@@ -160,7 +163,9 @@ func appendNft(b []byte, lines []line, nowMilli int64) []byte {
 			b = strconv.AppendInt(b, max((l.until-nowMilli+999)/1000, 1), 10)
 			b = append(b, 's')
 		}
+
 		b = append(b, " }\n"...)
 	}
+
 	return b
 }

@@ -43,6 +43,7 @@ func (l *Lists) serve(w http.ResponseWriter, r *http.Request, asked wanted, rule
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
+
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(30*time.Second + time.Duration(len(made.body)/slowest)*time.Second)) // some writers have none
 	w.Header().Set("ETag", made.tag)
@@ -60,6 +61,7 @@ func parse(name string, f form, query url.Values, rules *rule.Set) (wanted, int,
 			return asked, http.StatusBadRequest, fmt.Errorf("%q is not understood here: rule=NAME and scope=ip, user or another field are, once", parameter)
 		}
 	}
+
 	if query.Has("scope") {
 		asked.scope = query.Get("scope")
 	}
@@ -69,6 +71,7 @@ func parse(name string, f form, query url.Values, rules *rule.Set) (wanted, int,
 	if asked.rule != "" && !known(asked.rule, rules) {
 		return asked, http.StatusNotFound, fmt.Errorf("there is no rule %q", asked.rule)
 	}
+
 	return asked, 0, nil
 }
 

@@ -33,10 +33,12 @@ func lines(list outright.List, rules *rule.Set, w wanted, nowMilli int64) []line
 			longest[next.value] = next
 		}
 	}
+
 	all := make([]line, 0, len(blocks)+len(longest))
 	for _, b := range cidr.Disjoint(blocks) {
 		all = append(all, line{prefix: b.Prefix, until: b.Until, rule: b.Rule})
 	}
+
 	for _, one := range longest {
 		all = append(all, one)
 	}

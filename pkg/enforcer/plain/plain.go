@@ -93,10 +93,12 @@ func (l *Lists) file(w wanted, rules *rule.Set) (*file, error) {
 	if !l.List.Whole() {
 		return nil, errNotWhole
 	}
+
 	now := l.Now()
 	if known := l.files[w]; known != nil && now.Sub(known.made) < min(share*known.took, oldest) {
 		return known, nil
 	}
+
 	began := time.Now()
 	made := forms[w.form].make(lines(l.List, rules, w, now.UnixMilli()), now.UnixMilli())
 	made.made, made.took = now, time.Since(began)

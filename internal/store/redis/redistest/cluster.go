@@ -29,6 +29,7 @@ func Cluster(t testing.TB, masters int) (addrs []string) {
 		if err := node.Client.ClusterAddSlotsRange(ctx, first, last).Err(); err != nil {
 			t.Fatal(err)
 		}
+
 		_, port, _ := net.SplitHostPort(node.Addr)
 		for _, other := range nodes[:n] {
 			if err := other.Client.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", port, bus).Err(); err != nil {
@@ -36,12 +37,14 @@ func Cluster(t testing.TB, masters int) (addrs []string) {
 			}
 		}
 	}
+
 	for _, node := range nodes {
 		node.await(ctx, "the Cluster is whole", func() bool {
 			info, _ := node.Client.ClusterInfo(ctx).Result()
 			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", masters))
 		})
 	}
+
 	return addrs
 }
 

@@ -97,6 +97,7 @@ func (s *Server) Restart() {
 	if err := s.command.Start(); err != nil {
 		s.t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s.await(ctx, "redis-server answers", func() bool {
@@ -136,6 +137,7 @@ func (s *Server) CPU() time.Duration {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	var used float64
 	for _, mode := range []string{"used_cpu_user", "used_cpu_sys"} {
 		seconds, err := strconv.ParseFloat(info["CPU"][mode], 64)
@@ -144,5 +146,6 @@ func (s *Server) CPU() time.Duration {
 		}
 		used += seconds
 	}
+
 	return time.Duration(used * float64(time.Second))
 }
