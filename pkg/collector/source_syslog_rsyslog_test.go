@@ -1,12 +1,18 @@
 package collector
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
+
+	"weir/test/port"
 )
 
 // senderPath is a program that sends syslog, if it is on this machine.
@@ -58,6 +64,113 @@ func TestSyslogFromRsyslog(t *testing.T) {
 				t.Errorf("%v lines could not be read", n)
 			}
 		})
+	}
+}
+
+// documentedRsyslog is the action of rsyslog in docs/sending.md, sent to a port of ours and tried each second.
+func documentedRsyslog(t *testing.T, port string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/sending.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "    action(")
+	action, _, closed := strings.Cut(rest, ")\n")
+	const target = `target="collector" port="5514"`
+	if !found || !closed || !strings.Contains(action, target) {
+		t.Fatalf("docs/sending.md has no action of rsyslog: %q", action)
+	}
+	return "action(" + strings.Replace(action, target, fmt.Sprintf(`target="127.0.0.1" port="%s" action.resumeInterval="1"`, port), 1) + ")"
+}
+
+// awaitQueued waits until rsyslog's statistics say that so many lines were put into the queue of its sender.
+func awaitQueued(t *testing.T, stats string, lines int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		text, _ := os.ReadFile(stats)
+		for line := range strings.Lines(string(text)) {
+			var s struct {
+				Name     string
+				Origin   string
+				Enqueued int
+			}
+			_, object, _ := strings.Cut(line, "{")
+			if json.Unmarshal([]byte("{"+object), &s) == nil && s.Origin == "core.queue" && s.Name != "main Q" && s.Enqueued >= lines {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("rsyslog has not queued %d lines:\n%s", lines, text)
+		}
+	}
+}
+
+// awaitAll waits until all lines are counted, and says how many more were.
+func (b *syslogBench) awaitAll() (more int64) {
+	b.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		keys, conflicts := b.sink.counted(b.t)
+		all := conflicts == 0
+		more = 0
+		for key, want := range b.want {
+			all = all && keys[key] >= want
+			more += keys[key] - want
+		}
+		if all {
+			return more
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("counted %v, want %v; %d conflicts", keys, b.want, conflicts)
+		}
+	}
+}
+
+// As docs/sending.md has it, rsyslog loses nothing at its own restart while Weir is away. It sends a line of each of its
+// workers twice, that of the disk and that of the memory.
+func TestSyslogFromRsyslogThatRestarts(t *testing.T) {
+	path := senderPath(t, "rsyslogd", "apt-get install rsyslog")
+	address := port.Reserve(t, "127.0.0.1")
+	b := newSyslogBench(t, "tcp://"+address)
+	_, number, _ := strings.Cut(address, ":")
+	work := t.TempDir()
+	stats := filepath.Join(work, "stats")
+	config := fmt.Sprintf(`
+		global(workDirectory=%q maxMessageSize="64k")
+		module(load="impstats" interval="1" format="json" log.syslog="off" log.file=%q)
+		module(load="imfile" mode="inotify")
+		input(type="imfile" file=%q tag="nginx:" addMetadata="off")
+		%s`, work, stats, b.path("access.log"), documentedRsyslog(t, number))
+	file := filepath.Join(work, "rsyslog.conf")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := func() (end func()) {
+		command := exec.CommandContext(t.Context(), path, "-n", "-f", file, "-i", filepath.Join(work, "pid"))
+		command.Stdout, command.Stderr = t.Output(), t.Output()
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return sync.OnceFunc(func() {
+			command.Process.Signal(syscall.SIGTERM)
+			command.Wait()
+		})
+	}
+
+	end := start()
+	b.log("access.log", 300)
+	awaitQueued(t, stats, 300)
+	end()
+	if kept, _ := filepath.Glob(filepath.Join(work, "weir*")); len(kept) == 0 {
+		t.Error("rsyslog has kept no queue")
+	}
+	defer start()()
+	b.log("access.log", 50)
+	b.start()
+	if more := b.awaitAll(); more > 4 {
+		t.Errorf("%d lines are sent twice", more)
+	}
+	if n := b.uncounted(reasonFormat); n != 0 {
+		t.Errorf("%v lines could not be read", n)
 	}
 }
 
