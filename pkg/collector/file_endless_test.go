@@ -3,6 +3,7 @@ package collector
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -157,5 +158,123 @@ func TestTheLatestOfALogWithALongEnd(t *testing.T) {
 	b.sink.await(t, b.want)
 	if got := b.unread("format"); got != 0 {
 		t.Errorf("%v lines could not be read", got)
+	}
+}
+
+// longLine is a line of a log of n bytes and more in its path, without its end; its hit is wanted.
+func (b *bench) longLine(n int) (begins, ends string) {
+	line := b.line()
+	at := strings.Index(line, " HTTP/1.1")
+	return line[:at] + "?" + strings.Repeat("x", n), line[at:]
+}
+
+// Lines that do not end are not kept in memory, in however many files they stand. They count when they end, also behind
+// zeros, and by a collector that was started again meanwhile.
+func TestManyLongLines(t *testing.T) {
+	b := newBench(t, "*.log")
+	b.config.Metrics = prometheus.NewRegistry()
+	const files = 6
+	var families [files]*family
+	var ends [files]string
+	open := func() {
+		families[0] = b.family("0.log")
+		for i := 1; i < files; i++ {
+			f := newFamily(families[0].source, b.path(fmt.Sprintf("%d.log", i)), beginning{notBefore: noTime})
+			f.member = families[0].member
+			families[i] = f
+			t.Cleanup(f.closeAll)
+		}
+	}
+	settle := func() {
+		for _, f := range families {
+			f.settle(t)
+			if n := len(f.logs[0].tape.buffer); n > smallBytes {
+				t.Errorf("%d bytes are kept of %s", n, f.path)
+			}
+		}
+	}
+	open()
+	for _, length := range []int{keptBytes, 3 << 20, 15 << 20} {
+		for i := range families {
+			name := fmt.Sprintf("%d.log", i)
+			var begins string
+			begins, ends[i] = b.longLine(length)
+			b.log(name, 1)
+			if i%2 == 0 {
+				b.append(name, strings.Repeat("\x00", 300<<10))
+			}
+			b.append(name, begins[:length/2])
+			if i < 2 {
+				families[i].settle(t)
+			}
+			b.append(name, begins[length/2:])
+		}
+		settle()
+		for i := range families {
+			b.append(fmt.Sprintf("%d.log", i), ends[i]+b.line())
+		}
+		settle()
+		b.sink.await(t, b.want)
+		if length != 3<<20 {
+			continue
+		}
+		for _, f := range families[1:] {
+			f.closeAll()
+		}
+		b.stop()
+		open()
+	}
+	for _, why := range []string{"long", "format"} {
+		if got := b.unread(why); got != 0 {
+			t.Errorf("%v are %s", got, why)
+		}
+	}
+	if n := len(families[0].source.known.room.taken); n > 0 {
+		t.Errorf("%d have room that they do not need", n)
+	}
+}
+
+// More files than may have a long line in memory at a time are read all the same: the others wait for room.
+func TestLongLinesAtTheSameTime(t *testing.T) {
+	b := newBench(t, "*.log*")
+	for i := range 3 * longLines {
+		name := fmt.Sprintf("%d.log", i)
+		for range 3 {
+			begins, ends := b.longLine(5 << 20)
+			b.append(name, begins+ends)
+		}
+		if i%2 == 0 {
+			b.compress(name, ".gz")
+		}
+	}
+	b.start()
+	b.await()
+	until(t, "the room to be free", func() bool { return len(b.collector.known.room.taken) == 0 })
+}
+
+// A file may be written over while a long line of it has not ended.
+func TestALongLineThatIsWrittenOver(t *testing.T) {
+	for name, write := range map[string]func(b *bench){
+		"by a shorter log":        func(b *bench) { b.overwrite("access.log", 100) },
+		"in its midst":            func(b *bench) { b.writeAt("access.log", 1<<20, "\n"+b.line()) },
+		"by a hole and a newline": func(b *bench) { b.truncate("access.log", 100<<20); b.append("access.log", "\n"+b.line()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "access.log")
+			b.log("access.log", 20)
+			b.append("access.log", strings.Repeat("x", 2<<20))
+			f := b.family("access.log")
+			f.settle(t)
+			write(b)
+			b.append("access.log", "\n"+b.line())
+			f.settle(t)
+			f.settle(t)
+			b.append("access.log", b.line())
+			f.settle(t)
+			b.sink.await(t, b.want)
+			if n := len(f.logs[len(f.logs)-1].tape.buffer); n > smallBytes {
+				t.Errorf("%d bytes are kept", n)
+			}
+		})
 	}
 }

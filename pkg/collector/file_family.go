@@ -269,6 +269,11 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 		if err := f.lines(ctx, log); err != nil {
 			return err
 		}
+		if log.tape.grows() {
+			if err := log.tape.takeRoom(ctx); err != nil {
+				return err
+			}
+		}
 		if err := log.tape.more(); err != nil {
 			return f.atEnd(ctx, log, err)
 		}
@@ -284,6 +289,11 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 // lines gives the stream the whole lines that there are.
 func (f *family) lines(ctx context.Context, log *fileLog) error {
 	s, t := log.stream, log.tape
+	if t.toRecall() {
+		if err := t.recall(ctx); err != nil {
+			return err
+		}
+	}
 	f.learn(s, t)
 	for {
 		line, long, ok := t.line()
@@ -335,6 +345,7 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 		f.broke(log.path, log.info, err)
 		if !errors.Is(err, logfile.ErrBehind) { // which other bytes behind the end are
 			log.tape.last()
+			log.tape.giveRoom()
 		}
 		err = io.EOF
 	}
@@ -349,9 +360,17 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 		return nil
 	}
 	log.ended = log.tape.compressed != logfile.Plain
-	if rest, long := log.tape.last(); len(rest) > 0 {
-		return log.add(ctx, rest, long)
+	if err := log.tape.recall(ctx); err != nil {
+		return err
 	}
+	rest, long := log.tape.last()
+	if len(rest) == 0 {
+		return nil
+	}
+	if err := log.add(ctx, rest, long); err != nil {
+		return err
+	}
+	log.tape.shift() // a long line need not stay in memory
 	return nil
 }
 

@@ -32,6 +32,7 @@ const forgetDays = 90
 // knownLogs are all logs of the process's file sources, and the patterns that were begun.
 type knownLogs struct {
 	journal *fileJournal
+	room    *longRoom // of their tapes
 
 	mu       sync.Mutex
 	logs     []*knownLog
@@ -40,7 +41,7 @@ type knownLogs struct {
 }
 
 func newKnownLogs(j *fileJournal) *knownLogs {
-	k := &knownLogs{journal: j, patterns: map[string]int64{}, taken: map[string]bool{}}
+	k := &knownLogs{journal: j, room: newLongRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
 	for _, log := range j.logs() {
 		if pattern, ok := strings.CutPrefix(log.source, patternPrefix); ok {
 			k.patterns[pattern] = log.reached

@@ -406,6 +406,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		}
 		return err
 	}
+	t.room = f.source.known.room
 	log := &fileLog{knownLog: known, known: f.source.known, tape: t, id: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: time.Now(), at: file.info.ModTime()}
 	notBefore := f.began.notBefore
 	if known.after > 0 {

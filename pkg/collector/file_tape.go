@@ -3,11 +3,13 @@ package collector
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"syscall"
 
 	"weir/internal/logfile"
@@ -16,6 +18,10 @@ import (
 const (
 	chunkBytes   = 128 << 10
 	maxLineBytes = logfile.MaxLine
+	keptBytes    = chunkBytes // of a line that has not ended
+	smallBytes   = 2 * chunkBytes
+	largeBytes   = maxLineBytes + smallBytes
+	longLines    = 4 // that may be in memory as a whole at a time
 )
 
 // An inode is a file, by whatever name.
@@ -37,7 +43,9 @@ var errTruncated = errors.New("the file was cut off or overwritten")
 // What is read is therefore the log's that was identified by that beginning, whenever the file is written over.
 //
 // A line that is too long, and zeros before a line, are not kept: read is behind what is there of them, and the line that
-// they belong to still begins at began.position. Zeros at the end of a file that is not compressed are not taken to be
+// they belong to still begins at began.position. Nor is a line of more than keptBytes that has not ended: it is read again
+// once it has (recall). In a compressed file nothing can be read again, so there it is kept. For either there has to be
+// room: of all tapes that share it only longLines have such a line in memory. Zeros at the end of a file that is not compressed are not taken to be
 // there: they may have been laid out for what will be written.
 type tape struct {
 	file       *os.File
@@ -52,7 +60,11 @@ type tape struct {
 	zeros      int64  // position up to which there were only zeros behind what is filled
 	passing    bool   // within a line of which something is not in the buffer any more
 	long       bool   // because it is too long
-	sample     []byte // of a line that is too long
+	far        bool   // because it is long, and is read again when it has ended
+	textBegins int64  // where that line begins, without zeros
+	sample     []byte // of a line that is long
+	room       *longRoom
+	hasRoom    bool
 	began      struct {
 		position int64
 		before   []byte
@@ -140,6 +152,9 @@ func (t *tape) line() (line []byte, long, ok bool) {
 		t.passOver(rest)
 		return nil, false, false
 	}
+	if t.far {
+		return nil, false, false // until it is read again
+	}
 	first := t.lineBegins() == 0
 	t.read += end + 1
 	line, long = t.end(rest[:end], first)
@@ -178,14 +193,121 @@ func (t *tape) end(rest []byte, first bool) (line []byte, long bool) {
 func (t *tape) passOver(rest []byte) {
 	text := logfile.WithoutHole(rest)
 	switch {
-	case len(rest) == 0 || !t.long && len(text) > 0 && len(text) <= maxLineBytes:
+	case len(rest) == 0:
 		return
-	case !t.long && len(text) > 0:
+	case t.far:
+		t.long = t.base+int64(t.filled)-t.textBegins > maxLineBytes
+		t.far = !t.long
+	case t.long || len(text) == 0:
+	case len(text) > maxLineBytes:
 		t.begin()
 		t.long, t.sample = true, bytes.Clone(text[:sampleBytes])
+	case len(text) > keptBytes && t.compressed == logfile.Plain:
+		t.goFar(text)
+	default:
+		return
 	}
 	t.begin()
 	t.read = t.filled
+}
+
+// goFar begins to pass over a line that begins with text and is read again when it has ended.
+func (t *tape) goFar(text []byte) {
+	t.begin()
+	t.far, t.textBegins = true, t.base+int64(t.filled-len(text))
+	t.sample = bytes.Clone(text[:min(len(text), sampleBytes)])
+}
+
+// toRecall says whether a line that was passed over has ended.
+func (t *tape) toRecall() bool { return t.far && bytes.IndexByte(t.rest(), '\n') >= 0 }
+
+// recall reads the line again that was passed over, if one was, up to where the file was read. It waits for room.
+func (t *tape) recall(ctx context.Context) error {
+	if !t.far {
+		return nil
+	}
+	if t.base+int64(t.filled)-t.textBegins > largeBytes-tailBytes { // as behind a large hole
+		t.far, t.long = false, true
+		return nil
+	}
+	if err := t.takeRoom(ctx); err != nil {
+		return err
+	}
+	err := t.readAgain()
+	if err != nil {
+		t.giveRoom()
+	}
+	return err
+}
+
+// readAgain reads a line that was passed over. It says errTruncated when that is another by now.
+func (t *tape) readAgain() error {
+	begin, end, passed := max(0, t.textBegins-tailBytes), t.base+int64(t.filled), t.position()
+	again := t.room.buffer()[:max(chunkBytes, end-begin)]
+	n, err := t.file.ReadAt(again[:end-begin], begin)
+	if int64(n) < end-begin {
+		if err = shorter(err); err != errTruncated {
+			err = fmt.Errorf("reading a long line again: %w", err)
+		}
+		return err
+	}
+	overlap := max(t.base, begin)
+	if !bytes.Equal(t.buffer[overlap-t.base:t.filled], again[overlap-begin:end-begin]) || bytes.IndexByte(again[t.textBegins-begin:passed-begin], '\n') >= 0 {
+		return errTruncated
+	}
+	t.room.spare(t.buffer)
+	t.buffer, t.base, t.read, t.filled, t.far = again, begin, int(t.textBegins-begin), int(end-begin), false
+	return nil
+}
+
+// grows says whether there has to be room for what is read next: that of a long line in a compressed file.
+func (t *tape) grows() bool { return t.compressed != logfile.Plain && len(t.rest()) > keptBytes }
+
+// takeRoom waits until the tape may have a long line in memory.
+func (t *tape) takeRoom(ctx context.Context) error {
+	if t.hasRoom || t.room == nil {
+		return nil
+	}
+	select {
+	case t.room.taken <- struct{}{}:
+		t.hasRoom = true
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// giveRoom lets another tape have a long line.
+func (t *tape) giveRoom() {
+	if t.hasRoom {
+		t.hasRoom = false
+		<-t.room.taken
+	}
+}
+
+// A longRoom is what many tapes have together for lines that are long: buffers for longLines of them.
+type longRoom struct {
+	taken   chan struct{} // holds one for each tape that has such a line
+	buffers sync.Pool     // of largeBytes
+}
+
+func newLongRoom() *longRoom { return &longRoom{taken: make(chan struct{}, longLines)} }
+
+// buffer gives one of largeBytes.
+func (r *longRoom) buffer() []byte {
+	if r != nil {
+		if b, ok := r.buffers.Get().(*[largeBytes]byte); ok {
+			return b[:]
+		}
+	}
+	return make([]byte, largeBytes)
+}
+
+// spare keeps a buffer that is not needed any more, if it is a large one.
+func (r *longRoom) spare(b []byte) {
+	if r != nil && cap(b) == largeBytes {
+		r.buffers.Put((*[largeBytes]byte)(b[:largeBytes]))
+	}
 }
 
 // begin keeps where a line began, before something of it is passed over.
@@ -220,11 +342,28 @@ func (t *tape) shift() {
 		t.read -= drop
 		t.filled -= drop
 	}
-	if t.filled > len(t.buffer)-chunkBytes/2 {
-		t.buffer = append(t.buffer, make([]byte, len(t.buffer))...)
-	} else if len(t.buffer) > chunkBytes && t.filled < chunkBytes/2 {
-		t.buffer = append(make([]byte, 0, chunkBytes), t.buffer[:t.filled]...)[:chunkBytes]
+	switch size := len(t.buffer); {
+	case t.filled > size-chunkBytes/2 && size < smallBytes:
+		t.moveTo(make([]byte, smallBytes))
+	case t.filled > size-chunkBytes/2 && size < largeBytes:
+		t.moveTo(t.room.buffer())
+	case t.filled > size-chunkBytes/2:
+		t.moveTo(make([]byte, size+chunkBytes))
+	case size > chunkBytes && t.filled < chunkBytes/2:
+		t.moveTo(make([]byte, chunkBytes))
+	case size > smallBytes && t.filled <= chunkBytes:
+		t.moveTo(make([]byte, smallBytes))
 	}
+	if len(t.buffer) <= smallBytes {
+		t.giveRoom()
+	}
+}
+
+// moveTo changes to another buffer.
+func (t *tape) moveTo(buffer []byte) {
+	copy(buffer, t.buffer[:t.filled])
+	t.room.spare(t.buffer)
+	t.buffer = buffer
 }
 
 // moreOfPlain reads the last bytes before the end of what is known once more.
@@ -277,14 +416,14 @@ func (t *tape) pastZeros() error {
 // goTo goes on reading behind zeros.
 func (t *tape) goTo(position int64) {
 	hole := position - t.base - int64(t.filled)
-	if len(t.rest()) > 0 && hole <= maxLineBytes {
+	text := logfile.WithoutHole(t.rest())
+	if len(text) > 0 && hole <= keptBytes {
 		t.buffer = append(t.buffer[:t.filled], make([]byte, hole+chunkBytes)...)
 		t.filled += int(hole)
 		return
 	}
-	if len(t.rest()) > 0 {
-		t.begin()
-		t.long, t.sample = true, bytes.Clone(t.rest()[:min(len(t.rest()), sampleBytes)])
+	if len(text) > 0 {
+		t.goFar(text)
 	}
 	t.begin()
 	known := min(hole, tailBytes)
@@ -415,6 +554,7 @@ func uncompressedSize(file *os.File, compressed logfile.Kind, size int64) (uint3
 
 // stop ends reading; the file stays open.
 func (t *tape) stop() {
+	t.giveRoom()
 	if t.reader != nil {
 		t.reader.Close()
 	}

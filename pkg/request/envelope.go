@@ -40,6 +40,9 @@ func (s *jsonScan) slots(paths string) (slots []int) {
 // maxLineBytes bounds a line that a container's runtime has cut into parts.
 const maxLineBytes = 16 << 20
 
+// keptPartsBytes is how much of the memory for such lines a decoder keeps for the next one.
+const keptPartsBytes = 1 << 20
+
 // parts puts a line together again that comes in several records.
 type parts struct {
 	text    []byte
@@ -50,6 +53,9 @@ type parts struct {
 // add takes a part and gives the whole line at the last. Before that the error is ErrNoRequest.
 func (p *parts) add(part string, last bool) (string, error) {
 	if last && !p.open {
+		if cap(p.text) > keptPartsBytes { // of a long line before
+			p.text = nil
+		}
 		return part, nil
 	}
 	if !p.open {
