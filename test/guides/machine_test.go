@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 type machine struct {
 	t      *testing.T
 	folder string
-	blocks int
+	blocks *int
 	asks   io.Writer
 	ends   *bufio.Reader
 }
@@ -116,6 +116,9 @@ daemon-reload) ;;
 *) echo "systemctl: no stand-in for $*" >&2; exit 1 ;;
 esac
 `,
+	"journalctl": `#!/bin/sh
+exec cat /var/log/weir.log
+`,
 	"go": `#!/bin/sh
 case "$*" in
 "build -o /usr/local/bin/ ./cmd/weir") [ -d cmd/weir ] && cp /opt/weir /usr/local/bin ;;
@@ -134,7 +137,7 @@ func newMachine(t *testing.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{t: t, folder: t.TempDir()}
+	m := &machine{t: t, folder: t.TempDir(), blocks: new(int)}
 	for name, text := range standIns {
 		m.write("bin/"+name, text)
 	}
@@ -172,6 +175,13 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
+// with is the machine for a part of its test.
+func (m *machine) with(t *testing.T) *machine {
+	part := *m
+	part.t = t
+	return &part
+}
+
 func (m *machine) write(name, text string) string {
 	m.t.Helper()
 	path := filepath.Join(m.folder, name)
@@ -194,8 +204,8 @@ type result struct {
 // do pastes commands into the shell.
 func (m *machine) do(commands string) (r result) {
 	m.t.Helper()
-	m.blocks++
-	name := fmt.Sprint(m.blocks)
+	*m.blocks++
+	name := fmt.Sprint(*m.blocks)
 	m.write(name+".sh", commands)
 	fmt.Fprintln(m.asks, name)
 	line, err := m.ends.ReadString('\n')
@@ -225,7 +235,7 @@ func (m *machine) must(commands string) string {
 
 // looks are commands that may be repeated until they show what is awaited: what they look at is counted, published and
 // reloaded in the background.
-var looks = regexp.MustCompile(`^(weir (list|status|explain|top|history|cat|parse|check|watch|backtest|test) |curl |tail |grep |helm )`)
+var looks = regexp.MustCompile(`^(weir (list|status|explain|top|history|cat|parse|check|watch|backtest|test)|curl|tail|grep|helm)\b`)
 
 // paste pastes the blocks of a page, or those under some headings, in their order.
 func (m *machine) paste(path string, headings ...string) {

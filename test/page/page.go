@@ -1,7 +1,7 @@
 // Package page reads the commands that a page of the documentation shows, and compares what they print with what the page shows.
 //
 // A block of code is fenced, with the language behind the fence, or indented by four spaces. A block of the language text, or
-// an indented one, that follows a block of commands is what these print. There, … stands for any text, and a line that has
+// an indented one, that follows a block of commands is what these print. There, … stands for any text or none, and a line that has
 // nothing else for any lines; a time stands for any other time, and one space for several.
 package page
 
@@ -116,5 +116,5 @@ func pattern(line string) *regexp.Regexp {
 		}
 		b.WriteString(regexp.QuoteMeta(piece[last:]))
 	}
-	return regexp.MustCompile("^" + b.String() + "$")
+	return regexp.MustCompile("^" + strings.ReplaceAll(b.String(), " .* ", " (?:.* )?") + "$")
 }

@@ -33,6 +33,7 @@ func TestCompare(t *testing.T) {
 		{"until 2026-03-03T08:00:00Z (10m)", "until 2027-01-01T09:10:11.5Z (10m)", true},
 		{"until 2026-03-03T08:00:00Z (10m)", "until 2027-01-01T09:10:11.5Z (11m)", false},
 		{"10:00:01 blocked", "12:13:14 blocked", true},
+		{"a … c", "a c", true},
 		{"list … whole, …", "list 58a-0.1 whole, 0s old", true},
 	} {
 		if err := Compare(test.shown, test.printed); (err == nil) != test.same {
