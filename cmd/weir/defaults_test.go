@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weir/test/port"
+	"weir/test/real"
 )
 
 // An ordinarySite is a real nginx with a page, a page behind a password, and its log as it is without any setting.
@@ -24,14 +25,7 @@ type ordinarySite struct {
 
 func newOrdinarySite(t *testing.T) ordinarySite {
 	t.Helper()
-	program, err := exec.LookPath("nginx")
-	if err != nil {
-		const missing = "a site needs nginx: apt-get install nginx"
-		if os.Getenv("WEIR_REQUIRE_REAL") != "" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
+	program := real.Program(t, "nginx", "nginx")
 	folder := t.TempDir()
 	s := ordinarySite{port.Reserve(t, "127.0.0.1"), filepath.Join(folder, "access.log")}
 	config := fmt.Sprintf(`pid %[1]s/pid; error_log stderr crit; daemon off; worker_processes 1; user root; events {}

@@ -1,4 +1,4 @@
-// Package real finds, for tests, what this machine may lack: programs.
+// Package real finds, for tests, what this machine may lack: programs, and a disk that is full.
 //
 // Where something is missing the test is skipped with one line that says what to install; with WEIR_REQUIRE_REAL in
 // the environment it fails.

@@ -15,6 +15,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/internal/kafka"
 	"weir/test/port"
+	"weir/test/real"
 )
 
 // docs/metrics.md has every metric that a collector with all kinds of sources, an aggregator and an enforcer with all agents serve,
@@ -77,14 +78,7 @@ func TestReasonsAreDocumented(t *testing.T) {
 
 // Prometheus's own tool finds no fault with the metrics.
 func TestPromtoolFindsNoFault(t *testing.T) {
-	tool, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("WEIR_REQUIRE_REAL") != "" {
-			t.Fatal("promtool is wanted here: Debian has it in the package prometheus")
-		}
-		t.Skip("promtool is missing: Debian has it in the package prometheus")
-	}
-	check := exec.Command(tool, "check", "metrics")
+	check := exec.Command(real.Program(t, "promtool", "prometheus"), "check", "metrics")
 	check.Stdin = strings.NewReader(collectorMetrics(t))
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -7,25 +7,21 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"weir/cmd/internal/config"
 	"weir/internal/store"
 	"weir/internal/telemetry"
+	"weir/test/real"
 )
 
 // On a disk that is full an aggregator waits, says why, and can be ended; when there is room it goes on.
 func TestAFullDiskAtTheStart(t *testing.T) {
-	disk := t.TempDir()
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=2m"); err != nil {
-		if os.Getenv("WEIR_REQUIRE_REAL") != "" {
-			t.Fatal("mounting a small disk: ", err)
-		}
-		t.Skip("mounting a small disk: ", err)
+	disk, here := real.SmallDisk(t, "2m")
+	if !here {
+		return
 	}
-	defer syscall.Unmount(disk, syscall.MNT_DETACH)
 	filler := filepath.Join(disk, "filler")
 	if err := os.WriteFile(filler, make([]byte, 3<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")

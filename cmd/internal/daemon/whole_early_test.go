@@ -7,23 +7,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"weir/cmd/internal/config"
 	"weir/test/port"
+	"weir/test/real"
 )
 
 // While the store waits for room on its disk, edges that ask are answered; a signal ends it all.
 func TestEdgesAreAnsweredWhileTheDiskIsFull(t *testing.T) {
-	disk := t.TempDir()
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
-		if os.Getenv("WEIR_REQUIRE_REAL") != "" {
-			t.Fatal("mounting a small disk: ", err)
-		}
-		t.Skip("mounting a small disk: ", err)
+	disk, here := real.SmallDisk(t, "1m")
+	if !here {
+		return
 	}
-	defer syscall.Unmount(disk, syscall.MNT_DETACH)
 	if err := os.WriteFile(filepath.Join(disk, "filler"), make([]byte, 2<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}

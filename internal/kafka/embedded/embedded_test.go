@@ -18,6 +18,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/embedded"
+	"weir/test/real"
 )
 
 // TestMain lets the test binary be the process that TestKill kills.
@@ -273,7 +274,7 @@ func listening(t *testing.T) int {
 	mine := map[string]bool{}
 	descriptors, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		t.Skip("there is no /proc here")
+		real.Missing(t, "there is no /proc here: mount -t proc proc /proc")
 	}
 	for _, descriptor := range descriptors {
 		link, _ := os.Readlink("/proc/self/fd/" + descriptor.Name())

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/store"
+	"weir/test/real"
 )
 
 // eventually waits until something is so.
@@ -249,22 +250,11 @@ func TestOpeningOnAFullDisk(t *testing.T) {
 	}
 }
 
-// mount gives a real file system of so many bytes.
-func mount(t *testing.T, size string) string {
-	t.Helper()
-	folder := t.TempDir()
-	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size="+size); err != nil {
-		if os.Getenv("WEIR_REQUIRE_REAL") != "" {
-			t.Fatal("mounting a small disk: ", err)
-		}
-		t.Skip("mounting a small disk: ", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(folder, syscall.MNT_DETACH) })
-	return folder
-}
-
 func TestARealDiskThatIsFull(t *testing.T) {
-	disk := mount(t, "24m")
+	disk, here := real.SmallDisk(t, "24m")
+	if !here {
+		return
+	}
 	o := Options{Folder: filepath.Join(disk, "store"), MemoryBytes: 8 << 20}
 	s := open(t, o)
 	w := &writer{store: s}
