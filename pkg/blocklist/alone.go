@@ -6,8 +6,8 @@ import (
 	"weir/internal/address"
 )
 
-// CheckAlone is Check for those who do not know the rules: it asks the orders, and every rule whose keys are an address,
-// or one field of the request, alone. Only rules that wanted says count, nil for all.
+// CheckAlone is Check for callers that do not know the rules. It asks the orders, and every rule whose keys are one
+// address or one field of the request. It asks only rules for which wanted returns true; a nil wanted means all.
 func (s *Set) CheckAlone(a *Asked, nowMilli int64, wanted func(rule string) bool) Answer {
 	c := s.list.Load()
 	answer := c.check(a, nowMilli)
@@ -41,7 +41,7 @@ func (c *content) byForm(answer *Answer, rule string, f *form, a *Asked, now int
 	}
 }
 
-// byPrefixes asks for the prefixes over an address of all lengths that keys of the rule had.
+// byPrefixes looks up the address under every prefix length that keys of the rule had.
 func (c *content) byPrefixes(answer *Answer, rule string, f *form, ip netip.Addr, now int64) {
 	if !ip.IsValid() {
 		return
@@ -56,7 +56,7 @@ func (c *content) byPrefixes(answer *Answer, rule string, f *form, ip netip.Addr
 	}
 }
 
-// byText asks for a text's key.
+// byText looks up the key of a text.
 func (c *content) byText(answer *Answer, rule, text string, now int64) {
 	if text == "" {
 		return

@@ -8,7 +8,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// A text makes the key that rules make of it.
+// The key of a text is the key that the rules make of it.
 func TestKeysOfTextsAreTheRules(t *testing.T) {
 	key, err := rule.ParseKey("user")
 	if err != nil {

@@ -2,26 +2,27 @@ package blocklist
 
 import "encoding/binary"
 
-// An arena holds records one behind the other in chunks of bytes, so that a million of them are a few hundred objects
-// for the garbage collector, and none has a pointer.
+// An arena stores records one after the other in chunks of bytes. A million of them are a few hundred objects for the
+// garbage collector, and none has a pointer.
 //
-// A record is a head, its key without the rule, and its value, and never changes. What is replaced or removed stays as
-// dead bytes until half of its chunk is dead: then the rest moves on and the chunk is given up. Readers who still look
-// at such a chunk keep it alive.
+// A record is a head, its key without the rule, and its value. It never changes. A replaced or removed record stays as
+// dead bytes until half of its chunk is dead. Then the live records move to another chunk and the chunk is given up.
+// Readers who still look at such a chunk keep it alive.
 type chunk struct {
 	bytes []byte
-	used  int // bytes; the writer's, as is
+	used  int // bytes; only the writer uses it
 	dead  int
 }
 
 const (
 	chunkBytes = 256 << 10
 	unitBytes  = 8  // records begin at multiples of it
-	unitBits   = 15 // a chunk has so many units, as a power of two
+	unitBits   = 15 // log2 of the units in a chunk
 	headBytes  = 16
 )
 
-// A ref is where a record is: its chunk's number and its unit in it. None is 0: no record begins at a chunk's start.
+// A ref is the place of a record: its chunk's number and its unit in it. The zero ref is none: no record begins at a
+// chunk's start.
 type ref uint32
 
 func (r ref) chunk() int { return int(r >> unitBits) }
@@ -44,7 +45,7 @@ func (p packed) flags() byte  { return p[14] }
 
 const longKey = 255
 
-// spanKey is where the key begins and ends.
+// spanKey returns where the key begins and ends.
 func (p packed) spanKey() (begin, end int) {
 	if length := int(p[15]); length != longKey {
 		return headBytes, headBytes + length
@@ -63,7 +64,7 @@ func (p packed) value() []byte {
 	return p[end+2 : end+2+length : end+2+length]
 }
 
-// long is how many bytes it takes, the gap to the next one included.
+// long returns how many bytes the record takes, including the gap to the next one.
 func (p packed) long() int {
 	_, end := p.spanKey()
 	return roundUp(end + 2 + int(binary.LittleEndian.Uint16(p[end:])))
@@ -71,7 +72,7 @@ func (p packed) long() int {
 
 func roundUp(bytes int) int { return (bytes + unitBytes - 1) &^ (unitBytes - 1) }
 
-// A head is what is packed before a record's key and value.
+// A head is the part of a record before its key and value.
 type head struct {
 	until int64
 	hash  uint32
@@ -79,7 +80,7 @@ type head struct {
 	flags byte
 }
 
-// need is how many bytes a record takes.
+// need returns how many bytes a record takes.
 func need(key, value []byte) int {
 	if len(key) < longKey {
 		return roundUp(headBytes + len(key) + 2 + len(value))
@@ -87,7 +88,7 @@ func need(key, value []byte) int {
 	return roundUp(headBytes + 2 + len(key) + 2 + len(value))
 }
 
-// pack writes a record at the end of the chunk, which must have room, and says at which unit.
+// pack writes a record at the end of the chunk, which must have room, and returns its unit.
 func (c *chunk) pack(h head, key, value []byte) int {
 	begin := c.used
 	b := c.bytes[:begin]

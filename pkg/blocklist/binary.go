@@ -14,15 +14,15 @@ import (
 // ContentBinary is the media type of the binary form of a list.
 const ContentBinary = "application/vnd.weir.blocklist"
 
-// ErrCut is told of a list that ends before its end, or whose count or checksum is another than it says.
+// ErrCut reports a list that ends too early, or whose count or checksum does not match.
 var ErrCut = errors.New("the list is not complete")
 
-// A Header is what stands before the records of a list.
+// A Header precedes the records of a list.
 type Header struct {
-	Version  Version // that the list has with these records
-	After    int64   // a delta: the records follow this offset; -1 is a snapshot
+	Version  Version // of the list with these records
+	After    int64   // of a delta: the records follow this offset; -1 in a snapshot
 	AsOf     int64   // wall clock (Unix milliseconds) of the oldest mark that it rests on
-	Snapshot bool    // all that is in force, not what changed
+	Snapshot bool    // all active entries, not only the changes
 }
 
 // The binary form. Numbers are varints, see the package's comment.
@@ -49,8 +49,8 @@ const (
 	kindDelta    = 1
 )
 
-// A Writer writes the binary form of a list: NewWriter its head, then records and orders, then Close its end. What was
-// not closed is no list for any reader. After an error all further calls return it.
+// A Writer writes the binary form of a list: NewWriter writes its head, then come records and orders, and Close writes
+// its end. Readers refuse a list that was not closed. After an error all further calls return that error.
 type Writer struct {
 	to     *bufio.Writer
 	digest *xxhash.Digest
@@ -59,7 +59,7 @@ type Writer struct {
 	err    error
 }
 
-// NewWriter begins a list. Nothing is closed that it writes to.
+// NewWriter begins a list. It never closes its destination.
 func NewWriter(to io.Writer, h Header) *Writer {
 	w := &Writer{to: bufio.NewWriterSize(to, 64<<10), digest: xxhash.New()}
 	b := w.room[:0]
@@ -118,7 +118,7 @@ func (w *Writer) Order(o *Order) error {
 	return w.err
 }
 
-// held writes a record as a Set holds it, without an offset.
+// held writes a record as a Set stores it, without an offset.
 func (w *Writer) held(state *ruleState, p packed) error {
 	key, value := p.key(), p.value()
 	b := w.room[:0]
@@ -154,15 +154,15 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// A Reader reads the binary form of a list. Only when Next has returned io.EOF was it all there, and as it was
-// written. Its other errors are ErrNewer, ErrDamaged, ErrCut, and those of what it reads from.
+// A Reader reads the binary form of a list. The list is complete and undamaged only when Next has returned io.EOF. Its
+// other errors are ErrNewer, ErrDamaged, ErrCut, and those of its source.
 type Reader struct {
 	Header Header
 
 	from   io.Reader
-	buffer []byte // what was read of it;
-	at     int    // up to here it was taken, and
-	hashed int    // up to here it is in the digest
+	buffer []byte // read from the source
+	at     int    // parsed up to here
+	hashed int    // added to the digest up to here
 	digest *xxhash.Digest
 	count  uint64
 	err    error
@@ -170,7 +170,7 @@ type Reader struct {
 	value  []byte
 }
 
-// readBytes is how much is read at a time.
+// readBytes is the size of one read.
 const readBytes = 64 << 10
 
 // NewReader reads a list's head.
@@ -205,8 +205,8 @@ func NewReader(from io.Reader) (*Reader, error) {
 	return r, r.err
 }
 
-// Next gives the next record or order that waits for the log (then local is true), whose bytes are good until the next
-// call; io.EOF after the last.
+// Next returns the next record, or the next order that waits for the log (then local is true). Its bytes are valid
+// until the next call. After the last it returns io.EOF.
 func (r *Reader) Next() (c Change, local bool, err error) {
 	switch kind := r.byte(); {
 	case r.err != nil:
@@ -264,7 +264,7 @@ func (r *Reader) full(b []byte) {
 	}
 }
 
-// some sees to it that there is a byte at least; false when there is no other.
+// some makes sure that there is at least one byte; it returns false at the end of the source.
 func (r *Reader) some() bool {
 	if r.err != nil || r.at < len(r.buffer) {
 		return r.err == nil
@@ -279,7 +279,7 @@ func (r *Reader) some() bool {
 	return true
 }
 
-// hash takes what was taken into the digest, much at a time.
+// hash adds the parsed bytes to the digest, many at a time.
 func (r *Reader) hash() {
 	r.digest.Write(r.buffer[r.hashed:r.at])
 	r.hashed = r.at
@@ -300,7 +300,7 @@ func (r *Reader) byte() byte {
 	return r.buffer[r.at-1]
 }
 
-// number reads one below 2^63, in as few bytes as can be.
+// number reads a number below 2^63 in its shortest form.
 func (r *Reader) number() int64 {
 	if r.err != nil {
 		return 0

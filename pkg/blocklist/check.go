@@ -36,7 +36,7 @@ func (c *content) check(a *Asked, now int64) Answer {
 	return answer
 }
 
-// byAddress asks the orders of a kind over an address.
+// byAddress asks for orders of one kind over an address.
 func (c *content) byAddress(answer *Answer, kind Kind, ip netip.Addr, now int64) {
 	prefix, ok := c.prefixes.over(kind, ip, now)
 	if !ok {
@@ -59,7 +59,7 @@ func appendPrefix(b []byte, p netip.Prefix) []byte {
 	return p.AppendTo(b)
 }
 
-// byFields asks the orders of other scopes than ip.
+// byFields asks for orders of scopes other than ip.
 func (c *content) byFields(answer *Answer, a *Asked, now int64) {
 	if a.User != "" {
 		state, record := c.find(userRule, bytesOf(a.User))
@@ -73,7 +73,7 @@ func (c *content) byFields(answer *Answer, a *Asked, now int64) {
 	}
 }
 
-// order takes in an order that was found.
+// order adds an order that was found.
 func (a *Answer) order(h Held, now int64) {
 	switch {
 	case !h.inForce(now) || a.Allowed.Found():
@@ -101,7 +101,7 @@ func (c *content) byKey(answer *Answer, rule string, key []byte, now int64) {
 	}
 }
 
-// until is the end of what refuses so far.
+// until returns the end of the entry that refuses so far.
 func (a *Answer) until() int64 {
 	if !a.Entry.Found() {
 		return 0

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// ErrFull is what a record is left out with when the list holds as many as it may.
+// ErrFull reports a record that was left out because the list has as many as it may.
 var ErrFull = errors.New("the list is full")
 
-// content is one list: its records, and what is found of them otherwise than by rule and key.
+// content is one list: its records, and the indexes that find them by other things than rule and key.
 type content struct {
 	*table
 	most     int
@@ -19,13 +19,13 @@ type content struct {
 	prefixes prefixes
 	pardoned int          // orders to pardon
 	fields   atomic.Int64 // orders to block and to allow of other scopes than ip
-	paused   atomic.Int64 // until when everything is
+	paused   atomic.Int64 // until when everything is paused
 	scratch  scratch
 }
 
 func newContent(most int) *content { return &content{table: newTable(), most: most} }
 
-// splitKey splits a record's key into the rule, or manual and the scope, and the rest.
+// splitKey splits a record's key into the rule (for orders: manual and the scope) and the rest.
 func splitKey(key []byte) (rule, rest []byte, ok bool) {
 	at := bytes.IndexByte(key, '/')
 	if at == len(manual) && string(key[:at]) == manual {
@@ -41,7 +41,7 @@ func splitKey(key []byte) (rule, rest []byte, ok bool) {
 	return key[:at], key[at+1:], true
 }
 
-// apply takes a record. One that cannot be read changes nothing.
+// apply applies a record. A record that cannot be read changes nothing.
 func (c *content) apply(change Change, now int64) error {
 	if isMark(change.Key) {
 		return nil
@@ -99,10 +99,10 @@ func (c *content) applyEntry(change Change, now int64) error {
 	return err
 }
 
-// endedLasts is how long the end of what had no end by itself is remembered.
+// endedLasts is how long an ended entry that had no end by itself is remembered.
 const endedLasts = 24 * 3600_000
 
-// keepUntil is until when a record is to be held.
+// keepUntil returns until when a record must be kept.
 func keepUntil(until, ended int64) int64 {
 	if ended != 0 && until == Never {
 		return ended + endedLasts
@@ -152,7 +152,7 @@ func (r *ruleState) count(flags byte, by int) {
 	r.counts[flags&heldShadow] += by
 }
 
-// forget takes a record out, and what rested on it.
+// forget removes a record and its index entries.
 func (c *content) forget(rule string, key []byte) {
 	old := c.get(rule, key)
 	if !old.Found() {
@@ -166,7 +166,7 @@ func (c *content) forget(rule string, key []byte) {
 	}
 }
 
-// expire forgets what has ended, at most so many.
+// expire forgets ended records, at most the given number.
 func (c *content) expire(now int64, most int) {
 	for range most {
 		hash, ok := c.ends.next(now)

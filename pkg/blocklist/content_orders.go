@@ -2,8 +2,8 @@ package blocklist
 
 import "bytes"
 
-// What orders do besides being held: prefixes are found by addresses, pauses by rules, and pardons stand in the flags
-// of their entries.
+// Orders are stored like entries, and indexed too: prefixes are found by addresses, pauses by rules, and pardons stand
+// in the flags of their entries.
 
 func (c *content) applyOrder(change Change, now int64) error {
 	o, err := decodeOrder(change.Key, change.Value)
@@ -19,7 +19,7 @@ func (c *content) applyOrder(change Change, now int64) error {
 	c.forget(string(rule), key)
 	until := keepUntil(o.Until, o.Ended)
 	if until <= now || o.Ended != 0 {
-		return nil // nothing that is older can come after it: the last order holds
+		return nil // no older record can come after it: the last order is the valid one
 	}
 
 	h := head{until: until, flags: heldOrder | byte(o.Kind)<<heldKindBit}
@@ -47,7 +47,7 @@ func (c *content) index(o *Order, key []byte, now int64) error {
 	return nil
 }
 
-// unindex takes back what index did for an order that is held no more.
+// unindex undoes index for an order that is no longer stored.
 func (c *content) unindex(old Held) {
 	switch o := old.Order(); {
 	case o.Kind == OrderPause:
@@ -76,10 +76,11 @@ func (c *content) pause(rule string, until int64) error {
 
 const pardonRule = manual + "/" + pardonWord
 
-// pardonedKey is the key of the record that a pardon's record is of.
+// pardonedKey returns the record key of the entry that a pardon's record is about.
 func pardonedKey(record []byte) []byte { return record[len(pardonRule)+1:] }
 
-// pardons says whether there is a pardon of the entry under that record's key: of its id, or of one that began later.
+// pardons reports whether a pardon covers the entry under that record key: by its id, or because the entry began before
+// the order.
 func (c *content) pardons(record []byte, e *Entry, now int64) bool {
 	if c.pardoned == 0 {
 		return false
@@ -88,7 +89,7 @@ func (c *content) pardons(record []byte, e *Entry, now int64) bool {
 	return h.inForce(now) && h.Order().pardons(e)
 }
 
-// refreshPardon writes again whether an entry is pardoned.
+// refreshPardon updates whether an entry is pardoned.
 func (c *content) refreshPardon(record []byte, now int64) error {
 	rule, key, ok := splitKey(record)
 	if !ok {

@@ -2,7 +2,8 @@ package blocklist
 
 import "testing"
 
-// What is made of a list is made anew when an entry or an order of it changes, and not at each mark.
+// Edits changes when an entry or an order changes, so that data derived from a list is rebuilt then, and not at each
+// watermark.
 func TestEditsAreOfEntriesAndOrders(t *testing.T) {
 	s := wholeSet(t, "1.1.1.1")
 	mark := &Mark{List: list, Partitions: 1, At: at}

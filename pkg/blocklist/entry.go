@@ -11,36 +11,36 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// An Entry says that a key is blocked by a rule. Times are Unix milliseconds.
+// An Entry states that a key is blocked by a rule. Times are Unix milliseconds.
 type Entry struct {
-	ID      string // the same for ever, see ID
+	ID      string // never changes, see ID
 	Rule    string
 	Key     string            // for people
 	Fields  map[string]string // the key for machines: its parts by their names
-	From    int64             // when the hit was that broke the limit; it stays when the block is extended
-	Until   int64             // after From; Never for what lasts until someone ends it
+	From    int64             // time of the hit that broke the limit; it stays when the block is extended
+	Until   int64             // after From; Never when only a person ends it
 	Decided int64             // when it was put on the list
 	Ended   int64             // when it was taken off before Until; 0 when it was not
-	Limit   string            // that was broken: 10/min
-	Count   int64             // of hits within the limit's time, that one included
+	Limit   string            // the broken limit: 10/min
+	Count   int64             // of hits within the limit's time, including the one that broke it
 	Level   int               // 1 for the first offence, 2 for the second within the rule's forget, …
 	Mode    Mode
 	Source  Source
-	Order   Kind   // of what a person ordered, see Order.Entry; it is not in the entry's record
+	Order   Kind   // of a manual entry, see Order.Entry; it is not in the entry's record
 	By      string // weir, or who ordered it
-	Why     string // what was said when it was ordered
+	Why     string // the reason given with a manual entry
 
-	// Generation and Offset are where in the hits' log the deciding hit stands. They are of the record only.
+	// Generation and Offset locate the deciding hit in the log of hits. Only the record has them.
 	Generation, Offset int64
 }
 
-// A Mode says whether a block is put in force.
+// A Mode determines whether a block is enforced.
 type Mode uint8
 
 // The modes.
 const (
 	Enforce Mode = iota
-	Shadow       // shown and counted, nothing refused
+	Shadow       // shown and counted; it refuses nothing
 )
 
 func (m Mode) String() string {
@@ -56,7 +56,7 @@ func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 // UnmarshalText reads what MarshalText wrote.
 func (m *Mode) UnmarshalText(text []byte) error { return unword(m, text, Enforce, Shadow) }
 
-// A Source says who decided.
+// A Source is the origin of an entry.
 type Source uint8
 
 // The sources.
@@ -90,7 +90,7 @@ func unword[T fmt.Stringer](to *T, text []byte, values ...T) error {
 }
 
 // ID is the id of an entry: 16 hexadecimal digits, the xxhash64 of the rule's name, a zero byte, the key, a zero byte,
-// and from and level as 8 bytes each, little endian. Whoever decides the same again gives the same id.
+// and from and level as 8 bytes each, little endian. The same decision always has the same id.
 func ID(rule, key string, from int64, level int) string {
 	b := make([]byte, 0, len(rule)+len(key)+18)
 	b = append(append(b, rule...), 0)
@@ -100,8 +100,8 @@ func ID(rule, key string, from int64, level int) string {
 	return hex.EncodeToString(binary.BigEndian.AppendUint64(nil, xxhash.Sum64(b)))
 }
 
-// An instant is written as RFC 3339 in UTC: whole seconds without a fraction, all others with three digits; Never as
-// the last second of the year 9999.
+// An instant is written as RFC 3339 in UTC: full seconds without a fraction, all others with three digits; Never as the
+// last second of the year 9999.
 type instant int64
 
 const lastInstant = 253402300799_000
@@ -115,7 +115,7 @@ func (i instant) MarshalText() ([]byte, error) {
 	return time.UnixMilli(int64(min(i, lastInstant))).UTC().AppendFormat(nil, layout), nil
 }
 
-// A shownEntry is an entry for programs.
+// A shownEntry is the JSON form of an entry.
 type shownEntry struct {
 	Version int               `json:"v"`
 	ID      string            `json:"id"`
@@ -136,7 +136,7 @@ type shownEntry struct {
 	Ended   *instant          `json:"ended,omitempty"`
 }
 
-// MarshalJSON writes the entry for programs.
+// MarshalJSON writes the entry as JSON.
 func (e *Entry) MarshalJSON() ([]byte, error) {
 	shown := shownEntry{RecordVersion, e.ID, e.Rule, e.Key, e.Fields, instant(e.From), instant(e.Until), instant(e.Decided), e.Limit, e.Count,
 		e.Level, e.Mode, e.Source, e.Order, e.By, e.Why, nil}
@@ -149,12 +149,12 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // of keys and paths; who calls us may want it all the same
+	encoder.SetEscapeHTML(false) // keys and paths stay readable; a caller's encoder may still escape them
 	err := encoder.Encode(shown)
 	return bytes.TrimSuffix(text.Bytes(), []byte{'\n'}), err
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Words that are not known here are left out.
+// UnmarshalJSON reads the output of MarshalJSON. It ignores unknown fields.
 func (e *Entry) UnmarshalJSON(text []byte) error {
 	var shown shownEntry
 	if err := json.Unmarshal(text, &shown); err != nil {
@@ -181,10 +181,10 @@ const (
 	maxKey    = 1024
 	maxFields = 16
 	maxLevel  = 1 << 20
-	maxTime   = 1 << 42 // as requests have it: until 2109
+	maxTime   = 1 << 42 // the bound that requests have: until 2109
 )
 
-// validate says what cannot be.
+// validate returns an error for an impossible entry.
 func (e *Entry) validate() error {
 	if e.Rule == "" || len(e.Rule) > maxShort || e.Key == "" || len(e.Key) > maxKey {
 		return fmt.Errorf("%w: the rule %q or its key of %d bytes", ErrEntry, e.Rule, len(e.Key))

@@ -18,7 +18,7 @@ const (
 	flags = isShadow | isManual | hasEnded | isNever
 )
 
-// Append appends the value of the entry's record. The error is ErrEntry for an entry that cannot be.
+// Append appends the value of the entry's record. It returns ErrEntry for an impossible entry.
 func (e *Entry) Append(b []byte) ([]byte, error) {
 	if err := e.validate(); err != nil {
 		return b, err
@@ -92,7 +92,7 @@ func appendText(b []byte, text string) []byte {
 	return append(b, text...)
 }
 
-// Decode reads a record of an entry, all of it or nothing. Its errors are ErrNewer and ErrDamaged.
+// Decode reads a record of an entry, completely or not at all. Its errors are ErrNewer and ErrDamaged.
 func Decode(record, value []byte) (*Entry, error) {
 	rule, key, err := ParseRecordKey(record)
 	if err != nil {
@@ -105,7 +105,7 @@ func Decode(record, value []byte) (*Entry, error) {
 	return e, nil
 }
 
-// decode reads a value into an entry that has its rule and key. Texts that are borrowed are the value's own bytes.
+// decode reads a value into an entry that has its rule and key. Borrowed texts share the value's bytes.
 func (e *Entry) decode(value []byte, borrowed bool) error {
 	if err := checkVersion(value, 2); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (e *Entry) read(c *cursor, flags byte) {
 	e.readFields(c)
 }
 
-// readFields wants each name to be greater than the one before.
+// readFields requires that each name is greater than the one before.
 func (e *Entry) readFields(c *cursor) {
 	count := c.number(maxFields)
 	if count == 0 {
@@ -166,17 +166,17 @@ func (e *Entry) readFields(c *cursor) {
 	}
 }
 
-// A cursor takes values from the front of bytes. When they do not hold what is asked for it fails: it is empty from
-// then on, and what it gives is zero.
+// A cursor reads values from the front of its bytes. When a value is missing or malformed the cursor fails: it is empty
+// from then on, and returns zeros.
 type cursor struct {
 	left     []byte
 	failed   bool
-	borrowed bool // texts are the bytes themselves
+	borrowed bool // texts share the bytes
 }
 
 func (c *cursor) fail() { c.left, c.failed = nil, true }
 
-// uvarint reads one that is written in as few bytes as can be.
+// uvarint reads a number in its shortest form.
 func (c *cursor) uvarint() uint64 {
 	v, n := binary.Uvarint(c.left)
 	if n <= 0 || n > 1 && c.left[n-1] == 0 {
@@ -192,7 +192,7 @@ func (c *cursor) varint() int64 {
 	return int64(u>>1) ^ -int64(u&1)
 }
 
-// number reads one that is at most most.
+// number reads a number of at most most.
 func (c *cursor) number(most int64) int64 {
 	v := c.uvarint()
 	if v > uint64(most) {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// FuzzDecode: whatever the bytes,
+// FuzzDecode: for all bytes,
 //   - Decode does not panic, and its errors are ErrNewer and ErrDamaged;
-//   - what it reads is written again as the same bytes, under the same key;
-//   - and is good JSON.
+//   - an entry that it reads is written again as the same bytes, under the same key;
+//   - and is valid JSON.
 func FuzzDecode(f *testing.F) {
 	for _, e := range entries() {
 		value, _ := e.Append(nil)

@@ -15,7 +15,7 @@ import (
 
 const at = 1523946311_000 // 2018-04-17T06:25:11Z
 
-// entry is a verdict as most are.
+// entry is a typical verdict.
 func entry() *Entry {
 	return &Entry{
 		ID: ID("per-ip", "203.0.113.7", at, 1), Rule: "per-ip", Key: "203.0.113.7", Fields: map[string]string{"ip": "203.0.113.7"},
@@ -48,7 +48,7 @@ func TestEntryComesBack(t *testing.T) {
 	}
 }
 
-// The bytes stay what they are: topics hold them.
+// The bytes must not change: topics contain them.
 func TestBytesStay(t *testing.T) {
 	for i, want := range []string{
 		"0100106138646230393232633131626363653601e724b0b5baa4da58c0cf240a0631302f6d696e0b010477656972000102697000",

@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// What can happen to an entry or an order, as the topic events says it.
+// The events of an entry or an order, as the topic events names them.
 const (
 	EventBlocked   = "blocked"   // a limit was broken
 	EventExtended  = "extended"  // a block's end moved
-	EventCorrected = "corrected" // late requests have shown that a block was to begin earlier; its id stays
-	EventEnded     = "ended"     // its rule is gone
-	EventLifted    = "lifted"    // a person took it off
+	EventCorrected = "corrected" // late requests have shown that a block should have begun earlier; its id stays
+	EventEnded     = "ended"     // its rule was removed
+	EventLifted    = "lifted"    // a person removed it
 	EventOrdered   = "ordered"   // a person ordered it
 )
 
-// AppendEvent appends what happened to an entry at a time (Unix milliseconds) as one line of JSON, without the line's
-// end: the entry as it is shown, with "event" and "at".
+// AppendEvent appends an event of an entry at a time (Unix milliseconds) as one line of JSON, without the line's end:
+// the JSON form of the entry, with "event" and "at".
 func AppendEvent(b []byte, event string, at int64, e *Entry) ([]byte, error) {
 	text, err := e.MarshalJSON()
 	if err != nil {

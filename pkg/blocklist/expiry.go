@@ -2,8 +2,8 @@ package blocklist
 
 import "math"
 
-// An expiry is a heap of when records end, the earliest first. An item is the second after the end, above the
-// record's hash. A record whose end moved has several; those that find nothing to end are dropped.
+// An expiry is a heap of the times when records end, the earliest first. An item is the second after the end, above the
+// record's hash. A record whose end moved has several items; items that find nothing to end are dropped.
 type expiry []uint64
 
 func (x *expiry) add(until int64, hash uint32) {
@@ -24,7 +24,7 @@ func (x *expiry) add(until int64, hash uint32) {
 	}
 }
 
-// next takes out the earliest, when its time has come.
+// next removes the earliest item when its time has come.
 func (x *expiry) next(now int64) (hash uint32, ok bool) {
 	h := *x
 	if len(h) == 0 || int64(h[0]>>32)*1000 > now {

@@ -5,11 +5,11 @@ import (
 	"errors"
 )
 
-// expirySteps is how many records that have ended are forgotten per call at most, besides one per record applied.
+// expirySteps is how many ended records one call forgets at most, besides one per record applied.
 const expirySteps = 4096
 
-// Apply takes further records of the log into the list in force, in their order. What cannot be read, or does not fit, is
-// left out and told; the rest is taken. Records that have ended meanwhile are forgotten, some at each call.
+// Apply applies further records of the log to the list, in their order. It leaves out records that cannot be read or do
+// not fit, and returns their errors; it applies the rest. Each call forgets some ended records.
 func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,20 +39,20 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 	return errors.Join(errs...)
 }
 
-// Ahead puts records in force that belong to a list which is still being read, and does not change the version: who
-// follows this list does not get them.
+// Ahead applies records that belong to a list which is still being read. It does not change the version, so followers
+// of this list do not get these records.
 func (s *Set) Ahead(nowMilli int64, changes ...Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { s.edits.Add(1) }()
 	for _, change := range changes {
 		if s.pending.of(string(change.Key)) == nil {
-			_ = s.list.Load().apply(change, nowMilli) // told of when the other list takes it
+			_ = s.list.Load().apply(change, nowMilli) // reported when the other list gets it
 		}
 	}
 }
 
-// Reach says that the list stands for a later time than it did, or begins to be whole.
+// Reach sets a later time for the list, or declares it complete.
 func (s *Set) Reach(state State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *Set) Reach(state State) {
 	s.notify()
 }
 
-// A Filling is a list that is read from its beginning, beside the one that is in force. One goroutine uses it.
+// A Filling is a list that is read from its beginning, next to the active one. One goroutine uses it.
 type Filling struct {
 	set     *Set
 	content *content
@@ -77,7 +77,7 @@ func (s *Set) Fill() *Filling {
 	return &Filling{set: s, content: newContent(s.limits.Entries), brought: map[string]bool{}, ordered: map[string]bool{}, Last: -1}
 }
 
-// Apply takes records into it; see Set.Apply.
+// Apply adds records to it; see Set.Apply.
 func (f *Filling) Apply(nowMilli int64, changes ...Change) error {
 	var errs []error
 	for _, change := range changes {
@@ -91,7 +91,7 @@ func (f *Filling) Apply(nowMilli int64, changes ...Change) error {
 	return errors.Join(errs...)
 }
 
-// note remembers which pending orders the log has.
+// note remembers the pending orders that the log has brought.
 func (f *Filling) note(change Change) {
 	if !bytes.HasPrefix(change.Key, []byte(manual+"/")) {
 		return
@@ -108,13 +108,14 @@ func (f *Filling) note(change Change) {
 	}
 }
 
-// Swap puts it in force as what the state says, the pending orders over it. The Filling is not to be used again.
+// Swap makes it the active list with the given state, with the pending orders over it. The Filling must not be used
+// again.
 func (f *Filling) Swap(state State, nowMilli int64) {
 	f.keepOrders(state, nowMilli)
 	f.swap(state, nil, nowMilli)
 }
 
-// swap is Swap, with the orders that wait for the log where this list comes from.
+// swap is Swap with the orders that wait for the log at the list's source.
 func (f *Filling) swap(state State, above []*Order, nowMilli int64) {
 	s := f.set
 	s.mu.Lock()

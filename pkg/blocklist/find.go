@@ -2,7 +2,7 @@ package blocklist
 
 import "net/netip"
 
-// each gives what is in force.
+// inForce yields the active entries and orders.
 func (f frozen) inForce(now int64, yield func(Held) bool) {
 	f.each(func(state *ruleState, p packed) bool {
 		h := Held{state, p}
@@ -10,7 +10,7 @@ func (f frozen) inForce(now int64, yield func(Held) bool) {
 	})
 }
 
-// wanted is what is looked for: entries with this key, or with a field of this value, or over these addresses.
+// wanted is a search: entries with this key, or with a field of this value, or over these addresses.
 type wanted struct {
 	key          string
 	scope, value string
@@ -28,7 +28,7 @@ func parseWanted(text string) wanted {
 	return w
 }
 
-// in says whether an entry holds what is wanted.
+// in reports whether an entry matches the search.
 func (w wanted) in(e *Entry) bool {
 	if e.Key == w.key {
 		return true
@@ -59,7 +59,7 @@ func (f frozen) find(text string, now int64, yield func(Record) bool) {
 	})
 }
 
-// Place is the record's key, by which what is found can be put in order.
+// Place is the record's key; results can be sorted by it.
 func (r Record) Place() string {
 	switch {
 	case r.Order != nil:

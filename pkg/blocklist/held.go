@@ -3,20 +3,20 @@ package blocklist
 // The flags of a packed record.
 const (
 	heldShadow   = 1 << iota // an entry of a shadow rule
-	heldEnded                // it stays only so that older records of its key change nothing
-	heldPardoned             // an entry out of force by its id
+	heldEnded                // kept only so that older records of its key change nothing
+	heldPardoned             // an entry that a pardon lifts by its id
 	heldOrder                // an order; its kind is in the bits of heldKinds
 	heldKinds    = 0x70
 	heldKindBit  = 4
 )
 
-// Held is an entry or an order in a Set, as it was found; the zero Held is none.
+// Held is an entry or an order of a Set, as it was found; the zero Held is none.
 type Held struct {
 	rule   *ruleState
 	record packed
 }
 
-// Found says whether it is one.
+// Found reports whether there is one.
 func (h Held) Found() bool { return h.record != nil }
 
 // Rule is the entry's rule; manual for orders.
@@ -27,25 +27,25 @@ func (h Held) Rule() string {
 	return h.rule.name
 }
 
-// Key is the entry's key, or the order's value.
+// Key returns the entry's key, or the order's value.
 func (h Held) Key() string { return string(h.record.key()) }
 
-// Until is when it ends by itself, in Unix milliseconds; Never for what does not.
+// Until returns when it ends by itself, in Unix milliseconds, or Never.
 func (h Held) Until() int64 { return h.record.until() }
 
-// Shadow says whether it is an entry that is only shown.
+// Shadow reports whether it is an entry that is only shown.
 func (h Held) Shadow() bool { return h.record.flags()&heldShadow != 0 }
 
-// Entry is all of it, decoded anew; an order as orders are shown.
+// Entry returns a newly decoded copy; an order in the form of an entry.
 func (h Held) Entry() *Entry {
 	if h.isOrder() {
 		return h.Order().Entry()
 	}
-	e, _ := Decode(h.recordKey(), h.record.value()) // whole, or it would not be held
+	e, _ := Decode(h.recordKey(), h.record.value()) // a stored record is always complete
 	return e
 }
 
-// Order is the order, decoded anew; nil for a verdict.
+// Order returns a newly decoded copy of the order, or nil for a verdict.
 func (h Held) Order() *Order {
 	if !h.isOrder() {
 		return nil
@@ -63,7 +63,7 @@ func (h Held) recordKey() []byte {
 func (h Held) isOrder() bool { return h.record.flags()&heldOrder != 0 }
 func (h Held) kind() Kind    { return Kind(h.record.flags() & heldKinds >> heldKindBit) }
 
-// inForce says whether it is, and was not ended or pardoned.
+// inForce reports whether it is active: found, and not ended or pardoned.
 func (h Held) inForce(now int64) bool {
 	return h.record != nil && h.record.flags()&(heldEnded|heldPardoned) == 0 && h.record.until() > now
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// ContentJSON is the media type of the list as JSON, a line each.
+// ContentJSON is the media type of the list as JSON, one line per entry.
 const ContentJSON = "application/jsonl"
 
-// The form of JSON lines: a first line that says what the list is, a line for every entry and order, and a last line
-// with their number and the xxhash64 of all bytes before that line.
+// The form of JSON lines: a first line that describes the list, a line for every entry and order, and a last line with
+// their number and the xxhash64 of all bytes before that line.
 type firstLine struct {
 	Version int      `json:"v"`
 	List    string   `json:"list"`
@@ -31,8 +31,8 @@ type lastLine struct {
 	Checksum string `json:"checksum"`
 }
 
-// A JSONWriter writes a list as lines of JSON: NewJSONWriter the first, then entries, then Close the last. After an
-// error all further calls return it.
+// A JSONWriter writes a list as lines of JSON: NewJSONWriter writes the first, then come entries, and Close writes the
+// last. After an error all further calls return that error.
 type JSONWriter struct {
 	to     *bufio.Writer
 	digest *xxhash.Digest
@@ -91,8 +91,9 @@ func (w *JSONWriter) Close() error {
 	return nil
 }
 
-// WriteJSONAfter writes as lines of JSON what followed a version (entries that were ended too), or, where the Set does
-// not know that, all that is in force: of both only what wanted says, nil for all. The errors are those of WriteAfter.
+// WriteJSONAfter writes as lines of JSON the changes after a version, including ended entries. When the Set does not
+// know these, it writes all active entries. It writes only entries for which wanted returns true; a nil wanted means
+// all. The errors are those of WriteAfter.
 func (s *Set) WriteJSONAfter(to io.Writer, after Version, nowMilli int64, wanted func(*Entry) bool) error {
 	c, err := s.capture(after)
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *Set) WriteJSONAfter(to io.Writer, after Version, nowMilli int64, wanted
 	}
 	if c.header.Snapshot {
 		c.list.inForce(nowMilli, func(h Held) bool { return show(h.Entry()) })
-		return w.Close() // orders that wait for the log are in force, and so among them
+		return w.Close() // orders that wait for the log are active, and so included
 	}
 
 	for _, o := range c.local {
@@ -118,7 +119,8 @@ func (s *Set) WriteJSONAfter(to io.Writer, after Version, nowMilli int64, wanted
 	return w.Close()
 }
 
-// Entry is the record as it is shown; nil for one that is not: a mark, one without a value, one that cannot be read.
+// Entry returns the record in its shown form, or nil for records that are not shown: a watermark, a record without a
+// value, one that cannot be read.
 func (c Change) Entry() *Entry {
 	r, err := DecodeRecord(c.Key, c.Value)
 	switch {
@@ -130,7 +132,7 @@ func (c Change) Entry() *Entry {
 	return r.Entry
 }
 
-// A JSONReader reads a list from lines of JSON. Only when Next has returned io.EOF was it all there.
+// A JSONReader reads a list from lines of JSON. The list is complete only when Next has returned io.EOF.
 type JSONReader struct {
 	Header Header
 
@@ -188,8 +190,8 @@ func (r *JSONReader) line() ([]byte, error) {
 	return nil, fmt.Errorf("reading the list: %w", ErrCut)
 }
 
-// Next gives the next entry, io.EOF after the last. Its other errors are ErrCut, ErrDamaged and those of what it reads
-// from.
+// Next returns the next entry, and io.EOF after the last. Its other errors are ErrCut, ErrDamaged and those of its
+// source.
 func (r *JSONReader) Next() (*Entry, error) {
 	if r.err != nil {
 		return nil, r.err
@@ -230,7 +232,7 @@ func (r *JSONReader) end(line []byte) error {
 	return io.EOF
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads the output of MarshalText.
 func (i *instant) UnmarshalText(text []byte) error {
 	at, err := time.Parse(time.RFC3339, string(text))
 	if err != nil {
@@ -240,7 +242,7 @@ func (i *instant) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// untilInstant is the Unix milliseconds of an end.
+// untilInstant returns the Unix milliseconds of an end.
 func (i instant) untilInstant() int64 {
 	if i >= lastInstant {
 		return Never

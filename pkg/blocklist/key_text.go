@@ -8,15 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// Texts in keys, as docs/rules.md has them: a backslash is \\, each byte of what cannot be printed, or would begin the
-// mark, is \xNN, and what is longer than maxKeyText is its beginning, a mark and half of the SHA-256 of the whole.
+// Texts in keys, as docs/rules.md has them: a backslash is \\, and each byte that cannot be printed, or would begin the
+// mark, is \xNN. A text longer than maxKeyText becomes its beginning, a mark and half of the SHA-256 of the complete
+// text.
 const (
 	maxKeyText = 256
 	cutMark    = "…#"
 	hashBytes  = 16
 )
 
-// plain says whether a text is its own key.
+// plain reports whether a text is its own key.
 func plain(text string) bool {
 	if len(text) > maxKeyText {
 		return false
@@ -29,7 +30,7 @@ func plain(text string) bool {
 	return true
 }
 
-// appendKey appends the key that a text makes alone.
+// appendKey appends the key of a text.
 func appendKey(b []byte, text string) []byte {
 	start, end := len(b), len(b)
 	limit := start + maxKeyText - len(cutMark) - 2*hashBytes

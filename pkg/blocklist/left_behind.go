@@ -1,8 +1,8 @@
 package blocklist
 
-// LeftBehind are the orders in force of which a log that was made anew said nothing: aggregators publish their entries
-// again, and nobody else knows the orders of people. They wait for the log, and whoever gives orders is to write them into
-// it again. Each is told once.
+// LeftBehind returns the active orders that are missing in a log that was created again. Aggregators publish their
+// entries again, but only this Set still knows the orders of people. They wait for the log, and the caller that gives
+// orders must write them into it again. Each is returned once.
 func (s *Set) LeftBehind() []*Order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -11,7 +11,7 @@ func (s *Set) LeftBehind() []*Order {
 	return orders
 }
 
-// keepOrders has the orders that are left behind wait for the log.
+// keepOrders makes the orders that are left behind wait for the log.
 func (f *Filling) keepOrders(next State, now int64) {
 	f.set.mu.Lock()
 	defer f.set.mu.Unlock()
@@ -23,8 +23,8 @@ func (f *Filling) keepOrders(next State, now int64) {
 	}
 }
 
-// leavesBehind are the orders of the list in force that are missing in the one that takes its place. A list that is older
-// than a day may hold what was lifted since, and leaves nothing. The caller holds the Set's lock.
+// leavesBehind returns the orders of the active list that are missing in the next one. A list older than a day may
+// contain orders that were lifted since, so nothing of it is left behind. The caller holds the Set's lock.
 func (f *Filling) leavesBehind(next State, now int64) (orders []*Order) {
 	s := f.set
 	held := s.State()

@@ -2,8 +2,8 @@ package blocklist
 
 import "testing"
 
-// What a log that was made anew does not say is left behind, once; what it lifts, or says otherwise, is not, and nothing is
-// where the list before is old, or the same, or another.
+// Orders that are missing in a log that was created again are left behind, once. Orders that it lifts or changes are
+// not. Nothing is left behind when the list before is old, or the same, or another.
 func TestLeftBehind(t *testing.T) {
 	const now = int64(1_800_000_000_000)
 	blocks := func(id, value string, ended int64) Change {

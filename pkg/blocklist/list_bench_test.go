@@ -14,7 +14,7 @@ import (
 
 const million = 1_000_000
 
-// millionRecords are verdicts as most are: over addresses, one in five over IPv6 networks.
+// millionRecords are typical verdicts: over addresses, one in five over IPv6 networks.
 func millionRecords(b testing.TB) []Change {
 	random := rand.New(rand.NewPCG(1, 1))
 	changes := make([]Change, million)
@@ -42,8 +42,8 @@ func millionSet(b testing.TB, changes []Change) *Set {
 	return s
 }
 
-// BenchmarkMillion says what a list of a million entries takes: memory, filling it from records, writing and reading it;
-// and beside it a copy of the same bytes, and the same entries as plain JSON.
+// BenchmarkMillion measures a list of a million entries: its memory, filling it from records, writing and reading it.
+// For comparison it measures a copy of the same bytes, and the same entries as plain JSON.
 func BenchmarkMillion(b *testing.B) {
 	changes := millionRecords(b)
 	raw := 0
@@ -118,7 +118,7 @@ func BenchmarkMillion(b *testing.B) {
 	runtime.KeepAlive(s)
 }
 
-// cpu has a benchmark tell the CPU seconds it took an operation, the garbage collector's too: other processes do not
+// cpu adds the CPU seconds per operation to a benchmark, including the garbage collector's: other processes do not
 // change them as much as the wall clock's.
 func cpu(b *testing.B) func() {
 	used := func() time.Duration {
@@ -140,8 +140,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkCheck asks a list of a million entries: who is not on it, who is, and whom orders are about; the same few
-// again and again, and all of them at random.
+// BenchmarkCheck asks a list of a million entries for clients that are not on it, that are on it, and that have orders;
+// the same few again and again, and all of them at random.
 func BenchmarkCheck(b *testing.B) {
 	changes := millionRecords(b)
 	s := millionSet(b, changes)

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// FuzzDecodeRecord: whatever the bytes,
+// FuzzDecodeRecord: for all bytes,
 //   - DecodeRecord does not panic, and its errors are ErrNewer and ErrDamaged;
-//   - what it reads is written again as the same bytes, under the same key;
-//   - a Set takes what it reads, and nothing else, and can show it.
+//   - a record that it reads is written again as the same bytes, under the same key;
+//   - a Set accepts exactly the records that it reads, and can show them.
 func FuzzDecodeRecord(f *testing.F) {
 	for _, o := range orders() {
 		c := ordered(f, 0, o)
@@ -54,8 +54,8 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// FuzzRead: whatever the bytes, reading a list neither panics nor changes the Set unless it succeeds; then the list can
-// be written and read again.
+// FuzzRead: for all bytes, reading a list neither panics nor changes the Set unless it succeeds; then the list can be
+// written and read again.
 func FuzzRead(f *testing.F) {
 	from := wholeSet(f, "1.1.1.1")
 	_ = from.Order(allow("9.9.9.9"), at)
@@ -76,7 +76,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzJSONReader: whatever the bytes, it does not panic, and ends.
+// FuzzJSONReader: for all bytes, it does not panic, and ends.
 func FuzzJSONReader(f *testing.F) {
 	var b bytes.Buffer
 	_ = wholeSet(f, "1.1.1.1").WriteJSONAfter(&b, Version{}, at, nil)

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// A ListID says which list a record belongs to. The name is agreed once; the epoch grows when the topic was made anew.
+// A ListID is the list that a record belongs to. The name is agreed once; the epoch grows when the topic was created
+// again.
 type ListID struct {
 	Name  string // letters, digits, - and _; at most 64
 	Epoch int64
@@ -19,7 +20,7 @@ type ListID struct {
 // String is the name, a dash and the epoch.
 func (l ListID) String() string { return l.Name + "-" + strconv.FormatInt(l.Epoch, 10) }
 
-// ParseListID reads what String wrote.
+// ParseListID reads the output of String.
 func ParseListID(text string) (ListID, error) {
 	cut := strings.LastIndexByte(text, '-')
 	if cut < 0 {
@@ -33,7 +34,7 @@ func ParseListID(text string) (ListID, error) {
 	return l, nil
 }
 
-// Compare orders list ids by their epochs; of two with one epoch their names decide.
+// Compare sorts list ids by their epochs, and ids of the same epoch by their names.
 func (l ListID) Compare(other ListID) int {
 	return cmp.Or(cmp.Compare(l.Epoch, other.Epoch), cmp.Compare(l.Name, other.Name))
 }
@@ -45,15 +46,15 @@ func (l ListID) valid() bool {
 	return l.Epoch >= 0 && l.Name != "" && len(l.Name) <= maxListName && strings.Trim(l.Name, letters) == ""
 }
 
-// A Mark says how far the owner of a partition of the hits has got. Times are Unix milliseconds.
+// A Mark is a watermark: how far the owner of a partition of the hits has got. Times are Unix milliseconds.
 type Mark struct {
 	List       ListID
 	Partition  int
-	Partitions int   // how many there are
+	Partitions int   // of the topic
 	Generation int64 // of the log of hits, and
 	Offset     int64 // in it, up to which hits are counted
-	Reached    int64 // the requests' time it has got to
-	At         int64 // the wall clock when it was written
+	Reached    int64 // the latest time of requests counted
+	At         int64 // the wall clock of its writing
 	Since      int64 // every live entry of the partition was published at this offset of the blocklist or later
 }
 
@@ -62,14 +63,14 @@ const (
 	maxPartitions = 1 << 20
 )
 
-// RecordKey is the key of the mark's record.
+// RecordKey returns the key of the watermark's record.
 func (m *Mark) RecordKey() []byte {
 	return strconv.AppendInt([]byte(markPrefix), int64(m.Partition), 10)
 }
 
 func isMark(recordKey []byte) bool { return bytes.HasPrefix(recordKey, []byte(markPrefix)) }
 
-// Append appends the value of the mark's record. The error is ErrMark for a mark that cannot be.
+// Append appends the value of the watermark's record. It returns ErrMark for an impossible watermark.
 func (m *Mark) Append(b []byte) ([]byte, error) {
 	if err := m.validate(); err != nil {
 		return b, err
@@ -94,7 +95,7 @@ func (m *Mark) validate() error {
 	return nil
 }
 
-// decodeMark reads the record of a mark, all of it or nothing.
+// decodeMark reads the record of a watermark, completely or not at all.
 func decodeMark(record, value []byte) (*Mark, error) {
 	partition, err := strconv.Atoi(strings.TrimPrefix(string(record), markPrefix))
 	if err != nil {

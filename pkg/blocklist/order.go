@@ -9,37 +9,37 @@ import (
 	"weir/internal/address"
 )
 
-// An Order is what a person wants of the list. Times are Unix milliseconds.
+// An Order is a manual entry: a wish of a person for the list. Times are Unix milliseconds.
 type Order struct {
 	ID   string
 	Kind Kind
-	// Scope and Value say whom a block or an allow is for: ip and an address or a prefix as pkg/rule writes them, or
+	// Scope and Value name the target of a block or an allow: ip and an address or a prefix as pkg/rule writes them, or
 	// the name of a field and its value.
 	Scope, Value string
-	// Rule is what a pause is of, * for all; with Key it is the entry that a pardon is of.
+	// Rule is the rule of a pause, * for all; with Key it is the entry that a pardon is about.
 	Rule, Key string
-	// Pardons is the id of the entry that is pardoned. With it are all entries of the same rule and key that begin by the
-	// time of the order: those that hits which wait to be counted still lead to.
+	// Pardons is the id of the entry that is pardoned. The pardon also covers all entries of the same rule and key that
+	// begin by the time of the order: hits that still wait to be counted can lead to those.
 	Pardons string
 	From    int64  // when it was given
-	Until   int64  // after From; Never for what lasts until someone lifts it
+	Until   int64  // after From; Never when only a person lifts it
 	Ended   int64  // when it was lifted before Until; 0 when it was not
 	By      string // who gave it
-	Why     string // what they said
+	Why     string // the reason given
 }
 
-// pardons says whether a pardon is of an entry of its rule and key.
+// pardons reports whether a pardon covers an entry of its rule and key.
 func (o *Order) pardons(e *Entry) bool { return o.Pardons == e.ID || e.From <= o.From }
 
-// A Kind says what is ordered.
+// A Kind is the kind of an order.
 type Kind uint8
 
 // The kinds.
 const (
 	OrderBlock  Kind = iota + 1 // refuse
-	OrderAllow                  // let through, whatever else says otherwise
-	OrderPardon                 // take an entry out of force
-	OrderPause                  // take a rule's entries, or all, out of force for a while
+	OrderAllow                  // let through, whatever other entries state
+	OrderPardon                 // lift an entry
+	OrderPause                  // suspend a rule's entries, or all, for a while
 )
 
 var kindNames = [...]string{"", "block", "allow", "pardon", "pause"}
@@ -59,16 +59,17 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return unword(k, text, OrderBlock, OrderAllow, OrderPardon, OrderPause)
 }
 
-// EveryRule stands in a pause for all rules.
+// EveryRule is the rule of a pause for all rules.
 const EveryRule = "*"
 
-// The words that stand in the place of a scope in the keys of pauses and pardons.
+// The words in the place of a scope in the keys of pauses and pardons.
 const (
 	pauseWord  = "pause"
 	pardonWord = "pardon"
 )
 
-// RecordKey is the key of the order's record. Block and allow of one scope and value share it: the last one holds.
+// RecordKey returns the key of the order's record. Block and allow of one scope and value share it: the last one is
+// valid.
 func (o *Order) RecordKey() []byte {
 	switch o.Kind {
 	case OrderPause:
@@ -79,7 +80,7 @@ func (o *Order) RecordKey() []byte {
 	return []byte(manual + "/" + o.Scope + "/" + o.Value)
 }
 
-// readKey takes from a record's key what it says of an order of the kind.
+// readKey reads the part of an order that its record's key contains.
 func (o *Order) readKey(record []byte) bool {
 	rest, ok := bytes.CutPrefix(record, []byte(manual+"/"))
 	scope, value, found := strings.Cut(string(rest), "/")
@@ -100,7 +101,7 @@ func (o *Order) readKey(record []byte) bool {
 	return true
 }
 
-// Entry shows the order as entries are shown: its rule is manual.
+// Entry returns the order in the form of an entry: its rule is manual.
 func (o *Order) Entry() *Entry {
 	e := &Entry{ID: o.ID, Rule: manual, Key: o.Value, From: o.From, Until: o.Until, Decided: o.From, Ended: o.Ended,
 		Source: Manual, Order: o.Kind, By: o.By, Why: o.Why}
@@ -115,7 +116,7 @@ func (o *Order) Entry() *Entry {
 	return e
 }
 
-// validate says what cannot be.
+// validate returns an error for an impossible order.
 func (o *Order) validate() error {
 	if o.ID == "" || o.By == "" || o.Why == "" || len(o.ID) > maxShort || len(o.By) > maxShort || len(o.Why) > maxWhy {
 		return fmt.Errorf("%w: it needs an id, who gives it and why, each of a bounded length", ErrOrder)
@@ -177,7 +178,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return address.PlainPrefix(prefix), nil
 }
 
-// prefixText writes a prefix as keys have it: a whole address without its length.
+// prefixText writes a prefix as keys have it: a single address without its length.
 func prefixText(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()

@@ -7,7 +7,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Append appends the value of the order's record. The error is ErrOrder for an order that cannot be.
+// Append appends the value of the order's record. It returns ErrOrder for an impossible order.
 func (o *Order) Append(b []byte) ([]byte, error) {
 	if err := o.validate(); err != nil {
 		return b, err
@@ -42,7 +42,7 @@ func (o *Order) flags() byte {
 	return f
 }
 
-// decodeOrder reads the record of an order, all of it or nothing.
+// decodeOrder reads the record of an order, completely or not at all.
 func decodeOrder(record, value []byte) (*Order, error) {
 	if err := checkVersion(value, 3); err != nil {
 		return nil, err
@@ -78,9 +78,9 @@ func (o *Order) read(c *cursor, flags byte) {
 	}
 }
 
-// checkVersion says whether a value can be read here that has at least so many bytes. Values of a later version end with
-// the xxhash64 of all before, little endian: without it the version is not believed, for any byte may stand first in
-// what is damaged.
+// checkVersion reports whether this version can read a value of at least the given length. Values of a later version
+// end with the xxhash64 of all bytes before it, little endian. Without it the version is not trusted, because damaged
+// bytes may begin with any byte.
 func checkVersion(value []byte, least int) error {
 	if len(value) > 0 && value[0] > RecordVersion && sealed(value) {
 		return fmt.Errorf("%w: the bytes are of version %d, this program reads up to %d", ErrNewer, value[0], RecordVersion)
@@ -93,7 +93,7 @@ func checkVersion(value []byte, least int) error {
 
 const sealBytes = 8
 
-// sealed says whether bytes end with the checksum of all before it.
+// sealed reports whether bytes end with the checksum of all bytes before it.
 func sealed(value []byte) bool {
 	end := len(value) - sealBytes
 	return end > 0 && xxhash.Sum64(value[:end]) == binary.LittleEndian.Uint64(value[end:])

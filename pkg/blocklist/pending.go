@@ -8,11 +8,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// pending are the orders that the log has not brought yet, by their records' keys: those given here, and those given
-// where this list comes from.
+// pending are the orders that the log has not brought yet, by their records' keys: those given here, and those given at
+// the source of this list.
 type pending struct {
 	own, above map[string]*waiting
-	nameAbove  string // of those above, as they were when they were read
+	nameAbove  string // nameOf those above, when they were read
 }
 
 type waiting struct {
@@ -29,7 +29,7 @@ func (p *pending) of(key string) *waiting {
 	return p.above[key]
 }
 
-// each gives all, those of here last, by their keys' order: they are to lie over the others.
+// each yields all orders sorted by key, the own ones last, because they override the others.
 func (p *pending) each(yield func(key string, w *waiting)) {
 	for _, orders := range []map[string]*waiting{p.above, p.own} {
 		for _, key := range slices.Sorted(maps.Keys(orders)) {
@@ -38,7 +38,7 @@ func (p *pending) each(yield func(key string, w *waiting)) {
 	}
 }
 
-// gives says whether a record gives way to a pending order. The one that brings the order itself ends its waiting.
+// gives reports whether a pending order overrides a record. A record that brings the order itself ends its waiting.
 func (p *pending) gives(change Change) bool {
 	w := p.of(string(change.Key))
 	if w == nil {
@@ -59,15 +59,15 @@ func (p *pending) gives(change Change) bool {
 	return p.of(string(change.Key)) != nil
 }
 
-// drop forgets those with these ids.
+// drop forgets the orders with these ids.
 func (p *pending) drop(ids map[string]bool) {
 	for _, orders := range []map[string]*waiting{p.own, p.above} {
 		maps.DeleteFunc(orders, func(_ string, w *waiting) bool { return ids[w.order.ID] })
 	}
 }
 
-// Order puts an order in force at once. It stays until the log has brought it (its id), whatever else the log says of
-// the same target until then: it is going to be the last one there.
+// Order applies an order at once. The order stays until the log has brought it (its id), whatever other records of the
+// same target the log brings until then: the order is going to be the last one there.
 func (s *Set) Order(o *Order, nowMilli int64) error {
 	w, err := newWaiting(o)
 	if err != nil {
@@ -88,7 +88,7 @@ func newWaiting(o *Order) (*waiting, error) {
 	return &waiting{o, value}, err
 }
 
-// Pending are the orders that are in force here and that the log has not brought yet.
+// Pending returns the orders that are active here and that the log has not brought yet.
 func (s *Set) Pending() []*Order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (p *pending) orders() []*Order {
 	return orders
 }
 
-// Local names the pending orders: others have another name. Without any it is empty.
+// Local returns a name for the set of pending orders: other orders have another name. It is empty when there are none.
 func (s *Set) Local() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,14 +114,15 @@ func (s *Set) Local() string {
 
 func (p *pending) local() string { return nameOf(p.orders()) }
 
-// LocalAbove names in the same way the orders that were pending where the list comes from, when it was last read.
+// LocalAbove returns in the same way a name for the orders that were pending at the list's source, when it was last
+// read.
 func (s *Set) LocalAbove() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending.nameAbove
 }
 
-// nameOf gives orders a name that others do not have; none has none.
+// nameOf returns a name that other orders do not have; it is empty for no orders.
 func nameOf(orders []*Order) string {
 	if len(orders) == 0 {
 		return ""
@@ -134,8 +135,8 @@ func nameOf(orders []*Order) string {
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
-// orderAbove puts the orders in force that wait for the log where this list comes from; they replace those before. The
-// caller holds the lock.
+// orderAbove applies the orders that wait for the log at the list's source; they replace the earlier ones. The caller
+// holds the lock.
 func (s *Set) orderAbove(orders []*Order, nowMilli int64) {
 	before := s.pending.above
 	s.pending.nameAbove = nameOf(orders)

@@ -7,10 +7,10 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// prefixes find the orders over an address. A prefix is in one of the two tables, with its order's end.
+// prefixes find the orders over an address. One of the two tables has the prefix, with its order's end.
 type prefixes struct {
 	blocks, allows atomic.Pointer[bart.Table[int64]] // nil while there are none
-	seen           bool                              // by readers: tables are copied when they change
+	seen           bool                              // by readers: from then on tables are copied when they change
 }
 
 func (p *prefixes) table(kind Kind) *atomic.Pointer[bart.Table[int64]] {
@@ -20,7 +20,7 @@ func (p *prefixes) table(kind Kind) *atomic.Pointer[bart.Table[int64]] {
 	return &p.blocks
 }
 
-// any says whether there are orders over addresses.
+// any reports whether there are orders over addresses.
 func (p *prefixes) any() bool { return p.blocks.Load() != nil || p.allows.Load() != nil }
 
 func (p *prefixes) add(o *Order) {
@@ -54,7 +54,7 @@ func (p *prefixes) drop(o *Order) {
 	}
 }
 
-// over is the longest prefix over an address with an order of the kind in force.
+// over returns the longest prefix over an address with an active order of the kind.
 func (p *prefixes) over(kind Kind, ip netip.Addr, now int64) (netip.Prefix, bool) {
 	t := p.table(kind).Load()
 	if t == nil {
@@ -70,7 +70,7 @@ func (p *prefixes) over(kind Kind, ip netip.Addr, now int64) (netip.Prefix, bool
 		return prefix, ok
 	}
 
-	for prefix, until := range t.Supernets(whole) { // the longest is over, and not yet removed
+	for prefix, until := range t.Supernets(whole) { // the longest has ended, and is not yet removed
 		if until > now {
 			return prefix, true
 		}

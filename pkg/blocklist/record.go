@@ -6,17 +6,17 @@ import (
 	"fmt"
 )
 
-// A Record is one record of the topic blocklist: one of the three, or none of them for a record without a value.
+// A Record is one record of the topic blocklist. At most one of the three is set; none is for a record without a value.
 type Record struct {
 	Entry *Entry
 	Order *Order
 	Mark  *Mark
 }
 
-// ErrMark is what a mark is refused with that cannot be.
+// ErrMark refuses an impossible watermark.
 var ErrMark = errors.New("not a mark")
 
-// DecodeRecord reads a record, all of it or nothing. A record whose value is nil (not: empty) says that its key can be
+// DecodeRecord reads a record, completely or not at all. A nil value (not an empty one) means that the key can be
 // forgotten. The errors are ErrNewer and ErrDamaged.
 func DecodeRecord(key, value []byte) (Record, error) {
 	if len(key) == 0 || len(key) > MaxBytes {

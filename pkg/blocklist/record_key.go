@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// manual begins the keys of what people order. No rule has this name.
+// manual begins the keys of orders. No rule has this name.
 const manual = "manual"
 
 // RecordKey is the key of an entry's record: the rule's name, a slash, and the key. Names of rules have no slash.
@@ -13,7 +13,8 @@ func RecordKey(rule, key string) []byte {
 	return append(append([]byte(rule), '/'), key...)
 }
 
-// ParseRecordKey splits a record's key. Its errors are ErrDamaged, and ErrNewer for what is no entry.
+// ParseRecordKey splits a record's key. Its errors are ErrDamaged, and ErrNewer for a key of something else than an
+// entry.
 func ParseRecordKey(record []byte) (rule, key string, err error) {
 	r, k, err := splitEntryKey(record)
 	return string(r), string(k), err

@@ -48,7 +48,7 @@ func TestRecordsComeBack(t *testing.T) {
 	}
 }
 
-// The bytes stay what they are: topics hold them.
+// The bytes must not change: topics contain them.
 func TestOrdersBytesStay(t *testing.T) {
 	wants := []string{
 		"manual/ip/203.0.113.7 010a0211616c6c6f772d3230332e302e3131332e37b0b5baa4da5803616e6e046f757273",

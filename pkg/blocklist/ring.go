@@ -5,12 +5,12 @@ import "sort"
 // A ring keeps the last records of the log, so that followers need not begin again.
 type ring struct {
 	size    int
-	changes []Change // grows up to size, then goes round
-	next    int      // where the next one goes, when it goes round
+	changes []Change // grows up to size, then wraps
+	next    int      // where the next one goes after wrapping
 	from    int64    // every record after this offset is here
 }
 
-// reset forgets all: what comes is after an offset.
+// reset forgets all records; the next ones follow the offset.
 func (r *ring) reset(from int64) { *r = ring{size: r.size, from: from} }
 
 func (r *ring) add(c Change) {
@@ -31,7 +31,7 @@ func (r *ring) add(c Change) {
 	r.next = (r.next + 1) % r.size
 }
 
-// after are the records after an offset, at most so many; false when some of them are gone.
+// after returns the records after an offset, at most limit of them, or false when some of them are gone.
 func (r *ring) after(offset int64, limit int) ([]Change, bool) {
 	if offset < r.from {
 		return nil, false

@@ -7,18 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// A ruleState is what is known of a rule, or of a scope of orders, whose name is manual/SCOPE.
+// A ruleState is the state of a rule, or of a scope of orders, whose name is manual/SCOPE.
 type ruleState struct {
 	name        string
 	pausedUntil atomic.Int64
 	form        atomic.Pointer[form]
 
-	counts [2]int // entries in force by mode; guarded by the Set's lock
+	counts [2]int // active entries by mode; guarded by the Set's lock
 }
 
-// A form is what a rule's keys looked like so far. It never changes.
+// A form describes the keys of a rule so far. It never changes.
 type form struct {
-	field string // the one field of all keys; "" when there are keys of several, or of others
+	field string // the only field of all keys; "" when keys have several fields, or different ones
 	bits4 [33]bool
 	bits6 [129]bool // of addresses: the lengths of the prefixes
 }
@@ -43,7 +43,7 @@ func (r *ruleState) see(e *Entry) {
 	r.form.Store(&next)
 }
 
-// has says whether a key looks like others before.
+// has reports whether keys of this form have been seen.
 func (f *form) has(field, key string) bool {
 	if f.field != field || field != scopeIP {
 		return f.field == field
@@ -52,7 +52,7 @@ func (f *form) has(field, key string) bool {
 	return err == nil && f.lengths(prefix.Addr())[prefix.Bits()]
 }
 
-// lengths are those of the prefixes of an address's kind.
+// lengths returns the prefix lengths of an address's family.
 func (f *form) lengths(ip netip.Addr) []bool {
 	if ip.Is4() {
 		return f.bits4[:]
@@ -60,7 +60,7 @@ func (f *form) lengths(ip netip.Addr) []bool {
 	return f.bits6[:]
 }
 
-// onlyField is the name of an entry's field, when it has one and no more.
+// onlyField returns the name of an entry's field when it has exactly one.
 func onlyField(e *Entry) string {
 	if len(e.Fields) == 1 {
 		for name := range e.Fields {
@@ -85,7 +85,7 @@ const maxRules = 1 << 16
 
 var errRules = errors.New("more rules and scopes than a list can hold")
 
-// number is the index of a rule, which is made when it is missing. The writer's.
+// number returns the index of a rule, and adds the rule when it is missing. Only the writer calls it.
 func (t *table) number(rule string) (int, error) {
 	if number, ok := t.numbers[rule]; ok {
 		return number, nil

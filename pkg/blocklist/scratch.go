@@ -6,13 +6,13 @@ import (
 	"unsafe"
 )
 
-// A scratch reads entries one after the other into the same Entry, whose texts are the bytes it was read from.
+// A scratch reads entries one after the other into the same Entry, whose texts share the bytes that were read.
 type scratch struct {
 	entry  Entry
 	fields map[string]string
 }
 
-// decode is Decode; what it gives is good until the next call and as long as the bytes are.
+// decode is Decode; its result is valid until the next call and as long as the bytes are.
 func (s *scratch) decode(record, value []byte) (*Entry, error) {
 	rule, key, err := splitEntryKey(record)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *scratch) decode(record, value []byte) (*Entry, error) {
 
 func textOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// decidedAt are the generation and offset of a value that an entry was read from.
+// decidedAt returns the generation and offset of a value from which an entry was read.
 func decidedAt(value []byte) (generation, offset int64) {
 	long, n := binary.Uvarint(value[2:])
 	value = value[2+n+int(long):]

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// Limits bound a Set. What is 0 has its default.
+// Limits bound a Set. A zero field has its default.
 type Limits struct {
-	Entries int // records held; what does not fit is left out and counted. Default: 8 Mi
-	Changes int // records kept for those who follow. Default: 64 Ki
+	Entries int // most records; others are left out and counted. Default: 8 Mi
+	Changes int // records kept for followers. Default: 64 Ki
 }
 
 const (
@@ -19,29 +19,29 @@ const (
 	defaultChanges = 64 << 10
 )
 
-// A Set is the list in memory. Any number of goroutines may ask it; its methods that change it may be called by
-// several too, and do it one after the other.
+// A Set is the list in memory. All methods may be called at the same time; those that change the Set run one after the
+// other.
 type Set struct {
 	limits Limits
 	list   atomic.Pointer[content]
 	state  atomic.Pointer[State]
 	edits  atomic.Uint64
 
-	mu         sync.Mutex // of all that writes, and of what follows
+	mu         sync.Mutex // held by all writers; guards the fields below
 	ring       ring
 	pending    pending
 	leftBehind []*Order      // see LeftBehind
-	changed    chan struct{} // nil when nobody waits
+	changed    chan struct{} // nil when there is no waiter
 }
 
-// A State says what a Set holds.
+// A State describes the contents of a Set.
 type State struct {
 	Version Version
 	Whole   bool
 	AsOf    int64 // wall clock (Unix milliseconds) of the oldest mark that the list rests on; 0 without a list
 }
 
-// NewSet makes an empty one.
+// NewSet makes an empty Set.
 func NewSet(limits Limits) *Set {
 	if limits.Entries == 0 {
 		limits.Entries = defaultEntries
@@ -54,7 +54,7 @@ func NewSet(limits Limits) *Set {
 	return s
 }
 
-// install puts a list in force.
+// install makes a list the active one.
 func (s *Set) install(c *content, state State) {
 	c.prefixes.seen = true
 	s.list.Store(c)
@@ -62,11 +62,11 @@ func (s *Set) install(c *content, state State) {
 	s.state.Store(&state)
 }
 
-// Asked is who sends a request.
+// Asked is a request to check.
 type Asked struct {
-	IP     netip.Addr // not valid: nobody's
-	User   string     // "": nobody
-	Fields []Field    // what else of the request orders may be for
+	IP     netip.Addr // not valid: none
+	User   string     // "": none
+	Fields []Field    // further fields that orders may name
 	Keys   []RuleKey  // the request's key of each rule whose blocks cover it
 }
 
@@ -79,18 +79,18 @@ type RuleKey struct {
 	Key  []byte
 }
 
-// An Answer says what the list says of a request.
+// An Answer is the list's decision about a request.
 type Answer struct {
-	Entry   Held // what refuses it, a verdict or an order to block: of several the one that lasts longest
-	Shadow  Held // what would refuse it, were its rule in force
-	Allowed Held // the order that lets it through, whatever else there is; then there is no Entry
-	Paused  bool // all is paused, and nothing was looked for; or a rule is that would refuse it
+	Entry   Held // the entry that refuses it, a verdict or an order to block: of several the one that lasts longest
+	Shadow  Held // the entry that would refuse it if its rule enforced
+	Allowed Held // the order that lets it through, whatever other entries there are; then there is no Entry
+	Paused  bool // everything is paused, and nothing was looked up; or a rule that would refuse it is paused
 }
 
-// Check asks who may pass. It allocates nothing and takes no lock.
+// Check reports whether a request may pass. It allocates nothing and takes no lock.
 func (s *Set) Check(a *Asked, nowMilli int64) Answer { return s.list.Load().check(a, nowMilli) }
 
-// All are the entries in force, verdicts and orders to block, shadow ones too, as they are when it begins.
+// All yields the active entries, verdicts and orders to block, including shadow ones, as they are when it begins.
 func (s *Set) All(nowMilli int64) iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
 		s.freeze().inForce(nowMilli, func(h Held) bool {
@@ -102,15 +102,15 @@ func (s *Set) All(nowMilli int64) iter.Seq[*Entry] {
 	}
 }
 
-// Orders are all orders in force.
+// Orders yields all active orders.
 func (s *Set) Orders(nowMilli int64) iter.Seq[*Order] {
 	return func(yield func(*Order) bool) {
 		s.freeze().inForce(nowMilli, func(h Held) bool { return !h.isOrder() || yield(h.Order()) })
 	}
 }
 
-// Find are all entries and orders in force that hold what a person typed: an address or a prefix (what is over it, and
-// what is within it), a field with its value (user:alice), or the whole key of an entry.
+// Find yields all active entries and orders that match a text: an address or a prefix (entries over it, and within it),
+// a field with its value (user:alice), or the complete key of an entry.
 func (s *Set) Find(text string, nowMilli int64) iter.Seq[Record] {
 	return func(yield func(Record) bool) { s.freeze().find(text, nowMilli, yield) }
 }
@@ -121,14 +121,15 @@ func (s *Set) freeze() frozen {
 	return s.list.Load().freeze()
 }
 
-// A Count is how many entries of a rule are in force.
+// A Count is the number of active entries of a rule.
 type Count struct {
 	Rule    string // manual/SCOPE for orders
 	Mode    Mode
 	Entries int
 }
 
-// Counts are the entries of each rule and mode, and the orders of each scope. What has just ended may be among them.
+// Counts returns the entries of each rule and mode, and the orders of each scope. It may include entries that have just
+// ended.
 func (s *Set) Counts() []Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,27 +143,27 @@ func (s *Set) Counts() []Count {
 	return counts
 }
 
-// LeftOut is how many records did not fit.
+// LeftOut returns how many records did not fit.
 func (s *Set) LeftOut() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.list.Load().leftOut
 }
 
-// State says what the Set holds.
+// State returns the state of the Set.
 func (s *Set) State() State { return *s.state.Load() }
 
-// Version is what it holds.
+// Version returns the version of the list.
 func (s *Set) Version() Version { return s.State().Version }
 
-// Whole says whether it holds a whole list, be it an old one.
+// Whole reports whether the Set contains a complete list, which may be an old one.
 func (s *Set) Whole() bool { return s.State().Whole }
 
-// AsOf is the wall clock (Unix milliseconds) of the oldest mark that the list rests on.
+// AsOf returns the wall clock (Unix milliseconds) of the oldest watermark that the list rests on.
 func (s *Set) AsOf() int64 { return s.State().AsOf }
 
-// Edits is another number than before once there are other entries or orders: marks do not change it, nor do ends that come by
-// the clock. Who asks for it and then for the list has what that number stands for, or more.
+// Edits returns a number that changes with the entries and orders. Watermarks do not change it, nor do entries that end
+// by the clock. A caller that asks for it and then for the list gets the list of that number, or a later one.
 func (s *Set) Edits() uint64 { return s.edits.Load() }
 
 // A Change is a record of the log.
@@ -171,9 +172,9 @@ type Change struct {
 	Key, Value []byte // nil is a record without a value
 }
 
-// Changes are the records after a version, in their order and at most so many, and the version that they lead to. It
-// is false when the Set does not know what followed that version: then a snapshot is needed, or, where the version is
-// one that the Set has not reached (see NotYet), patience.
+// Changes returns the records after a version, in their order and at most limit of them, and the version that they lead
+// to. It returns false when the Set does not know the records after that version: then the caller needs a snapshot, or,
+// when the Set has not reached that version (see NotYet), patience.
 func (s *Set) Changes(after Version, limit int) ([]Change, Version, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,13 +189,14 @@ func (s *Set) Changes(after Version, limit int) ([]Change, Version, bool) {
 	return changes, now, ok
 }
 
-// NotYet says whether a version is one of this list that the Set has not reached.
+// NotYet reports whether a version is one of this list that the Set has not reached.
 func (s *Set) NotYet(v Version) bool {
 	now := s.Version()
 	return now.List == v.List && now.Offset < v.Offset
 }
 
-// Changed is closed at the next change of the list, of its state or of the orders that wait for the log.
+// Changed returns a channel that is closed at the next change of the list, of its state or of the orders that wait for
+// the log.
 func (s *Set) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +206,8 @@ func (s *Set) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// Wait returns when the Set no longer has this version, or other waiting orders than those that Local named so; or
-// when the context is done.
+// Wait returns when the Set no longer has this version, when other orders wait than those that Local named so, or when
+// the context is done.
 func (s *Set) Wait(ctx context.Context, v Version, local string) {
 	for {
 		changed := s.Changed()

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// slow is a list as the words of the documentation say it: a map of the records, all looked at whenever it is asked.
+// slow is a list written like the documentation: a map of the records, with a look at all of them for each question.
 type slow map[string]Record
 
 func (s slow) apply(c Change, now int64) {
@@ -56,7 +56,7 @@ func (s slow) orders(now int64) map[string]*Order {
 	return found
 }
 
-// shown is an answer that can be compared: which entries are possible, for several may last as long.
+// shown is an answer that can be compared. It has all possible entries, because several may last equally long.
 type shown struct {
 	Entry, Shadow, Allowed bool
 	Until, ShadowUntil     int64
@@ -212,7 +212,7 @@ func (w *world) asked() *Asked {
 	return a
 }
 
-// TestSetModel holds a Set against the slow list: after each record, as time goes on, for what is asked of it.
+// TestSetModel compares a Set with the slow list: after each record, as time goes on, for every question.
 func TestSetModel(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -61,7 +61,7 @@ func TestALateRecordChangesNothing(t *testing.T) {
 	}
 }
 
-// Hits that waited when someone was let in again lead to blocks that begin before that, of other ids.
+// Hits that waited when a client was let in again lead to blocks that begin before that, with other ids.
 func TestAPardonIsOfWhatBeganBefore(t *testing.T) {
 	s := wholeSet(t, "1.1.1.1")
 	pardon := &Order{ID: "p", Kind: OrderPardon, Rule: "per-ip", Key: "1.1.1.1", Pardons: "id-1.1.1.1", From: at + 500, Until: Never, By: "ann", Why: "ours"}
@@ -85,7 +85,7 @@ func TestWhatDoesNotFitIsLeftOut(t *testing.T) {
 	}
 	later := verdict("4.4.4.4")
 	later.From, later.Until = at+600_000, at+900_000
-	if err := s.Apply(at+601_000, record(t, 5, later)); err != nil { // those before have ended, and are forgotten after it
+	if err := s.Apply(at+601_000, record(t, 5, later)); err != nil { // earlier ones have ended, and are forgotten after it
 		err = s.Apply(at+601_000, record(t, 5, later))
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestWhatDoesNotFitIsLeftOut(t *testing.T) {
 	}
 }
 
-// What ends is forgotten by and by, and its room is used again.
+// Ended records are forgotten gradually, and their room is used again.
 func TestRoomIsUsedAgain(t *testing.T) {
 	s := NewSet(Limits{})
 	now := int64(at)

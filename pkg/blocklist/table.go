@@ -10,14 +10,15 @@ import (
 
 // A table finds packed records by rule and key. One goroutine at a time writes; readers take no lock.
 //
-// It is a table of open addressing with linear probing. A slot is one word, the record's hash above its ref, so that
-// one atomic load says all of it. What belongs together, the slots, the chunks and the rules, is a view; the writer
-// replaces it when one of them grows. A ref is good in the view that is still the table's after the slot was read:
-// a view with a new chunk is stored before any slot names that chunk, and one without a chunk after none does.
+// It is a hash table of open addressing with linear probing. A slot is one word, the record's hash above its ref, so
+// one atomic load reads all of it. The slots, the chunks and the rules belong together in a view; the writer replaces
+// the view when one of them grows. A ref is valid in the view that is still the table's after the slot was read: a view
+// with a new chunk is stored before any slot names that chunk, and a view without a chunk after no slot names it any
+// more.
 type table struct {
 	view    atomic.Pointer[view]
 	used    int   // slots that are not empty
-	current int   // the chunk that is written
+	current int   // the chunk that is being written
 	free    []int // numbers of chunks that were given up
 	numbers map[string]int
 }
@@ -29,7 +30,7 @@ type view struct {
 }
 
 const (
-	removed    = 1 << 32 // a slot that had a record; those behind it are still to be found
+	removed    = 1 << 32 // a slot that had a record; probing continues past it
 	firstSlots = 1 << 10
 )
 
@@ -48,7 +49,7 @@ func hashOf(rule string, key []byte) uint32 {
 
 func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
-// find gives the record of a rule and key, nil when there is none.
+// find returns the record of a rule and key, or nil when there is none.
 func (t *table) find(rule string, key []byte) (*ruleState, packed) {
 	hash := hashOf(rule, key)
 again:
@@ -73,12 +74,13 @@ again:
 	}
 }
 
-// spread makes a place of a hash whose lowest bit is always set.
+// spread turns a hash, whose lowest bit is always set, into a place.
 func spread(hash uint32) uint32 { return hash >> 1 }
 
 func (v *view) at(r ref) packed { return packed(v.chunks[r.chunk()].bytes[r.byte():]) }
 
-// slotOf is the slot of a rule and key, or that which it would take. The writer's, as all that follows.
+// slotOf returns the slot of a rule and key, or the slot that it would take. Only the writer calls it and the methods
+// below.
 func (t *table) slotOf(hash uint32, rule string, key []byte) (slot *atomic.Uint64, found packed) {
 	v := t.view.Load()
 	mask := uint32(len(v.slots) - 1)
@@ -122,7 +124,7 @@ func (t *table) write(h head, key, value []byte) ref {
 	return ref(t.current<<unitBits | unit)
 }
 
-// remove takes a record out, if it is there.
+// remove removes a record, if it is there.
 func (t *table) remove(rule string, key []byte) {
 	slot, old := t.slotOf(hashOf(rule, key), rule, key)
 	if old == nil {
@@ -133,7 +135,8 @@ func (t *table) remove(rule string, key []byte) {
 	t.kill(at, old.long())
 }
 
-// kill counts a record's bytes as dead. A chunk that is half dead is given up, its living records written again.
+// kill counts a record's bytes as dead. A chunk that is half dead is given up, and its living records are written
+// again.
 func (t *table) kill(r ref, long int) {
 	c := t.view.Load().chunks[r.chunk()]
 	c.dead += long
@@ -156,7 +159,7 @@ func (t *table) giveUp(number int) {
 	t.view.Store(&v)
 }
 
-// move writes a record again that is still in its slot.
+// move writes a record again if it is still in its slot.
 func (t *table) move(from ref, p packed) {
 	t.newChunkFor(p.long())
 	v := t.view.Load()
@@ -174,7 +177,7 @@ func (t *table) move(from ref, p packed) {
 	}
 }
 
-// makeRoom sees to it that there is a free slot, and room for a record.
+// makeRoom makes sure that there is a free slot, and room for a record.
 func (t *table) makeRoom(bytes int) {
 	t.newChunkFor(bytes)
 	if v := t.view.Load(); t.used >= len(v.slots)/4*3 {
@@ -201,7 +204,7 @@ func (t *table) newChunkFor(bytes int) {
 	t.view.Store(&next)
 }
 
-// grow makes a table without the slots that were removed, and twice as large when it is still half full then.
+// grow rebuilds the table without the removed slots, and doubles it when it is still half full then.
 func (t *table) grow() {
 	v := *t.view.Load()
 	living := 0
@@ -236,7 +239,7 @@ func insert(slots []atomic.Uint64, word uint64) {
 	slots[i].Store(word)
 }
 
-// A frozen is what a table held at one instant. It takes four bytes a record.
+// A frozen is a copy of a table's refs at one instant. It takes four bytes a record.
 type frozen struct {
 	view *view
 	refs []ref
@@ -253,7 +256,7 @@ func (t *table) freeze() frozen {
 	return f
 }
 
-// each gives the records as they lie in memory: in the order of the slots memory would be waited for at each.
+// each yields the records in the order of memory: in the order of the slots each record would be a cache miss.
 func (f frozen) each(yield func(*ruleState, packed) bool) {
 	slices.Sort(f.refs)
 	for _, r := range f.refs {

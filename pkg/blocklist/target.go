@@ -18,13 +18,14 @@ const (
 
 var scopeName = regexp.MustCompile(`^[\pL_@$][\pL\pN_@$.-]*$`)
 
-// validScope says whether a name can be a scope: a field's name that is no word of ours.
+// validScope reports whether a name can be a scope: a field's name that is not a reserved word.
 func validScope(scope string) bool {
 	return scope != pauseWord && scope != pardonWord && scopeName.MatchString(scope)
 }
 
-// ParseTarget reads whom an order is for: an address or a prefix, or a field's name, a colon and its value:
-// 203.0.113.7, 2001:db8::/64, user:alice, host:example.org. It writes addresses, prefixes and hosts in their one form.
+// ParseTarget reads the target of an order: an address or a prefix, or a field's name, a colon and its value:
+// 203.0.113.7, 2001:db8::/64, user:alice, host:example.org. It returns addresses, prefixes and hosts in their canonical
+// form.
 func ParseTarget(text string) (scope, value string, err error) {
 	text = strings.TrimSpace(text)
 	if prefix, err := parsePrefix(text); err == nil {
@@ -40,7 +41,7 @@ func ParseTarget(text string) (scope, value string, err error) {
 	case scope == scopeHost:
 		value = strings.TrimSuffix(strings.ToLower(value), ".")
 	case scope == "path":
-		value, _ = request.PathForm{}.Normal(value, false, nil) // as checks ask for it
+		value, _ = request.PathForm{}.Normal(value, false, nil) // the form that checks ask for
 	}
 
 	if !validTarget(scope, value) {
@@ -57,10 +58,10 @@ func parseAddressTarget(text string) (scope, value string, err error) {
 	return scopeIP, prefixText(prefix), nil
 }
 
-// ErrOrder is what an order is refused with that cannot be.
+// ErrOrder refuses an impossible order.
 var ErrOrder = errors.New("not an order")
 
-// Prefix is the prefix that an order of the scope ip is for; not valid for others.
+// Prefix returns the prefix of an order of the scope ip; it is not valid for others.
 func (o *Order) Prefix() netip.Prefix {
 	if o.Scope != scopeIP {
 		return netip.Prefix{}

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// What a list is not given with, or not taken.
+// Reasons why a list is not written or not read.
 var (
 	ErrNoList    = errors.New("there is no whole list yet")
 	ErrNotYet    = errors.New("that version is not reached here yet")
@@ -14,7 +14,7 @@ var (
 	ErrWentBack  = errors.New("it is older than the list that is held")
 )
 
-// A captured Set is all of it at one instant, or what changed of it since a version.
+// A captured Set is all of it at one instant, or its changes since a version.
 type captured struct {
 	header  Header
 	list    frozen   // of a snapshot
@@ -25,7 +25,7 @@ type captured struct {
 // maxDelta is how many records a delta has at most.
 const maxDelta = 16 << 10
 
-// capture takes what follows a version, or all when the Set does not know that.
+// capture takes the changes after a version, or everything when the Set does not know these.
 func (s *Set) capture(after Version) (captured, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +53,9 @@ func (s *Set) capture(after Version) (captured, error) {
 	return c, nil
 }
 
-// WriteAfter writes in the binary form what followed a version, or, where the Set does not know that (as of the zero
-// Version), a snapshot. The errors are ErrNoList and ErrNotYet, before anything is written, and those of the writing.
+// WriteAfter writes in the binary form the changes after a version. When the Set does not know these, it writes a
+// snapshot; for the zero Version it always does. The errors are ErrNoList and ErrNotYet, before anything is written,
+// and those of the writing.
 func (s *Set) WriteAfter(to io.Writer, after Version, nowMilli int64) error {
 	c, err := s.capture(after)
 	if err != nil {
@@ -81,8 +82,8 @@ func (c *captured) write(to io.Writer, now int64) error {
 	return w.Close()
 }
 
-// WriteSnapshot writes the list in the binary form, to be kept: without the orders that wait for the log as such. It returns
-// what it wrote before the records.
+// WriteSnapshot writes the list in the binary form, to be kept: orders that wait for the log are not written as such.
+// It returns the header.
 func (s *Set) WriteSnapshot(to io.Writer, nowMilli int64) (Header, error) {
 	c, err := s.capture(Version{})
 	if err != nil {
@@ -92,8 +93,8 @@ func (s *Set) WriteSnapshot(to io.Writer, nowMilli int64) (Header, error) {
 	return c.header, c.write(to, nowMilli)
 }
 
-// WriteChanges is WriteAfter without snapshots: it is false, and writes nothing, when the Set does not know what followed the
-// version.
+// WriteChanges is WriteAfter without snapshots: when the Set does not know the changes after the version, it writes
+// nothing and returns false.
 func (s *Set) WriteChanges(to io.Writer, after Version, nowMilli int64) (Header, bool, error) {
 	c, err := s.capture(after)
 	if err != nil || c.header.Snapshot {
@@ -102,9 +103,9 @@ func (s *Set) WriteChanges(to io.Writer, after Version, nowMilli int64) (Header,
 	return c.header, true, c.write(to, nowMilli)
 }
 
-// Read takes over what WriteAfter or WriteSnapshot wrote, when all of it is there: a snapshot in the place of the list,
-// a delta into it. On an error the Set is what it was. ErrOtherList and ErrWentBack say that the list could be
-// read and is not one that can follow the one held: of another name or an earlier epoch; of an earlier offset.
+// Read reads the output of WriteAfter or WriteSnapshot when it is complete. A snapshot replaces the list; a delta is
+// applied to it. After an error the Set is unchanged. ErrOtherList and ErrWentBack report a list that was readable but
+// cannot follow the current one: of another name or an earlier epoch; of an earlier offset.
 func (s *Set) Read(from io.Reader, nowMilli int64) (Header, error) {
 	r, err := NewReader(from)
 	if err != nil {
@@ -119,8 +120,8 @@ func (s *Set) Read(from io.Reader, nowMilli int64) (Header, error) {
 	return r.Header, s.readDelta(r, nowMilli)
 }
 
-// ReadKept is Read for what was kept for the next start: orders that waited for the log are in force, and do not wait for it
-// any more, as in a list that WriteSnapshot wrote. Whoever sends them to the log has them elsewhere.
+// ReadKept is Read for a list that was kept for the next start. Orders that waited for the log are active but no longer
+// wait for it, as in a list of WriteSnapshot. The caller that sends them to the log keeps them elsewhere.
 func (s *Set) ReadKept(from io.Reader, nowMilli int64) (Header, error) {
 	r, err := NewReader(from)
 	if err != nil {
@@ -133,14 +134,14 @@ func (s *Set) ReadKept(from io.Reader, nowMilli int64) (Header, error) {
 	return r.Header, s.readChanges(r, func(local []*Order) {
 		for _, o := range local {
 			if value, err := o.Append(nil); err == nil {
-				_ = s.list.Load().apply(Change{Key: o.RecordKey(), Value: value}, nowMilli) // it was in force
+				_ = s.list.Load().apply(Change{Key: o.RecordKey(), Value: value}, nowMilli) // it was active
 			}
 		}
 		s.edits.Add(uint64(len(local)))
 	}, nowMilli)
 }
 
-// follows says whether a list can come after the one that is held.
+// follows returns an error for a list that cannot follow the current one.
 func (s *Set) follows(h Header) error {
 	held := s.Version()
 	switch {
@@ -165,7 +166,7 @@ func (s *Set) readSnapshot(r *Reader, now int64) error {
 		if err := f.Apply(now, change); errors.Is(err, ErrDamaged) {
 			return err
 		}
-		return nil // what does not fit, or is of a later version of weir, is left out
+		return nil // records that do not fit, or of a later version of weir, are left out
 	})
 	if err == nil {
 		f.swap(State{Version: r.Header.Version, Whole: true, AsOf: r.Header.AsOf}, local, now)
@@ -173,7 +174,7 @@ func (s *Set) readSnapshot(r *Reader, now int64) error {
 	return err
 }
 
-// each gives all records, and returns the orders that wait for the log, when all was there.
+// each calls record for all records, and returns the orders that wait for the log when the list was complete.
 func (r *Reader) each(record func(Change) error) (local []*Order, err error) {
 	for {
 		change, isLocal, err := r.Next()
@@ -215,7 +216,7 @@ func (s *Set) readDelta(r *Reader, now int64) error {
 	return s.readChanges(r, func(local []*Order) { s.orderAbove(local, now) }, now)
 }
 
-// readChanges applies a delta, and what is to be done with the orders in it that wait for the log.
+// readChanges applies a delta, and calls order with its orders that wait for the log.
 func (s *Set) readChanges(r *Reader, order func(local []*Order), now int64) error {
 	var changes []Change
 	local, err := r.each(func(change Change) error {
@@ -241,9 +242,9 @@ func (c Change) clone() Change {
 	return own
 }
 
-// take applies a delta that is whole. Records of later versions of weir, and those that do not fit, are left out.
+// take applies a complete delta. Records of later versions of weir, and those that do not fit, are left out.
 func (s *Set) take(h Header, changes []Change, order func(), now int64) {
-	_ = s.Apply(now, changes...) // as the log has them: each reader of it leaves the same ones out
+	_ = s.Apply(now, changes...) // as in the log: each of its readers leaves the same ones out
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	order()

@@ -40,7 +40,7 @@ func allow(value string) *Order {
 	return &Order{ID: "allow-" + value, Kind: OrderAllow, Scope: "ip", Value: value, From: at, Until: Never, By: "ann", Why: "ours"}
 }
 
-// wholeSet holds these entries and two orders, as version a-1.N.
+// wholeSet makes a Set with these entries and two orders, as version a-1.N.
 func wholeSet(t testing.TB, keys ...string) *Set {
 	t.Helper()
 	s := NewSet(Limits{})
@@ -112,7 +112,7 @@ func TestASnapshotAndDeltasComeOver(t *testing.T) {
 	}
 }
 
-// A follower that moves to another enforcer by its version gets what it does not have, and nothing else.
+// A follower that moves to another enforcer by its version gets only the changes that it lacks.
 func TestAFollowerMoves(t *testing.T) {
 	one, other := wholeSet(t, "1.1.1.1"), wholeSet(t, "1.1.1.1")
 	follower := NewSet(Limits{})
@@ -172,7 +172,7 @@ func TestWhoIsTooFarBehindGetsASnapshot(t *testing.T) {
 	}
 }
 
-// TestCutAnywhere cuts a snapshot and a delta off at every byte, and changes each: the Set is what it was.
+// TestCutAnywhere cuts a snapshot and a delta off at every byte, and changes each byte: the Set stays unchanged.
 func TestCutAnywhere(t *testing.T) {
 	from := wholeSet(t, "1.1.1.1", "2.2.2.2")
 	if err := from.Order(allow("9.9.9.9"), at); err != nil {
@@ -280,7 +280,7 @@ func TestPendingOrdersComeOver(t *testing.T) {
 	}
 }
 
-// What the log says of an order's target before it brings the order is older than that.
+// Records of an order's target that the log has before the order itself are older than the order.
 func TestAPendingOrderIsTheLast(t *testing.T) {
 	s := wholeSet(t)
 	mine := allow("10.0.0.0/8")

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A Version says what a list holds: every record of the topic up to an offset. It is the same wherever the list is
-// held. The zero Version is that of a list that holds nothing.
+// A Version states the contents of a list: every record of the topic up to an offset. It is the same wherever the list
+// is. The zero Version is that of an empty list.
 type Version struct {
 	List   ListID
 	Offset int64 // of the newest record in it
@@ -21,7 +21,7 @@ func (v Version) String() string {
 	return v.List.String() + "." + strconv.FormatInt(v.Offset, 10)
 }
 
-// ParseVersion reads what String wrote.
+// ParseVersion reads the output of String.
 func ParseVersion(text string) (Version, error) {
 	if text == "" {
 		return Version{}, nil

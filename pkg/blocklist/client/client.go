@@ -5,14 +5,14 @@
 //	defer list.Close()
 //	http.ListenAndServe(address, list.Middleware(handler, client.ByAddress))
 //
-// A List holds the whole list or the last whole one, never a part. While there is none yet, requests pass, or, where
-// Config.Closed says so, do not. The enforcer may be away: the list stays, entries end by their own time, and Status
-// says how old the list is and why. With Config.File it outlives the process too.
+// A List contains the complete list or the last complete one, never a part. While there is none yet, requests pass;
+// with Config.Closed they are refused. When the enforcer is away the list stays, entries end by their own time, and
+// Status reports how old the list is and why. With Config.File the list outlives the process too.
 //
-// A Request is asked about by its address, its user and the fields that are given: by every entry of a rule that counts
-// by one of these alone, and by every order. What rules cover is not known here: entries of a rule that refuses only some
-// requests (covers: match) refuse all of the key's, unless Config.Rules leaves the rule out; keys of several fields
-// are asked for by CheckKey.
+// A check compares a request's address, user and given fields with every entry of a rule that counts by one of these
+// alone, and with every order. The package does not know which requests a rule covers. Entries of a rule that refuses
+// only some requests (covers: match) therefore refuse all requests of the key, unless Config.Rules leaves the rule out.
+// CheckKey asks for keys of several fields.
 //
 // Open starts goroutines, Close ends them and waits. All methods may be called by any number of goroutines; a check
 // takes no lock, does no I/O and takes well below a microsecond. A million entries take some 130 MB.
@@ -31,15 +31,15 @@ import (
 	"weir/pkg/blocklist/follow"
 )
 
-// Config says which list is followed.
+// Config names the list to follow.
 type Config struct {
 	URL    string                 // of the enforcer
 	Key    string                 // of the role read
-	Client *http.Client           // nil is one of our own
-	File   string                 // where the last whole list is kept; "" keeps none
-	Closed bool                   // without any list nobody passes
+	Client *http.Client           // nil: the package makes one
+	File   string                 // keeps the last complete list; "" keeps none
+	Closed bool                   // refuse all requests while there is no list
 	Rules  func(rule string) bool // which rules count; nil: all
-	Logger *slog.Logger           // nil is silence
+	Logger *slog.Logger           // nil logs nothing
 }
 
 // A List is the blocklist in this process.
@@ -77,7 +77,7 @@ func (l *List) Close() {
 	l.config.Client.CloseIdleConnections()
 }
 
-// Ready waits until there is a whole list, be it an old one, or the context is done.
+// Ready waits until there is a complete list, which may be an old one, or until the context is done.
 func (l *List) Ready(ctx context.Context) error {
 	for {
 		changed := l.set.Changed()
@@ -92,15 +92,15 @@ func (l *List) Ready(ctx context.Context) error {
 	}
 }
 
-// A Status says how following goes.
+// A Status reports how up to date the list is.
 type Status struct {
 	Whole   bool   // there is a list
-	Version string // the same at every enforcer that has the same list
+	Version string // equal at all enforcers that have the same list
 	Age     time.Duration
 	Trouble string // why the list does not keep up; empty when it does
 }
 
-// Status says how following goes.
+// Status reports how up to date the list is.
 func (l *List) Status() Status {
 	state := l.set.State()
 	s := Status{Whole: state.Whole, Version: state.Version.String(), Trouble: l.follower.Status().Trouble}
@@ -110,23 +110,23 @@ func (l *List) Status() Status {
 	return s
 }
 
-// A Request is who sends one.
+// A Request identifies the client of a request.
 type Request struct {
-	IP   netip.Addr // not valid: not asked for
-	User string     // "": not asked for
-	// Fields are those by which rules count or orders block. A path stands here as rules have it: decoded, without dots and
-	// double slashes (docs/rules.md, Paths); request.PathForm makes it so.
+	IP   netip.Addr // not valid: not checked
+	User string     // "": not checked
+	// Fields are those by which rules count or orders block. A path must have the form that rules use: decoded, without
+	// dots and double slashes (docs/rules.md, Paths); request.PathForm makes it.
 	Fields []blocklist.Field
 }
 
-// A Verdict says whether a request may pass.
+// A Verdict reports whether a request may pass.
 type Verdict struct {
 	Refused    bool
-	Rule       string        // that refuses it; manual for what a person ordered; "" when there is no list
-	RetryAfter time.Duration // until when, at least a second; 0 when nobody knows
+	Rule       string        // that refuses it; manual for an order of a person; "" when there is no list
+	RetryAfter time.Duration // until when, at least a second; 0 when that is unknown
 }
 
-// Check asks whether a request may pass.
+// Check reports whether a request may pass.
 func (l *List) Check(r Request) Verdict {
 	now := time.Now()
 	if !l.set.Whole() {
@@ -136,7 +136,7 @@ func (l *List) Check(r Request) Verdict {
 	return l.verdict(l.set.CheckAlone(&asked, now.UnixMilli(), l.config.Rules), now)
 }
 
-// CheckKey asks for a rule's key, in its canonical form.
+// CheckKey reports whether a key of a rule, in its canonical form, may pass.
 func (l *List) CheckKey(rule, key string) Verdict {
 	now := time.Now()
 	if !l.set.Whole() {
@@ -157,14 +157,14 @@ func (l *List) verdict(a blocklist.Answer, now time.Time) Verdict {
 	return v
 }
 
-// ByAddress makes a Request of the address that the connection comes from. Behind a proxy that is the proxy's: write a
-// function of your own there.
+// ByAddress makes a Request of the address that the connection comes from. Behind a proxy that is the proxy's address:
+// write your own function there.
 func ByAddress(r *http.Request) Request {
 	address, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return Request{IP: address.Addr().Unmap()}
 }
 
-// Middleware answers 429 with Retry-After to requests that are refused, and hands on all others.
+// Middleware answers 429 with Retry-After to requests that are refused, and passes on all others.
 func (l *List) Middleware(next http.Handler, who func(*http.Request) Request) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := l.Check(who(r))

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// an enforcer with a list that has one address and one user.
+// enforcer serves a list with one address and one user.
 func enforcer() *httptest.Server {
 	set := blocklist.NewSet(blocklist.Limits{})
 	filling := set.Fill()

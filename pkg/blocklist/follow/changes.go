@@ -12,9 +12,9 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A changeLog is the file next to a snapshot that has what changed since: one delta of the list behind the other, each with
-// its length (4 bytes, little endian) before it, and its checksum in it. A delta that a kill cut off is the last one; those
-// of an older snapshot are left out.
+// A changeLog is the file next to a snapshot with the changes since then: one delta of the list after the other, each
+// with its length (4 bytes, little endian) before it, and its checksum in it. Only the last delta can be cut off by a
+// kill. Deltas of an older snapshot are skipped.
 type changeLog struct {
 	path  string
 	file  *os.File
@@ -26,7 +26,7 @@ const maxDelta = 64 << 20
 
 var errNoChanges = errors.New("what changed is not known one by one")
 
-// begin empties the log: a snapshot has all.
+// begin empties the log, because a snapshot has everything.
 func (l *changeLog) begin() error {
 	l.close()
 	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
@@ -37,7 +37,7 @@ func (l *changeLog) begin() error {
 	return nil
 }
 
-// add writes what followed a version, and returns when it is on the disk.
+// add writes the changes after a version, and returns when they are on the disk.
 func (l *changeLog) add(set *blocklist.Set, after blocklist.Version, nowMilli int64) (blocklist.Header, error) {
 	var b bytes.Buffer
 	b.Write(make([]byte, 4))
@@ -60,7 +60,7 @@ func (l *changeLog) add(set *blocklist.Set, after blocklist.Version, nowMilli in
 	return header, nil
 }
 
-// gone says that the file was deleted or replaced: what is written to it now is lost.
+// gone reports that the file was deleted or replaced: writes to it are now lost.
 func (l *changeLog) gone() bool {
 	if l.file == nil {
 		return false
@@ -75,12 +75,12 @@ func (l *changeLog) gone() bool {
 
 func (l *changeLog) close() {
 	if l.file != nil {
-		_ = l.file.Close() // what was written is synced
+		_ = l.file.Close() // written deltas are already synced
 	}
 	l.file, l.begun = nil, false
 }
 
-// read takes the changes into a Set that has the snapshot, and says how many deltas these were.
+// read applies the changes to a Set that has the snapshot, and returns the number of deltas.
 func (l *changeLog) read(set *blocklist.Set, nowMilli int64) (deltas int, err error) {
 	file, err := os.Open(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +110,7 @@ func (l *changeLog) read(set *blocklist.Set, nowMilli int64) (deltas int, err er
 	}
 }
 
-// next reads a delta; nil at the end, or where a kill cut the last one off.
+// next reads a delta; it returns nil at the end, or where a kill cut the last one off.
 func next(file io.Reader) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(file, length[:]); err != nil {

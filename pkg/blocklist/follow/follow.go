@@ -1,28 +1,29 @@
-// Package follow keeps a blocklist.Set as it is where it comes from: the topic blocklist, or another enforcer.
+// Package follow keeps a blocklist.Set equal to its source: the topic blocklist, or another enforcer.
 //
-// What always holds. The Set holds a whole list or the last whole one: what is read from a log's beginning, or as a
-// snapshot, fills another list beside it, which takes its place when it is whole. A list that is cut off, damaged,
-// another one or older changes nothing, and Status says so. How old a list is says the oldest mark that it rests on;
-// followers of followers say the same.
+// Invariant. The Set contains a complete list: the current one, or the last complete one. A log that is read from its
+// beginning, or a snapshot, fills a second list, which takes the first one's place when it is complete. A list that is
+// cut off, damaged, a different list or older changes nothing, and Status reports it. The age of a list is that of the
+// oldest watermark that it rests on; followers of followers report the same age.
 //
-// From a log. A list is whole when for each partition of the hits a mark of the list was read whose Since is not
-// before the offset where reading began, and all was read that the log held then. Of several list ids among the marks
-// the one with the greatest epoch is believed; marks of others do not count. A mark of a greater epoch than that of the
-// list held, and records that the log no longer has, begin a reading from the log's start. A log that ends before what
-// is held of it was made anew, or has lost records: then only a list of a greater epoch takes the old one's place. So
-// a topic that was deleted empties no list. Meanwhile records that are new in the log are in force in the old one too.
+// From a log. A list is complete under two conditions. For each partition of the hits, a watermark of the list was read
+// whose Since is not before the offset where reading began. And everything was read that the log contained then. When
+// the watermarks have several list ids, the one with the greatest epoch is valid, and watermarks of the others do not
+// count. A watermark of a greater epoch than the current list's, and records that the log no longer has, start a read
+// from the beginning of the log. A log that ends before the current list's last record was created again or has lost
+// records: then only a list of a greater epoch takes the old one's place. So a deleted topic empties no list. Meanwhile
+// new records of the log also apply to the old list.
 //
-// From another enforcer. A snapshot first, then changes by long polls, each complete or not at all. Orders that wait
-// for the log there are in force here.
+// From another enforcer. A snapshot comes first, then changes by long polls, each complete or not at all. Orders that
+// wait for the log there are active here.
 //
-// The last whole list is kept on disk, which New reads: a snapshot in a file, whole or not at all, and next to it, in
-// FILE.changes, what changed since. What is in force is there within a second, orders that wait for the log where the list
-// comes from at once. The snapshot is written when the first list or another one was read, when the list changed and the last
-// snapshot was SaveEvery ago, at the end, and when the files were deleted. On a disk that fails it is tried every 5 s.
+// The last complete list is kept on disk, and New reads it: a snapshot in a file, complete or not at all, and next to
+// it, in FILE.changes, the changes since then. Changes are on disk within a second, orders that wait for the log at the
+// source at once. The snapshot is written when the first list or another one was read, when the list changed and the
+// last snapshot was SaveEvery ago, at the end, and when the files were deleted. When the disk fails, the write is tried
+// again every 5 s.
 //
-// Run starts one goroutine and waits for it; it returns when its context is done. Until then the Set's other
-// writers may write too. A Follower's Status may be asked by any number of goroutines. Memory: while a list is filled
-// there are two.
+// Run starts one goroutine and waits for it; it returns when its context is done. Until then the Set's other writers
+// may write too. Any number of goroutines may call Status. Memory: while a list is filled there are two.
 package follow
 
 import (
@@ -36,21 +37,21 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// Config says what is kept up to date, and where it is kept besides.
+// Config names the Set to keep up to date, and the file to keep it in.
 type Config struct {
 	Set       *blocklist.Set
-	File      string        // for the last whole list; "" keeps none
+	File      string        // for the last complete list; "" keeps none
 	SaveEvery time.Duration // between snapshots; 0 is 5 minutes
-	Logger    *slog.Logger  // nil is silence
+	Logger    *slog.Logger  // nil logs nothing
 	Now       func() time.Time
 }
 
-// A Status says how following goes.
+// A Status reports the state of following.
 type Status struct {
 	Trouble string    // why the list does not keep up; empty when it does
 	Since   time.Time // of the trouble
 	Filling bool      // a list is being read from its beginning
-	Fills   int64     // how many were begun
+	Fills   int64     // how many reads from the beginning were started
 	Unread  int64     // records that were left out: damaged, of a later version, or without room
 	Saved   time.Time // when the file was last written or read; zero: never
 }
@@ -66,20 +67,21 @@ type Follower struct {
 	status Status
 }
 
-// A source is where a list comes from.
+// A source is the origin of a list.
 type source interface {
 	// run follows until the context is done.
 	run(ctx context.Context)
 }
 
-// NewFromLog makes one that reads the topic blocklist. It reads the last whole list, if there is one.
+// NewFromLog makes a Follower that reads the topic blocklist. It reads the last complete list from the file, if there
+// is one.
 func NewFromLog(config Config, log Log) *Follower {
 	f := newFollower(config)
 	f.from = &logSource{Follower: f, log: log}
 	return f
 }
 
-// NewFromUpstream makes one that follows another enforcer. It reads the last whole list, if there is one.
+// NewFromUpstream makes a Follower of another enforcer. It reads the last complete list from the file, if there is one.
 func NewFromUpstream(config Config, upstream Upstream) (*Follower, error) {
 	f := newFollower(config)
 	from, err := newUpstreamSource(f, upstream)
@@ -104,7 +106,7 @@ func newFollower(config Config) *Follower {
 	return f
 }
 
-// Run follows until the context is done, and keeps the list in the file once more then.
+// Run follows until the context is done, and then keeps the list in the file once more.
 func (f *Follower) Run(ctx context.Context) {
 	var saving sync.WaitGroup
 	saving.Go(func() { f.saver.run(ctx) })
@@ -112,7 +114,7 @@ func (f *Follower) Run(ctx context.Context) {
 	saving.Wait()
 }
 
-// Status says how following goes.
+// Status reports the state of following.
 func (f *Follower) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,13 +129,13 @@ func (f *Follower) change(change func(*Status)) {
 
 func (f *Follower) now() int64 { return f.config.Now().UnixMilli() }
 
-// trouble says why the list does not keep up. Operations are a closed set.
+// trouble records why the list does not keep up. Operations are a closed set.
 func (f *Follower) trouble(operation string, err error) {
 	f.faults.Note(operation, err)
 	f.note(err)
 }
 
-// note has the status say why the list does not keep up.
+// note puts the reason why the list does not keep up into the status.
 func (f *Follower) note(err error) {
 	f.change(func(s *Status) {
 		if s.Trouble == "" {
@@ -148,7 +150,7 @@ func (f *Follower) well(operation string) {
 	f.change(func(s *Status) { s.Trouble, s.Since = "", time.Time{} })
 }
 
-// unread counts records that could not be taken.
+// unread counts records that could not be applied.
 func (f *Follower) unread(err error) {
 	if err == nil {
 		return

@@ -11,21 +11,22 @@ import (
 
 // A Log is the topic blocklist. One goroutine uses it.
 type Log interface {
-	// Read returns the next records, good until the next call. It waits for one for a while, and returns none when
-	// there is none. After ErrTrimmed and ErrPastEnd Next stays; after any other error the call can be repeated at
-	// once: the pause that belongs after it is over.
+	// Read returns the next records, valid until the next call. It waits a while for one, and returns none when there
+	// is none. After ErrTrimmed and ErrPastEnd Next stays. After any other error the call can be repeated at once: Read
+	// has already waited.
 	Read(ctx context.Context) ([]blocklist.Change, error)
 	// Next is the offset that the next Read begins at, and SetNext changes it.
 	Next() int64
 	SetNext(offset int64)
-	// Span is what the log held at the last answer, those with an error too: from start up to, and not including, end.
+	// Span returns the extent of the log at the last answer, including answers with an error: from start up to, and not
+	// including, end.
 	Span() (start, end int64)
 }
 
 var (
-	// ErrTrimmed says that a log begins after the offset wanted.
+	// ErrTrimmed reports that a log begins after the wanted offset.
 	ErrTrimmed = errors.New("the log begins later")
-	// ErrPastEnd says that a log ends before the offset wanted.
+	// ErrPastEnd reports that a log ends before the wanted offset.
 	ErrPastEnd = errors.New("the log ends earlier")
 )
 
@@ -39,11 +40,11 @@ type logSource struct {
 	awaiting time.Time // since when marks are missing; zero: they are not
 }
 
-// A reading is one from the log's start on.
+// A reading is one pass over the log from its start.
 type reading struct {
-	filling *blocklist.Filling // nil once its list is in force
+	filling *blocklist.Filling // nil once its list is active
 	began   int64              // the offset of its first Read
-	end     int64              // of the log then; -1 before
+	end     int64              // the end of the log at that time; -1 before
 	marks   marks
 }
 
@@ -54,7 +55,7 @@ func (l *logSource) run(ctx context.Context) {
 	}
 }
 
-// once reads once.
+// once reads the log once.
 func (l *logSource) once(ctx context.Context) {
 	changes, err := l.log.Read(ctx)
 	start, end := l.log.Span()
@@ -73,14 +74,14 @@ func (l *logSource) once(ctx context.Context) {
 	}
 }
 
-// begin reads from an offset on into a new list.
+// begin starts a new list from an offset.
 func (l *logSource) begin(offset int64) {
 	l.log.SetNext(offset)
 	l.reading = reading{filling: l.config.Set.Fill(), began: offset, end: -1, marks: marks{}}
 	l.Follower.filling(true)
 }
 
-// wentBack notes that the log was made anew, or has lost records.
+// wentBack records that the log was created again or has lost records.
 func (l *logSource) wentBack(err error) {
 	held := l.config.Set.Version().List
 	if l.demand == nil && l.config.Set.Whole() {
@@ -119,7 +120,7 @@ func (l *logSource) take(changes []blocklist.Change, end int64) {
 	l.reach()
 }
 
-// ahead puts records that are new in the log in force in the old list too, which may have to stay for long.
+// ahead applies new records of the log to the old list too, because that list may stay for long.
 func (l *logSource) ahead(now int64, changes []blocklist.Change) {
 	for i := range changes {
 		if changes[i].Offset >= l.reading.end {
@@ -129,7 +130,7 @@ func (l *logSource) ahead(now int64, changes []blocklist.Change) {
 	}
 }
 
-// swapIfWhole puts the list that is read in force when it is whole.
+// swapIfWhole makes the new list active when it is complete.
 func (l *logSource) swapIfWhole(now int64) {
 	r := &l.reading
 	if l.log.Next() < r.end {
@@ -158,11 +159,11 @@ func (l *logSource) swapIfWhole(now int64) {
 	l.config.Logger.Info("blocklist: the list is whole", "version", l.config.Set.Version().String())
 }
 
-// marksPatience is how long marks may be missing before that is a fault. Aggregators that were just started mark their
-// partitions one after the other, and each of them every 10 s.
+// marksPatience is how long watermarks may be missing before that is an error. Aggregators that were just started write
+// the watermarks of their partitions one after the other, and each of them every 10 s.
 const marksPatience = 30 * time.Second
 
-// awaits says what a list that is read lacks: once, and as a fault when it lasts.
+// awaits reports what a new list lacks: once at first, and as an error when it lasts.
 func (l *logSource) awaits(missing error) {
 	now := l.config.Now()
 	if l.awaiting.IsZero() {
@@ -176,7 +177,7 @@ func (l *logSource) awaits(missing error) {
 	l.note(missing)
 }
 
-// reach notes how far the marks are, or begins again when they are of another list.
+// reach updates the list's time from the watermarks, or begins again when they belong to another list.
 func (l *logSource) reach() {
 	state := l.config.Set.State()
 	list, asOf, missing := l.reading.marks.whole(l.reading.began)

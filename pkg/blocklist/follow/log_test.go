@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const at = 1_800_000_000_000
 
-// A paper is a Log in memory. Read gives what was added since, a batch at a time, and then waits.
+// A paper is a Log in memory. Read returns the records added since, a batch at a time, and then waits.
 type paper struct {
 	start   int64
 	records []blocklist.Change // at start and after
@@ -99,7 +99,7 @@ func (p *paper) mark(t testing.TB, m blocklist.Mark) int64 {
 	return p.add(m.RecordKey(), value)
 }
 
-// marked marks both partitions.
+// marked writes a watermark for both partitions.
 func (p *paper) marked(t testing.TB, list blocklist.ListID, since int64) {
 	t.Helper()
 	for partition := range 2 {
@@ -235,7 +235,7 @@ func TestTheGreaterEpochIsBelieved(t *testing.T) {
 		t.Fatalf("%v after one mark of two", got)
 	}
 	wantKeys(t, l.config.Set, "1.1.1.1", "2.2.2.2")
-	p.mark(t, blocklist.Mark{List: listA, Partition: 1}) // of one who does not know yet
+	p.mark(t, blocklist.Mark{List: listA, Partition: 1}) // of an aggregator that does not know yet
 	l.catchUp(t, p)
 	wantTrouble(t, l.Follower, "partition 1 of 2")
 	p.mark(t, blocklist.Mark{List: next, Partition: 1, Since: 3})
@@ -275,7 +275,7 @@ func theLogIsAnother(t *testing.T, l *logSource, p *paper) {
 	p.entry(t, "4.4.4.4", 1)
 	p.entry(t, "5.5.5.5", 1)
 	l.catchUp(t, p)
-	wantKeys(t, l.config.Set, "1.1.1.1", "3.3.3.3", "4.4.4.4", "5.5.5.5") // what is new is in force, what was stays
+	wantKeys(t, l.config.Set, "1.1.1.1", "3.3.3.3", "4.4.4.4", "5.5.5.5") // new records apply, old ones stay
 	if got := l.config.Set.Version(); got.List != listA || got.Offset != 2 {
 		t.Fatal(got)
 	}
@@ -304,7 +304,8 @@ func TestATrimmedLogIsReadFromItsStart(t *testing.T) {
 	}
 }
 
-// At an ordinary start partitions are marked one after the other: that is told once, and is a fault only when it lasts.
+// At an ordinary start partitions get their watermarks one after the other: that is logged once, and is an error only
+// when it lasts.
 func TestMarksThatAreLateAreAFaultOnlyWhenTheyLast(t *testing.T) {
 	var said bytes.Buffer
 	p, now := newPaper(), time.UnixMilli(at)

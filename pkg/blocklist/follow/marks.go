@@ -8,10 +8,10 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// marks are the last ones, by their partitions.
+// marks are the last watermarks by partition.
 type marks map[int]*blocklist.Mark
 
-// see takes in a record, if it is a mark: one of a lesser epoch, or of a former owner, changes nothing.
+// see adds a record if it is a watermark. One of a lesser epoch, or of a former owner, changes nothing.
 func (m marks) see(change blocklist.Change) {
 	if len(change.Key) == 0 || change.Key[0] != '/' || change.Value == nil {
 		return
@@ -25,13 +25,13 @@ func (m marks) see(change blocklist.Change) {
 	}
 }
 
-// later says whether a mark is not older than another of its partition.
+// later reports whether a watermark is not older than another one of its partition.
 func later(old, mark *blocklist.Mark) bool {
 	return cmp.Or(mark.List.Compare(old.List), cmp.Compare(mark.Generation, old.Generation), cmp.Compare(mark.Offset, old.Offset),
 		cmp.Compare(mark.At, old.At)) >= 0
 }
 
-// believed is the list with the greatest epoch; zero without marks.
+// believed returns the list with the greatest epoch, or zero without watermarks.
 func (m marks) believed() blocklist.ListID {
 	var greatest blocklist.ListID
 	for _, mark := range m {
@@ -44,8 +44,8 @@ func (m marks) believed() blocklist.ListID {
 
 var errNoMarks = errors.New("no aggregator has marked the blocklist yet")
 
-// whole gives the list that the marks are of, and the wall clock of the oldest; or says what is missing for a reading
-// that began at an offset to be whole.
+// whole returns the list of the watermarks and the wall clock of the oldest. It returns an error when something is
+// missing to complete a list that was read from the offset began.
 func (m marks) whole(began int64) (list blocklist.ListID, asOf int64, missing error) {
 	list = m.believed()
 	partitions := 0

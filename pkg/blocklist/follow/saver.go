@@ -14,13 +14,13 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// Save writes the list to a file: whole or not at all, also when the power is lost meanwhile.
+// Save writes the list to a file, completely or not at all, even when the power is lost meanwhile.
 func Save(path string, set *blocklist.Set, nowMilli int64) error {
 	_, err := saveVersion(path, set, nowMilli)
 	return err
 }
 
-// saveVersion is Save, and says which version it wrote: the Set may have another one by then.
+// saveVersion is Save, and returns the version that it wrote: the Set may have another one by then.
 func saveVersion(path string, set *blocklist.Set, nowMilli int64) (version blocklist.Version, err error) {
 	if version, err = save(path, set, nowMilli); err != nil {
 		err = fmt.Errorf("keeping the list in %s: %w", path, err)
@@ -62,7 +62,7 @@ func syncFolder(path string) error {
 	return folder.Sync()
 }
 
-// Load reads a file that Save wrote into a Set. On an error the Set is what it was.
+// Load reads a file of Save into a Set. After an error the Set is unchanged.
 func Load(path string, set *blocklist.Set, nowMilli int64) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -82,31 +82,31 @@ func Load(path string, set *blocklist.Set, nowMilli int64) error {
 }
 
 const (
-	// keepEvery is how long a change may be in memory alone.
+	// keepEvery is how long a change may exist only in memory.
 	keepEvery = 500 * time.Millisecond
-	// keepAgain is between tries where the disk fails.
+	// keepAgain is the pause between tries while the disk fails.
 	keepAgain = 5 * time.Second
-	// snapshotShare is the share of the time that may go into snapshots of a list whose changes cannot be kept one by one:
-	// those that are new in the log while the list is read again.
+	// snapshotShare bounds the time spent on snapshots of a list whose changes cannot be kept one by one: new records
+	// of the log while the list is read again. Snapshots take at most 1/snapshotShare of the time.
 	snapshotShare = 20
 )
 
-// A saver keeps the Set on disk: a snapshot in the file, and next to it the log of what changed since.
+// A saver keeps the Set on disk: a snapshot in the file, and next to it the log of later changes.
 type saver struct {
 	*Follower
 
-	mu     sync.Mutex // of keeping
+	mu     sync.Mutex // held while the files are written
 	log    changeLog
 	file   blocklist.Version // of the snapshot
 	saved  blocklist.Version // with the log
-	orders string            // that wait for Kafka, as they were kept
-	edits  uint64            // that are kept
+	orders string            // Set.Local of the kept orders that wait for Kafka
+	edits  uint64            // Set.Edits of the kept list
 	at     time.Time         // of the snapshot
 	cost   time.Duration     // of the snapshot
-	failed bool              // the last keeping did
+	failed bool              // the last write failed
 }
 
-// load reads what the last process kept. Without it, or when it is damaged, the Set stays empty.
+// load reads the files of the last process. When they are missing or damaged, the Set stays empty.
 func (s *saver) load() {
 	if s.config.File == "" {
 		return
@@ -138,7 +138,7 @@ func (s *saver) run(ctx context.Context) {
 		if !s.wanted() {
 			select {
 			case <-changed:
-			case <-time.After(keepEvery): // the files may be gone
+			case <-time.After(keepEvery): // check whether the files are gone
 			case <-ctx.Done():
 			}
 			continue
@@ -154,28 +154,28 @@ func (s *saver) run(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.due() || s.saved != s.file {
-		_ = s.snapshot() // which is noted
+		_ = s.snapshot() // snapshot has noted the error
 	}
 
 	s.log.close()
 }
 
-// wanted says whether something is to be written.
+// wanted reports whether there is something to write.
 func (s *saver) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.due() || s.log.gone()
 }
 
-// due says whether the disk has another list than the Set. The caller holds the lock.
+// due reports whether the disk has another list than the Set. The caller holds the lock.
 func (s *saver) due() bool {
 	set := s.config.Set
 	state := set.State()
 	return state.Whole && (s.failed || state.Version != s.saved || set.Local() != s.orders || set.Edits() != s.edits)
 }
 
-// Keep returns when the list as it is now is on the disk, with the orders that wait for Kafka. It does nothing while there is
-// no whole list, or no file.
+// Keep returns when the list as it is now is on the disk, with the orders that wait for Kafka. It does nothing while
+// there is no complete list, or no file.
 func (f *Follower) Keep() error {
 	if f.config.File == "" {
 		return nil
@@ -183,7 +183,7 @@ func (f *Follower) Keep() error {
 	return f.saver.keep(time.Now())
 }
 
-// keep writes what changed.
+// keep writes the changes.
 func (s *saver) keep(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +209,7 @@ func (s *saver) keep(now time.Time) error {
 	return s.changes()
 }
 
-// changes adds to the log what changed.
+// changes adds the changes to the log.
 func (s *saver) changes() error {
 	set := s.config.Set
 	for first := true; first || s.saved != set.Version(); first = false {
@@ -228,7 +228,7 @@ func (s *saver) changes() error {
 	return nil
 }
 
-// snapshot writes the file, and begins another log.
+// snapshot writes the file, and begins a new log.
 func (s *saver) snapshot() error {
 	set := s.config.Set
 	edits, orders := set.Edits(), set.Local()
@@ -244,7 +244,7 @@ func (s *saver) snapshot() error {
 	return s.note(err)
 }
 
-// note has a fault said, and the next keeping write a snapshot.
+// note logs an error, and makes the next write a snapshot.
 func (s *saver) note(err error) error {
 	if err == nil {
 		if s.failed {

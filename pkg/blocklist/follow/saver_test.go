@@ -18,7 +18,7 @@ import (
 
 var errNoBroker = errors.New("no broker answers")
 
-// restarted is what a process serves that starts with a file while Kafka is away.
+// restarted returns the source of a process that starts with a file while Kafka is away.
 func restarted(t testing.TB, file string) *logSource {
 	t.Helper()
 	away := newPaper()
@@ -66,7 +66,7 @@ func orders(s *blocklist.Set) (values []string) {
 	return values
 }
 
-// kept has a snapshot with one entry, and changes: entries and an order that waits for Kafka.
+// kept makes a snapshot with one entry, and changes: entries and an order that waits for Kafka.
 func kept(t testing.TB) (l *logSource, p *paper, file string) {
 	t.Helper()
 	p, file = newPaper(), filepath.Join(t.TempDir(), "list")
@@ -114,7 +114,7 @@ func TestWhatIsInForceIsServedAfterAKill(t *testing.T) {
 	wantKeys(t, restarted(t, file).config.Set, append(slices.Clone(keptKeys), "3.3.3.3")...)
 }
 
-// Wherever a kill cuts the log of changes off, what comes before is served, and it is no error.
+// When a kill cuts the log of changes off, the changes before the cut are served, and it is no error.
 func TestALogOfChangesThatIsCutOff(t *testing.T) {
 	_, _, file := kept(t)
 	changes, err := os.ReadFile(file + ".changes")
@@ -180,7 +180,7 @@ func TestALogOfAnOlderSnapshot(t *testing.T) {
 	}
 }
 
-// What is new in a log is in force while the log is read again and no list of it is whole; so it is on the disk too.
+// New records of the log apply while the log is read again and no list of it is complete; so they are on the disk too.
 func TestWhatIsAheadIsKept(t *testing.T) {
 	l, p, file := kept(t)
 	p.start, p.records = 100, nil // the broker has deleted what was there
@@ -194,7 +194,7 @@ func TestWhatIsAheadIsKept(t *testing.T) {
 	})
 }
 
-// A follower keeps what is in force as long as it runs, without being asked: also after its files were deleted.
+// A follower keeps the active list as long as it runs, without a call of Keep, and also after its files were deleted.
 func TestAFollowerKeepsItsList(t *testing.T) {
 	e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
 	file := filepath.Join(t.TempDir(), "folder", "list")
@@ -213,7 +213,7 @@ func TestAFollowerKeepsItsList(t *testing.T) {
 	until(t, "it is on the disk again", onDisk)
 }
 
-// A disk that fails is tried again, and then has all.
+// After a disk failed, writes are tried again, and then the files are complete.
 func TestADiskThatFailsForAWhile(t *testing.T) {
 	l, p, file := kept(t)
 	folder := filepath.Dir(file)
@@ -234,7 +234,7 @@ func TestADiskThatFailsForAWhile(t *testing.T) {
 	wantKeys(t, restarted(t, file).config.Set, append(slices.Clone(keptKeys), "4.4.4.4")...)
 }
 
-// Orders that are given at once are all kept before their keepings return.
+// Orders that are given at the same time are all kept before their calls of Keep return.
 func TestKeepingAtOnce(t *testing.T) {
 	l, _, file := kept(t)
 	ctx, cancel := context.WithCancel(t.Context())

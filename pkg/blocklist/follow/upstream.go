@@ -19,9 +19,10 @@ import (
 type Upstream struct {
 	URL    string // https://host:7421; a path before /v1 may follow
 	Key    func() (string, error)
-	Client *http.Client  // nil is one of our own
+	Client *http.Client  // nil: the package makes one
 	Wait   time.Duration // of a long poll; 0 is 30 s
-	// Patience is how long the upstream may say nothing beyond Wait, at the beginning of an answer and in it. 0 is 10 s.
+	// Patience is how long the upstream may send nothing beyond Wait, at the beginning of an answer and in it. 0 is 10
+	// s.
 	Patience time.Duration
 }
 
@@ -34,7 +35,7 @@ const (
 	listPath = "/v1/blocklist"
 )
 
-// StatusNotYet is how an enforcer answers that it has not reached the version asked for.
+// StatusNotYet is an enforcer's answer when it has not reached the wanted version.
 const StatusNotYet = http.StatusTooEarly
 
 var errSilent = errors.New("it says nothing")
@@ -69,7 +70,7 @@ func (u *upstreamSource) run(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {
 		err := u.poll(ctx)
-		_ = u.config.Set.Apply(u.now()) // what has ended is forgotten
+		_ = u.config.Set.Apply(u.now()) // forgets ended records
 		if ctx.Err() != nil {
 			return
 		}
@@ -86,7 +87,7 @@ func (u *upstreamSource) run(ctx context.Context) {
 	}
 }
 
-// poll asks once for what follows the list held.
+// poll asks once for the changes after the current list.
 func (u *upstreamSource) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -109,7 +110,7 @@ func (u *upstreamSource) poll(ctx context.Context) error {
 	orders := u.config.Set.LocalAbove()
 	_, err = u.config.Set.Read(&watched{response.Body, func() { silence.Reset(u.Patience) }}, u.now())
 	if err == nil && u.config.Set.LocalAbove() != orders {
-		_ = u.Keep() // orders do not wait for the next keeping; a fault is noted there
+		_ = u.Keep() // orders do not wait for the next write; Keep logs its errors
 	}
 
 	return because(ctx, err)
@@ -153,7 +154,7 @@ func (u *upstreamSource) authorize(request *http.Request) error {
 	return nil
 }
 
-// because gives the cause of a context's end in the place of what it led to.
+// because returns the cause of a context's end instead of the error that followed from it.
 func because(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -161,13 +162,13 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// refused says with what an answer refuses.
+// refused turns an answer into an error.
 func refused(response *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(response.Body, 200)) // the status says it too
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 200)) // the status alone is enough
 	return fmt.Errorf("it answers %s: %s", response.Status, strings.TrimSpace(string(text)))
 }
 
-// watched tells of each piece that comes.
+// watched calls back for each piece that arrives.
 type watched struct {
 	io.Reader
 	came func()

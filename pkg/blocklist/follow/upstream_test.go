@@ -15,7 +15,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// An enforcer is one that others follow. What it does can be changed.
+// An enforcer is an upstream for tests, with a behaviour that can be changed.
 type enforcer struct {
 	*httptest.Server
 	set *blocklist.Set
@@ -145,7 +145,7 @@ func TestAnUpstreamIsFollowed(t *testing.T) {
 	wantTrouble(t, f, "")
 }
 
-// Whatever an upstream does wrong, the list stays and it is said; when it does right again, the list goes on.
+// Errors of an upstream leave the list unchanged and are reported; when the upstream recovers, the list continues.
 func TestABadUpstreamChangesNothing(t *testing.T) {
 	other := newEnforcer(t, wholeSet(t, blocklist.ListID{Name: "b", Epoch: 9}, "6.6.6.6"))
 	back := newEnforcer(t, wholeSet(t, listA))
@@ -225,7 +225,7 @@ func TestAnUpstreamNeedsAURL(t *testing.T) {
 	}
 }
 
-// An upstream that redirects elsewhere gets no key sent there, whatever client is used.
+// The key is not sent to the target of a redirect, whatever client is used.
 func TestTheKeyIsNotSentAfterARedirect(t *testing.T) {
 	leaked := make(chan string, 1)
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

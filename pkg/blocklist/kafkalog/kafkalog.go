@@ -1,6 +1,6 @@
-// Package kafkalog reads the topic blocklist from Kafka, as package follow wants it.
+// Package kafkalog reads the topic blocklist from Kafka for package follow.
 //
-// A Log belongs to one goroutine. It starts none, and waits half a second for records at most.
+// A Log belongs to one goroutine. It starts none, and waits for records for half a second at most.
 package kafkalog
 
 import (
@@ -18,12 +18,12 @@ type Log struct {
 	changes []blocklist.Change
 }
 
-// New makes the log of a topic. It asks nothing yet.
+// New makes the log of a topic. It sends no request yet.
 func New(client *kafka.Client, topic string) *Log {
 	return &Log{reader: client.NewReader(topic, 0, 0)}
 }
 
-// Read is follow.Log's.
+// Read implements follow.Log.
 func (l *Log) Read(ctx context.Context) ([]blocklist.Change, error) {
 	records, err := l.reader.Fetch(ctx)
 	switch {
@@ -44,13 +44,13 @@ func (l *Log) Read(ctx context.Context) ([]blocklist.Change, error) {
 	return l.changes, nil
 }
 
-// Next is follow.Log's.
+// Next implements follow.Log.
 func (l *Log) Next() int64 { return l.reader.Next() }
 
-// SetNext is follow.Log's.
+// SetNext implements follow.Log.
 func (l *Log) SetNext(offset int64) { l.reader.SetNext(offset) }
 
-// Span is follow.Log's.
+// Span implements follow.Log.
 func (l *Log) Span() (start, end int64) {
 	span := l.reader.Span()
 	return span.Start, span.End

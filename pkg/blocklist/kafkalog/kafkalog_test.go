@@ -101,7 +101,7 @@ func send(t testing.TB, producer *kafka.Producer, key, value []byte) {
 	}
 }
 
-// A shape is what the log cleaner leaves: segments of batches, from which records and whole batches are missing.
+// A shape is a log after the log cleaner: segments of batches, from which records and complete batches are missing.
 type shape struct {
 	segments [][]batch
 	end      int64
@@ -136,7 +136,7 @@ func TestEveryShapeOfACompactedLog(t *testing.T) {
 	}
 }
 
-// followShape follows a log whose last record is the mark that makes it whole.
+// followShape follows a log whose last record is the watermark that completes it.
 func followShape(t *testing.T, s shape) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "log"))
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 
 const million = 1_000_000
 
-// BenchmarkMillionFromKafka is an enforcer's start from a topic of a real Kafka that holds a million verdicts, until the
-// list is whole; beside it the same records fetched and nothing done with them, which is what no reader can beat. The CPU
-// seconds are this process's: the broker, on the same machine, takes its own.
+// BenchmarkMillionFromKafka measures an enforcer's start from a topic of a real Kafka with a million verdicts, until
+// the list is complete. For comparison it fetches the same records and does nothing with them, which is the lower bound
+// for all readers. The CPU seconds are those of this process: the broker, on the same machine, takes its own.
 func BenchmarkMillionFromKafka(b *testing.B) {
 	cluster := kafkatest.Real(b, kafkatest.Options{})
 	client := kafkatest.Client(b, kafka.Config{Brokers: cluster.Addresses(), Create: true})
@@ -96,7 +96,7 @@ func sendMillion(b *testing.B, client *kafka.Client, topic string) {
 	}
 }
 
-// untilWhole follows the topic until the list is whole.
+// untilWhole follows the topic until the list is complete.
 func untilWhole(b *testing.B, client *kafka.Client, topic string) *blocklist.Set {
 	set := blocklist.NewSet(blocklist.Limits{})
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
@@ -126,7 +126,7 @@ func untilWhole(b *testing.B, client *kafka.Client, topic string) *blocklist.Set
 	return set
 }
 
-// cpu has a benchmark tell the CPU seconds that it took an operation.
+// cpu adds the CPU seconds per operation to a benchmark.
 func cpu(b *testing.B) func() {
 	before := used(b)
 	return func() { b.ReportMetric((used(b)-before).Seconds()/float64(b.N), "cpu-s/op") }
