@@ -62,7 +62,7 @@ func TestValuesOfLabelsAreDocumented(t *testing.T) {
 
 // Every reason for which a request is not counted is explained in docs/collecting.md, and no others.
 func TestReasonsAreDocumented(t *testing.T) {
-	_, section, _ := strings.Cut(page(t, "collecting.md"), "\n## What is not counted\n")
+	_, section, _ := strings.Cut(page(t, "collecting.md"), "\n## Requests that are not counted\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	told, counted := map[string]bool{}, map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|").FindAllStringSubmatch(section, -1) {
