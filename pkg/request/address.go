@@ -18,6 +18,7 @@ func parseAddress(s string) (netip.Addr, bool) {
 	if s == "" || s == "-" || s == "@" || strings.HasPrefix(s, "unix:") {
 		return netip.Addr{}, true
 	}
+
 	if s[0] == '[' {
 		inner, port, closed := strings.Cut(s[1:], "]")
 		if !closed || port != "" && !isPort(port) {
@@ -25,6 +26,7 @@ func parseAddress(s string) (netip.Addr, bool) {
 		}
 		s = inner
 	}
+
 	return parseIPv6(s)
 }
 
@@ -48,16 +50,19 @@ func leadingIPv4(s string) (address netip.Addr, rest string, ok bool) {
 			}
 			i++
 		}
+
 		start, value := i, 0
 		for i < len(s) && i < start+3 && s[i]-'0' <= 9 {
 			value = value*10 + int(s[i]-'0')
 			i++
 		}
+
 		if i == start || value > 255 || s[start] == '0' && i > start+1 {
 			return address, s, false
 		}
 		octets[n] = byte(value)
 	}
+
 	return netip.AddrFrom4(octets), s[i:], true
 }
 

@@ -39,14 +39,17 @@ func apacheLayout(format string, o Options) (layout, error) {
 		if percent < 0 {
 			percent = len(text)
 		}
+
 		l.tokens = append(l.tokens, token{literal: text[:percent]})
 		if text = text[percent:]; text == "" {
 			break
 		}
+
 		var tokens []token
 		tokens, text, err = apacheDirective(text, o)
 		l.tokens = append(l.tokens, tokens...)
 	}
+
 	if err != nil {
 		return layout{}, err
 	}
@@ -82,6 +85,7 @@ func apacheDirective(s string, o Options) (tokens []token, rest string, err erro
 		}
 		rest = strings.TrimLeft(rest, "!<>,0123456789")
 	}
+
 	if rest == "" {
 		return nil, "", fmt.Errorf("nothing follows the %% in %.20q", s)
 	}
@@ -97,10 +101,12 @@ func apacheDirective(s string, o Options) (tokens []token, rest string, err erro
 	case '^':
 		return nil, "", fmt.Errorf("%s: trailers are not known here", text)
 	}
+
 	v, ok := apacheVariable(letter, name, o)
 	if !ok {
 		return nil, "", fmt.Errorf("%s: Apache has no such directive", text)
 	}
+
 	v.text = text
 	return []token{{variable: &v}}, rest, nil
 }
@@ -116,6 +122,7 @@ func apacheVariable(letter byte, name string, o Options) (variable, bool) {
 	case letter == 'T' && (name == "us" || name == "ms"):
 		v.name += "_" + name
 	}
+
 	if v.set == nil {
 		v.set = setFurther
 	}

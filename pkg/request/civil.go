@@ -103,12 +103,14 @@ func offset(s string) (int, bool) {
 	case len(s) != 3:
 		return 0, false
 	}
+
 	if hours > 23 || minutes > 59 {
 		return 0, false
 	}
 	if s[0] == '-' {
 		return -hours*60 - minutes, true
 	}
+
 	return hours*60 + minutes, true
 }
 

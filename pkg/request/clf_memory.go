@@ -24,12 +24,14 @@ func (m *clfMemory) time(s string, zone *time.Location) (int64, bool) {
 	if second := pair(s, clfMinute); m.known && second < 60 && s[:clfMinute] == string(m.text[:clfMinute]) && s[clfZone:] == string(m.text[clfZone:]) {
 		return m.start + int64(second)*1000, true
 	}
+
 	at, ok := timeCLF(s, zone)
 	// With a fraction, or with a second that leaps, the minute would not begin where it seems to.
 	if second := pair(s, clfMinute); ok && s[clfZone] == ' ' && second < 60 && at+60_000 < timeEnd {
 		copy(m.text[:], s)
 		m.start, m.known = at-int64(second)*1000, true
 	}
+
 	return at, ok
 }
 

@@ -49,6 +49,7 @@ func (c *Client) Resolve(r *Request) (proxy bool) {
 			return false
 		}
 	}
+
 	return r.IP.IsValid()
 }
 

@@ -61,18 +61,21 @@ func (c *columns) begin(names string) error {
 	for _, name := range strings.Fields(names) {
 		variables = append(variables, c.variable(name))
 	}
+
 	if !strings.Contains(names, "date") {
 		return errors.New("the columns hold no date")
 	}
 	if err := claimSlots(variables, c.options); err != nil {
 		return err
 	}
+
 	for _, v := range variables {
 		st := step{name: v.name}
 		st.filledBy(v, decoded(v.set, c.decoder(v.text)))
 		st.want(c.wanted)
 		c.steps = append(c.steps, st)
 	}
+
 	return nil
 }
 
@@ -81,16 +84,19 @@ func (c *columns) variable(name string) *variable {
 	if !ok {
 		v.set = setFurther
 	}
+
 	v.name, v.text = name, name
 	if name == "cs-uri-stem" && c.decodes {
 		v.set = setDecodedTarget
 	}
+
 	switch header := underscored(strings.TrimSuffix(name[strings.IndexByte(name, '(')+1:], ")")); header {
 	case c.options.header():
 		v.slot, v.set = slotForwarded, setForwarded
 	case "x_weir":
 		v.name = markField
 	}
+
 	return &v
 }
 
@@ -131,6 +137,7 @@ func (c *columns) scan(line string, r *Request) *Unread {
 			return fault
 		}
 	}
+
 	if n == 0 || (n < len(c.steps) || more) && (c.grows == 0 || n < c.grows) {
 		return errFormat
 	}

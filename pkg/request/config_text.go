@@ -55,6 +55,7 @@ func cutQuoted(s string) (part, rest string, ok bool) {
 		part, _, _ = cutSpace(s)
 		return part, s[len(part):], true
 	}
+
 	var out []byte
 	for i := 1; i < len(s); i++ {
 		switch {
@@ -67,6 +68,7 @@ func cutQuoted(s string) (part, rest string, ok bool) {
 			out = append(out, s[i])
 		}
 	}
+
 	return "", "", false
 }
 

@@ -44,6 +44,7 @@ func (s *scanner) cutAt(i int, line, rest string, written escape, r *Request) bo
 			_ = st.fill(r, rest[:size], written)
 		}
 	}
+
 	r.cut = true
 	return true
 }
@@ -102,6 +103,7 @@ func closedJSON(text string) string {
 			whole, value = i, depth > 0 && open[depth-1] == ']'
 		}
 	}
+
 	return closing(text[:whole], open[:depth])
 }
 
@@ -130,6 +132,7 @@ func unbrokenString(s string) string {
 		if end < 0 {
 			return s[:i]
 		}
+
 		i = end
 	}
 }

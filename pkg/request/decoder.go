@@ -49,12 +49,14 @@ func decoderOf(envelope string, o Options, newParser func(Options) (Parser, erro
 	if err != nil {
 		return nil, err
 	}
+
 	d := &Decoder{parser: parser}
 	if p, ok := parser.(*jsonParser); ok {
 		// The lines in records of JSON may be JSON too, so there is a parser for either.
 		d.fields = p
 		d.parser, _ = newParser(o)
 	}
+
 	if err := d.use(envelope); err != nil {
 		return nil, err
 	}
@@ -81,6 +83,7 @@ func (d *Decoder) use(envelope string) error {
 		d.scan, d.times = d.otlp.record, []int{recordTime, recordObserved}
 		return nil
 	}
+
 	return d.useShipper(envelope)
 }
 

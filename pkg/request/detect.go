@@ -47,11 +47,13 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		_, err := NewDecoder(envelope, format, o)
 		return Choice{Envelope: envelope, Format: format}, err
 	}
+
 	sample = sample[:min(len(sample), maxSample)]
 	trials := candidates(envelope, format, sample, o)
 	for i := range trials {
 		trials[i].run(sample, o)
 	}
+
 	slices.SortStableFunc(trials, byRead)
 	best := winner(trials)
 	if forged := forgeable(trials); forged != nil && format == "auto" && (best == nil || best.loose || forged.read >= best.read) {
@@ -70,6 +72,7 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 	if best := borne(trials); format != "auto" && best.lines > 0 {
 		return best.chosen(nil), unknown(trials)
 	}
+
 	return Choice{}, unknown(trials)
 }
 
@@ -242,10 +245,12 @@ func candidates(envelope, format string, sample []string, o Options) (pairs []tr
 	if envelope == "auto" {
 		envelopes = marked(sample)
 	}
+
 	tried := []preset{{name: format, parser: func(o Options) (Parser, error) { return NewParser(format, o) }}}
 	if format == "auto" {
 		tried = formatsFor(o)
 	}
+
 	for _, e := range envelopes {
 		for _, f := range tried {
 			pairs = append(pairs, trial{envelope: e, format: f.name, loose: f.loose, newParser: f.parser, judged: format == "auto"})
@@ -256,6 +261,7 @@ func candidates(envelope, format string, sample []string, o Options) (pairs []tr
 			}
 		}
 	}
+
 	return pairs
 }
 
@@ -288,6 +294,7 @@ func marked(sample []string) []string {
 				count += s.marksOf(record)
 			}
 		}
+
 		switch {
 		case count == 0 || count*2 < records:
 		case s.name == "syslog":
@@ -296,6 +303,7 @@ func marked(sample []string) []string {
 			names = slices.Insert(names, len(names)-1, s.name)
 		}
 	}
+
 	return names
 }
 
@@ -333,6 +341,7 @@ func (t *trial) run(sample []string, o Options) {
 			return
 		}
 	}
+
 	isLines := d.fields == nil
 	for _, record := range sample {
 		d.DecodeEach(record, func(r *Request, err error) {
@@ -361,6 +370,7 @@ func (t *trial) run(sample []string, o Options) {
 			}
 		})
 	}
+
 	if t.plain > 0 {
 		t.read += t.doubted
 	}
@@ -377,6 +387,7 @@ func unknown(trials []trial) error {
 			return fmt.Errorf("%s: %w", t.format, t.refused)
 		}
 	}
+
 	if best.lines == 0 {
 		return fmt.Errorf("nothing tells which format it is: %w", ErrNoRequest)
 	}
@@ -385,6 +396,7 @@ func unknown(trials []trial) error {
 	if nearest != nil {
 		text = strings.Join(nearest, ", ")
 	}
+
 	return fmt.Errorf("no known format reads more than half of the first %d requests (nearest: %s): "+
 		"give the server's log_format or LogFormat, or the fields of its JSON; a line that was not read (%s): %s",
 		best.lines, text, Reason(best.fault), Sample(best.unread))

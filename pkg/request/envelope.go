@@ -58,6 +58,7 @@ func (p *parts) add(part string, last bool) (string, error) {
 		}
 		return part, nil
 	}
+
 	if !p.open {
 		p.text, p.tooLong = p.text[:0], false
 	}
@@ -66,12 +67,14 @@ func (p *parts) add(part string, last bool) (string, error) {
 	if !p.tooLong {
 		p.text = append(p.text, part...)
 	}
+
 	switch {
 	case !last:
 		return "", ErrNoRequest
 	case p.tooLong:
 		return "", errEnvelope
 	}
+
 	return Text(p.text), nil
 }
 
@@ -88,6 +91,7 @@ func (d *Decoder) openJSON(record string, r *Request) error {
 		}
 		return errJSON
 	}
+
 	line, ok := d.line()
 	if d.fields != nil && (!ok || !beginsObject(line.raw)) {
 		return d.timed(d.fields.fill(r), r)
@@ -95,6 +99,7 @@ func (d *Decoder) openJSON(record string, r *Request) error {
 	if !ok {
 		return errEnvelope
 	}
+
 	return d.timed(d.parser.Parse(d.scan.textOf(line), r), r)
 }
 

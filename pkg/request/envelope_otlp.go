@@ -61,6 +61,7 @@ func (d *Decoder) eachOTLP(record string, r *Request, each func(*Request, error)
 		each(r, errEnvelope)
 		return
 	}
+
 	resources := o.root.list(rootLogs)
 	for resource, i := nextObject(resources, 0); i > 0; resource, i = nextObject(resources, i) {
 		o.resource.read(resource)
@@ -98,6 +99,7 @@ func (d *Decoder) openLog(log string, r *Request) error {
 		o.pairs(o.record.list(recordMap), &into.root, into)
 		return d.timed(d.fields.fill(r), r)
 	}
+
 	if !ok {
 		return errEnvelope
 	}
@@ -124,6 +126,7 @@ func (o *otlp) put(node *jsonNode, into *jsonScan) {
 	if !ok || value.kind != jsonObject {
 		return
 	}
+
 	o.value.read(value.raw)
 	switch {
 	case o.value.has(valueMap):

@@ -44,6 +44,7 @@ func (e escape) undo(text string) string {
 		text = text[mark+size:]
 		mark = strings.IndexByte(text, e.mark())
 	}
+
 	return Text(append(out, text...))
 }
 

@@ -60,16 +60,19 @@ func compile(l layout, o Options) (*scanner, error) {
 	if l.tail {
 		l.tokens = append(l.tokens, tailOf(l))
 	}
+
 	// Before slots are claimed: which pieces are joined depends on what they are about.
 	required := len(variablesOf(joinAddresses(joinLiterals(l.tokens))))
 	tokens := joinAddresses(joinLiterals(append(l.tokens, l.optional...)))
 	if err := refuseAmbiguous(tokens); err != nil {
 		return nil, err
 	}
+
 	variables := variablesOf(tokens)
 	for _, v := range variables {
 		v.loose = v.fromClient()
 	}
+
 	if err := claimSlots(variables, o); err != nil {
 		return nil, err
 	}
@@ -77,6 +80,7 @@ func compile(l layout, o Options) (*scanner, error) {
 	if tokens[0].variable == nil {
 		s.head, tokens = tokens[0].literal, tokens[1:]
 	}
+
 	for before := s.head; len(tokens) > 0; tokens = tokens[min(2, len(tokens)):] {
 		literal := ""
 		if len(tokens) > 1 {
@@ -85,16 +89,19 @@ func compile(l layout, o Options) (*scanner, error) {
 		s.add(tokens[0].variable, before, literal, o.zone())
 		before = literal
 	}
+
 	// HAProxy's own; and what is only to be told from others, if it escapes anything.
 	if s.escape != escapeHash && !l.settled && (!o.forgeable || s.escape == escapeNone) {
 		if err := s.addZones(variables); err != nil {
 			return nil, err
 		}
 	}
+
 	last := &s.steps[len(s.steps)-1]
 	if l.tail {
 		last = &s.steps[len(s.steps)-2]
 	}
+
 	last.cuts = last.literal == `"` || len(l.optional) > 0 || l.tail
 	return s, nil
 }
@@ -117,6 +124,7 @@ func (s *scanner) add(v *variable, before, literal string, zone *time.Location) 
 	if v.slot == slotTime {
 		st.missing = errTime
 	}
+
 	quoted := s.escape == escapeBackslash && strings.HasSuffix(before, `"`) && strings.HasPrefix(literal, `"`)
 	switch {
 	case v.ending == endCLF || v.ending == endPattern || v.ending == endWords:
@@ -128,6 +136,7 @@ func (s *scanner) add(v *variable, before, literal string, zone *time.Location) 
 	case v.slot == slotForwarded:
 		st.ending = endList
 	}
+
 	s.steps = append(s.steps, st)
 }
 
@@ -174,12 +183,14 @@ func claimSlots(variables []*variable, o Options) error {
 	if err := renamed(variables, o.Fields); err != nil {
 		return err
 	}
+
 	var best [slots]*variable
 	for _, v := range variables {
 		if v.slot != slotNone && (best[v.slot] == nil || v.rank > best[v.slot].rank) {
 			best[v.slot] = v
 		}
 	}
+
 	if best[slotTime] == nil {
 		return fmt.Errorf("the format has no time: add one ($time_iso8601 or $msec in nginx, %%t in Apache)")
 	}
@@ -192,11 +203,13 @@ func claimSlots(variables []*variable, o Options) error {
 			}
 		}
 	}
+
 	for _, v := range variables {
 		if v.slot != slotNone && v != best[v.slot] {
 			v.slot, v.set = slotNone, setFurther
 		}
 	}
+
 	return nil
 }
 
@@ -208,6 +221,7 @@ func renamed(variables []*variable, fields map[string]string) error {
 		if at < 0 {
 			return fmt.Errorf("field %s: the format has no %s; it has %s", ours, theirs, namesOf(variables))
 		}
+
 		v := variables[at]
 		if word, ok := settersByWord[ours]; ok {
 			v.slot, v.rank, v.set = word.slot, rankOption, word.set
@@ -215,6 +229,7 @@ func renamed(variables []*variable, fields map[string]string) error {
 			v.name, v.slot, v.set = ours, slotNone, setFurther
 		}
 	}
+
 	return nil
 }
 

@@ -23,6 +23,7 @@ func joinAddresses(tokens []token) []token {
 			last.next, last = t.variable, t.variable
 		}
 	}
+
 	return joined
 }
 

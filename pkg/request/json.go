@@ -78,6 +78,7 @@ func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
 		if theirs := p.options.Fields[roleNames[role]]; theirs != "" {
 			fields = []string{theirs + "#"}
 		}
+
 		for _, path := range fields {
 			field := p.field(path)
 			m.roles[role] = append(m.roles[role], field)
@@ -87,6 +88,7 @@ func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
 			}
 		}
 	}
+
 	return m
 }
 
@@ -148,6 +150,7 @@ func (p *jsonParser) fill(r *Request) error {
 	if m == nil {
 		return errFormat
 	}
+
 	ownPath := p.fillURL(m, r)
 	_ = setUser(nil, r, p.text(m.roles[roleUser]))
 	r.Agent = p.text(m.roles[roleAgent])
@@ -169,6 +172,7 @@ func (p *jsonParser) fill(r *Request) error {
 	if !p.hasRequest(r) {
 		return errFormat
 	}
+
 	return p.fillTime(m, r)
 }
 
@@ -214,14 +218,17 @@ func (p *jsonParser) fillURL(m *jsonMapping, r *Request) (own bool) {
 	if uri := p.text(m.roles[roleURI]); uri != "" {
 		line = targetOf(requestLine{method: line.method}, uri)
 	}
+
 	r.Method, r.Host, r.Path, r.Query = line.method, line.host, line.path, line.query
 	if path := p.text(m.roles[rolePath]); path != "" {
 		_ = setTarget(nil, r, path)
 	}
+
 	if r.Path == "" {
 		_ = setTarget(nil, r, p.scan.textAt(m.path.slot))
 		own = r.Path != ""
 	}
+
 	if m.hash && strings.IndexByte(r.Path, '#') >= 0 {
 		r.Path = strings.ReplaceAll(r.Path, "#", "%23")
 	}
@@ -248,21 +255,26 @@ func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
 		if known(text) == "" {
 			continue
 		}
+
 		list := strings.IndexByte(text, ',') >= 0
 		if list && r.Forwarded == "" {
 			r.Forwarded = text
 		}
+
 		address, ok := parseAddress(text)
 		if list {
 			_, last := lastEntry(text)
 			address, ok = forwardedAddress(last)
 		}
+
 		if ok && address.IsValid() {
 			r.IP = address
 			return true
 		}
+
 		fine = fine && ok
 	}
+
 	return fine
 }
 
@@ -287,6 +299,7 @@ func (p *jsonParser) fillTime(m *jsonMapping, r *Request) error {
 		if known(text) == "" {
 			continue
 		}
+
 		at, ok := p.time(text, field.unix)
 		if field.day >= 0 {
 			at, ok = timeOfBoth(p.scan.textAt(field.day), text)
@@ -294,9 +307,11 @@ func (p *jsonParser) fillTime(m *jsonMapping, r *Request) error {
 		if !ok {
 			return errTime
 		}
+
 		r.UnixMilli = at
 		return nil
 	}
+
 	return errNoTime
 }
 

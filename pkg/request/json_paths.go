@@ -111,6 +111,7 @@ func (s *jsonScan) member(node *jsonNode, key string, escaped bool) *jsonNode {
 		s.text = appendUnescaped(s.text, key)
 		key = Text(s.text[from:])
 	}
+
 	for {
 		dot := strings.IndexByte(key, '.')
 		if dot < 0 {

@@ -88,6 +88,7 @@ func (s *jsonScan) object(t string, i int, node *jsonNode, depth int) int {
 	if i < len(t) && t[i] == '}' {
 		return i + 1
 	}
+
 	for {
 		if i >= len(t) || t[i] != '"' {
 			return -1
@@ -96,6 +97,7 @@ func (s *jsonScan) object(t string, i int, node *jsonNode, depth int) int {
 		if end < 0 {
 			return -1
 		}
+
 		var member *jsonNode
 		if node != nil {
 			member = s.member(node, t[i+1:end-1], escaped)
@@ -106,6 +108,7 @@ func (s *jsonScan) object(t string, i int, node *jsonNode, depth int) int {
 		if i = s.value(t, skipSpace(t, i+1), member, depth); i < 0 {
 			return -1
 		}
+
 		i = skipSpace(t, i)
 		if i < len(t) && t[i] == '}' {
 			return i + 1
@@ -113,6 +116,7 @@ func (s *jsonScan) object(t string, i int, node *jsonNode, depth int) int {
 		if i >= len(t) || t[i] != ',' {
 			return -1
 		}
+
 		i = skipSpace(t, i+1)
 	}
 }
@@ -122,6 +126,7 @@ func (s *jsonScan) array(t string, i int, node *jsonNode, depth int) int {
 	if i < len(t) && t[i] == ']' {
 		return i + 1
 	}
+
 	for n := 0; ; n++ {
 		var element *jsonNode
 		if node != nil && n < 100 {
@@ -130,6 +135,7 @@ func (s *jsonScan) array(t string, i int, node *jsonNode, depth int) int {
 		if i = s.value(t, i, element, depth); i < 0 {
 			return -1
 		}
+
 		i = skipSpace(t, i)
 		if i < len(t) && t[i] == ']' {
 			return i + 1
@@ -137,6 +143,7 @@ func (s *jsonScan) array(t string, i int, node *jsonNode, depth int) int {
 		if i >= len(t) || t[i] != ',' {
 			return -1
 		}
+
 		i = skipSpace(t, i+1)
 	}
 }
@@ -171,6 +178,7 @@ func (s *jsonScan) element(t string, i int, node *jsonNode, depth int) (v jsonVa
 	default:
 		v.kind, end = jsonNumber, endOfNumber(t, i)
 	}
+
 	if end > 0 {
 		v.raw, v.record = t[i:end], s.record
 	}

@@ -29,12 +29,14 @@ func endOfNumber(t string, i int) int {
 	if i = skipDigits(t, i); i == whole || t[whole] == '0' && i > whole+1 {
 		return -1
 	}
+
 	if i < len(t) && t[i] == '.' {
 		fraction := i + 1
 		if i = skipDigits(t, fraction); i == fraction {
 			return -1
 		}
 	}
+
 	if i < len(t) && t[i]|0x20 == 'e' {
 		i++
 		if i < len(t) && (t[i] == '+' || t[i] == '-') {
@@ -45,6 +47,7 @@ func endOfNumber(t string, i int) int {
 			return -1
 		}
 	}
+
 	return i
 }
 
@@ -68,6 +71,7 @@ func endOfString(t string, i int) (end int, escaped bool) {
 		case t[i] != '\\':
 			return -1, false
 		}
+
 		escaped = true
 		if i = endOfEscape(t, i); i < 0 {
 			return -1, false
@@ -88,6 +92,7 @@ func skipPlain(t string, i int) int {
 			return i + bits.TrailingZeros64(found)/8
 		}
 	}
+
 	for i < len(t) && t[i] >= ' ' && t[i] != '"' && t[i] != '\\' {
 		i++
 	}
@@ -106,16 +111,19 @@ func endOfEscape(t string, i int) int {
 	case strings.IndexByte(`"\/bfnrt`, t[i+1]) < 0:
 		return -1
 	}
+
 	i += 2
 	if i+digits > len(t) {
 		return -1
 	}
+
 	for ; digits > 0; digits-- {
 		if t[i]-'0' > 9 && t[i]|0x20-'a' > 5 {
 			return -1
 		}
 		i++
 	}
+
 	return i
 }
 
@@ -127,6 +135,7 @@ func appendUnescaped(b []byte, s string) []byte {
 		if i < 0 {
 			return append(b, s...)
 		}
+
 		b = append(b, s[:i]...)
 		escape := s[i+1]
 		s = s[i+2:]
@@ -231,5 +240,6 @@ func (s *jsonScan) next(array string, i int) (jsonValue, int) {
 	if array[i] == ']' {
 		return jsonValue{}, -1
 	}
+
 	return s.element(array, i, nil, 1)
 }

@@ -33,12 +33,14 @@ func (l *localTime) settle(at int64, zone *time.Location) int64 {
 			l.twice = l.twice || repeated(hour*hourMillis+quarter*hourMillis/4, zone) > 0
 		}
 	}
+
 	if l.twice {
 		second := at + repeated(at, zone)
 		if near := l.near(); near > 0 && distance(second, near) < distance(at, near) {
 			at = second
 		}
 	}
+
 	if at > l.last || at < l.last-forgotten {
 		l.last = at
 	}

@@ -50,26 +50,32 @@ func nginxLayout(format string, o Options) (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
+
 	l := layout{}
 	if l.escape, err = nginxEscape(mode); err != nil {
 		return layout{}, err
 	}
+
 	for text != "" {
 		dollar := strings.IndexByte(text, '$')
 		if dollar < 0 {
 			dollar = len(text)
 		}
+
 		l.tokens = append(l.tokens, token{literal: text[:dollar]})
 		if text = text[dollar:]; text == "" {
 			break
 		}
+
 		name, rest, ok := nginxName(text[1:])
 		if !ok {
 			return layout{}, fmt.Errorf("no variable's name follows the $ in %.20q", text)
 		}
+
 		l.tokens = append(l.tokens, token{variable: nginxVariable(name, o)})
 		text = rest
 	}
+
 	return l, nil
 }
 
@@ -136,6 +142,7 @@ func nginxVariable(name string, o Options) *variable {
 	if strings.HasPrefix(name, "upstream_") {
 		v.ending = endList
 	}
+
 	v.text = "$" + name
 	return &v
 }

@@ -58,11 +58,13 @@ func NewParser(format string, o Options) (Parser, error) {
 			return p.parser(o)
 		}
 	}
+
 	for _, p := range forgeablePresets {
 		if p.name == format {
 			return p.make(o)
 		}
 	}
+
 	switch {
 	case strings.HasPrefix(format, fieldsDirective):
 		return columnsParser(strings.TrimPrefix(format, fieldsDirective), o)
@@ -71,6 +73,7 @@ func NewParser(format string, o Options) (Parser, error) {
 	case strings.Contains(format, "$"):
 		return compiled(nginxLayout, format, o)
 	}
+
 	return nil, fmt.Errorf("unknown format %.100q: it is no log_format, no LogFormat and none of %s",
 		format, strings.Join(Presets(), ", "))
 }

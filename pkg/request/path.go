@@ -56,6 +56,7 @@ func (f PathForm) isNormal(path string, decoded bool) bool {
 			}
 		}
 	}
+
 	return !isDots(path[segment:]) && !(f.DropSlash && len(path) > 1 && path[len(path)-1] == '/')
 }
 
@@ -80,14 +81,17 @@ func (f PathForm) decode(b []byte, path string, decoded bool) []byte {
 			c = byte(hexadecimal(path[i+1 : i+3]))
 			i += 2
 		}
+
 		if f.Lower && 'A' <= c && c <= 'Z' {
 			c += 'a' - 'A'
 		}
 		if f.BackslashToo && c == '\\' {
 			c = '/'
 		}
+
 		b = append(b, c)
 	}
+
 	return b
 }
 
@@ -97,12 +101,14 @@ func resolve(b []byte) []byte {
 	if len(b) > 0 && b[0] == '/' {
 		root = 1
 	}
+
 	to := root // the end of what is done: empty, or a segment and its slash, or the last segment
 	for at := root; at < len(b); {
 		end := at
 		for end < len(b) && b[end] != '/' {
 			end++
 		}
+
 		switch segment := b[at:end]; {
 		case len(segment) == 0 || len(segment) == 1 && isDots(segment):
 		case isDots(segment):
@@ -114,8 +120,10 @@ func resolve(b []byte) []byte {
 				to++
 			}
 		}
+
 		at = end + 1
 	}
+
 	if to == 0 && len(b) > 0 {
 		b[0], to = '/', 1 // of dots alone
 	}

@@ -18,6 +18,7 @@ func (t *trial) judge(r *Request) error {
 			t.strange++
 		}
 	}
+
 	doubted := !t.known && (strings.HasPrefix(r.User, "- ") || strings.HasSuffix(r.User, " - -"))
 	switch {
 	case !t.known && t.format == "lighttpd" && r.Host == "":
@@ -29,6 +30,7 @@ func (t *trial) judge(r *Request) error {
 	case doubted:
 		return errDoubted
 	}
+
 	return nil
 }
 

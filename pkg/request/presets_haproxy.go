@@ -100,6 +100,7 @@ func setHAProxyTLS(_ *step, r *Request, text string) *Unread {
 	if text[0] != ' ' {
 		return errFormat
 	}
+
 	codes, name, _ := strings.Cut(text[1:], " ")
 	name, cipher := cutLast(name, '/')
 	name, version := cutLast(name, '/')

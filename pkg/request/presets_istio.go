@@ -36,6 +36,7 @@ func setIstioEnd(_ *step, r *Request, text string) *Unread {
 	if last < 0 || !strings.HasPrefix(text[last+1:], " ") {
 		return errFormat
 	}
+
 	var words [istioWords]string
 	rest, more := text[last+2:], true
 	for i := range words {
@@ -44,6 +45,7 @@ func setIstioEnd(_ *step, r *Request, text string) *Unread {
 		}
 		words[i], rest, more = strings.Cut(rest, " ")
 	}
+
 	if more {
 		return errFormat
 	}
@@ -51,6 +53,7 @@ func setIstioEnd(_ *step, r *Request, text string) *Unread {
 	if r.IP, ok = parseAddressPort(words[istioPeer]); !ok {
 		return errAddress
 	}
+
 	setIstioHeaders(r, text[:last+1])
 	r.add("upstream_cluster", words[0])
 	r.add("requested_server_name", words[4])

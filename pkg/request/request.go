@@ -65,6 +65,7 @@ func (r *Request) Field(name string) (string, bool) {
 	case "bytes":
 		return present(r.Bytes >= 0, func() string { return strconv.FormatInt(r.Bytes, 10) })
 	}
+
 	if text := r.text(name); text != nil {
 		return *text, *text != ""
 	}
@@ -73,6 +74,7 @@ func (r *Request) Field(name string) (string, bool) {
 			return r.Fields[i].Value, true
 		}
 	}
+
 	return "", false
 }
 
@@ -115,6 +117,7 @@ func (r *Request) text(name string) *string {
 	case "referrer":
 		return &r.Referrer
 	}
+
 	return nil
 }
 

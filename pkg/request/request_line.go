@@ -25,6 +25,7 @@ func dropProtocol(s string) string {
 	if at := len(s) - len(protocol); at >= 0 && s[at:at+6] == " HTTP/" && s[at+6]-'0' <= 9 && s[at+7] == '.' && s[at+8]-'0' <= 9 {
 		return s[:at]
 	}
+
 	s = strings.TrimRight(s, " ")
 	space := strings.LastIndexByte(s, ' ')
 	if space < 0 {
@@ -33,6 +34,7 @@ func dropProtocol(s string) string {
 	if last := s[space+1:]; last == "-" || strings.HasPrefix(last, "HTTP/") {
 		return s[:space]
 	}
+
 	return s
 }
 
@@ -44,6 +46,7 @@ func targetOf(l requestLine, target string) requestLine {
 		l.host = hostOnly(target)
 		return l
 	}
+
 	if target != "" && target[0] != '/' {
 		l.host, target = absolute(target)
 	}
@@ -54,6 +57,7 @@ func targetOf(l requestLine, target string) requestLine {
 	if l.path == "" && l.host != "" && l.method != "" {
 		l.path = "/"
 	}
+
 	return l
 }
 
@@ -66,11 +70,13 @@ func absolute(target string) (host, rest string) {
 	if !strings.HasPrefix(target[colon:], "://") {
 		return "", target[colon+1:]
 	}
+
 	authority := target[colon+3:]
 	end := 0
 	for end < len(authority) && authority[end] != '/' && authority[end] != '?' {
 		end++
 	}
+
 	return hostOnly(authority[:end]), authority[end:]
 }
 

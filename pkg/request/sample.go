@@ -37,6 +37,7 @@ func (s *sampler) step() {
 	default:
 		s.out.WriteString(s.line[s.at : s.at+size])
 	}
+
 	s.at += size
 	switch {
 	case char == '?':

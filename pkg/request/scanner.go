@@ -66,6 +66,7 @@ func (s *scanner) Parse(line string, r *Request) error {
 	if s.syslog {
 		s.local.header, message = CutSyslog(line)
 	}
+
 	fault := s.scan(message, r)
 	switch {
 	case fault == nil:
@@ -73,6 +74,7 @@ func (s *scanner) Parse(line string, r *Request) error {
 	case isNoRequest(line):
 		return ErrNoRequest
 	}
+
 	return fault
 }
 
@@ -96,6 +98,7 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 	if !ok {
 		return errFormat
 	}
+
 	var free string
 	written := s.escape.within(line)
 	for i := 0; i < len(s.steps); i++ {
@@ -113,6 +116,7 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 			rest, i = after, z.last
 			continue
 		}
+
 		after, fault := s.steps[i].read(rest, written, r)
 		if fault != nil && i == s.free+1 && s.free >= 0 {
 			after, fault = s.lengthen(free, written, r, fault)
@@ -123,8 +127,10 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 		if fault != nil {
 			return s.blame(i, rest, written, fault)
 		}
+
 		rest = after
 	}
+
 	if rest != "" && s.required == len(s.steps) {
 		return errFormat
 	}
@@ -148,6 +154,7 @@ func (s *scanner) blame(i int, rest string, written escape, fault *Unread) *Unre
 		}
 		rest = rest[min(len(rest), size+len(st.literal)):]
 	}
+
 	return fault
 }
 
@@ -159,6 +166,7 @@ func (s *scanner) lengthen(rest string, written escape, r *Request, fault *Unrea
 	if limit < 0 {
 		limit = len(rest)
 	}
+
 	for size := field.unquoted(rest, 0); ; {
 		size = field.unquoted(rest, size+1)
 		if size < 0 || size > limit {
@@ -225,6 +233,7 @@ func (s *step) size(rest string, written escape) int {
 			return s.fixed(rest, size)
 		}
 	}
+
 	return -1
 }
 
@@ -349,6 +358,7 @@ func (s *step) list(rest string) int {
 		if size < 0 {
 			return -1
 		}
+
 		after := rest[size:]
 		switch {
 		case size > 0 && rest[size-1] == ',' && after[0] == ' ':

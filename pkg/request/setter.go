@@ -259,6 +259,7 @@ func setRequestLine(s *step, r *Request, text string) *Unread {
 	if r.Host == "" {
 		r.Host = line.host
 	}
+
 	return nil
 }
 

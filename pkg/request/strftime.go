@@ -28,6 +28,7 @@ func apacheTime(format, text string) ([]token, error) {
 	case "sec", "msec", "usec":
 		return []token{{variable: &variable{text: text, name: format, slot: slotTime, set: setTimeUnix, rank: rankSent}}}, nil
 	}
+
 	pattern, ok := apacheSecondParts[format]
 	if !ok {
 		var err error
@@ -35,6 +36,7 @@ func apacheTime(format, text string) ([]token, error) {
 			return nil, fmt.Errorf("%s: %w", text, err)
 		}
 	}
+
 	v := &variable{text: text, name: "time", slot: slotTime, set: setTimePattern, ending: endPattern, pattern: pattern, rank: rankServer}
 	return []token{{variable: v}}, nil
 }
@@ -75,10 +77,12 @@ func joinTimes(tokens []token) ([]token, error) {
 			first.text += literal + tokens[next].text
 			tokens = append(tokens[:i+1], tokens[next+1:]...)
 		}
+
 		if !first.pattern.isWhole() {
 			return nil, fmt.Errorf("%s: a time needs year, month, day, hour, minute and second, or %%s", first.text)
 		}
 	}
+
 	return tokens, nil
 }
 
@@ -114,6 +118,7 @@ func (p timePattern) read(s string, zone *time.Location) (at int64, size int, ok
 			return 0, 0, false
 		}
 	}
+
 	at, ok = r.instant(zone)
 	return at, len(s) - len(r.rest), ok
 }
@@ -163,6 +168,7 @@ func (r *patternReader) field(letter byte) bool {
 		text := r.take(1)
 		return text == "%"
 	}
+
 	return r.word(letter)
 }
 
@@ -179,10 +185,12 @@ func (r *patternReader) word(letter byte) bool {
 		r.zone = r.take(5)
 		return r.zone != ""
 	}
+
 	size := 0
 	for size < len(r.rest) && r.rest[size]-'0' <= 9 {
 		size++
 	}
+
 	r.unix, r.hasUnix = decimal(r.take(size))
 	return r.hasUnix && r.unix < timeEnd/1000
 }

@@ -19,9 +19,11 @@ func CutSyslog(record string) (header, message string) {
 			return cutSyslog5424(record, rest)
 		}
 	}
+
 	if !beginsWithSyslogTime(rest) {
 		return "", record
 	}
+
 	// The tag that names the process ends in a colon and a space; the time before it has none. Where a quote comes
 	// first there is no tag, and the colon is the message's.
 	end := strings.Index(rest, ": ")
@@ -32,6 +34,7 @@ func CutSyslog(record string) (header, message string) {
 	if len(rest) < len(record) {
 		return cutSyslogHost(record, rest)
 	}
+
 	return "", record
 }
 
@@ -57,6 +60,7 @@ func cutSyslog5424(record, rest string) (header, message string) {
 		}
 		rest = after
 	}
+
 	for strings.HasPrefix(rest, "[") {
 		end := endOfElement(rest)
 		if end < 0 {
@@ -64,6 +68,7 @@ func cutSyslog5424(record, rest string) (header, message string) {
 		}
 		rest = rest[end:]
 	}
+
 	message = strings.TrimPrefix(strings.TrimPrefix(rest, "-"), " ")
 	message = strings.TrimPrefix(message, "\ufeff")
 	return record[:len(record)-len(message)], message
@@ -120,6 +125,7 @@ func cutSyslogLine(line string) (message string, ok bool) {
 			return message, header != ""
 		}
 	}
+
 	size := syslogTime(rest)
 	rest = rest[size:]
 	for words := 0; words < 2; words++ {
@@ -133,6 +139,7 @@ func cutSyslogLine(line string) (message string, ok bool) {
 			return strings.TrimLeft(rest, " "), true
 		}
 	}
+
 	return "", false
 }
 
@@ -158,11 +165,13 @@ func syslogTime(s string) int {
 	if month(s) != 0 && s[3] == ' ' && s[9] == ':' && s[12] == ':' {
 		return endOfWordAt(s, 15)
 	}
+
 	if weekday := strings.IndexByte(s[:5], ' '); weekday == 3 && s[8] == '-' && s[11] == '-' {
 		day := endOfWordAt(s, 4)
 		clock := endOfWordAt(s, day)
 		return endOfWordAt(s, clock)
 	}
+
 	if end := endOfWordAt(s, 0); end > 0 {
 		if _, ok := timeISO(s[:end-1], nil); ok {
 			return end
@@ -171,6 +180,7 @@ func syslogTime(s string) int {
 			return end
 		}
 	}
+
 	return 0
 }
 

@@ -18,6 +18,7 @@ func timeCLF(s string, zone *time.Location) (int64, bool) {
 	if !c.clock(s[12:20]) {
 		return 0, false
 	}
+
 	rest := c.fraction(s[20:])
 	if rest == "" {
 		return c.in(zone)
@@ -25,6 +26,7 @@ func timeCLF(s string, zone *time.Location) (int64, bool) {
 	if rest[0] != ' ' {
 		return 0, false
 	}
+
 	return c.at(rest[1:])
 }
 
@@ -50,17 +52,20 @@ func timeUnix(s string) (int64, bool) {
 		var plain [40]byte
 		return timeExponent(s[:i], s[i+1:], plain[:0])
 	}
+
 	whole, fraction, _ := strings.Cut(s, ".")
 	n, ok := decimal(whole)
 	if !ok {
 		return 0, false
 	}
+
 	milli, rest := 0, fraction
 	if rest != "" {
 		if milli, rest = milliseconds(rest); rest != "" {
 			return 0, false
 		}
 	}
+
 	switch {
 	case n <= timeEnd/1000:
 		return within(n*1000 + int64(milli))
@@ -71,6 +76,7 @@ func timeUnix(s string) (int64, bool) {
 	case n < timeEnd*1000*1000:
 		return n / 1000 / 1000, true
 	}
+
 	return 0, false
 }
 
@@ -81,6 +87,7 @@ func timeExponent(mantissa, exponent string, plain []byte) (int64, bool) {
 	if !ok || places > 19 || len(whole) != 1 || len(fraction) > 19 {
 		return 0, false
 	}
+
 	plain = append(plain, whole...)
 	for i := range int(places) {
 		digit := byte('0')
@@ -89,6 +96,7 @@ func timeExponent(mantissa, exponent string, plain []byte) (int64, bool) {
 		}
 		plain = append(plain, digit)
 	}
+
 	if int(places) < len(fraction) {
 		plain = append(append(plain, '.'), fraction[places:]...)
 	}
@@ -118,6 +126,7 @@ func timeSyslog(s string, zone *time.Location, near time.Time) (int64, bool) {
 	if !c.clock(s[7:]) {
 		return 0, false
 	}
+
 	var best int64
 	found := false
 	for year := near.Year() - 1; year <= near.Year()+1; year++ {
@@ -127,6 +136,7 @@ func timeSyslog(s string, zone *time.Location, near time.Time) (int64, bool) {
 			best, found = at, true
 		}
 	}
+
 	return best, found
 }
 

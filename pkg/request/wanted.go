@@ -36,6 +36,7 @@ func (v *variable) fields() (names []string, always bool) {
 			names = append(names, of...)
 		}
 	}
+
 	return names, false
 }
 

@@ -47,13 +47,16 @@ func (s *scanner) addZones(variables []*variable) error {
 				z.last = i
 			}
 		}
+
 		if z.first >= 0 {
 			if err := s.addZone(first, z, variables); err != nil {
 				return err
 			}
 		}
+
 		first = tail + 1
 	}
+
 	return nil
 }
 
@@ -82,6 +85,7 @@ func (s *scanner) addZone(first int, z *zone, variables []*variable) error {
 			return nil
 		}
 	}
+
 	if (z.first < z.last || listed) && !s.forgeable {
 		return s.forged(z, variables)
 	}
@@ -111,10 +115,12 @@ func (s *scanner) readZone(z *zone, rest string, written escape, r *Request) (st
 	if size < 0 {
 		return "", errFormat
 	}
+
 	after := rest[size+len(s.steps[z.last].literal):]
 	if !s.splits(z, rest[:size]) {
 		return after, nil
 	}
+
 	for text, i := rest[:size], z.first; i <= z.last; i++ {
 		end := len(text)
 		if i < z.last {
@@ -125,6 +131,7 @@ func (s *scanner) readZone(z *zone, rest string, written escape, r *Request) (st
 		}
 		text = text[min(len(text), end+len(s.steps[i].literal)):]
 	}
+
 	return after, nil
 }
 
@@ -167,6 +174,7 @@ func (s *scanner) zoneSize(z *zone, rest string, written escape) int {
 		}
 		end, literal = from+end, literal[:z.quote]
 	}
+
 	if !strings.HasSuffix(rest[:end], literal) {
 		return -1
 	}
@@ -174,6 +182,7 @@ func (s *scanner) zoneSize(z *zone, rest string, written escape) int {
 	for i := z.tail; i > z.last && end >= 0; i-- {
 		end = s.steps[i].before(rest[:end], s.steps[i-1].literal)
 	}
+
 	return end
 }
 
@@ -195,6 +204,7 @@ func (s *step) before(text, literal string) int {
 			at = strings.LastIndex(text[:max(at, 0)], literal)
 		}
 	}
+
 	at = strings.LastIndex(text[:max(at, 0)], literal)
 	for s.ending == endList && at > 0 && literal == " " {
 		switch {
@@ -207,5 +217,6 @@ func (s *step) before(text, literal string) int {
 		}
 		at = strings.LastIndex(text[:at], literal)
 	}
+
 	return at
 }

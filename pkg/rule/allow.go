@@ -73,6 +73,7 @@ func (a *Allow) allows(s *subject) bool {
 		matches, ok := a.match.matches(s)
 		return matches && ok
 	}
+
 	return true
 }
 
@@ -101,6 +102,7 @@ func newAllowed(allows []*Allow) *allowed {
 			a.users[user] = true
 		}
 	}
+
 	return a
 }
 
@@ -112,6 +114,7 @@ func (a *allowed) exempts(s *subject, marks []bool) (all bool) {
 	if len(a.users) > 0 && a.users[s.User] {
 		return true
 	}
+
 	clear(marks)
 	for _, allow := range a.rest {
 		if !allow.allows(s) {
@@ -121,5 +124,6 @@ func (a *allowed) exempts(s *subject, marks []bool) (all bool) {
 			marks[i] = marks[i] || exempt
 		}
 	}
+
 	return false
 }

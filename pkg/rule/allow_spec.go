@@ -32,11 +32,13 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 	if !v.Given("ip") && !v.Given("user") && !v.Given("host") && !v.Given("match") {
 		v.Faultf("write ip, user, host or match", "the entry would allow everything")
 	}
+
 	for i, prefix := range a.IP.Prefixes {
 		if prefix.Bits() == 0 {
 			v.Key("ip").Warnf("write a smaller prefix", "%s allows every address", a.IP.Prefixes[i])
 		}
 	}
+
 	for i, host := range a.Host.words {
 		canonical := string(appendLower(nil, bareHost(host)))
 		if canonical == "" {
@@ -70,6 +72,7 @@ func (o *oneOrMore) FromYAML(v yamlfile.Value) {
 	if len(elements) == 0 {
 		v.Faultf("write what it holds for, or leave the key out", "the list is empty")
 	}
+
 	for _, element := range elements {
 		text := element.Text()
 		if text == "" && !element.Faulty() {

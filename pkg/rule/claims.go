@@ -42,6 +42,7 @@ func (l *loader) claims(set *Set) {
 		}
 		l.warn(r.place, what, remedy)
 	}
+
 	for i := range l.allows {
 		if set.Allows[i].isMasterKey(l.usersChecked) {
 			l.warn(l.allows[i].place, "anyone can claim what this entry asks for, and is then left alone",
@@ -84,6 +85,7 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 		if !isClaimed(name, usersChecked) || texts == nil {
 			continue
 		}
+
 		counts := func(value string) bool {
 			specimen := &request.Request{}
 			set := map[string]*string{"user": &specimen.User, "agent": &specimen.Agent, "referrer": &specimen.Referrer}
@@ -93,6 +95,7 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 		if !counts("") {
 			continue
 		}
+
 		for _, value := range texts {
 			if value != "" && !counts(value) {
 				remedy = "leave the " + name + " out of match, and allow addresses (allow: [{ip: 10.0.0.0/8}]) where some are not to be counted"
@@ -103,6 +106,7 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 			}
 		}
 	}
+
 	return "", ""
 }
 
@@ -117,17 +121,20 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 	if first < 0 {
 		return "", ""
 	}
+
 	name := r.Key.parts[first].name
 	what = fmt.Sprintf("the rule %s counts by %s, and a client that sends another one with each request is never blocked", r.Name, name)
 	if !slices.ContainsFunc(r.Key.parts, func(p part) bool { return !isAtWill(p) }) {
 		return what + ", while anyone can have all others blocked who send the same one", "write key: ip, or key: [ip, " + name + "] next to a rule with key: ip"
 	}
+
 	counts := func(other *Rule) bool {
 		return (other.match == nil || other.Match == r.Match) && !slices.ContainsFunc(other.Key.parts, func(p part) bool { return isAtWill(p) || !r.Key.has(p.name) })
 	}
 	if slices.ContainsFunc(set.Rules, counts) {
 		return "", ""
 	}
+
 	return what, "add a rule that counts the same requests without the " + name + ", as key: ip, and may allow more"
 }
 
@@ -140,6 +147,7 @@ func (a *Allow) isMasterKey(usersChecked bool) bool {
 	case a.match == nil:
 		return true
 	}
+
 	assumed := substitute(a.match.tree, true, func(n ast.Node, holds bool) ast.Node {
 		named := namesIn{}
 		ast.Walk(&n, &named)
@@ -149,6 +157,7 @@ func (a *Allow) isMasterKey(usersChecked bool) bool {
 		}
 		return &ast.BoolNode{Value: free == holds}
 	})
+
 	constant, ok := assumed.(*ast.BoolNode)
 	return ok && constant.Value
 }
@@ -173,6 +182,7 @@ func (r *Rule) mayMatch(known []string, specimen *request.Request) bool {
 		matches, ok := part.matches(s)
 		return &ast.BoolNode{Value: matches && ok}
 	})
+
 	constant, ok := assumed.(*ast.BoolNode)
 	return !ok || constant.Value
 }
@@ -194,6 +204,7 @@ func (r *Rule) textsWith(name string) []string {
 		}
 		return &ast.BoolNode{Value: holds}
 	})
+
 	if !asked {
 		return nil
 	}
@@ -226,5 +237,6 @@ func substitute(n ast.Node, holds bool, atom func(n ast.Node, holds bool) ast.No
 			return negated(substitute(n.Node, !holds, atom))
 		}
 	}
+
 	return atom(n, holds)
 }

@@ -53,6 +53,7 @@ func booleanOf(n ast.Node) boolean {
 	case *ast.BuiltinNode:
 		return prefixFunctionOf(n)
 	}
+
 	return nil
 }
 
@@ -89,10 +90,12 @@ func textTestOf(n *ast.BinaryNode) boolean {
 	if constant, ok := n.Right.(*ast.StringNode); ok {
 		return constantTest(n.Operator, left, constant.Value)
 	}
+
 	right := textOf(n.Right)
 	if right == nil || n.Operator == "matches" {
 		return nil
 	}
+
 	test := map[string]func(a, b string) bool{"startsWith": strings.HasPrefix, "endsWith": strings.HasSuffix, "contains": strings.Contains}[n.Operator]
 	return func(s *subject) bool { return test(left(s), right(s)) }
 }
@@ -106,6 +109,7 @@ func constantTest(operator string, left text, right string) boolean {
 	case "contains":
 		return func(s *subject) bool { return strings.Contains(left(s), right) }
 	}
+
 	pattern, err := regexp.Compile(right)
 	if err != nil {
 		return nil
@@ -122,6 +126,7 @@ func memberOf(n *ast.BinaryNode) boolean {
 		}
 		return func(s *subject) bool { x := number(s); return *from <= x && x <= *to }
 	}
+
 	list, ok := n.Right.(*ast.ArrayNode)
 	if !ok {
 		return nil
@@ -132,11 +137,13 @@ func memberOf(n *ast.BinaryNode) boolean {
 		}
 		return nil
 	}
+
 	left := integerOf(n.Left)
 	numbers, ok := constants(list, func(n *ast.IntegerNode) int { return n.Value })
 	if left == nil || !ok {
 		return nil
 	}
+
 	return func(s *subject) bool { return slices.Contains(numbers, left(s)) }
 }
 
@@ -170,6 +177,7 @@ func comparisonOf(n *ast.BinaryNode) boolean {
 	if left, right := floatOf(n.Left), floatOf(n.Right); left != nil && right != nil {
 		return compare(n.Operator, left, right)
 	}
+
 	left, right := booleanOf(n.Left), booleanOf(n.Right)
 	if left == nil || right == nil {
 		return nil
@@ -177,6 +185,7 @@ func comparisonOf(n *ast.BinaryNode) boolean {
 	if n.Operator == "==" {
 		return func(s *subject) bool { return left(s) == right(s) }
 	}
+
 	return func(s *subject) bool { return left(s) != right(s) }
 }
 
@@ -193,6 +202,7 @@ func compare[T int | float64 | string](operator string, left, right func(*subjec
 	case ">":
 		return func(s *subject) bool { return left(s) > right(s) }
 	}
+
 	return func(s *subject) bool { return left(s) >= right(s) }
 }
 
@@ -202,6 +212,7 @@ func networkOf(n *ast.CallNode) boolean {
 	if !ok || callee.Value != inNetwork || len(n.Arguments) < 2 {
 		return nil
 	}
+
 	var prefixes []netip.Prefix
 	for _, argument := range n.Arguments[1:] {
 		constant, ok := argument.(*ast.StringNode)
@@ -214,6 +225,7 @@ func networkOf(n *ast.CallNode) boolean {
 		}
 		prefixes = append(prefixes, prefix)
 	}
+
 	address := addressOf(n.Arguments[0])
 	if address == nil {
 		return nil
@@ -232,6 +244,7 @@ func addressOf(n ast.Node) func(*subject) netip.Addr {
 	if inner == nil {
 		return nil
 	}
+
 	return func(s *subject) netip.Addr {
 		addr, err := netip.ParseAddr(inner(s))
 		if err != nil {
@@ -274,6 +287,7 @@ func textOf(n ast.Node) text {
 			return func(s *subject) string { return function(inner(s)) }
 		}
 	}
+
 	return nil
 }
 
@@ -323,6 +337,7 @@ func integerOf(n ast.Node) integer {
 	case *ast.BuiltinNode:
 		return integerFunctionOf(n)
 	}
+
 	return nil
 }
 
@@ -395,6 +410,7 @@ func floatOf(n ast.Node) float {
 	case *ast.BuiltinNode:
 		return floatFunctionOf(n)
 	}
+
 	return nil
 }
 

@@ -43,6 +43,7 @@ func assume(n ast.Node, holds bool) ast.Node {
 			return negated(assume(n.Node, !holds))
 		}
 	}
+
 	return &ast.BoolNode{Value: holds}
 }
 

@@ -76,10 +76,12 @@ func compile(text string, wanted reflect.Kind) (*expression, []complaint) {
 	if complaints := checkNames(text, tree.Node); complaints != nil {
 		return nil, complaints
 	}
+
 	program, err := expr.Compile(text, options(wanted, false)...)
 	if err != nil {
 		return nil, []complaint{explain(text, err)}
 	}
+
 	e := &expression{text: squeeze(text), tree: program.Node()}
 	if e.translate(wanted); e.boolean != nil || e.number != nil {
 		return e, nil
@@ -87,6 +89,7 @@ func compile(text string, wanted reflect.Kind) (*expression, []complaint) {
 	if e.program, err = expr.Compile(text, options(wanted, true)...); err != nil {
 		return nil, []complaint{explain(text, err)}
 	}
+
 	return e, nil
 }
 
@@ -197,6 +200,7 @@ func (n *names) checkAddress(node *ast.BinaryNode) {
 	if list, ok := node.Right.(*ast.ArrayNode); ok {
 		wanted = list.Nodes
 	}
+
 	for _, node := range wanted {
 		text, ok := node.(*ast.StringNode)
 		if !ok || text.Value == "" {
@@ -262,6 +266,7 @@ func remedyFor(text, message string) string {
 	if found := unexpectedWord.FindStringSubmatch(message); found != nil {
 		word = found[1]
 	}
+
 	switch {
 	case word == "=":
 		return "compare with =="
@@ -282,5 +287,6 @@ func remedyFor(text, message string) string {
 	case strings.HasPrefix(message, "unexpected token"):
 		return `write comparisons with and or or between them, and text in quotes: method == "POST" and path == "/login"`
 	}
+
 	return ""
 }

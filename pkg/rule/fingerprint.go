@@ -51,6 +51,7 @@ func fingerprint(s *Set) string {
 	for _, r := range s.Rules {
 		d.Rules = append(d.Rules, r.deciding())
 	}
+
 	for _, a := range s.Allows {
 		d.Allows = append(d.Allows, a.deciding())
 	}
@@ -58,6 +59,7 @@ func fingerprint(s *Set) string {
 	if err != nil {
 		panic(err) // plain fields only
 	}
+
 	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:8])
 }
@@ -69,12 +71,14 @@ func (r *Rule) deciding() decidingRule {
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
 		Clear: r.Block.Clear, Remember: r.Remember,
 	}
+
 	if r.Algorithm.String() == "counter" {
 		d.Subwindows = r.Subwindows
 	}
 	for _, limit := range r.Limits {
 		d.Limits = append(d.Limits, [2]int64{limit.Hits, int64(limit.Per)})
 	}
+
 	return d
 }
 

@@ -78,6 +78,7 @@ func (j *Judge) judge(i int, rule *Rule) Reason {
 	if !ok {
 		return NoKey
 	}
+
 	cost, ok := rule.costOf(&j.subject)
 	if !ok {
 		return Failed
@@ -85,6 +86,7 @@ func (j *Judge) judge(i int, rule *Rule) Reason {
 	if cost < 1 {
 		return NoCost
 	}
+
 	j.keys = keys
 	j.hits = append(j.hits, Hit{Rule: i, Key: keys[start:len(keys):len(keys)], Cost: cost})
 	return Counted
@@ -101,6 +103,7 @@ func (r *Rule) wants(s *subject) Reason {
 			return NoMatch
 		}
 	}
+
 	if r.Count == Served && refused(s.Request) {
 		return Refused
 	}
@@ -132,6 +135,7 @@ func (r *Rule) costOf(s *subject) (cost int64, ok bool) {
 	case amount < 1:
 		return 0, true
 	}
+
 	return int64(amount), true
 }
 

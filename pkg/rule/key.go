@@ -47,6 +47,7 @@ func ParseKey(words ...string) (Key, error) {
 		}
 		k.parts = append(k.parts, p)
 	}
+
 	if len(k.parts) > maxParts {
 		errs = append(errs, fmt.Errorf("a key of %d parts is too long; name at most %d", len(k.parts), maxParts))
 	}
@@ -78,6 +79,7 @@ func parsePart(word string) (part, error) {
 	case !fieldName.MatchString(word):
 		return part{}, fmt.Errorf("%q is no name of a field; count by ip, user, host, path or another field", word)
 	}
+
 	return part{name: word}, nil
 }
 
@@ -137,6 +139,7 @@ func (k *Key) FromYAML(v yamlfile.Value) {
 	if len(elements) == 0 {
 		v.Faultf("write what to count by, such as ip or user", "the key is empty")
 	}
+
 	for _, element := range elements {
 		k.add(element)
 	}
@@ -150,6 +153,7 @@ func (k *Key) add(v yamlfile.Value) {
 	if v.Faulty() {
 		return
 	}
+
 	p, err := parsePart(word)
 	switch {
 	case strings.Contains(word, ","):
@@ -159,6 +163,7 @@ func (k *Key) add(v yamlfile.Value) {
 	case k.has(p.name):
 		v.Faultf("leave one of them out", "the key names %s twice", p.name)
 	}
+
 	if near := suspect(p); err == nil && near != "" {
 		v.Warnf("did you mean "+near+"?", "%s is counted by as a further field of that name", word)
 	}

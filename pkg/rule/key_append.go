@@ -40,6 +40,7 @@ func (k Key) append(b []byte, s *subject) (key []byte, ok bool) {
 			return b[:start], false
 		}
 	}
+
 	if len(b)-start > MaxKeyBytes {
 		b = cut(b, start)
 	}
@@ -74,6 +75,7 @@ func (p *part) append(b []byte, s *subject, listed bool) []byte {
 		}
 		return strconv.AppendInt(b, int64(r.Status), 10)
 	}
+
 	return appendText(b, field(r, p.name), listed)
 }
 
@@ -99,6 +101,7 @@ func (p *part) appendAddress(b []byte, ip netip.Addr) []byte {
 	if bits == ip.BitLen() {
 		return ip.AppendTo(b)
 	}
+
 	prefix, _ := ip.Prefix(bits)
 	return prefix.AppendTo(b)
 }
@@ -193,17 +196,21 @@ func appendText(b []byte, text string, listed bool) []byte {
 			i++
 			continue
 		}
+
 		size, keep := printable(text[i:])
 		if keep {
 			i += size
 			continue
 		}
+
 		b = append(b, text[start:i]...)
 		for end := i + size; i < end; i++ {
 			b = appendEscaped(b, text[i])
 		}
+
 		start = i
 	}
+
 	return append(b, text[start:]...)
 }
 

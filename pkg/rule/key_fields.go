@@ -41,6 +41,7 @@ func unescape(text string) string {
 			b = append(b, text[i])
 		}
 	}
+
 	return string(b)
 }
 
@@ -61,6 +62,7 @@ func (k Key) Canonical(typed string) (string, error) {
 	if len(words) != len(k.parts) && !strings.Contains(typed, cutMark) {
 		return "", fmt.Errorf("%q has %d parts; write %s with a space between", typed, len(words), strings.Join(k.Words(), " and "))
 	}
+
 	for i := range words {
 		if words[i] == "" {
 			return "", fmt.Errorf("the key is empty; write %s", strings.Join(k.Words(), " and "))
@@ -78,6 +80,7 @@ func (k Key) Canonical(typed string) (string, error) {
 			}
 		}
 	}
+
 	return strings.Join(words, " "), nil
 }
 

@@ -45,15 +45,18 @@ func ParseLimit(text string) (Limit, error) {
 	if !slash {
 		return Limit{}, noLimit(text)
 	}
+
 	var limit Limit
 	var err error
 	if limit.Hits, err = parseHits(strings.TrimSpace(hits)); err != nil {
 		return limit, fmt.Errorf("%q is no limit: %w", text, err)
 	}
+
 	number, word := cutNumber(strings.TrimSpace(period))
 	if limit.Per, err = parsePeriod(number, word); err != nil {
 		return limit, fmt.Errorf("%q is no limit: %w", text, err)
 	}
+
 	limit.Text = fmt.Sprintf("%d/%s%s", limit.Hits, number, word)
 	return limit, nil
 }
@@ -98,6 +101,7 @@ func parsePeriod(number, word string) (time.Duration, error) {
 	if number == "" {
 		return span, nil
 	}
+
 	n, err := strconv.ParseInt(number, 10, 64)
 	switch {
 	case err != nil || n > int64(maxPer/span):
@@ -105,6 +109,7 @@ func parsePeriod(number, word string) (time.Duration, error) {
 	case n < 1:
 		return 0, errors.New("the time is zero; write at least 1ms")
 	}
+
 	return time.Duration(n) * span, nil
 }
 
@@ -126,15 +131,18 @@ func unknownPeriod(word string) error {
 	case strings.HasPrefix(word, "month"), strings.HasPrefix(word, "year"):
 		return fmt.Errorf("a %s has no fixed length; write it in days, such as 30d", strings.TrimSuffix(word, "s"))
 	}
+
 	var names []string
 	for _, period := range periods {
 		names = append(names, period.names...)
 	}
+
 	if one, plural := strings.CutSuffix(word, "s"); plural {
 		if _, known := periodNamed(one); known {
 			return fmt.Errorf("the time %q is not known; write %s", word, one)
 		}
 	}
+
 	return fmt.Errorf("the time %q is not known; %s", word, yamlfile.Suggest(word, names, "the times are "))
 }
 
@@ -144,13 +152,16 @@ func (l *Limit) FromYAML(v yamlfile.Value) {
 		v.Faultf("write "+text+"/min, /hour or /day", "%s says how many, but not per what time", text)
 		return
 	}
+
 	text := v.Text()
 	if text == "" {
 		return
 	}
+
 	limit, err := ParseLimit(text)
 	if err != nil {
 		v.Fault(err)
 	}
+
 	*l = limit
 }

@@ -50,6 +50,7 @@ func ParseConfigMap(file string, data []byte) (set *Set, warnings []yamlfile.Fau
 			l.decode(part.File, part.Data, part.Within())
 		}
 	}
+
 	if !found {
 		return nil, nil, false, nil
 	}
@@ -68,11 +69,13 @@ func HoldsRules(data []byte) bool {
 			top[string(line[1])] = true
 		}
 	}
+
 	for _, other := range []string{"data", "mode", "client", "time", "log", "kafka", "store", "collector", "aggregator", "enforcer", "kind", "tests"} {
 		if top[other] {
 			return false
 		}
 	}
+
 	return top["rules"] || top["allow"]
 }
 
@@ -101,6 +104,7 @@ func FromLimits(limits []string, key string) (*Set, error) {
 		errs = append(errs, err)
 		spec.Limits = append(spec.Limits, limit)
 	}
+
 	if len(limits) == 0 {
 		errs = append(errs, errors.New("no limit is given; write it as 10/min"))
 	}
@@ -109,6 +113,7 @@ func FromLimits(limits []string, key string) (*Set, error) {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
+
 	spec.Name = "per-" + strings.Trim(notInName.Replace(spec.Key.String()), "-")
 	l := newLoader()
 	l.rules = []*Rule{spec.rule()}
@@ -149,6 +154,7 @@ func (l *loader) paths(patterns []string) []string {
 	if len(patterns) == 0 {
 		l.fault("", "name a rules file", "no rules are given")
 	}
+
 	for _, pattern := range patterns {
 		for _, path := range l.matching(pattern) {
 			if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -158,6 +164,7 @@ func (l *loader) paths(patterns []string) []string {
 			}
 		}
 	}
+
 	return paths
 }
 
@@ -225,21 +232,25 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	if l.spelling != nil {
 		set.Paths = l.spelling.form()
 	}
+
 	l.checkNames()
 	for i := range l.allows {
 		set.Allows = append(set.Allows, l.allow(&l.allows[i]))
 	}
+
 	if len(l.rules) == 0 && len(l.faults) == 0 {
 		l.fault(l.name, "write rules: with at least one rule under it", "there are no rules")
 	}
 	if len(l.faults) > 0 {
 		return nil, l.warnings, l.faults.Sorted()
 	}
+
 	l.claims(set)
 	l.spellings(set)
 	for _, allow := range set.Allows {
 		allow.prepare(set.Rules)
 	}
+
 	set.allowed, set.files = newAllowed(set.Allows), l.files
 	set.fingerprint = fingerprint(set)
 	return set, l.warnings, nil
@@ -271,6 +282,7 @@ func (l *loader) allow(a *allowIn) *Allow {
 			names = append(names, r.Name)
 		}
 	}
+
 	for i, name := range a.Rules.words {
 		if !slices.Contains(names, name) && name != "" {
 			fault := a.Rules.places[i].Place()
@@ -278,6 +290,7 @@ func (l *loader) allow(a *allowIn) *Allow {
 			l.faults = append(l.faults, fault)
 		}
 	}
+
 	return a.allow(prefixes)
 }
 
@@ -288,6 +301,7 @@ func (l *loader) read(from, name string) (string, []byte, error) {
 			return strings.TrimSuffix(inner.File, "["+name+"]") + "[" + name + "]", inner.Data, nil
 		}
 	}
+
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(filepath.Dir(from), name)
 	}
@@ -298,5 +312,6 @@ func (l *loader) read(from, name string) (string, []byte, error) {
 	if !slices.Contains(l.files, name) {
 		l.files = append(l.files, name)
 	}
+
 	return name, data, nil
 }

@@ -44,16 +44,19 @@ func (s *Set) Asks() (all []Asked) {
 			}
 		}
 	}
+
 	for _, rule := range s.Rules {
 		r := &reader{variables: map[string]bool{}}
 		r.asked(rule)
 		add(rule.Name, r)
 	}
+
 	for _, allow := range s.Allows {
 		r := &reader{variables: map[string]bool{}}
 		r.allow(allow)
 		add("allow", r)
 	}
+
 	return all
 }
 

@@ -72,11 +72,13 @@ func (s *Source) Load(folder string) (*Set, []yamlfile.Fault, error) {
 		}
 		return set, warnings, err
 	}
+
 	patterns := make([]string, len(s.Patterns))
 	for i, pattern := range s.Patterns {
 		if patterns[i] = pattern; !filepath.IsAbs(pattern) {
 			patterns[i] = filepath.Join(folder, pattern)
 		}
 	}
+
 	return Load(patterns...)
 }

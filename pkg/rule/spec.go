@@ -59,6 +59,7 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	if _, isMap := v.Map(); !isMap {
 		return
 	}
+
 	r.place = v.Key("name").Place()
 	r.checkName(v)
 	for _, needed := range []struct{ key, remedy string }{{"key", "write what to count by, such as key: ip"}, {"limits", "write how many are allowed, such as limits: [10/min]"}} {
@@ -66,6 +67,7 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 			v.Faultf(needed.remedy, "%s has no %s", r.called(), needed.key)
 		}
 	}
+
 	if !v.Key("limits").Faulty() && !v.Key("algorithm").Faulty() {
 		r.checkLimits(v)
 	}
@@ -107,12 +109,14 @@ func (r *ruleSpec) checkLimits(v yamlfile.Value) {
 	if _, err := rule.Policy(0, 0); err != nil {
 		v.Key("limits").Faultf("", "%s", strings.ReplaceAll(err.Error(), "\n", ", "))
 	}
+
 	places, _ := v.Key("limits").List()
 	for i := range r.Limits {
 		if why := unreachable(rule.Algorithm, r.Limits, i); why != "" {
 			places[i].Warnf("leave it out", "%s", why)
 		}
 	}
+
 	r.checkRemember(v, places)
 }
 
@@ -126,6 +130,7 @@ func (r *ruleSpec) checkRemember(v yamlfile.Value, places []yamlfile.Value) {
 		}
 		return
 	}
+
 	for i, limit := range r.Limits {
 		switch {
 		case limit.Hits <= r.remembered():
@@ -159,11 +164,13 @@ func (r *ruleSpec) checkBlock(v yamlfile.Value) {
 	if r.Block.Until {
 		r.checkUntil(v, block)
 	}
+
 	first := time.Duration(r.Block.For)
 	r.checkShort(v)
 	if first == 0 {
 		block.Key("for").Faultf("write how long, such as 10m, or mode: shadow for none at all", "a block of no time blocks nothing")
 	}
+
 	for i, then := range r.Block.Then {
 		places, _ := block.Key("then").List()
 		switch {
@@ -174,6 +181,7 @@ func (r *ruleSpec) checkBlock(v yamlfile.Value) {
 		}
 		first = time.Duration(then)
 	}
+
 	if len(r.Block.Then) > 0 && r.Block.Forget == 0 {
 		block.Key("forget").Warnf("write how long, such as 24h", "forget: 0s makes every offence the first, so then never comes to pass")
 	}
@@ -206,6 +214,7 @@ func (r *ruleSpec) checkShort(v yamlfile.Value) {
 	if bool(r.Block.Until) || r.Block.Extend || lasts == 0 || v.Key("limits").Faulty() {
 		return
 	}
+
 	places, _ := v.Key("limits").List()
 	for i, limit := range r.Limits {
 		if limit.Per/muchShorter > lasts {
@@ -235,6 +244,7 @@ func (r *ruleSpec) rule() *Rule {
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers},
 		match: r.Match.compiled, place: r.place,
 	}
+
 	for _, then := range r.Block.Then {
 		rule.Block.Then = append(rule.Block.Then, time.Duration(then))
 	}
@@ -247,6 +257,7 @@ func (r *ruleSpec) rule() *Rule {
 	if rule.Block.Covers == CoversMatch && rule.match != nil {
 		rule.cover, _ = beforehand(rule.match)
 	}
+
 	return rule
 }
 
@@ -347,6 +358,7 @@ func (c *costSpec) FromYAML(v yamlfile.Value) {
 		v.Faultf("write a number, or an expression such as 'bytes / 1024'", "%s where a cost is wanted", v.Found())
 		return
 	}
+
 	c.read(v, text, reflect.Float64)
 	number, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	switch {
@@ -377,6 +389,7 @@ func (a *algorithmSpec) FromYAML(v yamlfile.Value) {
 		a.Subwindows = DefaultSubwindows
 		return
 	}
+
 	long := algorithmMap{Subwindows: DefaultSubwindows}
 	v.Decode(&long)
 	a.Name, a.Subwindows, a.Burst = window.Algorithm(long.Name), long.Subwindows, long.Burst
@@ -384,6 +397,7 @@ func (a *algorithmSpec) FromYAML(v yamlfile.Value) {
 		v.Faultf("write {name: counter, …}", "the algorithm has no name")
 		return
 	}
+
 	if !v.Key("name").Faulty() {
 		a.check(v)
 	}
@@ -398,6 +412,7 @@ func (a *algorithmSpec) check(v yamlfile.Value) {
 			place.Faultf("write 1 to 1000", "a window of %d parts is not possible", a.Subwindows)
 		}
 	}
+
 	if v.Has("burst") {
 		switch place := v.Key("burst"); {
 		case a.Name != window.Token && a.Name != window.Uniform:

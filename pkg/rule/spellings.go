@@ -41,6 +41,7 @@ func (c *comparisons) Visit(node *ast.Node) {
 	if !ok || c.what != "" {
 		return
 	}
+
 	switch n.Operator {
 	case "==", "!=":
 		c.compare(n.Left, n.Right)
@@ -93,5 +94,6 @@ func (c *comparisons) spelled(name, text string) (is, remedy string) {
 		path, _ = c.paths.Normal(path, false, nil)
 		return path, remedy + "; or compare raw_path, which is as it was sent"
 	}
+
 	return text, ""
 }

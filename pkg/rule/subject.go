@@ -86,16 +86,19 @@ func (s *subject) fill() {
 	if fields == nil {
 		fields = map[string]string{}
 	}
+
 	clear(fields)
 	for _, f := range s.Fields {
 		if _, twice := fields[f.Name]; !twice {
 			fields[f.Name] = f.Value
 		}
 	}
+
 	s.environment = environment{
 		IP: s.ip(), User: s.User, Method: s.method(), Host: s.host(), Path: s.path(), RawPath: s.Path, Query: s.Query,
 		Status: s.Status, Bytes: s.bytes(), Agent: s.Agent, Referrer: s.Referrer, Fields: fields,
 	}
+
 	s.filled = true
 }
 

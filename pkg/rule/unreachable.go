@@ -26,6 +26,7 @@ func unreachable(algorithm window.Algorithm, limits []Limit, i int) string {
 			return fmt.Sprintf("%s has no effect, because %s is stricter", limits[i], other)
 		}
 	}
+
 	return ""
 }
 

@@ -27,6 +27,7 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 	if err := flags.Parse(arguments); err != nil {
 		return 2
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	fmt.Fprintln(stderr, "starting Apache Kafka", kafkatest.Version)

@@ -55,6 +55,7 @@ func Blocks(text string) (blocks []Block) {
 			blocks = append(blocks, b)
 		}
 	}
+
 	return blocks
 }
 
@@ -77,14 +78,17 @@ func Compare(shown, printed string) error {
 			}
 			continue
 		}
+
 		if len(got) == 0 {
 			return fmt.Errorf("the page shows %q, which is not printed", line)
 		}
 		if !pattern(line).MatchString(got[0]) {
 			return fmt.Errorf("the page shows  %q,\nprinted is      %q", line, got[0])
 		}
+
 		got = got[1:]
 	}
+
 	if len(got) > 0 {
 		return fmt.Errorf("printed is %q, which the page does not show", got[0])
 	}
@@ -116,5 +120,6 @@ func pattern(line string) *regexp.Regexp {
 		}
 		b.WriteString(regexp.QuoteMeta(piece[last:]))
 	}
+
 	return regexp.MustCompile("^" + strings.ReplaceAll(b.String(), " .* ", " (?:.* )?") + "$")
 }

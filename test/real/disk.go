@@ -39,6 +39,7 @@ func SmallDisk(t *testing.T, size string) (folder string, here bool) {
 		fmt.Fprintln(os.Stderr, t.Name(), why)
 		t.Skip(why)
 	}
+
 	return "", false
 }
 
@@ -54,11 +55,13 @@ func runInside(t *testing.T) (ran bool) {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
+
 	err := again.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) || strings.Contains(said.String(), unmounted) {
 		return false
 	}
+
 	t.Log(said.String())
 	if err != nil {
 		t.Error("with mounts of its own: ", err)

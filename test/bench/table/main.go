@@ -29,12 +29,14 @@ func run(in io.Reader, out, progress io.Writer) int {
 		fmt.Fprintln(progress, "no benchmark has said anything")
 		return 1
 	}
+
 	fmt.Fprintln(out, "| program | lines/s | CPU s per million | of Kafka | of Redis | peak MiB | found | wrong |")
 	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range rows {
 		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.name, r.spread("lines/s", speed), r.spread("cpu-s/million", seconds),
 			r.spread("kafka-cpu-s/million", seconds), r.spread("redis-cpu-s/million", seconds), r.spread("MiB", whole), r.spread("%found", percent), r.spread("wrong", whole))
 	}
+
 	return 0
 }
 
@@ -56,17 +58,20 @@ func read(in io.Reader) ([]row, error) {
 		if _, err := strconv.Atoi(fields[1]); err != nil {
 			continue
 		}
+
 		name := label(fields[0])
 		at := slices.IndexFunc(rows, func(r row) bool { return r.name == name })
 		if at < 0 {
 			at, rows = len(rows), append(rows, row{name, map[string][]float64{}})
 		}
+
 		for i := 2; i+1 < len(fields); i += 2 {
 			if figure, err := strconv.ParseFloat(fields[i], 64); err == nil {
 				rows[at].figures[fields[i+1]] = append(rows[at].figures[fields[i+1]], figure)
 			}
 		}
 	}
+
 	return rows, lines.Err()
 }
 
