@@ -1,12 +1,12 @@
 #!/bin/sh
-# Fetches a plain list from an enforcer, whole or not at all, and runs a command when it is another one than before.
-# Run it every minute by cron or a timer. When the enforcer is gone the list stays as it is.
+# Fetches a plain list from an enforcer, completely or not at all, and runs a command when the list has changed.
+# Run it every minute by cron or a timer. Without an enforcer the list stays as it is.
 #
 #   fetch-list.sh http://127.0.0.1:7421/v1/blocklist.haproxy /etc/haproxy/weir.map systemctl reload haproxy
 #   fetch-list.sh http://127.0.0.1:7421/v1/blocklist.nginx /etc/nginx/weir.geo nginx -s reload
 #   fetch-list.sh http://127.0.0.1:7421/v1/blocklist.nft /etc/nftables.d/weir.nft nft -f /etc/nftables.d/weir.nft
 #
-# WEIR_KEY_FILE names a file with an API key of the role read, where the enforcer asks for one.
+# WEIR_KEY_FILE names a file with an API key of the role read, if the enforcer asks for one.
 set -eu
 url=$1 file=$2
 shift 2
@@ -23,4 +23,4 @@ if [ "$status" = 304 ]; then exit 0; fi
 chmod 644 "$new"
 mv "$new" "$file"
 "$@"
-mv "$new.etag" "$file.etag" # last: what failed is done again
+mv "$new.etag" "$file.etag" # last, so that a failed command runs again

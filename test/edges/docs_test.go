@@ -2,26 +2,60 @@ package edges
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// docs/edges.md shows every file of deployments/edge as it is.
-func TestDocumentedFilesAreTheFiles(t *testing.T) {
-	page, err := os.ReadFile("../../docs/edges.md")
+// docs/edges.md links every file of deployments/edge, and the lines of these files that it shows before the chapter on users are
+// theirs.
+func TestDocumentedLinesAreTheFiles(t *testing.T) {
+	text, err := os.ReadFile("../../docs/edges.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	page, _, found := strings.Cut(string(text), "\n## Users\n")
 	files, err := os.ReadDir(snippets)
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d files, %v", len(files), err)
+	if err != nil || !found || len(files) < 10 {
+		t.Fatalf("%d files, %v, users: %v", len(files), err, found)
 	}
+
+	var content []string
 	for _, file := range files {
-		if shown := "`deployments/edge/" + file.Name() + "`:\n\n```\n" + snippet(t, file.Name()) + "```\n"; !strings.Contains(string(page), shown) {
-			t.Errorf("docs/edges.md does not show %s as it is", file.Name())
+		content = append(content, snippet(t, file.Name()))
+		if name := file.Name(); !strings.Contains(page, "[deployments/edge/"+name+"](../deployments/edge/"+name+")") {
+			t.Errorf("docs/edges.md has no link to %s", name)
 		}
 	}
-	if shown := strings.Count(string(page), "\n`deployments/edge/"); shown != len(files) {
-		t.Errorf("docs/edges.md shows %d files, there are %d", shown, len(files))
+
+	shown := 0
+	for _, block := range regexp.MustCompile("(?s)\n```[a-z]*\n(.*?\n)```\n").FindAllStringSubmatch(page, -1) {
+		if strings.HasPrefix(block[1], "client:\n") || strings.HasPrefix(block[1], "enforcer:\n") { // of weir.yaml
+			continue
+		}
+		shown++
+		if !isIn(block[1], content) {
+			t.Errorf("no file of deployments/edge has the lines\n%s", block[1])
+		}
 	}
+	if shown < 10 {
+		t.Errorf("docs/edges.md shows lines of the files in %d blocks", shown)
+	}
+}
+
+// isIn says whether one of the files has the lines of a block, in their order. A line of dots stands for any lines.
+func isIn(block string, files []string) bool {
+	parts := regexp.MustCompile(`(?m)^\s*…\n`).Split(block, -1)
+next:
+	for _, rest := range files {
+		for _, part := range parts {
+			at := strings.Index("\n"+rest, "\n"+part)
+			if at < 0 {
+				continue next
+			}
+			rest = rest[at+len(part):]
+		}
+		return true
+	}
+	return false
 }

@@ -132,7 +132,7 @@ func TestUsersOfNginx(t *testing.T) {
 	address := loopback + ":" + port
 	passwords := write(t, filepath.Join(t.TempDir(), "users"), "alice:{PLAIN}secret\n")
 	text := snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
-		"        # The question.", documented(t, "nginx")+"        # The question.")
+		"        # The check.", documented(t, "nginx")+"        # The check.")
 	text = replaced(t, text, "/etc/nginx/users", passwords, "http://127.0.0.1:8080", "http://"+s.app)
 	log := nginx(t, text)
 	s.usersAreChecked(address, "rules", "auto", read(log), func(line, user, password string) int { return asks(t, address, line, user, password) })

@@ -46,7 +46,7 @@ metadata:
     {{- include "weir.selector" . | nindent 4 }}
   annotations:
     {{- if not .root.Values.existingConfigMap }}
-    # Rules are read again without a restart; the rest of the configuration is not.
+    # Weir reads rules again without a restart, but not the rest of the configuration.
     checksum/config: {{ include "weir.config" .root | sha256sum }}
     {{- end }}
     {{- with .root.Values.podAnnotations }}
