@@ -1,4 +1,4 @@
-// Package address finds the one address that a client is counted by, whatever form of it a log or a socket shows.
+// Package address finds the one address that a client is counted by, for every form of it that logs and sockets show.
 //
 // Translators write an IPv4 client as an IPv6 address. All clients behind one translator then share a /64, and one of
 // them could have the others blocked. So an IPv6 address that carries an IPv4 address is counted as that:
@@ -8,9 +8,9 @@
 //   - ::ffff:0:a.b.c.d (IPv4-translated, RFC 7915)
 //   - 2002:aabb:ccdd::/48 (6to4, RFC 3056)
 //
-// The last three only where the IPv4 address is a public one: no translator writes a private or loopback address
-// that way, and a sender must not turn into 127.0.0.1 or 10.0.0.1, which an allow entry or client.trusted_proxies may
-// name. Nothing here allocates.
+// The last three apply only to a public IPv4 address. No translator writes a private or loopback address that way, and
+// a sender must not turn into 127.0.0.1 or 10.0.0.1, which an allow entry or client.trusted_proxies may name. The
+// package allocates nothing.
 package address
 
 import "net/netip"
@@ -19,7 +19,7 @@ var (
 	nat64      = netip.MustParsePrefix("64:ff9b::/96")
 	translated = netip.MustParsePrefix("::ffff:0:0:0/96")
 	sixToFour  = netip.MustParsePrefix("2002::/16")
-	shared     = netip.MustParsePrefix("100.64.0.0/10") // RFC 6598, of carriers
+	shared     = netip.MustParsePrefix("100.64.0.0/10") // RFC 6598, for carriers
 	thisHost   = netip.MustParsePrefix("0.0.0.0/8")
 	reserved   = netip.MustParsePrefix("240.0.0.0/4")
 )
@@ -36,8 +36,8 @@ func Plain(ip netip.Addr) netip.Addr {
 	return ip.WithZone("")
 }
 
-// PlainPrefix returns the prefix of the addresses that those in p are counted by, masked. A prefix that is wider than one
-// form of an IPv4 address stays as it is.
+// PlainPrefix returns the prefix of the addresses that the addresses in p are counted by, masked. A prefix that is
+// wider than one form of an IPv4 address stays as it is.
 func PlainPrefix(p netip.Prefix) netip.Prefix {
 	ip, bits := p.Addr(), p.Bits()
 	if !ip.Is6() {

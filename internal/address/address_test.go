@@ -16,7 +16,7 @@ func TestPlain(t *testing.T) {
 		"::ffff:0:203.0.113.7":     "203.0.113.7",
 		"2002:cb00:7107::1":        "203.0.113.7",
 		"2002:cb00:7107:1:2:3:4:5": "203.0.113.7",
-		"64:ff9b:1::203.0.113.7":   "64:ff9b:1::cb00:7107", // a local prefix: where the address stands nobody knows
+		"64:ff9b:1::203.0.113.7":   "64:ff9b:1::cb00:7107", // a local prefix: the place of the IPv4 address in it is unknown
 		"64:ff9b::1:203.0.113.7":   "64:ff9b::1:cb00:7107",
 		"64:ff9b::127.0.0.1":       "64:ff9b::7f00:1",
 		"64:ff9b::10.0.0.1":        "64:ff9b::a00:1",

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	batchMagic  = 2  // of the form that Kafka has written since 0.11
-	batchLength = 12 // where the bytes begin that its length counts
-	batchForm   = 16 // where its form stands, in the older ones too
-	batchSummed = 21 // where those begin that its checksum is of
-	batchHeader = 61 // where its records begin
+	batchMagic  = 2  // the version that Kafka has written since 0.11
+	batchLength = 12 // the start of the bytes that its length counts
+	batchForm   = 16 // the place of its version, in older ones too
+	batchSummed = 21 // the start of the bytes that its checksum covers
+	batchHeader = 61 // the start of its records
 
-	timeOfBroker = 1 << 3 // an attribute: the records have the time at which the broker had the last of them
+	timeOfBroker = 1 << 3 // an attribute: all records have the time at which the broker got the last of them
 )
 
 var (
@@ -28,17 +28,17 @@ var (
 
 // A recordBatch is the head of a batch.
 type recordBatch struct {
-	base       int64 // offset of the first record that it was made of
-	last       int64 // and of the last
+	base       int64 // offset of the first record before cleaning
+	last       int64 // offset of the last record before cleaning
 	attributes protocol.Attributes
-	first      int64 // time that the records count theirs from, Unix ms
+	first      int64 // base of the records' times, Unix ms
 	latest     int64
 	count      int
 }
 
-// take takes the records of an answer that were wanted, and moves on behind the last batch: behind those before it when
-// one is damaged. What has no records for us, as the log cleaner and transactions leave it, is passed over. It stops when
-// what was unpacked is enough for a Fetch, and goes on with the next.
+// take reads the wanted records of an answer, and moves past the last batch, or past the last good one when a batch is
+// damaged. It skips batches without records for us, which the log cleaner and transactions leave. It stops when enough
+// is unpacked for a Fetch, and continues with the next.
 func (r *Reader) take(b []byte) error {
 	r.left, r.whole = b, false
 	return r.takeOn()
@@ -67,7 +67,7 @@ func (r *Reader) takeOn() error {
 	}
 }
 
-// takeNext takes the next batch, or begins to unpack it; more is false when there is none.
+// takeNext reads the next batch, or begins to unpack it; more is false when there is none.
 func (r *Reader) takeNext() (more bool, err error) {
 	b := r.left
 	if len(b) <= batchForm {
@@ -92,7 +92,7 @@ func (r *Reader) takeNext() (more bool, err error) {
 	return true, nil
 }
 
-// cutOff sees to the last bytes of an answer: brokers cut off what is too long, and give one batch at least.
+// cutOff handles the last bytes of an answer: brokers cut off a batch that does not fit, but send at least one.
 func (r *Reader) cutOff() error {
 	if len(r.left) > 0 && !r.whole {
 		return fmt.Errorf("%d bytes of a batch: %w", len(r.left), errBatch)
@@ -100,7 +100,7 @@ func (r *Reader) cutOff() error {
 	return nil
 }
 
-// takeBatch takes what was wanted of a batch: nothing when it is damaged. A compressed one it begins to unpack.
+// takeBatch reads the wanted records of a batch, none when it is damaged. It begins to unpack a compressed one.
 func (r *Reader) takeBatch(b []byte) error {
 	head, records, err := readBatch(b)
 	switch {
@@ -140,7 +140,7 @@ func readBatch(b []byte) (head recordBatch, records []byte, err error) {
 	return head, in.left, nil
 }
 
-// takeRecords takes those that were wanted: a batch begins before the offset that it was fetched for.
+// takeRecords reads the wanted records: a batch may begin before the offset that it was fetched for.
 func (r *Reader) takeRecords(head *recordBatch, records []byte) error {
 	in := wire{left: records}
 	for range head.count {

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// FuzzBatches has batches read that nobody wrote so, under a checksum that fits: nothing panics, where they are well
-// formed what is read is what franz-go reads, and a good batch before them is read whatever they are.
+// FuzzBatches reads batches that no producer wrote, under a valid checksum. Nothing panics; well-formed batches read as
+// franz-go reads them; and a good batch before them is always read.
 func FuzzBatches(f *testing.F) {
 	for _, codec := range codecs {
 		one := written(f, codec)
@@ -39,7 +39,8 @@ func FuzzBatches(f *testing.F) {
 	})
 }
 
-// behind reads batches behind a good one of offsets 0 to 2: what it reads of them is what one reads who has come so far.
+// behind reads batches after a good one of offsets 0 to 2: the result equals that of a reader that starts after the
+// good one.
 func behind(t *testing.T, good, b []byte) {
 	t.Helper()
 	both, alone := Reader{}, Reader{next: 3}
@@ -52,7 +53,7 @@ func behind(t *testing.T, good, b []byte) {
 	}
 }
 
-// sign gives every batch the checksum that fits it.
+// sign gives every batch its valid checksum.
 func sign(b []byte) {
 	for len(b) >= batchHeader {
 		size := batchLength + int(int32(binary.BigEndian.Uint32(b[8:])))
@@ -68,7 +69,7 @@ func same(a, b Record) bool {
 	return a.Offset == b.Offset && a.Time.Equal(b.Time) && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil)
 }
 
-// readByFranz is what franz-go's kmsg reads of batches that are not compressed and stand in order.
+// readByFranz returns the records that franz-go's kmsg reads from uncompressed batches in order.
 func readByFranz(b []byte) (records []Record, ok bool) {
 	var next int64
 	for len(b) >= batchHeader {

@@ -120,8 +120,8 @@ func TestDamagedBatches(t *testing.T) {
 	}
 }
 
-// TestGoodBatchesBeforeADamagedOne has the second or third batch of an answer damaged: what comes before it is read, nothing
-// of it or behind it, and every answer that begins with it is a fault.
+// TestGoodBatchesBeforeADamagedOne damages the second or third batch of an answer. The batches before it are read,
+// nothing of it or after it is, and every answer that begins with it is an error.
 func TestGoodBatchesBeforeADamagedOne(t *testing.T) {
 	good := written(t, 0)
 	control := at(3, good)
@@ -155,7 +155,7 @@ func TestGoodBatchesBeforeADamagedOne(t *testing.T) {
 	}
 }
 
-// TestAFetchOfADamagedBatch has a broker answer with a good batch and a damaged one until it is mended.
+// TestAFetchOfADamagedBatch makes a broker answer with a good batch and a damaged one until it is repaired.
 func TestAFetchOfADamagedBatch(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "log"))
 	if err != nil {
@@ -203,7 +203,8 @@ func TestAFetchOfADamagedBatch(t *testing.T) {
 	}
 }
 
-// TestUnpackedBytesAreUsedAgain reads compressed answers, whose records are there until the next one, from the same memory.
+// TestUnpackedBytesAreUsedAgain reads compressed answers from the same memory; their records are valid until the next
+// answer.
 func TestUnpackedBytesAreUsedAgain(t *testing.T) {
 	one := written(t, compress.Snappy)
 	answered := slices.Concat(one, at(10, one), at(20, one))
@@ -237,7 +238,7 @@ func TestAnswersThatEndTooEarly(t *testing.T) {
 	b = binary.BigEndian.AppendUint64(b, 30) // last stable
 	b = binary.BigEndian.AppendUint64(b, 20) // start
 	b = append(b, 0, 0, 0, 1)                // aborted transactions
-	b = append(b, make([]byte, 16)...)       // of which this is one
+	b = append(b, make([]byte, 16)...)       // one of them
 	b = append(b, 0xff, 0xff, 0xff, 0xff)    // replica
 	b = append(b, 0, 0, 0, 2, 'a', 'b')      // batches
 	got, err := readAnswer(b, 11)
@@ -255,7 +256,7 @@ func TestAnswersThatEndTooEarly(t *testing.T) {
 	}
 }
 
-// BenchmarkRecords is what a record of a log's line costs, with the checksum, as Readers and as kafka-go read it:
+// BenchmarkRecords measures reading a record of a log's line, with the checksum, as Readers and as kafka-go do it:
 //
 //	go test ./internal/kafka -run '^$' -bench Records
 func BenchmarkRecords(b *testing.B) {

@@ -13,8 +13,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 )
 
-// cause turns what kafka-go returned into the true cause, in our words. It is the one place that reads
-// kafka-go's errors.
+// cause turns an error of kafka-go into the true cause, in plain words. It is the one place that reads kafka-go's
+// errors.
 func (c *Client) cause(ctx context.Context, err error) error {
 	var known *fault
 	var code kafkago.Error
@@ -41,8 +41,8 @@ func (c *Client) cause(ctx context.Context, err error) error {
 	return &fault{line: err.Error(), kind: ErrOther, err: err}
 }
 
-// truth asks the metadata what is behind kafka-go's words for a partition that it finds no broker for: it says
-// them as well when it could not ask any broker at all.
+// truth asks the metadata for the cause when kafka-go finds no broker for a partition. kafka-go returns the same error
+// when it could not ask any broker at all.
 func (c *Client) truth(ctx context.Context, err error) error {
 	metadata, failed := c.kafka.Metadata(ctx, &kafkago.MetadataRequest{})
 	if failed != nil {
@@ -63,7 +63,7 @@ func (c *Client) truth(ctx context.Context, err error) error {
 	return c.told(kafkago.UnknownTopicOrPartition, err)
 }
 
-// absent is why a partition of a topic that exists has nobody to ask.
+// absent returns why a partition of an existing topic has no broker to ask.
 func (c *Client) absent(topic kafkago.Topic, err error) error {
 	var at *protocol.TopicPartitionError
 	if errors.As(err, &at) && int(at.Partition) >= len(topic.Partitions) {

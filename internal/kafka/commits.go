@@ -9,16 +9,16 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// MaxMetadata is how many bytes of metadata a commit may carry: what Kafka takes unless it is told otherwise.
+// MaxMetadata is how many bytes of metadata a commit may carry: the default limit of Kafka.
 const MaxMetadata = 4096
 
-// A Commit is what a group has noted for a partition.
+// A Commit is a group's committed offset of a partition, with its metadata.
 type Commit struct {
-	Offset   int64 // the next to be read; -1 when nothing was noted
+	Offset   int64 // the next to be read; -1 when nothing was committed
 	Metadata string
 }
 
-// Committed is what a group has noted for all partitions of a topic. No member need exist.
+// Committed returns a group's commits for all partitions of a topic. The group need not have members.
 func (c *Client) Committed(ctx context.Context, group, topic string) ([]Commit, error) {
 	partitions, err := c.Partitions(ctx, topic)
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *Client) Committed(ctx context.Context, group, topic string) ([]Commit, 
 	return commits, nil
 }
 
-// fetchCommits asks a group's coordinator. A group that nobody has joined yet has none, which some brokers call an
+// fetchCommits asks a group's coordinator. A group without members so far has no commits, which some brokers call an
 // error.
 func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitions []int) ([]kafkago.OffsetFetchPartition, error) {
 	response, err := c.kafka.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: partitions}})
@@ -65,10 +65,10 @@ func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitio
 	return response.Topics[topic], nil
 }
 
-// Commit notes an offset and metadata for the claim's partition, as this member of this generation. What claims of a
-// generation commit at the same time goes in one request, and each is told what became of its own. It repeats what
-// fails for a while until the context ends; ErrExpelled says that the partition is another's now, and ErrTooLarge that
-// the metadata are longer than MaxMetadata.
+// Commit commits an offset and metadata for the claim's partition, as this member of this generation. Claims of one
+// generation that commit at the same time share a request, and each gets its own result. Commit repeats failures for a
+// while until the context ends. ErrExpelled means that another member has the partition now, and ErrTooLarge that the
+// metadata is longer than MaxMetadata.
 func (c *Claim) Commit(ctx context.Context, commit Commit) error {
 	if len(commit.Metadata) > MaxMetadata {
 		return faultf(ErrTooLarge, "committing %s/%d: %d bytes of metadata, and %d is the most", c.Topic, c.Partition, len(commit.Metadata), MaxMetadata)

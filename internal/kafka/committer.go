@@ -9,21 +9,20 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// A committer commits for all claims of one generation, one request at a time: what is to be committed while a
-// request is under way goes with the next one, whichever partitions it is of. It has no goroutine: one of those who
-// wait sends for all of them.
+// A committer commits for all claims of one generation, one request at a time. Commits that arrive during a request go
+// with the next one, for any partition. It has no goroutine: one of the waiting callers sends for all of them.
 type committer struct {
 	client     *Client
 	group      string
 	generation int
 	member     string
 
-	turn    chan struct{} // holds one: whose it is sends
+	turn    chan struct{} // holds one; its owner sends
 	mu      sync.Mutex
 	waiting []*waitingCommit
 }
 
-// A waitingCommit is one partition's. answered is closed once err says what became of it.
+// A waitingCommit is the commit of one partition. answered is closed once err has its result.
 type waitingCommit struct {
 	topic     string
 	partition int
@@ -32,14 +31,14 @@ type waitingCommit struct {
 	err       error
 }
 
-// errUnsent is that a request was given up because who sent it did not wait for it any longer.
+// errUnsent reports a request whose sender stopped waiting for it.
 var errUnsent = errors.New("the commit was given up by another")
 
 func newCommitter(c *Client, group string, next *kafkago.Generation) *committer {
 	return &committer{client: c, group: group, generation: int(next.ID), member: next.MemberID, turn: make(chan struct{}, 1)}
 }
 
-// commit returns what the coordinator says of a partition's commit.
+// commit returns the coordinator's result for a partition's commit.
 func (c *committer) commit(ctx context.Context, topic string, partition int, commit Commit) error {
 	for {
 		err := c.once(ctx, &waitingCommit{topic: topic, partition: partition, commit: commit, answered: make(chan struct{})})
@@ -71,12 +70,12 @@ func (c *committer) once(ctx context.Context, w *waitingCommit) error {
 	select {
 	case <-w.answered:
 		return w.err
-	case <-ctx.Done(): // it is under way
+	case <-ctx.Done(): // it is being sent
 		return context.Cause(ctx)
 	}
 }
 
-// withdraw takes a commit back that nobody has sent.
+// withdraw removes a commit that was not sent, and reports whether it was there.
 func (c *committer) withdraw(w *waitingCommit) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +86,7 @@ func (c *committer) withdraw(w *waitingCommit) bool {
 	return i >= 0
 }
 
-// send commits what waits.
+// send sends all waiting commits.
 func (c *committer) send(ctx context.Context) {
 	c.mu.Lock()
 	sent := c.waiting
@@ -117,7 +116,7 @@ func (c *committer) send(ctx context.Context) {
 	}
 }
 
-// said is what the coordinator says of the partition.
+// said returns the coordinator's result for the partition.
 func (w *waitingCommit) said(response *kafkago.OffsetCommitResponse) error {
 	for _, p := range response.Topics[w.topic] {
 		if p.Partition == w.partition {

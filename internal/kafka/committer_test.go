@@ -17,7 +17,7 @@ import (
 
 const committed = 12 // partitions
 
-// together runs a function with the claims of all partitions, at the same time, and gives back what is committed then.
+// together runs a function with the claims of all partitions at the same time, and returns the commits afterwards.
 func together(t *testing.T, client *kafka.Client, own func(context.Context, *kafka.Claim) error) []kafka.Commit {
 	t.Helper()
 	topic := newTopic(t, client, committed)
@@ -41,7 +41,7 @@ func together(t *testing.T, client *kafka.Client, own func(context.Context, *kaf
 	return commits
 }
 
-// What many partitions commit at the same time goes in few requests, in the order of each.
+// Commits of many partitions at the same time go in few requests, in the order of each partition.
 func TestCommitsGoTogether(t *testing.T) {
 	const rounds = 20
 	cluster, config := fake(t)
@@ -73,7 +73,7 @@ func TestCommitsGoTogether(t *testing.T) {
 	}
 }
 
-// Of commits that go together each is told its own: one that is refused does not refuse the others.
+// Commits that go together each get their own result: one that is refused does not refuse the others.
 func TestOneOfTheCommitsIsRefused(t *testing.T) {
 	cluster, config := fake(t)
 	cluster.ControlKey(int16(kmsg.OffsetCommit), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -104,7 +104,7 @@ func TestOneOfTheCommitsIsRefused(t *testing.T) {
 	})
 }
 
-// Who gives up waiting does not take the others with it.
+// A caller that stops waiting does not end the commits of the others.
 func TestWhoGivesUpACommitDoesSoAlone(t *testing.T) {
 	cluster, config := fake(t)
 	var held atomic.Bool

@@ -18,8 +18,8 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// A cleaned log is what the log cleaner leaves of one: segments of batches, from which records and whole batches
-// are missing.
+// A cleaned log is a log after the log cleaner: segments of batches, from which records and complete batches are
+// missing.
 type cleaned struct {
 	segments [][]cleanedBatch
 	end      int64 // the high watermark
@@ -27,12 +27,12 @@ type cleaned struct {
 
 type cleanedBatch struct {
 	base, last int64   // the offsets it had before the cleaning
-	kept       []int64 // those it has now
+	kept       []int64 // the offsets it has now
 	codec      compress.Compression
 }
 
-// serve answers fetches of the topic's one partition as Kafka would: whole batches of one segment, from the first
-// that reaches up to the offset wanted or beyond.
+// serve answers fetches of the topic's one partition as Kafka would: complete batches of one segment, from the first
+// that reaches the wanted offset.
 func (c cleaned) serve(cluster *kfake.Cluster) (fetches func() int) {
 	var mu sync.Mutex
 	count := 0
@@ -141,7 +141,7 @@ func TestCompactedShapes(t *testing.T) {
 	}
 }
 
-// readCleaned reads a cleaned log and compares what comes with what it has.
+// readCleaned reads a cleaned log and compares the result with its contents.
 func readCleaned(t *testing.T, shape cleaned, maxBytes int) {
 	t.Helper()
 	cluster, config := fake(t, kfake.SeedTopics(1, "log"))
@@ -201,12 +201,12 @@ func cleanAtRandom(random *rand.Rand) cleaned {
 		}
 		log.segments = append(log.segments, segment)
 	}
-	log.end++ // of the active segment, that is never cleaned
+	log.end++ // the active segment, which is never cleaned
 	log.segments = append(log.segments, []cleanedBatch{{base: log.end - 1, last: log.end - 1, kept: []int64{log.end - 1}}})
 	return log
 }
 
-// TestCompactedOnKafka reads what Kafka's own cleaner leaves, while it cleans.
+// TestCompactedOnKafka reads a log of Kafka while Kafka's own cleaner works on it.
 func TestCompactedOnKafka(t *testing.T) {
 	t.Parallel()
 	client := kafkatest.Client(t, real(t))

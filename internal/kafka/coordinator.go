@@ -12,11 +12,11 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// A coordinator is how kafka-go's ConsumerGroup reaches the broker that leads its group.
+// A coordinator connects kafka-go's ConsumerGroup to the broker that coordinates its group.
 //
-// Its connections are made only once the coordinator is known and answers for the group. A ConsumerGroup that is
-// refused a connection forgets its member id, and has to wait for its own ghost's session to end; one that is made
-// to wait comes back under the same id.
+// It connects only once the coordinator is known and answers for the group. A ConsumerGroup that is refused a
+// connection forgets its member id, and then has to wait until the session of its former id ends. One that has to wait
+// for a connection keeps its id.
 type coordinator struct {
 	client *Client
 	group  string
@@ -38,7 +38,7 @@ func newCoordinator(c *Client, group Group) *coordinator {
 	return found
 }
 
-// dial connects to the coordinator, whatever address is asked for, as soon as there is one.
+// dial connects to the coordinator, for any address, as soon as there is one.
 func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
 	var t trouble
 	for {
@@ -62,8 +62,8 @@ func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// find asks who coordinates the group, and that broker whether it has the group's offsets: it does not while it
-// loads them, and would refuse members then.
+// find asks which broker coordinates the group, and then asks that broker whether it has the group's offsets. While it
+// loads them it would refuse members.
 func (f *coordinator) find(ctx context.Context) (string, error) {
 	response, err := f.client.kafka.FindCoordinator(ctx, &kafkago.FindCoordinatorRequest{Key: f.group})
 	if err != nil {
@@ -100,8 +100,8 @@ func (f *coordinator) close() {
 	}
 }
 
-// keepAlive sends the heartbeats that kafka-go does not send any more once a generation has ended, until all its
-// owners have returned.
+// keepAlive sends heartbeats after a generation has ended, when kafka-go no longer does, until all its owners have
+// returned.
 func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struct{}) {
 	every := time.NewTicker(min(heartbeatEvery, m.group.Session/3))
 	defer every.Stop()
@@ -128,8 +128,8 @@ func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struc
 	}
 }
 
-// A heart sends heartbeats to a group's coordinator. kafka-go sends one to any broker unless it is told an address,
-// and keeps connections to that in a pool of its own, so a heart has a transport of its own.
+// A heart sends heartbeats to a group's coordinator. Without an address kafka-go sends one to any broker, and with one
+// it keeps connections in a pool of its own. So a heart has its own transport.
 type heart struct {
 	member     *member
 	generation *kafkago.Generation
@@ -164,8 +164,8 @@ func (h *heart) beat() error {
 	return nil
 }
 
-// swapped is the error in a heartbeat's answer. kafka-go reads its two fields in the wrong order, so the error is
-// in the lower half of the throttle.
+// swapped returns the error in a heartbeat's answer. kafka-go reads the answer's two fields in the wrong order, so the
+// error is in the lower half of the throttle.
 func swapped(response *kafkago.HeartbeatResponse) error {
 	if code := int16(response.Throttle.Milliseconds()); code != 0 {
 		return kafkago.Error(code)

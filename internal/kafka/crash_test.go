@@ -65,7 +65,7 @@ func (f *traffic) flows() {
 	f.written.await(f.t, 2*time.Minute, f.partitions, most+20)
 }
 
-// check ends the traffic: nothing is lost and nothing out of order, as far as acknowledgements say.
+// check ends the traffic: no acknowledged message is lost or out of order.
 func (f *traffic) check() {
 	f.t.Helper()
 	f.stop()
@@ -143,7 +143,7 @@ func TestABrokerDies(t *testing.T) {
 	f.check()
 }
 
-// TestTheBrokerDies kills the only broker, and stops it where it stands for longer than a request may last.
+// TestTheBrokerDies kills the only broker, and suspends it for longer than a request may last.
 func TestTheBrokerDies(t *testing.T) {
 	cluster := kafkatest.Shared(t)
 	client := kafkatest.Client(t, real(t))
@@ -169,7 +169,7 @@ func TestTheBrokerDies(t *testing.T) {
 	if _, err := kafkatest.Client(t, real(t)).Cluster(within(t, time.Minute)); err == nil || !strings.HasSuffix(err.Error(), "no answer from Kafka within 5s") {
 		t.Errorf("while the broker is stopped: %v", err)
 	}
-	time.Sleep(time.Until(paused.Add(7 * time.Second))) // and what was under way is sent again
+	time.Sleep(time.Until(paused.Add(7 * time.Second))) // and unfinished requests are sent again
 	if err := cluster.Resume(0); err != nil {
 		t.Fatal(err)
 	}

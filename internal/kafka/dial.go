@@ -15,13 +15,13 @@ import (
 type dialer struct {
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 	secure  *TLS
-	user    string // "" where there is no login
-	logged  int    // requests after which a login is over
+	user    string // "" without a login
+	logged  int    // requests until a login is complete
 
 	mu     sync.Mutex
 	open   map[*connection]struct{}
 	closed bool
-	none   sync.WaitGroup // of those open
+	none   sync.WaitGroup // of the open ones
 }
 
 func newDialer(config Config) *dialer {
@@ -38,8 +38,7 @@ func newDialer(config Config) *dialer {
 	return d
 }
 
-// dial connects to a broker, with TLS where it is configured. Its errors, and those of the connection, say what
-// is wrong.
+// dial connects to a broker, with TLS where it is configured. Its errors, and those of the connection, name the cause.
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	plain, err := d.connect(ctx, network, address)
 	if err != nil {
@@ -91,7 +90,7 @@ func (d *dialer) handshakeFault(address string, err error) error {
 	return &fault{line: fmt.Sprintf("TLS with broker %s fails: %s", address, err), kind: ErrTLS, err: err}
 }
 
-// isAlert says whether the other side refuses us in TLS's own words. With TLS 1.3 they come after the handshake.
+// isAlert reports whether the other side refuses us by a TLS alert. With TLS 1.3 alerts come after the handshake.
 func isAlert(err error) bool {
 	var alert *net.OpError
 	return errors.As(err, &alert) && alert.Op == "remote error"
@@ -134,7 +133,7 @@ func (d *dialer) close() {
 	d.none.Wait()
 }
 
-// A connection tells its dialer when it is closed, and its reader why it was ended from the other side.
+// A connection notifies its dialer when it is closed, and returns to its reader why the other side ended it.
 type connection struct {
 	net.Conn
 	dialer  *dialer
@@ -154,8 +153,8 @@ func (c *connection) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// tlsAlert begins what a TLS server answers to what is no TLS. No answer of Kafka's is so long that its length
-// began with it.
+// tlsAlert is the first byte of a TLS server's answer to bytes that are not TLS. No answer of Kafka is long enough for
+// its length to begin with it.
 const tlsAlert = 21
 
 func (c *connection) Read(b []byte) (int, error) {
@@ -172,8 +171,8 @@ func (c *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ended is why a broker closed the connection. One that wants TLS or a login does so at the first request that is
-// none, and some refuse a login so.
+// ended returns why a broker closed the connection. A broker that requires TLS or a login does so at the first other
+// request, and some refuse a login that way.
 func (c *connection) ended() error {
 	hint := ""
 	switch {
@@ -187,7 +186,7 @@ func (c *connection) ended() error {
 	return faultf(ErrUnreachable, "broker %s closed the connection%s", c.address, hint)
 }
 
-// innermost is the error at the bottom, without the layers' repetitions.
+// innermost returns the error at the bottom, without the repetitions of the layers.
 func innermost(err error) error {
 	for {
 		inner := errors.Unwrap(err)

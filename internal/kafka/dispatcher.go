@@ -10,26 +10,26 @@ import (
 const (
 	maxBatchRecords = 100       // a compacted batch's hole is read offset by offset
 	maxBatchBytes   = 1_000_000 // brokers refuse batches over 1,048,588 bytes
-	maxRequestBytes = 4 << 20   // of all batches together
+	maxRequestBytes = 4 << 20   // of all batches in a request
 	leadersGoodFor  = 100 * time.Millisecond
 )
 
-// A dispatcher is a producer's one goroutine: it decides what is sent when, and answers the messages. A request
-// is a goroutine of its own that it waits for.
+// A dispatcher is a producer's one goroutine: it decides when to send what, and answers the messages. Each request runs
+// in a goroutine that the dispatcher waits for.
 type dispatcher struct {
 	*Producer
 	lanes    []lane // by partition
-	first    int    // the lane that is looked at first, so that none starves
+	first    int    // the lane to start with, so that none starves
 	answers  chan *request
 	underWay int
-	busy     map[int]bool // brokers that a shared request is under way to
+	busy     map[int]bool // brokers with a shared request under way
 	leaders  []int        // by partition, -1 for none
-	asked    time.Time    // when they were
-	trouble  trouble      // with asking
+	asked    time.Time    // when leaders was fetched
+	trouble  trouble      // with fetching the leaders
 	pausing  time.Time    // until then nothing is sent
 }
 
-// A lane is a partition on its way to the broker.
+// A lane is the sending state of one partition.
 type lane struct {
 	underWay   bool
 	maxRecords int
@@ -38,13 +38,13 @@ type lane struct {
 	pausing    time.Time // until then nothing is sent again
 }
 
-// A request carries batches of several partitions to one broker, or of one that failed before alone.
+// A request carries batches of several partitions to one broker, or a single batch of a partition that failed before.
 type request struct {
 	leader  int
 	alone   bool
 	batches []batch
-	err     error         // of all
-	pause   time.Duration // that the broker asks for
+	err     error         // of the complete request
+	pause   time.Duration // requested by the broker
 }
 
 type batch struct {
@@ -62,7 +62,7 @@ func newDispatcher(p *Producer) *dispatcher {
 	return d
 }
 
-// run sends until all is sent after Close, or until Close waits no longer.
+// run sends until everything is sent after Close, or until Close stops waiting.
 func (d *dispatcher) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -90,7 +90,7 @@ func (d *dispatcher) run() {
 	}
 }
 
-// abandoned tells of Close's end of patience once; afterwards only answers are waited for.
+// abandoned fires once when Close stops waiting; after that run waits only for answers.
 func (d *dispatcher) abandoned() <-chan struct{} {
 	if d.context.Err() != nil {
 		return nil
@@ -112,7 +112,7 @@ func (d *dispatcher) drained() bool {
 	return true
 }
 
-// launch sends what can be sent, and says after how long it should be called again; below zero is not by time.
+// launch sends everything that can be sent, and returns when it should be called again; below zero means not by time.
 func (d *dispatcher) launch(now time.Time) time.Duration {
 	ready, wait := d.ready(now)
 	if len(ready) == 0 {
@@ -148,7 +148,7 @@ func (d *dispatcher) launch(now time.Time) time.Duration {
 	return wait
 }
 
-// ready are the partitions with something to send and nothing under way, and when the next pause among them ends.
+// ready returns the partitions with something to send and nothing under way, and when the next pause among them ends.
 func (d *dispatcher) ready(now time.Time) (partitions []int, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,8 +171,7 @@ func (d *dispatcher) ready(now time.Time) (partitions []int, wait time.Duration)
 	return partitions, wait
 }
 
-// refresh asks who leads the partitions, from kafka-go's metadata. When these are not to be had it says how long
-// to pause.
+// refresh fetches the leaders of the partitions from kafka-go's metadata. When that fails it returns how long to pause.
 func (d *dispatcher) refresh(now time.Time) time.Duration {
 	if d.leaders != nil && now.Sub(d.asked) < leadersGoodFor {
 		return 0
@@ -192,7 +191,7 @@ func (d *dispatcher) refresh(now time.Time) time.Duration {
 	d.trouble, d.asked = trouble{}, now
 	d.leaders = slices.Repeat([]int{-1}, len(d.lanes))
 	for _, partition := range topic.Partitions {
-		if partition.ID < len(d.leaders) && partition.Leader.Host != "" { // of a partition without a leader it is no broker
+		if partition.ID < len(d.leaders) && partition.Leader.Host != "" { // a partition without a leader names no broker
 			d.leaders[partition.ID] = partition.Leader.ID
 		}
 	}
@@ -200,7 +199,7 @@ func (d *dispatcher) refresh(now time.Time) time.Duration {
 	return 0
 }
 
-// cut takes what a partition may send now, at least one message.
+// cut returns the messages that a partition may send now, at least one.
 func (d *dispatcher) cut(partition int) batch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -242,7 +241,7 @@ func (d *dispatcher) start(r *request) {
 	}()
 }
 
-// settle takes a request's answer to its messages.
+// settle passes a request's answer on to its messages.
 func (d *dispatcher) settle(r *request, now time.Time) {
 	d.underWay--
 	if !r.alone {
@@ -282,7 +281,7 @@ func (d *dispatcher) written(b *batch, lane *lane) {
 	d.release(b.partition, b.messages)
 }
 
-// refused halves a batch that a broker will not have, until the one message is found that it will not have.
+// refused halves a batch that a broker refuses, until the one refused message is found.
 func (d *dispatcher) refused(b *batch, lane *lane, err error) {
 	switch {
 	case len(b.messages) == 1:

@@ -8,32 +8,32 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// The kinds of errors. What the package returns wraps one of them, or is the cause of the caller's context.
+// The kinds of errors. Every error of the package wraps one of them, or is the cause of the caller's context.
 var (
 	ErrUnreachable = errors.New("unreachable")  // no broker answers
 	ErrTLS         = errors.New("tls")          // one side speaks TLS and the other does not, or a certificate is not accepted
 	ErrLogin       = errors.New("login")        // user, password or mechanism are not accepted
 	ErrForbidden   = errors.New("forbidden")    // the user may not do this
 	ErrNoTopic     = errors.New("no topic")     // the topic, or that partition of it, does not exist
-	ErrNoLeader    = errors.New("no leader")    // nobody leads the partition, or another broker than the one asked
+	ErrNoLeader    = errors.New("no leader")    // the partition has no leader, or another broker than the one asked leads it
 	ErrPartitions  = errors.New("partitions")   // the topic has another number of partitions than it should; permanent
-	ErrSettings    = errors.New("settings")     // a topic's settings are refused or do not fit; permanent
+	ErrSettings    = errors.New("settings")     // a topic's settings are refused or are wrong; permanent
 	ErrInvalid     = errors.New("invalid")      // the broker refuses this record; permanent
 	ErrTooLarge    = errors.New("too large")    // the broker refuses a record or a commit of this size; permanent
-	ErrTrimmed     = errors.New("trimmed")      // the log begins after the offset wanted
-	ErrPastEnd     = errors.New("past the end") // the log ends before the offset wanted
+	ErrTrimmed     = errors.New("trimmed")      // the log begins after the wanted offset
+	ErrPastEnd     = errors.New("past the end") // the log ends before the wanted offset
 	ErrExpelled    = errors.New("expelled")     // the group has gone on without us
 	ErrFull        = errors.New("full")         // the producer's queue has no room
 	ErrClosed      = errors.New("closed")       // by us
-	ErrOther       = errors.New("other")        // anything else that a broker says
+	ErrOther       = errors.New("other")        // any other error of a broker
 )
 
-// ErrPermanent is, by errors.Is, every error that repeating the same call cannot mend. All others are transient.
+// ErrPermanent is, by errors.Is, every error that repeating the same call cannot solve. All others are transient.
 var ErrPermanent = errors.New("permanent")
 
 var permanent = []error{ErrPartitions, ErrSettings, ErrInvalid, ErrTooLarge}
 
-// kinds are what brokers say, by kind.
+// kinds are the errors of brokers by kind.
 var kinds = map[error][]kafkago.Error{
 	ErrUnreachable: {kafkago.RequestTimedOut, kafkago.NetworkException, kafkago.BrokerNotAvailable},
 	ErrLogin:       {kafkago.SASLAuthenticationFailed, kafkago.IllegalSASLState, kafkago.UnsupportedSASLMechanism},
@@ -47,11 +47,11 @@ var kinds = map[error][]kafkago.Error{
 	ErrExpelled: {kafkago.IllegalGeneration, kafkago.UnknownMemberId, kafkago.RebalanceInProgress, kafkago.FencedInstanceID},
 }
 
-// A fault is an error in our words: one line, and its kind.
+// A fault is an error in plain words: one line, and its kind.
 type fault struct {
 	line string
 	kind error
-	err  error // what was told to us; may be nil
+	err  error // the error of kafka-go or the broker; may be nil
 }
 
 func faultf(kind error, format string, arguments ...any) *fault {
@@ -71,7 +71,7 @@ func (f *fault) Is(target error) bool {
 	return target == ErrPermanent && slices.Contains(permanent, f.kind)
 }
 
-// kindOf is the kind of an error that the package returns.
+// kindOf returns the kind of an error of the package.
 func kindOf(err error) error {
 	var known *fault
 	if errors.As(err, &known) {
@@ -89,7 +89,7 @@ func kindOfCode(code kafkago.Error) error {
 	return ErrOther
 }
 
-// told puts what a broker answered into words: those of its own, but for what the configuration can mend.
+// told turns a broker's error into plain words: the broker's own, except where the configuration can solve it.
 func (c *Client) told(code kafkago.Error, err error) error {
 	kind, line := kindOfCode(code), err.Error()
 	switch kind {

@@ -1,4 +1,4 @@
 package kafka
 
-// Member is the id under which the claim's member is known to the group.
+// Member returns the id of the claim's member in the group.
 func (c *Claim) Member() string { return c.committer.member }

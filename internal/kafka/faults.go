@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// sayEvery is how often a fault that goes on is logged.
+// sayEvery is how often a lasting error is logged.
 const sayEvery = time.Minute
 
-// faults counts what goes wrong and logs it, what repeats at most once a minute with its count.
+// faults counts and logs errors; it logs repeated ones at most once a minute, with their count.
 type faults struct {
 	logger *slog.Logger
 	total  *prometheus.CounterVec
@@ -28,14 +28,14 @@ type faultKey struct {
 
 type repeated struct {
 	said   time.Time
-	silent int // times since
+	silent int // times since the last log line
 }
 
 func newFaults(logger *slog.Logger, registerer prometheus.Registerer) *faults {
 	return &faults{logger: logger, total: newFaultsTotal(registerer), now: time.Now, known: map[faultKey]*repeated{}}
 }
 
-// note counts a fault of an operation (produce, fetch, group, commit) and logs it unless it was said just now.
+// note counts an error of an operation (produce, fetch, group, commit) and logs it unless it was just logged.
 func (f *faults) note(operation string, err error) {
 	kind := kindOf(err)
 	f.total.WithLabelValues(operation, kind.Error()).Inc()
@@ -44,7 +44,7 @@ func (f *faults) note(operation string, err error) {
 	}
 }
 
-// over logs that an operation works again, if it was faulty.
+// over logs that an operation works again, if it failed before.
 func (f *faults) over(operation, what string, since time.Time) {
 	if _, due := f.due(faultKey{operation, nil}); due {
 		f.logger.Info("Kafka: "+what+" again", "operation", operation, "after", f.now().Sub(since).Round(time.Millisecond))

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// A fault is logged at once, then once a minute with how often it was met; each is counted.
+// An error is logged at once, then once a minute with its count; each is counted.
 func TestFaultsOnceAMinute(t *testing.T) {
 	var log bytes.Buffer
 	registry := prometheus.NewRegistry()
@@ -77,7 +77,7 @@ func TestTroublePauses(t *testing.T) {
 	}
 }
 
-// Each code has one kind, and is told in one line.
+// Each code has one kind, and an error of one line.
 func TestEveryKindIsOneOfOurs(t *testing.T) {
 	seen := map[error]bool{}
 	for kind, codes := range kinds {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	longPoll      = 500 * time.Millisecond // how long a broker waits for a record before it answers that there is none
-	oldestFetch   = 4                      // version of the request: of Kafka 0.11, which brought the records of today
-	mostBeyond    = 256 << 20              // bytes that an answer may have beyond those asked for: of one batch
+	longPoll      = 500 * time.Millisecond // how long a broker waits for a record before it answers without one
+	oldestFetch   = 4                      // version of the request: that of Kafka 0.11, which brought today's record format
+	mostBeyond    = 256 << 20              // bytes of one batch that an answer may have beyond those asked for
 	correlation   = 1                      // a connection has one request in flight
 	headerBytes   = 4                      // of an answer, before its body
 	smallestBytes = 64 << 10               // of a buffer
@@ -24,29 +24,29 @@ const (
 
 var errAnswer = errors.New("the answer does not have the form that it should have")
 
-// A fetch is a request for the records of a partition, which reads the answer itself: kafka-go, left to it, takes
-// records apart byte by byte, and that costs many times what all else does that is done with a log's line.
+// A fetch is a request for the records of a partition, which reads the answer itself. kafka-go would parse records byte
+// by byte, and that costs many times more than all other work on a log's line.
 type fetch struct {
 	fetchapi.Request
 	version int16
 	most    int
-	buffer  []byte // for the answer. Who gives a request up leaves it the buffer: the answer may still be under way.
+	buffer  []byte // for the answer. A caller that gives up leaves the buffer to the request: the answer may still arrive.
 }
 
-// An answer is what a broker says to a fetch.
+// An answer is a broker's answer to a fetch.
 type answer struct {
 	throttle time.Duration
 	code     int16
 	found    bool // the partition is in it
 	span     Span
-	batches  []byte // of records, the last of which may be cut off
-	buffer   []byte // that the batches are in
+	batches  []byte // of records; the last may be cut off
+	buffer   []byte // contains the batches
 }
 
 // ApiKey makes an answer one of kafka-go's messages.
 func (*answer) ApiKey() protocol.ApiKey { return protocol.Fetch } //nolint:revive // kafka-go calls it so
 
-// fetch asks for records. The buffer is the answer's from now on. With a broker's refusal comes its answer.
+// fetch asks for records. From now on the buffer belongs to the answer. A broker's refusal also returns its answer.
 func (c *Client) fetch(ctx context.Context, topic string, partition int, offset int64, most int, buffer []byte) (*answer, error) {
 	asked := fetchapi.RequestPartition{Partition: int32(partition), CurrentLeaderEpoch: -1, FetchOffset: offset, LogStartOffset: -1, PartitionMaxBytes: int32(most)}
 	request := &fetch{most: most, buffer: buffer, Request: fetchapi.Request{
@@ -67,14 +67,14 @@ func (c *Client) fetch(ctx context.Context, topic string, partition int, offset 
 		return nil, errAnswer
 	case got.code != 0:
 		return got, kafkago.Error(got.code)
-	case !got.found && got.throttle == 0: // who is throttled is told nothing else
+	case !got.found && got.throttle == 0: // a throttled answer has nothing else
 		return nil, protocol.ErrNoPartition
 	}
 
 	return got, nil
 }
 
-// Required notes the version that was agreed upon, and says that the request speaks for itself.
+// Required stores the version that was agreed, and states that the request writes itself.
 func (f *fetch) Required(versions map[protocol.ApiKey]int16) bool {
 	f.version = versions[protocol.Fetch]
 	return true
@@ -153,7 +153,7 @@ func (a *answer) partition(in *wire, version int16) {
 	a.batches = in.take(max(0, int64(in.int32())))
 }
 
-// A wire is bytes of Kafka's protocol. Once they are too few, all that is read is zero.
+// A wire is a reader for bytes of Kafka's protocol. Once there are too few bytes, all further values are zero.
 type wire struct {
 	left   []byte
 	failed bool
@@ -200,7 +200,7 @@ func (w *wire) varint() int64 {
 	return number
 }
 
-// bytes are a key or a value; nil is Kafka's null.
+// bytes reads a key or a value; nil is Kafka's null.
 func (w *wire) bytes() []byte {
 	if n := w.varint(); n >= 0 {
 		return w.take(n)

@@ -15,7 +15,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// TestAThrottledFetch has a broker answer as Kafka does when a quota is used up: with nothing but how long to wait.
+// TestAThrottledFetch makes a broker answer as Kafka does when a quota is used up: only with how long to wait.
 func TestAThrottledFetch(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(1, "log"))
 	client := kafkatest.Client(t, config)
@@ -42,7 +42,7 @@ func TestAThrottledFetch(t *testing.T) {
 	}
 }
 
-// TestARefusalThatThrottles has a broker refuse, and ask to wait.
+// TestARefusalThatThrottles makes a broker refuse, and ask to wait.
 func TestARefusalThatThrottles(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(1, "log"))
 	const pause = 500 * time.Millisecond
@@ -72,7 +72,7 @@ func TestARefusalThatThrottles(t *testing.T) {
 	}
 }
 
-// TestAFetchThatIsGivenUp reads on with a reader while the answer to a fetch that it gave up comes late.
+// TestAFetchThatIsGivenUp continues to read while the answer to an abandoned fetch arrives late.
 func TestAFetchThatIsGivenUp(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(1, "log"))
 	client := kafkatest.Client(t, config)

@@ -13,45 +13,45 @@ import (
 const (
 	heartbeatEvery = 3 * time.Second
 	rejoinPause    = 500 * time.Millisecond
-	leavePatience  = 3 * time.Second // with leaving, once all partitions were given up
+	leavePatience  = 3 * time.Second // for leaving, once all partitions were given up
 	watchEvery     = time.Second
 )
 
 // A Group shares the partitions of its topics among all processes that run it under one name.
 type Group struct {
 	Name   string         // in full
-	Topics map[string]int // with the number of partitions that each must have; 0 is any number, which may grow
+	Topics map[string]int // with the required number of partitions; 0 allows any number, which may grow
 
-	// Session is after how long without a heartbeat a member counts as gone; Kafka takes 6 s or more. Rebalance is
-	// how long the group waits for a member to give up its partitions: longer than the longest checkpoint. Zero is
-	// 10 s and 60 s; on the embedded broker, which drops members that wait for longer than a session, 45 s and 30 s.
+	// Session is how long a member without heartbeats stays in the group; Kafka requires 6 s or more. Rebalance is how
+	// long the group waits for a member to give up its partitions: longer than the longest checkpoint. Zero is 10 s and
+	// 60 s. On the embedded broker it is 45 s and 30 s, because that drops members that wait for longer than a session.
 	Session, Rebalance time.Duration
 }
 
-// A Claim is a partition that is ours for a while.
+// A Claim is a partition that this member owns for a while.
 type Claim struct {
 	Topic      string
 	Partition  int
-	Partitions int // how many the topic has
+	Partitions int // of the topic
 
 	client    *Client
 	committer *committer // of the generation
 }
 
-// An Owner works on one partition while it is ours. When its context is done it saves what it has and returns;
-// only then may another member have the partition. An error before that ends RunGroup; a return without one leaves
-// the partition alone until the group's next generation.
+// An Owner works on one partition while this member owns it. When its context is done it saves its state and returns;
+// only then may another member have the partition. An error before that ends RunGroup. A return without an error leaves
+// the partition unused until the group's next generation.
 type Owner func(ctx context.Context, claim *Claim) error
 
-// RunGroup is a member of the group until the context is done (it returns nil then), an owner returns an error, or
-// a topic has another number of partitions than it must (ErrPartitions). It runs an owner for each partition that
-// is ours, each in a goroutine of its own, and returns when all of them have.
+// RunGroup is a member of the group until the context is done (it returns nil then), an owner returns an error, or a
+// topic has the wrong number of partitions (ErrPartitions). It runs an owner for each partition that it gets, each in
+// its own goroutine, and returns when all of them have.
 //
 // When members come or go, all owners return and new ones are run; a partition stays where it was as far as the
-// members' shares allow. Heartbeats go on while owners return, so a checkpoint may last longer than Session, not
-// longer than Rebalance. A member whose coordinator dies waits for the next one and keeps its place, without
-// partitions meanwhile. A topic that does not exist is waited for: joining would have Kafka make it, with one
-// partition. A member that was stopped past its session learns of it only at its next commit.
+// members' shares allow. Heartbeats go on while owners return, so a checkpoint may last longer than Session, but not
+// longer than Rebalance. A member whose coordinator dies waits for the next one and keeps its place, without partitions
+// meanwhile. RunGroup waits for a topic that does not exist: joining would make Kafka create it with one partition. A
+// member that was suspended past its session learns of it only at its next commit.
 func (c *Client) RunGroup(ctx context.Context, group Group, own Owner) error {
 	m, err := c.newMember(ctx, group, own)
 	if err != nil {
@@ -78,15 +78,15 @@ type member struct {
 	client *Client
 	group  Group
 	own    Owner
-	ctx    context.Context // until we leave; its cause says why
+	ctx    context.Context // until the member leaves; its cause is the reason
 	cancel context.CancelCauseFunc
 
 	joined      *kafkago.ConsumerGroup
 	closing     sync.Once
-	closed      chan struct{} // when the group was left, or could not be told
+	closed      chan struct{} // when the member has left the group, or could not reach it
 	coordinator *coordinator
 	sticky      *sticky
-	partitions  map[string]int // of the topics, as last seen
+	partitions  map[string]int // of the topics, as last fetched
 	trouble     trouble        // with joining
 }
 
@@ -111,7 +111,7 @@ func (c *Client) newMember(ctx context.Context, group Group, own Owner) (*member
 	return m, nil
 }
 
-// verdict is why the member left, nothing if its caller wanted it.
+// verdict returns why the member left; nil if the caller ended it.
 func (m *member) verdict(outer context.Context) error {
 	if outer.Err() != nil {
 		return nil //nolint:nilerr // that the caller wants no more is no fault
@@ -122,7 +122,7 @@ func (m *member) verdict(outer context.Context) error {
 func (m *member) config() kafkago.ConsumerGroupConfig {
 	config := kafkago.ConsumerGroupConfig{
 		ID:                m.group.Name,
-		Brokers:           []string{"coordinator:0"}, // the dialer goes to the coordinator, whatever it is asked for
+		Brokers:           []string{"coordinator:0"}, // the dialer connects to the coordinator, for any address
 		Dialer:            &kafkago.Dialer{ClientID: clientID, DialFunc: m.coordinator.dial, SASLMechanism: m.client.login},
 		GroupBalancers:    []kafkago.GroupBalancer{m.sticky},
 		HeartbeatInterval: min(heartbeatEvery, m.group.Session/3),
@@ -137,7 +137,7 @@ func (m *member) config() kafkago.ConsumerGroupConfig {
 	return config
 }
 
-// awaitTopics waits until all topics exist, and looks at their partitions.
+// awaitTopics waits until all topics exist, and checks their partitions.
 func (m *member) awaitTopics() error {
 	var t trouble
 	for {
@@ -164,7 +164,7 @@ func (m *member) countPartitions() error {
 	return nil
 }
 
-// nextGeneration waits for a share of the partitions and holds it until the group goes on.
+// nextGeneration waits for a share of the partitions and keeps it until the group goes on.
 func (m *member) nextGeneration() {
 	next, err := m.joined.Next(m.ctx)
 	if err != nil {
@@ -196,8 +196,8 @@ func (m *member) nextGeneration() {
 	}
 }
 
-// notJoined says why there is no generation. That others join at the same time, or that a coordinator has just
-// begun, is no fault; kafka-go tries again.
+// notJoined logs why there is no generation. It is no error when other members join at the same time, or when a
+// coordinator has just started; kafka-go tries again.
 func (m *member) notJoined(err error) {
 	if m.ctx.Err() != nil || errors.Is(err, kafkago.RebalanceInProgress) {
 		return
@@ -209,13 +209,13 @@ func (m *member) notJoined(err error) {
 	m.client.faults.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, m.client.cause(m.ctx, err)))
 }
 
-// isSettling is what a coordinator says while it begins.
+// isSettling reports an error of a coordinator that is starting.
 func isSettling(err error) bool {
 	return errors.Is(err, kafkago.GroupLoadInProgress) || errors.Is(err, kafkago.GroupCoordinatorNotAvailable) || errors.Is(err, kafkago.NotCoordinatorForGroup)
 }
 
-// hold runs the owners of a generation. It returns when the generation has ended and all of them have returned;
-// kafka-go joins the next one then.
+// hold runs the owners of a generation. It returns when the generation has ended and all owners have returned; kafka-go
+// joins the next one then.
 func (m *member) hold(generation context.Context, next *kafkago.Generation) {
 	if generation.Err() != nil {
 		return // over already, so kafka-go would not wait for us
@@ -249,7 +249,7 @@ func (m *member) work(ctx context.Context, claim *Claim) {
 	}
 }
 
-// watch returns when the generation has ended, or should end because there are other partitions than before.
+// watch returns when the generation has ended, or should end because the number of partitions has changed.
 func (m *member) watch(generation context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -258,7 +258,7 @@ func (m *member) watch(generation context.Context) {
 		case <-generation.Done():
 			return
 		case <-m.ctx.Done():
-			<-generation.Done() // leaving ends it; a return before would join another
+			<-generation.Done() // leaving ends it; an earlier return would join another one
 			return
 		case <-ticker.C:
 		}
@@ -283,18 +283,18 @@ func (m *member) changed() bool {
 	return false
 }
 
-// close begins to leave: the generation ends, and the group is told once its owners have returned.
+// close begins to leave: it ends the generation, and the member leaves the group once its owners have returned.
 func (m *member) close() {
 	m.closing.Do(func() {
 		go func() {
-			_ = m.joined.Close() // it says nothing that the group does not see by itself
+			_ = m.joined.Close() // an error changes nothing: the group notices by itself
 			close(m.closed)
 		}()
 	})
 }
 
-// leave waits until the group was told. One that cannot be told is not waited for long: it sees for itself after
-// a session.
+// leave waits until the member has left the group. It does not wait long for an unreachable group: that notices by
+// itself after a session.
 func (m *member) leave() {
 	m.close()
 	select {

@@ -11,15 +11,15 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// A GroupState is what the brokers know of a group.
+// A GroupState is the brokers' view of a group.
 type GroupState struct {
 	Name    string
-	Members int                       // -1 when that cannot be told
-	Commits map[string]map[int]Commit // by topic and partition; what was never committed is missing
+	Members int                       // -1 when that is unknown
+	Commits map[string]map[int]Commit // by topic and partition; without partitions that were never committed
 }
 
-// Groups are the states of the groups whose names begin with a prefix, and of those named, which may be unknown to the
-// brokers as yet, by their names' order.
+// Groups returns the states of the groups whose names begin with a prefix, and of the named groups, which need not
+// exist yet, sorted by name.
 func (c *Client) Groups(ctx context.Context, prefix string, named ...string) ([]GroupState, error) {
 	names, err := c.groupNames(ctx, prefix)
 	if err != nil {
@@ -59,10 +59,10 @@ func (c *Client) groupNames(ctx context.Context, prefix string) ([]string, error
 	return names, nil
 }
 
-// settlePatience is how long a group's coordinator may be unknown. A new cluster makes it when it is first asked.
+// settlePatience is how long a group's coordinator may be unknown. A new cluster creates it at the first request.
 const settlePatience = 10 * time.Second
 
-// settledState is a group's state once it has a coordinator.
+// settledState returns a group's state once it has a coordinator.
 func (c *Client) settledState(ctx context.Context, name string) (GroupState, error) {
 	var t trouble
 	for {
@@ -74,7 +74,7 @@ func (c *Client) settledState(ctx context.Context, name string) (GroupState, err
 	}
 }
 
-// unsettled says that a group's coordinator is not known, not there or not ready at the moment.
+// unsettled reports that a group's coordinator is unknown, missing or not ready at the moment.
 func unsettled(err error) bool {
 	return errors.Is(err, kafkago.NotCoordinatorForGroup) || errors.Is(err, kafkago.GroupCoordinatorNotAvailable) ||
 		errors.Is(err, kafkago.GroupLoadInProgress)
@@ -109,7 +109,7 @@ func (c *Client) groupState(ctx context.Context, name string) (GroupState, error
 	return state, err
 }
 
-// members is how many members a group has, -1 when the brokers' answer cannot be read.
+// members returns how many members a group has, or -1 when the brokers' answer cannot be read.
 func (c *Client) members(ctx context.Context, group string) (int, error) {
 	described, err := c.kafka.DescribeGroups(ctx, &kafkago.DescribeGroupsRequest{GroupIDs: []string{group}})
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *Client) members(ctx context.Context, group string) (int, error) {
 		case found.GroupID != group || unknownGroup(found.Error):
 		case errors.As(found.Error, &code):
 			return 0, code
-		case found.Error != nil: // kafka-go knows no other protocol than its own
+		case found.Error != nil: // kafka-go supports only its own protocol
 			members = -1
 		default:
 			members = len(found.Members)
@@ -133,5 +133,5 @@ func (c *Client) members(ctx context.Context, group string) (int, error) {
 	return members, nil
 }
 
-// unknownGroup says that nobody has joined the group yet, which some brokers call an error.
+// unknownGroup reports that the group never had members, which some brokers call an error.
 func unknownGroup(err error) bool { return errors.Is(err, kafkago.GroupIdNotFound) }

@@ -56,7 +56,7 @@ func groups(t *testing.T, client *kafka.Client, prefix string, want []kafka.Grou
 	}
 }
 
-// A group that cannot be asked is a fault, not a group that has committed nothing.
+// A group that cannot be asked is an error, not a group that has committed nothing.
 func TestGroupsLookAtFaults(t *testing.T) {
 	for key, says := range map[kmsg.Key]string{kmsg.OffsetFetch: "asking for group g", kmsg.DescribeGroups: "asking for group g"} {
 		cluster, config := fake(t, kfake.SeedTopics(1, "hits"))
@@ -68,7 +68,7 @@ func TestGroupsLookAtFaults(t *testing.T) {
 	}
 }
 
-// A coordinator that is on its way is waited for.
+// Groups waits for a coordinator that is starting.
 func TestGroupsWaitForTheCoordinator(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(1, "hits"))
 	client := kafkatest.Client(t, config)

@@ -21,14 +21,14 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// ledger knows who owns which partition at the moment, and fails a test when two do.
+// A ledger records the current owner of each partition, and fails a test when there are two.
 type ledger struct {
 	t  *testing.T
 	mu sync.Mutex
 
 	owner      map[int]string
 	members    map[string]string // by name, the id it last had
-	taken      map[string]int    // by name, how many partitions it was given over time
+	taken      map[string]int    // by name, how many partitions it has got over time
 	checkpoint time.Duration     // how long it takes
 }
 
@@ -36,7 +36,7 @@ func newLedger(t *testing.T) *ledger {
 	return &ledger{t: t, owner: map[int]string{}, members: map[string]string{}, taken: map[string]int{}}
 }
 
-// own is an owner that notes itself, and needs a while for its checkpoint.
+// own is an owner that records itself, and needs a while for its checkpoint.
 func (l *ledger) own(name string) kafka.Owner {
 	return func(ctx context.Context, claim *kafka.Claim) error {
 		checkpoint := l.take(name, claim)
@@ -71,7 +71,7 @@ func (l *ledger) setCheckpoint(checkpoint time.Duration) {
 	l.checkpoint = checkpoint
 }
 
-// of are the partitions that one has.
+// of returns the partitions of a member.
 func (l *ledger) of(name string) []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,12 +123,12 @@ func join(t *testing.T, client *kafka.Client, group kafka.Group, own kafka.Owner
 	return leave
 }
 
-// A partition goes to another only after its owner's checkpoint, though that lasts longer than the session; one
-// that need not move does not.
+// A partition moves only after its owner's checkpoint, even if that lasts longer than the session; a partition that
+// need not move stays.
 func TestGroupGivesUpAfterTheCheckpoint(t *testing.T) {
 	t.Run("fake", func(t *testing.T) {
 		_, config := fake(t, kfake.NumBrokers(3), kfake.GroupMinSessionTimeout(time.Millisecond))
-		// Its second member would be dropped while it waits, if its own session were short.
+		// A short session would make the broker drop its second member while that waits.
 		giveUpAfterCheckpoint(t, config, 600*time.Millisecond, 20*time.Second)
 	})
 	t.Run("real", func(t *testing.T) {
@@ -174,7 +174,7 @@ func giveUpAfterCheckpoint(t *testing.T, config kafka.Config, session, otherSess
 	}
 }
 
-// With more members each has a part of what it had, and of nothing else.
+// With more members each keeps a part of its partitions, and gets no others.
 func TestGroupMovesOnlyWhatMustMove(t *testing.T) {
 	_, config := fake(t, kfake.SeedTopics(12, "hits"))
 	client := kafkatest.Client(t, config)
@@ -210,7 +210,7 @@ func TestGroupKeepsItsPlace(t *testing.T) {
 	join(t, client, kafka.Group{Name: "g", Topics: map[string]int{"hits": 4}, Session: 6 * time.Second}, l.own("one"))
 	l.await("one", 4)
 	id := l.member("one")
-	// The coordinator cuts the connection at a heartbeat, and then loads for a while.
+	// The coordinator closes the connection at a heartbeat, and then loads for a while.
 	cluster.ControlKey(int16(kmsg.Heartbeat), func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.CoordinatorNotAvailable, Count: 3})
 		loading := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.CoordinatorLoadInProgress, Count: 3})
@@ -254,7 +254,7 @@ func TestGroupEndsWithAnOwnersError(t *testing.T) {
 	cluster.Close()
 }
 
-// A topic that is made late is waited for, and not made by joining.
+// A member waits for a topic that is created late, and does not create it by joining.
 func TestGroupWaitsForItsTopic(t *testing.T) {
 	var log lines
 	config := real(t)

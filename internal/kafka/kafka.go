@@ -1,27 +1,27 @@
-// Package kafka is a thin layer over kafka-go: one place for addresses, TLS, SASL, time-outs and metadata, and
-// for saying truly what is wrong.
+// Package kafka is a thin layer over kafka-go: one place for addresses, TLS, SASL, time-outs and metadata, and for
+// error messages that name the true cause.
 //
-// A Client opens connections when they are needed. Through it one makes or checks topics (EnsureTopics), sends
-// records (Producer), reads a partition (Reader), shares partitions with others (Group), and asks for offsets.
-// The same calls go to Apache Kafka and to the broker in our own process (package embedded).
+// A Client opens connections when they are needed. It creates or checks topics (EnsureTopics), sends records
+// (Producer), reads a partition (Reader), shares partitions with other members (Group), and asks for offsets. The same
+// calls go to Apache Kafka and to the broker in our own process (package embedded).
 //
-// What always holds. A Producer keeps the order of each partition, has one request in flight per partition and
-// answers every record it took exactly once, in order. A Reader returns every record that the log still has, in
-// order, on compacted logs too. A Group gives a partition up only after its owner's function has returned. A
-// record may be in the log twice: when a broker's answer is lost, it is sent again.
+// What always holds. A Producer keeps the order of each partition, has one request in flight per partition and answers
+// every accepted record exactly once, in order. A Reader returns every record that the log still has, in order, on
+// compacted logs too. A Group gives a partition up only after its owner's function has returned. A record may be in the
+// log twice: when a broker's answer is lost, it is sent again.
 //
-// Errors are told in one line that names the true cause, for kafka-go calls a wrong password, a bad certificate
-// and an absent broker all "topic not found". errors.Is tells their kinds (ErrUnreachable, ErrLogin, ErrNoTopic
-// …), and ErrPermanent those that repeating cannot mend; all else is transient, and whoever meets it here
-// pauses, says so at most once a minute with its count, counts it, and tries again.
+// Errors are one line with the true cause; kafka-go calls a wrong password, a bad certificate and an absent broker all
+// "topic not found". errors.Is distinguishes their kinds (ErrUnreachable, ErrLogin, ErrNoTopic …), and ErrPermanent
+// matches those that repeating cannot solve. All others are transient: this package counts them, logs them at most once
+// a minute with their count, pauses, and tries again.
 //
-// All methods of a Client, a Producer and a Group may be called at the same time; a Reader is one goroutine's.
-// Close ends all goroutines and waits for them. Memory: a Producer holds the bytes it is configured for,
-// and those of one more call at most; a Reader an answer, of which it keeps at most twice its MaxBytes for the next one, and
-// what compressed batches in it unpack to.
+// All methods of a Client, a Producer and a Group may be called at the same time; a Reader belongs to one goroutine.
+// Close ends all goroutines and waits for them. Memory: a Producer keeps the bytes that it is configured for, plus
+// those of one call at most. A Reader keeps one answer, at most twice its MaxBytes of it for the next one, and the
+// unpacked records of compressed batches.
 //
-// Not done: transactions and idempotent producing (sequences in our batches make repeats harmless), reading only
-// what is committed, record headers, compression.
+// Not supported: transactions and idempotent producing (sequences in our batches make repeats harmless), reading only
+// committed records, record headers, compression.
 package kafka
 
 import (
@@ -39,41 +39,41 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 )
 
-// requestTimeout bounds every request. kafka-go cuts what brokers are told to wait to half of it.
+// requestTimeout bounds every request. kafka-go gives brokers half of it as their own time-out.
 const requestTimeout = 5 * time.Second
 
-// idleTimeout is how long a connection that nobody needs is kept: less than brokers, and what lies between, allow.
+// idleTimeout is how long an unused connection is kept: less than the limits of brokers and of devices in between.
 const idleTimeout = 3 * time.Minute
 
-// clientID is what brokers know us by, in their logs and quotas.
+// clientID is our name in the logs and quotas of brokers.
 const clientID = "weir"
 
-// Embedded stands among Config.Brokers for the broker in our own process.
+// Embedded in Config.Brokers is the broker in our own process.
 const Embedded = "embedded"
 
-// Config says where Kafka is and how to speak to it.
+// Config configures the connection to Kafka.
 type Config struct {
-	Brokers []string // host:port of some brokers, the others are learnt from them
-	TLS     *TLS     // nil is no TLS
-	SASL    *SASL    // nil is no login
-	Prefix  string   // stands before the names of our own topics and groups
-	Create  bool     // EnsureTopics makes what is missing, else it says what has to be made
+	Brokers []string // host:port of some brokers, which name the others
+	TLS     *TLS     // nil: no TLS
+	SASL    *SASL    // nil: no login
+	Prefix  string   // of the names of our topics and groups
+	Create  bool     // EnsureTopics creates missing topics; otherwise its error has the commands
 
-	// Topics are all that the client may be asked about; none stands for all that the cluster has, whose
-	// metadata is then fetched every second.
+	// Topics are the only topics that the client may be asked about. An empty list allows all topics of the cluster,
+	// whose metadata is then fetched every second.
 	Topics []string
 
-	// Dial makes connections; nil is TCP. The embedded broker brings its own.
+	// Dial makes connections; nil is TCP. The embedded broker provides its own.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	Logger  *slog.Logger          // nil is silence
-	Metrics prometheus.Registerer // nil is none; several clients may share one
+	Logger  *slog.Logger          // nil logs nothing
+	Metrics prometheus.Registerer // nil: no metrics; several clients may share one
 }
 
-// Name is the full name of a topic or group of ours: the prefix and the word.
+// Name returns the full name of one of our topics or groups: the prefix and the word.
 func (c Config) Name(word string) string { return c.Prefix + word }
 
-// Validate gives all that is wrong with the configuration, its files included.
+// Validate returns all errors of the configuration, including those of its files.
 func (c Config) Validate() error {
 	var faults []error
 	if len(c.Brokers) == 0 {
@@ -116,7 +116,7 @@ func (c Config) address(broker string) error {
 
 func (c Config) embedded() bool { return slices.Contains(c.Brokers, Embedded) }
 
-// A Client speaks to one cluster.
+// A Client connects to one cluster.
 type Client struct {
 	config    Config
 	dialer    *dialer
@@ -161,22 +161,22 @@ func (c *Client) newTransport() *kafkago.Transport {
 	}
 }
 
-// Close closes all connections and waits until those who read them have ended. Producers, readers and groups
-// of the client are closed before. Calls that come later fail with ErrClosed.
+// Close closes all connections and waits until their readers have ended. Producers, readers and groups of the client
+// must be closed before. Later calls fail with ErrClosed.
 func (c *Client) Close() {
 	c.end()
 	c.transport.CloseIdleConnections()
 	c.dialer.close()
 }
 
-// A Cluster is what the brokers say of themselves.
+// A Cluster is the brokers' view of their cluster.
 type Cluster struct {
 	ID      string
 	Brokers []string // host:port
-	Topics  []string // without Kafka's own; of Config.Topics those that exist
+	Topics  []string // without Kafka's own; those of Config.Topics that exist
 }
 
-// Cluster asks who is there. It is the cheapest way to see whether Kafka can be reached.
+// Cluster returns the brokers and topics. It is the cheapest way to check whether Kafka can be reached.
 func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	metadata, err := c.metadata(ctx)
 	if err != nil {
@@ -197,7 +197,7 @@ func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	return cluster, nil
 }
 
-// Partitions is how many partitions a topic has. It costs no request.
+// Partitions returns how many partitions a topic has. It costs no request.
 func (c *Client) Partitions(ctx context.Context, topic string) (int, error) {
 	found, err := c.topic(ctx, topic)
 	if err != nil {
@@ -206,7 +206,7 @@ func (c *Client) Partitions(ctx context.Context, topic string) (int, error) {
 	return len(found.Partitions), nil
 }
 
-// topic is what the metadata, at most a second old, say of a topic.
+// topic returns a topic from the metadata, which is at most a second old.
 func (c *Client) topic(ctx context.Context, name string) (kafkago.Topic, error) {
 	if err := c.unlisted(name); err != nil {
 		return kafkago.Topic{}, err
@@ -222,7 +222,7 @@ func (c *Client) topic(ctx context.Context, name string) (kafkago.Topic, error) 
 	return topic, nil
 }
 
-// unlisted is the error of asking for a topic that is not among Config.Topics: nothing is known of it.
+// unlisted returns the error for a topic that is not among Config.Topics, about which nothing is known.
 func (c *Client) unlisted(name string) error {
 	if len(c.config.Topics) == 0 || slices.Contains(c.config.Topics, name) {
 		return nil
@@ -230,8 +230,7 @@ func (c *Client) unlisted(name string) error {
 	return faultf(ErrOther, "this client was opened without topic %s", name)
 }
 
-// metadata is what kafka-go's transport has last heard from the brokers, or the true reason why it has heard
-// nothing yet.
+// metadata returns the latest metadata of kafka-go's transport, or the true reason why there is none yet.
 func (c *Client) metadata(ctx context.Context, topics ...string) (*kafkago.MetadataResponse, error) {
 	response, err := c.kafka.Metadata(ctx, &kafkago.MetadataRequest{Topics: topics})
 	if err != nil {

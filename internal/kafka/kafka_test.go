@@ -45,7 +45,7 @@ func newTopic(t testing.TB, client *kafka.Client, partitions int, settings ...st
 	return name
 }
 
-// patiently asks until a broker that was down a moment ago is whole again.
+// patiently repeats a request until a broker that was down a moment ago works again.
 func patiently(t testing.TB, ctx context.Context, ask func() error) {
 	t.Helper()
 	for {
@@ -63,14 +63,14 @@ func patiently(t testing.TB, ctx context.Context, ask func() error) {
 	}
 }
 
-// within is a context that ends with the test, or after a while that no test should need.
+// within returns a context that ends with the test, or after a while that no test should need.
 func within(t testing.TB, patience time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Who calls a client that is closed is told so, and no goroutine looks for brokers from then on.
+// Calls of a closed client return an error, and no goroutine looks for brokers from then on.
 func TestCallsAfterTheEnd(t *testing.T) {
 	ignored := goleak.IgnoreCurrent()
 	cluster, config := fake(t)

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// lines are what a logger writes.
+// lines collects the output of a logger.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What of kafka-go panics or never ends on a cleaned log, or queues without a bound.
+// The parts of kafka-go that panic or never end on a cleaned log, or queue without a bound.
 var banned = regexp.MustCompile(`\bkafka(go)?\.(NewReader|NewWriter|Reader|ReaderConfig|Writer|WriterConfig|NewBatch|Batch|Dial|DialContext|DialLeader|DialPartition)\b|\.ReadBatch\w*\(|\.ReadMessage\(|\.WriteMessages\(`)
 
 var (
@@ -16,7 +16,7 @@ var (
 	comments = regexp.MustCompile(`(?m)//.*$`)
 )
 
-// TestKeptOut looks through the whole tree.
+// TestKeptOut searches the entire tree.
 func TestKeptOut(t *testing.T) {
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || path == "../../internal/kafka/lint_test.go" {

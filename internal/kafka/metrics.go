@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// newFaultsTotal counts by operation and by the kind of error, both closed sets. Clients that share a registerer
+// newFaultsTotal counts errors by operation and by the kind of error, both closed sets. Clients that share a registerer
 // share the counter.
 func newFaultsTotal(registerer prometheus.Registerer) *prometheus.CounterVec {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -23,7 +23,7 @@ func newFaultsTotal(registerer prometheus.Registerer) *prometheus.CounterVec {
 		return earlier.ExistingCollector.(*prometheus.CounterVec)
 	}
 	if err != nil {
-		panic(err) // another collector has our name: a mistake in the program
+		panic(err) // another collector has our name: a bug in the program
 	}
 
 	return total

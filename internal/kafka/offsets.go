@@ -8,11 +8,11 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// A Span is what a partition holds: records from Start up to, and not including, End.
+// A Span is the extent of a partition: records from Start up to, and not including, End.
 type Span struct{ Start, End int64 }
 
-// Offsets are the spans of a topic's partitions. An error is about all of them: a partition that cannot be
-// asked is never taken for an empty one.
+// Offsets returns the spans of a topic's partitions. One error fails the call: a partition that cannot be asked never
+// looks like an empty one.
 func (c *Client) Offsets(ctx context.Context, topic string) ([]Span, error) {
 	partitions, err := c.Partitions(ctx, topic)
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *Client) Offsets(ctx context.Context, topic string) ([]Span, error) {
 	return spans, nil
 }
 
-// PartitionSpan is what one partition holds: it can be asked though others have no leader.
+// PartitionSpan returns the span of one partition, even if others have no leader.
 func (c *Client) PartitionSpan(ctx context.Context, topic string, partition int) (Span, error) {
 	return c.span(ctx, topic, partition)
 }
@@ -37,8 +37,8 @@ func (c *Client) span(ctx context.Context, topic string, partition int) (Span, e
 	return Span{Start: offsets.FirstOffset, End: offsets.LastOffset}, err
 }
 
-// OffsetAt is the offset of the first record with that time or a later one, the partition's end when there is
-// none. The time is the record's own, not that of what it tells.
+// OffsetAt returns the offset of the first record with that time or a later one, or the partition's end when there is
+// none. The time is the record's own, not that of its contents.
 func (c *Client) OffsetAt(ctx context.Context, topic string, partition int, at time.Time) (int64, error) {
 	offsets, err := c.listOffsets(ctx, topic, kafkago.TimeOffsetOf(partition, at))
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Client) listOffsets(ctx context.Context, topic string, questions ...kaf
 	var offsets kafkago.PartitionOffsets
 	if err == nil {
 		offsets = response.Topics[topic][0]
-		err = offsets.Error // a partition's own fault: err is nil then, and the offsets say nothing
+		err = offsets.Error // an error of the partition: err is nil then, and the offsets mean nothing
 	}
 	if err != nil {
 		return offsets, fmt.Errorf("asking for the offsets of %s/%d: %w", topic, questions[0].Partition, c.cause(ctx, err))

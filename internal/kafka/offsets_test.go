@@ -51,7 +51,7 @@ func produceTo(t *testing.T, client *kafka.Client, topic string, partition, mess
 	}
 }
 
-// A partition that cannot be asked is a fault, not an empty partition.
+// A partition that cannot be asked is an error, not an empty partition.
 func TestOffsetsLookAtEachPartition(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(3, "hits"))
 	client := kafkatest.Client(t, config)
@@ -62,7 +62,8 @@ func TestOffsetsLookAtEachPartition(t *testing.T) {
 	}
 }
 
-// A log that was cut off before the offset, and one that ends before it, are told apart, with where it stands.
+// A log that was cut off before the offset, and one that ends before it, return different errors, with the log's
+// extent.
 func TestReaderOutOfRange(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
@@ -100,7 +101,7 @@ func TestReaderOutOfRange(t *testing.T) {
 	})
 }
 
-// What goes wrong is said once with its count, and said again when it is over.
+// A repeated error is logged once with its count, and so is its end.
 func TestReaderTrouble(t *testing.T) {
 	var log lines
 	cluster, config := fake(t, kfake.SeedTopics(1, "hits"))

@@ -20,7 +20,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// produced is what a fake's brokers saw of produce requests as they arrived.
+// produced records the produce requests that a fake's brokers got.
 type produced struct {
 	mu       sync.Mutex
 	batches  [][]int // the partitions of each request
@@ -29,10 +29,10 @@ type produced struct {
 	overlaps int
 	careless int           // requests without acks=all
 	arrived  chan int      // each request's number
-	proceed  chan struct{} // one for each request that may be answered; nil is at once
+	proceed  chan struct{} // one for each request that may be answered; nil answers at once
 }
 
-// observe looks at produce requests, and holds each until proceed says that it may go on.
+// observe records produce requests, and delays each until proceed releases it.
 func observe(cluster *kfake.Cluster, hold bool) *produced {
 	p := &produced{underWay: map[int32]bool{}, arrived: make(chan int, 1000)}
 	if hold {
@@ -82,7 +82,7 @@ func (p *produced) leave(partitions []kmsg.ProduceRequestTopicPartition) {
 	}
 }
 
-// What queues behind a request goes into the next one, all partitions together.
+// Messages that queue during a request go into the next one, all partitions together.
 func TestProducerGathers(t *testing.T) {
 	const partitions = 8
 	cluster, config := fake(t, kfake.SeedTopics(partitions, "hits"))
@@ -127,7 +127,7 @@ func send(t *testing.T, producer *kafka.Producer, messages ...kafka.Message) {
 	}
 }
 
-// TestProducerOrder has brokers refuse, time out after writing, lose connections and swap leaders.
+// TestProducerOrder makes brokers refuse, time out after writing, lose connections and swap leaders.
 func TestProducerOrder(t *testing.T) {
 	const partitions, messages = 6, 400
 	cluster, config := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(partitions, "hits"))
@@ -188,7 +188,7 @@ func (w *written) await(t *testing.T, patience time.Duration, partitions []int, 
 	})
 }
 
-// logged fails unless every acknowledged message is at its offset, and the first copies of all are in order.
+// logged fails unless every acknowledged message is at its offset, and the first copies of all messages are in order.
 func (w *written) logged(t *testing.T, partition int, records []kafka.Record) {
 	t.Helper()
 	at, seen := map[int64]string{}, map[string]bool{}
@@ -220,8 +220,8 @@ func eventually(t *testing.T, patience time.Duration, what string, condition fun
 	}
 }
 
-// A batch that is too large is halved until it is not; a message that is too large alone is given back, and those
-// around it are written.
+// A batch that is too large is halved until it fits. A message that is too large by itself is returned with an error,
+// and those around it are written.
 func TestProducerSplits(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
@@ -266,7 +266,7 @@ func TestProducerSplits(t *testing.T) {
 	})
 }
 
-// Kafka refuses a whole batch for one record without a key in a compacted topic.
+// Kafka refuses a complete batch because of one record without a key in a compacted topic.
 func TestProducerFindsTheInvalid(t *testing.T) {
 	client := kafkatest.Client(t, real(t))
 	topic := newTopic(t, client, 1, "cleanup.policy=compact")
@@ -302,7 +302,7 @@ func TestProducerFindsTheInvalid(t *testing.T) {
 	}
 }
 
-// A full queue makes Send wait and TrySend say so; what is written makes room.
+// With a full queue Send waits and TrySend returns ErrFull; written messages make room.
 func TestProducerFull(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(1, "hits"))
 	seen := observe(cluster, true)
@@ -337,7 +337,7 @@ func TestProducerFull(t *testing.T) {
 	}
 }
 
-// Close gives back what Kafka does not take in time, in order, and ends those who wait for room.
+// Close returns the messages that Kafka does not accept in time, in order, and ends the callers that wait for room.
 func TestProducerCloseGivesBack(t *testing.T) {
 	ignored := goleak.IgnoreCurrent()
 	cluster, config := fake(t, kfake.SeedTopics(2, "hits"))
@@ -376,7 +376,7 @@ func TestProducerCloseGivesBack(t *testing.T) {
 	goleak.VerifyNone(t, ignored)
 }
 
-// A partition that fails does not hold up the others of its broker: it is sent alone.
+// A partition that fails does not delay the others of its broker: it is sent separately.
 func TestProducerGoesRoundTheFailing(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(3, "hits"))
 	seen := observe(cluster, false)
@@ -407,7 +407,7 @@ func TestProducerGoesRoundTheFailing(t *testing.T) {
 	}
 }
 
-// A topic that vanishes is said, and what is there for it is written when it is back.
+// A topic that vanishes is reported, and its messages are written when it is back.
 func TestProducerTopicVanishes(t *testing.T) {
 	var log lines
 	cluster, config := fake(t, kfake.SeedTopics(2, "hits"))
@@ -435,7 +435,7 @@ func TestProducerTopicVanishes(t *testing.T) {
 	}
 }
 
-// What a broker asks to wait for is waited for, by kafka-go it is not.
+// The throttle time of a broker is respected; kafka-go ignores it.
 func TestThrottle(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(1, "hits"))
 	const pause = 300 * time.Millisecond

@@ -10,14 +10,14 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// written notes what a producer acknowledged, in the order of its acknowledging.
+// written records a producer's acknowledgements in their order.
 type written struct {
 	mu   sync.Mutex
 	done map[int][]ack // by partition
 }
 
 type ack struct {
-	number int // of the message in its partition
+	number int // number of the message in its partition
 	offset int64
 	err    error
 }
@@ -33,7 +33,7 @@ func (w *written) message(partition, number int, value []byte) kafka.Message {
 	}}
 }
 
-// inOrder fails unless all messages of the partition were acknowledged, each once and after the one before.
+// inOrder fails unless all messages of the partition were acknowledged once each and in order.
 func (w *written) inOrder(t *testing.T, partition, messages int) {
 	t.Helper()
 	w.mu.Lock()

@@ -7,47 +7,47 @@ import (
 
 const defaultQueueBytes = 64 << 20
 
-// ProducerConfig says what a Producer writes to and how much it holds.
+// ProducerConfig names the topic of a Producer and bounds its memory.
 type ProducerConfig struct {
 	Topic      string
 	Partitions int   // of the topic
-	QueueBytes int64 // of messages that wait or are under way; 0 is 64 MiB
+	QueueBytes int64 // of messages that wait or are being sent; 0 is 64 MiB
 }
 
 // A Message is one record to be written.
 type Message struct {
 	Partition  int
-	Key, Value []byte // nil is Kafka's null; not to be changed until Done
+	Key, Value []byte // nil is Kafka's null; must not be changed until Done
 
-	// Done is called once for every message that was taken: with its offset, or with why it is not written.
-	// Messages of a partition are done in their order. It runs in the producer's goroutine, so it must not wait
-	// and must not send. It may be nil.
+	// Done is called once for every accepted message: with its offset, or with the error that prevented its writing.
+	// Messages of a partition are done in their order. It runs in the producer's goroutine, so it must not wait and
+	// must not send. It may be nil.
 	Done func(offset int64, err error)
 }
 
-// recordOverhead is what a record has besides its key and value, at most.
+// recordOverhead is the size of a record besides its key and value, at most.
 const recordOverhead = 40
 
 func (m *Message) size() int { return len(m.Key) + len(m.Value) + recordOverhead }
 
-// A Producer writes messages to a topic, with acks=all, until the brokers have them. A message is given back only
-// when the broker refuses it for good (ErrInvalid, ErrTooLarge), or at Close (ErrClosed: it may have been written
-// all the same).
+// A Producer writes messages to a topic, with acks=all, until the brokers have them. It returns a message with an error
+// only when the broker refuses it permanently (ErrInvalid, ErrTooLarge), or at Close (ErrClosed: it may have been
+// written all the same).
 //
-// Each partition has one request in flight, so its order is kept. A request takes what has queued behind the
-// previous one, for all partitions of a broker together, and never waits for more. What fails is sent again after
-// a pause that grows to two seconds; a partition that fails is sent alone, so that it does not hold up others.
+// Each partition has one request in flight, so its order is kept. A request takes the messages that queued during the
+// previous one, for all partitions of a broker together, and never waits for more. A failed batch is sent again after a
+// pause that grows to two seconds. A partition that fails is sent separately, so that it does not delay others.
 type Producer struct {
 	client *Client
 	config ProducerConfig
-	wake   chan struct{} // something to do: holds one
+	wake   chan struct{} // there is something to do: holds one
 	ended  chan struct{} // run has returned
 
-	abandon context.CancelFunc // of requests, when Close waits no longer
+	abandon context.CancelFunc // cancels requests when Close stops waiting
 	context context.Context
 
 	mu     sync.Mutex
-	queues [][]Message // by partition, what is under way included
+	queues [][]Message // by partition, including messages that are being sent
 	held   int64       // bytes in them
 	room   chan struct{}
 	closed bool
@@ -68,8 +68,8 @@ func (c *Client) OpenProducer(config ProducerConfig) *Producer {
 	return p
 }
 
-// Send takes all the messages, in their order. While the queue is full it waits; when the context ends first,
-// none is taken. The queue is full when it holds QueueBytes or more, so one call may exceed them.
+// Send accepts all the messages, in their order. While the queue is full it waits; when the context ends first, it
+// accepts none. The queue is full when it has QueueBytes or more, so one call may exceed them.
 func (p *Producer) Send(ctx context.Context, messages ...Message) error {
 	for {
 		room, err := p.take(messages)
@@ -84,7 +84,7 @@ func (p *Producer) Send(ctx context.Context, messages ...Message) error {
 	}
 }
 
-// TrySend is Send that says ErrFull instead of waiting.
+// TrySend is Send that returns ErrFull instead of waiting.
 func (p *Producer) TrySend(messages ...Message) error {
 	room, err := p.take(messages)
 	if room != nil {
@@ -93,7 +93,7 @@ func (p *Producer) TrySend(messages ...Message) error {
 	return err
 }
 
-// take queues the messages, or says what to wait for when there is no room.
+// take queues the messages, or returns the channel to wait for when there is no room.
 func (p *Producer) take(messages []Message) (<-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +126,7 @@ func (p *Producer) nudge() {
 	}
 }
 
-// release takes the first messages of a partition, which are done, off its queue.
+// release removes the first messages of a partition, which are done, from its queue.
 func (p *Producer) release(partition int, messages []Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *Producer) release(partition int, messages []Message) {
 	}
 
 	queue := p.queues[partition]
-	clear(queue[:len(messages)]) // the array lives on; what they held need not
+	clear(queue[:len(messages)]) // the array stays, so it must not keep the messages alive
 	p.queues[partition] = queue[len(messages):]
 	if wasFull && p.held < p.config.QueueBytes {
 		close(p.room)
@@ -144,19 +144,19 @@ func (p *Producer) release(partition int, messages []Message) {
 	}
 }
 
-// Held is how many bytes of messages wait or are under way.
+// Held returns how many bytes of messages wait or are being sent.
 func (p *Producer) Held() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held
 }
 
-// Close takes no more messages and returns when all were written. When the context ends first, the others are
-// done with ErrClosed, and the error says how many they are.
+// Close accepts no more messages and returns when all were written. When the context ends first, the others are done
+// with ErrClosed, and the error has their number.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
-	close(p.room) // those who wait for room learn that there will be none
+	close(p.room) // wakes the callers that wait for room; there will be none
 	p.room = make(chan struct{})
 	p.mu.Unlock()
 	p.nudge()
@@ -171,7 +171,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	return p.returned()
 }
 
-// returned gives back what is left and says how much.
+// returned answers the messages that are left with ErrClosed, and returns an error with their number.
 func (p *Producer) returned() error {
 	count := 0
 	for partition, queue := range p.queues {

@@ -14,16 +14,16 @@ const defaultMaxBytes = 4 << 20
 // A Record is one record of a partition.
 type Record struct {
 	Offset     int64
-	Time       time.Time // by the producer's clock, or the broker's where the topic says so
+	Time       time.Time // by the producer's clock, or the broker's if the topic is configured so
 	Key, Value []byte    // nil is Kafka's null, which is not the same as empty
-	Long       bool      // it has more than 16 MiB and was passed over: there is no Key, and the Value is ours and says so
+	Long       bool      // it has more than 16 MiB and was skipped: there is no Key, and the Value is our own text about it
 }
 
 // A Reader reads one partition, record after record. One goroutine uses it.
 type Reader struct {
-	// MaxBytes bounds an answer; 0 is 4 MiB. One batch of records comes whole even when it is longer. Values
-	// near a batch's size waste up to half of what is sent. It bounds too what compressed records are unpacked to for a
-	// Fetch: what is more comes with the next.
+	// MaxBytes bounds an answer; 0 is 4 MiB. One batch of records comes complete even when it is longer. Values near a
+	// batch's size waste up to half of the transferred bytes. It also bounds the unpacked size of compressed records
+	// for a Fetch: the rest comes with the next.
 	MaxBytes int
 
 	client    *Client
@@ -35,14 +35,14 @@ type Reader struct {
 	throttled time.Duration
 
 	records  []Record
-	buffer   []byte // of the last answer, where the records' keys and values are
-	unpacked []byte // or here, where they came compressed
-	taken    int    // of what is unpacked
+	buffer   []byte // of the last answer, with the records' keys and values
+	unpacked []byte // or here, for compressed batches
+	taken    int    // bytes of unpacked that were read
 
 	left   []byte     // of the last answer
-	whole  bool       // a batch of it was whole
-	packed *unpacking // the batch that was begun; nil when none was
-	held   int        // bytes that were taken of compressed batches for this Fetch
+	whole  bool       // a batch of it was complete
+	packed *unpacking // the batch that is being unpacked, or nil
+	held   int        // bytes of compressed batches that this Fetch returns
 }
 
 // NewReader reads a partition from an offset on. It starts nothing.
@@ -50,7 +50,7 @@ func (c *Client) NewReader(topic string, partition int, offset int64) *Reader {
 	return &Reader{client: c, topic: topic, partition: partition, next: offset}
 }
 
-// Next is the offset that the next Fetch begins at.
+// Next returns the offset that the next Fetch begins at.
 func (r *Reader) Next() int64 { return r.next }
 
 // SetNext makes the next Fetch begin at an offset.
@@ -59,16 +59,15 @@ func (r *Reader) SetNext(offset int64) {
 	r.next = offset
 }
 
-// Span is what the partition held at the last answer; zero before the first.
+// Span returns the extent of the partition at the last answer; zero before the first.
 func (r *Reader) Span() Span { return r.span }
 
-// Fetch returns the next records. It waits up to half a second for one and returns none when there is none, or
-// when the log was compacted where it looked. The records and their bytes are good until the next Fetch.
+// Fetch returns the next records. It waits up to half a second for one. It returns none when there is none, or when the
+// log was compacted at that place. The records and their bytes are valid until the next Fetch.
 //
-// ErrTrimmed says that the log begins after Next, ErrPastEnd that it ends before; Span then says where, and Next
-// stays. After any other error but the context's the same call may simply be repeated: it was logged and counted,
-// and the pause that belongs after it is over. Records that come before a damaged batch are returned, and the next Fetch
-// is the one that fails.
+// ErrTrimmed means that the log begins after Next, ErrPastEnd that it ends before; Span then has the log's extent, and
+// Next stays. After any other error, except the context's, the same call may be repeated at once: Fetch has logged and
+// counted it, and has already paused. Records before a damaged batch are returned, and the next Fetch fails.
 func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	if r.packed != nil {
 		if err := r.goOn(); err != nil {
@@ -99,7 +98,7 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	return r.records, nil
 }
 
-// goOn takes more of what the last answer has.
+// goOn reads more of the last answer.
 func (r *Reader) goOn() error {
 	r.begin()
 	if err := r.takeOn(); err != nil && len(r.records) == 0 {
@@ -108,7 +107,7 @@ func (r *Reader) goOn() error {
 	return nil
 }
 
-// bounded is a buffer that is used again: one that a long batch made large is let go.
+// bounded returns a buffer for reuse, but drops one that a long batch made large.
 func bounded(b []byte, most int) []byte {
 	if cap(b) > 2*most {
 		return nil
@@ -123,8 +122,8 @@ func (r *Reader) maxBytes() int {
 	return defaultMaxBytes
 }
 
-// read reads an answer, with an error when nothing comes before what is damaged. When it holds no batch, though the log
-// goes on, the log cleaner has left a hole of which nobody says how long it is.
+// read reads an answer; it returns an error when nothing precedes the damage. An answer without a batch, though the log
+// goes on, is a hole of the log cleaner with an unknown length.
 func (r *Reader) read(a *answer) error {
 	r.drop()
 	r.begin()
@@ -158,7 +157,7 @@ func (r *Reader) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// outOfRange asks what the partition holds, for the broker's refusal does not say.
+// outOfRange asks for the extent of the partition, because the broker's refusal does not have it.
 func (r *Reader) outOfRange(ctx context.Context) error {
 	span, err := r.client.span(ctx, r.topic, r.partition)
 	switch {

@@ -12,8 +12,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 )
 
-// SASL says who we are. The password's file is read anew for each connection; a line's end after it is no part
-// of it.
+// SASL is our login. The password's file is read for each new connection; a line end after the password is ignored.
 type SASL struct {
 	Mechanism    string // plain, scram-sha-256 or scram-sha-512, in any case
 	User         string
@@ -48,7 +47,7 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 
 func (s *SASL) name() string { return strings.ToUpper(s.Mechanism) }
 
-// A login is kafka-go's view of a SASL: it looks up the password when a connection starts.
+// A login implements kafka-go's interface for a SASL: it looks up the password when a connection starts.
 type login struct{ config SASL }
 
 func (l *login) Name() string { return l.config.name() }

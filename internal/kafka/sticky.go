@@ -10,19 +10,20 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// sticky shares partitions evenly and moves only what must move: each member tells, with its joining, what it had.
+// sticky shares partitions evenly and moves as few as possible: each member sends the partitions that it had when it
+// joins.
 type sticky struct {
 	mu  sync.Mutex
 	had had
 }
 
-// had is what a member had in a generation, as it travels.
+// had is the share of a member in a generation, in the form that is sent.
 type had struct {
 	Generation int32            `json:"generation"`
 	Partitions map[string][]int `json:"partitions"`
 }
 
-// keep remembers a generation's share for the next joining.
+// keep remembers a generation's share for the next join.
 func (s *sticky) keep(generation *kafkago.Generation) {
 	partitions := map[string][]int{}
 	for topic, assignments := range generation.Assignments {
@@ -48,15 +49,15 @@ type topicPartition struct {
 	partition int
 }
 
-// share is one member's while partitions are being shared out.
+// share is one member's share while partitions are being assigned.
 type share struct {
 	member kafkago.GroupMember
 	had    had
 	has    []topicPartition
 }
 
-// AssignGroups gives every partition to a member that reads its topic: to the one that had it last while that has
-// no more than its share, else to the one with the fewest.
+// AssignGroups gives every partition to a member that reads its topic: to the member that had it last while that has no
+// more than its share, otherwise to the one with the fewest.
 func (s *sticky) AssignGroups(members []kafkago.GroupMember, partitions []kafkago.Partition) kafkago.GroupMemberAssignments {
 	shares := newShares(members)
 	free := map[topicPartition]bool{}
@@ -84,14 +85,14 @@ func (s *sticky) AssignGroups(members []kafkago.GroupMember, partitions []kafkag
 	return assignments
 }
 
-// newShares are the members with the latest generation first: where two say that they had a partition, the later
+// newShares returns the members with the latest generation first: when two claim that they had a partition, the later
 // one is right.
 func newShares(members []kafkago.GroupMember) []*share {
 	var shares []*share
 	for _, m := range members {
 		s := &share{member: m}
 		if json.Unmarshal(m.UserData, &s.had) != nil {
-			s.had = had{} // another version's: it starts anew
+			s.had = had{} // of another version: begin without it
 		}
 		shares = append(shares, s)
 	}
@@ -101,8 +102,8 @@ func newShares(members []kafkago.GroupMember) []*share {
 	return shares
 }
 
-// keepShares leaves members what they had, up to an even share, and takes it out of what is free. As many members
-// as the division leaves over may keep one more.
+// keepShares leaves members their partitions, up to an even share, and removes these from the free ones. As many
+// members as the division leaves a remainder may keep one more.
 func keepShares(shares []*share, free map[topicPartition]bool) {
 	if len(shares) == 0 {
 		return
@@ -141,7 +142,7 @@ func compareTopicPartition(a, b topicPartition) int {
 	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 }
 
-// smallest is the member with the fewest partitions among those that read the topic.
+// smallest returns the member with the fewest partitions among those that read the topic.
 func smallest(shares []*share, topic string) *share {
 	var least *share
 	for _, s := range shares {

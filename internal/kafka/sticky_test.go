@@ -9,7 +9,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// TestStickyModel lets members come and go, and looks at what every sharing out must keep.
+// TestStickyModel lets members come and go, and checks the invariants of every assignment.
 func TestStickyModel(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -63,7 +63,7 @@ func rejoining(members []kafkago.GroupMember, assigned kafkago.GroupMemberAssign
 	return all
 }
 
-// checkShares fails unless each partition has one member and the shares are even. It counts those that moved.
+// checkShares fails unless each partition has one member and the shares are even. It counts the partitions that moved.
 func checkShares(t *testing.T, members []kafkago.GroupMember, partitions []kafkago.Partition, assigned kafkago.GroupMemberAssignments) (moved int) {
 	t.Helper()
 	seen := map[int]bool{}
@@ -94,8 +94,8 @@ func checkShares(t *testing.T, members []kafkago.GroupMember, partitions []kafka
 	return moved
 }
 
-// mustMove is how many partitions cannot stay: members keep what they had up to an even share, and as many as the
-// division leaves over one more.
+// mustMove returns how many partitions cannot stay: members keep their partitions up to an even share, and as many as
+// the division leaves a remainder keep one more.
 func mustMove(members []kafkago.GroupMember, partitions []kafkago.Partition, owned map[string]had) int {
 	even, over := len(partitions)/len(members), len(partitions)%len(members)
 	stay := 0
@@ -110,7 +110,7 @@ func mustMove(members []kafkago.GroupMember, partitions []kafkago.Partition, own
 	return len(partitions) - stay
 }
 
-// Where two say that they had a partition, the later generation is right; what no member reads is nobody's.
+// When two members claim a partition, the later generation is right; a topic without readers is not assigned.
 func TestStickyEdges(t *testing.T) {
 	encode := func(h had) []byte {
 		data, err := json.Marshal(h)

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// TLS says how connections are secured. The files are PEM and are read anew for each connection.
+// TLS configures the security of connections. The files are PEM and are read for each new connection.
 type TLS struct {
-	CA        string // who may sign the brokers' certificates; "" is the system's roots
+	CA        string // authorities of the brokers' certificates; "" is the system's roots
 	Cert, Key string // our own certificate; "" is none
 }
 

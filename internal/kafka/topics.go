@@ -13,7 +13,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// A Topic is what one of our topics has to be.
+// A Topic is the required state of one of our topics.
 type Topic struct {
 	Name        string // in full
 	Partitions  int
@@ -21,11 +21,10 @@ type Topic struct {
 	Settings    map[string]string // in Kafka's names: cleanup.policy, retention.ms
 }
 
-// EnsureTopics makes the topics that are missing, or says how an administrator makes them when Config.Create is
-// not set, and returns when every partition answers. Of topics that exist the number of partitions (ErrPartitions)
-// and cleanup.policy (ErrSettings) must be as given, and what is written to them must be able to last
-// (min.insync.replicas). Other settings that differ are logged. All faults are told together; the first that is
-// transient ends it.
+// EnsureTopics creates missing topics, or returns the commands for an administrator when Config.Create is not set. It
+// returns when every partition answers. Existing topics must have the given number of partitions (ErrPartitions) and
+// cleanup.policy (ErrSettings), and writes to them must be durable (min.insync.replicas). It logs other settings that
+// differ. It returns all errors together; the first transient one ends it.
 func (c *Client) EnsureTopics(ctx context.Context, topics ...Topic) error {
 	var faults []error
 	for _, topic := range topics {
@@ -83,14 +82,14 @@ func (c *Client) create(ctx context.Context, topic Topic) error {
 	if err == nil {
 		err = response.Errors[topic.Name]
 	}
-	if err != nil && !errors.Is(err, kafkago.TopicAlreadyExists) { // by another process, just now
+	if err != nil && !errors.Is(err, kafkago.TopicAlreadyExists) { // another process has just created it
 		return fmt.Errorf("making topic %s: %w", topic.Name, c.cause(ctx, err))
 	}
 
 	return nil
 }
 
-// command is what an administrator types to make the topic.
+// command returns the command that creates the topic.
 func (t Topic) command(broker string) string {
 	words := []string{"kafka-topics.sh", "--bootstrap-server", broker, "--create", "--topic", t.Name, "--partitions", strconv.Itoa(t.Partitions)}
 	if t.Replication != 0 {
@@ -102,7 +101,7 @@ func (t Topic) command(broker string) string {
 	return strings.Join(words, " ")
 }
 
-// appeared waits until the metadata have a topic that was just made.
+// appeared waits until the metadata has a topic that was just created.
 func (c *Client) appeared(ctx context.Context, name string) (kafkago.Topic, error) {
 	for {
 		topic, err := c.topic(ctx, name)
@@ -116,8 +115,8 @@ func (c *Client) appeared(ctx context.Context, name string) (kafkago.Topic, erro
 	}
 }
 
-// answers waits until every partition says where it begins and ends. One that was just made, or whose broker has
-// just started, does not for a moment.
+// answers waits until every partition reports its extent. A partition that was just created, or whose broker has just
+// started, does not for a moment.
 func (c *Client) answers(ctx context.Context, name string) error {
 	var t trouble
 	for {
@@ -133,7 +132,7 @@ func (c *Client) answers(ctx context.Context, name string) error {
 	}
 }
 
-// checkSettings compares a topic that exists with what it has to be.
+// checkSettings compares an existing topic with its required state.
 func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.Topic) error {
 	settings, err := c.TopicSettings(ctx, want.Name)
 	if errors.Is(err, ErrForbidden) {
@@ -166,7 +165,7 @@ func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.To
 	return nil
 }
 
-// TopicSettings are a topic's, in Kafka's names, those that were never set too.
+// TopicSettings returns a topic's settings, in Kafka's names, including those that were never set.
 func (c *Client) TopicSettings(ctx context.Context, name string) (map[string]string, error) {
 	response, err := c.kafka.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{
 		{ResourceType: kafkago.ResourceTypeTopic, ResourceName: name}}})

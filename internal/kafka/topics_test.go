@@ -21,7 +21,7 @@ func TestEnsureTopics(t *testing.T) {
 		ctx := within(t, time.Minute)
 		hits := kafka.Topic{Name: fmt.Sprintf("hits.%d", topics.Add(1)), Partitions: 4,
 			Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "172800000"}}
-		for range 2 { // made, and found
+		for range 2 { // created, and found
 			if err := client.EnsureTopics(ctx, hits); err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestEnsureTopics(t *testing.T) {
 	})
 }
 
-// Without create, what is missing is told in the words that make it, and all faults together.
+// Without create, the error has the commands for missing topics, and all errors together.
 func TestEnsureTopicsWithoutCreate(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		maker := kafkatest.Client(t, config)
@@ -75,7 +75,7 @@ func TestEnsureTopicsWithoutCreate(t *testing.T) {
 	})
 }
 
-// What would lose records, or could never be written, is refused.
+// Settings that would lose records, or could never be written, are refused.
 func TestEnsureTopicsRefuses(t *testing.T) {
 	client := kafkatest.Client(t, real(t))
 	ctx := within(t, time.Minute)
@@ -102,7 +102,7 @@ func TestEnsureTopicsRefuses(t *testing.T) {
 	}
 }
 
-// A client for some topics makes them, knows of no others, and makes none by asking.
+// A client for some topics creates them, knows no others, and creates none by asking.
 func TestListedTopics(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		all := kafkatest.Client(t, config)

@@ -12,13 +12,13 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// trouble is how long one thing has failed; its zero value is that it works.
+// trouble records how long one thing has failed; its zero value means that it works.
 type trouble struct {
 	since time.Time
 	times int
 }
 
-// another counts a failure and says how long to pause: at least half of what the doubling gives.
+// another counts a failure and returns how long to pause: at least half of the doubled pause.
 func (t *trouble) another(now time.Time) time.Duration {
 	if t.times == 0 {
 		t.since = now
@@ -28,7 +28,7 @@ func (t *trouble) another(now time.Time) time.Duration {
 	return pause/2 + rand.N(pause/2)
 }
 
-// sleep waits, or less when the context ends.
+// sleep waits for the pause or until the context ends.
 func sleep(ctx context.Context, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -18,7 +18,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// wrong is a configuration that cannot work, and what has to be said of it.
+// wrong is a configuration that cannot work, and the expected error.
 type wrong struct {
 	config kafka.Config
 	kind   error
@@ -34,7 +34,7 @@ func passwordFile(t *testing.T, password string) string {
 	return file
 }
 
-// TestTruth: what kafka-go calls "topic not found" has a true cause, whatever is being done.
+// TestTruth: errors that kafka-go calls "topic not found" have a true cause, in every kind of call.
 func TestTruth(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Shared(t)
@@ -77,7 +77,7 @@ func TestTruth(t *testing.T) {
 	})
 }
 
-// everyCallTells makes each kind of call and looks for the cause in what it returns, or what is logged of it.
+// everyCallTells makes each kind of call and looks for the cause in its error, or in the log.
 func everyCallTells(t *testing.T, c wrong) {
 	var log lines
 	c.config.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -140,7 +140,7 @@ func wholeCircle(t *testing.T, config kafka.Config) {
 	}
 }
 
-// The embedded broker's kind says the same, where it can be made to.
+// The embedded broker's implementation returns the same errors, as far as it can be made to.
 func TestTruthOnFake(t *testing.T) {
 	certificates, err := kafkatest.NewCertificates(t.TempDir())
 	if err != nil {
@@ -188,7 +188,7 @@ func TestConfigTellsAllItsFaults(t *testing.T) {
 	}
 }
 
-// A password that is put right is used without a restart.
+// A corrected password is used without a restart.
 func TestPasswordIsReadAnew(t *testing.T) {
 	_, config := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "weir", "right"))
 	file := passwordFile(t, "wrong")

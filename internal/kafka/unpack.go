@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	mostRecord   = 16 << 20  // bytes of a record: of a longer one there is only a Record that says so
-	mostUnpacked = 256 << 20 // bytes of a batch, which is read piece by piece: what comes behind is passed over
-	mostWindow   = 32 << 20  // that a zstd frame may ask us to keep: up to level 20
-	usualWindow  = 8 << 20   // a decoder that has kept no more is used again
-	recordBytes  = 80        // that a Record takes beside its bytes, about
+	mostRecord   = 16 << 20  // bytes of a record; a longer one becomes a Record with Long set
+	mostUnpacked = 256 << 20 // bytes of a batch, which is read piece by piece; the rest is skipped
+	mostWindow   = 32 << 20  // the largest window of a zstd frame: up to level 20
+	usualWindow  = 8 << 20   // a decoder with at most this window is used again
+	recordBytes  = 80        // of a Record besides its bytes, about
 	prefixBytes  = 64        // of a record: enough for its length, times and offset
-	idleReads    = 100       // of a decompressor that gives nothing
+	idleReads    = 100       // reads without data before a decompressor is given up
 )
 
 var (
@@ -28,8 +28,8 @@ var (
 	errRoom     = errors.New("there is no room for more")
 )
 
-// An unpacking is a compressed batch of which some records were taken. No more of it is unpacked than one Fetch returns, or
-// one record needs: a few kilobytes may unpack to hundreds of megabytes.
+// An unpacking is a compressed batch that is partly read. It unpacks no more than one Fetch returns, or one record
+// needs: a few kilobytes may unpack to hundreds of megabytes.
 type unpacking struct {
 	head  recordBatch
 	name  string // of the codec
@@ -58,7 +58,7 @@ func openPacked(head recordBatch, packed []byte) (*unpacking, error) {
 	return u, nil
 }
 
-// read reads on. io.EOF comes alone.
+// read reads on. It returns io.EOF only without bytes.
 func (u *unpacking) read(b []byte) (int, error) {
 	for range idleReads {
 		n, err := u.from.Read(b)
@@ -78,10 +78,10 @@ func (u *unpacking) read(b []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// limit is how many bytes of compressed records a Fetch takes, about.
+// limit returns how many bytes of compressed records a Fetch unpacks, about.
 func (r *Reader) limit() int { return max(r.maxBytes(), smallestBytes) }
 
-// begin forgets the records of the last Fetch, and keeps what was unpacked beyond them.
+// begin forgets the records of the last Fetch, and keeps unpacked bytes beyond them.
 func (r *Reader) begin() {
 	clear(r.records)
 	r.records, r.held = r.records[:0], 0
@@ -99,7 +99,7 @@ func (r *Reader) begin() {
 	r.unpacked, r.taken = memory[:copy(memory[:len(rest)], rest)], 0
 }
 
-// drop forgets what is left of the last answer.
+// drop forgets the rest of the last answer.
 func (r *Reader) drop() {
 	if r.packed != nil {
 		_ = r.packed.from.Close()
@@ -107,7 +107,7 @@ func (r *Reader) drop() {
 	r.packed, r.left, r.taken = nil, nil, len(r.unpacked)
 }
 
-// takePacked takes records of the batch that is being unpacked: errRoom says that there are more.
+// takePacked reads records of the batch that is being unpacked; errRoom means that there are more.
 func (r *Reader) takePacked() error {
 	u := r.packed
 	for u.left > 0 {
@@ -132,7 +132,7 @@ func (r *Reader) takePacked() error {
 	return nil
 }
 
-// takeOne takes one record of what is unpacked, and unpacks what it needs.
+// takeOne reads one unpacked record, and unpacks the bytes that it needs.
 func (r *Reader) takeOne() error {
 	if err := r.need(1); err != nil {
 		return err
@@ -167,13 +167,13 @@ func (r *Reader) takeOne() error {
 	return nil
 }
 
-// need has so many bytes unpacked that were not taken yet.
+// need unpacks until that many bytes are unread.
 func (r *Reader) need(count int) error {
 	for len(r.unpacked)-r.taken < count {
 		if cap(r.unpacked)-r.taken < count && r.held > 0 {
-			return errRoom // the memory is that of records which are yet to be returned
+			return errRoom // the memory belongs to records that are yet to be returned
 		}
-		if len(r.unpacked) == cap(r.unpacked) { // and none of it is of a record that was wanted
+		if len(r.unpacked) == cap(r.unpacked) { // and none of it belongs to a wanted record
 			rest, memory := r.unpacked[r.taken:], r.unpacked[:0]
 			if cap(memory) < count || cap(memory) < smallestBytes {
 				memory = make([]byte, 0, max(count, smallestBytes))
@@ -195,7 +195,7 @@ func (r *Reader) need(count int) error {
 	return nil
 }
 
-// passOver passes over a record that is too long.
+// passOver skips a record that is too long.
 func (r *Reader) passOver(n, length int64) error {
 	if err := r.need(prefixBytes); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (r *Reader) passOver(n, length int64) error {
 	one.varint()
 	offset := r.packed.head.base + one.varint()
 	left := n + length - int64(len(r.unpacked)-r.taken)
-	if left < 0 { // a part of the next one is there already: what is too long is longer than the memory, or was grown for it
+	if left < 0 { // part of the next one is there already: the long record is longer than the memory, or the memory grew for it
 		r.taken += int(n + length)
 		r.takeLong(offset, length)
 		return nil
@@ -228,7 +228,7 @@ func (r *Reader) passOver(n, length int64) error {
 	return nil
 }
 
-// takeLong takes a record of which there is nothing but that it is too long; 0 is of a length that is not known.
+// takeLong adds a Record that is only known to be too long; length 0 means unknown.
 func (r *Reader) takeLong(offset, length int64) {
 	if offset < r.next {
 		return
@@ -262,7 +262,7 @@ func newUnzstd(packed []byte) io.ReadCloser {
 		var err error
 		decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(mostWindow))
 		if err != nil {
-			panic(err) // the options are ours
+			panic(err) // only our own options can cause it
 		}
 	}
 
@@ -272,7 +272,7 @@ func newUnzstd(packed []byte) io.ReadCloser {
 	return unzstd{decoder, head.WindowSize > usualWindow}
 }
 
-// Close gives the decoder back.
+// Close returns the decoder to the pool.
 func (u unzstd) Close() error {
 	if u.large {
 		u.Decoder.Close()
@@ -344,7 +344,7 @@ func (u *unsnappy) next() error {
 	switch {
 	case err != nil:
 		return err
-	case size > snappyRatio*(len(packed)+1): // nothing can become that long
+	case size > snappyRatio*(len(packed)+1): // no input can become that long
 		return errSnappy
 	case size > mostUnpacked:
 		return errUnpacked

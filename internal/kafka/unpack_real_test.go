@@ -12,10 +12,10 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// TestPackedZerosOfARealBroker reads seven partitions side by side, in each of which a real Kafka has a record of 200 MB in a
-// few kilobytes, and another behind it.
+// TestPackedZerosOfARealBroker reads seven partitions at the same time. In each a real Kafka has a record of 200 MB in
+// a few kilobytes, and another one after it.
 func TestPackedZerosOfARealBroker(t *testing.T) {
-	const partitions, most = 7, 400 // MiB, asked for in all
+	const partitions, most = 7, 400 // MiB, requested in total
 	cluster := kafkatest.Real(t, kafkatest.Options{})
 	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
 	if err := client.EnsureTopics(t.Context(), kafka.Topic{Name: "zeros", Partitions: partitions}); err != nil {

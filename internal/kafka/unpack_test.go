@@ -16,7 +16,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// packed is a batch of values as kafka-go writes it.
+// packed returns a batch of values as kafka-go writes it.
 func packed(t testing.TB, codec compress.Compression, values ...[]byte) []byte {
 	t.Helper()
 	records := make([]protocol.Record, len(values))
@@ -31,7 +31,7 @@ func packed(t testing.TB, codec compress.Compression, values ...[]byte) []byte {
 	return b.Bytes()[4:]
 }
 
-// repacked is a batch whose packed bytes are others.
+// repacked returns a batch with other packed bytes.
 func repacked(batch, with []byte) []byte {
 	b := append(slices.Clone(batch[:batchHeader]), with...)
 	binary.BigEndian.PutUint32(b[batchLength-4:], uint32(len(b)-batchLength))
@@ -39,8 +39,8 @@ func repacked(batch, with []byte) []byte {
 	return b
 }
 
-// fetches reads an answer as Fetch does, time after time, until nothing is left of it, and gives what each has of it to a
-// function.
+// fetches reads an answer as Fetch does, again and again until nothing of it is left, and passes the records of each
+// call to a function.
 func (r *Reader) fetches(t testing.TB, batches []byte, each func([]Record)) {
 	t.Helper()
 	if err := r.read(&answer{found: true, batches: batches}); err != nil {
@@ -55,7 +55,7 @@ func (r *Reader) fetches(t testing.TB, batches []byte, each func([]Record)) {
 	}
 }
 
-// What a batch holds comes whatever its codec, and whatever the sizes of its records, in as many Fetches as it takes.
+// All records of a batch arrive, for every codec and size of record, in as many Fetches as needed.
 func TestLargeBatchesComeInPieces(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, codec := range codecs[1:] {
@@ -94,8 +94,8 @@ func TestLargeBatchesComeInPieces(t *testing.T) {
 	}
 }
 
-// A few kilobytes that unpack to hundreds of megabytes take little memory, as one record, as some large ones, or as ones
-// that are never all there; what comes behind is read.
+// A few kilobytes that unpack to hundreds of megabytes take little memory, as one record, as some large ones, or as
+// incomplete ones; the records after them are read.
 func TestFewBytesThatUnpackToMany(t *testing.T) {
 	zeros := func(n int) []byte { return make([]byte, n) }
 	for name, c := range map[string]struct {
@@ -140,7 +140,7 @@ func TestFewBytesThatUnpackToMany(t *testing.T) {
 	}
 }
 
-// What a header claims costs nothing.
+// A false size in a header costs nothing.
 func TestClaimsOfPackedBatches(t *testing.T) {
 	var wide bytes.Buffer
 	w, err := zstd.NewWriter(&wide, zstd.WithWindowSize(256<<20))
@@ -182,7 +182,7 @@ func TestClaimsOfPackedBatches(t *testing.T) {
 	}
 }
 
-// A record that was looked for is found, however much of its batch comes before it.
+// A wanted record is found, however much of its batch comes before it.
 func TestTheLastOfALargeBatch(t *testing.T) {
 	values := slices.Repeat([][]byte{bytes.Repeat([]byte("x"), 1000)}, 5000)
 	for _, codec := range codecs {

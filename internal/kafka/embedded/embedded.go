@@ -1,15 +1,15 @@
 // Package embedded runs a Kafka broker inside our own process: kfake, with its data on disk.
 //
-// Clients in the process reach it over socket pairs (Dial), so no port is open. Where asked for, it also listens
-// on a loopback address or a unix socket; frames that arrive there are looked at first, because kfake ends the
-// process on one that it does not know.
+// Clients in the process reach it over socket pairs (Dial), so no port is open. If configured, it also listens on a
+// loopback address or a unix socket. Frames that arrive there are checked first, because an unknown one makes kfake end
+// the process.
 //
-// What it keeps: with SyncWrites a record is on the disk when it is acknowledged, without it a loss of power, but
-// no end of the process, may lose the last ones. Its compaction is not safe against a kill: topics on it are
-// deleted by age or size only (kafka.Client's EnsureTopics refuses others). Retention is applied once a minute.
-// Records lie in segments of 8 MiB; one that is deleted gives its space back whole.
+// Durability: with SyncWrites a record is on the disk when it is acknowledged. Without it a loss of power may lose the
+// last records; the end of the process loses none. Its compaction is not safe against a kill: topics on it are deleted
+// by age or size only (kafka.Client's EnsureTopics refuses others). Retention is applied once a minute. Records lie in
+// segments of 8 MiB; a deleted segment frees all of its space.
 //
-// Open starts goroutines, Close ends them. Memory is about 60 MB, whatever is stored. One process at a time may
+// Open starts goroutines, Close ends them. Memory is about 60 MB, however much is stored. One process at a time may
 // open a folder.
 package embedded
 
@@ -34,21 +34,21 @@ const segmentBytes = "8388608"
 // ErrInUse says that another process has the folder's broker.
 var ErrInUse = errors.New("in use by another process")
 
-// Config says how the broker runs.
+// Config configures the broker.
 type Config struct {
 	Folder     string // of its data; made when missing
-	SyncWrites bool   // acknowledge only what the disk has
-	Listen     string // also listen here: a loopback host:port, or a socket's path; "" is nowhere else
+	SyncWrites bool   // acknowledge records only when they are on the disk
+	Listen     string // an additional address: a loopback host:port, or a socket's path; "" is none
 
-	RetainEvery time.Duration // between two lookings for what is too old; 0 is a minute
-	Logger      *slog.Logger  // nil is silence
+	RetainEvery time.Duration // between two checks for old records; 0 is a minute
+	Logger      *slog.Logger  // nil logs nothing
 }
 
 // A Broker is a running one.
 type Broker struct {
 	cluster *kfake.Cluster
 	pairs   *pairs
-	gate    *gate // nil when nothing is listened to
+	gate    *gate // nil without a listener
 	lock    *os.File
 	stop    chan struct{}
 	running sync.WaitGroup
@@ -101,12 +101,12 @@ func Open(config Config) (*Broker, error) {
 	return b, nil
 }
 
-// Dial connects to the broker, whatever address is asked for. It is a kafka.Config's Dial.
+// Dial connects to the broker, for any address. It fits kafka.Config's Dial.
 func (b *Broker) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return b.pairs.dial(ctx)
 }
 
-// Address is where the broker listens besides, "" when it does not.
+// Address returns the additional address of the broker, "" without one.
 func (b *Broker) Address() string {
 	if b.gate == nil {
 		return ""
@@ -114,7 +114,7 @@ func (b *Broker) Address() string {
 	return b.gate.listener.Addr().String()
 }
 
-// retain deletes what is old: kfake does so by itself only after a topic has changed.
+// retain deletes old records: kfake does so by itself only after a topic has changed.
 func (b *Broker) retain(every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -128,7 +128,7 @@ func (b *Broker) retain(every time.Duration) {
 	}
 }
 
-// Close ends the broker; all that it acknowledged is on the disk then.
+// Close ends the broker; all acknowledged records are on the disk then.
 func (b *Broker) Close() {
 	close(b.stop)
 	b.running.Wait()
@@ -143,8 +143,8 @@ func (b *Broker) closeRest() {
 	b.lock.Close()
 }
 
-// usable refuses partitions without the file that says of which broker they are: kfake would begin anew, and write behind
-// what is there, which nobody could read then.
+// usable refuses partitions without the file with their broker's identity. kfake would start again there, and append to
+// old data that could then no longer be read.
 func usable(folder string) error {
 	partitions, err := os.ReadDir(filepath.Join(folder, "partitions"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -181,7 +181,7 @@ func lockFolder(folder string) (*os.File, error) {
 	return nil, fmt.Errorf("locking the embedded broker's folder: %w", err)
 }
 
-// logger hands on what kfake says of failures: each kind at most once a minute, with how often it came.
+// logger logs kfake's failures: each kind at most once a minute, with its count.
 type logger struct {
 	to *slog.Logger
 
@@ -191,7 +191,7 @@ type logger struct {
 
 type repeated struct {
 	said  time.Time
-	times int // since
+	times int // since the last log line
 }
 
 const sayEvery = time.Minute

@@ -77,7 +77,7 @@ func span(t *testing.T, client *kafka.Client) kafka.Span {
 	return spans[0]
 }
 
-// What was acknowledged and committed is there after a restart, synced or not; Close ends all goroutines.
+// Acknowledged and committed records are there after a restart, synced or not; Close ends all goroutines.
 func TestRestart(t *testing.T) {
 	for _, sync := range []bool{false, true} {
 		t.Run(fmt.Sprint(sync), func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestOneProcessAtATime(t *testing.T) {
 	open(t, config).Close()
 }
 
-// A folder that lost a file of its own is refused with what to do, and nothing is written behind what is there.
+// A folder that lost a file of its own is refused with a remedy, and nothing is appended to its data.
 func TestADamagedFolder(t *testing.T) {
 	for name, damage := range map[string]func(file string) error{
 		"meta.json is gone":       func(file string) error { return os.Remove(filepath.Join(file, "meta.json")) },
@@ -292,7 +292,7 @@ func listening(t *testing.T) int {
 	return count
 }
 
-// Other processes come in by a socket or by loopback, and nothing that they send ends ours.
+// Other processes connect by a socket or by loopback, and nothing that they send ends ours.
 func TestGate(t *testing.T) {
 	for name, listen := range map[string]string{"unix": filepath.Join(t.TempDir(), "kafka.sock"), "tcp": "127.0.0.1:0"} {
 		t.Run(name, func(t *testing.T) {
@@ -341,7 +341,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// frame is a request of that size with an API key, and zeros.
+// frame returns a request of the given size with an API key, and zeros.
 func frame(size, key int) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(size))
 	b = binary.BigEndian.AppendUint16(b, uint16(key))

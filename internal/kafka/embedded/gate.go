@@ -15,10 +15,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// maxFrame is the longest request that is let through.
+// maxFrame is the longest request that the gate accepts.
 const maxFrame = 16 << 20
 
-// A gate lets clients of other processes in, and only frames that kfake survives.
+// A gate lets clients of other processes in, and passes on only frames that kfake survives.
 type gate struct {
 	listener net.Listener
 	pairs    *pairs
@@ -42,7 +42,7 @@ func openGate(where string, p *pairs, logger *slog.Logger) (*gate, error) {
 
 func listen(where string) (net.Listener, error) {
 	if strings.Contains(where, "/") {
-		os.Remove(where) // a socket that an earlier process left; the folder's lock says that it has ended
+		os.Remove(where) // left by an earlier process; the folder's lock shows that it has ended
 		listener, err := net.Listen("unix", where)
 		if err != nil {
 			return nil, fmt.Errorf("listening for the embedded broker: %w", err)
@@ -65,7 +65,7 @@ func listen(where string) (net.Listener, error) {
 	return listener, nil
 }
 
-// address is what the broker tells clients to connect to: a socket's path would mean nothing to them.
+// address returns the address that the broker announces to clients: a socket's path would mean nothing to them.
 func (g *gate) address() net.Addr {
 	if g.listener.Addr().Network() == "unix" {
 		return g.pairs.address
@@ -96,7 +96,7 @@ func (g *gate) remember(conn net.Conn) bool {
 	return true
 }
 
-// serve passes requests on, each looked at, and answers back.
+// serve passes checked requests on, and answers back.
 func (g *gate) serve(conn net.Conn) {
 	defer g.forget(conn)
 	broker, err := g.pairs.dial(context.Background())
@@ -106,7 +106,7 @@ func (g *gate) serve(conn net.Conn) {
 	defer broker.Close()
 	g.running.Go(func() {
 		defer conn.Close()
-		_, _ = io.Copy(conn, broker) // either end closes when it has had enough
+		_, _ = io.Copy(conn, broker) // each end closes the connection when it is done
 	})
 
 	if err := pass(broker, conn); errors.Is(err, errFrame) {
@@ -123,7 +123,7 @@ func (g *gate) forget(conn net.Conn) {
 
 var errFrame = errors.New("no request of Kafka's protocol")
 
-// pass copies whole requests until one is none.
+// pass copies complete requests until one is invalid.
 func pass(to io.Writer, from io.Reader) error {
 	var head [12]byte // size, API key, version, correlation
 	for {

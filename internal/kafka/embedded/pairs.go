@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// pairs is a listener whose connections are socket pairs: what dial returns has its other end accepted.
+// pairs is a listener whose connections are socket pairs: dial returns one end and accepts the other.
 type pairs struct {
-	address  net.Addr // as brokers tell it to clients
+	address  net.Addr // announced to clients
 	accepted chan net.Conn
 	closed   chan struct{}
 	once     sync.Once
@@ -22,7 +22,7 @@ func newPairs() *pairs {
 	return &pairs{address: address("embedded:9092"), accepted: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// address is a name where no network is.
+// address is a name for an address without a network.
 type address string
 
 func (address) Network() string  { return "tcp" }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Certificates are PEM files of an authority of our own: what it signed for the brokers on 127.0.0.1 and for one
+// Certificates are PEM files of our own authority: those that it signed for the brokers on 127.0.0.1 and for one
 // client, and another authority that signed nothing.
 type Certificates struct {
 	Authority, Stranger   string
@@ -23,7 +23,7 @@ type Certificates struct {
 	broker, brokerKeyPair string
 }
 
-// NewCertificates makes the files in a folder. They are good for a day.
+// NewCertificates makes the files in a folder. They are valid for a day.
 func NewCertificates(folder string) (Certificates, error) {
 	in := func(name string) string { return filepath.Join(folder, name) }
 	files := Certificates{Authority: in("authority.pem"), Stranger: in("stranger.pem"), Client: in("client.pem"),
@@ -69,7 +69,7 @@ type identity struct {
 	private          *ecdsa.PrivateKey
 }
 
-// newIdentity makes a key and its certificate, signed by the authority, or an authority when that is nil.
+// newIdentity makes a key and its certificate, signed by the authority; without one it makes an authority.
 func newIdentity(name string, authority *identity) (*identity, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -20,15 +20,15 @@ import (
 	"weir/internal/kafka"
 )
 
-// User and Password are good on the listeners with SASL, with PLAIN and both kinds of SCRAM.
+// User and Password are valid on the listeners with SASL, with PLAIN and both kinds of SCRAM.
 const User, Password = "weir", "a weir's secret"
 
-// Options say what cluster to start.
+// Options describe the cluster to start.
 type Options struct {
 	Brokers   int               // 1 (also when 0) or 3
 	Secure    bool              // also listen with TLS, with TLS and client certificates, with SASL, and with both
-	Settings  map[string]string // of the brokers, over our own
-	MemoryMiB int               // of heap a broker; 0 is 512, with three brokers 384
+	Settings  map[string]string // of the brokers, in addition to ours
+	MemoryMiB int               // heap of each broker; 0 is 512, with three brokers 384
 	Measured  bool              // compile Kafka as well as Java can: twice the CPU until it is open, half afterwards
 }
 
@@ -44,12 +44,12 @@ type Cluster struct {
 }
 
 type broker struct {
-	properties string         // its file
+	properties string         // path of its file
 	ports      map[string]int // by the listener's name
-	running    *process       // nil when it does not run
+	running    *process       // nil when it is stopped
 }
 
-// listeners are a secure broker's, by name, with their protocols.
+// listeners are those of a secure broker, by name, with their protocols.
 var listeners = map[string]string{"TLS": "SSL", "MUTUAL": "SSL", "SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL"}
 
 // Start obtains Kafka, formats its folders, starts the brokers and waits until they know one another.
@@ -101,11 +101,11 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.Ready(ctx)
 }
 
-// Addresses are the brokers' without TLS and SASL.
+// Addresses are those of the brokers' listeners without TLS and SASL.
 func (c *Cluster) Addresses() []string { return c.Listener("PLAINTEXT") }
 
-// Listener is where the brokers' listener of that name is: PLAINTEXT, and on a secure cluster TLS, MUTUAL (it
-// wants a client's certificate), SASL and SASLTLS.
+// Listener returns the brokers' addresses for the listener of that name: PLAINTEXT, and on a secure cluster TLS, MUTUAL
+// (it requires a client's certificate), SASL and SASLTLS.
 func (c *Cluster) Listener(name string) []string {
 	var addresses []string
 	for _, b := range c.brokers {
@@ -114,13 +114,13 @@ func (c *Cluster) Listener(name string) []string {
 	return addresses
 }
 
-// PID is a broker's process.
+// PID returns the process id of a broker.
 func (c *Cluster) PID(broker int) int { return c.brokers[broker].running.pid }
 
-// Kill ends a broker as a loss of power does (SIGKILL), and waits for its end.
+// Kill ends a broker like a loss of power (SIGKILL), and waits for its end.
 func (c *Cluster) Kill(broker int) { c.end(broker, syscall.SIGKILL) }
 
-// StopBroker lets a broker hand over its partitions and end (SIGTERM).
+// StopBroker makes a broker hand over its partitions and end (SIGTERM).
 func (c *Cluster) StopBroker(broker int) { c.end(broker, syscall.SIGTERM) }
 
 func (c *Cluster) end(broker int, signal syscall.Signal) {
@@ -130,10 +130,10 @@ func (c *Cluster) end(broker int, signal syscall.Signal) {
 	}
 }
 
-// Pause stops a broker where it stands (SIGSTOP).
+// Pause suspends a broker (SIGSTOP).
 func (c *Cluster) Pause(broker int) error { return syscall.Kill(c.PID(broker), syscall.SIGSTOP) }
 
-// Resume lets a broker go on that Pause stopped.
+// Resume continues a broker that Pause suspended.
 func (c *Cluster) Resume(broker int) error { return syscall.Kill(c.PID(broker), syscall.SIGCONT) }
 
 // StartBroker starts a broker that was killed or stopped, with its data and ports. It does not wait: Ready does.
@@ -169,7 +169,7 @@ func (c *Cluster) classes() []string {
 	return []string{"-Dlog4j2.configurationFile=" + c.logging(), "-cp", filepath.Join(c.jars, "*")}
 }
 
-// Stop ends all brokers and removes their data, so there is nothing that they would have to close.
+// Stop kills all brokers and removes their data.
 func (c *Cluster) Stop() {
 	for i := range c.brokers {
 		c.Kill(i)
@@ -177,7 +177,7 @@ func (c *Cluster) Stop() {
 	os.RemoveAll(c.folder)
 }
 
-// Ready waits until all brokers that run are known and every partition answers.
+// Ready waits until all running brokers are known and every partition answers.
 func (c *Cluster) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -271,8 +271,8 @@ const logging = `<Configuration><Appenders><Console name="out"><PatternLayout pa
 <Loggers><Root level="warn"><AppenderRef ref="out"/></Root></Loggers></Configuration>
 `
 
-// properties is broker i's file. Small and quick: few threads, a cleaner that looks often, a dead broker's
-// partitions moved after 3 s.
+// properties returns the configuration file of broker i. The broker is small and quick: few threads, a cleaner that
+// runs often, and a dead broker's partitions move after 3 s.
 func (c *Cluster) properties(i int, voters string) []byte {
 	b := c.brokers[i]
 	replicas := fmt.Sprint(len(c.brokers))
@@ -366,7 +366,7 @@ func newClusterID() string {
 	return base64.RawURLEncoding.EncodeToString(id)
 }
 
-// freePorts are ports that nobody listens on at the moment.
+// freePorts returns ports without a listener at the moment.
 func freePorts(names []string) (map[string]int, error) {
 	ports := map[string]int{}
 	for _, name := range names {

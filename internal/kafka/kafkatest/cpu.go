@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// tick is what Linux counts the time of processors in, whatever the machine's clock.
+// tick is the unit in which Linux counts processor time, independent of the machine's clock.
 const tick = 10 * time.Millisecond
 
-// CPU is what all brokers that run have used of it so far.
+// CPU returns the processor time of all running brokers so far.
 func (c *Cluster) CPU() (total time.Duration) {
 	for _, b := range c.brokers {
 		if b.running != nil {
@@ -21,8 +21,8 @@ func (c *Cluster) CPU() (total time.Duration) {
 	return total
 }
 
-// Compiling is how much of it their Java has spent so far on making machine code of what runs often. It stands still
-// once a broker has done the same work for long enough.
+// Compiling returns how much of it Java has spent so far on compiling hot code. It stops growing once a broker has done
+// the same work for long enough.
 func (c *Cluster) Compiling() (total time.Duration) {
 	for _, b := range c.brokers {
 		if b.running != nil {
@@ -32,10 +32,10 @@ func (c *Cluster) Compiling() (total time.Duration) {
 	return total
 }
 
-// KeepCompilers makes a Java keep the threads that compile, so that Compiling never goes back.
+// KeepCompilers makes a Java keep its compiler threads, so that Compiling never decreases.
 const KeepCompilers = "-XX:-UseDynamicNumberOfCompilerThreads"
 
-// Compiling is what the compiler threads of a process have used of the processors so far; nothing of one without Java.
+// Compiling returns the processor time of the compiler threads of a process so far; 0 for a process without Java.
 func Compiling(pid int) (total time.Duration) {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	for _, thread := range threads {
@@ -47,13 +47,13 @@ func Compiling(pid int) (total time.Duration) {
 	return total
 }
 
-// used is what a process or thread has used of the processors.
+// used returns the processor time of a process or thread.
 func used(stat string) time.Duration {
 	text, err := os.ReadFile(stat)
 	if err != nil {
 		return 0
 	}
-	after := text[strings.LastIndexByte(string(text), ')')+1:] // the name before may have anything in it
+	after := text[strings.LastIndexByte(string(text), ')')+1:] // the name before may contain anything
 	var user, system int64
 	fields := strings.Fields(string(after))
 	fmt.Sscan(fields[11], &user)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a broker compiles is part of what it uses; a process without Java compiles nothing.
+// A broker's compiling is part of its processor time; a process without Java compiles nothing.
 func TestCompiling(t *testing.T) {
 	cluster := Real(t, Options{Measured: true, MemoryMiB: 256})
 	compiling, used := cluster.Compiling(), cluster.CPU()

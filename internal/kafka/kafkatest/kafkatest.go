@@ -1,8 +1,8 @@
-// Package kafkatest gives tests a Kafka: the embedded broker, or a real Apache Kafka that Maven fetches into the
-// user's cache and that runs on free loopback ports as long as the test does.
+// Package kafkatest gives tests a Kafka: the embedded broker, or a real Apache Kafka that Maven fetches into the user's
+// cache and that runs on free loopback ports for the duration of the test.
 //
-// A machine needs Java 17 and, the first time, Maven. Where Kafka cannot be had, Real and Shared skip the test
-// with one line that says why; with WEIR_REQUIRE_REAL=1 in the environment they fail it.
+// A machine needs Java 17 and, the first time, Maven. Where Kafka is not available, Real and Shared skip the test with
+// a reason in one line; with WEIR_REQUIRE_REAL=1 in the environment they fail it.
 package kafkatest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"weir/internal/kafka/embedded"
 )
 
-// Embedded starts an embedded broker for a test and returns how to reach it.
+// Embedded starts an embedded broker for a test and returns its configuration.
 func Embedded(t testing.TB) kafka.Config {
 	t.Helper()
 	broker, err := embedded.Open(embedded.Config{Folder: t.TempDir(), RetainEvery: 100 * time.Millisecond})
@@ -28,7 +28,7 @@ func Embedded(t testing.TB) kafka.Config {
 	return kafka.Config{Brokers: []string{kafka.Embedded}, Dial: broker.Dial, Create: true}
 }
 
-// Real starts a cluster of a test's own and stops it with the test.
+// Real starts a cluster for one test and stops it with the test.
 func Real(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -55,8 +55,8 @@ var shared struct {
 	err     error
 }
 
-// Shared is one broker for all tests of a package whose TestMain calls Run. It is secure, see Options; tests use
-// topics of their own on it and leave it running.
+// Shared returns one broker for all tests of a package whose TestMain calls Run. It is secure, see Options; tests use
+// their own topics on it and leave it running.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	shared.once.Do(func() {

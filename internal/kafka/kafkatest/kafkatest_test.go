@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Where there is no Java, that is said in one line, and is no other failure.
+// Without Java the error is one line, and no other failure.
 func TestCannotBeHad(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := Start(t.Context(), Options{})
@@ -26,7 +26,7 @@ func TestCannotBeHad(t *testing.T) {
 	}
 }
 
-// Where it must be had, it is a failure.
+// With WEIR_REQUIRE_REAL it is a failure.
 func TestMustBeHad(t *testing.T) {
 	t.Setenv("WEIR_REQUIRE_REAL", "1")
 	recorder := &recorder{TB: t}
@@ -39,7 +39,7 @@ func TestMustBeHad(t *testing.T) {
 	}
 }
 
-// recorder is a test whose failure is noted only.
+// recorder is a test that only records its failure.
 type recorder struct {
 	testing.TB
 	failed bool

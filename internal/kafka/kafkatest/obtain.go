@@ -14,7 +14,7 @@ import (
 // Version is the Apache Kafka that Obtain gets.
 const Version = "4.1.1"
 
-// ErrCannotBeHad is told when this machine has no Java or no Maven, or Maven finds no Kafka.
+// ErrCannotBeHad is returned when this machine has no Java or no Maven, or Maven finds no Kafka.
 var ErrCannotBeHad = errors.New("a real Kafka cannot be had here")
 
 const pom = `<project>
@@ -29,8 +29,8 @@ const pom = `<project>
 </project>
 `
 
-// Obtain returns the folder with Kafka's jars in the user's cache. The first call on a machine has Maven fetch
-// them (43 MB); processes that call it at the same time wait for one another.
+// Obtain returns the folder with Kafka's jars in the user's cache. The first call on a machine makes Maven fetch them
+// (43 MB); processes that call it at the same time wait for one another.
 func Obtain(ctx context.Context) (string, error) {
 	if _, err := exec.LookPath("java"); err != nil {
 		return "", fmt.Errorf("%w: there is no java on the PATH (17 or newer is needed)", ErrCannotBeHad)
@@ -58,7 +58,7 @@ func Obtain(ctx context.Context) (string, error) {
 	return jars, fetch(ctx, jars)
 }
 
-// fetch has Maven copy the jars beside their final folder and renames it when it is whole.
+// fetch makes Maven copy the jars to a folder next to their final one, and renames it when it is complete.
 func fetch(ctx context.Context, jars string) error {
 	if _, err := exec.LookPath("mvn"); err != nil {
 		return fmt.Errorf("%w: there is no mvn on the PATH to fetch it with", ErrCannotBeHad)
@@ -87,7 +87,7 @@ func firstLine(output []byte) string {
 	return line
 }
 
-// lock takes a file's lock that ends with the process, and returns what gives it back.
+// lock takes a file's lock, which ends with the process, and returns the function that releases it.
 func lock(path string) (func(), error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A process is a child that ends with us, however we end.
+// A process is a child that always ends with this process.
 type process struct {
 	pid  int
 	done chan struct{} // closed at its end
@@ -27,7 +27,7 @@ func startProcess(output, program string, arguments ...string) (*process, error)
 	p := &process{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel ends the child with the thread that started it, so that thread is kept for as long.
+		// The kernel ends the child with the thread that started it, so this thread must stay.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer file.Close()
@@ -54,7 +54,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// end signals the process and waits for its end; one that is not gone in time is killed.
+// end signals the process and waits for its end; when it does not end in time it is killed.
 func (p *process) end(signal syscall.Signal, patience time.Duration) {
 	if p.ended() {
 		return

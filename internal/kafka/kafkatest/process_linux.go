@@ -2,7 +2,7 @@ package kafkatest
 
 import "syscall"
 
-// endWithParent has the kernel kill the child when we end, and keeps a Ctrl-C for us from it.
+// endWithParent makes the kernel kill the child when this process ends, and keeps a Ctrl-C away from the child.
 func endWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
