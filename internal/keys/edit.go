@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// ErrName is what Add refuses a name with that is taken, and Remove one that there is not.
+// ErrName refuses a name for Add that is taken, and a name for Remove that does not exist.
 var ErrName = errors.New("no such name")
 
-// Add writes a further key into a file, and makes the file where there is none. All else in the file stays as it is,
-// comments too, unless it is written in a way that nothing can be added to: then all keys are written anew.
+// Add adds a key to a file, and creates a missing file. All else in the file stays as it is, including comments. Only
+// when the file's form allows no addition, all keys are written again.
 //
-// The file is replaced as a whole, so that a reader sees the old or the new one, whatever happens meanwhile. A new one
-// is for its owner alone; one that exists keeps its owner and mode, without what it grants to everyone. Several that
-// change the files of one folder wait for each other.
+// The file is replaced at once, so a reader always sees the complete old or the complete new one. A new file is for its
+// owner alone; an existing one keeps its owner and mode, without permissions for everyone. Processes that change the
+// files of one folder wait for each other.
 func Add(path string, key Key) error {
 	return change(path, func(text string, have []Key) (string, error) {
 		for _, other := range have {
@@ -35,7 +35,7 @@ func Add(path string, key Key) error {
 	})
 }
 
-// Remove takes a key out of a file, as Add puts one in. The error is ErrName when there is none of the name.
+// Remove removes a key from a file, under the same rules as Add. The error is ErrName when there is no such name.
 func Remove(path, name string) error {
 	return change(path, func(text string, have []Key) (string, error) {
 		want := slices.DeleteFunc(slices.Clone(have), func(k Key) bool { return k.Name == name })
@@ -46,10 +46,10 @@ func Remove(path, name string) error {
 	})
 }
 
-// change replaces a file by what edit makes of it, under the lock of its folder.
+// change replaces a file by the result of edit, under the lock of its folder.
 func change(path string, edit func(text string, have []Key) (string, error)) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // a link stays one
+		path = real // a link stays a link
 	}
 	unlock, err := lock(filepath.Dir(path))
 	if err != nil {
@@ -73,7 +73,7 @@ func change(path string, edit func(text string, have []Key) (string, error)) err
 	return replace(path, []byte(text))
 }
 
-// edited is the first of the tries that reads as the keys wanted, else these keys and nothing else.
+// edited returns the first of the tries that reads as the wanted keys, or a file of just these keys.
 func edited(path string, want []Key, tries ...string) string {
 	for _, text := range tries {
 		if got, err := Parse(path, []byte(text)); err == nil && slices.Equal(got, want) {
@@ -92,13 +92,13 @@ func edited(path string, want []Key, tries ...string) string {
 	return text + "\n"
 }
 
-// line is the key as a file holds it. Quotes keep a name such as null, and a hash of digits, what they are.
+// line returns the key's line in a file. Quotes keep a name such as null, and a hash of digits, as text.
 func (k Key) line() string {
-	name, _ := json.Marshal(k.Name) // a text always can be
+	name, _ := json.Marshal(k.Name) // a text can always be encoded
 	return fmt.Sprintf("{name: %s, role: %s, sha256: %q}", name, k.Role, hex.EncodeToString(k.hash[:]))
 }
 
-// appended puts a key behind the last one of a list that is written a key to a dash.
+// appended adds a key after the last one of a list that has one dash per key.
 func appended(text string, key Key) string {
 	lines := splitLines(text)
 	at, indent := -1, "  "
@@ -118,7 +118,7 @@ func appended(text string, key Key) string {
 	return strings.Join(slices.Insert(lines, at, indent+"- "+key.line()+"\n"), "")
 }
 
-// without are the texts that come of leaving out one element that bears the name. Comments between elements stay.
+// without returns the texts that result from removing one element with the name. Comments between elements stay.
 func without(text, name string) []string {
 	lines := splitLines(text)
 	var tries []string
@@ -134,7 +134,7 @@ func without(text, name string) []string {
 	return tries
 }
 
-// endOf is behind the last line of the element that begins at a line.
+// endOf returns the line after the element that begins at a line.
 func endOf(lines []string, begin int) int {
 	end := begin + 1
 	for i := begin + 1; i < len(lines); i++ {
@@ -149,13 +149,13 @@ func endOf(lines []string, begin int) int {
 	return end
 }
 
-// dash says whether a line begins an element, and what stands before it.
+// dash reports whether a line begins an element, and returns its indentation.
 func dash(line string) (indent string, ok bool) {
 	rest := strings.TrimLeft(line, " ")
 	return line[:len(line)-len(rest)], strings.HasPrefix(rest, "- ") || strings.TrimSpace(rest) == "-"
 }
 
-// splitLines are the lines with their ends, of which the last has one too.
+// splitLines returns the lines with their line ends; the last one gets one too.
 func splitLines(text string) []string {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"

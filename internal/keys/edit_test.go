@@ -48,7 +48,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// What stands in a file before and after a key is added; <key> is where it is to stand.
+// The contents of a file before and after a key is added; <key> is the place of the new key.
 func TestAddKeepsWhatPeopleWrote(t *testing.T) {
 	old := `{name: old, role: read, sha256: "` + hashOf("o") + `"}`
 	for _, test := range []struct{ name, before, after string }{
@@ -158,7 +158,7 @@ func TestTheFileIsForItsOwner(t *testing.T) {
 	}
 }
 
-// Nobody's key is lost, however many change the file at once.
+// No key is lost, however many processes change the file at once.
 func TestSeveralAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	var adding sync.WaitGroup
@@ -184,7 +184,7 @@ func TestSeveralAtOnce(t *testing.T) {
 	}
 }
 
-// What Add and Remove have written reads as what was there and what they did, whatever was there.
+// After Add and Remove a file reads as its former keys with their changes, whatever it contained.
 func FuzzEdit(f *testing.F) {
 	f.Add("keys:\n  - {name: a, role: read, sha256: \""+hashOf("a")+"\"}\n", "b")
 	f.Add("keys: [{name: a, role: read, sha256: \""+hashOf("a")+"\"}]", "- ")

@@ -11,7 +11,7 @@ import (
 // entries are the keys of a file.
 type entries []Key
 
-// FromYAML reads a list of keys. Names tell people apart, so each is there once.
+// FromYAML reads a list of keys. Names identify people, so each is unique.
 func (e *entries) FromYAML(v yamlfile.Value) {
 	*e = nil
 	elements, ok := v.List()
@@ -37,7 +37,7 @@ func (e *entries) FromYAML(v yamlfile.Value) {
 	}
 }
 
-// readEntry reads one key; ok is false when it is faulty.
+// readEntry reads one key; ok is false when it has an error.
 func readEntry(v yamlfile.Value) (key Key, ok bool) {
 	var entry struct {
 		Name   string   `yaml:"name"`

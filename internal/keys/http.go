@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Why a request is not admitted: the first two are a 401, the last is a 403.
+// Reasons to refuse a request: the first two are a 401, the last is a 403.
 var (
 	ErrNone    = errors.New("an API key is needed: send it as X-Api-Key, or as Authorization: Bearer")
 	ErrUnknown = errors.New("the API key is not known")
 	ErrRole    = errors.New("the API key may not do this")
-	// ErrCertificate is a 401: the certificate was good when the connection began.
+	// ErrCertificate is a 401: the certificate was valid when the connection began.
 	ErrCertificate = errors.New("the client's certificate is not accepted any more")
 )
 
-// Admit is the key that a request bears, if its role is enough.
+// Admit returns the key that a request carries, if its role is enough.
 func (f *File) Admit(r *http.Request, want Role) (Key, error) {
 	secret := presented(r)
 	if secret == "" {
@@ -34,7 +34,7 @@ func (f *File) Admit(r *http.Request, want Role) (Key, error) {
 	return key, nil
 }
 
-// presented is the key that a request bears; empty when it bears none.
+// presented returns the key that a request carries; empty when it carries none.
 func presented(r *http.Request) string {
 	if key := r.Header.Get("X-Api-Key"); key != "" {
 		return key
@@ -46,14 +46,14 @@ func presented(r *http.Request) string {
 	return strings.TrimSpace(key)
 }
 
-// Certified says whether a request came with a client's certificate that is still good by the configuration that holds
-// now: one whose roots were taken away counts no more, also on a connection that was there before.
+// Certified reports whether a request came with a client's certificate that the present configuration still accepts. A
+// certificate whose roots were removed is no longer valid, even on an existing connection.
 func Certified(r *http.Request, c *tls.Config) bool {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return false
 	}
 	if c == nil || c.GetConfigForClient == nil {
-		return true // it cannot have changed
+		return true // the configuration cannot have changed
 	}
 
 	now, err := c.GetConfigForClient(nil)
@@ -70,7 +70,7 @@ func Certified(r *http.Request, c *tls.Config) bool {
 	return err == nil
 }
 
-// AsksCertificates says that nobody connects without a certificate that one of our roots signed.
+// AsksCertificates reports that every client needs a certificate signed by one of our roots.
 func AsksCertificates(c *tls.Config) bool {
 	return c != nil && c.ClientAuth == tls.RequireAndVerifyClientCert
 }

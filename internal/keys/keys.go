@@ -1,16 +1,17 @@
-// Package keys says who may do what over HTTP, by a file of API keys.
+// Package keys decides by a file of API keys which HTTP requests are allowed.
 //
-// The file holds no key, only each one's SHA-256, its name and its role:
+// The file contains no key, only each one's SHA-256, its name and its role:
 //
 //	keys:
 //	  - {name: edge-1, role: send, sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08}
 //
 // The hash has no salt: keys are long and random, not passwords that people choose.
 //
-// A File is read strictly, all its faults are told at once. Reread takes a changed one; a faulty one is refused and
-// the last good one goes on; of one that is gone no key is known any more. Looking for a key takes as long whichever key it is, and whether there is one. A File may
-// be used by several goroutines at once; it starts none. Add and Remove change the file on the disk, safely beside others
-// who do, and leave the people's comments where they are.
+// A File is read strictly, and all its errors are reported at once. Reread reads a changed file. It refuses an invalid
+// one, and the last valid one stays in use; when the file was deleted, no key is valid any more. The time of a lookup
+// does not depend on the key, nor on whether it exists. A File may be used by several goroutines at once; it starts
+// none. Add and Remove change the file on the disk, safely even when other processes do the same, and keep people's
+// comments.
 package keys
 
 import (
@@ -27,10 +28,10 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// A Role is what the holder of a key may do.
+// A Role determines what the holder of a key may do.
 type Role string
 
-// The roles: Read sees the list, Write gives orders too, Send may send requests and nothing else, Admin may do everything.
+// The roles: Read sees the list, Write also gives orders, Send may only send requests, Admin may do everything.
 const (
 	Read  Role = "read"
 	Write Role = "write"
@@ -38,7 +39,7 @@ const (
 	Admin Role = "admin"
 )
 
-// May says whether the role is enough for what wants another.
+// May reports whether the role suffices for a request that needs another role.
 func (r Role) May(want Role) bool {
 	return r == Admin || r == want || r == Write && want == Read
 }
@@ -50,13 +51,13 @@ type Key struct {
 	hash [sha256.Size]byte
 }
 
-// A File is a file of keys, as it was last read without a fault.
+// A File is a file of keys, as it was last read without an error.
 type File struct {
 	path string
 	keys atomic.Pointer[[]Key]
 
-	mu   sync.Mutex // of Reread
-	data []byte     // what keys was read from
+	mu   sync.Mutex // held during Reread
+	data []byte     // the bytes that keys was read from
 }
 
 // Open reads a file.
@@ -68,8 +69,8 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Reread reads the file again and says whether it holds something new. With an error the keys are what they were, but
-// of a file that is gone none is known any more: who deletes it wants nobody to come in.
+// Reread reads the file again and reports whether it has new contents. On an error the keys stay as they were. When the
+// file is gone, all keys become invalid: deleting it is a way to lock every client out.
 func (f *File) Reread() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +99,7 @@ func (f *File) Reread() (changed bool, err error) {
 	return true, nil
 }
 
-// Find is the key whose secret is given.
+// Find returns the key with the given secret.
 func (f *File) Find(secret string) (Key, bool) {
 	hash := sha256.Sum256([]byte(secret))
 	found, at := 0, 0
@@ -114,7 +115,7 @@ func (f *File) Find(secret string) (Key, bool) {
 	return keys[at], true
 }
 
-// Parse reads what a file holds.
+// Parse reads the contents of a file.
 func Parse(name string, data []byte) ([]Key, error) {
 	var file struct {
 		Keys entries `yaml:"keys"`
@@ -125,5 +126,5 @@ func Parse(name string, data []byte) ([]Key, error) {
 	return file.Keys, nil
 }
 
-// All are the keys, in the file's order.
+// All returns the keys, in the file's order.
 func (f *File) All() []Key { return *f.keys.Load() }

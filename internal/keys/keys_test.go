@@ -37,7 +37,7 @@ func fileOf(t *testing.T) *File {
 	return f
 }
 
-// Who holds a key of each role, and who holds none, asks for what needs each role.
+// Holders of a key of each role, and clients without one, make requests that need each role.
 func TestAdmit(t *testing.T) {
 	f := fileOf(t)
 	admitted := map[string]string{"r": "read", "w": "read write", "s": "send", "a": "read write send admin"}
@@ -97,7 +97,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A fault never shows what stands where a hash is wanted: it may be the key.
+// An error never shows the text in the place of a hash: it may be the key.
 func TestFaultsKeepSecrets(t *testing.T) {
 	_, err := Parse("k.yaml", []byte("keys: [{name: a, role: send, sha256: hunter2hunter2}]"))
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
@@ -141,7 +141,7 @@ func TestOpenWantsAFile(t *testing.T) {
 	}
 }
 
-// Who deletes the file takes all keys away; the same file again gives them back.
+// Deleting the file makes all keys invalid; the same file again restores them.
 func TestADeletedFileHasNoKeys(t *testing.T) {
 	f := fileOf(t)
 	data, err := os.ReadFile(f.path)

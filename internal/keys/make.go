@@ -12,25 +12,25 @@ import (
 	"unicode/utf8"
 )
 
-// secretBytes is how many random bytes a key is made of.
+// secretBytes is the number of random bytes in a key.
 const secretBytes = 32
 
-// shortest is the least length of a key that was made elsewhere: about 128 bits in any usual writing.
+// shortest is the least length of a key that was made elsewhere: about 128 bits in any usual encoding.
 const shortest = 22
 
-// MakeSecret makes a key: 32 random bytes in 43 letters, digits, dashes and underscores, so that it can stand in a URL,
-// a header or a shell as it is. It never begins with a dash.
+// MakeSecret makes a key: 32 random bytes in 43 letters, digits, dashes and underscores, so it needs no quoting in a
+// URL, a header or a shell. It never begins with a dash.
 func MakeSecret() string {
 	for {
 		var b [secretBytes]byte
-		_, _ = rand.Read(b[:]) // never fails: it ends the process instead
+		_, _ = rand.Read(b[:]) // never fails: it would end the process instead
 		if secret := base64.RawURLEncoding.EncodeToString(b[:]); secret[0] != '-' {
 			return secret
 		}
 	}
 }
 
-// New is a key with the secret given. It refuses what a header could not carry and what could be guessed.
+// New makes a key with the given secret. It refuses a secret that a header could not carry or that could be guessed.
 func New(name string, role Role, secret string) (Key, error) {
 	switch {
 	case strings.TrimSpace(name) == "":
@@ -48,7 +48,7 @@ func New(name string, role Role, secret string) (Key, error) {
 	return Key{name, role, sha256.Sum256([]byte(secret))}, nil
 }
 
-// Roles are all there are.
+// Roles returns all roles.
 func Roles() []Role { return []Role{Read, Write, Send, Admin} }
 
 func roleNames() []string {

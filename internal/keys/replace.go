@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock has other processes wait that change a file in the folder. The lock ends with the process at the latest, and
+// lock makes other processes wait that change a file in the folder. The lock ends with the process at the latest, and
 // leaves nothing behind.
 func lock(folder string) (unlock func(), err error) {
 	f, err := os.Open(folder)
@@ -30,9 +30,9 @@ func lock(folder string) (unlock func(), err error) {
 	}
 }
 
-// replace writes the file anew beside the old one, and puts it in its place when the disk has it.
+// replace writes a new file next to the old one, and renames it when it is on the disk.
 func replace(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*") // for its owner alone
+	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*") // readable by its owner only
 	if err != nil {
 		return fmt.Errorf("writing the API keys: %w", err)
 	}
@@ -60,8 +60,8 @@ func replace(path string, data []byte) (err error) {
 	return syncFolder(filepath.Dir(path))
 }
 
-// likeBefore gives the file the owner, the group and the mode of the one that it replaces, so that a daemon that could
-// read that one can read this one; what everyone was granted is taken back.
+// likeBefore gives the file the owner, group and mode of the file that it replaces, so a daemon that could read the old
+// one can read the new one. It removes permissions for everyone.
 func likeBefore(f *os.File, path string) error {
 	before, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

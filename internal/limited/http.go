@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Bounds of an HTTP server towards strangers.
+// Bounds of an HTTP server for unknown clients.
 const (
 	HeaderBytes    = 32 << 10
 	HeaderPatience = 10 * time.Second
-	// WritePatience is how long a piece of an answer may take.
+	// WritePatience bounds the writing of one piece of an answer.
 	WritePatience = 30 * time.Second
 
 	pieceBytes = 64 << 10
@@ -19,7 +19,7 @@ const (
 
 type connKey struct{}
 
-// Track has a server tell the listener which of its connections are idle. It is called before the server serves.
+// Track makes a server report to the listener which connections are idle. It is called before the server serves.
 func Track(server *http.Server) {
 	before := server.ConnContext
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -42,15 +42,15 @@ func Track(server *http.Server) {
 	}
 }
 
-// Showed notes that the connection of a request has shown who it is.
+// Showed notes that the connection of a request has identified its client.
 func Showed(ctx context.Context) {
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
 		c.show()
 	}
 }
 
-// Answer is a writer of answers of which each piece has to be taken within WritePatience. Behind 401, 403 and 404 it
-// closes the connection: whoever knows no key and no path does not keep a place.
+// Answer returns a writer that bounds the writing of each piece of an answer by WritePatience. After 401, 403 and 404
+// it closes the connection, so that a client without a key or a valid path does not keep a place.
 func Answer(w http.ResponseWriter) http.ResponseWriter {
 	if a, ok := w.(*answer); ok {
 		return a
@@ -76,7 +76,7 @@ func (a *answer) WriteHeader(status int) {
 func (a *answer) Write(b []byte) (written int, err error) {
 	for begun := false; !begun || len(b) > 0; begun = true {
 		piece := b[:min(len(b), pieceBytes)]
-		_ = a.control.SetWriteDeadline(time.Now().Add(WritePatience)) // a test's writer has none
+		_ = a.control.SetWriteDeadline(time.Now().Add(WritePatience)) // the writer of a test has no deadline
 		n, err := a.ResponseWriter.Write(piece)
 		written += n
 		if err != nil {

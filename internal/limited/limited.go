@@ -1,17 +1,17 @@
-// Package limited bounds the connections of a listener, altogether and of one address, so that no host can hold them
-// all, and how long an answer may take to be taken.
+// Package limited bounds the connections of a listener, in total and per address, so that no host can take them all. It
+// also bounds how long a client may take to read an answer.
 //
-// A connection is new until its first request, then busy while one is answered and idle between two. When there are as
-// many as may be, a further one takes the place of one that waits: of the oldest new one, else of the one that has been
-// idle longest, else of an idle one that has shown who it is. So a sender with a key gets in, whoever holds the others.
-// Only while all of them are busy does a further one wait.
+// A connection is new until its first request, then busy during a request and idle between two. When the limit is
+// reached, a further connection replaces a waiting one: the oldest new one, else the one that has been idle longest,
+// else an idle one that has identified its client. So a sender with a key always gets in. A further connection has to
+// wait only while all of them are busy.
 //
-// Of one address (IPv6: a /64) those that have not shown who they are are bounded too: a further one takes the place
-// of one that waits of the same address, or is closed when there is none. Loopback has no such bound: what comes from
-// there is this machine, or a proxy on it.
+// Per address (IPv6: a /64) there is also a limit for connections that have not identified their client. A further one
+// replaces a waiting one of the same address, or is closed when there is none. Loopback has no such limit: its clients
+// are this machine, or a proxy on it.
 //
-// The bounds are those of a process that may open enoughFiles. One that may open fewer has proportionally fewer
-// connections, so that files, and the connections of others, stay possible.
+// The limits are for a process that may open enoughFiles. A process that may open fewer has proportionally fewer
+// connections, so that it still has descriptors for files and other connections.
 //
 // A Listener may be used by several goroutines at once; it starts none.
 package limited
@@ -25,22 +25,22 @@ import (
 	"syscall"
 )
 
-// Bounds are how many connections may be open.
+// Bounds limit the number of open connections.
 type Bounds struct {
 	Connections int
-	PerAddress  int // that have not shown who they are; 0 is as many as there may be
+	PerAddress  int // without an identified client; 0 is no separate limit
 }
 
-// The kinds of connections that wait, those first that are closed first.
+// The kinds of waiting connections, in the order in which they are closed.
 const (
 	isNew = iota
 	isIdle
-	isKnown // idle, and it has shown who it is
+	isKnown // idle, and its client is identified
 	kinds
 	isBusy = kinds
 )
 
-// A Listener is one with bounds.
+// A Listener is a net.Listener with bounds.
 type Listener struct {
 	net.Listener
 	bounds Bounds
@@ -48,37 +48,37 @@ type Listener struct {
 
 	mu      sync.Mutex
 	open    int
-	freed   chan struct{} // one that was open is not any more
+	freed   chan struct{} // an open connection was closed
 	waiting [kinds]list.List
 	of      map[netip.Addr]*address
 	ended   chan struct{}
 	end     sync.Once
 }
 
-// An address has connections that have not shown who they are.
+// An address has connections that have not identified their client.
 type address struct {
 	open    int
 	waiting [kinds]list.List
 }
 
-// A conn is an open connection. All but its connection is under the listener's lock.
+// A conn is an open connection. The listener's lock guards all fields except the connection itself.
 type conn struct {
 	net.Conn
 	listener *Listener
-	from     netip.Addr // not valid: has no bound of its own
+	from     netip.Addr // not valid: no limit per address
 	kind     int
 	known    bool
 	closed   bool
 	places   [2]*list.Element // in the listener's and the address's list of its kind; nil while it is busy
 }
 
-// enoughFiles is more than the bounds of all listeners that a process usually has together.
+// enoughFiles is more than all listeners of a process usually need together.
 const enoughFiles = 16384
 
-// fewestConnections is what a listener has however few files there are.
+// fewestConnections is the minimum of a listener, however few files there are.
 const fewestConnections = 10
 
-// within makes bounds those of a process that may have so many files open.
+// within scales bounds for a process that may have that many files open.
 func (b Bounds) within(files uint64) Bounds {
 	if b.PerAddress == 0 {
 		b.PerAddress = b.Connections
@@ -90,7 +90,7 @@ func (b Bounds) within(files uint64) Bounds {
 	return b
 }
 
-// maxFiles is how many files the process may have open.
+// maxFiles returns how many files the process may have open.
 func maxFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -99,7 +99,8 @@ func maxFiles() uint64 {
 	return limit.Cur
 }
 
-// Listen bounds a listener's connections. Full is given what has to make room or to wait; it must not wait.
+// Listen bounds a listener's connections. It calls full with the reason when a connection has to make room or to wait;
+// full must not wait.
 func Listen(l net.Listener, b Bounds, full func(error)) *Listener {
 	b = b.within(maxFiles())
 	return &Listener{Listener: l, bounds: b, full: full, freed: make(chan struct{}, 1), of: map[netip.Addr]*address{}, ended: make(chan struct{})}
@@ -123,7 +124,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// room waits while all connections that may be open are busy; false is that the listener has ended.
+// room waits while all possible connections are busy; it returns false when the listener has ended.
 func (l *Listener) room() bool {
 	for told := false; ; told = true {
 		l.mu.Lock()
@@ -144,7 +145,7 @@ func (l *Listener) room() bool {
 	}
 }
 
-// add keeps a connection, in the place of another one where it has to be; nil is that its address has too many.
+// add keeps a connection, if necessary in the place of another one. It returns nil when the address has too many.
 func (l *Listener) add(accepted net.Conn) *conn {
 	c := &conn{Conn: accepted, listener: l, from: sourceOf(accepted.RemoteAddr()), kind: isBusy}
 	var why error
@@ -168,7 +169,7 @@ func (l *Listener) add(accepted net.Conn) *conn {
 			if !l.drop(&of.waiting) {
 				return nil
 			}
-			l.of[c.from] = of // it is forgotten with its last one
+			l.of[c.from] = of // it is removed with its last one
 		}
 
 		of.open++
@@ -184,7 +185,7 @@ func (l *Listener) add(accepted net.Conn) *conn {
 	return c
 }
 
-// oldest is the connection that is closed first; nil when none waits.
+// oldest returns the connection to close first, or nil when none waits.
 func (l *Listener) oldest(waiting *[kinds]list.List) *conn {
 	for kind := range waiting {
 		if first := waiting[kind].Front(); first != nil {
@@ -194,7 +195,7 @@ func (l *Listener) oldest(waiting *[kinds]list.List) *conn {
 	return nil
 }
 
-// drop closes the connection that is closed first, and says whether there was one.
+// drop closes the connection to close first, and returns whether there was one.
 func (l *Listener) drop(waiting *[kinds]list.List) bool {
 	c := l.oldest(waiting)
 	if c == nil {
@@ -205,7 +206,7 @@ func (l *Listener) drop(waiting *[kinds]list.List) bool {
 	return true
 }
 
-// become makes the connection one of another kind. The caller holds the lock.
+// become changes the kind of the connection. The caller holds the lock.
 func (c *conn) become(kind int) {
 	l := c.listener
 	of := l.of[c.from]
@@ -227,12 +228,12 @@ func (c *conn) become(kind int) {
 	}
 
 	select {
-	case l.freed <- struct{}{}: // its place can be taken
+	case l.freed <- struct{}{}: // another one may take its place
 	default:
 	}
 }
 
-// leave takes the connection out of those that its address has.
+// leave removes the connection from those of its address.
 func (c *conn) leave() {
 	of := c.listener.of[c.from]
 	if of == nil {
@@ -243,7 +244,7 @@ func (c *conn) leave() {
 	}
 }
 
-// forget gives its place back. The caller holds the lock.
+// forget gives up its place. The caller holds the lock.
 func (c *conn) forget() {
 	if c.closed {
 		return
@@ -261,7 +262,7 @@ func (c *conn) forget() {
 	}
 }
 
-// Close gives the place back.
+// Close gives up the place.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.listener.mu.Lock()
@@ -270,7 +271,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// change has a connection become busy or idle.
+// change makes a connection busy or idle.
 func (c *conn) change(busy bool) {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
@@ -284,7 +285,7 @@ func (c *conn) change(busy bool) {
 	}
 }
 
-// show notes that the connection has shown who it is.
+// show notes that the connection has identified its client.
 func (c *conn) show() {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
@@ -300,13 +301,14 @@ func (c *conn) show() {
 	}
 }
 
-// Close ends the listener, its connections not.
+// Close ends the listener, but not its connections.
 func (l *Listener) Close() error {
 	l.end.Do(func() { close(l.ended) })
 	return l.Listener.Close()
 }
 
-// sourceOf is what has a bound of its own: an address, of IPv6 its /64; none for loopback and unix sockets.
+// sourceOf returns the unit of the limit per address: an address, or the /64 of an IPv6 address; none for loopback and
+// unix sockets.
 func sourceOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -327,29 +329,28 @@ func sourceOf(a net.Addr) netip.Addr {
 	return ip
 }
 
-// Busy marks a connection that Listen has accepted as one whose place nobody may take any more.
+// Busy marks a connection of Listen so that no other connection takes its place.
 func Busy(c net.Conn) {
 	if c, ok := inner(c); ok {
 		c.change(true)
 	}
 }
 
-// Idle marks a connection that Listen has accepted as one that has said nothing for a while: when there is no room, its
-// place is taken.
+// Idle marks a connection of Listen as quiet for a while: when there is no room, another one takes its place.
 func Idle(c net.Conn) {
 	if c, ok := inner(c); ok {
 		c.change(false)
 	}
 }
 
-// Known marks a connection that Listen has accepted as one that has shown who it is.
+// Known marks a connection of Listen as one whose client is identified.
 func Known(c net.Conn) {
 	if c, ok := inner(c); ok {
 		c.show()
 	}
 }
 
-// inner is the connection that Listen has accepted, below encryption.
+// inner returns the connection of Listen below encryption.
 func inner(c net.Conn) (*conn, bool) {
 	if encrypted, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = encrypted.NetConn()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A fakeListener hands out connections that come from any address.
+// A fakeListener accepts connections that come from any address.
 type fakeListener struct {
 	net.Listener
 	conns chan net.Conn
@@ -59,7 +59,7 @@ func newAccepting(t *testing.T, b Bounds) *accepting {
 	return a
 }
 
-// from has a connection accepted.
+// from makes the listener accept a connection.
 func (a *accepting) from(host string) (*fakeConn, net.Conn) {
 	a.t.Helper()
 	f := &fakeConn{from: net.JoinHostPort(host, "1234")}
@@ -136,11 +136,11 @@ func TestOneAddressHasABoundOfItsOwn(t *testing.T) {
 			t.Errorf("%+v: closed %v, %v, other %v; %v", test, first.closed, second.closed, other.closed, a.told)
 		}
 		a.open(3)
-		// One that has shown who it is has no such bound, and leaves room for others.
+		// An identified client has no such limit, and leaves room for others.
 		Known(secondConn)
 		a.from(test.from)
 		a.open(4)
-		// Where all of an address are busy, a further one is closed.
+		// When all connections of an address are busy, a further one is closed.
 		Busy(thirdConn)
 		last, lastConn := a.from(test.from)
 		Busy(lastConn)
@@ -215,7 +215,7 @@ func TestTheEndIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Strangers hold every place of a server, from their address and from others, and one who has shown a key is served
+// Unknown clients take every place of a server, from one address and from others. A client with a key is still served
 // whenever it asks.
 func TestAKnownSenderIsServedAmongStrangers(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -274,7 +274,7 @@ func TestAKnownSenderIsServedAmongStrangers(t *testing.T) {
 	}
 }
 
-// An answer that nobody takes ends, piece by piece.
+// An answer that its client does not read ends, piece by piece.
 func TestAnswersAreWrittenInPieces(t *testing.T) {
 	var deadlines int
 	w := &deadlined{ResponseRecorder: httptest.NewRecorder(), set: func() { deadlines++ }}
@@ -297,13 +297,13 @@ func (d *deadlined) SetWriteDeadline(time.Time) error {
 	return nil
 }
 
-// A process that may open few files has room for others than connections too.
+// A process that may open few files keeps descriptors for other uses than connections.
 func TestFewFilesAreFewConnections(t *testing.T) {
 	all := []Bounds{{10000, 5000}, {1024, 512}, {1024, 512}, {1024, 512}, {256, 128}, {256, 128}, {256, 128}}
 	for _, test := range []struct {
 		files uint64
-		want  Bounds // of the first
-		most  int    // of all together
+		want  Bounds // of the first listener
+		most  int    // of all listeners together
 	}{
 		{1 << 20, Bounds{10000, 5000}, 13840},
 		{16384, Bounds{10000, 5000}, 13840},

@@ -1,5 +1,6 @@
-// Package logfile is what the bytes of a log's file mean, for all who read one: how it is compressed, told by its first bytes and
-// never by its name; what is no log at all; and what of a line belongs to it.
+// Package logfile interprets the bytes of log files for all readers of such files. It detects the compression by the
+// first bytes, never by the name. It detects files that are not logs, and returns the part of a line that belongs to
+// the line.
 //
 // It starts no goroutines. Unpacking keeps one window or block in memory, at most 128 MiB of zstd.
 package logfile
@@ -21,20 +22,20 @@ const (
 	// MaxLine is how many bytes a line may have without its newline and the zeros before it.
 	MaxLine = 16 << 20
 
-	// HeadBytes is how many of the first bytes say what a file is.
+	// HeadBytes is how many of the first bytes are needed to recognise a file.
 	HeadBytes = 512
 
-	// TellingBytes is how many of the first bytes say how a file is compressed.
+	// TellingBytes is how many of the first bytes are needed to detect the compression.
 	TellingBytes = 6
 
 	tarMagicAt     = 257
 	maxWindowBytes = 128 << 20 // zstd --long
 )
 
-// A Kind is how a file is compressed.
+// A Kind is a file's compression.
 type Kind string
 
-// Those that are read.
+// The supported kinds.
 const (
 	Plain Kind = ""
 	Gzip  Kind = "gz"
@@ -42,10 +43,10 @@ const (
 	Bzip2 Kind = "bz2"
 )
 
-// ErrNoLog is that a file is nothing that can be read as a log.
+// ErrNoLog reports a file that cannot be read as a log.
 var ErrNoLog = errors.New("not read")
 
-// ErrBehind is that other bytes stand behind the end of what is compressed.
+// ErrBehind reports other bytes after the end of compressed data.
 var ErrBehind = errors.New("other bytes stand behind the end of what is compressed")
 
 var byteOrderMark = []byte("\ufeff")
@@ -68,7 +69,8 @@ var packages = []struct {
 	{"ustar", tarMagicAt, refused{"a tar archive", "unpack it, or read what tar -xO prints"}},
 }
 
-// KindOf says how what begins so is compressed. Of a file that is no log it says what it is, as ErrNoLog.
+// KindOf detects the compression of a file by its first bytes. For a file that is not a log it returns ErrNoLog with
+// the file's type.
 func KindOf(head []byte) (Kind, error) {
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
@@ -81,8 +83,8 @@ func KindOf(head []byte) (Kind, error) {
 	return Plain, CheckText(head)
 }
 
-// NamedAsPacked says whether a file's name tells that it is compressed. Its bytes tell whether it is, but where it has fewer
-// than TellingBytes: then it is cut off.
+// NamedAsPacked reports whether a file's name looks compressed. Its bytes decide whether it is, except in a file of
+// fewer than TellingBytes: that one is cut off.
 func NamedAsPacked(path string) bool {
 	switch filepath.Ext(path) {
 	case ".gz", ".zst", ".bz2":
@@ -91,7 +93,7 @@ func NamedAsPacked(path string) bool {
 	return false
 }
 
-// CheckText says of what begins so, unpacked, that it is no log: as ErrNoLog.
+// CheckText returns ErrNoLog when the first unpacked bytes do not belong to a log.
 func CheckText(head []byte) error {
 	for _, p := range packages {
 		if len(head) > p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {
@@ -104,7 +106,8 @@ func CheckText(head []byte) error {
 	return nil
 }
 
-// isUTF16 says whether a text begins with UTF-16's mark, or has a zero at every other byte and none between.
+// isUTF16 reports whether a text begins with UTF-16's byte order mark, or has a zero at every other byte and none
+// between.
 func isUTF16(head []byte) bool {
 	if bytes.HasPrefix(head, []byte{0xff, 0xfe}) || bytes.HasPrefix(head, []byte{0xfe, 0xff}) {
 		return true
@@ -127,7 +130,7 @@ func isUTF16(head []byte) bool {
 	return false
 }
 
-// Unpack reads what is compressed so. What is cut off ends with io.ErrUnexpectedEOF.
+// Unpack reads compressed bytes. A stream that is cut off ends with io.ErrUnexpectedEOF.
 func Unpack(kind Kind, packed io.Reader) (io.ReadCloser, error) {
 	switch kind {
 	case Gzip:
@@ -145,8 +148,8 @@ func Unpack(kind Kind, packed io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(packed), nil
 }
 
-// A gunzip unpacks the members of a gzip file one by one, so that what is no member behind the last is told from one that
-// is cut off.
+// A gunzip unpacks the members of a gzip file one by one, to distinguish other bytes after the last member from a
+// member that is cut off.
 type gunzip struct {
 	from   *bufio.Reader
 	member *gzip.Reader
@@ -194,11 +197,12 @@ func (g *gunzip) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close has nothing to give back.
+// Close does nothing.
 func (g *gunzip) Close() error { return nil }
 
-// Line is what of a line's bytes belongs to it: not a byte order mark, if it is a file's first, nor zeros before it. They stand
-// where nothing was written: after a loss of power, or where a file was cut off whose writer went on at its own offset.
+// Line returns the part of a line's bytes that belongs to the line: without a byte order mark if it is a file's first,
+// and without zeros before it. Zeros stand where nothing was written: after a loss of power, or where a file was cut
+// off whose writer went on at its own offset.
 func Line(line []byte, first bool) []byte {
 	if first {
 		line = bytes.TrimPrefix(WithoutHole(line), byteOrderMark)
@@ -206,7 +210,7 @@ func Line(line []byte, first bool) []byte {
 	return WithoutHole(line)
 }
 
-// WithoutHole is what stands behind zeros.
+// WithoutHole returns the bytes after leading zeros.
 func WithoutHole(b []byte) []byte {
 	if len(b) == 0 || b[0] != 0 {
 		return b

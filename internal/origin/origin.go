@@ -1,8 +1,8 @@
 // Package origin keeps requests and keys with the host that they are meant for.
 //
-// Pages refuses what web pages of other origins have a browser send, and, on loopback, requests for a host that is not
-// this machine: a page whose name is rebound to 127.0.0.1 sends its own name as Host. Stay keeps a client from carrying
-// an API key or a body along when it is redirected to another host.
+// Pages refuses requests that web pages of other origins make a browser send. On loopback it also refuses requests for
+// a host that is not this machine: a page whose name is rebound to 127.0.0.1 sends its own name as Host. Stay prevents
+// a client from sending an API key or a body to another host after a redirect.
 //
 // Nothing here starts a goroutine; everything may be used by several at once.
 package origin
@@ -18,29 +18,29 @@ import (
 	"strings"
 )
 
-// Pages refuses what pages in browsers send. The zero value refuses those of other origins.
+// Pages refuses requests of web pages. The zero value refuses those of other origins.
 type Pages struct {
-	own   bool // only this machine's names are answered
+	own   bool // answer only to this machine's names
 	names []string
 }
 
-// Loopback is that of a listener that only this machine can reach and that asks for no key: it answers to localhost, to
-// loopback addresses and to the names that are given, and to no other Host.
+// Loopback returns the Pages of a listener that only this machine can reach and that asks for no key. It answers to
+// localhost, to loopback addresses and to the given names, and to no other Host.
 func Loopback(names []string) Pages { return Pages{own: true, names: names} }
 
-// IsLoopback says whether only this machine can reach what listens there: localhost, or a loopback address.
+// IsLoopback reports whether only this machine can reach a listener at the address: localhost, or a loopback address.
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && loopbackHost(host)
 }
 
-// ErrHost and ErrPage are why a request is refused.
+// ErrHost and ErrPage are the reasons to refuse a request.
 var (
 	ErrHost = errors.New("is not a name of this machine, and no API key is asked for here")
 	ErrPage = errors.New("a web page of another origin sent this request")
 )
 
-// Check says why a request is refused. Nothing that comes over a unix socket is.
+// Check returns an error for a refused request. It refuses nothing that comes over a unix socket.
 func (p Pages) Check(r *http.Request) error {
 	if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr); ok && at != nil {
 		return nil
@@ -54,7 +54,7 @@ func (p Pages) Check(r *http.Request) error {
 	return nil
 }
 
-// answersTo says whether a Host is this machine. Probes by HTTP/1.0 send none, browsers always do.
+// answersTo reports whether a Host is this machine. Probes by HTTP/1.0 send none, browsers always do.
 func (p Pages) answersTo(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -68,13 +68,13 @@ func loopbackHost(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// fromOtherPage says whether a page of another origin sent a request. To open an address in a browser, by a link too, is
-// no such request.
+// fromOtherPage reports whether a page of another origin sent a request. An address that the user opens in a browser,
+// also by a link, is not such a request.
 func fromOtherPage(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "none", "same-origin":
 		return false
-	case "": // no browser, or an old one
+	case "": // not a browser, or an old one
 		from := r.Header.Get("Origin")
 		if from == "" {
 			return false

@@ -70,7 +70,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A server that redirects every request gets the key, and another one never does.
+// When a server redirects every request, it gets the key, and another server never does.
 func TestKeysStayWithTheirHost(t *testing.T) {
 	var got []string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -9,11 +9,11 @@ import (
 
 const mostRedirects = 10
 
-// ErrRedirect is that a redirect to another host was not followed.
+// ErrRedirect reports a redirect to another host that was not followed.
 var ErrRedirect = errors.New("API keys and bodies are not sent to another host")
 
-// Stay is a client like another one that follows no redirect to another host with an API key or a body. From http to
-// https of the same host it goes on.
+// Stay returns a copy of a client that does not follow a redirect to another host with an API key or a body. It follows
+// one from http to https of the same host.
 func Stay(c *http.Client) *http.Client {
 	stays, before := *c, c.CheckRedirect
 	stays.CheckRedirect = func(next *http.Request, via []*http.Request) error {
@@ -33,7 +33,7 @@ func Stay(c *http.Client) *http.Client {
 	return &stays
 }
 
-// confides says whether a request carries something that is for its host alone.
+// confides reports whether a request carries data that is meant only for its host.
 func confides(first, next *http.Request) bool {
 	for _, field := range []string{"X-Api-Key", "Authorization", "Cookie"} {
 		if first.Header.Get(field) != "" {

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// A Fence is what a partition's latest write has left: which taking of the partition it came from, and how
-// many writes that has done. Owner tells apart takings that have the same epoch, because the store has lost
-// the one before. The zero Fence is that of a partition that nobody has taken.
+// A Fence is the state that a partition's latest write has left: which taking of the partition it came from, and how
+// many writes that has done. Owner distinguishes takings with the same epoch, which occur when the store has lost the
+// earlier one. The zero Fence is that of a partition that was never taken.
 type Fence struct {
 	Epoch uint64 // counts the takings, from 1
 	Owner uint64 // random
@@ -36,7 +36,7 @@ func (f Fence) String() string {
 	return fmt.Sprintf("%d/%016x/%d", f.Epoch, f.Owner, f.N)
 }
 
-// ParseFence reads what String wrote.
+// ParseFence reads the output of String.
 func ParseFence(text string) (Fence, error) {
 	var f Fence
 	if text == "" {

@@ -8,8 +8,8 @@ import (
 
 const sayEvery = time.Minute
 
-// Faults says what goes wrong again and again: each operation's faults at most once a minute, with their number
-// since. Operations are a closed set.
+// Faults logs repeated errors: those of each operation at most once a minute, with their number since. Operations are a
+// closed set.
 type Faults struct {
 	logger *slog.Logger
 	mu     sync.Mutex
@@ -18,16 +18,16 @@ type Faults struct {
 
 type repeated struct {
 	since, said time.Time
-	silent      int // times since it was said
+	silent      int // times since it was logged
 	lasts       bool
 }
 
-// NewFaults makes one that says them to the logger.
+// NewFaults makes one that logs to the logger.
 func NewFaults(logger *slog.Logger) *Faults {
 	return &Faults{logger: logger, known: map[string]*repeated{}}
 }
 
-// Note says a fault, or counts it when the operation's last was said less than a minute ago.
+// Note logs an error, or only counts it when the operation's last one was logged less than a minute ago.
 func (f *Faults) Note(operation string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *Faults) Note(operation string, err error) {
 	r.said, r.silent = now, 0
 }
 
-// Over says that an operation works again, if it was faulty.
+// Over logs that an operation works again, if it failed before.
 func (f *Faults) Over(operation string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

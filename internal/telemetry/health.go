@@ -7,29 +7,29 @@ import (
 	"sync"
 )
 
-// Health answers for a process: whether it runs, whether it is ready, how it stands.
+// Health answers for a process: whether it runs, whether it is ready, and its status.
 type Health struct {
 	mu      sync.Mutex
 	unready string // why it is not ready; empty when it is
-	lacks   string // what it lacks in spite of Ready
+	lacks   string // what is missing although Ready was called
 	lost    string // what it had and has lost
 	status  func() any
 	changed func(unready string)
 }
 
-// NewHealth makes that of a process that is starting.
+// NewHealth makes the Health of a process that is starting.
 func NewHealth() *Health { return &Health{unready: "starting"} }
 
-// Ready says that the process is ready.
+// Ready sets the process ready.
 func (h *Health) Ready() { h.set("") }
 
-// Unready says that it is not, and why.
+// Unready sets the process not ready, with the reason.
 func (h *Health) Unready(why string) { h.set(why) }
 
-// Lack says what a process lacks that is not ready in spite of Ready; empty is nothing.
+// Lack names something missing that makes the process not ready although Ready was called; empty is nothing.
 func (h *Health) Lack(what string) { h.change(func() { h.lacks = what }) }
 
-// Lost says what a process has lost that is not ready until it has it again; empty is nothing.
+// Lost names something lost that makes the process not ready until it has it again; empty is nothing.
 func (h *Health) Lost(what string) { h.change(func() { h.lost = what }) }
 
 func (h *Health) set(why string) { h.change(func() { h.unready = why }) }
@@ -44,19 +44,20 @@ func (h *Health) change(change func()) {
 	}
 }
 
-// why is why it is not ready. The caller holds the lock.
+// why returns why the process is not ready. The caller holds the lock.
 func (h *Health) why() string {
 	return cmp.Or(h.unready, h.lost, h.lacks)
 }
 
-// OnChange has a function called at every change, with why the process is not ready; empty when it is.
+// OnChange registers a function to call at every change, with the reason why the process is not ready; empty when it
+// is.
 func (h *Health) OnChange(changed func(unready string)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.changed = changed
 }
 
-// Status has /status answer with what a function gives, as JSON.
+// Status makes /status answer with a function's result, as JSON.
 func (h *Health) Status(status func() any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -28,7 +28,8 @@ func Log(to io.Writer, level, format string) (*slog.Logger, error) {
 	return slog.New(slog.NewJSONHandler(to, options)), nil
 }
 
-// inWords has JSON show durations and addresses as text does: "5.2s", not 5200000000, and "192.0.2.1:443", not an object.
+// inWords makes JSON show durations and addresses like the text format: "5.2s", not 5200000000, and "192.0.2.1:443",
+// not an object.
 func inWords(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case time.Duration:
@@ -42,7 +43,7 @@ func inWords(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// readByPeople says that a terminal or journald is at the other end.
+// readByPeople reports whether the output is a terminal or journald.
 func readByPeople(to io.Writer) bool {
 	file, ok := to.(*os.File)
 	return ok && (term.IsTerminal(int(file.Fd())) || os.Getenv("JOURNAL_STREAM") != "")

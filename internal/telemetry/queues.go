@@ -4,9 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Queue registers a queue's depth in bytes, which depth returns when it is asked, its capacity, and how much it has
-// dropped, which starts at 0. Names are a closed set; of two queues with one name the later is shown. The registry may
-// be nil.
+// Queue registers a queue's depth in bytes, which the function depth returns, its capacity, and its number of drops,
+// which starts at 0. Names are a closed set; of two queues with one name the later is shown. The registry may be nil.
 func Queue(r prometheus.Registerer, name string, capacity float64, depth func() float64) {
 	if r == nil {
 		return
@@ -24,7 +23,7 @@ func Queue(r prometheus.Registerer, name string, capacity float64, depth func() 
 	Dropped(r, name) // so that an alert sees the first drop as an increase
 }
 
-// Dropped counts what found no room in a queue and was dropped.
+// Dropped counts items that a full queue dropped.
 func Dropped(r prometheus.Registerer, name string) prometheus.Counter {
 	dropped := prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_queue_dropped_total", Help: "What found no room in a queue and was dropped.",
 		ConstLabels: prometheus.Labels{"queue": name}})

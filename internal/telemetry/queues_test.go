@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// Queues of several parts share the metrics of one registry, and one that is made anew takes the place of the old.
+// Queues of several parts share the metrics of one registry, and a new one of the same name replaces the old.
 func TestQueues(t *testing.T) {
 	r := prometheus.NewRegistry()
 	for _, depth := range []float64{1, 3} {

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Register registers a metric, or takes the one that is there already, where the same part was made before in the
-// process. Without a registry it is nobody's but the caller's.
+// Register registers a metric, or returns the existing one when the same part was already made in this process. Without
+// a registry the metric belongs only to the caller.
 func Register[C prometheus.Collector](r prometheus.Registerer, metric C) C {
 	if r == nil {
 		return metric
@@ -17,7 +17,7 @@ func Register[C prometheus.Collector](r prometheus.Registerer, metric C) C {
 		return before.ExistingCollector.(C)
 	}
 	if err != nil {
-		panic(err) // another metric has our name: a mistake in the program
+		panic(err) // another metric has our name: a bug in the program
 	}
 	return metric
 }

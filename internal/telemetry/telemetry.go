@@ -1,8 +1,8 @@
-// Package telemetry is what every part says of itself: its log, its metrics' registry, its health.
+// Package telemetry is the log, the metrics and the health of every part.
 //
-// Log makes the logger of a process, Faults says a fault that repeats at most once a minute with how often it came,
-// Metrics is a registry with the process's own figures and build_info, and Health answers /healthz, /readyz and
-// /status. Nothing here starts a goroutine; everything may be used by several at once.
+// Log makes the logger of a process. Faults logs a repeated error at most once a minute with its count. Metrics is a
+// registry with the process's own figures and build_info. Health answers /healthz, /readyz and /status. Nothing here
+// starts a goroutine; everything may be used by several at once.
 package telemetry
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Version is what the build recorded of itself: a tag, or a commit's time and hash.
+// Version returns the version that the build recorded: a tag, or a commit's time and hash.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
@@ -22,7 +22,7 @@ func Version() string {
 	return info.Main.Version
 }
 
-// Metrics is a registry with the figures of the process, of Go, and build_info of the part of that name.
+// Metrics returns a registry with the figures of the process, of Go, and build_info of the named part.
 func Metrics(part string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	built := prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_build_info", Help: "1; the labels say what runs.",

@@ -14,7 +14,7 @@ type Reader struct {
 	Failed bool
 }
 
-// Fail has the reader fail, as where a value is out of its range.
+// Fail makes the reader fail, for example when a value is out of its range.
 func (r *Reader) Fail() { r.Left, r.Failed = nil, true }
 
 // Signed reads a signed number (zigzag).

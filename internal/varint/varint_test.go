@@ -21,7 +21,7 @@ func TestValuesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// A value that is not there, or out of range, fails the reader; all that follows is zero.
+// A value that is missing or out of range makes the reader fail; all further values are zero.
 func TestAReaderThatFailsStaysEmpty(t *testing.T) {
 	long := []byte{0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 1, 1, 1}
 	for name, read := range map[string]func(*Reader){

@@ -7,21 +7,21 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// An Inner is a file that stands as text inside another, as in a Kubernetes ConfigMap.
+// An Inner is a file that is text inside another, as in a Kubernetes ConfigMap.
 type Inner struct {
 	Name string // its key in the ConfigMap's data
-	File string // what to call it in faults
+	File string // the name to use in errors
 	Data []byte
-	// What Within needs, so that places are those of the outer file. Both are 0 where they cannot be told exactly,
+	// The arguments of Within, so that places are those of the outer file. Both are 0 when they are not known exactly,
 	// because the text is in quotes; places are then those of the inner file.
 	Line, Column int
 }
 
-// Within is the option that gives the places of the outer file.
+// Within returns the option that reports the places of the outer file.
 func (i Inner) Within() Option { return Within(i.Line, i.Column) }
 
 // ConfigMap finds the files in the Kubernetes ConfigMaps among the documents of data and in the Lists among them, in
-// their order. ok is false when data holds no ConfigMap, or is no YAML.
+// their order. ok is false when data has no ConfigMap, or is not YAML.
 func ConfigMap(file string, data []byte) (files []Inner, ok bool) {
 	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithV4Defaults())
 	if err != nil {
@@ -50,7 +50,7 @@ func ConfigMap(file string, data []byte) (files []Inner, ok bool) {
 	}
 }
 
-// objects are those of a List, or the one object that a document is.
+// objects returns those of a List, or the one object of a document.
 func objects(root Value) []Value {
 	if kindOf(root) != "List" {
 		return []Value{root}
@@ -79,7 +79,7 @@ func inner(pair Pair, text string) Inner {
 	return i
 }
 
-// firstLine is the number, from 1, of the first line of text that is not blank; 0 when all are.
+// firstLine returns the number, from 1, of the first line of text that is not blank; 0 when all are.
 func firstLine(text string) int {
 	for i, line := range strings.Split(text, "\n") {
 		if strings.TrimSpace(line) != "" {

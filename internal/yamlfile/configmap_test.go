@@ -91,7 +91,7 @@ func TestAtTellsThePlaceInsideAScalar(t *testing.T) {
 	}
 }
 
-// pointed says a fault at a place in its text.
+// pointed reports a fault at a place in its text.
 type pointed struct{ line, column int }
 
 func (p *pointed) FromYAML(v yamlfile.Value) { v.At(p.line, p.column).Faultf("", "here") }

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// What a document may expand to by aliases, and how deep.
+// Bounds of a document's expansion by aliases, and of its depth.
 const (
 	maxValues = 1_000_000
 	maxDepth  = 100
@@ -34,7 +34,7 @@ type reader interface{ FromYAML(Value) }
 // A struct that checks itself has this method on its pointer.
 type validator interface{ Validate(Value) }
 
-// value wraps a node, seeing through aliases.
+// value wraps a node, and follows aliases.
 func (d *decoder) value(node *yaml.Node) Value {
 	file := d.file
 	if origin, ok := d.origins[node]; ok {
@@ -46,7 +46,7 @@ func (d *decoder) value(node *yaml.Node) Value {
 	return Value{d: d, node: node, file: file}
 }
 
-// anyFaulty looks for faults in a node and under it; seen keeps it from going around in an alias of itself.
+// anyFaulty reports whether a node or its descendants have faults; seen stops it at an alias of itself.
 func (d *decoder) anyFaulty(node *yaml.Node, seen map[*yaml.Node]bool) bool {
 	if node == nil || seen[node] {
 		return false
@@ -65,7 +65,7 @@ func (d *decoder) anyFaulty(node *yaml.Node, seen map[*yaml.Node]bool) bool {
 	return false
 }
 
-// Decode reads the value into what into points to, and says whether it was without fault.
+// Decode reads the value into the target of into, and reports whether it had no fault.
 func (v Value) Decode(into any) bool {
 	before := len(v.d.faults)
 	v.into(reflect.ValueOf(into).Elem())
@@ -88,7 +88,7 @@ func (v Value) into(target reflect.Value) {
 	}
 }
 
-// tooMuch counts values, and says when a document is beyond its bounds; nothing more is read then.
+// tooMuch counts values, and reports when a document exceeds its bounds; then nothing more is read.
 func (d *decoder) tooMuch(v Value) bool {
 	switch d.values++; {
 	case d.values > maxValues+1:
@@ -149,7 +149,7 @@ func (v Value) intoStruct(target reflect.Value) {
 	}
 }
 
-// collect finds the fields of a struct by their names, embedded structs' among them.
+// collect finds the fields of a struct by name, including those of embedded structs.
 func collect(target reflect.Value, fields map[string]reflect.Value, names *[]string) {
 	for i := range target.NumField() {
 		field := target.Type().Field(i)
@@ -164,7 +164,7 @@ func collect(target reflect.Value, fields map[string]reflect.Value, names *[]str
 	}
 }
 
-// Names are the keys that Decode knows for the struct that sample is or points to.
+// Names returns the keys that Decode knows for a struct, or for the struct that sample points to.
 func Names(sample any) []string {
 	target := reflect.New(reflect.Indirect(reflect.ValueOf(sample)).Type()).Elem()
 	var names []string

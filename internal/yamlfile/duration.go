@@ -15,7 +15,7 @@ type Duration time.Duration
 // A DurationOrForever is a Duration that may also be the word forever.
 type DurationOrForever time.Duration
 
-// Forever is what the word forever reads as.
+// Forever is the value of the word forever.
 const Forever = time.Duration(math.MaxInt64)
 
 var units = []struct {
@@ -94,8 +94,8 @@ func unknownUnit(unit, number string) error {
 	return fmt.Errorf("the unit %q is not known; the units are ms, s, m, h, d and w", unit)
 }
 
-// FormatDuration writes a duration as ParseDuration reads it, in the largest units: 1h30m, 1d, forever. What is
-// below a millisecond is left out.
+// FormatDuration writes a duration as ParseDuration reads it, in the largest units: 1h30m, 1d, forever. It drops
+// fractions of a millisecond.
 func FormatDuration(d time.Duration) string {
 	if d == Forever {
 		return "forever"

@@ -7,7 +7,7 @@ import (
 
 var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
 
-// expand is a scalar's text with its variables replaced.
+// expand returns a scalar's text with its variables replaced.
 func (d *decoder) expand(v Value) string {
 	text := v.node.Value
 	if d.env == nil || !strings.Contains(text, "${") {

@@ -7,8 +7,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// JSON is the value and all under it as a document of its own, in one line, with variables replaced: what Decode reads
-// of it is what it reads here.
+// JSON returns the value and everything under it as a document of its own, in one line, with variables replaced. Decode
+// reads the same from it as from the value.
 func (v Value) JSON() []byte { return v.appendJSON(nil) }
 
 func (v Value) appendJSON(b []byte) []byte {
@@ -49,6 +49,6 @@ func comma(b []byte, index int) []byte {
 }
 
 func appendJSONText(b []byte, text string) []byte {
-	quoted, _ := json.Marshal(text) // a text always can be
+	quoted, _ := json.Marshal(text) // a text can always be encoded
 	return append(b, quoted...)
 }

@@ -22,7 +22,7 @@ func (w *written) FromYAML(v Value) {
 	v.Decode(&w.any)
 }
 
-// What is written as JSON reads as it did.
+// A value that is written as JSON reads as it did.
 func TestJSONReadsTheSame(t *testing.T) {
 	const text = `
 list:

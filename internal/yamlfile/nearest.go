@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Suggest is the remedy for an unknown word: the known one it is most likely meant to be, or else all of them
-// behind the words of otherwise.
+// Suggest returns the remedy for an unknown word: the known word that is most likely meant, or else otherwise followed
+// by all known words.
 func Suggest(word string, known []string, otherwise string) string {
 	if near := Nearest(word, known); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)
@@ -14,9 +14,9 @@ func Suggest(word string, known []string, otherwise string) string {
 	return otherwise + strings.Join(known, ", ")
 }
 
-// Nearest is the known word that word is most likely a slip of, or "". It counts letters left out, added, changed
+// Nearest returns the known word that word is most likely a slip of, or "". It counts letters left out, added, changed
 // or swapped with their neighbour, and allows one of them for each three letters, or one in a word of two. Of two
-// that are as near, the one is taken of which only letters are left out.
+// equally near words it prefers the one with only letters left out.
 func Nearest(word string, known []string) string {
 	if len(word) < 2 {
 		return ""
@@ -35,7 +35,7 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// leavesOut says that word is whole with some of its letters left out.
+// leavesOut reports that word is a complete word with some of its letters left out.
 func leavesOut(word, whole string) bool {
 	for i := range len(whole) {
 		if word != "" && word[0] == whole[i] {

@@ -18,7 +18,7 @@ type Networks struct {
 	Files    []NetworkFile
 }
 
-// A NetworkFile is a file of prefixes, and where it is named.
+// A NetworkFile is a file of prefixes, and the place where it is named.
 type NetworkFile struct {
 	Name  string
 	place Value
@@ -61,14 +61,14 @@ func (n *Networks) add(v Value) {
 	n.Prefixes = append(n.Prefixes, prefix)
 }
 
-// Read is all prefixes, those of the files too; read gets a file's path and content by the name that the YAML file
-// has for it. It may be called after Decode.
+// Read returns all prefixes, including those of the files; the function read returns a file's path and content by its
+// name in the YAML file. Read may be called after Decode.
 func (n *Networks) Read(read func(name string) (path string, data []byte, err error)) ([]netip.Prefix, Faults) {
 	var faults Faults
 	all := slices.Clone(n.Prefixes)
 	for _, file := range n.Files {
 		if file.Name == "" {
-			continue // told already
+			continue // already reported
 		}
 		path, data, err := read(file.Name)
 		if err != nil {

@@ -27,7 +27,7 @@ func (d *decoder) override(root *yaml.Node) {
 	}
 }
 
-// put sets what stands at a path below node, making the maps on the way.
+// put sets the value at a path below node, and creates missing maps.
 func (d *decoder) put(node *yaml.Node, path []string, value *yaml.Node, origin string) bool {
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -43,7 +43,7 @@ func (d *decoder) put(node *yaml.Node, path []string, value *yaml.Node, origin s
 	return d.put(*slot, path[1:], value, origin)
 }
 
-// slot is where a map or a list holds what is called name; a map gets the key if it has none.
+// slot returns the place of a name in a map or a list; a map gets the key if it has none.
 func (d *decoder) slot(node *yaml.Node, name, origin string) **yaml.Node {
 	if node.Kind == yaml.SequenceNode {
 		i, err := strconv.Atoi(name)

@@ -49,7 +49,7 @@ func (v Value) intoBool(target reflect.Value) {
 	}
 }
 
-// number is the text of a number with the underscores taken out that people group digits with.
+// number returns the text of a number without the underscores that group its digits.
 func (v Value) number(wanted string) (string, bool) {
 	text, ok := v.Scalar()
 	if !ok || (v.Quoted() && text == v.node.Value) {
@@ -73,7 +73,7 @@ func (v Value) checkNumber(err error) {
 	}
 }
 
-// notText says how to make text of what stands here; it is empty where text stands already.
+// notText returns the remedy for a value that is not text; it is empty for text.
 func (v Value) notText() string {
 	if v.node.Kind == yaml.MappingNode && trailingColon(v.node) {
 		return "YAML takes a colon at the end for a key: put the value in quotes"
@@ -100,10 +100,10 @@ func (v Value) notText() string {
 	return ""
 }
 
-// yamlOneBoolean are the words that YAML 1.1, which many programs still read, takes for booleans.
+// yamlOneBoolean are the words that YAML 1.1, which many programs still read, treats as booleans.
 var yamlOneBoolean = map[string]bool{"yes": true, "no": true, "on": true, "off": true}
 
-// trailingColon says that a map is what YAML made of a value that ends in a colon, such as fe80::.
+// trailingColon reports that YAML made a map of a value that ends in a colon, such as fe80::.
 func trailingColon(n *yaml.Node) bool {
 	return len(n.Content) == 2 && n.Content[0].Kind == yaml.ScalarNode && n.Content[1].ShortTag() == "!!null" &&
 		n.Content[1].Value == ""

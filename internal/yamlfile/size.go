@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Size is a number of bytes, written 512MiB (1024 × 1024), 10KB (1000) or plainly. It is never negative.
+// A Size is a number of bytes, written 512MiB (1024 × 1024), 10KB (1000) or as a plain number. It is never negative.
 type Size int64
 
 var sizes = []struct {
@@ -51,7 +51,7 @@ func sizeError(text string, err error) error {
 	return fmt.Errorf("%q is no size; write it as 512MiB, 10KB or 4096", text)
 }
 
-// String writes the size in the largest unit of which it is a whole number.
+// String writes the size as a whole number of the largest possible unit.
 func (s Size) String() string {
 	for _, unit := range sizes {
 		if s != 0 && int64(s)%unit.bytes == 0 {

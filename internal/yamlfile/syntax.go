@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// document is the root of the one document in data; an empty one is a null. It is nil when data is no YAML.
+// document returns the root of the one document in data; an empty one is a null. It is nil when data is not YAML.
 func (d *decoder) document(data []byte) *yaml.Node {
 	if d.unreadable(data) {
 		return nil
@@ -43,7 +43,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	return first.Content[0]
 }
 
-// unreadable finds the bytes that no YAML may hold, whose place the YAML reader does not tell.
+// unreadable finds bytes that are not allowed in YAML, because the YAML reader does not report their place.
 func (d *decoder) unreadable(data []byte) bool {
 	if len(data) > 1 && (data[0] == 0xff && data[1] == 0xfe || data[0] == 0xfe && data[1] == 0xff) {
 		d.faultAt(1, 1, "save the file as UTF-8", "the file is UTF-16")
@@ -66,7 +66,8 @@ func (d *decoder) unreadable(data []byte) bool {
 	return true
 }
 
-// firstUnreadable is where the first byte stands that is not UTF-8 or is a control character; -1 when there is none.
+// firstUnreadable returns the place of the first byte that is not UTF-8 or is a control character; -1 when there is
+// none.
 func firstUnreadable(data []byte) int {
 	for at := 0; at < len(data); {
 		r, size := utf8.DecodeRune(data[at:])
@@ -83,7 +84,7 @@ func (d *decoder) faultAt(line, column int, remedy, format string, args ...any) 
 	d.faults = append(d.faults, fault)
 }
 
-// syntax tells the YAML reader's error in the words of someone who has the line before him.
+// syntax rewrites the YAML reader's error for a person who sees the line.
 func (d *decoder) syntax(err error) {
 	var load *yaml.LoadError
 	if !errors.As(err, &load) {
@@ -105,7 +106,7 @@ func (d *decoder) syntax(err error) {
 	d.faultAt(max(load.Mark.Line, 1), max(load.Mark.Column, 1), "", "this is no YAML: %s", load.Message)
 }
 
-// opened says that the place of an error is where something begins that does not end.
+// opened reports whether the error's place is the beginning of something that does not end.
 func opened(e *yaml.LoadError) bool {
 	if e.ContextMark.Line < 1 || strings.HasPrefix(e.Message, "exceeded") || e.Message == "found character that cannot start any token" || e.Message == "did not find expected node content" {
 		return false
@@ -115,12 +116,12 @@ func opened(e *yaml.LoadError) bool {
 
 const quoteIt = "put the whole value in single quotes: "
 
-// mistakes are what people most often get wrong in YAML; the first that fits is told.
+// mistakes are the most frequent mistakes in YAML; the first that matches is reported.
 var mistakes = []func(e *yaml.LoadError, lines []string) (what, remedy string, ok bool){
 	tabIndents, wrongFirstCharacter, secondColon, wrongIndentation, textAfterQuote, backslash, missingValue, neverClosed, unknownAlias,
 }
 
-// rest is the file's text from a place to the end of its line.
+// rest returns the file's text from a place to the end of its line.
 func rest(mark yaml.Mark, lines []string) (before, after string) {
 	if mark.Line < 1 || mark.Line > len(lines) {
 		return "", ""
@@ -134,7 +135,7 @@ func rest(mark yaml.Mark, lines []string) (before, after string) {
 	return line[:at], line[at:]
 }
 
-// single is a value in single quotes.
+// single returns a value in single quotes.
 func single(value string) string {
 	return "'" + strings.ReplaceAll(strings.TrimSpace(value), "'", "''") + "'"
 }

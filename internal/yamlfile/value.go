@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A Value is one value of a document with its place. It is good during Decode only.
+// A Value is one value of a document with its place. It is valid only during Decode.
 type Value struct {
 	d            *decoder
 	node         *yaml.Node
@@ -16,18 +16,18 @@ type Value struct {
 	line, column int // of a part of a scalar's text; 0 is where the value begins
 }
 
-// A Pair is one key of a map and what stands under it.
+// A Pair is one key of a map and its value.
 type Pair struct {
 	Name  string
 	Key   Value // the place of the key itself
 	Value Value
 }
 
-// Null says that nothing stands here.
+// Null reports that there is no value.
 func (v Value) Null() bool { return v.node.Kind == yaml.ScalarNode && v.node.ShortTag() == "!!null" }
 
-// Scalar is a scalar's text as it was written, quotes taken off and variables replaced; ok is false for
-// lists, maps and nothing.
+// Scalar returns a scalar's text as it was written, without quotes and with variables replaced; ok is false for lists,
+// maps and nothing.
 func (v Value) Scalar() (text string, ok bool) {
 	if v.node.Kind != yaml.ScalarNode || v.Null() {
 		return "", false
@@ -35,7 +35,7 @@ func (v Value) Scalar() (text string, ok bool) {
 	return v.d.expand(v), true
 }
 
-// Text is the text that stands here. Anything else is a fault, and gives "".
+// Text returns the text of the value. Anything else is a fault, and returns "".
 func (v Value) Text() string {
 	if reason := v.notText(); reason != "" {
 		v.Faultf(reason, "%s where text is wanted", v.Found())
@@ -45,19 +45,19 @@ func (v Value) Text() string {
 	return text
 }
 
-// Line is the line at which the value stands.
+// Line returns the line of the value.
 func (v Value) Line() int { return v.node.Line + v.d.lines }
 
-// Quoted says that the value is text in quotes or a block, which YAML takes as it is.
+// Quoted reports that the value is text in quotes or a block, which YAML uses unchanged.
 func (v Value) Quoted() bool {
 	const plain = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	return v.node.Kind == yaml.ScalarNode && v.node.Style&plain != 0
 }
 
-// Comment is the comment behind the value on its line, with its #.
+// Comment returns the comment after the value on its line, with its #.
 func (v Value) Comment() string { return v.node.LineComment }
 
-// List is a list's elements; ok is false for anything else.
+// List returns a list's elements; ok is false for anything else.
 func (v Value) List() (elements []Value, ok bool) {
 	if v.node.Kind != yaml.SequenceNode {
 		return nil, false
@@ -68,8 +68,8 @@ func (v Value) List() (elements []Value, ok bool) {
 	return elements, true
 }
 
-// Map is a map's keys in the order of the file; ok is false for anything else. Keys given twice and keys that
-// are not scalars are faults and left out.
+// Map returns a map's keys in the order of the file; ok is false for anything else. Keys given twice and keys that are
+// not scalars are faults and left out.
 func (v Value) Map() (pairs []Pair, ok bool) {
 	if v.node.Kind != yaml.MappingNode {
 		return nil, false
@@ -105,8 +105,8 @@ func (v Value) keyName() (string, bool) {
 	return v.node.Value, true
 }
 
-// Key is the value under a key of a map, or the map itself where the key is not given: a good place for a
-// fault about it.
+// Key returns the value under a key of a map, or the map itself when the key is missing: a good place for a fault about
+// it.
 func (v Value) Key(name string) Value {
 	for i := 0; v.node.Kind == yaml.MappingNode && i+1 < len(v.node.Content); i += 2 {
 		if v.node.Content[i].Value == name {
@@ -116,16 +116,16 @@ func (v Value) Key(name string) Value {
 	return v
 }
 
-// Given says whether a map has a key, be there something under it or not.
+// Given reports whether a map has a key, with or without a value.
 func (v Value) Given(name string) bool { return v.Key(name).node != v.node }
 
-// Has says whether a map has a key with something under it.
+// Has reports whether a map has a key with a value.
 func (v Value) Has(name string) bool {
 	under := v.Key(name)
 	return under.node != v.node && !under.Null()
 }
 
-// Faulty says whether a fault was found in the value or anywhere under it.
+// Faulty reports whether a fault was found in the value or anywhere under it.
 func (v Value) Faulty() bool {
 	return len(v.d.faulty) > 0 && v.d.anyFaulty(v.node, map[*yaml.Node]bool{})
 }
@@ -139,7 +139,7 @@ func (v Value) Faultf(remedy, format string, args ...any) {
 	v.d.faults = append(v.d.faults, v.fault(remedy, format, args))
 }
 
-// Fault adds an error as a fault at the value's place. What stands behind its first semicolon is the remedy.
+// Fault adds an error as a fault at the value's place. The text after its first semicolon is the remedy.
 func (v Value) Fault(err error) {
 	what, remedy, _ := strings.Cut(err.Error(), "; ")
 	v.Faultf(remedy, "%s", what)
@@ -158,7 +158,7 @@ func (v Value) fault(remedy, format string, args []any) Fault {
 	return f
 }
 
-// Place is where the value stands, as a fault that says nothing yet.
+// Place returns the place of the value, as a fault without a text.
 func (v Value) Place() Fault {
 	f := Fault{File: v.file, Line: v.node.Line, Column: v.node.Column}
 	if v.line > 0 {
@@ -171,8 +171,8 @@ func (v Value) Place() Fault {
 	return f
 }
 
-// At is the value with the place of a line and column (both from 1) of its text, or just the value where the file
-// has the text in another form than it reads, as with escapes.
+// At returns the value with the place of a line and column (both from 1) of its text. It returns just the value when
+// the text in the file differs from the value, as with escapes.
 func (v Value) At(line, column int) Value {
 	texts := strings.Split(v.node.Value, "\n")
 	if v.node.Kind != yaml.ScalarNode || line < 1 || line > len(texts) || v.node.Line < 1 {
@@ -200,7 +200,7 @@ func (v Value) At(line, column int) Value {
 	return v
 }
 
-// Found says what stands at the value, in words that fit before "where … is wanted".
+// Found describes the value, in words that fit before "where … is wanted".
 func (v Value) Found() string {
 	switch {
 	case v.node.Kind == yaml.SequenceNode:
@@ -213,7 +213,7 @@ func (v Value) Found() string {
 	return fmt.Sprintf("%s stands", shown(v.node))
 }
 
-// clip cuts a text to what a line has room for.
+// clip shortens a text to fit on a line.
 func clip(text string) string {
 	const maxBytes = 60
 	if len(text) <= maxBytes {
@@ -222,7 +222,7 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxBytes], "") + "…"
 }
 
-// shown is a scalar as its reader knows it.
+// shown returns a scalar as its reader knows it.
 func shown(n *yaml.Node) string {
 	text := clip(n.Value)
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {

@@ -6,8 +6,8 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// Whatever stands in a file: reading ends, without a panic, every fault has a place inside the file and words, and the
-// same file gives the same faults.
+// For any file, reading ends without a panic, every fault has a text and a place inside the file, and the same file
+// gives the same faults.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{"listen: x\nworkers: 3\n", "a: &a [*a]\n", "peer: {peer: {listen: @}}", "names: [a, b\n", "wait: 1h\nroom: 3KB\n<<: x\n", "\t", "--- x\n--- y\n", "listen: ${X}$${Y}\n"} {
 		f.Add([]byte(seed))
@@ -27,7 +27,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A duration that is read is written and read again as itself.
+// A duration that was read, written and read again stays the same.
 func FuzzDuration(f *testing.F) {
 	for _, seed := range []string{"1h30m", "forever", "9223372036854ms", "0", "1w1w"} {
 		f.Add(seed)

@@ -27,7 +27,7 @@ type shared struct {
 	Color string `yaml:"color"`
 }
 
-// either is a word, or a map that holds one.
+// either is a word, or a map that contains one.
 type either struct {
 	Word string
 }

@@ -4,22 +4,21 @@
 //
 //	4 bytes of the partition, big endian; 0                  the fence
 //	4 bytes of the partition; the space's number; the key    a value
-//	ff ff ff ff; the name                                    what was agreed on
+//	ff ff ff ff; the name                                    an agreed value
 //
 // # What holds
 //
-// Open locks the folder: one process has it. A write is on the disk a second after it returned, and before that where
-// Sync is asked for: a kill or a loss of power may take what is younger, and what is found afterwards is what was
-// there at some moment before.
+// Open locks the folder for one process. A write is on the disk a second after it returned, or earlier after a Sync. A
+// kill or a loss of power may lose younger writes; afterwards the store has the state of some moment before.
 //
-// It holds some Options.MemoryBytes for what was written and what was read. Part of that are filters, 10 bits a key,
-// which tell of most keys that are not there without looking for them: where they find no room, a miss costs as
-// much as a hit. Nothing expires by itself.
+// The store uses about Options.MemoryBytes for writes and reads. Part of that are filters, 10 bits a key, which
+// recognise most missing keys without a search: where they find no room, a miss costs as much as a hit. Nothing expires
+// by itself.
 //
-// A disk that is full, broken or out of descriptors never ends the process. The first fault ends the opening, as a kill at
-// that moment would: calls return ErrBroken at once, and the folder is opened again as soon as it can be written, or, when it
-// was deleted, made. What is found then is what was there at some fence before: the next call of an owner finds out. A disk
-// that hangs holds up no call beyond its context, and no more than 64 goroutines.
+// A disk that is full, broken or out of descriptors never ends the process. The first error ends the opening, as a kill
+// at that moment would. Calls then return ErrBroken at once, and the folder is opened again as soon as it can be
+// written; a deleted folder is created again. The store then has the state of some earlier fence, and the next call of
+// an owner notices that. A disk that hangs blocks no call beyond its context, and at most 64 goroutines.
 //
 // Open starts three goroutines, and one for each call; Close ends them, and waits for them for at most 15 s.
 package disk
@@ -42,30 +41,30 @@ import (
 	"weir/internal/store"
 )
 
-// ErrBroken says that the disk fails now, or that the folder cannot be opened: because of that, or because what is in it
-// is damaged. It passes when the disk is well, or the folder has been moved away.
+// ErrBroken reports that the disk fails now, or that the folder cannot be opened because of that or because its
+// contents are damaged. It passes when the disk works again, or the folder has been moved away.
 var ErrBroken = errors.New("the disk has failed")
 
-// Options say where the folder is and what it may take of memory.
+// Options name the folder and bound the memory.
 type Options struct {
 	Folder      string
-	MemoryBytes int64        // for what was written and what was read; 64 MiB unless given
-	Log         *slog.Logger // nil is silence
+	MemoryBytes int64        // for writes and reads; 64 MiB unless given
+	Log         *slog.Logger // nil logs nothing
 
-	fs vfs.FS // nil: the system's
+	fs vfs.FS // nil: the operating system's
 }
 
 // A Store is a cold set in a folder.
 type Store struct {
 	options Options
-	real    bool // the folder is one of the system's
+	real    bool // the folder is in the operating system's file system
 	log     *slog.Logger
 	now     atomic.Pointer[opening] // nil while the disk fails
-	why     atomic.Pointer[error]   // then
-	lock    os.FileInfo             // of the file that locks the folder; nil when it is not known. Of keep alone
+	why     atomic.Pointer[error]   // the reason when now is nil
+	lock    os.FileInfo             // of the file that locks the folder; nil when unknown. Used only by keep
 
 	givenUp  sync.WaitGroup // openings that are being closed
-	unclosed atomic.Int64   // how many these are
+	unclosed atomic.Int64   // how many of these there are
 	written  chan struct{}  // holds one when there is something to sync
 	closing  context.Context
 	close    context.CancelFunc
@@ -77,8 +76,8 @@ var _ store.Store = (*Store)(nil)
 // The layout that the package comment describes.
 const layout = "1"
 
-// Open opens the folder, which is made when it is not there, for its owner alone: keys are addresses and names. After
-// ErrBroken it may be called again.
+// Open opens the folder, and creates a missing one for its owner alone: keys are addresses and names. After ErrBroken
+// it may be called again.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{real: o.fs == nil, log: o.Log, written: make(chan struct{}, 1)}
 	if s.log == nil {
@@ -111,7 +110,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close closes the folder. What was written is synced, unless the disk fails: then the error is ErrBroken.
+// Close closes the folder. All writes are synced, unless the disk fails: then the error is ErrBroken.
 func (s *Store) Close() error {
 	s.close()
 	s.running.Wait()
@@ -147,7 +146,7 @@ var (
 	errHangs  = errors.New("the disk does not answer")
 )
 
-// Fault is why the store cannot be used now, nil while it can.
+// Fault returns why the store cannot be used now, or nil.
 func (s *Store) Fault() error {
 	if s.now.Load() != nil {
 		return nil
@@ -155,7 +154,7 @@ func (s *Store) Fault() error {
 	return s.broken()
 }
 
-// set says why nothing is open.
+// set records why nothing is open.
 func (s *Store) set(why error) { s.why.Store(&why) }
 
 func (s *Store) broken() error {
@@ -165,7 +164,7 @@ func (s *Store) broken() error {
 	return ErrBroken
 }
 
-// with does something with what is open now, and says what it was when it fails.
+// with calls do with the current opening, and names the operation in its errors.
 func with[T any](ctx context.Context, s *Store, what string, do func(*opening) (T, error)) (value T, err error) {
 	if in := s.now.Load(); in != nil {
 		value, err = call(ctx, in, func() (T, error) { return do(in) })
@@ -212,11 +211,11 @@ func (s *Store) Take(ctx context.Context, partition int) (store.Fence, error) {
 	})
 }
 
-// Write does all changes, or none.
+// Write applies all changes, or none.
 func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, changes []store.Change) (store.Fence, error) {
 	what := fmt.Sprintf("writing %d changes of partition %d", len(changes), partition)
 	next := fence.Next()
-	bytes := encode(partition, next, changes) // now: the caller may change them when it waits no longer
+	bytes := encode(partition, next, changes) // now: the caller may change them after it stops waiting
 	return with(ctx, s, what, func(in *opening) (store.Fence, error) {
 		lock := in.partition(partition)
 		lock.Lock()
@@ -235,7 +234,7 @@ func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, cha
 	})
 }
 
-// encode makes the bytes of a batch of pebble's.
+// encode makes the bytes of a batch for pebble.
 func encode(partition int, fence store.Fence, changes []store.Change) []byte {
 	var batch pebble.Batch
 	var key []byte
@@ -263,12 +262,12 @@ func (s *Store) apply(in *opening, bytes []byte) error {
 
 	select {
 	case s.written <- struct{}{}:
-	default: // it is to be synced already
+	default: // a sync is already pending
 	}
 	return nil
 }
 
-// A reading is what a read found.
+// A reading is the result of a read.
 type reading struct {
 	values [][]byte
 	fence  store.Fence
@@ -292,7 +291,7 @@ func (s *Store) Read(ctx context.Context, partition int, space store.Space, keys
 		iterator, err := in.db.NewIter(&pebble.IterOptions{
 			LowerBound: appendKey(nil, partition, space, nil),
 			UpperBound: appendKey(nil, partition, space+1, nil),
-			// Most keys that are looked for and not hot are new: the filters spare the disk for those.
+			// Most keys that are looked up and not hot are new: the filters spare the disk for those.
 			UseL6Filters: true,
 		})
 		if err != nil {
@@ -350,7 +349,7 @@ func collect(iterator *pebble.Iterator, page *store.Page, pairs int) {
 	}
 }
 
-// held returns the fence that a partition has.
+// held returns the fence of a partition.
 func held(from pebble.Reader, partition int) (store.Fence, error) {
 	text, err := get(from, fenceKey(partition))
 	if err != nil {
@@ -371,7 +370,7 @@ func get(from pebble.Reader, key []byte) ([]byte, error) {
 	return append([]byte{}, value...), closer.Close()
 }
 
-// keyStart is where a key of the store stands in one of pebble.
+// keyStart is where a key of the store begins in a key of pebble.
 const keyStart = 5
 
 func fenceKey(partition int) []byte { return appendKey(nil, partition, 0, nil) }

@@ -13,7 +13,7 @@ const callKeys = 500
 // cold returns the change that writes a key as an aggregator has it.
 func cold(n int) store.Change {
 	value := make([]byte, 40+n%21)
-	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16)}).Read(value) // what cannot be compressed
+	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16)}).Read(value) // bytes that cannot be compressed
 	return store.Change{Space: store.Windows, Key: fmt.Appendf(nil, "1/%d.%d.%d.%d", 10+n%180, n>>16&255, n>>8&255, n&255), Value: value}
 }
 
@@ -45,7 +45,7 @@ func BenchmarkDisk(b *testing.B) {
 		b.ReportMetric(float64(b.N)*callKeys/b.Elapsed().Seconds(), "keys/s")
 		b.ReportMetric(float64(s.now.Load().db.Metrics().DiskSpaceUsage())/keys, "bytes/key")
 	})
-	// Only reads are to be measured from here on, not what the writes have left to be done.
+	// Only reads are measured from here on, not the work that the writes have left.
 	if err := s.now.Load().db.Compact(ctx, []byte{0}, []byte{0xff}, true); err != nil {
 		b.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func BenchmarkDisk(b *testing.B) {
 				for i := range all {
 					n := r.IntN(keys)
 					if !there {
-						n += 1 << 24 // the same address but for its first number: nobody has it
+						n += 1 << 24 // the same address except for its first number: no client has it
 					}
 					all[i] = cold(n).Key
 				}

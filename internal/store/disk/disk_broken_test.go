@@ -25,7 +25,7 @@ import (
 	"weir/test/real"
 )
 
-// eventually waits until something is so.
+// eventually waits until a condition is true.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(60 * time.Second); !so(); time.Sleep(20 * time.Millisecond) {
@@ -35,7 +35,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// faulty is a disk on which everything fails from its n-th operation on, until it is mended.
+// faulty is a disk on which everything fails from its n-th operation on, until it is repaired.
 type faulty struct {
 	left   atomic.Int64
 	all    bool // reading fails too
@@ -76,8 +76,8 @@ func (w *writer) write(n int) error {
 	return err
 }
 
-// From whatever operation on the disk fails, in whatever goroutine of pebble's: the process lives, calls say that the disk is
-// broken, and when it is well again what is found is what was written at some fence, and no earlier than the last Sync.
+// Any operation on the disk may fail, in any goroutine of pebble: the process lives, and calls return that the disk is
+// broken. When the disk works again the store has the state of some fence, and no earlier one than the last Sync.
 func TestADiskFailsAtAnyOperation(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		for n := int64(1); n < 400; n += 1 + n/3 {
@@ -136,7 +136,7 @@ func failsAt(t *testing.T, disk *faulty, n int64) {
 	}
 }
 
-// However long and often a disk fails, its goroutines end, and the log says it a few times.
+// However long and often a disk fails, its goroutines end, and the log has only a few lines about it.
 func TestABrokenDiskLeavesNothingBehind(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	var text locked
@@ -157,7 +157,7 @@ func TestABrokenDiskLeavesNothingBehind(t *testing.T) {
 		if !errors.Is(err, ErrBroken) {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * lookEvery) // it looks at the disk meanwhile
+		time.Sleep(3 * lookEvery) // keep checks the disk meanwhile
 		disk.Store(false)
 		eventually(t, "the store works again", func() bool {
 			_, err := s.Take(ctx, 0)
@@ -187,7 +187,7 @@ func TestClosingABrokenStore(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// A disk that hangs holds up nobody beyond their contexts, and no end of the store.
+// A disk that hangs blocks no caller beyond its context, and does not prevent the end of the store.
 func TestADiskThatHangs(t *testing.T) {
 	release := make(chan struct{})
 	var hangs atomic.Bool
@@ -216,7 +216,7 @@ func TestADiskThatHangs(t *testing.T) {
 	}
 }
 
-// A folder that is full at the start is an error of its own, and opens when there is room.
+// A folder that is full at the start has its own error, and opens when there is room.
 func TestOpeningOnAFullDisk(t *testing.T) {
 	for n := int64(0); n < 60; n++ {
 		disk := &faulty{}
@@ -278,7 +278,7 @@ func TestARealDiskThatIsFull(t *testing.T) {
 	if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "no space left") {
 		t.Fatal(err)
 	}
-	fill(t, filler) // what the store gave back
+	fill(t, filler) // the room that the store freed
 	if err := s.Close(); !errors.Is(err, ErrBroken) {
 		t.Error(err)
 	}
@@ -313,7 +313,7 @@ func fill(t *testing.T, name string) {
 	}
 }
 
-// A folder that is deleted while it is open is noticed without a call, and made again: it begins at nothing.
+// A folder that is deleted while it is open is noticed without a call, and created again, empty.
 func TestAFolderThatIsDeleted(t *testing.T) {
 	for name, remove := range map[string]func(folder string) error{
 		"the folder": os.RemoveAll,
@@ -398,11 +398,11 @@ func withoutDescriptors(t *testing.T, folder string) {
 	if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "too many open files") {
 		t.Fatal(err)
 	}
-	few.Cur = 3 // what is closed now is not to help
+	few.Cur = 3 // descriptors that are closed now must not help
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(6 * lookEvery) // it looks, and tries no more than that
+	time.Sleep(6 * lookEvery) // keep checks, and tries no more than that
 	if _, err := s.Take(ctx, 1); !errors.Is(err, ErrBroken) {
 		t.Fatal(err)
 	}
@@ -437,8 +437,8 @@ func (l *locked) String() string {
 	return l.text.String()
 }
 
-// A folder whose files are damaged does not end the process: the error passes once the folder has been moved away, and says
-// that. Trying again leaves no more files there each time.
+// A folder whose files are damaged does not end the process. The error states that the folder can be moved away, and
+// passes once that is done. Repeated tries do not leave more and more files there.
 func TestADamagedFolderIsWaitedFor(t *testing.T) {
 	for _, damaged := range []string{"MANIFEST-*", "OPTIONS-*", "marker.format-version.*"} {
 		t.Run(damaged, func(t *testing.T) {
@@ -493,7 +493,7 @@ func TestADamagedFolderIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A folder that another process has is no damaged one.
+// A folder that another process has is not damaged.
 func TestAFolderInUseIsNotDamaged(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, Options{Folder: folder})

@@ -36,7 +36,7 @@ func TestAFolderHasOneProcess(t *testing.T) {
 	open(t, Options{Folder: folder}).Close()
 }
 
-// What was there at a loss of power is what was there at some fence, and no earlier than the last Sync.
+// After a loss of power the store has the state of some fence, and no earlier one than the last Sync.
 func TestALossOfPower(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	s := open(t, Options{Folder: "weir", fs: fs})
@@ -80,7 +80,7 @@ func TestALossOfPower(t *testing.T) {
 	}
 }
 
-// What was written is found after a loss of power too, though nobody asked for a Sync.
+// A write survives a later loss of power, even without a call of Sync.
 func TestAWriteIsSyncedSoon(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	s := open(t, Options{Folder: "weir", fs: fs})

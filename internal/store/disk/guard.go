@@ -15,24 +15,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A guard is the file system under one opening of the folder. Pebble panics where a write fails, in goroutines of its own
-// and with its locks in a state that no recover can mend. So it never sees a failure of a write: the first fault ends the
-// guard, and from then on nothing reaches the disk. What pebble does after that succeeds and is forgotten, so it can be
-// closed like any other.
+// A guard is the file system under one opening of the folder. Pebble panics when a write fails, in its own goroutines
+// and with locked mutexes, so that no recover can help. So it never sees a failed write: the first error ends the
+// guard, and from then on nothing reaches the disk. Later calls of pebble succeed without effect, so it can be closed
+// like any other.
 //
-// The disk is left as a kill at the moment of the fault would have left it: the failed call has not returned when the guard
-// ends, so nothing that follows from it is written.
+// The disk is left as a kill at the moment of the error would have left it: the failed call has not returned when the
+// guard ends, so nothing that follows from it is written.
 type guard struct {
 	vfs.FS
-	opening atomic.Bool // files that are missing are no fault yet
+	opening atomic.Bool // missing files are not an error yet
 	ended   atomic.Pointer[fault]
 	end     sync.Once
 	died    chan struct{} // closed when it has ended
-	busy    atomic.Int64  // calls that are in the system
+	busy    atomic.Int64  // calls inside the operating system
 	lock    atomic.Pointer[lock]
 }
 
-// A fault is why a guard ended.
+// A fault is the reason why a guard ended.
 type fault struct{ why error }
 
 var (
@@ -54,7 +54,7 @@ func (g *guard) fail(why error) {
 	})
 }
 
-// fault is why it has ended, nil while it has not.
+// fault returns why the guard has ended, or nil.
 func (g *guard) fault() error {
 	if f := g.ended.Load(); f != nil {
 		return f.why
@@ -62,7 +62,7 @@ func (g *guard) fault() error {
 	return nil
 }
 
-// enter says whether a call may reach the disk; then leave is called after it.
+// enter reports whether a call may reach the disk; if so, leave must be called after it.
 func (g *guard) enter() bool {
 	g.busy.Add(1)
 	if g.ended.Load() != nil {
@@ -74,10 +74,10 @@ func (g *guard) enter() bool {
 
 func (g *guard) leave() { g.busy.Add(-1) }
 
-// quiet says whether no call is in the system any more.
+// quiet reports whether no call is inside the operating system any more.
 func (g *guard) quiet() bool { return g.busy.Load() == 0 }
 
-// change does something that pebble must not see fail.
+// change runs an operation whose failure pebble must not see.
 func (g *guard) change(do func() error) {
 	if !g.enter() {
 		return
@@ -88,7 +88,7 @@ func (g *guard) change(do func() error) {
 	}
 }
 
-// make makes a file; one that cannot be made is nothing.
+// make creates a file; when that fails it returns a nothing.
 func (g *guard) make(name string, do func() (vfs.File, error)) (file vfs.File) {
 	file = nothing{}
 	g.change(func() error {
@@ -132,7 +132,7 @@ func (g *guard) MkdirAll(name string, mode os.FileMode) error {
 	return nil
 }
 
-// Remove removes a file. That it is gone already is no fault.
+// Remove removes a file. A file that is already gone is not an error.
 func (g *guard) Remove(name string) error {
 	g.change(func() error { return unlessGone(g.FS.Remove(name)) })
 	return nil
@@ -150,7 +150,7 @@ func unlessGone(err error) error {
 	return err
 }
 
-// Open opens a file for reading. Pebble may be told that this failed; not that the file is missing, once the store is open.
+// Open opens a file for reading. Pebble survives a failure here, but not a missing file once the store is open.
 func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	if !g.enter() {
 		return nil, errEnded
@@ -171,7 +171,7 @@ func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	return nil, errEnded
 }
 
-// List finds nothing where it fails: pebble does not always survive that in the middle of its Open.
+// List returns an empty list when it fails: pebble does not always survive an error in the middle of its Open.
 func (g *guard) List(name string) (names []string, _ error) {
 	g.change(func() (err error) {
 		names, err = g.FS.List(name)
@@ -200,7 +200,7 @@ func (g *guard) GetDiskUsage(path string) (vfs.DiskUsage, error) {
 	return g.FS.GetDiskUsage(path)
 }
 
-// A lock on the folder is released once: by pebble's Close, or before, when the folder is to be opened again.
+// A lock on the folder is released once: by pebble's Close, or earlier, when the folder is to be opened again.
 type lock struct {
 	once sync.Once
 	held io.Closer
@@ -230,22 +230,22 @@ func (g *guard) Lock(name string) (io.Closer, error) {
 	return l, nil
 }
 
-// unlock lets another opening have the folder.
+// unlock makes the folder available to another opening.
 func (g *guard) unlock() {
 	if l := g.lock.Load(); l != nil {
 		_ = l.Close()
 	}
 }
 
-// A guarded file is one of a guard.
+// A guarded file is a file of a guard.
 type guarded struct {
 	vfs.File
 	g    *guard
 	name string
 }
 
-// write does something with the file that pebble must not see fail. A table that was not finished is no use to anybody:
-// its room is given back.
+// write runs an operation on the file whose failure pebble must not see. An unfinished table is useless: its room is
+// freed.
 func (f *guarded) write(do func() error) {
 	failed := false
 	f.g.change(func() error {
@@ -268,7 +268,7 @@ func (f *guarded) WriteAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
-// Preallocate is a wish: the write finds out whether there is room.
+// Preallocate is only a hint: the write finds out whether there is room.
 func (f *guarded) Preallocate(at, length int64) error {
 	if f.g.enter() {
 		defer f.g.leave()
@@ -321,7 +321,7 @@ func (f *guarded) Stat() (vfs.FileInfo, error) {
 	return info, f.read(err)
 }
 
-// nothing is a file that could not be made: what is written to it is gone.
+// nothing replaces a file that could not be created: writes to it are lost.
 type nothing struct{}
 
 func (nothing) Close() error                           { return nil }

@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// syncAfter is how long a write may be in memory alone: pebble keeps the end of its log there, up to 32 KiB, until more
-	// comes or someone syncs, and on a quiet site nobody does for hours.
+	// syncAfter is how long a write may be only in memory. Pebble keeps the end of its log there, up to 32 KiB, until
+	// more arrives or a caller syncs, which on a quiet site takes hours.
 	syncAfter = time.Second
-	// lookEvery is how often it is seen whether the folder is still there, and, when the disk has failed, whether it is well.
+	// lookEvery is the interval of checks whether the folder is still there, and, when the disk has failed, whether it
+	// works again.
 	lookEvery = 500 * time.Millisecond
-	// longestPause is between tries to open a folder that cannot be opened.
+	// longestPause bounds the pause between tries to open a folder that cannot be opened.
 	longestPause = 30 * time.Second
 	// sayEvery is how often a disk that stays broken is logged.
 	sayEvery = time.Minute
-	// maxUnclosed bounds the openings that were given up and cannot be closed, because the disk hangs: each has its memory.
+	// maxUnclosed bounds the abandoned openings that cannot be closed because the disk hangs: each uses memory.
 	maxUnclosed = 3
 	// probeBytes is how much room there must be before a folder is opened again.
 	probeBytes = 1 << 20
@@ -33,7 +34,7 @@ const (
 
 var errFolderGone = errors.New("the folder was deleted or replaced")
 
-// syncBehind syncs what is written, until the store is closed.
+// syncBehind syncs writes in the background, until the store is closed.
 func (s *Store) syncBehind() {
 	for {
 		select {
@@ -87,18 +88,18 @@ func (s *Store) keep(in *opening) {
 	}
 }
 
-// giveUp has calls fail at once, and closes what was open beside.
+// giveUp makes calls fail at once, and closes the opening in the background.
 func (s *Store) giveUp(in *opening) {
 	s.set(in.broken())
 	s.now.Store(nil)
 	s.unclosed.Add(1)
 	s.givenUp.Go(func() {
 		defer s.unclosed.Add(-1)
-		_ = in.close() // which says again why
+		_ = in.close() // it only repeats the reason
 	})
 }
 
-// openAgain opens the folder as soon as it can be, and returns nil when the store is closed before.
+// openAgain opens the folder as soon as possible, and returns nil when the store is closed before.
 func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Duration) {
 	said := time.Now()
 	for next := said.Add(pause); ; {
@@ -138,7 +139,7 @@ func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Dur
 	}
 }
 
-// probe tries whether the folder can be written. One that was deleted is made again, but not what it was in.
+// probe tries whether the folder can be written. It creates a deleted folder again, but not its parent.
 func (s *Store) probe() error {
 	if s.real && !exists(s.options.Folder) {
 		if err := os.Mkdir(s.options.Folder, 0o700); err != nil {
@@ -159,17 +160,17 @@ func exists(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// see remembers which folder is open, by the lock in it.
+// see remembers which folder is open, by its lock file.
 func (s *Store) see() {
 	s.lock = nil
 	if s.real {
-		s.lock, _ = os.Stat(s.lockName()) // without it nothing is compared
+		s.lock, _ = os.Stat(s.lockName()) // without it look compares nothing
 	}
 }
 
 func (s *Store) lockName() string { return filepath.Join(s.options.Folder, "LOCK") }
 
-// look says that the folder is another than was opened.
+// look returns an error when the folder is another one than was opened.
 func (s *Store) look() error {
 	if s.lock == nil {
 		return nil
@@ -181,7 +182,7 @@ func (s *Store) look() error {
 	return nil
 }
 
-// Sync returns when all that was written before is on the disk.
+// Sync returns when all earlier writes are on the disk.
 func (s *Store) Sync(ctx context.Context) error {
 	_, err := with(ctx, s, "syncing the store", func(in *opening) (struct{}, error) {
 		return struct{}{}, in.db.LogData(nil, pebble.Sync)

@@ -13,25 +13,25 @@ import (
 	"weir/internal/store"
 )
 
-// An opening is one time that the folder was opened, until the disk fails or the store is closed.
+// An opening is the state of the folder from one open until the disk fails or the store is closed.
 type opening struct {
 	guard *guard
 	db    *pebble.DB
-	calls chan struct{} // has room for as many calls as may be under way
+	calls chan struct{} // has room for as many calls as may run at once
 
 	mu         sync.Mutex
-	partitions map[int]*sync.RWMutex // each guards a partition's fence and what it allows
-	under      sync.WaitGroup        // calls under way
+	partitions map[int]*sync.RWMutex // each guards a partition's fence and its check
+	under      sync.WaitGroup        // running calls
 	closing    bool
 	agreeing   sync.Mutex
 
 	closed chan struct{} // once pebble has been closed
 }
 
-// maxCalls bounds the calls that a disk which hangs can hold.
+// maxCalls bounds the calls that a hanging disk can block.
 const maxCalls = 64
 
-// openOnce opens the folder. While the disk fails, or what is in the folder is damaged, the error is ErrBroken.
+// openOnce opens the folder. While the disk fails, or the folder's contents are damaged, the error is ErrBroken.
 func openOnce(ctx context.Context, o Options) (*opening, error) {
 	in := &opening{guard: newGuard(o.fs), calls: make(chan struct{}, maxCalls), partitions: map[int]*sync.RWMutex{}, closed: make(chan struct{})}
 	opened := make(chan error, 1)
@@ -67,15 +67,15 @@ func openOnce(ctx context.Context, o Options) (*opening, error) {
 	return in, nil
 }
 
-// damaged says what to do about a folder that cannot be read.
+// damaged adds the remedy for a folder that cannot be read.
 func damaged(folder string, why error) error {
 	return fmt.Errorf("it is damaged, or a newer version wrote it (%w); move %s away: a new store is made, and the hits that weir.hits still has are counted again", why, folder)
 }
 
-// release ends an opening that came to nothing.
+// release closes an opening that failed.
 func (in *opening) release(err error) {
 	if err == nil {
-		_ = in.close() // the fault is what matters
+		_ = in.close() // the first error matters
 		return
 	}
 	in.guard.fail(err)
@@ -97,8 +97,7 @@ func (in *opening) openPebble(o Options) (err error) {
 }
 
 func (in *opening) options(o Options, cache *pebble.Cache) *pebble.Options {
-	// Pebble takes what it gathers (at most twice MemTableSize, and once more while that becomes a file) out of
-	// its cache's size.
+	// Pebble's memtables (at most twice MemTableSize, and once more during a flush) count towards its cache's size.
 	options := &pebble.Options{
 		FS:                          in.guard,
 		Cache:                       cache,
@@ -131,13 +130,13 @@ func (in *opening) agree(ctx context.Context) error {
 	return err
 }
 
-// trouble is what pebble reports to.
+// trouble receives pebble's reports.
 type trouble struct {
 	guard *guard
 	log   *slog.Logger
 }
 
-// Infof gets a line for every file that is made: nobody needs that.
+// Infof drops the lines about every new file.
 func (trouble) Infof(string, ...any) {}
 
 func (t trouble) Errorf(format string, args ...any) {
@@ -153,8 +152,9 @@ func (t trouble) Fatalf(format string, args ...any) {
 	select {}
 }
 
-// call does something with pebble in a goroutine of its own, so that its caller waits for no disk that hangs: until the
-// context is done, or the guard has ended. Then it may be done or not, and do must not use what the caller may change.
+// call runs an operation of pebble in its own goroutine, so that its caller does not wait for a disk that hangs: only
+// until the context is done, or the guard has ended. The operation may then be done or not, and do must not use data
+// that the caller may change.
 func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value T, err error) {
 	if err := ctx.Err(); err != nil {
 		return value, err
@@ -202,7 +202,7 @@ func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value 
 	}
 }
 
-// begin says whether a call may begin.
+// begin reports whether a call may begin.
 func (in *opening) begin() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

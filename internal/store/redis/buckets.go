@@ -9,7 +9,7 @@ import (
 	"weir/internal/store"
 )
 
-// A space's keys are spread over so many buckets, a power of two. The numbers are part of the layout.
+// A space's keys are spread over a fixed number of buckets, a power of two. The numbers are part of the layout.
 type space struct {
 	short, long string
 	buckets     uint64
@@ -21,7 +21,7 @@ var spaces = map[store.Space]space{
 	store.Notes:   {"n", "N", 1},
 }
 
-// longestShort is Redis's own hash-max-listpack-value: longer ones are not packed.
+// longestShort is Redis's own hash-max-listpack-value: longer values are not packed.
 const longestShort = 64
 
 func isLong(key, value []byte) bool { return len(key) > longestShort || len(value) > longestShort }
@@ -37,14 +37,14 @@ func (s *Store) names(partition int) names {
 
 func (n names) fence() string { return n.stem + "f" }
 
-// A naming makes the names of a call: the fence, then those of buckets. They share their bytes.
+// A naming makes the names of a call: the fence's, then those of buckets. They share their bytes.
 type naming struct {
 	names
 	text strings.Builder
 	ends []int // of the names in text
 }
 
-// naming begins one, with room for so many buckets.
+// naming begins one, with room for that many buckets.
 func (n names) naming(buckets int) *naming {
 	b := &naming{names: n, ends: make([]int, 0, 1+2*buckets)}
 	b.text.Grow((1 + 2*buckets) * (len(n.stem) + 1 + 4)) // the space, and its number's digits
@@ -55,7 +55,7 @@ func (n names) naming(buckets int) *naming {
 
 // bucket adds the names of a key's bucket, short and long.
 func (b *naming) bucket(sp space, key []byte) {
-	// The lower bits: partitions may have been told apart by the upper ones.
+	// The lower bits: the upper ones may have chosen the partition.
 	b.numbered(sp, xxhash.Sum64(key)&(sp.buckets-1))
 }
 

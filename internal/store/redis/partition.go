@@ -11,7 +11,7 @@ import (
 	"weir/internal/store"
 )
 
-// errReply says that a script returned what it does not return.
+// errReply reports that a script returned an impossible reply.
 var errReply = errors.New("Redis has answered something else than was asked")
 
 // Take makes the caller the owner of a partition.
@@ -27,7 +27,7 @@ func (s *Store) Take(ctx context.Context, partition int) (store.Fence, error) {
 	}
 }
 
-// tryTake fails to take it when another does so at the same moment.
+// tryTake fails when another owner takes the partition at the same moment.
 func (s *Store) tryTake(ctx context.Context, partition int) (mine store.Fence, done bool, err error) {
 	held, err := s.fence(ctx, partition)
 	if err != nil {
@@ -46,11 +46,11 @@ func (s *Store) fence(ctx context.Context, partition int) (store.Fence, error) {
 	return store.ParseFence(text)
 }
 
-// Write does all changes, or none.
+// Write applies all changes, or none.
 func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, changes []store.Change) (store.Fence, error) {
 	named := fence.String()
 	if named == "" {
-		named = "nobody" // who has not taken the partition is not the owner of one that nobody has taken
+		named = "nobody" // a caller without a fence does not own a partition that was never taken
 	}
 	found, done, err := s.run(ctx, partition, named, fence.Next(), changes)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, cha
 	return found, nil
 }
 
-// run does the changes if the fence is the one named, and returns the one that is found afterwards.
+// run applies the changes if the fence is the named one, and returns the fence afterwards.
 func (s *Store) run(ctx context.Context, partition int, named string, next store.Fence, changes []store.Change) (found store.Fence, done bool, err error) {
 	keys := s.names(partition).naming(len(changes))
 	args := make([]any, 3, 3+3*len(changes))
@@ -84,7 +84,7 @@ func (s *Store) run(ctx context.Context, partition int, named string, next store
 	return found, reply[0] == int64(1), err
 }
 
-// What the script is told to do, as its arguments are.
+// The script's words for its operations.
 var toDelete, toSetLong, toSetShort any = "d", "l", "s"
 
 func what(c store.Change) any {
@@ -137,7 +137,7 @@ func text(reply any) string {
 // bucketsPerPage bounds how many empty buckets one call looks into.
 const bucketsPerPage = 128
 
-// Scan returns what is in the next few buckets. A cursor is a bucket's number.
+// Scan returns the contents of the next few buckets. A cursor is a bucket's number.
 func (s *Store) Scan(ctx context.Context, partition int, in store.Space, from store.Cursor, pairs int) (store.Page, error) {
 	sp := spaces[in]
 	first := uint64(0)
@@ -182,7 +182,7 @@ func pageOf(reply []any) (page store.Page, done uint64, err error) {
 	at := make(map[string]int, len(reply)/2)
 	for i := 2; i < len(reply); i += 2 {
 		pair := store.Pair{Key: []byte(text(reply[i])), Value: []byte(text(reply[i+1]))}
-		if before, ok := at[text(reply[i])]; ok { // the long one comes behind the short one
+		if before, ok := at[text(reply[i])]; ok { // the long value comes after the short one
 			page.Pairs[before] = pair
 			continue
 		}

@@ -1,4 +1,4 @@
-// Package redis keeps the cold set in Redis: one server, a Cluster, or what Sentinels watch.
+// Package redis keeps the cold set in Redis: one server, a Cluster, or a master that Sentinels watch.
 //
 // # The keys
 //
@@ -8,25 +8,24 @@
 //	P{partition}w7   a bucket of short values: a hash, as are all buckets
 //	P{partition}W7   the same bucket's long values
 //	P{partition}i7, P{partition}I7, P{partition}n0, P{partition}N0   the same for the other spaces
-//	P:name           what was agreed on
+//	P:name           an agreed value
 //
-// A key of Redis costs some 100 bytes more than what is in it. So the keys of a space are spread over a fixed
-// number of buckets by xxhash64, 8,192 for Windows. Redis packs a hash whose keys and values all have at most
-// 64 bytes (hash-max-listpack-value; and are at most 512, hash-max-listpack-entries): a pair costs about 4
-// bytes more than it holds. One longer value would unpack a bucket, so those are kept apart, at some 80 bytes
-// more than they hold; a key that had one stays there until it is deleted. At fewer than 8 keys to a bucket, which is 65,536 to a partition, the bucket's own cost
-// begins to show.
+// A key of Redis costs some 100 bytes more than its contents. So the keys of a space are spread over a fixed number of
+// buckets by xxhash64, 8,192 for Windows. Redis packs a hash whose keys and values all have at most 64 bytes
+// (hash-max-listpack-value; and are at most 512, hash-max-listpack-entries): a pair costs about 4 bytes more than its
+// contents. One longer value would unpack a bucket, so long values have buckets of their own, at some 80 bytes more
+// than their contents; a key that had one stays there until it is deleted. At fewer than 8 keys to a bucket, which is
+// 65,536 to a partition, the bucket's own cost begins to show.
 //
 // # What holds
 //
-// A call is one script, and Redis does nothing else meanwhile: some 2 µs a key. What is lost when Redis
-// dies or fails over is for its configuration to say (appendonly, appendfsync, min-replicas-to-write): Sync
-// can do nothing about it and returns at once. A server that evicts keys would lose counts without a word,
-// so Open refuses one whose maxmemory-policy is not noeviction. A bucket that nothing was written to for
-// Options.Expire is dropped by Redis itself.
+// A call is one script, and Redis does nothing else meanwhile: some 2 µs a key. The configuration of Redis decides how
+// many writes a failure or a failover may lose (appendonly, appendfsync, min-replicas-to-write): Sync can do nothing
+// about it and returns at once. A server that evicts keys would silently lose counts, so Open refuses one whose
+// maxmemory-policy is not noeviction. Redis drops a bucket by itself when nothing was written to it for Options.Expire.
 //
-// No call is retried here, but for what a Cluster redirects. A Store starts no goroutines of its own (its
-// client does, until Close) and holds no values.
+// The package retries no call, except those that a Cluster redirects. A Store starts no goroutines of its own (its
+// client does, until Close) and keeps no values.
 package redis
 
 import (
@@ -43,16 +42,16 @@ import (
 	"weir/internal/store"
 )
 
-// Options say where Redis is.
+// Options locate Redis.
 type Options struct {
-	// URL is redis://host:6379/0, or rediss:// for TLS. Several hosts, with commas between, are a Cluster's; with
+	// URL is redis://host:6379/0, or rediss:// for TLS. Several hosts separated by commas are a Cluster; with
 	// ?master=NAME they are Sentinels.
 	URL            string
 	User, Password string      // when not in the URL
-	TLS            *tls.Config // nil: the system's roots, where the URL says TLS
+	TLS            *tls.Config // nil: the system's roots, when the URL has TLS
 	Prefix         string      // of all keys, for several installations in one Redis; "weir:" unless given
-	// Expire is the time without a write after which Redis may drop a bucket; 0 is never. It is only a net: what
-	// is not needed any more has been deleted long before.
+	// Expire is the time without a write after which Redis may drop a bucket; 0 is never. It is only a safety net: keys
+	// that are no longer needed were deleted long before.
 	Expire time.Duration
 }
 
@@ -67,12 +66,12 @@ var _ store.Store = (*Store)(nil)
 
 func init() { goredis.SetLogger(silent{}) }
 
-// silent takes what go-redis logs: errors that its calls return as well.
+// silent drops go-redis's log: its calls return the same errors.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Open connects, and checks that what was found can be used.
+// Open connects, and checks that Redis can be used.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	client, err := dial(o)
 	if err != nil {
@@ -88,7 +87,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Check says whether a Redis can be reached and keeps what it is given. It changes nothing there.
+// Check reports whether a Redis can be reached and keeps its data. It changes nothing there.
 func Check(ctx context.Context, o Options) error {
 	client, err := dial(o)
 	if err != nil {
@@ -152,7 +151,7 @@ func (s *Store) eachMaster(ctx context.Context, check func(context.Context, *gor
 var policyLine = regexp.MustCompile(`(?m)^maxmemory_policy:(\S+)`)
 
 func refuseEviction(ctx context.Context, client *goredis.Client) error {
-	// INFO and not CONFIG GET: who offers Redis as a service seldom allows the latter.
+	// INFO and not CONFIG GET: hosted Redis services seldom allow the latter.
 	info, err := client.Info(ctx, "memory").Result()
 	if errors.Is(err, context.DeadlineExceeded) && client.Options().TLSConfig != nil {
 		err = fmt.Errorf("%w (a server that does not speak TLS is silent like this)", err)

@@ -13,7 +13,7 @@ import (
 // window of a key with a few hits.
 func cold(n int) store.Change {
 	value := make([]byte, 40+n%21)
-	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16)}).Read(value) // what cannot be compressed
+	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16)}).Read(value) // bytes that cannot be compressed
 	return store.Change{Space: store.Windows, Key: fmt.Appendf(nil, "1/%d.%d.%d.%d", 10+n%180, n>>16&255, n>>8&255, n&255), Value: value}
 }
 
@@ -79,7 +79,7 @@ func BenchmarkRedis(b *testing.B) {
 				for i := range all {
 					n := r.IntN(keys/16)*16 + p
 					if !there {
-						n += 1 << 24 // the same address but for its first number: nobody has it
+						n += 1 << 24 // the same address except for its first number: no client has it
 					}
 					all[i] = cold(n).Key
 				}

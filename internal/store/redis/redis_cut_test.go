@@ -16,8 +16,9 @@ import (
 	"weir/internal/store/redis/redistest"
 )
 
-// A Redis that dies and loses the end of its append-only file, again and again, is found at a fence that was, and every key has
-// the value that it had then, or a later one that was written after it and lost: never an earlier one, and none is gone.
+// A Redis dies and loses the end of its append-only file, again and again. It then has an earlier fence, and every key
+// has the value of that fence, or a later one that was written after it and lost: never an earlier one, and no key is
+// gone.
 func TestACutLogTakesNoKeyBack(t *testing.T) {
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0")
 	s, err := redis.Open(t.Context(), redis.Options{URL: "redis://" + server.Addr, Expire: time.Hour})
@@ -64,7 +65,7 @@ func TestACutLogTakesNoKeyBack(t *testing.T) {
 	}
 }
 
-// compareCut returns what the keys have now.
+// compareCut returns the present values of the keys.
 func compareCut(t *testing.T, s *redis.Store, names [][]byte, was map[string][]uint64, round int) []uint64 {
 	t.Helper()
 	var values [][]byte
@@ -98,7 +99,7 @@ func takeAgain(t *testing.T, s *redis.Store) (fence store.Fence) {
 	return fence
 }
 
-// again calls until it succeeds: a server that has just started is still loading.
+// again repeats a call until it succeeds: a server that has just started is still loading.
 func again(t *testing.T, call func(context.Context) error) {
 	t.Helper()
 	err := call(t.Context())

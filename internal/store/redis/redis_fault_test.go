@@ -72,8 +72,8 @@ func TestAFullServerWritesNothing(t *testing.T) {
 	}
 }
 
-// A server that is killed loses what its append-only file has lost. Its owner finds that out with the next
-// write, and what there is is what there was at an earlier fence.
+// A server that is killed loses the lost part of its append-only file. Its owner notices with the next write, and the
+// server has the state of an earlier fence.
 func TestAServerThatWentBack(t *testing.T) {
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	s := open(t, Options{URL: "redis://" + server.Addr})
@@ -118,7 +118,7 @@ func TestAServerThatWentBack(t *testing.T) {
 	take(t, s)
 }
 
-// cutLog takes bytes off the end of a server's append-only file.
+// cutLog removes bytes from the end of a server's append-only file.
 func cutLog(t *testing.T, server *redistest.Server, bytes int64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(server.Folder, "appendonlydir", "*.incr.aof"))
@@ -172,7 +172,7 @@ func TestWhatMayNotConnect(t *testing.T) {
 	}{
 		"no password":    {Options{URL: "redis://" + server.Addr}, "NOAUTH"},
 		"wrong password": {Options{URL: "redis://" + server.Addr, Password: "wr0ng"}, "WRONGPASS"},
-		"nobody there":   {Options{URL: "redis://" + nobody(t)}, "refused"},
+		"nobody there":   {Options{URL: "redis://" + noListener(t)}, "refused"},
 		"no TLS there":   {Options{URL: "rediss://" + server.Addr}, "does not speak TLS"},
 		"another prefix": {Options{URL: "redis://" + server.Addr, User: "weir", Password: "pass", Prefix: "x:"}, "NOPERM"},
 	} {
@@ -193,8 +193,8 @@ func TestWhatMayNotConnect(t *testing.T) {
 	take(t, s)
 }
 
-// nobody returns an address where nothing listens.
-func nobody(t *testing.T) string {
+// noListener returns an address without a listener.
+func noListener(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -206,7 +206,7 @@ func nobody(t *testing.T) string {
 
 func TestTLS(t *testing.T) {
 	certificate, key, roots := selfSigned(t)
-	port := strings.Split(nobody(t), ":")[1]
+	port := strings.Split(noListener(t), ":")[1]
 	redistest.Start(t, "--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no")
 	url := "rediss://127.0.0.1:" + port
 	if _, err := Open(ctx, Options{URL: url}); err == nil || !strings.Contains(err.Error(), "certificate") {
@@ -267,7 +267,7 @@ func TestOnlyBucketsExpire(t *testing.T) {
 	}
 }
 
-// The aim is 120 bytes. It is met only while Redis packs the buckets, so they may hold nothing long.
+// The aim is 120 bytes. It is met only while Redis packs the buckets, so they may contain nothing long.
 func TestBytesPerColdKey(t *testing.T) {
 	const keys = 1_000_000
 	server := redistest.Start(t)
@@ -291,7 +291,7 @@ func TestBytesPerColdKey(t *testing.T) {
 	}
 }
 
-// A call that has no answer in time ends; nothing is sent twice.
+// A call without an answer in time ends; nothing is sent twice.
 func TestAServerThatHangs(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, Options{URL: "redis://" + server.Addr})

@@ -2,14 +2,14 @@ package redis
 
 import goredis "github.com/redis/go-redis/v9"
 
-// The first of KEYS is the fence; then come the names of buckets, short and long, one behind the other.
+// The first of KEYS is the fence; then come the names of buckets, short and long alternately.
 
-// takeOrWrite is told the fence named, the next one, the expiry and, for each pair of buckets, what to do in
-// it: s and l set a short and a long value, d deletes. It returns the fence that holds afterwards.
+// takeOrWrite has as arguments the named fence, the next one, the expiry and, for each pair of buckets, an operation: s
+// and l set a short and a long value, d deletes. It returns the fence afterwards.
 //
-// A key that has had a long value stays in the long bucket until it is deleted. So where a key is in both, the long one
-// is the later: Redis leaves such behind when its append-only file was cut in the midst of a script's commands, which
-// it takes for a part of the next script's at the start after the next.
+// A key that has had a long value stays in the long bucket until it is deleted. So when a key is in both, the long
+// value is the later one. Redis leaves such pairs when its append-only file was cut in the middle of a script's
+// commands, which it treats as part of the next script's at the start after the next.
 var takeOrWrite = goredis.NewScript(`
 local held = redis.call('GET', KEYS[1]) or ''
 if held ~= ARGV[1] then
@@ -40,7 +40,7 @@ redis.call('SET', KEYS[1], ARGV[2])
 return {1, ARGV[2]}
 `)
 
-// read is told a key for each pair of buckets. It returns the fence, then the values.
+// read has as arguments a key for each pair of buckets. It returns the fence, then the values.
 var read = goredis.NewScript(`
 local found = {redis.call('GET', KEYS[1]) or ''}
 for i = 2, #KEYS, 2 do
@@ -50,8 +50,8 @@ end
 return found
 `)
 
-// scan is told how many pairs are enough. It returns the fence, how many pairs of buckets it looked into, then
-// what is in them.
+// scan has as argument how many pairs are enough. It returns the fence, how many pairs of buckets it read, then their
+// contents.
 var scan = goredis.NewScript(`
 local found = {redis.call('GET', KEYS[1]) or '', 0}
 local enough = 2 * tonumber(ARGV[1])

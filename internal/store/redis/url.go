@@ -9,7 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// parseURL reads what go-redis reads, and several hosts, and the name of what Sentinels watch.
+// parseURL reads the URLs of go-redis, and also several hosts, and the name of a master that Sentinels watch.
 func parseURL(text string) (*goredis.UniversalOptions, error) {
 	single, others := cutHosts(text)
 	u, err := url.Parse(single)
@@ -35,7 +35,7 @@ func parseURL(text string) (*goredis.UniversalOptions, error) {
 	}, nil
 }
 
-// cutHosts returns the URL with the first host only, and the others: net/url takes no list.
+// cutHosts returns the URL with only the first host, and the other hosts, because net/url does not parse a list.
 func cutHosts(text string) (single string, others []string) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || scheme == "unix" {
@@ -58,7 +58,7 @@ func cutHosts(text string) (single string, others []string) {
 	return scheme + "://" + rest[:begin] + hosts[0] + rest[end:], hosts[1:]
 }
 
-// hidden keeps what is wrong with a URL, and not the URL: it may hold a password.
+// hidden keeps the problem of a URL but not the URL itself, which may contain a password.
 func hidden(err error) error {
 	if wrong := (*url.Error)(nil); errors.As(err, &wrong) {
 		return wrong.Err

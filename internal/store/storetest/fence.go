@@ -93,7 +93,7 @@ func formerOwner(t *testing.T, s store.Store) {
 	expect(t, s, 3, store.Windows, "refused", nil)
 }
 
-// Each owner reads a number, counts it up and writes it as long as it can. None is lost, none counted twice.
+// Each owner reads a number, counts it up and writes it as long as it can. No count is lost or doubled.
 func manyOwners(t *testing.T, s store.Store) {
 	const owners, each = 4, 25
 	var owner sync.WaitGroup
@@ -134,7 +134,7 @@ func countAsOwner(t *testing.T, s store.Store, most int) (done int) {
 	return done
 }
 
-// Whoever reads sees the values of one write, and the fence that it left.
+// Every reader sees the values of one write, and the fence that it left.
 func whollyOrNot(t *testing.T, s store.Store) {
 	const writes = 60
 	fence := take(t, s, 0)

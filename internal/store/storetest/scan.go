@@ -67,7 +67,7 @@ func scanAll(t *testing.T, s store.Store) {
 	}
 }
 
-// What was there from beginning to end comes once, whatever else goes and comes.
+// Keys that are there from beginning to end come once, whatever other keys come and go.
 func scanWhileChanging(t *testing.T, s store.Store) {
 	want, fence := fill(t, s, store.Windows, 1000)
 	r := rand.New(rand.NewPCG(1, 2))

@@ -1,4 +1,4 @@
-// Package storetest holds what every store must do, as tests that each implementation runs.
+// Package storetest contains the tests that each implementation of store runs.
 package storetest
 
 import (
@@ -12,8 +12,7 @@ import (
 	"weir/internal/store"
 )
 
-// Run runs all tests. Each asks for a place where nothing has been stored, and opens it, sometimes again after
-// it was closed.
+// Run runs all tests. Each asks for an empty place and opens it, sometimes again after it was closed.
 func Run(t *testing.T, place func(t *testing.T) (open func() store.Store)) {
 	for name, test := range map[string]func(t *testing.T, s store.Store){
 		"a partition nobody has taken":             untaken,

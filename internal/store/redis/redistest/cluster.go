@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// slots is how many a Cluster has.
+// slots is the number of slots in a Cluster.
 const slots = 16384
 
-// Cluster starts a Cluster of so many masters, and returns their addresses.
+// Cluster starts a Cluster with that many masters, and returns their addresses.
 func Cluster(t testing.TB, masters int) (addrs []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

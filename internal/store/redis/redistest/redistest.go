@@ -1,8 +1,8 @@
-// Package redistest gives tests a real Redis: the redis-server of this machine, on a free loopback port and in
-// a folder of the test's own, for as long as the test runs.
+// Package redistest gives tests a real Redis: the redis-server of this machine, on a free loopback port and in a folder
+// of the test's own, for the duration of the test.
 //
-// Where there is no redis-server, Start skips the test with one line that says so; with WEIR_REQUIRE_REAL=1 in
-// the environment it fails it.
+// Without a redis-server, Start skips the test with the reason in one line; with WEIR_REQUIRE_REAL=1 in the environment
+// it fails it.
 package redistest
 
 import (
@@ -22,7 +22,7 @@ import (
 // patience is how long a server may take to start.
 const patience = time.Minute
 
-// A Server is one that a test may kill and start again. It belongs to the test's goroutine.
+// A Server is a Redis that a test may kill and start again. It belongs to the test's goroutine.
 type Server struct {
 	Addr   string // host and port, the same after every start
 	Folder string // of its files
@@ -31,11 +31,11 @@ type Server struct {
 	t         testing.TB
 	arguments []string
 	command   *exec.Cmd
-	alive     io.Closer // the server ends when this is closed, and so when we end
+	alive     io.Closer // the server ends when this is closed, and so with this process
 }
 
-// Start starts a server that keeps nothing on disk, unless the arguments, written as in redis.conf with two
-// dashes in front, say so.
+// Start starts a server that keeps nothing on disk. Arguments, written as in redis.conf with two dashes in front, can
+// change that.
 func Start(t testing.TB, arguments ...string) *Server {
 	t.Helper()
 	mustBeHad(t)
@@ -130,7 +130,7 @@ func (s *Server) Memory() int {
 	return used
 }
 
-// CPU returns the processor time that the server has taken.
+// CPU returns the processor time that the server has used.
 func (s *Server) CPU() time.Duration {
 	s.t.Helper()
 	info, err := s.Client.InfoMap(context.Background(), "cpu").Result()
