@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/kafka/kafkatest"
 	"weir/test/real"
 )
 
@@ -29,6 +30,20 @@ func TestOneMachine(t *testing.T) {
 		m.must("sed -i 's/listen 80 default_server/listen 8080/; /listen .::.:80/d; /snippets.weir.conf/d' /etc/nginx/sites-available/default && systemctl start nginx")
 		m.paste("docs/guides/caddy-and-traefik.md", "Traefik")
 	})
+}
+
+func TestKafkaReadOnly(t *testing.T) {
+	real.Program(t, "kcat", "kcat")
+	if _, err := kafkatest.Obtain(t.Context()); err != nil { // the machine has no network to fetch it by
+		real.Missing(t, err.Error())
+	}
+	newMachine(t).paste("docs/guides/kafka-read-only.md")
+}
+
+func TestFirstRules(t *testing.T) {
+	m := newMachine(t)
+	m.must("cd $(mktemp -d) && PATH=/opt:$PATH")
+	m.paste("docs/guides/first-rules.md")
 }
 
 // The files for Debian ask as those of deployments/edge do, which are tested with clients that forge.

@@ -122,7 +122,7 @@ exec cat /var/log/weir.log
 	"go": `#!/bin/sh
 case "$*" in
 "build -o /usr/local/bin/ ./cmd/weir") [ -d cmd/weir ] && cp /opt/weir /usr/local/bin ;;
-"run ./test/kafka") [ -d test/kafka ] && exec /opt/kafka ;;
+"build -o $HOME/weir-kafka/ ./cmd/weir ./test/kafka") [ -d cmd/weir ] && [ -d test/kafka ] && cp /opt/weir /opt/kafka "$HOME/weir-kafka" ;;
 *) echo "go: no stand-in for $*" >&2; exit 1 ;;
 esac
 `,
@@ -134,6 +134,10 @@ func newMachine(t *testing.T) *machine {
 		real.Program(t, program, debian)
 	}
 	built, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := os.UserCacheDir() // has Kafka
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +157,8 @@ func newMachine(t *testing.T) *machine {
 	command.Dir, command.ExtraFiles = root, []*os.File{askIn, endOut}
 	command.Stdout, command.Stderr = t.Output(), t.Output()
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	command.Env = append(os.Environ(), "MACHINE="+m.folder, "PROGRAMS="+built, "PATH="+m.folder+"/bin:"+os.Getenv("PATH")+":"+os.Getenv("WEIR_EDGES")+":/usr/sbin:/sbin", "LC_ALL=C.UTF-8")
+	command.Env = append(os.Environ(), "MACHINE="+m.folder, "PROGRAMS="+built, "PATH="+m.folder+"/bin:"+os.Getenv("PATH")+":"+os.Getenv("WEIR_EDGES")+":/usr/sbin:/sbin", "LC_ALL=C.UTF-8",
+		"HOME="+m.folder+"/home", "XDG_CACHE_HOME="+cache)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +240,7 @@ func (m *machine) must(commands string) string {
 
 // looks are commands that may be repeated until they show what is awaited: what they look at is counted, published and
 // reloaded in the background.
-var looks = regexp.MustCompile(`^(weir (list|status|explain|top|history|cat|parse|check|watch|backtest|test)|curl|tail|grep|helm)\b`)
+var looks = regexp.MustCompile(`^(?:\./)?(weir (list|status|explain|top|history|cat|parse|check|watch|backtest|test)|curl|tail|grep|helm)\b`)
 
 // paste pastes the blocks of a page, or those under some headings, in their order.
 func (m *machine) paste(path string, headings ...string) {

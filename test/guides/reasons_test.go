@@ -56,3 +56,11 @@ func TestNoOneIsBlocked(t *testing.T) {
 		})
 	}
 }
+
+func TestThreeInTheMorning(t *testing.T) {
+	m := newMachine(t)
+	m.must(reasons + "install -m 755 /opt/weir /usr/local/bin/; mkdir -p /etc/weir")
+	m.must("useradd --system --home-dir /var/lib/weir --shell /usr/sbin/nologin weir; install -m 644 deployments/systemd/weir.service -t /etc/systemd/system/")
+	m.must("began; requests 290 198.51.100.9; blocked")
+	m.paste("docs/guides/three-in-the-morning.md")
+}
