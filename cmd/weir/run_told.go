@@ -70,7 +70,7 @@ func (t *runTold) sources(b *strings.Builder, speed func(string) float64) {
 	for _, s := range status.Sources {
 		format := s.Format
 		if format == "" {
-			format = "its format is told by its first lines"
+			format = t.format(s.Name)
 		}
 
 		fmt.Fprintf(b, "reads      %s: %s; %.0f lines/s\n", s.Name, format, speed(s.Name))
@@ -87,6 +87,17 @@ func (t *runTold) sources(b *strings.Builder, speed func(string) float64) {
 			fmt.Fprintf(b, "           nothing yet in %s\n", t.place(s.Name))
 		}
 	}
+}
+
+// format is how a source is read of which nothing has been read yet.
+func (t *runTold) format(name string) string {
+	for _, s := range t.config.Collector.Sources {
+		if s.Name == name && s.Format != "" && s.Format != "auto" {
+			return s.Format
+		}
+	}
+
+	return "its first lines decide its format"
 }
 
 // place is where a source's requests are to come from.

@@ -19,7 +19,7 @@ func TestWhatARunTells(t *testing.T) {
 		config: &config.Config{
 			Data:      "/data",
 			RuleSet:   &rule.Set{},
-			Collector: config.Collector{Sources: []config.Source{{Name: "file-1", File: []string{"/var/log/a.log", "/var/log/b.log"}}, {Name: "lines", HTTP: "127.0.0.1:7402"}}},
+			Collector: config.Collector{Sources: []config.Source{{Name: "file-1", File: []string{"/var/log/a.log", "/var/log/b.log"}}, {Name: "lines", HTTP: "127.0.0.1:7402", Envelope: "auto", Format: "main"}}},
 			Enforcer:  config.Enforcer{Listen: "0.0.0.0:7421"},
 		},
 		metrics: prometheus.NewRegistry(),
@@ -35,6 +35,8 @@ func TestWhatARunTells(t *testing.T) {
 	for _, want := range []string{
 		"           nothing yet in /var/log/a.log, /var/log/b.log\n",
 		"           nothing yet in 127.0.0.1:7402\n",
+		"reads      file-1: its first lines decide its format; 0 lines/s\n",
+		"reads      lines: main; 0 lines/s\n",
 		"           open /secret.log: permission denied\n",
 		"' http://localhost:7421/v1/check\n",
 		"see        weir watch --config /etc/other.yaml, and so weir list, weir status; data is in /data\n",

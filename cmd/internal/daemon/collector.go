@@ -47,6 +47,7 @@ type RunningCollector struct {
 	clients   []*kafka.Client               // of sources
 	senders   map[string]*collector.Senders // by source
 	closeAlso func()
+	folder    *keptFile // of the collector
 }
 
 // OpenCollector makes the collector that the configuration describes, which sends to a client's hits.
@@ -73,7 +74,7 @@ func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*Runn
 	}
 
 	const remedy = "stop the collector, put the folder back, or begin files as their start says, and start it again"
-	p.keeps(false, remedy, settings.Folder, "lock")
+	r.folder = p.keeps(false, remedy, settings.Folder, "lock")
 	return r, nil
 }
 
@@ -170,7 +171,16 @@ func client(c *config.Config) (*request.Client, error) {
 }
 
 // Status is the collector's.
-func (r *RunningCollector) Status() any { return r.Collector.Status() }
+//
+// One whose folder is lost has not caught up: it cannot note what it reads.
+func (r *RunningCollector) Status() any {
+	s := r.Collector.Status()
+	if why := r.folder.lost.Load(); why != nil {
+		s.CaughtUp, s.Error = false, *why
+	}
+
+	return s
+}
 
 // Reload takes other rules and other trusted proxies.
 func (r *RunningCollector) Reload(c *config.Config) error {

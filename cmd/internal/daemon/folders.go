@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/telemetry"
@@ -20,11 +21,15 @@ type keptFile struct {
 	renewed bool // the part makes its folder again by itself
 	remedy  string
 	opened  os.FileInfo // nil until it was seen
+
+	lost atomic.Pointer[string] // why it is lost, as of the last look; nil while it is there
 }
 
 // keeps has the process look after a file that it has open.
-func (p *Process) keeps(renewed bool, remedy string, path ...string) {
-	p.kept = append(p.kept, &keptFile{path: filepath.Join(path...), renewed: renewed, remedy: remedy})
+func (p *Process) keeps(renewed bool, remedy string, path ...string) *keptFile {
+	kept := &keptFile{path: filepath.Join(path...), renewed: renewed, remedy: remedy}
+	p.kept = append(p.kept, kept)
+	return kept
 }
 
 // watchFolders looks after what the process has open until the context is done: what is lost is logged, at most once a
@@ -36,7 +41,9 @@ func (p *Process) watchFolders(ctx context.Context) {
 	for {
 		lost := error(nil)
 		for _, file := range p.kept {
-			if err := file.look(); err != nil && lost == nil {
+			err := file.look()
+			file.note(err)
+			if err != nil && lost == nil {
 				lost = err
 			}
 		}
@@ -55,6 +62,17 @@ func (p *Process) watchFolders(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// note keeps what a look has found for the status.
+func (k *keptFile) note(lost error) {
+	if lost == nil {
+		k.lost.Store(nil)
+		return
+	}
+
+	why := lost.Error()
+	k.lost.Store(&why)
 }
 
 // look says that the file is not the one that was opened.

@@ -25,6 +25,9 @@ func TestACollectorWhoseFolderIsDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.await("not ready", is(http.StatusServiceUnavailable, "was deleted or replaced"))
+		if _, says := p.get("/status"); !strings.Contains(says, `"caught_up": false`) || !strings.Contains(says, "was deleted or replaced") {
+			t.Errorf("the status: %s", says)
+		}
 		if err := os.MkdirAll(gone, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -38,6 +41,9 @@ func TestACollectorWhoseFolderIsDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.await("ready again", is(http.StatusOK, "ready"))
+		if _, says := p.get("/status"); strings.Contains(says, "was deleted or replaced") {
+			t.Errorf("when it is back, the status: %s", says)
+		}
 	}
 }
 
