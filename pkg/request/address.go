@@ -8,8 +8,8 @@ import (
 )
 
 // parseAddress reads an IP address as servers write it: bare, with a port (192.0.2.1:80, [2001:db8::1]:80), in
-// brackets, with a zone (dropped), IPv4 within IPv6 (as IPv4, see internal/address). What stands for no address ("", "-", "unix:", "@") gives
-// the zero Addr; a name, or anything else, gives false.
+// brackets, with a zone (dropped), IPv4 within IPv6 (as IPv4, see internal/address). A text that stands for no address
+// ("", "-", "unix:", "@") gives the zero Addr; a name, or anything else, gives false.
 func parseAddress(s string) (netip.Addr, bool) {
 	address, rest, ok := leadingIPv4(s)
 	if ok && (rest == "" || isPort(rest)) {
@@ -30,7 +30,7 @@ func parseAddress(s string) (netip.Addr, bool) {
 	return parseIPv6(s)
 }
 
-// parseAddressPort reads an address that has a port in any case, also where IPv6 stands without brackets.
+// parseAddressPort reads an address that always has a port, also where IPv6 stands without brackets.
 func parseAddressPort(s string) (netip.Addr, bool) {
 	colon := strings.LastIndexByte(s, ':')
 	if colon < 0 || s[0] == '[' || strings.HasPrefix(s, "unix:") || !isPort(s[colon:]) {
@@ -39,7 +39,7 @@ func parseAddressPort(s string) (netip.Addr, bool) {
 	return parseAddress(s[:colon])
 }
 
-// leadingIPv4 reads the address that s begins with, and gives what follows it.
+// leadingIPv4 reads the address at the start of s and returns the text after it.
 func leadingIPv4(s string) (address netip.Addr, rest string, ok bool) {
 	var octets [4]byte
 	i := 0
@@ -70,7 +70,7 @@ func parseIPv6(s string) (netip.Addr, bool) {
 	if percent := strings.IndexByte(s, '%'); percent >= 0 {
 		s = s[:percent]
 	}
-	// netip makes an error value for what it cannot read: names are told apart before.
+	// netip allocates an error for each text that it cannot read, so names are recognized before.
 	if strings.IndexByte(s, ':') < 0 || !isAddressText(s) {
 		return netip.Addr{}, false
 	}
@@ -78,7 +78,7 @@ func parseIPv6(s string) (netip.Addr, bool) {
 	return plain.Plain(ip), err == nil
 }
 
-// isAddressText tells whether s has only the characters of addresses.
+// isAddressText reports whether s has only the characters of addresses.
 func isAddressText(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if !isHex(s[i]) && s[i] != ':' && s[i] != '.' {
@@ -88,7 +88,7 @@ func isAddressText(s string) bool {
 	return true
 }
 
-// isPort tells whether s is a colon and a port.
+// isPort reports whether s is a colon and a port.
 func isPort(s string) bool {
 	if len(s) < 2 || len(s) > 6 || s[0] != ':' {
 		return false

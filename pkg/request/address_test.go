@@ -7,7 +7,7 @@ import (
 )
 
 func TestAddresses(t *testing.T) {
-	tests := []struct{ text, want string }{ // want is empty for no address, ! for what is not to be read
+	tests := []struct{ text, want string }{ // want is empty for no address, ! for a text that is refused
 		{"192.0.2.1", "192.0.2.1"},
 		{"192.0.2.1:8080", "192.0.2.1"},
 		{"0.0.0.0", "0.0.0.0"},
@@ -78,18 +78,18 @@ func TestResolve(t *testing.T) {
 		proxy                 bool
 	}{
 		{"192.0.2.1", "", "192.0.2.1", false},
-		{"192.0.2.1", "198.51.100.1", "192.0.2.1", false}, // nobody asked it
+		{"192.0.2.1", "198.51.100.1", "192.0.2.1", false}, // an untrusted peer's header does not count
 		{"10.0.0.1", "198.51.100.1", "198.51.100.1", false},
-		{"10.0.0.1", "9.9.9.9, 198.51.100.1", "198.51.100.1", false}, // the client's own words stand left
+		{"10.0.0.1", "9.9.9.9, 198.51.100.1", "198.51.100.1", false}, // the client's own text stands to the left
 		{"10.0.0.1", "198.51.100.1, 10.0.0.2,127.0.0.1", "198.51.100.1", false},
 		{"172.17.0.1", "198.51.100.1:4711", "198.51.100.1", false},
 		{"2001:db8:ff::1", "[2001:db8::7]:443", "2001:db8::7", false},
 		{"10.0.0.1", "", "10.0.0.1", true},
 		{"10.0.0.1", "-", "10.0.0.1", true},
 		{"10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3", true},
-		{"10.0.0.1", "9.9.9.9, unknown", "10.0.0.1", true}, // a proxy said that it does not know
+		{"10.0.0.1", "9.9.9.9, unknown", "10.0.0.1", true}, // a proxy that does not know the client
 		{"10.0.0.1", "9.9.9.9, unknown, 10.0.0.2", "10.0.0.2", true},
-		{"10.0.0.1", "198.51.100.1,", "198.51.100.1", false}, // an empty entry is none
+		{"10.0.0.1", "198.51.100.1,", "198.51.100.1", false}, // an empty entry is skipped
 		{"10.0.0.1", "9.9.9.9, 198.51.100.1, ,\t,", "198.51.100.1", false},
 		{"10.0.0.1", "198.51.100.1,, 10.0.0.2,", "198.51.100.1", false},
 		{"10.0.0.1", "9.9.9.9, unknown,", "10.0.0.1", true},

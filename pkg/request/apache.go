@@ -57,7 +57,7 @@ func apacheLayout(format string, o Options) (layout, error) {
 	return l, err
 }
 
-// apacheText gives the format proper.
+// apacheText returns the format without its directive and quotes.
 func apacheText(format string) (string, error) {
 	rest, directive := strings.CutPrefix(format, "LogFormat")
 	if directive {
@@ -73,8 +73,8 @@ func apacheText(format string) (string, error) {
 	return text, nil
 }
 
-// apacheDirective reads what a % begins. Which statuses it is for and whether it is of the first or the last internal
-// request changes nothing: the value may be a dash.
+// apacheDirective reads the directive that a % begins. The statuses that it applies to, and the choice between the
+// first and the last internal request, change nothing: the value may be a dash in any case.
 func apacheDirective(s string, o Options) (tokens []token, rest string, err error) {
 	rest = strings.TrimLeft(s[1:], "!<>,0123456789")
 	name := ""

@@ -5,7 +5,7 @@ import "time"
 // A civil is a date and time of day as written, not yet placed in a zone.
 type civil struct{ year, month, day, hour, minute, second, milli int }
 
-// wrong is a number that is in no field's range: it stands for what is not a number.
+// wrong is a number outside the range of every field. It stands for text that is not a number.
 const wrong = 1 << 20
 
 // date reads 2018-04-17.
@@ -20,7 +20,7 @@ func (c *civil) clock(s string) bool {
 	return s[2] == ':' && s[5] == ':'
 }
 
-// fraction reads .123456 or ,123456 where s begins with it, and gives the rest.
+// fraction reads .123456 or ,123456 at the start of s, if there is one, and returns the rest.
 func (c *civil) fraction(s string) string {
 	if len(s) < 2 || s[0] != '.' && s[0] != ',' || s[1]-'0' > 9 {
 		return s
@@ -48,7 +48,7 @@ func (c *civil) utc() (int64, bool) {
 	return within(at)
 }
 
-// in is the instant of c in a zone. Where clocks go back, an hour is there twice and the first is meant.
+// in is the instant of c in a zone. When clocks go back, an hour occurs twice; this is the first of them.
 func (c *civil) in(zone *time.Location) (int64, bool) {
 	at, ok := c.count()
 	if !ok {
@@ -60,7 +60,7 @@ func (c *civil) in(zone *time.Location) (int64, bool) {
 	return within(at)
 }
 
-// offsetAt is the offset of a local time's zone in seconds: where the time is there twice, that of the first.
+// offsetAt is the offset of a local time's zone in seconds. For a time that occurs twice it is that of the first.
 func offsetAt(local time.Time) int64 {
 	_, offset := local.Zone()
 	_, before := local.Add(-3 * time.Hour).Zone()
@@ -114,7 +114,7 @@ func offset(s string) (int, bool) {
 	return hours*60 + minutes, true
 }
 
-// month is the number of a month's English name; 0 for what is none.
+// month is the number of a month's English name, or 0.
 func month(name string) int {
 	const names = "JanFebMarAprMayJunJulAugSepOctNovDec"
 	for i := 0; i < len(names); i += 3 {

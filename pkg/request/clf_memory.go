@@ -2,8 +2,8 @@ package request
 
 import "time"
 
-// A clfMemory is the last minute that was read of a log: most lines of a log are of the minute of the line before, and
-// differ from it in the seconds only.
+// A clfMemory is the minute of the line before. Most lines of a log have the same minute as the line before and differ
+// only in the seconds.
 type clfMemory struct {
 	text  [clfBytes]byte // the time as it was written
 	start int64          // of its minute, Unix ms
@@ -26,7 +26,7 @@ func (m *clfMemory) time(s string, zone *time.Location) (int64, bool) {
 	}
 
 	at, ok := timeCLF(s, zone)
-	// With a fraction, or with a second that leaps, the minute would not begin where it seems to.
+	// A time with a fraction, or with a leap second, would give a wrong start of the minute.
 	if second := pair(s, clfMinute); ok && s[clfZone] == ' ' && second < 60 && at+60_000 < timeEnd {
 		copy(m.text[:], s)
 		m.start, m.known = at-int64(second)*1000, true
@@ -35,8 +35,8 @@ func (m *clfMemory) time(s string, zone *time.Location) (int64, bool) {
 	return at, ok
 }
 
-// clfLength is the length of the time that a text begins with: of 17/Apr/2018:06:25:06 +0000, and of HAProxy's
-// 25/Feb/2019:16:19:48.143, which has a fraction, and no zone.
+// clfLength is the length of the time at the start of a text: of 17/Apr/2018:06:25:06 +0000, and of HAProxy's
+// 25/Feb/2019:16:19:48.143, which has a fraction and no zone.
 func clfLength(s string) int {
 	if len(s) <= clfZone || s[clfZone] != '.' {
 		return clfBytes

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAMinuteThatIsRememberedChangesNoTime holds a memory against what reads every time anew, for times that are close
-// to each other, and damaged ones.
+// TestAMinuteThatIsRememberedChangesNoTime compares a memory with a reader without one, for times that are close to
+// each other, and damaged ones.
 func TestAMinuteThatIsRememberedChangesNoTime(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	zones := []*time.Location{time.UTC, berlin, time.FixedZone("", -12600)}

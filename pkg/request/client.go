@@ -10,10 +10,10 @@ import (
 	plain "weir/internal/address"
 )
 
-// A Client finds who a request comes from when it came through proxies. It is safe for concurrent use.
+// A Client finds the client of a request that came through proxies. It is safe for concurrent use.
 type Client struct{ trusted bart.Lite }
 
-// NewClient makes a Client that trusts what proxies with these addresses say.
+// NewClient makes a Client that trusts the headers of proxies with these addresses.
 func NewClient(trusted []netip.Prefix) *Client {
 	c := new(Client)
 	for _, prefix := range trusted {
@@ -25,13 +25,13 @@ func NewClient(trusted []netip.Prefix) *Client {
 // Trusted are the proxies.
 func (c *Client) Trusted() []netip.Prefix { return slices.Collect(c.trusted.AllSorted()) }
 
-// Resolve sets r.IP to the client's own address and says whether that is a trusted proxy's. A trusted proxy that sends no
-// client address is the client.
+// Resolve sets r.IP to the client's own address and reports whether that is a trusted proxy's. A trusted proxy that
+// sends no client address is the client.
 //
-// A peer that is not trusted is the client, whatever it says. Behind a trusted peer, and where the log names no
-// peer, the client is the rightmost address in r.Forwarded that is not trusted. An entry that is no address
-// (unknown, _hidden) ends the search: what stands left of it was vouched for by nobody. An empty one is none, as where
-// a list ends with a comma.
+// A peer that is not trusted is the client, whatever it sends. Behind a trusted peer, and where the log names no peer,
+// the client is the rightmost address in r.Forwarded that is not trusted. An entry that is not an address (unknown,
+// _hidden) ends the search, since no trusted proxy vouches for the entries to its left. An empty entry, as at the end
+// of a list with a trailing comma, is skipped.
 func (c *Client) Resolve(r *Request) (proxy bool) {
 	if r.IP.IsValid() && !c.trusted.Contains(r.IP) {
 		return false
@@ -53,7 +53,7 @@ func (c *Client) Resolve(r *Request) (proxy bool) {
 	return r.IP.IsValid()
 }
 
-// lastEntry cuts the last entry that is not empty off a list with commas between.
+// lastEntry cuts the last entry that is not empty off a comma-separated list.
 func lastEntry(list string) (rest, last string) {
 	list = strings.TrimRight(list, ", \t")
 	comma := strings.LastIndexByte(list, ',')

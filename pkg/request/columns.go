@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// A columns parser reads the W3C's extended log format: a "#Fields:" line names the columns, and may come again in
-// the middle of a file with others. Until the first one the columns are those that it was made with.
+// A columns parser reads the W3C's extended log format: a "#Fields:" line names the columns, and another one may follow
+// in the middle of a file with others. Until the first one, the columns are those that the parser was made with.
 type columns struct {
 	dialect
 	steps   []step
 	options Options
-	wanted  []string // nil is all
+	wanted  []string // nil means all
 }
 
-// A dialect is how a server writes the format.
+// A dialect is the way in which a server writes the format.
 type dialect struct {
 	separator byte
 	grows     int                                     // lines may have other columns after so many; 0: exactly those named
-	decoder   func(column string) func(string) string // undoes what the server does to a column's text; nil for nothing
+	decoder   func(column string) func(string) string // undoes the server's encoding of a column; nil for none
 	decodes   bool                                    // cs-uri-stem is the path decoded
 }
 
@@ -54,7 +54,7 @@ func newColumns(names string, d dialect, o Options) (*columns, error) {
 	return c, c.begin(names)
 }
 
-// begin takes the columns that follow "#Fields:".
+// begin reads the names of columns after "#Fields:".
 func (c *columns) begin(names string) error {
 	c.steps = nil
 	var variables []*variable
@@ -100,7 +100,7 @@ func (c *columns) variable(name string) *variable {
 	return &v
 }
 
-// decoded is set for text that is decoded before.
+// decoded is a setter for the decoded text.
 func decoded(set setter, decode func(string) string) setter {
 	if decode == nil {
 		return set
@@ -108,11 +108,11 @@ func decoded(set setter, decode func(string) string) setter {
 	return func(s *step, r *Request, text string) *Unread { return set(s, r, decode(text)) }
 }
 
-// Parse reads one line. A "#Fields:" line changes what the following ones mean.
+// Parse reads one line. A "#Fields:" line changes the meaning of the following ones.
 func (c *columns) Parse(line string, r *Request) error {
 	line = trimLine(line)
 	if names, ok := strings.CutPrefix(line, fieldsDirective); ok {
-		// When they will not do there are no steps, and each of the lines that follow is told to be unread.
+		// After an error there are no steps, so each of the lines that follow is reported as unread.
 		_ = c.begin(names)
 	}
 	if isNoRequest(line) {
@@ -144,7 +144,7 @@ func (c *columns) scan(line string, r *Request) *Unread {
 	return nil
 }
 
-// decoderIIS is for the headers, in which a plus stands for a space.
+// decoderIIS is the decoder of headers, in which a plus stands for a space.
 func decoderIIS(column string) func(string) string {
 	if strings.HasPrefix(column, "cs(") {
 		return spaced
@@ -159,7 +159,7 @@ func spaced(text string) string {
 	return strings.ReplaceAll(text, "+", " ")
 }
 
-// decoderCloudFront is for the columns that are percent-encoded once more than they were sent.
+// decoderCloudFront is the decoder of columns that are percent-encoded once more than they were sent.
 func decoderCloudFront(column string) func(string) string {
 	switch column {
 	case "cs-uri-stem", "cs-uri-query", "cs(Referer)", "cs(Cookie)", "x-forwarded-for":
@@ -179,7 +179,7 @@ func decodedAgent(text string) string {
 	return text
 }
 
-// percentDecoded undoes %20 and its kin.
+// percentDecoded undoes escapes such as %20.
 func percentDecoded(text string) string {
 	return escapePercent.undo(text)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// IIS writes its header again when it starts, and with other columns when somebody has changed them.
+// IIS writes its header again when it starts, with other columns if they were changed.
 func TestFieldsHeaderChangesTheColumns(t *testing.T) {
 	parser := mustParser(t, "iis", Options{})
 	const first = `2026-05-04 06:25:06 10.0.0.1 GET /a - 443 - 192.0.2.1 curl/8.5.0 - 200 0 0 31`

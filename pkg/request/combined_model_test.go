@@ -48,7 +48,7 @@ func twinKnown(s string) string {
 	return s
 }
 
-// twinCombined is false for what is unread.
+// twinCombined is false for an unread line.
 func twinCombined(line string) (r Request, ok bool) {
 	r.Bytes = -1
 	head := twinHead.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
@@ -74,7 +74,7 @@ func twinCombined(line string) (r Request, ok bool) {
 	return r, twinNumbers(twinUnescape(tail[2]), twinUnescape(tail[3]), &r)
 }
 
-// twinAgent takes the closing quote off where there is one.
+// twinAgent drops the closing quote if there is one.
 func twinAgent(field string) string {
 	body := strings.TrimSuffix(field, `"`)
 	if escapes := len(body) - len(strings.TrimRight(body, `\`)); escapes%2 == 1 {
@@ -192,7 +192,7 @@ func TestCombinedAgreesWithItsTwin(t *testing.T) {
 	}
 }
 
-// compareWithTwin says whether the line was read.
+// compareWithTwin reports whether the line was read.
 func compareWithTwin(t *testing.T, parser Parser, line string) bool {
 	t.Helper()
 	var got Request
@@ -213,7 +213,7 @@ func compareWithTwin(t *testing.T, parser Parser, line string) bool {
 	return true
 }
 
-// mutated changes a line in a few places, mostly with what matters to the format.
+// mutated changes a line in a few places, mostly with characters that matter to the format.
 func mutated(random *rand.Rand, line string) string {
 	pieces := []string{`"`, `\"`, `\x22`, `\\`, `\`, " ", "[", "]", "-", " [", `" "`, "\xff", "é", "?", "/", "9", "\n", ""}
 	for range random.IntN(4) {

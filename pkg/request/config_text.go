@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Formats are given as they stand in a server's configuration: in quotes or not, in one string or in several.
+// Users copy formats from a server's configuration: in quotes or not, as one string or as several.
 
 const configSpace = " \t\r\n"
 
-// cutSpace cuts s in two at the first white space.
+// cutSpace splits s at the first white space.
 func cutSpace(s string) (before, after string, found bool) {
 	end := strings.IndexAny(s, configSpace)
 	if end < 0 {
@@ -18,7 +18,7 @@ func cutSpace(s string) (before, after string, found bool) {
 	return s[:end], strings.TrimLeft(s[end:], configSpace), true
 }
 
-// isQuotedOnce tells whether s is one string in double quotes.
+// isQuotedOnce reports whether s is one string in double quotes.
 func isQuotedOnce(s string) bool {
 	if len(s) < 2 || s[0] != '"' {
 		return false
@@ -72,7 +72,7 @@ func cutQuoted(s string) (part, rest string, ok bool) {
 	return "", "", false
 }
 
-// unescapedConfig resolves what is left of a configuration's escapes when a format was copied without its quotes.
+// unescapedConfig resolves the escapes that remain when a format was copied from a configuration without its quotes.
 func unescapedConfig(s string) string {
 	if strings.Contains(s, `\"`) {
 		s = strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\t`, "\t").Replace(s)
@@ -80,7 +80,7 @@ func unescapedConfig(s string) string {
 	return s
 }
 
-// configEscape is what a backslash and a byte mean in a configuration's string.
+// configEscape is the meaning of a backslash and a byte in a configuration's string.
 func configEscape(b byte) string {
 	switch b {
 	case '"', '\'', '\\':

@@ -2,14 +2,13 @@ package request
 
 import "strings"
 
-// A line that something has cut short holds less than its server wrote: HAProxy cuts at 1,024 bytes unless it is told
-// otherwise, syslog daemons at 1, 2 or 8 KiB. A client can make its lines that long. They are counted by what stands
-// before the cut, if the time and the address do.
+// A line may be cut off: HAProxy cuts at 1,024 bytes by default, syslog daemons at 1, 2 or 8 KiB. A client can make its
+// lines that long. So such a line is still counted if its time and address stand before the cut.
 
-// minCut is as long as a message may be for every receiver of syslog to take it (RFC 5424): what is shorter was not cut.
+// minCut is the length of message that every receiver of syslog must accept (RFC 5424): a shorter line was not cut off.
 const minCut = 480
 
-// knownBefore is the first step before which a line has told its time and who the client is.
+// knownBefore is the number of steps after which time and client of a line are known.
 func knownBefore(variables []*variable) int {
 	var when, who bool
 	for i, v := range variables {
@@ -24,7 +23,7 @@ func knownBefore(variables []*variable) int {
 	return len(variables)
 }
 
-// cutAt tells whether a line was cut off in step i or right behind it, and fills what is left of the step.
+// cutAt fills the rest of step i and returns true when the line was cut off in that step or right behind it.
 func (s *scanner) cutAt(i int, line, rest string, written escape, r *Request) bool {
 	if i < s.known || len(line) < minCut || !r.IP.IsValid() && r.Forwarded == "" {
 		return false
@@ -49,7 +48,7 @@ func (s *scanner) cutAt(i int, line, rest string, written escape, r *Request) bo
 	return true
 }
 
-// withoutProtocol drops what is left of the protocol behind a request's target, which no server lets have spaces.
+// withoutProtocol drops the rest of a protocol behind a request's target. No server allows spaces in a target.
 func withoutProtocol(s string) string {
 	const protocol = " HTTP/1.1"
 	space := strings.LastIndexByte(s, ' ')
@@ -68,8 +67,8 @@ func (p *jsonParser) parseCut(record string, r *Request) error {
 	return nil
 }
 
-// closedJSON closes what is open at the end of an object that was cut off; what is left of a string stays, what is left
-// of anything else does not. It is empty when nothing can be made of the text.
+// closedJSON closes the strings, arrays and objects that are open at the end of an object that was cut off. It keeps
+// the rest of a string and drops the rest of any other value. It is empty when the text cannot be closed.
 func closedJSON(text string) string {
 	var open [maxDepth]byte
 	depth, whole, value := 0, 0, false // whole is where the last value ended, or the last object or array began
@@ -90,7 +89,7 @@ func closedJSON(text string) string {
 			if depth == maxDepth {
 				return ""
 			}
-			open[depth] = text[i] + 2 // what closes it
+			open[depth] = text[i] + 2 // the bracket that closes it
 			depth, whole, value = depth+1, i+1, text[i] == '['
 		case '}', ']':
 			if depth == 0 || open[depth-1] != text[i] {
@@ -119,7 +118,7 @@ func closing(text string, open []byte) string {
 	return string(closed)
 }
 
-// unbrokenString is a string that nothing closes without an escape that was cut off.
+// unbrokenString is an unclosed string without an escape that was cut off.
 func unbrokenString(s string) string {
 	for i := 0; ; {
 		if i = skipPlain(s, i); i >= len(s) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A line that was cut off anywhere behind its time and its address is counted by these, and what is left of a field is the
+// A line that was cut off anywhere behind its time and its address is counted by these, and the rest of a field is the
 // field's beginning.
 func TestCutLines(t *testing.T) {
 	path, agent := "/login"+strings.Repeat("/a", 300), strings.Repeat(`\x22 b`, 100)
@@ -38,14 +38,14 @@ func TestCutLines(t *testing.T) {
 				t.Fatalf("%s, cut off at %d: …%s: %+v", test.format, size, whole[size-20:size], r)
 			}
 		}
-		// What is shorter was not cut by anything: it has another format.
+		// A shorter line was not cut off: it has another format.
 		if reason := Reason(d.Decode((whole)[:len(test.known)], new(Request))); reason == "" && test.format != "haproxy" {
 			t.Errorf("%s: %s is read", test.format, test.known)
 		}
 	}
 }
 
-// The end of a line tells formats apart, so lines that were cut off tell nothing.
+// The end of a line distinguishes formats, so lines that were cut off identify none.
 func TestCutLinesTellNoFormat(t *testing.T) {
 	long := `203.0.113.7 - - [04/May/2026:06:25:06 +0000] "GET /` + strings.Repeat("a", minCut) + ` HTTP/1.1" 404 5`
 	choice, err := Detect([]string{long, long, long}, Options{})
@@ -58,7 +58,7 @@ func TestCutLinesTellNoFormat(t *testing.T) {
 	}
 }
 
-// FuzzClosedJSON: wherever a record of JSON is cut off, what is made of it is JSON, or nothing.
+// FuzzClosedJSON: wherever a record of JSON is cut off, closedJSON makes JSON of it, or nothing.
 func FuzzClosedJSON(f *testing.F) {
 	f.Add(`{"a":"b\u00e9","c":[1,{"d":null},"e\\"],"f":{"g":1.5e3,"h":true}}`)
 	f.Add(`{"a":{"b":[["\x22"],[]]}, "c" : -0.1 }`)

@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// A Decoder takes records out of a shipper's envelope and makes requests of what is in them.
+// A Decoder takes records out of a shipper's envelope and makes requests of them.
 //
-// In an envelope there is a line, which is read by the format, or there are fields, which are read when the format is
-// one of JSON; a line that is a JSON object is preferred to the fields around it. The time of a request is the one
-// that the line or the fields name. Only where a JSON object names none the envelope's stands in, which is when the
-// shipper read the line (in OTLP: timeUnixNano, the event's own, else observedTimeUnixNano); a time that is there and
-// cannot be read is never replaced.
+// An envelope contains a line, which the format reads, or fields, which are read when the format is one of JSON. A line
+// that is a JSON object is preferred to the fields around it. The time of a request is the one in the line or the
+// fields. Only when a JSON object has no time is the envelope's time used, which is when the shipper read the line (in
+// OTLP: timeUnixNano, the event's own, else observedTimeUnixNano). A time that is there and cannot be read is never
+// replaced.
 //
-// The strings of a request, and what Envelope gives, hold until the next record and as long as the record's own memory.
-// Docker and CRI cut long lines into parts, so a Decoder of these is for one file and Pending says when a line is not
-// whole. A Decoder allocates nothing once it has seen the longest record, and is for one goroutine at a time.
+// The strings of a request, and the results of Envelope, are valid until the next record and as long as the record's
+// own memory. Docker and CRI cut long lines into parts, so a Decoder of these is for one file, and Pending reports
+// whether parts of a line are missing. A Decoder allocates nothing once it has read the longest record, and is for one
+// goroutine at a time.
 type Decoder struct {
 	open   func(record string, r *Request) error
 	parser Parser      // of lines
@@ -31,12 +32,12 @@ type Decoder struct {
 
 	record  string  // the last one
 	request Request // for DecodeEach
-	kept    error   // of Decode, with OTLP
+	kept    error   // the result of Decode, with OTLP
 	count   int
 }
 
-// NewDecoder makes a Decoder of an envelope (Envelopes, and "" for none) and a format (NewParser). What is "auto" must
-// have been found by Choose before.
+// NewDecoder makes a Decoder of an envelope (Envelopes, and "" for none) and a format (NewParser). Choose must have
+// replaced "auto" before.
 func NewDecoder(envelope, format string, o Options) (*Decoder, error) {
 	if envelope == "auto" || strings.TrimSpace(format) == "auto" {
 		return nil, errors.New("envelope and format are not known yet: auto is chosen from the first lines")
@@ -52,7 +53,7 @@ func decoderOf(envelope string, o Options, newParser func(Options) (Parser, erro
 
 	d := &Decoder{parser: parser}
 	if p, ok := parser.(*jsonParser); ok {
-		// The lines in records of JSON may be JSON too, so there is a parser for either.
+		// The lines in records of JSON may be JSON too, so each of both has its parser.
 		d.fields = p
 		d.parser, _ = newParser(o)
 	}
@@ -102,8 +103,8 @@ func (d *Decoder) useShipper(envelope string) error {
 	return nil
 }
 
-// Decode reads a record that holds one request. The error is as Parser.Parse has it: ErrNoRequest also for a part of a
-// line, and "envelope" for a record that holds several requests.
+// Decode reads a record that contains one request. The errors are those of Parser.Parse: ErrNoRequest also for a part
+// of a line, and "envelope" for a record that contains several requests.
 func (d *Decoder) Decode(record string, r *Request) error {
 	if d.scan != nil { // else the parser does it
 		r.Reset()
@@ -114,8 +115,8 @@ func (d *Decoder) Decode(record string, r *Request) error {
 	return d.open(record, r)
 }
 
-// DecodeEach calls each for every request of a record, and for whatever of it could not be read. The request is
-// written over after each call.
+// DecodeEach calls each for every request of a record, and for every part of it that could not be read. The request is
+// overwritten after each call.
 func (d *Decoder) DecodeEach(record string, each func(*Request, error)) {
 	if d.otlp == nil {
 		each(&d.request, d.Decode(record, &d.request))
@@ -127,7 +128,7 @@ func (d *Decoder) DecodeEach(record string, each func(*Request, error)) {
 	}
 }
 
-// Want says which fields are read of requests from the next record on, as Parser.Want has it.
+// Want sets which fields of requests are read from the next record on, see Parser.Want.
 func (d *Decoder) Want(names []string) {
 	d.parser.Want(names)
 	if d.fields != nil {
@@ -135,7 +136,7 @@ func (d *Decoder) Want(names []string) {
 	}
 }
 
-// begin forgets the record before. It is false for a blank record.
+// begin forgets the record before. It returns false for a blank record.
 func (d *Decoder) begin(record string) bool {
 	d.record = record
 	if d.scan != nil {
@@ -161,9 +162,9 @@ func (d *Decoder) keep(_ *Request, err error) {
 	d.kept = err
 }
 
-// Envelope gives a field of the last record itself by its dotted name: kubernetes.labels.app. Docker and CRI have
-// stream and time, OTLP the attributes of the log record, its scope and its resource. Names that are asked for are
-// read with the next records.
+// Envelope returns a field of the last record itself by its dotted name: kubernetes.labels.app. Docker and CRI have
+// stream and time; OTLP has the attributes of the log record, its scope and its resource. A name is looked for in the
+// last record and then read with each of the next ones.
 func (d *Decoder) Envelope(name string) (string, bool) {
 	if d.otlp != nil {
 		return d.otlp.attribute(name)
@@ -189,5 +190,5 @@ func (d *Decoder) lookup(name string) string {
 	return scan.textAt(slot)
 }
 
-// Pending tells whether a line is not whole yet, so that who forgets the records so far would lose its beginning.
+// Pending reports whether parts of a line are missing. A caller that drops the records so far would lose its beginning.
 func (d *Decoder) Pending() bool { return d.parts[0].open || d.parts[1].open }

@@ -49,7 +49,7 @@ func caseFiles(t testing.TB) []string {
 	return files
 }
 
-// TestDecode compares what every kind of record is read as with the golden files.
+// TestDecode compares the request of every kind of record with the golden files.
 func TestDecode(t *testing.T) {
 	for _, file := range caseFiles(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {

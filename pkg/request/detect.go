@@ -14,7 +14,7 @@ const maxSample = 1000
 // A Choice is an envelope and a format for NewDecoder.
 type Choice struct {
 	Envelope, Format string
-	Read, Lines      int // of the requests in the sample; both 0 when nothing had to be found out
+	Read, Lines      int // of the requests in the sample; both 0 when nothing had to be detected
 
 	second *trial // the best of the other formats that read anything
 }
@@ -22,25 +22,26 @@ type Choice struct {
 // Detect finds the envelope and the format of the first records of a source: Choose with auto for both.
 func Detect(sample []string, o Options) (Choice, error) { return Choose("auto", "auto", sample, o) }
 
-// Choose finds what is auto of envelope and format, so that NewDecoder takes the choice, and takes the rest as given.
+// Choose finds the envelope, the format or both where they are auto, so that NewDecoder accepts the choice, and keeps
+// those that are given.
 //
-// Every format is tried in every envelope whose marks at least half of the sample bears, and the pair that reads most
-// requests is chosen. Of pairs that read the same number the first is taken: envelopes in the order docker, cri, otlp,
-// logstash, filebeat, vector, fluentbit, none, syslog; within one, formats in the order of Presets, where the formats of
-// lines come before those of JSON, since the time in a line is the server's own. Formats with a tail, which read the lines
-// of many others, are chosen only when no other format reads more than half. When no pair does, the error says which came
-// nearest and shows a masked line that could not be read; it is ErrNoRequest (errors.Is) when the sample holds nothing to
-// tell a format by, so that more lines may help.
+// Every format is tried in every envelope whose form at least half of the sample has, and the pair that reads most
+// requests is chosen. Among equals the first is chosen: envelopes in the order docker, cri, otlp, logstash, filebeat,
+// vector, fluentbit, none, syslog; within one, formats in the order of Presets, where the formats of lines come before
+// those of JSON, since the time in a line is the server's own. Formats with a tail, which read the lines of many
+// others, are chosen only when no other format reads more than half. When no pair does, the error names the nearest
+// ones and shows a masked line that could not be read. It is ErrNoRequest (errors.Is) when the sample has no line that
+// could identify a format, so that more lines may help.
 //
-// A line in which a format finds what no server writes (a user "- -", an address where the identity of the client stands,
-// a host with a space) does not count as read by it. When two formats read most of the sample and name different clients,
-// nothing is chosen, and the error names both: somebody has to say which one it is. A client can write such lines as often
-// as it likes, so one line that only one of the formats can have written decides: a user of one word, and a host that is no
-// address.
+// A line does not count as read when a format finds in it something that no server writes (a user "- -", an address in
+// place of the client's identity, a host with a space). When two formats read most of the sample and name different
+// clients, nothing is chosen, and the error names both: the user has to choose. A client can write such lines as often
+// as it likes, so one line that only one of the formats can have written decides: a user of one word, and a host that
+// is not an address.
 //
-// Where the format is given and its envelope is not, lines that cannot be read are no reason not to read the others, and
-// there is a choice beside that error: the envelope that the sample bears, or none when it bears no marks. Choice.Sure
-// says whether more records will not tell better.
+// When the format is given and its envelope is not, lines that cannot be read do not stop the others from being read. A
+// choice is then returned together with the error: the envelope that most of the sample has, or none. Choice.Sure
+// reports whether the sample is enough.
 func Choose(envelope, format string, sample []string, o Options) (Choice, error) {
 	format = strings.TrimSpace(format)
 	if envelope != "auto" && format != "auto" {
@@ -76,7 +77,7 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 	return Choice{}, unknown(trials)
 }
 
-// forgeable is the trial of a format that a client can forge, if it reads most.
+// forgeable is the trial of a format that a client can forge, if it reads the most.
 func forgeable(trials []trial) *trial {
 	for i := range trials {
 		if t := &trials[i]; 2*t.read > t.lines && slices.ContainsFunc(forgeablePresets, func(p forgeablePreset) bool { return p.name == t.format }) {
@@ -86,7 +87,7 @@ func forgeable(trials []trial) *trial {
 	return nil
 }
 
-// chosen is the choice of a trial, beside the others.
+// chosen is the choice of a trial, with the best of the others.
 func (t *trial) chosen(trials []trial) Choice {
 	c := Choice{Envelope: t.envelope, Format: t.format, Read: t.read, Lines: t.lines}
 	for i := range trials {
@@ -97,7 +98,8 @@ func (t *trial) chosen(trials []trial) Choice {
 	return c
 }
 
-// String says what was chosen and why: "combined in filebeat: reads 99 of 100 requests; next main in filebeat: 40".
+// String describes the choice and its reason: "combined in filebeat: reads 99 of 100 requests; next main in filebeat:
+// 40".
 func (c Choice) String() string {
 	text := c.Format
 	if c.Envelope != "none" && c.Envelope != "" {
@@ -113,9 +115,9 @@ func (c Choice) String() string {
 	return text
 }
 
-// Holds says whether a choice made of other records fits these too, for a source that is configured with this format:
-// whether it reads at least half of them. What clients write does not count against it, so that nobody can have a log
-// read otherwise, or not at all, by what he sends when it is rotated.
+// Holds reports whether a choice made from other records also fits these, for a source that is configured with this
+// format: whether it reads at least half of them. Text from clients does not count against it, so that a client cannot
+// change how a log is read by what it sends when the log is rotated.
 func (c Choice) Holds(format string, sample []string, o Options) bool {
 	t := candidates(c.Envelope, c.Format, nil, o)[0]
 	t.judged, t.known = format == "auto", true
@@ -123,21 +125,21 @@ func (c Choice) Holds(format string, sample []string, o Options) bool {
 	return t.refused == nil && 2*t.read >= t.lines
 }
 
-// sureLines are as many as show that what they are in bears no marks.
+// sureLines is the number of lines without an envelope that show that there is none.
 const sureLines = 100
 
-// Sure says whether more records will not tell better: most of the sample can be read, or is in an envelope, or it is
-// long enough to show that it is in none.
+// Sure reports whether more records cannot change the choice: most of the sample can be read, or is in an envelope, or
+// the sample is long enough to show that there is none.
 func (c Choice) Sure() bool {
 	return 2*c.Read > c.Lines || c.Envelope != "none" || c.Lines >= sureLines
 }
 
-// A trial is how a format in an envelope did on the sample.
+// A trial is the result of a format in an envelope on the sample.
 type trial struct {
 	envelope, format string
 	loose, rival     bool
 	newParser        func(Options) (Parser, error)
-	judged           bool // for what no server writes
+	judged           bool // lines that no server writes do not count
 	known            bool // the format has been chosen before
 	read, lines      int
 	plain, doubted   int          // lines read with a user of one word, and those with one that makes them another format's
@@ -151,7 +153,7 @@ type trial struct {
 
 func (t *trial) readsMost() bool { return t.refused == nil && t.read > 0 && t.read*2 > t.lines }
 
-// winner is the trial to be chosen; nil when none reads most of the sample.
+// winner is the trial to choose; nil when none reads most of the sample.
 func winner(trials []trial) (loose *trial) {
 	for i := range trials {
 		switch t := &trials[i]; {
@@ -165,7 +167,7 @@ func winner(trials []trial) (loose *trial) {
 	return loose
 }
 
-// contradicted is another trial that reads most of the sample and takes others for the clients.
+// contradicted is another trial that reads most of the sample and finds other clients.
 func (t *trial) contradicted(trials []trial) *trial {
 	for i := range trials {
 		other := &trials[i]
@@ -176,7 +178,7 @@ func (t *trial) contradicted(trials []trial) *trial {
 	return nil
 }
 
-// readsMore says that other cannot have written the sample: t reads all that it reads, and lines that it does not.
+// readsMore reports whether other cannot have written the sample: t reads all the lines that other reads, and more.
 func (t *trial) readsMore(other *trial) (more bool) {
 	for i := range min(len(t.clients), len(other.clients)) {
 		a, b := t.clients[i].IsValid(), other.clients[i].IsValid()
@@ -188,7 +190,7 @@ func (t *trial) readsMore(other *trial) (more bool) {
 	return more
 }
 
-// differs counts the lines of which both name a client, and not the same.
+// differs counts the lines in which both find a client, and not the same one.
 func (t *trial) differs(other *trial) (lines int) {
 	for i := range min(len(t.clients), len(other.clients)) {
 		if a, b := t.clients[i], other.clients[i]; a.IsValid() && b.IsValid() && a != b {
@@ -209,7 +211,7 @@ func ambiguous(a, b *trial) error {
 	return nil
 }
 
-// byRead puts what goes with the options first, and of that what read most.
+// byRead sorts trials that fit the options first, and these by the number of requests that they read.
 func byRead(a, b trial) int {
 	if (a.refused == nil) != (b.refused == nil) {
 		if a.refused == nil {
@@ -227,7 +229,7 @@ func (t trial) String() string {
 	return fmt.Sprintf("%s in %s: %d", t.format, t.envelope, t.read)
 }
 
-// borne is the trial of the envelope whose form most of the sample has, and that of none when it bears no marks.
+// borne is the trial of the envelope that most of the sample has, or that of none.
 func borne(trials []trial) (best trial) {
 	for _, t := range trials {
 		switch {
@@ -265,8 +267,8 @@ func candidates(envelope, format string, sample []string, o Options) (pairs []tr
 	return pairs
 }
 
-// formatsFor are the presets. With fields taken from elsewhere a record of JSON shows less of who wrote it, so json alone
-// is tried of its kind: it goes by the whole of what each writer has.
+// formatsFor are the presets. With fields taken from elsewhere, a record of JSON shows less of its writer. So of the
+// JSON formats only json is tried, which checks all fields of each writer.
 func formatsFor(o Options) []preset {
 	formats := slices.Clone(presets)
 	for _, p := range forgeablePresets {
@@ -280,7 +282,7 @@ func formatsFor(o Options) []preset {
 	})
 }
 
-// marked are the envelopes whose marks at least half of the sample bears, and none, before syslog: a format that reads
+// marked are the envelopes whose form at least half of the sample has, and none, before syslog: a format that reads
 // syslog's header by itself needs no envelope.
 func marked(sample []string) []string {
 	marks := []shipper{{name: "cri"}, {name: "otlp", marks: "resourceLogs"}}
@@ -307,7 +309,7 @@ func marked(sample []string) []string {
 	return names
 }
 
-// marksOf is 1 when a record bears the shipper's marks.
+// marksOf is 1 when a record has the shipper's typical fields, else 0.
 func (s shipper) marksOf(record string) int {
 	switch s.name {
 	case "cri":
@@ -329,10 +331,10 @@ func oneIf(ok bool) int {
 	return 0
 }
 
-// run counts what the pair reads. If the format does not have a field that the options name, it is tried without: should
-// nothing else read the sample, that is what has to be said.
+// run counts the requests that the pair reads. If the format lacks a field that the options name, it is tried without
+// that field: the missing field is then the error to report if no other format reads the sample.
 func (t *trial) run(sample []string, o Options) {
-	o.forgeable = t.rival // nothing is read by it
+	o.forgeable = t.rival // only to detect it: no record is decoded with it
 	d, err := decoderOf(t.envelope, o, t.newParser)
 	if err != nil {
 		t.refused = err
@@ -345,7 +347,7 @@ func (t *trial) run(sample []string, o Options) {
 	isLines := d.fields == nil
 	for _, record := range sample {
 		d.DecodeEach(record, func(r *Request, err error) {
-			if err == ErrNoRequest || err == nil && r.cut { // the end of a line tells a format from others
+			if err == ErrNoRequest || err == nil && r.cut { // the end of a line distinguishes formats
 				return
 			}
 			if t.envelope != "none" && Reason(err) != errEnvelope.Reason {
@@ -379,7 +381,7 @@ func (t *trial) run(sample []string, o Options) {
 	}
 }
 
-// unknown is the error when nothing reads more than half. Trials come with the best first.
+// unknown is the error when nothing reads more than half. The best trial comes first.
 func unknown(trials []trial) error {
 	best := trials[0]
 	for i := range trials {
@@ -402,8 +404,8 @@ func unknown(trials []trial) error {
 		best.lines, text, Reason(best.fault), Sample(best.unread))
 }
 
-// nearestOf names up to three formats that read something; those that read the lines of many others only where no other
-// does.
+// nearestOf names up to three formats that read something. Formats that read the lines of many others are named only
+// when no other format reads any.
 func nearestOf(trials []trial) (nearest []string) {
 	for _, others := range []bool{false, true} {
 		for i := range trials {

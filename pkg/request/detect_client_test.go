@@ -8,10 +8,10 @@ import (
 
 const combinedRest = ` - - [17/Apr/2018:06:25:06 +0000] "GET /login HTTP/1.1" 200 5 "-" "curl/8.5.0"`
 
-// A format that finds the client of a line where another has the server must not be chosen, however much it reads.
+// A format that finds the client where another finds the server must not be chosen, however many lines it reads.
 func TestDetectTakesNoServerForTheClient(t *testing.T) {
 	for _, c := range []struct{ line, format, client, host string }{
-		// Debian's other_vhosts_access.log with addresses as names of the server.
+		// Debian's other_vhosts_access.log with addresses as server names.
 		{"127.0.1.1:80 198.51.100.1" + combinedRest, "vhost_combined", "198.51.100.1", "127.0.1.1"},
 		{"[2001:db8::1]:443 198.51.100.1" + combinedRest, "vhost_combined", "198.51.100.1", "2001:db8::1"},
 		{"shop.example 198.51.100.1" + combinedRest, "host_combined", "198.51.100.1", "shop.example"},
@@ -20,7 +20,7 @@ func TestDetectTakesNoServerForTheClient(t *testing.T) {
 		// lighttpd's default, also where clients ask for the address.
 		{strings.Replace("203.0.113.7"+combinedRest, "- -", "shop.example -", 1), "lighttpd", "203.0.113.7", "shop.example"},
 		{strings.Replace("203.0.113.7"+combinedRest, "- -", "192.0.2.10 -", 1), "lighttpd", "203.0.113.7", "192.0.2.10"},
-		// A header of syslog is no host.
+		// A syslog header is not a host.
 		{"web1 nginx: 203.0.113.7" + combinedRest, "combined in syslog", "203.0.113.7", ""},
 	} {
 		choice, err := Detect([]string{c.line, c.line, c.line}, Options{})
@@ -35,7 +35,7 @@ func TestDetectTakesNoServerForTheClient(t *testing.T) {
 	}
 }
 
-// Where the server's address and the client's cannot be told apart, or nothing says which is which, the error asks.
+// When nothing distinguishes the server's address from the client's, the error asks.
 func TestDetectAsksWhoTheClientIs(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		// log_format '$host $remote_addr - …' with an address as host, or LogFormat "%h %{X-Forwarded-For}i %l %u …".
@@ -48,7 +48,7 @@ func TestDetectAsksWhoTheClientIs(t *testing.T) {
 		if choice, err := Detect([]string{c.line, c.line, c.line}, Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: chose %s, %v; want %s", c.line, choice, err, c.want)
 		}
-		// Whoever writes a format is believed.
+		// A format that the user has given is trusted.
 		if choice, err := Choose("auto", "host_combined", []string{c.line}, Options{}); err == nil && choice.Format != "host_combined" {
 			t.Errorf("%s: %s, %v", c.line, choice, err)
 		}
@@ -72,7 +72,7 @@ func TestDetectTakesNoNameForTheForwardedHeader(t *testing.T) {
 	}
 }
 
-// What stands behind a combined line, and in which escapes, moves nothing of it.
+// Text behind a combined line, in any escapes, moves no field of it.
 func TestCombinedWithATail(t *testing.T) {
 	for _, tail := range []string{"", " 0.123", " rt=0.1 ut=-", ` "-" "host"`, " example.com", ` "9.9.9.9" - - [01/Jan/2020:00:00:00 +0000] "GET / HTTP/1.1" 500 1`} {
 		line := "203.0.113.7" + combinedRest + tail
@@ -107,7 +107,8 @@ func TestCombinedWithATail(t *testing.T) {
 	}
 }
 
-// The header before a line, as rsyslog, syslog-ng and journalctl write it to files, and nginx with its own access_log syslog:.
+// The header before a line, as rsyslog, syslog-ng and journalctl write it to files, and as nginx does with its own
+// access_log syslog:.
 func TestSyslogInFiles(t *testing.T) {
 	for _, header := range []string{
 		"Sep 15 16:13:46 web1 nginx[2869]: ",
@@ -133,7 +134,7 @@ func TestSyslogInFiles(t *testing.T) {
 			t.Errorf("%s: %+v, %v", header, r, err)
 		}
 	}
-	// What has no header of syslog does not get one by what a client sends.
+	// A client cannot add a syslog header to a line without one.
 	for _, line := range []string{"203.0.113.7" + combinedRest, `203.0.113.7 - x: [17/Apr/2018:06:25:06 +0000] "GET / HTTP/1.1" 200 5`, "shop.example 2001:db8:: - - [", `{"a": "b c: "} x`,
 		"Sep 15 16:13:46 web1 203.0.113.7 - nginx: [17/Apr/2018", "", " ", "a", "Sep 15 16:13:46", "Tue 2026-09-15", "Tue 2026-09-15 16:13:46xyz"} {
 		if message, ok := cutSyslogLine(line); ok {
@@ -142,7 +143,7 @@ func TestSyslogInFiles(t *testing.T) {
 	}
 }
 
-// A choice is kept for other records of its source only when it fits them as Detect would have it.
+// A choice is kept for other records of its source only when Detect would choose it for them too.
 func TestChoiceHolds(t *testing.T) {
 	for _, c := range []struct {
 		choice Choice
@@ -156,7 +157,7 @@ func TestChoiceHolds(t *testing.T) {
 		{Choice{Envelope: "none", Format: "combined"}, "combined", "127.0.1.1:80 198.51.100.1" + combinedRest, true},
 		{Choice{Envelope: "none", Format: "vhost_combined"}, "auto", "127.0.1.1:80 198.51.100.1" + combinedRest, true},
 		{Choice{Envelope: "none", Format: "host_combined"}, "auto", "shop.example 198.51.100.1" + combinedRest, true},
-		// What clients say changes no choice: a host, a name, a header.
+		// Text from clients changes no choice: a host, a name, a header.
 		{Choice{Envelope: "none", Format: "host_combined"}, "auto", "192.0.2.10 198.51.100.1" + combinedRest, true},
 		{Choice{Envelope: "none", Format: "combined"}, "auto", "198.51.100.1 -" + combinedRest, true},
 		{Choice{Envelope: "none", Format: "main"}, "auto", "198.51.100.1" + combinedRest + ` "rubbish"`, true},
@@ -173,7 +174,7 @@ func TestChoiceHolds(t *testing.T) {
 	}
 }
 
-// However much of the sample a client has broken, a log that it can forge is not read as one with a tail.
+// However much of the sample a client has broken, a log that it can forge is not read as a format with a tail.
 func TestDetectReadsNoTraefikWithATail(t *testing.T) {
 	for _, lines := range [][]string{
 		{`203.0.113.7 - - [22/Nov/2026:11:39:08 +0000] "GET /" HTTP/1.1" 200 2 "-" "-" 4 "all@file" "http://127.0.0.90:9080" 43ms`},
@@ -188,8 +189,8 @@ func TestDetectReadsNoTraefikWithATail(t *testing.T) {
 	}
 }
 
-// A client writes what it likes as its user and as the host: lines that look like another format's, however many, do not keep
-// a log from being read where one line shows which format it is.
+// A client can send any user and host, and so write any number of lines that look like another format's. One line that
+// shows the format is enough to read the log.
 func TestDetectIsNotConfusedByClients(t *testing.T) {
 	const line = ` [17/Apr/2018:06:25:06 +0000] "GET /login HTTP/1.1" 200 5`
 	for _, c := range []struct{ clients, other, format string }{
@@ -217,7 +218,7 @@ func TestDetectIsNotConfusedByClients(t *testing.T) {
 			}
 		}
 	}
-	// In a log whose second field is X-Forwarded-For, no client writes a line that makes it another's.
+	// In a log whose second field is X-Forwarded-For, no client writes a line that changes the format.
 	for _, header := range []string{"-", "9.9.9.9", "9.9.9.9 - -", "x", "x - -", "x y", `\"`, "", " ", "[x]", "9.9.9.9, 8.8.8.8", "shop.example", "- [17/Apr/2018:06:25:06 +0000]"} {
 		for _, user := range []string{"-", "alice", "- -", "9.9.9.9 - -", `""`} {
 			mine := "10.0.0.1 " + header + " - " + user + line + ` "-" "a"`

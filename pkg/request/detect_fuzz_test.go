@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// FuzzDetect: of any sample, what Detect chooses can be made and reads more than half of the sample, as it says, and no
-// other pair that is tried reads more, but for formats with a tail; the same sample gives the same choice. When there is none, the error is
-// printable.
+// FuzzDetect: for any sample, the choice of Detect can be made and reads more than half of the sample, as reported. No
+// other pair reads more, except formats with a tail. The same sample gives the same choice. Without a choice the error
+// is printable.
 func FuzzDetect(f *testing.F) {
 	for _, file := range caseFiles(f) {
 		records := readCase(f, file).records

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// TestDetect finds for every case of TestDecode what its first line says.
+// TestDetect finds for every case of TestDecode the format in its first line.
 func TestDetect(t *testing.T) {
 	for _, file := range caseFiles(t) {
 		c := readCase(t, file)
-		if c.Detect == "-" { // a collection of faults
+		if c.Detect == "-" { // a collection of unreadable records
 			continue
 		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -40,13 +40,13 @@ func TestDetectLines(t *testing.T) {
 		"vhost_combined: reads 1 of 1 requests; next host_combined: 1": `shop.example:80 ` + aliceLine,
 		"main: reads 1 of 1 requests":                                  aliceLine + ` "198.51.100.1"`,
 		"iis: reads 1 of 1 requests":                                   "#Version: 1.0\n#Fields: date time c-ip cs-method cs-uri-stem sc-status\n2026-03-01 00:00:01 203.0.113.7 GET /a 200",
-		// The fields say the same as the line, but the line's time is the server's own.
+		// The fields agree with the line, but the line's time is the server's own.
 		"combined in logstash: reads 1 of 1 requests; next ecs in logstash: 1": `{"@timestamp":"2026-03-01T12:00:00Z","@version":"1",` +
 			`"source":{"address":"203.0.113.7"},"url":{"original":"/"},"message":` + quote(aliceLine) + `}`,
-		// Marks of two shippers: Logstash has passed on what Filebeat sent.
+		// The fields of two shippers: Logstash has passed on a record of Filebeat's.
 		"combined in logstash: reads 1 of 1 requests": `{"@timestamp":"2026-03-01T12:00:00Z","@version":"1","agent":{"type":"filebeat"},` +
 			`"message":` + quote(aliceLine) + `}`,
-		// A part of the whole is read by each shape, the whole by all together.
+		// Each shape reads some of the records, json reads all.
 		"json: reads 3 of 3 requests; next nginx-json: 2": `{"msec":1,"remote_addr":"192.0.2.1","request":"GET / HTTP/1.1"}` + "\n" +
 			`{"msec":2,"remote_addr":"192.0.2.1","request":"GET / HTTP/1.1"}` + "\n" + `{"ts":1,"request":{"remote_ip":"192.0.2.1","uri":"/"}}`,
 	} {
@@ -100,7 +100,7 @@ func TestChoose(t *testing.T) {
 	}{
 		{"half", "combined: reads 0 of 1 requests", false},
 		{wrapped("half")["docker"] + "\n" + wrapped("half")["docker"], "combined in docker: reads 0 of 2 requests", true},
-		// Docker's marks, but no line of it is ever whole.
+		// Docker's fields, but no line of it is ever complete.
 		{`{"date":1,"log":"half","stream":"stdout","time":"2026-03-01T12:00:00Z"}`, "combined in fluentbit: reads 0 of 1 requests", true},
 		{"half\n" + wrapped(aliceLine)["docker"] + "\n" + wrapped("half")["docker"], "combined in docker: reads 1 of 3 requests", true},
 		{"half\nhalf\nhalf\n" + wrapped(aliceLine)["docker"], "combined: reads 0 of 4 requests", false},

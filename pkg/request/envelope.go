@@ -2,12 +2,12 @@ package request
 
 import "strings"
 
-// A shipper puts a line, or what it made of the line, into a JSON record of its own.
+// A shipper writes JSON records that contain a line, or the fields that it parsed from the line.
 type shipper struct {
 	name  string
 	marks string // groups of paths by which its records are known, as in jsonShape.needs
 	lines string // where the line is, in order of preference
-	times string // where the shipper says when it read the line
+	times string // where the time stands at which the shipper read the line
 }
 
 // shippers in the order in which Detect tries them.
@@ -20,7 +20,7 @@ var shippers = []shipper{
 	{"fluentbit", "@timestamp|date|time|timestamp log|message", "log message", "@timestamp date time timestamp"},
 }
 
-// Envelopes are the names of the envelopes that NewDecoder knows, but for auto.
+// Envelopes are the names of the envelopes that NewDecoder knows, except auto.
 func Envelopes() []string {
 	names := []string{"none", "cri", "otlp", "syslog"}
 	for _, s := range shippers {
@@ -43,14 +43,14 @@ const maxLineBytes = 16 << 20
 // keptPartsBytes is how much of the memory for such lines a decoder keeps for the next one.
 const keptPartsBytes = 1 << 20
 
-// parts puts a line together again that comes in several records.
+// parts joins a line that arrives in several records.
 type parts struct {
 	text    []byte
-	open    bool // the last part has not come
+	open    bool // the last part has not come yet
 	tooLong bool
 }
 
-// add takes a part and gives the whole line at the last. Before that the error is ErrNoRequest.
+// add adds a part and returns the complete line after the last one. Before that the error is ErrNoRequest.
 func (p *parts) add(part string, last bool) (string, error) {
 	if last && !p.open {
 		if cap(p.text) > keptPartsBytes { // of a long line before
@@ -103,7 +103,7 @@ func (d *Decoder) openJSON(record string, r *Request) error {
 	return d.timed(d.parser.Parse(d.scan.textOf(line), r), r)
 }
 
-// line is the text that the shipper took for a line.
+// line is the text in the shipper's field for the line.
 func (d *Decoder) line() (*jsonValue, bool) {
 	for _, slot := range d.lines {
 		if v, ok := d.scan.get(slot); ok && v.kind == jsonString && v.raw != "" {
@@ -118,7 +118,7 @@ func beginsObject(text string) bool {
 	return i < len(text) && text[i] == '{'
 }
 
-// openDocker reads {"log":"…\n","stream":"stdout","time":"…"}: what has no newline at its end is a part.
+// openDocker reads {"log":"…\n","stream":"stdout","time":"…"}. A text without a newline at its end is a part.
 func (d *Decoder) openDocker(record string, r *Request) error {
 	if !d.scan.read(record) {
 		return errJSON
@@ -142,7 +142,7 @@ func (d *Decoder) openCRI(record string, r *Request) error {
 	return d.openPart(stream, part, last, r)
 }
 
-// openSyslog reads a line that syslog or the journal has put into a file, behind a header of theirs. A format of JSON is
+// openSyslog reads a line that syslog or the journal has written to a file, behind their header. A format of JSON is
 // read too: the line is then an object.
 func (d *Decoder) openSyslog(record string, r *Request) error {
 	line, ok := cutSyslogLine(record)
@@ -152,7 +152,7 @@ func (d *Decoder) openSyslog(record string, r *Request) error {
 	return d.parser.Parse(line, r)
 }
 
-// cutCRI takes a record of CRI apart; last says that no part of the line follows.
+// cutCRI splits a record of CRI; last means that no part of the line follows.
 func cutCRI(record string) (time, stream, part string, last, ok bool) {
 	time, rest, _ := strings.Cut(record, " ")
 	stream, rest, _ = strings.Cut(rest, " ")
@@ -168,7 +168,7 @@ func (s *jsonScan) put(path, text string) {
 	s.values[s.slot(path)] = jsonValue{raw: text, kind: jsonString, record: s.record}
 }
 
-// openPart reads a line once it is whole. The streams of a container are told apart: their parts may alternate.
+// openPart reads a line once it is complete. Each stream of a container has its own parts, since they may alternate.
 func (d *Decoder) openPart(stream, part string, last bool, r *Request) error {
 	p := &d.parts[0]
 	if stream == "stderr" {
@@ -181,13 +181,13 @@ func (d *Decoder) openPart(stream, part string, last bool, r *Request) error {
 	return d.timed(d.parser.Parse(line, r), r)
 }
 
-// timed lets the envelope's time stand in where the line or its fields name none.
+// timed sets the envelope's time when the line or its fields have none.
 func (d *Decoder) timed(err error, r *Request) error {
 	if err != error(errNoTime) {
 		return err
 	}
 	for _, slot := range d.times {
-		// OTLP writes 0 for a time that is not known.
+		// OTLP writes 0 for an unknown time.
 		if text := d.scan.textAt(slot); known(text) != "" && text != "0" {
 			return r.readTime(text)
 		}

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzEnvelope: of any record and any line,
+// FuzzEnvelope: for any record and any line,
 //
 //   - a decoder gives a request, ErrNoRequest or a known reason, the same each time, and answers any question about the
 //     record without changing the request;
-//   - a line that is put into an envelope as its shipper does it gives what the format's parser says of it alone.
+//   - a line in an envelope, written as its shipper does, gives the same as the format's parser gives for the line alone.
 func FuzzEnvelope(f *testing.F) {
 	for _, file := range caseFiles(f) {
 		for _, record := range readCase(f, file).records {
@@ -32,7 +32,7 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// decoders are kept from one input to the next, unless a part of a line waits in them.
+// decoders are reused for the next input, unless a part of a line waits in them.
 type decoders map[[2]string]*Decoder
 
 func (made decoders) get(t *testing.T, envelope, format string) *Decoder {
@@ -72,12 +72,12 @@ func checkWrapped(t *testing.T, made decoders, envelope, format, line string) {
 		return
 	}
 	if format == "json" && (!strings.HasPrefix(line, "{") || !json.Valid([]byte(line))) {
-		return // not taken for a line where fields may stand around it
+		return // not used as a line if fields may stand around it
 	}
 	var alone, within Request
 	want := describe(&alone, made.get(t, "none", format).Decode(line, &alone))
 	if strings.Contains(want, "there is no time") {
-		return // the envelope's may stand in
+		return // the envelope's time may be used
 	}
 	if got := describe(&within, made.get(t, envelope, format).Decode(wrapped(line)[envelope], &within)); got != want {
 		t.Fatalf("%s in %s: got %s, alone %s", format, envelope, got, want)

@@ -6,7 +6,7 @@ type otlp struct {
 	root, resource, scope, record, pair, value *jsonScan
 
 	attributes [3]string // of the last log record, its scope and its resource, as they stand in the text
-	found      *jsonScan // what was asked for of them
+	found      *jsonScan // the values asked for
 }
 
 const (
@@ -50,7 +50,7 @@ func scanOf(paths string) *jsonScan {
 	return s
 }
 
-// eachOTLP makes a request of every log record.
+// eachOTLP calls each for every log record.
 func (d *Decoder) eachOTLP(record string, r *Request, each func(*Request, error)) {
 	o := d.otlp
 	if !o.root.read(record) {
@@ -120,7 +120,7 @@ func (o *otlp) pairs(array string, node *jsonNode, into *jsonScan) {
 	}
 }
 
-// put puts the value of the pair that was read last at a node of another scan.
+// put copies the value of the pair that was read last to a node of another scan.
 func (o *otlp) put(node *jsonNode, into *jsonScan) {
 	value, ok := o.pair.get(pairValue)
 	if !ok || value.kind != jsonObject {
@@ -162,7 +162,7 @@ func (o *otlp) attribute(name string) (string, bool) {
 		for pair, i := nextObject(attributes, 0); i > 0; pair, i = nextObject(attributes, i) {
 			o.pair.read(pair)
 			if o.pair.textAt(pairKey) == name {
-				o.found.record++ // what was found before stays in its memory
+				o.found.record++ // values found before stay in its memory
 				o.put(o.found.root.child("value"), o.found)
 				text := o.found.textAt(0)
 				return text, text != ""
@@ -180,7 +180,7 @@ func (s *jsonScan) list(slot int) string {
 	return ""
 }
 
-// nextObject is like jsonScan.next and passes over what is no object.
+// nextObject is jsonScan.next for objects only.
 func nextObject(array string, i int) (string, int) {
 	var s jsonScan
 	for {

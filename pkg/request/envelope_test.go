@@ -9,7 +9,7 @@ import (
 
 const aliceLine = `203.0.113.7 - alice [01/Mar/2026:11:15:30 +0100] "GET /api/items?page=2 HTTP/1.1" 200 5316 "https://shop.example/start" "curl/8.5.0"`
 
-// wrapped is a line in each of the envelopes; CRI cannot hold every line.
+// wrapped is a line in each of the envelopes; CRI cannot contain every line.
 func wrapped(line string) map[string]string {
 	quoted, _ := json.Marshal(line)
 	withEnd, _ := json.Marshal(line + "\n")
@@ -35,7 +35,7 @@ func newDecoder(t testing.TB, envelope, format string, o Options) *Decoder {
 	return d
 }
 
-// TestEnvelopeOpens: the line is what it is without an envelope; its own time counts.
+// TestEnvelopeOpens: the line gives the same as without an envelope; its own time counts.
 func TestEnvelopeOpens(t *testing.T) {
 	records := wrapped(aliceLine)
 	if len(records) != len(Envelopes()) {
@@ -67,7 +67,7 @@ func TestEnvelopeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestEnvelopeTime: the envelope's time stands in only where the fields name none, never for one that cannot be read.
+// TestEnvelopeTime: the envelope's time is used only when the fields have none, never for one that cannot be read.
 func TestEnvelopeTime(t *testing.T) {
 	const read = 1772366400000 // 2026-03-01T12:00:00Z
 	for line, want := range map[string]int64{
@@ -88,7 +88,7 @@ func TestEnvelopeTime(t *testing.T) {
 				if Reason(err) != "format" {
 					t.Errorf("%s in %s: %v", line, envelope, err)
 				}
-			case want == -1 || (envelope == "none" || envelope == "syslog") && want == read: // neither names a year
+			case want == -1 || (envelope == "none" || envelope == "syslog") && want == read: // neither has a year
 				if Reason(err) != "time" {
 					t.Errorf("%s in %s: %v", line, envelope, err)
 				}
@@ -136,7 +136,7 @@ func TestEnvelopeUnread(t *testing.T) {
 	}
 }
 
-// TestEnvelopeParts: a line in parts is read at its last, the streams of a container apart.
+// TestEnvelopeParts: a line in parts is read at its last part, each stream of a container separately.
 func TestEnvelopeParts(t *testing.T) {
 	for envelope, form := range map[string][2]string{
 		"docker": {`{"log":%q,"stream":%q,"time":"2026-03-01T12:00:00Z"}`, `{"log":"%s\n","stream":%q,"time":"2026-03-01T12:00:00Z"}`},
@@ -186,8 +186,8 @@ func checkTooLong(t *testing.T, d *Decoder, form [2]string) {
 	}
 }
 
-// TestEnvelopeLookup: fields of the record are found by their dotted names, from the first question on, and what has
-// been answered stays until the next record.
+// TestEnvelopeLookup: fields of the record are found by their dotted names, from the first question on, and the answers
+// stay valid until the next record.
 func TestEnvelopeLookup(t *testing.T) {
 	const around = `"kubernetes":{"labels":{"app":"a\u0062c"},"labels.tier":"web"},"n":5,"list":["x","y"],"none":null}`
 	for name, d := range map[string]*Decoder{
@@ -228,7 +228,7 @@ func TestEnvelopeLookup(t *testing.T) {
 	}
 }
 
-// TestEnvelopeLookupForgets: a record that cannot be read, or is blank, answers for itself and not for the one before.
+// TestEnvelopeLookupForgets: a record that cannot be read, or is blank, returns none of the fields of the one before.
 func TestEnvelopeLookupForgets(t *testing.T) {
 	for _, envelope := range []string{"cri", "docker", "otlp", "none"} {
 		d := newDecoder(t, envelope, "json", Options{})

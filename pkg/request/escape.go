@@ -2,7 +2,7 @@ package request
 
 import "strings"
 
-// An escape is how a server writes the characters that would end a field.
+// An escape is the way in which a server writes the characters that would end a field.
 type escape uint8
 
 const (
@@ -12,12 +12,12 @@ const (
 	escapeNone
 )
 
-// mark begins an escape.
+// mark is the first byte of an escape.
 func (e escape) mark() byte {
 	return `\#%`[e]
 }
 
-// within is e where the line has escapes, and none else.
+// within is e if the line has escapes, else none.
 func (e escape) within(line string) escape {
 	if e == escapeNone || strings.IndexByte(line, e.mark()) < 0 {
 		return escapeNone
@@ -25,8 +25,8 @@ func (e escape) within(line string) escape {
 	return e
 }
 
-// undo gives the text that was escaped. What is no escape stays as it is. Memory is allocated only when there
-// is one.
+// undo returns the text that was escaped. Anything that is not an escape stays as it is. Memory is allocated only when
+// there is an escape.
 func (e escape) undo(text string) string {
 	if e.within(text) == escapeNone {
 		return text
@@ -48,7 +48,7 @@ func (e escape) undo(text string) string {
 	return Text(append(out, text...))
 }
 
-// appendBackslash adds what the escape at the start of text stands for, and gives its length.
+// appendBackslash appends the character of the escape at the start of text, and returns the escape's length.
 func appendBackslash(out []byte, text string) ([]byte, int) {
 	if end := endOfEscape(text, 0); end > 0 {
 		return appendUnescaped(out, text[:end]), end
@@ -59,7 +59,7 @@ func appendBackslash(out []byte, text string) ([]byte, int) {
 	return append(out, text[0]), 1
 }
 
-// appendByte adds what a mark and two hexadecimal digits stand for.
+// appendByte appends the byte of a mark and two hexadecimal digits.
 func appendByte(out []byte, text string) ([]byte, int) {
 	if len(text) < 3 || !isHex(text[1]) || !isHex(text[2]) {
 		return append(out, text[0]), 1

@@ -2,8 +2,8 @@ package request
 
 import "errors"
 
-// A forgeablePreset is a format of a server that writes what clients send as it is, so that a line does not tell who sent
-// it. It is refused, with what to log instead; only Choose reads it, to know it.
+// A forgeablePreset is a format of a server that writes client text as it is, so that a line does not show who sent it.
+// It is refused, and the error names what to log instead. Only Choose makes its parser, to recognize the format.
 type forgeablePreset struct {
 	name   string
 	layout func(Options) (layout, error)
@@ -11,15 +11,16 @@ type forgeablePreset struct {
 }
 
 var forgeablePresets = []forgeablePreset{
-	// A name in the request's target may hold a newline (GET http://a%0A…@x/), and the next line is the client's own.
+	// A name in the request's target may contain a newline (GET http://a%0A…@x/), and the next line is the client's
+	// own.
 	{"traefik-clf", layoutTraefik, errors.New("a client can write lines of its own into Traefik's format common, with any address and user: " +
 		"log JSON (accessLog: {format: json}) and use the format traefik-json")},
-	// Behind X-Forwarded-For, which ends in the client's address, other headers follow.
+	// Other headers follow X-Forwarded-For, whose last address is the client's.
 	{"envoy", layoutEnvoy, errors.New("Envoy escapes nothing in its text log, so a client can write another's address into it or keep its own out of it: " +
 		"log JSON (json_format, as in deployments/edge/envoy.yaml) and use the format envoy-json")},
 }
 
-// make refuses the format, unless it is only to be told from others.
+// make refuses the format, except for detection.
 func (p forgeablePreset) make(o Options) (Parser, error) {
 	if !o.forgeable {
 		return nil, p.remedy
@@ -42,8 +43,8 @@ func layoutTraefik(o Options) (layout, error) {
 
 func layoutEnvoy(o Options) (layout, error) { return envoyLayout(envoy, o) }
 
-// envoyLayout is one of Envoy's text formats, in nginx's words. Envoy refuses targets with a space, so the end of the
-// request can be told.
+// envoyLayout is one of Envoy's text formats, written with the variables of nginx. Envoy refuses targets with a space,
+// so the end of the request can be found.
 func envoyLayout(format string, o Options) (layout, error) {
 	l, err := nginxLayout(format, o)
 	l.escape = escapeNone

@@ -46,7 +46,7 @@ var forgeableLines = map[string][]string{
 	},
 }
 
-// auto knows a format that can be forged by its first lines, attacked or not, and never reads it.
+// auto recognizes a format that can be forged by its first lines, attacked or not, and never reads it.
 func TestChooseRefusesForgeableFormats(t *testing.T) {
 	for format, lines := range forgeableLines {
 		preset := forgeablePresets[0]
@@ -66,7 +66,7 @@ func TestChooseRefusesForgeableFormats(t *testing.T) {
 	}
 }
 
-// A forgedCase is a format: what forgedServer does not have of it is a client's.
+// A forgedCase is a format: every field that forgedServer does not have is the client's.
 type forgedCase struct{ format string }
 
 var forgedCases = []forgedCase{
@@ -92,7 +92,7 @@ var forgedServer = map[string]string{
 
 var variableName = regexp.MustCompile(`\$[a-z0-9_]+`)
 
-// write is the line that nginx writes, with what the client has sent in all of its fields.
+// write is the line that nginx writes, with the client's text in all of its fields.
 func (c forgedCase) write(sent string) string {
 	format, raw := strings.CutPrefix(c.format, "escape=none '")
 	if raw {
@@ -120,8 +120,8 @@ func (c forgedCase) write(sent string) string {
 	})
 }
 
-// FuzzForged: whatever a client sends in all of its fields, nothing of it moves the address, the time or the status of a
-// line, or keeps it from being read.
+// FuzzForged: whatever a client sends in all of its fields, it moves neither the address nor the time nor the status of
+// a line, and does not make it unreadable.
 func FuzzForged(f *testing.F) {
 	for _, text := range []string{"", "-", "a b", `""`, `"" 9.9.9.9`, "a [b", `9.9.9.9" "x`, `u1" "[u2`, `x" "y`, "a]", `9.9.9.9 - - [04/May/2027:06:25:06 +0000] "GET / HTTP/1.1" 200 5 "-" "-"`,
 		"9.9.9.9 [04/May/2027:06:25:06 +0000] ", "x 9.9.9.9 200", ", 9.9.9.9 : 8.8.8.8", ` 200 2027-05-04T06:25:06+00:00 "`, "a [04/May/2027:06:25:06 +0000] 200 \"", `\`, ` 200 9.9.9.9`} {

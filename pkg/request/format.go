@@ -14,45 +14,44 @@ type token struct {
 	*variable
 }
 
-// A variable is what a format can ask a server to write.
+// A variable is a value that a format can make a server write.
 type variable struct {
-	text    string // as the format has it, for messages
+	text    string // as written in the format, for messages
 	name    string // as a further field
 	slot    slot
 	raw     bool // set undoes the escapes by itself
-	always  bool // a line may be unread for what it holds, so that it is read whoever wants it
-	rank    int  // who fills the slot where several could
+	always  bool // always read: its text may make a line unread
+	rank    int  // decides which variable fills the slot when several could
 	set     setter
-	ending  ending      // endCLF, endList, endPattern: it says by itself how it ends
+	ending  ending      // endCLF, endList, endPattern: the variable has an end of its own
 	pattern timePattern // for endPattern
 	better  slotSet     // for the request line
-	next    *variable   // what the format has right behind it, with nothing between
-	begins  byte        // what its text begins with where there is one, when it is a next
+	next    *variable   // the variable that follows directly, with nothing between
+	begins  byte        // the first byte of its text, if it has one, when it is a next
 	loose   bool        // a client can write spaces into it; set by compile
 }
 
 // A layout is a format before it is compiled.
 type layout struct {
 	tokens   []token
-	optional []token // what follows in a line as far as the line has it
+	optional []token // follow the tokens, as far as the line has them
 	escape   escape
 	syslog   bool
-	settled  bool      // that no field of a client moves another is seen to without zones
+	settled  bool      // its zones need no check: no client can move a field
 	tail     bool      // a line may go on after the last token; the rest is the field moreField
-	rest     *variable // that takes a tail in another way
+	rest     *variable // takes a tail in another way
 }
 
 // moreField is the further field that takes the rest of a line behind a format with a tail.
 const moreField = "more"
 
-// rankRequestLine stands between the variables that are nearer to what the client sent and those that are
-// further from it.
+// rankRequestLine stands between the variables that are nearer to the client's text and those that are further from it.
 const (
-	rankServer = iota // what the server made of it
+	rankServer = iota // the server made it
 	rankRewritten
 	rankRequestLine
 	rankSent
-	rankOption // what Options.Fields names
+	rankOption // named by Options.Fields
 )
 
 // compile makes the scanner of a layout.
@@ -61,7 +60,7 @@ func compile(l layout, o Options) (*scanner, error) {
 		l.tokens = append(l.tokens, tailOf(l))
 	}
 
-	// Before slots are claimed: which pieces are joined depends on what they are about.
+	// Join before claimSlots changes the slots, which decide about the joining.
 	required := len(variablesOf(joinAddresses(joinLiterals(l.tokens))))
 	tokens := joinAddresses(joinLiterals(append(l.tokens, l.optional...)))
 	if err := refuseAmbiguous(tokens); err != nil {
@@ -90,7 +89,7 @@ func compile(l layout, o Options) (*scanner, error) {
 		before = literal
 	}
 
-	// HAProxy's own; and what is only to be told from others, if it escapes anything.
+	// Not for HAProxy's escape, and, for detection only, not for a format that escapes anything.
 	if s.escape != escapeHash && !l.settled && (!o.forgeable || s.escape == escapeNone) {
 		if err := s.addZones(variables); err != nil {
 			return nil, err
@@ -106,7 +105,7 @@ func compile(l layout, o Options) (*scanner, error) {
 	return s, nil
 }
 
-// tailOf is what takes the rest of a line behind the tokens.
+// tailOf is the token for the rest of a line behind the tokens.
 func tailOf(l layout) token {
 	switch {
 	case l.rest != nil:
@@ -140,7 +139,7 @@ func (s *scanner) add(v *variable, before, literal string, zone *time.Location) 
 	s.steps = append(s.steps, st)
 }
 
-// joinLiterals leaves no two literals side by side, and none that is empty.
+// joinLiterals merges adjacent literals and drops empty ones.
 func joinLiterals(tokens []token) []token {
 	var joined []token
 	for _, t := range tokens {
@@ -166,7 +165,7 @@ func variablesOf(tokens []token) []*variable {
 	return variables
 }
 
-// refuseAmbiguous is against two variables of which nobody could say where the first one ends.
+// refuseAmbiguous refuses two adjacent variables when the end of the first one cannot be found.
 func refuseAmbiguous(tokens []token) error {
 	for i := 1; i < len(tokens); i++ {
 		if tokens[i-1].variable != nil && tokens[i].variable != nil {
@@ -177,7 +176,7 @@ func refuseAmbiguous(tokens []token) error {
 	return nil
 }
 
-// claimSlots settles which variable fills which slot. All others become further fields.
+// claimSlots decides which variable fills which slot. All others become further fields.
 func claimSlots(variables []*variable, o Options) error {
 	variables = withNext(variables)
 	if err := renamed(variables, o.Fields); err != nil {
@@ -213,7 +212,7 @@ func claimSlots(variables []*variable, o Options) error {
 	return nil
 }
 
-// renamed gives variables the fields that the options want them for.
+// renamed assigns the fields of the options to variables.
 func renamed(variables []*variable, fields map[string]string) error {
 	for _, ours := range slices.Sorted(maps.Keys(fields)) {
 		theirs := fields[ours]

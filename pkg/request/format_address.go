@@ -2,11 +2,11 @@ package request
 
 import "strings"
 
-// Formats write addresses of the web piece by piece, with nothing between the pieces: $scheme://$host$request_uri,
-// $uri$is_args$args, %U%q. Where one piece ends can be told all the same: a path begins with a slash, a query with a
-// question mark. Such variables become one step.
+// Formats write URLs piece by piece, with nothing between the pieces: $scheme://$host$request_uri, $uri$is_args$args,
+// %U%q. The end of each piece can still be found: a path begins with a slash, a query with a question mark. Such
+// variables become one step.
 
-// joinAddresses makes each variable one token with the pieces that follow right behind it.
+// joinAddresses joins each variable and the pieces that follow it directly to one token.
 func joinAddresses(tokens []token) []token {
 	var joined []token
 	var last *variable // the last piece of the token before
@@ -15,7 +15,7 @@ func joinAddresses(tokens []token) []token {
 		case t.variable == nil || last == nil:
 			joined, last = append(joined, t), t.variable
 		case t.name == "is_args" && last.slot == slotPath:
-			// It is the question mark, and belongs to what follows.
+			// It is the question mark and belongs to the next piece.
 		case !t.follows(last):
 			joined, last = append(joined, t), t.variable
 		default:
@@ -27,13 +27,13 @@ func joinAddresses(tokens []token) []token {
 	return joined
 }
 
-// follows tells whether it can be told where the variable before ends.
+// follows reports whether v marks the end of the variable before.
 func (v *variable) follows(before *variable) bool {
 	return v.firstByte() == '/' && (before.slot == slotHost || before.name == "server_port") ||
 		v.firstByte() == '?' && before.slot == slotPath
 }
 
-// firstByte is what the variable's text begins with, when there is a text; 0 when that is not known.
+// firstByte is the first byte of the variable's text, if there is a text; 0 when it is not known.
 func (v *variable) firstByte() byte {
 	switch v.slot {
 	case slotPath:
@@ -44,7 +44,7 @@ func (v *variable) firstByte() byte {
 	return 0
 }
 
-// withNext adds the pieces that follow right behind a variable.
+// withNext returns the variables and the pieces that follow them directly.
 func withNext(variables []*variable) []*variable {
 	var all []*variable
 	for _, v := range variables {
@@ -55,7 +55,7 @@ func withNext(variables []*variable) []*variable {
 	return all
 }
 
-// setter sets the variable and all that follow right behind it.
+// setter sets the variable and all that follow it directly.
 func (v *variable) setter() setter {
 	if v.next == nil {
 		return v.set

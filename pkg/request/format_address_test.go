@@ -47,7 +47,7 @@ func TestAddressesOfPieces(t *testing.T) {
 }
 
 func TestPiecesBesideTheRequestLine(t *testing.T) {
-	// What the client sent is nearer to the truth than what the server made of it.
+	// The client's text is more exact than the server's version of it.
 	parser := mustParser(t, `$time_iso8601 "$request" $uri$is_args$args`, Options{})
 	got := parsed(t, parser, `2026-05-04T06:25:06Z "GET /sent?x HTTP/1.1" /made?y`)
 	if got.Path != "/sent" || got.Query != "x" {

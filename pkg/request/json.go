@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// errNoTime is for a format or a record that names no time at all; an envelope's time may then stand in.
+// errNoTime is the error of a format or a record without any time; an envelope's time may then be used.
 var errNoTime = &Unread{"time", "there is no time in the line"}
 
 // maxFurther bounds the further fields that are kept of one record.
 const maxFurther = 64
 
-// A jsonParser reads one JSON object a line. It allocates nothing once it has seen the longest record.
+// A jsonParser reads one JSON object a line. It allocates nothing once it has read the longest record.
 type jsonParser struct {
 	scan    *jsonScan
 	shapes  []jsonMapping
@@ -19,23 +19,23 @@ type jsonParser struct {
 	options Options
 }
 
-// A jsonMapping is a shape whose paths have become slots of the scan.
+// A jsonMapping is a shape with the slots of its paths in the scan.
 type jsonMapping struct {
 	needs [][]int
 	roles [roleCount][]jsonField
 	path  jsonField
-	uses  []bool // by slot, as far as any is a field of the request itself
+	uses  []bool // by slot, for those that are a field of the request itself
 
 	percent bool // texts are percent-encoded
-	hash    bool // a # is a part of the path, which the server passes on as %23
+	hash    bool // a # is part of the path, which the server passes on as %23
 }
 
 type jsonField struct {
 	name   string
 	slot   int
-	day    int  // slot of the day of which slot has the time; -1 for none
+	day    int  // slot of the day, if slot has the time of day; -1 for none
 	unix   bool // may be a Unix time
-	quoted bool // may stand in quotes of its own
+	quoted bool // may stand in additional quotes
 }
 
 // newJSONParser makes the parser of one preset of JSON.
@@ -54,7 +54,7 @@ func newJSONParser(name string, o Options) *jsonParser {
 	return p
 }
 
-// needs are a shape's needs without those that the options take from elsewhere.
+// needs are a shape's needs, except those that the options take from elsewhere.
 func (o Options) needs(shape jsonShape) string {
 	var elsewhere []string
 	for role, paths := range shape.paths {
@@ -92,8 +92,8 @@ func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
 	return m
 }
 
-// isOwnRole tells whether a member of the role's own name is that, in every shape that has nothing better. A host is none:
-// it is mostly the machine that wrote the record.
+// isOwnRole reports whether a member with the role's own name is used for the role, in every shape that has no better
+// path. A member named host is not: it is mostly the machine that wrote the record.
 func isOwnRole(r int) bool {
 	switch role(r) {
 	case roleUser, roleMethod, roleQuery, roleAgent, roleReferrer:
@@ -109,7 +109,7 @@ func (m *jsonMapping) use(slot int) {
 	m.uses[slot] = true
 }
 
-// dayAndTime is a time whose day stands apart.
+// dayAndTime is a time whose day stands in another field.
 const dayAndTime = "date+time"
 
 func (p *jsonParser) field(path string) jsonField {
@@ -122,7 +122,7 @@ func (p *jsonParser) field(path string) jsonField {
 	return jsonField{name: path, slot: p.scan.slot(path), day: day, unix: unix, quoted: quoted}
 }
 
-// wantFurther takes up the further fields that the options name, and lets the scan learn others.
+// wantFurther looks up the further fields that the options name, and lets the scan learn others.
 func (p *jsonParser) wantFurther() {
 	for ours, theirs := range p.options.Fields {
 		if !slices.Contains(roleNames[:], ours) {
@@ -144,7 +144,7 @@ func (p *jsonParser) Parse(line string, r *Request) error {
 	return p.fill(r)
 }
 
-// fill makes the request of what the scan holds. When the error is errNoTime the rest of r is filled.
+// fill makes the request from the scanned values. When the error is errNoTime the rest of r is filled.
 func (p *jsonParser) fill(r *Request) error {
 	m := p.fitting()
 	if m == nil {
@@ -176,7 +176,7 @@ func (p *jsonParser) fill(r *Request) error {
 	return p.fillTime(m, r)
 }
 
-// decodePercent undoes what CloudFront does to texts, as decoderCloudFront has it for columns.
+// decodePercent undoes CloudFront's encoding of texts, as decoderCloudFront does for columns.
 func (r *Request) decodePercent() {
 	query := percentDecoded(r.Query)
 	_ = setTarget(nil, r, percentDecoded(r.Path))
@@ -184,7 +184,7 @@ func (r *Request) decodePercent() {
 	r.Referrer, r.Agent, r.Forwarded = percentDecoded(r.Referrer), decodedAgent(r.Agent), percentDecoded(r.Forwarded)
 }
 
-// fitting is the first shape whose needs are met; nil when none is.
+// fitting is the first shape whose needs are met, or nil.
 func (p *jsonParser) fitting() *jsonMapping {
 	for i := range p.shapes {
 		if p.scan.meets(p.shapes[i].needs) {
@@ -208,8 +208,8 @@ func (p *jsonParser) text(fields []jsonField) string {
 	return ""
 }
 
-// fillURL takes what the request line says first, then what is said more exactly; last of all a member named path, for
-// which Logstash has the log's file. own tells whether it was that.
+// fillURL uses the request line first, then members that are more exact, and last a member named path, in which
+// Logstash has the log's file. own is true when it used that one.
 func (p *jsonParser) fillURL(m *jsonMapping, r *Request) (own bool) {
 	line := splitRequestLine(p.text(m.roles[roleRequest]))
 	if method := p.text(m.roles[roleMethod]); method != "" {
@@ -237,7 +237,7 @@ func (p *jsonParser) fillURL(m *jsonMapping, r *Request) (own bool) {
 	return own
 }
 
-// trimZeros makes 200 of the 200.0 that is written by programs that know no whole numbers.
+// trimZeros turns 200.0, written by programs without integers, into 200.
 func trimZeros(number string) string {
 	if whole, fraction, ok := strings.Cut(number, "."); ok && strings.Trim(fraction, "0") == "" {
 		return whole
@@ -245,9 +245,9 @@ func trimZeros(number string) string {
 	return number
 }
 
-// fillIP takes the first address; false when there are values and all are something else. A list of addresses is a header
-// that was written where the client should be (Traefik's ClientHost behind a proxy that it trusts): its last one is of
-// whom the nearest proxy has seen, and all are there for Client.Resolve.
+// fillIP uses the first address. It is false when there are values and none is an address. A list of addresses is a
+// header in the place of the client (Traefik's ClientHost behind a proxy that it trusts): its last address is the one
+// that the nearest proxy has seen, and all are kept for Client.Resolve.
 func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
 	fine := true
 	for _, field := range m.roles[roleIP] {
@@ -278,8 +278,8 @@ func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
 	return fine
 }
 
-// hasRequest tells a request from an event of another kind: besides its time it names what was asked, by whom, or how
-// it went; or one of the fields that Options.Fields names.
+// hasRequest reports whether a record is a request and not another kind of event: besides its time it names its target,
+// its client or its result, or one of the fields that Options.Fields names.
 func (p *jsonParser) hasRequest(r *Request) bool {
 	if r.IP.IsValid() || r.User != "" || r.Method != "" || r.Path != "" || r.Status != 0 {
 		return true
@@ -292,7 +292,7 @@ func (p *jsonParser) hasRequest(r *Request) bool {
 	return false
 }
 
-// fillTime takes the first time that is there. When that cannot be read no other is taken for it.
+// fillTime uses the first time that is there. When that cannot be read, no other is used instead.
 func (p *jsonParser) fillTime(m *jsonMapping, r *Request) error {
 	for _, field := range m.roles[roleTime] {
 		text := p.scan.textAt(field.slot)
@@ -315,7 +315,7 @@ func (p *jsonParser) fillTime(m *jsonMapping, r *Request) error {
 	return errNoTime
 }
 
-// timeOfBoth reads a day and a time of it.
+// timeOfBoth reads a day and a time of day.
 func timeOfBoth(day, clock string) (int64, bool) {
 	since, ok := timeDay(day)
 	at, fine := timeOfDay(clock)
@@ -329,7 +329,7 @@ func (p *jsonParser) time(text string, unix bool) (int64, bool) {
 	return timeAny(text, p.options.zone())
 }
 
-// addFurther adds the fields that the options name, and of others those that the shape did not use.
+// addFurther adds the fields that the options name, and all others that the shape did not use.
 func (p *jsonParser) addFurther(m *jsonMapping, ownPath bool, r *Request) {
 	for i := range p.further {
 		r.add(p.further[i].name, p.scan.textAt(p.further[i].slot))

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzJSON: of any text, the scan says what encoding/json says.
+// FuzzJSON: for any text, the scan agrees with encoding/json.
 //
-//   - it takes what is one valid object, no deeper than maxDepth, and nothing else;
-//   - at every path that the text has it finds the last value that json.Decoder finds there;
-//   - where no path is there twice, it finds what json.Unmarshal puts there;
+//   - it accepts one valid object, no deeper than maxDepth, and nothing else;
+//   - at every path of the text it finds the last value that json.Decoder finds there;
+//   - where no path occurs twice, it finds the same as json.Unmarshal;
 //   - a parser of JSON gives a request or a known reason, and the same again.
 //
 // Only \xHH is ours: for the twin it is written \u00HH.
@@ -42,7 +42,7 @@ func FuzzJSON(f *testing.F) {
 		if want := found != nil && depth <= maxDepth; ok != want {
 			t.Fatalf("read %t, want %t", ok, want)
 		}
-		// encoding/json replaces what is no UTF-8, byte by byte, in keys too; we keep it.
+		// encoding/json replaces bytes that are not UTF-8, in keys too; we keep them.
 		if ok && !strings.Contains(text, `\x`) && utf8.ValidString(text) {
 			compareWithTokens(t, s, found)
 			compareWithUnmarshal(t, s, text, len(found))
@@ -72,7 +72,7 @@ func withoutHex(text string) string {
 	return b.String()
 }
 
-// twinValues are the last values of all paths; nil when the text is no object. An object or array is its bracket.
+// twinValues are the last values of all paths; nil when the text is not an object. An object or array is its bracket.
 func twinValues(text string) (found map[string]any, depth int) {
 	if !json.Valid([]byte(text)) || strings.TrimLeft(text, " \t\r\n")[0] != '{' {
 		return nil, 0
@@ -112,7 +112,7 @@ func twinValues(text string) (found map[string]any, depth int) {
 	return found, depth
 }
 
-// nesting is how deep a valid text is.
+// nesting is the depth of a valid text.
 func nesting(text string) (deepest int) {
 	d := json.NewDecoder(strings.NewReader(text))
 	level := 0
@@ -168,7 +168,7 @@ func compareScalar(t *testing.T, s *jsonScan, path string, v *jsonValue, want an
 	}
 }
 
-// compareWithUnmarshal is for texts that have every path once.
+// compareWithUnmarshal is for texts in which every path occurs once.
 func compareWithUnmarshal(t *testing.T, s *jsonScan, text string, paths int) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -194,7 +194,7 @@ func compareWithUnmarshal(t *testing.T, s *jsonScan, text string, paths int) {
 	}
 }
 
-// flatten puts the scalars of a value under their paths, and counts all values.
+// flatten stores the scalars of a value under their paths, and counts all values.
 func flatten(into map[string]any, prefix string, value any) (count int) {
 	add := func(key string, value any) {
 		switch value.(type) {

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	maxPaths     = 1024 // that a scan learns from what it reads
+	maxPaths     = 1024 // that a scan learns from records
 	maxPathBytes = 256
 )
 
-// A jsonNode is a place in the tree of the paths that a scan looks for.
+// A jsonNode is a node in the tree of paths that a scan looks for.
 type jsonNode struct {
 	name   string
 	path   string // dotted, from the root
 	prefix string // of the paths below
-	slot   int    // of its value; -1 when only what is below it is looked for
+	slot   int    // of its value; -1 when only the paths below it are looked for
 	kids   [][]*jsonNode
 	unread bool // as a further field
 }
@@ -41,14 +41,14 @@ func (n *jsonNode) grow(name string) *jsonNode {
 	if n.kids == nil {
 		n.kids = make([][]*jsonNode, kidRows)
 	}
-	path := strings.Clone(n.prefix + name) // the name is part of a buffer that is used again
+	path := strings.Clone(n.prefix + name) // the name is part of a buffer that is overwritten
 	kid := &jsonNode{name: path[len(n.prefix):], path: path, prefix: path + ".", slot: -1}
 	row := &n.kids[len(name)%kidRows]
 	*row = append(*row, kid)
 	return kid
 }
 
-// slot is the place of the value at a path, which is looked for from now on.
+// slot is the slot of the value at a path. From now on the scan looks for it.
 func (s *jsonScan) slot(path string) int {
 	node := &s.root
 	for name := range strings.SplitSeq(path, ".") {
@@ -57,7 +57,7 @@ func (s *jsonScan) slot(path string) int {
 	return s.claim(node)
 }
 
-// find is the slot of a path that is looked for already.
+// find is the slot of a path that the scan already looks for.
 func (s *jsonScan) find(path string) (int, bool) {
 	node := &s.root
 	for name := range strings.SplitSeq(path, ".") {
@@ -89,7 +89,7 @@ func (s *jsonScan) needs(groups string) (needs [][]int) {
 	return needs
 }
 
-// meets tells whether there is a value of each group.
+// meets reports whether each group has a value.
 func (s *jsonScan) meets(needs [][]int) bool {
 	for _, group := range needs {
 		if !slices.ContainsFunc(group, s.has) {

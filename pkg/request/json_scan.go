@@ -3,7 +3,7 @@ package request
 import "strconv"
 
 const (
-	maxRecordBytes = 16 << 20 // of one JSON text; a longer one is not read
+	maxRecordBytes = 16 << 20 // of one JSON text; a longer one is refused
 	maxDepth       = 64       // of objects and arrays in each other
 )
 
@@ -23,23 +23,23 @@ type jsonValue struct {
 	raw     string
 	kind    jsonKind
 	escaped bool
-	record  uint64 // the number of the text it was seen in
+	record  uint64 // the number of the text it comes from
 }
 
-// A jsonScan reads JSON objects, each from beginning to end once, and keeps the values at the paths it was told of.
-// Paths are dotted, and a key with dots in it is as good as objects in each other; elements of arrays go by their
-// index. What is no JSON is refused as encoding/json refuses it, but for \xHH in strings: nginx writes that unless
-// its log_format says escape=json, and who sends a quote must not thereby become unreadable. Of several values for
-// one path the last is kept.
+// A jsonScan reads JSON objects, each from beginning to end once, and keeps the values at the requested paths. Paths
+// are dotted, and a key with dots in it means the same as nested objects; elements of arrays go by their index. Text
+// that is not JSON is refused as encoding/json refuses it, with one exception: \xHH in strings is accepted. nginx
+// writes it unless its log_format has escape=json, and a client must not make its line unreadable by sending a quote.
+// If a path has several values, the last is kept.
 type jsonScan struct {
 	root   jsonNode
 	paths  []string // by slot
 	values []jsonValue
 	record uint64 // the number of the text read last
-	text   []byte // what was unescaped of that text
-	learn  bool   // take up every path that is met
-	closed bool   // with learn: but none that is not in the tree
-	grown  int    // with learn: the places taken up
+	text   []byte // unescaped strings of that text
+	learn  bool   // add every path that occurs
+	closed bool   // with learn: except paths that are not in the tree
+	grown  int    // with learn: the number of paths added
 	seen   []int  // with learn: the slots in the order met
 }
 
@@ -55,13 +55,13 @@ func (s *jsonScan) begin() {
 	}
 }
 
-// read reads one object; what was unescaped of the text before is written over.
+// read reads one object and overwrites the unescaped strings of the text before.
 func (s *jsonScan) read(text string) bool {
 	s.begin()
 	return s.again(text)
 }
 
-// again reads one object and leaves alone what has been unescaped.
+// again reads one object and keeps the unescaped strings.
 func (s *jsonScan) again(text string) bool {
 	if len(text) > maxRecordBytes {
 		return false
@@ -74,14 +74,14 @@ func (s *jsonScan) again(text string) bool {
 	return i > 0 && skipSpace(text, i) == len(text)
 }
 
-// get is the value of a slot; null is none.
+// get is the value of a slot; null counts as no value.
 func (s *jsonScan) get(slot int) (*jsonValue, bool) {
 	v := &s.values[slot]
 	return v, v.record == s.record && v.kind != jsonNull
 }
 
-// The functions below read what begins at i and give the index after it, or -1. A node is where in the tree of
-// paths they are; nil when nothing below is looked for.
+// The functions below read the value that begins at i and return the index after it, or -1. A node is its place in the
+// tree of paths; nil when nothing below it is looked for.
 
 func (s *jsonScan) object(t string, i int, node *jsonNode, depth int) int {
 	i = skipSpace(t, i+1)
@@ -189,7 +189,7 @@ func (s *jsonScan) composite(t string, i int, node *jsonNode, depth int) (jsonKi
 	if depth > maxDepth {
 		return 0, -1
 	}
-	// An array that is wanted whole is not taken up by its elements too.
+	// The elements of an array that is wanted as one value are not learned too.
 	if node != nil && node.kids == nil && (!s.learn || s.closed || t[i] == '[' && node.slot >= 0) {
 		node = nil
 	}
@@ -199,7 +199,7 @@ func (s *jsonScan) composite(t string, i int, node *jsonNode, depth int) (jsonKi
 	return jsonObject, s.object(t, i, node, depth)
 }
 
-// keep keeps a value if its place is looked for.
+// keep keeps a value if its path is looked for.
 func (s *jsonScan) keep(node *jsonNode, v jsonValue) {
 	if s.learn && v.kind < jsonObject && !node.unread {
 		s.claim(node)
@@ -212,7 +212,7 @@ func (s *jsonScan) keep(node *jsonNode, v jsonValue) {
 	}
 }
 
-// set keeps a value at a node, if that is one, as if it stood there in the text.
+// set keeps a value at a node, if there is one, as if it stood there in the text.
 func (s *jsonScan) set(node *jsonNode, v jsonValue) {
 	if node != nil {
 		v.record = s.record

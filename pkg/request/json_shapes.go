@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A role is what a value of a JSON record is in the request.
+// A role is the meaning of a JSON record's value in the request.
 type role uint8
 
 const (
@@ -15,8 +15,8 @@ const (
 	roleUser
 	roleMethod
 	roleHost
-	roleRequest // a whole request line: GET /path?query HTTP/1.1
-	roleURI     // what stands in a request line: /path?query, http://host/path?query
+	roleRequest // a complete request line: GET /path?query HTTP/1.1
+	roleURI     // the target of a request line: /path?query, http://host/path?query
 	rolePath
 	roleQuery
 	roleStatus
@@ -31,24 +31,24 @@ const (
 var roleNames = [roleCount]string{"time", "ip", "user", "method", "host", "request", "uri", "path", "query", "status",
 	"bytes", "agent", "referrer", "forwarded"}
 
-// A jsonShape says where one writer of JSON puts what. Paths stand in order of preference, and the first that has a
-// value is taken; a time with + is a day and the time of day; a time with # may be a Unix time (timeUnix says in which units), as a number or in quotes; what
-// has a " after it may stand in quotes of its own, which are dropped (Logstash's pattern QS keeps them). In a
-// path {header} is Options.Header as nginx names it (x_forwarded_for), {Header} as HTTP writes it, {head-er} that
-// in lower case.
+// A jsonShape is the layout of one writer of JSON. Paths stand in order of preference, and the first that has a value
+// is used. A time with + is a day and the time of day; a time with # may be a Unix time (timeUnix finds the unit), as a
+// number or in quotes. A path with a " after it may have quotes around its value, which are dropped (Logstash's pattern
+// QS keeps them). In a path {header} is Options.Header as nginx names it (x_forwarded_for), {Header} as HTTP writes it,
+// {head-er} that in lower case.
 type jsonShape struct {
 	name  string
-	needs string // groups of paths, of each group one must have a value: "ts request.uri|request.method"
+	needs string // groups of paths; each group must have a value: "ts request.uri|request.method"
 	paths [roleCount]string
 }
 
-// caddyJSON is the shape of a server written in Go, for which a # in a request line is a part of the path.
+// caddyJSON is the shape of a server written in Go, in whose request lines a # is part of the path.
 const caddyJSON = "caddy"
 
 // cloudFrontJSON is the shape whose values are percent-encoded once more than they were sent.
 const cloudFrontJSON = "cloudfront-json"
 
-// jsonShapes in the order in which a record is tried on them. The last fits every record.
+// jsonShapes in the order in which they are tried on a record. The last fits every record.
 var jsonShapes = []jsonShape{
 	{caddyJSON, "ts request.uri|request.method", [roleCount]string{
 		roleTime: "ts#", roleIP: "request.client_ip request.remote_ip request.remote_addr", roleUser: "user_id",
@@ -72,7 +72,7 @@ var jsonShapes = []jsonShape{
 	}},
 	{"ecs", "http.request.method|http.response.status_code|url.original|url.path|http.method|http.status_code|http.target",
 		[roleCount]string{
-			// Logstash keeps the time of the line as timestamp, and @timestamp is then when it read the line.
+			// Logstash keeps the time of the line as timestamp; @timestamp is then the time at which it read the line.
 			roleTime: "timestamp# @timestamp#",
 			roleIP: "source.ip client.ip source.address client.address http.client_ip " +
 				"network.peer.address net.sock.peer.addr net.peer.ip",
@@ -98,7 +98,7 @@ var jsonShapes = []jsonShape{
 		roleURI: "httpRequest.requestUrl", roleStatus: "httpRequest.status", roleBytes: "httpRequest.responseSize",
 		roleAgent: "httpRequest.userAgent", roleReferrer: "httpRequest.referer",
 	}},
-	// Standard logs have the names of their columns, real-time logs some of these with dashes.
+	// Standard logs use the names of their columns, real-time logs some of these with dashes.
 	{cloudFrontJSON, "c-ip cs-method|cs-uri-stem|sc-status", [roleCount]string{
 		roleTime: "timestamp(ms)# timestamp# date+time", roleIP: "c-ip", roleMethod: "cs-method",
 		roleHost: "x-host-header cs(Host) cs-host", rolePath: "cs-uri-stem", roleQuery: "cs-uri-query",
@@ -119,7 +119,7 @@ var jsonShapes = []jsonShape{
 		roleAgent: "http_user_agent user_agent agent", roleReferrer: "http_referer http_referrer referrer referer",
 		roleForwarded: "http_{header} {header}",
 	}},
-	// Those below take host for the client: not where another field is.
+	// The shapes below use host for the client, but only if no other field is there.
 	{"json", "ip|client_ip|remote_ip", ownWords},
 	{"fluentbit-json", "remote|host method path code", [roleCount]string{
 		roleTime: "time# @timestamp# date# timestamp#", roleIP: "remote host", roleUser: "user", roleMethod: "method",
@@ -141,7 +141,7 @@ var jsonShapes = []jsonShape{
 	{"json", "", ownWords},
 }
 
-// ownWords are the names of Request's fields and what they are called most often.
+// ownWords are the names of Request's fields and their most common synonyms.
 var ownWords = [roleCount]string{
 	roleTime: "time# timestamp# ts# @timestamp# date#", roleIP: "ip client_ip remote_ip remote_addr",
 	roleUser: "user username user_id", roleMethod: "method request_method", roleHost: "host",
@@ -170,7 +170,7 @@ func jsonPreset(name string) preset {
 	return preset{name: name, parser: func(o Options) (Parser, error) { return newJSONParser(name, o), nil }}
 }
 
-// path writes a path with the header that is configured.
+// path replaces the header in a path by the configured one.
 func (o Options) path(path string) string {
 	if strings.IndexByte(path, '{') < 0 {
 		return path

@@ -48,7 +48,7 @@ func TestJSONUnreadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestJSONBounds: what is too long or too deep is unread, with the reason json, wherever it stands.
+// TestJSONBounds: a text that is too long or too deep is unread, with the reason json, wherever it stands.
 func TestJSONBounds(t *testing.T) {
 	const head = `{"time":1,"user":"x","rest":`
 	nested := func(depth int) string {
@@ -111,7 +111,7 @@ func places(node *jsonNode) int {
 	return count
 }
 
-// TestJSONNamesOutliveTheBuffer: what a parser learns from a line does not change with the line's buffer.
+// TestJSONNamesOutliveTheBuffer: names that a parser learns from a line do not change with the line's buffer.
 func TestJSONNamesOutliveTheBuffer(t *testing.T) {
 	p := newJSONParser("json", Options{})
 	var r Request
@@ -141,7 +141,7 @@ func TestJSONKeepsOnlyWantedFields(t *testing.T) {
 	}
 }
 
-// TestJSONHeader: Options.Header names the header in whatever way a shape writes headers.
+// TestJSONHeader: Options.Header names the header, however a shape writes headers.
 func TestJSONHeader(t *testing.T) {
 	for format, record := range map[string]string{
 		"nginx-json":   `{"msec":1,"remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","http_cf_connecting_ip":"198.51.100.1"}`,
@@ -157,7 +157,7 @@ func TestJSONHeader(t *testing.T) {
 	}
 }
 
-// TestJSONForwardedTwice: a header that was sent twice is one list, of which the last entry is the nearest proxy's.
+// TestJSONForwardedTwice: a header that was sent twice is one list; its last entry is the nearest proxy's.
 func TestJSONForwardedTwice(t *testing.T) {
 	r, err := parseJSON(t, "caddy", `{"ts":1,"request":{"client_ip":"10.0.0.1","uri":"/","headers":{"X-Forwarded-For":["6.6.6.6","203.0.113.7"]}}}`, Options{})
 	if err != nil || r.Forwarded != "6.6.6.6, 203.0.113.7" {
@@ -165,7 +165,7 @@ func TestJSONForwardedTwice(t *testing.T) {
 	}
 }
 
-// TestJSONPresetNeedsItsFields: a preset reads nothing that its writer cannot have written.
+// TestJSONPresetNeedsItsFields: a preset reads no record that its writer cannot have written.
 func TestJSONPresetNeedsItsFields(t *testing.T) {
 	const nginx = `{"time_iso8601":"2026-03-01T10:15:30Z","remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","status":200}`
 	for _, format := range []string{"caddy", "traefik-json", "envoy-json", "ecs", "logstash-json", "fluentbit-json", "vector-json"} {
@@ -173,7 +173,7 @@ func TestJSONPresetNeedsItsFields(t *testing.T) {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
-	// Needs that the options take from elsewhere are none.
+	// Fields that the options take from elsewhere are not needed.
 	const renamed = `{"when":"2026-03-01T10:15:30Z","client":"192.0.2.1","request":"GET / HTTP/1.1","status":200}`
 	r, err := parseJSON(t, "nginx-json", renamed, Options{Fields: map[string]string{"time": "when", "ip": "client"}})
 	if err != nil || r.IP.String() != "192.0.2.1" || r.Path != "/" {
@@ -181,8 +181,8 @@ func TestJSONPresetNeedsItsFields(t *testing.T) {
 	}
 }
 
-// TestJSONTimes: a Unix time, as a number or in quotes, is read where the writer may write one; no other time is taken
-// for one that cannot be read.
+// TestJSONTimes: a Unix time, as a number or in quotes, is read where the writer may write one; no other time is used
+// instead of one that cannot be read.
 func TestJSONTimes(t *testing.T) {
 	const at = 1772360130123
 	for text, want := range map[string]int64{
@@ -205,7 +205,7 @@ func TestJSONTimes(t *testing.T) {
 	}
 }
 
-// TestJSONHost: a host is taken for the client only where no other field is.
+// TestJSONHost: a host is used for the client only when no other field is there.
 func TestJSONHost(t *testing.T) {
 	const app = `{"timestamp":"2026-03-01T10:15:30Z","host":"web-1","client_ip":"192.0.2.1","method":"GET","path":"/","protocol":"HTTP/1.1","status":200,"message":"done","user":"bob"}`
 	r, err := parseJSON(t, "json", app, Options{})
@@ -214,7 +214,7 @@ func TestJSONHost(t *testing.T) {
 	}
 }
 
-// TestJSONZone: a time without a zone is in the zone of the options.
+// TestJSONZone: a time without a zone has the zone of the options.
 func TestJSONZone(t *testing.T) {
 	zone := time.FixedZone("", 3600)
 	for _, text := range []string{"2026-03-01T11:15:30", "2026-03-01 11:15:30.0", "01/Mar/2026:11:15:30", "2026-03-01T10:15:30Z"} {
@@ -225,7 +225,7 @@ func TestJSONZone(t *testing.T) {
 	}
 }
 
-// TestJSONPitfalls are the ways in which real records differ from what one expects.
+// TestJSONPitfalls are the ways in which real records differ from the expected ones.
 func TestJSONPitfalls(t *testing.T) {
 	for name, c := range map[string]struct{ record, want string }{
 		"address with a port":      {`"ip":"203.0.113.7:4711"`, `ip="203.0.113.7"`},
@@ -268,7 +268,7 @@ func TestJSONPitfalls(t *testing.T) {
 	}
 }
 
-// For Caddy /#/../signin is a path that it serves as /signin; it passes it on, and asks an enforcer, as /%23/../signin.
+// Caddy serves /#/../signin as /signin. It passes it on, and asks an enforcer, as /%23/../signin.
 func TestAHashIsAPartOfCaddysPath(t *testing.T) {
 	for _, name := range []string{"caddy", "json"} {
 		var r Request
@@ -279,7 +279,7 @@ func TestAHashIsAPartOfCaddysPath(t *testing.T) {
 	}
 }
 
-// Behind a CDN that Traefik trusts, ClientHost is the header as it came.
+// Behind a CDN that Traefik trusts, ClientHost is the unchanged header.
 func TestClientHostIsAHeader(t *testing.T) {
 	parser := mustParser(t, "traefik-json", Options{})
 	cdn := []netip.Prefix{netip.MustParsePrefix("172.64.0.0/13")}
@@ -305,7 +305,7 @@ func TestClientHostIsAHeader(t *testing.T) {
 	}
 }
 
-// A member with one of our names is that field whatever the rest of the record looks like.
+// A member with one of our names is that field, whatever the rest of the record looks like.
 func TestMembersOfOurNames(t *testing.T) {
 	own := `"user":"alice","path":"/a","query":"q=1","agent":"curl","referrer":"r"`
 	o := Options{Fields: map[string]string{"time": "ts", "ip": "client.ip"}}
@@ -322,7 +322,7 @@ func TestMembersOfOurNames(t *testing.T) {
 				Path: "/a", Query: "q=1", Agent: "curl", Referrer: "r", Bytes: -1})
 		}
 	}
-	// What the record's writer calls so comes first.
+	// The writer's own name for a field comes first.
 	r, err := parseJSON(t, "ecs", `{"@timestamp":"2026-05-04T06:25:06Z","user":{"name":"alice"},"method":"GET","http":{"request":{"method":"POST"}},"agent":{"type":"filebeat"}}`, Options{})
 	if err != nil || r.User != "alice" || r.Method != http.MethodPost || r.Agent != "" {
 		t.Errorf("%+v, %v", r, err)

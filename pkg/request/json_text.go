@@ -127,8 +127,8 @@ func endOfEscape(t string, i int) int {
 	return i
 }
 
-// appendUnescaped writes a string of JSON as it is meant. Half a surrogate pair becomes U+FFFD, as in
-// encoding/json; bytes that are no UTF-8 stay.
+// appendUnescaped appends the text that a JSON string stands for. Half a surrogate pair becomes U+FFFD, as in
+// encoding/json; bytes that are not UTF-8 stay.
 func appendUnescaped(b []byte, s string) []byte {
 	for {
 		i := strings.IndexByte(s, '\\')
@@ -155,7 +155,7 @@ func appendUnescaped(b []byte, s string) []byte {
 	}
 }
 
-// unescapeRune reads what follows \u, with the other half of a pair, and gives the rest.
+// unescapeRune reads the digits after \u, with the other half of a pair, and returns the rest.
 func unescapeRune(s string) (rune, string) {
 	r := hexadecimal(s[:4])
 	s = s[4:]
@@ -182,8 +182,8 @@ func hexadecimal(digits string) rune {
 	return n
 }
 
-// textAt is the value of a slot as text: strings unescaped, numbers and booleans as written, an array as its
-// elements with commas between, as HTTP joins headers of one name. What is not there, null or an object is "".
+// textAt is the value of a slot as text: strings unescaped, numbers and booleans as written, an array as its elements
+// with commas between, as HTTP joins headers of one name. A missing value, null and an object are "".
 func (s *jsonScan) textAt(slot int) string {
 	v, ok := s.get(slot)
 	if !ok {
@@ -201,7 +201,7 @@ func (s *jsonScan) textOf(v *jsonValue) string {
 	case v.escaped:
 		from := len(s.text)
 		s.text = appendUnescaped(s.text, v.raw)
-		// Once, though several may ask for it.
+		// Unescape once, though several callers may ask for it.
 		v.raw, v.escaped = Text(s.text[from:]), false
 	}
 	return v.raw
@@ -225,8 +225,8 @@ func (s *jsonScan) join(from int, v jsonValue) {
 	s.text = appendUnescaped(s.text, v.raw)
 }
 
-// next is the element of an array after the one that ended at i (0 before the first), and where it ends; -1 when there
-// is none. The array has been read before, or is "".
+// next is the element of an array after the one that ended at i (0 before the first), and the index where it ends; -1
+// when there is none. The array has been scanned before, or is "".
 func (s *jsonScan) next(array string, i int) (jsonValue, int) {
 	if array == "" {
 		return jsonValue{}, -1

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// A localTime tells the two hours of an autumn night apart in which clocks show the same: in a log whose times have no
-// zone (HAProxy's), an hour is there twice. Of the two instants it takes the one that is nearer to the time that the
-// line's own header says with its zone, or else nearer to what the log has come to. It cannot know which one is meant
-// where a log has neither, because it begins within the hour; then it takes the first.
+// When clocks go back, an hour occurs twice in a log whose times have no zone (HAProxy's). A localTime decides which
+// one is meant. Of the two instants it picks the one nearer to the time in the line's own header, if that has a zone,
+// or else nearer to the latest time of the log. A log that begins within the hour has neither; then it picks the first.
 type localTime struct {
 	header string // of syslog, of the line that is read
-	last   int64  // what the log has come to
-	hour   int64  // that was looked at last, in hours since 1970
-	twice  bool   // whether some of it is there twice
+	last   int64  // latest time of the log
+	hour   int64  // that was checked last, in hours since 1970
+	twice  bool   // whether a part of it occurs twice
 }
 
 const (
 	hourMillis = 3_600_000
-	// As far back a log goes when it is another one, or when a time was far ahead.
+	// A log that goes back this far is another one, or had a time that was far ahead.
 	forgotten = 3 * hourMillis
 )
 
-// settle is the instant that is meant by a local time, of which at is the first.
+// settle returns the instant of a local time. The first candidate is at.
 func (l *localTime) settle(at int64, zone *time.Location) int64 {
 	if zone == time.UTC {
 		return at
@@ -47,7 +46,7 @@ func (l *localTime) settle(at int64, zone *time.Location) int64 {
 	return at
 }
 
-// near is what the instant has to be near to; 0 when nothing is known.
+// near is the time that the instant should be near to; 0 when nothing is known.
 func (l *localTime) near() int64 {
 	header := l.header
 	if priority := strings.IndexByte(header, '>'); strings.HasPrefix(header, "<") && priority > 0 {
@@ -60,7 +59,7 @@ func (l *localTime) near() int64 {
 	return l.last
 }
 
-// repeated is how long after an instant the same clocks show the same time again, in milliseconds; 0 when they do not.
+// repeated is the time in milliseconds after which the same clocks show the same time again; 0 when they do not.
 func repeated(at int64, zone *time.Location) int64 {
 	local := time.UnixMilli(at).In(zone)
 	_, end := local.ZoneBounds()
@@ -76,7 +75,7 @@ func repeated(at int64, zone *time.Location) int64 {
 	return back
 }
 
-// hasZone tells whether a time that could be read names its zone, or is no local time at all.
+// hasZone reports whether a time that could be read names its zone, or is not a local time at all.
 func hasZone(text string) bool {
 	switch {
 	case len(text) > 10 && text[2] == '/':
@@ -87,7 +86,7 @@ func hasZone(text string) bool {
 	return len(text) < 19 || text[4] != '-'
 }
 
-// Forget forgets what the log has come to, by which local times are told apart that are there twice: what follows is read
+// Forget forgets the latest time of the log, which decides between local times that occur twice: the next record counts
 // as the beginning of another log.
 func (d *Decoder) Forget() {
 	if s, ok := d.parser.(*scanner); ok {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// haproxyAt is a line of HAProxy's with a local time.
+// haproxyAt is a line of HAProxy with a local time.
 func haproxyAt(local string) string {
 	return `203.0.113.7:333 [` + local + `] f b/s 1/0/3/6/10 200 27 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"`
 }
 
-// In the night in which clocks go back, a client that asks every 12 s has asked every 12 s.
+// In the night in which clocks go back, a client that asks every 12 s is read as asking every 12 s.
 func TestRepeatedHour(t *testing.T) {
 	for name, zone := range map[string]*time.Location{"Berlin": berlin, "Lord Howe": mustZone(t, "Australia/Lord_Howe")} {
 		at := time.Date(2026, 10, 24, 23, 0, 0, 0, time.UTC)
@@ -40,7 +40,7 @@ func mustZone(t *testing.T, name string) *time.Location {
 	return zone
 }
 
-// What cannot be known is taken for the first of the two hours, unless the line's header says more.
+// Without further information the time is the first of the two, unless the line's header shows the other.
 func TestRepeatedHourAtTheBeginning(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
 		{haproxyAt("25/Oct/2026:02:30:00.000"), "2026-10-25T00:30:00Z"},
@@ -60,7 +60,7 @@ func TestRepeatedHourAtTheBeginning(t *testing.T) {
 	}
 }
 
-// A time that is far ahead is forgotten with the next line, and a time that names its zone is what it says.
+// A time that is far ahead is forgotten with the next line, and a time that names its zone is exact.
 func TestRepeatedHourIsNoOtherHour(t *testing.T) {
 	d := newDecoder(t, "none", "haproxy", Options{Zone: berlin})
 	for _, test := range []struct{ local, want string }{

@@ -37,7 +37,7 @@ var nginxVariables = map[string]variable{
 	"body_bytes_sent": {slot: slotBytes, set: setBytes, rank: rankSent},
 	"bytes_sent":      {slot: slotBytes, set: setBytes, rank: rankServer},
 
-	// Our own mark on what was refused, as it stands in responses.
+	// Weir's own header on refused requests, as it stands in responses.
 	"sent_http_x_weir":     {name: markField, set: setFurther},
 	"upstream_http_x_weir": {name: markField, set: setFurther, ending: endList},
 }
@@ -89,7 +89,7 @@ func nginxEscape(mode string) (escape, error) {
 	return 0, fmt.Errorf("escape=%s: nginx has default, json and none", mode)
 }
 
-// nginxText gives the format proper and what escape= says.
+// nginxText returns the format and the value of escape=.
 func nginxText(format string) (text, mode string, err error) {
 	parameters, directive := cutDirective(format, "log_format")
 	if rest, ok := strings.CutPrefix(parameters, "escape="); ok {
@@ -102,7 +102,7 @@ func nginxText(format string) (text, mode string, err error) {
 	return text, mode, err
 }
 
-// cutDirective takes the directive's name, and the name that it gives to the format, off.
+// cutDirective removes the directive and the name that it gives to the format.
 func cutDirective(s, directive string) (rest string, found bool) {
 	first, rest, found := cutSpace(s)
 	if !found || first != directive {

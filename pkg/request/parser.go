@@ -8,25 +8,25 @@ import (
 
 // A Parser makes requests from lines of one format.
 type Parser interface {
-	// Parse resets r and fills it from the line. The error is ErrNoRequest or an *Unread; r is then undefined.
-	// The strings of r are parts of the line, but for those that had to be unescaped, which hold until the parser
-	// reads the next line. Nothing is allocated for an ordinary line once r.Fields has grown. A Parser is for one
-	// goroutine at a time.
+	// Parse resets r and fills it from the line. The error is ErrNoRequest or an *Unread; r is then undefined. The
+	// strings of r are parts of the line, except those that had to be unescaped, which are valid until the parser reads
+	// the next line. Nothing is allocated for an ordinary line once r.Fields has grown. A Parser is for one goroutine
+	// at a time.
 	Parse(line string, r *Request) error
-	// Want says which fields are read of requests from the next line on, by their names: user, method, host, path,
-	// query, agent, referrer and those of further fields. nil is all, and holds to begin with. The others may be left
-	// empty, but for time, ip, status, bytes and forwarded, which always are what they are. Which lines can be read, and
-	// why one cannot, does not depend on it.
+	// Want sets which fields of requests are read from the next line on, by their names: user, method, host, path,
+	// query, agent, referrer and those of further fields. nil means all and is the default. The others may be left
+	// empty, except time, ip, status, bytes and forwarded, which are always filled. Want does not change which lines
+	// can be read, or the reason why one cannot.
 	Want(names []string)
 }
 
-// Options are what a format does not say by itself.
+// Options are settings that a format does not contain.
 type Options struct {
-	Zone   *time.Location    // of times that are written without a zone; nil is UTC
+	Zone   *time.Location    // of times without a zone; nil is UTC
 	Fields map[string]string // our name of a field → the format's own name of it (user: http_x_user; in JSON user: jwt.sub)
 	Header string            // the header that fills Forwarded, in any case; empty is X-Forwarded-For
 
-	forgeable bool // formats that a client can forge are made too: only to tell them from others
+	forgeable bool // also make formats that a client can forge: only to detect them
 }
 
 func (o Options) zone() *time.Location {
@@ -91,7 +91,7 @@ func compiled(read func(string, Options) (layout, error), format string, o Optio
 	return s, nil
 }
 
-// columnsParser chooses by the names of the columns whose dialect is meant.
+// columnsParser chooses the dialect by the names of the columns.
 func columnsParser(names string, o Options) (Parser, error) {
 	if strings.Contains(names, "x-edge-") {
 		return w3c(names, dialectCloudFront)(o)

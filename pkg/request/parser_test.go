@@ -119,7 +119,7 @@ func TestReasonOfOtherErrors(t *testing.T) {
 	}
 }
 
-// Whatever a line is like, reading it costs no memory once the request's fields have grown.
+// Reading any line costs no memory once the request's fields have grown.
 func TestParseAllocatesNothing(t *testing.T) {
 	formats := map[string]func(*benchTraffic) string{
 		"combined":      (*benchTraffic).combined,
@@ -146,7 +146,7 @@ func TestParseAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Options.Fields says where our fields stand, by the format's own names.
+// Options.Fields maps our fields to the format's own names.
 func TestFieldsOption(t *testing.T) {
 	o := Options{Fields: map[string]string{"user": "http_x_user", "tenant": "$cookie_tenant", "ip": "http_x_real_ip"}}
 	const format = `$remote_addr [$time_iso8601] "$request" "$http_x_real_ip" "$http_x_user" $cookie_tenant $status`

@@ -2,20 +2,21 @@ package request
 
 import "unsafe"
 
-// A PathForm says how different spellings of a path become one. The zero value is for servers that tell case, a slash at
-// the end, ;parameters and backslashes apart.
+// A PathForm defines how different spellings of a path become one. The zero value is for servers to which case, a slash
+// at the end, ;parameters and backslashes matter.
 //
-// Normal decodes each valid %XX once, %2F too, leaves others as they are, cuts what follows a #, makes several slashes
-// one, and resolves . and .. as RFC 3986 does, at the root too. It does this to bytes: what is not UTF-8 stays as it is.
+// Normal decodes each valid %XX once, %2F too, leaves others as they are, cuts off everything from a # on, makes
+// several slashes one, and resolves . and .. as RFC 3986 does, at the root too. It works on bytes: text that is not
+// UTF-8 stays as it is.
 type PathForm struct {
-	Lower        bool // letters from A to Z become small
+	Lower        bool // letters from A to Z become lower case
 	DropSlash    bool // /a/ is /a
 	DropParams   bool // /a;b=c/d is /a/d
-	BackslashToo bool // \ is /, and %5C
+	BackslashToo bool // \ is /, and so is %5C
 }
 
-// Normal returns the path's one spelling, and the buffer, which is used again and holds the text where it is not a part of
-// path. A path that was decoded by who logged it is not decoded again.
+// Normal returns the normal spelling of the path, and the buffer, which is reused and contains the text when it is not
+// a part of path. A path that the logging server has decoded is not decoded again.
 func (f PathForm) Normal(path string, decoded bool, buffer []byte) (string, []byte) {
 	if f.isNormal(path, decoded) {
 		return path, buffer
@@ -28,7 +29,7 @@ func (f PathForm) Normal(path string, decoded bool, buffer []byte) (string, []by
 	return unsafe.String(unsafe.SliceData(buffer), len(buffer)), buffer
 }
 
-// isNormal says that there is nothing to change.
+// isNormal reports whether the path is already normal.
 func (f PathForm) isNormal(path string, decoded bool) bool {
 	segment := 0 // where it begins
 	for i := 0; i < len(path); i++ {
@@ -60,12 +61,12 @@ func (f PathForm) isNormal(path string, decoded bool) bool {
 	return !isDots(path[segment:]) && !(f.DropSlash && len(path) > 1 && path[len(path)-1] == '/')
 }
 
-// isDots says that a segment stands for itself or for the one above.
+// isDots reports whether a segment is . or .. .
 func isDots[T string | []byte](segment T) bool {
 	return len(segment) == 1 && segment[0] == '.' || len(segment) == 2 && segment[0] == '.' && segment[1] == '.'
 }
 
-// decode appends the path with its escapes decoded, and without what the form drops.
+// decode appends the path with its escapes decoded, and without the parts that the form drops.
 func (f PathForm) decode(b []byte, path string, decoded bool) []byte {
 	for i := 0; i < len(path); i++ {
 		c := path[i]
@@ -95,14 +96,14 @@ func (f PathForm) decode(b []byte, path string, decoded bool) []byte {
 	return b
 }
 
-// resolve makes several slashes one and takes dots out, in place.
+// resolve makes several slashes one and removes segments of dots, in place.
 func resolve(b []byte) []byte {
 	root := 0
 	if len(b) > 0 && b[0] == '/' {
 		root = 1
 	}
 
-	to := root // the end of what is done: empty, or a segment and its slash, or the last segment
+	to := root // the end of the finished part: empty, or a segment and its slash, or the last segment
 	for at := root; at < len(b); {
 		end := at
 		for end < len(b) && b[end] != '/' {
@@ -125,12 +126,12 @@ func resolve(b []byte) []byte {
 	}
 
 	if to == 0 && len(b) > 0 {
-		b[0], to = '/', 1 // of dots alone
+		b[0], to = '/', 1 // only dots
 	}
 	return b[:to]
 }
 
-// above is the length of b without its last segment, whose slash is its last byte.
+// above is the length of b without its last segment. The last byte of b is that segment's slash.
 func above(b []byte, root int) int {
 	end := len(b) - 1
 	for end > root && b[end-1] != '/' {

@@ -53,7 +53,7 @@ func TestPathsHaveOneSpelling(t *testing.T) {
 		"/a%3Fb":                "/a?b",
 		"/a+b":                  "/a+b",
 		"/caf%C3%A9":            "/café",
-		"/%c0%af%ff":            "/\xc0\xaf\xff", // no slash: it is not decoded again
+		"/%c0%af%ff":            "/\xc0\xaf\xff", // not a slash: it is not decoded again
 		"/\xff%2e%2e":           "/\xff..",
 		"/SignIn":               "/SignIn",
 		"/signin;a=b":           "/signin;a=b",
@@ -81,7 +81,7 @@ func TestPathsByChoice(t *testing.T) {
 		{PathForm{DropParams: true}, "/a;b=c/d;e", "/a/d"},
 		{PathForm{DropParams: true}, "/x/..;/signin", "/signin"},
 		{PathForm{DropParams: true}, "/a;b%2Fc/d", "/a/d"},
-		{PathForm{DropParams: true}, "/a%3Bb", "/a;b"}, // an escaped ; begins nothing
+		{PathForm{DropParams: true}, "/a%3Bb", "/a;b"}, // an escaped ; begins no parameters
 		{PathForm{DropParams: true}, ";", ""},
 		{PathForm{BackslashToo: true}, `\x\..%5Csignin`, "/signin"},
 		{PathForm{Lower: true, DropSlash: true, DropParams: true, BackslashToo: true}, `/X\..;y/%53IGNIN/;z`, "/signin"},
@@ -92,7 +92,7 @@ func TestPathsByChoice(t *testing.T) {
 	}
 }
 
-// What a server has decoded before it logged it is not decoded again, and a # in it is a character of the path.
+// A path that a server decoded before logging it is not decoded again, and a # in it is a character of the path.
 func TestDecodedPathsAreNotDecodedAgain(t *testing.T) {
 	for text, want := range map[string]string{"/%73ignin": "/%73ignin", "/a#b": "/a#b", "/x/../a//b": "/a/b"} {
 		if got, _ := (PathForm{}).Normal(text, true, nil); got != want {
@@ -124,7 +124,7 @@ func TestNormalPathsAllocateNothing(t *testing.T) {
 	}
 }
 
-// slowNormal is the same in a simple way.
+// slowNormal does the same in a simple way.
 func slowNormal(f PathForm, text string) string {
 	if f.DropParams {
 		segments := strings.Split(strings.SplitN(text, "#", 2)[0], "/")
@@ -174,8 +174,8 @@ func slowNormal(f PathForm, text string) string {
 	return clean
 }
 
-// FuzzPath: a path has the spelling that the slow twin gives it, holds no segment of dots and no two slashes, and does not
-// change when nothing in it is encoded any more.
+// FuzzPath: a path has the spelling that the slow twin gives it, has neither segments of dots nor two slashes in a row,
+// and does not change when nothing in it is encoded any more.
 func FuzzPath(f *testing.F) {
 	for _, text := range []string{"/x/../%73ignin", "//a/./b//", "a;b/c", `\..\a`, "/a%2f%2e%2e/b#c", "..", "/%", "%2e%2e/", "/a;#/b"} {
 		for choice := range byte(16) {

@@ -8,9 +8,9 @@ import (
 // minEphemeral is the first port that systems give to clients rather than to servers: Linux begins at 32768.
 const minEphemeral = 32768
 
-// judge is an error for a request that the format has read from its line, but that no server writes so: another format's
-// line, which happens to fit. It is for detection only. What a client sends must not make its line unread, and in a format
-// that somebody has configured "- -" may be a name.
+// judge returns an error for a request that the format has read from its line but that no server writes like this: the
+// line has another format, which happens to fit. It is for detection only. Text from a client must not make its line
+// unread, and in a format that a user has configured "- -" may be a name.
 func (t *trial) judge(r *Request) error {
 	if r.Forwarded != "" {
 		t.named++
@@ -34,13 +34,13 @@ func (t *trial) judge(r *Request) error {
 	return nil
 }
 
-// errDoubted is the error for a user that a client may write so, or that is two fields of another format. Where a line of the
-// same log has a user of one word, there are no two fields.
+// errDoubted is the error for a user that a client may write like this, or that is two fields of another format. If a
+// line of the same log has a user of one word, there are no two fields.
 var errDoubted = &Unread{errFormat.Reason, errFormat.text}
 
-// endsAsTraefik tells whether a line ends as Traefik's common log does (1 "router" "http://server" 12ms), which is refused
-// because a client can write into it whatever it likes: so that no log of Traefik is read as one with a tail, however much
-// of the sample an attacker has written.
+// endsAsTraefik reports whether a line ends as Traefik's common log does (1 "router" "http://server" 12ms). That format
+// is refused because a client can write anything into it. So no log of Traefik is read as a format with a tail, however
+// much of the sample an attacker has written.
 func endsAsTraefik(r *Request) bool {
 	more, ok := r.Field(moreField)
 	before, isDuration := strings.CutSuffix(more, "ms")
@@ -53,14 +53,15 @@ func namesAddress(entry string) bool {
 	return ok
 }
 
-// isHostIn tells whether a further field is the name of a host, with a dot, or an address, perhaps the first of a list.
+// isHostIn reports whether a further field is the name of a host, with a dot, or an address, perhaps the first of a
+// list.
 func isHostIn(r *Request, name string) bool {
 	text, _ := r.Field(name)
 	return strings.ContainsAny(text, ".:")
 }
 
-// hostIsClient tells whether what the format takes for the name of the server is a client: an address and a port that no
-// server listens at.
+// hostIsClient reports whether the format's server name is in fact a client: an address with a port on which no server
+// listens.
 func hostIsClient(r *Request) bool {
 	address, ok := parseAddress(r.Host)
 	if !ok || !address.IsValid() {
@@ -70,7 +71,7 @@ func hostIsClient(r *Request) bool {
 	return ok && port >= minEphemeral
 }
 
-// serverPortOfClient tells whether what the format takes for the port of the client is one that servers listen at.
+// serverPortOfClient reports whether the client's port, as the format reads it, is one on which servers listen.
 func serverPortOfClient(r *Request) bool {
 	port, ok := portIn(r, "remote_port")
 	return ok && port < minEphemeral

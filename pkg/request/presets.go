@@ -9,7 +9,7 @@ import (
 type preset struct {
 	name   string
 	parser func(Options) (Parser, error)
-	loose  bool // it reads lines of many formats: Detect takes it only when no other preset reads the sample
+	loose  bool // reads lines of many formats: Detect uses it only when no other preset reads the sample
 }
 
 var presets = append([]preset{
@@ -35,8 +35,8 @@ var presets = append([]preset{
 	{name: "common-plus", parser: withTail(apacheCommon + " "), loose: true},
 }, jsonPresets()...)
 
-// rivals are formats whose lines host_combined reads too, with another client. Nothing is read by them: they are there so
-// that Detect asks instead of guessing.
+// rivals are formats whose lines host_combined reads too, with another client. They are never used to read a log: they
+// exist so that Detect asks instead of guessing.
 var rivals = []preset{
 	{name: "%h %{X-Forwarded-For}i %l %u %t …", parser: scanned(layoutForwardedSecond)},
 	{name: "$remote_addr:$remote_port $http_x_forwarded_for - $remote_user …", parser: scanned(layoutPortAndForwarded)},
@@ -71,10 +71,10 @@ func Presets() []string {
 
 const (
 	apacheCommon = `%h %l %u %t "%r" %>s %b`
-	// Also nginx's, whose second field is always a dash.
+	// Also the format of nginx, whose second field is always a dash.
 	apacheCombined = `%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`
 
-	// The host stands where combined has the identity that nobody asks for.
+	// The host stands where combined has the identity, which is practically unused.
 	lighttpd = `%h %V %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`
 
 	nginxCombined = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`
@@ -82,11 +82,11 @@ const (
 	nginxIngress  = nginxCombined + ` $request_length $request_time [$proxy_upstream_name] ` +
 		`[$proxy_alternative_upstream_name] $upstream_addr $upstream_response_length $upstream_response_time $upstream_status $req_id`
 
-	// Captured headers stand before the request where there are any, and behind it what httpslog adds.
+	// Captured headers, if there are any, stand before the request; the additional fields of httpslog stand behind it.
 	haproxyHead = `$client [$accept_date] $frontend $backend/$server $timers $status $bytes_sent `
 	haproxy     = haproxyHead + `$captured_request_cookie $captured_response_cookie $termination_state $connections $queues $captures"$request"`
 
-	// The time is that of the response, in the order of which lines are written.
+	// The time is that of the response, the order in which lines are written.
 	alb = `$type $time_iso8601 $elb $client $target $request_processing_time $target_processing_time ` +
 		`$response_processing_time $status $target_status_code $received_bytes $bytes_sent "$request" "$http_user_agent`
 	albOptional = `" $ssl_cipher $ssl_protocol $target_group_arn "$trace_id" "$host" "$chosen_cert_arn" ` +
@@ -102,8 +102,8 @@ func apache(format string) func(Options) (Parser, error) {
 	return func(o Options) (Parser, error) { return compiled(apacheLayout, format, o) }
 }
 
-// withTail is an Apache LogFormat behind which a line may go on: with a time, a name, headers. Apache and nginx escape the
-// quotes in what clients send, so that nothing in the tail, or before it, moves a field of the format.
+// withTail is an Apache LogFormat whose lines may go on: with a time, a name, headers. Apache and nginx escape the
+// quotes in client text, so that nothing in the tail, or before it, moves a field of the format.
 func withTail(format string) func(Options) (Parser, error) {
 	return scanned(func(o Options) (layout, error) {
 		l, err := apacheLayout(format, o)
@@ -143,8 +143,8 @@ func layoutALB(o Options) (layout, error) {
 	return l, err
 }
 
-// nameOwn makes $client the client's address with its port, $accept_date HAProxy's time, which has a fraction and no
-// zone, and $bytes_sent a number with which a plus sign may stand.
+// nameOwn defines our own variables: $client is the client's address with its port, $accept_date HAProxy's time, which
+// has a fraction and no zone, and $bytes_sent a number that may have a plus sign.
 func (l layout) nameOwn() {
 	for _, v := range variablesOf(l.tokens) {
 		switch v.name {

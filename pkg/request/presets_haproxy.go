@@ -2,8 +2,8 @@ package request
 
 import "strings"
 
-// An haproxyLines parser reads HAProxy's log. A cookie that is captured is not escaped, nor is the name of TLS: a line with
-// more quotes than those of the request is read from its ends, so that no cookie is taken for the request.
+// An haproxyLines parser reads HAProxy's log. HAProxy escapes neither a captured cookie nor the name of TLS. A line
+// with more quotes than those of the request is read from its ends, so that no cookie is mistaken for the request.
 type haproxyLines struct{ all, ends Parser }
 
 const haproxyQuotes = 2
@@ -40,8 +40,8 @@ func layoutHAProxyEnds(o Options) (layout, error) {
 	return l, err
 }
 
-// setHAProxyEnd takes the request that a line ends with, and the headers before it. Behind the request of httpslog the name
-// of TLS may hold quotes, too: nothing tells then which of them are the request's.
+// setHAProxyEnd reads the request at the end of a line, and the headers before it. In httpslog the name of TLS behind
+// the request may contain quotes too; then the request's own quotes cannot be found.
 func setHAProxyEnd(s *step, r *Request, text string) *Unread {
 	text, ok := strings.CutSuffix(text, `"`)
 	begin := strings.LastIndexByte(text, '"')
@@ -65,8 +65,8 @@ func layoutHAProxy(o Options) (layout, error) {
 	return l, err
 }
 
-// setCaptures takes the captured headers behind which the request follows: {of the request} {of the response}. One alone is
-// taken for that of the request. HAProxy escapes the braces in them, and not in the cookies before them.
+// setCaptures reads the captured headers before the request: {of the request} {of the response}. A single block counts
+// as that of the request. HAProxy escapes braces in headers, but not in the cookies before them.
 func setCaptures(_ *step, r *Request, text string) *Unread {
 	rest, last, ok := lastBlock(text)
 	if !ok {
@@ -81,7 +81,7 @@ func setCaptures(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
-// lastBlock cuts the block in braces off with which a text ends, and the space behind it.
+// lastBlock cuts the block in braces at the end of a text off, and the space behind it.
 func lastBlock(text string) (rest, block string, ok bool) {
 	text, ok = strings.CutSuffix(text, "} ")
 	begin := strings.LastIndexByte(text, '{')
@@ -91,8 +91,8 @@ func lastBlock(text string) (rest, block string, ok bool) {
 	return text[:begin], text[begin+1:], true
 }
 
-// setHAProxyTLS takes what httpslog writes behind the request: codes of errors, and the name, version and cipher of TLS. The
-// name is what the client says, and ends where the others begin.
+// setHAProxyTLS reads the fields of httpslog behind the request: codes of errors, and the name, version and cipher of
+// TLS. The client chooses the name, so it ends where the others begin.
 func setHAProxyTLS(_ *step, r *Request, text string) *Unread {
 	if text == "" {
 		return nil
@@ -111,7 +111,7 @@ func setHAProxyTLS(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
-// cutLast cuts a text in two where a byte stands last.
+// cutLast splits a text at the last occurrence of a byte.
 func cutLast(text string, b byte) (before, after string) {
 	at := strings.LastIndexByte(text, b)
 	if at < 0 {

@@ -2,19 +2,20 @@ package request
 
 import "strings"
 
-// Istio has Envoy write more than Envoy does by itself: the peer's address, behind all that clients send.
+// Istio makes Envoy write more than Envoy's default: the peer's address, behind all text from clients.
 //
-// Envoy escapes nothing, so that headers cannot be told from each other once one holds a quote. But nobody moves what stands
-// before the first header, since Envoy refuses targets with spaces, nor what stands behind the last quote: addresses and
-// names of Istio's own, and the name of TLS, which Envoy checks (since 1.28.7, 1.29.9, 1.30.6 and 1.31.2). The peer is
-// therefore the client, and X-Forwarded-For is never read. Of the headers only what is within quotes of Envoy's own is taken.
+// Envoy escapes nothing, so headers cannot be separated once one contains a quote. But a client cannot move the fields
+// before the first header, since Envoy refuses targets with spaces. It cannot move the fields behind the last quote
+// either: addresses and names of Istio's own, and the name of TLS, which Envoy checks (since 1.28.7, 1.29.9, 1.30.6 and
+// 1.31.2). The peer is therefore the client, and X-Forwarded-For is never read. Of the headers only those within
+// Envoy's own quotes are read.
 const istioHead = `[$time_iso8601] "$request" $status $response_flags $response_code_details $connection_termination_details ` +
 	`"$upstream_transport_failure_reason" $request_length $bytes_sent $duration $upstream_service_time "`
 
 const (
-	istioQuotes = 9 // of five fields, but for the first, which istioHead ends with
+	istioQuotes = 9 // of five fields, except the first, which istioHead ends with
 	istioWords  = 6 // behind them
-	istioPeer   = 3 // which of them is the peer
+	istioPeer   = 3 // the peer's position among them
 )
 
 func layoutIstio(o Options) (layout, error) {
@@ -30,7 +31,7 @@ func layoutIstio(o Options) (layout, error) {
 	return l, err
 }
 
-// setIstioEnd takes what follows the quote before the first header.
+// setIstioEnd reads the text after the quote before the first header.
 func setIstioEnd(_ *step, r *Request, text string) *Unread {
 	last := strings.LastIndexByte(text, '"')
 	if last < 0 || !strings.HasPrefix(text[last+1:], " ") {
@@ -61,7 +62,7 @@ func setIstioEnd(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
-// setIstioHeaders takes the headers, and the server asked, if no header holds a quote.
+// setIstioHeaders reads the headers and the server asked, if no header contains a quote.
 func setIstioHeaders(r *Request, text string) {
 	if strings.Count(text, `"`) != istioQuotes {
 		return

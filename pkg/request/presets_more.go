@@ -3,7 +3,7 @@ package request
 import "strings"
 
 const (
-	// What ALB's log was made of: no type, no field behind the protocol of TLS.
+	// The format of the older ELB, from which ALB's is derived: no type, no field behind the protocol of TLS.
 	elb = `$time_iso8601 $elb $client $backend $request_processing_time $backend_processing_time $response_processing_time ` +
 		`$status $backend_status_code $received_bytes $bytes_sent "$request" "$http_user_agent`
 	elbOptional = `" $ssl_cipher $ssl_protocol `
@@ -13,13 +13,14 @@ const (
 	s3Optional = `" $version_id $host_id $signature_version $cipher_suite $authentication_type $host $tls_version ` +
 		`$access_point_arn $acl_required `
 
-	// Nginx Proxy Manager writes the one for hosts that it proxies to, and the other for redirections and dead hosts.
+	// Nginx Proxy Manager writes the first for hosts that it proxies to, and the second for redirections and dead
+	// hosts.
 	npmProxy = `[$time_local] $upstream_cache_status $upstream_status $status - $request_method $scheme $host "$request_uri" ` +
 		`[Client $remote_addr] [Length $body_bytes_sent] [Gzip $gzip_ratio] [Sent-to $server] "$http_user_agent" "$http_referer"`
 	npmStandard = `[$time_local] $status - $request_method $scheme $host "$request_uri" ` +
 		`[Client $remote_addr] [Length $body_bytes_sent] [Gzip $gzip_ratio] "$http_user_agent" "$http_referer"`
 
-	// Nothing stands around the last two headers, so they are one.
+	// The last two headers have no quotes, so they are one field.
 	npmplus = `[$time_local] $host $remote_addr $request_seconds "$request" $status $body_bytes_sent $bytes_sent $referer_and_agent`
 
 	squid = `$msec $elapsed $remote_addr $result/$status $bytes_sent $method_and_url $remote_user $hierarchy $mime_type`
@@ -49,7 +50,7 @@ func layoutNPMplus(o Options) (layout, error) {
 	return l, err
 }
 
-// layoutSquid: Squid writes names percent-encoded, and takes spaces out of URLs unless uri_whitespace is allow.
+// layoutSquid: Squid writes names percent-encoded, and removes spaces from URLs unless uri_whitespace is allow.
 func layoutSquid(o Options) (layout, error) {
 	l, err := nginxLayout(squid, o)
 	for _, v := range variablesOf(l.tokens) {
@@ -86,7 +87,7 @@ func layoutS3Head(o Options) (layout, error) {
 	return l, err
 }
 
-// setSeconds takes a number with a fraction, and nothing else.
+// setSeconds accepts a number with a fraction, and nothing else.
 func setSeconds(s *step, r *Request, text string) *Unread {
 	whole := skipDigits(text, 0)
 	if fraction := strings.TrimPrefix(text[whole:], "."); whole == 0 || skipDigits(fraction, 0) < len(fraction) {
@@ -95,15 +96,15 @@ func setSeconds(s *step, r *Request, text string) *Unread {
 	return setFurther(s, r, text)
 }
 
-// setReferrerAndAgent takes two headers with a space between. Both are what the client says, so that it does no harm where
-// one with a space in it ends elsewhere.
+// setReferrerAndAgent reads two headers with a space between. Both are the client's text, so a wrong boundary between
+// them does no harm.
 func setReferrerAndAgent(_ *step, r *Request, text string) *Unread {
 	referrer, agent, _ := strings.Cut(text, " ")
 	r.Referrer, r.Agent = known(referrer), known(agent)
 	return nil
 }
 
-// setPadded takes a field that is aligned to the right.
+// setPadded reads a field that is aligned to the right.
 func setPadded(s *step, r *Request, text string) *Unread {
 	return setFurther(s, r, strings.TrimLeft(text, " "))
 }
@@ -132,7 +133,7 @@ func (o Options) fieldsIn(format string) map[string]string {
 	return fields
 }
 
-// Parse gives the first format's fault when neither reads the line.
+// Parse returns the first format's error when neither reads the line.
 func (p *either) Parse(line string, r *Request) error {
 	err := p.first.Parse(line, r)
 	if err == nil || err == ErrNoRequest || p.second.Parse(line, r) != nil {
@@ -146,11 +147,11 @@ func (p *either) Want(names []string) {
 	p.second.Want(names)
 }
 
-// s3Quotes stand in a line of S3 around the request and two headers.
+// s3Quotes is the number of quotes in a line of S3, around the request and two headers.
 const s3Quotes = 6
 
-// An s3Lines parser reads S3's log, of which nobody says how quotes in it are written. In a line with more of them than S3
-// writes by itself nothing behind the first is believed: of the request only time, client and who asked are known.
+// An s3Lines parser reads S3's log, whose escaping of quotes is not documented. In a line with more quotes than S3
+// itself writes, nothing behind the first one is trusted: only time, client and requester are known.
 type s3Lines struct{ all, head Parser }
 
 func s3Parser(o Options) (Parser, error) {

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// A vendorSample is a line as the documentation of who writes it has it, or as its log_format makes it.
+// A vendorSample is a line from its writer's documentation, or as its log_format makes it.
 type vendorSample struct {
 	format string
 	line   string
-	want   Request // without its fields
+	want   Request // without its further fields
 	fields string  // some of them: name=value, with spaces between
 }
 
@@ -31,7 +31,7 @@ var vendorSamples = []vendorSample{
 		Request{UnixMilli: milli("2019-02-06T00:00:38Z"), IP: netip.MustParseAddr("192.0.2.3"), User: "79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be",
 			Method: "GET", Host: "amzn-s3-demo-bucket1.s3.us-west-1.amazonaws.com", Path: "/amzn-s3-demo-bucket1", Query: "policy", Status: 404, Bytes: 297, Agent: "S3Console/0.4"},
 		"bucket=amzn-s3-demo-bucket1 operation=REST.GET.BUCKETPOLICY error_code=NoSuchBucketPolicy authentication_type=AuthHeader acl_required=Yes"},
-	// As it was in 2014, and nothing was sent.
+	// As it was in 2014, for a request whose response sent nothing.
 	{"s3", `79a59df900b9 mybucket [06/Feb/2014:00:01:57 +0000] 192.0.2.3 - DD6CC733AEXAMPLE REST.PUT.OBJECT s3-dg.pdf "PUT /mybucket/s3-dg.pdf HTTP/1.1" 200 - - 4406583 41754 28 "-" "S3Console/0.4" -`,
 		Request{UnixMilli: milli("2014-02-06T00:01:57Z"), IP: netip.MustParseAddr("192.0.2.3"), Method: "PUT", Path: "/mybucket/s3-dg.pdf", Status: 200, Agent: "S3Console/0.4"},
 		"key=s3-dg.pdf object_size=4406583"},
@@ -98,7 +98,7 @@ var vendorSamples = []vendorSample{
 		Request{UnixMilli: 1602646738145, IP: netip.MustParseAddr("192.0.2.100"), Method: "GET", Host: "d1.cloudfront.net", Path: "/image.jpg", Query: "a=b", Status: 200, Bytes: 16653, Agent: "curl/7.53.1"}, ""},
 }
 
-// Each is found by auto, alone and among others, and read as what its documentation says of it.
+// auto finds each of them, alone and among others, and reads it as its documentation describes it.
 func TestVendorSamples(t *testing.T) {
 	for _, s := range vendorSamples {
 		choice, err := Detect([]string{s.line}, Options{})
@@ -119,7 +119,7 @@ func TestVendorSamples(t *testing.T) {
 	}
 }
 
-// Nothing that a client can write moves what is not its own.
+// No text of a client moves a field that is not its own.
 func TestVendorFormatsCannotBeForged(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.7")
 	for _, c := range []struct{ format, line, user string }{
@@ -155,7 +155,7 @@ func TestVendorFormatsCannotBeForged(t *testing.T) {
 	}
 }
 
-// A line costs no memory, whoever writes it, unless it has escapes.
+// A line costs no memory, unless it has escapes.
 func TestVendorSamplesAllocateNothing(t *testing.T) {
 	for _, s := range vendorSamples {
 		if strings.ContainsAny(s.line, `\%`) {

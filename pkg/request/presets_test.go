@@ -51,7 +51,7 @@ func TestPresets(t *testing.T) {
 			haproxySample("https~", "0/0", `/a"b}`)},
 		{"haproxy", `<150>1 2009-02-06T12:14:14.656+01:00 lb1 haproxy 14389 - [x@1 a="\]"] ` + "\ufeff" + `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 "GET /cut`,
 			haproxySample("http-in", "0/0", "/cut")},
-		// As HAProxy 2.6 wrote it: what is captured is escaped.
+		// As HAProxy 2.6 wrote it: captured headers are escaped.
 		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {a#7D #7Bb#7D #22GET /x#23HTTP#7C1.1\|9.9.9.9, 8.8.8.8} {r#7D z} "GET /a{b}#22c HTTP/1.1"`,
 			haproxySample("http-in", "0/0", `/a{b}"c`, Field{"captured_request_headers", `a} {b} "GET /x#HTTP|1.1\|9.9.9.9, 8.8.8.8`}, Field{"captured_response_headers", "r} z"})},
 		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {|} "GET /{ HTTP/1.1"`,
@@ -98,7 +98,7 @@ func TestPresets(t *testing.T) {
 					{"chosen_cert_arn", "arn:aws:acm:us-east-2:123456789012:certificate/12345678-1234-1234-1234-123456789012"},
 					{"matched_rule_priority", "1"}, {"request_creation_time", "2018-07-02T22:22:48.364000Z"}, {"actions_executed", "authenticate,forward"},
 					{"target_port_list", "10.0.0.1:80"}, {"target_status_code_list", "200"}, {"conn_trace_id", "TID_1234abcd5678ef90"}}}},
-		// As the load balancer wrote it in 2016, and as it writes what it could not read.
+		// As the load balancer wrote it in 2016, and its line for a request that it could not read.
 		{"alb", `http 2016-08-10T22:08:42.945958Z app/lb/50dc 2001:db8::1:2817 - -1 -1 -1 400 - 34 366 "- http://lb.example.com:80- " "-" - - arn:aws:x "Root=1-2"`,
 			Request{UnixMilli: milli("2016-08-10T22:08:42.945Z"), IP: netip.MustParseAddr("2001:db8::1"), Host: "lb.example.com", Status: 400,
 				Bytes: 366, Fields: []Field{{"type", "http"}, {"elb", "app/lb/50dc"}, {"request_processing_time", "-1"}, {"target_processing_time", "-1"},

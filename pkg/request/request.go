@@ -1,20 +1,20 @@
-// Package request holds one request and the parsers that make one from a line of an access log or an event.
+// Package request defines a request and the parsers that make one from a line of an access log or an event.
 //
 // A format (log_format, LogFormat, and the presets that are written as such) is compiled once to a list of steps, each
-// a field and the literal that follows it; a line is gone over once, from literal to literal, without regular
-// expressions. JSON is read by a scanner that goes over a record once, too, and keeps the members that a mapping asks
-// for. Around both, a Decoder opens the envelopes of log shippers, and Detect tells format and envelope from the first
-// lines. Who reads a few fields only says so (Want): of the others no more than their end is looked for.
+// a field and the literal that follows it. A line is read once, from literal to literal, without regular expressions. A
+// scanner for JSON also reads a record once and keeps the members that a mapping asks for. Around both, a Decoder opens
+// the envelopes of log shippers, and Detect recognizes format and envelope from the first lines. A caller that needs
+// only a few fields calls Want: of the other fields only their end is searched.
 //
 // What always holds: a line gives a request, or ErrNoRequest, or an Unread error with one of Reasons. Nothing is
-// guessed: what a line does not say is empty, and a line whose time or address cannot be read is unread. No input
-// panics, and the time taken grows with the line's length alone. Times are whole milliseconds, floored, from 1970-01-01
-// to 2109-05-15. Bytes that are no UTF-8 pass through.
+// guessed: a field that a line does not have is empty, and a line whose time or address cannot be read is unread. No
+// input panics, and the time taken grows only with the line's length. Times are milliseconds, rounded down, from
+// 1970-01-01 to 2109-05-15. Bytes that are not UTF-8 pass through.
 //
 // Parse allocates nothing for an ordinary line once the request's fields have grown; texts are parts of the line, and
-// only what a server escaped is copied. The package never reads a clock, starts no goroutine and does no I/O. A Parser
-// or Decoder belongs to one goroutine at a time; a Client may be shared. What a client is behind proxies is not the
-// parsers' business: they keep the header, and Client.Resolve reads it.
+// only escaped text is copied. The package never reads a clock, starts no goroutine and does no I/O. A Parser or
+// Decoder belongs to one goroutine at a time; a Client may be shared. Parsers do not find the client behind proxies:
+// they keep the header, and Client.Resolve reads it.
 package request
 
 import (
@@ -24,38 +24,39 @@ import (
 
 // A Request is one line of an access log, or one event.
 //
-// Its strings are parts of the line it was parsed from wherever that is possible: who reads lines into a
-// buffer that is used again must be done with the request before the buffer changes.
+// Its strings are parts of the line it was parsed from wherever that is possible. A caller that reuses the buffer of a
+// line must be done with the request before the buffer changes.
 type Request struct {
-	UnixMilli int64      // when, floored to the millisecond
+	UnixMilli int64      // rounded down to the millisecond
 	IP        netip.Addr // the client; IPv4-mapped IPv6 is unmapped, zones are dropped; the zero Addr when unknown
 	User      string     // empty when unknown or "-"
 	Method    string
 	Host      string // without the port
-	Path      string // without the query, as it was sent, or as the server decoded it: PathDecoded
+	Path      string // without the query, as it was sent or as the server decoded it: see PathDecoded
 	Query     string // without the question mark
 	Status    int    // 0 when unknown
 	Bytes     int64  // of the response; -1 when unknown
 	Agent     string
 	Referrer  string
 	Forwarded string // the header that names the client behind proxies (X-Forwarded-For), as logged
-	// PathDecoded says that the log has the path decoded already, and that it matters: nginx's $uri, Apache's %U, cs-uri-stem of IIS.
+	// PathDecoded means that the log has the decoded path, and that this matters: nginx's $uri, Apache's %U,
+	// cs-uri-stem of IIS.
 	PathDecoded bool
 	Fields      []Field // further fields of the line, by the names the format gives them; those without a value are left out
 
-	cut bool // the line was cut off: what stood behind is not known
+	cut bool // the line was cut off: the fields behind the cut are not known
 }
 
 // A Field is one further field of a request.
 type Field struct{ Name, Value string }
 
-// Reset makes r a request of which nothing is known, and keeps the memory of its fields.
+// Reset clears r and keeps the memory of its fields.
 func (r *Request) Reset() {
 	*r = Request{Bytes: -1, Fields: r.Fields[:0]}
 }
 
-// Field gives the text of one field by the name that rules have for it: ip, user, method, host, path, query,
-// status, bytes, agent, referrer, or the name of a further field. What is unknown or empty is not there.
+// Field returns the text of a field by its name in rules: ip, user, method, host, path, query, status, bytes, agent,
+// referrer, or the name of a further field. It is false for an unknown or empty field.
 func (r *Request) Field(name string) (string, bool) {
 	switch name {
 	case "ip":
@@ -78,7 +79,7 @@ func (r *Request) Field(name string) (string, bool) {
 	return "", false
 }
 
-// Has says whether Field gives a text that is not empty.
+// Has reports whether Field returns a text that is not empty.
 func (r *Request) Has(name string) bool {
 	switch name {
 	case "ip":
@@ -99,7 +100,7 @@ func present(known bool, text func() string) (string, bool) {
 	return text(), true
 }
 
-// text is the field of r that holds the text of the given name; nil when name is no such field.
+// text is the field of r with the given name, or nil.
 func (r *Request) text(name string) *string {
 	switch name {
 	case "user":

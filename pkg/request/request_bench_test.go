@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The lines of these benchmarks are made up, but of the mix that real sites have: long and short agents, a few paths
-// asked often and many asked seldom, searches with long queries, IPv6 for one client in ten.
+// The lines of these benchmarks are made up, but in the mix of real sites: long and short agents, a few paths requested
+// often and many seldom, searches with long queries, IPv6 for one client in ten.
 
 var (
 	benchAgents = []string{
@@ -130,7 +130,7 @@ func BenchmarkIngress(b *testing.B) {
 
 func BenchmarkALB(b *testing.B) { benchmarkParse(b, "alb", (*benchTraffic).alb, nil) }
 
-// BenchmarkCombinedByAddress is what most rules need: the address, and nothing besides.
+// BenchmarkCombinedByAddress reads the address only, which is enough for most rules.
 func BenchmarkCombinedByAddress(b *testing.B) {
 	benchmarkParse(b, "combined", (*benchTraffic).combined, []string{"ip"})
 }

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// checkParse holds what is true of every parser and every line:
+// checkParse checks the properties of every parser and every line:
 //
 //   - it does not panic;
 //   - the error is nil, ErrNoRequest or an Unread with one of Reasons, and allocated nowhere;
-//   - the time fits in 42 bits, the address is no IPv4-mapped one and has no zone, numbers are in their ranges;
+//   - the time fits in 42 bits, the address is not an IPv4-mapped one and has no zone, numbers are in their ranges;
 //   - no text is the dash that stands for nothing, the path has no query, no further field is without a value;
-//   - a text is a part of the line, unless the line has a mark of escapes;
-//   - the request does not depend on what the parser and the request were used for before.
+//   - a text is a part of the line, unless the line has an escape;
+//   - the request does not depend on the lines before.
 func checkParse(t *testing.T, parser Parser, line string) (Request, bool) {
 	t.Helper()
 	var r Request
@@ -74,8 +74,8 @@ func fuzzPreset(f *testing.F, format string, seeds ...string) {
 	f.Fuzz(func(t *testing.T, line string) { checkParse(t, parser, line) })
 }
 
-// FuzzCombined: besides checkParse, the parser agrees with its slow twin, and a request that is written as nginx would
-// write it is read as the same one.
+// FuzzCombined: besides checkParse, the parser agrees with its slow twin, and a request written as nginx would write it
+// is read as the same one.
 func FuzzCombined(f *testing.F) {
 	parser := mustParser(f, "combined", Options{})
 	traffic := newBenchTraffic()
@@ -100,8 +100,8 @@ func FuzzCombined(f *testing.F) {
 	})
 }
 
-// comparableToTwin is false for what the twin is too simple for: absolute targets, and what the standard library
-// reads of times and addresses otherwise.
+// comparableToTwin is false for lines that the twin is too simple for: absolute targets, and times and addresses that
+// the standard library reads differently.
 func comparableToTwin(line string) bool {
 	first, rest, _ := strings.Cut(line, " ")
 	_, rest, _ = strings.Cut(rest, " [")
@@ -144,8 +144,8 @@ func asCombined(r Request) string {
 		escaped(r.Method+" "+target), status, bytes, escaped(r.Referrer), escaped(r.Agent))
 }
 
-// FuzzLogFormat: making a parser of any format fails with an error that names the format or gives a parser for which
-// checkParse holds.
+// FuzzLogFormat: making a parser of any format fails with an error that names the format, or gives a parser that
+// satisfies checkParse.
 func FuzzLogFormat(f *testing.F) {
 	f.Add(nginxMain, `10.0.0.1 - - [04/May/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "curl/8.5.0" "192.0.2.1, 10.9.9.9"`)
 	f.Add(nginxIngress, newBenchTraffic().ingress())
@@ -176,7 +176,7 @@ func FuzzHAProxy(f *testing.F) {
 
 func FuzzIngress(f *testing.F) { fuzzPreset(f, "ingress-nginx", newBenchTraffic().ingress()) }
 
-// FuzzIIS and FuzzCloudFront: checkParse, for two lines of one file, the first of which may name columns.
+// FuzzIIS and FuzzCloudFront: checkParse, for two lines of one file. The first may name columns.
 func FuzzIIS(f *testing.F) {
 	f.Add("#Fields: date time c-ip cs-uri-stem sc-status", "2026-05-04 06:25:06 192.0.2.1 /a 200")
 	f.Add("#Fields: time c-ip", "06:25:06 192.0.2.1")
@@ -197,7 +197,7 @@ func fuzzColumns(f *testing.F, preset string) {
 	})
 }
 
-// FuzzTime: what is read fits in 42 bits; written in full it is read as the same; the standard library, where it
+// FuzzTime: a time that was read fits in 42 bits; written in full it is read as the same; the standard library, if it
 // reads the text too, reads the same.
 func FuzzTime(f *testing.F) {
 	for _, seed := range []string{"17/Apr/2018:06:25:06 +0000", "06/Feb/2009:12:14:14.655", "2018-04-17T06:25:06.186641Z", "2018-04-17 06:25:06 +0530",
@@ -232,7 +232,7 @@ func FuzzTime(f *testing.F) {
 	})
 }
 
-// FuzzClient: the address that is found stands in the list or is the peer; no trusted one is given for a client.
+// FuzzClient: the address that is found stands in the list or is the peer; a trusted one is never the client.
 func FuzzClient(f *testing.F) {
 	f.Add("192.0.2.1, 10.0.0.2", true)
 	f.Add(`for=9.9.9.9, For="[2001:db8:cafe::17]:4711"; proto=https`, false)
@@ -254,7 +254,7 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
-// FuzzSample: a sample is at most 200 bytes of printable text, and holds no value of a query string.
+// FuzzSample: a sample is at most 200 bytes of printable text, and contains no value of a query string.
 func FuzzSample(f *testing.F) {
 	f.Add(`1.2.3.4 "GET /a?token=s3cret&page=2 HTTP/1.1"`, "s3cret")
 	f.Add("Bearer x\x00\xff", "é")

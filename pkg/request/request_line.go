@@ -2,12 +2,12 @@ package request
 
 import "strings"
 
-// A requestLine is what is known of the first line of an HTTP request. What the line does not hold, or holds in no
-// readable form, is empty: binary rubbish has neither method nor path.
+// A requestLine is the content of the first line of an HTTP request. Parts that are missing or unreadable are empty:
+// binary rubbish has neither method nor path.
 type requestLine struct{ method, host, path, query string }
 
-// splitRequestLine takes METHOD TARGET PROTOCOL apart; the target may hold spaces, the protocol may be missing, and a
-// bare path is a path. Spaces around the target are no part of it: nginx and HAProxy serve a line with several.
+// splitRequestLine splits METHOD TARGET PROTOCOL. The target may contain spaces, the protocol may be missing, and a
+// bare path is a path. Spaces around the target are dropped: nginx and HAProxy serve a line with several.
 func splitRequestLine(s string) requestLine {
 	if s != "" && s[0] == '/' {
 		return targetOf(requestLine{}, dropProtocol(s))
@@ -61,7 +61,7 @@ func targetOf(l requestLine, target string) requestLine {
 	return l
 }
 
-// absolute cuts scheme://user@host:port off a target, or scheme: before a path, and leaves one of another form as it is.
+// absolute cuts scheme://user@host:port off a target, or scheme: before a path. It returns other targets unchanged.
 func absolute(target string) (host, rest string) {
 	colon := strings.IndexByte(target, ':')
 	if colon <= 0 || !strings.HasPrefix(target[colon:], ":/") || !isMethod(target[:colon]) {
@@ -80,7 +80,7 @@ func absolute(target string) (host, rest string) {
 	return hostOnly(authority[:end]), authority[end:]
 }
 
-// hostOnly is an authority without user and port, and without a dot at the end.
+// hostOnly is an authority without user, port and trailing dot.
 func hostOnly(authority string) string {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		authority = authority[at+1:]
@@ -95,7 +95,7 @@ func hostOnly(authority string) string {
 	return strings.TrimSuffix(authority, ".")
 }
 
-// isMethod tells whether s is a token of HTTP.
+// isMethod reports whether s is a token of HTTP.
 func isMethod(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if !tokenBytes[s[i]] {

@@ -8,8 +8,8 @@ import (
 
 const sampleBytes = 200
 
-// Sample is what of a line may be shown in a log or a report: its first 200 bytes, printable (other bytes as
-// \xNN), with every value in a query string and what follows Bearer or Basic replaced by ***.
+// Sample is the part of a line that may be shown in a log or a report: its first 200 bytes, printable (other bytes as
+// \xNN), with every value in a query string and the word after Bearer or Basic replaced by ***.
 func Sample(line string) string {
 	s := sampler{line: line}
 	for s.at < len(line) && s.out.Len() <= sampleBytes {
@@ -28,7 +28,7 @@ type sampler struct {
 	out   strings.Builder
 }
 
-// step writes what stands at s.at and goes past it.
+// step writes the text at s.at and moves past it.
 func (s *sampler) step() {
 	char, size := utf8.DecodeRuneInString(s.line[s.at:])
 	switch {
@@ -50,7 +50,7 @@ func (s *sampler) step() {
 	}
 }
 
-// queryEnds are the characters that a query string cannot hold as logged.
+// queryEnds are the characters that a logged query string cannot contain.
 const queryEnds = " \t\"'<>\\{}\r\n"
 
 // credentials masks the word after Bearer or Basic.
@@ -65,7 +65,7 @@ func (s *sampler) credentials() {
 	}
 }
 
-// mask replaces what stands before the next of the ends.
+// mask replaces the text before the next of the ends.
 func (s *sampler) mask(ends string) {
 	length := strings.IndexAny(s.line[s.at:], ends)
 	if length < 0 {
@@ -86,7 +86,7 @@ func (s *sampler) hex(size int) {
 	}
 }
 
-// cut is s without what lies beyond size bytes, and without the part of a character that this would leave.
+// cut is s without the bytes beyond size, and without a partial character at its end.
 func cut(s string, size int) string {
 	for size > 0 && !utf8.RuneStart(s[size]) {
 		size--

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// A scanner is a format compiled to steps: it goes over a line once, from field to field. Where a field ends is told
-// by the literal that follows it; a quoted field ends at its first unescaped quote. A line that was cut off within
-// its last quoted field is read.
+// A scanner is a format compiled to steps: it reads a line once, from field to field. A field ends at the literal that
+// follows it; a quoted field ends at its first unescaped quote. A line that was cut off within its last quoted field is
+// read.
 type scanner struct {
 	head     string // the literal before the first field
 	steps    []step
 	known    int // after so many steps time and client are known
-	required int // after so many steps a line may end, or go on in an unknown way
-	free     int // the step whose text may hold the literal that follows it; -1 for none
+	required int // after so many steps a line may end, or go on in another way
+	free     int // the step whose text may contain the literal that follows it; -1 for none
 	escape   escape
 	syslog   bool // lines may have a syslog header
 	local    *localTime
 
-	forgeable bool // zones may hold several variables: only to tell the format
+	forgeable bool // zones may contain several variables: only to detect the format
 }
 
 // A step reads one field and the literal that follows it.
@@ -26,14 +26,14 @@ type step struct {
 	name    string // as a further field
 	literal string
 	ending  ending
-	missing *Unread  // what a line lacks in which the field does not end
+	missing *Unread  // the error of a line in which the field does not end
 	cuts    bool     // the line may be cut off within the field
-	set     setter   // nil when nobody reads what it would set
-	filler  setter   // what set is when somebody does
-	fields  []string // that set fills, unless it always has to
+	set     setter   // nil when no reader wants the fields that it would set
+	filler  setter   // the value of set when a reader does
+	fields  []string // that set fills, unless it always runs
 	always  bool
 	raw     bool           // set undoes the escapes by itself
-	better  slotSet        // for the request line: what other steps fill
+	better  slotSet        // for the request line: fields of other steps
 	pattern timePattern    // for endPattern
 	local   *time.Location // of times without a zone
 	clf     *clfMemory     // for setTimeCLF
@@ -41,22 +41,22 @@ type step struct {
 	zone    *zone          // that begins with the step
 }
 
-// An ending says how the end of a field is found.
+// An ending is the way in which the end of a field is found.
 type ending uint8
 
 const (
-	endLiteral  ending = iota // where the literal stands
-	endQuote                  // where it stands, and its quote is not escaped
-	endLine                   // with the line
-	endCLF                    // after 26 bytes: 17/Apr/2018:06:25:06 +0000; with a fraction of the second, and without a zone, where that ends
-	endCaptures               // behind what stands in braces
-	endFree                   // where it stands, and no quote before it
-	endList                   // where it stands, but not within an nginx list (a, b : c)
-	endPattern                // where the pattern of the time ends
-	endWords                  // where the literal stands behind the third word: of a request whose target holds no space
-	endHost                   // where the literal stands, but not within the brackets of an IPv6 address
-	endPadded                 // where the literal stands, but not in the spaces at its start
-	endPair                   // where the literal stands the second time
+	endLiteral  ending = iota // at the literal
+	endQuote                  // at the literal, if its quote is not escaped
+	endLine                   // at the end of the line
+	endCLF                    // after 26 bytes: 17/Apr/2018:06:25:06 +0000; with a fraction of the second and without a zone, after these
+	endCaptures               // behind the text in braces
+	endFree                   // at the literal, with no quote before it
+	endList                   // at the literal, but not within an nginx list (a, b : c)
+	endPattern                // at the end of the time's pattern
+	endWords                  // at the literal behind the third word: of a request whose target contains no space
+	endHost                   // at the literal, but not within the brackets of an IPv6 address
+	endPadded                 // at the literal, but not in the spaces at the field's start
+	endPair                   // at the second occurrence of the literal
 )
 
 // Parse reads one line.
@@ -78,7 +78,7 @@ func (s *scanner) Parse(line string, r *Request) error {
 	return fault
 }
 
-// trimLine is the line without its end.
+// trimLine is the line without its line break.
 func trimLine(line string) string {
 	for line != "" && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
 		line = line[:len(line)-1]
@@ -86,7 +86,7 @@ func trimLine(line string) string {
 	return line
 }
 
-// isNoRequest tells blank lines and comments.
+// isNoRequest reports whether a line is blank or a comment.
 func isNoRequest(line string) bool {
 	line = strings.TrimLeft(line, " \t")
 	return line == "" || line[0] == '#'
@@ -137,8 +137,8 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 	return nil
 }
 
-// blame is the fault of a line that could not be read from step i on. One field is to blame only when the line has the
-// format otherwise.
+// blame is the error for a line that could not be read from step i on. It names one field only when the rest of the
+// line has the format.
 func (s *scanner) blame(i int, rest string, written escape, fault *Unread) *Unread {
 	if i >= s.required {
 		return nil
@@ -158,8 +158,8 @@ func (s *scanner) blame(i int, rest string, written escape, fault *Unread) *Unre
 	return fault
 }
 
-// lengthen lets the free field at the start of rest end later, as far as the next step can then be read: a client that
-// names itself "a [b" must not make its line unreadable. An unescaped quote ends the search: none is the name's own.
+// lengthen lets the free field at the start of rest end later, until the next step can be read: a client named "a [b"
+// must not make its line unreadable. An unescaped quote ends the search: a name contains none.
 func (s *scanner) lengthen(rest string, written escape, r *Request, fault *Unread) (string, *Unread) {
 	field, next := &s.steps[s.free], &s.steps[s.free+1]
 	limit := unescapedQuote(rest, written)
@@ -178,7 +178,7 @@ func (s *scanner) lengthen(rest string, written escape, r *Request, fault *Unrea
 	}
 }
 
-// read reads the field at the start of rest into r, and gives what follows its literal.
+// read reads the field at the start of rest into r, and returns the text after its literal.
 func (s *step) read(rest string, written escape, r *Request) (string, *Unread) {
 	size := s.size(rest, written)
 	if size < 0 {
@@ -192,7 +192,7 @@ func (s *step) read(rest string, written escape, r *Request) (string, *Unread) {
 	return rest[min(len(rest), size+len(s.literal)):], nil
 }
 
-// fill puts the field's text into r, if somebody reads it.
+// fill sets the field's text in r, if a reader wants it.
 func (s *step) fill(r *Request, text string, written escape) *Unread {
 	if s.set == nil {
 		return nil
@@ -203,7 +203,7 @@ func (s *step) fill(r *Request, text string, written escape) *Unread {
 	return s.set(s, r, text)
 }
 
-// size is the length of the field at the start of rest; negative when its end is not there.
+// size is the length of the field at the start of rest; negative when it does not end.
 func (s *step) size(rest string, written escape) int {
 	switch s.ending {
 	case endLiteral:
@@ -237,7 +237,7 @@ func (s *step) size(rest string, written escape) int {
 	return -1
 }
 
-// words is the length up to the literal, which is looked for behind the second space.
+// words is the length up to the literal, searched from the second space on.
 func (s *step) words(rest string) int {
 	first := strings.IndexByte(rest, ' ')
 	second := strings.IndexByte(rest[first+1:], ' ')
@@ -247,7 +247,7 @@ func (s *step) words(rest string) int {
 	return s.unquoted(rest, first+1+second)
 }
 
-// bracketed is the length of the address in brackets that a host begins with.
+// bracketed is the length of the address in brackets at the start of a host.
 func bracketed(host string) int {
 	if host == "" || host[0] != '[' {
 		return 0
@@ -263,7 +263,7 @@ func (s *step) fixed(rest string, size int) int {
 	return size
 }
 
-// ends tells whether rest begins with the literal. Those are a few bytes, which a loop is through with before a call.
+// ends reports whether rest begins with the literal. Literals are a few bytes, so a loop is faster than a call.
 func (s *step) ends(rest string) bool {
 	if len(rest) < len(s.literal) {
 		return false
@@ -276,7 +276,7 @@ func (s *step) ends(rest string) bool {
 	return true
 }
 
-// unquoted is the length up to the literal, which is looked for from a place on.
+// unquoted is the length up to the literal, searched from an index on.
 func (s *step) unquoted(rest string, from int) int {
 	for from <= len(rest) {
 		size := indexNear(rest[from:], s.literal[0])
@@ -292,7 +292,7 @@ func (s *step) unquoted(rest string, from int) int {
 	return s.cutOff(rest)
 }
 
-// indexNear is where the byte stands first. Most fields that are looked through have one to three bytes: - and 200.
+// indexNear is the index of the first such byte. Most fields that are searched have one to three bytes: - and 200.
 func indexNear(s string, b byte) int {
 	for i := 0; i < len(s) && i < 4; i++ {
 		if s[i] == b {
@@ -302,7 +302,7 @@ func indexNear(s string, b byte) int {
 	return strings.IndexByte(s, b)
 }
 
-// freely is the length up to the literal of a field that holds no quote, but for the two that are an empty name.
+// freely is the length up to the literal of a field that contains no quote, except the two of an empty name.
 func (s *step) freely(rest string, written escape) int {
 	size := s.unquoted(rest, 0)
 	if size > 0 && unescapedQuote(rest[:size], written) >= 0 && rest[:size] != `""` {
@@ -320,7 +320,7 @@ func (s *step) quoted(rest string, written escape) int {
 	return s.fixed(rest, size)
 }
 
-// unescapedQuote is where the first quote stands that is not escaped.
+// unescapedQuote is the index of the first quote that is not escaped.
 func unescapedQuote(s string, written escape) int {
 	at := strings.IndexByte(s, '"')
 	for at > 0 && written == escapeBackslash && isEscaped(s, at) {
@@ -333,7 +333,7 @@ func unescapedQuote(s string, written escape) int {
 	return at
 }
 
-// cutOff is the length of a field that nothing closes.
+// cutOff is the length of a field that does not end.
 func (s *step) cutOff(rest string) int {
 	if s.cuts {
 		return len(rest)
@@ -341,7 +341,7 @@ func (s *step) cutOff(rest string) int {
 	return -1
 }
 
-// isEscaped tells whether an odd number of backslashes stands before i.
+// isEscaped reports whether an odd number of backslashes stands before i.
 func isEscaped(s string, i int) bool {
 	start := i
 	for i > 0 && s[i-1] == '\\' {

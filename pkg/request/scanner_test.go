@@ -28,7 +28,7 @@ func TestRequestLines(t *testing.T) {
 		{"GET http://[2001:db8::1]/ HTTP/1.1", requestLine{method: "GET", host: "[2001:db8::1]", path: "/"}},
 		{"CONNECT example.com:443 HTTP/1.1", requestLine{method: "CONNECT", host: "example.com"}},
 		{"CONNECT /path?query HTTP/1.1", requestLine{method: "CONNECT", path: "/path", query: "query"}}, // Caddy passes it on
-		{"GET http:/path?query HTTP/1.1", requestLine{method: "GET", path: "/path", query: "query"}},    // so does it with this
+		{"GET http:/path?query HTTP/1.1", requestLine{method: "GET", path: "/path", query: "query"}},    // and this
 		{"GET a+b.c-1:/path HTTP/1.1", requestLine{method: "GET", path: "/path"}},
 		{"GET http:///path HTTP/1.1", requestLine{method: "GET", path: "/path"}},
 		{"GET  /path HTTP/1.1", requestLine{method: "GET", path: "/path"}}, // nginx and HAProxy serve these
@@ -81,7 +81,7 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// The names that clients give themselves stand unquoted before the time, and may hold what comes between the two.
+// The names of clients stand unquoted before the time, and may contain the text between the two.
 func TestBracketInTheName(t *testing.T) {
 	parser := mustParser(t, "combined", Options{})
 	const rest = `[17/Apr/2018:06:25:06 +0000] "GET / HTTP/1.1" 200 1 "-" "agent"`
@@ -93,7 +93,7 @@ func TestBracketInTheName(t *testing.T) {
 			t.Errorf("%s: %+v", line, r)
 		}
 	}
-	// What two writers have written into one another is no request of the first with the second's time.
+	// A line that mixes the text of two writers is not a request of the first with the second's time.
 	torn := `192.0.2.1 - - [17/Apr/2018:06:25:06 +0000] "GET / HT192.0.2.2 - - ` + rest
 	if got := reasonOf(parser, torn); got != "format" {
 		t.Errorf("a torn line: %q", got)

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A slot is what a variable of a format may be about. Where several are about the same, the one of the highest
+// A slot is the meaning of a variable of a format. If several variables have the same one, the variable of the highest
 // rank fills it and the others are further fields.
 type slot uint8
 
 const (
 	slotNone slot = iota // a further field
 	slotTime
-	slotDay // of a time whose day stands apart
+	slotDay // of a time whose day stands in another field
 	slotIP
 	slotUser
 	slotMethod
@@ -34,10 +34,10 @@ type slotSet uint16
 func (s slotSet) has(one slot) bool     { return s>>one&1 != 0 }
 func (s slotSet) with(one slot) slotSet { return s | 1<<one }
 
-// A setter puts the text of one field into a request.
+// A setter stores the text of one field in a request.
 type setter func(s *step, r *Request, text string) *Unread
 
-// settersByWord serve Options.Fields: what a field of ours takes when it is told where to look.
+// settersByWord implement Options.Fields: the setters for our fields when the options name their place.
 var settersByWord = map[string]variable{
 	"time":      {slot: slotTime, set: setTimeAny},
 	"ip":        {slot: slotIP, set: setAddress},
@@ -53,7 +53,7 @@ var settersByWord = map[string]variable{
 	"forwarded": {slot: slotForwarded, set: setForwarded},
 }
 
-// known is text, but for the dash that stands for nothing.
+// known is text, or empty for the dash that stands for nothing.
 func known(text string) string {
 	if text == "-" {
 		return ""
@@ -66,7 +66,7 @@ func setFurther(s *step, r *Request, text string) *Unread {
 	return nil
 }
 
-// setMore takes the rest of a line, which has to be set apart from what stands before it.
+// setMore stores the rest of a line, which must be separated from the text before it.
 func setMore(s *step, r *Request, text string) *Unread {
 	if text != "" && text[0] != ' ' {
 		return errFormat
@@ -103,7 +103,7 @@ func setTime(r *Request, at int64, ok bool) *Unread {
 	return nil
 }
 
-// setLocal is setTime for what may be a local time.
+// setLocal is setTime for a time that may be local.
 func (s *step) setLocal(r *Request, text string, at int64, ok bool) *Unread {
 	if ok && s.local != time.UTC && !hasZone(text) {
 		at = s.twice.settle(at, s.local)
@@ -138,7 +138,7 @@ func setAddressPort(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
-// setBareAddress takes an address without a port.
+// setBareAddress reads an address without a port.
 func setBareAddress(s *step, r *Request, text string) *Unread {
 	colon := strings.IndexByte(text, ':')
 	if colon >= 0 && strings.LastIndexByte(text, ':') == colon || strings.HasPrefix(text, "[") {
@@ -167,7 +167,7 @@ func setHost(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
-// setTarget takes a path with its query, or without.
+// setTarget reads a path with its query, or without.
 func setTarget(_ *step, r *Request, text string) *Unread {
 	path, query, _ := strings.Cut(known(text), "?")
 	r.Path = path
@@ -177,10 +177,10 @@ func setTarget(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
-// setDecodedTarget takes a path that the server has decoded before it wrote it.
+// setDecodedTarget reads a path that the server decoded before writing it.
 func setDecodedTarget(s *step, r *Request, text string) *Unread {
 	fault := setTarget(s, r, text)
-	r.PathDecoded = strings.ContainsAny(r.Path, "%#") // else that is the same
+	r.PathDecoded = strings.ContainsAny(r.Path, "%#") // else decoding changes nothing
 	return fault
 }
 
@@ -215,12 +215,12 @@ func setBytes(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
-// setBytesSoFar takes HAProxy's "+2750" too: what was sent when the line was written, before the response was over.
+// setBytesSoFar also reads HAProxy's "+2750": the bytes sent when the line was written, before the end of the response.
 func setBytesSoFar(s *step, r *Request, text string) *Unread {
 	return setBytes(s, r, strings.TrimPrefix(text, "+"))
 }
 
-// setBytesCLF takes the dash for 0, as the common log format means it.
+// setBytesCLF reads the dash as 0, its meaning in the common log format.
 func setBytesCLF(s *step, r *Request, text string) *Unread {
 	if text == "-" {
 		r.Bytes = 0
@@ -244,7 +244,7 @@ func setForwarded(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
-// setRequestLine takes from a request's first line what no variable of the format says better.
+// setRequestLine stores the parts of a request's first line that no variable of the format has more exactly.
 func setRequestLine(s *step, r *Request, text string) *Unread {
 	line := splitRequestLine(text)
 	if !s.better.has(slotMethod) {
@@ -263,7 +263,7 @@ func setRequestLine(s *step, r *Request, text string) *Unread {
 	return nil
 }
 
-// setTimePattern reads with the format's own pattern; the scanner has found its end with it before.
+// setTimePattern reads with the format's own pattern, which the scanner has used before to find the end.
 func setTimePattern(s *step, r *Request, text string) *Unread {
 	at, size, ok := s.pattern.read(text, s.local)
 	return setTime(r, at, ok && size == len(text))

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A timePattern is a strftime format as Apache's %{format}t takes it, as one string of steps: what follows a % is read
-// as the letter says, all else must stand there.
+// A timePattern is a strftime format of Apache's %{format}t, as one string of steps: the letter after a % defines what
+// is read; all other text must match.
 type timePattern string
 
-// Letters that strftime does not have, for Apache's own parts of a second.
+// Letters that strftime does not have, for Apache's own fractions of a second.
 const (
 	patternMilli = "%3"
 	patternMicro = "%6"
@@ -41,7 +41,7 @@ func apacheTime(format, text string) ([]token, error) {
 	return []token{{variable: v}}, nil
 }
 
-// newTimePattern writes a strftime format in the few letters that read knows.
+// newTimePattern translates a strftime format to the few letters that read knows.
 func newTimePattern(format string) (timePattern, error) {
 	format = strings.NewReplacer("%%", "%%", "%T", "%H:%M:%S", "%F", "%Y-%m-%d", "%R", "%H:%M", "%D", "%m/%d/%y", "%h", "%b").Replace(format)
 	for i := 0; i < len(format); i++ {
@@ -95,7 +95,7 @@ func (p timePattern) isWhole() bool {
 	return has("s") || (has("Y") || has("y")) && (has("m") || has("b")) && (has("d") || has("e")) && has("H") && has("M") && has("S")
 }
 
-// A patternReader holds what a pattern has read so far.
+// A patternReader contains the parts that a pattern has read so far.
 type patternReader struct {
 	civil
 	rest    string
@@ -104,7 +104,7 @@ type patternReader struct {
 	zone    string
 }
 
-// read reads a time at the start of s and gives its length.
+// read reads a time at the start of s and returns its length.
 func (p timePattern) read(s string, zone *time.Location) (at int64, size int, ok bool) {
 	r := patternReader{rest: s}
 	for i := 0; i < len(p); i++ {
@@ -133,7 +133,7 @@ func (r *patternReader) instant(zone *time.Location) (int64, bool) {
 	return r.in(zone)
 }
 
-// field reads what one letter stands for.
+// field reads the text of one letter.
 func (r *patternReader) field(letter byte) bool {
 	switch letter {
 	case 'Y':
@@ -172,7 +172,7 @@ func (r *patternReader) field(letter byte) bool {
 	return r.word(letter)
 }
 
-// word reads the fields that are no number of fixed length.
+// word reads the fields that are not numbers of fixed length.
 func (r *patternReader) word(letter byte) bool {
 	switch letter {
 	case 'b':
@@ -195,7 +195,7 @@ func (r *patternReader) word(letter byte) bool {
 	return r.hasUnix && r.unix < timeEnd/1000
 }
 
-// take is the next size bytes; empty when they are not there.
+// take is the next size bytes; empty when there are fewer.
 func (r *patternReader) take(size int) string {
 	if len(r.rest) < size {
 		return ""

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// CutSyslog takes the header of a syslog record off (RFC 3164, RFC 5424, or as rsyslog writes files; with a
-// priority or without). A record without one is all message.
+// CutSyslog splits a syslog record into header and message (RFC 3164, RFC 5424, or as rsyslog writes files; with a
+// priority or without). A record without a header is all message.
 func CutSyslog(record string) (header, message string) {
 	rest := record
 	if strings.HasPrefix(rest, "<") {
@@ -24,8 +24,8 @@ func CutSyslog(record string) (header, message string) {
 		return "", record
 	}
 
-	// The tag that names the process ends in a colon and a space; the time before it has none. Where a quote comes
-	// first there is no tag, and the colon is the message's.
+	// The tag that names the process ends in a colon and a space; the time before it contains neither. If a quote comes
+	// first there is no tag, and the colon belongs to the message.
 	end := strings.Index(rest, ": ")
 	if end >= 0 && strings.IndexByte(rest[:end], '"') < 0 {
 		message = rest[end+2:]
@@ -74,7 +74,7 @@ func cutSyslog5424(record, rest string) (header, message string) {
 	return record[:len(record)-len(message)], message
 }
 
-// endOfElement is where an element of structured data that opens s is over.
+// endOfElement is the end of the element of structured data at the start of s.
 func endOfElement(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -97,8 +97,8 @@ func beginsWithSyslogTime(s string) bool {
 	return s[4] == '-' && s[7] == '-' && s[10] == 'T'
 }
 
-// SyslogTime is the time in a header that CutSyslog gave, in Unix milliseconds. RFC 3164 writes neither year nor
-// zone: zone is configured, and the year is the one that brings the time next to near.
+// SyslogTime is the time in a header returned by CutSyslog, in Unix milliseconds. RFC 3164 has neither year nor zone:
+// the caller gives the zone, and the year is the one that makes the time closest to near.
 func SyslogTime(header string, zone *time.Location, near time.Time) (int64, bool) {
 	if priority := strings.IndexByte(header, '>'); strings.HasPrefix(header, "<") && priority > 0 {
 		header = strings.TrimPrefix(header[priority+1:], "1 ")
@@ -110,9 +110,9 @@ func SyslogTime(header string, zone *time.Location, near time.Time) (int64, bool
 	return timeISO(word, zone)
 }
 
-// cutSyslogLine takes the header off a line as syslog daemons and journalctl write it to files: priority, time, host and
-// tag, of which only the tag has to be there, and before it a time or a host. It goes by the tag, so that nothing which
-// a request says can be taken for a header.
+// cutSyslogLine removes the header that syslog daemons and journalctl write to files: priority, time, host and tag.
+// Only the tag is required, and before it a time or a host. The tag decides, so that no text of a request can be
+// mistaken for a header.
 func cutSyslogLine(line string) (message string, ok bool) {
 	rest := line
 	if strings.HasPrefix(rest, "<") {
@@ -143,7 +143,7 @@ func cutSyslogLine(line string) (message string, ok bool) {
 	return "", false
 }
 
-// isSyslogTag tells whether a word is the name of a program, perhaps with its process, and a colon: nginx[2869]:
+// isSyslogTag reports whether a word is the name of a program, perhaps with its process, and a colon: nginx[2869]:
 func isSyslogTag(word string) bool {
 	name, ok := strings.CutSuffix(word, ":")
 	if process, bracketed := strings.CutSuffix(name, "]"); bracketed {
@@ -156,8 +156,8 @@ func isSyslogTag(word string) bool {
 	return ok && name != "" && !strings.ContainsAny(name, `:[]"={}`)
 }
 
-// syslogTime is the length of the time that a line begins with, and of the space behind it: as RFC 3164 has it, and with
-// a fraction; as RFC 3339 has it, and with a weekday before it and a zone behind; in seconds since 1970.
+// syslogTime is the length of the time at the start of a line, and of the space behind it. The forms are RFC 3164's,
+// also with a fraction; RFC 3339's, also with a weekday before it and a zone behind; and seconds since 1970.
 func syslogTime(s string) int {
 	if len(s) < 16 {
 		return 0
@@ -184,7 +184,7 @@ func syslogTime(s string) int {
 	return 0
 }
 
-// endOfWordAt is where the word is over, with the space behind it, that i stands in; 0 when no space follows.
+// endOfWordAt is the end of the word at i, with the space behind it; 0 when no space follows.
 func endOfWordAt(s string, i int) int {
 	space := strings.IndexByte(s[i:], ' ')
 	if space < 0 {

@@ -2,8 +2,8 @@ package request
 
 import "unsafe"
 
-// Text is b as a string without a copy, for Parse. The string and what is parsed from it change with b: it
-// must be forgotten before b is written again. All views of this kind in the package are made here.
+// Text is b as a string without a copy, for Parse. The string and everything parsed from it change with b, so they must
+// not be used after b is written again. All views of this kind in the package are made here.
 func Text(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }

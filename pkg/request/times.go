@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Times are whole milliseconds since 1970, floored, and fit in 42 bits: until 2109-05-15. Every function here
-// gives false for what it cannot read to the last byte and for what lies outside; none allocates.
+// Times are milliseconds since 1970, rounded down, and fit in 42 bits: until 2109-05-15. Every function here returns
+// false for text that it cannot read to the last byte and for times out of range; none allocates.
 const timeEnd = 1 << 42
 
-// timeCLF reads 17/Apr/2018:06:25:06 +0000, with a fraction of the second or not; zone is for when none is written.
+// timeCLF reads 17/Apr/2018:06:25:06 +0000, with a fraction of the second or not; zone applies when none is written.
 func timeCLF(s string, zone *time.Location) (int64, bool) {
 	if len(s) < 20 || s[2] != '/' || s[6] != '/' || s[11] != ':' {
 		return 0, false
@@ -30,8 +30,8 @@ func timeCLF(s string, zone *time.Location) (int64, bool) {
 	return c.at(rest[1:])
 }
 
-// timeISO reads 2018-04-17T06:25:06.123+02:00 and its kin: a space for the T, no fraction, a comma before it,
-// +0200, +02, Z; zone is for when none is written.
+// timeISO reads 2018-04-17T06:25:06.123+02:00 and its variants: a space for the T, no fraction, a comma before it,
+// +0200, +02, Z; zone applies when none is written.
 func timeISO(s string, zone *time.Location) (int64, bool) {
 	var c civil
 	if len(s) < 19 || !c.date(s[:10]) || s[10] != 'T' && s[10] != ' ' && s[10] != 't' || !c.clock(s[11:19]) {
@@ -44,9 +44,8 @@ func timeISO(s string, zone *time.Location) (int64, bool) {
 	return c.at(strings.TrimPrefix(rest, " "))
 }
 
-// timeUnix reads seconds, milliseconds, microseconds or nanoseconds since 1970, with or without a fraction. The
-// unit is the coarsest for which the number lies before timeEnd, which leaves no choice for times after
-// February 1970.
+// timeUnix reads seconds, milliseconds, microseconds or nanoseconds since 1970, with or without a fraction. The unit is
+// the coarsest for which the number lies before timeEnd. This is unambiguous for times after February 1970.
 func timeUnix(s string) (int64, bool) {
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
 		var plain [40]byte
@@ -80,7 +79,7 @@ func timeUnix(s string) (int64, bool) {
 	return 0, false
 }
 
-// timeExponent reads 1.7000000001E9 by moving the point, for a floating point number would not floor rightly.
+// timeExponent reads 1.7000000001E9 by moving the point, since a floating point number would not round down correctly.
 func timeExponent(mantissa, exponent string, plain []byte) (int64, bool) {
 	places, ok := decimal(strings.TrimPrefix(exponent, "+"))
 	whole, fraction, _ := strings.Cut(mantissa, ".")
@@ -103,7 +102,7 @@ func timeExponent(mantissa, exponent string, plain []byte) (int64, bool) {
 	return timeUnix(Text(plain))
 }
 
-// timeAny reads a time whose form is known only when it is seen.
+// timeAny reads a time of any known form.
 func timeAny(s string, zone *time.Location) (int64, bool) {
 	switch {
 	case len(s) > 10 && s[2] == '/':
@@ -114,7 +113,8 @@ func timeAny(s string, zone *time.Location) (int64, bool) {
 	return timeUnix(s)
 }
 
-// timeSyslog reads the Feb  6 12:14:14 of RFC 3164. It has no year: the one is taken that brings it next to near.
+// timeSyslog reads the Feb  6 12:14:14 of RFC 3164. It has no year: the year is the one that makes the time closest to
+// near.
 func timeSyslog(s string, zone *time.Location, near time.Time) (int64, bool) {
 	if len(s) != 15 || s[3] != ' ' || s[6] != ' ' {
 		return 0, false
@@ -159,7 +159,7 @@ func timeOfDay(s string) (int64, bool) {
 	return c.utc()
 }
 
-// milliseconds reads the digits of a fraction and gives what follows them.
+// milliseconds reads the digits of a fraction and returns the text after them.
 func milliseconds(digits string) (milli int, rest string) {
 	unit := 100
 	for i := 0; i < len(digits); i++ {
@@ -174,7 +174,7 @@ func milliseconds(digits string) (milli int, rest string) {
 
 func within(at int64) (int64, bool) { return at, at >= 0 && at < timeEnd }
 
-// pair is the number that the two digits at i make.
+// pair is the number of the two digits at i.
 func pair(s string, i int) int {
 	tens, ones := s[i]-'0', s[i+1]-'0'
 	if tens > 9 || ones > 9 {

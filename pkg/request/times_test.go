@@ -15,14 +15,14 @@ func TestTimes(t *testing.T) {
 	tests := []struct {
 		read func(string) (int64, bool)
 		text string
-		want string // RFC 3339; empty when it is not to be read
+		want string // RFC 3339; empty when it is refused
 	}{
 		{clf, "17/Apr/2018:06:25:06 +0000", "2018-04-17T06:25:06Z"},
 		{clf, "17/Apr/2018:06:25:06 -0730", "2018-04-17T13:55:06Z"},
 		{clf, "17/Apr/2018:06:25:06.9999 +0000", "2018-04-17T06:25:06.999Z"},
 		{clf, "06/Feb/2009:12:14:14.655", "2009-02-06T12:14:14.655+01:00"},
 		{clf, "06/Jul/2009:12:14:14.655", "2009-07-06T12:14:14.655+02:00"},
-		{clf, "25/Oct/2026:02:30:00", "2026-10-25T02:30:00+02:00"}, // that hour is there twice
+		{clf, "25/Oct/2026:02:30:00", "2026-10-25T02:30:00+02:00"}, // that hour occurs twice
 		{clf, "25/Oct/2026:01:59:59", "2026-10-25T01:59:59+02:00"},
 		{clf, "25/Oct/2026:03:00:00", "2026-10-25T03:00:00+01:00"},
 		{clf, "29/Feb/2024:00:00:00 +0000", "2024-02-29T00:00:00Z"},
@@ -160,7 +160,7 @@ func TestCutSyslog(t *testing.T) {
 	}
 }
 
-// What the standard library reads and writes is the slow twin of our own reading.
+// The standard library is the slow twin of our own reading.
 func TestTimesAgreeWithTheStandardLibrary(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
@@ -196,7 +196,7 @@ func TestTimesAllocateNothing(t *testing.T) {
 	}
 }
 
-// A time in a format of one's own may be HAProxy's, which has a fraction and no zone, whatever stands before it.
+// A time in a custom format may be HAProxy's, which has a fraction and no zone, whatever stands before it.
 func TestTimeOfHAProxyInAFormat(t *testing.T) {
 	for _, c := range []struct{ format, line, want, user string }{
 		{`$remote_addr [$time_local] "$request" $status`, `203.0.113.7 [25/Feb/2019:16:19:48.143] "GET / HTTP/1.1" 200`, "2019-02-25T16:19:48.143+01:00", ""},

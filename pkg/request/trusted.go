@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Overlapping gives the trusted prefixes that share an address with one, the widest first.
+// Overlapping returns the trusted prefixes that share an address with prefix, the widest first.
 func (c *Client) Overlapping(prefix netip.Prefix) (trusted []netip.Prefix) {
 	prefix = prefix.Masked()
 	for around := range c.trusted.Supernets(prefix) {
 		trusted = append(trusted, around)
 	}
 	for within := range c.trusted.Subnets(prefix) {
-		if within != prefix { // Supernets has it
+		if within != prefix { // Supernets returns it too
 			trusted = append(trusted, within)
 		}
 	}

@@ -2,11 +2,11 @@ package request
 
 import "errors"
 
-// ErrNoRequest is what a parser says of a line that holds no request and is none the worse for it: a blank
-// line, a comment, a header of columns. It is not counted as unread.
+// ErrNoRequest is a parser's error for a line that correctly contains no request: a blank line, a comment, a header of
+// columns. It is not counted as unread.
 var ErrNoRequest = errors.New("the line holds no request")
 
-// An Unread error says why a line could not be read. There is one value per reason, made once.
+// An Unread error is the reason why a line could not be read. There is one value per reason, made once.
 type Unread struct { //nolint:errname // a line is unread
 	Reason string // one of Reasons: a label for metrics
 	text   string
@@ -22,12 +22,12 @@ var (
 	errEnvelope = &Unread{"envelope", "the record does not have the envelope's form"}
 )
 
-// Reasons are all reasons that Reason can give, but for the empty one.
+// Reasons are all values of Reason, except the empty one.
 func Reasons() []string {
 	return []string{errFormat.Reason, errTime.Reason, errAddress.Reason, errJSON.Reason, errEnvelope.Reason}
 }
 
-// Reason is why err left a line unread; it is empty when err is nil, ErrNoRequest or not of this package.
+// Reason is why err left a line unread. It is empty when err is nil, ErrNoRequest or not of this package.
 func Reason(err error) string {
 	if unread, ok := errors.AsType[*Unread](err); ok {
 		return unread.Reason

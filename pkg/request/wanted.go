@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Most rules read a few fields of a request only. Of a field that nobody reads it is enough to find where it ends, unless
-// what it holds can make a line unread.
+// Most rules read a few fields of a request only. Of a field without a reader only its end is searched, unless its text
+// can make a line unread.
 
-// slotFields are the fields that a slot fills. Slots that are not here are always filled: a line may be unread for what
-// they hold, or the client is told by it.
+// slotFields are the fields that a slot fills. Slots that are not here are always filled: their text may make a line
+// unread, or they identify the client.
 var slotFields = [slots][]string{
 	slotUser:        {"user"},
 	slotMethod:      {"method"},
@@ -21,8 +21,8 @@ var slotFields = [slots][]string{
 	slotRequestLine: {"method", "host", "path", "query"},
 }
 
-// fields are those that the variable fills, and all that follow right behind it; always says that it is filled whoever
-// reads it.
+// fields are the fields of the variable and of all that follow it directly. With always, it is filled without a reader
+// too.
 func (v *variable) fields() (names []string, always bool) {
 	for ; v != nil; v = v.next {
 		switch of := slotFields[v.slot]; {
@@ -40,13 +40,13 @@ func (v *variable) fields() (names []string, always bool) {
 	return names, false
 }
 
-// filledBy makes the step fill what a variable says, with a setter.
+// filledBy makes the step fill the fields of a variable, with a setter.
 func (s *step) filledBy(v *variable, set setter) {
 	s.set, s.filler, s.raw = set, set, v.raw
 	s.fields, s.always = v.fields()
 }
 
-// want makes the step fill its fields if one of them is among the names; nil is all.
+// want makes the step fill its fields if one of them is among the names; nil means all.
 func (s *step) want(names []string) {
 	s.set = s.filler
 	reads := func(field string) bool { return slices.Contains(names, field) }
@@ -72,7 +72,7 @@ func (p *jsonParser) Want(names []string) {
 	p.scan.want(names)
 }
 
-// want makes the scan learn these paths only; nil is whatever is met.
+// want makes the scan learn these paths only; nil means every path that occurs.
 func (s *jsonScan) want(names []string) {
 	s.closed = names != nil
 	s.root.want(names)
@@ -85,7 +85,7 @@ func (s *jsonScan) want(names []string) {
 	}
 }
 
-// want marks what is below n as read by nobody, unless names is nil.
+// want sets that no reader needs the paths below n, unless names is nil.
 func (n *jsonNode) want(names []string) {
 	for _, row := range n.kids {
 		for _, kid := range row {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzWanted: of any records of any format and envelope, a decoder that is told which fields are read says what one says
-// that is told nothing.
+// FuzzWanted: for any records of any format and envelope, a decoder for some of the fields agrees with one for all.
 func FuzzWanted(f *testing.F) {
 	cases := wantedCases(f)
 	for i, c := range cases {

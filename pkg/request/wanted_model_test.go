@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// A wantedCase is a format and records of it. The case of a decoder that is told what is read has a twin that is told
-// nothing.
+// A wantedCase is a format and records of it. It compares a decoder for some of the fields with a twin for all of them.
 type wantedCase struct {
 	envelope, format string
 	options          Options
@@ -51,7 +50,7 @@ func (c wantedCase) decoder(t testing.TB) *Decoder {
 	return newDecoder(t, c.envelope, c.format, c.options)
 }
 
-// wantable are names of fields of all cases, some of which are there under no format.
+// wantable are names of fields of all cases; no format has some of them.
 var wantable = []string{"ip", "user", "method", "host", "path", "query", "status", "bytes", "agent", "referrer", "weir", "tenant", "remote_logname",
 	"server_port", "http_x", "upstream_addr", "req_id", "captured_request_cookie", "cs(Host)", "x-a", "x-edge-location", "scheme", "server_name",
 	"level", "request_time", "kubernetes.labels.app", "duration", "stream", "tags.0", "missing"}
@@ -64,7 +63,7 @@ func someOf(random *rand.Rand, names []string) []string {
 	return some
 }
 
-// onlyOf leaves of a request what is read by somebody who reads these fields.
+// onlyOf is a request with only the fields that are wanted.
 func onlyOf(r *Request, names []string) Request {
 	left := *r
 	for _, name := range []string{"user", "method", "host", "path", "query", "agent", "referrer"} {
@@ -82,7 +81,7 @@ func onlyOf(r *Request, names []string) Request {
 	return left
 }
 
-// readOnly is what a record is read as, and what its envelope says, for somebody who reads these fields.
+// readOnly is the request of a record, reduced to the wanted fields, and the fields of its envelope.
 func readOnly(d *Decoder, record string, names []string) (all []string) {
 	d.DecodeEach(record, func(r *Request, err error) {
 		if err != nil {
@@ -95,8 +94,7 @@ func readOnly(d *Decoder, record string, names []string) (all []string) {
 	return all
 }
 
-// compareWanted holds a decoder that is told which fields are read against one that is not, and says whether there was
-// a request.
+// compareWanted compares a decoder for some of the fields with one for all, and reports whether there was a request.
 func compareWanted(t *testing.T, told, twin *Decoder, record string, names []string) bool {
 	t.Helper()
 	told.Want(names)
@@ -107,8 +105,8 @@ func compareWanted(t *testing.T, told, twin *Decoder, record string, names []str
 	return len(want) > 0 && want[0][0] == '{'
 }
 
-// TestWantedFieldsAreThoseOfATwin: a decoder that is told which fields are read, now these and now others, says the same
-// of every record as one that is told nothing: the same error, or the same in the fields that are read.
+// TestWantedFieldsAreThoseOfATwin: a decoder for some of the fields, which change now and then, gives the same for
+// every record as one for all: the same error, or the same wanted fields.
 func TestWantedFieldsAreThoseOfATwin(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, c := range wantedCases(t) {
@@ -127,7 +125,7 @@ func TestWantedFieldsAreThoseOfATwin(t *testing.T) {
 	}
 }
 
-// TestFieldsThatNobodyReadsAreLeftOut: that is what telling is for.
+// TestFieldsThatNobodyReadsAreLeftOut: this is the purpose of Want.
 func TestFieldsThatNobodyReadsAreLeftOut(t *testing.T) {
 	for _, c := range []wantedCase{
 		{format: "combined", records: []string{`1.2.3.4 - alice [17/Apr/2018:06:25:06 +0000] "GET http://h/a?b HTTP/1.1" 200 30 "https://r/" "curl"`}},
@@ -150,7 +148,7 @@ func TestFieldsThatNobodyReadsAreLeftOut(t *testing.T) {
 	}
 }
 
-// Of JSON only what stands under a name that is read is learned, so that long records stay cheap.
+// A scan of JSON learns only the paths under a name that is read, so that long records stay cheap.
 func TestFurtherFieldsThatNobodyReadsAreNotLearned(t *testing.T) {
 	parser := newJSONParser("json", Options{})
 	var r Request

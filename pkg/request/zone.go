@@ -5,24 +5,25 @@ import (
 	"strings"
 )
 
-// A zone is the part of a line in which a client can write what looks like the end of a field: one variable that a
-// client fills and that nothing keeps from holding the literal behind it, or several and all that stands between them.
+// A zone is the part of a line in which a client can write text that looks like the end of a field. It is one variable
+// that a client fills and that may contain the literal behind it, or several such variables and everything between
+// them.
 //
-// A zone ends at a quote, which escaped text cannot hold, or with the line. From there its tail, which no client fills,
-// is read backwards; that gives the end of the last variable, whatever it holds. So nothing outside of a zone can be
-// moved from inside of it. Within a zone of several variables the boundaries are known only when none of them holds
-// what ends a field; otherwise all of them are left empty. compile refuses a format with such a zone.
+// A zone ends at a quote, which escaped text cannot contain, or with the line. From there its tail, which no client
+// fills, is read backwards. That gives the end of the last variable, whatever it contains. So a client cannot move a
+// field outside of a zone from inside it. Within a zone of several variables the boundaries are known only when none of
+// them contains the end of a field; otherwise all of them are left empty. compile refuses a format with such a zone.
 type zone struct {
 	first, last int // the steps of the variables
 	tail        int // the last step before the quote or the end of the line
 	quote       int // where the quote stands in the literal of that step; -1 where the zone ends with the line
 }
 
-// fromClient tells whether the client chooses what the variable holds, or a part of it, with spaces.
+// fromClient reports whether the client chooses the variable's text, or a part of it, with spaces.
 func (v *variable) fromClient() bool {
 	for ; v != nil; v = v.next {
 		switch {
-		case v.ending == endWords, v.ending == endPair: // no spaces but their own
+		case v.ending == endWords, v.ending == endPair: // no spaces except their own
 		case v.slot == slotUser || v.slot == slotAgent || v.slot == slotReferrer || v.slot == slotRequestLine,
 			v.slot == slotPath && v.rank < rankSent, // decoded: /a%20b is /a b
 			strings.HasPrefix(v.name, "http_"), strings.HasPrefix(v.name, "cookie_"),
@@ -34,7 +35,7 @@ func (v *variable) fromClient() bool {
 	return false
 }
 
-// addZones finds the zones of a format. The variables have no slots yet that others took from them.
+// addZones finds the zones of a format. It runs before claimSlots, so that each variable still has its own slot.
 func (s *scanner) addZones(variables []*variable) error {
 	for first := 0; first < len(s.steps); {
 		tail, quote := s.segment(first)
@@ -60,8 +61,8 @@ func (s *scanner) addZones(variables []*variable) error {
 	return nil
 }
 
-// segment is the last step of those, from one on, that a client's text can move, and where the quote stands in its
-// literal that ends them.
+// segment is the last step, from first on, that a client's text can move, and the index of the quote in its literal
+// that ends the zone.
 func (s *scanner) segment(first int) (tail, quote int) {
 	for i := first; i < len(s.steps) && s.escape == escapeBackslash; i++ {
 		if quote := strings.IndexByte(s.steps[i].literal, '"'); quote >= 0 {
@@ -72,14 +73,14 @@ func (s *scanner) segment(first int) (tail, quote int) {
 }
 
 func (s *scanner) addZone(first int, z *zone, variables []*variable) error {
-	// A list that follows could begin in what the client has written, and one before it could end there.
+	// A list behind could begin in the client's text, and a list before could end there.
 	listed := z.last < z.tail && variables[z.last+1].ending == endList && s.steps[z.last].literal[0] == ' ' ||
 		z.first > first && variables[z.first-1].ending == endList && s.steps[z.first-1].literal[0] == ' '
 	if z.first == z.last && !listed {
 		if z.last == z.tail && s.steps[z.last].ending == endLine {
 			return nil
 		}
-		// Between a name and the quote of the request a time stands that can be told from any name.
+		// Between a name and the quote of the request stands a time that no name can be mistaken for.
 		if next := z.last + 1; s.escape == escapeBackslash && next == z.tail && z.quote >= 0 && variables[next].slot == slotTime {
 			s.steps[z.first].ending, s.free = endFree, z.first
 			return nil
@@ -109,7 +110,7 @@ func (s *scanner) forged(z *zone, variables []*variable) error {
 		strings.Join(names, " and "), strings.Join(names[:max(1, len(names)-1)], " and "))
 }
 
-// readZone reads the variables of a zone at the start of rest, and gives what follows the literal of the last one.
+// readZone reads the variables of a zone at the start of rest, and returns the text after the literal of the last one.
 func (s *scanner) readZone(z *zone, rest string, written escape, r *Request) (string, *Unread) {
 	size := s.zoneSize(z, rest, written)
 	if size < 0 {
@@ -135,7 +136,7 @@ func (s *scanner) readZone(z *zone, rest string, written escape, r *Request) (st
 	return after, nil
 }
 
-// splits tells whether there is one way only to split the text of a zone among its variables.
+// splits reports whether the text of a zone can be split among its variables in one way only.
 func (s *scanner) splits(z *zone, text string) bool {
 	for i := z.first; i < z.last; i++ {
 		end := strings.Index(text, s.steps[i].literal)
@@ -147,7 +148,7 @@ func (s *scanner) splits(z *zone, text string) bool {
 	return z.first == z.last || !s.couldEnd(z, text)
 }
 
-// couldEnd tells whether the text of a variable holds what could be the end of one.
+// couldEnd reports whether the text of a variable contains something that could be the end of one.
 func (s *scanner) couldEnd(z *zone, text string) bool {
 	for i := z.first; i < z.last; i++ {
 		literal := s.steps[i].literal
@@ -186,12 +187,12 @@ func (s *scanner) zoneSize(z *zone, rest string, written escape) int {
 	return end
 }
 
-// before is where the literal stands that is followed by the field with which text ends; negative when it is not there.
+// before is the index of the literal before the field at the end of text; negative when it is not there.
 func (s *step) before(text, literal string) int {
 	at := len(text)
 	switch s.ending {
 	case endCLF:
-		// Shorter ones, as HAProxy writes them, hold no space.
+		// Shorter times, as HAProxy writes them, contain no space.
 		if at -= clfBytes; at >= 0 && text[at+2] != '/' || at < 0 {
 			at = strings.LastIndex(text, literal) + len(literal)
 		}
