@@ -1,15 +1,14 @@
-// Package cidr makes of the blocklist what firewalls and proxies take: prefixes of which no two overlap.
+// Package cidr turns the blocklist into a form for firewalls and proxies: prefixes that do not overlap.
 //
-// [Refused] takes from a list the addresses that are refused outright (package outright says which), allowed ones taken
-// out. [Disjoint] makes of prefixes that may hold each other such that do not: an address is in one of them if and only
-// if a block holds it, and that prefix lasts as long as the longest of the blocks that hold the address. So kernels
-// take them, who refuse sets of intervals that overlap, and a longer block within a shorter one outlasts it. [Diff] is
-// what leads from one such list to another.
+// [Refused] returns the addresses that a list refuses outright (see package outright), without allowed ones. [Disjoint]
+// turns prefixes that may contain each other into disjoint ones: an address is in one of them if and only if a block
+// contains it, and that prefix lasts as long as the longest of the blocks that contain the address. So kernels accept
+// them, which refuse sets of overlapping intervals, and a longer block within a shorter one outlasts it. [Diff] returns
+// the changes from one such list to another.
 //
-// A block that outlasts one around it leaves as many prefixes as it is longer: of a /8 around a /32 there are 25. The
-// time that Disjoint takes is that of sorting, and at most a step for each bit between a block and the one around it.
-// It takes memory for the blocks once more, and for what it gives. Nothing here reads a clock, does I/O or starts
-// goroutines.
+// A block that outlasts one around it leaves as many prefixes as it is longer: a /8 around a /32 becomes 25. Disjoint
+// takes the time of sorting, and at most a step for each bit between a block and the one around it. It needs memory for
+// a copy of the blocks, and for the result. Nothing here reads a clock, does I/O or starts goroutines.
 package cidr
 
 import (
@@ -22,10 +21,10 @@ import (
 type Block struct {
 	Prefix netip.Prefix
 	Until  int64  // Unix milliseconds; blocklist.Never
-	Rule   string // whose block lasts so long; manual for orders
+	Rule   string // of the block that lasts so long; manual for orders
 }
 
-// Compare orders blocks by their prefixes: IPv4 first, by address, the wider first.
+// Compare sorts blocks by their prefixes: IPv4 first, by address, the wider first.
 func Compare(a, b Block) int { return comparePrefixes(a.Prefix, b.Prefix) }
 
 func comparePrefixes(a, b netip.Prefix) int {
@@ -35,9 +34,9 @@ func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Compare(a.Bits(), b.Bits())
 }
 
-// Disjoint are prefixes in the order of Compare, of which no two overlap, that hold every address of the blocks and no
-// other. An address that several blocks hold is in a prefix with the Until and the Rule of that which lasts longest; of
-// equals, of the widest. The order of the blocks does not matter, and those that are not valid are left out.
+// Disjoint returns prefixes that contain every address of the blocks and no other. They do not overlap, and are in the
+// order of Compare. An address in several blocks is in a prefix with the Until and the Rule of the block that lasts
+// longest; of equals, of the widest. The order of the blocks does not matter, and invalid ones are left out.
 func Disjoint(blocks []Block) []Block {
 	all := make([]Block, 0, len(blocks))
 	for _, b := range blocks {
@@ -60,7 +59,7 @@ func Disjoint(blocks []Block) []Block {
 	return carved
 }
 
-// compareAll orders the blocks of one prefix too: that which lasts longest first.
+// compareAll also sorts the blocks of one prefix: the one that lasts longest first.
 func compareAll(a, b Block) int {
 	if order := Compare(a, b); order != 0 {
 		return order
@@ -68,7 +67,7 @@ func compareAll(a, b Block) int {
 	return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.Rule, b.Rule))
 }
 
-// Canonical is a prefix with the bits beyond its length cleared, and IPv4 within IPv6 as IPv4.
+// Canonical returns a prefix with the bits beyond its length cleared, and IPv4 within IPv6 as IPv4.
 func Canonical(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() && p.Bits() >= 96 {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
@@ -76,8 +75,8 @@ func Canonical(p netip.Prefix) netip.Prefix {
 	return p.Masked()
 }
 
-// carve appends what is left of a block when those within it that outlast it are cut out, and these. Those within are
-// sorted, and lost.
+// carve appends the rest of a block without the inner blocks that outlast it, and these. The inner blocks are sorted;
+// carve overwrites them.
 func carve(carved []Block, whole Block, within []Block) []Block {
 	within = slices.DeleteFunc(within, func(b Block) bool { return b.Until <= whole.Until })
 	if len(within) == 0 {
@@ -101,8 +100,8 @@ func halves(b Block) (low, high Block) {
 	return low, high
 }
 
-// Diff is what leads from one list that Disjoint gave to another: the prefixes that are gone, those that come, and
-// those that stay and have another end or another rule, as they are to be.
+// Diff returns the changes from one list of Disjoint to another: the prefixes that are gone, those that come, and those
+// that stay with another end or another rule, in their new form.
 func Diff(have, want []Block) (gone, come, changed []Block) {
 	for len(have) > 0 && len(want) > 0 {
 		switch order := Compare(have[0], want[0]); {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// refused is the slow twin: what holds of one address, asked of every block.
+// refused is the slow twin: it asks every block about one address.
 func refused(address netip.Addr, blocks []Block) (until int64, is bool) {
 	for _, b := range blocks {
 		if b.Prefix.Masked().Contains(address) && (!is || b.Until > until) {
@@ -19,7 +19,7 @@ func refused(address netip.Addr, blocks []Block) (until int64, is bool) {
 	return until, is
 }
 
-// universe is 64 addresses, at the end of IPv4 or of IPv6.
+// universe returns 64 addresses, at the end of IPv4 or of IPv6.
 func universe(six bool) []netip.Addr {
 	address := netip.MustParseAddr("255.255.255.192")
 	if six {
@@ -68,7 +68,7 @@ func compare(addresses []netip.Addr, carved, blocks []Block) error {
 	return nil
 }
 
-// Whoever does what Diff says to the one list has the other.
+// Applying Diff to one list gives the other.
 func TestDiffLeadsFromOneListToTheOther(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	addresses := universe(false)
@@ -115,7 +115,7 @@ func TestDiffLeadsFromOneListToTheOther(t *testing.T) {
 	}
 }
 
-// The order in which blocks come changes nothing.
+// The order of the blocks changes nothing.
 func TestDisjointDoesNotDependOnTheOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	addresses := universe(false)
@@ -132,7 +132,7 @@ func TestDisjointDoesNotDependOnTheOrder(t *testing.T) {
 	}
 }
 
-// million are a million blocks: addresses, /24, /16 and /64, nested and with different ends.
+// million returns a million blocks: addresses, /24, /16 and /64, nested and with different ends.
 func million() []Block {
 	random := rand.New(rand.NewPCG(7, 8))
 	blocks := make([]Block, 1_000_000)
@@ -158,7 +158,7 @@ func TestAMillionBlocksTakeSecondsAndNotHours(t *testing.T) {
 	t.Logf("%d blocks became %d prefixes in %v", len(blocks), len(carved), took)
 }
 
-// The worst of nests: each block within another that ends before it.
+// The worst nesting: each block within another that ends before it.
 func TestADeepNestLeavesAPrefixABit(t *testing.T) {
 	var blocks []Block
 	for bits := range 129 {

@@ -5,7 +5,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// Refused are the addresses that a list refuses outright, made disjoint. The rules may be nil.
+// Refused returns the addresses that a list refuses outright, made disjoint. The rules may be nil.
 func Refused(list outright.List, rules *rule.Set, nowMilli int64) []Block {
 	var blocks []Block
 	for one := range outright.All(list, rules, nowMilli) {

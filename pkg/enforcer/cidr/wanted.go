@@ -8,42 +8,41 @@ import (
 	"weir/pkg/rule"
 )
 
-// A List is one that changes: a blocklist.Set.
+// A List is a list that changes: a blocklist.Set.
 type List interface {
 	outright.List
-	// Changed is closed at the next change.
+	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
 }
 
-// Wanted is what a list refuses by the address, as it changes. One goroutine uses it.
+// Wanted is the disjoint form of a changing list. One goroutine uses it.
 type Wanted struct {
 	list   List
 	blocks []Block
-	whole  bool // they are made of a whole list
+	whole  bool // blocks are from a complete list
 
-	changed <-chan struct{} // closed when they are to be made anew,
-	edits   uint64          // what it was edited to then: marks are no edits
-	rules   *rule.Set       // as when the rules are others,
+	changed <-chan struct{} // closed when blocks must be made again
+	edits   uint64          // Edits of the list at that time: watermarks do not change it
+	rules   *rule.Set       // also made again when the rules are others,
 	end     int64           // and at this time
-	rested  time.Time       // but not before this
+	rested  time.Time       // but not before this time
 }
 
-// NewWanted is of a list that has not been looked at yet.
+// NewWanted returns the Wanted of a list that has not been read yet.
 func NewWanted(list List) *Wanted { return &Wanted{list: list} }
 
-// Blocks are those that Refused gave when the list was last looked at; some may have ended since. They are not to be
-// changed.
+// Blocks returns the result of the last Renew; some blocks may have ended since. The caller must not change them.
 func (w *Wanted) Blocks() []Block { return w.blocks }
 
-// Whole says whether they are made of a whole list.
+// Whole reports whether they are from a complete list.
 func (w *Wanted) Whole() bool { return w.whole }
 
-// Changed is closed when the list is to be looked at again.
+// Changed returns a channel that is closed when Renew should be called again.
 func (w *Wanted) Changed() <-chan struct{} { return w.changed }
 
-// Renew makes the blocks anew where the list or the rules have changed, or an allow or a pause has ended; false when
-// nothing has, when the list is not whole, or when it rests: three times as long as the last time took, so that a list
-// that changes all the time takes no more than a quarter of a core.
+// Renew makes the blocks again when the list or the rules have changed, or an allow or a pause has ended. It returns
+// false when nothing has changed, when the list is not complete, or while it rests. It rests three times as long as the
+// last time took, so that a list that changes all the time takes at most a quarter of a core.
 func (w *Wanted) Renew(rules *rule.Set, at time.Time) bool {
 	now := at.UnixMilli()
 	if w.whole && !w.isOver() && rules == w.rules && now < w.end || at.Before(w.rested) {
@@ -51,7 +50,7 @@ func (w *Wanted) Renew(rules *rule.Set, at time.Time) bool {
 	}
 
 	w.changed = w.list.Changed()
-	edits := w.list.Edits() // before what it stands for
+	edits := w.list.Edits() // before reading the list
 	if w.whole && edits == w.edits && rules == w.rules && now < w.end {
 		return false
 	}
@@ -67,7 +66,7 @@ func (w *Wanted) Renew(rules *rule.Set, at time.Time) bool {
 	return true
 }
 
-// Rests is how long Renew rests from now on.
+// Rests returns how long Renew rests from now on.
 func (w *Wanted) Rests() time.Duration { return max(0, time.Until(w.rested)) }
 
 func (w *Wanted) isOver() bool {
@@ -79,7 +78,7 @@ func (w *Wanted) isOver() bool {
 	}
 }
 
-// Alive are the blocks that have not ended. The given ones are left as they are.
+// Alive returns the blocks that have not ended. It does not change its argument.
 func Alive(blocks []Block, now int64) []Block {
 	ended := func(b Block) bool { return b.Until <= now }
 	if !slices.ContainsFunc(blocks, ended) {

@@ -9,7 +9,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// changing is a list that tells of its changes.
+// changing is a list that signals its changes.
 type changing struct {
 	listed
 	part    bool
@@ -27,7 +27,7 @@ func (c *changing) change() {
 	c.mark()
 }
 
-// mark is told of like a change, and is none of the list.
+// mark signals a change that is no edit of the list.
 func (c *changing) mark() {
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -73,13 +73,13 @@ func TestWantedIsMadeAnewWhenSomethingChanges(t *testing.T) {
 	})
 }
 
-// After a list that took long it rests, and no change is lost meanwhile.
+// After a list that took long, Renew rests, and no change is lost meanwhile.
 func TestWantedRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		list := &changing{changed: make(chan struct{})}
 		w := NewWanted(list)
 		began := time.Now()
-		time.Sleep(time.Second) // so long it took
+		time.Sleep(time.Second) // the time that the list took
 		if !w.Renew(nil, began) || w.Rests() != 3*time.Second {
 			t.Errorf("it rests %v", w.Rests())
 		}

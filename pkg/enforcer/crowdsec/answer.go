@@ -8,14 +8,15 @@ import (
 	"weir/pkg/enforcer/outright"
 )
 
-// An answer is what a bouncer is sent. No value is in both lists: bouncers do not agree on which they read first.
+// An answer is the part of the list that a bouncer gets. No value is in both lists: bouncers do not agree on which they
+// read first.
 type answer struct {
 	fresh    []*row
 	deleted  []change
 	revision int64
 }
 
-// startup is everything in force, and what ended lately.
+// startup returns everything that is active, and lately ended decisions.
 func (t *table) startup(f *filter) answer {
 	a := answer{revision: t.revision}
 	for _, rows := range t.values {
@@ -25,7 +26,7 @@ func (t *table) startup(f *filter) answer {
 	return a
 }
 
-// delta is what changed after a revision.
+// delta returns the changes after a revision.
 func (t *table) delta(f *filter, revision int64) answer {
 	a := answer{revision: t.revision}
 	changes := t.since(revision)
@@ -43,7 +44,7 @@ func (t *table) delta(f *filter, revision int64) answer {
 	return a
 }
 
-// appendWanted appends those rows of a value that are asked for: the one that lasts longest, or all of them.
+// appendWanted appends the rows of a value that match the filter: the one that lasts longest, or all of them.
 func (f *filter) appendWanted(to, rows []*row) []*row {
 	var best *row
 	for _, r := range rows {
@@ -63,7 +64,7 @@ func (f *filter) appendWanted(to, rows []*row) []*row {
 	return to
 }
 
-// gone are the changes by which a value is no longer in force that was asked for, the last one of each value.
+// gone returns the changes that ended a wanted value, the last one of each value.
 func (t *table) gone(changes []change, f *filter) (gone []change) {
 	told := map[string]bool{}
 	for _, c := range slices.Backward(changes) {
@@ -77,7 +78,7 @@ func (t *table) gone(changes []change, f *filter) (gone []change) {
 	return gone
 }
 
-// find are the rows that are asked for at once, in the order of their ids.
+// find returns the rows that match the filter, sorted by id.
 func (t *table) find(f *filter) (found []*row) {
 	take := func(rows []*row) {
 		for _, r := range rows {

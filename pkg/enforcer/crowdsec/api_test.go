@@ -22,14 +22,14 @@ import (
 	"weir/pkg/rule"
 )
 
-// A list is what a test puts on it. What has ended by the time that is asked for is not on it.
+// A list is a list for tests. Entries that have ended by the requested time are left out.
 type list struct {
 	mu      sync.Mutex
 	entries map[string]*blocklist.Entry // by rule and key
 	orders  map[string]*blocklist.Order
-	part    bool // of it is missing
+	part    bool // some of it is missing
 	edits   uint64
-	read    int // how often All was asked for
+	read    int // number of calls of All
 }
 
 func newList() *list {
@@ -125,7 +125,7 @@ type site struct {
 	folder string
 	now    time.Time
 	mux    *http.ServeMux
-	timed  bool // whether it matters how long a refresh took: not on a machine that has other things to do
+	timed  bool // whether the duration of a refresh matters: not on a machine that has other things to do
 }
 
 func newSite(t testing.TB, addresses ...string) *site {
@@ -134,7 +134,7 @@ func newSite(t testing.TB, addresses ...string) *site {
 	return s
 }
 
-// open makes the API anew from what is on disk.
+// open creates the API again from the files on disk.
 func (s *site) open(addresses ...string) {
 	s.API = Open(Config{List: s.list, Rules: func() *rule.Set { return testRules }, Admit: admit, Addresses: addresses, Folder: s.folder,
 		Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Now: func() time.Time { return s.now }})
@@ -165,7 +165,7 @@ func (s *site) askAs(key, address, method, url, body string) *httptest.ResponseR
 	return w
 }
 
-// A decision is as a bouncer reads it: all six fields are wanted.
+// A decision is in the form that a bouncer reads: all six fields are required.
 type decision struct {
 	Duration, Origin, Scenario, Scope, Type, Value *string
 	ID                                             *int64
@@ -186,7 +186,7 @@ func (d *decision) String() string {
 
 type streamed struct{ New, Deleted []decision }
 
-// poll is a bouncer's poll: it fails the test unless the answer is good in every way that bouncers need.
+// poll polls like a bouncer, and fails the test unless the answer meets every bouncer's needs.
 func (s *site) poll(t *testing.T, query string) streamed {
 	t.Helper()
 	return read(t, s.ask("GET", "/v1/decisions/stream"+query, ""))

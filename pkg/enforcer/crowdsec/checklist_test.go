@@ -16,7 +16,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// What a live answer is without a decision: four bytes, which Lua compares.
+// A live answer without a decision is the four bytes null, which Lua compares.
 func TestNothingIsNullWithoutANewline(t *testing.T) {
 	w := newSite(t).ask("GET", "/v1/decisions?ip=203.0.113.7", "")
 	if w.Body.String() != "null" || w.Code != 200 || w.Header().Get("Content-Type") != "application/json; charset=utf-8" {
@@ -50,7 +50,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// Nothing that lasts is said to last no time, which Lua takes for ever, nor longer than a date can be.
+// A decision that lasts never has the duration zero, which Lua treats as for ever, nor a longer one than a date can be.
 func TestDurations(t *testing.T) {
 	now := int64(1_800_000_000_000)
 	tests := map[int64]string{1: "1s", 999: "1s", 1499: "1s", 1500: "2s", 59_600: "1m0s", 3_599_000: "59m59s", -5: "1s", blocklist.Never - now: "87600h0m0s"}
@@ -64,7 +64,7 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// A bouncer that names no scopes is given addresses and prefixes; users only when it asks for them.
+// A bouncer that names no scopes gets addresses and prefixes; it gets users only when it asks for them.
 func TestScopes(t *testing.T) {
 	s := newSite(t)
 	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Minute))
@@ -173,7 +173,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A missing or a wrong key is a 403, whatever the method; HEAD asks about the key only.
+// A missing or a wrong key is a 403, whatever the method; HEAD checks only the key.
 func TestKeys(t *testing.T) {
 	s := newSite(t)
 	for _, url := range []string{"/v1/decisions", "/v1/decisions/stream", "/v1/usage-metrics"} {
@@ -189,7 +189,7 @@ func TestKeys(t *testing.T) {
 			}
 		}
 	}
-	s.list.part = true // HEAD asks nothing of the list
+	s.list.part = true // HEAD does not read the list
 	for _, url := range []string{"/v1/decisions", "/v1/decisions/stream"} {
 		if w := s.ask("HEAD", url, ""); w.Code != 200 || w.Body.Len() > 0 {
 			t.Errorf("HEAD %s: %d %s", url, w.Code, w.Body)
@@ -231,7 +231,7 @@ func TestUsageMetrics(t *testing.T) {
 	}
 }
 
-// What bouncers say of themselves may be packed; packed without bound it is not read to its end.
+// Usage metrics of bouncers may be compressed; without a bound on their size they are not read to the end.
 func TestUsageMetricsPacked(t *testing.T) {
 	s := newSite(t)
 	for body, want := range map[string]int{
@@ -255,7 +255,7 @@ func TestUsageMetricsPacked(t *testing.T) {
 	}
 }
 
-// Without a whole list bouncers are told so, with no byte of a list, and begin where they were.
+// Without a complete list bouncers get an error and no byte of a list, and keep their cursors.
 func TestNoListIsNoEmptyList(t *testing.T) {
 	s := newSite(t)
 	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Hour))
@@ -272,8 +272,8 @@ func TestNoListIsNoEmptyList(t *testing.T) {
 	s.expect(t, "", " | ")
 }
 
-// A list that cannot be written to its end ends the connection: what has come can never be taken for the whole. And the
-// bouncer is told again.
+// A list that cannot be written to its end ends the connection, so a part never looks like the complete list. The
+// bouncer then gets the same changes again.
 func TestAListCutShortIsAborted(t *testing.T) {
 	s := newSite(t)
 	for i := range 3000 {
@@ -294,7 +294,7 @@ func TestAListCutShortIsAborted(t *testing.T) {
 	}
 }
 
-// A broken connection takes so many bytes.
+// A broken connection accepts that many bytes.
 type broken struct {
 	*httptest.ResponseRecorder
 	room int
@@ -307,7 +307,7 @@ func (b *broken) Write(p []byte) (int, error) {
 	return b.ResponseRecorder.Write(p)
 }
 
-// Bouncers that come when all places are taken are told to come again.
+// When all places are taken, further bouncers are asked to come again.
 func TestAnswersAreBounded(t *testing.T) {
 	s := newSite(t)
 	for range maxWriting {
@@ -318,7 +318,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// Over a real connection: chunked, and compressed for those who ask for that; short live answers never are, since one is
+// Over a real connection, answers are chunked, and compressed on request. Short live answers never are, because one is
 // compared as bytes.
 func TestOverHTTP(t *testing.T) {
 	s := newSite(t)
@@ -379,7 +379,7 @@ func TestOverHTTP(t *testing.T) {
 	}
 }
 
-// A compressed list whose reader has gone is no complete one either.
+// A compressed list whose reader has gone is not complete either.
 func TestACompressedAnswerThatBreaksIsCutOff(t *testing.T) {
 	s := newSite(t)
 	for i := range 2000 {
@@ -399,7 +399,7 @@ func TestACompressedAnswerThatBreaksIsCutOff(t *testing.T) {
 	s.mux.ServeHTTP(&broken{ResponseRecorder: httptest.NewRecorder(), room: 1000}, r)
 }
 
-// What lasts less than a minute has a fraction in live answers, and none in streams.
+// Durations below a minute have a fraction in live answers, and none in streams.
 func TestLiveDurations(t *testing.T) {
 	for left, want := range map[time.Duration]string{time.Second: "1.001s", 47 * time.Second: "47.001s", time.Minute: "1m0s", time.Hour + 9*time.Second: "1h0m9s"} {
 		if got := liveDuration(left).String(); got != want {

@@ -35,10 +35,10 @@ func until(d *decision, now time.Time) time.Time {
 	return now.Add(duration)
 }
 
-// The three ways in which bouncers take what they are told.
+// The three ways in which bouncers apply an answer.
 func holders() []*holder {
 	return []*holder{
-		{name: "nftables", holds: map[string]time.Time{}, take: func(h *holder, now time.Time, got streamed) { // skips what it has
+		{name: "nftables", holds: map[string]time.Time{}, take: func(h *holder, now time.Time, got streamed) { // skips known values
 			h.forget(got)
 			for _, d := range got.New {
 				if _, has := h.holds[*d.Value]; !has {
@@ -46,7 +46,7 @@ func holders() []*holder {
 				}
 			}
 		}},
-		{name: "lua", holds: map[string]time.Time{}, take: func(h *holder, now time.Time, got streamed) { // the last word counts
+		{name: "lua", holds: map[string]time.Time{}, take: func(h *holder, now time.Time, got streamed) { // the last value counts
 			h.forget(got)
 			for _, d := range got.New {
 				h.holds[*d.Value] = until(&d, now)
@@ -61,9 +61,9 @@ func holders() []*holder {
 	}
 }
 
-// Whatever happens to the list, restarts and polls that fail included: once it has been quiet for as long as bouncers hold
-// on to what they were told first, every bouncer holds the addresses on it; and after a poll none holds one that is not on
-// it.
+// The list may change in any way, with restarts and failed polls. When it has been quiet for as long as bouncers keep
+// their first end of a value, every bouncer has all addresses of the list; and after a poll none has an address that is
+// not on it.
 func TestBouncersHoldWhatIsOnTheList(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -92,7 +92,7 @@ func TestBouncersHoldWhatIsOnTheList(t *testing.T) {
 	}
 }
 
-// compare holds what clients have against what they are to have.
+// compare compares the clients' values with the wanted ones.
 func compare(t *testing.T, seed uint64, clients []*holder, want map[string]bool, quiet bool) {
 	t.Helper()
 	for _, client := range clients {
@@ -109,7 +109,7 @@ func compare(t *testing.T, seed uint64, clients []*holder, want map[string]bool,
 	}
 }
 
-// change does one thing to the list.
+// change makes one change to the list.
 func (s *site) change(random *rand.Rand) {
 	name := []string{"per-ip", "scans", "per-net"}[random.IntN(3)]
 	value := fmt.Sprintf("203.0.113.%d", random.IntN(4))
@@ -130,7 +130,7 @@ func (s *site) change(random *rand.Rand) {
 	}
 }
 
-// outright are the values on the list.
+// outright returns the values on the list.
 func (s *site) outright() map[string]bool {
 	values := map[string]bool{}
 	for someone := range outright.All(s.list, testRules, s.now.UnixMilli()) {

@@ -1,32 +1,33 @@
-// Package crowdsec gives the blocklist to CrowdSec's bouncers: it answers as CrowdSec's Local API does, so that they work
+// Package crowdsec serves the blocklist to CrowdSec's bouncers: it answers like CrowdSec's Local API, so that they work
 // unchanged.
 //
-// A bouncer that streams asks every few seconds what is new and what is over; one that asks live asks about each address.
-// Decisions are what can be decided without a request (package outright), and their type is ban: addresses (scope Ip) and
-// prefixes (Range), and when they are asked for by scope, users (username) and other fields under their own names. The
-// scenario is the rule's name, manual for blocks by hand; the origin is weir, or manual.
+// A bouncer in stream mode polls every few seconds for new and deleted decisions; one in live mode asks about each
+// address. Decisions are the entries that need no request (package outright), and their type is ban: addresses (scope
+// Ip) and prefixes (Range), and, when a bouncer asks for their scope, users (username) and other fields under their own
+// names. The scenario is the rule's name, manual for blocks by hand; the origin is weir, or manual.
 //
 // # What always holds
 //
-// A list is whole: what goes wrong before its first byte is an answer of 5xx, what goes wrong later ends the connection. While
-// there is no whole blocklist the answer is 503, and bouncers keep what they have. No value is both new and deleted.
-// Durations are whole seconds, at least one, in streams: the Lua bouncer holds others for ever. Live answers have a
-// fraction below a minute, without which express-bouncer and old PHP clients cannot read them. Every object has its six
-// fields; long answers are compressed for bouncers that ask for it.
+// A list is complete. An error before its first byte is an answer of 5xx; a later error ends the connection. While
+// there is no complete blocklist the answer is 503, and bouncers keep their decisions. No value is both new and
+// deleted. In streams, durations are whole seconds, at least one: the Lua bouncer would keep other decisions for ever.
+// Live answers have a fraction below a minute, without which express-bouncer and old PHP clients cannot read them.
+// Every object has its six fields; long answers are compressed for bouncers that ask for it.
 //
-// Once an answer was written without an error, the bouncer (its key, its address, its user agent and what it asks for) gets what changed since. That is
-// kept on disk; of a bouncer that is not known, or knows less than is kept (200,000 changes, a day), the next answer is
-// everything, with what ended lately. After a crash bouncers are told again what they may know, which none of them minds.
-// A decision that lasts longer than bouncers were told is sent when that is known, and once more when what they were told is over:
-// some take no notice before.
+// Once an answer was written without an error, the bouncer (its key, its address, its user agent and its filter) gets
+// the changes since then. Its cursor is kept on disk. A bouncer that is unknown, or whose cursor is older than the kept
+// changes (200,000 changes, a day), gets everything next, with lately ended decisions. After a crash bouncers get some
+// changes again, which does no harm. A decision whose end moves to a later time is sent when that is known, and once
+// more after its earlier end, because some bouncers ignore it before.
 //
 // # What it takes
 //
-// The list is compared with what bouncers were told when one asks, as often as takes a tenth of the time, or every 10 s: with a
-// entries the answer is some seconds old. Where neither the list nor the rules changed and nothing has ended it is not compared. Until a bouncer asks nothing is held; then about 320 bytes an entry.
-// Answers are bounded in number and in the time that a slow reader has. Run saves what is to be kept; nothing else
-// starts a goroutine. Bouncers of one kind behind one address with
-// one key are told apart by their connections, as far as they keep them.
+// The list is compared with the table when a bouncer asks, in at most a tenth of the time, or every 10 s: with a
+// million entries the answer is some seconds old. The comparison is skipped when neither the list nor the rules changed
+// and nothing has ended. Until a bouncer asks the API keeps nothing in memory; then about 320 bytes an entry. Answers
+// are bounded in number and in the time that a slow reader has. Run saves the tables; nothing else starts a goroutine.
+// Bouncers of one kind behind one address with one key are distinguished by their connections, as long as they keep
+// them.
 package crowdsec
 
 import (
@@ -46,18 +47,18 @@ import (
 	"weir/pkg/rule"
 )
 
-// Config is what an API needs.
+// Config configures an API.
 type Config struct {
 	List  outright.List
-	Rules func() *rule.Set // those in force; may give nil
-	// Admit is the name of the key that a request bears, and whether it may read the list.
+	Rules func() *rule.Set // the active rules; may return nil
+	// Admit returns the name of the key that a request carries, and whether it may read the list.
 	Admit func(*http.Request) (name string, ok bool)
-	// Addresses are the names of the keys whose bouncers drop masks: they are given single addresses only.
+	// Addresses are the names of the keys whose bouncers drop masks: they get only single addresses.
 	Addresses []string
-	Folder    string // where is kept what bouncers were told
+	Folder    string // keeps the cursors and tables
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer
-	Now       func() time.Time // time.Now unless given
+	Now       func() time.Time // nil: time.Now
 }
 
 // An API answers bouncers. It is safe for concurrent use.
@@ -68,13 +69,14 @@ type API struct {
 	writing       chan struct{} // a place for each answer that is being written
 	metrics       *metrics
 	faults        *telemetry.Faults
-	warned        sync.Map // what was warned of once, twice as many as there are keys
+	warned        sync.Map // the warnings that were logged once; at most twice as many as there are keys
 }
 
-// maxWriting is how many lists are written at a time; who comes then is told to come again.
+// maxWriting is how many lists are written at a time; further bouncers are asked to come again.
 const maxWriting = 64
 
-// Open reads what is kept in the folder, which is made. What cannot be read is said, and bouncers begin anew.
+// Open reads the tables in the folder, which it creates. A file that cannot be read is logged, and its bouncers begin
+// again.
 func Open(c Config) *API {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -94,10 +96,10 @@ func (a *API) files() map[string]*table {
 	return map[string]*table{filepath.Join(a.Folder, "bouncers"): a.masks, filepath.Join(a.Folder, "bouncers-addresses"): a.single}
 }
 
-// saveEvery is how often what bouncers were told is saved.
+// saveEvery is the interval between saves.
 const saveEvery = time.Minute
 
-// Run saves what bouncers were told, once a minute and when the context ends; then it returns.
+// Run saves the tables once a minute and when the context ends; then it returns.
 func (a *API) Run(ctx context.Context) error {
 	ticker := time.NewTicker(saveEvery)
 	defer ticker.Stop()
@@ -119,7 +121,7 @@ func (a *API) note(operation string, err error) {
 	a.faults.Over(operation)
 }
 
-// Save writes what is to be kept, where it changed.
+// Save writes the tables that changed.
 func (a *API) Save() error {
 	var errs []error
 	for path, t := range a.files() {
@@ -128,7 +130,7 @@ func (a *API) Save() error {
 	return errors.Join(errs...)
 }
 
-// tableOf is the table that a key's bouncers are given, brought up to date and locked.
+// tableOf returns the table for the bouncers of a key, refreshed and locked.
 func (a *API) tableOf(key string) *table {
 	t := a.masks
 	if slices.Contains(a.Addresses, key) {

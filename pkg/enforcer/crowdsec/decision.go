@@ -11,8 +11,8 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A row is one decision: a value that a rule's entry refuses. Once it is in a table it is not changed but for seen, which
-// is the table's; another one takes its place.
+// A row is one decision: a value that a rule's entry refuses. A row in a table does not change, except for seen, which
+// belongs to the table; it is replaced by another row.
 type row struct {
 	ID     int64        `json:"id"`
 	Scope  string       `json:"scope"`
@@ -21,8 +21,8 @@ type row struct {
 	Origin string       `json:"origin"`
 	Entry  string       `json:"entry"` // its id
 	Until  int64        `json:"until"`
-	Added  int64        `json:"added"` // the revision since which bouncers are to know it
-	Again  int64        `json:"again"` // when it is sent once more, since bouncers let go of it too soon; 0: it is not
+	Added  int64        `json:"added"` // the revision since which bouncers should know it
+	Again  int64        `json:"again"` // when to send it once more, because bouncers drop it too soon; 0: never
 	prefix netip.Prefix // of Value, for addresses
 
 	seen uint64 // the table's last refresh that found it
@@ -51,10 +51,11 @@ func originOf(e *blocklist.Entry) string {
 	return originVerdict
 }
 
-// longest is what a decision without an end is said to last: the longest that all bouncers can add to a date.
+// longest is the duration of a decision without an end: the longest that all bouncers can add to a date.
 const longest = 10 * 365 * 24 * time.Hour
 
-// remaining is how long the decision still holds, in whole seconds and at least one: a bouncer takes nothing for ever.
+// remaining returns how long the decision still lasts, in whole seconds and at least one: bouncers treat zero as for
+// ever.
 func (r *row) remaining(nowMilli int64) time.Duration {
 	if r.Until >= nowMilli+longest.Milliseconds() {
 		return longest
@@ -62,8 +63,9 @@ func (r *row) remaining(nowMilli int64) time.Duration {
 	return max(time.Duration(r.Until-nowMilli)*time.Millisecond, time.Second).Round(time.Second)
 }
 
-// liveDuration is what a live answer says of the time left. Below a minute it has a fraction: some clients want a digit, any
-// character and more digits before the unit, as in 47.001s and in 1m0s. In a stream the Lua bouncer would not read it.
+// liveDuration returns the remaining time for a live answer. Below a minute it has a fraction: some clients want a
+// digit, any character and more digits before the unit, as in 47.001s and in 1m0s. The Lua bouncer could not read it in
+// a stream.
 func liveDuration(left time.Duration) time.Duration {
 	if left < time.Minute {
 		return left + time.Millisecond
@@ -71,7 +73,7 @@ func liveDuration(left time.Duration) time.Duration {
 	return left
 }
 
-// past is how long ago the decision ended, as what remains of it: less than nothing.
+// past returns how long ago the decision ended, as a negative remaining time.
 func past(endedMilli, nowMilli int64) time.Duration {
 	return min(time.Duration(endedMilli-nowMilli)*time.Millisecond, -time.Second).Round(time.Second)
 }
@@ -100,7 +102,7 @@ func (r *row) append(b []byte, duration time.Duration, withUUID bool) []byte {
 	return append(b, '}')
 }
 
-// appendUUID appends the same UUID (version 8) wherever the entry and the value are the same.
+// appendUUID appends a UUID (version 8) that is equal whenever the entry and the value are equal.
 func (r *row) appendUUID(b []byte) []byte {
 	hash := fnv.New128a()
 	hash.Write([]byte(r.Entry + "\x00" + r.Scope + "\x00" + r.Value))

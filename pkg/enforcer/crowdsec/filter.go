@@ -12,24 +12,24 @@ import (
 	"weir/internal/address"
 )
 
-// A filter is what a bouncer asks for. Parameters that are not known are ignored.
+// A filter is the query of a bouncer. Unknown parameters are ignored.
 type filter struct {
-	scopes     []string // none are all
-	value      string   // empty is any
+	scopes     []string // empty means all
+	value      string   // empty means any
 	hasValue   bool
-	types      string // empty is any
+	types      string // empty means any
 	origins    []string
-	containing []string // lower case: parts of a scenario's name, one of them at least
-	lacking    []string // lower case: none of them
+	containing []string // lower case: a scenario's name must contain one of these
+	lacking    []string // lower case: and none of these
 	within     netip.Prefix
-	contains   bool // within lies in the decision; else the decision lies in within
-	all        bool // several decisions of one value
+	contains   bool // the decision must contain within; otherwise within must contain the decision
+	all        bool // also several decisions of one value
 
 	limit, offset int
 	after         int64 // ids greater than this
 }
 
-// parseFilter reads a query. Of a parameter that is there more than once the first counts.
+// parseFilter reads a query. When a parameter is repeated, the first one counts.
 func parseFilter(query url.Values) (filter, error) {
 	f := filter{
 		scopes: scopesOf(cmp.Or(query.Get("scopes"), query.Get("scope"))), value: query.Get("value"), hasValue: query.Has("value"),
@@ -58,7 +58,7 @@ func words(list string) []string {
 	return strings.Split(list, ",")
 }
 
-// scopesOf reads a list of scopes. CrowdSec's own have one form, whatever their case.
+// scopesOf reads a list of scopes. CrowdSec's own scopes are accepted in any case.
 func scopesOf(list string) []string {
 	scopes := words(list)
 	for i, scope := range scopes {
@@ -124,7 +124,7 @@ func number(query url.Values, name string) (int, error) {
 	return max(n, 0), nil
 }
 
-// wants says whether a decision is asked for.
+// wants reports whether a decision matches the filter.
 func (f *filter) wants(r *row) bool {
 	return (len(f.scopes) == 0 || slices.Contains(f.scopes, r.Scope)) &&
 		(!f.hasValue || f.value == r.Value) &&
@@ -156,7 +156,7 @@ func (f *filter) wantsAddress(prefix netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
-// page is the part of the decisions, in the order of their ids, that is asked for.
+// page returns the requested part of the decisions, sorted by id.
 func (f *filter) page(rows []*row) []*row {
 	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.ID, b.ID) })
 	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.ID <= f.after })

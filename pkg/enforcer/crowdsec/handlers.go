@@ -18,7 +18,7 @@ func (a *API) Handle(mux *http.ServeMux) {
 
 const jsonType = "application/json; charset=utf-8"
 
-// endpoint asks for the method and the key, and counts.
+// endpoint checks the method and the key, and counts.
 func (a *API) endpoint(name string, next func(http.ResponseWriter, *http.Request, string), methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		counted := &counting{ResponseWriter: w, code: http.StatusOK}
@@ -35,7 +35,7 @@ func (a *API) endpoint(name string, next func(http.ResponseWriter, *http.Request
 	})
 }
 
-// admitted answers a request that bears a key, or says that it may not. What HEAD asks is whether the key is good.
+// admitted passes on a request with a valid key, and refuses others. A HEAD request only checks the key.
 func (a *API) admitted(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request, string)) {
 	key, ok := a.Admit(r)
 	switch {
@@ -49,7 +49,7 @@ func (a *API) admitted(w http.ResponseWriter, r *http.Request, next func(http.Re
 	}
 }
 
-// forMachines answers for what only CrowdSec's own machines may do, which have no keys.
+// forMachines answers paths for CrowdSec's own machines, which have no keys here.
 func forMachines(w http.ResponseWriter, _ *http.Request) {
 	say(w, http.StatusUnauthorized, `{"code":401,"message":"cookie token is empty"}`)
 }
@@ -63,11 +63,11 @@ func health(w http.ResponseWriter, r *http.Request) {
 	say(w, http.StatusOK, `{"status":"up"}`)
 }
 
-// say answers with JSON, and no line's end behind it.
+// say answers with JSON, without a line end.
 func say(w http.ResponseWriter, code int, body string) {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(body)) // to a client that has gone
+	_, _ = w.Write([]byte(body)) // fails only for a client that has gone
 }
 
 func sayError(w http.ResponseWriter, code int, message string) {

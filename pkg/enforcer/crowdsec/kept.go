@@ -18,7 +18,7 @@ import (
 	"weir/pkg/enforcer/outright"
 )
 
-// What is kept is a file of JSON lines: a header, a line for each row, one for each change by which something ended, one for
+// A table is kept as a file of JSON lines: a header, a line for each row, one for each change that ended a row, one for
 // each bouncer, and a trailer with the checksum of the lines before.
 type line struct {
 	Header  *header  `json:"header,omitempty"`
@@ -48,7 +48,7 @@ const keptVersion = 1
 
 var errDamaged = errors.New("damaged")
 
-// kept is a table as it is at one moment.
+// kept is the state of a table at one moment.
 type kept struct {
 	header   header
 	rows     []*row
@@ -56,7 +56,7 @@ type kept struct {
 	bouncers []known
 }
 
-// snapshot is what is to be kept of the table; nil when nobody was told anything.
+// snapshot returns the state of the table to keep; nil when no bouncer got anything.
 func (t *table) snapshot(now time.Time) *kept {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (t *table) snapshot(now time.Time) *kept {
 	return k
 }
 
-// save writes the table into a file, whole or not at all.
+// save writes the table into a file, completely or not at all.
 func (t *table) save(path string, now time.Time) error {
 	k := t.snapshot(now)
 	if k == nil {
@@ -105,7 +105,7 @@ func (t *table) save(path string, now time.Time) error {
 	return err
 }
 
-// lines are all but the trailer.
+// lines yields all lines except the trailer.
 func (k *kept) lines(yield func(line) bool) {
 	if !yield(line{Header: &k.header}) {
 		return
@@ -142,7 +142,7 @@ func (k *kept) write(to io.Writer) error {
 	return errors.Join(err, buffered.Flush())
 }
 
-// load reads a file into an empty table. One that is not there is no error; one that is not whole changes nothing.
+// load reads a file into an empty table. A missing file is no error; an incomplete one changes nothing.
 func (t *table) load(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,7 +161,7 @@ func (t *table) load(path string) error {
 	return nil
 }
 
-// readKept reads what write wrote, all of it or nothing.
+// readKept reads the output of write, completely or not at all.
 func readKept(from io.Reader) (*kept, error) {
 	k, sum := &kept{}, xxhash.New()
 	for lines := bufio.NewReaderSize(from, pieceBytes); ; {
@@ -203,7 +203,7 @@ func (k *kept) check(same bool) error {
 	return nil
 }
 
-// restore makes the table what it was.
+// restore sets the table to its kept state.
 func (t *table) restore(k *kept) {
 	t.revision, t.floor, t.lastID, t.rows = k.header.Revision, k.header.Floor, k.header.LastID, len(k.rows)
 	t.changes = k.ended

@@ -6,27 +6,29 @@ import (
 )
 
 const (
-	// keepLines is for how long a connection is remembered by which a bouncer came, and maxLines how many of one bouncer.
+	// keepLines is how long a bouncer's connection is remembered, in milliseconds, and maxLines how many of one
+	// bouncer.
 	keepLines = 10 * 60 * 1000
 	maxLines  = 16
 )
 
-// lines are the connections by which one bouncer came lately, and how far each of them has got.
+// lines are the recent connections of one bouncer, and the cursor of each.
 //
-// Two programs of one kind that share a key and an address look like one bouncer, and one would be given what the other has
-// not got. Their connections tell them apart: one that is used again after another one was belongs to another program.
-// From then on every connection has its own cursor, and one that is not known begins where the one behind the others is.
-// Programs that connect again for each poll cannot be told apart.
+// Two programs of one kind that share a key and an address look like one bouncer, and each would miss the changes that
+// the other got. Their connections distinguish them: a connection that is used again after another one belongs to
+// another program. From then on every connection has its own cursor, and an unknown one begins at the oldest of them.
+// Programs that connect again for each poll cannot be distinguished.
 type lines struct {
 	of   map[string]cursor // by the address and port
 	last string
-	back int // how often a connection came again after another one
+	back int // how often a connection was used again after another one
 }
 
-// sure is how often a connection has to come again before it is said that there are two: a program may have two connections.
+// sure is how often a connection has to be used again before two programs are reported: one program may have two
+// connections.
 const sure = 3
 
-// farthestBack is how far the one has got that is behind the others.
+// farthestBack returns the oldest revision of the connections.
 func (l *lines) farthestBack() int64 {
 	back := int64(math.MaxInt64)
 	for at := range maps.Values(l.of) {
@@ -35,7 +37,7 @@ func (l *lines) farthestBack() int64 {
 	return back
 }
 
-// reached is how far a bouncer has got that comes by a connection.
+// reached returns the last revision that a bouncer got by a connection.
 func (t *table) reached(who bouncer, line string) (revision int64, known bool) {
 	at, known := t.bouncers[who]
 	l := t.lines[who]
@@ -51,12 +53,13 @@ func (t *table) reached(who bouncer, line string) (revision int64, known bool) {
 	return at.Revision, true
 }
 
-// got remembers how far a bouncer has got by a connection, and says whether it is now sure that these are two.
+// got stores the last revision that a bouncer got by a connection, and returns whether it has just become clear that
+// there are two programs.
 func (t *table) got(who bouncer, line string, at cursor) (two bool) {
 	l := t.lines[who]
 	if l == nil {
 		l = &lines{of: map[string]cursor{}}
-		if before := t.bouncers[who]; before.Two { // before a restart
+		if before := t.bouncers[who]; before.Two { // found before a restart
 			l.of[""], l.back = before, 1
 		}
 		t.lines[who] = l

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A timed writer notes by when each piece has to be taken.
+// A timed writer records the deadline of each piece.
 type timed struct {
 	*httptest.ResponseRecorder
 	by []time.Time
@@ -18,8 +18,8 @@ func (w *timed) SetWriteDeadline(by time.Time) error {
 	return nil
 }
 
-// There are few places for answers, so each has to be taken in a time that its length sets, however small the pieces are
-// that its reader takes.
+// There are few places for answers, so each has a deadline that depends on its length, even when its reader takes very
+// small pieces.
 func TestAnAnswerHasAnEnd(t *testing.T) {
 	w := &timed{ResponseRecorder: httptest.NewRecorder()}
 	began := time.Now()

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// FuzzQuery: whatever the query and whatever user is on the list,
-//   - the answer is JSON of the kind that was asked for, or an error with a message;
-//   - a user stands in it as it is.
+// FuzzQuery: for any query and any user on the list,
+//   - the answer is JSON of the requested kind, or an error with a message;
+//   - it contains the user unchanged.
 func FuzzQuery(f *testing.F) {
 	for _, query := range []string{"ip=203.0.113.7", "startup=true&scopes=ip,username", "range=203.0.113.0/24&contains=false", "limit=1&offset=2&id_gt=0",
 		"scenarios_containing=a,&scenarios_not_containing=,", "value=%00&dedup=false", "ip=::ffff:1.2.3.4%25x&ip=1", "limit=99999999999999999999"} {

@@ -39,7 +39,7 @@ func TestRunSaves(t *testing.T) {
 	})
 }
 
-// A folder that cannot be written is said, and stops nothing.
+// A folder that cannot be written is reported, and stops nothing.
 func TestSaveSaysWhatItCannotDo(t *testing.T) {
 	s := newSite(t)
 	s.poll(t, "")

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	maxSeen        = 10_000 // entries of which addresses are remembered
+	maxSeen        = 10_000 // entries with remembered addresses
 	maxSeenOfEntry = 64     // addresses of each
-	maxSpread      = 8      // bits of a prefix that is spread over its addresses
+	maxSpread      = 8      // a prefix with at most this many free bits is expanded to its addresses
 )
 
-// seen are single addresses that were refused by entries over a prefix, for bouncers that drop masks: they would ban
-// the first address of a prefix, and nobody else.
+// seen are single addresses that were refused by entries over a prefix, for bouncers that drop masks: these would ban
+// only the first address of a prefix.
 type seen struct {
 	mu      sync.Mutex
 	entries map[string][]netip.Addr // by the entry's id
-	added   atomic.Uint64           // counts what changed of them
+	added   atomic.Uint64           // counts their changes
 }
 
 func newSeen() *seen { return &seen{entries: map[string][]netip.Addr{}} }
 
-// Saw takes notice of an address that an entry refuses. Checks tell it of each refusal; it matters where there are bouncers
+// Saw records an address that an entry refuses. The enforcer calls it for each refusal; it matters only for bouncers
 // that drop masks.
 func (a *API) Saw(entry *blocklist.Entry, client netip.Addr) {
 	if len(a.Addresses) > 0 {
@@ -53,7 +53,7 @@ func (s *seen) add(entry string, client netip.Addr) {
 	s.added.Add(1)
 }
 
-// spread gives the single addresses that stand for a prefix: all of them where they are few, else those that were seen.
+// spread returns the single addresses for a prefix: all of a small one, else those that were seen.
 func (s *seen) spread(someone outright.Someone) (single []netip.Prefix) {
 	prefix := someone.Prefix
 	if prefix.IsSingleIP() {

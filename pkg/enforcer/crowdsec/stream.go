@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// fewRows are not worth compressing.
+// fewRows is how many rows are not worth compressing.
 const fewRows = 10
 
-// bouncers that name no scopes are given addresses and prefixes.
+// Bouncers that name no scopes get addresses and prefixes.
 const defaultScopes = "ip,range"
 
 // decisions answers a bouncer that asks about one address, or one value.
@@ -49,7 +49,7 @@ func (a *API) decisions(w http.ResponseWriter, r *http.Request, key string) {
 	out.close()
 }
 
-// stream answers a bouncer that holds a list of its own.
+// stream answers a bouncer that keeps its own list.
 func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 	query := r.URL.Query()
 	f, err := parseFilter(query)
@@ -73,7 +73,7 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 	w.Header().Set("Content-Type", "application/json")
 	out := newOutput(w, r, true)
 	if out.open(`{"new": [`); startup {
-		out.flush() // before what takes its time; nothing can go wrong in it
+		out.flush() // before the slow part, which cannot fail
 	}
 
 	t := a.tableOf(key)
@@ -91,7 +91,7 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 // traefiksPlugin is how the user agent of Traefik's plugin begins.
 const traefiksPlugin = "Crowdsec-Bouncer-Traefik-Plugin"
 
-// warnOfIgnored says once of a key that its bouncer takes no notice of prefixes, and is sent some all the same.
+// warnOfIgnored logs once for a key that its bouncer ignores prefixes, although it gets some.
 func (a *API) warnOfIgnored(key string, r *http.Request) {
 	if !strings.HasPrefix(r.UserAgent(), traefiksPlugin) || slices.Contains(a.Addresses, key) {
 		return
@@ -100,14 +100,15 @@ func (a *API) warnOfIgnored(key string, r *http.Request) {
 		"set its crowdsecMode to live, or name its key in enforcer.crowdsec.addresses", "key", key, "agent", r.UserAgent())
 }
 
-// warnOnce logs a warning once for what it is about.
+// warnOnce logs a warning once per subject.
 func (a *API) warnOnce(about, text string, attributes ...any) {
 	if _, known := a.warned.LoadOrStore(about, true); !known {
 		a.Logger.Warn(text, attributes...)
 	}
 }
 
-// answerTo is what a bouncer is told: what changed, or everything when that is not known or it asks for it.
+// answerTo returns the answer for a bouncer: the changes, or everything when these are not known or it asks for
+// everything.
 func (t *table) answerTo(who bouncer, line string, f *filter, startup bool) answer {
 	revision, known := t.reached(who, line)
 	if startup || !known || !t.knows(revision) {
@@ -116,7 +117,7 @@ func (t *table) answerTo(who bouncer, line string, f *filter, startup bool) answ
 	return t.delta(f, revision)
 }
 
-// write writes what follows the beginning of the first list.
+// write writes the rest of an answer after the beginning of the first list.
 func (a answer) write(out *output, nowMilli int64) {
 	for _, r := range a.fresh {
 		out.object(r, r.remaining(nowMilli), true)
@@ -129,7 +130,7 @@ func (a answer) write(out *output, nowMilli int64) {
 	out.close()
 }
 
-// ready takes a place among the answers that are written, if there is a whole list and a place.
+// ready reserves a place for an answer, if there is a complete list and a free place.
 func (a *API) ready(w http.ResponseWriter) (release func(), ok bool) {
 	if !a.List.Whole() {
 		busy(w, "there is no whole list yet")
@@ -149,12 +150,12 @@ func busy(w http.ResponseWriter, message string) {
 	sayError(w, http.StatusServiceUnavailable, message)
 }
 
-// An output writes a list of objects in pieces, and gives each piece a time, and all of them one: there are few places. A
-// client that does not take it in time, or has gone, has its connection ended.
+// An output writes a list of objects in pieces, with a deadline for each piece and one for all of them, because there
+// are few places. It ends the connection of a client that has gone, or does not read in time.
 type output struct {
 	w       io.Writer
-	until   time.Time    // it has to be taken, and later by what is written at the slowest rate
-	zip     *gzip.Writer // nil: it is not compressed
+	until   time.Time    // the deadline, which moves with the written bytes at the slowest rate
+	zip     *gzip.Writer // nil: not compressed
 	control *http.ResponseController
 	piece   []byte
 	first   bool
@@ -167,7 +168,7 @@ const (
 	slowest       = 64 << 10 // bytes a second
 )
 
-// newOutput begins an answer, compressed where it may be long and the bouncer asks for that.
+// newOutput begins an answer, compressed if it may be long and the bouncer asks for that.
 func newOutput(w http.ResponseWriter, r *http.Request, long bool) *output {
 	o := &output{w: w, until: time.Now().Add(outputPatient), control: http.NewResponseController(w)}
 	if !long {
@@ -176,13 +177,13 @@ func newOutput(w http.ResponseWriter, r *http.Request, long bool) *output {
 	w.Header().Add("Vary", "Accept-Encoding")
 	if takesGzip(r) {
 		w.Header().Set("Content-Encoding", "gzip")
-		o.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is one
+		o.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
 		o.w = o.zip
 	}
 	return o
 }
 
-// takesGzip says whether an answer may be compressed.
+// takesGzip reports whether an answer may be compressed.
 func takesGzip(r *http.Request) bool {
 	for _, list := range r.Header.Values("Accept-Encoding") {
 		for one := range strings.SplitSeq(list, ",") {
@@ -198,7 +199,7 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-// open writes what an array begins with.
+// open writes the beginning of an array.
 func (o *output) open(text string) {
 	o.text(text)
 	o.first = true
@@ -232,7 +233,7 @@ func (o *output) flush() {
 		err = o.control.Flush()
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // what has been written must not be taken for the whole
+		panic(http.ErrAbortHandler) // the written part must not look like the complete list
 	}
 
 	o.piece = o.piece[:0]

@@ -16,7 +16,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// What a bouncer is told from poll to poll.
+// The answers to a bouncer from poll to poll.
 func TestStream(t *testing.T) {
 	s := newSite(t)
 	end := s.after(time.Hour)
@@ -48,7 +48,7 @@ func TestStartupIsTheWord(t *testing.T) {
 	}
 }
 
-// A value that one rule lets go and another holds is not deleted.
+// A value that one rule releases and another still blocks is not deleted.
 func TestTwoRulesHoldOneValue(t *testing.T) {
 	s := newSite(t)
 	s.list.block("per-ip", "ip", "203.0.113.7", s.after(10*time.Minute))
@@ -58,14 +58,14 @@ func TestTwoRulesHoldOneValue(t *testing.T) {
 	s.now = s.now.Add(10 * time.Second)
 	s.expect(t, "", " | ")
 	s.now = s.now.Add(10 * time.Second)
-	s.expect(t, "", "Ip 203.0.113.7 per-ip 9m40s | ") // for those that let go of it
+	s.expect(t, "", "Ip 203.0.113.7 per-ip 9m40s | ") // for bouncers that have dropped it
 	s.list.lift("per-ip", "203.0.113.7")
 	s.now = s.now.Add(10 * time.Second)
 	s.expect(t, "", " | Ip 203.0.113.7 per-ip -1s")
 }
 
-// Of two scopes with one value, a bouncer that asks for both never gets it as new and as deleted; one that asks for the
-// one that ended is told.
+// When two scopes have one value, a bouncer that asks for both never gets it as new and as deleted; a bouncer that asks
+// for the ended one gets the deletion.
 func TestOneValueInTwoScopes(t *testing.T) {
 	s := newSite(t)
 	const both = "?scopes=ip,username"
@@ -82,7 +82,8 @@ func TestOneValueInTwoScopes(t *testing.T) {
 	}
 }
 
-// A ban that is lengthened is sent at once, and once more when those that skip what they have must have let it go.
+// A ban with a later end is sent at once, and once more after the first end, when bouncers that skip known values have
+// dropped it.
 func TestALongerBanIsSentAgainWhenTheFirstIsOver(t *testing.T) {
 	s := newSite(t)
 	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Minute))
@@ -98,7 +99,7 @@ func TestALongerBanIsSentAgainWhenTheFirstIsOver(t *testing.T) {
 	s.expect(t, "", " | ")
 }
 
-// An allow inside a prefix changes the prefixes that are given; a pause takes all out.
+// An allow inside a prefix changes the prefixes in the answer; a pause removes everything.
 func TestOrdersChangeWhatIsGiven(t *testing.T) {
 	s := newSite(t)
 	s.list.block("per-net", "ip", "198.51.100.0/30", s.after(time.Hour))
@@ -128,8 +129,8 @@ func TestCursors(t *testing.T) {
 	}
 }
 
-// Two bouncers with one key behind one address each get all changes, unless they are of one kind and ask for the same; a
-// restart changes nothing of it.
+// Two bouncers with one key behind one address each get all changes, unless they are of one kind and have the same
+// filter. A restart does not change that.
 func TestBouncersThatShareAKeyAndAnAddress(t *testing.T) {
 	s := newSite(t)
 	poll := func(agent, query string) streamed {
@@ -167,8 +168,8 @@ func TestBouncersThatShareAKeyAndAnAddress(t *testing.T) {
 	}
 }
 
-// Two programs of one kind behind one address are told apart by their connections, also when one of them connects again, and
-// after a restart; the log says once that they share a key.
+// Two programs of one kind behind one address are distinguished by their connections, even when one of them connects
+// again, and after a restart; the log reports once that they share a key.
 func TestTwoBouncersOfOneKind(t *testing.T) {
 	s := newSite(t)
 	var log strings.Builder
@@ -219,12 +220,12 @@ func TestTwoBouncersOfOneKind(t *testing.T) {
 			}
 		}
 	}
-	if n := strings.Count(log.String(), "give each a key of its own"); n == 0 || n > 6 { // once a start
+	if n := strings.Count(log.String(), "give each a key of its own"); n == 0 || n > 6 { // once per start
 		t.Errorf("it was said %d times", n)
 	}
 }
 
-// One that connects again for each poll, or whose connection stays, is one.
+// A program that connects again for each poll, or whose connection stays, is one bouncer.
 func TestOneBouncerIsNotTakenForTwo(t *testing.T) {
 	for _, stays := range []bool{true, false} {
 		s := newSite(t)
@@ -277,7 +278,7 @@ func TestTraefiksPluginInStreamModeIsWarnedOf(t *testing.T) {
 	}
 }
 
-// After a restart bouncers are told what changed, what was lifted meanwhile too.
+// After a restart bouncers get the changes, including entries that were lifted meanwhile.
 func TestRestart(t *testing.T) {
 	s := newSite(t)
 	end := s.after(time.Hour)
@@ -303,7 +304,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// What is damaged, at whichever byte it was cut off or changed, is not believed: bouncers begin anew.
+// A file that is cut off or changed at any byte is refused: bouncers begin again.
 func TestDamageBeginsAnew(t *testing.T) {
 	s := newSite(t)
 	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Hour))
@@ -333,7 +334,7 @@ func TestDamageBeginsAnew(t *testing.T) {
 	s.expect(t, "", "Ip 203.0.113.7 per-ip 1h0m0s | ")
 }
 
-// A bouncer that knows less than is kept begins anew, and what is kept is bounded.
+// A bouncer whose cursor is older than the kept changes begins again, and the number of kept changes is bounded.
 func TestChangesAreBounded(t *testing.T) {
 	s := newSite(t)
 	s.list.block("per-ip", "ip", "203.0.113.7", s.after(1000*time.Hour))
@@ -344,7 +345,7 @@ func TestChangesAreBounded(t *testing.T) {
 	if len(s.masks.changes) != 0 {
 		t.Errorf("%d changes are kept", len(s.masks.changes))
 	}
-	s.expect(t, "", " | ") // it had them all
+	s.expect(t, "", " | ") // it already has all of them
 	for i := range maxChanges + 10 {
 		s.masks.note(change{Revision: s.masks.revision + int64(i), Row: &row{Value: "x"}})
 	}
@@ -359,7 +360,7 @@ func TestChangesAreBounded(t *testing.T) {
 	}
 }
 
-// The comparison with the list takes a tenth of the time, or is ten seconds old.
+// The comparison with the list takes a tenth of the time, or the table is ten seconds old.
 func TestRefreshingIsBounded(t *testing.T) {
 	for took, until := range map[time.Duration]time.Duration{100 * time.Millisecond: time.Second, time.Minute: oldest} {
 		s := newSite(t)
@@ -392,7 +393,7 @@ func TestBouncersAreBounded(t *testing.T) {
 	}
 }
 
-// Bouncers that drop masks are given addresses: all of a small prefix, those seen of a great one.
+// Bouncers that drop masks get addresses: all of a small prefix, and those seen of a large one.
 func TestBouncersThatDropMasks(t *testing.T) {
 	s := newSite(t, "firewall")
 	ask := func() string {
@@ -423,7 +424,7 @@ func TestBouncersThatDropMasks(t *testing.T) {
 	}
 }
 
-// A poll does not read the list again that nobody has edited and of which nothing has ended, and never misses what does.
+// A poll does not read an unedited list again while nothing of it has ended, and never misses an end.
 func TestAListThatStaysIsNotReadAgain(t *testing.T) {
 	s := newSite(t)
 	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Minute))

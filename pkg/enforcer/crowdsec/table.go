@@ -17,25 +17,25 @@ const (
 	// maxChanges is how many changes are kept, and keepChanges for how long.
 	maxChanges  = 200_000
 	keepChanges = 24 * time.Hour
-	// letGo is how long after an end the last bouncer has let go by itself of what it was told to hold until then.
+	// letGo is how long after an end the last bouncer has dropped the decision by itself.
 	letGo = 2 * time.Second
-	// share of the time is what bringing the table up to date takes, but for where it would then be older than oldest.
+	// At most 1/share of the time goes into refreshes, unless the table would then be older than oldest.
 	share  = 10
 	oldest = 10 * time.Second
 )
 
-// A table is the decisions that bouncers of a kind are given, and what changed of them. Each refresh compares it with the
-// list; what it finds changed has that refresh's revision: its time in Unix ms, or one more than the revision before.
+// A table has the decisions for one kind of bouncers, and their changes. Each refresh compares it with the list;
+// changes get that refresh's revision: its time in Unix ms, or one more than the revision before.
 type table struct {
-	// spread gives the prefixes that stand for one.
+	// spread returns the prefixes to send for a refused prefix.
 	spread func(outright.Someone) []netip.Prefix
-	// spreads is another number once spread may give others.
+	// spreads returns a number that changes when spread may return other prefixes.
 	spreads func() uint64
 
 	mu        sync.Mutex
 	values    map[string][]*row // by value, of all scopes and rules
 	rows      int
-	changes   []change // in the order of their revisions
+	changes   []change // in the order of revisions
 	floor     int64    // changes up to this revision may be forgotten
 	revision  int64
 	lastID    int64
@@ -43,21 +43,21 @@ type table struct {
 	refreshed time.Time
 	took      time.Duration
 	basis     basis // of the last refresh,
-	next      int64 // and until when it holds, Unix ms
+	next      int64 // and the time (Unix ms) until which it is valid
 	bouncers  bouncers
 	lines     map[bouncer]*lines
 }
 
-// A basis is what a table is made of, besides the time.
+// A basis is the input of a table, besides the time.
 type basis struct {
 	rules          *rule.Set
 	edits, spreads uint64
 }
 
-// A change is a decision that bouncers are to know since a revision, or to forget.
+// A change is a new or an ended decision, since a revision.
 type change struct {
 	Revision int64 `json:"revision"`
-	Ended    int64 `json:"ended,omitempty"` // 0: it is new
+	Ended    int64 `json:"ended,omitempty"` // 0: a new decision
 	Row      *row  `json:"row"`
 }
 
@@ -65,15 +65,15 @@ func newTable(spread func(outright.Someone) []netip.Prefix, spreads func() uint6
 	return &table{spread: spread, spreads: spreads, values: map[string][]*row{}, bouncers: bouncers{}, lines: map[bouncer]*lines{}}
 }
 
-// whole gives a prefix as it is.
+// whole returns a prefix unchanged.
 func whole(s outright.Someone) []netip.Prefix { return []netip.Prefix{s.Prefix} }
 
 func always() uint64 { return 0 }
 
-// refresh compares the table with the list, unless nothing can have changed since that was done, or it was so recently that
-// it would take too much of the time.
+// refresh compares the table with the list. It does nothing when nothing can have changed since the last refresh, or
+// when that was so recent that refreshes would take too much of the time.
 func (t *table) refresh(list outright.List, rules *rule.Set, now time.Time) {
-	of := basis{rules, list.Edits(), t.spreads()} // before what they stand for
+	of := basis{rules, list.Edits(), t.spreads()} // before reading the list
 	if !t.refreshed.IsZero() && (now.Sub(t.refreshed) < min(share*t.took, oldest) || of == t.basis && now.UnixMilli() < t.next) {
 		t.forget(now)
 		return
@@ -94,10 +94,10 @@ func (t *table) refresh(list outright.List, rules *rule.Set, now time.Time) {
 	t.refreshed, t.took, t.basis = now, time.Since(began), of
 }
 
-// take puts someone who is refused into the table.
+// take adds a refused value to the table.
 func (t *table) take(s outright.Someone) {
 	if s.Scope != outright.IP {
-		if utf8.ValidString(s.Value) { // JSON has no others
+		if utf8.ValidString(s.Value) { // JSON allows no others
 			t.set(scopeOf(s.Scope), s.Value, netip.Prefix{}, s.Entry)
 		}
 		return
@@ -138,8 +138,8 @@ func (t *table) set(scope, value string, prefix netip.Prefix, e *blocklist.Entry
 	t.note(change{Revision: t.revision, Row: r})
 }
 
-// renewed is the row of an entry that may be another now, or last longer. Bouncers that hold on to what they were told first
-// are told again when that is over.
+// renewed returns the row for an entry that may be another now, or last longer. A longer end is due again after the
+// earlier one, because some bouncers keep that.
 func (t *table) renewed(known *row, e *blocklist.Entry) *row {
 	if known.Until == e.Until && known.Entry == e.ID {
 		return known
@@ -154,8 +154,8 @@ func (t *table) renewed(known *row, e *blocklist.Entry) *row {
 	return &r
 }
 
-// sweep takes the rows of a value out that the list no longer has. Those that stay are sent again once bouncers have let go
-// of the value: they hold it for as long as they were told first.
+// sweep removes the rows of a value that are no longer on the list. The remaining rows of the value are sent again once
+// bouncers have dropped it, because bouncers keep the end that they got first.
 func (t *table) sweep(value string, rows []*row, nowMilli int64) {
 	kept := rows[:0]
 	for _, r := range rows {
@@ -183,7 +183,7 @@ func (t *table) sweep(value string, rows []*row, nowMilli int64) {
 	}
 }
 
-// again is the row with what is due of sending it once more.
+// again returns the row after a due repetition, and schedules one when another row of its value has left.
 func (t *table) again(r *row, otherLeft bool, nowMilli int64) *row {
 	due := r.Again != 0 && r.Again <= nowMilli
 	if !due && !otherLeft {
@@ -204,7 +204,7 @@ func (t *table) again(r *row, otherLeft bool, nowMilli int64) *row {
 
 func (t *table) note(c change) { t.changes = append(t.changes, c) }
 
-// forget drops the oldest changes. Who has not got them begins anew.
+// forget drops the oldest changes. Bouncers that have not got them begin again.
 func (t *table) forget(now time.Time) {
 	drop := max(0, len(t.changes)-maxChanges)
 	kept := now.Add(-keepChanges).UnixMilli()
@@ -218,11 +218,11 @@ func (t *table) forget(now time.Time) {
 	t.changes = slices.Clone(t.changes[drop:])
 }
 
-// since are the changes after a revision.
+// since returns the changes after a revision.
 func (t *table) since(revision int64) []change {
 	i, _ := slices.BinarySearchFunc(t.changes, revision+1, func(c change, after int64) int { return cmp.Compare(c.Revision, after) })
 	return t.changes[i:]
 }
 
-// knows says whether every change after a revision is known.
+// knows reports whether every change after a revision is known.
 func (t *table) knows(revision int64) bool { return revision >= t.floor && revision <= t.revision }

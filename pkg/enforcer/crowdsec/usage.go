@@ -7,10 +7,10 @@ import (
 	"net/http"
 )
 
-// maxUsage is how long what a bouncer says of itself may be, unpacked too.
+// maxUsage bounds a bouncer's usage metrics, also after decompression.
 const maxUsage = 1 << 20
 
-// usage takes what a bouncer says of itself. Nothing is kept of it; it is checked as little as bouncers need.
+// usage accepts a bouncer's usage metrics. It stores none of them, and checks only as much as bouncers need.
 func (a *API) usage(w http.ResponseWriter, r *http.Request, _ string) {
 	body := io.Reader(http.MaxBytesReader(w, r.Body, maxUsage))
 	if r.Header.Get("Content-Encoding") == "gzip" {

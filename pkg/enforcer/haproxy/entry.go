@@ -8,10 +8,10 @@ import (
 	"weir/pkg/enforcer/cidr"
 )
 
-// lastSecond is what stands for ever: the end of the year 9999.
+// lastSecond means for ever: the end of the year 9999.
 const lastSecond = 253402300799
 
-// of is what the map says of a block.
+// of returns the map's value for a block.
 func (v Value) of(b cidr.Block) string {
 	if v == Rule {
 		return b.Rule
@@ -22,7 +22,7 @@ func (v Value) of(b cidr.Block) string {
 	return strconv.FormatInt(min((b.Until+999)/1000, lastSecond), 10)
 }
 
-// entry is a line of the map.
+// entry returns a line of the map.
 func (v Value) entry(b cidr.Block) string { return text(b.Prefix) + " " + v.of(b) }
 
 func text(p netip.Prefix) string {

@@ -48,7 +48,7 @@ func (f *file) write(want []cidr.Block, value Value) error {
 	return nil
 }
 
-// replace writes a file beside it and renames that.
+// replace writes a file next to it and renames that.
 func (f *file) replace(want []cidr.Block, value Value) error {
 	beside, err := os.CreateTemp(filepath.Dir(f.path), "."+filepath.Base(f.path)+"-*")
 	if err != nil {

@@ -1,21 +1,23 @@
 // Package haproxy keeps the addresses of the blocklist in a map of a running HAProxy, through its runtime API.
 //
-// An [Agent] owns one map, by the name of its file in HAProxy's configuration: what package outright gives, disjoint as
-// package cidr makes it, each prefix with the end of its block (Unix seconds, rounded up) or the rule's name. A whole list goes into a
-// new version of the map that is swapped in at once; few changes are added to and taken from the version in force, first
-// added, so that nothing of a block that is split is let in. Commands are of payloadBytes at most, and the answer to each is
-// checked.
+// An [Agent] owns one map, named by its file in HAProxy's configuration. The map contains the result of package
+// outright, made disjoint by package cidr, each prefix with the end of its block (Unix seconds, rounded up) or the
+// rule's name. A complete list goes into a new version of the map that is swapped in at once. Few changes are made in
+// the active version, additions first, so that no part of a split block is let in. Commands are of payloadBytes at
+// most, and the answer to each is checked.
 //
-// The map's file is written too, by renaming, within a second of a change: with it HAProxy begins after a reload. It is made
-// where it is missing, since HAProxy does not start without. Each second HAProxy is asked which process it is and how
-// many entries the map has; with another process, or another number, the whole list is swapped in. A change by others
-// that leaves the number as it was is found at the next whole list only. While the list is not whole nothing is changed.
+// The map's file is written too, by renaming, within a second of a change: HAProxy reads it after a reload. A missing
+// file is created, because HAProxy does not start without it. Each second the agent asks HAProxy for its process and
+// the number of entries in the map. When either has changed, the complete list is swapped in. A change by another
+// program that keeps the number is found only with the next complete list. While the list is not complete nothing is
+// changed.
 //
-// What has ended is taken out within a second. Where nobody is left to do that a configuration that compares the end itself goes
-// on alone (docs/agents.md has it).
+// Ended blocks are removed within a second. A configuration that compares the end itself needs no agent for that
+// (docs/agents.md has it).
 //
-// Nothing here ends the process: while HAProxy is away that is said once a minute and tried each second. Run starts no
-// goroutines. It opens a connection for each command, one after the other, and gives each answerPatience.
+// Nothing here ends the process: while HAProxy is away the agent tries each second and logs it once a minute. Run
+// starts no goroutines. It opens a connection for each command, one after the other, and waits for each at most
+// answerPatience.
 package haproxy
 
 import (
@@ -32,20 +34,20 @@ import (
 	"weir/pkg/rule"
 )
 
-// Config is an Agent's.
+// Config configures an Agent.
 type Config struct {
 	List   cidr.List
-	Rules  func() *rule.Set // those in force, nil for none; asked each second
+	Rules  func() *rule.Set // the active rules, nil for none; called each second
 	Socket string           // the path of the runtime API's socket, or its host:port
 	Map    string           // the map's file, named as in HAProxy's configuration
 	Value  Value
-	// DryRun, where it is given, is told the commands that would be sent, and nothing is sent or written.
+	// DryRun, if set, receives the commands, and nothing is sent or written.
 	DryRun  io.Writer
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // nil for none
 }
 
-// A Value is what the map says of a prefix.
+// A Value selects the values in the map.
 type Value uint8
 
 // The values.
@@ -56,7 +58,7 @@ const (
 
 const checkEvery = time.Second
 
-// An Agent keeps the map as the list says.
+// An Agent keeps the map equal to the list.
 type Agent struct {
 	c       Config
 	faults  *telemetry.Faults
@@ -64,8 +66,8 @@ type Agent struct {
 	wanted  *cidr.Wanted
 	runtime runtime
 
-	have     []cidr.Block // what the map has, as far as we know
-	instance string       // of the process that has it; empty when we do not know
+	have     []cidr.Block // the map's blocks, if known
+	instance string       // of the process with these blocks; empty when unknown
 	file     file
 }
 
@@ -79,7 +81,7 @@ func New(c Config) *Agent {
 	return a
 }
 
-// Run keeps the map until ctx ends, and leaves it as it is. It has no error.
+// Run keeps the map until ctx ends, and leaves it as it is. It returns no error.
 func (a *Agent) Run(ctx context.Context) error {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -89,13 +91,13 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-a.wanted.Changed():
-			rest(ctx, min(a.wanted.Rests(), checkEvery/4)) // HAProxy's reload must not wait longer
+			rest(ctx, min(a.wanted.Rests(), checkEvery/4)) // the check for a reload of HAProxy must not wait longer
 		case <-tick.C:
 		}
 	}
 }
 
-// rest waits unless ctx ends before.
+// rest waits until ctx ends, at most for the given time.
 func rest(ctx context.Context, patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -105,7 +107,7 @@ func rest(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// round looks once whether all is as it should be, and puts it right.
+// round checks the map once, and corrects it.
 func (a *Agent) round(ctx context.Context) {
 	var rules *rule.Set
 	if a.c.Rules != nil {
@@ -135,7 +137,7 @@ func (a *Agent) unlessDry(do func() error) error {
 	return do()
 }
 
-// The operations whose faults are said.
+// The operations whose errors are logged.
 const (
 	fileOperation    = "haproxy map file"
 	runtimeOperation = "haproxy"
@@ -150,7 +152,7 @@ func (a *Agent) note(operation string, err error) {
 	a.faults.Note(operation, err)
 }
 
-// sync makes the map what is wanted.
+// sync applies the wanted blocks to the map.
 func (a *Agent) sync(ctx context.Context, want []cidr.Block, renewed bool) error {
 	now, err := a.state(ctx)
 	if err != nil {
@@ -163,7 +165,7 @@ func (a *Agent) sync(ctx context.Context, want []cidr.Block, renewed bool) error
 		a.tellDifference(now)
 	}
 
-	a.instance = "" // until all has gone well
+	a.instance = "" // until everything has succeeded
 	switch {
 	case !same:
 		err = a.replace(ctx, want)
@@ -179,7 +181,7 @@ func (a *Agent) sync(ctx context.Context, want []cidr.Block, renewed bool) error
 	return nil
 }
 
-// tellDifference says what was found.
+// tellDifference logs the reason for a new version of the map.
 func (a *Agent) tellDifference(now state) {
 	if now.instance != a.instance {
 		a.metrics.restarts.Inc()

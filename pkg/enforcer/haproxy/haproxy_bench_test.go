@@ -10,7 +10,7 @@ import (
 	"weir/pkg/enforcer/cidr"
 )
 
-// kept is an Agent that is driven by hand, of a HAProxy that runs.
+// kept returns an Agent of a running HAProxy that the benchmark drives itself.
 func kept(b *testing.B) *Agent {
 	b.Helper()
 	e := newEdge(b)
@@ -30,7 +30,7 @@ func BenchmarkSwappingIn100000(b *testing.B) {
 	}
 }
 
-// The end of one block, beside 100,000.
+// The end of one block among 100,000.
 func BenchmarkAChangeBeside100000(b *testing.B) {
 	a, before := kept(b), addresses(100_000)
 	after := append([]cidr.Block{}, before...)

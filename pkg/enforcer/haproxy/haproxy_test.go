@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// listed is a list that tests set.
+// listed is a list for tests.
 type listed struct {
 	mu      sync.Mutex
 	entries []*blocklist.Entry
@@ -44,7 +44,7 @@ func newList(blocked map[string]time.Duration) *listed {
 	return l
 }
 
-// set blocks addresses by hand, each for so long; 0 is for ever.
+// set blocks addresses by hand, each for its duration; 0 is for ever.
 func (l *listed) set(blocked map[string]time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,7 +179,7 @@ frontend web
 	})
 }
 
-// documented are the lines for HAProxy's frontend that docs/agents.md has.
+// documented returns the lines for HAProxy's frontend from docs/agents.md.
 func (e *edge) documented() string {
 	e.t.Helper()
 	_, lines, found := strings.Cut(readFile(e.t, "../../../docs/agents.md"), "\nfrontend web\n")
@@ -197,7 +197,7 @@ func (e *edge) end(master *exec.Cmd) {
 	}
 }
 
-// status is what a client at an address gets; 0 without an answer.
+// status returns the status that a client at an address gets; 0 without an answer.
 func (e *edge) status(from string) int {
 	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext, DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
@@ -210,7 +210,7 @@ func (e *edge) status(from string) int {
 	return response.StatusCode
 }
 
-// entries are the map's: keys and values.
+// entries returns the keys and values of the map.
 func (e *edge) entries() map[string]string {
 	answer, err := (&connections{e.socket}).ask(context.Background(), "show map "+e.mapFile)
 	if err != nil {
@@ -273,7 +273,7 @@ func readFile(t testing.TB, path string) string {
 	return string(b)
 }
 
-// Where nobody takes out what has ended, HAProxy's configuration lets it in by itself.
+// When no agent removes ended blocks, HAProxy's configuration lets the clients in by itself.
 func TestABlockEndsWithoutTheEnforcer(t *testing.T) {
 	e := newEdge(t)
 	now := time.Now().Unix()
@@ -333,7 +333,7 @@ func TestWhatOthersDoToTheMapIsPutRight(t *testing.T) {
 	}
 }
 
-// A list far longer than a command, and one that changes more than is done one by one.
+// A list far longer than a command, and one with too many changes for single commands.
 func TestALongListIsSwappedIn(t *testing.T) {
 	e := newEdge(t)
 	blocked := map[string]time.Duration{}
@@ -345,7 +345,7 @@ func TestALongListIsSwappedIn(t *testing.T) {
 	await(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
 	e.run()
 	await(t, "the list", func() bool { return testutil.ToFloat64(a.metrics.entries) == 20_000 })
-	if got := len(e.entries()); got < 10_000 { // the answer is cut
+	if got := len(e.entries()); got < 10_000 { // the answer is cut off
 		t.Errorf("%d entries", got)
 	}
 	list.set(map[string]time.Duration{"127.0.0.9": time.Hour})
@@ -382,7 +382,7 @@ func TestTheRuntimeAPIOverTCP(t *testing.T) {
 	await(t, "the list", func() bool { return testutil.ToFloat64(a.metrics.entries) == 1 })
 }
 
-// What HAProxy refuses is said once, with what to do.
+// A refusal of HAProxy is logged once, with the remedy.
 func TestWhatIsRefusedIsSaidWithItsRemedy(t *testing.T) {
 	e := newEdge(t)
 	list := newList(map[string]time.Duration{"127.0.0.9": time.Hour})

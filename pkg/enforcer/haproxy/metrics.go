@@ -8,14 +8,14 @@ import (
 	"weir/internal/telemetry"
 )
 
-// metrics are an Agent's.
+// metrics are the metrics of an Agent.
 type metrics struct {
 	entries               prometheus.Gauge
 	restarts, differences prometheus.Counter
 	failures              *prometheus.CounterVec
 }
 
-// kinds are those of the errors.
+// kinds are the kinds of errors.
 var kinds = []string{"unreachable", "refused", "file"}
 
 func newMetrics(r prometheus.Registerer) *metrics {

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// A runtime takes a command and gives its answer.
+// A runtime sends a command and returns its answer.
 type runtime interface {
 	ask(ctx context.Context, command string) (string, error)
 }
 
-// connections opens one for each command.
+// connections opens a connection for each command.
 type connections struct{ address string }
 
 const (
 	answerPatience = 10 * time.Second
-	// answerBytes is more than any answer that is asked for has.
+	// answerBytes is more than any answer needs.
 	answerBytes = 1 << 20
 )
 
@@ -68,7 +68,7 @@ func remedy(err error) string {
 	return ""
 }
 
-// telling tells commands and answers as HAProxy would.
+// telling writes commands, and answers like HAProxy.
 type telling struct {
 	to      io.Writer
 	version int

@@ -13,15 +13,15 @@ const (
 	showMap  = "show map"
 )
 
-// state is what HAProxy says of itself and of the map.
+// state is HAProxy's report about itself and the map.
 type state struct {
 	instance string // another one after each reload and restart
-	entries  int    // in the map; -1 where it does not say
+	entries  int    // in the map; -1 when HAProxy does not report it
 }
 
 var entryCount = regexp.MustCompile(`\bentry_cnt=(\d+)`)
 
-// state asks which process it is, and how many entries the map has.
+// state asks for the process, and for the number of entries in the map.
 func (a *Agent) state(ctx context.Context) (state, error) {
 	if a.c.DryRun != nil {
 		return state{"dry run", -1}, nil
@@ -54,7 +54,7 @@ func (a *Agent) state(ctx context.Context) (state, error) {
 	return state{}, fmt.Errorf("%w: it has no map %s; name it in HAProxy's configuration as docs/agents.md says, and reload HAProxy", errRefused, a.c.Map)
 }
 
-// field is what follows a name and a colon on a line.
+// field returns the text after a name and a colon on a line.
 func field(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(line, name+": "); ok {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// payloadBytes is what a command has at most: HAProxy reads one into a buffer of 16 KiB unless configured.
+	// payloadBytes is the most bytes of a command: HAProxy reads one into a buffer of 16 KiB by default.
 	payloadBytes = 8 << 10
-	// fewChanges are made one by one; with more of them the whole list is swapped in.
+	// fewChanges is how many changes are made one by one; more of them replace the complete list.
 	fewChanges = 1000
 
 	versionMade = "New version created: "
 )
 
-// errRefused is what another answer than the wanted one is.
+// errRefused reports an unexpected answer.
 var errRefused = errors.New("HAProxy refused")
 
 func refused(command, answer string) error {
@@ -27,7 +27,7 @@ func refused(command, answer string) error {
 	return fmt.Errorf("%w %.60q: %.200s", errRefused, verb, first)
 }
 
-// replace swaps the whole list in.
+// replace swaps the complete list in.
 func (a *Agent) replace(ctx context.Context, want []cidr.Block) error {
 	command := "prepare map " + a.c.Map
 	answer, err := a.runtime.ask(ctx, command)
@@ -40,14 +40,14 @@ func (a *Agent) replace(ctx context.Context, want []cidr.Block) error {
 		return refused(command, answer)
 	}
 	if err := a.add(ctx, "@"+version+" ", want); err != nil {
-		_, _ = a.runtime.ask(ctx, "clear map @"+version+" "+a.c.Map) // the next version in force takes it away too
+		_, _ = a.runtime.ask(ctx, "clear map @"+version+" "+a.c.Map) // the next active version removes it too
 		return err
 	}
 
 	return a.do(ctx, "commit map @"+version+" "+a.c.Map)
 }
 
-// change leads from what the map has to what is wanted.
+// change leads from the map's blocks to the wanted ones.
 func (a *Agent) change(ctx context.Context, want []cidr.Block) error {
 	gone, come, changed := cidr.Diff(a.have, want)
 	if count := len(gone) + len(come) + len(changed); count > fewChanges {
@@ -68,7 +68,7 @@ func (a *Agent) change(ctx context.Context, want []cidr.Block) error {
 	return a.each(commands, "; ", func(line string) error { return a.do(ctx, line) })
 }
 
-// add adds entries to a version of the map, which ends with a space; to that in force when it is empty.
+// add adds entries to a version of the map (with a space after it), or to the active one when version is empty.
 func (a *Agent) add(ctx context.Context, version string, blocks []cidr.Block) error {
 	entries := make([]string, len(blocks))
 	for i, b := range blocks {
@@ -79,7 +79,7 @@ func (a *Agent) add(ctx context.Context, version string, blocks []cidr.Block) er
 	})
 }
 
-// each gives the words joined, as many at once as payloadBytes hold.
+// each passes the words joined, as many at once as fit into payloadBytes.
 func (a *Agent) each(words []string, between string, do func(string) error) error {
 	for len(words) > 0 {
 		count, bytes := 1, len(words[0])
@@ -95,7 +95,7 @@ func (a *Agent) each(words []string, between string, do func(string) error) erro
 	return nil
 }
 
-// do sends commands to which HAProxy answers nothing when all is well.
+// do sends a command to which HAProxy answers nothing when it succeeds.
 func (a *Agent) do(ctx context.Context, command string) error {
 	answer, err := a.runtime.ask(ctx, command)
 	if err == nil && strings.TrimSpace(answer) != "" {

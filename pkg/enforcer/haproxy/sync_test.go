@@ -13,7 +13,7 @@ import (
 	"weir/pkg/enforcer/cidr"
 )
 
-// scripted answers all is well, but for commands that begin with a word.
+// scripted answers like a healthy HAProxy, except for commands that begin with a given word.
 type scripted struct {
 	commands []string
 	fails    string
@@ -46,7 +46,7 @@ func addresses(count int) []cidr.Block {
 	return blocks
 }
 
-// Every entry is sent once, in commands that HAProxy's smallest usual buffer holds.
+// Every entry is sent once, in commands that fit into HAProxy's smallest usual buffer.
 func TestCommandsAreBounded(t *testing.T) {
 	s := &scripted{}
 	a := scriptedAgent(s)
@@ -68,7 +68,7 @@ func TestCommandsAreBounded(t *testing.T) {
 	}
 }
 
-// Few changes are added first, then taken out; many are a new version.
+// Few changes are additions first, then removals; many are a new version.
 func TestFewChangesAreMadeOneByOne(t *testing.T) {
 	s := &scripted{}
 	a := scriptedAgent(s)
@@ -87,7 +87,7 @@ func TestFewChangesAreMadeOneByOne(t *testing.T) {
 	}
 }
 
-// Each answer is checked, and a version that is not complete never gets in force.
+// Each answer is checked, and an incomplete version never becomes active.
 func TestEachAnswerIsChecked(t *testing.T) {
 	for _, verb := range []string{"prepare", "add", "commit"} {
 		s := &scripted{fails: verb, answer: "No such thing.\n\n"}

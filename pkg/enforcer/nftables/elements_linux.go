@@ -12,7 +12,7 @@ import (
 	"weir/pkg/enforcer/cidr"
 )
 
-// messageElements are as many as fit into one message, whose length is 16 bits.
+// messageElements is how many elements fit into one message, whose length field has 16 bits.
 const messageElements = 500
 
 // addStep adds a step's messages to a transaction.
@@ -34,8 +34,8 @@ func addStep(conn *nftables.Conn, sets [2]*nftables.Set, s step) error {
 	return nil
 }
 
-// intervals are the elements as the kernel has them: where each begins, and where it is over, if there is anything
-// after it.
+// intervals returns the elements in the kernel's form: the start of each, and its end unless it reaches to the last
+// address.
 func intervals(of []element) []nftables.SetElement {
 	all := make([]nftables.SetElement, 0, 2*len(of))
 	for _, e := range of {
@@ -47,7 +47,7 @@ func intervals(of []element) []nftables.SetElement {
 	return all
 }
 
-// last is the last address of a prefix.
+// last returns the last address of a prefix.
 func last(p netip.Prefix) netip.Addr {
 	address := p.Addr().AsSlice()
 	for i := range address {
@@ -57,13 +57,13 @@ func last(p netip.Prefix) netip.Addr {
 	return end
 }
 
-// blocksOf reads a set's elements. It is false for intervals that are no prefixes: they are not ours.
+// blocksOf reads a set's elements. It returns false for intervals that are not prefixes: they are not ours.
 func blocksOf(elements []nftables.SetElement, now int64) ([]cidr.Block, bool) {
 	slices.SortFunc(elements, func(a, b nftables.SetElement) int {
 		if order := bytes.Compare(a.Key, b.Key); order != 0 || a.IntervalEnd == b.IntervalEnd {
 			return order
 		}
-		if a.IntervalEnd { // that of the interval before
+		if a.IntervalEnd { // the end of the previous interval
 			return -1
 		}
 		return 1
@@ -100,7 +100,7 @@ func untilOf(e nftables.SetElement, now int64) int64 {
 	return now + e.Expires.Milliseconds()
 }
 
-// prefixOf is the prefix from an address to before another, or to the last one of all.
+// prefixOf returns the prefix from one address to just before another, or to the very last address.
 func prefixOf(from, after []byte) (netip.Prefix, bool) {
 	first, ok := netip.AddrFromSlice(from)
 	end := netip.PrefixFrom(first, 0)
@@ -121,7 +121,7 @@ func prefixOf(from, after []byte) (netip.Prefix, bool) {
 	return p, p.Masked() == p && last(p) == final
 }
 
-// commonBits is how many bits two addresses have in common.
+// commonBits returns how many leading bits two addresses have in common.
 func commonBits(a, b []byte) int {
 	for i := range a {
 		if different := a[i] ^ b[i]; different != 0 {

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// neighbour is a network beyond this one, at 192.0.N.2, which reaches others through us; its process id.
+// neighbour starts a network beyond this one, at 192.0.N.2, which reaches others through us, and returns its process
+// id.
 func neighbour(t *testing.T, n int) int {
 	t.Helper()
 	holder := exec.Command("sleep", "60")
@@ -41,7 +42,7 @@ func neighbour(t *testing.T, n int) int {
 	return holder.Process.Pid
 }
 
-// within does something in the network of a process.
+// within runs a function in the network of a process.
 func within(t *testing.T, process int, do func() error) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -62,7 +63,7 @@ func within(t *testing.T, process int, do func() error) {
 	}
 }
 
-// What this machine passes on is dropped too.
+// Forwarded packets are dropped too.
 func TestForwardedPacketsAreDropped(t *testing.T) {
 	needKernel(t)
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {

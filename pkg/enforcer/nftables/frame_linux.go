@@ -14,7 +14,7 @@ func newTable() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
 }
 
-// newSets are the sets of IPv4 and of IPv6.
+// newSets returns the sets of IPv4 and of IPv6.
 func newSets() [2]*nftables.Set {
 	of := func(name string, kind nftables.SetDatatype) *nftables.Set {
 		return &nftables.Set{Table: newTable(), Name: name, KeyType: kind, Interval: true, HasTimeout: true}
@@ -32,7 +32,7 @@ func newChain(name string) *nftables.Chain {
 		Priority: nftables.ChainPriorityRef(priority), Policy: &accept}
 }
 
-// newRules drop the packets of sources in the sets. Their comments say whose they are.
+// newRules returns the rules that drop packets from sources in the sets. Their comments name weir as the owner.
 func newRules(chain *nftables.Chain, sets [2]*nftables.Set) [2]*nftables.Rule {
 	of := func(set *nftables.Set, protocol byte, sourceOffset, sourceBytes uint32) *nftables.Rule {
 		return &nftables.Rule{Table: chain.Table, Chain: chain,
@@ -50,7 +50,7 @@ func newRules(chain *nftables.Chain, sets [2]*nftables.Set) [2]*nftables.Rule {
 	return [2]*nftables.Rule{of(sets[0], unix.NFPROTO_IPV4, 12, 4), of(sets[1], unix.NFPROTO_IPV6, 8, 16)}
 }
 
-// addTable makes the table anew with all but elements.
+// addTable creates the table again with everything but elements.
 func addTable(conn *nftables.Conn, sets [2]*nftables.Set) error {
 	conn.AddTable(newTable()) // so that there is one to delete
 	conn.DelTable(newTable())
@@ -71,7 +71,7 @@ func addTable(conn *nftables.Conn, sets [2]*nftables.Set) error {
 	return nil
 }
 
-// isIntact says whether the table has what addTable makes.
+// isIntact reports whether the table is as addTable makes it.
 func isIntact(conn *nftables.Conn) (bool, error) {
 	table, err := conn.ListTableOfFamily(tableName, nftables.TableFamilyINet)
 	if err != nil || table.Flags != 0 {

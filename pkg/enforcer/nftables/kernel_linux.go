@@ -14,10 +14,11 @@ import (
 // kernel is the table in the kernel.
 type kernel struct {
 	watch      *watch
-	generation uint32 // of all rules, when we last knew the table
+	generation uint32 // of all rules, when the table was last known
 }
 
-// writeBufferBytes holds a transaction, with what the kernel needs for itself doubled by it. It is what everyone may ask for.
+// writeBufferBytes is enough for a transaction; the kernel doubles it for its own needs. Every user may ask for that
+// much.
 const writeBufferBytes = 208 << 10
 
 func openKernel() (table, error) {
@@ -32,7 +33,8 @@ func (k *kernel) close() { k.watch.close() }
 
 func (k *kernel) touched() <-chan struct{} { return k.watch.touched }
 
-// connect gives a connection for one transaction or reading: what an error left unread goes with it.
+// connect opens a connection for one transaction or one read, so that unread messages after an error are dropped with
+// it.
 func connect() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
 		if err := c.SetOption(netlink.CapAcknowledge, true); err != nil {
@@ -112,7 +114,7 @@ func (k *kernel) commit(p plan) error {
 	return k.own(len(p.steps))
 }
 
-// own notes that so many of the rules' generations were ours. With others in between the table has to be read.
+// own notes that this many of the rules' generations are ours. If there are others in between, the table must be read.
 func (k *kernel) own(transactions int) error {
 	now, err := k.watch.generation()
 	if err != nil {
@@ -129,7 +131,7 @@ func (k *kernel) remove() error {
 	if err != nil {
 		return explained(err)
 	}
-	conn.AddTable(newTable()) // so that deleting it does not fail where someone else has
+	conn.AddTable(newTable()) // so that deleting it does not fail after another program has
 	conn.DelTable(newTable())
 	return explained(conn.Flush())
 }

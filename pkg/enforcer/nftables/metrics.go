@@ -8,7 +8,7 @@ import (
 	"weir/pkg/enforcer/cidr"
 )
 
-// metrics are an Agent's.
+// metrics are the metrics of an Agent.
 type metrics struct {
 	elements4, elements6   prometheus.Gauge
 	repairs                prometheus.Counter

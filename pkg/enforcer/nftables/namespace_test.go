@@ -14,7 +14,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The tests run in a network of their own, where the firewall is theirs. Tests of real kernels are skipped where that cannot be had.
+// The tests run in their own network namespace, where the firewall is theirs. Without one, tests of real kernels are
+// skipped.
 const inside = "WEIR_TEST_NETWORK"
 
 func TestMain(m *testing.M) {
@@ -26,8 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runInside runs the tests in a network of their own, as a user of their own where that is needed; false where neither
-// is permitted.
+// runInside runs the tests in their own network namespace, if necessary as their own user; it returns false where
+// neither is permitted.
 func runInside() (code int, ran bool) {
 	ourselves := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 	for _, of := range []*syscall.SysProcAttr{
@@ -47,7 +48,7 @@ func runInside() (code int, ran bool) {
 	return 0, false
 }
 
-// needKernel skips a test that has no network of its own or no nft to look at the result.
+// needKernel skips a test without its own network namespace, or without nft to check the result.
 func needKernel(t testing.TB) {
 	t.Helper()
 	_, err := exec.LookPath("nft")
@@ -60,7 +61,7 @@ func needKernel(t testing.TB) {
 	t.Skip("needs root for a network namespace, and nft: Debian has it in the package nftables")
 }
 
-// sh runs a program and gives its output.
+// sh runs a program and returns its output.
 func sh(t testing.TB, line string) string {
 	t.Helper()
 	words := strings.Fields(line)

@@ -1,23 +1,25 @@
-// Package nftables keeps the addresses of the blocklist in Linux's own firewall, for edges that cannot ask.
+// Package nftables keeps the addresses of the blocklist in Linux's own firewall, for edges that cannot send checks.
 //
-// An [Agent] owns the table inet weir and nothing else: two sets, blocked4 and blocked6, of intervals with timeouts, and two
-// chains, on the hooks input and forward with a priority before that of filters, which drop the packets of sources in
-// the sets. In the sets is what package outright gives (entries in force whose key is an address or a prefix alone, of
-// rules that cover everything, and blocks by hand, without what is allowed), disjoint as package cidr makes it. Every
-// element has a timeout to the end of its block, so that blocks end even where nobody is left to end them.
+// An [Agent] owns the table inet weir and nothing else: two sets, blocked4 and blocked6, of intervals with timeouts,
+// and two chains, on the hooks input and forward with a priority before that of filters, which drop the packets of
+// sources in the sets. The sets contain the result of package outright (active entries whose key is just an address or
+// a prefix, of rules that cover everything, and blocks by hand, without allowed addresses), made disjoint by package
+// cidr. Every element has a timeout to the end of its block, so that blocks end even without the enforcer.
 //
 // A change of the list is in the kernel with the next transaction, at once when nothing is under way. Up to
-// transactionElements changes are one transaction: in force as a whole or not at all. More are several: first what is
-// gone, then what is new. While the list is not whole nothing is changed in the kernel.
+// transactionElements changes are one transaction, which the kernel applies completely or not at all. More changes are
+// several transactions: first removals, then additions. While the list is not complete nothing is changed in the
+// kernel.
 //
-// What others do to the table (a flush, the reload of a firewall) is put right within a second. The kernel tells of each
-// change of its rules, and is asked each second for their generation; only when someone has touched our table, or it is
-// not known, the sets are read and compared. An end that is off by less than endSlack is left as it is.
+// Changes by other programs (a flush, the reload of a firewall) are undone within a second. The kernel reports each
+// change of its rules, and the agent asks each second for their generation. It reads and compares the sets only when
+// another program has touched our table, or when that is unknown. An end that is off by less than endSlack stays as it
+// is.
 //
-// Nothing here ends the process: what the kernel refuses is said once a minute with its remedy and tried again, after a
-// second at first and every 15 in the end. Run starts one goroutine that reads what the kernel tells, and returns when it
-// has ended; it blocks while the kernel works on a transaction. An Agent takes some 120 bytes for an element, twice while the list
-// changes, and of a core a quarter at most for a list that changes all the time.
+// Nothing here ends the process. A refusal of the kernel is logged once a minute with its remedy and tried again, after
+// a second at first and every 15 in the end. Run starts one goroutine that reads the kernel's reports, and returns when
+// it has ended; it blocks while the kernel works on a transaction. An Agent takes some 120 bytes for an element, twice
+// while the list changes, and at most a quarter of a core for a list that changes all the time.
 package nftables
 
 import (
@@ -35,13 +37,13 @@ import (
 	"weir/pkg/rule"
 )
 
-// Config is an Agent's.
+// Config configures an Agent.
 type Config struct {
 	List  cidr.List
-	Rules func() *rule.Set // those in force, nil for none; asked each second
-	// Keep leaves the table when Run ends; its elements end by their timeouts. Otherwise it is deleted.
+	Rules func() *rule.Set // the active rules, nil for none; called each second
+	// Keep leaves the table when Run ends; its elements end by their timeouts. Without Keep the table is deleted.
 	Keep bool
-	// DryRun, where it is given, is told in nft's words what would be done, and nothing is done.
+	// DryRun, if set, receives the changes in nft's language, and nothing is changed.
 	DryRun  io.Writer
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // nil for none
@@ -50,21 +52,21 @@ type Config struct {
 const (
 	checkEvery = time.Second
 	slowestTry = 15 * time.Second
-	// endSlack is by how much an element's end may be off: clocks that are set, and what a transaction takes.
+	// endSlack is the tolerance for an element's end: for clock changes, and for the duration of a transaction.
 	endSlack = 2 * time.Second
 )
 
-// An Agent keeps the kernel's table as the list says.
+// An Agent keeps the kernel's table equal to the list.
 type Agent struct {
 	c       Config
 	faults  *telemetry.Faults
 	metrics *metrics
 	wanted  *cidr.Wanted
-	want    []cidr.Block // of wanted, without the rules: the kernel knows none
+	want    []cidr.Block // of wanted, without the rules, which the kernel does not know
 
-	have   []cidr.Block // what the kernel has, as far as we know
-	known  bool         // we know
-	synced bool         // in this session it once had what was wanted
+	have   []cidr.Block // the kernel's elements, if known
+	known  bool         // whether have is right
+	synced bool         // the table was complete once in this session
 }
 
 // New makes one.
@@ -72,7 +74,7 @@ func New(c Config) *Agent {
 	return &Agent{c: c, faults: telemetry.NewFaults(c.Logger), metrics: newMetrics(c.Metrics), wanted: cidr.NewWanted(c.List)}
 }
 
-// Run keeps the table until ctx ends, and then keeps or deletes it. It has no error.
+// Run keeps the table until ctx ends, and then keeps or deletes it. It returns no error.
 func (a *Agent) Run(ctx context.Context) error {
 	for patience := checkEvery; ctx.Err() == nil; {
 		worked, err := a.session(ctx)
@@ -90,7 +92,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// session keeps the table until ctx ends or the kernel refuses something. It says whether anything worked.
+// session keeps the table until ctx ends or the kernel refuses something. It returns whether anything worked.
 func (a *Agent) session(ctx context.Context) (worked bool, err error) {
 	a.known, a.synced = false, false
 	t, err := a.open()
@@ -108,7 +110,7 @@ func (a *Agent) session(ctx context.Context) (worked bool, err error) {
 		select {
 		case <-ctx.Done():
 		case <-a.wanted.Changed():
-			rest(ctx, min(a.wanted.Rests(), checkEvery/4)) // what others do to the table must not wait longer
+			rest(ctx, min(a.wanted.Rests(), checkEvery/4)) // changes by other programs must not wait longer
 		case <-tick.C:
 		case <-t.touched():
 		}
@@ -117,7 +119,7 @@ func (a *Agent) session(ctx context.Context) (worked bool, err error) {
 	return true, a.leave(t)
 }
 
-// rest waits unless ctx ends before.
+// rest waits until ctx ends, at most for the given time.
 func rest(ctx context.Context, patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -127,7 +129,7 @@ func rest(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// leave is what is done at the end.
+// leave keeps or deletes the table at the end.
 func (a *Agent) leave(t table) error {
 	if a.c.Keep {
 		return nil
@@ -135,7 +137,7 @@ func (a *Agent) leave(t table) error {
 	return t.remove()
 }
 
-// round looks once whether all is as it should be, and puts it right.
+// round checks the table once, and corrects it.
 func (a *Agent) round(t table) error {
 	renewed := a.wanted.Renew(a.rules(), time.Now())
 	if !a.wanted.Whole() {
@@ -176,7 +178,8 @@ func (a *Agent) rules() *rule.Set {
 	return a.c.Rules()
 }
 
-// settle puts the kernel right: by what we know of it, else by what is read, else all anew.
+// settle corrects the kernel's table: from the known elements, else after reading them, else by creating the table
+// again.
 func (a *Agent) settle(t table) error {
 	err := a.step(t)
 	if err != nil && !notPermitted(err) {
@@ -191,7 +194,7 @@ func (a *Agent) settle(t table) error {
 	return err
 }
 
-// step makes the kernel what is wanted, and reads before what it has where we do not know.
+// step applies the wanted blocks to the kernel, and first reads its elements if they are unknown.
 func (a *Agent) step(t table) error {
 	if a.known {
 		return a.commit(t, false)
@@ -222,7 +225,7 @@ func (a *Agent) commit(t table, anew bool) error {
 	return nil
 }
 
-// tellDifferences says what others have changed.
+// tellDifferences logs changes by other programs.
 func (a *Agent) tellDifferences(read []cidr.Block, intact bool, now int64) {
 	before := cidr.Alive(a.have, now)
 	snap(read, before)
@@ -238,7 +241,7 @@ func (a *Agent) tellDifferences(read []cidr.Block, intact bool, now int64) {
 	a.faults.Note("table", fmt.Errorf("someone else changed the table inet weir: %d differences are put right", count))
 }
 
-// snap takes over the ends that are off by no more than the slack. Both are sorted.
+// snap copies ends that differ by no more than the slack. Both lists are sorted.
 func snap(read, as []cidr.Block) {
 	for i := range read {
 		for len(as) > 0 && cidr.Compare(as[0], read[i]) < 0 {

@@ -12,7 +12,7 @@ import (
 	"weir/pkg/enforcer/cidr"
 )
 
-// many are so many addresses, three quarters of IPv4, and /64 of IPv6.
+// many returns that many addresses, three quarters of IPv4, and /64 of IPv6.
 func many(count int) []cidr.Block {
 	until := time.Now().Add(time.Hour).UnixMilli()
 	blocks := make([]cidr.Block, count)
@@ -26,7 +26,7 @@ func many(count int) []cidr.Block {
 	return cidr.Disjoint(blocks)
 }
 
-// kept is an Agent that is driven by hand, to have these blocks.
+// kept returns an Agent with these blocks that the benchmark drives itself.
 func kept(b *testing.B, blocks []cidr.Block) (*Agent, *kernel) {
 	b.Helper()
 	needKernel(b)
@@ -70,7 +70,7 @@ func BenchmarkReading100000(b *testing.B) {
 	}
 }
 
-// One address more and one less, beside 100,000.
+// One address more and one less among 100,000.
 func BenchmarkAChangeBeside100000(b *testing.B) {
 	before := many(100_000)
 	one := cidr.Block{Prefix: netip.MustParsePrefix("203.0.113.7/32"), Until: blocklist.Never}

@@ -26,13 +26,13 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// listed is a list that tests set.
+// listed is a list for tests.
 type listed struct {
 	mu      sync.Mutex
 	entries []*blocklist.Entry
 	orders  []*blocklist.Order
 	part    bool
-	asked   int // how often it was asked whether it is whole
+	asked   int // number of calls of Whole
 	changed chan struct{}
 	edits   uint64
 }
@@ -124,7 +124,7 @@ func await(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// elementsOf is what nft shows of a set: prefixes, each with the seconds that it was given; -1 for ever.
+// elementsOf returns a set in nft's output: prefixes, each with its timeout in seconds; -1 for ever.
 func elementsOf(t testing.TB, set string) map[string]float64 {
 	t.Helper()
 	out, err := exec.Command("nft", "-j", "list", "set", "inet", "weir", set).Output()
@@ -203,7 +203,7 @@ func TestTheKernelHasWhatTheListHas(t *testing.T) {
 	}
 }
 
-// More elements than a transaction has, and of the longest kind, that come, change their ends and go.
+// More elements than fit into a transaction, and of the longest kind, that come, change their ends and go.
 func TestALongListIsSeveralTransactions(t *testing.T) {
 	needKernel(t)
 	prefixes := func(lasts time.Duration) map[string]time.Duration {
@@ -231,7 +231,7 @@ func TestALongListIsSeveralTransactions(t *testing.T) {
 	}
 }
 
-// The ends of all addresses, where an interval has no end of its own, and all of them at once.
+// The first and last of all addresses, where an interval has no end of its own, and all addresses at once.
 func TestTheFirstAndTheLastAddress(t *testing.T) {
 	needKernel(t)
 	list := newList(map[string]time.Duration{"0.0.0.0": time.Hour, "255.255.255.255": time.Hour, "224.0.0.0/3": time.Hour, "::": time.Hour, "ffff:ffff::/32": time.Hour})
@@ -279,7 +279,7 @@ func TestWhatOthersDoIsPutRightWithinASecond(t *testing.T) {
 	}
 }
 
-// Changes elsewhere in the firewall do not have our sets read.
+// Changes elsewhere in the firewall do not make the agent read our sets.
 func TestOthersTablesAreTheirs(t *testing.T) {
 	needKernel(t)
 	a, _ := start(t, Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour})})
@@ -323,8 +323,8 @@ func TestTheTableIsKeptOrDeletedAtTheEnd(t *testing.T) {
 	}
 }
 
-// What an enforcer before this one left is in force until the list is whole, and is then put right without being made
-// anew: its elements are not out of force for a moment.
+// A table of an earlier enforcer stays active until the list is complete. Then it is corrected without being created
+// again: its elements stay active all the time.
 func TestATableThatWasKeptStaysUntilTheListIsWhole(t *testing.T) {
 	needKernel(t)
 	_, stop := start(t, Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour, "203.0.113.8": time.Hour}), Keep: true})
@@ -356,7 +356,7 @@ func TestATableThatWasKeptStaysUntilTheListIsWhole(t *testing.T) {
 	}
 }
 
-// A packet of a blocked source is dropped, and of an unblocked one let in.
+// A packet of a blocked source is dropped, and one of an unblocked source is let in.
 func TestPacketsAreDropped(t *testing.T) {
 	needKernel(t)
 	sh(t, "ip link set lo up")
@@ -376,7 +376,7 @@ func TestPacketsAreDropped(t *testing.T) {
 	list.set(nil)
 	await(t, "unblocked", func() bool { return letIn(t, "127.0.0.9") && letIn(t, "2001:db8:1::1") })
 	blocked := func() bool { return !letIn(t, "127.0.0.9") }
-	for lasts := time.Second; !blocked(); lasts *= 2 { // it may be over before we have looked
+	for lasts := time.Second; !blocked(); lasts *= 2 { // the block may have ended before this check
 		if lasts > time.Minute {
 			t.Fatal("never blocked")
 		}
@@ -388,7 +388,7 @@ func TestPacketsAreDropped(t *testing.T) {
 	await(t, "its end", func() bool { return letIn(t, "127.0.0.9") })
 }
 
-// letIn says whether a datagram comes through from an address of ours.
+// letIn reports whether a datagram comes through from one of our addresses.
 func letIn(t *testing.T, source string) bool {
 	t.Helper()
 	here := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(source), 0))
@@ -414,7 +414,7 @@ func letIn(t *testing.T, source string) bool {
 	return err == nil
 }
 
-// Without the capability one line says what to do, and Run goes on.
+// Without the capability one log line has the remedy, and Run goes on.
 func TestWithoutPermissionTheRemedyIsSaid(t *testing.T) {
 	needKernel(t)
 	var log safeBuffer

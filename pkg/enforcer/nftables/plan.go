@@ -8,17 +8,17 @@ import (
 	"weir/pkg/enforcer/cidr"
 )
 
-// transactionElements is how many elements a transaction changes at most: as many as writeBufferBytes hold whatever they
-// are. Larger ones are hardly faster.
+// transactionElements is how many elements a transaction changes at most: as many as always fit into writeBufferBytes.
+// Larger transactions are hardly faster.
 const transactionElements = 1_500
 
-// A plan is one transaction after another.
+// A plan is a sequence of transactions.
 type plan struct {
-	anew  bool // the table is made anew, with the first of them
+	anew  bool // the first step creates the table again
 	steps []step
 }
 
-// A step is a transaction: what is put in, then what is taken out, then what is put in.
+// A step is a transaction: additions, then removals, then further additions.
 type step struct{ before, out, in []element }
 
 // An element is a prefix in a set.
@@ -27,9 +27,9 @@ type element struct {
 	timeout time.Duration // 0 for ever
 }
 
-// planned leads from what the kernel has to what is wanted. What may have ended in the kernel by now is put in again before it
-// is taken out: taking out what is not there fails. An element that stays with another end is taken out and put in, since kernels
-// before 6.12 leave its timeout as it is.
+// planned leads from the kernel's blocks to the wanted ones. A block that may have ended in the kernel by now is added
+// again before it is removed, because removing a missing element fails. An element that stays with another end is
+// removed and added, because kernels before 6.12 do not change its timeout.
 func planned(have, want []cidr.Block, anew bool, now int64) plan {
 	gone, come, changed := cidr.Diff(have, want)
 	soon := now + endSlack.Milliseconds()
@@ -79,7 +79,7 @@ func elements(blocks []cidr.Block, now int64) []element {
 	return all
 }
 
-// lasting is an element that ends when the block does, or in a moment where that is over.
+// lasting returns an element that ends with the block, or in a moment when the block is over.
 func lasting(b cidr.Block, now int64) element {
 	if b.Until == blocklist.Never {
 		return element{Block: b}
@@ -87,5 +87,5 @@ func lasting(b cidr.Block, now int64) element {
 	return element{b, time.Duration(min(max(b.Until-now, 1), longestMilli)) * time.Millisecond}
 }
 
-// longestMilli is the longest timeout that is asked of the kernel: ten years. What lasts longer is put right by then.
+// longestMilli is the longest timeout that is sent to the kernel: ten years. Longer blocks are corrected by then.
 const longestMilli = 10 * 365 * 24 * 3600 * 1000

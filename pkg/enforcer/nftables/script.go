@@ -9,7 +9,7 @@ import (
 	"weir/pkg/enforcer/cidr"
 )
 
-// script tells in nft's words what would be done.
+// script writes the changes in nft's language.
 type script struct {
 	to   io.Writer
 	made bool
@@ -19,7 +19,7 @@ func (s *script) untouched() (bool, error) { return true, nil }
 
 func (s *script) touched() <-chan struct{} { return nil }
 
-// read finds what is there before the first transaction: nothing.
+// read returns an empty table before the first transaction.
 func (s *script) read() ([]cidr.Block, bool, error) { return nil, s.made, nil }
 
 func (s *script) remove() error {
@@ -54,7 +54,7 @@ func writeTable(out io.Writer) {
 	}
 }
 
-// writeElements writes a line a set.
+// writeElements writes one line per set.
 func writeElements(out io.Writer, verb string, all []element) {
 	lists := map[string][]string{}
 	for _, e := range all {

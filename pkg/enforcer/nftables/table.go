@@ -8,27 +8,27 @@ import (
 	"weir/pkg/enforcer/cidr"
 )
 
-// A table is ours in the kernel, or what would be done to it.
+// A table is our table in the kernel, or a script of changes to it.
 type table interface {
-	// untouched says that nobody has changed it since it was last read or committed to.
+	// untouched reports that no other program has changed it since the last read or commit.
 	untouched() (bool, error)
-	// touched tells that somebody may have.
+	// touched signals that another program may have changed it.
 	touched() <-chan struct{}
-	// read gives what is in the sets, sorted. Where it is not intact it has to be made anew.
+	// read returns the sets' contents, sorted. A table that is not intact must be created again.
 	read() (blocks []cidr.Block, intact bool, err error)
 	commit(plan) error
 	remove() error
 	close()
 }
 
-// The names of what is ours.
+// The names of our objects.
 const (
 	tableName = "weir"
 	set4      = "blocked4"
 	set6      = "blocked6"
 )
 
-// priority is before filters (0) and after what they build on, the tracking of connections and the change of destinations.
+// priority is before filters (0) and after the features that they rely on, connection tracking and destination NAT.
 const priority = -10
 
 // chains are those of the table, each on the hook of its name.
@@ -48,7 +48,7 @@ func (a *Agent) open() (table, error) {
 var errNotPermitted = errors.New("not permitted to change the firewall: give the enforcer the capability CAP_NET_ADMIN " +
 	"(AmbientCapabilities=CAP_NET_ADMIN in its systemd unit, --cap-add NET_ADMIN of its container), or take enforcer.nftables out of its configuration")
 
-// explained says what to do about an error, where that is known.
+// explained adds the remedy to an error, if there is a known one.
 func explained(err error) error {
 	if err == nil || !errors.Is(err, os.ErrPermission) {
 		return err

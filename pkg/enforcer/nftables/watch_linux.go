@@ -10,20 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch knows whether someone has touched our table. The kernel counts the generations of all its rules, and tells what
-// each changed.
+// watch detects changes of our table by other programs. The kernel counts the generations of all its rules, and reports
+// the changes of each.
 type watch struct {
 	asking, told *netlink.Conn
-	touched      chan struct{} // has something when the table was touched, or may have been
+	touched      chan struct{} // has an item when the table was touched, or may have been
 	ended        sync.WaitGroup
 
 	mu          sync.Mutex
-	seen        uint32 // the last generation told of
-	lastTouched uint32 // the last that touched our table
-	missed      bool   // not all was told since forget
+	seen        uint32 // the last reported generation
+	lastTouched uint32 // the last generation that touched our table
+	missed      bool   // some reports were lost since forget
 }
 
-// watchBufferBytes holds what the kernel tells of large transactions. What does not fit is missed, and the table read.
+// watchBufferBytes is enough for the kernel's reports of large transactions. Reports that do not fit are lost, and the
+// table is read.
 const watchBufferBytes = 4 << 20
 
 func openWatch() (*watch, error) {
@@ -51,7 +52,7 @@ func (w *watch) close() {
 	w.ended.Wait()
 }
 
-// generation is that of all rules now.
+// generation returns the present generation of all rules.
 func (w *watch) generation() (uint32, error) {
 	replies, err := w.asking.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
@@ -77,14 +78,14 @@ func (w *watch) forget() {
 	w.missed = false
 }
 
-// spared says that no generation after one, up to another, has touched our table.
+// spared reports that no generation after one, up to another, has touched our table.
 func (w *watch) spared(after, upTo uint32) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.missed && w.seen == upTo && int32(w.lastTouched-after) <= 0
 }
 
-// listen reads what the kernel tells until told is closed.
+// listen reads the kernel's reports until the connection told is closed.
 func (w *watch) listen() {
 	touching := false
 	for {
@@ -104,7 +105,8 @@ func (w *watch) listen() {
 	}
 }
 
-// hear takes one message. A transaction's end with its generation; touching says that one before it named our table.
+// hear handles one message. The end of a transaction has its generation; touching means that a message before it named
+// our table. hear returns the new value of touching.
 func (w *watch) hear(m netlink.Message, touching bool) bool {
 	if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.Data) < 4 {
 		return touching
@@ -142,7 +144,8 @@ func (w *watch) tell() {
 	}
 }
 
-// attribute is the value of a message's attribute. In all messages of the kernel's rules the first names the table.
+// attribute returns the value of a message's attribute. In all messages about the kernel's rules the first one names
+// the table.
 func attribute(m netlink.Message, kind uint16) []byte {
 	attributes, err := netlink.NewAttributeDecoder(m.Data[4:])
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"weir/pkg/rule"
 )
 
-// exceptions are what is not to be refused, by rule.
+// exceptions are the values that are not refused, by rule.
 type exceptions struct {
 	paused map[string]bool
 	covers map[string]bool
-	orders allowed            // by orders, whatever the rule
-	rules  map[string]allowed // by orders and the rules, of those that have allows of their own
+	orders allowed            // by orders, for every rule
+	rules  map[string]allowed // by orders and rules, for rules with allows of their own
 }
 
-// allowed is who is let through.
+// allowed are the values that are let through.
 type allowed struct {
 	prefixes *bart.Lite
 	others   map[target]bool
@@ -52,7 +52,7 @@ func exceptionsOf(list List, rules *rule.Set, nowMilli int64) *exceptions {
 	return e
 }
 
-// carries says whether entries of a rule can stand in a list without requests.
+// carries reports whether entries of a rule can be in a list without requests.
 func (e *exceptions) carries(name string) bool {
 	return e.covers[name] && !e.paused[name] && !e.paused[blocklist.EveryRule]
 }
@@ -64,7 +64,7 @@ func (e *exceptions) of(name string) allowed {
 	return e.orders
 }
 
-// holes are the prefixes that are taken out of those which a rule blocks.
+// holes returns the prefixes to remove from those that a rule blocks.
 func (e *exceptions) holes(name string) *bart.Lite { return e.of(name).prefixes }
 
 func (e *exceptions) allows(name, scope, value string) bool {
@@ -79,7 +79,7 @@ func (a allowed) add(scope, value string) {
 	}
 }
 
-// with is a and what the rules allow besides.
+// with returns a plus the allows of a rule.
 func (a allowed) with(own []*rule.Allow) allowed {
 	both := allowed{a.prefixes.Clone(), maps.Clone(a.others)}
 	for _, allow := range own {
@@ -93,7 +93,7 @@ func (a allowed) with(own []*rule.Allow) allowed {
 	return both
 }
 
-// plainAllows are the allows of a rule that hold whatever is asked for: of addresses alone, or of users alone.
+// plainAllows returns the allows of a rule that apply to every request: of addresses alone, or of users alone.
 func plainAllows(rules *rule.Set, name string, nowMilli int64) (own []*rule.Allow) {
 	for _, a := range rules.Allows {
 		plain := a.Match == "" && len(a.Hosts) == 0 && (len(a.Prefixes) == 0 || len(a.Users) == 0)

@@ -1,17 +1,17 @@
-// Package outright says who is refused whatever they ask for: what a list can carry that is read by something which
-// sees no requests, such as a firewall, a map in a proxy's memory, or a bouncer of CrowdSec.
+// Package outright selects the entries that refuse every request of a client. Readers that see no requests can use such
+// a list: a firewall, a map in a proxy's memory, or a bouncer of CrowdSec.
 //
-// All gives the entries in force of which that is true: enforced ones, of one field only (the address, the user, …), of
-// rules that cover everything; blocks by hand always do. Entries of a rule that is paused are left out, or that is in shadow
-// mode here, or not known: nobody can say what it covers.
+// All yields these active entries: enforced ones, of one field only (the address, the user, …), of rules that cover
+// everything, and all blocks by hand. It leaves out entries of a rule that is paused, in shadow mode here, or unknown,
+// because the requests that an unknown rule covers are not known.
 //
-// Allow beats block: allowed prefixes, of orders and of the rules' plain lists, are taken out of blocked ones, and what is
-// left of a prefix is as few prefixes as there can be, which do not overlap. A user that is allowed is left out under
-// the user. That a request of an allowed user comes from a blocked address nobody can see here: it stays blocked.
+// Allow beats block: allowed prefixes, of orders and of the rules' plain lists, are removed from blocked ones, and the
+// rest of a prefix is as few disjoint prefixes as possible. An allowed user is left out under the user. The package
+// cannot see that a request of an allowed user comes from a blocked address: that address stays blocked.
 //
-// The same holds of addresses as of a check: who is given here is refused there, and who is allowed there for the address
-// is not given here. Nothing is kept between calls, nothing is started; a call is as long as the list, and each hole
-// in a prefix costs at most 127 prefixes.
+// Lists and checks agree about addresses: a check refuses every address in the list, and the list has no address that a
+// check allows. Nothing is kept between calls, nothing is started. A call takes time in proportion to the list, and
+// each hole in a prefix costs at most 127 prefixes.
 package outright
 
 import (
@@ -26,17 +26,17 @@ import (
 
 // A List is a blocklist in memory.
 type List interface {
-	// All are the entries in force at a time in Unix ms, those of blocks by hand too.
+	// All yields the active entries at a time in Unix ms, including blocks by hand.
 	All(nowMilli int64) iter.Seq[*blocklist.Entry]
-	// Orders are the orders in force at that time.
+	// Orders yields the active orders at that time.
 	Orders(nowMilli int64) iter.Seq[*blocklist.Order]
-	// Edits is another number once there are other entries or orders, but for ends that come by the clock.
+	// Edits returns a number that changes with the entries and orders, but not with ends that come by the clock.
 	Edits() uint64
-	// Whole says whether all of the list is there.
+	// Whole reports whether the list is complete.
 	Whole() bool
 }
 
-// While is the list as long as it is enforced, and one of nobody otherwise: in shadow mode.
+// While returns the list as long as it is enforced, and an empty list otherwise: in shadow mode.
 func While(enforced func() bool, list List) List { return conditional{list, enforced} }
 
 type conditional struct {
@@ -44,7 +44,7 @@ type conditional struct {
 	enforced func() bool
 }
 
-// All are the list's entries, while it is enforced.
+// All yields the list's entries while it is enforced.
 func (c conditional) All(nowMilli int64) iter.Seq[*blocklist.Entry] {
 	if !c.enforced() {
 		return func(func(*blocklist.Entry) bool) {}
@@ -52,7 +52,7 @@ func (c conditional) All(nowMilli int64) iter.Seq[*blocklist.Entry] {
 	return c.List.All(nowMilli)
 }
 
-// Edits are the list's, and others while it is not enforced.
+// Edits returns the list's number, and another one while it is not enforced.
 func (c conditional) Edits() uint64 {
 	edits := c.List.Edits() << 1
 	if c.enforced() {
@@ -61,21 +61,21 @@ func (c conditional) Edits() uint64 {
 	return edits
 }
 
-// IP is the scope of addresses and prefixes. Others are the names of fields: user, host, …
+// IP is the scope of addresses and prefixes. Other scopes are the names of fields: user, host, …
 const IP = "ip"
 
-// Someone is refused outright.
+// A Someone is a value that is refused outright.
 type Someone struct {
 	Scope  string
 	Prefix netip.Prefix // for IP
-	Value  string       // for other scopes, as requests have it
+	Value  string       // for other scopes, in the form that requests have
 	Entry  *blocklist.Entry
 }
 
 // manual is the rule of blocks by hand.
 const manual = "manual"
 
-// All gives everyone who is refused outright, an entry after the other. The rules may be nil.
+// All yields every value that is refused outright, one entry after the other. The rules may be nil.
 func All(list List, rules *rule.Set, nowMilli int64) iter.Seq[Someone] {
 	return func(yield func(Someone) bool) {
 		o := overall{exceptions: exceptionsOf(list, rules, nowMilli)}
@@ -87,13 +87,13 @@ func All(list List, rules *rule.Set, nowMilli int64) iter.Seq[Someone] {
 	}
 }
 
-// An overall is what one call needs.
+// An overall is the state of one call.
 type overall struct {
 	exceptions *exceptions
 	rest       []netip.Prefix // of one entry
 }
 
-// each gives those whom an entry refuses outright; false when no more are wanted.
+// each yields the values that an entry refuses outright; it returns false when no more are wanted.
 func (o *overall) each(entry *blocklist.Entry, yield func(Someone) bool) bool {
 	if entry.Mode != blocklist.Enforce || len(entry.Fields) != 1 || !o.exceptions.carries(entry.Rule) {
 		return true
@@ -125,10 +125,10 @@ func (o *overall) addresses(entry *blocklist.Entry, value string, yield func(Som
 	return true
 }
 
-// isCut says that a key is only the beginning of what requests have, and a hash: it names nobody.
+// isCut reports that a key is only the beginning of a longer value, and a hash: it identifies no client.
 func isCut(key string) bool { return strings.Contains(key, "…#") }
 
-// Parse reads an address or a prefix as the list has it. What it gives for anything else is not valid.
+// Parse reads an address or a prefix as the list has it. For anything else the result is not valid.
 func Parse(value string) netip.Prefix {
 	if strings.IndexByte(value, '/') >= 0 {
 		prefix, err := netip.ParsePrefix(value)
@@ -147,7 +147,7 @@ func Parse(value string) netip.Prefix {
 	return netip.PrefixFrom(ip, ip.BitLen())
 }
 
-// Text is a prefix as the list has it: a single address without its mask.
+// Text returns a prefix as the list has it: a single address without its mask.
 func Text(prefix netip.Prefix) string {
 	if prefix.IsSingleIP() {
 		return prefix.Addr().String()

@@ -14,7 +14,7 @@ import (
 
 const now = 1_800_000_000_000
 
-// A list is what a test says.
+// A list is a list for tests.
 type list struct {
 	entries []*blocklist.Entry
 	orders  []*blocklist.Order
@@ -154,7 +154,7 @@ func TestNextEndIsThatOfTheFirstAllowOrPause(t *testing.T) {
 	}
 }
 
-// Who keeps what a list refused must look again when it is enforced no more, and when it is again.
+// A caller that keeps the refused values must read the list again when enforcement stops, and when it starts again.
 func TestEditsAreOthersWhileTheListIsNotEnforced(t *testing.T) {
 	enforced, of := true, &list{}
 	while := outright.While(func() bool { return enforced }, of)

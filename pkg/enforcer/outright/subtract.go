@@ -6,7 +6,7 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// Subtract appends what is left of a prefix without the holes: prefixes in order that do not overlap, as few as can be.
+// Subtract appends the rest of a prefix without the holes: as few sorted, disjoint prefixes as possible.
 func Subtract(rest []netip.Prefix, prefix netip.Prefix, holes *bart.Lite) []netip.Prefix {
 	if holes == nil || !holes.OverlapsPrefix(prefix) {
 		return append(rest, prefix)
@@ -18,7 +18,7 @@ func Subtract(rest []netip.Prefix, prefix netip.Prefix, holes *bart.Lite) []neti
 	return Subtract(Subtract(rest, lower, holes), upper, holes)
 }
 
-// halves splits a prefix that is no single address.
+// halves splits a prefix that is not a single address.
 func halves(prefix netip.Prefix) (lower, upper netip.Prefix) {
 	bits := prefix.Bits()
 	address := prefix.Addr().AsSlice()

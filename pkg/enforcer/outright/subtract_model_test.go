@@ -9,8 +9,8 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// What Subtract leaves holds exactly the addresses that a twin finds by asking for each; the prefixes do not overlap, are
-// in order, and no two of them could be one.
+// The result of Subtract contains exactly the addresses that a twin finds by asking for each. The prefixes are disjoint
+// and sorted, and no two of them could be one.
 func TestSubtractLeavesWhatTheTwinLeaves(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -64,7 +64,7 @@ func compare(t *testing.T, blocked netip.Prefix, holes, rest []netip.Prefix) {
 	}
 }
 
-// A hole of one address in everything costs as many prefixes as an address has bits.
+// A hole of one address in the entire address space costs as many prefixes as an address has bits.
 func TestSubtractIsBounded(t *testing.T) {
 	table := &bart.Lite{}
 	table.Insert(netip.MustParsePrefix("2001:db8::1/128"))

@@ -13,8 +13,8 @@ import (
 // A form is a way to write a list.
 type form struct {
 	append    func(b []byte, lines []line, nowMilli int64) []byte
-	addresses bool // it has no others
-	times     bool // it says how long things last, so that each moment's is another
+	addresses bool // it has only addresses
+	times     bool // it has durations, so that it is different at each moment
 }
 
 var forms = map[string]form{
@@ -24,7 +24,7 @@ var forms = map[string]form{
 	"nft":     {append: appendNft, addresses: true, times: true},
 }
 
-// make writes the list. Its tag is the same as long as the list is.
+// make writes the list. Its tag stays the same as long as the list does.
 func (f form) make(lines []line, nowMilli int64) *file {
 	made := &file{body: f.append(nil, lines, nowMilli)}
 	if f.times {
@@ -88,7 +88,7 @@ func appendNginx(b []byte, lines []line, _ int64) []byte {
 	return b
 }
 
-// hasNoLetter says that nginx reads a value as it is, and finds it and no other: numbers, dates.
+// hasNoLetter reports that nginx matches exactly this value, without a pattern: numbers, dates.
 func hasNoLetter(value string) bool {
 	for i := range len(value) {
 		if c := value[i]; (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' && c != ':' {

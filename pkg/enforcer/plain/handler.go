@@ -33,7 +33,7 @@ func (l *Lists) handler(name string, f form) http.Handler {
 	})
 }
 
-// slowest is how many bytes a second a client takes at least.
+// slowest is the least number of bytes a second that a client must read.
 const slowest = 64 << 10
 
 func (l *Lists) serve(w http.ResponseWriter, r *http.Request, asked wanted, rules *rule.Set) {
@@ -53,7 +53,7 @@ func (l *Lists) serve(w http.ResponseWriter, r *http.Request, asked wanted, rule
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(made.body))
 }
 
-// parse reads what is asked for. With an error comes its status.
+// parse reads a request's query. An error comes with its status.
 func parse(name string, f form, query url.Values, rules *rule.Set) (wanted, int, error) {
 	asked := wanted{form: name, rule: query.Get("rule"), scope: outright.IP}
 	for parameter, values := range query {
@@ -93,9 +93,9 @@ func known(name string, rules *rule.Set) bool {
 	return false
 }
 
-// refuse answers with a problem as RFC 9457 has it.
+// refuse answers with a problem according to RFC 9457.
 func refuse(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": detail}) // to who may have gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": detail}) // fails only for a client that has gone
 }

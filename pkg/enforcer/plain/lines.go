@@ -13,12 +13,12 @@ import (
 // A line is one value of a list.
 type line struct {
 	prefix netip.Prefix // of addresses
-	value  string       // of all others, as requests have it
+	value  string       // of all others, in the form that requests have
 	rule   string
 	until  int64
 }
 
-// lines are what is asked for, in order, each value once.
+// lines returns the wanted values, sorted, each once.
 func lines(list outright.List, rules *rule.Set, w wanted, nowMilli int64) []line {
 	var blocks []cidr.Block
 	longest := map[string]line{}
@@ -50,5 +50,5 @@ func (l line) outlasts(other line) bool {
 	return l.until > other.until || l.until == other.until && l.rule < other.rule
 }
 
-// text is an address or a prefix.
+// text returns an address or a prefix.
 func (l line) text() string { return outright.Text(l.prefix) }

@@ -1,24 +1,24 @@
-// Package plain gives the blocklist as plain files, for those with nothing but curl: a list of lines, files for nginx's geo
-// and map, a map for HAProxy, and a script for nft.
+// Package plain serves the blocklist as plain files, for clients with nothing but curl: a list of lines, files for
+// nginx's geo and map, a map for HAProxy, and a script for nft.
 //
 //	GET /v1/blocklist.txt       a value a line
 //	GET /v1/blocklist.nginx     addresses for geo: 203.0.113.0/24 per-ip; other scopes for map
 //	GET /v1/blocklist.haproxy   203.0.113.0/24 per-ip, for map_ip; other scopes for map_str, after url_enc
-//	GET /v1/blocklist.nft       for nft -f: two sets, filled anew at once; addresses only
+//	GET /v1/blocklist.nft       for nft -f: two sets, replaced at once; addresses only
 //
-// ?rule=NAME gives what that rule refuses (manual: blocks by hand), ?scope=user the users, or another field's values; the
-// scope is ip unless given. Other parameters are refused, and rules that are not known: an empty list would
-// refuse nobody.
+// ?rule=NAME returns only the entries of that rule (manual: blocks by hand), ?scope=user the users, or another field's
+// values; the default scope is ip. Other parameters and unknown rules are refused, because an empty list would let
+// every client in.
 //
-// Lists carry who is refused whatever they ask for (package outright), prefixes that do not overlap (package cidr), in
-// order, each value once, with the rule that refuses it longest. No value can be more than a value, whatever users call
-// themselves: in text what cannot be printed is written as keys are, \xNN; nginx, whose maps do not tell
-// upper case from lower, gets patterns of letters, digits and \xNN unless there is no letter in it; HAProxy gets values with
-// all but unreserved characters percent-encoded, as its url_enc does.
+// Lists contain the values that are refused outright (package outright), as disjoint prefixes (package cidr), sorted,
+// each value once, with the rule that refuses it longest. No value can break out of its place in the file, whatever
+// names users choose. In text, bytes that cannot be printed are written as in keys, \xNN. The maps of nginx ignore
+// case, so nginx gets a pattern of letters, digits and \xNN for each value with a letter. HAProxy gets values with all
+// but unreserved characters percent-encoded, as its url_enc does.
 //
-// An answer is complete, with its length, or it is an error; while there is no whole list it is 503. ETags change only
-// when the list does. A list is made anew as often as takes a tenth of the time, or every 10 s; one is made at a time, and at
-// most 16 are kept. Nothing here starts a goroutine.
+// An answer is complete, with its length, or it is an error; while there is no complete list it is 503. ETags change
+// only when the list does. Making lists takes at most a tenth of the time, or happens every 10 s; one list is made at a
+// time, and at most 16 are kept. Nothing here starts a goroutine.
 package plain
 
 import (
@@ -31,13 +31,13 @@ import (
 	"weir/pkg/rule"
 )
 
-// Config is what Lists need.
+// Config configures Lists.
 type Config struct {
 	List  outright.List
-	Rules func() *rule.Set // those in force; may give nil
-	// Guard lets through who may read the list.
+	Rules func() *rule.Set // the active rules; may return nil
+	// Guard passes on requests that may read the list.
 	Guard func(http.Handler) http.Handler
-	Now   func() time.Time // time.Now unless given
+	Now   func() time.Time // nil: time.Now
 }
 
 // Lists are the plain lists. They are safe for concurrent use.
@@ -56,7 +56,7 @@ func New(c Config) *Lists {
 	return &Lists{Config: c, files: map[wanted]*file{}}
 }
 
-// path is that of all forms, but for what it ends in.
+// path is the common beginning of the paths of all forms.
 const path = "/v1/blocklist."
 
 // Handle adds the paths of all forms.
@@ -66,7 +66,7 @@ func (l *Lists) Handle(mux *http.ServeMux) {
 	}
 }
 
-// A wanted is what was asked for.
+// A wanted is the query of a request.
 type wanted struct{ form, rule, scope string }
 
 // A file is a list in one form.
@@ -79,14 +79,14 @@ type file struct {
 
 const (
 	maxFiles = 16
-	// share of the time is what making one file again and again takes, but for where it would then be older than oldest.
+	// At most 1/share of the time goes into making one file again and again, unless it would then be older than oldest.
 	share  = 10
 	oldest = 10 * time.Second
 )
 
 var errNotWhole = errors.New("there is no whole list yet")
 
-// file is the list as it is, or was very lately.
+// file returns the list as it is, or was very lately.
 func (l *Lists) file(w wanted, rules *rule.Set) (*file, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *Lists) file(w wanted, rules *rule.Set) (*file, error) {
 	return made, nil
 }
 
-// keep takes the place of the oldest file when there is no other.
+// keep stores a file, in the place of the oldest one when there is no room.
 func (l *Lists) keep(w wanted, made *file) {
 	if l.files[w] == nil && len(l.files) >= maxFiles {
 		var first wanted

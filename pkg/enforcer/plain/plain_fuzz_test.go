@@ -12,8 +12,8 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// FuzzForms: whatever users call themselves, each form read back as who uses it reads it holds exactly these users, each in
-// a line of its own, with the rule behind it.
+// FuzzForms: for any names of users, each form contains exactly these users when its reader reads it, each in its own
+// line, with the rule after it.
 func FuzzForms(f *testing.F) {
 	for _, user := range []string{"alice", "Alice", `";}`, "a\nb", "default", "~.*", `\`, "#", " ", "$x", "4711", "\xff\x00", "ü", "{", "'", `\x41`, "…#", "include"} {
 		f.Add(user, "bob")
@@ -26,7 +26,7 @@ func FuzzForms(f *testing.F) {
 		slices.Sort(want)
 		l := &list{entries: []*blocklist.Entry{blocked("per-user", "user", first, time.Minute), blocked("per-user", "user", second, time.Minute)}}
 		for _, e := range l.entries {
-			e.Key = "k" // only a key that was cut has the mark
+			e.Key = "k" // only a shortened key contains the mark
 		}
 		for name, read := range map[string]func(*testing.T, string) string{"txt": fromText, "nginx": fromNginx, "haproxy": fromHAProxy} {
 			body := string(forms[name].make(lines(l, testRules, wanted{name, "", "user"}, now.UnixMilli()), now.UnixMilli()).body)
@@ -50,7 +50,8 @@ func fromText(t *testing.T, text string) string {
 	return value
 }
 
-// fromNginx reads a parameter of a map: bare without anything that means more, or a pattern of which each character is one.
+// fromNginx reads a parameter of a map: plain text without special characters, or a pattern of one element per
+// character.
 func fromNginx(t *testing.T, text string) string {
 	value, ok := strings.CutSuffix(text, " per-user;")
 	if !ok {
@@ -66,7 +67,7 @@ func fromNginx(t *testing.T, text string) string {
 	return fromText(t, inner[1])
 }
 
-// fromHAProxy reads up to the first space what url_enc wrote.
+// fromHAProxy reads the output of url_enc up to the first space.
 func fromHAProxy(t *testing.T, text string) string {
 	key, name, _ := strings.Cut(text, " ")
 	value, err := url.PathUnescape(key)

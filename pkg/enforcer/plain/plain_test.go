@@ -14,11 +14,11 @@ import (
 	"weir/pkg/rule"
 )
 
-// A list is what a test says.
+// A list is a list for tests.
 type list struct {
 	entries []*blocklist.Entry
 	orders  []*blocklist.Order
-	part    bool // of it is missing
+	part    bool // some of it is missing
 	asked   int
 }
 
@@ -148,7 +148,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A tag is the same as long as the list is, even where each moment's file is another, and another when the list is.
+// A tag stays the same as long as the list does, even for a form that is different at each moment, and changes with the
+// list.
 func TestTags(t *testing.T) {
 	for name := range forms {
 		l := sample()
@@ -166,7 +167,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// A list that takes long to make is not made for each who asks, and few are kept.
+// A list that takes long to make is not made for each request, and few are kept.
 func TestMakingIsBounded(t *testing.T) {
 	l := sample()
 	lists, mux := listsOf(l)
