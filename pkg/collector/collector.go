@@ -96,12 +96,14 @@ func Open(config Config) (*Collector, error) {
 	if config.disk.write != nil {
 		c.folder.disk = config.disk
 	}
+
 	c.kept = rulesKept{c.folder.in("rules")}
 	c.Reload(config.Rules, config.Client)
 	if c.journal, err = openJournal(c.folder, config.Logger, c.metrics.outstanding); err != nil {
 		c.folder.unlock()
 		return nil, err
 	}
+
 	c.known = newKnownLogs(c.journal)
 	if err := c.openSources(); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -155,11 +157,13 @@ func (c *Collector) Run(ctx context.Context) error {
 		}
 		return err
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, s := range c.sources {
 		announce(s) // before any of them reads
 	}
+
 	faults := make([]error, len(c.sources))
 	var running sync.WaitGroup
 	for i := range c.sources {
@@ -169,6 +173,7 @@ func (c *Collector) Run(ctx context.Context) error {
 			}
 		})
 	}
+
 	running.Wait()
 	return errors.Join(faults...)
 }

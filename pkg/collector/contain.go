@@ -49,10 +49,12 @@ func (in *intake) outlive(ctx context.Context, name string, part, clean func() e
 		if time.Since(began) > restartMost {
 			pauseFor = in.collector.restartAfter()
 		}
+
 		var fault *panicked
 		if !errors.As(err, &fault) {
 			return err
 		}
+
 		for fault != nil {
 			in.stop(name, fault, pauseFor)
 			pause(ctx, pauseFor)
@@ -64,6 +66,7 @@ func (in *intake) outlive(ctx context.Context, name string, part, clean func() e
 				return err
 			}
 		}
+
 		in.stopped.remove(name)
 		in.logger.Info("a part of a source that was stopped by a fault starts again", "part", name)
 	}

@@ -94,6 +94,7 @@ func barredFault(faults map[string]error, what string) error {
 	for _, path := range paths[:min(len(paths), namedFiles)] {
 		named = append(named, faults[path].Error())
 	}
+
 	text := strings.Join(named, "; ")
 	if n := len(paths); n > 1 {
 		text = fmt.Sprintf("%d files %s: %s", n, what, text)
@@ -101,6 +102,7 @@ func barredFault(faults map[string]error, what string) error {
 	if more := len(paths) - namedFiles; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
+
 	for _, path := range paths {
 		if errors.Is(faults[path], fs.ErrPermission) {
 			who := ourName()
@@ -108,6 +110,7 @@ func barredFault(faults map[string]error, what string) error {
 				text, who, who, who, who, filepath.Dir(path))
 		}
 	}
+
 	return errors.New(text)
 }
 

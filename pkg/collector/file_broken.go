@@ -62,11 +62,13 @@ func (f *family) reportBroken(files []found) {
 		if one == nil || !unchanged(one.info, file.info) { // it is read on as soon as it is closed
 			continue
 		}
+
 		one.path = file.path
 		if !one.still() {
 			f.undecided = true
 			continue
 		}
+
 		fault := one.fault()
 		f.barred[one.path] = brokenError{fault}
 		if !one.logged {
@@ -74,6 +76,7 @@ func (f *family) reportBroken(files []found) {
 			f.source.logger.Error("a packed file is cut off or damaged", "file", one.path, "error", fault)
 		}
 	}
+
 	for id := range f.broken {
 		if !there[id] {
 			delete(f.broken, id)

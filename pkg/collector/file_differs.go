@@ -21,6 +21,7 @@ func (k *knownLogs) differ(log *knownLog, opened *os.File, file found) bool {
 		there, ok := bytesBefore(opened, at, known.last)
 		return ok && !known.endsLike(there)
 	}
+
 	own, err := os.Open(known.live)
 	if err != nil {
 		return false

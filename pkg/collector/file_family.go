@@ -191,6 +191,7 @@ func (f *family) pause(ctx context.Context) {
 		}
 		f.member.idle(false)
 	}
+
 	polled := f.polled.Swap(false)
 	if f.moved.Swap(false) || f.undecided || polled && f.changed() {
 		f.scan()
@@ -221,6 +222,7 @@ func (f *family) tidy() {
 			kept = append(kept, log)
 			continue
 		}
+
 		info, err := log.tape.file.Stat()
 		switch {
 		case log.ended:
@@ -233,6 +235,7 @@ func (f *family) tidy() {
 		}
 		f.close(log)
 	}
+
 	clear(f.logs[len(kept):])
 	f.logs = kept
 }
@@ -246,6 +249,7 @@ func (f *family) read(ctx context.Context) error {
 		if err == nil && i < len(f.logs)-1 {
 			err = log.stream.drain(ctx)
 		}
+
 		switch {
 		case errors.Is(err, errTruncated):
 			f.truncated(ctx, log)
@@ -260,6 +264,7 @@ func (f *family) read(ctx context.Context) error {
 			i = -1
 		}
 	}
+
 	return nil
 }
 
@@ -274,6 +279,7 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 				return err
 			}
 		}
+
 		if err := log.tape.more(); err != nil {
 			return f.atEnd(ctx, log, err)
 		}
@@ -283,6 +289,7 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -294,6 +301,7 @@ func (f *family) lines(ctx context.Context, log *fileLog) error {
 			return err
 		}
 	}
+
 	f.learn(s, t)
 	for {
 		line, long, ok := t.line()
@@ -349,20 +357,24 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 		}
 		err = io.EOF
 	}
+
 	switch {
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
 		return fmt.Errorf("reading %s: %w", log.path, err)
 	case err == io.ErrUnexpectedEOF && log.tape.compressed != logfile.Plain:
 		return errUnfinished
 	}
+
 	final := log.tape.compressed != logfile.Plain || (log.suffix != "" || log.gone) && time.Since(log.grown) > finalAfter
 	if !final {
 		return nil
 	}
+
 	log.ended = log.tape.compressed != logfile.Plain
 	if err := log.tape.recall(ctx); err != nil {
 		return err
 	}
+
 	rest, long := log.tape.last()
 	if len(rest) == 0 {
 		return nil
@@ -370,6 +382,7 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	if err := log.add(ctx, rest, long); err != nil {
 		return err
 	}
+
 	log.tape.shift() // a long line need not stay in memory
 	return nil
 }
@@ -418,10 +431,12 @@ func (log *fileLog) keep(position int64) []byte {
 	if log.blank() {
 		log.tape.findBeginning()
 	}
+
 	begins := log.tape.begins
 	if known := min(position, int64(len(begins))); known > int64(log.size) || known > 0 && log.blank() {
 		log.setHead(begins[:known])
 	}
+
 	log.day = today()
 	log.identity.id = log.id
 	return log.identity.append(nil)

@@ -47,6 +47,7 @@ func newKnownLogs(j *fileJournal) *knownLogs {
 			k.patterns[pattern] = log.reached
 			continue
 		}
+
 		i, ok := readIdentity(log.note)
 		if !ok {
 			continue
@@ -55,9 +56,11 @@ func newKnownLogs(j *fileJournal) *knownLogs {
 			j.forget(log.source)
 			continue
 		}
+
 		k.logs = append(k.logs, &knownLog{identity: i, source: log.source, position: log.position, reached: log.reached, tailAt: log.position})
 		k.taken[log.source] = true
 	}
+
 	return k
 }
 
@@ -92,6 +95,7 @@ func (k *knownLogs) candidates(head []byte, id inode, live string) (certain, pos
 			possible = append(possible, log)
 		}
 	}
+
 	return certain, possible
 }
 
@@ -147,6 +151,7 @@ func (k *knownLogs) restart(ctx context.Context, f *family, sink Sink) error {
 		if err != nil {
 			return err
 		}
+
 		k.mu.Lock()
 		log.owner = nil
 		if noted != nil {
@@ -157,6 +162,7 @@ func (k *knownLogs) restart(ctx context.Context, f *family, sink Sink) error {
 		}
 		k.mu.Unlock()
 	}
+
 	return nil
 }
 
@@ -169,6 +175,7 @@ func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *kno
 	if begins := withoutZeros(head); len(begins) > 0 {
 		log.setHead(begins) // zeros may be written over
 	}
+
 	log.setTail(nil)
 	for nth := 0; ; nth++ {
 		log.source = sourceName(filepath.Base(f.path), k.journal.id, log.line, nth)
@@ -176,6 +183,7 @@ func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *kno
 			break
 		}
 	}
+
 	k.taken[log.source] = true
 	k.logs = append(k.logs, log)
 	k.save(log)

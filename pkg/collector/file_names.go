@@ -62,6 +62,7 @@ func oldestFirst[F any](files []F, age func(F) aged) {
 	} else if all(files, age, aged.dated) {
 		order = func(a, b aged) int { return cmp.Compare(a.suffix, b.suffix) }
 	}
+
 	slices.SortStableFunc(files, func(x, y F) int {
 		a, b := age(x), age(y)
 		if a.suffix == "" || b.suffix == "" {

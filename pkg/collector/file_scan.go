@@ -32,6 +32,7 @@ func (f *family) scan() {
 	for _, file := range files {
 		names[inodeOf(file.info)] = file
 	}
+
 	for _, log := range f.logs {
 		file, there := names[log.id]
 		log.gone = !there
@@ -40,16 +41,19 @@ func (f *family) scan() {
 		}
 		delete(names, log.id)
 	}
+
 	slices.SortStableFunc(files, func(a, b found) int { return f.certainty(b) - f.certainty(a) })
 	for _, file := range files {
 		if _, unopened := names[inodeOf(file.info)]; unopened {
 			f.look(file)
 		}
 	}
+
 	f.reportBroken(files)
 	maps.DeleteFunc(f.warned, func(path string, _ bool) bool {
 		return !slices.ContainsFunc(files, func(file found) bool { return file.path == path })
 	})
+
 	f.began.skip = false
 	f.sort()
 }
@@ -82,6 +86,7 @@ func (f *family) find() (files []found) {
 	if path, err := filepath.EvalSymlinks(f.path); err == nil {
 		real = path
 	}
+
 	f.real.Store(&real)
 	switch info, err := os.Stat(f.path); {
 	case err == nil && info.Mode().IsRegular():
@@ -91,12 +96,14 @@ func (f *family) find() (files []found) {
 	case !errors.Is(err, os.ErrNotExist):
 		f.bar(f.path, err)
 	}
+
 	for _, live := range []string{f.path, real} {
 		files = append(files, f.rotated(live)...)
 		if live == real {
 			break
 		}
 	}
+
 	return files
 }
 
@@ -109,6 +116,7 @@ func (f *family) rotated(live string) (files []found) {
 		}
 		return nil
 	}
+
 	for _, entry := range folder {
 		suffix, ok := rotationOf(filepath.Base(live), entry.Name())
 		if !ok || !entry.Type().IsRegular() {
@@ -118,6 +126,7 @@ func (f *family) rotated(live string) (files []found) {
 			files = append(files, found{path: filepath.Join(filepath.Dir(live), entry.Name()), suffix: suffix, info: info})
 		}
 	}
+
 	return files
 }
 
@@ -159,6 +168,7 @@ func (f *family) look(file found) {
 		f.undecided = f.undecided || time.Since(done.ModTime()) < closeAfter // it may be added to yet
 		return
 	}
+
 	f.changedAgain(file)
 	opened, err := os.Open(file.path)
 	if err != nil {
@@ -171,6 +181,7 @@ func (f *family) look(file found) {
 		opened.Close()
 		return
 	}
+
 	if !f.sniff(&file, opened) || !f.identify(file, opened) {
 		opened.Close()
 	}
@@ -192,6 +203,7 @@ func (f *family) sniff(file *found, opened *os.File) (ok bool) {
 		f.refuse(file.path, err)
 		return false
 	}
+
 	return true
 }
 
@@ -208,10 +220,12 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		f.bar(file.path, fmt.Errorf("reading %s: %w", file.path, err))
 		return false
 	}
+
 	if err := logfile.CheckText(start[:min(len(start), logfile.HeadBytes)]); err != nil {
 		f.refuse(file.path, err)
 		return false
 	}
+
 	quiet := time.Since(file.info.ModTime()) > finalAfter
 	whole = whole || compressed == logfile.Plain && file.suffix != "" && quiet
 	text, ok := opening(start, whole)
@@ -222,6 +236,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		}
 		return false
 	}
+
 	id := inodeOf(file.info)
 	certain, possible := f.source.known.candidates(start, id, f.path)
 	for _, log := range certain {
@@ -233,21 +248,25 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 			return false
 		}
 	}
+
 	if len(possible) > 0 && !quiet {
 		f.undecided = true // it may be a copy that is being made
 		return false
 	}
+
 	log := f.source.known.register(f, id, start, text)
 	f.source.logger.Info("a new log", "file", file.path, "log", log.source)
 	if f.passOver(log, file, opened); log.done {
 		f.source.known.release(log, nil)
 		return false
 	}
+
 	if f.open(log, file, opened, start) != nil {
 		f.source.known.release(log, nil)
 		f.undecided = true
 		return false
 	}
+
 	return true
 }
 
@@ -271,13 +290,16 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 			f.notRead(file.path, "a file begins with the same 1,024 bytes as another that is read, and is taken for a copy of it and not read; should it be another log, it is read once it goes on otherwise than that one",
 				"other", owner.path)
 		}
+
 		return false, true
 	}
+
 	if f.readWhole(log, file, opened) {
 		f.finished[inodeOf(file.info)] = file.info
 		f.source.known.release(log, nil)
 		return false, true
 	}
+
 	err := f.open(log, file, opened, start)
 	if err == errTruncated && log.isOf(file) {
 		return f.goOn(log, file, opened, start), true
@@ -285,6 +307,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 	if err == nil {
 		return true, true
 	}
+
 	f.source.known.release(log, nil)
 	return false, f.isPart(log, file, err)
 }
@@ -302,16 +325,19 @@ func (f *family) goOn(log *knownLog, file found, opened *os.File, start []byte) 
 		f.undecided = true // it may be a copy that is being made, with a number that the file had
 		return false
 	}
+
 	text, _ := opening(start, false)
 	next := f.source.known.register(f, inodeOf(file.info), start, text)
 	f.source.known.goOn(log, next)
 	f.source.logger.Error("a file lost its end after that was read, as by a loss of power: what was counted stays counted, and the file goes on with what is newer than the last request of it",
 		"file", file.path, "read", log.position, "bytes", file.info.Size(), "newer than", time.UnixMilli(next.after).UTC(), "log", next.source)
+
 	if f.open(next, file, opened, start) != nil {
 		f.source.known.release(next, nil)
 		f.undecided = true
 		return false
 	}
+
 	return true
 }
 
@@ -329,6 +355,7 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 		f.undecided = true
 		return true
 	}
+
 	if fault != errTruncated {
 		f.undecided = true
 		return true
@@ -336,11 +363,13 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	if file.info.Size() >= log.position || log.size < headBytes {
 		return false
 	}
+
 	f.undecided = true
 	if time.Since(file.info.ModTime()) > finalAfter {
 		f.notRead(file.path, "a file begins with the same 1,024 bytes as a log that was read, and is shorter: it is taken for a part of that and not read; should it be another log, it is read once it is longer",
 			"bytes", file.info.Size(), "read", log.position)
 	}
+
 	return true
 }
 
@@ -359,6 +388,7 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 	if !began.skip || began.notBefore != noTime && file.info.ModTime().UnixMilli() >= began.notBefore {
 		return
 	}
+
 	f.source.known.mu.Lock()
 	defer f.source.known.mu.Unlock()
 	if file.compressed != logfile.Plain {
@@ -370,6 +400,7 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 		n, _ := opened.ReadAt(before, log.position-int64(len(before)))
 		log.setTail(before[:n])
 	}
+
 	f.source.known.save(log)
 }
 
@@ -406,16 +437,19 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		}
 		return err
 	}
+
 	t.room = f.source.known.room
 	log := &fileLog{knownLog: known, known: f.source.known, tape: t, id: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: time.Now(), at: file.info.ModTime()}
 	notBefore := f.began.notBefore
 	if known.after > 0 {
 		notBefore = max(notBefore, known.after+1)
 	}
+
 	log.stream = f.source.newStream(streamConfig{
 		log: file.path, source: known.source, position: known.position, reached: known.reached, journal: f.source.collector.journal,
 		keep: log.keep, member: f.member, notBefore: notBefore, lateNotes: true,
 	})
+
 	if log.tape.compressed == logfile.Plain { // of others the length says nothing
 		log.stream.measure = func() { f.lag(log) }
 	}

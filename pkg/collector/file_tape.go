@@ -77,6 +77,7 @@ func openTape(file *os.File, compressed logfile.Kind, begins []byte, position in
 	if compressed == logfile.Plain && len(t.begins) > 0 {
 		t.beginsAt = behindHole(file)
 	}
+
 	before := min(position, tailBytes)
 	t.base = position - before
 	if compressed != logfile.Plain {
@@ -88,6 +89,7 @@ func openTape(file *os.File, compressed logfile.Kind, begins []byte, position in
 			return nil, shorter(err)
 		}
 	}
+
 	n, err := t.from(t.buffer[:before], t.base)
 	if int64(n) < before {
 		if compressed != logfile.Plain && errors.Is(err, io.ErrUnexpectedEOF) && !truncatedStream(t.reader) {
@@ -96,6 +98,7 @@ func openTape(file *os.File, compressed logfile.Kind, begins []byte, position in
 		t.stop()
 		return nil, shorter(err)
 	}
+
 	t.read, t.filled = n, n
 	return t, nil
 }
@@ -155,6 +158,7 @@ func (t *tape) line() (line []byte, long, ok bool) {
 	if t.far {
 		return nil, false, false // until it is read again
 	}
+
 	first := t.lineBegins() == 0
 	t.read += end + 1
 	line, long = t.end(rest[:end], first)
@@ -207,6 +211,7 @@ func (t *tape) passOver(rest []byte) {
 	default:
 		return
 	}
+
 	t.begin()
 	t.read = t.filled
 }
@@ -233,6 +238,7 @@ func (t *tape) recall(ctx context.Context) error {
 	if err := t.takeRoom(ctx); err != nil {
 		return err
 	}
+
 	err := t.readAgain()
 	if err != nil {
 		t.giveRoom()
@@ -251,10 +257,12 @@ func (t *tape) readAgain() error {
 		}
 		return err
 	}
+
 	overlap := max(t.base, begin)
 	if !bytes.Equal(t.buffer[overlap-t.base:t.filled], again[overlap-begin:end-begin]) || bytes.IndexByte(again[t.textBegins-begin:passed-begin], '\n') >= 0 {
 		return errTruncated
 	}
+
 	t.room.spare(t.buffer)
 	t.buffer, t.base, t.read, t.filled, t.far = again, begin, int(t.textBegins-begin), int(end-begin), false
 	return nil
@@ -342,6 +350,7 @@ func (t *tape) shift() {
 		t.read -= drop
 		t.filled -= drop
 	}
+
 	switch size := len(t.buffer); {
 	case t.filled > size-chunkBytes/2 && size < smallBytes:
 		t.moveTo(make([]byte, smallBytes))
@@ -354,6 +363,7 @@ func (t *tape) shift() {
 	case size > smallBytes && t.filled <= chunkBytes:
 		t.moveTo(make([]byte, smallBytes))
 	}
+
 	if len(t.buffer) <= smallBytes {
 		t.giveRoom()
 	}
@@ -380,6 +390,7 @@ func (t *tape) moreOfPlain() error {
 		}
 		return errTruncated
 	}
+
 	if err := t.sameBeginning(); err != nil {
 		return err
 	}
@@ -391,6 +402,7 @@ func (t *tape) moreOfPlain() error {
 		t.zeros = max(t.zeros, t.base+int64(start+n))
 		return t.pastZeros()
 	}
+
 	if err == nil {
 		err = io.EOF
 	}
@@ -422,6 +434,7 @@ func (t *tape) goTo(position int64) {
 		t.filled += int(hole)
 		return
 	}
+
 	if len(text) > 0 {
 		t.goFar(text)
 	}
@@ -495,6 +508,7 @@ func head(file *os.File, compressed logfile.Kind) (head []byte, whole bool, err 
 		}
 		return head[:n], false, err
 	}
+
 	t := &tape{file: file, compressed: compressed}
 	if err := t.decompress(); err != nil {
 		return nil, false, err
@@ -511,6 +525,7 @@ func head(file *os.File, compressed logfile.Kind) (head []byte, whole bool, err 
 	if err == io.EOF || err == io.ErrUnexpectedEOF && n < headBytes {
 		return head[:n], !truncatedStream(text), nil
 	}
+
 	return head[:n], false, err
 }
 

@@ -38,6 +38,7 @@ func lockFolder(path string) (*folder, error) {
 	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
 		return &folder{path, lock, realDisk}, nil
 	}
+
 	lock.Close()
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("the collector's folder %s is in use by another process", path)

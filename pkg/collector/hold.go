@@ -274,11 +274,13 @@ func (m *member) counts(now, began time.Time) bool {
 			since = began
 		}
 	}
+
 	if !m.gone && !m.waiting && m.wants == noTime && now.Sub(since) >= stallAfter {
 		m.gone = true
 		m.hold.logger.Warn("a source has made no progress; the others wait for it no longer, and what it brings later may come too late to be counted",
 			"log", m.name, "for", stallAfter)
 	}
+
 	return !m.gone
 }
 

@@ -51,6 +51,7 @@ func (b *inbox) try(record []byte, why reason) (ok bool, room <-chan struct{}) {
 	if len(w.ends) > 0 && w.size()+len(record)+16 > b.capacity {
 		return false, b.room
 	}
+
 	w.bytes = append(w.bytes, record...)
 	w.ends = append(w.ends, end{len(w.bytes), why})
 	if len(w.ends) == 1 {
@@ -59,6 +60,7 @@ func (b *inbox) try(record []byte, why reason) (ok bool, room <-chan struct{}) {
 		default:
 		}
 	}
+
 	return true, nil
 }
 

@@ -44,10 +44,12 @@ func (c *Collector) newIntake(config SourceConfig) (*intake, error) {
 	if in.unknown() {
 		return in, nil
 	}
+
 	_, err := request.NewDecoder(config.Envelope, config.Format, config.Options)
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", config.Name, err)
 	}
+
 	in.choice.Store(&request.Choice{Envelope: config.Envelope, Format: config.Format})
 	return in, nil
 }
@@ -79,6 +81,7 @@ func (in *intake) status(kind string) SourceStatus {
 	if choice := in.choice.Load(); choice != nil {
 		status.Format = choice.String()
 	}
+
 	status.Requests, status.Uncounted = in.metrics.told.requests.Load(), in.metrics.told.uncountedByWord()
 	if n := in.early.count.Load(); n > 0 {
 		status.Ahead = &Ahead{n, time.UnixMilli(in.early.last.Load()).UTC()}
@@ -89,6 +92,7 @@ func (in *intake) status(kind string) SourceStatus {
 	if what := in.stopped.first(); what != "" {
 		status.Error, status.CaughtUp = what, false
 	}
+
 	for i := range status.Logs {
 		status.CaughtUp = status.CaughtUp && status.Logs[i].InFlight == 0 && status.Logs[i].Lag == 0
 	}

@@ -88,6 +88,7 @@ func cutHeader(b []byte) (*header, []byte, error) {
 	if !ok || kind != entryHeader {
 		return nil, nil, errNotOurs
 	}
+
 	f := fields{left: body}
 	version := f.uint()
 	h := &header{f.text(), f.uint()}
@@ -97,6 +98,7 @@ func cutHeader(b []byte) (*header, []byte, error) {
 	case f.failed:
 		return nil, nil, errNotOurs
 	}
+
 	return h, rest, nil
 }
 
@@ -122,6 +124,7 @@ func (c *cut) append(b []byte) []byte {
 	for _, v := range []int64{c.from, c.to, c.clock, c.reached} {
 		b = binary.AppendVarint(b, v)
 	}
+
 	b = appendText(b, c.fingerprint)
 	b = appendText(b, c.note)
 	b = binary.AppendUvarint(b, uint64(len(c.batches)))
@@ -130,6 +133,7 @@ func (c *cut) append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(c.batches[i].hits))
 		b = appendText(b, c.batches[i].value)
 	}
+
 	return b
 }
 
@@ -139,6 +143,7 @@ func cutEntry(b []byte) (e entry, rest []byte, ok bool) {
 	if !ok {
 		return entry{}, b, false
 	}
+
 	f := fields{left: body}
 	e.kind = kind
 	switch kind {
@@ -153,6 +158,7 @@ func cutEntry(b []byte) (e entry, rest []byte, ok bool) {
 	default:
 		f.failed = true
 	}
+
 	if f.failed || len(f.left) > 0 {
 		return entry{}, b, false
 	}

@@ -81,12 +81,14 @@ func openJournal(f *folder, logger *slog.Logger, gauge prometheus.Gauge) (*fileJ
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
 		disk: f.disk,
 	}
+
 	if err := j.read(); err != nil {
 		return nil, err
 	}
 	if err := j.rewrite(); err != nil {
 		return nil, fmt.Errorf("writing the journal: %w", err)
 	}
+
 	j.counted()
 	go j.run()
 	return j, nil
@@ -100,11 +102,13 @@ func (j *fileJournal) read() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the journal: %w", err)
 	}
+
 	mark := j.folder.mark()
 	header, sound, err := j.state.read(data)
 	if err != nil {
 		return fmt.Errorf("reading the journal %s: %w", j.path(), err)
 	}
+
 	if header == nil {
 		j.id, j.fresh = newID(), true
 		if mark.Collector != "" {
@@ -113,6 +117,7 @@ func (j *fileJournal) read() error {
 		}
 		return nil
 	}
+
 	j.id, j.generation = header.collector, header.generation
 	if mark.Collector == j.id && (mark.Generation > j.generation || mark.Generation == j.generation && mark.Bytes > sound) {
 		j.logger.Error("the collector's journal went back: it ends before what was written to it. Files are read again from where it ends; what this overlaps with what was counted is told as conflicts there, and not counted twice",
@@ -120,6 +125,7 @@ func (j *fileJournal) read() error {
 	} else if torn := int64(len(data)) - sound; torn > 0 {
 		j.logger.Info("the journal's last entry was not whole; it is cut off", "bytes", torn)
 	}
+
 	return nil
 }
 
@@ -188,6 +194,7 @@ func (j *fileJournal) resend(ctx context.Context, sink Sink, retention time.Dura
 			return err
 		}
 	}
+
 	if n := len(j.state.recovered); n > 0 {
 		j.logger.Info("sent again what Kafka may not have had", "cuts", n)
 	}
@@ -226,6 +233,7 @@ func (j *fileJournal) run() {
 		case <-j.closing:
 			closing = true
 		}
+
 		j.commit()
 		if closing {
 			return
@@ -256,6 +264,7 @@ func (j *fileJournal) write(queue []change) (ok bool) {
 		j.state.apply(queue[i].entry)
 		urgent = urgent || queue[i].stream != nil
 	}
+
 	if err := j.append(urgent); err != nil && !j.renew(err) {
 		return false
 	}
@@ -265,6 +274,7 @@ func (j *fileJournal) write(queue []change) (ok bool) {
 			s.woken()
 		}
 	}
+
 	j.counted()
 	return true
 }
@@ -284,10 +294,12 @@ func (j *fileJournal) standing(ctx context.Context, source string) (log *logStat
 		}
 	})
 	j.mu.Unlock()
+
 	select {
 	case j.kick <- struct{}{}:
 	default:
 	}
+
 	select {
 	case <-answered:
 		return log, outstanding, nil
@@ -319,6 +331,7 @@ func (j *fileJournal) append(urgent bool) error {
 	if err := j.disk.write(j.file, j.buffer); err != nil {
 		return err
 	}
+
 	j.bytes += int64(len(j.buffer))
 	if !urgent {
 		return nil
@@ -326,6 +339,7 @@ func (j *fileJournal) append(urgent bool) error {
 	if err := j.disk.sync(j.file); err != nil {
 		return err
 	}
+
 	return j.folder.setMark(mark{j.id, j.generation, j.bytes})
 }
 
@@ -342,6 +356,7 @@ func (j *fileJournal) renew(err error) bool {
 		}
 		err = j.rewrite()
 	}
+
 	j.faults.Over("journal")
 	j.broken("")
 	return true
@@ -360,6 +375,7 @@ func (j *fileJournal) rewrite() error {
 	if err != nil {
 		return err
 	}
+
 	data := j.state.append(header{j.id, j.generation + 1}.bytes())
 	err = j.disk.write(file, data)
 	if err == nil {
@@ -376,6 +392,7 @@ func (j *fileJournal) rewrite() error {
 		os.Remove(next)
 		return err
 	}
+
 	if j.file != nil {
 		j.file.Close()
 	}

@@ -48,6 +48,7 @@ func (s *state) read(data []byte) (*header, int64, error) {
 	if head == nil || err != nil {
 		return nil, 0, err
 	}
+
 	for {
 		e, after, ok := cutEntry(rest)
 		if !ok {
@@ -59,6 +60,7 @@ func (s *state) read(data []byte) (*header, int64, error) {
 		}
 		rest = after
 	}
+
 	s.recovered = slices.DeleteFunc(s.recovered, func(c *cut) bool { return !slices.Contains(s.cuts[c.source], c) })
 	return head, int64(len(data) - len(rest)), nil
 }

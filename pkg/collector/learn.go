@@ -63,6 +63,7 @@ func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
 		s.learned = true
 		return like
 	}
+
 	choice, err := request.Choose(s.config.Envelope, s.config.Format, sample, s.config.Options)
 	if choice.Format != "" && choice.Sure() {
 		err = s.read(formOf(&choice))
@@ -73,6 +74,7 @@ func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
 		s.trouble("format", fmt.Errorf("finding out the format of %s: %w", s.log, err))
 		return like
 	}
+
 	s.learned = true
 	s.mended("format")
 	s.choice.Store(&choice)
@@ -80,6 +82,7 @@ func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
 		s.found[s.form] = true
 		s.logger.Info("found out the format", "log", s.log, "format", choice.String())
 	}
+
 	return &choice
 }
 

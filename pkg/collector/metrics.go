@@ -25,6 +25,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	gauge := func(name, help string) *prometheus.GaugeVec {
 		return telemetry.Register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_collector_" + name, Help: help}, []string{"source"}))
 	}
+
 	return &metrics{
 		requests:  counter("requests_total", "Requests read, those that could not be read too.", "source"),
 		bytes:     counter("bytes_total", "Bytes of records read.", "source"),

@@ -39,6 +39,7 @@ func (k rulesKept) keep(set *rule.Set) error {
 	if err != nil {
 		return fmt.Errorf("keeping the rules: %w", err)
 	}
+
 	k.forget()
 	return nil
 }
@@ -53,6 +54,7 @@ func textsOf(set *rule.Set) (texts []keptText, err error) {
 		first = inline.File
 		texts = append(texts, keptText{filepath.Base(first), string(inline.Text)})
 	}
+
 	for _, path := range set.Files() {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -64,6 +66,7 @@ func textsOf(set *rule.Set) (texts []keptText, err error) {
 		}
 		texts = append(texts, keptText{path, string(text)})
 	}
+
 	return texts, nil
 }
 
@@ -105,15 +108,18 @@ func (k rulesKept) find(fingerprint string) *rule.Set {
 	if err != nil {
 		return nil
 	}
+
 	set, _, found, err := rule.ParseConfigMap(path, manifest)
 	if err != nil || !found {
 		return nil
 	}
+
 	for _, candidate := range []*rule.Set{set, set.Shadowed()} {
 		if candidate.Fingerprint() == fingerprint {
 			return candidate
 		}
 	}
+
 	return nil
 }
 

@@ -62,10 +62,12 @@ func (f *fileSource) status() SourceStatus {
 	} else if fault != nil {
 		status.Error = fault.Error()
 	}
+
 	lag := int64(0)
 	for _, log := range status.Logs {
 		lag += log.Lag
 	}
+
 	f.collector.metrics.lagBytes.WithLabelValues(f.config.Name).Set(float64(lag))
 	return status
 }
@@ -92,6 +94,7 @@ func (f *fileSource) run(ctx context.Context) error {
 	} else {
 		defer func() { _ = f.watcher.Close() }() // of what was only read
 	}
+
 	for _, pattern := range f.config.File.Patterns {
 		f.begin(pattern)
 	}
@@ -171,6 +174,7 @@ func (f *fileSource) notified(event fsnotify.Event) (unknown bool) {
 	if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
 		delete(f.watched, event.Name) // if it was a folder
 	}
+
 	unknown = event.Has(fsnotify.Create)
 	folder, name := filepath.Split(event.Name)
 	for _, one := range f.families {
@@ -179,6 +183,7 @@ func (f *fileSource) notified(event fsnotify.Event) (unknown bool) {
 			unknown = false
 		}
 	}
+
 	return unknown
 }
 
@@ -225,6 +230,7 @@ func (f *fileSource) matches(pattern string) []string {
 	if err != nil {
 		f.trouble("glob", fmt.Errorf("looking for %s: %w", pattern, err))
 	}
+
 	var paths []string
 	for _, path := range found {
 		folder, name := filepath.Split(path)
@@ -234,6 +240,7 @@ func (f *fileSource) matches(pattern string) []string {
 				break
 			}
 		}
+
 		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 			continue
 		}
@@ -241,6 +248,7 @@ func (f *fileSource) matches(pattern string) []string {
 			paths = append(paths, path)
 		}
 	}
+
 	return paths
 }
 

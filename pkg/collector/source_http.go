@@ -141,6 +141,7 @@ func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
 	} else {
 		err = server.Serve(listener)
 	}
+
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -167,6 +168,7 @@ func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
 			break
 		}
 	}
+
 	if err := s.drain(work); err != nil {
 		h.logger.Warn("Kafka has not acknowledged the last that was posted; its senders were not told that it has", "why", err)
 	}
@@ -184,6 +186,7 @@ func (h *httpSource) take(ctx context.Context, s *stream, p *post) error {
 	if err := p.each(func(record []byte) error { return p.add(ctx, s, record) }); err != nil {
 		return err
 	}
+
 	got := s.tally.since(before)
 	s.show()
 	s.then(func(err error) {
@@ -192,5 +195,6 @@ func (h *httpSource) take(ctx context.Context, s *stream, p *post) error {
 		}
 		p.done <- counting{got, err}
 	})
+
 	return nil
 }

@@ -68,6 +68,7 @@ func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		json.NewEncoder(w).Encode(got.answer())
 		return
 	}
+
 	switch wrong.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -78,6 +79,7 @@ func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	}
+
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(wrong.Status)
 	json.NewEncoder(w).Encode(wrong)
@@ -92,6 +94,7 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *h
 	if err != nil {
 		return outcome{}, problem(http.StatusUnsupportedMediaType, err)
 	}
+
 	p := &post{json: kind == kindJSON, done: make(chan counting, 1)}
 	r.Body = http.MaxBytesReader(w, r.Body, h.limits.bodyBytes)
 	err = p.read(&h.memory, r, h.limits.bodyBytes)
@@ -102,12 +105,14 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *h
 		h.memory.give(p)
 		return outcome{}, h.unread(err)
 	}
+
 	select {
 	case h.queue <- p:
 	default:
 		h.memory.give(p)
 		return outcome{}, problem(http.StatusTooManyRequests, errFull)
 	}
+
 	select {
 	case h.more <- struct{}{}:
 	default:
@@ -126,12 +131,14 @@ func (h *httpSource) admit(r *http.Request) *httpProblem {
 	if err := h.pages.Check(r); err != nil {
 		return problem(http.StatusForbidden, err)
 	}
+
 	if keys.AsksCertificates(h.config.HTTP.TLS) {
 		if !keys.Certified(r, h.config.HTTP.TLS) {
 			return problem(http.StatusUnauthorized, keys.ErrCertificate)
 		}
 		limited.Showed(r.Context())
 	}
+
 	if h.config.HTTP.Keys == nil {
 		return nil
 	}
@@ -144,6 +151,7 @@ func (h *httpSource) admit(r *http.Request) *httpProblem {
 	case err != nil:
 		return problem(http.StatusUnauthorized, err)
 	}
+
 	return nil
 }
 
@@ -174,6 +182,7 @@ func bodyKind(contentType string) (kind int, err error) {
 	case err != nil:
 		return 0, fmt.Errorf("the content type %.100q %w", contentType, errType)
 	}
+
 	return 0, fmt.Errorf("%.100s %w", media, errType)
 }
 
@@ -207,10 +216,12 @@ func (h *httpSource) await(r *http.Request, p *post) (outcome, *httpProblem) {
 	case <-h.ended:
 		why = errStopping
 	}
+
 	if p.state.CompareAndSwap(postWaits, postGone) {
 		h.memory.give(p)
 		return outcome{}, problem(http.StatusTooManyRequests, errFull)
 	}
+
 	select {
 	case got := <-p.done:
 		return settled(got)

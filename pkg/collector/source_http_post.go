@@ -82,6 +82,7 @@ func (p *post) read(m *memory, r *http.Request, most int64) error {
 	default:
 		return errEncoding
 	}
+
 	return p.fill(m, from, most)
 }
 
@@ -95,6 +96,7 @@ func (p *post) fill(m *memory, from io.Reader, most int64) error {
 			}
 			p.body = append(make([]byte, 0, size), p.body...)
 		}
+
 		n, err := from.Read(p.body[len(p.body):cap(p.body)])
 		p.body = p.body[:len(p.body)+n]
 		switch {
@@ -145,6 +147,7 @@ func (p *post) each(record func([]byte) error) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -171,6 +174,7 @@ func eachElement(body []byte, record func([]byte) error) (rest []byte, err error
 	if len(rest) > 0 && rest[0] == ']' {
 		return rest[1:], nil
 	}
+
 	for {
 		if rest, err = oneValue(skipJSONSpace(rest), record); err != nil {
 			return nil, err
@@ -192,6 +196,7 @@ func oneValue(body []byte, record func([]byte) error) (rest []byte, err error) {
 	if n == 0 {
 		return nil, errNotJSON
 	}
+
 	value := body[:n]
 	if value[0] == '"' {
 		var text string
@@ -200,6 +205,7 @@ func oneValue(body []byte, record func([]byte) error) (rest []byte, err error) {
 		}
 		value = []byte(text)
 	}
+
 	return body[n:], record(value)
 }
 
@@ -228,10 +234,12 @@ func endOfJSON(b []byte) int {
 				return 0
 			}
 		}
+
 		if depth == 0 {
 			return i + 1
 		}
 	}
+
 	return 0
 }
 

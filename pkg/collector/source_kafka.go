@@ -92,12 +92,14 @@ func (k *kafkaSource) run(ctx context.Context) error {
 	if err != nil {
 		return nil // the context is done
 	}
+
 	k.cluster = cluster
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() {
 		_ = k.outlive(ctx, "comparing the partitions", func() error { k.follow(ctx); return nil }, func() error { return nil })
 	})
+
 	for ctx.Err() == nil {
 		topics := k.present(ctx)
 		if len(topics) == 0 {
@@ -108,6 +110,7 @@ func (k *kafkaSource) run(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -142,6 +145,7 @@ func (k *kafkaSource) present(ctx context.Context) map[string]int {
 		topics[topic] = 0
 		k.compare(topic, count)
 	}
+
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -150,12 +154,14 @@ func (k *kafkaSource) present(ctx context.Context) map[string]int {
 	} else {
 		k.mended("topics")
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked = len(faults) == 0
 	if found {
 		k.finding.leave()
 	}
+
 	return topics
 }
 
@@ -182,6 +188,7 @@ func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
 		defer cancel()
 		k.isolated("looking for topics", func() { k.watchTopics(ctx, topics) })
 	})
+
 	group := kafka.Group{Name: k.group, Topics: topics, Session: k.config.Kafka.Session}
 	if err := k.client.RunGroup(ctx, group, k.own); err != nil {
 		return fmt.Errorf("source %s: %w", k.config.Name, err)
@@ -197,6 +204,7 @@ func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		for _, topic := range k.config.Kafka.Topics {
 			_, err := k.client.Partitions(ctx, topic)
 			_, read := topics[topic]
@@ -210,6 +218,7 @@ func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
 			default:
 				delete(missing, topic)
 			}
+
 			if read && missing[topic] >= goneLooks {
 				return
 			}
@@ -265,6 +274,7 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 			r := &reading{kafkaSource: k, partition: p, claim: claim}
 			return r.run(ctx)
 		}, func() error { return nil })
+
 		switch {
 		case errors.Is(err, kafka.ErrExpelled):
 			k.logger.Info("lost a partition: what no commit has is dropped, its next owner reads it", "log", p.topicPartition.String(), "why", err)
@@ -279,6 +289,7 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 			pause(ctx, retryEvery)
 		}
 	}
+
 	return nil
 }
 

@@ -60,6 +60,7 @@ func (j *commitJournal) note(s *stream, c *cut) {
 		refuseCut(s, c, j.fault)
 		return
 	}
+
 	j.standing.Rules = c.fingerprint
 	j.cuts = append(j.cuts, outstanding{c.from, c.to, c.clock})
 	j.pending = append(j.pending, pendingCut{s, c})
@@ -82,11 +83,13 @@ func (j *commitJournal) done(_ *stream, c *cut) {
 	if len(j.cuts) == 0 || j.cuts[0].to != c.to {
 		return // it was refused
 	}
+
 	j.cuts = j.cuts[1:]
 	j.offset = c.to
 	if c.reached != noTime {
 		j.standing.Reached = c.reached
 	}
+
 	if last, ok := readSeen(c.note); ok {
 		if now := time.Now(); now.Sub(j.marked) > markEvery {
 			j.standing.Mark, j.marked = j.standing.Last, now
@@ -121,6 +124,7 @@ func (j *commitJournal) snapshot() (commit kafka.Commit, notes int) {
 		n.End = j.end
 		n.Reached = max(n.Reached, reached) // all that was read is sent
 	}
+
 	if waits {
 		n.Waits = time.Now().Unix() / waitsBeat * waitsBeat
 	}
@@ -141,6 +145,7 @@ func (j *commitJournal) run(ctx context.Context) {
 		case <-j.closing:
 			closing = true
 		}
+
 		if err := j.tell(ctx); err != nil {
 			j.refuse(err)
 			return
@@ -166,6 +171,7 @@ func (j *commitJournal) tell(ctx context.Context) error {
 		if commit == j.told {
 			return nil
 		}
+
 		err := j.claim.Commit(ctx, commit)
 		if err == nil {
 			j.told = commit
@@ -173,6 +179,7 @@ func (j *commitJournal) tell(ctx context.Context) error {
 			j.noted(notes)
 			return nil
 		}
+
 		if ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
 			return err
 		}

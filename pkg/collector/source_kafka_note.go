@@ -73,6 +73,7 @@ func readNote(commit kafka.Commit) (n kafkaNote, cuts []outstanding, err error) 
 	case n.Version != noteVersion:
 		return kafkaNote{}, nil, errForeign
 	}
+
 	at := commit.Offset
 	for i := 0; i+1 < len(n.Cuts); i += 2 {
 		if n.Cuts[i] < 1 {
@@ -81,6 +82,7 @@ func readNote(commit kafka.Commit) (n kafkaNote, cuts []outstanding, err error) 
 		cuts = append(cuts, outstanding{at, at + n.Cuts[i], n.Cuts[i+1]})
 		at += n.Cuts[i]
 	}
+
 	return n, cuts, nil
 }
 
@@ -140,5 +142,6 @@ func takeUp(commit kafka.Commit, span kafka.Span) (t takeover, err error) {
 	case t.end() > span.End:
 		return takeover{note: t.note, beyond: true, offset: -1, anew: fmt.Sprintf("its log ends at %d, before %d, up to which it was read", span.End, t.end())}, nil
 	}
+
 	return t, nil
 }

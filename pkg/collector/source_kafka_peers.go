@@ -29,6 +29,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 				every = peersHasty
 			}
 		}
+
 		k.status() // the gauge
 		timer.Reset(every)
 		select {
@@ -83,6 +84,7 @@ func (k *kafkaSource) hear(topic string, commits []kafka.Commit, err error) {
 		}
 		return
 	}
+
 	for number, commit := range commits {
 		if p := k.partition(topic, number); !p.owned {
 			k.hearOf(p, commit)
@@ -96,14 +98,17 @@ func (k *kafkaSource) hearOf(p *partition, commit kafka.Commit) {
 		p.member.wait(false) // its owner has not begun yet
 		return
 	}
+
 	if p.incarnation != "" && p.incarnation != note.Incarnation {
 		p.member.leave()
 		p.member = k.join(p.topicPartition)
 	}
+
 	p.incarnation, p.offset = note.Incarnation, commit.Offset
 	if p.heard != commit.Metadata {
 		p.heard, p.changed = commit.Metadata, time.Now()
 	}
+
 	p.member.wait(note.Waits > 0 && time.Since(p.changed) < stallAfter)
 	p.member.report(note.reached(), !note.End)
 }
@@ -116,6 +121,7 @@ func (k *kafkaSource) look(ctx context.Context) {
 		if err != nil {
 			continue // nothing is known then
 		}
+
 		k.mu.Lock()
 		for number, span := range spans {
 			if p := k.partition(topic, number); p.offset >= span.End {

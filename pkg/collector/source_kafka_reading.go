@@ -47,6 +47,7 @@ func (r *reading) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	r.open(&t)
 	defer r.stream.close()
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -56,6 +57,7 @@ func (r *reading) run(ctx context.Context) error {
 			r.journal.refuse(err)
 		}
 	}()
+
 	err = contained(func() error { return r.read(ctx) })
 	patient, done := draining(ctx)
 	defer done()
@@ -65,6 +67,7 @@ func (r *reading) run(ctx context.Context) error {
 		r.journal.close()
 		return err
 	}
+
 	if left := r.stream.leave(patient); left != nil && !errors.Is(left, kafka.ErrExpelled) {
 		r.logger.Info("left to the next owner", "log", r.stream.log, "why", left)
 	}
@@ -80,6 +83,7 @@ func (r *reading) open(t *takeover) {
 		log: r.topicPartition.String(), source: r.sourceName(t.note.Incarnation), position: t.offset, reached: t.note.reached(),
 		journal: r.journal, keep: r.keep, member: r.member, notBefore: noTime, oneRule: true,
 	}
+
 	if t.note.Last != nil {
 		r.before = *t.note.Last
 	}
@@ -89,10 +93,12 @@ func (r *reading) open(t *takeover) {
 		}
 		r.logger.Info("making cuts again that Kafka may not have had", "log", config.log, "cuts", len(t.again), "from", t.offset, "to", t.end())
 	}
+
 	r.stream = r.newStream(config)
 	if len(t.again) > 0 && r.choice != nil && !r.stream.learned {
 		_ = r.stream.read(formOf(r.choice)) // should this version not know it, what it can be is found out
 	}
+
 	r.stream.behind = true
 }
 
@@ -112,10 +118,12 @@ func (r *reading) read(ctx context.Context) error {
 		cancel()
 		<-ended
 	}()
+
 	go func() {
 		defer close(ended)
 		r.fetch(fetching)
 	}()
+
 	for {
 		r.want <- struct{}{}
 		if err := r.stream.wait(ctx, r.more); err != nil {
@@ -164,12 +172,14 @@ func (r *reading) fetched(ctx context.Context) error {
 		r.gone = r.gone || errors.Is(r.err, kafka.ErrNoTopic)
 		return nil
 	}
+
 	if r.gone {
 		return errAnew
 	}
 	if fault := r.fault.Load(); fault != nil && r.stream.behind {
 		r.fault.Store(nil)
 	}
+
 	return r.feed(ctx)
 }
 
@@ -185,6 +195,7 @@ func (r *reading) feed(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if n := len(r.records); n > 0 {
 		r.before = seeRecord(&r.records[n-1])
 	}
@@ -194,6 +205,7 @@ func (r *reading) feed(ctx context.Context) error {
 			return err
 		}
 	}
+
 	r.stream.behind = r.reader.Next() < r.reader.Span().End
 	r.stream.watch.live = r.stream.watch.live || !r.stream.behind
 	return nil
@@ -218,10 +230,12 @@ func (r *reading) learn(ctx context.Context) error {
 			sample = append(sample, string(record.Value))
 		}
 	}
+
 	r.tried = true
 	if err := r.stream.drain(ctx); err != nil {
 		return err
 	}
+
 	r.choice = r.stream.learn(sample, r.choice)
 	if r.stream.learned && r.choice != nil {
 		r.journal.chose(r.choice.Envelope, r.choice.Format)

@@ -32,11 +32,13 @@ func (r *reading) tryTake(ctx context.Context) (takeover, error) {
 	if err != nil {
 		return takeover{}, err
 	}
+
 	r.hear(r.topic, commits, nil)
 	span, err := r.client.PartitionSpan(ctx, r.topic, r.number)
 	if err != nil {
 		return takeover{}, err
 	}
+
 	t, err := takeUp(commits[r.number], span)
 	if t.beyond { // a leader that is new may not know yet how far its log goes
 		pause(ctx, lookAgain)
@@ -44,6 +46,7 @@ func (r *reading) tryTake(ctx context.Context) (takeover, error) {
 			t, err = takeUp(commits[r.number], span)
 		}
 	}
+
 	if err == nil {
 		err = r.verify(ctx, &t, span)
 	}
@@ -56,6 +59,7 @@ func (r *reading) tryTake(ctx context.Context) (takeover, error) {
 	if err == nil {
 		r.mended("take")
 	}
+
 	return t, err
 }
 
@@ -76,11 +80,13 @@ func (r *reading) verify(ctx context.Context, t *takeover, span kafka.Span) erro
 	case t.anew != "":
 		return nil
 	}
+
 	_, other, err := r.find(ctx, t.note.Last, span)
 	if other {
 		t.anew = fmt.Sprintf("its log is another: the record at %d is not the one that was read", t.note.Last.Offset)
 		t.offset = -1
 	}
+
 	return err
 }
 
@@ -109,15 +115,18 @@ func (r *reading) begin(ctx context.Context, t *takeover, commits []kafka.Commit
 			return err
 		}
 	}
+
 	anew := t.anew
 	*t = takeover{offset: offset, note: kafkaNote{Incarnation: newID(), Partitions: r.claim.Partitions}}
 	if err := r.claim.Commit(ctx, t.note.commit(offset, nil)); err != nil {
 		return err
 	}
+
 	say := r.logger.Info
 	if stored || r.vanished {
 		say = r.logger.Error
 	}
+
 	say("a partition begins as a new source", "log", r.topicPartition.String(), "why", anew, "from", offset, "id", r.sourceName(t.note.Incarnation))
 	r.restart()
 	return nil
@@ -171,6 +180,7 @@ func (r *reading) agree(ctx context.Context, t *takeover) error {
 			"from", c.from, "to", c.to, "age", age.Round(time.Second))
 		t.again, t.offset, t.note.Last = t.again[1:], c.to, nil
 	}
+
 	if len(t.again) == 0 {
 		return nil
 	}
@@ -192,10 +202,12 @@ func (r *reading) agreeRules(ctx context.Context, fingerprint string) (*ruling, 
 			began = time.Now()
 			r.logger.Warn("cuts that Kafka may not have were made by rules that this collector does not know: waiting for them for 30 s", said...)
 		}
+
 		if time.Since(began) >= r.patience {
 			r.logger.Error("cuts that Kafka may not have are made again by other rules: where it has them, they are told as conflicts and not counted again", said...)
 			return ours, nil
 		}
+
 		pause(ctx, lookForRules)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

@@ -75,6 +75,7 @@ func newSyslogSource(in *intake) (source, error) {
 	default:
 		return nil, fmt.Errorf("%q is no address for syslog; write it as udp://127.0.0.1:5514, or with tcp, tls, unix or unixstream", config.Listen)
 	}
+
 	if err := guard(address, tls, config.From != nil); err != nil {
 		return nil, fmt.Errorf("listening on %s: %w; say from which addresses, or listen on 127.0.0.1", config.Listen, err)
 	}
@@ -107,6 +108,7 @@ func (s *syslogSource) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for syslog: %w", err)
 	}
+
 	stream := s.incarnation(s.scheme + "://" + address)
 	defer stream.close()
 	s.logger.Info("takes syslog", "address", stream.log)
@@ -122,6 +124,7 @@ func (s *syslogSource) run(ctx context.Context) error {
 			stop()
 		}
 	})
+
 	failed := contained(func() error { return s.feed(reading, work, stream) })
 	stop()
 	running.Wait()
@@ -139,6 +142,7 @@ func (s *syslogSource) feed(ctx, work context.Context, to *stream) error {
 			err = to.wait(ctx, s.inbox.more)
 		}
 	}
+
 	if ctx.Err() == nil {
 		return fmt.Errorf("counting syslog: %w", err)
 	}
@@ -151,6 +155,7 @@ func (s *syslogSource) feed(ctx, work context.Context, to *stream) error {
 	if err != nil {
 		s.logger.Error("Kafka did not acknowledge what was sent last: it may be lost", "lines not counted", to.lag.Load(), "cuts not acknowledged", len(to.flying), "why", err)
 	}
+
 	return nil
 }
 
@@ -169,6 +174,7 @@ func (s *syslogSource) count(ctx context.Context, to *stream, taken records) err
 		}
 		return err
 	})
+
 	to.show()
 	return err
 }
@@ -203,6 +209,7 @@ func learnSyslog(to *stream, taken records) {
 		}
 		return nil
 	})
+
 	to.learn(sample, nil)
 }
 
@@ -214,6 +221,7 @@ func (s *syslogSource) listen(ctx context.Context) (address string, read reader,
 	case "unix":
 		return s.listenUnix(ctx)
 	}
+
 	var l net.Listener
 	if s.scheme == "unixstream" {
 		l, err = listenUnixStream(ctx, s.address)
@@ -245,6 +253,7 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 			pause(ctx, 100*time.Millisecond)
 			continue
 		}
+
 		if s.scheme != "tls" {
 			limited.Busy(conn) // its place is its own: what it has sent would be lost with it
 		}

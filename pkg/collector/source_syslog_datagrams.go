@@ -27,10 +27,12 @@ func (s *syslogSource) listenUDP(ctx context.Context) (string, reader, error) {
 		err := c.Control(func(fd uintptr) { fault = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1) })
 		return errors.Join(err, fault)
 	}}
+
 	packets, err := config.ListenPacket(ctx, "udp", s.address)
 	if err != nil {
 		return "", nil, err
 	}
+
 	conn := packets.(*net.UDPConn)
 	if err := conn.SetReadBuffer(socketBytes); err != nil {
 		return "", nil, errors.Join(err, packets.Close())
@@ -71,6 +73,7 @@ func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
 		}
 		return n, nil
 	}
+
 	return s.receive(ctx, conn, read, func(message []byte) bool {
 		if ok, _ := s.inbox.try(message, counted); !ok {
 			s.dropped.Inc()
@@ -139,6 +142,7 @@ func (s *syslogSource) readUnix(ctx context.Context, conn *net.UnixConn) error {
 		whole = flags&unix.MSG_TRUNC == 0
 		return n, err
 	}
+
 	return s.receive(ctx, conn, read, func(message []byte) bool {
 		why := counted
 		if !whole {

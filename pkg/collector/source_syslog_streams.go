@@ -22,6 +22,7 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 	if s.refuses(addressOf(conn.RemoteAddr())) {
 		return
 	}
+
 	if s.scheme == "tls" {
 		encrypted := tls.Server(conn, s.config.Syslog.TLS)
 		shaking, cancel := context.WithTimeout(ctx, s.limits.handshake)
@@ -31,12 +32,14 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 			s.troubleWith(ctx, conn, err)
 			return
 		}
+
 		conn = encrypted
 		if keys.AsksCertificates(s.config.Syslog.TLS) {
 			limited.Known(conn)
 		}
 		limited.Busy(conn)
 	}
+
 	s.troubleWith(ctx, conn, s.messages(ctx, conn))
 }
 
@@ -64,6 +67,7 @@ func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
 				return errTLS
 			}
 		}
+
 		if s.refuses(from) { // from may name others by now
 			return nil
 		}
@@ -72,6 +76,7 @@ func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
 				return err
 			}
 		}
+
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -167,6 +172,7 @@ func (f *framer) countsOctets() bool {
 		if err != nil {
 			return false
 		}
+
 		last := ahead[n-1]
 		if last == ' ' && n > 1 {
 			ahead, err = f.reader.Peek(n + 1)
@@ -176,6 +182,7 @@ func (f *framer) countsOctets() bool {
 			return false
 		}
 	}
+
 	return false
 }
 
@@ -185,10 +192,12 @@ func (f *framer) octets() (message []byte, why reason, err error) {
 	if err != nil {
 		return nil, counted, err
 	}
+
 	keep, why := length, counted
 	if length > maxMessageBytes {
 		keep, why = maxMessageBytes, reasonLong
 	}
+
 	message, err = f.reader.Peek(keep)
 	if err != nil {
 		return message, reasonFormat, unexpected(err)
@@ -196,6 +205,7 @@ func (f *framer) octets() (message []byte, why reason, err error) {
 	if why == reasonLong {
 		message = bytes.Clone(message) // it is written over
 	}
+
 	_, err = f.reader.Discard(length)
 	return message, why, unexpected(err)
 }
@@ -217,6 +227,7 @@ func (f *framer) length() (length int, err error) {
 		case c < '0' || c > '9':
 			return 0, errFraming
 		}
+
 		if length = 10*length + int(c-'0'); length > maxFrameBytes {
 			return 0, errFraming
 		}

@@ -152,6 +152,7 @@ func (s *stream) add(ctx context.Context, record []byte, after int64) error {
 	} else {
 		s.unread(reasonFormat)
 	}
+
 	if s.err != nil {
 		return s.err
 	}
@@ -160,6 +161,7 @@ func (s *stream) add(ctx context.Context, record []byte, after int64) error {
 	if s.full || s.added%lookEvery == 0 || len(s.again) > 0 {
 		return s.look(ctx)
 	}
+
 	return nil
 }
 

@@ -20,6 +20,7 @@ func (s *stream) begin(ctx context.Context) error {
 	if s.member != nil {
 		s.open.span = s.member.span()
 	}
+
 	next := s.collector.ruling.Load()
 	switch {
 	case len(s.again) > 0:
@@ -27,6 +28,7 @@ func (s *stream) begin(ctx context.Context) error {
 	case s.midway || s.oneRule && len(s.flying) > 0:
 		next = s.ruling
 	}
+
 	if next != s.ruling {
 		s.judgeBy(next)
 	}
@@ -124,6 +126,7 @@ func (s *stream) due() (after time.Duration, any bool) {
 	case len(s.flying) == 0:
 		return 0, true
 	}
+
 	return cutAfter - time.Since(s.open.begun), true
 }
 
@@ -148,6 +151,7 @@ func (s *stream) cut() {
 	if s.keep != nil {
 		c.note = s.keep(c.to)
 	}
+
 	for _, partition := range s.used {
 		s.batch(partition, false)
 	}
@@ -161,12 +165,14 @@ func (s *stream) cut() {
 	if s.reached != noTime {
 		s.metrics.newest.Set(float64(s.reached) / 1000)
 	}
+
 	if len(s.again) > 0 {
 		s.again, c.again = s.again[1:], true
 		c.told = true
 		c.noted.Store(true)
 		return
 	}
+
 	if !s.lateNotes {
 		s.note(c)
 	}
@@ -201,6 +207,7 @@ func (s *stream) advance(ctx context.Context) error {
 			return err
 		}
 	}
+
 	s.noteAllowed()
 	s.finishSent() // some had nothing to send
 	return nil
@@ -236,10 +243,12 @@ func (s *stream) maySend(c *cut) bool {
 		s.held = false
 		return true
 	}
+
 	upTo := c.reached
 	if c.first != noTime {
 		upTo = min(upTo, after(c.first, s.member.slack()))
 	}
+
 	s.held = !s.member.may(upTo, s.woken)
 	if s.held && c.first != noTime && c == s.firstUnsent() {
 		s.member.reach(c.first)
@@ -247,6 +256,7 @@ func (s *stream) maySend(c *cut) bool {
 			s.member.settle(c.first)
 		}
 	}
+
 	return !s.held
 }
 
@@ -265,11 +275,13 @@ func (s *stream) send(ctx context.Context, c *cut) error {
 		s.err = fmt.Errorf("noting a cut of %s: %w", s.log, c.fault)
 		return s.err
 	}
+
 	if len(c.batches) > 0 {
 		if err := s.collector.config.Sink.Send(ctx, c.messages(s.settled)...); err != nil {
 			return err
 		}
 	}
+
 	c.sent = true
 	if s.member != nil && c.reached != noTime {
 		s.member.reach(c.reached)

@@ -18,6 +18,7 @@ func (s *stream) take(r *request.Request, err error) {
 		s.unread(reasonOf(err))
 		return
 	}
+
 	s.tally.requests++
 	why := s.refuse(r)
 	if s.err != nil {
@@ -27,10 +28,12 @@ func (s *stream) take(r *request.Request, err error) {
 		s.tally.uncounted[why]++
 		return
 	}
+
 	hits := s.judge.Hits(r)
 	if len(hits) == 0 {
 		s.tally.uncounted[s.whyNone()]++
 	}
+
 	for i := range hits {
 		s.hit(&hits[i], r.UnixMilli)
 	}
@@ -51,6 +54,7 @@ func (s *stream) refuse(r *request.Request) reason {
 	case r.UnixMilli < s.notBefore:
 		return reasonStart
 	}
+
 	s.err = s.reach(r.UnixMilli)
 	return counted
 }
@@ -98,11 +102,13 @@ func (s *stream) hit(h *rule.Hit, at int64) {
 		s.writers[partition] = w
 		s.used = append(s.used, partition)
 	}
+
 	if !w.Add(h.Rule, h.Key, at, h.Cost) {
 		s.batch(partition, true)
 		w.Reset(s.ruling.names)
 		w.Add(h.Rule, h.Key, at, h.Cost)
 	}
+
 	s.hits++
 	s.whole = false
 	s.full = s.full || w.Size() > cutBytes

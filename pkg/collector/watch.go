@@ -51,6 +51,7 @@ func (w *watch) request(s *stream, r *request.Request, proxy bool) {
 	} else if w.votes--; w.votes < 0 {
 		w.elected, w.votes, w.electedProxy = r.IP, 1, proxy
 	}
+
 	if r.IP == w.accused {
 		w.of++
 	}
@@ -100,6 +101,7 @@ func (w *watch) judge(s *stream) {
 		}
 		s.logger.Warn(what, "log", s.log, "address", w.accused, "requests", w.of, "of", w.requests)
 	}
+
 	if !w.public && w.requests > watchSpan/2 && s.said.private.CompareAndSwap(false, true) {
 		s.logger.Warn("all clients have private addresses: are they behind a proxy that client.trusted_proxies does not name?", "log", s.log)
 	}
@@ -112,6 +114,7 @@ func (w *watch) judge(s *stream) {
 		}
 		w.lacking = w.lacking[:0]
 	}
+
 	w.accused, w.accusedProxy = w.elected, w.electedProxy
 	w.elected, w.votes, w.of = netip.Addr{}, 0, 0
 	w.seen, w.failed, w.requests, w.public, w.sample = 0, 0, 0, false, ""
