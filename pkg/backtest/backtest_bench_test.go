@@ -48,7 +48,7 @@ func benchmarkLog(b *testing.B, text string) {
 	b.ReportMetric(used.Seconds()/float64(requests)*1e6, "cpu-s/million")
 }
 
-// processorTime is what the process has used so far.
+// processorTime is the processor time that the process has used so far.
 func processorTime(b *testing.B) time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {

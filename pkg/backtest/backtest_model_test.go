@@ -41,7 +41,7 @@ func runConfig(t testing.TB, c Config) *Report {
 	return r
 }
 
-// realLog is a log of ../shared/data beside the repository.
+// realLog is a log of ../shared/data next to the repository.
 func realLog(t testing.TB, name string) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join("../../../shared/data", name))
@@ -60,7 +60,7 @@ func realLog(t testing.TB, name string) string {
 	return string(text)
 }
 
-// slowBlocks are those that are tried on long logs too.
+// slowBlocks are those that are tested on long logs too.
 var slowBlocks = map[string]bool{"{for: 10m}": true, "{for: 1m, then: [5m, 1h], forget: 2h}": true}
 
 // For real and generated logs the keys, first times, limits, peaks and refused requests are those of a textbook.

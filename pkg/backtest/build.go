@@ -11,11 +11,10 @@ import (
 	"weir/pkg/window"
 )
 
-// seriesBars is how many bars the requests over time have at most.
+// seriesBars is the maximum number of bars of the requests over time.
 const seriesBars = 240
 
-// newTallies makes what the rules of a set are counted with. with says under which algorithm; nil is each rule's
-// own.
+// newTallies makes the tallies of the rules of a set. They count under the algorithm with; nil is each rule's own.
 func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Algorithm) ([]tally, error) {
 	tallies := make([]tally, len(set.Rules))
 	for i, r := range set.Rules {
@@ -41,7 +40,7 @@ func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Al
 	return tallies, nil
 }
 
-// ruleReports tells of the rules of a set under a variant; uncounted is by rule.
+// ruleReports makes the reports of the rules of a set under a variant; uncounted is by rule.
 func ruleReports(set *rule.Set, keys *keyTable, v *variant, uncounted [][rule.Reasons]int64) []RuleReport {
 	reports := make([]RuleReport, len(set.Rules))
 	for i, r := range set.Rules {
@@ -79,7 +78,7 @@ func blockedOf(r *rule.Rule, a *account, key string) Blocked {
 	}
 }
 
-// Reasons of requests that were not counted, beyond those of rules.
+// Reasons of requests that were not counted, in addition to those of rules.
 const (
 	reasonLate = "late"
 )

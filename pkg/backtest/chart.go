@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// A chart is one or more plots over the same bars of time, as the page draws it. A plot is as wide as there are bars,
-// and 100 high with 0 at the top; the page stretches it.
+// A chart is one or more plots over the same bars of time. A plot is as wide as the number of bars, and 100 high with 0
+// at the top; the page stretches it.
 type chart struct {
 	Bars  int
 	Each  string // how long a bar is, in words
-	Tips  string // JSON: for each bar what is shown when one points at it
+	Tips  string // JSON: for each bar the text to show when the pointer is on it
 	Plots []plot
 	Times []tick
 }
 
 type plot struct {
 	Name   string // over the plot; may be empty
-	Alt    string // what a reader hears who does not see it
+	Alt    string // a description for screen readers
 	Height int    // pixels
 	Ticks  []tick
 	Grid   string // path
@@ -32,7 +32,7 @@ type shape struct{ Class, Path string }
 // A tick is a text at a place of an axis, in percent of its length.
 type tick struct {
 	Place, Text string
-	Minor       bool // left out where it is narrow
+	Minor       bool // left out on narrow screens
 }
 
 // newChart makes a chart without plots; tip gives the text of a bar below its time.
@@ -47,7 +47,7 @@ func newChart(s *series, tip func(bar) string) *chart {
 	return c
 }
 
-// stacked adds a plot of bars that are let through below and refused above.
+// stacked adds a plot of bars: passed requests below, refused ones above.
 func (c *chart) stacked(s *series, name string, height int) {
 	top := niceTop(most(s, func(b bar) int64 { return b.requests }))
 	c.Plots = append(c.Plots, plot{
@@ -68,7 +68,7 @@ func (c *chart) refusedOnly(s *series, height int) {
 	})
 }
 
-// againstLimit adds a plot of what a limit's window held. Between hits it is what it held at the hit before, until that
+// againstLimit adds a plot of the hits in a limit's window. Between hits it is the number at the hit before, until that
 // has left the window.
 func (c *chart) againstLimit(s *series, limit, per int64, name string, pixels int) {
 	top := niceTop(max(most(s, func(b bar) int64 { return b.peak }), limit))
@@ -91,7 +91,7 @@ func most(s *series, of func(bar) int64) (most int64) {
 	return most
 }
 
-// barsOf is a path of a rectangle for each bar. Where there are few bars there is a gap between them.
+// barsOf is a path of a rectangle for each bar. A small number of bars has gaps between them.
 func barsOf(s *series, top int64, between func(bar) (from, to int64)) string {
 	var p strings.Builder
 	width := 1.0
@@ -135,7 +135,7 @@ func stepsOf(s *series, top, per int64) string {
 
 func height(value, top int64) float64 { return 100 - 100*float64(value)/float64(top) }
 
-// number is a coordinate, with no more digits than are seen.
+// number is a coordinate, with no more digits than are visible.
 func number(x float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", x), "0"), ".")
 }
@@ -230,7 +230,7 @@ func timeTicks(s *series) []tick {
 	for at := (from + step - 1) / step * step; at <= from+span; at += step {
 		place := float64(at-from) / float64(span)
 		if place < 0.02 || place > 0.97 {
-			continue // its text would stand beside the plot
+			continue // its text would stand next to the plot
 		}
 		text, day := timeText(at, step, last)
 		last = day
@@ -240,7 +240,7 @@ func timeTicks(s *series) []tick {
 	return ticks
 }
 
-// timeText is the text of a tick. The day is told where it is another than that of the tick before.
+// timeText is the text of a tick. It has the day if that differs from the tick before.
 func timeText(at, step int64, lastDay string) (text, day string) {
 	t := time.UnixMilli(at).UTC()
 	day = t.Format("2 Jan")

@@ -2,18 +2,18 @@ package backtest
 
 import "weir/pkg/request"
 
-// A chunk is a run of lines of one log, and what a worker made of them. Chunks are used again; whoever holds one
-// owns it: the feed, then a worker, then the merge, then the feed again.
+// A chunk is a run of lines of one log, and the hits that a worker made of them. Chunks are reused, and have one owner
+// at a time: the feed, then a worker, then the merge, then the feed again.
 type chunk struct {
 	log    *log
 	buffer []byte // of run.data
 	run
-	end  error         // what ended the log after these lines: nil, io.EOF or a fault
+	end  error         // the end of the log after these lines: nil, io.EOF or an error
 	done chan struct{} // the worker is done with it
 
 	requests, lines int64
 	oldest, newest  int64    // time of a request, where there are requests
-	spans           []span   // when the requests were, in the order of the lines
+	spans           []span   // the times of the requests, in the order of the lines
 	hits            []hit    // in the order of the lines
 	keys            []byte   // of the hits
 	unread          []unread // by reason
@@ -31,7 +31,7 @@ type hit struct {
 	ahead  bool // its time is far ahead of those before and after it
 }
 
-// A span is how many requests in a row were in one second.
+// A span is a number of requests in a row in one second.
 type span struct{ second, requests int64 }
 
 // An unread counts the lines that could not be read for one reason.
@@ -42,7 +42,7 @@ type unread struct {
 	sample string // of it
 }
 
-// reset forgets what a worker made of the chunk before.
+// reset forgets the results of the chunk before.
 func (c *chunk) reset() {
 	c.requests, c.lines = 0, 0
 	c.spans, c.hits, c.keys, c.unread = c.spans[:0], c.hits[:0], c.keys[:0], c.unread[:0]

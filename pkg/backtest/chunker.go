@@ -13,23 +13,23 @@ const (
 	longHeadBytes = 4096 // kept of a line that is too long, for its sample
 )
 
-// A chunker cuts a stream into runs of whole lines. Lines over maxLineBytes are left out; a run ends before such
-// a line, so that lines can be numbered. Zeros before a line are no part of it: there may be any number of them.
+// A chunker splits a stream into runs of complete lines. Lines over maxLineBytes are left out; a run ends before such a
+// line, so that lines can be numbered. Any number of zeros before a line is skipped.
 type chunker struct {
 	source io.Reader
-	carry  []byte // read already, and not given yet
+	carry  []byte // read already, and not returned yet
 	err    error  // of source, once it has ended
 }
 
-// A run is what one call of next gives.
+// A run is the result of one call of next.
 type run struct {
-	data    []byte // whole lines; the last line of the stream may lack its newline
+	data    []byte // complete lines; the last line of the stream may lack its newline
 	skipped int64  // lines left out just before data because they are too long
 	long    []byte // the beginning of the first of them
 }
 
-// next fills buffer with whole lines, and grows it where one line needs that. Data may come with an error, which
-// is io.EOF at the end and else the source's; the line that such an error cut off is left out.
+// next fills buffer with complete lines, and grows it for a longer line. Data may come with an error: io.EOF at the
+// end, or the source's error. A line that such an error cut off is left out.
 func (c *chunker) next(buffer []byte) (run, error) {
 	var r run
 	if buffer = buffer[:0:min(cap(buffer), maxLineBytes+1)]; cap(buffer) < len(c.carry) {
@@ -83,7 +83,7 @@ func (c *chunker) fill(buffer []byte) []byte {
 	return buffer
 }
 
-// errWithoutCarry is the error to give with a run: the end of the stream comes only after the last line.
+// errWithoutCarry is the error to return with a run: the end of the stream comes only after the last line.
 func (c *chunker) errWithoutCarry() error {
 	if errors.Is(c.err, io.EOF) && len(c.carry) > 0 {
 		return nil
@@ -91,7 +91,7 @@ func (c *chunker) errWithoutCarry() error {
 	return c.err
 }
 
-// skipLong reads past the line that begins the buffer, and returns what follows it.
+// skipLong reads past the line at the start of the buffer, and returns the data after it.
 func (c *chunker) skipLong(buffer []byte, r *run) []byte {
 	if r.skipped++; r.skipped == 1 {
 		r.long = bytes.Clone(buffer[:longHeadBytes])

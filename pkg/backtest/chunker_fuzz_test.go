@@ -12,7 +12,7 @@ import (
 	"weir/internal/logfile"
 )
 
-// linesOf are the lines that a chunker gives, and how many it left out.
+// linesOf are the lines of a chunker, and how many it left out.
 func linesOf(t *testing.T, source io.Reader, bufferBytes int) (lines []string, skipped int64, err error) {
 	t.Helper()
 	c := &chunker{source: source}
@@ -38,8 +38,8 @@ func splitLines(data []byte) (lines []string) {
 	return lines
 }
 
-// The lines are those of bufio.Scanner, however the source cuts them and however large the buffer is; those
-// over maxLineBytes are left out and counted.
+// The lines are those of bufio.Scanner, in whatever pieces the source delivers them and however large the buffer is;
+// those over maxLineBytes are left out and counted.
 func FuzzChunker(f *testing.F) {
 	f.Add([]byte("one\ntwo\r\n\nthree"), 3, 0)
 	f.Add([]byte("\n\n\n"), 1, 0)

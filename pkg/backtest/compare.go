@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// name is what a comparison of two rules is called.
+// name is the title of a comparison of two rules.
 func (c *RuleChange) name() string {
 	switch {
 	case c.Before == "":
@@ -19,14 +19,14 @@ func (c *RuleChange) name() string {
 	return c.After
 }
 
-// counts says how many keys changed and how.
+// counts describes how many keys changed and how.
 func (c *RuleChange) counts() string {
 	return fmt.Sprintf("%s newly blocked, %s no longer, %s differently, %s as before",
 		counted(int64(len(c.OnlyAfter)), "key"), grouped(int64(len(c.OnlyBefore))), grouped(int64(len(c.Changed))), grouped(c.Same))
 }
 
-// compareRules compares what two sets of rules did: rules of one name with each other, then those left over that
-// count by the same key, then each of the rest with nothing.
+// compareRules compares the results of two sets of rules: rules of the same name with each other, then the remaining
+// ones that count by the same key, then each of the rest with nothing.
 func compareRules(before, after []RuleReport) []RuleChange {
 	partner := partners(before, after)
 	var changes []RuleChange
@@ -105,7 +105,7 @@ func compareRule(before, after *RuleReport) RuleChange {
 	return c
 }
 
-// turned is by how many requests more or fewer are refused.
+// turned is how many requests more or fewer are refused.
 func (k *KeyChange) turned() int64 {
 	return max(k.After.Refused-k.Before.Refused, k.Before.Refused-k.After.Refused)
 }
@@ -143,7 +143,7 @@ func compareAlgorithms(algorithms []AlgorithmReport) []algorithmRow {
 	return rows
 }
 
-// refused is the most requests that an algorithm refuses the key.
+// refused is the maximum number of requests that an algorithm refuses the key.
 func (r *algorithmRow) refused() (most int64) {
 	for _, b := range r.blocked {
 		if b != nil {

@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// A Condition is what --fail-if asks: figures compared with numbers, joined by and and or.
+// A Condition is the value of --fail-if: figures compared with numbers, joined by and and or.
 //
 //	refused > 0.1%
 //	blocked > 10 or unread > 1%
 //
-// The figures are refused (requests), blocked (keys), requests, keys and unread (lines), over all enforcing
-// rules together. A percentage is of the requests for refused, of the keys for blocked, and of all lines, read
-// and unread, for unread. The operators are > >= < <= == !=; and binds more closely than or. The zero Condition
-// never holds.
+// The figures are refused (requests), blocked (keys), requests, keys and unread (lines), over all enforcing rules
+// together. A percentage is of the requests for refused, of the keys for blocked, and of all lines, read and unread,
+// for unread. The operators are > >= < <= == !=; and binds more closely than or. The zero Condition is never true.
 type Condition struct {
 	text string
-	any  [][]comparison // one of these holds when all of its comparisons do
+	any  [][]comparison // true when all comparisons of one of these are
 }
 
 type comparison struct {
@@ -27,7 +26,7 @@ type comparison struct {
 	percent  bool
 }
 
-// Figures of a condition, and what a percentage of each is of.
+// Figures of a condition, and the total that a percentage of each refers to.
 var conditionFigures = []struct{ name, whole string }{
 	{"refused", "requests"}, {"blocked", "keys"}, {"requests", ""}, {"keys", ""}, {"unread", "lines"},
 }
@@ -69,7 +68,7 @@ func ParseCondition(text string) (Condition, error) {
 	}
 }
 
-// conditionWords cuts a condition into words; operators need no spaces around them.
+// conditionWords splits a condition into words; operators need no spaces around them.
 func conditionWords(text string) []string {
 	for _, sign := range []string{"&&", "||"} {
 		text = strings.ReplaceAll(text, sign, " "+sign+" ")
@@ -136,7 +135,7 @@ func wholeOf(figure string) (whole string, known bool) {
 	return "", false
 }
 
-// judge says whether the condition holds of a report; nil for the zero Condition.
+// judge reports whether the condition is true of a report; nil for the zero Condition.
 func (c Condition) judge(r *Report) *ConditionReport {
 	if len(c.any) == 0 {
 		return nil
@@ -159,7 +158,7 @@ func (c Condition) judge(r *Report) *ConditionReport {
 	return report
 }
 
-// figures are those that a condition speaks of.
+// figures are the figures that a condition can use.
 func (r *Report) figures() map[string]int64 {
 	f := map[string]int64{"requests": r.Requests, "refused": r.Refused, "lines": r.Requests}
 	for _, n := range r.Unread {

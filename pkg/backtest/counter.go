@@ -11,12 +11,12 @@ import (
 
 // A counter counts the hits of one set of rules, under one or more variants of it.
 //
-// A hit gets its key's number when it arrives, waits in the reorder buffer, and is then counted in the order of
-// time. Due hits are counted in batches: when a chunk has been taken, when the buffer is full, and before a hit
-// that is too late for the buffer and goes to its window at once. When exactly changes nothing.
+// A hit gets its key's number when it arrives, waits in the reorder buffer, and is then counted in the order of time.
+// Due hits are counted in batches: after each chunk, when the buffer is full, and before a hit that is too late for the
+// buffer and goes to its window at once. The exact moment changes no result.
 //
-// A hit whose time is far ahead of the log waits beside the buffer until the log gets there: one line of a server
-// whose clock was wrong must not make all that follow late. At most 1,024 wait.
+// A hit whose time is far ahead of the log waits outside the buffer until the log gets there: one line of a server
+// whose clock was wrong must not make all later lines late. At most 1,024 wait.
 type counter struct {
 	late     int64 // milliseconds
 	table    *keyTable
@@ -28,7 +28,7 @@ type counter struct {
 
 const (
 	mostAhead = 1024
-	lateCost  = 0 // marks a hit that came too late for its key
+	lateCost  = 0 // the cost of a hit that came too late for its key
 )
 
 func newCounter(late time.Duration, variants ...*variant) *counter {
@@ -39,7 +39,7 @@ func newCounter(late time.Duration, variants ...*variant) *counter {
 func (c *counter) take(h *hit, key []byte, input int) error {
 	newest := h.at
 	if h.ahead {
-		newest = 0 // a wrong clock says nothing of the key's other hits
+		newest = 0 // a wrong clock must not make the key's other hits late
 	}
 
 	number, newest, isNew := c.table.find(h.hash, int(h.rule), key, newest)
@@ -66,7 +66,7 @@ func (c *counter) take(h *hit, key []byte, input int) error {
 	return nil
 }
 
-// admit puts in what is not ahead any more.
+// admit moves hits to the buffer that are not ahead any more.
 func (c *counter) admit(until int64) {
 	n := 0
 	for ; n < len(c.ahead) && c.ahead[n].at() <= until; n++ {
@@ -75,7 +75,7 @@ func (c *counter) admit(until int64) {
 	c.ahead = slices.Delete(c.ahead, 0, n)
 }
 
-// put puts a hit into the buffer, or counts it at once when it is too late for that.
+// put adds a hit to the buffer, or counts it at once when it is too late for that.
 func (c *counter) put(rec record) {
 	if c.buffer.tooLate(rec.at()) {
 		c.countDue()
@@ -90,7 +90,7 @@ func (c *counter) put(rec record) {
 	}
 }
 
-// open makes the accounts of a new key.
+// open creates the accounts of a new key.
 func (c *counter) open(number, rule int) error {
 	const maxKeys = 1 << 32
 	if int64(number) >= maxKeys {
@@ -102,10 +102,10 @@ func (c *counter) open(number, rule int) error {
 	return nil
 }
 
-// countDue counts what nothing can come before any more.
+// countDue counts the hits that no earlier hit can follow.
 func (c *counter) countDue() { c.count(c.buffer.due(c.dueNow[:0])) }
 
-// countRest counts all that waits.
+// countRest counts all waiting hits.
 func (c *counter) countRest() {
 	c.admit(window.MaxTime)
 	c.count(c.buffer.rest(c.dueNow[:0]))
@@ -129,11 +129,11 @@ type variant struct {
 
 	refusing bool // the request whose hits are being counted is refused
 	scratch  []byte
-	hits     int64         // counted while the time was taken
+	hits     int64         // counted while the time was measured
 	took     time.Duration // for them
 }
 
-// A tally is what one rule comes to.
+// A tally is the result of one rule.
 type tally struct {
 	policy    *window.Policy
 	limits    []window.Limit
@@ -149,7 +149,7 @@ type account struct {
 	state    window.State
 	requests int64
 	offence  *offence // nil until a limit is broken
-	room     int32    // hits that break no limit for certain, whenever they come; where the algorithm is Sliding
+	room     int32    // hits that certainly break no limit, whenever they come; for the algorithm Sliding
 	rule     uint16
 }
 
@@ -192,7 +192,7 @@ func (v *variant) countRecords(records []record) {
 	}
 }
 
-// count counts one hit, and its request as refused when it is the request's last hit and one was refused.
+// count counts one hit. With a request's last hit it counts the request as refused if one of its hits was.
 func (v *variant) count(rec *record) {
 	a := v.account(int(rec.key))
 	t := &v.rules[a.rule]
@@ -211,7 +211,7 @@ func (v *variant) count(rec *record) {
 	}
 }
 
-// hit counts a hit of an account and says whether it is refused.
+// hit counts a hit of an account and reports whether it is refused.
 func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 	if cost == lateCost {
 		t.late++
@@ -222,7 +222,7 @@ func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 	switch {
 	case !t.sliding || a.offence != nil:
 	case at < a.state.Newest():
-		a.room = 0 // what there is room for at this instant says nothing about later ones
+		a.room = 0 // the room at this instant does not apply to later ones
 	case int64(a.room) < cost:
 		before = v.look(a, t, at, cost)
 	}
@@ -251,8 +251,8 @@ func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 	return refused
 }
 
-// look finds how many hits there is room for. Where it is less than cost it returns a copy of the state, because
-// the hit will break a limit, and the window then forgets what the peak must know.
+// look finds how many hits there is room for. If that is less than cost it returns a copy of the state: the hit will
+// break a limit, and the window then forgets hits that the peak needs.
 func (v *variant) look(a *account, t *tally, at, cost int64) *window.State {
 	const most = 1 << 30
 	room := int64(most)

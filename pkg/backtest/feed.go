@@ -13,14 +13,14 @@ const (
 	mostHeldBytes   = 64 << 20 // in the chunks of all feeds
 )
 
-// A feed reads one log: it cuts it into chunks, has them parsed, and gives them in the order of the lines.
+// A feed reads one log: it splits it into chunks, has them parsed, and sends them in the order of the lines.
 type feed struct {
 	log  *log
 	out  chan *chunk // in the order of the lines; run closes it
 	free chan *chunk
 }
 
-// newFeed makes a feed that reads ahead by so many chunks; feeds is how many there are.
+// newFeed makes a feed that reads ahead by so many chunks; feeds is the number of feeds.
 func newFeed(l *log, ahead, feeds int) *feed {
 	chunkBytes := max(leastChunkBytes, min(mostChunkBytes, mostHeldBytes/(ahead*feeds)))
 	f := &feed{log: l, out: make(chan *chunk, ahead), free: make(chan *chunk, ahead)}
@@ -30,7 +30,7 @@ func newFeed(l *log, ahead, feeds int) *feed {
 	return f
 }
 
-// run reads the log to its end. parse is given each chunk and sees to it that chunk.done is told.
+// run reads the log to its end. It calls parse with each chunk; parse makes sure that chunk.done gets a value.
 func (f *feed) run(ctx context.Context, done *atomic.Int64, parse func(*chunk)) {
 	defer close(f.out)
 	s, err := f.log.open(ctx, done)
@@ -54,7 +54,7 @@ func (f *feed) run(ctx context.Context, done *atomic.Int64, parse func(*chunk)) 
 			c.data = logfile.Line(c.data, true)
 		}
 
-		end := c.end // c is not ours any more once it is given
+		end := c.end // c has another owner once it is sent
 		f.out <- c
 		parse(c)
 		if end != nil {
@@ -63,7 +63,7 @@ func (f *feed) run(ctx context.Context, done *atomic.Int64, parse func(*chunk)) 
 	}
 }
 
-// take takes a chunk to fill; nil when ctx is done.
+// take returns a chunk to fill; nil when ctx is done.
 func (f *feed) take(ctx context.Context) *chunk {
 	select {
 	case c := <-f.free:
@@ -73,7 +73,7 @@ func (f *feed) take(ctx context.Context) *chunk {
 	}
 }
 
-// fail gives an empty chunk with the error.
+// fail sends an empty chunk with the error.
 func (f *feed) fail(ctx context.Context, err error, parse func(*chunk)) {
 	if c := f.take(ctx); c != nil {
 		c.run, c.end = run{}, err

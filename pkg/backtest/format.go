@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// percentOf is a part of a whole for people: 0%, 0.004%, 12.3%.
+// percentOf is a part of a total for people: 0%, 0.004%, 12.3%.
 func percentOf(part, whole int64) string {
 	if part == 0 || whole == 0 {
 		return "0%"

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// generated is a log in the combined format, in order but for lines up to a minute late, as servers write it: few
-// of 3,000 clients ask much and many little, some in bursts.
+// generated is a log in the combined format, in order except for lines up to a minute late, as servers write it: few of
+// 3,000 clients make many requests and many make few, some in bursts.
 func generated(seed uint64, lines int) string { return generatedOf(seed, lines, 3000, 4) }
 
-// generatedOf is such a log of so many clients; the higher skew is, the fewer of them ask the most.
+// generatedOf is such a log of so many clients; the higher skew is, the fewer of them make most of the requests.
 func generatedOf(seed uint64, lines, clients int, skew float64) string {
 	random := rand.New(rand.NewPCG(seed, 77))
 	var b strings.Builder

@@ -18,23 +18,23 @@ import (
 	"weir/pkg/request"
 )
 
-// sampleLines is how many lines the format is found out from.
+// sampleLines is the number of lines in which the format is detected.
 const sampleLines = 200
 
-// A log is an input that was looked at.
+// A log is an input whose first lines were read.
 type log struct {
 	Input
 	rank       int    // among all inputs, by first; hits of the same time count in this order
-	head       uint64 // hash of the first lines; 0 where these are too few to tell logs apart
+	head       uint64 // hash of the first lines; 0 if there are too few to distinguish logs
 	first      int64  // the oldest time among the first lines; longAgo when none could be read
 	size       int64  // in bytes, as far as it is known
 	choice     request.Choice
-	sequential bool    // what a line means depends on those before it
-	opened     *source // kept open, because it cannot be opened again; nil when it can, and where nothing is to be read
-	empty      bool    // there is nothing to read
+	sequential bool    // the meaning of a line depends on those before it
+	opened     *source // kept open, because it cannot be opened again; nil when it can, or is empty
+	empty      bool    // there are no lines to read
 }
 
-// lookAtAll looks at every input and puts them in the order in which they are read. All faults are told at once.
+// lookAtAll looks at every input and puts them in the order in which they are read. It returns all errors together.
 func lookAtAll(ctx context.Context, c *Config, done *atomic.Int64) ([]*log, error) {
 	if len(c.Inputs) > maxInputs {
 		return nil, fmt.Errorf("%d inputs are too many, at most %d can be read", len(c.Inputs), maxInputs)
@@ -58,10 +58,10 @@ func lookAtAll(ctx context.Context, c *Config, done *atomic.Int64) ([]*log, erro
 	return logs, nil
 }
 
-// tellingLines is how many equal lines two logs do not begin with by chance.
+// tellingLines is a number of equal first lines that two logs do not have by chance.
 const tellingLines = 20
 
-// twice refuses logs that begin alike: a file and its packed copy, whose every line would count twice.
+// twice refuses logs that begin alike: a file and its packed copy, of which every line would count twice.
 func twice(logs []*log) error {
 	var errs []error
 	seen := map[uint64]*log{}
@@ -83,7 +83,7 @@ func closeAll(logs []*log) {
 	}
 }
 
-// open opens the log to be read from its beginning.
+// open opens the log at its beginning.
 func (l *log) open(ctx context.Context, done *atomic.Int64) (*source, error) {
 	if s := l.opened; s != nil {
 		l.opened = nil
@@ -92,12 +92,12 @@ func (l *log) open(ctx context.Context, done *atomic.Int64) (*source, error) {
 	return openSource(ctx, l.Input, done)
 }
 
-// look opens the log, and finds out its format and its first time.
+// look opens the log, and finds its format and its first time.
 func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 	again := false
 	if info, err := os.Stat(l.Path); l.Reader == nil && err == nil && info.Mode().IsRegular() {
 		again, l.size = true, info.Size()
-		done = new(atomic.Int64) // it counts when it is read to its end
+		done = new(atomic.Int64) // only the complete reading counts as progress
 	}
 
 	s, err := openSource(ctx, l.Input, done)
@@ -132,17 +132,17 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 	return nil
 }
 
-// headLines are the first whole lines. end is what comes behind them: io.EOF when they are all there is, the last one too
-// then, and nil when there are more.
+// headLines are the first complete lines. end is io.EOF when there are no others, and the last line may then lack its
+// newline. It is nil when there are more.
 func headLines(s *source) (lines []string, end, err error) {
 	head, err := s.Peek(headBytes)
-	if err == nil && bytes.IndexByte(head, '\n') < 0 { // the first line alone is longer
+	if err == nil && bytes.IndexByte(head, '\n') < 0 { // the first line alone is longer than the head
 		s.Reader = bufio.NewReaderSize(s.Reader, maxLineBytes+headBytes)
 		head, err = s.Peek(maxLineBytes + headBytes)
 	}
 
 	if err != nil && !errors.Is(err, io.EOF) && len(head) == 0 {
-		return nil, nil, err // where there is more, the same error comes again behind it
+		return nil, nil, err // if there is more, the same error follows it
 	}
 	if end := bytes.LastIndexByte(head, '\n'); !errors.Is(err, io.EOF) && end >= 0 {
 		head = head[:end]
@@ -163,7 +163,7 @@ func headLines(s *source) (lines []string, end, err error) {
 	return lines, err, nil
 }
 
-// understand finds out by the first lines how to read the log.
+// understand detects by the first lines how to read the log.
 func (l *log) understand(c *Config, lines []string) error {
 	var err error
 	if l.choice, err = request.Choose(c.Envelope, c.Format, lines, c.Options); err != nil {
@@ -187,8 +187,8 @@ func (l *log) understand(c *Config, lines []string) error {
 	return nil
 }
 
-// isSequential says that what a line means depends on those before it: the parts of a long line that a container's
-// runtime cut, and columns that are named in a line of their own.
+// isSequential reports whether the meaning of a line depends on those before it: in parts of a long line that a
+// container's runtime split, and in logs whose columns are named in a line of their own.
 func isSequential(c request.Choice, head []string) bool {
 	directive := func(line string) bool { return strings.HasPrefix(line, "#") }
 	return slices.Contains([]string{"docker", "cri"}, c.Envelope) || slices.Contains([]string{"iis", "cloudfront"}, c.Format) ||

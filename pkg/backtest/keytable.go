@@ -6,11 +6,11 @@ import (
 	"hash/maphash"
 )
 
-// A keyTable numbers the keys of a set's rules: 0, 1, 2 … as they first appear.
+// A keyTable numbers the keys of a set's rules: 0, 1, 2 … in the order of their first hits.
 //
-// It is a hash table with linear probing. A slot holds 24 bits of the hash and where the key's record begins;
-// the records lie one after the other on pages, so that a key costs its bytes, a 16-byte head and about 14
-// bytes of slots, and nothing that the garbage collector must follow. Nothing is allocated for a known key.
+// It is a hash table with linear probing. A slot contains 24 bits of the hash and the place of the key's record; the
+// records lie one after the other on pages, so that a key costs its bytes, a 16-byte head and about 14 bytes of slots,
+// and nothing that the garbage collector must follow. Nothing is allocated for a known key.
 type keyTable struct {
 	slots []uint64 // tag<<40 | place+1 of the record; 0 is free
 	pages [][]byte // of records: newest hit, number, rule, length of the key, the key
@@ -26,15 +26,15 @@ const (
 
 var hashSeed = maphash.MakeSeed()
 
-// hashKey is what find wants to know of a key.
+// hashKey is the hash that find needs.
 func hashKey(rule int, key []byte) uint64 {
 	return maphash.Bytes(hashSeed, key) ^ uint64(rule)*0x9e3779b97f4a7c15
 }
 
 func newKeyTable() *keyTable { return &keyTable{slots: make([]uint64, 1<<10)} }
 
-// find returns the number of a rule's key, and its newest hit so far; at, when it is newer, is that from now on. Of
-// a key that is new, it is at.
+// find returns the number of a rule's key and its newest hit before this one, then stores at if it is newer. For a new
+// key newest is at.
 func (t *keyTable) find(hash uint64, rule int, key []byte, at int64) (number int, newest int64, isNew bool) {
 	mask := uint64(len(t.slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
@@ -60,7 +60,7 @@ func (t *keyTable) find(hash uint64, rule int, key []byte, at int64) (number int
 	return t.keys - 1, at, true
 }
 
-// newest returns the newest hit of a record before at, which may take its place.
+// newest returns the newest hit of a record before at, and stores at if it is newer.
 func (t *keyTable) newest(place uint64, at int64) int64 {
 	b := t.pages[place>>pageBits][place&(1<<pageBits-1):]
 	newest := int64(binary.LittleEndian.Uint64(b))

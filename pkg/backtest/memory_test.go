@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// endless gives lines of a few clients, a hundred a second, until so many have been read.
+// endless returns lines of a few clients, a hundred a second, up to a number of lines.
 type endless struct {
 	lines, left int
 	rest        []byte

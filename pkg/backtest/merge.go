@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// A merge takes the hits of several logs in the order of their times, as far as the lines of each log are in
-// order; what is left to do the reorder buffer does. A log is opened when the hits have come so near to its first
-// time that its lines may be due.
+// A merge reads the hits of several logs in the order of their times, as far as the lines of each log are in order; the
+// reorder buffer sorts the rest. A log is opened when the hits have come so near to its first time that its lines may
+// be due.
 type merge struct {
 	waiting []*log    // not opened yet, by first time
 	active  []*cursor // opened and not at their end
 	late    int64     // milliseconds
 
 	open  func(l *log, feeds int) *feed // starts a feed
-	chunk func(c *chunk) error          // is given each chunk once, before its hits
+	chunk func(c *chunk) error          // called with each chunk once, before its hits
 	hit   func(c *chunk, h *hit, key []byte) error
 }
 
-// slack is how far the hits may be out of order by the merge itself, in milliseconds. It makes the runs longer
-// that are taken of one log at a time.
+// slack is by how much, in milliseconds, the merge itself may put hits out of order. It allows longer runs from one log
+// at a time.
 const slack = 1000
 
-// A cursor is how far a log has been taken.
+// A cursor is the position in a log.
 type cursor struct {
 	feed   *feed
 	chunk  *chunk // nil before the first and after the last
@@ -33,7 +33,7 @@ type cursor struct {
 	last   int64 // time of the last hit of the chunk before
 }
 
-// run takes all hits of all logs.
+// run counts all hits of all logs.
 func (m *merge) run(ctx context.Context) error {
 	for {
 		if err := m.fetch(ctx); err != nil {
@@ -59,7 +59,7 @@ func (m *merge) openNext() {
 	m.active = append(m.active, &cursor{feed: m.open(l, len(m.active)+1), last: longAgo})
 }
 
-// fetch sees to it that every cursor stands at a hit, and drops those at the end of their log.
+// fetch moves every cursor to a hit, and drops those at the end of their log.
 func (m *merge) fetch(ctx context.Context) error {
 	for _, c := range m.active {
 		for c.chunk == nil || c.next == len(c.chunk.hits) {
@@ -77,7 +77,7 @@ func (m *merge) fetch(ctx context.Context) error {
 	return nil
 }
 
-// fetchChunk takes the next chunk of a log; more is false when there is none.
+// fetchChunk receives the next chunk of a log; more is false when there is none.
 func (m *merge) fetchChunk(ctx context.Context, c *cursor) (more bool, err error) {
 	if c.chunk != nil {
 		c.feed.free <- c.chunk
@@ -104,9 +104,9 @@ func (m *merge) fetchChunk(ctx context.Context, c *cursor) (more bool, err error
 	return true, m.chunk(c.chunk)
 }
 
-// findDue finds for each hit when it is due: at its time, or earlier when an earlier one follows in the chunk. So a line
-// with a time far ahead does not hold up the lines after it; nor does one far behind both its neighbours hurry those
-// before it. Hits far ahead of both their neighbours are marked.
+// findDue computes when each hit is due: at its time, or earlier when an earlier one follows in the chunk. So a line
+// with a time far ahead does not hold up the lines after it, and a line far behind both its neighbours does not hurry
+// those before it. It sets hit.ahead for hits far ahead of both their neighbours.
 func (c *cursor) findDue(late int64) {
 	hits := c.chunk.hits
 	c.due = slices.Grow(c.due[:0], len(hits))[:len(hits)]
@@ -140,7 +140,7 @@ func (c *cursor) findDue(late int64) {
 // time is when the next hit is due.
 func (c *cursor) time() int64 { return c.due[c.next] }
 
-// first is the cursor whose next hit is due first, and until when its hits may be taken.
+// first is the cursor whose next hit is due first, and the time until which its hits may be counted.
 func (m *merge) first() (first *cursor, until int64) {
 	until = math.MaxInt64
 	if len(m.waiting) > 0 {
@@ -162,7 +162,7 @@ func (m *merge) first() (first *cursor, until int64) {
 	return first, until
 }
 
-// take takes the hits of a cursor that are due by then.
+// take counts the hits of a cursor that are due by then.
 func (m *merge) take(c *cursor, until int64) error {
 	hits := c.chunk.hits
 	for c.next < len(hits) && c.due[c.next] <= until {

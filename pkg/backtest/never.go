@@ -13,11 +13,11 @@ import (
 	"weir/internal/address"
 )
 
-// A KeyList names keys: addresses, prefixes, users, hosts or whole keys, one a line; # begins a comment at the
+// A KeyList names keys: addresses, prefixes, users, hosts or complete keys, one a line; # begins a comment at the
 // beginning of a line and after a space.
 //
-// An address or prefix names every key that overlaps it; other text names the keys that it is, or is a part of
-// where several fields make up the key.
+// An address or prefix names every key that overlaps it. Other text names the key that equals it, and keys of several
+// fields that have it as one of them.
 type KeyList struct {
 	entries  []keyEntry
 	prefixes bart.Table[int] // the index of the entry
@@ -43,8 +43,8 @@ func OpenKeyList(path string) (*KeyList, error) {
 	return l, nil
 }
 
-// ReadKeyList reads a list. What looks like a prefix and is none is an error, so that no line is without effect
-// by a slip.
+// ReadKeyList reads a list. Text that looks like a prefix and is not one is an error, so that no line is without effect
+// because of a typo.
 func ReadKeyList(r io.Reader) (*KeyList, error) {
 	l := &KeyList{texts: map[string]int{}}
 	s := bufio.NewScanner(r)
@@ -58,7 +58,7 @@ func ReadKeyList(r io.Reader) (*KeyList, error) {
 	return l, s.Err()
 }
 
-// Len is how many keys are listed.
+// Len is the number of entries.
 func (l *KeyList) Len() int { return len(l.entries) }
 
 func keyOfLine(line string) string {
@@ -131,7 +131,7 @@ func (l *KeyList) findPart(part string) (number int, ok bool) {
 	return 0, false
 }
 
-// judge finds the keys that were blocked and must not be; nil for a nil list. parts splits a rule's key.
+// judge finds blocked keys that must not be blocked; nil for a nil list. parts splits a rule's key.
 func (l *KeyList) judge(rules []RuleReport, parts func(rule int, key string) map[string]string) *NeverReport {
 	if l == nil {
 		return nil
@@ -156,7 +156,7 @@ func (n *NeverReport) text() string {
 	return fmt.Sprintf("%s that must never be blocked would be", counted(int64(len(n.Violations)), "key"))
 }
 
-// String tells which key it is and why it must not be blocked.
+// String describes the key and why it must not be blocked.
 func (v Violation) String() string {
 	return fmt.Sprintf("%s, by %s of %s at %s; line %d of the list: %s", v.Key, v.Limit, v.Rule, v.First, v.Line, v.Entry)
 }

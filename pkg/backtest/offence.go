@@ -7,14 +7,14 @@ import (
 	"weir/pkg/window"
 )
 
-// An offence is what is known of a key that broke a limit.
+// An offence is the record of a key that broke a limit.
 type offence struct {
 	first    int64 // when
 	limit    int   // which limit
 	refused  int64 // requests
 	blocks   int64 // begun
 	peak     peak
-	timeline *series // from the first break on; nil where it is not kept
+	timeline *series // from the first break on; nil if it is not kept
 }
 
 // newOffence begins with the outcome of the hit that broke the limit; before is the state just before it, or nil.
@@ -31,7 +31,7 @@ func newOffence(t *tally, o window.Outcome, before *window.State) *offence {
 // hit counts a hit of the key, the first break itself included.
 func (f *offence) hit(at, cost int64, o window.Outcome, refused bool) {
 	if f.blocks == 0 && f.peak.before == nil {
-		cost = max(cost, o.Count) // only how many hits broke the limit is known, and not when they were
+		cost = max(cost, o.Count) // the times of the hits that broke the limit are not known, only their number
 	}
 	f.peak.hit(at, cost)
 	if refused {
@@ -46,8 +46,8 @@ func (f *offence) hit(at, cost int64, o window.Outcome, refused bool) {
 	}
 }
 
-// timelines keeps the timelines of the keys that were refused most. At most maxTimelines are kept at a time: when
-// there are more, those of the less refused half are dropped, and are begun anew if these keys are hit again.
+// timelines keeps the timelines of the keys that were refused most. At most maxTimelines are kept at a time: when there
+// are more, those of the less refused half are dropped. They begin again if these keys are hit again.
 type timelines struct {
 	kept []*offence
 }

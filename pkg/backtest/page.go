@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// HTMLOptions are what the page tells beside the report.
+// HTMLOptions are additional contents of the page.
 type HTMLOptions struct {
 	Title   string // "" is the names of the inputs
 	Version string // of weir
 	Command string // that made the page
-	Rules   string // the text of the rules, shown folded away; may be empty
+	Rules   string // the text of the rules, shown collapsed; may be empty
 }
 
 //go:embed page.html
@@ -26,16 +26,16 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// How much the page shows.
+// Limits of the page's contents.
 const (
 	pageWorst      = 15  // keys of a rule
-	pageMore       = 185 // more of them, folded away
+	pageMore       = 185 // more of them, shown collapsed
 	pageCards      = 20
 	pageAlgorithms = 40 // keys under each algorithm
 	pageChanges    = 20 // keys of a rule, of each kind
 )
 
-// WriteHTML writes one page that needs nothing else: no scripts, styles or fonts from elsewhere.
+// WriteHTML writes a self-contained page: no scripts, styles or fonts from elsewhere.
 func (r *Report) WriteHTML(w io.Writer, o HTMLOptions) error {
 	out := bufio.NewWriter(w)
 	if err := pageTemplate.Execute(out, r.page(o)); err != nil {
@@ -44,7 +44,7 @@ func (r *Report) WriteHTML(w io.Writer, o HTMLOptions) error {
 	return out.Flush()
 }
 
-// A page is what the template shows.
+// A page is the data of the template.
 type page struct {
 	Title, Version, Command, RulesText string
 	Span                               string
@@ -252,7 +252,7 @@ func (b *Blocked) page(most int64) pageKey {
 	}
 }
 
-// times says how many times the limit the peak is.
+// times describes how many times the limit the peak is.
 func (b *Blocked) times() string {
 	if b.allowed == 0 {
 		return ""
@@ -269,7 +269,7 @@ func share(part, whole int64) template.CSS {
 
 func shortTime(i Instant) string { return time.UnixMilli(int64(i)).UTC().Format("2 Jan 2006 15:04:05") }
 
-// pageCards are the keys refused most over all rules, as far as their timelines were kept.
+// pageCards are the keys refused most over all rules, if their timelines were kept.
 func (r *Report) pageCards() []pageCard {
 	type ruleKey struct {
 		rule *RuleReport

@@ -59,7 +59,7 @@ func (r *Report) pageSides() *pageSides {
 	return p
 }
 
-// pageDiff is what changes between two sets of rules.
+// pageDiff is the difference between two sets of rules.
 type pageDiff struct {
 	Text  string
 	Rules []pageChange

@@ -12,13 +12,13 @@ import (
 	"weir/pkg/window"
 )
 
-// A pass is one reading of all inputs.
+// A pass reads all inputs once.
 type pass struct {
 	config   *Config
 	counters []*counter // one for each set of rules
 	logs     []*log
 	total    *total
-	workers  []*worker // all that were made, the feeds' own among them
+	workers  []*worker // all workers, including the feeds' own
 	done     atomic.Int64
 	size     int64 // of all inputs in bytes; 0 when unknown
 
@@ -28,7 +28,7 @@ type pass struct {
 
 const maxRules = 1 << 16
 
-// newPass makes a counter for each set; that of the rules has one more variant for each of Config.Algorithms.
+// newPass makes a counter for each set; the first has one more variant for each of Config.Algorithms.
 func newPass(c *Config) (*pass, error) {
 	p := &pass{config: c}
 	for _, set := range c.sets() {
@@ -136,7 +136,7 @@ func (p *pass) open(ctx context.Context, l *log, feeds int) *feed {
 	return f
 }
 
-// chunk takes what a chunk comes to, before its hits are taken.
+// chunk adds the totals of a chunk, before its hits are counted.
 func (p *pass) chunk(c *chunk) error {
 	p.total.add(c)
 	for _, counter := range p.counters {
@@ -152,7 +152,7 @@ func (p *pass) hit(c *chunk, h *hit, key []byte) error {
 	return p.counters[h.set].take(h, key, c.log.rank)
 }
 
-// report says what the pass came to.
+// report makes the report of the pass.
 func (p *pass) report() *Report {
 	c, t := p.config, p.total
 	r := &Report{Requests: t.requests, Unread: t.unread, Samples: t.samples, Faults: t.faults, Inputs: t.inputReports(p.logs)}
@@ -177,7 +177,7 @@ func (p *pass) report() *Report {
 	return r
 }
 
-// rules tells of the rules of a set under a variant.
+// rules are the reports of the rules of a set under a variant.
 func (p *pass) rules(set, variant int) []RuleReport {
 	rules := p.config.sets()[set]
 	uncounted := make([][rule.Reasons]int64, len(rules.Rules))

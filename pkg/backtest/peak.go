@@ -2,23 +2,23 @@ package backtest
 
 import "weir/pkg/window"
 
-// maxInstants bounds what a peak remembers.
+// maxInstants bounds the memory of a peak.
 const maxInstants = 1 << 16
 
 // A peak watches how many hits of a key lie in (t-W, t] of one limit, from the hit on that broke it, refused hits
 // included. Before that hit there cannot be more.
 //
-// It keeps the instants of W and how many hits each has. Above maxInstants neighbours become one, at the earlier's
+// It keeps the instants of W and the number of hits of each. Above maxInstants neighbours are merged, at the earlier's
 // time, so that the peak may then be too low, but never too high.
 type peak struct {
 	instants []instant // in order; those before head have left
 	head     int
 	per      int64 // W in milliseconds
 	sum      int64 // of the hits from head on
-	now      int64 // the hits that the window held at the newest hit
+	now      int64 // the hits in the window at the newest hit
 	most     int64
 
-	// What the window held before the hit that broke the limit; nil once that has left it.
+	// The state of the window before the hit that broke the limit; nil once its hits have left the window.
 	before       *window.State
 	policy       *window.Policy
 	limit        int
@@ -27,7 +27,7 @@ type peak struct {
 
 type instant struct{ at, hits int64 }
 
-// hit counts and returns what the window then holds. A hit older than the newest is left out.
+// hit counts and returns the hits in the window after it. A hit older than the newest is left out.
 func (p *peak) hit(at, cost int64) int64 {
 	if n := len(p.instants); n > 0 && at < p.instants[n-1].at {
 		return 0
@@ -39,7 +39,7 @@ func (p *peak) hit(at, cost int64) int64 {
 	return p.now
 }
 
-// held is how many of the hits before the break the window still holds.
+// held is how many of the hits before the break are still in the window.
 func (p *peak) held(at int64) int64 {
 	if p.before == nil {
 		return 0
@@ -69,7 +69,7 @@ func (p *peak) append(at, cost int64) {
 	p.instants = append(p.instants, instant{at, cost})
 }
 
-// leave lets go what lies at or before the instant.
+// leave drops the hits at or before the instant.
 func (p *peak) leave(until int64) {
 	for p.head < len(p.instants) && p.instants[p.head].at <= until {
 		p.sum -= p.instants[p.head].hits
@@ -77,7 +77,7 @@ func (p *peak) leave(until int64) {
 	}
 }
 
-// halve makes one instant of two.
+// halve merges each two instants.
 func (p *peak) halve() {
 	rest := p.instants[p.head:]
 	halved := p.instants[:0]

@@ -8,7 +8,7 @@ import (
 	"weir/pkg/window"
 )
 
-// The peak is the greatest sum over (t-W, t] at any hit t from the break on, what came before the break included.
+// The peak is the greatest sum over (t-W, t] at any hit t from the break on, hits before the break included.
 func TestPeakIsTheGreatestSumOfAnyWindow(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 300 {

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// decisions are the report as JSON, but for the inputs.
+// decisions are the report as JSON, without the inputs.
 func decisions(t *testing.T, r *Report) string {
 	t.Helper()
 	bare := *r
@@ -68,7 +68,7 @@ func zstandard(t testing.TB, text string) []byte {
 	return w.EncodeAll([]byte(text), nil)
 }
 
-// The report is the same however the lines of a log are spread over files, and in whatever order these are named.
+// The report is the same however the lines of a log are spread over files, and in whatever order the files are named.
 func TestFilesAreReadInTheOrderOfTheirTimes(t *testing.T) {
 	text := generated(3, 40_000)
 	wanted := decisions(t, runConfig(t, usualConfig(t, fromText("whole", text))))
@@ -139,7 +139,7 @@ func combined(client string, at time.Time) string {
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// A line later than the lateness counts in its window when its key allows that, and is told when not.
+// A line later than the lateness counts in its window if its key allows that, and is reported otherwise.
 func TestLinesThatComeTooLateAreTold(t *testing.T) {
 	text := combined("192.0.2.1", noon) + combined("192.0.2.2", noon.Add(time.Hour)) + combined("192.0.2.3", noon.Add(time.Hour+time.Second)) +
 		combined("192.0.2.1", noon.Add(time.Minute)) + // late for the log, in order for its key
@@ -152,7 +152,7 @@ func TestLinesThatComeTooLateAreTold(t *testing.T) {
 	}
 }
 
-// The first line may be longer than what is looked at by default, and longer than a line may be.
+// The first line may be longer than the sample for detection, and longer than a line may be.
 func TestALongFirstLine(t *testing.T) {
 	good := combined("192.0.2.1", noon)
 	for _, first := range []string{strings.Replace(good, "GET /", "GET /?"+strings.Repeat("a", 300<<10), 1), strings.Repeat("x", maxLineBytes+1) + "\n"} {
@@ -239,7 +239,7 @@ func TestNothingToRead(t *testing.T) {
 	}
 }
 
-// The JSON is what programs were promised.
+// The JSON has the documented form.
 func TestJSONIsWhatProgramsRead(t *testing.T) {
 	var text strings.Builder
 	for i := range 15 {
@@ -265,7 +265,7 @@ func TestTimesHaveTheSourcesPrecision(t *testing.T) {
 	}
 }
 
-// A stuck reader gives nothing and never ends, as a terminal does that nobody types at.
+// A stuck reader returns nothing and never ends, like a terminal without input.
 type stuck struct{ released chan struct{} }
 
 func (s stuck) Read([]byte) (int, error) {
@@ -306,7 +306,7 @@ func TestProgressReachesTheEnd(t *testing.T) {
 	}
 }
 
-// Lines with a time that is far off, as of a server without a clock, change nothing for others.
+// Lines with a time that is far off, as from a server without a clock, change no result of other keys.
 func TestTimesFarOffHurtNobodyElse(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 8))
 	var servers [2]strings.Builder
@@ -334,7 +334,7 @@ func TestTimesFarOffHurtNobodyElse(t *testing.T) {
 	compareBlocked(t, got.Blocked, wanted)
 }
 
-// Logs that say in their lines how the lines after them look are read in one piece.
+// Logs with lines that define the format of later lines are read in one piece.
 func TestLogsWithDirectives(t *testing.T) {
 	var text strings.Builder
 	for part := range 40 {
@@ -355,7 +355,7 @@ func TestLogsWithDirectives(t *testing.T) {
 	}
 }
 
-// A file beside its packed copy is told: its lines would count twice.
+// A file next to its packed copy is refused: its lines would count twice.
 func TestTheSameLogTwiceIsRefused(t *testing.T) {
 	text := generated(5, 300)
 	_, err := Run(t.Context(), usualConfig(t, writeFile(t, "access.log.1", []byte(text)), writeFile(t, "access.log.1.gz", gzipped(t, text)), fromText("other", generated(6, 300))))

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// A reorder puts hits in the order of time, those of the same millisecond in the order of their inputs, and of
-// one input in the order of its lines.
+// A reorder sorts hits by time, those of the same millisecond by the order of their inputs, and of one input by the
+// order of its lines.
 //
-// Hits wait in buckets, as wide as a second or more, that form a ring by time. A bucket that lies as a whole
-// before the newest hit minus late is due: nothing can come any more that belongs before its hits. A hit that
-// comes later than that is not taken. So the memory is that of the hits of late, 16 bytes each.
+// Hits wait in buckets, a second wide or more, that form a ring by time. A bucket that lies completely before the
+// newest hit minus late is due: no earlier hit can follow. A hit that comes later than that is not accepted. So the
+// memory is that of the hits within late, 16 bytes each.
 type reorder struct {
 	late, width int64      // milliseconds
 	newest      int64      // hit taken; longAgo before the first
-	oldest      int64      // number of the bucket from which on the ring reaches
+	oldest      int64      // number of the first bucket in the ring
 	ring        [][]record // by number modulo the length, a power of two
 	held        int        // records
 	free        [][]record // emptied buckets, the warmest last
 }
 
-// A record is a hit that waits.
+// A record is a waiting hit.
 type record struct {
-	when uint64 // milliseconds<<22 | input<<1 | 1 where the next record is of the same request
+	when uint64 // milliseconds<<22 | input<<1 | 1 if the next record is of the same request
 	key  uint32
 	cost uint32 // rule.MaxCost at most
 }
@@ -59,11 +59,11 @@ func newReorder(late time.Duration) *reorder {
 	return r
 }
 
-// tooLate says that a hit at this instant comes too late to be put in order.
+// tooLate reports whether a hit at this instant comes too late to be sorted.
 func (r *reorder) tooLate(at int64) bool { return at < r.newest-r.late }
 
-// take takes a hit that is not too late. It returns false where the ring does not reach that far: the due
-// buckets must then be let go first.
+// take adds a hit that is not too late. It returns false if the ring does not reach that far: the due buckets must be
+// released first.
 func (r *reorder) take(rec record) bool {
 	at := rec.at()
 	r.newest = max(r.newest, at)
@@ -85,12 +85,12 @@ func (r *reorder) take(rec record) bool {
 	return true
 }
 
-// due appends the buckets that are due to into, the oldest first, each in order. They are good until given back.
+// due appends the due buckets to into, the oldest first, each sorted. They are valid until giveBack.
 func (r *reorder) due(into [][]record) [][]record {
 	return r.release(into, (r.newest-r.late)/r.width)
 }
 
-// rest is all that waits.
+// rest is all waiting hits.
 func (r *reorder) rest(into [][]record) [][]record { return r.release(into, math.MaxInt64) }
 
 func (r *reorder) release(into [][]record, before int64) [][]record {
@@ -106,7 +106,7 @@ func (r *reorder) release(into [][]record, before int64) [][]record {
 	return into
 }
 
-// giveBack takes back what due returned, to be filled again.
+// giveBack returns the buckets of due, to be filled again.
 func (r *reorder) giveBack(buckets [][]record) {
 	for _, b := range buckets {
 		r.free = append(r.free, b[:0])
@@ -120,7 +120,7 @@ func sortRecords(records []record) {
 }
 
 func compareRecords(a, b record) int {
-	// The lowest bit is no part of the order.
+	// The lowest bit is not part of the order.
 	switch x, y := a.when>>1, b.when>>1; {
 	case x < y:
 		return -1

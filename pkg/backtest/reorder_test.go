@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// push does what a counter does with a hit, without counting.
+// push handles a hit like a counter, without counting.
 func push(r *reorder, rec record, out []record) []record {
 	if r.tooLate(rec.at()) {
 		return out
@@ -30,7 +30,7 @@ func drain(r *reorder, buckets [][]record, out []record) []record {
 	return out
 }
 
-// What comes out is what a stable sort of all hits in time gives, whenever the due buckets are let go.
+// The result is that of a stable sort of all hits by time, whenever the due buckets are released.
 func TestReorderSortsWhatIsWithinLate(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 300 {

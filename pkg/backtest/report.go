@@ -8,8 +8,8 @@ import (
 	"weir/pkg/rule"
 )
 
-// An Instant is a time in Unix milliseconds, written as RFC 3339 in UTC with the source's precision: whole
-// seconds without a fraction, all others with three digits.
+// An Instant is a time in Unix milliseconds, written as RFC 3339 in UTC with the source's precision: full seconds
+// without a fraction, all others with three digits.
 type Instant int64
 
 func (i Instant) String() string {
@@ -20,10 +20,10 @@ func (i Instant) String() string {
 	return t.Format("2006-01-02T15:04:05.000Z")
 }
 
-// MarshalText writes what String does.
+// MarshalText returns the text of String.
 func (i Instant) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
 
-// A Report is what Run found out. As JSON it is what contracts for programs say of `weir backtest --json`.
+// A Report is the result of Run. Its JSON form is the documented output of `weir backtest --json`.
 type Report struct {
 	Requests int64            `json:"requests"` // read
 	Unread   map[string]int64 `json:"unread"`   // lines that could not be read, by reason
@@ -39,7 +39,7 @@ type Report struct {
 
 	Inputs  []InputReport `json:"inputs"`  // in the order in which they were read
 	Samples []Sample      `json:"samples"` // of lines that could not be read: the first of each reason
-	Faults  []string      `json:"faults"`  // what went wrong with inputs, each naming its input: a truncated file
+	Faults  []string      `json:"faults"`  // errors of inputs, each with its input: a truncated file
 
 	plot *series // the requests over time
 }
@@ -52,9 +52,9 @@ type RuleReport struct {
 	Rule      string           `json:"rule"`
 	Mode      string           `json:"mode"` // enforce or shadow
 	Algorithm string           `json:"algorithm"`
-	Key       string           `json:"key"` // what is counted by, as in the rules
+	Key       string           `json:"key"` // the counted key, as in the rules
 	Limits    []string         `json:"limits"`
-	Keys      int64            `json:"keys"`      // distinct keys seen
+	Keys      int64            `json:"keys"`      // distinct keys that were hit
 	Requests  int64            `json:"requests"`  // that counted under the rule, those refused included
 	Refused   int64            `json:"refused"`   // of them, those inside a block
 	Uncounted map[string]int64 `json:"uncounted"` // requests read that did not count under the rule, by reason
@@ -73,48 +73,48 @@ type Blocked struct {
 
 	allowed  int64   // what the limit allows
 	per      int64   // milliseconds
-	timeline *series // from the first break on; nil where it was not kept
+	timeline *series // from the first break on; nil if it was not kept
 }
 
-// An AgainstReport is what changes from Config.Against (before) to Config.Rules (after).
+// An AgainstReport is the difference between Config.Against (before) and Config.Rules (after).
 type AgainstReport struct {
 	Refused int64        `json:"refused"` // before
 	Rules   []RuleReport `json:"rules"`   // before
 	Changes []RuleChange `json:"changes"`
 }
 
-// A RuleChange compares two rules: those of one name, then those that count by the same key. Before or After
-// is empty where a rule has no counterpart.
+// A RuleChange compares two rules: those of one name, then those that count by the same key. Before or After is empty
+// if a rule has no counterpart.
 type RuleChange struct {
 	Before     string      `json:"before"`
 	After      string      `json:"after"`
 	OnlyBefore []Blocked   `json:"only_before"` // keys blocked before and not any more
 	OnlyAfter  []Blocked   `json:"only_after"`  // keys blocked now and not before
 	Changed    []KeyChange `json:"changed"`     // keys blocked in both, but from another time, by another limit, or refused more or less
-	Same       int64       `json:"same"`        // keys blocked in both alike
+	Same       int64       `json:"same"`        // keys blocked in both without a difference
 }
 
-// A KeyChange is a key blocked before and after, but not alike.
+// A KeyChange is a key blocked before and after, with a difference.
 type KeyChange struct {
 	Key    string  `json:"key"`
 	Before Blocked `json:"before"`
 	After  Blocked `json:"after"`
 }
 
-// An AlgorithmReport is what the rules would have done under another algorithm.
+// An AlgorithmReport is the result of the rules under another algorithm.
 type AlgorithmReport struct {
 	Algorithm  string       `json:"algorithm"`
 	Blocked    int64        `json:"blocked"`     // keys, over all rules
 	Refused    int64        `json:"refused"`     // requests that one or more enforcing rules would have refused
 	StateBytes int64        `json:"state_bytes"` // memory of all keys' states at the end
-	HitNanos   float64      `json:"hit_nanos"`   // time per hit, taken over batches of hits
+	HitNanos   float64      `json:"hit_nanos"`   // time per hit, measured over batches of hits
 	Rules      []RuleReport `json:"rules"`
 }
 
-// An InputReport is what was read of one input.
+// An InputReport counts the lines of one input.
 type InputReport struct {
 	Input    string           `json:"input"`
-	Format   string           `json:"format"` // what was given, or what was chosen and why
+	Format   string           `json:"format"` // as given, or as chosen with the reason
 	Requests int64            `json:"requests"`
 	Unread   map[string]int64 `json:"unread"`
 }
@@ -127,20 +127,20 @@ type Sample struct {
 	Text   string `json:"text"`
 }
 
-// A ConditionReport says whether Config.FailIf held, and on what figures.
+// A ConditionReport is the result of Config.FailIf, with its figures.
 type ConditionReport struct {
 	Condition string `json:"condition"`
 	Holds     bool   `json:"holds"`
 	Found     string `json:"found"` // "refused is 1,234 of 797,666 (0.155%)"
 }
 
-// A NeverReport names the keys that must never be blocked and were.
+// A NeverReport names the keys that must never be blocked and were blocked.
 type NeverReport struct {
 	Keys       int         `json:"keys"` // listed
 	Violations []Violation `json:"violations"`
 }
 
-// A Violation is one key that was blocked and must not be.
+// A Violation is one key that was blocked and must not be blocked.
 type Violation struct {
 	Rule  string  `json:"rule"`
 	Mode  string  `json:"mode"` // of the rule
@@ -151,7 +151,7 @@ type Violation struct {
 	Entry string  `json:"entry"` // that stands there
 }
 
-// Failed says that the condition held or that a key was blocked that must not be.
+// Failed reports whether the condition is true or a key was blocked that must not be.
 func (r *Report) Failed() bool {
 	return r.FailIf != nil && r.FailIf.Holds || r.Never != nil && len(r.Never.Violations) > 0
 }

@@ -37,7 +37,7 @@ func TestRequestsAreRefusedOnce(t *testing.T) {
 	for _, rule := range r.Rules {
 		got = append(got, fmt.Sprintf("%s %d/%d by %d %v", rule.Rule, rule.Refused, rule.Requests, len(rule.Blocked), rule.Uncounted))
 	}
-	// The first rule refuses the 6th to the 10th, the second the 4th to the 10th; the third would refuse 9 and 3.
+	// The first rule refuses requests 6 to 10, the second 4 to 10; the third would refuse 9 and 3.
 	if wanted := "per-ip 5/14 by 1 map[allowed:50]|login 7/10 by 1 map[allowed:50 match:4]|look 12/14 by 2 map[allowed:50]"; strings.Join(got, "|") != wanted || r.Refused != 7 {
 		t.Errorf("%d refused: %s", r.Refused, strings.Join(got, "|"))
 	}
@@ -73,7 +73,7 @@ func TestAlgorithmsStandSideBySide(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	// Seven hits around the turn of a minute: three in the one, four in the other, and no one each 12 seconds.
+	// Seven hits around the turn of a minute: three before it, four after it, and never one each 12 seconds.
 	if wanted := "sliding 1 2|fixed 0 0|counter 1 2|token 1 2|uniform 2 10|leaky 1 2"; strings.Join(got, "|") != wanted {
 		t.Error(strings.Join(got, "|"))
 	}
@@ -122,7 +122,7 @@ func TestVerdictsAreInTheReport(t *testing.T) {
 	}
 }
 
-// everything is a report with all that it can have.
+// everything is a report with all possible parts.
 func everything(t *testing.T) *Report {
 	list, _ := ReadKeyList(strings.NewReader("192.0.2.1\n"))
 	condition, _ := ParseCondition("refused > 90%")
@@ -238,7 +238,7 @@ func TestDurationsForPeople(t *testing.T) {
 	}
 }
 
-// Of many timelines only those of the keys that are refused most are kept.
+// Only the timelines of the keys that are refused most are kept.
 func TestTimelinesAreBounded(t *testing.T) {
 	var kept timelines
 	all := make([]offence, 5*maxTimelines)

@@ -13,11 +13,11 @@ import (
 	"weir/pkg/rule"
 )
 
-// TextOptions say how much WriteText writes.
+// TextOptions are the options of WriteText.
 type TextOptions struct {
 	Top   int  // how many keys of each rule are listed, the most refused first; 0 is 10, below 0 all
 	Color bool // for a terminal
-	Width int  // of the terminal in columns, which long keys are shortened to; 0 is 120
+	Width int  // of the terminal in columns, to which long keys are shortened; 0 is 120
 }
 
 // WriteText writes the report for people.
@@ -33,7 +33,7 @@ func (r *Report) WriteText(w io.Writer, o TextOptions) error {
 	return t.Flush()
 }
 
-// WriteKeys writes the keys that were blocked, each once, a key a line, those of the first rule first.
+// WriteKeys writes the blocked keys, each once, a key a line, those of the first rule first.
 func (r *Report) WriteKeys(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	seen := map[string]bool{}
@@ -56,7 +56,7 @@ type textWriter struct {
 
 func (t *textWriter) line(format string, args ...any) { fmt.Fprintf(t, format+"\n", args...) }
 
-// strong makes text stand out on a terminal.
+// strong highlights text on a terminal.
 func (t *textWriter) strong(text string) string {
 	if !t.options.Color {
 		return text
@@ -86,7 +86,7 @@ func (t *textWriter) head(r *Report) {
 	t.line("%s would be refused (%s)", counted(r.Refused, "request"), percentOf(r.Refused, r.Requests))
 }
 
-// spanOf tells the time from the first to the last request.
+// spanOf is the time from the first to the last request.
 func spanOf(r *Report) string {
 	if r.From == nil || r.To == nil {
 		return ""
@@ -103,7 +103,7 @@ func byReason(counts map[string]int64) string {
 	return strings.Join(reasons, ", ")
 }
 
-// uncountedWords say to people why requests did not count.
+// uncountedWords are the reasons why requests did not count, in words.
 var uncountedWords = map[string]string{
 	rule.NoMatch.String(): "that match leaves out", rule.Allowed.String(): "allowed", rule.NoKey.String(): "without a key",
 	rule.Refused.String(): "refused before", rule.NoCost.String(): "without cost", rule.Failed.String(): "for which the expression failed",
@@ -141,7 +141,7 @@ func (t *textWriter) rule(r *RuleReport) {
 	t.blocked(r.Blocked)
 }
 
-// aboutRule is what a rule says, in a line.
+// aboutRule describes a rule in a line.
 func aboutRule(r *RuleReport) string {
 	about := strings.Join(r.Limits, " ") + " by " + r.Key
 	if r.Algorithm != "sliding" {
@@ -173,7 +173,7 @@ func (t *textWriter) left(left int) {
 	}
 }
 
-// worst are the keys to list, those refused most first, and how many are left out.
+// worst are the keys to list, those refused most first, and the number of the others.
 func (t *textWriter) worst(blocked []Blocked) (worst []Blocked, left int) {
 	top := t.options.Top
 	if top == 0 {

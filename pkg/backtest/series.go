@@ -1,8 +1,8 @@
 package backtest
 
-// A series counts by time in bars that are all equally wide. There are never more than a fixed number of them:
-// when the span grows beyond that, the bars become as wide as the next step of barSteps, each of which holds the
-// one before a whole number of times. So a series keeps its size whatever it counts.
+// A series counts by time in bars of equal width, up to a fixed number of bars. When the span grows beyond that, the
+// bars become as wide as the next step of barSteps, a multiple of the step before. So a series keeps its size however
+// long it counts.
 type series struct {
 	step  int   // of barSteps
 	first int64 // the number, since 1970, of the first bar
@@ -10,10 +10,10 @@ type series struct {
 	most  int // bars
 }
 
-// A bar is what happened in one part of the time.
+// A bar contains the counts of one part of the time.
 type bar struct {
 	requests, refused int64
-	peak              int64 // the most hits that a limit's window held at a time; 0 where that is not watched
+	peak              int64 // the most hits in a limit's window at a time; 0 if that is not watched
 }
 
 // barSteps are the widths of bars in milliseconds: 1 s to 52 weeks.
@@ -27,10 +27,10 @@ var barSteps = func() []int64 {
 
 func newSeries(most int) *series { return &series{most: most} }
 
-// width is of a bar, in milliseconds.
+// width is the width of a bar in milliseconds.
 func (s *series) width() int64 { return barSteps[s.step] }
 
-// start is when the i-th bar begins.
+// start is the time at which the i-th bar begins.
 func (s *series) start(i int) int64 { return (s.first + int64(i)) * s.width() }
 
 // at is the bar of an instant.
@@ -64,17 +64,17 @@ func (s *series) reach(at int64) int64 {
 	return number - s.first
 }
 
-// lengthWith is how many bars there would be with the instant among them.
+// lengthWith is the number of bars including that of the instant.
 func (s *series) lengthWith(at int64) int64 {
 	number := at / s.width()
 	return max(number, s.first+int64(len(s.bars))-1) - min(number, s.first) + 1
 }
 
-// widen goes one step up.
+// widen moves one step up.
 func (s *series) widen() {
 	times := barSteps[s.step+1] / barSteps[s.step]
 	first := s.first / times
-	wider := s.bars[:0] // a bar moves to where it stands or before
+	wider := s.bars[:0] // a bar keeps its place or moves to an earlier one
 	for i, b := range s.bars {
 		if number := (s.first + int64(i)) / times; number-first >= int64(len(wider)) {
 			wider = append(wider, b)
@@ -88,7 +88,7 @@ func (s *series) widen() {
 	s.step++
 }
 
-// widenTo goes up to a step that another series has reached.
+// widenTo moves up to the step of another series.
 func (s *series) widenTo(step int) {
 	for s.step < step && len(s.bars) > 0 {
 		s.widen()

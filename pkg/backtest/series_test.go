@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever is counted in whatever order, each bar holds what fell into its span, and there are never too many.
+// Each bar contains the counts of its span, whatever the order of the hits, and there are never too many bars.
 func TestSeriesCountsAsItsSpanGrows(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 200 {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A log that is cut off while it is read is a fault, and not a log that ends there.
+// A log that becomes shorter while it is read is an error, and not a log that ends there.
 func TestALogThatBecomesShorter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
 	if err := os.WriteFile(path, []byte(strings.Repeat("a line of it\n", 100_000)), 0o644); err != nil {
@@ -35,7 +35,7 @@ func TestALogThatBecomesShorter(t *testing.T) {
 	}
 }
 
-// A named pipe to which nobody writes is waited for, until the context is done.
+// A named pipe without a writer is waited for, until the context is done.
 func TestANamedPipeIsNotWaitedForLonger(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -46,7 +46,7 @@ func TestANamedPipeIsNotWaitedForLonger(t *testing.T) {
 	if _, err := Open(ctx, Input{Path: path}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	w, err := os.OpenFile(path, os.O_WRONLY, 0) // and the one that still waits ends
+	w, err := os.OpenFile(path, os.O_WRONLY, 0) // this ends the reader that still waits
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,10 @@ import (
 	"weir/internal/logfile"
 )
 
-// headBytes is how much of an input is looked at to find out its format and its first time.
+// headBytes is how much of an input is read to find its format and its first time.
 const headBytes = 64 << 10
 
-// A source is an open input, decompressed where it was compressed.
+// A source is an open input, decompressed if it was compressed.
 type source struct {
 	*bufio.Reader
 	closers []func() error
@@ -31,12 +31,12 @@ func (s *source) Close() error {
 	return errors.Join(errs...)
 }
 
-// Open opens an input as Run does: decompressed, told by its first bytes, and with reads that end when ctx does.
+// Open opens an input as Run does: decompressed, recognized by its first bytes, and with reads that end when ctx does.
 func Open(ctx context.Context, in Input) (io.ReadCloser, error) {
 	return openSource(ctx, in, new(atomic.Int64))
 }
 
-// openSource opens an input. What is read of it, before decompression, is added to done.
+// openSource opens an input. The bytes read from it, before decompression, are added to done.
 func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, error) {
 	s := &source{}
 	from := in.Reader
@@ -60,7 +60,7 @@ func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, err
 	return s, nil
 }
 
-// isRegular says that a reader is a file that can be opened again and whose reads do not wait.
+// isRegular reports whether a reader is a file that can be opened again and whose reads do not wait.
 func isRegular(r io.Reader) bool {
 	if _, ok := r.(*sized); ok {
 		return true
@@ -73,8 +73,8 @@ func isRegular(r io.Reader) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// unpack finds out by the first bytes how the input is compressed, and passes over zeros before its first line. whole says
-// that it is a file.
+// unpack recognizes the compression of the input by its first bytes, and skips zeros before its first line. whole means
+// that it is a regular file.
 func (s *source) unpack(path string, r *bufio.Reader, whole bool) error {
 	head, err := peek(r, whole)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -112,7 +112,8 @@ func (s *source) unpack(path string, r *bufio.Reader, whole bool) error {
 	return s.skipHole()
 }
 
-// peek are the first bytes. Of what is no file there are as many as have come: nobody waits for more.
+// peek are the first bytes. Of a pipe or terminal these are only the bytes that are there, so that peek does not wait
+// for more.
 func peek(r *bufio.Reader, whole bool) ([]byte, error) {
 	if whole {
 		return r.Peek(logfile.HeadBytes)
@@ -123,16 +124,16 @@ func peek(r *bufio.Reader, whole bool) ([]byte, error) {
 	return r.Peek(min(r.Buffered(), logfile.HeadBytes))
 }
 
-// A sound reader says of errors in what it unpacks that it is damaged.
+// A sound reader reports decompression errors as damaged input.
 type sound struct{ io.Reader }
 
-// Read reads on.
+// Read implements io.Reader.
 func (s sound) Read(b []byte) (int, error) {
 	n, err := s.Reader.Read(b)
 	return n, damaged(err)
 }
 
-// damaged is what an error of unpacking means: what is packed is damaged, but where it could not be read.
+// damaged replaces an error of decompression: the packed data is damaged, unless it could not be read.
 func damaged(err error) error {
 	var refused *fs.PathError
 	if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -169,7 +170,7 @@ type sized struct {
 	size, read int64
 }
 
-// Read reads on.
+// Read implements io.Reader.
 func (s *sized) Read(b []byte) (int, error) {
 	n, err := s.File.Read(b)
 	if s.read += int64(n); errors.Is(err, io.EOF) && s.read < s.size {
@@ -178,12 +179,13 @@ func (s *sized) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// OpenFile opens a file, whose becoming shorter while it is read is an error. Opening a named pipe waits for who writes to it, unless ctx is done.
+// OpenFile opens a file. If it becomes shorter while it is read, Read returns an error. Opening a named pipe waits for
+// a writer, until ctx is done.
 func OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
 	info, err := os.Stat(path)
 	var fault *fs.PathError
 	if errors.As(err, &fault) {
-		fault.Op = "open" // the user asked to open it; that it was looked at first is ours
+		fault.Op = "open" // the user asked to open it, not to look at it
 	}
 
 	switch {
@@ -233,8 +235,8 @@ func (c counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// interruptible ends its reads when the context does. The read that then goes on behind it ends when its source
-// gives something, and nobody looks at what it gives: a terminal or a pipe cannot be read in another way.
+// interruptible ends its reads when the context does. The read that still runs behind it ends when its source returns
+// data, which is dropped: a terminal or a pipe cannot be read in another way.
 type interruptible struct {
 	ctx context.Context
 	io.Reader

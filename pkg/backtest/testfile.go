@@ -14,7 +14,7 @@ import (
 )
 
 // RunTests reads a file of tests (docs/testing-rules.md) and runs them. An error means that the file, or one that it
-// names, could not be read; it is yamlfile.Faults where that can be told with places.
+// names, could not be read. It is yamlfile.Faults if the places of the mistakes are known.
 func RunTests(ctx context.Context, path string) (*TestReport, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func RunTests(ctx context.Context, path string) (*TestReport, error) {
 	return report, nil
 }
 
-// checkRules finds rules that tests name and that there are none of, and keys that their rules cannot have.
+// checkRules finds names of rules that do not exist, and keys that their rules cannot have.
 func (f *testFile) checkRules() (faults yamlfile.Faults) {
 	for i := range f.Tests {
 		t := &f.Tests[i]
@@ -73,7 +73,7 @@ func (f *testFile) checkWho(w who) (fault string) {
 	return err.Error()
 }
 
-// rulesOf are the rules that somebody may be blocked by.
+// rulesOf are the rules that may block w.
 func (f *testFile) rulesOf(w who) []*rule.Rule {
 	if w.Rule == "" {
 		return f.set.Rules
@@ -105,7 +105,7 @@ func (f *testFile) run(ctx context.Context, t *testSpec) (CaseReport, error) {
 	return c, nil
 }
 
-// readLog runs the rules over the log of a test. A log that is not read as a whole proves nothing.
+// readLog runs the rules over the log of a test. A log that is not completely read proves nothing.
 func (f *testFile) readLog(ctx context.Context, t *testSpec) (*Report, error) {
 	path := t.Log
 	if !filepath.IsAbs(path) {

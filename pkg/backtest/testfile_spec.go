@@ -15,7 +15,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// What stands in a file of tests, as it stands there.
+// The contents of a file of tests, as written.
 
 type testFile struct {
 	Rules rule.Source `yaml:"rules"`
@@ -55,7 +55,7 @@ type requestSpec struct {
 	Fields   map[string]string `yaml:"fields"`
 }
 
-// A blockedSpec is somebody who must be blocked. What it leaves out is not asked.
+// A blockedSpec is a key that must be blocked. Its empty fields are not checked.
 type blockedSpec struct {
 	who
 	At      momentSpec `yaml:"at"`
@@ -63,7 +63,7 @@ type blockedSpec struct {
 	Refused *int64     `yaml:"refused"`
 }
 
-// A who is a key, and the rule that counts it; an empty rule is any.
+// A who is a key, and the rule that counts it; an empty rule means any.
 type who struct {
 	Rule string `yaml:"rule"`
 	Key  string `yaml:"key"`
@@ -71,7 +71,7 @@ type who struct {
 	place yamlfile.Fault
 }
 
-// A neverSpec is whom no rule may block: keys, or all that are not in blocked.
+// A neverSpec lists the keys that no rule may block, or is all that are not in blocked.
 type neverSpec struct {
 	others bool
 	whom   []who
@@ -79,7 +79,7 @@ type neverSpec struct {
 
 func (n *neverSpec) isEmpty() bool { return !n.others && len(n.whom) == 0 }
 
-// Validate wants rules and tests.
+// Validate requires rules and tests.
 func (f *testFile) Validate(v yamlfile.Value) {
 	if !v.Has("rules") {
 		v.Faultf("write rules: and a path, or the rules themselves", "the tests have no rules")
@@ -118,7 +118,7 @@ func (r *requestSpec) FromYAML(v yamlfile.Value) {
 	}
 }
 
-// FromYAML reads somebody who must be blocked.
+// FromYAML reads a key that must be blocked.
 func (b *blockedSpec) FromYAML(v yamlfile.Value) {
 	type plain blockedSpec
 	v.Decode((*plain)(b))
@@ -128,7 +128,7 @@ func (b *blockedSpec) FromYAML(v yamlfile.Value) {
 	}
 }
 
-// FromYAML reads others, or a list of keys, each alone or with its rule.
+// FromYAML reads the word others, or a list of keys, each alone or with its rule.
 func (n *neverSpec) FromYAML(v yamlfile.Value) {
 	elements, ok := v.List()
 	if !ok {
@@ -162,7 +162,7 @@ func (i *instantSpec) FromYAML(v yamlfile.Value) {
 	*i = instantSpec(t)
 }
 
-// A momentSpec is a time, or how long after the start of the test.
+// A momentSpec is a time, or a duration after the start of the test.
 type momentSpec struct {
 	given   bool
 	offset  time.Duration
@@ -191,7 +191,7 @@ func (m momentSpec) from(start time.Time) time.Time {
 	return start.Add(m.offset)
 }
 
-// A repeatSpec is so many requests, each so long after the one before.
+// A repeatSpec is a number of requests and the time between them.
 type repeatSpec struct {
 	count int
 	every time.Duration
@@ -232,7 +232,7 @@ func (a *addressSpec) FromYAML(v yamlfile.Value) {
 	*a = addressSpec(address.Plain(ip))
 }
 
-// expand writes the requests out, in the order of time.
+// expand returns all requests, in the order of time.
 func (t *testSpec) expand(start time.Time) []request.Request {
 	var all []request.Request
 	at := start

@@ -22,7 +22,7 @@ func runTests(t *testing.T, text string) (*TestReport, error) {
 	return RunTests(t.Context(), path)
 }
 
-// The examples of the documentation hold.
+// The examples of the documentation pass.
 func TestExamplesOfTheDocumentationHold(t *testing.T) {
 	text, err := os.ReadFile("../../docs/testing-rules.md")
 	if err != nil {

@@ -10,27 +10,27 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// A TestReport is how the tests of one file went.
+// A TestReport is the result of the tests of one file.
 type TestReport struct {
 	File  string       `json:"file"`
 	Cases []CaseReport `json:"cases"`
 }
 
-// A CaseReport is how one test went. It holds when there are no failures.
+// A CaseReport is the result of one test. Without failures it has passed.
 type CaseReport struct {
 	Name     string        `json:"name"`
 	Line     int           `json:"line"`
 	Failures []TestFailure `json:"failures"`
 }
 
-// A TestFailure is one expectation that did not come true.
+// A TestFailure is one expectation that was not met.
 type TestFailure struct {
 	Line     int    `json:"line"`
 	Expected string `json:"expected"`
 	Got      string `json:"got"`
 }
 
-// Failed is how many tests failed.
+// Failed is the number of failed tests.
 func (t *TestReport) Failed() int {
 	failed := 0
 	for _, c := range t.Cases {
@@ -41,7 +41,7 @@ func (t *TestReport) Failed() int {
 	return failed
 }
 
-// WriteText writes which tests failed and why, and with verbose those that hold too.
+// WriteText writes which tests failed and why, and with verbose also those that passed.
 func (t *TestReport) WriteText(w io.Writer, verbose bool) error {
 	out := bufio.NewWriter(w)
 	for _, c := range t.Cases {
@@ -61,7 +61,7 @@ func (t *TestReport) WriteText(w io.Writer, verbose bool) error {
 	return out.Flush()
 }
 
-// A verdict holds a test against what came of its requests.
+// A verdict compares a test with the result of its requests.
 type verdict struct {
 	file   *testFile
 	test   *testSpec
@@ -100,7 +100,7 @@ func (v *verdict) failures() (failures []TestFailure) {
 	return failures
 }
 
-// others fails for all that are blocked and not expected to be.
+// others fails for all blocked keys that are not expected.
 func (v *verdict) others(expected map[*Blocked]bool) (failures []TestFailure) {
 	for i := range v.report.Rules {
 		r := &v.report.Rules[i]
@@ -113,7 +113,7 @@ func (v *verdict) others(expected map[*Blocked]bool) (failures []TestFailure) {
 	return failures
 }
 
-// find finds somebody among the blocked.
+// find finds the blocked keys that w means.
 func (v *verdict) find(w who) (all []found) {
 	for i := range v.report.Rules {
 		r := &v.report.Rules[i]
@@ -174,7 +174,7 @@ func (v *verdict) got(w who, all []found) string {
 	return strings.Join(told, "; ")
 }
 
-// counted tells how far a rule was from blocking anybody.
+// counted describes how far a rule was from blocking a key.
 func (v *verdict) counted(w who) string {
 	var counts []string
 	for i := range v.report.Rules {
@@ -194,7 +194,7 @@ func (v *verdict) told(f found) string {
 		v.moment(int64(f.First)), counted(f.Refused, "request"), f.Requests)
 }
 
-// moment is a time as the test tells its times: from its start, or in a log the time itself.
+// moment is a time as the test writes its times: from its start, or for a log the time itself.
 func (v *verdict) moment(at int64) string {
 	if v.test.Log != "" || at < v.start.UnixMilli() {
 		return Instant(at).String()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A textbook is a sliding log as one would write it on paper: it keeps all hits of a key in a list and counts through
-// it. It shares nothing with pkg/window.
+// A textbook is a sliding log in its simplest form: it keeps all hits of a key in a list and counts through it. It
+// shares nothing with pkg/window.
 type textbook struct {
 	limits   []textbookLimit
 	duration time.Duration // of the first block
@@ -26,7 +26,7 @@ type textbookLimit struct {
 
 var usualLimits = []textbookLimit{{10, time.Minute, "10/min"}, {100, time.Hour, "100/hour"}, {1000, 24 * time.Hour, "1000/day"}}
 
-// A line is one request: who and when.
+// A line is one request: its client and its time.
 type line struct {
 	key string
 	at  time.Time
@@ -49,7 +49,7 @@ func readLines(t *testing.T, text string) []line {
 	return lines
 }
 
-// run gives the blocked keys, sorted as a report has them, and all requests refused.
+// run returns the blocked keys, sorted as in a report, and the number of all refused requests.
 func (b *textbook) run(lines []line) (blocked []Blocked, refused int64) {
 	byKey := map[string][]time.Time{}
 	for _, l := range lines {
@@ -126,7 +126,7 @@ func textbookPeak(times []time.Time, per time.Duration) (peak int64) {
 	return peak
 }
 
-// compareBlocked tells the first differences.
+// compareBlocked fails with the first differences.
 func compareBlocked(t *testing.T, got, wanted []Blocked) {
 	t.Helper()
 	if len(got) != len(wanted) {
@@ -144,7 +144,7 @@ func compareBlocked(t *testing.T, got, wanted []Blocked) {
 	}
 }
 
-// bare is what programs see of a blocked key.
+// bare is a blocked key with only the fields of its JSON form.
 func bare(b Blocked) Blocked {
 	b.allowed, b.per, b.timeline = 0, 0, nil
 	return b

@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// A total is what the chunks come to, beside what the counters count.
+// A total is the sum of the chunks, except the counters' results.
 type total struct {
 	requests       int64
 	oldest, newest int64 // of the requests
@@ -64,7 +64,7 @@ func (t *total) addUnread(c *chunk, in *inputTotal, u *unread) {
 	in.unread[u.reason] += u.lines
 }
 
-// inputReports tells of the inputs in the order of logs.
+// inputReports are the reports of the inputs in the order of logs.
 func (t *total) inputReports(logs []*log) []InputReport {
 	reports := make([]InputReport, len(logs))
 	for i, l := range logs {
@@ -77,7 +77,7 @@ func (t *total) inputReports(logs []*log) []InputReport {
 	return reports
 }
 
-// faultOf says where a log broke off.
+// faultOf describes where a log broke off.
 func faultOf(l *log, lines int64, err error) string {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Sprintf("%s: it is cut off after line %d", l.Path, lines)
@@ -85,7 +85,7 @@ func faultOf(l *log, lines int64, err error) string {
 	return fmt.Sprintf("%s: after line %d: %v", l.Path, lines, err)
 }
 
-// plotOf puts the requests and the refused ones into bars of the same times.
+// plotOf merges the requests and the refused ones into bars of the same times.
 func plotOf(requests, refused *series) *series {
 	if len(requests.bars) == 0 {
 		return requests

@@ -42,7 +42,7 @@ func (w *worker) parse(c *chunk) {
 
 	w.chunk = c
 	decoder := w.decoder(c.log)
-	decoder.Forget() // the chunk before was of any place
+	decoder.Forget() // the chunk before may be from another place of the log
 	for data := c.data; len(data) > 0; c.lines++ {
 		w.line = data
 		if end := bytes.IndexByte(data, '\n'); end >= 0 {
@@ -57,7 +57,7 @@ func (w *worker) parse(c *chunk) {
 
 const reasonLong = "long"
 
-// decoder is the decoder of a log's lines. It cannot fail: one of the same kind was made when the log was looked at.
+// decoder is the decoder of a log's lines. It cannot fail: one of the same kind was made by look.
 func (w *worker) decoder(l *log) *request.Decoder {
 	kind := request.Choice{Envelope: l.choice.Envelope, Format: l.choice.Format}
 	d := w.decoders[kind]
@@ -71,13 +71,13 @@ func (w *worker) decoder(l *log) *request.Decoder {
 	return d
 }
 
-// record takes one request of a line, or why there is none.
+// record counts one request of a line, or the reason why there is none.
 func (w *worker) record(r *request.Request, err error) {
 	switch {
 	case err == nil:
 		w.chunk.addRequest(r)
 		if w.config.Client != nil {
-			w.config.Client.Resolve(r) // a proxy that names no client is the client
+			w.config.Client.Resolve(r) // a proxy that sends no client address is the client
 		}
 		w.judge(r)
 	case !errors.Is(err, request.ErrNoRequest):
