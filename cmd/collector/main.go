@@ -1,4 +1,4 @@
-// Command collector reads requests from logs and events, and sends what the rules count of them to Kafka, once.
+// Command collector reads requests from logs and events, and sends the hits that rules count to Kafka, each once.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command enforcer tells edges who is refused, gives the blocklist to whoever follows it, and takes orders.
+// Command enforcer answers edges from the blocklist, sends the list to its followers, and accepts manual entries.
 package main
 
 import (

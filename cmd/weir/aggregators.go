@@ -16,7 +16,7 @@ import (
 	"weir/cmd/internal/config"
 )
 
-// An aggregatorFlags is which aggregators a command asks, and which enforcer besides.
+// An aggregatorFlags selects the aggregators and the enforcer that a command asks.
 type aggregatorFlags struct {
 	enforcer    enforcerFlags
 	aggregators []string
@@ -27,7 +27,7 @@ func (f *aggregatorFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.aggregators, "aggregator", nil, "ask the aggregator at `URL`; may be repeated, all that share the partitions (default aggregator.listen)")
 }
 
-// aggregators are all that are asked. They are shown the key that --key-file names, which the enforcer is shown too.
+// open returns the aggregators to ask. They get the same API key as the enforcer: that of --key-file.
 func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 	client, err := partClient(answerPatience)
 	if err != nil {
@@ -53,20 +53,20 @@ func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 	return a, err
 }
 
-// The aggregators share the partitions: each answers for its own.
+// The aggregators share the partitions, and each answers only for its own.
 type aggregators struct {
 	client *http.Client
 	urls   []string
 	key    string
 }
 
-// What an aggregator does not answer with.
+// The reasons for which an aggregator has no counts of a key.
 var (
 	errElsewhere = errors.New("not counted there")
 	errNoKey     = errors.New("no key of the rule")
 )
 
-// ask asks one of them.
+// ask sends a request to one aggregator and decodes its answer.
 func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(at, "/")+path+"?"+query.Encode(), nil)
 	if err != nil {
@@ -101,7 +101,7 @@ func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values
 	}
 }
 
-// A countedKey is what is counted of a key of a rule.
+// A countedKey contains the counts of one key of a rule.
 type countedKey struct {
 	Rule      string     `json:"rule"`
 	Key       string     `json:"key"`
@@ -126,7 +126,7 @@ type countedKey struct {
 	} `json:"block"`
 }
 
-// find asks them in turn until the one is found that counts the key.
+// find asks the aggregators in turn until one of them counts the key.
 func (a *aggregators) find(ctx context.Context, rule, key string) (*countedKey, error) {
 	query := url.Values{"rule": {rule}, "key": {key}}
 	var faults []error

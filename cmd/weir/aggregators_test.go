@@ -8,7 +8,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// aggregator is for scripts: two that share the keys, of which $AGG2 counts one, and both know who is heavy.
+// aggregator is for scripts: two aggregators share the keys; $AGG2 counts one of them, and both answer /v1/top.
 func runAggregators(ts *testscript.TestScript, _ bool, _ []string) {
 	says := func(key, top string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,7 +8,7 @@ import (
 	"weir/pkg/backtest"
 )
 
-// A backtestCommand is what `weir backtest` was told.
+// A backtestCommand contains the flags of `weir backtest`.
 type backtestCommand struct {
 	rules      []string
 	limits     []string
@@ -87,7 +87,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 		return err
 	}
 
-	return errors.Join(b.write(c, report, form), verdict(report))
+	return errors.Join(b.write(c, report, form), outcome(report))
 }
 
 func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Config, error) {
@@ -130,8 +130,8 @@ func (b *backtestCommand) write(c *cobra.Command, report *backtest.Report, form 
 	return report.WriteText(out, backtest.TextOptions{Top: 20, Color: colorful(out), Width: columns(out)})
 }
 
-// verdict is nil, or what did not hold, or what could not be read to its end.
-func verdict(report *backtest.Report) error {
+// outcome returns an error for inputs that could not be read to their end, or for a condition that did not hold.
+func outcome(report *backtest.Report) error {
 	if len(report.Faults) > 0 {
 		var faults []error
 		for _, fault := range report.Faults {

@@ -15,7 +15,7 @@ import (
 	"weir/pkg/window"
 )
 
-// set is the rules to run: those of the files, or one made of the limits.
+// set returns the rules to run: those of the files, or one made of the limits.
 func (b *backtestCommand) set(c *cobra.Command) (*rule.Set, error) {
 	switch {
 	case len(b.rules) > 0 && len(b.limits) > 0:
@@ -35,7 +35,7 @@ func (b *backtestCommand) set(c *cobra.Command) (*rule.Set, error) {
 	return set, nil
 }
 
-// loadRules reads rules and tells their warnings.
+// loadRules reads rules and writes their warnings to standard error.
 func loadRules(c *cobra.Command, patterns ...string) (*rule.Set, error) {
 	set, warnings, err := rule.Load(patterns...)
 	for _, warning := range warnings {
@@ -106,7 +106,7 @@ func parseAlgorithms(names []string) ([]window.Algorithm, error) {
 	return algorithms, nil
 }
 
-// noneEmpty refuses flags with nothing in them: a variable of a script that is not set must not turn a check off.
+// noneEmpty refuses flags with an empty value: an unset variable of a script must not turn a check off.
 func noneEmpty(flags *pflag.FlagSet) error {
 	var faults []error
 	flags.Visit(func(f *pflag.Flag) {

@@ -7,7 +7,7 @@ import (
 	"weir/pkg/window"
 )
 
-// A name that is none is blamed, also beside all.
+// An unknown name is an error, also together with all.
 func TestAlgorithmsOfAFlag(t *testing.T) {
 	for _, names := range [][]string{{"all"}, {"sliding", "all"}} {
 		if got, err := parseAlgorithms(names); err != nil || len(got) != len(window.Algorithms()) {

@@ -18,8 +18,8 @@ import (
 	"weir/pkg/hit"
 )
 
-// On a real Kafka, with the aggregator and the enforcer that people run: a verdict and orders by hand are listed, watched,
-// taken off, and their story told.
+// On a real Kafka, with the aggregator and the enforcer that people run: a verdict and manual entries are listed, watched
+// and removed, and weir history shows them.
 func TestByHandOnKafka(t *testing.T) {
 	folder := liveFolder(t)
 	brokers := kafkatest.Shared(t).Addresses()
@@ -56,12 +56,12 @@ log: {level: warn}
 	await(t, "told: it was lifted", func() bool {
 		return strings.Contains(toldOf(with("history", "user:eve", "--json")), `"event":"lifted"`)
 	})
-	await(t, "Kafka has an order before it is answered", func() bool { // which waits for it half a second
+	await(t, "Kafka has an order before it is answered", func() bool { // the enforcer waits for it half a second
 		return strings.Contains(toldOf(with("block", "user:eve", "--why", "once more")), "and everywhere: Kafka has it.")
 	})
 }
 
-// runPart runs a part as its process does, and ends it with the test.
+// runPart runs a part as its process does until the test ends.
 func runPart(t *testing.T, part daemon.Part, file string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
@@ -115,7 +115,7 @@ func hitNow(t *testing.T, brokers []string, topic, key string, hits int64) {
 // A watchedLive is weir watch while it runs.
 type watchedLive struct{ stdout, stderr lockedBuffer }
 
-// watchLive returns when it has read the list; an interrupt at the test's end is its usual end.
+// watchLive returns when the command has read the list. An interrupt at the test's end is the command's usual end.
 func watchLive(t *testing.T, args []string) *watchedLive {
 	w := &watchedLive{}
 	root := newRoot(new(bool))

@@ -16,7 +16,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// A catCommand is what `weir cat` was told.
+// A catCommand contains the flags of `weir cat`.
 type catCommand struct {
 	live      liveFlags
 	partition int // -1 is all
@@ -92,7 +92,7 @@ func (cat *catCommand) run(c *cobra.Command, what string) error {
 	return errors.Join(err, r.shown.end())
 }
 
-// A catFrom is where reading begins: at an offset, or some time before now.
+// A catFrom is the place where reading begins: an offset, or some time before now.
 type catFrom struct {
 	offset int64         // -1 earliest, -2 latest, -3 before now
 	before time.Duration // only then
@@ -123,24 +123,24 @@ func parsePlace(text string) (catFrom, error) {
 	return catFrom{beforeNow, before}, nil
 }
 
-// A catRun reads a topic's partitions.
+// A catRun reads the partitions of a topic.
 type catRun struct {
 	client  *kafka.Client
 	topic   string
 	shown   *catWriter
-	newShow func(partition int) func(*kafka.Record) // of one partition's records; its goroutine's own
+	newShow func(partition int) func(*kafka.Record) // for one partition's records; used by one goroutine
 	parts   []catPart
 }
 
-// A catPart is a partition from where to where it is read.
+// A catPart is a partition with the range of offsets that is read.
 type catPart struct {
 	partition int
 	reader    *kafka.Reader
-	end       int64 // of what was there at the beginning
+	end       int64 // when cat began
 	show      func(*kafka.Record)
 }
 
-// open finds where each partition begins and ends.
+// open finds the first offset and the end of each partition.
 func (r *catRun) open(ctx context.Context, from catFrom, only int) error {
 	spans, err := r.client.Offsets(ctx, r.topic)
 	if errors.Is(err, kafka.ErrNoTopic) {
@@ -185,7 +185,8 @@ func (r *catRun) begin(ctx context.Context, from catFrom, partition int, span ka
 	return from.offset, nil
 }
 
-// run shows what there is, partition by partition, and then, where asked to, what comes, as it comes.
+// run shows the records of each partition to its end. With follow it then shows new records of all partitions as they
+// come.
 func (r *catRun) run(ctx context.Context, follow bool) error {
 	for i := range r.parts {
 		if err := r.read(ctx, &r.parts[i], false); err != nil {
@@ -209,7 +210,7 @@ func (r *catRun) run(ctx context.Context, follow bool) error {
 
 	running.Wait()
 	if ctx.Err() != nil {
-		return nil // someone has seen enough
+		return nil // interrupted, which is the usual end of --follow
 	}
 
 	for _, err := range failed {
@@ -221,10 +222,10 @@ func (r *catRun) run(ctx context.Context, follow bool) error {
 	return nil
 }
 
-// catTries is how often a fetch may fail one after the other, where nothing is followed: about ten seconds.
+// catTries is how many fetches may fail in a row without --follow: about ten seconds.
 const catTries = 8
 
-// read shows a partition's records to its end, or for ever.
+// read shows a partition's records to its end, or until the context is done.
 func (r *catRun) read(ctx context.Context, p *catPart, follow bool) error {
 	failed := 0
 	for follow || p.reader.Next() < p.end {
@@ -249,7 +250,7 @@ func (r *catRun) read(ctx context.Context, p *catPart, follow bool) error {
 	return nil
 }
 
-// missed says whether reading can go on after an error, and where.
+// missed returns nil when reading can go on after an error, and moves the reader to where it goes on.
 func (r *catRun) missed(ctx context.Context, p *catPart, err error, follow bool) error {
 	what := strings.TrimPrefix(err.Error(), "fetching ")
 	switch {
@@ -262,7 +263,7 @@ func (r *catRun) missed(ctx context.Context, p *catPart, err error, follow bool)
 	case errors.Is(err, kafka.ErrPastEnd):
 		return err
 	default:
-		return nil // it was told, and is tried again
+		return nil // the client has logged it, and the next fetch tries again
 	}
 
 	p.reader.SetNext(p.reader.Span().Start)

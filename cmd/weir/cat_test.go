@@ -11,7 +11,7 @@ import (
 	"weir/internal/kafka"
 )
 
-// weir cat --follow shows what comes at once, and an interrupt is its usual end.
+// weir cat --follow shows new records at once, and an interrupt is its usual end.
 func TestCatFollows(t *testing.T) {
 	folder := liveFolder(t)
 	b, err := startBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
@@ -62,7 +62,7 @@ func readBatch(t *testing.T, p process) (b struct {
 	return b
 }
 
-// Records that are gone, and a log that is another one, are told, and reading goes on where it can.
+// Missing records and another log in the place of the first are reported, and reading goes on where it can.
 func TestCatMissed(t *testing.T) {
 	b, err := startBroker(t.TempDir(), "")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"weir/pkg/hit"
 )
 
-// A catWriter shows records in one of three forms. Several goroutines may use it, each with a show of its own.
+// A catWriter shows records in one of three forms. Several goroutines may use it, each with its own show function.
 type catWriter struct {
 	topic, form string
 
@@ -21,20 +21,20 @@ type catWriter struct {
 	out    *bufio.Writer
 	stderr io.Writer
 	unread int
-	err    error // the first of writing
+	err    error // the first error of writing
 }
 
 func newCatWriter(stdout, stderr io.Writer, topic, form string) *catWriter {
 	return &catWriter{topic: topic, form: form, out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr}
 }
 
-// each shows records: all that were read, or those before the partition's end.
+// each shows the records that were read, without follow only those before the partition's end.
 func (w *catWriter) each(records []kafka.Record, p *catPart, follow bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range records {
 		if !follow && records[i].Offset >= p.end {
-			p.reader.SetNext(records[i].Offset) // what is followed begins here
+			p.reader.SetNext(records[i].Offset) // --follow begins here
 			break
 		}
 		p.show(&records[i])
@@ -53,7 +53,7 @@ func (w *catWriter) flush() error {
 	return w.err
 }
 
-// end tells whether something could not be read.
+// end returns an error when some records could not be read.
 func (w *catWriter) end() error {
 	err := w.flush()
 	if w.unread > 0 {
@@ -62,7 +62,7 @@ func (w *catWriter) end() error {
 	return err
 }
 
-// tell says something that is no record.
+// tell writes a line that is not a record to standard error.
 func (w *catWriter) tell(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +71,7 @@ func (w *catWriter) tell(line string) {
 
 func (w *catWriter) failed(partition int, r *kafka.Record, err error) {
 	w.unread++
-	w.note(w.out.Flush()) // so that a person sees it where it belongs
+	w.note(w.out.Flush()) // so that a person sees the error next to the records around it
 	fmt.Fprintf(w.stderr, "weir: %s/%d, offset %d: %v\n", w.topic, partition, r.Offset, err)
 }
 
@@ -86,19 +86,19 @@ func (w *catWriter) printf(format string, args ...any) {
 	w.note(err)
 }
 
-// A shownBatch is a batch of hits as `weir cat hits --json` writes it. What is not usual is left out.
+// A shownBatch is a batch of hits as `weir cat hits --json` writes it.
 type shownBatch struct {
 	Partition int        `json:"partition"`
 	Offset    int64      `json:"offset"`
 	Source    string     `json:"source"`
 	From      int64      `json:"from"`
 	To        int64      `json:"to"`
-	Part      int        `json:"part,omitempty"` // of a cut that is too long for one batch, from 0 on
+	Part      int        `json:"part,omitempty"` // from 0 on, when the hits up to a boundary do not fit into one record
 	More      bool       `json:"more,omitempty"` // further parts follow
 	Hits      []shownHit `json:"hits"`
 }
 
-// A shownHit is a hit, or the command to forget what was counted of the key.
+// A shownHit is a hit, or the command to forget the counts of a key.
 type shownHit struct {
 	Rule    string           `json:"rule"`
 	Key     string           `json:"key"`
@@ -107,7 +107,7 @@ type shownHit struct {
 	Unblock string           `json:"unblock,omitempty"` // the command's id; then there is no cost
 }
 
-// hits shows records of hits.
+// hits returns a function that shows the batches of one partition.
 func (w *catWriter) hits(partition int) func(*kafka.Record) {
 	var reader hit.Reader
 	return func(r *kafka.Record) {
@@ -163,8 +163,8 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 	}
 }
 
-// blocklist shows records of entries, and orders as entries. Marks and what only cleans up are no entries: people see
-// them, programs do not.
+// blocklist returns a function that shows entries, and manual entries in the same form. Watermarks and tombstones are
+// shown only to people.
 func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 	return func(r *kafka.Record) {
 		if r.Value == nil {
@@ -232,7 +232,7 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 	w.printf("\n")
 }
 
-// orderText shows what a person has ordered.
+// orderText shows a manual entry.
 func (w *catWriter) orderText(offset int64, e *shownEntry) {
 	w.printf("%d  %s  %s  from %s %s, %s", offset, e.Order, e.target(), backtest.Instant(e.From), e.untilWords(), e.whyWords())
 	if e.Ended != 0 {

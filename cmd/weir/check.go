@@ -15,7 +15,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// A checkCommand is what `weir check` was told.
+// A checkCommand contains the flags of `weir check`.
 type checkCommand struct {
 	set    []string
 	live   bool
@@ -89,7 +89,7 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 	return errors.Join(problems...)
 }
 
-// file checks one file that is no file of rules on the disk.
+// file checks one file, except for files of rules on the disk, which run checks as one set.
 func (k *checkCommand) file(ctx context.Context, path string, data []byte) *checked {
 	result := newChecked(path)
 	inner, isConfigMap := yamlfile.ConfigMap(path, data)
@@ -132,13 +132,13 @@ func (k *checkCommand) configuration(result *checked, data []byte, o config.Opti
 	return c
 }
 
-// configMap checks the rules and the configurations that stand in a ConfigMap.
+// configMap checks the rules and the configurations in a ConfigMap.
 func (k *checkCommand) configMap(result *checked, data []byte, inner []yamlfile.Inner) {
 	set, warnings, hasRules, err := rule.ParseConfigMap(result.File, data)
 	result.add(warnings, err)
 	for _, part := range inner {
 		if keysOf(part.Data).configuration {
-			k.configuration(result, part.Data, config.Options{File: part.File, Within: part.Within(), Beside: inner})
+			k.configuration(result, part.Data, config.Options{File: part.File, Within: part.Within(), Siblings: inner})
 			hasRules = true
 		}
 	}
@@ -154,16 +154,16 @@ func (k *checkCommand) configMap(result *checked, data []byte, inner []yamlfile.
 
 func holdsRules(data []byte) bool { return rule.HoldsRules(data) && !keysOf(data).configuration }
 
-// topKeys are what the keys of a map say about what it is. A configuration has a key that only a weir.yaml has, or
-// the path of its rules.
+// topKeys report what kind of file its top keys belong to. A configuration has a key that only a weir.yaml has, or the
+// path of its rules.
 type topKeys struct{ configuration, tests bool }
 
 func keysOf(data []byte) (top topKeys) {
-	_ = yamlfile.Decode("", data, &top) // what is wrong is told when the file is checked
+	_ = yamlfile.Decode("", data, &top) // errors are reported when the file is checked
 	return top
 }
 
-// FromYAML reads the keys and next to nothing under them.
+// FromYAML looks at the keys, and only at the type of the value under rules.
 func (k *topKeys) FromYAML(v yamlfile.Value) {
 	known := yamlfile.Names(config.Config{})
 	pairs, _ := v.Map()

@@ -10,17 +10,17 @@ import (
 	"weir/cmd/internal/config"
 )
 
-// An asked is one thing that was asked of the live system, as `weir check --live --json` writes it.
+// An asked is the result of one check of the live system, as `weir check --live --json` writes it.
 type asked struct {
 	Thing string `json:"thing"` // kafka, topic weir.hits, store, data, source file-1 …
 	Holds bool   `json:"holds"`
-	What  string `json:"what"` // what was found, or what is wrong and how to mend it
+	What  string `json:"what"` // what was found, or what is wrong and how to correct it
 }
 
-// livePatience is how long Kafka and the store may take to answer, each.
+// livePatience is how long each of Kafka and the store may take to answer.
 const livePatience = 10 * time.Second
 
-// A liveCheck asks the live system that a configuration names, thing after thing.
+// A liveCheck checks, one after the other, the things that a configuration names.
 type liveCheck struct {
 	settings *config.Config
 	found    []asked
@@ -45,7 +45,7 @@ func (l *liveCheck) fails(thing, format string, args ...any) {
 	l.found = append(l.found, asked{thing, false, fmt.Sprintf(format, args...)})
 }
 
-// judge notes what was found unless there is an error.
+// judge notes the error, or, without one, what was found.
 func (l *liveCheck) judge(thing string, err error, found string) {
 	if err != nil {
 		l.fails(thing, "%v", err)
@@ -54,7 +54,7 @@ func (l *liveCheck) judge(thing string, err error, found string) {
 	l.holds(thing, "%s", found)
 }
 
-// writeAsked writes a line a thing.
+// writeAsked writes one line for each check.
 func writeAsked(to io.Writer, found []asked) error {
 	var rows []string
 	for _, one := range found {

@@ -18,7 +18,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// kafka asks the brokers, and then for our topics and those that are read.
+// kafka checks the brokers, then our topics and those that the sources read.
 func (l *liveCheck) kafka(ctx context.Context) {
 	process := &daemon.Process{Config: l.settings, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
 	to := process.KafkaConfig()
@@ -73,7 +73,7 @@ func (l *liveCheck) topics(ctx context.Context, client *kafka.Client) {
 	}
 }
 
-// topic compares one of ours with what it has to be.
+// topic compares one of our topics with the configuration.
 func (l *liveCheck) topic(ctx context.Context, client *kafka.Client, want kafka.Topic) {
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
@@ -100,7 +100,7 @@ func (l *liveCheck) topic(ctx context.Context, client *kafka.Client, want kafka.
 	l.judge(thing, err, found+settingsText(settings, want.Settings))
 }
 
-// settingsText is those settings of a topic that we want something of.
+// settingsText lists the values of those settings of a topic that the configuration asks for.
 func settingsText(settings, wanted map[string]string) (text string) {
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		text += ", " + name + "=" + settings[name]
@@ -108,8 +108,8 @@ func settingsText(settings, wanted map[string]string) (text string) {
 	return text
 }
 
-// keeps says what is wrong with how long a topic keeps its records: they have to last for as long as is configured, which
-// is what parts go by, and hits for as long as the longest limit looks back.
+// keeps returns an error when a topic deletes records too early. Records must last at least as long as is configured,
+// because the parts rely on it, and hits at least as long as the longest limit looks back.
 func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
 	configured, wanted := milliseconds(want.Settings["retention.ms"])
 	kept, limited := milliseconds(settings["retention.ms"])
@@ -135,7 +135,7 @@ func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
 	return nil
 }
 
-// milliseconds reads a setting; ok is false for one without an end.
+// milliseconds reads a setting; ok is false for one that is unlimited.
 func milliseconds(text string) (d time.Duration, ok bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > int64(yamlfile.Forever/time.Millisecond) {

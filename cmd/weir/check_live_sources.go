@@ -13,7 +13,7 @@ import (
 	"weir/cmd/internal/config"
 )
 
-// source looks at what a source reads, or whether it can listen. Topics are asked for with Kafka.
+// source checks that the files of a source can be read, or that its address can be listened on. kafka checks its topics.
 func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 	thing := "source " + s.Name
 	for _, pattern := range s.File {
@@ -37,7 +37,7 @@ func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 	}
 }
 
-// readable wants at least one file under a path or a pattern, and all of them readable.
+// readable requires at least one file under a path or a pattern, and that all of them can be read.
 func readable(pattern string) (found string, err error) {
 	paths := []string{pattern}
 	isPattern := strings.ContainsAny(pattern, `*?[\`)
@@ -79,7 +79,7 @@ func readable(pattern string) (found string, err error) {
 	return fmt.Sprintf("%s: %s, can be read", pattern, counted(files, "file")), nil
 }
 
-// listens tries an address. One that is in use is as it should be while the collector runs.
+// listens tries to listen on an address. While the collector runs, an address in use is the expected state.
 func (l *liveCheck) listens(ctx context.Context, thing, network, address string) {
 	err := tryListen(ctx, network, address)
 	if errors.Is(err, syscall.EADDRINUSE) && l.collectorRuns(ctx) {

@@ -14,7 +14,7 @@ import (
 	"weir/internal/store/redis"
 )
 
-// store asks Redis, or looks at the folder of the disk store.
+// store checks Redis, or the folder of the disk store.
 func (l *liveCheck) store(ctx context.Context) {
 	if l.settings.Store.Redis == "" {
 		l.folder("store", l.settings.StoreFolder())
@@ -29,7 +29,7 @@ func (l *liveCheck) store(ctx context.Context) {
 	l.judge("store", err, l.settings.Store.Redis+": answers, and drops no keys (maxmemory-policy noeviction)")
 }
 
-// folder wants a folder that can be written, or made.
+// folder requires a folder that can be written, or made.
 func (l *liveCheck) folder(thing, path string) {
 	found, err := writableFolder(path)
 	l.judge(thing, err, found)

@@ -15,7 +15,7 @@ import (
 	"weir/internal/store/redis/redistest"
 )
 
-// wantAsked asks the live system and wants these things, as the words of their lines begin.
+// wantAsked checks the live system, and requires lines that begin with these words.
 func wantAsked(t *testing.T, settings *config.Config, want ...string) {
 	t.Helper()
 	var got []string
@@ -29,7 +29,7 @@ func wantAsked(t *testing.T, settings *config.Config, want ...string) {
 	}
 }
 
-// The topics are as they are asked for, missing, or otherwise; hits are kept for less than a rule looks back.
+// Topics may be as configured, missing, or different; and hits may be deleted earlier than a rule looks back.
 func TestLiveTopics(t *testing.T) {
 	const fixed = "\nkafka: {hits: {partitions: 16}, events: {partitions: 4}}"
 	folder := liveFolder(t)
@@ -65,13 +65,13 @@ func TestLiveTopics(t *testing.T) {
 	wantAsked(t, weekly, "data", "store", "kafka true", "topic weir.hits false keeps hits for 2d, and rule per-ip has the limit 10/w", "", "")
 }
 
-// Nothing more is asked of a Kafka that does not answer.
+// When Kafka does not answer, its topics are not checked.
 func TestLiveKafkaUnreachable(t *testing.T) {
 	settings := settingsOf(t, "data: "+t.TempDir()+"\nkafka: {brokers: ['127.0.0.1:1']}")
 	wantAsked(t, settings, "data true", "store true", "kafka false asking Kafka for its brokers: broker 127.0.0.1:1 cannot be reached")
 }
 
-// freeUDP is an address that nobody listens on, on a host from which nobody asks anything.
+// freeUDP returns an address that is not in use, on a loopback address that no other test uses.
 func freeUDP(t *testing.T) string {
 	conn, err := net.ListenPacket("udp", "127.0.0.80:0")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// A checked is what was found of one file, as `weir check --json` writes it.
+// A checked is the result for one file, as `weir check --json` writes it.
 type checked struct {
 	File        string  `json:"file"`
 	Kind        string  `json:"kind"` // rules, configuration or ConfigMap
@@ -25,7 +25,7 @@ type checked struct {
 	faults yamlfile.Faults
 }
 
-// A place is a fault or a warning with where it stands.
+// A place is a fault or a warning with its place in the file.
 type place struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
@@ -34,7 +34,7 @@ type place struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// newChecked is a file in which nothing was found yet.
+// newChecked returns the result for a file without any findings yet.
 func newChecked(file string) *checked {
 	return &checked{File: file, Faults: []place{}, Warnings: []place{}}
 }
@@ -63,7 +63,7 @@ func (r *checked) add(warnings []yamlfile.Fault, err error) {
 	}
 }
 
-// write shows what was found, and returns the faults unless they are part of what was shown.
+// write shows the result. It returns the faults, except in JSON, which contains them already.
 func (r *checked) write(c *cobra.Command, form string) error {
 	if form == "json" {
 		if err := newJSON(c.OutOrStdout()).Encode(r); err != nil || len(r.faults) == 0 {
@@ -83,7 +83,7 @@ func (r *checked) write(c *cobra.Command, form string) error {
 	return errors.Join(writeAsked(c.OutOrStdout(), r.Live), r.unmet())
 }
 
-// unmet is the error that the exit code tells of what does not hold.
+// unmet returns an error when something asked of the live system does not hold.
 func (r *checked) unmet() error {
 	failed := 0
 	for _, one := range r.Live {
@@ -97,7 +97,7 @@ func (r *checked) unmet() error {
 	return unmetf("%s: %d of %s asked of the live system do not hold", r.File, failed, counted(len(r.Live), "thing"))
 }
 
-// String says what is in force when the file is.
+// String sums up a file without faults.
 func (r *checked) String() string {
 	text := r.File + ": " + r.Kind
 	if r.Mode != "" {

@@ -18,7 +18,7 @@ import (
 	"weir/test/real"
 )
 
-// An ordinarySite is a real nginx with a page, a page behind a password, and its log as it is without any setting.
+// An ordinarySite is a real nginx with a page, a page behind a password, and its default log.
 type ordinarySite struct {
 	address, log string
 }
@@ -65,7 +65,7 @@ http {
 	}
 }
 
-// ask asks for a page as a user, of whom nginx need not know, and says what the answer was.
+// ask requests a page as a user, whom nginx need not know, and returns the answer's status.
 func (s ordinarySite) ask(t *testing.T, path, user string) int {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, "http://"+s.address+path, nil)
@@ -83,7 +83,7 @@ func (s ordinarySite) ask(t *testing.T, path, user string) int {
 	return answer.StatusCode
 }
 
-// runInitial runs weir as `weir init` sets it up for a log, refusing.
+// runInitial runs weir as `weir init` sets it up for a log, in mode enforce.
 func runInitial(t *testing.T, log string) (p process, enforcer string, weir func(args ...string) string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -102,7 +102,7 @@ func runInitial(t *testing.T, log string) (p process, enforcer string, weir func
 	}
 }
 
-// blocked are the keys that a running weir refuses, by their rules.
+// blocked returns the keys that a running weir refuses, by their rules.
 func blocked(t *testing.T, enforcer string) map[string]string {
 	t.Helper()
 	answer, err := http.Get("http://" + enforcer + "/v1/blocklist")
@@ -123,7 +123,7 @@ func blocked(t *testing.T, enforcer string) map[string]string {
 	return keys
 }
 
-// Everyone's first test: a loop of curl on one's own machine is counted, and refused.
+// The first test of most users: a loop of curl on the same machine is counted, and refused.
 func TestALoopOnOnesOwnMachineIsCounted(t *testing.T) {
 	s := newOrdinarySite(t)
 	s.ask(t, "/", "")
@@ -135,7 +135,7 @@ func TestALoopOnOnesOwnMachineIsCounted(t *testing.T) {
 	awaitAnswer(t, p, enforcer, "127.0.0.1", http.StatusTooManyRequests)
 }
 
-// With the rules of init nobody escapes by calling himself somebody, and nobody has somebody else blocked.
+// With the rules of init a client does not escape by using a user's name, and cannot have another user blocked.
 func TestANameThatNobodyCheckedNeitherHidesNorFrames(t *testing.T) {
 	s := newOrdinarySite(t)
 	s.ask(t, "/", "")
@@ -160,7 +160,7 @@ func TestANameThatNobodyCheckedNeitherHidesNorFrames(t *testing.T) {
 	}
 }
 
-// What is not counted is said, and why, by the run itself and by status.
+// The run itself and status show how many requests are not counted, and why.
 func TestWhatIsNotCountedIsSaid(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "access.log")
 	line := fmt.Sprintf("10.0.0.1 - - [%s] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n", time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700"))

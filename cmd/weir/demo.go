@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// A demoSite is a small site that there is not: visitors who come and go, three who ask for too much, and a server that
-// asks the enforcer about each request and writes its access log.
+// A demoSite simulates a small site: visitors who come and go, three abusers, and a server that asks the enforcer about
+// each request and writes its access log.
 type demoSite struct {
 	log     string // its path
 	check   string // the enforcer's URL for checks
 	client  http.Client
 	random  *rand.Rand
-	pending float64 // parts of requests that are due
+	pending float64 // visitors' requests that are due; may be a fraction
 }
 
 const (
 	demoVisitors   = 1000
 	demoPerSecond  = 40.0    // requests of all visitors together
-	demoLogBytes   = 8 << 20 // then the log is rotated
+	demoLogBytes   = 8 << 20 // a longer log is rotated
 	demoTick       = 50 * time.Millisecond
-	demoPatience   = 200 * time.Millisecond // with the enforcer; then the request is let through
+	demoPatience   = 200 * time.Millisecond // for the enforcer's answer; then the request is let through
 	demoRules      = "rules: [{name: per-client, key: ip, limits: [30/10s, 100/min], block: {for: 30s, then: [2m]}}]\n"
 	demoConfigText = "data: data\nkafka: {hits: {partitions: 4, retention: 1h}}\n" + demoRules + "client: {trusted_proxies: [127.0.0.0/8, \"::1/128\"]}\ncollector: {sources: [{name: demo, file: [%q], format: combined}]}\n"
 )
 
-// An abuser asks so often, for the same all the time.
+// An abuser sends the same request at a constant rate.
 type abuser struct {
 	address   netip.Addr
 	perSecond float64
@@ -49,7 +49,7 @@ var abusers = []abuser{
 
 var demoPages = []string{"GET /", "GET /about", "GET /products/%d", "GET /static/site.css", "GET /images/%d.webp", "POST /basket", "GET /api/stock?id=%d"}
 
-// run has visitors come until the context is done.
+// run sends requests until the context is done.
 func (d *demoSite) run(ctx context.Context) error {
 	ticker := time.NewTicker(demoTick)
 	defer ticker.Stop()
@@ -83,7 +83,7 @@ func visitor(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, byte(2 + n/250), byte(1 + n%250)})
 }
 
-// serve asks the enforcer and writes the line.
+// serve asks the enforcer about one request and writes its line to the log.
 func (d *demoSite) serve(ctx context.Context, client netip.Addr, page, agent string) error {
 	if strings.Contains(page, "%d") {
 		page = fmt.Sprintf(page, d.random.IntN(500))
@@ -98,7 +98,7 @@ func (d *demoSite) serve(ctx context.Context, client netip.Addr, page, agent str
 	return d.write(line)
 }
 
-// refused is what the enforcer says, and no when it does not answer.
+// refused reports whether the enforcer refuses a request; false when the enforcer does not answer.
 func (d *demoSite) refused(ctx context.Context, client netip.Addr, method, path string) bool {
 	ctx, cancel := context.WithTimeout(ctx, demoPatience)
 	defer cancel()
@@ -141,7 +141,7 @@ func joinedClose(err error, file *os.File) error {
 	return err
 }
 
-// demoFolder makes a folder for a demonstration and its data, which the second function removes.
+// demoFolder makes a folder for a demonstration and its data, and returns a function that removes it.
 func demoFolder() (folder string, remove func(), err error) {
 	folder, err = os.MkdirTemp("", "weir-demo-")
 	if err != nil {
@@ -151,5 +151,5 @@ func demoFolder() (folder string, remove func(), err error) {
 	if err := os.WriteFile(log, nil, 0o644); err != nil {
 		return "", nil, err
 	}
-	return folder, func() { _ = os.RemoveAll(folder) }, nil // what cannot be removed lies where the system clears up
+	return folder, func() { _ = os.RemoveAll(folder) }, nil // the system cleans up its temporary folder
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// docs/tool.md has every command, and, as the pages that it points to for more, every flag of those that it tells of; and
-// none that there is not.
+// docs/tool.md has every command. It and the pages that it links to have every flag of the commands that they describe.
+// None of them has a flag that does not exist.
 func TestToolPage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/tool.md")
 	if err != nil {
@@ -37,7 +37,7 @@ func TestToolPage(t *testing.T) {
 			at.LocalFlags().VisitAll(func(f *pflag.Flag) {
 				flags[f.Name] = true
 				everywhere := slices.Contains([]string{"config", "set", "url", "json", "output", "help"}, f.Name) ||
-					f.Name == "key-file" && at.Flag("url") != nil // the page says it for all who ask an enforcer
+					f.Name == "key-file" && at.Flag("url") != nil // the page describes it once for all commands that ask an enforcer
 				if live && !everywhere && !strings.Contains(section, "--"+f.Name) {
 					t.Errorf("docs/tool.md does not say what weir %s --%s does", c.Name(), f.Name)
 				}

@@ -21,18 +21,18 @@ import (
 
 const (
 	dialPatience   = 3 * time.Second
-	answerPatience = 15 * time.Second // with an answer to a question; an enforcer waits a second for Kafka
-	waitPatience   = 45 * time.Second // until an answer begins that may be waited for
-	maxAnswer      = 64 << 20         // of an answer that is read whole
+	answerPatience = 15 * time.Second // for a complete answer; an enforcer waits a second for Kafka
+	waitPatience   = 45 * time.Second // for the first byte of an answer, also where the enforcer waits for changes
+	maxAnswer      = 64 << 20         // bytes of an answer that is kept in memory
 )
 
 // An enforcerClient asks one enforcer: the first of its places that can be reached.
 type enforcerClient struct {
 	places  []enforcerPlace
 	key     string
-	clients []*http.Client // a place's each
-	now     int            // the place that is asked
-	tried   []string       // places before it that could not be reached, and why
+	clients []*http.Client // one for each place
+	now     int            // index of the place that is asked
+	tried   []string       // the places before it that could not be reached, and why
 }
 
 func newEnforcerClient(places []enforcerPlace, key string, file *clientFile) (*enforcerClient, error) {
@@ -61,7 +61,7 @@ func newEnforcerClient(places []enforcerPlace, key string, file *clientFile) (*e
 	return e, nil
 }
 
-// tls is whom we believe, and who we are.
+// tls returns the roots that we trust and our own certificate.
 func (f *clientFile) tls() (*tls.Config, error) {
 	roots, err := rootsWith(f.CA)
 	if err != nil {
@@ -82,7 +82,7 @@ func (f *clientFile) tls() (*tls.Config, error) {
 	return secure, nil
 }
 
-// rootsWith are the system's roots and those of a file; nil, for the system's, without one.
+// rootsWith returns the system's roots and those of a file; without a file nil, which means the system's.
 func rootsWith(ca string) (*x509.CertPool, error) {
 	if ca == "" {
 		return nil, nil
@@ -109,7 +109,7 @@ func (e *enforcerClient) close() {
 	}
 }
 
-// at is where the enforcer is that was reached last.
+// at returns the place that is asked now, for messages.
 func (e *enforcerClient) at() string {
 	if p := e.places[e.now]; p.socket != "" {
 		return p.socket
@@ -117,11 +117,11 @@ func (e *enforcerClient) at() string {
 	return e.places[e.now].url
 }
 
-// fromTheFirst has all places tried once more: one that could not be reached may be there again.
+// fromTheFirst starts again with the first place: one that could not be reached may have returned.
 func (e *enforcerClient) fromTheFirst() { e.now, e.tried = 0, nil }
 
-// send asks, and gives any answer below 300. A place that cannot be reached is not asked again before fromTheFirst:
-// nothing was sent there, so the next one is asked in its stead.
+// send returns an answer with a status below 300. When a place cannot be reached, nothing was sent there, so send goes on
+// with the next one. It does not try earlier places again before fromTheFirst.
 func (e *enforcerClient) send(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
 	for {
 		answer, err := e.sendOnce(ctx, method, path, query, body, accept)
@@ -179,21 +179,21 @@ func (e *enforcerClient) sendOnce(ctx context.Context, method, path string, quer
 	return e.clients[e.now].Do(request)
 }
 
-// A refused is why an enforcer does not do what it is asked, in its own words.
+// A refused is an enforcer's refusal of a request, in the enforcer's words.
 type refused struct {
 	text    string
-	affects []string // what an order does that wants a confirmation
+	affects []string // the effects that the user has to confirm
 }
 
 func (r *refused) Error() string { return r.text }
 
-// judge makes an error of an answer that is none, and closes it.
+// judge turns an answer of status 300 or more into an error, and closes it.
 func (e *enforcerClient) judge(answer *http.Response) error {
 	if answer.StatusCode < 300 {
 		return nil
 	}
 	defer answer.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // what could be read is told
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // the part that could be read is enough for a message
 	says := strings.TrimPrefix(detail(text), ": ")
 	if says == "" {
 		return fmt.Errorf("%s answers %s, as no enforcer does", e.at(), answer.Status)
@@ -221,7 +221,7 @@ func (e *enforcerClient) judge(answer *http.Response) error {
 	return no
 }
 
-// ask gets an answer that is one JSON value.
+// ask sends a request and decodes the answer, one JSON value. It also returns its text.
 func (e *enforcerClient) ask(ctx context.Context, method, path string, query url.Values, body, into any) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()

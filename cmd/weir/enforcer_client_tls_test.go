@@ -14,7 +14,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// The user's file names whom to believe, and who we are for an enforcer that asks for a certificate.
+// The user's file names the roots to trust, and our certificate for an enforcer that requires one.
 func TestTheToolShowsItsCertificate(t *testing.T) {
 	home := t.TempDir()
 	folder := filepath.Join(home, ".config", "weir")

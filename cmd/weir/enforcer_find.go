@@ -14,7 +14,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// An enforcerFlags is which enforcer a command asks.
+// An enforcerFlags selects the enforcer that a command asks.
 type enforcerFlags struct {
 	live    liveFlags
 	url     string
@@ -27,11 +27,11 @@ func (f *enforcerFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.keyFile, "key-file", "", "show it the API key in `FILE` (default $WEIR_KEY_FILE; on its socket none is needed)")
 }
 
-// An enforcerPlace is where an enforcer may be.
+// An enforcerPlace is an address at which an enforcer may listen.
 type enforcerPlace struct {
-	url    string // of what stands before the paths
-	socket string // the unix socket to connect to; empty is TCP
-	named  string // by whom: --url, WEIR_URL, a file
+	url    string // without the path of an endpoint
+	socket string // the unix socket to connect to; empty means TCP
+	named  string // where it was named: --url, WEIR_URL, a file
 }
 
 func (p enforcerPlace) String() string {
@@ -41,14 +41,14 @@ func (p enforcerPlace) String() string {
 	return p.url + " (" + p.named + ")"
 }
 
-// A clientFile is what ~/.config/weir/client.yaml says.
+// A clientFile is the content of ~/.config/weir/client.yaml.
 type clientFile struct {
 	path    string
 	URL     string `yaml:"url"`
 	KeyFile string `yaml:"key_file"` // relative to the file
 	CA      string `yaml:"ca"`       // roots besides the system's, relative to the file
-	Cert    string `yaml:"cert"`     // our certificate, for who asks for one, and
-	CertKey string `yaml:"cert_key"` // its key; relative to the file
+	Cert    string `yaml:"cert"`     // our certificate, for servers that require one
+	CertKey string `yaml:"cert_key"` // the certificate's key; both relative to the file
 }
 
 func readClientFile() (*clientFile, error) {
@@ -79,8 +79,8 @@ func readClientFile() (*clientFile, error) {
 	return file, nil
 }
 
-// connect makes a client of the enforcer that is named first: by flags, by the environment, by the user's file; where
-// none is, of those on this machine. Nothing is asked as yet.
+// connect makes a client for the enforcer that is named by a flag, the environment or the user's file, in this order.
+// Without any of these the client uses the enforcer on this machine. connect itself sends nothing.
 func (f *enforcerFlags) connect() (*enforcerClient, error) {
 	file, err := readClientFile()
 	if err != nil {
@@ -123,7 +123,7 @@ func (f *enforcerFlags) places(file *clientFile) ([]enforcerPlace, error) {
 	return localPlaces(settings)
 }
 
-// localPlaces are the enforcer's socket, and where it listens.
+// localPlaces returns the enforcer's socket and its address on this machine.
 func localPlaces(settings *config.Config) ([]enforcerPlace, error) {
 	e := &settings.Enforcer
 	var places []enforcerPlace
@@ -133,7 +133,7 @@ func localPlaces(settings *config.Config) ([]enforcerPlace, error) {
 
 	const system = "/var/lib/weir"
 	if home, err := os.UserHomeDir(); err == nil && settings.Data == filepath.Join(home, ".local", "state", "weir") {
-		// Nothing says where data is: a service has it elsewhere than a user who may not write there.
+		// The data folder is the default of a user; a service's default is another one.
 		places = append(places, enforcerPlace{url: "http://weir", socket: filepath.Join(system, filepath.Base(e.Socket)), named: "a service's socket"})
 	}
 
@@ -151,7 +151,7 @@ func localPlaces(settings *config.Config) ([]enforcerPlace, error) {
 	return places, nil
 }
 
-// key is the API key to show. That of the user's file is for the URL there, and for this machine, and for nobody else.
+// key returns the API key to send. The key of the user's file goes only to the URL in that file and to this machine.
 func (f *enforcerFlags) key(file *clientFile, first enforcerPlace) (string, error) {
 	path := f.keyFile
 	if path == "" {
@@ -171,10 +171,10 @@ func (f *enforcerFlags) key(file *clientFile, first enforcerPlace) (string, erro
 	return key, nil
 }
 
-// errNoEnforcer says that none answers.
+// errNoEnforcer means that no place answers.
 var errNoEnforcer = errors.New("no enforcer answers")
 
-// noneAnswers is the line that says where it was looked for.
+// noneAnswers returns an error that lists the places that were tried.
 func noneAnswers(tried []string) error {
 	text := ""
 	for i, one := range tried {

@@ -10,16 +10,16 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A listAnswer is the list, or what changed of it, as it comes in. It was all there only when Next says io.EOF.
+// A listAnswer reads the list, or its changes, as they come in. It is complete only when Next returns io.EOF.
 type listAnswer struct {
 	*blocklist.JSONReader
-	local string // the name of the orders in it that wait for Kafka
+	local string // names the manual entries in it that wait for Kafka
 	body  io.Closer
 }
 
 func (l *listAnswer) close() { l.body.Close() }
 
-// list asks for the list.
+// list requests the list.
 func (e *enforcerClient) list(ctx context.Context, query url.Values) (*listAnswer, error) {
 	answer, err := e.send(ctx, http.MethodGet, "/v1/blocklist", query, nil, blocklist.ContentJSON)
 	if err != nil {

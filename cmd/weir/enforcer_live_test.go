@@ -22,8 +22,8 @@ import (
 	"weir/pkg/rule"
 )
 
-// A liveEnforcer is a real one over a list in memory: what it sends to the topic blocklist comes back to it as from
-// Kafka, unless that is away.
+// A liveEnforcer is a real enforcer over a list in memory. The records that it sends to the topic blocklist come back to it
+// as from Kafka, unless Kafka is away.
 type liveEnforcer struct {
 	*enforcer.Enforcer
 	set    *blocklist.Set
@@ -38,7 +38,7 @@ rules:
   - {name: sign-in, key: [user, path], limits: [5/min], mode: shadow}
 `
 
-// startEnforcer runs one that listens on weir.sock in a folder and on a port, with keys where there are.
+// startEnforcer runs an enforcer that listens on weir.sock in a folder and on a port, with a file of keys if one is named.
 func startEnforcer(folder string, known *keys.File, set *blocklist.Set) (*liveEnforcer, error) {
 	rules, _, err := rule.Parse("rules.yaml", []byte(liveRules))
 	if err != nil {
@@ -69,7 +69,7 @@ func (e *liveEnforcer) Close() error {
 	return <-e.ended
 }
 
-// listOf is a whole list; those of another epoch are other lists.
+// listOf returns a complete list; lists of another epoch are other lists.
 func listOf(epoch int64, entries ...*blocklist.Entry) *blocklist.Set {
 	set := blocklist.NewSet(blocklist.Limits{})
 	filling, now := set.Fill(), time.Now().UnixMilli()
@@ -93,7 +93,7 @@ func changeOf(offset int64, e *blocklist.Entry) blocklist.Change {
 // A loopback takes messages as Kafka does, and gives them to a set.
 type loopback struct {
 	mu     sync.Mutex
-	set    *blocklist.Set // nil for topics that nobody reads
+	set    *blocklist.Set // nil for topics that are not read
 	offset int64
 	away   bool
 }
@@ -102,7 +102,7 @@ func (l *loopback) Send(_ context.Context, messages ...kafka.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.away {
-		return nil // it waits
+		return nil // the message waits
 	}
 	for _, m := range messages {
 		l.offset++
@@ -116,7 +116,7 @@ func (l *loopback) Send(_ context.Context, messages ...kafka.Message) error {
 	return nil
 }
 
-// put gives the set entries as aggregators would.
+// put adds entries to the set as aggregators would.
 func (l *loopback) put(entries ...*blocklist.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +128,7 @@ func (l *loopback) put(entries ...*blocklist.Entry) {
 	}
 }
 
-// blockedNow is a verdict of this moment.
+// blockedNow returns a verdict of this moment.
 func blockedNow(rule, key string, fields map[string]string) *blocklist.Entry {
 	now := time.Now().UnixMilli()
 	return &blocklist.Entry{ID: blocklist.ID(rule, key, now, 1), Rule: rule, Key: key, Fields: fields, From: now, Until: now + 600_000, Decided: now,
@@ -145,8 +145,8 @@ func sampleList() []*blocklist.Entry {
 	}
 }
 
-// enforcer is for scripts: `enforcer data` runs one on the socket data/weir.sock, `enforcer data keys.yaml` one that
-// knows keys; $PORT_URL is where it listens too. `enforcer data away` has Kafka be away from then on.
+// enforcer is for scripts: `enforcer data` runs one on the socket data/weir.sock, `enforcer data keys.yaml` one with keys;
+// both listen on $PORT_URL too. After `enforcer data away` it does not reach Kafka any more.
 func runEnforcer(ts *testscript.TestScript, _ bool, args []string) {
 	live := liveOf(ts)
 	if len(args) > 1 && args[1] == "away" {

@@ -17,7 +17,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// An explainCommand is what `weir explain` was told.
+// An explainCommand contains the flags of `weir explain`.
 type explainCommand struct {
 	ask    aggregatorFlags
 	rule   string
@@ -52,15 +52,15 @@ is 3.`,
 	return c
 }
 
-// An explanation is what is known of a key, as `weir explain --json` writes it.
+// An explanation contains all that is known of a key, as `weir explain --json` writes it.
 type explanation struct {
 	Key     string        `json:"key"`
 	Entries []*shownEntry `json:"entries"`        // on the list
-	Orders  []*shownEntry `json:"orders"`         // that let it through
-	Next    string        `json:"next,omitempty"` // there are more, as /v1/find says it
+	Orders  []*shownEntry `json:"orders"`         // manual entries that let it through
+	Next    string        `json:"next,omitempty"` // not empty when /v1/find has more entries
 	Sending *shownSending `json:"sending,omitempty"`
 	Counted []*countedKey `json:"counted"`
-	Faults  []string      `json:"faults"` // who could not be asked
+	Faults  []string      `json:"faults"` // the errors of parts that could not be asked
 }
 
 func (e *explainCommand) run(c *cobra.Command, key string) error {
@@ -99,19 +99,19 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 	}
 
 	faults = append(faults, e.askEnforcer(c, key, known))
-	return errors.Join(known.show(c.OutOrStdout(), form, faults), errors.Join(faults...), known.verdict())
+	return errors.Join(known.show(c.OutOrStdout(), form, faults), errors.Join(faults...), known.outcome())
 }
 
 var errNoRules = errors.New("nothing here says what the rules are; name one with --rule, or the configuration with --config")
 
-// rulesOfRun are the rules that weir run has where there is no configuration.
+// rulesOfRun returns the rules of a weir run without a configuration.
 func rulesOfRun() *rule.Set {
-	set, _, _ := rule.Parse("rules.yaml", []byte(initialRules)) // which are ours
+	set, _, _ := rule.Parse("rules.yaml", []byte(initialRules)) // a test parses them
 	return set
 }
 
-// askAggregators adds what is counted of the key. Faults are told once, whichever rule they were met with; unknown are
-// those of aggregators that do not count it.
+// askAggregators adds the counts of the key. It returns each error once, even when several rules meet it; unknown are
+// the errors of aggregators that do not count the key.
 func (e *explainCommand) askAggregators(c *cobra.Command, asked *aggregators, names []ruleKey, known *explanation) (faults, unknown []error) {
 	told := map[string]bool{}
 	for _, name := range names {
@@ -135,10 +135,10 @@ func (e *explainCommand) askAggregators(c *cobra.Command, asked *aggregators, na
 	return faults, unknown
 }
 
-// A ruleKey is a key to ask for.
+// A ruleKey is a key to ask for under a rule.
 type ruleKey struct{ rule, key string }
 
-// rules are the rules that may count the key, and what it is called there.
+// rules returns the rules that may count the key, with the key in the form of each.
 func (e *explainCommand) rules(settings *config.Config, key string) []ruleKey {
 	scope, value, err := blocklist.ParseTarget(key)
 	ofField := err == nil && scope != "ip"
@@ -169,7 +169,7 @@ func countsBy(r *rule.Rule, key string) bool {
 	return err == nil
 }
 
-// askEnforcer adds what is on the list.
+// askEnforcer adds the entries on the list.
 func (e *explainCommand) askEnforcer(c *cobra.Command, key string, known *explanation) error {
 	enforcer, err := e.ask.enforcer.connect()
 	if err != nil {
@@ -184,8 +184,8 @@ func (e *explainCommand) askEnforcer(c *cobra.Command, key string, known *explan
 	return err
 }
 
-// verdict is an error when nothing is known.
-func (x *explanation) verdict() error {
+// outcome returns an error when nothing is known of the key.
+func (x *explanation) outcome() error {
 	if len(x.Counted)+len(x.Entries)+len(x.Orders) == 0 && len(x.Faults) == 0 {
 		return unmetf("nothing is counted of %s, and nothing on the list holds it", x.Key)
 	}
@@ -224,7 +224,7 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	return err
 }
 
-// text is what is counted, as people read it.
+// text writes the counts for people.
 func (k *countedKey) text(b *strings.Builder) {
 	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", k.Rule, printable(k.Key), inWords(k.At), k.Partition, k.Where)
 	var rows []string

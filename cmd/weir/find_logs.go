@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// usualLogs are where servers write their access logs unless they are told otherwise.
+// usualLogs are the places where servers write their access logs by default.
 var usualLogs = []string{
 	"/var/log/nginx/*access*.log",
 	"/var/log/apache2/*access*.log",
@@ -33,7 +33,7 @@ type foundLogs struct {
 	locked   []string
 }
 
-// findLogs looks where patterns point to.
+// findLogs looks for the files of patterns.
 func findLogs(patterns []string) (found foundLogs) {
 	for _, pattern := range patterns {
 		paths, _ := filepath.Glob(pattern) // the patterns are ours
@@ -74,7 +74,7 @@ func lockedFolder(folder string) bool {
 
 func (f foundLogs) patterns() []string { return f.readable }
 
-// missing is an error when there is no log that can be read.
+// missing returns an error when no log can be read.
 func (f foundLogs) missing() error {
 	switch {
 	case len(f.readable) > 0:
@@ -90,14 +90,14 @@ var (
 	errLockedLogs = errors.New("no access log that was found may be read; once it may, run this again. `weir run --demo` brings one of its own")
 )
 
-// tell names the logs that may not be read, each with the command that helps.
-func (f foundLogs) tell(w io.Writer) {
+// warn lists the logs that may not be read, each with a command that changes this.
+func (f foundLogs) warn(w io.Writer) {
 	for _, path := range f.locked {
 		fmt.Fprintf(w, "%s may not be read by %s: %s\n", path, userName(), remedyFor(path))
 	}
 }
 
-// remedyFor is a command after which a path may be read: the group that has it, or a list of access.
+// remedyFor returns a command after which a path may be read: it adds the user to the file's group, or to its access list.
 func remedyFor(path string) string {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode()&0o040 != 0 {

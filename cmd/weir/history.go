@@ -19,7 +19,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A historyCommand is what `weir history` was told.
+// A historyCommand contains the flags of `weir history`.
 type historyCommand struct {
 	live   liveFlags
 	from   string
@@ -98,7 +98,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 		return err
 	}
 
-	return errors.Join(story.show(c.OutOrStdout(), form), err, story.verdict(key, topic+client.place(settings)))
+	return errors.Join(story.show(c.OutOrStdout(), form), err, story.outcome(key, topic+client.place(settings)))
 }
 
 // longestStory is how many events of a key are kept, the last ones.
@@ -111,7 +111,7 @@ type story struct {
 
 	mu     sync.Mutex
 	events []event
-	left   int // out, because there are too many
+	left   int // events left out, because there are too many
 }
 
 // An event is a line of the topic events.
@@ -122,7 +122,7 @@ type event struct {
 	line []byte
 }
 
-// read takes an event in, if it concerns the key.
+// read adds an event if it concerns the key.
 func (s *story) read(line []byte) error {
 	var e event
 	var more struct {
@@ -141,14 +141,14 @@ func (s *story) read(line []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.events = append(s.events, e); len(s.events) >= 2*longestStory {
-		s.cut()
+		s.trim()
 	}
 
 	return nil
 }
 
-// cut puts the events in order and leaves out the oldest of too many.
-func (s *story) cut() {
+// trim sorts the events by time, and drops the oldest when there are more than longestStory.
+func (s *story) trim() {
 	slices.SortStableFunc(s.events, func(a, b event) int { return a.at.Compare(b.at) })
 	if over := len(s.events) - longestStory; over > 0 {
 		s.left += over
@@ -156,28 +156,29 @@ func (s *story) cut() {
 	}
 }
 
-// A sameEvent is what tells events from one another: aggregators publish again what they may not have published.
+// A sameEvent identifies an event. Aggregators may publish an event twice when they are not sure that the first time
+// succeeded.
 type sameEvent struct {
 	id, what     string
 	until, ended int64
 }
 
 func (s *story) show(w io.Writer, form string) error {
-	s.cut()
+	s.trim()
 	var b strings.Builder
 	if s.left > 0 && form == "text" {
 		fmt.Fprintf(&b, "(%s before these are left out; --from narrows it)\n", counted(s.left, "event"))
 	}
 
-	rows, told := make([]string, 0, len(s.events)), map[sameEvent]bool{}
+	rows, shown := make([]string, 0, len(s.events)), map[sameEvent]bool{}
 	for i := range s.events {
 		e := &s.events[i]
 		if form == "json" {
 			b.Write(append(e.line, '\n'))
 			continue
 		}
-		if same := (sameEvent{e.ID, e.what, e.Until, e.Ended}); !told[same] {
-			told[same] = true
+		if same := (sameEvent{e.ID, e.what, e.Until, e.Ended}); !shown[same] {
+			shown[same] = true
 			rows = append(rows, e.row())
 		}
 	}
@@ -187,15 +188,15 @@ func (s *story) show(w io.Writer, form string) error {
 	return err
 }
 
-// verdict is an error when there is nothing to tell.
-func (s *story) verdict(key, where string) error {
+// outcome returns an error when there are no events.
+func (s *story) outcome(key, where string) error {
 	if len(s.events) == 0 {
 		return unmetf("%s holds nothing about %s", where, key)
 	}
 	return nil
 }
 
-// row is an event as people read it.
+// row returns the event as a row for people.
 func (e *event) row() string {
 	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", backtest.Instant(e.at.UnixMilli()), eventWord(e.what, e.Order), e.Rule, e.target(), e.rest())
 }

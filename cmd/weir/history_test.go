@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// An event that an aggregator has published again is told to people once, and given to programs as often as it is there.
+// An event that an aggregator has published twice is shown to people once, and to programs twice.
 func TestAStoryTellsAnEventOnce(t *testing.T) {
 	const blocked = `{"v":1,"id":"one","rule":"per-ip","key":"192.0.2.1","fields":{"ip":"192.0.2.1"},"from":"2026-03-03T08:00:00Z",` +
 		`"until":"2026-03-03T08:10:00Z","decided":"2026-03-03T08:00:01Z","limit":"10/min","count":11,"level":1,"mode":"enforce","source":"verdict","by":"weir","why":"","event":"blocked","at":"2026-03-03T08:00:01Z"}`

@@ -45,7 +45,7 @@ nobody refused. Files that exist are left as they are, and then nothing is writt
 			if err != nil {
 				return err
 			}
-			logs.tell(c.ErrOrStderr())
+			logs.warn(c.ErrOrStderr())
 			fmt.Fprintln(c.OutOrStdout(), "next: weir run --config", filepath.Join(folder, "weir.yaml"))
 			return nil
 		},
@@ -80,7 +80,7 @@ func writeInitial(folder string, logs foundLogs) (written []string, err error) {
 	return written, nil
 }
 
-// configFor is the initial configuration with the logs that were found as its sources.
+// configFor returns the initial configuration with the found logs as its sources.
 func configFor(logs foundLogs) string {
 	lines := []string{"    - {file: [/var/log/nginx/*access*.log]}"}
 	if patterns := logs.patterns(); len(patterns) > 0 {
@@ -92,7 +92,7 @@ func configFor(logs foundLogs) string {
 	return strings.Replace(initialConfig, "SOURCES\n", strings.Join(lines, "\n")+"\n", 1)
 }
 
-// configInMemory is the same with the rules in it, for a run without files.
+// configInMemory returns the same configuration with the rules in it, for a run without files.
 func configInMemory(logs foundLogs) []byte {
 	rules := "rules:\n" + indented(initialRules)
 	return []byte(strings.Replace(configFor(logs), "rules: rules.yaml\n", rules, 1))

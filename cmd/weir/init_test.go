@@ -38,7 +38,7 @@ func TestInitWritesWhatCanBeRun(t *testing.T) {
 	}
 }
 
-// What the initial configuration shows behind # is what holds without it.
+// The settings in comments of the initial configuration are the defaults.
 func TestTheInitialConfigurationShowsDefaults(t *testing.T) {
 	read := func(text string) *config.Config {
 		c, warnings, err := config.Read([]byte(text), config.Options{Environ: []string{"STATE_DIRECTORY=/var/lib/weir"}})
@@ -53,7 +53,7 @@ func TestTheInitialConfigurationShowsDefaults(t *testing.T) {
 	for line := range strings.Lines(text) {
 		if len(line) > 2 && line[0] == '#' && line[1] != ' ' {
 			line = line[1:]
-		} else if strings.HasPrefix(line, "#  ") { // within a section that is there
+		} else if strings.HasPrefix(line, "#  ") { // within a section that is not a comment
 			line = " " + line[2:]
 		}
 		shown = append(shown, line)
@@ -98,7 +98,7 @@ func TestLogsThatMayNotBeReadAreNamedWithTheRemedy(t *testing.T) {
 		}
 	}
 	var said bytes.Buffer
-	foundLogs{locked: []string{path}}.tell(&said)
+	foundLogs{locked: []string{path}}.warn(&said)
 	if !strings.Contains(said.String(), path+" may not be read by ") || !strings.Contains(said.String(), "sudo ") {
 		t.Error(said.String())
 	}

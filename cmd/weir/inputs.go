@@ -8,7 +8,7 @@ import (
 	"weir/pkg/backtest"
 )
 
-// inputs are the files, each of them and standard input once at most.
+// inputs opens nothing: it lists the files, and refuses a file that is named twice.
 func inputs(files []string, stdin io.Reader) ([]backtest.Input, error) {
 	var all []backtest.Input
 	var known []named
@@ -37,10 +37,10 @@ func inputs(files []string, stdin io.Reader) ([]backtest.Input, error) {
 	return all, nil
 }
 
-// A named is a file and the name that it was given; links give it several.
+// A named is a file with the name that the user gave it; a file with links has several.
 type named struct {
 	name string
-	info os.FileInfo // nil when it is no regular file: what is wrong with it is told when it is opened
+	info os.FileInfo // nil unless it is a regular file; opening it reports what is wrong
 }
 
 func stat(name string) named {
@@ -51,7 +51,7 @@ func stat(name string) named {
 	return named{name, info}
 }
 
-// among is the name under which the file is already known.
+// among returns the name under which the file is already known; empty when it is not.
 func (n named) among(known []named) string {
 	for _, other := range known {
 		if n.info != nil && other.info != nil && os.SameFile(n.info, other.info) {

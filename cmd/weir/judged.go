@@ -7,7 +7,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// judged notes under which rules a request counts, and why not under the others.
+// judged notes the rules under which a request counts, and for the others the reason why it does not.
 func (p *parseCommand) judged(l *line, r *request.Request) {
 	if p.judge == nil {
 		return
@@ -25,7 +25,7 @@ func (p *parseCommand) judged(l *line, r *request.Request) {
 	}
 }
 
-// why tells a person the reason for which a request does not count under a rule.
+// why describes the reason for which a request does not count under a rule.
 func why(reason rule.Reason, of *rule.Rule, r *request.Request) string {
 	switch reason {
 	case rule.Allowed:
@@ -45,7 +45,7 @@ func why(reason rule.Reason, of *rule.Rule, r *request.Request) string {
 	}
 }
 
-// missing are the parts of the rule's key that a request lacks.
+// missing lists the parts of the rule's key that a request lacks.
 func missing(of *rule.Rule, r *request.Request) string {
 	var names []string
 	for _, word := range of.Key.Words() {

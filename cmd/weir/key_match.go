@@ -6,12 +6,12 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A keyMatch says which entries concern a key that a person typed.
+// A keyMatch finds the entries that concern a key that a person typed.
 type keyMatch struct {
 	text   string
-	scope  string // of a target: ip, user, …; empty when the text is none
+	scope  string // of a target: ip, user, …; empty when the text is not a target
 	value  string
-	prefix netip.Prefix // of the scope ip
+	prefix netip.Prefix // set with the scope ip
 }
 
 func newKeyMatch(text string) *keyMatch {
@@ -27,7 +27,7 @@ func newKeyMatch(text string) *keyMatch {
 	return m
 }
 
-// prefixOf is an address or a prefix as a prefix; not valid for what is neither.
+// prefixOf returns an address or a prefix as a prefix; an invalid one for any other text.
 func prefixOf(text string) netip.Prefix {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		return prefix
@@ -39,18 +39,18 @@ func prefixOf(text string) netip.Prefix {
 	return netip.PrefixFrom(address, address.BitLen())
 }
 
-// matches says whether an entry, or an order, holds the key or lies within it. A pardon concerns the key it pardons.
+// matches reports whether an entry covers the key or lies within it. An unblock concerns the key that it unblocks.
 func (m *keyMatch) matches(e *shownEntry) bool {
 	if e.Key == m.text || e.target() == m.text || m.scope != "" && e.Fields[m.scope] == m.value {
 		return true
 	}
-	if e.Order == blocklist.OrderPardon && (e.Fields["key"] == m.text || m.holds(e.Fields["key"])) {
+	if e.Order == blocklist.OrderPardon && (e.Fields["key"] == m.text || m.overlaps(e.Fields["key"])) {
 		return true
 	}
-	return m.holds(e.Fields["ip"])
+	return m.overlaps(e.Fields["ip"])
 }
 
-func (m *keyMatch) holds(ip string) bool {
+func (m *keyMatch) overlaps(ip string) bool {
 	if !m.prefix.IsValid() || ip == "" {
 		return false
 	}

@@ -25,7 +25,7 @@ Without --file it is the one that enforcer.keys names in the configuration, else
 	return c
 }
 
-// A keysFlags is which file of keys a command is about.
+// A keysFlags selects the file of keys that a command uses.
 type keysFlags struct {
 	live liveFlags
 	file string
@@ -50,7 +50,7 @@ func (f *keysFlags) path() (string, error) {
 	return "keys.yaml", nil
 }
 
-// nameFile says what to do where there is no such file.
+// nameFile adds to the error of a missing file what to do about it.
 func nameFile(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return wrongf("%w; name the file of keys with --file, or make one with weir keys add", err)

@@ -10,7 +10,7 @@ import (
 	"weir/internal/keys"
 )
 
-// A keysAddCommand is what `weir keys add` was told.
+// A keysAddCommand contains the flags of `weir keys add`.
 type keysAddCommand struct {
 	keysFlags
 	name, role string
@@ -79,7 +79,7 @@ func (k *keysAddCommand) run(c *cobra.Command) error {
 	return k.show(c.OutOrStdout(), form, path, secret)
 }
 
-// secret is a new key, or the one in the file.
+// secret returns a new key, or the one in the file.
 func (k *keysAddCommand) secret() (string, error) {
 	if k.keyFile == "" {
 		return keys.MakeSecret(), nil
@@ -87,7 +87,7 @@ func (k *keysAddCommand) secret() (string, error) {
 	return readKey(k.keyFile)
 }
 
-// show says what was done; a new key stands on the last line.
+// show describes the result; a new key stands alone on the last line.
 func (k *keysAddCommand) show(w io.Writer, form, path, secret string) (err error) {
 	switch form {
 	case "json":

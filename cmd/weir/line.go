@@ -9,16 +9,16 @@ import (
 	"weir/pkg/request"
 )
 
-// A line is what became of one line of a log, as `weir parse --json` writes it. What is not known is left out.
+// A line is the result for one line of a log, as `weir parse --json` writes it, without fields that are not known.
 type line struct {
 	Input     string            `json:"input"`
 	Line      int               `json:"line"`
-	Unread    string            `json:"unread,omitempty"` // the reason, and then nothing but why and sample follows
+	Unread    string            `json:"unread,omitempty"` // the reason; then only why and sample follow
 	Why       string            `json:"why,omitempty"`
-	Sample    string            `json:"sample,omitempty"` // of a line that was not read, shortened, secrets masked
+	Sample    string            `json:"sample,omitempty"` // the beginning of a line that was not read, secrets masked
 	Time      *backtest.Instant `json:"time,omitempty"`
 	IP        string            `json:"ip,omitempty"`
-	Proxy     bool              `json:"proxy,omitempty"` // ip is a trusted proxy's own: no client is known behind it
+	Proxy     bool              `json:"proxy,omitempty"` // ip is a trusted proxy's own, because no client behind it is known
 	User      string            `json:"user,omitempty"`
 	Method    string            `json:"method,omitempty"`
 	Host      string            `json:"host,omitempty"`
@@ -37,7 +37,7 @@ type line struct {
 	fields []request.Field // in the line's order
 }
 
-// A lineHit is a rule under which the line counts.
+// A lineHit is a hit of the line under a rule.
 type lineHit struct {
 	Rule   string            `json:"rule"`
 	Key    string            `json:"key"`
@@ -52,7 +52,7 @@ type uncounted struct {
 	Why    string `json:"why"`
 }
 
-// noRequest is the reason of lines that hold none, such as comments.
+// noRequest is the reason of lines without a request, such as comments.
 const noRequest = "none"
 
 // fail notes why the line was not read.
@@ -87,7 +87,7 @@ func (l *line) fill(r *request.Request) {
 	}
 }
 
-// String is the line's fields as name=value.
+// String returns the line's fields as name=value.
 func (l *line) String() string {
 	var b strings.Builder
 	b.WriteString(l.Time.String())
@@ -124,7 +124,7 @@ func (l *line) String() string {
 	return b.String()
 }
 
-// quoteValue puts quotes around a value that would else not be one word.
+// quoteValue puts quotes around a value that would not be one word without them.
 func quoteValue(value string) string {
 	if strings.ContainsAny(value, " \"=\\") || strconv.Quote(value) != `"`+value+`"` {
 		return strconv.Quote(value)

@@ -18,21 +18,21 @@ type lineWriter struct {
 	lines  int
 	read   int
 	unread map[string]int
-	err    error // the first of writing
+	err    error // the first error of writing
 }
 
 func newLineWriter(out *bufio.Writer, form string) *lineWriter {
 	return &lineWriter{out: out, form: form, unread: map[string]int{}}
 }
 
-// choice tells how an input is read.
+// choice shows how an input is read.
 func (w *lineWriter) choice(input string, c request.Choice) {
 	if w.form == "text" {
 		w.printf("# %s: %s\n", input, c)
 	}
 }
 
-// empty tells that an input holds nothing.
+// empty shows that an input is empty.
 func (w *lineWriter) empty(input string) {
 	if w.form == "text" {
 		w.printf("# %s: empty\n", input)
@@ -83,7 +83,7 @@ func (w *lineWriter) writeText(l *line) {
 	}
 }
 
-// end tells how many lines were read.
+// end shows how many lines were read.
 func (w *lineWriter) end() error {
 	if w.form != "text" {
 		return w.err
@@ -102,8 +102,8 @@ func (w *lineWriter) end() error {
 	return w.err
 }
 
-// verdict is an error when nothing was read.
-func (w *lineWriter) verdict() error {
+// outcome returns an error when nothing was read.
+func (w *lineWriter) outcome() error {
 	switch {
 	case w.lines == 0:
 		return errors.New("there was no line to read")
@@ -113,7 +113,7 @@ func (w *lineWriter) verdict() error {
 	return nil
 }
 
-// counted is a number with its noun: 1 line, 12,345 lines.
+// counted returns a number with its noun: 1 line, 12,345 lines.
 func counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -121,7 +121,7 @@ func counted(n int, noun string) string {
 	return grouped(n) + " " + noun + "s"
 }
 
-// grouped is a number with a comma between groups of three digits.
+// grouped returns a number with a comma between groups of three digits.
 func grouped(n int) string {
 	digits := strconv.Itoa(n)
 	for at := len(digits) - 3; at > 0; at -= 3 {

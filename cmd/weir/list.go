@@ -16,7 +16,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A listCommand is what `weir list` was told.
+// A listCommand contains the flags of `weir list`.
 type listCommand struct {
 	enforcer enforcerFlags
 	rule     string
@@ -96,7 +96,7 @@ func (l *listCommand) query() url.Values {
 	return url.Values{"rule": {l.rule}}
 }
 
-// find shows what holds each of the keys.
+// find shows the entries that cover each of the keys.
 func (l *listCommand) find(c *cobra.Command, enforcer *enforcerClient, shown *listWriter, keys []string) error {
 	var missed []error
 	for _, key := range keys {
@@ -117,7 +117,7 @@ func (l *listCommand) find(c *cobra.Command, enforcer *enforcerClient, shown *li
 	return errors.Join(shown.end(blocklist.Header{}), errors.Join(missed...))
 }
 
-// pages shows all pages of what holds a key.
+// pages shows all pages of the entries that cover a key.
 func (l *listCommand) pages(c *cobra.Command, enforcer *enforcerClient, shown *listWriter, query url.Values) error {
 	for {
 		var found struct {
@@ -141,23 +141,23 @@ func (l *listCommand) pages(c *cobra.Command, enforcer *enforcerClient, shown *l
 	}
 }
 
-// A listWriter shows entries in one of three forms. It holds no more than the rows of a screen or two.
+// A listWriter shows entries in one of three forms. It buffers at most listRows rows and maxShownOrders manual entries.
 type listWriter struct {
 	*listCommand
 	form   string
 	out    *bufio.Writer
-	count  int // of entries that were wanted
+	count  int // of entries that were shown, or will be
 	rows   []string
-	orders []*shownEntry // that block nobody, for people
+	orders []*shownEntry // allows and pauses, shown to people below the list
 }
 
-// listRows is how many rows are made one table.
+// listRows is how many rows are aligned as one table.
 const listRows = 500
 
-// maxShownOrders is how many allows and pauses people are shown.
+// maxShownOrders is how many allows and pauses are shown to people.
 const maxShownOrders = 1000
 
-// wanted says whether an entry is asked for.
+// wanted reports whether the flags select an entry.
 func (w *listWriter) wanted(e *shownEntry) bool {
 	switch {
 	case w.rule != "" && e.Rule != w.rule:
@@ -191,13 +191,13 @@ func (w *listWriter) add(e *shownEntry) error {
 	}
 
 	if w.rows = append(w.rows, e.listRow()); len(w.rows) == listRows {
-		return w.table()
+		return w.flushRows()
 	}
 	return nil
 }
 
-// table writes the rows that are there.
-func (w *listWriter) table() error {
+// flushRows writes the rows that are buffered as a table.
+func (w *listWriter) flushRows() error {
 	if len(w.rows) == 0 {
 		return nil
 	}
@@ -220,9 +220,9 @@ func (e *shownEntry) listRow() string {
 	return rule + "\t" + e.target() + "\t" + until + "\t" + e.whyWords()
 }
 
-// end writes what is left, and below it how old the list is that was shown.
+// end writes the remaining rows, and for people the age of a list that is old.
 func (w *listWriter) end(h blocklist.Header) error {
-	if err := w.table(); err != nil {
+	if err := w.flushRows(); err != nil {
 		return err
 	}
 	if w.form == "text" {
@@ -231,7 +231,7 @@ func (w *listWriter) end(h blocklist.Header) error {
 	return w.out.Flush()
 }
 
-// ofRule names the rule that was asked for, lest one takes a wrong name for an empty list.
+// ofRule names the rule that was asked for, so that a misspelled name does not look like an empty list.
 func (w *listWriter) ofRule() string {
 	if w.rule == "" {
 		return ""
@@ -239,7 +239,7 @@ func (w *listWriter) ofRule() string {
 	return " by a rule of the name " + w.rule
 }
 
-// people adds what only people want to know.
+// people writes allows, pauses and remarks for people.
 func (w *listWriter) people(h blocklist.Header) {
 	if w.count == 0 && h.Version != (blocklist.Version{}) {
 		fmt.Fprintln(w.out, "Nobody is on the list"+w.ofRule()+".")
@@ -251,7 +251,7 @@ func (w *listWriter) people(h blocklist.Header) {
 		w.rows = append(w.rows, order.listRow())
 	}
 
-	_ = w.table() // the buffer keeps its error
+	_ = w.flushRows() // the buffer keeps its error
 	if h.AsOf == 0 {
 		return
 	}
@@ -260,5 +260,5 @@ func (w *listWriter) people(h blocklist.Header) {
 	}
 }
 
-// staleAfter is how old a list may be without a word: three of the marks that are written every 10 s.
+// staleAfter is the age from which a list is reported as old: three of the watermarks that are written every 10 s.
 const staleAfter = 35 * time.Second

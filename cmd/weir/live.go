@@ -21,7 +21,7 @@ import (
 	"weir/internal/telemetry"
 )
 
-// A liveFlags is which system a command is about: the configuration that its parts have.
+// A liveFlags selects a running system by the configuration of its parts.
 type liveFlags struct {
 	file string
 	set  []string
@@ -37,14 +37,14 @@ func (f *liveFlags) load() (*config.Config, error) {
 	return settings, err
 }
 
-// loadButRules is load for commands that need no rules: in an incident those in the file may just be faulty, and the
-// parts go on by the ones before.
+// loadButRules is load for commands that need no rules. During an incident the rules in the file may contain mistakes,
+// while the parts go on with the previous ones.
 func (f *liveFlags) loadButRules() (*config.Config, error) {
 	settings, _, err := config.Load(config.Options{File: f.file, Set: f.set, Environ: os.Environ(), NoRules: true})
 	return settings, err
 }
 
-// loadAnyhow is load, and where only the rules are faulty loadButRules, with their faults told.
+// loadAnyhow is load. When only the rules are wrong it writes their faults to standard error and is loadButRules.
 func (f *liveFlags) loadAnyhow(stderr io.Writer) (*config.Config, error) {
 	settings, err := f.load()
 	if err == nil {
@@ -58,13 +58,14 @@ func (f *liveFlags) loadAnyhow(stderr io.Writer) (*config.Config, error) {
 	return bare, nil
 }
 
-// A broker is a client of the brokers that the configuration names, or of the embedded one.
+// A broker is a client of the brokers that the configuration names, or of the embedded broker.
 type broker struct {
 	*kafka.Client
-	inProcess *embedded.Broker // nil where it runs elsewhere
+	inProcess *embedded.Broker // nil unless this process runs it
 }
 
-// connect opens a client for these topics; none stands for all. What goes on to fail is told on standard error.
+// connect opens a client for these topics, or for all when none is named. The client logs repeated errors to standard
+// error.
 func connect(settings *config.Config, stderr io.Writer, topics ...string) (*broker, error) {
 	logger, err := telemetry.Log(stderr, "warn", "text")
 	if err != nil {
@@ -89,11 +90,11 @@ func connect(settings *config.Config, stderr io.Writer, topics ...string) (*brok
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// errNoBroker says that no embedded broker has its data here.
+// errNoBroker means that no embedded broker has its data here.
 var errNoBroker = errors.New("there is no embedded broker's data")
 
-// embed reaches the embedded broker: through the socket of the process that runs it, or, where none runs, by running
-// it here as long as the command does.
+// embed connects to the embedded broker through the socket of the process that runs it. When no process runs it, this
+// process runs it until the command ends.
 func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	socket := settings.BrokerSocket()
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -110,7 +111,7 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 
 	var err error
 	b.inProcess, err = embedded.Open(embedded.Config{Folder: folder, RetainEvery: 24 * time.Hour})
-	if errors.Is(err, embedded.ErrInUse) && waitsFor(socket) { // a process that starts
+	if errors.Is(err, embedded.ErrInUse) && waitForSocket(socket) { // a process is starting
 		return dial, nil
 	}
 	if errors.Is(err, embedded.ErrInUse) {
@@ -123,8 +124,8 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	return b.inProcess.Dial, nil
 }
 
-// waitsFor says whether a process answers at a socket soon.
-func waitsFor(socket string) bool {
+// waitForSocket waits until a process answers at a socket, at most startPatience, and reports whether one does.
+func waitForSocket(socket string) bool {
 	for began := time.Now(); time.Since(began) < startPatience; time.Sleep(100 * time.Millisecond) {
 		if daemon.Listens(socket) {
 			return true
@@ -133,10 +134,10 @@ func waitsFor(socket string) bool {
 	return false
 }
 
-// startPatience is how long a process that has locked the broker's folder may take until it lets others in.
+// startPatience is how long a process that has locked the broker's folder may take until it accepts connections.
 const startPatience = 3 * time.Second
 
-// place is where the embedded broker keeps its topics; empty for Kafka.
+// place describes for messages where the embedded broker keeps its topics; empty for Kafka.
 func (b *broker) place(settings *config.Config) string {
 	switch {
 	case len(settings.Kafka.Brokers) > 0:
@@ -147,7 +148,7 @@ func (b *broker) place(settings *config.Config) string {
 	return " in " + settings.BrokerFolder()
 }
 
-// Close ends the connections, and the broker where it runs here.
+// Close ends the connections, and the broker if this process runs it.
 func (b *broker) Close() {
 	if b.Client != nil {
 		b.Client.Close()

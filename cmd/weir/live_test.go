@@ -17,7 +17,7 @@ import (
 	"weir/pkg/hit"
 )
 
-// A liveBroker is an embedded broker that a test runs beside weir, as weir run has it, or in the test's place.
+// A liveBroker is an embedded broker that a test runs next to weir, as weir run does.
 type liveBroker struct {
 	*embedded.Broker
 	*kafka.Client
@@ -48,7 +48,7 @@ type testLog struct {
 	partitions int
 }
 
-// makeLog makes the topic where there is none.
+// makeLog makes the topic if it does not exist.
 func makeLog(ctx context.Context, client *kafka.Client, topic string, partitions int) (*testLog, error) {
 	return &testLog{client, topic, partitions}, client.EnsureTopics(ctx, kafka.Topic{Name: topic, Partitions: partitions})
 }
@@ -64,7 +64,7 @@ func (l *testLog) put(ctx context.Context, messages ...kafka.Message) error {
 
 const eight = 1772524800_000 // 2026-03-03T08:00:00Z
 
-// sampleBatch is a batch of hits as a collector sends them.
+// sampleBatch returns a batch of hits as a collector sends it.
 func sampleBatch(from int64) []byte {
 	w := hit.NewWriter()
 	w.Reset([]string{"per-ip", "login"})
@@ -128,7 +128,7 @@ func runBroker(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(fillSamples(b.Client))
 }
 
-// fillSamples makes the topics and fills them, unless that was done.
+// fillSamples makes the topics and fills them, unless they exist.
 func fillSamples(client *kafka.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -197,7 +197,7 @@ func sampleEvents() (messages []kafka.Message) {
 	return append(messages, kafka.Message{Value: []byte("{}")})
 }
 
-// A liveScript is what a script runs beside weir. Scripts run side by side, each with its own.
+// A liveScript contains the parts that a script runs next to weir. Scripts run in parallel, each with its own.
 type liveScript struct {
 	broker    *liveBroker
 	collector *stubCollector
@@ -213,8 +213,8 @@ func (l *liveScript) stopBroker() {
 	}
 }
 
-// A test's own folder for an embedded broker: a socket's path has room for about a hundred bytes, and t.TempDir's may
-// be longer.
+// liveFolder returns a new folder for an embedded broker. A socket's path may have about a hundred bytes, and that of
+// t.TempDir may be longer.
 func liveFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "weir")

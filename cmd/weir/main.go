@@ -3,7 +3,7 @@
 //
 // Results and help go to standard output, errors and progress to standard error, progress only to a terminal. The
 // exit code is 0 when all was done, 1 when it failed, 2 for wrong use or a wrong configuration, and 3 when a
-// condition that was asked for did not hold. Ctrl-C ends it in order; a second one at once.
+// condition that was asked for did not hold. The first Ctrl-C ends a command in order, a second one at once.
 package main
 
 import (
@@ -53,8 +53,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return report(err, stderr)
 }
 
-// endSoon ends the process when a command does not end by itself after a signal: one that waits for a named pipe or a
-// terminal, for example. What runs or sends may need long to end in order.
+// endSoon ends the process when a command does not end by itself after a signal, for example because it waits for a
+// named pipe or a terminal. run and send may need long to end in order.
 func endSoon(ended <-chan struct{}, args []string, stderr io.Writer) {
 	patience := 2 * time.Second
 	if len(args) > 1 && (args[1] == "run" || args[1] == "send") {
@@ -68,22 +68,22 @@ func endSoon(ended <-chan struct{}, args []string, stderr io.Writer) {
 	}
 }
 
-// A wrong is an error that the user makes good by other arguments or another configuration.
+// A wrong is an error that the user corrects with other arguments or another configuration.
 type wrong struct{ error }
 
 func (w wrong) Unwrap() error { return w.error }
 
-// An unmet is a condition asked for that did not hold.
+// An unmet is a condition that the user asked for and that did not hold.
 type unmet struct{ error }
 
 func wrongf(format string, args ...any) error { return wrong{fmt.Errorf(format, args...)} }
 
 func unmetf(format string, args ...any) error { return unmet{fmt.Errorf(format, args...)} }
 
-// report says what went wrong, one line a fault, and returns the exit code for it: wrong use beats failure, and
-// failure a condition that did not hold, because then nobody knows whether it would have.
+// report writes each error on a line and returns the exit code. Wrong use takes precedence over failure, and failure
+// over a condition that did not hold: after a failure it is not known whether the condition holds.
 func report(err error, stderr io.Writer) int {
-	if err == nil || errors.Is(err, syscall.EPIPE) { // who reads us has seen enough
+	if err == nil || errors.Is(err, syscall.EPIPE) { // the reader of our output closed the pipe
 		return exitDone
 	}
 	if ended := exit(0); errors.As(err, &ended) {
@@ -104,7 +104,7 @@ func report(err error, stderr io.Writer) int {
 	return exitFailed
 }
 
-// tell writes each error that was joined on a line of its own, and faults as compilers write theirs.
+// tell writes each joined error on a line of its own, and faults of files as compilers write theirs.
 func tell(err error, stderr io.Writer) {
 	if all := joined(err); all != nil {
 		for _, one := range all {
@@ -127,8 +127,8 @@ func onlyUnmet(err error) bool {
 	return !slices.ContainsFunc(all, func(one error) bool { return !onlyUnmet(one) })
 }
 
-// joined are the errors that errors.Join has put together, nil for any other error: one that has several causes, too,
-// is told in its own words.
+// joined returns the errors that errors.Join has put together. It returns nil for any other error, also for one that
+// wraps several causes in a text of its own.
 func joined(err error) []error {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {

@@ -26,13 +26,13 @@ func TestMain(m *testing.M) {
 	testscript.Main(withKafka{m}, map[string]func(){"weir": main})
 }
 
-// withKafka stops the real Kafka that tests share when they are over.
+// withKafka runs the tests, and then stops the real Kafka that they share.
 type withKafka struct{ tests *testing.M }
 
 func (w withKafka) Run() int { return kafkatest.Run(w.tests) }
 
-// The scripts are what a user types and sees. Each runs in a folder of its own, with the examples beside it; exit
-// CODE weir … says how it ends, where it is not 0. UPDATE=1 go test ./cmd/weir writes what they compare with anew.
+// The scripts contain what a user types and sees. Each runs in a folder of its own that has the examples too; exits
+// CODE weir … requires an exit code other than 0. UPDATE=1 go test ./cmd/weir rewrites the expected outputs.
 func TestScripts(t *testing.T) {
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {
@@ -54,7 +54,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exits runs a command and wants its exit code: exits 2 weir backtest.
+// exits runs a command and requires an exit code: exits 2 weir backtest.
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -70,8 +70,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// awaits runs a command until it shows what is wanted: awaits PATTERN weir block …, which says that Kafka has the order if it has it
-// within half a second.
+// awaits repeats a command until its output matches: awaits PATTERN weir block …, whose output depends on whether Kafka has
+// the entry within half a second.
 func awaits(ts *testscript.TestScript, _ bool, args []string) {
 	wanted, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
@@ -117,7 +117,7 @@ func TestEveryFlagIsUsed(t *testing.T) {
 	}
 }
 
-// ownCommands are the commands of a command, without those of the library.
+// ownCommands returns the commands of a command, without those of the library.
 func ownCommands(c *cobra.Command) []*cobra.Command {
 	if c.Name() == "completion" {
 		return nil

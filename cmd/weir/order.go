@@ -19,7 +19,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// An orderCommand is what a command that changes the list was told.
+// An orderCommand contains the flags of a command that changes the list by hand.
 type orderCommand struct {
 	enforcer enforcerFlags
 	why      string
@@ -31,26 +31,26 @@ type orderCommand struct {
 	form string
 }
 
-// add gives a command the flags of an order.
+// add adds the flags of a manual entry.
 func (o *orderCommand) add(c *cobra.Command) {
 	o.addBrief(c)
 	c.Flags().StringVar(&o.lasts, "for", "", "how long: `TIME` such as 4h, 7d or forever")
 	c.Flags().StringVar(&o.until, "until", "", "until when: `TIME` such as 2026-03-03T08:00:00Z")
 }
 
-// addBrief gives a command those of an order that ends another one.
+// addBrief adds the flags of a command that ends a manual entry.
 func (o *orderCommand) addBrief(c *cobra.Command) {
 	o.enforcer.add(c)
 	c.Flags().StringVar(&o.why, "why", "", "the reason, for those who read it later")
 	o.output.add(c, "text", "json")
 }
 
-// addYes gives a command the flag that confirms an order which affects more than narrow ones do.
+// addYes adds the flag that confirms a command with a wide or dangerous effect.
 func (o *orderCommand) addYes(c *cobra.Command) {
 	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before an order that is wide or dangerous; for scripts")
 }
 
-// A newOrder is an order as the enforcer wants it.
+// A newOrder is the body of a request to make a manual entry.
 type newOrder struct {
 	Target string `json:"target,omitempty"`
 	Rule   string `json:"rule,omitempty"`
@@ -61,7 +61,7 @@ type newOrder struct {
 	Confirm bool `json:"confirm,omitempty"`
 }
 
-// order is what the flags say; now is the clock.
+// order makes the request's body from the flags.
 func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err error) {
 	if o.form, err = o.output.chosen(); err != nil {
 		return n, err
@@ -91,12 +91,12 @@ func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err e
 	return n, nil
 }
 
-// inWords is a time in whole seconds.
+// inWords returns a time, rounded down to a second.
 func inWords(t time.Time) string {
 	return backtest.Instant(t.Truncate(time.Second).UnixMilli()).String()
 }
 
-// reason is why an order is ended: one need not say more than that it was by hand.
+// reason returns --why, or without it the given text with the user's name.
 func (o *orderCommand) reason(otherwise string) string {
 	if why := strings.TrimSpace(o.why); why != "" {
 		return why
@@ -107,7 +107,7 @@ func (o *orderCommand) reason(otherwise string) string {
 	return otherwise
 }
 
-// oneTarget wants one address, prefix or field.
+// oneTarget requires one address, prefix or field.
 func oneTarget(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return wrongf("%s wants one address, prefix or field; for example: %s", c.Name(), firstExample(c))
@@ -118,7 +118,7 @@ func oneTarget(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// An orderAnswer is what an enforcer answers to an order. What does not concern it is empty.
+// An orderAnswer is an enforcer's answer to a change by hand. Fields that do not apply to it are empty.
 type orderAnswer struct {
 	Order   *shownEntry  `json:"order"`
 	Key     string       `json:"key"`
@@ -130,19 +130,19 @@ type orderAnswer struct {
 		Followers int  `json:"followers"`
 	} `json:"in_force"`
 	Sending *shownSending `json:"sending"`
-	Affects []string      `json:"affects"` // more than a narrow order does
-	Passes  string        `json:"passes"`  // why checks let through what is blocked
+	Affects []string      `json:"affects"` // the effects of a wide or dangerous change
+	Passes  string        `json:"passes"`  // why checks let a blocked client through
 	Note    string        `json:"note"`
 }
 
-// A shownSending is when a request was refused last, at the enforcer asked.
+// A shownSending is the time of the last request that the asked enforcer refused.
 type shownSending struct {
 	Last time.Time `json:"last"`
 	Age  string    `json:"age"`
 }
 
-// change asks the enforcer, and shows its answer: as it is to programs, in the words of tell to people.
-func (o *orderCommand) change(c *cobra.Command, method, path string, query url.Values, body *newOrder, tell func(*orderAnswer) string) error {
+// change sends a change to the enforcer and shows the answer: unchanged to programs, described by text to people.
+func (o *orderCommand) change(c *cobra.Command, method, path string, query url.Values, body *newOrder, text func(*orderAnswer) string) error {
 	enforcer, err := o.enforcer.connect()
 	if err != nil {
 		return err
@@ -172,20 +172,20 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 		return fmt.Errorf("%s answers without the order: it is no enforcer, or another version", enforcer.at())
 	}
 
-	_, err = io.WriteString(c.OutOrStdout(), tell(&answer)+answer.where(enforcer.at()))
+	_, err = io.WriteString(c.OutOrStdout(), text(&answer)+answer.where(enforcer.at()))
 	return err
 }
 
-// order asks for what an order is. Without a body it is all in the query.
+// order sends a change by hand. Without a body the query contains all of it.
 func (e *enforcerClient) order(ctx context.Context, method, path string, query url.Values, body *newOrder, answer *orderAnswer) (json.RawMessage, error) {
-	var given any // a nil *newOrder is a body of its own
+	var given any // stays nil: a nil *newOrder in it would be sent as a body
 	if body != nil {
 		given = body
 	}
 	return e.ask(ctx, method, path, query, given, answer)
 }
 
-// confirm asks the person at the terminal whether they mean an order that affects so much.
+// confirm asks the person at the terminal whether they want these effects.
 func (o *orderCommand) confirm(c *cobra.Command, affected []string) error {
 	if o.yes {
 		return nil
@@ -211,10 +211,10 @@ func (o *orderCommand) confirm(c *cobra.Command, affected []string) error {
 	return nil
 }
 
-// maxReply is how much of a reply is read.
+// maxReply is how many bytes of a reply are read.
 const maxReply = 1000
 
-// where says where it is in force, and what the enforcer adds.
+// where describes which enforcers have applied the change already, and adds the enforcer's remarks.
 func (a *orderAnswer) where(at string) string {
 	text := "In force at the enforcer asked (" + at + ")"
 	if a.InForce.Followers > 0 {

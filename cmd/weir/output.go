@@ -11,14 +11,14 @@ import (
 	"golang.org/x/term"
 )
 
-// An outputFlag is the form of what a command shows: --json, or -o with one of its forms.
+// An outputFlag selects the form of a command's output: --json, or -o with one of its forms.
 type outputFlag struct {
 	json  bool
 	form  string
 	forms []string
 }
 
-// add gives a command the flags. The first of the forms is the usual one.
+// add adds the flags to a command. The first of the forms is the default.
 func (o *outputFlag) add(c *cobra.Command, forms ...string) {
 	o.forms = forms
 	c.Flags().BoolVar(&o.json, "json", false, "write JSON, for programs; the same as -o json")
@@ -26,7 +26,7 @@ func (o *outputFlag) add(c *cobra.Command, forms ...string) {
 	complete(c, "output", forms)
 }
 
-// chosen is the form that was asked for.
+// chosen returns the form that was asked for.
 func (o *outputFlag) chosen() (string, error) {
 	switch {
 	case !slices.Contains(o.forms, o.form):
@@ -39,20 +39,20 @@ func (o *outputFlag) chosen() (string, error) {
 	return o.form, nil
 }
 
-// newJSON writes one value a line, and addresses and paths as they are.
+// newJSON returns an encoder that writes one value a line, without escaping characters of HTML.
 func newJSON(w io.Writer) *json.Encoder {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	return encoder
 }
 
-// isTerminal says whether a person watches what is written to a stream, or types what is read of it.
+// isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// columns is the width of the terminal; 0 where there is none.
+// columns returns the width of the terminal; 0 when the output is not a terminal.
 func columns(w io.Writer) int {
 	if !isTerminal(w) {
 		return 0
@@ -64,7 +64,7 @@ func columns(w io.Writer) int {
 	return width
 }
 
-// colorful says whether colours are wanted: on a terminal, unless NO_COLOR is set.
+// colorful reports whether colours are wanted: on a terminal, unless NO_COLOR is set.
 func colorful(w io.Writer) bool {
 	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -13,8 +13,8 @@ import (
 	"weir/pkg/backtest"
 )
 
-// tryPage opens the page's file before the work, so that a wrong path is told at once; what is in it stays until
-// there is something to write.
+// tryPage opens the page's file before the work, so that a wrong path is reported at once. An existing page is kept until
+// the new one is written.
 func (b *backtestCommand) tryPage() error {
 	if b.html == "" {
 		return nil
@@ -38,7 +38,7 @@ func (b *backtestCommand) writePage(report *backtest.Report, command string) err
 	return errors.Join(report.WriteHTML(page, o), page.Close())
 }
 
-// rulesText is what the page shows of the rules: their files, or nothing where limits say it all.
+// rulesText returns the files of rules for the page; empty with --limit.
 func (b *backtestCommand) rulesText() string {
 	var text strings.Builder
 	for _, pattern := range b.rules {
@@ -52,7 +52,7 @@ func (b *backtestCommand) rulesText() string {
 	return text.String()
 }
 
-// commandLine writes the command as it can be pasted into a shell.
+// commandLine returns the command in a form that can be pasted into a shell.
 func commandLine(c *cobra.Command, args []string) string {
 	words := []string{c.CommandPath()}
 	c.Flags().Visit(func(f *pflag.Flag) {
@@ -75,7 +75,7 @@ func commandLine(c *cobra.Command, args []string) string {
 	return strings.Join(words, " ")
 }
 
-// quote makes one word of the shell of any text.
+// quote returns a text as one word of the shell.
 func quote(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_"
 	if text != "" && strings.Trim(text, plain) == "" {

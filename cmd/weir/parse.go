@@ -16,7 +16,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// A parseCommand is what `weir parse` was told.
+// A parseCommand contains the flags of `weir parse`.
 type parseCommand struct {
 	read   readFlags
 	rules  []string
@@ -65,7 +65,7 @@ func (p *parseCommand) run(c *cobra.Command, files []string) error {
 	if err := errors.Join(p.writer.end(), out.Flush()); err != nil {
 		return err
 	}
-	return p.writer.verdict()
+	return p.writer.outcome()
 }
 
 func (p *parseCommand) prepare(c *cobra.Command) error {
@@ -95,8 +95,8 @@ func (p *parseCommand) prepare(c *cobra.Command) error {
 	return nil
 }
 
-// file reads one input to its end. What was read is shown at once where no more is waiting, so that a log can be
-// followed through a pipe.
+// file reads one input to its end. It flushes the output whenever no more input is waiting, so that a log can be followed
+// through a pipe.
 func (p *parseCommand) file(c *cobra.Command, name string) error {
 	input := backtest.Input{Path: name}
 	if name == "-" {
@@ -120,9 +120,9 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 	}
 
 	for number := 1; ; number++ {
-		text, whole, err := nextLine(lines, number == 1)
+		text, fits, err := nextLine(lines, number == 1)
 		switch {
-		case !whole:
+		case !fits:
 			p.long(text, input.Path, number)
 		case text != "":
 			p.line(decoder, strings.TrimRight(text, "\r\n"), input.Path, number)
@@ -140,29 +140,29 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 	}
 }
 
-// nextLine reads a line with its end, without what is no part of it. Of one that is too long, which is not whole, it gives
-// the beginning.
-func nextLine(lines *bufio.Reader, first bool) (text string, whole bool, err error) {
+// nextLine reads a line with its end, without a byte order mark and the like. Of a line that is too long it returns the
+// beginning, and fits is false.
+func nextLine(lines *bufio.Reader, first bool) (text string, fits bool, err error) {
 	var line []byte
-	for whole = true; ; {
+	for fits = true; ; {
 		part, err := lines.ReadSlice('\n')
-		if whole {
+		if fits {
 			line = logfile.Line(append(line, part...), first)
-			whole = len(bytes.TrimSuffix(line, []byte{'\n'})) <= logfile.MaxLine
+			fits = len(bytes.TrimSuffix(line, []byte{'\n'})) <= logfile.MaxLine
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return string(line), whole, err
+			return string(line), fits, err
 		}
 	}
 }
 
-// long shows a line that is too long to be read.
+// long shows a line that is too long to be parsed.
 func (p *parseCommand) long(text, input string, number int) {
 	p.writer.write(&line{Input: input, Line: number, Unread: "long",
 		Why: fmt.Sprintf("the line is longer than %d MiB", logfile.MaxLine>>20), Sample: request.Sample(text)})
 }
 
-// decoder finds out the format by the lines that have come so far.
+// decoder detects the format by the lines that have come so far.
 func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Decoder, error) {
 	if _, err := lines.Peek(1); err != nil {
 		return nil, err
@@ -179,12 +179,12 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 	}
 	sample := string(logfile.Line(head, true))
 	if end := strings.LastIndexByte(sample, '\n'); end >= 0 {
-		sample = sample[:end] // the rest of the last line has not come
+		sample = sample[:end] // the last line may not be complete yet
 	}
 
 	choice, err := request.Choose(p.read.envelope, p.read.format, strings.Split(sample, "\n"), p.options)
 	if err != nil && p.read.format != "auto" {
-		choice, err = request.Choice{Envelope: "none", Format: p.read.format}, nil // to be shown why no line is read
+		choice, err = request.Choice{Envelope: "none", Format: p.read.format}, nil // each line then shows why it is not read
 	}
 	if errors.Is(err, request.ErrNoRequest) {
 		return nil, errors.New("no line of it holds a request, so nothing tells which format it is")
@@ -197,7 +197,7 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 	return request.NewDecoder(choice.Envelope, choice.Format, p.options)
 }
 
-// line shows one line, and all requests of it where it holds several.
+// line shows one line, with all its requests when there are several.
 func (p *parseCommand) line(decoder *request.Decoder, text, input string, number int) {
 	decoder.DecodeEach(text, func(r *request.Request, err error) {
 		l := &line{Input: input, Line: number, text: text}

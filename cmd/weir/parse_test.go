@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What the collector takes for no part of a line is none here either, and one line that is too long does not end it.
+// parse drops the same bytes from lines as the collector, and goes on after a line that is too long.
 func TestParseReadsFilesAsTheCollectorDoes(t *testing.T) {
 	request := func(ip, path string) string {
 		return ip + ` - - [03/Mar/2026:08:00:00 +0000] "GET ` + path + ` HTTP/1.1" 200 2 "-" "-"` + "\n"

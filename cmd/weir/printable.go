@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// printable is a text of others as a terminal may be shown it: who names themselves as an escape sequence, or in two lines,
-// writes no line of ours. What cannot be shown is written as Go writes it, \x1b and \n.
+// printable makes text from outside safe for a terminal: a client that puts escape sequences or line breaks into its name
+// must not be able to fake our output. It writes such characters as Go does: \x1b and \n.
 func printable(text string) string {
 	plain := func(r rune) bool { return unicode.IsPrint(r) && r != unicode.ReplacementChar }
 	if strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {

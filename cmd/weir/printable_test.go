@@ -8,7 +8,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// Nobody writes a line of ours, or to the terminal itself, by the name they give themselves.
+// A client's name cannot fake a line of our output, or control the terminal.
 func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
 		"alice /login": "alice /login", "Zoë 日本": "Zoë 日本", "": "", "a\nb\tc": `a\nb\tc`, "\x1b[31mred\x00": `\x1b[31mred\x00`,

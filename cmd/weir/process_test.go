@@ -40,7 +40,7 @@ func start(t *testing.T, args ...string) process {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // of a test that did not come to its end
+	t.Cleanup(func() { // when the test failed before the process ended
 		if p.ProcessState == nil {
 			_ = p.Process.Kill()
 			_ = p.Wait()
@@ -51,7 +51,7 @@ func start(t *testing.T, args ...string) process {
 
 const oneLine = `203.0.113.7 - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"` + "\n"
 
-// follow gives parse one line and waits for what it says of it, which is at once, though the pipe stays open.
+// follow writes one line to parse and waits for its output, which comes at once though the pipe stays open.
 func follow(t *testing.T) process {
 	t.Helper()
 	p := start(t, "parse", "--json", "-")
@@ -87,7 +87,7 @@ func TestAClosedPipeEndsQuietly(t *testing.T) {
 	}
 }
 
-// One signal ends a command that waits for a named pipe, whatever it would have been to it.
+// One signal ends a command that waits for a named pipe, whichever command it is.
 func TestASignalEndsWhatWaitsForAPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

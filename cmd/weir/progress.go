@@ -7,7 +7,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// A progress shows a person how far something has got. It shows nothing where nobody watches.
+// A progress shows how far a command has got. It shows nothing unless standard error is a terminal.
 type progress struct {
 	stderr io.Writer
 	doing  string
@@ -18,7 +18,7 @@ func newProgress(stderr io.Writer, doing string) *progress {
 	return &progress{stderr: stderr, doing: doing}
 }
 
-// show is called now and then, by one goroutine. A total of 0 is one that is not known.
+// show draws the bar. A total of 0 means that the total is not known. Only one goroutine may call it.
 func (p *progress) show(done, total int64) {
 	if !isTerminal(p.stderr) {
 		return
@@ -39,10 +39,10 @@ func (p *progress) show(done, total int64) {
 		)
 	}
 
-	_ = p.bar.Set64(done) // a bar that cannot be drawn stops nothing
+	_ = p.bar.Set64(done) // the work goes on without a bar
 }
 
-// done takes the bar away.
+// done removes the bar.
 func (p *progress) done() {
 	if p.bar != nil {
 		_ = p.bar.Clear()

@@ -14,7 +14,7 @@ import (
 	"weir/pkg/request"
 )
 
-// A readFlags is how lines are read: what backtest and parse are both told.
+// A readFlags contains the flags that select how lines are read; several commands have them.
 type readFlags struct {
 	envelope, format, zone, header string
 	fields, proxies                []string
@@ -27,7 +27,7 @@ func (f *readFlags) add(c *cobra.Command) {
 	flags.StringSliceVar(&f.proxies, "trusted-proxy", nil, "believe the header of proxies in `PREFIX`; may be repeated")
 }
 
-// addFormat adds the flags of how a line is read, without those of who the client is.
+// addFormat adds the flags for the format of lines, without those that find the client.
 func (f *readFlags) addFormat(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.format, "format", "auto", "read lines as `FORMAT`: a preset, a log_format or LogFormat string, or auto")

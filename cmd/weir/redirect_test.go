@@ -10,7 +10,7 @@ import (
 	"weir/cmd/internal/config"
 )
 
-// A part that redirects to another host does not have the tool's key sent there, whatever is asked.
+// No command follows a part's redirect to another host with the tool's key.
 func TestTheToolsKeyStaysWithItsHost(t *testing.T) {
 	var leaked atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

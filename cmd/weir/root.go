@@ -11,8 +11,8 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// newRoot puts the commands together. started is set when a command's own work begins: what goes wrong before
-// is wrong use.
+// newRoot puts the commands together. It sets started when a command's own work begins: an error before that is wrong
+// use.
 func newRoot(started *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
@@ -45,7 +45,7 @@ Rules say what is counted, per what, and how much is allowed. Try them on yester
 	return root
 }
 
-// newHelp is cobra's help command, but asking for a command that is none is an error.
+// newHelp is cobra's help command, but help about an unknown command is an error.
 func newHelp(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [command]",
@@ -85,7 +85,7 @@ func noMore(c *cobra.Command, args []string) error {
 	return wrongf("%s takes no argument, and %q is one; %s --help shows what it takes", c.Name(), args[0], c.CommandPath())
 }
 
-// someFiles wants one argument at least.
+// someFiles requires at least one file, and standard input at most once.
 func someFiles(c *cobra.Command, args []string) error {
 	const stdin = "-"
 	switch first := slices.Index(args, stdin); {
@@ -104,7 +104,7 @@ func firstExample(c *cobra.Command) string {
 	return strings.TrimSpace(line)
 }
 
-// flagFault tells what is wrong with a flag in our words and names the nearest that there is.
+// flagFault describes what is wrong with a flag, and names the flag that was probably meant.
 func flagFault(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
@@ -128,7 +128,7 @@ func flagFault(c *cobra.Command, err error) error {
 	return wrongf("unknown flag --%s; %s --help shows all", name, c.CommandPath())
 }
 
-// nearestFlag is the flag that name is most likely a slip of; empty when none is near.
+// nearestFlag returns the flag that name is most likely a misspelling of; empty when none is near.
 func nearestFlag(flags *pflag.FlagSet, name string) string {
 	var known []string
 	flags.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })

@@ -15,7 +15,7 @@ import (
 	"weir/cmd/internal/daemon"
 )
 
-// A runCommand is what `weir run` was told.
+// A runCommand contains the flags of `weir run`.
 type runCommand struct {
 	options config.Options
 	demo    bool
@@ -64,22 +64,22 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 		r.options.Default = configInMemory(r.logs)
 	}
 
-	settings, _, err := config.Load(r.options) // its warnings are told when it is read to be run
+	settings, _, err := config.Load(r.options) // daemon.Run reads it again and logs its warnings
 	if err != nil {
 		return wrong{err}
 	}
 
 	if settings.File == "" {
-		r.logs.tell(c.ErrOrStderr())
+		r.logs.warn(c.ErrOrStderr())
 		if err := r.logs.missing(); err != nil {
 			return wrong{err}
 		}
 	}
 
-	return exitOf(daemon.Run(c.Context(), daemon.Whole(r.beside, daemon.Collector, daemon.Aggregator, daemon.Enforcer), r.options, c.ErrOrStderr()))
+	return exitOf(daemon.Run(c.Context(), daemon.AllInOne(r.companion, daemon.Collector, daemon.Aggregator, daemon.Enforcer), r.options, c.ErrOrStderr()))
 }
 
-// An exit is a process's exit code for what has been said already.
+// An exit is the exit code for an error that has been logged already.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("ended with code %d", int(e)) }
@@ -91,7 +91,7 @@ func exitOf(code int) error {
 	return exit(code)
 }
 
-// prepareDemo has the process run on a folder that is removed at the end.
+// prepareDemo sets the process up in a folder that is removed at the end.
 func (r *runCommand) prepareDemo() (remove func(), err error) {
 	folder, remove, err := demoFolder()
 	if err != nil {
@@ -102,12 +102,12 @@ func (r *runCommand) prepareDemo() (remove func(), err error) {
 	return remove, os.WriteFile(r.options.File, fmt.Appendf(nil, demoConfigText, r.log), 0o644)
 }
 
-// beside says what runs, and has the demonstration's site go on.
-func (r *runCommand) beside(ctx context.Context, p *daemon.Process, status func() map[string]any) {
-	told := &runTold{config: p.Config, metrics: p.Gatherer(), status: status, demo: r.demo, file: r.options.File}
+// companion runs next to the parts: it prints their summary, and runs the demonstration's site.
+func (r *runCommand) companion(ctx context.Context, p *daemon.Process, status func() map[string]any) {
+	summary := &runSummary{config: p.Config, metrics: p.Gatherer(), status: status, demo: r.demo, file: r.options.File}
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { told.tell(ctx, r.out) })
+	running.Go(func() { summary.print(ctx, r.out) })
 	if !r.demo {
 		return
 	}

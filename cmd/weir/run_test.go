@@ -14,7 +14,7 @@ import (
 	"weir/test/port"
 )
 
-// apart has a run listen where nobody else does.
+// apart returns flags that make a run listen on addresses of its own.
 func apart(t *testing.T) (enforcer string, flags []string) {
 	t.Helper()
 	enforcer = port.Reserve(t, "127.0.0.1")
@@ -24,7 +24,7 @@ func apart(t *testing.T) (enforcer string, flags []string) {
 	return enforcer, append(flags, "--set", "enforcer.listen="+enforcer)
 }
 
-// answers is what the enforcer says of a client, 0 for no answer.
+// answers returns the status of the enforcer's check of a client, 0 for no answer.
 func answers(enforcer, client string) int {
 	request, err := http.NewRequest(http.MethodGet, "http://"+enforcer+"/v1/check", nil)
 	if err != nil {
@@ -98,7 +98,7 @@ func TestARunThatIsKilledGoesOn(t *testing.T) {
 	}
 	arguments := append([]string{"run", "--config", filepath.Join(folder, "weir.yaml")}, flags...)
 	const breaks, keeps = "203.0.113.1", "203.0.113.2"
-	for round := range 5 { // two hits of each a time: ten before the last one
+	for round := range 5 { // two hits of each client in a round: ten before the last one
 		p := start(t, arguments...)
 		marker := fmt.Sprintf("198.51.100.%d", round)
 		write(breaks, 2)

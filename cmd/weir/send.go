@@ -15,7 +15,7 @@ import (
 	"weir/pkg/request"
 )
 
-// A sendCommand is what `weir send` was told.
+// A sendCommand contains the flags of `weir send`.
 type sendCommand struct {
 	live    liveFlags
 	read    readFlags
@@ -96,10 +96,10 @@ func (s *sendCommand) run(c *cobra.Command, files []string) error {
 		return err
 	}
 
-	return errors.Join(s.show(c.OutOrStdout(), r), r.verdict())
+	return errors.Join(s.show(c.OutOrStdout(), r), r.outcome())
 }
 
-// prepare reads the flags, and tells all that is wrong with them.
+// prepare reads the flags, and returns all that is wrong with them.
 func (s *sendCommand) prepare() (err error) {
 	var problems []error
 	note := func(err error) { problems = append(problems, err) }
@@ -115,7 +115,7 @@ func (s *sendCommand) prepare() (err error) {
 	return errors.Join(problems...)
 }
 
-// inputs are the files to be sent, in their order, and how each is read where its times matter.
+// inputs prepares the files to be sent, in the order of their first times where these matter.
 func (s *sendCommand) inputs(c *cobra.Command, files []string) ([]*sendInput, error) {
 	var inputs []*sendInput
 	var problems []error
@@ -130,27 +130,27 @@ func (s *sendCommand) inputs(c *cobra.Command, files []string) ([]*sendInput, er
 	return inputs, errors.Join(problems...)
 }
 
-// A sink takes lines. What it takes it may hold until it is flushed or has enough.
+// A sink takes lines. It may buffer them until it is flushed or has enough.
 type sink interface {
 	add(ctx context.Context, line []byte) error
 	flush(ctx context.Context) error
-	close(failed bool) error // waits until all that was flushed is there, unless it failed
+	close(failed bool) error // waits until all flushed lines have arrived, unless sending failed
 	result() sinkResult
 }
 
-// A sinkResult is what a sink can tell at its end.
+// A sinkResult is what a sink knows at its end of the lines that it took.
 type sinkResult struct {
-	Repeated  int64            `json:"repeated"`            // requests that were sent again after no answer
+	Repeated  int64            `json:"repeated"`            // requests that were sent again because no answer came
 	Unread    map[string]int64 `json:"unread,omitempty"`    // lines that the collector could not read, by reason
-	Uncounted map[string]int64 `json:"uncounted,omitempty"` // requests that it did not count, by reason
+	Uncounted map[string]int64 `json:"uncounted,omitempty"` // requests that the collector did not count, by reason
 }
 
-// A sent is what was sent, as `weir send --json` writes it.
+// A sent counts what was sent, as `weir send --json` writes it.
 type sent struct {
 	Lines   int64   `json:"lines"`
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"`
-	Untimed int64   `json:"untimed"` // lines that were sent as they are because they hold no request that could be read
+	Untimed int64   `json:"untimed"` // lines that were sent unchanged because no request could be read from them
 	Unsent  int64   `json:"unsent"`  // lines that are too long, or whose time could not be moved
 	sinkResult
 }
@@ -184,7 +184,7 @@ func (s *sendCommand) show(to io.Writer, r *replay) error {
 	return err
 }
 
-// shownKey is the API key in a file, that of WEIR_KEY_FILE unless one is named; empty is none.
+// shownKey returns the API key in a file, or else that in $WEIR_KEY_FILE; empty when neither is set.
 func shownKey(file string) (string, error) {
 	if file == "" {
 		file = os.Getenv("WEIR_KEY_FILE")

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	bodyBytes    = 256 << 10        // a body is sent when it has so many
-	postPatience = 60 * time.Second // with one answer: the collector waits half of it for Kafka
-	sendPatience = 30 * time.Second // with a collector that does not answer at all
+	bodyBytes    = 256 << 10        // a body is sent when it has reached this size
+	postPatience = 60 * time.Second // for one answer: the collector waits half of it for Kafka
+	sendPatience = 30 * time.Second // for a collector that does not answer at all
 	firstPause   = 100 * time.Millisecond
 	lastPause    = 2 * time.Second
-	longestPause = time.Minute // that is believed of a Retry-After
+	longestPause = time.Minute // a longer Retry-After is shortened to this
 )
 
-// An httpSink posts lines to a collector's http source, one body after the other. A collector that has no room (429)
-// is asked again when it says, for as long as it says so; one that is not there for half a minute.
+// An httpSink posts lines to a collector's http source, one body after the other. It posts a body again as long as the
+// collector answers that it has no room (429), and for half a minute to a collector that does not answer.
 type httpSink struct {
 	url, key string
 	client   *http.Client
@@ -50,16 +50,16 @@ func (h *httpSink) add(ctx context.Context, line []byte) error {
 	return h.flush(ctx)
 }
 
-// An attempt is what came of posting a body once.
+// An attempt is the result of posting a body once.
 type attempt struct {
-	err     error         // nil: it was taken
-	again   bool          // it may be posted again
+	err     error         // nil when the collector took the body
+	again   bool          // the body may be posted again
 	full    bool          // the collector has no room
-	unknown bool          // it may have been counted
-	after   time.Duration // that the collector wants us to wait
+	unknown bool          // the body may have been counted
+	after   time.Duration // the pause that the collector asks for
 }
 
-// flush posts what there is until it is taken.
+// flush posts the body until the collector takes it.
 func (h *httpSink) flush(ctx context.Context) error {
 	if h.lines == 0 {
 		return nil
@@ -117,7 +117,7 @@ func (h *httpSink) post(ctx context.Context) attempt {
 	return h.judge(answer, text)
 }
 
-// judge says what an answer means.
+// judge interprets an answer.
 func (h *httpSink) judge(answer *http.Response, text []byte) attempt {
 	if answer.StatusCode/100 == 2 || answer.StatusCode == http.StatusBadRequest && saysUnread(text) {
 		h.tally(text)
@@ -133,7 +133,7 @@ func (h *httpSink) judge(answer *http.Response, text []byte) attempt {
 	return a
 }
 
-// detail is what a problem's answer says.
+// detail returns the detail of a problem document, as the end of a message.
 func detail(text []byte) string {
 	var problem struct{ Detail string }
 	if json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
@@ -142,13 +142,13 @@ func detail(text []byte) string {
 	return ": " + problem.Detail
 }
 
-// saysUnread says that the collector has taken a body, and could read none of its lines.
+// saysUnread reports whether the collector has taken a body and could not read any of its lines.
 func saysUnread(text []byte) bool {
 	var says struct{ Unread map[string]int64 }
 	return json.Unmarshal(text, &says) == nil && len(says.Unread) > 0
 }
 
-// tally counts what the collector could not read or did not count.
+// tally counts the lines that the collector could not read or did not count.
 func (h *httpSink) tally(text []byte) {
 	var says struct{ Unread, Uncounted map[string]int64 }
 	if json.Unmarshal(text, &says) != nil {
@@ -180,7 +180,7 @@ func (h *httpSink) close(bool) error {
 
 func (h *httpSink) result() sinkResult { return h.was }
 
-// isDial says that nobody was reached, so that nothing can have been counted.
+// isDial reports whether an error happened before a connection was made, so that nothing can have been counted.
 func isDial(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

@@ -26,14 +26,14 @@ type sendInput struct {
 	size  int64 // of the file, 0 when not known
 	timed bool  // its times matter
 
-	decoder *request.Decoder // nil when they do not
+	decoder *request.Decoder // nil when the times do not matter
 	mover   *timeMover       // nil unless times are moved
 	first   int64            // the first time in it, Unix ms
-	lines   *bufio.Reader    // of standard input, which cannot be opened twice
+	lines   *bufio.Reader    // of standard input, which is opened only once
 	done    atomic.Int64     // bytes read of the file, before decompression
 }
 
-// look finds out how the input is read.
+// look detects the input's format, and reads its first time.
 func (in *sendInput) look(ctx context.Context, s *sendCommand) error {
 	lines, closeInput, err := in.open(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (in *sendInput) try(sample []string, choice request.Choice) error {
 	return nil
 }
 
-// sampleOf are the lines that have come so far.
+// sampleOf returns the lines that have come so far.
 func sampleOf(lines *bufio.Reader) ([]string, error) {
 	if _, err := lines.Peek(1); err != nil {
 		return nil, err
@@ -142,10 +142,10 @@ func (c counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errLong is a line that is longer than maxLine.
+// errLong means that a line is longer than maxLine.
 var errLong = errors.New("the line is too long")
 
-// readLine is the next line without its end, good until the next call.
+// readLine returns the next line without its end. It is valid until the next call.
 func readLine(lines *bufio.Reader) ([]byte, error) {
 	line, err := lines.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

@@ -19,7 +19,7 @@ type replay struct {
 	progress *progress
 	begun    time.Time
 	total    int64 // bytes of all files
-	before   int64 // bytes of those that are sent
+	before   int64 // bytes of the files that are sent already
 	sent     sent
 	unsent   string // the first line that was not sent, and why
 
@@ -96,7 +96,7 @@ func (r *replay) line(ctx context.Context, in *sendInput, lines *bufio.Reader, n
 	return r.to.add(ctx, line)
 }
 
-// idle sends what was taken before waiting for standard input.
+// idle flushes the sink before waiting for standard input.
 func (r *replay) idle(ctx context.Context, in *sendInput) error {
 	if in.path != "-" {
 		return nil
@@ -104,7 +104,7 @@ func (r *replay) idle(ctx context.Context, in *sendInput) error {
 	return r.to.flush(ctx)
 }
 
-// newTime is what the time of a line becomes: when it was due, at the log's own pace; else when it is sent.
+// newTime returns the new time of a line: with the log's own pace when it was due, otherwise now.
 func (r *replay) newTime(due time.Time) int64 {
 	if r.pace.factor > 0 {
 		return due.UnixMilli()
@@ -126,8 +126,8 @@ func (r *replay) show(done int64) {
 	}
 }
 
-// verdict is an error where lines were not sent.
-func (r *replay) verdict() error {
+// outcome returns an error when lines were not sent.
+func (r *replay) outcome() error {
 	if r.sent.Unsent == 0 {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/internal/daemon"
 )
 
-// sink opens where the lines go.
+// sink opens the sink that the flags select.
 func (s *sendCommand) sink(c *cobra.Command) (sink, error) {
 	if s.topic != "" {
 		settings, err := s.live.load()
@@ -45,7 +45,7 @@ func (s *sendCommand) sink(c *cobra.Command) (sink, error) {
 	return newHTTPSink(at, key), nil
 }
 
-// httpSourceOf is the first http source of a configuration.
+// httpSourceOf returns the URL of the first http source of a configuration.
 func httpSourceOf(settings *config.Config) (string, error) {
 	for i := range settings.Collector.Sources {
 		source := &settings.Collector.Sources[i]
@@ -60,7 +60,7 @@ func httpSourceOf(settings *config.Config) (string, error) {
 	return "", wrongf("the configuration has no http source to send to; give --to http://127.0.0.1:7402, or --topic")
 }
 
-// requestsURL is the URL of a collector's requests, of which the host may be all that is given.
+// requestsURL returns the URL for a collector's requests; --to may leave out the path.
 func requestsURL(to string) (string, error) {
 	at, err := url.Parse(to)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
@@ -72,7 +72,7 @@ func requestsURL(to string) (string, error) {
 	return at.String(), nil
 }
 
-// readKey is what a file holds, without the end of its line.
+// readKey reads an API key from a file of one line.
 func readKey(file string) (string, error) {
 	key, err := os.ReadFile(file)
 	if err != nil {
@@ -85,7 +85,7 @@ func readKey(file string) (string, error) {
 	return string(key), nil
 }
 
-// ownTopic says whether a topic is one that the parts write to.
+// ownTopic reports whether a topic is one that the parts write to.
 func ownTopic(settings *config.Config, topic string) bool {
 	for _, own := range []string{daemon.Hits, daemon.Blocklist, daemon.Events} {
 		if topic == settings.Kafka.Prefix+own {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A speed is how fast lines are sent; the zero value is as fast as they are taken.
+// A speed is the speed of sending; the zero value means as fast as the sink takes lines.
 type speed struct {
 	perSecond float64 // lines a second
 	factor    float64 // of the log's own pace
@@ -32,7 +32,7 @@ func parseSpeed(text string) (speed, error) {
 	return speed{}, wrongf("--speed %s is no speed; write max, 500/s, or x10 for ten times the log's own pace", text)
 }
 
-// A pacer says when each line is due.
+// A pacer computes when each line is due.
 type pacer struct {
 	speed
 	start time.Time // when the first line was due
@@ -41,7 +41,7 @@ type pacer struct {
 	lines int64
 }
 
-// due is when the next line is to be sent, by its own time where it has one.
+// due returns when the next line is to be sent; the zero time means now.
 func (p *pacer) due(at int64, timed bool) time.Time {
 	if p.start.IsZero() {
 		p.start = time.Now()
@@ -60,10 +60,10 @@ func (p *pacer) due(at int64, timed bool) time.Time {
 	return p.start.Add(time.Duration(float64(at-p.first) / p.factor * float64(time.Millisecond)))
 }
 
-// shortestWait is what a wait lasts at least: lines that are due within it go out together, never before their time.
+// shortestWait is the shortest wait: lines that are due within it are sent together, none before its time.
 const shortestWait = 5 * time.Millisecond
 
-// waitUntil returns when it is due; before is called when there is something to wait for.
+// waitUntil waits until due. If it has to wait, it calls before first.
 func waitUntil(ctx context.Context, due time.Time, before func() error) error {
 	left := time.Until(due)
 	if left <= 0 {

@@ -20,12 +20,12 @@ import (
 	"weir/test/port"
 )
 
-// A stubCollector takes requests as a collector's http source does, after a few answers that were set before.
+// A stubCollector takes requests as a collector's http source does, after the answers that the test has set.
 type stubCollector struct {
 	*httptest.Server
 	mu      sync.Mutex
-	answers []func(http.ResponseWriter) // before it takes anything
-	bodies  []string                    // that were taken
+	answers []func(http.ResponseWriter) // given before it takes anything
+	bodies  []string                    // that it took
 	keys    []string
 	tried   int
 }
@@ -82,7 +82,7 @@ func answer(status int, retryAfter string) func(http.ResponseWriter) {
 
 func hangUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
-// No room is waited for, no answer tried again and told; all else ends it.
+// send waits for room, sends again and reports it when no answer came, and ends with any other error.
 func TestHTTPSinkTriesAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		answers  []func(http.ResponseWriter)
@@ -124,7 +124,7 @@ func (f *failing) RoundTrip(*http.Request) (*http.Response, error) {
 	return recorder.Result(), nil
 }
 
-// What fails is tried for half a minute, less and less often, and may have been counted each time.
+// A failing body is sent for half a minute, less and less often, and may have been counted each time.
 func TestHTTPSinkGivesUpOnWhatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		collector := &failing{}
@@ -164,7 +164,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A bodySink notes when it was flushed with what.
+// A bodySink records each flush with its time and lines.
 type bodySink struct {
 	start time.Time
 	text  strings.Builder
@@ -196,7 +196,7 @@ const twoMinutes = `203.0.113.7 - - [03/Mar/2026:08:00:00 +0000] "GET /a HTTP/1.
 203.0.113.7 - - [03/Mar/2026:08:02:00 +0000] "GET /c HTTP/1.1" 200 1
 `
 
-// Lines go out at the log's own pace, times the factor, and with their times moved they keep their distances.
+// Lines are sent at the log's own pace times the factor, and moved times keep their distances.
 func TestPace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "access.log")
 	if err := os.WriteFile(file, []byte(twoMinutes), 0o644); err != nil {
@@ -226,7 +226,7 @@ func TestPace(t *testing.T) {
 			}
 			to := &bodySink{start: time.Now()}
 			r := &replay{to: to, pace: pace, now: test.now, progress: newProgress(io.Discard, "sending")}
-			if err := errors.Join(r.file(t.Context(), in), to.flush(t.Context()), r.verdict()); err != nil {
+			if err := errors.Join(r.file(t.Context(), in), to.flush(t.Context()), r.outcome()); err != nil {
 				t.Fatal(err)
 			}
 			if got := fmt.Sprint(to.log); got != test.log {
@@ -242,7 +242,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// timesSince are the times of the lines that hold one.
+// timesSince returns the times of the lines that have one.
 func timesSince(t *testing.T, start time.Time, text string) (times []time.Duration) {
 	for line := range strings.Lines(text) {
 		if _, rest, ok := strings.Cut(line, "["); ok {
@@ -269,7 +269,7 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-// Lines that are too long are left out and told; memory does not grow with them.
+// Lines that are too long are left out and reported; memory does not grow with them.
 func TestLongLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "access.log")
 	if err := os.WriteFile(file, []byte("one\n"+strings.Repeat("x", 3*maxLine)+"\ntwo\r\n\n"+strings.Repeat("y", maxLine-1)+"\n"+strings.Repeat("z", 2*maxLine)), 0o644); err != nil {
@@ -283,7 +283,7 @@ func TestLongLines(t *testing.T) {
 	if got := to.text.String(); got != "one\ntwo\n"+strings.Repeat("y", maxLine-1)+"\n" || r.sent.Lines != 3 {
 		t.Errorf("%d lines, %d bytes", r.sent.Lines, len(got))
 	}
-	if err := r.verdict(); err == nil || err.Error() != "2 lines not sent, the first: "+file+":2: the line is too long" {
+	if err := r.outcome(); err == nil || err.Error() != "2 lines not sent, the first: "+file+":2: the line is too long" {
 		t.Error(err)
 	}
 }

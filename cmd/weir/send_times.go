@@ -9,11 +9,11 @@ import (
 	"weir/pkg/request"
 )
 
-// A timeMover puts another time into a line, in the form that the line has it in. What it gives was read again: the
-// time is the new one, as far as the form has room for it, and all else that is read of the line is what it was.
+// A timeMover puts another time into a line, in the form of the line's own time. It parses each new line again to make
+// sure that its time is the new one, to the precision of the form, and that all other fields are unchanged.
 type timeMover struct {
 	check *request.Decoder
-	zones []*time.Location // that times without one may be in
+	zones []*time.Location // for times without a zone; tried in this order
 	read  request.Request
 	line  []byte
 }
@@ -33,15 +33,15 @@ func newTimeMover(choice request.Choice, o request.Options) (*timeMover, error) 
 	return m, nil
 }
 
-// The forms of a time: 03/Mar/2026:08:00:00 +0000, 2026-03-03T08:00:00.123Z, and a number since 1970. Each may have
-// a fraction of the second, and the first two no zone.
+// timeForms matches the forms of a time: 03/Mar/2026:08:00:00 +0000, 2026-03-03T08:00:00.123Z, and a number since 1970.
+// Each may have a fraction of the second, and the first two may lack the zone.
 var timeForms = regexp.MustCompile(`(\d{2}/[A-Z][a-z]{2}/\d{4}:\d{2}:\d{2}:\d{2})([.,]\d{1,9})?( ?[+-]\d{4})?` +
 	`|(\d{4}-\d{2}-\d{2}([Tt \t])\d{2}:\d{2}:\d{2})([.,]\d{1,9})?( ?[Zz]| ?[+-]\d{2}(?::?\d{2})?)?` +
 	`|(\d{10,19})(\.\d{1,9})?`)
 
-// move gives the line with the time to, Unix ms, good until the next call. r is what was read of it. It is false where
-// no piece of the line is the time and nothing else.
-func (m *timeMover) move(line string, r *request.Request, to int64) ([]byte, bool) {
+// move returns the line with the time to, in Unix ms, valid until the next call. r is the request that was read from the
+// line. ok is false when the line does not have its time in one piece, in a known form.
+func (m *timeMover) move(line string, r *request.Request, to int64) (moved []byte, ok bool) {
 	for from := 0; ; {
 		at := timeForms.FindStringSubmatchIndex(line[from:])
 		if at == nil {
@@ -55,7 +55,7 @@ func (m *timeMover) move(line string, r *request.Request, to int64) ([]byte, boo
 				continue
 			}
 			m.line = append(append(append(m.line[:0], line[:begin]...), text...), line[end:]...)
-			if precise == r.UnixMilli && text == line[begin:end] || m.holds(r, precise, line[begin:end], text) {
+			if precise == r.UnixMilli && text == line[begin:end] || m.unchanged(r, precise, line[begin:end], text) {
 				return m.line, true
 			}
 		}
@@ -64,7 +64,7 @@ func (m *timeMover) move(line string, r *request.Request, to int64) ([]byte, boo
 	}
 }
 
-// written is the time to in the form that stands at a place of the line, and what of it the form has room for.
+// written returns the time to in the form of the match at, and the time rounded down to the form's precision.
 func written(line string, at []int, to int64, zone *time.Location) (text string, precise int64, ok bool) {
 	group := func(n int) string {
 		if at[2*n] < 0 {
@@ -95,7 +95,7 @@ func civilTime(to int64, layout, fraction, offset string, zone *time.Location) (
 	return time.UnixMilli(to).In(zone).Format(layout) + fraction + offset, precise, true
 }
 
-// fixedZone is the zone of an offset: Z, +0200, +02:00 or +02.
+// fixedZone returns the zone of an offset: Z, +0200, +02:00 or +02.
 func fixedZone(offset string) (*time.Location, bool) {
 	if strings.EqualFold(offset, "z") {
 		return time.UTC, true
@@ -109,19 +109,19 @@ func fixedZone(offset string) (*time.Location, bool) {
 	return nil, false
 }
 
-// numberTime writes a number since 1970: seconds with a fraction or not, or a smaller unit.
-func numberTime(to int64, whole, fraction string) (string, int64, bool) {
-	switch len(whole) {
+// numberTime writes a number since 1970, in the unit of a number with as many digits: seconds, ms, µs or ns.
+func numberTime(to int64, digits, fraction string) (string, int64, bool) {
+	switch len(digits) {
 	case 10:
 		fraction, precise := likeFraction(to, fraction)
 		return fmt.Sprint(to/1000) + fraction, precise, true
 	case 13, 16, 19:
-		return fmt.Sprint(to) + strings.Repeat("0", len(whole)-13), to, fraction == ""
+		return fmt.Sprint(to) + strings.Repeat("0", len(digits)-13), to, fraction == ""
 	}
 	return "", 0, false
 }
 
-// likeFraction is the fraction of the second with as many digits as another one has, and the time that is left with it.
+// likeFraction returns the fraction of the second with as many digits as another one, and the time rounded down to it.
 func likeFraction(to int64, like string) (string, int64) {
 	if like == "" {
 		return "", to - to%1000
@@ -135,8 +135,8 @@ func likeFraction(to int64, like string) (string, int64) {
 	return like[:1] + text, to - to%unit
 }
 
-// holds says that what is read of the new line is the old but for the time.
-func (m *timeMover) holds(old *request.Request, at int64, was, is string) bool {
+// unchanged parses the new line, and reports whether it differs from the old request only by the time.
+func (m *timeMover) unchanged(old *request.Request, at int64, was, is string) bool {
 	if m.check.Decode(request.Text(m.line), &m.read) != nil {
 		return false
 	}

@@ -10,7 +10,7 @@ import (
 
 const later = 1798761599_987 // 2026-12-31T23:59:59.987Z
 
-// movable are lines of all forms, and what they become.
+// movable has lines of all forms with the moved lines.
 var movable = []struct{ envelope, format, zone, line, want string }{
 	{"none", "combined", "UTC",
 		`203.0.113.7 - - [03/Mar/2026:08:00:00 +0100] "GET /?at=03/Mar/2026:08:00:00+0100 HTTP/1.1" 200 512 "-" "curl 1772524800"`,
@@ -73,7 +73,7 @@ func TestTimesAreMovedExactly(t *testing.T) {
 	}
 }
 
-// What a client writes is never taken for the time, though it looks like it and stands before it.
+// A text of the client is never taken for the time, even when it looks like one and stands before it.
 func TestOnlyTheTimeIsMoved(t *testing.T) {
 	decoder, m := moverOf(t, "none", `"$request" [$time_local] $remote_addr`, "UTC")
 	line := `"GET /03/Mar/2026:08:00:00 HTTP/1.1" [03/Mar/2026:08:00:00 +0000] 203.0.113.7`
@@ -96,8 +96,8 @@ func TestTimesOfOTLPStay(t *testing.T) {
 	}
 }
 
-// FuzzMove: whatever the line and the time, a line whose time was moved has the new time, but for what its form has no
-// room for, and all else as before.
+// FuzzMove: for every line and time, a moved line has the new time, to the precision of its form, and all other fields are
+// unchanged.
 func FuzzMove(f *testing.F) {
 	for i, m := range movable {
 		f.Add(i, m.line, int64(later))

@@ -15,11 +15,11 @@ import (
 
 const (
 	topicQueueBytes = 8 << 20
-	topicBatch      = 100 // lines handed on together
+	topicBatch      = 100 // lines that are given to the producer together
 	closePatience   = 30 * time.Second
 )
 
-// A topicSink writes lines into a topic, a record a line, without a key, to all partitions in turn.
+// A topicSink writes each line as a record without a key into a topic, to all partitions in turn.
 type topicSink struct {
 	broker     *broker
 	producer   *kafka.Producer
@@ -29,7 +29,7 @@ type topicSink struct {
 	waiting    []kafka.Message
 
 	mu      sync.Mutex
-	refused error // the first that Kafka refused for good
+	refused error // the first permanent error of Kafka
 }
 
 func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*topicSink, error) {
@@ -72,17 +72,17 @@ func (t *topicSink) done(_ int64, err error) {
 	}
 }
 
-// flush hands on what there is; Kafka has it at close.
+// flush gives the waiting lines to the producer. They are in Kafka only after close.
 func (t *topicSink) flush(ctx context.Context) error {
 	waiting := t.waiting
 	t.waiting = nil
-	if err := t.fault(); err != nil || len(waiting) == 0 {
+	if err := t.refusal(); err != nil || len(waiting) == 0 {
 		return err
 	}
 	return t.producer.Send(ctx, waiting...)
 }
 
-func (t *topicSink) fault() error {
+func (t *topicSink) refusal() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.refused
@@ -98,7 +98,7 @@ func (t *topicSink) close(failed bool) error {
 	defer cancel()
 	err := t.producer.Close(ctx)
 	if err == nil && !failed {
-		err = t.fault()
+		err = t.refusal()
 	}
 	return err
 }

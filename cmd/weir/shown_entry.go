@@ -7,13 +7,13 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A shownEntry is an entry, or an order that is shown as one, in the words of people.
+// A shownEntry describes an entry to people; a manual entry is shown in the same form.
 type shownEntry struct{ blocklist.Entry }
 
-// blocks says whether it refuses someone, or would: no order but a block does.
+// blocks reports whether the entry refuses someone, or would in mode enforce. Of manual entries only blocks do.
 func (e *shownEntry) blocks() bool { return e.Order == 0 || e.Order == blocklist.OrderBlock }
 
-// target is the key as one types it: what is no address with the name of its field.
+// target returns the key as a user types it: with the name of its field unless it is an address.
 func (e *shownEntry) target() string {
 	if e.Order != blocklist.OrderBlock && e.Order != blocklist.OrderAllow {
 		return printable(e.Key)
@@ -26,7 +26,7 @@ func (e *shownEntry) target() string {
 	return printable(e.Key)
 }
 
-// untilWords says until when, as part of a sentence.
+// untilWords describes the end as a part of a sentence.
 func (e *shownEntry) untilWords() string {
 	if e.Until == blocklist.Never {
 		return "until someone ends it"
@@ -34,7 +34,7 @@ func (e *shownEntry) untilWords() string {
 	return "until " + backtest.Instant(e.Until).String()
 }
 
-// whyWords says in a few words what led to it.
+// whyWords describes the reason in a few words.
 func (e *shownEntry) whyWords() string {
 	text := ""
 	switch {
@@ -54,7 +54,7 @@ func (e *shownEntry) whyWords() string {
 	return text
 }
 
-// eventWord is what happened, in a word of the topic events; an order is called what it orders.
+// eventWord names an event as the topic events does; for a manual entry it is the kind of the entry.
 func eventWord(what string, order blocklist.Kind) string {
 	switch {
 	case what == blocklist.EventOrdered && order != 0:

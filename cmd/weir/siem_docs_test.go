@@ -10,7 +10,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// The events in docs/siem.md are what is written to the topic, byte for byte, and each of their members has its place.
+// The events in docs/siem.md are those that are written to the topic, byte for byte, and the page describes each member.
 func TestSiemPage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/siem.md")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// A statusCommand is what `weir status` was told.
+// A statusCommand contains the flags of `weir status`.
 type statusCommand struct {
 	keyFile string
 	live    liveFlags
@@ -88,10 +88,10 @@ func (s *statusCommand) run(c *cobra.Command) error {
 		err = report.writeText(c.OutOrStdout())
 	}
 
-	return errors.Join(err, report.verdict(wait, s.wait))
+	return errors.Join(err, report.outcome(wait, s.wait))
 }
 
-// parseWait reads how long to wait; nothing is not at all.
+// parseWait parses --wait; an empty text means not to wait.
 func parseWait(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -103,27 +103,27 @@ func parseWait(text string) (time.Duration, error) {
 	return wait, nil
 }
 
-// A status is how the whole stands, as `weir status --json` writes it.
+// A status describes a running system, as `weir status --json` writes it.
 type status struct {
 	CaughtUp    bool          `json:"caught_up"`
-	Rules       string        `json:"rules"`                  // hash of those that the configuration names here
+	Rules       string        `json:"rules"`                  // hash of the rules in the configuration here
 	RulesDiffer bool          `json:"rules_differ"`           // among the parts that were reached, or from the configuration here
 	NothingRuns bool          `json:"nothing_runs,omitempty"` // no part was reached, no group has a member, and no process runs the embedded broker
 	Groups      []groupStatus `json:"groups"`
 	Parts       []partStatus  `json:"parts"`
-	Faults      []string      `json:"faults"` // what Kafka could not be asked, and then nobody knows whether all have caught up
+	Faults      []string      `json:"faults"` // errors of asking Kafka; with any of them it is not known whether all have caught up
 
-	idle    string // the embedded broker's folder where no process runs it
-	unasked string // which parts there are besides those that were asked
+	idle    string // the embedded broker's folder when no process runs it
+	unasked string // describes parts that run and were not asked
 }
 
 const (
 	statusEvery    = 500 * time.Millisecond
-	statusPatience = 15 * time.Second // of one look at Kafka
-	leastPatience  = 5 * time.Second  // of one when the time to wait is over sooner
+	statusPatience = 15 * time.Second // for one look at Kafka
+	leastPatience  = 5 * time.Second  // for one look when --wait ends sooner
 )
 
-// patience is how long a look may wait for Kafka: with --wait, hardly longer than that is left.
+// patience returns how long a look may wait for Kafka: with --wait, little longer than the time that is left.
 func patience(wait, left time.Duration) time.Duration {
 	if wait == 0 {
 		return statusPatience
@@ -131,13 +131,13 @@ func patience(wait, left time.Duration) time.Duration {
 	return min(statusPatience, max(left, leastPatience))
 }
 
-// until looks until all have caught up or the time is over. Its error is that of the context.
+// until looks until all have caught up or the time is over. It returns only the context's error.
 func (w *watched) until(ctx context.Context, wait time.Duration) (*status, error) {
 	until := time.Now().Add(wait)
 	for {
 		left := time.Until(until)
 		report := w.look(ctx, left <= 0, patience(wait, left))
-		over := left <= 0 || len(report.Faults) > 0 && time.Until(until) <= 0 // Kafka hangs: no second look
+		over := left <= 0 || len(report.Faults) > 0 && time.Until(until) <= 0 // Kafka hangs, so a second look would not help
 		if report.CaughtUp || over || ctx.Err() != nil {
 			return report, ctx.Err()
 		}
@@ -148,13 +148,13 @@ func (w *watched) until(ctx context.Context, wait time.Duration) (*status, error
 	}
 }
 
-// A watched system is one that is looked at again and again.
+// A watched is a system that is looked at repeatedly.
 type watched struct {
 	settings *config.Config
 	places   []partPlace // of the parts
-	key      string      // for the parts; empty is none
+	key      string      // sent to the parts; may be empty
 	stderr   io.Writer
-	broker   *broker // nil until it could be opened
+	broker   *broker // nil until it is opened
 }
 
 func (w *watched) close() {
@@ -164,8 +164,8 @@ func (w *watched) close() {
 	}
 }
 
-// look asks the parts first: what they have sent by then Kafka has. Where nobody runs the embedded broker only the last look
-// does, for a moment: a process may be about to start on its folder.
+// look asks the parts before Kafka, so that Kafka has all that they have reported as sent. When no process runs the
+// embedded broker, only the last look opens its data: before that a process may be about to start on the folder.
 func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *status {
 	report := &status{Groups: []groupStatus{}, Faults: []string{}, Parts: askParts(ctx, w.places, w.key)}
 	if w.settings.RuleSet != nil {
@@ -178,7 +178,7 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 	embedded := len(w.settings.Kafka.Brokers) == 0
 	runs := embedded && daemon.Listens(w.settings.BrokerSocket())
 	if embedded && !runs {
-		w.close() // of a process that has ended meanwhile
+		w.close() // the process that ran it has ended meanwhile
 	}
 
 	if !embedded || runs || last {
@@ -186,7 +186,7 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = fmt.Errorf("no answer from Kafka within %s", patience)
 		}
-		if err != nil && (!errors.Is(err, errNoBroker) || report.reached() > 0) { // else nothing runs
+		if err != nil && (!errors.Is(err, errNoBroker) || report.reached() > 0) { // otherwise nothing runs
 			report.Faults = append(report.Faults, err.Error())
 		}
 	}
@@ -216,7 +216,7 @@ func (w *watched) askKafka(ctx context.Context, report *status) error {
 	return err
 }
 
-// hasMembers says whether any group has a member, as far as that is known.
+// hasMembers reports whether any group has a member, or may have one.
 func (s *status) hasMembers() bool {
 	for _, group := range s.Groups {
 		if group.Members != 0 {
@@ -226,7 +226,7 @@ func (s *status) hasMembers() bool {
 	return false
 }
 
-// others says that there are more aggregators than were asked: only Kafka knows of them.
+// others describes aggregators that were not asked. Only Kafka knows of them, as members of the group.
 func (s *status) others(aggregators string) string {
 	asked := 0
 	for _, part := range s.Parts {
@@ -242,7 +242,7 @@ func (s *status) others(aggregators string) string {
 	return ""
 }
 
-// waiting is how many records wait for any group.
+// waiting returns how many records wait for all groups together.
 func (s *status) waiting() int64 {
 	waiting := int64(0)
 	for _, group := range s.Groups {
@@ -251,7 +251,7 @@ func (s *status) waiting() int64 {
 	return waiting
 }
 
-// differ says whether not all have the same rules, as far as they say which.
+// differ reports whether two parts, or a part and the configuration here, have different rules.
 func (s *status) differ() bool {
 	known := s.Rules
 	for _, part := range s.Parts {
@@ -272,8 +272,9 @@ func (s *status) allPartsCaughtUp() bool {
 	return true
 }
 
-// verdict is the error that the exit code tells: 1 when Kafka could not be asked, 3 when the waiting was in vain.
-func (s *status) verdict(wait time.Duration, asked string) error {
+// outcome returns the error that decides the exit code: 1 when Kafka could not be asked, 3 when nothing runs or not all
+// have caught up in time.
+func (s *status) outcome(wait time.Duration, asked string) error {
 	var faults []error
 	for _, fault := range s.Faults {
 		faults = append(faults, errors.New(fault))

@@ -13,32 +13,32 @@ import (
 	"weir/internal/kafka"
 )
 
-// A groupStatus is how far the members of a group have got.
+// A groupStatus describes how far a consumer group has read.
 type groupStatus struct {
 	Group      string            `json:"group"`
 	Members    int               `json:"members"` // -1 when it is not known
-	Lag        int64             `json:"lag"`     // records that wait
+	Lag        int64             `json:"lag"`     // records that the group has not committed
 	LagSeconds *float64          `json:"lag_seconds"`
 	Partitions []partitionStatus `json:"partitions"`
 }
 
-// A partitionStatus is how far a group has got with one partition.
+// A partitionStatus describes how far a group has read one partition.
 type partitionStatus struct {
 	Topic      string   `json:"topic"`
 	Partition  int      `json:"partition"`
-	Committed  int64    `json:"committed"` // the next to be read; -1 when nothing was committed
+	Committed  int64    `json:"committed"` // the next offset to be read; -1 when nothing was committed
 	End        int64    `json:"end"`
 	Lag        int64    `json:"lag"`
-	LagSeconds *float64 `json:"lag_seconds"` // the age of the oldest that waits, 0 when none does; null when it is not known
+	LagSeconds *float64 `json:"lag_seconds"` // the age of the oldest record that waits, 0 when none does; null when it is not known
 }
 
-// askGroups asks for all groups of the prefix, and for those that the configuration's parts are members of even when
-// nobody has joined them yet. All that had been sent when it is called is counted as waiting unless it is committed.
+// askGroups asks for all groups of the prefix, and for the groups of the configuration's parts even when they have no
+// members yet. A record that was sent before the call counts as waiting unless it is committed.
 func askGroups(ctx context.Context, client *kafka.Client, settings *config.Config) ([]groupStatus, error) {
 	expected := expectedGroups(settings)
 	prefix := settings.Kafka.Prefix
 	if prefix == "" {
-		prefix = "collector." // all others are somebody else's
+		prefix = "collector." // without a prefix, other groups may belong to other programs
 	}
 
 	states, err := client.Groups(ctx, prefix, slices.Collect(maps.Keys(expected))...)
@@ -58,7 +58,7 @@ func askGroups(ctx context.Context, client *kafka.Client, settings *config.Confi
 	return groups, nil
 }
 
-// expectedGroups are the groups of the configuration's parts, with the topics that they read.
+// expectedGroups returns the groups of the configuration's parts with the topics that they read.
 func expectedGroups(settings *config.Config) map[string][]string {
 	groups := map[string][]string{settings.AggregatorGroup(): {settings.Kafka.Prefix + daemon.Hits}}
 	for i := range settings.Collector.Sources {
@@ -76,7 +76,7 @@ func askGroup(ctx context.Context, client *kafka.Client, state kafka.GroupState,
 	for _, topic := range slices.Compact(topics) {
 		spans, err := client.Offsets(ctx, topic)
 		if errors.Is(err, kafka.ErrNoTopic) {
-			continue // nothing waits in what is not there
+			continue // nothing waits in a missing topic
 		}
 		if err != nil {
 			return group, fmt.Errorf("group %s: %w", state.Name, err)
@@ -109,14 +109,14 @@ func (p *partitionStatus) measure(ctx context.Context, client *kafka.Client, spa
 	}
 }
 
-// timePatience is how long the time of one record is looked for.
+// timePatience is how long timeOf may look for one record.
 const timePatience = 2 * time.Second
 
-// timeOf is the time of the first record that a reader finds before the end.
+// timeOf returns the time of the first record that a reader finds before the end.
 func timeOf(ctx context.Context, r *kafka.Reader, end int64) (time.Time, bool) {
 	ctx, cancel := context.WithTimeout(ctx, timePatience)
 	defer cancel()
-	r.MaxBytes = 1 // one batch comes all the same
+	r.MaxBytes = 1 // Kafka returns one batch even if it is larger
 	for ctx.Err() == nil && r.Next() < end {
 		records, err := r.Fetch(ctx)
 		if errors.Is(err, kafka.ErrTrimmed) {
@@ -130,7 +130,7 @@ func timeOf(ctx context.Context, r *kafka.Reader, end int64) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// add counts a partition in. What waits longest anywhere is what the group waits.
+// add adds a partition. The group's LagSeconds is the longest of its partitions.
 func (g *groupStatus) add(p partitionStatus) {
 	g.Partitions = append(g.Partitions, p)
 	g.Lag += p.Lag

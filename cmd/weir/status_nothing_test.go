@@ -9,7 +9,7 @@ import (
 	"weir/internal/kafka/embedded"
 )
 
-// idleFolder is a data folder on which something has run, and runs no more; and the flags that name it.
+// idleFolder returns a data folder whose process has ended, and the flags that name it.
 func idleFolder(t *testing.T) (folder string, flags []string) {
 	t.Helper()
 	folder = liveFolder(t)
@@ -26,7 +26,7 @@ func idleFolder(t *testing.T) (folder string, flags []string) {
 		"--set", "collector.listen=127.0.0.1:1", "--set", "aggregator.listen=127.0.0.1:1", "--set", "enforcer.admin=127.0.0.1:1"}
 }
 
-// Where nothing runs, nothing has caught up, and the exit code says so.
+// When nothing runs, nothing has caught up, and the exit code is 3.
 func TestNothingRuns(t *testing.T) {
 	_, flags := idleFolder(t)
 	runs(t, exitUnmet, "Nothing runs: 4 records for weir.aggregator.\n", append([]string{"status"}, flags...)...)
@@ -48,7 +48,7 @@ func TestStatusLeavesTheFolderAlone(t *testing.T) {
 			t.Fatal("while status waits: ", err)
 		}
 		b.Close()
-		time.Sleep(20 * time.Millisecond) // so that it looks several times meanwhile
+		time.Sleep(20 * time.Millisecond) // status looks several times meanwhile
 	}
 	settings.Listen = filepath.Join(folder, "broker", "kafka.sock")
 	b, err := embedded.Open(settings)
@@ -61,7 +61,7 @@ func TestStatusLeavesTheFolderAlone(t *testing.T) {
 	}
 }
 
-// Of two aggregators both are asked, where they are named; where one is not, the table says that there is another.
+// Two aggregators are both asked when both are named; when one is not named, status reports that there is another.
 func TestStatusOfTwoAggregators(t *testing.T) {
 	one, two := newFakePart(t, `{"caught_up": true}`), newFakePart(t, `{"caught_up": false}`)
 	settings := settingsOf(t, "collector: {listen: ''}\nenforcer: {admin: ''}")
@@ -86,7 +86,7 @@ func TestStatusOfTwoAggregators(t *testing.T) {
 	}
 }
 
-// TestNothingHasRun: where no broker's data is yet, nothing runs either.
+// TestNothingHasRun: without any data of a broker nothing runs either.
 func TestNothingHasRun(t *testing.T) {
 	folder := t.TempDir()
 	flags := []string{"--set", "data=" + folder, "--set", "collector.listen=127.0.0.1:1", "--set", "aggregator.listen=127.0.0.1:1", "--set", "enforcer.admin=127.0.0.1:1"}

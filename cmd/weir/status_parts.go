@@ -21,20 +21,20 @@ import (
 	"weir/internal/origin"
 )
 
-// A partStatus is what a part says of itself at its admin address.
+// A partStatus is the status that a part reports at its admin address.
 type partStatus struct {
 	Part     string          `json:"part"` // collector, aggregator or enforcer
 	Address  string          `json:"address"`
 	Reached  bool            `json:"reached"`
-	Error    string          `json:"error,omitempty"`     // why it was not reached, or has nothing to say
-	Rules    string          `json:"rules,omitempty"`     // hash of those in force there
+	Error    string          `json:"error,omitempty"`     // why it was not reached, or did not answer with a status
+	Rules    string          `json:"rules,omitempty"`     // hash of the part's active rules
 	CaughtUp *bool           `json:"caught_up,omitempty"` // nothing waits there
-	Status   json.RawMessage `json:"status,omitempty"`    // all that it says: its sources, its partitions
+	Status   json.RawMessage `json:"status,omitempty"`    // the complete answer: its sources, its partitions
 }
 
 const partPatience = 2 * time.Second
 
-// partFlags are where the parts are that status asks.
+// partFlags contain the addresses of the parts that status asks.
 type partFlags struct{ collectors, aggregators, enforcers []string }
 
 func (f *partFlags) add(c *cobra.Command) {
@@ -46,10 +46,10 @@ func (f *partFlags) add(c *cobra.Command) {
 	}
 }
 
-// A partPlace is where a part says how it stands.
+// A partPlace is the address of a part's status.
 type partPlace struct{ part, shown, url string }
 
-// places are those that the flags name, and of the other parts those of the configuration.
+// places returns the addresses that the flags name, and for the other parts those of the configuration.
 func (f *partFlags) places(settings *config.Config) ([]partPlace, error) {
 	var places []partPlace
 	for _, part := range []struct {
@@ -89,7 +89,7 @@ func askParts(ctx context.Context, places []partPlace, key string) []partStatus 
 	return parts
 }
 
-// urlOf is the URL of an address that a part listens on.
+// urlOf returns the URL for an address that a part listens on.
 func urlOf(address string, t *config.ServerTLS) string {
 	if t.Cert != "" {
 		return "https://" + reachable(address)
@@ -97,7 +97,7 @@ func urlOf(address string, t *config.ServerTLS) string {
 	return "http://" + reachable(address)
 }
 
-// partClient asks the parts, and believes and shows what the user's file says.
+// partClient returns a client for the parts, with the roots and the certificate of the user's file.
 func partClient(patience time.Duration) (*http.Client, error) {
 	file, err := readClientFile()
 	if err != nil {
@@ -113,7 +113,7 @@ func partClient(patience time.Duration) (*http.Client, error) {
 	return origin.Stay(&http.Client{Transport: transport, Timeout: patience}), nil
 }
 
-// reachable is where to connect to for an address that a part listens on.
+// reachable returns the address to connect to for an address that a part listens on.
 func reachable(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -149,10 +149,10 @@ func (p *partStatus) ask(ctx context.Context, url, key string) {
 	p.Rules, p.CaughtUp, p.Status = says.Rules, says.CaughtUp, text
 }
 
-// errAnswer says that there was an answer, but not the one wanted.
+// errAnswer means that there was an answer, but not a status.
 var errAnswer = errors.New("answers")
 
-// maxStatus bounds what a part says of itself.
+// maxStatus is how many bytes of a part's answer are read.
 const maxStatus = 16 << 20
 
 func getStatus(ctx context.Context, url, key string) ([]byte, error) {
@@ -182,7 +182,7 @@ func getStatus(ctx context.Context, url, key string) ([]byte, error) {
 	return text, err
 }
 
-// innermost is the error at the bottom, without the address that is shown beside it.
+// innermost returns the error at the bottom, without the address that messages already contain.
 func innermost(err error) error {
 	for {
 		inner := errors.Unwrap(err)

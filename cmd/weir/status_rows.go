@@ -9,7 +9,7 @@ import (
 	"weir/pkg/backtest"
 )
 
-// ownRows are what a part says of itself: what it does not say in a form known here only --json shows.
+// ownRows returns the rows that describe a part's status. Fields that are not known here are shown only by --json.
 func (p *partStatus) ownRows() []string {
 	switch p.Part {
 	case "aggregator":
@@ -20,12 +20,12 @@ func (p *partStatus) ownRows() []string {
 	return p.sourceRows()
 }
 
-// says reads what a part says of itself.
+// says decodes a part's status, and reports whether it could.
 func (p *partStatus) says(to any) bool {
 	return len(p.Status) > 0 && json.Unmarshal(p.Status, to) == nil
 }
 
-// aggregatorRows are how far an aggregator has counted, and those of its partitions that are behind.
+// aggregatorRows describes how far an aggregator has counted, and those of its partitions that are behind.
 func (p *partStatus) aggregatorRows() []string {
 	var says struct {
 		Partitions []struct {
@@ -70,7 +70,7 @@ func (p *partStatus) aggregatorRows() []string {
 	return append([]string{fmt.Sprintf("  %s\t\t\t%s", counted(len(says.Partitions), "partition"), join(state...))}, behind...)
 }
 
-// enforcerRows are an enforcer's list: whether it is whole, how old, what is paused, what it lacks.
+// enforcerRows describes an enforcer's list: whether it is complete, its age, paused rules and problems.
 func (p *partStatus) enforcerRows() []string {
 	var says struct {
 		Whole                          bool
@@ -99,7 +99,7 @@ func (p *partStatus) enforcerRows() []string {
 	return rows
 }
 
-// some says how many there are; nothing of none.
+// some returns a number with its noun; empty for 0.
 func some(n int, what, noun string) string {
 	if n == 0 {
 		return ""
@@ -107,7 +107,7 @@ func some(n int, what, noun string) string {
 	return strings.TrimSuffix(counted(n, noun)+" "+what, " ")
 }
 
-// join puts commas between what is not empty.
+// join puts commas between the texts that are not empty.
 func join(texts ...string) string {
 	var b strings.Builder
 	for _, text := range texts {
@@ -119,10 +119,10 @@ func join(texts ...string) string {
 	return b.String()
 }
 
-// aheadLately is how long status tells of requests that were ahead of the clock.
+// aheadLately is how long status shows that requests were ahead of the clock.
 const aheadLately = 10 * time.Minute
 
-// sourceRows are the sources of a collector, with their logs.
+// sourceRows describes the sources of a collector, with their logs.
 func (p *partStatus) sourceRows() []string {
 	var says struct {
 		Sources []struct {

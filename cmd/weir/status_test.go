@@ -17,7 +17,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// settingsOf is a configuration with one rule and whatever else is given.
+// settingsOf returns a configuration with one rule and the given settings.
 func settingsOf(t *testing.T, text string) *config.Config {
 	t.Helper()
 	text += "\nrules: [{name: per-ip, key: ip, limits: [10/min]}]\n"
@@ -124,12 +124,12 @@ func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 		done <- report
 	}()
 	part.says.Store(new(`{"caught_up": true}`))
-	if report := <-done; !report.CaughtUp || report.verdict(time.Second, "1s") != nil {
+	if report := <-done; !report.CaughtUp || report.outcome(time.Second, "1s") != nil {
 		t.Errorf("%+v", report)
 	}
 }
 
-// Each part's state is in the table, what differs is a line, and what is in order is short.
+// Each part's state is in the table, a difference has a line of its own, and a part in order has a short row.
 func TestStatusShowsEachPart(t *testing.T) {
 	s := status{CaughtUp: true, Rules: "f00d", Groups: []groupStatus{}, Parts: []partStatus{
 		{Part: "aggregator", Address: "a:1", Reached: true, Rules: "f00d", Status: []byte(`{"partitions": [
@@ -170,7 +170,7 @@ func TestStatusShowsEachPart(t *testing.T) {
 	}
 }
 
-// shows looks once and wants these pieces in what people see, runs of spaces counting as one.
+// shows looks once and requires these pieces in the text for people; a run of spaces counts as one.
 func shows(t *testing.T, ctx context.Context, settings *config.Config, want []string) {
 	t.Helper()
 	report, err := lookedAt(t, settings).until(ctx, 0)
@@ -192,7 +192,7 @@ func within(t *testing.T, patience time.Duration) context.Context {
 	return ctx
 }
 
-// commit notes offsets as a member of the group would, and leaves it.
+// commit commits offsets as a member of the group, and leaves the group.
 func commit(t *testing.T, client *kafka.Client, group, topic string, partitions int, offsets map[int]int64) {
 	t.Helper()
 	ctx, leave := context.WithCancel(within(t, 2*time.Minute))
@@ -216,7 +216,7 @@ func commit(t *testing.T, client *kafka.Client, group, topic string, partitions 
 	}
 }
 
-// The tool's commands on a real Kafka: what they say of it is what they say of the embedded broker.
+// The tool's commands show the same of a real Kafka as of the embedded broker.
 func TestOnKafka(t *testing.T) {
 	brokers := kafkatest.Shared(t).Addresses()
 	prefix := fmt.Sprintf("t%d.", time.Now().UnixNano())
@@ -234,13 +234,13 @@ func TestOnKafka(t *testing.T) {
 	runs(t, exitDone, `{"partition":0,"offset":0,"source":"access.log/5f0c","from":0`, append([]string{"cat", "hits", "--json"}, flags...)...)
 	runs(t, exitUnmet, `"committed":-1,"end":1,"lag":1`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
 	commit(t, client, prefix+"aggregator", prefix+"hits", 2, map[int]int64{0: 1, 1: 1})
-	runs(t, exitUnmet, `"nothing_runs":true`, append([]string{"status", "--json"}, flags...)...) // who counted has left
+	runs(t, exitUnmet, `"nothing_runs":true`, append([]string{"status", "--json"}, flags...)...) // the consumer has left
 	part := newFakePart(t, `{"caught_up": true}`)
 	flags = append(flags, "--aggregator", part.URL)
 	runs(t, exitDone, `{"caught_up":true`, append([]string{"status", "--json", "--wait", "2m"}, flags...)...)
 }
 
-// runs runs the tool, command first, and wants an exit code and a piece of what it shows.
+// runs runs the tool, command first, and requires an exit code and a piece of the output.
 func runs(t *testing.T, code int, piece string, args ...string) {
 	t.Helper()
 	var stdout, stderr lockedBuffer
@@ -258,7 +258,7 @@ func TestStatusSaysWhyKafkaCouldNotBeAsked(t *testing.T) {
 	}
 }
 
-// A line that a part answers with is shown in the table: an end of line in it would break that in two.
+// A line that a part answers with is shown in the table, where a line break in it would split the row.
 func TestWhatAPartAnswersIsOneLine(t *testing.T) {
 	part := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "starting", http.StatusServiceUnavailable)
@@ -270,7 +270,7 @@ func TestWhatAPartAnswersIsOneLine(t *testing.T) {
 	}
 }
 
-// While Kafka hangs, --wait is over a few seconds late at most; without it, one look has all the patience there is.
+// While Kafka hangs, --wait ends a few seconds late at most; without it, one look has the full statusPatience.
 func TestHowLongALookAtKafkaMayTake(t *testing.T) {
 	for _, test := range []struct{ wait, left, want time.Duration }{
 		{0, 0, statusPatience},

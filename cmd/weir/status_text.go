@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// writeText writes the status for people: the answer first, then who lags, then who said what.
+// writeText writes the status for people: a summary first, then groups, then parts.
 func (s *status) writeText(to io.Writer) error {
 	var b strings.Builder
 	switch {
@@ -49,7 +49,7 @@ func (s *status) writeText(to io.Writer) error {
 
 const startThem = "start them (weir run, or collector, aggregator and enforcer), or name theirs with --config"
 
-// reached is how many parts have answered.
+// reached returns how many parts have answered.
 func (s *status) reached() (parts int) {
 	for _, p := range s.Parts {
 		if p.Reached {
@@ -68,7 +68,7 @@ func table(b *strings.Builder, rows []string) {
 	_ = w.Flush() // a Builder takes everything
 }
 
-// waits says what keeps the whole from having caught up.
+// waits describes why not all have caught up.
 func (s *status) waits() string {
 	var texts []string
 	for _, group := range s.Groups {
@@ -107,7 +107,7 @@ func (s *status) groupRows() []string {
 	return rows
 }
 
-// reached says how far the group has got.
+// reached describes how far the group has read.
 func (p *partitionStatus) reached() string {
 	if p.Committed < 0 {
 		return fmt.Sprintf("none of %d", p.End)
@@ -136,7 +136,7 @@ func (s *status) partRows() []string {
 	return rows
 }
 
-// rulesText says who has which rules.
+// rulesText lists the rules of each part.
 func (s *status) rulesText() string {
 	var texts []string
 	for _, p := range s.Parts {
@@ -150,7 +150,7 @@ func (s *status) rulesText() string {
 	return strings.Join(texts, ", ")
 }
 
-// rulesOf is a part's hash of its rules, and whether it is another than that of the configuration here.
+// rulesOf returns the hash of a part's rules, with that of the configuration here when it differs.
 func (s *status) rulesOf(p *partStatus) string {
 	if p.Rules != "" && s.Rules != "" && p.Rules != s.Rules {
 		return p.Rules + " (here " + s.Rules + ")"

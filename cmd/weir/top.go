@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A topCommand is what `weir top` was told.
+// A topCommand contains the flags of `weir top`.
 type topCommand struct {
 	ask    aggregatorFlags
 	rule   string
@@ -43,14 +43,14 @@ that are not in an aggregator's memory, because nothing came of them for long, a
 	return c
 }
 
-// A topKey is a key and how much it uses of a limit, as `weir top --json` writes it, a line each.
+// A topKey is a key with its share of a limit, one line of `weir top --json`.
 type topKey struct {
 	Rule    string  `json:"rule"`
 	Key     string  `json:"key"`
 	Limit   string  `json:"limit"`
 	Count   int64   `json:"count"`
 	Share   float64 `json:"share"`   // of the limit
-	Blocked *bool   `json:"blocked"` // null where no enforcer could be asked
+	Blocked *bool   `json:"blocked"` // null when no enforcer could be asked
 }
 
 func (t *topCommand) run(c *cobra.Command) error {

@@ -12,7 +12,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// An unblockCommand is what `weir unblock` was told.
+// An unblockCommand contains the flags of `weir unblock`.
 type unblockCommand struct {
 	orderCommand
 	rule  string
@@ -68,7 +68,8 @@ func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
 	return u.change(c, http.MethodDelete, blocksPath, query, nil, func(a *orderAnswer) string { return a.unblocked(key) })
 }
 
-// limitWords are what led to a verdict. An order that was ended bears the words of who ended it.
+// limitWords describes the reason of a verdict. It is empty for a manual entry, whose words are now those of the person
+// who ended it.
 func (e *shownEntry) limitWords() string {
 	if e.Source == blocklist.Manual {
 		return ""
@@ -76,7 +77,7 @@ func (e *shownEntry) limitWords() string {
 	return " (" + e.whyWords() + ")"
 }
 
-// unblocked says what was taken off, and what is to be expected.
+// unblocked describes the entries that were removed, and whether the client still sends requests.
 func (a *orderAnswer) unblocked(key string) string {
 	var b strings.Builder
 	for i := range a.Lifted {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// uncountedWords say why requests gave no hit, by the reasons of weir_collector_uncounted_total.
+// uncountedWords describe the reasons of weir_collector_uncounted_total.
 var uncountedWords = map[string]string{
 	"format": "not in the format", "time": "without a time that can be read", "address": "with an address that is none", "json": "no JSON",
 	"envelope": "not in the envelope", "long": "too long", "ahead": "ahead of the clock", "start": "older than start asks for",
@@ -17,7 +17,7 @@ var uncountedWords = map[string]string{
 	"cost": "that cost nothing", "kafka": "refused by Kafka",
 }
 
-// uncountedText says how many of a source's requests gave no hit, and why; "" when all did.
+// uncountedText describes how many of a source's requests made no hit, and why; "" when all made one.
 func uncountedText(requests int64, uncounted map[string]int64) string {
 	var all int64
 	var texts []string

@@ -33,7 +33,7 @@ func newVersion() *cobra.Command {
 	return c
 }
 
-// version is what the build recorded of itself: a tag, or a commit's time and hash.
+// version returns the version that the build recorded: a tag, or a commit's time and hash.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

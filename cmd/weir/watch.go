@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A watchCommand is what `weir watch` was told.
+// A watchCommand contains the flags of `weir watch`.
 type watchCommand struct {
 	enforcer enforcerFlags
 	rule     string
@@ -44,7 +44,7 @@ happened since, the list is compared with what was seen, and that is told.`,
 	return c
 }
 
-// A watchShow shows what happens. add may hold something back until it is flushed.
+// A watchShow shows changes. add may keep some back until flush.
 type watchShow interface {
 	add(now time.Time, changes []watchChange) error
 	flush(now time.Time) error
@@ -73,7 +73,7 @@ func (w *watchCommand) run(c *cobra.Command) error {
 	return watchUntil(c.Context(), feed, show)
 }
 
-// watchUntil shows what comes until the context is done, which is the usual end.
+// watchUntil shows changes until the context is done, which is the usual end.
 func watchUntil(ctx context.Context, feed *watchFeed, show watchShow) error {
 	if err := feed.begin(ctx); err != nil {
 		return err
@@ -88,7 +88,7 @@ func watchUntil(ctx context.Context, feed *watchFeed, show watchShow) error {
 	return errors.Join(err, show.flush(time.Now()))
 }
 
-// foldEvery is how long a flood is folded into lines.
+// foldEvery is the time after which the counts of a flood are shown.
 const foldEvery = time.Second
 
 func showUntil(ctx context.Context, changes <-chan []watchChange, failed <-chan error, show watchShow) error {
@@ -106,7 +106,7 @@ func showUntil(ctx context.Context, changes <-chan []watchChange, failed <-chan 
 			return err
 		case some, ok := <-changes:
 			if !ok {
-				changes = nil // and the cause follows
+				changes = nil // the error follows on failed
 				continue
 			}
 			err = show.add(time.Now(), some)

@@ -12,25 +12,25 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A watchFeed asks an enforcer for what changed, again and again, each time after the version that it was told last.
+// A watchFeed asks an enforcer repeatedly for the changes since the last version that it received.
 type watchFeed struct {
 	enforcer *enforcerClient
-	query    url.Values // what is asked for beside the version
+	query    url.Values // sent with each request, next to the version
 	stderr   io.Writer
 	seen     *watchSeen
 
 	version blocklist.Version
-	local   string // orders that were seen and have no version yet
-	fault   string // why the enforcer cannot be asked, as it was told last
+	local   string // names the manual entries that were received and have no version yet
+	failure string // the error that was reported last; empty while the enforcer answers
 }
 
 const (
-	watchWait       = 30 * time.Second // for a change, in one request
+	watchWait       = 30 * time.Second // how long one request waits for a change
 	watchFirstPause = 100 * time.Millisecond
 	watchLastPause  = 5 * time.Second
 )
 
-// begin reads the whole list, so that it is known what is new. It fails where no enforcer can be asked.
+// begin reads the complete list, so that later changes can be recognised. It fails when no enforcer can be asked.
 func (f *watchFeed) begin(ctx context.Context) error {
 	list, err := f.enforcer.list(ctx, f.query)
 	if err != nil {
@@ -60,7 +60,7 @@ func (f *watchFeed) tell(format string, args ...any) {
 	fmt.Fprintf(f.stderr, "weir: "+format+"\n", args...)
 }
 
-// run gives what changes until the context is done. It closes changes.
+// run sends changes until the context is done, and then closes the channel.
 func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error {
 	defer close(changes)
 	pause := watchFirstPause
@@ -74,9 +74,9 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 			return err
 		case err != nil:
 			f.lost(err)
-		case f.fault != "":
+		case f.failure != "":
 			f.tell("the enforcer at %s answers again; shown from where it was lost", f.enforcer.at())
-			f.fault = ""
+			f.failure = ""
 		}
 
 		if len(some) > 0 {
@@ -94,7 +94,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 			continue
 		}
 
-		select { // nothing, at once: not again at once
+		select { // an answer without changes came at once, so the next request waits a little
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil
@@ -104,16 +104,16 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 	}
 }
 
-// lost has all places tried again where the enforcer may be, and says why, once for each cause.
+// lost makes the next request try all places of the enforcer again, and reports each error once.
 func (f *watchFeed) lost(err error) {
 	f.enforcer.fromTheFirst()
-	if err.Error() != f.fault {
+	if err.Error() != f.failure {
 		f.tell("%v; trying again", err)
-		f.fault = err.Error()
+		f.failure = err.Error()
 	}
 }
 
-// next waits for changes once. What it returns with an error did happen, and is not told again.
+// next waits for changes once. Changes that it returns with an error are valid, and are not returned again.
 func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 	query := maps.Clone(f.query)
 	query.Set("after", f.version.String())
@@ -146,7 +146,7 @@ func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 
 	f.version, f.local = list.Header.Version, list.local
 	if f.seen.round > before {
-		if gone := f.seen.gone(time.Now().UnixMilli()); gone > 0 {
+		if gone := f.seen.dropGone(time.Now().UnixMilli()); gone > 0 {
 			f.tell("%s left the list meanwhile, before their end", counted(gone, "key"))
 		}
 	}

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	foldFreely = 20   // changes in a second are told one by one
+	foldFreely = 20   // changes in a second that have a line of their own
 	foldLines  = 10   // lines for all others
-	foldGroups = 4096 // rules and networks that are told apart meanwhile
+	foldGroups = 4096 // pairs of rule and network that are counted separately
 )
 
-// A watchFold shows changes as people can read them. In each second the first ones have a line of their own; the others
-// are counted by rule and network, and the largest counts told at its end.
+// A watchFold shows changes at a rate that people can read. In each second the first changes have a line of their own. The
+// others are counted by rule and network, and at the end of the second the largest counts are shown.
 type watchFold struct {
 	out    io.Writer
 	free   int
 	groups map[foldGroup]int
-	others int // in no group, because there are too many
+	others int // changes in no group, because there are too many groups
 }
 
-// A foldGroup is what is told in one line.
+// A foldGroup identifies the changes that are counted in one line.
 type foldGroup struct{ what, rule, network string }
 
 func newWatchFold(out io.Writer) *watchFold {
@@ -38,7 +38,7 @@ func newWatchFold(out io.Writer) *watchFold {
 func (f *watchFold) add(now time.Time, changes []watchChange) error {
 	var b strings.Builder
 	for i := range changes {
-		if changes[i].told {
+		if changes[i].known {
 			continue
 		}
 		if f.free > 0 {
@@ -62,7 +62,7 @@ func (f *watchFold) count(c *watchChange) {
 	f.groups[group]++
 }
 
-// networkOf is the /24 or the /48 that an address is in; empty for what is none.
+// networkOf returns the /24 or the /48 of an address; empty when the text is not an address.
 func networkOf(ip string) string {
 	prefix := prefixOf(ip)
 	if !prefix.IsValid() {
@@ -115,10 +115,10 @@ func (g foldGroup) words() string {
 	return "by " + g.rule + " in " + g.network
 }
 
-// clock is a time of day as people have it.
+// clock returns the local time of day.
 func clock(t time.Time) string { return t.Local().Format("15:04:05") }
 
-// text is a change as a line.
+// text returns the change as a line.
 func (c *watchChange) text(now time.Time) string {
 	line := fmt.Sprintf("%s  %-8s  %s  %s", clock(now), c.word(), c.target(), c.Rule)
 	if c.what != blocklist.EventLifted {
@@ -127,12 +127,12 @@ func (c *watchChange) text(now time.Time) string {
 	return line + "  " + c.whyWords()
 }
 
-// refuses says whether someone is refused from then on who was not: by a verdict, or by a person.
+// refuses reports whether the change begins a block that is enforced, by a verdict or by a person.
 func (c *watchChange) refuses() bool {
 	return (c.what == blocklist.EventBlocked || c.what == blocklist.EventOrdered) && c.Mode == blocklist.Enforce && c.blocks()
 }
 
-// lasts says until when, and how long that is from its beginning.
+// lasts describes the end and the length of the block.
 func (c *watchChange) lasts() string {
 	if c.Until == blocklist.Never {
 		return "until someone ends it"
@@ -141,5 +141,5 @@ func (c *watchChange) lasts() string {
 	return fmt.Sprintf("until %s (%s)", backtest.Instant(c.Until), long.Round(time.Second))
 }
 
-// word is what happened; an order is called what it orders.
+// word names what happened; for a manual entry it is the kind of the entry.
 func (c *watchChange) word() string { return eventWord(c.what, c.Order) }

@@ -6,20 +6,20 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A watchChange is what became of an entry or an order.
+// A watchChange is a change of an entry.
 type watchChange struct {
 	shownEntry
-	what string // in the words of the topic events; empty when nothing has
-	told bool   // a pardon, or the end that follows it, of which the other was told: people need not read it twice
+	what  string // in the words of the topic events; empty when nothing changed
+	known bool   // an unblock and the end of its entry are two changes; the second one is known already, and not shown to people
 }
 
-// A watchSeen knows what was seen on the list, so that what is published once more is not told again. It holds about
-// 70 bytes an entry, and forgets what is over.
+// A watchSeen remembers the entries on the list, so that an entry that is published again is not shown again. It uses
+// about 70 bytes an entry, and forgets entries after their end.
 type watchSeen struct {
 	seed  maphash.Seed
-	of    map[uint64]seenEntry // by the hash of rule and key; among a million two share one once in 30 million lists
-	room  int                  // when there are so many, those that are over are forgotten
-	round int                  // of whole lists
+	of    map[uint64]seenEntry // by the hash of rule and key; two of a million entries share a hash in one of 30 million lists
+	room  int                  // with more entries than this, ended ones are forgotten
+	round int                  // number of complete lists that were read
 }
 
 type seenEntry struct {
@@ -27,10 +27,10 @@ type seenEntry struct {
 	until int64
 	mode  blocklist.Mode
 	ended endedBy
-	round int // in which it was seen
+	round int // of the list that contained it last
 }
 
-// An endedBy says what told that an entry was taken off.
+// An endedBy is a set of the changes that reported an entry's end.
 type endedBy uint8
 
 const (
@@ -42,14 +42,14 @@ func newWatchSeen() *watchSeen {
 	return &watchSeen{seed: maphash.MakeSeed(), of: map[uint64]seenEntry{}, room: 1 << 16}
 }
 
-// change takes an entry or an order in and says what it is.
+// change remembers an entry and returns what changed.
 func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 	change := watchChange{shownEntry: shownEntry{*e}}
 	ended, id := endedBy(0), e.ID
 	if e.Ended != 0 {
 		ended = byItself
 	}
-	if e.Order == blocklist.OrderPardon { // tells that another one was lifted, by whom and why
+	if e.Order == blocklist.OrderPardon { // reports who lifted another entry, and why
 		ended, id, change.Rule, change.Key = byPardon, e.Fields["pardons"], e.Fields["rule"], e.Fields["key"]
 	}
 
@@ -59,7 +59,7 @@ func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 	s.of[key] = now
 	same := before.id == now.id
 	if same {
-		change.told = ended != 0 && before.ended != 0
+		change.known = ended != 0 && before.ended != 0
 		now.ended |= before.ended
 		s.of[key] = now
 	}
@@ -84,7 +84,8 @@ func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 	return change
 }
 
-// keyOf is the same for what takes each other's place: blocks of a rule and key; a block and an allow of one target.
+// keyOf returns the same hash for entries that replace each other: blocks of a rule and key; a block and an allow of one
+// target.
 func (s *watchSeen) keyOf(e *blocklist.Entry) uint64 {
 	key := e.Rule + "/" + e.Key
 	if e.Source == blocklist.Manual && e.Order != blocklist.OrderPardon {
@@ -95,7 +96,7 @@ func (s *watchSeen) keyOf(e *blocklist.Entry) uint64 {
 	return maphash.String(s.seed, key)
 }
 
-// forget leaves out what was over at a time.
+// forget removes the entries that had ended at a time.
 func (s *watchSeen) forget(at int64) {
 	for key, e := range s.of {
 		if e.until < at {
@@ -105,8 +106,9 @@ func (s *watchSeen) forget(at int64) {
 	s.room = max(s.room, 2*len(s.of))
 }
 
-// gone is how many were on the list before the last whole one, should be on it still, and are not.
-func (s *watchSeen) gone(now int64) (n int) {
+// dropGone forgets the entries that the last complete list does not contain, and returns how many of them had not reached
+// their end.
+func (s *watchSeen) dropGone(now int64) (n int) {
 	for key, e := range s.of {
 		if e.round == s.round {
 			continue

@@ -18,7 +18,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// In a flood the first changes of a second have a line each, and what is told of the others does not grow with them.
+// In a flood the first changes of a second have a line each, and the number of lines for the others is bounded.
 func TestWatchFoldsAFlood(t *testing.T) {
 	var out lockedBuffer
 	fold, now := newWatchFold(&out), time.UnixMilli(eight)
@@ -66,7 +66,7 @@ func TestNetworkOf(t *testing.T) {
 	}
 }
 
-// What becomes of an entry has one word; what is published once more has none.
+// Each change of an entry has one word; an entry that is published again unchanged has none.
 func TestWatchSeen(t *testing.T) {
 	seen := newWatchSeen()
 	tell := func(want string, e *blocklist.Entry) {
@@ -85,14 +85,14 @@ func TestWatchSeen(t *testing.T) {
 	shadow.Mode = blocklist.Shadow
 	tell("blocked", &shadow)
 
-	// A pardon and the end that an aggregator then publishes are one event.
+	// An unblock and the end that an aggregator then publishes are shown once.
 	pardon := &blocklist.Order{ID: "p", Kind: blocklist.OrderPardon, Rule: "per-ip", Key: e.Key, Pardons: e.ID, From: e.From, Until: e.Until, By: "alice", Why: "a mistake"}
 	change := seen.change(pardon.Entry())
 	if change.what != "lifted" || change.Rule != "per-ip" || change.Key != e.Key || change.whyWords() != "by alice: a mistake" {
 		t.Errorf("%+v", change)
 	}
 	ended.Ended = e.From + 1
-	if change := seen.change(&ended); change.what != "lifted" || !change.told {
+	if change := seen.change(&ended); change.what != "lifted" || !change.known {
 		t.Errorf("%+v", change)
 	}
 	tell("", &ended)
@@ -102,7 +102,7 @@ func TestWatchSeen(t *testing.T) {
 	next.Ended = next.From + 1
 	tell("lifted", &next)
 
-	// An allow takes the place of a block of the same target; its end has an id of its own.
+	// An allow replaces a block of the same target; its end has an id of its own.
 	block := &blocklist.Order{ID: "b", Kind: blocklist.OrderBlock, Scope: "user", Value: "alice", From: e.From, Until: blocklist.Never, By: "bob", Why: "x"}
 	allow := *block
 	allow.ID, allow.Kind = "a", blocklist.OrderAllow
@@ -113,12 +113,12 @@ func TestWatchSeen(t *testing.T) {
 	tell("ordered", allow.Entry())
 	tell("lifted", end.Entry())
 	seen.round++
-	if gone := seen.gone(e.From); gone != 0 {
+	if gone := seen.dropGone(e.From); gone != 0 {
 		t.Errorf("%d are missed that were all taken off", gone)
 	}
 }
 
-// A watchFeed forgets what is over, so it holds no more than twice what is on the list, or its first room.
+// A watchSeen forgets ended entries, so it has at most twice as many as the list, or its initial room.
 func TestWatchSeenForgets(t *testing.T) {
 	seen := newWatchSeen()
 	seen.room = 100
@@ -167,7 +167,7 @@ func watchAt(t *testing.T, places ...enforcerPlace) *watching {
 	return w
 }
 
-// wants waits for changes, each as "what key", in any order.
+// wants waits for changes, each written as "what key", in any order.
 func (w *watching) wants(all ...string) {
 	w.t.Helper()
 	missing := map[string]bool{}
@@ -190,7 +190,7 @@ func (w *watching) wants(all ...string) {
 	}
 }
 
-// A front gives what it is asked to one enforcer or another.
+// A front passes requests to one of several enforcers.
 type front struct {
 	*httptest.Server
 	behind atomic.Pointer[httputil.ReverseProxy]
@@ -219,8 +219,9 @@ func awaitText(t *testing.T, in *lockedBuffer, want string) {
 	}
 }
 
-// A feed tells verdicts and orders as they come; when its enforcer is gone it says so and goes on with what it missed;
-// and where nobody knows what followed its version, it tells what is new on the list and how many are gone.
+// A feed returns verdicts and manual entries as they come. When its enforcer is gone it reports that, and goes on with the
+// changes that it missed. When the enforcer does not know what followed its version, it returns the new entries of the list
+// and reports how many are gone.
 func TestWatchFeed(t *testing.T) {
 	first, err := startEnforcer(liveFolder(t), nil, listOf(1, sampleList()...))
 	if err != nil {
@@ -259,7 +260,7 @@ func TestWatchFeed(t *testing.T) {
 	}
 }
 
-// An enforcer that is lost is found again where it was, though meanwhile another place answered, and refused.
+// A lost enforcer is found again at its place, though meanwhile another place answered with a refusal.
 func TestWatchComesBackToTheSocket(t *testing.T) {
 	folder := liveFolder(t)
 	first, err := startEnforcer(folder, nil, listOf(1))

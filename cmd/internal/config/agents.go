@@ -8,31 +8,32 @@ import (
 
 // NFTables keeps the list in this machine's firewall.
 type NFTables struct {
-	// On says whether it is kept there. Default: false.
+	// On turns this on. Default: false.
 	On bool `yaml:"on"`
-	// AtExit says what becomes of the table when the enforcer ends: keep, and its elements end by their timeouts, or
-	// clear. Default: keep.
+	// AtExit is what happens to the table when the enforcer ends: keep leaves its elements until their timeouts, clear
+	// removes them. Default: keep.
 	AtExit AtExit `yaml:"at_exit"`
 }
 
-// An AtExit is what becomes of a table.
+// An AtExit is keep or clear.
 type AtExit string
 
 // FromYAML reads keep or clear.
 func (a *AtExit) FromYAML(v yamlfile.Value) { *a = AtExit(oneOf(v, "keep", "clear")) }
 
-// HAProxy keeps the list in the map of a HAProxy.
+// HAProxy keeps the list in a map of HAProxy.
 type HAProxy struct {
-	// Socket is the path of HAProxy's stats socket, or its host:port. Default: none, and no HAProxy is told.
+	// Socket is the path of HAProxy's stats socket, or its host:port. Default: none, and no HAProxy
+	// gets the list.
 	Socket string `yaml:"socket"`
 	// Map is the file of the map, as HAProxy's configuration names it.
 	Map string `yaml:"map"`
-	// Value is what the map says of an address: until, the end of its block in Unix seconds, or rule, the rule's name.
+	// Value is the value of an address in the map: until, the end of its block in Unix seconds, or rule, the rule's name.
 	// Default: until.
 	Value MapValue `yaml:"value"`
 }
 
-// On says whether a HAProxy is told.
+// On reports whether a HAProxy gets the list.
 func (h *HAProxy) On() bool { return h.Socket != "" }
 
 // Validate checks that nothing is missing.
@@ -51,13 +52,13 @@ func (h *HAProxy) Validate(v yamlfile.Value) {
 	}
 }
 
-// A MapValue is what a map says of an address.
+// A MapValue is until or rule.
 type MapValue string
 
 // FromYAML reads until or rule.
 func (m *MapValue) FromYAML(v yamlfile.Value) { *m = MapValue(oneOf(v, "until", "rule")) }
 
-// paths are those to resolve: the map, and the socket where it is one.
+// paths returns the paths to resolve: the map, and the socket unless it is a host and port.
 func (h *HAProxy) paths() []*string {
 	if strings.Contains(h.Socket, ":") && !strings.Contains(h.Socket, "/") {
 		return []*string{&h.Map}

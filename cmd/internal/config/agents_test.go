@@ -17,7 +17,7 @@ func TestAgents(t *testing.T) {
 		{"{socket: admin.sock, map: weir map}", "takes no spaces"},
 		{"{socket: admin.sock, map: weir.map, value: why}", "is not known here"},
 	} {
-		o := Options{File: "/etc/weir/weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}, Beside: []yamlfile.Inner{{Name: "rules.yaml"}}}
+		o := Options{File: "/etc/weir/weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}, Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}}
 		c, _, err := Read([]byte("enforcer: {haproxy: "+test.haproxy+"}"), o)
 		if test.want != "" {
 			if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -33,7 +33,7 @@ func TestAgents(t *testing.T) {
 
 // Paths are relative to the file, and a host is no path.
 func TestAgentsPaths(t *testing.T) {
-	o := Options{File: "/etc/weir/weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}, Beside: []yamlfile.Inner{{Name: "rules.yaml"}}}
+	o := Options{File: "/etc/weir/weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}, Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}}
 	for given, want := range map[string]string{"127.0.0.1:9999": "127.0.0.1:9999", "admin.sock": "/etc/weir/admin.sock", "/run/a:b/admin.sock": "/run/a:b/admin.sock"} {
 		c, _, err := Read([]byte("enforcer: {haproxy: {map: weir.map, socket: \""+given+"\"}}"), o)
 		if err != nil {

@@ -9,11 +9,12 @@ import (
 	"weir/pkg/rule"
 )
 
-// everyRequestHas are the words of keys that checks know without a header of their own, or never.
+// everyRequestHas are the fields that checks have without a header of the same name, or never have.
 var everyRequestHas = []string{"ip", "user", "method", "host", "path", "raw_path", "query", "agent", "referrer", "status", "bytes"}
 
-// warnOfClaimedFields reports the rules by which a client may choose its own key at checks: a field of the key is taken from the
-// header of its name, and nothing says that edges set that header. http_x_tenant is by its name what the client sent.
+// warnOfClaimedFields warns of rules for which a client can choose its own key at checks: a field of the key comes from the
+// header of the same name, and the configuration does not state that edges set that header. Fields such as http_x_tenant
+// are no reason for a warning: by their names they are headers of the client.
 func (c *Config) warnOfClaimedFields() {
 	if c.RuleSet == nil {
 		return
@@ -26,7 +27,7 @@ func (c *Config) warnOfClaimedFields() {
 				continue
 			}
 			header := strings.ReplaceAll(field, "_", "-")
-			c.reading.warnings = append(c.reading.warnings, yamlfile.Fault{File: c.File,
+			c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,
 				What:   fmt.Sprintf("rule %s counts by %s, which checks take from the header %s: a client that sends it chooses its own key", r.Name, field, header),
 				Remedy: fmt.Sprintf("have the edge set or clear that header, and name it, as enforcer: {fields: {%s: %s}}", field, header)})
 		}

@@ -8,7 +8,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// Collector says where requests come from.
+// Collector configures the sources of requests.
 type Collector struct {
 	// Listen is the address for status, metrics, health and profiles; beyond loopback it needs keys or client
 	// certificates. Default: 127.0.0.1:7401.
@@ -17,7 +17,7 @@ type Collector struct {
 	Keys string `yaml:"keys"`
 	// TLS encrypts the address. Default: not encrypted.
 	TLS ServerTLS `yaml:"tls"`
-	// Sources are read all at once. Default: none.
+	// Sources are all read at the same time. Default: none.
 	Sources []Source `yaml:"sources"`
 }
 
@@ -26,8 +26,8 @@ func (c *Collector) Validate(v yamlfile.Value) {
 	guard(v.Key("listen"), c.Listen, keysOrLoopback, c.Keys != "" || c.TLS.Clients != "")
 }
 
-// distinctNames gives a name to each source that has none, and refuses the same name twice: metrics are told
-// apart by it.
+// distinctNames gives a name to each source without one, and refuses the same name twice, because it is a label of
+// metrics.
 func (c *Collector) distinctNames(v yamlfile.Value) {
 	taken := map[string]bool{}
 	for i := range c.Sources {
@@ -48,25 +48,25 @@ func (c *Collector) distinctNames(v yamlfile.Value) {
 	}
 }
 
-// A Source is one of four kinds: what its first keys say, exactly one of them given.
+// A Source is of one of four kinds: exactly one of file, kafka, http and syslog is given.
 type Source struct {
 	// File are paths and globs of log files, read from their beginning and followed.
 	File Texts `yaml:"file"`
 	// Kafka are the topics of a group of collectors.
 	Kafka Texts `yaml:"kafka"`
-	// HTTP is the address on which lines are taken (POST /v1/requests); beyond loopback it needs keys with the role
-	// send, or client certificates.
+	// HTTP is the address that accepts lines (POST /v1/requests); beyond loopback it needs keys with the role send, or
+	// client certificates.
 	HTTP string `yaml:"http"`
-	// Syslog is where lines are taken: udp://host:port, tcp://, tls://, unix:///path for datagrams as /dev/log takes
-	// them, or unixstream:///path; beyond loopback it needs from, or client certificates.
+	// Syslog is the address that accepts lines: udp://host:port, tcp://, tls://, unix:///path for datagrams as with
+	// /dev/log, or unixstream:///path; beyond loopback it needs from, or client certificates.
 	Syslog string `yaml:"syslog"`
 
-	// Name is what metrics call the source. Default: its kind and a number.
+	// Name is the source's name in metrics. Default: its kind and a number.
 	Name string `yaml:"name"`
-	// Envelope is what stands around each line: none, filebeat, fluentbit, vector, logstash, otlp, docker, cri, or
-	// auto, which finds out. Default: auto.
+	// Envelope is the format around each line: none, filebeat, fluentbit, vector, logstash, otlp, docker, cri, or auto,
+	// which detects it. Default: auto.
 	Envelope string `yaml:"envelope"`
-	// Format is a preset's name, an nginx log_format or Apache LogFormat string, json, or auto, which finds out.
+	// Format is a preset's name, an nginx log_format or Apache LogFormat string, json, or auto, which detects it.
 	// Default: auto.
 	Format string `yaml:"format"`
 	// Zone is the time zone of times without one: Europe/Berlin. Default: UTC.
@@ -74,23 +74,23 @@ type Source struct {
 	// Only is an expression over the record; records for which it does not hold are counted as filtered.
 	// Default: all.
 	Only string `yaml:"only"`
-	// Fields name what the format calls by other names, ours first: {user: jwt.sub}. Default: none.
+	// Fields map our names to the names in the format: {user: jwt.sub}. Default: none.
 	Fields map[string]string `yaml:"fields"`
-	// Start is where to begin when nothing is stored of the source: earliest, latest, or 25h before now.
+	// Start is where to begin when no position is stored for the source: earliest, latest, or 25h before now.
 	// Default: earliest.
 	Start Start `yaml:"start"`
 	// Late is the source's own lateness, see time.late. Default: 0, that of time.late.
 	Late yamlfile.Duration `yaml:"late"`
 	// Keys is the file of the API keys of an http source. Default: none.
 	Keys string `yaml:"keys"`
-	// From is who may send to a syslog source: addresses and prefixes, see client.trusted_proxies. Default:
+	// From lists the addresses and prefixes that may send to a syslog source, see client.trusted_proxies. Default:
 	// everyone, on loopback.
 	From yamlfile.Networks `yaml:"from"`
 	// TLS encrypts an http source, or a syslog source of the form tls://. Default: not encrypted.
 	TLS ServerTLS `yaml:"tls"`
 }
 
-// FromYAML sets the defaults of a source and reads what is said of it.
+// FromYAML sets the defaults of a source and reads its keys.
 func (s *Source) FromYAML(v yamlfile.Value) {
 	*s = Source{Envelope: "auto", Format: "auto", Start: Start{Earliest: true}, Zone: Zone{time.UTC}}
 	type plain Source
@@ -104,7 +104,7 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 
 var kinds = []string{"file", "kafka", "http", "syslog"}
 
-// checkKind wants exactly one kind.
+// checkKind requires exactly one kind.
 func (s *Source) checkKind(v yamlfile.Value) bool {
 	var given []string
 	for _, kind := range kinds {
@@ -125,7 +125,7 @@ func (s *Source) checkKind(v yamlfile.Value) bool {
 	return false
 }
 
-// Kind is file, kafka, http or syslog.
+// Kind returns file, kafka, http or syslog.
 func (s *Source) Kind() string {
 	switch {
 	case len(s.File) > 0:
@@ -138,7 +138,7 @@ func (s *Source) Kind() string {
 	return "syslog"
 }
 
-// checkKeys refuses keys that mean nothing for the kind.
+// checkKeys refuses keys that have no meaning for the kind.
 func (s *Source) checkKeys(v yamlfile.Value) {
 	for key, of := range map[string][]string{
 		"start": {"file", "kafka"},

@@ -8,8 +8,8 @@ import (
 	"weir/cmd/internal/config"
 )
 
-// Whatever stands in the file: Read does not panic; what it accepts, it accepts again; every fault has a file and
-// something to say.
+// For every file Read does not panic, accepts a second time the settings that it accepted, and returns faults that have a
+// file and a text.
 func FuzzConfig(f *testing.F) {
 	for _, file := range []string{"../../../examples/weir.yaml", "../../../examples/rules.yaml"} {
 		data, err := os.ReadFile(file)

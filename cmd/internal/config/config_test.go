@@ -19,7 +19,7 @@ rules:
     limits: [10/min]
 `
 
-// write puts files into a folder of the test's own, and gives their folder. The rules are beside them.
+// write puts files and rules.yaml into a new folder, and returns the folder.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -34,7 +34,7 @@ func write(t *testing.T, files map[string]string) string {
 	return folder
 }
 
-// load reads a configuration of one text, without a fault.
+// load reads a configuration that must have no faults.
 func load(t *testing.T, text string, o config.Options) *config.Config {
 	t.Helper()
 	o.File = filepath.Join(write(t, map[string]string{"weir.yaml": text}), "weir.yaml")
@@ -45,7 +45,7 @@ func load(t *testing.T, text string, o config.Options) *config.Config {
 	return c
 }
 
-// faults are those of a text, without the folder's name.
+// faults returns the faults of a configuration, without the folder's name.
 func faults(t *testing.T, text string, o config.Options) string {
 	t.Helper()
 	folder := write(t, map[string]string{"weir.yaml": text, "prefixes.txt": "10.0.0.0/8\nnonsense\n"})

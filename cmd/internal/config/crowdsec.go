@@ -6,10 +6,10 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// Crowdsec says how CrowdSec's bouncers are answered.
+// Crowdsec configures the answers to CrowdSec's bouncers.
 type Crowdsec struct {
-	// Addresses are the names of the API keys whose bouncers drop masks, as the firewall bouncer does with nftables: they
-	// are given single addresses only. Default: none.
+	// Addresses are the names of the API keys whose bouncers ignore prefix lengths, as the firewall bouncer does with
+	// nftables: these bouncers get only single addresses. Default: none.
 	Addresses []string `yaml:"addresses"`
 }
 

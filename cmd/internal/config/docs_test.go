@@ -11,7 +11,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// A row of docs/configuration.md, whose default is empty where it is none.
+// A row of docs/configuration.md; its default is empty when there is none.
 type row struct{ key, kind, fallback string }
 
 func documented(t *testing.T) []row {
@@ -76,7 +76,7 @@ func TestDocumentedDefaultsAreTheDefaults(t *testing.T) {
 
 func decoded(t *testing.T, base, key, value string) *Config {
 	t.Helper()
-	o := Options{File: "weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}, Beside: []yamlfile.Inner{{Name: "rules.yaml"}}}
+	o := Options{File: "weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}, Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}}
 	if key != "" {
 		o.Set = []string{key + "=" + value}
 	}
@@ -87,7 +87,7 @@ func decoded(t *testing.T, base, key, value string) *Config {
 	return c
 }
 
-// Keys finds every struct's fields: what a section's struct has, and is no section itself, can be set.
+// Keys contains every field of the structs that is not a section itself.
 func TestKeysLeaveNoSectionOut(t *testing.T) {
 	var walk func(path string, of reflect.Type)
 	keys := Keys()

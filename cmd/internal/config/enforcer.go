@@ -10,7 +10,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// Aggregator says how much is counted in memory.
+// Aggregator configures the address of the aggregator and its memory.
 type Aggregator struct {
 	// Listen is the address for keys, status, metrics, health and profiles; beyond loopback it needs keys or client
 	// certificates. Default: 127.0.0.1:7411.
@@ -19,7 +19,7 @@ type Aggregator struct {
 	Keys string `yaml:"keys"`
 	// TLS encrypts the address. Default: not encrypted.
 	TLS ServerTLS `yaml:"tls"`
-	// HotKeys is how many keys are held in memory, over all partitions of the process. Default: 1000000.
+	// HotKeys is how many keys are kept in memory, over all partitions of the process. Default: 1000000.
 	HotKeys int `yaml:"hot_keys"`
 }
 
@@ -33,7 +33,7 @@ func (a *Aggregator) Validate(v yamlfile.Value) {
 
 const keysOrLoopback = "add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1"
 
-// Enforcer says how the list is served.
+// Enforcer configures how the list is served.
 type Enforcer struct {
 	// Listen is the address for checks and the list; beyond loopback it needs keys or client certificates.
 	// Default: 127.0.0.1:7421.
@@ -41,38 +41,37 @@ type Enforcer struct {
 	// Admin is the address for metrics, status, health and profiles; beyond loopback it needs keys or client
 	// certificates. Default: 127.0.0.1:7431.
 	Admin string `yaml:"admin"`
-	// Socket is the unix socket for people on this machine: who may open it is admin. It is relative to the data
-	// folder. Default: weir.sock.
+	// Socket is the unix socket for people on this machine: a user who may open it has the role admin. It is relative to
+	// the data folder. Default: weir.sock.
 	Socket string `yaml:"socket"`
 	// Keys is the file of the API keys. Default: none.
 	Keys string `yaml:"keys"`
 	// TLS encrypts both addresses. Default: not encrypted.
 	TLS ServerTLS `yaml:"tls"`
-	// Follow is where the list comes from: kafka, or another enforcer's URL. Default: kafka.
+	// Follow is the origin of the list: kafka, or another enforcer's URL. Default: kafka.
 	Follow string `yaml:"follow"`
-	// FollowKeyFile holds the API key that the enforcer followed asks for, role read. Default: none.
+	// FollowKeyFile contains the API key for the followed enforcer, with the role read. Default: none.
 	FollowKeyFile string `yaml:"follow_key_file"`
-	// FollowTLS is how the enforcer followed is connected to where its URL is https. Default: the system's roots.
+	// FollowTLS configures the connection to a followed enforcer whose URL is https. Default: the system's roots.
 	FollowTLS ClientTLS `yaml:"follow_tls"`
-	// WithoutList is the answer while there is no whole list yet: allow or deny. Default: allow.
+	// WithoutList is the answer while there is no complete list yet: allow or deny. Default: allow.
 	WithoutList Answer `yaml:"without_list"`
-	// Refuse is the status of a refusal at /v1/check: 429, or 403. At /v1/check/nginx and /ingress-nginx it is 403 in any case, at those of
-	// the other edges 429. Default: 429.
+	// Refuse is the status of a refusal at /v1/check: 429 or 403. At /v1/check/nginx and /ingress-nginx it is always 403,
+	// at the paths for other edges always 429. Default: 429.
 	Refuse int `yaml:"refuse"`
-	// Fields are the headers that edges set themselves, by the fields of rules that they are: {user: X-User}. Further
-	// fields that are not named here are taken from the header of their name. Default: none, and users are not known.
+	// Fields map fields of rules to the headers that edges set themselves: {user: X-User}. Other further fields come from
+	// the header of the same name. Default: none, and users are not known.
 	Fields map[string]string `yaml:"fields"`
-	// LimitHeaders are the fields that tell a refused client which limit it broke, beside Retry-After: draft (RateLimit
-	// and RateLimit-Policy), legacy (X-RateLimit-…), both, or none. Default: both.
+	// LimitHeaders are the headers, besides Retry-After, that describe the broken limit to a refused client: draft
+	// (RateLimit and RateLimit-Policy), legacy (X-RateLimit-…), both, or none. Default: both.
 	LimitHeaders LimitHeaders `yaml:"limit_headers"`
-	// Crowdsec is how CrowdSec's bouncers are answered.
+	// Crowdsec configures the answers to CrowdSec's bouncers.
 	Crowdsec Crowdsec `yaml:"crowdsec"`
 	// NFTables keeps the list in this machine's firewall.
 	NFTables NFTables `yaml:"nftables"`
-	// HAProxy keeps the list in the map of a HAProxy.
+	// HAProxy keeps the list in a map of HAProxy.
 	HAProxy HAProxy `yaml:"haproxy"`
-	// DryRun tells on standard output what would be done to the firewall and to HAProxy, and does nothing to them.
-	// Default: false.
+	// DryRun prints the changes to the firewall and to HAProxy on standard output instead of making them. Default: false.
 	DryRun bool `yaml:"dry_run"`
 }
 
@@ -96,7 +95,7 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 	}
 }
 
-// checkFields checks what edges are believed to set.
+// checkFields checks the headers that edges set.
 func (e *Enforcer) checkFields(v yamlfile.Value) {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		switch name {
@@ -109,15 +108,15 @@ func (e *Enforcer) checkFields(v yamlfile.Value) {
 	}
 }
 
-// LimitHeaders are fields of a refusal.
+// LimitHeaders is both, draft, legacy or none.
 type LimitHeaders string
 
-// FromYAML reads which ones.
+// FromYAML reads one of the words.
 func (l *LimitHeaders) FromYAML(v yamlfile.Value) {
 	*l = LimitHeaders(oneOf(v, "both", "draft", "legacy", "none"))
 }
 
-// An Answer is what a check says without a list.
+// An Answer is allow or deny.
 type Answer string
 
 // FromYAML reads an answer.

@@ -31,7 +31,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 			}
 			read++
 			o := config.Options{File: "weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"},
-				Beside: []yamlfile.Inner{{Name: "rules.yaml", Data: []byte("rules: [{name: per-ip, key: ip, limits: [10/min]}]\n")}}}
+				Siblings: []yamlfile.Inner{{Name: "rules.yaml", Data: []byte("rules: [{name: per-ip, key: ip, limits: [10/min]}]\n")}}}
 			if _, warnings, err := config.Read([]byte(block[1]), o); err != nil || warnings != nil {
 				t.Errorf("%s: %v %v in\n%s", filepath.Base(page), err, warnings, block[1])
 			}
@@ -59,7 +59,7 @@ func TestDocumentedFormats(t *testing.T) {
 	}
 }
 
-// firstWords are what the rows of a section's table begin with.
+// firstWords returns the first word of each row of a section's table.
 func firstWords(page, section string) (words []string) {
 	_, text, _ := strings.Cut(page, "\n## "+section+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")

@@ -8,7 +8,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// Each text has the one fault that stands beside it, with its place and its remedy.
+// Each text has exactly the given fault, with its place and its remedy.
 func TestFaultsAreToldWithTheirPlaces(t *testing.T) {
 	for text, want := range map[string]string{
 		"mode: enforcing":     `weir.yaml:1:7: "enforcing" is not known here; did you mean enforce?`,
@@ -98,7 +98,7 @@ collector:
 	}
 }
 
-// What listens beyond loopback is accepted when it asks who is there.
+// Addresses beyond loopback are accepted with keys, client certificates or a list of senders.
 func TestGuardedListenersAreAccepted(t *testing.T) {
 	for _, text := range []string{
 		"aggregator: {listen: '0.0.0.0:7411', keys: keys.yaml}",
@@ -119,7 +119,7 @@ func TestGuardedListenersAreAccepted(t *testing.T) {
 }
 
 func TestWhatIsNotUsedIsAWarning(t *testing.T) {
-	o := config.Options{File: "weir.yaml", Beside: []yamlfile.Inner{{Name: "rules.yaml"}}}
+	o := config.Options{File: "weir.yaml", Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}}
 	_, warnings, err := config.Read([]byte("kafka: {tls: true, sasl: {mechanism: plain, user: weir, password_file: f}}"), o)
 	if err != nil || len(warnings) != 2 {
 		t.Errorf("got %v, %v", warnings, err)
@@ -150,7 +150,8 @@ func TestUsersThatChecksDoNotKnowAreAWarning(t *testing.T) {
 	}
 }
 
-// A key that clients choose themselves at checks is a warning, unless the configuration says that the edge sets the header.
+// A key that clients choose themselves at checks is a warning, unless the configuration states that the edge sets the
+// header.
 func TestFieldsThatClientsCanClaimAreAWarning(t *testing.T) {
 	for text, want := range map[string]int{
 		"rules: [{name: per-tenant, key: [ip, tenant], limits: [1/s]}]":                                                                               1,

@@ -10,10 +10,10 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// places are where a configuration is looked for, the first one found is read.
+// places are the usual paths of a configuration; the first that exists is read.
 var places = []string{"weir.yaml", "/etc/weir/weir.yaml"}
 
-// find is the first of the usual places that holds a configuration; empty when none does.
+// find returns the first of the usual paths that exists; empty when none does.
 func find() string {
 	for _, place := range places {
 		if _, err := os.Stat(place); err == nil {
@@ -23,10 +23,10 @@ func find() string {
 	return ""
 }
 
-// dataFolder is where Weir keeps what is its own when the file does not say it.
+// dataFolder returns the default folder for Weir's own data.
 func dataFolder(lookup func(string) (string, bool)) string {
 	if state, ok := lookup("STATE_DIRECTORY"); ok && state != "" {
-		first, _, _ := strings.Cut(state, ":") // systemd separates several so
+		first, _, _ := strings.Cut(state, ":") // systemd separates several folders with colons
 		return first
 	}
 	const system = "/var/lib/weir"
@@ -44,21 +44,21 @@ func exists(path string) bool {
 
 func writable(path string) bool { return unix.Access(path, unix.W_OK) == nil }
 
-// resolve makes relative paths whole: relative to the file, and to data for what we write.
+// resolve makes paths relative to the configuration file; the enforcer's socket is relative to the data folder.
 func (c *Config) resolve() {
-	c.Data = c.reading.path(c.Data)
+	c.Data = c.loader.path(c.Data)
 	if c.Data == "" {
-		c.Data = dataFolder(c.reading.lookup)
+		c.Data = dataFolder(c.loader.lookup)
 	}
 	if c.Enforcer.Socket != "" && !filepath.IsAbs(c.Enforcer.Socket) {
 		c.Enforcer.Socket = filepath.Join(c.Data, c.Enforcer.Socket)
 	}
 	for _, path := range c.paths() {
-		*path = c.reading.path(*path)
+		*path = c.loader.path(*path)
 	}
 }
 
-// paths are all paths to files that others write.
+// paths returns all paths of files that Weir does not write itself.
 func (c *Config) paths() []*string {
 	kafka, enforcer := &c.Kafka, &c.Enforcer
 	paths := []*string{
@@ -86,7 +86,7 @@ func (c *Config) paths() []*string {
 	return paths
 }
 
-// networks are all lists of prefixes.
+// networks returns all lists of prefixes.
 func (c *Config) networks() []*yamlfile.Networks {
 	all := []*yamlfile.Networks{&c.Client.TrustedProxies}
 	for i := range c.Collector.Sources {
@@ -102,8 +102,8 @@ func appendEach(paths []*string, texts []string) []*string {
 	return paths
 }
 
-// Keys are all keys of the file with their sections: kafka.hits.partitions. Those of a list's elements, which
-// only the file itself and --set can name, are written with [].
+// Keys returns all keys of the file with their sections: kafka.hits.partitions. Keys within a list's elements are written
+// with []: collector.sources[].format.
 func Keys() []string {
 	var keys []string
 	for _, section := range []struct {

@@ -12,29 +12,29 @@ import (
 
 // Kafka is the broker between the parts.
 type Kafka struct {
-	// Brokers are the hosts to begin with, [host:9092, …], or embedded: a broker within the process, its data
-	// under the data folder. Default: embedded.
+	// Brokers are the first brokers to connect to, [host:9092, …], or embedded: a broker within the process, with its
+	// data under the data folder. Default: embedded.
 	Brokers Brokers `yaml:"brokers"`
 	// TLS encrypts the connections: true for the system's roots, or {ca, cert, key}. Default: false.
 	TLS ClientTLS `yaml:"tls"`
-	// SASL says who we are. Default: nobody.
+	// SASL is our user. Default: no user.
 	SASL SASL `yaml:"sasl"`
 	// Prefix stands before the names of topics and groups; a second installation on the same brokers is a second
 	// prefix. Default: weir.
 	Prefix string `yaml:"prefix"`
-	// Create makes missing topics; false checks them only and says what an administrator has to create.
+	// Create makes missing topics; false only checks them and reports the ones that an administrator has to create.
 	// Default: true.
 	Create bool `yaml:"create"`
-	// Hits is the topic of counted requests. Default: 16 partitions, with the embedded broker 2; 48h.
+	// Hits is the topic of hits. Default: 16 partitions, with the embedded broker 2; 48h.
 	Hits Topic `yaml:"hits"`
-	// Blocklist is the compacted topic of what is blocked; it has one partition.
+	// Blocklist is the compacted topic of the list; it has one partition.
 	Blocklist BlocklistTopic `yaml:"blocklist"`
 	// Events is the topic of every change of the list, never compacted. Default: 4 partitions, with the embedded
 	// broker 1; 30d.
 	Events Topic `yaml:"events"`
 }
 
-// Validate checks the prefix and that nothing is said of a connection that there is not.
+// Validate checks the prefix, and warns of settings for connections that the embedded broker does not use.
 func (k *Kafka) Validate(v yamlfile.Value) {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 	if strings.Trim(k.Prefix, letters) != "" || len(k.Prefix) > 100 {
@@ -50,8 +50,8 @@ func (k *Kafka) Validate(v yamlfile.Value) {
 	}
 }
 
-// fewerInProcess takes fewer partitions with the embedded broker: it syncs each by itself, one after the other, and every
-// request waits for that.
+// fewerInProcess lowers the default number of partitions for the embedded broker. It syncs the partitions one after the
+// other, and every request waits for that.
 func (k *Kafka) fewerInProcess(v yamlfile.Value) {
 	if len(k.Brokers) > 0 {
 		return
@@ -64,7 +64,7 @@ func (k *Kafka) fewerInProcess(v yamlfile.Value) {
 	}
 }
 
-// Brokers are addresses host:port; none is the broker within the process.
+// Brokers are addresses host:port; empty means the embedded broker.
 type Brokers []string
 
 // FromYAML reads the word embedded, one address, or a list.
@@ -86,7 +86,7 @@ func (b *Brokers) FromYAML(v yamlfile.Value) {
 	}
 }
 
-// scalarOrList sees one value as a list of one.
+// scalarOrList returns a list's elements, or a single value as a list of one.
 func scalarOrList(v yamlfile.Value) []yamlfile.Value {
 	if _, ok := v.Scalar(); ok {
 		return []yamlfile.Value{v}
@@ -98,7 +98,7 @@ func scalarOrList(v yamlfile.Value) []yamlfile.Value {
 	return elements
 }
 
-// checkHostPort says what is wrong with an address to connect to. usual is the port that is most often meant.
+// checkHostPort returns what is wrong with an address to connect to. usual is the port that messages suggest.
 func checkHostPort(address, usual string) error {
 	host, port, err := net.SplitHostPort(address)
 	switch {
@@ -119,13 +119,13 @@ func checkPort(port string) error {
 	return nil
 }
 
-// A Topic is what we ask of one.
+// A Topic contains the settings of a topic.
 type Topic struct {
-	// Partitions is their number, fixed for the topic's life.
+	// Partitions is the number of partitions. It cannot change later.
 	Partitions int `yaml:"partitions"`
 	// Retention is how long records are kept.
 	Retention yamlfile.Duration `yaml:"retention"`
-	// Replication is how many brokers hold each record. Default: 0, the broker's own default.
+	// Replication is how many brokers keep each record. Default: 0, the broker's own default.
 	Replication int `yaml:"replication"`
 }
 
@@ -140,9 +140,9 @@ func (t *Topic) Validate(v yamlfile.Value) {
 	checkReplication(v, t.Replication)
 }
 
-// A BlocklistTopic is what can be asked of the blocklist's.
+// A BlocklistTopic contains the settings of the blocklist's topic.
 type BlocklistTopic struct {
-	// Replication is how many brokers hold each record. Default: 0, the broker's own default.
+	// Replication is how many brokers keep each record. Default: 0, the broker's own default.
 	Replication int `yaml:"replication"`
 }
 
@@ -155,11 +155,11 @@ func checkReplication(v yamlfile.Value, n int) {
 	}
 }
 
-// ClientTLS is how we connect to others.
+// ClientTLS configures our connections to servers.
 type ClientTLS struct {
-	// On says whether connections are encrypted.
+	// On is true when connections are encrypted.
 	On bool
-	// CA is the file of the roots that sign who we connect to. Default: the system's roots.
+	// CA is the file of the roots that sign the servers' certificates. Default: the system's roots.
 	CA string `yaml:"ca"`
 	// Cert is the file of the certificate that we show. Default: none.
 	Cert string `yaml:"cert"`
@@ -184,9 +184,9 @@ func (t *ClientTLS) FromYAML(v yamlfile.Value) {
 type SASL struct {
 	// Mechanism is plain, scram-sha-256 or scram-sha-512. Default: none, and then no user is named.
 	Mechanism string `yaml:"mechanism"`
-	// User is whom we are known as.
+	// User is our name.
 	User string `yaml:"user"`
-	// PasswordFile holds the password and nothing else; the end of its line is left out.
+	// PasswordFile contains only the password; the line break at its end is not a part of it.
 	PasswordFile string `yaml:"password_file"`
 }
 

@@ -10,14 +10,14 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// ServerTLS is how we let others connect to us.
+// ServerTLS configures connections to us.
 type ServerTLS struct {
 	// Cert is the file of the certificate that we show. Default: none, and connections are not encrypted.
 	Cert string `yaml:"cert"`
 	// Key is the file of the certificate's key.
 	Key string `yaml:"key"`
-	// Clients is the file of the roots that sign the certificates of those who may connect. Default: none, and
-	// nobody is asked for one.
+	// Clients is the file of the roots that sign the certificates of clients that may connect. Default: none, and clients
+	// need no certificate.
 	Clients string `yaml:"clients"`
 }
 
@@ -31,7 +31,7 @@ func (t *ServerTLS) Validate(v yamlfile.Value) {
 	}
 }
 
-// checkListen says what is wrong with an address to listen on.
+// checkListen returns what is wrong with an address to listen on.
 func checkListen(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -43,8 +43,8 @@ func checkListen(address string) error {
 	return checkPort(port)
 }
 
-// guard adds a fault where an address that other machines can reach asks nobody who they are. An empty address
-// does not listen.
+// guard adds a fault when an address that other machines can reach requires neither keys nor certificates. An empty
+// address does not listen.
 func guard(v yamlfile.Value, address, remedy string, guarded bool) {
 	if address == "" {
 		return
@@ -58,7 +58,7 @@ func guard(v yamlfile.Value, address, remedy string, guarded bool) {
 	}
 }
 
-// checkHosts checks that they are names, and writes them as they are compared.
+// checkHosts checks the names of hosts, and changes them to the form in which they are compared.
 func (c *Config) checkHosts(v yamlfile.Value) {
 	for i, host := range c.Hosts {
 		if strings.ContainsAny(host, ":/* \t") || strings.Trim(host, ".") == "" {

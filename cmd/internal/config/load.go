@@ -7,24 +7,24 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// Options say what to read besides the file.
+// Options contain the file to read and the settings that replace its own.
 type Options struct {
-	// File is the path of the configuration; empty looks in the usual places.
+	// File is the path of the configuration; empty means the first of the usual paths that exists.
 	File string
-	// Default is what is read where File is empty and none is found; nil is a file that says nothing.
+	// Default is read when File is empty and no usual path exists; nil is an empty file.
 	Default []byte
-	// Set are settings of the command line, each key=value; they beat the environment's.
+	// Set are settings of the command line, each key=value. They take precedence over the environment.
 	Set []string
-	// Environ is the environment as os.Environ gives it: WEIR_SECTION_KEY beats the file, and ${NAME} within the
-	// file is replaced.
+	// Environ is the environment as os.Environ returns it: WEIR_SECTION_KEY takes precedence over the file, and ${NAME}
+	// within the file is replaced.
 	Environ []string
-	// Beside are files that stand beside the configuration but not on the disk, as the other keys of a Kubernetes
-	// ConfigMap do: they are taken wherever a file of their name is meant. Rules among them are not read.
-	Beside []yamlfile.Inner
-	// NoRules leaves files of rules unread, for who needs none: their faults are not told, and RuleSet is nil. Rules
-	// within the configuration are a part of it, and their faults its own.
+	// Siblings are files next to the configuration that are not on the disk: the other keys of a Kubernetes ConfigMap.
+	// They are used for every path with their name. Rules among them are not read.
+	Siblings []yamlfile.Inner
+	// NoRules leaves files of rules unread: their faults are not reported, and RuleSet is nil. Rules within the
+	// configuration are still read as a part of it.
 	NoRules bool
-	// Within are the places of the file in another that holds it.
+	// Within maps places in the file to places in the ConfigMap that contains it.
 	Within yamlfile.Option
 }
 
@@ -43,19 +43,19 @@ func Load(o Options) (*Config, yamlfile.Faults, error) {
 	return Read(data, o)
 }
 
-// Read reads a configuration that is in memory already; o.File says where it came from, or is empty where there
-// is no file. It returns warnings beside the faults.
+// Read reads a configuration that is in memory already; o.File is its path, or empty when there is no file. It returns
+// warnings and, as the error, faults.
 func Read(data []byte, o Options) (*Config, yamlfile.Faults, error) {
 	c := Default()
-	c.File, c.reading = o.File, newReading(o)
-	options := []yamlfile.Option{yamlfile.Env(c.reading.lookup), yamlfile.Warnings(&c.reading.warnings)}
+	c.File, c.loader = o.File, newLoader(o)
+	options := []yamlfile.Option{yamlfile.Env(c.loader.lookup), yamlfile.Warnings(&c.loader.warnings)}
 	if o.Within != nil {
 		options = append(options, o.Within)
 	}
-	options = append(options, c.reading.variables()...)
-	options = append(options, c.reading.settings(o.Set)...)
+	options = append(options, c.loader.variables()...)
+	options = append(options, c.loader.settings(o.Set)...)
 	faults := yamlfile.Decode(o.File, data, c, options...)
-	read := c.reading
-	c.reading = reading{} // the environment may hold secrets
-	return c, read.warnings, append(read.faults, faults...).Err()
+	l := c.loader
+	c.loader = loader{} // the environment may hold secrets
+	return c, l.warnings, append(l.faults, faults...).Err()
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/expr-lang/expr/vm"
 )
 
-// Wanted is Only as a function: whether a record, whose fields are asked for by their dotted names, is one of those to
-// be counted. It is nil where all are. What the record lacks is nil; an expression that fails, as one that compares a
-// text with a number, does not hold. The function may be called by several goroutines at once.
+// Wanted returns Only as a function that reports whether a record is to be counted; nil when all records are. The function
+// gets the record's fields by their dotted names; a missing field is nil in the expression. When the expression fails, for
+// example because it compares a text with a number, the record is not counted. Several goroutines may call the function.
 func (s *Source) Wanted() (func(field func(name string) (string, bool)) bool, error) {
 	if s.Only == "" {
 		return nil, nil
@@ -45,7 +45,7 @@ func (s *Source) Wanted() (func(field func(name string) (string, bool)) bool, er
 	}, nil
 }
 
-// put sets a field of nested maps. Where a text stands in the way of a map, the text stays.
+// put sets a field of nested maps. When a text is in the place of an inner map, put leaves the text.
 func put(record map[string]any, name []string, text string) {
 	for _, part := range name[:len(name)-1] {
 		if record[part] == nil {
@@ -81,7 +81,8 @@ func fieldsOf(node ast.Node) [][]string {
 	return f.names
 }
 
-// fieldName is the name that a node stands for: kubernetes.labels.app, or kubernetes.labels["app"].
+// fieldName returns the name that a node refers to, from kubernetes.labels.app or kubernetes.labels["app"]; nil for other
+// nodes.
 func fieldName(node ast.Node) []string {
 	switch n := node.(type) {
 	case *ast.IdentifierNode:

@@ -13,7 +13,7 @@ import (
 	"weir/pkg/request"
 )
 
-// checkReading checks that lines can be read as the source says.
+// checkReading checks the settings for reading lines.
 func (s *Source) checkReading(v yamlfile.Value) {
 	options := request.Options{Zone: s.Zone.Location, Fields: s.Fields}
 	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, s.Envelope) {
@@ -35,7 +35,7 @@ func (s *Source) checkReading(v yamlfile.Value) {
 	}
 }
 
-// checkGuard checks the addresses of sources that others send to.
+// checkGuard checks the addresses of sources that accept lines.
 func (s *Source) checkGuard(v yamlfile.Value) {
 	switch s.Kind() {
 	case "http":
@@ -91,7 +91,7 @@ func LoadZone(name string) (*time.Location, error) {
 	return location, nil
 }
 
-// Start is where a source begins when nothing is stored of it: at the earliest, at the latest, or some time before now.
+// Start is where a source begins when no position is stored for it: earliest, latest, or some time before now.
 type Start struct {
 	Earliest bool
 	Latest   bool

@@ -8,14 +8,14 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// Store is where windows are kept that are not in memory.
+// Store configures the store of windows that are not in memory.
 type Store struct {
 	// Redis is the server's URL, redis://host:6379/0 or rediss:// with TLS; several hosts with commas between them
-	// are a Cluster, ?master=NAME asks Sentinels. Default: none, and the store is on the disk, under the data folder.
+	// are a Cluster; with ?master=NAME they are Sentinels. Default: none, and the store is on the disk, under the data folder.
 	Redis string `yaml:"redis"`
-	// User is whom we are known as. Default: Redis's default user.
+	// User is our name. Default: Redis's default user.
 	User string `yaml:"user"`
-	// PasswordFile holds the password and nothing else. Default: no password.
+	// PasswordFile contains only the password. Default: no password.
 	PasswordFile string `yaml:"password_file"`
 }
 
@@ -43,9 +43,9 @@ func (s *Store) FromYAML(v yamlfile.Value) {
 	}
 }
 
-// checkRedis says what is wrong with a Redis URL. The standard library does not read several hosts.
+// checkRedis returns what is wrong with a Redis URL. The standard library does not read several hosts.
 func checkRedis(text string) error {
-	if _, after, found := strings.Cut(text, "@"); found { // first, so that no fault shows the password
+	if _, after, found := strings.Cut(text, "@"); found { // checked first, so that no other message shows the password
 		return fmt.Errorf("a user or password stands in the URL, where logs would show it; write redis://%s and give user and password_file beside it", after)
 	}
 	scheme, rest, ok := strings.Cut(text, "://")

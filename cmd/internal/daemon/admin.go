@@ -22,15 +22,15 @@ import (
 	"weir/internal/telemetry"
 )
 
-// An admin serves /healthz, /readyz, /status, /metrics and /debug/pprof/. Beyond loopback all but the first two want a
-// key of the role read, or a client's certificate; profiles want the role admin, on loopback too.
+// An admin serves /healthz, /readyz, /status, /metrics and /debug/pprof/. Beyond loopback all but the first two require a
+// key of the role read, or a client's certificate. Profiles require the role admin, on loopback too.
 type admin struct {
 	server *http.Server
 	ended  chan struct{}
 	faults *telemetry.Faults
 }
 
-// serve listens; an empty address serves nothing.
+// serve listens on an address; an empty address serves nothing.
 func (p *Process) serve(address, keysFile string) (*admin, error) {
 	if address == "" {
 		return &admin{}, nil
@@ -64,7 +64,7 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	}
 
 	a := p.adminServer(door)
-	listener = limited.Listen(listener, adminBounds, a.tellFull)
+	listener = limited.Listen(listener, adminBounds, a.noteFull)
 	if secure != nil {
 		listener = tls.NewListener(listener, secure)
 	}
@@ -80,25 +80,25 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	return a, nil
 }
 
-// Bounds of what strangers may hold of an admin address.
+// adminBounds limits the connections of clients that have not shown a key.
 var adminBounds = limited.Bounds{Connections: 256, PerAddress: 128}
 
-const adminIdle = 2 * time.Minute // longer than between two scrapes
+const adminIdle = 2 * time.Minute // longer than the time between two scrapes
 
 func (p *Process) adminServer(door adminDoor) *admin {
 	server := &http.Server{
 		Handler: p.handler(door), ReadHeaderTimeout: limited.HeaderPatience, ReadTimeout: adminIdle, WriteTimeout: adminIdle, IdleTimeout: adminIdle,
-		MaxHeaderBytes: limited.HeaderBytes, ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug), // what strangers do is not worth a line each
+		MaxHeaderBytes: limited.HeaderBytes, ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug), // bad requests from strangers must not fill the log
 	}
 	limited.Track(server)
 	return &admin{server: server, ended: make(chan struct{}), faults: telemetry.NewFaults(p.Logger)}
 }
 
-func (a *admin) tellFull(why error) {
+func (a *admin) noteFull(why error) {
 	a.faults.Note("connections", fmt.Errorf("status and metrics: %w", why))
 }
 
-// adminTLS is how the address is encrypted: the enforcer's is as the one where it serves.
+// adminTLS returns the settings of TLS for the part that has this admin address.
 func (p *Process) adminTLS(address string) config.ServerTLS {
 	switch address {
 	case p.Config.Enforcer.Admin:
@@ -129,7 +129,7 @@ func (p *Process) handler(door adminDoor) http.Handler {
 	return outer
 }
 
-// metrics serves those of the part, or with ?parts=all those of every part of the process.
+// metrics serves the metrics of the part, or with ?parts=all those of every part of the process.
 func (p *Process) metrics() http.Handler {
 	own := promhttp.HandlerFor(orOwn(p.served, p.Metrics), promhttp.HandlerOpts{})
 	all := promhttp.HandlerFor(p.Gatherer(), promhttp.HandlerOpts{})
@@ -142,17 +142,17 @@ func (p *Process) metrics() http.Handler {
 	})
 }
 
-// An adminDoor says who may ask at an admin address.
+// An adminDoor decides which requests to an admin address are answered.
 type adminDoor struct {
-	known  *keys.File   // nil is none
-	secure *tls.Config  // nil is not encrypted
-	pages  origin.Pages // what is answered of what browsers send
+	known  *keys.File   // nil without keys
+	secure *tls.Config  // nil without encryption
+	pages  origin.Pages // the requests of browsers that are answered
 }
 
 var errProfiles = errors.New("profiles want an API key of the role admin, on this machine too: set keys beside this address in weir.yaml (weir keys add --name NAME --role admin)")
 
-// guard lets through who has the role. To read, a client's certificate is enough, and where nobody is asked for either,
-// which is on loopback, nothing is wanted.
+// guard lets requests with the role through. For reading, a client's certificate is enough, and on loopback without keys
+// and certificates nothing is required.
 func (d adminDoor) guard(role keys.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w = limited.Answer(w)
@@ -203,7 +203,7 @@ func (a *admin) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if a.server.Shutdown(ctx) != nil {
-		_ = a.server.Close() // what is still being served is cut off
+		_ = a.server.Close() // requests that are still running are cut off
 	}
 	<-a.ended
 }

@@ -13,7 +13,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// A page whose name leads to 127.0.0.1 is not answered where nobody is asked for a key; probes and scrapers are.
+// Without keys, a web page whose name resolves to 127.0.0.1 gets no answer; probes and scrapers do.
 func TestAnAdminAddressAnswersToThisMachineAlone(t *testing.T) {
 	p := newPlace(t, "hosts: [Metrics.Internal]\n")
 	p.start()
@@ -41,7 +41,7 @@ func TestAnAdminAddressAnswersToThisMachineAlone(t *testing.T) {
 	}
 }
 
-// Strangers who hold connections with headers that never end neither fill the memory nor keep out who asks.
+// Strangers that keep connections open with endless headers neither fill the memory nor keep other clients out.
 func TestAnAdminAddressHasBounds(t *testing.T) {
 	p := newPlace(t, "")
 	p.start()
@@ -67,7 +67,7 @@ func TestAnAdminAddressHasBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	go io.WriteString(conn, half+strings.Repeat("a", 1<<20)) // is cut off
+	go io.WriteString(conn, half+strings.Repeat("a", 1<<20)) // the server ends it
 	conn.SetReadDeadline(time.Now().Add(time.Minute))
 	answer := make([]byte, 12)
 	if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != "HTTP/1.1 431" {
@@ -75,7 +75,7 @@ func TestAnAdminAddressHasBounds(t *testing.T) {
 	}
 }
 
-// With a certificate the address is encrypted, and one who shows a certificate that our roots signed may read.
+// With a certificate the address is encrypted, and a client with a certificate signed by our roots may read.
 func TestAnAdminAddressWithCertificates(t *testing.T) {
 	p := newPlace(t, "")
 	files, err := kafkatest.NewCertificates(p.folder)
@@ -87,7 +87,7 @@ func TestAnAdminAddressWithCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{own}}} //nolint:gosec // who we are is looked at
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{own}}} //nolint:gosec // the server's check of our certificate is tested
 	defer transport.CloseIdleConnections()
 	p.client, p.scheme = &http.Client{Transport: transport}, "https"
 	p.start()

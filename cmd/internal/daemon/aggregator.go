@@ -50,7 +50,7 @@ type RunningAggregator struct {
 	closeAlso         func()
 }
 
-// OpenAggregator makes the aggregator that the configuration describes, which reads a client's hits.
+// OpenAggregator makes the aggregator that the configuration describes. It reads the hits with the given client.
 func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*RunningAggregator, error) {
 	c := p.Config
 	if c.RuleSet == nil {
@@ -91,7 +91,7 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 	return r, nil
 }
 
-// permanent marks what another configuration makes good.
+// permanent makes a wrong of an error that another configuration corrects.
 func permanent(err error) error {
 	if errors.Is(err, aggregator.ErrPartitions) || errors.Is(err, kafka.ErrPartitions) {
 		return wrong{err}
@@ -105,7 +105,7 @@ func (p *Process) producer(client *kafka.Client, topic kafka.Topic, name string)
 	return producer
 }
 
-// openStore opens the store, again and again until it succeeds, the context is done, or retrying cannot mend it.
+// openStore opens the store. It retries until it succeeds, the context is done, or an error cannot pass by itself.
 func (p *Process) openStore(ctx context.Context) (store.Store, error) {
 	open, passes, err := p.storeOpener()
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *Process) openStore(ctx context.Context) (store.Store, error) {
 	}
 }
 
-// storeOpener is how the store is opened, and which errors of that pass by themselves.
+// storeOpener returns how the store is opened, and which of its errors may pass by themselves.
 func (p *Process) storeOpener() (open func(context.Context) (store.Store, error), passes func(error) bool, err error) {
 	if p.Config.Store.Redis == "" {
 		options := disk.Options{Folder: p.Config.StoreFolder(), Log: p.Logger}
@@ -148,7 +148,7 @@ func (p *Process) storeOpener() (open func(context.Context) (store.Store, error)
 		func(err error) bool { return !errors.Is(err, store.ErrForeign) }, nil
 }
 
-// opened makes an interface that is nil of a store that is.
+// opened returns a nil interface, not an interface with a nil pointer, when opening failed.
 func opened[S store.Store](s S, err error) (store.Store, error) {
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func opened[S store.Store](s S, err error) (store.Store, error) {
 	return s, nil
 }
 
-// RedisOptions say where the store is that the configuration names, whose rules are known.
+// RedisOptions returns the options for the Redis of a configuration whose rules are loaded.
 func RedisOptions(c *config.Config) (redis.Options, error) {
 	password, err := passwordIn(c.Store.PasswordFile)
 	if err != nil {
@@ -165,7 +165,7 @@ func RedisOptions(c *config.Config) (redis.Options, error) {
 	return redis.Options{URL: c.Store.Redis, User: c.Store.User, Password: password, Prefix: c.Kafka.Prefix, Expire: expiry(c)}, nil
 }
 
-// passwordIn is what a file holds, without the end of its line; nothing where no file is named.
+// passwordIn reads a password from a file, without line breaks at its end; "" when no file is named.
 func passwordIn(path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -177,8 +177,8 @@ func passwordIn(path string) (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
-// expiry is after how long without a write Redis may forget: when no window can matter any more, and no hit of it can be
-// read again. 0 is never.
+// expiry returns the time without a write after which Redis may delete a key: then its window cannot matter any more, and
+// none of its hits can be read again. 0 means never.
 func expiry(c *config.Config) time.Duration {
 	longest := time.Duration(0)
 	for _, r := range c.RuleSet.Rules {
@@ -191,11 +191,11 @@ func expiry(c *config.Config) time.Duration {
 	return 2*(longest+countedLate(c)) + time.Duration(c.Kafka.Hits.Retention)
 }
 
-// countedLate is how late a hit may come and still count. A request may be late in its own log by time.late, and logs that
-// are read together from behind may be nearly as far apart, so a key's newest hit can be older by twice that.
+// countedLate returns how late a hit may be and still count. A request may be late in its own log by time.late, and logs
+// that a collector catches up with together may be nearly as far apart, so a hit can be late by twice that.
 func countedLate(c *config.Config) time.Duration { return 2 * time.Duration(c.Time.Late) }
 
-// mattersFor is how long after its last hit a key of a rule is remembered.
+// mattersFor returns how long after its last hit a key of a rule is remembered.
 func mattersFor(r *rule.Rule) time.Duration {
 	longest := r.Block.For
 	for _, then := range r.Block.Then {
@@ -211,33 +211,34 @@ func mattersFor(r *rule.Rule) time.Duration {
 	return longest
 }
 
-// Run counts until the context is done. A topic that has other partitions than is configured ends it.
+// Run counts until the context is done. It fails when a topic's number of partitions is not the configured one.
 func (r *RunningAggregator) Run(ctx context.Context) error { return permanent(r.Aggregator.Run(ctx)) }
 
-// Status is the aggregator's, and how its store is.
+// Status returns the aggregator's status with the error of its store.
 func (r *RunningAggregator) Status() any {
 	s := struct {
 		aggregator.Status
-		Store string `json:"store,omitempty"` // why it cannot be used; only of one on the disk
+		Store string `json:"store,omitempty"` // why a store on the disk cannot be used
 	}{Status: r.Aggregator.Status()}
-	if err := r.storeFault(); err != nil {
+	if err := r.storeError(); err != nil {
 		s.Store, s.CaughtUp = err.Error(), false
 	}
 	return s
 }
 
-// storeFault is why the store on the disk cannot be used; nil when it can, or is elsewhere.
-func (r *RunningAggregator) storeFault() error {
+// storeError returns why the store on the disk cannot be used; nil when it can, or is a Redis.
+func (r *RunningAggregator) storeError() error {
 	if s, ok := r.store.(*disk.Store); ok {
 		return s.Fault()
 	}
 	return nil
 }
 
-// Reload takes other rules.
+// Reload applies new rules.
 func (r *RunningAggregator) Reload(c *config.Config) error { return r.Aggregator.Reload(c.RuleSet) }
 
-// Close closes what Open opened. What Kafka does not have then is published by the next owner.
+// Close closes the aggregator, its store and its producers. The partitions' next owner publishes the records that Kafka
+// does not have yet.
 func (r *RunningAggregator) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"weir/test/port"
 )
 
-// aggregated has a collector read a log in which somebody breaks the limit, and an aggregator count it.
+// aggregated runs a collector on a log in which a client breaks the limit, and an aggregator that counts it.
 func aggregated(t *testing.T) *place {
 	t.Helper()
 	collecting := newPlace(t, "")
@@ -78,7 +78,7 @@ func TestAnotherNumberOfPartitionsIsAWrongConfiguration(t *testing.T) {
 	}
 }
 
-// A topic with another number of partitions than is configured is a wrong configuration for whoever meets it.
+// A topic whose number of partitions is not the configured one is a configuration error for every part.
 func TestAnotherNumberOfPartitionsEndsWithItsExitCode(t *testing.T) {
 	p := aggregated(t)
 	p.stop()
@@ -139,7 +139,7 @@ func TestRedisForgetsWhenNothingMattersAnyMore(t *testing.T) {
 	}
 }
 
-// aggregatorMetrics is what an aggregator that has decided something answers to /metrics.
+// aggregatorMetrics returns the metrics of an aggregator that has decided something.
 func aggregatorMetrics(t *testing.T) (metrics string) {
 	t.Helper()
 	p := aggregated(t)

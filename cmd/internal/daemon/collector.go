@@ -34,23 +34,23 @@ var Collector = Part{
 	},
 }
 
-// queueBytes is what a collector's producer holds at most.
+// queueBytes is how much a producer queues at most.
 const queueBytes = 64 << 20
 
-// closePatience is how long a producer may take to write what it holds, at the end; the journal has it all the same.
+// closePatience is how long a producer may take at the end to write its queue. The journal keeps what it did not write.
 const closePatience = 5 * time.Second
 
 // A RunningCollector is an open collector and the producer that it sends to.
 type RunningCollector struct {
 	*collector.Collector
 	producer  *kafka.Producer
-	clients   []*kafka.Client               // of sources
-	senders   map[string]*collector.Senders // by source
+	clients   []*kafka.Client               // of its kafka sources
+	senders   map[string]*collector.Senders // of syslog sources, by name
 	closeAlso func()
 	folder    *keptFile // of the collector
 }
 
-// OpenCollector makes the collector that the configuration describes, which sends to a client's hits.
+// OpenCollector makes the collector that the configuration describes. It sends hits with the given client.
 func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*RunningCollector, error) {
 	if p.Config.RuleSet == nil {
 		return nil, wrong{errNoRules}
@@ -102,7 +102,7 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 	return settings, nil
 }
 
-// source is one source's configuration.
+// source makes the configuration of one source.
 func (r *RunningCollector) source(p *Process, s *config.Source) (collector.SourceConfig, error) {
 	of := collector.SourceConfig{
 		Name: s.Name, Envelope: s.Envelope, Format: s.Format, Late: time.Duration(s.Late),
@@ -161,7 +161,7 @@ func (r *RunningCollector) syslogSource(p *Process, s *config.Source) (*collecto
 	return of, nil
 }
 
-// client is who finds out who a request is from.
+// client returns the part that finds a request's client behind trusted proxies.
 func client(c *config.Config) (*request.Client, error) {
 	trusted, err := prefixes(&c.Client.TrustedProxies)
 	if err != nil {
@@ -170,9 +170,8 @@ func client(c *config.Config) (*request.Client, error) {
 	return request.NewClient(trusted), nil
 }
 
-// Status is the collector's.
-//
-// One whose folder is lost has not caught up: it cannot note what it reads.
+// Status returns the collector's status. A collector whose folder is lost has not caught up, because it cannot store its
+// position.
 func (r *RunningCollector) Status() any {
 	s := r.Collector.Status()
 	if why := r.folder.lost.Load(); why != nil {
@@ -182,7 +181,7 @@ func (r *RunningCollector) Status() any {
 	return s
 }
 
-// Reload takes other rules and other trusted proxies.
+// Reload applies new rules, trusted proxies and senders of syslog.
 func (r *RunningCollector) Reload(c *config.Config) error {
 	trusted, err := client(c)
 	if err != nil {
@@ -204,7 +203,7 @@ func (r *RunningCollector) Reload(c *config.Config) error {
 	return nil
 }
 
-// Close closes what Open opened.
+// Close closes the collector, its producer and its clients.
 func (r *RunningCollector) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()

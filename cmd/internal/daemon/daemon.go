@@ -1,11 +1,11 @@
 // Package daemon makes a process of a part of Weir: flags, configuration, log, signals, health, metrics.
 //
 // Main reads weir.yaml, opens the part, and runs it until a signal. SIGTERM and SIGINT make it unready, let it drain
-// and end it with exit code 0; a second one ends it at once. SIGHUP, and a change of the rules, of weir.yaml or of
-// files of prefixes, has the configuration read again: when it is faulty, the faults are logged and the old one is
-// kept. What has to be known at the start (addresses, sources, Kafka) takes effect at the next start.
+// and end it with exit code 0; a second one ends it at once. The process reads the configuration again on SIGHUP, and when
+// the rules, weir.yaml or files of prefixes change. When it has mistakes, the process logs them and keeps the previous
+// configuration. Changed addresses, sources and settings of Kafka take effect at the next start.
 //
-// Exit codes: 0 it was told to end; 1 it failed; 2 wrong flags or a wrong configuration.
+// Exit codes: 0 ended by a signal; 1 it failed; 2 wrong flags or a wrong configuration.
 package daemon
 
 import (
@@ -35,15 +35,15 @@ const (
 	exitWrong
 )
 
-// ending is why a process is not ready that was told to end.
+// ending is the reason for which a process is not ready after a signal to end.
 const ending = "ending"
 
-// A Part is what a process runs.
+// A Part is one of the daemons that a process can run.
 type Part struct {
 	Name  string                                           // collector
 	About string                                           // what it does, in a sentence
-	Admin func(*config.Config) (address, keys string)      // where status, metrics, health and profiles are served, and for whom
-	Open  func(context.Context, *Process) (Running, error) // retries what can pass until the context is done
+	Admin func(*config.Config) (address, keys string)      // the address of status, metrics, health and profiles, and its file of keys
+	Open  func(context.Context, *Process) (Running, error) // retries after errors that can pass, until the context is done
 
 	Switches []Switch // its own flags
 }
@@ -51,22 +51,22 @@ type Part struct {
 // A Switch is a flag that stands for a setting: enforcer --dry-run.
 type Switch struct{ Name, About, Setting string }
 
-// A Process is what a part runs in.
+// A Process contains the shared objects of a running part: its configuration, log, metrics and health.
 type Process struct {
 	Config  *config.Config
 	Logger  *slog.Logger
 	Metrics *prometheus.Registry
 	Health  *telemetry.Health
 
-	// Dial connects to the broker of this process; nil where brokers are elsewhere.
+	// Dial connects to the broker of this process; nil when the brokers are other processes.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	files  *rereads
-	kept   []*keptFile    // what it has open and must not lose
-	api    *http.ServeMux // what the part itself answers, for whoever may read
+	kept   []*keptFile    // open files whose loss makes it unready
+	api    *http.ServeMux // the part's own endpoints, which require the role read
 	hangup chan os.Signal
-	served prometheus.Gatherers // what /metrics answers; none is Metrics alone
-	all    prometheus.Gatherers // the metrics of all parts of the process; none is Metrics alone
+	served prometheus.Gatherers // the metrics at /metrics; empty means only Metrics
+	all    prometheus.Gatherers // the metrics of all parts of the process; empty means only Metrics
 }
 
 // Gatherer gathers the metrics of all parts of the process.
@@ -79,25 +79,25 @@ func orOwn(several prometheus.Gatherers, own *prometheus.Registry) prometheus.Ga
 	return own
 }
 
-// Handle has the admin address answer more, to those who may read.
+// Handle adds an endpoint to the admin address. It requires the role read.
 func (p *Process) Handle(pattern string, handler http.Handler) {
 	if p.api != nil {
 		p.api.Handle(pattern, handler)
 	}
 }
 
-// Reread has the configuration read again, soon.
+// Reread makes the process read the configuration again soon.
 func (p *Process) Reread() {
 	select {
 	case p.hangup <- syscall.SIGHUP:
-	default: // it is about to be, or is looked at every two seconds
+	default: // a reload is due already
 	}
 }
 
 // A Running is an open part.
 type Running interface {
 	Run(ctx context.Context) error // until the context is done
-	Reload(c *config.Config) error // takes what can change while it runs
+	Reload(c *config.Config) error // applies the settings that can change while it runs
 	Status() any                   // for /status, as JSON
 	Close() error                  // after Run
 }
@@ -152,7 +152,7 @@ func Run(ctx context.Context, part Part, options config.Options, stderr io.Write
 
 // run opens the part and runs it until the context is done.
 func (p *Process) run(ctx context.Context, part Part, options config.Options) error {
-	p.hangup = make(chan os.Signal, 1) // from the beginning, or one that comes early would end us
+	p.hangup = make(chan os.Signal, 1) // from the beginning: an early SIGHUP would end the process
 	signal.Notify(p.hangup, syscall.SIGHUP)
 	defer signal.Stop(p.hangup)
 	p.files = &rereads{}
@@ -175,7 +175,7 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	}
 	reloader := newReloader(p, running, options, p.hangup)
 	if p.look() != before {
-		p.Reread() // opening may take as long as Kafka is away
+		p.Reread() // files may change while opening waits for Kafka
 	}
 	p.Health.Status(running.Status)
 	p.Health.OnChange(p.notifyReady)
@@ -184,16 +184,16 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	context.AfterFunc(ctx, func() { p.Health.Unready(ending) })
 
 	reloading, cancel := context.WithCancel(ctx)
-	var beside sync.WaitGroup
-	beside.Go(func() { reloader.run(reloading) })
-	beside.Go(func() { p.watchFolders(reloading) })
+	var helpers sync.WaitGroup
+	helpers.Go(func() { reloader.run(reloading) })
+	helpers.Go(func() { p.watchFolders(reloading) })
 	err = running.Run(ctx)
 	cancel()
-	beside.Wait()
+	helpers.Wait()
 	return errors.Join(err, running.Close())
 }
 
-// A wrong is an error that another configuration makes good.
+// A wrong is an error that another configuration or other flags correct.
 type wrong struct{ error }
 
 func (w wrong) Unwrap() error { return w.error }

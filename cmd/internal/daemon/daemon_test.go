@@ -42,8 +42,8 @@ type place struct {
 	ended   chan error
 
 	set    []string
-	client *http.Client // nil is the usual one
-	scheme string       // empty is http
+	client *http.Client // nil means http.DefaultClient
+	scheme string       // empty means http
 }
 
 type lines struct {
@@ -65,7 +65,7 @@ func (l *lines) String() string {
 
 const oneRule = "rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"
 
-// newPlace has a collector's configuration, of a broker that runs in the test.
+// newPlace makes a place with a collector's configuration for a broker that runs in the test.
 func newPlace(t *testing.T, more string) *place {
 	t.Helper()
 	p := &place{t: t, part: Collector, folder: t.TempDir()}
@@ -142,7 +142,7 @@ func await(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// rules is the hash of the rules in force; "" when it could not be heard.
+// rules returns the hash of the active rules; "" when the part does not answer.
 func (p *place) rules() string {
 	_, metrics := p.get("/metrics")
 	_, rest, _ := strings.Cut(metrics, "weir_rules_info{hash=\"")
@@ -200,7 +200,7 @@ func TestRulesAreReadAgainWhenTheyChange(t *testing.T) {
 	}
 }
 
-// What changes while a part waits for Kafka, or for its store, is read when it is open.
+// A change while a part waits for Kafka, or for its store, is read when the part is open.
 func TestRulesAreReadAgainThatChangedDuringTheStart(t *testing.T) {
 	p := newPlace(t, "")
 	p.part.Open = func(ctx context.Context, process *Process) (Running, error) {

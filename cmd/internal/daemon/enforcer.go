@@ -45,7 +45,7 @@ var Enforcer = Part{
 	},
 }
 
-// enforcerClient is none for an enforcer that follows another one and has no brokers: it takes no orders.
+// enforcerClient returns nil for an enforcer that follows another one and has no brokers. It takes no manual entries.
 func (p *Process) enforcerClient() (*kafka.Client, error) {
 	c := p.Config
 	if c.Enforcer.Follow != followKafka && len(c.Kafka.Brokers) == 0 && p.Dial == nil {
@@ -56,7 +56,8 @@ func (p *Process) enforcerClient() (*kafka.Client, error) {
 
 const followKafka = "kafka"
 
-// A RunningEnforcer is an open enforcer, what keeps its list up to date, and whom else it tells.
+// A RunningEnforcer is an open enforcer with the follower that updates its list, and the agents that apply the list
+// elsewhere.
 type RunningEnforcer struct {
 	*enforcer.Enforcer
 	process   *Process
@@ -68,8 +69,8 @@ type RunningEnforcer struct {
 	closeAlso func()
 }
 
-// OpenEnforcer makes the enforcer that the configuration describes. It waits for nobody: without Kafka it serves the
-// last whole list. The client is nil where there is no Kafka.
+// OpenEnforcer makes the enforcer that the configuration describes. It does not wait for Kafka: until Kafka answers the
+// enforcer serves the last complete list. The client is nil when the configuration has no Kafka.
 func OpenEnforcer(_ context.Context, p *Process, client *kafka.Client) (*RunningEnforcer, error) {
 	if p.Config.RuleSet == nil {
 		return nil, wrong{errNoRules}
@@ -138,13 +139,13 @@ var limitHeaders = map[config.LimitHeaders]enforcer.LimitHeaders{
 	"both": enforcer.BothLimitHeaders, "draft": enforcer.DraftLimitHeaders, "legacy": enforcer.LegacyLimitHeaders, "none": enforcer.NoLimitHeaders,
 }
 
-// rulingOf is what of the configuration can change while it runs.
+// rulingOf returns the settings that can change while the enforcer runs.
 func rulingOf(c *config.Config) (enforcer.Ruling, error) {
 	trusted, err := client(c)
 	return enforcer.Ruling{Rules: c.RuleSet, Client: trusted, Header: c.Client.Header, Fields: c.Enforcer.Fields, Shadow: c.Mode == config.Shadow}, err
 }
 
-// ordersBytes is what the producers of orders hold at most, each.
+// ordersBytes is how much each producer of manual entries queues at most.
 const ordersBytes = 4 << 20
 
 func (r *RunningEnforcer) openSinks() *enforcer.Sinks {
@@ -166,7 +167,7 @@ func (r *RunningEnforcer) openSinks() *enforcer.Sinks {
 	return sinks
 }
 
-// mount adds the other ways to ask for the list.
+// mount adds the list's other forms: CrowdSec's API and plain text.
 func (r *RunningEnforcer) mount() {
 	p, c := r.process, r.process.Config
 	list := outright.While(r.Refuses, r.set)
@@ -181,19 +182,19 @@ func (r *RunningEnforcer) mount() {
 	r.Mount(plain.New(plain.Config{List: list, Rules: r.Rules, Guard: r.Guard}).Handle)
 }
 
-// Status is the enforcer's, and how its list is kept up to date.
+// Status returns the enforcer's status with that of its follower.
 func (r *RunningEnforcer) Status() any {
 	following := r.follower.Status()
 	s := struct {
 		enforcer.Status
-		Trouble string `json:"trouble,omitempty"` // why the list does not keep up
+		Trouble string `json:"trouble,omitempty"` // why the list is not up to date
 		Unread  int64  `json:"unread"`            // records that were left out
 	}{r.Enforcer.Status(), following.Trouble, following.Unread}
 	s.CaughtUp = s.CaughtUp && following.Trouble == ""
 	return s
 }
 
-// Reload takes other rules, other trusted proxies, other fields.
+// Reload applies new rules, trusted proxies and fields.
 func (r *RunningEnforcer) Reload(c *config.Config) error {
 	ruling, err := rulingOf(c)
 	if err != nil {
@@ -203,7 +204,8 @@ func (r *RunningEnforcer) Reload(c *config.Config) error {
 	return nil
 }
 
-// Close closes what Open opened. Orders that Kafka does not have are sent by who starts next.
+// Close closes the enforcer's producers and its client. The next start sends the manual entries that Kafka does not have
+// yet.
 func (r *RunningEnforcer) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()

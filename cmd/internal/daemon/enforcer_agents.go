@@ -11,17 +11,17 @@ import (
 	"weir/pkg/enforcer/outright"
 )
 
-// agents are those who keep the list where edges cannot ask for it, each until its context is done.
+// agents returns the agents that copy the list to nftables and HAProxy, each running until its context is done.
 func (r *RunningEnforcer) agents() (run []func(context.Context) error) {
 	p, c := r.process, &r.process.Config.Enforcer
 	list := refusedList{outright.While(r.Refuses, r.set), r.set}
-	var tell io.Writer
+	var dryRun io.Writer
 	if c.DryRun {
-		tell = os.Stdout
+		dryRun = os.Stdout
 	}
 
 	if c.NFTables.On {
-		agent := nftables.New(nftables.Config{List: list, Rules: r.Rules, Keep: c.NFTables.AtExit != "clear", DryRun: tell, Logger: p.Logger, Metrics: p.Metrics})
+		agent := nftables.New(nftables.Config{List: list, Rules: r.Rules, Keep: c.NFTables.AtExit != "clear", DryRun: dryRun, Logger: p.Logger, Metrics: p.Metrics})
 		run = append(run, agent.Run)
 	}
 
@@ -30,18 +30,18 @@ func (r *RunningEnforcer) agents() (run []func(context.Context) error) {
 		if c.HAProxy.Value == "rule" {
 			value = haproxy.Rule
 		}
-		agent := haproxy.New(haproxy.Config{List: list, Rules: r.Rules, Socket: c.HAProxy.Socket, Map: c.HAProxy.Map, Value: value, DryRun: tell, Logger: p.Logger, Metrics: p.Metrics})
+		agent := haproxy.New(haproxy.Config{List: list, Rules: r.Rules, Socket: c.HAProxy.Socket, Map: c.HAProxy.Map, Value: value, DryRun: dryRun, Logger: p.Logger, Metrics: p.Metrics})
 		run = append(run, agent.Run)
 	}
 
 	return run
 }
 
-// refusedList is the list while it is enforced.
+// refusedList is the list, empty while nothing is refused.
 type refusedList struct {
 	outright.List
 	set *blocklist.Set
 }
 
-// Changed is closed at the next change.
+// Changed returns a channel that is closed at the next change.
 func (l refusedList) Changed() <-chan struct{} { return l.set.Changed() }

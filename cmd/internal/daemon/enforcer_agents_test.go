@@ -10,7 +10,7 @@ import (
 	"weir/internal/kafka"
 )
 
-// The agents are run with the list, the rules and the mode of the enforcer, as they change.
+// The agents get the list, the rules and the mode of the enforcer, as they change.
 func TestAnEnforcerKeepsHAProxysMap(t *testing.T) {
 	broker := newMortal(t)
 	e := newEdge(t, broker.yaml(), "  haproxy: {socket: none.sock, map: haproxy.map, value: rule}").start()

@@ -11,9 +11,9 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// Two enforcers on Apache Kafka: what is decided reaches both, what is ordered at one is in force there before the answer,
-// and at the other soon after; with Kafka stopped it is in force there and at who follows it, and at the other when
-// Kafka is back.
+// With two enforcers on Apache Kafka, verdicts reach both. A manual entry is active at the asked enforcer before its answer,
+// and at the other soon after. While Kafka is stopped it is active at the asked enforcer and its followers, and at the other
+// when Kafka is back.
 func TestEnforcersOnKafka(t *testing.T) {
 	cluster := kafkatest.Real(t, kafkatest.Options{})
 	brokers := cluster.Addresses()
@@ -30,7 +30,7 @@ func TestEnforcersOnKafka(t *testing.T) {
 	for _, e := range []*edge{one, other} {
 		e.await("blocked", func() bool { return e.check("203.0.113.8") == http.StatusTooManyRequests })
 	}
-	one.await("ordered, and in Kafka when it is answered", func() bool { // which waits for half a second only
+	one.await("ordered, and in Kafka when it is answered", func() bool { // the enforcer waits half a second for Kafka
 		return one.order("POST", "/v1/blocks", `{"target":"198.51.100.0/24","why":"scraper"}`)
 	})
 	if code := one.check("198.51.100.7"); code != http.StatusTooManyRequests {

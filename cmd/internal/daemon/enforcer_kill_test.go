@@ -10,8 +10,8 @@ import (
 	"weir/internal/kafka"
 )
 
-// killed is an enforcer that starts on what another one has on its disk at this moment, as after a kill, and that reaches
-// nobody.
+// killed returns an enforcer that starts with a copy of another one's disk at this moment, as after a kill, and that cannot
+// reach Kafka or other enforcers.
 func killed(t *testing.T, e *edge, more string) *edge {
 	t.Helper()
 	nobody := "127.0.0.1:1"
@@ -22,8 +22,8 @@ func killed(t *testing.T, e *edge, more string) *edge {
 	return one.start()
 }
 
-// What was in force is in force after a kill, with Kafka away: verdicts that are a moment old, and orders from when they are
-// answered; also at who follows.
+// After a kill, without Kafka, active entries are active again: verdicts that are a moment old, and manual entries that were
+// answered. The same holds for a follower.
 func TestWhatIsInForceOutlastsAKill(t *testing.T) {
 	broker := newMortal(t)
 	e := newEdge(t, broker.yaml(), "").start()

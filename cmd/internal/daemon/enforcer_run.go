@@ -42,7 +42,7 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps the list up to date: from Kafka once the topics are there.
+// follow keeps the list up to date. With Kafka it first waits for the topics.
 func (r *RunningEnforcer) follow(ctx context.Context) error {
 	if r.process.Config.Enforcer.Follow == followKafka {
 		if err := r.ensureTopics(ctx); err != nil {
@@ -53,17 +53,17 @@ func (r *RunningEnforcer) follow(ctx context.Context) error {
 	return nil
 }
 
-// topics makes or checks the topics for the orders of an enforcer that follows another one. It follows meanwhile: that one
-// has the list, and orders, with Kafka away too.
+// topics makes or checks the topics for the manual entries of an enforcer that follows another one. It runs next to follow,
+// because the followed enforcer has the list and manual entries even when Kafka is away.
 func (r *RunningEnforcer) topics(ctx context.Context) error {
 	if r.process.Config.Enforcer.Follow == followKafka {
-		return nil // follow does
+		return nil // follow makes them
 	}
 	return r.ensureTopics(ctx)
 }
 
-// ensureTopics makes or checks the topics until it succeeds, or retrying cannot mend it. That it takes long does not make
-// us unready: the last whole list is served meanwhile.
+// ensureTopics makes or checks the topics until it succeeds, or an error is permanent. The enforcer stays ready meanwhile,
+// because it serves the last complete list.
 func (r *RunningEnforcer) ensureTopics(ctx context.Context) error {
 	if r.client == nil {
 		return nil
@@ -90,11 +90,11 @@ func (r *RunningEnforcer) ensureTopics(ctx context.Context) error {
 	return nil
 }
 
-// withoutListAfter is how long an enforcer that allows without a list waits for one before it says that it is ready.
+// withoutListAfter is how long an enforcer that allows requests without a list waits for one before it is ready.
 const withoutListAfter = 10 * time.Second
 
-// becomeReady says that an enforcer is ready: with a whole list, be it an old one, or, where requests pass without one,
-// after a while. Then it stays so.
+// becomeReady makes an enforcer ready once it has a complete list, even an old one. With without_list: allow it is also
+// ready after withoutListAfter. Once ready it stays so.
 func becomeReady(ctx context.Context, p *Process, set *blocklist.Set, serving <-chan struct{}) {
 	after := time.After(withoutListAfter)
 	if p.Config.Enforcer.WithoutList != "allow" {

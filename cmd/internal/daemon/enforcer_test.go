@@ -36,10 +36,10 @@ type edge struct {
 	cancel        context.CancelFunc
 	ended         chan error
 	client        *http.Client
-	change        func(*config.Config) // of what flags say; may be nil
+	change        func(*config.Config) // changes settings; may be nil
 }
 
-// newEdge has an enforcer's configuration: kafka or follow, as the lines say.
+// newEdge makes an enforcer with the given lines in its configuration: kafka or follow.
 func newEdge(t *testing.T, kafka, enforcer string) *edge {
 	t.Helper()
 	e := &edge{t: t, folder: t.TempDir(), listen: port.Reserve(t, "127.0.0.1"), admin: port.Reserve(t, "127.0.0.1"), client: &http.Client{Transport: &http.Transport{}}}
@@ -52,11 +52,11 @@ func newEdge(t *testing.T, kafka, enforcer string) *edge {
 	return e
 }
 
-// newFollower follows an enforcer, and has its list.
+// newFollower makes an enforcer that follows another one, and waits until it has the list.
 func newFollower(t *testing.T, e *edge) *edge {
 	t.Helper()
 	follower := newEdge(t, "", fmt.Sprintf("  follow: http://%s\n  follow_key_file: key\n  without_list: deny\n", e.listen)).start()
-	follower.await("ready", follower.ready) // by the list: one that denies without it is not ready after a while
+	follower.await("ready", follower.ready) // because of the list: an enforcer that denies without one does not become ready with time
 	return follower
 }
 
@@ -131,7 +131,7 @@ func (e *edge) check(ip string) int {
 	return code
 }
 
-// order gives one and says whether Kafka has it.
+// order makes a manual entry and reports whether Kafka has it.
 func (e *edge) order(method, path, body string) (kafka bool) {
 	e.t.Helper()
 	code, text := e.ask(method, e.listen, path, body)
@@ -144,7 +144,7 @@ func (e *edge) order(method, path, body string) (kafka bool) {
 	return said.InForce.Kafka
 }
 
-// waiting is how many orders wait for Kafka.
+// waiting returns how many manual entries wait for Kafka.
 func (e *edge) waiting() (waiting int, caughtUp bool) {
 	_, text := e.ask("GET", e.admin, "/status", "")
 	var said struct {
@@ -157,7 +157,7 @@ func (e *edge) waiting() (waiting int, caughtUp bool) {
 	return said.Waiting, said.CaughtUp
 }
 
-// A publisher writes what aggregators write.
+// A publisher writes records as aggregators do.
 type publisher struct {
 	t        *testing.T
 	client   *kafka.Client
@@ -194,7 +194,7 @@ func (p *publisher) send(key, value []byte, err error) {
 	}
 }
 
-// marks make the list whole.
+// marks writes the watermarks that make the list complete.
 func (p *publisher) marks() {
 	for i := range 16 {
 		m := blocklist.Mark{List: blocklist.ListID{Name: "test", Epoch: 1}, Partition: i, Partitions: 16, At: time.Now().UnixMilli()}
@@ -211,7 +211,7 @@ func (p *publisher) block(ip string) {
 	p.send(blocklist.RecordKey("per-ip", ip), value, err)
 }
 
-// A mortal broker is one that can be stopped and started again where it was.
+// A mortal broker can be stopped and started again at the same address.
 type mortal struct {
 	t      *testing.T
 	config embedded.Config

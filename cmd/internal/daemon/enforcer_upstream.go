@@ -11,7 +11,7 @@ import (
 	"weir/pkg/blocklist/follow"
 )
 
-// upstreamOf is the enforcer that is followed. Its key and our certificate are read anew whenever they are needed.
+// upstreamOf returns the enforcer to follow. Its key and our certificate are read from their files each time.
 func upstreamOf(c *config.Enforcer) (follow.Upstream, error) {
 	secure, err := clientTLS(&c.FollowTLS)
 	if err != nil {
@@ -26,7 +26,7 @@ func upstreamOf(c *config.Enforcer) (follow.Upstream, error) {
 	return upstream, nil
 }
 
-// clientTLS is how we connect to others.
+// clientTLS makes the settings for our connections to servers.
 func clientTLS(t *config.ClientTLS) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {

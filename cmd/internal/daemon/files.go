@@ -20,24 +20,25 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// rereads are files besides the configuration that are read again when they change: keys and certificates. They are
-// watched by themselves, so that a key that was taken away is gone whatever is wrong with the rules.
+// rereads reads files of keys and certificates again when they change. It does not depend on reloads of the configuration,
+// so that a removed key loses its effect even when the rules contain a mistake.
 type rereads struct {
 	mu     sync.Mutex
 	all    []*reread
-	faulty atomic.Bool // one of them could not be read when it was looked at last
+	faulty atomic.Bool // one of them could not be read at the last look
 }
 
 type reread struct {
 	files []string
 	again func() error
-	read  string // how the files were when they were last read without a fault; notRead after one
+	read  string // lookAt of the files when they were last read; notRead after an error
 }
 
-// notRead is how no file ever is: one that was away, and is put back as it was, has to be read again too.
+// notRead equals no lookAt. So a file that was missing is read again even when it returns unchanged.
 const notRead = "not read"
 
-// add has files read again that were as read says when they were read first. Without a process that runs nothing is.
+// add registers files that were just read; read is their lookAt before that. It does nothing when r is nil, as in commands
+// that run no process.
 func (r *rereads) add(read string, again func() error, files ...string) {
 	if r == nil {
 		return
@@ -47,7 +48,7 @@ func (r *rereads) add(read string, again func() error, files ...string) {
 	r.all = append(r.all, &reread{files, again, read})
 }
 
-// watch reads those again that have changed, every second until stop is called.
+// watch reads changed files again, every second until stop is called.
 func (r *rereads) watch(logger *slog.Logger) (stop func()) {
 	ending, ended := make(chan struct{}), make(chan struct{})
 	faults := telemetry.NewFaults(logger)
@@ -68,7 +69,7 @@ func (r *rereads) watch(logger *slog.Logger) (stop func()) {
 	return func() { close(ending); <-ended }
 }
 
-// look reads those again that have changed. What is faulty stays as it was, and is tried again each time.
+// look reads changed files again. After an error the previous content stays active, and each look tries again.
 func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +99,7 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 	r.faulty.Store(faulty)
 }
 
-// regular says which of the files is none. Reading a named pipe would wait for ever, and a device has no end.
+// regular returns an error for a file that is not regular: reading a named pipe would never end, nor would a device.
 func regular(files []string) error {
 	for _, name := range files {
 		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
@@ -108,7 +109,7 @@ func regular(files []string) error {
 	return nil
 }
 
-// keysOf are a file's API keys, read again when it changes; nil where there is no file.
+// keysOf returns a file's API keys, which are read again when it changes; nil when no file is named.
 func (p *Process) keysOf(path string) (*keys.File, error) {
 	if path == "" {
 		return nil, nil
@@ -126,7 +127,8 @@ func (p *Process) keysOf(path string) (*keys.File, error) {
 	return file, nil
 }
 
-// serverTLS is how others connect to us, with certificates that are read again when they change; nil is unencrypted.
+// serverTLS makes the settings for connections to us. Certificates are read again when they change. It returns nil when
+// connections are not encrypted.
 func (p *Process) serverTLS(t config.ServerTLS) (*tls.Config, error) {
 	if t.Cert == "" {
 		return nil, nil
@@ -153,7 +155,7 @@ func (p *Process) serverTLS(t config.ServerTLS) (*tls.Config, error) {
 	}
 
 	p.files.add(before, load, files...)
-	outer := current.Load().Clone() // who asks whether clients show a certificate asks it
+	outer := current.Load().Clone() // keys.AsksCertificates looks at this one
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.Load(), nil }
 	return outer, nil
 }
@@ -169,7 +171,7 @@ func loadServerTLS(t config.ServerTLS) (*tls.Config, error) {
 		return c, nil
 	}
 
-	c.SessionTicketsDisabled = true // or one who was let in before other roots were given would be again
+	c.SessionTicketsDisabled = true // a ticket would let a client in again after its root was removed
 	roots, err := os.ReadFile(t.Clients)
 	if err != nil {
 		return nil, fmt.Errorf("reading who signs clients' certificates: %w", err)
@@ -182,20 +184,21 @@ func loadServerTLS(t config.ServerTLS) (*tls.Config, error) {
 	return c, nil
 }
 
-// gone says that a file is not there any more.
+// gone reports whether a named file does not exist any more.
 func gone(path string) bool {
 	_, err := os.Stat(path)
 	return path != "" && errors.Is(err, fs.ErrNotExist)
 }
 
-// withoutClients is the same certificate, and nobody's is believed: whoever took the roots away wants nobody to come in.
+// withoutClients returns the same settings without any trusted roots: after the file of roots is deleted no client may
+// connect.
 func withoutClients(c *tls.Config) *tls.Config {
 	c = c.Clone()
 	c.ClientCAs = x509.NewCertPool()
 	return c
 }
 
-// prefixes are networks, those of their files too.
+// prefixes returns networks with those of their files.
 func prefixes(networks *yamlfile.Networks) ([]netip.Prefix, error) {
 	all, faults := networks.Read(func(name string) (string, []byte, error) {
 		data, err := os.ReadFile(name)

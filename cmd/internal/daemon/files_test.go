@@ -33,7 +33,7 @@ func (p *place) getWith(key, path string) int {
 	return response.StatusCode
 }
 
-// A key that was taken away is gone whatever is wrong with the rules, and so are all when their file is deleted.
+// A removed key is refused even when the rules contain a mistake, and so are all keys when their file is deleted.
 func TestKeysAreReadAgainWhileTheRulesAreFaulty(t *testing.T) {
 	p := newPlace(t, "  keys: keys.yaml\n")
 	line := func(name string) string {
@@ -67,7 +67,7 @@ func TestKeysAreReadAgainWhileTheRulesAreFaulty(t *testing.T) {
 	})
 }
 
-// A named pipe in the place of a file is a fault, and the file after it counts: reading the pipe would wait for ever.
+// A named pipe in the place of a file is an error, and a file that replaces it is read. Reading the pipe would never end.
 func TestAPipeInThePlaceOfKeys(t *testing.T) {
 	p := newPlace(t, "  keys: keys.yaml\n")
 	line := func(name string) string {
@@ -94,7 +94,7 @@ func TestAPipeInThePlaceOfKeys(t *testing.T) {
 	p.await("read again", func() bool { return p.getWith("second", "/status") == 200 && p.getWith("first", "/status") == 401 })
 }
 
-// A file that was moved away and is put back is the same one, with the same time of its last change: it counts again.
+// A file that was moved away and back has the same time of its last change. It is read again.
 func TestKeysThatArePutBackAreReadAgain(t *testing.T) {
 	folder := t.TempDir()
 	path, away := filepath.Join(folder, "keys.yaml"), filepath.Join(folder, "away")
@@ -124,8 +124,8 @@ func TestKeysThatArePutBackAreReadAgain(t *testing.T) {
 	}
 }
 
-// A certificate that changed is shown to those who connect then, and other roots are believed; when the roots are taken
-// away nobody is let in.
+// New connections get a changed certificate and are checked with changed roots. When the file of roots is deleted no client
+// may connect.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	folder := t.TempDir()
 	first, err := kafkatest.NewCertificates(t.TempDir())
@@ -155,7 +155,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	faults := telemetry.NewFaults(p.Logger)
-	// One who connected when its certificate was good, and asks on.
+	// A client that connected while its certificate was good, and sends another request.
 	asks := func(c kafkatest.Certificates) bool {
 		own, err := tls.LoadX509KeyPair(c.Client, c.ClientKey)
 		if err != nil {
@@ -187,7 +187,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 			served <- tls.Server(theirs, secure).Handshake()
 			theirs.Close()
 		}()
-		client := tls.Client(ours, &tls.Config{Certificates: []tls.Certificate{own}, InsecureSkipVerify: true}) //nolint:gosec // what is shown is looked at
+		client := tls.Client(ours, &tls.Config{Certificates: []tls.Certificate{own}, InsecureSkipVerify: true}) //nolint:gosec // the shown certificate is tested
 		_ = client.Handshake()
 		if seen := client.ConnectionState().PeerCertificates; len(seen) > 0 {
 			shown = seen[0]

@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// docs/configuration.md has every flag of the daemons, and no others; a flag of one part alone says whose it is.
+// docs/configuration.md has every flag of the daemons, and no others; the row of a flag that only one part has names the
+// part.
 func TestFlagsAreDocumented(t *testing.T) {
-	told, there := map[string]string{}, map[string][]string{}
+	documented, there := map[string]string{}, map[string][]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| (.*) \\|$").FindAllStringSubmatch(page(t, "configuration.md"), -1) {
-		told[row[1]] = row[2]
+		documented[row[1]] = row[2]
 	}
 	parts := []Part{Collector, Aggregator, Enforcer}
 	for _, part := range parts {
@@ -28,11 +29,11 @@ func TestFlagsAreDocumented(t *testing.T) {
 		}
 		there["help"] = append(there["help"], part.Name)
 	}
-	if got, want := slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(there)); !slices.Equal(got, want) || len(want) < 4 {
+	if got, want := slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(there)); !slices.Equal(got, want) || len(want) < 4 {
 		t.Errorf("documented: %v; there are: %v", got, want)
 	}
 	for flag, of := range there {
-		if len(of) < len(parts) && !strings.Contains(told[flag], "of `"+of[0]+"` only") {
+		if len(of) < len(parts) && !strings.Contains(documented[flag], "of `"+of[0]+"` only") {
 			t.Errorf("docs/configuration.md does not say that only %v has --%s", of, flag)
 		}
 	}

@@ -11,29 +11,29 @@ import (
 	"weir/internal/telemetry"
 )
 
-// lookAtFolders is how often the data folders are looked at.
+// lookAtFolders is the interval between two looks at the data folders.
 const lookAtFolders = 500 * time.Millisecond
 
-// A keptFile is one that a part has open as long as it runs: that it is gone or another says that the part's folder was
-// deleted, or replaced.
+// A keptFile is a file that a part keeps open while it runs. When the file is missing or another one, the part's folder was
+// deleted or replaced.
 type keptFile struct {
 	path    string
 	renewed bool // the part makes its folder again by itself
 	remedy  string
-	opened  os.FileInfo // nil until it was seen
+	opened  os.FileInfo // nil until the first look that finds the file
 
-	lost atomic.Pointer[string] // why it is lost, as of the last look; nil while it is there
+	lost atomic.Pointer[string] // why it was lost at the last look; nil while it is there
 }
 
-// keeps has the process look after a file that it has open.
+// keeps makes the process watch a file that it has open.
 func (p *Process) keeps(renewed bool, remedy string, path ...string) *keptFile {
 	kept := &keptFile{path: filepath.Join(path...), renewed: renewed, remedy: remedy}
 	p.kept = append(p.kept, kept)
 	return kept
 }
 
-// watchFolders looks after what the process has open until the context is done: what is lost is logged, at most once a
-// minute, and the process is not ready.
+// watchFolders watches the kept files until the context is done. While one is lost the process is not ready, and the loss
+// is logged at most once a minute.
 func (p *Process) watchFolders(ctx context.Context) {
 	faults := telemetry.NewFaults(p.Logger)
 	look := time.NewTicker(lookAtFolders)
@@ -64,7 +64,7 @@ func (p *Process) watchFolders(ctx context.Context) {
 	}
 }
 
-// note keeps what a look has found for the status.
+// note keeps the result of a look for the status.
 func (k *keptFile) note(lost error) {
 	if lost == nil {
 		k.lost.Store(nil)
@@ -75,7 +75,7 @@ func (k *keptFile) note(lost error) {
 	k.lost.Store(&why)
 }
 
-// look says that the file is not the one that was opened.
+// look returns an error when the file is not the one that was opened.
 func (k *keptFile) look() error {
 	found, err := os.Stat(k.path)
 	switch {
@@ -83,13 +83,13 @@ func (k *keptFile) look() error {
 		if err == nil {
 			k.opened = found
 		}
-		return nil // it is made a little later
+		return nil // the part makes it a little later
 	case err == nil && os.SameFile(found, k.opened):
 		return nil
 	case err == nil && k.renewed:
 		k.opened = found // from the next look on
 	case err != nil && !os.IsNotExist(err):
-		return nil // what works on it says so
+		return nil // the part that uses the file reports such errors
 	}
 
 	return fmt.Errorf("%s was deleted or replaced while it was in use: %s", k.path, k.remedy)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A collector whose folder is gone says so and is not ready, until the folder is back.
+// A collector whose folder is gone logs an error and is not ready until the folder is back.
 func TestACollectorWhoseFolderIsDeleted(t *testing.T) {
 	p := newPlace(t, "")
 	p.start()
@@ -47,7 +47,7 @@ func TestACollectorWhoseFolderIsDeleted(t *testing.T) {
 	}
 }
 
-// An enforcer whose folder is gone is not ready until it has written what it keeps again; it goes on taking orders.
+// An enforcer whose folder is gone is not ready until it has written its files again. It goes on taking manual entries.
 func TestAnEnforcerWhoseFolderIsDeleted(t *testing.T) {
 	broker := newMortal(t)
 	e := newEdge(t, broker.yaml(), "").start()

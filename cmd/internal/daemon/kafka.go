@@ -11,14 +11,14 @@ import (
 	"weir/internal/telemetry"
 )
 
-// Topics of ours, behind the prefix.
+// The names of our topics, after the prefix.
 const (
 	Hits      = "hits"
 	Blocklist = "blocklist"
 	Events    = "events"
 )
 
-// KafkaConfig is what the configuration says of Kafka, for a client of these topics; none stands for all.
+// KafkaConfig makes the settings for a client of these topics, or of all when none is named.
 func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 	k := &p.Config.Kafka
 	c := kafka.Config{Brokers: k.Brokers, Prefix: k.Prefix, Create: k.Create, Topics: topics, Dial: p.Dial, Logger: p.Logger, Metrics: p.Metrics}
@@ -34,7 +34,7 @@ func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 	return c
 }
 
-// HitsTopic is what weir.hits has to be.
+// HitsTopic returns the required settings of weir.hits.
 func HitsTopic(c *config.Config) kafka.Topic {
 	return kafka.Topic{
 		Name: c.Kafka.Prefix + Hits, Partitions: c.Kafka.Hits.Partitions, Replication: c.Kafka.Hits.Replication,
@@ -43,10 +43,10 @@ func HitsTopic(c *config.Config) kafka.Topic {
 }
 
 // embeddedBlocklistRetention is how long the embedded broker keeps the blocklist's records. Its compaction is not safe,
-// so aggregators publish again what is live well within it.
+// so aggregators publish live entries again well before they expire.
 const embeddedBlocklistRetention = time.Hour
 
-// BlocklistTopic is what weir.blocklist has to be: one partition, the last record of each key.
+// BlocklistTopic returns the required settings of weir.blocklist: one partition, the last record of each key.
 func BlocklistTopic(c *config.Config) kafka.Topic {
 	topic := kafka.Topic{Name: c.Kafka.Prefix + Blocklist, Partitions: 1, Replication: c.Kafka.Blocklist.Replication}
 	if len(c.Kafka.Brokers) == 0 {
@@ -57,7 +57,7 @@ func BlocklistTopic(c *config.Config) kafka.Topic {
 	return topic
 }
 
-// EventsTopic is what weir.events has to be.
+// EventsTopic returns the required settings of weir.events.
 func EventsTopic(c *config.Config) kafka.Topic {
 	return kafka.Topic{
 		Name: c.Kafka.Prefix + Events, Partitions: c.Kafka.Events.Partitions, Replication: c.Kafka.Events.Replication,
@@ -69,8 +69,8 @@ func deleteAfter(retention time.Duration) map[string]string {
 	return map[string]string{"cleanup.policy": "delete", "retention.ms": fmt.Sprint(retention.Milliseconds())}
 }
 
-// EnsureTopics makes or checks topics, again and again until it succeeds, the context is done, or retrying cannot
-// mend it: the topics are not what the configuration says.
+// EnsureTopics makes or checks topics. It retries until it succeeds, the context is done, or the topics differ from the
+// configuration.
 func (p *Process) EnsureTopics(ctx context.Context, client *kafka.Client, topics ...kafka.Topic) error {
 	faults := telemetry.NewFaults(p.Logger)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {

@@ -37,7 +37,7 @@ func TestBlocklistAndEventsTopics(t *testing.T) {
 func TestTopicsOnTheEmbeddedBroker(t *testing.T) {
 	client := kafkatest.Client(t, kafkatest.Embedded(t))
 	c := topicsConfig()
-	for range 2 { // made, and then checked
+	for range 2 { // makes the topics first, then checks them
 		if err := client.EnsureTopics(t.Context(), HitsTopic(c), BlocklistTopic(c), EventsTopic(c)); err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,7 @@ package daemon
 
 import "weir/internal/telemetry"
 
-// queue tells of a queue in the metrics: how much it holds and how much it can.
+// queue adds metrics for the length and the capacity of a queue.
 func (p *Process) queue(name string, capacity float64, depth func() float64) {
 	telemetry.Queue(p.Metrics, name, capacity, depth)
 }

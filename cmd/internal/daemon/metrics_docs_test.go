@@ -38,7 +38,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// What a label may say that is a word of ours stands in its metric's row, for all the values that are served.
+// The row of a metric lists all values of its labels that are words of ours.
 func TestValuesOfLabelsAreDocumented(t *testing.T) {
 	rows := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)` \\|.*$").FindAllStringSubmatch(page(t, "metrics.md"), -1) {
@@ -60,7 +60,7 @@ func TestValuesOfLabelsAreDocumented(t *testing.T) {
 	}
 }
 
-// Every reason for which a request is not counted is explained in docs/collecting.md, and no others.
+// docs/collecting.md explains every reason for which a request is not counted, and no others.
 func TestReasonsAreDocumented(t *testing.T) {
 	_, section, _ := strings.Cut(page(t, "collecting.md"), "\n## Requests that are not counted\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -94,7 +94,7 @@ func page(t *testing.T, name string) string {
 	return string(text)
 }
 
-// documentedMetrics are the type and the labels of each metric of the page: "counter source reason".
+// documentedMetrics returns the type and the labels of each metric of the page: "counter source reason".
 func documentedMetrics(t *testing.T) map[string]string {
 	t.Helper()
 	metrics := map[string]string{}
@@ -104,7 +104,7 @@ func documentedMetrics(t *testing.T) map[string]string {
 	return metrics
 }
 
-// servedMetrics are those of ours in what /metrics answers.
+// servedMetrics returns our metrics from an answer of /metrics.
 func servedMetrics(text string) map[string]string {
 	metrics := map[string]string{}
 	for _, kind := range regexp.MustCompile(`(?m)^# TYPE (weir_\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
@@ -123,7 +123,7 @@ func described(kind string, labels []string) string {
 	return strings.Join(append([]string{kind}, labels...), " ")
 }
 
-// collectorMetrics is what a collector with a source of each kind answers to /metrics.
+// collectorMetrics returns the metrics of a collector with a source of each kind.
 func collectorMetrics(t *testing.T) string {
 	t.Helper()
 	p := newPlace(t, "")
@@ -138,14 +138,14 @@ func collectorMetrics(t *testing.T) string {
 	defer p.stop()
 	var metrics string
 	p.await("counted", func() bool {
-		p.get("/status") // which measures the lags too
+		p.get("/status") // this measures the lags too
 		_, metrics = p.get("/metrics")
 		return strings.Contains(metrics, `weir_collector_hits_total{rule="per-ip",source="file-1"} 1`)
 	})
 	return metrics
 }
 
-// enforcerMetrics is what an enforcer that has a list, was asked and tells everyone answers to /metrics.
+// enforcerMetrics returns the metrics of an enforcer that has a list, was asked, and runs all agents.
 func enforcerMetrics(t *testing.T) (metrics string) {
 	t.Helper()
 	broker := newMortal(t)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifyReady tells systemd, where it started us and wants to know, when the process is ready, and why it is not.
+// notifyReady reports to systemd that the process is ready, or why it is not.
 func (p *Process) notifyReady(unready string) {
 	switch unready {
 	case "":
@@ -19,7 +19,7 @@ func (p *Process) notifyReady(unready string) {
 	}
 }
 
-// notifyReloading begins a reload in systemd's eyes, notifyReloaded ends it.
+// notifyReloading reports to systemd that a reload begins; notifyReloaded that it has ended.
 func (p *Process) notifyReloading() {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -30,7 +30,7 @@ func (p *Process) notifyReloading() {
 
 func (p *Process) notifyReloaded() { p.notify(daemon.SdNotifyReady) }
 
-// notify is silent where nobody listens.
+// notify does nothing unless systemd started us with a socket for notifications.
 func (p *Process) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		p.Logger.Warn("systemd cannot be told how the process stands", "error", err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A listening stands for systemd: it keeps what it is told.
+// A listening stands for systemd: it keeps the notifications that it receives.
 type listening struct {
 	mu   sync.Mutex
 	told []string

@@ -17,7 +17,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// How often changes are looked for: of the configuration and the rules, and of keys and certificates.
+// The intervals between two looks for changes: of the configuration and the rules, and of keys and certificates.
 const (
 	lookEvery        = 2 * time.Second
 	lookAtFilesEvery = time.Second
@@ -29,9 +29,9 @@ type reloader struct {
 	running Running
 	options config.Options
 	current *config.Config
-	files   string // how they were when they were last read
+	files   string // look of the files when they were last read
 	hangup  <-chan os.Signal
-	refused bool // the configuration that was read last
+	refused bool // whether the configuration that was read last was refused
 
 	successful, at prometheus.Gauge
 	rules          *prometheus.GaugeVec
@@ -52,7 +52,7 @@ func newReloader(p *Process, running Running, options config.Options, hangup <-c
 	}
 
 	p.Metrics.MustRegister(r.rules)
-	r.taken(p.Config)
+	r.applied(p.Config)
 	return r
 }
 
@@ -70,32 +70,32 @@ func (r *reloader) run(ctx context.Context) {
 			if files := look(r.current); files != r.files {
 				r.reload()
 			}
-			r.show()
+			r.showSuccess()
 		}
 	}
 }
 
 var errNoRules = errors.New("there are no rules: write rules.yaml beside weir.yaml")
 
-// reload takes the configuration as it is now, or says why it does not.
+// reload reads the configuration and applies it, or logs why it does not.
 func (r *reloader) reload() {
 	r.process.notifyReloading()
 	defer r.process.notifyReloaded()
-	r.files = look(r.current) // before reading: what changes meanwhile is read again
+	r.files = look(r.current) // before reading, so that a change meanwhile is read at the next look
 	next, warnings, err := config.Load(r.options)
 	for _, warning := range warnings {
 		r.process.Logger.Warn(warning.String())
 	}
 
 	if err == nil && next.RuleSet == nil {
-		err = errNoRules // the file that named them is gone
+		err = errNoRules // the configuration file is gone
 	}
 	if err == nil {
 		err = r.running.Reload(next)
 	}
 
 	if r.refused = err != nil; r.refused {
-		r.show()
+		r.showSuccess()
 		for _, line := range strings.Split(err.Error(), "\n") {
 			r.process.Logger.Error("the configuration is refused, the one before stays in force", "fault", line)
 		}
@@ -104,12 +104,13 @@ func (r *reloader) reload() {
 
 	was := r.current.RuleSet.Fingerprint()
 	r.current = next
-	r.taken(next)
+	r.applied(next)
 	r.process.Logger.Info("read the configuration again", "rules", next.RuleSet.Fingerprint(), "rules before", was)
 }
 
-// show says whether what was read last is in force: the configuration, and the files of keys and certificates.
-func (r *reloader) show() {
+// showSuccess sets the metric that reports whether the configuration and the files of keys and certificates that were read
+// last are active.
+func (r *reloader) showSuccess() {
 	if r.refused || r.process.files.faulty.Load() {
 		r.successful.Set(0)
 	} else {
@@ -117,14 +118,14 @@ func (r *reloader) show() {
 	}
 }
 
-func (r *reloader) taken(c *config.Config) {
-	r.show()
+func (r *reloader) applied(c *config.Config) {
+	r.showSuccess()
 	r.at.SetToCurrentTime()
 	r.rules.Reset()
 	r.rules.WithLabelValues(c.RuleSet.Fingerprint()).Set(1)
 }
 
-// look says how the files are of the configuration that a process starts with.
+// look describes the files of the configuration that a process starts with.
 func (p *Process) look() string {
 	if p.Config.RuleSet == nil {
 		return ""
@@ -132,7 +133,7 @@ func (p *Process) look() string {
 	return look(p.Config)
 }
 
-// look says how the configuration's files are.
+// look describes the configuration's files, as lookAt does.
 func look(c *config.Config) string {
 	paths := []string{c.File}
 	for _, pattern := range c.Rules.Patterns {
@@ -158,7 +159,8 @@ func look(c *config.Config) string {
 	return lookAt(paths...)
 }
 
-// lookAt says how files are. Links are followed, so a ConfigMap's swap of them is seen.
+// lookAt describes files by size, time of change and inode. It follows links, so that it notices when a ConfigMap's links
+// are replaced.
 func lookAt(paths ...string) string {
 	paths = slices.Sorted(slices.Values(paths))
 	var text strings.Builder

@@ -16,7 +16,7 @@ import (
 	"weir/test/real"
 )
 
-// On a disk that is full an aggregator waits, says why, and can be ended; when there is room it goes on.
+// On a full disk an aggregator waits, reports the reason, and can be ended; when there is room again it goes on.
 func TestAFullDiskAtTheStart(t *testing.T) {
 	disk, here := real.SmallDisk(t, "2m")
 	if !here {
@@ -63,7 +63,7 @@ func TestAFullDiskAtTheStart(t *testing.T) {
 	}
 }
 
-// unready is what /readyz answers.
+// unready returns the answer of /readyz.
 func unready(h *telemetry.Health) string {
 	mux := http.NewServeMux()
 	h.Handle(mux)

@@ -12,10 +12,10 @@ import (
 	"weir/pkg/rule"
 )
 
-// What a run says names the files of a source that has found none, the fault of one that may not read, and the address
-// and configuration that the commands it names need.
+// The summary of a run has the patterns of a source without files, the error of a source that may not read, and the address
+// and the configuration that the named commands need.
 func TestWhatARunTells(t *testing.T) {
-	told := &runTold{
+	summary := &runSummary{
 		config: &config.Config{
 			Data:      "/data",
 			RuleSet:   &rule.Set{},
@@ -31,7 +31,7 @@ func TestWhatARunTells(t *testing.T) {
 		file: "/etc/other.yaml",
 	}
 	var out strings.Builder
-	synctest.Test(t, func(t *testing.T) { told.tell(t.Context(), &out) })
+	synctest.Test(t, func(t *testing.T) { summary.print(t.Context(), &out) })
 	for _, want := range []string{
 		"           nothing yet in /var/log/a.log, /var/log/b.log\n",
 		"           nothing yet in 127.0.0.1:7402\n",

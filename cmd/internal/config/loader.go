@@ -14,19 +14,19 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// A reading is what is known while a configuration is read: where it stands and what stands around it.
-type reading struct {
+// A loader contains the state of reading a configuration: its place, the environment and the faults so far.
+type loader struct {
 	name     string // of the file
 	folder   string // of the file; empty is the working directory
 	environ  map[string]string
-	beside   []yamlfile.Inner
+	siblings []yamlfile.Inner
 	noRules  bool
 	warnings yamlfile.Faults
 	faults   yamlfile.Faults // in other files than the configuration itself
 }
 
-func newReading(o Options) reading {
-	r := reading{name: o.File, environ: map[string]string{}, beside: o.Beside, noRules: o.NoRules}
+func newLoader(o Options) loader {
+	r := loader{name: o.File, environ: map[string]string{}, siblings: o.Siblings, noRules: o.NoRules}
 	if o.File != "" {
 		r.folder = filepath.Dir(o.File)
 	}
@@ -37,22 +37,22 @@ func newReading(o Options) reading {
 	return r
 }
 
-func (r *reading) lookup(name string) (string, bool) {
+func (r *loader) lookup(name string) (string, bool) {
 	value, ok := r.environ[name]
 	return value, ok
 }
 
-// path makes a relative path one relative to the file. An empty one stays empty.
-func (r *reading) path(path string) string {
+// path resolves a path relative to the file. An empty path stays empty.
+func (r *loader) path(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(r.folder, path)
 }
 
-// file reads a file that the configuration names by a path that is whole.
-func (r *reading) file(path string) (string, []byte, error) {
-	for _, inner := range r.beside {
+// file reads a file of the configuration by its resolved path.
+func (r *loader) file(path string) (string, []byte, error) {
+	for _, inner := range r.siblings {
 		if inner.Name == filepath.Base(path) {
 			return path, inner.Data, nil
 		}
@@ -64,16 +64,16 @@ func (r *reading) file(path string) (string, []byte, error) {
 	return path, data, err
 }
 
-// has says whether there is a file.
-func (r *reading) has(path string) bool {
+// has reports whether a file exists.
+func (r *loader) has(path string) bool {
 	_, _, err := r.file(r.path(path))
 	return err == nil
 }
 
-// besideAny says whether any of the patterns means a file that stands beside.
-func (r *reading) besideAny(patterns []string) bool {
+// isSibling reports whether any of the patterns matches a sibling.
+func (r *loader) isSibling(patterns []string) bool {
 	for _, pattern := range patterns {
-		for _, inner := range r.beside {
+		for _, inner := range r.siblings {
 			if match, _ := filepath.Match(filepath.Base(pattern), inner.Name); match {
 				return true
 			}
@@ -82,8 +82,8 @@ func (r *reading) besideAny(patterns []string) bool {
 	return false
 }
 
-// settings are those of the command line.
-func (r *reading) settings(set []string) (overrides []yamlfile.Option) {
+// settings returns the settings of the command line.
+func (r *loader) settings(set []string) (overrides []yamlfile.Option) {
 	for _, setting := range set {
 		key, value, ok := strings.Cut(setting, "=")
 		if !ok || key == "" {
@@ -95,8 +95,8 @@ func (r *reading) settings(set []string) (overrides []yamlfile.Option) {
 	return overrides
 }
 
-// variables are the settings of the environment. A variable that is none, but nearly, is warned of.
-func (r *reading) variables() (overrides []yamlfile.Option) {
+// variables returns the settings of the environment, and warns of variables with a misspelled name.
+func (r *loader) variables() (overrides []yamlfile.Option) {
 	var known []string
 	for _, key := range Keys() {
 		name := variable(key)
@@ -123,7 +123,7 @@ func (r *reading) variables() (overrides []yamlfile.Option) {
 	return overrides
 }
 
-// elementKey is the key in an element of a list that a variable sets, or empty: WEIR_COLLECTOR_SOURCES_0_FORMAT sets
+// elementKey returns the key that a variable sets in an element of a list, or empty: WEIR_COLLECTOR_SOURCES_0_FORMAT sets
 // collector.sources.0.format.
 func elementKey(name string) string {
 	for _, key := range Keys() {
@@ -140,14 +140,14 @@ func elementKey(name string) string {
 	return ""
 }
 
-// warnOfVariable warns of a variable that has a slip in its name. Kubernetes makes WEIR_ENFORCER_PORT and
-// WEIR_ENFORCER_SERVICE_HOST for a service that is called weir-enforcer: these are nobody's slip.
-func (r *reading) warnOfVariable(name string, known []string) {
+// warnOfVariable warns of a variable with a misspelled name. It ignores WEIR_ENFORCER_PORT and WEIR_ENFORCER_SERVICE_HOST,
+// which Kubernetes makes for a service with the name weir-enforcer.
+func (r *loader) warnOfVariable(name string, known []string) {
 	const prefix = "WEIR_"
 	if !strings.HasPrefix(name, prefix) || strings.Contains(name, "_PORT") || strings.Contains(name, "_SERVICE_") {
 		return
 	}
-	var words []string // without what they all begin with, which would make everything look alike
+	var words []string // without the prefix, which would make all names look similar
 	for _, k := range known {
 		words = append(words, strings.TrimPrefix(k, prefix))
 	}
@@ -157,7 +157,7 @@ func (r *reading) warnOfVariable(name string, known []string) {
 }
 
 // add keeps the faults of another file.
-func (r *reading) add(err error) {
+func (r *loader) add(err error) {
 	var faults yamlfile.Faults
 	if !errors.As(err, &faults) {
 		faults = yamlfile.Faults{{What: err.Error()}}
@@ -170,7 +170,7 @@ func (r *reading) add(err error) {
 	}
 }
 
-// quoted is a setting's value as YAML: an address such as [::1]:7421 would else be taken for a list.
+// quoted returns a setting's value as YAML. Without quotes an address such as [::1]:7421 would be a list.
 func quoted(value string) string {
 	if strings.HasPrefix(value, "[") && !strings.HasSuffix(value, "]") {
 		return strconv.Quote(value)
@@ -178,7 +178,7 @@ func quoted(value string) string {
 	return value
 }
 
-// variable is the name in the environment of a key: WEIR_AGGREGATOR_HOT_KEYS.
+// variable returns the environment's name of a key: WEIR_AGGREGATOR_HOT_KEYS.
 func variable(key string) string {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }

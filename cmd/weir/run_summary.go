@@ -15,20 +15,21 @@ import (
 	"weir/pkg/rule"
 )
 
-// A runTold is what `weir run` says of itself when it has begun.
-type runTold struct {
+// A runSummary describes what runs. `weir run` prints it once, soon after the start.
+type runSummary struct {
 	config  *config.Config
 	metrics prometheus.Gatherer
 	status  func() map[string]any
 	demo    bool
-	file    string // the configuration, where the tool does not find it by itself
+	file    string // the configuration; empty where the tool finds it by itself
 }
 
-// speedAfter is how long lines are counted before their speed is told. By then sources have said what they may not read.
+// speedAfter is how long lines are counted to measure their speed. By then sources have reported files that they may
+// not read.
 const speedAfter = 1500 * time.Millisecond
 
-// tell says it, once.
-func (t *runTold) tell(ctx context.Context, w io.Writer) {
+// print waits for speedAfter and prints the summary.
+func (t *runSummary) print(ctx context.Context, w io.Writer) {
 	before, began := t.requests(), time.Now()
 	select {
 	case <-time.After(speedAfter):
@@ -43,13 +44,13 @@ func (t *runTold) tell(ctx context.Context, w io.Writer) {
 	t.sources(&b, speed)
 	t.rules(&b)
 	t.enforcer(&b)
-	_, _ = io.WriteString(w, b.String()) // who does not listen misses nothing that is not in the log
+	_, _ = io.WriteString(w, b.String()) // the log has all of it
 }
 
-// requests is how many each source has read.
-func (t *runTold) requests() map[string]float64 {
+// requests returns how many requests each source has read.
+func (t *runSummary) requests() map[string]float64 {
 	read := map[string]float64{}
-	families, _ := t.metrics.Gather() // what could be gathered is enough
+	families, _ := t.metrics.Gather() // a partial result is enough
 	for _, family := range families {
 		if family.GetName() != "weir_collector_requests_total" {
 			continue
@@ -61,7 +62,7 @@ func (t *runTold) requests() map[string]float64 {
 	return read
 }
 
-func (t *runTold) sources(b *strings.Builder, speed func(string) float64) {
+func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 	status, ok := t.status()["collector"].(collector.Status)
 	if !ok {
 		return
@@ -89,8 +90,8 @@ func (t *runTold) sources(b *strings.Builder, speed func(string) float64) {
 	}
 }
 
-// format is how a source is read of which nothing has been read yet.
-func (t *runTold) format(name string) string {
+// format describes the format of a source of which nothing has been read yet.
+func (t *runSummary) format(name string) string {
 	for _, s := range t.config.Collector.Sources {
 		if s.Name == name && s.Format != "" && s.Format != "auto" {
 			return s.Format
@@ -100,8 +101,8 @@ func (t *runTold) format(name string) string {
 	return "its first lines decide its format"
 }
 
-// place is where a source's requests are to come from.
-func (t *runTold) place(name string) string {
+// place returns the files, topics or the address of a source.
+func (t *runSummary) place(name string) string {
 	for _, s := range t.config.Collector.Sources {
 		if s.Name == name {
 			return strings.Join(slices.Concat(s.File, s.Kafka), ", ") + s.HTTP + s.Syslog
@@ -110,7 +111,7 @@ func (t *runTold) place(name string) string {
 	return name
 }
 
-func (t *runTold) rules(b *strings.Builder) {
+func (t *runSummary) rules(b *strings.Builder) {
 	for _, r := range t.config.RuleSet.Rules {
 		limits := make([]string, len(r.Limits))
 		for i, l := range r.Limits {
@@ -127,7 +128,7 @@ func modeInWords(m rule.Mode) string {
 	return "enforce"
 }
 
-func (t *runTold) enforcer(b *strings.Builder) {
+func (t *runSummary) enforcer(b *strings.Builder) {
 	url := "http://" + reachable(t.config.Enforcer.Listen)
 	if t.config.Enforcer.TLS.Cert != "" {
 		url = "https://" + reachable(t.config.Enforcer.Listen)
@@ -138,11 +139,11 @@ func (t *runTold) enforcer(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "enforcer   %s\n", url)
 	fmt.Fprintf(b, "ask it     curl -i -H 'X-Forwarded-For: %s' %s/v1/check\n", client, url)
-	fmt.Fprintf(b, "see        weir watch%s weir list, weir status; data is in %s\n", t.told(), t.config.Data)
+	fmt.Fprintf(b, "see        weir watch%s weir list, weir status; data is in %s\n", t.flags(), t.config.Data)
 }
 
-// told is what those commands have to be told.
-func (t *runTold) told() string {
+// flags returns the flags that the named commands need to find the same configuration.
+func (t *runSummary) flags() string {
 	if t.file == "" {
 		return ","
 	}

@@ -11,7 +11,7 @@ import (
 	"weir/internal/kafka/embedded"
 )
 
-// A command of the tool that has the broker's folder is waited for; a process that runs on it is not.
+// Weir waits for a command of the tool that uses the broker's folder, but not for a process that runs on it.
 func TestAProcessWaitsForACommandThatHasTheBrokersFolder(t *testing.T) {
 	p := &Process{Config: &config.Config{Data: t.TempDir()}, Logger: slog.New(slog.DiscardHandler)}
 	command, err := embedded.Open(embedded.Config{Folder: p.Config.BrokerFolder(), RetainEvery: time.Hour})
@@ -19,14 +19,14 @@ func TestAProcessWaitsForACommandThatHasTheBrokersFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	opened := make(chan error, 1)
-	one := &whole{}
+	one := &allInOne{}
 	go func() {
 		_, err := one.openBroker(t.Context(), p)
 		opened <- err
 	}()
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, err := (&whole{}).openBroker(ended, p); !errors.Is(err, context.Canceled) {
+	if _, err := (&allInOne{}).openBroker(ended, p); !errors.Is(err, context.Canceled) {
 		t.Errorf("a signal while it waits: %v", err)
 	}
 	command.Close()
@@ -34,7 +34,7 @@ func TestAProcessWaitsForACommandThatHasTheBrokersFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer one.broker.Close()
-	if _, err := (&whole{}).openBroker(t.Context(), p); !errors.Is(err, embedded.ErrInUse) {
+	if _, err := (&allInOne{}).openBroker(t.Context(), p); !errors.Is(err, embedded.ErrInUse) {
 		t.Errorf("on the folder of another process: %v", err)
 	}
 }

@@ -15,16 +15,16 @@ import (
 	"weir/internal/telemetry"
 )
 
-// Whole is several parts in one process, which is their broker too where the configuration names none. They are named
-// in the order in which requests pass them. Each serves its own addresses. Beside is run with them, from when all are
-// open until the context is done; status tells how each of them stands, by its name.
-func Whole(beside func(ctx context.Context, p *Process, status func() map[string]any), parts ...Part) Part {
+// AllInOne makes a part that runs several parts in one process, with an embedded broker unless the configuration names
+// brokers. The parts are given in the order in which requests pass them, and each serves its own addresses. companion runs
+// next to them, from when all are open until the context is done; status returns each part's status by its name.
+func AllInOne(companion func(ctx context.Context, p *Process, status func() map[string]any), parts ...Part) Part {
 	return Part{
 		Name:  "weir",
 		About: "collects, counts and enforces in one process, with its own broker and store unless others are named.",
 		Admin: func(*config.Config) (address, keys string) { return "", "" },
 		Open: func(ctx context.Context, p *Process) (Running, error) {
-			w := &whole{process: p, beside: beside}
+			w := &allInOne{process: p, companion: companion}
 			if err := w.open(ctx, p, parts); err != nil {
 				return nil, errors.Join(err, w.Close())
 			}
@@ -33,13 +33,13 @@ func Whole(beside func(ctx context.Context, p *Process, status func() map[string
 	}
 }
 
-// A whole is the parts that are open, and their broker.
-type whole struct {
-	process *Process
-	beside  func(context.Context, *Process, func() map[string]any)
-	broker  *embedded.Broker        // nil where brokers are elsewhere
-	parts   []openPart              // those that requests pass last come first
-	giveUp  context.CancelCauseFunc // ends the opening
+// An allInOne contains the parts that are open, and their broker.
+type allInOne struct {
+	process   *Process
+	companion func(context.Context, *Process, func() map[string]any)
+	broker    *embedded.Broker        // nil when the configuration names brokers
+	parts     []openPart              // in the order of opening: the last part that requests pass comes first
+	giveUp    context.CancelCauseFunc // ends the opening
 }
 
 type openPart struct {
@@ -47,18 +47,17 @@ type openPart struct {
 	name    string
 	admin   *admin
 	process *Process
-	early   *early // nil of one that runs from when all are open
+	early   *early // nil for a part that starts to run when all are open
 }
 
-// An early part runs from when it is open: the others may have to wait, for Kafka or for a disk that is full, and edges ask
-// meanwhile.
+// An early part runs as soon as it is open: edges need answers while the other parts may wait for Kafka or a full disk.
 type early struct {
 	stop  context.CancelFunc
 	ended chan struct{}
-	err   error // once it has ended
+	err   error // set before ended is closed
 }
 
-// runEarly runs a part. When it fails the opening of the others is given up.
+// runEarly runs a part. When the part fails, the opening of the others ends.
 func runEarly(ctx context.Context, part Running, giveUp context.CancelCauseFunc) *early {
 	e := &early{ended: make(chan struct{})}
 	ctx, e.stop = context.WithCancel(ctx)
@@ -71,7 +70,7 @@ func runEarly(ctx context.Context, part Running, giveUp context.CancelCauseFunc)
 	return e
 }
 
-// wait waits until it has ended, which the context's end makes it do.
+// wait waits until the part has ended. When the context is done it stops the part first.
 func (e *early) wait(ctx context.Context) error {
 	select {
 	case <-e.ended:
@@ -90,8 +89,8 @@ func (p *openPart) run(ctx context.Context) error {
 	return p.Run(ctx)
 }
 
-// open opens those parts first that the others' results go to.
-func (w *whole) open(ctx context.Context, p *Process, parts []Part) error {
+// open opens the parts in reverse order, so that each part's results have somewhere to go.
+func (w *allInOne) open(ctx context.Context, p *Process, parts []Part) error {
 	if p.Config.RuleSet == nil {
 		return wrong{errNoRules}
 	}
@@ -114,14 +113,14 @@ func (w *whole) open(ctx context.Context, p *Process, parts []Part) error {
 	return nil
 }
 
-// A partRegistry has the metrics of one part, and what its address serves.
+// A partRegistry contains the metrics of one part, and those that its address serves.
 type partRegistry struct {
 	own    *prometheus.Registry
 	served prometheus.Gatherers
 }
 
-// partMetrics gives each part a registry. A scraper reads every address and adds up what it finds, so no series may be
-// on two of them: those of the process itself are on the first address that there is.
+// partMetrics gives each part a registry. A scraper reads every address and adds up the series, so no series may be on two
+// of them. The series of the process itself are on the first address that exists.
 func partMetrics(p *Process, parts []Part) []partRegistry {
 	registries := make([]partRegistry, len(parts))
 	p.all = prometheus.Gatherers{p.Metrics}
@@ -142,9 +141,9 @@ func partMetrics(p *Process, parts []Part) []partRegistry {
 // brokerPatience is how long a command of the tool may have the broker's folder while a process starts on it.
 const brokerPatience = time.Minute
 
-// openBroker opens the embedded broker. Commands that look at the folder while no process runs lock it for a moment: that is
-// waited for, but not for another process that runs on it.
-func (w *whole) openBroker(ctx context.Context, p *Process) (dial func(context.Context, string, string) (net.Conn, error), err error) {
+// openBroker opens the embedded broker. Commands that look at the folder while no process runs lock it for a moment.
+// openBroker waits for them, but not for another process that runs on the folder.
+func (w *allInOne) openBroker(ctx context.Context, p *Process) (dial func(context.Context, string, string) (net.Conn, error), err error) {
 	if len(p.Config.Kafka.Brokers) > 0 {
 		return nil, nil
 	}
@@ -169,7 +168,7 @@ func (w *whole) openBroker(ctx context.Context, p *Process) (dial func(context.C
 	}
 }
 
-// Listens says whether a process answers at a unix socket.
+// Listens reports whether a process answers at a unix socket.
 func Listens(socket string) bool {
 	probe, err := net.DialTimeout("unix", socket, time.Second)
 	if err != nil {
@@ -179,8 +178,8 @@ func Listens(socket string) bool {
 	return true
 }
 
-// openPart opens a part, which may take as long as the opening lasts, and runs the enforcer at once.
-func (w *whole) openPart(ctx, opening context.Context, own *Process, part Part) error {
+// openPart opens a part, for which it may wait until opening is done, and runs the enforcer at once.
+func (w *allInOne) openPart(ctx, opening context.Context, own *Process, part Part) error {
 	served, err := own.serve(part.Admin(own.Config))
 	if err != nil {
 		return err
@@ -195,7 +194,7 @@ func (w *whole) openPart(ctx, opening context.Context, own *Process, part Part) 
 	own.Health.Status(running.Status)
 	own.Health.Ready()
 	context.AfterFunc(ctx, func() { own.Health.Unready(ending) })
-	if w.broker != nil && part.Name != Enforcer.Name { // which serves what it has
+	if w.broker != nil && part.Name != Enforcer.Name { // the enforcer goes on without the broker
 		own.keeps(false, "stop weir, put the folder back, or do without what was not counted yet, and start it again", own.Config.BrokerFolder(), "lock")
 	}
 
@@ -208,13 +207,13 @@ func (w *whole) openPart(ctx, opening context.Context, own *Process, part Part) 
 	return nil
 }
 
-// Run runs all parts until the context is done, or one of them has failed.
-func (w *whole) Run(ctx context.Context) error {
+// Run runs all parts until the context is done or one of them has failed.
+func (w *allInOne) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make([]error, len(w.parts))
 	var running sync.WaitGroup
-	running.Go(func() { w.beside(ctx, w.process, w.status) })
+	running.Go(func() { w.companion(ctx, w.process, w.status) })
 	for i, part := range w.parts {
 		running.Go(func() { part.process.watchFolders(ctx) })
 		running.Go(func() {
@@ -229,8 +228,8 @@ func (w *whole) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Reload has every part take what can change while it runs.
-func (w *whole) Reload(c *config.Config) error {
+// Reload reloads every part.
+func (w *allInOne) Reload(c *config.Config) error {
 	var errs []error
 	for _, part := range w.parts {
 		errs = append(errs, part.Reload(c))
@@ -238,10 +237,10 @@ func (w *whole) Reload(c *config.Config) error {
 	return errors.Join(errs...)
 }
 
-// Status is that of the parts by their names.
-func (w *whole) Status() any { return w.status() }
+// Status returns the parts' statuses by their names.
+func (w *allInOne) Status() any { return w.status() }
 
-func (w *whole) status() map[string]any {
+func (w *allInOne) status() map[string]any {
 	all := map[string]any{}
 	for _, part := range w.parts {
 		all[part.name] = part.Status()
@@ -249,8 +248,8 @@ func (w *whole) status() map[string]any {
 	return all
 }
 
-// Close closes those parts first that requests pass first, and the broker at last.
-func (w *whole) Close() error {
+// Close closes the parts in the order in which requests pass them, then the broker.
+func (w *allInOne) Close() error {
 	var errs []error
 	for i := len(w.parts) - 1; i >= 0; i-- {
 		if early := w.parts[i].early; early != nil {

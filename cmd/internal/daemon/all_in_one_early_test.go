@@ -14,7 +14,7 @@ import (
 	"weir/test/real"
 )
 
-// While the store waits for room on its disk, edges that ask are answered; a signal ends it all.
+// While the store waits for room on its disk, edges get answers, and a signal ends the process.
 func TestEdgesAreAnsweredWhileTheDiskIsFull(t *testing.T) {
 	disk, here := real.SmallDisk(t, "1m")
 	if !here {
@@ -37,8 +37,8 @@ func TestEdgesAreAnsweredWhileTheDiskIsFull(t *testing.T) {
 	defer cancel()
 	var said lines
 	code := make(chan int, 1)
-	whole := Whole(func(context.Context, *Process, func() map[string]any) {}, Aggregator, Enforcer)
-	go func() { code <- Run(ctx, whole, config.Options{File: filepath.Join(e.folder, "weir.yaml")}, &said) }()
+	part := AllInOne(func(context.Context, *Process, func() map[string]any) {}, Aggregator, Enforcer)
+	go func() { code <- Run(ctx, part, config.Options{File: filepath.Join(e.folder, "weir.yaml")}, &said) }()
 	e.await("answered", func() bool { return e.check("203.0.113.7") == http.StatusOK })
 	e.await("the aggregator waits", func() bool {
 		_, text := e.ask("GET", aggregator, "/readyz", "")
