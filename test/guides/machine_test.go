@@ -27,7 +27,7 @@ import (
 const (
 	root = "../.."
 	// patience is how long a command that looks is repeated until it shows what the page does.
-	patience = time.Minute
+	patience = 2 * time.Minute
 )
 
 // programs builds ours, as the pages say, once.
@@ -54,11 +54,12 @@ func TestMain(m *testing.M) {
 
 // A machine is a root shell with nothing around it that matters to anyone else.
 type machine struct {
-	t      *testing.T
-	folder string
-	blocks *int
-	asks   io.Writer
-	ends   *bufio.Reader
+	t       *testing.T
+	folder  string
+	blocks  *int
+	asks    io.Writer
+	ends    *bufio.Reader
+	endFile *os.File // that ends reads
 }
 
 // setup makes the machine, then runs the files that it is named.
@@ -165,6 +166,7 @@ func newMachine(t *testing.T) *machine {
 	askIn.Close()
 	endOut.Close()
 	m.asks, m.ends = askOut, bufio.NewReader(endIn)
+	m.endFile = endIn
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("weir's log:\n%s", m.do("cat /var/log/weir.log").printed)
@@ -213,9 +215,12 @@ func (m *machine) do(commands string) (r result) {
 	name := fmt.Sprint(*m.blocks)
 	m.write(name+".sh", commands)
 	fmt.Fprintln(m.asks, name)
+	if err := m.endFile.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil { // for a loop that does not end
+		m.t.Fatal(err)
+	}
 	line, err := m.ends.ReadString('\n')
 	if err != nil {
-		m.t.Fatalf("the shell is gone: %v", err)
+		m.t.Fatalf("the shell does not answer: %v\n%s", err, commands)
 	}
 	if _, err := fmt.Sscanf(line, name+" %d", &r.code); err != nil {
 		m.t.Fatalf("%q: %v", line, err)
