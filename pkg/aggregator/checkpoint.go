@@ -245,7 +245,7 @@ func (p *partition) worthWaiting() bool {
 }
 
 func (p *partition) writeCheckpoint(ctx context.Context, next checkpoint) error {
-	begun := time.Now()
+	begun := p.config.Now()
 	changes := []store.Change{{Space: store.Notes, Key: checkpointKey, Value: next.append(nil)}}
 	if p.walk.note.list != p.walk.stored.list || p.walk.note != p.walk.stored {
 		changes = append(changes, store.Change{Space: store.Notes, Key: listKey, Value: p.walk.note.append(nil)})
@@ -255,7 +255,7 @@ func (p *partition) writeCheckpoint(ctx context.Context, next checkpoint) error 
 	}
 
 	p.walk.stored = p.walk.note
-	p.metrics.checkpoint.Observe(time.Since(begun).Seconds())
+	p.metrics.checkpoint.Observe(p.config.Now().Sub(begun).Seconds())
 	p.stored, p.storedAt = next, p.config.Now()
 	p.stored.sources = nil
 	p.commits.note(next.offset)

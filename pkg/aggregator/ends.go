@@ -59,7 +59,7 @@ func (p *partition) endGone(ctx context.Context, name []byte, one *windows.Windo
 	ended.Ended = now
 	ruleName, key, _ := strings.Cut(string(name), "/")
 	rule := p.rules.gone(ruleName)
-	p.logged.verdict(p.logger, blocklist.EventEnded, &windows.Window{Name: string(name), Rule: rule}, &ended)
+	p.logged.verdict(p.logger, p.config.Now(), blocklist.EventEnded, &windows.Window{Name: string(name), Rule: rule}, &ended)
 	return p.publishEntry(ctx, entryOf(rule, key, &ended), blocklist.EventEnded)
 }
 

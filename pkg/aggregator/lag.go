@@ -24,12 +24,12 @@ func (s *PartitionStatus) unknownSince(now time.Time) *time.Time {
 
 // A lagCollector tells how many records wait, when it is asked: a lag that is not known is none.
 type lagCollector struct {
-	*Aggregator
+	statuses         func() map[int]*PartitionStatus
 	records, unknown *prometheus.Desc
 }
 
 func (a *Aggregator) registerLag(r prometheus.Registerer) {
-	telemetry.Register(r, &lagCollector{a,
+	telemetry.Register(r, &lagCollector{a.statuses,
 		prometheus.NewDesc("weir_aggregator_lag_records", "Records that wait to be counted, where that is known.", []string{"partition"}, nil),
 		prometheus.NewDesc("weir_aggregator_lag_unknown_partitions", "Partitions of which nobody knows how many records wait.", nil, nil),
 	})

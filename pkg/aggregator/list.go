@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 )
@@ -17,7 +19,12 @@ import (
 // A list is which list all aggregators write to. Its name is agreed on in the store; its epoch grows when the topic was
 // made again, which an aggregator sees as it follows its end.
 type list struct {
-	*Aggregator
+	config  *Config
+	logger  *slog.Logger
+	faults  *telemetry.Faults
+	owner   func(partition int) *partition // nil where it is not ours
+	listEnd func(ctx context.Context) (int64, error)
+
 	mu     sync.Mutex
 	id     blocklist.ListID
 	newest int64 // an offset that was acknowledged, unknown before
@@ -30,7 +37,8 @@ func newListName() string {
 }
 
 func newList(a *Aggregator, name string) *list {
-	return &list{Aggregator: a, id: blocklist.ListID{Name: name}, newest: unknown}
+	return &list{config: &a.config, logger: a.logger, faults: a.faults, owner: a.owner,
+		listEnd: func(ctx context.Context) (int64, error) { return a.listEnd(ctx) }, id: blocklist.ListID{Name: name}, newest: unknown}
 }
 
 func (l *list) current() blocklist.ListID {
@@ -164,16 +172,16 @@ func (l *list) look(ctx context.Context, r *kafka.Record) {
 	case record.Mark != nil:
 		l.adopt(record.Mark.List)
 	case record.Entry != nil || r.Value == nil:
-		if number, ok := l.partitionOf(r.Key); ok {
+		if number, ok := partitionOf(r.Key, l.config.Partitions); ok {
 			l.superseded(ctx, number, superseded{string(r.Key), record.Entry})
 		}
 	}
 }
 
 // partitionOf is the partition of hits that an entry's record comes from; false for records that are no entry's.
-func (a *Aggregator) partitionOf(recordKey []byte) (int, bool) {
+func partitionOf(recordKey []byte, partitions int) (int, bool) {
 	rule, key, err := blocklist.ParseRecordKey(recordKey)
-	return hit.Partition(rule, []byte(key), a.config.Partitions), err == nil
+	return hit.Partition(rule, []byte(key), partitions), err == nil
 }
 
 func (l *list) superseded(ctx context.Context, number int, late superseded) {

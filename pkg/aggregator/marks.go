@@ -28,7 +28,7 @@ func (p *partition) mark(ctx context.Context, _ bool) error {
 		return nil
 	}
 
-	p.logged.sayOver(p.Aggregator.logger, now)
+	p.logged.sayOver(p.config.Logger, now)
 	m := blocklist.Mark{List: list, Partition: p.number, Partitions: p.config.Partitions, Generation: p.stored.generation, Offset: p.offset,
 		Reached: p.reached, At: now.UnixMilli(), Since: p.walk.note.since}
 	value, err := m.Append(nil)

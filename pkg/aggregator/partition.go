@@ -33,7 +33,16 @@ type hitLog interface {
 
 // A partition is one that is ours. Everything in it belongs to one goroutine, but what says otherwise.
 type partition struct {
-	*Aggregator
+	config      *Config
+	metrics     *metrics
+	storeFaults *telemetry.Faults // of all partitions: the store is away for all of them
+	active      *atomic.Pointer[ruling]
+	list        *list
+	listEnd     func(ctx context.Context) (int64, error)
+	listed      func(ctx context.Context, from, to int64, each func(*kafka.Record)) error
+	logged      *verdictLog
+	hotShare    func() int // how many windows may be hot
+
 	number  int
 	log     hitLog
 	commits *commits
@@ -84,7 +93,8 @@ type partition struct {
 }
 
 func newPartition(a *Aggregator, number int, log hitLog, commits *commits) *partition {
-	p := &partition{Aggregator: a, number: number, log: log, commits: commits, logger: a.logger.With("partition", number),
+	p := &partition{config: &a.config, metrics: a.metrics, storeFaults: a.faults, active: &a.rules, list: a.list, listEnd: a.listEnd,
+		listed: a.listed, logged: &a.logged, hotShare: a.share, number: number, log: log, commits: commits, logger: a.logger.With("partition", number),
 		asks: make(chan func(context.Context)), heals: make(chan superseded, 256)}
 	p.faults = telemetry.NewFaults(p.logger)
 	p.own = &windows.Owned{Store: a.config.Store, Partition: number}
@@ -205,11 +215,11 @@ func (p *partition) take(ctx context.Context) error {
 
 // drop forgets all that is in memory.
 func (p *partition) drop() {
-	p.windows = windows.New(p.share(), p.own, windows.Notices{
+	p.windows = windows.New(p.hotShare(), p.own, windows.Notices{
 		Cold:    func(count int) { p.metrics.lookups.cold.Add(float64(count)) },
 		Damaged: func(err error) { p.faults.Note("damaged window", err) },
 	})
-	p.rules = newRulebook(p.Aggregator)
+	p.rules = newRulebook(p.active, p.metrics.hits)
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
 	p.waiting, p.waits, p.sent, p.ahead, p.amid, p.counted, p.breathed = nil, 0, receipts{}, nil, false, 0, 0
 	p.corrections = nil
@@ -219,7 +229,7 @@ func (p *partition) drop() {
 
 // turn fetches and counts once, and then does some of the other work.
 func (p *partition) turn(ctx context.Context) error {
-	p.windows.Resize(p.share())
+	p.windows.Resize(p.hotShare())
 	p.rules.refresh()
 	p.answerNow(ctx)
 	records, err := p.fetch(ctx)
@@ -255,7 +265,7 @@ func (p *partition) away(err error) bool {
 		return false
 	}
 	p.metrics.storeErrors.WithLabelValues("call").Inc()
-	p.Aggregator.faults.Note("store", err) // once for all partitions
+	p.storeFaults.Note("store", err) // once for all partitions
 	p.downUntil = p.config.Now().Add(tryAgain)
 	return true
 }

@@ -101,7 +101,7 @@ func (p *partition) lookBack(ctx context.Context) {
 	last := map[string]superseded{}
 	err := p.listed(ctx, from, end, func(r *kafka.Record) {
 		record, err := blocklist.DecodeRecord(r.Key, r.Value)
-		if number, ok := p.partitionOf(r.Key); err == nil && ok && number == p.number {
+		if number, ok := partitionOf(r.Key, p.config.Partitions); err == nil && ok && number == p.number {
 			name := string(r.Key)
 			last[name] = superseded{name, record.Entry}
 		}
@@ -264,7 +264,7 @@ func (p *partition) revive(ctx context.Context, w *windows.Window) error {
 	v := *w.Verdict
 	v.Ended = 0
 	w.Verdict = &v
-	p.logged.verdict(p.logger, blocklist.EventBlocked, w, &v)
+	p.logged.verdict(p.logger, p.config.Now(), blocklist.EventBlocked, w, &v)
 	return p.publish(ctx, w, blocklist.EventBlocked)
 }
 

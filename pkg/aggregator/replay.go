@@ -95,7 +95,7 @@ func (p *partition) correct(ctx context.Context, w *windows.Window) error {
 	}
 
 	p.metrics.corrected.Inc()
-	p.logged.verdict(p.logger, event, w, w.Verdict)
+	p.logged.verdict(p.logger, p.config.Now(), event, w, w.Verdict)
 	return p.publish(ctx, w, event)
 }
 

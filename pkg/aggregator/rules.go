@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"weir/pkg/aggregator/windows"
 
@@ -84,15 +85,16 @@ func counting(r *rule.Rule) any {
 
 // A rulebook is a partition's own view of the active rules.
 type rulebook struct {
-	*Aggregator
+	active  *atomic.Pointer[ruling]
+	hits    *prometheus.CounterVec
 	ruling  *ruling
 	byName  map[string]*counted
 	unknown map[string]bool // names that were waited for in vain, or are gone
 	before  []*counted      // not active any more: batches at hand may be counted by them
 }
 
-func newRulebook(a *Aggregator) rulebook {
-	b := rulebook{Aggregator: a, byName: map[string]*counted{}, unknown: map[string]bool{}}
+func newRulebook(active *atomic.Pointer[ruling], hits *prometheus.CounterVec) rulebook {
+	b := rulebook{active: active, hits: hits, byName: map[string]*counted{}, unknown: map[string]bool{}}
 	b.refresh()
 	return b
 }
@@ -110,7 +112,7 @@ func (b *rulebook) gone(name string) *windows.Rule { return &windows.Rule{Name: 
 
 // refresh takes the active rules. Rules that count as before keep their windows as they are.
 func (b *rulebook) refresh() {
-	now := b.rules.Load()
+	now := b.active.Load()
 	if b.ruling == now {
 		return
 	}
@@ -123,7 +125,7 @@ func (b *rulebook) refresh() {
 		if c == nil || !reflect.DeepEqual(counting(c.Spec), counting(r)) {
 			c = &counted{Rule: &windows.Rule{Name: r.Name, Policy: now.policies[i]}}
 			for outcome := range c.told {
-				c.told[outcome] = b.metrics.hits.WithLabelValues(r.Name, tallyWords[outcome])
+				c.told[outcome] = b.hits.WithLabelValues(r.Name, tallyWords[outcome])
 			}
 		}
 		c.Spec = r
@@ -172,11 +174,11 @@ func (p *partition) awaitRules(ctx context.Context, names []string) {
 	for _, name := range names {
 		for p.rules.byName[name] == nil && !p.rules.unknown[name] {
 			if until.IsZero() {
-				until = time.Now().Add(rulesPatience)
+				until = p.config.Now().Add(rulesPatience)
 				p.logger.Warn("hits of a rule that is not known here: the rules are read again", "rule", name)
 				p.config.Reread()
 			}
-			if !p.otherRules(ctx, time.Until(until)) {
+			if !p.otherRules(ctx, until.Sub(p.config.Now())) {
 				p.giveUp(name)
 			}
 		}

@@ -298,7 +298,7 @@ func TestHitsOfAnUnknownRuleWaitForIt(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.takes()
 	more := strings.Replace(labRules, "rules:", "rules:\n  - {name: new, key: ip, limits: [1/min]}", 1)
-	p.Aggregator.config.Reread = func() {
+	p.config.Reread = func() {
 		if err := l.agg.Reload(parseRules(t, more)); err != nil {
 			t.Error(err)
 		}

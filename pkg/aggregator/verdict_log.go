@@ -28,8 +28,7 @@ type verdictLog struct {
 // judged is how many verdicts of a source there were since it was last looked at.
 type judged struct{ over, live int }
 
-func (l *verdictLog) verdict(logger *slog.Logger, event string, w *windows.Window, v *windows.Verdict) {
-	now := time.Now()
+func (l *verdictLog) verdict(logger *slog.Logger, now time.Time, event string, w *windows.Window, v *windows.Verdict) {
 	l.mu.Lock()
 	unsaid := 0
 	if now.Unix() != l.second {

@@ -49,7 +49,7 @@ func (p *partition) noteOther(ctx context.Context, w *windows.Window, o window.O
 	if o.Event == window.Moved {
 		event = blocklist.EventCorrected
 	}
-	p.logged.verdict(p.logger, event, w, v)
+	p.logged.verdict(p.logger, p.config.Now(), event, w, v)
 	return p.sendEvent(ctx, entryOf(w.Rule, w.Key(), v), event, p.sent.add(1))
 }
 
@@ -128,7 +128,7 @@ func (p *partition) decide(ctx context.Context, w *windows.Window, o window.Outc
 	v.Listed, w.Index = true, windows.IndexSet
 	p.metrics.blocks(w.Rule, v.Limit).Inc()
 	p.metrics.delay(w.Rule).Observe(float64(max(0, now-v.From)) / 1000)
-	p.logged.verdict(p.logger, event, w, v)
+	p.logged.verdict(p.logger, p.config.Now(), event, w, v)
 	return p.publish(ctx, w, event)
 }
 
@@ -146,7 +146,7 @@ func (p *partition) unblock(ctx context.Context, w *windows.Window) error {
 	v := *w.Verdict
 	v.Ended, v.Lifted, v.Generation, v.Offset = now, true, w.Generation, w.Offset
 	w.Verdict = &v
-	p.logged.verdict(p.logger, blocklist.EventLifted, w, &v)
+	p.logged.verdict(p.logger, p.config.Now(), blocklist.EventLifted, w, &v)
 	if !v.Listed {
 		return nil
 	}

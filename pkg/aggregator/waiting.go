@@ -37,7 +37,7 @@ func (p *partition) loadOrWait(ctx context.Context) error {
 		if !p.storeRests() {
 			err := p.windows.Load(ctx)
 			if err == nil {
-				p.Aggregator.faults.Over("store")
+				p.storeFaults.Over("store")
 				return p.countWaiting(ctx)
 			}
 			if !p.away(err) {
