@@ -10,11 +10,11 @@ import (
 	"weir/internal/limited"
 )
 
-// Admit says who asks, when they may do what wants a role.
+// Admit returns the name of the caller, if it has the wanted role.
 //
-// Whoever could open the unix socket is admin. Others bear a key, or show a certificate that one of our roots signed,
-// which is enough to read. Without a file of keys, where only this machine can ask, everyone may read; nobody gives
-// orders without a key.
+// A caller who could open the unix socket is admin. Others send a key, or show a certificate that one of our roots
+// signed, which is enough to read. Without a file of keys, when only this machine can connect, every caller may read;
+// manual entries always need a key.
 func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error) {
 	if name, ok := r.Context().Value(personKey{}).(string); ok {
 		return name, nil
@@ -43,7 +43,7 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 	return "", problemf(http.StatusUnauthorized, "orders are given with a key of the role write, and this enforcer has no file of keys: set enforcer.keys, or use its socket")
 }
 
-// Guard lets through who may read.
+// Guard passes on callers that may read.
 func (e *Enforcer) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := e.Admit(r, keys.Read); err != nil {
@@ -64,11 +64,11 @@ func refusedKey(err error) error {
 	return problemf(http.StatusUnauthorized, "%s", err)
 }
 
-// personKey is under what a request's context has the name of who opened the unix socket.
+// personKey is the key in a request's context for the user who opened the unix socket.
 type personKey struct{}
 
-// withPerson notes who opened a connection over a unix socket. Where the system does not say it, nobody is noted, and a
-// key is asked for.
+// withPerson notes the user who opened a connection over a unix socket. On systems that do not report it, no user is
+// noted, and a key is required.
 func withPerson(ctx context.Context, conn net.Conn) context.Context {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -12,14 +12,14 @@ import (
 	"weir/pkg/request"
 )
 
-// Prefixes wider than these are ordered only with a confirmation: a slip in the number of bits is easily made.
+// Orders for wider prefixes than these need a confirmation: a slip in the number of bits is easily made.
 const (
 	wideBits4 = 8
 	wideBits6 = 19
 )
 
-// affects says what an order does beyond what a narrow one does, for those who give it. Where it says something, the order
-// wants a confirmation.
+// affects returns sentences for the caller about an order's effects beyond those of a narrow one. An order with such
+// effects needs a confirmation.
 func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []string) {
 	prefix := o.Prefix()
 	if !prefix.IsValid() {
@@ -50,14 +50,14 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 	return affected
 }
 
-// holdsIPv4 says that a prefix of IPv6 has all mapped addresses of IPv4, and more.
+// holdsIPv4 reports that a prefix of IPv6 contains all mapped addresses of IPv4, and more.
 func holdsIPv4(prefix netip.Prefix) bool { return prefix.Bits() < 96 && prefix.Contains(firstMapped) }
 
 var firstMapped = netip.MustParseAddr("::ffff:0:0")
 
 var loopbacks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// affectsAll is for orders of other fields than addresses: a value that nearly every request has.
+// affectsAll handles orders for other fields than addresses: values that nearly every request has.
 func affectsAll(o *blocklist.Order) []string {
 	switch {
 	case o.Scope == "method" && (o.Value == http.MethodGet || o.Value == http.MethodPost || o.Value == http.MethodHead):
@@ -68,7 +68,7 @@ func affectsAll(o *blocklist.Order) []string {
 	return nil
 }
 
-// countOf says how many addresses a prefix has.
+// countOf returns how many addresses a prefix has, in words.
 func countOf(prefix netip.Prefix) string {
 	family := "IPv4"
 	if prefix.Addr().Is6() {
@@ -104,7 +104,8 @@ func prefixesIn(all []netip.Prefix) string {
 	return text
 }
 
-// caller is the address of the person who asks, behind our own proxies too; none over a unix socket.
+// caller returns the address of the person who sent the request, also behind our own proxies; not valid over a unix
+// socket.
 func (e *Enforcer) caller(r *http.Request) netip.Addr {
 	ruling := e.ruling.Load()
 	q := request.Request{IP: peer(r), Forwarded: joined(r, ruling.forwarded)}
@@ -112,7 +113,8 @@ func (e *Enforcer) caller(r *http.Request) netip.Addr {
 	return q.IP
 }
 
-// confirmed is the error that asks for a confirmation of what an order affects; nil where that is nothing, or confirmed.
+// confirmed returns an error that asks for a confirmation, or nil when there is nothing to confirm or the request
+// confirms it.
 func (q *orderRequest) confirmed(o *blocklist.Order, affected []string) error {
 	if len(affected) == 0 || q.Confirm {
 		return nil
@@ -123,7 +125,7 @@ func (q *orderRequest) confirmed(o *blocklist.Order, affected []string) error {
 	return p
 }
 
-// passes says why checks here let through what a block is for; empty where they refuse it.
+// passes returns why checks here let the target of a block through; empty when they refuse it.
 func (e *Enforcer) passes(o *blocklist.Order) string {
 	ruling := e.ruling.Load()
 	if o.Kind != blocklist.OrderBlock {
@@ -142,10 +144,12 @@ func (e *Enforcer) passes(o *blocklist.Order) string {
 	return ""
 }
 
-// translated are addresses of translators' that carry a public address of IPv4: checks know those clients by that.
+// translated are addresses of translators that carry a public address of IPv4: checks know those clients by that IPv4
+// address.
 var translated = []netip.Addr{netip.MustParseAddr("64:ff9b::808:808"), netip.MustParseAddr("::ffff:0:808:808"), netip.MustParseAddr("2002:808:808::")}
 
-// ofTranslators says that a prefix of theirs refuses nobody whom checks know by the address that is carried.
+// ofTranslators returns a text about a prefix of translators: checks know its clients by the carried address, so it
+// refuses none of them.
 func (e *Enforcer) ofTranslators(o *blocklist.Order) string {
 	prefix := o.Prefix()
 	if o.Kind != blocklist.OrderBlock || !prefix.IsValid() || !slices.ContainsFunc(translated, prefix.Contains) {
@@ -154,7 +158,7 @@ func (e *Enforcer) ofTranslators(o *blocklist.Order) string {
 	return "checks know clients behind a translator (NAT64, 6to4) by their IPv4 address, so this does not refuse them: block that address or prefix"
 }
 
-// ofProxies says what a block of our own proxies does: whom a check is about is the client behind them.
+// ofProxies returns a text about a block of our own proxies: checks are about the client behind them.
 func (e *Enforcer) ofProxies(o *blocklist.Order) string {
 	prefix := o.Prefix()
 	if o.Kind != blocklist.OrderBlock || !prefix.IsValid() {

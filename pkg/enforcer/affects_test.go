@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What an order affects beyond a narrow one's is shown, and it is given only with a confirmation.
+// An order with effects beyond a narrow one's shows them, and needs a confirmation.
 func TestWideAndDangerousOrdersWantAConfirmation(t *testing.T) {
 	for _, test := range []struct {
 		path, target, wants string // empty: no confirmation
@@ -63,7 +63,7 @@ func TestWideAndDangerousOrdersWantAConfirmation(t *testing.T) {
 	}
 }
 
-// An order for a method in lower case would refuse nobody: checks have methods in upper case.
+// An order for a method in lower case would refuse no request: checks have methods in upper case.
 func TestOrdersOfMethodsInUpperCaseOnly(t *testing.T) {
 	r := keyed(t, list(t))
 	for _, method := range []string{"get", "Put"} {
@@ -83,7 +83,7 @@ func TestOrdersOfMethodsInUpperCaseOnly(t *testing.T) {
 	}
 }
 
-// Who lets someone back in and allows everything with it has to mean it.
+// An unblock that also allows everything needs a confirmation.
 func TestAllowingEverythingWithAnUnblockWantsAConfirmation(t *testing.T) {
 	r := keyed(t, list(t, ofIP("203.0.113.7")))
 	if got := r.order("DELETE", "/v1/blocks?key=0.0.0.0/0&why=w&allow=4h", ""); got.status != http.StatusPreconditionRequired || r.checks("203.0.113.7").status != http.StatusTooManyRequests {
@@ -97,7 +97,7 @@ func TestAllowingEverythingWithAnUnblockWantsAConfirmation(t *testing.T) {
 	}
 }
 
-// A block that checks here do not refuse by is answered as one.
+// The answer to a block that checks here ignore reports that.
 func TestABlockThatChecksLetThroughIsAnsweredSo(t *testing.T) {
 	const body = `{"target":"10.1.2.3","why":"w","confirm":true}`
 	r := keyed(t, list(t))
@@ -122,7 +122,8 @@ func TestABlockThatChecksLetThroughIsAnsweredSo(t *testing.T) {
 	}
 }
 
-// A prefix of translators does not refuse those whom checks know by the IPv4 address that theirs carries, and the answer says so.
+// A prefix of translators does not refuse clients that checks know by the carried IPv4 address, and the answer reports
+// that.
 func TestABlockOfATranslatorsPrefixIsAnsweredSo(t *testing.T) {
 	for target, client := range map[string]string{"64:ff9b::/96": "64:ff9b::808:808", "2002::/19": "2002:808:808::1", "8.8.8.8": "", "2001:db8::/32": ""} {
 		r := keyed(t, list(t))
@@ -138,7 +139,7 @@ func TestABlockOfATranslatorsPrefixIsAnsweredSo(t *testing.T) {
 	}
 }
 
-// Of two members of one name nobody knows which is meant.
+// A body with two members of one name is ambiguous.
 func TestDuplicateMembersAreRefused(t *testing.T) {
 	r := keyed(t, list(t))
 	for _, body := range []string{

@@ -10,7 +10,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// check answers an edge that asks whether a request may go on.
+// check answers whether a request may go on.
 func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 	d := dialectOf(r.URL.Path, e.plain)
 	if d == nil {
@@ -24,7 +24,7 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 	defer ruling.askings.Put(a)
 	now := time.Now()
 	said := e.ask(a, r, d, now)
-	if saysNothing(&said) && !e.config.Set.Whole() { // what people ordered here is in force all the same
+	if saysNothing(&said) && !e.config.Set.Whole() { // manual entries made here are active even without a list
 		e.withoutList(w, d)
 		return
 	}
@@ -32,7 +32,8 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 	e.answer(w, d, a, said)
 }
 
-// ask asks the list about a request, as each reading of it has it until one is refused. Else the first answer holds.
+// ask asks the list about a request, once for each reading of it until one is refused. Otherwise the first answer is
+// valid.
 func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (said blocklist.Answer) {
 	read, next := d.readingOf(0, r)
 	known, edge := a.read(r, read, now)
@@ -65,8 +66,8 @@ func saysNothing(said *blocklist.Answer) bool {
 
 var errNoClient = errors.New("checks name no client")
 
-// tellOfClients says what is wrong with an edge's setting: that it names a client and is not believed, or that it names
-// none and would be refused itself.
+// tellOfClients logs a wrong setting of an edge: it names a client but is not trusted, or it names none and would be
+// refused itself.
 func (e *Enforcer) tellOfClients(a *asking, known bool, edge netip.Addr) {
 	switch field := a.ruling.forwarded; {
 	case !known:
@@ -92,7 +93,7 @@ func (e *Enforcer) withoutList(w http.ResponseWriter, d *dialect) {
 	writeProblem(w, problemf(status, "there is no list of who is refused yet"))
 }
 
-// answer does what the list says.
+// answer passes or refuses according to the list's answer.
 func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blocklist.Answer) {
 	header, ruling := w.Header(), a.ruling
 	switch {
@@ -132,7 +133,7 @@ func (e *Enforcer) letThroughInShadow(header http.Header, ruling *ruling, rule s
 	header[markField] = []string{markShadow + rule}
 }
 
-// counts are those of a rule, or of what people ordered.
+// counts returns the counters of a rule, or of manual entries.
 func (e *Enforcer) counts(ruling *ruling, i int, rule string) ruleCounts {
 	if i >= 0 {
 		return ruling.counts[i]

@@ -11,7 +11,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// thousands is a list of so many addresses.
+// thousands returns a list of n addresses.
 func thousands(tb testing.TB, n int) *blocklist.Set {
 	entries := make([]*blocklist.Entry, n*1000)
 	for i := range entries {
@@ -20,8 +20,8 @@ func thousands(tb testing.TB, n int) *blocklist.Set {
 	return list(tb, entries...)
 }
 
-// BenchmarkCheck is a check without the network: what an enforcer does for one, for a client that passes and for one that
-// is refused.
+// BenchmarkCheck measures a check without the network: an enforcer's work for a client that passes and for one that is
+// refused.
 func BenchmarkCheck(b *testing.B) {
 	e, err := Open(Config{Set: thousands(b, 100), Ruling: usualRuling(b), Refusal: 429, Logger: quiet})
 	if err != nil {
@@ -33,7 +33,7 @@ func BenchmarkCheck(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			r := asked(b, "GET /v1/check/nginx HTTP/1.1\nHost: shop.example\nX-Original-URI: /a?b\nX-Original-Method: GET\nX-Forwarded-For: "+ip)
-			w := &nobody{header: http.Header{}}
+			w := &unread{header: http.Header{}}
 			b.ReportAllocs()
 			for b.Loop() {
 				clear(w.header)
@@ -43,15 +43,15 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// nobody is a writer whom nothing is written to.
-type nobody struct{ header http.Header }
+// unread is a response writer that drops everything.
+type unread struct{ header http.Header }
 
-func (n *nobody) Header() http.Header         { return n.header }
-func (n *nobody) WriteHeader(int)             {}
-func (n *nobody) Write(b []byte) (int, error) { return len(b), nil }
+func (n *unread) Header() http.Header         { return n.header }
+func (n *unread) WriteHeader(int)             {}
+func (n *unread) Write(b []byte) (int, error) { return len(b), nil }
 
-// BenchmarkOverHTTP compares checks over connections that are kept with an empty handler that is asked the same, turn
-// and turn about, so that whatever else the machine does is for both. It reports the share of the empty handler's rate.
+// BenchmarkOverHTTP compares checks over kept connections with the same requests to an empty handler. It alternates
+// between them, so that other load on the machine affects both. It reports the share of the empty handler's rate.
 func BenchmarkOverHTTP(b *testing.B) {
 	r := start(b, thousands(b, 100), func(c *Config) { c.Logger = quiet })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -76,7 +76,7 @@ func BenchmarkOverHTTP(b *testing.B) {
 	b.ReportMetric(float64(b.N*turn)/took[0].Seconds(), "checks/s")
 }
 
-// dialed asks over one connection, again and again.
+// dialed returns a function that sends a request over one connection again and again.
 func dialed(b *testing.B, address, text string) func(times int) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

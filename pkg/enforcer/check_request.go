@@ -9,24 +9,23 @@ import (
 	"weir/pkg/request"
 )
 
-// A dialect is how an edge asks: where the request that it asks about stands, and with which status it wants a
-// refusal.
+// A dialect describes the checks of one kind of edge: where the headers have the request, and the status of a refusal.
 //
-// An edge sets one kind of headers, and passes on what its client sends. Where a path stands for several kinds, a request
-// that bears headers of more than one was written by two hands, and which is the edge's cannot be known: it is read as
-// each of them, and refused when it is refused as any.
+// An edge sets one kind of headers, and passes on those of its client. On a path for several kinds, a request may carry
+// headers of more than one. Then two senders wrote them, and the edge's cannot be recognised. Such a request is read in
+// each way, and refused when any of the readings is refused.
 type dialect struct {
 	refusal  int
 	readings []reading
 }
 
-// A reading is how a request is read from one kind of headers.
+// A reading reads a request from one kind of headers.
 type reading struct {
-	there func(r *http.Request) bool // nil: always
+	there func(r *http.Request) bool // whether the headers are there; nil: always
 	read  func(q *request.Request, r *http.Request)
 }
 
-// checkPath is where edges ask. Behind it may stand which edge it is, and behind envoy the path that it was asked for.
+// checkPath is the path of checks. The kind of edge may follow it, and after envoy the path of the original request.
 const checkPath = "/v1/check"
 
 // The kinds of headers.
@@ -37,8 +36,8 @@ var (
 	byItself    = reading{nil, readEnvoy}
 )
 
-// dialects are those that have a path of their own. What they read is what that edge sets itself: what a client sends
-// under another edge's names is not looked at.
+// dialects are those with their own path. They read only headers that their edge sets itself, and ignore headers of
+// other kinds from clients.
 var dialects = map[string]*dialect{
 	"nginx":         {http.StatusForbidden, []reading{byURI, byURL}},
 	"ingress-nginx": {http.StatusForbidden, []reading{{nil, readOriginalURL}}},
@@ -47,11 +46,11 @@ var dialects = map[string]*dialect{
 	"envoy":         {http.StatusTooManyRequests, []reading{byItself}},
 }
 
-// anyEdge is the dialect of checkPath itself, for edges that have no path of their own.
+// anyEdge is the dialect of checkPath itself, for edges without their own path.
 func anyEdge(refusal int) *dialect { return &dialect{refusal, []reading{byForwarded, byURI, byURL}} }
 
-// readingOf gives the first reading from the one numbered on whose headers a request bears, and the number of the next one;
-// nil when there is none. A request without any such header is read as the first.
+// readingOf returns the first reading, at the index from or later, whose headers a request carries, and the index after
+// it; nil when there is none. A request without any such header gets the first reading.
 func (d *dialect) readingOf(from int, r *http.Request) (read func(*request.Request, *http.Request), next int) {
 	for i := from; i < len(d.readings); i++ {
 		if there := d.readings[i].there; there == nil || there(r) {
@@ -64,7 +63,7 @@ func (d *dialect) readingOf(from int, r *http.Request) (read func(*request.Reque
 	return nil, from
 }
 
-// dialectOf is the dialect that a path asks for: the one given for checkPath itself; nil when there is none such.
+// dialectOf returns the dialect for a path: plain for checkPath itself; nil when there is none.
 func dialectOf(path string, plain *dialect) *dialect {
 	rest := path[len(checkPath):]
 	if rest == "" {
@@ -77,19 +76,19 @@ func dialectOf(path string, plain *dialect) *dialect {
 	return dialects[name]
 }
 
-// asksCheck says whether a path is a check's. It is asked before any router, which would redirect what Envoy's clients
-// write with two slashes or dots.
+// asksCheck reports whether a path is a check's. It is called before any router, which would redirect paths of Envoy's
+// clients with two slashes or dots.
 func asksCheck(path string) bool {
 	return strings.HasPrefix(path, checkPath) && (len(path) == len(checkPath) || path[len(checkPath)] == '/')
 }
 
-// readOriginalURI reads what nginx is configured to send with auth_request.
+// readOriginalURI reads the headers of nginx's documented auth_request configuration.
 func readOriginalURI(q *request.Request, r *http.Request) {
 	q.Method, q.Host = header(r, "X-Original-Method"), r.Host
 	setTarget(q, header(r, "X-Original-Uri"))
 }
 
-// readOriginalURL reads what ingress-nginx sends, which names the host in the URL.
+// readOriginalURL reads the headers of ingress-nginx, which names the host in the URL.
 func readOriginalURL(q *request.Request, r *http.Request) {
 	q.Method, q.Host = header(r, "X-Original-Method"), r.Host
 	if host := setTarget(q, header(r, "X-Original-Url")); host != "" {
@@ -97,7 +96,7 @@ func readOriginalURL(q *request.Request, r *http.Request) {
 	}
 }
 
-// readForwarded reads what Traefik and Caddy send.
+// readForwarded reads the headers of Traefik and Caddy.
 func readForwarded(q *request.Request, r *http.Request) {
 	q.Method, q.Host = header(r, "X-Forwarded-Method"), r.Host
 	if host := header(r, "X-Forwarded-Host"); host != "" {
@@ -110,14 +109,14 @@ func hasForwarded(r *http.Request) bool {
 	return header(r, "X-Forwarded-Uri") != "" || header(r, "X-Forwarded-Method") != ""
 }
 
-// readEnvoy reads the request itself: Envoy asks with the method, the host and, behind its path_prefix, the path that
-// it was asked with.
+// readEnvoy reads the request itself: Envoy sends the original method and host, and the original path after its
+// path_prefix.
 func readEnvoy(q *request.Request, r *http.Request) {
 	q.Method, q.Host = r.Method, r.Host
 	setTarget(q, strings.TrimPrefix(r.RequestURI, checkPath+"/envoy"))
 }
 
-// setTarget sets path and query from a request's target, and gives the host of one that is a complete URL.
+// setTarget sets path and query from a request's target, and returns the host of a complete URL.
 func setTarget(q *request.Request, target string) (host string) {
 	if scheme := strings.Index(target, "://"); scheme > 0 && target[0] != '/' {
 		rest := target[scheme+len("://"):]
@@ -135,7 +134,7 @@ func setTarget(q *request.Request, target string) (host string) {
 	return host
 }
 
-// header is the first header of a name that is canonical.
+// header returns the first header of a canonical name.
 func header(r *http.Request, name string) string {
 	if values := r.Header[name]; len(values) > 0 {
 		return values[0]
@@ -143,7 +142,7 @@ func header(r *http.Request, name string) string {
 	return ""
 }
 
-// joined are all headers of a name, as one list.
+// joined returns all headers of a name as one list.
 func joined(r *http.Request, name string) string {
 	values := r.Header[name]
 	if len(values) <= 1 {
@@ -152,7 +151,7 @@ func joined(r *http.Request, name string) string {
 	return strings.Join(values, ",")
 }
 
-// peer is the address of whoever asks; none over a unix socket.
+// peer returns the address of the sender; not valid over a unix socket.
 func peer(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

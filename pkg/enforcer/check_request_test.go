@@ -12,7 +12,7 @@ import (
 	"weir/pkg/request"
 )
 
-// asked is a request as an edge sends it, read from its bytes.
+// asked returns a request as an edge sends it, read from its bytes.
 func asked(t testing.TB, text string) *http.Request {
 	t.Helper()
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(strings.ReplaceAll(text, "\n", "\r\n") + "\r\n\r\n")))
@@ -73,7 +73,7 @@ func TestWhatIsNoCheck(t *testing.T) {
 	}
 }
 
-// Who sends headers of two kinds is refused when either is: one of them was not set by the edge.
+// A request with headers of two kinds is refused when either reading is: the edge did not set one of them.
 func TestHeadersOfTwoKindsRefuseByEither(t *testing.T) {
 	r := start(t, list(t), nil)
 	now := time.Now().UnixMilli()

@@ -104,7 +104,7 @@ func TestWhichLimitHeaders(t *testing.T) {
 	}
 }
 
-// A limit that the rule no longer has is told as the entry has it; what was ordered by hand has none.
+// A limit that the rule no longer has is shown as the entry has it; a manual entry has none.
 func TestLimitsThatTheRulesDoNotHave(t *testing.T) {
 	old := ofIP("203.0.113.7")
 	old.Limit = "7/500ms"
@@ -138,7 +138,7 @@ func TestWithoutAList(t *testing.T) {
 	}
 }
 
-// What is ordered where there is no list yet is in force.
+// Manual entries are active even without a list.
 func TestOrdersWithoutAList(t *testing.T) {
 	r := start(t, blocklist.NewSet(blocklist.Limits{}), func(c *Config) { c.Keys, c.DenyWithoutList = keysFile(t), true })
 	r.order("POST", "/v1/blocks", `{"target":"203.0.113.7","why":"w"}`)
@@ -192,7 +192,7 @@ func TestPlainHost(t *testing.T) {
 	}
 }
 
-// A rule's block of this machine or of a trusted proxy holds at checks, and stands in no list that a firewall reads.
+// A rule's block of this machine or of a trusted proxy refuses checks, but no list for firewalls contains it.
 func TestNoFirewallCutsOffAProxyOrThisMachine(t *testing.T) {
 	r := start(t, list(t, ofIP("203.0.113.7"), ofIP("127.0.0.1"), ofIP("10.1.1.1")), nil)
 	var given []string

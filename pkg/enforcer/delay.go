@@ -7,13 +7,13 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// delayChanges is how many changes are looked at at once.
+// delayChanges is how many changes are read at once.
 const delayChanges = 1024
 
-// longestDelay is up to when an entry that arrives is new. Older ones are published again, or come with a list.
+// longestDelay is the greatest age of a new entry. Older ones are published again, or come with a list.
 const longestDelay = time.Minute
 
-// watchDelay measures how long entries after a version take from being decided to being in force here.
+// watchDelay measures how long entries after a version take from their decision until they are active here.
 func (e *Enforcer) watchDelay(ctx context.Context, at blocklist.Version) {
 	set := e.config.Set
 	for {

@@ -8,7 +8,8 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A delta is the last answer to who follows, for the others who ask the same: most of them do, at once.
+// A delta is the last answer to a follower, for other followers with the same request: most of them have it, at the
+// same time.
 type delta struct {
 	mu     sync.Mutex
 	after  blocklist.Version
@@ -20,8 +21,8 @@ type delta struct {
 // maxDelta is how many bytes of an answer are kept.
 const maxDelta = 1 << 20
 
-// write writes what followed a version in the binary form. What it is asked for stands in the answer, so an answer that was
-// made a moment later than the state and the orders that were looked at is no less true.
+// write writes the changes after a version in the binary form. The answer itself contains the version that it follows,
+// so it stays correct when it is made a moment later than the state and orders that were checked.
 func (d *delta) write(to io.Writer, set *blocklist.Set, after blocklist.Version, now int64) error {
 	if _, _, known := set.Changes(after, 1); !known {
 		return set.WriteAfter(to, after, now)

@@ -1,22 +1,24 @@
-// Package enforcer serves a blocklist over HTTP: edges ask it whether a request may go on, others follow the list, and
-// people give orders.
+// Package enforcer serves a blocklist over HTTP: edges send checks, followers read the list, and people make manual
+// entries.
 //
-// A check finds out from the headers that an edge sends which request it is about (dialects), who the client is
-// (pkg/request), and the request's key of each rule that may refuse it (pkg/rule), and asks the list once. It takes no
-// lock and does no I/O but its answer. A refusal says how long it lasts, which limit was broken, and, in a field for logs,
-// that it was one. Where there is no list at all, not even an old one, the configuration says whether requests pass.
+// For a check, the headers of the edge give the request (dialects), pkg/request finds its client, and pkg/rule its key
+// for each rule that may refuse it. Then the enforcer asks the list once. A check takes no lock and does no I/O except
+// its answer. A refusal has its duration, the broken limit, and a field that marks it in logs. When there is no list at
+// all, not even an old one, the configuration decides whether requests pass.
 //
-// What always holds. An order is on disk, then in force here, then in the list on disk, then answered; it is sent to Kafka in the order in which
-// it was given, and kept until Kafka has it, also when the process ends in between. Nothing changes the list without a
-// key of the role write, or the unix socket, whose opener is known by the system. A list is answered whole or not at
-// all. No body makes it panic or hold more than a bound.
+// What always holds. An order goes to disk, then becomes active here, then goes into the list on disk, and then it is
+// answered. Orders are sent to Kafka in the order in which they were given, and kept until Kafka has them, also when
+// the process ends in between. Changing the list needs a key of the role write, or the unix socket, for which the
+// system reports the user. A list is answered completely or not at all. No body causes a panic, or needs more memory
+// than a bound.
 //
-// Bounds: 10,000 connections, half of them of one address that has shown no key, headers of 72 KiB that have to be there
-// within 10 s, bodies of 64 KiB, 4,096 followers, 10,000 orders that wait for Kafka, 1,000 entries in an answer of find. Who follows and does not keep up gets a snapshot, and holds up nobody.
+// Bounds: 10,000 connections, half of them of one address that has shown no key, headers of 72 KiB that have to be
+// there within 10 s, bodies of 64 KiB, 4,096 followers, 10,000 orders that wait for Kafka, 1,000 entries in an answer
+// of find. A follower that does not keep up gets a snapshot, and delays no other.
 //
-// Open starts nothing; Run starts a goroutine for each connection and four more, and waits for all of them. An Enforcer
-// may be asked by any number of goroutines. It does not keep the list up to date: package blocklist does, from Kafka or
-// from another enforcer. The packages beside it speak to edges that do not ask: crowdsec, plain, nftables, haproxy.
+// Open starts nothing; Run starts a goroutine for each connection and four more, and waits for all of them. Any number
+// of goroutines may call an Enforcer. It does not keep the list up to date: package follow does, from Kafka or from
+// another enforcer. The packages below it serve edges that send no checks: crowdsec, plain, nftables, haproxy.
 package enforcer
 
 import (
@@ -41,37 +43,37 @@ import (
 	"weir/pkg/rule"
 )
 
-// Config says what an enforcer serves, and to whom.
+// Config configures an enforcer.
 type Config struct {
-	Set    *blocklist.Set // the list; someone else keeps it up to date
+	Set    *blocklist.Set // the list; the caller keeps it up to date
 	Ruling Ruling
 
-	// Listen is the address for checks and the list; empty listens on none. TLS encrypts it, nil does not.
+	// Listen is the address for checks and the list; empty opens no port. TLS encrypts it; nil does not.
 	Listen string
 	TLS    *tls.Config
-	// Socket is the unix socket whose opener is admin; empty is none.
+	// Socket is the unix socket whose users are admin; empty is none.
 	Socket string
-	// Keys are the API keys; nil where there are none, and then whoever can connect may read.
+	// Keys are the API keys. Without keys (nil) every client that can connect may read.
 	Keys *keys.File
-	// Hosts are names, besides localhost, by which this machine is asked where there are no keys.
+	// Hosts are further names of this machine, besides localhost, that requests without keys may use.
 	Hosts []string
 
-	// Refusal is the status of a refusal at the path that is no edge's own.
+	// Refusal is the status of a refusal at the path for any edge.
 	Refusal         int
 	LimitHeaders    LimitHeaders
 	DenyWithoutList bool
 
-	// Folder is where orders wait that Kafka does not have yet. Sinks are where they go, with the numbers of the topics'
-	// partitions. Without sinks no orders are taken, and Follows says where to give them.
+	// Folder keeps orders that Kafka does not have yet. Sinks take them, with the numbers of the topics' partitions.
+	// Without sinks no orders are accepted, and Follows names the place for them.
 	Folder                           string
 	Sinks                            *Sinks
 	EventsPartitions, HitsPartitions int
 	Follows                          string
 
-	// Keep returns when the list as it is in force is on the disk; nil where nobody keeps it. Orders are answered after it.
+	// Keep returns when the active list is on the disk; nil when the list is not kept. Orders are answered after it.
 	Keep func() error
 
-	// Refused is told of each refusal: by which entry, and whose request it was. It must not wait. It may be nil.
+	// Refused is called for each refusal, with the entry and the client. It must not wait. It may be nil.
 	Refused func(entry *blocklist.Entry, client netip.Addr)
 
 	Logger  *slog.Logger
@@ -86,24 +88,24 @@ type Enforcer struct {
 	metrics  *metrics
 	faults   *telemetry.Faults
 	mux      *http.ServeMux
-	outbox   *outbox // nil where no orders are taken
+	outbox   *outbox // nil when no orders are accepted
 	commands *commands
 	pages    origin.Pages
-	finding  chan struct{} // places of those who look through the list
-	listing  chan struct{} // places of those who are answered with all of it
+	finding  chan struct{} // places for searches of the list
+	listing  chan struct{} // places for answers with the complete list
 	turns    turns
 	seen     seen
 	delta    delta
 	patience time.Duration
 
-	following atomic.Int64 // who follows over HTTP
+	following atomic.Int64 // followers over HTTP
 	ending    chan struct{}
 	end       sync.Once
-	address   string // once serving is closed
+	address   string // valid once serving is closed
 	serving   chan struct{}
 }
 
-// Open makes an enforcer and puts in force what was ordered before and waits for Kafka. It starts nothing: Run does.
+// Open makes an enforcer and applies earlier orders that wait for Kafka. It starts nothing: Run does.
 func Open(c Config) (*Enforcer, error) {
 	if err := c.guard(); err != nil {
 		return nil, err
@@ -128,7 +130,7 @@ func Open(c Config) (*Enforcer, error) {
 	e.outbox = outbox
 	now := time.Now().UnixMilli()
 	for _, p := range waiting {
-		orders, _ := p.orders() // which openOutbox has tried
+		orders, _ := p.orders() // openOutbox has checked that they can be read
 		for _, order := range orders {
 			if err := c.Set.Order(order, now); err != nil {
 				return nil, fmt.Errorf("putting an order in force that waits for Kafka: %w", err)
@@ -139,24 +141,24 @@ func Open(c Config) (*Enforcer, error) {
 	return e, nil
 }
 
-// Mount adds paths of others, before Run: other ways to ask for the list. They find out who asks, by Admit or Guard.
+// Mount adds other ways to read the list, before Run. They must authorise callers by Admit or Guard.
 func (e *Enforcer) Mount(add func(*http.ServeMux)) { add(e.mux) }
 
-// Rules are those in force, as what holds a list without seeing requests needs them: none of their blocks is carried to
-// this machine itself or to a trusted proxy, behind which others are.
+// Rules returns the active rules for lists that are enforced without checks. Such a list never blocks this machine
+// itself, or a trusted proxy with other clients behind it.
 func (e *Enforcer) Rules() *rule.Set { return e.ruling.Load().elsewhere }
 
-// Refuses says whether refusals are in force at all.
+// Refuses reports whether refusals are active at all.
 func (e *Enforcer) Refuses() bool { return !e.ruling.Load().Shadow }
 
-// Serving is closed once it listens.
+// Serving returns a channel that is closed once the enforcer listens.
 func (e *Enforcer) Serving() <-chan struct{} { return e.serving }
 
-// Rule puts other rules in force, other trusted proxies, other fields.
+// Rule sets other rules, other trusted proxies, and other fields.
 func (e *Enforcer) Rule(r Ruling) { e.ruling.Store(newRuling(r, e.metrics)) }
 
-// Run serves until the context is done, then until those are answered who have asked. Those who follow are let go at
-// once: they come again, to whoever serves then.
+// Run serves until the context is done, and then finishes running requests. It ends followers at once: they connect
+// again to the enforcer that serves then.
 func (e *Enforcer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -201,7 +203,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	return err
 }
 
-// drainPatience is how long those are served on who have asked when the end comes.
+// drainPatience bounds the time to finish running requests at the end.
 const drainPatience = 5 * time.Second
 
 func (e *Enforcer) drain(server *http.Server) {
@@ -209,11 +211,11 @@ func (e *Enforcer) drain(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainPatience)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
-		_ = server.Close() // what is still being served is cut off
+		_ = server.Close() // cuts off the remaining requests
 	}
 }
 
-// A Status is how an enforcer stands.
+// A Status is the state of an enforcer for people.
 type Status struct {
 	Rules     string     `json:"rules"`
 	Whole     bool       `json:"whole"`
@@ -227,7 +229,7 @@ type Status struct {
 	CaughtUp  bool       `json:"caught_up"`
 }
 
-// Status says how it stands.
+// Status returns the present state.
 func (e *Enforcer) Status() Status {
 	now := time.Now()
 	state := e.config.Set.State()

@@ -13,11 +13,11 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// Bounds of a question for all that holds a key. Each looks through the list.
+// Bounds of searches for all entries with a key. Each reads the entire list.
 const (
-	usualFound = 1000   // that an answer has
-	maxFound   = 10_000 // that one may have
-	maxFinding = 4      // questions at a time
+	usualFound = 1000   // entries in an answer by default
+	maxFound   = 10_000 // the most that a request may ask for
+	maxFinding = 4      // searches at a time
 )
 
 // A found is the answer to GET /v1/find, or a page of it.
@@ -25,11 +25,11 @@ type found struct {
 	Key     string             `json:"key"`
 	Entries []*blocklist.Entry `json:"entries"`
 	Orders  []*blocklist.Entry `json:"orders"`
-	Next    string             `json:"next,omitempty"` // after, of the question for the next page
+	Next    string             `json:"next,omitempty"` // the parameter after for the next page
 	Sending *sending           `json:"sending,omitempty"`
 }
 
-// find is GET /v1/find: all that holds a key, a page at a time.
+// find is GET /v1/find: all entries that contain a key, a page at a time.
 func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 	if _, err := e.Admit(r, keys.Read); err != nil {
 		return err
@@ -66,15 +66,15 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// mayFind waits for one of the places of those who look through the list.
+// mayFind waits for a free place for a search.
 func (e *Enforcer) mayFind(r *http.Request) (leave func(), err error) {
 	return place(r, e.finding, "look through the list")
 }
 
-// A findRequest is what is looked for, and which page of it.
+// A findRequest is a search, and the page of its result.
 type findRequest struct {
 	key, rule string
-	after     string // the place of the last one of the page before
+	after     string // the place of the last entry of the previous page
 	limit     int
 }
 
@@ -120,8 +120,8 @@ func (q *findRequest) wants(one blocklist.Record) bool {
 	return true
 }
 
-// page is what follows the page before, in the order of the records' keys, and whether there is more behind it. It
-// holds no more than a page.
+// page returns the entries after the previous page, sorted by the records' keys, and whether there are more. It keeps
+// no more than a page in memory.
 func (q *findRequest) page(set *blocklist.Set, now int64) (page []placed, more bool) {
 	last := &lastFirst{}
 	for one := range set.Find(q.key, now) {
@@ -145,7 +145,7 @@ func (q *findRequest) page(set *blocklist.Set, now int64) (page []placed, more b
 	return page, more
 }
 
-// A placed is a record with its place among others.
+// A placed is a record with its sort key.
 type placed struct {
 	blocklist.Record
 	place string

@@ -12,7 +12,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A question for everybody is answered a page at a time; the pages together have everyone once.
+// A search that matches everything is answered a page at a time; the pages together have every entry once.
 func TestFindIsPaged(t *testing.T) {
 	var entries []*blocklist.Entry
 	for i := range 2500 {
@@ -59,7 +59,7 @@ func TestFindIsPaged(t *testing.T) {
 	}
 }
 
-// However many look through the list at once, a few do.
+// However many searches there are, only a few run at the same time.
 func TestFindingIsBounded(t *testing.T) {
 	r := start(t, list(t), func(c *Config) { c.Keys = nil })
 	for range maxFinding {

@@ -18,7 +18,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// Fields of an answer that holds a list.
+// Header fields of an answer with a list.
 const (
 	versionField = "Weir-Version"
 	localField   = "Weir-Local" // names the orders in it that wait for the log
@@ -26,7 +26,7 @@ const (
 	cutField     = "Weir-Cut" // how many entries top left out
 )
 
-// blocklist is GET /v1/blocklist: the list, or what changed of it, whole or not at all.
+// blocklist is GET /v1/blocklist: the list, or its changes, completely or not at all.
 func (e *Enforcer) blocklist(w http.ResponseWriter, r *http.Request) error {
 	if _, err := e.Admit(r, keys.Read); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (e *Enforcer) blocklist(w http.ResponseWriter, r *http.Request) error {
 	return e.write(w, r, q)
 }
 
-// wait returns when something followed what is known, when the time is over, or when we end.
+// wait returns when the list has changed since the client's version, when the time is over, or when the enforcer ends.
 func (e *Enforcer) wait(ctx context.Context, q *listRequest) error {
 	leave, err := e.follows()
 	if err != nil {
@@ -65,7 +65,7 @@ func (e *Enforcer) wait(ctx context.Context, q *listRequest) error {
 	return nil
 }
 
-// follows counts one who follows, until leave is called.
+// follows counts a follower until leave is called.
 func (e *Enforcer) follows() (leave func(), err error) {
 	if e.following.Add(1) > maxFollowers {
 		e.following.Add(-1)
@@ -78,7 +78,7 @@ func (e *Enforcer) follows() (leave func(), err error) {
 	}, nil
 }
 
-// endWith calls cancel when we end, or no more once stop was called.
+// endWith calls cancel when the enforcer ends, unless stop was called before.
 func (e *Enforcer) endWith(cancel context.CancelFunc) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -126,9 +126,9 @@ func (e *Enforcer) write(w http.ResponseWriter, r *http.Request, q *listRequest)
 	return e.writeBody(hurry(w), q)
 }
 
-// mayList waits for a place of those who are answered with more than what changed.
+// mayList waits for a place for an answer of more than a delta.
 func (e *Enforcer) mayList(r *http.Request, q *listRequest) (leave func(), err error) {
-	if q.top > 0 { // it keeps what it answers in memory
+	if q.top > 0 { // the answer is kept in memory
 		return e.mayFind(r)
 	}
 	if q.since {
@@ -139,7 +139,7 @@ func (e *Enforcer) mayList(r *http.Request, q *listRequest) (leave func(), err e
 	return place(r, e.listing, "are answered with the list")
 }
 
-// writeBody writes the list. Once it has begun, a fault ends the connection: what was written is no list for anyone.
+// writeBody writes the list. After its first byte, an error ends the connection: no reader accepts the part as a list.
 func (e *Enforcer) writeBody(w http.ResponseWriter, q *listRequest) error {
 	e.turns.take()
 	defer e.turns.give()
@@ -186,7 +186,7 @@ func (e *Enforcer) writeForm(to io.Writer, q *listRequest, now int64) error {
 	return e.config.Set.WriteJSONAfter(to, q.after, now, q.wanted())
 }
 
-// writeTop writes the worst entries first, and says how many it left out.
+// writeTop writes the worst entries first, and in a header how many it left out.
 func (e *Enforcer) writeTop(to io.Writer, header http.Header, q *listRequest, now int64) error {
 	state := e.config.Set.State()
 	kept, left := worst(e.config.Set, q, now, e.turns)
@@ -200,7 +200,7 @@ func (e *Enforcer) writeTop(to io.Writer, header http.Header, q *listRequest, no
 	return w.Close()
 }
 
-// worst are the entries that top keeps, and how many others there are.
+// worst returns the entries that top keeps, and the number of the others.
 func worst(set *blocklist.Set, q *listRequest, now int64, t turns) (kept []*blocklist.Entry, left int) {
 	wanted := q.wanted()
 	least := &leastFirst{}
@@ -225,8 +225,8 @@ func worst(set *blocklist.Set, q *listRequest, now int64, t turns) (kept []*bloc
 	return kept, left
 }
 
-// badness is below 0 when a is less bad than b: what people ordered is worst, then by level, by how far the limit was
-// exceeded, by how long it lasts.
+// badness is below 0 when a is less bad than b: manual entries are worst, then by level, by how far the limit was
+// exceeded, by how long the block lasts.
 func badness(a, b *blocklist.Entry) int {
 	return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Count, b.Count), cmp.Compare(a.Until, b.Until))
 }
@@ -258,15 +258,15 @@ func listProblem(err error) error {
 	return err
 }
 
-// A patientWriter writes an answer, a piece in a bounded time, and notes that it has begun. Whoever writes gives up its
-// turn meanwhile.
+// A patientWriter writes an answer with a deadline for each piece, and notes that it has begun. It gives up the
+// caller's turn meanwhile.
 type patientWriter struct {
 	to    http.ResponseWriter
 	turns turns
 	begun bool
 }
 
-// Write writes for a bounded time.
+// Write writes with a deadline.
 func (p *patientWriter) Write(b []byte) (int, error) {
 	p.begun = true
 	p.turns.give()

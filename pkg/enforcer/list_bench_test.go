@@ -14,7 +14,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// BenchmarkThousandFollowers is how long a new entry takes to a thousand followers that wait for it, over TCP, to the last
+// BenchmarkThousandFollowers measures how long a new entry takes to a thousand waiting followers over TCP, to the last
 // byte of the answer: the 50th and the 99th percentile of all of them.
 func BenchmarkThousandFollowers(b *testing.B) {
 	set := thousands(b, 10)
@@ -40,7 +40,7 @@ func BenchmarkThousandFollowers(b *testing.B) {
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// told has all connections wait for a change, makes one, and says how long each took to have it.
+// told makes all connections wait for a change, makes one, and returns how long each took to get it.
 func (r *running) told(b *testing.B, conns []net.Conn, offset int64) []time.Duration {
 	ask := fmt.Sprintf("GET /v1/blocklist?wait=30s&after=%s HTTP/1.1\r\nHost: e\r\nAccept: %s\r\n\r\n", r.config.Set.Version(), blocklist.ContentBinary)
 	for _, conn := range conns {
@@ -71,7 +71,7 @@ func (r *running) told(b *testing.B, conns []net.Conn, offset int64) []time.Dura
 	return took
 }
 
-// isWhole says whether an answer with a length is all there.
+// isWhole reports whether an answer with a length is complete.
 func isWhole(text []byte) bool {
 	head, body, found := strings.Cut(string(text), "\r\n\r\n")
 	_, length, known := strings.Cut(head, "Content-Length: ")

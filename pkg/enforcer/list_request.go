@@ -11,22 +11,22 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A listRequest is what someone wants of the list.
+// A listRequest is a request for the list.
 type listRequest struct {
 	form    string // a media type
-	since   bool   // only what followed after
+	since   bool   // only the changes after the version after
 	after   blocklist.Version
-	local   string // which orders that wait for the log they have
+	local   string // the orders waiting for the log that the client has
 	wait    time.Duration
 	rule    string
 	top     int // 0 is all
 	zipped  bool
-	answers string // the ETag that they have
+	answers string // the ETag that the client has
 }
 
 const eventStream = "text/event-stream"
 
-// Bounds of what may be asked for.
+// Bounds of the parameters.
 const (
 	maxWait = time.Minute
 	maxTop  = 100_000
@@ -79,7 +79,7 @@ func (q *listRequest) readBounds(wait, top string) (err error) {
 	return nil
 }
 
-// check says what does not go together.
+// check returns an error for parameters that exclude each other.
 func (q *listRequest) check() error {
 	if q.form == blocklist.ContentBinary && (q.rule != "" || q.top != 0) {
 		return problemf(http.StatusBadRequest, "rule and top are for %s", blocklist.ContentJSON)
@@ -90,7 +90,7 @@ func (q *listRequest) check() error {
 	return nil
 }
 
-// formOf is the form that is accepted.
+// formOf returns the accepted form.
 func formOf(accept string) string {
 	for _, form := range []string{blocklist.ContentBinary, eventStream} {
 		if strings.Contains(accept, form) {
@@ -100,7 +100,7 @@ func formOf(accept string) string {
 	return blocklist.ContentJSON
 }
 
-// wanted says which entries are wanted; nil is all.
+// wanted returns the filter of entries; nil means all.
 func (q *listRequest) wanted() func(*blocklist.Entry) bool {
 	if q.rule == "" {
 		return nil
@@ -108,7 +108,7 @@ func (q *listRequest) wanted() func(*blocklist.Entry) bool {
 	return func(e *blocklist.Entry) bool { return e.Rule == q.rule }
 }
 
-// etag names an answer. It is weak: entries that end by themselves do not change it.
+// etag returns the ETag of an answer. It is weak: entries that end by themselves do not change it.
 func (q *listRequest) etag(state blocklist.State, local string) string {
 	return fmt.Sprintf(`W/"%s+%s %s %s %d"`, state.Version, local, q.form, q.rule, q.top)
 }

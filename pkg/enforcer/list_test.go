@@ -83,7 +83,7 @@ func TestTheListAsJSON(t *testing.T) {
 
 func TestTheListCompressed(t *testing.T) {
 	r := start(t, list(t, ofIP("203.0.113.7")), nil)
-	got := r.get("/v1/blocklist", "Accept-Encoding", "gzip") // asked for by hand, it is not undone by the client
+	got := r.get("/v1/blocklist", "Accept-Encoding", "gzip") // an explicit header, so the client does not decompress the answer
 	if got.Header.Get("Content-Encoding") != "gzip" {
 		t.Fatalf("%v", got.Header)
 	}
@@ -96,7 +96,7 @@ func TestTheListCompressed(t *testing.T) {
 	}
 }
 
-// A follower takes a snapshot, then what changes, and has the orders that wait for Kafka too.
+// A follower gets a snapshot, then the changes, and also the orders that wait for Kafka.
 func TestFollowing(t *testing.T) {
 	set := list(t, ofIP("203.0.113.7"))
 	r := keyed(t, set)
@@ -186,7 +186,7 @@ func TestWrongListRequests(t *testing.T) {
 	}
 }
 
-// A broken pipe is one who reads a little and goes.
+// A brokenPipe is a client that reads a little and goes.
 type brokenPipe struct {
 	http.ResponseWriter
 	left int
@@ -201,7 +201,7 @@ func (b *brokenPipe) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A list that cannot be written to its end is cut off, so that nobody takes it for whole.
+// A list that cannot be written to its end is cut off, so that no reader accepts it as complete.
 func TestAListIsWholeOrCutOff(t *testing.T) {
 	var entries []*blocklist.Entry
 	for i := range 3000 {
@@ -217,7 +217,7 @@ func TestAListIsWholeOrCutOff(t *testing.T) {
 	r.ServeHTTP(&brokenPipe{left: 100_000}, request)
 }
 
-// watch reads events until wanted says that it has enough.
+// watch reads events until wanted reports that it has enough.
 func (r *running) watch(path string, headers ...string) (next func() (event, data string), leave func()) {
 	r.t.Helper()
 	q, _ := http.NewRequest(http.MethodGet, "http://"+r.Address()+path, nil)
@@ -301,7 +301,7 @@ func TestWatching(t *testing.T) {
 	await(t, "left", func() bool { return r.Status().Followers == 0 })
 }
 
-// Whose key is removed is told no more, though they were connected before.
+// A client whose key is removed gets no more events, even on an existing connection.
 func TestWhoseKeyIsRemovedIsLetGo(t *testing.T) {
 	set := list(t, ofIP("203.0.113.7"))
 	path := filepath.Join(t.TempDir(), "keys.yaml")
@@ -375,7 +375,7 @@ func TestDelayIsMeasured(t *testing.T) {
 	}
 }
 
-// Who asks the same is answered the same, and anew as soon as anything is different.
+// Equal requests get the same stored answer, and a new one as soon as anything has changed.
 func TestADeltaIsKeptWhileNothingChanges(t *testing.T) {
 	set := list(t, ofIP("203.0.113.7"))
 	after, now := set.Version(), time.Now().UnixMilli()

@@ -62,7 +62,7 @@ func verdict(rule, key string, fields map[string]string) *blocklist.Entry {
 
 func ofIP(key string) *blocklist.Entry { return verdict("per-ip", key, map[string]string{"ip": key}) }
 
-// list is a whole list with the entries.
+// list returns a complete list with the entries.
 func list(t testing.TB, entries ...*blocklist.Entry) *blocklist.Set {
 	t.Helper()
 	set := blocklist.NewSet(blocklist.Limits{})
@@ -86,7 +86,7 @@ func changeOf(t testing.TB, offset int64, e *blocklist.Entry) blocklist.Change {
 	return blocklist.Change{Offset: offset, Key: blocklist.RecordKey(e.Rule, e.Key), Value: value}
 }
 
-// A gathering sink takes messages and acknowledges them while it is not away.
+// A gathering sink accepts messages and acknowledges them while it is not away.
 type gathering struct {
 	mu   sync.Mutex
 	away bool
@@ -145,7 +145,7 @@ func start(t testing.TB, set *blocklist.Set, change func(*Config)) *running {
 	return r
 }
 
-// open makes one that does not serve yet.
+// open returns an enforcer that does not serve yet.
 func open(t testing.TB, set *blocklist.Set, change func(*Config)) *running {
 	t.Helper()
 	r := &running{t: t, blocklist: &gathering{}, events: &gathering{}, hits: &gathering{}, metrics: prometheus.NewRegistry(), client: &http.Client{Transport: &http.Transport{}}}
@@ -186,7 +186,7 @@ func await(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// overSocket is a client of a person on the machine.
+// overSocket returns the client of a person on the machine.
 func (r *running) overSocket() *http.Client {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", r.config.Socket)
@@ -195,7 +195,7 @@ func (r *running) overSocket() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// An answer is what was answered.
+// An answer is the response to a request.
 type answer struct {
 	*http.Response
 	status int
@@ -236,13 +236,13 @@ func (r *running) get(path string, headers ...string) answer {
 	return r.ask(r.client, http.MethodGet, path, "", headers...)
 }
 
-// checks asks as an edge does for a request of a client.
+// checks sends a check like an edge for a client's request.
 func (r *running) checks(ip string, more ...string) answer {
 	r.t.Helper()
 	return r.get("/v1/check", append([]string{"X-Forwarded-For", ip, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/"}, more...)...)
 }
 
-// keysFile has a key of each role, whose secret is the role's name.
+// keysFile returns a file with a key of each role, whose secret is the role's name.
 func keysFile(t testing.TB) *keys.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys.yaml")

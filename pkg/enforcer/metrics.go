@@ -10,7 +10,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// metrics are an enforcer's.
+// metrics are the metrics of an enforcer.
 type metrics struct {
 	checks                               *prometheus.CounterVec
 	passed, allowed, paused, withoutList prometheus.Counter
@@ -18,7 +18,7 @@ type metrics struct {
 	delay                                prometheus.Histogram
 }
 
-// ruleCounts are the checks that a rule's entries decided.
+// ruleCounts count the checks that a rule's entries decided.
 type ruleCounts struct{ refused, shadow prometheus.Counter }
 
 func newMetrics(r prometheus.Registerer, set *blocklist.Set) *metrics {
@@ -42,7 +42,7 @@ func newMetrics(r prometheus.Registerer, set *blocklist.Set) *metrics {
 	return m
 }
 
-// ofList tells of the list as it is when it is asked for.
+// ofList registers metrics that read the list when they are collected.
 func (m *metrics) ofList(r prometheus.Registerer, set *blocklist.Set) {
 	gauge := func(name, help string, value func() float64) {
 		g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_enforcer_" + name, Help: help}, value)
@@ -68,12 +68,12 @@ func (m *metrics) ruleCounts(rule string) ruleCounts {
 	return ruleCounts{m.checks.WithLabelValues(rule, "refused"), m.checks.WithLabelValues(rule, "shadow")}
 }
 
-// entryCounts are the entries in force.
+// entryCounts count the active entries.
 type entryCounts struct{ set *blocklist.Set }
 
 var entriesMetric = prometheus.NewDesc("weir_enforcer_entries", "Entries in force.", []string{"rule", "mode"}, nil)
 
-// Describe says what Collect gives.
+// Describe describes the metrics of Collect.
 func (c *entryCounts) Describe(to chan<- *prometheus.Desc) { to <- entriesMetric }
 
 // Collect counts.
@@ -81,7 +81,7 @@ func (c *entryCounts) Collect(to chan<- prometheus.Metric) {
 	type of struct{ rule, mode string }
 	counts := map[of]int{}
 	for _, n := range c.set.Counts() {
-		if !strings.Contains(n.Rule, "/") { // those are people's orders, allows too
+		if !strings.Contains(n.Rule, "/") { // other names are scopes of manual entries, which include allows
 			counts[of{n.Rule, n.Mode.String()}] += n.Entries
 		}
 	}

@@ -18,9 +18,9 @@ import (
 	"weir/pkg/blocklist/follow"
 )
 
-// BenchmarkMillionEntries is how an enforcer comes to a list of a million entries without Kafka: from the file of the last
-// whole list, and from another enforcer over HTTP. Beside each the same bytes read and hashed, or fetched, and nothing done
-// with them. The CPU seconds over HTTP are those of both sides.
+// BenchmarkMillionEntries measures how an enforcer gets a list of a million entries without Kafka: from the file of the
+// last complete list, and from another enforcer over HTTP. For comparison it reads and hashes, or fetches, the same
+// bytes and does nothing with them. The CPU seconds over HTTP are those of both sides.
 func BenchmarkMillionEntries(b *testing.B) {
 	set := thousands(b, 1000)
 	path := filepath.Join(b.TempDir(), "list")
@@ -71,7 +71,7 @@ func fetched(url string) error {
 	return err
 }
 
-// followed has a follower that holds nothing follow an enforcer until it holds a version.
+// followed makes an empty follower follow an enforcer until it has a version.
 func followed(ctx context.Context, url string, version blocklist.Version) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

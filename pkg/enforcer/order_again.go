@@ -11,8 +11,8 @@ import (
 // againAtOnce is how many orders are sent again in one parcel.
 const againAtOnce = 1000
 
-// orderAgain gives again what people ordered, where the topic was made anew without it: the same orders with their ids, so
-// that several enforcers do it without harm. Nothing of it is an event.
+// orderAgain gives manual entries again when the topic was created again without them: the same orders with their ids,
+// so that several enforcers can do it without harm. It sends no events.
 func (e *Enforcer) orderAgain(ctx context.Context) {
 	set := e.config.Set
 	for {

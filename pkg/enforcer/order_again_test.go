@@ -7,7 +7,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// What people ordered outlasts the topic: a list of a greater epoch that lacks it gets it again, and has it meanwhile.
+// Manual entries outlast the topic: a list of a greater epoch without them gets them again, and has them meanwhile.
 func TestOrdersOutlastATopicThatIsMadeAnew(t *testing.T) {
 	set := list(t, ofIP("203.0.113.7"))
 	r := keyed(t, set)

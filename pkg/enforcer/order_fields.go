@@ -9,11 +9,11 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// ordersFor are the fields that orders may be for whatever the rules are: a check knows them by itself, and the user
-// where enforcer.fields says so.
+// ordersFor are the fields that orders may name with any rules: every check has them, and the user if enforcer.fields
+// configures it.
 var ordersFor = []string{"ip", "user", "host", "path", "method", "agent"}
 
-// askedBy are the fields by which checks ask for orders.
+// askedBy returns the fields by which checks look up orders.
 func (r *ruling) askedBy() []string {
 	further := make([]string, len(r.fields))
 	for i, f := range r.fields {
@@ -23,7 +23,8 @@ func (r *ruling) askedBy() []string {
 	return append(slices.Clone(ordersFor), further...)
 }
 
-// unasked is why no check here would ever find an order: nobody looks for its field. It is empty where one would.
+// unasked returns why no check here would ever find an order, because none looks up its field. It is empty when one
+// would.
 func (e *Enforcer) unasked(o *blocklist.Order) string {
 	ruling := e.ruling.Load()
 	known := ruling.askedBy()
@@ -37,7 +38,7 @@ func (e *Enforcer) unasked(o *blocklist.Order) string {
 		strings.Join(known, ", "), o.Scope)
 }
 
-// findable refuses an order that no check would ever find. Users are what lists for edges have, too.
+// findable refuses an order that no check would ever find. It accepts users, because lists for edges have them too.
 func (e *Enforcer) findable(o *blocklist.Order) error {
 	if why := e.unasked(o); why != "" && o.Scope != "user" {
 		return problemf(http.StatusBadRequest, "%s", why)

@@ -12,7 +12,8 @@ import (
 
 func orderOf(target string) string { return `{"target":"` + target + `","for":"1h","why":"w"}` }
 
-// Every field that checks ask by can be ordered for, and a check finds the order; any other is refused, with those there are.
+// An order may name any field that checks look up, and a check finds the order; other fields are refused with a list of
+// the possible ones.
 func TestOrdersAreForFieldsThatChecksAskBy(t *testing.T) {
 	r := start(t, list(t), func(c *Config) {
 		c.Keys, c.Ruling.Fields = keysFile(t), map[string]string{"user": "X-User", "jwt.sub": "X-Subject"}
@@ -41,8 +42,8 @@ func TestOrdersAreForFieldsThatChecksAskBy(t *testing.T) {
 	}
 }
 
-// Without rules and fields people order for whoever a request shows by itself, and for users, and are told that checks do not know
-// those; for other fields they are told how.
+// Without rules and fields, orders may name the fields that every request has, and users. The answer notes that checks
+// do not know users. For other fields it returns a remedy.
 func TestOrdersWithoutRules(t *testing.T) {
 	r := start(t, list(t), func(c *Config) {
 		c.Keys, c.Ruling.Rules, c.Ruling.Fields = keysFile(t), &rule.Set{}, nil
@@ -60,7 +61,7 @@ func TestOrdersWithoutRules(t *testing.T) {
 	}
 }
 
-// Nobody is kept from letting someone back in by a field that checks do not know: it is said, and done.
+// A field that checks do not know does not prevent an unblock: the answer notes it.
 func TestUnblockingByAFieldThatChecksDoNotKnow(t *testing.T) {
 	r := keyed(t, list(t, verdict("sub", "17", map[string]string{"jwt.sub": "17"})))
 	var said orderAnswer
@@ -78,7 +79,7 @@ func TestUnblockingByAFieldThatChecksDoNotKnow(t *testing.T) {
 	}
 }
 
-// A pause of a rule that is not here is refused with what there is.
+// A pause of an unknown rule is refused with a list of the known ones.
 func TestAPauseNamesTheRulesThereAre(t *testing.T) {
 	r := keyed(t, list(t))
 	none := start(t, list(t), func(c *Config) { c.Keys, c.Ruling.Rules = keysFile(t), &rule.Set{} })

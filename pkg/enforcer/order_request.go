@@ -19,23 +19,23 @@ import (
 	"weir/pkg/rule"
 )
 
-// maxBody bounds what people send.
+// maxBody bounds the bodies of requests.
 const maxBody = 64 << 10
 
-// An orderRequest is what a person asks for, in a body or in a query.
+// An orderRequest is a person's request, in a body or in a query.
 type orderRequest struct {
 	Target string `json:"target"`
 	Rule   string `json:"rule"`
 	For    string `json:"for"`
 	Until  string `json:"until"`
 	Why    string `json:"why"`
-	// Confirm says that an order is meant which affects more than narrow ones do.
+	// Confirm confirms an order that affects more than narrow ones do.
 	Confirm bool `json:"confirm"`
 
-	key, allow string // of a query only
+	key, allow string // only in a query
 }
 
-// readBody reads a body. Every member that is not known is refused: a slip must not be an order for ever.
+// readBody reads a body. It refuses unknown members, so that a slip does not become an order for ever.
 func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
@@ -62,8 +62,8 @@ func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
 	return q, nil
 }
 
-// slips are what a script's mistake leaves: an empty variable must not be an order for ever or of all rules, nor a name that
-// is no text one of someone else.
+// slips refuses the results of mistakes in scripts. An empty variable must not become an order for ever or for all
+// rules, and a name that is not text must not become another name.
 func (q *orderRequest) slips(body []byte) error {
 	members, err := membersOf(body)
 	if err != nil {
@@ -85,13 +85,13 @@ func (q *orderRequest) slips(body []byte) error {
 	return nil
 }
 
-// A member is one of a JSON object.
+// A member is a member of a JSON object.
 type member struct {
 	name  string
 	value any
 }
 
-// membersOf are the members of an object of plain values, in their order, also those that stand there twice. The body is
+// membersOf returns the members of an object of plain values, in their order, including repeated ones. The body is
 // known to be such an object.
 func membersOf(body []byte) (all []member, err error) {
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -115,7 +115,7 @@ func membersOf(body []byte) (all []member, err error) {
 	return all, nil
 }
 
-// readQuery reads a query with the parameters that may stand there, each once.
+// readQuery reads a query with the known parameters, each at most once.
 func readQuery(r *http.Request, known ...string) (*orderRequest, error) {
 	values, err := parameters(r, known)
 	if err != nil {
@@ -138,8 +138,8 @@ func readQuery(r *http.Request, known ...string) (*orderRequest, error) {
 	return q, nil
 }
 
-// parameters are those of a query, which may stand there once each. What is not understood is refused: what it narrows would
-// be done to all.
+// parameters returns those of a query, each at most once. It refuses unknown ones: without its restriction a command
+// would apply to everything.
 func parameters(r *http.Request, known []string) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -158,7 +158,7 @@ func parameters(r *http.Request, known []string) (url.Values, error) {
 	return values, nil
 }
 
-// reason is why, which is always asked for.
+// reason returns why, which is always required.
 func (q *orderRequest) reason() (string, error) {
 	why := strings.TrimSpace(q.Why)
 	switch {
@@ -170,10 +170,10 @@ func (q *orderRequest) reason() (string, error) {
 	return why, nil
 }
 
-// maxWhy is what the records of orders have room for.
+// maxWhy is the room for it in the records of orders.
 const maxWhy = 1024
 
-// end is when an order ends: neither for nor until is never.
+// end returns when an order ends: without for and until it is never.
 func (q *orderRequest) end(now int64) (int64, error) {
 	switch {
 	case q.For != "" && q.Until != "":
@@ -191,10 +191,10 @@ func (q *orderRequest) end(now int64) (int64, error) {
 	return at.UnixMilli(), nil
 }
 
-// lastEnd is where ends begin that records have no room for: in the year 2109.
+// lastEnd is the first end that does not fit into records: in the year 2109.
 const lastEnd = 1 << 42
 
-// after is when a time is over that people write as 10m, 4h or forever.
+// after returns the end of a duration that people write as 10m, 4h or forever.
 func after(now int64, text string) (int64, error) {
 	long, err := yamlfile.ParseDuration(text)
 	if err != nil {
@@ -209,7 +209,7 @@ func after(now int64, text string) (int64, error) {
 	return blocklist.Never, nil
 }
 
-// target is whom an order is for.
+// target returns the target of an order.
 func (q *orderRequest) target() (scope, value string, err error) {
 	if q.Target == "" {
 		return "", "", problemf(http.StatusBadRequest, "say whom: a target such as 203.0.113.7, 10.0.0.0/8 or user:alice")
@@ -228,7 +228,7 @@ func (q *orderRequest) target() (scope, value string, err error) {
 	return scope, value, nil
 }
 
-// order begins an order of a kind; what it is for is left to the caller.
+// order begins an order of a kind; the caller adds the target.
 func (q *orderRequest) order(kind blocklist.Kind, by string, now int64) (*blocklist.Order, error) {
 	why, err := q.reason()
 	if err != nil {
@@ -241,14 +241,14 @@ func (q *orderRequest) order(kind blocklist.Kind, by string, now int64) (*blockl
 	return &blocklist.Order{ID: newID(), Kind: kind, From: now, Until: until, By: by, Why: why}, nil
 }
 
-// lifted is an order's end, which a person gives: it has an id of its own, so that it is not taken for the order itself.
+// lifted returns the order that ends another one. It has its own id, so that it is not confused with the order itself.
 func lifted(o *blocklist.Order, by, why string, now int64) *blocklist.Order {
 	end := *o
 	end.ID, end.Ended, end.By, end.Why = newID(), max(now, o.From), by, why
 	return &end
 }
 
-// ofOne is an order whose scope is about whom a target is for.
+// ofOne returns an order for one target.
 func (q *orderRequest) ofOne(kind blocklist.Kind, by string, now int64) (*blocklist.Order, error) {
 	o, err := q.order(kind, by, now)
 	if err != nil {
@@ -260,7 +260,7 @@ func (q *orderRequest) ofOne(kind blocklist.Kind, by string, now int64) (*blockl
 	return o, checkOrder(o)
 }
 
-// checkOrder says what of an order its record has no room for.
+// checkOrder returns an error for an order that does not fit into its record.
 func checkOrder(o *blocklist.Order) error {
 	if _, err := o.Append(nil); err != nil {
 		return problemf(http.StatusBadRequest, "%s", err)
@@ -268,7 +268,7 @@ func checkOrder(o *blocklist.Order) error {
 	return nil
 }
 
-// ofRule is the rule that a pause is of.
+// ofRule returns the rule of a pause.
 func (e *Enforcer) ofRule(name string) (string, error) {
 	if name == "" || name == blocklist.EveryRule {
 		return blocklist.EveryRule, nil

@@ -12,12 +12,12 @@ import (
 	"weir/pkg/hit"
 )
 
-// An ordering is what one request of a person orders, until it is in force.
+// An ordering collects the orders of one request until they are active.
 type ordering struct {
 	by     string
 	now    int64
 	orders []*blocklist.Order
-	events []string // what each is: ordered or lifted
+	events []string // the event of each: ordered or lifted
 	hits   []message
 }
 
@@ -25,23 +25,23 @@ func (o *ordering) add(event string, order *blocklist.Order) {
 	o.orders, o.events = append(o.orders, order), append(o.events, event)
 }
 
-// An inForce says where an order is in force when it is answered.
+// An inForce reports where an order is active when it is answered.
 type inForce struct {
 	Here      bool `json:"here"`
-	Kafka     bool `json:"kafka"`     // Kafka has it: all enforcers that read there get it now
-	Followers int  `json:"followers"` // who follow us and get it from here
+	Kafka     bool `json:"kafka"`     // all enforcers that read from Kafka get it now
+	Followers int  `json:"followers"` // the number of followers that get it from here
 }
 
 // An ordered is the answer to an order.
 type ordered struct {
 	Order   *blocklist.Entry `json:"order"`
 	InForce inForce          `json:"in_force"`
-	Affects []string         `json:"affects,omitempty"` // beyond what a narrow order does
-	Passes  string           `json:"passes,omitempty"`  // why checks here let it through all the same
+	Affects []string         `json:"affects,omitempty"` // effects beyond those of a narrow order
+	Passes  string           `json:"passes,omitempty"`  // why checks here let the target through all the same
 	Note    string           `json:"note,omitempty"`
 }
 
-// begin admits who gives an order.
+// begin authorises the caller of an order.
 func (e *Enforcer) begin(r *http.Request) (*ordering, error) {
 	by, err := e.Admit(r, keys.Write)
 	if err != nil {
@@ -56,7 +56,7 @@ func (e *Enforcer) begin(r *http.Request) (*ordering, error) {
 // usualPatience is how long an order waits for Kafka before it is answered.
 const usualPatience = 500 * time.Millisecond
 
-// put puts all that was ordered in force: on disk, then here, then in Kafka, for which it does not wait long.
+// put applies all orders: on disk, then here, then in Kafka, for which it does not wait long.
 func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	p, err := e.pack(o)
 	if err != nil {
@@ -74,7 +74,7 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	}
 
 	if e.config.Keep != nil {
-		if err := e.config.Keep(); err != nil { // it waits in the outbox, until Kafka has it
+		if err := e.config.Keep(); err != nil { // it stays in the outbox until Kafka has it
 			e.faults.Note("keep", fmt.Errorf("an order is in force, and not in the list on disk: %w", err))
 		}
 	}
@@ -96,7 +96,7 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	return is, "Kafka does not answer: it is in force here and with those who follow this enforcer, kept on disk, and sent when Kafka is back", nil
 }
 
-// pack makes what Kafka is to have.
+// pack makes the parcel for Kafka.
 func (e *Enforcer) pack(o *ordering) (*parcel, error) {
 	p := &parcel{Hits: o.hits}
 	for i, order := range o.orders {
@@ -160,7 +160,7 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 	return e.ordered(w, r, o, answer)
 }
 
-// contradicted says that what is blocked is allowed: it goes on being let through.
+// contradicted reports that the target of a block is allowed, and still passes.
 func (e *Enforcer) contradicted(o *blocklist.Order, now int64) string {
 	if o.Kind != blocklist.OrderBlock {
 		return ""
@@ -173,7 +173,7 @@ func (e *Enforcer) contradicted(o *blocklist.Order, now int64) string {
 	return ""
 }
 
-// ordered puts an ordering of one in force and answers.
+// ordered applies an ordering of one order and answers.
 func (e *Enforcer) ordered(w http.ResponseWriter, r *http.Request, o *ordering, answer ordered) error {
 	is, waits, err := e.put(r, o)
 	if err != nil {
@@ -209,7 +209,7 @@ func (e *Enforcer) disallow(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// lift lifts the order in force that is meant.
+// lift lifts the active order that meant selects.
 func (e *Enforcer) lift(w http.ResponseWriter, r *http.Request, o *ordering, q *orderRequest, meant func(*blocklist.Order) bool) error {
 	why, err := q.reason()
 	if err != nil {
@@ -298,7 +298,7 @@ func (e *Enforcer) listOrders(w http.ResponseWriter, r *http.Request, kind block
 	return nil
 }
 
-// pauses are the rules that are paused, * for all.
+// pauses returns the paused rules, * for all.
 func pauses(set *blocklist.Set, now int64) (rules []string) {
 	for order := range set.Orders(now) {
 		if order.Kind == blocklist.OrderPause {
@@ -308,7 +308,7 @@ func pauses(set *blocklist.Set, now int64) (rules []string) {
 	return rules
 }
 
-// newID is an id that nobody else has.
+// newID returns a unique id.
 func newID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// FuzzOrders: whatever is sent to whatever path,
+// FuzzOrders: for any request to any path,
 //   - nothing panics;
-//   - without a key nothing is ordered, and checks apart nothing is answered with 200 that only a key may ask for;
-//   - what is ordered with a key is in force.
+//   - without a key there are no orders, and no answers of 200 that need a key, except for checks;
+//   - an order with a key becomes active.
 func FuzzOrders(f *testing.F) {
 	for _, seed := range []string{`{"target":"203.0.113.8","for":"1h","why":"w"}`, `{"rule":"per-ip","why":"w"}`, `{"target":"user:\u0000","why":"w"}`, "", "[", `{"target":"::/0","until":"2099-01-01T00:00:00Z","why":"w"}`} {
 		for _, path := range []string{"/v1/blocks", "/v1/allows", "/v1/pause", "/v1/blocks?key=203.0.113.7&why=w", "/v1/check/envoy//x", "/v1/find?key=%00"} {
@@ -51,7 +51,7 @@ func FuzzOrders(f *testing.F) {
 	})
 }
 
-// drain has Kafka have everything.
+// drain acknowledges everything in an outbox, as Kafka would.
 func drain(o *outbox) {
 	for {
 		select {

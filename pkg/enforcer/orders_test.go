@@ -274,7 +274,8 @@ func TestWithKafkaAwayAnOrderIsKeptAndSentLater(t *testing.T) {
 	}
 }
 
-// Who ends with orders that Kafka does not have puts them in force and sends them at the next start, the same bytes.
+// A process that ends with orders that Kafka does not have applies them at the next start and sends them, the same
+// bytes.
 func TestWaitingOrdersOutlastTheProcess(t *testing.T) {
 	r := keyed(t, list(t))
 	r.blocklist.set(true)
@@ -313,7 +314,7 @@ func TestOverTheSocketWhoOpensItGivesOrders(t *testing.T) {
 	}
 }
 
-// Nothing changes the list without a key, and no key does what its role may not.
+// Only keys change the list, and no key does more than its role may.
 func TestWhoMayDoWhat(t *testing.T) {
 	r := keyed(t, list(t, ofIP("203.0.113.7")))
 	bare := start(t, list(t, ofIP("203.0.113.7")), nil)
@@ -390,7 +391,7 @@ func TestWrongOrders(t *testing.T) {
 	}
 }
 
-// What Kafka refuses for good is not said to be there.
+// The answer to an order that Kafka refuses permanently does not report it as being in Kafka.
 func TestAnOrderThatKafkaRefusesIsSaidToBeHereOnly(t *testing.T) {
 	r := start(t, list(t), func(c *Config) {
 		c.Keys = keysFile(t)

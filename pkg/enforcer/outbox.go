@@ -17,17 +17,17 @@ import (
 	"weir/internal/telemetry"
 )
 
-// A Sink takes messages for one topic, in order, and has them until the brokers do: *kafka.Producer is one.
+// A Sink takes messages for one topic, in order, and keeps them until the brokers have them: *kafka.Producer is one.
 type Sink interface {
 	Send(ctx context.Context, messages ...kafka.Message) error
 }
 
-// Sinks are where orders go.
+// Sinks are the destinations of orders.
 type Sinks struct{ Blocklist, Events, Hits Sink }
 
-// An outbox keeps what people ordered on disk, a file an order, until Kafka has it, and sends it in the order in which
-// it was given. What was sent and not yet acknowledged when the process ended is sent again: records of the blocklist
-// say the same twice, batches of hits are counted once, and an event may be told twice.
+// An outbox keeps orders on disk, one file per request, until Kafka has them, and sends them in the order in which they
+// were given. Messages that were sent but not acknowledged when the process ended are sent again. That does no harm:
+// records of the blocklist are idempotent, batches of hits are counted once, and only an event may appear twice.
 type outbox struct {
 	folder string
 	logger *slog.Logger
@@ -35,22 +35,22 @@ type outbox struct {
 	queue  chan *parcel
 	held   atomic.Int64 // files
 
-	mu   sync.Mutex // of put
+	mu   sync.Mutex // held by put
 	next int64      // number of the next file
 }
 
-// maxParcels bounds what waits for Kafka.
+// maxParcels bounds the parcels that wait for Kafka.
 const maxParcels = 10_000
 
 var errOutboxFull = problemf(503, "%d orders wait for Kafka, no more are taken", maxParcels)
 
-// openOutbox reads what waits in a folder.
+// openOutbox reads the waiting parcels of a folder.
 func openOutbox(folder string, logger *slog.Logger) (*outbox, []*parcel, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("making the folder of orders: %w", err)
 	}
 	o := &outbox{folder: folder, logger: logger, faults: telemetry.NewFaults(logger), queue: make(chan *parcel, maxParcels)}
-	files, err := os.ReadDir(folder) // by their names
+	files, err := os.ReadDir(folder) // sorted by name
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the orders that wait: %w", err)
 	}
@@ -74,14 +74,14 @@ func openOutbox(folder string, logger *slog.Logger) (*outbox, []*parcel, error) 
 
 const parcelSuffix = ".order"
 
-// read reads a file; nil for one that is none of ours, or that is damaged: then it is said and put aside.
+// read reads a file. It returns nil for a foreign file, and for a damaged one, which it logs and renames.
 func (o *outbox) read(name string) (*parcel, error) {
 	path := filepath.Join(o.folder, name)
 	number, ours := strings.CutSuffix(name, parcelSuffix)
 	n, err := strconv.ParseInt(number, 10, 64)
 	if !ours || err != nil {
 		if strings.HasSuffix(name, ".part") {
-			err = os.Remove(path) // was never answered for
+			err = os.Remove(path) // an unfinished file, whose order was never answered
 			return nil, err
 		}
 		return nil, nil
@@ -106,8 +106,8 @@ func (o *outbox) read(name string) (*parcel, error) {
 	return p, nil
 }
 
-// put takes a parcel: when it returns, the parcel is on disk and will be sent. Its done is closed when Kafka has it or
-// refuses it for good.
+// put accepts a parcel: when it returns, the parcel is on disk and will be sent. Its done is closed when Kafka has it
+// or refuses it permanently.
 func (o *outbox) put(p *parcel) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,7 +127,7 @@ func (o *outbox) put(p *parcel) error {
 
 	o.next++
 	o.held.Add(1)
-	o.queue <- p // which has room for as many as may be held
+	o.queue <- p // it has room for maxParcels
 	return nil
 }
 
@@ -135,11 +135,11 @@ func (o *outbox) path(number int64) string {
 	return filepath.Join(o.folder, fmt.Sprintf("%019d", number)+parcelSuffix)
 }
 
-// write makes a file that is there whole or not at all.
+// write writes a file completely or not at all.
 func (o *outbox) write(number int64, data []byte) error {
 	part := o.path(number) + ".part"
 	file, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if errors.Is(err, fs.ErrNotExist) { // the folder was deleted while we run
+	if errors.Is(err, fs.ErrNotExist) { // the folder was deleted while the process runs
 		if err = os.MkdirAll(o.folder, 0o700); err == nil {
 			file, err = os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		}
@@ -180,14 +180,15 @@ func (o *outbox) run(ctx context.Context, to Sinks) {
 	}
 }
 
-// send hands a parcel to the sinks, which keep the order of each topic. Its file goes when all of it is acknowledged.
+// send passes a parcel to the sinks, which keep the order of each topic. Its file is removed when all of it is
+// acknowledged.
 func (o *outbox) send(ctx context.Context, to Sinks, p *parcel) {
 	left := &atomic.Int64{}
 	left.Store(int64(len(p.Orders) + len(p.Events) + len(p.Hits)))
 	var kept atomic.Bool
 	done := func(err error) {
 		if err != nil && !errors.Is(err, kafka.ErrPermanent) {
-			kept.Store(true) // we end: it is sent by who starts next
+			kept.Store(true) // the process ends: the next start sends it
 		} else if err != nil {
 			p.refused.Store(true)
 			o.faults.Note("order", fmt.Errorf("Kafka refuses what was ordered: %w", err))

@@ -85,7 +85,7 @@ func (r refusing) Send(_ context.Context, messages ...kafka.Message) error {
 	return nil
 }
 
-// What Kafka refuses for good is not sent for ever; what it did not get before the end is sent again.
+// A message that Kafka refuses permanently is not sent for ever; one that it did not get before the end is sent again.
 func TestWhatKafkaDoesNotTake(t *testing.T) {
 	for err, want := range map[error]int64{fmt.Errorf("%w: %w", kafka.ErrInvalid, kafka.ErrPermanent): 0, kafka.ErrClosed: 1} {
 		o, _, openErr := openOutbox(t.TempDir(), quiet)
@@ -103,7 +103,7 @@ func TestWhatKafkaDoesNotTake(t *testing.T) {
 	}
 }
 
-// Who was seen last is remembered by entry.
+// The time of the last refusal is remembered by entry.
 func TestSeen(t *testing.T) {
 	var s seen
 	s.note("per-ip", "203.0.113.7", 1_700_000_000_999)

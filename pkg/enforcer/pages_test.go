@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ask sends one request as it stands and gives the answer, and whether the connection is closed behind it.
+// ask sends one request literally and returns the status, and whether the connection is closed after the answer.
 func ask(t *testing.T, address string, lines ...string) (status int, closed bool) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -28,8 +28,8 @@ func ask(t *testing.T, address string, lines ...string) (status int, closed bool
 	return answer.StatusCode, answer.Close
 }
 
-// Where nobody is asked for a key a page in a browser is not answered, though its name leads to 127.0.0.1. Checks carry
-// what the edge was asked, and are answered whatever that is.
+// Without keys, requests of web pages in a browser are refused, even when their name resolves to 127.0.0.1. Checks
+// carry headers of the original request, and are answered whatever these are.
 func TestPagesAreNotAnswered(t *testing.T) {
 	free := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Keys, c.Hosts = nil, []string{"enforcer.internal"} })
 	keyed := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Keys = keysFile(t) })

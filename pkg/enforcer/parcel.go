@@ -12,7 +12,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A parcel is what people ordered at once, as Kafka is to have it.
+// A parcel has the orders of one request in the form for Kafka.
 type parcel struct {
 	Orders []message `json:"orders"` // of the topic blocklist
 	Events []message `json:"events"`
@@ -20,7 +20,7 @@ type parcel struct {
 
 	number  int64 // of its file
 	refused atomic.Bool
-	done    chan struct{} // closed when Kafka has all of it, or has refused some for good
+	done    chan struct{} // closed when Kafka has all of it, or has refused some permanently
 }
 
 // A message is one record to be written.
@@ -36,7 +36,7 @@ type sealed struct {
 	Checksum uint64          `json:"checksum"`
 }
 
-// marshal makes what a parcel's file holds.
+// marshal returns the contents of a parcel's file.
 func (p *parcel) marshal() ([]byte, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -47,7 +47,7 @@ func (p *parcel) marshal() ([]byte, error) {
 
 var errDamaged = errors.New("damaged")
 
-// unmarshalParcel reads a file. All of it is as it was written, or it is an error.
+// unmarshalParcel reads a file. It returns an error unless all of it is as it was written.
 func unmarshalParcel(data []byte) (*parcel, error) {
 	var s sealed
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -63,7 +63,7 @@ func unmarshalParcel(data []byte) (*parcel, error) {
 	return p, nil
 }
 
-// orders are what a parcel orders.
+// orders returns the orders of a parcel.
 func (p *parcel) orders() ([]*blocklist.Order, error) {
 	var orders []*blocklist.Order
 	for _, m := range p.Orders {
@@ -78,7 +78,7 @@ func (p *parcel) orders() ([]*blocklist.Order, error) {
 	return orders, nil
 }
 
-// kafkaMessages are a topic's messages; each is told of when it is done with.
+// kafkaMessages returns a topic's messages; done is called for each with its result.
 func kafkaMessages(of []message, done func(error)) []kafka.Message {
 	messages := make([]kafka.Message, len(of))
 	for i, m := range of {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// personAt is the user that opened a socket, by name where the user has one.
+// personAt returns the user that opened a socket, by name if the user has one.
 func personAt(socket *net.UnixConn) (name string, err error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {

@@ -7,5 +7,5 @@ import (
 	"net"
 )
 
-// personAt cannot say who opened a socket here.
+// personAt is not supported here.
 func personAt(*net.UnixConn) (name string, err error) { return "", errors.ErrUnsupported }

@@ -7,28 +7,28 @@ import (
 	"net/http"
 )
 
-// A problem is an answer that something is not done, as RFC 9457 has it.
+// A problem is an error answer according to RFC 9457.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Affects is what an order does that wants a confirmation.
+	// Affects are the effects of an order that need a confirmation.
 	Affects []string `json:"affects,omitempty"`
 }
 
-// A problemError is a problem that is found while a request is handled.
+// A problemError is a problem that the handling of a request returns.
 type problemError struct{ problem }
 
 // Error is the detail.
 func (p *problemError) Error() string { return p.Detail }
 
-// problemf makes one.
+// problemf makes a problemError.
 func problemf(status int, format string, args ...any) *problemError {
 	return &problemError{problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}}
 }
 
-// writeProblem answers with an error; what is no problem is our own fault.
+// writeProblem answers with an error; an error that is not a problem is a 500.
 func writeProblem(w http.ResponseWriter, err error) {
 	p := &problemError{}
 	if !errors.As(err, &p) {
@@ -54,5 +54,5 @@ func writeAs(w http.ResponseWriter, status int, kind string, value any) {
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(value) // who asked has gone
+	_ = e.Encode(value) // fails only when the client has gone
 }

@@ -10,10 +10,10 @@ import (
 	"weir/pkg/rule"
 )
 
-// LimitHeaders says which fields tell a refused client what limit it broke, beside Retry-After.
+// LimitHeaders selects the fields besides Retry-After with which a refused client learns the limit that it broke.
 type LimitHeaders uint8
 
-// The fields: those of the IETF's draft, the X-RateLimit-* of old, both, or none.
+// The fields: those of the IETF's draft, the older X-RateLimit-*, both, or none.
 const (
 	BothLimitHeaders LimitHeaders = iota
 	DraftLimitHeaders
@@ -22,8 +22,8 @@ const (
 )
 
 const (
-	// markField is the field of an answer that says for logs what was done, whose own field for it is called weir. What
-	// was refused begins with the word refused: collectors tell by it what was not served.
+	// markField is the field of an answer with its result for logs, where it is called weir. For a refused request it
+	// begins with the word refused: collectors detect by it requests that were not served.
 	markField = "X-Weir"
 
 	markRefused     = "refused "
@@ -33,10 +33,10 @@ const (
 	markWithoutList = "without list"
 )
 
-// longest is the longest time that a client is told to wait: a year.
+// longest is the longest Retry-After: a year.
 const longest = 365 * 24 * time.Hour
 
-// A policy is a limit of a rule as the draft has it: the rule and the limit are its name.
+// A policy is a limit of a rule in the draft's form: the rule and the limit are its name.
 type policy struct {
 	name  string // per-ip 10/min
 	field string // "per-ip 10/min";q=10;w=60
@@ -52,7 +52,7 @@ func newPolicy(ruleName string, l rule.Limit) policy {
 	return p
 }
 
-// quoted is a text as a string of a structured field; what cannot stand there is left out.
+// quoted returns a text as a string of a structured field, without characters that are not allowed there.
 func quoted(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -71,7 +71,7 @@ func quoted(text string) string {
 	return b.String()
 }
 
-// policies are those of a rule's limits, the one that was broken first told apart.
+// policies returns those of a rule's limits, and the broken one.
 func policies(r *rule.Rule, e *blocklist.Entry) (all []policy, broken *policy) {
 	if r != nil {
 		for _, l := range r.Limits {
@@ -85,7 +85,7 @@ func policies(r *rule.Rule, e *blocklist.Entry) (all []policy, broken *policy) {
 		}
 	}
 
-	l, err := rule.ParseLimit(e.Limit) // the rule had it when it was broken
+	l, err := rule.ParseLimit(e.Limit) // it was valid when it was broken
 	if err != nil {
 		return nil, nil
 	}
@@ -94,7 +94,7 @@ func policies(r *rule.Rule, e *blocklist.Entry) (all []policy, broken *policy) {
 	return all, &all[0]
 }
 
-// A refusalBody tells a refused client why, as the draft's problem type has it.
+// A refusalBody explains a refusal to a client, in the draft's problem type.
 type refusalBody struct {
 	problem
 	Violated []string `json:"violated-policies,omitempty"`
@@ -102,7 +102,7 @@ type refusalBody struct {
 
 const abnormalUsage = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
 
-// refuse answers that the request is refused because of an entry.
+// refuse answers that a request is refused because of an entry.
 func (e *Enforcer) refuse(w http.ResponseWriter, status int, entry *blocklist.Entry, r *rule.Rule, now int64) {
 	seconds := strconv.FormatInt(secondsUntil(entry.Until, now), 10)
 	header := w.Header()
@@ -133,7 +133,7 @@ func (e *Enforcer) limitHeaders(header http.Header, all []policy, broken *policy
 	}
 }
 
-// secondsUntil is how many seconds there are until an instant, at least one.
+// secondsUntil returns how many seconds there are until an instant, at least one.
 func secondsUntil(until, now int64) int64 {
 	if until-now > longest.Milliseconds() {
 		return int64(longest / time.Second)

@@ -12,10 +12,10 @@ import (
 // ServeHTTP answers one request.
 func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience)) // a test's writer has none
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience)) // the writer of a test has no deadline
 	}
 	if asksCheck(r.URL.Path) {
-		e.check(w, r) // it carries what the edge was asked: the Host of a site, the Origin of its pages
+		e.check(w, r) // no check of its origin: it carries the original request's headers, with the Host of a site and the Origin of its pages
 		return
 	}
 
@@ -28,7 +28,7 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mux.ServeHTTP(w, r)
 }
 
-// routes are all paths but checks'.
+// routes returns all paths except those of checks.
 func (e *Enforcer) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for path, methods := range map[string]map[string]func(http.ResponseWriter, *http.Request) error{
@@ -47,7 +47,7 @@ func (e *Enforcer) routes() *http.ServeMux {
 	return mux
 }
 
-// byMethod answers with problems where something is wrong. HEAD is GET.
+// byMethod answers errors as problems. HEAD is GET.
 func byMethod(methods map[string]func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	var known []string
 	for method := range methods {

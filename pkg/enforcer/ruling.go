@@ -13,34 +13,34 @@ import (
 	"weir/pkg/rule"
 )
 
-// A Ruling is what says whom a request belongs to: the rules, who the client is, and which headers edges set.
+// A Ruling determines the keys of a request: the rules, the client, and the headers that edges set.
 type Ruling struct {
 	Rules  *rule.Set
 	Client *request.Client
-	// Header names the client behind proxies, in any case.
+	// Header is the header with the client's address behind proxies, in any case.
 	Header string
-	// Fields are the headers that edges set themselves, by the fields of rules that they are. A further field of a
-	// rule's key that is not here is looked for in the header of its name.
+	// Fields are headers that edges set themselves, by the fields of rules for which they are the source. A further
+	// field of a rule's key that is missing here is read from the header of its name.
 	Fields map[string]string
-	// Shadow says that nothing is refused, whatever the list and the rules say.
+	// Shadow refuses nothing, for any list and rules.
 	Shadow bool
 }
 
-// A ruling is a Ruling in force.
+// A ruling is an active Ruling.
 type ruling struct {
 	Ruling
 	forwarded  string // the header, canonical
-	userHeader string // canonical; empty where users are not known
+	userHeader string // canonical; empty when users are not known
 	fields     []fieldHeader
 	counts     []ruleCounts // by the rules' indexes
-	elsewhere  *rule.Set    // the rules, for lists that are held elsewhere
+	elsewhere  *rule.Set    // the rules for lists that are enforced elsewhere
 	askings    sync.Pool    // of *asking
 }
 
-// thisMachine is what no firewall may cut off from itself.
+// thisMachine are addresses that no firewall may block.
 var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// A fieldHeader is the header that a further field stands in.
+// A fieldHeader is the header of a further field.
 type fieldHeader struct{ field, header string }
 
 func newRuling(of Ruling, m *metrics) *ruling {
@@ -61,7 +61,7 @@ func newRuling(of Ruling, m *metrics) *ruling {
 	return r
 }
 
-// ofRequest are the words of keys that every request has by itself, and those of responses.
+// ofRequest are the words of keys that every request has, and those of responses.
 var ofRequest = []string{"ip", "method", "host", "path", "raw_path", "query", "agent", "referrer", "status", "bytes"}
 
 func (r *ruling) addField(field, header string) {
@@ -76,8 +76,8 @@ func (r *ruling) addField(field, header string) {
 	}
 }
 
-// headerOf is the header that a further field is taken from where nothing is said of it: http_x_tenant and x_tenant are
-// X-Tenant. A name with a dot is that of something within a log's record, and no header.
+// headerOf returns the default header of a further field: http_x_tenant and x_tenant are X-Tenant. A name with a dot is
+// a member of a log's record, and has no header.
 func headerOf(field string) string {
 	if strings.ContainsAny(field, ".@$ ") {
 		return ""
@@ -85,7 +85,7 @@ func headerOf(field string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(field, "http_"), "_", "-")
 }
 
-// An asking is the memory that one check takes. One goroutine uses it at a time.
+// An asking is the memory of one check. One goroutine uses it at a time.
 type asking struct {
 	ruling  *ruling
 	judge   *rule.Judge
@@ -96,7 +96,8 @@ type asking struct {
 
 func newAsking(r *ruling) *asking { return &asking{ruling: r, judge: r.Rules.NewJudge()} }
 
-// read finds out what is asked about. It is false where a proxy of ours names no client: it asks about others.
+// read reads the request of a check. It returns false when a proxy of ours names no client, although its checks are
+// about clients.
 func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request), now time.Time) (known bool, edge netip.Addr) {
 	q := &a.request
 	q.Reset()
@@ -116,7 +117,7 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	edge = peer(r)
 	q.IP = edge
 	if q.Forwarded != "" && edge.IsLoopback() {
-		q.IP = netip.Addr{} // an edge of this machine: what it says of its clients is believed
+		q.IP = netip.Addr{} // an edge on this machine: its client headers are trusted
 	}
 	if proxy := a.ruling.Client.Resolve(q); proxy && q.Forwarded == "" {
 		return false, edge
@@ -125,7 +126,7 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	return q.IP.IsValid(), edge
 }
 
-// prepare makes the question for the list: the request's keys of the rules that may refuse it.
+// prepare makes the question for the list: the request's keys for the rules that may refuse it.
 func (a *asking) prepare() *blocklist.Asked {
 	q := &a.request
 	a.asked.IP, a.asked.User = q.IP, q.User
@@ -154,14 +155,15 @@ func (a *asking) prepare() *blocklist.Asked {
 	return &a.asked
 }
 
-// addField adds what orders may be for.
+// addField adds a field that orders may name.
 func (a *asking) addField(name, value string) {
 	if value != "" {
 		a.asked.Fields = append(a.asked.Fields, blocklist.Field{Name: name, Value: value})
 	}
 }
 
-// plainHost is a host as targets of orders have it: in lower case, without port, brackets and the dot at its end.
+// plainHost returns a host in the form of orders' targets: in lower case, without port, brackets and the dot at its
+// end.
 func plainHost(host string) string {
 	if colon := strings.LastIndexByte(host, ':'); colon >= 0 && (host[0] == '[' && host[colon-1] == ']' || strings.IndexByte(host, ':') == colon) {
 		host = host[:colon]

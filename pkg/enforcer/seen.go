@@ -6,9 +6,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A seen remembers when requests were last refused, by whose entry. It is a table of fixed size, a slot for a hash: of two
-// entries that share a slot the later refusal is remembered. What it says is for people: another entry is taken for
-// this one in a case of four thousand million.
+// A seen remembers when requests were last refused, by entry. It is a hash table of fixed size without chains: of two
+// entries that share a slot it remembers the later refusal. It is only for people: the chance to confuse two entries is
+// one in four thousand million.
 type seen struct {
 	slots [1 << 14]atomic.Uint64 // the hash's upper half, and seconds since 1970
 }
@@ -21,7 +21,7 @@ func (s *seen) note(rule, key string, nowMilli int64) {
 	}
 }
 
-// last is when a request was last refused because of the entry (Unix ms, whole seconds); 0 when that is not known.
+// last returns when a request was last refused because of the entry (Unix ms, whole seconds); 0 when that is unknown.
 func (s *seen) last(rule, key string) int64 {
 	h := entryHash(rule, key)
 	value := s.slots[h%uint64(len(s.slots))].Load()

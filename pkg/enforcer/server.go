@@ -17,21 +17,21 @@ import (
 	"weir/internal/origin"
 )
 
-// Bounds of what strangers may hold.
+// Bounds for unknown clients.
 const (
 	maxConnections = 10_000
-	maxPerAddress  = 5_000 // that have shown no key
+	maxPerAddress  = 5_000 // without a key
 	maxFollowers   = 4_096
 	bodyPatience   = 30 * time.Second
 	answerPatience = maxWait + limited.WritePatience
-	lookAtSocket   = time.Second // whether it is there
-	// headerBytes is more than the 60 KiB that Envoy takes of a client, and puts into a check: a check that is refused as too
-	// long has failed, and then Envoy lets the client through.
+	lookAtSocket   = time.Second // interval of checks that it is there
+	// headerBytes is more than the 60 KiB that Envoy accepts from a client and puts into a check. When a check fails
+	// because it is too long, Envoy lets the client through.
 	headerBytes  = 72 << 10
 	idlePatience = 150 * time.Second // longer than edges keep connections: nginx 60 s, Traefik 90 s, Caddy 120 s
 )
 
-// guard refuses to listen where other machines can connect and nobody is asked who they are.
+// guard refuses to listen where other machines can connect without authentication.
 func (c *Config) guard() error {
 	if c.Listen == "" || c.Keys != nil || keys.AsksCertificates(c.TLS) {
 		return nil
@@ -45,7 +45,7 @@ func (c *Config) guard() error {
 	return fmt.Errorf("listening on %s: %w; give keys or client certificates, or listen on 127.0.0.1", c.Listen, errUnguarded)
 }
 
-// pages are what is answered of requests that browsers send: where nobody is asked for a key, only those for this machine.
+// pages returns the policy for requests of browsers: without keys, only requests for this machine's names are answered.
 func (c *Config) pages() origin.Pages {
 	if c.Listen == "" || c.Keys != nil || keys.AsksCertificates(c.TLS) {
 		return origin.Pages{}
@@ -88,8 +88,7 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 	return all, nil
 }
 
-// listenSocket takes the place of a socket that nobody listens on any more. The user and the group of the process may
-// open it.
+// listenSocket replaces a socket without a listener. The user and the group of the process may open it.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -113,8 +112,8 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// keepSocket listens again where the socket was deleted, alone or with its folder, until the context is done. The
-// listener before it stays open: the folder may come back.
+// keepSocket listens again when the socket was deleted, alone or with its folder, until the context is done. The
+// previous listener stays open, because the folder may come back.
 func (e *Enforcer) keepSocket(ctx context.Context, server *http.Server, running *sync.WaitGroup) {
 	if e.config.Socket == "" {
 		return
@@ -151,7 +150,7 @@ func (e *Enforcer) server() *http.Server {
 	server := &http.Server{
 		Handler: e, TLSConfig: e.config.TLS, ConnContext: withPerson,
 		ReadHeaderTimeout: limited.HeaderPatience, WriteTimeout: answerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: headerBytes,
-		ErrorLog: slog.NewLogLogger(e.config.Logger.Handler(), slog.LevelDebug), // what strangers do is not worth a line each
+		ErrorLog: slog.NewLogLogger(e.config.Logger.Handler(), slog.LevelDebug), // errors of unknown clients are not worth a line each
 	}
 	limited.Track(server)
 	return server
@@ -171,7 +170,7 @@ func (e *Enforcer) serve(server *http.Server, l listening) error {
 	return fmt.Errorf("serving %s: %w", l.Addr(), err)
 }
 
-// Address is where it listens, once Run does; empty where it listens on none.
+// Address returns the address of the listener, once Run has opened it; empty without one.
 func (e *Enforcer) Address() string {
 	<-e.serving
 	return e.address

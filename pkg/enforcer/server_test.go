@@ -16,7 +16,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// encrypted is a certificate for 127.0.0.1, and a client that trusts it.
+// encrypted returns a certificate for 127.0.0.1, and a client that trusts it.
 func encrypted(t *testing.T) (*tls.Config, *http.Client) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.NotFoundHandler())
@@ -116,7 +116,7 @@ func TestTheSocket(t *testing.T) {
 	}
 }
 
-// TestADeletedSocketComesBack: also where the folder that it was in is deleted.
+// TestADeletedSocketComesBack also deletes its folder.
 func TestADeletedSocketComesBack(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	r := start(t, list(t), func(c *Config) { c.Socket = filepath.Join(folder, "weir.sock") })

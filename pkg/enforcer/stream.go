@@ -14,28 +14,28 @@ import (
 // streamChanges is how many changes are written at once.
 const streamChanges = 1024
 
-// stillThere is how often a stream in which nothing happens says that it is there.
+// stillThere is the interval of comments that keep a quiet stream alive.
 const stillThere = 15 * time.Second
 
-// A stream writes changes as events to one who watches.
+// A stream writes changes as events to one client.
 type stream struct {
 	set     *blocklist.Set
 	to      *patientWriter
 	flush   func() error
 	wanted  func(*blocklist.Entry) bool
 	at      blocklist.Version
-	may     func() bool     // whether the key is still good
-	waiting map[string]bool // ids of orders that were shown before the log has brought them
+	may     func() bool     // whether the key is still valid
+	waiting map[string]bool // ids of orders that were sent before the log has brought them
 	room    bytes.Buffer
 
-	place func() (leave func(), err error) // of those who are answered with the complete list
+	place func() (leave func(), err error) // for answers with the complete list
 	turns turns
 	gone  bool // there was no place: the client comes again
 }
 
-// stream answers with events: an entry each, as it changes. Who begins without a version gets what changes from now on.
-// Who comes with one that is no longer known, or does not keep up, gets the event reset, then all entries in force, then
-// the event whole.
+// stream answers with one event per changed entry. A client without a version gets the changes from now on. A client
+// with an unknown version, or one that does not keep up, gets the event reset, then all active entries, then the event
+// whole.
 func (e *Enforcer) stream(w http.ResponseWriter, r *http.Request, q *listRequest) error {
 	leave, err := e.follows()
 	if err != nil {
@@ -65,7 +65,7 @@ func (e *Enforcer) stream(w http.ResponseWriter, r *http.Request, q *listRequest
 	return nil
 }
 
-// run writes until the context is done, who watches has gone, or their key was removed.
+// run writes until the context is done, the client has gone, or its key was removed.
 func (s *stream) run(ctx context.Context) {
 	ticker := time.NewTicker(stillThere)
 	defer ticker.Stop()
@@ -89,7 +89,7 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// write writes what changed, and says whether there is more.
+// write writes the changes, and returns whether there are more.
 func (s *stream) write() (more bool) {
 	changes, version, ok := s.set.Changes(s.at, streamChanges)
 	if !ok {
@@ -123,7 +123,7 @@ func (s *stream) write() (more bool) {
 	return false
 }
 
-// reset writes all that is in force. That has the bounds of other complete lists: a place, a turn, and a time to be read.
+// reset writes all active entries. It has the bounds of other complete lists: a place, a turn, and a deadline.
 func (s *stream) reset() {
 	leave, err := s.place()
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *stream) reset() {
 	fmt.Fprintf(&s.room, "id: %s\nevent: whole\ndata: {}\n\n", s.at)
 }
 
-// entry writes an event; with a version that is where to go on from.
+// entry writes an event; the version is its id, from which a client can continue.
 func (s *stream) entry(e *blocklist.Entry, at blocklist.Version) {
 	if e == nil || s.wanted != nil && !s.wanted(e) {
 		return

@@ -8,11 +8,12 @@ import (
 	"weir/internal/limited"
 )
 
-// Turns are for those who make lists: so many at a time that checks keep half of the processors, however many ask for
-// the list. Nobody keeps one while its list is sent, so who reads slowly delays nobody. Nil is without bound.
+// Turns bound the goroutines that make lists at the same time, so that checks keep half of the processors for any
+// number of list requests. A turn is given up while the list is sent, so slow readers delay no other client. Nil has no
+// bound.
 type turns chan struct{}
 
-// entriesATurn is how many entries are looked at before others have their turn.
+// entriesATurn is how many entries are read before others get a turn.
 const entriesATurn = 1024
 
 func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }
@@ -29,16 +30,16 @@ func (t turns) give() {
 	}
 }
 
-// pass lets others have their turn first.
+// pass gives others a turn first.
 func (t turns) pass() {
 	t.give()
 	t.take()
 }
 
-// maxListing is how many complete lists are answered at a time. Each has a copy of the list's table meanwhile.
+// maxListing is how many complete lists are answered at a time. Each needs a copy of the list's table meanwhile.
 const maxListing = 64
 
-// waitForPlace is how long one waits who finds no place free.
+// waitForPlace is how long a request waits when no place is free.
 const waitForPlace = 5 * time.Second
 
 // place waits for one of a few places.
@@ -62,13 +63,14 @@ func place(r *http.Request, places chan struct{}, what string) (leave func(), er
 	return nil, problemf(http.StatusServiceUnavailable, "%d others %s just now: ask again", cap(places), what)
 }
 
-// The answer to one who has a place may take so long, and as long again as it takes at the slowest rate, in bytes a second.
+// The deadline of an answer that has a place: a fixed time, plus the time for its length at the slowest rate, in bytes
+// a second.
 const (
 	placePatience = time.Minute
 	slowest       = 64 << 10
 )
 
-// A hurried writer ends the connection when its answer is not taken in time.
+// A hurried writer ends the connection when its client does not read the answer in time.
 type hurried struct {
 	http.ResponseWriter
 	until time.Time
@@ -83,7 +85,7 @@ func (h *hurried) Write(b []byte) (written int, err error) {
 	const pieceBytes = 64 << 10
 	for begun := false; !begun || len(b) > 0; begun = true {
 		if time.Now().After(h.until) {
-			panic(http.ErrAbortHandler) // what was written is no answer
+			panic(http.ErrAbortHandler) // a part is not a valid answer
 		}
 		piece := b[:min(len(b), pieceBytes)]
 		n, err := h.ResponseWriter.Write(piece)

@@ -13,7 +13,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// Of those who ask for the worst entries, which are kept in memory, a few are answered at a time.
+// Answers with the worst entries are kept in memory, so only a few are made at a time.
 func TestTopIsBounded(t *testing.T) {
 	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Keys = nil })
 	for range maxFinding {
@@ -46,7 +46,7 @@ func TestTopIsBounded(t *testing.T) {
 	}
 }
 
-// A stream that begins with the complete list needs a place as the list does, and gives it back.
+// A stream that begins with the complete list needs a place like other lists, and gives it back.
 func TestStreamsThatBeginWithTheListAreBounded(t *testing.T) {
 	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Keys = nil })
 	gone, cancel := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func TestStreamsThatBeginWithTheListAreBounded(t *testing.T) {
 	}
 }
 
-// A stuckWriter is someone who takes nothing of an answer until they are let.
+// A stuckWriter is a client that reads nothing of an answer until it is released.
 type stuckWriter struct {
 	*httptest.ResponseRecorder
 	reached, let chan struct{}
@@ -87,7 +87,7 @@ func (s *stuckWriter) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// However many take their list slowly, others get theirs: nobody has a turn while they are sent something.
+// However many clients read slowly, others get their list: a turn is given up while an answer is sent.
 func TestWhoReadsSlowlyKeepsNoTurn(t *testing.T) {
 	var entries []*blocklist.Entry
 	for i := range 3000 {
@@ -116,7 +116,7 @@ func TestWhoReadsSlowlyKeepsNoTurn(t *testing.T) {
 	}
 }
 
-// An answer that is not taken in time ends with its connection, and gives its place back.
+// An answer that is not read in time ends with its connection, and gives its place back.
 func TestAnswersOfFewPlacesAreHurried(t *testing.T) {
 	w := httptest.NewRecorder()
 	h := &hurried{w, time.Now().Add(time.Minute)}

@@ -21,7 +21,7 @@ type unblocked struct {
 	Note    string             `json:"note,omitempty"`
 }
 
-// A sending says when a request that an entry refused was last seen here.
+// A sending states when this enforcer last refused a request because of an entry.
 type sending struct {
 	Last time.Time `json:"last"`
 	Age  string    `json:"age"`
@@ -30,11 +30,11 @@ type sending struct {
 // maxLifted is how many entries one order lifts at most.
 const maxLifted = 1000
 
-// recently is how long ago someone may have sent who is still sending.
+// recently is the age of the last refusal up to which a client counts as still sending.
 const recently = time.Minute
 
-// unblock is DELETE /v1/blocks: everything that holds a key is taken out of force. Verdicts are pardoned, and whoever
-// counts their keys is told to begin anew; what people blocked is lifted.
+// unblock is DELETE /v1/blocks: it lifts everything that contains a key. Verdicts are pardoned, and the aggregators
+// forget their keys; manual blocks are lifted.
 func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 	o, err := e.begin(r)
 	if err != nil {
@@ -86,7 +86,7 @@ func joinNotes(notes ...string) (all string) {
 	return all
 }
 
-// againNote warns of who will be blocked again.
+// againNote warns of clients that will be blocked again.
 func (u *unblocked) againNote() string {
 	if u.Sending == nil || u.Allowed != nil || time.Since(u.Sending.Last) > recently {
 		return ""
@@ -94,13 +94,13 @@ func (u *unblocked) againNote() string {
 	return fmt.Sprintf("it sent requests %s ago: when it goes on like that it will be blocked again, unless it is allowed for a while", u.Sending.Age)
 }
 
-// liftAll orders the end of everything that holds a key, and shows it ended.
+// liftAll orders the end of everything that contains a key, and returns the ended entries.
 func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) []*blocklist.Entry {
 	shown := []*blocklist.Entry{}
 	var verdicts []*blocklist.Entry
 	for found := range e.config.Set.Find(q.key, o.now) {
 		if len(shown) > maxLifted {
-			break // which is refused
+			break // the caller refuses it
 		}
 		switch {
 		case found.Order != nil && found.Order.Kind == blocklist.OrderBlock && (q.Rule == "" || q.Rule == manualRule):
@@ -120,10 +120,10 @@ func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) []*blocklis
 	return shown
 }
 
-// manualRule is the rule that what people order is shown with.
+// manualRule is the rule that manual entries are shown with.
 const manualRule = "manual"
 
-// pardonedFor is how long a pardon outlasts the entry: it may have been extended by then.
+// pardonedFor is how long a pardon outlasts the entry, which may be extended until then.
 const pardonedFor = 24 * time.Hour
 
 func pardon(of *blocklist.Entry, o *ordering, why string) *blocklist.Order {
@@ -135,7 +135,7 @@ func pardon(of *blocklist.Entry, o *ordering, why string) *blocklist.Order {
 		From: o.now, Until: until, By: o.by, Why: why}
 }
 
-// allowInstead orders that the key is let through for a while, where that was asked for.
+// allowInstead orders an allow of the key for a while, if the request has one.
 func (e *Enforcer) allowInstead(r *http.Request, o *ordering, q *orderRequest, answer *unblocked) error {
 	if q.allow == "" {
 		return nil
@@ -155,7 +155,7 @@ func (e *Enforcer) allowInstead(r *http.Request, o *ordering, q *orderRequest, a
 	return nil
 }
 
-// targetOf is whom a key is of: a user, say, where the entries that hold it are of one field.
+// targetOf returns the target for a key: a user, for example, when the entries that contain it are of one field.
 func targetOf(key string, holding []*blocklist.Entry) string {
 	if _, _, err := blocklist.ParseTarget(key); err == nil {
 		return key
@@ -170,7 +170,7 @@ func targetOf(key string, holding []*blocklist.Entry) string {
 	return key
 }
 
-// sending is when one of the entries last refused a request here; nil when that is not known.
+// sending returns when one of the entries last refused a request here; nil when that is unknown.
 func (e *Enforcer) sending(entries []*blocklist.Entry, now int64) *sending {
 	newest := int64(0)
 	for _, entry := range entries {
@@ -183,8 +183,8 @@ func (e *Enforcer) sending(entries []*blocklist.Entry, now int64) *sending {
 	return &sending{time.UnixMilli(newest).UTC(), age.Truncate(time.Second).String()}
 }
 
-// commands makes batches of hits that hold nothing but commands to forget keys. Its source is another whenever the
-// process starts, and its positions count the orders.
+// commands makes batches of hits that contain only commands to forget keys. Each start of the process has another
+// source, and positions count the orders.
 type commands struct {
 	source     string
 	partitions int
@@ -198,8 +198,8 @@ func newCommands(partitions int) *commands {
 	return &commands{source: "enforcer/" + newID(), partitions: partitions, writer: hit.NewWriter()}
 }
 
-// batches are those that tell the owners of the entries' keys to forget them, one a partition. What does not fit into
-// one batch, which is more than anyone unblocks at once, is left out: its entry is pardoned all the same.
+// batches returns one batch per partition that makes the owners of the entries' keys forget them. Keys that do not fit
+// into one batch, which are more than one unblock ever has, are left out: their entries are pardoned all the same.
 func (c *commands) batches(entries []*blocklist.Entry, now int64, fingerprint string) []message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,7 +228,7 @@ func (c *commands) batches(entries []*blocklist.Entry, now int64, fingerprint st
 	return all
 }
 
-// rulesOf are the rules of the entries, each once.
+// rulesOf returns the rules of the entries, each once.
 func rulesOf(entries []*blocklist.Entry) (rules []string) {
 	for _, entry := range entries {
 		if !slices.Contains(rules, entry.Rule) {
