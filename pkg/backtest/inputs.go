@@ -61,7 +61,7 @@ func lookAtAll(ctx context.Context, c *Config, done *atomic.Int64) ([]*log, erro
 // tellingLines is a number of equal first lines that two logs do not have by chance.
 const tellingLines = 20
 
-// twice refuses logs that begin alike: a file and its packed copy, of which every line would count twice.
+// twice refuses logs that begin alike: with a file and its packed copy every line would count twice.
 func twice(logs []*log) error {
 	var errs []error
 	seen := map[uint64]*log{}

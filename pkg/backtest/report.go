@@ -71,7 +71,7 @@ type Blocked struct {
 	Refused  int64   `json:"refused"`  // of them, those inside a block
 	Blocks   int64   `json:"blocks"`   // how many blocks began
 
-	allowed  int64   // what the limit allows
+	allowed  int64   // hits that the limit allows
 	per      int64   // milliseconds
 	timeline *series // from the first break on; nil if it was not kept
 }

@@ -10,15 +10,15 @@ import (
 	"weir/pkg/request"
 )
 
-// An Allow is what rules leave alone: the requests for which all that it gives holds.
+// An Allow describes the requests that rules leave alone: those that meet all of its conditions.
 type Allow struct {
-	Prefixes []netip.Prefix // the client lies in one of them; those of files too
+	Prefixes []netip.Prefix // the client is in one of them; includes those of files
 	Users    []string
-	Hosts    []string // lower case, without port and the dot at the end
+	Hosts    []string // lower case, without port and trailing dot
 	Match    string   // the expression as written
 	Note     string
-	Until    time.Time // it holds for requests before; the zero time is for ever
-	Rules    []string  // the rules that it is for; none are all
+	Until    time.Time // it applies to requests before; the zero time means always
+	Rules    []string  // the rules that it applies to; none means all
 
 	networks bart.Lite
 	users    map[string]bool
@@ -28,13 +28,13 @@ type Allow struct {
 	exempt   []bool // by index in Set.Rules
 }
 
-// plainList says that an allow is a list of clients or users for all rules and times, and nothing besides.
+// plainList reports whether an allow is only a list of clients or users, for all rules and times.
 func (a *Allow) plainList() bool {
 	return len(a.Hosts) == 0 && a.match == nil && a.Until.IsZero() && len(a.Rules) == 0 &&
 		(len(a.Prefixes) == 0 || len(a.Users) == 0)
 }
 
-// prepare makes the tables that allows asks.
+// prepare makes the tables of the entry.
 func (a *Allow) prepare(rules []*Rule) {
 	for _, prefix := range a.Prefixes {
 		a.networks.Insert(prefix)
@@ -55,7 +55,7 @@ func setOf(words []string) map[string]bool {
 	return set
 }
 
-// allows says whether the entry holds for a request, whatever the rule.
+// allows reports whether the entry applies to a request, whatever the rule.
 func (a *Allow) allows(s *subject) bool {
 	if !a.Until.IsZero() && s.UnixMilli >= a.until {
 		return false
@@ -81,7 +81,7 @@ func containsAddress(networks *bart.Lite, r *request.Request) bool {
 	return r.IP.IsValid() && networks.Lookup(address.Plain(r.IP))
 }
 
-// allowed is the allows of a set, the plain lists among them put together.
+// allowed is the allows of a set, with the plain lists among them merged.
 type allowed struct {
 	networks bart.Lite
 	users    map[string]bool
@@ -106,7 +106,7 @@ func newAllowed(allows []*Allow) *allowed {
 	return a
 }
 
-// exempts marks the rules that leave a request alone, and says whether it is all of them.
+// exempts sets a mark for each rule that leaves a request alone, and reports whether all rules do.
 func (a *allowed) exempts(s *subject, marks []bool) (all bool) {
 	if a.networks.Size() > 0 && containsAddress(&a.networks, s.Request) {
 		return true

@@ -48,7 +48,7 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 	}
 }
 
-// allow is the entry that a faultless spec says; the files' prefixes come to it.
+// allow is the entry of a spec without mistakes; the files' prefixes are added to it.
 func (a *allowSpec) allow(prefixes []netip.Prefix) *Allow {
 	slices.SortFunc(prefixes, netip.Prefix.Compare)
 	return &Allow{
@@ -84,7 +84,7 @@ func (o *oneOrMore) FromYAML(v yamlfile.Value) {
 
 type untilSpec time.Time
 
-// FromYAML reads a day, whose beginning in UTC is meant, or an instant.
+// FromYAML reads a day, which means its beginning in UTC, or an instant.
 func (u *untilSpec) FromYAML(v yamlfile.Value) {
 	text, ok := v.Scalar()
 	if !ok {

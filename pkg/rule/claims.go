@@ -12,15 +12,16 @@ import (
 	"weir/pkg/request"
 )
 
-// What clients say of themselves decides nothing that protects: whoever can choose a value escapes a rule that excludes it,
-// has others blocked by a rule that counts by it, and is let through by an allow entry that asks for it alone. This file
-// finds such rules and entries; they are warned of.
+// Claims of clients must not decide anything that protects. A client that can choose a value escapes a rule that
+// excludes the value, has others blocked by a rule that counts by it, and passes by an allow entry that only requires
+// it. This file finds such rules and entries and warns of them.
 
-// claimable are the names of what any client sends as it likes. A path and a method are what is asked for: a client that
-// changes them gets another answer.
+// claimable are the fields that any client sends as it likes. Path and method are not among them: a client that changes
+// these gets another response.
 var claimable = []string{"user", "host", "agent", "referrer", "query"}
 
-// isClaimed says whether a client chooses a field. A further field is a header where its name says so, as nginx's variables do.
+// isClaimed reports whether a client chooses a field. A further field is a header if its name shows it, as nginx's
+// variables do.
 func isClaimed(name string, usersChecked bool) bool {
 	if name == "user" {
 		return !usersChecked
@@ -30,7 +31,7 @@ func isClaimed(name string, usersChecked bool) bool {
 
 const checkUsers = `have edges log a user only after checking it (docs/edges.md, Users), and write users: checked at the top of the file`
 
-// claims warns of what rests on something that clients choose.
+// claims warns of rules and entries that depend on claims of clients.
 func (l *loader) claims(set *Set) {
 	for _, r := range set.Rules {
 		what, remedy := r.framed(l.usersChecked)
@@ -59,7 +60,7 @@ func (l *loader) warn(place yamlfile.Fault, what, remedy string) {
 	l.warnings = append(l.warnings, place)
 }
 
-// framed says how somebody else can be blocked by what a client claims.
+// framed describes how a client can have others blocked by its claims.
 func (r *Rule) framed(usersChecked bool) (what, remedy string) {
 	if !r.Key.has("user") {
 		return "", ""
@@ -75,7 +76,7 @@ func (r *Rule) framed(usersChecked bool) (what, remedy string) {
 	return "", ""
 }
 
-// escaped says how a client can claim not to be counted.
+// escaped describes which claim of a client keeps it from being counted.
 func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 	if r.match == nil {
 		return "", ""
@@ -110,11 +111,11 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 	return "", ""
 }
 
-// atWill are the words of keys that a client writes in each request as it likes, and gets the same answer.
+// atWill are the parts of keys that a client can change with each request and still get the same response.
 var atWill = []string{"agent", "referrer", "query", "raw_path"}
 
-// renamed says how a client can have another key with each request: what it writes as it likes is a part of the key, and no
-// other rule counts the same requests without that.
+// renamed describes how a client can have another key with each request: its key has a part that the client writes as
+// it likes, and no other rule counts the same requests without that part.
 func (r *Rule) renamed(set *Set) (what, remedy string) {
 	isAtWill := func(p part) bool { return slices.Contains(atWill, p.name) }
 	first := slices.IndexFunc(r.Key.parts, isAtWill)
@@ -138,8 +139,8 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 	return what, "add a rule that counts the same requests without the " + name + ", as key: ip, and may allow more"
 }
 
-// isMasterKey says whether the entry holds for anyone who claims the right things, from whatever address and for whatever is
-// asked.
+// isMasterKey reports whether the entry applies to anyone who sends the right claims, from any address and for any
+// target.
 func (a *Allow) isMasterKey(usersChecked bool) bool {
 	switch {
 	case len(a.Prefixes) > 0, usersChecked && len(a.Users) > 0:
@@ -162,7 +163,7 @@ func (a *Allow) isMasterKey(usersChecked bool) bool {
 	return ok && constant.Value
 }
 
-// mayMatch says whether the rule's match may hold for a request of which these names are known and as in the specimen.
+// mayMatch reports whether the rule's match may be true for a request. Only the known names have the specimen's values.
 func (r *Rule) mayMatch(known []string, specimen *request.Request) bool {
 	if r.match == nil {
 		return true
@@ -187,11 +188,11 @@ func (r *Rule) mayMatch(known []string, specimen *request.Request) bool {
 	return !ok || constant.Value
 }
 
-// maxTexts is how many values of a name are tried: each costs what reading its condition does.
+// maxTexts bounds the values of a name that are tried: each costs an evaluation of its condition.
 const maxTexts = 64
 
-// textsWith are values that a name may have: any, and those that stand in conditions on it. There are none where the match does
-// not ask for it.
+// textsWith are possible values of a name: any, and those in conditions on it. There are none if the match does not use
+// the name.
 func (r *Rule) textsWith(name string) []string {
 	texts := &textFinder{}
 	asked := false
@@ -213,14 +214,15 @@ func (r *Rule) textsWith(name string) []string {
 
 type textFinder struct{ all []string }
 
-// Visit notes a text.
+// Visit collects a text.
 func (f *textFinder) Visit(node *ast.Node) {
 	if text, ok := (*node).(*ast.StringNode); ok {
 		f.all = append(f.all, text.Value)
 	}
 }
 
-// substitute puts what atom says in the place of each condition; holds is what makes the whole hold there.
+// substitute replaces each condition by the result of atom; holds is the value of the condition that makes the complete
+// expression true.
 func substitute(n ast.Node, holds bool, atom func(n ast.Node, holds bool) ast.Node) ast.Node {
 	switch n := n.(type) {
 	case *ast.BoolNode:

@@ -7,7 +7,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// A rule that a client escapes by what it claims, or by which it has others blocked, is warned of; others are not.
+// weir warns of a rule that a client escapes by a claim, or by which it has others blocked, and of no other rule.
 func TestClaimsThatRulesRestOn(t *testing.T) {
 	const (
 		frames401 = "status 401"
@@ -47,7 +47,8 @@ func TestClaimsThatRulesRestOn(t *testing.T) {
 	}
 }
 
-// A rule whose key a client can change with each request is warned of, unless another rule counts the same requests without it.
+// weir warns of a rule whose key a client can change with each request, unless another rule counts the same requests
+// without that part.
 func TestKeysThatClientsChange(t *testing.T) {
 	const (
 		escapes = "sends another one with each request is never blocked; add a rule"
@@ -72,7 +73,8 @@ func TestKeysThatClientsChange(t *testing.T) {
 	}
 }
 
-// An allow entry that anyone can claim, whatever he asks for, is warned of; one that is for addresses or for what is asked is not.
+// weir warns of an allow entry that applies to anyone by claims alone, and not of one for addresses or for certain
+// targets.
 func TestAllowEntriesThatAnyoneCanClaim(t *testing.T) {
 	const master = "anyone can claim"
 	for words, want := range map[string]string{
@@ -121,7 +123,7 @@ func checkWarnings(t *testing.T, text, want string) {
 	}
 }
 
-// Long lists take no longer to look through than to read.
+// Long lists take as long to check as to read.
 func TestClaimsInLongLists(t *testing.T) {
 	var list strings.Builder
 	for range 2000 {

@@ -15,8 +15,8 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// Expressions run as closures made of their checked tree, because the virtual machine allocates at every integer. What
-// closures cannot do, the virtual machine does; they do the same where they do anything (a test holds them together).
+// Expressions run as closures made of their checked tree, because the virtual machine allocates at every integer. The
+// virtual machine runs the expressions that closures cannot. Both give the same results (a test compares them).
 
 type (
 	boolean = func(*subject) bool
@@ -25,7 +25,7 @@ type (
 	text    = func(*subject) string
 )
 
-// translate makes closures of the whole tree, or none.
+// translate makes closures of the complete tree, or none.
 func (e *expression) translate(wanted reflect.Kind) {
 	if wanted == reflect.Bool {
 		e.boolean = booleanOf(e.tree)
@@ -34,7 +34,7 @@ func (e *expression) translate(wanted reflect.Kind) {
 	e.number = floatOf(e.tree)
 }
 
-// booleanOf is nil where the virtual machine is needed; so are the other …Of.
+// booleanOf is nil if the virtual machine is needed; so are the other …Of.
 func booleanOf(n ast.Node) boolean {
 	switch n := n.(type) {
 	case *ast.BoolNode:
@@ -154,7 +154,7 @@ func constantInteger(n ast.Node) *int {
 	return nil
 }
 
-// constants are the values of a list that holds nothing but nodes of one type.
+// constants are the values of a list that has only nodes of one type.
 func constants[N ast.Node, T any](list *ast.ArrayNode, value func(N) T) ([]T, bool) {
 	var values []T
 	for _, node := range list.Nodes {
@@ -390,7 +390,7 @@ func integerFunctionOf(n *ast.BuiltinNode) integer {
 	return nil
 }
 
-// floatOf is any number; of a whole one its value as a float.
+// floatOf is any number; an integer is converted.
 func floatOf(n ast.Node) float {
 	if whole := integerOf(n); whole != nil {
 		return func(s *subject) float64 { return float64(whole(s)) }
@@ -440,7 +440,7 @@ func floatFunctionOf(n *ast.BuiltinNode) float {
 	return func(s *subject) float64 { return function(inner(s)) }
 }
 
-// pick is max or min, in the virtual machine's way with what is no number.
+// pick is max or min. It handles values that are not a number as the virtual machine does.
 func pick[T int | float64](name string, left, right func(*subject) T) func(*subject) T {
 	if left == nil || right == nil {
 		return nil

@@ -16,7 +16,7 @@ var benched = map[string]reflect.Kind{
 	`bytes / 1024`: reflect.Float64,
 }
 
-// What an expression costs as closures, and in the virtual machine.
+// The cost of an expression as closures, and in the virtual machine.
 func BenchmarkExpression(b *testing.B) {
 	r := &request.Request{IP: netip.MustParseAddr("203.0.113.7"), Method: "GET", Path: "/api/orders/17", Status: 404, Bytes: 123456}
 	for text, wanted := range benched {

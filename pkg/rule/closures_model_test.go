@@ -123,8 +123,8 @@ func inMachine(text string, wanted reflect.Kind, optimize bool) *expression {
 	return &expression{program: program}
 }
 
-// Closures give what the virtual machine gives, for random expressions and requests. It fails where max(1, 2.5) is held
-// against a whole number, because it took max for whole; closures do not.
+// Closures give the results of the virtual machine, for random expressions and requests. The machine fails when max(1,
+// 2.5) is compared with an integer, because it treats the result of max as an integer; closures do not.
 func TestClosuresAgreeWithTheMachine(t *testing.T) {
 	g := grower{rand.New(rand.NewPCG(1, 2))}
 	translated := 0
@@ -136,7 +136,7 @@ func TestClosuresAgreeWithTheMachine(t *testing.T) {
 		}
 		e, complaints := compile(text, wanted)
 		if complaints != nil {
-			continue // such as an integer too large; the virtual machine is not asked either
+			continue // such as an integer too large; the virtual machine is not run either
 		}
 		if e.program == nil {
 			translated++
@@ -161,7 +161,7 @@ func TestClosuresAgreeWithTheMachine(t *testing.T) {
 	}
 }
 
-// answer is what an expression says of a request, failures included.
+// answer is the result of an expression for a request, failures included.
 func answer(e *expression, s *subject) string {
 	if e.boolean != nil {
 		return fmt.Sprint(e.matches(s))
@@ -186,7 +186,7 @@ func number(value float64, ok bool) string {
 	return fmt.Sprint(value, ok)
 }
 
-// Before the response: whatever the response turns out to be, a match that holds with it was covered without it.
+// Before the response: if a match is true with any response, the request was covered without it.
 func TestCoverHoldsWhereverTheMatchMayHold(t *testing.T) {
 	g := grower{rand.New(rand.NewPCG(3, 4))}
 	open, shut := 0, 0

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Judges of one set are asked at once; the race detector looks on.
+// Judges of one set run at the same time, under the race detector.
 func TestJudgesOfOneSetAreApart(t *testing.T) {
 	set := mustParse(t, fiveRules+"  - {match: 'any(split(path, \"/\"), # == \"orders\") and host == \"x\"'}\n")
 	var wait sync.WaitGroup

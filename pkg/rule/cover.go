@@ -7,12 +7,12 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// ofResponse are the names of what an enforcer does not know when it is asked: what the response will be, and what a
-// log has besides.
+// ofResponse are the names that an enforcer does not know when it decides: those of the response, and the further
+// fields of a log.
 var ofResponse = []string{"status", "bytes", "fields"}
 
-// beforehand is a match as far as it can be told before the response: what needs the response is taken to be so that
-// the match holds, which is true, or false under a not. everything says that nothing else is left of it.
+// beforehand is a match as far as it can be decided before the response. Conditions on the response get the value that
+// makes the match true: true, or false under a not. everything means that no other condition is left.
 func beforehand(match *expression) (cover *expression, everything bool) {
 	tree := assume(match.tree, true)
 	if constant, ok := tree.(*ast.BoolNode); ok {
@@ -25,7 +25,7 @@ func beforehand(match *expression) (cover *expression, everything bool) {
 	return cover, cover == nil
 }
 
-// assume puts holds in the place of every condition that needs the response.
+// assume replaces every condition on the response by holds.
 func assume(n ast.Node, holds bool) ast.Node {
 	if !needsResponse(n) {
 		return n

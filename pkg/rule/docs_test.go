@@ -9,7 +9,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// Every example in docs/rules.md is read without a fault or a warning.
+// Every example in docs/rules.md is read without an error or a warning.
 func TestDocumentedExamples(t *testing.T) {
 	page, err := os.ReadFile("../../docs/rules.md")
 	if err != nil {

@@ -22,7 +22,7 @@ func policyOf(t *testing.T, text string) *window.Policy {
 
 const noon = 1_700_000_000_000
 
-// A limit above 4,096 is broken by the hit after it, where enough hits are remembered; else it may be broken later.
+// A limit above 4,096 is broken by the hit after it if enough hits are remembered; otherwise it may be broken later.
 func TestLimitsAboveTheBoundAreExactWhereThatIsWanted(t *testing.T) {
 	for _, test := range []struct {
 		hits  int64
@@ -48,7 +48,7 @@ func TestLimitsAboveTheBoundAreExactWhereThatIsWanted(t *testing.T) {
 	}
 }
 
-// A client that never stops gets no more than the limit, and the request that broke it, in any day where blocks last until
+// A client that never stops gets no more than the limit, and the request that broke it, in any day if blocks last until
 // the window is clear; with blocks of ten minutes it gets more.
 func TestBlocksUntilTheWindowIsClear(t *testing.T) {
 	const day, step = 24 * 3600_000, 5_000

@@ -20,7 +20,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// environment is what expressions see of a request. What is not known is "" or 0.
+// environment contains the fields of a request for expressions. An unknown field is "" or 0.
 type environment struct {
 	IP       string            `expr:"ip"`
 	User     string            `expr:"user"`
@@ -38,7 +38,7 @@ type environment struct {
 
 var (
 	identifiers = []string{"ip", "user", "method", "host", "path", "raw_path", "query", "status", "bytes", "agent", "referrer", "fields"}
-	// impure are the functions that do not depend on the request alone, or make no sense without them.
+	// impure are the functions that do not depend on the request alone, or make no sense without those.
 	impure    = []string{"now", "date", "duration", "timezone"}
 	operators = []string{"startsWith", "endsWith", "contains", "matches", "in", "not", "and", "or"}
 )
@@ -48,14 +48,14 @@ const inNetwork = "inNetwork"
 
 // An expression is a match or a cost, checked and made ready to run.
 type expression struct {
-	text    string // its words, whatever spaces and comments it was written with
+	text    string // its words, without the spaces and comments in which it was written
 	tree    ast.Node
-	program *vm.Program // nil where closures do it all
+	program *vm.Program // nil if closures run all of it
 	boolean func(*subject) bool
 	number  func(*subject) float64
 }
 
-// A complaint is what is wrong with an expression, and at which line and column of it.
+// A complaint is a mistake in an expression, with its line and column.
 type complaint struct {
 	line, column int
 	what, remedy string
@@ -120,9 +120,10 @@ func options(wanted reflect.Kind, optimize bool) []expr.Option {
 	return append(opts, expr.AsFloat64())
 }
 
-// networkFunction is inNetwork for the virtual machine; checkNames saw to it that the prefixes are constant and good.
+// networkFunction is inNetwork for the virtual machine; checkNames has made sure that the prefixes are constant and
+// valid.
 func networkFunction(params ...any) (any, error) {
-	addr, _ := netip.ParseAddr(params[0].(string)) // no prefix contains what is none
+	addr, _ := netip.ParseAddr(params[0].(string)) // no prefix contains an invalid address
 	for _, param := range params[1:] {
 		prefix, err := yamlfile.ParsePrefix(param.(string))
 		if err == nil && prefix.Contains(address.Plain(addr)) {
@@ -132,7 +133,7 @@ func networkFunction(params ...any) (any, error) {
 	return false, nil
 }
 
-// names walks a tree for names that are not known and prefixes that are none.
+// names walks a tree and finds unknown names and invalid prefixes.
 type names struct {
 	text       string
 	local      []string // declared by let
@@ -173,13 +174,13 @@ func (n *names) Visit(node *ast.Node) {
 	}
 }
 
-// suggestName says what a name that is not known should be: most often another, or text that lacks its quotes.
+// suggestName suggests a replacement for an unknown name: mostly another name, or quotes around a text.
 func suggestName(name string) string {
 	known := append(slices.Clone(identifiers), inNetwork)
 	return yamlfile.Suggest(name, known, fmt.Sprintf("text stands in quotes: %q; the names are ", name))
 }
 
-// checkPattern finds the mistakes in regular expressions early: all are told, and in our words.
+// checkPattern finds all mistakes in regular expressions before the compiler does, with messages of our own.
 func (n *names) checkPattern(node *ast.BinaryNode) {
 	pattern, ok := node.Right.(*ast.StringNode)
 	if !ok || node.Operator != "matches" {
@@ -191,7 +192,7 @@ func (n *names) checkPattern(node *ast.BinaryNode) {
 	}
 }
 
-// checkAddress finds texts that no address is equal to.
+// checkAddress finds texts that no address can equal.
 func (n *names) checkAddress(node *ast.BinaryNode) {
 	if name, ok := node.Left.(*ast.IdentifierNode); !ok || name.Value != "ip" || !slices.Contains([]string{"==", "!=", "in"}, node.Operator) {
 		return
@@ -237,7 +238,7 @@ func (n *names) complain(node ast.Node, remedy, format string, args ...any) {
 	n.complaints = append(n.complaints, complaint{e.Line, e.Column + 1, fmt.Sprintf(format, args...), remedy})
 }
 
-// explain tells the compiler's error with what most likely was meant.
+// explain adds the most likely correction to the compiler's error.
 func explain(text string, err error) complaint {
 	var at *file.Error
 	if !errors.As(err, &at) {

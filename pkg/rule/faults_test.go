@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write what is found into testdata instead of comparing it")
 
-// testdata/faults.txt holds faulty rules files and what is said of each: "====" and a title, the file, "----", and the
-// faults, warnings after them.
+// testdata/faults.txt contains rules files with mistakes and their messages: "====" and a title, the file, "----", and
+// the errors, then the warnings.
 func TestFaultyFiles(t *testing.T) {
 	const path = "testdata/faults.txt"
 	data, err := os.ReadFile(path)
@@ -39,7 +39,7 @@ func TestFaultyFiles(t *testing.T) {
 	}
 }
 
-// said is what is said of a file, one thing a line.
+// said is the messages about a file, one a line.
 func said(file string) string {
 	_, warnings, err := rule.Parse("testdata/f", []byte(file))
 	var lines []string

@@ -10,11 +10,11 @@ import (
 	"weir/pkg/request"
 )
 
-// meaning counts the changes of what rules mean: of the forms of keys, of what expressions give. A set whose file did
-// not change has another fingerprint when it decides otherwise.
+// meaning counts the changes in how rules decide: in the forms of keys, in the results of expressions. With such a
+// change an unchanged file gets another fingerprint.
 const meaning = 2 // 2: path is in one spelling; an address that carries IPv4 is that
 
-// What decides, in the forms that are hashed. A field that is added here changes every fingerprint.
+// The deciding parts, in the forms that are hashed. A field that is added here changes every fingerprint.
 
 type decidingSet struct {
 	Meaning int
@@ -35,7 +35,7 @@ type decidingRule struct {
 	Then              []time.Duration
 	Extend            bool
 	Covers            string
-	Clear             bool `json:",omitempty"` // left out where it is not given, as is what follows: older fingerprints stay
+	Clear             bool `json:",omitempty"` // left out if it is not given, as are the following fields: older fingerprints stay
 	Remember          int  `json:",omitempty"`
 }
 
@@ -45,7 +45,7 @@ type decidingAllow struct {
 	Until                         int64
 }
 
-// fingerprint hashes what decides.
+// fingerprint hashes the deciding parts.
 func fingerprint(s *Set) string {
 	d := decidingSet{Meaning: meaning, Paths: s.Paths}
 	for _, r := range s.Rules {

@@ -6,19 +6,19 @@ import (
 	"weir/pkg/request"
 )
 
-// A Reason says why a request is a hit of a rule or none.
+// A Reason is why a request is a hit of a rule or is not.
 type Reason uint8
 
-// The reasons, in the order in which they are looked for.
+// The reasons, in the order in which they are checked.
 const (
 	Counted Reason = iota // it is a hit
-	Allowed               // an allow entry holds for it
-	NoMatch               // the rule's match does not hold for it
-	Failed                // the match or the cost could not be worked out, as when it divides by zero
-	Refused               // an enforcer refused it, and the rule counts what was served
+	Allowed               // an allow entry applies to it
+	NoMatch               // the rule's match is not true for it
+	Failed                // the match or the cost could not be computed, as when it divides by zero
+	Refused               // an enforcer refused it, and the rule counts served requests
 	NoKey                 // it lacks a part of the rule's key
 	NoCost                // its cost is below 1
-	Reasons               // how many reasons there are
+	Reasons               // the number of reasons
 )
 
 var reasonWords = [Reasons]string{"counted", "allowed", "match", "expression", "refused", "key", "cost"}
@@ -33,7 +33,7 @@ type Hit struct {
 	Cost int64  // at least 1
 }
 
-// A Judge finds the hits of requests. It is the memory that this takes: one goroutine uses it.
+// A Judge finds the hits of requests. It has the memory for one request, so one goroutine uses it.
 type Judge struct {
 	set      *Set
 	subject  subject
@@ -53,7 +53,7 @@ func (s *Set) NewJudge() *Judge {
 	}
 }
 
-// Hits are the hits of a request, one a rule at most, in the order of the rules. They are good until the next call.
+// Hits are the hits of a request, one a rule at most, in the order of the rules. They are valid until the next call.
 func (j *Judge) Hits(r *request.Request) []Hit {
 	j.subject.about(r)
 	j.hits, j.keys = j.hits[:0], j.keys[:0]
@@ -92,7 +92,7 @@ func (j *Judge) judge(i int, rule *Rule) Reason {
 	return Counted
 }
 
-// wants says whether the rule counts the request, leaving aside its key and cost.
+// wants is Counted if the rule counts the request, apart from its key and cost, else the reason why not.
 func (r *Rule) wants(s *subject) Reason {
 	if r.match != nil {
 		matches, ok := r.match.matches(s)
@@ -110,10 +110,10 @@ func (r *Rule) wants(s *subject) Reason {
 	return Counted
 }
 
-// refusedField is the field by which an edge tells in its log what our enforcer answered.
+// refusedField is the field in which an edge logs the decision of our enforcer.
 const refusedField = "weir"
 
-// refused says whether an enforcer refused the request: by our mark where the log has it, else by the status 429.
+// refused reports whether an enforcer refused the request: by the field weir if the log has it, else by the status 429.
 func refused(r *request.Request) bool {
 	if mark := field(r, refusedField); mark != "" {
 		return strings.HasPrefix(mark, "refused")
@@ -121,7 +121,7 @@ func refused(r *request.Request) bool {
 	return r.Status == 429
 }
 
-// costOf is what the request costs, whole and at most MaxCost.
+// costOf is the cost of the request, an integer up to MaxCost.
 func (r *Rule) costOf(s *subject) (cost int64, ok bool) {
 	if r.cost == nil {
 		return 1, true
@@ -139,34 +139,34 @@ func (r *Rule) costOf(s *subject) (cost int64, ok bool) {
 	return int64(amount), true
 }
 
-// AppendKey appends the key that a request has under the rule of an index; ok is false, and b as it was, when the
-// request lacks a part of it.
+// AppendKey appends the key of a request under the rule of an index. If the request lacks a part of it, ok is false and
+// b is unchanged.
 func (j *Judge) AppendKey(b []byte, rule int, r *request.Request) (key []byte, ok bool) {
 	j.subject.about(r)
 	return j.set.Rules[rule].Key.append(b, &j.subject)
 }
 
-// Path is the request's path in the form that the rules ask for, good until the next call.
+// Path is the request's path in the form that the rules require, valid until the next call.
 func (j *Judge) Path(r *request.Request) string {
 	j.subject.about(r)
 	return j.subject.path()
 }
 
-// Outcome says what became of the last request at the rule of an index.
+// Outcome is the last request's outcome at the rule of an index.
 func (j *Judge) Outcome(rule int) Reason { return j.outcomes[rule] }
 
-// Counts says how many requests had which outcome at the rule of an index, since the Judge was made.
+// Counts is the number of requests by outcome at the rule of an index, since the Judge was made.
 func (j *Judge) Counts(rule int) [Reasons]int64 { return j.counts[rule] }
 
-// Allowed says whether the rule of an index leaves a request alone.
+// Allowed reports whether the rule of an index leaves a request alone.
 func (j *Judge) Allowed(rule int, r *request.Request) bool {
 	j.subject.about(r)
 	return j.set.allowed.exempts(&j.subject, j.marks) || j.marks[rule]
 }
 
-// Covers says whether a block of the rule of an index is a block of this request, which has no response yet: always,
-// unless the rule covers what it matches. What needs the response, or a field that a log has besides, is taken to be so
-// that the match holds, and so is what fails.
+// Covers reports whether a block by the rule of an index applies to this request, which has no response yet. It always
+// does, unless the rule has covers: match. Then conditions on the response, or on a further field of a log, count as
+// met, and so do expressions that fail.
 func (j *Judge) Covers(rule int, r *request.Request) bool {
 	cover := j.set.Rules[rule].cover
 	if cover == nil {

@@ -11,7 +11,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// judged is what a judge says of a request: its hits, and the reasons where there are none.
+// judged is a judge's result for a request: its hits, or the reasons why there are none.
 func judged(j *rule.Judge, set *rule.Set, r *request.Request) string {
 	var said []string
 	for _, hit := range j.Hits(r) {
@@ -219,7 +219,7 @@ func TestJudgingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The keys of all rules stand in one buffer: none may be overwritten by a later one, or change with it.
+// The keys of all rules stand in one buffer: a later one must not overwrite or change another.
 func TestKeysOfOneRequestAreApart(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("rules:\n")

@@ -10,16 +10,16 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// A Key says what a rule counts by: one part of the request, or several.
+// A Key defines the value that a rule counts by: one part of the request, or several.
 type Key struct{ parts []part }
 
 type part struct {
 	name string // ip, user, host … or the name of a further field
-	// Of an address: how many bits of it count.
+	// The number of bits of an address that count.
 	bits4, bits6 int
 }
 
-// How many bits of an address count, unless the key says otherwise.
+// The number of bits of an address that count by default.
 const (
 	defaultBits4 = 32
 	defaultBits6 = 64
@@ -32,8 +32,8 @@ var (
 )
 
 // ParseKey reads the parts of a key: ip, ip/24+56 (bits of IPv4 and IPv6; ip/24 leaves IPv6 at 64), user, host, path,
-// method, query, status, agent, referrer, or the name of any further field. A word may hold several parts with commas
-// between them.
+// method, query, status, agent, referrer, or the name of any further field. A word may contain several parts with
+// commas between them.
 func ParseKey(words ...string) (Key, error) {
 	var k Key
 	var errs []error
@@ -120,7 +120,7 @@ func (k Key) Words() []string {
 // String is the words with commas between them.
 func (k Key) String() string { return strings.Join(k.Words(), ",") }
 
-// suspect is a word that is taken for a further field and was more likely meant to be another, and that other.
+// suspect finds a word that would name a further field and was probably meant to be a known one, and returns that.
 func suspect(p part) (known string) {
 	for _, word := range keyWords {
 		if p.name == word {

@@ -13,16 +13,17 @@ import (
 	"weir/pkg/request"
 )
 
-// MaxKeyBytes is the length of the longest key. A longer one is its beginning, a mark and a hash of the whole.
+// MaxKeyBytes is the length of the longest key. A longer one becomes its beginning, "…#" and a hash of the complete
+// key.
 const MaxKeyBytes = 256
 
 const (
-	cutMark   = "…#" // stands in no key but one that was cut: of a value it is escaped
+	cutMark   = "…#" // only in a key that was cut: in a value it is escaped
 	hashBytes = 16
 )
 
-// Append appends the canonical form of r's key to b, with the path as rules have it that ask for no other form. ok is
-// false, and b as it was, when r lacks a part of it. A Judge has the path as its rules ask.
+// Append appends the canonical form of r's key to b, with the path in the default form; a Judge uses the form that its
+// rules require. If r lacks a part of the key, ok is false and b is unchanged.
 func (k Key) Append(b []byte, r *request.Request) (key []byte, ok bool) {
 	s := subject{Request: r}
 	return k.append(b, &s)
@@ -106,7 +107,7 @@ func (p *part) appendAddress(b []byte, ip netip.Addr) []byte {
 	return prefix.AppendTo(b)
 }
 
-// appendHost appends a host name in lower case, without its port and the dot at its end.
+// appendHost appends a host name in lower case, without port and trailing dot.
 func appendHost(b []byte, host string, listed bool) []byte {
 	start := len(b)
 	b = appendText(b, bareHost(host), listed)
@@ -122,7 +123,7 @@ func appendLower(b []byte, text string) []byte {
 	return b
 }
 
-// lower puts ASCII letters into lower case. Escapes have no others.
+// lower changes ASCII letters to lower case. Escapes contain no others.
 func lower(b []byte) {
 	for i, c := range b {
 		if isUpper(rune(c)) {
@@ -147,7 +148,7 @@ func appendUpper(b []byte, text string) []byte {
 	return b
 }
 
-// PlainMethod is a method as rules have it: with its ASCII letters in upper case.
+// PlainMethod is a method in the form of rules: with its ASCII letters in upper case.
 func PlainMethod(method string) string {
 	if strings.IndexFunc(method, isLower) < 0 {
 		return method
@@ -155,7 +156,7 @@ func PlainMethod(method string) string {
 	return string(appendUpper(nil, method))
 }
 
-// bareHost is a host without its port, brackets and the dot at its end; an IPv6 address in its one spelling.
+// bareHost is a host without port, brackets and trailing dot; an IPv6 address in its one spelling.
 func bareHost(host string) string {
 	if rest, bracket := strings.CutPrefix(host, "["); bracket {
 		if end := strings.IndexByte(rest, ']'); end >= 0 {
@@ -179,7 +180,7 @@ func oneSpelling(address string) string {
 	return ip.String()
 }
 
-// plain are the bytes that stand for themselves wherever they are, but for the space.
+// plain are the bytes that stand for themselves wherever they are, except the space.
 var plain = func() (table [256]bool) {
 	for c := '!'; c <= '~'; c++ {
 		table[c] = c != '\\'
@@ -187,8 +188,8 @@ var plain = func() (table [256]bool) {
 	return table
 }()
 
-// appendText appends text so that it can be printed and read back: a backslash doubled, every byte that is not of a
-// printable character as \xNN; in a list of parts a space too.
+// appendText appends text so that it can be printed and read back: a backslash doubled, every byte that is not part of
+// a printable character as \xNN; in a list of parts a space too.
 func appendText(b []byte, text string, listed bool) []byte {
 	start := 0
 	for i := 0; i < len(text); {
@@ -214,7 +215,7 @@ func appendText(b []byte, text string, listed bool) []byte {
 	return append(b, text[start:]...)
 }
 
-// printable is the size of the character that text begins with, and whether it may stand as it is.
+// printable is the size of the first character of text, and whether it needs no escape.
 func printable(text string) (size int, keep bool) {
 	r, size := utf8.DecodeRuneInString(text)
 	if r < utf8.RuneSelf || (r == utf8.RuneError && size == 1) {
@@ -231,7 +232,7 @@ func appendEscaped(b []byte, c byte) []byte {
 	return append(b, '\\', 'x', digits[c>>4], digits[c&15])
 }
 
-// escapeBytes is the length of the escape that b begins with.
+// escapeBytes is the length of the escape at the start of b.
 func escapeBytes(b []byte) int {
 	if len(b) > 1 && b[1] == 'x' {
 		return min(4, len(b))
@@ -239,7 +240,7 @@ func escapeBytes(b []byte) int {
 	return min(2, len(b))
 }
 
-// cut makes a key that is too long its beginning, a mark and a hash of the whole.
+// cut shortens a key that is too long to its beginning, "…#" and a hash of the complete key.
 func cut(b []byte, start int) []byte {
 	sum := sha256.Sum256(b[start:])
 	end := start
@@ -254,7 +255,7 @@ func cut(b []byte, start int) []byte {
 	return hex.AppendEncode(b, sum[:hashBytes])
 }
 
-// unit is the length of the character or escape that b begins with.
+// unit is the length of the character or escape at the start of b.
 func unit(b []byte) int {
 	if b[0] == '\\' {
 		return escapeBytes(b)

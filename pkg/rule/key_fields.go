@@ -7,8 +7,8 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// Fields splits a canonical key into its parts, by their names, as the requests had them. Of a key that was cut the
-// part at the cut ends in the mark and the hash, and those behind it are left out.
+// Fields splits a canonical key into its parts, by their names, as the requests had them. If the key was cut, the part
+// at the cut ends in "…#" and the hash, and the parts behind it are left out.
 func (k Key) Fields(key string) map[string]string {
 	fields := make(map[string]string, len(k.parts))
 	if len(k.parts) == 1 {
@@ -52,8 +52,8 @@ func hexDigit(c byte) byte {
 	return c - '0'
 }
 
-// Canonical is the canonical form of a key that a person typed: addresses and prefixes as the rule counts them (an
-// IPv6 address becomes its /64), hosts in lower case, the rest as it is. A canonical key stays what it is.
+// Canonical is the canonical form of a key that a person typed: addresses and prefixes in the form that the rule counts
+// (an IPv6 address becomes its /64), hosts in lower case, the rest unchanged. A canonical key stays the same.
 func (k Key) Canonical(typed string) (string, error) {
 	words := []string{strings.TrimSpace(typed)}
 	if len(k.parts) > 1 {

@@ -129,8 +129,8 @@ func TestKeyWords(t *testing.T) {
 	}
 }
 
-// Of whatever values: the key is printable and not too long; it is the same as its canonical form; of a whole key the
-// parts come back as they were; two requests have the same key only if they have the same parts.
+// For any values: the key is printable and not too long; it is the same as its canonical form; the parts of a complete
+// key come back unchanged; two requests have the same key only if they have the same parts.
 func FuzzKey(f *testing.F) {
 	f.Add("alice", "/login", "bob", "/login", "203.0.113.7")
 	f.Add("a b", "c", "a", "b c", "2001:db8::1")

@@ -11,13 +11,13 @@ import (
 	"weir/pkg/window"
 )
 
-// What a limit may say.
+// The bounds of a limit.
 const (
 	maxHits = 1_000_000_000_000
 	maxPer  = 3650 * 24 * time.Hour
 )
 
-// A Limit is N hits per W, and the words that say so.
+// A Limit is N hits per W, and its text.
 type Limit struct {
 	window.Limit
 	Text string // as the user wrote it, without spaces: 10/min, 5/10s
@@ -38,8 +38,8 @@ var periods = []struct {
 	{[]string{"w", "week"}, 7 * 24 * time.Hour},
 }
 
-// ParseLimit reads N/W: hits, a slash, and a period with a number before it or not, as in 10/min, 100/hour or
-// 5/10s. Its error says behind a semicolon what would be right.
+// ParseLimit reads N/W: hits, a slash, and a period with a number before it or not, as in 10/min, 100/hour or 5/10s.
+// Its error has the remedy behind a semicolon.
 func ParseLimit(text string) (Limit, error) {
 	hits, period, slash := strings.Cut(text, "/")
 	if !slash {
@@ -61,13 +61,13 @@ func ParseLimit(text string) (Limit, error) {
 	return limit, nil
 }
 
-// cutNumber cuts the digits off that text begins with, and the spaces behind them.
+// cutNumber splits text into its leading digits and the rest without leading spaces.
 func cutNumber(text string) (number, rest string) {
 	rest = strings.TrimLeft(text, "0123456789")
 	return text[:len(text)-len(rest)], strings.TrimSpace(rest)
 }
 
-// noLimit tells what is missing in a text without a slash.
+// noLimit names the missing part of a text without a slash.
 func noLimit(text string) error {
 	number, rest := cutNumber(strings.TrimSpace(text))
 	if number == "" {

@@ -57,7 +57,7 @@ func TestNoLimits(t *testing.T) {
 	}
 }
 
-// A limit that is read has a canonical text that reads as the same limit and stays; it is within the bounds.
+// The canonical text of a limit reads as the same limit and stays the same; it is within the bounds.
 func FuzzLimit(f *testing.F) {
 	for _, seed := range []string{"10/min", "5/10s", " 3 / 90 m", "0/0", "1/3650d", "007/week", "10/min/s", "\xff/s"} {
 		f.Add(seed)

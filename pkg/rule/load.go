@@ -14,8 +14,8 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// Load reads the rules files that the patterns name: paths, or globs such as rules.d/*.yaml, whose files come in the
-// order of their names. The error is yamlfile.Faults, all of them.
+// Load reads the rules files of the patterns: paths, or globs such as rules.d/*.yaml, whose files are sorted by name.
+// The error is yamlfile.Faults, all of them.
 func Load(patterns ...string) (*Set, []yamlfile.Fault, error) {
 	l := newLoader()
 	for _, path := range l.paths(patterns) {
@@ -30,16 +30,15 @@ func Load(patterns ...string) (*Set, []yamlfile.Fault, error) {
 	return l.finish()
 }
 
-// Parse reads one rules file's content; file is its name, which the files that it names are relative to.
+// Parse reads one rules file's content; file is its name, to which the files that it names are relative.
 func Parse(file string, data []byte) (*Set, []yamlfile.Fault, error) {
 	l := newLoader()
 	l.decode(file, data)
 	return l.finish()
 }
 
-// ParseConfigMap reads the rules files that stand in Kubernetes ConfigMaps, as one set; places are those of the
-// manifest. The files that rules name are looked for in the ConfigMaps before the disk. found is false when there is
-// none with rules in it.
+// ParseConfigMap reads the rules files in Kubernetes ConfigMaps as one set; places are those of the manifest. Files
+// that the rules name are looked for in the ConfigMaps before the disk. found is false when no ConfigMap has rules.
 func ParseConfigMap(file string, data []byte) (set *Set, warnings []yamlfile.Fault, found bool, err error) {
 	inner, _ := yamlfile.ConfigMap(file, data)
 	l := newLoader()
@@ -58,12 +57,12 @@ func ParseConfigMap(file string, data []byte) (set *Set, warnings []yamlfile.Fau
 	return set, warnings, true, err
 }
 
-// HoldsRules says whether data looks like a rules file, faulty or not: it has rules or allow at its top, and nothing that
-// weir.yaml or another file has there.
+// HoldsRules reports whether data looks like a rules file, with mistakes or not: it has rules or allow at its top, and
+// no key of weir.yaml or another file there.
 func HoldsRules(data []byte) bool {
 	var top anyMap
-	_ = yamlfile.Decode("", data, &top) // faulty files are to be told too
-	if top == nil {                     // no YAML
+	_ = yamlfile.Decode("", data, &top) // report files with mistakes too
+	if top == nil {                     // not YAML
 		top = anyMap{}
 		for _, line := range topLine.FindAllSubmatch(data, -1) {
 			top[string(line[1])] = true
@@ -93,8 +92,8 @@ func (m *anyMap) FromYAML(v yamlfile.Value) {
 	}
 }
 
-// FromLimits makes a set of one rule with the defaults, as flags give it: limits such as 10/min, and a key such as ip or
-// ip,path. The rule is called per-ip, per-ip-path and so on.
+// FromLimits makes a set of one rule with the defaults, from the values of flags: limits such as 10/min, and a key such
+// as ip or ip,path. The rule is called per-ip, per-ip-path and so on.
 func FromLimits(limits []string, key string) (*Set, error) {
 	var errs []error
 	spec := newRuleSpec()
@@ -123,10 +122,10 @@ func FromLimits(limits []string, key string) (*Set, error) {
 
 var notInName = strings.NewReplacer(",", "-", "/", "-", "+", "-", "$", "", "@", "", ":", "-")
 
-// A loader puts a set together from files.
+// A loader builds a set from files.
 type loader struct {
 	name         string           // of the first file
-	beside       []yamlfile.Inner // files that are looked for before the disk's
+	beside       []yamlfile.Inner // files that are looked for before those of the disk
 	rules        []*Rule
 	allows       []allowIn
 	spelling     *pathsSpec // of the first file that has it
@@ -136,7 +135,7 @@ type loader struct {
 	warnings     yamlfile.Faults
 }
 
-// An allowIn is an allow entry and the file that it stands in.
+// An allowIn is an allow entry and its file.
 type allowIn struct {
 	allowSpec
 	file string
@@ -148,7 +147,7 @@ func (l *loader) fault(file, remedy, format string, args ...any) {
 	l.faults = append(l.faults, yamlfile.Fault{File: file, What: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-// paths are the files that the patterns name, each once.
+// paths are the files of the patterns, each once.
 func (l *loader) paths(patterns []string) []string {
 	var paths []string
 	if len(patterns) == 0 {
@@ -168,7 +167,7 @@ func (l *loader) paths(patterns []string) []string {
 	return paths
 }
 
-// matching are the files of a pattern; a path is the file of that name, whatever is in it.
+// matching are the files of a pattern; a path means the file of that name, whatever characters it contains.
 func (l *loader) matching(pattern string) []string {
 	if _, err := os.Stat(pattern); err == nil || !strings.ContainsAny(pattern, "*?[") {
 		return []string{pattern}
@@ -183,7 +182,7 @@ func (l *loader) matching(pattern string) []string {
 	return found
 }
 
-// reason is an error of the disk without the path, which stands before it.
+// reason is a file system error without the path, which stands before it.
 func reason(err error) string {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -212,7 +211,7 @@ func (l *loader) add(file string, spec fileSpec) {
 	}
 }
 
-// addPaths takes what a file says of paths, which holds for all rules of the set.
+// addPaths keeps a file's settings for paths, which apply to all rules of the set.
 func (l *loader) addPaths(p pathsSpec) {
 	switch {
 	case !p.given:
@@ -226,7 +225,7 @@ func (l *loader) addPaths(p pathsSpec) {
 	}
 }
 
-// finish checks what concerns several files, and makes the set when nothing is wrong.
+// finish makes the checks across files, and makes the set if there are no errors.
 func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	set := &Set{Rules: l.rules}
 	if l.spelling != nil {
@@ -256,7 +255,7 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	return set, l.warnings, nil
 }
 
-// checkNames finds names of rules that are given twice.
+// checkNames finds duplicate names of rules.
 func (l *loader) checkNames() {
 	first := map[string]*Rule{}
 	for _, r := range l.rules {
@@ -272,7 +271,7 @@ func (l *loader) checkNames() {
 	}
 }
 
-// allow reads an entry's files and looks up the rules it names.
+// allow reads an entry's files and looks up its rules.
 func (l *loader) allow(a *allowIn) *Allow {
 	prefixes, faults := a.IP.Read(func(name string) (string, []byte, error) { return l.read(a.file, name) })
 	l.faults = append(l.faults, faults...)

@@ -5,7 +5,7 @@ import (
 	"weir/pkg/request"
 )
 
-// A pathsSpec says which spellings of a path are one path.
+// A pathsSpec defines which spellings of a path are one path.
 type pathsSpec struct {
 	Case          lowerWord `yaml:"case"`
 	TrailingSlash dropWord  `yaml:"trailing_slash"`
@@ -34,7 +34,7 @@ type (
 	slashWord bool
 )
 
-// usersWord says whether the users that logs and checks name have been checked by an edge.
+// usersWord is true if edges have checked the users in logs and in requests to the enforcer.
 type usersWord bool
 
 // FromYAML reads claimed or checked.

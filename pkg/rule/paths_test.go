@@ -16,7 +16,7 @@ func asked(path string) *request.Request {
 	return &request.Request{IP: netip.MustParseAddr("203.0.113.7"), Method: "POST", Path: path, Status: 200}
 }
 
-// However a path is spelt, it is the same path to a match, to a key and to what a block covers.
+// All spellings of a path are the same path to a match, to a key and to a block.
 func TestPathsInAllSpellings(t *testing.T) {
 	set := mustParse(t, signIn)
 	judge := set.NewJudge()
@@ -97,7 +97,7 @@ func TestPathsAllocateNothing(t *testing.T) {
 	}
 }
 
-// A server that passes on "post" as it is has it taken for POST by many applications: to rules it is the same method.
+// Servers pass on "post" unchanged, and many applications treat it as POST: to rules it is the same method.
 func TestMethodsInUpperCase(t *testing.T) {
 	set := mustParse(t, "rules: [{name: sign-in, match: 'method == \"POST\" and path == \"/signin\"', key: [ip, method], limits: [3/min], block: {covers: match}},"+
 		"{name: machine, match: 'upper(method) in [\"POST\"] and len(split(method, \"S\")) == 2', key: method, limits: [3/min]}]\n")

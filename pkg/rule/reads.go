@@ -6,8 +6,8 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// Reads are the names of the fields that a Judge of the set reads of requests, further ones among them; nil is whatever
-// fields a request has. The time it always reads.
+// Reads are the names of the fields that a Judge of the set reads from requests, including further ones; nil means any
+// field of a request. The time is always read.
 func (s *Set) Reads() []string {
 	reads := reader{names: []string{}}
 	for _, rule := range s.Rules {
@@ -23,14 +23,14 @@ func (s *Set) Reads() []string {
 	return slices.Compact(reads.names)
 }
 
-// An Asked is a field of requests, and the names of the rules that ask for it in match, key or cost; allow is a name where
-// an allow entry asks for it.
+// An Asked is a field of requests, and the names of the rules that use it in match, key or cost; the name allow stands
+// for allow entries.
 type Asked struct {
 	Field string
 	By    []string
 }
 
-// Asks are the fields that rules and allow entries ask for by name.
+// Asks are the fields that rules and allow entries use by name.
 func (s *Set) Asks() (all []Asked) {
 	add := func(by string, r *reader) {
 		for _, name := range r.names {
@@ -60,12 +60,12 @@ func (s *Set) Asks() (all []Asked) {
 	return all
 }
 
-// A reader gathers what is read.
+// A reader collects the fields that are read.
 type reader struct {
 	names []string
-	any   bool // a further field whose name is not known beforehand
+	any   bool // a further field whose name is only known at run time
 
-	variables map[string]bool // names of expressions that are no fields, where they are asked for
+	variables map[string]bool // names in expressions that are not fields, if they are wanted
 }
 
 func (r *reader) add(names ...string) {
@@ -84,7 +84,7 @@ func (r *reader) rule(rule *Rule) {
 	r.asked(rule)
 }
 
-// asked adds what decides whether a request is a hit, and of which key.
+// asked adds the fields that decide whether a request is a hit, and of which key.
 func (r *reader) asked(rule *Rule) {
 	for _, part := range rule.Key.parts {
 		r.add(part.name)
@@ -106,7 +106,7 @@ func (r *reader) allow(allow *Allow) {
 	r.expression(allow.match)
 }
 
-// expression adds every name in it. A further field is known beforehand when its name is constant: fields.name.
+// expression adds every name in it. The name of a further field is known before when it is constant: fields.name.
 func (r *reader) expression(e *expression) {
 	if e == nil {
 		return
@@ -125,10 +125,10 @@ func (r *reader) expression(e *expression) {
 type namesIn struct {
 	all     []string
 	further []string // of them, those behind fields
-	whole   int      // times that fields stands without a constant name behind it
+	whole   int      // occurrences of fields without a constant name behind it
 }
 
-// Visit sees what is within a node before the node itself.
+// Visit visits the nodes within a node before the node itself.
 func (n *namesIn) Visit(node *ast.Node) {
 	switch node := (*node).(type) {
 	case *ast.IdentifierNode:

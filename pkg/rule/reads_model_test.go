@@ -9,7 +9,7 @@ import (
 	"weir/pkg/request"
 )
 
-// stripped is a request without what nobody reads.
+// stripped is a request without the fields that are not read.
 func stripped(r *request.Request, names []string) *request.Request {
 	left := &request.Request{UnixMilli: r.UnixMilli, IP: r.IP, Bytes: -1}
 	for name, copied := range map[string]func(){
@@ -29,7 +29,7 @@ func stripped(r *request.Request, names []string) *request.Request {
 	return left
 }
 
-// TestWhatIsNotReadChangesNothing: random expressions say the same of a request without the fields that are not read.
+// TestWhatIsNotReadChangesNothing: random expressions give the same for a request without the fields that are not read.
 func TestWhatIsNotReadChangesNothing(t *testing.T) {
 	g := grower{rand.New(rand.NewPCG(7, 8))}
 	const expressions = 3000

@@ -48,7 +48,7 @@ allow: [{host: h, match: 'agent == "a"'}]
 	}
 }
 
-// What a request holds cannot be had without naming it, or what is read could not be told beforehand.
+// A field of a request can only be read by its name, since otherwise Reads would be incomplete.
 func TestFieldsAreReadByTheirNamesOnly(t *testing.T) {
 	for _, match := range []string{
 		`$env["user"] == "u"`, `$env.fields.x == "1"`, `"user" in $env`, `get($env, "user") == "u"`, `let e = $env; e.user == "u"`,

@@ -1,36 +1,36 @@
-// Package rule says what is limited: which requests count, per what, how many are allowed, and what follows.
+// Package rule defines rules: which requests count, by which key, how many are allowed, and what happens then.
 //
-// Load reads rules files (docs/rules.md has every word of them) into a Set, or tells all that is wrong with them at
-// once, each fault with its place and its remedy. A Set never changes and is safe for concurrent use; a Judge of it,
-// which one goroutine uses, finds the hits of requests. Nothing here reads a clock or starts a goroutine, and only
-// loading touches the disk. The same Set gives the same hits for the same request, byte for byte; Fingerprint changes
-// whenever they may.
+// Load reads rules files (docs/rules.md documents every word of them) into a Set, or returns all errors at once, each
+// with its place and its remedy. A Set never changes and is safe for concurrent use; a Judge of it, which one goroutine
+// uses, finds the hits of requests. Nothing here reads a clock or starts a goroutine, and only loading touches the
+// disk. The same Set gives the same hits for the same request, byte for byte; Fingerprint changes whenever they may.
 //
-// A Judge asks in this order, a rule at a time: does an allow entry leave the request alone, does match hold, does the
-// request count (served), has it the parts of the key, is its cost at least 1. Where one says no there is no hit, and
-// the Judge counts why (Reason). A request is one hit of a rule at most.
+// A Judge checks in this order, a rule at a time: whether an allow entry leaves the request alone, whether match is
+// true, whether the request counts (served), whether it has the parts of the key, and whether its cost is at least 1.
+// If a check fails there is no hit, and the Judge counts why (Reason). A request is one hit of a rule at most.
 //
-// Keys have one form, which all parts share and which is the key's identity in the log, the store and the blocklist:
+// Keys have one form, which all parts of Weir share. It identifies the key in the log, the store and the blocklist:
 //
 //   - An address is written as netip does: 203.0.113.7, 2001:db8::1; a prefix masked: 203.0.113.0/24. IPv4 inside
 //     IPv6 is IPv4, zones are dropped. ip alone is ip/32+64: IPv4 addresses are bare, IPv6 addresses are their /64.
-//   - A host is in lower case (ASCII) without port, brackets and the dot at its end.
-//   - Other text is as it is, but for what cannot be printed: a backslash is \\, and each byte of a character that is
-//     not printable, or of no character, is \xNN.
+//   - A host is in lower case (ASCII) without port, brackets and trailing dot.
+//   - Other text is unchanged, except text that cannot be printed: a backslash is \\, and each byte of a character that
+//     is not printable, or of no character, is \xNN.
 //   - The parts of a list stand in its order with one space between; a space within a part is \x20.
-//   - A key over MaxKeyBytes is its first bytes (cut between characters), "…#", and half of the SHA-256 of the whole
-//     in hex. The mark cannot stand in another key: of a value it is escaped.
+//   - A key over MaxKeyBytes is its first bytes (cut between characters), "…#", and half of the SHA-256 of the complete
+//     key in hex. "…#" cannot stand in another key: in a value it is escaped.
 //
-// So two requests have the same key if and only if they have the same parts (two that were cut, but for a collision of
-// 128 bits of SHA-256), and Key.Fields gives the parts back. A request that lacks a part, or has it empty, has no key.
+// So two requests have the same key if and only if they have the same parts (except two cut keys with a collision of
+// 128 bits of SHA-256), and Key.Fields returns the parts. A request that lacks a part, or has it empty, has no key.
 //
 // Expressions are github.com/expr-lang/expr, checked against the fields of a request when they are read. They run as
-// closures, in some ten nanoseconds and without allocating (but for lower and upper where they change something). What
-// closures cannot do (arrays, let, concatenation, patterns that are not constant) runs in expr's virtual machine, which
-// takes some hundreds and allocates. One that fails on a request, as by dividing by zero, makes no hit, is counted as
-// Failed, and allows nothing.
+// closures, in some ten nanoseconds and without allocating (except lower and upper when they change something).
+// Expressions that closures cannot run (arrays, let, concatenation, patterns that are not constant) run in expr's
+// virtual machine, which takes some hundreds of nanoseconds and allocates. An expression that fails on a request, as by
+// dividing by zero, makes no hit, is counted as Failed, and allows nothing.
 //
-// A Judge keeps memory for one request: its keys, at most MaxKeyBytes a rule, and what escaping one long value takes.
+// A Judge keeps memory for one request: its keys, at most MaxKeyBytes a rule, and the memory for escaping one long
+// value.
 package rule
 
 import (
@@ -43,11 +43,11 @@ import (
 	"weir/pkg/window"
 )
 
-// A Set is rules and what they leave alone. It never changes and is safe for concurrent use.
+// A Set is rules and allow entries. It never changes and is safe for concurrent use.
 type Set struct {
 	Rules  []*Rule
 	Allows []*Allow
-	Paths  request.PathForm // what path means in matches and keys
+	Paths  request.PathForm // the form of path in matches and keys
 
 	files       []string
 	inline      Inline
@@ -55,7 +55,7 @@ type Set struct {
 	allowed     *allowed
 }
 
-// A Rule says which requests count, per what, how many are allowed and what follows.
+// A Rule defines which requests count, by which key, how many are allowed and what happens then.
 type Rule struct {
 	Name        string
 	Description string
@@ -72,40 +72,40 @@ type Rule struct {
 	Remember    int // hits of a key that are remembered; 0 is window.DefaultRemember
 
 	match, cost *expression // nil: every request, one hit
-	cover       *expression // match as far as it can be told before the response; nil covers all
+	cover       *expression // match as far as it can be decided before the response; nil covers all
 	place       yamlfile.Fault
 }
 
-// A Block says what follows when a limit is broken.
+// A Block defines the consequence of a broken limit.
 type Block struct {
 	For    time.Duration   // how long the first offence lasts; may be window.Forever
-	Then   []time.Duration // how long the second, third … lasts; the last one for all that follow
+	Then   []time.Duration // how long the second, third … lasts; the last one also for all later ones
 	Forget time.Duration   // after this long without a block the next offence is the first again
 	Extend bool            // hits inside the block count, and one that breaks a limit moves its end
 	Clear  bool            // it lasts until the window would admit a hit, and For at least
 	Covers Covers
 }
 
-// What a rule has that does not say otherwise.
+// The defaults of a rule.
 const (
 	DefaultFor        = 10 * time.Minute
 	DefaultForget     = 24 * time.Hour
 	DefaultSubwindows = 10
 )
 
-// MaxCost is the most that one request can cost; what an expression says beyond it is taken for it.
+// MaxCost is the maximum cost of one request; a larger result of an expression counts as MaxCost.
 const MaxCost = 1_000_000_000
 
-// A Mode says what is done about a broken limit.
+// A Mode is the consequence of a broken limit.
 type Mode uint8
 
 // The modes.
 const (
 	Enforce Mode = iota // the key is refused
-	Shadow              // it is decided and shown, and never refused
+	Shadow              // the block is decided and shown, and the key is never refused
 )
 
-// A Count says which requests count.
+// A Count defines which requests count.
 type Count uint8
 
 // The counts.
@@ -114,13 +114,13 @@ const (
 	Served              // those that no enforcer refused
 )
 
-// Covers says what of a blocked key is refused.
+// A Covers defines which requests of a blocked key are refused.
 type Covers uint8
 
-// What a block covers.
+// The covers.
 const (
 	CoversAll   Covers = iota // every request of the key
-	CoversMatch               // those that the rule's match holds for
+	CoversMatch               // those for which the rule's match is true
 )
 
 var (
@@ -133,8 +133,8 @@ func (m Mode) String() string   { return modeWords[m] }
 func (c Count) String() string  { return countWords[c] }
 func (c Covers) String() string { return coversWords[c] }
 
-// Policy is what the hits of each of the rule's keys are counted with; late is how late a hit may come, and remember
-// the exactness bound, 0 for the default.
+// Policy defines how the hits of each of the rule's keys are counted; late is how late a hit may come, and remember the
+// exactness bound, 0 for the default.
 func (r *Rule) Policy(late time.Duration, remember int) (*window.Policy, error) {
 	if remember == 0 {
 		remember = r.Remember
@@ -149,7 +149,7 @@ func (r *Rule) Policy(late time.Duration, remember int) (*window.Policy, error) 
 	})
 }
 
-// Rule is the rule of a name, and where it stands in Rules; nil and -1 when there is none.
+// Rule is the rule of a name, and its index in Rules; nil and -1 when there is none.
 func (s *Set) Rule(name string) (*Rule, int) {
 	for i, r := range s.Rules {
 		if r.Name == name {
@@ -159,25 +159,26 @@ func (s *Set) Rule(name string) (*Rule, int) {
 	return nil, -1
 }
 
-// Files are the files that the set was read from, the allow entries' prefix files too.
+// Files are the files that the set was read from, including the allow entries' prefix files.
 func (s *Set) Files() []string { return s.files }
 
-// An Inline is rules that stand in a configuration: the configuration's file, and a rules file that says the same.
+// An Inline is the rules within a configuration: the configuration's file, and a rules file with the same rules.
 type Inline struct {
 	File string
 	Text []byte
 }
 
-// Inline is what the set was made of where its rules stand in a configuration; else it is empty. The files that such
-// rules name are in Files.
+// Inline is the text of the set if its rules stand in a configuration; else it is empty. The files that such rules name
+// are in Files.
 func (s *Set) Inline() Inline { return s.inline }
 
-// Fingerprint is a hash of all that decides: it is the same for files that differ in comments, the order of keys, the
-// writing of expressions, descriptions and notes, and another when any decision or the order of rules may be.
+// Fingerprint is a hash of all deciding parts. It is the same for files that differ only in comments, the order of
+// keys, the writing of expressions, descriptions and notes. It changes when any decision or the order of rules may
+// change.
 func (s *Set) Fingerprint() string { return s.fingerprint }
 
-// Sparing is the set with one allow entry more, of these prefixes and for all rules, for those who read Allows. Judges of it
-// are those of the set itself.
+// Sparing is the set with one more allow entry, of these prefixes and for all rules, for readers of Allows. Its Judges
+// are those of the original set.
 func (s *Set) Sparing(prefixes []netip.Prefix) *Set {
 	sparing := *s
 	sparing.Allows = append(slices.Clone(s.Allows), &Allow{Prefixes: prefixes})

@@ -12,9 +12,9 @@ import (
 	"weir/pkg/rule"
 )
 
-// Whatever stands in a rules file: reading ends without a panic; it gives a set or faults with a place and words, and
-// the same the next time; a set can be counted with and judges any request, with keys that are not too long and costs
-// within their bounds.
+// For any rules file: reading ends without a panic; it gives a set or errors with a place and a text, and the same the
+// next time; a set can be counted with and judges any request, with keys that are not too long and costs within their
+// bounds.
 func FuzzParse(f *testing.F) {
 	faults, err := os.ReadFile("testdata/faults.txt")
 	if err != nil {
@@ -75,8 +75,8 @@ func checkHits(t *testing.T, set *rule.Set) {
 	}
 }
 
-// Whatever stands in a match: it is refused with a place inside the file, or judges without a panic; a block that
-// covers what matches covers every request that matches.
+// For any match: it is refused with a place inside the file, or judges without a panic; a block with covers: match
+// covers every request that matches.
 func FuzzMatch(f *testing.F) {
 	for _, seed := range []string{
 		`path startsWith "/api/" and method != "OPTIONS"`, `status in 400..499`, `not (bytes > 5 or path == "/x")`, `inNetwork(ip, "10.0.0.0/8")`,

@@ -31,7 +31,7 @@ func compiledSchema(t testing.TB) *jsonschema.Schema {
 	return schema
 }
 
-// asJSON is a YAML node as JSON has it.
+// asJSON is a YAML node in the types of JSON.
 func asJSON(n *yaml.Node) any {
 	switch n.Kind {
 	case yaml.DocumentNode:
@@ -85,14 +85,15 @@ func TestSchemaTakesTheExample(t *testing.T) {
 	}
 }
 
-// What needs more than a schema can say: expressions, other files, order, sums of limits, and what YAML itself makes of
-// a file.
+// Checks that need more than a schema can express: expressions, other files, order, sums of limits, and YAML's own
+// conversions.
 var beyondSchema = []string{
 	"no rules", "nothing", "only a comment", "limits that decide nothing", "expressions", "an expression of several lines",
 	"an expression cut by a comment", "keys given twice", "two documents", "merged maps", "repeated values", "an expression with an exclamation mark",
 }
 
-// What the schema refuses is refused by the reader, and what the reader refuses by the schema as far as it can.
+// The reader refuses every file that the schema refuses, and the schema as many as it can of those that the reader
+// refuses.
 func TestSchemaRefusesFaultyFiles(t *testing.T) {
 	data, err := os.ReadFile("testdata/faults.txt")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// A Source is where a configuration says the rules are: a path, a glob, a list of them, or the rules themselves:
+// A Source is the rules of a configuration: a path, a glob, a list of them, or the rules themselves:
 //
 //	rules: rules.yaml
 //	rules: [base.yaml, rules.d/*.yaml]
@@ -41,7 +41,7 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 	}
 }
 
-// keep keeps the text of rules that stand in a configuration, with a map's beginning before a list.
+// keep keeps the text of rules within a configuration; before a list it writes the beginning of a map.
 func (s *Source) keep(v yamlfile.Value, before string) {
 	if v.Faulty() {
 		return

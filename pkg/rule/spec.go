@@ -13,7 +13,7 @@ import (
 	"weir/pkg/window"
 )
 
-// What stands in a rules file, as it stands there.
+// The contents of a rules file, as written.
 
 type fileSpec struct {
 	Rules []ruleSpec  `yaml:"rules"`
@@ -99,7 +99,7 @@ func (r *ruleSpec) checkName(v yamlfile.Value) {
 	}
 }
 
-// checkLimits finds limits that the algorithm cannot count, and those that decide nothing.
+// checkLimits finds limits that the algorithm cannot count, and those without effect.
 func (r *ruleSpec) checkLimits(v yamlfile.Value) {
 	if len(r.Limits) == 0 {
 		return
@@ -122,7 +122,7 @@ func (r *ruleSpec) checkLimits(v yamlfile.Value) {
 
 const notExact = "%s is above the %d hits of a key that are remembered: it is broken up to 1/64 of its window late"
 
-// checkRemember finds limits that are not counted exactly, and says what that would take.
+// checkRemember finds limits that are not counted exactly, and names the value of remember that they need.
 func (r *ruleSpec) checkRemember(v yamlfile.Value, places []yamlfile.Value) {
 	if r.Algorithm.Name != window.Sliding {
 		if v.Has("remember") {
@@ -190,7 +190,7 @@ func (r *ruleSpec) checkBlock(v yamlfile.Value) {
 	}
 }
 
-// checkUntil finds what until: clear does not go with. A block has no least duration then, unless one is given.
+// checkUntil finds settings that exclude until: clear. With it a block has no minimum duration, unless one is given.
 func (r *ruleSpec) checkUntil(v, block yamlfile.Value) {
 	switch {
 	case r.Algorithm.Name != window.Sliding && !v.Key("algorithm").Faulty():
@@ -202,10 +202,10 @@ func (r *ruleSpec) checkUntil(v, block yamlfile.Value) {
 	}
 }
 
-// muchShorter is how much of its window a block lasts at least that is not warned of.
+// muchShorter is the ratio of window to block above which checkShort warns.
 const muchShorter = 24
 
-// checkShort finds windows that are much longer than the blocks: who comes back starts at zero.
+// checkShort finds windows that are much longer than the blocks: a client that comes back starts at zero.
 func (r *ruleSpec) checkShort(v yamlfile.Value) {
 	lasts := time.Duration(r.Block.For)
 	if len(r.Block.Then) > 0 {
@@ -235,7 +235,7 @@ func (r *ruleSpec) checkCovers(v, place yamlfile.Value) {
 	}
 }
 
-// rule is the rule that a faultless spec says.
+// rule is the rule of a spec without mistakes.
 func (r *ruleSpec) rule() *Rule {
 	rule := &Rule{
 		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Limits: r.Limits,
@@ -278,7 +278,7 @@ func (l *limitsSpec) FromYAML(v yamlfile.Value) {
 	*l = limits
 }
 
-// An untilWord says whether a block lasts until the window is clear.
+// An untilWord is true if a block lasts until the window is clear.
 type untilWord bool
 
 // FromYAML reads clear.
@@ -286,7 +286,7 @@ func (u *untilWord) FromYAML(v yamlfile.Value) {
 	*u = word(v, "end of a block", []string{"clear"}) == 0
 }
 
-// A rememberSpec says how many hits of a key are remembered.
+// A rememberSpec is how many hits of a key are remembered.
 type rememberSpec struct {
 	Exact bool
 	Hits  int64
@@ -319,7 +319,7 @@ func (t *thenSpec) FromYAML(v yamlfile.Value) {
 	v.Decode((*[]yamlfile.DurationOrForever)(t))
 }
 
-// An expressionSpec is an expression as it is written, and compiled.
+// An expressionSpec is an expression as written, and compiled.
 type expressionSpec struct {
 	written  string
 	compiled *expression
@@ -442,7 +442,7 @@ func (a *algorithmName) FromYAML(v yamlfile.Value) {
 	}
 }
 
-// word reads one of a few words, and says which; -1 after a fault.
+// word reads one of a few words and returns its index; -1 after an error.
 func word(v yamlfile.Value, what string, words []string) int {
 	text, ok := v.Scalar()
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"weir/pkg/request"
 )
 
-// spellings warns of matches that compare a path, a host or a method with a text that none ever is.
+// spellings warns of matches that compare a path, a host or a method with a text that none can be.
 func (l *loader) spellings(set *Set) {
 	for _, r := range set.Rules {
 		l.spellingOf(r.place, r.match, set.Paths)
@@ -35,7 +35,7 @@ type comparisons struct {
 	what, remedy string
 }
 
-// Visit looks at one comparison.
+// Visit checks one comparison.
 func (c *comparisons) Visit(node *ast.Node) {
 	n, ok := (*node).(*ast.BinaryNode)
 	if !ok || c.what != "" {
@@ -69,7 +69,7 @@ func (c *comparisons) compare(name, with ast.Node) {
 	c.remedy = fmt.Sprintf("write %q", is) + remedy
 }
 
-// spelled is a text as the field of that name has it.
+// spelled is a text in the spelling of the field of that name.
 func (c *comparisons) spelled(name, text string) (is, remedy string) {
 	switch name {
 	case "method":

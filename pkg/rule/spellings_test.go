@@ -7,7 +7,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// A match that compares a path, a host or a method with what none ever is counts nothing, and is warned of.
+// weir warns of a match that compares a path, a host or a method with a text that none can be: it counts nothing.
 func TestComparisonsInVain(t *testing.T) {
 	for match, want := range map[string]string{
 		`path == "/sign in"`:                          "",

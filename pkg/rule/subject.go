@@ -11,28 +11,28 @@ import (
 	"weir/pkg/request"
 )
 
-// A subject is the request that expressions are asked about, with the memory they need. One goroutine uses it.
+// A subject is the current request of expressions, with their memory. One goroutine uses it.
 type subject struct {
 	*request.Request
 	address      [64]byte
 	addressBytes int // of address; 0 is not yet written
 	machine      vm.VM
 	environment  environment
-	lowered      []byte // the host, where it had to be changed
-	raised       []byte // the method, where it had to be changed
+	lowered      []byte // the host, if it had to be changed
+	raised       []byte // the method, if it had to be changed
 	filled       bool   // whether environment is of this request
 	paths        request.PathForm
-	normal       string // the path in that form; good until the next request
-	normalBytes  []byte // of normal, where it had to be changed
+	normal       string // the path in that form; valid until the next request
+	normalBytes  []byte // of normal, if it had to be changed
 	normalized   bool   // whether normal is of this request
 }
 
-// about makes r what the expressions are asked about.
+// about makes r the current request.
 func (s *subject) about(r *request.Request) {
 	s.Request, s.addressBytes, s.filled, s.normalized = r, 0, false, false
 }
 
-// ip is the client's address as text, good until the next request; "" when it is not known.
+// ip is the client's address as text, valid until the next request; "" when it is not known.
 func (s *subject) ip() string {
 	if s.addressBytes == 0 && s.IP.IsValid() {
 		s.addressBytes = len(s.plainIP().AppendTo(s.address[:0]))
@@ -42,7 +42,7 @@ func (s *subject) ip() string {
 
 func (s *subject) plainIP() netip.Addr { return address.Plain(s.IP) }
 
-// host is the host in the form that keys have it, good until the next request.
+// host is the host in the form of keys, valid until the next request.
 func (s *subject) host() string {
 	bare := bareHost(s.Host)
 	if strings.IndexFunc(bare, isUpper) < 0 {
@@ -52,8 +52,8 @@ func (s *subject) host() string {
 	return unsafe.String(&s.lowered[0], len(s.lowered))
 }
 
-// method is the method in upper case, good until the next request: many servers pass on "post" as it is, and many
-// applications take it for POST.
+// method is the method in upper case, valid until the next request: many servers pass on "post" unchanged, and many
+// applications treat it as POST.
 func (s *subject) method() string {
 	if strings.IndexFunc(s.Method, isLower) < 0 {
 		return s.Method
@@ -62,7 +62,7 @@ func (s *subject) method() string {
 	return unsafe.String(&s.raised[0], len(s.raised))
 }
 
-// path is the path in the form that the rules ask for, good until the next request.
+// path is the path in the form that the rules require, valid until the next request.
 func (s *subject) path() string {
 	if !s.normalized {
 		s.normal, s.normalBytes = s.paths.Normal(s.Path, s.PathDecoded, s.normalBytes)
@@ -73,7 +73,7 @@ func (s *subject) path() string {
 
 func (s *subject) bytes() int { return int(max(s.Bytes, 0)) }
 
-// run asks the virtual machine.
+// run runs a program in the virtual machine.
 func (s *subject) run(program *vm.Program) (any, error) {
 	if !s.filled {
 		s.fill()
@@ -102,7 +102,7 @@ func (s *subject) fill() {
 	s.filled = true
 }
 
-// matches is a match's answer; ok is false when the expression failed on this request.
+// matches is a match's result; ok is false when the expression failed on this request.
 func (e *expression) matches(s *subject) (matches, ok bool) {
 	if e.boolean != nil {
 		return e.boolean(s), true
@@ -115,7 +115,7 @@ func (e *expression) matches(s *subject) (matches, ok bool) {
 	return matches, ok
 }
 
-// amount is a cost's answer, not yet made whole; ok is false when the expression failed on this request.
+// amount is a cost's result, not yet rounded; ok is false when the expression failed on this request.
 func (e *expression) amount(s *subject) (amount float64, ok bool) {
 	if e.number != nil {
 		return e.number(s), true

@@ -6,11 +6,11 @@ import (
 	"weir/pkg/window"
 )
 
-// unreachable says why the i-th of a rule's limits never decides anything, or "":
+// unreachable describes why the i-th of a rule's limits has no effect, or is "":
 //
-// Limit j is broken before or with limit i when N of i is at least N of j times the number of j's windows that it
-// takes to cover i's. Sliding windows may lie anywhere; aligned periods must fit into each other. Of the other
-// algorithms only the same limit given twice is told.
+// Limit j is broken before or with limit i when N of i is at least N of j times the number of j's windows that cover
+// one of i's. Sliding windows may lie anywhere; aligned periods must fit into each other. For the other algorithms only
+// a limit that is given twice is reported.
 func unreachable(algorithm window.Algorithm, limits []Limit, i int) string {
 	for j, other := range limits {
 		if i == j {
@@ -30,7 +30,7 @@ func unreachable(algorithm window.Algorithm, limits []Limit, i int) string {
 	return ""
 }
 
-// stricter says that a is always broken when b is.
+// stricter reports whether a is always broken when b is.
 func stricter(algorithm window.Algorithm, a, b window.Limit) bool {
 	longer, shorter := max(a.Per, b.Per), min(a.Per, b.Per)
 	switch algorithm {

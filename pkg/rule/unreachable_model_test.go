@@ -9,7 +9,7 @@ import (
 	"weir/pkg/window"
 )
 
-// A limit that is said to have no effect has none: without it the same hits break the rule.
+// A limit that is reported to have no effect has none: without it the same hits break the rule.
 func TestUnreachableLimitsHaveNoEffect(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	told := 0
@@ -36,7 +36,7 @@ func TestUnreachableLimitsHaveNoEffect(t *testing.T) {
 	}
 }
 
-// breaks are the instants at which random hits break limits.
+// breaks are the times at which random hits break limits.
 func breaks(t *testing.T, algorithm window.Algorithm, limits []Limit, seed int) string {
 	t.Helper()
 	rule := Rule{Algorithm: algorithm, Limits: limits, Block: Block{For: 3 * time.Second}}
