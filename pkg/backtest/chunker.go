@@ -55,7 +55,7 @@ func (c *chunker) next(buffer []byte) (run, error) {
 		case len(logfile.WithoutHole(buffer)) > maxLineBytes:
 			buffer = c.skipLong(buffer, &r)
 		case errors.Is(c.err, io.EOF):
-			r.data = buffer
+			r.data = logfile.WithoutHole(buffer) // zeros alone are no line, wherever the buffer ended before
 			return r, c.err
 		case c.err != nil:
 			return r, c.err

@@ -47,6 +47,8 @@ func FuzzChunker(f *testing.F) {
 	f.Add([]byte("before\nafter\n"), 64, maxLineBytes)
 	f.Add([]byte("before\nafter"), 64, maxLineBytes-7)
 	f.Add([]byte("before\n\x00\x00after\n\x00"), 4, 0)
+	f.Add([]byte("\x00"), 0, 0)
+	f.Add([]byte("before\n\x00\x00"), 64, 0)
 	f.Add([]byte("before\n"), 300_000, maxLineBytes+maxLineBytes/8)
 	f.Fuzz(func(t *testing.T, data []byte, bufferBytes, long int) {
 		bufferBytes = 1 + max(bufferBytes, -bufferBytes-1)%(1<<19)
@@ -74,8 +76,11 @@ func scanned(t *testing.T, data []byte) (lines []string, skipped int64) {
 		if i := bytes.IndexByte(data, '\n'); i >= 0 {
 			return i + 1, data[:i], nil
 		}
-		if atEOF && len(data) > 0 {
+		if atEOF && len(logfile.WithoutHole(data)) > 0 {
 			return len(data), data, nil
+		}
+		if atEOF { // zeros alone are no line
+			return len(data), nil, nil
 		}
 		return 0, nil, nil
 	})
