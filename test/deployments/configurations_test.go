@@ -63,7 +63,9 @@ func TestChart(t *testing.T) {
 				kinds[object.Kind]++
 				object.check(t)
 				if object.Kind == "ConfigMap" {
-					run(t, tool, "check", write(t, "configmap.yaml", object.text))
+					if said := run(t, tool, "check", write(t, "configmap.yaml", object.text)); strings.Contains(said, "warning:") {
+						t.Error(said)
+					}
 				}
 			}
 			policies := 3
