@@ -84,7 +84,7 @@ func (r *reader) rule(rule *Rule) {
 	r.asked(rule)
 }
 
-// asked adds the fields that decide whether a request is a hit, and of which key.
+// asked adds the fields that decide whether a request is a hit, and those of its key.
 func (r *reader) asked(rule *Rule) {
 	for _, part := range rule.Key.parts {
 		r.add(part.name)

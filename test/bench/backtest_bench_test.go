@@ -1,4 +1,4 @@
-// Package bench measures Weir beside programs that are used for the same.
+// Package bench measures Weir and programs that are used for the same purpose.
 package bench
 
 import (
@@ -17,9 +17,9 @@ import (
 
 const logLines = 1_000_000
 
-// The programs read one log of the combined format; none of the others does quite what weir does.
+// The programs read one log of the combined format; none of the others does exactly the same as weir.
 //
-//   - weir finds who breaks three sliding limits, when and by how much, in the order of time.
+//   - weir finds the clients that break three sliding limits, when and by how much, in the order of time.
 //   - gawk counts by address in the minutes, hours and days of the clock, as one would write it in a line.
 //   - goaccess makes its statistics of visitors, pages and so on.
 var programs = []struct {
@@ -41,7 +41,7 @@ const gawkCounts = `{
 }
 END { for (k in blocked) print k, blocked[k] }`
 
-// BenchmarkBacktestBesideOthers runs each program that is installed, the first time uncounted, so that the log is in
+// BenchmarkBacktestBesideOthers runs each installed program, the first time without counting, so that the log is in
 // memory for all of them:
 //
 //	go test -run '^$' -bench BacktestBesideOthers -benchtime 3x ./test/bench
@@ -92,7 +92,7 @@ func runOnce(b *testing.B, command []string) *os.ProcessState {
 	return c.ProcessState
 }
 
-// writeLog writes a log in which few of the clients ask much and many little.
+// writeLog writes a log in which few of the clients make many requests and many make few.
 func writeLog(b *testing.B, path string, clients int) {
 	f, err := os.Create(path)
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 
 const fileLines = 3_000_000
 
-// BenchmarkFileToBlocklist has a whole Weir read a log file until the enforcer refuses who broke a limit at its very
-// end: in one process, and as three on a real Kafka and Redis. Before, it reads files of a million lines each until Kafka
-// has been compiled, as one that is in use, seven at most.
+// BenchmarkFileToBlocklist has all of Weir read a log file until the enforcer refuses the clients that broke a limit at
+// its very end: in one process, and as three on a real Kafka and Redis. Before that it reads files of a million lines
+// each, seven at most, until Kafka has been compiled, as in a cluster in use.
 //
 //	go test -run '^$' -bench FileToBlocklist -benchtime 1x -timeout 30m ./test/bench
 func BenchmarkFileToBlocklist(b *testing.B) {
@@ -43,7 +43,7 @@ func BenchmarkFileToBlocklist(b *testing.B) {
 	})
 }
 
-// A whole is Weir over a folder of logs.
+// A whole is all parts of Weir on a folder of logs.
 type whole struct {
 	running
 	folder     string
@@ -115,7 +115,7 @@ func (w *whole) measure(b *testing.B) {
 	w.compare(b)
 }
 
-// write writes lines into a file that is no log yet. At its end someone of each partition breaks a limit.
+// write writes lines into a file that is not a log yet. At its end a client of each partition breaks a limit.
 func (w *whole) write(b *testing.B, name string, lines, round int) {
 	b.Helper()
 	file, err := os.Create(filepath.Join(w.folder, name))
@@ -169,7 +169,7 @@ func (w *whole) last(round int) []string {
 	return clients
 }
 
-// await returns when the last clients of a round are refused.
+// await returns when the enforcer refuses the last clients of a round.
 func (w *whole) await(b *testing.B, round int) {
 	b.Helper()
 	deadline := time.Now().Add(10 * time.Minute)
@@ -198,7 +198,7 @@ func (w *whole) refuses(client string) bool {
 	return answer.StatusCode == http.StatusTooManyRequests
 }
 
-// compare asks the enforcer about everyone.
+// compare asks the enforcer about every client.
 func (w *whole) compare(b *testing.B) {
 	b.Helper()
 	found, wrong := 0, 0

@@ -19,7 +19,7 @@ type peer struct {
 	read  func(b *testing.B, folder, log string) (reading, map[string]bool)
 }
 
-// A reading is what it took.
+// A reading is the cost of reading the log.
 type reading struct {
 	took, used time.Duration // of the clock, of all processors
 	peakKiB    int
@@ -38,9 +38,9 @@ var peers = []peer{
 	{"crowdsec", slowPeerLines, readWithCrowdSec},
 }
 
-// BenchmarkPeers has programs that people use today read the log of the same site as the river's, or its beginning, and
-// compares the offenders that they name with the textbook's. Those of Debian that are not installed are unpacked into the
-// cache folder; nothing is installed or started but what is measured. `make bench-peers` makes a table of it.
+// BenchmarkPeers has programs that people use today read the log of the river's site, or its beginning, and compares
+// the offenders that they name with the textbook's. Debian programs that are not installed are unpacked into the cache
+// folder; nothing is installed, and only the measured programs are started. `make bench-peers` makes a table of it.
 func BenchmarkPeers(b *testing.B) {
 	folder := b.TempDir()
 	begin := beginFor(peerLines)
@@ -86,7 +86,7 @@ func (r reading) report(b *testing.B, lines int) {
 	b.ReportMetric(float64(r.peakKiB)/1024, "MiB")
 }
 
-// report compares who was named with the truth; nothing is said of a program that names nobody.
+// report compares the named offenders with the truth. It reports no figures for a program that names none.
 func (t *textbook) report(b *testing.B, said map[string]bool) {
 	if said == nil {
 		return
@@ -104,7 +104,7 @@ func (t *textbook) report(b *testing.B, said map[string]bool) {
 	b.ReportMetric(float64(len(t.offenders)), "offenders")
 }
 
-// read runs a command to its end and returns what it said and logged.
+// read runs a command to its end and returns its output and its log.
 func read(b *testing.B, command *exec.Cmd) (took reading, out, logged string) {
 	b.Helper()
 	var said, log strings.Builder
@@ -124,8 +124,8 @@ func read(b *testing.B, command *exec.Cmd) (took reading, out, logged string) {
 	return reading{elapsed, command.ProcessState.UserTime() + command.ProcessState.SystemTime(), <-peak}, said.String(), log.String()
 }
 
-// peakKiB is the most memory of a process until it has ended, as the kernel tells it of the program alone: what a
-// process is said to have used when it has been waited for begins with the memory of the one that started it.
+// peakKiB is the maximum memory of a process until it has ended, as the kernel counts it for the program alone: the
+// figure of wait(2) includes the memory of the process that started it.
 func peakKiB(pid int, ended <-chan struct{}) (peak int) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -158,7 +158,7 @@ func words(text string) map[string]bool {
 	return first
 }
 
-// child is a command that ends when we do, however that may be.
+// child is a command that ends when this process does, in any way.
 func child(folder, name string, arguments ...string) *exec.Cmd {
 	command := exec.Command(name, arguments...)
 	command.Dir = folder

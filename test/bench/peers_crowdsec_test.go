@@ -12,8 +12,9 @@ import (
 	"weir/test/port"
 )
 
-// readWithCrowdSec has CrowdSec replay the log with Debian's parsers for nginx and a leaky bucket for each limit, in
-// a folder of its own, with its local API (which it wants to hand alerts to) on a free port and without the central one.
+// readWithCrowdSec has CrowdSec replay the log with Debian's parsers for nginx and a leaky bucket for each limit. It
+// runs in a folder of its own, with its local API (to which it sends alerts) on a free port and without the central
+// one.
 func readWithCrowdSec(b *testing.B, folder, log string) (reading, map[string]bool) {
 	root := debian(b, "crowdsec", "usr/bin/crowdsec")
 	layOutCrowdSec(b, root, folder)
@@ -33,7 +34,7 @@ var alert = regexp.MustCompile(`Ip (\S+) performed 'weir/`)
 
 const crowdSecPassword = "only-for-this-run"
 
-// crowdSecConfig takes the folder and the address of the local API.
+// crowdSecConfig has placeholders for the folder and the address of the local API.
 const crowdSecConfig = `
 common: {daemonize: false, log_media: stdout, log_level: info, working_dir: .}
 config_paths: {config_dir: %[1]s/, data_dir: %[1]s/data/, simulation_path: %[1]s/simulation.yaml, hub_dir: %[1]s/hub/, index_path: %[1]s/hub/.index.json}
@@ -43,8 +44,8 @@ api: {client: {credentials_path: %[1]s/client.yaml}, server: {listen_uri: %[2]q,
 prometheus: {enabled: false}
 `
 
-// crowdSecScenario takes a limit's name, its hits, and the seconds in which one leaks. The bucket runs over at the hit
-// after the last that it holds.
+// crowdSecScenario has placeholders for a limit's name, its hits, and the seconds in which one leaks. The bucket
+// overflows at the hit after its capacity.
 const crowdSecScenario = `
 type: leaky
 name: weir/%[1]s

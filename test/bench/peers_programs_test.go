@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// readWithWeir finds who breaks the three limits, in one command.
+// readWithWeir finds the clients that break the three limits, in one command.
 func readWithWeir(b *testing.B, folder, log string) (reading, map[string]bool) {
 	weir := filepath.Join(folder, "weir")
 	if said, err := exec.Command("go", "build", "-o", weir, "weir/cmd/weir").CombinedOutput(); err != nil {
@@ -42,8 +42,8 @@ func readWithGoAccess(b *testing.B, folder, log string) (reading, map[string]boo
 	return took, nil
 }
 
-// readWithFail2ban has fail2ban's filter and its count of failures read the log once for each limit, as a jail each would.
-// Its server takes old lines to be of now or leaves them out, so the clock is that of the lines here.
+// readWithFail2ban has fail2ban's filter and its count of failures read the log once for each limit, as a jail each
+// would. Its server treats old lines as current or leaves them out, so the clock is that of the lines here.
 func readWithFail2ban(b *testing.B, folder, log string) (reading, map[string]bool) {
 	root := debian(b, "fail2ban", "usr/bin/fail2ban-server")
 	script, err := filepath.Abs("peers/replay.py")
@@ -59,8 +59,8 @@ func readWithFail2ban(b *testing.B, folder, log string) (reading, map[string]boo
 	return took, words(said)
 }
 
-// debian returns where the files of a package of Debian are: in / when its program is installed, else in the cache
-// folder, into which the package is got and unpacked without being installed.
+// debian returns the folder of a Debian package's files: / when its program is installed, else the cache folder, into
+// which the package is downloaded and unpacked without installing it.
 func debian(b *testing.B, name, program string) string {
 	b.Helper()
 	if _, err := os.Stat("/" + program); err == nil {

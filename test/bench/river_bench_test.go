@@ -32,18 +32,18 @@ type contender struct {
 	start func(b *testing.B, r *river) *running
 }
 
-// running is what a contender started.
+// running is a started contender.
 type running struct {
 	processes []*process
-	groups    string                    // what its groups' names begin with
+	groups    string                    // the prefix of its groups' names
 	topics    []string                  // that these read
 	out       string                    // the topic of its verdicts
-	offender  func(kafka.Record) string // of a verdict; empty when it is none
+	offender  func(kafka.Record) string // of a verdict; empty if the record is not one
 	busy      busy
-	redis     *redistest.Server // that it keeps its counts in, if any
+	redis     *redistest.Server // with its counts, if any
 }
 
-// A process is one that runs, and the file of what it says.
+// A process is a running process, and the file of its output.
 type process struct {
 	*exec.Cmd
 	log   string
@@ -58,10 +58,11 @@ var contenders = []contender{
 	{"streams-tumbling", streams("tumbling", "at_least_once")},
 }
 
-// BenchmarkRiver has each contender read the lines of the same site from a topic of a real Kafka, from the beginning on:
-// a million at a time until what is Java has been compiled, as in a cluster that is in use, seven million at most; then four
-// million while the processor time of its processes is taken. It reports what a million lines cost, the memory at the end,
-// how many of the offenders that a textbook finds were found, and what was compiled all the same while it was measured:
+// BenchmarkRiver has each contender read the lines of the same site from a topic of a real Kafka, from the beginning:
+// first a million at a time until the Java parts have been compiled, as in a cluster in use, seven million at most;
+// then four million while the processor time of its processes is measured. It reports the cost of a million lines, the
+// memory at the end, how many of a textbook's offenders were found, and how much was still compiled during the
+// measurement:
 //
 //	go test -run '^$' -bench River -benchtime 1x -timeout 60m ./test/bench
 //
@@ -101,7 +102,7 @@ func newRiver(b *testing.B) *river {
 	return r
 }
 
-// riverLine gives one line after another of the log that is read.
+// riverLine returns one line after another of the log that is read.
 func riverLine(b *testing.B) func() (text, client string, at time.Time) {
 	lines := warmSteps*warmLines + riverLines
 	if path := os.Getenv("WEIR_SITE_LOG"); path != "" {
@@ -157,7 +158,7 @@ func (r *river) measure(b *testing.B, c contender) {
 	b.ReportMetric(float64(wrong), "wrong")
 }
 
-// await returns when the groups have read all.
+// await returns when the groups have read all lines.
 func (r *river) await(b *testing.B, c *running) {
 	b.Helper()
 	deadline := time.Now().Add(20 * time.Minute)
@@ -200,7 +201,7 @@ func (r *river) caughtUp(b *testing.B, c *running) bool {
 	return len(groups) > 0
 }
 
-// offenders are how many of the truth a contender has found, and how many others.
+// offenders is how many of the truth's offenders a contender has found, and how many others.
 func (r *river) offenders(b *testing.B, c *running) (found, wrong int) {
 	b.Helper()
 	span, err := r.client.PartitionSpan(b.Context(), c.out, 0)
@@ -229,7 +230,7 @@ func (r *river) offenders(b *testing.B, c *running) (found, wrong int) {
 	return found, wrong
 }
 
-// alive ends the benchmark with what a process said that has ended by itself.
+// alive fails the benchmark with the output of a process that has ended.
 func (c *running) alive(b *testing.B) {
 	b.Helper()
 	for _, p := range c.processes {
@@ -340,7 +341,7 @@ func streams(how, guarantee string) func(*testing.B, *river) *running {
 	}
 }
 
-// repartitioned waits for the topic that the job makes for itself.
+// repartitioned waits for the topic that the job creates.
 func (r *river) repartitioned(b *testing.B, id string) string {
 	b.Helper()
 	for range 600 {
@@ -388,7 +389,7 @@ enforcer: {listen: %q, admin: ""}
 	return c
 }
 
-// blocked is who an entry blocks.
+// blocked is the client that an entry blocks.
 func blocked(record kafka.Record) string {
 	decoded, err := blocklist.DecodeRecord(record.Key, record.Value)
 	if err != nil || decoded.Entry == nil {

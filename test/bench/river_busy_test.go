@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// busy is how long processes have used at least a third of a processor: a job of Kafka Streams that may repeat itself
-// says only every half a minute how far it is, and is idle until then.
+// busy is how long processes have used at least a third of a processor. A job of Kafka Streams that may repeat itself
+// commits its position only every half a minute, and is idle until then.
 type busy struct {
 	at   time.Time
 	used float64 // seconds of processors
 	took time.Duration
 }
 
-// look says whether they were since it last did.
+// look reports whether they were busy since the last call.
 func (w *busy) look(now time.Time, used float64) (were bool) {
 	since := now.Sub(w.at)
 	if were = used-w.used >= since.Seconds()/3; were {
@@ -26,7 +26,7 @@ func (w *busy) look(now time.Time, used float64) (were bool) {
 	return were
 }
 
-// fillAhead writes lines while a contender stands still, so that it has them all before it.
+// fillAhead writes lines while a contender is stopped, so that it has all of them to read.
 func (r *river) fillAhead(b *testing.B, c *running, lines int) {
 	b.Helper()
 	for _, p := range c.processes {
@@ -36,7 +36,7 @@ func (r *river) fillAhead(b *testing.B, c *running, lines int) {
 	r.fill(b, lines)
 }
 
-// redisSeconds is what the processors have spent on its Redis.
+// redisSeconds is the processor time of its Redis.
 func (c *running) redisSeconds(b *testing.B) (total float64) {
 	b.Helper()
 	if c.redis == nil {

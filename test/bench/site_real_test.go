@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A replay is a real site's log in the combined format, over and over: each time as much later as the log is long.
+// A replay is a real site's log in the combined format, repeated: each time later by the length of the log.
 type replay struct {
 	lines []replayLine
 	next  int
@@ -18,7 +18,7 @@ type replay struct {
 	long  time.Duration
 }
 
-// A replayLine is what stands before and behind a line's time.
+// A replayLine is the text before and behind a line's time.
 type replayLine struct {
 	at           time.Time
 	before, rest string
@@ -26,7 +26,7 @@ type replayLine struct {
 
 const clf = "02/Jan/2006:15:04:05 -0700"
 
-// newReplay reads a log that is packed with gzip. So many lines of it end an hour ago.
+// newReplay reads a log that is packed with gzip. So many of its lines end an hour ago.
 func newReplay(b *testing.B, path string, lines int) *replay {
 	b.Helper()
 	file, err := os.Open(path)
@@ -61,7 +61,7 @@ func newReplay(b *testing.B, path string, lines int) *replay {
 	return r
 }
 
-// line is the next one, the client of it and its time.
+// line is the next line, its client and its time.
 func (r *replay) line() (text, client string, at time.Time) {
 	if r.next == len(r.lines) {
 		r.next, r.begin = 0, r.begin.Add(r.long)

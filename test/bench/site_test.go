@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A site writes the log of many clients of which few ask much and many little, the same at every run.
+// A site writes the log of many clients. Few of them make many requests and many make few, the same at every run.
 type site struct {
 	random  *rand.Rand
 	clients int
@@ -18,7 +18,7 @@ func newSite(clients int, begin time.Time) *site {
 	return &site{rand.New(rand.NewPCG(1, 2)), clients, begin}
 }
 
-// line is the next one, the client of it and its time in whole seconds.
+// line is the next line, its client and its time in seconds.
 func (s *site) line() (text, client string, at time.Time) {
 	s.at = s.at.Add(time.Duration(s.random.ExpFloat64() * float64(meanGap)))
 	n := int(math.Pow(s.random.Float64(), 3) * float64(s.clients))
@@ -29,14 +29,14 @@ func (s *site) line() (text, client string, at time.Time) {
 	return text, client, s.at.Truncate(time.Second)
 }
 
-// beginFor is when so many lines begin that none of them is ahead of the clock.
+// beginFor is the time of the first of so many lines, so that none of them is ahead of the clock.
 func beginFor(lines int) time.Time {
 	return time.Now().Add(-time.Duration(lines)*meanGap - time.Hour).UTC()
 }
 
 const meanGap = 30 * time.Millisecond
 
-// A textbook keeps the time of every request and says who has broken one of the three limits.
+// A textbook keeps the time of every request and finds the clients that have broken one of the three limits.
 type textbook struct {
 	times     map[string][]int64
 	offenders map[string]bool
@@ -51,7 +51,7 @@ func newTextbook() *textbook {
 	return &textbook{map[string][]int64{}, map[string]bool{}}
 }
 
-// add takes the requests of a client in the order of their times.
+// add adds the requests of a client in the order of their times.
 func (t *textbook) add(client string, at time.Time) {
 	t.times[client] = append(t.times[client], at.UnixMilli())
 	times := t.times[client]

@@ -8,18 +8,18 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// A Kafka that is in use has been compiled long ago: its Java has made machine code of what runs often. A fresh one still
-// does it while lines go through, in two threads that take half a processor and more from whatever else runs. So before
-// anything is measured, contenders read a million lines at a time until such a million has left the compilers of Kafka's
-// Java, and of their own, next to nothing to do.
+// A Kafka in use has been compiled long ago: its Java has made machine code of frequent paths. A fresh one still
+// compiles while lines go through, in two threads that take half a processor and more from everything else. So before a
+// measurement, contenders read a million lines at a time until the compilers of Kafka's Java, and of their own, had
+// practically no work during one such million.
 const (
 	warmLines = 1_000_000 // of a step
 	warmSteps = 7         // at most; all lines together must not be older than a topic keeps them, seven days
 	quiet     = 100 * time.Millisecond
 )
 
-// warmed takes steps until one took the compilers less than a tenth of a second of processor, or it was the last. The
-// first, in which all begins, does not tell.
+// warmed runs steps until one took the compilers less than a tenth of a second of processor time, or it was the last.
+// The first step, which starts everything, does not count.
 func warmed(step func(number int), compiling func() time.Duration) (steps int) {
 	for steps < warmSteps {
 		before := compiling()
@@ -32,7 +32,7 @@ func warmed(step func(number int), compiling func() time.Duration) (steps int) {
 	return steps
 }
 
-// compiling is what the compilers of Kafka's Java have used of the processors so far, and those of the processes'.
+// compiling is the processor time so far of the compilers of Kafka's Java, and of those of the processes.
 func (c *running) compiling(cluster *kafkatest.Cluster) (total time.Duration) {
 	if cluster != nil {
 		total = cluster.Compiling()
@@ -43,8 +43,8 @@ func (c *running) compiling(cluster *kafkatest.Cluster) (total time.Duration) {
 	return total
 }
 
-// warm has the contender read what was there before it, then what is written while it stands still, as it does when it is
-// measured.
+// warm has the contender read the lines that were there before it, then lines that are written while it is stopped, as
+// in the measurement.
 func (r *river) warm(b *testing.B, c *running) {
 	steps := warmed(func(number int) {
 		if number == 1 {
@@ -57,8 +57,8 @@ func (r *river) warm(b *testing.B, c *running) {
 	b.ReportMetric(float64(steps*warmLines), "warm-lines")
 }
 
-// rest returns when the contender has read all, or has been idle for two seconds: a job that may repeat itself says only
-// every half a minute how far it is.
+// rest returns when the contender has read all lines, or has been idle for two seconds: a job that may repeat itself
+// commits its position only every half a minute.
 func (r *river) rest(b *testing.B, c *running) {
 	b.Helper()
 	work := busy{at: time.Now(), used: c.processorSeconds(b)}
@@ -70,7 +70,7 @@ func (r *river) rest(b *testing.B, c *running) {
 	}
 }
 
-// warm has all daemons read file after file, and returns how many.
+// warm has all daemons read file after file, and returns the number of files.
 func (w *whole) warm(b *testing.B) (rounds int) {
 	return warmed(func(round int) {
 		w.write(b, "warm", warmLines, round)

@@ -14,7 +14,7 @@ import (
 	"weir/internal/kafka"
 )
 
-// admin does to a Kafka what its administrator may.
+// admin is a client with the rights of a Kafka administrator.
 func (r *river) admin() *kafkago.Client {
 	return &kafkago.Client{Addr: kafkago.TCP(r.kafka.Addresses()...), Timeout: 10 * time.Second}
 }
@@ -56,8 +56,8 @@ func (r *river) addPartitions(name string, to int) {
 	}
 }
 
-// The topic hits is deleted and made anew under a living owner, and then while nobody runs: what was counted stays, what
-// is sent again is not counted again, and what is new is.
+// The topic hits is deleted and created again while its owner runs, and then while no aggregator runs: earlier counts
+// stay, hits that are sent again are not counted again, and new hits count.
 func TestHitsThatAreMadeAnewAreCountedOn(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
@@ -86,8 +86,8 @@ func TestHitsThatAreMadeAnewAreCountedOn(t *testing.T) {
 	r.keepWordsOfFailure()
 }
 
-// makeHitsAnew deletes the topic and makes it again. Then some comes that is new, and all again that there was, in
-// another order: a log whose record at the last offset is the one that it was could not be told from it.
+// makeHitsAnew deletes the topic and creates it again. Then new hits come, and all earlier ones again in another order:
+// a log with the same record at the last offset could not be distinguished from the old one.
 func (r *river) makeHitsAnew(f *feed) {
 	r.t.Helper()
 	r.deleteTopic("hits")
@@ -100,7 +100,7 @@ func (r *river) makeHitsAnew(f *feed) {
 	f.produce(before...)
 }
 
-// The topic blocklist is deleted and made anew: what holds is published again.
+// The topic blocklist is deleted and created again: active entries are published again.
 func TestABlocklistThatIsMadeAnewIsFilledAgain(t *testing.T) {
 	t.Parallel()
 	r := newBranch(t, 2, limited)
@@ -120,8 +120,8 @@ func TestABlocklistThatIsMadeAnewIsFilledAgain(t *testing.T) {
 	r.keepWordsOfFailure()
 }
 
-// Another number of partitions would count keys in two places: who counts ends, and nobody begins until it is as it was;
-// that is said.
+// Another number of partitions would count keys in two places: the owner ends with an error, and no other aggregator
+// starts until the number is the old one.
 func TestAnotherNumberOfPartitionsStopsTheCounting(t *testing.T) {
 	t.Parallel()
 	r := newBranch(t, 2, limited)
@@ -141,7 +141,8 @@ func TestAnotherNumberOfPartitionsStopsTheCounting(t *testing.T) {
 	}
 }
 
-// awaitRefusal waits until an aggregator has ended because there are other partitions. It returns what is written then.
+// awaitRefusal waits until an aggregator has ended because of the changed number of partitions. It returns the records
+// at that time.
 func (r *river) awaitRefusal(m *member) map[string]string {
 	r.t.Helper()
 	r.eventually("it has ended", func() error {

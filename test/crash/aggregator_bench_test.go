@@ -17,9 +17,9 @@ const (
 	coldRounds = 10
 )
 
-// BenchmarkColdKeys has an aggregator count ten hits of each of many keys, of which a tenth may be hot, in an order in
-// which no key is hot when its turn comes. Beside it stands what the store itself does in the same run: the same number
-// of keys read and written, 500 a call, by as many callers as there are partitions.
+// BenchmarkColdKeys has an aggregator count ten hits of each of many keys. A tenth of the keys may be hot, and no key
+// is hot when its turn comes. For comparison it also measures the store alone in the same run: the same number of keys
+// read and written, 500 a call, by as many callers as there are partitions.
 //
 //	go test -run '^$' -bench ColdKeys -benchtime 1x ./test/crash
 func BenchmarkColdKeys(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 	"weir/pkg/window"
 )
 
-// cold opens the store beside the aggregators, or, where it is on disk, after the one that had it.
+// cold opens the store at the same time as the aggregators, or, if it is on disk, after its aggregator has ended.
 func (r *river) cold() store.Store {
 	r.t.Helper()
 	var s store.Store
@@ -29,7 +29,7 @@ func (r *river) cold() store.Store {
 	return s
 }
 
-// compareWindows holds what the store has of every key against the truth. What decides nothing any more may be gone.
+// compareWindows compares the store's state of every key with the truth. State without effect may be gone.
 func (r *river) compareWindows(w *truth) {
 	r.t.Helper()
 	s := r.cold()

@@ -8,7 +8,7 @@ import (
 	"weir/pkg/hit"
 )
 
-// A feed is a source that a test sends by hand: each call is a cut.
+// A feed is a source that a test sends by hand: each call is a batch.
 type feed struct {
 	*river
 	source   string
@@ -34,7 +34,7 @@ func (f *feed) unblock(of pair, at time.Time) {
 	f.cut(of, func(w *hit.Writer) { w.Unblock(0, []byte(of.key), at.UnixMilli(), "by-hand") })
 }
 
-// crowd sends one hit of each of so many keys, which no other call names, in a cut each.
+// crowd sends one hit of each of so many keys, which no other call names, in a batch each.
 func (f *feed) crowd(rule, name string, keys int, at time.Time) {
 	f.t.Helper()
 	writers := make([]*hit.Writer, f.partitions)
@@ -71,7 +71,7 @@ func (f *feed) send(partition int, w *hit.Writer) {
 	f.produce(f.sent[len(f.sent)-1])
 }
 
-// every returns so many times, the last one now.
+// every returns so many times, a step apart, the last one now.
 func every(step time.Duration, times int) (all []time.Time) {
 	for n := range times {
 		all = append(all, time.Now().Add(-step*time.Duration(times-1-n)))
@@ -79,7 +79,7 @@ func every(step time.Duration, times int) (all []time.Time) {
 	return all
 }
 
-// awaitListed waits until readers believe that a key is blocked, or that it is not.
+// awaitListed waits until a key is blocked for readers of the list, or is not.
 func (r *river) awaitListed(of pair, blocked bool) {
 	r.t.Helper()
 	r.eventually(fmt.Sprintf("%v: blocked is %v", of, blocked), func() error {

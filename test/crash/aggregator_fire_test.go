@@ -13,10 +13,10 @@ import (
 	"weir/internal/kafka"
 )
 
-// session is longer than an aggregator may be silent and still own a partition.
+// session is longer than the time for which a silent aggregator keeps a partition.
 const session = 12 * time.Second
 
-// A fire is how much is counted, and for how long aggregators die meanwhile: WEIR_FIRE_HITS, WEIR_FIRE_KEYS and
+// A fire is how much is counted, and for how long aggregators are killed: WEIR_FIRE_HITS, WEIR_FIRE_KEYS and
 // WEIR_FIRE_SECONDS.
 type fire struct {
 	hits, keys, partitions int
@@ -32,9 +32,9 @@ func newFire(t testing.TB) fire {
 	}
 }
 
-// Three aggregators count what several sources send, with far fewer keys in memory than there are. They are killed,
-// stopped for longer than their session, told to end, and started again; Redis loses its last second, and Kafka is
-// restarted. In the end every key's windows and the list are what a slow program makes of the same log.
+// Three aggregators count the hits of several sources, with far fewer keys in memory than there are. They are killed,
+// stopped for longer than their session, terminated, and started again; Redis loses its last second, and Kafka is
+// restarted. In the end every key's windows and the list are equal to those of a slow program for the same log.
 func TestAggregatorsUnderFireCountTheTruth(t *testing.T) {
 	t.Parallel()
 	f := newFire(t)
@@ -64,7 +64,7 @@ func TestAggregatorsUnderFireCountTheTruth(t *testing.T) {
 	r.keepWordsOfFailure()
 }
 
-// generate makes all cuts, of hours that end as the test begins.
+// generate makes all batches, of hours that end as the test begins.
 func (f *fire) generate(t testing.TB, begun time.Time) [][]kafka.Message {
 	traffic := newTraffic(t, f.seed, mustParse(t, fireRules), f.keys, f.partitions)
 	traffic.to = begun.UnixMilli()
@@ -76,7 +76,7 @@ func (f *fire) generate(t testing.TB, begun time.Time) [][]kafka.Message {
 	return cuts
 }
 
-// send writes the cuts over the time that the fire lasts.
+// send writes the batches over the time that the fire lasts.
 func (f *fire) send(ctx context.Context, t testing.TB, r *river, cuts [][]kafka.Message) {
 	producer := r.client.OpenProducer(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: f.partitions})
 	defer func() {
@@ -96,7 +96,7 @@ func (f *fire) send(ctx context.Context, t testing.TB, r *river, cuts [][]kafka.
 	}
 }
 
-// Chaos does things to a river that it has to stand.
+// Chaos disturbs a river in ways that it has to survive.
 type chaos struct {
 	*river
 	random *rand.Rand
@@ -147,7 +147,7 @@ func (c *chaos) restart(i int) {
 	c.members[i].start()
 }
 
-// wake lets those go on that have stood long enough, and looks for those that fell by themselves.
+// wake resumes members that were stopped long enough, and finds those that ended by themselves.
 func (c *chaos) wake(now time.Time) {
 	for i, m := range c.members {
 		if !c.stands[i].IsZero() && now.After(c.stands[i]) {
@@ -164,7 +164,7 @@ func (c *chaos) wake(now time.Time) {
 
 func (c *chaos) calm() { c.wake(time.Now().Add(time.Hour)) }
 
-// keepWordsOfFailure writes what the aggregators said into a folder that stays, for who has to find out why.
+// keepWordsOfFailure writes the aggregators' output into a folder that stays, for finding the cause.
 func (r *river) keepWordsOfFailure() {
 	r.t.Helper()
 	if !r.t.Failed() {

@@ -11,9 +11,9 @@ import (
 	"weir/pkg/hit"
 )
 
-// A run of many distinct keys through a small hot set: what the process holds stays within its promise, and the
-// offenders, whose hits lie far apart in the log, are found exactly. WEIR_HOT_KEYS is how many keys there are; a
-// hundredth of them may be hot.
+// A run of many distinct keys through a small hot set: the memory of the process stays within its bound, and the
+// offenders, whose hits lie far apart in the log, are found exactly. WEIR_HOT_KEYS is the number of keys; a hundredth
+// of them may be hot.
 func TestManyKeysThroughASmallHotSet(t *testing.T) {
 	t.Parallel()
 	keys := number(t, "WEIR_HOT_KEYS", 300_000)
@@ -88,7 +88,7 @@ func (r *river) sendMany(keys int) map[string]bool {
 	return want
 }
 
-// Batches are those of one cut.
+// Batches are those of one call.
 type batches struct {
 	river   *river
 	header  hit.Header
@@ -123,7 +123,7 @@ func (b *batches) messages(clock int64) (messages []kafka.Message) {
 	return messages
 }
 
-// mostMemory is the most that the process has held.
+// mostMemory is the maximum memory of the process.
 func (i *installation) mostMemory() int64 {
 	i.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", i.process.Process.Pid))

@@ -17,7 +17,7 @@ func (r *river) truth() *truth {
 	return w
 }
 
-// tell tells a truth all that the log has.
+// tell adds all records of the log to a truth.
 func (r *river) tell(w *truth) {
 	r.t.Helper()
 	r.readAll("hits", func(partition int, record kafka.Record) error {
@@ -50,10 +50,10 @@ func (r *river) readAll(topic string, each func(partition int, record kafka.Reco
 	}
 }
 
-// A list is what the topic blocklist says.
+// A list is the content of the topic blocklist.
 type list struct {
 	ever map[string]*blocklist.Entry // the last record of each id
-	now  map[pair]*blocklist.Entry   // what readers believe: of a key's records the one that was decided last
+	now  map[pair]*blocklist.Entry   // the current entries for readers: of a key's records the one that was decided last
 }
 
 func (r *river) list() list {
@@ -79,13 +79,13 @@ func (l list) add(e *blocklist.Entry) {
 	}
 }
 
-// before says whether a was decided before b.
+// before reports whether a was decided before b.
 func before(a, b *blocklist.Entry) bool {
 	return a.Generation < b.Generation || a.Generation == b.Generation && a.Offset < b.Offset
 }
 
-// compareList holds all that was ever written to the blocklist against the truth. A block that was over before the test
-// had begun is not to be there, one that still lasts must be, and one that ended meanwhile may be.
+// compareList compares all records that were ever written to the blocklist with the truth. A block that was over before
+// the test began must not be there, one that still lasts must be, and one that ended meanwhile may be.
 func (r *river) compareList(w *truth, begun time.Time) {
 	r.t.Helper()
 	l, over := r.list(), time.Now().UnixMilli()
@@ -123,13 +123,13 @@ func (r *river) compareEntry(w *truth, v *verdict, e *blocklist.Entry) {
 	if v.moved && w.keys[pair{v.Rule, v.Key}].entry != v {
 		return // another one stands in its place
 	}
-	until := v.Until == e.Until || e.Until <= time.Now().UnixMilli() // what moved the end may have come when that was over
+	until := v.Until == e.Until || e.Until <= time.Now().UnixMilli() // the hit that moved the end may have come after the old end
 	if !until || v.Rule != e.Rule || v.Key != e.Key || v.From != e.From || v.Limit != e.Limit || v.Count != e.Count || v.Level != e.Level || v.Mode != e.Mode {
 		r.t.Errorf("the list has %+v, want %+v", *e, v.Entry)
 	}
 }
 
-// compareNow holds what readers believe against the truth: every block that lasts is there, unless it was lifted.
+// compareNow compares the readers' entries with the truth: every block that lasts is there, unless it was lifted.
 func (r *river) compareNow(w *truth, l list, over int64) {
 	r.t.Helper()
 	wrong := 0
@@ -167,7 +167,7 @@ func (r *river) events() []event {
 	return all
 }
 
-// compareEvents looks whether each block that lasts has an event of its beginning, and whether all events are of blocks.
+// compareEvents checks that each block that lasts has an event of its beginning, and that all events are of blocks.
 func (r *river) compareEvents(w *truth, over int64) {
 	r.t.Helper()
 	blocked := map[string]bool{}

@@ -21,7 +21,7 @@ import (
 	"weir/internal/store/redis/redistest"
 )
 
-// appendOnly has a Redis keep what it is told, but for the last second. Its replicas get it at once.
+// appendOnly makes Redis keep all writes, except those of the last second. Its replicas get them at once.
 var appendOnly = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0", "--repl-diskless-sync-delay", "0"}
 
 // A river is aggregators with the Kafka and the Redis that they share.
@@ -90,7 +90,8 @@ func (r *river) install() *member {
 
 func inRedis(address string) string { return fmt.Sprintf("{redis: %q}", "redis://"+address+"/0") }
 
-// configure writes a member's files. Aggregators count what is late by twice time.late, which is the truth's ten minutes.
+// configure writes a member's files. Aggregators count hits that are late by up to twice time.late, which is the
+// truth's ten minutes.
 func (r *river) configure(m *member) {
 	r.t.Helper()
 	m.write("weir.yaml", fmt.Sprintf(`
@@ -114,7 +115,7 @@ func freeAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// eventually waits until something is so.
+// eventually waits until is returns no error.
 func (r *river) eventually(what string, is func() error) {
 	r.t.Helper()
 	var err error
@@ -140,7 +141,7 @@ func (r *river) produce(messages ...kafka.Message) {
 	}
 }
 
-// drained waits until the group has committed all that there is.
+// drained waits until the group has committed the end of each partition.
 func (r *river) drained() {
 	r.t.Helper()
 	r.eventually("all is counted", func() error {
@@ -161,7 +162,7 @@ func (r *river) drained() {
 	})
 }
 
-// stop lets all aggregators drain, and looks whether one complained of itself.
+// stop lets all aggregators drain, and checks that none reported an internal error.
 func (r *river) stop() {
 	r.t.Helper()
 	for _, m := range r.members {
@@ -188,7 +189,7 @@ func (r *river) lastWords() string {
 
 func tail(text string, most int) string { return text[max(0, len(text)-most):] }
 
-// ended says whether a process that should run does not.
+// ended reports whether a process that should run has ended.
 func (i *installation) ended() bool {
 	if i.process == nil {
 		return false
@@ -230,8 +231,8 @@ func (r *river) appendFile() string {
 	return files[0]
 }
 
-// crashRedis ends Redis as a loss of power may with appendfsync everysec: some of its last second is gone when it comes
-// back.
+// crashRedis ends Redis as a loss of power may with appendfsync everysec: a part of its last second is gone after the
+// restart.
 func (r *river) crashRedis(random *rand.Rand) {
 	r.t.Helper()
 	before, err := os.Stat(r.appendFile())
@@ -251,7 +252,7 @@ func (r *river) crashRedis(random *rand.Rand) {
 	r.redis.Restart()
 }
 
-// restartKafka ends the broker, in one way or the other, and starts it again.
+// restartKafka ends the broker, in one of two ways, and starts it again.
 func (r *river) restartKafka(random *rand.Rand) {
 	r.t.Helper()
 	if random.IntN(2) == 0 {

@@ -12,13 +12,13 @@ import (
 	"weir/pkg/hit"
 )
 
-// A key breaks its limit while the blocklist takes nothing, goes out of memory, and the process is killed: who owns it
-// next publishes its entry. So it is with what lifts one.
+// A key breaks its limit while the blocklist accepts no records, leaves memory, and the process is killed: the next
+// owner publishes its entry. The same holds for the record that lifts a block.
 func TestWhatWasNotAcknowledgedIsPublishedByTheNextOwner(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
 	r := riverOn(t, kafkatest.Real(t, kafkatest.Options{Brokers: 3}), ownPrefix, 1, limited)
-	const holder = 2 // the broker that alone has the blocklist
+	const holder = 2 // the only broker with the blocklist
 	r.placeList(holder)
 	r.hotKeys = 100
 	m := r.install()
@@ -47,7 +47,7 @@ func TestWhatWasNotAcknowledgedIsPublishedByTheNextOwner(t *testing.T) {
 	r.finish(begun)
 }
 
-// awaitWindow waits until the store has something of a key.
+// awaitWindow waits until the store has the state of a key.
 func (r *river) awaitWindow(of pair) {
 	r.t.Helper()
 	s := r.cold()

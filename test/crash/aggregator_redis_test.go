@@ -15,12 +15,12 @@ import (
 	"weir/internal/store/redis/redistest"
 )
 
-// limited is a rule with a limit that is soon broken, however slow the machine is, and a block that lasts.
+// limited is a rule with a limit that is soon broken, however slow the machine is, and a long block.
 const limited = `rules: [{name: limited, key: user, limits: [5/10m, 20/hour], block: {for: 24h, then: [48h], forget: 72h}}]`
 
 func of(key string) pair { return pair{"limited", key} }
 
-// finish lets all be counted, and holds the store and the list against the truth of the log.
+// finish waits until all hits are counted, and compares the store and the list with the truth of the log.
 func (r *river) finish(begun time.Time) {
 	r.t.Helper()
 	r.drained()
@@ -31,7 +31,7 @@ func (r *river) finish(begun time.Time) {
 	r.keepWordsOfFailure()
 }
 
-// written is all that Redis holds.
+// written is the complete content of Redis.
 func (r *river) written() map[string]string {
 	r.t.Helper()
 	keys, err := r.redis.Client.Keys(r.t.Context(), "*").Result()
@@ -53,9 +53,9 @@ func (r *river) written() map[string]string {
 	return all
 }
 
-// An owner is stopped in the midst of its work until its partition is another's, and wakes while that one cannot be
-// asked: what it then does reaches neither the store nor the list. That has to be looked at before the other's session
-// is over; where it was not, it is tried again.
+// An owner is stopped in the middle of its work until its partition belongs to another one, and wakes while the other
+// cannot be asked: its writes reach neither the store nor the list. The check must happen before the other's session is
+// over; if it came too late, the test tries again.
 func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
 	t.Parallel()
 	const tries = 5
@@ -69,7 +69,7 @@ func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
 	t.Fatalf("this machine is too slow: in %d tries an owner of old was never looked at within the session of the next", tries)
 }
 
-// wakeAPausedOwner says whether it could look in time.
+// wakeAPausedOwner reports whether it could check in time.
 func wakeAPausedOwner(t *testing.T) (looked bool) {
 	begun := time.Now()
 	r := newBranch(t, 1, limited)
@@ -90,7 +90,7 @@ func wakeAPausedOwner(t *testing.T) (looked bool) {
 	before, listed := r.written(), r.list().now
 	owner.signal(syscall.SIGCONT)
 	r.awaitGivenUp(owner)
-	time.Sleep(time.Second) // for what is on its way to Kafka
+	time.Sleep(time.Second) // for messages on their way to Kafka
 	after, now := r.written(), r.list().now
 	if took := time.Since(stopped); took > 7*time.Second { // its session is 10 s, and its last heartbeat at most 3 s old
 		t.Logf("it took %v, and the partition may be the owner's again by right", took)
@@ -111,7 +111,7 @@ func wakeAPausedOwner(t *testing.T) (looked bool) {
 	return true
 }
 
-// awaitGivenUp waits until an aggregator knows that it owns nothing.
+// awaitGivenUp waits until an aggregator has noticed that it owns nothing.
 func (r *river) awaitGivenUp(m *member) {
 	r.t.Helper()
 	r.eventually("it owns nothing", func() error {
@@ -126,7 +126,7 @@ func (r *river) awaitGivenUp(m *member) {
 	})
 }
 
-// A replica that was cut off a while ago takes the place of its master, under an owner that goes on.
+// A replica that was disconnected a while ago replaces its master, while its owner goes on.
 func TestARedisThatGoesBackUnderItsOwner(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
@@ -142,7 +142,7 @@ func TestARedisThatGoesBackUnderItsOwner(t *testing.T) {
 	r.drained()
 	r.awaitListed(of("freed"), true)
 	replica := r.replica()
-	f.hits(of("later"), every(time.Second, 3)...) // what the replica does not learn of
+	f.hits(of("later"), every(time.Second, 3)...) // the replica does not get these
 	f.unblock(of("freed"), time.Now())
 	f.crowd("limited", "since", 1000, time.Now())
 	r.drained()
@@ -157,7 +157,7 @@ func TestARedisThatGoesBackUnderItsOwner(t *testing.T) {
 	r.finish(begun)
 }
 
-// replica copies all that Redis has now, and is then cut off.
+// replica copies the current content of Redis, and is then disconnected.
 func (r *river) replica() *redistest.Server {
 	r.t.Helper()
 	replica := redistest.Start(r.t, appendOnly...)
@@ -178,7 +178,7 @@ func (r *river) replica() *redistest.Server {
 	return replica
 }
 
-// FLUSHALL under a living owner: what was counted comes from the log again.
+// FLUSHALL under a running owner: all counts are read from the log again.
 func TestARedisThatIsFlushedIsRebuilt(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
@@ -191,11 +191,11 @@ func TestARedisThatIsFlushedIsRebuilt(t *testing.T) {
 	}
 	f.hits(of("later"), every(time.Second, 3)...)
 	r.awaitListed(of("later"), true)
-	r.awaitWindow(of("early")) // of the partition that has no new hits: its commit was there before
+	r.awaitWindow(of("early")) // of the partition without new hits: its commit is older
 	r.finish(begun)
 }
 
-// Redis comes back with nothing, once under a living owner and once while nobody runs.
+// Redis comes back empty, once under a running owner and once while no aggregator runs.
 func TestARedisThatLostItsFolderIsRebuilt(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
@@ -216,7 +216,7 @@ func TestARedisThatLostItsFolderIsRebuilt(t *testing.T) {
 	r.finish(begun)
 }
 
-// somebody has one key blocked, one nearly so, one unblocked, and many that are of no interest.
+// somebody has one key blocked, one almost blocked, one unblocked, and many others.
 func (r *river) somebody(f *feed) {
 	r.t.Helper()
 	f.crowd("limited", "before", 1000, time.Now())
@@ -237,7 +237,7 @@ func (r *river) emptyRedis() {
 	r.redis.Restart()
 }
 
-// A switchboard is an address behind which now this, now that server answers.
+// A switchboard is an address that connects to one server or another.
 type switchboard struct {
 	address string
 	mu      sync.Mutex
@@ -270,7 +270,7 @@ func newSwitchboard(t testing.TB, target string) *switchboard {
 	return b
 }
 
-// connect ends all that is open; who calls again gets another server.
+// connect closes all connections; the next ones go to another server.
 func (b *switchboard) connect(target string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -69,8 +69,8 @@ func keyText(ruleName string, n int) string {
 	return fmt.Sprintf("user-%d /page/%d", n/3, n%3)
 }
 
-// cut makes the batches of one cut of some source when so much of the span has passed, and sometimes sends others
-// again, or contradicts them.
+// cut makes the batches of one call of some source at a point of the span, and sometimes sends others again, or
+// contradicts them.
 func (f *traffic) cut(hits int, passed float64) []kafka.Message {
 	s := f.sources[f.random.IntN(len(f.sources))]
 	clock := f.from + int64(passed*float64(f.to-f.from)) - s.behind
@@ -103,9 +103,9 @@ func (f *traffic) some(writers []*hit.Writer, clock int64) int {
 	case n < 14 && len(f.recent) > 0:
 		f.unblock(writers, clock)
 		return 1
-	case n < 16 && len(f.recent) > 0: // older than its key's newest by more than it may be
+	case n < 16 && len(f.recent) > 0: // too much older than its key's newest
 		f.add(writers, f.recent[f.random.IntN(len(f.recent))], clock-11*minute-f.random.Int64N(5*minute), 1)
-	case n < 17: // ahead of the clock by more than it may be
+	case n < 17: // too far ahead of the clock
 		f.add(writers, f.anyone(), clock+11*second+f.random.Int64N(hour), 1)
 	case n < 60: // late
 		f.add(writers, f.anyone(), clock-f.random.Int64N(8*minute), 1)
@@ -117,7 +117,7 @@ func (f *traffic) some(writers []*hit.Writer, clock int64) int {
 	return 1
 }
 
-// anyone is a key of many, some of them more often than others.
+// anyone is a key of many; some of them come more often than others.
 func (f *traffic) anyone() pair {
 	name := f.rules[f.random.IntN(len(f.rules))]
 	share := f.random.Float64()
@@ -162,7 +162,7 @@ func (f *traffic) number(name string) int {
 	return -1
 }
 
-// batches are a partition's of a cut: mostly one, sometimes another part that has an unblock or nothing that matters.
+// batches are a partition's batches of one call: mostly one, sometimes another part with an unblock or with no effect.
 func (f *traffic) batches(p int, w *hit.Writer, header hit.Header) []kafka.Message {
 	if f.random.IntN(10) > 0 {
 		return []kafka.Message{f.message(p, w, header)}
@@ -187,7 +187,7 @@ func (f *traffic) message(p int, w *hit.Writer, header hit.Header) kafka.Message
 	return kafka.Message{Partition: p, Value: value}
 }
 
-// disturb puts batches among a cut's that were sent before, and some that contradict it.
+// disturb adds batches that were sent before, and some that contradict the new ones.
 func (f *traffic) disturb(messages []kafka.Message, header hit.Header) []kafka.Message {
 	for f.random.IntN(4) == 0 {
 		messages = append(messages, f.sent[f.random.IntN(len(f.sent))])

@@ -25,20 +25,21 @@ type history struct {
 	level       int
 	entry       *verdict // of the last block
 
-	// Where hits inside blocks do not count: hits has these too, since the end of the last block that no hit can move.
+	// For rules that do not count hits inside blocks: hits has these too, since the end of the last block that no hit
+	// can move.
 	settled verdict
 	open    []*verdict // the blocks behind it
 }
 
-// A verdict is an entry that the blocklist has to have.
+// A verdict is an entry that the blocklist must have.
 type verdict struct {
 	blocklist.Entry
 	lifted bool // by an unblock command
 	moved  bool // by late hits: the list may have had its last record before
 }
 
-// A truth counts the log of hits slowly and plainly: maps, sorted slices, every window counted anew for every hit.
-// It shares the bytes of batches with what it is held against, and nothing of how these are counted.
+// A truth counts the log of hits slowly and plainly: maps, sorted slices, every window counted again for every hit. It
+// shares with the tested code only the encoding of batches.
 type truth struct {
 	rules       map[string]*rule.Rule
 	late, ahead int64
@@ -46,10 +47,10 @@ type truth struct {
 	verdicts    map[string]*verdict // by id
 	ends        []map[string]batch  // the last batch applied, by partition and source
 	reached     []int64             // the newest time counted, by partition
-	seen        map[string]int      // what became of batches and items
+	seen        map[string]int      // the results of batches and items
 }
 
-// A batch is what tells batches of one source apart.
+// A batch identifies a batch of one source.
 type batch struct {
 	hit.Header
 	checksum uint64
@@ -94,7 +95,7 @@ func (w *truth) record(partition int, offset int64, value []byte) error {
 	return nil
 }
 
-// isNew says whether a batch goes on where the last one of its source ended.
+// isNew reports whether a batch follows the last one of its source.
 func (w *truth) isNew(partition int, b batch) bool {
 	last := w.ends[partition][b.Source]
 	sameCut := b.From == last.From && b.To == last.To
@@ -146,7 +147,7 @@ func (w *truth) hit(of pair, partition int, offset int64, m instant) {
 	inside := m.at < h.until
 	broken, at, count := h.broken(r, m.at)
 	if broken != nil {
-		count = min(count, broken.Hits+1) // at the hit that broke it, of those of one millisecond
+		count = min(count, broken.Hits+1) // count at the hit that broke it, among those of one millisecond
 	}
 	switch {
 	case broken == nil:
@@ -159,7 +160,8 @@ func (w *truth) hit(of pair, partition int, offset int64, m instant) {
 	h.prune(w.late + longest(r))
 }
 
-// sorted judges a hit of a rule whose blocks do not count hits: all hits are put in order, and judged again when it is late.
+// sorted judges a hit of a rule whose blocks do not count hits: it sorts all hits, and judges them again when the hit
+// is late.
 func (w *truth) sorted(of pair, h *history, offset int64, m instant, newest bool) {
 	r := w.rules[of.rule]
 	blocks := h.open
@@ -197,8 +199,8 @@ func (w *truth) runAgain(of pair, h *history) (blocks []*verdict) {
 	return blocks
 }
 
-// breaks is the limit that is broken first by hits n of a history, which come one after the other; of the hits before
-// these count that are not older than an instant.
+// breaks is the first limit that is broken by the hits from n on, one after the other. Earlier hits count if they are
+// not older than an instant.
 func (h *history) breaks(r *rule.Rule, n int, since int64) (first *rule.Limit) {
 	fewest := h.hits[n].cost + 1
 	for l := range r.Limits {
@@ -222,7 +224,7 @@ func (h *history) lastBlock() *verdict {
 	return &h.settled
 }
 
-// next is the block that begins at an instant behind another.
+// next is the block that begins at an instant after another one.
 func (w *truth) next(of pair, before *verdict, limit *rule.Limit, at int64) *verdict {
 	r, v := w.rules[of.rule], &verdict{}
 	v.Level = 1
@@ -234,7 +236,7 @@ func (w *truth) next(of pair, before *verdict, limit *rule.Limit, at int64) *ver
 	return v
 }
 
-// take has the blocks of a history be others: one that was there keeps its id.
+// take replaces the blocks of a history: an existing one keeps its id.
 func (w *truth) take(h *history, blocks []*verdict, offset int64) {
 	for i, b := range blocks {
 		if i >= len(h.open) {
@@ -254,7 +256,7 @@ func (w *truth) take(h *history, blocks []*verdict, offset int64) {
 		blocks[i] = was
 	}
 	for _, gone := range h.open[min(len(blocks), len(h.open)):] {
-		gone.moved, gone.lifted, gone.Until = true, true, 0 // it never was
+		gone.moved, gone.lifted, gone.Until = true, true, 0 // as if it had never been
 		w.seen["gone"]++
 	}
 	h.open = blocks
@@ -264,7 +266,7 @@ func (w *truth) take(h *history, blocks []*verdict, offset int64) {
 	}
 }
 
-// begin starts the block that v says the beginning of.
+// begin starts block v.
 func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
 	r := w.rules[of.rule]
 	again := h.until > 0 && v.From < h.until+r.Block.Forget.Milliseconds()
@@ -283,7 +285,7 @@ func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
 	}
 }
 
-// extend moves the end of the block that a limit was broken in, as v says, when less than half of it is left.
+// extend moves the end of the block in which a limit was broken, as in v, when less than half of it is left.
 func (w *truth) extend(r *rule.Rule, h *history, v verdict) {
 	if whole := lasts(r, h.level); v.From >= h.from && 2*(h.until-v.From) < whole {
 		h.until = v.From + whole
@@ -305,7 +307,7 @@ func longest(r *rule.Rule) int64 {
 	return per.Milliseconds()
 }
 
-// from is the first of the hits at t or later.
+// since is the index of the first hit at t or later.
 func (h *history) since(t int64) int {
 	return sort.Search(len(h.hits), func(i int) bool { return h.hits[i].at >= t })
 }
@@ -314,14 +316,14 @@ func (h *history) insert(m instant) {
 	h.hits = slices.Insert(h.hits, h.since(m.at+1), m)
 }
 
-// prune drops what answers no question any more.
+// prune drops hits that can matter to no check any more.
 func (h *history) prune(keep int64) {
 	if gone := h.since(h.newest - keep); gone > 100 {
 		h.hits = slices.Delete(h.hits, 0, gone)
 	}
 }
 
-// broken is the first limit of a rule that the hits break at the first instant whose window holds one at t.
+// broken is the first limit of a rule that the hits break, at the first instant whose window includes a hit at t.
 func (h *history) broken(r *rule.Rule, t int64) (limit *rule.Limit, at, count int64) {
 	for i := h.since(t); i < len(h.hits); i++ {
 		at := h.hits[i].at
@@ -338,7 +340,7 @@ func (h *history) broken(r *rule.Rule, t int64) (limit *rule.Limit, at, count in
 	return nil, 0, 0
 }
 
-// within counts the hits in (at-per, at]; no longer those before the end of a block that does not count them.
+// within counts the hits in (at-per, at], without those before the end of a block that does not count them.
 func (h *history) within(at, per int64) (n int64) {
 	if len(h.open) > 0 || h.settled.Until > 0 {
 		return h.withinSince(at, per, h.until)
@@ -353,7 +355,7 @@ func (h *history) withinSince(at, per, since int64) (n int64) {
 	return n
 }
 
-// clear is from when on nothing of the history decides anything.
+// clear is the time from which the history has no effect.
 func (h *history) clear(r *rule.Rule) int64 {
 	var t int64
 	if n := len(h.hits); n > 0 {

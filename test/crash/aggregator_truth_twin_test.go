@@ -19,7 +19,7 @@ func mustParse(t testing.TB, rules string) *rule.Set {
 	return set
 }
 
-// The traffic shows everything that a key can come to, and what the truth makes of it is what pkg/window does.
+// The traffic covers everything that can happen to a key, and the truth's results are those of pkg/window.
 func TestTheTruthOfTheTraffic(t *testing.T) {
 	for seed := range uint64(number(t, "WEIR_TRUTH_SEEDS", 4)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -62,7 +62,7 @@ func compareTraffic(t *testing.T, seed uint64) {
 	t.Logf("%d keys, %v", len(w.keys), w.seen)
 }
 
-// blockDiffers says where a key's last block is not what the truth says.
+// blockDiffers describes how a key's last block differs from the truth.
 func (w *truth) blockDiffers(of pair, o window.Outcome) error {
 	e := w.keys[of].entry
 	if e == nil {
@@ -78,7 +78,7 @@ func (w *truth) blockDiffers(of pair, o window.Outcome) error {
 	return nil
 }
 
-// Windows count as an aggregator does that never dies.
+// Windows count like an aggregator that never ends.
 type windows struct {
 	policies  map[string]*window.Policy
 	states    map[pair]*window.State
@@ -133,11 +133,11 @@ func (w *windows) state(of pair) *window.State {
 	return w.states[of]
 }
 
-// differs says where a state is not what the truth says: its counts at its newest hit and before, and its block.
+// differs describes how a state differs from the truth: in its counts at its newest hit and before, or in its block.
 func (w *truth) differs(of pair, s *window.State, policy *window.Policy) error {
 	h := w.keys[of]
 	if h == nil {
-		h = &history{} // of a key that nothing counted for
+		h = &history{} // of a key without counted hits
 	}
 	if s.Newest() != h.newest {
 		return fmt.Errorf("the newest hit is at %d, want %d", s.Newest(), h.newest)

@@ -1,7 +1,7 @@
-// Package crash kills parts of Weir in the midst of their work, on a real Kafka, and looks whether what was counted is
-// what there was to count.
+// Package crash kills parts of Weir in the middle of their work, on a real Kafka, and checks that everything was
+// counted exactly once.
 //
-// WEIR_CRASH_KILLS is how often (8), WEIR_CRASH_SEED with what luck (the clock's).
+// WEIR_CRASH_KILLS is the number of kills (8), WEIR_CRASH_SEED the random seed (the clock's).
 package crash
 
 import (
@@ -66,7 +66,7 @@ func TestABrokerThatIsKilledLosesNothing(t *testing.T) {
 	time.Sleep(time.Second)
 	cluster.Kill(0)
 	time.Sleep(time.Second)
-	collector.kill() // with all that it has in flight
+	collector.kill() // with all unacknowledged batches
 	collector.start()
 	if err := cluster.StartBroker(0); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 const partitions = 4
 
-// A counter counts what is in the topic hits as an aggregator does: each partition in its order, each batch once.
+// A counter counts the topic hits as an aggregator does: each partition in its order, each batch once.
 type counter struct {
 	client    *kafka.Client
 	topic     string
@@ -38,7 +38,7 @@ func newCounterOf(client *kafka.Client, prefix string) *counter {
 	return c
 }
 
-// read counts what has come, up to the log's end. After an error it may be called again.
+// read counts the records up to the log's end. After an error it may be called again.
 func (c *counter) read(ctx context.Context, t testing.TB) error {
 	t.Helper()
 	spans, err := c.client.Offsets(ctx, c.topic)
@@ -98,7 +98,7 @@ func (c *counter) more(t testing.TB) {
 	}
 }
 
-// await reads until what was counted is what is wanted.
+// await reads until the counts are the wanted ones.
 func (c *counter) await(t testing.TB, want map[string]int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -10,7 +10,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// TestAnIdleCollectorCostsNextToNothing looks at the processor's time that it takes while nothing is logged to twenty
+// TestAnIdleCollectorCostsNextToNothing measures the collector's processor time while nothing is written to twenty log
 // files.
 func TestAnIdleCollectorCostsNextToNothing(t *testing.T) {
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestAnIdleCollectorCostsNextToNothing(t *testing.T) {
 	}
 }
 
-// processorTime is what the process has used.
+// processorTime is the processor time that the process has used.
 func (i *installation) processorTime() time.Duration {
 	i.t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", i.process.Process.Pid))

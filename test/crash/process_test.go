@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 	return kafkatest.Run(m)
 }
 
-// An installation is a part's configuration and folder, and the process that runs it.
+// An installation is a part's configuration and folder, and its process.
 type installation struct {
 	t         testing.TB
 	part      string
@@ -54,7 +54,7 @@ type installation struct {
 	said      words // on standard error
 }
 
-// Words are what a process has said. They may be read while it speaks.
+// Words are the output of a process. They may be read while it runs.
 type words struct {
 	mu   sync.Mutex
 	text []byte
@@ -92,7 +92,7 @@ func sharedPrefix(t testing.TB) string { return strings.ReplaceAll(t.Name(), "/"
 func install(t testing.TB, brokers []string, prefix, pattern string) *installation {
 	t.Helper()
 	i := &installation{t: t, part: "collector", folder: t.TempDir()}
-	build(t, i.part) // before anything is written that it is to read
+	build(t, i.part) // before the files that it reads are written
 	i.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: per-path, key: path, limits: [10/min]}]\n")
 	i.write("weir.yaml", fmt.Sprintf(`
 data: data

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A site writes an access log and rotates it, and counts what it wrote.
+// A site writes an access log and rotates it, and counts its lines.
 type site struct {
 	t       testing.TB
 	folder  string
@@ -21,7 +21,7 @@ type site struct {
 	most    int // lines that are written together
 	lines   int
 	want    map[string]int64
-	times   map[string][]int64 // of each address, Unix ms in whole seconds as written
+	times   map[string][]int64 // of each address, in Unix ms of full seconds as written
 	file    *os.File
 	stop    chan struct{}
 	ended   sync.WaitGroup
@@ -48,7 +48,7 @@ func (s *site) open() {
 	s.check(err)
 }
 
-// write appends some lines; a write may end in the midst of a line, which the next one goes on with.
+// write appends some lines. It may end in the middle of a line, which the next one continues.
 func (s *site) write(lines int) {
 	text := ""
 	for range lines {
@@ -72,7 +72,7 @@ func (s *site) someone() string {
 	return fmt.Sprintf("198.18.%d.%d", n/250, 1+n%250)
 }
 
-// shift renames access.log.1 to access.log.2 and so on, and compresses what becomes access.log.2.
+// shift renames access.log.1 to access.log.2 and so on, and compresses the new access.log.2.
 func (s *site) shift() {
 	for n := 60; n > 0; n-- {
 		for _, extension := range []string{"", ".gz"} {
@@ -101,7 +101,7 @@ func (s *site) compress(name string) {
 	s.check(os.Remove(s.path(name)))
 }
 
-// rename rotates as logrotate does by default: the writer goes on with the old file for a moment.
+// rename rotates as logrotate does by default: the writer continues with the old file for a moment.
 func (s *site) rename() {
 	s.shift()
 	s.check(os.Rename(s.path("access.log"), s.path("access.log.1")))
@@ -110,7 +110,7 @@ func (s *site) rename() {
 	s.open()
 }
 
-// copyTruncate rotates as logrotate's copytruncate does, with a writer that happens to be quiet.
+// copyTruncate rotates as logrotate's copytruncate does, while the writer is idle.
 func (s *site) copyTruncate() {
 	s.shift()
 	in, err := os.Open(s.path("access.log"))
@@ -125,7 +125,7 @@ func (s *site) copyTruncate() {
 	s.check(s.file.Truncate(0))
 }
 
-// run writes and rotates until close, at most a number of times.
+// run writes and rotates until close, or until a number of rotations.
 func (s *site) run(rotations int) {
 	s.ended.Go(func() {
 		next := time.Now().Add(s.between())

@@ -16,8 +16,8 @@ import (
 
 const logPartitions = 6
 
-// A shipper writes a site's lines to a topic, without keys, to all of its partitions in turn. Where a broker dies under
-// it a line may be there twice, as with every shipper: what counts is what the topic holds.
+// A shipper writes a site's lines to a topic, without keys, to all of its partitions in turn. When a broker is killed a
+// line may be written twice, as by every shipper: the topic's content counts.
 type shipper struct {
 	t        testing.TB
 	client   *kafka.Client
@@ -65,7 +65,7 @@ func (s *shipper) line() kafka.Message {
 	return kafka.Message{Partition: s.lines % logPartitions, Value: []byte(line)}
 }
 
-// close ends writing and gives what the topic holds to be counted.
+// close stops the writing and returns the counts of the topic's content.
 func (s *shipper) close() map[string]int64 {
 	s.t.Helper()
 	close(s.stop)
@@ -119,7 +119,8 @@ func (i *installation) signal(signal syscall.Signal) {
 }
 
 // Three collectors read a topic. They are killed and started again; one is stopped (SIGSTOP) for longer than its group
-// waits for it, with cuts in flight, and goes on while others own what it had; and the broker dies under all of them.
+// waits for it, with unacknowledged batches, and goes on while others own its partitions; and the broker is killed
+// under all of them.
 func TestCollectorsOfATopicThatAreKilledAndStoppedCountEveryRecordOnce(t *testing.T) {
 	t.Parallel()
 	kills := number(t, "WEIR_CRASH_KILLS", 8) / 2 // one in four is a stop, and takes long

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A losingDisk is a file system on a device that is a file. What a process wrote and did not sync is not in that file: a
-// copy of it is what is found after a loss of power.
+// A losingDisk is a file system on a device that is a file. Data that a process wrote and did not sync is not in that
+// file: a copy of it is the content after a loss of power.
 type losingDisk struct {
 	t       testing.TB
 	folder  string
@@ -20,8 +20,8 @@ type losingDisk struct {
 	mounted string
 }
 
-// newLosingDisk skips the test where we may not mount; where there are loop devices it fails then, if what is real is
-// required.
+// newLosingDisk skips the test where mounting is not permitted; where there are loop devices it fails then, if real
+// programs are required.
 func newLosingDisk(t testing.TB) *losingDisk {
 	t.Helper()
 	d := &losingDisk{t: t, folder: t.TempDir()}
@@ -50,8 +50,8 @@ func (d *losingDisk) do(command string, arguments ...string) {
 	}
 }
 
-// copy copies the device as it is at one moment. The system may write to it meanwhile, though nobody else does: then what
-// was copied first may be older than what was copied last, as no loss of power leaves it.
+// copy copies the device at one moment. Only the kernel may write to it meanwhile: then the part that was copied first
+// may be older than the part that was copied last, which no loss of power causes.
 func (d *losingDisk) copy(before string) {
 	d.t.Helper()
 	for range 20 {
@@ -73,7 +73,7 @@ func (d *losingDisk) written(device string) time.Time {
 	return info.ModTime()
 }
 
-// losePower takes what the device has now, and then calls after; what was not written is gone.
+// losePower copies the device, and then calls after; unwritten data is gone.
 func (d *losingDisk) losePower(after func()) {
 	d.t.Helper()
 	before := d.device()
@@ -87,7 +87,7 @@ func (d *losingDisk) losePower(after func()) {
 	}
 }
 
-// The power goes again and again under `weir run`: what it had not synced is lost, the log that it reads is not.
+// The power fails again and again under `weir run`: its unsynced data is lost, but not the log that it reads.
 func TestARunThatLosesItsPower(t *testing.T) {
 	t.Parallel()
 	losses := number(t, "WEIR_CRASH_KILLS", 8) / 2

@@ -40,7 +40,7 @@ func (r *river) connect() {
 	})
 }
 
-// One process with a broker and a store of its own is killed again and again, at its start too.
+// One process with its own broker and store is killed again and again, at its start too.
 func TestARunUnderFire(t *testing.T) {
 	t.Parallel()
 	kills := 3 * number(t, "WEIR_CRASH_KILLS", 8)

@@ -12,7 +12,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// wholeRules are a limit that some clients break and most do not, and one that refuses nobody.
+// wholeRules are a limit that some clients break and most do not, and one that refuses no client.
 const wholeRules = `rules:
   - {name: per-ip, key: ip, limits: [20/min, 60/hour], block: {for: 24h}}
   - {name: per-path, key: path, limits: [4000/hour], mode: shadow}
@@ -24,14 +24,14 @@ var wholeLimits = []struct {
 	millis int64
 }{{20, minute}, {60, hour}}
 
-// newWholeSite has more clients than can all break a limit.
+// newWholeSite has so many clients that most break no limit.
 func newWholeSite(t testing.TB, seed uint64) *site {
 	s := newSite(t, seed)
 	s.clients, s.most = 2000, 20
 	return s
 }
 
-// offenders are who broke a limit, by a plain count of the lines that were written.
+// offenders are the clients that broke a limit, by a plain count of the written lines.
 func (s *site) offenders() map[string]bool {
 	found := map[string]bool{}
 	for ip, times := range s.times {
@@ -44,7 +44,8 @@ func (s *site) offenders() map[string]bool {
 	return found
 }
 
-// compareBlocked holds who was ever on the list, and whom the enforcer refuses now, against who broke a limit.
+// compareBlocked compares the clients that were ever on the list, and those that the enforcer refuses now, with those
+// that broke a limit.
 func (r *river) compareBlocked(s *site, enforcer string) {
 	r.t.Helper()
 	offenders, ever := s.offenders(), map[string]bool{}
@@ -92,8 +93,8 @@ func check(enforcer, ip string) (int, error) {
 	return answer.StatusCode, answer.Body.Close()
 }
 
-// settle lets all be counted that a site wrote, and holds it against the truth while the parts run; ended is called when
-// they have stopped.
+// settle waits until all lines of a site are counted, and compares the counts with the truth while the parts run; it
+// calls ended when they have stopped.
 func (r *river) settle(s *site, begun time.Time, enforcer string, counter *counter) {
 	r.t.Helper()
 	counter.await(r.t, s.want)
@@ -108,9 +109,9 @@ func (r *river) settle(s *site, begun time.Time, enforcer string, counter *count
 	r.keepWordsOfFailure()
 }
 
-// The three daemons, two of them aggregators, over a log that grows and is rotated. Any of them is killed at any time and
-// started again, Redis loses its last second, Kafka is restarted. In the end every line was counted once, and who broke
-// a limit is refused, and nobody else ever was on the list.
+// The three daemons, two of them aggregators, read a log that grows and is rotated. Any of them is killed at any time
+// and started again, Redis loses its last second, Kafka is restarted. In the end every line was counted once, every
+// client that broke a limit is refused, and no other client was ever on the list.
 func TestTheWholeUnderFire(t *testing.T) {
 	t.Parallel()
 	kills := number(t, "WEIR_CRASH_KILLS", 8)

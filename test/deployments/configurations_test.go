@@ -51,7 +51,7 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// The chart lints, and what it makes of its values is Kubernetes' YAML with a weir.yaml that is right.
+// The chart lints, and its templates make valid Kubernetes YAML with a valid weir.yaml.
 func TestChart(t *testing.T) {
 	helm, tool := program(t, "helm", "go install helm.sh/helm/v3/cmd/helm@v3.19.0"), weir(t)
 	chart := filepath.Join(root, "helm", "weir")
@@ -91,7 +91,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// An object is what is looked at of one of Kubernetes'.
+// An object contains the checked fields of a Kubernetes object.
 type object struct {
 	text       string
 	APIVersion string `yaml:"apiVersion"`
@@ -178,7 +178,7 @@ func (o *object) check(t *testing.T) {
 	}
 }
 
-// What the shippers' files say of our side is a source that is right, of the topic that they write to.
+// The Weir source in the comments of a shipper's file is valid, and names the topic that the shipper writes to.
 func TestShippers(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "shippers", "*.yaml"))
 	if err != nil || len(files) != 3 {

@@ -1,4 +1,4 @@
-// Package deployments tests the files of deployments/: each is loaded, linted or run by what reads it where it is used.
+// Package deployments tests the files of deployments/: each is loaded, linted or run by the program that uses it.
 package deployments
 
 import (
@@ -16,7 +16,7 @@ import (
 
 const root = "../../deployments"
 
-// program finds a program that a test cannot do without.
+// program finds a program that a test requires.
 func program(t *testing.T, name, remedy string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -30,7 +30,7 @@ func program(t *testing.T, name, remedy string) string {
 	return ""
 }
 
-// run runs a program and returns what it said.
+// run runs a program and returns its output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	said, err := exec.Command(name, args...).CombinedOutput()
@@ -83,7 +83,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// A unit that leaks is ended by systemd before the machine is short of memory, and Go collects garbage well before that.
+// systemd ends a unit that leaks before the machine is short of memory, and Go collects garbage well before that.
 func TestUnitsBoundMemory(t *testing.T) {
 	units, err := filepath.Glob(filepath.Join(root, "systemd", "*.service"))
 	if err != nil || len(units) != 4 {
@@ -171,7 +171,7 @@ func TestAlertsAreDescribed(t *testing.T) {
 	}
 }
 
-// Alerts and the board ask for metrics that docs/metrics.md has, which another test holds against the code.
+// Alerts and the dashboard use metrics that docs/metrics.md has; another test compares that page with the code.
 func TestMetricsThatAreAskedForExist(t *testing.T) {
 	page, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
@@ -184,7 +184,7 @@ func TestMetricsThatAreAskedForExist(t *testing.T) {
 			known[row[1]] = true
 			continue
 		}
-		for _, suffix := range []string{"_bucket", "_sum", "_count"} { // what Prometheus has of it
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} { // the names that Prometheus makes of it
 			known[row[1]+suffix] = true
 		}
 	}
@@ -202,7 +202,7 @@ func TestMetricsThatAreAskedForExist(t *testing.T) {
 	}
 }
 
-// docs/metrics.md tells of each alert what to look at, and of no other.
+// docs/metrics.md has instructions for each alert, and for no other.
 func TestAlertsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
@@ -239,7 +239,7 @@ func TestTheImagesProgramsNeedNoC(t *testing.T) {
 	for _, path := range strings.Fields(built[1]) {
 		list := exec.Command("go", "list", "-deps", "weir/cmd/"+filepath.Base(path))
 		list.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if said, err := list.CombinedOutput(); err != nil { // a package that needs C has no files then
+		if said, err := list.CombinedOutput(); err != nil { // without cgo, a package that needs C has no files
 			t.Errorf("%s: %v\n%s", path, err, said)
 		}
 	}

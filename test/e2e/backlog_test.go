@@ -16,18 +16,18 @@ import (
 	"weir/internal/store/redis/redistest"
 )
 
-// backlogPartitions are those of a topic without keys: each has every eighth line.
+// backlogPartitions is the number of partitions of a topic without keys: each has every eighth line.
 const backlogPartitions = 8
 
-// What a textbook finds in the sorted log.
+// The first break of a client in the sorted log.
 type broken struct {
 	From  time.Time `json:"from"`
 	Limit string    `json:"limit"`
 	Count int64     `json:"count"`
 }
 
-// A backlog that is spread over eight partitions without keys, each out of order by nearly time.late: the list ends with
-// the second, the limit and the count of each first break in the sorted log, and with nobody else.
+// A backlog is spread over eight partitions without keys, each out of order by nearly time.late: the list ends with the
+// second, the limit and the count of each first break in the sorted log, and with no other client.
 func TestABacklogWithoutKeysIsBlockedToTheSecond(t *testing.T) {
 	cluster, redis := kafkatest.Shared(t), redistest.Start(t, "--appendonly", "yes")
 	own := prefix(t)
@@ -56,7 +56,8 @@ func TestABacklogWithoutKeysIsBlockedToTheSecond(t *testing.T) {
 	t.Logf("%d keys are blocked, each from the second of the textbook", len(want))
 }
 
-// spread writes a log of the last hour to all partitions of a topic in turn, and gives who breaks a limit.
+// spread writes a log of the last hour to all partitions of a topic in turn, and returns the clients that break a
+// limit.
 func (f *fleet) spread(brokers []string, topic string) map[string]broken {
 	f.t.Helper()
 	client := kafkatest.Client(f.t, kafka.Config{Brokers: brokers, Create: true})
@@ -140,7 +141,7 @@ func (f *fleet) listed() map[string]broken {
 	}
 }
 
-// difference is the first that two lists differ in.
+// difference is the first difference of two lists.
 func difference(got, want map[string]broken) string {
 	var all []string
 	for key := range want {

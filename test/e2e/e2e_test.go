@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// blockFor is long enough to be seen, and short enough to be waited for.
+// blockFor is long enough to be noticed, and short enough to wait for its end.
 const (
 	blockFor = 10 * time.Second
 	rules    = "rules: [{name: per-ip, key: ip, limits: [10/min], block: {for: 10s, then: [10s]}}]\n"
@@ -28,14 +28,14 @@ func TestInOneProcess(t *testing.T) {
 	refusesWhoSendsTooMuch(t, newSite(t, f))
 }
 
-// refusesWhoSendsTooMuch has one client go over its limit and stop, one go over it and go on all the time, and one keep
-// to it. Both offenders are let back in when their time is over.
+// refusesWhoSendsTooMuch has one client exceed its limit and stop, one exceed it and continue, and one stay below it.
+// Both offenders pass again when their blocks are over.
 func refusesWhoSendsTooMuch(t *testing.T, s *site) {
 	const stops, goesOn, keeps = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 	for i := range 10 {
 		for _, client := range []string{stops, goesOn, keeps} {
 			if client == keeps && i == 0 {
-				continue // it has one left for the end
+				continue // it has one request left for the end
 			}
 			if status := s.get(client); status != http.StatusOK {
 				t.Fatalf("%s keeps to the limit and gets %d", client, status)

@@ -1,5 +1,5 @@
-// Package e2e tests Weir as a site has it: real daemons, built with the race detector, a real Kafka and Redis, and a
-// real nginx that writes its access log and asks the enforcer about each request. And the same under `weir run`.
+// Package e2e tests Weir as a site runs it: real daemons, built with the race detector, a real Kafka and Redis, and a
+// real nginx that writes its access log and asks the enforcer about each request. It tests the same under `weir run`.
 package e2e
 
 import (
@@ -20,7 +20,7 @@ import (
 	"weir/test/port"
 )
 
-// programs is a folder for those that are tested.
+// programs is a folder for the tested programs.
 var programs string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -52,7 +52,7 @@ func build(t testing.TB, name string, flags ...string) string {
 	return path
 }
 
-// patience is how long a test waits for what has to come.
+// patience is how long a test waits for an expected result.
 const patience = 2 * time.Minute
 
 func await(t testing.TB, what string, is func() bool) {
@@ -64,7 +64,7 @@ func await(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// A fleet is a folder with a configuration, and the processes that run by it.
+// A fleet is a folder with a configuration, and its processes.
 type fleet struct {
 	t         testing.TB
 	folder    string
@@ -80,7 +80,7 @@ type process struct {
 	ended   chan struct{}
 }
 
-// said keeps what a process says.
+// said keeps the output of a process.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -98,7 +98,7 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
-// newFleet writes the configuration of all parts; more is added to it.
+// newFleet writes the configuration of all parts, followed by more.
 func newFleet(t testing.TB, rules, more string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, folder: t.TempDir(), enforcer: port.Reserve(t, "127.0.0.1"), admins: map[string]string{}}
@@ -118,7 +118,7 @@ enforcer: {listen: %q, admin: %q}
 	return f
 }
 
-// apart is a configuration of parts with a real Kafka and Redis.
+// apart is the configuration of separate parts with a real Kafka and Redis.
 func apart(t testing.TB) string {
 	t.Helper()
 	cluster := kafkatest.Shared(t)
@@ -165,7 +165,7 @@ func (f *fleet) start(program string, arguments ...string) *process {
 	return p
 }
 
-// ready waits until all parts are.
+// ready waits until all parts are ready.
 func (f *fleet) ready() {
 	f.t.Helper()
 	for part, address := range f.admins {
@@ -180,8 +180,8 @@ func (f *fleet) ready() {
 	}
 }
 
-// stop ends all processes, the first that was started at first, and shows what they said when the test has failed. A
-// race that was found fails it.
+// stop ends all processes in the order of their start, and shows their output when the test has failed. A data race
+// fails the test.
 func (f *fleet) stop() {
 	for _, p := range f.processes {
 		p.end(f.t, syscall.SIGTERM)

@@ -65,7 +65,7 @@ func threeProcesses(b *testing.B) *fleet {
 	return f
 }
 
-// A writtenLog is a log that several write whole lines to.
+// A writtenLog is a log to which several goroutines write complete lines.
 type writtenLog struct {
 	mu   sync.Mutex
 	file *os.File
@@ -104,7 +104,7 @@ func (f *fleet) probe(b *testing.B, rate int) {
 		asking.Go(func() { took[i] = f.timeToRefusal(log, fmt.Sprintf("198.18.%d.%d", i/250, 1+i%250)) })
 	}
 	asking.Wait()
-	took = took[probes/10:] // the first ones warm everything up
+	took = took[probes/10:] // the first ones fill caches
 	if slices.Contains(took, 0) {
 		b.Fatal("an offender was never refused")
 	}
@@ -116,7 +116,8 @@ func (f *fleet) probe(b *testing.B, rate int) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// timeToRefusal writes as many lines as may be and, when these are long counted, one more; 0 when it is never refused.
+// timeToRefusal writes the allowed lines and, long after these are counted, one more. It is 0 when the client is never
+// refused.
 func (f *fleet) timeToRefusal(log *writtenLog, client string) time.Duration {
 	var lines []byte
 	for range latencyLimit {
@@ -140,12 +141,12 @@ func (f *fleet) timeToRefusal(log *writtenLog, client string) time.Duration {
 	return 0
 }
 
-// writeOthers writes lines of clients who keep their limits.
+// writeOthers writes lines of clients that keep their limits.
 func writeOthers(ctx context.Context, log *writtenLog, rate int) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	perTick := float64(rate) * tick.Seconds()
-	clients := max(1000, 2*rate) // nobody comes more often than 60 times a minute
+	clients := max(1000, 2*rate) // at most 60 times a minute each
 	due, next := 0.0, 0
 	var b []byte
 	for {
@@ -165,7 +166,7 @@ func writeOthers(ctx context.Context, log *writtenLog, rate int) {
 	}
 }
 
-// histogram draws how often it took how long, in powers of the root of two.
+// histogram draws the distribution of the times, in powers of the root of two.
 func histogram(took []time.Duration) string {
 	counts := map[int]int{}
 	least, most := math.MaxInt, 0

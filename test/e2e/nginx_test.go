@@ -70,7 +70,7 @@ func deployed(t testing.TB, name string) string {
 	return string(text)
 }
 
-// get asks for a page as a client of that address on the loopback, and returns the answer's status.
+// get requests a page as a client with that address on the loopback, and returns the response's status.
 func (s *site) get(client string) int {
 	s.t.Helper()
 	who := s.clients[client]

@@ -11,8 +11,8 @@ import (
 	"weir/test/port"
 )
 
-// An order lets someone back in at every enforcer at once, though ten minutes of their hits wait to be counted; and when
-// these are counted it stays so. Who goes on from then on is blocked again.
+// An unblock command takes effect at every enforcer at once, though ten minutes of the client's hits wait to be
+// counted, and still holds after these are counted. A client that then continues is blocked again.
 func TestUnblockedWhileHitsWait(t *testing.T) {
 	f := newFleet(t, "rules: [{name: per-ip, key: ip, limits: [10/min], block: {for: 1h}}]\n", apart(t))
 	other, otherAdmin := port.Reserve(t, "127.0.0.1"), port.Reserve(t, "127.0.0.1")
@@ -43,7 +43,7 @@ func TestUnblockedWhileHitsWait(t *testing.T) {
 	t.Logf("let in everywhere after %v", time.Since(ordered))
 
 	f.start(build(t, "aggregator"))
-	const marker = "203.0.113.8" // is counted after all that waits, in its partition
+	const marker = "203.0.113.8" // counted after all waiting hits of its partition
 	f.tool("status", "--wait", "2m")
 	f.log(marker, 12, time.Now())
 	await(t, "the marker was refused", func() bool { return f.checks(marker) == http.StatusTooManyRequests })
@@ -58,7 +58,7 @@ func TestUnblockedWhileHitsWait(t *testing.T) {
 	}
 }
 
-// log writes lines of a client to the log, a second's worth.
+// log writes lines of a client to the log, one second's number.
 func (f *fleet) log(client string, lines int, at time.Time) {
 	f.t.Helper()
 	var b []byte
@@ -68,7 +68,7 @@ func (f *fleet) log(client string, lines int, at time.Time) {
 	f.append("access.log", b)
 }
 
-// tool runs weir and returns what it said.
+// tool runs weir and returns its output.
 func (f *fleet) tool(arguments ...string) string {
 	f.t.Helper()
 	command := exec.Command(build(f.t, "weir"), append(arguments, "--config", f.path("weir.yaml"))...)

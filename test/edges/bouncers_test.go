@@ -11,7 +11,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// CrowdSec's custom bouncer calls its program for what is new and for what is over.
+// CrowdSec's custom bouncer calls its program for new and for ended decisions.
 func TestCustomBouncer(t *testing.T) {
 	path := program(t, "crowdsec-custom-bouncer", "crowdsec-custom-bouncer")
 	s := newSite(t)
@@ -22,7 +22,7 @@ func TestCustomBouncer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.order(blocklist.OrderBlock, blockedClient)
-	s.order(blocklist.OrderBlock, "user:alice") // which nobody asks for
+	s.order(blocklist.OrderBlock, "user:alice") // no bouncer asks for it
 	run(t, path, "-c", write(t, filepath.Join(folder, "bouncer.yaml"), s.bouncer("crowdsec-custom-bouncer.yaml", folder, "/usr/local/bin/on-decision", script,
 		"cache_retention_duration: 10s", "cache_retention_duration: 1ms")))
 	calls := func() string {
@@ -59,8 +59,8 @@ func (s *site) bouncer(name, folder string, replace ...string) string {
 	return text
 }
 
-// CrowdSec's firewall bouncer has in its sets who is blocked, the addresses of a prefix too, and lets go of who is not; it keeps
-// them without an enforcer.
+// The sets of CrowdSec's firewall bouncer have the blocked clients, and the addresses of a prefix, and lose the
+// unblocked ones; it keeps them without an enforcer.
 func TestFirewallBouncer(t *testing.T) {
 	path, nft := program(t, "crowdsec-firewall-bouncer", "crowdsec-firewall-bouncer"), program(t, "nft", "nftables")
 	s := newSite(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// caddy runs with the file of deployments/edge, with further replacements, and gives its URL and what it says.
+// caddy runs with the file of deployments/edge, with further replacements, and returns its URL and its output.
 func (s *site) caddy(replace ...string) (string, *output) {
 	t := s.t
 	t.Helper()
@@ -23,7 +23,7 @@ func TestCaddy(t *testing.T) {
 	s.asksAndGoesOn(url, said.String, `"X-Weir":["refused manual"]`)
 }
 
-// Without the second one that is asked, nobody passes without an enforcer.
+// Without the second server to ask, no request passes without an enforcer.
 func TestCaddyClosed(t *testing.T) {
 	s := newSite(t)
 	url, _ := s.caddy("127.0.0.1:7429 {\n\t\turi", "{\n\t\turi")

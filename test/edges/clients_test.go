@@ -29,7 +29,7 @@ func library(t *testing.T, folder, name string) string {
 	return ""
 }
 
-// blockFor blocks someone for as long as that.
+// blockFor blocks a target for a duration.
 func (s *site) blockFor(target string, lasts time.Duration) {
 	s.t.Helper()
 	scope, value, err := blocklist.ParseTarget(target)
@@ -55,7 +55,8 @@ bouncer({ url: process.argv[2], apiKey: process.argv[3] }).then((middleware) => 
 });
 `
 
-// CrowdSec's bouncer for Express asks about each request, and reads how long a decision lasts also in its last minute.
+// CrowdSec's bouncer for Express asks about each request, and reads the remaining duration of a decision also in its
+// last minute.
 func TestExpressBouncer(t *testing.T) {
 	node, modules := program(t, "node", "nodejs"), library(t, "node_modules", "@crowdsec/express-bouncer")
 	s := newSite(t)
@@ -130,7 +131,7 @@ func TestPythonClients(t *testing.T) {
 	holds("without an enforcer", "username", "alice", "user0", "user1", "user2")
 }
 
-// Two custom bouncers with one key at one address are each called for all that is new and all that is over.
+// Two custom bouncers with one key at one address are each called for all new and all ended decisions.
 func TestTwoCustomBouncersWithOneKey(t *testing.T) {
 	path := program(t, "crowdsec-custom-bouncer", "crowdsec-custom-bouncer")
 	s := newSite(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// docs/edges.md links every file of deployments/edge, and the lines of these files that it shows before the chapter on users are
-// theirs.
+// docs/edges.md links every file of deployments/edge, and the lines that it shows before the chapter on users are lines
+// of these files.
 func TestDocumentedLinesAreTheFiles(t *testing.T) {
 	text, err := os.ReadFile("../../docs/edges.md")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestDocumentedLinesAreTheFiles(t *testing.T) {
 	}
 }
 
-// isIn says whether one of the files has the lines of a block, in their order. A line of dots stands for any lines.
+// isIn reports whether one of the files has the lines of a block, in their order. A line of dots stands for any lines.
 func isIn(block string, files []string) bool {
 	parts := regexp.MustCompile(`(?m)^\s*…\n`).Split(block, -1)
 next:

@@ -1,6 +1,6 @@
-// Package edges tries what deployments/edge has with the edges themselves: each file is what runs, but for its ports and
-// paths, in front of an application and with an enforcer behind it. A program that is missing skips its tests, or fails
-// them with WEIR_REQUIRE_REAL.
+// Package edges tests deployments/edge with the edges themselves: each file runs, with other ports and paths, in front
+// of an application and with an enforcer behind it. A missing program skips its tests, or fails them with
+// WEIR_REQUIRE_REAL.
 package edges
 
 import (
@@ -59,7 +59,7 @@ func missing(t *testing.T, what string) {
 	t.Skip(what)
 }
 
-// snippet is a file of deployments/edge with some of its text replaced, each of which has to be there.
+// snippet is a file of deployments/edge after replacements. The file must contain each replaced text.
 func snippet(t *testing.T, name string, replace ...string) string {
 	t.Helper()
 	data, err := os.ReadFile(snippets + name)
@@ -69,7 +69,7 @@ func snippet(t *testing.T, name string, replace ...string) string {
 	return replaced(t, string(data), replace...)
 }
 
-// replaced is a text with some of it replaced.
+// replaced is a text after replacements.
 func replaced(t *testing.T, text string, replace ...string) string {
 	t.Helper()
 	for i := 0; i < len(replace); i += 2 {
@@ -89,14 +89,14 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-// freePort is a port of ours on which nobody listens.
+// freePort is a reserved port without a listener.
 func freePort(t *testing.T) string {
 	t.Helper()
 	_, number, _ := net.SplitHostPort(port.Reserve(t, loopback))
 	return number
 }
 
-// run starts a program and ends it with the test. What it says is shown when the test fails.
+// run starts a program and ends it with the test. Its output is shown when the test fails.
 func run(t *testing.T, path string, args ...string) *output {
 	t.Helper()
 	said := &output{}
@@ -127,7 +127,7 @@ func run(t *testing.T, path string, args ...string) *output {
 	return said
 }
 
-// An output is what a program says.
+// An output is the output of a program.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -145,7 +145,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// patience is how long a machine that is busy is waited for.
+// patience is how long to wait on a busy machine.
 const patience = time.Minute
 
 func await(t *testing.T, what string, is func() bool) {
@@ -164,7 +164,7 @@ const (
 	blockedClient = "127.0.0.66"
 	key           = "the key of an edge"
 	firewallKey   = "the key of a firewall"
-	// Where edges and enforcers listen.
+	// The addresses of edges and enforcers.
 	loopback = "127.0.0.80"
 )
 
@@ -247,7 +247,7 @@ func (s *site) start() {
 	await(t, "the enforcer listens", func() bool { return e.Address() != "" })
 }
 
-// order puts an order in force.
+// order sends a command and waits until it is active.
 func (s *site) order(kind blocklist.Kind, target string) {
 	s.t.Helper()
 	scope, value, err := blocklist.ParseTarget(target)
@@ -272,7 +272,7 @@ func (s *site) lift(target string) {
 	}
 }
 
-// An answer is what an edge answered.
+// An answer is an edge's response.
 type answer struct {
 	status int
 	header http.Header
@@ -280,7 +280,7 @@ type answer struct {
 	took   time.Duration
 }
 
-// ask asks an edge from an address. status is 0 where nobody answers.
+// ask sends a request to an edge from an address. status is 0 when there is no response.
 func ask(t *testing.T, from, url string, headers ...string) answer {
 	t.Helper()
 	return send(t, from, http.MethodGet, url, "", headers...)
@@ -295,7 +295,7 @@ func send(t *testing.T, from, method, url, body string, headers ...string) answe
 	return sendRequest(from, r, headers...)
 }
 
-// sendTo sends a request without a body to a host; the one of the URL where that is empty.
+// sendTo sends a request without a body to a host, or to the URL's if host is empty.
 func sendTo(t *testing.T, from, method, url, host string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequest(method, url, nil)
@@ -328,8 +328,9 @@ func awaitEdge(t *testing.T, url string) {
 	await(t, "the edge answers", func() bool { return ask(t, goodClient, url).status == http.StatusOK })
 }
 
-// wants asks until the answer is the one wanted, and returns it. An edge that waits a tenth of a second for its enforcer lets through whom it should
-// refuse, and one that asks two refuses whom it should let through, where the machine is busy for so long.
+// wants asks until the answer is the wanted one, and returns it. On a busy machine, an edge that waits a tenth of a
+// second for its enforcer may let a client pass that it should refuse, and one that asks two may refuse a client that
+// should pass.
 func wants(t *testing.T, what string, status int, ask func() answer) (last answer) {
 	t.Helper()
 	defer func() {
@@ -344,9 +345,9 @@ func wants(t *testing.T, what string, status int, ask func() answer) (last answe
 	return last
 }
 
-// asksAndGoesOn is what every edge that asks does: who is blocked gets 429 and when to come again, others pass, also those who
-// say that they were somebody else or a user, which nobody has checked; the refusal is in the log; and without an enforcer all
-// pass, in little time.
+// asksAndGoesOn checks every edge that asks: a blocked client gets 429 and the time to come again, others pass, also
+// those that claim to be another client or a user that was not checked; the refusal is in the log; and without an
+// enforcer all pass, in little time.
 func (s *site) asksAndGoesOn(url string, log func() string, mark string) {
 	t := s.t
 	t.Helper()
@@ -398,8 +399,8 @@ func (s *site) goesOn(url string) {
 	})
 }
 
-// hangs asks while something listens that never answers, until all have passed in little time for longer than Caddy does not
-// ask it again.
+// hangs asks while the enforcer's address accepts and never answers, until all have passed in little time, for longer
+// than Caddy avoids a failed server.
 func (s *site) hangs(url string) {
 	t := s.t
 	t.Helper()
@@ -418,7 +419,7 @@ func (s *site) hangs(url string) {
 	})
 }
 
-// passed says whether a request was passed on, in as little time.
+// passed reports whether a request was passed on within the time.
 func (s *site) passed(a answer, within time.Duration) bool {
 	if a.status == http.StatusOK && a.took <= within {
 		return true

@@ -10,8 +10,8 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// envoy runs with the file of deployments/edge, with further replacements, and gives its URL and what it says. It has found the file valid
-// before.
+// envoy runs with the file of deployments/edge, with further replacements, and returns its URL and its output. Envoy
+// validates the file first.
 func (s *site) envoy(replace ...string) (string, *output) {
 	t := s.t
 	t.Helper()
@@ -34,7 +34,7 @@ func TestEnvoy(t *testing.T) {
 	s.asksAndGoesOn(url, said.String, `"weir":"refused manual"`)
 }
 
-// With failure_mode_allow: false nobody passes without an enforcer.
+// With failure_mode_allow: false no request passes without an enforcer.
 func TestEnvoyClosed(t *testing.T) {
 	s := newSite(t)
 	url, _ := s.envoy("failure_mode_allow: true", "failure_mode_allow: false")
@@ -45,7 +45,7 @@ func TestEnvoyClosed(t *testing.T) {
 	}
 }
 
-// However long a request is, a client who is blocked gets no further by it: Envoy goes on when a check fails.
+// A blocked client cannot pass by sending a long request: Envoy lets requests pass when a check fails.
 func TestEnvoyAsksAboutLongRequests(t *testing.T) {
 	s := newSite(t)
 	url, _ := s.envoy("timeout: 0.1s", "timeout: 0.4s")

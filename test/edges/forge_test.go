@@ -19,7 +19,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// forgeries are requests of a client that wants to be counted as another, or not at all.
+// forgeries are requests of a client that wants to be counted as another one, or not at all.
 var forgeries = []string{
 	`GET /login?" HTTP/1.1`,
 	`GET /a"b HTTP/1.1`,
@@ -35,13 +35,13 @@ var forgeries = []string{
 	"GET / HTTP/1.1\nAuthorization: Basic " + base64.StdEncoding.EncodeToString([]byte(`a" [b:x`)),
 }
 
-// cdn is whom Traefik trusts.
+// cdn is the address that Traefik trusts.
 const cdn = "127.0.0.5"
 
 // newLine is a request with a line of Traefik's common log in the user's name.
 const newLine = `GET http://a%0A9.9.9.9%20-%20-%20%5B22%2FNov%2F2026%3A11%3A39%3A08%20+0000%5D%20%22GET%20%2F%20HTTP%2F1.1%22%20200%202%20%22-%22%20%22-%22%201%20%22r%22%20%22http%3A%2F%2Fh%22%201ms%0A@x/ HTTP/1.1`
 
-// raw sends one request as it is, with a host but for HTTP/1.0, and gives the status line of the answer.
+// raw sends one request unchanged, with a host except for HTTP/1.0, and returns the status line of the response.
 func raw(t *testing.T, from, address, text string) string {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
@@ -63,7 +63,7 @@ func raw(t *testing.T, from, address, text string) string {
 	return strings.TrimSpace(line)
 }
 
-// forge sends all of them, which have to be served, and says how many these are.
+// forge sends all of them, which must be served, and returns their number.
 func forge(t *testing.T, address string, more ...string) int {
 	t.Helper()
 	all := slices.Concat(more, forgeries)
@@ -75,7 +75,7 @@ func forge(t *testing.T, address string, more ...string) int {
 	return len(all)
 }
 
-// countsAll reads a log of JSON until all requests of the client are in it, and none of it is another's.
+// countsAll reads a log of JSON until it has all requests of the client, and none of them is another client's.
 func countsAll(t *testing.T, log func() string, format string, want int) {
 	t.Helper()
 	decoder, err := request.NewDecoder("none", format, request.Options{})
@@ -105,13 +105,13 @@ func countsAll(t *testing.T, log func() string, format string, want int) {
 	})
 }
 
-// huge are requests that a log writes as more than a mebibyte.
+// huge are requests whose log lines have more than a mebibyte.
 func huge(target string) []string {
 	many := strings.Repeat(`"`, 700<<10)
 	return []string{"GET " + target + "?" + many + " HTTP/1.1", "GET http://" + strings.Repeat("&", 700<<10) + "@x" + target + " HTTP/1.1", "GET " + target + " HTTP/1.1\nX-Long: " + many}
 }
 
-// Caddy and Traefik log requests whose lines have megabytes: each is counted by its client.
+// Caddy and Traefik log requests in lines of megabytes: each is counted by its client.
 func TestHugeRequestsAreCounted(t *testing.T) {
 	s := newSite(t)
 	set, err := rule.FromLimits([]string{"1/h"}, "ip")
@@ -145,7 +145,7 @@ func TestHugeRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// refuses says that auto does not read a log, and what to log instead.
+// refuses checks that auto does not read a log, and that the error names what to log instead.
 func refuses(t *testing.T, log func() string, lines int, remedy string) {
 	t.Helper()
 	await(t, "the log has them", func() bool { return strings.Count(log(), "HTTP/1.1") >= lines })
@@ -156,7 +156,7 @@ func refuses(t *testing.T, log func() string, lines int, remedy string) {
 	}
 }
 
-// What Envoy writes by itself can be forged and is refused; what deployments/edge has it write cannot.
+// Envoy's default log can be forged and is refused; the format of deployments/edge cannot.
 func TestEnvoyForged(t *testing.T) {
 	s := newSite(t)
 	url, said := s.envoy()
@@ -186,7 +186,7 @@ const istioText = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PA
 	`"%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" %UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% ` +
 	`%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%`
 
-// Istio's text says at its end who the peer is, and no header moves that.
+// Istio's text has the peer at its end, and no header moves that.
 func TestIstioForged(t *testing.T) {
 	s := newSite(t)
 	_, block, _ := strings.Cut(snippet(t, "envoy.yaml"), "log_format:")
@@ -224,7 +224,7 @@ func TestIstioForged(t *testing.T) {
 	}
 }
 
-// The same for Traefik, whose common log takes whole lines from a client.
+// The same for Traefik, whose common log accepts complete lines from a client.
 func TestTraefikForged(t *testing.T) {
 	s := newSite(t)
 	address, log := s.traefikLog("json")
@@ -274,7 +274,8 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// traefikLog runs Traefik with a log of a format, behind a CDN that it trusts, and gives its address and what is in the log.
+// traefikLog runs Traefik with a log of a format, behind a CDN that it trusts, and returns its address and the log's
+// content.
 func (s *site) traefikLog(format string) (string, func() string) {
 	t := s.t
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 	"weir/pkg/request"
 )
 
-// lines are the lines of a log that HAProxy has written where it also says other things.
+// lines are the lines of a log in HAProxy's other output.
 func lines(said string) string {
 	var log []string
 	for line := range strings.Lines(said) {
@@ -21,7 +21,8 @@ func lines(said string) string {
 	return strings.Join(log, "")
 }
 
-// A long request is in the log of deployments/edge as it is, and is counted even where HAProxy cuts lines at 1,024 bytes.
+// A long request is complete in the log of deployments/edge, and is counted even where HAProxy cuts lines at 1,024
+// bytes.
 func TestHAProxyLongRequest(t *testing.T) {
 	s := newSite(t)
 	folder := t.TempDir()

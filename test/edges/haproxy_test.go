@@ -15,7 +15,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// fetch runs the script of deployments/edge, with a command for when the list is another one.
+// fetch runs the script of deployments/edge, with a command for a changed list.
 func (s *site) fetch(list, file string, command ...string) error {
 	s.t.Helper()
 	c := exec.Command("sh", append([]string{snippets + "fetch-list.sh", "http://" + s.address + "/v1/blocklist." + list, file}, command...)...)
@@ -25,7 +25,7 @@ func (s *site) fetch(list, file string, command ...string) error {
 	return err
 }
 
-// haproxy runs with the file of deployments/edge and gives its URL, what it says, and a command that has it reload.
+// haproxy runs with the file of deployments/edge and returns its URL, its output, and a command that makes it reload.
 func (s *site) haproxy(addresses, users string) (url string, said *output, reload []string) {
 	t := s.t
 	t.Helper()
@@ -38,7 +38,7 @@ func (s *site) haproxy(addresses, users string) (url string, said *output, reloa
 	return "http://" + loopback + ":" + port, said, []string{"sh", "-c", "kill -USR2 $(cat " + pid + ")"}
 }
 
-// answers says whether there is an answer to a command on a unix socket.
+// answers reports whether a command on a unix socket gets an answer.
 func answers(socket, command string) bool {
 	connection, err := net.Dial("unix", socket)
 	if err != nil {
@@ -53,8 +53,8 @@ func answers(socket, command string) bool {
 	return n > 0
 }
 
-// HAProxy looks up what the script fetches, addresses and users, and goes on with it when the enforcer is gone. For a moment after
-// it is told to reload, who asks may still be answered by the old one.
+// HAProxy looks clients up in the lists that the script fetches, addresses and users, and goes on with them when the
+// enforcer is gone. For a moment after a reload, the old process may still answer.
 func TestHAProxy(t *testing.T) {
 	program(t, "curl", "curl")
 	s := newSite(t)

@@ -18,8 +18,8 @@ const (
 	freeHost   = "free.example"
 )
 
-// claims are the headers by which a client may say that its request is another one: those that some edge sends with its
-// checks, and those that name a client or a user somewhere.
+// claims are the headers with which a client may claim that its request is another one: those that some edge sends with
+// its checks, and those that commonly name a client or a user.
 var claims = []string{
 	"X-Original-URI", "/", "X-Original-URL", "http://" + freeHost + "/", "X-Original-Host", freeHost, "X-Original-Method", "OPTIONS",
 	"X-Forwarded-Uri", "/", "X-Forwarded-Host", freeHost, "X-Forwarded-Method", "OPTIONS", "X-Forwarded-Proto", "ftp", "X-Forwarded-Port", "1",
@@ -31,8 +31,8 @@ var claims = []string{
 	"X-Weir", "allowed",
 }
 
-// claimed are ways to send them: each header alone, all at once, each twice, and all of them named in Connection, by which
-// proxies take headers off.
+// claimed are ways to send them: each header alone, all at once, each twice, and all of them named in Connection, which
+// makes proxies remove headers.
 func claimed() (ways map[string][]string) {
 	ways = map[string][]string{"none": nil, "all": claims}
 	var names []string
@@ -45,8 +45,8 @@ func claimed() (ways map[string][]string) {
 	return ways
 }
 
-// claimsChangeNothing asks an edge, with and without the headers, for what is refused by the address, by a rule for one host
-// and one path, by its host, path and method, and for what is not.
+// claimsChangeNothing sends requests, with and without the headers, that are refused by the address, by a rule for one
+// host and one path, or by host, path and method, and some that are not refused.
 func (s *site) claimsChangeNothing(url string) {
 	t := s.t
 	t.Helper()
@@ -85,7 +85,7 @@ func (s *site) claimsChangeNothing(url string) {
 	}
 }
 
-// hostsAreOne asks for one host in each way in which a request can name it: whatever the edge serves, it asks about.
+// hostsAreOne requests one host in each way in which a request can name it: whatever the edge serves, it asks about.
 func (s *site) hostsAreOne(url string) {
 	t := s.t
 	t.Helper()
@@ -100,7 +100,7 @@ func (s *site) hostsAreOne(url string) {
 	}
 }
 
-// judged puts an entry of a rule into the list.
+// judged adds an entry of a rule to the list.
 func (s *site) judged(rule, key string) {
 	s.t.Helper()
 	now := time.Now().UnixMilli()
@@ -135,7 +135,7 @@ func TestIngressNginxAsksWhatItSetsItself(t *testing.T) {
 	s.claimsChangeNothing("http://" + loopback + ":" + port)
 }
 
-// HAProxy asks nobody: it looks the address up that connects.
+// HAProxy does not ask: it looks up the address that connects.
 func TestHAProxyLooksUpWhoConnects(t *testing.T) {
 	s := newSite(t)
 	folder := t.TempDir()

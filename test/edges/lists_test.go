@@ -11,7 +11,7 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A list that is the same is not fetched again, and the command runs only for another one, until it has worked.
+// An unchanged list is not fetched again, and the command runs only for a changed one, until it has succeeded.
 func TestFetchingRunsItsCommandForANewList(t *testing.T) {
 	program(t, "curl", "curl")
 	s := newSite(t)
@@ -45,7 +45,7 @@ func TestFetchingRunsItsCommandForANewList(t *testing.T) {
 	}
 }
 
-// nginx reads lists for geo and map, whatever users call themselves, and tells upper case from lower.
+// nginx reads lists for geo and map, with any names of users, and distinguishes upper and lower case.
 func TestNginxLists(t *testing.T) {
 	program(t, "curl", "curl")
 	s := newSite(t)
@@ -78,7 +78,7 @@ func TestNginxLists(t *testing.T) {
 	}
 }
 
-// The kernel takes the list for nft, again and again, into the sets that a ruleset of ours uses, in a namespace of its own.
+// The kernel loads the list for nft, again and again, into the sets of our ruleset, in its own namespace.
 func TestNft(t *testing.T) {
 	program(t, "curl", "curl")
 	nft := program(t, "nft", "nftables")

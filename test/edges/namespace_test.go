@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// A namespace is a network of its own with nothing in it but its loopback, where the enforcer is found at its usual address. A
-// firewall that is set up in there concerns nobody else.
+// A namespace is a network with nothing in it but its loopback, where the enforcer has its usual address. A firewall in
+// it affects no other process.
 type namespace struct{ ip, name string }
 
-// passes is set where this program is what passes connections on inside of a namespace: to the unix socket that it names.
+// passes is set in a process of this program that forwards connections inside of a namespace: to the unix socket that
+// it names.
 const passes = "WEIR_EDGES_PASSES"
 
 func TestMain(m *testing.M) {
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newNamespace makes one for a site and takes it away with the test.
+// newNamespace makes one for a site and removes it with the test.
 func (s *site) newNamespace() namespace {
 	t := s.t
 	t.Helper()
@@ -61,12 +62,12 @@ func (s *site) newNamespace() namespace {
 	return n
 }
 
-// within are the arguments of ip with which it runs a program in there.
+// within are the arguments with which ip runs a program in the namespace.
 func (n namespace) within(command ...string) []string {
 	return append([]string{"netns", "exec", n.name}, command...)
 }
 
-// passOn passes what connects on to an address.
+// passOn forwards connections to an address.
 func passOn(l net.Listener, network, address string) {
 	for {
 		in, err := l.Accept()

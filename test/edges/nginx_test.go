@@ -11,7 +11,7 @@ import (
 	"weir/pkg/request"
 )
 
-// nginx runs with a file of deployments/edge, and its log is where it says.
+// nginx runs with a file of deployments/edge, and returns the path of its log.
 func nginx(t *testing.T, text string) (log string) {
 	t.Helper()
 	path := program(t, "nginx", "nginx")
@@ -28,7 +28,7 @@ func nginx(t *testing.T, text string) (log string) {
 	return filepath.Join(folder, "access.log")
 }
 
-// user is the user that workers of an nginx of root run as.
+// user is the user of the workers of an nginx that runs as root.
 func user() string {
 	if os.Getuid() == 0 {
 		return "user root;\n"
@@ -48,7 +48,7 @@ func TestNginx(t *testing.T) {
 	marksRefusals(t, text())
 }
 
-// marksRefusals says that auto reads a log of ours as such, and sees by it what was refused.
+// marksRefusals checks that auto reads a log of ours in its format, and finds the refused requests in it.
 func marksRefusals(t *testing.T, log string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(log), "\n")
@@ -87,7 +87,7 @@ func TestNginxWithoutAHost(t *testing.T) {
 	}
 }
 
-// With the one line that stands there as a comment, nobody passes without an enforcer.
+// With the line that the file has as a comment, no request passes without an enforcer.
 func TestNginxClosed(t *testing.T) {
 	s := newSite(t)
 	port := freePort(t)

@@ -11,8 +11,8 @@ import (
 	"weir/pkg/request"
 )
 
-// countsSpellings sends request lines that an edge serves as /signin, though that is not quite what they say, and wants that
-// path in its log, and in its checks.
+// countsSpellings sends request lines that an edge serves as /signin in other spellings, and expects that path in its
+// log, and in its checks.
 func (s *site) countsSpellings(address string, log func() string, format string, spellings ...string) {
 	t := s.t
 	t.Helper()

@@ -11,7 +11,8 @@ import (
 	"weir/pkg/request"
 )
 
-// traefik runs with the files of deployments/edge, with further replacements in the routes, and gives its URL and what it says.
+// traefik runs with the files of deployments/edge, with further replacements in the routes, and returns its URL and its
+// output.
 func (s *site) traefik(replace ...string) (string, *output) {
 	t := s.t
 	t.Helper()
@@ -34,7 +35,7 @@ func TestTraefik(t *testing.T) {
 	s.asksAndGoesOn(url, said.String, `"downstream_X-Weir":"refused manual"`)
 }
 
-// When the enforcer itself is asked, nobody passes without it.
+// When it asks the enforcer directly, no request passes without it.
 func TestTraefikClosed(t *testing.T) {
 	s := newSite(t)
 	url, _ := s.traefik("address: http://127.0.0.1:7428/", "address: http://127.0.0.1:7421/")
@@ -47,7 +48,7 @@ func TestTraefikClosed(t *testing.T) {
 	}
 }
 
-// Traefik asks itself about each request. What it logs is what clients have asked for: each request once, with its agent.
+// Traefik sends the checks to itself. Its log has only the clients' requests: each once, with its agent.
 func TestTraefikLogsEachRequestOnce(t *testing.T) {
 	s := newSite(t)
 	url, said := s.traefik()

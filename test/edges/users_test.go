@@ -19,7 +19,8 @@ import (
 	"weir/pkg/rule"
 )
 
-// documented is the block of docs/edges.md, Users, that begins with a comment of an edge's name, without its comments' marks.
+// documented is the block of docs/edges.md, Users, that begins with a comment of an edge's name, with the comments'
+// signs removed.
 func documented(t *testing.T, edge string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/edges.md")
@@ -34,7 +35,7 @@ func documented(t *testing.T, edge string) string {
 	return found[1]
 }
 
-// asks sends a request as it stands, as a user or as nobody, and returns the status. It is 0 where nobody answers.
+// asks sends a request unchanged, with or without a user, and returns the status. It is 0 when there is no response.
 func asks(t *testing.T, address, line, user, password string) int {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, "http://x/", nil)
@@ -64,8 +65,9 @@ func asks(t *testing.T, address, line, user, password string) int {
 	return answer.StatusCode
 }
 
-// usersAreChecked is what holds where an edge says who its users are: what clients claim counts for nobody, and what the edge has
-// authenticated counts for that user; and a block of the user refuses the user, and nobody who claims to be.
+// usersAreChecked checks an edge that names its users: claims of clients count for no user, requests of an
+// authenticated user count for that user, and a block of the user refuses the user, and no client that only claims to
+// be the user.
 func (s *site) usersAreChecked(address, rules, format string, log func() string, asks func(line, user, password string) int) {
 	t := s.t
 	t.Helper()
@@ -138,7 +140,7 @@ func TestUsersOfNginx(t *testing.T) {
 	s.usersAreChecked(address, "rules", "auto", read(log), func(line, user, password string) int { return asks(t, address, line, user, password) })
 }
 
-// hash is a password as Caddy keeps it.
+// hash is a password in the form that Caddy stores.
 func hash(t *testing.T, password string) string {
 	t.Helper()
 	out, err := exec.Command(program(t, "caddy", "caddy"), "hash-password", "--plaintext", password).Output()

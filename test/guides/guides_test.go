@@ -34,7 +34,7 @@ func TestOneMachine(t *testing.T) {
 
 func TestKafkaReadOnly(t *testing.T) {
 	real.Program(t, "kcat", "kcat")
-	if _, err := kafkatest.Obtain(t.Context()); err != nil { // the machine has no network to fetch it by
+	if _, err := kafkatest.Obtain(t.Context()); err != nil { // the machine has no network to fetch it
 		real.Missing(t, err.Error())
 	}
 	newMachine(t).paste("docs/guides/kafka-read-only.md")

@@ -13,7 +13,7 @@ import (
 	"weir/test/real"
 )
 
-// There is no cluster: install and upgrade render the chart, and what is asked of kubectl and docker has to exist.
+// There is no cluster: install and upgrade render the chart, and the arguments of kubectl and docker must exist.
 var cluster = map[string]string{
 	"docker": `#!/bin/bash
 case "$*" in
@@ -67,7 +67,8 @@ func TestKubernetes(t *testing.T) {
 	edges(t)
 }
 
-// edges checks the configuration of edges that the page shows: it is YAML, asks where the enforcer is, at a path that it has.
+// edges checks the edges' configuration on the page: it is YAML, and asks the enforcer's address at a path that the
+// enforcer has.
 func edges(t *testing.T) {
 	t.Helper()
 	enforcing, err := os.ReadFile(filepath.Join(root, "docs/enforcing.md"))

@@ -1,9 +1,9 @@
-// Package guides does what the pages of docs/guides say: it pastes their commands into a shell, and compares what they
-// print with what the pages show.
+// Package guides follows the pages of docs/guides: it pastes their commands into a shell, and compares their output
+// with the pages.
 //
-// The shell is root's on a machine of its own: a network with nothing but its loopback, processes of its own, and copies of
-// /etc, /var/lib and the like that nobody else sees. So the pages' own ports and paths are used. Programs are the real ones,
-// but for systemctl, for which a few lines of shell stand in.
+// The shell is root's on a machine of its own: a network with nothing but its loopback, its own processes, and copies
+// of /etc, /var/lib and the like that no other process sees. So the pages' own ports and paths are used. Programs are
+// the real ones, except systemctl, which a few lines of shell replace.
 package guides
 
 import (
@@ -26,11 +26,11 @@ import (
 
 const (
 	root = "../.."
-	// patience is how long a command that looks is repeated until it shows what the page does.
+	// patience is how long a command that only looks is repeated until its output is that of the page.
 	patience = 2 * time.Minute
 )
 
-// programs builds ours, as the pages say, once.
+// programs builds our programs, as the pages do, once.
 var programs = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "weir-guides-*")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A machine is a root shell with nothing around it that matters to anyone else.
+// A machine is a root shell that is isolated from the rest of the system.
 type machine struct {
 	t       *testing.T
 	folder  string
@@ -62,7 +62,7 @@ type machine struct {
 	endFile *os.File // that ends reads
 }
 
-// setup makes the machine, then runs the files that it is named.
+// setup makes the machine, then runs the files whose names it reads.
 const setup = `
 set -e
 ip link set lo up
@@ -85,7 +85,7 @@ while read -r n <&3; do
 done
 `
 
-// stand-ins: systemctl knows what the pages ask of it, and go has built what they want.
+// stand-ins: systemctl knows the commands of the pages, and go has already built their programs.
 var standIns = map[string]string{
 	"systemctl": `#!/bin/bash
 unit=/etc/systemd/system/weir.service
@@ -182,7 +182,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// with is the machine for a part of its test.
+// with is the machine for a subtest.
 func (m *machine) with(t *testing.T) *machine {
 	part := *m
 	part.t = t
@@ -202,7 +202,7 @@ func (m *machine) write(name, text string) string {
 	return path
 }
 
-// A result is what commands printed, and how the last of them ended.
+// A result is the output of commands, and the exit status of the last of them.
 type result struct {
 	printed string
 	code    int
@@ -243,8 +243,8 @@ func (m *machine) must(commands string) string {
 	return r.printed
 }
 
-// looks are commands that may be repeated until they show what is awaited: what they look at is counted, published and
-// reloaded in the background.
+// looks are commands that may be repeated until they show the expected output: counting, publishing and reloading
+// happen in the background.
 var looks = regexp.MustCompile(`^(?:\./)?(weir (list|status|explain|top|history|cat|parse|check|watch|backtest|test)|curl|tail|grep|helm)\b`)
 
 // paste pastes the blocks of a page, or those under some headings, in their order.
@@ -292,7 +292,7 @@ func (m *machine) pasteBlock(place, commands, shown string) {
 	}
 }
 
-// repeatable says whether all commands only look.
+// repeatable reports whether all commands only look.
 func repeatable(commands string) bool {
 	for line := range strings.Lines(commands) {
 		if !looks.MatchString(line) && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "  ") && line != "\n" {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// reasons make each reason of docs/guides/no-one-is-blocked.md true, with commands that know these functions.
+// reasons cause each reason of docs/guides/no-one-is-blocked.md, with commands that use these functions.
 const reasons = `
 requests() { # COUNT CLIENT [WHEN]
 	local at line; at=$(date -u -d "${3:-now}" +%d/%b/%Y:%H:%M:%S)

@@ -23,7 +23,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// The page of dependencies names the modules that go.mod asks for by itself, and no others.
+// The page of dependencies names the modules that go.mod requires directly, and no others.
 func TestDependenciesAreExplained(t *testing.T) {
 	page, module := read(t, "docs/dependencies.md"), read(t, "go.mod")
 	direct := map[string]bool{}
@@ -72,7 +72,7 @@ func pagesOfDocs(t *testing.T) (pages []string) {
 	return pages
 }
 
-// docs/README.md has a line for each page of docs, and of no page two.
+// docs/README.md has one line for each page of docs.
 func TestIndexHasEveryPage(t *testing.T) {
 	index := read(t, "docs/README.md")
 	for _, page := range pagesOfDocs(t) {
@@ -86,7 +86,7 @@ func TestIndexHasEveryPage(t *testing.T) {
 	}
 }
 
-// The rooms that ARCHITECTURE.md names exist, and the rooms that exist are named.
+// The packages that ARCHITECTURE.md names exist, and it names all packages.
 func TestRoomsAreDescribed(t *testing.T) {
 	page := read(t, "ARCHITECTURE.md")
 	for _, m := range regexp.MustCompile("(?m)^\\|[ 1-9]*\\| `([a-z/]+)`").FindAllStringSubmatch(page, -1) {
@@ -101,7 +101,7 @@ func TestRoomsAreDescribed(t *testing.T) {
 	}
 }
 
-// The README's backtest prints what the README says it does.
+// The README shows the output of its backtest.
 func TestReadmeShowsWhatItsCommandPrints(t *testing.T) {
 	blocks := page.Read(t, filepath.Join(root, "README.md"))
 	at := slices.IndexFunc(blocks, func(b page.Block) bool {
@@ -122,7 +122,7 @@ func TestReadmeShowsWhatItsCommandPrints(t *testing.T) {
 	}
 }
 
-// The shippers that the README says have their files here have them.
+// The shippers that the README lists have their files.
 func TestShippersOfTheReadmeHaveFiles(t *testing.T) {
 	readme := read(t, "README.md")
 	_, named, _ := strings.Cut(readme, "**I ship logs to Kafka.**")

@@ -1,4 +1,4 @@
-// Package house holds the tests of the tree as a whole: who may import whom, and what the documents say of the files.
+// Package house tests the tree as one: which package may import which, and the documents' statements about files.
 package house
 
 import (
@@ -21,7 +21,7 @@ var floors = [][]string{
 	{"cmd/weir", "cmd/collector", "cmd/aggregator", "cmd/enforcer"},
 }
 
-// tests are rooms of tests and of what only tests need: they may know everyone, and nobody knows them.
+// tests are packages of tests and of their helpers: they may import all others, and no other package imports them.
 var tests = []string{"test", "examples"}
 
 // vendors are libraries that only the rooms named may know.

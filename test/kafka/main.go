@@ -1,7 +1,7 @@
 // Command kafka runs a real Apache Kafka on free loopback ports until it is interrupted: for trying things by hand
-// (make kafka), and for whatever is no Go test. Its data are gone afterwards.
+// (make kafka), and for tests that are not in Go. Its data are deleted afterwards.
 //
-// The first run on a machine has Maven fetch Kafka into the user's cache. Standard output has one line: the
+// On the first run on a machine Maven downloads Kafka into the user's cache. Standard output has one line: the
 // addresses of the brokers, separated by commas.
 package main
 

@@ -1,8 +1,8 @@
-// Package page reads the commands that a page of the documentation shows, and compares what they print with what the page shows.
+// Package page reads the commands on a page of the documentation, and compares their output with the page.
 //
-// A block of code is fenced, with the language behind the fence, or indented by four spaces. A block of the language text, or
-// an indented one, that follows a block of commands is what these print. There, … stands for any text or none, and a line that has
-// nothing else for any lines; a time stands for any other time, and one space for several.
+// A block of code is fenced, with the language behind the fence, or indented by four spaces. A block of the language
+// text, or an indented one, that follows a block of commands is their output. In it, … stands for any text or none, and
+// a line with nothing else for any lines; a time stands for any other time, and one space for several.
 package page
 
 import (
@@ -15,8 +15,8 @@ import (
 
 // A Block is a piece of code.
 type Block struct {
-	Heading  string // that it stands under
-	Language string // empty where the block is indented
+	Heading  string // above it
+	Language string // empty if the block is indented
 	Text     string
 	Line     int // of the page, of its first line
 }
@@ -62,10 +62,10 @@ func Blocks(text string) (blocks []Block) {
 // skip is a line that stands for any lines.
 const skip = "…"
 
-// times are what differs from one run to the next.
+// times match the parts that differ from one run to the next.
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?|\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d|\b\d\d:\d\d:\d\d\b`)
 
-// Compare says where what was printed is not what the page shows.
+// Compare describes the first difference between printed and the page.
 func Compare(shown, printed string) error {
 	want, got := lines(shown), lines(printed)
 	for i, line := range want {
@@ -95,7 +95,7 @@ func Compare(shown, printed string) error {
 	return nil
 }
 
-// lines are those of a text that are not empty, with their spaces as one.
+// lines are the lines of a text that are not empty, with runs of spaces as one space.
 func lines(text string) (all []string) {
 	for line := range strings.Lines(text) {
 		if line = strings.Join(strings.Fields(line), " "); line != "" {
@@ -105,7 +105,7 @@ func lines(text string) (all []string) {
 	return all
 }
 
-// pattern is what a line of a page stands for.
+// pattern is the pattern of a page's line.
 func pattern(line string) *regexp.Regexp {
 	var b strings.Builder
 	for i, piece := range strings.Split(line, skip) {

@@ -1,9 +1,10 @@
-// Package port reserves ports for processes that a test starts, whose configuration has to name one before they listen.
+// Package port reserves ports for processes that a test starts and whose configuration must name a port before they
+// listen.
 //
-// A port that was free when it was looked for may be another's by the time that it is listened on, also as the near end of
-// somebody's connection. A reserved one stays the test's: a socket is bound to it that does not listen. The system gives such a
-// port to nobody who asks for any, refuses who connects to it, and lets those listen on it who name it and set SO_REUSEADDR, as
-// servers do; one after the other, too.
+// A free port may belong to another process by the time a server listens on it, also as the near end of a connection. A
+// reserved one stays the test's: a socket is bound to it that does not listen. The system does not give such a port to
+// a process that asks for any port, and refuses connections to it. A server that names the port and sets SO_REUSEADDR,
+// as servers do, can listen on it, and another one after it.
 package port
 
 import (
@@ -14,7 +15,7 @@ import (
 	"testing"
 )
 
-// Reserve gives the address of a port on the host, an address of IPv4, that is the test's until it ends.
+// Reserve returns the address of a port on the host, an IPv4 address, that is the test's until it ends.
 func Reserve(t testing.TB, host string) string {
 	t.Helper()
 	number, socket, err := bind(netip.MustParseAddr(host))
@@ -35,7 +36,7 @@ func bind(host netip.Addr) (number, socket int, err error) {
 	return number, socket, err
 }
 
-// open makes a socket that processes started meanwhile do not get.
+// open makes a socket that child processes do not inherit.
 func open() (int, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

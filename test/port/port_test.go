@@ -9,7 +9,7 @@ import (
 
 const host = "127.0.0.1"
 
-// Who names the port listens on it, again and again; until then nobody answers there.
+// A server that names the port can listen on it, again and again; until then connections are refused.
 func TestReservedIsListenedOn(t *testing.T) {
 	address := Reserve(t, host)
 	for range 3 {
@@ -29,7 +29,7 @@ func TestReservedIsListenedOn(t *testing.T) {
 	}
 }
 
-// Nobody who asks for any port is given a reserved one, however often they ask.
+// A process that asks for any port never gets a reserved one.
 func TestReservedIsGivenToNobody(t *testing.T) {
 	reserved := map[string]bool{}
 	for range 200 {
@@ -47,7 +47,7 @@ func TestReservedIsGivenToNobody(t *testing.T) {
 	}
 }
 
-// connect gives both ends of a connection, for which any ports would do.
+// connect returns both ends of a connection, which could have any ports.
 func connect(t *testing.T) (ends []string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", host+":0")

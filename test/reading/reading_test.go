@@ -1,4 +1,4 @@
-// Package reading holds the collector's reading of files against the backtest's: the same bytes are the same requests.
+// Package reading compares the collector's reading of files with the backtest's: the same bytes are the same requests.
 package reading
 
 import (
@@ -32,10 +32,10 @@ import (
 
 const (
 	mebibyte = 1 << 20
-	longest  = 16 << 20 // bytes that a line may have
+	longest  = 16 << 20 // maximum bytes of a line
 )
 
-// line is a request whose line has so many bytes, or as few as it needs.
+// line is a request whose line has size bytes, or the minimum.
 func line(n, size int) string {
 	text := fmt.Sprintf(`203.0.113.%d - - [03/Mar/2026:08:00:%02d +0000] "GET /%d HTTP/1.1" 200 2 "-" "test`, n%7, n%60, n)
 	return text + strings.Repeat("x", max(0, size-len(text)-1)) + `"`
@@ -114,7 +114,7 @@ func utf16Of(text string, order binary.AppendByteOrder, mark string) string {
 	return string(b)
 }
 
-// A counting is what a reader makes of a file.
+// A counting is the result of reading a file.
 type counting struct {
 	read   int64
 	unread map[string]int64
@@ -146,7 +146,7 @@ func (sink) Send(_ context.Context, messages ...kafka.Message) error {
 	return nil
 }
 
-// byCollector has a collector read a file, until it is read or cannot be.
+// byCollector has a collector read a file, until it is read or cannot be read.
 func byCollector(t *testing.T, path string, set *rule.Set) counting {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -190,7 +190,7 @@ func byCollector(t *testing.T, path string, set *rule.Set) counting {
 	return got
 }
 
-// settled says whether something was read, and all that the status knows of was counted.
+// settled reports whether something was read, and everything that the status knows of was counted.
 func settled(t *testing.T, registry *prometheus.Registry, position int64) bool {
 	t.Helper()
 	for _, m := range gathered(t, registry, "weir_collector_bytes_total") {
@@ -213,11 +213,11 @@ func gathered(t *testing.T, registry *prometheus.Registry, name string) []*dto.M
 	return nil
 }
 
-// asTheOther is as many as the other reads, which is some.
+// asTheOther means the same number as the other reads, which is above 0.
 const asTheOther = -1
 
-// The collector and the backtest read the same requests of the same bytes, whatever the file's name, and refuse the same
-// files.
+// The collector and the backtest read the same requests from the same bytes, whatever the file's name, and refuse the
+// same files.
 func TestBothReadTheSame(t *testing.T) {
 	set, err := rule.FromLimits([]string{"10/min"}, "ip")
 	if err != nil {
@@ -285,7 +285,7 @@ func TestBothReadTheSame(t *testing.T) {
 			} else {
 				err = os.WriteFile(path, []byte(c.text), 0o644)
 			}
-			if left := time.Now().Add(-time.Hour); err == nil { // what was written just now is not called cut off
+			if left := time.Now().Add(-time.Hour); err == nil { // a line that was just written is not reported as cut off
 				err = os.Chtimes(path, left, left)
 			}
 			if err != nil {

@@ -18,9 +18,9 @@ const (
 	unmounted  = "mounting is refused with mounts of our own, too"
 )
 
-// SmallDisk gives a file system in memory of so many bytes ("2m"), until the test ends. Nothing is needed for it but the
-// right to mount: root's, or else that of a user and mount namespace in which the test, which has to be no subtest, is
-// run again. here says that it goes on here: else it has passed or failed there, and returns. Where neither is
+// SmallDisk returns a file system in memory of a size ("2m"), until the test ends. It needs only the right to mount:
+// root's, or else that of a user and mount namespace in which the test, which must not be a subtest, is run again. here
+// means that the test goes on in this process: else it has passed or failed there, and must return. If neither is
 // permitted, as in many containers, the test is skipped, also with WEIR_REQUIRE_REAL.
 func SmallDisk(t *testing.T, size string) (folder string, here bool) {
 	t.Helper()
@@ -43,7 +43,7 @@ func SmallDisk(t *testing.T, size string) (folder string, here bool) {
 	return "", false
 }
 
-// runInside runs the test with mounts of its own; false where that is not permitted.
+// runInside runs the test with its own mounts; it returns false if that is not permitted.
 func runInside(t *testing.T) (ran bool) {
 	t.Helper()
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v=true")

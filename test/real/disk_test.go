@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The disk is as small as was asked for.
+// The disk has the requested size.
 func TestSmallDisk(t *testing.T) {
 	disk, here := SmallDisk(t, "1m")
 	if !here {

@@ -1,7 +1,7 @@
-// Package real finds, for tests, what this machine may lack: programs, and a disk that is full.
+// Package real finds things for tests that this machine may lack: programs, and a full disk.
 //
-// Where something is missing the test is skipped with one line that says what to install; with WEIR_REQUIRE_REAL in
-// the environment it fails.
+// If something is missing the test is skipped with one line that names the package to install; with WEIR_REQUIRE_REAL
+// in the environment it fails.
 package real
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Program gives the path of a program, which a Debian package of that name has.
+// Program returns the path of a program from the Debian package of that name.
 func Program(t testing.TB, name, debian string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -20,7 +20,7 @@ func Program(t testing.TB, name, debian string) string {
 	return path
 }
 
-// Missing ends a test for which something is missing.
+// Missing ends a test because something is missing.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("WEIR_REQUIRE_REAL") != "" {

@@ -1,9 +1,9 @@
-// Table makes a table of what benchmarks of programs beside one another print:
+// Table makes a table of the output of benchmarks that compare programs:
 //
 //	go test -bench 'Peers|River|FileToBlocklist' ./test/bench | go run ./test/bench/table
 //
-// What it reads goes on to standard error as it comes. A program that ran more than once has the middle of its figures,
-// and the least and the most of them.
+// It copies its input to standard error. For a program that ran more than once it prints the median of its figures, and
+// the least and the greatest.
 package main
 
 import (
@@ -40,13 +40,13 @@ func run(in io.Reader, out, progress io.Writer) int {
 	return 0
 }
 
-// A row is a benchmark, and its figures by their units, one of each run.
+// A row is a benchmark, and its figures by unit, one of each run.
 type row struct {
 	name    string
 	figures map[string][]float64
 }
 
-// read takes the lines that are results: a name, how often it ran, then figures and units in turn.
+// read reads the lines with results: a name, the number of runs, then figures and units in turn.
 func read(in io.Reader) ([]row, error) {
 	var rows []row
 	lines := bufio.NewScanner(in)
@@ -75,7 +75,7 @@ func read(in io.Reader) ([]row, error) {
 	return rows, lines.Err()
 }
 
-// label is the benchmark's name without the word before it and the number of processors behind.
+// label is the benchmark's name without its first word and the number of processors.
 func label(name string) string {
 	name = strings.TrimPrefix(name, "Benchmark")
 	if at := strings.LastIndexByte(name, '-'); at > 0 {
@@ -86,7 +86,7 @@ func label(name string) string {
 	return name
 }
 
-// spread is the middle of the figures, with the least and the most where they differ.
+// spread is the median of the figures, with the least and the greatest if they differ.
 func (r row) spread(unit string, write func(float64) string) string {
 	figures := slices.Clone(r.figures[unit])
 	if len(figures) == 0 {
