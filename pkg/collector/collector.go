@@ -1,24 +1,26 @@
-// Package collector reads requests from where they are and sends what the rules count of them to Kafka, once.
+// Package collector reads requests from their sources and sends the hits that the rules count to Kafka, exactly once.
 //
-// A source (files, topics, an HTTP or a syslog listener) brings the records of its logs; each log has a stream, which
-// parses them, judges them by the rules, packs the hits into one batch a partition, and cuts: a cut is what was read
-// from one position to another and the batches that came of it. A cut is noted in a journal before it is sent, and
-// what was noted is what is sent, after a crash too; whoever counts the hits skips the batches it has counted before
-// (hit.Positions). So every request of a source that can be replayed is counted exactly once, whatever is killed.
+// A source (files, topics, an HTTP or a syslog listener) brings the records of its logs. Each log has a stream, which
+// parses the records, judges them by the rules, packs the hits into one batch per partition, and cuts. A cut is the
+// part of the log between two positions and the batches made from it. The journal notes a cut before the stream sends
+// it, and sends the noted bytes again after a crash. The aggregator skips batches that it has already counted
+// (hit.Positions). So every request of a source that can be replayed is counted exactly once, whichever process is
+// killed.
 //
-// What always holds. A log's position never goes back, unless its journal does: then what is sent overlaps what was
-// counted, which is told here and told as a conflict where it is counted, and never skipped silently. The batches of
-// a log reach each partition in the log's order. Every record that gives no hit is counted by why. Time is the
-// request's; our clock is only asked what is ahead of it, and the cut keeps what it said.
+// What always holds. A log's position never goes back, unless its journal does: then the batches sent overlap those
+// already counted, the collector logs this, and the aggregator reports a conflict; it never skips them silently. The
+// batches of a log reach each partition in the log's order. Every record that gives no hit is counted by its reason.
+// Time is the request's; the collector's clock only decides which requests are ahead of it, and the cut keeps that
+// clock's value.
 //
 // Bounds. A stream has at most 64 cuts and 8 MiB in flight; then it waits, and its source with it: files wait to be
 // read, HTTP answers 429, UDP drops and counts. While the journal cannot be written (a full disk) or Kafka is away
 // nothing is read and nothing is lost.
 //
 // One goroutine per log reads, parses, judges and packs; one writes the file journal; the producer has its own. Run
-// starts them and waits for them. A folder is one collector's: it is locked.
+// starts them and waits for them. One collector owns a folder and locks it.
 //
-// Not done here: counting, and sending to anything but one topic.
+// This package does not count, and it sends to one topic only.
 package collector
 
 import (
@@ -38,20 +40,20 @@ import (
 	"weir/pkg/rule"
 )
 
-// drainPatience is how long sources may take to have Kafka acknowledge what they have read, at the end.
+// drainPatience is how long a source waits at its end for Kafka to acknowledge the hits that it has sent.
 const drainPatience = 5 * time.Second
 
-// Config says what to collect and where to.
+// Config describes the sources, the rules and the destination of a collector.
 type Config struct {
 	Folder     string // of the journal; made when missing
 	Sources    []SourceConfig
 	Rules      *rule.Set
-	Client     *request.Client // nil: the client is who the log names
+	Client     *request.Client // nil: the client is the one that the log names
 	Late       time.Duration   // how far a source may be ahead of the others when they are read from behind
 	Ahead      time.Duration   // how far ahead of our clock a request may be
 	Sink       Sink
 	Partitions int           // of the sink
-	Retention  time.Duration // of the sink's log: what is older is never sent again; 0 is for ever
+	Retention  time.Duration // of the sink's log: older cuts are never sent again; 0 is unlimited
 
 	Logger  *slog.Logger          // nil is silence
 	Metrics prometheus.Registerer // nil is none
@@ -66,7 +68,7 @@ type Sink interface {
 	Send(ctx context.Context, messages ...kafka.Message) error
 }
 
-// A Collector is one process's.
+// A Collector runs the sources of one process.
 type Collector struct {
 	config  Config
 	metrics *metrics
@@ -83,7 +85,7 @@ type Collector struct {
 	sources []source
 }
 
-// Open locks the folder and reads its journal. Close gives it back.
+// Open locks the folder and reads its journal. Close unlocks it.
 func Open(config Config) (*Collector, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -97,6 +99,7 @@ func Open(config Config) (*Collector, error) {
 		c.folder.disk = config.disk
 	}
 
+	// The rules are stored before any cut is made by them.
 	c.kept = rulesKept{c.folder.in("rules")}
 	c.Reload(config.Rules, config.Client)
 	if c.journal, err = openJournal(c.folder, config.Logger, c.metrics.outstanding); err != nil {
@@ -141,15 +144,15 @@ func (in *intake) open() (source, error) {
 	return nil, errors.New("it does not say where to read")
 }
 
-// Close writes what the journal has yet to write, and unlocks the folder. It is called after Run has returned.
+// Close writes the changes that the journal has queued, and unlocks the folder. Call it after Run has returned.
 func (c *Collector) Close() error {
 	err := c.journal.close()
 	c.folder.unlock()
 	return err
 }
 
-// Run sends what is outstanding, then reads all sources until the context is done, and returns nil when what was read
-// is in Kafka or in the journal. It returns an error only for what retrying cannot mend.
+// Run sends the outstanding cuts, then reads all sources until the context is done. It returns nil once all that was
+// read is in Kafka or in the journal, and an error only for a problem that a retry cannot solve.
 func (c *Collector) Run(ctx context.Context) error {
 	if err := c.journal.resend(ctx, c.config.Sink, c.config.Retention); err != nil {
 		if ctx.Err() != nil {
@@ -178,12 +181,12 @@ func (c *Collector) Run(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// runSource runs one source, and again when it has panicked.
+// runSource runs one source, and starts it again after a panic.
 func (c *Collector) runSource(ctx context.Context, i int) error {
 	in := c.intakes[i]
 	s := c.sources[i]
 	return in.outlive(ctx, "source "+in.config.Name, func() error { return s.run(ctx) }, func() error {
-		if _, same := s.(*syslogSource); same { // what waits in its inbox is kept
+		if _, same := s.(*syslogSource); same { // keep the records that wait in its inbox
 			return nil
 		}
 		var err error
@@ -212,7 +215,7 @@ func draining(ctx context.Context) (context.Context, context.CancelFunc) {
 
 var errUndrained = errors.New("kafka did not acknowledge in time; the journal has the rest")
 
-// Status is how a collector stands.
+// Status is the state of a collector.
 type Status struct {
 	Collector   string         `json:"collector"`   // its id
 	Rules       string         `json:"rules"`       // their hash

@@ -27,7 +27,8 @@ func (p *panicked) Error() string {
 	return fmt.Sprintf("a fault of the program: panic: %v", p.value)
 }
 
-// contained runs a part of a source, whose panic is its error: it must not end the process, in which other sources run.
+// contained runs a part of a source and returns its panic as an error. A panic must not end the process, in which
+// other sources run.
 func contained(part func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -37,9 +38,9 @@ func contained(part func() error) (err error) {
 	return part()
 }
 
-// outlive runs a part of a source until it ends by something else than a panic. After one the part is stopped, which is
-// reported, and is started again after a pause that grows with each. clean makes it ready for that, from what the journal
-// has: nothing that the part had in memory is trusted.
+// outlive runs a part of a source until it ends without a panic. After a panic outlive reports the part as stopped,
+// waits (longer after each panic), and starts it again. clean prepares the part for that from the journal: nothing
+// that the part had in memory is trusted.
 func (in *intake) outlive(ctx context.Context, name string, part, clean func() error) error {
 	defer in.stopped.remove(name)
 	pauseFor := in.collector.restartAfter()
@@ -55,6 +56,7 @@ func (in *intake) outlive(ctx context.Context, name string, part, clean func() e
 			return err
 		}
 
+		// clean runs the source's own code, which may panic as well.
 		for fault != nil {
 			in.stop(name, fault, pauseFor)
 			pause(ctx, pauseFor)
@@ -72,7 +74,7 @@ func (in *intake) outlive(ctx context.Context, name string, part, clean func() e
 	}
 }
 
-// isolated runs what a stranger has asked for, such as a connection: its panic ends that and nothing else.
+// isolated runs work for one client, such as a connection. A panic ends that work and nothing else.
 func (in *intake) isolated(name string, do func()) (sound bool) {
 	err := contained(func() error { do(); return nil })
 	var fault *panicked
@@ -104,7 +106,7 @@ func (c *Collector) restartAfter() time.Duration {
 	return restartAfter
 }
 
-// stoppedParts are the parts of a source that have panicked and are not started again yet, and what is said of them.
+// stoppedParts are the parts of a source that have panicked and have not started again, with a description of each.
 type stoppedParts struct {
 	mu    sync.Mutex
 	parts map[string]string
@@ -125,7 +127,7 @@ func (s *stoppedParts) remove(name string) {
 	delete(s.parts, name)
 }
 
-// first is what is said of one of them; empty when there is none.
+// first returns the description of one of them; empty when there is none.
 func (s *stoppedParts) first() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,15 +8,15 @@ import (
 	"weir/pkg/hit"
 )
 
-// A cut is what a stream read from one position to another, and the batches that came of it. Once its journal has
-// noted it, it is never made differently.
+// A cut is the part of a log between two positions, and the batches made from it. Once the journal has noted a cut, it
+// is never made differently.
 //
-// The stream's goroutine owns it, but for noted, fault and left: the journal's and the producer's goroutines tell
-// through them how far it has got, and wake the stream.
+// The stream's goroutine owns it, except for noted, fault and left: through these the journal's and the producer's
+// goroutines report how far the cut has got, and wake the stream.
 type cut struct {
 	source      string
 	from, to    int64
-	clock       int64  // the collector's when the cut was begun, Unix ms: what is ahead of time is judged by it
+	clock       int64  // the collector's when the cut was begun, Unix ms: requests after it are ahead of time
 	fingerprint string // of the rules
 	span        int64  // how much request time it may cover, ms
 	first       int64  // the newest request time with its first request, Unix ms; noTime before that
@@ -25,12 +25,12 @@ type cut struct {
 	batches     []batch
 
 	begun time.Time
-	then  []func(error) // called once Kafka has all of it, or never will
+	then  []func(error) // called once Kafka has all of it, or has refused it
 
 	noted atomic.Bool  // the journal has it, or has refused it
 	fault error        // why it was refused; written before noted
 	left  atomic.Int32 // batches that Kafka does not have yet
-	lost  atomic.Int32 // hits in those that Kafka refused for good
+	lost  atomic.Int32 // hits in those that Kafka refused permanently
 	told  bool         // the journal has been asked to note it
 	sent  bool
 	again bool // it was noted by an earlier owner, who may have sent it
@@ -43,7 +43,7 @@ type batch struct {
 	value     []byte
 }
 
-// copied is the same cut, of which nothing was sent.
+// copied returns the same cut in the state before anything of it was sent.
 func (c *cut) copied() *cut {
 	return &cut{source: c.source, from: c.from, to: c.to, clock: c.clock, fingerprint: c.fingerprint, reached: c.reached, note: c.note, batches: c.batches}
 }
@@ -56,7 +56,7 @@ func (c *cut) bytes() int {
 	return n
 }
 
-// messages are the cut's records. told is called from the producer's goroutine for each that is settled.
+// messages returns the cut's records. The producer's goroutine calls the function for each record that is settled.
 func (c *cut) messages(told func(*cut, *batch, error)) []kafka.Message {
 	messages := make([]kafka.Message, len(c.batches))
 	for i := range c.batches {
@@ -66,7 +66,7 @@ func (c *cut) messages(told func(*cut, *batch, error)) []kafka.Message {
 	return messages
 }
 
-// header is that of one of its batches.
+// header returns the header of one of its batches.
 func (c *cut) header(part int, more bool) hit.Header {
 	return hit.Header{Source: c.source, From: c.from, To: c.to, Part: part, More: more, Clock: c.clock, Fingerprint: c.fingerprint}
 }

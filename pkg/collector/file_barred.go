@@ -18,15 +18,15 @@ import (
 
 const namedFiles = 5
 
-// barredFiles are the files and folders of a source that cannot be read, and why. Its families tell of theirs with each
-// look, the source of its patterns' folders under no family; it says them all together.
+// barredFiles are the files and folders of a source that cannot be read, with their errors. Each family sets its own
+// with every scan; the source sets those of its patterns' folders, with no family as the key.
 type barredFiles struct {
 	mu       sync.Mutex
 	byFamily map[*family]map[string]error
 	told     bool // that there are some
 }
 
-// set takes what a family has found by now, by path; nothing is nothing.
+// set replaces the errors of a family, by path; no errors remove its entry.
 func (b *barredFiles) set(f *family, faults map[string]error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,12 +40,12 @@ func (b *barredFiles) set(f *family, faults map[string]error) {
 	b.byFamily[f] = faults
 }
 
-// lasts says whether nothing is read of a file unless it becomes another: it is no log, or broken.
+// lasts reports whether a file stays unread until it changes: it is no log, or it is broken.
 func lasts(fault error) bool {
 	return errors.Is(fault, logfile.ErrNoLog) || errors.Is(fault, errBroken)
 }
 
-// all are the faults that last, or the others, by path.
+// all returns the errors that last, or the others, by path.
 func (b *barredFiles) all(lasting bool) map[string]error {
 	faults := map[string]error{}
 	for _, of := range b.byFamily {
@@ -58,14 +58,14 @@ func (b *barredFiles) all(lasting bool) map[string]error {
 	return faults
 }
 
-// none says whether there is none that may be read later.
+// none reports whether there is no unreadable file that may become readable later without a change.
 func (b *barredFiles) none() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.all(false)) == 0
 }
 
-// lasting names the files that nothing will be read of, or nothing more. Each was logged when it was found.
+// lasting names the files that are not read, or not to their end. Each was logged when it was found.
 func (b *barredFiles) lasting() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +87,7 @@ func (b *barredFiles) news() (fault error, over bool) {
 	return barredFault(faults, "cannot be read"), false
 }
 
-// barredFault names the first of the files, and what can be done.
+// barredFault names the first of the files, and the remedy.
 func barredFault(faults map[string]error, what string) error {
 	paths := slices.Sorted(maps.Keys(faults))
 	var named []string

@@ -20,18 +20,18 @@ type brokenFile struct {
 	logged bool
 }
 
-// errBroken marks the fault of a file of which nothing more is read unless it changes.
+// errBroken marks the error of a file that is not read further until it changes.
 var errBroken = errors.New("the packed file is not complete")
 
 type brokenError struct{ error }
 
 func (brokenError) Is(target error) bool { return target == errBroken }
 
-// isBroken says whether an error is about what a packed file contains, and not about reading it.
+// isBroken reports whether an error is about the content of a packed file, not about reading it.
 func isBroken(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) || isDamage(err) }
 
-// broke notes that a packed file, which was as info says, is cut off or damaged. It is not looked at again until it
-// changes.
+// broke notes that a packed file, in the state of info, is cut off or damaged. The family does not open it again until
+// it changes.
 func (f *family) broke(path string, info os.FileInfo, why error) *brokenFile {
 	one := &brokenFile{path: path, info: info, found: time.Now(), why: why}
 	f.finished[inodeOf(info)], f.broken[inodeOf(info)] = info, one
@@ -39,10 +39,10 @@ func (f *family) broke(path string, info os.FileInfo, why error) *brokenFile {
 	return one
 }
 
-// brokeEarly is broke for a file of which not even the first line could be read.
+// brokeEarly is broke for a file whose first line could not be read.
 func (f *family) brokeEarly(file found, why error) { f.broke(file.path, file.info, why).unread = true }
 
-// changedAgain forgets that a file is broken: it is read on.
+// changedAgain forgets that a file is broken, so that the family reads it again.
 func (f *family) changedAgain(file found) {
 	id := inodeOf(file.info)
 	if was := f.broken[id]; was != nil && was.logged {
@@ -51,8 +51,8 @@ func (f *family) changedAgain(file found) {
 	delete(f.broken, id)
 }
 
-// reportBroken reports the broken files among those that are there: in the status, and once in the log. One that was
-// written just now may not be finished, and is waited for.
+// reportBroken reports the broken files among the present ones: in the status, and once in the log. A file that was
+// written just now may be unfinished, and is not reported yet.
 func (f *family) reportBroken(files []found) {
 	there := map[inode]bool{}
 	for _, file := range files {
@@ -84,8 +84,8 @@ func (f *family) reportBroken(files []found) {
 	}
 }
 
-// still says whether the file has not been written for so long that nobody is writing it. A time of the file that is
-// ahead of our clock says nothing.
+// still reports whether the file was not written for so long that no process writes it any more. A modification time
+// ahead of our clock is ignored.
 func (b *brokenFile) still() bool {
 	since := b.info.ModTime()
 	if since.After(b.found) {
@@ -94,7 +94,7 @@ func (b *brokenFile) still() bool {
 	return time.Since(since) > closeAfter
 }
 
-// moved says whether the file is another, has changed, or has gone.
+// moved reports whether the file was replaced, changed or deleted.
 func (b *brokenFile) moved() bool {
 	info, err := os.Stat(b.path)
 	return err != nil || inodeOf(info) != inodeOf(b.info) || !unchanged(b.info, info)
@@ -104,7 +104,7 @@ func unchanged(was, is os.FileInfo) bool {
 	return was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
 }
 
-// fault is what to say of the file, and what to do.
+// fault describes the problem of the file, and the remedy.
 func (b *brokenFile) fault() error {
 	read := "it is read up to there"
 	if b.unread {

@@ -7,9 +7,9 @@ import (
 	"weir/internal/logfile"
 )
 
-// differ says whether a file that begins as a log does, which another family reads, is another log all the same: where
-// the log was read last, or where the file ends if that is before, other bytes stand in the two. Zeros say nothing: a
-// copy that is being made may have them where its bytes will be.
+// differ reports whether a file is another log, although it begins like a log that another family reads. The two files
+// differ if other bytes stand where the log was read last, or at the end of the file if that comes first. Zeros are
+// ignored: a copy in progress may have them where its bytes will be.
 func (k *knownLogs) differ(log *knownLog, opened *os.File, file found) bool {
 	k.mu.Lock()
 	known, at := log.identity, log.tailAt
@@ -32,7 +32,7 @@ func (k *knownLogs) differ(log *knownLog, opened *os.File, file found) bool {
 	return ok && same && !bytes.Equal(there, logged) && known.isIn(own)
 }
 
-// isIn says whether a file is still the one that a log was last read from, and begins as it does.
+// isIn reports whether a file is still the one that the log was last read from, and begins like the log.
 func (i *identity) isIn(own *os.File) bool {
 	info, err := own.Stat()
 	if err != nil || inodeOf(info) != i.id {
@@ -43,7 +43,7 @@ func (i *identity) isIn(own *os.File) bool {
 	return err == nil && certain
 }
 
-// bytesBefore are the bytes before a position; ok is false when they are not all there, or some are zeros.
+// bytesBefore returns the bytes before a position; ok is false when some are missing or zero.
 func bytesBefore(file *os.File, position int64, count int) (there []byte, ok bool) {
 	there = make([]byte, min(int64(count), position))
 	n, _ := file.ReadAt(there, position-int64(len(there)))

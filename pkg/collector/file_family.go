@@ -22,9 +22,9 @@ const (
 	closeAfter = 30 * time.Second // and is closed
 )
 
-// A family is a live file and what it was rotated to: access.log, access.log.1, access.log.2.gz. Each of its files is
-// of a log, several may be of the same one (a copy, what was compressed); each log is read to its end, the oldest
-// first, from whichever file has it. One goroutine does it all.
+// A family is a live file and its rotated files: access.log, access.log.1, access.log.2.gz. Each file belongs to a
+// log, and several files may belong to the same one (a copy, a compressed file). The family reads each log to its end,
+// the oldest first, from whichever file has it. One goroutine does all of this.
 type family struct {
 	source *fileSource
 	path   string // of the live file
@@ -39,15 +39,15 @@ type family struct {
 	moved  atomic.Bool // files came or went
 
 	logs      []*fileLog            // open, oldest first
-	undecided bool                  // there are files of which it is not known yet what they are
+	undecided bool                  // some files could not be assigned to a log yet
 	barred    map[string]error      // files that cannot be read, by path
-	warned    map[string]bool       // files of which it was said that they are not read
-	finished  map[inode]os.FileInfo // files that have nothing to read as long as they stay as they are
-	broken    map[inode]*brokenFile // those of them that are cut off or damaged
+	warned    map[string]bool       // files that were logged as not read
+	finished  map[inode]os.FileInfo // files that have nothing to read until they change
+	broken    map[inode]*brokenFile // the finished files that are cut off or damaged
 	choice    *request.Choice       // the format of the log before
 }
 
-// A fileLog is a log of which a file is open.
+// A fileLog is a log with an open file.
 type fileLog struct {
 	*knownLog
 	known   *knownLogs
@@ -58,7 +58,7 @@ type fileLog struct {
 	suffix  string
 	gone    bool        // no name leads to it
 	ended   bool        // compressed, and read to its end
-	endless bool        // it was said that a line of it is too long
+	endless bool        // a line that is too long was logged
 	info    os.FileInfo // of the file before it was opened
 	grown   time.Time
 	at      time.Time
@@ -71,7 +71,7 @@ func newFamily(source *fileSource, path string, began beginning) *family {
 	return f
 }
 
-// woken has the family look for what is new; moved says that files came or went.
+// woken makes the family look for new lines; moved means that files came or went.
 func (f *family) woken(moved bool) {
 	if moved {
 		f.moved.Store(true)
@@ -82,13 +82,13 @@ func (f *family) woken(moved bool) {
 	}
 }
 
-// poll has it look without a notification.
+// poll makes the family look without a notification.
 func (f *family) poll() {
 	f.polled.Store(true)
 	f.woken(false)
 }
 
-// has says whether a file may be of the family.
+// has reports whether a file may belong to the family.
 func (f *family) has(folder, name string) bool {
 	for _, live := range [2]string{f.path, *f.real.Load()} {
 		base := filepath.Base(live)
@@ -111,8 +111,8 @@ func (f *family) run(ctx context.Context) {
 	}
 }
 
-// restart makes the family ready to go on after a panic: its logs go on from what the journal has of them. Cuts that were
-// noted are sent again, as after the end of a process; what was not noted is read again.
+// restart prepares the family after a panic: its logs continue from the state in the journal. Noted cuts are sent
+// again, as after the end of a process; everything else is read again.
 func (f *family) restart(ctx context.Context) error {
 	for _, log := range f.logs {
 		_ = contained(func() error { log.tape.close(); return nil })
@@ -139,14 +139,15 @@ func (f *family) follow(ctx context.Context) {
 	f.drain(ctx)
 }
 
-// failed says what went wrong, but that the context is done.
+// failed reports an error, unless the context is done.
 func (f *family) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		f.source.trouble("read", err)
 	}
 }
 
-// drain has Kafka acknowledge what was read, but what is ahead of others: that is read again at the next start.
+// drain waits until Kafka has acknowledged the hits that were sent. Hits that are held because their log is ahead of
+// others are read again at the next start.
 func (f *family) drain(ctx context.Context) {
 	patient, cancel := draining(ctx)
 	defer cancel()
@@ -198,7 +199,7 @@ func (f *family) pause(ctx context.Context) {
 	}
 }
 
-// changed says whether the live file is another than the one that is read as such, or files were forgotten.
+// changed reports whether the live file is no longer the file that is read as such, or a broken file has moved.
 func (f *family) changed() bool {
 	f.tidy()
 	for _, one := range f.broken {
@@ -213,7 +214,7 @@ func (f *family) changed() bool {
 	return len(f.logs) == 0 && f.finished[inodeOf(info)] == nil || len(f.logs) > 0 && f.logs[len(f.logs)-1].id != inodeOf(info)
 }
 
-// tidy closes files that nothing will be added to.
+// tidy closes files that will not grow any more.
 func (f *family) tidy() {
 	kept := f.logs[:0]
 	for _, log := range f.logs {
@@ -240,8 +241,7 @@ func (f *family) tidy() {
 	f.logs = kept
 }
 
-// read reads all logs as far as they go, the oldest first. Of a log that is not live Kafka has all before the next is
-// read.
+// read reads all logs as far as they go, the oldest first. Kafka has all of a rotated log before the next log is read.
 func (f *family) read(ctx context.Context) error {
 	for i := 0; i < len(f.logs); i++ {
 		log := f.logs[i]
@@ -260,7 +260,7 @@ func (f *family) read(ctx context.Context) error {
 		case err != nil:
 			return err
 		case f.moved.Swap(false):
-			f.scan() // what comes and goes meanwhile is opened before it is deleted
+			f.scan() // open new files before rotation deletes them
 			i = -1
 		}
 	}
@@ -293,7 +293,7 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 	return nil
 }
 
-// lines gives the stream the whole lines that there are.
+// lines gives the stream the complete lines that the tape has.
 func (f *family) lines(ctx context.Context, log *fileLog) error {
 	s, t := log.stream, log.tape
 	if t.toRecall() {
@@ -315,7 +315,7 @@ func (f *family) lines(ctx context.Context, log *fileLog) error {
 	}
 }
 
-// add gives the stream a line that the tape has given; of one that is too long, its beginning.
+// add gives the stream a line of the tape; of a line that is too long, its beginning.
 func (log *fileLog) add(ctx context.Context, line []byte, long bool) error {
 	if long {
 		return log.stream.lost(ctx, line, reasonLong, log.tape.position())
@@ -323,7 +323,7 @@ func (log *fileLog) add(ctx context.Context, line []byte, long bool) error {
 	return log.stream.add(ctx, line, log.tape.position())
 }
 
-// sayEndless says once that a log's last line is longer than a line may be, and goes on.
+// sayEndless logs once that a log's last line is too long, and continues.
 func (f *family) sayEndless(log *fileLog) {
 	if log.tape.long && !log.endless {
 		log.endless = true
@@ -332,7 +332,7 @@ func (f *family) sayEndless(log *fileLog) {
 	}
 }
 
-// learn finds out the format by the lines that there are, where that of the log before does not fit them.
+// learn finds out the format from the lines on the tape, unless the format of the log before fits them.
 func (f *family) learn(s *stream, t *tape) {
 	if s.learned {
 		return
@@ -343,15 +343,15 @@ func (f *family) learn(s *stream, t *tape) {
 	}
 }
 
-// errUnfinished is that a compressed file ends in the midst: it is being written, or cut off.
+// errUnfinished means that a compressed file ends in the middle: it is still being written, or it is cut off.
 var errUnfinished = errors.New("the compressed file is not whole yet")
 
-// atEnd sees to a log that gives no more at the moment.
+// atEnd handles a log that has no more bytes at the moment.
 func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	log.stream.lag.Store(0)
 	if log.tape.compressed != logfile.Plain && isDamage(err) {
 		f.broke(log.path, log.info, err)
-		if !errors.Is(err, logfile.ErrBehind) { // which other bytes behind the end are
+		if !errors.Is(err, logfile.ErrBehind) { // with other bytes behind the end, the text is complete
 			log.tape.last()
 			log.tape.giveRoom()
 		}
@@ -365,6 +365,7 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 		return errUnfinished
 	}
 
+	// The last line of a live file may still grow; that of a packed or rotated file will not.
 	final := log.tape.compressed != logfile.Plain || (log.suffix != "" || log.gone) && time.Since(log.grown) > finalAfter
 	if !final {
 		return nil
@@ -387,15 +388,15 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	return nil
 }
 
-// lag tells the status how much there is to read.
+// lag updates the number of bytes that wait to be read, for the status.
 func (f *family) lag(log *fileLog) {
 	if info, err := log.tape.file.Stat(); err == nil {
 		log.stream.lag.Store(max(0, info.Size()-log.tape.position()))
 	}
 }
 
-// truncated sees to a log whose file does not go on as it began: the file is another log's now. What was not read may
-// be in a copy of it.
+// truncated handles a log whose file no longer continues as it began: the file belongs to another log now. The unread
+// rest may be in a copy.
 func (f *family) truncated(ctx context.Context, log *fileLog) {
 	f.drop(ctx, log)
 	f.scan()
@@ -409,7 +410,7 @@ func (f *family) truncated(ctx context.Context, log *fileLog) {
 		"file", log.path, "read", log.position, "copy", from)
 }
 
-// drop closes a log's file once Kafka has what was read of it. It is opened again when it has changed.
+// drop closes a log's file once Kafka has all that was read from it. The family opens the file again when it changes.
 func (f *family) drop(ctx context.Context, log *fileLog) {
 	if err := log.stream.drain(ctx); err != nil {
 		f.failed(ctx, err)
@@ -422,7 +423,7 @@ func (f *family) drop(ctx context.Context, log *fileLog) {
 	f.close(log)
 }
 
-// keep is what the journal keeps with a position.
+// keep returns the bytes that the journal keeps with a position.
 func (log *fileLog) keep(position int64) []byte {
 	log.known.mu.Lock()
 	defer log.known.mu.Unlock()

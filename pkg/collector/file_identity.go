@@ -15,25 +15,27 @@ const (
 	tailBytes = 64
 )
 
-// An identity tells a log's files from others: by their first bytes, decompressed, and by those before the position.
-// Names and inodes do not: access.log.1 and access.log.1.gz are one log, and an inode comes back as another.
+// An identity distinguishes the files of a log from others: by their first bytes, decompressed, and by the bytes
+// before the position. Names and inodes cannot do that: access.log.1 and access.log.1.gz are one log, and the system
+// reuses inodes.
 type identity struct {
 	live string // path of the file that the log was live as
 	id   inode  // of the file it was last read from: what it is compared with first
-	line uint64 // hash of what the log begins with: see opening
+	line uint64 // hash of the log's opening
 	head uint64 // hash of its first bytes, and their number: up to headBytes, growing with the file
 	size int
 	tail uint64 // hash of the bytes before the position, and their number
 	last int
 	day  int64 // when a file of it was last seen, days since 1970
-	done bool  // nothing of it is wanted, whatever the position
-	over bool  // its file lost its end, and goes on as another log
+	done bool  // none of it is to be read, whatever the position
+	over bool  // its file lost its end, and continues as another log
 	// after is the request time up to which another log of the file was read, Unix ms; 0 is none.
 	after int64
 }
 
-// opening is what a log begins with: its first line and, where that begins with #, those that follow up to one that
-// does not; at most headBytes. ok is false while it is not whole: whole says that the file will not grow.
+// opening is the beginning that identifies a log: its first line and, where that begins with #, the following lines up
+// to the first that does not; at most headBytes. ok is false while it is incomplete. whole means that the file will
+// not grow.
 func opening(head []byte, whole bool) (text []byte, ok bool) {
 	for at := 0; at < len(head); {
 		end := bytes.IndexByte(head[at:], '\n')
@@ -49,8 +51,8 @@ func opening(head []byte, whole bool) (text []byte, ok bool) {
 	return head, len(head) >= headBytes || whole && len(head) > 0
 }
 
-// beginsLike says whether a file that begins with head may be of the log: certain when it has all the bytes that are
-// known of the log's head, possible when it is shorter and has its first line.
+// beginsLike reports whether a file that begins with head may belong to the log: certain when the file has all the
+// known bytes of the log's head, possible when it is shorter and has its first line.
 func (i *identity) beginsLike(head []byte) (certain, possible bool) {
 	if len(head) >= i.size {
 		same := xxhash.Sum64(head[:i.size]) == i.head
@@ -60,7 +62,7 @@ func (i *identity) beginsLike(head []byte) (certain, possible bool) {
 	return false, ok && xxhash.Sum64(text) == i.line
 }
 
-// endsLike says whether the bytes before the position are the log's.
+// endsLike reports whether the bytes before the position are the log's.
 func (i *identity) endsLike(before []byte) bool {
 	return len(before) >= i.last && xxhash.Sum64(before[len(before)-i.last:]) == i.tail
 }
@@ -71,7 +73,7 @@ func (i *identity) setHead(head []byte) {
 
 var blankHead = xxhash.Sum64(make([]byte, headBytes))
 
-// blank says whether nothing was written yet where the log begins.
+// blank reports whether nothing was written yet where the log begins.
 func (i *identity) blank() bool { return i.size == headBytes && i.head == blankHead }
 
 func (i *identity) setTail(before []byte) {
@@ -93,7 +95,7 @@ func (i *identity) append(b []byte) []byte {
 	return binary.AppendVarint(b, i.after)
 }
 
-// readIdentity reads what append wrote.
+// readIdentity decodes the bytes that append has written.
 func readIdentity(b []byte) (i identity, ok bool) {
 	f := fields{left: b}
 	i.live = f.text()
@@ -104,7 +106,8 @@ func readIdentity(b []byte) (i identity, ok bool) {
 	return i, !f.failed
 }
 
-// sourceName is what the batches of a log bear: the same whenever the log is met again, as long as the journal lives.
+// sourceName is the source that a log's batches carry. It is the same whenever the log is found again, as long as the
+// journal exists.
 func sourceName(name, collector string, line uint64, nth int) string {
 	name = name[max(0, len(name)-100):]
 	b := binary.BigEndian.AppendUint64(nil, line)

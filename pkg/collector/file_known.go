@@ -12,19 +12,19 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A knownLog is a log that the journal knows. knownLogs.mu guards its fields; position and reached are behind while it
-// is read, the stream has them then.
+// A knownLog is a log in the journal. knownLogs.mu guards its fields. While the log is read, position and reached are
+// out of date; the stream has the current ones.
 type knownLog struct {
 	identity
 	source   string
 	position int64
 	reached  int64
 	tailAt   int64   // the position that the identity's tail is before, also while it is read
-	owner    *family // who reads it; nobody else does
+	owner    *family // the only family that reads it
 }
 
-// patternPrefix tells what the journal knows of patterns from what it knows of logs: which were begun, and from which
-// request time on.
+// patternPrefix separates the patterns in the journal from the logs there. The entry of a pattern keeps the request
+// time from which its files are read.
 const patternPrefix = "pattern:"
 
 const forgetDays = 90
@@ -64,8 +64,8 @@ func newKnownLogs(j *fileJournal) *knownLogs {
 	return k
 }
 
-// begin notes that a pattern is read, from a request time on, unless it was noted before: that is the time that is
-// given back.
+// begin notes that a pattern is read, from a request time on, unless it was noted before. It returns the time noted
+// first.
 func (k *knownLogs) begin(pattern string, from int64) (notBefore int64, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,9 +77,9 @@ func (k *knownLogs) begin(pattern string, from int64) (notBefore int64, first bo
 	return from, true
 }
 
-// candidates are the logs that a file of a family may be of that begins so: certainly by its beginning, or possibly
-// because it is still shorter than what is known of them. The log that was last read from that inode comes first, then
-// those of which most is known.
+// candidates returns the logs that a file with this beginning may belong to: certain by its beginning, or possible
+// because the file is still shorter than the known part of the log. The log that was last read from that inode comes
+// first, then the one with the longest known head.
 func (k *knownLogs) candidates(head []byte, id inode, live string) (certain, possible []*knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,8 +99,8 @@ func (k *knownLogs) candidates(head []byte, id inode, live string) (certain, pos
 	return certain, possible
 }
 
-// mayBeOf says whether a log may have a file in a family. A few lines at the beginning can be the same in two: that
-// makes the logs of different families one only where much is known of the log, or its own file is not there any more.
+// mayBeOf reports whether a log may have a file in a family. Logs of different families may begin with the same few
+// lines. They count as one only if a long beginning is known, or the log's own file no longer exists.
 func (log *knownLog) mayBeOf(id inode, live string) bool {
 	if log.live == live || log.identity.id == id || log.size >= headBytes {
 		return true
@@ -109,14 +109,14 @@ func (log *knownLog) mayBeOf(id inode, live string) bool {
 	return log.owner == nil && errors.Is(err, os.ErrNotExist)
 }
 
-// hasFile says whether some log was last read from that inode.
+// hasFile reports whether some log was last read from that inode.
 func (k *knownLogs) hasFile(id inode) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.ContainsFunc(k.logs, func(log *knownLog) bool { return log.identity.id == id })
 }
 
-// claim makes a log the family's own, or says whose it is.
+// claim makes a log the family's own, or returns its present owner.
 func (k *knownLogs) claim(log *knownLog, f *family) (owner *family) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -127,7 +127,7 @@ func (k *knownLogs) claim(log *knownLog, f *family) (owner *family) {
 	return log.owner
 }
 
-// release gives a log back; the stream, if there is one, says how far it was read.
+// release gives a log back. The stream, if there is one, has its position.
 func (k *knownLogs) release(log *knownLog, s *stream) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,8 +137,8 @@ func (k *knownLogs) release(log *knownLog, s *stream) {
 	}
 }
 
-// restart has the logs of a family stand as the journal says, and gives them back. Cuts of them that Kafka may not have
-// are sent again.
+// restart resets the logs of a family to the state in the journal, and gives them back. It sends the cuts again that
+// Kafka may not have.
 func (k *knownLogs) restart(ctx context.Context, f *family, sink Sink) error {
 	k.mu.Lock()
 	owned := slices.DeleteFunc(slices.Clone(k.logs), func(log *knownLog) bool { return log.owner != f })
@@ -166,7 +166,7 @@ func (k *knownLogs) restart(ctx context.Context, f *family, sink Sink) error {
 	return nil
 }
 
-// register makes a new log of a file that begins so, the family's own. text is its opening.
+// register makes a new log, owned by the family, for a file with this head. text is its opening.
 func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *knownLog {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -176,6 +176,7 @@ func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *kno
 		log.setHead(begins) // zeros may be written over
 	}
 
+	// Logs with the same name and beginning need different sources, or batches of one would be skipped as the other's.
 	log.setTail(nil)
 	for nth := 0; ; nth++ {
 		log.source = sourceName(filepath.Base(f.path), k.journal.id, log.line, nth)
@@ -190,7 +191,8 @@ func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *kno
 	return log
 }
 
-// goOn makes a log of what comes in the file of one that lost its end: of requests that are newer than those read.
+// goOn lets the new log next continue a file that lost its end. It reads only requests that are newer than those of
+// log.
 func (k *knownLogs) goOn(log, next *knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -201,12 +203,12 @@ func (k *knownLogs) goOn(log, next *knownLog) {
 	k.save(next)
 }
 
-// save has the journal keep how a log stands that no cut tells of.
+// save makes the journal keep a state of a log that is part of no cut.
 func (k *knownLogs) save(log *knownLog) {
 	k.journal.set(logState{source: log.source, position: log.position, reached: log.reached, note: log.identity.append(nil)})
 }
 
-// saw keeps a log known while its files are there.
+// saw keeps a log known as long as its files exist.
 func (k *knownLogs) saw(log *knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -12,17 +12,18 @@ import (
 	"weir/internal/logfile"
 )
 
-// rotations are the ways in which the name of a file goes on once it was rotated: access.log.1, access.log.2.gz,
-// access.log-20260101, access.log-20260101-1767225600.zst, access.log.gz.
+// rotations are the endings that rotation adds to a file's name: access.log.1, access.log.2.gz, access.log-20260101,
+// access.log-20260101-1767225600.zst, access.log.gz.
 var rotations = regexp.MustCompile(`^([.-][0-9][0-9T:_.-]*?)?(\.gz|\.zst|\.bz2)?$`)
 
-// rotationOf is what a rotated file's name has behind the live file's; ok is false when it is not of that file.
+// rotationOf returns the ending of a rotated file's name after the live file's name; ok is false when the file was not
+// rotated from that one.
 func rotationOf(live, name string) (suffix string, ok bool) {
 	suffix, ok = strings.CutPrefix(name, live)
 	return suffix, ok && suffix != "" && rotations.MatchString(suffix)
 }
 
-// liveOf is the name without what rotation has added, and all such names on the way to it.
+// liveOf returns the name without its rotation endings, and all names on the way to it.
 func liveOf(name string) (names []string) {
 	for cut := len(name) - 1; cut > 0; cut-- {
 		if rotations.MatchString(name[cut:]) {
@@ -32,13 +33,13 @@ func liveOf(name string) (names []string) {
 	return names
 }
 
-// An aged is a file of a family, as its age is told.
+// An aged is a file of a family with the attributes that order it by age.
 type aged struct {
 	suffix string // empty for the live file
 	at     time.Time
 }
 
-// number is N of access.log.N or access.log.N.gz; 0 when it is none.
+// number is N of access.log.N or access.log.N.gz; 0 for other names.
 func (a aged) number() int {
 	text := a.suffix
 	if logfile.NamedAsPacked(text) {
@@ -53,8 +54,8 @@ func (a aged) number() int {
 
 func (a aged) dated() bool { return len(a.suffix) >= 9 && a.number() == 0 }
 
-// oldestFirst sorts the files of a family: by their numbers where all have one, by their dates where all have one,
-// else by when they were last written. The live file is the newest.
+// oldestFirst sorts the files of a family: by number if all have one, by date if all have one, otherwise by
+// modification time. The live file is the newest.
 func oldestFirst[F any](files []F, age func(F) aged) {
 	order := func(a, b aged) int { return a.at.Compare(b.at) }
 	if all(files, age, func(a aged) bool { return a.number() > 0 }) {

@@ -20,7 +20,7 @@ type found struct {
 	suffix string
 	info   os.FileInfo
 
-	compressed logfile.Kind // once it was looked into
+	compressed logfile.Kind // set by sniff
 }
 
 // scan finds the family's files and opens those that have something to read.
@@ -42,6 +42,7 @@ func (f *family) scan() {
 		delete(names, log.id)
 	}
 
+	// Files whose log is known come first, so that a copy is compared with a log that already has its file.
 	slices.SortStableFunc(files, func(a, b found) int { return f.certainty(b) - f.certainty(a) })
 	for _, file := range files {
 		if _, unopened := names[inodeOf(file.info)]; unopened {
@@ -58,8 +59,8 @@ func (f *family) scan() {
 	f.sort()
 }
 
-// certainty orders files by how surely it can be told which log they are of: those that were read before, then those
-// that are not compressed, for while a file is being compressed both are there.
+// certainty orders files by how surely they can be assigned to a log: first the files that were read before, then
+// those that are not compressed. During compression both the original and the compressed file exist.
 func (f *family) certainty(file found) int {
 	switch {
 	case f.source.known.hasFile(inodeOf(file.info)):
@@ -70,7 +71,7 @@ func (f *family) certainty(file found) int {
 	return 0
 }
 
-// sort puts logs that no name leads to first: they were rotated away last, or are being deleted.
+// sort puts logs whose file has no name any more first: they were rotated away last, or are being deleted.
 func (f *family) sort() {
 	oldestFirst(f.logs, func(log *fileLog) aged {
 		if log.gone && log.suffix == "" {
@@ -107,7 +108,7 @@ func (f *family) find() (files []found) {
 	return files
 }
 
-// rotated lists what a live file was rotated to.
+// rotated lists the files that a live file was rotated to.
 func (f *family) rotated(live string) (files []found) {
 	folder, err := os.ReadDir(filepath.Dir(live))
 	if err != nil {
@@ -130,13 +131,13 @@ func (f *family) rotated(live string) (files []found) {
 	return files
 }
 
-// bar notes that a file cannot be read: it is tried again, and until then the source is not caught up.
+// bar notes that a file cannot be read. The family tries it again, and until then the source is not caught up.
 func (f *family) bar(path string, err error) {
 	f.undecided = true
 	f.barred[path] = err
 }
 
-// noFile says what a source's path is that is no file, and what to write instead.
+// noFile describes a path that is not a regular file, and the setting to use instead.
 func noFile(path string, info os.FileInfo) error {
 	switch info.Mode().Type() {
 	case os.ModeDir:
@@ -147,7 +148,7 @@ func noFile(path string, info os.FileInfo) error {
 	return fmt.Errorf("%s is no regular file", path)
 }
 
-// refuse notes that a file is nothing that can be read.
+// refuse notes that a file has no readable log.
 func (f *family) refuse(path string, why error) {
 	why = fmt.Errorf("%s: %w", path, why)
 	f.barred[path] = why
@@ -162,7 +163,7 @@ func (f *family) notRead(path, why string, args ...any) {
 	}
 }
 
-// look opens a file that has something to read.
+// look opens a file if it has something to read.
 func (f *family) look(file found) {
 	if done := f.finished[inodeOf(file.info)]; done != nil && unchanged(done, file.info) {
 		f.undecided = f.undecided || time.Since(done.ModTime()) < closeAfter // it may be added to yet
@@ -172,7 +173,7 @@ func (f *family) look(file found) {
 	f.changedAgain(file)
 	opened, err := os.Open(file.path)
 	if err != nil {
-		if !errors.Is(err, os.ErrNotExist) { // it was rotated just now: it is found by its other name
+		if !errors.Is(err, os.ErrNotExist) { // it was rotated just now: a scan finds it under its new name
 			f.bar(file.path, err)
 		}
 		return
@@ -187,7 +188,7 @@ func (f *family) look(file found) {
 	}
 }
 
-// sniff finds out by a file's first bytes how it is compressed, and refuses it when it is no log.
+// sniff finds the compression of a file by its first bytes, and refuses the file when it is no log.
 func (f *family) sniff(file *found, opened *os.File) (ok bool) {
 	start := make([]byte, logfile.HeadBytes)
 	n, err := opened.ReadAt(start, 0)
@@ -207,7 +208,7 @@ func (f *family) sniff(file *found, opened *os.File) (ok bool) {
 	return true
 }
 
-// identify finds out which log a file is of, and takes it if that log is to be read from it.
+// identify finds the log that a file belongs to, and takes the file if the log is to be read from it.
 func (f *family) identify(file found, opened *os.File) (taken bool) {
 	compressed := file.compressed
 	start, whole, err := head(opened, compressed)
@@ -249,8 +250,9 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		}
 	}
 
+	// Only now may the file be a new log. A shorter copy of a known one still grows, so wait until it is quiet.
 	if len(possible) > 0 && !quiet {
-		f.undecided = true // it may be a copy that is being made
+		f.undecided = true
 		return false
 	}
 
@@ -270,17 +272,17 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 	return true
 }
 
-// resume reads on in a log, if the file has more of it. mine says that the file is the log's, whether it was taken or
-// not.
+// resume continues to read a log if the file has more of it. mine means that the file belongs to the log, whether it
+// was taken or not.
 func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte) (taken, mine bool) {
 	if log.done {
 		return false, true
 	}
 	if owner := f.source.known.claim(log, f); owner != nil {
-		// This is a copy of what is read already; or another log, as the bytes before the position will tell once
-		// nobody reads that one.
+		// This is a copy of a file that is read already, or another log. The bytes before the position show which
+		// once the owner has stopped reading.
 		if owner == f && file.suffix == "" && f.readsRotated(log) {
-			return false, false // it begins as the one before did, and is another
+			return false, false // it begins like the file before it, and is another log
 		}
 		f.undecided = true
 		if owner != f && file.suffix == "" {
@@ -312,13 +314,14 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 	return false, f.isPart(log, file, err)
 }
 
-// isOf says whether a file that cannot be gone on with is the log's own all the same: it has all of its long beginning,
-// but not what was read last, as after a loss of power, which takes what the disk did not have yet.
+// isOf reports whether a file is the log's own although it does not continue the log: it has all of the log's long
+// beginning, but not the bytes that were read last. A loss of power does that: it takes bytes that the disk had not
+// stored.
 func (log *knownLog) isOf(file found) bool {
 	return log.size >= headBytes && log.identity.id == inodeOf(file.info) && file.compressed == logfile.Plain
 }
 
-// goOn reads such a file as another log: what is not newer than the last request that was read is what was read.
+// goOn reads such a file as another log. Requests that are not newer than the last one read were read before.
 func (f *family) goOn(log *knownLog, file found, opened *os.File, start []byte) (taken bool) {
 	if file.suffix != "" && time.Since(file.info.ModTime()) <= finalAfter {
 		f.source.known.release(log, nil)
@@ -341,14 +344,14 @@ func (f *family) goOn(log *knownLog, file found, opened *os.File, start []byte) 
 	return true
 }
 
-// readsRotated says whether a log is read from a file that was rotated away and is still there: the live file is no
-// copy of that.
+// readsRotated reports whether the family reads a log from a rotated file that still exists. Then the live file is not
+// a copy of it.
 func (f *family) readsRotated(known *knownLog) bool {
 	return slices.ContainsFunc(f.logs, func(log *fileLog) bool { return log.knownLog == known && log.suffix != "" && !log.gone })
 }
 
-// isPart says whether a file that cannot be gone on with is a part of the log all the same, and not another one, which
-// is not known while it cannot be read.
+// isPart reports whether a file that does not continue the log is still a part of it, and not another log. A file that
+// cannot be read counts as a part until it can.
 func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	if file.compressed != logfile.Plain { // it is being compressed, or was broken off
 		f.finished[inodeOf(file.info)] = file.info
@@ -356,6 +359,7 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 		return true
 	}
 
+	// A plain file that cannot be read now may be either; it is looked at again.
 	if fault != errTruncated {
 		f.undecided = true
 		return true
@@ -373,7 +377,7 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	return true
 }
 
-// readWhole says whether nothing of a file is left to read, where that can be told without reading it.
+// readWhole reports whether a file is known to have nothing left, without reading it.
 func (f *family) readWhole(log *knownLog, file found, opened *os.File) bool {
 	size, ok := uncompressedSize(opened, file.compressed, file.info.Size())
 	if ok {
@@ -382,7 +386,8 @@ func (f *family) readWhole(log *knownLog, file found, opened *os.File) bool {
 	return false
 }
 
-// passOver goes on to a log's end, or has done with it, where reading begins behind what it holds.
+// passOver moves a new log's position to its end, or marks the log as done, where the configuration starts reading
+// after its content.
 func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 	began := f.began
 	if !began.skip || began.notBefore != noTime && file.info.ModTime().UnixMilli() >= began.notBefore {
@@ -404,8 +409,8 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 	f.source.known.save(log)
 }
 
-// behindLastLine is where the last line of a file ends. What comes behind is not complete, or zeros that may be written
-// over.
+// behindLastLine is the position after the last line of a file. Bytes after it are an incomplete line, or zeros that
+// may be written over.
 func behindLastLine(file *os.File, size int64) int64 {
 	chunk := make([]byte, chunkBytes)
 	for end := size; end > 0; {
@@ -419,8 +424,8 @@ func behindLastLine(file *os.File, size int64) int64 {
 	return 0
 }
 
-// open begins to read a log from a file, which begins with start. It says what is wrong, and returns errTruncated when
-// the file does not go on where the log does.
+// open begins to read a log from a file that begins with start. It reports problems itself, and returns errTruncated
+// when the file does not continue the log.
 func (f *family) open(known *knownLog, file found, opened *os.File, start []byte) error {
 	t, err := openTape(opened, file.compressed, start, known.position)
 	if err == nil && known.last > 0 && !known.endsLike(t.before(t.position())) {

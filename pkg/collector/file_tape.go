@@ -18,13 +18,13 @@ import (
 const (
 	chunkBytes   = 128 << 10
 	maxLineBytes = logfile.MaxLine
-	keptBytes    = chunkBytes // of a line that has not ended
+	keptBytes    = chunkBytes // of a line that has not ended yet
 	smallBytes   = 2 * chunkBytes
 	largeBytes   = maxLineBytes + smallBytes
-	longLines    = 4 // that may be in memory as a whole at a time
+	longLines    = 4 // that may be in memory completely at a time
 )
 
-// An inode is a file, by whatever name.
+// An inode is a file, independent of its name.
 type inode struct{ device, number uint64 }
 
 func inodeOf(info os.FileInfo) inode {
@@ -32,35 +32,36 @@ func inodeOf(info os.FileInfo) inode {
 	return inode{stat.Dev, stat.Ino}
 }
 
-// errTruncated is that a file does not go on as it began: it is shorter than what was read of it, or other bytes stand
-// at its beginning or before the position.
+// errTruncated means that a file does not continue as it began: it is shorter than the part that was read, or other
+// bytes stand at its beginning or before the position.
 var errTruncated = errors.New("the file was cut off or overwritten")
 
-// A tape is a log's file, open, read from a position on. Positions are of the decompressed bytes.
+// A tape reads the open file of a log from a position on. Positions are of the decompressed bytes.
 //
-// buffer[read:filled] is what is yet to be taken, and at least the tailBytes before it stay where they are: with every
-// read of a file that can be written to, they are read again and compared, and so is the file's beginning afterwards.
-// What is read is therefore the log's that was identified by that beginning, whenever the file is written over.
+// buffer[read:filled] has the bytes that no line has taken yet. At least tailBytes before it stay in the buffer. With
+// every read of a file that is not compressed the tape reads these again and compares them, and afterwards the file's
+// beginning. So the bytes always belong to the log that was identified by that beginning, whenever the file is written
+// over.
 //
-// A line that is too long, and zeros before a line, are not kept: read is behind what is there of them, and the line that
-// they belong to still begins at began.position. Nor is a line of more than keptBytes that has not ended: it is read again
-// once it has (recall). In a compressed file nothing can be read again, so there it is kept. For either there has to be
-// room: of all tapes that share it only longLines have such a line in memory. Zeros at the end of a file that is not compressed are not taken to be
-// there: they may have been laid out for what will be written.
+// The tape does not keep a line that is too long, or zeros before a line: read is after the bytes so far, and the line
+// still begins at began.position. It does not keep an unfinished line of more than keptBytes either, and reads it
+// again once it has ended (recall). A compressed file cannot be read again, so there the line is kept. Both need room:
+// of all tapes that share a longRoom only longLines have such a line in memory. Zeros at the end of a file that is not
+// compressed count as absent: the writer may have allocated them for later bytes.
 type tape struct {
 	file       *os.File
 	compressed logfile.Kind
-	begins     []byte        // what a file that is not compressed begins with, up to headBytes, growing with the file
-	beginsAt   int64         // where that stands: behind zeros, if the file begins with headBytes of them
+	begins     []byte        // first bytes of a file that is not compressed, up to headBytes, growing with the file
+	beginsAt   int64         // their position: after zeros, if the file begins with headBytes of them
 	reader     io.ReadCloser // of a compressed file
 	buffer     []byte
 	base       int64 // position of buffer[0]
 	read       int
 	filled     int
-	zeros      int64  // position up to which there were only zeros behind what is filled
-	passing    bool   // within a line of which something is not in the buffer any more
-	long       bool   // because it is too long
-	far        bool   // because it is long, and is read again when it has ended
+	zeros      int64  // position up to which there were only zeros after the filled bytes
+	passing    bool   // within a line that is not completely in the buffer any more
+	long       bool   // passing because the line is too long
+	far        bool   // passing because the line is long; it is read again once it has ended
 	textBegins int64  // where that line begins, without zeros
 	sample     []byte // of a line that is long
 	room       *longRoom
@@ -68,10 +69,10 @@ type tape struct {
 	began      struct {
 		position int64
 		before   []byte
-	} // where a line began that was, or is, not kept as a whole
+	} // where a line began that was, or is, not kept completely
 }
 
-// openTape opens a file at a position. begins is what it was identified by.
+// openTape opens a file at a position. The file was identified by begins.
 func openTape(file *os.File, compressed logfile.Kind, begins []byte, position int64) (*tape, error) {
 	t := &tape{file: file, compressed: compressed, begins: withoutZeros(begins), buffer: make([]byte, chunkBytes)}
 	if compressed == logfile.Plain && len(t.begins) > 0 {
@@ -93,7 +94,7 @@ func openTape(file *os.File, compressed logfile.Kind, begins []byte, position in
 	n, err := t.from(t.buffer[:before], t.base)
 	if int64(n) < before {
 		if compressed != logfile.Plain && errors.Is(err, io.ErrUnexpectedEOF) && !truncatedStream(t.reader) {
-			err = io.EOF // of what is packed, which is complete
+			err = io.EOF // the packed text is complete
 		}
 		t.stop()
 		return nil, shorter(err)
@@ -103,7 +104,7 @@ func openTape(file *os.File, compressed logfile.Kind, begins []byte, position in
 	return t, nil
 }
 
-// shorter is what an error means that comes before the position.
+// shorter translates an error that comes before the position.
 func shorter(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return errTruncated
@@ -116,7 +117,7 @@ func (t *tape) decompress() (err error) {
 	return err
 }
 
-// from reads into b what stands at a position, as much as there is.
+// from reads bytes at a position into b, as many as there are.
 func (t *tape) from(b []byte, at int64) (int, error) {
 	if t.compressed == logfile.Plain {
 		return t.file.ReadAt(b, at)
@@ -129,13 +130,13 @@ func (t *tape) close() {
 	t.file.Close()
 }
 
-// position is up to where lines were taken, or passed over.
+// position is where the next line begins, after the lines that were taken or passed over.
 func (t *tape) position() int64 { return t.base + int64(t.read) }
 
-// seen is how far the file was read, lines or not.
+// seen is the position up to which the file was read, complete lines or not.
 func (t *tape) seen() int64 { return max(t.base+int64(t.filled), t.zeros) }
 
-// before are the bytes before a position that was taken just now, as many as there are, up to tailBytes.
+// before returns the bytes before a position that was taken just now, up to tailBytes.
 func (t *tape) before(position int64) []byte {
 	if t.began.before != nil && position == t.began.position {
 		return t.began.before
@@ -144,10 +145,11 @@ func (t *tape) before(position int64) []byte {
 	return t.buffer[max(0, end-tailBytes):end]
 }
 
-// rest is how many bytes are there that do not make a whole line.
+// rest returns the bytes that no line has taken yet.
 func (t *tape) rest() []byte { return t.buffer[t.read:t.filled] }
 
-// line takes the next whole line, without its end. long says that it was too long: then only its beginning is given.
+// line takes the next complete line, without its end. long means that it was too long: then only its beginning is
+// returned.
 func (t *tape) line() (line []byte, long, ok bool) {
 	rest := t.rest()
 	end := bytes.IndexByte(rest, '\n')
@@ -156,7 +158,7 @@ func (t *tape) line() (line []byte, long, ok bool) {
 		return nil, false, false
 	}
 	if t.far {
-		return nil, false, false // until it is read again
+		return nil, false, false // recall reads it again first
 	}
 
 	first := t.lineBegins() == 0
@@ -165,7 +167,7 @@ func (t *tape) line() (line []byte, long, ok bool) {
 	return bytes.TrimSuffix(line, []byte{'\r'}), long, true
 }
 
-// last takes what is left as a line: nothing will be added to it.
+// last takes the remaining bytes as a line, in a file that will not grow.
 func (t *tape) last() (line []byte, long bool) {
 	rest, first := t.rest(), t.lineBegins() == 0
 	t.read = t.filled
@@ -180,7 +182,7 @@ func (t *tape) lineBegins() int64 {
 	return t.position()
 }
 
-// end ends a line.
+// end finishes a line.
 func (t *tape) end(rest []byte, first bool) (line []byte, long bool) {
 	wasLong := t.long
 	t.passing, t.long = false, false
@@ -193,7 +195,7 @@ func (t *tape) end(rest []byte, first bool) (line []byte, long bool) {
 	return line, false
 }
 
-// passOver goes past what need not be kept of a line that has not ended yet.
+// passOver skips the bytes of an unfinished line that need not be kept.
 func (t *tape) passOver(rest []byte) {
 	text := logfile.WithoutHole(rest)
 	switch {
@@ -216,22 +218,22 @@ func (t *tape) passOver(rest []byte) {
 	t.read = t.filled
 }
 
-// goFar begins to pass over a line that begins with text and is read again when it has ended.
+// goFar starts to pass over a line that begins with text. The tape reads it again once it has ended.
 func (t *tape) goFar(text []byte) {
 	t.begin()
 	t.far, t.textBegins = true, t.base+int64(t.filled-len(text))
 	t.sample = bytes.Clone(text[:min(len(text), sampleBytes)])
 }
 
-// toRecall says whether a line that was passed over has ended.
+// toRecall reports whether a line that was passed over has ended.
 func (t *tape) toRecall() bool { return t.far && bytes.IndexByte(t.rest(), '\n') >= 0 }
 
-// recall reads the line again that was passed over, if one was, up to where the file was read. It waits for room.
+// recall reads a line that was passed over again, up to the position where the file was read. It waits for room.
 func (t *tape) recall(ctx context.Context) error {
 	if !t.far {
 		return nil
 	}
-	if t.base+int64(t.filled)-t.textBegins > largeBytes-tailBytes { // as behind a large hole
+	if t.base+int64(t.filled)-t.textBegins > largeBytes-tailBytes { // as after a large hole
 		t.far, t.long = false, true
 		return nil
 	}
@@ -246,7 +248,7 @@ func (t *tape) recall(ctx context.Context) error {
 	return err
 }
 
-// readAgain reads a line that was passed over. It says errTruncated when that is another by now.
+// readAgain reads a line that was passed over. It returns errTruncated when the line was written over meanwhile.
 func (t *tape) readAgain() error {
 	begin, end, passed := max(0, t.textBegins-tailBytes), t.base+int64(t.filled), t.position()
 	again := t.room.buffer()[:max(chunkBytes, end-begin)]
@@ -258,6 +260,7 @@ func (t *tape) readAgain() error {
 		return err
 	}
 
+	// The line must still join the bytes in the buffer, and have no end before them: otherwise it was written over.
 	overlap := max(t.base, begin)
 	if !bytes.Equal(t.buffer[overlap-t.base:t.filled], again[overlap-begin:end-begin]) || bytes.IndexByte(again[t.textBegins-begin:passed-begin], '\n') >= 0 {
 		return errTruncated
@@ -268,7 +271,7 @@ func (t *tape) readAgain() error {
 	return nil
 }
 
-// grows says whether there has to be room for what is read next: that of a long line in a compressed file.
+// grows reports whether the next read needs room: that of a long line in a compressed file.
 func (t *tape) grows() bool { return t.compressed != logfile.Plain && len(t.rest()) > keptBytes }
 
 // takeRoom waits until the tape may have a long line in memory.
@@ -293,15 +296,15 @@ func (t *tape) giveRoom() {
 	}
 }
 
-// A longRoom is what many tapes have together for lines that are long: buffers for longLines of them.
+// A longRoom is shared by many tapes: it has buffers for longLines long lines.
 type longRoom struct {
-	taken   chan struct{} // holds one for each tape that has such a line
+	taken   chan struct{} // one element for each tape that has such a line
 	buffers sync.Pool     // of largeBytes
 }
 
 func newLongRoom() *longRoom { return &longRoom{taken: make(chan struct{}, longLines)} }
 
-// buffer gives one of largeBytes.
+// buffer returns a buffer of largeBytes.
 func (r *longRoom) buffer() []byte {
 	if r != nil {
 		if b, ok := r.buffers.Get().(*[largeBytes]byte); ok {
@@ -311,14 +314,14 @@ func (r *longRoom) buffer() []byte {
 	return make([]byte, largeBytes)
 }
 
-// spare keeps a buffer that is not needed any more, if it is a large one.
+// spare keeps a large buffer for its next use.
 func (r *longRoom) spare(b []byte) {
 	if r != nil && cap(b) == largeBytes {
 		r.buffers.Put((*[largeBytes]byte)(b[:largeBytes]))
 	}
 }
 
-// begin keeps where a line began, before something of it is passed over.
+// begin notes where a line began, before the tape passes over some of it.
 func (t *tape) begin() {
 	if t.passing {
 		return
@@ -328,7 +331,7 @@ func (t *tape) begin() {
 	t.passing = true
 }
 
-// more reads on. It says io.EOF when there is nothing more at the moment.
+// more reads the next bytes. It returns io.EOF when there are none at the moment.
 func (t *tape) more() error {
 	t.shift()
 	if t.compressed != logfile.Plain {
@@ -342,7 +345,7 @@ func (t *tape) more() error {
 	return t.moreOfPlain()
 }
 
-// shift makes room behind what is yet to be taken.
+// shift makes room after the bytes that no line has taken yet.
 func (t *tape) shift() {
 	if drop := t.read - tailBytes; drop > 0 && (t.filled > chunkBytes/2 || t.read == t.filled) {
 		copy(t.buffer, t.buffer[drop:t.filled])
@@ -376,13 +379,14 @@ func (t *tape) moveTo(buffer []byte) {
 	t.buffer = buffer
 }
 
-// moreOfPlain reads the last bytes before the end of what is known once more.
+// moreOfPlain reads on, and compares the last known bytes with the file again.
 func (t *tape) moreOfPlain() error {
 	known := min(t.filled, tailBytes)
 	var was [tailBytes]byte
 	start := t.filled - known
 	copy(was[:], t.buffer[start:t.filled])
 	n, err := t.file.ReadAt(t.buffer[start:], t.base+int64(start))
+	// Put the old bytes back on a mismatch, so that the stream can note them before the file is dropped.
 	if n < known || !bytes.Equal(was[:known], t.buffer[start:t.filled]) {
 		copy(t.buffer[start:], was[:known])
 		if err != nil && err != io.EOF {
@@ -409,7 +413,7 @@ func (t *tape) moreOfPlain() error {
 	return err
 }
 
-// pastZeros looks for what comes behind zeros. It says io.EOF when there is nothing.
+// pastZeros looks for text after zeros. It returns io.EOF when there is none.
 func (t *tape) pastZeros() error {
 	chunk := make([]byte, chunkBytes)
 	for {
@@ -425,7 +429,7 @@ func (t *tape) pastZeros() error {
 	}
 }
 
-// goTo goes on reading behind zeros.
+// goTo continues to read after zeros.
 func (t *tape) goTo(position int64) {
 	hole := position - t.base - int64(t.filled)
 	text := logfile.WithoutHole(t.rest())
@@ -444,7 +448,7 @@ func (t *tape) goTo(position int64) {
 	t.base, t.read, t.filled = position-known, int(known), int(known)
 }
 
-// withoutZeros is what stands before the zeros at the end.
+// withoutZeros returns b without the zeros at its end.
 func withoutZeros(b []byte) []byte {
 	if len(b) == 0 || b[len(b)-1] != 0 {
 		return b
@@ -452,9 +456,9 @@ func withoutZeros(b []byte) []byte {
 	return bytes.TrimRight(b, "\x00")
 }
 
-// sameBeginning says errTruncated when the file does not begin any more as it did. It is asked after a read: a file
-// that was written over before or meanwhile is found out, though its bytes before the position be the same by chance
-// or though there be none.
+// sameBeginning returns errTruncated when the file no longer begins as it did. It runs after a read: so the tape
+// notices a file that was written over before or during the read, even if the bytes before the position are the same
+// by chance or there are none.
 func (t *tape) sameBeginning() error {
 	start := make([]byte, headBytes)
 	n, err := t.file.ReadAt(start, t.beginsAt)
@@ -468,7 +472,7 @@ func (t *tape) sameBeginning() error {
 	return nil
 }
 
-// findBeginning looks for what the file begins with, where there were only zeros before.
+// findBeginning looks for the first bytes of a file that had only zeros before.
 func (t *tape) findBeginning() {
 	if len(t.begins) > 0 || t.compressed != logfile.Plain {
 		return
@@ -478,9 +482,9 @@ func (t *tape) findBeginning() {
 	}
 }
 
-// behindHole is where a log begins in a file whose first bytes are zeros, headBytes or more of them: at what comes behind
-// them. Else, and where nothing comes, it begins where the file does. Many files begin with zeros, and not by chance:
-// those that were cut off under a writer that goes on at its own offset.
+// behindHole is the position where a log begins in a file whose first headBytes or more are zeros: at the first byte
+// after them. Otherwise, and where nothing follows, a log begins where the file does. Files that begin with zeros are
+// common: they were cut off under a writer that continues at its own offset.
 func behindHole(file *os.File) int64 {
 	chunk := make([]byte, headBytes)
 	for at := int64(0); ; {
@@ -498,7 +502,7 @@ func behindHole(file *os.File) int64 {
 	}
 }
 
-// head is what a file begins with, at most headBytes; whole says that it has no more than that and never will.
+// head returns the first bytes of a file, at most headBytes; whole means that it has no more and never will.
 func head(file *os.File, compressed logfile.Kind) (head []byte, whole bool, err error) {
 	head = make([]byte, headBytes)
 	if compressed == logfile.Plain {
@@ -529,7 +533,7 @@ func head(file *os.File, compressed logfile.Kind) (head []byte, whole bool, err 
 	return head[:n], false, err
 }
 
-// skipHole passes over zeros, and says whether something comes behind them.
+// skipHole passes over zeros, and reports whether something follows them.
 func skipHole(text *bufio.Reader) bool {
 	for {
 		if _, err := text.Peek(1); err != nil {
@@ -544,20 +548,21 @@ func skipHole(text *bufio.Reader) bool {
 	}
 }
 
-// truncatedStream says whether a compressed file ends in the midst of its stream: it is being written.
+// truncatedStream reports whether a compressed file ends in the middle of its stream: it is still being written.
 func truncatedStream(r io.Reader) bool {
 	_, err := r.Read(make([]byte, 1))
 	return err != io.EOF
 }
 
-// isDamage says whether an error tells of what is in a compressed file. One that is cut off may be in the making, and
-// what the disk refuses may be had later.
+// isDamage reports whether an error is about the content of a compressed file. A file that is cut off may still grow,
+// and a file that the disk refuses may be readable later.
 func isDamage(err error) bool {
 	var refused *fs.PathError
 	return err != io.EOF && err != io.ErrUnexpectedEOF && !errors.As(err, &refused)
 }
 
-// uncompressedSize is how many bytes a gz file holds, modulo 2^32, as its last member says; ok is false for others.
+// uncompressedSize is the number of bytes in a gz file, modulo 2^32, as its last member states; ok is false for
+// others.
 func uncompressedSize(file *os.File, compressed logfile.Kind, size int64) (uint32, bool) {
 	var trailer [4]byte
 	if compressed != logfile.Gzip || size < 18 {

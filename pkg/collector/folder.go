@@ -9,15 +9,16 @@ import (
 	"syscall"
 )
 
-// A folder is the collector's own, locked while it runs. Its lock's file bears the mark: how far the journal was
-// certainly written. Who finds the journal shorter than its mark knows that it went back.
+// A folder belongs to one collector, which locks it while it runs. The lock file contains the watermark: how far the
+// journal was certainly written. A collector that finds the journal shorter than its watermark knows that it went
+// back.
 type folder struct {
 	path string
 	lock *os.File
 	disk disk
 }
 
-// A mark is what was known of the journal when it was last synced. It is not synced itself: it may be older than the
+// A mark is the size of the journal when it was last synced. The mark itself is not synced: it may be older than the
 // journal, and never newer.
 type mark struct {
 	Collector  string `json:"collector"`
@@ -50,7 +51,7 @@ func (f *folder) unlock() { f.lock.Close() }
 
 func (f *folder) in(name string) string { return filepath.Join(f.path, name) }
 
-// mark is the last one that was set; the zero mark when there is none that can be read.
+// mark returns the mark that was set last; the zero mark when none can be read.
 func (f *folder) mark() (m mark) {
 	text := make([]byte, markBytes)
 	n, _ := f.lock.ReadAt(text, 0)
@@ -60,7 +61,7 @@ func (f *folder) mark() (m mark) {
 	return m
 }
 
-// setMark is one write of always the same length, so a kill leaves the old mark or the new one.
+// setMark makes one write of constant length, so that a kill leaves the old mark or the new one.
 func (f *folder) setMark(m mark) error {
 	text, _ := json.Marshal(m)
 	_, err := f.lock.WriteAt(append(fmt.Appendf(nil, "%-*s", markBytes-1, text), '\n'), 0)

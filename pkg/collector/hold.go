@@ -10,46 +10,47 @@ import (
 const (
 	noTime     = math.MinInt64
 	stallAfter = 30 * time.Second
-	disorder   = 10 // the part of the lateness that is left to what a log itself has out of order
+	disorder   = 10 // this part of the lateness is reserved for the disorder within a log
 )
 
-// A hold keeps sources that are read from behind together: one does not send what is more than nine tenths of its
-// lateness, in request time, ahead of the slowest that still has something to read, or the hits of the slower ones
-// would come too late to be counted. It reads on meanwhile, as far as what is in flight may grow.
+// A hold keeps sources together that read a backlog. A source does not send hits that are more than nine tenths of its
+// lateness, in request time, ahead of the slowest source that still has something to read. Otherwise the hits of the
+// slower ones would come too late to be counted. A held source continues to read, within the bounds of its stream.
 //
-// What is within the lateness of now is not held, so live sources never are; but for members that are catching up, until
-// they have nothing more to read or nobody is behind: or the first to come near now would leave the others behind. A member that makes no progress for
-// 30 s though it has something to read, and waits for nobody, leaves the comparison, loudly, until it makes some.
+// Hits within the lateness of now are not held, so live sources never are. The exception is a member that is catching
+// up: it is held until it has nothing more to read or no other member is behind, because the first one near now would
+// leave the others behind. A member stops counting, with a warning, when it makes no progress for 30 s although it has
+// something to read and waits for no other; it counts again with its next progress.
 //
-// A member that has nothing to read holds nobody. For those that share a log with others, as partitions do, that has to
-// have been so when the others began to read: what came for all of them at once is not seen by all of them at once.
+// A member that has nothing to read holds no other. Members that share a log, as partitions do, must also have been
+// empty when the others began to read: a backlog that comes for all of them is not seen by all at the same moment.
 type hold struct {
 	logger *slog.Logger
 
 	mu      sync.Mutex
 	members map[*member]struct{}
-	doubted chan struct{} // closed when one waits to hear whether others have nothing to read
+	doubted chan struct{} // closed when a member waits for the confirmation that others have nothing to read
 }
 
-// A member is a log that is compared with the others, in this process or (report) in another.
+// A member is a log that the hold compares with others, in this process or in another (report).
 type member struct {
 	hold *hold
 	name string
 	late int64 // ms
 
 	// Under hold.mu:
-	shares     bool      // a log, with others
-	began      time.Time // to have something to read
+	shares     bool      // it shares a log with others
+	began      time.Time // when it began to have something to read
 	empty      time.Time // when it is known to have had nothing to read, if it shares
-	reached    int64     // all that is older was sent, or will never be; noTime when nothing is known
-	settled    int64     // of that, what Kafka is known to have
+	reached    int64     // all older hits were sent, or will never be; noTime when nothing is known
+	settled    int64     // all older hits are known to be in Kafka
 	reading    bool      // there is something to read
-	catchingUp bool      // it has read what was older than its lateness, and not all that there is since
-	waiting    bool      // those behind it are slow: no progress is no fault of its own
-	wants      int64     // it is held, and would send up to there; noTime when it is not held
-	wake       func()    // it, when that may be possible
+	catchingUp bool      // it has read a backlog older than its lateness, and not all newer requests yet
+	waiting    bool      // others stop it: missing progress is not its own problem
+	wants      int64     // it is held, and wants to send up to this time; noTime when it is not held
+	wake       func()    // called when it may be possible to send
 	progressed time.Time
-	gone       bool // out of the comparison
+	gone       bool // it does not count in the comparison
 }
 
 func newHold(logger *slog.Logger) *hold {
@@ -83,14 +84,14 @@ func (m *member) leave() {
 	m.hold.move(noTime)
 }
 
-// reach says that all before a request time is sent.
+// reach notes that all hits before a request time are sent.
 func (m *member) reach(at int64) {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	m.progress(at)
 }
 
-// idle says whether there is nothing to read, nor anything to be sent.
+// idle notes whether there is nothing to read and nothing to send.
 func (m *member) idle(idle bool) {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
@@ -106,7 +107,7 @@ func (m *member) idle(idle bool) {
 	m.hold.move(noTime)
 }
 
-// wasEmpty says that there was nothing to read at a moment.
+// wasEmpty notes that there was nothing to read at a moment.
 func (m *member) wasEmpty(at time.Time) {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
@@ -116,21 +117,21 @@ func (m *member) wasEmpty(at time.Time) {
 	}
 }
 
-// doubts is closed when a member waits to hear of others that they have nothing to read.
+// doubts returns a channel that is closed when a member waits for the confirmation that others have nothing to read.
 func (h *hold) doubts() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.doubted
 }
 
-// settle says that Kafka has all before a request time.
+// settle notes that Kafka has all hits before a request time.
 func (m *member) settle(at int64) {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	m.settled = max(m.settled, at)
 }
 
-// wait says that the member is kept from reading by others than itself, or no longer.
+// wait notes whether others keep the member from reading.
 func (m *member) wait(waiting bool) {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
@@ -140,34 +141,34 @@ func (m *member) wait(waiting bool) {
 	m.waiting = waiting
 }
 
-// report is what is heard of a member in another process: how far it has got, and whether it has more to read.
+// report notes the state of a member in another process: how far it has got, and whether it has more to read.
 func (m *member) report(reached int64, reading bool) {
 	m.idle(!reading)
 	m.reach(reached)
 }
 
-// standing is how far the member has got, and how much of that Kafka has for certain.
+// standing returns how far the member has got, and how much of that is certainly in Kafka.
 func (m *member) standing() (reached, settled int64) {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	return m.reached, m.settled
 }
 
-// waits says whether others keep the member from going on.
+// waits reports whether others keep the member from going on.
 func (m *member) waits() bool {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	return m.waiting || m.wants != noTime
 }
 
-// held says whether something of the member waits to be sent because it is ahead of others.
+// held reports whether hits of the member wait because it is ahead of others.
 func (m *member) held() bool {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	return m.wants != noTime
 }
 
-// behind says whether the member reads what is older than its lateness.
+// behind reports whether the member reads requests that are older than its lateness.
 func (m *member) behind() bool {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
@@ -200,7 +201,8 @@ func (m *member) span() int64 {
 	return m.slack()
 }
 
-// move wakes the members that are held no longer now that one has gone on from a request time, or noTime for any change.
+// move wakes the members that are no longer held, after a member has moved on from a request time; noTime stands for
+// any change.
 func (h *hold) move(was int64) {
 	now := time.Now()
 	for m := range h.members {
@@ -210,8 +212,8 @@ func (h *hold) move(was int64) {
 	}
 }
 
-// may says whether the member may send what reaches up to a request time. If it may not, wake is called when it may; as
-// time too can change that, the member has to ask again after a second.
+// may asks to send hits up to a request time, and reports whether the member may. If not, the hold calls wake when it
+// may. Time alone can change that too, so the member has to ask again after a second.
 func (m *member) may(at int64, wake func()) bool {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
@@ -227,8 +229,8 @@ func (m *member) may(at int64, wake func()) bool {
 	return false
 }
 
-// limit is the request time up to which the member may send: noTime when nothing is known of one that it waits for,
-// beyond all times when it waits for none.
+// limit is the request time up to which the member may send: noTime when it waits for a member of unknown time, beyond
+// all times when it waits for none.
 func (m *member) limit(now time.Time) int64 {
 	newest := int64(math.MaxInt64)
 	for other := range m.hold.members {
@@ -239,7 +241,7 @@ func (m *member) limit(now time.Time) int64 {
 	return newest
 }
 
-// doubt says, where the member waits for one that has nothing to read, that this should be looked at.
+// doubt asks for a check of the members that have nothing to read if the member waits for one of them.
 func (m *member) doubt(now time.Time) {
 	for other := range m.hold.members {
 		if other != m && !other.reading && after(other.reached, m.slack()) < m.wants && other.counts(now, m.began) {
@@ -250,7 +252,7 @@ func (m *member) doubt(now time.Time) {
 	}
 }
 
-// released says that nothing of the member wants to be sent any more.
+// released notes that the member has nothing more to send.
 func (m *member) released() {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
@@ -263,7 +265,8 @@ func (m *member) free() {
 	}
 }
 
-// counts says whether one that began to read at a time waits for the member.
+// counts reports whether a member that began to read at a time has to wait for m. It takes m out of the comparison
+// when m has stalled.
 func (m *member) counts(now, began time.Time) bool {
 	since := m.progressed
 	if !m.reading {
@@ -275,6 +278,7 @@ func (m *member) counts(now, began time.Time) bool {
 		}
 	}
 
+	// A member that waits for others has not stalled.
 	if !m.gone && !m.waiting && m.wants == noTime && now.Sub(since) >= stallAfter {
 		m.gone = true
 		m.hold.logger.Warn("a source has made no progress; the others wait for it no longer, and what it brings later may come too late to be counted",

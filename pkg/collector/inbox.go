@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// An inbox is where records wait that several goroutines bring and one, the stream's, takes: as many bytes as it has
-// room for, and as many again that have been taken and are being counted.
+// An inbox is a queue of records: several goroutines put them in, and the stream's goroutine takes them. Its capacity
+// in bytes bounds the waiting records; as many again may be taken and in the process of being counted.
 type inbox struct {
 	capacity int
 	more     chan struct{} // something was put in
@@ -14,36 +14,36 @@ type inbox struct {
 	mu      sync.Mutex
 	waiting records
 	spare   records
-	room    chan struct{} // closed when records were taken
+	room    chan struct{} // closed when the records are taken
 }
 
-// records are some of them, one behind the other.
+// records are several records, one after the other.
 type records struct {
 	bytes []byte
 	ends  []end
 }
 
-// An end is where a record ends, and why it cannot be read when that is known (counted when not).
+// An end is where a record ends, and why it cannot be read if that is known (counted otherwise).
 type end struct {
 	at  int
 	why reason
 }
 
-// size is what they take.
+// size is the memory that they use.
 func (r *records) size() int { return len(r.bytes) + 16*len(r.ends) }
 
 func newInbox(capacity int) *inbox {
 	return &inbox{capacity: capacity, more: make(chan struct{}, 1), room: make(chan struct{})}
 }
 
-// depth is how many bytes wait.
+// depth is the number of waiting bytes.
 func (b *inbox) depth() float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return float64(b.waiting.size())
 }
 
-// try puts a record in if there is room; if not, the channel tells when it is worth another try.
+// try puts a record in if there is room. If not, it returns a channel that is closed when another try may succeed.
 func (b *inbox) try(record []byte, why reason) (ok bool, room <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +79,7 @@ func (b *inbox) put(ctx context.Context, record []byte, why reason) error {
 	}
 }
 
-// take takes all that waits. It holds until the next call.
+// take returns all waiting records. They are valid until the next call.
 func (b *inbox) take() records {
 	b.mu.Lock()
 	defer b.mu.Unlock()

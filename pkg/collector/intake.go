@@ -12,7 +12,7 @@ import (
 	"weir/pkg/request"
 )
 
-// An intake is what the streams of one source share.
+// An intake is the state that the streams of one source share.
 type intake struct {
 	collector *Collector
 	config    SourceConfig
@@ -23,13 +23,13 @@ type intake struct {
 	streams   streams
 	said      warnings
 	stopped   stoppedParts
-	early     struct{ count, last atomic.Int64 } // requests ahead of the clock, and when that last was, Unix ms
+	early     struct{ count, last atomic.Int64 } // requests ahead of the clock, and when the last one came, Unix ms
 
 	choice atomic.Pointer[request.Choice]
 	fault  atomic.Pointer[fault]
 }
 
-// A fault is the last thing that went wrong.
+// A fault is the last problem of a source.
 type fault struct {
 	what string
 	at   time.Time
@@ -62,20 +62,20 @@ func (in *intake) late() time.Duration {
 	return in.collector.config.Late
 }
 
-// trouble keeps what went wrong for the status and says it at most once a minute.
+// trouble keeps an error for the status, and logs it at most once a minute.
 func (in *intake) trouble(operation string, err error) {
 	in.fault.Store(&fault{err.Error(), time.Now()})
 	in.faults.Note(operation, err)
 }
 
-// mended forgets what went wrong.
+// mended clears the error of the status.
 func (in *intake) mended(operation string) {
 	if in.fault.Swap(nil) != nil {
 		in.faults.Over(operation)
 	}
 }
 
-// status is the source's, but for its lags.
+// status is the status of the source, without its lags.
 func (in *intake) status(kind string) SourceStatus {
 	status := SourceStatus{Name: in.config.Name, Kind: kind, Logs: in.streams.status(), CaughtUp: true}
 	if choice := in.choice.Load(); choice != nil {
@@ -99,7 +99,7 @@ func (in *intake) status(kind string) SourceStatus {
 	return status
 }
 
-// streams are those of a source that there are now.
+// streams are the present streams of a source.
 type streams struct {
 	mu  sync.Mutex
 	all []*stream
@@ -134,7 +134,7 @@ func (all *streams) status() []LogStatus {
 	return shown
 }
 
-// writers are spare ones, so that only streams with hits hold any.
+// writers are spare ones, so that only streams with hits keep any.
 type writers struct {
 	mu    sync.Mutex
 	spare []*hit.Writer

@@ -1,25 +1,26 @@
 package collector
 
-// A journal keeps the cuts of a stream that Kafka may not have yet, so that after a crash they are sent again as they
-// were. A process has one file journal for all its files (fileJournal); a partition of a group's topic has its
-// group's commit for a journal; a source that cannot be replayed has none (noJournal).
+// A journal keeps the cuts of a stream that Kafka may not have yet, so that they are sent again unchanged after a
+// crash. A process has one file journal for all its files (fileJournal). For a partition of a group's topic, the
+// group's commit is the journal (commitJournal). A source that cannot be replayed has none (noJournal).
 //
-// note keeps a cut before any of it is sent. It does not block: it sets cut.fault and cut.noted and calls the
-// stream's woken, from whatever goroutine, in the order of the calls of a stream. With a fault the cut is not kept and never
-// will be: it is dropped, and the stream ends with that fault, because someone else reads the log now. A fault that
-// can pass (a full disk, a broker that is away) is no answer: the journal tries again until it is mended, says so
-// once a minute, and the stream waits. done says that Kafka has all of the cut; it does not block, and may be
-// forgotten in a crash: then the cut is sent again, and skipped by those who have counted it.
+// note keeps a cut before any of it is sent. It does not block: it sets cut.fault and cut.noted and calls the stream's
+// woken, from any goroutine, in the order of the stream's calls. With a fault the cut is dropped, and the stream ends
+// with that fault, because another collector reads the log now. A temporary problem (a full disk, an unreachable
+// broker) is no fault: the journal logs it once a minute and tries until it succeeds, and the stream waits. done notes
+// that Kafka has all of the cut. It does not block, and a crash may lose it: then the cut is sent again, and the
+// aggregator skips it.
 //
-// What it takes to send a cut again differs. The file journal keeps the batches' bytes, so neither the log nor the
-// rules nor the version of the program that made them are needed. A commit has 4,096 bytes of metadata: it keeps
-// from, to and clock of each, and the fingerprint; the log is read again from the first of them (stream.again).
+// The journals need different things to send a cut again. The file journal keeps the bytes of the batches; it needs
+// neither the log nor the rules nor the version of the program that made them. A commit has 4,096 bytes of metadata:
+// it keeps from, to and clock of each cut, and the fingerprint, and the log is read again from the first of them
+// (stream.again).
 type journal interface {
 	note(s *stream, c *cut)
 	done(s *stream, c *cut)
 }
 
-// noJournal keeps nothing: what was sent and not acknowledged is lost with the process.
+// noJournal keeps nothing: hits that were sent and not acknowledged are lost with the process.
 type noJournal struct{}
 
 func (noJournal) note(s *stream, c *cut) {

@@ -16,7 +16,7 @@ const (
 	journalVersion = 1
 
 	entryHeader = 'H' // version, collector, generation
-	entryLog    = 'L' // source, position, reached, note: how a log stands
+	entryLog    = 'L' // source, position, reached, note: the state of a log
 	entryForget = 'F' // source
 	entryCut    = 'C' // source, from, to, clock, fingerprint, reached, note, batches: partition, hits, value
 	entryDone   = 'D' // source, to
@@ -26,20 +26,20 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const frameBytes = 8
 
-// A header says whose journal it is, and how often it was written anew.
+// A header has the collector that owns the journal, and how often the journal was rewritten.
 type header struct {
 	collector  string
 	generation uint64
 }
 
-// An entry is a cut, or with the other kinds a log, of which those fields count that the kind has.
+// An entry is a cut, or, for the other kinds, a log with the fields that the kind uses.
 type entry struct {
 	kind byte
 	cut  *cut
 	log  logState
 }
 
-// frame appends what fill appends, framed.
+// frame appends the bytes that fill appends, with a frame around them.
 func frame(b []byte, kind byte, fill func([]byte) []byte) []byte {
 	start := len(b)
 	b = append(b, make([]byte, frameBytes)...)
@@ -50,7 +50,7 @@ func frame(b []byte, kind byte, fill func([]byte) []byte) []byte {
 	return b
 }
 
-// unframe cuts the first frame off; ok is false when it is not whole or not sound.
+// unframe takes the first frame off; ok is false when it is incomplete or damaged.
 func unframe(b []byte) (kind byte, body, rest []byte, ok bool) {
 	if len(b) <= frameBytes {
 		return 0, nil, b, false
@@ -79,7 +79,7 @@ var (
 	errNewer   = errors.New("it was written by a newer version; run that one")
 )
 
-// cutHeader reads a journal's header; none is in an empty file.
+// cutHeader reads a journal's header; an empty file has none.
 func cutHeader(b []byte) (*header, []byte, error) {
 	if len(b) == 0 {
 		return nil, nil, nil
@@ -137,7 +137,7 @@ func (c *cut) append(b []byte) []byte {
 	return b
 }
 
-// cutEntry cuts the first entry off.
+// cutEntry takes the first entry off.
 func cutEntry(b []byte) (e entry, rest []byte, ok bool) {
 	kind, body, rest, ok := unframe(b)
 	if !ok {
@@ -165,7 +165,7 @@ func cutEntry(b []byte) (e entry, rest []byte, ok bool) {
 	return e, rest, true
 }
 
-// fields are read off a body. When they do not hold what is asked for all that follows is zero.
+// fields are read one by one from the body of an entry. After the first that is missing, all are zero.
 type fields struct {
 	left   []byte
 	failed bool
@@ -198,7 +198,7 @@ func advance[N uint64 | int64](f *fields, v N, n int) N {
 	return v
 }
 
-// bytes are a part of what is read.
+// bytes returns a part of the body, not a copy.
 func (f *fields) bytes() []byte {
 	n := f.uint()
 	if n > uint64(len(f.left)) {
@@ -216,5 +216,5 @@ func appendText[T ~string | ~[]byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// datasync has the disk keep what was written to a file.
+// datasync makes the disk store the bytes that were written to a file.
 func datasync(file *os.File) error { return unix.Fdatasync(int(file.Fd())) }

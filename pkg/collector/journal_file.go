@@ -20,16 +20,16 @@ import (
 
 const (
 	lazyEvery    = time.Second
-	compactBytes = 32 << 20 // a journal longer than that, and than twice what it was made with, is written anew
+	compactBytes = 32 << 20 // a journal longer than this, and than twice its first size, is rewritten
 )
 
-// A fileJournal is the one journal of all files of a process, a file that is appended to. One goroutine writes it:
-// what has queued while it waited for the disk it writes at once, and syncs once (a group commit). What need not be
-// known after a crash, such as that Kafka has a cut, is written with the next cut, or a second later.
+// A fileJournal is the one journal of all files of a process, in a file that it appends to. One goroutine writes it:
+// all changes that have queued while it waited for the disk go with one write and one sync (a group commit). Changes
+// that a crash may lose, such as that Kafka has a cut, are written with the next cut or within a second.
 //
-// It holds in memory what the file says: where every log stands, and the cuts that Kafka may not have. When writing
-// fails nothing is known of the file any more, so it is written anew from memory, as often as it takes; meanwhile
-// cuts wait, and their streams.
+// The journal keeps the content of the file in memory: the state of every log, and the cuts that Kafka may not have.
+// When a write fails, the content of the file is unknown; the journal then rewrites it from memory until that
+// succeeds, and cuts and their streams wait meanwhile.
 type fileJournal struct {
 	folder *folder
 	logger *slog.Logger
@@ -40,7 +40,7 @@ type fileJournal struct {
 
 	mu      sync.Mutex
 	queue   []change
-	asks    []func(*state) // answered once what was queued before is written
+	asks    []func(*state) // answered once the changes queued before them are written
 	fault   string
 	count   int // of outstanding cuts
 	kick    chan struct{}
@@ -50,14 +50,14 @@ type fileJournal struct {
 	// Of the goroutine:
 	file       *os.File
 	bytes      int64 // of the file, all of them sound
-	began      int64 // bytes it was made with
+	began      int64 // its first size in bytes
 	generation uint64
 	state      state
 	buffer     []byte
 	disk       disk
 }
 
-// A disk is how a file is written and synced; tests have it fail.
+// A disk writes and syncs files; tests replace it by one that fails.
 type disk struct {
 	write func(*os.File, []byte) error
 	sync  func(*os.File) error
@@ -68,7 +68,7 @@ var realDisk = disk{
 	sync:  datasync,
 }
 
-// A change is one thing that the journal is told. With a stream it is a cut's, which waits for it.
+// A change is one thing for the journal to write. A change with a stream is a cut that the stream waits for.
 type change struct {
 	entry
 	stream *stream
@@ -96,13 +96,14 @@ func openJournal(f *folder, logger *slog.Logger, gauge prometheus.Gauge) (*fileJ
 
 func (j *fileJournal) path() string { return j.folder.in("journal") }
 
-// read takes what the file says, or makes a new identity where there is none.
+// read loads the file, or makes a new identity where there is none.
 func (j *fileJournal) read() error {
 	data, err := os.ReadFile(j.path())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the journal: %w", err)
 	}
 
+	// The mark outlives the journal: it shows whether the journal is gone or went back.
 	mark := j.folder.mark()
 	header, sound, err := j.state.read(data)
 	if err != nil {
@@ -145,7 +146,7 @@ func (j *fileJournal) done(_ *stream, c *cut) {
 	j.tell(change{entry: entry{kind: entryDone, log: logState{source: c.source, position: c.to}}}, false)
 }
 
-// set keeps how a log stands of which no cut tells it; forget forgets it.
+// set keeps the state of a log that is part of no cut; forget removes it.
 func (j *fileJournal) set(log logState) {
 	j.tell(change{entry: entry{kind: entryLog, log: log}}, false)
 }
@@ -166,7 +167,7 @@ func (j *fileJournal) tell(c change, urgent bool) {
 	}
 }
 
-// logs are how all logs stood when the journal was opened. It is called before sources run.
+// logs returns the states of all logs when the journal was opened. It is called before sources run.
 func (j *fileJournal) logs() []logState {
 	logs := make([]logState, 0, len(j.state.logs))
 	for _, log := range j.state.logs {
@@ -181,8 +182,8 @@ func (j *fileJournal) status() (outstanding int, fault string) {
 	return j.count, j.fault
 }
 
-// resend sends the cuts that were outstanding when the journal was opened, in their order, but those that are older
-// than the sink's retention: who counted them may not know it any more.
+// resend sends the cuts that were outstanding when the journal was opened, in their order. It skips cuts that are
+// older than the sink's retention: the aggregator may no longer know that it has counted them.
 func (j *fileJournal) resend(ctx context.Context, sink Sink, retention time.Duration) error {
 	for _, c := range j.state.recovered {
 		if age := time.Since(time.UnixMilli(c.clock)); retention > 0 && age > retention*9/10 {
@@ -214,7 +215,7 @@ func (j *fileJournal) resent(c *cut, b *batch, err error) {
 	}
 }
 
-// close writes what is queued and ends.
+// close writes the queued changes and ends the goroutine.
 func (j *fileJournal) close() error {
 	close(j.closing)
 	<-j.ended
@@ -241,7 +242,7 @@ func (j *fileJournal) run() {
 	}
 }
 
-// commit writes all that has queued, however long it takes, and tells those who wait for it.
+// commit writes all queued changes, however long it takes, and answers those who wait for it.
 func (j *fileJournal) commit() {
 	j.mu.Lock()
 	queue, asks := j.queue, j.asks
@@ -279,7 +280,7 @@ func (j *fileJournal) write(queue []change) (ok bool) {
 	return true
 }
 
-// standing is how a log stands by what was noted until now, and the cuts that Kafka may not have.
+// standing returns the state of a log by the changes noted until now, and the cuts that Kafka may not have.
 func (j *fileJournal) standing(ctx context.Context, source string) (log *logState, outstanding []*cut, err error) {
 	answered := make(chan struct{})
 	j.mu.Lock()
@@ -308,7 +309,7 @@ func (j *fileJournal) standing(ctx context.Context, source string) (log *logStat
 	}
 }
 
-// sendAgain sends cuts that were noted, by whom it is not known how far they were sent.
+// sendAgain sends noted cuts that an earlier run may have sent already.
 func (j *fileJournal) sendAgain(ctx context.Context, sink Sink, cuts []*cut) error {
 	for _, c := range cuts {
 		c.left.Store(int32(len(c.batches)))
@@ -323,7 +324,7 @@ func (j *fileJournal) sendAgain(ctx context.Context, sink Sink, cuts []*cut) err
 	return nil
 }
 
-// append writes the buffer, and syncs the file where someone waits for that.
+// append writes the buffer, and syncs the file if a stream waits for that.
 func (j *fileJournal) append(urgent bool) error {
 	if j.bytes > max(compactBytes, 2*j.began) {
 		return j.rewrite()
@@ -343,7 +344,7 @@ func (j *fileJournal) append(urgent bool) error {
 	return j.folder.setMark(mark{j.id, j.generation, j.bytes})
 }
 
-// renew writes the journal anew until that works. It gives up only when the collector closes.
+// renew rewrites the journal until that succeeds. It gives up only when the collector closes.
 func (j *fileJournal) renew(err error) bool {
 	for pause := 50 * time.Millisecond; err != nil; pause = min(2*pause, 2*time.Second) {
 		err = fmt.Errorf("writing the journal, which all files wait for: %w", err)
@@ -368,7 +369,7 @@ func (j *fileJournal) broken(fault string) {
 	j.fault = fault
 }
 
-// rewrite replaces the file by one that says what is in memory, under the next generation.
+// rewrite replaces the file by one with the state in memory, under the next generation.
 func (j *fileJournal) rewrite() error {
 	next := j.path() + ".next"
 	file, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -376,6 +377,7 @@ func (j *fileJournal) rewrite() error {
 		return err
 	}
 
+	// The old file stays until the new one is on the disk: a crash leaves one of them complete.
 	data := j.state.append(header{j.id, j.generation + 1}.bytes())
 	err = j.disk.write(file, data)
 	if err == nil {

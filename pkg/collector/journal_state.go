@@ -2,14 +2,14 @@ package collector
 
 import "slices"
 
-// A state is what a journal says: how each log stands, and the cuts that Kafka may not have, by source.
+// A state is the content of a journal: the state of each log, and the cuts that Kafka may not have, by source.
 type state struct {
 	logs      map[string]*logState
 	cuts      map[string][]*cut
-	recovered []*cut // those that were there when the journal was opened, in their order
+	recovered []*cut // the cuts that it had when it was opened, in their order
 }
 
-// A logState is how a log stands.
+// A logState is the state of one log.
 type logState struct {
 	source   string
 	position int64
@@ -42,7 +42,7 @@ func (s *state) apply(e entry) {
 	}
 }
 
-// read takes the entries of a file, as far as they are sound. No header is no journal.
+// read applies the entries of a file up to the first damaged one. A file without a header is no journal.
 func (s *state) read(data []byte) (*header, int64, error) {
 	head, rest, err := cutHeader(data)
 	if head == nil || err != nil {

@@ -9,20 +9,20 @@ import (
 
 const (
 	learnLines    = 1000
-	probeLines    = 20  // by which it is seen whether a choice still holds
-	rechooseLines = 100 // by which another is found
+	probeLines    = 20  // to check whether a choice still fits
+	rechooseLines = 100 // to find another choice
 )
 
-// A form is how records are read.
+// A form is how records are decoded.
 type form struct{ envelope, format string }
 
 func formOf(c *request.Choice) form { return form{c.Envelope, c.Format} }
 
-// unknown says whether something has to be found out of how records are read.
+// unknown reports whether the form of the records has to be found out.
 func (in *intake) unknown() bool { return in.config.Envelope == "auto" || in.config.Format == "auto" }
 
-// firstForm is how records are read to begin with; ok is false when nothing can be read yet. Where only the envelope
-// has to be found out, lines are read that are in none.
+// firstForm is the form before anything was found out; ok is false when nothing can be read yet. Where only the
+// envelope is unknown, lines outside of any envelope are read.
 func (in *intake) firstForm() (f form, ok bool) {
 	if in.unknown() {
 		return form{"none", in.config.Format}, in.config.Format != "auto"
@@ -30,15 +30,15 @@ func (in *intake) firstForm() (f form, ok bool) {
 	return form{in.config.Envelope, in.config.Format}, true
 }
 
-// beginReading makes the decoder that the stream begins with, if there is one.
+// beginReading makes the first decoder of the stream, if one is known.
 func (s *stream) beginReading() {
 	f, ok := s.firstForm()
-	if ok && s.read(f) == nil { // newIntake has seen to the fault; or the format goes with an envelope only
+	if ok && s.read(f) == nil { // newIntake has returned the error, or the format needs an envelope
 		s.learned = !s.unknown()
 	}
 }
 
-// read reads records in a form from now on. The decoder that does so already stays: it may hold a part of a line.
+// read decodes records in a form from now on. A decoder of that form stays: it may contain a part of a line.
 func (s *stream) read(f form) error {
 	if s.decoder != nil && s.form == f {
 		return nil
@@ -52,9 +52,9 @@ func (s *stream) read(f form) error {
 	return nil
 }
 
-// learn finds out what the records look like from the first of them, where that is not configured; like is a choice to
-// be taken if it reads most of them. Until it succeeds records are counted as unread, or are read as lines in no
-// envelope where the format is known. It gives back what was chosen.
+// learn finds out the form from the first records, where it is not configured. It takes the choice like if that reads
+// most of them. Until learn succeeds, records count as unread, or are read as lines in no envelope where the format is
+// known. It returns the choice.
 func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
 	if s.learned || len(sample) == 0 {
 		return like
@@ -86,8 +86,9 @@ func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
 	return &choice
 }
 
-// relearn is learn for records of which each lot may have another form: like holds as long as it reads most of the
-// first of a lot, and while nothing else reads most of it. sample gives the first of the lot.
+// relearn is learn for groups of records, such as bodies, that may each have another form. It keeps the choice like as
+// long as that reads most of the first records of a group, or no other choice does. sample returns those first
+// records.
 func (s *stream) relearn(sample func(most int) []string, like *request.Choice) *request.Choice {
 	if !s.unknown() || like != nil && s.readsMost(like, sample(probeLines)) {
 		return like
@@ -103,12 +104,12 @@ func (s *stream) relearn(sample func(most int) []string, like *request.Choice) *
 	return like
 }
 
-// allows says whether a choice, which may have been made under another configuration, goes with this one.
+// allows reports whether a choice, which may come from another configuration, fits this one.
 func (in *intake) allows(choice *request.Choice) bool {
 	return (in.config.Envelope == "auto" || in.config.Envelope == choice.Envelope) && (in.config.Format == "auto" || in.config.Format == choice.Format)
 }
 
-// readsMost says whether a choice reads at least half of a sample.
+// readsMost reports whether a choice reads at least half of a sample.
 func (s *stream) readsMost(choice *request.Choice, sample []string) bool {
 	return choice.Holds(s.config.Format, sample, s.config.Options)
 }

@@ -21,20 +21,20 @@ type Senders struct {
 	prefixes atomic.Pointer[[]netip.Prefix]
 }
 
-// NewSenders makes those of the prefixes.
+// NewSenders returns the senders with addresses in the prefixes.
 func NewSenders(prefixes []netip.Prefix) *Senders {
 	s := &Senders{}
 	s.Set(prefixes)
 	return s
 }
 
-// Set changes who they are.
+// Set replaces the prefixes.
 func (s *Senders) Set(prefixes []netip.Prefix) {
 	prefixes = slices.Clone(prefixes)
 	s.prefixes.Store(&prefixes)
 }
 
-// may says whether an address is one of them; with no senders given all are.
+// may reports whether an address may send; without senders all may.
 func (s *Senders) may(sender netip.Addr) bool {
 	if s == nil {
 		return true
@@ -43,7 +43,7 @@ func (s *Senders) may(sender netip.Addr) bool {
 	return slices.ContainsFunc(*s.prefixes.Load(), func(p netip.Prefix) bool { return p.Contains(sender) })
 }
 
-// addressOf is the IP address of a connection's other end; none for a unix socket.
+// addressOf is the IP address of a connection's other end; the zero address for a unix socket.
 func addressOf(a net.Addr) netip.Addr {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr()
@@ -53,7 +53,7 @@ func addressOf(a net.Addr) netip.Addr {
 
 var errUnguarded = errors.New("other machines can reach it, and nobody there is asked who they are")
 
-// guard refuses an address that other machines can reach, unless those who send there are known.
+// guard refuses an address that other machines can reach, unless the senders there are checked.
 func guard(address string, config *tls.Config, guarded bool) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return err
@@ -64,15 +64,15 @@ func guard(address string, config *tls.Config, guarded bool) error {
 	return errUnguarded
 }
 
-// incarnation makes the stream of what cannot be read again: with another name whenever the process starts, and
-// positions from 0, so that nothing of it is taken for something sent before.
+// incarnation makes the stream of a source that cannot be read again. It has a new name after each start of the
+// process, and positions from 0, so that none of its batches is taken for one sent before.
 func (in *intake) incarnation(address string) *stream {
 	s := in.newStream(streamConfig{log: address, source: in.config.Name + "/" + newID(), reached: noTime, notBefore: noTime, journal: noJournal{}})
 	s.watch.live = true
 	return s
 }
 
-// closeWith closes when the context is done, or when what it gives back is called.
+// closeWith closes c when the context is done, or when the returned function is called.
 func closeWith(ctx context.Context, c io.Closer) (now func()) {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	return func() {
@@ -81,7 +81,7 @@ func closeWith(ctx context.Context, c io.Closer) (now func()) {
 	}
 }
 
-// lingering is a context for the end of a source: it ends drainPatience after the other.
+// lingering returns a context for the end of a source: it ends drainPatience after ctx.
 func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 	linger, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -51,13 +51,13 @@ type sourceMetrics struct {
 	told            tolds
 }
 
-// tolds are what the metrics know of records that were read, for the status.
+// tolds are the counts that the metrics have, for the status.
 type tolds struct {
 	requests  atomic.Int64
 	uncounted [reasons]atomic.Int64
 }
 
-// uncountedByWord is how many requests gave no hit, by why; nil when all of them did.
+// uncountedByWord is the number of requests that gave no hit, by reason; nil when there are none.
 func (t *tolds) uncountedByWord() map[string]int64 {
 	var words map[string]int64
 	for r := counted + 1; r < reasons; r++ {
@@ -80,13 +80,13 @@ func (m *metrics) of(source string) *sourceMetrics {
 	return s
 }
 
-// An outcome is what became of records.
+// An outcome counts what happened to records.
 type outcome struct {
 	requests, bytes int64 // those that could not be read too
 	uncounted       [reasons]int64
 }
 
-// since is what came after an earlier outcome.
+// since is the difference to an earlier outcome.
 func (o outcome) since(before outcome) outcome {
 	o.requests -= before.requests
 	o.bytes -= before.bytes
@@ -96,15 +96,15 @@ func (o outcome) since(before outcome) outcome {
 	return o
 }
 
-// A tally is what a stream has counted.
+// A tally is the counts of a stream.
 type tally struct {
 	outcome          // of all that was ever added
-	told     outcome // of that, what the metrics know
-	hits     []int64 // by rule, those that the metrics do not know yet
+	told     outcome // the part that the metrics have
+	hits     []int64 // by rule, those that the metrics do not have yet
 	counters []prometheus.Counter
 }
 
-// rules begins to count hits of other rules.
+// rules begins to count hits by other rules.
 func (t *tally) rules(m *sourceMetrics, names []string) {
 	t.hits, t.counters = make([]int64, len(names)), nil
 	for _, name := range names {
@@ -112,7 +112,7 @@ func (t *tally) rules(m *sourceMetrics, names []string) {
 	}
 }
 
-// flush tells the metrics what they do not know yet.
+// flush adds the new counts to the metrics.
 func (t *tally) flush(m *sourceMetrics) {
 	untold := t.since(t.told)
 	t.told = t.outcome

@@ -11,7 +11,7 @@ type reason uint8
 const (
 	counted reason = iota
 
-	// It could not be read: request.Reasons, and
+	// It could not be read: the reasons of request.Reasons, and reasonLong.
 	reasonFormat
 	reasonTime
 	reasonAddress
@@ -19,11 +19,11 @@ const (
 	reasonEnvelope
 	reasonLong // longer than a line may be
 
-	reasonAhead    // its time is ahead of our clock by more than the allowed
-	reasonStart    // it is older than what was asked for
-	reasonFiltered // only does not hold for it
+	reasonAhead    // its time is too far ahead of our clock
+	reasonStart    // it is older than the configured start
+	reasonFiltered // only does not select it
 
-	// No rule counts it; where several do not, the reason of the one that came nearest.
+	// No rule counts it. With several rules it is the reason of the one that came nearest.
 	reasonAllowed
 	reasonMatch
 	reasonExpression
@@ -33,7 +33,7 @@ const (
 
 	reasonLost   // it was deleted before it was read
 	reasonSender // it, or a connection, came from an address that may not send
-	reasonKafka  // the hits were made, and Kafka refused them for good
+	reasonKafka  // the hits were made, and Kafka refused them permanently
 
 	reasons
 )
@@ -43,10 +43,10 @@ var reasonWords = [reasons]string{"", "format", "time", "address", "json", "enve
 
 var ruleReasons = [rule.Reasons]reason{counted, reasonAllowed, reasonMatch, reasonExpression, reasonRefused, reasonKey, reasonCost}
 
-// unreadable says that the line could not be read.
+// unreadable reports whether the line could not be read.
 func (r reason) unreadable() bool { return r >= reasonFormat && r <= reasonLong }
 
-// reasonOf is the reason that a decoder gives.
+// reasonOf translates the error of a decoder.
 func reasonOf(err error) reason {
 	word := request.Reason(err)
 	for r := reasonFormat; r <= reasonEnvelope; r++ {

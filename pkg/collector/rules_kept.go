@@ -12,23 +12,23 @@ import (
 	"weir/pkg/rule"
 )
 
-// keptRules is how many sets of rules are kept beside the journal.
+// keptRules is the number of rule sets that are kept next to the journal.
 const keptRules = 20
 
-// rulesKept are the sets of rules that a collector has judged by, kept by their fingerprints as long as a cut may have
-// to be made again by them: the text of their files, in the form of a Kubernetes ConfigMap, which has room for several
-// and for the files that these name.
+// rulesKept stores the rule sets of the last configurations by fingerprint, so that an outstanding cut can be made
+// again by the same rules. A set is stored as the text of its files, in the form of a Kubernetes ConfigMap. That form
+// has room for several files, and for the files that they name.
 type rulesKept struct{ folder string }
 
 func (k rulesKept) path(fingerprint string) string {
 	return filepath.Join(k.folder, fingerprint+".json")
 }
 
-// keep keeps a set, and forgets the oldest ones.
+// keep stores a set, and removes the oldest ones.
 func (k rulesKept) keep(set *rule.Set) error {
 	texts, err := textsOf(set)
 	if len(texts) == 0 && err == nil {
-		return nil // it was not read from anywhere
+		return nil // it was not read from a file
 	}
 	if err == nil {
 		err = os.MkdirAll(k.folder, 0o700)
@@ -44,10 +44,11 @@ func (k rulesKept) keep(set *rule.Set) error {
 	return nil
 }
 
-// A keptText is a file of a set, named as it is in the others: with its whole path, or relative to the first.
+// A keptText is a file of a set, with the name that other files use for it: its complete path, or relative to the
+// first.
 type keptText struct{ name, text string }
 
-// textsOf are the files of a set in their order, which decides too.
+// textsOf returns the files of a set in their order, which is significant.
 func textsOf(set *rule.Set) (texts []keptText, err error) {
 	first := ""
 	if inline := set.Inline(); len(inline.Text) > 0 {
@@ -70,10 +71,10 @@ func textsOf(set *rule.Set) (texts []keptText, err error) {
 	return texts, nil
 }
 
-// configMap is a manifest with texts in that order.
+// configMap returns a manifest with the texts in that order.
 func configMap(name string, texts []keptText) []byte {
 	quoted := func(text string) []byte {
-		b, _ := json.Marshal(text) // a text always can be
+		b, _ := json.Marshal(text) // a string has no errors
 		return b
 	}
 	b := fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": %s}, "data": {`, quoted(name))
@@ -101,7 +102,7 @@ func (k rulesKept) forget() {
 	}
 }
 
-// find is a set by its fingerprint; nil when it is not kept, or means something else to this version.
+// find returns a set by its fingerprint; nil when it is not stored, or this version interprets it differently.
 func (k rulesKept) find(fingerprint string) *rule.Set {
 	path := k.path(fingerprint)
 	manifest, err := os.ReadFile(path)
@@ -123,8 +124,8 @@ func (k rulesKept) find(fingerprint string) *rule.Set {
 	return nil
 }
 
-// rulingOf is what a cut was judged by, with the proxies that are trusted now; nil when its rules are not known any
-// more.
+// rulingOf returns the rules with a fingerprint, with the proxies that are trusted now; nil when they are no longer
+// known.
 func (c *Collector) rulingOf(fingerprint string) *ruling {
 	now := c.ruling.Load()
 	if now.fingerprint == fingerprint {
@@ -136,7 +137,7 @@ func (c *Collector) rulingOf(fingerprint string) *ruling {
 	return nil
 }
 
-// Reload judges by other rules and trusts other proxies from each stream's next cut on.
+// Reload replaces the rules and the trusted proxies, from each stream's next cut on.
 func (c *Collector) Reload(set *rule.Set, client *request.Client) {
 	if err := c.kept.keep(set); err != nil {
 		c.config.Logger.Warn("a cut that has to be made again by these rules may not be the same", "error", err)

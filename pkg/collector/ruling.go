@@ -5,7 +5,8 @@ import (
 	"weir/pkg/rule"
 )
 
-// A ruling is what requests are judged by: it never changes, and a cut is made by one.
+// A ruling is the rules and the client settings that requests are judged by. It never changes, and each cut is made by
+// one.
 type ruling struct {
 	set         *rule.Set
 	client      *request.Client
@@ -23,14 +24,14 @@ func newRuling(set *rule.Set, client *request.Client) *ruling {
 	return r
 }
 
-// judgeBy judges by a ruling from the next record on, of which its rules' fields are read.
+// judgeBy replaces the ruling from the next record on, and reads the fields that its rules need.
 func (s *stream) judgeBy(r *ruling) {
 	s.ruling, s.judge = r, r.set.NewJudge()
 	s.tally.rules(s.metrics, r.names)
 	s.want()
 }
 
-// want tells the decoder which fields are read.
+// want sets the fields that the decoder reads.
 func (s *stream) want() {
 	if s.decoder != nil && s.ruling != nil {
 		s.decoder.Want(s.ruling.reads)

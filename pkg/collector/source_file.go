@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	pollEvery  = time.Second            // a net below the notifications
+	pollEvery  = time.Second            // in case a notification is lost
 	pollAlone  = 200 * time.Millisecond // without notifications
 	globEvery  = 10                     // polls
 	lookAfter  = 10 * time.Millisecond  // a file has come: others may come with it
 	maxStarted = 1 << 16                // families: more than that are a pattern that is too wide
 )
 
-// A fileSource follows files: those of its patterns, each with what it was rotated to (a family).
+// A fileSource follows the files of its patterns, each with its rotated files (a family).
 //
-// It is told by the system what is written, renamed and removed in the files' folders (inotify), and looks for itself
-// once a second, because notifications can be lost. A goroutine takes the notifications, one a family reads.
+// The system notifies it of files that are written, renamed and removed (inotify). It also looks once a second,
+// because notifications can be lost. One goroutine takes the notifications, and one per family reads.
 type fileSource struct {
 	*intake
 	known    *knownLogs
@@ -34,14 +34,14 @@ type fileSource struct {
 	watched  map[string]bool
 	running  sync.WaitGroup
 	barred   barredFiles
-	finding  *member              // others wait for it while files are yet to be found
+	finding  *member              // others wait for it until it has found its files
 	began    map[string]beginning // by pattern
 }
 
-// A beginning is where files of a pattern begin of which nothing is known.
+// A beginning is where the unknown files of a pattern are read from.
 type beginning struct {
 	notBefore int64 // Unix ms, noTime
-	skip      bool  // what is there already is passed over: all, or what is older than notBefore
+	skip      bool  // existing content is passed over: all of it, or the part older than notBefore
 }
 
 func newFileSource(in *intake) (source, error) {
@@ -72,7 +72,7 @@ func (f *fileSource) status() SourceStatus {
 	return status
 }
 
-// sayBarred says which files cannot be read now.
+// sayBarred reports the files that cannot be read now.
 func (f *fileSource) sayBarred() {
 	fault, over := f.barred.news()
 	if fault != nil {
@@ -92,7 +92,7 @@ func (f *fileSource) run(ctx context.Context) error {
 		f.trouble("watch", fmt.Errorf("there are no notifications of files, so they are looked at every %s: %w", pollAlone, err))
 		f.watcher = nil
 	} else {
-		defer func() { _ = f.watcher.Close() }() // of what was only read
+		defer func() { _ = f.watcher.Close() }() // it was only read
 	}
 
 	for _, pattern := range f.config.File.Patterns {
@@ -104,10 +104,10 @@ func (f *fileSource) run(ctx context.Context) error {
 	return nil
 }
 
-// announce makes others wait for the source's files before it has found them: what they hold may be older.
+// announce makes others wait for the source's files until it has found them: their requests may be older.
 func (f *fileSource) announce() { f.finding = f.collector.hold.join(f.config.Name, f.late()) }
 
-// begin works out where files of a pattern begin.
+// begin determines where files of a pattern are read from.
 func (f *fileSource) begin(pattern string) {
 	start, from := f.config.File.Start, int64(noTime)
 	if start.Before > 0 {
@@ -160,8 +160,8 @@ func (f *fileSource) notifications() (<-chan fsnotify.Event, <-chan error, time.
 	return f.watcher.Events, f.watcher.Errors, pollEvery
 }
 
-// notified wakes the family of a file that was written, and has families look around when files came or went. unknown
-// says that a file has come that is of none of them.
+// notified wakes the family of a file that was written, and makes families scan when files came or went. unknown means
+// that a new file belongs to none of them.
 func (f *fileSource) notified(event fsnotify.Event) (unknown bool) {
 	one := f.families[event.Name]
 	if event.Op == fsnotify.Write && one != nil {
@@ -205,8 +205,8 @@ func (f *fileSource) discover(ctx context.Context, starting bool) {
 	}
 }
 
-// listable says why a folder of which we know the name, and that is there, cannot be looked into: a pattern would match
-// nothing.
+// listable returns the error for a folder that exists but cannot be listed: a pattern in it would match nothing. It
+// skips folders that are patterns themselves.
 func listable(folder string) error {
 	if strings.ContainsAny(folder, `*?[\`) {
 		return nil
@@ -221,7 +221,7 @@ func listable(folder string) error {
 	return opened.Close()
 }
 
-// matches are the live files of a pattern: those that it names, and that are not what others were rotated to.
+// matches returns the live files of a pattern: the files that it matches, without those that were rotated from others.
 func (f *fileSource) matches(pattern string) []string {
 	if !strings.ContainsAny(pattern, `*?[\`) {
 		return []string{pattern}
@@ -252,7 +252,7 @@ func (f *fileSource) matches(pattern string) []string {
 	return paths
 }
 
-// watch asks for notifications of a folder.
+// watch subscribes to the notifications of a folder.
 func (f *fileSource) watch(folder string) {
 	if f.watcher == nil || f.watched[folder] {
 		return

@@ -16,37 +16,39 @@ import (
 	"weir/pkg/request"
 )
 
-// An httpSource takes requests that others post to /v1/requests: a line each, or JSON (see records), compressed with
-// gzip or not. It answers 200 once Kafka has the hits of all of them, and how many were read and not; 429 with
-// Retry-After when there is no room, and then nothing of the body was counted.
+// An httpSource takes requests that clients post to /v1/requests: one per line, or JSON (see post.each), compressed
+// with gzip or not. It answers 200 once Kafka has the hits of all of them, with the numbers of requests that were read
+// and not. Without room it answers 429 with Retry-After, and none of the body is counted.
 //
-// At least once. A body that was answered with 200 is counted, and stays so whatever is killed. One that was answered
-// with 429, or a 4xx, is not counted. When there is no answer, or a 503 that says so, it may have been counted or not,
-// in part or as a whole: to send it again may count it twice, not to send it again may lose it. Nothing is kept on
-// disk. Bodies of one sender are counted in the order of their answers; within one the order is the body's.
+// Delivery is at least once. A body answered with 200 is counted, and stays so whatever is killed. A body answered
+// with 429 or a 4xx is not counted. After no answer, or a 503 that states this, the body may have been counted
+// completely, in part or not at all: to send it again may count it twice, not to send it again may lose it. Nothing is
+// kept on disk. Bodies of one sender are counted in the order of their answers; within one the order is the body's.
 //
-// Bounds: a body has at most 16 MiB, compressed and decompressed; the bodies that are being read or wait to be counted
-// hold at most 64 MiB together; 1,024 connections, half of them of one address that has shown no key, whose headers have
-// to be there within 10 s and bodies within a minute. A sender waits at most 30 s for Kafka.
+// Bounds: a body has at most 16 MiB, compressed and decompressed. Bodies that are being read or wait to be counted use
+// at most 64 MiB together. There are 1,024 connections, half of them for one address that has shown no key; headers
+// have to arrive within 10 s and bodies within a minute. A sender waits at most 30 s for Kafka.
 //
-// Beyond loopback it wants keys with the role send, or client certificates, or it does not start. A browser's page of
-// another origin is refused, and where nobody is asked for a key, on loopback, whatever has another Host than this machine.
+// On an address other than loopback it needs keys with the role send, or client certificates; without them it does not
+// start. It refuses a browser's page of another origin, and, on loopback without keys, requests with another Host than
+// this machine.
 //
-// With auto the form is found out again whenever most of the first records of a body do not have that of the last body.
+// With auto the form is found out again whenever most of the first records of a body do not have that of the last
+// body.
 //
-// A goroutine a connection reads and decompresses; one, the stream's, parses all bodies, one after the other.
+// One goroutine per connection reads and decompresses; the stream's goroutine parses the bodies, one after the other.
 type httpSource struct {
 	*intake
 	limits httpLimits
 	pages  origin.Pages
 	memory memory
 	queue  chan *post
-	more   chan struct{}   // something is in the queue
-	ended  chan struct{}   // nothing is taken out of it any more
-	last   *request.Choice // of the last body's form, where that has to be found out
+	more   chan struct{}   // the queue has an element
+	ended  chan struct{}   // closed when the queue is read no longer
+	last   *request.Choice // the last body's form, where that has to be found out
 }
 
-// httpLimits are bounds, which tests make smaller.
+// httpLimits are bounds that tests make smaller.
 type httpLimits struct {
 	bodyBytes, memoryBytes  int64
 	posts, connections      int
@@ -78,7 +80,8 @@ func (h *httpSource) limit(l httpLimits) {
 
 func (h *httpSource) status() SourceStatus { return h.intake.status("http") }
 
-// run listens until the context is done. Then who has posted already is answered, as far as Kafka answers in time.
+// run listens until the context is done. Then it answers the clients that have already posted, if Kafka answers in
+// time.
 func (h *httpSource) run(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", h.config.HTTP.Listen)
 	if err != nil {
@@ -86,6 +89,8 @@ func (h *httpSource) run(ctx context.Context) error {
 	}
 	s := h.incarnation(listener.Addr().String())
 	defer s.close()
+
+	// work outlives ctx, so that bodies that were taken before the end can be counted and answered.
 	work, abandon := lingering(ctx)
 	defer abandon()
 	feeding, stop := context.WithCancel(work)
@@ -102,7 +107,7 @@ func (h *httpSource) run(ctx context.Context) error {
 	case err = <-failed:
 		abandon()
 	}
-	if server.Shutdown(work) != nil { // which answers who is here
+	if server.Shutdown(work) != nil { // it answers the requests under way first
 		_ = server.Close()
 	}
 	stop()
@@ -116,13 +121,13 @@ func (h *httpSource) server(ctx context.Context) *http.Server {
 		WriteTimeout: h.limits.headerFor + h.limits.bodyFor + h.limits.ack + 10*time.Second,
 		IdleTimeout:  2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug), // what strangers do is not worth a line each
+		ErrorLog:    slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug), // any client can cause these
 	}
 	limited.Track(server)
 	return server
 }
 
-// contained answers as the source does; a panic ends the one connection and is reported.
+// contained handles requests so that a panic ends one connection only, and is reported.
 func (h *httpSource) contained() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.isolated("a request over HTTP", func() { h.ServeHTTP(w, r) }) {
@@ -148,8 +153,8 @@ func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
 	return fmt.Errorf("taking requests: %w", err)
 }
 
-// feed gives the stream what was posted until the first context is done; then it has Kafka acknowledge it until the
-// second one is.
+// feed gives the posted bodies to the stream until ctx is done; then it waits for Kafka to acknowledge them until work
+// is done.
 func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
 	defer close(h.ended)
 	for {
@@ -175,7 +180,7 @@ func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
 	return nil
 }
 
-// take gives the stream what was posted, unless who posted it has gone.
+// take gives a posted body to the stream, unless its sender has gone.
 func (h *httpSource) take(ctx context.Context, s *stream, p *post) error {
 	if !p.state.CompareAndSwap(postWaits, postTaken) {
 		return nil
@@ -190,7 +195,7 @@ func (h *httpSource) take(ctx context.Context, s *stream, p *post) error {
 	got := s.tally.since(before)
 	s.show()
 	s.then(func(err error) {
-		if err == nil && s.refused > refused { // of an earlier cut of the same body, perhaps
+		if err == nil && s.refused > refused { // perhaps it was an earlier cut of the same body
 			err = errLost
 		}
 		p.done <- counting{got, err}

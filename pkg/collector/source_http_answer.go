@@ -16,8 +16,8 @@ import (
 
 const requestsPath = "/v1/requests"
 
-// An httpAnswer says what became of the requests of a body: how many there were, how many of them could not be read, and how
-// many of the rest gave no hit, by why.
+// An httpAnswer states the result of a body: the number of requests, how many of them could not be read, and how many
+// of the others gave no hit, by reason.
 type httpAnswer struct {
 	Requests  int64            `json:"requests"`
 	Unread    map[string]int64 `json:"unread,omitempty"`
@@ -38,8 +38,8 @@ func (o outcome) answer() httpAnswer {
 	return a
 }
 
-// An httpProblem is an answer that is no 200: RFC 9457's, whose type is always about:blank. Where none of the body's
-// requests could be read it says how many there were, as a 200 does.
+// An httpProblem is an answer other than 200, as in RFC 9457; its type is always about:blank. If none of the body's
+// requests could be read, it states their number, as a 200 does.
 type httpProblem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
@@ -85,7 +85,7 @@ func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(wrong)
 }
 
-// handle takes a body and says what became of it, or why it is not taken.
+// handle takes a body and returns its outcome, or why it is not taken.
 func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *httpProblem) {
 	if wrong := h.admit(r); wrong != nil {
 		return outcome{}, wrong
@@ -98,7 +98,7 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *h
 	p := &post{json: kind == kindJSON, done: make(chan counting, 1)}
 	r.Body = http.MaxBytesReader(w, r.Body, h.limits.bodyBytes)
 	err = p.read(&h.memory, r, h.limits.bodyBytes)
-	if err == nil {
+	if err == nil { // a mistake in the middle must not leave the first half counted
 		err = p.each(func([]byte) error { return nil })
 	}
 	if err != nil {
@@ -120,7 +120,7 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *h
 	return h.await(r, p)
 }
 
-// admit says why a request is refused whose body was not read yet.
+// admit returns the reason to refuse a request, before its body is read.
 func (h *httpSource) admit(r *http.Request) *httpProblem {
 	if r.URL.Path != requestsPath {
 		return problem(http.StatusNotFound, errPath)
@@ -161,11 +161,10 @@ const (
 	kindJSON
 )
 
-// errType is a type of bodies that is not read.
+// errType is the error for a content type that is not supported.
 var errType = errors.New("is not read: send lines as text/plain or application/x-ndjson, or JSON as application/json")
 
-// bodyKind is what a body of a content type is, or that it is none that is read. curl says
-// application/x-www-form-urlencoded of whatever it sends.
+// bodyKind returns the kind of a body by its content type. curl sends application/x-www-form-urlencoded with any body.
 func bodyKind(contentType string) (kind int, err error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch main, sub, _ := strings.Cut(media, "/"); {
@@ -186,7 +185,7 @@ func bodyKind(contentType string) (kind int, err error) {
 	return 0, fmt.Errorf("%.100s %w", media, errType)
 }
 
-// unread says why a body was not taken.
+// unread returns the answer to a body that was not taken.
 func (h *httpSource) unread(err error) *httpProblem {
 	var long *http.MaxBytesError
 	switch {
@@ -212,11 +211,12 @@ func (h *httpSource) await(r *http.Request, p *post) (outcome, *httpProblem) {
 		return settled(got)
 	case <-patience.C:
 	case <-r.Context().Done():
-		why = errStopping // or nobody is there to be told
+		why = errStopping // or the client has gone
 	case <-h.ended:
 		why = errStopping
 	}
 
+	// A body that was not taken yet is certainly not counted, and can be sent again without harm.
 	if p.state.CompareAndSwap(postWaits, postGone) {
 		h.memory.give(p)
 		return outcome{}, problem(http.StatusTooManyRequests, errFull)
@@ -240,8 +240,8 @@ func settled(got counting) (outcome, *httpProblem) {
 	return got.outcome, nil
 }
 
-// unreadable is the answer to a body of which not one request could be read: it was sent in vain, and its sender should
-// learn of it.
+// unreadable is the answer to a body without a readable request. A 200 would hide from the sender that all was in
+// vain.
 func (o outcome) unreadable() *httpProblem {
 	answer := o.answer()
 	unread := int64(0)

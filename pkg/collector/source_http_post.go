@@ -16,29 +16,29 @@ import (
 const (
 	postWaits = iota // for its turn
 	postTaken        // the stream has begun to count it
-	postGone         // nobody waits for an answer, and it will not be counted
+	postGone         // its sender does not wait any more, and it will not be counted
 )
 
-// A post is the body of one request to us. The goroutine of its connection owns it, and again once it is gone; when it
-// is taken the stream's does.
+// A post is the body of one request. The goroutine of its connection owns it until the stream's goroutine takes it,
+// and again once it is gone.
 type post struct {
 	body  []byte
 	json  bool
 	held  int64 // of the source's memory
 	state atomic.Int32
-	done  chan counting // has room for the one
+	done  chan counting // has room for one
 }
 
-// A counting is what became of a post: what was read, and nil once Kafka has it.
+// A counting is the result of a post: its outcome, and nil once Kafka has it.
 type counting struct {
 	outcome
 	err error
 }
 
-// A memory is what the bodies of a source may take together, in bytes.
+// A memory is the number of bytes that the bodies of a source may still use together.
 type memory struct{ left atomic.Int64 }
 
-// take takes some for a post, if there is as much.
+// take reserves bytes for a post, if there are enough.
 func (m *memory) take(p *post, n int64) bool {
 	if m.left.Add(-n) < 0 {
 		m.left.Add(n)
@@ -48,7 +48,7 @@ func (m *memory) take(p *post, n int64) bool {
 	return true
 }
 
-// give gives back all of a post.
+// give returns all bytes of a post.
 func (m *memory) give(p *post) {
 	m.left.Add(p.held)
 	p.body, p.held = nil, 0
@@ -56,7 +56,7 @@ func (m *memory) give(p *post) {
 
 const (
 	firstBytes = 32 << 10 // of a body
-	gzipBytes  = 64 << 10 // that a decompressor takes
+	gzipBytes  = 64 << 10 // used by a decompressor
 )
 
 var (
@@ -86,7 +86,8 @@ func (p *post) read(m *memory, r *http.Request, most int64) error {
 	return p.fill(m, from, most)
 }
 
-// fill grows with what comes, not with what is announced: who announces much and sends nothing holds little.
+// fill grows the buffer with the bytes that arrive, not with the announced length, so that a client cannot reserve
+// memory by announcing much.
 func (p *post) fill(m *memory, from io.Reader, most int64) error {
 	for {
 		if len(p.body) == cap(p.body) {
@@ -120,9 +121,9 @@ func (p *post) add(ctx context.Context, s *stream, record []byte) error {
 
 var errEnough = errors.New("enough")
 
-// first are the first records of the body, at most so many.
+// first returns the first records of the body, up to a number.
 func (p *post) first(most int) (sample []string) {
-	_ = p.each(func(record []byte) error { // it was gone through before without a fault
+	_ = p.each(func(record []byte) error { // handle has checked it
 		if sample = append(sample, string(record)); len(sample) == most {
 			return errEnough
 		}
@@ -131,8 +132,8 @@ func (p *post) first(most int) (sample []string) {
 	return sample
 }
 
-// each calls a function with every record of the body: every line, or every value where the body is JSON; an array's
-// elements are records, and so is the text in a JSON string. It ends with the function's error. errNotJSON is its own.
+// each calls a function with every record of the body: every line, or every value if the body is JSON; an array's
+// elements are records, and so is the text in a JSON string. It stops at the function's error, or at errNotJSON.
 func (p *post) each(record func([]byte) error) error {
 	if p.json {
 		return eachJSON(p.body, record)
@@ -168,7 +169,8 @@ func eachJSON(body []byte, record func([]byte) error) error {
 	return nil
 }
 
-// eachElement is each of an array whose bracket was taken off; rest is what stands behind it.
+// eachElement calls a function with each element of an array after its opening bracket; rest is the text after the
+// array.
 func eachElement(body []byte, record func([]byte) error) (rest []byte, err error) {
 	rest = skipJSONSpace(body)
 	if len(rest) > 0 && rest[0] == ']' {
@@ -211,8 +213,8 @@ func oneValue(body []byte, record func([]byte) error) (rest []byte, err error) {
 
 func skipJSONSpace(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
 
-// endOfJSON is where the object or string is over that b begins with; 0 when it is not, or begins with neither. It
-// looks at brackets and quotes only; whether the rest is right who reads the record finds out.
+// endOfJSON is the length of the object or string that b begins with; 0 when it is incomplete, or b begins with
+// neither. It looks at brackets and quotes only; the decoder checks the rest.
 func endOfJSON(b []byte) int {
 	depth := 0
 	for i := 0; i < len(b); i++ {

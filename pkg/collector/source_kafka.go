@@ -14,33 +14,34 @@ import (
 const (
 	retryEvery  = 500 * time.Millisecond
 	topicsEvery = time.Second
-	goneLooks   = 10 // looks in a row at which a topic must be gone to be read no longer
+	goneLooks   = 10 // after so many looks in a row without the topic it is no longer read
 )
 
 // A kafkaSource reads topics as a member of a group: each partition has one owner among all collectors, and a stream
-// there. Who a partition is, where it is read and which cuts Kafka may not have stands in the group's commit
-// (commitJournal), so whoever owns a partition next makes the outstanding cuts again and goes on. What is in flight
-// when a partition has to be given up is waited for, for a while.
+// there. The group's commit contains the identity of a partition, the position, and the cuts that Kafka may not have
+// (commitJournal). So the next owner of a partition makes the outstanding cuts again and continues. An owner that has
+// to give up a partition waits for a while for the cuts in flight.
 //
-// Outstanding cuts are made again by the rules that made them, which are known by their fingerprint: our present ones,
-// or those that are kept in the folder. A commit has no room for rules, so they may be those of a process elsewhere
-// that died while rules were being changed. Then we wait until they are ours too, for 30 s. If they do not come the
-// cuts are made by our own rules, from the same offsets to the same offsets: a partition of the sink that has such a
-// cut already refuses this one, as a conflict, and one that has not counts it. So in each of them every request is
-// still counted once, by the rules of before or by those of after.
+// Outstanding cuts are made again by the rules that made them, which are found by their fingerprint: our present
+// rules, or those stored in the folder. A commit has no room for rules, so they may be known only to a process
+// elsewhere that died while rules were being changed. Then the source waits up to 30 s for these rules to become ours
+// too. If they do not come, it makes the cuts by our own rules, from the same offsets to the same offsets. A partition
+// of the sink that already has such a cut refuses this one, as a conflict, and a partition that does not have it
+// counts it. So in each of them every request is still counted once, by the old or by the new rules.
 //
-// A topic that is missing, or was for ten looks, is left out and the others are read; it is looked for every second.
+// A topic that is missing, or was for ten looks, is left out and the others are read; the source looks for it every
+// second.
 type kafkaSource struct {
 	*intake
 	client   *kafka.Client
 	group    string
 	cluster  string
-	patience time.Duration // with rules that are not known
+	patience time.Duration // how long to wait for unknown rules
 
 	mu         sync.Mutex
 	partitions map[topicPartition]*partition
-	finding    *member // others wait for it while partitions are yet to be found
-	asked      bool    // the cluster is known, and the topics were looked for
+	finding    *member // others wait for it until it has found its partitions
+	asked      bool    // the cluster is known, and all topics were found
 }
 
 type topicPartition struct {
@@ -48,14 +49,14 @@ type topicPartition struct {
 	number int
 }
 
-// A partition is what a source knows of one, whether it owns it or not. kafkaSource.mu guards it.
+// A partition is the state of one, whether this source owns it or not. kafkaSource.mu guards it.
 type partition struct {
 	topicPartition
 	member      *member
 	owned       bool
-	vanished    bool   // its topic was gone: what is there when it is back was all made since
-	incarnation string // last heard of
-	heard       string // metadata
+	vanished    bool   // its topic was missing: all its records will be new when it is back
+	incarnation string // the last one that was committed
+	heard       string // the last metadata
 	offset      int64  // up to which it is read
 	changed     time.Time
 }
@@ -68,7 +69,7 @@ func newKafkaSource(in *intake) (source, error) {
 	return &kafkaSource{intake: in, client: config.Client, group: config.Group, patience: awaitRules, partitions: map[topicPartition]*partition{}}, nil
 }
 
-// announce makes others wait for the source's partitions before it has found them: what they hold may be older.
+// announce makes others wait for the source's partitions until it has found them: their requests may be older.
 func (k *kafkaSource) announce() { k.finding = k.collector.hold.join(k.config.Name, k.late()) }
 
 func (k *kafkaSource) status() SourceStatus {
@@ -129,8 +130,8 @@ func (k *kafkaSource) connect(ctx context.Context) (id string, err error) {
 	}
 }
 
-// present are the topics that there are. It says which are not. Their partitions take part in the comparison from now
-// on, whoever will own them.
+// present returns the topics that exist, and reports the missing ones. Their partitions take part in the comparison
+// from now on, whichever collector will own them.
 func (k *kafkaSource) present(ctx context.Context) map[string]int {
 	topics := map[string]int{}
 	var faults []error
@@ -165,7 +166,7 @@ func (k *kafkaSource) present(ctx context.Context) map[string]int {
 	return topics
 }
 
-// compare has all partitions of a topic take part in the comparison.
+// compare adds all partitions of a topic to the comparison.
 func (k *kafkaSource) compare(topic string, count int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -178,7 +179,7 @@ func oneLine(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// share reads the partitions of these topics that fall to us, until there are other topics or the context is done.
+// share reads the partitions that the group assigns to us, until the topics change or the context is done.
 func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -196,7 +197,7 @@ func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
 	return nil
 }
 
-// watchTopics returns when a topic is there that was missing, or one is gone for good.
+// watchTopics returns when a missing topic exists, or a topic has been gone for goneLooks looks.
 func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
 	missing := map[string]int{} // looks in a row
 	for {
@@ -226,7 +227,7 @@ func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
 	}
 }
 
-// vanish remembers that a topic was not there.
+// vanish notes that a topic was missing.
 func (k *kafkaSource) vanish(topic string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -247,7 +248,7 @@ func (k *kafkaSource) leave() {
 	clear(k.partitions)
 }
 
-// partition is what is known of one; it takes part in the comparison from the first time on. k.mu is held.
+// partition returns the state of a partition; the first call adds it to the comparison. k.mu is held.
 func (k *kafkaSource) partition(topic string, number int) *partition {
 	at := topicPartition{topic, number}
 	p := k.partitions[at]
@@ -293,7 +294,7 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 	return nil
 }
 
-// possess makes a partition ours; dispossess gives it to whoever takes it, whose commits we read then.
+// possess makes a partition ours. dispossess releases it; from then on the commits of its next owner are read.
 func (k *kafkaSource) possess(topic string, number int) *partition {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,29 +10,29 @@ import (
 	"weir/internal/kafka"
 )
 
-// A commitJournal keeps a partition's cuts in its group's commit. It has a goroutine: cuts that come while a commit
-// is under way go with the next one.
+// A commitJournal keeps a partition's cuts in its group's commit. It has a goroutine: cuts that come during a commit
+// go with the next one.
 //
-// A commit is taken only from who owns the partition. One that is refused for that reason drops the cuts it was to
-// note: they were not sent, and the next owner reads their records.
+// The group accepts a commit only from the owner of the partition. A commit that is refused for that reason drops the
+// cuts that it was to note: they were not sent, and the next owner reads their records.
 type commitJournal struct {
 	source *kafkaSource
 	claim  *kafka.Claim
 	member *member
 
 	mu       sync.Mutex
-	standing kafkaNote // what does not follow from the rest
+	standing kafkaNote // without the parts that follow from the other fields
 	offset   int64
 	cuts     []outstanding
-	pending  []pendingCut // the last of the cuts: those that no commit has
+	pending  []pendingCut // the last of the cuts: no commit has them yet
 	fault    error
-	end      bool // nothing more to read
+	end      bool // there is nothing more to read
 	marked   time.Time
 
 	kick    chan struct{}
 	closing chan struct{}
 	ended   chan struct{}
-	told    kafka.Commit // last
+	told    kafka.Commit // the last commit
 }
 
 type pendingCut struct {
@@ -41,7 +41,7 @@ type pendingCut struct {
 }
 
 const (
-	hastyEvery = 5 * time.Millisecond // while a backlog is read, for others wait for what is told
+	hastyEvery = 5 * time.Millisecond // while a backlog is read: others wait for the commits
 	markEvery  = 10 * time.Minute
 	waitsBeat  = 10 // s
 )
@@ -98,21 +98,21 @@ func (j *commitJournal) done(_ *stream, c *cut) {
 	}
 }
 
-// chose notes the format that was found out.
+// chose notes the form that was found out.
 func (j *commitJournal) chose(envelope, format string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.standing.Envelope, j.standing.Format = envelope, format
 }
 
-// atEnd says whether there is anything to read.
+// atEnd notes whether all was read.
 func (j *commitJournal) atEnd(end bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.end = end
 }
 
-// snapshot is what has to be committed now, and how many of the pending cuts it notes.
+// snapshot is the commit to make now, and the number of pending cuts that it notes.
 func (j *commitJournal) snapshot() (commit kafka.Commit, notes int) {
 	reached, settled := j.member.standing()
 	waits := j.member.waits()
@@ -131,7 +131,7 @@ func (j *commitJournal) snapshot() (commit kafka.Commit, notes int) {
 	return n.commit(j.offset, j.cuts), len(j.pending)
 }
 
-// run commits until close. ctx ends what is under way then.
+// run commits until close. ctx ends a commit under way then.
 func (j *commitJournal) run(ctx context.Context) {
 	defer close(j.ended)
 	timer := time.NewTimer(0)
@@ -156,7 +156,7 @@ func (j *commitJournal) run(ctx context.Context) {
 	}
 }
 
-// every is how often what has changed without a cut is committed.
+// every is the interval of commits for changes without a cut.
 func (j *commitJournal) every() time.Duration {
 	if j.member.behind() {
 		return hastyEvery
@@ -164,7 +164,7 @@ func (j *commitJournal) every() time.Duration {
 	return lazyEvery
 }
 
-// tell commits what has changed. An error is for good.
+// tell commits the changes. Its error is permanent.
 func (j *commitJournal) tell(ctx context.Context) error {
 	for {
 		commit, notes := j.snapshot()
@@ -183,7 +183,7 @@ func (j *commitJournal) tell(ctx context.Context) error {
 		if ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
 			return err
 		}
-		j.source.trouble("commit", err) // metadata of that length are not taken: with fewer cuts outstanding they are shorter
+		j.source.trouble("commit", err) // if the metadata is too long: it is shorter with fewer outstanding cuts
 		pause(ctx, time.Second)
 	}
 }
@@ -199,7 +199,7 @@ func (j *commitJournal) noted(count int) {
 	}
 }
 
-// refuse drops what no commit has, and whatever comes.
+// refuse drops the pending cuts and all later ones.
 func (j *commitJournal) refuse(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -210,7 +210,7 @@ func (j *commitJournal) refuse(err error) {
 	j.pending = nil
 }
 
-// drop forgets the last cuts, which were never sent: their records are read anew.
+// drop forgets the last cuts, which were never sent: their records are read again.
 func (j *commitJournal) drop(count int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -218,7 +218,7 @@ func (j *commitJournal) drop(count int) {
 	j.end = j.end && count == 0
 }
 
-// close commits how things stand and ends the goroutine.
+// close makes the last commit and ends the goroutine.
 func (j *commitJournal) close() {
 	close(j.closing)
 	<-j.ended

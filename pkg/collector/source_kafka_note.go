@@ -13,29 +13,29 @@ import (
 
 const noteVersion = 1
 
-// A kafkaNote is what the metadata of a group's commit say, which is the journal of a partition. The offset committed
-// is the one before which Kafka has all hits; the outstanding cuts follow it, one after the other.
+// A kafkaNote is the metadata of a group's commit, which is the journal of a partition. Kafka has all hits before the
+// committed offset; the outstanding cuts follow it, one after the other.
 //
 // It fits kafka.MaxMetadata with as many cuts as a stream has in flight.
 type kafkaNote struct {
 	Version     int    `json:"v"`
 	Incarnation string `json:"incarnation"`       // random: made when the partition is begun
-	Partitions  int    `json:"partitions"`        // that the topic had then: one with a higher number is younger
+	Partitions  int    `json:"partitions"`        // of the topic at that time: a partition with a higher number is younger
 	Rules       string `json:"rules,omitempty"`   // fingerprint of those that made the cuts
 	Reached     int64  `json:"reached,omitempty"` // request time up to which Kafka has all, Unix ms; 0 is unknown
 	End         bool   `json:"end,omitempty"`     // there was nothing more to read
-	Waits       int64  `json:"waits,omitempty"`   // when it last said, Unix s, that others keep it from reading
+	Waits       int64  `json:"waits,omitempty"`   // when others last kept it from reading, Unix s
 	Last        *seen  `json:"last,omitempty"`    // the last record before the offset
-	Mark        *seen  `json:"mark,omitempty"`    // one of some minutes before, by which a log that was cut off is known
+	Mark        *seen  `json:"mark,omitempty"`    // a record some minutes older, to recognize a log that was cut off
 
-	// What was found out where it is not configured.
+	// The form that was found out, where it is not configured.
 	Envelope string `json:"envelope,omitempty"`
 	Format   string `json:"format,omitempty"`
 
-	Cuts []int64 `json:"cuts,omitempty"` // of each outstanding one its length and its clock
+	Cuts []int64 `json:"cuts,omitempty"` // the length and the clock of each outstanding cut
 }
 
-// seen is a record that was read, by which the log is known again.
+// seen identifies a record that was read, to recognize the log.
 type seen struct {
 	Offset int64  `json:"offset"`
 	Sum    uint32 `json:"sum"` // CRC-32C of key, value and time
@@ -86,8 +86,8 @@ func readNote(commit kafka.Commit) (n kafkaNote, cuts []outstanding, err error) 
 	return n, cuts, nil
 }
 
-// sealedNote says whether a note of a later version is complete: it ends with a member "sum", the CRC-32C of all before the
-// comma that stands in front of it, in hexadecimal. Without it anything that has a "v" would be believed.
+// sealedNote reports whether a note of a later version is complete: it ends with a member "sum", the CRC-32C in
+// hexadecimal of all text before the comma in front of it. Without this check any JSON with a "v" would pass.
 func sealedNote(text string) bool {
 	end := len(text) - len(`,"sum":"00000000"}`)
 	return end > 0 && text[end:] == fmt.Sprintf(`,"sum":"%08x"}`, crc32.Checksum([]byte(text[:end]), castagnoli))
@@ -101,7 +101,7 @@ func (n *kafkaNote) reached() int64 {
 	return n.Reached
 }
 
-// choice is the format that was found out, nil when none was.
+// choice is the form that was found out; nil when none was.
 func (n *kafkaNote) choice() *request.Choice {
 	if n.Format == "" {
 		return nil
@@ -113,10 +113,10 @@ func (n *kafkaNote) choice() *request.Choice {
 type takeover struct {
 	beyond bool // the log ends before what was read of it
 	note   kafkaNote
-	offset int64 // to begin at; -1 is wherever a new incarnation does
+	offset int64 // to begin at; -1 is the start of a new incarnation
 	again  []outstanding
-	by     *ruling // makes them
-	anew   string  // why nothing that was noted holds; "" when it does
+	by     *ruling // makes these cuts
+	anew   string  // why the note is not valid for this log; "" when it is
 }
 
 // end is where the outstanding cuts end.
@@ -127,7 +127,7 @@ func (t *takeover) end() int64 {
 	return t.offset
 }
 
-// takeUp finds where to go on from what was committed and what the log holds.
+// takeUp determines where to continue, from the commit and the extent of the log.
 func takeUp(commit kafka.Commit, span kafka.Span) (t takeover, err error) {
 	if commit.Offset < 0 {
 		return takeover{offset: -1, anew: "nothing is stored of it"}, nil

@@ -14,8 +14,8 @@ const (
 	looksEvery = 50 * time.Millisecond // at least between looks at what is to be read
 )
 
-// follow tells the hold what is to be known of partitions: from the group's commits how far those of others have got,
-// and from the log, where one waits to hear that, which have nothing to read.
+// follow informs the hold about the partitions: from the group's commits, how far the partitions of others have got,
+// and from the log, which partitions have nothing to read if a member waits for that.
 func (k *kafkaSource) follow(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -34,7 +34,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 		timer.Reset(every)
 		select {
 		case <-doubts:
-			doubts = k.collector.hold.doubts() // before we look: who doubts meanwhile is looked for again
+			doubts = k.collector.hold.doubts() // before the look: a later doubt needs another look
 			k.look(ctx)
 			pause(ctx, looksEvery)
 		case <-timer.C:
@@ -43,7 +43,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 	}
 }
 
-// known are the topics of which a partition is.
+// known returns the topics with a known partition.
 func (k *kafkaSource) known() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -56,7 +56,7 @@ func (k *kafkaSource) known() []string {
 	return topics
 }
 
-// behind says whether a partition of ours is read from behind, and may be held by one that is not ours.
+// behind reports whether a partition of ours reads a backlog, and a partition of another collector may hold it.
 func (k *kafkaSource) behind() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,7 +71,7 @@ func (k *kafkaSource) behind() bool {
 	return behind && others
 }
 
-// hear takes what is committed of a topic. While nothing can be heard nobody is taken to have stopped, but where the
+// hear applies the commits of a topic. While the commits cannot be read, no partition counts as stalled, unless the
 // topic is gone.
 func (k *kafkaSource) hear(topic string, commits []kafka.Commit, err error) {
 	k.mu.Lock()
@@ -113,7 +113,7 @@ func (k *kafkaSource) hearOf(p *partition, commit kafka.Commit) {
 	p.member.report(note.reached(), !note.End)
 }
 
-// look asks for the ends of all partitions, and tells the hold which are read up to there.
+// look asks for the ends of all partitions, and informs the hold which are read up to there.
 func (k *kafkaSource) look(ctx context.Context) {
 	for _, topic := range k.known() {
 		at := time.Now()

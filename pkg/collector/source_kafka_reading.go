@@ -15,11 +15,10 @@ const (
 	sampleRecords = 500
 )
 
-// errAnew is that the log is not the one that was read, or may not be: it has to be taken up anew.
+// errAnew means that the log is not the one that was read, or may not be: reading has to begin again with a takeover.
 var errAnew = errors.New("the log has to be taken up anew")
 
-// A reading is one taking of a partition: from finding where to go on until it is given up. It is one goroutine's,
-// and has another that fetches.
+// A reading reads a partition from the takeover until it is given up. One goroutine owns it; another one fetches.
 type reading struct {
 	*kafkaSource
 	*partition
@@ -30,18 +29,18 @@ type reading struct {
 
 	reader  *kafka.Reader
 	want    chan struct{}  // fetch the next records; the last ones are not needed any more
-	more    chan struct{}  // they are there
-	next    []kafka.Record // and err are the fetching goroutine's until it has said so
+	more    chan struct{}  // the next records have arrived
+	next    []kafka.Record // next and err belong to the fetching goroutine until it sends to more
 	err     error
 	records []kafka.Record // that are being read
 
-	at     int // index of the record that is being read
+	at     int // index in records of the one that is being read
 	before seen
-	tried  bool // to find out the form by the records that were fetched last
+	tried  bool // the last fetched records were used to find out the form
 	gone   bool // the topic was missing when last fetched
 }
 
-// run reads until the context is done, the log has to be taken up anew, or the partition is lost.
+// run reads until the context is done, the log has to be taken over again, or the partition is lost.
 func (r *reading) run(ctx context.Context) error {
 	t, err := r.take(ctx)
 	if err != nil {
@@ -50,6 +49,8 @@ func (r *reading) run(ctx context.Context) error {
 
 	r.open(&t)
 	defer r.stream.close()
+
+	// The journal has to outlive ctx: the last cuts are committed after the partition is to be given up.
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	go func() {
@@ -63,7 +64,7 @@ func (r *reading) run(ctx context.Context) error {
 	defer done()
 	context.AfterFunc(patient, cancel)
 	if stopped := (*panicked)(nil); errors.As(err, &stopped) {
-		r.stream.abandon() // what was noted of it is made again by the next
+		r.stream.abandon() // the next owner makes its noted cuts again
 		r.journal.close()
 		return err
 	}
@@ -96,13 +97,13 @@ func (r *reading) open(t *takeover) {
 
 	r.stream = r.newStream(config)
 	if len(t.again) > 0 && r.choice != nil && !r.stream.learned {
-		_ = r.stream.read(formOf(r.choice)) // should this version not know it, what it can be is found out
+		_ = r.stream.read(formOf(r.choice)) // if this version does not know it, the form is found out again
 	}
 
 	r.stream.behind = true
 }
 
-// sourceName is what the batches bear.
+// sourceName is the source that the batches carry.
 func (r *reading) sourceName(incarnation string) string {
 	return fmt.Sprintf("%s/%s/%s", r.topicPartition, r.cluster, incarnation)
 }
@@ -138,7 +139,7 @@ func (r *reading) read(ctx context.Context) error {
 	}
 }
 
-// fetch fetches when that is wanted.
+// fetch fetches records on request.
 func (r *reading) fetch(ctx context.Context) {
 	for {
 		select {
@@ -154,7 +155,7 @@ func (r *reading) fetch(ctx context.Context) {
 	}
 }
 
-// fetched reads what has come.
+// fetched handles the result of a fetch.
 func (r *reading) fetched(ctx context.Context) error {
 	var stopped *panicked
 	switch {
@@ -168,7 +169,7 @@ func (r *reading) fetched(ctx context.Context) error {
 	case errors.Is(r.err, kafka.ErrPastEnd):
 		return errAnew
 	default:
-		r.fault.Store(&fault{r.err.Error(), time.Now()}) // the client has said it
+		r.fault.Store(&fault{r.err.Error(), time.Now()}) // the client has logged it
 		r.gone = r.gone || errors.Is(r.err, kafka.ErrNoTopic)
 		return nil
 	}
@@ -183,7 +184,7 @@ func (r *reading) fetched(ctx context.Context) error {
 	return r.feed(ctx)
 }
 
-// feed has the stream take the records.
+// feed gives the fetched records to the stream.
 func (r *reading) feed(ctx context.Context) error {
 	r.records = r.next
 	for i := range r.records {
@@ -218,8 +219,8 @@ func (r *reading) add(ctx context.Context, record *kafka.Record) error {
 	return r.stream.add(ctx, record.Value, record.Offset+1)
 }
 
-// learn finds out the format where that is not configured. Cuts that are made again are made as they were, and a cut
-// is made in one form, the one that is noted with it: Kafka has what was read in the form of before when another begins.
+// learn finds out the form where it is not configured. Cuts that are made again are made in their old form. A cut has
+// one form, which is noted with it: so Kafka must have all cuts of the old form before a new form begins.
 func (r *reading) learn(ctx context.Context) error {
 	if r.stream.learned || len(r.stream.again) > 0 || r.tried {
 		return nil
@@ -243,7 +244,7 @@ func (r *reading) learn(ctx context.Context) error {
 	return nil
 }
 
-// keep is the last record before a position, for the journal.
+// keep returns the last record before a position, for the journal.
 func (r *reading) keep(position int64) []byte {
 	last := r.before
 	for i := r.at; i >= 0 && i < len(r.records); i-- {
@@ -258,7 +259,7 @@ func (r *reading) keep(position int64) []byte {
 	return last.append(nil)
 }
 
-// trimmed goes on where the log begins now.
+// trimmed continues where the log begins now.
 func (r *reading) trimmed(ctx context.Context) error {
 	start := r.reader.Span().Start
 	count := start - r.stream.position

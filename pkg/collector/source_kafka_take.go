@@ -15,7 +15,7 @@ const (
 	lookAgain    = time.Second
 )
 
-// take finds where to go on. It tries until the context is done.
+// take determines where to continue. It tries until the context is done.
 func (r *reading) take(ctx context.Context) (takeover, error) {
 	for {
 		t, err := r.tryTake(ctx)
@@ -33,6 +33,7 @@ func (r *reading) tryTake(ctx context.Context) (takeover, error) {
 		return takeover{}, err
 	}
 
+	// The other partitions' commits are as new as ours: the hold must know them before this one sends.
 	r.hear(r.topic, commits, nil)
 	span, err := r.client.PartitionSpan(ctx, r.topic, r.number)
 	if err != nil {
@@ -40,7 +41,7 @@ func (r *reading) tryTake(ctx context.Context) (takeover, error) {
 	}
 
 	t, err := takeUp(commits[r.number], span)
-	if t.beyond { // a leader that is new may not know yet how far its log goes
+	if t.beyond { // a new leader may not know yet how far its log goes
 		pause(ctx, lookAgain)
 		if span, err = r.client.PartitionSpan(ctx, r.topic, r.number); err == nil {
 			t, err = takeUp(commits[r.number], span)
@@ -63,9 +64,9 @@ func (r *reading) tryTake(ctx context.Context) (takeover, error) {
 	return t, err
 }
 
-// verify looks whether the last record that was read is still what it was: a topic that was deleted and made again
-// has others. Of a log that ends before it an earlier one says whether it is the same and was only cut off, as by a
-// leader that was not in sync: then what was read of it is not read again.
+// verify checks whether the last record that was read is unchanged: a topic that was deleted and made again has other
+// records. If the log ends before that record, an earlier record (Mark) shows whether it is the same log that was only
+// cut off, as by a leader that was not in sync. Then the records that were read are not read again.
 func (r *reading) verify(ctx context.Context, t *takeover, span kafka.Span) error {
 	switch {
 	case t.beyond:
@@ -90,7 +91,8 @@ func (r *reading) verify(ctx context.Context, t *takeover, span kafka.Span) erro
 	return err
 }
 
-// find looks for a record that was read: whether it is there, or another in its place. One that was deleted is neither.
+// find looks for a record that was read. It reports whether the record is there, or another in its place; neither if
+// the record was deleted.
 func (r *reading) find(ctx context.Context, was *seen, span kafka.Span) (same, other bool, err error) {
 	if was == nil || was.Offset < span.Start || was.Offset >= span.End {
 		return false, false, nil
@@ -105,7 +107,7 @@ func (r *reading) find(ctx context.Context, was *seen, span kafka.Span) (same, o
 	return same, !same, nil
 }
 
-// begin makes a new incarnation, and commits it before anything is read.
+// begin makes a new incarnation, and commits it before any record is read.
 func (r *reading) begin(ctx context.Context, t *takeover, commits []kafka.Commit, span kafka.Span) error {
 	stored := commits[r.number].Offset >= 0
 	offset := min(max(t.offset, span.Start), span.End)
@@ -141,8 +143,8 @@ func (r *reading) restart() {
 	r.member = r.join(r.topicPartition)
 }
 
-// start is where a new incarnation begins: where the configuration says, but at the log's beginning when it is known
-// to have been made after reading began, or the one that was read is gone.
+// start is where a new incarnation begins: at the configured start, or at the beginning of the log if the log was made
+// after reading began, or the log that was read is gone.
 func (r *reading) start(ctx context.Context, commits []kafka.Commit, span kafka.Span) (int64, error) {
 	start := r.config.Kafka.Start
 	switch {
@@ -156,7 +158,7 @@ func (r *reading) start(ctx context.Context, commits []kafka.Commit, span kafka.
 	return span.Start, nil
 }
 
-// younger says whether the partition was added to the topic after its group had begun.
+// younger reports whether the partition was added to the topic after its group had begun.
 func (r *reading) younger(commits []kafka.Commit) bool {
 	for _, commit := range commits {
 		if note, _, err := readNote(commit); err == nil && note.Partitions <= r.number {
@@ -166,8 +168,8 @@ func (r *reading) younger(commits []kafka.Commit) bool {
 	return false
 }
 
-// agree sees to the outstanding cuts: that they are not older than what is remembered of them, and by what rules they
-// are made again.
+// agree prepares the outstanding cuts: it drops those that are too old to be sent again, and determines the rules that
+// make the others.
 func (r *reading) agree(ctx context.Context, t *takeover) error {
 	retention := r.collector.config.Retention
 	for len(t.again) > 0 && retention > 0 {
@@ -189,7 +191,7 @@ func (r *reading) agree(ctx context.Context, t *takeover) error {
 	return err
 }
 
-// agreeRules waits until the rules of a fingerprint are known, or takes ours in their place.
+// agreeRules waits until the rules with a fingerprint are known, or uses ours in their place.
 func (r *reading) agreeRules(ctx context.Context, fingerprint string) (*ruling, error) {
 	var began time.Time
 	for {

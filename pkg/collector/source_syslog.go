@@ -19,40 +19,42 @@ import (
 )
 
 // A syslogSource takes lines that are sent to it as syslog: over UDP, TCP, TLS, or a unix socket (datagrams as
-// /dev/log takes them, or a stream). The headers of RFC 3164 and RFC 5424 are cut off, and a cookie @cee: too; what
-// has none is a line as it is. A header's time is when the line was sent, and is not used: a line bears its request's.
+// /dev/log takes them, or a stream). It removes the headers of RFC 3164 and RFC 5424, and a cookie @cee:. A message
+// without a header is a line. The time in a header is when the line was sent and is not used; the line has its
+// request's time.
 //
-// As often as it comes. Syslog knows no acknowledgement: what a sender sends twice counts twice, and what is lost is lost: datagrams that
-// the network or the kernel drops, or that find no room here (weir_queue_dropped_total counts the latter two); with
-// the process, what it had read and Kafka not yet acknowledged, and what stood in the kernel's buffers. While Kafka is
-// away 64 cuts and a full inbox wait; then datagrams over UDP are dropped and counted, and from TCP, TLS and unix
-// sockets nothing is read: senders that wait do, and others, such as nginx at a unix socket, lose lines. At the end Kafka has 5 s to acknowledge the rest; what it does not is
-// said. Lines of one connection are counted in their order.
+// Delivery is without guarantee, as syslog has no acknowledgement. A line that is sent twice counts twice. Datagrams
+// are lost that the network or the kernel drops, or that find no room here (weir_queue_dropped_total counts the latter
+// two). With the process, the lines are lost that it had read and Kafka had not acknowledged, and those in the
+// kernel's buffers. While Kafka is away, 64 cuts and a full inbox wait. Then datagrams over UDP are dropped and
+// counted, and the source reads nothing from TCP, TLS and unix sockets: some senders wait, and others, such as nginx
+// at a unix socket, lose lines. At the end Kafka has 5 s to acknowledge the rest; unacknowledged lines are logged.
+// Lines of one connection are counted in their order.
 //
-// Bounds: a message has at most 64 KiB; of longer ones these are read, and are counted as long where they do not tell an
-// address and a time. The inbox has 8 MiB; 1,024 connections,
-// each with a buffer of 64 KiB, half of them of one address that has shown no certificate. A further one takes
-// the place of one that has sent nothing for 10 s; while there is none, it waits to be accepted. One that sends nothing
-// for an hour is closed. A handshake of TLS has 10 s, and gives way to others.
+// Bounds: a message has at most 64 KiB. Of a longer one these are read, and it counts as long if they do not contain
+// an address and a time. The inbox has 8 MiB. There are 1,024 connections, each with a buffer of 64 KiB, half of them
+// for one address that has shown no certificate. A further connection takes the place of one that has sent nothing for
+// 10 s, or waits to be accepted. A connection that sends nothing for an hour is closed. A TLS handshake has 10 s, and
+// gives way to others.
 //
-// Beyond loopback it wants to know who may send (from, by the address alone: that of a datagram can be forged), or
-// client certificates, or it does not start. Whoever may write to a unix socket's folder may send. A connection that
-// begins with a request line of HTTP, or over TCP as TLS does, is a browser's, sent by a page that somebody made for it:
-// it is closed, and nothing of it is counted.
+// On an address other than loopback it needs to know who may send: from (by the address alone, which can be forged in
+// a datagram), or client certificates. Without them it does not start. Any process that may write to a unix socket's
+// folder may send. A connection that begins with an HTTP request line, or over TCP as TLS does, comes from a browser,
+// caused by a hostile page: it is closed, and nothing of it is counted.
 //
-// A goroutine a connection reads, or one all datagrams; one, the stream's, parses.
+// One goroutine per connection reads, or one reads all datagrams; the stream's goroutine parses.
 type syslogSource struct {
 	*intake
 	scheme, address string
 	limits          syslogLimits
 	inbox           *inbox
-	dropped, kernel prometheus.Counter // datagrams: here, and by the kernel; nil where none are
+	dropped, kernel prometheus.Counter // dropped datagrams: here, and by the kernel; nil without UDP
 }
 
-// syslogLimits are bounds, which tests make smaller.
+// syslogLimits are bounds that tests make smaller.
 type syslogLimits struct {
 	inboxBytes, connections int
-	idle, quiet, handshake  time.Duration // quiet: of a connection whose place may be taken
+	idle, quiet, handshake  time.Duration // quiet: after so long another connection may take the place
 }
 
 var usualSyslogLimits = syslogLimits{inboxBytes: 8 << 20, connections: 1024, idle: time.Hour, quiet: 10 * time.Second, handshake: 10 * time.Second}
@@ -99,7 +101,7 @@ func (s *syslogSource) limit(l syslogLimits) {
 
 func (s *syslogSource) status() SourceStatus { return s.intake.status("syslog") }
 
-// A reader brings records to the inbox until the context is done.
+// A reader puts records into the inbox until the context is done.
 type reader func(ctx context.Context) error
 
 // run listens until the context is done.
@@ -112,6 +114,8 @@ func (s *syslogSource) run(ctx context.Context) error {
 	stream := s.incarnation(s.scheme + "://" + address)
 	defer stream.close()
 	s.logger.Info("takes syslog", "address", stream.log)
+
+	// work outlives ctx, so that lines that were taken before the end can be counted.
 	work, abandon := lingering(ctx)
 	defer abandon()
 	reading, stop := context.WithCancel(ctx)
@@ -131,8 +135,8 @@ func (s *syslogSource) run(ctx context.Context) error {
 	return errors.Join(err, failed)
 }
 
-// feed gives the stream what comes until the first context is done; then it has Kafka acknowledge it until the second
-// one is.
+// feed gives the records of the inbox to the stream until ctx is done; then it waits for Kafka to acknowledge them
+// until work is done.
 func (s *syslogSource) feed(ctx, work context.Context, to *stream) error {
 	var err error
 	for err == nil && ctx.Err() == nil {
@@ -159,7 +163,7 @@ func (s *syslogSource) feed(ctx, work context.Context, to *stream) error {
 	return nil
 }
 
-// count gives the stream what was taken.
+// count gives the taken records to the stream.
 func (s *syslogSource) count(ctx context.Context, to *stream, taken records) error {
 	to.lag.Store(int64(len(taken.ends)))
 	learnSyslog(to, taken)
@@ -179,22 +183,22 @@ func (s *syslogSource) count(ctx context.Context, to *stream, taken records) err
 	return err
 }
 
-// reads says whether the beginning of a message that is too long tells who has sent the request, and when: a client must
-// not be able to make its requests too long to be counted.
+// reads reports whether the beginning of a message that is too long has the client and the time of the request. A
+// client must not be able to make its requests too long to be counted.
 func (s *stream) reads(line []byte) bool {
 	return s.decoder != nil && s.decoder.Decode(request.Text(line), new(request.Request)) == nil
 }
 
 var cee = []byte("@cee:")
 
-// cutSyslog is a record without what syslog puts around the line.
+// cutSyslog returns a record without the syslog header and the line ends.
 func cutSyslog(record []byte) []byte {
 	record = bytes.TrimRight(record, "\r\n\x00")
 	_, message := request.CutSyslog(request.Text(record))
 	return bytes.TrimPrefix(record[len(record)-len(message):], cee)
 }
 
-// learnSyslog finds out the format by the lines that there are, where it is not known.
+// learnSyslog finds out the form from the taken records, where it is not known.
 func learnSyslog(to *stream, taken records) {
 	if to.learned {
 		return
@@ -234,7 +238,7 @@ func (s *syslogSource) listen(ctx context.Context) (address string, read reader,
 	return l.Addr().String(), func(ctx context.Context) error { return s.accept(ctx, l) }, nil
 }
 
-// accept takes connections until the context is done, and has all of them ended when it returns.
+// accept takes connections until the context is done; all of them have ended when it returns.
 func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 	bounds := limited.Bounds{Connections: s.limits.connections, PerAddress: s.limits.connections / 2}
 	l = limited.Listen(l, bounds, func(why error) { s.trouble("connections", why) })
@@ -248,14 +252,14 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return err
-		case err != nil: // too many files are open, or who connected is gone
+		case err != nil: // too many files are open, or the client is gone
 			s.trouble("accept", err)
 			pause(ctx, 100*time.Millisecond)
 			continue
 		}
 
 		if s.scheme != "tls" {
-			limited.Busy(conn) // its place is its own: what it has sent would be lost with it
+			limited.Busy(conn) // it keeps its place: lines that it has sent would be lost with it
 		}
 		running.Go(func() {
 			s.isolated("the connection of "+conn.RemoteAddr().String(), func() { s.converse(ctx, conn) })
@@ -263,7 +267,7 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// refuses says whether an address may not send, and counts it then.
+// refuses reports whether an address may not send, and counts the refusal.
 func (s *syslogSource) refuses(from netip.Addr) bool {
 	if !from.IsValid() || s.config.Syslog.From.may(from) {
 		return false

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	socketBytes = 8 << 20 // that the kernel is asked to hold for us; it may allow less
+	socketBytes = 8 << 20 // asked for as the kernel's receive buffer; it may allow less
 	dialUnixFor = time.Second
 )
 
@@ -40,8 +40,8 @@ func (s *syslogSource) listenUDP(ctx context.Context) (string, reader, error) {
 	return conn.LocalAddr().String(), func(ctx context.Context) error { return s.readUDP(ctx, conn) }, nil
 }
 
-// receive takes the datagrams that are read until the socket is closed with the context, or take takes no more. Reading
-// nothing is passing a datagram over.
+// receive takes datagrams until the socket is closed with the context, or take returns false. A read of no bytes skips
+// a datagram.
 func (s *syslogSource) receive(ctx context.Context, socket io.Closer, read func(buffer []byte) (int, error), take func(message []byte) bool) error {
 	defer closeWith(ctx, socket)()
 	buffer := make([]byte, maxMessageBytes)
@@ -59,7 +59,7 @@ func (s *syslogSource) receive(ctx context.Context, socket io.Closer, read func(
 	}
 }
 
-// readUDP puts datagrams into the inbox, a message each. Those for which it has no room are dropped and counted.
+// readUDP puts datagrams into the inbox, a message each. It drops and counts those without room.
 func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
 	control, dropped := make([]byte, 128), uint32(0)
 	read := func(buffer []byte) (int, error) {
@@ -83,7 +83,7 @@ func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
 	})
 }
 
-// countDropped counts what the kernel has dropped since the last time: it says how many there were ever.
+// countDropped counts the datagrams that the kernel has dropped since the last time: the kernel reports the total.
 func (s *syslogSource) countDropped(control []byte, before uint32) uint32 {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -117,15 +117,15 @@ func (s *syslogSource) listenUnix(ctx context.Context) (string, reader, error) {
 
 const (
 	unixQueueSetting = "/proc/sys/net/unix/max_dgram_qlen"
-	leastUnixQueue   = 512 // what systemd makes of it
+	leastUnixQueue   = 512 // systemd's default
 )
 
-// warnOfShortQueue warns where the system lets few datagrams wait for us: senders that do not wait, as nginx, lose what
-// comes then, and nobody sees it.
+// warnOfShortQueue warns if the system lets few datagrams wait in the socket: senders that do not wait, such as nginx,
+// lose further lines without a trace.
 func (s *syslogSource) warnOfShortQueue(setting string) {
 	text, err := os.ReadFile(setting)
 	if err != nil {
-		return // this system has no such bound that we know of
+		return // this system has no such bound
 	}
 	if length, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && length < leastUnixQueue {
 		s.logger.Warn("few datagrams may wait in this unix socket: senders that do not wait, such as nginx, lose lines unseen; let them send over UDP, or set net.unix.max_dgram_qlen=4096 and start again",
@@ -133,7 +133,7 @@ func (s *syslogSource) warnOfShortQueue(setting string) {
 	}
 }
 
-// readUnix puts datagrams into the inbox, a message each. While there is no room it does not read, and the senders wait.
+// readUnix puts datagrams into the inbox, a message each. Without room it stops reading, and the senders wait.
 func (s *syslogSource) readUnix(ctx context.Context, conn *net.UnixConn) error {
 	defer os.Remove(s.address)
 	whole := true
@@ -152,7 +152,7 @@ func (s *syslogSource) readUnix(ctx context.Context, conn *net.UnixConn) error {
 	})
 }
 
-// listenUnixStream listens for connections. The socket's file goes with the listener.
+// listenUnixStream listens for connections. Closing the listener removes the socket's file.
 func listenUnixStream(ctx context.Context, path string) (net.Listener, error) {
 	if err := removeStale(ctx, "unix", path); err != nil {
 		return nil, err
@@ -167,10 +167,10 @@ func listenUnixStream(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStale removes the socket that a process left behind which ended without removing it.
+// removeStale removes the socket of a process that ended without removing it.
 func removeStale(ctx context.Context, network, path string) error {
 	if info, _ := os.Lstat(path); info == nil || info.Mode().Type() != os.ModeSocket {
-		return nil // if that is wrong, listening says so
+		return nil // if that is wrong, listening fails
 	}
 	conn, err := (&net.Dialer{Timeout: dialUnixFor}).DialContext(ctx, network, path)
 	if err == nil {

@@ -51,7 +51,7 @@ func (s *syslogSource) troubleWith(ctx context.Context, conn net.Conn, err error
 
 var errHTTP = errors.New("it speaks HTTP, not syslog, as the page of a browser does: nothing of it is counted; post lines to a source of the kind http")
 
-// A page can choose what a browser's TLS says at the beginning (a session's ticket), lines too.
+// A page can choose parts of the first bytes of a browser's TLS (a session's ticket), lines too.
 var errTLS = errors.New("it speaks TLS, and this address takes lines as they are: nothing of it is counted; have the source listen at tls://")
 
 // messages puts all messages of a connection into the inbox.
@@ -68,7 +68,7 @@ func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
 			}
 		}
 
-		if s.refuses(from) { // from may name others by now
+		if s.refuses(from) { // from may have changed
 			return nil
 		}
 		if err == nil || len(message) > 0 {
@@ -86,14 +86,14 @@ func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// patient is a connection that ends when it says nothing for long, and whose place may be taken when it has said nothing
-// for a while.
+// patient is a connection that ends after a long time without bytes, and whose place another connection may take
+// earlier.
 type patient struct {
 	net.Conn
 	idle, quiet time.Duration
 }
 
-// Read reads what comes in time.
+// Read reads the bytes that come in time.
 func (p patient) Read(b []byte) (int, error) {
 	quiet := min(p.quiet, p.idle)
 	n, err := p.within(quiet, b)
@@ -102,7 +102,7 @@ func (p patient) Read(b []byte) (int, error) {
 	}
 	limited.Idle(p.Conn)
 	n, err = p.within(p.idle-quiet, b)
-	limited.Busy(p.Conn) // what it has sent would be lost with its place
+	limited.Busy(p.Conn) // lines that it has sent would be lost with its place
 	return n, err
 }
 
@@ -113,11 +113,11 @@ func (p patient) within(d time.Duration, b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// speaksTLS says that a connection begins with a handshake of TLS.
+// speaksTLS reports whether a connection begins with a TLS handshake.
 func speaksTLS(begins []byte) bool { return bytes.HasPrefix(begins, []byte{0x16, 0x03}) }
 
-// speaksHTTP says that a line is the first one of a request over HTTP: a method, a target and HTTP/1.1. Of one that is too
-// long to be kept the method and how the target begins are enough.
+// speaksHTTP reports whether a line is the first one of an HTTP request: a method, a target and HTTP/1.1. Of a line
+// that is too long to be kept, the method and the first bytes of the target are enough.
 func speaksHTTP(line []byte, cut bool) bool {
 	method, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok || len(method) == 0 || len(method) > 20 || bytes.ContainsFunc(method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
@@ -130,12 +130,12 @@ func speaksHTTP(line []byte, cut bool) bool {
 	return ok && !bytes.Contains(target, []byte{' '}) && len(version) == 3 && version[1] == '.'
 }
 
-// A framer takes the messages out of a stream, as RFC 6587 has them: each with its length before it (octet counting),
-// or each with a newline behind it. Which, the first message tells: it is counted when it begins with digits, a space
-// and <. The last line of a stream that ends needs no newline.
+// A framer takes the messages out of a stream, as in RFC 6587: each with its length before it (octet counting), or
+// each with a newline after it. The first message decides: it is counted when it begins with digits, a space and <.
+// The last line of a stream needs no newline.
 type framer struct {
 	reader  *bufio.Reader
-	known   bool // which
+	known   bool // whether counted is set
 	counted bool
 }
 
@@ -144,13 +144,13 @@ func newFramer(r io.Reader) *framer { return &framer{reader: bufio.NewReaderSize
 const (
 	sampleBytes   = 200
 	maxDigits     = 8
-	maxFrameBytes = 64 << 20 // a length above is none
+	maxFrameBytes = 64 << 20 // a larger number is no length
 )
 
 var errFraming = errors.New("it sends no syslog: a message's length is wanted")
 
-// next is the next message, which holds until the following call; of one that is too long, its beginning and why. With
-// an error there may be a message too, the last.
+// next returns the next message, which is valid until the following call; of one that is too long, its beginning and
+// the reason. With an error there may be a last message too.
 func (f *framer) next() (message []byte, why reason, err error) {
 	if !f.known {
 		f.counted = f.countsOctets()
@@ -165,7 +165,7 @@ func (f *framer) next() (message []byte, why reason, err error) {
 	return message, why, err
 }
 
-// countsOctets looks as far ahead as it must and no further: there may be nothing yet behind a short message.
+// countsOctets looks no further ahead than necessary: after a short message the stream may have no more bytes yet.
 func (f *framer) countsOctets() bool {
 	for n := 1; n <= maxDigits+1; n++ {
 		ahead, err := f.reader.Peek(n)
@@ -186,7 +186,7 @@ func (f *framer) countsOctets() bool {
 	return false
 }
 
-// octets is a message that bears its length.
+// octets returns a message that carries its length.
 func (f *framer) octets() (message []byte, why reason, err error) {
 	length, err := f.length()
 	if err != nil {
@@ -203,7 +203,7 @@ func (f *framer) octets() (message []byte, why reason, err error) {
 		return message, reasonFormat, unexpected(err)
 	}
 	if why == reasonLong {
-		message = bytes.Clone(message) // it is written over
+		message = bytes.Clone(message) // Discard writes over it
 	}
 
 	_, err = f.reader.Discard(length)
@@ -221,7 +221,7 @@ func (f *framer) length() (length int, err error) {
 			return 0, err
 		case c == ' ' && digits > 0:
 			return length, nil
-		case c == '\n' && digits == 0: // some end their messages with one all the same
+		case c == '\n' && digits == 0: // some senders end their messages with one, too
 			digits--
 			continue
 		case c < '0' || c > '9':
@@ -241,7 +241,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// line is a message that ends in a newline, which is taken off.
+// line returns a message that ends with a newline, without it.
 func (f *framer) line() (message []byte, why reason, err error) {
 	message, err = f.reader.ReadSlice('\n')
 	switch {

@@ -13,7 +13,7 @@ import (
 
 const (
 	cutAfter      = 5 * time.Millisecond
-	oldCutAfter   = 100 * time.Millisecond // of requests for which nobody waits
+	oldCutAfter   = 100 * time.Millisecond // of a backlog, which is not urgent
 	emptyCutAfter = time.Second
 	cutBytes      = hit.MaxBytes - 16<<10
 	lookEvery     = 256 // records
@@ -22,37 +22,37 @@ const (
 	inFlightBytes = 8 << 20
 )
 
-// A stream takes the records of one log in their order, makes hits of them, cuts these into batches, and sends them
-// once the log's journal has noted the cut. It is one goroutine's, which calls
+// A stream takes the records of one log in their order, makes hits of them, packs these into cuts, and sends a cut
+// once the log's journal has noted it. One goroutine owns it, which calls
 //
-//	add    for each record, with the position behind it
+//	add    for each record, with the position after it
 //	wait   when there is nothing to read at the moment
 //	drain  at the end
 //
-// and nothing else blocks. A cut is made at once when nothing of the stream is in flight, else when that returns, or
-// after 5 ms; of a backlog after 100 ms, or when it covers so much request time as the stream may be ahead of others
-// (see hold); and when a partition's batch is full. It is sent once it is noted and is not ahead of others; where the
-// journal sends by itself what it has, it is noted only then (lateNotes). While 64 cuts or 8 MiB are in flight, add
-// waits, and the source with it.
+// and nothing else blocks. A cut ends at once when nothing of the stream is in flight, otherwise when that is
+// acknowledged or after 5 ms. In a backlog it ends after 100 ms, or when it covers as much request time as the stream
+// may be ahead of others (see hold). It also ends when a partition's batch is full. A cut is sent once it is noted and
+// is not ahead of others; if the journal sends noted cuts by itself after a restart, the cut is noted only then
+// (lateNotes). While 64 cuts or 8 MiB are in flight, add waits, and the source with it.
 type stream struct {
 	*intake
 	streamConfig
 
 	decoder *request.Decoder // nil until the format is known
-	form    form             // that it reads
-	learned bool             // nothing is left to be found out of it
-	found   map[form]bool    // that were found out
+	form    form             // of the decoder
+	learned bool             // the form is final
+	found   map[form]bool    // the forms that were logged
 	ruling  *ruling
 	judge   *rule.Judge
 	midway  bool // a record is being judged
 	watch   watch
 	tally   tally
 
-	position int64 // behind the last record
+	position int64 // after the last record
 	reached  int64 // the newest request time
-	open     *cut  // what comes next; nil when no record was added since the last cut
-	whole    bool  // no request was added of the record that is being read
-	full     bool  // a partition's batch is
+	open     *cut  // the cut in progress; nil when no record was added since the last one
+	whole    bool  // the record that is being read has added no hit yet
+	full     bool  // a partition's batch is full
 	added    int
 	writers  []*hit.Writer // of the open cut, by partition; nil for those without a hit
 	used     []int         // partitions, in the order of their first hit
@@ -61,34 +61,34 @@ type stream struct {
 	ctx    context.Context // of add, for each
 	record string
 	err    error
-	behind bool // there is more to read, though nothing to be had at the moment; who reads the log sets it
+	behind bool // there is more to read, although not available at the moment; the source sets it
 	each   func(*request.Request, error)
 
 	flying      []*cut // in their order: not yet given to the journal, not yet noted, noted, sent
 	flyingBytes int
 	held        bool          // the first that is not sent is ahead of others
-	refused     int           // cuts of which Kafka would not have something
-	wake        chan struct{} // a journal or producer has something to tell
+	refused     int           // cuts with batches that Kafka refused
+	wake        chan struct{} // a journal or the producer has changed a cut
 	timer       *time.Timer
 
 	shown atomic.Pointer[LogStatus]
-	lag   atomic.Int64 // which the source sets
+	lag   atomic.Int64 // set by the source
 
-	measure func() // sets lag again while the stream waits, for a log that grows meanwhile; nil where nothing does
+	measure func() // updates lag while the stream waits, for a log that grows meanwhile; nil for others
 }
 
-// streamConfig is what makes a log's stream that log's.
+// streamConfig is the part of a stream that depends on its log.
 type streamConfig struct {
-	log       string // what the status calls it: a path, topic/partition, an address
-	source    string // what the batches bear: the same for ever, another for every incarnation
+	log       string // its name in the status: a path, topic/partition, an address
+	source    string // in the batches: constant, but new for every incarnation
 	position  int64  // to begin at
 	reached   int64  // request time reached before; noTime when unknown
 	journal   journal
-	keep      func(position int64) []byte // what is kept in the journal with a cut that ends there; nil is nothing
+	keep      func(position int64) []byte // the source's note in the journal for a cut that ends there; nil is none
 	member    *member                     // nil is never held
-	notBefore int64                       // Unix ms: what is older is not wanted; noTime is nothing
-	lateNotes bool                        // cuts are noted when they may be sent, not before: the journal sends at its next start all that it has
-	oneRule   bool                        // other rules only when nothing is in flight: the journal can tell of one set only
+	notBefore int64                       // Unix ms: older requests are not counted; noTime is no limit
+	lateNotes bool                        // cuts are noted when they may be sent, not before: at its next start the journal sends all its cuts
+	oneRule   bool                        // rules change only when nothing is in flight: the journal notes one set only
 	again     []again                     // cuts that were noted by an earlier owner and must be made again, in their order
 }
 
@@ -98,7 +98,7 @@ type again struct {
 	ruling          *ruling
 }
 
-// newStream makes a stream. Who makes it calls close.
+// newStream makes a stream. Its caller calls close.
 func (in *intake) newStream(config streamConfig) *stream {
 	s := &stream{
 		intake: in, streamConfig: config, position: config.position, reached: config.reached,
@@ -112,7 +112,7 @@ func (in *intake) newStream(config streamConfig) *stream {
 	return s
 }
 
-// close forgets the stream. What is in flight stays in the journal, and its member a member.
+// close removes the stream from its source. Cuts in flight stay in the journal, and its member stays a member.
 func (s *stream) close() {
 	s.timer.Stop()
 	if s.member != nil {
@@ -122,7 +122,7 @@ func (s *stream) close() {
 	s.release()
 }
 
-// abandon forgets a stream after a panic: nothing that it has is used again.
+// abandon closes a stream after a panic, without using any of its state again.
 func (s *stream) abandon() {
 	for i := range s.writers {
 		s.writers[i] = nil
@@ -131,7 +131,7 @@ func (s *stream) abandon() {
 	s.close()
 }
 
-// woken tells the stream to look at its cuts. It does not block and may be called from anywhere.
+// woken makes the stream look at its cuts. It does not block and may be called from any goroutine.
 func (s *stream) woken() {
 	select {
 	case s.wake <- struct{}{}:
@@ -139,8 +139,8 @@ func (s *stream) woken() {
 	}
 }
 
-// add reads a record; after is the log's position behind it. The record may be written over when add has returned.
-// An error ends the stream: the context's cause, or the fault of its journal.
+// add reads a record; after is the log's position after it. The record may be written over when add has returned. An
+// error ends the stream: the context's cause, or the fault of its journal.
 func (s *stream) add(ctx context.Context, record []byte, after int64) error {
 	if err := s.openFor(ctx, after); err != nil {
 		return err
@@ -165,9 +165,9 @@ func (s *stream) add(ctx context.Context, record []byte, after int64) error {
 	return nil
 }
 
-// openFor sees to an open cut that a record with that position behind it belongs to.
+// openFor ensures an open cut for a record that ends at that position.
 func (s *stream) openFor(ctx context.Context, after int64) error {
-	for len(s.again) > 0 && after > s.again[0].to { // what was the last record of that cut is not there any more
+	for len(s.again) > 0 && after > s.again[0].to { // the last record of that cut was deleted
 		if err := s.ensure(ctx); err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (s *stream) ensure(ctx context.Context) error {
 	return s.begin(ctx)
 }
 
-// skip goes on to a position without a record: what lies before it holds none.
+// skip moves on to a position without a record.
 func (s *stream) skip(ctx context.Context, after int64) error {
 	if err := s.openFor(ctx, after); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (s *stream) skip(ctx context.Context, after int64) error {
 	return nil
 }
 
-// lost counts a record that is none of what can be read, for one of the reasons.
+// lost counts a record that cannot be read, with a reason.
 func (s *stream) lost(ctx context.Context, sample []byte, why reason, after int64) error {
 	if err := s.skip(ctx, after); err != nil {
 		return err
@@ -207,8 +207,8 @@ func (s *stream) lost(ctx context.Context, sample []byte, why reason, after int6
 	return nil
 }
 
-// then has something called once Kafka has all that was added so far: with nil, or with why it will not have it.
-// It runs in the stream's goroutine.
+// then calls a function once Kafka has all that was added so far: with nil, or with the reason why Kafka will not have
+// it. It runs in the stream's goroutine.
 func (s *stream) then(call func(error)) {
 	switch {
 	case s.open != nil:
@@ -221,7 +221,7 @@ func (s *stream) then(call func(error)) {
 	}
 }
 
-// wait returns when there is more to read, which is what the channel tells. Meanwhile it cuts and sends what is due.
+// wait returns when the channel reports that there is more to read. Meanwhile it cuts and sends when due.
 func (s *stream) wait(ctx context.Context, more <-chan struct{}) error {
 	defer s.idle(false)
 	for {
@@ -248,7 +248,7 @@ func (s *stream) idle(idle bool) {
 	}
 }
 
-// drain cuts what there is and returns when Kafka has all of it, or with the context's cause.
+// drain cuts the rest and returns when Kafka has all of it, or with the context's cause.
 func (s *stream) drain(ctx context.Context) error {
 	for {
 		if err := s.leave(ctx); !errors.Is(err, errHeld) {
@@ -263,7 +263,7 @@ func (s *stream) drain(ctx context.Context) error {
 // errHeld is why the rest is not sent.
 var errHeld = errors.New("it is ahead of what others have sent")
 
-// leave cuts what there is and returns when Kafka has all that may be sent: with errHeld when there is more.
+// leave cuts the rest and returns when Kafka has all that may be sent; with errHeld when there is more.
 func (s *stream) leave(ctx context.Context) error {
 	s.cutLast()
 	for {
@@ -283,7 +283,7 @@ func (s *stream) leave(ctx context.Context) error {
 	}
 }
 
-// unsent is how many of the last cuts were never sent by anybody.
+// unsent is the number of last cuts that no collector has sent.
 func (s *stream) unsent() (n int) {
 	for _, c := range s.flying {
 		if !c.sent && !c.again {
@@ -293,14 +293,14 @@ func (s *stream) unsent() (n int) {
 	return n
 }
 
-// cutLast cuts what there is, unless that is half a cut that has to be made again.
+// cutLast cuts the rest, unless that is a part of a cut that has to be made again.
 func (s *stream) cutLast() {
-	if s.err == nil && s.position > s.begins() && len(s.again) == 0 { // half a cut made again would be another
+	if s.err == nil && s.position > s.begins() && len(s.again) == 0 { // a part of a cut would be a different cut
 		s.cut()
 	}
 }
 
-// show puts the stream's state where the status finds it.
+// show publishes the stream's state for the status.
 func (s *stream) show() {
 	status := &LogStatus{Log: s.log, Source: s.source, Position: s.position, InFlight: len(s.flying)}
 	if s.reached != noTime {

@@ -21,6 +21,7 @@ func (s *stream) begin(ctx context.Context) error {
 		s.open.span = s.member.span()
 	}
 
+	// A cut made again keeps its clock and rules, so that its bytes are the same.
 	next := s.collector.ruling.Load()
 	switch {
 	case len(s.again) > 0:
@@ -43,7 +44,7 @@ func (s *stream) begins() int64 {
 	return s.open.from
 }
 
-// room waits while too much is in flight, or anything that was made by rules that are not to be used any more.
+// room waits while too much is in flight, or while cuts made by rules that have changed are in flight.
 func (s *stream) room(ctx context.Context) error {
 	for {
 		if err := s.advance(ctx); err != nil {
@@ -58,12 +59,12 @@ func (s *stream) room(ctx context.Context) error {
 	}
 }
 
-// outdated says whether the next cut has to wait for those in flight, because it is made by other rules.
+// outdated reports whether the next cut has to wait for those in flight, because other rules make it.
 func (s *stream) outdated() bool {
 	return s.oneRule && len(s.flying) > 0 && len(s.again) == 0 && s.ruling != s.collector.ruling.Load()
 }
 
-// pause waits for news of what is in flight, through no fault of the stream.
+// pause waits for news of the cuts in flight; the wait does not count as a stall of the stream.
 func (s *stream) pause(ctx context.Context) error {
 	if s.member != nil {
 		s.member.wait(true)
@@ -72,8 +73,8 @@ func (s *stream) pause(ctx context.Context) error {
 	return s.news(ctx)
 }
 
-// news waits for news of what is in flight, or until it is time to ask again whether it may be sent, or how much there
-// is to read by now.
+// news waits for news of the cuts in flight, or until it is time to ask again whether they may be sent, or how much
+// there is to read.
 func (s *stream) news(ctx context.Context) error {
 	if s.measure != nil {
 		s.measure()
@@ -87,7 +88,7 @@ func (s *stream) news(ctx context.Context) error {
 	return nil
 }
 
-// alarm is a channel that tells when a time has passed; nil when there is nothing to wait for.
+// alarm returns a channel that reports when a time has passed; nil when there is nothing to wait for.
 func (s *stream) alarm(after time.Duration, any bool) <-chan time.Time {
 	if !any {
 		return nil
@@ -96,7 +97,7 @@ func (s *stream) alarm(after time.Duration, any bool) <-chan time.Time {
 	return s.timer.C
 }
 
-// look cuts when it is time to, and sees to what is in flight.
+// look cuts when it is time to, and handles the cuts in flight.
 func (s *stream) look(ctx context.Context) error {
 	if err := s.advance(ctx); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (s *stream) look(ctx context.Context) error {
 	return nil
 }
 
-// due says in how long the open cut has to be made, if there is one that time ends.
+// due is the time until the open cut has to be made, if time ends it.
 func (s *stream) due() (after time.Duration, any bool) {
 	switch {
 	case s.open == nil || s.position == s.open.from:
@@ -118,7 +119,7 @@ func (s *stream) due() (after time.Duration, any bool) {
 	case s.full:
 		return 0, true
 	case s.decoder != nil && s.decoder.Pending():
-		return 0, false // a line is being put together: after a crash its beginning has to be read again
+		return 0, false // a line is incomplete: after a crash its beginning has to be read again
 	case s.hits == 0 && len(s.open.then) == 0:
 		return emptyCutAfter - time.Since(s.open.begun), true
 	case s.old() && len(s.open.then) == 0:
@@ -130,12 +131,12 @@ func (s *stream) due() (after time.Duration, any bool) {
 	return cutAfter - time.Since(s.open.begun), true
 }
 
-// old says whether the open cut is of a backlog of which there is more.
+// old reports whether the open cut is part of a backlog that continues after it.
 func (s *stream) old() bool {
 	return s.behind && s.member != nil && s.open.first != noTime && s.open.first < s.open.clock-s.member.late
 }
 
-// next says in how long something has to be done, if there is anything that time brings about.
+// next is the time until the stream has to act, if time makes it act.
 func (s *stream) next() (after time.Duration, any bool) {
 	after, any = s.due()
 	if s.held && (!any || after > askAgain) {
@@ -166,6 +167,7 @@ func (s *stream) cut() {
 		s.metrics.newest.Set(float64(s.reached) / 1000)
 	}
 
+	// The earlier owner has noted this cut already.
 	if len(s.again) > 0 {
 		s.again, c.again = s.again[1:], true
 		c.told = true
@@ -193,7 +195,7 @@ func (s *stream) release() {
 	s.used = s.used[:0]
 }
 
-// advance sends what the journal has noted, and lets go of what Kafka has.
+// advance sends the cuts that the journal has noted, and removes those that Kafka has.
 func (s *stream) advance(ctx context.Context) error {
 	s.finishSent()
 	for _, c := range s.flying {
@@ -209,11 +211,11 @@ func (s *stream) advance(ctx context.Context) error {
 	}
 
 	s.noteAllowed()
-	s.finishSent() // some had nothing to send
+	s.finishSent() // cuts without batches are done already
 	return nil
 }
 
-// noteAllowed gives to the journal what it has not been given yet and may be sent.
+// noteAllowed gives the cuts to the journal that were not given yet and may be sent.
 func (s *stream) noteAllowed() {
 	for _, c := range s.flying {
 		if c.told {
@@ -226,7 +228,7 @@ func (s *stream) noteAllowed() {
 	}
 }
 
-// finishSent lets go of the first cuts, as far as Kafka has them.
+// finishSent removes the first cuts, as far as Kafka has them.
 func (s *stream) finishSent() {
 	for len(s.flying) > 0 && s.flying[0].sent && s.flying[0].left.Load() == 0 {
 		c := s.flying[0]
@@ -236,14 +238,16 @@ func (s *stream) finishSent() {
 	}
 }
 
-// maySend says whether the next cut to be sent is not ahead of others. If it is, they learn that all before it is sent.
-// It never waits for who waits for it: it asks for no more than the hold grants to the slowest.
+// maySend asks the hold for the next cut to be sent, and reports whether it is not ahead of others. If it is, maySend
+// notes in the hold that all before it is sent. This cannot deadlock: it asks for no more than the hold grants to the
+// slowest.
 func (s *stream) maySend(c *cut) bool {
 	if s.member == nil || c.fault != nil || c.reached == noTime || len(c.batches) == 0 {
 		s.held = false
 		return true
 	}
 
+	// A single record may cover more time than the slack; asking for all of it would wait for ever.
 	upTo := c.reached
 	if c.first != noTime {
 		upTo = min(upTo, after(c.first, s.member.slack()))
@@ -260,7 +264,7 @@ func (s *stream) maySend(c *cut) bool {
 	return !s.held
 }
 
-// firstUnsent is the first cut that is not sent, nil when all are.
+// firstUnsent is the first cut that is not sent; nil when all are.
 func (s *stream) firstUnsent() *cut {
 	for _, c := range s.flying {
 		if !c.sent {
@@ -289,7 +293,7 @@ func (s *stream) send(ctx context.Context, c *cut) error {
 	return nil
 }
 
-// settled is told by the producer of each batch.
+// settled is called by the producer for each batch.
 func (s *stream) settled(c *cut, b *batch, err error) {
 	if errors.Is(err, kafka.ErrClosed) {
 		return // it stays in the journal

@@ -9,7 +9,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// take judges a request of the record, or counts why there is none.
+// take judges a request of the record, or counts why it cannot be read.
 func (s *stream) take(r *request.Request, err error) {
 	if s.err != nil || err == request.ErrNoRequest {
 		return
@@ -39,7 +39,7 @@ func (s *stream) take(r *request.Request, err error) {
 	}
 }
 
-// refuse says why a request that was read is not judged.
+// refuse returns why a request that was read is not judged; counted when it is.
 func (s *stream) refuse(r *request.Request) reason {
 	if s.config.Only != nil && !s.config.Only(s.decoder.Envelope) {
 		return reasonFiltered
@@ -73,8 +73,8 @@ func (s *stream) reach(at int64) error {
 	return nil
 }
 
-// cutBefore cuts what was read before the record that is being read, and begins the cut that it is of. That is judged by
-// the same rules still: what others read of it may not be there.
+// cutBefore cuts the records before the one that is being read, and begins the cut that this one belongs to. The same
+// rules judge the new cut: the decoder may not have read the fields that others need.
 func (s *stream) cutBefore(ctx context.Context) error {
 	after := s.open.to
 	s.cut()
@@ -115,8 +115,8 @@ func (s *stream) hit(h *rule.Hit, at int64) {
 	s.tally.hits[h.Rule]++
 }
 
-// batch adds what the partition's writer holds to the open cut, which ends with the record that is being read: more
-// than one batch a partition is made only where a record's requests do not fit one.
+// batch adds the hits in the partition's writer to the open cut, which ends with the record that is being read. A
+// partition gets more than one batch only if a record's requests do not fit into one.
 func (s *stream) batch(partition int, more bool) {
 	part := 0
 	for i := range s.open.batches {

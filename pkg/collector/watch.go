@@ -17,7 +17,7 @@ const (
 	clockOff    = 55 * 60_000 // ms
 )
 
-// warnings are what a source has been warned about: each once.
+// warnings note which warnings a source has logged: each only once.
 type warnings struct{ one, private, unread, clock, lacking atomic.Bool }
 
 // A watch looks for signs that a source is read wrongly.
@@ -25,7 +25,7 @@ type watch struct {
 	seen, failed int
 	sample       string // of what could not be read
 
-	// The address that a majority of the requests would be from, by the majority vote of Boyer and Moore; it is
+	// The address that sends a majority of the requests if any does, by the majority vote of Boyer and Moore; it is
 	// counted in the span after the one that elected it.
 	elected  netip.Addr
 	votes    int
@@ -33,13 +33,13 @@ type watch struct {
 	of       int
 	requests int
 	public   bool
-	// Of elected and accused: whether it is a trusted proxy of which the log names no client.
+	// Whether elected and accused are trusted proxies for which the log names no client.
 	electedProxy, accusedProxy bool
 
 	lacking []rule.Asked // fields that no request had yet, by the rules of by
 	by      *ruling
 
-	live bool // all that was there has been read once
+	live bool // the backlog has been read
 }
 
 // request looks at a request that was read.
@@ -60,12 +60,12 @@ func (w *watch) request(s *stream, r *request.Request, proxy bool) {
 	if w.seen >= watchSpan {
 		w.judge(s)
 	}
-	if w.live || r.UnixMilli-s.open.clock >= clockOff { // a backlog may be old, and never of a time to come
+	if w.live || r.UnixMilli-s.open.clock >= clockOff { // a backlog may be old, but never in the future
 		w.clock(s, r.UnixMilli)
 	}
 }
 
-// fields looks for fields that rules ask for, until each was there once.
+// fields looks for the fields that rules ask for, until each has appeared once.
 func (w *watch) fields(s *stream, r *request.Request) {
 	if w.by != s.ruling {
 		w.by, w.lacking = s.ruling, append(w.lacking[:0], s.ruling.asks...)
@@ -77,7 +77,7 @@ func (w *watch) fields(s *stream, r *request.Request) {
 	}
 }
 
-// unread looks at a record that was not.
+// unread looks at a record that could not be read.
 func (w *watch) unread(s *stream) {
 	w.seen++
 	w.failed++
@@ -115,6 +115,7 @@ func (w *watch) judge(s *stream) {
 		w.lacking = w.lacking[:0]
 	}
 
+	// The vote only nominates an address. The next span counts its requests.
 	w.accused, w.accusedProxy = w.elected, w.electedProxy
 	w.elected, w.votes, w.of = netip.Addr{}, 0, 0
 	w.seen, w.failed, w.requests, w.public, w.sample = 0, 0, 0, false, ""
@@ -129,7 +130,7 @@ func (w *watch) clock(s *stream, at int64) {
 	}
 }
 
-// unread counts the record that is being read as such.
+// unread counts the record that is being read as unreadable.
 func (s *stream) unread(why reason) {
 	s.tally.requests++
 	s.tally.uncounted[why]++
