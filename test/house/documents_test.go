@@ -1,6 +1,7 @@
 package house
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,21 +43,84 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 }
 
-// Every link of a page to a file leads to one.
+// Every link of a page leads to a file and, after #, to a heading of a page.
 func TestLinksLeadSomewhere(t *testing.T) {
-	pages := pagesOfDocs(t)
-	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
-	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "ARCHITECTURE.md")) {
+	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
+	checked := 0
+	for _, page := range pagesWithLinks(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %v", page, err)
+				continue
+			}
+			if m[2] == "" || !strings.HasSuffix(target, ".md") {
+				continue
+			}
+			if checked++; !slices.Contains(anchors(t, target), m[2]) {
+				t.Errorf("%s: %s has no heading #%s", page, target, m[2])
 			}
 		}
 	}
+	if checked == 0 {
+		t.Error("no link leads to a heading")
+	}
+}
+
+// pagesWithLinks are the paths of all pages: the ones of docs, the ones at the root and in deployments.
+func pagesWithLinks(t *testing.T) []string {
+	t.Helper()
+	pages := pagesOfDocs(t)
+	for _, pattern := range []string{"*.md", "deployments/*.md", "deployments/*/*.md", "examples/*.md", "examples/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	return pages
+}
+
+// anchors are the names by which links reach the headings of a page: lower case, without punctuation, with a hyphen
+// for each space, and numbered from the second of a name.
+func anchors(t *testing.T, path string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	linked := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	dropped := regexp.MustCompile(`[^\pL\pN_ -]`)
+	seen := map[string]int{}
+	code := false
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		marks, heading, ok := strings.Cut(line, " ")
+		if code || !ok || marks == "" || strings.Trim(marks, "#") != "" {
+			continue
+		}
+
+		heading = linked.ReplaceAllString(strings.TrimSpace(heading), "$1")
+		name := strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
+		if n := seen[name]; n > 0 {
+			names = append(names, fmt.Sprintf("%s-%d", name, n))
+		} else {
+			names = append(names, name)
+		}
+		seen[name]++
+	}
+	return names
 }
 
 // pagesOfDocs are the paths of docs' pages.
