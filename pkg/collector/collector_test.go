@@ -11,9 +11,8 @@ import (
 	"weir/pkg/window"
 )
 
-// TestAClonedFolderIsToldAsAConflict runs two collectors from copies of one folder over one log: nothing is counted
-// twice.
-func TestAClonedFolderIsToldAsAConflict(t *testing.T) {
+// TestAClonedFolderIsAConflict runs two collectors from copies of one folder over one log: nothing is counted twice.
+func TestAClonedFolderIsAConflict(t *testing.T) {
 	one := newBench(t, "access.log")
 	one.log("access.log", 100)
 	one.start()
@@ -41,13 +40,13 @@ func TestAClonedFolderIsToldAsAConflict(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	// Both made the same cuts of the same bytes: then they are the same batches, but for the clock.
+	// If both made the same cuts of the same bytes, the batches are the same except for the clock.
 	t.Error("nobody is told of a conflict")
 }
 
-// TestFilesThatAreReadFromBehindAdvanceTogether reads the backlogs of two files, of which one is much longer, with the
-// same client in both: what is sent is, in its order, within the lateness, so a textbook's count finds what a log in
-// the order of time has.
+// TestFilesThatAreReadFromBehindAdvanceTogether reads the backlogs of two files, one much longer than the other, with
+// the same client in both. All hits are sent within the lateness, so a textbook's count finds the same as a single
+// sorted log.
 func TestFilesThatAreReadFromBehindAdvanceTogether(t *testing.T) {
 	b := newBench(t, "*access.log")
 	b.config.Late = time.Minute
@@ -85,7 +84,7 @@ func TestFilesThatAreReadFromBehindAdvanceTogether(t *testing.T) {
 	}
 }
 
-// items are all hits in the order in which they were sent; of one key, so all are in one partition.
+// items returns all hits in the order in which they were sent. They have one key, so all are in one partition.
 func (s *memorySink) items(t *testing.T) (items []hit.Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +100,7 @@ func (s *memorySink) items(t *testing.T) (items []hit.Item) {
 	return items
 }
 
-// TestRulesThatChangeHoldFromTheNextCut reloads in the midst.
+// TestRulesThatChangeHoldFromTheNextCut reloads the rules in the middle of a log.
 func TestRulesThatChangeHoldFromTheNextCut(t *testing.T) {
 	r := newRig(t, perIP)
 	defer r.Close()

@@ -15,7 +15,7 @@ import (
 	"weir/test/port"
 )
 
-// A mine is an only that panics now and then, as a fault of the program would.
+// A mine is an only that panics now and then, like a mistake in the program.
 type mine struct {
 	mu    sync.Mutex
 	armed int // panics that are left
@@ -43,8 +43,8 @@ func (b *bench) panics(source string) float64 {
 	return testutil.ToFloat64(b.collector.metrics.panics.WithLabelValues(source))
 }
 
-// A log whose reading panics again and again, at any line, with cuts in any state, is counted once; the status says that
-// it is stopped, and the process and the other logs go on.
+// A log whose reading panics again and again, at any line, with cuts in any state, is counted once. The status reports
+// that it is stopped, and the process and the other logs continue.
 func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 	for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
 		b := newBench(t, "access.log", "other.log")
@@ -78,8 +78,8 @@ func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 	}
 }
 
-// One that always panics is stopped and said to be, while others are read, and its lines are not lost: they are counted
-// once it does not panic any more.
+// A log that always panics is stopped, and the status reports it. Others are read, and its lines are counted once the
+// panics end.
 func TestASourceThatAlwaysPanics(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.config.Late = 100 * 365 * 24 * time.Hour // none waits for another
@@ -126,7 +126,7 @@ func TestAPartitionThatPanicsIsCountedOnce(t *testing.T) {
 	})
 }
 
-// What is posted, and what is sent as syslog, is taken again after a panic.
+// The HTTP and the syslog source accept requests again after a panic.
 func TestListenersGoOnAfterAPanic(t *testing.T) {
 	t.Run("http", func(t *testing.T) {
 		b := newHTTPBench(t)

@@ -12,7 +12,7 @@ import (
 	"weir/test/real"
 )
 
-// packed is what the real program of a kind packs a text to.
+// packed returns a text as the real program of an extension packs it.
 func packed(t *testing.T, extension, text string) []byte {
 	t.Helper()
 	program := map[string]string{".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}[extension]
@@ -25,7 +25,7 @@ func packed(t *testing.T, extension, text string) []byte {
 	return out
 }
 
-// put replaces a file, as it was left for some time.
+// put replaces a file, with a modification time some time ago.
 func (b *bench) put(name string, data []byte, ago time.Duration) {
 	b.t.Helper()
 	next := b.path(".next")
@@ -37,7 +37,7 @@ func (b *bench) put(name string, data []byte, ago time.Duration) {
 	}
 }
 
-// manyLines are more lines of a log, whose hits are wanted.
+// manyLines returns more lines of a log, whose hits are wanted.
 func (b *bench) manyLines(n int) string {
 	var text strings.Builder
 	for range n {
@@ -48,8 +48,8 @@ func (b *bench) manyLines(n int) string {
 
 func (b *bench) status() SourceStatus { return b.collector.Status().Sources[0] }
 
-// A packed log that is cut off or damaged is in the status and once in the log, by name and with what to do, wherever it
-// is cut. The others are read, the source is caught up, and a complete copy is read on from there.
+// A packed log that is cut off or damaged, wherever it is cut, is in the status and once in the log, with its name and
+// the remedy. The others are read, the source is caught up, and a complete copy is read on from there.
 func TestABrokenPackedLogIsReported(t *testing.T) {
 	cut := func(n int) func([]byte) []byte { return func(b []byte) []byte { return b[:n] } }
 	for _, test := range []struct {
@@ -93,7 +93,7 @@ func TestABrokenPackedLogIsReported(t *testing.T) {
 				t.Errorf("%d errors are logged", n)
 			}
 			b.put(name, good, 0)
-			if test.name != "damaged in its midst" { // where lines of the damaged block were counted
+			if test.name != "damaged in its midst" { // there, lines of the damaged block were counted
 				b.await()
 			}
 			eventually(t, "the status to be in order", func() bool { return b.status().Error == "" })
@@ -101,8 +101,8 @@ func TestABrokenPackedLogIsReported(t *testing.T) {
 	}
 }
 
-// A packed log that is being written is not called cut off; one that was left so is, until it goes on. What is there is
-// read at once.
+// A packed log that is being written is not reported as cut off. One that stays unfinished is, until it continues. Its
+// readable part is read at once.
 func TestAPackedLogThatGrows(t *testing.T) {
 	for _, extension := range []string{".gz", ".bz2", ".zst"} {
 		t.Run(extension[1:], func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestAPackedLogThatGrows(t *testing.T) {
 	}
 }
 
-// A packed file whose log was read from the file before it is reported all the same: what it has is not all.
+// A packed file whose log was read from the file before it is reported all the same: its content is incomplete.
 func TestAPackedCopyThatIsCutOff(t *testing.T) {
 	b := newBench(t, "access.log")
 	heard := b.listen()

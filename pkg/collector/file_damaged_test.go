@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A packed log that is damaged is read up to there, and what came after it all the same; what stands behind its end is
-// passed over. Each is said once.
+// A packed log that is damaged is read up to the damage, and later files are read all the same. Bytes after its end
+// are passed over. Each problem is reported once.
 func TestAPackedLogThatIsDamaged(t *testing.T) {
 	for name, harm := range map[string]func([]byte) []byte{
 		"in the midst":   func(b []byte) []byte { copy(b[len(b)/2:], "this is not what was written here"); return b },

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// banner is more than is compared of a log's beginning.
+// banner is longer than the part of a log's beginning that is compared.
 func banner() string {
 	return strings.Repeat("# the same beginning in all logs of this server, which is longer than what is compared of it\n", 20)
 }
@@ -36,7 +36,7 @@ func TestLogsWithTheSameBeginning(t *testing.T) {
 	b.await()
 }
 
-// A copy of the beginning of a log is not read, which is said once, until it goes on as another log.
+// A copy of the beginning of a log is not read until it continues as another log. This is reported once.
 func TestACopyOfABeginningIsNotRead(t *testing.T) {
 	b := newBench(t, "*access.log")
 	heard := b.listen()
@@ -66,7 +66,7 @@ func (b *bench) awaitKey(t *testing.T, key string) {
 	eventually(t, key, func() bool { keys, _ := b.sink.counted(t); return keys[key] == 1 })
 }
 
-// All files that cannot be read are named, up to a bound, and again when they can be.
+// All files that cannot be read are named, up to a bound, and reported again when they can be.
 func TestFilesThatCannotBeReadAreNamed(t *testing.T) {
 	b := newBench(t, "*access.log", "away/*.log")
 	for i := range 6 {

@@ -12,12 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// unread is how many lines were not read for a reason since the collector was opened.
+// unread is the number of lines that were not read for a reason since the collector was opened.
 func (b *bench) unread(why string) float64 {
 	return testutil.ToFloat64(b.collector.metrics.uncounted.WithLabelValues("logs", why))
 }
 
-// writeAt writes over what a file holds.
+// writeAt writes over the content of a file.
 func (b *bench) writeAt(name string, position int64, text string) {
 	b.t.Helper()
 	f, err := os.OpenFile(b.path(name), os.O_WRONLY, 0)
@@ -29,7 +29,7 @@ func (b *bench) writeAt(name string, position int64, text string) {
 	}
 }
 
-// text is what a file holds.
+// text is the content of a file.
 func (b *bench) text(name string) string {
 	b.t.Helper()
 	text, err := os.ReadFile(b.path(name))
@@ -70,7 +70,7 @@ func TestALogWithALongEnd(t *testing.T) {
 	}
 }
 
-// A long line may come piece by piece, each of which is noted before the next.
+// A long line may come piece by piece, and each piece is noted before the next.
 func TestALongLineInPieces(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.config.Metrics = prometheus.NewRegistry()
@@ -130,7 +130,7 @@ func TestAPreallocatedLog(t *testing.T) {
 	}
 	for i := range 100 {
 		line := b.line()
-		write(line[:20]) // a line is not always there at once
+		write(line[:20]) // a line may arrive in pieces
 		if i%10 == 0 {
 			reader.settle(t)
 		}
@@ -144,7 +144,7 @@ func TestAPreallocatedLog(t *testing.T) {
 	b.sink.await(t, b.want)
 }
 
-// Reading that begins at the end begins behind the last line, not within what has no end yet.
+// Reading that begins at the end begins after the last line, not within an unfinished one.
 func TestTheLatestOfALogWithALongEnd(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.config.Sources[0].File.Start = Start{Latest: true}
@@ -161,15 +161,15 @@ func TestTheLatestOfALogWithALongEnd(t *testing.T) {
 	}
 }
 
-// longLine is a line of a log of n bytes and more in its path, without its end; its hit is wanted.
+// longLine is a line with n bytes or more in its path, without its end; its hit is wanted.
 func (b *bench) longLine(n int) (begins, ends string) {
 	line := b.line()
 	at := strings.Index(line, " HTTP/1.1")
 	return line[:at] + "?" + strings.Repeat("x", n), line[at:]
 }
 
-// Lines that do not end are not kept in memory, in however many files they stand. They count when they end, also behind
-// zeros, and by a collector that was started again meanwhile.
+// Unfinished lines are not kept in memory, in however many files they are. They count when they end, also after zeros,
+// and with a collector that was started again meanwhile.
 func TestManyLongLines(t *testing.T) {
 	b := newBench(t, "*.log")
 	b.config.Metrics = prometheus.NewRegistry()

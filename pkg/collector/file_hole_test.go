@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// hole is what a file begins with that was cut off under a writer that goes on at its own offset.
+// hole is the beginning of a file that was cut off under a writer that continues at its own offset.
 var hole = strings.Repeat("\x00", 5000)
 
 // Logs that begin with zeros are not copies of one another: each is read, also when it is packed, and counted once.
@@ -52,7 +52,7 @@ func TestALogThatIsCutOffUnderItsWriterTwice(t *testing.T) {
 	}
 }
 
-// A file of zeros only is known by what is written behind them.
+// A file of zeros only is identified by the text that is written after them.
 func TestALogThatIsWrittenBehindZeros(t *testing.T) {
 	b := newBench(t, "*access.log")
 	b.append("access.log", hole)

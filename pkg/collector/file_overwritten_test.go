@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// family makes the one family of the bench's files, which the test has look and read when it wants to.
+// family makes the one family of the bench's files; the test decides when it looks and reads.
 func (b *bench) family(name string) *family {
 	b.t.Helper()
 	var err error
@@ -26,7 +26,7 @@ func (b *bench) family(name string) *family {
 	return f
 }
 
-// settle has a family look and read as often as it takes until there is nothing new.
+// settle lets a family look and read until there is nothing new.
 func (f *family) settle(t testing.TB) {
 	t.Helper()
 	for range 3 {
@@ -42,7 +42,7 @@ func (f *family) settle(t testing.TB) {
 	}
 }
 
-// overwrite replaces what a file holds, as copytruncate and a writer after it do.
+// overwrite replaces the content of a file, as copytruncate and a writer after it do.
 func (b *bench) overwrite(name string, lines int) {
 	b.t.Helper()
 	if err := os.Truncate(b.path(name), 0); err != nil {
@@ -60,8 +60,8 @@ func (b *bench) copy(from, to string) {
 	b.append(to, string(data))
 }
 
-// TestAFileThatIsWrittenOverAsItIsRead has a file copied and written over at each point between finding out what it
-// is and having read it: what the copy has is read as the old log, what came instead as a new one.
+// TestAFileThatIsWrittenOverAsItIsRead copies a file and writes over it at each point between identifying and reading
+// it. The content of the copy is read as the old log, the new content as a new one.
 func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -112,8 +112,8 @@ func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
 	}
 }
 
-// TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning has other lines stand where the old ones stood, with the same bytes
-// before the position, as lines that end with the same user agent have.
+// TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning replaces lines by others with the same bytes before the position,
+// as lines that end with the same user agent have.
 func TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning(t *testing.T) {
 	b := newBench(t, "access.log")
 	agent := strings.Repeat("Mozilla ", 30)
@@ -143,7 +143,7 @@ func TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning(t *testing.T) {
 	b.await()
 }
 
-// TestAFileThatGrowsAsItIsPutAsideIsReadOn has a file written to after its last read and before it is closed.
+// TestAFileThatGrowsAsItIsPutAsideIsReadOn writes to a file after its last read and before it is closed.
 func TestAFileThatGrowsAsItIsPutAsideIsReadOn(t *testing.T) {
 	t.Run("rotated, and idle", func(t *testing.T) {
 		b := newBench(t, "access.log")
@@ -187,7 +187,7 @@ func TestAFileThatGrowsAsItIsPutAsideIsReadOn(t *testing.T) {
 	})
 }
 
-// TestZerosBeforeALineAreNoPartOfIt has a writer go on at its own offset in a file that was cut off.
+// TestZerosBeforeALineAreNoPartOfIt lets a writer continue at its own offset in a file that was cut off.
 func TestZerosBeforeALineAreNoPartOfIt(t *testing.T) {
 	for _, hole := range []int{1, 5000, 3 * maxLineBytes} {
 		b := newBench(t, "access.log")
@@ -199,8 +199,8 @@ func TestZerosBeforeALineAreNoPartOfIt(t *testing.T) {
 	}
 }
 
-// TestAFileThatLostItsEnd plays a loss of power that takes from a log what its disk did not have yet, though it was
-// read, counted and noted: it is not counted again, and what comes then is.
+// TestAFileThatLostItsEnd simulates a loss of power that takes bytes from a log which its disk had not stored,
+// although they were read, counted and noted. They are not counted again, and later ones are.
 func TestAFileThatLostItsEnd(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -260,7 +260,7 @@ func (b *bench) truncate(name string, size int64) {
 	}
 }
 
-// TestAFileThatMayNotBeReadIsTriedAgain has a file that cannot be opened whoever one is: a link to itself.
+// TestAFileThatMayNotBeReadIsTriedAgain uses a file that no user can open: a link to itself.
 func TestAFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
 	b := newBench(t, "access.log")
 	if err := os.Symlink("access.log", b.path("access.log")); err != nil {

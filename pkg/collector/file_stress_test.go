@@ -35,8 +35,8 @@ func TestHundredsOfFilesInOneGlob(t *testing.T) {
 	b.await()
 }
 
-// Between lines there is binary of every length up to some MiB, with ends of lines and zeros in it, and a file has
-// holes: the lines are counted, once, also when the collector is stopped in the midst.
+// Between lines there is binary of every length up to some MiB, with newlines and zeros in it, and a file has holes.
+// The lines are counted once, also when the collector is stopped in the middle.
 func TestBinaryBetweenLines(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.config.Logger = nil
@@ -67,7 +67,7 @@ func TestBinaryBetweenLines(t *testing.T) {
 	b.await()
 }
 
-// Lines whose times jump to and fro by days are counted once each, but for those that are ahead of our clock.
+// Lines whose times jump back and forth by days are counted once each, except those ahead of our clock.
 func TestTimesThatJump(t *testing.T) {
 	b := newBench(t, "*access.log")
 	line := func(at time.Time) string {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A model reader of a backlog: it cuts records of rising times, and asks of each cut whether it may be sent.
+// A model reader of a backlog: it cuts records of rising times, and asks for each cut whether it may be sent.
 type modelReader struct {
 	member *member
 	times  []int64
@@ -16,8 +16,8 @@ type modelReader struct {
 	woken  bool
 }
 
-// TestSourcesAdvanceTogether reads backlogs of random shapes with random speeds and looks, at each cut, whether another
-// source that goes on is more than the lateness behind. Whoever is held asks again only when woken.
+// TestSourcesAdvanceTogether reads backlogs of random shapes with random speeds. At each cut it checks whether another
+// active source is more than the lateness behind. A held source asks again only when woken.
 func TestSourcesAdvanceTogether(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -163,8 +163,8 @@ func (m *member) newest() int64 {
 	return m.limit(time.Now())
 }
 
-// A member that catches up does not leave the others behind when it comes near now; one that was live from the beginning,
-// or has read all that there was, is held by nobody.
+// A member that catches up does not leave the others behind when it comes near now. A member that was live from the
+// beginning, or has read its backlog, is never held.
 func TestWhoCatchesUpStaysWithTheOthersUpToNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHold(slog.New(slog.DiscardHandler))

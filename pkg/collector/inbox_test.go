@@ -43,7 +43,7 @@ func TestInboxIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever several bring, each one's records are taken in its order, and all of them.
+// The records of several goroutines are all taken, those of each goroutine in its order.
 func TestInboxKeepsEachOnesOrder(t *testing.T) {
 	const each = 5000
 	b := newInbox(1000)

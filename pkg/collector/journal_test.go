@@ -39,7 +39,7 @@ func randomEntries(random *rand.Rand, count int) (entries []entry) {
 	return entries
 }
 
-// says is a state in a form that can be compared.
+// says is the state in a form that can be compared.
 func (s *state) says() string {
 	var text strings.Builder
 	for n := range 3 {
@@ -54,9 +54,8 @@ func (s *state) says() string {
 	return text.String()
 }
 
-// TestAJournalThatIsCutOffAnywhereSaysWhatIsWhole cuts a journal at every byte: what is read is what the entries
-// before the cut say.
-func TestAJournalThatIsCutOffAnywhereSaysWhatIsWhole(t *testing.T) {
+// TestAJournalThatIsCutOffAnywhereKeepsItsEntries cuts a journal at every byte: it keeps the entries before that byte.
+func TestAJournalThatIsCutOffAnywhereKeepsItsEntries(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	data := header{"id", 1}.bytes()
 	begins := len(data)
@@ -102,7 +101,7 @@ func TestAJournalThatIsWrittenAnewSaysTheSame(t *testing.T) {
 // FuzzJournal reads bytes of any kind.
 //
 //   - nothing panics;
-//   - what is read, written anew, says the same.
+//   - a state that is read and written again is the same.
 func FuzzJournal(f *testing.F) {
 	data := header{"id", 1}.bytes()
 	f.Add(bytes.Clone(data))
@@ -173,8 +172,8 @@ func (b *bench) setJournal(data []byte) {
 	}
 }
 
-// TestAJournalThatWentBackIsAConflict plays a loss of power that takes what was synced: nothing is counted twice,
-// nothing is skipped without a word.
+// TestAJournalThatWentBackIsAConflict simulates a loss of power that takes synced bytes: nothing is counted twice, and
+// nothing is skipped without a report.
 func TestAJournalThatWentBackIsAConflict(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -299,7 +298,7 @@ func TestACutThatIsTooOldIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestNothingIsSentBeforeTheDiskHasIt holds up the disk.
+// TestNothingIsSentBeforeTheDiskHasIt delays the disk.
 func TestNothingIsSentBeforeTheDiskHasIt(t *testing.T) {
 	b := newBench(t, "access.log")
 	var slow sync.Map

@@ -57,7 +57,7 @@ func BenchmarkFileToKafka(b *testing.B) {
 	b.ReportMetric(float64(used)/lines/float64(b.N), "cpu-ns/line")
 }
 
-// hasRead says whether the newest log is read so far, and Kafka has it.
+// hasRead reports whether the newest log is read up to a position, and Kafka has it.
 func (b *bench) hasRead(position int64) bool {
 	logs := b.collector.Status().Sources[0].Logs
 	n := len(logs)

@@ -23,7 +23,7 @@ func inDocker(line string) string {
 	return string(text)
 }
 
-// learner is a stream of records of which something has to be found out.
+// learner is a stream of records whose form has to be found out.
 func learner(t *testing.T, envelope, format string) *stream {
 	r := newRig(t, perIP)
 	t.Cleanup(func() { r.Close() })
@@ -36,7 +36,7 @@ func learner(t *testing.T, envelope, format string) *stream {
 	return s
 }
 
-// lot gives the stream records that came together.
+// lot gives the stream records that arrived together.
 func (s *stream) lot(t *testing.T, records ...string) {
 	t.Helper()
 	s.learn(records, nil)
@@ -50,8 +50,8 @@ func (s *stream) lot(t *testing.T, records ...string) {
 
 func (s *stream) unreadFor(why reason) float64 { return testutil.ToFloat64(s.metrics.uncounted[why]) }
 
-// Where the format is given, what cannot be read counts under its true reason from the first record on, and what can
-// be is counted, before it is known what the records are in.
+// If the format is given, unreadable records count under their true reason from the first one on, and readable ones
+// are counted, before the envelope is known.
 func TestBadFirstRecordsCountUnderTheirReason(t *testing.T) {
 	s := learner(t, "auto", "combined")
 	s.lot(t, noTimeLine)
@@ -98,7 +98,7 @@ func TestALongSampleIsEnough(t *testing.T) {
 	}
 }
 
-// What is posted first does not settle for ever what is posted.
+// The first post does not decide the format of all later ones.
 func TestHTTPIsNotSettledByABadFirstPost(t *testing.T) {
 	b := newHTTPBench(t)
 	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
@@ -123,8 +123,8 @@ func TestHTTPIsNotSettledByABadFirstPost(t *testing.T) {
 	b.sink.await(t, b.want)
 }
 
-// Cuts that were made before it was known what the records are in are made again as they were, though the records
-// behind them tell.
+// Cuts that were made before the envelope was known are made again unchanged, although later records show the
+// envelope.
 func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		b := newKafkaBench(t, config, 1)
@@ -154,7 +154,7 @@ func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
 	})
 }
 
-// What another log of a source was found to be does not make the server of these lines the client.
+// The choice for another log of a source does not make the server of these lines the client.
 func TestTheChoiceOfAnotherLogHasToFit(t *testing.T) {
 	const vhost = `127.0.1.1:80 198.51.100.1 - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 2 "-" "-"`
 	s := learner(t, "auto", "auto")

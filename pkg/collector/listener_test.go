@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// testTLS is how a server with a certificate of its own listens that wants one of its clients, and how clients with
-// one and without one connect.
+// testTLS returns the settings of a server that requires a certificate of its own authority, and those of a client
+// with and of one without such a certificate.
 func testTLS(t testing.TB) (server, client, stranger *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -12,7 +12,7 @@ import (
 	"weir/internal/kafka"
 )
 
-// A lap is when a lone line had got how far.
+// A lap is the times at which a lone line reached each stage.
 type lap struct {
 	begun, cut, journalled, sent, acknowledged time.Time
 	value                                      []byte
@@ -52,9 +52,9 @@ func (w *stopwatch) Send(ctx context.Context, messages ...kafka.Message) error {
 	return w.sink.Send(ctx, messages...)
 }
 
-// BenchmarkLoneLine measures how long a line takes from the log until Kafka has acknowledged its hit, and where the time
-// goes; beside it, in turn with it, what the machine allows: the same bytes written and synced by themselves, and the
-// same batch produced by itself. The topic is not new then: the figures are of a broker that has been at work.
+// BenchmarkLoneLine measures how long a line takes from the log until Kafka has acknowledged its hit, and where the
+// time goes. In turn with it, it measures the limits of the machine: the same bytes written and synced alone, and the
+// same batch produced alone. The topic is not new then: the figures are of a broker that has been at work.
 func BenchmarkLoneLine(b *testing.B) {
 	c := newBench(b, "access.log")
 	c.config.Logger = nil
@@ -97,7 +97,7 @@ func BenchmarkLoneLine(b *testing.B) {
 	report(b, "bare-produce-", bare.produced)
 }
 
-// report gives the middle and the 99th percentile.
+// report reports the median and the 99th percentile.
 func report(b *testing.B, of string, took []time.Duration) {
 	slices.Sort(took)
 	for name, at := range map[string]int{"p50-ms": 50, "p99-ms": 99} {
@@ -105,7 +105,7 @@ func report(b *testing.B, of string, took []time.Duration) {
 	}
 }
 
-// bare is what the machine does without us.
+// bare measures the machine without Weir.
 type bare struct {
 	b                *testing.B
 	file             *os.File
@@ -132,8 +132,8 @@ func (r *bare) sync(bytes int) {
 	r.synced = append(r.synced, time.Since(begun))
 }
 
-// warm has each partition be past the first of its index, for which a broker makes files of 10 MiB, and the broker's
-// code be compiled.
+// warm fills each partition past the first entry of its index, for which a broker makes files of 10 MiB, and lets the
+// broker compile its code.
 func (r *bare) warm(sink Sink) {
 	for range 200 {
 		for p := range benchPartitions {

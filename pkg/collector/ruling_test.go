@@ -7,8 +7,8 @@ import (
 	"weir/pkg/rule"
 )
 
-// TestOtherRulesReadOtherFields: from the first cut on that is made by them; who is being judged meanwhile is judged by
-// the rules that it was read for.
+// TestOtherRulesReadOtherFields: new rules count from the first cut that is made by them. The record that is being
+// judged meanwhile is judged by the rules that it was read for.
 func TestOtherRulesReadOtherFields(t *testing.T) {
 	r := newRig(t, perIP)
 	defer r.Close()

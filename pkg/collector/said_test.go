@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// said is what a logger was told.
+// said keeps the lines that a logger received.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -12,8 +12,8 @@ import (
 	"weir/pkg/hit"
 )
 
-// memorySink keeps what it is sent, partition by partition, as a topic does, and counts it as an aggregator does. What
-// it does not acknowledge it keeps all the same.
+// memorySink keeps its messages by partition, as a topic does, and counts them as an aggregator does. It keeps
+// messages that it does not acknowledge, too.
 type memorySink struct {
 	mu         sync.Mutex
 	partitions [][][]byte
@@ -69,7 +69,7 @@ func (s *memorySink) Send(ctx context.Context, messages ...kafka.Message) error 
 	return nil
 }
 
-// unmute acknowledges what was sent and what will be.
+// unmute acknowledges all earlier and later messages.
 func (s *memorySink) unmute() {
 	s.mu.Lock()
 	waiting := s.waiting
@@ -88,8 +88,8 @@ func (s *memorySink) set(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// counted is what an aggregator that reads all partitions counts per rule and key, and how many batches contradict
-// what was counted before.
+// counted is the count, by rule and key, of an aggregator that reads all partitions, and the number of batches that
+// contradict earlier ones.
 func (s *memorySink) counted(t testing.TB) (keys map[string]int64, conflicts int) {
 	t.Helper()
 	s.mu.Lock()
@@ -120,7 +120,7 @@ func (s *memorySink) counted(t testing.TB) (keys map[string]int64, conflicts int
 	return keys, conflicts
 }
 
-// await waits until what is counted is what is wanted, and nothing contradicts it.
+// await waits until the count is as wanted, without contradictions.
 func (s *memorySink) await(t testing.TB, want map[string]int64) {
 	t.Helper()
 	s.awaitKeys(t, want)
@@ -129,7 +129,7 @@ func (s *memorySink) await(t testing.TB, want map[string]int64) {
 	}
 }
 
-// awaitKeys does not mind conflicts.
+// awaitKeys is await that allows contradictions.
 func (s *memorySink) awaitKeys(t testing.TB, want map[string]int64) {
 	t.Helper()
 	timeout := time.After(2 * time.Minute)

@@ -74,7 +74,7 @@ func (b *bench) stop() {
 
 func (b *bench) path(name string) string { return filepath.Join(b.folder, name) }
 
-// line is one more line of a log, whose hit is wanted.
+// line returns one more line of a log, whose hit is wanted.
 func (b *bench) line() string {
 	b.lines++
 	ip := fmt.Sprintf("203.0.113.%d", b.lines%7)
@@ -133,7 +133,7 @@ func (b *bench) copyTruncate(from, to string) {
 	}
 }
 
-// compress does what gzip and zstd do: the file beside, then the original is removed.
+// compress does the same as gzip and zstd: it writes the packed file next to the original, then removes the original.
 func (b *bench) compress(name, extension string) {
 	b.t.Helper()
 	in, err := os.Open(b.path(name))
@@ -417,7 +417,7 @@ func TestTheLagGrowsWhileNothingCanBeSent(t *testing.T) {
 		}
 		return 0
 	}
-	waits := func() bool { // as much is in flight as may be, and the collector is not only late
+	waits := func() bool { // the stream is full, and the collector is not only slow
 		first := lag()
 		if first == 0 {
 			return false

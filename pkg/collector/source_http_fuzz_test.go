@@ -14,7 +14,7 @@ func recordsOf(p *post) (records []string, err error) {
 	return records, err
 }
 
-// Whatever is posted:
+// For any body:
 //   - its lines are what a plain split gives, without empty ones;
 //   - where the standard library reads objects, arrays and strings, one after the other, the records are the values
 //     that it reads, those of arrays taken out.

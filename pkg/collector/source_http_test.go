@@ -26,7 +26,7 @@ import (
 	"weir/internal/keys"
 )
 
-// until waits for a condition that nothing tells of.
+// until waits for a condition that has no notification.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(time.Millisecond)
@@ -38,7 +38,7 @@ func until(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// An httpBench is a bench whose source is posted to.
+// An httpBench is a bench whose source receives posts.
 type httpBench struct {
 	*bench
 	url     string
@@ -74,7 +74,7 @@ func (b *httpBench) start() {
 	b.url = scheme + "://" + b.address() + requestsPath
 }
 
-// run has the collector that is open run.
+// run runs the open collector.
 func (b *bench) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel, b.ended = cancel, make(chan error, 1)
@@ -82,7 +82,7 @@ func (b *bench) run() {
 	b.t.Cleanup(b.stop)
 }
 
-// address is where the first source listens.
+// address is the address of the first source.
 func (b *bench) address() string {
 	b.t.Helper()
 	var logs []LogStatus
@@ -90,13 +90,13 @@ func (b *bench) address() string {
 	return logs[0].Log
 }
 
-// An httpReply is what came back.
+// An httpReply is the answer to a post.
 type httpReply struct {
 	status int
 	header http.Header
 	answer httpAnswer
 	detail string
-	closed bool // the connection, behind it
+	closed bool // the connection was closed after it
 }
 
 // post sends a body; the headers are pairs of name and value.
@@ -137,7 +137,7 @@ func (b *httpBench) send(request *http.Request) httpReply {
 	return reply
 }
 
-// body is so many more lines.
+// body returns a body of more lines.
 func (b *bench) body(lines int) string {
 	text := ""
 	for range lines {
@@ -399,7 +399,7 @@ func TestHTTPAddressInUse(t *testing.T) {
 	}
 }
 
-// No 200 before Kafka has it.
+// The source does not answer 200 before Kafka has the hits.
 func TestHTTPAnswersWhenKafkaHasIt(t *testing.T) {
 	b := newHTTPBench(t)
 	b.start()
@@ -419,7 +419,7 @@ func TestHTTPAnswersWhenKafkaHasIt(t *testing.T) {
 	until(t, "the status", func() bool { return b.source().status().CaughtUp })
 }
 
-// 429 once there is no room, and nothing of what was refused so is counted.
+// The source answers 429 once there is no room, and does not count the refused body.
 func TestHTTPSaysWhenItIsFull(t *testing.T) {
 	b := newHTTPBench(t)
 	b.changed = func(l *httpLimits) { l.memoryBytes, l.ack = 4*firstBytes, 200*time.Millisecond }
@@ -447,7 +447,7 @@ func TestHTTPSaysWhenItIsFull(t *testing.T) {
 	}
 }
 
-// total is how many hits are counted.
+// total is the number of hits that are counted.
 func (b *bench) total() (n int64) {
 	keys, _ := b.sink.counted(b.t)
 	for _, hits := range keys {
@@ -469,7 +469,7 @@ func TestHTTPSaysWhenKafkaRefuses(t *testing.T) {
 	}
 }
 
-// Who sends slowly is cut off, and does not keep others out meanwhile.
+// A slow sender is cut off, and does not keep others out meanwhile.
 func TestHTTPSlowSenders(t *testing.T) {
 	b := newHTTPBench(t)
 	b.changed = func(l *httpLimits) { l.headerFor, l.bodyFor = 2*time.Second, 2*time.Second }
@@ -513,7 +513,7 @@ func TestHTTPConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// A format that is not given is found by what is posted first.
+// A format that is not given is found from the first post.
 func TestHTTPFindsOutTheFormat(t *testing.T) {
 	b := newHTTPBench(t)
 	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
@@ -527,7 +527,7 @@ func TestHTTPFindsOutTheFormat(t *testing.T) {
 	b.sink.await(t, b.want)
 }
 
-// At the end who has posted is answered, and what is posted to the next process counts anew.
+// At the end clients that have posted are answered, and posts to the next process are counted as new.
 func TestHTTPEndsWithAnswers(t *testing.T) {
 	b := newHTTPBench(t)
 	b.start()
@@ -552,7 +552,7 @@ func TestHTTPEndsWithAnswers(t *testing.T) {
 	b.sink.await(t, b.want)
 }
 
-// With client certificates, over HTTP/1.1 and HTTP/2.
+// Clients with certificates can post over HTTP/1.1 and HTTP/2.
 func TestHTTPOverTLS(t *testing.T) {
 	server, client, stranger := testTLS(t)
 	b := newHTTPBench(t)
@@ -574,8 +574,8 @@ func TestHTTPOverTLS(t *testing.T) {
 	}
 }
 
-// What a type of bodies is not read as is refused with what to send instead, and a body of which nothing can be read is
-// no success.
+// A body of an unsupported type is refused with advice, and a body without a readable request is not answered with
+// 200.
 func TestHTTPSaysWhatItCannotRead(t *testing.T) {
 	b := newHTTPBench(t)
 	b.start()
@@ -600,8 +600,8 @@ func TestHTTPSaysWhatItCannotRead(t *testing.T) {
 	b.sink.await(t, b.want)
 }
 
-// One host that holds as many connections as it may, and asks without a key again and again, does not keep out a sender
-// that has one.
+// One host that uses all its connections, and asks without a key again and again, does not keep out a sender with a
+// key.
 func TestHTTPOneHostDoesNotKeepOutASenderWithAKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	writeKeys(t, path, map[string]string{"s3nd": "send"})

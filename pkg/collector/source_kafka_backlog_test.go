@@ -17,7 +17,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// A backlog is a site's log, and who of it makes more than 60 requests in an hour.
+// A backlog is a site's log, and the clients in it that make more than 60 requests in an hour.
 type backlog struct {
 	lines     []string
 	offenders map[string]bool
@@ -29,7 +29,8 @@ const (
 	backlogLate  = 10 * time.Minute
 )
 
-// generatedBacklog is a log of so many days: many who keep the limit, and offenders, each for an hour of their own.
+// generatedBacklog is a log of some days: many clients that keep the limit, and offenders, each for an hour of its
+// own.
 func generatedBacklog(t testing.TB, days int) backlog {
 	random := rand.New(rand.NewPCG(uint64(days), 4))
 	begin := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
@@ -108,7 +109,7 @@ func (b backlog) find(t testing.TB) map[string]bool {
 	return found
 }
 
-// breaks says whether more than the limit lie in some span.
+// breaks reports whether some span has more requests than the limit.
 func breaks(times []int64) bool {
 	slices.Sort(times)
 	for i := backlogLimit; i < len(times); i++ {
@@ -119,8 +120,8 @@ func breaks(times []int64) bool {
 	return false
 }
 
-// A textbook counts what is sent, in its order, by a sliding log: hits that are older than their key's newest by more
-// than the lateness do not count.
+// A textbook counts the sent hits in their order with a sliding log. Hits that are more than the lateness older than
+// the newest of their key do not count.
 type textbook struct {
 	t              testing.TB
 	sink           *memorySink
@@ -141,7 +142,7 @@ func newTextbook(t testing.TB, sink *memorySink) *textbook {
 	return b
 }
 
-// count counts what was sent since it was last called, and gives the number of hits so far.
+// count counts the hits sent since the last call, and returns the number of hits so far.
 func (b *textbook) count() int {
 	b.sink.mu.Lock()
 	defer b.sink.mu.Unlock()
@@ -186,8 +187,8 @@ func (b *textbook) offenders() map[string]bool {
 	return found
 }
 
-// A backlog whose lines have no key is read by three collectors of one group, of which one comes late: what they send
-// shows every offender.
+// Three collectors of one group, one of them late, read a backlog whose lines have no key: their hits show every
+// offender.
 func TestABacklogIsReadTogether(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) { readBacklog(t, config, generatedBacklog(t, 2)) })
 }
@@ -249,7 +250,7 @@ type gates []*member
 
 func (g *gates) shut(c *Collector) {
 	gate := c.hold.join("gate", 0)
-	gate.wait(true) // it is not slow
+	gate.wait(true) // it does not count as stalled
 	*g = append(*g, gate)
 }
 
@@ -260,7 +261,7 @@ func (g *gates) open() {
 	*g = nil
 }
 
-// owns is how many partitions are read.
+// owns is the number of partitions that it reads.
 func (r *running) owns() int { return len(r.Status().Sources[0].Logs) }
 
 func readUntil(t *testing.T, book *textbook, hits int) {

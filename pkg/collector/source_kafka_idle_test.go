@@ -13,8 +13,8 @@ import (
 	"weir/internal/kafka"
 )
 
-// TestABacklogThatOneSeesFirst has two partitions read to their ends, by one collector and by two, when a backlog comes for
-// both. One reads of it at once and the other not yet: the first waits.
+// TestABacklogThatOneSeesFirst has two partitions read to their ends, by one collector and by two, when a backlog
+// arrives for both. One sees it at once and the other not yet: the first waits.
 func TestABacklogThatOneSeesFirst(t *testing.T) {
 	for collectors := 1; collectors <= 2; collectors++ {
 		t.Run(fmt.Sprint(collectors), func(t *testing.T) {
@@ -69,12 +69,12 @@ func TestABacklogThatOneSeesFirst(t *testing.T) {
 	}
 }
 
-// lineAt is of a minute of some day.
+// lineAt is a line of a minute of some day.
 func lineAt(minute int) []byte {
 	return fmt.Appendf(nil, `203.0.113.7 - - [03/Mar/2026:%02d:%02d:00 +0000] "GET / HTTP/1.1" 200 2 "-" "test"`, minute/60, minute%60)
 }
 
-// A secondPartition has no leader at times.
+// A secondPartition sometimes has no leader.
 type secondPartition struct{ away, asked atomic.Bool }
 
 func withASecond(t *testing.T) (*kafkaBench, *secondPartition) {
@@ -103,10 +103,10 @@ func withASecond(t *testing.T) (*kafkaBench, *secondPartition) {
 	return b, second
 }
 
-// reads says whether any of the partitions has something to read.
+// reads reports whether any of the partitions has something to read.
 func (c *Collector) reads() bool { return c.any(func(m *member) bool { return m.reading }) }
 
-// waits says whether any of the partitions waits for others.
+// waits reports whether any of the partitions waits for others.
 func (c *Collector) waits() bool {
 	return c.any(func(m *member) bool { return m.waiting || m.wants != noTime })
 }

@@ -44,7 +44,7 @@ func (b *kafkaBench) trim(before int64) {
 	}
 }
 
-// commit sets what the group has stored, as a tool would.
+// commit replaces the stored offset of the group, as a tool can do.
 func (b *kafkaBench) commit(commit kafka.Commit) {
 	b.t.Helper()
 	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
@@ -56,7 +56,7 @@ func (b *kafkaBench) commit(commit kafka.Commit) {
 	}
 }
 
-// Records that are deleted before they are read, those of an outstanding cut too, are lost, counted as such, and said.
+// Records that are deleted before they are read, also those of an outstanding cut, are counted as lost and logged.
 func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		b := newKafkaBench(t, config, 1)
@@ -69,7 +69,7 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.produce(20) // of which ten are read and noted, and ten are deleted
+		b.produce(20) // ten are read and noted, and ten are deleted
 		note.Rules = b.rules.Fingerprint()
 		b.commit(note.commit(20, []outstanding{{20, 25, time.Now().UnixMilli()}, {25, 35, time.Now().UnixMilli()}}))
 		b.trim(30)
@@ -84,8 +84,8 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 	})
 }
 
-// A log that ends before what was read of it, but begins as it did, was cut off: what is there was counted. One that
-// does not is another.
+// A log that ends before the position, but begins as before, was cut off: its present records were counted. A log that
+// begins differently is another.
 func TestALogThatWasCutOff(t *testing.T) {
 	for name, sameLog := range map[string]bool{"the same": true, "another": false} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestALogThatWasCutOff(t *testing.T) {
 	}
 }
 
-// A cut that is older than what the sink remembers is not made again: it might be counted twice.
+// A cut that is older than the sink's retention is not made again: it might be counted twice.
 func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
 	b := newKafkaBench(t, embedded(t), 1)
 	b.make()
@@ -130,7 +130,7 @@ func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// Who has lost a partition can note no cut: it is dropped before anything of it is sent.
+// A collector that has lost a partition can note no cut: the cut is dropped before any of it is sent.
 func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	b := newKafkaBench(t, embedded(t), 1)
 	b.make()
@@ -163,7 +163,8 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	}
 }
 
-// A partition that is given up while a cut is made again leaves the cut to the next owner: half of it would be another.
+// A partition that is given up while a cut is made again leaves the cut to the next owner: a part of it would be a
+// different cut.
 func TestHalfACutIsNotSent(t *testing.T) {
 	sink := newMemorySink(4)
 	b := &kafkaBench{t: t, want: map[string]int64{}}
@@ -190,8 +191,8 @@ func TestHalfACutIsNotSent(t *testing.T) {
 	}
 }
 
-// A partition that cannot be read for a while, though there is more in it, keeps the others waiting, and no hit comes
-// too late; one that cannot be read for good does so for half a minute.
+// A partition that cannot be read for a while, although it has more records, keeps the others waiting, and no hit
+// comes too late. One that stays unreadable does so for half a minute.
 func TestAPartitionWithoutALeader(t *testing.T) {
 	t.Parallel()
 	t.Run("for a while", func(t *testing.T) {

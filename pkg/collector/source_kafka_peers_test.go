@@ -15,8 +15,8 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-// What is committed of another's partition holds ours as one of ours would: for half a minute when it stops, as long
-// as it says that it waits for others itself, and not when there is nothing more to read in it.
+// The commits of another collector's partition hold ours, as a partition of ours would: for half a minute when it
+// stops, as long as its commits state that it waits for others, and not when it has nothing more to read.
 func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Collector{config: Config{Late: time.Minute * 10 / 9, Logger: testLogger(t)}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
@@ -88,7 +88,7 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 	})
 }
 
-// Other sources wait until the partitions are found, and then for all of them, of each topic, whoever owns them.
+// Other sources wait until the partitions are found, and then for all of them, of each topic, whatever their owners.
 func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
 	b := newKafkaBench(t, kafkatest.Embedded(t), 2)
 	b.make()
@@ -117,7 +117,7 @@ func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
 	}
 }
 
-// Who comes to doubt that others have nothing to read while that is being looked at has it looked at again.
+// A doubt that comes during a look causes another look.
 func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"weir/pkg/request"
 )
 
-// A shipped is what a shipper puts into a topic: package request's examples of each.
+// A shipped is the form in which a shipper writes into a topic: package request's examples of each.
 type shipped struct {
 	Envelope, Format string
 	Fields           map[string]string
@@ -47,7 +47,7 @@ func (s *shipped) options() request.Options {
 	return request.Options{Fields: s.Fields}
 }
 
-// hits are what the records count, read without any collector.
+// hits adds the hits of the records, read without any collector.
 func (s *shipped) hits(t testing.TB, b *kafkaBench, into map[string]int64) (hits int64) {
 	t.Helper()
 	decoder, err := request.NewDecoder(s.Envelope, s.Format, s.options())
@@ -69,7 +69,7 @@ func (s *shipped) hits(t testing.TB, b *kafkaBench, into map[string]int64) (hits
 	return hits
 }
 
-// What each shipper writes goes through a topic of its own, in one collector, and counts what it says.
+// The records of each shipper go through a topic of their own, in one collector, and give the expected hits.
 func TestWhatShippersWriteComesThroughTopics(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		b := newKafkaBench(t, config, 1)
@@ -101,8 +101,8 @@ func messagesOf(records []string) []kafka.Message {
 	return messages
 }
 
-// The envelope and the format are found out, and the next owner does not have to find them again; what only leaves out
-// is counted as filtered.
+// The envelope and the format are found out, and the next owner does not have to find them again. Records that only
+// leaves out are counted as filtered.
 func TestATopicsFormatIsFoundOutAndItsRecordsFiltered(t *testing.T) {
 	b := newKafkaBench(t, embedded(t), 1)
 	b.make()
@@ -134,7 +134,7 @@ func TestATopicsFormatIsFoundOutAndItsRecordsFiltered(t *testing.T) {
 	if err != nil || note.Envelope != "fluentbit" || note.Format != "combined" {
 		t.Errorf("committed: %+v %v", note, err)
 	}
-	b.write(messagesOf([]string{record("shop")})...) // too little to find anything out by
+	b.write(messagesOf([]string{record("shop")})...) // too few records to find out the form
 	c = b.start(b.sink)
 	b.sink.await(t, b.want)
 	c.stop()

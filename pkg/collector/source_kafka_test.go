@@ -42,7 +42,7 @@ type kafkaBench struct {
 	producer   *kafka.Producer
 	sink       *memorySink
 	rules      *rule.Set
-	source     SourceConfig // but for its client
+	source     SourceConfig // without its client
 	patience   time.Duration
 	opened     func(*Collector) // called before one runs
 
@@ -98,7 +98,7 @@ func (b *kafkaBench) within(d time.Duration) context.Context {
 	return ctx
 }
 
-// line is one more line, whose hit is wanted.
+// line returns one more line, whose hit is wanted.
 func (b *kafkaBench) line() string {
 	b.lines++
 	ip := fmt.Sprintf("203.0.113.%d", b.lines%7)
@@ -208,8 +208,8 @@ func (b *kafkaBench) start(sink Sink, change ...func(*Config)) *running {
 	return r
 }
 
-// kill ends the collector with whatever is in flight, as far as a process can be killed from within: its sink acknowledges
-// nothing any more.
+// kill ends the collector with its cuts in flight, as far as a process can be killed from within: its sink
+// acknowledges nothing any more.
 func (r *running) kill(sink *memorySink) {
 	sink.set(func() { sink.mute = true })
 	r.stop()
@@ -238,7 +238,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// Every record is counted once, though the collector is stopped, and killed with cuts that nobody knows to be there.
+// Every record is counted once, although the collector is stopped, and killed with cuts in an unknown state.
 func TestATopicIsCountedOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		b := newKafkaBench(t, config, 3)
@@ -251,7 +251,7 @@ func TestATopicIsCountedOnce(t *testing.T) {
 		c = b.start(b.sink)
 		b.sink.await(t, b.want)
 		b.sink.set(func() { b.sink.mute = true })
-		for range 5 { // several cuts, none of which is acknowledged
+		for range 5 { // several cuts without an acknowledgement
 			b.produce(30)
 			b.sink.await(t, b.want)
 		}
@@ -282,7 +282,7 @@ func TestATopicIsCountedOnce(t *testing.T) {
 	})
 }
 
-// records is how many there are in all partitions.
+// records is the number of records in all partitions.
 func (s *memorySink) records() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,7 +292,7 @@ func (s *memorySink) records() (n int) {
 	return n
 }
 
-// sources are those of the batches there are.
+// sources are the sources of all batches.
 func (s *memorySink) sources(t testing.TB) map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

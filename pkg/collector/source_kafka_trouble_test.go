@@ -18,9 +18,9 @@ import (
 
 func embedded(t testing.TB) kafka.Config { return kafkatest.Embedded(t) }
 
-// A topic that is deleted and made again, while it is read and while nobody reads it, with more in it than before and
-// with less, is another source each time: nothing of it is taken for what was counted.
-func TestATopicMadeAnewIsANewSource(t *testing.T) {
+// A topic that is deleted and made again, during reading and between readings, with more records than before and with
+// fewer, is another source each time: none of it is taken for records that were counted.
+func TestATopicMadeAgainIsANewSource(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		b := newKafkaBench(t, config, 2)
 		b.make()
@@ -53,7 +53,7 @@ func TestATopicMadeAnewIsANewSource(t *testing.T) {
 	})
 }
 
-// Of two topics one is missing: the other is read meanwhile, and the one as soon as it is there.
+// If one of two topics is missing, the other is read meanwhile, and the missing one as soon as it exists.
 func TestATopicThatIsMadeLate(t *testing.T) {
 	t.Parallel()
 	b, other := newKafkaBench(t, embedded(t), 2), (*kafkaBench)(nil)
@@ -76,8 +76,8 @@ func TestATopicThatIsMadeLate(t *testing.T) {
 	eventually(t, "it to have caught up", func() bool { return c.Status().CaughtUp })
 }
 
-// start says where reading begins of which nothing is stored; a partition that is added later is read from its
-// beginning all the same.
+// start is where reading begins if nothing is stored; a partition that is added later is read from its beginning all
+// the same.
 func TestWhereReadingOfATopicBegins(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		for name, start := range map[string]Start{"latest": {Latest: true}, "a time": {Before: time.Millisecond}} {
@@ -133,7 +133,7 @@ func (b *kafkaBench) grow(partitions int) {
 	b.make()
 }
 
-// An offset that a tool has set is read from, as a new source: nothing is known of what was counted.
+// An offset that a tool has set is read from, as a new source: the earlier counts are unknown.
 func TestAnOffsetThatAToolHasSet(t *testing.T) {
 	t.Parallel()
 	b := newKafkaBench(t, embedded(t), 1)
@@ -153,8 +153,8 @@ func TestAnOffsetThatAToolHasSet(t *testing.T) {
 	}
 }
 
-// Cuts that have to be made again by rules that are not known: they are waited for, and when they do not come the cuts
-// are made by others, and counted once all the same.
+// Cuts to be made again by unknown rules wait for these. If the rules do not come, the cuts are made by others, and
+// still counted once.
 func TestCutsOfUnknownRules(t *testing.T) {
 	t.Parallel()
 	others, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: per-path, key: path, limits: [10/min]}]"))
@@ -230,7 +230,7 @@ func (b *kafkaBench) cuts() (all []outstanding) {
 	return all
 }
 
-// A wrong password is said as such, and reading begins when it is right.
+// A wrong password is reported as such, and reading begins when it is right.
 func TestAWrongPassword(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Shared(t)

@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// framed is all that a framer gives.
+// framed returns all messages of a framer.
 func framed(r io.Reader) (messages []string, reasons []reason, end error) {
 	f := newFramer(r)
 	for {
@@ -24,11 +24,11 @@ func framed(r io.Reader) (messages []string, reasons []reason, end error) {
 	}
 }
 
-// Whatever is sent:
-//   - the framer ends, and gives no more than it was given;
+// For any bytes:
+//   - the framer ends, and returns no more bytes than it received;
 //   - how the bytes are split into reads changes nothing;
-//   - lines are what a plain split gives;
-//   - what is sent with its length comes back as it was, newlines and all.
+//   - lines are the same as in a plain split;
+//   - a message with its length comes back unchanged, with its newlines.
 func FuzzSyslogFraming(f *testing.F) {
 	for _, seed := range []string{"", "\n", "<1>a\nb\r\n\n\x00c", "5 <1>ab5 <1>cd", "5 <1>ab\n5 <1>cd\n", "5 <1>abx", "12 ", "12 x", "99999999999 <", "1.2.3.4 - - [x]\n7", "0 <", "3 <1>0 4 <1>", "200 <short"} {
 		f.Add([]byte(seed))

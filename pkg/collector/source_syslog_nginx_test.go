@@ -57,7 +57,7 @@ func nginxTo(t *testing.T, server string) (address string) {
 	}
 }
 
-// askNginx sends so many requests, from eight clients at a time, and wants each answered.
+// askNginx sends requests from eight clients at a time, and requires an answer to each.
 func askNginx(t *testing.T, address string, requests int) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}, Timeout: time.Minute}
@@ -83,7 +83,7 @@ func askNginx(t *testing.T, address string, requests int) {
 
 const nginxRequests = 8 * 1000
 
-// Of what nginx sends over UDP each line is counted once, or among those for which there was no room.
+// Each line that nginx sends over UDP is counted once, or among those without room.
 func TestSyslogFromNginxUDP(t *testing.T) {
 	b := newSyslogBench(t, "udp")
 	b.start()
@@ -104,8 +104,8 @@ func TestSyslogFromNginxUDP(t *testing.T) {
 	}
 }
 
-// What nginx sends to a unix socket is counted at most once. Where the socket is not read, nginx goes on, and what finds
-// no room is lost: docs/sending.md says to use UDP.
+// Lines that nginx sends to a unix socket are counted at most once. If the socket is not read, nginx continues, and
+// lines without room are lost: docs/sending.md recommends UDP.
 func TestSyslogFromNginxUnix(t *testing.T) {
 	b := newSyslogBench(t, "unix")
 	b.start()
@@ -130,7 +130,7 @@ func TestSyslogFromNginxUnix(t *testing.T) {
 	}
 }
 
-// Nginx does not wait for a unix socket that nobody reads.
+// Nginx does not wait for a unix socket that no process reads.
 func TestNginxDoesNotWaitForAUnixSocket(t *testing.T) {
 	setting, err := os.ReadFile(unixQueueSetting)
 	queue, wrong := strconv.Atoi(strings.TrimSpace(string(setting)))

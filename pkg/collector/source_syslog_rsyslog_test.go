@@ -27,7 +27,7 @@ func senderPath(t *testing.T, name, remedy string) string {
 	return path
 }
 
-// rsyslog follows a log and forwards it to us, as those who have it already will have it.
+// rsyslog follows a log and forwards it to us, as in an existing installation.
 func TestSyslogFromRsyslog(t *testing.T) {
 	path := senderPath(t, "rsyslogd", "apt-get install rsyslog")
 	for name, forward := range map[string]struct{ listen, parameters string }{
@@ -105,7 +105,7 @@ func awaitQueued(t *testing.T, stats string, lines int) {
 	}
 }
 
-// awaitAll waits until all lines are counted, and says how many more were.
+// awaitAll waits until all lines are counted, and returns how many more were.
 func (b *syslogBench) awaitAll() (more int64) {
 	b.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -125,8 +125,8 @@ func (b *syslogBench) awaitAll() (more int64) {
 	}
 }
 
-// As docs/sending.md has it, rsyslog loses nothing at its own restart while Weir is away. It sends a line of each of its
-// workers twice, that of the disk and that of the memory.
+// With the settings of docs/sending.md, rsyslog loses nothing at its own restart while Weir is away. Each of its
+// workers, that of the disk and that of the memory, sends a line twice.
 func TestSyslogFromRsyslogThatRestarts(t *testing.T) {
 	path := senderPath(t, "rsyslogd", "apt-get install rsyslog")
 	address := port.Reserve(t, "127.0.0.1")
@@ -174,7 +174,7 @@ func TestSyslogFromRsyslogThatRestarts(t *testing.T) {
 	}
 }
 
-// logger sends as everyone's scripts do.
+// logger sends as in many scripts.
 func TestSyslogFromLogger(t *testing.T) {
 	path := senderPath(t, "logger", "apt-get install bsdutils")
 	for name, test := range map[string]struct{ listen, arguments string }{

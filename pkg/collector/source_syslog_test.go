@@ -22,7 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// A syslogBench is a bench whose source is sent syslog.
+// A syslogBench is a bench whose source receives syslog.
 type syslogBench struct {
 	*bench
 	changed func(*syslogLimits)
@@ -79,7 +79,7 @@ func (b *syslogBench) uncounted(why reason) float64 {
 	return testutil.ToFloat64(b.collector.metrics.uncounted.WithLabelValues("lines", reasonWords[why]))
 }
 
-// headers are what senders put before a line.
+// headers are the texts that senders put before a line.
 var headers = []string{
 	"", "<190>Mar  3 08:00:00 web-1 nginx: ", "<190>Mar  3 08:00:00 nginx: ", "<13>1 2026-03-03T08:00:00.123456+00:00 web-1 nginx 12 - - ",
 	"<13>1 2026-03-03T08:00:00Z web-1 nginx - ID47 [timeQuality tzKnown=\"1\" x=\"\\]\"] \ufeff", "<190>2026-03-03T08:00:00.1+01:00 web-1 nginx[7]: @cee:",
@@ -131,7 +131,7 @@ func TestSyslogLinesThatEndWithTheConnection(t *testing.T) {
 }
 
 func TestSyslogMessagesThatAreTooLong(t *testing.T) {
-	t.Parallel() // what is no request is told once a second
+	t.Parallel() // the source reports other messages once a second
 	long := strings.Repeat("x", 3*maxMessageBytes)
 	for scheme, texts := range map[string][]string{
 		"tcp":        {"<1>" + long + "\n", "<1>x\n"},
@@ -148,7 +148,7 @@ func TestSyslogMessagesThatAreTooLong(t *testing.T) {
 	}
 }
 
-// Of a request that is too long, what tells who has sent it comes first.
+// In a request that is too long, the client and the time come first.
 func TestSyslogLongRequestsCount(t *testing.T) {
 	t.Parallel()
 	long := "<190>Mar  3 08:00:00 web-1 nginx: 203.0.113.7 - - [03/Mar/2026:08:00:00 +0000] \"GET /" + strings.Repeat("x", 3*maxMessageBytes)
@@ -164,7 +164,7 @@ func TestSyslogLongRequestsCount(t *testing.T) {
 }
 
 func TestSyslogThatIsNone(t *testing.T) {
-	t.Parallel() // what is no request is told once a second
+	t.Parallel() // the source reports other messages once a second
 	b := newSyslogBench(t, "tcp")
 	b.start()
 	for _, text := range []string{"5 <1>ab hello", "99999999999 <1>", "300 <1>the end"} {
@@ -233,7 +233,7 @@ func TestSyslogBeyondLoopbackIsGuarded(t *testing.T) {
 		{"udp://0.0.0.0:0", nil, nil, false},
 		{"udp://:0", nil, nil, false},
 		{"udp://[::]:0", nil, nil, false},
-		{"udp://0.0.0.0:0", asked, nil, false}, // which nobody is asked for
+		{"udp://0.0.0.0:0", asked, nil, false}, // UDP has no certificates
 		{"tcp://0.0.0.0:0", asked, nil, false},
 		{"tls://0.0.0.0:0", plain, nil, false},
 		{"tls://127.0.0.1:0", nil, nil, false},
@@ -285,7 +285,7 @@ func TestSyslogCountsWhatUDPDrops(t *testing.T) {
 	}
 }
 
-// What the kernel drops is counted with the next datagram that it does not.
+// Datagrams that the kernel drops are counted with the next one that it does not drop.
 func TestSyslogCountsWhatTheKernelDrops(t *testing.T) {
 	b := newSyslogBench(t, "udp")
 	var err error
@@ -305,7 +305,7 @@ func TestSyslogCountsWhatTheKernelDrops(t *testing.T) {
 	}
 	defer conn.Close()
 	sent := 0
-	for ; sent < 30000; sent++ { // nobody reads
+	for ; sent < 30000; sent++ { // the socket is not read
 		b.send(conn, "x")
 	}
 	ended := make(chan error, 1)
@@ -365,7 +365,7 @@ func TestSyslogConnectionsAreBounded(t *testing.T) {
 	b.sink.await(t, b.want)
 }
 
-// Connections that send nothing hold no place: who sends gets in, although they would be open for an hour.
+// Silent connections keep no place: a new sender gets in, although they may stay open for an hour.
 func TestSyslogSilentConnectionsGiveWay(t *testing.T) {
 	for _, begins := range []string{"", "x"} {
 		b := newSyslogBench(t, "tcp")
@@ -379,7 +379,7 @@ func TestSyslogSilentConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// A socket that was left behind is taken, one that is in use or no socket is not.
+// A socket that was left behind is replaced. One that is in use, or a file that is no socket, is not.
 func TestSyslogUnixSockets(t *testing.T) {
 	for scheme, network := range map[string]string{"unix": "unixgram", "unixstream": "unix"} {
 		b := newSyslogBench(t, scheme)
@@ -416,7 +416,7 @@ func TestSyslogUnixSockets(t *testing.T) {
 	}
 }
 
-// refuses has the collector end with a fault.
+// refuses expects the collector to end with an error.
 func (b *bench) refuses(want string) {
 	b.t.Helper()
 	c, err := Open(b.config)
@@ -440,9 +440,9 @@ func TestSyslogFindsOutTheFormat(t *testing.T) {
 	}
 }
 
-// At the end Kafka has what was read; what it does not acknowledge in time is said.
+// At the end Kafka has the lines that were read. Lines that it does not acknowledge in time are logged.
 func TestSyslogEnds(t *testing.T) {
-	t.Parallel() // it takes as long as Kafka is given
+	t.Parallel() // it takes the complete drainPatience
 	var said syncBuffer
 	b := newSyslogBench(t, "udp")
 	b.config.Logger = slog.New(slog.NewTextHandler(&said, nil))
@@ -485,8 +485,8 @@ func (b *syncBuffer) String() string {
 	return b.b.String()
 }
 
-// A page in a browser posts lines to whatever listens on this machine. What it sends begins with a request line, and
-// none of it is counted.
+// A page in a browser posts lines to any program that listens on this machine. Its bytes begin with a request line,
+// and none of them is counted.
 func TestSyslogIsNotPostedTo(t *testing.T) {
 	b := newSyslogBench(t, "tcp")
 	b.start()
@@ -535,7 +535,7 @@ func TestSpeaksHTTP(t *testing.T) {
 
 var brief200 = strings.Repeat("x", 200)
 
-// Whoever from names no more is not read on, on a connection that was there before either.
+// A sender that from no longer names is not read any more, on an existing connection either.
 func TestSyslogSendersAreAskedAgain(t *testing.T) {
 	b := newSyslogBench(t, "tcp")
 	from := NewSenders([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
@@ -558,7 +558,8 @@ func TestSyslogSendersAreAskedAgain(t *testing.T) {
 	b.sink.await(t, b.want)
 }
 
-// A unix socket in which few datagrams may wait is warned of, for senders that do not wait lose lines and nobody sees it.
+// The source warns of a unix socket in which few datagrams may wait: senders that do not wait lose lines without a
+// trace.
 func TestAShortQueueOfAUnixSocket(t *testing.T) {
 	for setting, want := range map[string]bool{"10\n": true, "511\n": true, "512\n": false, "4096\n": false, "": false, "x": false} {
 		b := newSyslogBench(t, "unix")

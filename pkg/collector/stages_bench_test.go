@@ -15,7 +15,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// benchLog is a combined log as a busy site writes it: many clients, of which few make most requests.
+// benchLog is a combined log of a busy site: many clients, and few of them make most requests.
 func benchLog(lines int) []byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	clients := rand.NewZipf(random, 1.2, 8, 50_000)
@@ -39,8 +39,7 @@ func benchRules(b testing.TB) *rule.Set {
 
 const benchLines = 200_000
 
-// perLine reports what a line takes, of the clock and of the processor: on a machine that is shared only the latter
-// says much.
+// perLine reports the clock and processor time per line. On a shared machine only the latter is significant.
 func perLine(b *testing.B, lines int, before time.Duration) {
 	all := float64(b.N) * float64(lines)
 	b.ReportMetric(0, "ns/op")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// heldStream reads a backlog of a day ago, a request each ten seconds, beside another source.
+// heldStream reads a backlog of a day ago, a request each ten seconds, together with another source.
 func heldStream(t *testing.T, requests int) (s *stream, j *memoryJournal, other *member, begin time.Time) {
 	r := newRig(t, perIP)
 	t.Cleanup(func() { r.Close() })
@@ -24,7 +24,7 @@ func heldStream(t *testing.T, requests int) (s *stream, j *memoryJournal, other 
 	return s, j, other, begin
 }
 
-// TestABacklogIsSentNoFurtherThanOthersAre reads on while another source says how far it has got.
+// TestABacklogIsSentNoFurtherThanOthersAre reads on while another source reports how far it has got.
 func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, j, other, begin := heldStream(t, 100)
@@ -82,7 +82,7 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 	})
 }
 
-// TestACutOfABacklogWaitsForMoreLines: longer than one of requests for which somebody waits, as long as there are more.
+// TestACutOfABacklogWaitsForMoreLines: while the backlog continues, a cut waits longer than one of live requests.
 func TestACutOfABacklogWaitsForMoreLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, j, _, begin := heldStream(t, 0)
@@ -111,7 +111,7 @@ func TestACutOfABacklogWaitsForMoreLines(t *testing.T) {
 	})
 }
 
-// TestASourceAloneIsCutWhereItSuits: in pieces of the time that others may wait for only where there are others.
+// TestASourceAloneIsCutWhereItSuits: cuts are bounded by the slack only if there are other sources.
 func TestASourceAloneIsCutWhereItSuits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, j, other, begin := heldStream(t, 0)
@@ -125,7 +125,7 @@ func TestASourceAloneIsCutWhereItSuits(t *testing.T) {
 	})
 }
 
-// TestWhatASourceHasReachedIsNotMoreThanItHasSent has one go on where its journal says that all before was sent: the
+// TestWhatASourceHasReachedIsNotMoreThanItHasSent continues where the journal states that all before was sent: the
 // very next request is of that time.
 func TestWhatASourceHasReachedIsNotMoreThanItHasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

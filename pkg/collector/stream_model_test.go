@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A modelLog is a log of a backlog, each line a record, and whoever reads it: owners that end well or do not.
+// A modelLog is a log of a backlog, each line a record, and its readers: owners that end in order or not.
 type modelLog struct {
 	rig     *rig
 	random  *rand.Rand
@@ -74,14 +74,14 @@ func (l *modelLog) own(t *testing.T, s *stream) {
 	}
 }
 
-// drop is what the journal of a topic does.
+// drop does the same as the journal of a topic.
 func (l *modelLog) drop(unsent int) {
 	if !l.file {
 		l.journal.cuts = l.journal.cuts[:max(0, len(l.journal.cuts)-unsent)]
 	}
 }
 
-// handOver is where the next owner begins, by what is noted. What a file has noted is sent again at once.
+// handOver is where the next owner begins, from the noted cuts. The noted cuts of a file are sent again at once.
 func (l *modelLog) handOver(t *testing.T, s *stream, before []again) (position int64, left []again) {
 	l.journal.mu.Lock()
 	defer l.journal.mu.Unlock()
@@ -108,7 +108,7 @@ func (l *modelLog) handOver(t *testing.T, s *stream, before []again) (position i
 }
 
 // TestABacklogIsReadTogetherWhateverEnds reads logs of random shapes with journals and a sink that answer late, by
-// owners that end, some of them without a word: all is counted once, nothing comes too late, and no log stands still.
+// owners that end, some of them without leaving: all is counted once, nothing comes too late, and no log stands still.
 func TestABacklogIsReadTogetherWhateverEnds(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"weir/pkg/rule"
 )
 
-// A memoryJournal keeps cuts as a group's commit does: where they were made, not what of.
+// A memoryJournal keeps cuts as a group's commit does: their positions, not their bytes.
 type memoryJournal struct {
 	mu           sync.Mutex
 	cuts         []*cut
@@ -231,7 +231,7 @@ func TestAStreamWaitsWhileTooMuchIsInFlight(t *testing.T) {
 	})
 }
 
-// TestACutIsMadeAgainAsItWas reads a log twice, the second time from where the first had got to with some cuts
+// TestACutIsMadeAgainAsItWas reads a log twice, the second time from the first one's position with some cuts
 // outstanding: the cuts have the same bytes, whatever the reads and the clock.
 func TestACutIsMadeAgainAsItWas(t *testing.T) {
 	for seed := range uint64(20) {
@@ -285,7 +285,7 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 	}
 }
 
-// TestEveryRequestThatGivesNoHitIsCountedByWhy has one of each.
+// TestEveryRequestThatGivesNoHitIsCountedByWhy has one request of each reason.
 func TestEveryRequestThatGivesNoHitIsCountedByWhy(t *testing.T) {
 	r := newRig(t, `
 rules:
@@ -336,7 +336,7 @@ allow:
 
 func (r *rig) Metrics() *prometheus.Registry { return r.metrics }
 
-// A backlog may be of any time before now. Of a time to come it is refused, and that is warned of.
+// A backlog may be of any time before now. Requests of a future time are refused, and the source warns of them.
 func TestABacklogOfATimeToComeIsWarnedOf(t *testing.T) {
 	for off, want := range map[time.Duration]int{-2 * time.Hour: 0, 2 * time.Hour: 1} {
 		r := newRig(t, perIP)
@@ -351,7 +351,7 @@ func TestABacklogOfATimeToComeIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestASourceThatIsReadWronglyIsWarnedOfOnce has each sign twice.
+// TestASourceThatIsReadWronglyIsWarnedOfOnce shows each sign twice.
 func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
 	now := time.Now()
 	for _, test := range []struct {
@@ -399,7 +399,7 @@ func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
 	}
 }
 
-// A rule that asks for a field that the log does not have counts nothing: that is said once.
+// A rule that asks for a field that the log does not have counts nothing: the source warns of this once.
 func TestFieldsThatALogDoesNotHaveAreWarnedOf(t *testing.T) {
 	const rules = `rules:
 - {name: shop, key: ip, match: 'host == "shop.example"', limits: [5/s]}
@@ -427,7 +427,8 @@ func TestFieldsThatALogDoesNotHaveAreWarnedOf(t *testing.T) {
 	}
 }
 
-// A trusted proxy that sends no client address is the client. Where it makes most of the requests, the log lacks the header.
+// A trusted proxy that sends no client address is the client. If it makes most of the requests, the log lacks the
+// header.
 func TestATrustedProxyWithoutAClientIsCounted(t *testing.T) {
 	r := newRig(t, perIP)
 	defer r.Close()
