@@ -130,7 +130,7 @@ func readBatch(b []byte) (head recordBatch, records []byte, err error) {
 	head.base = in.int64()
 	in.take(4 + 4 + 1) // its length; the leader's epoch; the form
 	if sum := in.int32(); uint32(sum) != crc32.Checksum(b[batchSummed:], castagnoli) {
-		return head, nil, fmt.Errorf("it does not fit its checksum: %w", errBatch)
+		return head, nil, fmt.Errorf("its checksum does not match: %w", errBatch)
 	}
 	head.attributes = protocol.Attributes(in.int16())
 	head.last = head.base + int64(in.int32())

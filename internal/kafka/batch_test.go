@@ -103,7 +103,7 @@ func TestDamagedBatches(t *testing.T) {
 		bytes []byte
 		want  string
 	}{
-		"a byte is another":        {change(70, 0xff), "at 0: it does not fit its checksum"},
+		"a byte is another":        {change(70, 0xff), "at 0: its checksum does not match"},
 		"before Kafka 0.11":        {change(16, 1), "form 1 cannot be read"},
 		"a short one of then":      {slices.Concat(change(11, 28)[:16], []byte{1}, one[:23]), "form 1 cannot be read"},
 		"part of one":              {one[:70], "70 bytes of a batch"},

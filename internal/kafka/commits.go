@@ -32,7 +32,7 @@ func (c *Client) Committed(ctx context.Context, group, topic string) ([]Commit, 
 
 	found, err := c.fetchCommits(ctx, group, topic, numbers)
 	if err != nil {
-		return nil, fmt.Errorf("asking what group %s has committed of %s: %w", group, topic, c.cause(ctx, err))
+		return nil, fmt.Errorf("reading the commits of group %s for %s: %w", group, topic, c.cause(ctx, err))
 	}
 
 	commits := slices.Repeat([]Commit{{Offset: -1}}, partitions)
@@ -71,7 +71,7 @@ func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitio
 // metadata is longer than MaxMetadata.
 func (c *Claim) Commit(ctx context.Context, commit Commit) error {
 	if len(commit.Metadata) > MaxMetadata {
-		return faultf(ErrTooLarge, "committing %s/%d: %d bytes of metadata, and %d is the most", c.Topic, c.Partition, len(commit.Metadata), MaxMetadata)
+		return faultf(ErrTooLarge, "committing %s/%d: %d bytes of metadata, at most %d are allowed", c.Topic, c.Partition, len(commit.Metadata), MaxMetadata)
 	}
 	var t trouble
 	for {

@@ -32,7 +32,7 @@ type waitingCommit struct {
 }
 
 // errUnsent reports a request whose sender stopped waiting for it.
-var errUnsent = errors.New("the commit was given up by another")
+var errUnsent = errors.New("another caller gave up the commit")
 
 func newCommitter(c *Client, group string, next *kafkago.Generation) *committer {
 	return &committer{client: c, group: group, generation: int(next.ID), member: next.MemberID, turn: make(chan struct{}, 1)}

@@ -117,7 +117,7 @@ func (c *Client) refusal(code kafkago.Error) string {
 	case code == kafkago.SASLAuthenticationFailed:
 		return fmt.Sprintf("the brokers refuse user %q: wrong password, or no such user for %s", c.config.SASL.User, c.config.SASL.Mechanism)
 	case code == kafkago.UnsupportedSASLMechanism:
-		return fmt.Sprintf("the brokers do not accept %s: set kafka.sasl.mechanism to what they do", c.config.SASL.Mechanism)
+		return fmt.Sprintf("the brokers do not accept %s: set kafka.sasl.mechanism to one that they accept", c.config.SASL.Mechanism)
 	}
 	return "the brokers want no login on this port: remove kafka.sasl, or use their port for it"
 }

@@ -50,7 +50,7 @@ func TestFaultsOnceAMinute(t *testing.T) {
 	another := newFaults(slog.New(slog.DiscardHandler), registry) // of a second client
 	another.note("fetch", away)
 	expected := `
-# HELP weir_kafka_faults_total Calls to Kafka that failed, by what was being done and why.
+# HELP weir_kafka_faults_total Failed calls to Kafka, by operation and kind of error.
 # TYPE weir_kafka_faults_total counter
 weir_kafka_faults_total{cause="no topic",operation="fetch"} 1
 weir_kafka_faults_total{cause="other",operation="fetch"} 1

@@ -22,7 +22,7 @@ const (
 	smallestBytes = 64 << 10               // of a buffer
 )
 
-var errAnswer = errors.New("the answer does not have the form that it should have")
+var errAnswer = errors.New("the answer has an invalid form")
 
 // A fetch is a request for the records of a partition, which reads the answer itself. kafka-go would parse records byte
 // by byte, and that costs many times more than all other work on a log's line.
@@ -83,7 +83,7 @@ func (f *fetch) Required(versions map[protocol.ApiKey]int16) bool {
 // RawExchange sends the request and reads the answer.
 func (f *fetch) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if f.version < oldestFetch {
-		return nil, fmt.Errorf("the broker fetches in version %d only, and %d is wanted: is it older than Kafka 0.11?", f.version, oldestFetch)
+		return nil, fmt.Errorf("the broker supports only version %d of fetch, and %d is needed: is it older than Kafka 0.11?", f.version, oldestFetch)
 	}
 	if err := protocol.WriteRequest(rw, f.version, correlation, clientID, &f.Request); err != nil {
 		return nil, err

@@ -77,7 +77,7 @@ func (c Config) Name(word string) string { return c.Prefix + word }
 func (c Config) Validate() error {
 	var faults []error
 	if len(c.Brokers) == 0 {
-		faults = append(faults, errors.New("brokers: none are named; host:port of one or more is wanted"))
+		faults = append(faults, errors.New("brokers: none are named; write host:port of one or more"))
 	}
 
 	for _, broker := range c.Brokers {
@@ -104,7 +104,7 @@ func (c Config) Validate() error {
 func (c Config) address(broker string) error {
 	if broker == Embedded {
 		if c.Dial == nil || len(c.Brokers) > 1 {
-			return errors.New("brokers: embedded stands alone, and only in the process that runs the embedded broker; any other process needs kafka.brokers: [host:9092]")
+			return errors.New("brokers: embedded must be the only one, and only in the process that runs the embedded broker; any other process needs kafka.brokers: [host:9092]")
 		}
 		return nil
 	}

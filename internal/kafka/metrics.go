@@ -11,7 +11,7 @@ import (
 func newFaultsTotal(registerer prometheus.Registerer) *prometheus.CounterVec {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_kafka_faults_total",
-		Help: "Calls to Kafka that failed, by what was being done and why.",
+		Help: "Failed calls to Kafka, by operation and kind of error.",
 	}, []string{"operation", "cause"})
 
 	if registerer == nil {

@@ -42,7 +42,7 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 		return scram.Mechanism(scram.SHA512, s.User, password)
 	}
 
-	return nil, fmt.Errorf("sasl.mechanism: %q is unknown; plain, scram-sha-256 and scram-sha-512 are known", s.Mechanism)
+	return nil, fmt.Errorf("sasl.mechanism: %q is unknown; write plain, scram-sha-256 or scram-sha-512", s.Mechanism)
 }
 
 func (s *SASL) name() string { return strings.ToUpper(s.Mechanism) }

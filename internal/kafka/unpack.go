@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	errUnpacked = fmt.Errorf("unpacked it has more than %d MiB", mostUnpacked>>20)
+	errUnpacked = fmt.Errorf("it unpacks to more than %d MiB", mostUnpacked>>20)
 	errRoom     = errors.New("there is no room for more")
 )
 
@@ -253,7 +253,7 @@ var unzstds sync.Pool // of *zstd.Decoder
 func newUnzstd(packed []byte) io.ReadCloser {
 	var head zstd.Header
 	if head.Decode(packed) == nil && head.WindowSize > mostWindow {
-		return failing{fmt.Errorf("it wants a window of %d MiB and may have one of %d: have its producer compress with a level of 20 or less",
+		return failing{fmt.Errorf("it needs a window of %d MiB, and at most %d are allowed: let its producer compress with a level of 20 or less",
 			head.WindowSize>>20, mostWindow>>20)}
 	}
 
@@ -304,7 +304,7 @@ const (
 	snappyRatio  = 22 // three bytes become 64 at most
 )
 
-var errSnappy = errors.New("it is no snappy")
+var errSnappy = errors.New("it is not snappy")
 
 func newUnsnappy(packed []byte) *unsnappy {
 	if len(packed) >= xerialHeader && string(packed[:len(xerialMagic)]) == xerialMagic {

@@ -164,9 +164,9 @@ func TestClaimsOfPackedBatches(t *testing.T) {
 		want  string
 	}{
 		"a zstd window":         {compress.Zstd, wide.Bytes(), "a window of 256 MiB"},
-		"a snappy block":        {compress.Snappy, append(claim, 1, 2, 3), "it is no snappy"},
-		"a framed snappy block": {compress.Snappy, slices.Concat(framed, []byte{0, 0, 0, 8}, claim, []byte{1, 2, 3}), "it is no snappy"},
-		"a snappy frame":        {compress.Snappy, slices.Concat(framed, []byte{0x7f, 0, 0, 0}, snappy.Encode(nil, []byte("x"))), "it is no snappy"},
+		"a snappy block":        {compress.Snappy, append(claim, 1, 2, 3), "it is not snappy"},
+		"a framed snappy block": {compress.Snappy, slices.Concat(framed, []byte{0, 0, 0, 8}, claim, []byte{1, 2, 3}), "it is not snappy"},
+		"a snappy frame":        {compress.Snappy, slices.Concat(framed, []byte{0x7f, 0, 0, 0}, snappy.Encode(nil, []byte("x"))), "it is not snappy"},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -40,7 +40,7 @@ func TestNewRefuses(t *testing.T) {
 		{"a", "reed", secret, `the role "reed" is not known; write one of read, write, send, admin`},
 		{"a", "read", "secret", "a key of 6 characters can be guessed"},
 		{"a", "read", secret + " " + secret, "a space"},
-		{"a", "read", secret + "ä", "no ASCII"},
+		{"a", "read", secret + "ä", "outside ASCII"},
 	} {
 		if _, err := New(test.name, Role(test.role), test.secret); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%+v: %v", test, err)

@@ -83,7 +83,7 @@ func (h *hashText) FromYAML(v yamlfile.Value) {
 	switch {
 	case v.Faulty():
 	case err != nil || len(sum) != len(h):
-		v.Faultf("write the 64 hexadecimal digits that sha256sum gives for the key, without a line's end behind it", "what stands here is no SHA-256")
+		v.Faultf("write the 64 hexadecimal digits that sha256sum gives for the key, without a line end after it", "this is not a SHA-256")
 	case [sha256.Size]byte(sum) == sha256.Sum256(nil):
 		v.Faultf("hash the key itself", "this is the SHA-256 of nothing")
 	default:

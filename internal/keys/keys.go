@@ -79,7 +79,7 @@ func (f *File) Reread() (changed bool, err error) {
 		changed = len(f.All()) > 0
 		f.keys.Store(&[]Key{})
 		f.data = nil
-		return changed, fmt.Errorf("%s is gone, and no API key is known any more: write it again (weir keys add)", f.path)
+		return changed, fmt.Errorf("%s is gone, and no API key is valid any more: write it again (weir keys add)", f.path)
 	}
 
 	if err != nil {

@@ -82,7 +82,7 @@ func TestFaults(t *testing.T) {
 		"keys: [{name: a, role: send}]":                                        "k.yaml:1:8: the key has no sha256; add sha256",
 		"keys: [{name: a, role: sned, sha256: \"" + hash + "\"}]":              "k.yaml:1:24: the role \"sned\" is not known",
 		"keys: [{name: ' ', role: send, sha256: \"" + hash + "\"}]":            "k.yaml:1:15: the name is empty",
-		"keys: [{name: a, role: send, sha256: \"123\"}]":                       "k.yaml:1:38: what stands here is no SHA-256",
+		"keys: [{name: a, role: send, sha256: \"123\"}]":                       "k.yaml:1:38: this is not a SHA-256",
 		"keys: [{name: a, role: send, sha256: \"" + hashOf("") + "\"}]":        "this is the SHA-256 of nothing",
 		"keys: [{name: a, role: send, key: secret, sha256: \"" + hash + "\"}]": "k.yaml:1:30: ",
 		"keys: 7": "where a list of keys is wanted",

@@ -36,13 +36,13 @@ func New(name string, role Role, secret string) (Key, error) {
 	case strings.TrimSpace(name) == "":
 		return Key{}, errors.New("the key's name is empty; write who holds it")
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return Key{}, fmt.Errorf("the name %q holds what cannot be printed", name)
+		return Key{}, fmt.Errorf("the name %q has characters that cannot be printed", name)
 	case !slices.Contains(Roles(), role):
 		return Key{}, fmt.Errorf("the role %q is not known; write one of %s", role, strings.Join(roleNames(), ", "))
 	case len(secret) < shortest:
 		return Key{}, fmt.Errorf("a key of %d characters can be guessed; use %d or more, at random", len(secret), shortest)
 	case strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return Key{}, errors.New("the key holds a space or what is no ASCII, which a header cannot carry")
+		return Key{}, errors.New("the key has a space or a character outside ASCII, which a header cannot carry")
 	}
 
 	return Key{name, role, sha256.Sum256([]byte(secret))}, nil

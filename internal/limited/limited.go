@@ -165,7 +165,7 @@ func (l *Listener) add(accepted net.Conn) *conn {
 		}
 
 		if of.open >= l.bounds.PerAddress {
-			why = fmt.Errorf("%d connections of %s are open, which is all that one address may have", l.bounds.PerAddress, c.from)
+			why = fmt.Errorf("%d connections of %s are open, the limit for one address", l.bounds.PerAddress, c.from)
 			if !l.drop(&of.waiting) {
 				return nil
 			}
@@ -176,7 +176,7 @@ func (l *Listener) add(accepted net.Conn) *conn {
 	}
 
 	if l.open >= l.bounds.Connections {
-		why = fmt.Errorf("%d connections are open, a further one takes the place of one that waits", l.bounds.Connections)
+		why = fmt.Errorf("%d connections are open, a further one replaces one that waits", l.bounds.Connections)
 		l.drop(&l.waiting)
 	}
 

@@ -47,7 +47,7 @@ const (
 var ErrNoLog = errors.New("not read")
 
 // ErrBehind reports other bytes after the end of compressed data.
-var ErrBehind = errors.New("other bytes stand behind the end of what is compressed")
+var ErrBehind = errors.New("other bytes follow the end of the compressed data")
 
 var byteOrderMark = []byte("\ufeff")
 
@@ -62,11 +62,11 @@ var packages = []struct {
 	at    int
 	why   refused
 }{
-	{"\xfd7zXZ\x00", 0, refused{"xz", "unpack it with xz -d, or read what xz -dc prints"}},
-	{"PK\x03\x04", 0, refused{"zip", "unpack it, or read what unzip -p prints"}},
+	{"\xfd7zXZ\x00", 0, refused{"xz", "unpack it with xz -d, or read the output of xz -dc"}},
+	{"PK\x03\x04", 0, refused{"zip", "unpack it, or read the output of unzip -p"}},
 	{"7z\xbc\xaf\x27\x1c", 0, refused{"7z", "unpack it"}},
-	{"\x04\x22\x4d\x18", 0, refused{"lz4", "unpack it, or read what lz4 -dc prints"}},
-	{"ustar", tarMagicAt, refused{"a tar archive", "unpack it, or read what tar -xO prints"}},
+	{"\x04\x22\x4d\x18", 0, refused{"lz4", "unpack it, or read the output of lz4 -dc"}},
+	{"ustar", tarMagicAt, refused{"a tar archive", "unpack it, or read the output of tar -xO"}},
 }
 
 // KindOf detects the compression of a file by its first bytes. For a file that is not a log it returns ErrNoLog with

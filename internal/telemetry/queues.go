@@ -12,8 +12,8 @@ func Queue(r prometheus.Registerer, name string, capacity float64, depth func() 
 	}
 	of := prometheus.Labels{"queue": name}
 	for _, gauge := range []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_queue_depth", Help: "Bytes that a queue holds.", ConstLabels: of}, depth),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_queue_capacity", Help: "Bytes that a queue may hold.", ConstLabels: of},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_queue_depth", Help: "Bytes in the queue.", ConstLabels: of}, depth),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_queue_capacity", Help: "Capacity of the queue in bytes.", ConstLabels: of},
 			func() float64 { return capacity }),
 	} {
 		r.Unregister(gauge)
@@ -25,7 +25,7 @@ func Queue(r prometheus.Registerer, name string, capacity float64, depth func() 
 
 // Dropped counts items that a full queue dropped.
 func Dropped(r prometheus.Registerer, name string) prometheus.Counter {
-	dropped := prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_queue_dropped_total", Help: "What found no room in a queue and was dropped.",
+	dropped := prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_queue_dropped_total", Help: "Items dropped because the queue was full.",
 		ConstLabels: prometheus.Labels{"queue": name}})
 	return Register(r, dropped)
 }

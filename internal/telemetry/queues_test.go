@@ -21,15 +21,15 @@ func TestQueues(t *testing.T) {
 	Queue(nil, "none", 1, nil)
 	Dropped(nil, "none").Inc()
 	const want = `
-		# HELP weir_queue_capacity Bytes that a queue may hold.
+		# HELP weir_queue_capacity Capacity of the queue in bytes.
 		# TYPE weir_queue_capacity gauge
 		weir_queue_capacity{queue="one"} 7
 		weir_queue_capacity{queue="two"} 8
-		# HELP weir_queue_depth Bytes that a queue holds.
+		# HELP weir_queue_depth Bytes in the queue.
 		# TYPE weir_queue_depth gauge
 		weir_queue_depth{queue="one"} 3
 		weir_queue_depth{queue="two"} 0
-		# HELP weir_queue_dropped_total What found no room in a queue and was dropped.
+		# HELP weir_queue_dropped_total Items dropped because the queue was full.
 		# TYPE weir_queue_dropped_total counter
 		weir_queue_dropped_total{queue="one"} 2
 		weir_queue_dropped_total{queue="two"} 0

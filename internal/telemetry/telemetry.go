@@ -25,7 +25,7 @@ func Version() string {
 // Metrics returns a registry with the figures of the process, of Go, and build_info of the named part.
 func Metrics(part string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	built := prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_build_info", Help: "1; the labels say what runs.",
+	built := prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_build_info", Help: "1; the labels have the part and its version.",
 		ConstLabels: prometheus.Labels{"part": part, "version": Version(), "go": runtime.Version()}})
 	built.Set(1)
 	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector(), built)

@@ -95,7 +95,7 @@ func (d *decoder) tooMuch(v Value) bool {
 	case d.values == maxValues+1:
 		v.Faultf("repeat less with *name", "the document has more than %d values", maxValues)
 	case d.depth == maxDepth:
-		v.Faultf("a value cannot hold itself", "values stand in one another more than %d deep", maxDepth)
+		v.Faultf("a value cannot contain itself", "values stand in one another more than %d deep", maxDepth)
 		d.values = maxValues + 1
 	}
 	return d.values > maxValues
@@ -185,7 +185,7 @@ func (v Value) intoSlice(target reflect.Value) {
 	slice := reflect.MakeSlice(target.Type(), len(elements), len(elements))
 	for i, element := range elements {
 		if element.Null() {
-			element.Faultf("write a value behind the dash, or leave it out", "nothing stands where an element of the list is wanted")
+			element.Faultf("write a value after the dash, or leave it out", "nothing stands where an element of the list is wanted")
 			continue
 		}
 		element.into(slice.Index(i))

@@ -124,7 +124,7 @@ func ParsePrefix(text string) (netip.Prefix, error) {
 		prefix = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
 	}
 	if masked := prefix.Masked(); masked != prefix {
-		return prefix, fmt.Errorf("%s has bits set behind its %d; write %s for the network, or %s for the address", prefix, prefix.Bits(), masked, prefix.Addr())
+		return prefix, fmt.Errorf("%s has bits set after its first %d; write %s for the network, or %s for the address", prefix, prefix.Bits(), masked, prefix.Addr())
 	}
 
 	return address.PlainPrefix(prefix), nil

@@ -76,7 +76,7 @@ func (v Value) checkNumber(err error) {
 // notText returns the remedy for a value that is not text; it is empty for text.
 func (v Value) notText() string {
 	if v.node.Kind == yaml.MappingNode && trailingColon(v.node) {
-		return "YAML takes a colon at the end for a key: put the value in quotes"
+		return "YAML reads a colon at the end as a key: put the value in quotes"
 	}
 	if v.node.Kind != yaml.ScalarNode {
 		return "write one value"
@@ -92,7 +92,7 @@ func (v Value) notText() string {
 	case tag == "!!int", tag == "!!float", tag == "!!bool", tag == "!!timestamp", yamlOneBoolean[strings.ToLower(v.node.Value)]:
 		return "put it in quotes: " + strconv.Quote(v.node.Value)
 	case strings.HasPrefix(tag, "!") && !strings.HasPrefix(tag, "!!"):
-		return "YAML takes a word that begins with ! for a tag: " + quoteIt + single(tag+" "+v.node.Value)
+		return "YAML reads a word that begins with ! as a tag: " + quoteIt + single(tag+" "+v.node.Value)
 	case tag != "!!str":
 		return "leave out " + tag
 	}

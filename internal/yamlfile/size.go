@@ -46,7 +46,7 @@ func ParseSize(text string) (Size, error) {
 
 func sizeError(text string, err error) error {
 	if errors.Is(err, strconv.ErrRange) {
-		return fmt.Errorf("%q is too large; at most %d bytes can be said", text, int64(1<<63-1))
+		return fmt.Errorf("%q is too large; at most %d bytes are possible", text, int64(1<<63-1))
 	}
 	return fmt.Errorf("%q is no size; write it as 512MiB, 10KB or 4096", text)
 }

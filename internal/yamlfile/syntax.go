@@ -60,7 +60,7 @@ func (d *decoder) unreadable(data []byte) bool {
 	if data[at] >= utf8.RuneSelf {
 		d.faultAt(line, column, "save the file as UTF-8", "the byte 0x%02x is not UTF-8", data[at])
 	} else {
-		d.faultAt(line, column, "take it out", "an invisible control character (0x%02x) stands here", data[at])
+		d.faultAt(line, column, "take it out", "there is an invisible control character (0x%02x) here", data[at])
 	}
 
 	return true
@@ -114,7 +114,7 @@ func opened(e *yaml.LoadError) bool {
 	return strings.Contains(e.ContextMsg, "flow") || strings.Contains(e.ContextMsg, "quoted scalar") && !strings.Contains(e.Message, "escape")
 }
 
-const quoteIt = "put the whole value in single quotes: "
+const quoteIt = "put the entire value in single quotes: "
 
 // mistakes are the most frequent mistakes in YAML; the first that matches is reported.
 var mistakes = []func(e *yaml.LoadError, lines []string) (what, remedy string, ok bool){
@@ -177,7 +177,7 @@ func wrongIndentation(e *yaml.LoadError, lines []string) (string, string, bool) 
 	default:
 		return "", "", false
 	}
-	return "this line does not fit to the lines above", "line up the keys of one map, and the dashes of one list, in one column", true
+	return "this line does not fit the lines above", "line up the keys of one map, and the dashes of one list, in one column", true
 }
 
 func textAfterQuote(e *yaml.LoadError, lines []string) (string, string, bool) {
@@ -186,7 +186,7 @@ func textAfterQuote(e *yaml.LoadError, lines []string) (string, string, bool) {
 	if !found || e.Message != "did not find expected key" {
 		return "", "", false
 	}
-	return "text stands behind the closing quote", quoteIt + single(value+after), true
+	return "there is text after the closing quote", quoteIt + single(value+after), true
 }
 
 func backslash(e *yaml.LoadError, _ []string) (string, string, bool) {
@@ -216,7 +216,7 @@ func neverClosed(e *yaml.LoadError, lines []string) (string, string, bool) {
 	if after == "" || closing[after[0]] == "" {
 		return "", "", false
 	}
-	return fmt.Sprintf("the %c that opens here is never closed, or a comma is missing behind it", after[0]), "close it with " + closing[after[0]], true
+	return fmt.Sprintf("the %c that opens here is never closed, or a comma is missing after it", after[0]), "close it with " + closing[after[0]], true
 }
 
 func unknownAlias(e *yaml.LoadError, lines []string) (string, string, bool) {

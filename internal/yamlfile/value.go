@@ -99,7 +99,7 @@ func (v Value) keyName() (string, bool) {
 		return "", false
 	}
 	if v.node.ShortTag() == "!!merge" {
-		v.Faultf("write the keys out, or name a whole value with &name and repeat it with *name", "<< (merging maps) is not read")
+		v.Faultf("write the keys out, or name a value with &name and repeat it with *name", "<< (merging maps) is not read")
 		return "", false
 	}
 	return v.node.Value, true

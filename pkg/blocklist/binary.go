@@ -247,7 +247,7 @@ func (r *Reader) end() {
 	case count != r.count:
 		r.err = fmt.Errorf("%w: %d items of %d", ErrCut, r.count, count)
 	case sum != binary.LittleEndian.Uint64(want[:]):
-		r.err = fmt.Errorf("%w: its checksum is another", ErrCut)
+		r.err = fmt.Errorf("%w: its checksum does not match", ErrCut)
 	default:
 		r.err = io.EOF
 	}
@@ -325,7 +325,7 @@ func (r *Reader) number() int64 {
 func (r *Reader) text(room []byte, most int64) []byte {
 	length := r.number()
 	if r.err == nil && length > most {
-		r.err = fmt.Errorf("%w: %d bytes where %d are the most", ErrDamaged, length, most)
+		r.err = fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrDamaged, length, most)
 	}
 	if r.err != nil {
 		return room[:0]

@@ -236,7 +236,7 @@ func (r *JSONReader) end(line []byte) error {
 func (i *instant) UnmarshalText(text []byte) error {
 	at, err := time.Parse(time.RFC3339, string(text))
 	if err != nil {
-		return fmt.Errorf("%q is no time: %w", text, err)
+		return fmt.Errorf("%q is not a time: %w", text, err)
 	}
 	*i = instant(at.UnixMilli())
 	return nil

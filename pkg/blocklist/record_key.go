@@ -27,7 +27,7 @@ func splitEntryKey(record []byte) (rule, key []byte, err error) {
 	rule, key, ok := bytes.Cut(record, []byte{'/'})
 	switch {
 	case ok && (string(rule) == manual || len(rule) == 0):
-		return nil, nil, fmt.Errorf("%w: %.100q is no entry's", ErrNewer, record)
+		return nil, nil, fmt.Errorf("%w: %.100q is not an entry's", ErrNewer, record)
 	case !ok || len(key) == 0 || len(rule) > maxShort || len(key) > maxKey:
 		return nil, nil, fmt.Errorf("%w: the record's key %.100q", ErrDamaged, record)
 	}

@@ -45,7 +45,7 @@ func ParseTarget(text string) (scope, value string, err error) {
 	}
 
 	if !validTarget(scope, value) {
-		return "", "", fmt.Errorf("%q names nobody; write the field, a colon and its value, as user:alice", text)
+		return "", "", fmt.Errorf("%q has no value; write the field, a colon and its value, as user:alice", text)
 	}
 	return scope, value, nil
 }

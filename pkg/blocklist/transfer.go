@@ -8,10 +8,10 @@ import (
 
 // Reasons why a list is not written or not read.
 var (
-	ErrNoList    = errors.New("there is no whole list yet")
-	ErrNotYet    = errors.New("that version is not reached here yet")
+	ErrNoList    = errors.New("there is no complete list yet")
+	ErrNotYet    = errors.New("that version has not been reached here yet")
 	ErrOtherList = errors.New("it is another list")
-	ErrWentBack  = errors.New("it is older than the list that is held")
+	ErrWentBack  = errors.New("it is older than the current list")
 )
 
 // A captured Set is all of it at one instant, or its changes since a version.
@@ -147,15 +147,15 @@ func (s *Set) follows(h Header) error {
 	switch {
 	case held == (Version{}):
 	case h.Version.List.Name != held.List.Name:
-		return fmt.Errorf("%w: %v, and %v is held", ErrOtherList, h.Version.List, held.List)
+		return fmt.Errorf("%w: %v, but the current one is %v", ErrOtherList, h.Version.List, held.List)
 	case h.Version.List.Epoch < held.List.Epoch:
-		return fmt.Errorf("%w: %v, and %v is held", ErrOtherList, h.Version.List, held.List)
+		return fmt.Errorf("%w: %v, but the current one is %v", ErrOtherList, h.Version.List, held.List)
 	case h.Version.List == held.List && h.Version.Offset < held.Offset:
-		return fmt.Errorf("%w: %v, and %v is held", ErrWentBack, h.Version, held)
+		return fmt.Errorf("%w: %v, but the current one is %v", ErrWentBack, h.Version, held)
 	}
 
 	if !h.Snapshot && (!s.Whole() || h.Version.List != held.List || h.After != held.Offset) {
-		return fmt.Errorf("%w: changes after %d, and %v is held", ErrOtherList, h.After, held)
+		return fmt.Errorf("%w: changes after %d, but the current list is %v", ErrOtherList, h.After, held)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 		affected = append(affected, countOf(prefix))
 	}
 	if holdsIPv4(prefix) {
-		affected = append(affected, "every address of IPv4, which some edges that hold the list look up as ::ffff:0:0/96")
+		affected = append(affected, "every address of IPv4, which some edges that keep the list look up as ::ffff:0:0/96")
 	}
 	if o.Kind != blocklist.OrderBlock {
 		return affected
@@ -40,12 +40,12 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 	}
 	for _, loopback := range loopbacks {
 		if prefix.Overlaps(loopback) {
-			affected = append(affected, fmt.Sprintf("this machine itself (loopback, %s), where a firewall or an edge holds the list", loopback))
+			affected = append(affected, fmt.Sprintf("this machine itself (loopback, %s), where a firewall or an edge keeps the list", loopback))
 		}
 	}
 
 	if trusted := e.ruling.Load().Client.Overlapping(prefix); len(trusted) > 0 {
-		affected = append(affected, fmt.Sprintf("the trusted proxies %s, and everyone behind them where a firewall or an edge holds the list", prefixesIn(trusted)))
+		affected = append(affected, fmt.Sprintf("the trusted proxies %s, and everyone behind them where a firewall or an edge keeps the list", prefixesIn(trusted)))
 	}
 	return affected
 }
@@ -61,9 +61,9 @@ var loopbacks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustP
 func affectsAll(o *blocklist.Order) []string {
 	switch {
 	case o.Scope == "method" && (o.Value == http.MethodGet || o.Value == http.MethodPost || o.Value == http.MethodHead):
-		return []string{"every request of the method " + o.Value + ", whoever sends it"}
+		return []string{"every request of the method " + o.Value + ", from any client"}
 	case o.Scope == "path" && o.Value == "/":
-		return []string{"everyone who asks for the path /"}
+		return []string{"every request for the path /"}
 	}
 	return nil
 }
@@ -132,12 +132,12 @@ func (e *Enforcer) passes(o *blocklist.Order) string {
 		return ""
 	}
 	if ruling.Shadow {
-		return "this enforcer is in shadow mode, and refuses nobody"
+		return "this enforcer is in shadow mode, and refuses no requests"
 	}
 
 	for _, rule := range pauses(e.config.Set, o.From) {
 		if rule == blocklist.EveryRule {
-			return "everything is paused, and nobody is refused until that ends (weir resume)"
+			return "everything is paused, and no request is refused until that ends (weir resume)"
 		}
 	}
 

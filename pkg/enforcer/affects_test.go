@@ -13,7 +13,7 @@ func TestWideAndDangerousOrdersWantAConfirmation(t *testing.T) {
 		path, target, wants string // empty: no confirmation
 	}{
 		{"/v1/blocks", "0.0.0.0/0", "every address of IPv4; your own address, 198.51.100.9; this machine itself (loopback, 127.0.0.0/8), "},
-		{"/v1/blocks", "::/0", "every address of IPv6; every address of IPv4, which some edges that hold the list look up as ::ffff:0:0/96; this machine itself (loopback, ::1/128), "},
+		{"/v1/blocks", "::/0", "every address of IPv6; every address of IPv4, which some edges that keep the list look up as ::ffff:0:0/96; this machine itself (loopback, ::1/128), "},
 		{"/v1/blocks", "::ffff:0:0/96", "every address of IPv4; "},
 		{"/v1/blocks", "::ffff:0:0/95", "every address of IPv4, which some edges"},
 		{"/v1/blocks", "::8000:0:0/81", "every address of IPv4, which some edges"},
@@ -31,7 +31,7 @@ func TestWideAndDangerousOrdersWantAConfirmation(t *testing.T) {
 		{"/v1/blocks", "198.51.100.10", ""},
 		{"/v1/blocks", "method:GET", "every request of the method GET"},
 		{"/v1/blocks", "method:TRACE", ""},
-		{"/v1/blocks", "path:/", "everyone who asks for the path /"},
+		{"/v1/blocks", "path:/", "every request for the path /"},
 		{"/v1/blocks", "user:alice", ""},
 		{"/v1/allows", "0.0.0.0/0", "every address of IPv4"},
 		{"/v1/allows", "10.1.2.3", ""},
@@ -148,7 +148,7 @@ func TestDuplicateMembersAreRefused(t *testing.T) {
 		`{"target":"0.0.0.0/0","why":"w","confirm":false,"confirm":true}`, `{"target":"203.0.113.7","why":"w","why":"w"}`,
 	} {
 		for _, path := range []string{"/v1/blocks", "/v1/allows", "/v1/pause"} {
-			if got := r.order("POST", path, body); got.status != http.StatusBadRequest || !strings.Contains(got.body, "stands there twice") {
+			if got := r.order("POST", path, body); got.status != http.StatusBadRequest || !strings.Contains(got.body, "is given twice") {
 				t.Errorf("%s %s: %d %s", path, body, got.status, got.body)
 			}
 		}

@@ -90,7 +90,7 @@ func (e *Enforcer) withoutList(w http.ResponseWriter, d *dialect) {
 		status = http.StatusServiceUnavailable
 	}
 	w.Header().Set(markField, markRefused+markWithoutList)
-	writeProblem(w, problemf(status, "there is no list of who is refused yet"))
+	writeProblem(w, problemf(status, "there is no blocklist yet"))
 }
 
 // answer passes or refuses according to the list's answer.

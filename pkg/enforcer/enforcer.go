@@ -133,7 +133,7 @@ func Open(c Config) (*Enforcer, error) {
 		orders, _ := p.orders() // openOutbox has checked that they can be read
 		for _, order := range orders {
 			if err := c.Set.Order(order, now); err != nil {
-				return nil, fmt.Errorf("putting an order in force that waits for Kafka: %w", err)
+				return nil, fmt.Errorf("applying an order that waits for Kafka: %w", err)
 			}
 		}
 	}
@@ -248,4 +248,4 @@ func (e *Enforcer) Status() Status {
 	return s
 }
 
-var errUnguarded = errors.New("other machines can reach it, and nobody there is asked who they are")
+var errUnguarded = errors.New("other machines can reach it without authentication")

@@ -86,13 +86,13 @@ func readFindRequest(r *http.Request) (*findRequest, error) {
 
 	for name := range values {
 		if values.Get(name) == "" && name != "key" {
-			return nil, problemf(http.StatusBadRequest, "%s is empty: say what it is, or leave it out", name)
+			return nil, problemf(http.StatusBadRequest, "%s is empty: give a value, or leave it out", name)
 		}
 	}
 
 	q := &findRequest{key: values.Get("key"), rule: values.Get("rule"), limit: usualFound}
 	if q.key == "" {
-		return nil, problemf(http.StatusBadRequest, "say whom: a key such as 203.0.113.7 or alice")
+		return nil, problemf(http.StatusBadRequest, "the key is missing: give one such as 203.0.113.7 or alice")
 	}
 
 	if limit := values.Get("limit"); limit != "" {
@@ -103,7 +103,7 @@ func readFindRequest(r *http.Request) (*findRequest, error) {
 
 	after, err := base64.RawURLEncoding.DecodeString(values.Get("after"))
 	if err != nil {
-		return nil, problemf(http.StatusBadRequest, "after is what next said in the page before, not %q", values.Get("after"))
+		return nil, problemf(http.StatusBadRequest, "after is the value of next in the page before, not %q", values.Get("after"))
 	}
 
 	q.after = string(after)

@@ -51,7 +51,7 @@ func TestFindIsPaged(t *testing.T) {
 		}
 	}
 	for query, says := range map[string]string{
-		"key=x&limit=0": "limit is a number", "key=x&limit=10001": "limit is a number", "key=x&limit=": "limit is empty", "key=x&after=%20": "what next said", "key=": "say whom",
+		"key=x&limit=0": "limit is a number", "key=x&limit=10001": "limit is a number", "key=x&limit=": "limit is empty", "key=x&after=%20": "value of next", "key=": "the key is missing",
 	} {
 		if got := r.get("/v1/find?" + query); got.status != 400 || !strings.Contains(got.body, says) {
 			t.Errorf("%s: %d %s", query, got.status, got.body)

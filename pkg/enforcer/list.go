@@ -69,7 +69,7 @@ func (e *Enforcer) wait(ctx context.Context, q *listRequest) error {
 func (e *Enforcer) follows() (leave func(), err error) {
 	if e.following.Add(1) > maxFollowers {
 		e.following.Add(-1)
-		return nil, problemf(http.StatusServiceUnavailable, "%d follow already, no more can", maxFollowers)
+		return nil, problemf(http.StatusServiceUnavailable, "%d followers are connected, and no more are accepted", maxFollowers)
 	}
 	e.metrics.followers.Inc()
 	return func() {

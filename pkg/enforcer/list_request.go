@@ -38,7 +38,7 @@ func readListRequest(r *http.Request) (*listRequest, error) {
 		return nil, err
 	}
 	if values.Has("rule") && values.Get("rule") == "" {
-		return nil, problemf(http.StatusBadRequest, "rule is empty: say which, or leave it out")
+		return nil, problemf(http.StatusBadRequest, "rule is empty: name one, or leave it out")
 	}
 
 	q := &listRequest{form: formOf(r.Header.Get("Accept")), since: values.Has("after"), local: values.Get("local"), rule: values.Get("rule"),
@@ -52,7 +52,7 @@ func readListRequest(r *http.Request) (*listRequest, error) {
 
 	q.zipped = !q.since && q.form != eventStream && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 	if q.after, err = blocklist.ParseVersion(after); err != nil {
-		return nil, problemf(http.StatusBadRequest, "%q is no version of a list", after)
+		return nil, problemf(http.StatusBadRequest, "%q is not a version of a list", after)
 	}
 	if err := q.readBounds(values.Get("wait"), values.Get("top")); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (q *listRequest) check() error {
 		return problemf(http.StatusBadRequest, "rule and top are for %s", blocklist.ContentJSON)
 	}
 	if q.top != 0 && (q.since || q.form == eventStream) {
-		return problemf(http.StatusBadRequest, "top is of the whole list: leave after out")
+		return problemf(http.StatusBadRequest, "top needs the complete list: leave after out")
 	}
 	return nil
 }

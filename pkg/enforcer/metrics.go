@@ -24,11 +24,11 @@ type ruleCounts struct{ refused, shadow prometheus.Counter }
 func newMetrics(r prometheus.Registerer, set *blocklist.Set) *metrics {
 	m := &metrics{
 		checks: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_checks_total",
-			Help: "Checks, by what was answered and the rule that decided it."}, []string{"rule", "answer"})),
+			Help: "Checks, by answer and by the rule that decided it."}, []string{"rule", "answer"})),
 		followers: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_enforcer_followers",
-			Help: "Who follows the list over HTTP now."})),
+			Help: "Followers of the list over HTTP now."})),
 		delay: telemetry.Register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_enforcer_enforce_delay_seconds",
-			Help:    "From when an entry was decided until it was in force here.",
+			Help:    "Time from the decision of an entry until it was active here.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60}})),
 	}
 
@@ -50,7 +50,7 @@ func (m *metrics) ofList(r prometheus.Registerer, set *blocklist.Set) {
 		r.MustRegister(g)
 	}
 	gauge("list_last_update_timestamp_seconds", "When the list was last known to be up to date; 0 without one.", func() float64 { return float64(set.AsOf()) / 1000 })
-	gauge("list_whole", "1 when there is a whole list, be it an old one.", func() float64 { return oneIf(set.Whole()) })
+	gauge("list_whole", "1 when there is a complete list, which may be an old one.", func() float64 { return oneIf(set.Whole()) })
 	gauge("paused", "1 while all or some rules are paused.", func() float64 { return oneIf(len(pauses(set, time.Now().UnixMilli())) > 0) })
 	entries := &entryCounts{set: set}
 	r.Unregister(entries)
@@ -71,7 +71,7 @@ func (m *metrics) ruleCounts(rule string) ruleCounts {
 // entryCounts count the active entries.
 type entryCounts struct{ set *blocklist.Set }
 
-var entriesMetric = prometheus.NewDesc("weir_enforcer_entries", "Entries in force.", []string{"rule", "mode"}, nil)
+var entriesMetric = prometheus.NewDesc("weir_enforcer_entries", "Active entries.", []string{"rule", "mode"}, nil)
 
 // Describe describes the metrics of Collect.
 func (c *entryCounts) Describe(to chan<- *prometheus.Desc) { to <- entriesMetric }

@@ -18,9 +18,9 @@ func (e *Enforcer) orderAgain(ctx context.Context) {
 	for {
 		changed := set.Changed()
 		for orders := range slices.Chunk(set.LeftBehind(), againAtOnce) {
-			e.config.Logger.Warn("the blocklist's topic was made anew, and what people ordered is sent again", "orders", len(orders))
+			e.config.Logger.Warn("the blocklist's topic was created again, and manual entries are sent again", "orders", len(orders))
 			if err := e.putAgain(orders); err != nil {
-				e.faults.Note("again", fmt.Errorf("sending orders again that were in the topic before it was made anew: %w", err))
+				e.faults.Note("again", fmt.Errorf("sending the manual entries of the former topic again: %w", err))
 			}
 		}
 

@@ -30,11 +30,11 @@ func (e *Enforcer) unasked(o *blocklist.Order) string {
 	known := ruling.askedBy()
 	switch {
 	case o.Scope == "user" && ruling.userHeader == "":
-		return "checks here do not know who the user is: name the header that edges set in enforcer.fields, as {user: X-User}"
+		return "checks here do not know the user: name the header that edges set in enforcer.fields, as {user: X-User}"
 	case slices.Contains(known, o.Scope):
 		return ""
 	}
-	return fmt.Sprintf("checks here ask by %s, and not by %s: where edges set a header of it name that in enforcer.fields, as {%[2]s: X-Header}",
+	return fmt.Sprintf("checks here look up %s, and not %s: if edges set a header for it, name that in enforcer.fields, as {%[2]s: X-Header}",
 		strings.Join(known, ", "), o.Scope)
 }
 

@@ -34,7 +34,7 @@ func TestOrdersAreForFieldsThatChecksAskBy(t *testing.T) {
 		for _, target := range []string{"nosuch:x", "query:a=b", "fe80::zz"} {
 			got := r.order("POST", path, orderOf(target))
 			if name, _, _ := strings.Cut(target, ":"); got.status != http.StatusBadRequest ||
-				!strings.Contains(got.body, "checks here ask by ip, user, host, path, method, agent, jwt.sub, tenant, and not by "+name+": ") ||
+				!strings.Contains(got.body, "checks here look up ip, user, host, path, method, agent, jwt.sub, tenant, and not "+name+": ") ||
 				!strings.Contains(got.body, "enforcer.fields, as {"+name+": X-Header}") {
 				t.Errorf("%s %s: %d %s", path, target, got.status, got.body)
 			}
@@ -67,7 +67,7 @@ func TestUnblockingByAFieldThatChecksDoNotKnow(t *testing.T) {
 	var said orderAnswer
 	got := r.order("DELETE", "/v1/blocks?why=w&allow=4h&key="+url.QueryEscape("jwt.sub:17"), "")
 	got.read(t, &said)
-	if got.status != http.StatusOK || len(said.Lifted) != 1 || said.Allowed == nil || !strings.Contains(said.Note, "not by jwt.sub") {
+	if got.status != http.StatusOK || len(said.Lifted) != 1 || said.Allowed == nil || !strings.Contains(said.Note, "not jwt.sub: ") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	old := &blocklist.Order{ID: "old", Kind: blocklist.OrderAllow, Scope: "gone", Value: "x", Until: blocklist.Never, By: "b", Why: "w"}
@@ -86,7 +86,7 @@ func TestAPauseNamesTheRulesThereAre(t *testing.T) {
 	for _, test := range []struct {
 		at         *running
 		rule, want string
-	}{{r, "per-up", "did you mean per-ip?"}, {r, "nonsense", "the rules are per-ip, login, tenant"}, {none, "per-ip", "nor any other"}} {
+	}{{r, "per-up", "did you mean per-ip?"}, {r, "nonsense", "the rules are per-ip, login, tenant"}, {none, "per-ip", "and no other rule"}} {
 		if got := test.at.order("POST", "/v1/pause", `{"rule":"`+test.rule+`","for":"1h","why":"w"}`); got.status != http.StatusBadRequest || !strings.Contains(got.body, test.want) {
 			t.Errorf("%s: %d %s", test.rule, got.status, got.body)
 		}

@@ -56,7 +56,7 @@ func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
 		err = q.slips(body)
 	}
 	if err != nil {
-		return nil, problemf(http.StatusBadRequest, `the body is no order: %s; write {"target": "203.0.113.7", "for": "1h", "why": "…"}`, err)
+		return nil, problemf(http.StatusBadRequest, `the body is not an order: %s; write {"target": "203.0.113.7", "for": "1h", "why": "…"}`, err)
 	}
 
 	return q, nil
@@ -72,15 +72,15 @@ func (q *orderRequest) slips(body []byte) error {
 
 	for i, one := range members {
 		if text, _ := one.value.(string); text == "" && one.value != true && one.value != false {
-			return fmt.Errorf("%s is empty: say what it is, or leave it out", one.name)
+			return fmt.Errorf("%s is empty: give a value, or leave it out", one.name)
 		}
 		if slices.ContainsFunc(members[:i], func(before member) bool { return strings.EqualFold(before.name, one.name) }) {
-			return fmt.Errorf("%s stands there twice: which one is meant cannot be known", one.name)
+			return fmt.Errorf("%s is given twice: it is unclear which one is meant", one.name)
 		}
 	}
 
 	if strings.ContainsRune(q.Target, utf8.RuneError) {
-		return errors.New("the target is no text in UTF-8")
+		return errors.New("the target is not UTF-8 text")
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func readQuery(r *http.Request, known ...string) (*orderRequest, error) {
 
 	for name := range values {
 		if values.Get(name) == "" {
-			return nil, problemf(http.StatusBadRequest, "%s is empty: say what it is, or leave it out", name)
+			return nil, problemf(http.StatusBadRequest, "%s is empty: give a value, or leave it out", name)
 		}
 	}
 
@@ -151,7 +151,7 @@ func parameters(r *http.Request, known []string) (url.Values, error) {
 			return nil, problemf(http.StatusBadRequest, "the parameter %q is not known; known here: %s", name, strings.Join(known, ", "))
 		}
 		if len(all) > 1 {
-			return nil, problemf(http.StatusBadRequest, "the parameter %s stands there twice", name)
+			return nil, problemf(http.StatusBadRequest, "the parameter %s is given twice", name)
 		}
 	}
 
@@ -163,7 +163,7 @@ func (q *orderRequest) reason() (string, error) {
 	why := strings.TrimSpace(q.Why)
 	switch {
 	case why == "":
-		return "", problemf(http.StatusBadRequest, "say why: whoever looks at the list next wants to know")
+		return "", problemf(http.StatusBadRequest, "why is missing: give the reason, for the next person who looks at the list")
 	case len(why) > maxWhy:
 		return "", problemf(http.StatusBadRequest, "why has %d bytes; at most %d are kept", len(why), maxWhy)
 	}
@@ -186,7 +186,7 @@ func (q *orderRequest) end(now int64) (int64, error) {
 
 	at, err := time.Parse(time.RFC3339, q.Until)
 	if err != nil || at.UnixMilli() <= now || at.UnixMilli() >= lastEnd {
-		return 0, problemf(http.StatusBadRequest, "%q is no time ahead; write it as 2026-11-21T15:00:00Z", q.Until)
+		return 0, problemf(http.StatusBadRequest, "%q is not a time in the future; write it as 2026-11-21T15:00:00Z", q.Until)
 	}
 	return at.UnixMilli(), nil
 }
@@ -201,7 +201,7 @@ func after(now int64, text string) (int64, error) {
 		return 0, problemf(http.StatusBadRequest, "%s", err)
 	}
 	if long < time.Millisecond {
-		return 0, problemf(http.StatusBadRequest, "%q is no time that an order can last; write 1h, or forever", text)
+		return 0, problemf(http.StatusBadRequest, "%q is not a duration for an order; write 1h, or forever", text)
 	}
 	if end := now + long.Milliseconds(); long < yamlfile.Forever && end < lastEnd {
 		return end, nil
@@ -212,7 +212,7 @@ func after(now int64, text string) (int64, error) {
 // target returns the target of an order.
 func (q *orderRequest) target() (scope, value string, err error) {
 	if q.Target == "" {
-		return "", "", problemf(http.StatusBadRequest, "say whom: a target such as 203.0.113.7, 10.0.0.0/8 or user:alice")
+		return "", "", problemf(http.StatusBadRequest, "the target is missing: give one such as 203.0.113.7, 10.0.0.0/8 or user:alice")
 	}
 	scope, value, err = blocklist.ParseTarget(q.Target)
 	if err != nil {
@@ -284,7 +284,7 @@ func (e *Enforcer) ofRule(name string) (string, error) {
 	}
 
 	if len(names) == 0 {
-		return "", problemf(http.StatusBadRequest, "there is no rule %q here, nor any other", name)
+		return "", problemf(http.StatusBadRequest, "there is no rule %q here, and no other rule", name)
 	}
 	return "", problemf(http.StatusBadRequest, "there is no rule %q here; %s", name, yamlfile.Suggest(name, names, "the rules are "))
 }

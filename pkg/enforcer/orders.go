@@ -48,7 +48,7 @@ func (e *Enforcer) begin(r *http.Request) (*ordering, error) {
 		return nil, err
 	}
 	if e.outbox == nil {
-		return nil, problemf(http.StatusConflict, "this enforcer follows %s and has no Kafka to tell others of orders: give them there", e.config.Follows)
+		return nil, problemf(http.StatusConflict, "this enforcer follows %s and has no Kafka for orders: give them there", e.config.Follows)
 	}
 	return &ordering{by: by, now: time.Now().UnixMilli()}, nil
 }
@@ -68,14 +68,14 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 
 	for _, order := range o.orders {
 		if err := e.config.Set.Order(order, o.now); err != nil {
-			return inForce{}, "", fmt.Errorf("putting an order in force: %w", err)
+			return inForce{}, "", fmt.Errorf("applying an order: %w", err)
 		}
 		e.config.Logger.Info("ordered", "order", order.Kind, "target", order.Entry().Key, "lifted", order.Ended != 0, "by", order.By, "why", order.Why)
 	}
 
 	if e.config.Keep != nil {
 		if err := e.config.Keep(); err != nil { // it stays in the outbox until Kafka has it
-			e.faults.Note("keep", fmt.Errorf("an order is in force, and not in the list on disk: %w", err))
+			e.faults.Note("keep", fmt.Errorf("an order is active, but not in the list on disk: %w", err))
 		}
 	}
 
@@ -85,7 +85,7 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	select {
 	case <-p.done:
 		if p.refused.Load() {
-			return is, "Kafka refuses it, the log of this enforcer says why: it is in force here and with those who follow this enforcer, until it ends, and nowhere else", nil
+			return is, "Kafka refuses it, and the log of this enforcer has the reason: it is active only here and at the followers of this enforcer, until it ends", nil
 		}
 		is.Kafka = true
 		return is, "", nil
@@ -93,7 +93,7 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	case <-r.Context().Done():
 	}
 
-	return is, "Kafka does not answer: it is in force here and with those who follow this enforcer, kept on disk, and sent when Kafka is back", nil
+	return is, "Kafka does not answer: it is active here and at the followers of this enforcer, kept on disk, and sent when Kafka is back", nil
 }
 
 // pack makes the parcel for Kafka.
@@ -139,7 +139,7 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 		return err
 	}
 	if q.Rule != "" {
-		return problemf(http.StatusBadRequest, "blocks and allows are of all rules: leave rule out")
+		return problemf(http.StatusBadRequest, "blocks and allows apply to all rules: leave rule out")
 	}
 
 	order, err := q.ofOne(kind, o.by, o.now)
@@ -167,7 +167,7 @@ func (e *Enforcer) contradicted(o *blocklist.Order, now int64) string {
 	}
 	for found := range e.config.Set.Find(o.Scope+":"+o.Value, now) {
 		if other := found.Order; other != nil && other.Kind == blocklist.OrderAllow && other.Value != o.Value {
-			return fmt.Sprintf("%s is allowed by %s (%s): what it holds is let through all the same", other.Value, other.By, other.Why)
+			return fmt.Sprintf("%s is allowed by %s (%s): its requests are let through all the same", other.Value, other.By, other.Why)
 		}
 	}
 	return ""
@@ -221,7 +221,7 @@ func (e *Enforcer) lift(w http.ResponseWriter, r *http.Request, o *ordering, q *
 			return e.ordered(w, r, o, ordered{})
 		}
 	}
-	return problemf(http.StatusNotFound, "nothing of the kind is in force")
+	return problemf(http.StatusNotFound, "there is no such active entry")
 }
 
 // pause is POST /v1/pause.
@@ -236,7 +236,7 @@ func (e *Enforcer) pause(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if q.Target != "" {
-		return problemf(http.StatusBadRequest, "a pause is of a rule, or of all: leave target out")
+		return problemf(http.StatusBadRequest, "a pause is for one rule, or for all: leave target out")
 	}
 
 	order, err := q.order(blocklist.OrderPause, o.by, o.now)

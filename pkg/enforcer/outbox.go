@@ -42,7 +42,7 @@ type outbox struct {
 // maxParcels bounds the parcels that wait for Kafka.
 const maxParcels = 10_000
 
-var errOutboxFull = problemf(503, "%d orders wait for Kafka, no more are taken", maxParcels)
+var errOutboxFull = problemf(503, "%d orders wait for Kafka, and no more are accepted", maxParcels)
 
 // openOutbox reads the waiting parcels of a folder.
 func openOutbox(folder string, logger *slog.Logger) (*outbox, []*parcel, error) {
@@ -191,7 +191,7 @@ func (o *outbox) send(ctx context.Context, to Sinks, p *parcel) {
 			kept.Store(true) // the process ends: the next start sends it
 		} else if err != nil {
 			p.refused.Store(true)
-			o.faults.Note("order", fmt.Errorf("Kafka refuses what was ordered: %w", err))
+			o.faults.Note("order", fmt.Errorf("Kafka refuses an order: %w", err))
 		}
 		if left.Add(-1) == 0 && !kept.Load() {
 			o.sent(p)

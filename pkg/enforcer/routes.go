@@ -64,7 +64,7 @@ func byMethod(methods map[string]func(http.ResponseWriter, *http.Request) error)
 		handle := methods[method]
 		if handle == nil {
 			w.Header().Set("Allow", allowed)
-			writeProblem(w, problemf(http.StatusMethodNotAllowed, "%s is not done here; %s is", r.Method, allowed))
+			writeProblem(w, problemf(http.StatusMethodNotAllowed, "%s is not supported here; use %s", r.Method, allowed))
 			return
 		}
 		if err := handle(w, r); err != nil {

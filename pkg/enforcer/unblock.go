@@ -51,7 +51,7 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if q.key == "" {
-		return problemf(http.StatusBadRequest, "say whom: a key such as 203.0.113.7 or alice")
+		return problemf(http.StatusBadRequest, "the key is missing: give one such as 203.0.113.7 or alice")
 	}
 
 	answer := unblocked{Key: q.key, Lifted: e.liftAll(o, q, why)}
@@ -91,7 +91,7 @@ func (u *unblocked) againNote() string {
 	if u.Sending == nil || u.Allowed != nil || time.Since(u.Sending.Last) > recently {
 		return ""
 	}
-	return fmt.Sprintf("it sent requests %s ago: when it goes on like that it will be blocked again, unless it is allowed for a while", u.Sending.Age)
+	return fmt.Sprintf("it sent requests %s ago: if it goes on like that it will be blocked again, unless it is allowed for a while", u.Sending.Age)
 }
 
 // liftAll orders the end of everything that contains a key, and returns the ended entries.

@@ -199,7 +199,7 @@ func TestConfigMaps(t *testing.T) {
 	_, _, found, err := rule.ParseConfigMap("cm.yaml", []byte(configMap))
 	want := `cm.yaml:13:17: pth is not known; did you mean path?
 cm.yaml:18:42: "10/mn" is no limit: the time "mn" is not known; did you mean min?
-cm.yaml[ours.txt]:2:1: 10.0.0.1/8 has bits set behind its 8; write 10.0.0.0/8 for the network, or 10.0.0.1 for the address`
+cm.yaml[ours.txt]:2:1: 10.0.0.1/8 has bits set after its first 8; write 10.0.0.0/8 for the network, or 10.0.0.1 for the address`
 	if !found || err == nil || err.Error() != want {
 		t.Errorf("%v\n%v\nwant\n%s", found, err, want)
 	}

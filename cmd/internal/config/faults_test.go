@@ -18,7 +18,7 @@ func TestFaultsAreToldWithTheirPlaces(t *testing.T) {
 		"log: {format: yaml}": `weir.yaml:1:15: "yaml" is not known here; write one of auto, text, json`,
 
 		"client: {header: 'X Forwarded'}":                   `weir.yaml:1:18: "X Forwarded" is no name of a header; write X-Forwarded-For, CF-Connecting-IP, True-Client-IP or X-Real-IP`,
-		"client: {trusted_proxies: [10.0.0.1/8]}":           `weir.yaml:1:28: 10.0.0.1/8 has bits set behind its 8; write 10.0.0.0/8 for the network, or 10.0.0.1 for the address`,
+		"client: {trusted_proxies: [10.0.0.1/8]}":           `weir.yaml:1:28: 10.0.0.1/8 has bits set after its first 8; write 10.0.0.0/8 for the network, or 10.0.0.1 for the address`,
 		"client: {trusted_proxies: [{file: none.txt}]}":     `weir.yaml:1:35: none.txt is not there`,
 		"client: {trusted_proxies: [{file: prefixes.txt}]}": `prefixes.txt:2:1: "nonsense" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32`,
 

@@ -157,7 +157,7 @@ func usable(folder string) error {
 }
 
 func damaged(folder string, why error) error {
-	return fmt.Errorf("starting the embedded broker on %s: %w; if its files are damaged, move the folder away: a new one is made, without what was not counted yet and without orders by hand", folder, why)
+	return fmt.Errorf("starting the embedded broker on %s: %w; if its files are damaged, move the folder away: a new one is made, without the hits that were not counted yet and without manual entries", folder, why)
 }
 
 func lockFolder(folder string) (*os.File, error) {

@@ -121,7 +121,7 @@ func (g *gate) forget(conn net.Conn) {
 	g.mu.Unlock()
 }
 
-var errFrame = errors.New("no request of Kafka's protocol")
+var errFrame = errors.New("not a request of Kafka's protocol")
 
 // pass copies complete requests until one is invalid.
 func pass(to io.Writer, from io.Reader) error {

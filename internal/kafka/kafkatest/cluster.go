@@ -209,7 +209,7 @@ func (c *Cluster) ready(ctx context.Context, client *kafka.Client) error {
 		}
 		want++
 		if b.running.ended() {
-			return fmt.Errorf("%w: broker %d says %s", errBrokerEnded, i, c.lastWords(i))
+			return fmt.Errorf("%w: broker %d logged %s", errBrokerEnded, i, c.lastWords(i))
 		}
 	}
 

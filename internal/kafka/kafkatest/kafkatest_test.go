@@ -10,7 +10,7 @@ import (
 func TestCannotBeHad(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := Start(t.Context(), Options{})
-	if !errors.Is(err, ErrCannotBeHad) || err.Error() != "a real Kafka cannot be had here: there is no java on the PATH (17 or newer is needed)" {
+	if !errors.Is(err, ErrCannotBeHad) || err.Error() != "a real Kafka is not available here: there is no java on the PATH (17 or newer is needed)" {
 		t.Fatal(err)
 	}
 	if strings.Contains(err.Error(), "\n") {

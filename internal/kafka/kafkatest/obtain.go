@@ -15,7 +15,7 @@ import (
 const Version = "4.1.1"
 
 // ErrCannotBeHad is returned when this machine has no Java or no Maven, or Maven finds no Kafka.
-var ErrCannotBeHad = errors.New("a real Kafka cannot be had here")
+var ErrCannotBeHad = errors.New("a real Kafka is not available here")
 
 const pom = `<project>
   <modelVersion>4.0.0</modelVersion>
@@ -76,7 +76,7 @@ func fetch(ctx context.Context, jars string) error {
 		"-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(work, "jars"))
 	maven.Dir = work
 	if output, err := maven.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: Maven says %w: %s", ErrCannotBeHad, err, firstLine(output))
+		return fmt.Errorf("%w: Maven failed: %w: %s", ErrCannotBeHad, err, firstLine(output))
 	}
 
 	return os.Rename(filepath.Join(work, "jars"), jars)

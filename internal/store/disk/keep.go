@@ -75,7 +75,7 @@ func (s *Store) keep(in *opening) {
 			pause = lookEvery
 		}
 		failed := time.Now()
-		s.log.Error("the store on disk has failed; what is in memory is counted on, and the folder is opened again when the disk is well",
+		s.log.Error("the store on disk has failed; counting goes on in memory, and the folder is opened again when the disk works",
 			"folder", s.options.Folder, "error", in.guard.fault())
 
 		s.giveUp(in)

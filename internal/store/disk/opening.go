@@ -125,7 +125,7 @@ func (in *opening) options(o Options, cache *pebble.Cache) *pebble.Options {
 func (in *opening) agree(ctx context.Context) error {
 	found, err := call(ctx, in, func() ([]byte, error) { return in.agreeOn("layout", []byte(layout)) })
 	if err == nil && string(found) != layout {
-		err = fmt.Errorf("%w: its layout is %q, this one knows %q", store.ErrForeign, found, layout)
+		err = fmt.Errorf("%w: its layout is %q, this version knows %q", store.ErrForeign, found, layout)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // errReply reports that a script returned an impossible reply.
-var errReply = errors.New("Redis has answered something else than was asked")
+var errReply = errors.New("Redis sent an unexpected answer")
 
 // Take makes the caller the owner of a partition.
 func (s *Store) Take(ctx context.Context, partition int) (store.Fence, error) {
@@ -144,7 +144,7 @@ func (s *Store) Scan(ctx context.Context, partition int, in store.Space, from st
 	if from != "" {
 		var err error
 		if first, err = strconv.ParseUint(string(from), 10, 64); err != nil || first >= sp.buckets {
-			return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %q is no cursor of this space", partition, from)
+			return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %q is not a cursor of this space", partition, from)
 		}
 	}
 

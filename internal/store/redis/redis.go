@@ -133,7 +133,7 @@ func (s *Store) check(ctx context.Context) error {
 		return err
 	}
 	if string(found) != layout {
-		return fmt.Errorf("opening Redis: %w: its layout is %q, this one knows %q", store.ErrForeign, found, layout)
+		return fmt.Errorf("opening Redis: %w: its layout is %q, this version knows %q", store.ErrForeign, found, layout)
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (s *Store) Agree(ctx context.Context, name string, value []byte) ([]byte, e
 	}
 	found, err := s.client.Get(ctx, key).Bytes()
 	if err != nil {
-		return nil, fmt.Errorf("reading what was agreed on as %s in Redis: %w", name, err)
+		return nil, fmt.Errorf("reading the agreed value %s in Redis: %w", name, err)
 	}
 	return found, nil
 }

@@ -24,7 +24,7 @@ type changeLog struct {
 // maxDelta bounds the bytes of a delta.
 const maxDelta = 64 << 20
 
-var errNoChanges = errors.New("what changed is not known one by one")
+var errNoChanges = errors.New("the single changes are not known")
 
 // begin empties the log, because a snapshot has everything.
 func (l *changeLog) begin() error {

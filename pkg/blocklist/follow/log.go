@@ -87,7 +87,7 @@ func (l *logSource) wentBack(err error) {
 	if l.demand == nil && l.config.Set.Whole() {
 		l.demand = &held
 	}
-	l.trouble("log", fmt.Errorf("the log went back; %v stays until a list of a greater epoch is whole: %w", held, err))
+	l.trouble("log", fmt.Errorf("the log went back; %v stays until a list of a greater epoch is complete: %w", held, err))
 }
 
 func (l *logSource) take(changes []blocklist.Change, end int64) {
@@ -143,11 +143,11 @@ func (l *logSource) swapIfWhole(now int64) {
 		return
 	}
 	if l.demand != nil && list.Name == l.demand.Name && list.Epoch <= l.demand.Epoch {
-		l.trouble("whole", fmt.Errorf("the log went back, and its marks are of %v still; %v stays until one of a greater epoch is whole", list, l.config.Set.Version().List))
+		l.trouble("whole", fmt.Errorf("the log went back, and its watermarks still belong to %v; %v stays until a list of a greater epoch is complete", list, l.config.Set.Version().List))
 		return
 	}
 	if held := l.config.Set.Version().List; list.Name == held.Name && list.Epoch < held.Epoch {
-		l.trouble("whole", fmt.Errorf("the log's marks are of %v, which is older than %v that is held", list, held))
+		l.trouble("whole", fmt.Errorf("the log's watermarks belong to %v, which is older than the current list %v", list, held))
 		return
 	}
 
@@ -156,7 +156,7 @@ func (l *logSource) swapIfWhole(now int64) {
 	r.filling, l.awaiting = nil, time.Time{}
 	l.Follower.filling(false)
 	l.well("whole")
-	l.config.Logger.Info("blocklist: the list is whole", "version", l.config.Set.Version().String())
+	l.config.Logger.Info("blocklist: the list is complete", "version", l.config.Set.Version().String())
 }
 
 // marksPatience is how long watermarks may be missing before that is an error. Aggregators that were just started write
@@ -168,7 +168,7 @@ func (l *logSource) awaits(missing error) {
 	now := l.config.Now()
 	if l.awaiting.IsZero() {
 		l.awaiting = now
-		l.config.Logger.Info("blocklist: waiting until the list is whole", "missing", missing.Error())
+		l.config.Logger.Info("blocklist: waiting until the list is complete", "missing", missing.Error())
 	}
 	if now.Sub(l.awaiting) >= marksPatience {
 		l.trouble("whole", missing)
@@ -188,7 +188,7 @@ func (l *logSource) reach() {
 		start, _ := l.log.Span()
 		l.begin(start)
 	case missing != nil || list != state.Version.List:
-		l.trouble("whole", fmt.Errorf("marks of %v, and %v is held", believed, state.Version.List))
+		l.trouble("whole", fmt.Errorf("the watermarks belong to %v, but the current list is %v", believed, state.Version.List))
 	default:
 		state.AsOf = asOf
 		l.config.Set.Reach(state)

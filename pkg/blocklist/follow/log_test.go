@@ -317,7 +317,7 @@ func TestMarksThatAreLateAreAFaultOnlyWhenTheyLast(t *testing.T) {
 		l.catchUp(t, p)
 		now = now.Add(marksPatience / 4)
 	}
-	if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=INFO") || !strings.Contains(f.Status().Trouble, "has not marked") {
+	if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=INFO") || !strings.Contains(f.Status().Trouble, "has no watermark") {
 		t.Errorf("it has said %q, and its status is %+v", text, f.Status())
 	}
 	now = now.Add(marksPatience / 4)

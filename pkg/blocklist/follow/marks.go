@@ -42,7 +42,7 @@ func (m marks) believed() blocklist.ListID {
 	return greatest
 }
 
-var errNoMarks = errors.New("no aggregator has marked the blocklist yet")
+var errNoMarks = errors.New("no aggregator has written a watermark to the blocklist yet")
 
 // whole returns the list of the watermarks and the wall clock of the oldest. It returns an error when something is
 // missing to complete a list that was read from the offset began.
@@ -62,9 +62,9 @@ func (m marks) whole(began int64) (list blocklist.ListID, asOf int64, missing er
 		mark := m[partition]
 		switch {
 		case mark == nil || mark.List != list:
-			return list, 0, fmt.Errorf("partition %d of %d has not marked the list %v yet", partition, partitions, list)
+			return list, 0, fmt.Errorf("partition %d of %d has no watermark of the list %v yet", partition, partitions, list)
 		case mark.Partitions != partitions:
-			return list, 0, fmt.Errorf("partition %d marks one of %d partitions, others of %d", partition, mark.Partitions, partitions)
+			return list, 0, fmt.Errorf("the watermark of partition %d counts %d partitions, others count %d", partition, mark.Partitions, partitions)
 		case mark.Since < began:
 			return list, 0, fmt.Errorf("partition %d published its entries from offset %d on, and the log begins at %d: waiting until they are published again", partition, mark.Since, began)
 		}

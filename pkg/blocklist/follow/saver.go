@@ -66,19 +66,19 @@ func syncFolder(path string) error {
 func Load(path string, set *blocklist.Set, nowMilli int64) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("reading the last whole list: %w", err)
+		return fmt.Errorf("reading the last complete list: %w", err)
 	}
 	defer file.Close()
 	from := bufio.NewReader(file)
 	_, err = set.Read(from, nowMilli)
 	if err == nil {
 		if _, more := from.ReadByte(); more == nil {
-			return fmt.Errorf("reading the last whole list %s: more bytes behind its end", path)
+			return fmt.Errorf("reading the last complete list %s: more bytes after its end", path)
 		}
 		return nil
 	}
 
-	return fmt.Errorf("reading the last whole list %s: %w", path, err)
+	return fmt.Errorf("reading the last complete list %s: %w", path, err)
 }
 
 const (
@@ -116,16 +116,16 @@ func (s *saver) load() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		s.config.Logger.Error("blocklist: the last whole list cannot be used", "error", err)
+		s.config.Logger.Error("blocklist: the last complete list cannot be used", "error", err)
 	default:
 		s.file = s.config.Set.Version()
 		changes, err := s.log.read(s.config.Set, s.now())
 		if err != nil {
-			s.config.Logger.Error("blocklist: not all changes of the last whole list can be used", "error", err)
+			s.config.Logger.Error("blocklist: not all changes of the last complete list can be used", "error", err)
 		}
 		s.saved, s.orders, s.edits = s.config.Set.Version(), s.config.Set.Local(), s.config.Set.Edits()
 		s.change(func(status *Status) { status.Saved = s.config.Now() })
-		s.config.Logger.Info("blocklist: read the last whole list", "version", s.saved.String(), "as of", time.UnixMilli(s.config.Set.AsOf()), "changes", changes)
+		s.config.Logger.Info("blocklist: read the last complete list", "version", s.saved.String(), "as of", time.UnixMilli(s.config.Set.AsOf()), "changes", changes)
 	}
 }
 

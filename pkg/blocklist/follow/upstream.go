@@ -38,7 +38,7 @@ const (
 // StatusNotYet is an enforcer's answer when it has not reached the wanted version.
 const StatusNotYet = http.StatusTooEarly
 
-var errSilent = errors.New("it says nothing")
+var errSilent = errors.New("it sends nothing")
 
 type upstreamSource struct {
 	*Follower

@@ -263,7 +263,7 @@ func TestNoListIsNoEmptyList(t *testing.T) {
 	s.list.part = true
 	s.list.entries = map[string]*blocklist.Entry{}
 	for _, url := range []string{"/v1/decisions", "/v1/decisions/stream", "/v1/decisions/stream?startup=true"} {
-		if w := s.ask("GET", url, ""); w.Code != 503 || w.Body.String() != `{"message":"there is no whole list yet"}` {
+		if w := s.ask("GET", url, ""); w.Code != 503 || w.Body.String() != `{"message":"there is no complete list yet"}` {
 			t.Errorf("%s: %d %s", url, w.Code, w.Body)
 		}
 	}

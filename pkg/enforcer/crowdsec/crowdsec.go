@@ -86,7 +86,7 @@ func Open(c Config) *API {
 	a.metrics = newMetrics(c.Metrics, a)
 	for path, t := range a.files() {
 		if err := t.load(path); err != nil {
-			c.Logger.Warn("what CrowdSec's bouncers were told could not be read: they begin anew", "error", err)
+			c.Logger.Warn("the state of CrowdSec's bouncers could not be read: they begin again with the complete list", "error", err)
 		}
 	}
 	return a
@@ -108,7 +108,7 @@ func (a *API) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return a.Save()
 		case <-ticker.C:
-			a.note("saving what bouncers were told", a.Save())
+			a.note("saving the state of bouncers", a.Save())
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (a answer) write(out *output, nowMilli int64) {
 // ready reserves a place for an answer, if there is a complete list and a free place.
 func (a *API) ready(w http.ResponseWriter) (release func(), ok bool) {
 	if !a.List.Whole() {
-		busy(w, "there is no whole list yet")
+		busy(w, "there is no complete list yet")
 		return nil, false
 	}
 	select {

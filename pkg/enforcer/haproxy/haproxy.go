@@ -185,10 +185,10 @@ func (a *Agent) sync(ctx context.Context, want []cidr.Block, renewed bool) error
 func (a *Agent) tellDifference(now state) {
 	if now.instance != a.instance {
 		a.metrics.restarts.Inc()
-		a.c.Logger.Info("HAProxy was reloaded or restarted; it gets the list anew", "map", a.c.Map)
+		a.c.Logger.Info("HAProxy was reloaded or restarted; it gets the complete list again", "map", a.c.Map)
 		return
 	}
 	a.metrics.differences.Inc()
-	a.faults.Note("haproxy map", fmt.Errorf("someone else changed HAProxy's map %s: %d entries where %d are right; it gets the list anew",
+	a.faults.Note("haproxy map", fmt.Errorf("another program changed HAProxy's map %s: it has %d entries instead of %d, and gets the complete list again",
 		a.c.Map, now.entries, len(a.have)))
 }

@@ -20,13 +20,13 @@ var kinds = []string{"unreachable", "refused", "file"}
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	repairs := telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_haproxy_repairs_total",
-		Help: "Times that HAProxy got the whole list anew, by why."}, []string{"reason"}))
+		Help: "Complete lists sent to HAProxy, by reason."}, []string{"reason"}))
 	m := &metrics{
 		entries: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_enforcer_haproxy_entries",
 			Help: "Prefixes in HAProxy's map when it last answered."})),
 		restarts: repairs.WithLabelValues("restart"), differences: repairs.WithLabelValues("difference"),
 		failures: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_haproxy_errors_total",
-			Help: "What failed, by what it was."}, []string{"kind"})),
+			Help: "Failed operations, by kind."}, []string{"kind"})),
 	}
 
 	for _, kind := range kinds {

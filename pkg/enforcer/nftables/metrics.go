@@ -19,11 +19,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	elements := telemetry.Register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_enforcer_nftables_elements",
 		Help: "Prefixes in the kernel's sets when they were last changed."}, []string{"family"}))
 	failures := telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_nftables_errors_total",
-		Help: "What the kernel refused."}, []string{"kind"}))
+		Help: "Changes that the kernel refused."}, []string{"kind"}))
 	return &metrics{
 		elements4: elements.WithLabelValues("ipv4"), elements6: elements.WithLabelValues("ipv6"),
 		repairs: telemetry.Register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_enforcer_nftables_repairs_total",
-			Help: "Differences that others had made in the kernel's table and that were put right."})),
+			Help: "Differences in the kernel's table that other programs made, and that were corrected."})),
 		notPermitted: failures.WithLabelValues("not_permitted"), refusals: failures.WithLabelValues("refused"),
 	}
 }

@@ -238,7 +238,7 @@ func (a *Agent) tellDifferences(read []cidr.Block, intact bool, now int64) {
 		return
 	}
 	a.metrics.repaired(count)
-	a.faults.Note("table", fmt.Errorf("someone else changed the table inet weir: %d differences are put right", count))
+	a.faults.Note("table", fmt.Errorf("another program changed the table inet weir: %d differences are corrected", count))
 }
 
 // snap copies ends that differ by no more than the slack. Both lists are sorted.

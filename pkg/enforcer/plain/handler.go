@@ -17,7 +17,7 @@ func (l *Lists) handler(name string, f form) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			refuse(w, http.StatusMethodNotAllowed, "lists are read, with GET or HEAD")
+			refuse(w, http.StatusMethodNotAllowed, "lists can only be read, with GET or HEAD")
 			return
 		}
 		var rules *rule.Set
@@ -58,7 +58,7 @@ func parse(name string, f form, query url.Values, rules *rule.Set) (wanted, int,
 	asked := wanted{form: name, rule: query.Get("rule"), scope: outright.IP}
 	for parameter, values := range query {
 		if parameter != "rule" && parameter != "scope" || len(values) != 1 || values[0] == "" {
-			return asked, http.StatusBadRequest, fmt.Errorf("%q is not understood here: rule=NAME and scope=ip, user or another field are, once", parameter)
+			return asked, http.StatusBadRequest, fmt.Errorf("%q is not accepted here; accepted are rule=NAME and scope=ip, user or another field, each once", parameter)
 		}
 	}
 

@@ -84,7 +84,7 @@ const (
 	oldest = 10 * time.Second
 )
 
-var errNotWhole = errors.New("there is no whole list yet")
+var errNotWhole = errors.New("there is no complete list yet")
 
 // file returns the list as it is, or was very lately.
 func (l *Lists) file(w wanted, rules *rule.Set) (*file, error) {

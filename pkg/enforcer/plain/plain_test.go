@@ -127,7 +127,7 @@ func TestRefused(t *testing.T) {
 		want        string
 	}{
 		{"POST", "txt", 405, "GET or HEAD"},
-		{"GET", "txt?rules=per-ip", 400, `\"rules\" is not understood`},
+		{"GET", "txt?rules=per-ip", 400, `\"rules\" is not accepted`},
 		{"GET", "txt?rule=per-ip&rule=per-net", 400, "once"},
 		{"GET", "txt?rule=", 400, "once"},
 		{"GET", "txt?rule=per-ipp", 404, `there is no rule \"per-ipp\"`},

@@ -39,7 +39,7 @@ func Cluster(t testing.TB, masters int) (addrs []string) {
 	}
 
 	for _, node := range nodes {
-		node.await(ctx, "the Cluster is whole", func() bool {
+		node.await(ctx, "the Cluster is complete", func() bool {
 			info, _ := node.Client.ClusterInfo(ctx).Result()
 			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", masters))
 		})
