@@ -28,7 +28,7 @@ app.kubernetes.io/component: {{ .part }}
 {{- default (printf "%s-config" (include "weir.name" .)) .Values.existingConfigMap -}}
 {{- end -}}
 
-{{/* weir.yaml: what was given, and what the chart knows better. */}}
+{{/* weir.yaml: the given config, and the settings that the chart makes. */}}
 {{- define "weir.config" -}}
 {{- $keys := "/etc/weir-secrets/keys.yaml" -}}
 {{- $collector := merge (dict "listen" "0.0.0.0:7401" "keys" $keys) (default dict .Values.config.collector) -}}
