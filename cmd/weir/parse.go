@@ -187,7 +187,7 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 		choice, err = request.Choice{Envelope: "none", Format: p.read.format}, nil // each line then shows why it is not read
 	}
 	if errors.Is(err, request.ErrNoRequest) {
-		return nil, errors.New("no line of it holds a request, so nothing tells which format it is")
+		return nil, errors.New("it has no line with a request, so the format is not known")
 	}
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ func newTest() *cobra.Command {
 		Long: `Test runs the cases of one or more files: requests written out, or a log, and who must be blocked by which rule and
 when, and who must never be. It is for continuous integration.
 
-The exit code is 3 when a test does not hold, and 2 when a file cannot be understood.`,
+The exit code is 3 when a test fails, and 2 when a file cannot be understood.`,
 		Example: `  weir test rules_test.yaml`,
 		Args:    someFiles,
 		RunE: func(c *cobra.Command, files []string) error {
@@ -36,7 +36,7 @@ The exit code is 3 when a test does not hold, and 2 when a file cannot be unders
 			return errors.Join(problems...)
 		},
 	}
-	c.Flags().BoolVar(&verbose, "verbose", false, "name the tests that hold too")
+	c.Flags().BoolVar(&verbose, "verbose", false, "also name the tests that passed")
 	output.add(c, "text", "json")
 	return c
 }
@@ -53,5 +53,5 @@ func held(report *backtest.TestReport) error {
 	if failed == 0 {
 		return nil
 	}
-	return unmetf("%s: %d of %d tests do not hold", report.File, failed, len(report.Cases))
+	return unmetf("%s: %d of %d tests failed", report.File, failed, len(report.Cases))
 }

@@ -106,7 +106,7 @@ func parseComparison(words []string) (comparison, []string, error) {
 
 	number, c.percent = strings.CutSuffix(number, "%")
 	if c.percent && whole == "" {
-		return c, nil, fmt.Errorf("%s cannot be compared with a percentage: they are no part of anything", c.figure)
+		return c, nil, fmt.Errorf("%s cannot be compared with a percentage, because there is no total of them; write a number", c.figure)
 	}
 
 	value, ok := parseNumber(number)

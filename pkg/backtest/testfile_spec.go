@@ -124,7 +124,7 @@ func (b *blockedSpec) FromYAML(v yamlfile.Value) {
 	v.Decode((*plain)(b))
 	b.place = v.Place()
 	if !v.Has("key") {
-		v.Faultf("write key: and who must be blocked", "it does not say who")
+		v.Faultf("write key: and who must be blocked", "the key is missing")
 	}
 }
 

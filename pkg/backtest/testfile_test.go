@@ -93,7 +93,7 @@ func TestFailuresAreWrittenForPeople(t *testing.T) {
 	if err := report.WriteText(&told, true); err != nil {
 		t.Fatal(err)
 	}
-	const wanted = "ok      good\nFAILED  bad\n    rules_test.yaml:7\n      expected: this\n      got:      that\nrules_test.yaml: 1 of 2 tests hold\n"
+	const wanted = "ok      good\nFAILED  bad\n    rules_test.yaml:7\n      expected: this\n      got:      that\nrules_test.yaml: 1 of 2 tests passed\n"
 	if told.String() != wanted {
 		t.Errorf("got\n%s", told.String())
 	}
@@ -152,10 +152,10 @@ func TestFaultsOfATestFileHavePlaces(t *testing.T) {
 		testsHead + "    requests: [{}]\n    never: []\n    blocked: []":                           "the test expects nothing",
 		testsHead + "    requests: [{}]\n    never: [203.0.113.7, others]":                         "others stands by itself",
 		testsHead + "    requests: [{}]\n    never: nobody":                                        `"nobody" stands where keys are wanted`,
-		testsHead + "    requests: [{}]\n    blocked: [{rule: per-ip}]":                            "it does not say who",
+		testsHead + "    requests: [{}]\n    blocked: [{rule: per-ip}]":                            "the key is missing",
 		testsHead + "    requests: [{}]\n    blocked: [{rule: per-iq, key: x}]":                    "there is no rule per-iq",
 		testsHead + "    requests: [{}]\n    blocked: [{rule: per-ip, key: x}]":                    "x",
-		testsHead + "    requests: [{}]\n    blocked: [{key: x, limit: 10}]":                       "10 says how many",
+		testsHead + "    requests: [{}]\n    blocked: [{key: x, limit: 10}]":                       "10 is a number of hits without a time",
 		testsHead + "    requests: [{}]\n    never: others\n  - requests: [{}]\n    never: others": "the test has no name",
 	} {
 		_, err := runTests(t, text)

@@ -57,7 +57,7 @@ func (t *TestReport) WriteText(w io.Writer, verbose bool) error {
 		}
 	}
 
-	fmt.Fprintf(out, "%s: %d of %s hold\n", t.File, len(t.Cases)-t.Failed(), counted(int64(len(t.Cases)), "test"))
+	fmt.Fprintf(out, "%s: %d of %s passed\n", t.File, len(t.Cases)-t.Failed(), counted(int64(len(t.Cases)), "test"))
 	return out.Flush()
 }
 

@@ -99,7 +99,7 @@ func apacheDirective(s string, o Options) (tokens []token, rest string, err erro
 		tokens, err = apacheTime(name, text)
 		return tokens, rest, err
 	case '^':
-		return nil, "", fmt.Errorf("%s: trailers are not known here", text)
+		return nil, "", fmt.Errorf("%s: trailers are not supported", text)
 	}
 
 	v, ok := apacheVariable(letter, name, o)

@@ -63,7 +63,7 @@ func (c *columns) begin(names string) error {
 	}
 
 	if !strings.Contains(names, "date") {
-		return errors.New("the columns hold no date")
+		return errors.New("the columns have no date")
 	}
 	if err := claimSlots(variables, c.options); err != nil {
 		return err

@@ -391,7 +391,7 @@ func unknown(trials []trial) error {
 	}
 
 	if best.lines == 0 {
-		return fmt.Errorf("nothing tells which format it is: %w", ErrNoRequest)
+		return fmt.Errorf("no line shows which format it is: %w", ErrNoRequest)
 	}
 	nearest := nearestOf(trials)
 	text := "none"

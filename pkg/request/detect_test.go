@@ -80,7 +80,7 @@ func TestChoose(t *testing.T) {
 		{"auto", "auto", `{"t":1,"c":"192.0.2.1","m":"GET","u":"/","status":200}`,
 			Options{Fields: map[string]string{"time": "t", "ip": "c", "method": "m", "uri": "u"}}, "json: reads 1 of 1 requests"},
 		{"auto", "auto", aliceLine, user, "field user: the format has no jwt.sub"},
-		{"auto", "auto", "# a comment", Options{}, "nothing tells which format it is"},
+		{"auto", "auto", "# a comment", Options{}, "no line shows which format it is"},
 		{"auto", "auto", "some text /x?token=secret", Options{}, "a line that was not read (format): some text /x?token=***"},
 		{"auto", "auto", aliceLine + "\na\nb\nc", Options{}, "first 4 requests (nearest: combined: 1): give"},
 		{"auto", "auto", aliceLine + "\nhalf", Options{}, "more than half of the first 2 requests"},

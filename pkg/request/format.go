@@ -169,7 +169,7 @@ func variablesOf(tokens []token) []*variable {
 func refuseAmbiguous(tokens []token) error {
 	for i := 1; i < len(tokens); i++ {
 		if tokens[i-1].variable != nil && tokens[i].variable != nil {
-			return fmt.Errorf("nothing stands between %s and %s: where one ends cannot be told; put a space or quotes between them",
+			return fmt.Errorf("nothing stands between %s and %s: so the end of the first cannot be found; put a space or quotes between them",
 				tokens[i-1].text, tokens[i].text)
 		}
 	}

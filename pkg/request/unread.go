@@ -4,7 +4,7 @@ import "errors"
 
 // ErrNoRequest is a parser's error for a line that correctly contains no request: a blank line, a comment, a header of
 // columns. It is not counted as unread.
-var ErrNoRequest = errors.New("the line holds no request")
+var ErrNoRequest = errors.New("the line has no request")
 
 // An Unread error is the reason why a line could not be read. There is one value per reason, made once.
 type Unread struct { //nolint:errname // a line is unread

@@ -70,7 +70,7 @@ func (o *oneOrMore) FromYAML(v yamlfile.Value) {
 		elements = []yamlfile.Value{v}
 	}
 	if len(elements) == 0 {
-		v.Faultf("write what it holds for, or leave the key out", "the list is empty")
+		v.Faultf("write at least one element, or leave the key out", "the list is empty")
 	}
 
 	for _, element := range elements {

@@ -46,8 +46,8 @@ func (l *loader) claims(set *Set) {
 
 	for i := range l.allows {
 		if set.Allows[i].isMasterKey(l.usersChecked) {
-			l.warn(l.allows[i].place, "anyone can claim what this entry asks for, and is then left alone",
-				"add the addresses that it is for, as ip: 10.0.0.0/8, or what they ask for, as match: 'path == \"/health\"'")
+			l.warn(l.allows[i].place, "any client can claim what this entry requires, and is then left alone",
+				"add the addresses that it is for, as ip: 10.0.0.0/8, or the requests, as match: 'path == \"/health\"'")
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestKeysThatClientsChange(t *testing.T) {
 // weir warns of an allow entry that applies to anyone by claims alone, and not of one for addresses or for certain
 // targets.
 func TestAllowEntriesThatAnyoneCanClaim(t *testing.T) {
-	const master = "anyone can claim"
+	const master = "any client can claim"
 	for words, want := range map[string]string{
 		`ip: 10.0.0.0/8`:                                          "",
 		`user: [healthcheck]`:                                     master,

@@ -284,7 +284,7 @@ func remedyFor(text, message string) string {
 	case strings.Contains(message, "unexpected token EOF") && strings.Count(text, `"`)%2 == 0:
 		return "something is missing at its end"
 	case strings.Contains(message, "literal not terminated"):
-		return `close the quote; in YAML put the whole expression in single quotes, as in 'path == "/x"'`
+		return `close the quote; in YAML put the expression in single quotes, as in 'path == "/x"'`
 	case strings.HasPrefix(message, "unexpected token"):
 		return `write comparisons with and or or between them, and text in quotes: method == "POST" and path == "/login"`
 	}

@@ -73,7 +73,7 @@ func parsePart(word string) (part, error) {
 	case word == "ip":
 		return part{"ip", defaultBits4, defaultBits6}, nil
 	case word == "bytes" || word == "time":
-		return part{}, fmt.Errorf("%s makes no key; count by ip, user, host, path or another field", word)
+		return part{}, fmt.Errorf("%s cannot be a key; count by ip, user, host, path or another field", word)
 	case strings.Contains(word, "/"):
 		return part{}, fmt.Errorf("%q is no key: only ip has prefixes; write ip/24+56 for them", word)
 	case !fieldName.MatchString(word):
@@ -157,7 +157,7 @@ func (k *Key) add(v yamlfile.Value) {
 	p, err := parsePart(word)
 	switch {
 	case strings.Contains(word, ","):
-		v.Faultf("write ["+strings.Join(strings.FieldsFunc(word, comma), ", ")+"]", "%q holds several parts in one word", word)
+		v.Faultf("write ["+strings.Join(strings.FieldsFunc(word, comma), ", ")+"]", "%q has several parts in one word", word)
 	case err != nil:
 		v.Fault(err)
 	case k.has(p.name):
@@ -165,7 +165,7 @@ func (k *Key) add(v yamlfile.Value) {
 	}
 
 	if near := suspect(p); err == nil && near != "" {
-		v.Warnf("did you mean "+near+"?", "%s is counted by as a further field of that name", word)
+		v.Warnf("did you mean "+near+"?", "%s is read as a further field of that name", word)
 	}
 	k.parts = append(k.parts, p)
 }

@@ -94,7 +94,7 @@ func (p *part) canonicalAddress(typed string) (string, error) {
 		bits = p.bits4
 	}
 	if prefix.Bits() < bits {
-		return "", fmt.Errorf("%s is wider than the /%d that the rule counts by; order a block of the prefix instead", prefix, bits)
+		return "", fmt.Errorf("%s is wider than the /%d that the rule counts by; block the prefix itself instead", prefix, bits)
 	}
 	return string(p.appendAddress(nil, prefix.Addr())), nil
 }

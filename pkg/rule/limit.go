@@ -77,7 +77,7 @@ func noLimit(text string) error {
 	if _, known := periodNamed(word); !known {
 		word = "min"
 	}
-	return fmt.Errorf("%q is no limit: it does not say per what time; write %s/%s", text, number, word)
+	return fmt.Errorf("%q is no limit: the time is missing; write %s/%s", text, number, word)
 }
 
 func parseHits(text string) (int64, error) {
@@ -86,7 +86,7 @@ func parseHits(text string) (int64, error) {
 	case errors.Is(err, strconv.ErrRange) || hits > maxHits:
 		return 0, fmt.Errorf("%s hits are too many; write at most %d", text, int64(maxHits))
 	case err != nil || text[0] == '+':
-		return 0, fmt.Errorf("%q is no whole number of hits; write it as 10/min", text)
+		return 0, fmt.Errorf("%q is no number of hits; write it as 10/min", text)
 	case hits < 1:
 		return 0, fmt.Errorf("%d hits are too few; write at least 1", hits)
 	}
@@ -127,7 +127,7 @@ func periodNamed(word string) (time.Duration, bool) {
 func unknownPeriod(word string) error {
 	switch {
 	case word == "":
-		return errors.New("it does not say per what time; write s, min, hour, day or week behind the slash")
+		return errors.New("the time is missing; write s, min, hour, day or week behind the slash")
 	case strings.HasPrefix(word, "month"), strings.HasPrefix(word, "year"):
 		return fmt.Errorf("a %s has no fixed length; write it in days, such as 30d", strings.TrimSuffix(word, "s"))
 	}
@@ -149,7 +149,7 @@ func unknownPeriod(word string) error {
 // FromYAML reads a limit.
 func (l *Limit) FromYAML(v yamlfile.Value) {
 	if text, ok := v.Scalar(); ok && !v.Quoted() && strings.Trim(text, "0123456789") == "" {
-		v.Faultf("write "+text+"/min, /hour or /day", "%s says how many, but not per what time", text)
+		v.Faultf("write "+text+"/min, /hour or /day", "%s is a number of hits without a time", text)
 		return
 	}
 

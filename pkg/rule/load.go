@@ -175,9 +175,9 @@ func (l *loader) matching(pattern string) []string {
 	found, err := filepath.Glob(pattern)
 	switch {
 	case err != nil:
-		l.fault(pattern, "", "this is no pattern: %v", err)
+		l.fault(pattern, "", "the pattern is not valid: %v", err)
 	case len(found) == 0:
-		l.fault(pattern, "", "no file is of this pattern")
+		l.fault(pattern, "", "no file matches this pattern")
 	}
 	return found
 }

@@ -115,7 +115,7 @@ func TestLoadTellsTheFaultsOfAllFiles(t *testing.T) {
 PATH/a.yaml:2:27: there is no rule sam; did you mean same?
 PATH/b.yaml:2:12: the name same has the rule at PATH/a.yaml:1 already; give each rule a name of its own
 PATH/c.yaml:2:1: a value is missing here, or a bracket above is not closed
-PATH/none*: no file is of this pattern
+PATH/none*: no file matches this pattern
 PATH/none.yaml: no such file or directory`
 	if got := strings.ReplaceAll(err.Error(), path, "PATH"); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)

@@ -95,7 +95,7 @@ func (r *ruleSpec) checkName(v yamlfile.Value) {
 	case !goodName.MatchString(r.Name) || len(r.Name) > maxBytes:
 		place.Faultf("use letters, digits and . _ - only, at most 64, beginning with a letter or digit", "%q is no name for a rule", r.Name)
 	case r.Name == "manual":
-		place.Faultf("choose another", "the name manual is kept for what people order")
+		place.Faultf("choose another", "the name manual is reserved for manual entries")
 	}
 }
 
@@ -168,14 +168,14 @@ func (r *ruleSpec) checkBlock(v yamlfile.Value) {
 	first := time.Duration(r.Block.For)
 	r.checkShort(v)
 	if first == 0 {
-		block.Key("for").Faultf("write how long, such as 10m, or mode: shadow for none at all", "a block of no time blocks nothing")
+		block.Key("for").Faultf("write how long, such as 10m, or mode: shadow for none at all", "a block of 0s blocks nothing")
 	}
 
 	for i, then := range r.Block.Then {
 		places, _ := block.Key("then").List()
 		switch {
 		case then == 0:
-			places[i].Faultf("write how long, such as 1h", "a block of no time blocks nothing")
+			places[i].Faultf("write how long, such as 1h", "a block of 0s blocks nothing")
 		case time.Duration(then) < first:
 			places[i].Warnf("", "offence %d is blocked for %v, shorter than the one before it", i+2, then)
 		}
@@ -183,7 +183,7 @@ func (r *ruleSpec) checkBlock(v yamlfile.Value) {
 	}
 
 	if len(r.Block.Then) > 0 && r.Block.Forget == 0 {
-		block.Key("forget").Warnf("write how long, such as 24h", "forget: 0s makes every offence the first, so then never comes to pass")
+		block.Key("forget").Warnf("write how long, such as 24h", "forget: 0s makes every offence the first, so then never applies")
 	}
 	if r.Block.Covers == CoversMatch && !v.Key("match").Faulty() {
 		r.checkCovers(v, block.Key("covers"))
@@ -219,7 +219,7 @@ func (r *ruleSpec) checkShort(v yamlfile.Value) {
 	for i, limit := range r.Limits {
 		if limit.Per/muchShorter > lasts {
 			places[i].Warnf("write block: {until: clear}, or a longer block",
-				"the block of %v is much shorter than the window of %s, and after a block counting begins at zero, so more than that pass",
+				"the block of %v is much shorter than the window of %s, and after a block counting begins at zero, so a client gets more than that",
 				yamlfile.DurationOrForever(lasts), limit)
 		}
 	}
@@ -231,7 +231,7 @@ func (r *ruleSpec) checkCovers(v, place yamlfile.Value) {
 		return
 	}
 	if _, everything := beforehand(r.Match.compiled); everything {
-		place.Warnf("", "covers: match covers all, because match asks for nothing that is known before the response")
+		place.Warnf("", "covers: match covers all, because match has no condition that is known before the response")
 	}
 }
 
