@@ -141,7 +141,7 @@ func (in *intake) open() (source, error) {
 	case in.config.Syslog != nil:
 		return newSyslogSource(in)
 	}
-	return nil, errors.New("it does not say where to read")
+	return nil, errors.New("one of file, kafka, http and syslog is needed")
 }
 
 // Close writes the changes that the journal has queued, and unlocks the folder. Call it after Run has returned.

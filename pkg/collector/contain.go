@@ -24,7 +24,7 @@ type panicked struct {
 }
 
 func (p *panicked) Error() string {
-	return fmt.Sprintf("a fault of the program: panic: %v", p.value)
+	return fmt.Sprintf("an error in the program: panic: %v", p.value)
 }
 
 // contained runs a part of a source and returns its panic as an error. A panic must not end the process, in which
@@ -70,7 +70,7 @@ func (in *intake) outlive(ctx context.Context, name string, part, clean func() e
 		}
 
 		in.stopped.remove(name)
-		in.logger.Info("a part of a source that was stopped by a fault starts again", "part", name)
+		in.logger.Info("a part of a source that was stopped by an error starts again", "part", name)
 	}
 }
 
@@ -86,7 +86,7 @@ func (in *intake) isolated(name string, do func()) (sound bool) {
 
 // stop reports that a part has stopped.
 func (in *intake) stop(name string, p *panicked, pauseFor time.Duration) {
-	what := fmt.Sprintf("%s is stopped by %v; it is tried again from time to time: please report it, with what the log says", name, p)
+	what := fmt.Sprintf("%s is stopped by %v; it is tried again from time to time: please report it, with the log", name, p)
 	in.stopped.add(name, what)
 	in.fault.Store(&fault{what, time.Now()})
 	in.panicked(name, p, "again in", pauseFor)
@@ -95,7 +95,7 @@ func (in *intake) stop(name string, p *panicked, pauseFor time.Duration) {
 // panicked counts and logs a panic.
 func (in *intake) panicked(name string, p *panicked, more ...any) {
 	in.metrics.panics.Inc()
-	in.logger.Error("a part of a source is stopped by a fault of the program, the others go on: please report it",
+	in.logger.Error("a part of a source is stopped by an error in the program, the others continue: please report it",
 		append([]any{"part", name, "panic", fmt.Sprint(p.value), "stack", string(p.stack)}, more...)...)
 }
 

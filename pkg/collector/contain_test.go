@@ -67,7 +67,7 @@ func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 		if got := b.panics("logs"); got != 12 {
 			t.Errorf("%v panics are counted", got)
 		}
-		if !heard.has("stopped by a fault") || !heard.has("file_family.go") {
+		if !heard.has("stopped by an error") || !heard.has("file_family.go") {
 			t.Error("it was not said, with where")
 		}
 		b.stop()
@@ -99,7 +99,7 @@ func TestASourceThatAlwaysPanics(t *testing.T) {
 	until(t, "the status to say it", func() bool {
 		status := b.collector.Status()
 		return !status.CaughtUp && slices.ContainsFunc(status.Sources, func(s SourceStatus) bool {
-			return s.Name == "bad" && !s.CaughtUp && strings.Contains(s.Error, "bad.log is stopped by a fault of the program: panic: a mine")
+			return s.Name == "bad" && !s.CaughtUp && strings.Contains(s.Error, "bad.log is stopped by an error in the program: panic: a mine")
 		})
 	})
 	b.stop()

@@ -115,7 +115,7 @@ func (b *brokenFile) fault() error {
 	case errors.Is(b.why, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%s is cut off: %s; %s", b.path, read, remedy)
 	case errors.Is(b.why, logfile.ErrBehind):
-		return fmt.Errorf("%s is read up to the end of what is packed in it: %w; pack it again, or move it away", b.path, b.why)
+		return fmt.Errorf("%s is read up to the end of its packed text: %w; pack it again, or move it away", b.path, b.why)
 	}
 	return fmt.Errorf("%s is damaged: %s: %w; %s", b.path, read, b.why, remedy)
 }

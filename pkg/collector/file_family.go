@@ -327,7 +327,7 @@ func (log *fileLog) add(ctx context.Context, line []byte, long bool) error {
 func (f *family) sayEndless(log *fileLog) {
 	if log.tape.long && !log.endless {
 		log.endless = true
-		f.source.logger.Warn("a line of more than 16 MiB is not counted; reading goes on behind its end: is the file a log?",
+		f.source.logger.Warn("a line of more than 16 MiB is not counted; reading continues after its end: is the file a log?",
 			"file", log.path, "position", log.tape.began.position, "begins", request.Sample(string(log.tape.sample)))
 	}
 }
@@ -344,7 +344,7 @@ func (f *family) learn(s *stream, t *tape) {
 }
 
 // errUnfinished means that a compressed file ends in the middle: it is still being written, or it is cut off.
-var errUnfinished = errors.New("the compressed file is not whole yet")
+var errUnfinished = errors.New("the compressed file is not complete yet")
 
 // atEnd handles a log that has no more bytes at the moment.
 func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
@@ -406,7 +406,7 @@ func (f *family) truncated(ctx context.Context, log *fileLog) {
 			from = other.path
 		}
 	}
-	f.source.logger.Warn("a file was cut off or overwritten: a new log begins with it; what was not read of the old one is looked for in copies",
+	f.source.logger.Warn("a file was cut off or overwritten: a new log begins in it, and the unread rest of the old one is looked for in copies",
 		"file", log.path, "read", log.position, "copy", from)
 }
 

@@ -113,7 +113,7 @@ func (f *family) rotated(live string) (files []found) {
 	folder, err := os.ReadDir(filepath.Dir(live))
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
-			f.bar(filepath.Dir(live), fmt.Errorf("looking for what %s was rotated to: %w", live, err))
+			f.bar(filepath.Dir(live), fmt.Errorf("looking for the rotated files of %s: %w", live, err))
 		}
 		return nil
 	}
@@ -143,7 +143,7 @@ func noFile(path string, info os.FileInfo) error {
 	case os.ModeDir:
 		return fmt.Errorf("%s is a directory: name the files in it, as %s", path, filepath.Join(path, "*.log"))
 	case os.ModeNamedPipe:
-		return fmt.Errorf("%s is a named pipe, which cannot be read again: have a program send what it gives, as in weir send --http, or use a syslog source", path)
+		return fmt.Errorf("%s is a named pipe, which cannot be read again: send its content with a program, as in weir send --http, or use a syslog source", path)
 	}
 	return fmt.Errorf("%s is no regular file", path)
 }
@@ -289,7 +289,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 			if f.source.known.differ(log, opened, file) {
 				return false, false
 			}
-			f.notRead(file.path, "a file begins with the same 1,024 bytes as another that is read, and is taken for a copy of it and not read; should it be another log, it is read once it goes on otherwise than that one",
+			f.notRead(file.path, "a file begins with the same 1,024 bytes as another file; it is taken for a copy and not read; if it is another log, it is read once it differs from that file",
 				"other", owner.path)
 		}
 
@@ -332,7 +332,7 @@ func (f *family) goOn(log *knownLog, file found, opened *os.File, start []byte) 
 	text, _ := opening(start, false)
 	next := f.source.known.register(f, inodeOf(file.info), start, text)
 	f.source.known.goOn(log, next)
-	f.source.logger.Error("a file lost its end after that was read, as by a loss of power: what was counted stays counted, and the file goes on with what is newer than the last request of it",
+	f.source.logger.Error("a file lost its end after it was read, as by a loss of power: counted requests stay counted, and reading continues with requests that are newer than the last one",
 		"file", file.path, "read", log.position, "bytes", file.info.Size(), "newer than", time.UnixMilli(next.after).UTC(), "log", next.source)
 
 	if f.open(next, file, opened, start) != nil {
@@ -370,7 +370,7 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 
 	f.undecided = true
 	if time.Since(file.info.ModTime()) > finalAfter {
-		f.notRead(file.path, "a file begins with the same 1,024 bytes as a log that was read, and is shorter: it is taken for a part of that and not read; should it be another log, it is read once it is longer",
+		f.notRead(file.path, "a file begins with the same 1,024 bytes as a log that was read, and is shorter: it is taken for a part of that log and not read; if it is another log, it is read once it is longer",
 			"bytes", file.info.Size(), "read", log.position)
 	}
 

@@ -183,7 +183,7 @@ func (m *member) progress(at int64) {
 	m.reached, m.progressed = at, time.Now()
 	if m.gone {
 		m.gone = false
-		m.hold.logger.Info("a source goes on that had stopped; the others wait for it again", "log", m.name)
+		m.hold.logger.Info("a source that had stopped continues; the others wait for it again", "log", m.name)
 	}
 	m.hold.move(was)
 }
@@ -281,7 +281,7 @@ func (m *member) counts(now, began time.Time) bool {
 	// A member that waits for others has not stalled.
 	if !m.gone && !m.waiting && m.wants == noTime && now.Sub(since) >= stallAfter {
 		m.gone = true
-		m.hold.logger.Warn("a source has made no progress; the others wait for it no longer, and what it brings later may come too late to be counted",
+		m.hold.logger.Warn("a source has made no progress; the others no longer wait for it, and its later hits may come too late to be counted",
 			"log", m.name, "for", stallAfter)
 	}
 

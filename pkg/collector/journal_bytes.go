@@ -75,7 +75,7 @@ func (h header) bytes() []byte {
 }
 
 var (
-	errNotOurs = errors.New("this is no journal of a collector, or its beginning is destroyed; bring it back from a copy, or move it away: then all files are read anew as configured, and what was counted of them may be counted twice")
+	errNotOurs = errors.New("this is not a collector's journal, or its beginning is destroyed; restore it from a copy, or move it away: then all files are read again as configured, and requests that were counted may be counted twice")
 	errNewer   = errors.New("it was written by a newer version; run that one")
 )
 

@@ -113,7 +113,7 @@ func (j *fileJournal) read() error {
 	if header == nil {
 		j.id, j.fresh = newID(), true
 		if mark.Collector != "" {
-			j.logger.Error("the collector's journal is gone: a new collector begins, which reads all files anew as configured; what was counted of them may be counted twice",
+			j.logger.Error("the collector's journal is gone: a new collector begins, which reads all files again as configured; requests that were counted may be counted twice",
 				"journal", j.path(), "was", mark.Collector, "is", j.id)
 		}
 		return nil
@@ -121,10 +121,10 @@ func (j *fileJournal) read() error {
 
 	j.id, j.generation = header.collector, header.generation
 	if mark.Collector == j.id && (mark.Generation > j.generation || mark.Generation == j.generation && mark.Bytes > sound) {
-		j.logger.Error("the collector's journal went back: it ends before what was written to it. Files are read again from where it ends; what this overlaps with what was counted is told as conflicts there, and not counted twice",
+		j.logger.Error("the collector's journal went back: it is shorter than it was. Files are read again from where it ends; the aggregator reports batches that it has counted already as conflicts, and does not count them twice",
 			"journal", j.path(), "bytes", sound, "written", mark.Bytes, "generation", j.generation, "generation written", mark.Generation)
 	} else if torn := int64(len(data)) - sound; torn > 0 {
-		j.logger.Info("the journal's last entry was not whole; it is cut off", "bytes", torn)
+		j.logger.Info("the journal's last entry was incomplete; it is removed", "bytes", torn)
 	}
 
 	return nil
@@ -187,7 +187,7 @@ func (j *fileJournal) status() (outstanding int, fault string) {
 func (j *fileJournal) resend(ctx context.Context, sink Sink, retention time.Duration) error {
 	for _, c := range j.state.recovered {
 		if age := time.Since(time.UnixMilli(c.clock)); retention > 0 && age > retention*9/10 {
-			j.logger.Error("a cut is too old to be sent again: its hits are lost if Kafka does not have it", "log", c.source, "from", c.from, "to", c.to, "age", age.Round(time.Second))
+			j.logger.Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", c.source, "from", c.from, "to", c.to, "age", age.Round(time.Second))
 			j.done(nil, c)
 			continue
 		}
@@ -197,7 +197,7 @@ func (j *fileJournal) resend(ctx context.Context, sink Sink, retention time.Dura
 	}
 
 	if n := len(j.state.recovered); n > 0 {
-		j.logger.Info("sent again what Kafka may not have had", "cuts", n)
+		j.logger.Info("sent the batches again that Kafka may not have had", "cuts", n)
 	}
 	j.state.recovered = nil
 	return nil
@@ -318,7 +318,7 @@ func (j *fileJournal) sendAgain(ctx context.Context, sink Sink, cuts []*cut) err
 			continue
 		}
 		if err := sink.Send(ctx, c.messages(j.resent)...); err != nil {
-			return fmt.Errorf("sending what was outstanding: %w", err)
+			return fmt.Errorf("sending outstanding batches: %w", err)
 		}
 	}
 	return nil

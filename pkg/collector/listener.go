@@ -51,7 +51,7 @@ func addressOf(a net.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-var errUnguarded = errors.New("other machines can reach it, and nobody there is asked who they are")
+var errUnguarded = errors.New("other machines can reach it, and clients there are not authenticated")
 
 // guard refuses an address that other machines can reach, unless the senders there are checked.
 func guard(address string, config *tls.Config, guarded bool) error {

@@ -27,16 +27,16 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 
 	return &metrics{
-		requests:  counter("requests_total", "Requests read, those that could not be read too.", "source"),
+		requests:  counter("requests_total", "Requests read, including those that could not be parsed.", "source"),
 		bytes:     counter("bytes_total", "Bytes of records read.", "source"),
-		uncounted: counter("uncounted_total", "Requests that gave no hit, by why.", "source", "reason"),
+		uncounted: counter("uncounted_total", "Requests that gave no hit, by reason.", "source", "reason"),
 		hits:      counter("hits_total", "Hits made, by rule.", "source", "rule"),
-		panics:    counter("panics_total", "How often a part of the source was stopped by a fault of the program, and tried again.", "source"),
+		panics:    counter("panics_total", "How often a part of the source was stopped by an error in the program, and tried again.", "source"),
 		lagBytes:  gauge("lag_bytes", "Bytes of files that wait to be read."),
 		lagCount:  gauge("lag_records", "Records of Kafka topics that wait to be read."),
 		newest:    gauge("last_request_timestamp_seconds", "Time of the newest request read."),
 		outstanding: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_collector_outstanding_cuts",
-			Help: "Cuts that the journal holds and Kafka may not have yet."})),
+			Help: "Batch boundaries in the journal that Kafka may not have yet."})),
 	}
 }
 

@@ -140,7 +140,7 @@ func (c *Collector) rulingOf(fingerprint string) *ruling {
 // Reload replaces the rules and the trusted proxies, from each stream's next cut on.
 func (c *Collector) Reload(set *rule.Set, client *request.Client) {
 	if err := c.kept.keep(set); err != nil {
-		c.config.Logger.Warn("a cut that has to be made again by these rules may not be the same", "error", err)
+		c.config.Logger.Warn("the rules could not be stored: batches that have to be made again by them may differ", "error", err)
 	}
 	c.ruling.Store(newRuling(set, client))
 }

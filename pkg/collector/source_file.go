@@ -89,7 +89,7 @@ func (f *fileSource) run(ctx context.Context) error {
 	defer cancel() // also after a panic
 	var err error
 	if f.watcher, err = fsnotify.NewWatcher(); err != nil {
-		f.trouble("watch", fmt.Errorf("there are no notifications of files, so they are looked at every %s: %w", pollAlone, err))
+		f.trouble("watch", fmt.Errorf("there are no notifications of file changes, so files are checked every %s: %w", pollAlone, err))
 		f.watcher = nil
 	} else {
 		defer func() { _ = f.watcher.Close() }() // it was only read
@@ -139,7 +139,7 @@ func (f *fileSource) follow(ctx context.Context) {
 				look = time.After(lookAfter)
 			}
 		case err := <-faults:
-			f.trouble("watch", fmt.Errorf("notifications of files were lost, they are looked at once a second: %w", err))
+			f.trouble("watch", fmt.Errorf("notifications of file changes were lost; files are checked once a second: %w", err))
 		case <-ticker.C:
 			if n%globEvery == 0 {
 				f.discover(ctx, false)
@@ -263,7 +263,7 @@ func (f *fileSource) watch(folder string) {
 		f.watched[folder] = true
 	case errors.Is(err, os.ErrNotExist) || strings.ContainsAny(folder, "*?["): // found again with the files in it
 	default:
-		f.trouble("watch", fmt.Errorf("there are no notifications of %s, its files are looked at once a second: %w", folder, err))
+		f.trouble("watch", fmt.Errorf("there are no notifications of changes in %s; its files are checked once a second: %w", folder, err))
 	}
 }
 

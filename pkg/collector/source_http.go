@@ -167,7 +167,7 @@ func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
 			err = s.wait(ctx, h.more)
 		}
 		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("counting what was posted: %w", err)
+			return fmt.Errorf("counting posted requests: %w", err)
 		}
 		if ctx.Err() != nil {
 			break
@@ -175,7 +175,7 @@ func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
 	}
 
 	if err := s.drain(work); err != nil {
-		h.logger.Warn("Kafka has not acknowledged the last that was posted; its senders were not told that it has", "why", err)
+		h.logger.Warn("Kafka has not acknowledged the last posted requests; their senders got no 200", "why", err)
 	}
 	return nil
 }

@@ -55,8 +55,8 @@ func problem(status int, err error) *httpProblem {
 
 var (
 	errPath     = errors.New("requests are posted to " + requestsPath)
-	errPending  = errors.New("kafka has not acknowledged it in time: it may be counted yet, and sending it again may count it twice")
-	errStopping = errors.New("the collector stops, and Kafka has not acknowledged it: it may have been counted, and sending it again may count it twice")
+	errPending  = errors.New("kafka has not acknowledged the requests in time: they may still be counted, and sending them again may count them twice")
+	errStopping = errors.New("the collector is stopping, and Kafka has not acknowledged the requests: they may have been counted, and sending them again may count them twice")
 )
 
 // ServeHTTP answers one request.
@@ -162,7 +162,7 @@ const (
 )
 
 // errType is the error for a content type that is not supported.
-var errType = errors.New("is not read: send lines as text/plain or application/x-ndjson, or JSON as application/json")
+var errType = errors.New("is not supported: send lines as text/plain or application/x-ndjson, or JSON as application/json")
 
 // bodyKind returns the kind of a body by its content type. curl sends application/x-www-form-urlencoded with any body.
 func bodyKind(contentType string) (kind int, err error) {
@@ -175,9 +175,9 @@ func bodyKind(contentType string) (kind int, err error) {
 	case strings.Contains(sub, "json"): // x-ndjson, jsonl, json-seq
 		return kindLines, nil
 	case strings.Contains(sub, "protobuf"):
-		return 0, fmt.Errorf("%s %w; of OpenTelemetry's exporter otlphttp, set encoding: json", media, errType)
+		return 0, fmt.Errorf("%s %w; in OpenTelemetry's exporter otlphttp, set encoding: json", media, errType)
 	case strings.Contains(sub, "gzip"):
-		return 0, fmt.Errorf("%s %w, and say that it is compressed with Content-Encoding: gzip", media, errType)
+		return 0, fmt.Errorf("%s %w, and declare the compression with Content-Encoding: gzip", media, errType)
 	case err != nil:
 		return 0, fmt.Errorf("the content type %.100q %w", contentType, errType)
 	}
@@ -196,7 +196,7 @@ func (h *httpSource) unread(err error) *httpProblem {
 	case errors.Is(err, errEncoding):
 		return problem(http.StatusUnsupportedMediaType, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return problem(http.StatusRequestTimeout, fmt.Errorf("the body was not here after %s", h.limits.bodyFor))
+		return problem(http.StatusRequestTimeout, fmt.Errorf("the body had not arrived after %s", h.limits.bodyFor))
 	}
 	return problem(http.StatusBadRequest, err)
 }
@@ -251,7 +251,7 @@ func (o outcome) unreadable() *httpProblem {
 	if o.requests == 0 || unread < o.requests {
 		return nil
 	}
-	wrong := problem(http.StatusBadRequest, fmt.Errorf("none of the %d requests could be read: set format and envelope of this source to what you send (weir parse shows what is read of it)", o.requests))
+	wrong := problem(http.StatusBadRequest, fmt.Errorf("none of the %d requests could be read: set this source's format and envelope to those of your data (weir parse shows how they are read)", o.requests))
 	wrong.Requests, wrong.Unread = answer.Requests, answer.Unread
 	return wrong
 }

@@ -62,7 +62,7 @@ const (
 var (
 	errFull     = errors.New("there is no room for more")
 	errLarge    = errors.New("the body is too large")
-	errEncoding = errors.New("the body's encoding is not known: send it as it is, or compressed with gzip")
+	errEncoding = errors.New("the body's encoding is not supported: send it uncompressed, or compressed with gzip")
 )
 
 // read reads the body of a request.
@@ -152,7 +152,7 @@ func (p *post) each(record func([]byte) error) error {
 	return nil
 }
 
-var errNotJSON = errors.New("the body is not JSON as its content type says: send lines as text/plain or application/x-ndjson")
+var errNotJSON = errors.New("the body is not JSON, although its content type is: send lines as text/plain or application/x-ndjson")
 
 func eachJSON(body []byte, record func([]byte) error) error {
 	for rest := skipJSONSpace(body); len(rest) > 0; rest = skipJSONSpace(rest) {

@@ -278,7 +278,7 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 
 		switch {
 		case errors.Is(err, kafka.ErrExpelled):
-			k.logger.Info("lost a partition: what no commit has is dropped, its next owner reads it", "log", p.topicPartition.String(), "why", err)
+			k.logger.Info("lost a partition: records that no commit contains are dropped here, and its next owner reads them", "log", p.topicPartition.String(), "why", err)
 			return nil
 		case ctx.Err() != nil, errors.Is(err, kafka.ErrClosed):
 			return nil

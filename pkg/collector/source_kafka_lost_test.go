@@ -104,7 +104,7 @@ func TestALogThatWasCutOff(t *testing.T) {
 			}
 			b.commit(kafkaNote{Incarnation: "i", Mark: &mark, Last: &seen{99, 1}}.commit(100, nil))
 			c := b.start(b.sink)
-			eventually(t, "it to be said", func() bool { return c.said.has("its log ends at 20, before 100") })
+			eventually(t, "it to be said", func() bool { return c.said.has("its log ends at 20, but it was read up to 100") })
 			b.produce(10)
 			b.sink.await(t, b.want)
 			if c.said.has("it was cut off") != sameLog {
@@ -125,7 +125,7 @@ func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
 	b.commit(kafkaNote{Incarnation: "i", Rules: b.rules.Fingerprint()}.commit(0, []outstanding{{0, 10, old}}))
 	c := b.start(b.sink, func(c *Config) { c.Retention = time.Hour })
 	b.sink.await(t, b.want)
-	if !c.said.has("a cut is too old to be sent again") {
+	if !c.said.has("batches are too old to be sent again") {
 		t.Error("it is not said")
 	}
 }

@@ -130,17 +130,17 @@ func (t *takeover) end() int64 {
 // takeUp determines where to continue, from the commit and the extent of the log.
 func takeUp(commit kafka.Commit, span kafka.Span) (t takeover, err error) {
 	if commit.Offset < 0 {
-		return takeover{offset: -1, anew: "nothing is stored of it"}, nil
+		return takeover{offset: -1, anew: "nothing is stored about it"}, nil
 	}
 	t.offset = commit.Offset
 	t.note, t.again, err = readNote(commit)
 	switch {
 	case errors.Is(err, errForeign):
-		return takeover{offset: commit.Offset, anew: "what is stored of it was not written by a collector"}, nil
+		return takeover{offset: commit.Offset, anew: "the stored commit was not written by a collector"}, nil
 	case err != nil:
 		return t, err
 	case t.end() > span.End:
-		return takeover{note: t.note, beyond: true, offset: -1, anew: fmt.Sprintf("its log ends at %d, before %d, up to which it was read", span.End, t.end())}, nil
+		return takeover{note: t.note, beyond: true, offset: -1, anew: fmt.Sprintf("its log ends at %d, but it was read up to %d", span.End, t.end())}, nil
 	}
 
 	return t, nil

@@ -16,7 +16,7 @@ const (
 )
 
 // errAnew means that the log is not the one that was read, or may not be: reading has to begin again with a takeover.
-var errAnew = errors.New("the log has to be taken up anew")
+var errAnew = errors.New("the log has to be taken over again")
 
 // A reading reads a partition from the takeover until it is given up. One goroutine owns it; another one fetches.
 type reading struct {
@@ -92,7 +92,7 @@ func (r *reading) open(t *takeover) {
 		for _, c := range t.again {
 			config.again = append(config.again, again{from: c.from, to: c.to, clock: c.clock, ruling: t.by})
 		}
-		r.logger.Info("making cuts again that Kafka may not have had", "log", config.log, "cuts", len(t.again), "from", t.offset, "to", t.end())
+		r.logger.Info("making the batches again that Kafka may not have had", "log", config.log, "cuts", len(t.again), "from", t.offset, "to", t.end())
 	}
 
 	r.stream = r.newStream(config)

@@ -22,7 +22,7 @@ func (r *reading) take(ctx context.Context) (takeover, error) {
 		if err == nil || ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
 			return t, err
 		}
-		r.trouble("take", fmt.Errorf("taking up %s: %w", r.topicPartition, err))
+		r.trouble("take", fmt.Errorf("taking over %s: %w", r.topicPartition, err))
 		pause(ctx, retryEvery)
 	}
 }
@@ -72,10 +72,10 @@ func (r *reading) verify(ctx context.Context, t *takeover, span kafka.Span) erro
 	case t.beyond:
 		same, other, err := r.find(ctx, t.note.Mark, span)
 		if same {
-			t.anew += "; it was cut off, what is there was read before"
+			t.anew += "; it was cut off, and its present records were read before"
 			t.offset = span.End
 		} else if other {
-			t.anew += ", and is another"
+			t.anew += ", and it is another log"
 		}
 		return err
 	case t.anew != "":
@@ -84,7 +84,7 @@ func (r *reading) verify(ctx context.Context, t *takeover, span kafka.Span) erro
 
 	_, other, err := r.find(ctx, t.note.Last, span)
 	if other {
-		t.anew = fmt.Sprintf("its log is another: the record at %d is not the one that was read", t.note.Last.Offset)
+		t.anew = fmt.Sprintf("its log is another one: the record at %d is not the one that was read", t.note.Last.Offset)
 		t.offset = -1
 	}
 
@@ -178,7 +178,7 @@ func (r *reading) agree(ctx context.Context, t *takeover) error {
 		if age <= retention*9/10 {
 			break
 		}
-		r.logger.Error("a cut is too old to be sent again: its hits are lost if Kafka does not have it", "log", r.topicPartition.String(),
+		r.logger.Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", r.topicPartition.String(),
 			"from", c.from, "to", c.to, "age", age.Round(time.Second))
 		t.again, t.offset, t.note.Last = t.again[1:], c.to, nil
 	}
@@ -202,11 +202,11 @@ func (r *reading) agreeRules(ctx context.Context, fingerprint string) (*ruling, 
 		said := []any{"log", r.topicPartition.String(), "rules", fingerprint, "ours", ours.fingerprint}
 		if began.IsZero() {
 			began = time.Now()
-			r.logger.Warn("cuts that Kafka may not have were made by rules that this collector does not know: waiting for them for 30 s", said...)
+			r.logger.Warn("outstanding batches were made by rules that this collector does not know: waiting for these rules for 30 s", said...)
 		}
 
 		if time.Since(began) >= r.patience {
-			r.logger.Error("cuts that Kafka may not have are made again by other rules: where it has them, they are told as conflicts and not counted again", said...)
+			r.logger.Error("outstanding batches are made again by other rules: those that Kafka has already are reported as conflicts and not counted again", said...)
 			return ours, nil
 		}
 

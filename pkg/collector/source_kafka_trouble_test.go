@@ -179,7 +179,7 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		b := outstanding(t)
 		sent := b.sink.records()
 		c := b.start(b.sink, func(c *Config) { c.Rules = others })
-		eventually(t, "it to be said", func() bool { return c.said.has("waiting for them") })
+		eventually(t, "it to be said", func() bool { return c.said.has("waiting for these rules") })
 		c.Reload(b.rules, nil)
 		eventually(t, "the cuts to be made again", func() bool { return b.sink.records() > sent })
 		b.produce(10)

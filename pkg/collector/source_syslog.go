@@ -72,14 +72,14 @@ func newSyslogSource(in *intake) (source, error) {
 		tls = nil
 	case "tls":
 		if tls == nil {
-			return nil, fmt.Errorf("listening on %s: there is no certificate to show", config.Listen)
+			return nil, fmt.Errorf("listening on %s: tls needs a certificate", config.Listen)
 		}
 	default:
 		return nil, fmt.Errorf("%q is no address for syslog; write it as udp://127.0.0.1:5514, or with tcp, tls, unix or unixstream", config.Listen)
 	}
 
 	if err := guard(address, tls, config.From != nil); err != nil {
-		return nil, fmt.Errorf("listening on %s: %w; say from which addresses, or listen on 127.0.0.1", config.Listen, err)
+		return nil, fmt.Errorf("listening on %s: %w; list the allowed senders in from, or listen on 127.0.0.1", config.Listen, err)
 	}
 	return newSyslog(in, scheme, address), nil
 }
@@ -157,7 +157,7 @@ func (s *syslogSource) feed(ctx, work context.Context, to *stream) error {
 		err = to.drain(work)
 	}
 	if err != nil {
-		s.logger.Error("Kafka did not acknowledge what was sent last: it may be lost", "lines not counted", to.lag.Load(), "cuts not acknowledged", len(to.flying), "why", err)
+		s.logger.Error("Kafka did not acknowledge the last lines: they may be lost", "lines not counted", to.lag.Load(), "cuts not acknowledged", len(to.flying), "why", err)
 	}
 
 	return nil

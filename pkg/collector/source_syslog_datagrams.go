@@ -128,7 +128,7 @@ func (s *syslogSource) warnOfShortQueue(setting string) {
 		return // this system has no such bound
 	}
 	if length, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && length < leastUnixQueue {
-		s.logger.Warn("few datagrams may wait in this unix socket: senders that do not wait, such as nginx, lose lines unseen; let them send over UDP, or set net.unix.max_dgram_qlen=4096 and start again",
+		s.logger.Warn("few datagrams may wait in this unix socket: senders that do not wait, such as nginx, lose lines without notice; let them send over UDP, or set net.unix.max_dgram_qlen=4096 and start again",
 			"net.unix.max_dgram_qlen", length, "socket", s.address)
 	}
 }

@@ -49,10 +49,10 @@ func (s *syslogSource) troubleWith(ctx context.Context, conn net.Conn, err error
 	}
 }
 
-var errHTTP = errors.New("it speaks HTTP, not syslog, as the page of a browser does: nothing of it is counted; post lines to a source of the kind http")
+var errHTTP = errors.New("it speaks HTTP, not syslog, as a browser's page does: it is not counted; post lines to a source of the kind http")
 
 // A page can choose parts of the first bytes of a browser's TLS (a session's ticket), lines too.
-var errTLS = errors.New("it speaks TLS, and this address takes lines as they are: nothing of it is counted; have the source listen at tls://")
+var errTLS = errors.New("it speaks TLS, and this address takes plain lines: it is not counted; let the source listen at tls://")
 
 // messages puts all messages of a connection into the inbox.
 func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
@@ -147,7 +147,7 @@ const (
 	maxFrameBytes = 64 << 20 // a larger number is no length
 )
 
-var errFraming = errors.New("it sends no syslog: a message's length is wanted")
+var errFraming = errors.New("it sends no syslog: a message's length is expected")
 
 // next returns the next message, which is valid until the following call; of one that is too long, its beginning and
 // the reason. With an error there may be a last message too.

@@ -131,7 +131,7 @@ func TestSyslogLinesThatEndWithTheConnection(t *testing.T) {
 }
 
 func TestSyslogMessagesThatAreTooLong(t *testing.T) {
-	t.Parallel() // the source reports other messages once a second
+	t.Parallel() // records without a hit are counted after emptyCutAfter
 	long := strings.Repeat("x", 3*maxMessageBytes)
 	for scheme, texts := range map[string][]string{
 		"tcp":        {"<1>" + long + "\n", "<1>x\n"},
@@ -164,7 +164,7 @@ func TestSyslogLongRequestsCount(t *testing.T) {
 }
 
 func TestSyslogThatIsNone(t *testing.T) {
-	t.Parallel() // the source reports other messages once a second
+	t.Parallel() // records without a hit are counted after emptyCutAfter
 	b := newSyslogBench(t, "tcp")
 	b.start()
 	for _, text := range []string{"5 <1>ab hello", "99999999999 <1>", "300 <1>the end"} {

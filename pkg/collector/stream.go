@@ -261,7 +261,7 @@ func (s *stream) drain(ctx context.Context) error {
 }
 
 // errHeld is why the rest is not sent.
-var errHeld = errors.New("it is ahead of what others have sent")
+var errHeld = errors.New("it is ahead of the other sources")
 
 // leave cuts the rest and returns when Kafka has all that may be sent; with errHeld when there is more.
 func (s *stream) leave(ctx context.Context) error {

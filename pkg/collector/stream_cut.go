@@ -276,7 +276,7 @@ func (s *stream) firstUnsent() *cut {
 
 func (s *stream) send(ctx context.Context, c *cut) error {
 	if c.fault != nil {
-		s.err = fmt.Errorf("noting a cut of %s: %w", s.log, c.fault)
+		s.err = fmt.Errorf("noting batches of %s in the journal: %w", s.log, c.fault)
 		return s.err
 	}
 
@@ -307,7 +307,7 @@ func (s *stream) settled(c *cut, b *batch, err error) {
 	}
 }
 
-var errLost = errors.New("kafka has refused it for good")
+var errLost = errors.New("kafka has refused it permanently")
 
 func (s *stream) finish(c *cut) {
 	s.journal.done(s, c)

@@ -108,7 +108,7 @@ func (w *watch) judge(s *stream) {
 	if w.requests > watchSpan/2 && len(w.lacking) > 0 {
 		if s.said.lacking.CompareAndSwap(false, true) {
 			for _, field := range w.lacking {
-				s.logger.Warn("no request has a field that rules ask for: does the log have it? They count nothing by it here", "log", s.log,
+				s.logger.Warn("no request has a field that rules ask for: does the log have it? These rules count nothing by it here", "log", s.log,
 					"field", field.Field, "rules", strings.Join(field.By, ", "), "requests", w.requests)
 			}
 		}
@@ -125,7 +125,7 @@ func (w *watch) judge(s *stream) {
 func (w *watch) clock(s *stream, at int64) {
 	off := s.open.clock - at
 	if max(off, -off) >= clockOff && s.said.clock.CompareAndSwap(false, true) {
-		s.logger.Warn("requests bear a time that is far from when they were logged: is the time zone right?", "log", s.log,
+		s.logger.Warn("requests have a time that is far from when they were logged: is the time zone right?", "log", s.log,
 			"request", time.UnixMilli(at).UTC().Format(time.RFC3339), "off", (time.Duration(off) * time.Millisecond).Round(time.Minute))
 	}
 }
