@@ -113,8 +113,9 @@ type status struct {
 	Parts       []partStatus  `json:"parts"`
 	Faults      []string      `json:"faults"` // errors of asking Kafka; with any of them it is not known whether all have caught up
 
-	idle    string // the embedded broker's folder when no process runs it
-	unasked string // describes parts that run and were not asked
+	idle     string // the embedded broker's folder when no process runs it
+	unasked  string // describes parts that run and were not asked
+	starting bool   // a process runs the embedded broker, and not yet all parts, which are in that process
 }
 
 const (
@@ -193,7 +194,8 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 
 	report.NothingRuns = len(report.Faults) == 0 && !runs && report.reached() == 0 && !report.hasMembers()
 	report.unasked = report.others(w.settings.AggregatorGroup())
-	report.CaughtUp = !report.NothingRuns && len(report.Faults) == 0 && report.waiting() == 0 && report.allPartsCaughtUp()
+	report.starting = runs && report.reached() < len(report.Parts)
+	report.CaughtUp = !report.NothingRuns && !report.starting && len(report.Faults) == 0 && report.waiting() == 0 && report.allPartsCaughtUp()
 	return report
 }
 

@@ -33,6 +33,20 @@ func TestNothingRuns(t *testing.T) {
 	runs(t, exitUnmet, `"nothing_runs":true`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
 }
 
+// While one process runs all parts, those that do not answer yet have not caught up: it is starting.
+func TestStatusOfAProcessThatStarts(t *testing.T) {
+	folder := liveFolder(t)
+	b, err := startBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	part := newFakePart(t, `{"caught_up": true}`)
+	flags := []string{"--set", "data=" + folder, "--set", "enforcer.admin=127.0.0.1:1", "--collector", part.URL, "--aggregator", part.URL}
+	runs(t, exitUnmet, "Not all have caught up: the enforcer does not answer yet.\n", append([]string{"status", "--wait", "1s"}, flags...)...)
+	runs(t, exitDone, "All have caught up.\n", append([]string{"status", "--wait", "1m", "--enforcer", part.URL}, flags...)...)
+}
+
 // While status waits for something to run, it leaves the embedded broker's folder to a process that starts on it.
 func TestStatusLeavesTheFolderAlone(t *testing.T) {
 	folder, flags := idleFolder(t)

@@ -83,6 +83,12 @@ func (s *status) waits() string {
 		}
 	}
 
+	for _, part := range s.Parts {
+		if s.starting && !part.Reached {
+			texts = append(texts, "the "+part.Part+" does not answer yet")
+		}
+	}
+
 	if len(s.Faults) > 0 {
 		texts = append(texts, "Kafka could not be asked: "+strings.Join(s.Faults, "; "))
 	}
