@@ -83,14 +83,16 @@ func (s *status) waits() string {
 		}
 	}
 
-	for _, part := range s.Parts {
-		if s.starting && !part.Reached {
-			texts = append(texts, "the "+part.Part+" does not answer yet")
-		}
-	}
-
 	if len(s.Faults) > 0 {
 		texts = append(texts, "Kafka could not be asked: "+strings.Join(s.Faults, "; "))
+	}
+
+	if len(texts) == 0 && s.starting {
+		for _, part := range s.Parts {
+			if !part.Reached {
+				texts = append(texts, "the "+part.Part+" does not answer yet")
+			}
+		}
 	}
 	return strings.Join(texts, "; ")
 }
