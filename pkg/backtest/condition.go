@@ -27,7 +27,7 @@ type comparison struct {
 }
 
 // Figures of a condition, and the total that a percentage of each refers to.
-var conditionFigures = []struct{ name, whole string }{
+var conditionFigures = []struct{ name, base string }{
 	{"refused", "requests"}, {"blocked", "keys"}, {"requests", ""}, {"keys", ""}, {"unread", "lines"},
 }
 
@@ -91,7 +91,7 @@ func parseComparison(words []string) (comparison, []string, error) {
 		words = append(words, "")
 	}
 	c := comparison{figure: words[0], operator: words[1]}
-	whole, known := wholeOf(c.figure)
+	base, known := baseOf(c.figure)
 	if !known {
 		return c, nil, fmt.Errorf("%q stands where a figure is wanted: refused, blocked, requests, keys or unread", c.figure)
 	}
@@ -105,7 +105,7 @@ func parseComparison(words []string) (comparison, []string, error) {
 	}
 
 	number, c.percent = strings.CutSuffix(number, "%")
-	if c.percent && whole == "" {
+	if c.percent && base == "" {
 		return c, nil, fmt.Errorf("%s cannot be compared with a percentage, because there is no total of them; write a number", c.figure)
 	}
 
@@ -126,10 +126,10 @@ func parseNumber(text string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(text)
 }
 
-func wholeOf(figure string) (whole string, known bool) {
+func baseOf(figure string) (base string, known bool) {
 	for _, f := range conditionFigures {
 		if f.name == figure {
-			return f.whole, true
+			return f.base, true
 		}
 	}
 	return "", false
@@ -178,17 +178,17 @@ func (c comparison) holds(figures map[string]int64) bool {
 	left := new(big.Rat).SetInt64(figures[c.figure])
 	right := c.number
 	if c.percent {
-		whole, _ := wholeOf(c.figure)
-		right = new(big.Rat).Mul(right, big.NewRat(figures[whole], 100))
+		base, _ := baseOf(c.figure)
+		right = new(big.Rat).Mul(right, big.NewRat(figures[base], 100))
 	}
 	return conditionOperators[c.operator](left.Cmp(right))
 }
 
 func (c comparison) found(figures map[string]int64) string {
-	whole, _ := wholeOf(c.figure)
+	base, _ := baseOf(c.figure)
 	value := figures[c.figure]
-	if whole == "" {
+	if base == "" {
 		return c.figure + " is " + grouped(value)
 	}
-	return fmt.Sprintf("%s is %s of %s %s (%s)", c.figure, grouped(value), grouped(figures[whole]), whole, percentOf(value, figures[whole]))
+	return fmt.Sprintf("%s is %s of %s %s (%s)", c.figure, grouped(value), grouped(figures[base]), base, percentOf(value, figures[base]))
 }

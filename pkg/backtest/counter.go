@@ -35,8 +35,8 @@ func newCounter(late time.Duration, variants ...*variant) *counter {
 	return &counter{late: late.Milliseconds(), table: newKeyTable(), buffer: newReorder(late + slack*time.Millisecond), variants: variants}
 }
 
-// take takes one hit of a request.
-func (c *counter) take(h *hit, key []byte, input int) error {
+// add adds one hit of a request.
+func (c *counter) add(h *hit, key []byte, input int) error {
 	newest := h.at
 	if h.ahead {
 		newest = 0 // a wrong clock must not make the key's other hits late
@@ -84,9 +84,9 @@ func (c *counter) put(rec record) {
 		}
 		return
 	}
-	if !c.buffer.take(rec) {
+	if !c.buffer.add(rec) {
 		c.countDue()
-		c.buffer.take(rec)
+		c.buffer.add(rec)
 	}
 }
 

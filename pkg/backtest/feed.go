@@ -41,7 +41,7 @@ func (f *feed) run(ctx context.Context, done *atomic.Int64, parse func(*chunk)) 
 	defer func() { _ = s.Close() }()
 	lines := &chunker{source: s}
 	for first := true; ; first = false {
-		c := f.take(ctx)
+		c := f.freeChunk(ctx)
 		if c == nil {
 			return
 		}
@@ -63,8 +63,8 @@ func (f *feed) run(ctx context.Context, done *atomic.Int64, parse func(*chunk)) 
 	}
 }
 
-// take returns a chunk to fill; nil when ctx is done.
-func (f *feed) take(ctx context.Context) *chunk {
+// freeChunk returns a chunk to fill; nil when ctx is done.
+func (f *feed) freeChunk(ctx context.Context) *chunk {
 	select {
 	case c := <-f.free:
 		return c
@@ -75,7 +75,7 @@ func (f *feed) take(ctx context.Context) *chunk {
 
 // fail sends an empty chunk with the error.
 func (f *feed) fail(ctx context.Context, err error, parse func(*chunk)) {
-	if c := f.take(ctx); c != nil {
+	if c := f.freeChunk(ctx); c != nil {
 		c.run, c.end = run{}, err
 		f.out <- c
 		parse(c)

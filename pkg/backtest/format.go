@@ -7,13 +7,13 @@ import (
 )
 
 // percentOf is a part of a total for people: 0%, 0.004%, 12.3%.
-func percentOf(part, whole int64) string {
-	if part == 0 || whole == 0 {
+func percentOf(part, base int64) string {
+	if part == 0 || base == 0 {
 		return "0%"
 	}
-	p := 100 * float64(part) / float64(whole)
+	p := 100 * float64(part) / float64(base)
 	switch {
-	case p >= 99.95 && part < whole:
+	case p >= 99.95 && part < base:
 		return "99.9%"
 	case p >= 10:
 		return strconv.FormatFloat(p, 'f', 1, 64) + "%"

@@ -64,12 +64,12 @@ const tellingLines = 20
 // twice refuses logs that begin alike: with a file and its packed copy every line would count twice.
 func twice(logs []*log) error {
 	var errs []error
-	seen := map[uint64]*log{}
+	byHead := map[uint64]*log{}
 	for _, l := range logs {
-		if other := seen[l.head]; other != nil && l.head != 0 {
+		if other := byHead[l.head]; other != nil && l.head != 0 {
 			errs = append(errs, fmt.Errorf("%s and %s begin with the same lines, which would count twice: name one of them", other.Path, l.Path))
 		}
-		seen[l.head] = l
+		byHead[l.head] = l
 	}
 	return errors.Join(errs...)
 }
@@ -106,13 +106,13 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 	}
 
 	lines, damage, err := headLines(s)
-	whole := errors.Is(damage, io.EOF)
+	atEnd := errors.Is(damage, io.EOF)
 	switch {
 	case err != nil:
-	case whole && strings.TrimSpace(strings.Join(lines, "")) == "":
+	case atEnd && strings.TrimSpace(strings.Join(lines, "")) == "":
 		l.empty = true
 	default:
-		if err = l.understand(c, lines); err != nil && damage != nil && !whole {
+		if err = l.understand(c, lines); err != nil && damage != nil && !atEnd {
 			err = damage
 		}
 		if len(lines) >= tellingLines {

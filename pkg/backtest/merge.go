@@ -47,7 +47,7 @@ func (m *merge) run(ctx context.Context) error {
 		if first == nil {
 			return nil
 		}
-		if err := m.take(first, until); err != nil {
+		if err := m.count(first, until); err != nil {
 			return err
 		}
 	}
@@ -162,8 +162,8 @@ func (m *merge) first() (first *cursor, until int64) {
 	return first, until
 }
 
-// take counts the hits of a cursor that are due by then.
-func (m *merge) take(c *cursor, until int64) error {
+// count counts the hits of a cursor that are due by then.
+func (m *merge) count(c *cursor, until int64) error {
 	hits := c.chunk.hits
 	for c.next < len(hits) && c.due[c.next] <= until {
 		h := &hits[c.next]

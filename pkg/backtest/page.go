@@ -260,11 +260,11 @@ func (b *Blocked) times() string {
 	return short(roughly(float64(b.Peak)/float64(b.allowed))) + "×"
 }
 
-func share(part, whole int64) template.CSS {
-	if whole == 0 {
+func share(part, base int64) template.CSS {
+	if base == 0 {
 		return "0"
 	}
-	return template.CSS(percent(float64(part) / float64(whole)))
+	return template.CSS(percent(float64(part) / float64(base)))
 }
 
 func shortTime(i Instant) string { return time.UnixMilli(int64(i)).UTC().Format("2 Jan 2006 15:04:05") }

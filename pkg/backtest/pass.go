@@ -149,7 +149,7 @@ func (p *pass) chunk(c *chunk) error {
 }
 
 func (p *pass) hit(c *chunk, h *hit, key []byte) error {
-	return p.counters[h.set].take(h, key, c.log.rank)
+	return p.counters[h.set].add(h, key, c.log.rank)
 }
 
 // report makes the report of the pass.

@@ -62,9 +62,9 @@ func newReorder(late time.Duration) *reorder {
 // tooLate reports whether a hit at this instant comes too late to be sorted.
 func (r *reorder) tooLate(at int64) bool { return at < r.newest-r.late }
 
-// take adds a hit that is not too late. It returns false if the ring does not reach that far: the due buckets must be
+// add adds a hit that is not too late. It returns false if the ring does not reach that far: the due buckets must be
 // released first.
-func (r *reorder) take(rec record) bool {
+func (r *reorder) add(rec record) bool {
 	at := rec.at()
 	r.newest = max(r.newest, at)
 	number := at / r.width

@@ -13,9 +13,9 @@ func push(r *reorder, rec record, out []record) []record {
 	if r.tooLate(rec.at()) {
 		return out
 	}
-	if !r.take(rec) {
+	if !r.add(rec) {
 		out = drain(r, r.due(nil), out)
-		if !r.take(rec) {
+		if !r.add(rec) {
 			panic("the ring does not reach over late")
 		}
 	}

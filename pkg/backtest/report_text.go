@@ -289,11 +289,11 @@ func changeText(before, after string) string {
 
 func (t *textWriter) verdicts(r *Report) {
 	if f := r.FailIf; f != nil {
-		verdict := "does not hold"
+		result := "does not hold"
 		if f.Holds {
-			verdict = "holds"
+			result = "holds"
 		}
-		t.line("\n%s %s: %s", t.strong(f.Condition), t.strong(verdict), f.Found)
+		t.line("\n%s %s: %s", t.strong(f.Condition), t.strong(result), f.Found)
 	}
 
 	if n := r.Never; n != nil {

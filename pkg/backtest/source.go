@@ -49,11 +49,11 @@ func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, err
 		from = f
 	}
 
-	whole := isRegular(from)
-	if !whole {
+	regular := isRegular(from)
+	if !regular {
 		from = interruptible{ctx, from}
 	}
-	if err := s.unpack(in.Path, bufio.NewReaderSize(counting{from, done}, headBytes), whole); err != nil {
+	if err := s.unpack(in.Path, bufio.NewReaderSize(counting{from, done}, headBytes), regular); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", in.Path, err), s.Close())
 	}
 
@@ -75,12 +75,12 @@ func isRegular(r io.Reader) bool {
 
 // unpack recognizes the compression of the input by its first bytes, and skips zeros before its first line. whole means
 // that it is a regular file.
-func (s *source) unpack(path string, r *bufio.Reader, whole bool) error {
-	head, err := peek(r, whole)
+func (s *source) unpack(path string, r *bufio.Reader, regular bool) error {
+	head, err := peek(r, regular)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if whole && len(head) < logfile.TellingBytes && logfile.NamedAsPacked(path) {
+	if regular && len(head) < logfile.TellingBytes && logfile.NamedAsPacked(path) {
 		return fmt.Errorf("it is cut off: it has %d bytes", len(head))
 	}
 
@@ -100,7 +100,7 @@ func (s *source) unpack(path string, r *bufio.Reader, whole bool) error {
 		s.Reader = bufio.NewReaderSize(sound{plain}, headBytes)
 	}
 
-	if head, err = peek(s.Reader, whole); err == nil || len(head) > 0 {
+	if head, err = peek(s.Reader, regular); err == nil || len(head) > 0 {
 		err = logfile.CheckText(head)
 	} else if errors.Is(err, io.EOF) {
 		err = nil
@@ -114,8 +114,8 @@ func (s *source) unpack(path string, r *bufio.Reader, whole bool) error {
 
 // peek are the first bytes. Of a pipe or terminal these are only the bytes that are there, so that peek does not wait
 // for more.
-func peek(r *bufio.Reader, whole bool) ([]byte, error) {
-	if whole {
+func peek(r *bufio.Reader, regular bool) ([]byte, error) {
+	if regular {
 		return r.Peek(logfile.HeadBytes)
 	}
 	if head, err := r.Peek(1); err != nil {
@@ -183,9 +183,9 @@ func (s *sized) Read(b []byte) (int, error) {
 // a writer, until ctx is done.
 func OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
 	info, err := os.Stat(path)
-	var fault *fs.PathError
-	if errors.As(err, &fault) {
-		fault.Op = "open" // the user asked to open it, not to look at it
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		pathErr.Op = "open" // the user asked to open it, not to look at it
 	}
 
 	switch {

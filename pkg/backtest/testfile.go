@@ -100,7 +100,7 @@ func (f *testFile) run(ctx context.Context, t *testSpec) (CaseReport, error) {
 	if err != nil {
 		return c, fmt.Errorf("%s: the test %q: %w", f.path, t.Name, err)
 	}
-	v := verdict{file: f, test: t, start: start, report: report}
+	v := testRun{file: f, test: t, start: start, report: report}
 	c.Failures = append(c.Failures, v.failures()...)
 	return c, nil
 }

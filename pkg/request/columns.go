@@ -94,7 +94,7 @@ func (c *columns) variable(name string) *variable {
 	case c.options.header():
 		v.slot, v.set = slotForwarded, setForwarded
 	case "x_weir":
-		v.name = markField
+		v.name = refusedField
 	}
 
 	return &v
@@ -118,8 +118,8 @@ func (c *columns) Parse(line string, r *Request) error {
 	if isNoRequest(line) {
 		return ErrNoRequest
 	}
-	if fault := c.scan(line, r); fault != nil {
-		return fault
+	if unread := c.scan(line, r); unread != nil {
+		return unread
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func (c *columns) scan(line string, r *Request) *Unread {
 		if more = end >= 0; more {
 			text, line = line[:end], line[end+1:]
 		}
-		if fault := c.steps[n].fill(r, text, escapeNone); fault != nil {
-			return fault
+		if unread := c.steps[n].fill(r, text, escapeNone); unread != nil {
+			return unread
 		}
 	}
 

@@ -71,7 +71,7 @@ func (p *jsonParser) parseCut(record string, r *Request) error {
 // the rest of a string and drops the rest of any other value. It is empty when the text cannot be closed.
 func closedJSON(text string) string {
 	var open [maxDepth]byte
-	depth, whole, value := 0, 0, false // whole is where the last value ended, or the last object or array began
+	depth, keep, value := 0, 0, false // keep is where the last value ended, or the last object or array began
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
@@ -79,31 +79,31 @@ func closedJSON(text string) string {
 			if end < 0 && value {
 				return closing(text[:i+1]+unbrokenString(text[i+1:])+`"`, open[:depth])
 			} else if end < 0 {
-				return closing(text[:whole], open[:depth])
+				return closing(text[:keep], open[:depth])
 			}
 			i = end - 1
 			if value {
-				whole = end
+				keep = end
 			}
 		case '{', '[':
 			if depth == maxDepth {
 				return ""
 			}
 			open[depth] = text[i] + 2 // the bracket that closes it
-			depth, whole, value = depth+1, i+1, text[i] == '['
+			depth, keep, value = depth+1, i+1, text[i] == '['
 		case '}', ']':
 			if depth == 0 || open[depth-1] != text[i] {
 				return ""
 			}
-			depth, whole = depth-1, i+1
+			depth, keep = depth-1, i+1
 		case ':':
 			value = true
 		case ',':
-			whole, value = i, depth > 0 && open[depth-1] == ']'
+			keep, value = i, depth > 0 && open[depth-1] == ']'
 		}
 	}
 
-	return closing(text[:whole], open[:depth])
+	return closing(text[:keep], open[:depth])
 }
 
 func closing(text string, open []byte) string {

@@ -70,7 +70,7 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		return Choice{}, fmt.Errorf("the lines look like %s, in which a header that clients write stands without quotes: "+
 			"write the server's log_format or LogFormat as format, better with quotes around that header", trials[i].format)
 	}
-	if best := borne(trials); format != "auto" && best.lines > 0 {
+	if best := enveloped(trials); format != "auto" && best.lines > 0 {
 		return best.chosen(nil), unknown(trials)
 	}
 
@@ -147,7 +147,7 @@ type trial struct {
 	named, strange   int          // lines in which the header for the client stands, and those in which it names no address
 	opened           int          // requests in the envelope's form, read or not
 	unread           string       // the first record that could not be read, and why
-	fault            error
+	failure          error
 	refused          error // of NewDecoder: the pair does not go with the options
 }
 
@@ -229,8 +229,8 @@ func (t trial) String() string {
 	return fmt.Sprintf("%s in %s: %d", t.format, t.envelope, t.read)
 }
 
-// borne is the trial of the envelope that most of the sample has, or that of none.
-func borne(trials []trial) (best trial) {
+// enveloped is the trial of the envelope that most of the sample has, or that of none.
+func enveloped(trials []trial) (best trial) {
 	for _, t := range trials {
 		switch {
 		case t.refused != nil:
@@ -245,7 +245,7 @@ func borne(trials []trial) (best trial) {
 func candidates(envelope, format string, sample []string, o Options) (pairs []trial) {
 	envelopes := []string{envelope}
 	if envelope == "auto" {
-		envelopes = marked(sample)
+		envelopes = envelopesOf(sample)
 	}
 
 	tried := []preset{{name: format, parser: func(o Options) (Parser, error) { return NewParser(format, o) }}}
@@ -282,18 +282,18 @@ func formatsFor(o Options) []preset {
 	})
 }
 
-// marked are the envelopes whose form at least half of the sample has, and none, before syslog: a format that reads
+// envelopesOf are the envelopes whose form at least half of the sample has, and none, before syslog: a format that reads
 // syslog's header by itself needs no envelope.
-func marked(sample []string) []string {
-	marks := []shipper{{name: "cri"}, {name: "otlp", marks: "resourceLogs"}}
-	marks = slices.Concat(shippers[:1], marks, shippers[1:], []shipper{{name: "syslog"}})
+func envelopesOf(sample []string) []string {
+	form := []shipper{{name: "cri"}, {name: "otlp", form: "resourceLogs"}}
+	form = slices.Concat(shippers[:1], form, shippers[1:], []shipper{{name: "syslog"}})
 	names := []string{"none"}
-	for _, s := range marks {
+	for _, s := range form {
 		count, records := 0, 0
 		for _, record := range sample {
 			if skipSpace(record, 0) < len(record) {
 				records++
-				count += s.marksOf(record)
+				count += s.matches(record)
 			}
 		}
 
@@ -309,8 +309,8 @@ func marked(sample []string) []string {
 	return names
 }
 
-// marksOf is 1 when a record has the shipper's typical fields, else 0.
-func (s shipper) marksOf(record string) int {
+// matches is 1 when a record has the shipper's typical fields, else 0.
+func (s shipper) matches(record string) int {
 	switch s.name {
 	case "cri":
 		_, _, _, _, ok := cutCRI(record)
@@ -320,7 +320,7 @@ func (s shipper) marksOf(record string) int {
 		return oneIf(ok)
 	}
 	scan := newJSONScan()
-	needs := scan.needs(s.marks)
+	needs := scan.needs(s.form)
 	return oneIf(scan.read(record) && scan.meets(needs))
 }
 
@@ -363,8 +363,8 @@ func (t *trial) run(sample []string, o Options) {
 			case err == errDoubted:
 				t.doubted++
 				fallthrough
-			case t.fault == nil:
-				t.unread, t.fault = record, err
+			case t.failure == nil:
+				t.unread, t.failure = record, err
 			}
 			t.lines++
 			if isLines {
@@ -377,7 +377,7 @@ func (t *trial) run(sample []string, o Options) {
 		t.read += t.doubted
 	}
 	if t.strange*2 > t.named && !t.known {
-		t.read, t.fault = 0, errFormat
+		t.read, t.failure = 0, errFormat
 	}
 }
 
@@ -401,7 +401,7 @@ func unknown(trials []trial) error {
 
 	return fmt.Errorf("no known format reads more than half of the first %d requests (nearest: %s): "+
 		"give the server's log_format or LogFormat, or the fields of its JSON; a line that was not read (%s): %s",
-		best.lines, text, Reason(best.fault), Sample(best.unread))
+		best.lines, text, Reason(best.failure), Sample(best.unread))
 }
 
 // nearestOf names up to three formats that read something. Formats that read the lines of many others are named only

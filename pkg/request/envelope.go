@@ -5,7 +5,7 @@ import "strings"
 // A shipper writes JSON records that contain a line, or the fields that it parsed from the line.
 type shipper struct {
 	name  string
-	marks string // groups of paths by which its records are known, as in jsonShape.needs
+	form  string // groups of paths by which its records are known, as in jsonShape.needs
 	lines string // where the line is, in order of preference
 	times string // where the time stands at which the shipper read the line
 }

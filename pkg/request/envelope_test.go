@@ -56,13 +56,13 @@ func TestEnvelopeAllocatesNothing(t *testing.T) {
 	for envelope, record := range wrapped(aliceLine) {
 		d := newDecoder(t, envelope, "combined", Options{})
 		var r Request
-		var fault error
-		count := func(_ *Request, err error) { fault = err }
-		if n := testing.AllocsPerRun(100, func() { fault = d.Decode(record, &r) }); n != 0 || fault != nil {
-			t.Errorf("%s: %v allocations, %v", envelope, n, fault)
+		var failure error
+		count := func(_ *Request, err error) { failure = err }
+		if n := testing.AllocsPerRun(100, func() { failure = d.Decode(record, &r) }); n != 0 || failure != nil {
+			t.Errorf("%s: %v allocations, %v", envelope, n, failure)
 		}
-		if n := testing.AllocsPerRun(100, func() { d.DecodeEach(record, count) }); n != 0 || fault != nil {
-			t.Errorf("%s: %v allocations for each, %v", envelope, n, fault)
+		if n := testing.AllocsPerRun(100, func() { d.DecodeEach(record, count) }); n != 0 || failure != nil {
+			t.Errorf("%s: %v allocations for each, %v", envelope, n, failure)
 		}
 	}
 }

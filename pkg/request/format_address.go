@@ -68,8 +68,8 @@ func (v *variable) setter() setter {
 		if end < 0 {
 			end = len(text)
 		}
-		if fault := first(mine, r, text[:end]); fault != nil {
-			return fault
+		if unread := first(mine, r, text[:end]); unread != nil {
+			return unread
 		}
 		return next(theirs, r, text[end:])
 	}

@@ -160,11 +160,11 @@ func (p *jsonParser) fill(r *Request) error {
 	if m.percent {
 		r.decodePercent()
 	}
-	if fault := setStatus(nil, r, trimZeros(p.text(m.roles[roleStatus]))); fault != nil {
-		return fault
+	if unread := setStatus(nil, r, trimZeros(p.text(m.roles[roleStatus]))); unread != nil {
+		return unread
 	}
-	if fault := setBytes(nil, r, trimZeros(p.text(m.roles[roleBytes]))); fault != nil {
-		return fault
+	if unread := setBytes(nil, r, trimZeros(p.text(m.roles[roleBytes]))); unread != nil {
+		return unread
 	}
 	if !p.fillIP(m, r) {
 		return errAddress
@@ -239,8 +239,8 @@ func (p *jsonParser) fillURL(m *jsonMapping, r *Request) (own bool) {
 
 // trimZeros turns 200.0, written by programs without integers, into 200.
 func trimZeros(number string) string {
-	if whole, fraction, ok := strings.Cut(number, "."); ok && strings.Trim(fraction, "0") == "" {
-		return whole
+	if integer, fraction, ok := strings.Cut(number, "."); ok && strings.Trim(fraction, "0") == "" {
+		return integer
 	}
 	return number
 }
@@ -334,7 +334,7 @@ func (p *jsonParser) addFurther(m *jsonMapping, ownPath bool, r *Request) {
 	for i := range p.further {
 		r.add(p.further[i].name, p.scan.textAt(p.further[i].slot))
 	}
-	for _, slot := range p.scan.seen {
+	for _, slot := range p.scan.found {
 		used := slot < len(m.uses) && m.uses[slot] || ownPath && slot == m.path.slot
 		if !used && len(r.Fields) < maxFurther {
 			r.add(p.scan.paths[slot], p.scan.textAt(slot))

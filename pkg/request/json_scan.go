@@ -40,7 +40,7 @@ type jsonScan struct {
 	learn  bool   // add every path that occurs
 	closed bool   // with learn: except paths that are not in the tree
 	grown  int    // with learn: the number of paths added
-	seen   []int  // with learn: the slots in the order met
+	found  []int  // with learn: the slots in the order met
 }
 
 func newJSONScan() *jsonScan { return &jsonScan{root: jsonNode{slot: -1}} }
@@ -48,7 +48,7 @@ func newJSONScan() *jsonScan { return &jsonScan{root: jsonNode{slot: -1}} }
 // begin forgets the values of the text before.
 func (s *jsonScan) begin() {
 	s.record++
-	s.seen = s.seen[:0]
+	s.found = s.found[:0]
 	s.text = s.text[:0]
 	if cap(s.text) > 64<<10 {
 		s.text = nil
@@ -204,7 +204,7 @@ func (s *jsonScan) keep(node *jsonNode, v jsonValue) {
 	if s.learn && v.kind < jsonObject && !node.unread {
 		s.claim(node)
 		if s.values[node.slot].record != s.record {
-			s.seen = append(s.seen, node.slot)
+			s.found = append(s.found, node.slot)
 		}
 	}
 	if node.slot >= 0 {

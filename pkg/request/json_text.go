@@ -25,8 +25,8 @@ func endOfNumber(t string, i int) int {
 	if t[i] == '-' {
 		i++
 	}
-	whole := i
-	if i = skipDigits(t, i); i == whole || t[whole] == '0' && i > whole+1 {
+	integer := i
+	if i = skipDigits(t, i); i == integer || t[integer] == '0' && i > integer+1 {
 		return -1
 	}
 

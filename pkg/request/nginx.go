@@ -38,11 +38,11 @@ var nginxVariables = map[string]variable{
 	"bytes_sent":      {slot: slotBytes, set: setBytes, rank: rankServer},
 
 	// Weir's own header on refused requests, as it stands in responses.
-	"sent_http_x_weir":     {name: markField, set: setFurther},
-	"upstream_http_x_weir": {name: markField, set: setFurther, ending: endList},
+	"sent_http_x_weir":     {name: refusedField, set: setFurther},
+	"upstream_http_x_weir": {name: refusedField, set: setFurther, ending: endList},
 }
 
-const markField = "weir"
+const refusedField = "weir"
 
 // nginxLayout reads a log_format: the directive, its quoted strings, or the bare format.
 func nginxLayout(format string, o Options) (layout, error) {

@@ -89,8 +89,8 @@ func layoutS3Head(o Options) (layout, error) {
 
 // setSeconds accepts a number with a fraction, and nothing else.
 func setSeconds(s *step, r *Request, text string) *Unread {
-	whole := skipDigits(text, 0)
-	if fraction := strings.TrimPrefix(text[whole:], "."); whole == 0 || skipDigits(fraction, 0) < len(fraction) {
+	integer := skipDigits(text, 0)
+	if fraction := strings.TrimPrefix(text[integer:], "."); integer == 0 || skipDigits(fraction, 0) < len(fraction) {
 		return errFormat
 	}
 	return setFurther(s, r, text)

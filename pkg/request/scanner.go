@@ -67,15 +67,15 @@ func (s *scanner) Parse(line string, r *Request) error {
 		s.local.header, message = CutSyslog(line)
 	}
 
-	fault := s.scan(message, r)
+	unread := s.scan(message, r)
 	switch {
-	case fault == nil:
+	case unread == nil:
 		return nil
 	case isNoRequest(line):
 		return ErrNoRequest
 	}
 
-	return fault
+	return unread
 }
 
 // trimLine is the line without its line break.
@@ -106,26 +106,26 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 			free = rest
 		}
 		if z := s.steps[i].zone; z != nil {
-			after, fault := s.readZone(z, rest, written, r)
-			if fault != nil && s.cutAt(i, line, rest, written, r) {
+			after, unread := s.readZone(z, rest, written, r)
+			if unread != nil && s.cutAt(i, line, rest, written, r) {
 				return nil
 			}
-			if fault != nil {
-				return fault
+			if unread != nil {
+				return unread
 			}
 			rest, i = after, z.last
 			continue
 		}
 
-		after, fault := s.steps[i].read(rest, written, r)
-		if fault != nil && i == s.free+1 && s.free >= 0 {
-			after, fault = s.lengthen(free, written, r, fault)
+		after, unread := s.steps[i].read(rest, written, r)
+		if unread != nil && i == s.free+1 && s.free >= 0 {
+			after, unread = s.lengthen(free, written, r, unread)
 		}
-		if fault != nil && s.cutAt(i, line, rest, written, r) {
+		if unread != nil && s.cutAt(i, line, rest, written, r) {
 			return nil
 		}
-		if fault != nil {
-			return s.blame(i, rest, written, fault)
+		if unread != nil {
+			return s.blame(i, rest, written, unread)
 		}
 
 		rest = after
@@ -139,7 +139,7 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 
 // blame is the error for a line that could not be read from step i on. It names one field only when the rest of the
 // line has the format.
-func (s *scanner) blame(i int, rest string, written escape, fault *Unread) *Unread {
+func (s *scanner) blame(i int, rest string, written escape, unread *Unread) *Unread {
 	if i >= s.required {
 		return nil
 	}
@@ -155,12 +155,12 @@ func (s *scanner) blame(i int, rest string, written escape, fault *Unread) *Unre
 		rest = rest[min(len(rest), size+len(st.literal)):]
 	}
 
-	return fault
+	return unread
 }
 
 // lengthen lets the free field at the start of rest end later, until the next step can be read: a client named "a [b"
 // must not make its line unreadable. An unescaped quote ends the search: a name contains none.
-func (s *scanner) lengthen(rest string, written escape, r *Request, fault *Unread) (string, *Unread) {
+func (s *scanner) lengthen(rest string, written escape, r *Request, unread *Unread) (string, *Unread) {
 	field, next := &s.steps[s.free], &s.steps[s.free+1]
 	limit := unescapedQuote(rest, written)
 	if limit < 0 {
@@ -170,7 +170,7 @@ func (s *scanner) lengthen(rest string, written escape, r *Request, fault *Unrea
 	for size := field.unquoted(rest, 0); ; {
 		size = field.unquoted(rest, size+1)
 		if size < 0 || size > limit {
-			return "", fault
+			return "", unread
 		}
 		if after, stillFault := next.read(rest[size+len(field.literal):], written, r); stillFault == nil {
 			return after, field.fill(r, rest[:size], written)
@@ -185,8 +185,8 @@ func (s *step) read(rest string, written escape, r *Request) (string, *Unread) {
 		return "", s.missing
 	}
 	if s.set != nil {
-		if fault := s.fill(r, rest[:size], written); fault != nil {
-			return "", fault
+		if unread := s.fill(r, rest[:size], written); unread != nil {
+			return "", unread
 		}
 	}
 	return rest[min(len(rest), size+len(s.literal)):], nil

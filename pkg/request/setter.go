@@ -179,9 +179,9 @@ func setTarget(_ *step, r *Request, text string) *Unread {
 
 // setDecodedTarget reads a path that the server decoded before writing it.
 func setDecodedTarget(s *step, r *Request, text string) *Unread {
-	fault := setTarget(s, r, text)
+	unread := setTarget(s, r, text)
 	r.PathDecoded = strings.ContainsAny(r.Path, "%#") // else decoding changes nothing
-	return fault
+	return unread
 }
 
 func setQuery(_ *step, r *Request, text string) *Unread {

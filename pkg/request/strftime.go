@@ -109,7 +109,7 @@ func (p timePattern) read(s string, zone *time.Location) (at int64, size int, ok
 	r := patternReader{rest: s}
 	for i := 0; i < len(p); i++ {
 		if p[i] != '%' {
-			ok = r.take(1) == string(p[i:i+1])
+			ok = r.next(1) == string(p[i:i+1])
 		} else {
 			i++
 			ok = r.field(p[i])
@@ -165,7 +165,7 @@ func (r *patternReader) field(letter byte) bool {
 		r.milli /= 1000
 		return ok
 	case '%':
-		text := r.take(1)
+		text := r.next(1)
 		return text == "%"
 	}
 
@@ -176,13 +176,13 @@ func (r *patternReader) field(letter byte) bool {
 func (r *patternReader) word(letter byte) bool {
 	switch letter {
 	case 'b':
-		name := r.take(3)
+		name := r.next(3)
 		if name != "" {
 			r.month = month(name)
 		}
 		return r.month != 0
 	case 'z':
-		r.zone = r.take(5)
+		r.zone = r.next(5)
 		return r.zone != ""
 	}
 
@@ -191,12 +191,12 @@ func (r *patternReader) word(letter byte) bool {
 		size++
 	}
 
-	r.unix, r.hasUnix = decimal(r.take(size))
+	r.unix, r.hasUnix = decimal(r.next(size))
 	return r.hasUnix && r.unix < timeEnd/1000
 }
 
-// take is the next size bytes; empty when there are fewer.
-func (r *patternReader) take(size int) string {
+// next is the next size bytes; empty when there are fewer.
+func (r *patternReader) next(size int) string {
 	if len(r.rest) < size {
 		return ""
 	}
@@ -206,7 +206,7 @@ func (r *patternReader) take(size int) string {
 }
 
 func (r *patternReader) number(into *int, digits int) bool {
-	n, ok := decimal(r.take(digits))
+	n, ok := decimal(r.next(digits))
 	*into = int(n)
 	return ok
 }

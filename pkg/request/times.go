@@ -52,8 +52,8 @@ func timeUnix(s string) (int64, bool) {
 		return timeExponent(s[:i], s[i+1:], plain[:0])
 	}
 
-	whole, fraction, _ := strings.Cut(s, ".")
-	n, ok := decimal(whole)
+	integer, fraction, _ := strings.Cut(s, ".")
+	n, ok := decimal(integer)
 	if !ok {
 		return 0, false
 	}
@@ -82,12 +82,12 @@ func timeUnix(s string) (int64, bool) {
 // timeExponent reads 1.7000000001E9 by moving the point, since a floating point number would not round down correctly.
 func timeExponent(mantissa, exponent string, plain []byte) (int64, bool) {
 	places, ok := decimal(strings.TrimPrefix(exponent, "+"))
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	if !ok || places > 19 || len(whole) != 1 || len(fraction) > 19 {
+	integer, fraction, _ := strings.Cut(mantissa, ".")
+	if !ok || places > 19 || len(integer) != 1 || len(fraction) > 19 {
 		return 0, false
 	}
 
-	plain = append(plain, whole...)
+	plain = append(plain, integer...)
 	for i := range int(places) {
 		digit := byte('0')
 		if i < len(fraction) {

@@ -127,8 +127,8 @@ func (s *scanner) readZone(z *zone, rest string, written escape, r *Request) (st
 		if i < z.last {
 			end = strings.Index(text, s.steps[i].literal)
 		}
-		if fault := s.steps[i].fill(r, text[:end], written); fault != nil {
-			return "", fault
+		if unread := s.steps[i].fill(r, text[:end], written); unread != nil {
+			return "", unread
 		}
 		text = text[min(len(text), end+len(s.steps[i].literal)):]
 	}

@@ -106,8 +106,8 @@ func newAllowed(allows []*Allow) *allowed {
 	return a
 }
 
-// exempts sets a mark for each rule that leaves a request alone, and reports whether all rules do.
-func (a *allowed) exempts(s *subject, marks []bool) (all bool) {
+// exempts sets exempted for each rule that leaves a request alone, and reports whether all rules do.
+func (a *allowed) exempts(s *subject, exempted []bool) (all bool) {
 	if a.networks.Size() > 0 && containsAddress(&a.networks, s.Request) {
 		return true
 	}
@@ -115,13 +115,13 @@ func (a *allowed) exempts(s *subject, marks []bool) (all bool) {
 		return true
 	}
 
-	clear(marks)
+	clear(exempted)
 	for _, allow := range a.rest {
 		if !allow.allows(s) {
 			continue
 		}
 		for i, exempt := range allow.exempt {
-			marks[i] = marks[i] || exempt
+			exempted[i] = exempted[i] || exempt
 		}
 	}
 

@@ -152,7 +152,7 @@ func (a *Allow) isMasterKey(usersChecked bool) bool {
 	assumed := substitute(a.match.tree, true, func(n ast.Node, holds bool) ast.Node {
 		named := namesIn{}
 		ast.Walk(&n, &named)
-		free := named.whole == 0 && len(named.all) > 0
+		free := named.dynamic == 0 && len(named.all) > 0
 		for _, name := range named.all {
 			free = free && isClaimed(name, usersChecked)
 		}
@@ -173,7 +173,7 @@ func (r *Rule) mayMatch(known []string, specimen *request.Request) bool {
 		named := namesIn{}
 		ast.Walk(&n, &named)
 		named.all = slices.DeleteFunc(named.all, func(name string) bool { return name == inNetwork })
-		if named.whole > 0 || slices.ContainsFunc(named.all, func(name string) bool { return !slices.Contains(known, name) }) {
+		if named.dynamic > 0 || slices.ContainsFunc(named.all, func(name string) bool { return !slices.Contains(known, name) }) {
 			return &ast.BoolNode{Value: holds}
 		}
 		part, complaints := compile(n.String(), reflect.Bool)

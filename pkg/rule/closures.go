@@ -392,8 +392,8 @@ func integerFunctionOf(n *ast.BuiltinNode) integer {
 
 // floatOf is any number; an integer is converted.
 func floatOf(n ast.Node) float {
-	if whole := integerOf(n); whole != nil {
-		return func(s *subject) float64 { return float64(whole(s)) }
+	if asInteger := integerOf(n); asInteger != nil {
+		return func(s *subject) float64 { return float64(asInteger(s)) }
 	}
 	switch n := n.(type) {
 	case *ast.FloatNode:

@@ -37,7 +37,7 @@ type Hit struct {
 type Judge struct {
 	set      *Set
 	subject  subject
-	marks    []bool // rules that leave the request alone
+	exempt   []bool // rules that leave the request alone
 	outcomes []Reason
 	counts   [][Reasons]int64
 	hits     []Hit
@@ -48,7 +48,7 @@ type Judge struct {
 func (s *Set) NewJudge() *Judge {
 	n := len(s.Rules)
 	return &Judge{
-		set: s, subject: subject{paths: s.Paths}, marks: make([]bool, n), outcomes: make([]Reason, n), counts: make([][Reasons]int64, n), hits: make([]Hit, 0, n),
+		set: s, subject: subject{paths: s.Paths}, exempt: make([]bool, n), outcomes: make([]Reason, n), counts: make([][Reasons]int64, n), hits: make([]Hit, 0, n),
 		keys: make([]byte, 0, 128*n),
 	}
 }
@@ -57,10 +57,10 @@ func (s *Set) NewJudge() *Judge {
 func (j *Judge) Hits(r *request.Request) []Hit {
 	j.subject.about(r)
 	j.hits, j.keys = j.hits[:0], j.keys[:0]
-	all := j.set.allowed.exempts(&j.subject, j.marks)
+	all := j.set.allowed.exempts(&j.subject, j.exempt)
 	for i, rule := range j.set.Rules {
 		reason := Allowed
-		if !all && !j.marks[i] {
+		if !all && !j.exempt[i] {
 			reason = j.judge(i, rule)
 		}
 		j.outcomes[i] = reason
@@ -115,8 +115,8 @@ const refusedField = "weir"
 
 // refused reports whether an enforcer refused the request: by the field weir if the log has it, else by the status 429.
 func refused(r *request.Request) bool {
-	if mark := field(r, refusedField); mark != "" {
-		return strings.HasPrefix(mark, "refused")
+	if decision := field(r, refusedField); decision != "" {
+		return strings.HasPrefix(decision, "refused")
 	}
 	return r.Status == 429
 }
@@ -161,7 +161,7 @@ func (j *Judge) Counts(rule int) [Reasons]int64 { return j.counts[rule] }
 // Allowed reports whether the rule of an index leaves a request alone.
 func (j *Judge) Allowed(rule int, r *request.Request) bool {
 	j.subject.about(r)
-	return j.set.allowed.exempts(&j.subject, j.marks) || j.marks[rule]
+	return j.set.allowed.exempts(&j.subject, j.exempt) || j.exempt[rule]
 }
 
 // Covers reports whether a block by the rule of an index applies to this request, which has no response yet. It always

@@ -42,7 +42,7 @@ func Parse(file string, data []byte) (*Set, []yamlfile.Fault, error) {
 func ParseConfigMap(file string, data []byte) (set *Set, warnings []yamlfile.Fault, found bool, err error) {
 	inner, _ := yamlfile.ConfigMap(file, data)
 	l := newLoader()
-	l.beside = inner
+	l.bundled = inner
 	for _, part := range inner {
 		if HoldsRules(part.Data) {
 			found = true
@@ -125,7 +125,7 @@ var notInName = strings.NewReplacer(",", "-", "/", "-", "+", "-", "$", "", "@", 
 // A loader builds a set from files.
 type loader struct {
 	name         string           // of the first file
-	beside       []yamlfile.Inner // files that are looked for before those of the disk
+	bundled      []yamlfile.Inner // files that are looked for before those of the disk
 	rules        []*Rule
 	allows       []allowIn
 	spelling     *pathsSpec // of the first file that has it
@@ -295,7 +295,7 @@ func (l *loader) allow(a *allowIn) *Allow {
 
 // read is the path and the content of a file that a rules file names.
 func (l *loader) read(from, name string) (string, []byte, error) {
-	for _, inner := range l.beside {
+	for _, inner := range l.bundled {
 		if inner.Name == name {
 			return strings.TrimSuffix(inner.File, "["+name+"]") + "[" + name + "]", inner.Data, nil
 		}

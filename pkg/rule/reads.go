@@ -119,13 +119,13 @@ func (r *reader) expression(e *expression) {
 			r.variables[name] = true
 		}
 	}
-	r.any = r.any || named.whole > 0
+	r.any = r.any || named.dynamic > 0
 }
 
 type namesIn struct {
 	all     []string
 	further []string // of them, those behind fields
-	whole   int      // occurrences of fields without a constant name behind it
+	dynamic int      // occurrences of fields without a constant name behind it
 }
 
 // Visit visits the nodes within a node before the node itself.
@@ -133,7 +133,7 @@ func (n *namesIn) Visit(node *ast.Node) {
 	switch node := (*node).(type) {
 	case *ast.IdentifierNode:
 		if node.Value == "fields" {
-			n.whole++
+			n.dynamic++
 			return
 		}
 		n.all = append(n.all, node.Value)
@@ -142,7 +142,7 @@ func (n *namesIn) Visit(node *ast.Node) {
 		name, constant := node.Property.(*ast.StringNode)
 		if ok && constant && of.Value == "fields" {
 			n.all, n.further = append(n.all, name.Value), append(n.further, name.Value)
-			n.whole--
+			n.dynamic--
 		}
 	}
 }

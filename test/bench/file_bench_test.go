@@ -26,14 +26,14 @@ const fileLines = 3_000_000
 //	go test -run '^$' -bench FileToBlocklist -benchtime 1x -timeout 30m ./test/bench
 func BenchmarkFileToBlocklist(b *testing.B) {
 	b.Run("one-process", func(b *testing.B) {
-		w := newWhole(b, 2, "kafka: {hits: {retention: 1000h}}\n")
+		w := newSystem(b, 2, "kafka: {hits: {retention: 1000h}}\n")
 		w.start(b, "weir", "run")
 		w.measure(b)
 	})
 	b.Run("apart", func(b *testing.B) {
 		cluster := kafkatest.Real(b, kafkatest.Options{Measured: true, MemoryMiB: 1024})
 		redis := redistest.Start(b, "--appendonly", "yes")
-		w := newWhole(b, riverPartitions, fmt.Sprintf("kafka: {brokers: [%s], hits: {partitions: %d}}\nstore: {redis: \"redis://%s/0\"}\n",
+		w := newSystem(b, riverPartitions, fmt.Sprintf("kafka: {brokers: [%s], hits: {partitions: %d}}\nstore: {redis: \"redis://%s/0\"}\n",
 			strings.Join(cluster.Addresses(), ", "), riverPartitions, redis.Addr))
 		for _, part := range []string{"collector", "aggregator", "enforcer"} {
 			w.start(b, part)
@@ -43,8 +43,8 @@ func BenchmarkFileToBlocklist(b *testing.B) {
 	})
 }
 
-// A whole is all parts of Weir on a folder of logs.
-type whole struct {
+// A system is all parts of Weir on a folder of logs.
+type system struct {
 	running
 	folder     string
 	partitions int
@@ -54,9 +54,9 @@ type whole struct {
 	truth      *textbook
 }
 
-func newWhole(b *testing.B, partitions int, more string) *whole {
+func newSystem(b *testing.B, partitions int, more string) *system {
 	b.Helper()
-	w := &whole{folder: b.TempDir(), partitions: partitions, enforcer: port.Reserve(b, "127.0.0.1"), truth: newTextbook(),
+	w := &system{folder: b.TempDir(), partitions: partitions, enforcer: port.Reserve(b, "127.0.0.1"), truth: newTextbook(),
 		site: newSite(riverClients, beginFor(warmSteps*warmLines+fileLines))}
 	config := fmt.Sprintf(`
 data: data
@@ -72,7 +72,7 @@ enforcer: {listen: %q, admin: %q}
 	return w
 }
 
-func (w *whole) start(b *testing.B, program string, arguments ...string) {
+func (w *system) start(b *testing.B, program string, arguments ...string) {
 	b.Helper()
 	path := filepath.Join(w.folder, program)
 	if said, err := exec.Command("go", "build", "-o", path, "weir/cmd/"+program).CombinedOutput(); err != nil {
@@ -83,7 +83,7 @@ func (w *whole) start(b *testing.B, program string, arguments ...string) {
 	w.add(b, command)
 }
 
-func (w *whole) measure(b *testing.B) {
+func (w *system) measure(b *testing.B) {
 	defer w.stop()
 	warm := w.warm(b)
 	round := warm + 1
@@ -116,7 +116,7 @@ func (w *whole) measure(b *testing.B) {
 }
 
 // write writes lines into a file that is not a log yet. At its end a client of each partition breaks a limit.
-func (w *whole) write(b *testing.B, name string, lines, round int) {
+func (w *system) write(b *testing.B, name string, lines, round int) {
 	b.Helper()
 	file, err := os.Create(filepath.Join(w.folder, name))
 	if err != nil {
@@ -142,14 +142,14 @@ func (w *whole) write(b *testing.B, name string, lines, round int) {
 }
 
 // release makes it the log of that round.
-func (w *whole) release(b *testing.B, name string, round int) {
+func (w *system) release(b *testing.B, name string, round int) {
 	path := filepath.Join(w.folder, name)
 	if err := os.Rename(path, fmt.Sprintf("%s-%d.log", path, round)); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (w *whole) kafkaSeconds() float64 {
+func (w *system) kafkaSeconds() float64 {
 	if w.kafka == nil {
 		return 0
 	}
@@ -157,7 +157,7 @@ func (w *whole) kafkaSeconds() float64 {
 }
 
 // last are the clients at the end of a round's file, one of each partition.
-func (w *whole) last(round int) []string {
+func (w *system) last(round int) []string {
 	clients := make([]string, w.partitions)
 	for n, left := 0, w.partitions; left > 0; n++ {
 		client := fmt.Sprintf("198.%d.%d.%d", 17+round, n/250, 1+n%250)
@@ -170,7 +170,7 @@ func (w *whole) last(round int) []string {
 }
 
 // await returns when the enforcer refuses the last clients of a round.
-func (w *whole) await(b *testing.B, round int) {
+func (w *system) await(b *testing.B, round int) {
 	b.Helper()
 	deadline := time.Now().Add(10 * time.Minute)
 	for _, client := range w.last(round) {
@@ -184,7 +184,7 @@ func (w *whole) await(b *testing.B, round int) {
 	}
 }
 
-func (w *whole) refuses(client string) bool {
+func (w *system) refuses(client string) bool {
 	request, err := http.NewRequest(http.MethodGet, "http://"+w.enforcer+"/v1/check", nil)
 	if err != nil {
 		return false
@@ -199,7 +199,7 @@ func (w *whole) refuses(client string) bool {
 }
 
 // compare asks the enforcer about every client.
-func (w *whole) compare(b *testing.B) {
+func (w *system) compare(b *testing.B) {
 	b.Helper()
 	found, wrong := 0, 0
 	for client := range w.truth.times {

@@ -71,7 +71,7 @@ func (r *river) rest(b *testing.B, c *running) {
 }
 
 // warm has all daemons read file after file, and returns the number of files.
-func (w *whole) warm(b *testing.B) (rounds int) {
+func (w *system) warm(b *testing.B) (rounds int) {
 	return warmed(func(round int) {
 		w.write(b, "warm", warmLines, round)
 		w.release(b, "warm", round)

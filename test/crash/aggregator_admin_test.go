@@ -58,7 +58,7 @@ func (r *river) addPartitions(name string, to int) {
 
 // The topic hits is deleted and created again while its owner runs, and then while no aggregator runs: earlier counts
 // stay, hits that are sent again are not counted again, and new hits count.
-func TestHitsThatAreMadeAnewAreCountedOn(t *testing.T) {
+func TestHitsThatAreCreatedAgainAreCountedOn(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
 	r := newBranch(t, 2, limited)
@@ -67,14 +67,14 @@ func TestHitsThatAreMadeAnewAreCountedOn(t *testing.T) {
 	f := r.feed("feed")
 	r.somebody(f)
 	w := r.truth()
-	r.makeHitsAnew(f)
+	r.recreateHits(f)
 	f.hits(of("later"), every(time.Second, 3)...)
 	f.hits(of("freed"), every(time.Second, 2)...)
 	r.awaitListed(of("later"), true)
 	r.drained()
 	r.tell(w)
 	m.kill()
-	r.makeHitsAnew(f)
+	r.recreateHits(f)
 	f.hits(of("latest"), every(time.Second, 6)...)
 	m.start()
 	r.awaitListed(of("latest"), true)
@@ -86,9 +86,9 @@ func TestHitsThatAreMadeAnewAreCountedOn(t *testing.T) {
 	r.keepWordsOfFailure()
 }
 
-// makeHitsAnew deletes the topic and creates it again. Then new hits come, and all earlier ones again in another order:
+// recreateHits deletes the topic and creates it again. Then new hits come, and all earlier ones again in another order:
 // a log with the same record at the last offset could not be distinguished from the old one.
-func (r *river) makeHitsAnew(f *feed) {
+func (r *river) recreateHits(f *feed) {
 	r.t.Helper()
 	r.deleteTopic("hits")
 	r.makeTopic("hits", r.partitions, "delete")
@@ -101,7 +101,7 @@ func (r *river) makeHitsAnew(f *feed) {
 }
 
 // The topic blocklist is deleted and created again: active entries are published again.
-func TestABlocklistThatIsMadeAnewIsFilledAgain(t *testing.T) {
+func TestABlocklistThatIsCreatedAgainIsFilledAgain(t *testing.T) {
 	t.Parallel()
 	r := newBranch(t, 2, limited)
 	r.install().start()

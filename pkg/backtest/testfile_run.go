@@ -61,8 +61,8 @@ func (t *TestReport) WriteText(w io.Writer, verbose bool) error {
 	return out.Flush()
 }
 
-// A verdict compares a test with the result of its requests.
-type verdict struct {
+// A testRun compares a test with the result of its requests.
+type testRun struct {
 	file   *testFile
 	test   *testSpec
 	start  time.Time
@@ -75,7 +75,7 @@ type found struct {
 	*Blocked
 }
 
-func (v *verdict) failures() (failures []TestFailure) {
+func (v *testRun) failures() (failures []TestFailure) {
 	expected := map[*Blocked]bool{}
 	for i := range v.test.Blocked {
 		b := &v.test.Blocked[i]
@@ -101,12 +101,12 @@ func (v *verdict) failures() (failures []TestFailure) {
 }
 
 // others fails for all blocked keys that are not expected.
-func (v *verdict) others(expected map[*Blocked]bool) (failures []TestFailure) {
+func (v *testRun) others(expected map[*Blocked]bool) (failures []TestFailure) {
 	for i := range v.report.Rules {
 		r := &v.report.Rules[i]
 		for j := range r.Blocked {
 			if b := &r.Blocked[j]; !expected[b] {
-				failures = append(failures, TestFailure{v.test.place.Line, "nobody else is blocked", v.told(found{r, b})})
+				failures = append(failures, TestFailure{v.test.place.Line, "nobody else is blocked", v.describe(found{r, b})})
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func (v *verdict) others(expected map[*Blocked]bool) (failures []TestFailure) {
 }
 
 // find finds the blocked keys that w means.
-func (v *verdict) find(w who) (all []found) {
+func (v *testRun) find(w who) (all []found) {
 	for i := range v.report.Rules {
 		r := &v.report.Rules[i]
 		if w.Rule != "" && w.Rule != r.Rule {
@@ -131,7 +131,7 @@ func (v *verdict) find(w who) (all []found) {
 	return all
 }
 
-func (v *verdict) anyHolds(b *blockedSpec, all []found) bool {
+func (v *testRun) anyHolds(b *blockedSpec, all []found) bool {
 	for _, f := range all {
 		at := !b.At.given || int64(f.First) == b.At.from(v.start).UnixMilli()
 		limit := b.Limit.Hits == 0 || f.allowed == b.Limit.Hits && f.per == b.Limit.Per.Milliseconds()
@@ -142,7 +142,7 @@ func (v *verdict) anyHolds(b *blockedSpec, all []found) bool {
 	return false
 }
 
-func (v *verdict) wanted(b *blockedSpec) string {
+func (v *testRun) wanted(b *blockedSpec) string {
 	text := b.Key + " is blocked" + byRule(b.who)
 	if b.Limit.Hits > 0 {
 		text += " of " + b.Limit.Text
@@ -163,19 +163,19 @@ func byRule(w who) string {
 	return " by " + w.Rule
 }
 
-func (v *verdict) got(w who, all []found) string {
+func (v *testRun) got(w who, all []found) string {
 	if len(all) == 0 {
 		return "it was not blocked" + v.counted(w)
 	}
-	told := make([]string, len(all))
+	describe := make([]string, len(all))
 	for i, f := range all {
-		told[i] = v.told(f)
+		describe[i] = v.describe(f)
 	}
-	return strings.Join(told, "; ")
+	return strings.Join(describe, "; ")
 }
 
 // counted describes how far a rule was from blocking a key.
-func (v *verdict) counted(w who) string {
+func (v *testRun) counted(w who) string {
 	var counts []string
 	for i := range v.report.Rules {
 		if r := &v.report.Rules[i]; w.Rule == "" || w.Rule == r.Rule {
@@ -189,13 +189,13 @@ func (v *verdict) counted(w who) string {
 	return "; " + strings.Join(counts, "; ")
 }
 
-func (v *verdict) told(f found) string {
+func (v *testRun) describe(f found) string {
 	return fmt.Sprintf("%s was blocked by %s of %s at %s, with %s of %d refused", f.Key, f.rule.Rule, f.Limit,
 		v.moment(int64(f.First)), counted(f.Refused, "request"), f.Requests)
 }
 
 // moment is a time as the test writes its times: from its start, or for a log the time itself.
-func (v *verdict) moment(at int64) string {
+func (v *testRun) moment(at int64) string {
 	if v.test.Log != "" || at < v.start.UnixMilli() {
 		return Instant(at).String()
 	}
