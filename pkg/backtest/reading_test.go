@@ -205,7 +205,7 @@ func TestWhatStandsBehindAGzipIsToldAsSuch(t *testing.T) {
 	whole := gzipped(t, combined("192.0.2.1", noon)+combined("192.0.2.2", noon))
 	for _, behind := range []string{"\n", "\x1fx", "more than a header of gzip is long", strings.Repeat("\x00", 512)} {
 		r := runConfig(t, usualConfig(t, writeFile(t, "a.gz", append(bytes.Clone(whole), behind...))))
-		if len(r.Faults) != 1 || !strings.Contains(r.Faults[0], "after line 2: other bytes stand behind") || r.Requests != 2 {
+		if len(r.Faults) != 1 || !strings.Contains(r.Faults[0], "after line 2: other bytes follow the end of the compressed data") || r.Requests != 2 {
 			t.Errorf("%q: %d requests, %q", behind, r.Requests, r.Faults)
 		}
 	}
