@@ -24,7 +24,7 @@ type aggregatorFlags struct {
 
 func (f *aggregatorFlags) add(c *cobra.Command) {
 	f.enforcer.add(c)
-	c.Flags().StringArrayVar(&f.aggregators, "aggregator", nil, "ask the aggregator at `URL`; may be repeated, all that share the partitions (default aggregator.listen)")
+	c.Flags().StringArrayVar(&f.aggregators, "aggregator", nil, "ask the aggregator at `URL`; repeat it for all that share the partitions (default aggregator.listen)")
 }
 
 // open returns the aggregators to ask. They get the same API key as the enforcer: that of --key-file.
@@ -38,7 +38,7 @@ func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 	for _, text := range a.urls {
 		at, err := url.Parse(text)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-			return nil, wrongf("--aggregator: %q is no URL of an aggregator; write it as http://aggregator.example:7411", text)
+			return nil, wrongf("--aggregator: %q is not the URL of an aggregator; write it as http://aggregator.example:7411", text)
 		}
 	}
 
@@ -63,7 +63,7 @@ type aggregators struct {
 // The reasons for which an aggregator has no counts of a key.
 var (
 	errElsewhere = errors.New("not counted there")
-	errNoKey     = errors.New("no key of the rule")
+	errNoKey     = errors.New("not a key of the rule")
 )
 
 // ask sends a request to one aggregator and decodes its answer.
@@ -78,7 +78,7 @@ func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values
 
 	answer, err := a.client.Do(request)
 	if err != nil {
-		return fmt.Errorf("no aggregator answers at %s: %w; start it (weir run, or aggregator), or name those that run: --aggregator URL", at, innermost(err))
+		return fmt.Errorf("no aggregator answers at %s: %w; start it (weir run, or aggregator), or name the ones that run: --aggregator URL", at, innermost(err))
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
@@ -89,7 +89,7 @@ func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values
 	switch says := strings.TrimSpace(string(text)); answer.StatusCode {
 	case http.StatusOK:
 		if err := json.Unmarshal(text, into); err != nil {
-			return fmt.Errorf("%s answers what is no answer of an aggregator: %w", at, err)
+			return fmt.Errorf("the answer of %s is not that of an aggregator: %w", at, err)
 		}
 		return nil
 	case http.StatusNotFound:

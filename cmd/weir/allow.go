@@ -14,11 +14,11 @@ func newAllow() *cobra.Command {
 	end := false
 	c := &cobra.Command{
 		Use:   "allow [flags] TARGET",
-		Short: "Let an address, a prefix or a user through for a while, whatever they do",
-		Long: `Allow orders an enforcer to let a target through, whatever the list says of it: at once there, and everywhere as soon as
-Kafka has the order. A target is an address, a prefix, or a field with its value: user:alice. It needs an end, which may
-be forever; --end takes it back. More than a /8 (of IPv6: a /19) is allowed only when you confirm it; --yes answers for
-scripts. Who should always be let through belongs into the rules.`,
+		Short: "Let an address, a prefix or a user through for a while, whatever it does",
+		Long: `Allow makes a manual entry that lets a target through, whatever else the list contains. It is active at once at the
+enforcer that is asked, and everywhere as soon as Kafka has it. A target is an address, a prefix, or a field with its
+value: user:alice. An end is required, which may be forever; --end takes the allow back. More than a /8 (of IPv6: a /19)
+needs a confirmation; --yes answers in scripts. Clients that should always be let through belong into the rules.`,
 		Example: `  weir allow 198.51.100.0/24 --for 4h --why 'load test, ask bob'
   weir allow user:alice --for forever --why 'our own monitoring'
   weir allow 198.51.100.0/24 --end --why 'the test is over'`,
@@ -43,7 +43,7 @@ func (o *orderCommand) allow(c *cobra.Command, target string) error {
 		return err
 	}
 	if order.For == "" && order.Until == "" {
-		return wrongf("say how long with --for or --until; for example: %s", firstExample(c))
+		return wrongf("give an end with --for or --until; for example: %s", firstExample(c))
 	}
 	order.Target = target
 	return o.change(c, http.MethodPost, allowsPath, nil, &order, func(a *orderAnswer) string {
@@ -60,6 +60,6 @@ func (o *orderCommand) endAllow(c *cobra.Command, target string) (err error) {
 	}
 	query := url.Values{"target": {target}, "why": {o.reason("ended by hand")}}
 	return o.change(c, http.MethodDelete, allowsPath, query, nil, func(*orderAnswer) string {
-		return fmt.Sprintf("%s is not let through by order any more.\n", target)
+		return fmt.Sprintf("The allow of %s is over.\n", target)
 	})
 }

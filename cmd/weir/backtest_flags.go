@@ -21,11 +21,11 @@ func (b *backtestCommand) set(c *cobra.Command) (*rule.Set, error) {
 	case len(b.rules) > 0 && len(b.limits) > 0:
 		return nil, wrongf("--rules and --limit are both given; leave one out")
 	case len(b.rules) > 0 && c.Flags().Changed("key"):
-		return nil, wrongf("--key is for --limit, and the rules say their own; leave it out")
+		return nil, wrongf("--key is for --limit, and rules have keys of their own; leave it out")
 	case len(b.rules) > 0:
 		return loadRules(c, b.rules...)
 	case len(b.limits) == 0:
-		return nil, wrongf("nothing says what is too much; give --limit 10/min, or --rules rules.yaml")
+		return nil, wrongf("there is no limit to check; give --limit 10/min, or --rules rules.yaml")
 	}
 
 	set, err := rule.FromLimits(b.limits, b.key)
@@ -53,7 +53,7 @@ func (b *backtestCommand) lateness() (time.Duration, error) {
 		return 0, wrongf("--late: %w", err)
 	}
 	if late == yamlfile.Forever {
-		return 0, wrongf("--late: forever is not possible; write how long, such as 24h")
+		return 0, wrongf("--late: forever is not possible; give a time such as 24h")
 	}
 	return max(late, time.Millisecond), nil // 0 is the default to pkg/backtest
 }

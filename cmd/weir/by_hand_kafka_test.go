@@ -57,7 +57,7 @@ log: {level: warn}
 		return strings.Contains(toldOf(with("history", "user:eve", "--json")), `"event":"lifted"`)
 	})
 	await(t, "Kafka has an order before it is answered", func() bool { // the enforcer waits for it half a second
-		return strings.Contains(toldOf(with("block", "user:eve", "--why", "once more")), "and everywhere: Kafka has it.")
+		return strings.Contains(toldOf(with("block", "user:eve", "--why", "once more")), "Kafka has it, so all other enforcers apply it too.")
 	})
 }
 
@@ -131,7 +131,7 @@ func watchLive(t *testing.T, args []string) *watchedLive {
 			t.Errorf("watch: %v, %s", err, w.stderr.String())
 		}
 	})
-	awaitText(t, &w.stderr, "what changes from now on:")
+	awaitText(t, &w.stderr, "changes from now on:")
 	return w
 }
 

@@ -29,12 +29,13 @@ func newCat() *cobra.Command {
 	cat := &catCommand{}
 	c := &cobra.Command{
 		Use:   "cat [flags] hits|blocklist",
-		Short: "Show what is in the topics between the parts",
-		Long: `Cat shows the batches of hits that collectors have sent, or the entries of the blocklist, partition by partition, and
-stops at the end of what was there when it began. Records that cannot be read are told with their place, the others
-shown, and the exit code is 1.
+		Short: "Show the records of the topics between the parts",
+		Long: `Cat shows the batches of hits that collectors have sent, or the entries of the blocklist, partition by partition. It
+stops at the last record that existed when it started. Records that cannot be read are reported with their place; the
+others are shown, and the exit code is 1.
 
-With the embedded broker it asks the process that runs it, or, where none runs, reads its data itself.`,
+With the embedded broker it asks the process that runs the broker. When no process does, it reads the broker's data
+itself.`,
 		Example: `  weir cat hits --from 5m --follow
   weir cat blocklist --json
   weir cat hits --partition 3 --from 41`,
@@ -45,7 +46,7 @@ With the embedded broker it asks the process that runs it, or, where none runs, 
 	cat.live.add(c)
 	c.Flags().IntVar(&cat.partition, "partition", -1, "show partition `N` only (default all)")
 	c.Flags().StringVar(&cat.from, "from", "earliest", "begin at `WHERE`: earliest, latest, an offset, or 25h before now")
-	c.Flags().BoolVar(&cat.follow, "follow", false, "go on with what comes, until interrupted")
+	c.Flags().BoolVar(&cat.follow, "follow", false, "continue with new records until interrupted")
 	cat.output.add(c, "text", "json", "plain")
 	return c
 }
@@ -54,7 +55,7 @@ func oneTopic(c *cobra.Command, args []string) error {
 	if len(args) == 1 && (args[0] == daemon.Hits || args[0] == daemon.Blocklist) {
 		return nil
 	}
-	return wrongf("cat wants one of hits and blocklist; for example: %s", firstExample(c))
+	return wrongf("cat needs one of hits and blocklist; for example: %s", firstExample(c))
 }
 
 func (cat *catCommand) run(c *cobra.Command, what string) error {
@@ -117,7 +118,7 @@ func parsePlace(text string) (catFrom, error) {
 	}
 	before, err := yamlfile.ParseDuration(text)
 	if err != nil || before == yamlfile.Forever {
-		return catFrom{}, wrongf("--from %s is no place to begin; write earliest, latest, an offset, or how long before now, such as 25h", text)
+		return catFrom{}, wrongf("--from %s is not a place to begin; write earliest, latest, an offset, or a time before now, such as 25h", text)
 	}
 
 	return catFrom{beforeNow, before}, nil
@@ -197,6 +198,7 @@ func (r *catRun) run(ctx context.Context, follow bool) error {
 	if err := r.shown.flush(); err != nil || !follow {
 		return err
 	}
+	// Each partition is followed by a goroutine of its own, so that records come as soon as they are written.
 	failed := make([]error, len(r.parts))
 	following, stop := context.WithCancel(ctx)
 	defer stop()
@@ -213,6 +215,7 @@ func (r *catRun) run(ctx context.Context, follow bool) error {
 		return nil // interrupted, which is the usual end of --follow
 	}
 
+	// The first goroutine that fails stops the others, which then return context.Canceled.
 	for _, err := range failed {
 		if !errors.Is(err, context.Canceled) {
 			return err
@@ -259,7 +262,7 @@ func (r *catRun) missed(ctx context.Context, p *catPart, err error, follow bool)
 	case errors.Is(err, kafka.ErrTrimmed):
 		r.shown.tell(what)
 	case errors.Is(err, kafka.ErrPastEnd) && follow:
-		r.shown.tell(what + "; it is another log now, shown from its beginning")
+		r.shown.tell(what + "; the topic was made again, and is shown from its beginning")
 	case errors.Is(err, kafka.ErrPastEnd):
 		return err
 	default:

@@ -80,7 +80,7 @@ func TestCatMissed(t *testing.T) {
 		r := &catRun{client: b.Client, topic: "weir.hits", shown: newCatWriter(&lockedBuffer{}, stderr, "weir.hits", "json")}
 		p.show = func(*kafka.Record) { cancel() }
 		err := r.read(ctx, p, follow)
-		if want := "weir: weir.hits/1: the log ends at 1, before 50; it is another log now, shown from its beginning\n"; follow && stderr.String() != want {
+		if want := "weir: weir.hits/1: the log ends at 1, before 50; the topic was made again, and is shown from its beginning\n"; follow && stderr.String() != want {
 			t.Errorf("%q", stderr)
 		}
 		if !follow && (err == nil || err.Error() != "fetching weir.hits/1: the log ends at 1, before 50") {

@@ -115,6 +115,7 @@ func (w *catWriter) hits(partition int) func(*kafka.Record) {
 			w.failed(partition, r, err)
 			return
 		}
+
 		switch w.form {
 		case "json":
 			w.note(newJSON(w.out).Encode(newShownBatch(partition, r.Offset, &reader)))
@@ -149,12 +150,12 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 		part = fmt.Sprintf(", part %d", b.Part)
 	}
 
-	w.printf("%d/%d  %s from %d to %d%s, cut at %s by rules %s: %s\n", b.Partition, b.Offset, b.Source, b.From, b.To, part,
+	w.printf("%d/%d  %s from %d to %d%s, batch boundary at %s, rules %s: %s\n", b.Partition, b.Offset, b.Source, b.From, b.To, part,
 		backtest.Instant(h.Clock), h.Fingerprint, counted(len(b.Hits), "hit"))
 	for _, h := range b.Hits {
 		switch {
 		case h.Cost == 0:
-			w.printf("    %s  %s  %s  forget it (%s)\n", h.Time, h.Rule, printable(h.Key), h.Unblock)
+			w.printf("    %s  %s  %s  forget its counts (%s)\n", h.Time, h.Rule, printable(h.Key), h.Unblock)
 		case h.Cost > 1:
 			w.printf("    %s  %s  %s  cost %d\n", h.Time, h.Rule, printable(h.Key), h.Cost)
 		default:
@@ -173,6 +174,7 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 			}
 			return
 		}
+
 		record, err := blocklist.DecodeRecord(r.Key, r.Value)
 		if err != nil {
 			w.failed(partition, r, err)
@@ -182,10 +184,12 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 			w.markText(r.Offset, record.Mark)
 			return
 		}
+
 		entry := record.Entry
 		if record.Order != nil {
 			entry = record.Order.Entry()
 		}
+
 		switch w.form {
 		case "json":
 			w.note(newJSON(w.out).Encode(entry))
@@ -199,7 +203,7 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 
 func (w *catWriter) markText(offset int64, m *blocklist.Mark) {
 	if w.form == "text" {
-		w.printf("%d  mark of %s: partition %d of %d counted to offset %d, generation %d, as of %s\n", offset, m.List, m.Partition, m.Partitions,
+		w.printf("%d  watermark of %s: partition %d of %d counted to offset %d, generation %d, as of %s\n", offset, m.List, m.Partition, m.Partitions,
 			m.Offset, m.Generation, backtest.Instant(m.At))
 	}
 }
@@ -210,7 +214,7 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 		return
 	}
 
-	until := "for ever"
+	until := "forever"
 	if e.Until != blocklist.Never {
 		until = "until " + backtest.Instant(e.Until).String()
 	}

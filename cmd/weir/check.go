@@ -26,16 +26,16 @@ func newCheck() *cobra.Command {
 	k := &checkCommand{}
 	c := &cobra.Command{
 		Use:   "check [flags] FILE...|-",
-		Short: "Check rules and configurations: all faults at once, each with its place",
-		Long: `Check reads files as the parts would and tells all faults at once, each with its place and what would be right. A file
-is rules, a weir.yaml, or a Kubernetes ConfigMap that holds either; it is told by its keys. Several files of rules are
-checked as one set, as the parts read them. Settings of the environment (WEIR_…) count as they would at a start.
+		Short: "Check rules and configurations: all mistakes at once, each with its place",
+		Long: `Check reads files as the parts would and reports all mistakes at once, each with its place and a remedy. A file contains
+rules, a weir.yaml, or a Kubernetes ConfigMap with either; its keys show which. Several files of rules are checked as
+one set, as the parts read them. Settings of the environment (WEIR_…) apply as they would at a start.
 
-With --live it also asks what a weir.yaml without faults names: Kafka and its topics, Redis or the folder of the disk
-store, and the sources, as they can be reached from here and by the user who asks. Nothing is made or changed.
+With --live it also tries the systems that a correct weir.yaml names: Kafka and its topics, Redis or the folder of the
+disk store, and the sources, from this machine and as the user who runs it. It makes and changes nothing.
 
-The exit code is 2 when there is a fault, 3 when something that was asked of the live system does not hold. Warnings
-alone do not change it.`,
+The exit code is 2 when there is a mistake, and 3 when a check of the live system fails. Warnings alone do not change
+it.`,
 		Example: `  weir check rules.yaml
   weir check --set mode=shadow /etc/weir/weir.yaml
   weir check --live /etc/weir/weir.yaml
@@ -43,8 +43,8 @@ alone do not change it.`,
 		Args: someFiles,
 		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
 	}
-	c.Flags().StringArrayVar(&k.set, "set", nil, "take `KEY=VALUE` instead of what a weir.yaml says: aggregator.hot_keys=10000; may be repeated")
-	c.Flags().BoolVar(&k.live, "live", false, "also ask Kafka, the store and the sources that a weir.yaml names")
+	c.Flags().StringArrayVar(&k.set, "set", nil, "replace a setting of a weir.yaml: `KEY=VALUE` such as aggregator.hot_keys=10000; may be repeated")
+	c.Flags().BoolVar(&k.live, "live", false, "also try Kafka, the store and the sources that a weir.yaml names")
 	k.output.add(c, "text", "json")
 	return c
 }
@@ -64,6 +64,7 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 			problems = append(problems, err)
 			continue
 		}
+		// Files of rules are one set, so they are checked together after the loop.
 		if name != "-" && holdsRules(data) {
 			rules = append(rules, path)
 			continue
@@ -75,7 +76,7 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 	}
 
 	if k.live && !configurations {
-		problems = append(problems, wrongf("--live asks what a weir.yaml names, and none is among the files"))
+		problems = append(problems, wrongf("--live tries the systems that a weir.yaml names, and no weir.yaml is among the files"))
 	}
 	if len(rules) > 0 {
 		result := newChecked(strings.Join(rules, ", "))
@@ -148,7 +149,7 @@ func (k *checkCommand) configMap(result *checked, data []byte, inner []yamlfile.
 		result.rules(set)
 	}
 	if !hasRules {
-		result.add(nil, yamlfile.Faults{{File: result.File, What: "the ConfigMap holds no rules and no weir.yaml", Remedy: "put them under its data, each under a key of its own"}})
+		result.add(nil, yamlfile.Faults{{File: result.File, What: "the ConfigMap contains no rules and no weir.yaml", Remedy: "put them under its data, each under a key of its own"}})
 	}
 }
 

@@ -58,11 +58,11 @@ func (l *liveCheck) judge(thing string, err error, found string) {
 func writeAsked(to io.Writer, found []asked) error {
 	var rows []string
 	for _, one := range found {
-		verdict := "ok"
+		result := "ok"
 		if !one.Holds {
-			verdict = "FAULT"
+			result = "ERROR"
 		}
-		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s", verdict, one.Thing, strings.Join(strings.Fields(one.What), " ")))
+		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s", result, one.Thing, strings.Join(strings.Fields(one.What), " ")))
 	}
 	var b strings.Builder
 	table(&b, rows)

@@ -83,7 +83,7 @@ func (l *liveCheck) topic(ctx context.Context, client *kafka.Client, want kafka.
 	err := client.EnsureTopics(ctx, want)
 	switch {
 	case errors.Is(err, kafka.ErrNoTopic) && l.settings.Kafka.Create:
-		found = "does not exist; the first part that needs it makes it, with " + found
+		found = "does not exist; the first part that needs it creates it, with " + found
 	case err != nil:
 		l.fails(thing, "%v", err)
 		return

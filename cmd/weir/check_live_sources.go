@@ -54,10 +54,11 @@ func readable(pattern string) (found string, err error) {
 			return "", err
 		}
 		if !info.Mode().IsRegular() {
+			// The collector skips folders and the like under a pattern too.
 			if isPattern {
 				continue
 			}
-			return "", fmt.Errorf("%s is no regular file", path)
+			return "", fmt.Errorf("%s is not a regular file", path)
 		}
 
 		file, err := os.Open(path)
@@ -70,7 +71,7 @@ func readable(pattern string) (found string, err error) {
 	}
 
 	if files == 0 {
-		return "", fmt.Errorf("%s: there is no such file", pattern)
+		return "", fmt.Errorf("%s: no such file", pattern)
 	}
 	if !isPattern {
 		return pattern + ": can be read", nil
@@ -83,7 +84,7 @@ func readable(pattern string) (found string, err error) {
 func (l *liveCheck) listens(ctx context.Context, thing, network, address string) {
 	err := tryListen(ctx, network, address)
 	if errors.Is(err, syscall.EADDRINUSE) && l.collectorRuns(ctx) {
-		l.holds(thing, "%s %s: in use, and the collector runs", network, address)
+		l.holds(thing, "%s %s: in use by the collector, which runs", network, address)
 		return
 	}
 	l.judge(thing, err, network+" "+address+": can be listened on")

@@ -44,14 +44,14 @@ func writableFolder(path string) (found string, err error) {
 		case err != nil:
 			return "", err
 		case !info.IsDir():
-			return "", fmt.Errorf("%s is no folder", above)
+			return "", fmt.Errorf("%s is not a folder", above)
 		}
 
 		if err := unix.Access(above, unix.W_OK|unix.X_OK); err != nil {
 			return "", fmt.Errorf("%s cannot be written: %w", above, err)
 		}
 		if above != path {
-			return path + ": is made at the first start", nil
+			return path + ": will be made at the first start", nil
 		}
 
 		return path + ": can be written", nil

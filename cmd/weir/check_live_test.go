@@ -34,7 +34,7 @@ func TestLiveTopics(t *testing.T) {
 	const fixed = "\nkafka: {hits: {partitions: 16}, events: {partitions: 4}}"
 	folder := liveFolder(t)
 	embeddedIn := settingsOf(t, "data: "+folder+fixed)
-	wantAsked(t, embeddedIn, "data true", "store true "+folder+"/store: is made", "kafka true embedded, does not run now; "+folder+"/broker: is made")
+	wantAsked(t, embeddedIn, "data true", "store true "+folder+"/store: will be made", "kafka true embedded, does not run now; "+folder+"/broker: will be made")
 
 	b, err := startBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
 	if err != nil {
@@ -51,7 +51,7 @@ func TestLiveTopics(t *testing.T) {
 		"kafka true embedded, runs: 1 broker",
 		"topic weir.hits true 16 partitions, cleanup.policy=delete, retention.ms=172800000",
 		"topic weir.blocklist true 1 partition, cleanup.policy=delete",
-		"topic weir.events true does not exist; the first part that needs it makes it, with 4 partitions",
+		"topic weir.events true does not exist; the first part that needs it creates it, with 4 partitions",
 		"source kafka-1 true topic logs: 3 partitions, 0 records",
 		"source kafka-1 false topic others")
 	wantAsked(t, settingsOf(t, "data: "+folder+"\nkafka: {create: false, hits: {partitions: 8}, events: {partitions: 4}}"), "data", "store", "kafka true",
@@ -104,15 +104,15 @@ collector:
     - {syslog: "unix://%[1]s/no/such/log"}
 `, folder, busy.Addr(), free)
 	sources := []string{
-		"source file-1 true " + folder + "/*.log: 2 files, can be read", "missing.log: no such file", "source file-1 false " + folder + "/*.txt: there is no such file",
-		"source file-1 false " + folder + " is no regular file", "source http-1 false listen tcp", "source syslog-1 true udp " + free + ": can be listened on",
-		"source syslog-2 true " + folder + "/no/such: is made at the first start",
+		"source file-1 true " + folder + "/*.log: 2 files, can be read", "missing.log: no such file", "source file-1 false " + folder + "/*.txt: no such file",
+		"source file-1 false " + folder + " is not a regular file", "source http-1 false listen tcp", "source syslog-1 true udp " + free + ": can be listened on",
+		"source syslog-2 true " + folder + "/no/such: will be made at the first start",
 	}
 	wantAsked(t, settingsOf(t, text), append([]string{"data false stat " + folder + "/plain/data: not a directory", "store false", "kafka false"}, sources...)...)
 
 	collector := newFakePart(t, behind)
 	text = strings.Replace(text, "listen: 127.0.0.1:1", "listen: "+collector.address(), 1)
-	sources[4] = "source http-1 true tcp " + busy.Addr().String() + ": in use, and the collector runs"
+	sources[4] = "source http-1 true tcp " + busy.Addr().String() + ": in use by the collector, which runs"
 	wantAsked(t, settingsOf(t, text), append([]string{"", "", ""}, sources...)...)
 }
 

@@ -69,7 +69,7 @@ func (r *checked) write(c *cobra.Command, form string) error {
 		if err := newJSON(c.OutOrStdout()).Encode(r); err != nil || len(r.faults) == 0 {
 			return errors.Join(err, r.unmet())
 		}
-		return wrongf("%s: %s", r.File, counted(len(r.faults), "fault"))
+		return wrongf("%s: %s", r.File, counted(len(r.faults), "mistake"))
 	}
 
 	for _, w := range r.Warnings {
@@ -94,7 +94,7 @@ func (r *checked) unmet() error {
 	if failed == 0 {
 		return nil
 	}
-	return unmetf("%s: %d of %s asked of the live system do not hold", r.File, failed, counted(len(r.Live), "thing"))
+	return unmetf("%s: %d of %s of the live system failed", r.File, failed, counted(len(r.Live), "check"))
 }
 
 // String sums up a file without faults.

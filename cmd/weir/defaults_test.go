@@ -177,7 +177,7 @@ func TestWhatIsNotCountedIsSaid(t *testing.T) {
 	}
 	p := start(t, append([]string{"run", "--config", path}, flags...)...)
 	awaitAnswer(t, p, enforcer, "203.0.113.9", http.StatusOK)
-	const want = "30 of 30 requests not counted: 30 left alone by allow"
+	const want = "30 of 30 requests not counted: 30 allowed by the rules"
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		var out, errs bytes.Buffer
 		run(append([]string{"weir", "status", "--config", path}, flags...), nil, &out, &errs)

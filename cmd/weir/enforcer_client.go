@@ -97,7 +97,7 @@ func rootsWith(ca string) (*x509.CertPool, error) {
 		roots = x509.NewCertPool()
 	}
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, wrongf("%s holds no certificate", ca)
+		return nil, wrongf("%s contains no certificate", ca)
 	}
 
 	return roots, nil
@@ -196,7 +196,7 @@ func (e *enforcerClient) judge(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // the part that could be read is enough for a message
 	says := strings.TrimPrefix(detail(text), ": ")
 	if says == "" {
-		return fmt.Errorf("%s answers %s, as no enforcer does", e.at(), answer.Status)
+		return fmt.Errorf("%s answers %s, which is not an answer of an enforcer", e.at(), answer.Status)
 	}
 
 	no := &refused{text: fmt.Sprintf("the enforcer at %s: %s", e.at(), says)}
@@ -211,7 +211,7 @@ func (e *enforcerClient) judge(answer *http.Response) error {
 		return unmet{no}
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if e.key == "" {
-			no.text += "; show a key with --key-file, or use the enforcer's socket"
+			no.text += "; send a key with --key-file, or use the enforcer's socket"
 		}
 		if len(e.tried) > 0 {
 			no.text += " (tried before: " + strings.Join(e.tried, "; ") + ")"
@@ -235,7 +235,7 @@ func (e *enforcerClient) ask(ctx context.Context, method, path string, query url
 		return nil, fmt.Errorf("reading the answer of %s: %w", e.at(), innermost(err))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return nil, fmt.Errorf("%s answers what is no answer of an enforcer: %w", e.at(), err)
+		return nil, fmt.Errorf("the answer of %s is not that of an enforcer: %w", e.at(), err)
 	}
 
 	return text, nil

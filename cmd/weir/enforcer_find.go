@@ -24,7 +24,7 @@ type enforcerFlags struct {
 func (f *enforcerFlags) add(c *cobra.Command) {
 	f.live.add(c)
 	c.Flags().StringVar(&f.url, "url", "", "ask the enforcer at `URL` (default $WEIR_URL, ~/.config/weir/client.yaml, then the one on this machine)")
-	c.Flags().StringVar(&f.keyFile, "key-file", "", "show it the API key in `FILE` (default $WEIR_KEY_FILE; on its socket none is needed)")
+	c.Flags().StringVar(&f.keyFile, "key-file", "", "send the API key in `FILE` (default $WEIR_KEY_FILE; its socket needs none)")
 }
 
 // An enforcerPlace is an address at which an enforcer may listen.
@@ -110,7 +110,7 @@ func (f *enforcerFlags) places(file *clientFile) ([]enforcerPlace, error) {
 		}
 		at, err := url.Parse(p.url)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-			return nil, wrongf("%s: %q is no URL of an enforcer; write it as https://enforcer.example:7421", p.named, p.url)
+			return nil, wrongf("%s: %q is not the URL of an enforcer; write it as https://enforcer.example:7421", p.named, p.url)
 		}
 
 		return []enforcerPlace{p}, nil
@@ -146,7 +146,7 @@ func localPlaces(settings *config.Config) ([]enforcerPlace, error) {
 	}
 
 	if len(places) == 0 {
-		return nil, wrongf("the configuration has no enforcer that listens; name one with --url")
+		return nil, wrongf("the enforcer of the configuration does not listen; name one with --url")
 	}
 	return places, nil
 }

@@ -28,19 +28,19 @@ func newExplain() *cobra.Command {
 	e := &explainCommand{}
 	c := &cobra.Command{
 		Use:   "explain [flags] KEY",
-		Short: "Show what is counted of a key, against which limits, and what is in force of it",
-		Long: `Explain asks the aggregators what they have counted of a key under each rule, against which limit, and when that clears
-if nothing more comes; and an enforcer what is on the list that holds the key. A key is an address (counted as the
-prefix that a rule makes of it), a field with its value (user:alice), or what the list shows (alice /login).
+		Short: "Show the counts of a key under each limit, and its entries on the list",
+		Long: `Explain asks the aggregators for the counts of a key under each limit, and when each count clears if no more hits come.
+It asks an enforcer for the entries on the list that apply to the key. A key is an address (counted as the prefix that a
+rule makes of it), a field with its value (user:alice), or a key as the list shows it (alice /login).
 
-The rules are those of the configuration here, where there is none those of a weir run without one, or --rule. With nothing counted and nothing on the list the exit code
-is 3.`,
+The rules are those of the configuration here, or the one that --rule names. Without a configuration they are those of a
+weir run without one. If nothing is counted and nothing is on the list, the exit code is 3.`,
 		Example: `  weir explain 203.0.113.7
   weir explain user:alice --json
   weir explain 'alice /login' --rule sign-in --aggregator http://a1:7411 --aggregator http://a2:7411`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return wrongf("explain wants one key; one with spaces in quotes; for example: %s", firstExample(c))
+				return wrongf("explain needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
 			}
 			return nil
 		},
@@ -69,6 +69,7 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 		return err
 	}
 
+	// With --rule the command works even when the rules here have mistakes.
 	load := e.ask.enforcer.live.load
 	if e.rule != "" {
 		load = func() (*config.Config, error) { return e.ask.enforcer.live.loadAnyhow(c.ErrOrStderr()) }
@@ -90,6 +91,7 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 	}
 
 	known := &explanation{Key: key, Entries: []*shownEntry{}, Orders: []*shownEntry{}, Counted: []*countedKey{}, Faults: []string{}}
+	// Where the rules are only assumed, an aggregator that does not count the key need not be an error.
 	faults, unknown := e.askAggregators(c, asked, e.rules(settings, key), known)
 	switch {
 	case !assumed:
@@ -102,7 +104,7 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 	return errors.Join(known.show(c.OutOrStdout(), form, faults), errors.Join(faults...), known.outcome())
 }
 
-var errNoRules = errors.New("nothing here says what the rules are; name one with --rule, or the configuration with --config")
+var errNoRules = errors.New("there are no rules here; name one with --rule, or the configuration with --config")
 
 // rulesOfRun returns the rules of a weir run without a configuration.
 func rulesOfRun() *rule.Set {
@@ -187,7 +189,7 @@ func (e *explainCommand) askEnforcer(c *cobra.Command, key string, known *explan
 // outcome returns an error when nothing is known of the key.
 func (x *explanation) outcome() error {
 	if len(x.Counted)+len(x.Entries)+len(x.Orders) == 0 && len(x.Faults) == 0 {
-		return unmetf("nothing is counted of %s, and nothing on the list holds it", x.Key)
+		return unmetf("nothing is counted for %s, and no entry on the list applies to it", x.Key)
 	}
 	return nil
 }
@@ -208,13 +210,13 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	}
 
 	for _, order := range x.Orders {
-		fmt.Fprintf(&b, "Ordered: %s %s, %s, %s.\n", order.Order, order.target(), order.untilWords(), order.whyWords())
+		fmt.Fprintf(&b, "Manual entry: %s %s, %s, %s.\n", order.Order, order.target(), order.untilWords(), order.whyWords())
 	}
 	if x.Next != "" {
-		fmt.Fprintf(&b, "There are more: weir list %s shows all.\n", printable(x.Key))
+		fmt.Fprintf(&b, "There are more entries: weir list %s shows all.\n", printable(x.Key))
 	}
 	if x.Sending != nil {
-		fmt.Fprintf(&b, "The last request refused at that enforcer was %s ago.\n", x.Sending.Age)
+		fmt.Fprintf(&b, "That enforcer refused the last request %s ago.\n", x.Sending.Age)
 	}
 
 	for _, counted := range x.Counted {
@@ -231,7 +233,7 @@ func (k *countedKey) text(b *strings.Builder) {
 	for _, l := range k.Limits {
 		clears := "clear"
 		if l.Clears != nil {
-			clears = "clear at " + backtest.Instant(l.Clears.UnixMilli()).String() + " if nothing comes"
+			clears = "clear at " + backtest.Instant(l.Clears.UnixMilli()).String() + " if no more hits come"
 		}
 		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, counted(int(l.Count), "hit"), clears))
 	}

@@ -38,6 +38,7 @@ func findLogs(patterns []string) (found foundLogs) {
 	for _, pattern := range patterns {
 		paths, _ := filepath.Glob(pattern) // the patterns are ours
 		if len(paths) == 0 {
+			// Glob finds nothing in a folder that the user may not read.
 			if folder := filepath.Dir(pattern); lockedFolder(folder) {
 				found.locked = append(found.locked, folder)
 			}
@@ -86,8 +87,8 @@ func (f foundLogs) missing() error {
 }
 
 var (
-	errNoLogs     = errors.New("no access log was found in the usual places; `weir init` writes a weir.yaml to name one in, `weir run --demo` brings one of its own")
-	errLockedLogs = errors.New("no access log that was found may be read; once it may, run this again. `weir run --demo` brings one of its own")
+	errNoLogs     = errors.New("no access log was found in the usual places; `weir init` writes a weir.yaml in which you can name one, `weir run --demo` runs with a log of its own")
+	errLockedLogs = errors.New("none of the access logs that were found may be read; change that and run this again. `weir run --demo` runs with a log of its own")
 )
 
 // warn lists the logs that may not be read, each with a command that changes this.

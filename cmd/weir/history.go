@@ -31,18 +31,18 @@ func newHistory() *cobra.Command {
 	h := &historyCommand{}
 	c := &cobra.Command{
 		Use:   "history [flags] KEY",
-		Short: "Tell the story of a key: when it was blocked, why, and who did what about it",
-		Long: `History reads the topic of events, which has every change of the list for kafka.events.retention, to the end of what is
-there when it begins, and shows what concerns a key: what the list shows (alice /login), an address (with what happened
-to the prefixes that hold it), a prefix (with what happened within it), or a field with its value (user:alice).
+		Short: "Show all events of a key: when and why it was blocked, and the manual entries",
+		Long: `History reads the topic of events, which has every change of the list for kafka.events.retention, up to the last event
+that exists when it starts. It shows the events of a key: a key as the list shows it (alice /login), an address (with
+the events of prefixes that contain it), a prefix (with all events within it), or a field with its value (user:alice).
 
-With nothing about the key the exit code is 3. It asks Kafka alone; no part of Weir has to run.`,
+If there is no event of the key, the exit code is 3. History reads only Kafka; no part of Weir has to run.`,
 		Example: `  weir history 203.0.113.7
   weir history user:alice --from 7d --json
   weir history 'alice /login' --rule sign-in`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return wrongf("history wants one key; one with spaces in quotes; for example: %s", firstExample(c))
+				return wrongf("history needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
 			}
 			return nil
 		},
@@ -50,7 +50,7 @@ With nothing about the key the exit code is 3. It asks Kafka alone; no part of W
 	}
 	h.live.add(c)
 	c.Flags().StringVar(&h.from, "from", "earliest", "begin at `WHERE`: earliest, or 7d before now")
-	c.Flags().StringVar(&h.rule, "rule", "", "show what one `RULE` did only; orders are of the rule manual")
+	c.Flags().StringVar(&h.rule, "rule", "", "show the events of one `RULE` only; manual entries have the rule manual")
 	h.output.add(c, "text", "json")
 	return c
 }
@@ -66,7 +66,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 		return err
 	}
 	if from.offset >= 0 || from.offset == atLatest {
-		return wrongf("--from %s is no time; write earliest, or how long before now, such as 7d", h.from)
+		return wrongf("--from %s is not a time; write earliest, or a time before now, such as 7d", h.from)
 	}
 
 	settings, err := h.live.loadButRules()
@@ -80,6 +80,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 		return err
 	}
 	defer client.Close()
+	// catRun reads the partitions; its writer only reports records that are not events.
 	story := &story{of: newKeyMatch(key), rule: h.rule}
 	r := &catRun{client: client.Client, topic: topic, shown: newCatWriter(io.Discard, c.ErrOrStderr(), topic, form)}
 	r.newShow = func(partition int) func(*kafka.Record) {
@@ -94,6 +95,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	if err == nil {
 		err = r.run(c.Context(), false)
 	}
+	// After an error the events that were found are still shown.
 	if err = errors.Join(err, r.shown.end()); err != nil && len(story.events) == 0 {
 		return err
 	}
@@ -131,7 +133,7 @@ func (s *story) read(line []byte) error {
 	}
 
 	if json.Unmarshal(line, &e.Entry) != nil || json.Unmarshal(line, &more) != nil || more.Event == "" {
-		return errors.New("it is no event")
+		return errors.New("it is not an event")
 	}
 	if s.rule != "" && s.rule != e.Rule || !s.of.matches(&e.shownEntry) {
 		return nil
@@ -167,7 +169,7 @@ func (s *story) show(w io.Writer, form string) error {
 	s.trim()
 	var b strings.Builder
 	if s.left > 0 && form == "text" {
-		fmt.Fprintf(&b, "(%s before these are left out; --from narrows it)\n", counted(s.left, "event"))
+		fmt.Fprintf(&b, "(%s before these are left out; --from selects fewer)\n", counted(s.left, "event"))
 	}
 
 	rows, shown := make([]string, 0, len(s.events)), map[sameEvent]bool{}
@@ -191,7 +193,7 @@ func (s *story) show(w io.Writer, form string) error {
 // outcome returns an error when there are no events.
 func (s *story) outcome(key, where string) error {
 	if len(s.events) == 0 {
-		return unmetf("%s holds nothing about %s", where, key)
+		return unmetf("%s has no events of %s", where, key)
 	}
 	return nil
 }
@@ -204,7 +206,7 @@ func (e *event) row() string {
 func (e *event) rest() string {
 	switch {
 	case e.what == blocklist.EventEnded && e.Why == "":
-		return "its rule is gone"
+		return "its rule was removed"
 	case e.what == blocklist.EventEnded, e.what == blocklist.EventLifted, e.Order == blocklist.OrderPardon:
 		return e.whyWords()
 	}

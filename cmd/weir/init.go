@@ -24,9 +24,9 @@ func newInit() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init [DIRECTORY]",
 		Short: "Write a weir.yaml and a rules.yaml to begin with",
-		Long: `Init writes a commented weir.yaml and rules.yaml into a directory, the present one unless another is named. The access
-logs that are found on this machine are its sources. It begins in shadow mode: everything is decided and shown, and
-nobody refused. Files that exist are left as they are, and then nothing is written.`,
+		Long: `Init writes a commented weir.yaml and rules.yaml into a directory, by default the current one. The sources are the access
+logs that it finds on this machine. The mode is shadow: blocks are decided and shown, and no one is refused. If one of
+the files exists already, nothing is written.`,
 		Example: `  weir init
   weir init /etc/weir`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -38,6 +38,7 @@ nobody refused. Files that exist are left as they are, and then nothing is writt
 		RunE: func(c *cobra.Command, args []string) error {
 			folder := append(args, ".")[0]
 			logs := findLogs(usualLogs)
+
 			written, err := writeInitial(folder, logs)
 			for _, path := range written {
 				fmt.Fprintln(c.OutOrStdout(), "wrote", path)
@@ -45,6 +46,7 @@ nobody refused. Files that exist are left as they are, and then nothing is writt
 			if err != nil {
 				return err
 			}
+
 			logs.warn(c.ErrOrStderr())
 			fmt.Fprintln(c.OutOrStdout(), "next: weir run --config", filepath.Join(folder, "weir.yaml"))
 			return nil
@@ -64,7 +66,7 @@ func writeInitial(folder string, logs foundLogs) (written []string, err error) {
 
 	for _, file := range files {
 		if _, err := os.Lstat(file.path); err == nil {
-			return nil, fmt.Errorf("%s is there already; nothing was written", file.path)
+			return nil, fmt.Errorf("%s exists already; nothing was written", file.path)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ func TestInitWritesWhatCanBeRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code := run([]string{"weir", "init", folder}, nil, &out, &errs); code != exitFailed || !strings.Contains(errs.String(), "is there already") {
+	if code := run([]string{"weir", "init", folder}, nil, &out, &errs); code != exitFailed || !strings.Contains(errs.String(), "exists already") {
 		t.Error(code, errs.String())
 	}
 	if again, _ := os.ReadFile(filepath.Join(folder, "weir.yaml")); !bytes.Equal(again, written) {

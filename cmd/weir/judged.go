@@ -29,13 +29,13 @@ func (p *parseCommand) judged(l *line, r *request.Request) {
 func why(reason rule.Reason, of *rule.Rule, r *request.Request) string {
 	switch reason {
 	case rule.Allowed:
-		return "an allow entry holds for it"
+		return "an allow entry matches it"
 	case rule.NoMatch:
 		return "its match does not hold: " + of.Match
 	case rule.Failed:
-		return "its match or cost cannot be worked out for this request"
+		return "its match or cost cannot be computed for this request"
 	case rule.Refused:
-		return "an enforcer refused the request, and the rule counts those served"
+		return "an enforcer refused the request, and the rule counts only served ones"
 	case rule.NoCost:
 		return "its cost is below 1: " + of.Cost
 	case rule.NoKey:

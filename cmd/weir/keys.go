@@ -11,10 +11,10 @@ func newKeys() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keys",
 		Short: "Make API keys, list and remove them",
-		Long: `Keys changes a file of API keys: who may send requests, see the list, or give orders. The file holds no key, only
-each one's hash, name and role. Parts that read it take the new one at once.
+		Long: `Keys changes a file of API keys, which allow their owners to send requests, read the list, or make manual entries. The
+file contains no key, only the hash, name and role of each. Parts that use the file apply a change at once.
 
-Without --file it is the one that enforcer.keys names in the configuration, else ./keys.yaml.`,
+Without --file it is the file that enforcer.keys of the configuration names, or else ./keys.yaml.`,
 		Example: `  weir keys add --name edge-1 --role read
   weir keys list
   weir keys remove --name edge-1`,

@@ -24,9 +24,10 @@ func newKeysAdd() *cobra.Command {
 		Use:   "add --name NAME --role ROLE [flags]",
 		Short: "Make an API key, and show it once",
 		Long: `Add makes a key of 32 random bytes, writes its hash, name and role into the file, and shows the key itself this once,
-alone on the last line. With --key-file the key is one that was made elsewhere, and is not shown.
+alone on the last line. With --key-file it adds a key that was made elsewhere, and does not show it.
 
-Roles: read sees the list; write gives orders too; send may send requests and nothing else; admin may do everything.`,
+Roles: read may read the list; write may make manual entries too; send may send requests and nothing else; admin may do
+everything.`,
 		Example: `  weir keys add --name edge-1 --role read
   weir keys add --name alice --role write --file /etc/weir/keys.yaml
   weir keys add --name shop --role send -o plain > shop.key`,
@@ -34,9 +35,9 @@ Roles: read sees the list; write gives orders too; send may send requests and no
 		RunE: func(c *cobra.Command, _ []string) error { return k.run(c) },
 	}
 	k.add(c)
-	c.Flags().StringVar(&k.name, "name", "", "who holds the key; it stands beside what they order")
-	c.Flags().StringVar(&k.role, "role", "", "what they may do: read, write, send or admin")
-	c.Flags().StringVar(&k.keyFile, "key-file", "", "take the key in `FILE` in place of a new one")
+	c.Flags().StringVar(&k.name, "name", "", "the owner of the key; manual entries made with the key have this name")
+	c.Flags().StringVar(&k.role, "role", "", "what the key allows: read, write, send or admin")
+	c.Flags().StringVar(&k.keyFile, "key-file", "", "use the key in `FILE` instead of a new one")
 	var roles []string
 	for _, role := range keys.Roles() {
 		roles = append(roles, string(role))

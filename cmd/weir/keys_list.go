@@ -14,7 +14,7 @@ func newKeysList() *cobra.Command {
 	var output outputFlag
 	c := &cobra.Command{
 		Use:     "list [flags]",
-		Short:   "List who has an API key, and what they may do",
+		Short:   "List the names and roles of the API keys",
 		Example: "  weir keys list\n  weir keys list --file /etc/weir/keys.yaml --json",
 		Args:    noMore,
 		RunE: func(c *cobra.Command, _ []string) error {

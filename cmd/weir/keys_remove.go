@@ -23,7 +23,7 @@ func newKeysRemove() *cobra.Command {
 				return err
 			}
 			if name == "" {
-				return wrongf("say whose key it is with --name; for example: %s", firstExample(c))
+				return wrongf("name the key with --name; for example: %s", firstExample(c))
 			}
 			path, err := flags.path()
 			if err != nil {
@@ -41,7 +41,7 @@ func newKeysRemove() *cobra.Command {
 	}
 
 	flags.add(c)
-	c.Flags().StringVar(&name, "name", "", "whose key it is")
+	c.Flags().StringVar(&name, "name", "", "the name of the key")
 	output.add(c, "text", "json")
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"weir/pkg/request"
 )
@@ -113,10 +114,13 @@ func (w *lineWriter) outcome() error {
 	return nil
 }
 
-// counted returns a number with its noun: 1 line, 12,345 lines.
+// counted returns a number with its noun: 1 line, 12,345 lines, 2 entries.
 func counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "ry"); ok {
+		return grouped(n) + " " + stem + "ries"
 	}
 	return grouped(n) + " " + noun + "s"
 }

@@ -29,14 +29,14 @@ func newList() *cobra.Command {
 	l := &listCommand{}
 	c := &cobra.Command{
 		Use:   "list [flags] [KEY...]",
-		Short: "Show the blocklist, or what of it holds a key",
-		Long: `List shows who is blocked, by which rule or order, until when and why, as an enforcer has it. With keys it shows what
-holds them: what the list shows (alice /login), an address (found in the prefixes that hold it, too), a prefix, or a
-field with its value (user:alice); the exit code is 3 when nothing holds one of them.
+		Short: "Show the blocklist, or the entries that apply to a key",
+		Long: `List shows each blocked key with its rule, its end and the reason, as an enforcer has it. With keys it shows the entries
+that apply to them. A key is one that the list shows (alice /login), an address (also found in prefixes that contain
+it), a prefix, or a field with its value (user:alice). The exit code is 3 when no entry applies to one of the keys.
 
-What rules in shadow mode would block is shown as such; --shadow shows it alone. People see allows and pauses below
-the list; for programs --orders shows all that people have ordered. -o plain is for other tools: the key of each that is
-refused, a line each, without shadow.`,
+Keys that rules in shadow mode would block are shown with a remark; --shadow shows only these. The text form has allows
+and pauses below the list; --orders shows all manual entries. -o plain is for other tools: the refused keys, one a line,
+without those in shadow mode.`,
 		Example: `  weir list
   weir list 2001:db8::5
   weir list --rule per-ip --json
@@ -44,9 +44,9 @@ refused, a line each, without shadow.`,
 		RunE: func(c *cobra.Command, keys []string) error { return l.run(c, keys) },
 	}
 	l.enforcer.add(c)
-	c.Flags().StringVar(&l.rule, "rule", "", "show the entries of one `RULE`; manual is what people have blocked")
-	c.Flags().BoolVar(&l.shadow, "shadow", false, "show what rules in shadow mode would block, and nothing else")
-	c.Flags().BoolVar(&l.orders, "orders", false, "show what people have ordered: blocks, allows and pauses")
+	c.Flags().StringVar(&l.rule, "rule", "", "show the entries of one `RULE`; manual entries have the rule manual")
+	c.Flags().BoolVar(&l.shadow, "shadow", false, "show only the keys that rules in shadow mode would block")
+	c.Flags().BoolVar(&l.orders, "orders", false, "show the manual entries: blocks, allows and pauses")
 	l.output.add(c, "text", "json", "plain")
 	return c
 }
@@ -57,7 +57,7 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 		return err
 	}
 	if l.shadow && l.orders {
-		return wrongf("--shadow and --orders are both given, and orders know no shadow; leave one out")
+		return wrongf("--shadow and --orders are both given, and manual entries are never in shadow mode; leave one out")
 	}
 
 	enforcer, err := l.enforcer.connect()
@@ -110,7 +110,7 @@ func (l *listCommand) find(c *cobra.Command, enforcer *enforcerClient, shown *li
 			return err
 		}
 		if shown.count == before {
-			missed = append(missed, unmetf("nothing on the list holds %s", key))
+			missed = append(missed, unmetf("no entry on the list applies to %s", key))
 		}
 	}
 
@@ -236,13 +236,13 @@ func (w *listWriter) ofRule() string {
 	if w.rule == "" {
 		return ""
 	}
-	return " by a rule of the name " + w.rule
+	return " by a rule with the name " + w.rule
 }
 
 // people writes allows, pauses and remarks for people.
 func (w *listWriter) people(h blocklist.Header) {
 	if w.count == 0 && h.Version != (blocklist.Version{}) {
-		fmt.Fprintln(w.out, "Nobody is on the list"+w.ofRule()+".")
+		fmt.Fprintln(w.out, "No key is on the list"+w.ofRule()+".")
 	}
 	for i, order := range w.orders {
 		if i == 0 && w.count > len(w.orders) {
@@ -256,7 +256,7 @@ func (w *listWriter) people(h blocklist.Header) {
 		return
 	}
 	if age := time.Since(time.UnixMilli(h.AsOf)); age > staleAfter {
-		fmt.Fprintf(w.out, "This is the list as it was %s ago: aggregators have not been heard since.\n", age.Round(time.Second))
+		fmt.Fprintf(w.out, "This is the list of %s ago: the aggregators have sent nothing since.\n", age.Round(time.Second))
 	}
 }
 

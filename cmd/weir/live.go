@@ -29,7 +29,7 @@ type liveFlags struct {
 
 func (f *liveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.file, "config", "", "read the configuration `FILE` (default ./weir.yaml, then /etc/weir/weir.yaml)")
-	c.Flags().StringArrayVar(&f.set, "set", nil, "take `KEY=VALUE` in place of the configuration's: kafka.prefix=test.; may be repeated")
+	c.Flags().StringArrayVar(&f.set, "set", nil, "replace a setting of the configuration: `KEY=VALUE` such as kafka.prefix=test.; may be repeated")
 }
 
 func (f *liveFlags) load() (*config.Config, error) {
@@ -54,7 +54,7 @@ func (f *liveFlags) loadAnyhow(stderr io.Writer) (*config.Config, error) {
 	if other != nil {
 		return nil, err
 	}
-	fmt.Fprintf(stderr, "%s\nThe rules here are faulty, and nothing is held against them.\n", err)
+	fmt.Fprintf(stderr, "%s\nThe rules here have mistakes, so the parts' rules are not compared with them.\n", err)
 	return bare, nil
 }
 
@@ -106,7 +106,7 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	}
 	folder := settings.BrokerFolder()
 	if _, err := os.Stat(filepath.Join(folder, "lock")); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; where Kafka is elsewhere, name kafka.brokers in weir.yaml", errNoBroker, folder)
+		return nil, fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; if Kafka is elsewhere, name kafka.brokers in weir.yaml", errNoBroker, folder)
 	}
 
 	var err error
@@ -115,7 +115,7 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 		return dial, nil
 	}
 	if errors.Is(err, embedded.ErrInUse) {
-		return nil, fmt.Errorf("%w, which does not let others in at %s; stop it first", err, socket)
+		return nil, fmt.Errorf("%w, and it does not accept connections at %s; stop it first", err, socket)
 	}
 	if err != nil {
 		return nil, err

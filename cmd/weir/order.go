@@ -41,13 +41,13 @@ func (o *orderCommand) add(c *cobra.Command) {
 // addBrief adds the flags of a command that ends a manual entry.
 func (o *orderCommand) addBrief(c *cobra.Command) {
 	o.enforcer.add(c)
-	c.Flags().StringVar(&o.why, "why", "", "the reason, for those who read it later")
+	c.Flags().StringVar(&o.why, "why", "", "the reason, for people who read it later")
 	o.output.add(c, "text", "json")
 }
 
 // addYes adds the flag that confirms a command with a wide or dangerous effect.
 func (o *orderCommand) addYes(c *cobra.Command) {
-	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before an order that is wide or dangerous; for scripts")
+	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for a confirmation of a wide or dangerous change; for scripts")
 }
 
 // A newOrder is the body of a request to make a manual entry.
@@ -69,21 +69,21 @@ func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err e
 	n.Why = strings.TrimSpace(o.why)
 	switch {
 	case n.Why == "":
-		return n, wrongf("say why with --why, for those who find it later; for example: %s", firstExample(c))
+		return n, wrongf("give the reason with --why, for people who find it later; for example: %s", firstExample(c))
 	case o.lasts != "" && o.until != "":
 		return n, wrongf("--for and --until are both given; leave one out")
 	case o.lasts != "":
 		n.For = o.lasts
 		if lasts, err := yamlfile.ParseDuration(o.lasts); err != nil || lasts == 0 {
-			return n, wrongf("--for %s is no time; write how long, such as 4h, 7d or forever", o.lasts)
+			return n, wrongf("--for %s is not a time; write it as 4h, 7d or forever", o.lasts)
 		}
 	case o.until != "":
 		until, err := time.Parse(time.RFC3339, o.until)
 		if err != nil {
-			return n, wrongf("--until %s is no time; write it as %s", o.until, inWords(now.Add(4*time.Hour)))
+			return n, wrongf("--until %s is not a time; write it as %s", o.until, inWords(now.Add(4*time.Hour)))
 		}
 		if !until.After(now) {
-			return n, wrongf("--until %s is over already; it is %s now", o.until, inWords(now))
+			return n, wrongf("--until %s is in the past; it is %s now", o.until, inWords(now))
 		}
 		n.Until = o.until
 	}
@@ -110,7 +110,7 @@ func (o *orderCommand) reason(otherwise string) string {
 // oneTarget requires one address, prefix or field.
 func oneTarget(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return wrongf("%s wants one address, prefix or field; for example: %s", c.Name(), firstExample(c))
+		return wrongf("%s needs one address, prefix or field; for example: %s", c.Name(), firstExample(c))
 	}
 	if _, _, err := blocklist.ParseTarget(args[0]); err != nil {
 		return wrong{err}
@@ -150,6 +150,7 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 	defer enforcer.close()
 	var answer orderAnswer
 	raw, err := enforcer.order(c.Context(), method, path, query, body, &answer)
+	// The enforcer refuses a wide or dangerous change with its effects; once confirmed it is sent again.
 	if no := (*refused)(nil); errors.As(err, &no) && len(no.affects) > 0 {
 		if err := o.confirm(c, no.affects); err != nil {
 			return err
@@ -169,7 +170,7 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 		return newJSON(c.OutOrStdout()).Encode(raw)
 	}
 	if body != nil && answer.Order == nil {
-		return fmt.Errorf("%s answers without the order: it is no enforcer, or another version", enforcer.at())
+		return fmt.Errorf("the answer of %s has no manual entry: it is not an enforcer, or another version", enforcer.at())
 	}
 
 	_, err = io.WriteString(c.OutOrStdout(), text(&answer)+answer.where(enforcer.at()))
@@ -191,7 +192,7 @@ func (o *orderCommand) confirm(c *cobra.Command, affected []string) error {
 		return nil
 	}
 	if !isTerminal(c.InOrStdin()) {
-		return wrongf("this affects %s: add --yes to do it all the same", strings.Join(affected, "; "))
+		return wrongf("this affects %s: add --yes to do it anyway", strings.Join(affected, "; "))
 	}
 
 	text := "This affects:\n"
@@ -199,13 +200,13 @@ func (o *orderCommand) confirm(c *cobra.Command, affected []string) error {
 		text += "  - " + printable(one) + "\n"
 	}
 
-	fmt.Fprint(c.ErrOrStderr(), text+"Do it all the same? [y/N] ")
+	fmt.Fprint(c.ErrOrStderr(), text+"Do it anyway? [y/N] ")
 	line, err := bufio.NewReader(io.LimitReader(c.InOrStdin(), maxReply)).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("reading the reply: %w", err)
 	}
 	if reply := strings.ToLower(strings.TrimSpace(line)); reply != "y" && reply != "yes" {
-		return errors.New("nothing is ordered")
+		return errors.New("nothing was changed")
 	}
 
 	return nil
@@ -216,15 +217,15 @@ const maxReply = 1000
 
 // where describes which enforcers have applied the change already, and adds the enforcer's remarks.
 func (a *orderAnswer) where(at string) string {
-	text := "In force at the enforcer asked (" + at + ")"
+	text := "Applied by the enforcer at " + at
 	if a.InForce.Followers > 0 {
-		text += fmt.Sprintf(", at the %s", counted(a.InForce.Followers, "follower")) + " of it"
+		text += " and its " + counted(a.InForce.Followers, "follower")
 	}
 
 	if a.InForce.Kafka {
-		text += ", and everywhere: Kafka has it.\n"
+		text += ". Kafka has it, so all other enforcers apply it too.\n"
 	} else {
-		text += ". Kafka has it not yet: elsewhere it waits for that.\n"
+		text += ". Kafka does not have it yet; other enforcers apply it when Kafka does.\n"
 	}
 
 	if len(a.Affects) > 0 {

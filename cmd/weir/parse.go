@@ -34,9 +34,9 @@ func newParse() *cobra.Command {
 	p := &parseCommand{}
 	c := &cobra.Command{
 		Use:   "parse [flags] FILE...|-",
-		Short: "Show how each line is read, and which rules it would hit",
-		Long: `Parse shows what was read of each line, or why it was not read. With --rules it also shows which rules the line
-hits, under which key and at what cost, and why it does not hit the others.`,
+		Short: "Show the fields of each line, and the rules that it would hit",
+		Long: `Parse shows the fields of each line, or why it was not read. With --rules it also shows the rules that the line hits,
+with the key and the cost, and the reason why it does not hit the others.`,
 		Example: `  weir parse access.log
   tail -n 20 /var/log/nginx/access.log | weir parse --rules rules.yaml -
   weir parse --format '$remote_addr [$time_local] "$request" $status' --json access.log`,
@@ -131,6 +131,7 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		// The next read may wait, so the lines so far are shown first.
 		if err == nil && lines.Buffered() == 0 {
 			err = p.writer.out.Flush()
 		}
@@ -167,6 +168,7 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 	if _, err := lines.Peek(1); err != nil {
 		return nil, err
 	}
+	// Wait for at least one complete line, and no longer, so that a slow pipe is shown at once.
 	head, err := lines.Peek(lines.Buffered())
 	for err == nil && bytes.IndexByte(head, '\n') < 0 && len(head) < lines.Size() {
 		if head, err = lines.Peek(len(head) + 1); err == nil {
@@ -187,7 +189,7 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 		choice, err = request.Choice{Envelope: "none", Format: p.read.format}, nil // each line then shows why it is not read
 	}
 	if errors.Is(err, request.ErrNoRequest) {
-		return nil, errors.New("it has no line with a request, so the format is not known")
+		return nil, errors.New("no line has a request, so the format cannot be detected; name it with --format")
 	}
 	if err != nil {
 		return nil, err

@@ -12,10 +12,10 @@ func newPause() *cobra.Command {
 	o := &orderCommand{}
 	c := &cobra.Command{
 		Use:   "pause [flags] [RULE]",
-		Short: "Refuse nobody for a while, by one rule or by any",
-		Long: `Pause orders an enforcer to refuse nobody by a rule, or, where none is named, by any rule and any order: at once there,
-and everywhere as soon as Kafka has it. Counting goes on, and the list is kept; what is still on it when the pause is
-over, or at weir resume, is refused again.`,
+		Short: "Make one rule, or all rules, refuse no one for a while",
+		Long: `Pause makes a rule refuse no one. Without a rule, neither rules nor manual blocks refuse anyone. It is active at once at
+the enforcer that is asked, and everywhere as soon as Kafka has it. Counting continues and the list is kept: when the
+pause ends, or at weir resume, the keys that are still on the list are refused again.`,
 		Example: `  weir pause --for 1h --why 'false alarms since the release'
   weir pause per-ip --for 30m --why 'a mistake in the rule'`,
 		Args: oneRule,
@@ -50,8 +50,8 @@ func (o *orderCommand) pause(c *cobra.Command, rule string) error {
 	order.Rule = rule
 	return o.change(c, http.MethodPost, pausePath, nil, &order, func(a *orderAnswer) string {
 		if rule == "" {
-			return fmt.Sprintf("All is paused %s: nobody is refused.\n", a.Order.untilWords())
+			return fmt.Sprintf("Everything is paused %s: no one is refused.\n", a.Order.untilWords())
 		}
-		return fmt.Sprintf("%s is paused %s: nobody is refused by it.\n", rule, a.Order.untilWords())
+		return fmt.Sprintf("%s is paused %s: it refuses no one.\n", rule, a.Order.untilWords())
 	})
 }

@@ -24,7 +24,7 @@ func (f *readFlags) add(c *cobra.Command) {
 	f.addFormat(c)
 	flags := c.Flags()
 	flags.StringVar(&f.header, "header", "X-Forwarded-For", "find the client behind a proxy in the logged `HEADER`")
-	flags.StringSliceVar(&f.proxies, "trusted-proxy", nil, "believe the header of proxies in `PREFIX`; may be repeated")
+	flags.StringSliceVar(&f.proxies, "trusted-proxy", nil, "trust the header of proxies in `PREFIX`; may be repeated")
 }
 
 // addFormat adds the flags for the format of lines, without those that find the client.
@@ -32,7 +32,7 @@ func (f *readFlags) addFormat(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.format, "format", "auto", "read lines as `FORMAT`: a preset, a log_format or LogFormat string, or auto")
 	flags.StringVar(&f.envelope, "envelope", "auto", "take each line out of `ENVELOPE`: none, docker, cri, filebeat, ..., or auto")
-	flags.StringVar(&f.zone, "zone", "UTC", "take times without a zone to be in `ZONE`: Europe/Berlin")
+	flags.StringVar(&f.zone, "zone", "UTC", "read times without a zone in `ZONE`: Europe/Berlin")
 	flags.StringArrayVar(&f.fields, "field", nil, "name fields by `OURS=THEIRS`: user=http_x_user, in JSON user=jwt.sub; may be repeated")
 	complete(c, "format", append([]string{"auto"}, request.Presets()...))
 	complete(c, "envelope", append([]string{"auto"}, request.Envelopes()...))
@@ -49,7 +49,7 @@ func (f *readFlags) options() (request.Options, error) {
 	for _, field := range f.fields {
 		ours, theirs, _ := strings.Cut(field, "=")
 		if ours == "" || theirs == "" {
-			problems = append(problems, wrongf("--field %s: there is no name on one side; write it as user=http_x_user", field))
+			problems = append(problems, wrongf("--field %s: a name is missing; write it as user=http_x_user", field))
 		}
 		o.Fields[ours] = theirs
 	}

@@ -12,9 +12,9 @@ func newResume() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume [flags] [RULE]",
 		Short: "End a pause",
-		Long: `Resume ends the pause of a rule, or, where none is named, that of all: who is on the list is refused again. Pauses of
-single rules go on until they are ended by name. With nothing paused the exit code is 3.`,
-		Example: "  weir resume\n  weir resume per-ip --why 'the rule is mended'",
+		Long: `Resume ends the pause of a rule. Without a rule it ends the pause of everything. Keys on the list are refused again.
+Pauses of single rules continue until they are ended by name. If nothing was paused, the exit code is 3.`,
+		Example: "  weir resume\n  weir resume per-ip --why 'the rule is corrected'",
 		Args:    oneRule,
 		RunE:    func(c *cobra.Command, args []string) error { return o.resume(c, ruleOf(args)) },
 	}
@@ -33,8 +33,8 @@ func (o *orderCommand) resume(c *cobra.Command, rule string) (err error) {
 
 	return o.change(c, http.MethodDelete, pausePath, query, nil, func(*orderAnswer) string {
 		if rule == "" {
-			return "The pause of all is over: who is on the list is refused.\n"
+			return "The pause of everything is over: keys on the list are refused.\n"
 		}
-		return "The pause of " + rule + " is over: who is on the list by it is refused.\n"
+		return "The pause of " + rule + " is over: its keys on the list are refused.\n"
 	})
 }

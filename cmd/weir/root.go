@@ -16,10 +16,11 @@ import (
 func newRoot(started *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
-		Short: "Find, off the request path, the users who send too many requests",
-		Long: `Weir watches a stream of requests and finds, off the request path, the users who send too many of them.
+		Short: "Find the users who send too many requests, off the request path",
+		Long: `Weir reads a stream of requests, off the request path, and finds the users who send too many of them.
 
-Rules say what is counted, per what, and how much is allowed. Try them on yesterday's log before anyone enforces them.`,
+Rules name the requests to count, the key to count by, and the limits. Try them on yesterday's log before you enforce
+them.`,
 		Example: `  weir run
   weir backtest --limit 10/min --limit 100/hour access.log
   weir backtest --rules rules.yaml --html report.html access.log*
@@ -59,6 +60,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 			if err != nil {
 				return wrong{err}
 			}
+
 			c.InitDefaultHelpFlag()
 			return c.Help()
 		},
@@ -82,7 +84,7 @@ func noMore(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return wrongf("%s takes no argument, and %q is one; %s --help shows what it takes", c.Name(), args[0], c.CommandPath())
+	return wrongf("%s takes no arguments, and %q is one; %s --help shows its flags", c.Name(), args[0], c.CommandPath())
 }
 
 // someFiles requires at least one file, and standard input at most once.
@@ -108,7 +110,7 @@ func firstExample(c *cobra.Command) string {
 func flagFault(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
-		return wrongf("%q is no value for --%s: %w; %s --help shows how it is used", invalid.GetValue(), invalid.GetFlag().Name, innermost(err), c.CommandPath())
+		return wrongf("--%[2]s: %[1]q is not a valid value: %[3]w; %[4]s --help shows how it is used", invalid.GetValue(), invalid.GetFlag().Name, innermost(err), c.CommandPath())
 	}
 	if !errors.As(err, &unknown) {
 		return wrongf("%w; %s --help shows how it is used", err, c.CommandPath())

@@ -30,11 +30,12 @@ func newRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags]",
 		Short: "Watch the logs of this machine: collector, aggregator and enforcer in one process",
-		Long: `Run reads logs, counts by the rules and serves the blocklist, all in one process with its own broker and store; nothing
-else has to be installed. Its data is under one folder. It may be ended or killed at any time and goes on where it was.
+		Long: `Run reads logs, counts by the rules and serves the blocklist, all in one process with its own broker and store. Nothing
+else has to be installed. Its data is in one folder. You may end or kill it at any time; the next run goes on where it
+was.
 
-Without a configuration it watches the access logs that it finds, by rules of its own and in shadow mode: it says who
-would be blocked, and refuses nobody. ` + "`weir init`" + ` writes these rules and settings down to begin with.`,
+Without a configuration it watches the access logs that it finds, with built-in rules and in shadow mode: it shows which
+clients would be blocked, and refuses no one. ` + "`weir init`" + ` writes these rules and settings to files.`,
 		Example: `  weir run
   weir run --demo
   weir run --config /etc/weir/weir.yaml --set mode=shadow`,
@@ -42,8 +43,8 @@ would be blocked, and refuses nobody. ` + "`weir init`" + ` writes these rules a
 		RunE: r.run,
 	}
 	c.Flags().StringVar(&r.options.File, "config", "", "the configuration (default: ./weir.yaml, then /etc/weir/weir.yaml)")
-	c.Flags().StringArrayVar(&r.options.Set, "set", nil, "take `KEY=VALUE` instead of what the configuration says; may be repeated")
-	c.Flags().BoolVar(&r.demo, "demo", false, "bring a small site with three abusers, to see how they are found; its data is removed at the end")
+	c.Flags().StringArrayVar(&r.options.Set, "set", nil, "replace a setting of the configuration: `KEY=VALUE`; may be repeated")
+	c.Flags().BoolVar(&r.demo, "demo", false, "run a small site with three abusers, to see how they are found; its data is removed at the end")
 	return c
 }
 
@@ -69,6 +70,7 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 		return wrong{err}
 	}
 
+	// Without a configuration the sources are the logs that were found, so there has to be one.
 	if settings.File == "" {
 		r.logs.warn(c.ErrOrStderr())
 		if err := r.logs.missing(); err != nil {
@@ -113,6 +115,6 @@ func (r *runCommand) companion(ctx context.Context, p *daemon.Process, status fu
 	}
 	site := &demoSite{log: r.log, check: "http://" + p.Config.Enforcer.Listen + "/v1/check", random: rand.New(rand.NewPCG(1, 2))}
 	if err := site.run(ctx); err != nil {
-		p.Logger.Error("the demonstration's site has ended", "error", err)
+		p.Logger.Error("the demonstration site has ended", "error", err)
 	}
 }

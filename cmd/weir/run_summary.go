@@ -90,7 +90,7 @@ func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 	}
 }
 
-// format describes the format of a source of which nothing has been read yet.
+// format describes the format of a source before its first line.
 func (t *runSummary) format(name string) string {
 	for _, s := range t.config.Collector.Sources {
 		if s.Name == name && s.Format != "" && s.Format != "auto" {
@@ -147,5 +147,5 @@ func (t *runSummary) flags() string {
 	if t.file == "" {
 		return ","
 	}
-	return " --config " + t.file + ", and so"
+	return " --config " + t.file + "; with the same flag"
 }

@@ -39,7 +39,7 @@ func TestWhatARunTells(t *testing.T) {
 		"reads      lines: main; 0 lines/s\n",
 		"           open /secret.log: permission denied\n",
 		"' http://localhost:7421/v1/check\n",
-		"see        weir watch --config /etc/other.yaml, and so weir list, weir status; data is in /data\n",
+		"see        weir watch --config /etc/other.yaml; with the same flag weir list, weir status; data is in /data\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())

@@ -36,15 +36,15 @@ func newSend() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "send [flags] FILE...|-",
 		Short: "Replay logs to a live system, at any speed",
-		Long: `Send gives the lines of logs to a running collector's http source, or writes them into a topic that one reads: as fast
-as it takes them, so many a second, or at the log's own pace, faster or slower. Without --to and --topic it is the
-first http source of the configuration.
+		Long: `Send sends the lines of logs to a collector's http source, or writes them into a topic that a collector reads. It sends
+as fast as the collector takes lines, at a number of lines a second, or at the log's own pace times a factor. Without
+--to and --topic it uses the first http source of the configuration.
 
-With --now the time in each line becomes that at which it is sent, in the line's own form, and nothing else of the line
-changes: each line is read again to make sure. With a pace (x1) the distances between the times stay, divided by the
-factor. For a pace, and for --now, lines are read as parse reads them, and files sent in the order of their first times.
+With --now the time in each line becomes the time of sending, in the line's own form. Nothing else in the line changes:
+each line is read again to make sure. With a pace (x1) the distances between the times stay, divided by the factor. For
+a pace and for --now, lines are read as parse reads them, and files are sent in the order of their first times.
 
-Sent at least once: where there was no answer, lines are sent again, and that is told, for they may have been counted.`,
+Lines are sent at least once. If no answer comes, they are sent again, and send reports that they may be counted twice.`,
 		Example: `  weir send access.log
   weir send --speed x10 --now --to http://127.0.0.1:7402 access.log access.log.1.gz
   weir send --speed 500/s --topic logs access.log`,
@@ -54,10 +54,10 @@ Sent at least once: where there was no answer, lines are sent again, and that is
 	s.live.add(c)
 	flags := c.Flags()
 	flags.StringVar(&s.to, "to", "", "send to the http source at `URL`: http://127.0.0.1:7402")
-	flags.StringVar(&s.topic, "topic", "", "write into the topic `NAME` of the configuration's Kafka, a record a line")
-	flags.StringVar(&s.keyFile, "key-file", "", "show the API key in `FILE` (default $WEIR_KEY_FILE)")
-	flags.StringVar(&s.speed, "speed", "max", "send at `SPEED`: max, lines a second as 500/s, or the log's own pace times a factor as x10")
-	flags.BoolVar(&s.now, "now", false, "move the time of each line to when it is sent")
+	flags.StringVar(&s.topic, "topic", "", "write into the topic `NAME` of the configuration's Kafka, one record a line")
+	flags.StringVar(&s.keyFile, "key-file", "", "send the API key in `FILE` (default $WEIR_KEY_FILE)")
+	flags.StringVar(&s.speed, "speed", "max", "send at `SPEED`: max, lines a second such as 500/s, or a factor of the log's own pace such as x10")
+	flags.BoolVar(&s.now, "now", false, "replace the time in each line by the time of sending")
 	s.read.addFormat(c)
 	s.output.add(c, "text", "json")
 	return c
@@ -72,6 +72,7 @@ func (s *sendCommand) run(c *cobra.Command, files []string) error {
 		return err
 	}
 
+	// After the inputs, so that a wrong file is reported before a connection is made.
 	to, err := s.sink(c)
 	if err != nil {
 		return err
@@ -165,10 +166,10 @@ func (s *sendCommand) show(to io.Writer, r *replay) error {
 
 	text := fmt.Sprintf("%s sent in %s", counted(int(was.Lines), "line"), time.Since(r.begun).Round(time.Millisecond))
 	if was.Untimed > 0 {
-		text += fmt.Sprintf(", %s without a time sent as they are", counted(int(was.Untimed), "line"))
+		text += fmt.Sprintf(", %s without a time sent unchanged", counted(int(was.Untimed), "line"))
 	}
 	if was.Repeated > 0 {
-		text += fmt.Sprintf(", %s of them sent again after no answer: they may be counted twice", counted(int(was.Repeated), "line"))
+		text += fmt.Sprintf(", %s of them sent again because no answer came: they may be counted twice", counted(int(was.Repeated), "line"))
 	}
 
 	for _, part := range []struct {

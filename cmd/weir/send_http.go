@@ -76,7 +76,7 @@ func (h *httpSink) flush(ctx context.Context) error {
 			return ctx.Err()
 		case !a.again:
 			return a.err
-		case a.full:
+		case a.full: // it answers, so the patience begins again
 			since = time.Now()
 		case time.Since(since) > h.patience:
 			return fmt.Errorf("%w; tried for %s", a.err, h.patience)

@@ -76,7 +76,7 @@ func (in *sendInput) try(sample []string, choice request.Choice) error {
 		in.first = r.UnixMilli
 		if in.mover != nil {
 			if _, ok := in.mover.move(line, &r, time.Now().UnixMilli()); !ok {
-				return wrongf("%s: the times of %s cannot be moved: a line does not hold its own in one piece, in a form that is known here; leave out --now", in.path, choice.Format)
+				return wrongf("%s: the times of %s cannot be replaced: a line does not have its time in one piece and a known form; leave out --now", in.path, choice.Format)
 			}
 		}
 		return nil
@@ -114,6 +114,7 @@ func (in *sendInput) open(ctx context.Context) (*bufio.Reader, func(), error) {
 		from, closeFile = file, func() { file.Close() }
 	}
 
+	// Count compressed bytes, as in.size does.
 	in.done.Store(0)
 	source, err := backtest.Open(ctx, backtest.Input{Path: in.path, Reader: counting{from, &in.done}})
 	if err != nil {

@@ -72,6 +72,7 @@ func (r *replay) line(ctx context.Context, in *sendInput, lines *bufio.Reader, n
 		return nil
 	}
 
+	// Lines without a time, such as comments, are sent unchanged.
 	timed := in.decoder != nil && in.decoder.Decode(request.Text(line), &r.request) == nil
 	if in.decoder != nil && !timed {
 		r.sent.Untimed++
@@ -85,7 +86,7 @@ func (r *replay) line(ctx context.Context, in *sendInput, lines *bufio.Reader, n
 	if timed && in.mover != nil {
 		moved, ok := in.mover.move(request.Text(line), &r.request, r.newTime(due))
 		if !ok {
-			r.skip(in, number, errors.New("its time cannot be moved"))
+			r.skip(in, number, errors.New("its time cannot be replaced"))
 			return nil
 		}
 		line = moved

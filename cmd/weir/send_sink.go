@@ -64,7 +64,7 @@ func httpSourceOf(settings *config.Config) (string, error) {
 func requestsURL(to string) (string, error) {
 	at, err := url.Parse(to)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return "", wrongf("--to %s is no URL of a collector's http source; write it as http://127.0.0.1:7402", to)
+		return "", wrongf("--to %s is not the URL of a collector's http source; write it as http://127.0.0.1:7402", to)
 	}
 	if at.Path == "" || at.Path == "/" {
 		at.Path = "/v1/requests"
@@ -80,7 +80,7 @@ func readKey(file string) (string, error) {
 	}
 	key = bytes.TrimSpace(key)
 	if len(key) == 0 || bytes.ContainsAny(key, "\r\n") {
-		return "", fmt.Errorf("%s holds no API key, which is one line", file)
+		return "", fmt.Errorf("%s must contain an API key, in one line", file)
 	}
 	return string(key), nil
 }

@@ -29,7 +29,7 @@ func parseSpeed(text string) (speed, error) {
 		}
 	}
 
-	return speed{}, wrongf("--speed %s is no speed; write max, 500/s, or x10 for ten times the log's own pace", text)
+	return speed{}, wrongf("--speed %s is not a speed; write max, 500/s, or x10 for ten times the log's own pace", text)
 }
 
 // A pacer computes when each line is due.

@@ -20,7 +20,7 @@ type timeMover struct {
 
 func newTimeMover(choice request.Choice, o request.Options) (*timeMover, error) {
 	if choice.Envelope == "otlp" {
-		return nil, fmt.Errorf("times in OTLP cannot be moved: a record holds several; leave out --now")
+		return nil, fmt.Errorf("times in OTLP cannot be replaced: a record has several; leave out --now")
 	}
 	check, err := request.NewDecoder(choice.Envelope, choice.Format, o)
 	if err != nil {

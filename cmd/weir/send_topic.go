@@ -34,7 +34,7 @@ type topicSink struct {
 
 func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*topicSink, error) {
 	if ownTopic(settings, topic) {
-		return nil, wrongf("--topic %s is one that the parts write to themselves; name one that a collector reads", topic)
+		return nil, wrongf("the parts write to the topic %s themselves; name with --topic one that a collector reads", topic)
 	}
 	b, err := connect(settings, c.ErrOrStderr(), topic)
 	if err != nil {
@@ -43,7 +43,7 @@ func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*to
 
 	partitions, err := b.Partitions(c.Context(), topic)
 	if errors.Is(err, kafka.ErrNoTopic) {
-		err = fmt.Errorf("there is no topic %s; make it with as many partitions as it needs", topic)
+		err = fmt.Errorf("there is no topic %s; create it with as many partitions as it needs", topic)
 	}
 
 	if err != nil {

@@ -28,11 +28,11 @@ func newStatus() *cobra.Command {
 	s := &statusCommand{}
 	c := &cobra.Command{
 		Use:   "status [flags]",
-		Short: "Show what waits where, and whether all parts have the same rules",
-		Long: `Status asks Kafka how far every group has got, and the parts that it can reach how they stand. All have caught up
-when no record waits for a group, those of parts that cannot be reached too, and no part that was reached says that
-something waits. Where nothing runs, nothing has caught up: then the exit code is 3. How long something waits is the age
-of the oldest record that does.`,
+		Short: "Show where records wait, and whether all parts have the same rules",
+		Long: `Status asks Kafka how far every group has read, and asks the parts that it can reach for their state. All have caught up
+when no record waits for any group, and no part that was reached reports waiting work. This includes groups whose parts
+cannot be reached. When nothing runs, nothing has caught up, and the exit code is 3. The waiting time of a group is the
+age of its oldest waiting record.`,
 		Example: `  weir status
   weir status --wait 60s && weir cat blocklist
   weir status --aggregator http://one.example:7411 --aggregator http://two.example:7411
@@ -43,8 +43,8 @@ of the oldest record that does.`,
 
 	s.live.add(c)
 	s.places.add(c)
-	c.Flags().StringVar(&s.wait, "wait", "", "wait until all have caught up, at most `TIME`: 60s; exit code 3 when they have not")
-	c.Flags().StringVar(&s.keyFile, "key-file", "", "show the parts the API key in `FILE` (default $WEIR_KEY_FILE)")
+	c.Flags().StringVar(&s.wait, "wait", "", "wait until all have caught up, at most `TIME`: 60s; exit code 3 if they have not by then")
+	c.Flags().StringVar(&s.keyFile, "key-file", "", "send the parts the API key in `FILE` (default $WEIR_KEY_FILE)")
 	s.output.add(c, "text", "json")
 	return c
 }
@@ -98,7 +98,7 @@ func parseWait(text string) (time.Duration, error) {
 	}
 	wait, err := yamlfile.ParseDuration(text)
 	if err != nil || wait == yamlfile.Forever {
-		return 0, wrongf("--wait %s is no time; write how long to wait at most, such as 60s", text)
+		return 0, wrongf("--wait %s is not a time; write the longest time to wait, such as 60s", text)
 	}
 	return wait, nil
 }
@@ -142,6 +142,7 @@ func (w *watched) until(ctx context.Context, wait time.Duration) (*status, error
 		if report.CaughtUp || over || ctx.Err() != nil {
 			return report, ctx.Err()
 		}
+
 		select {
 		case <-time.After(min(left, statusEvery)):
 		case <-ctx.Done():
@@ -238,7 +239,7 @@ func (s *status) others(aggregators string) string {
 	}
 	for _, group := range s.Groups {
 		if group.Group == aggregators && group.Members > asked && asked > 0 {
-			return fmt.Sprintf("%s has %s, and %d of them answered here: name all with --aggregator URL, once each", group.Group, counted(group.Members, "member"), asked)
+			return fmt.Sprintf("%s has %s, and %d of them answered here: name each with --aggregator URL", group.Group, counted(group.Members, "member"), asked)
 		}
 	}
 	return ""

@@ -29,7 +29,7 @@ func idleFolder(t *testing.T) (folder string, flags []string) {
 // When nothing runs, nothing has caught up, and the exit code is 3.
 func TestNothingRuns(t *testing.T) {
 	_, flags := idleFolder(t)
-	runs(t, exitUnmet, "Nothing runs: 4 records for weir.aggregator.\n", append([]string{"status"}, flags...)...)
+	runs(t, exitUnmet, "Nothing runs: 4 records wait for weir.aggregator.\n", append([]string{"status"}, flags...)...)
 	runs(t, exitUnmet, `"nothing_runs":true`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
 }
 
@@ -90,7 +90,7 @@ func TestStatusOfTwoAggregators(t *testing.T) {
 	s.Parts = s.Parts[:1]
 	s.unasked = s.others("weir.aggregator")
 	var text strings.Builder
-	if err := s.writeText(&text); err != nil || !strings.Contains(text.String(), "weir.aggregator has 2 members, and 1 of them answered here: name all with --aggregator URL") {
+	if err := s.writeText(&text); err != nil || !strings.Contains(text.String(), "weir.aggregator has 2 members, and 1 of them answered here: name each with --aggregator URL") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 	for _, url := range []string{"", "one:7411", "ftp://one"} {

@@ -64,7 +64,7 @@ func (f *partFlags) places(settings *config.Config) ([]partPlace, error) {
 		for _, text := range part.urls {
 			at, err := url.Parse(text)
 			if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-				return nil, wrongf("--%s: %q is no URL; write it as http://%s.example:7411", part.name, text, part.name)
+				return nil, wrongf("--%s: %q is not a URL; write it as http://%s.example:7411", part.name, text, part.name)
 			}
 			places = append(places, partPlace{part.name, at.Host, strings.TrimSuffix(text, "/") + "/status"})
 		}
@@ -142,7 +142,7 @@ func (p *partStatus) ask(ctx context.Context, url, key string) {
 	}
 
 	if err := json.Unmarshal(text, &says); err != nil {
-		p.Error = "it is no part of Weir that answers there"
+		p.Error = "the answer is not that of a part of Weir"
 		return
 	}
 

@@ -52,13 +52,14 @@ func (p *partStatus) aggregatorRows() []string {
 
 		lag := "lag " + counted(int(one.Lag), "record")
 		if one.LagUnknownSince != nil {
-			lag = "lag not known since " + backtest.Instant(one.LagUnknownSince.UnixMilli()).String() + ", it was " + counted(int(one.Lag), "record")
+			lag = "lag unknown since " + backtest.Instant(one.LagUnknownSince.UnixMilli()).String() + ", before that " + counted(int(one.Lag), "record")
 		}
 		if one.Lag > 0 || one.Error != "" || one.LagUnknownSince != nil {
 			behind = append(behind, fmt.Sprintf("  partition %d\t\t\t%s", one.Partition, join(lag, one.Error)))
 		}
 	}
 
+	// some and join leave out parts without work.
 	state := []string{counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "waiting for Kafka", "verdict")}
 	if !reached.IsZero() {
 		state = append([]string{"counted up to " + backtest.Instant(reached.UnixMilli()).String()}, state...)
@@ -82,13 +83,13 @@ func (p *partStatus) enforcerRows() []string {
 	if !p.says(&says) {
 		return nil
 	}
-	list := "no whole list"
+	list := "no complete list"
 	if says.Whole {
-		list = "whole, " + says.Age + " old"
+		list = "complete, " + says.Age + " old"
 	}
 
 	rows := []string{fmt.Sprintf("  list\t%s\t\t%s", says.Version, join(list, "follows "+says.Follows, some(says.Followers, "", "follower"),
-		some(says.Waiting, "waiting for Kafka", "order"), some(says.Unread, "not readable", "record")))}
+		some(says.Waiting, "waiting for Kafka", "manual entry"), some(says.Unread, "not readable", "record")))}
 	if len(says.Paused) > 0 {
 		rows = append(rows, "  paused\t\t\t"+strings.ReplaceAll(strings.Join(says.Paused, ", "), "*", "all rules"))
 	}
@@ -158,7 +159,7 @@ func (p *partStatus) sourceRows() []string {
 				state += ", read up to " + backtest.Instant(log.Newest.UnixMilli()).String()
 			}
 			if log.Holding {
-				state += ", waits for slower ones"
+				state += ", waits for slower logs"
 			}
 			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
 		}
@@ -167,7 +168,7 @@ func (p *partStatus) sourceRows() []string {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))
 		}
 		if time.Since(s.Ahead.Last) < aheadLately {
-			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: is the clock of who wrote the log right?", s.Source, counted(s.Ahead.Requests, "request")))
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: check the clock of the server that wrote the log", s.Source, counted(s.Ahead.Requests, "request")))
 		}
 		if s.Error != "" {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, s.Error))

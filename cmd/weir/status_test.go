@@ -101,15 +101,15 @@ func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 	part := newFakePart(t, behind)
 	settings := settingsOf(t, fmt.Sprintf("data: %s\ncollector: {listen: %q}\naggregator: {listen: \"\"}\nenforcer: {admin: \"\"}", folder, part.address()))
 	ctx := within(t, 2*time.Minute)
-	shows(t, ctx, settings, []string{"Not all have caught up: 4 records for weir.aggregator; the collector has not read or sent all.",
+	shows(t, ctx, settings, []string{"Not caught up: 4 records wait for weir.aggregator; the collector has not read or sent everything.",
 		"weir.aggregator 0 2 4 records", "weir.hits/0 none of 3 3 records", "weir.hits/1 none of 1 1 record ",
 		"f00d (here " + settings.RuleSet.Fingerprint() + ") behind",
-		"file-1 /var/log/access.log lag 1 byte, read up to 2026-03-03T08:00:00Z, waits for slower ones", "file-1 no permission"})
+		"file-1 /var/log/access.log lag 1 byte, read up to 2026-03-03T08:00:00Z, waits for slower logs", "file-1 no permission"})
 
 	commit(t, b.Client, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 2, 1: 1})
-	shows(t, ctx, settings, []string{"1 record for weir.aggregator;", "weir.hits/0 2 of 3 1 record "})
+	shows(t, ctx, settings, []string{"1 record waits for weir.aggregator;", "weir.hits/0 2 of 3 1 record "})
 	commit(t, b.Client, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 3})
-	shows(t, ctx, settings, []string{"Not all have caught up: the collector has not read or sent all.", "weir.aggregator 0 2 0 records -"})
+	shows(t, ctx, settings, []string{"Not caught up: the collector has not read or sent everything.", "weir.aggregator 0 2 0 records -"})
 	starting := ""
 	part.says.Store(&starting)
 	shows(t, ctx, settings, []string{"All have caught up.", "it answers 503 Service Unavailable: starting"})
@@ -153,9 +153,9 @@ func TestStatusShowsEachPart(t *testing.T) {
 	for _, want := range []string{
 		"All have caught up. Rules differ: aggregator f00d, enforcer beef, the configuration here f00d.",
 		"3 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict waiting for Kafka",
-		"partition 1 lag 7 records, written by a newer version", "partition 2 lag not known since 2026-03-03T09:00:01Z, it was 0 records", "enforcer e:1 beef (here f00d)",
-		"list l-1.7 whole, 2s old, follows kafka, 1 follower, 2 orders waiting for Kafka", "paused all rules", "trouble partition 1 has not marked",
-		"list no whole list, follows kafka", "now 2 requests ahead of the clock since the start, not counted:",
+		"partition 1 lag 7 records, written by a newer version", "partition 2 lag unknown since 2026-03-03T09:00:01Z, before that 0 records", "enforcer e:1 beef (here f00d)",
+		"list l-1.7 complete, 2s old, follows kafka, 1 follower, 2 manual entries waiting for Kafka", "paused all rules", "trouble partition 1 has not marked",
+		"list no complete list, follows kafka", "now 2 requests ahead of the clock since the start, not counted:",
 	} {
 		if !strings.Contains(words, want) {
 			t.Errorf("no %q in\n%s", want, text.String())

@@ -17,14 +17,14 @@ func (s *status) writeText(to io.Writer) error {
 	case s.NothingRuns:
 		b.WriteString(strings.TrimSuffix("Nothing runs: "+s.waits(), ": ") + ".\n")
 	default:
-		fmt.Fprintf(&b, "Not all have caught up: %s.\n", s.waits())
+		fmt.Fprintf(&b, "Not caught up: %s.\n", s.waits())
 	}
 
 	if s.idle != "" {
-		fmt.Fprintf(&b, "No process runs on %s: this is what was left there.\n", s.idle)
+		fmt.Fprintf(&b, "No process runs on %s: this is its last state.\n", s.idle)
 	}
 	if s.reached() == 0 {
-		fmt.Fprintf(&b, "No part was reached where this configuration has them: %s.\n", startThem)
+		fmt.Fprintf(&b, "No part was reached at the addresses of this configuration: %s.\n", startThem)
 	}
 	if s.unasked != "" {
 		b.WriteString(s.unasked + ".\n")
@@ -47,7 +47,7 @@ func (s *status) writeText(to io.Writer) error {
 	return err
 }
 
-const startThem = "start them (weir run, or collector, aggregator and enforcer), or name theirs with --config"
+const startThem = "start the parts (weir run, or collector, aggregator and enforcer), or name their configuration with --config"
 
 // reached returns how many parts have answered.
 func (s *status) reached() (parts int) {
@@ -73,13 +73,13 @@ func (s *status) waits() string {
 	var texts []string
 	for _, group := range s.Groups {
 		if group.Lag > 0 {
-			texts = append(texts, fmt.Sprintf("%s for %s", counted(int(group.Lag), "record"), group.Group))
+			texts = append(texts, fmt.Sprintf("%s %s for %s", counted(int(group.Lag), "record"), map[bool]string{true: "waits", false: "wait"}[group.Lag == 1], group.Group))
 		}
 	}
 
 	for _, part := range s.Parts {
 		if part.CaughtUp != nil && !*part.CaughtUp {
-			texts = append(texts, "the "+part.Part+" has not read or sent all")
+			texts = append(texts, "the "+part.Part+" has not read or sent everything")
 		}
 	}
 

@@ -13,11 +13,11 @@ func newTest() *cobra.Command {
 	var output outputFlag
 	c := &cobra.Command{
 		Use:   "test [flags] FILE...",
-		Short: "Test rules on small cases: who must and who must never be blocked, and when",
-		Long: `Test runs the cases of one or more files: requests written out, or a log, and who must be blocked by which rule and
-when, and who must never be. It is for continuous integration.
+		Short: "Test rules on small cases: the keys that must be blocked, and those that must never be",
+		Long: `Test runs the cases of one or more files. A case has requests, or a log, with the keys that must be blocked, by which
+rule and when, and the keys that must never be. It is for continuous integration.
 
-The exit code is 3 when a test fails, and 2 when a file cannot be understood.`,
+The exit code is 3 when a test fails, and 2 when a file has mistakes.`,
 		Example: `  weir test rules_test.yaml`,
 		Args:    someFiles,
 		RunE: func(c *cobra.Command, files []string) error {

@@ -26,9 +26,9 @@ func newTop() *cobra.Command {
 	t := &topCommand{}
 	c := &cobra.Command{
 		Use:   "top [flags]",
-		Short: "Show who is nearest to a limit, or beyond it",
+		Short: "Show the keys nearest to a limit, or beyond it",
 		Long: `Top asks the aggregators for the keys that use most of a limit now, and an enforcer which of them are on the list. Keys
-that are not in an aggregator's memory, because nothing came of them for long, are not among them.`,
+without recent hits are missing, because aggregators no longer have them in memory.`,
 		Example: `  weir top
   weir top --rule per-ip -n 50 --json
   weir top --aggregator http://a1:7411 --aggregator http://a2:7411`,
@@ -38,7 +38,7 @@ that are not in an aggregator's memory, because nothing came of them for long, a
 
 	t.ask.add(c)
 	c.Flags().StringVar(&t.rule, "rule", "", "show the keys of one `RULE`")
-	c.Flags().IntVarP(&t.number, "number", "n", 20, "show so many keys, 1000 at most")
+	c.Flags().IntVarP(&t.number, "number", "n", 20, "show at most `N` keys, up to 1000")
 	t.output.add(c, "text", "json", "plain")
 	return c
 }
@@ -59,7 +59,7 @@ func (t *topCommand) run(c *cobra.Command) error {
 		return err
 	}
 	if t.number < 1 || t.number > 1000 {
-		return wrongf("-n %d is no number of keys to show; write 1 to 1000", t.number)
+		return wrongf("-n %d is not possible; write a number of keys from 1 to 1000", t.number)
 	}
 
 	settings, err := t.ask.enforcer.live.loadButRules()
@@ -81,6 +81,7 @@ func (t *topCommand) run(c *cobra.Command) error {
 		keys = append(keys, some...)
 	}
 
+	// Aggregators that answer are enough for a list; the errors of others are reported as well.
 	if err := errors.Join(faults...); err != nil && len(keys) == 0 {
 		return err
 	}

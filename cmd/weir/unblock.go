@@ -23,20 +23,20 @@ func newUnblock() *cobra.Command {
 	u := &unblockCommand{}
 	c := &cobra.Command{
 		Use:   "unblock [flags] KEY",
-		Short: "Let someone back in, at once",
-		Long: `Unblock takes every entry off the list that holds a key, by whatever rule or order, and has what was counted of it
-forgotten. It is in force at the enforcer asked before that answers, and everywhere as soon as Kafka has it; it needs
-neither Kafka nor the counting to have caught up.
+		Short: "Let a blocked client back in at once",
+		Long: `Unblock ends every entry on the list that applies to a key, made by a rule or by hand, and makes the rules forget their
+counts of the key. It is active at the enforcer that is asked before the command ends, and everywhere as soon as Kafka
+has it. It works without Kafka, and while the counting is behind.
 
-A key is what the list shows (alice /login), an address (found in the prefixes that hold it, too), a prefix, or a field
-with its value (user:alice). Who goes on sending too much is blocked again: --allow 4h lets them through meanwhile. With
-nothing on the list that holds the key the exit code is 3.`,
+A key is one that the list shows (alice /login), an address (also found in prefixes that contain it), a prefix, or a
+field with its value (user:alice). A client that keeps sending too much is blocked again: --allow 4h lets it through
+meanwhile. If no entry applies to the key, the exit code is 3.`,
 		Example: `  weir unblock 203.0.113.7
   weir unblock 2001:db8::5 --allow 4h --why 'their batch job, they know'
   weir unblock 'alice /login' --rule sign-in`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return wrongf("unblock wants one key; one with spaces in quotes; for example: %s", firstExample(c))
+				return wrongf("unblock needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
 			}
 			return nil
 		},
@@ -44,8 +44,8 @@ nothing on the list that holds the key the exit code is 3.`,
 	}
 	u.addBrief(c)
 	u.addYes(c)
-	c.Flags().StringVar(&u.rule, "rule", "", "take only the entries of one `RULE` off")
-	c.Flags().StringVar(&u.allow, "allow", "", "and let them through for `TIME`: 4h")
+	c.Flags().StringVar(&u.rule, "rule", "", "end only the entries of one `RULE`")
+	c.Flags().StringVar(&u.allow, "allow", "", "also let the client through for `TIME`: 4h")
 	return c
 }
 
@@ -60,7 +60,7 @@ func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
 
 	if u.allow != "" {
 		if lasts, err := yamlfile.ParseDuration(u.allow); err != nil || lasts == 0 {
-			return wrongf("--allow %s is no time; write how long they are let through, such as 4h", u.allow)
+			return wrongf("--allow %s is not a time; write how long to let the client through, such as 4h", u.allow)
 		}
 		query.Set("allow", u.allow)
 	}
@@ -86,13 +86,13 @@ func (a *orderAnswer) unblocked(key string) string {
 	}
 
 	if len(a.Lifted) == 0 {
-		fmt.Fprintf(&b, "Nothing on the list held %s.\n", key)
+		fmt.Fprintf(&b, "No entry on the list applied to %s.\n", key)
 	}
 	if a.Allowed != nil {
 		fmt.Fprintf(&b, "%s is let through %s, whatever it does.\n", a.Allowed.target(), a.Allowed.untilWords())
 	}
 	if a.Sending != nil && a.Note == "" {
-		fmt.Fprintf(&b, "The last request refused here was %s ago.\n", a.Sending.Age)
+		fmt.Fprintf(&b, "This enforcer refused the last request %s ago.\n", a.Sending.Age)
 	}
 	if a.Sending != nil && a.Allowed == nil {
 		fmt.Fprintf(&b, "To let it through whatever it does: weir unblock %s --allow 4h\n", quote(key))

@@ -10,10 +10,10 @@ import (
 
 // uncountedWords describe the reasons of weir_collector_uncounted_total.
 var uncountedWords = map[string]string{
-	"format": "not in the format", "time": "without a time that can be read", "address": "with an address that is none", "json": "no JSON",
-	"envelope": "not in the envelope", "long": "too long", "ahead": "ahead of the clock", "start": "older than start asks for",
-	"filtered": "of records for which only does not hold", "allowed": "left alone by allow", "match": "matched by no rule",
-	"expression": "on which an expression fails", "refused": "refused, where rules count what was served", "key": "without what the rules count by",
+	"format": "not in the format", "time": "without a time that can be read", "address": "with an invalid address", "json": "not JSON",
+	"envelope": "not in the envelope", "long": "too long", "ahead": "ahead of the clock", "start": "older than the configured start",
+	"filtered": "in records that the filter only leaves out", "allowed": "allowed by the rules", "match": "matched by no rule",
+	"expression": "on which an expression fails", "refused": "refused, by rules that count only served requests", "key": "without the key of any rule",
 	"cost": "that cost nothing", "kafka": "refused by Kafka",
 }
 

@@ -51,6 +51,7 @@ func newMan() *cobra.Command {
 			if len(args) == 1 {
 				return nil
 			}
+
 			return wrongf("man needs one directory; for example: %s", firstExample(c))
 		},
 		Hidden: true,

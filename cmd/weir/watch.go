@@ -22,16 +22,16 @@ func newWatch() *cobra.Command {
 	w := &watchCommand{}
 	c := &cobra.Command{
 		Use:   "watch [flags]",
-		Short: "Watch the blocklist live: who comes onto it, why, until when",
-		Long: `Watch shows every change of the blocklist as an enforcer learns of it, until it is interrupted: who is blocked, by which
-rule, until when, why and for which time, and who is let in before that. A block that is over by itself is not told: its
-end was told when it began.
+		Short: "Watch the blocklist live: each new entry with its reason and its end",
+		Long: `Watch shows every change of the blocklist as an enforcer learns of it, until you interrupt it: each blocked key with its
+rule, its end and the reason, and each key that is let in before its end. A block that simply ends is not shown, because
+its end was shown when it began.
 
-People see at most thirty lines a second: in a flood, what is more is folded into a line per rule and network.
-Programs (--json) get every change, a line each.
+The text form has at most thirty lines a second: in a flood, further changes are counted by rule and network. Programs
+(--json) get every change, one a line.
 
-When the enforcer is lost, watch tries again by itself and goes on where it was. Where the enforcer does not know what
-happened since, the list is compared with what was seen, and that is told.`,
+When the enforcer is lost, watch reconnects by itself and continues where it was. If the enforcer does not have the
+changes since then, watch compares the new list with the old one, and reports that.`,
 		Example: `  weir watch
   weir watch --rule sign-in
   weir watch --json | jq -r .key`,
@@ -39,7 +39,7 @@ happened since, the list is compared with what was seen, and that is told.`,
 		RunE: func(c *cobra.Command, _ []string) error { return w.run(c) },
 	}
 	w.enforcer.add(c)
-	c.Flags().StringVar(&w.rule, "rule", "", "show what one `RULE` does only; manual is what people order")
+	c.Flags().StringVar(&w.rule, "rule", "", "show the changes of one `RULE` only; manual entries have the rule manual")
 	w.output.add(c, "text", "json", "plain")
 	return c
 }

@@ -52,7 +52,7 @@ func (f *watchFeed) begin(ctx context.Context) error {
 	}
 
 	f.version, f.local = list.Header.Version, list.local
-	f.tell("%s on the list of %s; what changes from now on:", counted(on, "key"), f.enforcer.at())
+	f.tell("%s on the list of %s; changes from now on:", counted(on, "key"), f.enforcer.at())
 	return nil
 }
 
@@ -75,7 +75,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 		case err != nil:
 			f.lost(err)
 		case f.failure != "":
-			f.tell("the enforcer at %s answers again; shown from where it was lost", f.enforcer.at())
+			f.tell("the enforcer at %s answers again; changes are shown from where it was lost", f.enforcer.at())
 			f.failure = ""
 		}
 
@@ -89,6 +89,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 			continue
 		}
 
+		// An answer without changes after a wait is usual: the next request follows at once.
 		if err == nil && time.Since(asked) > time.Second {
 			pause = watchFirstPause
 			continue
@@ -124,9 +125,10 @@ func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 		return nil, err
 	}
 	defer list.close()
+	// A complete list in place of the changes begins a round; entries of the round before that it does not have are gone.
 	before := f.seen.round
 	if list.Header.Snapshot {
-		f.tell("the enforcer does not know what followed %s: the list is compared with what was seen", f.version)
+		f.tell("the enforcer does not have the changes after %s: the new list is compared with the old one", f.version)
 		f.seen.round++
 	}
 
@@ -137,7 +139,7 @@ func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 			break
 		}
 		if err != nil {
-			return some, fmt.Errorf("reading what changed: %w", err)
+			return some, fmt.Errorf("reading the changes: %w", err)
 		}
 		if change := f.seen.change(entry); change.what != "" {
 			some = append(some, change)

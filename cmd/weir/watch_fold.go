@@ -87,6 +87,7 @@ func (f *watchFold) flush(now time.Time) error {
 		groups = append(groups, group)
 	}
 
+	// The largest first; the rest of the order only makes it stable.
 	slices.SortFunc(groups, func(a, b foldGroup) int {
 		return cmp.Or(f.groups[b]-f.groups[a], strings.Compare(a.rule, b.rule), strings.Compare(a.network, b.network), strings.Compare(a.what, b.what))
 	})

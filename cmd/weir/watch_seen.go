@@ -53,6 +53,7 @@ func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 		ended, id, change.Rule, change.Key = byPardon, e.Fields["pardons"], e.Fields["rule"], e.Fields["key"]
 	}
 
+	// The id shows whether this is the known entry of the key or a new one.
 	key := s.keyOf(&change.Entry)
 	before := s.of[key]
 	now := seenEntry{maphash.String(s.seed, id), e.Until, e.Mode, ended, s.round}

@@ -230,7 +230,7 @@ func TestWatchFeed(t *testing.T) {
 	front := newFront(t, first)
 	w := watchAt(t, enforcerPlace{url: front.URL, named: "--url"})
 	defer w.stop()
-	awaitText(t, &w.stderr, "weir: 3 keys on the list of "+front.URL+"; what changes from now on:\n")
+	awaitText(t, &w.stderr, "weir: 3 keys on the list of "+front.URL+"; changes from now on:\n")
 	verdict := blockedNow("per-ip", "198.51.100.9", map[string]string{"ip": "198.51.100.9"})
 	first.log.put(verdict)
 	w.wants("blocked 198.51.100.9")
@@ -247,7 +247,7 @@ func TestWatchFeed(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	awaitText(t, &w.stderr, "as no enforcer does; trying again\n")
+	awaitText(t, &w.stderr, "which is not an answer of an enforcer; trying again\n")
 	second, err := startEnforcer(liveFolder(t), nil, listOf(2, &longer, blockedNow("per-ip", "192.0.2.1", map[string]string{"ip": "192.0.2.1"})))
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestWatchFeed(t *testing.T) {
 	defer second.Close()
 	front.to(second)
 	w.wants("blocked 192.0.2.1")
-	for _, said := range []string{"the enforcer does not know what followed tests-1.", "4 keys left the list meanwhile, before their end\n", "answers again; shown from where it was lost\n"} {
+	for _, said := range []string{"the enforcer does not have the changes after tests-1.", "4 keys left the list meanwhile, before their end\n", "answers again; changes are shown from where it was lost\n"} {
 		awaitText(t, &w.stderr, said)
 	}
 }
@@ -274,7 +274,7 @@ func TestWatchComesBackToTheSocket(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	awaitText(t, &w.stderr, barred.URL+" answers 401 Unauthorized, as no enforcer does; trying again\n")
+	awaitText(t, &w.stderr, barred.URL+" answers 401 Unauthorized, which is not an answer of an enforcer; trying again\n")
 	second, err := startEnforcer(folder, nil, listOf(2, blockedNow("per-ip", "192.0.2.1", map[string]string{"ip": "192.0.2.1"})))
 	if err != nil {
 		t.Fatal(err)

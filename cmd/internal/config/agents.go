@@ -39,7 +39,7 @@ func (h *HAProxy) On() bool { return h.Socket != "" }
 // Validate checks that nothing is missing.
 func (h *HAProxy) Validate(v yamlfile.Value) {
 	if (h.Socket == "") != (h.Map == "") {
-		v.Faultf("give both or neither", "of socket and map only one is given")
+		v.Faultf("give both or neither", "only one of socket and map is given")
 	}
 	if strings.ContainsAny(h.Map, " ;\\\n") {
 		v.Key("map").Faultf("choose a path without them", "HAProxy's runtime API takes no spaces, semicolons and backslashes in %q", h.Map)

@@ -11,9 +11,9 @@ func TestAgents(t *testing.T) {
 	for _, test := range []struct{ haproxy, want string }{
 		{"{socket: /run/haproxy/admin.sock, map: /etc/haproxy/weir.map}", ""},
 		{"{socket: 127.0.0.1:9999, map: weir.map}", ""},
-		{"{socket: haproxy:https, map: weir.map}", "is no port"},
-		{"{socket: admin.sock}", "of socket and map only one is given"},
-		{"{map: weir.map}", "of socket and map only one is given"},
+		{"{socket: haproxy:https, map: weir.map}", "is not a port"},
+		{"{socket: admin.sock}", "only one of socket and map is given"},
+		{"{map: weir.map}", "only one of socket and map is given"},
 		{"{socket: admin.sock, map: weir map}", "takes no spaces"},
 		{"{socket: admin.sock, map: weir.map, value: why}", "is not known here"},
 	} {

@@ -19,6 +19,7 @@ func (c *Config) warnOfClaimedFields() {
 	if c.RuleSet == nil {
 		return
 	}
+
 	for _, r := range c.RuleSet.Rules {
 		for _, word := range r.Key.Words() {
 			field, _, _ := strings.Cut(word, "/")
@@ -26,6 +27,7 @@ func (c *Config) warnOfClaimedFields() {
 				strings.HasPrefix(field, "http_") || strings.ContainsAny(field, ".@$ ") {
 				continue
 			}
+
 			header := strings.ReplaceAll(field, "_", "-")
 			c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,
 				What:   fmt.Sprintf("rule %s counts by %s, which checks take from the header %s: a client that sends it chooses its own key", r.Name, field, header),

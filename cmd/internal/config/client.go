@@ -20,6 +20,6 @@ type Client struct {
 // Validate checks that the header is a possible name.
 func (c *Client) Validate(v yamlfile.Value) {
 	if c.Header == "" || strings.ContainsAny(c.Header, " :\t\r\n") {
-		v.Key("header").Faultf("write X-Forwarded-For, CF-Connecting-IP, True-Client-IP or X-Real-IP", "%q is no name of a header", c.Header)
+		v.Key("header").Faultf("write X-Forwarded-For, CF-Connecting-IP, True-Client-IP or X-Real-IP", "%q is not the name of a header", c.Header)
 	}
 }

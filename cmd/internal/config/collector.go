@@ -115,7 +115,7 @@ func (s *Source) checkKind(v yamlfile.Value) bool {
 
 	switch len(given) {
 	case 0:
-		v.Faultf("add one of file, kafka, http and syslog", "the source does not say where it reads")
+		v.Faultf("add one of file, kafka, http and syslog", "the source has no kind")
 	case 1:
 		return true
 	default:
@@ -147,7 +147,7 @@ func (s *Source) checkKeys(v yamlfile.Value) {
 		"tls":   {"http", "syslog"},
 	} {
 		if kind := s.Kind(); v.Has(key) && !slices.Contains(of, kind) {
-			v.Key(key).Faultf("leave it out", "%s means nothing for a source of the kind %s", key, kind)
+			v.Key(key).Faultf("leave it out", "%s has no meaning for a source of the kind %s", key, kind)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (c *Config) loadRules(v yamlfile.Value) {
 			return
 		}
 		if !c.loader.has(usual) {
-			v.Faultf("write "+usual+" beside the file, or rules: and their path", "nothing says what is limited")
+			v.Faultf("write "+usual+" next to the file, or rules: with their path", "there are no rules")
 			return
 		}
 	}
@@ -144,7 +144,7 @@ func (c *Config) warnOfShortRetention() {
 		for _, limit := range r.Limits {
 			if limit.Per > time.Duration(c.Kafka.Hits.Retention) {
 				c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,
-					What:   fmt.Sprintf("hits are kept for %s, and rule %s has the limit %s: a store that is lost could not be counted again", c.Kafka.Hits.Retention, r.Name, limit.Text),
+					What:   fmt.Sprintf("hits are kept for %s, and rule %s has the limit %s: if the store is lost, its counts cannot be restored", c.Kafka.Hits.Retention, r.Name, limit.Text),
 					Remedy: "make kafka.hits.retention longer than the longest limit"})
 			}
 		}
@@ -159,7 +159,7 @@ func (c *Config) warnOfUnknownUsers() {
 	for _, r := range c.RuleSet.Rules {
 		if r.Mode == rule.Enforce && slices.Contains(r.Key.Words(), "user") {
 			c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,
-				What:   fmt.Sprintf("rule %s counts by user, and checks do not know who the user is: they refuse nobody by it", r.Name),
+				What:   fmt.Sprintf("rule %s counts by user, and checks do not know the user: they refuse no one by it", r.Name),
 				Remedy: "name the header that edges set, as enforcer: {fields: {user: X-User}}"})
 		}
 	}

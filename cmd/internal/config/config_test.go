@@ -219,7 +219,7 @@ func faultsOf(err error) (faults yamlfile.Faults) {
 func TestAVariableThatIsNearlyASettingIsWarnedOf(t *testing.T) {
 	environ := []string{"WEIR_AGGREGATOR_HOTKEYS=10", "WEIR_ENFORCER_SERVICE_PORT_HTTP=80", "WEIR_PORT=tcp://10.1.2.3:80", "WEIR_ENFORCER_PORT=tcp://10.1.2.3:80", "WEIR_URL=http://x", "WEIR_KEY_FILE=f"}
 	_, warnings, err := config.Read(nil, config.Options{Environ: environ})
-	want := "WEIR_AGGREGATOR_HOTKEYS: no setting is called so; did you mean WEIR_AGGREGATOR_HOT_KEYS?"
+	want := "WEIR_AGGREGATOR_HOTKEYS: no setting has this name; did you mean WEIR_AGGREGATOR_HOT_KEYS?"
 	if err != nil || warnings.Error() != want {
 		t.Errorf("got %v, %v", warnings, err)
 	}

@@ -27,7 +27,7 @@ type Aggregator struct {
 func (a *Aggregator) Validate(v yamlfile.Value) {
 	guard(v.Key("listen"), a.Listen, keysOrLoopback, a.Keys != "" || a.TLS.Clients != "")
 	if place := v.Key("hot_keys"); !place.Faulty() && a.HotKeys < 1 {
-		place.Faultf("write how many keys to hold in memory; each takes about 300 bytes", "%d keys are not possible", a.HotKeys)
+		place.Faultf("write how many keys to keep in memory; each takes about 300 bytes", "%d keys are not possible", a.HotKeys)
 	}
 }
 
@@ -81,7 +81,7 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 	guard(v.Key("listen"), e.Listen, keysOrLoopback, guarded)
 	guard(v.Key("admin"), e.Admin, keysOrLoopback, guarded)
 	if place := v.Key("refuse"); !place.Faulty() && e.Refuse != http.StatusTooManyRequests && e.Refuse != http.StatusForbidden {
-		place.Faultf("write 429 or 403", "edges do not take %d for a refusal", e.Refuse)
+		place.Faultf("write 429 or 403", "edges do not understand %d as a refusal", e.Refuse)
 	}
 
 	e.checkFields(v.Key("fields"))
@@ -91,7 +91,7 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 
 	at, err := url.Parse(e.Follow)
 	if err != nil || at.Host == "" || (at.Scheme != "http" && at.Scheme != "https") {
-		v.Key("follow").Faultf("write kafka, or https://enforcer.example:7421", "%q is no enforcer's URL", e.Follow)
+		v.Key("follow").Faultf("write kafka, or https://enforcer.example:7421", "%q is not the URL of an enforcer", e.Follow)
 	}
 }
 
@@ -103,7 +103,7 @@ func (e *Enforcer) checkFields(v yamlfile.Value) {
 			v.Key(name).Faultf("leave it out; for ip set client.header", "%s is always taken from the request", name)
 		}
 		if header := e.Fields[name]; header == "" || strings.ContainsAny(header, " :\t\r\n") {
-			v.Key(name).Faultf("write it as X-User", "%q is no name of a header", header)
+			v.Key(name).Faultf("write it as X-User", "%q is not the name of a header", header)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func scalarOrList(v yamlfile.Value) []yamlfile.Value {
 	}
 	elements, ok := v.List()
 	if !ok || len(elements) == 0 {
-		v.Faultf("write one, or [one, another]", "%s where a value or a list is wanted", v.Found())
+		v.Faultf("write one, or [one, another]", "%s where a value or a list is expected", v.Found())
 	}
 	return elements
 }
@@ -105,7 +105,7 @@ func checkHostPort(address, usual string) error {
 	case err != nil && !strings.Contains(address, ":"):
 		return fmt.Errorf("%q has no port; write %s:%s", address, address, usual)
 	case err != nil:
-		return fmt.Errorf("%q is no host and port; write it as host:%s, an IPv6 address in brackets", address, usual)
+		return fmt.Errorf("%q is not a host and port; write it as host:%s, an IPv6 address in brackets", address, usual)
 	case host == "":
 		return fmt.Errorf("%q names no host; write it as host:%s", address, usual)
 	}
@@ -114,7 +114,7 @@ func checkHostPort(address, usual string) error {
 
 func checkPort(port string) error {
 	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-		return fmt.Errorf("%q is no port; write a number from 1 to 65535", port)
+		return fmt.Errorf("%q is not a port; write a number from 1 to 65535", port)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (t *BlocklistTopic) Validate(v yamlfile.Value) { checkReplication(v, t.Repl
 
 func checkReplication(v yamlfile.Value, n int) {
 	if n < 0 || n > 100 {
-		v.Key("replication").Faultf("write how many brokers hold each record, or 0 for the broker's default", "a replication of %d is not possible", n)
+		v.Key("replication").Faultf("write how many brokers keep each record, or 0 for the broker's default", "a replication of %d is not possible", n)
 	}
 }
 
@@ -176,7 +176,7 @@ func (t *ClientTLS) FromYAML(v yamlfile.Value) {
 	type files ClientTLS
 	t.On = v.Decode((*files)(t))
 	if (t.Cert == "") != (t.Key == "") {
-		v.Faultf("give both or neither", "of cert and key only one is given")
+		v.Faultf("give both or neither", "only one of cert and key is given")
 	}
 }
 
@@ -196,6 +196,7 @@ func (s *SASL) Validate(v yamlfile.Value) {
 	if s.Mechanism == "" && s.User == "" && s.PasswordFile == "" {
 		return
 	}
+
 	if !slices.Contains(mechanisms, s.Mechanism) {
 		v.Key("mechanism").Faultf(yamlfile.Suggest(s.Mechanism, mechanisms, "write one of "), "the mechanism %q is not known", s.Mechanism)
 	}
@@ -203,6 +204,6 @@ func (s *SASL) Validate(v yamlfile.Value) {
 		v.Key("user").Faultf("add user", "SASL names no user")
 	}
 	if s.PasswordFile == "" {
-		v.Key("password_file").Faultf("add password_file, a file that holds the password", "SASL has no password")
+		v.Key("password_file").Faultf("add password_file, a file that contains the password", "SASL has no password")
 	}
 }

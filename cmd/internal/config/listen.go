@@ -24,10 +24,10 @@ type ServerTLS struct {
 // Validate checks that the files go together.
 func (t *ServerTLS) Validate(v yamlfile.Value) {
 	if (t.Cert == "") != (t.Key == "") {
-		v.Faultf("give both or neither", "of cert and key only one is given")
+		v.Faultf("give both or neither", "only one of cert and key is given")
 	}
 	if t.Clients != "" && t.Cert == "" {
-		v.Key("clients").Faultf("add cert and key", "clients are asked for a certificate, but we have none to show")
+		v.Key("clients").Faultf("add cert and key", "clients need a certificate, but the server has none")
 	}
 }
 
@@ -35,10 +35,10 @@ func (t *ServerTLS) Validate(v yamlfile.Value) {
 func checkListen(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("%q is no address to listen on; write it as 127.0.0.1:7401 or \"[::1]:7401\"", address)
+		return fmt.Errorf("%q is not an address to listen on; write it as 127.0.0.1:7401 or \"[::1]:7401\"", address)
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && strings.Trim(host, "0123456789.") == "" {
-		return fmt.Errorf("%q is no address to listen on; %s is no IP address", address, host)
+		return fmt.Errorf("%q is not an address to listen on; %s is not an IP address", address, host)
 	}
 	return checkPort(port)
 }
@@ -54,7 +54,7 @@ func guard(v yamlfile.Value, address, remedy string, guarded bool) {
 		return
 	}
 	if !guarded && !origin.IsLoopback(address) {
-		v.Faultf(remedy, "%s can be reached from other machines, and nobody there is asked who they are", address)
+		v.Faultf(remedy, "%s can be reached from other machines without a key or a certificate", address)
 	}
 }
 
@@ -62,7 +62,7 @@ func guard(v yamlfile.Value, address, remedy string, guarded bool) {
 func (c *Config) checkHosts(v yamlfile.Value) {
 	for i, host := range c.Hosts {
 		if strings.ContainsAny(host, ":/* \t") || strings.Trim(host, ".") == "" {
-			nth(v, i).Faultf("write it as weir.internal, without a scheme and a port", "%q is no name of a host", host)
+			nth(v, i).Faultf("write it as weir.internal, without a scheme and a port", "%q is not the name of a host", host)
 		}
 		c.Hosts[i] = strings.TrimSuffix(strings.ToLower(host), ".")
 	}

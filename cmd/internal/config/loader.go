@@ -59,7 +59,7 @@ func (r *loader) file(path string) (string, []byte, error) {
 	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%s is not there", path)
+		err = fmt.Errorf("%s does not exist", path)
 	}
 	return path, data, err
 }
@@ -152,7 +152,7 @@ func (r *loader) warnOfVariable(name string, known []string) {
 		words = append(words, strings.TrimPrefix(k, prefix))
 	}
 	if near := yamlfile.Nearest(strings.TrimPrefix(name, prefix), words); near != "" {
-		r.warnings = append(r.warnings, yamlfile.Fault{File: name, What: "no setting is called so", Remedy: "did you mean " + prefix + near + "?"})
+		r.warnings = append(r.warnings, yamlfile.Fault{File: name, What: "no setting has this name", Remedy: "did you mean " + prefix + near + "?"})
 	}
 }
 

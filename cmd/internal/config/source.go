@@ -63,7 +63,7 @@ func (s *Source) checkSyslog(v yamlfile.Value) {
 			place.Faultf("add tls: {cert: c.pem, key: k.pem}", "a source with tls:// has no certificate")
 		}
 	default:
-		place.Faultf(`write it as "udp://127.0.0.1:5514", or with tcp, tls, unix or unixstream`, "%q is no address for syslog", s.Syslog)
+		place.Faultf(`write it as "udp://127.0.0.1:5514", or with tcp, tls, unix or unixstream`, "%q is not an address for syslog", s.Syslog)
 		return
 	}
 
@@ -108,7 +108,7 @@ func (s *Start) FromYAML(v yamlfile.Value) {
 	default:
 		before, err := yamlfile.ParseDuration(text)
 		if err != nil || before == yamlfile.Forever {
-			v.Faultf("write earliest, latest, or how long before now, such as 25h", "%q is no place to start", text)
+			v.Faultf("write earliest, latest, or a time before now, such as 25h", "%q is not a place to start", text)
 		}
 		*s = Start{Before: before}
 	}

@@ -46,11 +46,11 @@ func (s *Store) FromYAML(v yamlfile.Value) {
 // checkRedis returns what is wrong with a Redis URL. The standard library does not read several hosts.
 func checkRedis(text string) error {
 	if _, after, found := strings.Cut(text, "@"); found { // checked first, so that no other message shows the password
-		return fmt.Errorf("a user or password stands in the URL, where logs would show it; write redis://%s and give user and password_file beside it", after)
+		return fmt.Errorf("the URL contains a user or password, which logs would show; write redis://%s and set user and password_file next to it", after)
 	}
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || (scheme != "redis" && scheme != "rediss") {
-		return fmt.Errorf("%q is no address of a Redis; write it as redis://host:6379/0, or rediss:// for TLS", text)
+		return fmt.Errorf("%q is not the address of a Redis; write it as redis://host:6379/0, or rediss:// for TLS", text)
 	}
 
 	rest, query, _ := strings.Cut(rest, "?")
@@ -62,11 +62,11 @@ func checkRedis(text string) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("%q cannot be read behind the question mark; only ?master=NAME may stand there", text)
+		return fmt.Errorf("%q has an unknown query; only ?master=NAME is possible", text)
 	}
 	hosts, database, _ := strings.Cut(rest, "/")
 	if strings.Trim(database, "0123456789") != "" || len(database) > 5 {
-		return fmt.Errorf("%q is no number of a database; write it as redis://host:6379/0", database)
+		return fmt.Errorf("%q is not the number of a database; write it as redis://host:6379/0", database)
 	}
 
 	for host := range strings.SplitSeq(hosts, ",") {

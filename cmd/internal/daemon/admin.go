@@ -47,18 +47,19 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("listening for status and metrics: %w: it is running already (weir status), or needs another address in weir.yaml", err)
+		return nil, fmt.Errorf("listening for status and metrics: %w: this part is running already (weir status), or needs another address in weir.yaml", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listening for status and metrics: %w", err)
 	}
 
+	// Without keys and certificates only loopback is safe, and there only from pages of this machine.
 	certified := keys.AsksCertificates(secure)
 	door := adminDoor{known: known, secure: secure}
 	if host, err := netip.ParseAddrPort(listener.Addr().String()); known == nil && !certified {
 		if err != nil || !host.Addr().IsLoopback() {
 			listener.Close()
-			return nil, wrong{fmt.Errorf("%s can be reached from other machines, and nobody there is asked who they are: add keys, a file of API keys", address)}
+			return nil, wrong{fmt.Errorf("%s can be reached from other machines without a key or a certificate: add keys, a file of API keys", address)}
 		}
 		door.pages = origin.Loopback(p.Config.Hosts)
 	}
@@ -72,7 +73,7 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	go func() {
 		defer close(a.ended)
 		if err := a.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			p.Logger.Error("status and metrics are not served any more", "error", err)
+			p.Logger.Error("status and metrics are no longer served", "error", err)
 		}
 	}()
 
@@ -116,10 +117,12 @@ func (p *Process) handler(door adminDoor) http.Handler {
 	p.api = inner
 	p.Health.Handle(inner)
 	inner.Handle("GET /metrics", p.metrics())
+
 	outer := http.NewServeMux()
 	outer.Handle("/healthz", inner)
 	outer.Handle("/readyz", inner)
 	outer.Handle("/", door.guard(keys.Read, inner))
+
 	profiles := http.NewServeMux()
 	profiles.HandleFunc("/debug/pprof/", pprof.Index)
 	profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -149,7 +152,7 @@ type adminDoor struct {
 	pages  origin.Pages // the requests of browsers that are answered
 }
 
-var errProfiles = errors.New("profiles want an API key of the role admin, on this machine too: set keys beside this address in weir.yaml (weir keys add --name NAME --role admin)")
+var errProfiles = errors.New("profiles require an API key of the role admin, on this machine too: set keys next to this address in weir.yaml (weir keys add --name NAME --role admin)")
 
 // guard lets requests with the role through. For reading, a client's certificate is enough, and on loopback without keys
 // and certificates nothing is required.
@@ -160,6 +163,7 @@ func (d adminDoor) guard(role keys.Role, next http.Handler) http.Handler {
 			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
+
 		switch err := d.admit(r, role); {
 		case err == nil:
 			next.ServeHTTP(w, r)

@@ -77,6 +77,7 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 		Late: countedLate(c), Ahead: time.Duration(c.Time.Ahead), Logger: p.Logger, Metrics: p.Metrics,
 	}
 
+	// The embedded broker deletes old records, so live entries have to be published again.
 	if len(c.Kafka.Brokers) == 0 {
 		settings.BlocklistRetention = embeddedBlocklistRetention
 	}
@@ -86,7 +87,7 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 
 	r.Handle(p.Handle)
 	if c.Store.Redis == "" {
-		p.keeps(true, "a new store is made, and what weir.hits still has is counted again", c.StoreFolder(), "LOCK")
+		p.keeps(true, "a new store is made, and the hits that are still in weir.hits are counted again", c.StoreFolder(), "LOCK")
 	}
 	return r, nil
 }
@@ -250,7 +251,7 @@ func (r *RunningAggregator) Close() error {
 	}
 
 	if err := r.store.Close(); errors.Is(err, disk.ErrBroken) {
-		r.logger.Warn("the store could not be closed; what it lost is counted again", "error", err)
+		r.logger.Warn("the store could not be closed; hits that it lost are counted again", "error", err)
 	} else {
 		errs = append(errs, err)
 	}

@@ -157,7 +157,7 @@ func (w *allInOne) openBroker(ctx context.Context, p *Process) (dial func(contex
 			return nil, err
 		}
 		if !waits {
-			p.Logger.Info("a command looks at the broker's folder: waiting until it is done", "folder", settings.Folder)
+			p.Logger.Info("waiting for a command that uses the broker's folder", "folder", settings.Folder)
 		}
 
 		select {
@@ -195,7 +195,7 @@ func (w *allInOne) openPart(ctx, opening context.Context, own *Process, part Par
 	own.Health.Ready()
 	context.AfterFunc(ctx, func() { own.Health.Unready(ending) })
 	if w.broker != nil && part.Name != Enforcer.Name { // the enforcer goes on without the broker
-		own.keeps(false, "stop weir, put the folder back, or do without what was not counted yet, and start it again", own.Config.BrokerFolder(), "lock")
+		own.keeps(false, "stop weir, put the folder back (or accept the loss of hits that were not counted yet), and start it again", own.Config.BrokerFolder(), "lock")
 	}
 
 	one := openPart{Running: running, name: part.Name, admin: served, process: own}

@@ -16,7 +16,7 @@ import (
 // Collector is the part that reads requests.
 var Collector = Part{
 	Name:  "collector",
-	About: "reads requests from logs and events, and sends what the rules count of them to Kafka, once.",
+	About: "reads requests from logs and events, and sends the hits that rules count to Kafka, each once.",
 	Admin: func(c *config.Config) (address, keys string) { return c.Collector.Listen, c.Collector.Keys },
 	Open: func(ctx context.Context, p *Process) (Running, error) {
 		hits := HitsTopic(p.Config)
@@ -73,7 +73,7 @@ func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*Runn
 		return nil, err
 	}
 
-	const remedy = "stop the collector, put the folder back, or begin files as their start says, and start it again"
+	const remedy = "stop the collector, put the folder back (or accept that files begin at their start setting), and start it again"
 	r.folder = p.keeps(false, remedy, settings.Folder, "lock")
 	return r, nil
 }

@@ -162,6 +162,7 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 		return err
 	}
 	defer admin.close()
+
 	before := p.look()
 	running, err := part.Open(ctx, p)
 	if err != nil {
@@ -173,10 +174,12 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	if p.Config.RuleSet == nil {
 		return errors.Join(wrong{errNoRules}, running.Close())
 	}
+
 	reloader := newReloader(p, running, options, p.hangup)
 	if p.look() != before {
 		p.Reread() // files may change while opening waits for Kafka
 	}
+
 	p.Health.Status(running.Status)
 	p.Health.OnChange(p.notifyReady)
 	p.Health.Ready()
@@ -204,7 +207,7 @@ func parse(part Part, args []string, stdout io.Writer) (config.Options, error) {
 	flags := pflag.NewFlagSet(part.Name, pflag.ContinueOnError)
 	flags.SetOutput(stdout)
 	flags.StringVar(&options.File, "config", "", "the configuration (default: ./weir.yaml, then /etc/weir/weir.yaml)")
-	flags.StringArrayVar(&options.Set, "set", nil, "a setting in place of the configuration's: "+part.Name+".listen=127.0.0.1:7000; may be repeated")
+	flags.StringArrayVar(&options.Set, "set", nil, "replace a setting of the configuration: "+part.Name+".listen=127.0.0.1:7000; may be repeated")
 	version := flags.Bool("version", false, "print the version and end")
 	switches := make([]*bool, len(part.Switches))
 	for i, s := range part.Switches {
@@ -229,7 +232,7 @@ func parse(part Part, args []string, stdout io.Writer) (config.Options, error) {
 	}
 
 	if flags.NArg() > 0 {
-		return options, fmt.Errorf("%q is an argument too many", flags.Arg(0))
+		return options, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	return options, nil
 }

@@ -272,11 +272,11 @@ func TestExitCodes(t *testing.T) {
 		{"help", []string{"--help"}, exitDone, "--set"},
 		{"version", []string{"--version"}, exitDone, "collector"},
 		{"an unknown flag", []string{"--nonsense"}, exitWrong, "nonsense"},
-		{"an argument too many", []string{"--config", file, "more"}, exitWrong, "too many"},
+		{"an argument too many", []string{"--config", file, "more"}, exitWrong, "unexpected argument"},
 		{"no such file", []string{"--config", file + "x"}, exitWrong, "weir.yamlx"},
 		{"a fault", []string{"--config", file, "--set", "collector.listen=nowhere"}, exitWrong, "nowhere"},
 		{"a broker that is in another process", []string{"--config", file, "--set", "kafka.brokers=embedded", "--set", "collector.listen=" + port.Reserve(t, "127.0.0.1")}, exitWrong, "any other process needs kafka.brokers: [host:9092]"},
-		{"an address that another has", []string{"--config", file, "--set", "collector.listen=" + taken.Addr().String()}, exitFailed, "it is running already"},
+		{"an address that another has", []string{"--config", file, "--set", "collector.listen=" + taken.Addr().String()}, exitFailed, "this part is running already"},
 		{"an address that is not ours", []string{"--config", file, "--set", "collector.listen=192.0.2.1:1", "--set", "collector.keys="}, exitWrong, "reached from other machines"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -23,9 +23,9 @@ import (
 // Enforcer is the part that edges ask.
 var Enforcer = Part{
 	Name:     "enforcer",
-	About:    "tells edges who is refused, and takes orders.",
+	About:    "answers edges from the blocklist, and accepts manual entries.",
 	Admin:    func(c *config.Config) (address, keys string) { return c.Enforcer.Admin, c.Enforcer.Keys },
-	Switches: []Switch{{"dry-run", "tell what would be done to nftables and HAProxy, and do nothing to them", "enforcer.dry_run=true"}},
+	Switches: []Switch{{"dry-run", "print the changes to nftables and HAProxy instead of making them", "enforcer.dry_run=true"}},
 	Open: func(ctx context.Context, p *Process) (Running, error) {
 		client, err := p.enforcerClient()
 		if err != nil {
@@ -90,8 +90,8 @@ func OpenEnforcer(_ context.Context, p *Process, client *kafka.Client) (*Running
 	}
 
 	r.mount()
-	p.keeps(true, "the list is written again; orders that wait for Kafka are kept in memory alone until it has them", p.Config.Data, "enforcer")
-	p.Health.Lack("there is no whole list yet")
+	p.keeps(true, "the list is written again; manual entries that wait for Kafka are only in memory until Kafka has them", p.Config.Data, "enforcer")
+	p.Health.Lack("there is no complete list yet")
 	return r, nil
 }
 

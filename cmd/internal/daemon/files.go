@@ -103,7 +103,7 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 func regular(files []string) error {
 	for _, name := range files {
 		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-			return fmt.Errorf("%s is no regular file", name)
+			return fmt.Errorf("%s is not a regular file", name)
 		}
 	}
 	return nil
@@ -139,6 +139,7 @@ func (p *Process) serverTLS(t config.ServerTLS) (*tls.Config, error) {
 		if err == nil {
 			current.Store(next)
 		} else if before := current.Load(); before != nil && gone(t.Clients) {
+			// After the file of roots is deleted, no client may stay admitted.
 			current.Store(withoutClients(before))
 		}
 		return err
@@ -174,7 +175,7 @@ func loadServerTLS(t config.ServerTLS) (*tls.Config, error) {
 	c.SessionTicketsDisabled = true // a ticket would let a client in again after its root was removed
 	roots, err := os.ReadFile(t.Clients)
 	if err != nil {
-		return nil, fmt.Errorf("reading who signs clients' certificates: %w", err)
+		return nil, fmt.Errorf("reading the roots of clients' certificates: %w", err)
 	}
 
 	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert

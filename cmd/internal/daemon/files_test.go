@@ -83,7 +83,7 @@ func TestAPipeInThePlaceOfKeys(t *testing.T) {
 	if err := os.Rename(pipe, file); err != nil {
 		t.Fatal(err)
 	}
-	p.await("seen as no file", func() bool { return strings.Contains(p.heard.String(), "is no regular file") })
+	p.await("seen as no file", func() bool { return strings.Contains(p.heard.String(), "is not a regular file") })
 	if got := p.getWith("first", "/status"); got != 200 {
 		t.Errorf("with a pipe: %d", got)
 	}

@@ -33,6 +33,6 @@ func (p *Process) notifyReloaded() { p.notify(daemon.SdNotifyReady) }
 // notify does nothing unless systemd started us with a socket for notifications.
 func (p *Process) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		p.Logger.Warn("systemd cannot be told how the process stands", "error", err)
+		p.Logger.Warn("the state of the process could not be reported to systemd", "error", err)
 	}
 }

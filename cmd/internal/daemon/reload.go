@@ -46,9 +46,9 @@ func newReloader(p *Process, running Running, options config.Options, hangup <-c
 
 	r := &reloader{
 		process: p, running: running, options: options, hangup: hangup, current: p.Config, files: look(p.Config),
-		successful: gauge("weir_config_last_reload_successful", "1 when the configuration that was read last is in force, 0 when it was refused."),
-		at:         gauge("weir_config_last_reload_success_timestamp_seconds", "When a configuration was last taken."),
-		rules:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_rules_info", Help: "1; the label is the hash of the rules in force."}, []string{"hash"}),
+		successful: gauge("weir_config_last_reload_successful", "1 when the configuration that was read last is active, 0 when it was refused."),
+		at:         gauge("weir_config_last_reload_success_timestamp_seconds", "When a configuration was last applied."),
+		rules:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_rules_info", Help: "1; the label is the hash of the active rules."}, []string{"hash"}),
 	}
 
 	p.Metrics.MustRegister(r.rules)
@@ -60,6 +60,7 @@ func newReloader(p *Process, running Running, options config.Options, hangup <-c
 func (r *reloader) run(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -75,7 +76,7 @@ func (r *reloader) run(ctx context.Context) {
 	}
 }
 
-var errNoRules = errors.New("there are no rules: write rules.yaml beside weir.yaml")
+var errNoRules = errors.New("there are no rules: write rules.yaml next to weir.yaml")
 
 // reload reads the configuration and applies it, or logs why it does not.
 func (r *reloader) reload() {
@@ -97,7 +98,7 @@ func (r *reloader) reload() {
 	if r.refused = err != nil; r.refused {
 		r.showSuccess()
 		for _, line := range strings.Split(err.Error(), "\n") {
-			r.process.Logger.Error("the configuration is refused, the one before stays in force", "fault", line)
+			r.process.Logger.Error("the new configuration is refused, the previous one stays active", "error", line)
 		}
 		return
 	}
