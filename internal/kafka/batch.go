@@ -36,18 +36,18 @@ type recordBatch struct {
 	count      int
 }
 
-// take reads the wanted records of an answer, and moves past the last batch, or past the last good one when a batch is
+// readBatches reads the wanted records of an answer, and moves past the last batch, or past the last good one when a batch is
 // damaged. It skips batches without records for us, which the log cleaner and transactions leave. It stops when enough
 // is unpacked for a Fetch, and continues with the next.
-func (r *Reader) take(b []byte) error {
-	r.left, r.whole = b, false
-	return r.takeOn()
+func (r *Reader) readBatches(b []byte) error {
+	r.left, r.complete = b, false
+	return r.continueBatches()
 }
 
-func (r *Reader) takeOn() error {
+func (r *Reader) continueBatches() error {
 	for {
 		if r.packed == nil {
-			more, err := r.takeNext()
+			more, err := r.nextBatch()
 			if err != nil || !more {
 				r.drop()
 				return err
@@ -58,7 +58,7 @@ func (r *Reader) takeOn() error {
 			continue
 		}
 		at := r.packed.head.base
-		if err := r.takePacked(); errors.Is(err, errRoom) {
+		if err := r.readPacked(); errors.Is(err, errRoom) {
 			return nil
 		} else if err != nil {
 			r.drop()
@@ -67,8 +67,8 @@ func (r *Reader) takeOn() error {
 	}
 }
 
-// takeNext reads the next batch, or begins to unpack it; more is false when there is none.
-func (r *Reader) takeNext() (more bool, err error) {
+// nextBatch reads the next batch, or begins to unpack it; more is false when there is none.
+func (r *Reader) nextBatch() (more bool, err error) {
 	b := r.left
 	if len(b) <= batchForm {
 		return false, r.cutOff()
@@ -84,24 +84,24 @@ func (r *Reader) takeNext() (more bool, err error) {
 	if size > len(b) {
 		return false, r.cutOff()
 	}
-	if err := r.takeBatch(b[:size]); err != nil {
+	if err := r.readBatch(b[:size]); err != nil {
 		return false, fmt.Errorf("the batch at %d: %w", int64(binary.BigEndian.Uint64(b)), err)
 	}
 
-	r.whole, r.left = true, b[size:]
+	r.complete, r.left = true, b[size:]
 	return true, nil
 }
 
 // cutOff handles the last bytes of an answer: brokers cut off a batch that does not fit, but send at least one.
 func (r *Reader) cutOff() error {
-	if len(r.left) > 0 && !r.whole {
+	if len(r.left) > 0 && !r.complete {
 		return fmt.Errorf("%d bytes of a batch: %w", len(r.left), errBatch)
 	}
 	return nil
 }
 
-// takeBatch reads the wanted records of a batch, none when it is damaged. It begins to unpack a compressed one.
-func (r *Reader) takeBatch(b []byte) error {
+// readBatch reads the wanted records of a batch, none when it is damaged. It begins to unpack a compressed one.
+func (r *Reader) readBatch(b []byte) error {
 	head, records, err := readBatch(b)
 	switch {
 	case err != nil:
@@ -113,7 +113,7 @@ func (r *Reader) takeBatch(b []byte) error {
 
 	before, wanted := len(r.records), r.next
 	if !head.attributes.Control() {
-		err = r.takeRecords(&head, records)
+		err = r.readRecords(&head, records)
 	}
 
 	if err != nil {
@@ -128,36 +128,36 @@ func (r *Reader) takeBatch(b []byte) error {
 func readBatch(b []byte) (head recordBatch, records []byte, err error) {
 	in := wire{left: b}
 	head.base = in.int64()
-	in.take(4 + 4 + 1) // its length; the leader's epoch; the form
+	in.next(4 + 4 + 1) // its length; the leader's epoch; the form
 	if sum := in.int32(); uint32(sum) != crc32.Checksum(b[batchSummed:], castagnoli) {
 		return head, nil, fmt.Errorf("its checksum does not match: %w", errBatch)
 	}
 	head.attributes = protocol.Attributes(in.int16())
 	head.last = head.base + int64(in.int32())
 	head.first, head.latest = in.int64(), in.int64()
-	in.take(8 + 2 + 4) // producer, its epoch, its sequence
+	in.next(8 + 2 + 4) // producer, its epoch, its sequence
 	head.count = int(in.int32())
 	return head, in.left, nil
 }
 
-// takeRecords reads the wanted records: a batch may begin before the offset that it was fetched for.
-func (r *Reader) takeRecords(head *recordBatch, records []byte) error {
+// readRecords reads the wanted records: a batch may begin before the offset that it was fetched for.
+func (r *Reader) readRecords(head *recordBatch, records []byte) error {
 	in := wire{left: records}
 	for range head.count {
-		one := in.take(in.varint())
+		one := in.next(in.varint())
 		if in.failed {
 			return errEarly
 		}
-		if err := r.takeRecord(head, one); err != nil {
+		if err := r.readRecord(head, one); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Reader) takeRecord(head *recordBatch, record []byte) error {
+func (r *Reader) readRecord(head *recordBatch, record []byte) error {
 	one := wire{left: record}
-	one.take(1) // attributes
+	one.next(1) // attributes
 	at, offset := head.first+one.varint(), head.base+one.varint()
 	key, value := one.bytes(), one.bytes()
 	if one.failed {

@@ -23,7 +23,7 @@ func FuzzBatches(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		sign(b)
 		r := Reader{}
-		err := r.take(b)
+		err := r.readBatches(b)
 		behind(t, good, b)
 		for _, record := range r.records {
 			if record.Offset >= r.next {

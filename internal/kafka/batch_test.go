@@ -53,7 +53,7 @@ func TestBatchesOfEveryCodec(t *testing.T) {
 	for _, codec := range codecs {
 		one := written(t, codec)
 		r := Reader{next: 1}
-		if err := r.take(slices.Concat(one, at(10, one), one[:40])); err != nil {
+		if err := r.readBatches(slices.Concat(one, at(10, one), one[:40])); err != nil {
 			t.Fatalf("%v: %v", codec, err)
 		}
 		both := slices.Clone(want[1:])
@@ -73,7 +73,7 @@ func TestTheTimeOfTheBroker(t *testing.T) {
 	binary.BigEndian.PutUint64(one[35:], someTime+99)
 	sign(one)
 	r := Reader{}
-	if err := r.take(one); err != nil || len(r.records) != 3 || r.records[0].Time.UnixMilli() != someTime+99 || r.records[2].Time.UnixMilli() != someTime+99 {
+	if err := r.readBatches(one); err != nil || len(r.records) != 3 || r.records[0].Time.UnixMilli() != someTime+99 || r.records[2].Time.UnixMilli() != someTime+99 {
 		t.Error(err, r.records)
 	}
 }
@@ -83,7 +83,7 @@ func TestControlBatchesArePassedOver(t *testing.T) {
 	binary.BigEndian.PutUint16(one[21:], uint16(protocol.Control|protocol.Transactional))
 	sign(one)
 	r := Reader{}
-	if err := r.take(one); err != nil || len(r.records) != 0 || r.next != 3 {
+	if err := r.readBatches(one); err != nil || len(r.records) != 0 || r.next != 3 {
 		t.Error(err, r.records, r.next)
 	}
 }
@@ -113,7 +113,7 @@ func TestDamagedBatches(t *testing.T) {
 		"not packed so":            {signed(change(22, 1)), "unpacking gzip"},
 	} {
 		r := Reader{}
-		err := r.take(c.bytes)
+		err := r.readBatches(c.bytes)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -194,7 +194,7 @@ func TestAFetchOfADamagedBatch(t *testing.T) {
 			t.Fatal(records, err)
 		}
 	}
-	if counted := testutil.ToFloat64(client.faults.total.WithLabelValues("fetch", ErrOther.Error())); counted != 2 {
+	if counted := testutil.ToFloat64(client.errorLog.total.WithLabelValues("fetch", ErrOther.Error())); counted != 2 {
 		t.Errorf("%v faults were counted", counted)
 	}
 	mended.Store(true)
@@ -273,7 +273,7 @@ func BenchmarkRecords(b *testing.B) {
 		r := Reader{}
 		for n := 0; n < b.N; n += len(lines) {
 			r.next, r.records = 0, r.records[:0]
-			if err := r.take(encoded.Bytes()[4:]); err != nil || len(r.records) != len(lines) {
+			if err := r.readBatches(encoded.Bytes()[4:]); err != nil || len(r.records) != len(lines) {
 				b.Fatal(err, len(r.records))
 			}
 		}

@@ -16,29 +16,29 @@ import (
 // cause turns an error of kafka-go into the true cause, in plain words. It is the one place that reads kafka-go's
 // errors.
 func (c *Client) cause(ctx context.Context, err error) error {
-	var known *fault
+	var known *causeError
 	var code kafkago.Error
 	var unsent *produce.Error
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case c.running.Err() != nil:
-		return faultf(ErrClosed, "the client is closed")
+		return errorf(ErrClosed, "the client is closed")
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &code):
-		return c.told(code, err)
+		return c.explained(code, err)
 	case errors.Is(err, protocol.ErrNoTopic), errors.Is(err, protocol.ErrNoPartition), errors.Is(err, protocol.ErrNoLeader):
 		return c.truth(ctx, err)
 	case errors.As(err, &unsent):
-		return &fault{line: "the partitions' leaders have just changed", kind: ErrNoLeader, err: err}
+		return &causeError{text: "the partitions' leaders have just changed", kind: ErrNoLeader, err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return &fault{line: fmt.Sprintf("no answer from Kafka within %s", requestTimeout), kind: ErrUnreachable, err: err}
+		return &causeError{text: fmt.Sprintf("no answer from Kafka within %s", requestTimeout), kind: ErrUnreachable, err: err}
 	case errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &fault{line: "the connection to Kafka was lost", kind: ErrUnreachable, err: err}
+		return &causeError{text: "the connection to Kafka was lost", kind: ErrUnreachable, err: err}
 	}
 
-	return &fault{line: err.Error(), kind: ErrOther, err: err}
+	return &causeError{text: err.Error(), kind: ErrOther, err: err}
 }
 
 // truth asks the metadata for the cause when kafka-go finds no broker for a partition. kafka-go returns the same error
@@ -60,16 +60,16 @@ func (c *Client) truth(ctx context.Context, err error) error {
 		}
 	}
 
-	return c.told(kafkago.UnknownTopicOrPartition, err)
+	return c.explained(kafkago.UnknownTopicOrPartition, err)
 }
 
 // absent returns why a partition of an existing topic has no broker to ask.
 func (c *Client) absent(topic kafkago.Topic, err error) error {
 	var at *protocol.TopicPartitionError
 	if errors.As(err, &at) && int(at.Partition) >= len(topic.Partitions) {
-		return faultf(ErrNoTopic, "there is no such partition: the topic has %d", len(topic.Partitions))
+		return errorf(ErrNoTopic, "there is no such partition: the topic has %d", len(topic.Partitions))
 	}
-	return &fault{line: "the partition has no leader at the moment", kind: ErrNoLeader, err: err}
+	return &causeError{text: "the partition has no leader at the moment", kind: ErrNoLeader, err: err}
 }
 
 func subject(err error) string {

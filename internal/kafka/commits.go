@@ -71,7 +71,7 @@ func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitio
 // metadata is longer than MaxMetadata.
 func (c *Claim) Commit(ctx context.Context, commit Commit) error {
 	if len(commit.Metadata) > MaxMetadata {
-		return faultf(ErrTooLarge, "committing %s/%d: %d bytes of metadata, at most %d are allowed", c.Topic, c.Partition, len(commit.Metadata), MaxMetadata)
+		return errorf(ErrTooLarge, "committing %s/%d: %d bytes of metadata, at most %d are allowed", c.Topic, c.Partition, len(commit.Metadata), MaxMetadata)
 	}
 	var t trouble
 	for {
@@ -83,7 +83,7 @@ func (c *Claim) Commit(ctx context.Context, commit Commit) error {
 		if kind := kindOf(err); ctx.Err() != nil || kind == ErrExpelled || kind == ErrTooLarge {
 			return err
 		}
-		c.client.faults.note("commit", err)
+		c.client.errorLog.note("commit", err)
 		sleep(ctx, t.another(time.Now()))
 	}
 }

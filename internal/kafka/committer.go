@@ -110,18 +110,18 @@ func (c *committer) send(ctx context.Context) {
 
 	for _, w := range sent {
 		if w.err = err; err == nil {
-			w.err = w.said(response)
+			w.err = w.result(response)
 		}
 		close(w.answered)
 	}
 }
 
-// said returns the coordinator's result for the partition.
-func (w *waitingCommit) said(response *kafkago.OffsetCommitResponse) error {
+// result returns the coordinator's result for the partition.
+func (w *waitingCommit) result(response *kafkago.OffsetCommitResponse) error {
 	for _, p := range response.Topics[w.topic] {
 		if p.Partition == w.partition {
 			return p.Error
 		}
 	}
-	return faultf(ErrOther, "the coordinator's answer does not mention the partition")
+	return errorf(ErrOther, "the coordinator's answer does not mention the partition")
 }

@@ -51,11 +51,11 @@ func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
 		}
 
 		if f.ctx.Err() != nil {
-			return nil, faultf(ErrClosed, "the group %s was left", f.group)
+			return nil, errorf(ErrClosed, "the group %s was left", f.group)
 		}
 		pause := t.another(time.Now())
 		if !isSettling(err) || time.Since(t.since) > requestTimeout {
-			f.client.faults.note("group", fmt.Errorf("looking for the coordinator of group %s: %w", f.group, f.client.cause(f.ctx, err)))
+			f.client.errorLog.note("group", fmt.Errorf("looking for the coordinator of group %s: %w", f.group, f.client.cause(f.ctx, err)))
 		}
 
 		sleep(f.ctx, pause)
@@ -83,7 +83,7 @@ func (f *coordinator) remember(conn net.Conn) (net.Conn, error) {
 	defer f.mu.Unlock()
 	if f.closed {
 		conn.Close()
-		return nil, faultf(ErrClosed, "the group %s was left", f.group)
+		return nil, errorf(ErrClosed, "the group %s was left", f.group)
 	}
 	f.open = append(f.open[max(0, len(f.open)-3):], conn) // kafka-go has closed older ones
 	return conn, nil
@@ -123,7 +123,7 @@ func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struc
 			beating = m.newHeart(generation)
 		}
 		if err := beating.beat(); err != nil {
-			m.client.faults.note("group", fmt.Errorf("keeping our place in group %s: %w", m.group.Name, err))
+			m.client.errorLog.note("group", fmt.Errorf("keeping our place in group %s: %w", m.group.Name, err))
 		}
 	}
 }

@@ -127,15 +127,15 @@ func (d *dispatcher) launch(now time.Time) time.Duration {
 		leader := d.leaders[partition]
 		switch {
 		case leader < 0:
-			d.failed(partition, now, faultf(ErrNoLeader, "the partition has no leader at the moment"))
+			d.failed(partition, now, errorf(ErrNoLeader, "the partition has no leader at the moment"))
 			wait = firstPause
 		case d.lanes[partition].trouble.times > 0:
-			d.start(&request{leader: leader, alone: true, batches: []batch{d.cut(partition)}})
+			d.start(&request{leader: leader, alone: true, batches: []batch{d.nextBatch(partition)}})
 		case d.busy[leader]:
 		case requests[leader] == nil:
-			requests[leader] = &request{leader: leader, batches: []batch{d.cut(partition)}}
+			requests[leader] = &request{leader: leader, batches: []batch{d.nextBatch(partition)}}
 		case requests[leader].size() < maxRequestBytes:
-			requests[leader].batches = append(requests[leader].batches, d.cut(partition))
+			requests[leader].batches = append(requests[leader].batches, d.nextBatch(partition))
 		}
 	}
 
@@ -179,14 +179,14 @@ func (d *dispatcher) refresh(now time.Time) time.Duration {
 	topic, err := d.client.topic(d.context, d.config.Topic)
 	if err != nil {
 		if d.context.Err() == nil {
-			d.client.faults.note("produce", fmt.Errorf("producing: %w", err))
+			d.client.errorLog.note("produce", fmt.Errorf("producing: %w", err))
 		}
 		d.pausing = now.Add(d.trouble.another(now))
 		return d.pausing.Sub(now)
 	}
 
 	if d.trouble.times > 0 {
-		d.client.faults.over("produce", "the brokers answer", d.trouble.since)
+		d.client.errorLog.over("produce", "the brokers answer", d.trouble.since)
 	}
 	d.trouble, d.asked = trouble{}, now
 	d.leaders = slices.Repeat([]int{-1}, len(d.lanes))
@@ -199,8 +199,8 @@ func (d *dispatcher) refresh(now time.Time) time.Duration {
 	return 0
 }
 
-// cut returns the messages that a partition may send now, at least one.
-func (d *dispatcher) cut(partition int) batch {
+// nextBatch returns the messages that a partition may send now, at least one.
+func (d *dispatcher) nextBatch(partition int) batch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	lane, queue := &d.lanes[partition], d.queues[partition]
@@ -273,7 +273,7 @@ func (d *dispatcher) settle(r *request, now time.Time) {
 
 func (d *dispatcher) written(b *batch, lane *lane) {
 	if lane.trouble.times > 0 {
-		d.client.faults.over("produce", fmt.Sprintf("%s/%d can be written", d.config.Topic, b.partition), lane.trouble.since)
+		d.client.errorLog.over("produce", fmt.Sprintf("%s/%d can be written", d.config.Topic, b.partition), lane.trouble.since)
 	}
 	lane.trouble = trouble{}
 	lane.maxRecords = min(2*lane.maxRecords, maxBatchRecords)
@@ -286,7 +286,7 @@ func (d *dispatcher) refused(b *batch, lane *lane, err error) {
 	switch {
 	case len(b.messages) == 1:
 		err = fmt.Errorf("producing to %s/%d: %w", d.config.Topic, b.partition, err)
-		d.client.faults.note("produce", err)
+		d.client.errorLog.note("produce", err)
 		done(b.messages, 0, err)
 		d.release(b.partition, b.messages)
 	case errors.Is(err, ErrTooLarge):
@@ -297,7 +297,7 @@ func (d *dispatcher) refused(b *batch, lane *lane, err error) {
 }
 
 func (d *dispatcher) failed(partition int, now time.Time, err error) {
-	d.client.faults.note("produce", fmt.Errorf("producing to %s/%d: %w", d.config.Topic, partition, err))
+	d.client.errorLog.note("produce", fmt.Errorf("producing to %s/%d: %w", d.config.Topic, partition, err))
 	lane := &d.lanes[partition]
 	lane.pausing = now.Add(lane.trouble.another(now))
 }

@@ -47,33 +47,33 @@ var kinds = map[error][]kafkago.Error{
 	ErrExpelled: {kafkago.IllegalGeneration, kafkago.UnknownMemberId, kafkago.RebalanceInProgress, kafkago.FencedInstanceID},
 }
 
-// A fault is an error in plain words: one line, and its kind.
-type fault struct {
-	line string
+// A causeError is an error in plain words: one line, and its kind.
+type causeError struct {
+	text string
 	kind error
 	err  error // the error of kafka-go or the broker; may be nil
 }
 
-func faultf(kind error, format string, arguments ...any) *fault {
-	return &fault{line: fmt.Sprintf(format, arguments...), kind: kind}
+func errorf(kind error, format string, arguments ...any) *causeError {
+	return &causeError{text: fmt.Sprintf(format, arguments...), kind: kind}
 }
 
-func (f *fault) Error() string { return f.line }
+func (f *causeError) Error() string { return f.text }
 
-func (f *fault) Unwrap() []error {
+func (f *causeError) Unwrap() []error {
 	if f.err == nil {
 		return []error{f.kind}
 	}
 	return []error{f.kind, f.err}
 }
 
-func (f *fault) Is(target error) bool {
+func (f *causeError) Is(target error) bool {
 	return target == ErrPermanent && slices.Contains(permanent, f.kind)
 }
 
 // kindOf returns the kind of an error of the package.
 func kindOf(err error) error {
-	var known *fault
+	var known *causeError
 	if errors.As(err, &known) {
 		return known.kind
 	}
@@ -89,8 +89,8 @@ func kindOfCode(code kafkago.Error) error {
 	return ErrOther
 }
 
-// told turns a broker's error into plain words: the broker's own, except where the configuration can solve it.
-func (c *Client) told(code kafkago.Error, err error) error {
+// explained turns a broker's error into plain words: the broker's own, except where the configuration can solve it.
+func (c *Client) explained(code kafkago.Error, err error) error {
 	kind, line := kindOfCode(code), err.Error()
 	switch kind {
 	case ErrNoTopic:
@@ -100,7 +100,7 @@ func (c *Client) told(code kafkago.Error, err error) error {
 	case ErrForbidden:
 		line = fmt.Sprintf("%s may not do this: %s", c.user(), code.Title())
 	}
-	return &fault{line: line, kind: kind, err: err}
+	return &causeError{text: line, kind: kind, err: err}
 }
 
 func (c *Client) user() string {

@@ -119,7 +119,7 @@ func readAnswer(b []byte, version int16) (*answer, error) {
 	}
 
 	if topics := in.int32(); topics > 0 {
-		in.take(int64(in.int16())) // name
+		in.next(int64(in.int16())) // name
 		if partitions := in.int32(); partitions > 0 {
 			got.partition(&in, version)
 		}
@@ -145,12 +145,12 @@ func (a *answer) partition(in *wire, version int16) {
 	}
 
 	const aborted = 16 // bytes of a transaction
-	in.take(max(0, int64(in.int32())) * aborted)
+	in.next(max(0, int64(in.int32())) * aborted)
 	if version >= 11 {
 		in.int32() // preferred replica
 	}
 
-	a.batches = in.take(max(0, int64(in.int32())))
+	a.batches = in.next(max(0, int64(in.int32())))
 }
 
 // A wire is a reader for bytes of Kafka's protocol. Once there are too few bytes, all further values are zero.
@@ -159,7 +159,7 @@ type wire struct {
 	failed bool
 }
 
-func (w *wire) take(n int64) []byte {
+func (w *wire) next(n int64) []byte {
 	if n < 0 || n > int64(len(w.left)) {
 		w.left, w.failed = nil, true
 		return nil
@@ -170,21 +170,21 @@ func (w *wire) take(n int64) []byte {
 }
 
 func (w *wire) int16() int16 {
-	if b := w.take(2); b != nil {
+	if b := w.next(2); b != nil {
 		return int16(binary.BigEndian.Uint16(b))
 	}
 	return 0
 }
 
 func (w *wire) int32() int32 {
-	if b := w.take(4); b != nil {
+	if b := w.next(4); b != nil {
 		return int32(binary.BigEndian.Uint32(b))
 	}
 	return 0
 }
 
 func (w *wire) int64() int64 {
-	if b := w.take(8); b != nil {
+	if b := w.next(8); b != nil {
 		return int64(binary.BigEndian.Uint64(b))
 	}
 	return 0
@@ -203,7 +203,7 @@ func (w *wire) varint() int64 {
 // bytes reads a key or a value; nil is Kafka's null.
 func (w *wire) bytes() []byte {
 	if n := w.varint(); n >= 0 {
-		return w.take(n)
+		return w.next(n)
 	}
 	return nil
 }

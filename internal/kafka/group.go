@@ -60,7 +60,7 @@ func (c *Client) RunGroup(ctx context.Context, group Group, own Owner) error {
 	defer m.cancel(nil)
 	if err := m.awaitTopics(); err != nil {
 		m.cancel(err)
-		return m.verdict(ctx)
+		return m.result(ctx)
 	}
 	if m.joined, err = kafkago.NewConsumerGroup(m.config()); err != nil {
 		return fmt.Errorf("joining group %s: %w", group.Name, err)
@@ -70,7 +70,7 @@ func (c *Client) RunGroup(ctx context.Context, group Group, own Owner) error {
 		m.nextGeneration()
 	}
 	m.leave()
-	return m.verdict(ctx)
+	return m.result(ctx)
 }
 
 // A member is one run of a group.
@@ -111,8 +111,8 @@ func (c *Client) newMember(ctx context.Context, group Group, own Owner) (*member
 	return m, nil
 }
 
-// verdict returns why the member left; nil if the caller ended it.
-func (m *member) verdict(outer context.Context) error {
+// result returns why the member left; nil if the caller ended it.
+func (m *member) result(outer context.Context) error {
 	if outer.Err() != nil {
 		return nil //nolint:nilerr // that the caller wants no more is no fault
 	}
@@ -145,7 +145,7 @@ func (m *member) awaitTopics() error {
 		if err == nil || errors.Is(err, ErrPartitions) || m.ctx.Err() != nil {
 			return err
 		}
-		m.client.faults.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, err))
+		m.client.errorLog.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, err))
 		sleep(m.ctx, t.another(time.Now()))
 	}
 }
@@ -177,7 +177,7 @@ func (m *member) nextGeneration() {
 	}
 
 	if m.trouble.times > 0 {
-		m.client.faults.over("group", "joined group "+m.group.Name, m.trouble.since)
+		m.client.errorLog.over("group", "joined group "+m.group.Name, m.trouble.since)
 		m.trouble = trouble{}
 	}
 
@@ -185,7 +185,7 @@ func (m *member) nextGeneration() {
 	released := make(chan struct{})
 	next.Start(func(ctx context.Context) {
 		defer close(released)
-		m.hold(ctx, next)
+		m.runOwners(ctx, next)
 	})
 
 	select {
@@ -206,7 +206,7 @@ func (m *member) notJoined(err error) {
 	if isSettling(err) && time.Since(m.trouble.since) < requestTimeout {
 		return
 	}
-	m.client.faults.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, m.client.cause(m.ctx, err)))
+	m.client.errorLog.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, m.client.cause(m.ctx, err)))
 }
 
 // isSettling reports an error of a coordinator that is starting.
@@ -214,9 +214,9 @@ func isSettling(err error) bool {
 	return errors.Is(err, kafkago.GroupLoadInProgress) || errors.Is(err, kafkago.GroupCoordinatorNotAvailable) || errors.Is(err, kafkago.NotCoordinatorForGroup)
 }
 
-// hold runs the owners of a generation. It returns when the generation has ended and all owners have returned; kafka-go
+// runOwners runs the owners of a generation. It returns when the generation has ended and all owners have returned; kafka-go
 // joins the next one then.
-func (m *member) hold(generation context.Context, next *kafkago.Generation) {
+func (m *member) runOwners(generation context.Context, next *kafkago.Generation) {
 	if generation.Err() != nil {
 		return // over already, so kafka-go would not wait for us
 	}

@@ -122,7 +122,7 @@ type Client struct {
 	dialer    *dialer
 	transport *kafkago.Transport
 	kafka     *kafkago.Client
-	faults    *faults
+	errorLog  *errorLog
 	login     sasl.Mechanism // nil is none
 	running   context.Context
 	end       context.CancelFunc
@@ -137,7 +137,7 @@ func Open(config Config) (*Client, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	c := &Client{config: config, dialer: newDialer(config), faults: newFaults(config.Logger, config.Metrics)}
+	c := &Client{config: config, dialer: newDialer(config), errorLog: newErrorLog(config.Logger, config.Metrics)}
 	if config.SASL != nil {
 		c.login = &login{config: *config.SASL}
 	}
@@ -227,7 +227,7 @@ func (c *Client) unlisted(name string) error {
 	if len(c.config.Topics) == 0 || slices.Contains(c.config.Topics, name) {
 		return nil
 	}
-	return faultf(ErrOther, "this client was opened without topic %s", name)
+	return errorf(ErrOther, "this client was opened without topic %s", name)
 }
 
 // metadata returns the latest metadata of kafka-go's transport, or the true reason why there is none yet.

@@ -58,21 +58,21 @@ func (c *Client) match(ctx context.Context, r *request, response *produce.Respon
 		answer := answers[b.partition]
 		switch {
 		case answer == nil:
-			b.err = faultf(ErrOther, "the broker's answer does not mention the partition")
+			b.err = errorf(ErrOther, "the broker's answer does not mention the partition")
 		case answer.ErrorCode != 0:
-			b.err = c.cause(ctx, said(answer))
+			b.err = c.cause(ctx, partitionError(answer))
 		default:
 			b.base = answer.BaseOffset
 		}
 	}
 }
 
-// said returns a partition's error with the broker's text.
-func said(answer *produce.ResponsePartition) error {
+// partitionError returns a partition's error with the broker's text.
+func partitionError(answer *produce.ResponsePartition) error {
 	code := kafkago.Error(answer.ErrorCode)
 	for _, record := range answer.RecordErrors {
 		if record.BatchIndexErrorMessage != "" {
-			return &fault{line: code.Title() + ": " + record.BatchIndexErrorMessage, kind: kindOfCode(code), err: code}
+			return &causeError{text: code.Title() + ": " + record.BatchIndexErrorMessage, kind: kindOfCode(code), err: code}
 		}
 	}
 	return code

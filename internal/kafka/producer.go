@@ -72,7 +72,7 @@ func (c *Client) OpenProducer(config ProducerConfig) *Producer {
 // accepts none. The queue is full when it has QueueBytes or more, so one call may exceed them.
 func (p *Producer) Send(ctx context.Context, messages ...Message) error {
 	for {
-		room, err := p.take(messages)
+		room, err := p.enqueue(messages)
 		if room == nil {
 			return err
 		}
@@ -86,24 +86,24 @@ func (p *Producer) Send(ctx context.Context, messages ...Message) error {
 
 // TrySend is Send that returns ErrFull instead of waiting.
 func (p *Producer) TrySend(messages ...Message) error {
-	room, err := p.take(messages)
+	room, err := p.enqueue(messages)
 	if room != nil {
-		return faultf(ErrFull, "the queue for %s is full: %d bytes wait for Kafka", p.config.Topic, p.Held())
+		return errorf(ErrFull, "the queue for %s is full: %d bytes wait for Kafka", p.config.Topic, p.Held())
 	}
 	return err
 }
 
-// take queues the messages, or returns the channel to wait for when there is no room.
-func (p *Producer) take(messages []Message) (<-chan struct{}, error) {
+// enqueue queues the messages, or returns the channel to wait for when there is no room.
+func (p *Producer) enqueue(messages []Message) (<-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, faultf(ErrClosed, "the producer for %s is closed", p.config.Topic)
+		return nil, errorf(ErrClosed, "the producer for %s is closed", p.config.Topic)
 	}
 
 	for i := range messages {
 		if partition := messages[i].Partition; partition < 0 || partition >= len(p.queues) {
-			return nil, faultf(ErrPartitions, "%s has no partition %d: it has %d", p.config.Topic, partition, len(p.queues))
+			return nil, errorf(ErrPartitions, "%s has no partition %d: it has %d", p.config.Topic, partition, len(p.queues))
 		}
 	}
 
@@ -177,7 +177,7 @@ func (p *Producer) returned() error {
 	for partition, queue := range p.queues {
 		for i := range queue {
 			if queue[i].Done != nil {
-				queue[i].Done(-1, faultf(ErrClosed, "the producer for %s was closed before Kafka had this", p.config.Topic))
+				queue[i].Done(-1, errorf(ErrClosed, "the producer for %s was closed before Kafka had this", p.config.Topic))
 			}
 		}
 		count += len(queue)
@@ -185,7 +185,7 @@ func (p *Producer) returned() error {
 	}
 
 	if count > 0 {
-		return faultf(ErrClosed, "%d messages for %s were not acknowledged", count, p.config.Topic)
+		return errorf(ErrClosed, "%d messages for %s were not acknowledged", count, p.config.Topic)
 	}
 	return nil
 }

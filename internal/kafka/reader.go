@@ -37,12 +37,12 @@ type Reader struct {
 	records  []Record
 	buffer   []byte // of the last answer, with the records' keys and values
 	unpacked []byte // or here, for compressed batches
-	taken    int    // bytes of unpacked that were read
+	consumed int    // bytes of unpacked that were read
 
-	left   []byte     // of the last answer
-	whole  bool       // a batch of it was complete
-	packed *unpacking // the batch that is being unpacked, or nil
-	held   int        // bytes of compressed batches that this Fetch returns
+	left     []byte     // of the last answer
+	complete bool       // a batch of it was complete
+	packed   *unpacking // the batch that is being unpacked, or nil
+	held     int        // bytes of compressed batches that this Fetch returns
 }
 
 // NewReader reads a partition from an offset on. It starts nothing.
@@ -92,7 +92,7 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	}
 
 	if r.trouble.times > 0 {
-		r.client.faults.over("fetch", fmt.Sprintf("%s/%d can be read", r.topic, r.partition), r.trouble.since)
+		r.client.errorLog.over("fetch", fmt.Sprintf("%s/%d can be read", r.topic, r.partition), r.trouble.since)
 		r.trouble = trouble{}
 	}
 	return r.records, nil
@@ -101,7 +101,7 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 // goOn reads more of the last answer.
 func (r *Reader) goOn() error {
 	r.begin()
-	if err := r.takeOn(); err != nil && len(r.records) == 0 {
+	if err := r.continueBatches(); err != nil && len(r.records) == 0 {
 		return err
 	}
 	return nil
@@ -133,7 +133,7 @@ func (r *Reader) read(a *answer) error {
 	}
 
 	wanted := r.next
-	if err := r.take(a.batches); err != nil && len(r.records) == 0 {
+	if err := r.readBatches(a.batches); err != nil && len(r.records) == 0 {
 		return err
 	}
 
@@ -152,7 +152,7 @@ func (r *Reader) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, ErrTrimmed) || errors.Is(err, ErrPastEnd) {
 		return err
 	}
-	r.client.faults.note("fetch", err)
+	r.client.errorLog.note("fetch", err)
 	sleep(ctx, r.trouble.another(time.Now()))
 	return err
 }
@@ -165,10 +165,10 @@ func (r *Reader) outOfRange(ctx context.Context) error {
 		return err
 	case r.next < span.Start:
 		r.span = span
-		return faultf(ErrTrimmed, "the log begins at %d now: %d records from %d on are gone", span.Start, span.Start-r.next, r.next)
+		return errorf(ErrTrimmed, "the log begins at %d now: %d records from %d on are gone", span.Start, span.Start-r.next, r.next)
 	case r.next > span.End:
 		r.span = span
-		return faultf(ErrPastEnd, "the log ends at %d, before %d", span.End, r.next)
+		return errorf(ErrPastEnd, "the log ends at %d, before %d", span.End, r.next)
 	}
-	return faultf(ErrNoLeader, "offset %d is out of range for one broker and not for another", r.next)
+	return errorf(ErrNoLeader, "offset %d is out of range for one broker and not for another", r.next)
 }

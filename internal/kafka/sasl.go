@@ -55,7 +55,7 @@ func (l *login) Name() string { return l.config.name() }
 func (l *login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	mechanism, err := l.config.mechanism()
 	if err != nil {
-		return nil, nil, &fault{line: err.Error(), kind: ErrLogin, err: err}
+		return nil, nil, &causeError{text: err.Error(), kind: ErrLogin, err: err}
 	}
 	return mechanism.Start(ctx)
 }

@@ -39,7 +39,7 @@ func (c *Client) EnsureTopics(ctx context.Context, topics ...Topic) error {
 
 func (c *Client) ensure(ctx context.Context, topic Topic) error {
 	if c.config.embedded() && strings.Contains(topic.Settings["cleanup.policy"], "compact") {
-		return faultf(ErrSettings, "topic %s: the embedded broker's compaction can lose records: cleanup.policy must be delete", topic.Name)
+		return errorf(ErrSettings, "topic %s: the embedded broker's compaction can lose records: cleanup.policy must be delete", topic.Name)
 	}
 	found, err := c.topic(ctx, topic.Name)
 	if errors.Is(err, ErrNoTopic) {
@@ -63,12 +63,12 @@ func (c *Client) ensure(ctx context.Context, topic Topic) error {
 }
 
 func otherPartitions(topic string, found, want int) error {
-	return faultf(ErrPartitions, "topic %s has %d partitions and not %d; their number is fixed for a topic's life", topic, found, want)
+	return errorf(ErrPartitions, "topic %s has %d partitions and not %d; their number is fixed for a topic's life", topic, found, want)
 }
 
 func (c *Client) create(ctx context.Context, topic Topic) error {
 	if !c.config.Create {
-		return faultf(ErrNoTopic, "topic %s does not exist; make it: %s", topic.Name, topic.command(c.config.Brokers[0]))
+		return errorf(ErrNoTopic, "topic %s does not exist; make it: %s", topic.Name, topic.command(c.config.Brokers[0]))
 	}
 	request := kafkago.TopicConfig{Topic: topic.Name, NumPartitions: topic.Partitions, ReplicationFactor: topic.Replication}
 	if topic.Replication == 0 {
@@ -126,7 +126,7 @@ func (c *Client) answers(ctx context.Context, name string) error {
 		}
 		pause := t.another(time.Now())
 		if time.Since(t.since) > requestTimeout {
-			c.faults.note("topics", err)
+			c.errorLog.note("topics", err)
 		}
 		sleep(ctx, pause)
 	}
@@ -145,7 +145,7 @@ func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.To
 
 	copies := len(found.Partitions[0].Replicas)
 	if insync, _ := strconv.Atoi(settings["min.insync.replicas"]); insync > copies {
-		return faultf(ErrSettings, "topic %s can never be written: min.insync.replicas is %d, and each partition has %d copies", want.Name, insync, copies)
+		return errorf(ErrSettings, "topic %s can never be written: min.insync.replicas is %d, and each partition has %d copies", want.Name, insync, copies)
 	}
 	if want.Replication != 0 && copies != want.Replication {
 		c.config.Logger.Warn("Kafka: a topic has another replication than configured", "topic", want.Name, "found", copies, "configured", want.Replication)
@@ -156,7 +156,7 @@ func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.To
 			continue
 		}
 		if name == "cleanup.policy" {
-			return faultf(ErrSettings, "topic %s has cleanup.policy=%s where %s is needed; change it: kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config cleanup.policy=%s",
+			return errorf(ErrSettings, "topic %s has cleanup.policy=%s where %s is needed; change it: kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config cleanup.policy=%s",
 				want.Name, settings[name], want.Settings[name], c.config.Brokers[0], want.Name, want.Settings[name])
 		}
 		c.config.Logger.Warn("Kafka: a topic has another setting than configured", "topic", want.Name, "setting", name, "found", settings[name], "configured", want.Settings[name])

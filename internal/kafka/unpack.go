@@ -85,7 +85,7 @@ func (r *Reader) limit() int { return max(r.maxBytes(), smallestBytes) }
 func (r *Reader) begin() {
 	clear(r.records)
 	r.records, r.held = r.records[:0], 0
-	rest, memory := r.unpacked[r.taken:], r.unpacked[:0]
+	rest, memory := r.unpacked[r.consumed:], r.unpacked[:0]
 	size := cap(memory)
 	if r.packed != nil && size < r.limit() {
 		size = min(max(2*size, smallestBytes), r.limit())
@@ -96,7 +96,7 @@ func (r *Reader) begin() {
 	if size = max(size, len(rest)); size != cap(memory) {
 		memory = make([]byte, 0, size)
 	}
-	r.unpacked, r.taken = memory[:copy(memory[:len(rest)], rest)], 0
+	r.unpacked, r.consumed = memory[:copy(memory[:len(rest)], rest)], 0
 }
 
 // drop forgets the rest of the last answer.
@@ -104,19 +104,19 @@ func (r *Reader) drop() {
 	if r.packed != nil {
 		_ = r.packed.from.Close()
 	}
-	r.packed, r.left, r.taken = nil, nil, len(r.unpacked)
+	r.packed, r.left, r.consumed = nil, nil, len(r.unpacked)
 }
 
-// takePacked reads records of the batch that is being unpacked; errRoom means that there are more.
-func (r *Reader) takePacked() error {
+// readPacked reads records of the batch that is being unpacked; errRoom means that there are more.
+func (r *Reader) readPacked() error {
 	u := r.packed
 	for u.left > 0 {
 		if r.held >= r.limit() {
 			return errRoom
 		}
-		err := r.takeOne()
+		err := r.readOne()
 		if errors.Is(err, errUnpacked) {
-			r.takeLong(max(r.next, u.head.base), 0)
+			r.addLong(max(r.next, u.head.base), 0)
 			break
 		}
 		if err != nil {
@@ -128,18 +128,18 @@ func (r *Reader) takePacked() error {
 
 	r.next = max(r.next, u.head.last+1)
 	_ = u.from.Close()
-	r.packed, r.taken = nil, len(r.unpacked)
+	r.packed, r.consumed = nil, len(r.unpacked)
 	return nil
 }
 
-// takeOne reads one unpacked record, and unpacks the bytes that it needs.
-func (r *Reader) takeOne() error {
+// readOne reads one unpacked record, and unpacks the bytes that it needs.
+func (r *Reader) readOne() error {
 	if err := r.need(1); err != nil {
 		return err
 	}
-	length, n := binary.Varint(r.unpacked[r.taken:])
-	for ; n == 0; length, n = binary.Varint(r.unpacked[r.taken:]) {
-		if err := r.need(len(r.unpacked) - r.taken + 1); err != nil {
+	length, n := binary.Varint(r.unpacked[r.consumed:])
+	for ; n == 0; length, n = binary.Varint(r.unpacked[r.consumed:]) {
+		if err := r.need(len(r.unpacked) - r.consumed + 1); err != nil {
 			return err
 		}
 	}
@@ -154,10 +154,10 @@ func (r *Reader) takeOne() error {
 		return err
 	}
 
-	body := r.unpacked[r.taken+n : r.taken+n+int(length)]
-	r.taken += n + int(length)
+	body := r.unpacked[r.consumed+n : r.consumed+n+int(length)]
+	r.consumed += n + int(length)
 	before := len(r.records)
-	if err := r.takeRecord(&r.packed.head, body); err != nil {
+	if err := r.readRecord(&r.packed.head, body); err != nil {
 		return err
 	}
 	if len(r.records) > before {
@@ -169,16 +169,16 @@ func (r *Reader) takeOne() error {
 
 // need unpacks until that many bytes are unread.
 func (r *Reader) need(count int) error {
-	for len(r.unpacked)-r.taken < count {
-		if cap(r.unpacked)-r.taken < count && r.held > 0 {
+	for len(r.unpacked)-r.consumed < count {
+		if cap(r.unpacked)-r.consumed < count && r.held > 0 {
 			return errRoom // the memory belongs to records that are yet to be returned
 		}
 		if len(r.unpacked) == cap(r.unpacked) { // and none of it belongs to a wanted record
-			rest, memory := r.unpacked[r.taken:], r.unpacked[:0]
+			rest, memory := r.unpacked[r.consumed:], r.unpacked[:0]
 			if cap(memory) < count || cap(memory) < smallestBytes {
 				memory = make([]byte, 0, max(count, smallestBytes))
 			}
-			r.unpacked, r.taken = memory[:copy(memory[:len(rest)], rest)], 0
+			r.unpacked, r.consumed = memory[:copy(memory[:len(rest)], rest)], 0
 		}
 
 		n, err := r.packed.read(r.unpacked[len(r.unpacked):cap(r.unpacked)])
@@ -200,18 +200,18 @@ func (r *Reader) passOver(n, length int64) error {
 	if err := r.need(prefixBytes); err != nil {
 		return err
 	}
-	one := wire{left: r.unpacked[r.taken+int(n):]}
-	one.take(1) // attributes
+	one := wire{left: r.unpacked[r.consumed+int(n):]}
+	one.next(1) // attributes
 	one.varint()
 	offset := r.packed.head.base + one.varint()
-	left := n + length - int64(len(r.unpacked)-r.taken)
+	left := n + length - int64(len(r.unpacked)-r.consumed)
 	if left < 0 { // part of the next one is there already: the long record is longer than the memory, or the memory grew for it
-		r.taken += int(n + length)
-		r.takeLong(offset, length)
+		r.consumed += int(n + length)
+		r.addLong(offset, length)
 		return nil
 	}
 
-	r.taken = len(r.unpacked)
+	r.consumed = len(r.unpacked)
 	scratch := make([]byte, smallestBytes)
 	for left > 0 {
 		got, err := r.packed.read(scratch[:min(left, smallestBytes)])
@@ -224,12 +224,12 @@ func (r *Reader) passOver(n, length int64) error {
 		left -= int64(got)
 	}
 
-	r.takeLong(offset, length)
+	r.addLong(offset, length)
 	return nil
 }
 
-// takeLong adds a Record that is only known to be too long; length 0 means unknown.
-func (r *Reader) takeLong(offset, length int64) {
+// addLong adds a Record that is only known to be too long; length 0 means unknown.
+func (r *Reader) addLong(offset, length int64) {
 	if offset < r.next {
 		return
 	}
@@ -332,7 +332,7 @@ func (u *unsnappy) next() error {
 	packed := u.left
 	if u.framed {
 		in := wire{left: u.left}
-		packed = in.take(int64(uint32(in.int32())))
+		packed = in.next(int64(uint32(in.int32())))
 		if u.left = in.left; in.failed {
 			return errSnappy
 		}

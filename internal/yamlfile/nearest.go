@@ -36,9 +36,9 @@ func Nearest(word string, known []string) string {
 }
 
 // leavesOut reports that word is a complete word with some of its letters left out.
-func leavesOut(word, whole string) bool {
-	for i := range len(whole) {
-		if word != "" && word[0] == whole[i] {
+func leavesOut(word, complete string) bool {
+	for i := range len(complete) {
+		if word != "" && word[0] == complete[i] {
 			word = word[1:]
 		}
 	}

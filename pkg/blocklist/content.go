@@ -94,7 +94,7 @@ func (c *content) applyEntry(change Change, now int64) error {
 
 	state, err := c.hold(old, head{until: until, flags: flags}, e.Rule, key, change.Value)
 	if err == nil {
-		state.see(e)
+		state.noteForm(e)
 	}
 	return err
 }

@@ -113,7 +113,7 @@ func (e *Entry) decode(value []byte, borrowed bool) error {
 	if value[1]&^flags != 0 {
 		return errDamaged(value)
 	}
-	c := cursor{left: value[2:], borrowed: borrowed}
+	c := decoder{left: value[2:], borrowed: borrowed}
 	e.read(&c, value[1])
 	if c.failed || len(c.left) > 0 || e.validate() != nil || e.flags() != value[1] {
 		return errDamaged(value)
@@ -121,7 +121,7 @@ func (e *Entry) decode(value []byte, borrowed bool) error {
 	return nil
 }
 
-func (e *Entry) read(c *cursor, flags byte) {
+func (e *Entry) read(c *decoder, flags byte) {
 	e.Mode, e.Source = Mode(flags&isShadow), Source(flags&isManual>>1)
 	e.ID = c.text(maxShort)
 	e.Generation, e.Offset = c.number(math.MaxInt64), c.number(math.MaxInt64)
@@ -143,7 +143,7 @@ func (e *Entry) read(c *cursor, flags byte) {
 }
 
 // readFields requires that each name is greater than the one before.
-func (e *Entry) readFields(c *cursor) {
+func (e *Entry) readFields(c *decoder) {
 	count := c.number(maxFields)
 	if count == 0 {
 		return
@@ -166,18 +166,18 @@ func (e *Entry) readFields(c *cursor) {
 	}
 }
 
-// A cursor reads values from the front of its bytes. When a value is missing or malformed the cursor fails: it is empty
+// A decoder reads values from the front of its bytes. When a value is missing or malformed the cursor fails: it is empty
 // from then on, and returns zeros.
-type cursor struct {
+type decoder struct {
 	left     []byte
 	failed   bool
 	borrowed bool // texts share the bytes
 }
 
-func (c *cursor) fail() { c.left, c.failed = nil, true }
+func (c *decoder) fail() { c.left, c.failed = nil, true }
 
 // uvarint reads a number in its shortest form.
-func (c *cursor) uvarint() uint64 {
+func (c *decoder) uvarint() uint64 {
 	v, n := binary.Uvarint(c.left)
 	if n <= 0 || n > 1 && c.left[n-1] == 0 {
 		c.fail()
@@ -187,13 +187,13 @@ func (c *cursor) uvarint() uint64 {
 	return v
 }
 
-func (c *cursor) varint() int64 {
+func (c *decoder) varint() int64 {
 	u := c.uvarint()
 	return int64(u>>1) ^ -int64(u&1)
 }
 
 // number reads a number of at most most.
-func (c *cursor) number(most int64) int64 {
+func (c *decoder) number(most int64) int64 {
 	v := c.uvarint()
 	if v > uint64(most) {
 		c.fail()
@@ -202,7 +202,7 @@ func (c *cursor) number(most int64) int64 {
 	return int64(v)
 }
 
-func (c *cursor) take(n int64) []byte {
+func (c *decoder) next(n int64) []byte {
 	if n > int64(len(c.left)) {
 		c.fail()
 		return nil
@@ -212,11 +212,11 @@ func (c *cursor) take(n int64) []byte {
 	return v
 }
 
-func (c *cursor) text(most int64) string { return c.string(c.number(most)) }
+func (c *decoder) text(most int64) string { return c.string(c.number(most)) }
 
-func (c *cursor) string(length int64) string {
+func (c *decoder) string(length int64) string {
 	if c.borrowed {
-		return textOf(c.take(length))
+		return textOf(c.next(length))
 	}
-	return string(c.take(length))
+	return string(c.next(length))
 }

@@ -21,7 +21,7 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 		if !isMark(change.Key) {
 			edits++
 		}
-		if s.pending.gives(change) {
+		if s.pending.resolve(change) {
 			continue
 		}
 		if err := list.apply(change, nowMilli); err != nil {

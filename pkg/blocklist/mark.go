@@ -22,12 +22,12 @@ func (l ListID) String() string { return l.Name + "-" + strconv.FormatInt(l.Epoc
 
 // ParseListID reads the output of String.
 func ParseListID(text string) (ListID, error) {
-	cut := strings.LastIndexByte(text, '-')
-	if cut < 0 {
+	dash := strings.LastIndexByte(text, '-')
+	if dash < 0 {
 		return ListID{}, fmt.Errorf("%w: the list id %.80q", ErrDamaged, text)
 	}
-	epoch, err := strconv.ParseInt(text[cut+1:], 10, 64)
-	l := ListID{text[:cut], epoch}
+	epoch, err := strconv.ParseInt(text[dash+1:], 10, 64)
+	l := ListID{text[:dash], epoch}
 	if err != nil || !l.valid() || l.String() != text {
 		return ListID{}, fmt.Errorf("%w: the list id %.80q", ErrDamaged, text)
 	}
@@ -105,7 +105,7 @@ func decodeMark(record, value []byte) (*Mark, error) {
 		return nil, err
 	}
 
-	c := cursor{left: value[1:]}
+	c := decoder{left: value[1:]}
 	m := &Mark{Partition: partition}
 	m.List.Name, m.List.Epoch = c.text(maxListName), c.number(math.MaxInt64)
 	m.Partitions = int(c.number(maxPartitions))

@@ -52,7 +52,7 @@ func decodeOrder(record, value []byte) (*Order, error) {
 		return nil, fmt.Errorf("%w: an order of kind %d", ErrNewer, value[2])
 	}
 
-	c := cursor{left: value[3:]}
+	c := decoder{left: value[3:]}
 	o.read(&c, value[1])
 	if !o.readKey(record) || c.failed || len(c.left) > 0 || o.validate() != nil || o.flags() != value[1] {
 		return nil, fmt.Errorf("%w: an order of %d bytes that no version writes", ErrDamaged, len(value))
@@ -61,7 +61,7 @@ func decodeOrder(record, value []byte) (*Order, error) {
 	return o, nil
 }
 
-func (o *Order) read(c *cursor, flags byte) {
+func (o *Order) read(c *decoder, flags byte) {
 	o.ID = c.text(maxShort)
 	o.From = c.varint()
 	o.Until = Never

@@ -38,8 +38,8 @@ func (p *pending) each(yield func(key string, w *waiting)) {
 	}
 }
 
-// gives reports whether a pending order overrides a record. A record that brings the order itself ends its waiting.
-func (p *pending) gives(change Change) bool {
+// resolve reports whether a pending order overrides a record. A record that brings the order itself ends its waiting.
+func (p *pending) resolve(change Change) bool {
 	w := p.of(string(change.Key))
 	if w == nil {
 		return false

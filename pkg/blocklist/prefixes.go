@@ -10,7 +10,7 @@ import (
 // prefixes find the orders over an address. One of the two tables has the prefix, with its order's end.
 type prefixes struct {
 	blocks, allows atomic.Pointer[bart.Table[int64]] // nil while there are none
-	seen           bool                              // by readers: from then on tables are copied when they change
+	published      bool                              // by readers: from then on tables are copied when they change
 }
 
 func (p *prefixes) table(kind Kind) *atomic.Pointer[bart.Table[int64]] {
@@ -31,7 +31,7 @@ func (p *prefixes) add(o *Order) {
 		old = new(bart.Table[int64])
 		old.Insert(prefix, o.Until)
 		place.Store(old)
-	case p.seen:
+	case p.published:
 		place.Store(old.InsertPersist(prefix, o.Until))
 	default:
 		old.Insert(prefix, o.Until)
@@ -43,7 +43,7 @@ func (p *prefixes) drop(o *Order) {
 	old := place.Load()
 	switch {
 	case old == nil:
-	case p.seen:
+	case p.published:
 		old = old.DeletePersist(prefix)
 		if old.Size() == 0 {
 			old = nil
@@ -64,13 +64,13 @@ func (p *prefixes) over(kind Kind, ip netip.Addr, now int64) (netip.Prefix, bool
 		return netip.Prefix{}, false
 	}
 
-	whole := netip.PrefixFrom(ip, ip.BitLen())
-	prefix, until, ok := t.LookupPrefixLPM(whole)
+	single := netip.PrefixFrom(ip, ip.BitLen())
+	prefix, until, ok := t.LookupPrefixLPM(single)
 	if !ok || until > now {
 		return prefix, ok
 	}
 
-	for prefix, until := range t.Supernets(whole) { // the longest has ended, and is not yet removed
+	for prefix, until := range t.Supernets(single) { // the longest has ended, and is not yet removed
 		if until > now {
 			return prefix, true
 		}

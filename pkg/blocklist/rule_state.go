@@ -23,8 +23,8 @@ type form struct {
 	bits6 [129]bool // of addresses: the lengths of the prefixes
 }
 
-// see notes the form of an entry's key.
-func (r *ruleState) see(e *Entry) {
+// noteForm notes the form of an entry's key.
+func (r *ruleState) noteForm(e *Entry) {
 	old, field := r.form.Load(), onlyField(e)
 	if old != nil && (old.field == "" || old.has(field, e.Key)) {
 		return

@@ -56,7 +56,7 @@ func NewSet(limits Limits) *Set {
 
 // install makes a list the active one.
 func (s *Set) install(c *content, state State) {
-	c.prefixes.seen = true
+	c.prefixes.published = true
 	s.list.Store(c)
 	s.edits.Add(1)
 	s.state.Store(&state)

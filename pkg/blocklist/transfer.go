@@ -230,7 +230,7 @@ func (s *Set) readChanges(r *Reader, order func(local []*Order), now int64) erro
 		return err
 	}
 
-	s.take(r.Header, changes, func() { order(local) }, now)
+	s.applyDelta(r.Header, changes, func() { order(local) }, now)
 	return nil
 }
 
@@ -242,8 +242,8 @@ func (c Change) clone() Change {
 	return own
 }
 
-// take applies a complete delta. Records of later versions of weir, and those that do not fit, are left out.
-func (s *Set) take(h Header, changes []Change, order func(), now int64) {
+// applyDelta applies a complete delta. Records of later versions of weir, and those that do not fit, are left out.
+func (s *Set) applyDelta(h Header, changes []Change, order func(), now int64) {
 	_ = s.Apply(now, changes...) // as in the log: each of its readers leaves the same ones out
 	s.mu.Lock()
 	defer s.mu.Unlock()

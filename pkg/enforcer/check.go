@@ -24,7 +24,7 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 	defer ruling.askings.Put(a)
 	now := time.Now()
 	said := e.ask(a, r, d, now)
-	if saysNothing(&said) && !e.config.Set.Whole() { // manual entries made here are active even without a list
+	if isEmpty(&said) && !e.config.Set.Whole() { // manual entries made here are active even without a list
 		e.withoutList(w, d)
 		return
 	}
@@ -35,16 +35,16 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 // ask asks the list about a request, once for each reading of it until one is refused. Otherwise the first answer is
 // valid.
 func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (said blocklist.Answer) {
-	read, next := d.readingOf(0, r)
+	read, next := d.readerOf(0, r)
 	known, edge := a.read(r, read, now)
-	e.tellOfClients(a, known, edge)
+	e.logClientSettings(a, known, edge)
 	if !known {
 		return said
 	}
 
 	said = e.config.Set.Check(a.prepare(), now.UnixMilli())
 	for !said.Entry.Found() {
-		if read, next = d.readingOf(next, r); read == nil {
+		if read, next = d.readerOf(next, r); read == nil {
 			break
 		}
 		e.faults.Note("dialect", errTwoKinds)
@@ -60,15 +60,15 @@ func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (s
 var errTwoKinds = errors.New("checks carry headers of two kinds of edges, one of which a client may have sent; they are refused if either is: " +
 	"use the path of the edge (/v1/check/nginx, /ingress-nginx, /traefik, /caddy or /envoy), and have it clear the other headers")
 
-func saysNothing(said *blocklist.Answer) bool {
+func isEmpty(said *blocklist.Answer) bool {
 	return !said.Entry.Found() && !said.Allowed.Found() && !said.Shadow.Found() && !said.Paused
 }
 
 var errNoClient = errors.New("checks name no client")
 
-// tellOfClients logs a wrong setting of an edge: it names a client but is not trusted, or it names none and would be
+// logClientSettings logs a wrong setting of an edge: it names a client but is not trusted, or it names none and would be
 // refused itself.
-func (e *Enforcer) tellOfClients(a *asking, known bool, edge netip.Addr) {
+func (e *Enforcer) logClientSettings(a *asking, known bool, edge netip.Addr) {
 	switch field := a.ruling.forwarded; {
 	case !known:
 		e.faults.Note("client", fmt.Errorf("%w: %s is a trusted proxy and sends none in %s; they are let through", errNoClient, edge, field))
@@ -120,7 +120,7 @@ func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blo
 func (e *Enforcer) refuseFor(w http.ResponseWriter, d *dialect, a *asking, entry *blocklist.Entry) {
 	ruled, i := a.ruling.Rules.Rule(entry.Rule)
 	e.counts(a.ruling, i, entry.Rule).refused.Inc()
-	e.seen.note(entry.Rule, entry.Key, a.request.UnixMilli)
+	e.refusals.note(entry.Rule, entry.Key, a.request.UnixMilli)
 	if e.config.Refused != nil {
 		e.config.Refused(entry, a.request.IP)
 	}

@@ -15,12 +15,12 @@ import (
 // headers of more than one. Then two senders wrote them, and the edge's cannot be recognised. Such a request is read in
 // each way, and refused when any of the readings is refused.
 type dialect struct {
-	refusal  int
-	readings []reading
+	refusal int
+	readers []headerReader
 }
 
-// A reading reads a request from one kind of headers.
-type reading struct {
+// A headerReader reads a request from one kind of headers.
+type headerReader struct {
 	there func(r *http.Request) bool // whether the headers are there; nil: always
 	read  func(q *request.Request, r *http.Request)
 }
@@ -30,35 +30,37 @@ const checkPath = "/v1/check"
 
 // The kinds of headers.
 var (
-	byForwarded = reading{hasForwarded, readForwarded}
-	byURI       = reading{func(r *http.Request) bool { return header(r, "X-Original-Uri") != "" }, readOriginalURI}
-	byURL       = reading{func(r *http.Request) bool { return header(r, "X-Original-Url") != "" }, readOriginalURL}
-	byItself    = reading{nil, readEnvoy}
+	byForwarded = headerReader{hasForwarded, readForwarded}
+	byURI       = headerReader{func(r *http.Request) bool { return header(r, "X-Original-Uri") != "" }, readOriginalURI}
+	byURL       = headerReader{func(r *http.Request) bool { return header(r, "X-Original-Url") != "" }, readOriginalURL}
+	byItself    = headerReader{nil, readEnvoy}
 )
 
 // dialects are those with their own path. They read only headers that their edge sets itself, and ignore headers of
 // other kinds from clients.
 var dialects = map[string]*dialect{
-	"nginx":         {http.StatusForbidden, []reading{byURI, byURL}},
-	"ingress-nginx": {http.StatusForbidden, []reading{{nil, readOriginalURL}}},
-	"traefik":       {http.StatusTooManyRequests, []reading{{nil, readForwarded}}},
-	"caddy":         {http.StatusTooManyRequests, []reading{{nil, readForwarded}}},
-	"envoy":         {http.StatusTooManyRequests, []reading{byItself}},
+	"nginx":         {http.StatusForbidden, []headerReader{byURI, byURL}},
+	"ingress-nginx": {http.StatusForbidden, []headerReader{{nil, readOriginalURL}}},
+	"traefik":       {http.StatusTooManyRequests, []headerReader{{nil, readForwarded}}},
+	"caddy":         {http.StatusTooManyRequests, []headerReader{{nil, readForwarded}}},
+	"envoy":         {http.StatusTooManyRequests, []headerReader{byItself}},
 }
 
 // anyEdge is the dialect of checkPath itself, for edges without their own path.
-func anyEdge(refusal int) *dialect { return &dialect{refusal, []reading{byForwarded, byURI, byURL}} }
+func anyEdge(refusal int) *dialect {
+	return &dialect{refusal, []headerReader{byForwarded, byURI, byURL}}
+}
 
-// readingOf returns the first reading, at the index from or later, whose headers a request carries, and the index after
-// it; nil when there is none. A request without any such header gets the first reading.
-func (d *dialect) readingOf(from int, r *http.Request) (read func(*request.Request, *http.Request), next int) {
-	for i := from; i < len(d.readings); i++ {
-		if there := d.readings[i].there; there == nil || there(r) {
-			return d.readings[i].read, i + 1
+// readerOf returns the first reader, at the index from or later, whose headers a request carries, and the index after
+// it; nil when there is none. A request without any such header gets the first reader.
+func (d *dialect) readerOf(from int, r *http.Request) (read func(*request.Request, *http.Request), next int) {
+	for i := from; i < len(d.readers); i++ {
+		if there := d.readers[i].there; there == nil || there(r) {
+			return d.readers[i].read, i + 1
 		}
 	}
 	if from == 0 {
-		return d.readings[0].read, len(d.readings)
+		return d.readers[0].read, len(d.readers)
 	}
 	return nil, from
 }

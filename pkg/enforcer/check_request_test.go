@@ -51,7 +51,7 @@ func TestTheOriginalRequestIsFound(t *testing.T) {
 				t.Fatal("it is no check")
 			}
 			var q request.Request
-			read, _ := dialectOf(r.URL.Path, plain).readingOf(0, r)
+			read, _ := dialectOf(r.URL.Path, plain).readerOf(0, r)
 			read(&q, r)
 			if q.Method != test.method || q.Host != test.host || q.Path != test.path || q.Query != test.query {
 				t.Errorf("%q %q %q %q", q.Method, q.Host, q.Path, q.Query)

@@ -166,7 +166,7 @@ func TestAnEdgeThatIsNotTrustedIsNotBelieved(t *testing.T) {
 		a := newAsking(e.ruling.Load())
 		q := asked(t, "GET /v1/check HTTP/1.1\nHost: h\nX-Forwarded-For: 203.0.113.7")
 		q.RemoteAddr = edge
-		a.read(q, e.plain.readings[0].read, time.Now())
+		a.read(q, e.plain.readers[0].read, time.Now())
 		if got := a.request.IP == netip.MustParseAddr("203.0.113.7"); got != want {
 			t.Errorf("%s: the client is %s", edge, a.request.IP)
 		}

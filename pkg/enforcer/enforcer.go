@@ -94,7 +94,7 @@ type Enforcer struct {
 	finding  chan struct{} // places for searches of the list
 	listing  chan struct{} // places for answers with the complete list
 	turns    turns
-	seen     seen
+	refusals refusals
 	delta    delta
 	patience time.Duration
 

@@ -141,8 +141,8 @@ func (e *Enforcer) mayList(r *http.Request, q *listRequest) (leave func(), err e
 
 // writeBody writes the list. After its first byte, an error ends the connection: no reader accepts the part as a list.
 func (e *Enforcer) writeBody(w http.ResponseWriter, q *listRequest) error {
-	e.turns.take()
-	defer e.turns.give()
+	e.turns.acquire()
+	defer e.turns.release()
 	to := &patientWriter{to: w, turns: e.turns}
 	err := e.writeTo(to, w.Header(), q)
 	if err == nil {
@@ -269,7 +269,7 @@ type patientWriter struct {
 // Write writes with a deadline.
 func (p *patientWriter) Write(b []byte) (int, error) {
 	p.begun = true
-	p.turns.give()
-	defer p.turns.take()
+	p.turns.release()
+	defer p.turns.acquire()
 	return limited.Answer(p.to).Write(b)
 }

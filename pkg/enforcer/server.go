@@ -74,7 +74,7 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 			return all, fmt.Errorf("listening for checks: %w", err)
 		}
 		e.address = l.Addr().String()
-		all = append(all, listening{limited.Listen(l, limited.Bounds{Connections: maxConnections, PerAddress: maxPerAddress}, e.tellFull), e.config.TLS != nil})
+		all = append(all, listening{limited.Listen(l, limited.Bounds{Connections: maxConnections, PerAddress: maxPerAddress}, e.noteFull), e.config.TLS != nil})
 	}
 
 	if e.config.Socket != "" {
@@ -144,7 +144,7 @@ func (e *Enforcer) keepSocket(ctx context.Context, server *http.Server, running 
 	}
 }
 
-func (e *Enforcer) tellFull(why error) { e.faults.Note("connections", why) }
+func (e *Enforcer) noteFull(why error) { e.faults.Note("connections", why) }
 
 func (e *Enforcer) server() *http.Server {
 	server := &http.Server{

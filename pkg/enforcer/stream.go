@@ -131,8 +131,8 @@ func (s *stream) reset() {
 		return
 	}
 	defer leave()
-	s.turns.take()
-	defer s.turns.give()
+	s.turns.acquire()
+	defer s.turns.release()
 	patient := s.to
 	s.to = &patientWriter{to: hurry(patient.to), turns: s.turns}
 	defer func() { s.to = patient }()

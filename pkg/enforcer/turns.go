@@ -18,13 +18,13 @@ const entriesATurn = 1024
 
 func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-func (t turns) take() {
+func (t turns) acquire() {
 	if t != nil {
 		t <- struct{}{}
 	}
 }
 
-func (t turns) give() {
+func (t turns) release() {
 	if t != nil {
 		<-t
 	}
@@ -32,8 +32,8 @@ func (t turns) give() {
 
 // pass gives others a turn first.
 func (t turns) pass() {
-	t.give()
-	t.take()
+	t.release()
+	t.acquire()
 }
 
 // maxListing is how many complete lists are answered at a time. Each needs a copy of the list's table meanwhile.

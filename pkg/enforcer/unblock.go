@@ -174,7 +174,7 @@ func targetOf(key string, holding []*blocklist.Entry) string {
 func (e *Enforcer) sending(entries []*blocklist.Entry, now int64) *sending {
 	newest := int64(0)
 	for _, entry := range entries {
-		newest = max(newest, e.seen.last(entry.Rule, entry.Key))
+		newest = max(newest, e.refusals.last(entry.Rule, entry.Key))
 	}
 	if newest == 0 {
 		return nil

@@ -59,8 +59,8 @@ type Store struct {
 	options Options
 	real    bool // the folder is in the operating system's file system
 	log     *slog.Logger
-	now     atomic.Pointer[opening] // nil while the disk fails
-	why     atomic.Pointer[error]   // the reason when now is nil
+	current atomic.Pointer[opening] // nil while the disk fails
+	reason  atomic.Pointer[error]   // the reason when now is nil
 	lock    os.FileInfo             // of the file that locks the folder; nil when unknown. Used only by keep
 
 	givenUp  sync.WaitGroup // openings that are being closed
@@ -102,8 +102,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening the store in %s: %w", o.Folder, err)
 	}
 
-	s.see()
-	s.now.Store(in)
+	s.rememberFolder()
+	s.current.Store(in)
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.running.Go(s.syncBehind)
 	s.running.Go(func() { s.keep(in) })
@@ -114,7 +114,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func (s *Store) Close() error {
 	s.close()
 	s.running.Wait()
-	last := s.now.Load()
+	last := s.current.Load()
 	closed := make(chan error, 1)
 	go func() {
 		s.givenUp.Wait()
@@ -123,7 +123,7 @@ func (s *Store) Close() error {
 			return
 		}
 		s.set(errClosed)
-		s.now.Store(nil)
+		s.current.Store(nil)
 		closed <- last.close()
 	}()
 
@@ -148,17 +148,17 @@ var (
 
 // Fault returns why the store cannot be used now, or nil.
 func (s *Store) Fault() error {
-	if s.now.Load() != nil {
+	if s.current.Load() != nil {
 		return nil
 	}
 	return s.broken()
 }
 
 // set records why nothing is open.
-func (s *Store) set(why error) { s.why.Store(&why) }
+func (s *Store) set(why error) { s.reason.Store(&why) }
 
 func (s *Store) broken() error {
-	if why := s.why.Load(); why != nil {
+	if why := s.reason.Load(); why != nil {
 		return *why
 	}
 	return ErrBroken
@@ -166,7 +166,7 @@ func (s *Store) broken() error {
 
 // with calls do with the current opening, and names the operation in its errors.
 func with[T any](ctx context.Context, s *Store, what string, do func(*opening) (T, error)) (value T, err error) {
-	if in := s.now.Load(); in != nil {
+	if in := s.current.Load(); in != nil {
 		value, err = call(ctx, in, func() (T, error) { return do(in) })
 	} else if err = ctx.Err(); err == nil {
 		err = s.broken()
@@ -202,7 +202,7 @@ func (s *Store) Take(ctx context.Context, partition int) (store.Fence, error) {
 		if err := ctx.Err(); err != nil {
 			return fence, err
 		}
-		held, err := held(in.db, partition)
+		held, err := fenceOf(in.db, partition)
 		if err != nil {
 			return fence, err
 		}
@@ -215,7 +215,7 @@ func (s *Store) Take(ctx context.Context, partition int) (store.Fence, error) {
 func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, changes []store.Change) (store.Fence, error) {
 	what := fmt.Sprintf("writing %d changes of partition %d", len(changes), partition)
 	next := fence.Next()
-	bytes := encode(partition, next, changes) // now: the caller may change them after it stops waiting
+	encoded := encode(partition, next, changes) // now: the caller may change them after it stops waiting
 	return with(ctx, s, what, func(in *opening) (store.Fence, error) {
 		lock := in.partition(partition)
 		lock.Lock()
@@ -223,14 +223,14 @@ func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, cha
 		if err := ctx.Err(); err != nil {
 			return store.Fence{}, err
 		}
-		found, err := held(in.db, partition)
+		found, err := fenceOf(in.db, partition)
 		if err != nil {
 			return found, err
 		}
 		if found != fence || fence == (store.Fence{}) {
 			return found, fmt.Errorf("as %v, found %v: %w", fence, found, store.ErrFenced)
 		}
-		return next, s.apply(in, bytes)
+		return next, s.apply(in, encoded)
 	})
 }
 
@@ -267,8 +267,8 @@ func (s *Store) apply(in *opening, bytes []byte) error {
 	return nil
 }
 
-// A reading is the result of a read.
-type reading struct {
+// A readResult is the result of a read.
+type readResult struct {
 	values [][]byte
 	fence  store.Fence
 }
@@ -281,11 +281,11 @@ func (s *Store) Read(ctx context.Context, partition int, space store.Space, keys
 	}
 
 	what := fmt.Sprintf("reading %d keys of partition %d", len(keys), partition)
-	r, err := with(ctx, s, what, func(in *opening) (r reading, err error) {
+	r, err := with(ctx, s, what, func(in *opening) (r readResult, err error) {
 		lock := in.partition(partition)
 		lock.RLock()
 		defer lock.RUnlock()
-		if r.fence, err = held(in.db, partition); err != nil {
+		if r.fence, err = fenceOf(in.db, partition); err != nil {
 			return r, err
 		}
 		iterator, err := in.db.NewIter(&pebble.IterOptions{
@@ -323,7 +323,7 @@ func (s *Store) Scan(ctx context.Context, partition int, space store.Space, from
 		lock := in.partition(partition)
 		lock.RLock()
 		defer lock.RUnlock()
-		if page.Fence, err = held(in.db, partition); err != nil {
+		if page.Fence, err = fenceOf(in.db, partition); err != nil {
 			return page, err
 		}
 		iterator, err := in.db.NewIter(&pebble.IterOptions{
@@ -349,8 +349,8 @@ func collect(iterator *pebble.Iterator, page *store.Page, pairs int) {
 	}
 }
 
-// held returns the fence of a partition.
-func held(from pebble.Reader, partition int) (store.Fence, error) {
+// fenceOf returns the fence of a partition.
+func fenceOf(from pebble.Reader, partition int) (store.Fence, error) {
 	text, err := get(from, fenceKey(partition))
 	if err != nil {
 		return store.Fence{}, err

@@ -45,7 +45,7 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := func() (cached int64) {
-		m := s.now.Load().db.Metrics()
+		m := s.current.Load().db.Metrics()
 		if held := m.BlockCache.Size + int64(m.MemTable.Size); held > memory+memory/16 {
 			t.Fatalf("%d bytes are held, %d are allowed", held, memory)
 		}
@@ -61,7 +61,7 @@ func TestMemory(t *testing.T) {
 		}
 		check()
 	}
-	if err := s.now.Load().db.Flush(); err != nil {
+	if err := s.current.Load().db.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	for n := range keys / callKeys {

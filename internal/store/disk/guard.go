@@ -25,15 +25,15 @@ import (
 type guard struct {
 	vfs.FS
 	opening atomic.Bool // missing files are not an error yet
-	ended   atomic.Pointer[fault]
+	ended   atomic.Pointer[failure]
 	end     sync.Once
 	died    chan struct{} // closed when it has ended
 	busy    atomic.Int64  // calls inside the operating system
 	lock    atomic.Pointer[lock]
 }
 
-// A fault is the reason why a guard ended.
-type fault struct{ why error }
+// A failure is the reason why a guard ended.
+type failure struct{ reason error }
 
 var (
 	errEnded  = errors.New("the store was given up")
@@ -49,15 +49,15 @@ func newGuard(under vfs.FS) *guard {
 // fail ends the guard.
 func (g *guard) fail(why error) {
 	g.end.Do(func() {
-		g.ended.Store(&fault{why})
+		g.ended.Store(&failure{why})
 		close(g.died)
 	})
 }
 
-// fault returns why the guard has ended, or nil.
-func (g *guard) fault() error {
+// failure returns why the guard has ended, or nil.
+func (g *guard) failure() error {
 	if f := g.ended.Load(); f != nil {
-		return f.why
+		return f.reason
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (s *Store) keep(in *opening) {
 		case <-s.closing.Done():
 			return
 		case <-look.C:
-			if err := s.look(); err != nil {
+			if err := s.checkFolder(); err != nil {
 				in.guard.fail(err)
 			}
 			continue
@@ -76,7 +76,7 @@ func (s *Store) keep(in *opening) {
 		}
 		failed := time.Now()
 		s.log.Error("the store on disk has failed; counting goes on in memory, and the folder is opened again when the disk works",
-			"folder", s.options.Folder, "error", in.guard.fault())
+			"folder", s.options.Folder, "error", in.guard.failure())
 
 		s.giveUp(in)
 		if in, pause = s.openAgain(in, pause); in == nil {
@@ -91,7 +91,7 @@ func (s *Store) keep(in *opening) {
 // giveUp makes calls fail at once, and closes the opening in the background.
 func (s *Store) giveUp(in *opening) {
 	s.set(in.broken())
-	s.now.Store(nil)
+	s.current.Store(nil)
 	s.unclosed.Add(1)
 	s.givenUp.Go(func() {
 		defer s.unclosed.Add(-1)
@@ -128,8 +128,8 @@ func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Dur
 		old.guard.unlock()
 		in, err := openOnce(s.closing, s.options)
 		if err == nil {
-			s.see()
-			s.now.Store(in)
+			s.rememberFolder()
+			s.current.Store(in)
 			return in, min(2*pause, longestPause)
 		}
 
@@ -160,8 +160,8 @@ func exists(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// see remembers which folder is open, by its lock file.
-func (s *Store) see() {
+// rememberFolder remembers which folder is open, by its lock file.
+func (s *Store) rememberFolder() {
 	s.lock = nil
 	if s.real {
 		s.lock, _ = os.Stat(s.lockName()) // without it look compares nothing
@@ -170,8 +170,8 @@ func (s *Store) see() {
 
 func (s *Store) lockName() string { return filepath.Join(s.options.Folder, "LOCK") }
 
-// look returns an error when the folder is another one than was opened.
-func (s *Store) look() error {
+// checkFolder returns an error when the folder is another one than was opened.
+func (s *Store) checkFolder() error {
 	if s.lock == nil {
 		return nil
 	}

@@ -47,7 +47,7 @@ func openOnce(ctx context.Context, o Options) (*opening, error) {
 		return nil, context.Cause(ctx)
 	}
 
-	if fault := in.guard.fault(); fault != nil {
+	if fault := in.guard.failure(); fault != nil {
 		in.release(err)
 		return nil, fmt.Errorf("%w: %w", ErrBroken, fault)
 	}
@@ -140,7 +140,7 @@ type trouble struct {
 func (trouble) Infof(string, ...any) {}
 
 func (t trouble) Errorf(format string, args ...any) {
-	if t.guard.fault() == nil {
+	if t.guard.failure() == nil {
 		t.log.Error("the store on disk is in trouble", "trouble", fmt.Sprintf(format, args...))
 	}
 }
@@ -191,7 +191,7 @@ func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value 
 
 	select {
 	case r := <-done:
-		if in.guard.fault() != nil {
+		if in.guard.failure() != nil {
 			return value, in.broken()
 		}
 		return r.value, r.err
@@ -206,7 +206,7 @@ func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value 
 func (in *opening) begin() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.closing || in.guard.fault() != nil {
+	if in.closing || in.guard.failure() != nil {
 		return false
 	}
 	in.under.Add(1)
@@ -214,7 +214,7 @@ func (in *opening) begin() bool {
 }
 
 func (in *opening) broken() error {
-	if why := in.guard.fault(); why != nil {
+	if why := in.guard.failure(); why != nil {
 		return fmt.Errorf("%w: %w", ErrBroken, why)
 	}
 	return errors.New("the store is closed")
@@ -239,7 +239,7 @@ func (in *opening) close() error {
 	defer close(in.closed)
 	err := in.db.Close()
 	in.guard.unlock()
-	if fault := in.guard.fault(); fault != nil {
+	if fault := in.guard.failure(); fault != nil {
 		return in.broken()
 	}
 	return err

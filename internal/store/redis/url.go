@@ -11,7 +11,7 @@ import (
 
 // parseURL reads the URLs of go-redis, and also several hosts, and the name of a master that Sentinels watch.
 func parseURL(text string) (*goredis.UniversalOptions, error) {
-	single, others := cutHosts(text)
+	single, others := splitHosts(text)
 	u, err := url.Parse(single)
 	if err != nil {
 		return nil, fmt.Errorf("the URL of Redis: %w", hidden(err))
@@ -35,8 +35,8 @@ func parseURL(text string) (*goredis.UniversalOptions, error) {
 	}, nil
 }
 
-// cutHosts returns the URL with only the first host, and the other hosts, because net/url does not parse a list.
-func cutHosts(text string) (single string, others []string) {
+// splitHosts returns the URL with only the first host, and the other hosts, because net/url does not parse a list.
+func splitHosts(text string) (single string, others []string) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || scheme == "unix" {
 		return text, nil

@@ -33,15 +33,15 @@ var (
 // A logSource follows a log.
 type logSource struct {
 	*Follower
-	log     Log
-	reading reading
-	demand  *blocklist.ListID // only a greater epoch than this one's takes the list's place
+	log    Log
+	pass   pass
+	demand *blocklist.ListID // only a greater epoch than this one's takes the list's place
 
 	awaiting time.Time // since when marks are missing; zero: they are not
 }
 
-// A reading is one pass over the log from its start.
-type reading struct {
+// A pass is one pass over the log from its start.
+type pass struct {
 	filling *blocklist.Filling // nil once its list is active
 	began   int64              // the offset of its first Read
 	end     int64              // the end of the log at that time; -1 before
@@ -70,14 +70,14 @@ func (l *logSource) once(ctx context.Context) {
 	case err != nil:
 		l.trouble("log", err)
 	default:
-		l.take(changes, end)
+		l.apply(changes, end)
 	}
 }
 
 // begin starts a new list from an offset.
 func (l *logSource) begin(offset int64) {
 	l.log.SetNext(offset)
-	l.reading = reading{filling: l.config.Set.Fill(), began: offset, end: -1, marks: marks{}}
+	l.pass = pass{filling: l.config.Set.Fill(), began: offset, end: -1, marks: marks{}}
 	l.Follower.filling(true)
 }
 
@@ -90,8 +90,8 @@ func (l *logSource) wentBack(err error) {
 	l.trouble("log", fmt.Errorf("the log went back; %v stays until a list of a greater epoch is complete: %w", held, err))
 }
 
-func (l *logSource) take(changes []blocklist.Change, end int64) {
-	r := &l.reading
+func (l *logSource) apply(changes []blocklist.Change, end int64) {
+	r := &l.pass
 	if r.end < 0 {
 		r.end = end
 		if held := l.config.Set.Version(); l.demand == nil && l.config.Set.Whole() && end <= held.Offset {
@@ -110,7 +110,7 @@ func (l *logSource) take(changes []blocklist.Change, end int64) {
 	}
 
 	for _, change := range changes {
-		r.marks.see(change)
+		r.marks.add(change)
 	}
 	if r.filling != nil {
 		l.swapIfWhole(now)
@@ -123,7 +123,7 @@ func (l *logSource) take(changes []blocklist.Change, end int64) {
 // ahead applies new records of the log to the old list too, because that list may stay for long.
 func (l *logSource) ahead(now int64, changes []blocklist.Change) {
 	for i := range changes {
-		if changes[i].Offset >= l.reading.end {
+		if changes[i].Offset >= l.pass.end {
 			l.config.Set.Ahead(now, changes[i:]...)
 			return
 		}
@@ -132,14 +132,14 @@ func (l *logSource) ahead(now int64, changes []blocklist.Change) {
 
 // swapIfWhole makes the new list active when it is complete.
 func (l *logSource) swapIfWhole(now int64) {
-	r := &l.reading
+	r := &l.pass
 	if l.log.Next() < r.end {
 		return
 	}
 
-	list, asOf, missing := r.marks.whole(r.began)
+	list, asOf, missing := r.marks.complete(r.began)
 	if missing != nil {
-		l.awaits(missing)
+		l.logMissing(missing)
 		return
 	}
 	if l.demand != nil && list.Name == l.demand.Name && list.Epoch <= l.demand.Epoch {
@@ -163,8 +163,8 @@ func (l *logSource) swapIfWhole(now int64) {
 // the watermarks of their partitions one after the other, and each of them every 10 s.
 const marksPatience = 30 * time.Second
 
-// awaits reports what a new list lacks: once at first, and as an error when it lasts.
-func (l *logSource) awaits(missing error) {
+// logMissing reports what a new list lacks: once at first, and as an error when it lasts.
+func (l *logSource) logMissing(missing error) {
 	now := l.config.Now()
 	if l.awaiting.IsZero() {
 		l.awaiting = now
@@ -180,8 +180,8 @@ func (l *logSource) awaits(missing error) {
 // reach updates the list's time from the watermarks, or begins again when they belong to another list.
 func (l *logSource) reach() {
 	state := l.config.Set.State()
-	list, asOf, missing := l.reading.marks.whole(l.reading.began)
-	believed := l.reading.marks.believed()
+	list, asOf, missing := l.pass.marks.complete(l.pass.began)
+	believed := l.pass.marks.believed()
 	switch {
 	case believed.Compare(state.Version.List) > 0:
 		l.config.Logger.Info("blocklist: another list has begun; reading it", "list", believed.String())

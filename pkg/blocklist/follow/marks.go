@@ -11,8 +11,8 @@ import (
 // marks are the last watermarks by partition.
 type marks map[int]*blocklist.Mark
 
-// see adds a record if it is a watermark. One of a lesser epoch, or of a former owner, changes nothing.
-func (m marks) see(change blocklist.Change) {
+// add adds a record if it is a watermark. One of a lesser epoch, or of a former owner, changes nothing.
+func (m marks) add(change blocklist.Change) {
 	if len(change.Key) == 0 || change.Key[0] != '/' || change.Value == nil {
 		return
 	}
@@ -44,9 +44,9 @@ func (m marks) believed() blocklist.ListID {
 
 var errNoMarks = errors.New("no aggregator has written a watermark to the blocklist yet")
 
-// whole returns the list of the watermarks and the wall clock of the oldest. It returns an error when something is
+// complete returns the list of the watermarks and the wall clock of the oldest. It returns an error when something is
 // missing to complete a list that was read from the offset began.
-func (m marks) whole(began int64) (list blocklist.ListID, asOf int64, missing error) {
+func (m marks) complete(began int64) (list blocklist.ListID, asOf int64, missing error) {
 	list = m.believed()
 	partitions := 0
 	for _, mark := range m {

@@ -95,15 +95,15 @@ const (
 type saver struct {
 	*Follower
 
-	mu     sync.Mutex // held while the files are written
-	log    changeLog
-	file   blocklist.Version // of the snapshot
-	saved  blocklist.Version // with the log
-	orders string            // Set.Local of the kept orders that wait for Kafka
-	edits  uint64            // Set.Edits of the kept list
-	at     time.Time         // of the snapshot
-	cost   time.Duration     // of the snapshot
-	failed bool              // the last write failed
+	keeping         sync.Mutex // held while the files are written
+	log             changeLog
+	snapshotVersion blocklist.Version // of the snapshot
+	savedVersion    blocklist.Version // with the log
+	savedOrders     string            // Set.Local of the kept orders that wait for Kafka
+	savedEdits      uint64            // Set.Edits of the kept list
+	snapshotAt      time.Time         // of the snapshot
+	snapshotCost    time.Duration     // of the snapshot
+	failed          bool              // the last write failed
 }
 
 // load reads the files of the last process. When they are missing or damaged, the Set stays empty.
@@ -118,14 +118,14 @@ func (s *saver) load() {
 	case err != nil:
 		s.config.Logger.Error("blocklist: the last complete list cannot be used", "error", err)
 	default:
-		s.file = s.config.Set.Version()
+		s.snapshotVersion = s.config.Set.Version()
 		changes, err := s.log.read(s.config.Set, s.now())
 		if err != nil {
 			s.config.Logger.Error("blocklist: not all changes of the last complete list can be used", "error", err)
 		}
-		s.saved, s.orders, s.edits = s.config.Set.Version(), s.config.Set.Local(), s.config.Set.Edits()
+		s.savedVersion, s.savedOrders, s.savedEdits = s.config.Set.Version(), s.config.Set.Local(), s.config.Set.Edits()
 		s.change(func(status *Status) { status.Saved = s.config.Now() })
-		s.config.Logger.Info("blocklist: read the last complete list", "version", s.saved.String(), "as of", time.UnixMilli(s.config.Set.AsOf()), "changes", changes)
+		s.config.Logger.Info("blocklist: read the last complete list", "version", s.savedVersion.String(), "as of", time.UnixMilli(s.config.Set.AsOf()), "changes", changes)
 	}
 }
 
@@ -151,9 +151,9 @@ func (s *saver) run(ctx context.Context) {
 		sleep(ctx, keepEvery)
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.due() || s.saved != s.file {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if s.due() || s.savedVersion != s.snapshotVersion {
 		_ = s.snapshot() // snapshot has noted the error
 	}
 
@@ -162,8 +162,8 @@ func (s *saver) run(ctx context.Context) {
 
 // wanted reports whether there is something to write.
 func (s *saver) wanted() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
 	return s.due() || s.log.gone()
 }
 
@@ -171,7 +171,7 @@ func (s *saver) wanted() bool {
 func (s *saver) due() bool {
 	set := s.config.Set
 	state := set.State()
-	return state.Whole && (s.failed || state.Version != s.saved || set.Local() != s.orders || set.Edits() != s.edits)
+	return state.Whole && (s.failed || state.Version != s.savedVersion || set.Local() != s.savedOrders || set.Edits() != s.savedEdits)
 }
 
 // Keep returns when the list as it is now is on the disk, with the orders that wait for Kafka. It does nothing while
@@ -185,8 +185,8 @@ func (f *Follower) Keep() error {
 
 // keep writes the changes.
 func (s *saver) keep(now time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
 	gone := s.log.gone()
 	if gone {
 		s.config.Logger.Error("blocklist: the list's files were deleted while in use, and are written again", "file", s.config.File)
@@ -197,10 +197,10 @@ func (s *saver) keep(now time.Time) error {
 
 	version := s.config.Set.Version()
 	switch {
-	case gone || version.List != s.saved.List || !s.log.begun || now.Sub(s.at) >= s.config.SaveEvery && version != s.file:
+	case gone || version.List != s.savedVersion.List || !s.log.begun || now.Sub(s.snapshotAt) >= s.config.SaveEvery && version != s.snapshotVersion:
 		return s.snapshot()
-	case version == s.saved && s.config.Set.Local() == s.orders:
-		if now.Sub(s.at) < max(keepEvery, snapshotShare*s.cost) {
+	case version == s.savedVersion && s.config.Set.Local() == s.savedOrders:
+		if now.Sub(s.snapshotAt) < max(keepEvery, snapshotShare*s.snapshotCost) {
 			return nil
 		}
 		return s.snapshot()
@@ -212,16 +212,16 @@ func (s *saver) keep(now time.Time) error {
 // changes adds the changes to the log.
 func (s *saver) changes() error {
 	set := s.config.Set
-	for first := true; first || s.saved != set.Version(); first = false {
+	for first := true; first || s.savedVersion != set.Version(); first = false {
 		edits, orders := set.Edits(), set.Local()
-		header, err := s.log.add(set, s.saved, s.now())
+		header, err := s.log.add(set, s.savedVersion, s.now())
 		if errors.Is(err, errNoChanges) {
 			return s.snapshot()
 		}
-		if s.note(err) != nil {
+		if s.noteResult(err) != nil {
 			return err
 		}
-		s.saved, s.edits, s.orders = header.Version, edits, orders
+		s.savedVersion, s.savedEdits, s.savedOrders = header.Version, edits, orders
 	}
 
 	s.change(func(status *Status) { status.Saved = s.config.Now() })
@@ -235,17 +235,17 @@ func (s *saver) snapshot() error {
 	began := time.Now()
 	version, err := saveVersion(s.config.File, set, s.now())
 	if err == nil {
-		s.file, s.saved, s.edits, s.orders = version, version, edits, orders
-		s.at = time.Now()
-		s.cost = s.at.Sub(began)
+		s.snapshotVersion, s.savedVersion, s.savedEdits, s.savedOrders = version, version, edits, orders
+		s.snapshotAt = time.Now()
+		s.snapshotCost = s.snapshotAt.Sub(began)
 		s.change(func(status *Status) { status.Saved = s.config.Now() })
 		err = s.log.begin()
 	}
-	return s.note(err)
+	return s.noteResult(err)
 }
 
-// note logs an error, and makes the next write a snapshot.
-func (s *saver) note(err error) error {
+// noteResult logs an error, and makes the next write a snapshot.
+func (s *saver) noteResult(err error) error {
 	if err == nil {
 		if s.failed {
 			s.failed = false

@@ -77,15 +77,15 @@ func Canonical(p netip.Prefix) netip.Prefix {
 
 // carve appends the rest of a block without the inner blocks that outlast it, and these. The inner blocks are sorted;
 // carve overwrites them.
-func carve(carved []Block, whole Block, within []Block) []Block {
-	within = slices.DeleteFunc(within, func(b Block) bool { return b.Until <= whole.Until })
+func carve(carved []Block, outer Block, within []Block) []Block {
+	within = slices.DeleteFunc(within, func(b Block) bool { return b.Until <= outer.Until })
 	if len(within) == 0 {
-		return append(carved, whole)
+		return append(carved, outer)
 	}
-	if within[0].Prefix == whole.Prefix {
+	if within[0].Prefix == outer.Prefix {
 		return carve(carved, within[0], within[1:])
 	}
-	low, high := halves(whole)
+	low, high := halves(outer)
 	middle, _ := slices.BinarySearchFunc(within, high.Prefix.Addr(), func(b Block, at netip.Addr) int { return b.Prefix.Addr().Compare(at) })
 	return carve(carve(carved, low, within[:middle]), high, within[middle:])
 }

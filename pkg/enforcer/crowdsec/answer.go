@@ -66,12 +66,12 @@ func (f *filter) appendWanted(to, rows []*row) []*row {
 
 // gone returns the changes that ended a wanted value, the last one of each value.
 func (t *table) gone(changes []change, f *filter) (gone []change) {
-	told := map[string]bool{}
+	done := map[string]bool{}
 	for _, c := range slices.Backward(changes) {
-		if c.Ended == 0 || told[c.Row.Value] || !f.wants(c.Row) || slices.ContainsFunc(t.values[c.Row.Value], f.wants) {
+		if c.Ended == 0 || done[c.Row.Value] || !f.wants(c.Row) || slices.ContainsFunc(t.values[c.Row.Value], f.wants) {
 			continue
 		}
-		told[c.Row.Value] = true
+		done[c.Row.Value] = true
 		gone = append(gone, c)
 	}
 	slices.Reverse(gone)

@@ -65,7 +65,7 @@ type Config struct {
 type API struct {
 	Config
 	masks, single *table
-	seen          *seen
+	refused       *refusedAddresses
 	writing       chan struct{} // a place for each answer that is being written
 	metrics       *metrics
 	faults        *telemetry.Faults
@@ -81,8 +81,8 @@ func Open(c Config) *API {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	a := &API{Config: c, seen: newSeen(), writing: make(chan struct{}, maxWriting), faults: telemetry.NewFaults(c.Logger)}
-	a.masks, a.single = newTable(whole, always), newTable(a.seen.spread, a.seen.added.Load)
+	a := &API{Config: c, refused: newRefusedAddresses(), writing: make(chan struct{}, maxWriting), faults: telemetry.NewFaults(c.Logger)}
+	a.masks, a.single = newTable(unchanged, always), newTable(a.refused.spread, a.refused.added.Load)
 	a.metrics = newMetrics(c.Metrics, a)
 	for path, t := range a.files() {
 		if err := t.load(path); err != nil {

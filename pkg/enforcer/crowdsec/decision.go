@@ -25,7 +25,7 @@ type row struct {
 	Again  int64        `json:"again"` // when to send it once more, because bouncers drop it too soon; 0: never
 	prefix netip.Prefix // of Value, for addresses
 
-	seen uint64 // the table's last refresh that found it
+	lastPass uint64 // the table's last refresh that found it
 }
 
 // The scopes of addresses, and of users; every other field is its own scope.

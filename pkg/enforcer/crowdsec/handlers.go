@@ -40,7 +40,7 @@ func (a *API) admitted(w http.ResponseWriter, r *http.Request, next func(http.Re
 	key, ok := a.Admit(r)
 	switch {
 	case !ok:
-		say(w, http.StatusForbidden, `{"message":"access forbidden"}`)
+		answerJSON(w, http.StatusForbidden, `{"message":"access forbidden"}`)
 	case r.Method == http.MethodHead:
 		w.Header().Set("Content-Type", jsonType)
 		w.WriteHeader(http.StatusOK)
@@ -51,7 +51,7 @@ func (a *API) admitted(w http.ResponseWriter, r *http.Request, next func(http.Re
 
 // forMachines answers paths for CrowdSec's own machines, which have no keys here.
 func forMachines(w http.ResponseWriter, _ *http.Request) {
-	say(w, http.StatusUnauthorized, `{"code":401,"message":"cookie token is empty"}`)
+	answerJSON(w, http.StatusUnauthorized, `{"code":401,"message":"cookie token is empty"}`)
 }
 
 func health(w http.ResponseWriter, r *http.Request) {
@@ -60,18 +60,18 @@ func health(w http.ResponseWriter, r *http.Request) {
 		empty(w, http.StatusMethodNotAllowed)
 		return
 	}
-	say(w, http.StatusOK, `{"status":"up"}`)
+	answerJSON(w, http.StatusOK, `{"status":"up"}`)
 }
 
-// say answers with JSON, without a line end.
-func say(w http.ResponseWriter, code int, body string) {
+// answerJSON answers with JSON, without a line end.
+func answerJSON(w http.ResponseWriter, code int, body string) {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(code)
 	_, _ = w.Write([]byte(body)) // fails only for a client that has gone
 }
 
-func sayError(w http.ResponseWriter, code int, message string) {
-	say(w, code, string(append(appendString([]byte(`{"message":`), message), '}')))
+func answerError(w http.ResponseWriter, code int, message string) {
+	answerJSON(w, code, string(append(appendString([]byte(`{"message":`), message), '}')))
 }
 
 func empty(w http.ResponseWriter, code int) {

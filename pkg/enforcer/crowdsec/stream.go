@@ -20,7 +20,7 @@ const defaultScopes = "ip,range"
 func (a *API) decisions(w http.ResponseWriter, r *http.Request, key string) {
 	f, err := parseFilter(r.URL.Query())
 	if err != nil {
-		sayError(w, http.StatusBadRequest, err.Error())
+		answerError(w, http.StatusBadRequest, err.Error())
 		return
 	}
 
@@ -54,7 +54,7 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 	query := r.URL.Query()
 	f, err := parseFilter(query)
 	if err != nil {
-		sayError(w, http.StatusBadRequest, err.Error())
+		answerError(w, http.StatusBadRequest, err.Error())
 		return
 	}
 
@@ -109,8 +109,8 @@ func (a *API) warnOnce(about, text string, attributes ...any) {
 
 // answerTo returns the answer for a bouncer: the changes, or everything when these are not known or it asks for
 // everything.
-func (t *table) answerTo(who bouncer, line string, f *filter, startup bool) answer {
-	revision, known := t.reached(who, line)
+func (t *table) answerTo(who bouncer, connection string, f *filter, startup bool) answer {
+	revision, known := t.reached(who, connection)
 	if startup || !known || !t.knows(revision) {
 		return t.startup(f)
 	}
@@ -147,7 +147,7 @@ func (a *API) ready(w http.ResponseWriter) (release func(), ok bool) {
 
 func busy(w http.ResponseWriter, message string) {
 	w.Header().Set("Retry-After", "1")
-	sayError(w, http.StatusServiceUnavailable, message)
+	answerError(w, http.StatusServiceUnavailable, message)
 }
 
 // An output writes a list of objects in pieces, with a deadline for each piece and one for all of them, because there

@@ -242,8 +242,8 @@ func TestOneBouncerIsNotTakenForTwo(t *testing.T) {
 				t.Errorf("poll %d: %s", i, got.String())
 			}
 		}
-		for _, l := range s.masks.lines {
-			if len(l.of) > maxLines {
+		for _, l := range s.masks.connections {
+			if len(l.of) > maxConnections {
 				t.Errorf("%d connections are remembered", len(l.of))
 			}
 		}
@@ -324,7 +324,7 @@ func TestDamageBeginsAnew(t *testing.T) {
 			if err := os.WriteFile(path, bad, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			table := newTable(whole, always)
+			table := newTable(unchanged, always)
 			if err := table.load(path); err == nil || len(table.values)+len(table.bouncers) > 0 {
 				t.Fatalf("%d: %v, %d values of\n%s", cut, err, len(table.values), bad)
 			}
@@ -414,13 +414,13 @@ func TestBouncersThatDropMasks(t *testing.T) {
 	}
 	s.expect(t, "", "Range 198.51.100.0/31 per-net 59m59s, Range 2001:db8:1::/64 per-ip 59m59s | ")
 	for i := range maxSeen + 10 {
-		s.seen.add(fmt.Sprint(i), mustAddr("2001:db8::1"))
+		s.refused.add(fmt.Sprint(i), mustAddr("2001:db8::1"))
 	}
 	for i := range maxSeenOfEntry + 10 {
-		s.seen.add("x", mustAddr(fmt.Sprintf("2001:db8::%x", i+1)))
+		s.refused.add("x", mustAddr(fmt.Sprintf("2001:db8::%x", i+1)))
 	}
-	if len(s.seen.entries) > maxSeen || len(s.seen.entries["x"]) > maxSeenOfEntry {
-		t.Errorf("%d entries, %d addresses", len(s.seen.entries), len(s.seen.entries["x"]))
+	if len(s.refused.entries) > maxSeen || len(s.refused.entries["x"]) > maxSeenOfEntry {
+		t.Errorf("%d entries, %d addresses", len(s.refused.entries), len(s.refused.entries["x"]))
 	}
 }
 

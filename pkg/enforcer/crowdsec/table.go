@@ -32,20 +32,20 @@ type table struct {
 	// spreads returns a number that changes when spread may return other prefixes.
 	spreads func() uint64
 
-	mu        sync.Mutex
-	values    map[string][]*row // by value, of all scopes and rules
-	rows      int
-	changes   []change // in the order of revisions
-	floor     int64    // changes up to this revision may be forgotten
-	revision  int64
-	lastID    int64
-	pass      uint64 // counts refreshes
-	refreshed time.Time
-	took      time.Duration
-	basis     basis // of the last refresh,
-	next      int64 // and the time (Unix ms) until which it is valid
-	bouncers  bouncers
-	lines     map[bouncer]*lines
+	mu          sync.Mutex
+	values      map[string][]*row // by value, of all scopes and rules
+	rows        int
+	changes     []change // in the order of revisions
+	floor       int64    // changes up to this revision may be forgotten
+	revision    int64
+	lastID      int64
+	pass        uint64 // counts refreshes
+	refreshed   time.Time
+	took        time.Duration
+	basis       basis // of the last refresh,
+	next        int64 // and the time (Unix ms) until which it is valid
+	bouncers    bouncers
+	connections map[bouncer]*connections
 }
 
 // A basis is the input of a table, besides the time.
@@ -62,11 +62,11 @@ type change struct {
 }
 
 func newTable(spread func(outright.Someone) []netip.Prefix, spreads func() uint64) *table {
-	return &table{spread: spread, spreads: spreads, values: map[string][]*row{}, bouncers: bouncers{}, lines: map[bouncer]*lines{}}
+	return &table{spread: spread, spreads: spreads, values: map[string][]*row{}, bouncers: bouncers{}, connections: map[bouncer]*connections{}}
 }
 
-// whole returns a prefix unchanged.
-func whole(s outright.Someone) []netip.Prefix { return []netip.Prefix{s.Prefix} }
+// unchanged returns a prefix unchanged.
+func unchanged(s outright.Someone) []netip.Prefix { return []netip.Prefix{s.Prefix} }
 
 func always() uint64 { return 0 }
 
@@ -84,7 +84,7 @@ func (t *table) refresh(list outright.List, rules *rule.Set, now time.Time) {
 	t.pass++
 	t.revision = max(t.revision+1, now.UnixMilli())
 	for someone := range outright.All(list, rules, now.UnixMilli()) {
-		t.take(someone)
+		t.add(someone)
 	}
 
 	for value, rows := range t.values {
@@ -94,8 +94,8 @@ func (t *table) refresh(list outright.List, rules *rule.Set, now time.Time) {
 	t.refreshed, t.took, t.basis = now, time.Since(began), of
 }
 
-// take adds a refused value to the table.
-func (t *table) take(s outright.Someone) {
+// add adds a refused value to the table.
+func (t *table) add(s outright.Someone) {
 	if s.Scope != outright.IP {
 		if utf8.ValidString(s.Value) { // JSON allows no others
 			t.set(scopeOf(s.Scope), s.Value, netip.Prefix{}, s.Entry)
@@ -124,7 +124,7 @@ func (t *table) set(scope, value string, prefix netip.Prefix, e *blocklist.Entry
 	for i, known := range rows {
 		if known.Scope == scope && known.Rule == e.Rule {
 			rows[i] = t.renewed(known, e)
-			rows[i].seen = t.pass
+			rows[i].lastPass = t.pass
 			return
 		}
 	}
@@ -132,7 +132,7 @@ func (t *table) set(scope, value string, prefix netip.Prefix, e *blocklist.Entry
 	t.lastID++
 	t.rows++
 	r := &row{ID: t.lastID, Scope: scope, Value: value, Rule: e.Rule, Origin: originOf(e), Entry: e.ID, Until: e.Until,
-		Added: t.revision, prefix: prefix, seen: t.pass}
+		Added: t.revision, prefix: prefix, lastPass: t.pass}
 
 	t.values[value] = append(rows, r)
 	t.note(change{Revision: t.revision, Row: r})
@@ -159,7 +159,7 @@ func (t *table) renewed(known *row, e *blocklist.Entry) *row {
 func (t *table) sweep(value string, rows []*row, nowMilli int64) {
 	kept := rows[:0]
 	for _, r := range rows {
-		if r.seen == t.pass {
+		if r.lastPass == t.pass {
 			kept = append(kept, r)
 			continue
 		}

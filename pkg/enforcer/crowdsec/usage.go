@@ -16,7 +16,7 @@ func (a *API) usage(w http.ResponseWriter, r *http.Request, _ string) {
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		unpacked, err := gzip.NewReader(body)
 		if err != nil {
-			sayError(w, http.StatusBadRequest, "invalid gzip: "+err.Error())
+			answerError(w, http.StatusBadRequest, "invalid gzip: "+err.Error())
 			return
 		}
 		body = io.LimitReader(unpacked, maxUsage)
@@ -26,17 +26,17 @@ func (a *API) usage(w http.ResponseWriter, r *http.Request, _ string) {
 		Components []map[string]json.RawMessage `json:"remediation_components"`
 	}
 	if err := json.NewDecoder(body).Decode(&said); err != nil {
-		sayError(w, http.StatusBadRequest, "failed to parse body: "+err.Error())
+		answerError(w, http.StatusBadRequest, "failed to parse body: "+err.Error())
 		return
 	}
 	if len(said.Components) != 1 {
-		sayError(w, http.StatusBadRequest, "exactly one remediation component is wanted")
+		answerError(w, http.StatusBadRequest, "exactly one remediation component is wanted")
 		return
 	}
 
 	for _, name := range []string{"version", "utc_startup_timestamp"} {
 		if value := said.Components[0][name]; len(value) == 0 || string(value) == "null" {
-			sayError(w, http.StatusUnprocessableEntity, "validation failure list:\nremediation_components.0."+name+" in body is required")
+			answerError(w, http.StatusUnprocessableEntity, "validation failure list:\nremediation_components.0."+name+" in body is required")
 			return
 		}
 	}

@@ -76,7 +76,7 @@ func New(c Config) *Agent {
 	a := &Agent{c: c, faults: telemetry.NewFaults(c.Logger), metrics: newMetrics(c.Metrics), wanted: cidr.NewWanted(c.List), file: file{path: c.Map}}
 	a.runtime = &connections{address: c.Socket}
 	if c.DryRun != nil {
-		a.runtime = &telling{to: c.DryRun}
+		a.runtime = &dryRun{to: c.DryRun}
 	}
 	return a
 }
@@ -148,7 +148,7 @@ func (a *Agent) note(operation string, err error) {
 		a.faults.Over(operation)
 		return
 	}
-	a.metrics.fault(operation, err)
+	a.metrics.countError(operation, err)
 	a.faults.Note(operation, err)
 }
 
@@ -162,7 +162,7 @@ func (a *Agent) sync(ctx context.Context, want []cidr.Block, renewed bool) error
 	known := a.instance != ""
 	same := now.instance == a.instance && (now.entries == len(a.have) || now.entries < 0)
 	if known && !same {
-		a.tellDifference(now)
+		a.logDifference(now)
 	}
 
 	a.instance = "" // until everything has succeeded
@@ -181,8 +181,8 @@ func (a *Agent) sync(ctx context.Context, want []cidr.Block, renewed bool) error
 	return nil
 }
 
-// tellDifference logs the reason for a new version of the map.
-func (a *Agent) tellDifference(now state) {
+// logDifference logs the reason for a new version of the map.
+func (a *Agent) logDifference(now state) {
 	if now.instance != a.instance {
 		a.metrics.restarts.Inc()
 		a.c.Logger.Info("HAProxy was reloaded or restarted; it gets the complete list again", "map", a.c.Map)

@@ -35,7 +35,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) fault(operation string, err error) {
+func (m *metrics) countError(operation string, err error) {
 	kind := "refused"
 	switch {
 	case operation == fileOperation:

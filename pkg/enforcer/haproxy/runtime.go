@@ -68,13 +68,13 @@ func remedy(err error) string {
 	return ""
 }
 
-// telling writes commands, and answers like HAProxy.
-type telling struct {
+// dryRun writes commands, and answers like HAProxy.
+type dryRun struct {
 	to      io.Writer
 	version int
 }
 
-func (t *telling) ask(_ context.Context, command string) (string, error) {
+func (t *dryRun) ask(_ context.Context, command string) (string, error) {
 	if command == showInfo || strings.HasPrefix(command, showMap) {
 		return "", nil
 	}

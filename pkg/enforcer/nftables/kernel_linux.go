@@ -93,7 +93,7 @@ func (k *kernel) commit(p plan) error {
 	}
 
 	sets := newSets()
-	if p.anew {
+	if p.recreate {
 		if err := addTable(conn, sets); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 }
 
-func (m *metrics) hold(blocks []cidr.Block) {
+func (m *metrics) setBlocks(blocks []cidr.Block) {
 	four := 0
 	for _, b := range blocks {
 		if b.Prefix.Addr().Is4() {
@@ -41,7 +41,7 @@ func (m *metrics) hold(blocks []cidr.Block) {
 
 func (m *metrics) repaired(differences int) { m.repairs.Add(float64(differences)) }
 
-func (m *metrics) fault(err error) {
+func (m *metrics) countError(err error) {
 	if notPermitted(err) {
 		m.notPermitted.Inc()
 		return

@@ -79,7 +79,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	for patience := checkEvery; ctx.Err() == nil; {
 		worked, err := a.session(ctx)
 		if err != nil {
-			a.metrics.fault(err)
+			a.metrics.countError(err)
 			a.faults.Note("nftables", err)
 		}
 		if worked {
@@ -206,7 +206,7 @@ func (a *Agent) step(t table) error {
 
 	now := time.Now().UnixMilli()
 	if a.synced {
-		a.tellDifferences(read, intact, now)
+		a.logDifferences(read, intact, now)
 	}
 
 	snap(read, a.want)
@@ -221,12 +221,12 @@ func (a *Agent) commit(t table, anew bool) error {
 		return err
 	}
 	a.have = want
-	a.metrics.hold(want)
+	a.metrics.setBlocks(want)
 	return nil
 }
 
-// tellDifferences logs changes by other programs.
-func (a *Agent) tellDifferences(read []cidr.Block, intact bool, now int64) {
+// logDifferences logs changes by other programs.
+func (a *Agent) logDifferences(read []cidr.Block, intact bool, now int64) {
 	before := cidr.Alive(a.have, now)
 	snap(read, before)
 	gone, come, changed := cidr.Diff(read, before)

@@ -441,26 +441,26 @@ func TestWithoutPermissionTheRemedyIsSaid(t *testing.T) {
 }
 
 func TestDryRunTellsWhatNftTakes(t *testing.T) {
-	var told safeBuffer
+	var script safeBuffer
 	list := newList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": 0, "2001:db8::/64": time.Hour})
-	_, stop := start(t, Config{List: list, DryRun: &told})
-	await(t, "the table", func() bool { return strings.Contains(told.String(), "2001:db8::/64 timeout") })
+	_, stop := start(t, Config{List: list, DryRun: &script})
+	await(t, "the table", func() bool { return strings.Contains(script.String(), "2001:db8::/64 timeout") })
 	list.set(map[string]time.Duration{"10.0.0.0/24": 2 * time.Hour, "2001:db8::/64": time.Hour})
 	await(t, "the change", func() bool {
-		return strings.Contains(told.String(), "delete element inet weir blocked4 { 203.0.113.7, 10.0.0.0/24 }")
+		return strings.Contains(script.String(), "delete element inet weir blocked4 { 203.0.113.7, 10.0.0.0/24 }")
 	})
 	stop()
-	if !strings.HasSuffix(told.String(), "delete table inet weir\n") {
-		t.Errorf("%s", told.String())
+	if !strings.HasSuffix(script.String(), "delete table inet weir\n") {
+		t.Errorf("%s", script.String())
 	}
 	needKernel(t)
 	if out, err := exec.Command("nft", "list", "table", "inet", "weir").CombinedOutput(); err == nil {
 		t.Errorf("a dry run made a table: %s", out)
 	}
 	nft := exec.Command("nft", "-c", "-f", "-")
-	nft.Stdin = strings.NewReader(told.String())
+	nft.Stdin = strings.NewReader(script.String())
 	if out, err := nft.CombinedOutput(); err != nil {
-		t.Errorf("nft: %v\n%s\n%s", err, out, told.String())
+		t.Errorf("nft: %v\n%s\n%s", err, out, script.String())
 	}
 }
 

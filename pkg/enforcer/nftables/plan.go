@@ -14,8 +14,8 @@ const transactionElements = 1_500
 
 // A plan is a sequence of transactions.
 type plan struct {
-	anew  bool // the first step creates the table again
-	steps []step
+	recreate bool // the first step creates the table again
+	steps    []step
 }
 
 // A step is a transaction: additions, then removals, then further additions.
@@ -30,10 +30,10 @@ type element struct {
 // planned leads from the kernel's blocks to the wanted ones. A block that may have ended in the kernel by now is added
 // again before it is removed, because removing a missing element fails. An element that stays with another end is
 // removed and added, because kernels before 6.12 do not change its timeout.
-func planned(have, want []cidr.Block, anew bool, now int64) plan {
+func planned(have, want []cidr.Block, recreate bool, now int64) plan {
 	gone, come, changed := cidr.Diff(have, want)
 	soon := now + endSlack.Milliseconds()
-	p := plan{anew: anew}
+	p := plan{recreate: recreate}
 	for part := range slices.Chunk(gone, transactionElements) {
 		var s step
 		for _, b := range part {

@@ -31,7 +31,7 @@ func (s *script) close() {}
 
 func (s *script) commit(p plan) error {
 	out := bufio.NewWriter(s.to)
-	if p.anew {
+	if p.recreate {
 		s.made = true
 		writeTable(out)
 	}

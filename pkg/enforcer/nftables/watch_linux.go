@@ -13,14 +13,14 @@ import (
 // watch detects changes of our table by other programs. The kernel counts the generations of all its rules, and reports
 // the changes of each.
 type watch struct {
-	asking, told *netlink.Conn
-	touched      chan struct{} // has an item when the table was touched, or may have been
-	ended        sync.WaitGroup
+	asking, reports *netlink.Conn
+	touched         chan struct{} // has an item when the table was touched, or may have been
+	ended           sync.WaitGroup
 
-	mu          sync.Mutex
-	seen        uint32 // the last reported generation
-	lastTouched uint32 // the last generation that touched our table
-	missed      bool   // some reports were lost since forget
+	mu           sync.Mutex
+	lastReported uint32 // the last reported generation
+	lastTouched  uint32 // the last generation that touched our table
+	missed       bool   // some reports were lost since forget
 }
 
 // watchBufferBytes is enough for the kernel's reports of large transactions. Reports that do not fit are lost, and the
@@ -33,22 +33,22 @@ func openWatch() (*watch, error) {
 		return nil, fmt.Errorf("nftables: %w", err)
 	}
 
-	told, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	reports, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err == nil {
-		err = errors.Join(told.SetReadBuffer(watchBufferBytes), told.JoinGroup(unix.NFNLGRP_NFTABLES))
+		err = errors.Join(reports.SetReadBuffer(watchBufferBytes), reports.JoinGroup(unix.NFNLGRP_NFTABLES))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("nftables: watching: %w", err), asking.Close())
 	}
 
-	w := &watch{asking: asking, told: told, touched: make(chan struct{}, 1), missed: true}
+	w := &watch{asking: asking, reports: reports, touched: make(chan struct{}, 1), missed: true}
 	w.ended.Go(w.listen)
 	return w, nil
 }
 
 func (w *watch) close() {
 	_ = w.asking.Close() // nothing is written
-	_ = w.told.Close()
+	_ = w.reports.Close()
 	w.ended.Wait()
 }
 
@@ -82,14 +82,14 @@ func (w *watch) forget() {
 func (w *watch) spared(after, upTo uint32) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.missed && w.seen == upTo && int32(w.lastTouched-after) <= 0
+	return !w.missed && w.lastReported == upTo && int32(w.lastTouched-after) <= 0
 }
 
-// listen reads the kernel's reports until the connection told is closed.
+// listen reads the kernel's reports until the connection reports is closed.
 func (w *watch) listen() {
 	touching := false
 	for {
-		messages, err := w.told.Receive()
+		messages, err := w.reports.Receive()
 		if errors.Is(err, unix.ENOBUFS) {
 			w.miss()
 			continue
@@ -123,10 +123,10 @@ func (w *watch) hear(m netlink.Message, touching bool) bool {
 func (w *watch) end(generation uint32, touching bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = generation
+	w.lastReported = generation
 	if touching {
 		w.lastTouched = generation
-		w.tell()
+		w.signal()
 	}
 }
 
@@ -134,10 +134,10 @@ func (w *watch) miss() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.missed = true
-	w.tell()
+	w.signal()
 }
 
-func (w *watch) tell() {
+func (w *watch) signal() {
 	select {
 	case w.touched <- struct{}{}:
 	default:

@@ -16,25 +16,27 @@ const (
 	maxSpread      = 8      // a prefix with at most this many free bits is expanded to its addresses
 )
 
-// seen are single addresses that were refused by entries over a prefix, for bouncers that drop masks: these would ban
+// refusedAddresses are single addresses that were refused by entries over a prefix, for bouncers that drop masks: these would ban
 // only the first address of a prefix.
-type seen struct {
+type refusedAddresses struct {
 	mu      sync.Mutex
 	entries map[string][]netip.Addr // by the entry's id
 	added   atomic.Uint64           // counts their changes
 }
 
-func newSeen() *seen { return &seen{entries: map[string][]netip.Addr{}} }
+func newRefusedAddresses() *refusedAddresses {
+	return &refusedAddresses{entries: map[string][]netip.Addr{}}
+}
 
 // Saw records an address that an entry refuses. The enforcer calls it for each refusal; it matters only for bouncers
 // that drop masks.
 func (a *API) Saw(entry *blocklist.Entry, client netip.Addr) {
 	if len(a.Addresses) > 0 {
-		a.seen.add(entry.ID, client)
+		a.refused.add(entry.ID, client)
 	}
 }
 
-func (s *seen) add(entry string, client netip.Addr) {
+func (s *refusedAddresses) add(entry string, client netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	addresses, known := s.entries[entry]
@@ -54,7 +56,7 @@ func (s *seen) add(entry string, client netip.Addr) {
 }
 
 // spread returns the single addresses for a prefix: all of a small one, else those that were seen.
-func (s *seen) spread(someone outright.Someone) (single []netip.Prefix) {
+func (s *refusedAddresses) spread(someone outright.Someone) (single []netip.Prefix) {
 	prefix := someone.Prefix
 	if prefix.IsSingleIP() {
 		return []netip.Prefix{prefix}

@@ -6,14 +6,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A seen remembers when requests were last refused, by entry. It is a hash table of fixed size without chains: of two
+// refusals remember when requests were last refused, by entry. It is a hash table of fixed size without chains: of two
 // entries that share a slot it remembers the later refusal. It is only for people: the chance to confuse two entries is
 // one in four thousand million.
-type seen struct {
+type refusals struct {
 	slots [1 << 14]atomic.Uint64 // the hash's upper half, and seconds since 1970
 }
 
-func (s *seen) note(rule, key string, nowMilli int64) {
+func (s *refusals) note(rule, key string, nowMilli int64) {
 	h := entryHash(rule, key)
 	slot := &s.slots[h%uint64(len(s.slots))]
 	if value := h>>32<<32 | uint64(uint32(nowMilli/1000)); slot.Load() != value {
@@ -22,7 +22,7 @@ func (s *seen) note(rule, key string, nowMilli int64) {
 }
 
 // last returns when a request was last refused because of the entry (Unix ms, whole seconds); 0 when that is unknown.
-func (s *seen) last(rule, key string) int64 {
+func (s *refusals) last(rule, key string) int64 {
 	h := entryHash(rule, key)
 	value := s.slots[h%uint64(len(s.slots))].Load()
 	if value>>32 != h>>32 {

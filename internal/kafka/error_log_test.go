@@ -16,16 +16,16 @@ import (
 func TestFaultsOnceAMinute(t *testing.T) {
 	var log bytes.Buffer
 	registry := prometheus.NewRegistry()
-	f := newFaults(slog.New(slog.NewTextHandler(&log, nil)), registry)
+	f := newErrorLog(slog.New(slog.NewTextHandler(&log, nil)), registry)
 	now := time.Unix(1_000_000, 0)
 	f.now = func() time.Time { return now }
-	away := faultf(ErrUnreachable, "away")
+	away := errorf(ErrUnreachable, "away")
 	for range 180 { // three minutes
 		f.note("fetch", away)
 		now = now.Add(time.Second)
 	}
 	f.note("produce", away)
-	f.note("fetch", faultf(ErrNoTopic, "missing"))
+	f.note("fetch", errorf(ErrNoTopic, "missing"))
 	f.note("fetch", errors.New("of no kind"))
 	f.over("fetch", "it can be read", now.Add(-3*time.Minute))
 	f.over("fetch", "it can be read", now.Add(-3*time.Minute))
@@ -47,7 +47,7 @@ func TestFaultsOnceAMinute(t *testing.T) {
 			t.Errorf("line %d is %s", i, got[i])
 		}
 	}
-	another := newFaults(slog.New(slog.DiscardHandler), registry) // of a second client
+	another := newErrorLog(slog.New(slog.DiscardHandler), registry) // of a second client
 	another.note("fetch", away)
 	expected := `
 # HELP weir_kafka_faults_total Failed calls to Kafka, by operation and kind of error.
@@ -86,7 +86,7 @@ func TestEveryKindIsOneOfOurs(t *testing.T) {
 				t.Errorf("%v has two kinds", code)
 			}
 			seen[code] = true
-			if err := (&Client{}).told(code, code); !errors.Is(err, kind) || !errors.Is(err, code) || strings.Contains(err.Error(), "\n") {
+			if err := (&Client{}).explained(code, code); !errors.Is(err, kind) || !errors.Is(err, code) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v is told as %v", code, err)
 			}
 		}
