@@ -50,7 +50,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestConditionFaultsSayWhatIsWanted(t *testing.T) {
+func TestConditionErrorsNameTheExpectedWords(t *testing.T) {
 	for text, wanted := range map[string]string{
 		"":                           `"" stands where a figure is wanted`,
 		"refusd > 1":                 `"refusd" stands where a figure`,

@@ -140,7 +140,7 @@ func combined(client string, at time.Time) string {
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // A line later than the lateness counts in its window if its key allows that, and is reported otherwise.
-func TestLinesThatComeTooLateAreTold(t *testing.T) {
+func TestLinesThatComeTooLateAreReported(t *testing.T) {
 	text := combined("192.0.2.1", noon) + combined("192.0.2.2", noon.Add(time.Hour)) + combined("192.0.2.3", noon.Add(time.Hour+time.Second)) +
 		combined("192.0.2.1", noon.Add(time.Minute)) + // late for the log, in order for its key
 		combined("192.0.2.2", noon.Add(49*time.Minute)) + // more than the lateness before its key's newest, which is not counted yet
@@ -201,7 +201,7 @@ func TestALogThatBreaksOffIsCountedSoFar(t *testing.T) {
 	}
 }
 
-func TestWhatStandsBehindAGzipIsToldAsSuch(t *testing.T) {
+func TestBytesBehindAGzipAreAnError(t *testing.T) {
 	whole := gzipped(t, combined("192.0.2.1", noon)+combined("192.0.2.2", noon))
 	for _, behind := range []string{"\n", "\x1fx", "more than a header of gzip is long", strings.Repeat("\x00", 512)} {
 		r := runConfig(t, usualConfig(t, writeFile(t, "a.gz", append(bytes.Clone(whole), behind...))))
@@ -211,7 +211,7 @@ func TestWhatStandsBehindAGzipIsToldAsSuch(t *testing.T) {
 	}
 }
 
-func TestInputsThatCannotBeReadAreToldAtOnce(t *testing.T) {
+func TestInputsThatCannotBeReadAreReportedTogether(t *testing.T) {
 	_, err := Run(t.Context(), usualConfig(t, Input{Path: "/no/such/file"}, fromText("poem", "Wir sind es noch immer\nund morgen\n"),
 		fromText("good", combined("192.0.2.1", noon)), writeFile(t, "a.xz", []byte("\xfd7zXZ\x00")), writeFile(t, "a.zip", []byte("PK\x03\x04")),
 		Input{Path: t.TempDir()}))
@@ -273,7 +273,7 @@ func (s stuck) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func TestRunEndsWhenItIsToldTo(t *testing.T) {
+func TestRunEndsWithItsContext(t *testing.T) {
 	s := stuck{make(chan struct{})}
 	defer close(s.released)
 	for name, input := range map[string]io.Reader{
@@ -307,7 +307,7 @@ func TestProgressReachesTheEnd(t *testing.T) {
 }
 
 // Lines with a time that is far off, as from a server without a clock, change no result of other keys.
-func TestTimesFarOffHurtNobodyElse(t *testing.T) {
+func TestTimesFarOffHurtNoOtherKey(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 8))
 	var servers [2]strings.Builder
 	var lines []line

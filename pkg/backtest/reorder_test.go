@@ -31,7 +31,7 @@ func drain(r *reorder, buckets [][]record, out []record) []record {
 }
 
 // The result is that of a stable sort of all hits by time, whenever the due buckets are released.
-func TestReorderSortsWhatIsWithinLate(t *testing.T) {
+func TestReorderSortsHitsWithinLate(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 300 {
 		late := time.Duration(random.Int64N(1<<random.IntN(28))) * time.Millisecond
@@ -61,7 +61,7 @@ func TestReorderSortsWhatIsWithinLate(t *testing.T) {
 	}
 }
 
-func TestReorderHoldsOnlyWhatIsWithinLate(t *testing.T) {
+func TestReorderKeepsOnlyHitsWithinLate(t *testing.T) {
 	r := newReorder(10 * time.Second)
 	most := 0
 	for at := int64(0); at < 1_000_000; at += 10 {
@@ -74,7 +74,7 @@ func TestReorderHoldsOnlyWhatIsWithinLate(t *testing.T) {
 	}
 }
 
-func TestRecordKeepsWhatItIsMadeOf(t *testing.T) {
+func TestRecordKeepsItsFields(t *testing.T) {
 	rec := newRecord(1<<42-1, maxInputs-1, 1<<32-1, 1<<32-1, true)
 	if rec.at() != 1<<42-1 || !rec.more() || rec.key != 1<<32-1 || rec.cost != 1<<32-1 || rec.when>>1&(maxInputs-1) != maxInputs-1 {
 		t.Fatalf("%+v", rec)

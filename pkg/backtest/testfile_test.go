@@ -52,7 +52,7 @@ tests:
   - name: one
 `
 
-func TestFailuresSayWhatWasExpectedAndFound(t *testing.T) {
+func TestFailuresShowExpectedAndFound(t *testing.T) {
 	const requests = "    requests: [{ip: 203.0.113.7, user: alice, repeat: 5 every 10s}]\n"
 	for expectation, wanted := range map[string]string{
 		"blocked: [{rule: per-ip, key: 203.0.113.7, at: 30s, limit: 3/min, refused: 2}]": "",
@@ -131,7 +131,7 @@ tests:
 	}
 }
 
-func TestFaultsOfATestFileHavePlaces(t *testing.T) {
+func TestErrorsInATestFileHavePlaces(t *testing.T) {
 	for text, wanted := range map[string]string{
 		"tests: []":                     "the tests have no rules",
 		"rules: rules.yaml":             "there are no tests",

@@ -36,7 +36,7 @@ func TestDetectTakesNoServerForTheClient(t *testing.T) {
 }
 
 // When nothing distinguishes the server's address from the client's, the error asks.
-func TestDetectAsksWhoTheClientIs(t *testing.T) {
+func TestDetectAsksForTheClient(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		// log_format '$host $remote_addr - …' with an address as host, or LogFormat "%h %{X-Forwarded-For}i %l %u …".
 		{"192.0.2.10 198.51.100.1" + combinedRest, "to host_combined the client of a line is 198.51.100.1, to %h %{X-Forwarded-For}i %l %u %t … it is 192.0.2.10"},

@@ -46,7 +46,7 @@ func TestAddressesOfPieces(t *testing.T) {
 	}
 }
 
-func TestPiecesBesideTheRequestLine(t *testing.T) {
+func TestPiecesNextToTheRequestLine(t *testing.T) {
 	// The client's text is more exact than the server's version of it.
 	parser := mustParser(t, `$time_iso8601 "$request" $uri$is_args$args`, Options{})
 	got := parsed(t, parser, `2026-05-04T06:25:06Z "GET /sent?x HTTP/1.1" /made?y`)

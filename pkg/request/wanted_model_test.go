@@ -125,8 +125,8 @@ func TestWantedFieldsAreThoseOfATwin(t *testing.T) {
 	}
 }
 
-// TestFieldsThatNobodyReadsAreLeftOut: this is the purpose of Want.
-func TestFieldsThatNobodyReadsAreLeftOut(t *testing.T) {
+// TestFieldsWithoutAReaderAreLeftOut: this is the purpose of Want.
+func TestFieldsWithoutAReaderAreLeftOut(t *testing.T) {
 	for _, c := range []wantedCase{
 		{format: "combined", records: []string{`1.2.3.4 - alice [17/Apr/2018:06:25:06 +0000] "GET http://h/a?b HTTP/1.1" 200 30 "https://r/" "curl"`}},
 		{format: "ingress-nginx", records: []string{newBenchTraffic().ingress()}},
@@ -149,7 +149,7 @@ func TestFieldsThatNobodyReadsAreLeftOut(t *testing.T) {
 }
 
 // A scan of JSON learns only the paths under a name that is read, so that long records stay cheap.
-func TestFurtherFieldsThatNobodyReadsAreNotLearned(t *testing.T) {
+func TestFurtherFieldsWithoutAReaderAreNotLearned(t *testing.T) {
 	parser := newJSONParser("json", Options{})
 	var r Request
 	for _, names := range [][]string{{"b.c"}, {}, {"a", "b.c"}, {"a"}} {

@@ -79,7 +79,7 @@ allow:
 	}
 }
 
-func TestCostsAreWhole(t *testing.T) {
+func TestCostsAreIntegers(t *testing.T) {
 	tests := map[string]int64{
 		"1": 1, "7": 7, "2.9": 2, "bytes / 1024": 120, "bytes": 123456, "max(1, bytes / 1e9)": 1, "ceil(bytes / 1024)": 121,
 		"bytes / 0": 1_000_000_000, "0 / status - 1": 0, "(bytes - bytes) / (bytes - bytes)": 0, "-bytes": 0, "status == 404 ? 5 : 1": 5,

@@ -29,7 +29,7 @@ func folder(t *testing.T, files map[string]string) string {
 	return path
 }
 
-func TestExampleIsReadWhole(t *testing.T) {
+func TestExampleIsReadCompletely(t *testing.T) {
 	set, warnings, err := rule.Load("testdata/example.yaml")
 	if err != nil || warnings != nil {
 		t.Fatal(err, warnings)
@@ -100,7 +100,7 @@ func TestLoadReadsPathsAndGlobs(t *testing.T) {
 	}
 }
 
-func TestLoadTellsTheFaultsOfAllFiles(t *testing.T) {
+func TestLoadReportsTheErrorsOfAllFiles(t *testing.T) {
 	path := folder(t, map[string]string{
 		"a.yaml": "rules: [{name: same, key: ip, limits: [1/s]}]\nallow: [{user: x, rules: [sam]}]\n",
 		"b.yaml": "rules:\n  - {name: same, key: ip, limits: [1/s]}\n",

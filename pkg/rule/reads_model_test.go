@@ -29,8 +29,8 @@ func stripped(r *request.Request, names []string) *request.Request {
 	return left
 }
 
-// TestWhatIsNotReadChangesNothing: random expressions give the same for a request without the fields that are not read.
-func TestWhatIsNotReadChangesNothing(t *testing.T) {
+// TestUnreadFieldsChangeNothing: random expressions give the same for a request without the fields that are not read.
+func TestUnreadFieldsChangeNothing(t *testing.T) {
 	g := grower{rand.New(rand.NewPCG(7, 8))}
 	const expressions = 3000
 	without := 0

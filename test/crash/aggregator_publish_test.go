@@ -14,7 +14,7 @@ import (
 
 // A key breaks its limit while the blocklist accepts no records, leaves memory, and the process is killed: the next
 // owner publishes its entry. The same holds for the record that lifts a block.
-func TestWhatWasNotAcknowledgedIsPublishedByTheNextOwner(t *testing.T) {
+func TestUnacknowledgedEntriesArePublishedByTheNextOwner(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
 	r := riverOn(t, kafkatest.Real(t, kafkatest.Options{Brokers: 3}), ownPrefix, 1, limited)

@@ -30,7 +30,7 @@ func TestReservedIsListenedOn(t *testing.T) {
 }
 
 // A process that asks for any port never gets a reserved one.
-func TestReservedIsGivenToNobody(t *testing.T) {
+func TestReservedIsNotGivenAway(t *testing.T) {
 	reserved := map[string]bool{}
 	for range 200 {
 		reserved[Reserve(t, host)] = true

@@ -36,7 +36,7 @@ PASS
 	}
 }
 
-func TestNothingSaid(t *testing.T) {
+func TestNothingPrinted(t *testing.T) {
 	var out strings.Builder
 	if run(strings.NewReader("PASS\n"), &out, io.Discard) != 1 || out.String() != "" {
 		t.Error("a table of nothing")
