@@ -73,7 +73,7 @@ func TestABrokenPackedLogIsReported(t *testing.T) {
 		{"a wrong checksum", ".zst", "is damaged", 1000, func(b []byte) []byte { b[len(b)-2]++; return b }},
 		{"damaged at once", ".gz", "nothing of it can be read", 1000, func(b []byte) []byte { copy(b[20:], "this was not written"); return b }},
 		{"damaged in its midst", ".bz2", "is damaged", 20_000, func(b []byte) []byte { copy(b[len(b)/2:], "this was not written"); return b }},
-		{"more behind it", ".gz", "other bytes stand behind", 1000, func(b []byte) []byte { return append(b, "this was not packed"...) }},
+		{"more behind it", ".gz", "other bytes follow the end", 1000, func(b []byte) []byte { return append(b, "this was not packed"...) }},
 	} {
 		t.Run(test.extension[1:]+" "+test.name, func(t *testing.T) {
 			t.Parallel()
