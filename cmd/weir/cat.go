@@ -260,9 +260,9 @@ func (r *catRun) missed(ctx context.Context, p *catPart, err error, follow bool)
 	case ctx.Err() != nil:
 		return err
 	case errors.Is(err, kafka.ErrTrimmed):
-		r.shown.tell(what)
+		r.shown.warn(what)
 	case errors.Is(err, kafka.ErrPastEnd) && follow:
-		r.shown.tell(what + "; the topic was made again, and is shown from its beginning")
+		r.shown.warn(what + "; the topic was made again, and is shown from its beginning")
 	case errors.Is(err, kafka.ErrPastEnd):
 		return err
 	default:

@@ -62,8 +62,8 @@ func (w *catWriter) end() error {
 	return err
 }
 
-// tell writes a line that is not a record to standard error.
-func (w *catWriter) tell(line string) {
+// warn writes a line that is not a record to standard error.
+func (w *catWriter) warn(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	fmt.Fprintln(w.stderr, "weir:", line)

@@ -93,7 +93,7 @@ func report(err error, stderr io.Writer) int {
 		err = errors.New("stopped before the end")
 	}
 
-	tell(err, stderr)
+	writeErrors(err, stderr)
 	if errors.As(err, new(wrong)) || errors.As(err, new(yamlfile.Faults)) {
 		return exitWrong
 	}
@@ -104,11 +104,11 @@ func report(err error, stderr io.Writer) int {
 	return exitFailed
 }
 
-// tell writes each joined error on a line of its own, and faults of files as compilers write theirs.
-func tell(err error, stderr io.Writer) {
+// writeErrors writes each joined error on a line of its own, and faults of files as compilers write theirs.
+func writeErrors(err error, stderr io.Writer) {
 	if all := joined(err); all != nil {
 		for _, one := range all {
-			tell(one, stderr)
+			writeErrors(one, stderr)
 		}
 		return
 	}

@@ -32,7 +32,7 @@ them.`,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { *started = true; return nil },
 	}
-	root.SetFlagErrorFunc(flagFault)
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRun(), newInit(), newBacktest(), newTest(), newCheck(), newParse(), newCat(), newStatus(), newSend(), newVersion(), newMan())
 	root.AddCommand(newKeys(), newBlock(), newUnblock(), newAllow(), newPause(), newResume(), newList(), newWatch(), newHistory(), newExplain(), newTop())
 	root.InitDefaultCompletionCmd("completion")
@@ -106,8 +106,8 @@ func firstExample(c *cobra.Command) string {
 	return strings.TrimSpace(line)
 }
 
-// flagFault describes what is wrong with a flag, and names the flag that was probably meant.
-func flagFault(c *cobra.Command, err error) error {
+// flagError describes what is wrong with a flag, and names the flag that was probably meant.
+func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
 		return wrongf("--%[2]s: %[1]q is not a valid value: %[3]w; %[4]s --help shows how it is used", invalid.GetValue(), invalid.GetFlag().Name, innermost(err), c.CommandPath())

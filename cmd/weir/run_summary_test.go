@@ -14,7 +14,7 @@ import (
 
 // The summary of a run has the patterns of a source without files, the error of a source that may not read, and the address
 // and the configuration that the named commands need.
-func TestWhatARunTells(t *testing.T) {
+func TestSummaryOfARun(t *testing.T) {
 	summary := &runSummary{
 		config: &config.Config{
 			Data:      "/data",

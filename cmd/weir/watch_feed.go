@@ -52,11 +52,11 @@ func (f *watchFeed) begin(ctx context.Context) error {
 	}
 
 	f.version, f.local = list.Header.Version, list.local
-	f.tell("%s on the list of %s; changes from now on:", counted(on, "key"), f.enforcer.at())
+	f.report("%s on the list of %s; changes from now on:", counted(on, "key"), f.enforcer.at())
 	return nil
 }
 
-func (f *watchFeed) tell(format string, args ...any) {
+func (f *watchFeed) report(format string, args ...any) {
 	fmt.Fprintf(f.stderr, "weir: "+format+"\n", args...)
 }
 
@@ -75,7 +75,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 		case err != nil:
 			f.lost(err)
 		case f.failure != "":
-			f.tell("the enforcer at %s answers again; changes are shown from where it was lost", f.enforcer.at())
+			f.report("the enforcer at %s answers again; changes are shown from where it was lost", f.enforcer.at())
 			f.failure = ""
 		}
 
@@ -109,7 +109,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 func (f *watchFeed) lost(err error) {
 	f.enforcer.fromTheFirst()
 	if err.Error() != f.failure {
-		f.tell("%v; trying again", err)
+		f.report("%v; trying again", err)
 		f.failure = err.Error()
 	}
 }
@@ -128,7 +128,7 @@ func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 	// A complete list in place of the changes begins a round; entries of the round before that it does not have are gone.
 	before := f.seen.round
 	if list.Header.Snapshot {
-		f.tell("the enforcer does not have the changes after %s: the new list is compared with the old one", f.version)
+		f.report("the enforcer does not have the changes after %s: the new list is compared with the old one", f.version)
 		f.seen.round++
 	}
 
@@ -149,7 +149,7 @@ func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 	f.version, f.local = list.Header.Version, list.local
 	if f.seen.round > before {
 		if gone := f.seen.dropGone(time.Now().UnixMilli()); gone > 0 {
-			f.tell("%s left the list meanwhile, before their end", counted(gone, "key"))
+			f.report("%s left the list meanwhile, before their end", counted(gone, "key"))
 		}
 	}
 
