@@ -188,6 +188,7 @@ func (m *member) nextGeneration() {
 		m.runOwners(ctx, next)
 	})
 
+	// Owners return before the member leaves, so that no other member gets a partition too early.
 	select {
 	case <-released:
 	case <-m.ctx.Done():

@@ -77,6 +77,7 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	}
 
 	sleep(ctx, r.throttled)
+	// The request owns the buffer until it has an answer: when the context ends, the answer may still arrive in it.
 	buffer := bounded(r.buffer, r.maxBytes())
 	r.buffer = nil
 	got, err := r.client.fetch(ctx, r.topic, r.partition, r.next, r.maxBytes(), buffer)

@@ -13,6 +13,7 @@ func (c *content) check(a *Asked, now int64) Answer {
 	var answer Answer
 	var ip netip.Addr
 	ordered := c.prefixes.any()
+	// Allows come first, because an allow beats every block.
 	if ordered {
 		ip = address.Plain(a.IP)
 		if c.byAddress(&answer, OrderAllow, ip, now); answer.Allowed.Found() {

@@ -68,6 +68,7 @@ func (c *content) applyEntry(change Change, now int64) error {
 
 	key := bytesOf(e.Key)
 	old := c.get(e.Rule, key)
+	// A former owner of the partition may publish late: the decision of the later hit stays.
 	if old.Found() && old.record.until() > now {
 		generation, offset := decidedAt(old.record.value())
 		if generation > e.Generation || generation == e.Generation && offset > e.Offset {

@@ -31,6 +31,7 @@ func (x *expiry) next(now int64) (hash uint32, ok bool) {
 		return 0, false
 	}
 
+	// The last item replaces the first, and sinks to its place.
 	hash = uint32(h[0])
 	last := len(h) - 1
 	h[0] = h[last]

@@ -21,6 +21,7 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 		if !isMark(change.Key) {
 			edits++
 		}
+		// A pending order will be the last record of its target, so earlier ones must not replace it now.
 		if s.pending.resolve(change) {
 			continue
 		}

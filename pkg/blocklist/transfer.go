@@ -38,6 +38,7 @@ func (s *Set) capture(after Version) (captured, error) {
 	}
 
 	c := captured{header: Header{Version: state.Version, After: after.Offset, AsOf: state.AsOf}, local: s.pending.orders()}
+	// A delta is possible while the ring still has the records after that version.
 	if after.List == state.Version.List {
 		if changes, ok := s.ring.after(after.Offset, maxDelta); ok {
 			if len(changes) == maxDelta {

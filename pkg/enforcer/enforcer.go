@@ -178,6 +178,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 
 	running.Go(func() { e.watchDelay(ctx, begin) })
 	running.Go(func() { e.keepSocket(ctx, server, &running) })
+	// The outbox must outlive ctx: requests that are still served may give orders.
 	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
 	running.Go(func() {
 		if e.outbox != nil {
@@ -196,6 +197,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	case err = <-failed:
 	}
 
+	// The order matters: end followers, finish requests, and only then stop sending their orders.
 	cancel()
 	e.drain(server)
 	stopSending()

@@ -99,6 +99,7 @@ func (s *stream) write() (more bool) {
 		return false
 	}
 
+	// The client already got an order that waited for the log, so the record that brings it is not sent again.
 	for _, change := range changes {
 		entry := change.Entry()
 		if entry != nil && s.waiting[entry.ID] {
@@ -113,6 +114,7 @@ func (s *stream) write() (more bool) {
 		return true
 	}
 
+	// Orders are active before the log has them, so they are sent at once, without a version to continue from.
 	for _, order := range s.set.Pending() {
 		if !s.waiting[order.ID] {
 			s.waiting[order.ID] = true

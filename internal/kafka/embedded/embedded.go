@@ -81,6 +81,7 @@ func Open(config Config) (*Broker, error) {
 		b.pairs.address = b.gate.address()
 	}
 
+	// One broker needs no ports: all connections of this process come from the socket pairs.
 	options := []kfake.Opt{
 		kfake.NumBrokers(1),
 		kfake.DataDir(config.Folder),

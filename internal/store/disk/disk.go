@@ -115,6 +115,7 @@ func (s *Store) Close() error {
 	s.close()
 	s.running.Wait()
 	last := s.current.Load()
+	// A disk that hangs must not block Close: the goroutine stays behind, and the guard ends the opening.
 	closed := make(chan error, 1)
 	go func() {
 		s.givenUp.Wait()

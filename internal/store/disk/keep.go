@@ -71,6 +71,7 @@ func (s *Store) keep(in *opening) {
 		case <-in.guard.died:
 		}
 
+		// A folder that worked for a while is tried quickly again; one that fails at once is tried less and less often.
 		if time.Since(began) > longestPause {
 			pause = lookEvery
 		}

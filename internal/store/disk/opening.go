@@ -171,6 +171,7 @@ func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value 
 		err   error
 	}
 
+	// The channel has room, so the goroutine ends even when the caller no longer waits.
 	done := make(chan result, 1)
 	if !in.begin() {
 		return value, in.broken()

@@ -92,6 +92,8 @@ func (l *logSource) wentBack(err error) {
 
 func (l *logSource) apply(changes []blocklist.Change, end int64) {
 	r := &l.pass
+	// A log that ends before the last record of the list was created again, or has lost records. Then only a list of a
+	// greater epoch may replace it.
 	if r.end < 0 {
 		r.end = end
 		if held := l.config.Set.Version(); l.demand == nil && l.config.Set.Whole() && end <= held.Offset {

@@ -167,6 +167,7 @@ func (t *table) sweep(value string, rows []*row, nowMilli int64) {
 		t.note(change{Revision: t.revision, Ended: min(nowMilli, r.Until), Row: r})
 	}
 
+	// When one row of a value has gone, some bouncers drop the value although another row still blocks it.
 	left := len(kept) < len(rows)
 	for i, r := range kept {
 		kept[i] = t.again(r, left, nowMilli)

@@ -146,6 +146,7 @@ func (a *Agent) round(t table) error {
 
 	if renewed {
 		a.want = slices.Clone(a.wanted.Blocks())
+		// A change of only the rule must not look like a change in the kernel.
 		for i := range a.want {
 			a.want[i].Rule = ""
 		}

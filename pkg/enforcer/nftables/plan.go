@@ -52,6 +52,7 @@ func planned(have, want []cidr.Block, recreate bool, now int64) plan {
 	for part := range slices.Chunk(come, transactionElements) {
 		p.steps = append(p.steps, step{in: elements(part, now)})
 	}
+	// One transaction leaves no moment between removals and additions.
 	if len(gone)+len(come)+len(changed) <= transactionElements {
 		p.steps = oneStep(p.steps)
 	}
