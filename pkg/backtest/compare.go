@@ -61,6 +61,7 @@ func partners(before, after []RuleReport) map[int]int {
 		}
 	}
 
+	// Names first: a rule that was only renamed is found by its key.
 	match(func(b, a *RuleReport) bool { return b.Rule == a.Rule })
 	match(func(b, a *RuleReport) bool { return b.Key == a.Key })
 	return partner

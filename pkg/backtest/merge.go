@@ -110,6 +110,7 @@ func (m *merge) fetchChunk(ctx context.Context, c *cursor) (more bool, err error
 func (c *cursor) findDue(late int64) {
 	hits := c.chunk.hits
 	c.due = slices.Grow(c.due[:0], len(hits))[:len(hits)]
+	// Backwards, so that least is the earliest time that still follows.
 	next, least := int64(math.MaxInt64), int64(math.MaxInt64)
 	for end := len(hits); end > 0; {
 		start, at, before := end-1, hits[end-1].at, c.last
@@ -120,6 +121,7 @@ func (c *cursor) findDue(late int64) {
 		if start > 0 {
 			before = hits[start-1].at
 		}
+		// A time far behind both neighbours must not make the hits before it due early.
 		if at >= min(before, next)-late {
 			least = min(least, at)
 		}

@@ -93,6 +93,7 @@ func (p *pass) read(ctx context.Context) error {
 	m := &merge{late: p.config.Late.Milliseconds(), chunk: p.chunk, hit: p.hit, open: func(l *log, feeds int) *feed { return p.open(ctx, l, feeds) }}
 	m.waiting = slices.DeleteFunc(slices.Clone(p.logs), func(l *log) bool { return l.empty })
 	err := m.run(ctx)
+	// After an error, feeds may still wait to send. They end with ctx, and use the parsers until then.
 	cancel()
 	p.feeds.Wait()
 	close(p.work)

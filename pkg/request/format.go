@@ -96,6 +96,7 @@ func compile(l layout, o Options) (*scanner, error) {
 		}
 	}
 
+	// A line that ends early is then a line that was cut off, not one of another format.
 	last := &s.steps[len(s.steps)-1]
 	if l.tail {
 		last = &s.steps[len(s.steps)-2]

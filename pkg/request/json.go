@@ -157,6 +157,7 @@ func (p *jsonParser) fill(r *Request) error {
 	r.Referrer = p.text(m.roles[roleReferrer])
 	r.Forwarded = p.text(m.roles[roleForwarded])
 	p.addFurther(m, ownPath, r)
+	// It decodes the texts that are set in r by now.
 	if m.percent {
 		r.decodePercent()
 	}

@@ -118,6 +118,7 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 		}
 
 		after, unread := s.steps[i].read(rest, written, r)
+		// The field before may contain its own literal, so it may have ended too early.
 		if unread != nil && i == s.free+1 && s.free >= 0 {
 			after, unread = s.lengthen(free, written, r, unread)
 		}

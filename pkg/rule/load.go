@@ -244,6 +244,7 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 		return nil, l.warnings, l.faults.Sorted()
 	}
 
+	// Warnings only for a set without errors: they depend on complete rules.
 	l.claims(set)
 	l.spellings(set)
 	for _, allow := range set.Allows {
