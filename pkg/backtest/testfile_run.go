@@ -106,7 +106,7 @@ func (v *testRun) others(expected map[*Blocked]bool) (failures []TestFailure) {
 		r := &v.report.Rules[i]
 		for j := range r.Blocked {
 			if b := &r.Blocked[j]; !expected[b] {
-				failures = append(failures, TestFailure{v.test.place.Line, "nobody else is blocked", v.describe(found{r, b})})
+				failures = append(failures, TestFailure{v.test.place.Line, "no one else is blocked", v.describe(found{r, b})})
 			}
 		}
 	}

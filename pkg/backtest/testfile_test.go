@@ -64,7 +64,7 @@ func TestFailuresShowExpectedAndFound(t *testing.T) {
 		"blocked: [{rule: per-user, key: alice, at: 1m}]":             "alice is blocked by per-user at 1m | it was not blocked; per-user counted 0 requests of 0 keys, and not 5 that match leaves out",
 		"never: [203.0.113.7]":                                        "203.0.113.7 is never blocked | 203.0.113.7 was blocked by per-ip of 3/min at 30s, with 2 requests of 5 refused",
 		"never: [{rule: per-user, key: alice}, 203.0.113.8]":          "",
-		"never: others": "nobody else is blocked | 203.0.113.7 was blocked by per-ip of 3/min at 30s, with 2 requests of 5 refused",
+		"never: others": "no one else is blocked | 203.0.113.7 was blocked by per-ip of 3/min at 30s, with 2 requests of 5 refused",
 		"blocked: [{key: 203.0.113.7}]\n    never: others": "",
 	} {
 		report, err := runTests(t, testsHead+requests+"    "+expectation+"\n")

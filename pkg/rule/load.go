@@ -219,8 +219,8 @@ func (l *loader) addPaths(p pathsSpec) {
 		l.spelling = &p
 	case l.spelling.form() != p.form():
 		fault, first := p.place.Place(), l.spelling.place.Place()
-		fault.What = fmt.Sprintf("paths are another here than at %s:%d", first.File, first.Line)
-		fault.Remedy = "write paths once: it holds for all rules that are read together"
+		fault.What = fmt.Sprintf("paths differs from the one at %s:%d", first.File, first.Line)
+		fault.Remedy = "write paths once: it applies to all rules that are read together"
 		l.faults = append(l.faults, fault)
 	}
 }
