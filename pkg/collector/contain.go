@@ -88,7 +88,7 @@ func (in *intake) isolated(name string, do func()) (sound bool) {
 func (in *intake) stop(name string, p *panicked, pauseFor time.Duration) {
 	what := fmt.Sprintf("%s is stopped by %v; it is tried again from time to time: please report it, with the log", name, p)
 	in.stopped.add(name, what)
-	in.fault.Store(&fault{what, time.Now()})
+	in.lastError.Store(&lastError{what, time.Now()})
 	in.panicked(name, p, "again in", pauseFor)
 }
 

@@ -27,13 +27,13 @@ type cut struct {
 	begun time.Time
 	then  []func(error) // called once Kafka has all of it, or has refused it
 
-	noted atomic.Bool  // the journal has it, or has refused it
-	fault error        // why it was refused; written before noted
-	left  atomic.Int32 // batches that Kafka does not have yet
-	lost  atomic.Int32 // hits in those that Kafka refused permanently
-	told  bool         // the journal has been asked to note it
-	sent  bool
-	again bool // it was noted by an earlier owner, who may have sent it
+	noted     atomic.Bool  // the journal has it, or has refused it
+	fault     error        // why it was refused; written before noted
+	left      atomic.Int32 // batches that Kafka does not have yet
+	lost      atomic.Int32 // hits in those that Kafka refused permanently
+	submitted bool         // the journal has been asked to note it
+	sent      bool
+	again     bool // it was noted by an earlier owner, who may have sent it
 }
 
 // A batch is one record for one partition.
@@ -57,11 +57,11 @@ func (c *cut) bytes() int {
 }
 
 // messages returns the cut's records. The producer's goroutine calls the function for each record that is settled.
-func (c *cut) messages(told func(*cut, *batch, error)) []kafka.Message {
+func (c *cut) messages(settled func(*cut, *batch, error)) []kafka.Message {
 	messages := make([]kafka.Message, len(c.batches))
 	for i := range c.batches {
 		b := &c.batches[i]
-		messages[i] = kafka.Message{Partition: b.partition, Value: b.value, Done: func(_ int64, err error) { told(c, b, err) }}
+		messages[i] = kafka.Message{Partition: b.partition, Value: b.value, Done: func(_ int64, err error) { settled(c, b, err) }}
 	}
 	return messages
 }

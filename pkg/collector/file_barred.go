@@ -23,7 +23,7 @@ const namedFiles = 5
 type barredFiles struct {
 	mu       sync.Mutex
 	byFamily map[*family]map[string]error
-	told     bool // that there are some
+	reported bool // that there are some
 }
 
 // set replaces the errors of a family, by path; no errors remove its entry.
@@ -75,13 +75,13 @@ func (b *barredFiles) lasting() error {
 	return nil
 }
 
-// news is what there is to say of the others: a fault, or that the last one is over.
-func (b *barredFiles) news() (fault error, over bool) {
+// report returns the error to report for the other files, or that the last of them is over. It remembers that it did.
+func (b *barredFiles) report() (fault error, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	faults := b.all(false)
-	over = b.told && len(faults) == 0
-	if b.told = len(faults) > 0; !b.told {
+	over = b.reported && len(faults) == 0
+	if b.reported = len(faults) > 0; !b.reported {
 		return nil, over
 	}
 	return barredFault(faults, "cannot be read"), false

@@ -53,7 +53,7 @@ type fileLog struct {
 	known   *knownLogs
 	stream  *stream
 	tape    *tape
-	id      inode
+	inode   inode
 	path    string
 	suffix  string
 	gone    bool        // no name leads to it
@@ -211,7 +211,7 @@ func (f *family) changed() bool {
 	if err != nil {
 		return len(f.logs) > 0 && f.logs[len(f.logs)-1].suffix == ""
 	}
-	return len(f.logs) == 0 && f.finished[inodeOf(info)] == nil || len(f.logs) > 0 && f.logs[len(f.logs)-1].id != inodeOf(info)
+	return len(f.logs) == 0 && f.finished[inodeOf(info)] == nil || len(f.logs) > 0 && f.logs[len(f.logs)-1].inode != inodeOf(info)
 }
 
 // tidy closes files that will not grow any more.
@@ -227,12 +227,12 @@ func (f *family) tidy() {
 		info, err := log.tape.file.Stat()
 		switch {
 		case log.ended:
-			f.finished[log.id] = log.info
-		case err == nil && info.Size() != log.tape.seen(): // written just now
+			f.finished[log.inode] = log.info
+		case err == nil && info.Size() != log.tape.readTo(): // written just now
 			kept = append(kept, log)
 			continue
 		case err == nil:
-			f.finished[log.id] = info
+			f.finished[log.inode] = info
 		}
 		f.close(log)
 	}
@@ -306,7 +306,7 @@ func (f *family) lines(ctx context.Context, log *fileLog) error {
 	for {
 		line, long, ok := t.line()
 		if !ok {
-			f.sayEndless(log)
+			f.reportEndless(log)
 			return nil
 		}
 		if err := log.add(ctx, line, long); err != nil {
@@ -323,8 +323,8 @@ func (log *fileLog) add(ctx context.Context, line []byte, long bool) error {
 	return log.stream.add(ctx, line, log.tape.position())
 }
 
-// sayEndless logs once that a log's last line is too long, and continues.
-func (f *family) sayEndless(log *fileLog) {
+// reportEndless logs once that a log's last line is too long, and continues.
+func (f *family) reportEndless(log *fileLog) {
 	if log.tape.long && !log.endless {
 		log.endless = true
 		f.source.logger.Warn("a line of more than 16 MiB is not counted; reading continues after its end: is the file a log?",
@@ -439,6 +439,6 @@ func (log *fileLog) keep(position int64) []byte {
 	}
 
 	log.day = today()
-	log.identity.id = log.id
+	log.identity.id = log.inode
 	return log.identity.append(nil)
 }

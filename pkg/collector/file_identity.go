@@ -34,9 +34,9 @@ type identity struct {
 }
 
 // opening is the beginning that identifies a log: its first line and, where that begins with #, the following lines up
-// to the first that does not; at most headBytes. ok is false while it is incomplete. whole means that the file will
+// to the first that does not; at most headBytes. ok is false while it is incomplete. complete means that the file will
 // not grow.
-func opening(head []byte, whole bool) (text []byte, ok bool) {
+func opening(head []byte, complete bool) (text []byte, ok bool) {
 	for at := 0; at < len(head); {
 		end := bytes.IndexByte(head[at:], '\n')
 		if end < 0 {
@@ -48,7 +48,7 @@ func opening(head []byte, whole bool) (text []byte, ok bool) {
 			return head[:at], true
 		}
 	}
-	return head, len(head) >= headBytes || whole && len(head) > 0
+	return head, len(head) >= headBytes || complete && len(head) > 0
 }
 
 // beginsLike reports whether a file that begins with head may belong to the log: certain when the file has all the

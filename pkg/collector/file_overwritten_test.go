@@ -268,7 +268,7 @@ func TestAFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
 	}
 	f := b.family("access.log")
 	f.settle(t)
-	f.source.sayBarred()
+	f.source.reportBarred()
 	if status := f.source.status(); status.CaughtUp || !strings.Contains(status.Error, b.path("access.log")) || !f.undecided {
 		t.Errorf("the status is %+v", status)
 	}
@@ -276,7 +276,7 @@ func TestAFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
 	b.log("access.log", 10)
 	f.settle(t)
 	b.await()
-	f.source.sayBarred()
+	f.source.reportBarred()
 	if status := f.source.status(); !status.CaughtUp || status.Error != "" {
 		t.Errorf("the status is still %+v", status)
 	}

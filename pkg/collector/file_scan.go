@@ -34,12 +34,12 @@ func (f *family) scan() {
 	}
 
 	for _, log := range f.logs {
-		file, there := names[log.id]
+		file, there := names[log.inode]
 		log.gone = !there
 		if there {
 			log.path, log.suffix, log.at = file.path, file.suffix, file.info.ModTime()
 		}
-		delete(names, log.id)
+		delete(names, log.inode)
 	}
 
 	// Files whose log is known come first, so that a copy is compared with a log that already has its file.
@@ -211,7 +211,7 @@ func (f *family) sniff(file *found, opened *os.File) (ok bool) {
 // identify finds the log that a file belongs to, and takes the file if the log is to be read from it.
 func (f *family) identify(file found, opened *os.File) (taken bool) {
 	compressed := file.compressed
-	start, whole, err := head(opened, compressed)
+	start, complete, err := head(opened, compressed)
 	switch {
 	case err == nil:
 	case compressed != logfile.Plain && isBroken(err):
@@ -228,11 +228,11 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 	}
 
 	quiet := time.Since(file.info.ModTime()) > finalAfter
-	whole = whole || compressed == logfile.Plain && file.suffix != "" && quiet
-	text, ok := opening(start, whole)
+	complete = complete || compressed == logfile.Plain && file.suffix != "" && quiet
+	text, ok := opening(start, complete)
 	if !ok {
-		f.undecided = f.undecided || !whole
-		if !whole && compressed != logfile.Plain {
+		f.undecided = f.undecided || !complete
+		if !complete && compressed != logfile.Plain {
 			f.brokeEarly(file, io.ErrUnexpectedEOF)
 		}
 		return false
@@ -444,7 +444,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 	}
 
 	t.room = f.source.known.room
-	log := &fileLog{knownLog: known, known: f.source.known, tape: t, id: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: time.Now(), at: file.info.ModTime()}
+	log := &fileLog{knownLog: known, known: f.source.known, tape: t, inode: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: time.Now(), at: file.info.ModTime()}
 	notBefore := f.began.notBefore
 	if known.after > 0 {
 		notBefore = max(notBefore, known.after+1)

@@ -133,8 +133,8 @@ func (t *tape) close() {
 // position is where the next line begins, after the lines that were taken or passed over.
 func (t *tape) position() int64 { return t.base + int64(t.read) }
 
-// seen is the position up to which the file was read, complete lines or not.
-func (t *tape) seen() int64 { return max(t.base+int64(t.filled), t.zeros) }
+// readTo is the position up to which the file was read, complete lines or not.
+func (t *tape) readTo() int64 { return max(t.base+int64(t.filled), t.zeros) }
 
 // before returns the bytes before a position that was taken just now, up to tailBytes.
 func (t *tape) before(position int64) []byte {
@@ -502,8 +502,8 @@ func behindHole(file *os.File) int64 {
 	}
 }
 
-// head returns the first bytes of a file, at most headBytes; whole means that it has no more and never will.
-func head(file *os.File, compressed logfile.Kind) (head []byte, whole bool, err error) {
+// head returns the first bytes of a file, at most headBytes; complete means that it has no more and never will.
+func head(file *os.File, compressed logfile.Kind) (head []byte, complete bool, err error) {
 	head = make([]byte, headBytes)
 	if compressed == logfile.Plain {
 		n, err := file.ReadAt(head, behindHole(file))

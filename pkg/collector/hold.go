@@ -44,7 +44,7 @@ type member struct {
 	empty      time.Time // when it is known to have had nothing to read, if it shares
 	reached    int64     // all older hits were sent, or will never be; noTime when nothing is known
 	settled    int64     // all older hits are known to be in Kafka
-	reading    bool      // there is something to read
+	hasMore    bool      // there is something to read
 	catchingUp bool      // it has read a backlog older than its lateness, and not all newer requests yet
 	waiting    bool      // others stop it: missing progress is not its own problem
 	wants      int64     // it is held, and wants to send up to this time; noTime when it is not held
@@ -60,7 +60,7 @@ func newHold(logger *slog.Logger) *hold {
 // join makes a member that has something to read.
 func (h *hold) join(name string, late time.Duration) *member {
 	now := time.Now()
-	m := &member{hold: h, name: name, late: late.Milliseconds(), reached: noTime, settled: noTime, wants: noTime, reading: true, began: now, progressed: now}
+	m := &member{hold: h, name: name, late: late.Milliseconds(), reached: noTime, settled: noTime, wants: noTime, hasMore: true, began: now, progressed: now}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.members[m] = struct{}{}
@@ -95,11 +95,11 @@ func (m *member) reach(at int64) {
 func (m *member) idle(idle bool) {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
-	if m.reading == !idle {
+	if m.hasMore == !idle {
 		return
 	}
-	m.reading, m.progressed = !idle, time.Now()
-	if m.reading {
+	m.hasMore, m.progressed = !idle, time.Now()
+	if m.hasMore {
 		m.began = m.progressed
 	} else {
 		m.catchingUp = false
@@ -172,7 +172,7 @@ func (m *member) held() bool {
 func (m *member) behind() bool {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
-	return m.reading && m.reached < time.Now().UnixMilli()-m.late
+	return m.hasMore && m.reached < time.Now().UnixMilli()-m.late
 }
 
 func (m *member) progress(at int64) {
@@ -195,7 +195,8 @@ func (m *member) slack() int64 { return m.late - m.late/disorder }
 func (m *member) span() int64 {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
-	if m.limit(time.Now()) == math.MaxInt64 {
+	m.dropStalled(time.Now())
+	if m.limit() == math.MaxInt64 {
 		return math.MaxInt64
 	}
 	return m.slack()
@@ -206,35 +207,40 @@ func (m *member) span() int64 {
 func (h *hold) move(was int64) {
 	now := time.Now()
 	for m := range h.members {
-		if m.wants != noTime && after(was, m.slack()) < m.wants && m.wants <= m.limit(now) {
+		if m.wants == noTime || after(was, m.slack()) >= m.wants {
+			continue
+		}
+		m.dropStalled(now)
+		if m.wants <= m.limit() {
 			m.wake()
 		}
 	}
 }
 
-// may asks to send hits up to a request time, and reports whether the member may. If not, the hold calls wake when it
+// ask asks to send hits up to a request time, and reports whether the member may. If not, the hold calls wake when it
 // may. Time alone can change that too, so the member has to ask again after a second.
-func (m *member) may(at int64, wake func()) bool {
+func (m *member) ask(at int64, wake func()) bool {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	now := time.Now()
-	limit, live := m.limit(now), at >= now.UnixMilli()-m.late
+	m.dropStalled(now)
+	limit, live := m.limit(), at >= now.UnixMilli()-m.late
 	m.catchingUp = !live || m.catchingUp && limit < now.UnixMilli()
 	if live && !m.catchingUp || at <= limit {
 		m.free()
 		return true
 	}
 	m.wants, m.wake = at, wake
-	m.doubt(now)
+	m.doubt()
 	return false
 }
 
 // limit is the request time up to which the member may send: noTime when it waits for a member of unknown time, beyond
 // all times when it waits for none.
-func (m *member) limit(now time.Time) int64 {
+func (m *member) limit() int64 {
 	newest := int64(math.MaxInt64)
 	for other := range m.hold.members {
-		if other != m && other.counts(now, m.began) {
+		if other != m && other.holds(m.began) {
 			newest = min(newest, after(other.reached, m.slack()))
 		}
 	}
@@ -242,9 +248,9 @@ func (m *member) limit(now time.Time) int64 {
 }
 
 // doubt asks for a check of the members that have nothing to read if the member waits for one of them.
-func (m *member) doubt(now time.Time) {
+func (m *member) doubt() {
 	for other := range m.hold.members {
-		if other != m && !other.reading && after(other.reached, m.slack()) < m.wants && other.counts(now, m.began) {
+		if other != m && !other.hasMore && after(other.reached, m.slack()) < m.wants && other.holds(m.began) {
 			close(m.hold.doubted)
 			m.hold.doubted = make(chan struct{})
 			return
@@ -265,27 +271,29 @@ func (m *member) free() {
 	}
 }
 
-// counts reports whether a member that began to read at a time has to wait for m. It takes m out of the comparison
-// when m has stalled.
-func (m *member) counts(now, began time.Time) bool {
-	since := m.progressed
-	if !m.reading {
-		if !m.shares || !m.empty.Before(began) {
-			return false
+// holds reports whether m, unless it has stalled, keeps back a member that has had something to read since began.
+func (m *member) holds(began time.Time) bool {
+	return !m.gone && (m.hasMore || m.shares && m.empty.Before(began))
+}
+
+// dropStalled takes the members out of the comparison that hold m and have made no progress for stallAfter. A member
+// that waits for others has not stalled.
+func (m *member) dropStalled(now time.Time) {
+	for other := range m.hold.members {
+		if other == m || !other.holds(m.began) || other.waiting || other.wants != noTime {
+			continue
 		}
-		if began.After(since) {
-			since = began
+		since := other.progressed
+		if !other.hasMore && m.began.After(since) {
+			since = m.began
+		}
+
+		if now.Sub(since) >= stallAfter {
+			other.gone = true
+			m.hold.logger.Warn("a source has made no progress; the others no longer wait for it, and its later hits may come too late to be counted",
+				"log", other.name, "for", stallAfter)
 		}
 	}
-
-	// A member that waits for others has not stalled.
-	if !m.gone && !m.waiting && m.wants == noTime && now.Sub(since) >= stallAfter {
-		m.gone = true
-		m.hold.logger.Warn("a source has made no progress; the others no longer wait for it, and its later hits may come too late to be counted",
-			"log", m.name, "for", stallAfter)
-	}
-
-	return !m.gone
 }
 
 func after(at, late int64) int64 {

@@ -72,7 +72,7 @@ func (r *modelReader) send(random *rand.Rand) bool {
 		}
 	}
 	last := r.times[r.cut-1]
-	if r.woken = r.member.may(last, func() { r.woken = true }); !r.woken {
+	if r.woken = r.member.ask(last, func() { r.woken = true }); !r.woken {
 		r.member.reach(r.times[0])
 		return false
 	}
@@ -85,10 +85,10 @@ func TestALiveSourceIsNeverHeld(t *testing.T) {
 		h := newHold(testLogger(t))
 		backlog, live := h.join("backlog", time.Minute), h.join("live", time.Minute)
 		backlog.reach(time.Now().Add(-24 * time.Hour).UnixMilli())
-		if !live.may(time.Now().Add(-time.Minute).UnixMilli(), nil) {
+		if !live.ask(time.Now().Add(-time.Minute).UnixMilli(), nil) {
 			t.Error("what is within the lateness of now is held")
 		}
-		if live.may(time.Now().Add(-time.Minute).UnixMilli()-1, nil) {
+		if live.ask(time.Now().Add(-time.Minute).UnixMilli()-1, nil) {
 			t.Error("what is older is not held")
 		}
 	})
@@ -139,7 +139,7 @@ func TestASourceWithNothingToReadHoldsNobody(t *testing.T) {
 	idle, other := h.join("idle", time.Minute), h.join("other", time.Minute)
 	idle.reach(1000)
 	woken := false
-	if other.may(1_000_000, func() { woken = true }) {
+	if other.ask(1_000_000, func() { woken = true }) {
 		t.Error("a source with something to read holds nobody")
 	}
 	if idle.reach(2000); woken {
@@ -160,7 +160,8 @@ func TestASourceWithNothingToReadHoldsNobody(t *testing.T) {
 func (m *member) newest() int64 {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
-	return m.limit(time.Now())
+	m.dropStalled(time.Now())
+	return m.limit()
 }
 
 // A member that catches up does not leave the others behind when it comes near now. A member that was live from the
@@ -173,20 +174,20 @@ func TestWhoCatchesUpStaysWithTheOthersUpToNow(t *testing.T) {
 		wake := func() {}
 		slow.reach(ago(25 * time.Minute))
 		live.reach(ago(time.Minute))
-		if !fast.may(ago(17*time.Minute), wake) {
+		if !fast.ask(ago(17*time.Minute), wake) {
 			t.Error("held, though it is near enough")
 		}
 		fast.reach(ago(17 * time.Minute))
 		slow.reach(ago(19 * time.Minute))
-		if fast.may(ago(5*time.Minute), wake) {
+		if fast.ask(ago(5*time.Minute), wake) {
 			t.Error("it left the slow one behind")
 		}
 		live.reach(ago(time.Second))
-		if !live.may(ago(0), wake) {
+		if !live.ask(ago(0), wake) {
 			t.Error("what is live is held")
 		}
 		slow.reach(ago(8 * time.Minute))
-		if !fast.may(ago(0), wake) {
+		if !fast.ask(ago(0), wake) {
 			t.Error("held, though nobody is behind")
 		}
 	})

@@ -21,16 +21,16 @@ type intake struct {
 	faults    *telemetry.Faults
 	ahead     int64 // ms
 	streams   streams
-	said      warnings
+	warned    warnings
 	stopped   stoppedParts
 	early     struct{ count, last atomic.Int64 } // requests ahead of the clock, and when the last one came, Unix ms
 
-	choice atomic.Pointer[request.Choice]
-	fault  atomic.Pointer[fault]
+	choice    atomic.Pointer[request.Choice]
+	lastError atomic.Pointer[lastError]
 }
 
-// A fault is the last problem of a source.
-type fault struct {
+// A lastError is the last problem of a source.
+type lastError struct {
 	what string
 	at   time.Time
 }
@@ -64,13 +64,13 @@ func (in *intake) late() time.Duration {
 
 // trouble keeps an error for the status, and logs it at most once a minute.
 func (in *intake) trouble(operation string, err error) {
-	in.fault.Store(&fault{err.Error(), time.Now()})
+	in.lastError.Store(&lastError{err.Error(), time.Now()})
 	in.faults.Note(operation, err)
 }
 
 // mended clears the error of the status.
 func (in *intake) mended(operation string) {
-	if in.fault.Swap(nil) != nil {
+	if in.lastError.Swap(nil) != nil {
 		in.faults.Over(operation)
 	}
 }
@@ -82,11 +82,11 @@ func (in *intake) status(kind string) SourceStatus {
 		status.Format = choice.String()
 	}
 
-	status.Requests, status.Uncounted = in.metrics.told.requests.Load(), in.metrics.told.uncountedByWord()
+	status.Requests, status.Uncounted = in.metrics.totals.requests.Load(), in.metrics.totals.uncountedByWord()
 	if n := in.early.count.Load(); n > 0 {
 		status.Ahead = &Ahead{n, time.UnixMilli(in.early.last.Load()).UTC()}
 	}
-	if fault := in.fault.Load(); fault != nil {
+	if fault := in.lastError.Load(); fault != nil {
 		status.Error = fmt.Sprintf("%s (%s)", fault.what, fault.at.UTC().Format(time.RFC3339))
 	}
 	if what := in.stopped.first(); what != "" {

@@ -138,24 +138,24 @@ func newID() string {
 
 // note implements journal.
 func (j *fileJournal) note(s *stream, c *cut) {
-	j.tell(change{entry{kind: entryCut, cut: c}, s}, true)
+	j.enqueue(change{entry{kind: entryCut, cut: c}, s}, true)
 }
 
 // done implements journal.
 func (j *fileJournal) done(_ *stream, c *cut) {
-	j.tell(change{entry: entry{kind: entryDone, log: logState{source: c.source, position: c.to}}}, false)
+	j.enqueue(change{entry: entry{kind: entryDone, log: logState{source: c.source, position: c.to}}}, false)
 }
 
 // set keeps the state of a log that is part of no cut; forget removes it.
 func (j *fileJournal) set(log logState) {
-	j.tell(change{entry: entry{kind: entryLog, log: log}}, false)
+	j.enqueue(change{entry: entry{kind: entryLog, log: log}}, false)
 }
 
 func (j *fileJournal) forget(source string) {
-	j.tell(change{entry: entry{kind: entryForget, log: logState{source: source}}}, false)
+	j.enqueue(change{entry: entry{kind: entryForget, log: logState{source: source}}}, false)
 }
 
-func (j *fileJournal) tell(c change, urgent bool) {
+func (j *fileJournal) enqueue(c change, urgent bool) {
 	j.mu.Lock()
 	j.queue = append(j.queue, c)
 	j.mu.Unlock()

@@ -48,17 +48,17 @@ type sourceMetrics struct {
 	panics          prometheus.Counter
 	uncounted       [reasons]prometheus.Counter
 	newest          prometheus.Gauge
-	told            tolds
+	totals          totals
 }
 
-// tolds are the counts that the metrics have, for the status.
-type tolds struct {
+// totals are the counts that the metrics have, for the status.
+type totals struct {
 	requests  atomic.Int64
 	uncounted [reasons]atomic.Int64
 }
 
 // uncountedByWord is the number of requests that gave no hit, by reason; nil when there are none.
-func (t *tolds) uncountedByWord() map[string]int64 {
+func (t *totals) uncountedByWord() map[string]int64 {
 	var words map[string]int64
 	for r := counted + 1; r < reasons; r++ {
 		if n := t.uncounted[r].Load(); n > 0 {
@@ -99,7 +99,7 @@ func (o outcome) since(before outcome) outcome {
 // A tally is the counts of a stream.
 type tally struct {
 	outcome          // of all that was ever added
-	told     outcome // the part that the metrics have
+	flushed  outcome // the part that the metrics have
 	hits     []int64 // by rule, those that the metrics do not have yet
 	counters []prometheus.Counter
 }
@@ -114,14 +114,14 @@ func (t *tally) rules(m *sourceMetrics, names []string) {
 
 // flush adds the new counts to the metrics.
 func (t *tally) flush(m *sourceMetrics) {
-	untold := t.since(t.told)
-	t.told = t.outcome
-	m.told.requests.Add(untold.requests)
-	move(&untold.requests, m.requests)
-	move(&untold.bytes, m.bytes)
+	unflushed := t.since(t.flushed)
+	t.flushed = t.outcome
+	m.totals.requests.Add(unflushed.requests)
+	move(&unflushed.requests, m.requests)
+	move(&unflushed.bytes, m.bytes)
 	for r := counted + 1; r < reasons; r++ {
-		m.told.uncounted[r].Add(untold.uncounted[r])
-		move(&untold.uncounted[r], m.uncounted[r])
+		m.totals.uncounted[r].Add(unflushed.uncounted[r])
+		move(&unflushed.uncounted[r], m.uncounted[r])
 	}
 	for i := range t.hits {
 		move(&t.hits[i], t.counters[i])

@@ -26,7 +26,7 @@ func TestOtherRulesReadOtherFields(t *testing.T) {
 		t.Errorf("%v, %q in the middle of a record", err, s.ruling.names)
 	}
 	s.position++
-	s.cut()
+	s.endCut()
 	s.mustAdd(t, line)
 	if err := s.drain(t.Context()); err != nil {
 		t.Fatal(err)

@@ -72,9 +72,9 @@ func (f *fileSource) status() SourceStatus {
 	return status
 }
 
-// sayBarred reports the files that cannot be read now.
-func (f *fileSource) sayBarred() {
-	fault, over := f.barred.news()
+// reportBarred reports the files that cannot be read now.
+func (f *fileSource) reportBarred() {
+	fault, over := f.barred.report()
 	if fault != nil {
 		f.trouble("open", fault)
 	} else if over {
@@ -147,7 +147,7 @@ func (f *fileSource) follow(ctx context.Context) {
 			for _, one := range f.families {
 				one.poll()
 			}
-			f.sayBarred()
+			f.reportBarred()
 			f.status() // the gauges
 		}
 	}

@@ -162,7 +162,7 @@ func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
 		var err error
 		select {
 		case p := <-h.queue:
-			err = h.take(work, s, p)
+			err = h.count(work, s, p)
 		default:
 			err = s.wait(ctx, h.more)
 		}
@@ -180,12 +180,12 @@ func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
 	return nil
 }
 
-// take gives a posted body to the stream, unless its sender has gone.
-func (h *httpSource) take(ctx context.Context, s *stream, p *post) error {
+// count gives a posted body to the stream, unless its sender has gone.
+func (h *httpSource) count(ctx context.Context, s *stream, p *post) error {
 	if !p.state.CompareAndSwap(postWaits, postTaken) {
 		return nil
 	}
-	defer h.memory.give(p)
+	defer h.memory.release(p)
 	h.last = s.relearn(p.first, h.last)
 	before, refused := s.tally.outcome, s.refused
 	if err := p.each(func(record []byte) error { return p.add(ctx, s, record) }); err != nil {

@@ -102,14 +102,14 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *h
 		err = p.each(func([]byte) error { return nil })
 	}
 	if err != nil {
-		h.memory.give(p)
+		h.memory.release(p)
 		return outcome{}, h.unread(err)
 	}
 
 	select {
 	case h.queue <- p:
 	default:
-		h.memory.give(p)
+		h.memory.release(p)
 		return outcome{}, problem(http.StatusTooManyRequests, errFull)
 	}
 
@@ -218,7 +218,7 @@ func (h *httpSource) await(r *http.Request, p *post) (outcome, *httpProblem) {
 
 	// A body that was not taken yet is certainly not counted, and can be sent again without harm.
 	if p.state.CompareAndSwap(postWaits, postGone) {
-		h.memory.give(p)
+		h.memory.release(p)
 		return outcome{}, problem(http.StatusTooManyRequests, errFull)
 	}
 

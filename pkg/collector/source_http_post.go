@@ -38,8 +38,8 @@ type counting struct {
 // A memory is the number of bytes that the bodies of a source may still use together.
 type memory struct{ left atomic.Int64 }
 
-// take reserves bytes for a post, if there are enough.
-func (m *memory) take(p *post, n int64) bool {
+// reserve takes bytes for a post, if there are enough.
+func (m *memory) reserve(p *post, n int64) bool {
 	if m.left.Add(-n) < 0 {
 		m.left.Add(n)
 		return false
@@ -48,8 +48,8 @@ func (m *memory) take(p *post, n int64) bool {
 	return true
 }
 
-// give returns all bytes of a post.
-func (m *memory) give(p *post) {
+// release returns all bytes of a post.
+func (m *memory) release(p *post) {
 	m.left.Add(p.held)
 	p.body, p.held = nil, 0
 }
@@ -71,7 +71,7 @@ func (p *post) read(m *memory, r *http.Request, most int64) error {
 	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
 	case "", "identity":
 	case "gzip", "x-gzip":
-		if !m.take(p, gzipBytes) {
+		if !m.reserve(p, gzipBytes) {
 			return errFull
 		}
 		decompressed, err := gzip.NewReader(from)
@@ -92,7 +92,7 @@ func (p *post) fill(m *memory, from io.Reader, most int64) error {
 	for {
 		if len(p.body) == cap(p.body) {
 			size := min(max(firstBytes, 2*int64(cap(p.body))), most+1)
-			if !m.take(p, size-int64(cap(p.body))) {
+			if !m.reserve(p, size-int64(cap(p.body))) {
 				return errFull
 			}
 			p.body = append(make([]byte, 0, size), p.body...)

@@ -56,7 +56,7 @@ type partition struct {
 	owned       bool
 	vanished    bool   // its topic was missing: all its records will be new when it is back
 	incarnation string // the last one that was committed
-	heard       string // the last metadata
+	metadata    string // of the last commit
 	offset      int64  // up to which it is read
 	changed     time.Time
 }
@@ -272,7 +272,7 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 	defer k.dispossess(p)
 	for ctx.Err() == nil {
 		err := k.outlive(ctx, p.topicPartition.String(), func() error {
-			r := &reading{kafkaSource: k, partition: p, claim: claim}
+			r := &partitionReader{kafkaSource: k, partition: p, claim: claim}
 			return r.run(ctx)
 		}, func() error { return nil })
 
@@ -282,7 +282,7 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 			return nil
 		case ctx.Err() != nil, errors.Is(err, kafka.ErrClosed):
 			return nil
-		case errors.Is(err, errAnew):
+		case errors.Is(err, errTakeOver):
 		case errors.Is(err, kafka.ErrPermanent):
 			return err
 		default:

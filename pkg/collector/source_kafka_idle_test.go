@@ -104,7 +104,7 @@ func withASecond(t *testing.T) (*kafkaBench, *secondPartition) {
 }
 
 // reads reports whether any of the partitions has something to read.
-func (c *Collector) reads() bool { return c.any(func(m *member) bool { return m.reading }) }
+func (c *Collector) reads() bool { return c.any(func(m *member) bool { return m.hasMore }) }
 
 // waits reports whether any of the partitions waits for others.
 func (c *Collector) waits() bool {
@@ -134,7 +134,7 @@ func TestOneThatSharesALogIsIdleOnlyWhenItIsKnownToBe(t *testing.T) {
 		t.Error("it is taken to be idle still, up to", limit)
 	}
 	woken := false
-	if later.may(1000+54_001, func() { woken = true }) {
+	if later.ask(1000+54_001, func() { woken = true }) {
 		t.Error("it may go on")
 	}
 	<-doubts

@@ -32,7 +32,7 @@ type commitJournal struct {
 	kick    chan struct{}
 	closing chan struct{}
 	ended   chan struct{}
-	told    kafka.Commit // the last commit
+	last    kafka.Commit
 }
 
 type pendingCut struct {
@@ -90,7 +90,7 @@ func (j *commitJournal) done(_ *stream, c *cut) {
 		j.standing.Reached = c.reached
 	}
 
-	if last, ok := readSeen(c.note); ok {
+	if last, ok := readRecordID(c.note); ok {
 		if now := time.Now(); now.Sub(j.marked) > markEvery {
 			j.standing.Mark, j.marked = j.standing.Last, now
 		}
@@ -146,7 +146,7 @@ func (j *commitJournal) run(ctx context.Context) {
 			closing = true
 		}
 
-		if err := j.tell(ctx); err != nil {
+		if err := j.commitChanges(ctx); err != nil {
 			j.refuse(err)
 			return
 		}
@@ -164,17 +164,17 @@ func (j *commitJournal) every() time.Duration {
 	return lazyEvery
 }
 
-// tell commits the changes. Its error is permanent.
-func (j *commitJournal) tell(ctx context.Context) error {
+// commitChanges commits the changes. Its error is permanent.
+func (j *commitJournal) commitChanges(ctx context.Context) error {
 	for {
 		commit, notes := j.snapshot()
-		if commit == j.told {
+		if commit == j.last {
 			return nil
 		}
 
 		err := j.claim.Commit(ctx, commit)
 		if err == nil {
-			j.told = commit
+			j.last = commit
 			j.source.mended("commit")
 			j.noted(notes)
 			return nil
@@ -224,16 +224,16 @@ func (j *commitJournal) close() {
 	<-j.ended
 }
 
-func (s seen) append(b []byte) []byte {
+func (s recordID) append(b []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.Offset)), uint64(s.Sum))
 }
 
-func readSeen(b []byte) (seen, bool) {
+func readRecordID(b []byte) (recordID, bool) {
 	if len(b) == 0 {
-		return seen{}, false
+		return recordID{}, false
 	}
 	f := fields{left: b}
-	s := seen{int64(f.uint()), uint32(f.uint())}
+	s := recordID{int64(f.uint()), uint32(f.uint())}
 	return s, !f.failed
 }
 

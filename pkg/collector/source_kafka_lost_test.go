@@ -96,13 +96,13 @@ func TestALogThatWasCutOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mark := seeRecord(&records[0])
+			mark := idOf(&records[0])
 			if sameLog {
 				clear(b.want)
 			} else {
 				mark.Sum++
 			}
-			b.commit(kafkaNote{Incarnation: "i", Mark: &mark, Last: &seen{99, 1}}.commit(100, nil))
+			b.commit(kafkaNote{Incarnation: "i", Mark: &mark, Last: &recordID{99, 1}}.commit(100, nil))
 			c := b.start(b.sink)
 			eventually(t, "it to be said", func() bool { return c.said.has("its log ends at 20, but it was read up to 100") })
 			b.produce(10)
@@ -144,7 +144,7 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	if err != nil || claim == nil {
 		t.Fatal(err)
 	}
-	r := &reading{kafkaSource: b.still(), claim: claim}
+	r := &partitionReader{kafkaSource: b.still(), claim: claim}
 	r.partition = r.possess(b.topic, 0)
 	r.open(&takeover{note: kafkaNote{Incarnation: "i"}})
 	defer r.stream.close()

@@ -18,15 +18,15 @@ const noteVersion = 1
 //
 // It fits kafka.MaxMetadata with as many cuts as a stream has in flight.
 type kafkaNote struct {
-	Version     int    `json:"v"`
-	Incarnation string `json:"incarnation"`       // random: made when the partition is begun
-	Partitions  int    `json:"partitions"`        // of the topic at that time: a partition with a higher number is younger
-	Rules       string `json:"rules,omitempty"`   // fingerprint of those that made the cuts
-	Reached     int64  `json:"reached,omitempty"` // request time up to which Kafka has all, Unix ms; 0 is unknown
-	End         bool   `json:"end,omitempty"`     // there was nothing more to read
-	Waits       int64  `json:"waits,omitempty"`   // when others last kept it from reading, Unix s
-	Last        *seen  `json:"last,omitempty"`    // the last record before the offset
-	Mark        *seen  `json:"mark,omitempty"`    // a record some minutes older, to recognize a log that was cut off
+	Version     int       `json:"v"`
+	Incarnation string    `json:"incarnation"`       // random: made when the partition is begun
+	Partitions  int       `json:"partitions"`        // of the topic at that time: a partition with a higher number is younger
+	Rules       string    `json:"rules,omitempty"`   // fingerprint of those that made the cuts
+	Reached     int64     `json:"reached,omitempty"` // request time up to which Kafka has all, Unix ms; 0 is unknown
+	End         bool      `json:"end,omitempty"`     // there was nothing more to read
+	Waits       int64     `json:"waits,omitempty"`   // when others last kept it from reading, Unix s
+	Last        *recordID `json:"last,omitempty"`    // the last record before the offset
+	Mark        *recordID `json:"mark,omitempty"`    // a record some minutes older, to recognize a log that was cut off
 
 	// The form that was found out, where it is not configured.
 	Envelope string `json:"envelope,omitempty"`
@@ -35,16 +35,16 @@ type kafkaNote struct {
 	Cuts []int64 `json:"cuts,omitempty"` // the length and the clock of each outstanding cut
 }
 
-// seen identifies a record that was read, to recognize the log.
-type seen struct {
+// A recordID identifies a record that was read, to recognize the log.
+type recordID struct {
 	Offset int64  `json:"offset"`
 	Sum    uint32 `json:"sum"` // CRC-32C of key, value and time
 }
 
-func seeRecord(r *kafka.Record) seen {
+func idOf(r *kafka.Record) recordID {
 	sum := crc32.Update(crc32.Checksum(r.Key, castagnoli), castagnoli, r.Value)
 	at := binary.LittleEndian.AppendUint64(nil, uint64(r.Time.UnixMilli()))
-	return seen{r.Offset, crc32.Update(sum, castagnoli, at)}
+	return recordID{r.Offset, crc32.Update(sum, castagnoli, at)}
 }
 
 // An outstanding cut is one that Kafka may not have yet.
@@ -116,7 +116,7 @@ type takeover struct {
 	offset int64 // to begin at; -1 is the start of a new incarnation
 	again  []outstanding
 	by     *ruling // makes these cuts
-	anew   string  // why the note is not valid for this log; "" when it is
+	whyNew string  // why the note is not valid for this log; "" when it is
 }
 
 // end is where the outstanding cuts end.
@@ -127,20 +127,20 @@ func (t *takeover) end() int64 {
 	return t.offset
 }
 
-// takeUp determines where to continue, from the commit and the extent of the log.
-func takeUp(commit kafka.Commit, span kafka.Span) (t takeover, err error) {
+// newTakeover determines where to continue, from the commit and the extent of the log.
+func newTakeover(commit kafka.Commit, span kafka.Span) (t takeover, err error) {
 	if commit.Offset < 0 {
-		return takeover{offset: -1, anew: "nothing is stored about it"}, nil
+		return takeover{offset: -1, whyNew: "nothing is stored about it"}, nil
 	}
 	t.offset = commit.Offset
 	t.note, t.again, err = readNote(commit)
 	switch {
 	case errors.Is(err, errForeign):
-		return takeover{offset: commit.Offset, anew: "the stored commit was not written by a collector"}, nil
+		return takeover{offset: commit.Offset, whyNew: "the stored commit was not written by a collector"}, nil
 	case err != nil:
 		return t, err
 	case t.end() > span.End:
-		return takeover{note: t.note, beyond: true, offset: -1, anew: fmt.Sprintf("its log ends at %d, but it was read up to %d", span.End, t.end())}, nil
+		return takeover{note: t.note, beyond: true, offset: -1, whyNew: fmt.Sprintf("its log ends at %d, but it was read up to %d", span.End, t.end())}, nil
 	}
 
 	return t, nil

@@ -13,7 +13,7 @@ import (
 
 func TestANoteSaysWhatItWasToldAndFits(t *testing.T) {
 	longest := kafkaNote{Incarnation: newID(), Partitions: math.MaxInt32, Rules: strings.Repeat("f", 64), Reached: math.MaxInt64, End: true, Waits: math.MaxInt64,
-		Last: &seen{math.MaxInt64, math.MaxUint32}, Mark: &seen{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
+		Last: &recordID{math.MaxInt64, math.MaxUint32}, Mark: &recordID{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
 	var cuts []outstanding
 	at := int64(1)
 	for range inFlightCuts {
@@ -45,7 +45,7 @@ func TestWhereAPartitionIsTakenUp(t *testing.T) {
 		span   kafka.Span
 		offset int64
 		again  int
-		anew   string
+		whyNew string
 		err    error
 	}{
 		"nothing stored":             {kafka.Commit{Offset: -1}, kafka.Span{End: 200}, -1, 0, "nothing is stored", nil},
@@ -62,8 +62,8 @@ func TestWhereAPartitionIsTakenUp(t *testing.T) {
 		"of a newer version":         {newer, kafka.Span{End: 200}, 100, 0, "", errNewer},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := takeUp(c.commit, c.span)
-			if !errors.Is(err, c.err) || got.offset != c.offset || len(got.again) != c.again || !strings.Contains(got.anew, c.anew) || (c.anew == "") != (got.anew == "") {
+			got, err := newTakeover(c.commit, c.span)
+			if !errors.Is(err, c.err) || got.offset != c.offset || len(got.again) != c.again || !strings.Contains(got.whyNew, c.whyNew) || (c.whyNew == "") != (got.whyNew == "") {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})

@@ -24,7 +24,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 		every := peersEvery
 		for _, topic := range k.known() {
 			commits, err := k.client.Committed(ctx, k.group, topic)
-			k.hear(topic, commits, err)
+			k.applyCommits(topic, commits, err)
 			if err == nil && k.behind() {
 				every = peersHasty
 			}
@@ -71,9 +71,9 @@ func (k *kafkaSource) behind() bool {
 	return behind && others
 }
 
-// hear applies the commits of a topic. While the commits cannot be read, no partition counts as stalled, unless the
-// topic is gone.
-func (k *kafkaSource) hear(topic string, commits []kafka.Commit, err error) {
+// applyCommits applies the commits of a topic. While the commits cannot be read, no partition counts as stalled,
+// unless the topic is gone.
+func (k *kafkaSource) applyCommits(topic string, commits []kafka.Commit, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
@@ -87,12 +87,12 @@ func (k *kafkaSource) hear(topic string, commits []kafka.Commit, err error) {
 
 	for number, commit := range commits {
 		if p := k.partition(topic, number); !p.owned {
-			k.hearOf(p, commit)
+			k.applyCommit(p, commit)
 		}
 	}
 }
 
-func (k *kafkaSource) hearOf(p *partition, commit kafka.Commit) {
+func (k *kafkaSource) applyCommit(p *partition, commit kafka.Commit) {
 	note, _, err := readNote(commit)
 	if commit.Offset < 0 || err != nil {
 		p.member.wait(false) // its owner has not begun yet
@@ -105,8 +105,8 @@ func (k *kafkaSource) hearOf(p *partition, commit kafka.Commit) {
 	}
 
 	p.incarnation, p.offset = note.Incarnation, commit.Offset
-	if p.heard != commit.Metadata {
-		p.heard, p.changed = commit.Metadata, time.Now()
+	if p.metadata != commit.Metadata {
+		p.metadata, p.changed = commit.Metadata, time.Now()
 	}
 
 	p.member.wait(note.Waits > 0 && time.Since(p.changed) < stallAfter)

@@ -33,7 +33,7 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 		day := time.Now().Add(-24 * time.Hour).UnixMilli()
 		hear := func(n kafkaNote) {
 			n.Incarnation = "i" + n.Incarnation
-			k.hear("logs", []kafka.Commit{{Offset: -1}, n.commit(7, nil)}, nil)
+			k.applyCommits("logs", []kafka.Commit{{Offset: -1}, n.commit(7, nil)}, nil)
 		}
 		limit := func(want int64, when string) {
 			t.Helper()
@@ -42,7 +42,7 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 			}
 		}
 		free := int64(1<<63 - 1)
-		k.hear("logs", []kafka.Commit{{Offset: -1}, {Offset: -1}}, nil)
+		k.applyCommits("logs", []kafka.Commit{{Offset: -1}, {Offset: -1}}, nil)
 		limit(noTime, "of one that nothing is heard of")
 		hear(kafkaNote{Reached: day})
 		limit(day+60_000, "of one that goes on")
@@ -72,12 +72,12 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 		limit(day+60_000, "of one that begins anew")
 		for range 60 {
 			time.Sleep(time.Second)
-			k.hear("logs", nil, kafka.ErrUnreachable)
+			k.applyCommits("logs", nil, kafka.ErrUnreachable)
 		}
 		limit(day+60_000, "while nothing can be heard")
 		for range 31 {
 			time.Sleep(time.Second)
-			k.hear("logs", nil, kafka.ErrNoTopic)
+			k.applyCommits("logs", nil, kafka.ErrNoTopic)
 			ours.member.newest()
 		}
 		limit(free, "of a topic that is gone")
@@ -137,7 +137,7 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		if asked.Add(1) == 1 {
-			later.may(1, func() {})
+			later.ask(1, func() {})
 		}
 		return nil, nil, false
 	})
@@ -147,6 +147,6 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	defer following.Wait()
 	defer cancel()
 	eventually(t, "it to hear of others", func() bool { return begun.Load() > 0 })
-	later.may(1, func() {})
+	later.ask(1, func() {})
 	eventually(t, "another look", func() bool { return asked.Load() > 2 }) // a look asks for the beginning and for the end
 }

@@ -15,11 +15,13 @@ const (
 	sampleRecords = 500
 )
 
-// errAnew means that the log is not the one that was read, or may not be: reading has to begin again with a takeover.
-var errAnew = errors.New("the log has to be taken over again")
+// errTakeOver means that the log is not the one that was read, or may not be: reading has to begin again with a
+// takeover.
+var errTakeOver = errors.New("the log has to be taken over again")
 
-// A reading reads a partition from the takeover until it is given up. One goroutine owns it; another one fetches.
-type reading struct {
+// A partitionReader reads a partition from the takeover until it is given up. One goroutine owns it; another one
+// fetches.
+type partitionReader struct {
 	*kafkaSource
 	*partition
 	claim   *kafka.Claim
@@ -35,14 +37,14 @@ type reading struct {
 	records []kafka.Record // that are being read
 
 	at     int // index in records of the one that is being read
-	before seen
+	before recordID
 	tried  bool // the last fetched records were used to find out the form
 	gone   bool // the topic was missing when last fetched
 }
 
 // run reads until the context is done, the log has to be taken over again, or the partition is lost.
-func (r *reading) run(ctx context.Context) error {
-	t, err := r.take(ctx)
+func (r *partitionReader) run(ctx context.Context) error {
+	t, err := r.takeOver(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,7 +79,7 @@ func (r *reading) run(ctx context.Context) error {
 	return err
 }
 
-func (r *reading) open(t *takeover) {
+func (r *partitionReader) open(t *takeover) {
 	r.choice = t.note.choice()
 	r.journal = newCommitJournal(r.kafkaSource, r.claim, r.member, t)
 	config := streamConfig{
@@ -104,12 +106,12 @@ func (r *reading) open(t *takeover) {
 }
 
 // sourceName is the source that the batches carry.
-func (r *reading) sourceName(incarnation string) string {
+func (r *partitionReader) sourceName(incarnation string) string {
 	return fmt.Sprintf("%s/%s/%s", r.topicPartition, r.cluster, incarnation)
 }
 
 // read reads records.
-func (r *reading) read(ctx context.Context) error {
+func (r *partitionReader) read(ctx context.Context) error {
 	fetching, cancel := context.WithCancel(ctx)
 	r.reader = r.client.NewReader(r.topic, r.number, r.stream.position)
 	r.reader.MaxBytes = fetchBytes
@@ -140,7 +142,7 @@ func (r *reading) read(ctx context.Context) error {
 }
 
 // fetch fetches records on request.
-func (r *reading) fetch(ctx context.Context) {
+func (r *partitionReader) fetch(ctx context.Context) {
 	for {
 		select {
 		case <-r.want:
@@ -156,7 +158,7 @@ func (r *reading) fetch(ctx context.Context) {
 }
 
 // fetched handles the result of a fetch.
-func (r *reading) fetched(ctx context.Context) error {
+func (r *partitionReader) fetched(ctx context.Context) error {
 	var stopped *panicked
 	switch {
 	case r.err == nil:
@@ -167,25 +169,25 @@ func (r *reading) fetched(ctx context.Context) error {
 	case errors.Is(r.err, kafka.ErrTrimmed):
 		return r.trimmed(ctx)
 	case errors.Is(r.err, kafka.ErrPastEnd):
-		return errAnew
+		return errTakeOver
 	default:
-		r.fault.Store(&fault{r.err.Error(), time.Now()}) // the client has logged it
+		r.lastError.Store(&lastError{r.err.Error(), time.Now()}) // the client has logged it
 		r.gone = r.gone || errors.Is(r.err, kafka.ErrNoTopic)
 		return nil
 	}
 
 	if r.gone {
-		return errAnew
+		return errTakeOver
 	}
-	if fault := r.fault.Load(); fault != nil && r.stream.behind {
-		r.fault.Store(nil)
+	if fault := r.lastError.Load(); fault != nil && r.stream.behind {
+		r.lastError.Store(nil)
 	}
 
 	return r.feed(ctx)
 }
 
 // feed gives the fetched records to the stream.
-func (r *reading) feed(ctx context.Context) error {
+func (r *partitionReader) feed(ctx context.Context) error {
 	r.records = r.next
 	for i := range r.records {
 		r.at = i
@@ -198,7 +200,7 @@ func (r *reading) feed(ctx context.Context) error {
 	}
 
 	if n := len(r.records); n > 0 {
-		r.before = seeRecord(&r.records[n-1])
+		r.before = idOf(&r.records[n-1])
 	}
 	r.records, r.tried = nil, false
 	if next := r.reader.Next(); next > r.stream.position {
@@ -212,7 +214,7 @@ func (r *reading) feed(ctx context.Context) error {
 	return nil
 }
 
-func (r *reading) add(ctx context.Context, record *kafka.Record) error {
+func (r *partitionReader) add(ctx context.Context, record *kafka.Record) error {
 	if record.Long {
 		return r.stream.lost(ctx, record.Value, reasonLong, record.Offset+1)
 	}
@@ -221,7 +223,7 @@ func (r *reading) add(ctx context.Context, record *kafka.Record) error {
 
 // learn finds out the form where it is not configured. Cuts that are made again are made in their old form. A cut has
 // one form, which is noted with it: so Kafka must have all cuts of the old form before a new form begins.
-func (r *reading) learn(ctx context.Context) error {
+func (r *partitionReader) learn(ctx context.Context) error {
 	if r.stream.learned || len(r.stream.again) > 0 || r.tried {
 		return nil
 	}
@@ -245,22 +247,22 @@ func (r *reading) learn(ctx context.Context) error {
 }
 
 // keep returns the last record before a position, for the journal.
-func (r *reading) keep(position int64) []byte {
+func (r *partitionReader) keep(position int64) []byte {
 	last := r.before
 	for i := r.at; i >= 0 && i < len(r.records); i-- {
 		if r.records[i].Offset < position {
-			last = seeRecord(&r.records[i])
+			last = idOf(&r.records[i])
 			break
 		}
 	}
-	if last == (seen{}) {
+	if last == (recordID{}) {
 		return nil
 	}
 	return last.append(nil)
 }
 
 // trimmed continues where the log begins now.
-func (r *reading) trimmed(ctx context.Context) error {
+func (r *partitionReader) trimmed(ctx context.Context) error {
 	start := r.reader.Span().Start
 	count := start - r.stream.position
 	r.metrics.uncounted[reasonLost].Add(float64(count))

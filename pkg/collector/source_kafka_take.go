@@ -15,10 +15,10 @@ const (
 	lookAgain    = time.Second
 )
 
-// take determines where to continue. It tries until the context is done.
-func (r *reading) take(ctx context.Context) (takeover, error) {
+// takeOver determines where to continue. It tries until the context is done.
+func (r *partitionReader) takeOver(ctx context.Context) (takeover, error) {
 	for {
-		t, err := r.tryTake(ctx)
+		t, err := r.tryTakeOver(ctx)
 		if err == nil || ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
 			return t, err
 		}
@@ -27,31 +27,31 @@ func (r *reading) take(ctx context.Context) (takeover, error) {
 	}
 }
 
-func (r *reading) tryTake(ctx context.Context) (takeover, error) {
+func (r *partitionReader) tryTakeOver(ctx context.Context) (takeover, error) {
 	commits, err := r.client.Committed(ctx, r.group, r.topic)
 	if err != nil {
 		return takeover{}, err
 	}
 
 	// The other partitions' commits are as new as ours: the hold must know them before this one sends.
-	r.hear(r.topic, commits, nil)
+	r.applyCommits(r.topic, commits, nil)
 	span, err := r.client.PartitionSpan(ctx, r.topic, r.number)
 	if err != nil {
 		return takeover{}, err
 	}
 
-	t, err := takeUp(commits[r.number], span)
+	t, err := newTakeover(commits[r.number], span)
 	if t.beyond { // a new leader may not know yet how far its log goes
 		pause(ctx, lookAgain)
 		if span, err = r.client.PartitionSpan(ctx, r.topic, r.number); err == nil {
-			t, err = takeUp(commits[r.number], span)
+			t, err = newTakeover(commits[r.number], span)
 		}
 	}
 
 	if err == nil {
 		err = r.verify(ctx, &t, span)
 	}
-	if err == nil && t.anew != "" {
+	if err == nil && t.whyNew != "" {
 		err = r.begin(ctx, &t, commits, span)
 	}
 	if err == nil {
@@ -67,24 +67,24 @@ func (r *reading) tryTake(ctx context.Context) (takeover, error) {
 // verify checks whether the last record that was read is unchanged: a topic that was deleted and made again has other
 // records. If the log ends before that record, an earlier record (Mark) shows whether it is the same log that was only
 // cut off, as by a leader that was not in sync. Then the records that were read are not read again.
-func (r *reading) verify(ctx context.Context, t *takeover, span kafka.Span) error {
+func (r *partitionReader) verify(ctx context.Context, t *takeover, span kafka.Span) error {
 	switch {
 	case t.beyond:
 		same, other, err := r.find(ctx, t.note.Mark, span)
 		if same {
-			t.anew += "; it was cut off, and its present records were read before"
+			t.whyNew += "; it was cut off, and its present records were read before"
 			t.offset = span.End
 		} else if other {
-			t.anew += ", and it is another log"
+			t.whyNew += ", and it is another log"
 		}
 		return err
-	case t.anew != "":
+	case t.whyNew != "":
 		return nil
 	}
 
 	_, other, err := r.find(ctx, t.note.Last, span)
 	if other {
-		t.anew = fmt.Sprintf("its log is another one: the record at %d is not the one that was read", t.note.Last.Offset)
+		t.whyNew = fmt.Sprintf("its log is another one: the record at %d is not the one that was read", t.note.Last.Offset)
 		t.offset = -1
 	}
 
@@ -93,7 +93,7 @@ func (r *reading) verify(ctx context.Context, t *takeover, span kafka.Span) erro
 
 // find looks for a record that was read. It reports whether the record is there, or another in its place; neither if
 // the record was deleted.
-func (r *reading) find(ctx context.Context, was *seen, span kafka.Span) (same, other bool, err error) {
+func (r *partitionReader) find(ctx context.Context, was *recordID, span kafka.Span) (same, other bool, err error) {
 	if was == nil || was.Offset < span.Start || was.Offset >= span.End {
 		return false, false, nil
 	}
@@ -103,12 +103,12 @@ func (r *reading) find(ctx context.Context, was *seen, span kafka.Span) (same, o
 	if err != nil || len(records) == 0 || records[0].Offset != was.Offset {
 		return false, false, err
 	}
-	same = seeRecord(&records[0]) == *was
+	same = idOf(&records[0]) == *was
 	return same, !same, nil
 }
 
 // begin makes a new incarnation, and commits it before any record is read.
-func (r *reading) begin(ctx context.Context, t *takeover, commits []kafka.Commit, span kafka.Span) error {
+func (r *partitionReader) begin(ctx context.Context, t *takeover, commits []kafka.Commit, span kafka.Span) error {
 	stored := commits[r.number].Offset >= 0
 	offset := min(max(t.offset, span.Start), span.End)
 	if t.offset < 0 {
@@ -118,7 +118,7 @@ func (r *reading) begin(ctx context.Context, t *takeover, commits []kafka.Commit
 		}
 	}
 
-	anew := t.anew
+	why := t.whyNew
 	*t = takeover{offset: offset, note: kafkaNote{Incarnation: newID(), Partitions: r.claim.Partitions}}
 	if err := r.claim.Commit(ctx, t.note.commit(offset, nil)); err != nil {
 		return err
@@ -129,13 +129,13 @@ func (r *reading) begin(ctx context.Context, t *takeover, commits []kafka.Commit
 		say = r.logger.Error
 	}
 
-	say("a partition begins as a new source", "log", r.topicPartition.String(), "why", anew, "from", offset, "id", r.sourceName(t.note.Incarnation))
+	say("a partition begins as a new source", "log", r.topicPartition.String(), "why", why, "from", offset, "id", r.sourceName(t.note.Incarnation))
 	r.restart()
 	return nil
 }
 
 // restart forgets how far the partition had got.
-func (r *reading) restart() {
+func (r *partitionReader) restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.vanished = false
@@ -145,7 +145,7 @@ func (r *reading) restart() {
 
 // start is where a new incarnation begins: at the configured start, or at the beginning of the log if the log was made
 // after reading began, or the log that was read is gone.
-func (r *reading) start(ctx context.Context, commits []kafka.Commit, span kafka.Span) (int64, error) {
+func (r *partitionReader) start(ctx context.Context, commits []kafka.Commit, span kafka.Span) (int64, error) {
 	start := r.config.Kafka.Start
 	switch {
 	case commits[r.number].Offset >= 0, r.vanished, r.younger(commits):
@@ -159,7 +159,7 @@ func (r *reading) start(ctx context.Context, commits []kafka.Commit, span kafka.
 }
 
 // younger reports whether the partition was added to the topic after its group had begun.
-func (r *reading) younger(commits []kafka.Commit) bool {
+func (r *partitionReader) younger(commits []kafka.Commit) bool {
 	for _, commit := range commits {
 		if note, _, err := readNote(commit); err == nil && note.Partitions <= r.number {
 			return true
@@ -170,7 +170,7 @@ func (r *reading) younger(commits []kafka.Commit) bool {
 
 // agree prepares the outstanding cuts: it drops those that are too old to be sent again, and determines the rules that
 // make the others.
-func (r *reading) agree(ctx context.Context, t *takeover) error {
+func (r *partitionReader) agree(ctx context.Context, t *takeover) error {
 	retention := r.collector.config.Retention
 	for len(t.again) > 0 && retention > 0 {
 		c := t.again[0]
@@ -192,21 +192,21 @@ func (r *reading) agree(ctx context.Context, t *takeover) error {
 }
 
 // agreeRules waits until the rules with a fingerprint are known, or uses ours in their place.
-func (r *reading) agreeRules(ctx context.Context, fingerprint string) (*ruling, error) {
+func (r *partitionReader) agreeRules(ctx context.Context, fingerprint string) (*ruling, error) {
 	var began time.Time
 	for {
 		if by := r.collector.rulingOf(fingerprint); by != nil {
 			return by, nil
 		}
 		ours := r.collector.ruling.Load()
-		said := []any{"log", r.topicPartition.String(), "rules", fingerprint, "ours", ours.fingerprint}
+		args := []any{"log", r.topicPartition.String(), "rules", fingerprint, "ours", ours.fingerprint}
 		if began.IsZero() {
 			began = time.Now()
-			r.logger.Warn("outstanding batches were made by rules that this collector does not know: waiting for these rules for 30 s", said...)
+			r.logger.Warn("outstanding batches were made by rules that this collector does not know: waiting for these rules for 30 s", args...)
 		}
 
 		if time.Since(began) >= r.patience {
-			r.logger.Error("outstanding batches are made again by other rules: those that Kafka has already are reported as conflicts and not counted again", said...)
+			r.logger.Error("outstanding batches are made again by other rules: those that Kafka has already are reported as conflicts and not counted again", args...)
 			return ours, nil
 		}
 

@@ -136,16 +136,16 @@ func (s *syslogSource) warnOfShortQueue(setting string) {
 // readUnix puts datagrams into the inbox, a message each. Without room it stops reading, and the senders wait.
 func (s *syslogSource) readUnix(ctx context.Context, conn *net.UnixConn) error {
 	defer os.Remove(s.address)
-	whole := true
+	complete := true
 	read := func(buffer []byte) (int, error) {
 		n, _, flags, _, err := conn.ReadMsgUnix(buffer, nil)
-		whole = flags&unix.MSG_TRUNC == 0
+		complete = flags&unix.MSG_TRUNC == 0
 		return n, err
 	}
 
 	return s.receive(ctx, conn, read, func(message []byte) bool {
 		why := counted
-		if !whole {
+		if !complete {
 			message, why = message[:maxMessageBytes], reasonLong
 		}
 		return s.inbox.put(ctx, message, why) == nil

@@ -118,12 +118,12 @@ func speaksTLS(begins []byte) bool { return bytes.HasPrefix(begins, []byte{0x16,
 
 // speaksHTTP reports whether a line is the first one of an HTTP request: a method, a target and HTTP/1.1. Of a line
 // that is too long to be kept, the method and the first bytes of the target are enough.
-func speaksHTTP(line []byte, cut bool) bool {
+func speaksHTTP(line []byte, truncated bool) bool {
 	method, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok || len(method) == 0 || len(method) > 20 || bytes.ContainsFunc(method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
 		return false
 	}
-	if cut {
+	if truncated {
 		return bytes.HasPrefix(rest, []byte("/")) || bytes.HasPrefix(rest, []byte("http"))
 	}
 	target, version, ok := bytes.Cut(rest, []byte(" HTTP/"))

@@ -51,7 +51,7 @@ type stream struct {
 	position int64 // after the last record
 	reached  int64 // the newest request time
 	open     *cut  // the cut in progress; nil when no record was added since the last one
-	whole    bool  // the record that is being read has added no hit yet
+	noHitYet bool  // the record that is being read has added no hit yet
 	full     bool  // a partition's batch is full
 	added    int
 	writers  []*hit.Writer // of the open cut, by partition; nil for those without a hit
@@ -105,7 +105,7 @@ func (in *intake) newStream(config streamConfig) *stream {
 		writers: make([]*hit.Writer, in.collector.config.Partitions), wake: make(chan struct{}, 1),
 		found: map[form]bool{}, timer: time.NewTimer(time.Hour),
 	}
-	s.each = s.take
+	s.each = s.judgeRequest
 	s.beginReading()
 	s.show()
 	in.streams.add(s)
@@ -145,7 +145,7 @@ func (s *stream) add(ctx context.Context, record []byte, after int64) error {
 	if err := s.openFor(ctx, after); err != nil {
 		return err
 	}
-	s.ctx, s.record, s.whole = ctx, request.Text(record), true
+	s.ctx, s.record, s.noHitYet = ctx, request.Text(record), true
 	s.tally.bytes += int64(len(record))
 	if s.decoder != nil {
 		s.decoder.DecodeEach(s.record, s.each)
@@ -172,7 +172,7 @@ func (s *stream) openFor(ctx context.Context, after int64) error {
 			return err
 		}
 		s.position = s.again[0].to
-		s.cut()
+		s.endCut()
 	}
 	if err := s.ensure(ctx); err != nil {
 		return err
@@ -254,7 +254,7 @@ func (s *stream) drain(ctx context.Context) error {
 		if err := s.leave(ctx); !errors.Is(err, errHeld) {
 			return err
 		}
-		if err := s.news(ctx); err != nil {
+		if err := s.awaitNews(ctx); err != nil {
 			return err
 		}
 	}
@@ -274,10 +274,10 @@ func (s *stream) leave(ctx context.Context) error {
 			s.show()
 			return nil
 		}
-		if first := s.flying[0]; s.held && !first.sent && first.told != s.lateNotes {
+		if first := s.flying[0]; s.held && !first.sent && first.submitted != s.lateNotes {
 			return errHeld
 		}
-		if err := s.news(ctx); err != nil {
+		if err := s.awaitNews(ctx); err != nil {
 			return err
 		}
 	}
@@ -296,7 +296,7 @@ func (s *stream) unsent() (n int) {
 // cutLast cuts the rest, unless that is a part of a cut that has to be made again.
 func (s *stream) cutLast() {
 	if s.err == nil && s.position > s.begins() && len(s.again) == 0 { // a part of a cut would be a different cut
-		s.cut()
+		s.endCut()
 	}
 }
 

@@ -70,12 +70,12 @@ func (s *stream) pause(ctx context.Context) error {
 		s.member.wait(true)
 		defer s.member.wait(false)
 	}
-	return s.news(ctx)
+	return s.awaitNews(ctx)
 }
 
-// news waits for news of the cuts in flight, or until it is time to ask again whether they may be sent, or how much
+// awaitNews waits for news of the cuts in flight, or until it is time to ask again whether they may be sent, or how much
 // there is to read.
-func (s *stream) news(ctx context.Context) error {
+func (s *stream) awaitNews(ctx context.Context) error {
 	if s.measure != nil {
 		s.measure()
 	}
@@ -103,7 +103,7 @@ func (s *stream) look(ctx context.Context) error {
 		return err
 	}
 	if after, any := s.due(); any && after <= 0 {
-		s.cut()
+		s.endCut()
 		return s.advance(ctx)
 	}
 	return nil
@@ -145,8 +145,8 @@ func (s *stream) next() (after time.Duration, any bool) {
 	return after, any
 }
 
-// cut ends the open cut and gives it to the journal.
-func (s *stream) cut() {
+// endCut ends the open cut and gives it to the journal.
+func (s *stream) endCut() {
 	c := s.open
 	c.to, c.reached = s.position, s.reached
 	if s.keep != nil {
@@ -154,7 +154,7 @@ func (s *stream) cut() {
 	}
 
 	for _, partition := range s.used {
-		s.batch(partition, false)
+		s.addBatch(partition, false)
 	}
 	s.release()
 	c.left.Store(int32(len(c.batches)))
@@ -170,7 +170,7 @@ func (s *stream) cut() {
 	// The earlier owner has noted this cut already.
 	if len(s.again) > 0 {
 		s.again, c.again = s.again[1:], true
-		c.told = true
+		c.submitted = true
 		c.noted.Store(true)
 		return
 	}
@@ -182,7 +182,7 @@ func (s *stream) cut() {
 
 // note gives a cut to the journal.
 func (s *stream) note(c *cut) {
-	c.told = true
+	c.submitted = true
 	s.journal.note(s, c)
 }
 
@@ -202,7 +202,7 @@ func (s *stream) advance(ctx context.Context) error {
 		if c.sent {
 			continue
 		}
-		if !c.noted.Load() || !s.lateNotes && !s.maySend(c) {
+		if !c.noted.Load() || !s.lateNotes && !s.askToSend(c) {
 			break
 		}
 		if err := s.send(ctx, c); err != nil {
@@ -218,10 +218,10 @@ func (s *stream) advance(ctx context.Context) error {
 // noteAllowed gives the cuts to the journal that were not given yet and may be sent.
 func (s *stream) noteAllowed() {
 	for _, c := range s.flying {
-		if c.told {
+		if c.submitted {
 			continue
 		}
-		if !s.maySend(c) {
+		if !s.askToSend(c) {
 			return
 		}
 		s.note(c)
@@ -238,10 +238,10 @@ func (s *stream) finishSent() {
 	}
 }
 
-// maySend asks the hold for the next cut to be sent, and reports whether it is not ahead of others. If it is, maySend
-// notes in the hold that all before it is sent. This cannot deadlock: it asks for no more than the hold grants to the
-// slowest.
-func (s *stream) maySend(c *cut) bool {
+// askToSend asks the hold for the next cut to be sent, and reports whether it is not ahead of others. If it is,
+// askToSend notes in the hold that all before it is sent. This cannot deadlock: it asks for no more than the hold
+// grants to the slowest.
+func (s *stream) askToSend(c *cut) bool {
 	if s.member == nil || c.fault != nil || c.reached == noTime || len(c.batches) == 0 {
 		s.held = false
 		return true
@@ -253,7 +253,7 @@ func (s *stream) maySend(c *cut) bool {
 		upTo = min(upTo, after(c.first, s.member.slack()))
 	}
 
-	s.held = !s.member.may(upTo, s.woken)
+	s.held = !s.member.ask(upTo, s.woken)
 	if s.held && c.first != noTime && c == s.firstUnsent() {
 		s.member.reach(c.first)
 		if s.flying[0] == c {

@@ -9,8 +9,8 @@ import (
 	"weir/pkg/rule"
 )
 
-// take judges a request of the record, or counts why it cannot be read.
-func (s *stream) take(r *request.Request, err error) {
+// judgeRequest judges a request of the record, or counts why it cannot be read.
+func (s *stream) judgeRequest(r *request.Request, err error) {
 	if s.err != nil || err == request.ErrNoRequest {
 		return
 	}
@@ -61,7 +61,7 @@ func (s *stream) refuse(r *request.Request) reason {
 
 // reach notes the time of a request. A cut covers no more time than the stream may be ahead of others.
 func (s *stream) reach(at int64) error {
-	if s.open.first != noTime && at-s.open.first > s.open.span && s.whole && s.position > s.open.from && len(s.again) == 0 {
+	if s.open.first != noTime && at-s.open.first > s.open.span && s.noHitYet && s.position > s.open.from && len(s.again) == 0 {
 		if err := s.cutBefore(s.ctx); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (s *stream) reach(at int64) error {
 // rules judge the new cut: the decoder may not have read the fields that others need.
 func (s *stream) cutBefore(ctx context.Context) error {
 	after := s.open.to
-	s.cut()
+	s.endCut()
 	s.midway = true
 	defer func() { s.midway = false }()
 	return s.openFor(ctx, after)
@@ -104,20 +104,20 @@ func (s *stream) hit(h *rule.Hit, at int64) {
 	}
 
 	if !w.Add(h.Rule, h.Key, at, h.Cost) {
-		s.batch(partition, true)
+		s.addBatch(partition, true)
 		w.Reset(s.ruling.names)
 		w.Add(h.Rule, h.Key, at, h.Cost)
 	}
 
 	s.hits++
-	s.whole = false
+	s.noHitYet = false
 	s.full = s.full || w.Size() > cutBytes
 	s.tally.hits[h.Rule]++
 }
 
-// batch adds the hits in the partition's writer to the open cut, which ends with the record that is being read. A
+// addBatch adds the hits in the partition's writer to the open cut, which ends with the record that is being read. A
 // partition gets more than one batch only if a record's requests do not fit into one.
-func (s *stream) batch(partition int, more bool) {
+func (s *stream) addBatch(partition int, more bool) {
 	part := 0
 	for i := range s.open.batches {
 		if s.open.batches[i].partition == partition {

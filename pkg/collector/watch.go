@@ -22,8 +22,8 @@ type warnings struct{ one, private, unread, clock, lacking atomic.Bool }
 
 // A watch looks for signs that a source is read wrongly.
 type watch struct {
-	seen, failed int
-	sample       string // of what could not be read
+	records, failed int
+	sample          string // of what could not be read
 
 	// The address that sends a majority of the requests if any does, by the majority vote of Boyer and Moore; it is
 	// counted in the span after the one that elected it.
@@ -44,7 +44,7 @@ type watch struct {
 
 // request looks at a request that was read.
 func (w *watch) request(s *stream, r *request.Request, proxy bool) {
-	w.seen++
+	w.records++
 	w.requests++
 	if r.IP == w.elected {
 		w.votes++
@@ -57,7 +57,7 @@ func (w *watch) request(s *stream, r *request.Request, proxy bool) {
 	}
 	w.public = w.public || r.IP.IsValid() && !r.IP.IsPrivate() && !r.IP.IsLoopback() && !proxy
 	w.fields(s, r)
-	if w.seen >= watchSpan {
+	if w.records >= watchSpan {
 		w.judge(s)
 	}
 	if w.live || r.UnixMilli-s.open.clock >= clockOff { // a backlog may be old, but never in the future
@@ -79,22 +79,22 @@ func (w *watch) fields(s *stream, r *request.Request) {
 
 // unread looks at a record that could not be read.
 func (w *watch) unread(s *stream) {
-	w.seen++
+	w.records++
 	w.failed++
-	if w.sample == "" && !s.said.unread.Load() {
+	if w.sample == "" && !s.warned.unread.Load() {
 		w.sample = request.Sample(s.record)
 	}
-	if w.seen >= watchSpan {
+	if w.records >= watchSpan {
 		w.judge(s)
 	}
 }
 
 // judge ends a span.
 func (w *watch) judge(s *stream) {
-	if float64(w.failed) > unreadShare*float64(w.seen) && s.said.unread.CompareAndSwap(false, true) {
-		s.logger.Warn("many records cannot be read: is the format right?", "log", s.log, "unread", w.failed, "of", w.seen, "for example", w.sample)
+	if float64(w.failed) > unreadShare*float64(w.records) && s.warned.unread.CompareAndSwap(false, true) {
+		s.logger.Warn("many records cannot be read: is the format right?", "log", s.log, "unread", w.failed, "of", w.records, "for example", w.sample)
 	}
-	if w.accused.IsValid() && 2*w.of > w.requests && s.said.one.CompareAndSwap(false, true) {
+	if w.accused.IsValid() && 2*w.of > w.requests && s.warned.one.CompareAndSwap(false, true) {
 		what := "one address makes more than half of the requests: is it a proxy that client.trusted_proxies does not name?"
 		if w.accusedProxy {
 			what = "a trusted proxy makes more than half of the requests by itself: does the log have the header that names clients (client.header)?"
@@ -102,11 +102,11 @@ func (w *watch) judge(s *stream) {
 		s.logger.Warn(what, "log", s.log, "address", w.accused, "requests", w.of, "of", w.requests)
 	}
 
-	if !w.public && w.requests > watchSpan/2 && s.said.private.CompareAndSwap(false, true) {
+	if !w.public && w.requests > watchSpan/2 && s.warned.private.CompareAndSwap(false, true) {
 		s.logger.Warn("all clients have private addresses: are they behind a proxy that client.trusted_proxies does not name?", "log", s.log)
 	}
 	if w.requests > watchSpan/2 && len(w.lacking) > 0 {
-		if s.said.lacking.CompareAndSwap(false, true) {
+		if s.warned.lacking.CompareAndSwap(false, true) {
 			for _, field := range w.lacking {
 				s.logger.Warn("no request has a field that rules ask for: does the log have it? These rules count nothing by it here", "log", s.log,
 					"field", field.Field, "rules", strings.Join(field.By, ", "), "requests", w.requests)
@@ -118,13 +118,13 @@ func (w *watch) judge(s *stream) {
 	// The vote only nominates an address. The next span counts its requests.
 	w.accused, w.accusedProxy = w.elected, w.electedProxy
 	w.elected, w.votes, w.of = netip.Addr{}, 0, 0
-	w.seen, w.failed, w.requests, w.public, w.sample = 0, 0, 0, false, ""
+	w.records, w.failed, w.requests, w.public, w.sample = 0, 0, 0, false, ""
 }
 
 // clock compares the time of a request that was logged just now, or before, with our clock.
 func (w *watch) clock(s *stream, at int64) {
 	off := s.open.clock - at
-	if max(off, -off) >= clockOff && s.said.clock.CompareAndSwap(false, true) {
+	if max(off, -off) >= clockOff && s.warned.clock.CompareAndSwap(false, true) {
 		s.logger.Warn("requests have a time that is far from when they were logged: is the time zone right?", "log", s.log,
 			"request", time.UnixMilli(at).UTC().Format(time.RFC3339), "off", (time.Duration(off) * time.Millisecond).Round(time.Minute))
 	}
