@@ -193,6 +193,7 @@ func (c *Collector) runSource(ctx context.Context, i int) error {
 		if s, err = in.open(); err != nil {
 			return err
 		}
+
 		c.mu.Lock()
 		c.sources[i] = s
 		c.mu.Unlock()

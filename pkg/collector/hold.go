@@ -223,6 +223,7 @@ func (m *member) ask(at int64, wake func()) bool {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	now := time.Now()
+
 	m.dropStalled(now)
 	limit, live := m.limit(), at >= now.UnixMilli()-m.late
 	m.catchingUp = !live || m.catchingUp && limit < now.UnixMilli()
@@ -230,6 +231,7 @@ func (m *member) ask(at int64, wake func()) bool {
 		m.free()
 		return true
 	}
+
 	m.wants, m.wake = at, wake
 	m.doubt()
 	return false

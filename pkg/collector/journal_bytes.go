@@ -10,7 +10,7 @@ import (
 )
 
 // The journal's bytes: a header and entries. Each is its length (4 bytes, little endian), the CRC-32C of what follows
-// (4 bytes), a byte that tells the kind, and fields: texts and numbers as encoding/binary's varints, texts with their
+// (4 bytes), a byte with the kind, and fields: texts and numbers as encoding/binary's varints, texts with their
 // lengths before them.
 const (
 	journalVersion = 1

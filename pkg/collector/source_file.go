@@ -122,6 +122,7 @@ func (f *fileSource) follow(ctx context.Context) {
 	events, faults, every := f.notifications()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+
 	var look <-chan time.Time
 	for n := 1; ; n++ {
 		select {

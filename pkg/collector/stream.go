@@ -230,6 +230,7 @@ func (s *stream) wait(ctx context.Context, more <-chan struct{}) error {
 		}
 		s.idle(s.hits == 0 && len(s.flying) == 0 && !s.behind)
 		s.show()
+
 		timer := s.alarm(s.next())
 		select {
 		case <-more:
@@ -274,6 +275,8 @@ func (s *stream) leave(ctx context.Context) error {
 			s.show()
 			return nil
 		}
+
+		// A held cut would wait for others. Cuts that are under way are still waited for.
 		if first := s.flying[0]; s.held && !first.sent && first.submitted != s.lateNotes {
 			return errHeld
 		}
