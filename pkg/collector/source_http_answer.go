@@ -96,6 +96,10 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *h
 	}
 
 	p := &post{json: kind == kindJSON, done: make(chan counting, 1)}
+	if r.ContentLength > h.limits.bodyBytes {
+		w.Header().Set("Connection", "close") // what follows is not read
+		return outcome{}, h.unread(&http.MaxBytesError{Limit: h.limits.bodyBytes})
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, h.limits.bodyBytes)
 	err = p.read(&h.memory, r, h.limits.bodyBytes)
 	if err == nil { // a mistake in the middle must not leave the first half counted

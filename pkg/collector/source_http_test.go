@@ -254,6 +254,22 @@ func TestHTTPRefusesWhatItCannotRead(t *testing.T) {
 	b.sink.await(t, b.want)
 }
 
+// A body that is too long by its own account is refused before it is there.
+func TestHTTPRefusesALongBodyAtOnce(t *testing.T) {
+	b := newHTTPBench(t)
+	b.start()
+	body, never := io.Pipe()
+	defer never.Close()
+	request, err := http.NewRequest(http.MethodPost, b.url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.ContentLength = 99_999_999_999
+	if reply := b.send(request); reply.status != http.StatusRequestEntityTooLarge || reply.detail == "" {
+		t.Errorf("%+v", reply)
+	}
+}
+
 func TestHTTPHasOnePath(t *testing.T) {
 	b := newHTTPBench(t)
 	b.config.Sources[0].HTTP.Hosts = []string{"collector.internal"}

@@ -37,6 +37,7 @@ type watch struct {
 	electedProxy, accusedProxy bool
 
 	lacking []rule.Asked // fields that no request had yet, by the rules of by
+	hosts   int          // requests that had a host
 	by      *ruling
 
 	live bool // the backlog has been read
@@ -65,13 +66,18 @@ func (w *watch) request(s *stream, r *request.Request, proxy bool) {
 	}
 }
 
-// fields looks for the fields that rules ask for, until each has appeared once.
+// fields looks for the fields that rules ask for, until each has appeared once. A host has to be in half of the requests:
+// clients that take the server for a proxy (GET http://a.example/) name one in logs that have no field for it.
 func (w *watch) fields(s *stream, r *request.Request) {
 	if w.by != s.ruling {
-		w.by, w.lacking = s.ruling, append(w.lacking[:0], s.ruling.asks...)
+		w.by, w.lacking, w.hosts = s.ruling, append(w.lacking[:0], s.ruling.asks...), 0
 	}
 	for i := len(w.lacking) - 1; i >= 0; i-- {
-		if r.Has(w.lacking[i].Field) {
+		switch field := w.lacking[i].Field; {
+		case !r.Has(field):
+		case field == "host":
+			w.hosts++
+		default:
 			w.lacking = slices.Delete(w.lacking, i, i+1)
 		}
 	}
@@ -105,6 +111,9 @@ func (w *watch) judge(s *stream) {
 	if !w.public && w.requests > watchSpan/2 && s.warned.private.CompareAndSwap(false, true) {
 		s.logger.Warn("all clients have private addresses: are they behind a proxy that client.trusted_proxies does not name?", "log", s.log)
 	}
+	if w.requests > 0 && 2*w.hosts >= w.requests {
+		w.lacking = slices.DeleteFunc(w.lacking, func(a rule.Asked) bool { return a.Field == "host" })
+	}
 	if w.requests > watchSpan/2 && len(w.lacking) > 0 {
 		if s.warned.lacking.CompareAndSwap(false, true) {
 			for _, field := range w.lacking {
@@ -118,7 +127,7 @@ func (w *watch) judge(s *stream) {
 	// The vote only nominates an address. The next span counts its requests.
 	w.accused, w.accusedProxy = w.elected, w.electedProxy
 	w.elected, w.votes, w.of = netip.Addr{}, 0, 0
-	w.records, w.failed, w.requests, w.public, w.sample = 0, 0, 0, false, ""
+	w.records, w.failed, w.requests, w.hosts, w.public, w.sample = 0, 0, 0, 0, false, ""
 }
 
 // clock compares the time of a request that was logged just now, or before, with our clock.

@@ -72,7 +72,7 @@ func (e *Enforcer) logClientSettings(a *asking, known bool, edge netip.Addr) {
 	switch field := a.ruling.forwarded; {
 	case !known:
 		e.faults.Note("client", fmt.Errorf("%w: %s is a trusted proxy and sends none in %s; they are let through", errNoClient, edge, field))
-	case a.request.Forwarded != "" && a.request.IP == edge:
+	case a.request.Forwarded != "" && a.request.IP == edge && !edge.IsLoopback() && !a.ruling.Client.Trusts(edge):
 		e.faults.Note("client", fmt.Errorf("%w: %s names one in %s and is no trusted proxy; add it to client.trusted_proxies", errNoClient, edge, field))
 	}
 }

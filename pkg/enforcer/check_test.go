@@ -1,7 +1,9 @@
 package enforcer
 
 import (
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -169,6 +171,23 @@ func TestAnEdgeThatIsNotTrustedIsNotBelieved(t *testing.T) {
 		a.read(q, e.plain.readers[0].read, time.Now())
 		if got := a.request.IP == netip.MustParseAddr("203.0.113.7"); got != want {
 			t.Errorf("%s: the client is %s", edge, a.request.IP)
+		}
+	}
+}
+
+// A client on the machine of a trusted edge has the edge's address, and nothing is wrong with that.
+func TestAClientAtATrustedEdgeIsNoFault(t *testing.T) {
+	for edge, wrong := range map[string]bool{"10.0.0.1": false, "127.0.0.1": false, "198.51.100.1": true} {
+		var heard strings.Builder
+		e, err := Open(Config{Set: list(t), Ruling: usualRuling(t), Refusal: 429, Logger: slog.New(slog.NewTextHandler(&heard, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := asked(t, "GET /v1/check HTTP/1.1\nHost: h\nX-Forwarded-For: "+edge)
+		q.RemoteAddr = edge + ":1"
+		e.check(httptest.NewRecorder(), q)
+		if got := strings.Contains(heard.String(), "is no trusted proxy"); got != wrong {
+			t.Errorf("%s: %s", edge, heard.String())
 		}
 	}
 }

@@ -168,5 +168,5 @@ func plainHost(host string) string {
 	if colon := strings.LastIndexByte(host, ':'); colon >= 0 && (host[0] == '[' && host[colon-1] == ']' || strings.IndexByte(host, ':') == colon) {
 		host = host[:colon]
 	}
-	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	return strings.ToLower(strings.TrimRight(strings.Trim(host, "[]"), "."))
 }

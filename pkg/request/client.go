@@ -25,6 +25,9 @@ func NewClient(trusted []netip.Prefix) *Client {
 // Trusted are the proxies.
 func (c *Client) Trusted() []netip.Prefix { return slices.Collect(c.trusted.AllSorted()) }
 
+// Trusts reports whether the address is a proxy's.
+func (c *Client) Trusts(address netip.Addr) bool { return c.trusted.Contains(plain.Plain(address)) }
+
 // Resolve sets r.IP to the client's own address and reports whether that is a trusted proxy's. A trusted proxy that
 // sends no client address is the client.
 //

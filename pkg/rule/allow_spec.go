@@ -21,6 +21,14 @@ type allowSpec struct {
 	place yamlfile.Fault
 }
 
+// isWide reports whether a prefix has more addresses than commands take without confirmation, and not only private ones.
+func isWide(p netip.Prefix) bool {
+	if p.Addr().Is4() {
+		return p.Bits() < 8
+	}
+	return p.Bits() < 19 && !p.Addr().IsPrivate() && !p.Addr().IsLinkLocalUnicast()
+}
+
 // FromYAML reads one allow entry.
 func (a *allowSpec) FromYAML(v yamlfile.Value) {
 	type plain allowSpec
@@ -34,8 +42,11 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 	}
 
 	for i, prefix := range a.IP.Prefixes {
-		if prefix.Bits() == 0 {
+		switch {
+		case prefix.Bits() == 0:
 			v.Key("ip").Warnf("write a smaller prefix", "%s allows every address", a.IP.Prefixes[i])
+		case isWide(prefix):
+			v.Key("ip").Warnf("write smaller prefixes", "%s allows a large part of all addresses", a.IP.Prefixes[i])
 		}
 	}
 

@@ -165,11 +165,11 @@ func bareHost(host string) string {
 	}
 	if colon := strings.IndexByte(host, ':'); colon >= 0 {
 		if strings.IndexByte(host[colon+1:], ':') >= 0 {
-			return oneSpelling(strings.TrimSuffix(host, "."))
+			return oneSpelling(strings.TrimRight(host, "."))
 		}
 		host = host[:colon]
 	}
-	return strings.TrimSuffix(host, ".")
+	return strings.TrimRight(host, ".")
 }
 
 func oneSpelling(address string) string {

@@ -47,6 +47,7 @@ func TestCanonicalKeys(t *testing.T) {
 		{"user", request.Request{}, ""},
 		{"host", request.Request{Host: "Shop.Example.COM:8443"}, "shop.example.com"},
 		{"host", request.Request{Host: "shop.example.com."}, "shop.example.com"},
+		{"host", request.Request{Host: "shop.example.com..:80"}, "shop.example.com"},
 		{"host", request.Request{Host: "shop.example.com.:80"}, "shop.example.com"},
 		{"host", request.Request{Host: "[2001:DB8::1]:443"}, "2001:db8::1"},
 		{"host", request.Request{Host: "2001:DB8::1"}, "2001:db8::1"},

@@ -19,7 +19,7 @@ import (
 func Load(patterns ...string) (*Set, []yamlfile.Fault, error) {
 	l := newLoader()
 	for _, path := range l.paths(patterns) {
-		data, err := os.ReadFile(path)
+		data, err := yamlfile.ReadFile(path)
 		if err != nil {
 			l.fault(path, "", "%s", reason(err))
 			continue
@@ -305,7 +305,7 @@ func (l *loader) read(from, name string) (string, []byte, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(filepath.Dir(from), name)
 	}
-	data, err := os.ReadFile(name)
+	data, err := yamlfile.ReadFile(name)
 	if err != nil {
 		return name, nil, fmt.Errorf("the file %s cannot be read: %s", name, reason(err))
 	}

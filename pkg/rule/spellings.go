@@ -75,9 +75,9 @@ func (c *comparisons) spelled(name, text string) (is, remedy string) {
 	case "method":
 		return PlainMethod(text), ""
 	case "host":
-		host := strings.TrimSuffix(strings.ToLower(text), ".")
+		host := strings.TrimRight(strings.ToLower(text), ".")
 		if bare, port, ok := strings.Cut(host, ":"); ok && strings.Trim(port, "0123456789") == "" {
-			host = strings.TrimSuffix(bare, ".")
+			host = strings.TrimRight(bare, ".")
 		}
 		return host, ""
 	case "path":

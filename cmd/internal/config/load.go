@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"os"
 
 	"weir/internal/yamlfile"
 )
@@ -36,7 +35,7 @@ func Load(o Options) (*Config, yamlfile.Faults, error) {
 	if o.File == "" {
 		return Read(o.Default, o)
 	}
-	data, err := os.ReadFile(o.File)
+	data, err := yamlfile.ReadFile(o.File)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the configuration: %w", err)
 	}

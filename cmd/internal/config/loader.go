@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -57,7 +56,7 @@ func (r *loader) file(path string) (string, []byte, error) {
 			return path, inner.Data, nil
 		}
 	}
-	data, err := os.ReadFile(path)
+	data, err := yamlfile.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%s does not exist", path)
 	}

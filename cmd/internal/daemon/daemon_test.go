@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -198,6 +199,24 @@ func TestRulesAreReadAgainWhenTheyChange(t *testing.T) {
 	if _, metrics := p.get("/metrics"); !strings.Contains(metrics, "weir_config_last_reload_successful 1") {
 		t.Error("the metrics say that rules which are in force were refused")
 	}
+}
+
+// Reading a named pipe never ends. It is refused, and does not keep later changes from being read.
+func TestRulesThatAreAPipeStopNoReload(t *testing.T) {
+	p := newPlace(t, "rules: rules.yaml\n")
+	p.start()
+	was := p.rules()
+	rules := filepath.Join(p.folder, "rules.yaml")
+	if err := errors.Join(syscall.Mkfifo(rules+".new", 0o600), os.Rename(rules+".new", rules)); err != nil {
+		t.Fatal(err)
+	}
+	p.await("refused", func() bool { return strings.Contains(p.heard.String(), "no regular file") })
+
+	if err := os.Remove(rules); err != nil {
+		t.Fatal(err)
+	}
+	p.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [11/min]}]\n")
+	p.await("taken", func() bool { now := p.rules(); return now != "" && now != was })
 }
 
 // A change while a part waits for Kafka, or for its store, is read when the part is open.

@@ -202,7 +202,7 @@ func withoutClients(c *tls.Config) *tls.Config {
 // prefixes returns networks with those of their files.
 func prefixes(networks *yamlfile.Networks) ([]netip.Prefix, error) {
 	all, faults := networks.Read(func(name string) (string, []byte, error) {
-		data, err := os.ReadFile(name)
+		data, err := yamlfile.ReadFile(name)
 		return name, data, err
 	})
 	if len(faults) > 0 {

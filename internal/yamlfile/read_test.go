@@ -1,0 +1,37 @@
+package yamlfile_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"weir/internal/yamlfile"
+)
+
+func TestReadFileReadsNoPipesAndDevices(t *testing.T) {
+	folder := t.TempDir()
+	pipe, zero, file := filepath.Join(folder, "pipe"), filepath.Join(folder, "zero"), filepath.Join(folder, "file")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	if err := os.Symlink("/dev/zero", zero); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("rules: []"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, path := range []string{pipe, zero, "/dev/zero"} {
+		if _, err := yamlfile.ReadFile(path); err == nil || !strings.Contains(err.Error(), "no regular file") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if data, err := yamlfile.ReadFile(file); err != nil || string(data) != "rules: []" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if _, err := yamlfile.ReadFile(filepath.Join(folder, "missing")); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+}
