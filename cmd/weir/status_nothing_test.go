@@ -43,7 +43,7 @@ func TestStatusOfAProcessThatStarts(t *testing.T) {
 	defer b.Close()
 	part := newFakePart(t, `{"caught_up": true}`)
 	flags := []string{"--set", "data=" + folder, "--set", "enforcer.admin=127.0.0.1:1", "--collector", part.URL, "--aggregator", part.URL}
-	runs(t, exitUnmet, "Not all have caught up: the enforcer does not answer yet.\n", append([]string{"status", "--wait", "1s"}, flags...)...)
+	runs(t, exitUnmet, "Not caught up: the enforcer does not answer yet.\n", append([]string{"status", "--wait", "1s"}, flags...)...)
 	runs(t, exitDone, "All have caught up.\n", append([]string{"status", "--wait", "1m", "--enforcer", part.URL}, flags...)...)
 }
 

@@ -175,7 +175,7 @@ func TestConfigTellsAllItsFaults(t *testing.T) {
 		TLS:     &kafka.TLS{CA: "/nowhere/ca.pem"},
 		SASL:    &kafka.SASL{Mechanism: "gssapi", User: "weir", PasswordFile: passwordFile(t, "x")},
 	})
-	for _, want := range []string{`"no-port" is not host:port`, `":9092" is not host:port`, "brokers: embedded stands alone", "any other process needs kafka.brokers: [host:9092]", "tls.ca: ", "sasl.mechanism: "} {
+	for _, want := range []string{`"no-port" is not host:port`, `":9092" is not host:port`, "brokers: embedded must be the only one", "any other process needs kafka.brokers: [host:9092]", "tls.ca: ", "sasl.mechanism: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %v", want, err)
 		}

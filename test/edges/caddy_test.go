@@ -8,12 +8,15 @@ import (
 )
 
 // caddy runs with the file of deployments/edge, with further replacements, and returns its URL and its output.
-func (s *site) caddy(replace ...string) (string, *output) {
+func (s *site) caddy(replace ...string) (string, *output) { return s.caddyWith("", replace...) }
+
+// caddyWith runs Caddy with further global options, too.
+func (s *site) caddyWith(options string, replace ...string) (string, *output) {
 	t := s.t
 	t.Helper()
 	port, gone := freePort(t), freePort(t)
 	text := snippet(t, "Caddyfile", append([]string{":80 {", ":" + port + " {", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app}, replace...)...)
-	text = "{\n\tservers {\n\t\tmax_header_size 60KB\n\t}\n\tadmin off\n\tauto_https off\n\tdefault_bind " + loopback + "\n}\n" + replaced(t, text, "127.0.0.1:7429", loopback+":"+gone, "bind 127.0.0.1", "bind "+loopback)
+	text = "{\n" + options + "\tadmin off\n\tauto_https off\n\tdefault_bind " + loopback + "\n}\n" + replaced(t, text, "127.0.0.1:7429", loopback+":"+gone, "bind 127.0.0.1", "bind "+loopback)
 	said := run(t, program(t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(t, filepath.Join(t.TempDir(), "Caddyfile"), text))
 	return "http://" + loopback + ":" + port, said
 }
@@ -27,7 +30,7 @@ func TestCaddy(t *testing.T) {
 // Caddy refuses large headers itself: the enforcer refuses a check with them, or is late.
 func TestCaddyWithLargeHeaders(t *testing.T) {
 	s := newSite(t)
-	url, _ := s.caddy()
+	url, _ := s.caddyWith("\tservers {\n\t\tmax_header_size 60KB\n\t}\n")
 	awaitEdge(t, url)
 	for _, client := range []string{goodClient, blockedClient} {
 		if got := ask(t, client, url, "Cookie", strings.Repeat("c", 70<<10)); got.status != http.StatusRequestHeaderFieldsTooLarge || got.header.Get("X-Weir") != "" {
