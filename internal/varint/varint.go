@@ -20,17 +20,17 @@ func (r *Reader) Fail() { r.Left, r.Failed = nil, true }
 // Signed reads a signed number (zigzag).
 func (r *Reader) Signed() int64 {
 	v, n := binary.Varint(r.Left)
-	if n <= 0 {
-		r.Fail()
-		return 0
-	}
-	r.Left = r.Left[n:]
-	return v
+	return passed(r, v, n)
 }
 
 // Unsigned reads an unsigned number of 64 bits.
 func (r *Reader) Unsigned() uint64 {
 	v, n := binary.Uvarint(r.Left)
+	return passed(r, v, n)
+}
+
+// passed goes past a number of n bytes; n is 0 or less where there is none.
+func passed[N int64 | uint64](r *Reader, v N, n int) N {
 	if n <= 0 {
 		r.Fail()
 		return 0

@@ -14,7 +14,7 @@ func TestReadFileReadsNoPipesAndDevices(t *testing.T) {
 	folder := t.TempDir()
 	pipe, zero, file := filepath.Join(folder, "pipe"), filepath.Join(folder, "zero"), filepath.Join(folder, "file")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	if err := os.Symlink("/dev/zero", zero); err != nil {
 		t.Fatal(err)

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"weir/pkg/aggregator/windows"
 
 	"weir/internal/store"
 	"weir/internal/store/disk"
 	"weir/internal/store/redis"
 	"weir/internal/store/redis/redistest"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 	"weir/pkg/window"
 )

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
-	"weir/pkg/aggregator/windows"
 
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 	"weir/pkg/rule"
 	"weir/pkg/window"

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"weir/pkg/aggregator/windows"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/store"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 )

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"weir/internal/varint"
-	"weir/pkg/aggregator/windows"
 
 	"github.com/cespare/xxhash/v2"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/internal/varint"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 )
 

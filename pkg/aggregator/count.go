@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 	"weir/pkg/window"
 )

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
 

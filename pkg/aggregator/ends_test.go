@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"weir/pkg/aggregator/windows"
 
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
 

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"weir/pkg/aggregator/windows"
 
 	"weir/internal/store"
+	"weir/pkg/aggregator/windows"
 )
 
 // coldPatience is how long a question about a key waits for the store.

@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 )

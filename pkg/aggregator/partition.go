@@ -8,11 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/telemetry"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 )
 

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"weir/internal/varint"
-	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/internal/varint"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
 

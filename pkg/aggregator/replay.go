@@ -6,8 +6,8 @@ import (
 	"iter"
 	"maps"
 	"strings"
-	"weir/pkg/aggregator/windows"
 
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
 

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"weir/pkg/aggregator/windows"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/rule"
 	"weir/pkg/window"
 )

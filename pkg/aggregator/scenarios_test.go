@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"weir/pkg/aggregator/windows"
 
 	"github.com/cespare/xxhash/v2"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/store/disk"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 )

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"weir/pkg/aggregator/windows"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/store"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
 

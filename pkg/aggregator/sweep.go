@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"weir/pkg/aggregator/windows"
 
 	"weir/internal/store"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/request"
 	"weir/pkg/window"
 )

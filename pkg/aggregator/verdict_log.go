@@ -4,8 +4,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-	"weir/pkg/aggregator/windows"
 
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
 

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"weir/pkg/aggregator/windows"
 
 	"weir/internal/kafka"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 	"weir/pkg/window"

@@ -2,8 +2,8 @@ package aggregator
 
 import (
 	"context"
-	"weir/pkg/aggregator/windows"
 
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/window"
 )
 

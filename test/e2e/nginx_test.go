@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weir/test/port"
+	"weir/test/real"
 )
 
 // A site is a real nginx before a page, with the configuration of the compose file.
@@ -22,14 +23,7 @@ type site struct {
 
 func newSite(t testing.TB, f *fleet) *site {
 	t.Helper()
-	program, err := exec.LookPath("nginx")
-	if err != nil {
-		const missing = "a site needs nginx: apt-get install nginx"
-		if os.Getenv("WEIR_REQUIRE_REAL") != "" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
+	program := real.Program(t, "nginx", "nginx")
 	s := &site{t: t, address: port.Reserve(t, "127.0.0.1"), clients: map[string]*http.Client{}}
 	page := port.Reserve(t, "127.0.0.1")
 	_, sitePort, _ := net.SplitHostPort(s.address)

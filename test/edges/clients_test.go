@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/pkg/blocklist"
+	"weir/test/real"
 )
 
 // library is the folder in which a library of another language lies, below or above one of the folders of WEIR_EDGES.
@@ -25,7 +26,7 @@ func library(t *testing.T, folder, name string) string {
 			}
 		}
 	}
-	missing(t, filepath.Join(folder, name)+" is missing beside the folders of WEIR_EDGES")
+	real.Missing(t, filepath.Join(folder, name)+" is missing beside the folders of WEIR_EDGES")
 	return ""
 }
 

@@ -34,6 +34,7 @@ import (
 	"weir/pkg/request"
 	"weir/pkg/rule"
 	"weir/test/port"
+	"weir/test/real"
 )
 
 const snippets = "../../deployments/edge/"
@@ -47,16 +48,8 @@ func program(t *testing.T, name, pack string) string {
 			return path
 		}
 	}
-	missing(t, name+" is missing: the package "+pack+" has it")
+	real.Missing(t, name+" is missing: the package "+pack+" has it")
 	return ""
-}
-
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("WEIR_REQUIRE_REAL") != "" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
 }
 
 // snippet is a file of deployments/edge after replacements. The file must contain each replaced text.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weir/pkg/blocklist"
+	"weir/test/real"
 )
 
 // An unchanged list is not fetched again, and the command runs only for a changed one, until it has succeeded.
@@ -110,6 +111,6 @@ func TestNft(t *testing.T) {
 func inNamespace(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command("unshare", "-n", "true").CombinedOutput(); err != nil {
-		missing(t, "a network namespace of one's own needs root: "+string(out))
+		real.Missing(t, "a network namespace of one's own needs root: "+string(out))
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/test/real"
 )
 
 // A namespace is a network with nothing in it but its loopback, where the enforcer has its usual address. A firewall in
@@ -40,7 +42,7 @@ func (s *site) newNamespace() namespace {
 	t.Helper()
 	n := namespace{program(t, "ip", "iproute2"), fmt.Sprintf("weir-%d-%d", os.Getpid(), time.Now().UnixNano())}
 	if out, err := exec.Command(n.ip, "netns", "add", n.name).CombinedOutput(); err != nil {
-		missing(t, fmt.Sprintf("a network namespace of one's own needs root: %v %s", err, out))
+		real.Missing(t, fmt.Sprintf("a network namespace of one's own needs root: %v %s", err, out))
 	}
 	t.Cleanup(func() { _ = exec.Command(n.ip, "netns", "del", n.name).Run() })
 	if out, err := exec.Command(n.ip, "-n", n.name, "link", "set", "lo", "up").CombinedOutput(); err != nil {

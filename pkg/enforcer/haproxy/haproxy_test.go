@@ -25,6 +25,7 @@ import (
 
 	"weir/pkg/blocklist"
 	"weir/test/port"
+	"weir/test/real"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -128,12 +129,7 @@ type edge struct {
 
 func newEdge(t testing.TB) *edge {
 	t.Helper()
-	if _, err := exec.LookPath("haproxy"); err != nil {
-		if os.Getenv("WEIR_REQUIRE_REAL") != "" {
-			t.Fatal("haproxy is wanted here: Debian has it in the package haproxy")
-		}
-		t.Skip("haproxy is missing: Debian has it in the package haproxy")
-	}
+	real.Program(t, "haproxy", "haproxy")
 	folder, err := os.MkdirTemp("", "haproxy") // t.TempDir's names may be too long for a socket's
 	if err != nil {
 		t.Fatal(err)
