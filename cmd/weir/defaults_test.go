@@ -161,7 +161,7 @@ func TestANameThatNobodyCheckedNeitherHidesNorFrames(t *testing.T) {
 }
 
 // The run itself and status show how many requests are not counted, and why.
-func TestWhatIsNotCountedIsSaid(t *testing.T) {
+func TestUncountedRequestsAreReported(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "access.log")
 	line := fmt.Sprintf("10.0.0.1 - - [%s] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n", time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700"))
 	if err := os.WriteFile(log, []byte(strings.Repeat(line, 30)), 0o644); err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // An event that an aggregator has published twice is shown to people once, and to programs twice.
-func TestAStoryTellsAnEventOnce(t *testing.T) {
+func TestAStoryHasEachEventOnce(t *testing.T) {
 	const blocked = `{"v":1,"id":"one","rule":"per-ip","key":"192.0.2.1","fields":{"ip":"192.0.2.1"},"from":"2026-03-03T08:00:00Z",` +
 		`"until":"2026-03-03T08:10:00Z","decided":"2026-03-03T08:00:01Z","limit":"10/min","count":11,"level":1,"mode":"enforce","source":"verdict","by":"weir","why":"","event":"blocked","at":"2026-03-03T08:00:01Z"}`
 	extended := strings.NewReplacer(`08:10:00Z`, `08:20:00Z`, `"blocked"`, `"extended"`).Replace(blocked)

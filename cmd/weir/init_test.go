@@ -13,7 +13,7 @@ import (
 	"weir/pkg/rule"
 )
 
-func TestInitWritesWhatCanBeRun(t *testing.T) {
+func TestInitWritesAConfigurationThatRuns(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "weir")
 	var out, errs bytes.Buffer
 	if code := run([]string{"weir", "init", folder}, nil, &out, &errs); code != exitDone {

@@ -88,7 +88,7 @@ func TestAClosedPipeEndsQuietly(t *testing.T) {
 }
 
 // One signal ends a command that waits for a named pipe, whichever command it is.
-func TestASignalEndsWhatWaitsForAPipe(t *testing.T) {
+func TestASignalEndsTheWaitForAPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)

@@ -125,7 +125,7 @@ func (f *failing) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // A failing body is sent for half a minute, less and less often, and may have been counted each time.
-func TestHTTPSinkGivesUpOnWhatFails(t *testing.T) {
+func TestHTTPSinkGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		collector := &failing{}
 		h := newHTTPSink("http://collector/v1/requests", "")

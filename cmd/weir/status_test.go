@@ -259,7 +259,7 @@ func TestStatusSaysWhyKafkaCouldNotBeAsked(t *testing.T) {
 }
 
 // A line that a part answers with is shown in the table, where a line break in it would split the row.
-func TestWhatAPartAnswersIsOneLine(t *testing.T) {
+func TestAPartsAnswerIsOneLine(t *testing.T) {
 	part := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "starting", http.StatusServiceUnavailable)
 	}))

@@ -105,7 +105,7 @@ func TestOneOfTheCommitsIsRefused(t *testing.T) {
 }
 
 // A caller that stops waiting does not end the commits of the others.
-func TestWhoGivesUpACommitDoesSoAlone(t *testing.T) {
+func TestGivingUpACommitEndsNoOther(t *testing.T) {
 	cluster, config := fake(t)
 	var held atomic.Bool
 	hold := make(chan struct{})

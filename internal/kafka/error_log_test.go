@@ -13,7 +13,7 @@ import (
 )
 
 // An error is logged at once, then once a minute with its count; each is counted.
-func TestFaultsOnceAMinute(t *testing.T) {
+func TestErrorsOnceAMinute(t *testing.T) {
 	var log bytes.Buffer
 	registry := prometheus.NewRegistry()
 	f := newErrorLog(slog.New(slog.NewTextHandler(&log, nil)), registry)

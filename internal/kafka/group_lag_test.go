@@ -57,7 +57,7 @@ func groups(t *testing.T, client *kafka.Client, prefix string, want []kafka.Grou
 }
 
 // A group that cannot be asked is an error, not a group that has committed nothing.
-func TestGroupsLookAtFaults(t *testing.T) {
+func TestGroupsLookAtErrors(t *testing.T) {
 	for key, says := range map[kmsg.Key]string{kmsg.OffsetFetch: "asking for group g", kmsg.DescribeGroups: "asking for group g"} {
 		cluster, config := fake(t, kfake.SeedTopics(1, "hits"))
 		client := kafkatest.Client(t, config)

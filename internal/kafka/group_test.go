@@ -175,7 +175,7 @@ func giveUpAfterCheckpoint(t *testing.T, config kafka.Config, session, otherSess
 }
 
 // With more members each keeps a part of its partitions, and gets no others.
-func TestGroupMovesOnlyWhatMustMove(t *testing.T) {
+func TestGroupMovesNoMoreThanItMust(t *testing.T) {
 	_, config := fake(t, kfake.SeedTopics(12, "hits"))
 	client := kafkatest.Client(t, config)
 	group := kafka.Group{Name: "g", Topics: map[string]int{"hits": 12}, Session: 6 * time.Second}

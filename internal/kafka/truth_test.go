@@ -169,7 +169,7 @@ func TestTruthOnFake(t *testing.T) {
 	}
 }
 
-func TestConfigTellsAllItsFaults(t *testing.T) {
+func TestConfigReportsAllErrors(t *testing.T) {
 	_, err := kafka.Open(kafka.Config{
 		Brokers: []string{"no-port", ":9092", kafka.Embedded},
 		TLS:     &kafka.TLS{CA: "/nowhere/ca.pem"},
@@ -189,7 +189,7 @@ func TestConfigTellsAllItsFaults(t *testing.T) {
 }
 
 // A corrected password is used without a restart.
-func TestPasswordIsReadAnew(t *testing.T) {
+func TestPasswordIsReadAgain(t *testing.T) {
 	_, config := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "weir", "right"))
 	file := passwordFile(t, "wrong")
 	config.SASL = &kafka.SASL{Mechanism: "plain", User: "weir", PasswordFile: file}

@@ -49,7 +49,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 // The contents of a file before and after a key is added; <key> is the place of the new key.
-func TestAddKeepsWhatPeopleWrote(t *testing.T) {
+func TestAddKeepsTheFilesText(t *testing.T) {
 	old := `{name: old, role: read, sha256: "` + hashOf("o") + `"}`
 	for _, test := range []struct{ name, before, after string }{
 		{"empty", "", "keys:\n  - <key>\n"},
@@ -84,7 +84,7 @@ func TestAddKeepsWhatPeopleWrote(t *testing.T) {
 	}
 }
 
-func TestAddRefusesWhatIsThere(t *testing.T) {
+func TestAddRefusesAnExistingKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	if err := Add(path, made(t, "a", Read, secret)); err != nil {
 		t.Fatal(err)

@@ -98,7 +98,7 @@ func TestFaults(t *testing.T) {
 }
 
 // An error never shows the text in the place of a hash: it may be the key.
-func TestFaultsKeepSecrets(t *testing.T) {
+func TestErrorsKeepSecrets(t *testing.T) {
 	_, err := Parse("k.yaml", []byte("keys: [{name: a, role: send, sha256: hunter2hunter2}]"))
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Error(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestARepeatedFaultIsSaidOnceAMinute(t *testing.T) {
+func TestARepeatedErrorIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		f := NewFaults(slog.New(slog.NewTextHandler(&out, nil)))
@@ -48,7 +48,7 @@ func TestARepeatedFaultIsSaidOnceAMinute(t *testing.T) {
 	})
 }
 
-func TestWhatLacksMakesUnready(t *testing.T) {
+func TestAMissingPartMakesUnready(t *testing.T) {
 	h := NewHealth()
 	var said []string
 	h.OnChange(func(why string) { said = append(said, why) })

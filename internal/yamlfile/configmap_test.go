@@ -57,7 +57,7 @@ func TestConfigMapsInAList(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoConfigMap(t *testing.T) {
+func TestFilesThatAreNoConfigMap(t *testing.T) {
 	for _, text := range []string{"", "listen: x\n", "- a\n", "kind: Pod\n", "kind: List\n", "kind: List\nitems: {kind: ConfigMap}\n", "kind: [a]\n", "a: [", "ConfigMap"} {
 		if files, ok := yamlfile.ConfigMap("f", []byte(text)); ok || files != nil {
 			t.Errorf("%q: %v", text, files)
@@ -65,7 +65,7 @@ func TestWhatIsNoConfigMap(t *testing.T) {
 	}
 }
 
-func TestAtTellsThePlaceInsideAScalar(t *testing.T) {
+func TestAtFindsThePlaceInsideAScalar(t *testing.T) {
 	tests := []struct {
 		yaml         string
 		line, column int

@@ -45,7 +45,7 @@ func TestNetworksReadListsAndFiles(t *testing.T) {
 	}
 }
 
-func TestNetworksTellFaults(t *testing.T) {
+func TestNetworksReportErrors(t *testing.T) {
 	tests := map[string]string{
 		"trusted: [10.0.0.1/8]":              "f:1:11: 10.0.0.1/8 has bits set after its first 8; write 10.0.0.0/8 for the network, or 10.0.0.1 for the address",
 		"trusted: 10.0":                      `f:1:10: the number 10.0 stands where text is wanted; put it in quotes: "10.0"`,

@@ -86,7 +86,7 @@ color: red
 	}
 }
 
-func TestAllFaultsAreToldWithPlaceAndRemedy(t *testing.T) {
+func TestAllErrorsHavePlaceAndRemedy(t *testing.T) {
 	tests := []struct{ yaml, want string }{
 		{"listen: x\nworkerz: 3\n", "f:2:1: unknown key workerz; did you mean workers?"},
 		{"listen: x\nzzz: 3\n", "f:2:1: unknown key zzz; known keys: listen, workers, share, on, wait, keep, room, names, fields, peer, either, color"},
@@ -130,7 +130,7 @@ f:4:8: "one" stands where a list is wanted; write [one]`},
 	}
 }
 
-func TestWhatIsNoYAMLIsToldInPlainWords(t *testing.T) {
+func TestSyntaxErrorsAreInPlainWords(t *testing.T) {
 	tests := []struct{ yaml, want string }{
 		{"names:\n\t- a\n", "f:2:1: a tab indents this line; YAML wants spaces"},
 		{"peer:\n  \tlisten: x\n", "f:2:3: a tab indents this line; YAML wants spaces"},
@@ -185,7 +185,7 @@ func TestOverrideBeatsTheFile(t *testing.T) {
 	}
 }
 
-func TestFaultsInOverridesNameTheirOrigin(t *testing.T) {
+func TestErrorsInOverridesNameTheirOrigin(t *testing.T) {
 	var s server
 	faults := yamlfile.Decode("f", []byte("listen: x\nnames: [a, b]\n"), &s,
 		yamlfile.Override("workers", "many", "--set workers"),

@@ -248,9 +248,9 @@ func TestCountingAllocatesNothingPerHit(t *testing.T) {
 	}
 }
 
-// BenchmarkWriteBackBeside counts hits of a million keys, each equally often, and writes them back as a partition does.
+// BenchmarkCountingWithWriteBack counts hits of a million keys, each equally often, and writes them back as a partition does.
 // It reports which share of the time that takes, and the longest that counting stood still for it.
-func BenchmarkWriteBackBeside(b *testing.B) {
+func BenchmarkCountingWithWriteBack(b *testing.B) {
 	for name, open := range benchStores(b) {
 		b.Run(name, func(b *testing.B) {
 			cold := open()

@@ -61,7 +61,7 @@ func TestTheStoreGoesAwayAmidReading(t *testing.T) {
 
 // A verdict that was reached while the store was away is in its index only after the rules have changed. It is published again
 // all the same.
-func TestWhatTheIndexDoesNotHaveYetIsPublishedAgain(t *testing.T) {
+func TestRecordsMissingInTheIndexArePublishedAgain(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.takes()
 	p.windows.WriteKeys = 1
@@ -97,7 +97,7 @@ func TestWhatTheIndexDoesNotHaveYetIsPublishedAgain(t *testing.T) {
 
 // While a partition's goroutine waits, more records of others may come late than its channel can take. Then all is
 // published again, what was lifted too: a compacted list does not keep what they stand in front of.
-func TestRecordsThatCouldNotBeToldOf(t *testing.T) {
+func TestRecordsThatCouldNotBeReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1, newMemoryStore())
 		p := l.takes()

@@ -8,7 +8,7 @@ import (
 )
 
 // A rule that is gone and comes back: its blocks that still last are active again.
-func TestARuleThatIsBackBlocksWhomItBlocked(t *testing.T) {
+func TestARuleThatIsBackBlocksItsKeysAgain(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		l := newLab(t, 1, newMemoryStore())
 		p := l.takes()

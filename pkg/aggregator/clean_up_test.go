@@ -42,7 +42,7 @@ func (l *lab) indexed(p *partition) int {
 
 // A list that is compacted forgets what has long been over: what ran out, what was lifted, and what is of a rule that is
 // gone.
-func TestWhatHasLongBeenOverIsForgotten(t *testing.T) {
+func TestOldRecordsAreForgotten(t *testing.T) {
 	l := newLab(t, 1, onDisk(t))
 	l.now = l.newest()
 	p := l.takes()
@@ -105,7 +105,7 @@ func TestANullThatWasNotAcknowledgedIsSentByTheNextOwner(t *testing.T) {
 
 // A key that breaks its limit again while the record without a value is under way stays on the list and in the index,
 // and is published again when that record comes late.
-func TestANullDoesNotHideWhatIsLive(t *testing.T) {
+func TestANullHidesNoLiveRecord(t *testing.T) {
 	l := newLab(t, 1, onDisk(t))
 	l.now = l.newest()
 	p := l.takes()

@@ -49,7 +49,7 @@ func (l *lab) ask(p *partition, path string) (answer *httptest.ResponseRecorder,
 }
 
 // A question about a key that is not in memory waits for the store for a short time, and keys in memory are counted on.
-func TestAHungStoreHoldsUpWhoAsksOnly(t *testing.T) {
+func TestAHungStoreDelaysOnlyTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1, newMemoryStore())
 		p := l.takes()

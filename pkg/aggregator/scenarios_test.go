@@ -308,7 +308,7 @@ func TestHitsOfAnUnknownRuleWaitForIt(t *testing.T) {
 	l.want("new/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 2 })
 }
 
-func TestWhatIsNewerStopsThePartition(t *testing.T) {
+func TestANewerVersionStopsThePartition(t *testing.T) {
 	later := func(version byte) []byte { // with the checksum that later versions end with
 		return binary.LittleEndian.AppendUint64([]byte{version}, xxhash.Sum64([]byte{version}))
 	}
@@ -363,7 +363,7 @@ func TestABlockThatIsOverIsNotPublished(t *testing.T) {
 	}
 }
 
-func TestTheSweepDeletesWhatIsClear(t *testing.T) {
+func TestTheSweepDeletesClearWindows(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.takes()
 	l.hits("192.0.2.1", 1)

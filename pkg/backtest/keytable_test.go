@@ -38,7 +38,7 @@ func TestKeyTableNumbersAsAMapDoes(t *testing.T) {
 	}
 }
 
-func TestKeyTableTellsKeysOfOneHashApart(t *testing.T) {
+func TestKeyTableSeparatesKeysOfOneHash(t *testing.T) {
 	table := newKeyTable()
 	for i := range 100 {
 		if n, newest, isNew := table.find(7, 0, fmt.Append(nil, i), 100); n != i || newest != 100 || !isNew {

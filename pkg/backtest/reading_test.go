@@ -240,7 +240,7 @@ func TestNothingToRead(t *testing.T) {
 }
 
 // The JSON has the documented form.
-func TestJSONIsWhatProgramsRead(t *testing.T) {
+func TestJSONForPrograms(t *testing.T) {
 	var text strings.Builder
 	for i := range 15 {
 		text.WriteString(combined("203.0.113.7", noon.Add(time.Duration(i)*time.Second)))

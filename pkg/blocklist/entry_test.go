@@ -104,7 +104,7 @@ func TestIDTellsEntriesApart(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeIsRefused(t *testing.T) {
+func TestImpossibleEntriesAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Entry){
 		"no id":           func(e *Entry) { e.ID = "" },
 		"no rule":         func(e *Entry) { e.Rule = "" },

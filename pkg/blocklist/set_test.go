@@ -34,7 +34,7 @@ func TestCheckAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestTheAnswerSaysWhatRefuses(t *testing.T) {
+func TestTheAnswerNamesTheReason(t *testing.T) {
 	s := wholeSet(t, "1.1.1.1")
 	answer := s.Check(&Asked{Keys: []RuleKey{{"per-ip", []byte("1.1.1.1")}}}, at)
 	if h := answer.Entry; h.Rule() != "per-ip" || h.Key() != "1.1.1.1" || h.Until() != at+600_000 || h.Shadow() || h.Order() != nil || h.Entry().ID != "id-1.1.1.1" {
@@ -62,7 +62,7 @@ func TestALateRecordChangesNothing(t *testing.T) {
 }
 
 // Hits that waited when a client was let in again lead to blocks that begin before that, with other ids.
-func TestAPardonIsOfWhatBeganBefore(t *testing.T) {
+func TestAnUnblockEndsOnlyEarlierBlocks(t *testing.T) {
 	s := wholeSet(t, "1.1.1.1")
 	pardon := &Order{ID: "p", Kind: OrderPardon, Rule: "per-ip", Key: "1.1.1.1", Pardons: "id-1.1.1.1", From: at + 500, Until: Never, By: "ann", Why: "ours"}
 	before, after := verdict("1.1.1.1"), verdict("1.1.1.1")
@@ -77,7 +77,7 @@ func TestAPardonIsOfWhatBeganBefore(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotFitIsLeftOut(t *testing.T) {
+func TestEntriesThatDoNotFitAreLeftOut(t *testing.T) {
 	s := NewSet(Limits{Entries: 2})
 	err := s.Apply(at, record(t, 1, verdict("1.1.1.1")), record(t, 2, verdict("2.2.2.2")), record(t, 3, verdict("3.3.3.3")), record(t, 4, verdict("2.2.2.2")))
 	if !errors.Is(err, ErrFull) || s.LeftOut() != 1 {
@@ -121,7 +121,7 @@ func TestRoomIsUsedAgain(t *testing.T) {
 }
 
 // Readers see every entry that stays, whatever the writer moves meanwhile.
-func TestReadersBesideTheWriter(t *testing.T) {
+func TestReadersDuringWrites(t *testing.T) {
 	s := wholeSet(t, "1.1.1.1")
 	stop := make(chan struct{})
 	var readers sync.WaitGroup

@@ -142,7 +142,7 @@ func TestAFollowerMoves(t *testing.T) {
 	sameLists(t, follower, other)
 }
 
-func TestWhoIsTooFarBehindGetsASnapshot(t *testing.T) {
+func TestAFollowerTooFarBehindGetsASnapshot(t *testing.T) {
 	s := NewSet(Limits{Changes: 4})
 	f := s.Fill()
 	f.Swap(State{Version{list, 0}, true, at}, at)

@@ -96,7 +96,7 @@ func TestFilesThatCannotBeReadAreNamed(t *testing.T) {
 	eventually(t, "it to be over", func() bool { s := b.collector.Status(); return s.Sources[0].Error == "" && s.CaughtUp })
 }
 
-func TestWhatIsSaidOfFilesThatCannotBeRead(t *testing.T) {
+func TestUnreadableFilesAreReported(t *testing.T) {
 	faults := map[string]error{}
 	for i := range 7 {
 		path := fmt.Sprintf("/var/log/nginx/%d.log", i)

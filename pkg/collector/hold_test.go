@@ -166,7 +166,7 @@ func (m *member) newest() int64 {
 
 // A member that catches up does not leave the others behind when it comes near now. A member that was live from the
 // beginning, or has read its backlog, is never held.
-func TestWhoCatchesUpStaysWithTheOthersUpToNow(t *testing.T) {
+func TestAMemberCatchingUpStaysWithTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHold(slog.New(slog.DiscardHandler))
 		ago := func(d time.Duration) int64 { return time.Now().Add(-d).UnixMilli() }

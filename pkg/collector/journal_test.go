@@ -82,7 +82,7 @@ func TestAJournalThatIsCutOffAnywhereKeepsItsEntries(t *testing.T) {
 	}
 }
 
-func TestAJournalThatIsWrittenAnewSaysTheSame(t *testing.T) {
+func TestARewrittenJournalHasTheSameContent(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 2))
 	for range 100 {
 		before, after := newState(), newState()

@@ -166,7 +166,7 @@ func (b *bench) await() {
 	b.sink.await(b.t, b.want)
 }
 
-func TestFilesAreReadOnceWhateverBecomesOfThem(t *testing.T) {
+func TestFilesAreReadOnce(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		run  func(b *bench)

@@ -154,7 +154,7 @@ func zipped(text string) io.Reader {
 	return &b
 }
 
-func TestHTTPCountsWhatIsPosted(t *testing.T) {
+func TestHTTPCountsPosts(t *testing.T) {
 	b := newHTTPBench(t)
 	b.start()
 	reply := b.post(strings.NewReader(b.body(1000)))
@@ -211,7 +211,7 @@ func TestHTTPCountsJSON(t *testing.T) {
 }
 
 // Nothing of a body that is refused is counted.
-func TestHTTPRefusesWhatItCannotRead(t *testing.T) {
+func TestHTTPRefusesUnreadableBodies(t *testing.T) {
 	b := newHTTPBench(t)
 	b.changed = func(l *httpLimits) { l.bodyBytes = 100 << 10 }
 	b.start()
@@ -592,7 +592,7 @@ func TestHTTPOverTLS(t *testing.T) {
 
 // A body of an unsupported type is refused with advice, and a body without a readable request is not answered with
 // 200.
-func TestHTTPSaysWhatItCannotRead(t *testing.T) {
+func TestHTTPNamesUnreadableBodies(t *testing.T) {
 	b := newHTTPBench(t)
 	b.start()
 	for kind, says := range map[string]string{

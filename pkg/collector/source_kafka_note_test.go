@@ -11,7 +11,7 @@ import (
 	"weir/internal/kafka"
 )
 
-func TestANoteSaysWhatItWasToldAndFits(t *testing.T) {
+func TestANoteReadsBackAndFits(t *testing.T) {
 	longest := kafkaNote{Incarnation: newID(), Partitions: math.MaxInt32, Rules: strings.Repeat("f", 64), Reached: math.MaxInt64, End: true, Waits: math.MaxInt64,
 		Last: &recordID{math.MaxInt64, math.MaxUint32}, Mark: &recordID{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
 	var cuts []outstanding

@@ -70,7 +70,7 @@ func (s *shipped) hits(t testing.TB, b *kafkaBench, into map[string]int64) (hits
 }
 
 // The records of each shipper go through a topic of their own, in one collector, and give the expected hits.
-func TestWhatShippersWriteComesThroughTopics(t *testing.T) {
+func TestShippersRecordsComeThroughTopics(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		b := newKafkaBench(t, config, 1)
 		var sources []SourceConfig

@@ -181,7 +181,7 @@ func TestSyslogThatIsNone(t *testing.T) {
 	})
 }
 
-func TestSyslogAsksWhoSends(t *testing.T) {
+func TestSyslogAsksForTheSender(t *testing.T) {
 	for _, scheme := range []string{"udp", "tcp"} {
 		b := newSyslogBench(t, scheme)
 		senders := NewSenders([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
@@ -263,7 +263,7 @@ func TestSyslogBeyondLoopbackIsGuarded(t *testing.T) {
 }
 
 // While Kafka takes nothing datagrams over UDP are dropped, and each that is not counted as a hit is counted as dropped.
-func TestSyslogCountsWhatUDPDrops(t *testing.T) {
+func TestSyslogCountsDropsOfUDP(t *testing.T) {
 	b := newSyslogBench(t, "udp")
 	b.changed = func(l *syslogLimits) { l.inboxBytes = 4000 }
 	b.start()
@@ -286,7 +286,7 @@ func TestSyslogCountsWhatUDPDrops(t *testing.T) {
 }
 
 // Datagrams that the kernel drops are counted with the next one that it does not drop.
-func TestSyslogCountsWhatTheKernelDrops(t *testing.T) {
+func TestSyslogCountsDropsOfTheKernel(t *testing.T) {
 	b := newSyslogBench(t, "udp")
 	var err error
 	if b.collector, err = Open(b.config); err != nil {

@@ -125,9 +125,9 @@ func TestASourceAloneIsCutWhereItSuits(t *testing.T) {
 	})
 }
 
-// TestWhatASourceHasReachedIsNotMoreThanItHasSent continues where the journal states that all before was sent: the
+// TestASourceHasReachedNoMoreThanItSent continues where the journal states that all before was sent: the
 // very next request is of that time.
-func TestWhatASourceHasReachedIsNotMoreThanItHasSent(t *testing.T) {
+func TestASourceHasReachedNoMoreThanItSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, _, begin := heldStream(t, 0)
 		s.reached = begin.UnixMilli()
@@ -143,8 +143,8 @@ func TestWhatASourceHasReachedIsNotMoreThanItHasSent(t *testing.T) {
 	})
 }
 
-// TestWhatWasNeverSentIsLeft ends a stream that is held.
-func TestWhatWasNeverSentIsLeft(t *testing.T) {
+// TestHitsOfAHeldStreamThatEndsStayUnsent ends a stream that is held.
+func TestHitsOfAHeldStreamThatEndsStayUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, j, other, begin := heldStream(t, 20)
 		other.reach(begin.UnixMilli())

@@ -107,9 +107,9 @@ func (l *modelLog) handOver(t *testing.T, s *stream, before []again) (position i
 	return position, nil
 }
 
-// TestABacklogIsReadTogetherWhateverEnds reads logs of random shapes with journals and a sink that answer late, by
+// TestABacklogIsReadTogetherWhenASourceEnds reads logs of random shapes with journals and a sink that answer late, by
 // owners that end, some of them without leaving: all is counted once, nothing comes too late, and no log stands still.
-func TestABacklogIsReadTogetherWhateverEnds(t *testing.T) {
+func TestABacklogIsReadTogetherWhenASourceEnds(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))

@@ -60,7 +60,7 @@ func TestTheOriginalRequestIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoCheck(t *testing.T) {
+func TestRequestsThatAreNoCheck(t *testing.T) {
 	for _, path := range []string{"", "/", "/v1/checks", "/v1/chec", "/v1/blocklist"} {
 		if asksCheck(path) {
 			t.Errorf("%s is taken for a check", path)

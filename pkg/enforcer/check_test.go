@@ -176,7 +176,7 @@ func TestAnEdgeThatIsNotTrustedIsNotBelieved(t *testing.T) {
 }
 
 // A client on the machine of a trusted edge has the edge's address, and nothing is wrong with that.
-func TestAClientAtATrustedEdgeIsNoFault(t *testing.T) {
+func TestAClientAtATrustedEdgeIsNoError(t *testing.T) {
 	for edge, wrong := range map[string]bool{"10.0.0.1": false, "127.0.0.1": false, "198.51.100.1": true} {
 		var heard strings.Builder
 		e, err := Open(Config{Set: list(t), Ruling: usualRuling(t), Refusal: 429, Logger: slog.New(slog.NewTextHandler(&heard, nil))})

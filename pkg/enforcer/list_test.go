@@ -202,7 +202,7 @@ func (b *brokenPipe) Write(p []byte) (int, error) {
 }
 
 // A list that cannot be written to its end is cut off, so that no reader accepts it as complete.
-func TestAListIsWholeOrCutOff(t *testing.T) {
+func TestAListIsCompleteOrCutOff(t *testing.T) {
 	var entries []*blocklist.Entry
 	for i := range 3000 {
 		entries = append(entries, ofIP(fmt.Sprintf("10.0.%d.%d", i/250, i%250)))
@@ -302,7 +302,7 @@ func TestWatching(t *testing.T) {
 }
 
 // A client whose key is removed gets no more events, even on an existing connection.
-func TestWhoseKeyIsRemovedIsLetGo(t *testing.T) {
+func TestConnectionsOfARemovedKeyEnd(t *testing.T) {
 	set := list(t, ofIP("203.0.113.7"))
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	write := func(text string) {
@@ -338,7 +338,7 @@ func TestWhoseKeyIsRemovedIsLetGo(t *testing.T) {
 	}
 }
 
-func TestWhoFollowsIsLetGoAtTheEnd(t *testing.T) {
+func TestFollowersAreReleasedAtTheEnd(t *testing.T) {
 	r := start(t, list(t), nil)
 	next, leave := r.watch("/v1/blocklist")
 	defer leave()

@@ -8,7 +8,7 @@ import (
 )
 
 // Manual entries outlast the topic: a list of a greater epoch without them gets them again, and has them meanwhile.
-func TestOrdersOutlastATopicThatIsMadeAnew(t *testing.T) {
+func TestOrdersOutlastARecreatedTopic(t *testing.T) {
 	set := list(t, ofIP("203.0.113.7"))
 	r := keyed(t, set)
 	r.order("POST", "/v1/blocks", `{"target":"198.51.100.1","why":"w"}`)

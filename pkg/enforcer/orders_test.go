@@ -51,7 +51,7 @@ func (r *running) order(method, path, body string) answer {
 	return r.ask(r.client, method, path, body, "X-Api-Key", "write")
 }
 
-func TestABlockIsInForceBeforeItIsAnswered(t *testing.T) {
+func TestABlockIsActiveBeforeTheAnswer(t *testing.T) {
 	r := patient(t, list(t))
 	for target, ip := range map[string]string{"203.0.113.7": "203.0.113.7", "198.51.100.0/24": "198.51.100.9", "2001:db8::/32": "2001:db8:5::1"} {
 		got := r.order("POST", "/v1/blocks", fmt.Sprintf(`{"target":%q,"for":"1h","why":"scraper"}`, target))
@@ -299,7 +299,7 @@ func TestWaitingOrdersOutlastTheProcess(t *testing.T) {
 	}
 }
 
-func TestOverTheSocketWhoOpensItGivesOrders(t *testing.T) {
+func TestThoseWhoMayOpenTheSocketMayGiveOrders(t *testing.T) {
 	r := start(t, list(t), nil)
 	person := r.overSocket()
 	got := r.ask(person, "POST", "/v1/blocks", `{"target":"203.0.113.7","why":"scraper"}`)
@@ -315,7 +315,7 @@ func TestOverTheSocketWhoOpensItGivesOrders(t *testing.T) {
 }
 
 // Only keys change the list, and no key does more than its role may.
-func TestWhoMayDoWhat(t *testing.T) {
+func TestPermissionsOfEachKey(t *testing.T) {
 	r := keyed(t, list(t, ofIP("203.0.113.7")))
 	bare := start(t, list(t, ofIP("203.0.113.7")), nil)
 	changes := [][3]string{
@@ -392,7 +392,7 @@ func TestWrongOrders(t *testing.T) {
 }
 
 // The answer to an order that Kafka refuses permanently does not report it as being in Kafka.
-func TestAnOrderThatKafkaRefusesIsSaidToBeHereOnly(t *testing.T) {
+func TestAnOrderThatKafkaRefusesIsReportedAsLocal(t *testing.T) {
 	r := start(t, list(t), func(c *Config) {
 		c.Keys = keysFile(t)
 		c.Sinks = &Sinks{Blocklist: refusing{kafka.ErrPermanent}, Events: &gathering{}, Hits: &gathering{}}

@@ -22,7 +22,7 @@ func aParcel(t *testing.T) *parcel {
 	return &parcel{Orders: []message{{Key: o.RecordKey(), Value: value}}, Events: []message{{Partition: 3, Value: []byte("{}")}}}
 }
 
-func TestWhatIsLeftInTheFolderOfOrders(t *testing.T) {
+func TestLeftoversInTheFolderOfOrders(t *testing.T) {
 	folder := t.TempDir()
 	o, _, err := openOutbox(folder, quiet)
 	if err != nil {
@@ -86,7 +86,7 @@ func (r refusing) Send(_ context.Context, messages ...kafka.Message) error {
 }
 
 // A message that Kafka refuses permanently is not sent for ever; one that it did not get before the end is sent again.
-func TestWhatKafkaDoesNotTake(t *testing.T) {
+func TestRecordsThatKafkaRefuses(t *testing.T) {
 	for err, want := range map[error]int64{fmt.Errorf("%w: %w", kafka.ErrInvalid, kafka.ErrPermanent): 0, kafka.ErrClosed: 1} {
 		o, _, openErr := openOutbox(t.TempDir(), quiet)
 		if openErr != nil {

@@ -88,7 +88,7 @@ func (s *stuckWriter) Write(b []byte) (int, error) {
 }
 
 // However many clients read slowly, others get their list: a turn is given up while an answer is sent.
-func TestWhoReadsSlowlyKeepsNoTurn(t *testing.T) {
+func TestASlowReaderKeepsNoTurn(t *testing.T) {
 	var entries []*blocklist.Entry
 	for i := range 3000 {
 		entries = append(entries, ofIP(fmt.Sprintf("198.51.%d.%d", i/250, i%250)))

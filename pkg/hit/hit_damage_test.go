@@ -75,7 +75,7 @@ func sealed(body string) []byte {
 	return seal(append([]byte{Version}, body...), 0)
 }
 
-func TestWhatNoVersionWrites(t *testing.T) {
+func TestRecordsThatNoVersionWrites(t *testing.T) {
 	const start = "\x00\x01s\x00\x01\x00\x00" // a header
 	for name, body := range map[string]string{
 		"nothing":                    "",

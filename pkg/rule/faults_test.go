@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write what is found into testdata inste
 
 // testdata/faults.txt contains rules files with mistakes and their messages: "====" and a title, the file, "----", and
 // the errors, then the warnings.
-func TestFaultyFiles(t *testing.T) {
+func TestFilesWithErrors(t *testing.T) {
 	const path = "testdata/faults.txt"
 	data, err := os.ReadFile(path)
 	if err != nil {

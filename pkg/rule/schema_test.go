@@ -94,7 +94,7 @@ var beyondSchema = []string{
 
 // The reader refuses every file that the schema refuses, and the schema as many as it can of those that the reader
 // refuses.
-func TestSchemaRefusesFaultyFiles(t *testing.T) {
+func TestSchemaRefusesFilesWithErrors(t *testing.T) {
 	data, err := os.ReadFile("testdata/faults.txt")
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestNewTellsEverythingThatIsWrong(t *testing.T) {
+func TestNewReportsAllErrors(t *testing.T) {
 	_, err := New(Config{Algorithm: 9, Limits: []Limit{{0, time.Second}, {1, time.Microsecond}, {1, time.Second + 1}}, Late: -1, Remember: 5,
 		Subwindows: -1, Burst: -1, Block: Block{For: 0, Then: []time.Duration{time.Microsecond}, Forget: -1}})
 	if err == nil {

@@ -41,11 +41,11 @@ const gawkCounts = `{
 }
 END { for (k in blocked) print k, blocked[k] }`
 
-// BenchmarkBacktestBesideOthers runs each installed program, the first time without counting, so that the log is in
+// BenchmarkBacktestAndOthers runs each installed program, the first time without counting, so that the log is in
 // memory for all of them:
 //
 //	go test -run '^$' -bench BacktestBesideOthers -benchtime 3x ./test/bench
-func BenchmarkBacktestBesideOthers(b *testing.B) {
+func BenchmarkBacktestAndOthers(b *testing.B) {
 	dir := b.TempDir()
 	weir := filepath.Join(dir, "weir")
 	if out, err := exec.Command("go", "build", "-o", weir, "weir/cmd/weir").CombinedOutput(); err != nil {

@@ -112,7 +112,7 @@ func (r *river) settle(s *site, begun time.Time, enforcer string, counter *count
 // The three daemons, two of them aggregators, read a log that grows and is rotated. Any of them is killed at any time
 // and started again, Redis loses its last second, Kafka is restarted. In the end every line was counted once, every
 // client that broke a limit is refused, and no other client was ever on the list.
-func TestTheWholeUnderFire(t *testing.T) {
+func TestAllPartsUnderFire(t *testing.T) {
 	t.Parallel()
 	kills := number(t, "WEIR_CRASH_KILLS", 8)
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))

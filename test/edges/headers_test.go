@@ -136,7 +136,7 @@ func TestIngressNginxAsksWhatItSetsItself(t *testing.T) {
 }
 
 // HAProxy does not ask: it looks up the address that connects.
-func TestHAProxyLooksUpWhoConnects(t *testing.T) {
+func TestHAProxyLooksUpTheClient(t *testing.T) {
 	s := newSite(t)
 	folder := t.TempDir()
 	addresses := write(t, filepath.Join(folder, "weir.map"), blockedClient+" per-ip\n")

@@ -166,7 +166,7 @@ func TestRoomsAreDescribed(t *testing.T) {
 }
 
 // The README shows the output of its backtest.
-func TestReadmeShowsWhatItsCommandPrints(t *testing.T) {
+func TestReadmeShowsItsCommandsOutput(t *testing.T) {
 	blocks := page.Read(t, filepath.Join(root, "README.md"))
 	at := slices.IndexFunc(blocks, func(b page.Block) bool {
 		return strings.HasPrefix(b.Text, "go run ") && strings.Contains(b.Text, " backtest ")

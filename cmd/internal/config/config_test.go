@@ -57,7 +57,7 @@ func faults(t *testing.T, text string, o config.Options) string {
 	return strings.ReplaceAll(err.Error(), folder+"/", "")
 }
 
-func TestWhatIsLeftOutIsDefault(t *testing.T) {
+func TestMissingKeysHaveDefaults(t *testing.T) {
 	c := load(t, "", config.Options{Environ: []string{"STATE_DIRECTORY=/run/state:/other"}})
 	if c.Data != "/run/state" || c.Mode != config.Enforce || len(c.Kafka.Brokers) != 0 || c.Kafka.Events.Partitions != 1 {
 		t.Errorf("got %+v", c)

@@ -9,7 +9,7 @@ import (
 )
 
 // Each text has exactly the given fault, with its place and its remedy.
-func TestFaultsAreToldWithTheirPlaces(t *testing.T) {
+func TestErrorsHaveTheirPlaces(t *testing.T) {
 	for text, want := range map[string]string{
 		"mode: enforcing":     `weir.yaml:1:7: "enforcing" is not known here; did you mean enforce?`,
 		"modes: enforce":      `weir.yaml:1:1: unknown key modes; did you mean mode?`,
@@ -82,7 +82,7 @@ func TestFaultsAreToldWithTheirPlaces(t *testing.T) {
 	}
 }
 
-func TestAllFaultsAreToldAtOnce(t *testing.T) {
+func TestAllErrorsAreReportedAtOnce(t *testing.T) {
 	got := faults(t, `
 mode: enforcing
 time: {late: soon}
@@ -118,7 +118,7 @@ func TestGuardedListenersAreAccepted(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotUsedIsAWarning(t *testing.T) {
+func TestUnusedKeysAreAWarning(t *testing.T) {
 	o := config.Options{File: "weir.yaml", Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}}
 	_, warnings, err := config.Read([]byte("kafka: {tls: true, sasl: {mechanism: plain, user: weir, password_file: f}}"), o)
 	if err != nil || len(warnings) != 2 {

@@ -33,7 +33,7 @@ func aggregated(t *testing.T) *place {
 	return counting
 }
 
-func TestAnAggregatorCountsWhatACollectorSends(t *testing.T) {
+func TestAnAggregatorCountsACollectorsHits(t *testing.T) {
 	p := aggregated(t)
 	p.await("blocked", func() bool {
 		_, text := p.get("/v1/keys?rule=per-ip&key=203.0.113.7")

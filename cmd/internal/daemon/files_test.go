@@ -34,7 +34,7 @@ func (p *place) getWith(key, path string) int {
 }
 
 // A removed key is refused even when the rules contain a mistake, and so are all keys when their file is deleted.
-func TestKeysAreReadAgainWhileTheRulesAreFaulty(t *testing.T) {
+func TestKeysAreReadAgainWhileTheRulesHaveErrors(t *testing.T) {
 	p := newPlace(t, "  keys: keys.yaml\n")
 	line := func(name string) string {
 		return fmt.Sprintf("  - {name: %s, role: read, sha256: %x}\n", name, sha256.Sum256([]byte(name)))

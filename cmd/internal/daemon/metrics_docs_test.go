@@ -77,7 +77,7 @@ func TestReasonsAreDocumented(t *testing.T) {
 }
 
 // Prometheus's own tool finds no fault with the metrics.
-func TestPromtoolFindsNoFault(t *testing.T) {
+func TestPromtoolFindsNoError(t *testing.T) {
 	check := exec.Command(real.Program(t, "promtool", "prometheus"), "check", "metrics")
 	check.Stdin = strings.NewReader(collectorMetrics(t))
 	if out, err := check.CombinedOutput(); err != nil {

@@ -53,7 +53,7 @@ func (l *listening) has(beginnings ...string) bool {
 	return len(beginnings) == 0
 }
 
-func TestSystemdIsTold(t *testing.T) {
+func TestSystemdIsNotified(t *testing.T) {
 	systemd := listenAsSystemd(t)
 	p := newPlace(t, "")
 	p.start()

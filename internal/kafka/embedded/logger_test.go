@@ -12,7 +12,7 @@ import (
 )
 
 // A disk that stays full is logged once a minute, not with every batch.
-func TestWhatRepeatsIsLoggedOnceAMinute(t *testing.T) {
+func TestRepeatsAreLoggedOnceAMinute(t *testing.T) {
 	var text bytes.Buffer
 	l := &logger{to: slog.New(slog.NewTextHandler(&text, nil)), kinds: map[string]*repeated{}}
 	for range 1000 {

@@ -164,7 +164,7 @@ func TestAnotherLayoutIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatMayNotConnect(t *testing.T) {
+func TestRefusedConnections(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "s3cret", "--user", "weir", "on", ">pass", "~weir:*", "+@all", "-@dangerous", "+info")
 	for name, c := range map[string]struct {
 		o    Options

@@ -8,7 +8,7 @@ import (
 )
 
 // A table against a map: what was added and not removed is found, and nothing else.
-func TestATableFindsWhatIsInIt(t *testing.T) {
+func TestATableFindsItsElements(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	rules := []*Rule{{Name: "a"}, {Name: "ab"}}
 	table, twin := newTable(), map[string]*Window{}

@@ -7,7 +7,7 @@ import (
 )
 
 // A window that is wanted all the time stays hot, whatever passes through; one that was pushed out is never found as hot.
-func TestWhatIsWantedStaysHot(t *testing.T) {
+func TestWantedKeysStayHot(t *testing.T) {
 	const size = 64
 	h := New(size, &Owned{}, Notices{})
 	rule := &Rule{Name: "a"}

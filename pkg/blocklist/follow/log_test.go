@@ -154,7 +154,7 @@ func wantTrouble(t *testing.T, f *Follower, part string) {
 	}
 }
 
-func TestAListIsWholeWithAllMarks(t *testing.T) {
+func TestAListIsCompleteWithAllMarks(t *testing.T) {
 	p := newPaper()
 	l := newSource(p, "")
 	l.catchUp(t, p)
@@ -183,7 +183,7 @@ func TestAListIsWholeWithAllMarks(t *testing.T) {
 	wantKeys(t, l.config.Set, "1.1.1.1", "2.2.2.2")
 }
 
-func TestAListIsNotWholeBeforeTheLogsEnd(t *testing.T) {
+func TestAListIsNotCompleteBeforeTheLogsEnd(t *testing.T) {
 	p := newPaper()
 	p.batch = 1
 	p.marked(t, listA, 0)
@@ -247,7 +247,7 @@ func TestTheGreaterEpochIsBelieved(t *testing.T) {
 	wantKeys(t, l.config.Set, "1.1.1.1", "2.2.2.2")
 }
 
-func TestATopicMadeAnewEmptiesNoList(t *testing.T) {
+func TestARecreatedTopicEmptiesNoList(t *testing.T) {
 	p := newPaper()
 	p.entry(t, "1.1.1.1", 1)
 	p.marked(t, listA, 0)
@@ -306,7 +306,7 @@ func TestATrimmedLogIsReadFromItsStart(t *testing.T) {
 
 // At an ordinary start partitions get their watermarks one after the other: that is logged once, and is an error only
 // when it lasts.
-func TestMarksThatAreLateAreAFaultOnlyWhenTheyLast(t *testing.T) {
+func TestLateMarksAreReportedOnlyWhenTheyLast(t *testing.T) {
 	var said bytes.Buffer
 	p, now := newPaper(), time.UnixMilli(at)
 	f := NewFromLog(Config{Set: blocklist.NewSet(blocklist.Limits{}), Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&said, nil))}, p)
@@ -332,7 +332,7 @@ func TestMarksThatAreLateAreAFaultOnlyWhenTheyLast(t *testing.T) {
 	}
 }
 
-func TestALogThatFailsIsToldOf(t *testing.T) {
+func TestALogThatFailsIsReported(t *testing.T) {
 	p := newPaper()
 	p.entry(t, "1.1.1.1", 1)
 	p.marked(t, listA, 0)
@@ -347,7 +347,7 @@ func TestALogThatFailsIsToldOf(t *testing.T) {
 	wantTrouble(t, l.Follower, "")
 }
 
-func TestWhatCannotBeReadIsCounted(t *testing.T) {
+func TestUnreadableRecordsAreCounted(t *testing.T) {
 	p := newPaper()
 	p.add([]byte("per-ip/1.1.1.1"), []byte{1, 2, 3})
 	p.add([]byte("per-ip/2.2.2.2"), []byte{200})
@@ -361,7 +361,7 @@ func TestWhatCannotBeReadIsCounted(t *testing.T) {
 	}
 }
 
-func TestTheLastWholeListIsServedAtStart(t *testing.T) {
+func TestTheLastCompleteListIsServedAtStart(t *testing.T) {
 	p := newPaper()
 	for i := range 20 {
 		p.entry(t, fmt.Sprintf("1.1.1.%d", i), 1)

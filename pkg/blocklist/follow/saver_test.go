@@ -92,7 +92,7 @@ func kept(t testing.TB) (l *logSource, p *paper, file string) {
 	return l, p, file
 }
 
-func TestWhatIsInForceIsServedAfterAKill(t *testing.T) {
+func TestActiveEntriesAreServedAfterAKill(t *testing.T) {
 	l, p, file := kept(t)
 	after := restarted(t, file)
 	if got, want := after.config.Set.State(), l.config.Set.State(); got != want {
@@ -181,7 +181,7 @@ func TestALogOfAnOlderSnapshot(t *testing.T) {
 }
 
 // New records of the log apply while the log is read again and no list of it is complete; so they are on the disk too.
-func TestWhatIsAheadIsKept(t *testing.T) {
+func TestAListAheadOfTheLogIsKept(t *testing.T) {
 	l, p, file := kept(t)
 	p.start, p.records = 100, nil // the broker has deleted what was there
 	l.catchUp(t, p)

@@ -237,8 +237,8 @@ func TestTheEmbeddedBrokerIsFollowed(t *testing.T) {
 	}
 }
 
-// TestWhatARealCleanerLeaves follows a topic of a real Kafka while its cleaner runs, and then once more from its start.
-func TestWhatARealCleanerLeaves(t *testing.T) {
+// TestLogsThatARealCleanerCompacted follows a topic of a real Kafka while its cleaner runs, and then once more from its start.
+func TestLogsThatARealCleanerCompacted(t *testing.T) {
 	cluster := kafkatest.Real(t, kafkatest.Options{})
 	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
 	topic := kafka.Topic{Name: "blocklist", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact",

@@ -37,7 +37,7 @@ func randomPrefix(random *rand.Rand, of []netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(address, address.BitLen()-random.IntN(8)).Masked()
 }
 
-func TestDisjointSaysOfEachAddressWhatItsTwinSays(t *testing.T) {
+func TestDisjointAgreesWithItsTwin(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 20_000 {
 		addresses := universe(round%2 == 0)

@@ -33,7 +33,7 @@ func (c *changing) mark() {
 	c.changed = make(chan struct{})
 }
 
-func TestWantedIsMadeAnewWhenSomethingChanges(t *testing.T) {
+func TestWantedIsComputedAgainAfterAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entry := &blocklist.Entry{Rule: "manual", Source: blocklist.Manual, Fields: map[string]string{"ip": "203.0.113.7"}, Until: blocklist.Never}
 		list := &changing{part: true, changed: make(chan struct{})}

@@ -64,7 +64,7 @@ func holders() []*holder {
 // The list may change in any way, with restarts and failed polls. When it has been quiet for as long as bouncers keep
 // their first end of a value, every bouncer has all addresses of the list; and after a poll none has an address that is
 // not on it.
-func TestBouncersHoldWhatIsOnTheList(t *testing.T) {
+func TestBouncersHaveTheList(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		s := newSite(t)

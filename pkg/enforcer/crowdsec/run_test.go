@@ -40,7 +40,7 @@ func TestRunSaves(t *testing.T) {
 }
 
 // A folder that cannot be written is reported, and stops nothing.
-func TestSaveSaysWhatItCannotDo(t *testing.T) {
+func TestSaveReportsItsErrors(t *testing.T) {
 	s := newSite(t)
 	s.poll(t, "")
 	s.Folder = filepath.Join(s.folder, "file", "below")

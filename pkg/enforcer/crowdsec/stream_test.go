@@ -100,7 +100,7 @@ func TestALongerBanIsSentAgainWhenTheFirstIsOver(t *testing.T) {
 }
 
 // An allow inside a prefix changes the prefixes in the answer; a pause removes everything.
-func TestOrdersChangeWhatIsGiven(t *testing.T) {
+func TestOrdersChangeOnlyGivenFields(t *testing.T) {
 	s := newSite(t)
 	s.list.block("per-net", "ip", "198.51.100.0/30", s.after(time.Hour))
 	s.expect(t, "", "Range 198.51.100.0/30 per-net 1h0m0s | ")
@@ -305,7 +305,7 @@ func TestRestart(t *testing.T) {
 }
 
 // A file that is cut off or changed at any byte is refused: bouncers begin again.
-func TestDamageBeginsAnew(t *testing.T) {
+func TestDamageStartsOver(t *testing.T) {
 	s := newSite(t)
 	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Hour))
 	s.poll(t, "")

@@ -31,7 +31,7 @@ func BenchmarkSwappingIn100000(b *testing.B) {
 }
 
 // The end of one block among 100,000.
-func BenchmarkAChangeBeside100000(b *testing.B) {
+func BenchmarkAChangeAmong100000(b *testing.B) {
 	a, before := kept(b), addresses(100_000)
 	after := append([]cidr.Block{}, before...)
 	after[50_000].Until = blocklist.Never

@@ -315,7 +315,7 @@ func TestReloadsAndRestartsAreNoticed(t *testing.T) {
 	await(t, "the restart", func() bool { return testutil.ToFloat64(a.metrics.restarts) == 2 })
 }
 
-func TestWhatOthersDoToTheMapIsPutRight(t *testing.T) {
+func TestForeignChangesToTheMapAreUndone(t *testing.T) {
 	e := newEdge(t)
 	a := start(t, e.config(newList(map[string]time.Duration{"127.0.0.9": time.Hour})))
 	await(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
@@ -348,7 +348,7 @@ func TestALongListIsSwappedIn(t *testing.T) {
 	await(t, "one", e.has("127.0.0.9"))
 }
 
-func TestNothingChangesBeforeTheListIsWhole(t *testing.T) {
+func TestNothingChangesBeforeTheListIsComplete(t *testing.T) {
 	e := newEdge(t)
 	list := newList(nil)
 	list.part = true
@@ -379,7 +379,7 @@ func TestTheRuntimeAPIOverTCP(t *testing.T) {
 }
 
 // A refusal of HAProxy is logged once, with the remedy.
-func TestWhatIsRefusedIsSaidWithItsRemedy(t *testing.T) {
+func TestRefusalsHaveTheirRemedy(t *testing.T) {
 	e := newEdge(t)
 	list := newList(map[string]time.Duration{"127.0.0.9": time.Hour})
 	if err := os.WriteFile(e.mapFile, nil, 0o600); err != nil {
@@ -409,7 +409,7 @@ func TestWhatIsRefusedIsSaidWithItsRemedy(t *testing.T) {
 	}
 }
 
-func TestDryRunTellsCommandsAndDoesNothing(t *testing.T) {
+func TestDryRunPrintsCommandsAndDoesNothing(t *testing.T) {
 	var told safeBuffer
 	path := filepath.Join(t.TempDir(), "weir.map")
 	list := newList(map[string]time.Duration{"203.0.113.7": 0})

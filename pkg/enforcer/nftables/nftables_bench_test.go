@@ -71,7 +71,7 @@ func BenchmarkReading100000(b *testing.B) {
 }
 
 // One address more and one less among 100,000.
-func BenchmarkAChangeBeside100000(b *testing.B) {
+func BenchmarkAChangeAmong100000(b *testing.B) {
 	before := many(100_000)
 	one := cidr.Block{Prefix: netip.MustParsePrefix("203.0.113.7/32"), Until: blocklist.Never}
 	after := cidr.Disjoint(append([]cidr.Block{one}, before...))

@@ -182,7 +182,7 @@ func has(t testing.TB, set string, want ...string) func() bool {
 	}
 }
 
-func TestTheKernelHasWhatTheListHas(t *testing.T) {
+func TestTheKernelHasTheList(t *testing.T) {
 	needKernel(t)
 	list := newList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": time.Minute, "2001:db8::/64": time.Hour, "198.51.100.9": 0})
 	start(t, Config{List: list})
@@ -246,7 +246,7 @@ func TestTheFirstAndTheLastAddress(t *testing.T) {
 	}
 }
 
-func TestWhatOthersDoIsPutRightWithinASecond(t *testing.T) {
+func TestForeignChangesAreUndoneWithinASecond(t *testing.T) {
 	needKernel(t)
 	registry := prometheus.NewRegistry()
 	list := newList(map[string]time.Duration{"203.0.113.7": time.Hour, "2001:db8::/64": time.Hour})
@@ -325,7 +325,7 @@ func TestTheTableIsKeptOrDeletedAtTheEnd(t *testing.T) {
 
 // A table of an earlier enforcer stays active until the list is complete. Then it is corrected without being created
 // again: its elements stay active all the time.
-func TestATableThatWasKeptStaysUntilTheListIsWhole(t *testing.T) {
+func TestAKeptTableStaysUntilTheListIsComplete(t *testing.T) {
 	needKernel(t)
 	_, stop := start(t, Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour, "203.0.113.8": time.Hour}), Keep: true})
 	await(t, "the table", has(t, set4, "203.0.113.7", "203.0.113.8"))
@@ -415,7 +415,7 @@ func letIn(t *testing.T, source string) bool {
 }
 
 // Without the capability one log line has the remedy, and Run goes on.
-func TestWithoutPermissionTheRemedyIsSaid(t *testing.T) {
+func TestMissingPermissionsHaveTheirRemedy(t *testing.T) {
 	needKernel(t)
 	var log safeBuffer
 	registry := prometheus.NewRegistry()
@@ -440,7 +440,7 @@ func TestWithoutPermissionTheRemedyIsSaid(t *testing.T) {
 	}
 }
 
-func TestDryRunTellsWhatNftTakes(t *testing.T) {
+func TestDryRunPrintsCommandsThatNftAccepts(t *testing.T) {
 	var script safeBuffer
 	list := newList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": 0, "2001:db8::/64": time.Hour})
 	_, stop := start(t, Config{List: list, DryRun: &script})

@@ -11,7 +11,7 @@ import (
 
 // The result of Subtract contains exactly the addresses that a twin finds by asking for each. The prefixes are disjoint
 // and sorted, and no two of them could be one.
-func TestSubtractLeavesWhatTheTwinLeaves(t *testing.T) {
+func TestSubtractAgreesWithItsTwin(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		base := netip.MustParsePrefix("192.0.2.0/24")
