@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"weir/internal/yamlfile"
+	"weir/internal/duration"
 	"weir/pkg/backtest"
 	"weir/pkg/rule"
 	"weir/pkg/window"
@@ -48,11 +48,11 @@ func loadRules(c *cobra.Command, patterns ...string) (*rule.Set, error) {
 }
 
 func (b *backtestCommand) lateness() (time.Duration, error) {
-	late, err := yamlfile.ParseDuration(b.late)
+	late, err := duration.Parse(b.late)
 	if err != nil {
 		return 0, wrongf("--late: %w", err)
 	}
-	if late == yamlfile.Forever {
+	if late == duration.Forever {
 		return 0, wrongf("--late: forever is not possible; give a time such as 24h")
 	}
 	return max(late, time.Millisecond), nil // 0 is the default to pkg/backtest

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/daemon"
+	"weir/internal/duration"
 	"weir/internal/kafka"
-	"weir/internal/yamlfile"
 )
 
 // A catCommand contains the flags of `weir cat`.
@@ -116,8 +116,8 @@ func parsePlace(text string) (catFrom, error) {
 	if offset, err := strconv.ParseInt(text, 10, 64); err == nil && offset >= 0 {
 		return catFrom{offset: offset}, nil
 	}
-	before, err := yamlfile.ParseDuration(text)
-	if err != nil || before == yamlfile.Forever {
+	before, err := duration.Parse(text)
+	if err != nil || before == duration.Forever {
 		return catFrom{}, wrongf("--from %s is not a place to begin; write earliest, latest, an offset, or a time before now, such as 25h", text)
 	}
 

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/cmd/internal/daemon"
+	"weir/internal/duration"
 	"weir/internal/kafka"
-	"weir/internal/yamlfile"
 )
 
 // kafka checks the brokers, then our topics and those that the sources read.
@@ -117,7 +117,7 @@ func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
 		return nil
 	}
 	if kept < configured {
-		return unmetf("keeps records for %s, and parts go by %s: set retention.ms=%d", yamlfile.FormatDuration(kept), yamlfile.FormatDuration(configured), configured.Milliseconds())
+		return unmetf("keeps records for %s, and parts go by %s: set retention.ms=%d", duration.Format(kept), duration.Format(configured), configured.Milliseconds())
 	}
 	if want.Name != daemon.HitsTopic(l.settings).Name {
 		return nil
@@ -127,7 +127,7 @@ func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
 		for _, limit := range r.Limits {
 			if limit.Per > kept {
 				return unmetf("keeps hits for %s, and rule %s has the limit %s: make kafka.hits.retention, and retention.ms, longer than that",
-					yamlfile.FormatDuration(kept), r.Name, limit.Text)
+					duration.Format(kept), r.Name, limit.Text)
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
 // milliseconds reads a setting; ok is false for one that is unlimited.
 func milliseconds(text string) (d time.Duration, ok bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > int64(yamlfile.Forever/time.Millisecond) {
+	if err != nil || n < 0 || n > int64(duration.Forever/time.Millisecond) {
 		return 0, false
 	}
 	return time.Duration(n) * time.Millisecond, true

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/internal/yamlfile"
+	"weir/internal/duration"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 )
@@ -74,7 +74,7 @@ func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err e
 		return n, wrongf("--for and --until are both given; leave one out")
 	case o.lasts != "":
 		n.For = o.lasts
-		if lasts, err := yamlfile.ParseDuration(o.lasts); err != nil || lasts == 0 {
+		if lasts, err := duration.Parse(o.lasts); err != nil || lasts == 0 {
 			return n, wrongf("--for %s is not a time; write it as 4h, 7d or forever", o.lasts)
 		}
 	case o.until != "":

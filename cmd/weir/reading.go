@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
-	"weir/internal/yamlfile"
+	"weir/internal/nearest"
+	"weir/internal/network"
 	"weir/pkg/request"
 )
 
@@ -61,7 +62,7 @@ func (f *readFlags) options() (request.Options, error) {
 	}
 
 	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, f.envelope) {
-		problems = append(problems, wrongf("--envelope: %q is not known; %s", f.envelope, yamlfile.Suggest(f.envelope, known, "write one of ")))
+		problems = append(problems, wrongf("--envelope: %q is not known; %s", f.envelope, nearest.Suggest(f.envelope, known, "write one of ")))
 	}
 	return o, errors.Join(problems...)
 }
@@ -69,7 +70,7 @@ func (f *readFlags) options() (request.Options, error) {
 func (f *readFlags) client() (*request.Client, error) {
 	var trusted []netip.Prefix
 	for _, text := range f.proxies {
-		prefix, err := yamlfile.ParsePrefix(text)
+		prefix, err := network.Parse(text)
 		if err != nil {
 			return nil, wrongf("--trusted-proxy: %w", err)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"weir/internal/yamlfile"
+	"weir/internal/nearest"
 )
 
 // newRoot puts the commands together. It sets started when a command's own work begins: an error before that is wrong
@@ -76,7 +76,7 @@ func knownCommand(c *cobra.Command, args []string) error {
 	for _, command := range c.Commands() {
 		known = append(known, command.Name())
 	}
-	return wrongf("unknown command %s; %s", args[0], yamlfile.Suggest(args[0], known, c.CommandPath()+" --help shows all: "))
+	return wrongf("unknown command %s; %s", args[0], nearest.Suggest(args[0], known, c.CommandPath()+" --help shows all: "))
 }
 
 // noMore refuses arguments to a command that takes none.
@@ -134,5 +134,5 @@ func flagError(c *cobra.Command, err error) error {
 func nearestFlag(flags *pflag.FlagSet, name string) string {
 	var known []string
 	flags.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	return yamlfile.Nearest(name, known)
+	return nearest.Word(name, known)
 }

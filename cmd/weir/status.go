@@ -12,7 +12,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
-	"weir/internal/yamlfile"
+	"weir/internal/duration"
 )
 
 // A statusCommand contains the flags of `weir status`.
@@ -96,8 +96,8 @@ func parseWait(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	wait, err := yamlfile.ParseDuration(text)
-	if err != nil || wait == yamlfile.Forever {
+	wait, err := duration.Parse(text)
+	if err != nil || wait == duration.Forever {
 		return 0, wrongf("--wait %s is not a time; write the longest time to wait, such as 60s", text)
 	}
 	return wait, nil

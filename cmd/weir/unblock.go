@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/internal/yamlfile"
+	"weir/internal/duration"
 	"weir/pkg/blocklist"
 )
 
@@ -59,7 +59,7 @@ func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
 	}
 
 	if u.allow != "" {
-		if lasts, err := yamlfile.ParseDuration(u.allow); err != nil || lasts == 0 {
+		if lasts, err := duration.Parse(u.allow); err != nil || lasts == 0 {
 			return wrongf("--allow %s is not a time; write how long to let the client through, such as 4h", u.allow)
 		}
 		query.Set("allow", u.allow)

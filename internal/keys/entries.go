@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 
+	"weir/internal/nearest"
 	"weir/internal/yamlfile"
 )
 
@@ -70,7 +71,7 @@ func (r *roleText) FromYAML(v yamlfile.Value) {
 	switch Role(*r) {
 	case Read, Write, Send, Admin:
 	default:
-		v.Faultf(yamlfile.Suggest(string(*r), []string{"read", "write", "send", "admin"}, "write one of "), "the role %q is not known", string(*r))
+		v.Faultf(nearest.Suggest(string(*r), []string{"read", "write", "send", "admin"}, "write one of "), "the role %q is not known", string(*r))
 	}
 }
 

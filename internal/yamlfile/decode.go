@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"weir/internal/nearest"
 )
 
 // Bounds of a document's expansion by aliases, and of its depth.
@@ -141,7 +143,7 @@ func (v Value) intoStruct(target reflect.Value) {
 			pair.Value.into(field)
 			continue
 		}
-		pair.Key.Faultf(Suggest(pair.Name, names, "known keys: "), "unknown key %s", pair.Name)
+		pair.Key.Faultf(nearest.Suggest(pair.Name, names, "known keys: "), "unknown key %s", pair.Name)
 	}
 
 	if self, ok := target.Addr().Interface().(validator); ok {

@@ -1,8 +1,11 @@
-package yamlfile
+package yamlfile_test
 
 import (
 	"reflect"
 	"testing"
+
+	"weir/internal/duration"
+	"weir/internal/yamlfile"
 )
 
 type written struct {
@@ -12,12 +15,12 @@ type written struct {
 		Map   map[string]string `yaml:"map"`
 		Count int               `yaml:"count"`
 		Yes   bool              `yaml:"yes"`
-		Wait  Duration          `yaml:"wait"`
+		Wait  duration.Duration `yaml:"wait"`
 		Left  []string          `yaml:"left"`
 	}
 }
 
-func (w *written) FromYAML(v Value) {
+func (w *written) FromYAML(v yamlfile.Value) {
 	w.text = v.JSON()
 	v.Decode(&w.any)
 }
@@ -42,12 +45,12 @@ yes: true
 wait: 10m
 left:
 `
-	env := Env(func(string) (string, bool) { return "we", true })
+	env := yamlfile.Env(func(string) (string, bool) { return "we", true })
 	var first, again written
-	if faults := Decode("a.yaml", []byte(text), &first, env); len(faults) > 0 {
+	if faults := yamlfile.Decode("a.yaml", []byte(text), &first, env); len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if faults := Decode("b.yaml", first.text, &again); len(faults) > 0 {
+	if faults := yamlfile.Decode("b.yaml", first.text, &again); len(faults) > 0 {
 		t.Fatalf("%s: %v", first.text, faults)
 	}
 	if !reflect.DeepEqual(first, again) {

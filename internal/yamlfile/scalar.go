@@ -75,7 +75,7 @@ func (v Value) checkNumber(err error) {
 
 // notText returns the remedy for a value that is not text; it is empty for text.
 func (v Value) notText() string {
-	if v.node.Kind == yaml.MappingNode && trailingColon(v.node) {
+	if v.EndsInColon() {
 		return "YAML reads a colon at the end as a key: put the value in quotes"
 	}
 	if v.node.Kind != yaml.ScalarNode {
@@ -103,8 +103,9 @@ func (v Value) notText() string {
 // yamlOneBoolean are the words that YAML 1.1, which many programs still read, treats as booleans.
 var yamlOneBoolean = map[string]bool{"yes": true, "no": true, "on": true, "off": true}
 
-// trailingColon reports that YAML made a map of a value that ends in a colon, such as fe80::.
-func trailingColon(n *yaml.Node) bool {
-	return len(n.Content) == 2 && n.Content[0].Kind == yaml.ScalarNode && n.Content[1].ShortTag() == "!!null" &&
+// EndsInColon reports that YAML made a map of a value that ends in a colon, such as fe80::.
+func (v Value) EndsInColon() bool {
+	n := v.node
+	return n.Kind == yaml.MappingNode && len(n.Content) == 2 && n.Content[0].Kind == yaml.ScalarNode && n.Content[1].ShortTag() == "!!null" &&
 		n.Content[1].Value == ""
 }

@@ -213,8 +213,8 @@ func (v Value) Found() string {
 	return fmt.Sprintf("%s stands", shown(v.node))
 }
 
-// clip shortens a text to fit on a line.
-func clip(text string) string {
+// Clip shortens a text to fit on the line of a fault.
+func Clip(text string) string {
 	const maxBytes = 60
 	if len(text) <= maxBytes {
 		return text
@@ -224,7 +224,7 @@ func clip(text string) string {
 
 // shown returns a scalar as its reader knows it.
 func shown(n *yaml.Node) string {
-	text := clip(n.Value)
+	text := Clip(n.Value)
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
 		return fmt.Sprintf("the text %q", text)
 	}

@@ -13,7 +13,7 @@
 // would read it differently. A key without a value counts as left out where a section, a list or a map is wanted, so a
 // section may be commented out line by line.
 //
-// The package reads no files and no environment (see Env). A document that expands to more than a million values is
+// The package opens no files and reads no environment (see Env). A document that expands to more than a million values is
 // refused, so aliases of aliases cannot use up the memory. It has no state and starts no goroutines.
 package yamlfile
 

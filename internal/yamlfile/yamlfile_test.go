@@ -5,21 +5,21 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/duration"
 	"weir/internal/yamlfile"
 )
 
 type server struct {
-	Listen  string                     `yaml:"listen"`
-	Workers int                        `yaml:"workers"`
-	Share   float64                    `yaml:"share"`
-	On      bool                       `yaml:"on"`
-	Wait    yamlfile.Duration          `yaml:"wait"`
-	Keep    yamlfile.DurationOrForever `yaml:"keep"`
-	Room    yamlfile.Size              `yaml:"room"`
-	Names   []string                   `yaml:"names"`
-	Fields  map[string]string          `yaml:"fields"`
-	Peer    *server                    `yaml:"peer"`
-	Either  either                     `yaml:"either"`
+	Listen  string             `yaml:"listen"`
+	Workers int                `yaml:"workers"`
+	Share   float64            `yaml:"share"`
+	On      bool               `yaml:"on"`
+	Wait    duration.Duration  `yaml:"wait"`
+	Keep    duration.OrForever `yaml:"keep"`
+	Names   []string           `yaml:"names"`
+	Fields  map[string]string  `yaml:"fields"`
+	Peer    *server            `yaml:"peer"`
+	Either  either             `yaml:"either"`
 	shared
 }
 
@@ -65,7 +65,6 @@ workers: 1_0
 on: true
 wait: 1h30m
 keep: forever
-room: 2MiB
 names: &names [a, "1"]
 fields: {user: jwt.sub}
 peer: {listen: x, either: {word: deep}, names: *names}
@@ -78,8 +77,8 @@ color: red
 	if s.Listen != ":80" || s.Workers != 10 || !s.On || s.Share != 0.5 || s.Either.Word != "flat" || s.Color != "red" {
 		t.Errorf("%+v", s)
 	}
-	if time.Duration(s.Wait) != 90*time.Minute || time.Duration(s.Keep) != yamlfile.Forever || s.Room != 2<<20 {
-		t.Errorf("%v %v %v", s.Wait, s.Keep, s.Room)
+	if time.Duration(s.Wait) != 90*time.Minute || time.Duration(s.Keep) != duration.Forever {
+		t.Errorf("%v %v", s.Wait, s.Keep)
 	}
 	if s.Names[1] != "1" || s.Fields["user"] != "jwt.sub" || s.Peer.Either.Word != "deep" || s.Peer.Names[0] != "a" {
 		t.Errorf("%+v %+v", s, s.Peer)
@@ -89,7 +88,7 @@ color: red
 func TestAllErrorsHavePlaceAndRemedy(t *testing.T) {
 	tests := []struct{ yaml, want string }{
 		{"listen: x\nworkerz: 3\n", "f:2:1: unknown key workerz; did you mean workers?"},
-		{"listen: x\nzzz: 3\n", "f:2:1: unknown key zzz; known keys: listen, workers, share, on, wait, keep, room, names, fields, peer, either, color"},
+		{"listen: x\nzzz: 3\n", "f:2:1: unknown key zzz; known keys: listen, workers, share, on, wait, keep, names, fields, peer, either, color"},
 		{"listen: x\nlisten: y\n", "f:2:1: listen is given twice, first at line 1; leave one of them out"},
 		{"listen: 80\nworkers: many\non: yes\nnames: one\n", `f:1:9: the number 80 stands where text is wanted; put it in quotes: "80"
 f:2:10: "many" stands where a number is wanted
@@ -111,10 +110,9 @@ f:4:8: "one" stands where a list is wanted; write [one]`},
 		{"workers: 101\n", "f:1:1: listen is missing; write where to listen\nf:1:10: 101 workers are too many; write at most 100"},
 		{"listen: x\nwait: 10\n", `f:2:7: "10" is no duration: the unit is missing; write 10s, 10m or 10h`},
 		{"listen: x\nwait: forever\n", "f:2:7: forever is not possible here; write how long, such as 24h"},
-		{"listen: x\nroom: 5XB\n", `f:2:7: "5XB" is no size: the unit "XB" is not known; the units are B, KiB, MiB, GiB, TiB (of 1024) and KB, MB, GB, TB (of 1000)`},
 		{"listen: x\npeer: {workers: 300, colour: red}\n", "f:2:7: listen is missing; write where to listen\nf:2:17: 300 workers are too many; write at most 100\nf:2:22: unknown key colour; did you mean color?"},
 		{"listen: x\nfields: [a]\n", "f:2:9: a list stands where a map is wanted; write {key: value}"},
-		{"- a\n", "f:1:1: a list stands where a map is wanted; known keys: listen, workers, share, on, wait, keep, room, names, fields, peer, either, color\nf:1:1: listen is missing; write where to listen"},
+		{"- a\n", "f:1:1: a list stands where a map is wanted; known keys: listen, workers, share, on, wait, keep, names, fields, peer, either, color\nf:1:1: listen is missing; write where to listen"},
 		{"listen: x\n<<: {on: true}\n", "f:2:1: << (merging maps) is not read; write the keys out, or name a value with &name and repeat it with *name"},
 		{"listen: x\n? [a]\n: b\n", "f:2:3: a list stands where a key is wanted; a key is a plain word"},
 		{"listen: x\n---\nlisten: y\n", "f:2:1: a second document begins here; keep each document in a file of its own"},
@@ -240,12 +238,3 @@ func TestAliasesOfAliasesAreBounded(t *testing.T) {
 
 // deep is a list of lists of lists …
 type deep []deep
-
-func TestNearest(t *testing.T) {
-	known := []string{"limits", "match", "mode", "ip"}
-	for word, want := range map[string]string{"limit": "limits", "macth": "match", "Mode": "mode", "pi": "ip", "x": "", "burst": "", "mde": "mode", "liimits": "limits"} {
-		if got := yamlfile.Nearest(word, known); got != want {
-			t.Errorf("%s: %q, want %q", word, got, want)
-		}
-	}
-}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/yamlfile"
+	"weir/internal/duration"
 )
 
 // A TestReport is the result of the tests of one file.
@@ -199,5 +199,5 @@ func (v *testRun) moment(at int64) string {
 	if v.test.Log != "" || at < v.start.UnixMilli() {
 		return Instant(at).String()
 	}
-	return yamlfile.FormatDuration(time.Duration(at-v.start.UnixMilli()) * time.Millisecond)
+	return duration.Format(time.Duration(at-v.start.UnixMilli()) * time.Millisecond)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/address"
+	"weir/internal/duration"
 	"weir/internal/yamlfile"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -40,7 +41,7 @@ type testSpec struct {
 
 type requestSpec struct {
 	At       momentSpec        `yaml:"at"`
-	After    yamlfile.Duration `yaml:"after"`
+	After    duration.Duration `yaml:"after"`
 	Repeat   repeatSpec        `yaml:"repeat"`
 	IP       addressSpec       `yaml:"ip"`
 	User     string            `yaml:"user"`
@@ -177,8 +178,8 @@ func (m *momentSpec) FromYAML(v yamlfile.Value) {
 		m.instant = instant
 		return
 	}
-	offset, err := yamlfile.ParseDuration(text)
-	if err != nil || offset == yamlfile.Forever {
+	offset, err := duration.Parse(text)
+	if err != nil || offset == duration.Forever {
 		v.Faultf("write 50s, counted from the start of the test, or 2026-03-01T12:00:50Z", "%s where a time is wanted", v.Found())
 	}
 	m.offset = offset
@@ -205,11 +206,11 @@ func (r *repeatSpec) FromYAML(v yamlfile.Value) {
 	words := strings.Fields(text)
 	var err error
 	if len(words) == 3 && words[1] == "every" {
-		r.every, err = yamlfile.ParseDuration(words[2])
+		r.every, err = duration.Parse(words[2])
 		words = words[:1]
 	}
 
-	count, ok := 0, len(words) == 1 && err == nil && r.every != yamlfile.Forever
+	count, ok := 0, len(words) == 1 && err == nil && r.every != duration.Forever
 	if ok {
 		count, err = strconv.Atoi(words[0])
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/yamlfile"
+	"weir/internal/duration"
 	"weir/pkg/blocklist"
 )
 
@@ -63,7 +63,7 @@ func readListRequest(r *http.Request) (*listRequest, error) {
 
 func (q *listRequest) readBounds(wait, top string) (err error) {
 	if wait != "" {
-		if q.wait, err = yamlfile.ParseDuration(wait); err != nil {
+		if q.wait, err = duration.Parse(wait); err != nil {
 			return problemf(http.StatusBadRequest, "wait: %s", err)
 		}
 		q.wait = min(q.wait, maxWait)

@@ -14,7 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"weir/internal/yamlfile"
+	"weir/internal/duration"
+	"weir/internal/nearest"
 	"weir/pkg/blocklist"
 	"weir/pkg/rule"
 )
@@ -196,14 +197,14 @@ const lastEnd = 1 << 42
 
 // after returns the end of a duration that people write as 10m, 4h or forever.
 func after(now int64, text string) (int64, error) {
-	long, err := yamlfile.ParseDuration(text)
+	long, err := duration.Parse(text)
 	if err != nil {
 		return 0, problemf(http.StatusBadRequest, "%s", err)
 	}
 	if long < time.Millisecond {
 		return 0, problemf(http.StatusBadRequest, "%q is not a duration for an order; write 1h, or forever", text)
 	}
-	if end := now + long.Milliseconds(); long < yamlfile.Forever && end < lastEnd {
+	if end := now + long.Milliseconds(); long < duration.Forever && end < lastEnd {
 		return end, nil
 	}
 	return blocklist.Never, nil
@@ -286,5 +287,5 @@ func (e *Enforcer) ofRule(name string) (string, error) {
 	if len(names) == 0 {
 		return "", problemf(http.StatusBadRequest, "there is no rule %q here, and no other rule", name)
 	}
-	return "", problemf(http.StatusBadRequest, "there is no rule %q here; %s", name, yamlfile.Suggest(name, names, "the rules are "))
+	return "", problemf(http.StatusBadRequest, "there is no rule %q here; %s", name, nearest.Suggest(name, names, "the rules are "))
 }

@@ -6,17 +6,18 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/network"
 	"weir/internal/yamlfile"
 )
 
 type allowSpec struct {
-	IP    yamlfile.Networks `yaml:"ip"`
-	User  oneOrMore         `yaml:"user"`
-	Host  oneOrMore         `yaml:"host"`
-	Match matchSpec         `yaml:"match"`
-	Note  string            `yaml:"note"`
-	Until untilSpec         `yaml:"until"`
-	Rules oneOrMore         `yaml:"rules"`
+	IP    network.List `yaml:"ip"`
+	User  oneOrMore    `yaml:"user"`
+	Host  oneOrMore    `yaml:"host"`
+	Match matchSpec    `yaml:"match"`
+	Note  string       `yaml:"note"`
+	Until untilSpec    `yaml:"until"`
+	Rules oneOrMore    `yaml:"rules"`
 
 	place yamlfile.Fault
 }

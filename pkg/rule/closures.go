@@ -12,7 +12,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"weir/internal/address"
-	"weir/internal/yamlfile"
+	"weir/internal/network"
 )
 
 // Expressions run as closures made of their checked tree, because the virtual machine allocates at every integer. The
@@ -219,7 +219,7 @@ func networkOf(n *ast.CallNode) boolean {
 		if !ok {
 			return nil
 		}
-		prefix, err := yamlfile.ParsePrefix(constant.Value)
+		prefix, err := network.Parse(constant.Value)
 		if err != nil {
 			return nil
 		}

@@ -17,7 +17,8 @@ import (
 	"github.com/expr-lang/expr/vm"
 
 	"weir/internal/address"
-	"weir/internal/yamlfile"
+	"weir/internal/nearest"
+	"weir/internal/network"
 )
 
 // environment contains the fields of a request for expressions. An unknown field is "" or 0.
@@ -125,7 +126,7 @@ func options(wanted reflect.Kind, optimize bool) []expr.Option {
 func networkFunction(params ...any) (any, error) {
 	addr, _ := netip.ParseAddr(params[0].(string)) // no prefix contains an invalid address
 	for _, param := range params[1:] {
-		prefix, err := yamlfile.ParsePrefix(param.(string))
+		prefix, err := network.Parse(param.(string))
 		if err == nil && prefix.Contains(address.Plain(addr)) {
 			return true, nil
 		}
@@ -177,7 +178,7 @@ func (n *names) Visit(node *ast.Node) {
 // suggestName suggests a replacement for an unknown name: mostly another name, or quotes around a text.
 func suggestName(name string) string {
 	known := append(slices.Clone(identifiers), inNetwork)
-	return yamlfile.Suggest(name, known, fmt.Sprintf("text stands in quotes: %q; the names are ", name))
+	return nearest.Suggest(name, known, fmt.Sprintf("text stands in quotes: %q; the names are ", name))
 }
 
 // checkPattern finds all mistakes in regular expressions before the compiler does, with messages of our own.
@@ -207,7 +208,7 @@ func (n *names) checkAddress(node *ast.BinaryNode) {
 		if !ok || text.Value == "" {
 			continue
 		}
-		switch prefix, err := yamlfile.ParsePrefix(text.Value); {
+		switch prefix, err := network.Parse(text.Value); {
 		case err != nil || !prefix.IsSingleIP() || strings.Contains(text.Value, "/"):
 			n.complain(node, "write inNetwork(ip, \"10.0.0.0/8\") for a network", "no address is %q", text.Value)
 		case prefix.Addr().String() != text.Value:
@@ -226,7 +227,7 @@ func (n *names) checkNetworks(node *ast.CallNode) {
 			n.complain(argument, `write it as inNetwork(ip, "10.0.0.0/8")`, "a prefix must stand in the expression itself")
 			continue
 		}
-		if _, err := yamlfile.ParsePrefix(text.Value); err != nil {
+		if _, err := network.Parse(text.Value); err != nil {
 			what, remedy, _ := strings.Cut(err.Error(), "; ")
 			n.complain(argument, remedy, "%s", what)
 		}
@@ -277,8 +278,8 @@ func remedyFor(text, message string) string {
 		return `text and patterns stand in quotes: path startsWith "/api/"`
 	case strings.Contains(message, `unexpected token Number(".`):
 		return `addresses and networks stand in quotes: ip == "203.0.113.7", inNetwork(ip, "10.0.0.0/8")`
-	case word != "" && yamlfile.Nearest(word, operators) != "":
-		return "did you mean " + yamlfile.Nearest(word, operators) + "?"
+	case word != "" && nearest.Word(word, operators) != "":
+		return "did you mean " + nearest.Word(word, operators) + "?"
 	case strings.Contains(message, "(mismatched types string and int)"), strings.Contains(message, "(mismatched types int and string)"):
 		return "status and bytes are numbers and stand without quotes, all else is text and stands in quotes (int(fields.name) makes a number of a field)"
 	case strings.Contains(message, "unexpected token EOF") && strings.Count(text, `"`)%2 == 0:

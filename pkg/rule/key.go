@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/nearest"
 	"weir/internal/yamlfile"
 )
 
@@ -127,7 +128,7 @@ func suspect(p part) (known string) {
 			return ""
 		}
 	}
-	return yamlfile.Nearest(p.name, keyWords)
+	return nearest.Word(p.name, keyWords)
 }
 
 // FromYAML reads one word or a list of them.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"weir/internal/yamlfile"
+	"weir/internal/network"
 )
 
 // Fields splits a canonical key into its parts, by their names, as the requests had them. If the key was cut, the part
@@ -85,7 +85,7 @@ func (k Key) Canonical(typed string) (string, error) {
 }
 
 func (p *part) canonicalAddress(typed string) (string, error) {
-	prefix, err := yamlfile.ParsePrefix(typed)
+	prefix, err := network.Parse(typed)
 	if err != nil {
 		return "", err
 	}

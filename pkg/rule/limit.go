@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/nearest"
 	"weir/internal/yamlfile"
 	"weir/pkg/window"
 )
@@ -143,7 +144,7 @@ func unknownPeriod(word string) error {
 		}
 	}
 
-	return fmt.Errorf("the time %q is not known; %s", word, yamlfile.Suggest(word, names, "the times are "))
+	return fmt.Errorf("the time %q is not known; %s", word, nearest.Suggest(word, names, "the times are "))
 }
 
 // FromYAML reads a limit.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/nearest"
+	"weir/internal/regular"
 	"weir/internal/yamlfile"
 )
 
@@ -19,7 +21,7 @@ import (
 func Load(patterns ...string) (*Set, []yamlfile.Fault, error) {
 	l := newLoader()
 	for _, path := range l.paths(patterns) {
-		data, err := yamlfile.ReadFile(path)
+		data, err := regular.ReadFile(path)
 		if err != nil {
 			l.fault(path, "", "%s", reason(err))
 			continue
@@ -286,7 +288,7 @@ func (l *loader) allow(a *allowIn) *Allow {
 	for i, name := range a.Rules.words {
 		if !slices.Contains(names, name) && name != "" {
 			fault := a.Rules.places[i].Place()
-			fault.What, fault.Remedy = "there is no rule "+name, yamlfile.Suggest(name, names, "the rules are ")
+			fault.What, fault.Remedy = "there is no rule "+name, nearest.Suggest(name, names, "the rules are ")
 			l.faults = append(l.faults, fault)
 		}
 	}
@@ -305,7 +307,7 @@ func (l *loader) read(from, name string) (string, []byte, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(filepath.Dir(from), name)
 	}
-	data, err := yamlfile.ReadFile(name)
+	data, err := regular.ReadFile(name)
 	if err != nil {
 		return name, nil, fmt.Errorf("the file %s cannot be read: %s", name, reason(err))
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/duration"
+	"weir/internal/nearest"
 	"weir/internal/yamlfile"
 	"weir/pkg/window"
 )
@@ -39,16 +41,16 @@ type ruleSpec struct {
 }
 
 type blockSpec struct {
-	For    yamlfile.DurationOrForever `yaml:"for"`
-	Then   thenSpec                   `yaml:"then"`
-	Forget yamlfile.Duration          `yaml:"forget"`
-	Extend bool                       `yaml:"extend"`
-	Covers Covers                     `yaml:"covers"`
-	Until  untilWord                  `yaml:"until"`
+	For    duration.OrForever `yaml:"for"`
+	Then   thenSpec           `yaml:"then"`
+	Forget duration.Duration  `yaml:"forget"`
+	Extend bool               `yaml:"extend"`
+	Covers Covers             `yaml:"covers"`
+	Until  untilWord          `yaml:"until"`
 }
 
 func newRuleSpec() ruleSpec {
-	return ruleSpec{Block: blockSpec{For: yamlfile.DurationOrForever(DefaultFor), Forget: yamlfile.Duration(DefaultForget)}}
+	return ruleSpec{Block: blockSpec{For: duration.OrForever(DefaultFor), Forget: duration.Duration(DefaultForget)}}
 }
 
 // FromYAML reads one rule.
@@ -198,7 +200,7 @@ func (r *ruleSpec) checkUntil(v, block yamlfile.Value) {
 	case r.Block.Extend:
 		block.Key("extend").Faultf("leave one of them out", "until: clear and extend: true do not go together")
 	case !block.Has("for"):
-		r.Block.For = yamlfile.DurationOrForever(time.Millisecond)
+		r.Block.For = duration.OrForever(time.Millisecond)
 	}
 }
 
@@ -220,7 +222,7 @@ func (r *ruleSpec) checkShort(v yamlfile.Value) {
 		if limit.Per/muchShorter > lasts {
 			places[i].Warnf("write block: {until: clear}, or a longer block",
 				"the block of %v is much shorter than the window of %s, and after a block counting begins at zero, so a client gets more than that",
-				yamlfile.DurationOrForever(lasts), limit)
+				duration.OrForever(lasts), limit)
 		}
 	}
 }
@@ -307,7 +309,7 @@ func (r *rememberSpec) FromYAML(v yamlfile.Value) {
 	r.Hits = hits
 }
 
-type thenSpec []yamlfile.DurationOrForever
+type thenSpec []duration.OrForever
 
 // FromYAML reads a duration or a list of them.
 func (t *thenSpec) FromYAML(v yamlfile.Value) {
@@ -316,7 +318,7 @@ func (t *thenSpec) FromYAML(v yamlfile.Value) {
 		v.Faultf("write [1h, 24h]: how long the second offence lasts, the third and so on", "then is a list")
 		return
 	}
-	v.Decode((*[]yamlfile.DurationOrForever)(t))
+	v.Decode((*[]duration.OrForever)(t))
 }
 
 // An expressionSpec is an expression as written, and compiled.
@@ -451,7 +453,7 @@ func word(v yamlfile.Value, what string, words []string) int {
 	}
 	at := slices.Index(words, text)
 	if at < 0 {
-		v.Faultf(yamlfile.Suggest(text, words, "write "), "%q is no %s", text, what)
+		v.Faultf(nearest.Suggest(text, words, "write "), "%q is no %s", text, what)
 	}
 	return at
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"strings"
 
+	"weir/internal/network"
 	"weir/internal/yamlfile"
 )
 
@@ -11,7 +12,7 @@ type Client struct {
 	// TrustedProxies are our own proxies. Their header is trusted: the client is the rightmost address in it that is not a
 	// trusted proxy. A list of addresses, prefixes and {file: path}, with one prefix a line, read again when it changes.
 	// Default: none, and the client is the address that connects.
-	TrustedProxies yamlfile.Networks `yaml:"trusted_proxies"`
+	TrustedProxies network.List `yaml:"trusted_proxies"`
 	// Header is the header in which proxies name the client; in logs it is the field with that header. Default:
 	// X-Forwarded-For.
 	Header string `yaml:"header"`

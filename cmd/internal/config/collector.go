@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"weir/internal/duration"
+	"weir/internal/network"
 	"weir/internal/yamlfile"
 )
 
@@ -80,12 +82,12 @@ type Source struct {
 	// Default: earliest.
 	Start Start `yaml:"start"`
 	// Late is the source's own lateness, see time.late. Default: 0, that of time.late.
-	Late yamlfile.Duration `yaml:"late"`
+	Late duration.Duration `yaml:"late"`
 	// Keys is the file of the API keys of an http source. Default: none.
 	Keys string `yaml:"keys"`
 	// From lists the addresses and prefixes that may send to a syslog source, see client.trusted_proxies. Default:
 	// everyone, on loopback.
-	From yamlfile.Networks `yaml:"from"`
+	From network.List `yaml:"from"`
 	// TLS encrypts an http source, or a syslog source of the form tls://. Default: not encrypted.
 	TLS ServerTLS `yaml:"tls"`
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/duration"
+	"weir/internal/nearest"
 	"weir/internal/yamlfile"
 	"weir/pkg/rule"
 )
@@ -58,7 +60,7 @@ func Default() *Config {
 	return &Config{
 		Mode:   Enforce,
 		Client: Client{Header: "X-Forwarded-For"},
-		Time:   Time{Late: minutes(10), Ahead: yamlfile.Duration(10 * time.Second)},
+		Time:   Time{Late: minutes(10), Ahead: duration.Duration(10 * time.Second)},
 		Log:    Log{Level: "info", Format: "auto"},
 		Kafka: Kafka{
 			Prefix: "weir.",
@@ -82,8 +84,8 @@ func Default() *Config {
 	}
 }
 
-func minutes(n int) yamlfile.Duration { return yamlfile.Duration(time.Duration(n) * time.Minute) }
-func hours(n int) yamlfile.Duration   { return yamlfile.Duration(time.Duration(n) * time.Hour) }
+func minutes(n int) duration.Duration { return duration.Duration(time.Duration(n) * time.Minute) }
+func hours(n int) duration.Duration   { return duration.Duration(time.Duration(n) * time.Hour) }
 
 // Validate checks settings that depend on each other, resolves paths and reads the other files.
 func (c *Config) Validate(v yamlfile.Value) {
@@ -181,10 +183,10 @@ func (m *Mode) FromYAML(v yamlfile.Value) { *m = Mode(oneOf(v, string(Enforce), 
 type Time struct {
 	// Late is how late a request may be read and still count: older than its key's newest by no more than this.
 	// Default: 10m.
-	Late yamlfile.Duration `yaml:"late"`
+	Late duration.Duration `yaml:"late"`
 	// Ahead is how far a request's time may be ahead of the collector's clock. Other requests make no hits and are
 	// counted in a metric. Default: 10s.
-	Ahead yamlfile.Duration `yaml:"ahead"`
+	Ahead duration.Duration `yaml:"ahead"`
 }
 
 // Log configures the parts' logs.
@@ -216,7 +218,7 @@ func oneOf(v yamlfile.Value, words ...string) string {
 		}
 	}
 	if text != "" {
-		v.Faultf(yamlfile.Suggest(text, words, "write one of "), "%q is not known here", text)
+		v.Faultf(nearest.Suggest(text, words, "write one of "), "%q is not known here", text)
 	}
 	return ""
 }

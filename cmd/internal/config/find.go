@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/network"
 	"weir/internal/yamlfile"
 )
 
@@ -87,8 +88,8 @@ func (c *Config) paths() []*string {
 }
 
 // networks returns all lists of prefixes.
-func (c *Config) networks() []*yamlfile.Networks {
-	all := []*yamlfile.Networks{&c.Client.TrustedProxies}
+func (c *Config) networks() []*network.List {
+	all := []*network.List{&c.Client.TrustedProxies}
 	for i := range c.Collector.Sources {
 		all = append(all, &c.Collector.Sources[i].From)
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/duration"
+	"weir/internal/nearest"
 	"weir/internal/yamlfile"
 )
 
@@ -124,7 +126,7 @@ type Topic struct {
 	// Partitions is the number of partitions. It cannot change later.
 	Partitions int `yaml:"partitions"`
 	// Retention is how long records are kept.
-	Retention yamlfile.Duration `yaml:"retention"`
+	Retention duration.Duration `yaml:"retention"`
 	// Replication is how many brokers keep each record. Default: 0, the broker's own default.
 	Replication int `yaml:"replication"`
 }
@@ -198,7 +200,7 @@ func (s *SASL) Validate(v yamlfile.Value) {
 	}
 
 	if !slices.Contains(mechanisms, s.Mechanism) {
-		v.Key("mechanism").Faultf(yamlfile.Suggest(s.Mechanism, mechanisms, "write one of "), "the mechanism %q is not known", s.Mechanism)
+		v.Key("mechanism").Faultf(nearest.Suggest(s.Mechanism, mechanisms, "write one of "), "the mechanism %q is not known", s.Mechanism)
 	}
 	if s.User == "" {
 		v.Key("user").Faultf("add user", "SASL names no user")

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 
+	"weir/internal/regular"
 	"weir/internal/yamlfile"
 )
 
@@ -35,7 +36,7 @@ func Load(o Options) (*Config, yamlfile.Faults, error) {
 	if o.File == "" {
 		return Read(o.Default, o)
 	}
-	data, err := yamlfile.ReadFile(o.File)
+	data, err := regular.ReadFile(o.File)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the configuration: %w", err)
 	}

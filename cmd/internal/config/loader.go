@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/nearest"
+	"weir/internal/regular"
 	"weir/internal/yamlfile"
 )
 
@@ -56,7 +58,7 @@ func (r *loader) file(path string) (string, []byte, error) {
 			return path, inner.Data, nil
 		}
 	}
-	data, err := yamlfile.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%s does not exist", path)
 	}
@@ -150,7 +152,7 @@ func (r *loader) warnOfVariable(name string, known []string) {
 	for _, k := range known {
 		words = append(words, strings.TrimPrefix(k, prefix))
 	}
-	if near := yamlfile.Nearest(strings.TrimPrefix(name, prefix), words); near != "" {
+	if near := nearest.Word(strings.TrimPrefix(name, prefix), words); near != "" {
 		r.warnings = append(r.warnings, yamlfile.Fault{File: name, What: "no setting has this name", Remedy: "did you mean " + prefix + near + "?"})
 	}
 }

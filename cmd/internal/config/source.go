@@ -9,6 +9,8 @@ import (
 
 	"github.com/expr-lang/expr"
 
+	"weir/internal/duration"
+	"weir/internal/nearest"
 	"weir/internal/yamlfile"
 	"weir/pkg/request"
 )
@@ -17,7 +19,7 @@ import (
 func (s *Source) checkReading(v yamlfile.Value) {
 	options := request.Options{Zone: s.Zone.Location, Fields: s.Fields}
 	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, s.Envelope) {
-		v.Key("envelope").Faultf(yamlfile.Suggest(s.Envelope, known, "write one of "), "the envelope %q is not known", s.Envelope)
+		v.Key("envelope").Faultf(nearest.Suggest(s.Envelope, known, "write one of "), "the envelope %q is not known", s.Envelope)
 	}
 
 	if s.Format != "auto" {
@@ -106,8 +108,8 @@ func (s *Start) FromYAML(v yamlfile.Value) {
 	case "latest":
 		*s = Start{Latest: true}
 	default:
-		before, err := yamlfile.ParseDuration(text)
-		if err != nil || before == yamlfile.Forever {
+		before, err := duration.Parse(text)
+		if err != nil || before == duration.Forever {
 			v.Faultf("write earliest, latest, or a time before now, such as 25h", "%q is not a place to start", text)
 		}
 		*s = Start{Before: before}

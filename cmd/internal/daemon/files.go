@@ -16,8 +16,9 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/internal/keys"
+	"weir/internal/network"
+	"weir/internal/regular"
 	"weir/internal/telemetry"
-	"weir/internal/yamlfile"
 )
 
 // rereads reads files of keys and certificates again when they change. It does not depend on reloads of the configuration,
@@ -80,7 +81,7 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 			continue
 		}
 
-		err := regular(one.files)
+		err := allRegular(one.files)
 		if err == nil {
 			err = one.again()
 		}
@@ -99,8 +100,8 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 	r.faulty.Store(faulty)
 }
 
-// regular returns an error for a file that is not regular: reading a named pipe would never end, nor would a device.
-func regular(files []string) error {
+// allRegular returns an error for a file that is not regular: reading a named pipe would never end, nor would a device.
+func allRegular(files []string) error {
 	for _, name := range files {
 		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is not a regular file", name)
@@ -200,9 +201,9 @@ func withoutClients(c *tls.Config) *tls.Config {
 }
 
 // prefixes returns networks with those of their files.
-func prefixes(networks *yamlfile.Networks) ([]netip.Prefix, error) {
+func prefixes(networks *network.List) ([]netip.Prefix, error) {
 	all, faults := networks.Read(func(name string) (string, []byte, error) {
-		data, err := yamlfile.ReadFile(name)
+		data, err := regular.ReadFile(name)
 		return name, data, err
 	})
 	if len(faults) > 0 {

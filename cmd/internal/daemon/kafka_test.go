@@ -6,16 +6,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weir/cmd/internal/config"
+	"weir/internal/duration"
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
-	"weir/internal/yamlfile"
 )
 
 func topicsConfig(brokers ...string) *config.Config {
 	c := &config.Config{}
 	c.Kafka.Prefix, c.Kafka.Brokers = "weir.", brokers
-	c.Kafka.Hits = config.Topic{Partitions: 2, Retention: yamlfile.Duration(48 * 3600e9)}
-	c.Kafka.Events = config.Topic{Partitions: 3, Retention: yamlfile.Duration(30 * 24 * 3600e9), Replication: 1}
+	c.Kafka.Hits = config.Topic{Partitions: 2, Retention: duration.Duration(48 * 3600e9)}
+	c.Kafka.Events = config.Topic{Partitions: 3, Retention: duration.Duration(30 * 24 * 3600e9), Replication: 1}
 	return c
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/cmd/internal/config"
-	"weir/internal/yamlfile"
+	"weir/internal/network"
 )
 
 // The intervals between two looks for changes: of the configuration and the rules, and of keys and certificates.
@@ -146,7 +146,7 @@ func look(c *config.Config) string {
 	}
 
 	paths = append(paths, c.RuleSet.Files()...)
-	networks := []yamlfile.Networks{c.Client.TrustedProxies}
+	networks := []network.List{c.Client.TrustedProxies}
 	for i := range c.Collector.Sources {
 		networks = append(networks, c.Collector.Sources[i].From)
 	}

@@ -1,4 +1,6 @@
-package yamlfile
+// Package duration reads and writes durations as Weir's users write them: 10m, 1h30m, 2d, forever. Its types are fields of
+// files that package yamlfile reads. Rates and times of day are not its business.
+package duration
 
 import (
 	"errors"
@@ -7,13 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/yamlfile"
 )
 
 // A Duration is written with the units ms s m h d w, alone or together: 10m, 1h30m. It is never negative.
 type Duration time.Duration
 
-// A DurationOrForever is a Duration that may also be the word forever.
-type DurationOrForever time.Duration
+// OrForever is a Duration that may also be the word forever.
+type OrForever time.Duration
 
 // Forever is the value of the word forever.
 const Forever = time.Duration(math.MaxInt64)
@@ -25,8 +29,8 @@ var units = []struct {
 	{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond},
 }
 
-// ParseDuration reads 10m, 1h30m, 0 or forever. It takes whole numbers only.
-func ParseDuration(text string) (time.Duration, error) {
+// Parse reads 10m, 1h30m, 0 or forever. It takes whole numbers only.
+func Parse(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
 	switch text {
 	case "forever":
@@ -94,9 +98,9 @@ func unknownUnit(unit, number string) error {
 	return fmt.Errorf("the unit %q is not known; the units are ms, s, m, h, d and w", unit)
 }
 
-// FormatDuration writes a duration as ParseDuration reads it, in the largest units: 1h30m, 1d, forever. It drops
+// Format writes a duration as Parse reads it, in the largest units: 1h30m, 1d, forever. It drops
 // fractions of a millisecond.
-func FormatDuration(d time.Duration) string {
+func Format(d time.Duration) string {
 	if d == Forever {
 		return "forever"
 	}
@@ -115,12 +119,12 @@ func FormatDuration(d time.Duration) string {
 	return b.String()
 }
 
-func (d Duration) String() string          { return FormatDuration(time.Duration(d)) }
-func (d DurationOrForever) String() string { return FormatDuration(time.Duration(d)) }
+func (d Duration) String() string  { return Format(time.Duration(d)) }
+func (d OrForever) String() string { return Format(time.Duration(d)) }
 
 // FromYAML reads a duration; forever is a fault.
-func (d *Duration) FromYAML(v Value) {
-	span, ok := v.duration()
+func (d *Duration) FromYAML(v yamlfile.Value) {
+	span, ok := fromYAML(v)
 	if ok && span == Forever {
 		v.Faultf("write how long, such as 24h", "forever is not possible here")
 	}
@@ -128,18 +132,18 @@ func (d *Duration) FromYAML(v Value) {
 }
 
 // FromYAML reads a duration or forever.
-func (d *DurationOrForever) FromYAML(v Value) {
-	span, _ := v.duration()
-	*d = DurationOrForever(span)
+func (d *OrForever) FromYAML(v yamlfile.Value) {
+	span, _ := fromYAML(v)
+	*d = OrForever(span)
 }
 
-func (v Value) duration() (time.Duration, bool) {
+func fromYAML(v yamlfile.Value) (time.Duration, bool) {
 	text, ok := v.Scalar()
 	if !ok {
 		v.Faultf("write it as 90s, 10m or 1h30m", "%s where a duration is wanted", v.Found())
 		return 0, false
 	}
-	span, err := ParseDuration(text)
+	span, err := Parse(text)
 	if err != nil {
 		v.Fault(err)
 	}

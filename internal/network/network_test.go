@@ -1,4 +1,4 @@
-package yamlfile_test
+package network_test
 
 import (
 	"errors"
@@ -6,11 +6,12 @@ import (
 	"slices"
 	"testing"
 
+	"weir/internal/network"
 	"weir/internal/yamlfile"
 )
 
 type proxies struct {
-	Trusted yamlfile.Networks `yaml:"trusted"`
+	Trusted network.List `yaml:"trusted"`
 }
 
 var prefixFiles = map[string]string{
@@ -26,7 +27,7 @@ func readPrefixFile(name string) (string, []byte, error) {
 	return "/etc/" + name, []byte(text), nil
 }
 
-func TestNetworksReadListsAndFiles(t *testing.T) {
+func TestListsReadPrefixesAndFiles(t *testing.T) {
 	tests := map[string]string{
 		"trusted: 203.0.113.7":                          "[203.0.113.7/32]",
 		"trusted: {file: good.txt}":                     "[10.0.0.0/8 2001:db8::/32]",

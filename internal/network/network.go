@@ -1,4 +1,6 @@
-package yamlfile
+// Package network reads IP addresses and prefixes: from a text, from a file with a prefix on each line, and as a field of a
+// file that package yamlfile reads. It opens no files itself, and resolves no names.
+package network
 
 import (
 	"fmt"
@@ -8,42 +10,43 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/address"
+	"weir/internal/yamlfile"
 )
 
-// Networks are addresses and prefixes, written as one, as a list, or in files of their own, a prefix a line:
+// A List is addresses and prefixes, written as one, as a list, or in files of their own, a prefix a line:
 //
 //	ip: [10.0.0.0/8, 203.0.113.7, {file: monitoring.txt}]
-type Networks struct {
+type List struct {
 	Prefixes []netip.Prefix // those that stand in the YAML file itself
-	Files    []NetworkFile
+	Files    []File
 }
 
-// A NetworkFile is a file of prefixes, and the place where it is named.
-type NetworkFile struct {
+// A File is a file of prefixes, and the place where it is named.
+type File struct {
 	Name  string
-	place Value
+	place yamlfile.Value
 }
 
 // FromYAML reads one prefix, one file, or a list of them.
-func (n *Networks) FromYAML(v Value) {
+func (n *List) FromYAML(v yamlfile.Value) {
 	elements, ok := v.List()
 	if !ok {
-		elements = []Value{v}
+		elements = []yamlfile.Value{v}
 	}
 	for _, element := range elements {
 		n.add(element)
 	}
 }
 
-func (n *Networks) add(v Value) {
-	if pairs, isMap := v.Map(); isMap && len(pairs) > 0 && !trailingColon(v.node) {
+func (n *List) add(v yamlfile.Value) {
+	if pairs, isMap := v.Map(); isMap && len(pairs) > 0 && !v.EndsInColon() {
 		var named struct {
 			File string `yaml:"file"`
 		}
 		if v.Decode(&named) && named.File == "" {
 			v.Faultf("write {file: name}", "no file is named")
 		}
-		n.Files = append(n.Files, NetworkFile{named.File, v.Key("file")})
+		n.Files = append(n.Files, File{named.File, v.Key("file")})
 		return
 	}
 
@@ -52,7 +55,7 @@ func (n *Networks) add(v Value) {
 		return
 	}
 
-	prefix, err := ParsePrefix(text)
+	prefix, err := Parse(text)
 	if err != nil {
 		v.Fault(err)
 		return
@@ -63,8 +66,8 @@ func (n *Networks) add(v Value) {
 
 // Read returns all prefixes, including those of the files; the function read returns a file's path and content by its
 // name in the YAML file. Read may be called after Decode.
-func (n *Networks) Read(read func(name string) (path string, data []byte, err error)) ([]netip.Prefix, Faults) {
-	var faults Faults
+func (n *List) Read(read func(name string) (path string, data []byte, err error)) ([]netip.Prefix, yamlfile.Faults) {
+	var faults yamlfile.Faults
 	all := slices.Clone(n.Prefixes)
 	for _, file := range n.Files {
 		if file.Name == "" {
@@ -72,20 +75,22 @@ func (n *Networks) Read(read func(name string) (path string, data []byte, err er
 		}
 		path, data, err := read(file.Name)
 		if err != nil {
-			faults = append(faults, file.place.fault("", "%v", []any{err}))
+			fault := file.place.Place()
+			fault.What = err.Error()
+			faults = append(faults, fault)
 			continue
 		}
-		more, wrong := ParsePrefixes(path, data)
+		more, wrong := ParseFile(path, data)
 		all, faults = append(all, more...), append(faults, wrong...)
 	}
 
 	return all, faults
 }
 
-// ParsePrefixes reads a file of prefixes: one a line, or an address; # begins a comment.
-func ParsePrefixes(file string, data []byte) ([]netip.Prefix, Faults) {
+// ParseFile reads a file of prefixes: one a line, or an address; # begins a comment.
+func ParseFile(file string, data []byte) ([]netip.Prefix, yamlfile.Faults) {
 	var prefixes []netip.Prefix
-	var faults Faults
+	var faults yamlfile.Faults
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	for number, line := range strings.Split(text, "\n") {
 		entry, _, _ := strings.Cut(line, "#")
@@ -94,12 +99,12 @@ func ParsePrefixes(file string, data []byte) ([]netip.Prefix, Faults) {
 			continue
 		}
 
-		prefix, err := ParsePrefix(word)
+		prefix, err := Parse(word)
 		if err != nil {
 			what, remedy, _ := strings.Cut(err.Error(), "; ")
 			indent, _, _ := strings.Cut(entry, word)
 			column := utf8.RuneCountInString(indent) + 1
-			faults = append(faults, Fault{file, number + 1, column, what, remedy})
+			faults = append(faults, yamlfile.Fault{File: file, Line: number + 1, Column: column, What: what, Remedy: remedy})
 			continue
 		}
 
@@ -109,8 +114,8 @@ func ParsePrefixes(file string, data []byte) ([]netip.Prefix, Faults) {
 	return prefixes, faults
 }
 
-// ParsePrefix reads an address or a prefix. IPv4 within IPv6 becomes IPv4, as package address has it.
-func ParsePrefix(text string) (netip.Prefix, error) {
+// Parse reads an address or a prefix. IPv4 within IPv6 becomes IPv4, as package address has it.
+func Parse(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
 		addr = address.Plain(addr)
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
@@ -118,7 +123,7 @@ func ParsePrefix(text string) (netip.Prefix, error) {
 
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
-		return prefix, fmt.Errorf("%q is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32", clip(text))
+		return prefix, fmt.Errorf("%q is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32", yamlfile.Clip(text))
 	}
 	if addr := prefix.Addr(); addr.Is4In6() && prefix.Bits() >= 96 {
 		prefix = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)

@@ -1,4 +1,5 @@
-package yamlfile
+// Package nearest finds the word that somebody most likely meant who wrote one that is not known.
+package nearest
 
 import (
 	"fmt"
@@ -8,16 +9,16 @@ import (
 // Suggest returns the remedy for an unknown word: the known word that is most likely meant, or else otherwise followed
 // by all known words.
 func Suggest(word string, known []string, otherwise string) string {
-	if near := Nearest(word, known); near != "" {
+	if near := Word(word, known); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)
 	}
 	return otherwise + strings.Join(known, ", ")
 }
 
-// Nearest returns the known word that word is most likely a slip of, or "". It counts letters left out, added, changed
+// Word returns the known word that word is most likely a slip of, or "". It counts letters left out, added, changed
 // or swapped with their neighbour, and allows one of them for each three letters, or one in a word of two. Of two
 // equally near words it prefers the one with only letters left out.
-func Nearest(word string, known []string) string {
+func Word(word string, known []string) string {
 	if len(word) < 2 {
 		return ""
 	}

@@ -1,4 +1,5 @@
-package yamlfile
+// Package regular reads regular files, and refuses the others: reading a pipe or a device may never end.
+package regular
 
 import (
 	"errors"

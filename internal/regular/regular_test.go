@@ -1,4 +1,4 @@
-package yamlfile_test
+package regular_test
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"weir/internal/yamlfile"
+	"weir/internal/regular"
 )
 
 func TestReadFileReadsNoPipesAndDevices(t *testing.T) {
@@ -24,14 +24,14 @@ func TestReadFileReadsNoPipesAndDevices(t *testing.T) {
 	}
 
 	for _, path := range []string{pipe, zero, "/dev/zero"} {
-		if _, err := yamlfile.ReadFile(path); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		if _, err := regular.ReadFile(path); err == nil || !strings.Contains(err.Error(), "no regular file") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if data, err := yamlfile.ReadFile(file); err != nil || string(data) != "rules: []" {
+	if data, err := regular.ReadFile(file); err != nil || string(data) != "rules: []" {
 		t.Errorf("%q, %v", data, err)
 	}
-	if _, err := yamlfile.ReadFile(filepath.Join(folder, "missing")); !os.IsNotExist(err) {
+	if _, err := regular.ReadFile(filepath.Join(folder, "missing")); !os.IsNotExist(err) {
 		t.Error(err)
 	}
 }
