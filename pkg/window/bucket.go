@@ -9,7 +9,7 @@ import (
 // buckets count with a bucket a limit, which hits fill and time drains: token, uniform and leaky are its three uses. A
 // hit breaks the limit when the bucket would then hold more than it can.
 //
-// All is whole numbers: a hit is unit drops, a millisecond drains drain of them, with no rounding anywhere.
+// All numbers are integers: a hit is unit drops, a millisecond drains drain of them, with no rounding anywhere.
 //
 // A late hit adds what it would have added, as long as the bucket has not been empty since, and is held against what the
 // bucket then holds; an older one is not counted. So a late hit may let through more, but never blocks who kept the
@@ -84,6 +84,8 @@ func (a buckets) make(s *State) {
 
 // fill adds cost hits; where the bucket cannot hold them it is full and the hits that it would have held are returned.
 func (b *bucket) fill(words log, at, cost int64) (hits int64, ok bool) {
+	// The bucket was empty after this hit, without it. What would have been left of the hit by then is not counted: the
+	// error may only let through more.
 	if at < int64(words[filledSince]) {
 		return 0, true
 	}
@@ -95,8 +97,12 @@ func (b *bucket) fill(words log, at, cost int64) (hits int64, ok bool) {
 	}
 
 	room := b.holds - int64(words[level])
+	// A division, because the product of a cost from outside and a unit may overflow.
 	if cost > room/b.unit {
 		held := b.hits(int64(words[level]))
+
+		// The bucket is full, and not more: otherwise a client that goes on would have to wait for all its refused hits
+		// to drain.
 		words[level] = uint64(b.holds)
 		return held + cost, false
 	}
@@ -134,7 +140,7 @@ func (a buckets) clear(s *State) int64 {
 	return clear
 }
 
-// forget empties the buckets: what they hold has no time of its own.
+// forget empties the buckets, because drops have no time of their own.
 func (a buckets) forget(s *State, _ int64) { s.first = s.first[:0] }
 
 func (a buckets) shapes() []shape { return nil }

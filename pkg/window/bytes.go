@@ -26,7 +26,7 @@ import (
 //	           the hits of each cell, oldest first, unless each has one
 //	[bucket] how many; for each of them unit, drain, level, ±(newest-levelAt), levelAt-filledSince
 //
-// Where all instants are whole seconds, newest and the cells of a millisecond are counted in seconds. The bytes of a later
+// Where no instant has milliseconds, newest and the cells of a millisecond are counted in seconds. The bytes of a later
 // version end with the xxhash64 of all before, little endian: only with it is their version believed.
 const (
 	version          = 1
@@ -53,6 +53,8 @@ var (
 // Append appends the bytes of s, without what is too old to matter.
 func (p *Policy) Append(b []byte, s *State) []byte {
 	w := writer{b: b, newest: s.newest, scale: 1, shapes: p.algorithm.shapes()}
+
+	// The flags depend on it, and finding them sets the scale of all numbers that follow, so the order matters.
 	w.unsettled = p.unsettledOf(s)
 	flags := w.flags(s)
 	w.b = append(w.b, w.version()<<4|byte(p.kind), flags)
@@ -138,6 +140,8 @@ func (w *writer) flags(s *State) (flags byte) {
 		return flags | flagBuckets
 	}
 
+	// Most logs have times in whole seconds: then the distances need ten bits less each. A single instant with
+	// milliseconds forbids it.
 	seconds := s.newest%second == 0
 	for i := range w.shapes {
 		seconds = seconds && w.inSeconds(&w.shapes[i], *s.log(i))
@@ -203,6 +207,8 @@ func (w *writer) log(sh *shape, l log) {
 		return
 	}
 
+	// The slots are written from the newest one back, as distances: the newest is close to what was written already,
+	// and they are small.
 	w.int((sh.slotOf(w.newest) - sh.slot(l, n-1)) / scale)
 	if cells > 1 {
 		rice := newRiceWriter(w.b, (sh.slot(l, n-1)-sh.slot(l, first))/scale/(cells-1))
@@ -254,6 +260,8 @@ func (p *Policy) Read(b []byte, s *State) error {
 	}
 
 	switch v := b[0] >> 4; {
+	// A greater version is believed only with a checksum. Otherwise damaged bytes would look as if a newer Weir had
+	// written them, and no operator would dare to drop them.
 	case v > versionUnsettled && sealed(b):
 		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionUnsettled)
 	case v < version || v > versionUnsettled || (v == versionUnsettled) != (b[1]&flagUnsettled != 0):
@@ -285,6 +293,7 @@ func (p *Policy) Read(b []byte, s *State) error {
 		return ErrCorrupt
 	}
 
+	// The bytes may come from before a change of the rule: with another Block, hits inside the block were kept.
 	if p.group != nil && s.rare != nil && s.rare.until > 0 {
 		p.forgetBlocked(s) // another Block may have kept what counts no more
 	}
@@ -346,6 +355,8 @@ func (r *reader) unsettled(p *Policy, s *State) {
 			b.until = Never
 		}
 
+		// The limit may be beyond those of p, for the rule may have had more. It is only compared, never used as an
+		// index.
 		b.level, b.limit, b.count = int(r.uint(1<<31)), int(r.uint(maxLogs)), r.uint(Never)
 		b.first, b.firstLevel = r.before(s.newest, MaxTime), int(r.uint(1<<31))
 		if r.bad || b.level == 0 || len(u.blocks) > 0 && u.last().until > b.from {
@@ -362,7 +373,10 @@ func (r *reader) unsettled(p *Policy, s *State) {
 		into = append(into, target{&p.group.shape, &u.past})
 	}
 
+	// The log is read even where p keeps none: what follows it stands behind.
 	r.log(s, &exact, into)
+	// The last of the blocks stands in the bytes twice; one that differs would have hits judged by another block than
+	// the one that is published.
 	if len(u.blocks) == 0 || s.rare == nil || u.last().from != s.rare.from || u.last().until != s.rare.until {
 		r.bad = true
 		return
@@ -405,11 +419,15 @@ const (
 func (r *reader) log(s *State, stored *shape, into []target) {
 	n := r.uint(1 << 32)
 	ones, cells := n&1 == 1, n>>1
+	// A cell takes a bit at least, so that bytes that claim more cells than they have bits are refused before memory is
+	// taken for them.
 	if cells == 0 || cells > int64(8*len(r.b)+1) {
 		r.bad = r.bad || cells > 0
 		return
 	}
 
+	// Slots come newest first and hits oldest first, so the slots are kept until the hits are read. Those of a usual
+	// key fit the stack.
 	var few [64]int64
 	slots := append(few[:0], make([]int64, cells)...)
 	r.slots(stored, s.newest, slots)
@@ -489,6 +507,8 @@ func (r *reader) buckets(p *Policy, s *State) {
 		drops := r.uint(Never / 2)
 		at := r.before(s.newest, MaxTime)
 		since := at - r.uint(at)
+		// A bucket of another rate cannot be converted: what drained from it was drained at that rate. It is read and
+		// dropped.
 		if r.bad || i >= len(bs) || bs[i].unit != unit || bs[i].drain != drain {
 			continue
 		}

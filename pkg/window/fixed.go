@@ -27,6 +27,8 @@ func (a *fixed) hit(s *State, at, cost int64) broken {
 		before := p.hits(*l, p.slotOf(at))
 		p.add(l, p.slotOf(at), s.newest, cost)
 
+		// Where hits of one instant are one request each, the limit that the first of them breaks is named, as if they
+		// had come one by one.
 		needs := cost // how many of the hits break the limit
 		if a.ones {
 			needs = max(1, most+1-before)

@@ -119,14 +119,18 @@ func (sh *shape) hits(l log, slot int64) int64 {
 	return sh.sum(l, i) - sh.sum(l, i-1)
 }
 
-// add counts cost hits in the slot and returns the index of its cell. Where the log is full, the oldest cells go;
-// what it then counts is too little, never too much.
+// add counts cost hits in the slot and returns the index of its cell. Where the log is full, the oldest cells go:
+// then it counts too few hits, never too many.
 func (sh *shape) add(l *log, slot, newest, cost int64) int {
 	if sh.addLast(l, slot, cost) {
 		return len(*l) - 1
 	}
+
+	// The sums are made small before the place is sought: dropping cells moves the indexes.
 	sh.makeSumRoom(l, min(cost, sh.most))
 	i := sh.place(l, slot, newest)
+
+	// More than a limit's worth in a cell answers no question, and one hit with a huge cost must not overflow the sums.
 	cost = min(cost, sh.most-(sh.sum(*l, i)-sh.sum(*l, i-1)))
 	for j := i; j < sh.len(*l); j++ {
 		sh.set(*l, j, sh.slot(*l, j), sh.sum(*l, j)+cost)
@@ -142,6 +146,8 @@ func (sh *shape) addLast(l *log, slot, cost int64) bool {
 	}
 	last := (*l)[n-1]
 	sum := int64(last&(1<<sumBits-1)) + cost
+	// A cell of the same slot, or one before the last, changes sums that are there already: that is the general case's
+	// work.
 	if int64(last>>sumBits) >= slot || sum >= 8*narrowHits {
 		return false
 	}
@@ -187,6 +193,9 @@ func (sh *shape) makeRoom(l *log, newest int64) {
 	if n >= sh.cells+sh.cells/4 {
 		gone = max(gone, n-sh.cells)
 	}
+
+	// Dropping moves all that stays, so it waits until it frees a quarter: a hit then pays for a few cells, not for the
+	// log.
 	if gone > n/4 {
 		sh.drop(l, gone)
 		return
@@ -204,6 +213,8 @@ func (sh *shape) makeSumRoom(l *log, cost int64) {
 	if sh.wide == 1 || sum < 8*narrowHits {
 		return
 	}
+
+	// Half of the range is freed at once, or every hit of a busy key would move its log.
 	gone := 1
 	for sum-sh.sum(*l, gone-1) >= 4*narrowHits {
 		gone++

@@ -47,6 +47,7 @@ func newSliding(c *Config) (algorithm, error) {
 	}
 
 	if len(exact) > 0 {
+		// The exact log comes first: it is State.first, and a policy without other logs allocates no more for a key.
 		a.groups = append([]group{newGroup(c, 1, exact...)}, a.groups...)
 	}
 	for i := range a.groups {
@@ -88,6 +89,9 @@ func (g *group) hitNewest(l *log, at, cost int64) broken {
 			break
 		}
 	}
+
+	// The hit joins the log also when it breaks a limit: whether it counts afterwards is for the block to decide
+	// (forgetBlocked, move).
 	g.add(l, g.slotOf(at), at, cost)
 	return b
 }
@@ -103,6 +107,8 @@ func (g *group) hitSingly(l *log, at, cost int64) (b broken, left int64) {
 			b, counts = broken{limit.index, at, before + needs}, needs
 		}
 	}
+
+	// The hits behind the one that breaks the limit are inside the block that it begins, and do not join the log here.
 	counts = min(counts, cost)
 	g.add(l, g.slotOf(at), at, counts)
 	return b, cost - counts
@@ -137,6 +143,8 @@ func (g *group) exceeds(l log, at, room int64) bool {
 		return true
 	}
 
+	// Cells may count several hits. The window has more than room if the cell that brings the sum up to rest lies
+	// inside it: then fewer than rest hits lie before it.
 	rest := g.total(l) - room
 	if g.sum(l, i) >= rest {
 		return false
@@ -159,7 +167,12 @@ func (g *group) hitLate(l *log, at, newest, cost int64) broken {
 	for i := range g.limits {
 		limit := &g.limits[i]
 		from := g.startingAfter(*l, start-limit.per)
+
+		// Both ends of the window move forward together, so a late hit costs one pass over the cells after it, not a
+		// search a cell.
 		for j := pos; j < g.len(*l); j++ {
+			// The window ends with the last instant of a cell, and starts with the first of one: a coarse cell may only
+			// let through too much. No hit is newer than newest, though the cell's end may be.
 			until := min(g.end(g.slot(*l, j)), newest)
 			if start <= until-limit.per {
 				break

@@ -42,12 +42,16 @@ func (p *Policy) beginUnsettled(s *State, b broken, late bool) Outcome {
 	}
 
 	u := r.unsettled
+	// The last block cannot move any more, but the first of those that can needs it before itself: its end is where
+	// counting starts, and its level is what the next one follows.
 	if !p.settle(s) && r.until > 0 {
 		u.blocks = append(u.blocks, r.last())
 	}
 
 	u.others = u.others[:0]
 	before := len(u.blocks)
+	// A late hit breaks a limit before hits that are in the log already: these may now lie inside the block, or behind
+	// it.
 	if late {
 		var few [fewMoments]moment
 		tail := p.group.moments(few[:0], s.first, b.at)
@@ -55,6 +59,7 @@ func (p *Policy) beginUnsettled(s *State, b broken, late bool) Outcome {
 		p.judge(s, tail, nil)
 	} else {
 		u.blocks = append(u.blocks, p.next(s, r.last(), b))
+		// The hits that led to the block do not count behind it, but they do if the block moves.
 		if !p.block.Clear {
 			p.group.move(&u.past, &s.first)
 		}
@@ -80,6 +85,7 @@ func (p *Policy) settle(s *State) bool {
 		return false
 	}
 
+	// One settled block stays as the first: the next one follows from its end and level.
 	gone := 0
 	for gone+1 < n && u.blocks[gone+1].from < settled {
 		gone++
@@ -113,6 +119,8 @@ func (p *Policy) hitUnsettled(s *State, at, cost int64) Outcome {
 		return r.outcome(Blocked, unbroken)
 	}
 
+	// The hit is before the last block. Inside an earlier one it is only kept, in case that one moves; outside of all
+	// it may break a limit earlier.
 	u := r.unsettled
 	before := u.before(at)
 	if before > 0 && at < u.blocks[before-1].until {
@@ -143,6 +151,7 @@ func (p *Policy) keepInside(s *State, at, cost int64) {
 		return
 	}
 
+	// Time has moved on since these hits were kept: those before ends cannot come to count any more, and make room.
 	last := u.last()
 	from, until := p.group.after(u.past, last.from), p.group.after(u.past, ends-1)
 	if p.block.Clear {
@@ -174,6 +183,8 @@ func (p *Policy) room(l *log, newest, cost int64) bool {
 func (p *Policy) replay(s *State, before int, more moment) Outcome {
 	g, r := p.group, s.rare
 	u := r.unsettled
+	// An attacker chooses how many hits come late. Where they exceed what a key may keep, its blocks stay as they are,
+	// and none is lost.
 	if !p.room(&u.past, s.newest, more.cost) || !p.room(&s.first, s.newest, more.cost) {
 		s.fix()
 		return r.outcome(Blocked, unbroken)
@@ -181,6 +192,8 @@ func (p *Policy) replay(s *State, before int, more moment) Outcome {
 
 	var few [fewMoments]moment
 	var fewBlocks [4]block
+
+	// The hits from the late one on are copied out before the logs are cut back, for they share their memory.
 	tail := g.tail(few[:0], u.past, s.first, more)
 	old := append(fewBlocks[:0], u.blocks[before:]...)
 	if p.block.Clear {
@@ -195,6 +208,7 @@ func (p *Policy) replay(s *State, before int, more moment) Outcome {
 
 	u.blocks = u.blocks[:before]
 	p.judge(s, tail, old)
+	// More hits cannot break a limit later than fewer did, if all were kept.
 	if len(u.blocks) == before || len(old) > 0 && u.blocks[before].from > old[0].from {
 		// Some hits were not kept: the last block stays where it is.
 		p.forgetBlocked(s)
@@ -217,6 +231,7 @@ func (p *Policy) judge(s *State, tail []moment, old []block) {
 	ends := s.newest - p.late + p.shortest
 	for _, m := range tail {
 		if m.at < now.until {
+			// A hit before ends would be inside even if the block moved as far as it can, so it need not be kept.
 			if m.at >= ends {
 				g.add(&u.past, g.slotOf(m.at), s.newest, m.cost)
 			}
@@ -234,6 +249,8 @@ func (p *Policy) judge(s *State, tail []moment, old []block) {
 		if b.limit < 0 {
 			continue
 		}
+
+		// The i-th block now stands for the i-th that was published: it keeps its identity, wherever it moved.
 		now = p.next(s, now, b)
 		if i := len(u.blocks) - before; i < len(old) {
 			now.first, now.firstLevel = old[i].first, old[i].firstLevel
@@ -285,6 +302,7 @@ func (p *Policy) moved(s *State, before int, old []block) Outcome {
 			continue
 		}
 
+		// The outcome has room for the last block only; the others are read with State.Others.
 		if before+i < len(u.blocks)-1 {
 			u.others = append(u.others, b.outcome(e))
 			continue
@@ -327,8 +345,8 @@ func (s *State) Others() []Outcome {
 	return s.rare.unsettled.others
 }
 
-// tail is what is in two logs from an instant on, with one more moment, in the order of time. Of a slot that is in both,
-// what is in b comes first: it counted, and the rest was inside the block that it began.
+// tail returns the hits of two logs from an instant on, with one more moment, in the order of time. Of a slot that is
+// in both, those in b come first: they counted, and those in a were inside the block that they began.
 func (g *group) tail(to []moment, a, b log, more moment) []moment {
 	slot := g.slotOf(more.at)
 	i, j := g.after(a, slot-1), g.after(b, slot-1)
@@ -336,6 +354,8 @@ func (g *group) tail(to []moment, a, b log, more moment) []moment {
 	add := func(m moment) {
 		if !added && m.at >= more.at {
 			added = true
+			// Hits of one instant are one moment, so that a replay sees what the log would have, had they come in
+			// order.
 			if m.at == more.at {
 				m.cost = min(m.cost+min(more.cost, g.most), g.most)
 			} else {
@@ -382,6 +402,8 @@ func (g *group) split(l log, at int64) (before, from log) {
 	if n == 0 {
 		return nil, l
 	}
+
+	// The two parts are added to independently from now on, so they cannot share their memory.
 	from = append(log(nil), l...)
 	g.drop(&from, n)
 	return l[:n<<g.wide], from

@@ -1,8 +1,8 @@
 // Package window counts how often one key was hit in the recent past, and says when a limit is broken and what
 // follows.
 //
-// A Policy holds the limits of one rule, the algorithm that counts them and the block that follows; a State holds
-// what is remembered of one key. Six algorithms serve one interface:
+// A Policy has the limits of one rule, the algorithm that counts them and the block that follows; a State is the
+// memory of one key. Six algorithms serve one interface:
 //
 //	Sliding  a log of the hits, exact: a hit at t breaks N per W when more than N hits lie in (t-W, t]
 //	Fixed    hits per aligned period: up to 2N may pass within a W that straddles two periods
@@ -11,7 +11,7 @@
 //	Uniform  one hit per W/N (GCRA), with a tolerance of Burst hits
 //	Leaky    a bucket that holds N and drains N per W
 //
-// Each says in its own file how far it errs, what it remembers and what a hit costs. Time is whole milliseconds
+// The file of each documents its error, its memory and the cost of a hit. Time is an integer, in milliseconds
 // since 1970 and comes with the hit; cost c is c hits at that instant.
 //
 // A hit older than the key's newest by more than Config.Late is not counted (Late). Younger ones count in the
@@ -130,7 +130,7 @@ type Policy struct {
 	shortest  int64    // milliseconds that a block lasts at least
 }
 
-// A State is what is remembered of one key. The zero State is of a key never hit.
+// A State is the memory of one key. The zero State is of a key never hit.
 type State struct {
 	first  log   // most policies need no other log
 	newest int64 // the newest hit's instant, blocked or not; 0 before the first hit
@@ -167,6 +167,8 @@ func New(c Config) (*Policy, error) {
 		p.limits = append(p.limits, l.Hits)
 	}
 
+	// Blocks can only be moved where one log has all instants: coarse cells do not tell which hit came first. With
+	// Extend a block swallows nothing, so that there is nothing to judge again.
 	p.sliding, _ = a.(*sliding)
 	if p.sliding != nil && len(p.sliding.groups) == 1 && p.sliding.groups[0].exact() {
 		if !c.Block.Extend && p.late > 0 {
@@ -190,8 +192,11 @@ func (p *Policy) Hit(s *State, at, cost int64) Outcome {
 		return Outcome{}
 	}
 
+	// This comes before all that follows: hits inside a block move the time on, too, and what can still be late is
+	// measured from here.
 	s.newest = max(s.newest, at)
 	if r := s.rare; r != nil {
+		// A block that late hits can still move takes every hit, also one outside it: the hit may come before it.
 		if p.settle(s) {
 			return p.hitUnsettled(s, at, cost)
 		}
@@ -314,6 +319,7 @@ func (c *Config) validate() error {
 	fault(c.Algorithm >= algorithms, "algorithm %d is unknown", c.Algorithm)
 	fault(len(c.Limits) == 0, "no limit is given")
 	for _, l := range c.Limits {
+		// maxHits and maxPer together keep products of hits and milliseconds within what the algorithms compute with.
 		fault(l.Hits < 1 || l.Hits > maxHits, "limit of %d hits: want 1 to %d", l.Hits, int64(maxHits))
 		fault(l.Per < time.Millisecond || l.Per > maxPer, "limit per %v: want 1ms to %v", l.Per, maxPer)
 		fault(l.Per%time.Millisecond != 0, "limit per %v: want whole milliseconds", l.Per)
