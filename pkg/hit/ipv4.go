@@ -60,6 +60,8 @@ func parseIPv4(text []byte) (ip uint32, ok bool) {
 			continue
 		}
 
+		// Bytes below '0' wrap around to large numbers. A leading zero is refused: the text would not come back from
+		// four bytes.
 		n := uint32(c) - '0'
 		if n > 9 || octet == 0 && digits > 0 {
 			return 0, false

@@ -24,6 +24,7 @@ func appendPair(b []byte, rule int, key []byte) []byte {
 		return binary.BigEndian.AppendUint32(b, ip)
 	}
 
+	// IPv4 addresses, by far the most keys, are done. The other forms take longer to check.
 	form, address, length := parseKey(key)
 	switch form {
 	case ipv6:
@@ -56,6 +57,9 @@ func parseKey(key []byte) (form uint64, a address, length int) {
 		return raw, a, 0
 	}
 	form, size := formOf(a, length, isPrefix)
+
+	// One address has many texts ("::1", "0:0::1"), and parseIPv6 is lenient. Only the text that a Reader will make
+	// again is packed, or two keys would become one.
 	var canonical [48]byte
 	if size > len(key) || string(appendAddress(canonical[:0], form, a, length)) != string(key) {
 		return raw, a, 0
@@ -133,6 +137,7 @@ func parseIPv6(text []byte) (a address, ok bool) {
 			groups, digits, group = groups+1, 0, 0
 		}
 
+		// Of two gaps the last counts. Such a text is refused later, because it is not the one that the result has.
 		if i > 0 && text[i-1] == ':' {
 			gap = groups
 		}
@@ -232,6 +237,7 @@ func (c *cursor) address(form uint64, written []byte) []byte {
 	}
 
 	copy(a.b[:], c.take((length+7)/8))
+	// A Writer leaves bits beyond the length zero. With other bits the same prefix would have several packed forms.
 	if !masked(a.bytes(), length) {
 		c.fail()
 	}

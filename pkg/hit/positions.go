@@ -43,8 +43,8 @@ func (v Verdict) String() string {
 // follow. A conflict changes no position.
 //
 // A source that was silent for longer than the retention of the log is forgotten: no collector sends its old
-// batches any more. Silence is measured in the time of the log, the latest that any of its records bore, and not by a clock, so that
-// a reader that reads the log again judges alike.
+// batches any more. Silence is measured in the time of the log, which is the latest time of any of its records, and
+// not by a clock, so that a reader that reads the log again judges alike.
 //
 // There is a limit to the number of sources. When that many are known and none can be forgotten, a batch of
 // another one is Full, and nothing changes.
@@ -85,6 +85,7 @@ func (p *Positions) Judge(h Header, checksum uint64, at int64) Verdict {
 		return Full
 	}
 
+	// A conflict and a batch seen before change no position, but show that the source is alive: it is not forgotten.
 	if verdict == Apply {
 		last = position{h.From, h.To, h.Part, h.More, checksum, 0}
 	}
@@ -103,6 +104,8 @@ func (p *Positions) room() bool {
 
 func (last position) judge(h Header, checksum uint64) Verdict {
 	switch {
+	// The order of the cases matters: each one relies on those above it. A batch that only overlaps the last one is
+	// neither new nor seen, so it contradicts it.
 	case h.From >= last.to:
 		return Apply
 	case h.To < last.to:
@@ -141,6 +144,8 @@ func (p *Positions) Append(b []byte) []byte {
 	b = binary.AppendVarint(b, p.now)
 	b = binary.AppendUvarint(b, uint64(len(p.sources)))
 	before := ""
+
+	// Sorted, so that the same positions give the same bytes, and names next to each other share their beginnings.
 	for _, source := range slices.Sorted(maps.Keys(p.sources)) {
 		shared := sharedPrefix(before, source)
 		b = binary.AppendUvarint(b, uint64(shared))
@@ -180,8 +185,11 @@ func (p *Positions) Read(b []byte) error {
 	now := c.varint()
 	sources := map[string]position{}
 	before := ""
+
+	// A source takes more than a byte, so that the count cannot be larger than what there is to read.
 	for n := range c.number(uint64(len(body))) {
 		source := c.sharedText(before)
+		// Names in another order, or twice, are bytes that Append never writes.
 		if n > 0 && source <= before {
 			c.fail()
 		}

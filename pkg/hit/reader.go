@@ -44,6 +44,9 @@ func (r *Reader) read(record []byte) error {
 
 	r.checksum = Checksum(record)
 	c := cursor{left: body}
+
+	// The four parts stand in the bytes in this order. Each one stops at the first failure of the cursor, so one check
+	// at the end is enough.
 	r.readHeader(&c)
 	r.readRules(&c)
 	r.readPairs(&c)
@@ -125,6 +128,7 @@ func (r *Reader) readItems(c *cursor) {
 		return
 	}
 
+	// Times are differences to the item before; the first is one to the clock.
 	occurred, last := 0, r.header.Clock+c.varint()
 	for len(c.left) > 0 {
 		head := c.uvarint()
@@ -143,6 +147,7 @@ func (r *Reader) readItems(c *cursor) {
 			r.readRare(c, head, &item)
 		}
 
+		// A distance beyond the first pair wraps around, and fails below as a number that no pair has.
 		pair := uint64(occurred) - head>>pairShift
 		if head>>pairShift == 0 {
 			occurred++
@@ -155,6 +160,7 @@ func (r *Reader) readItems(c *cursor) {
 		r.items = append(r.items, item)
 	}
 
+	// No Writer lists a pair that has no item.
 	if occurred != len(r.pairs) {
 		c.fail()
 	}

@@ -108,6 +108,8 @@ func (w *Writer) Add(rule int, key []byte, unixMilli, cost int64) bool {
 		return true
 	}
 
+	// Hits of one pair and millisecond become one hit with the sum of their costs. Nearly always the time is the pair's
+	// latest or a new one; only a time that went back has to be looked up.
 	number := w.number(rule, key)
 	p := &w.pairs[number]
 	if p.newest < 0 || unixMilli > p.latest {
@@ -134,6 +136,8 @@ func (w *Writer) Unblock(rule int, key []byte, unixMilli int64, id string) bool 
 	w.body = appendText(append(w.body, unblock), id)
 	w.size += len(w.body) - before
 	p := &w.pairs[number]
+
+	// A later hit must not be added to one before the command: the command makes the aggregator forget that one.
 	p.since, p.newest = int32(len(w.items)), -1
 	return true
 }
@@ -145,6 +149,8 @@ func (w *Writer) number(rule int, key []byte) int {
 	}
 	hash := maphash.Bytes(w.seed.key, key) + uint64(rule)*w.seed.pair
 	slot := w.byPair.home(hash)
+
+	// Ends, because the index is at most half full.
 	for {
 		number, taken := w.byPair.number(slot)
 		if !taken {
@@ -239,6 +245,7 @@ func (w *Writer) append(number int, unixMilli, cost int64, head uint64) {
 		head, difference = addTime(head, unixMilli-w.items[n-1].unixMilli)
 	}
 
+	// The cost is not written yet, because later hits may still raise it; appendItems puts it in.
 	head |= w.distance(number) << pairShift
 	body = binary.AppendUvarint(body, head)
 	if head&timeBits != timeSame {
@@ -297,6 +304,7 @@ func (w *Writer) Append(b []byte, h Header) ([]byte, error) {
 
 	b = binary.AppendUvarint(b, uint64(len(w.pairs)))
 	b = append(b, w.packed...)
+	// The times are relative to a clock that is known only now, so the first one is written here and not by append.
 	if len(w.items) > 0 {
 		b = binary.AppendVarint(b, w.items[0].unixMilli-h.Clock)
 	}
@@ -318,6 +326,7 @@ func (w *Writer) appendItems(b []byte) []byte {
 			end = int(w.items[n+1].start)
 		}
 
+		// The cost belongs behind the item's bytes, and its bit into the item's head, which is the item's first byte.
 		b = append(b, w.body[done:end]...)
 		b[len(b)-(end-int(it.start))] |= costFollows
 		b = binary.AppendUvarint(b, uint64(it.cost))
