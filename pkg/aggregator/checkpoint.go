@@ -218,7 +218,7 @@ func (p *partition) writeMeanwhile() {
 	}
 }
 
-// takeCheckpoint begins the next one when it is time: what was published again by then belongs to what it waits for.
+// takeCheckpoint begins the next one when it is time. It also waits for all that was published again by then.
 func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 	now := p.config.Now()
 	since := now.Sub(p.storedAt)

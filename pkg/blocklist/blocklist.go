@@ -1,4 +1,4 @@
-// Package blocklist holds the blocklist: who is blocked by which rule, from when, until when, and why.
+// Package blocklist keeps the blocklist: which clients are blocked, by which rule, from when, until when, and why.
 //
 // A [Set] is the list in memory. Check asks it about a request. It takes no lock and allocates nothing, and an entry
 // has ended for it when the given time is past the entry's end. Writers take turns. Records are kept as the bytes in

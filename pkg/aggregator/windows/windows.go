@@ -32,8 +32,8 @@ const (
 	writeKeys = 500 // changed windows written by one call
 )
 
-// A Window is what is remembered of one (rule, key). It has 128 bytes and lies on two lines of the processor's
-// cache: what a hit changes of it is there once what finds it is.
+// A Window is the memory of one (rule, key). It has 128 bytes and lies on two lines of the processor's cache: the
+// line that a lookup reads also has the fields that a hit changes.
 type Window struct {
 	Name  string // "rule/key": in the hot set, in the store, on the list
 	State window.State
@@ -390,7 +390,7 @@ func (h *Set) Likely(hash uint64) *Window { return h.table.likely(hash) }
 // Touch reads a little of the window, so that it comes from memory together with others.
 func (w *Window) Touch() int { return len(w.Name) + int(w.moved) + int(w.text[0]) }
 
-// Convert has the window counted by another version of its rule: what it remembers is kept where that has a meaning.
+// Convert has the window counted by another version of its rule. It keeps the hits that the other version can count.
 func (w *Window) Convert(to *Rule) {
 	if w.Loaded {
 		bytes := w.Rule.Policy.Append(nil, &w.State)

@@ -10,7 +10,8 @@
 //
 // A list is complete. An error before its first byte is an answer of 5xx; a later error ends the connection. While
 // there is no complete blocklist the answer is 503, and bouncers keep their decisions. No value is both new and
-// deleted. In streams, durations are whole seconds, at least one: the Lua bouncer would keep other decisions for ever.
+// deleted. Streams give durations in seconds without a fraction, at least one: the Lua bouncer would keep other
+// decisions for ever.
 // Live answers have a fraction below a minute, without which express-bouncer and old PHP clients cannot read them.
 // Every object has its six fields; long answers are compressed for bouncers that ask for it.
 //
