@@ -57,6 +57,8 @@ func leadingIPv4(s string) (address netip.Addr, rest string, ok bool) {
 			i++
 		}
 
+		// A leading zero is refused, as everywhere: some programs read 010 as eight, so that one text would mean two
+		// clients.
 		if i == start || value > 255 || s[start] == '0' && i > start+1 {
 			return address, s, false
 		}
@@ -70,6 +72,7 @@ func parseIPv6(s string) (netip.Addr, bool) {
 	if percent := strings.IndexByte(s, '%'); percent >= 0 {
 		s = s[:percent]
 	}
+
 	// netip allocates an error for each text that it cannot read, so names are recognized before.
 	if strings.IndexByte(s, ':') < 0 || !isAddressText(s) {
 		return netip.Addr{}, false

@@ -53,6 +53,8 @@ func apacheLayout(format string, o Options) (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
+
+	// Only now are all pieces known that a time may be put together from.
 	l.tokens, err = joinTimes(l.tokens)
 	return l, err
 }
@@ -89,6 +91,8 @@ func apacheDirective(s string, o Options) (tokens []token, rest string, err erro
 	if rest == "" {
 		return nil, "", fmt.Errorf("nothing follows the %% in %.20q", s)
 	}
+
+	// The text keeps the modifiers that were skipped: an error shows the directive as the user wrote it.
 	letter := rest[0]
 	rest = rest[1:]
 	text := s[:len(s)-len(rest)]
@@ -98,6 +102,7 @@ func apacheDirective(s string, o Options) (tokens []token, rest string, err erro
 	case 't':
 		tokens, err = apacheTime(name, text)
 		return tokens, rest, err
+	// %{Name}^ti and %{Name}^to: the letters behind the ^ would be taken for text of the line.
 	case '^':
 		return nil, "", fmt.Errorf("%s: trailers are not supported", text)
 	}

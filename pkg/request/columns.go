@@ -56,6 +56,7 @@ func newColumns(names string, d dialect, o Options) (*columns, error) {
 
 // begin reads the names of columns after "#Fields:".
 func (c *columns) begin(names string) error {
+	// An error below leaves no steps: lines under names that cannot be read must not be read by the names before.
 	c.steps = nil
 	var variables []*variable
 	for _, name := range strings.Fields(names) {
@@ -72,6 +73,8 @@ func (c *columns) begin(names string) error {
 	for _, v := range variables {
 		st := step{name: v.name}
 		st.filledBy(v, decoded(v.set, c.decoder(v.text)))
+
+		// The readers' wish outlives the columns: new names may come in the middle of a file.
 		st.want(c.wanted)
 		c.steps = append(c.steps, st)
 	}
@@ -90,6 +93,8 @@ func (c *columns) variable(name string) *variable {
 		v.set = setDecodedTarget
 	}
 
+	// IIS and CloudFront write headers as cs(Name), and CloudFront this one without: both are compared without the
+	// frame.
 	switch header := underscored(strings.TrimSuffix(name[strings.IndexByte(name, '(')+1:], ")")); header {
 	case c.options.header():
 		v.slot, v.set = slotForwarded, setForwarded
@@ -138,6 +143,8 @@ func (c *columns) scan(line string, r *Request) *Unread {
 		}
 	}
 
+	// A line with fewer or more columns than were named belongs to other names. CloudFront appends columns over time,
+	// so from grows on both are fine.
 	if n == 0 || (n < len(c.steps) || more) && (c.grows == 0 || n < c.grows) {
 		return errFormat
 	}

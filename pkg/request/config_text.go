@@ -61,6 +61,7 @@ func cutQuoted(s string) (part, rest string, ok bool) {
 		switch {
 		case s[i] == quote:
 			return string(out), s[i+1:], true
+		// The byte after a backslash never ends the string, not even the quote.
 		case s[i] == '\\' && i+1 < len(s):
 			i++
 			out = append(out, configEscape(s[i])...)

@@ -28,12 +28,16 @@ func (s *scanner) cutAt(i int, line, rest string, written escape, r *Request) bo
 	if i < s.known || len(line) < minCut || !r.IP.IsValid() && r.Forwarded == "" {
 		return false
 	}
+
+	// A field that ends was not cut off: the line is wrong in another way, and a client must not have its line read
+	// like this.
 	if st := &s.steps[i]; st.zone == nil {
 		if st.size(rest, written) >= 0 {
 			return false
 		}
 		if st.ending == endQuote {
 			size := unescapedQuote(rest, written)
+			// The line may also end within the literal behind the quote. Any other text there is not a cut.
 			if size >= 0 && !strings.HasPrefix(st.literal, rest[size:]) {
 				return false
 			}
@@ -75,6 +79,7 @@ func closedJSON(text string) string {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
+			// Only a string that is a value may be kept without its end. A key without its value is dropped.
 			end, _ := endOfString(text, i)
 			if end < 0 && value {
 				return closing(text[:i+1]+unbrokenString(text[i+1:])+`"`, open[:depth])
@@ -86,6 +91,7 @@ func closedJSON(text string) string {
 				keep = end
 			}
 		case '{', '[':
+			// The scan refuses deeper ones too.
 			if depth == maxDepth {
 				return ""
 			}
@@ -99,6 +105,8 @@ func closedJSON(text string) string {
 		case ':':
 			value = true
 		case ',':
+			// The value before a comma is complete, whatever it is. At the end of the text a number or a word may have
+			// lost its end, and is dropped.
 			keep, value = i, depth > 0 && open[depth-1] == ']'
 		}
 	}

@@ -69,6 +69,7 @@ func (d *Decoder) use(envelope string) error {
 	case "", "none":
 		d.open = d.openLine
 		if d.fields != nil {
+			// The scan of the fields serves Envelope too, so that the record is read once.
 			d.open, d.scan = d.openJSON, d.fields.scan
 		}
 		return nil

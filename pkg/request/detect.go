@@ -49,27 +49,37 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		return Choice{Envelope: envelope, Format: format}, err
 	}
 
+	// The sample comes from outside: each record is read by every candidate.
 	sample = sample[:min(len(sample), maxSample)]
 	trials := candidates(envelope, format, sample, o)
 	for i := range trials {
 		trials[i].run(sample, o)
 	}
 
+	// Stable, so that among equals the order of the candidates decides.
 	slices.SortStableFunc(trials, byRead)
 	best := winner(trials)
+	// A forgeable format that fits is refused by its name. If its lines were read with another format that happens to
+	// fit, clients could forge them.
 	if forged := forgeable(trials); forged != nil && format == "auto" && (best == nil || best.loose || forged.read >= best.read) {
 		return Choice{}, fmt.Errorf("%s: %w", forged.format, forged.refused)
 	}
+
+	// Two readings that name different clients would block the wrong one, so neither is taken.
 	if best != nil {
 		if other := best.contradicted(trials); other != nil && format == "auto" {
 			return Choice{}, ambiguous(best, other)
 		}
 		return best.chosen(trials), nil
 	}
+
+	// The rivals are never chosen. They only explain why nothing else could be.
 	if i := slices.IndexFunc(trials, func(t trial) bool { return t.rival && t.readsMost() }); i >= 0 && format == "auto" {
 		return Choice{}, fmt.Errorf("the lines look like %s, in which a header that clients write stands without quotes: "+
 			"write the server's log_format or LogFormat as format, better with quotes around that header", trials[i].format)
 	}
+
+	// The user named the format, so it is used even if most of the sample cannot be read: only the envelope is chosen.
 	if best := enveloped(trials); format != "auto" && best.lines > 0 {
 		return best.chosen(nil), unknown(trials)
 	}
@@ -257,6 +267,8 @@ func candidates(envelope, format string, sample []string, o Options) (pairs []tr
 		for _, f := range tried {
 			pairs = append(pairs, trial{envelope: e, format: f.name, loose: f.loose, newParser: f.parser, judged: format == "auto"})
 		}
+
+		// With a format that the user named, no other can be meant.
 		for _, f := range rivals {
 			if format == "auto" {
 				pairs = append(pairs, trial{envelope: e, format: f.name, rival: true, newParser: f.parser, judged: true})
@@ -286,6 +298,8 @@ func formatsFor(o Options) []preset {
 // syslog's header by itself needs no envelope.
 func envelopesOf(sample []string) []string {
 	form := []shipper{{name: "cri"}, {name: "otlp", form: "resourceLogs"}}
+
+	// Docker's records also have the form of Fluent Bit's, so the more specific forms come first.
 	form = slices.Concat(shippers[:1], form, shippers[1:], []shipper{{name: "syslog"}})
 	names := []string{"none"}
 	for _, s := range form {
@@ -338,6 +352,8 @@ func (t *trial) run(sample []string, o Options) {
 	d, err := decoderOf(t.envelope, o, t.newParser)
 	if err != nil {
 		t.refused = err
+
+		// The trial stays refused. It runs to learn how much it would read, so that the error can name the true reason.
 		o.Fields, o.forgeable = nil, true
 		if d, err = decoderOf(t.envelope, o, t.newParser); err != nil {
 			return
@@ -360,6 +376,7 @@ func (t *trial) run(sample []string, o Options) {
 			case err == nil:
 				t.read++
 				t.plain += oneIf(strings.IndexByte(r.User, ' ') < 0)
+			// Whether these count is known only when the sample has been read, below.
 			case err == errDoubted:
 				t.doubted++
 				fallthrough
@@ -373,9 +390,13 @@ func (t *trial) run(sample []string, o Options) {
 		})
 	}
 
+	// A line without a space in its user shows that the format has one field there, so the doubted lines count.
 	if t.plain > 0 {
 		t.read += t.doubted
 	}
+
+	// Where the header for the client mostly names no address, the lines have another format. A format that was chosen
+	// before is not doubted for this, because clients write that text.
 	if t.strange*2 > t.named && !t.known {
 		t.read, t.failure = 0, errFormat
 	}
@@ -384,6 +405,8 @@ func (t *trial) run(sample []string, o Options) {
 // unknown is the error when nothing reads more than half. The best trial comes first.
 func unknown(trials []trial) error {
 	best := trials[0]
+
+	// A format that reads most of the sample does not go with the options: that is what the user has to correct.
 	for i := range trials {
 		if t := &trials[i]; t.refused != nil && (t.read*2 > t.lines || best.refused != nil) {
 			return fmt.Errorf("%s: %w", t.format, t.refused)

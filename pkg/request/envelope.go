@@ -52,6 +52,7 @@ type parts struct {
 
 // add adds a part and returns the complete line after the last one. Before that the error is ErrNoRequest.
 func (p *parts) add(part string, last bool) (string, error) {
+	// A line in one piece, as nearly all are, is not copied.
 	if last && !p.open {
 		if cap(p.text) > keptPartsBytes { // of a long line before
 			p.text = nil
@@ -63,6 +64,8 @@ func (p *parts) add(part string, last bool) (string, error) {
 		p.text, p.tooLong = p.text[:0], false
 	}
 	p.open = !last
+
+	// A line that is too long is dropped and not cut: the parts still to come are read to find its end.
 	p.tooLong = p.tooLong || len(p.text)+len(part) > maxLineBytes
 	if !p.tooLong {
 		p.text = append(p.text, part...)

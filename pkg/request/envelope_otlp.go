@@ -135,6 +135,8 @@ func (o *otlp) put(node *jsonNode, into *jsonScan) {
 		from := len(into.text)
 		list := o.value.list(valueList)
 		for element, i := nextObject(list, 0); i > 0; element, i = nextObject(list, i) {
+			// From here on o.value is an element, and what stood in it before has been taken out: list is a part of the
+			// record's text.
 			o.value.read(element)
 			if v := o.scalar(); v.kind != jsonNull {
 				into.join(from, v)

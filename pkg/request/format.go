@@ -125,7 +125,10 @@ func (s *scanner) add(v *variable, before, literal string, zone *time.Location) 
 		st.missing = errTime
 	}
 
+	// endQuote knows quotes that a backslash escapes. With other escapes the literal alone ends the field.
 	quoted := s.escape == escapeBackslash && strings.HasSuffix(before, `"`) && strings.HasPrefix(literal, `"`)
+	// The order matters. Times and request lines know their own end. Then the line's end and a quote are sure, whatever
+	// the variable is. A list is tried last.
 	switch {
 	case v.ending == endCLF || v.ending == endPattern || v.ending == endWords:
 	case literal == "":
@@ -191,9 +194,13 @@ func claimSlots(variables []*variable, o Options) error {
 		}
 	}
 
+	// Without a time nothing can be counted; without a client a rule may still count by user.
 	if best[slotTime] == nil {
 		return fmt.Errorf("the format has no time: add one ($time_iso8601 or $msec in nginx, %%t in Apache)")
 	}
+
+	// The request line has method, path and query as the client sent them. Only a variable that is nearer to that is
+	// better; then the line must not overwrite it.
 	if line := best[slotRequestLine]; line != nil {
 		for _, s := range []slot{slotMethod, slotPath, slotQuery} {
 			if best[s] != nil && best[s].rank > rankRequestLine {

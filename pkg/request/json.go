@@ -75,6 +75,9 @@ func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
 		if isOwnRole(role) && !slices.ContainsFunc(fields, func(path string) bool { return strings.TrimRight(path, `#"`) == roleNames[role] }) {
 			fields = append(fields, roleNames[role])
 		}
+
+		// A path that the user gives replaces all others: a fallback would fill the field with something that was not
+		// asked for.
 		if theirs := p.options.Fields[roleNames[role]]; theirs != "" {
 			fields = []string{theirs + "#"}
 		}
@@ -151,6 +154,7 @@ func (p *jsonParser) fill(r *Request) error {
 		return errFormat
 	}
 
+	// Errors of these texts are ignored: a client writes them, and must not make its line unread.
 	ownPath := p.fillURL(m, r)
 	_ = setUser(nil, r, p.text(m.roles[roleUser]))
 	r.Agent = p.text(m.roles[roleAgent])
@@ -167,6 +171,8 @@ func (p *jsonParser) fill(r *Request) error {
 	if unread := setBytes(nil, r, trimZeros(p.text(m.roles[roleBytes]))); unread != nil {
 		return unread
 	}
+
+	// It comes after Forwarded is filled, which it leaves as it is.
 	if !p.fillIP(m, r) {
 		return errAddress
 	}
@@ -174,6 +180,7 @@ func (p *jsonParser) fill(r *Request) error {
 		return errFormat
 	}
 
+	// The time is the last, because an envelope may still give one: with errNoTime all else has to be there.
 	return p.fillTime(m, r)
 }
 
@@ -230,6 +237,7 @@ func (p *jsonParser) fillURL(m *jsonMapping, r *Request) (own bool) {
 		own = r.Path != ""
 	}
 
+	// Otherwise the path would end at the #, and one that the server serves could hide behind it.
 	if m.hash && strings.IndexByte(r.Path, '#') >= 0 {
 		r.Path = strings.ReplaceAll(r.Path, "#", "%23")
 	}
@@ -273,6 +281,7 @@ func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
 			return true
 		}
 
+		// A value that is not an address does not stop the search, but if no other is one, the line is unread.
 		fine = fine && ok
 	}
 

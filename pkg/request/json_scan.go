@@ -98,6 +98,7 @@ func (s *jsonScan) object(t string, i int, node *jsonNode, depth int) int {
 			return -1
 		}
 
+		// Where nothing below is looked for, the text is only checked.
 		var member *jsonNode
 		if node != nil {
 			member = s.member(node, t[i+1:end-1], escaped)
@@ -129,6 +130,8 @@ func (s *jsonScan) array(t string, i int, node *jsonNode, depth int) int {
 
 	for n := 0; ; n++ {
 		var element *jsonNode
+		// Elements beyond the hundredth are checked and not kept: paths would otherwise grow with an array that a
+		// client fills.
 		if node != nil && n < 100 {
 			element = s.step(node, strconv.Itoa(n))
 		}
@@ -166,6 +169,8 @@ func (s *jsonScan) element(t string, i int, node *jsonNode, depth int) (v jsonVa
 		if end < 0 {
 			return v, end
 		}
+
+		// A string is cut without its quotes; all others are cut below as they stand.
 		return jsonValue{t[i+1 : end-1], jsonString, escaped, s.record}, end
 	case '{', '[':
 		v.kind, end = s.composite(t, i, node, depth+1)
@@ -189,6 +194,7 @@ func (s *jsonScan) composite(t string, i int, node *jsonNode, depth int) (jsonKi
 	if depth > maxDepth {
 		return 0, -1
 	}
+
 	// The elements of an array that is wanted as one value are not learned too.
 	if node != nil && node.kids == nil && (!s.learn || s.closed || t[i] == '[' && node.slot >= 0) {
 		node = nil

@@ -26,6 +26,7 @@ func endOfNumber(t string, i int) int {
 		i++
 	}
 	integer := i
+	// Leading zeros are refused, as encoding/json does.
 	if i = skipDigits(t, i); i == integer || t[integer] == '0' && i > integer+1 {
 		return -1
 	}
@@ -201,6 +202,7 @@ func (s *jsonScan) textOf(v *jsonValue) string {
 	case v.escaped:
 		from := len(s.text)
 		s.text = appendUnescaped(s.text, v.raw)
+
 		// Unescape once, though several callers may ask for it.
 		v.raw, v.escaped = Text(s.text[from:]), false
 	}

@@ -27,6 +27,8 @@ func (l *localTime) settle(at int64, zone *time.Location) int64 {
 		return at
 	}
 	if hour := at / hourMillis; hour != l.hour {
+		// The zone's rules are looked up once per hour of the log. A stretch that repeats is longer than a quarter of
+		// an hour.
 		l.hour, l.twice = hour, false
 		for quarter := range int64(4) {
 			l.twice = l.twice || repeated(hour*hourMillis+quarter*hourMillis/4, zone) > 0
@@ -40,6 +42,7 @@ func (l *localTime) settle(at int64, zone *time.Location) int64 {
 		}
 	}
 
+	// A line slightly out of order does not move the latest time back.
 	if at > l.last || at < l.last-forgotten {
 		l.last = at
 	}

@@ -62,6 +62,7 @@ func nginxLayout(format string, o Options) (layout, error) {
 			dollar = len(text)
 		}
 
+		// Empty literals are fine: joinLiterals drops them.
 		l.tokens = append(l.tokens, token{literal: text[:dollar]})
 		if text = text[dollar:]; text == "" {
 			break

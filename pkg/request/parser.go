@@ -65,6 +65,8 @@ func NewParser(format string, o Options) (Parser, error) {
 		}
 	}
 
+	// An nginx format may contain a percent sign as text, and a LogFormat a dollar only in a literal: so the dollar
+	// decides, unless the directive is there.
 	switch {
 	case strings.HasPrefix(format, fieldsDirective):
 		return columnsParser(strings.TrimPrefix(format, fieldsDirective), o)

@@ -39,6 +39,7 @@ func (f PathForm) isNormal(path string, decoded bool) bool {
 				return false
 			}
 			segment = i + 1
+		// A percent sign that begins no escape is normal, too. It is rare, so decode finds out.
 		case '%', '#':
 			if !decoded {
 				return false
@@ -78,6 +79,8 @@ func (f PathForm) decode(b []byte, path string, decoded bool) []byte {
 				i++
 			}
 			continue
+		// Decoded once, as servers do: what is encoded twice stays encoded once. It comes before case and backslash,
+		// which may have been encoded.
 		case c == '%' && !decoded && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]):
 			c = byte(hexadecimal(path[i+1 : i+3]))
 			i += 2
@@ -112,6 +115,7 @@ func resolve(b []byte) []byte {
 
 		switch segment := b[at:end]; {
 		case len(segment) == 0 || len(segment) == 1 && isDots(segment):
+		// Above the root there is only the root, as in RFC 3986.
 		case isDots(segment):
 			to = above(b[:to], root)
 		default:

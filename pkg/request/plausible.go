@@ -19,6 +19,7 @@ func (t *trial) judge(r *Request) error {
 		}
 	}
 
+	// In a log with two more fields before the time, "- -" becomes part of the name.
 	doubted := !t.known && (strings.HasPrefix(r.User, "- ") || strings.HasSuffix(r.User, " - -"))
 	switch {
 	case !t.known && t.format == "lighttpd" && r.Host == "":

@@ -33,6 +33,8 @@ func layoutIstio(o Options) (layout, error) {
 
 // setIstioEnd reads the text after the quote before the first header.
 func setIstioEnd(_ *step, r *Request, text string) *Unread {
+	// Read from the end: clients write the headers between the quotes, and can put quotes into them, but nothing behind
+	// the last one.
 	last := strings.LastIndexByte(text, '"')
 	if last < 0 || !strings.HasPrefix(text[last+1:], " ") {
 		return errFormat

@@ -42,6 +42,7 @@ func dropProtocol(s string) string {
 // servers in Go serve), host:port (after CONNECT, which Caddy passes on with a path too), *.
 func targetOf(l requestLine, target string) requestLine {
 	target = known(target)
+	// Only CONNECT has a target that is a host; "example.com:443" would otherwise be taken for a path.
 	if l.method == "CONNECT" && (target == "" || target[0] != '/') {
 		l.host = hostOnly(target)
 		return l
@@ -54,6 +55,8 @@ func targetOf(l requestLine, target string) requestLine {
 	if question := strings.IndexByte(target, '?'); question >= 0 {
 		l.path, l.query = target[:question], target[question+1:]
 	}
+
+	// A URL without a path asks for the root.
 	if l.path == "" && l.host != "" && l.method != "" {
 		l.path = "/"
 	}

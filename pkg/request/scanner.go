@@ -102,6 +102,7 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 	var free string
 	written := s.escape.within(line)
 	for i := 0; i < len(s.steps); i++ {
+		// Where the free field begins, in case that it has to be read again.
 		if i == s.free {
 			free = rest
 		}
@@ -132,6 +133,7 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 		rest = after
 	}
 
+	// Text behind the last field belongs to another format, unless the format may go on.
 	if rest != "" && s.required == len(s.steps) {
 		return errFormat
 	}
@@ -141,12 +143,14 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 // blame is the error for a line that could not be read from step i on. It names one field only when the rest of the
 // line has the format.
 func (s *scanner) blame(i int, rest string, written escape, unread *Unread) *Unread {
+	// The optional fields may be missing.
 	if i >= s.required {
 		return nil
 	}
 	for ; i < s.required; i++ {
 		st := &s.steps[i]
 		size := st.size(rest, written)
+		// A time that cannot be read has no end of its own: its literal may still show where the line goes on.
 		if size < 0 && st.missing == errTime && st.literal != "" {
 			size = st.unquoted(rest, 0)
 		}

@@ -73,6 +73,8 @@ func joinTimes(tokens []token) ([]token, error) {
 			if !isTimePart(tokens, next) {
 				break
 			}
+
+			// A literal's percent sign is escaped, because it becomes part of a pattern.
 			first.pattern += timePattern(strings.ReplaceAll(literal, "%", "%%")) + tokens[next].pattern
 			first.text += literal + tokens[next].text
 			tokens = append(tokens[:i+1], tokens[next+1:]...)

@@ -128,6 +128,8 @@ func cutSyslogLine(line string) (message string, ok bool) {
 
 	size := syslogTime(rest)
 	rest = rest[size:]
+
+	// Behind a time a host may stand before the tag; without a time it must. Quotes and braces begin a request.
 	for words := 0; words < 2; words++ {
 		end := strings.IndexByte(rest, ' ')
 		if end <= 0 || rest[0] == '"' || rest[0] == '{' {
@@ -166,6 +168,7 @@ func syslogTime(s string) int {
 		return endOfWordAt(s, 15)
 	}
 
+	// "Tue 2018-04-17 06:25:06 UTC", as journalctl writes it: three words behind the weekday's.
 	if weekday := strings.IndexByte(s[:5], ' '); weekday == 3 && s[8] == '-' && s[11] == '-' {
 		day := endOfWordAt(s, 4)
 		clock := endOfWordAt(s, day)
@@ -176,6 +179,8 @@ func syslogTime(s string) int {
 		if _, ok := timeISO(s[:end-1], nil); ok {
 			return end
 		}
+
+		// Ten digits: from 2001 on. A line of Squid begins the same way, but it has no tag.
 		if digits := skipDigits(s, 0); digits == 10 && s[10] == '.' && skipDigits(s, 11) == end-1 {
 			return end
 		}

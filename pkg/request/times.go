@@ -129,6 +129,9 @@ func timeSyslog(s string, zone *time.Location, near time.Time) (int64, bool) {
 
 	var best int64
 	found := false
+
+	// Around New Year the nearest time may lie in the year before or after. A 29 February exists in some of these years
+	// only.
 	for year := near.Year() - 1; year <= near.Year()+1; year++ {
 		c.year = year
 		at, ok := c.in(zone)

@@ -37,6 +37,7 @@ func (v *variable) fromClient() bool {
 
 // addZones finds the zones of a format. It runs before claimSlots, so that each variable still has its own slot.
 func (s *scanner) addZones(variables []*variable) error {
+	// A client's text cannot pass the end of a segment, so every segment is judged by itself.
 	for first := 0; first < len(s.steps); {
 		tail, quote := s.segment(first)
 		z := &zone{first: -1, tail: tail, quote: quote}
@@ -77,9 +78,11 @@ func (s *scanner) addZone(first int, z *zone, variables []*variable) error {
 	listed := z.last < z.tail && variables[z.last+1].ending == endList && s.steps[z.last].literal[0] == ' ' ||
 		z.first > first && variables[z.first-1].ending == endList && s.steps[z.first-1].literal[0] == ' '
 	if z.first == z.last && !listed {
+		// Nothing stands behind it that its text could imitate.
 		if z.last == z.tail && s.steps[z.last].ending == endLine {
 			return nil
 		}
+
 		// Between a name and the quote of the request stands a time that no name can be mistaken for.
 		if next := z.last + 1; s.escape == escapeBackslash && next == z.tail && z.quote >= 0 && variables[next].slot == slotTime {
 			s.steps[z.first].ending, s.free = endFree, z.first
@@ -118,6 +121,7 @@ func (s *scanner) readZone(z *zone, rest string, written escape, r *Request) (st
 	}
 
 	after := rest[size+len(s.steps[z.last].literal):]
+	// The variables stay empty. The line is still read: its client and time are outside.
 	if !s.splits(z, rest[:size]) {
 		return after, nil
 	}
@@ -180,6 +184,8 @@ func (s *scanner) zoneSize(z *zone, rest string, written escape) int {
 		return -1
 	}
 	end -= len(literal)
+
+	// Backwards from the end, which no client can move, each field of the tail ends where the one behind it begins.
 	for i := z.tail; i > z.last && end >= 0; i-- {
 		end = s.steps[i].before(rest[:end], s.steps[i-1].literal)
 	}
