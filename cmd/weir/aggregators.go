@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 )
 
 // An aggregatorFlags selects the aggregators and the enforcer that a command asks.
@@ -38,7 +39,7 @@ func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 	for _, text := range a.urls {
 		at, err := url.Parse(text)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-			return nil, wrongf("--aggregator: %q is not the URL of an aggregator; write it as http://aggregator.example:7411", text)
+			return nil, exit.Wrongf("--aggregator: %q is not the URL of an aggregator; write it as http://aggregator.example:7411", text)
 		}
 	}
 
@@ -46,7 +47,7 @@ func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 		a.urls = []string{urlOf(settings.Aggregator.Listen, &settings.Aggregator.TLS)}
 	}
 	if len(a.urls) == 0 {
-		return nil, wrongf("the configuration has no aggregator that listens; name one with --aggregator")
+		return nil, exit.Wrongf("the configuration has no aggregator that listens; name one with --aggregator")
 	}
 
 	a.key, err = f.enforcer.key(&clientFile{}, enforcerPlace{})
@@ -78,12 +79,12 @@ func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values
 
 	answer, err := a.client.Do(request)
 	if err != nil {
-		return fmt.Errorf("no aggregator answers at %s: %w; start it (weir run, or aggregator), or name the ones that run: --aggregator URL", at, innermost(err))
+		return fmt.Errorf("no aggregator answers at %s: %w; start it (weir run, or aggregator), or name the ones that run: --aggregator URL", at, exit.Cause(err))
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
 	if err != nil {
-		return fmt.Errorf("the aggregator at %s: %w", at, innermost(err))
+		return fmt.Errorf("the aggregator at %s: %w", at, exit.Cause(err))
 	}
 
 	switch says := strings.TrimSpace(string(text)); answer.StatusCode {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/exit"
 )
 
 func newAllow() *cobra.Command {
@@ -43,7 +45,7 @@ func (o *orderCommand) allow(c *cobra.Command, target string) error {
 		return err
 	}
 	if order.For == "" && order.Until == "" {
-		return wrongf("give an end with --for or --until; for example: %s", firstExample(c))
+		return exit.Wrongf("give an end with --for or --until; for example: %s", firstExample(c))
 	}
 	order.Target = target
 	return o.change(c, http.MethodPost, allowsPath, nil, &order, func(a *orderAnswer) string {
@@ -56,7 +58,7 @@ func (o *orderCommand) endAllow(c *cobra.Command, target string) (err error) {
 		return err
 	}
 	if o.lasts != "" || o.until != "" {
-		return wrongf("--end goes without --for and --until: it ends now")
+		return exit.Wrongf("--end goes without --for and --until: it ends now")
 	}
 	query := url.Values{"target": {target}, "why": {o.reason("ended by hand")}}
 	return o.change(c, http.MethodDelete, allowsPath, query, nil, func(*orderAnswer) string {

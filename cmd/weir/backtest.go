@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/pkg/backtest"
 )
 
@@ -143,11 +144,11 @@ func outcome(report *backtest.Report) error {
 
 	if report.Never != nil && len(report.Never.Violations) > 0 {
 		v := report.Never.Violations[0]
-		return unmetf("%s that must never be blocked would be; the first is %s, by %s of %s at %s",
+		return exit.Unmetf("%s that must never be blocked would be; the first is %s, by %s of %s at %s",
 			counted(len(report.Never.Violations), "key"), v.Key, v.Limit, v.Rule, v.First)
 	}
 	if report.Failed() {
-		return unmetf("%s holds: %s", report.FailIf.Condition, report.FailIf.Found)
+		return exit.Unmetf("%s holds: %s", report.FailIf.Condition, report.FailIf.Found)
 	}
 
 	return nil

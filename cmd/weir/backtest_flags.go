@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/duration"
 	"weir/pkg/backtest"
 	"weir/pkg/rule"
@@ -19,18 +20,18 @@ import (
 func (b *backtestCommand) set(c *cobra.Command) (*rule.Set, error) {
 	switch {
 	case len(b.rules) > 0 && len(b.limits) > 0:
-		return nil, wrongf("--rules and --limit are both given; leave one out")
+		return nil, exit.Wrongf("--rules and --limit are both given; leave one out")
 	case len(b.rules) > 0 && c.Flags().Changed("key"):
-		return nil, wrongf("--key is for --limit, and rules have keys of their own; leave it out")
+		return nil, exit.Wrongf("--key is for --limit, and rules have keys of their own; leave it out")
 	case len(b.rules) > 0:
 		return loadRules(c, b.rules...)
 	case len(b.limits) == 0:
-		return nil, wrongf("there is no limit to check; give --limit 10/min, or --rules rules.yaml")
+		return nil, exit.Wrongf("there is no limit to check; give --limit 10/min, or --rules rules.yaml")
 	}
 
 	set, err := rule.FromLimits(b.limits, b.key)
 	if err != nil {
-		return nil, wrong{err}
+		return nil, exit.Wrong(err)
 	}
 	return set, nil
 }
@@ -42,7 +43,7 @@ func loadRules(c *cobra.Command, patterns ...string) (*rule.Set, error) {
 		fmt.Fprintln(c.ErrOrStderr(), "warning:", warning)
 	}
 	if err != nil {
-		return nil, wrong{err}
+		return nil, exit.Wrong(err)
 	}
 	return set, nil
 }
@@ -50,10 +51,10 @@ func loadRules(c *cobra.Command, patterns ...string) (*rule.Set, error) {
 func (b *backtestCommand) lateness() (time.Duration, error) {
 	late, err := duration.Parse(b.late)
 	if err != nil {
-		return 0, wrongf("--late: %w", err)
+		return 0, exit.Wrongf("--late: %w", err)
 	}
 	if late == duration.Forever {
-		return 0, wrongf("--late: forever is not possible; give a time such as 24h")
+		return 0, exit.Wrongf("--late: forever is not possible; give a time such as 24h")
 	}
 	return max(late, time.Millisecond), nil // 0 is the default to pkg/backtest
 }
@@ -63,7 +64,7 @@ func (b *backtestCommand) condition() (condition backtest.Condition, err error) 
 		return condition, nil
 	}
 	if condition, err = backtest.ParseCondition(b.failIf); err != nil {
-		err = wrongf("--fail-if: %w", err)
+		err = exit.Wrongf("--fail-if: %w", err)
 	}
 	return condition, err
 }
@@ -73,7 +74,7 @@ func (b *backtestCommand) neverKeys() (keys *backtest.KeyList, err error) {
 		return nil, nil
 	}
 	if keys, err = backtest.OpenKeyList(b.never); err != nil {
-		err = wrongf("--never: %w", err)
+		err = exit.Wrongf("--never: %w", err)
 	}
 	return keys, err
 }
@@ -95,7 +96,7 @@ func parseAlgorithms(names []string) ([]window.Algorithm, error) {
 		}
 		a, err := window.ParseAlgorithm(name)
 		if err != nil {
-			return nil, wrongf("--algorithms: %w", err)
+			return nil, exit.Wrongf("--algorithms: %w", err)
 		}
 		algorithms = append(algorithms, a)
 	}
@@ -112,7 +113,7 @@ func noneEmpty(flags *pflag.FlagSet) error {
 	flags.Visit(func(f *pflag.Flag) {
 		if text := f.Value.String(); slices.Contains([]string{"", "[]", `[""]`}, text) {
 			value, _ := pflag.UnquoteUsage(f)
-			faults = append(faults, wrongf("--%s is empty; give it its %s, or leave it out", f.Name, value))
+			faults = append(faults, exit.Wrongf("--%s is empty; give it its %s, or leave it out", f.Name, value))
 		}
 	})
 	return errors.Join(faults...)

@@ -12,6 +12,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/blocklist"
@@ -38,18 +39,18 @@ log: {level: warn}
 	runPart(t, daemon.Aggregator, file)
 	runPart(t, daemon.Enforcer, file)
 	with := func(args ...string) []string { return append(args, "--config", file) }
-	await(t, "whole", func() bool { return showsBy(with("list")) == exitDone })
+	await(t, "whole", func() bool { return showsBy(with("list")) == exit.Done })
 
 	watched := watchLive(t, with("watch", "--json"))
 	hitNow(t, brokers, prefix+"hits", "2001:db8::/64", 4)
 	watched.await(t, `"key":"2001:db8::/64"`)
-	runs(t, exitDone, "per-ip  2001:db8::/64", with("list", "2001:db8::5")...)
-	runs(t, exitDone, "user:eve is blocked until", with("block", "user:eve", "--why", "a try", "--for", "1h")...)
+	runs(t, exit.Done, "per-ip  2001:db8::/64", with("list", "2001:db8::5")...)
+	runs(t, exit.Done, "user:eve is blocked until", with("block", "user:eve", "--why", "a try", "--for", "1h")...)
 	watched.await(t, `"key":"eve"`)
-	runs(t, exitDone, "Taken off: 2001:db8::/64 by per-ip", with("unblock", "2001:db8::5", "--why", "let them")...)
-	runs(t, exitDone, "Taken off: user:eve by manual", with("unblock", "user:eve")...)
+	runs(t, exit.Done, "Taken off: 2001:db8::/64 by per-ip", with("unblock", "2001:db8::5", "--why", "let them")...)
+	runs(t, exit.Done, "Taken off: user:eve by manual", with("unblock", "user:eve")...)
 	watched.await(t, `"pardons"`)
-	runs(t, exitUnmet, "", with("list", "2001:db8::5")...)
+	runs(t, exit.NotMet, "", with("list", "2001:db8::5")...)
 	for _, want := range []string{"  blocked  ", "  pardon ", "  lifted  ", "4 hits broke 3/min", ": let them"} {
 		await(t, "told: "+want, func() bool { return strings.Contains(toldOf(with("history", "2001:db8::5")), want) })
 	}
@@ -69,7 +70,7 @@ func runPart(t *testing.T, part daemon.Part, file string) {
 	go func() { ended <- daemon.Run(ctx, part, config.Options{File: file}, &stderr) }()
 	t.Cleanup(func() {
 		cancel()
-		if code := <-ended; code != exitDone || t.Failed() {
+		if code := <-ended; code != exit.Done || t.Failed() {
 			t.Errorf("%s: exit code %d: %s", part.Name, code, stderr.String())
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/daemon"
+	"weir/cmd/internal/exit"
 	"weir/internal/duration"
 	"weir/internal/kafka"
 )
@@ -55,7 +56,7 @@ func oneTopic(c *cobra.Command, args []string) error {
 	if len(args) == 1 && (args[0] == daemon.Hits || args[0] == daemon.Blocklist) {
 		return nil
 	}
-	return wrongf("cat needs one of hits and blocklist; for example: %s", firstExample(c))
+	return exit.Wrongf("cat needs one of hits and blocklist; for example: %s", firstExample(c))
 }
 
 func (cat *catCommand) run(c *cobra.Command, what string) error {
@@ -118,7 +119,7 @@ func parsePlace(text string) (catFrom, error) {
 	}
 	before, err := duration.Parse(text)
 	if err != nil || before == duration.Forever {
-		return catFrom{}, wrongf("--from %s is not a place to begin; write earliest, latest, an offset, or a time before now, such as 25h", text)
+		return catFrom{}, exit.Wrongf("--from %s is not a place to begin; write earliest, latest, an offset, or a time before now, such as 25h", text)
 	}
 
 	return catFrom{beforeNow, before}, nil
@@ -154,7 +155,7 @@ func (r *catRun) open(ctx context.Context, from catFrom, only int) error {
 		return fmt.Errorf("there is no partition %d: %s has %d, from 0 on", only, r.topic, len(spans))
 	}
 	if from.offset >= 0 && only < 0 && len(spans) > 1 {
-		return wrongf("--from %d: each of the %d partitions has offsets of its own; add --partition", from.offset, len(spans))
+		return exit.Wrongf("--from %d: each of the %d partitions has offsets of its own; add --partition", from.offset, len(spans))
 	}
 
 	for p, span := range spans {

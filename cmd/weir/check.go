@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/yamlfile"
 	"weir/pkg/rule"
 )
@@ -76,7 +77,7 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 	}
 
 	if k.live && !configurations {
-		problems = append(problems, wrongf("--live tries the systems that a weir.yaml names, and no weir.yaml is among the files"))
+		problems = append(problems, exit.Wrongf("--live tries the systems that a weir.yaml names, and no weir.yaml is among the files"))
 	}
 	if len(rules) > 0 {
 		result := newChecked(strings.Join(rules, ", "))

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/cmd/internal/daemon"
+	"weir/cmd/internal/exit"
 	"weir/internal/duration"
 	"weir/internal/kafka"
 )
@@ -117,7 +118,7 @@ func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
 		return nil
 	}
 	if kept < configured {
-		return unmetf("keeps records for %s, and parts go by %s: set retention.ms=%d", duration.Format(kept), duration.Format(configured), configured.Milliseconds())
+		return exit.Unmetf("keeps records for %s, and parts go by %s: set retention.ms=%d", duration.Format(kept), duration.Format(configured), configured.Milliseconds())
 	}
 	if want.Name != daemon.HitsTopic(l.settings).Name {
 		return nil
@@ -126,7 +127,7 @@ func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
 	for _, r := range l.settings.RuleSet.Rules {
 		for _, limit := range r.Limits {
 			if limit.Per > kept {
-				return unmetf("keeps hits for %s, and rule %s has the limit %s: make kafka.hits.retention, and retention.ms, longer than that",
+				return exit.Unmetf("keeps hits for %s, and rule %s has the limit %s: make kafka.hits.retention, and retention.ms, longer than that",
 					duration.Format(kept), r.Name, limit.Text)
 			}
 		}

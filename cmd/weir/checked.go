@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/yamlfile"
 	"weir/pkg/rule"
 )
@@ -69,7 +70,7 @@ func (r *checked) write(c *cobra.Command, form string) error {
 		if err := newJSON(c.OutOrStdout()).Encode(r); err != nil || len(r.faults) == 0 {
 			return errors.Join(err, r.unmet())
 		}
-		return wrongf("%s: %s", r.File, counted(len(r.faults), "mistake"))
+		return exit.Wrongf("%s: %s", r.File, counted(len(r.faults), "mistake"))
 	}
 
 	for _, w := range r.Warnings {
@@ -94,7 +95,7 @@ func (r *checked) unmet() error {
 	if failed == 0 {
 		return nil
 	}
-	return unmetf("%s: %d of %s of the live system failed", r.File, failed, counted(len(r.Live), "check"))
+	return exit.Unmetf("%s: %d of %s of the live system failed", r.File, failed, counted(len(r.Live), "check"))
 }
 
 // String sums up a file without faults.

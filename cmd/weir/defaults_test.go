@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/internal/exit"
 	"weir/test/port"
 	"weir/test/real"
 )
@@ -95,7 +96,7 @@ func runInitial(t *testing.T, log string) (p process, enforcer string, weir func
 	p = start(t, append([]string{"run", "--set", "mode=enforce"}, of...)...)
 	return p, enforcer, func(args ...string) string {
 		var out, errs bytes.Buffer
-		if run(append(append([]string{"weir"}, args...), of...), nil, &out, &errs) != exitDone {
+		if run(append(append([]string{"weir"}, args...), of...), nil, &out, &errs) != exit.Done {
 			t.Fatal(args, errs.String())
 		}
 		return out.String()

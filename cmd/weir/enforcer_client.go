@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/origin"
 )
 
@@ -75,7 +76,7 @@ func (f *clientFile) tls() (*tls.Config, error) {
 
 	own, err := tls.LoadX509KeyPair(f.Cert, f.CertKey)
 	if err != nil {
-		return nil, wrongf("reading cert and cert_key of %s: %w", f.path, err)
+		return nil, exit.Wrongf("reading cert and cert_key of %s: %w", f.path, err)
 	}
 
 	secure.Certificates = []tls.Certificate{own}
@@ -89,7 +90,7 @@ func rootsWith(ca string) (*x509.CertPool, error) {
 	}
 	text, err := os.ReadFile(ca)
 	if err != nil {
-		return nil, wrongf("reading ca: %w", err)
+		return nil, exit.Wrongf("reading ca: %w", err)
 	}
 
 	roots, err := x509.SystemCertPool()
@@ -97,7 +98,7 @@ func rootsWith(ca string) (*x509.CertPool, error) {
 		roots = x509.NewCertPool()
 	}
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, wrongf("%s contains no certificate", ca)
+		return nil, exit.Wrongf("%s contains no certificate", ca)
 	}
 
 	return roots, nil
@@ -135,7 +136,7 @@ func (e *enforcerClient) send(ctx context.Context, method, path string, query ur
 			return nil, ctx.Err()
 		}
 
-		cause := fmt.Sprintf("%s: %v", e.places[e.now], innermost(err))
+		cause := fmt.Sprintf("%s: %v", e.places[e.now], exit.Cause(err))
 		if !isDial(err) {
 			return nil, fmt.Errorf("asking the enforcer at %s", cause)
 		}
@@ -206,9 +207,9 @@ func (e *enforcerClient) judge(answer *http.Response) error {
 		_ = json.Unmarshal(text, &problem) // without them it is an error like others
 		no.affects = problem.Affects
 	case http.StatusBadRequest:
-		return wrong{no}
+		return exit.Wrong(no)
 	case http.StatusNotFound:
-		return unmet{no}
+		return exit.Unmet(no)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if e.key == "" {
 			no.text += "; send a key with --key-file, or use the enforcer's socket"
@@ -232,7 +233,7 @@ func (e *enforcerClient) ask(ctx context.Context, method, path string, query url
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer of %s: %w", e.at(), innermost(err))
+		return nil, fmt.Errorf("reading the answer of %s: %w", e.at(), exit.Cause(err))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return nil, fmt.Errorf("the answer of %s is not that of an enforcer: %w", e.at(), err)

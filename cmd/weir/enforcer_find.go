@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/yamlfile"
 )
 
@@ -110,7 +111,7 @@ func (f *enforcerFlags) places(file *clientFile) ([]enforcerPlace, error) {
 		}
 		at, err := url.Parse(p.url)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-			return nil, wrongf("%s: %q is not the URL of an enforcer; write it as https://enforcer.example:7421", p.named, p.url)
+			return nil, exit.Wrongf("%s: %q is not the URL of an enforcer; write it as https://enforcer.example:7421", p.named, p.url)
 		}
 
 		return []enforcerPlace{p}, nil
@@ -146,7 +147,7 @@ func localPlaces(settings *config.Config) ([]enforcerPlace, error) {
 	}
 
 	if len(places) == 0 {
-		return nil, wrongf("the enforcer of the configuration does not listen; name one with --url")
+		return nil, exit.Wrongf("the enforcer of the configuration does not listen; name one with --url")
 	}
 	return places, nil
 }
@@ -166,7 +167,7 @@ func (f *enforcerFlags) key(file *clientFile, first enforcerPlace) (string, erro
 
 	key, err := readKey(path)
 	if err != nil {
-		return "", wrongf("reading the API key: %w", err)
+		return "", exit.Wrongf("reading the API key: %w", err)
 	}
 	return key, nil
 }

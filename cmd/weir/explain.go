@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 	"weir/pkg/rule"
@@ -40,7 +41,7 @@ weir run without one. If nothing is counted and nothing is on the list, the exit
   weir explain 'alice /login' --rule sign-in --aggregator http://a1:7411 --aggregator http://a2:7411`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return wrongf("explain needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
+				return exit.Wrongf("explain needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
 			}
 			return nil
 		},
@@ -189,7 +190,7 @@ func (e *explainCommand) askEnforcer(c *cobra.Command, key string, known *explan
 // outcome returns an error when nothing is known of the key.
 func (x *explanation) outcome() error {
 	if len(x.Counted)+len(x.Entries)+len(x.Orders) == 0 && len(x.Faults) == 0 {
-		return unmetf("nothing is counted for %s, and no entry on the list applies to it", x.Key)
+		return exit.Unmetf("nothing is counted for %s, and no entry on the list applies to it", x.Key)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/daemon"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
@@ -42,7 +43,7 @@ If there is no event of the key, the exit code is 3. History reads only Kafka; n
   weir history 'alice /login' --rule sign-in`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return wrongf("history needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
+				return exit.Wrongf("history needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
 			}
 			return nil
 		},
@@ -66,7 +67,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 		return err
 	}
 	if from.offset >= 0 || from.offset == atLatest {
-		return wrongf("--from %s is not a time; write earliest, or a time before now, such as 7d", h.from)
+		return exit.Wrongf("--from %s is not a time; write earliest, or a time before now, such as 7d", h.from)
 	}
 
 	settings, err := h.live.loadButRules()
@@ -193,7 +194,7 @@ func (s *story) show(w io.Writer, form string) error {
 // outcome returns an error when there are no events.
 func (s *story) outcome(key, where string) error {
 	if len(s.events) == 0 {
-		return unmetf("%s has no events of %s", where, key)
+		return exit.Unmetf("%s has no events of %s", where, key)
 	}
 	return nil
 }

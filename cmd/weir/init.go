@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/exit"
 )
 
 var (
@@ -31,7 +33,7 @@ the files exists already, nothing is written.`,
   weir init /etc/weir`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return wrongf("init takes one directory; for example: %s", firstExample(c))
+				return exit.Wrongf("init takes one directory; for example: %s", firstExample(c))
 			}
 			return nil
 		},

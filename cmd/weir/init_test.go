@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/pkg/rule"
 )
 
 func TestInitWritesAConfigurationThatRuns(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "weir")
 	var out, errs bytes.Buffer
-	if code := run([]string{"weir", "init", folder}, nil, &out, &errs); code != exitDone {
+	if code := run([]string{"weir", "init", folder}, nil, &out, &errs); code != exit.Done {
 		t.Fatal(code, errs.String())
 	}
 	c, warnings, err := config.Load(config.Options{File: filepath.Join(folder, "weir.yaml")})
@@ -30,7 +31,7 @@ func TestInitWritesAConfigurationThatRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code := run([]string{"weir", "init", folder}, nil, &out, &errs); code != exitFailed || !strings.Contains(errs.String(), "exists already") {
+	if code := run([]string{"weir", "init", folder}, nil, &out, &errs); code != exit.Failed || !strings.Contains(errs.String(), "exists already") {
 		t.Error(code, errs.String())
 	}
 	if again, _ := os.ReadFile(filepath.Join(folder, "weir.yaml")); !bytes.Equal(again, written) {

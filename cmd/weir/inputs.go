@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"weir/cmd/internal/exit"
 	"weir/pkg/backtest"
 )
 
@@ -16,7 +17,7 @@ func inputs(files []string, stdin io.Reader) ([]backtest.Input, error) {
 	for _, file := range files {
 		path := filepath.Clean(file)
 		if seen[path] {
-			return nil, wrongf("%s is named twice; its requests would count twice", file)
+			return nil, exit.Wrongf("%s is named twice; its requests would count twice", file)
 		}
 
 		seen[path] = true
@@ -27,7 +28,7 @@ func inputs(files []string, stdin io.Reader) ([]backtest.Input, error) {
 
 		one := stat(file)
 		if other := one.among(known); other != "" {
-			return nil, wrongf("%s and %s are one file; its requests would count twice", other, file)
+			return nil, exit.Wrongf("%s and %s are one file; its requests would count twice", other, file)
 		}
 
 		known = append(known, one)

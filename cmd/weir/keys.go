@@ -5,6 +5,8 @@ import (
 	"io/fs"
 
 	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/exit"
 )
 
 func newKeys() *cobra.Command {
@@ -53,7 +55,7 @@ func (f *keysFlags) path() (string, error) {
 // nameFile adds to the error of a missing file what to do about it.
 func nameFile(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return wrongf("%w; name the file of keys with --file, or make one with weir keys add", err)
+		return exit.Wrongf("%w; name the file of keys with --file, or make one with weir keys add", err)
 	}
 	return err
 }

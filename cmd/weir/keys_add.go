@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/keys"
 )
 
@@ -53,7 +54,7 @@ func (k *keysAddCommand) run(c *cobra.Command) error {
 		return err
 	}
 	if k.name == "" || k.role == "" {
-		return wrongf("a key needs --name and --role; for example: %s", firstExample(c))
+		return exit.Wrongf("a key needs --name and --role; for example: %s", firstExample(c))
 	}
 
 	secret, err := k.secret()
@@ -63,7 +64,7 @@ func (k *keysAddCommand) run(c *cobra.Command) error {
 
 	key, err := keys.New(k.name, keys.Role(k.role), secret)
 	if err != nil {
-		return wrong{err}
+		return exit.Wrong(err)
 	}
 
 	path, err := k.path()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/keys"
 )
 
@@ -23,7 +24,7 @@ func newKeysRemove() *cobra.Command {
 				return err
 			}
 			if name == "" {
-				return wrongf("name the key with --name; for example: %s", firstExample(c))
+				return exit.Wrongf("name the key with --name; for example: %s", firstExample(c))
 			}
 			path, err := flags.path()
 			if err != nil {

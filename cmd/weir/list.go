@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 )
@@ -57,7 +58,7 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 		return err
 	}
 	if l.shadow && l.orders {
-		return wrongf("--shadow and --orders are both given, and manual entries are never in shadow mode; leave one out")
+		return exit.Wrongf("--shadow and --orders are both given, and manual entries are never in shadow mode; leave one out")
 	}
 
 	enforcer, err := l.enforcer.connect()
@@ -110,7 +111,7 @@ func (l *listCommand) find(c *cobra.Command, enforcer *enforcerClient, shown *li
 			return err
 		}
 		if shown.count == before {
-			missed = append(missed, unmetf("no entry on the list applies to %s", key))
+			missed = append(missed, exit.Unmetf("no entry on the list applies to %s", key))
 		}
 	}
 

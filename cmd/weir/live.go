@@ -16,6 +16,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
@@ -83,7 +84,7 @@ func connect(settings *config.Config, stderr io.Writer, topics ...string) (*brok
 
 	if b.Client, err = kafka.Open(to); err != nil {
 		b.Close()
-		return nil, wrongf("kafka: %w", err)
+		return nil, exit.Wrongf("kafka: %w", err)
 	}
 	return b, nil
 }

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/internal/kafka/kafkatest"
-	"weir/internal/yamlfile"
 )
 
 func TestMain(m *testing.M) {
@@ -133,46 +128,5 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 				t.Errorf("weir %s has no example of itself", path)
 			}
 		}
-	}
-}
-
-func TestExitCodes(t *testing.T) {
-	fault := yamlfile.Fault{File: "rules.yaml", Line: 3, Column: 5, What: "wrong", Remedy: "right"}
-	for _, test := range []struct {
-		err  error
-		code int
-		says string
-	}{
-		{nil, 0, ""},
-		{errors.New("broken"), 1, "weir: broken\n"},
-		{wrongf("not so"), 2, "weir: not so\n"},
-		{unmetf("it does not hold"), 3, "weir: it does not hold\n"},
-		{errors.Join(errors.New("broken"), unmetf("it does not hold")), 1, "weir: broken\nweir: it does not hold\n"},
-		{errors.Join(nil, unmetf("one"), unmetf("two")), 3, "weir: one\nweir: two\n"},
-		{errors.Join(errors.New("broken"), wrongf("not so")), 2, "weir: broken\nweir: not so\n"},
-		{wrong{yamlfile.Faults{fault, fault}}, 2, strings.Repeat("rules.yaml:3:5: wrong; right\n", 2)},
-		{fmt.Errorf("one cause %w, one %w", errors.New("here"), errors.New("there")), 1, "weir: one cause here, one there\n"},
-		{yamlfile.Faults{fault}, 2, "rules.yaml:3:5: wrong; right\n"},
-		{fmt.Errorf("read: %w", context.Canceled), 1, "weir: stopped before the end\n"},
-		{fmt.Errorf("write: %w", syscall.EPIPE), 0, ""},
-	} {
-		var stderr bytes.Buffer
-		if code := report(test.err, &stderr); code != test.code || stderr.String() != test.says {
-			t.Errorf("%v: exit code %d and %q, want %d and %q", test.err, code, stderr.String(), test.code, test.says)
-		}
-	}
-}
-
-func TestCommandLineCanBePastedIntoAShell(t *testing.T) {
-	c := newBacktest()
-	var got string
-	c.RunE = func(c *cobra.Command, args []string) error { got = commandLine(c, args); return nil }
-	c.SetArgs([]string{"--limit", "10/min", "access log", "--limit", "5/10s", "--json", "--fail-if", "refused > 0.1%", "it's"})
-	if err := c.Execute(); err != nil {
-		t.Fatal(err)
-	}
-	want := `backtest --fail-if 'refused > 0.1%' --json --limit 10/min --limit 5/10s 'access log' 'it'\''s'`
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

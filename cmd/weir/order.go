@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/duration"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
@@ -69,21 +70,21 @@ func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err e
 	n.Why = strings.TrimSpace(o.why)
 	switch {
 	case n.Why == "":
-		return n, wrongf("give the reason with --why, for people who find it later; for example: %s", firstExample(c))
+		return n, exit.Wrongf("give the reason with --why, for people who find it later; for example: %s", firstExample(c))
 	case o.lasts != "" && o.until != "":
-		return n, wrongf("--for and --until are both given; leave one out")
+		return n, exit.Wrongf("--for and --until are both given; leave one out")
 	case o.lasts != "":
 		n.For = o.lasts
 		if lasts, err := duration.Parse(o.lasts); err != nil || lasts == 0 {
-			return n, wrongf("--for %s is not a time; write it as 4h, 7d or forever", o.lasts)
+			return n, exit.Wrongf("--for %s is not a time; write it as 4h, 7d or forever", o.lasts)
 		}
 	case o.until != "":
 		until, err := time.Parse(time.RFC3339, o.until)
 		if err != nil {
-			return n, wrongf("--until %s is not a time; write it as %s", o.until, inWords(now.Add(4*time.Hour)))
+			return n, exit.Wrongf("--until %s is not a time; write it as %s", o.until, inWords(now.Add(4*time.Hour)))
 		}
 		if !until.After(now) {
-			return n, wrongf("--until %s is in the past; it is %s now", o.until, inWords(now))
+			return n, exit.Wrongf("--until %s is in the past; it is %s now", o.until, inWords(now))
 		}
 		n.Until = o.until
 	}
@@ -110,10 +111,10 @@ func (o *orderCommand) reason(otherwise string) string {
 // oneTarget requires one address, prefix or field.
 func oneTarget(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return wrongf("%s needs one address, prefix or field; for example: %s", c.Name(), firstExample(c))
+		return exit.Wrongf("%s needs one address, prefix or field; for example: %s", c.Name(), firstExample(c))
 	}
 	if _, _, err := blocklist.ParseTarget(args[0]); err != nil {
-		return wrong{err}
+		return exit.Wrong(err)
 	}
 	return nil
 }
@@ -192,7 +193,7 @@ func (o *orderCommand) confirm(c *cobra.Command, affected []string) error {
 		return nil
 	}
 	if !isTerminal(c.InOrStdin()) {
-		return wrongf("this affects %s: add --yes to do it anyway", strings.Join(affected, "; "))
+		return exit.Wrongf("this affects %s: add --yes to do it anyway", strings.Join(affected, "; "))
 	}
 
 	text := "This affects:\n"

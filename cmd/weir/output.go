@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"weir/cmd/internal/exit"
 )
 
 // An outputFlag selects the form of a command's output: --json, or -o with one of its forms.
@@ -30,9 +32,9 @@ func (o *outputFlag) add(c *cobra.Command, forms ...string) {
 func (o *outputFlag) chosen() (string, error) {
 	switch {
 	case !slices.Contains(o.forms, o.form):
-		return "", wrongf("-o %s is not known; write one of %s", o.form, strings.Join(o.forms, ", "))
+		return "", exit.Wrongf("-o %s is not known; write one of %s", o.form, strings.Join(o.forms, ", "))
 	case o.json && o.form != o.forms[0] && o.form != "json":
-		return "", wrongf("--json and -o %s are both given; leave one out", o.form)
+		return "", exit.Wrongf("--json and -o %s are both given; leave one out", o.form)
 	case o.json:
 		return "json", nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/logfile"
 	"weir/pkg/backtest"
 	"weir/pkg/request"
@@ -74,7 +75,7 @@ func (p *parseCommand) prepare(c *cobra.Command) error {
 		return err
 	}
 	if form == "plain" && len(p.rules) == 0 {
-		return wrongf("-o plain shows the keys of rules; add --rules rules.yaml")
+		return exit.Wrongf("-o plain shows the keys of rules; add --rules rules.yaml")
 	}
 
 	p.form = form

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/exit"
 )
 
 func newPause() *cobra.Command {
@@ -29,7 +31,7 @@ pause ends, or at weir resume, the keys that are still on the list are refused a
 // oneRule takes the name of a rule, or none for all.
 func oneRule(c *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return wrongf("%s takes the name of one rule, or none for all; for example: %s", c.Name(), firstExample(c))
+		return exit.Wrongf("%s takes the name of one rule, or none for all; for example: %s", c.Name(), firstExample(c))
 	}
 	return nil
 }

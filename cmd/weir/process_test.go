@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/cmd/internal/exit"
 )
 
 // A process is weir as a shell starts it: this test's own program under another name, see TestMain.
@@ -71,7 +73,7 @@ func TestAnInterruptEndsAWaitingRead(t *testing.T) {
 		if err := p.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Wait(); p.ProcessState.ExitCode() != exitFailed || p.err.String() != "weir: stopped before the end\n" {
+		if err := p.Wait(); p.ProcessState.ExitCode() != exit.Failed || p.err.String() != "weir: stopped before the end\n" {
 			t.Errorf("%v: %v, and %q", signal, err, p.err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/nearest"
 	"weir/internal/network"
 	"weir/pkg/request"
@@ -43,26 +44,26 @@ func (f *readFlags) options() (request.Options, error) {
 	var problems []error
 	zone, err := config.LoadZone(f.zone)
 	if err != nil {
-		problems = append(problems, wrongf("--zone: %w", err))
+		problems = append(problems, exit.Wrongf("--zone: %w", err))
 	}
 
 	o := request.Options{Zone: zone, Header: f.header, Fields: map[string]string{}}
 	for _, field := range f.fields {
 		ours, theirs, _ := strings.Cut(field, "=")
 		if ours == "" || theirs == "" {
-			problems = append(problems, wrongf("--field %s: a name is missing; write it as user=http_x_user", field))
+			problems = append(problems, exit.Wrongf("--field %s: a name is missing; write it as user=http_x_user", field))
 		}
 		o.Fields[ours] = theirs
 	}
 
 	if f.format != "auto" {
 		if _, err := request.NewParser(f.format, o); err != nil {
-			problems = append(problems, wrongf("--format: %w", err))
+			problems = append(problems, exit.Wrongf("--format: %w", err))
 		}
 	}
 
 	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, f.envelope) {
-		problems = append(problems, wrongf("--envelope: %q is not known; %s", f.envelope, nearest.Suggest(f.envelope, known, "write one of ")))
+		problems = append(problems, exit.Wrongf("--envelope: %q is not known; %s", f.envelope, nearest.Suggest(f.envelope, known, "write one of ")))
 	}
 	return o, errors.Join(problems...)
 }
@@ -72,7 +73,7 @@ func (f *readFlags) client() (*request.Client, error) {
 	for _, text := range f.proxies {
 		prefix, err := network.Parse(text)
 		if err != nil {
-			return nil, wrongf("--trusted-proxy: %w", err)
+			return nil, exit.Wrongf("--trusted-proxy: %w", err)
 		}
 		trusted = append(trusted, prefix)
 	}

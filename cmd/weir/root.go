@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/nearest"
 )
 
@@ -58,7 +59,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 				err = knownCommand(c, rest)
 			}
 			if err != nil {
-				return wrong{err}
+				return exit.Wrong(err)
 			}
 
 			c.InitDefaultHelpFlag()
@@ -76,7 +77,7 @@ func knownCommand(c *cobra.Command, args []string) error {
 	for _, command := range c.Commands() {
 		known = append(known, command.Name())
 	}
-	return wrongf("unknown command %s; %s", args[0], nearest.Suggest(args[0], known, c.CommandPath()+" --help shows all: "))
+	return exit.Wrongf("unknown command %s; %s", args[0], nearest.Suggest(args[0], known, c.CommandPath()+" --help shows all: "))
 }
 
 // noMore refuses arguments to a command that takes none.
@@ -84,7 +85,7 @@ func noMore(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return wrongf("%s takes no arguments, and %q is one; %s --help shows its flags", c.Name(), args[0], c.CommandPath())
+	return exit.Wrongf("%s takes no arguments, and %q is one; %s --help shows its flags", c.Name(), args[0], c.CommandPath())
 }
 
 // someFiles requires at least one file, and standard input at most once.
@@ -92,13 +93,13 @@ func someFiles(c *cobra.Command, args []string) error {
 	const stdin = "-"
 	switch first := slices.Index(args, stdin); {
 	case first >= 0 && slices.Contains(args[first+1:], stdin):
-		return wrongf("- is named twice, and standard input can be read only once; leave one out")
+		return exit.Wrongf("- is named twice, and standard input can be read only once; leave one out")
 	case len(args) > 0:
 		return nil
 	case strings.Contains(c.Use, "|"+stdin):
-		return wrongf("%s needs a file, or - for standard input; for example: %s", c.Name(), firstExample(c))
+		return exit.Wrongf("%s needs a file, or - for standard input; for example: %s", c.Name(), firstExample(c))
 	}
-	return wrongf("%s needs a file; for example: %s", c.Name(), firstExample(c))
+	return exit.Wrongf("%s needs a file; for example: %s", c.Name(), firstExample(c))
 }
 
 func firstExample(c *cobra.Command) string {
@@ -110,24 +111,24 @@ func firstExample(c *cobra.Command) string {
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
-		return wrongf("--%[2]s: %[1]q is not a valid value: %[3]w; %[4]s --help shows how it is used", invalid.GetValue(), invalid.GetFlag().Name, innermost(err), c.CommandPath())
+		return exit.Wrongf("--%[2]s: %[1]q is not a valid value: %[3]w; %[4]s --help shows how it is used", invalid.GetValue(), invalid.GetFlag().Name, exit.Cause(err), c.CommandPath())
 	}
 	if !errors.As(err, &unknown) {
-		return wrongf("%w; %s --help shows how it is used", err, c.CommandPath())
+		return exit.Wrongf("%w; %s --help shows how it is used", err, c.CommandPath())
 	}
 
 	name := unknown.GetSpecifiedName()
 	if cluster := unknown.GetSpecifiedShortnames(); cluster != "" {
 		name = cluster
 		if c.Flags().Lookup(cluster) != nil {
-			return wrongf("unknown flag -%s; flags take two dashes: --%s", cluster, cluster)
+			return exit.Wrongf("unknown flag -%s; flags take two dashes: --%s", cluster, cluster)
 		}
 	}
 
 	if near := nearestFlag(c.Flags(), name); near != "" {
-		return wrongf("unknown flag --%s; did you mean --%s?", name, near)
+		return exit.Wrongf("unknown flag --%s; did you mean --%s?", name, near)
 	}
-	return wrongf("unknown flag --%s; %s --help shows all", name, c.CommandPath())
+	return exit.Wrongf("unknown flag --%s; %s --help shows all", name, c.CommandPath())
 }
 
 // nearestFlag returns the flag that name is most likely a misspelling of; empty when none is near.

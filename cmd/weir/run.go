@@ -13,6 +13,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
+	"weir/cmd/internal/exit"
 )
 
 // A runCommand contains the flags of `weir run`.
@@ -51,7 +52,7 @@ clients would be blocked, and refuses no one. ` + "`weir init`" + ` writes these
 func (r *runCommand) run(c *cobra.Command, _ []string) error {
 	r.out, r.options.Environ = c.OutOrStdout(), os.Environ()
 	if r.demo && r.options.File != "" {
-		return wrongf("--demo has a configuration of its own; leave --config out")
+		return exit.Wrongf("--demo has a configuration of its own; leave --config out")
 	}
 
 	if r.demo {
@@ -67,30 +68,18 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 
 	settings, _, err := config.Load(r.options) // daemon.Run reads it again and logs its warnings
 	if err != nil {
-		return wrong{err}
+		return exit.Wrong(err)
 	}
 
 	// Without a configuration the sources are the logs that were found, so there has to be one.
 	if settings.File == "" {
 		r.logs.warn(c.ErrOrStderr())
 		if err := r.logs.missing(); err != nil {
-			return wrong{err}
+			return exit.Wrong(err)
 		}
 	}
 
-	return exitOf(daemon.Run(c.Context(), daemon.AllInOne(r.companion, daemon.Collector, daemon.Aggregator, daemon.Enforcer), r.options, c.ErrOrStderr()))
-}
-
-// An exit is the exit code for an error that has been logged already.
-type exit int
-
-func (e exit) Error() string { return fmt.Sprintf("ended with code %d", int(e)) }
-
-func exitOf(code int) error {
-	if code == exitDone {
-		return nil
-	}
-	return exit(code)
+	return exit.Reported(daemon.Run(c.Context(), daemon.AllInOne(r.companion, daemon.Collector, daemon.Aggregator, daemon.Enforcer), r.options, c.ErrOrStderr()))
 }
 
 // prepareDemo sets the process up in a folder that is removed at the end.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/internal/exit"
 	"weir/test/port"
 )
 
@@ -135,7 +136,7 @@ func TestARunWithoutLogsSaysWhatToDo(t *testing.T) {
 	usualLogs = []string{filepath.Join(t.TempDir(), "*.log")}
 	defer func() { usualLogs = before }()
 	var out, errs bytes.Buffer
-	if code := run([]string{"weir", "run"}, nil, &out, &errs); code != exitWrong || !strings.Contains(errs.String(), "weir run --demo") {
+	if code := run([]string{"weir", "run"}, nil, &out, &errs); code != exit.WrongUse || !strings.Contains(errs.String(), "weir run --demo") {
 		t.Error(code, errs.String())
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/pkg/request"
 )
 
@@ -111,7 +112,7 @@ func (s *sendCommand) prepare() (err error) {
 	s.options, err = s.read.options()
 	note(err)
 	if s.to != "" && s.topic != "" {
-		note(wrongf("--to and --topic are both given; leave one out"))
+		note(exit.Wrongf("--to and --topic are both given; leave one out"))
 	}
 	return errors.Join(problems...)
 }

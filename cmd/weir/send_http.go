@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/origin"
 )
 
@@ -106,12 +107,12 @@ func (h *httpSink) post(ctx context.Context) attempt {
 
 	answer, err := h.client.Do(request)
 	if err != nil {
-		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, innermost(err)), again: true, unknown: !isDial(err)}
+		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, exit.Cause(err)), again: true, unknown: !isDial(err)}
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
 	if err != nil {
-		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, innermost(err)), again: true, unknown: true}
+		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, exit.Cause(err)), again: true, unknown: true}
 	}
 
 	return h.judge(answer, text)

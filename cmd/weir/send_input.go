@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/cmd/internal/exit"
 	"weir/pkg/backtest"
 	"weir/pkg/request"
 )
@@ -60,7 +61,7 @@ func (in *sendInput) look(ctx context.Context, s *sendCommand) error {
 		in.decoder, err = request.NewDecoder(choice.Envelope, choice.Format, s.options)
 	}
 	if err != nil {
-		return wrongf("%s: %w", in.path, err)
+		return exit.Wrongf("%s: %w", in.path, err)
 	}
 
 	return in.try(sample, choice)
@@ -76,7 +77,7 @@ func (in *sendInput) try(sample []string, choice request.Choice) error {
 		in.first = r.UnixMilli
 		if in.mover != nil {
 			if _, ok := in.mover.move(line, &r, time.Now().UnixMilli()); !ok {
-				return wrongf("%s: the times of %s cannot be replaced: a line does not have its time in one piece and a known form; leave out --now", in.path, choice.Format)
+				return exit.Wrongf("%s: the times of %s cannot be replaced: a line does not have its time in one piece and a known form; leave out --now", in.path, choice.Format)
 			}
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
+	"weir/cmd/internal/exit"
 )
 
 // sink opens the sink that the flags select.
@@ -57,14 +58,14 @@ func httpSourceOf(settings *config.Config) (string, error) {
 		}
 		return "http://" + reachable(source.HTTP), nil
 	}
-	return "", wrongf("the configuration has no http source to send to; give --to http://127.0.0.1:7402, or --topic")
+	return "", exit.Wrongf("the configuration has no http source to send to; give --to http://127.0.0.1:7402, or --topic")
 }
 
 // requestsURL returns the URL for a collector's requests; --to may leave out the path.
 func requestsURL(to string) (string, error) {
 	at, err := url.Parse(to)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return "", wrongf("--to %s is not the URL of a collector's http source; write it as http://127.0.0.1:7402", to)
+		return "", exit.Wrongf("--to %s is not the URL of a collector's http source; write it as http://127.0.0.1:7402", to)
 	}
 	if at.Path == "" || at.Path == "/" {
 		at.Path = "/v1/requests"

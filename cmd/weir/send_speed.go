@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/cmd/internal/exit"
 )
 
 // A speed is the speed of sending; the zero value means as fast as the sink takes lines.
@@ -29,7 +31,7 @@ func parseSpeed(text string) (speed, error) {
 		}
 	}
 
-	return speed{}, wrongf("--speed %s is not a speed; write max, 500/s, or x10 for ten times the log's own pace", text)
+	return speed{}, exit.Wrongf("--speed %s is not a speed; write max, 500/s, or x10 for ten times the log's own pace", text)
 }
 
 // A pacer computes when each line is due.

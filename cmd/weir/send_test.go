@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"weir/cmd/internal/exit"
 	"weir/test/port"
 )
 
@@ -263,7 +264,7 @@ func TestSpeed(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "500", "0/s", "-1/s", "x0", "x-1", "xNaN", "NaN/s", "Inf/s", "xInf", "10x", "fast"} {
-		if _, err := parseSpeed(text); !errors.As(err, new(wrong)) {
+		if _, err := parseSpeed(text); !exit.IsWrong(err) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 )
 
@@ -34,7 +35,7 @@ type topicSink struct {
 
 func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*topicSink, error) {
 	if ownTopic(settings, topic) {
-		return nil, wrongf("the parts write to the topic %s themselves; name with --topic one that a collector reads", topic)
+		return nil, exit.Wrongf("the parts write to the topic %s themselves; name with --topic one that a collector reads", topic)
 	}
 	b, err := connect(settings, c.ErrOrStderr(), topic)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
+	"weir/cmd/internal/exit"
 	"weir/internal/duration"
 )
 
@@ -67,7 +68,7 @@ func (s *statusCommand) run(c *cobra.Command) error {
 
 	key, err := shownKey(s.keyFile)
 	if err != nil {
-		return wrongf("reading the API key: %w", err)
+		return exit.Wrongf("reading the API key: %w", err)
 	}
 
 	places, err := s.places.places(settings)
@@ -98,7 +99,7 @@ func parseWait(text string) (time.Duration, error) {
 	}
 	wait, err := duration.Parse(text)
 	if err != nil || wait == duration.Forever {
-		return 0, wrongf("--wait %s is not a time; write the longest time to wait, such as 60s", text)
+		return 0, exit.Wrongf("--wait %s is not a time; write the longest time to wait, such as 60s", text)
 	}
 	return wait, nil
 }
@@ -283,10 +284,10 @@ func (s *status) outcome(wait time.Duration, asked string) error {
 		faults = append(faults, errors.New(fault))
 	}
 	if len(faults) == 0 && s.NothingRuns {
-		return unmetf("nothing runs, so nothing has caught up: %s", startThem)
+		return exit.Unmetf("nothing runs, so nothing has caught up: %s", startThem)
 	}
 	if len(faults) == 0 && wait > 0 && !s.CaughtUp {
-		return unmetf("not caught up after %s: %s", asked, s.waits())
+		return exit.Unmetf("not caught up after %s: %s", asked, s.waits())
 	}
 	return errors.Join(faults...)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka/embedded"
 )
 
@@ -29,8 +30,8 @@ func idleFolder(t *testing.T) (folder string, flags []string) {
 // When nothing runs, nothing has caught up, and the exit code is 3.
 func TestNothingRuns(t *testing.T) {
 	_, flags := idleFolder(t)
-	runs(t, exitUnmet, "Nothing runs: 4 records wait for weir.aggregator.\n", append([]string{"status"}, flags...)...)
-	runs(t, exitUnmet, `"nothing_runs":true`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
+	runs(t, exit.NotMet, "Nothing runs: 4 records wait for weir.aggregator.\n", append([]string{"status"}, flags...)...)
+	runs(t, exit.NotMet, `"nothing_runs":true`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
 }
 
 // While one process runs all parts, those that do not answer yet have not caught up: it is starting.
@@ -43,8 +44,8 @@ func TestStatusOfAProcessThatStarts(t *testing.T) {
 	defer b.Close()
 	part := newFakePart(t, `{"caught_up": true}`)
 	flags := []string{"--set", "data=" + folder, "--set", "enforcer.admin=127.0.0.1:1", "--collector", part.URL, "--aggregator", part.URL}
-	runs(t, exitUnmet, "Not caught up: the enforcer does not answer yet.\n", append([]string{"status", "--wait", "1s"}, flags...)...)
-	runs(t, exitDone, "All have caught up.\n", append([]string{"status", "--wait", "1m", "--enforcer", part.URL}, flags...)...)
+	runs(t, exit.NotMet, "Not caught up: the enforcer does not answer yet.\n", append([]string{"status", "--wait", "1s"}, flags...)...)
+	runs(t, exit.Done, "All have caught up.\n", append([]string{"status", "--wait", "1m", "--enforcer", part.URL}, flags...)...)
 }
 
 // While status waits for something to run, it leaves the embedded broker's folder to a process that starts on it.
@@ -70,7 +71,7 @@ func TestStatusLeavesTheFolderAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if code := <-ended; code != exitUnmet || !strings.Contains(stdout.String()+stderr.String(), "weir.aggregator") {
+	if code := <-ended; code != exit.NotMet || !strings.Contains(stdout.String()+stderr.String(), "weir.aggregator") {
 		t.Errorf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
 	}
 }
@@ -104,6 +105,6 @@ func TestStatusOfTwoAggregators(t *testing.T) {
 func TestNothingHasRun(t *testing.T) {
 	folder := t.TempDir()
 	flags := []string{"--set", "data=" + folder, "--set", "collector.listen=127.0.0.1:1", "--set", "aggregator.listen=127.0.0.1:1", "--set", "enforcer.admin=127.0.0.1:1"}
-	runs(t, exitUnmet, "Nothing runs.\n", append([]string{"status"}, flags...)...)
-	runs(t, exitUnmet, `"nothing_runs":true`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
+	runs(t, exit.NotMet, "Nothing runs.\n", append([]string{"status"}, flags...)...)
+	runs(t, exit.NotMet, `"nothing_runs":true`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/origin"
 )
 
@@ -64,7 +65,7 @@ func (f *partFlags) places(settings *config.Config) ([]partPlace, error) {
 		for _, text := range part.urls {
 			at, err := url.Parse(text)
 			if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-				return nil, wrongf("--%s: %q is not a URL; write it as http://%s.example:7411", part.name, text, part.name)
+				return nil, exit.Wrongf("--%s: %q is not a URL; write it as http://%s.example:7411", part.name, text, part.name)
 			}
 			places = append(places, partPlace{part.name, at.Host, strings.TrimSuffix(text, "/") + "/status"})
 		}
@@ -171,7 +172,7 @@ func getStatus(ctx context.Context, url, key string) ([]byte, error) {
 
 	answer, err := client.Do(request)
 	if err != nil {
-		return nil, innermost(err)
+		return nil, exit.Cause(err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
@@ -180,15 +181,4 @@ func getStatus(ctx context.Context, url, key string) ([]byte, error) {
 	}
 
 	return text, err
-}
-
-// innermost returns the error at the bottom, without the address that messages already contain.
-func innermost(err error) error {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err
-		}
-		err = inner
-	}
 }

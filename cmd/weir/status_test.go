@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 )
@@ -231,13 +232,13 @@ func TestOnKafka(t *testing.T) {
 	}
 	flags := []string{"--set", "kafka.prefix=" + prefix, "--set", "rules=[{name: r, key: ip, limits: [1/s]}]",
 		"--set", "kafka.brokers=[" + strings.Join(brokers, ",") + "]", "--set", "collector.listen=127.0.0.1:1", "--set", "aggregator.listen=127.0.0.1:1", "--set", "enforcer.admin=127.0.0.1:1"}
-	runs(t, exitDone, `{"partition":0,"offset":0,"source":"access.log/5f0c","from":0`, append([]string{"cat", "hits", "--json"}, flags...)...)
-	runs(t, exitUnmet, `"committed":-1,"end":1,"lag":1`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
+	runs(t, exit.Done, `{"partition":0,"offset":0,"source":"access.log/5f0c","from":0`, append([]string{"cat", "hits", "--json"}, flags...)...)
+	runs(t, exit.NotMet, `"committed":-1,"end":1,"lag":1`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
 	commit(t, client, prefix+"aggregator", prefix+"hits", 2, map[int]int64{0: 1, 1: 1})
-	runs(t, exitUnmet, `"nothing_runs":true`, append([]string{"status", "--json"}, flags...)...) // the consumer has left
+	runs(t, exit.NotMet, `"nothing_runs":true`, append([]string{"status", "--json"}, flags...)...) // the consumer has left
 	part := newFakePart(t, `{"caught_up": true}`)
 	flags = append(flags, "--aggregator", part.URL)
-	runs(t, exitDone, `{"caught_up":true`, append([]string{"status", "--json", "--wait", "2m"}, flags...)...)
+	runs(t, exit.Done, `{"caught_up":true`, append([]string{"status", "--json", "--wait", "2m"}, flags...)...)
 }
 
 // runs runs the tool, command first, and requires an exit code and a piece of the output.

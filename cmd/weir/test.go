@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/pkg/backtest"
 )
 
@@ -53,5 +54,5 @@ func held(report *backtest.TestReport) error {
 	if failed == 0 {
 		return nil
 	}
-	return unmetf("%s: %d of %d tests failed", report.File, failed, len(report.Cases))
+	return exit.Unmetf("%s: %d of %d tests failed", report.File, failed, len(report.Cases))
 }

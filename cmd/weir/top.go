@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/exit"
 )
 
 // A topCommand contains the flags of `weir top`.
@@ -59,7 +61,7 @@ func (t *topCommand) run(c *cobra.Command) error {
 		return err
 	}
 	if t.number < 1 || t.number > 1000 {
-		return wrongf("-n %d is not possible; write a number of keys from 1 to 1000", t.number)
+		return exit.Wrongf("-n %d is not possible; write a number of keys from 1 to 1000", t.number)
 	}
 
 	settings, err := t.ask.enforcer.live.loadButRules()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/duration"
 	"weir/pkg/blocklist"
 )
@@ -36,7 +37,7 @@ meanwhile. If no entry applies to the key, the exit code is 3.`,
   weir unblock 'alice /login' --rule sign-in`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return wrongf("unblock needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
+				return exit.Wrongf("unblock needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
 			}
 			return nil
 		},
@@ -60,7 +61,7 @@ func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
 
 	if u.allow != "" {
 		if lasts, err := duration.Parse(u.allow); err != nil || lasts == 0 {
-			return wrongf("--allow %s is not a time; write how long to let the client through, such as 4h", u.allow)
+			return exit.Wrongf("--allow %s is not a time; write how long to let the client through, such as 4h", u.allow)
 		}
 		query.Set("allow", u.allow)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"weir/cmd/internal/exit"
 )
 
 func newVersion() *cobra.Command {
@@ -52,7 +54,7 @@ func newMan() *cobra.Command {
 				return nil
 			}
 
-			return wrongf("man needs one directory; for example: %s", firstExample(c))
+			return exit.Wrongf("man needs one directory; for example: %s", firstExample(c))
 		},
 		Hidden: true,
 		RunE: func(c *cobra.Command, args []string) error {

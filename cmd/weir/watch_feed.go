@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"weir/cmd/internal/exit"
 	"weir/pkg/blocklist"
 )
 
@@ -70,7 +71,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.As(err, new(wrong)):
+		case exit.IsWrong(err):
 			return err
 		case err != nil:
 			f.lost(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/keys"
 	"weir/internal/limited"
 	"weir/internal/origin"
@@ -37,12 +38,12 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	}
 	known, err := p.keysOf(keysFile)
 	if err != nil {
-		return nil, wrong{err}
+		return nil, exit.Wrong(err)
 	}
 
 	secure, err := p.serverTLS(p.adminTLS(address))
 	if err != nil {
-		return nil, wrong{err}
+		return nil, exit.Wrong(err)
 	}
 
 	listener, err := net.Listen("tcp", address)
@@ -59,7 +60,7 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	if host, err := netip.ParseAddrPort(listener.Addr().String()); known == nil && !certified {
 		if err != nil || !host.Addr().IsLoopback() {
 			listener.Close()
-			return nil, wrong{fmt.Errorf("%s can be reached from other machines without a key or a certificate: add keys, a file of API keys", address)}
+			return nil, exit.Wrongf("%s can be reached from other machines without a key or a certificate: add keys, a file of API keys", address)
 		}
 		door.pages = origin.Loopback(p.Config.Hosts)
 	}

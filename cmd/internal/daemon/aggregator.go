@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/store/disk"
@@ -29,7 +30,7 @@ var Aggregator = Part{
 		c := p.Config
 		client, err := kafka.Open(p.KafkaConfig(HitsTopic(c).Name, BlocklistTopic(c).Name, EventsTopic(c).Name))
 		if err != nil {
-			return nil, wrong{fmt.Errorf("kafka: %w", err)}
+			return nil, exit.Wrongf("kafka: %w", err)
 		}
 		a, err := OpenAggregator(ctx, p, client)
 		if err != nil {
@@ -54,7 +55,7 @@ type RunningAggregator struct {
 func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*RunningAggregator, error) {
 	c := p.Config
 	if c.RuleSet == nil {
-		return nil, wrong{errNoRules}
+		return nil, exit.Wrong(errNoRules)
 	}
 
 	hits, list, events := HitsTopic(c), BlocklistTopic(c), EventsTopic(c)
@@ -95,7 +96,7 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 // permanent makes a wrong of an error that another configuration corrects.
 func permanent(err error) error {
 	if errors.Is(err, aggregator.ErrPartitions) || errors.Is(err, kafka.ErrPartitions) {
-		return wrong{err}
+		return exit.Wrong(err)
 	}
 	return err
 }
@@ -143,7 +144,7 @@ func (p *Process) storeOpener() (open func(context.Context) (store.Store, error)
 	}
 	options, err := RedisOptions(p.Config)
 	if err != nil {
-		return nil, nil, wrong{err}
+		return nil, nil, exit.Wrong(err)
 	}
 	return func(ctx context.Context) (store.Store, error) { return opened(redis.Open(ctx, options)) },
 		func(err error) bool { return !errors.Is(err, store.ErrForeign) }, nil

@@ -13,6 +13,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/test/port"
 )
 
@@ -73,7 +74,7 @@ func TestAnotherNumberOfPartitionsIsAWrongConfiguration(t *testing.T) {
 	p.stop()
 	settings := p.process.Config
 	settings.Kafka.Prefix, settings.Kafka.Hits.Partitions = "other.", 3
-	if _, err := Aggregator.Open(t.Context(), p.process); !errors.As(err, new(wrong)) || !strings.Contains(err.Error(), "16") {
+	if _, err := Aggregator.Open(t.Context(), p.process); !exit.IsWrong(err) || !strings.Contains(err.Error(), "16") {
 		t.Error(err)
 	}
 }
@@ -86,7 +87,7 @@ func TestAnotherNumberOfPartitionsEndsWithItsExitCode(t *testing.T) {
 		options := p.options()
 		options.Set = []string{"kafka.hits.partitions=3", "data=other", "collector.listen=" + port.Reserve(t, "127.0.0.1"), "aggregator.listen=" + port.Reserve(t, "127.0.0.1")}
 		var said lines
-		if code := Run(t.Context(), part, options, &said); code != exitWrong || !strings.Contains(said.String(), "has 16 partitions and not 3") {
+		if code := Run(t.Context(), part, options, &said); code != exit.WrongUse || !strings.Contains(said.String(), "has 16 partitions and not 3") {
 			t.Errorf("%s: exit code %d: %s", part.Name, code, said.String())
 		}
 	}
@@ -113,7 +114,7 @@ func TestATopicThatIsGivenMorePartitionsEndsTheAggregatorWithItsExitCode(t *test
 	if err = errors.Join(err, answer.Errors[more.Topics[0].Name]); err != nil {
 		t.Fatal(err)
 	}
-	if code := <-code; code != exitWrong || !strings.Contains(said.String(), "has 17 partitions and not 16") {
+	if code := <-code; code != exit.WrongUse || !strings.Contains(said.String(), "has 17 partitions and not 16") {
 		t.Errorf("exit code %d: %s", code, said.String())
 	}
 	http.DefaultClient.CloseIdleConnections()

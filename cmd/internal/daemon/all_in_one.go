@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
 )
@@ -92,7 +93,7 @@ func (p *openPart) run(ctx context.Context) error {
 // open opens the parts in reverse order, so that each part's results have somewhere to go.
 func (w *allInOne) open(ctx context.Context, p *Process, parts []Part) error {
 	if p.Config.RuleSet == nil {
-		return wrong{errNoRules}
+		return exit.Wrong(errNoRules)
 	}
 	dial, err := w.openBroker(ctx, p)
 	if err != nil {

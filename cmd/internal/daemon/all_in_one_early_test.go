@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/test/port"
 	"weir/test/real"
 )
@@ -48,7 +49,7 @@ func TestEdgesAreAnsweredWhileTheDiskIsFull(t *testing.T) {
 		t.Errorf("while the disk is full: %d", code)
 	}
 	cancel()
-	if got := <-code; got != exitDone {
+	if got := <-code; got != exit.Done {
 		t.Errorf("exit code %d: %s", got, said.String())
 	}
 	e.client.CloseIdleConnections()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/pkg/collector"
 	"weir/pkg/request"
@@ -22,7 +23,7 @@ var Collector = Part{
 		hits := HitsTopic(p.Config)
 		client, err := kafka.Open(p.KafkaConfig(hits.Name))
 		if err != nil {
-			return nil, wrong{fmt.Errorf("kafka: %w", err)}
+			return nil, exit.Wrongf("kafka: %w", err)
 		}
 		c, err := OpenCollector(ctx, p, client)
 		if err != nil {
@@ -53,7 +54,7 @@ type RunningCollector struct {
 // OpenCollector makes the collector that the configuration describes. It sends hits with the given client.
 func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*RunningCollector, error) {
 	if p.Config.RuleSet == nil {
-		return nil, wrong{errNoRules}
+		return nil, exit.Wrong(errNoRules)
 	}
 	hits := HitsTopic(p.Config)
 	if err := p.EnsureTopics(ctx, client, hits); err != nil {

@@ -25,14 +25,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/telemetry"
-	"weir/internal/yamlfile"
-)
-
-const (
-	exitDone = iota
-	exitFailed
-	exitWrong
 )
 
 // ending is the reason for which a process is not ready after a signal to end.
@@ -110,11 +104,11 @@ func Main(part Part, args []string, stdout, stderr io.Writer) int {
 
 	options, err := parse(part, args, stdout)
 	if errors.Is(err, pflag.ErrHelp) {
-		return exitDone
+		return exit.Done
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, part.Name+":", err)
-		return exitWrong
+		return exit.WrongUse
 	}
 	return Run(ctx, part, options, stderr)
 }
@@ -128,26 +122,26 @@ func Run(ctx context.Context, part Part, options config.Options, stderr io.Write
 
 	if err != nil {
 		fmt.Fprintln(stderr, err)
-		return exitWrong
+		return exit.WrongUse
 	}
 
 	logger, err := telemetry.Log(stderr, string(settings.Log.Level), string(settings.Log.Format))
 	if err != nil {
 		fmt.Fprintln(stderr, part.Name+":", err)
-		return exitWrong
+		return exit.WrongUse
 	}
 
 	process := &Process{Config: settings, Logger: logger, Metrics: telemetry.Metrics(part.Name), Health: telemetry.NewHealth()}
 	err = process.run(ctx, part, options)
 	if err == nil {
-		return exitDone
+		return exit.Done
 	}
 
 	logger.Error("ended", "error", err)
-	if errors.As(err, new(yamlfile.Faults)) || errors.As(err, new(wrong)) {
-		return exitWrong
+	if exit.IsWrong(err) {
+		return exit.WrongUse
 	}
-	return exitFailed
+	return exit.Failed
 }
 
 // run opens the part and runs it until the context is done.
@@ -172,7 +166,7 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 		return err
 	}
 	if p.Config.RuleSet == nil {
-		return errors.Join(wrong{errNoRules}, running.Close())
+		return errors.Join(exit.Wrong(errNoRules), running.Close())
 	}
 
 	reloader := newReloader(p, running, options, p.hangup)
@@ -195,11 +189,6 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	helpers.Wait()
 	return errors.Join(err, running.Close())
 }
-
-// A wrong is an error that another configuration or other flags correct.
-type wrong struct{ error }
-
-func (w wrong) Unwrap() error { return w.error }
 
 // parse reads the flags.
 func parse(part Part, args []string, stdout io.Writer) (config.Options, error) {

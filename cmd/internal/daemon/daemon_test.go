@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
 	"weir/test/port"
@@ -288,15 +289,15 @@ func TestExitCodes(t *testing.T) {
 		want int
 		says string
 	}{
-		{"help", []string{"--help"}, exitDone, "--set"},
-		{"version", []string{"--version"}, exitDone, "collector"},
-		{"an unknown flag", []string{"--nonsense"}, exitWrong, "nonsense"},
-		{"an argument too many", []string{"--config", file, "more"}, exitWrong, "unexpected argument"},
-		{"no such file", []string{"--config", file + "x"}, exitWrong, "weir.yamlx"},
-		{"a fault", []string{"--config", file, "--set", "collector.listen=nowhere"}, exitWrong, "nowhere"},
-		{"a broker that is in another process", []string{"--config", file, "--set", "kafka.brokers=embedded", "--set", "collector.listen=" + port.Reserve(t, "127.0.0.1")}, exitWrong, "any other process needs kafka.brokers: [host:9092]"},
-		{"an address that another has", []string{"--config", file, "--set", "collector.listen=" + taken.Addr().String()}, exitFailed, "this part is running already"},
-		{"an address that is not ours", []string{"--config", file, "--set", "collector.listen=192.0.2.1:1", "--set", "collector.keys="}, exitWrong, "reached from other machines"},
+		{"help", []string{"--help"}, exit.Done, "--set"},
+		{"version", []string{"--version"}, exit.Done, "collector"},
+		{"an unknown flag", []string{"--nonsense"}, exit.WrongUse, "nonsense"},
+		{"an argument too many", []string{"--config", file, "more"}, exit.WrongUse, "unexpected argument"},
+		{"no such file", []string{"--config", file + "x"}, exit.WrongUse, "weir.yamlx"},
+		{"a fault", []string{"--config", file, "--set", "collector.listen=nowhere"}, exit.WrongUse, "nowhere"},
+		{"a broker that is in another process", []string{"--config", file, "--set", "kafka.brokers=embedded", "--set", "collector.listen=" + port.Reserve(t, "127.0.0.1")}, exit.WrongUse, "any other process needs kafka.brokers: [host:9092]"},
+		{"an address that another has", []string{"--config", file, "--set", "collector.listen=" + taken.Addr().String()}, exit.Failed, "this part is running already"},
+		{"an address that is not ours", []string{"--config", file, "--set", "collector.listen=192.0.2.1:1", "--set", "collector.keys="}, exit.WrongUse, "reached from other machines"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out lines

@@ -3,12 +3,12 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"path/filepath"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/keys"
 	"weir/pkg/blocklist"
@@ -29,7 +29,7 @@ var Enforcer = Part{
 	Open: func(ctx context.Context, p *Process) (Running, error) {
 		client, err := p.enforcerClient()
 		if err != nil {
-			return nil, wrong{fmt.Errorf("kafka: %w", err)}
+			return nil, exit.Wrongf("kafka: %w", err)
 		}
 		e, err := OpenEnforcer(ctx, p, client)
 		if err != nil {
@@ -73,12 +73,12 @@ type RunningEnforcer struct {
 // enforcer serves the last complete list. The client is nil when the configuration has no Kafka.
 func OpenEnforcer(_ context.Context, p *Process, client *kafka.Client) (*RunningEnforcer, error) {
 	if p.Config.RuleSet == nil {
-		return nil, wrong{errNoRules}
+		return nil, exit.Wrong(errNoRules)
 	}
 	r := &RunningEnforcer{process: p, client: client, set: blocklist.NewSet(blocklist.Limits{}), closeAlso: func() {}}
 	var err error
 	if r.follower, err = r.openFollower(); err != nil {
-		return nil, wrong{err}
+		return nil, exit.Wrong(err)
 	}
 
 	settings, err := r.settings()
@@ -123,10 +123,10 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 		return settings, err
 	}
 	if settings.Keys, err = p.keysOf(c.Enforcer.Keys); err != nil {
-		return settings, wrong{err}
+		return settings, exit.Wrong(err)
 	}
 	if settings.TLS, err = p.serverTLS(c.Enforcer.TLS); err != nil {
-		return settings, wrong{err}
+		return settings, exit.Wrong(err)
 	}
 	if r.client != nil {
 		settings.Sinks = r.openSinks()

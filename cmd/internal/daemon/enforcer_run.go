@@ -3,10 +3,10 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
@@ -77,7 +77,7 @@ func (r *RunningEnforcer) ensureTopics(ctx context.Context) error {
 			return nil
 		}
 		if errors.Is(err, kafka.ErrPermanent) {
-			return wrong{fmt.Errorf("kafka: %w", err)}
+			return exit.Wrongf("kafka: %w", err)
 		}
 
 		faults.Note("topics", err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/telemetry"
 )
@@ -80,7 +81,7 @@ func (p *Process) EnsureTopics(ctx context.Context, client *kafka.Client, topics
 			return err
 		}
 		if errors.Is(err, kafka.ErrPermanent) {
-			return wrong{fmt.Errorf("kafka: %w", err)}
+			return exit.Wrongf("kafka: %w", err)
 		}
 
 		faults.Note("topics", err)
