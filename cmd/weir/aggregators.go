@@ -15,22 +15,23 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
 )
 
 // An aggregatorFlags selects the aggregators and the enforcer that a command asks.
 type aggregatorFlags struct {
-	enforcer    enforcerFlags
+	enforcer    ask.Flags
 	aggregators []string
 }
 
 func (f *aggregatorFlags) add(c *cobra.Command) {
-	f.enforcer.add(c)
+	f.enforcer.Add(c)
 	c.Flags().StringArrayVar(&f.aggregators, "aggregator", nil, "ask the aggregator at `URL`; repeat it for all that share the partitions (default aggregator.listen)")
 }
 
 // open returns the aggregators to ask. They get the same API key as the enforcer: that of --key-file.
 func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
-	client, err := partClient(answerPatience)
+	client, err := ask.PartClient(countsPatience)
 	if err != nil {
 		return nil, err
 	}
@@ -44,15 +45,20 @@ func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 	}
 
 	if len(a.urls) == 0 && settings.Aggregator.Listen != "" {
-		a.urls = []string{urlOf(settings.Aggregator.Listen, &settings.Aggregator.TLS)}
+		a.urls = []string{settings.Aggregator.TLS.URL(settings.Aggregator.Listen)}
 	}
 	if len(a.urls) == 0 {
 		return nil, exit.Wrongf("the configuration has no aggregator that listens; name one with --aggregator")
 	}
 
-	a.key, err = f.enforcer.key(&clientFile{}, enforcerPlace{})
+	a.key, err = f.enforcer.SharedKey()
 	return a, err
 }
+
+const (
+	countsPatience = 15 * time.Second // for a complete answer
+	maxCounts      = 16 << 20         // bytes of an answer that are read
+)
 
 // The aggregators share the partitions, and each answers only for its own.
 type aggregators struct {
@@ -82,7 +88,7 @@ func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values
 		return fmt.Errorf("no aggregator answers at %s: %w; start it (weir run, or aggregator), or name the ones that run: --aggregator URL", at, exit.Cause(err))
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxCounts))
 	if err != nil {
 		return fmt.Errorf("the aggregator at %s: %w", at, exit.Cause(err))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
 )
 
 func newAllow() *cobra.Command {
@@ -45,16 +46,16 @@ func (o *orderCommand) allow(c *cobra.Command, target string) error {
 		return err
 	}
 	if order.For == "" && order.Until == "" {
-		return exit.Wrongf("give an end with --for or --until; for example: %s", firstExample(c))
+		return exit.Wrongf("give an end with --for or --until; for example: %s", command.Example(c))
 	}
 	order.Target = target
 	return o.change(c, http.MethodPost, allowsPath, nil, &order, func(a *orderAnswer) string {
-		return fmt.Sprintf("%s is let through %s.\n", a.Order.target(), a.Order.untilWords())
+		return fmt.Sprintf("%s is let through %s.\n", a.Order.Target(), a.Order.UntilText())
 	})
 }
 
 func (o *orderCommand) endAllow(c *cobra.Command, target string) (err error) {
-	if o.form, err = o.output.chosen(); err != nil {
+	if o.form, err = o.output.Chosen(); err != nil {
 		return err
 	}
 	if o.lasts != "" || o.until != "" {

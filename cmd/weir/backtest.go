@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
 	"weir/pkg/backtest"
 )
 
@@ -14,14 +16,14 @@ type backtestCommand struct {
 	rules      []string
 	limits     []string
 	key        string
-	read       readFlags
+	read       command.Reading
 	late       string
 	algorithms []string
 	against    string
 	failIf     string
 	never      string
 	html       string
-	output     outputFlag
+	output     command.Output
 }
 
 func newBacktest() *cobra.Command {
@@ -40,23 +42,23 @@ The exit code is 3 when --fail-if holds, or when a key of --never would have bee
   weir backtest --rules rules.yaml --against old-rules.yaml access.log
   weir backtest --limit 100/hour --key user --field user=http_x_user --algorithms all access.log
   weir backtest --rules rules.yaml --fail-if 'refused > 0.1%' --never customers.txt --json access.log`,
-		Args: someFiles,
+		Args: command.Files,
 		RunE: func(c *cobra.Command, args []string) error { return b.run(c, args) },
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&b.rules, "rules", nil, "read rules from `FILE`, or a glob; may be repeated")
 	flags.StringSliceVar(&b.limits, "limit", nil, "allow `N/TIME`, instead of --rules: 10/min, 100/hour, 5/10s; may be repeated")
 	flags.StringVar(&b.key, "key", "ip", "count by `FIELD`, with --limit: ip, user, ip/24+56, or several: ip,path")
-	b.read.add(c)
+	b.read.Add(c)
 	flags.StringVar(&b.late, "late", "10m", "count lines that are out of order by up to `DURATION`")
 	flags.StringSliceVar(&b.algorithms, "algorithms", nil, "run under each of `NAMES` side by side: all, or sliding,fixed,...")
 	flags.StringVar(&b.against, "against", "", "compare with the rules of `FILE`, for example the active ones")
 	flags.StringVar(&b.failIf, "fail-if", "", "end with exit code 3 if `CONDITION` holds: 'refused > 0.1%'")
 	flags.StringVar(&b.never, "never", "", "end with exit code 3 if a key of `FILE`, one a line, would be blocked")
 	flags.StringVar(&b.html, "html", "", "write a page with plots to `FILE`")
-	b.output.add(c, "text", "json", "plain")
-	complete(c, "algorithms", append([]string{"all"}, algorithmNames()...))
-	complete(c, "key", []string{"ip", "user", "host", "path", "ip/24+56", "ip/32+128"})
+	b.output.Add(c, "text", "json", "plain")
+	command.Complete(c, "algorithms", append([]string{"all"}, algorithmNames()...))
+	command.Complete(c, "key", []string{"ip", "user", "host", "path", "ip/24+56", "ip/32+128"})
 	return c
 }
 
@@ -64,7 +66,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 	if err := noneEmpty(c.Flags()); err != nil {
 		return err
 	}
-	form, err := b.output.chosen()
+	form, err := b.output.Chosen()
 	if err != nil {
 		return err
 	}
@@ -78,10 +80,10 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 		return err
 	}
 
-	progress := newProgress(c.ErrOrStderr(), "reading")
-	config.Progress = progress.show
+	progress := output.NewProgress(c.ErrOrStderr(), "reading")
+	config.Progress = progress.Show
 	report, err := backtest.Run(c.Context(), config)
-	progress.done()
+	progress.Done()
 	if err != nil {
 		return err
 	}
@@ -93,7 +95,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 }
 
 func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Config, error) {
-	config := backtest.Config{Envelope: b.read.envelope, Format: b.read.format, Timelines: b.html != ""}
+	config := backtest.Config{Envelope: b.read.Envelope, Format: b.read.Format, Timelines: b.html != ""}
 	var problems []error
 	note := func(err error) { problems = append(problems, err) }
 	var err error
@@ -104,9 +106,9 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Con
 		note(err)
 	}
 
-	config.Options, err = b.read.options()
+	config.Options, err = b.read.Options()
 	note(err)
-	config.Client, err = b.read.client()
+	config.Client, err = b.read.Client()
 	note(err)
 	config.Late, err = b.lateness()
 	note(err)
@@ -129,7 +131,7 @@ func (b *backtestCommand) write(c *cobra.Command, report *backtest.Report, form 
 	case "plain":
 		return report.WriteKeys(out)
 	}
-	return report.WriteText(out, backtest.TextOptions{Top: 20, Color: colorful(out), Width: columns(out)})
+	return report.WriteText(out, backtest.TextOptions{Top: 20, Color: output.Colorful(out), Width: output.Columns(out)})
 }
 
 // outcome returns an error for inputs that could not be read to their end, or for a condition that did not hold.
@@ -145,7 +147,7 @@ func outcome(report *backtest.Report) error {
 	if report.Never != nil && len(report.Never.Violations) > 0 {
 		v := report.Never.Violations[0]
 		return exit.Unmetf("%s that must never be blocked would be; the first is %s, by %s of %s at %s",
-			counted(len(report.Never.Violations), "key"), v.Key, v.Limit, v.Rule, v.First)
+			output.Counted(len(report.Never.Violations), "key"), v.Key, v.Limit, v.Rule, v.First)
 	}
 	if report.Failed() {
 		return exit.Unmetf("%s holds: %s", report.FailIf.Condition, report.FailIf.Found)

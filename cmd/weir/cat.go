@@ -13,17 +13,19 @@ import (
 
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/live"
 	"weir/internal/duration"
 	"weir/internal/kafka"
 )
 
 // A catCommand contains the flags of `weir cat`.
 type catCommand struct {
-	live      liveFlags
+	live      live.Flags
 	partition int // -1 is all
 	from      string
 	follow    bool
-	output    outputFlag
+	output    command.Output
 }
 
 func newCat() *cobra.Command {
@@ -44,11 +46,11 @@ itself.`,
 		Args:      oneTopic,
 		RunE:      func(c *cobra.Command, args []string) error { return cat.run(c, args[0]) },
 	}
-	cat.live.add(c)
+	cat.live.Add(c)
 	c.Flags().IntVar(&cat.partition, "partition", -1, "show partition `N` only (default all)")
 	c.Flags().StringVar(&cat.from, "from", "earliest", "begin at `WHERE`: earliest, latest, an offset, or 25h before now")
 	c.Flags().BoolVar(&cat.follow, "follow", false, "continue with new records until interrupted")
-	cat.output.add(c, "text", "json", "plain")
+	cat.output.Add(c, "text", "json", "plain")
 	return c
 }
 
@@ -56,11 +58,11 @@ func oneTopic(c *cobra.Command, args []string) error {
 	if len(args) == 1 && (args[0] == daemon.Hits || args[0] == daemon.Blocklist) {
 		return nil
 	}
-	return exit.Wrongf("cat needs one of hits and blocklist; for example: %s", firstExample(c))
+	return exit.Wrongf("cat needs one of hits and blocklist; for example: %s", command.Example(c))
 }
 
 func (cat *catCommand) run(c *cobra.Command, what string) error {
-	form, err := cat.output.chosen()
+	form, err := cat.output.Chosen()
 	if err != nil {
 		return err
 	}
@@ -70,13 +72,13 @@ func (cat *catCommand) run(c *cobra.Command, what string) error {
 		return err
 	}
 
-	settings, err := cat.live.loadButRules()
+	settings, err := cat.live.LoadButRules()
 	if err != nil {
 		return err
 	}
 
 	topic := settings.Kafka.Prefix + what
-	client, err := connect(settings, c.ErrOrStderr(), topic)
+	client, err := live.Connect(settings, c.ErrOrStderr(), topic)
 	if err != nil {
 		return err
 	}

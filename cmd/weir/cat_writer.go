@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 	"weir/internal/kafka"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
@@ -57,7 +59,7 @@ func (w *catWriter) flush() error {
 func (w *catWriter) end() error {
 	err := w.flush()
 	if w.unread > 0 {
-		err = errors.Join(err, fmt.Errorf("%s could not be read", counted(w.unread, "record")))
+		err = errors.Join(err, fmt.Errorf("%s could not be read", output.Counted(w.unread, "record")))
 	}
 	return err
 }
@@ -118,10 +120,10 @@ func (w *catWriter) hits(partition int) func(*kafka.Record) {
 
 		switch w.form {
 		case "json":
-			w.note(newJSON(w.out).Encode(newShownBatch(partition, r.Offset, &reader)))
+			w.note(output.JSON(w.out).Encode(newShownBatch(partition, r.Offset, &reader)))
 		case "plain":
 			for _, item := range reader.Items() {
-				w.printf("%s\n", printable(string(reader.Pairs()[item.Pair].Key)))
+				w.printf("%s\n", output.Printable(string(reader.Pairs()[item.Pair].Key)))
 			}
 		default:
 			w.batchText(newShownBatch(partition, r.Offset, &reader), reader.Header())
@@ -151,15 +153,15 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 	}
 
 	w.printf("%d/%d  %s from %d to %d%s, batch boundary at %s, rules %s: %s\n", b.Partition, b.Offset, b.Source, b.From, b.To, part,
-		backtest.Instant(h.Clock), h.Fingerprint, counted(len(b.Hits), "hit"))
+		backtest.Instant(h.Clock), h.Fingerprint, output.Counted(len(b.Hits), "hit"))
 	for _, h := range b.Hits {
 		switch {
 		case h.Cost == 0:
-			w.printf("    %s  %s  %s  forget its counts (%s)\n", h.Time, h.Rule, printable(h.Key), h.Unblock)
+			w.printf("    %s  %s  %s  forget its counts (%s)\n", h.Time, h.Rule, output.Printable(h.Key), h.Unblock)
 		case h.Cost > 1:
-			w.printf("    %s  %s  %s  cost %d\n", h.Time, h.Rule, printable(h.Key), h.Cost)
+			w.printf("    %s  %s  %s  cost %d\n", h.Time, h.Rule, output.Printable(h.Key), h.Cost)
 		default:
-			w.printf("    %s  %s  %s\n", h.Time, h.Rule, printable(h.Key))
+			w.printf("    %s  %s  %s\n", h.Time, h.Rule, output.Printable(h.Key))
 		}
 	}
 }
@@ -170,7 +172,7 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 	return func(r *kafka.Record) {
 		if r.Value == nil {
 			if w.form == "text" {
-				w.printf("%d  %s  cleaned up\n", r.Offset, printable(string(r.Key)))
+				w.printf("%d  %s  cleaned up\n", r.Offset, output.Printable(string(r.Key)))
 			}
 			return
 		}
@@ -192,9 +194,9 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 
 		switch w.form {
 		case "json":
-			w.note(newJSON(w.out).Encode(entry))
+			w.note(output.JSON(w.out).Encode(entry))
 		case "plain":
-			w.printf("%s\n", printable(entry.Key))
+			w.printf("%s\n", output.Printable(entry.Key))
 		default:
 			w.entryText(r.Offset, entry)
 		}
@@ -210,7 +212,7 @@ func (w *catWriter) markText(offset int64, m *blocklist.Mark) {
 
 func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 	if e.Order != 0 {
-		w.orderText(offset, &shownEntry{*e})
+		w.orderText(offset, &shown.Entry{Entry: *e})
 		return
 	}
 
@@ -219,12 +221,12 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 		until = "until " + backtest.Instant(e.Until).String()
 	}
 
-	w.printf("%d  %s  %s  blocked from %s %s", offset, e.Rule, printable(e.Key), backtest.Instant(e.From), until)
+	w.printf("%d  %s  %s  blocked from %s %s", offset, e.Rule, output.Printable(e.Key), backtest.Instant(e.From), until)
 	if e.Limit != "" {
 		w.printf(", %d hits broke %s, level %d", e.Count, e.Limit, e.Level)
 	}
 	if e.Source == blocklist.Manual {
-		w.printf(", by %s: %s", printable(e.By), printable(e.Why))
+		w.printf(", by %s: %s", output.Printable(e.By), output.Printable(e.Why))
 	}
 	if e.Mode == blocklist.Shadow {
 		w.printf(", in shadow")
@@ -237,8 +239,8 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 }
 
 // orderText shows a manual entry.
-func (w *catWriter) orderText(offset int64, e *shownEntry) {
-	w.printf("%d  %s  %s  from %s %s, %s", offset, e.Order, e.target(), backtest.Instant(e.From), e.untilWords(), e.whyWords())
+func (w *catWriter) orderText(offset int64, e *shown.Entry) {
+	w.printf("%d  %s  %s  from %s %s, %s", offset, e.Order, e.Target(), backtest.Instant(e.From), e.UntilText(), e.WhyText())
 	if e.Ended != 0 {
 		w.printf(", ended %s", backtest.Instant(e.Ended))
 	}

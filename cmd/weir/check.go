@@ -12,6 +12,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
 	"weir/internal/yamlfile"
 	"weir/pkg/rule"
 )
@@ -20,7 +21,7 @@ import (
 type checkCommand struct {
 	set    []string
 	live   bool
-	output outputFlag
+	output command.Output
 }
 
 func newCheck() *cobra.Command {
@@ -41,17 +42,17 @@ it.`,
   weir check --set mode=shadow /etc/weir/weir.yaml
   weir check --live /etc/weir/weir.yaml
   kubectl get configmap weir -o yaml | weir check -`,
-		Args: someFiles,
+		Args: command.Files,
 		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
 	}
 	c.Flags().StringArrayVar(&k.set, "set", nil, "replace a setting of a weir.yaml: `KEY=VALUE` such as aggregator.hot_keys=10000; may be repeated")
 	c.Flags().BoolVar(&k.live, "live", false, "also try Kafka, the store and the sources that a weir.yaml names")
-	k.output.add(c, "text", "json")
+	k.output.Add(c, "text", "json")
 	return c
 }
 
 func (k *checkCommand) run(c *cobra.Command, files []string) error {
-	form, err := k.output.chosen()
+	form, err := k.output.Chosen()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/weir/internal/output"
 )
 
 // An asked is the result of one check of the live system, as `weir check --live --json` writes it.
@@ -65,7 +66,7 @@ func writeAsked(to io.Writer, found []asked) error {
 		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s", result, one.Thing, strings.Join(strings.Fields(one.What), " ")))
 	}
 	var b strings.Builder
-	table(&b, rows)
+	output.Table(&b, rows)
 	_, err := io.WriteString(to, b.String())
 	return err
 }

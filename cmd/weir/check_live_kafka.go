@@ -15,6 +15,7 @@ import (
 
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/output"
 	"weir/internal/duration"
 	"weir/internal/kafka"
 )
@@ -58,7 +59,7 @@ func (l *liveCheck) cluster(ctx context.Context, client *kafka.Client) bool {
 	if brokers == "" {
 		brokers = "embedded, runs"
 	}
-	l.judge("kafka", err, brokers+": "+counted(len(cluster.Brokers), "broker"))
+	l.judge("kafka", err, brokers+": "+output.Counted(len(cluster.Brokers), "broker"))
 	return err == nil
 }
 
@@ -80,7 +81,7 @@ func (l *liveCheck) topic(ctx context.Context, client *kafka.Client, want kafka.
 	defer cancel()
 	thing := "topic " + want.Name
 	settings := want.Settings
-	found := counted(want.Partitions, "partition")
+	found := output.Counted(want.Partitions, "partition")
 	err := client.EnsureTopics(ctx, want)
 	switch {
 	case errors.Is(err, kafka.ErrNoTopic) && l.settings.Kafka.Create:
@@ -153,5 +154,5 @@ func (l *liveCheck) sourceTopic(ctx context.Context, client *kafka.Client, thing
 	for _, span := range spans {
 		records += span.End - span.Start
 	}
-	l.judge(thing, err, "topic "+topic+": "+counted(len(spans), "partition")+", "+counted(int(records), "record"))
+	l.judge(thing, err, "topic "+topic+": "+output.Counted(len(spans), "partition")+", "+output.Counted(int(records), "record"))
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/output"
 )
 
 // source checks that the files of a source can be read, or that its address can be listened on. kafka checks its topics.
@@ -77,7 +79,7 @@ func readable(pattern string) (found string, err error) {
 		return pattern + ": can be read", nil
 	}
 
-	return fmt.Sprintf("%s: %s, can be read", pattern, counted(files, "file")), nil
+	return fmt.Sprintf("%s: %s, can be read", pattern, output.Counted(files, "file")), nil
 }
 
 // listens tries to listen on an address. While the collector runs, an address in use is the expected state.
@@ -106,10 +108,10 @@ func tryListen(ctx context.Context, network, address string) error {
 }
 
 func (l *liveCheck) collectorRuns(ctx context.Context) bool {
-	if l.settings.Collector.Listen == "" {
+	collector := &l.settings.Collector
+	if collector.Listen == "" {
 		return false
 	}
-	collector := partStatus{Part: "collector", Address: l.settings.Collector.Listen}
-	collector.ask(ctx, "http://"+reachable(collector.Address)+"/status", "")
-	return collector.Reached
+	_, err := ask.Status(ctx, collector.TLS.URL(collector.Listen)+"/status", "")
+	return err == nil || errors.Is(err, ask.ErrAnswer)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/output"
 	"weir/internal/yamlfile"
 	"weir/pkg/rule"
 )
@@ -67,10 +68,10 @@ func (r *checked) add(warnings []yamlfile.Fault, err error) {
 // write shows the result. It returns the faults, except in JSON, which contains them already.
 func (r *checked) write(c *cobra.Command, form string) error {
 	if form == "json" {
-		if err := newJSON(c.OutOrStdout()).Encode(r); err != nil || len(r.faults) == 0 {
+		if err := output.JSON(c.OutOrStdout()).Encode(r); err != nil || len(r.faults) == 0 {
 			return errors.Join(err, r.unmet())
 		}
-		return exit.Wrongf("%s: %s", r.File, counted(len(r.faults), "mistake"))
+		return exit.Wrongf("%s: %s", r.File, output.Counted(len(r.faults), "mistake"))
 	}
 
 	for _, w := range r.Warnings {
@@ -95,7 +96,7 @@ func (r *checked) unmet() error {
 	if failed == 0 {
 		return nil
 	}
-	return exit.Unmetf("%s: %d of %s of the live system failed", r.File, failed, counted(len(r.Live), "check"))
+	return exit.Unmetf("%s: %d of %s of the live system failed", r.File, failed, output.Counted(len(r.Live), "check"))
 }
 
 // String sums up a file without faults.
@@ -104,9 +105,9 @@ func (r *checked) String() string {
 	if r.Mode != "" {
 		text += ", mode " + r.Mode
 	}
-	text += ", " + counted(r.Rules, "rule")
+	text += ", " + output.Counted(r.Rules, "rule")
 	if r.Allows > 0 {
-		text += ", " + counted(r.Allows, "allow")
+		text += ", " + output.Counted(r.Allows, "allow")
 	}
 	if r.Fingerprint != "" {
 		text += ", fingerprint " + r.Fingerprint

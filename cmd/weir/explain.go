@@ -13,6 +13,9 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 	"weir/pkg/rule"
@@ -22,7 +25,7 @@ import (
 type explainCommand struct {
 	ask    aggregatorFlags
 	rule   string
-	output outputFlag
+	output command.Output
 }
 
 func newExplain() *cobra.Command {
@@ -41,7 +44,7 @@ weir run without one. If nothing is counted and nothing is on the list, the exit
   weir explain 'alice /login' --rule sign-in --aggregator http://a1:7411 --aggregator http://a2:7411`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return exit.Wrongf("explain needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
+				return exit.Wrongf("explain needs one key, in quotes if it has spaces; for example: %s", command.Example(c))
 			}
 			return nil
 		},
@@ -49,31 +52,31 @@ weir run without one. If nothing is counted and nothing is on the list, the exit
 	}
 	e.ask.add(c)
 	c.Flags().StringVar(&e.rule, "rule", "", "ask about one `RULE` only")
-	e.output.add(c, "text", "json")
+	e.output.Add(c, "text", "json")
 	return c
 }
 
 // An explanation contains all that is known of a key, as `weir explain --json` writes it.
 type explanation struct {
-	Key     string        `json:"key"`
-	Entries []*shownEntry `json:"entries"`        // on the list
-	Orders  []*shownEntry `json:"orders"`         // manual entries that let it through
-	Next    string        `json:"next,omitempty"` // not empty when /v1/find has more entries
-	Sending *shownSending `json:"sending,omitempty"`
-	Counted []*countedKey `json:"counted"`
-	Faults  []string      `json:"faults"` // the errors of parts that could not be asked
+	Key     string         `json:"key"`
+	Entries []*shown.Entry `json:"entries"`        // on the list
+	Orders  []*shown.Entry `json:"orders"`         // manual entries that let it through
+	Next    string         `json:"next,omitempty"` // not empty when /v1/find has more entries
+	Sending *shown.Sending `json:"sending,omitempty"`
+	Counted []*countedKey  `json:"counted"`
+	Faults  []string       `json:"faults"` // the errors of parts that could not be asked
 }
 
 func (e *explainCommand) run(c *cobra.Command, key string) error {
-	form, err := e.output.chosen()
+	form, err := e.output.Chosen()
 	if err != nil {
 		return err
 	}
 
 	// With --rule the command works even when the rules here have mistakes.
-	load := e.ask.enforcer.live.load
+	load := e.ask.enforcer.Live.Load
 	if e.rule != "" {
-		load = func() (*config.Config, error) { return e.ask.enforcer.live.loadAnyhow(c.ErrOrStderr()) }
+		load = func() (*config.Config, error) { return e.ask.enforcer.Live.LoadAnyhow(c.ErrOrStderr()) }
 	}
 
 	settings, err := load()
@@ -91,7 +94,7 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 		settings.RuleSet = rulesOfRun()
 	}
 
-	known := &explanation{Key: key, Entries: []*shownEntry{}, Orders: []*shownEntry{}, Counted: []*countedKey{}, Faults: []string{}}
+	known := &explanation{Key: key, Entries: []*shown.Entry{}, Orders: []*shown.Entry{}, Counted: []*countedKey{}, Faults: []string{}}
 	// Where the rules are only assumed, an aggregator that does not count the key need not be an error.
 	faults, unknown := e.askAggregators(c, asked, e.rules(settings, key), known)
 	switch {
@@ -174,16 +177,16 @@ func countsBy(r *rule.Rule, key string) bool {
 
 // askEnforcer adds the entries on the list.
 func (e *explainCommand) askEnforcer(c *cobra.Command, key string, known *explanation) error {
-	enforcer, err := e.ask.enforcer.connect()
+	enforcer, err := e.ask.enforcer.Connect()
 	if err != nil {
 		return err
 	}
-	defer enforcer.close()
+	defer enforcer.Close()
 	query := url.Values{"key": {key}}
 	if e.rule != "" {
 		query.Set("rule", e.rule)
 	}
-	_, err = enforcer.ask(c.Context(), http.MethodGet, "/v1/find", query, nil, known)
+	_, err = enforcer.Ask(c.Context(), http.MethodGet, "/v1/find", query, nil, known)
 	return err
 }
 
@@ -203,18 +206,18 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	}
 
 	if form == "json" {
-		return newJSON(w).Encode(x)
+		return output.JSON(w).Encode(x)
 	}
 	var b strings.Builder
 	for _, entry := range x.Entries {
-		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.target(), entry.Rule, entry.untilWords(), entry.whyWords())
+		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.Target(), entry.Rule, entry.UntilText(), entry.WhyText())
 	}
 
 	for _, order := range x.Orders {
-		fmt.Fprintf(&b, "Manual entry: %s %s, %s, %s.\n", order.Order, order.target(), order.untilWords(), order.whyWords())
+		fmt.Fprintf(&b, "Manual entry: %s %s, %s, %s.\n", order.Order, order.Target(), order.UntilText(), order.WhyText())
 	}
 	if x.Next != "" {
-		fmt.Fprintf(&b, "There are more entries: weir list %s shows all.\n", printable(x.Key))
+		fmt.Fprintf(&b, "There are more entries: weir list %s shows all.\n", output.Printable(x.Key))
 	}
 	if x.Sending != nil {
 		fmt.Fprintf(&b, "That enforcer refused the last request %s ago.\n", x.Sending.Age)
@@ -229,17 +232,17 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 
 // text writes the counts for people.
 func (k *countedKey) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", k.Rule, printable(k.Key), inWords(k.At), k.Partition, k.Where)
+	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", k.Rule, output.Printable(k.Key), shown.Instant(k.At), k.Partition, k.Where)
 	var rows []string
 	for _, l := range k.Limits {
 		clears := "clear"
 		if l.Clears != nil {
 			clears = "clear at " + backtest.Instant(l.Clears.UnixMilli()).String() + " if no more hits come"
 		}
-		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, counted(int(l.Count), "hit"), clears))
+		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, output.Counted(int(l.Count), "hit"), clears))
 	}
 
-	table(b, rows)
+	output.Table(b, rows)
 	if k.Block == nil {
 		return
 	}
@@ -251,7 +254,7 @@ func (k *countedKey) text(b *strings.Builder) {
 
 	switch {
 	case k.Block.Ended != nil:
-		fmt.Fprintf(b, "    was blocked for breaking %s, and let in %s\n", k.Block.Limit, inWords(*k.Block.Ended))
+		fmt.Fprintf(b, "    was blocked for breaking %s, and let in %s\n", k.Block.Limit, shown.Instant(*k.Block.Ended))
 	case k.Block.Blocked:
 		fmt.Fprintf(b, "    is blocked %s: %d hits broke %s, offence %d\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
 	default:

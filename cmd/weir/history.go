@@ -15,6 +15,10 @@ import (
 
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/live"
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 	"weir/internal/kafka"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
@@ -22,10 +26,10 @@ import (
 
 // A historyCommand contains the flags of `weir history`.
 type historyCommand struct {
-	live   liveFlags
+	live   live.Flags
 	from   string
 	rule   string
-	output outputFlag
+	output command.Output
 }
 
 func newHistory() *cobra.Command {
@@ -43,21 +47,21 @@ If there is no event of the key, the exit code is 3. History reads only Kafka; n
   weir history 'alice /login' --rule sign-in`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return exit.Wrongf("history needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
+				return exit.Wrongf("history needs one key, in quotes if it has spaces; for example: %s", command.Example(c))
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error { return h.run(c, args[0]) },
 	}
-	h.live.add(c)
+	h.live.Add(c)
 	c.Flags().StringVar(&h.from, "from", "earliest", "begin at `WHERE`: earliest, or 7d before now")
 	c.Flags().StringVar(&h.rule, "rule", "", "show the events of one `RULE` only; manual entries have the rule manual")
-	h.output.add(c, "text", "json")
+	h.output.Add(c, "text", "json")
 	return c
 }
 
 func (h *historyCommand) run(c *cobra.Command, key string) error {
-	form, err := h.output.chosen()
+	form, err := h.output.Chosen()
 	if err != nil {
 		return err
 	}
@@ -70,19 +74,19 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 		return exit.Wrongf("--from %s is not a time; write earliest, or a time before now, such as 7d", h.from)
 	}
 
-	settings, err := h.live.loadButRules()
+	settings, err := h.live.LoadButRules()
 	if err != nil {
 		return err
 	}
 
 	topic := settings.Kafka.Prefix + daemon.Events
-	client, err := connect(settings, c.ErrOrStderr(), topic)
+	client, err := live.Connect(settings, c.ErrOrStderr(), topic)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	// catRun reads the partitions; its writer only reports records that are not events.
-	story := &story{of: newKeyMatch(key), rule: h.rule}
+	story := &story{of: shown.NewMatch(key), rule: h.rule}
 	r := &catRun{client: client.Client, topic: topic, shown: newCatWriter(io.Discard, c.ErrOrStderr(), topic, form)}
 	r.newShow = func(partition int) func(*kafka.Record) {
 		return func(record *kafka.Record) {
@@ -101,7 +105,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 		return err
 	}
 
-	return errors.Join(story.show(c.OutOrStdout(), form), err, story.outcome(key, topic+client.place(settings)))
+	return errors.Join(story.show(c.OutOrStdout(), form), err, story.outcome(key, topic+client.Place(settings)))
 }
 
 // longestStory is how many events of a key are kept, the last ones.
@@ -109,7 +113,7 @@ const longestStory = 100_000
 
 // A story is what happened to a key.
 type story struct {
-	of   *keyMatch
+	of   *shown.Match
 	rule string // empty is any
 
 	mu     sync.Mutex
@@ -119,7 +123,7 @@ type story struct {
 
 // An event is a line of the topic events.
 type event struct {
-	shownEntry
+	shown.Entry
 	what string
 	at   time.Time
 	line []byte
@@ -136,7 +140,7 @@ func (s *story) read(line []byte) error {
 	if json.Unmarshal(line, &e.Entry) != nil || json.Unmarshal(line, &more) != nil || more.Event == "" {
 		return errors.New("it is not an event")
 	}
-	if s.rule != "" && s.rule != e.Rule || !s.of.matches(&e.shownEntry) {
+	if s.rule != "" && s.rule != e.Rule || !s.of.Covers(&e.Entry) {
 		return nil
 	}
 
@@ -170,7 +174,7 @@ func (s *story) show(w io.Writer, form string) error {
 	s.trim()
 	var b strings.Builder
 	if s.left > 0 && form == "text" {
-		fmt.Fprintf(&b, "(%s before these are left out; --from selects fewer)\n", counted(s.left, "event"))
+		fmt.Fprintf(&b, "(%s before these are left out; --from selects fewer)\n", output.Counted(s.left, "event"))
 	}
 
 	rows, shown := make([]string, 0, len(s.events)), map[sameEvent]bool{}
@@ -186,7 +190,7 @@ func (s *story) show(w io.Writer, form string) error {
 		}
 	}
 
-	table(&b, rows)
+	output.Table(&b, rows)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -201,7 +205,7 @@ func (s *story) outcome(key, where string) error {
 
 // row returns the event as a row for people.
 func (e *event) row() string {
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", backtest.Instant(e.at.UnixMilli()), eventWord(e.what, e.Order), e.Rule, e.target(), e.rest())
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", backtest.Instant(e.at.UnixMilli()), shown.Event(e.what, e.Order), e.Rule, e.Target(), e.rest())
 }
 
 func (e *event) rest() string {
@@ -209,7 +213,7 @@ func (e *event) rest() string {
 	case e.what == blocklist.EventEnded && e.Why == "":
 		return "its rule was removed"
 	case e.what == blocklist.EventEnded, e.what == blocklist.EventLifted, e.Order == blocklist.OrderPardon:
-		return e.whyWords()
+		return e.WhyText()
 	}
-	return e.untilWords() + ", " + e.whyWords()
+	return e.UntilText() + ", " + e.WhyText()
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"weir/cmd/weir/internal/shown"
 )
 
 // An event that an aggregator has published twice is shown to people once, and to programs twice.
@@ -11,7 +13,7 @@ func TestAStoryHasEachEventOnce(t *testing.T) {
 		`"until":"2026-03-03T08:10:00Z","decided":"2026-03-03T08:00:01Z","limit":"10/min","count":11,"level":1,"mode":"enforce","source":"verdict","by":"weir","why":"","event":"blocked","at":"2026-03-03T08:00:01Z"}`
 	extended := strings.NewReplacer(`08:10:00Z`, `08:20:00Z`, `"blocked"`, `"extended"`).Replace(blocked)
 	again := strings.Replace(blocked, `"at":"2026-03-03T08:00:01Z"`, `"at":"2026-03-03T08:00:09Z"`, 1)
-	s := &story{of: newKeyMatch("192.0.2.1")}
+	s := &story{of: shown.NewMatch("192.0.2.1")}
 	for _, line := range []string{blocked, extended, again} {
 		if err := s.read([]byte(line)); err != nil {
 			t.Fatal(err)

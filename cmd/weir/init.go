@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
 )
 
 var (
@@ -33,7 +34,7 @@ the files exists already, nothing is written.`,
   weir init /etc/weir`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return exit.Wrongf("init takes one directory; for example: %s", firstExample(c))
+				return exit.Wrongf("init takes one directory; for example: %s", command.Example(c))
 			}
 			return nil
 		},

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/live"
 )
 
 func newKeys() *cobra.Command {
@@ -20,7 +22,7 @@ Without --file it is the file that enforcer.keys of the configuration names, or 
 		Example: `  weir keys add --name edge-1 --role read
   weir keys list
   weir keys remove --name edge-1`,
-		Args: knownCommand,
+		Args: command.Known,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newKeysAdd(), newKeysList(), newKeysRemove())
@@ -29,12 +31,12 @@ Without --file it is the file that enforcer.keys of the configuration names, or 
 
 // A keysFlags selects the file of keys that a command uses.
 type keysFlags struct {
-	live liveFlags
+	live live.Flags
 	file string
 }
 
 func (f *keysFlags) add(c *cobra.Command) {
-	f.live.add(c)
+	f.live.Add(c)
 	c.Flags().StringVar(&f.file, "file", "", "the `FILE` of keys (default enforcer.keys of the configuration, else ./keys.yaml)")
 }
 
@@ -42,7 +44,7 @@ func (f *keysFlags) path() (string, error) {
 	if f.file != "" {
 		return f.file, nil
 	}
-	settings, err := f.live.loadButRules()
+	settings, err := f.live.LoadButRules()
 	if err != nil {
 		return "", err
 	}

@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
 	"weir/internal/keys"
 )
 
@@ -16,7 +19,7 @@ type keysAddCommand struct {
 	keysFlags
 	name, role string
 	keyFile    string
-	output     outputFlag
+	output     command.Output
 }
 
 func newKeysAdd() *cobra.Command {
@@ -32,7 +35,7 @@ everything.`,
 		Example: `  weir keys add --name edge-1 --role read
   weir keys add --name alice --role write --file /etc/weir/keys.yaml
   weir keys add --name shop --role send -o plain > shop.key`,
-		Args: noMore,
+		Args: command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return k.run(c) },
 	}
 	k.add(c)
@@ -43,18 +46,18 @@ everything.`,
 	for _, role := range keys.Roles() {
 		roles = append(roles, string(role))
 	}
-	complete(c, "role", roles)
-	k.output.add(c, "text", "json", "plain")
+	command.Complete(c, "role", roles)
+	k.output.Add(c, "text", "json", "plain")
 	return c
 }
 
 func (k *keysAddCommand) run(c *cobra.Command) error {
-	form, err := k.output.chosen()
+	form, err := k.output.Chosen()
 	if err != nil {
 		return err
 	}
 	if k.name == "" || k.role == "" {
-		return exit.Wrongf("a key needs --name and --role; for example: %s", firstExample(c))
+		return exit.Wrongf("a key needs --name and --role; for example: %s", command.Example(c))
 	}
 
 	secret, err := k.secret()
@@ -86,14 +89,14 @@ func (k *keysAddCommand) secret() (string, error) {
 	if k.keyFile == "" {
 		return keys.MakeSecret(), nil
 	}
-	return readKey(k.keyFile)
+	return ask.ReadKey(k.keyFile)
 }
 
 // show describes the result; a new key stands alone on the last line.
 func (k *keysAddCommand) show(w io.Writer, form, path, secret string) (err error) {
 	switch form {
 	case "json":
-		return newJSON(w).Encode(struct {
+		return output.JSON(w).Encode(struct {
 			Name string `json:"name"`
 			Role string `json:"role"`
 			File string `json:"file"`

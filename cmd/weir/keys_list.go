@@ -6,19 +6,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
 	"weir/internal/keys"
 )
 
 func newKeysList() *cobra.Command {
 	var flags keysFlags
-	var output outputFlag
+	var forms command.Output
 	c := &cobra.Command{
 		Use:     "list [flags]",
 		Short:   "List the names and roles of the API keys",
 		Example: "  weir keys list\n  weir keys list --file /etc/weir/keys.yaml --json",
-		Args:    noMore,
+		Args:    command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			form, err := output.chosen()
+			form, err := forms.Chosen()
 			if err != nil {
 				return err
 			}
@@ -35,7 +37,7 @@ func newKeysList() *cobra.Command {
 	}
 
 	flags.add(c)
-	output.add(c, "text", "json", "plain")
+	forms.Add(c, "text", "json", "plain")
 	return c
 }
 
@@ -45,7 +47,7 @@ func showKeys(w io.Writer, form string, all []keys.Key) error {
 	for _, key := range all {
 		switch form {
 		case "json":
-			if err := newJSON(&b).Encode(struct {
+			if err := output.JSON(&b).Encode(struct {
 				Name string    `json:"name"`
 				Role keys.Role `json:"role"`
 			}{key.Name, key.Role}); err != nil {
@@ -59,7 +61,7 @@ func showKeys(w io.Writer, form string, all []keys.Key) error {
 	}
 
 	if form == "text" {
-		table(&b, rows)
+		output.Table(&b, rows)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

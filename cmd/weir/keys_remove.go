@@ -6,25 +6,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
 	"weir/internal/keys"
 )
 
 func newKeysRemove() *cobra.Command {
 	var flags keysFlags
 	var name string
-	var output outputFlag
+	var forms command.Output
 	c := &cobra.Command{
 		Use:     "remove --name NAME [flags]",
 		Short:   "Remove an API key",
 		Example: "  weir keys remove --name edge-1",
-		Args:    noMore,
+		Args:    command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			form, err := output.chosen()
+			form, err := forms.Chosen()
 			if err != nil {
 				return err
 			}
 			if name == "" {
-				return exit.Wrongf("name the key with --name; for example: %s", firstExample(c))
+				return exit.Wrongf("name the key with --name; for example: %s", command.Example(c))
 			}
 			path, err := flags.path()
 			if err != nil {
@@ -34,7 +36,7 @@ func newKeysRemove() *cobra.Command {
 				return nameFile(err)
 			}
 			if form == "json" {
-				return newJSON(c.OutOrStdout()).Encode(map[string]string{"removed": name, "file": path})
+				return output.JSON(c.OutOrStdout()).Encode(map[string]string{"removed": name, "file": path})
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s has no key in %s any more.\n", name, path)
 			return err
@@ -43,6 +45,6 @@ func newKeysRemove() *cobra.Command {
 
 	flags.add(c)
 	c.Flags().StringVar(&name, "name", "", "the name of the key")
-	output.add(c, "text", "json")
+	forms.Add(c, "text", "json")
 	return c
 }

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
+	"weir/cmd/weir/internal/output"
 	"weir/pkg/request"
 )
 
@@ -65,7 +64,7 @@ func (w *lineWriter) write(l *line) {
 }
 
 func (w *lineWriter) writeJSON(l *line) {
-	if err := newJSON(w.out).Encode(l); err != nil && w.err == nil {
+	if err := output.JSON(w.out).Encode(l); err != nil && w.err == nil {
 		w.err = err
 	}
 }
@@ -91,13 +90,13 @@ func (w *lineWriter) end() error {
 	}
 	none := w.unread[noRequest]
 	delete(w.unread, noRequest)
-	w.printf("# %s read", counted(w.read, "request"))
+	w.printf("# %s read", output.Counted(w.read, "request"))
 	for _, reason := range slices.Sorted(maps.Keys(w.unread)) {
-		w.printf(", %s not read (%s)", counted(w.unread[reason], "line"), reason)
+		w.printf(", %s not read (%s)", output.Counted(w.unread[reason], "line"), reason)
 	}
 
 	if none > 0 {
-		w.printf(", %s without a request", counted(none, "line"))
+		w.printf(", %s without a request", output.Counted(none, "line"))
 	}
 	w.printf("\n")
 	return w.err
@@ -112,26 +111,6 @@ func (w *lineWriter) outcome() error {
 		return errors.New("no line could be read")
 	}
 	return nil
-}
-
-// counted returns a number with its noun: 1 line, 12,345 lines, 2 entries.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	if stem, ok := strings.CutSuffix(noun, "ry"); ok {
-		return grouped(n) + " " + stem + "ries"
-	}
-	return grouped(n) + " " + noun + "s"
-}
-
-// grouped returns a number with a comma between groups of three digits.
-func grouped(n int) string {
-	digits := strconv.Itoa(n)
-	for at := len(digits) - 3; at > 0; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	return digits
 }
 
 func (w *lineWriter) printf(format string, args ...any) {

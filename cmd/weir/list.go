@@ -13,17 +13,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 )
 
 // A listCommand contains the flags of `weir list`.
 type listCommand struct {
-	enforcer enforcerFlags
+	enforcer ask.Flags
 	rule     string
 	shadow   bool
 	orders   bool
-	output   outputFlag
+	output   command.Output
 }
 
 func newList() *cobra.Command {
@@ -44,16 +48,16 @@ without those in shadow mode.`,
   weir list -o plain`,
 		RunE: func(c *cobra.Command, keys []string) error { return l.run(c, keys) },
 	}
-	l.enforcer.add(c)
+	l.enforcer.Add(c)
 	c.Flags().StringVar(&l.rule, "rule", "", "show the entries of one `RULE`; manual entries have the rule manual")
 	c.Flags().BoolVar(&l.shadow, "shadow", false, "show only the keys that rules in shadow mode would block")
 	c.Flags().BoolVar(&l.orders, "orders", false, "show the manual entries: blocks, allows and pauses")
-	l.output.add(c, "text", "json", "plain")
+	l.output.Add(c, "text", "json", "plain")
 	return c
 }
 
 func (l *listCommand) run(c *cobra.Command, keys []string) error {
-	form, err := l.output.chosen()
+	form, err := l.output.Chosen()
 	if err != nil {
 		return err
 	}
@@ -61,28 +65,28 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 		return exit.Wrongf("--shadow and --orders are both given, and manual entries are never in shadow mode; leave one out")
 	}
 
-	enforcer, err := l.enforcer.connect()
+	enforcer, err := l.enforcer.Connect()
 	if err != nil {
 		return err
 	}
-	defer enforcer.close()
-	shown := &listWriter{listCommand: l, form: form, out: bufio.NewWriterSize(c.OutOrStdout(), 64<<10)}
+	defer enforcer.Close()
+	writer := &listWriter{listCommand: l, form: form, out: bufio.NewWriterSize(c.OutOrStdout(), 64<<10)}
 	if len(keys) > 0 {
-		return l.find(c, enforcer, shown, keys)
+		return l.find(c, enforcer, writer, keys)
 	}
 
-	list, err := enforcer.list(c.Context(), l.query())
+	list, err := enforcer.List(c.Context(), l.query())
 	if err != nil {
 		return err
 	}
-	defer list.close()
+	defer list.Close()
 	for {
 		entry, err := list.Next()
 		if errors.Is(err, io.EOF) {
-			return shown.end(list.Header)
+			return writer.end(list.Header)
 		}
 		if err == nil {
-			err = shown.add(&shownEntry{*entry})
+			err = writer.add(&shown.Entry{Entry: *entry})
 		}
 		if err != nil {
 			return err
@@ -98,7 +102,7 @@ func (l *listCommand) query() url.Values {
 }
 
 // find shows the entries that cover each of the keys.
-func (l *listCommand) find(c *cobra.Command, enforcer *enforcerClient, shown *listWriter, keys []string) error {
+func (l *listCommand) find(c *cobra.Command, enforcer *ask.Enforcer, writer *listWriter, keys []string) error {
 	var missed []error
 	for _, key := range keys {
 		query := url.Values{"key": {key}}
@@ -106,31 +110,31 @@ func (l *listCommand) find(c *cobra.Command, enforcer *enforcerClient, shown *li
 			query.Set("rule", l.rule)
 		}
 
-		before := shown.count
-		if err := l.pages(c, enforcer, shown, query); err != nil {
+		before := writer.count
+		if err := l.pages(c, enforcer, writer, query); err != nil {
 			return err
 		}
-		if shown.count == before {
+		if writer.count == before {
 			missed = append(missed, exit.Unmetf("no entry on the list applies to %s", key))
 		}
 	}
 
-	return errors.Join(shown.end(blocklist.Header{}), errors.Join(missed...))
+	return errors.Join(writer.end(blocklist.Header{}), errors.Join(missed...))
 }
 
 // pages shows all pages of the entries that cover a key.
-func (l *listCommand) pages(c *cobra.Command, enforcer *enforcerClient, shown *listWriter, query url.Values) error {
+func (l *listCommand) pages(c *cobra.Command, enforcer *ask.Enforcer, writer *listWriter, query url.Values) error {
 	for {
 		var found struct {
-			Entries, Orders []*shownEntry
+			Entries, Orders []*shown.Entry
 			Next            string
 		}
 
-		if _, err := enforcer.ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
-			return errors.Join(shown.end(blocklist.Header{}), err)
+		if _, err := enforcer.Ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
+			return errors.Join(writer.end(blocklist.Header{}), err)
 		}
 		for _, entry := range append(found.Entries, found.Orders...) {
-			if err := shown.add(entry); err != nil {
+			if err := writer.add(entry); err != nil {
 				return err
 			}
 		}
@@ -149,7 +153,7 @@ type listWriter struct {
 	out    *bufio.Writer
 	count  int // of entries that were shown, or will be
 	rows   []string
-	orders []*shownEntry // allows and pauses, shown to people below the list
+	orders []*shown.Entry // allows and pauses, shown to people below the list
 }
 
 // listRows is how many rows are aligned as one table.
@@ -159,7 +163,7 @@ const listRows = 500
 const maxShownOrders = 1000
 
 // wanted reports whether the flags select an entry.
-func (w *listWriter) wanted(e *shownEntry) bool {
+func (w *listWriter) wanted(e *shown.Entry) bool {
 	switch {
 	case w.rule != "" && e.Rule != w.rule:
 		return false
@@ -168,14 +172,14 @@ func (w *listWriter) wanted(e *shownEntry) bool {
 	case w.listCommand.orders:
 		return e.Source == blocklist.Manual
 	case w.form == "plain":
-		return e.blocks() && e.Mode != blocklist.Shadow
+		return e.Blocks() && e.Mode != blocklist.Shadow
 	}
-	return e.blocks()
+	return e.Blocks()
 }
 
-func (w *listWriter) add(e *shownEntry) error {
+func (w *listWriter) add(e *shown.Entry) error {
 	if !w.wanted(e) {
-		if w.form == "text" && !e.blocks() && !w.shadow && len(w.orders) < maxShownOrders {
+		if w.form == "text" && !e.Blocks() && !w.shadow && len(w.orders) < maxShownOrders {
 			w.orders = append(w.orders, e)
 			w.count++
 		}
@@ -185,13 +189,13 @@ func (w *listWriter) add(e *shownEntry) error {
 	w.count++
 	switch w.form {
 	case "json":
-		return newJSON(w.out).Encode(&e.Entry)
+		return output.JSON(w.out).Encode(&e.Entry)
 	case "plain":
-		_, err := fmt.Fprintln(w.out, printable(e.Key))
+		_, err := fmt.Fprintln(w.out, output.Printable(e.Key))
 		return err
 	}
 
-	if w.rows = append(w.rows, e.listRow()); len(w.rows) == listRows {
+	if w.rows = append(w.rows, listRow(e)); len(w.rows) == listRows {
 		return w.flushRows()
 	}
 	return nil
@@ -203,22 +207,22 @@ func (w *listWriter) flushRows() error {
 		return nil
 	}
 	var b strings.Builder
-	table(&b, append([]string{"RULE\tKEY\tUNTIL\tWHY"}, w.rows...))
+	output.Table(&b, append([]string{"RULE\tKEY\tUNTIL\tWHY"}, w.rows...))
 	w.rows = w.rows[:0]
 	_, err := w.out.WriteString(b.String())
 	return err
 }
 
-func (e *shownEntry) listRow() string {
+func listRow(e *shown.Entry) string {
 	rule := e.Rule
-	if !e.blocks() {
+	if !e.Blocks() {
 		rule = e.Order.String()
 	}
 	until := "-"
 	if e.Until != blocklist.Never {
 		until = backtest.Instant(e.Until).String()
 	}
-	return rule + "\t" + e.target() + "\t" + until + "\t" + e.whyWords()
+	return rule + "\t" + e.Target() + "\t" + until + "\t" + e.WhyText()
 }
 
 // end writes the remaining rows, and for people the age of a list that is old.
@@ -249,7 +253,7 @@ func (w *listWriter) people(h blocklist.Header) {
 		if i == 0 && w.count > len(w.orders) {
 			fmt.Fprintln(w.out)
 		}
-		w.rows = append(w.rows, order.listRow())
+		w.rows = append(w.rows, listRow(order))
 	}
 
 	_ = w.flushRows() // the buffer keeps its error

@@ -15,18 +15,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 	"weir/internal/duration"
-	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 )
 
 // An orderCommand contains the flags of a command that changes the list by hand.
 type orderCommand struct {
-	enforcer enforcerFlags
+	enforcer ask.Flags
 	why      string
 	lasts    string
 	until    string
-	output   outputFlag
+	output   command.Output
 	yes      bool
 
 	form string
@@ -41,9 +44,9 @@ func (o *orderCommand) add(c *cobra.Command) {
 
 // addBrief adds the flags of a command that ends a manual entry.
 func (o *orderCommand) addBrief(c *cobra.Command) {
-	o.enforcer.add(c)
+	o.enforcer.Add(c)
 	c.Flags().StringVar(&o.why, "why", "", "the reason, for people who read it later")
-	o.output.add(c, "text", "json")
+	o.output.Add(c, "text", "json")
 }
 
 // addYes adds the flag that confirms a command with a wide or dangerous effect.
@@ -64,13 +67,13 @@ type newOrder struct {
 
 // order makes the request's body from the flags.
 func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err error) {
-	if o.form, err = o.output.chosen(); err != nil {
+	if o.form, err = o.output.Chosen(); err != nil {
 		return n, err
 	}
 	n.Why = strings.TrimSpace(o.why)
 	switch {
 	case n.Why == "":
-		return n, exit.Wrongf("give the reason with --why, for people who find it later; for example: %s", firstExample(c))
+		return n, exit.Wrongf("give the reason with --why, for people who find it later; for example: %s", command.Example(c))
 	case o.lasts != "" && o.until != "":
 		return n, exit.Wrongf("--for and --until are both given; leave one out")
 	case o.lasts != "":
@@ -81,20 +84,15 @@ func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err e
 	case o.until != "":
 		until, err := time.Parse(time.RFC3339, o.until)
 		if err != nil {
-			return n, exit.Wrongf("--until %s is not a time; write it as %s", o.until, inWords(now.Add(4*time.Hour)))
+			return n, exit.Wrongf("--until %s is not a time; write it as %s", o.until, shown.Instant(now.Add(4*time.Hour)))
 		}
 		if !until.After(now) {
-			return n, exit.Wrongf("--until %s is in the past; it is %s now", o.until, inWords(now))
+			return n, exit.Wrongf("--until %s is in the past; it is %s now", o.until, shown.Instant(now))
 		}
 		n.Until = o.until
 	}
 
 	return n, nil
-}
-
-// inWords returns a time, rounded down to a second.
-func inWords(t time.Time) string {
-	return backtest.Instant(t.Truncate(time.Second).UnixMilli()).String()
 }
 
 // reason returns --why, or without it the given text with the user's name.
@@ -111,7 +109,7 @@ func (o *orderCommand) reason(otherwise string) string {
 // oneTarget requires one address, prefix or field.
 func oneTarget(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return exit.Wrongf("%s needs one address, prefix or field; for example: %s", c.Name(), firstExample(c))
+		return exit.Wrongf("%s needs one address, prefix or field; for example: %s", c.Name(), command.Example(c))
 	}
 	if _, _, err := blocklist.ParseTarget(args[0]); err != nil {
 		return exit.Wrong(err)
@@ -121,39 +119,33 @@ func oneTarget(c *cobra.Command, args []string) error {
 
 // An orderAnswer is an enforcer's answer to a change by hand. Fields that do not apply to it are empty.
 type orderAnswer struct {
-	Order   *shownEntry  `json:"order"`
-	Key     string       `json:"key"`
-	Lifted  []shownEntry `json:"lifted"`
-	Allowed *shownEntry  `json:"allowed"`
+	Order   *shown.Entry  `json:"order"`
+	Key     string        `json:"key"`
+	Lifted  []shown.Entry `json:"lifted"`
+	Allowed *shown.Entry  `json:"allowed"`
 	InForce struct {
 		Here      bool `json:"here"`
 		Kafka     bool `json:"kafka"`
 		Followers int  `json:"followers"`
 	} `json:"in_force"`
-	Sending *shownSending `json:"sending"`
-	Affects []string      `json:"affects"` // the effects of a wide or dangerous change
-	Passes  string        `json:"passes"`  // why checks let a blocked client through
-	Note    string        `json:"note"`
-}
-
-// A shownSending is the time of the last request that the asked enforcer refused.
-type shownSending struct {
-	Last time.Time `json:"last"`
-	Age  string    `json:"age"`
+	Sending *shown.Sending `json:"sending"`
+	Affects []string       `json:"affects"` // the effects of a wide or dangerous change
+	Passes  string         `json:"passes"`  // why checks let a blocked client through
+	Note    string         `json:"note"`
 }
 
 // change sends a change to the enforcer and shows the answer: unchanged to programs, described by text to people.
 func (o *orderCommand) change(c *cobra.Command, method, path string, query url.Values, body *newOrder, text func(*orderAnswer) string) error {
-	enforcer, err := o.enforcer.connect()
+	enforcer, err := o.enforcer.Connect()
 	if err != nil {
 		return err
 	}
-	defer enforcer.close()
+	defer enforcer.Close()
 	var answer orderAnswer
-	raw, err := enforcer.order(c.Context(), method, path, query, body, &answer)
+	raw, err := orderAt(c.Context(), enforcer, method, path, query, body, &answer)
 	// The enforcer refuses a wide or dangerous change with its effects; once confirmed it is sent again.
-	if no := (*refused)(nil); errors.As(err, &no) && len(no.affects) > 0 {
-		if err := o.confirm(c, no.affects); err != nil {
+	if no := (*ask.Refused)(nil); errors.As(err, &no) && len(no.Affects) > 0 {
+		if err := o.confirm(c, no.Affects); err != nil {
 			return err
 		}
 		if body != nil {
@@ -161,30 +153,30 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 		} else {
 			query.Set("confirm", "true")
 		}
-		raw, err = enforcer.order(c.Context(), method, path, query, body, &answer)
+		raw, err = orderAt(c.Context(), enforcer, method, path, query, body, &answer)
 	}
 
 	if err != nil {
 		return err
 	}
 	if o.form == "json" {
-		return newJSON(c.OutOrStdout()).Encode(raw)
+		return output.JSON(c.OutOrStdout()).Encode(raw)
 	}
 	if body != nil && answer.Order == nil {
-		return fmt.Errorf("the answer of %s has no manual entry: it is not an enforcer, or another version", enforcer.at())
+		return fmt.Errorf("the answer of %s has no manual entry: it is not an enforcer, or another version", enforcer.At())
 	}
 
-	_, err = io.WriteString(c.OutOrStdout(), text(&answer)+answer.where(enforcer.at()))
+	_, err = io.WriteString(c.OutOrStdout(), text(&answer)+answer.where(enforcer.At()))
 	return err
 }
 
-// order sends a change by hand. Without a body the query contains all of it.
-func (e *enforcerClient) order(ctx context.Context, method, path string, query url.Values, body *newOrder, answer *orderAnswer) (json.RawMessage, error) {
+// orderAt sends a change by hand. Without a body the query contains all of it.
+func orderAt(ctx context.Context, enforcer *ask.Enforcer, method, path string, query url.Values, body *newOrder, answer *orderAnswer) (json.RawMessage, error) {
 	var given any // stays nil: a nil *newOrder in it would be sent as a body
 	if body != nil {
 		given = body
 	}
-	return e.ask(ctx, method, path, query, given, answer)
+	return enforcer.Ask(ctx, method, path, query, given, answer)
 }
 
 // confirm asks the person at the terminal whether they want these effects.
@@ -192,13 +184,13 @@ func (o *orderCommand) confirm(c *cobra.Command, affected []string) error {
 	if o.yes {
 		return nil
 	}
-	if !isTerminal(c.InOrStdin()) {
+	if !output.IsTerminal(c.InOrStdin()) {
 		return exit.Wrongf("this affects %s: add --yes to do it anyway", strings.Join(affected, "; "))
 	}
 
 	text := "This affects:\n"
 	for _, one := range affected {
-		text += "  - " + printable(one) + "\n"
+		text += "  - " + output.Printable(one) + "\n"
 	}
 
 	fmt.Fprint(c.ErrOrStderr(), text+"Do it anyway? [y/N] ")
@@ -220,7 +212,7 @@ const maxReply = 1000
 func (a *orderAnswer) where(at string) string {
 	text := "Applied by the enforcer at " + at
 	if a.InForce.Followers > 0 {
-		text += " and its " + counted(a.InForce.Followers, "follower")
+		text += " and its " + output.Counted(a.InForce.Followers, "follower")
 	}
 
 	if a.InForce.Kafka {
@@ -230,7 +222,7 @@ func (a *orderAnswer) where(at string) string {
 	}
 
 	if len(a.Affects) > 0 {
-		text += "It affects " + printable(strings.Join(a.Affects, "; ")) + ".\n"
+		text += "It affects " + output.Printable(strings.Join(a.Affects, "; ")) + ".\n"
 	}
 	if a.Note != "" {
 		text += "Note: " + a.Note + ".\n"

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/cmd/weir/internal/output"
 	"weir/pkg/backtest"
 )
 
@@ -59,27 +60,18 @@ func commandLine(c *cobra.Command, args []string) string {
 		switch value := f.Value.(type) {
 		case pflag.SliceValue:
 			for _, one := range value.GetSlice() {
-				words = append(words, "--"+f.Name, quote(one))
+				words = append(words, "--"+f.Name, output.Quote(one))
 			}
 		default:
 			words = append(words, "--"+f.Name)
 			if f.Value.Type() != "bool" {
-				words = append(words, quote(f.Value.String()))
+				words = append(words, output.Quote(f.Value.String()))
 			}
 		}
 	})
 
 	for _, arg := range args {
-		words = append(words, quote(arg))
+		words = append(words, output.Quote(arg))
 	}
 	return strings.Join(words, " ")
-}
-
-// quote returns a text as one word of the shell.
-func quote(text string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_"
-	if text != "" && strings.Trim(text, plain) == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

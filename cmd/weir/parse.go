@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
 	"weir/internal/logfile"
 	"weir/pkg/backtest"
 	"weir/pkg/request"
@@ -19,9 +20,9 @@ import (
 
 // A parseCommand contains the flags of `weir parse`.
 type parseCommand struct {
-	read   readFlags
+	read   command.Reading
 	rules  []string
-	output outputFlag
+	output command.Output
 
 	options request.Options
 	client  *request.Client
@@ -41,13 +42,13 @@ with the key and the cost, and the reason why it does not hit the others.`,
 		Example: `  weir parse access.log
   tail -n 20 /var/log/nginx/access.log | weir parse --rules rules.yaml -
   weir parse --format '$remote_addr [$time_local] "$request" $status' --json access.log`,
-		Args: someFiles,
+		Args: command.Files,
 		RunE: func(c *cobra.Command, files []string) error { return p.run(c, files) },
 	}
 
-	p.read.add(c)
+	p.read.Add(c)
 	c.Flags().StringArrayVar(&p.rules, "rules", nil, "read rules from `FILE`, or a glob; may be repeated")
-	p.output.add(c, "text", "json", "plain")
+	p.output.Add(c, "text", "json", "plain")
 	return c
 }
 
@@ -70,7 +71,7 @@ func (p *parseCommand) run(c *cobra.Command, files []string) error {
 }
 
 func (p *parseCommand) prepare(c *cobra.Command) error {
-	form, err := p.output.chosen()
+	form, err := p.output.Chosen()
 	if err != nil {
 		return err
 	}
@@ -79,10 +80,10 @@ func (p *parseCommand) prepare(c *cobra.Command) error {
 	}
 
 	p.form = form
-	if p.options, err = p.read.options(); err != nil {
+	if p.options, err = p.read.Options(); err != nil {
 		return err
 	}
-	if p.client, err = p.read.client(); err != nil {
+	if p.client, err = p.read.Client(); err != nil {
 		return err
 	}
 
@@ -185,9 +186,9 @@ func (p *parseCommand) decoder(input string, lines *bufio.Reader) (*request.Deco
 		sample = sample[:end] // the last line may not be complete yet
 	}
 
-	choice, err := request.Choose(p.read.envelope, p.read.format, strings.Split(sample, "\n"), p.options)
-	if err != nil && p.read.format != "auto" {
-		choice, err = request.Choice{Envelope: "none", Format: p.read.format}, nil // each line then shows why it is not read
+	choice, err := request.Choose(p.read.Envelope, p.read.Format, strings.Split(sample, "\n"), p.options)
+	if err != nil && p.read.Format != "auto" {
+		choice, err = request.Choice{Envelope: "none", Format: p.read.Format}, nil // each line then shows why it is not read
 	}
 	if errors.Is(err, request.ErrNoRequest) {
 		return nil, errors.New("no line has a request, so the format cannot be detected; name it with --format")

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
 )
 
 func newPause() *cobra.Command {
@@ -31,7 +32,7 @@ pause ends, or at weir resume, the keys that are still on the list are refused a
 // oneRule takes the name of a rule, or none for all.
 func oneRule(c *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return exit.Wrongf("%s takes the name of one rule, or none for all; for example: %s", c.Name(), firstExample(c))
+		return exit.Wrongf("%s takes the name of one rule, or none for all; for example: %s", c.Name(), command.Example(c))
 	}
 	return nil
 }
@@ -52,8 +53,8 @@ func (o *orderCommand) pause(c *cobra.Command, rule string) error {
 	order.Rule = rule
 	return o.change(c, http.MethodPost, pausePath, nil, &order, func(a *orderAnswer) string {
 		if rule == "" {
-			return fmt.Sprintf("Everything is paused %s: no one is refused.\n", a.Order.untilWords())
+			return fmt.Sprintf("Everything is paused %s: no one is refused.\n", a.Order.UntilText())
 		}
-		return fmt.Sprintf("%s is paused %s: it refuses no one.\n", rule, a.Order.untilWords())
+		return fmt.Sprintf("%s is paused %s: it refuses no one.\n", rule, a.Order.UntilText())
 	})
 }

@@ -23,7 +23,7 @@ Pauses of single rules continue until they are ended by name. If nothing was pau
 }
 
 func (o *orderCommand) resume(c *cobra.Command, rule string) (err error) {
-	if o.form, err = o.output.chosen(); err != nil {
+	if o.form, err = o.output.Chosen(); err != nil {
 		return err
 	}
 	query := url.Values{"why": {o.reason("resumed by hand")}}

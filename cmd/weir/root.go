@@ -2,13 +2,12 @@ package main
 
 import (
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
 	"weir/internal/nearest"
 )
 
@@ -26,7 +25,7 @@ them.`,
   weir backtest --limit 10/min --limit 100/hour access.log
   weir backtest --rules rules.yaml --html report.html access.log*
   weir check rules.yaml`,
-		Args:              knownCommand,
+		Args:              command.Known,
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 		Version:           version(),
 		SilenceUsage:      true,
@@ -39,7 +38,7 @@ them.`,
 	root.InitDefaultCompletionCmd("completion")
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
-			c.Args, c.RunE = knownCommand, root.RunE
+			c.Args, c.RunE = command.Known, root.RunE
 			c.Example = "  weir completion bash > /etc/bash_completion.d/weir"
 		}
 	}
@@ -56,7 +55,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, rest, err := root.Find(args)
 			if err == nil && len(rest) > 0 {
-				err = knownCommand(c, rest)
+				err = command.Known(c, rest)
 			}
 			if err != nil {
 				return exit.Wrong(err)
@@ -66,45 +65,6 @@ func newHelp(root *cobra.Command) *cobra.Command {
 			return c.Help()
 		},
 	}
-}
-
-// knownCommand refuses arguments where only a command's name may stand.
-func knownCommand(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var known []string
-	for _, command := range c.Commands() {
-		known = append(known, command.Name())
-	}
-	return exit.Wrongf("unknown command %s; %s", args[0], nearest.Suggest(args[0], known, c.CommandPath()+" --help shows all: "))
-}
-
-// noMore refuses arguments to a command that takes none.
-func noMore(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return exit.Wrongf("%s takes no arguments, and %q is one; %s --help shows its flags", c.Name(), args[0], c.CommandPath())
-}
-
-// someFiles requires at least one file, and standard input at most once.
-func someFiles(c *cobra.Command, args []string) error {
-	const stdin = "-"
-	switch first := slices.Index(args, stdin); {
-	case first >= 0 && slices.Contains(args[first+1:], stdin):
-		return exit.Wrongf("- is named twice, and standard input can be read only once; leave one out")
-	case len(args) > 0:
-		return nil
-	case strings.Contains(c.Use, "|"+stdin):
-		return exit.Wrongf("%s needs a file, or - for standard input; for example: %s", c.Name(), firstExample(c))
-	}
-	return exit.Wrongf("%s needs a file; for example: %s", c.Name(), firstExample(c))
-}
-
-func firstExample(c *cobra.Command) string {
-	line, _, _ := strings.Cut(c.Example, "\n")
-	return strings.TrimSpace(line)
 }
 
 // flagError describes what is wrong with a flag, and names the flag that was probably meant.

@@ -14,6 +14,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
 )
 
 // A runCommand contains the flags of `weir run`.
@@ -40,7 +41,7 @@ clients would be blocked, and refuses no one. ` + "`weir init`" + ` writes these
 		Example: `  weir run
   weir run --demo
   weir run --config /etc/weir/weir.yaml --set mode=shadow`,
-		Args: noMore,
+		Args: command.NoArgs,
 		RunE: r.run,
 	}
 	c.Flags().StringVar(&r.options.File, "config", "", "the configuration (default: ./weir.yaml, then /etc/weir/weir.yaml)")

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/weir/internal/shown"
 	"weir/pkg/collector"
 	"weir/pkg/rule"
 )
@@ -79,7 +80,7 @@ func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 			fmt.Fprintf(b, "           %s\n", l.Log)
 		}
 
-		if text := uncountedText(s.Requests, s.Uncounted); text != "" {
+		if text := shown.Uncounted(s.Requests, s.Uncounted); text != "" {
 			fmt.Fprintf(b, "           %s\n", text)
 		}
 		if s.Error != "" {
@@ -129,10 +130,7 @@ func modeInWords(m rule.Mode) string {
 }
 
 func (t *runSummary) enforcer(b *strings.Builder) {
-	url := "http://" + reachable(t.config.Enforcer.Listen)
-	if t.config.Enforcer.TLS.Cert != "" {
-		url = "https://" + reachable(t.config.Enforcer.Listen)
-	}
+	url := t.config.Enforcer.TLS.URL(t.config.Enforcer.Listen)
 	client := "203.0.113.7"
 	if t.demo {
 		client = abusers[0].address.String()

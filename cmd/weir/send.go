@@ -6,26 +6,28 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/live"
+	"weir/cmd/weir/internal/output"
 	"weir/pkg/request"
 )
 
 // A sendCommand contains the flags of `weir send`.
 type sendCommand struct {
-	live    liveFlags
-	read    readFlags
+	live    live.Flags
+	read    command.Reading
 	to      string
 	topic   string
 	keyFile string
 	speed   string
 	now     bool
-	output  outputFlag
+	output  command.Output
 
 	form    string
 	pace    speed
@@ -49,18 +51,18 @@ Lines are sent at least once. If no answer comes, they are sent again, and send 
 		Example: `  weir send access.log
   weir send --speed x10 --now --to http://127.0.0.1:7402 access.log access.log.1.gz
   weir send --speed 500/s --topic logs access.log`,
-		Args: someFiles,
+		Args: command.Files,
 		RunE: func(c *cobra.Command, files []string) error { return s.run(c, files) },
 	}
-	s.live.add(c)
+	s.live.Add(c)
 	flags := c.Flags()
 	flags.StringVar(&s.to, "to", "", "send to the http source at `URL`: http://127.0.0.1:7402")
 	flags.StringVar(&s.topic, "topic", "", "write into the topic `NAME` of the configuration's Kafka, one record a line")
 	flags.StringVar(&s.keyFile, "key-file", "", "send the API key in `FILE` (default $WEIR_KEY_FILE)")
 	flags.StringVar(&s.speed, "speed", "max", "send at `SPEED`: max, lines a second such as 500/s, or a factor of the log's own pace such as x10")
 	flags.BoolVar(&s.now, "now", false, "replace the time in each line by the time of sending")
-	s.read.addFormat(c)
-	s.output.add(c, "text", "json")
+	s.read.AddFormat(c)
+	s.output.Add(c, "text", "json")
 	return c
 }
 
@@ -79,7 +81,7 @@ func (s *sendCommand) run(c *cobra.Command, files []string) error {
 		return err
 	}
 
-	r := &replay{to: to, pace: s.pace, now: s.now, progress: newProgress(c.ErrOrStderr(), "sending"), begun: time.Now()}
+	r := &replay{to: to, pace: s.pace, now: s.now, progress: output.NewProgress(c.ErrOrStderr(), "sending"), begun: time.Now()}
 	for _, in := range inputs {
 		r.total += in.size
 	}
@@ -93,7 +95,7 @@ func (s *sendCommand) run(c *cobra.Command, files []string) error {
 	if err == nil {
 		err = to.flush(c.Context())
 	}
-	r.progress.done()
+	r.progress.Done()
 	if err = errors.Join(err, to.close(err != nil)); err != nil {
 		return err
 	}
@@ -105,11 +107,11 @@ func (s *sendCommand) run(c *cobra.Command, files []string) error {
 func (s *sendCommand) prepare() (err error) {
 	var problems []error
 	note := func(err error) { problems = append(problems, err) }
-	s.form, err = s.output.chosen()
+	s.form, err = s.output.Chosen()
 	note(err)
 	s.pace, err = parseSpeed(s.speed)
 	note(err)
-	s.options, err = s.read.options()
+	s.options, err = s.read.Options()
 	note(err)
 	if s.to != "" && s.topic != "" {
 		note(exit.Wrongf("--to and --topic are both given; leave one out"))
@@ -162,15 +164,15 @@ func (s *sendCommand) show(to io.Writer, r *replay) error {
 	was.Seconds = time.Since(r.begun).Round(time.Millisecond).Seconds()
 	was.sinkResult = r.to.result()
 	if s.form == "json" {
-		return newJSON(to).Encode(was)
+		return output.JSON(to).Encode(was)
 	}
 
-	text := fmt.Sprintf("%s sent in %s", counted(int(was.Lines), "line"), time.Since(r.begun).Round(time.Millisecond))
+	text := fmt.Sprintf("%s sent in %s", output.Counted(int(was.Lines), "line"), time.Since(r.begun).Round(time.Millisecond))
 	if was.Untimed > 0 {
-		text += fmt.Sprintf(", %s without a time sent unchanged", counted(int(was.Untimed), "line"))
+		text += fmt.Sprintf(", %s without a time sent unchanged", output.Counted(int(was.Untimed), "line"))
 	}
 	if was.Repeated > 0 {
-		text += fmt.Sprintf(", %s of them sent again because no answer came: they may be counted twice", counted(int(was.Repeated), "line"))
+		text += fmt.Sprintf(", %s of them sent again because no answer came: they may be counted twice", output.Counted(int(was.Repeated), "line"))
 	}
 
 	for _, part := range []struct {
@@ -178,21 +180,10 @@ func (s *sendCommand) show(to io.Writer, r *replay) error {
 		words   string
 	}{{was.Unread, "not read there"}, {was.Uncounted, "not counted there"}} {
 		for _, reason := range slices.Sorted(maps.Keys(part.reasons)) {
-			text += fmt.Sprintf(", %s %s (%s)", counted(int(part.reasons[reason]), "line"), part.words, reason)
+			text += fmt.Sprintf(", %s %s (%s)", output.Counted(int(part.reasons[reason]), "line"), part.words, reason)
 		}
 	}
 
 	_, err := fmt.Fprintln(to, text)
 	return err
-}
-
-// shownKey returns the API key in a file, or else that in $WEIR_KEY_FILE; empty when neither is set.
-func shownKey(file string) (string, error) {
-	if file == "" {
-		file = os.Getenv("WEIR_KEY_FILE")
-	}
-	if file == "" {
-		return "", nil
-	}
-	return readKey(file)
 }

@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
 	"weir/internal/origin"
 )
 
@@ -107,7 +106,7 @@ func (h *httpSink) post(ctx context.Context) attempt {
 
 	answer, err := h.client.Do(request)
 	if err != nil {
-		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, exit.Cause(err)), again: true, unknown: !isDial(err)}
+		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, exit.Cause(err)), again: true, unknown: !ask.NotSent(err)}
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
@@ -124,7 +123,7 @@ func (h *httpSink) judge(answer *http.Response, text []byte) attempt {
 		h.tally(text)
 		return attempt{}
 	}
-	a := attempt{err: fmt.Errorf("%s answers %s%s", h.url, answer.Status, detail(text)), after: retryAfter(answer.Header.Get("Retry-After"))}
+	a := attempt{err: fmt.Errorf("%s answers %s%s", h.url, answer.Status, ask.Detail(text)), after: retryAfter(answer.Header.Get("Retry-After"))}
 	switch {
 	case answer.StatusCode == http.StatusTooManyRequests:
 		a.again, a.full = true, true
@@ -132,15 +131,6 @@ func (h *httpSink) judge(answer *http.Response, text []byte) attempt {
 		a.again, a.unknown = true, true
 	}
 	return a
-}
-
-// detail returns the detail of a problem document, as the end of a message.
-func detail(text []byte) string {
-	var problem struct{ Detail string }
-	if json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
-		return ""
-	}
-	return ": " + problem.Detail
 }
 
 // saysUnread reports whether the collector has taken a body and could not read any of its lines.
@@ -180,9 +170,3 @@ func (h *httpSink) close(bool) error {
 }
 
 func (h *httpSink) result() sinkResult { return h.was }
-
-// isDial reports whether an error happened before a connection was made, so that nothing can have been counted.
-func isDial(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
-}

@@ -53,7 +53,7 @@ func (in *sendInput) look(ctx context.Context, s *sendCommand) error {
 		return fmt.Errorf("%s: %w", in.path, err)
 	}
 
-	choice, err := request.Choose(s.read.envelope, s.read.format, sample, s.options)
+	choice, err := request.Choose(s.read.Envelope, s.read.Format, sample, s.options)
 	if err == nil && s.now {
 		in.mover, err = newTimeMover(choice, s.options)
 	}

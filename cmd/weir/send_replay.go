@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"weir/cmd/weir/internal/output"
 	"weir/pkg/request"
 )
 
@@ -16,7 +17,7 @@ type replay struct {
 	to       sink
 	pace     speed
 	now      bool
-	progress *progress
+	progress *output.Progress
 	begun    time.Time
 	total    int64 // bytes of all files
 	before   int64 // bytes of the files that are sent already
@@ -123,7 +124,7 @@ func (r *replay) skip(in *sendInput, number int, err error) {
 func (r *replay) show(done int64) {
 	if now := time.Now(); now.Sub(r.shown) > 100*time.Millisecond {
 		r.shown = now
-		r.progress.show(done, r.total)
+		r.progress.Show(done, r.total)
 	}
 }
 
@@ -132,5 +133,5 @@ func (r *replay) outcome() error {
 	if r.sent.Unsent == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s not sent, the first: %s", counted(int(r.sent.Unsent), "line"), r.unsent)
+	return fmt.Errorf("%s not sent, the first: %s", output.Counted(int(r.sent.Unsent), "line"), r.unsent)
 }

@@ -1,22 +1,20 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
 	"net/url"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
 )
 
 // sink opens the sink that the flags select.
 func (s *sendCommand) sink(c *cobra.Command) (sink, error) {
 	if s.topic != "" {
-		settings, err := s.live.load()
+		settings, err := s.live.Load()
 		if err != nil {
 			return nil, err
 		}
@@ -25,7 +23,7 @@ func (s *sendCommand) sink(c *cobra.Command) (sink, error) {
 
 	to := s.to
 	if to == "" {
-		settings, err := s.live.load()
+		settings, err := s.live.Load()
 		if err != nil {
 			return nil, err
 		}
@@ -39,7 +37,7 @@ func (s *sendCommand) sink(c *cobra.Command) (sink, error) {
 		return nil, err
 	}
 
-	key, err := shownKey(s.keyFile)
+	key, err := ask.Key(s.keyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +51,7 @@ func httpSourceOf(settings *config.Config) (string, error) {
 		if source.Kind() != "http" {
 			continue
 		}
-		if source.TLS.Cert != "" {
-			return "https://" + reachable(source.HTTP), nil
-		}
-		return "http://" + reachable(source.HTTP), nil
+		return source.TLS.URL(source.HTTP), nil
 	}
 	return "", exit.Wrongf("the configuration has no http source to send to; give --to http://127.0.0.1:7402, or --topic")
 }
@@ -71,19 +66,6 @@ func requestsURL(to string) (string, error) {
 		at.Path = "/v1/requests"
 	}
 	return at.String(), nil
-}
-
-// readKey reads an API key from a file of one line.
-func readKey(file string) (string, error) {
-	key, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	key = bytes.TrimSpace(key)
-	if len(key) == 0 || bytes.ContainsAny(key, "\r\n") {
-		return "", fmt.Errorf("%s must contain an API key, in one line", file)
-	}
-	return string(key), nil
 }
 
 // ownTopic reports whether a topic is one that the parts write to.

@@ -18,6 +18,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
 	"weir/test/port"
 )
 
@@ -220,13 +222,13 @@ func TestPace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &sendCommand{now: test.now, pace: pace, read: readFlags{format: "auto", envelope: "auto"}}
+			s := &sendCommand{now: test.now, pace: pace, read: command.Reading{Format: "auto", Envelope: "auto"}}
 			in := &sendInput{path: file, timed: pace.factor > 0 || test.now}
 			if err := in.look(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 			to := &bodySink{start: time.Now()}
-			r := &replay{to: to, pace: pace, now: test.now, progress: newProgress(io.Discard, "sending")}
+			r := &replay{to: to, pace: pace, now: test.now, progress: output.NewProgress(io.Discard, "sending")}
 			if err := errors.Join(r.file(t.Context(), in), to.flush(t.Context()), r.outcome()); err != nil {
 				t.Fatal(err)
 			}
@@ -277,7 +279,7 @@ func TestLongLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := &bodySink{}
-	r := &replay{to: to, progress: newProgress(io.Discard, "sending")}
+	r := &replay{to: to, progress: output.NewProgress(io.Discard, "sending")}
 	if err := r.file(t.Context(), &sendInput{path: file}); err != nil {
 		t.Fatal(err)
 	}

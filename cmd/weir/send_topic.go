@@ -11,6 +11,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/live"
 	"weir/internal/kafka"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // A topicSink writes each line as a record without a key into a topic, to all partitions in turn.
 type topicSink struct {
-	broker     *broker
+	broker     *live.Broker
 	producer   *kafka.Producer
 	topic      string
 	partitions int
@@ -37,7 +38,7 @@ func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*to
 	if ownTopic(settings, topic) {
 		return nil, exit.Wrongf("the parts write to the topic %s themselves; name with --topic one that a collector reads", topic)
 	}
-	b, err := connect(settings, c.ErrOrStderr(), topic)
+	b, err := live.Connect(settings, c.ErrOrStderr(), topic)
 	if err != nil {
 		return nil, err
 	}

@@ -13,16 +13,20 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/live"
+	"weir/cmd/weir/internal/output"
 	"weir/internal/duration"
 )
 
 // A statusCommand contains the flags of `weir status`.
 type statusCommand struct {
 	keyFile string
-	live    liveFlags
+	live    live.Flags
 	places  partFlags
 	wait    string
-	output  outputFlag
+	output  command.Output
 }
 
 func newStatus() *cobra.Command {
@@ -38,20 +42,20 @@ age of its oldest waiting record.`,
   weir status --wait 60s && weir cat blocklist
   weir status --aggregator http://one.example:7411 --aggregator http://two.example:7411
   weir status --json`,
-		Args: noMore,
+		Args: command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c) },
 	}
 
-	s.live.add(c)
+	s.live.Add(c)
 	s.places.add(c)
 	c.Flags().StringVar(&s.wait, "wait", "", "wait until all have caught up, at most `TIME`: 60s; exit code 3 if they have not by then")
 	c.Flags().StringVar(&s.keyFile, "key-file", "", "send the parts the API key in `FILE` (default $WEIR_KEY_FILE)")
-	s.output.add(c, "text", "json")
+	s.output.Add(c, "text", "json")
 	return c
 }
 
 func (s *statusCommand) run(c *cobra.Command) error {
-	form, err := s.output.chosen()
+	form, err := s.output.Chosen()
 	if err != nil {
 		return err
 	}
@@ -61,12 +65,12 @@ func (s *statusCommand) run(c *cobra.Command) error {
 		return err
 	}
 
-	settings, err := s.live.loadAnyhow(c.ErrOrStderr())
+	settings, err := s.live.LoadAnyhow(c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 
-	key, err := shownKey(s.keyFile)
+	key, err := ask.Key(s.keyFile)
 	if err != nil {
 		return exit.Wrongf("reading the API key: %w", err)
 	}
@@ -84,7 +88,7 @@ func (s *statusCommand) run(c *cobra.Command) error {
 	}
 
 	if form == "json" {
-		err = newJSON(c.OutOrStdout()).Encode(report)
+		err = output.JSON(c.OutOrStdout()).Encode(report)
 	} else {
 		err = report.writeText(c.OutOrStdout())
 	}
@@ -157,7 +161,7 @@ type watched struct {
 	places   []partPlace // of the parts
 	key      string      // sent to the parts; may be empty
 	stderr   io.Writer
-	broker   *broker // nil until it is opened
+	broker   *live.Broker // nil until it is opened
 }
 
 func (w *watched) close() {
@@ -189,7 +193,7 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = fmt.Errorf("no answer from Kafka within %s", patience)
 		}
-		if err != nil && (!errors.Is(err, errNoBroker) || report.reached() > 0) { // otherwise nothing runs
+		if err != nil && (!errors.Is(err, live.ErrNoBroker) || report.reached() > 0) { // otherwise nothing runs
 			report.Faults = append(report.Faults, err.Error())
 		}
 	}
@@ -203,14 +207,14 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 
 func (w *watched) askKafka(ctx context.Context, report *status) error {
 	if w.broker == nil {
-		b, err := connect(w.settings, io.Discard)
+		b, err := live.Connect(w.settings, io.Discard)
 		if err != nil {
 			return err
 		}
 		w.broker = b
 	}
 
-	if w.broker.inProcess != nil {
+	if w.broker.RunsHere() {
 		report.idle = w.settings.BrokerFolder()
 		defer w.close()
 	}
@@ -240,7 +244,7 @@ func (s *status) others(aggregators string) string {
 	}
 	for _, group := range s.Groups {
 		if group.Group == aggregators && group.Members > asked && asked > 0 {
-			return fmt.Sprintf("%s has %s, and %d of them answered here: name each with --aggregator URL", group.Group, counted(group.Members, "member"), asked)
+			return fmt.Sprintf("%s has %s, and %d of them answered here: name each with --aggregator URL", group.Group, output.Counted(group.Members, "member"), asked)
 		}
 	}
 	return ""

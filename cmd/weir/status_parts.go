@@ -1,25 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
-	"weir/internal/origin"
+	"weir/cmd/weir/internal/ask"
 )
 
 // A partStatus is the status that a part reports at its admin address.
@@ -32,8 +25,6 @@ type partStatus struct {
 	CaughtUp *bool           `json:"caught_up,omitempty"` // nothing waits there
 	Status   json.RawMessage `json:"status,omitempty"`    // the complete answer: its sources, its partitions
 }
-
-const partPatience = 2 * time.Second
 
 // partFlags contain the addresses of the parts that status asks.
 type partFlags struct{ collectors, aggregators, enforcers []string }
@@ -71,7 +62,7 @@ func (f *partFlags) places(settings *config.Config) ([]partPlace, error) {
 		}
 
 		if len(part.urls) == 0 && part.address != "" {
-			places = append(places, partPlace{part.name, part.address, urlOf(part.address, part.tls) + "/status"})
+			places = append(places, partPlace{part.name, part.address, part.tls.URL(part.address) + "/status"})
 		}
 	}
 
@@ -90,48 +81,9 @@ func askParts(ctx context.Context, places []partPlace, key string) []partStatus 
 	return parts
 }
 
-// urlOf returns the URL for an address that a part listens on.
-func urlOf(address string, t *config.ServerTLS) string {
-	if t.Cert != "" {
-		return "https://" + reachable(address)
-	}
-	return "http://" + reachable(address)
-}
-
-// partClient returns a client for the parts, with the roots and the certificate of the user's file.
-func partClient(patience time.Duration) (*http.Client, error) {
-	file, err := readClientFile()
-	if err != nil {
-		return nil, err
-	}
-	secure, err := file.tls()
-	if err != nil {
-		return nil, err
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = secure
-	transport.DisableKeepAlives = true // they are asked once
-	return origin.Stay(&http.Client{Transport: transport, Timeout: patience}), nil
-}
-
-// reachable returns the address to connect to for an address that a part listens on.
-func reachable(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	ip, err := netip.ParseAddr(host)
-	if host != "" && (err != nil || !ip.IsUnspecified()) {
-		return address
-	}
-	return net.JoinHostPort("localhost", port)
-}
-
 func (p *partStatus) ask(ctx context.Context, url, key string) {
-	ctx, cancel := context.WithTimeout(ctx, partPatience)
-	defer cancel()
-	text, err := getStatus(ctx, url, key)
-	p.Reached = err == nil || errors.Is(err, errAnswer)
+	text, err := ask.Status(ctx, url, key)
+	p.Reached = err == nil || errors.Is(err, ask.ErrAnswer)
 	if err != nil {
 		p.Error = err.Error()
 		return
@@ -148,37 +100,4 @@ func (p *partStatus) ask(ctx context.Context, url, key string) {
 	}
 
 	p.Rules, p.CaughtUp, p.Status = says.Rules, says.CaughtUp, text
-}
-
-// errAnswer means that there was an answer, but not a status.
-var errAnswer = errors.New("answers")
-
-// maxStatus is how many bytes of a part's answer are read.
-const maxStatus = 16 << 20
-
-func getStatus(ctx context.Context, url, key string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	if key != "" {
-		request.Header.Set("X-Api-Key", key)
-	}
-
-	client, err := partClient(partPatience)
-	if err != nil {
-		return nil, err
-	}
-
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, exit.Cause(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it %w %s: %.200s", errAnswer, answer.Status, bytes.TrimSpace(text))
-	}
-
-	return text, err
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 	"weir/pkg/backtest"
 )
 
@@ -50,9 +52,9 @@ func (p *partStatus) aggregatorRows() []string {
 			reached = *one.Reached
 		}
 
-		lag := "lag " + counted(int(one.Lag), "record")
+		lag := "lag " + output.Counted(int(one.Lag), "record")
 		if one.LagUnknownSince != nil {
-			lag = "lag unknown since " + backtest.Instant(one.LagUnknownSince.UnixMilli()).String() + ", before that " + counted(int(one.Lag), "record")
+			lag = "lag unknown since " + backtest.Instant(one.LagUnknownSince.UnixMilli()).String() + ", before that " + output.Counted(int(one.Lag), "record")
 		}
 		if one.Lag > 0 || one.Error != "" || one.LagUnknownSince != nil {
 			behind = append(behind, fmt.Sprintf("  partition %d\t\t\t%s", one.Partition, join(lag, one.Error)))
@@ -60,7 +62,7 @@ func (p *partStatus) aggregatorRows() []string {
 	}
 
 	// some and join leave out parts without work.
-	state := []string{counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "waiting for Kafka", "verdict")}
+	state := []string{output.Counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "waiting for Kafka", "verdict")}
 	if !reached.IsZero() {
 		state = append([]string{"counted up to " + backtest.Instant(reached.UnixMilli()).String()}, state...)
 	}
@@ -68,7 +70,7 @@ func (p *partStatus) aggregatorRows() []string {
 		behind = append(behind, "  store\t\t\t"+says.Store)
 	}
 
-	return append([]string{fmt.Sprintf("  %s\t\t\t%s", counted(len(says.Partitions), "partition"), join(state...))}, behind...)
+	return append([]string{fmt.Sprintf("  %s\t\t\t%s", output.Counted(len(says.Partitions), "partition"), join(state...))}, behind...)
 }
 
 // enforcerRows describes an enforcer's list: whether it is complete, its age, paused rules and problems.
@@ -105,7 +107,7 @@ func some(n int, what, noun string) string {
 	if n == 0 {
 		return ""
 	}
-	return strings.TrimSuffix(counted(n, noun)+" "+what, " ")
+	return strings.TrimSuffix(output.Counted(n, noun)+" "+what, " ")
 }
 
 // join puts commas between the texts that are not empty.
@@ -154,7 +156,7 @@ func (p *partStatus) sourceRows() []string {
 		}
 
 		for _, log := range s.Logs {
-			state := "lag " + counted(int(log.Lag), unit)
+			state := "lag " + output.Counted(int(log.Lag), unit)
 			if log.Newest != nil && !log.Newest.IsZero() {
 				state += ", read up to " + backtest.Instant(log.Newest.UnixMilli()).String()
 			}
@@ -164,11 +166,11 @@ func (p *partStatus) sourceRows() []string {
 			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
 		}
 
-		if text := uncountedText(s.Requests, s.Uncounted); text != "" {
+		if text := shown.Uncounted(s.Requests, s.Uncounted); text != "" {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))
 		}
 		if time.Since(s.Ahead.Last) < aheadLately {
-			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: check the clock of the server that wrote the log", s.Source, counted(s.Ahead.Requests, "request")))
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: check the clock of the server that wrote the log", s.Source, output.Counted(s.Ahead.Requests, "request")))
 		}
 		if s.Error != "" {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, s.Error))

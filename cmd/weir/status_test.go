@@ -14,6 +14,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 )
@@ -265,7 +266,7 @@ func TestAPartsAnswerIsOneLine(t *testing.T) {
 		http.Error(w, "starting", http.StatusServiceUnavailable)
 	}))
 	defer part.Close()
-	_, err := getStatus(t.Context(), part.URL, "")
+	_, err := ask.Status(t.Context(), part.URL, "")
 	if want := "it answers 503 Service Unavailable: starting"; err == nil || err.Error() != want {
 		t.Errorf("%q; want %q", err, want)
 	}

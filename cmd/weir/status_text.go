@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"weir/cmd/weir/internal/output"
 )
 
 // writeText writes the status for people: a summary first, then groups, then parts.
@@ -35,12 +36,12 @@ func (s *status) writeText(to io.Writer) error {
 
 	if len(s.Groups) > 0 {
 		b.WriteByte('\n')
-		table(&b, s.groupRows())
+		output.Table(&b, s.groupRows())
 	}
 
 	if len(s.Parts) > 0 {
 		b.WriteByte('\n')
-		table(&b, s.partRows())
+		output.Table(&b, s.partRows())
 	}
 
 	_, err := io.WriteString(to, b.String())
@@ -59,21 +60,12 @@ func (s *status) reached() (parts int) {
 	return parts
 }
 
-// table writes rows of cells, tabs between them, in columns.
-func table(b *strings.Builder, rows []string) {
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(w, row)
-	}
-	_ = w.Flush() // a Builder takes everything
-}
-
 // waits describes why not all have caught up.
 func (s *status) waits() string {
 	var texts []string
 	for _, group := range s.Groups {
 		if group.Lag > 0 {
-			texts = append(texts, fmt.Sprintf("%s %s for %s", counted(int(group.Lag), "record"), map[bool]string{true: "waits", false: "wait"}[group.Lag == 1], group.Group))
+			texts = append(texts, fmt.Sprintf("%s %s for %s", output.Counted(int(group.Lag), "record"), map[bool]string{true: "waits", false: "wait"}[group.Lag == 1], group.Group))
 		}
 	}
 
@@ -104,10 +96,10 @@ func (s *status) groupRows() []string {
 		if g.Members < 0 {
 			members = "?"
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%s", g.Group, members, len(g.Partitions), counted(int(g.Lag), "record"), waited(g.LagSeconds)))
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%s", g.Group, members, len(g.Partitions), output.Counted(int(g.Lag), "record"), waited(g.LagSeconds)))
 		for _, p := range g.Partitions {
 			if p.Lag > 0 {
-				rows = append(rows, fmt.Sprintf("  %s/%d\t\t%s\t%s\t%s", p.Topic, p.Partition, p.reached(), counted(int(p.Lag), "record"), waited(p.LagSeconds)))
+				rows = append(rows, fmt.Sprintf("  %s/%d\t\t%s\t%s\t%s", p.Topic, p.Partition, p.reached(), output.Counted(int(p.Lag), "record"), waited(p.LagSeconds)))
 			}
 		}
 	}

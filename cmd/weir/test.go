@@ -6,12 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
 	"weir/pkg/backtest"
 )
 
 func newTest() *cobra.Command {
 	var verbose bool
-	var output outputFlag
+	var output command.Output
 	c := &cobra.Command{
 		Use:   "test [flags] FILE...",
 		Short: "Test rules on small cases: the keys that must be blocked, and those that must never be",
@@ -20,9 +22,9 @@ rule and when, and the keys that must never be. It is for continuous integration
 
 The exit code is 3 when a test fails, and 2 when a file has mistakes.`,
 		Example: `  weir test rules_test.yaml`,
-		Args:    someFiles,
+		Args:    command.Files,
 		RunE: func(c *cobra.Command, files []string) error {
-			form, err := output.chosen()
+			form, err := output.Chosen()
 			if err != nil {
 				return err
 			}
@@ -38,13 +40,13 @@ The exit code is 3 when a test fails, and 2 when a file has mistakes.`,
 		},
 	}
 	c.Flags().BoolVar(&verbose, "verbose", false, "also name the tests that passed")
-	output.add(c, "text", "json")
+	output.Add(c, "text", "json")
 	return c
 }
 
 func writeTests(c *cobra.Command, report *backtest.TestReport, form string, verbose bool) error {
 	if form == "json" {
-		return newJSON(c.OutOrStdout()).Encode(report)
+		return output.JSON(c.OutOrStdout()).Encode(report)
 	}
 	return report.WriteText(c.OutOrStdout(), verbose)
 }

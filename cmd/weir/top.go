@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 )
 
 // A topCommand contains the flags of `weir top`.
@@ -21,7 +24,7 @@ type topCommand struct {
 	ask    aggregatorFlags
 	rule   string
 	number int
-	output outputFlag
+	output command.Output
 }
 
 func newTop() *cobra.Command {
@@ -34,14 +37,14 @@ without recent hits are missing, because aggregators no longer have them in memo
 		Example: `  weir top
   weir top --rule per-ip -n 50 --json
   weir top --aggregator http://a1:7411 --aggregator http://a2:7411`,
-		Args: noMore,
+		Args: command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return t.run(c) },
 	}
 
 	t.ask.add(c)
 	c.Flags().StringVar(&t.rule, "rule", "", "show the keys of one `RULE`")
 	c.Flags().IntVarP(&t.number, "number", "n", 20, "show at most `N` keys, up to 1000")
-	t.output.add(c, "text", "json", "plain")
+	t.output.Add(c, "text", "json", "plain")
 	return c
 }
 
@@ -56,7 +59,7 @@ type topKey struct {
 }
 
 func (t *topCommand) run(c *cobra.Command) error {
-	form, err := t.output.chosen()
+	form, err := t.output.Chosen()
 	if err != nil {
 		return err
 	}
@@ -64,7 +67,7 @@ func (t *topCommand) run(c *cobra.Command) error {
 		return exit.Wrongf("-n %d is not possible; write a number of keys from 1 to 1000", t.number)
 	}
 
-	settings, err := t.ask.enforcer.live.loadButRules()
+	settings, err := t.ask.enforcer.Live.LoadButRules()
 	if err != nil {
 		return err
 	}
@@ -95,18 +98,18 @@ func (t *topCommand) run(c *cobra.Command) error {
 
 // askEnforcer notes which keys are on the list by their rules.
 func (t *topCommand) askEnforcer(c *cobra.Command, keys []*topKey) error {
-	enforcer, err := t.ask.enforcer.connect()
+	enforcer, err := t.ask.enforcer.Connect()
 	if err != nil {
 		return err
 	}
-	defer enforcer.close()
+	defer enforcer.Close()
 	for _, key := range keys {
-		var found struct{ Entries []*shownEntry }
+		var found struct{ Entries []*shown.Entry }
 		query := url.Values{"key": {key.Key}, "rule": {key.Rule}}
-		if _, err := enforcer.ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
+		if _, err := enforcer.Ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
 			return err
 		}
-		key.Blocked = new(slices.ContainsFunc(found.Entries, func(e *shownEntry) bool { return e.Key == key.Key }))
+		key.Blocked = new(slices.ContainsFunc(found.Entries, func(e *shown.Entry) bool { return e.Key == key.Key }))
 	}
 
 	return nil
@@ -118,17 +121,17 @@ func showTop(w io.Writer, form string, keys []*topKey) error {
 	for _, key := range keys {
 		switch form {
 		case "json":
-			if err := newJSON(&b).Encode(key); err != nil {
+			if err := output.JSON(&b).Encode(key); err != nil {
 				return err
 			}
 		case "plain":
-			b.WriteString(printable(key.Key) + "\n")
+			b.WriteString(output.Printable(key.Key) + "\n")
 		default:
 			listed := "?"
 			if key.Blocked != nil {
 				listed = map[bool]string{true: "yes", false: "-"}[*key.Blocked]
 			}
-			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", key.Rule, printable(key.Key), key.Count, key.Limit, 100*key.Share, listed))
+			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", key.Rule, output.Printable(key.Key), key.Count, key.Limit, 100*key.Share, listed))
 		}
 	}
 
@@ -136,7 +139,7 @@ func showTop(w io.Writer, form string, keys []*topKey) error {
 	case form == "text" && len(keys) == 0:
 		b.WriteString("No key uses any of a limit now.\n")
 	case form == "text":
-		table(&b, rows)
+		output.Table(&b, rows)
 	}
 
 	_, err := io.WriteString(w, b.String())

@@ -9,6 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 	"weir/internal/duration"
 	"weir/pkg/blocklist"
 )
@@ -37,7 +40,7 @@ meanwhile. If no entry applies to the key, the exit code is 3.`,
   weir unblock 'alice /login' --rule sign-in`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return exit.Wrongf("unblock needs one key, in quotes if it has spaces; for example: %s", firstExample(c))
+				return exit.Wrongf("unblock needs one key, in quotes if it has spaces; for example: %s", command.Example(c))
 			}
 			return nil
 		},
@@ -51,7 +54,7 @@ meanwhile. If no entry applies to the key, the exit code is 3.`,
 }
 
 func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
-	if u.form, err = u.output.chosen(); err != nil {
+	if u.form, err = u.output.Chosen(); err != nil {
 		return err
 	}
 	query := url.Values{"key": {key}, "why": {u.reason("unblocked by hand")}}
@@ -71,11 +74,11 @@ func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
 
 // limitWords describes the reason of a verdict. It is empty for a manual entry, whose words are now those of the person
 // who ended it.
-func (e *shownEntry) limitWords() string {
+func limitWords(e *shown.Entry) string {
 	if e.Source == blocklist.Manual {
 		return ""
 	}
-	return " (" + e.whyWords() + ")"
+	return " (" + e.WhyText() + ")"
 }
 
 // unblocked describes the entries that were removed, and whether the client still sends requests.
@@ -83,20 +86,20 @@ func (a *orderAnswer) unblocked(key string) string {
 	var b strings.Builder
 	for i := range a.Lifted {
 		e := &a.Lifted[i]
-		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.target(), e.Rule, e.untilWords(), e.limitWords())
+		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.Target(), e.Rule, e.UntilText(), limitWords(e))
 	}
 
 	if len(a.Lifted) == 0 {
 		fmt.Fprintf(&b, "No entry on the list applied to %s.\n", key)
 	}
 	if a.Allowed != nil {
-		fmt.Fprintf(&b, "%s is let through %s, whatever it does.\n", a.Allowed.target(), a.Allowed.untilWords())
+		fmt.Fprintf(&b, "%s is let through %s, whatever it does.\n", a.Allowed.Target(), a.Allowed.UntilText())
 	}
 	if a.Sending != nil && a.Note == "" {
 		fmt.Fprintf(&b, "This enforcer refused the last request %s ago.\n", a.Sending.Age)
 	}
 	if a.Sending != nil && a.Allowed == nil {
-		fmt.Fprintf(&b, "To let it through whatever it does: weir unblock %s --allow 4h\n", quote(key))
+		fmt.Fprintf(&b, "To let it through whatever it does: weir unblock %s --allow 4h\n", output.Quote(key))
 	}
 
 	return b.String()

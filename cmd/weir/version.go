@@ -9,29 +9,31 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
 )
 
 func newVersion() *cobra.Command {
-	var output outputFlag
+	var forms command.Output
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  weir version",
-		Args:    noMore,
+		Args:    command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			form, err := output.chosen()
+			form, err := forms.Chosen()
 			if err != nil {
 				return err
 			}
 			if form == "json" {
-				return newJSON(c.OutOrStdout()).Encode(map[string]string{"version": version(), "go": runtime.Version()})
+				return output.JSON(c.OutOrStdout()).Encode(map[string]string{"version": version(), "go": runtime.Version()})
 			}
 			_, err = fmt.Fprintln(c.OutOrStdout(), "weir", version(), runtime.Version())
 			return err
 		},
 	}
 
-	output.add(c, "text", "json")
+	forms.Add(c, "text", "json")
 	return c
 }
 
@@ -54,7 +56,7 @@ func newMan() *cobra.Command {
 				return nil
 			}
 
-			return exit.Wrongf("man needs one directory; for example: %s", firstExample(c))
+			return exit.Wrongf("man needs one directory; for example: %s", command.Example(c))
 		},
 		Hidden: true,
 		RunE: func(c *cobra.Command, args []string) error {

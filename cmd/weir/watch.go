@@ -9,13 +9,17 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
 )
 
 // A watchCommand contains the flags of `weir watch`.
 type watchCommand struct {
-	enforcer enforcerFlags
+	enforcer ask.Flags
 	rule     string
-	output   outputFlag
+	output   command.Output
 }
 
 func newWatch() *cobra.Command {
@@ -35,12 +39,12 @@ changes since then, watch compares the new list with the old one, and reports th
 		Example: `  weir watch
   weir watch --rule sign-in
   weir watch --json | jq -r .key`,
-		Args: noMore,
+		Args: command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return w.run(c) },
 	}
-	w.enforcer.add(c)
+	w.enforcer.Add(c)
 	c.Flags().StringVar(&w.rule, "rule", "", "show the changes of one `RULE` only; manual entries have the rule manual")
-	w.output.add(c, "text", "json", "plain")
+	w.output.Add(c, "text", "json", "plain")
 	return c
 }
 
@@ -51,16 +55,16 @@ type watchShow interface {
 }
 
 func (w *watchCommand) run(c *cobra.Command) error {
-	form, err := w.output.chosen()
+	form, err := w.output.Chosen()
 	if err != nil {
 		return err
 	}
 
-	enforcer, err := w.enforcer.connect()
+	enforcer, err := w.enforcer.Connect()
 	if err != nil {
 		return err
 	}
-	defer enforcer.close()
+	defer enforcer.Close()
 	var show watchShow = &watchLines{out: c.OutOrStdout(), form: form}
 	if form == "text" {
 		show = newWatchFold(c.OutOrStdout())
@@ -132,9 +136,9 @@ func (l *watchLines) add(_ time.Time, changes []watchChange) error {
 		var err error
 		switch {
 		case l.form == "json":
-			err = newJSON(l.out).Encode(e)
+			err = output.JSON(l.out).Encode(e)
 		case changes[i].refuses():
-			_, err = fmt.Fprintln(l.out, printable(e.Key))
+			_, err = fmt.Fprintln(l.out, output.Printable(e.Key))
 		}
 
 		if err != nil {

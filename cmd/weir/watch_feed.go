@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/output"
 	"weir/pkg/blocklist"
 )
 
 // A watchFeed asks an enforcer repeatedly for the changes since the last version that it received.
 type watchFeed struct {
-	enforcer *enforcerClient
+	enforcer *ask.Enforcer
 	query    url.Values // sent with each request, next to the version
 	stderr   io.Writer
 	seen     *watchSeen
@@ -33,11 +35,11 @@ const (
 
 // begin reads the complete list, so that later changes can be recognised. It fails when no enforcer can be asked.
 func (f *watchFeed) begin(ctx context.Context) error {
-	list, err := f.enforcer.list(ctx, f.query)
+	list, err := f.enforcer.List(ctx, f.query)
 	if err != nil {
 		return err
 	}
-	defer list.close()
+	defer list.Close()
 	on := 0
 	for {
 		entry, err := list.Next()
@@ -47,13 +49,13 @@ func (f *watchFeed) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if change := f.seen.change(entry); change.what != "" && change.blocks() {
+		if change := f.seen.change(entry); change.what != "" && change.Blocks() {
 			on++
 		}
 	}
 
-	f.version, f.local = list.Header.Version, list.local
-	f.report("%s on the list of %s; changes from now on:", counted(on, "key"), f.enforcer.at())
+	f.version, f.local = list.Header.Version, list.Local
+	f.report("%s on the list of %s; changes from now on:", output.Counted(on, "key"), f.enforcer.At())
 	return nil
 }
 
@@ -76,7 +78,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 		case err != nil:
 			f.lost(err)
 		case f.failure != "":
-			f.report("the enforcer at %s answers again; changes are shown from where it was lost", f.enforcer.at())
+			f.report("the enforcer at %s answers again; changes are shown from where it was lost", f.enforcer.At())
 			f.failure = ""
 		}
 
@@ -108,7 +110,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 
 // lost makes the next request try all places of the enforcer again, and reports each error once.
 func (f *watchFeed) lost(err error) {
-	f.enforcer.fromTheFirst()
+	f.enforcer.Retry()
 	if err.Error() != f.failure {
 		f.report("%v; trying again", err)
 		f.failure = err.Error()
@@ -121,11 +123,11 @@ func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 	query.Set("after", f.version.String())
 	query.Set("local", f.local)
 	query.Set("wait", watchWait.String())
-	list, err := f.enforcer.list(ctx, query)
+	list, err := f.enforcer.List(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	defer list.close()
+	defer list.Close()
 	// A complete list in place of the changes begins a round; entries of the round before that it does not have are gone.
 	before := f.seen.round
 	if list.Header.Snapshot {
@@ -147,10 +149,10 @@ func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 		}
 	}
 
-	f.version, f.local = list.Header.Version, list.local
+	f.version, f.local = list.Header.Version, list.Local
 	if f.seen.round > before {
 		if gone := f.seen.dropGone(time.Now().UnixMilli()); gone > 0 {
-			f.report("%s left the list meanwhile, before their end", counted(gone, "key"))
+			f.report("%s left the list meanwhile, before their end", output.Counted(gone, "key"))
 		}
 	}
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 )
@@ -64,7 +66,7 @@ func (f *watchFold) count(c *watchChange) {
 
 // networkOf returns the /24 or the /48 of an address; empty when the text is not an address.
 func networkOf(ip string) string {
-	prefix := prefixOf(ip)
+	prefix := shown.Prefix(ip)
 	if !prefix.IsValid() {
 		return ""
 	}
@@ -94,14 +96,14 @@ func (f *watchFold) flush(now time.Time) error {
 	var b strings.Builder
 	for i, group := range groups {
 		if i < foldLines {
-			fmt.Fprintf(&b, "%s  %-8s  %s %s\n", clock(now), group.what, counted(f.groups[group], "more key"), group.words())
+			fmt.Fprintf(&b, "%s  %-8s  %s %s\n", clock(now), group.what, output.Counted(f.groups[group], "more key"), group.words())
 			continue
 		}
 		f.others += f.groups[group]
 	}
 
 	if f.others > 0 {
-		fmt.Fprintf(&b, "%s  and %s elsewhere\n", clock(now), counted(f.others, "more change"))
+		fmt.Fprintf(&b, "%s  and %s elsewhere\n", clock(now), output.Counted(f.others, "more change"))
 	}
 	clear(f.groups)
 	f.others = 0
@@ -121,16 +123,16 @@ func clock(t time.Time) string { return t.Local().Format("15:04:05") }
 
 // text returns the change as a line.
 func (c *watchChange) text(now time.Time) string {
-	line := fmt.Sprintf("%s  %-8s  %s  %s", clock(now), c.word(), c.target(), c.Rule)
+	line := fmt.Sprintf("%s  %-8s  %s  %s", clock(now), c.word(), c.Target(), c.Rule)
 	if c.what != blocklist.EventLifted {
 		line += "  " + c.lasts()
 	}
-	return line + "  " + c.whyWords()
+	return line + "  " + c.WhyText()
 }
 
 // refuses reports whether the change begins a block that is enforced, by a verdict or by a person.
 func (c *watchChange) refuses() bool {
-	return (c.what == blocklist.EventBlocked || c.what == blocklist.EventOrdered) && c.Mode == blocklist.Enforce && c.blocks()
+	return (c.what == blocklist.EventBlocked || c.what == blocklist.EventOrdered) && c.Mode == blocklist.Enforce && c.Blocks()
 }
 
 // lasts describes the end and the length of the block.
@@ -143,4 +145,4 @@ func (c *watchChange) lasts() string {
 }
 
 // word names what happened; for a manual entry it is the kind of the entry.
-func (c *watchChange) word() string { return eventWord(c.what, c.Order) }
+func (c *watchChange) word() string { return shown.Event(c.what, c.Order) }

@@ -3,12 +3,13 @@ package main
 import (
 	"hash/maphash"
 
+	"weir/cmd/weir/internal/shown"
 	"weir/pkg/blocklist"
 )
 
 // A watchChange is a change of an entry.
 type watchChange struct {
-	shownEntry
+	shown.Entry
 	what  string // in the words of the topic events; empty when nothing changed
 	known bool   // an unblock and the end of its entry are two changes; the second one is known already, and not shown to people
 }
@@ -44,7 +45,7 @@ func newWatchSeen() *watchSeen {
 
 // change remembers an entry and returns what changed.
 func (s *watchSeen) change(e *blocklist.Entry) watchChange {
-	change := watchChange{shownEntry: shownEntry{*e}}
+	change := watchChange{Entry: shown.Entry{Entry: *e}}
 	ended, id := endedBy(0), e.ID
 	if e.Ended != 0 {
 		ended = byItself
@@ -54,7 +55,7 @@ func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 	}
 
 	// The id shows whether this is the known entry of the key or a new one.
-	key := s.keyOf(&change.Entry)
+	key := s.keyOf(&change.Entry.Entry)
 	before := s.of[key]
 	now := seenEntry{maphash.String(s.seed, id), e.Until, e.Mode, ended, s.round}
 	s.of[key] = now

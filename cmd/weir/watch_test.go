@@ -15,6 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/shown"
 	"weir/pkg/blocklist"
 )
 
@@ -26,9 +30,9 @@ func TestWatchFoldsAFlood(t *testing.T) {
 	for i := range 50_000 {
 		e := blockedNow("per-ip", fmt.Sprintf("10.%d.%d.%d", i/65536, i/256%256, i%256), nil)
 		e.Fields = map[string]string{"ip": e.Key}
-		flood = append(flood, watchChange{shownEntry: shownEntry{*e}, what: blocklist.EventBlocked})
+		flood = append(flood, watchChange{Entry: shown.Entry{Entry: *e}, what: blocklist.EventBlocked})
 	}
-	user := watchChange{shownEntry: shownEntry{*blockedNow("login", "alice", map[string]string{"user": "alice"})}, what: blocklist.EventBlocked}
+	user := watchChange{Entry: shown.Entry{Entry: *blockedNow("login", "alice", map[string]string{"user": "alice"})}, what: blocklist.EventBlocked}
 	for range 3 {
 		flood = append(flood, user)
 	}
@@ -88,7 +92,7 @@ func TestWatchSeen(t *testing.T) {
 	// An unblock and the end that an aggregator then publishes are shown once.
 	pardon := &blocklist.Order{ID: "p", Kind: blocklist.OrderPardon, Rule: "per-ip", Key: e.Key, Pardons: e.ID, From: e.From, Until: e.Until, By: "alice", Why: "a mistake"}
 	change := seen.change(pardon.Entry())
-	if change.what != "lifted" || change.Rule != "per-ip" || change.Key != e.Key || change.whyWords() != "by alice: a mistake" {
+	if change.what != "lifted" || change.Rule != "per-ip" || change.Key != e.Key || change.WhyText() != "by alice: a mistake" {
 		t.Errorf("%+v", change)
 	}
 	ended.Ended = e.From + 1
@@ -142,9 +146,16 @@ type watching struct {
 	stop    func()
 }
 
-func watchAt(t *testing.T, places ...enforcerPlace) *watching {
+// watchAt watches the enforcer that the flags name.
+func watchAt(t *testing.T, flags ...string) *watching {
 	t.Helper()
-	client, err := newEnforcerClient(places, "", &clientFile{})
+	t.Setenv("HOME", t.TempDir())
+	c, at := &cobra.Command{}, ask.Flags{}
+	at.Add(c)
+	if err := c.ParseFlags(flags); err != nil {
+		t.Fatal(err)
+	}
+	client, err := at.Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +173,7 @@ func watchAt(t *testing.T, places ...enforcerPlace) *watching {
 		if err := <-w.ended; err != nil {
 			t.Error(err)
 		}
-		client.close()
+		client.Close()
 	}
 	return w
 }
@@ -178,7 +189,7 @@ func (w *watching) wants(all ...string) {
 		select {
 		case some := <-w.changes:
 			for _, c := range some {
-				if one := c.word() + " " + c.target(); missing[one] {
+				if one := c.word() + " " + c.Target(); missing[one] {
 					delete(missing, one)
 				} else {
 					w.t.Errorf("unwanted: %s", one)
@@ -228,7 +239,7 @@ func TestWatchFeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	front := newFront(t, first)
-	w := watchAt(t, enforcerPlace{url: front.URL, named: "--url"})
+	w := watchAt(t, "--url", front.URL)
 	defer w.stop()
 	awaitText(t, &w.stderr, "weir: 3 keys on the list of "+front.URL+"; changes from now on:\n")
 	verdict := blockedNow("per-ip", "198.51.100.9", map[string]string{"ip": "198.51.100.9"})
@@ -269,7 +280,7 @@ func TestWatchComesBackToTheSocket(t *testing.T) {
 	}
 	barred := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer barred.Close()
-	w := watchAt(t, enforcerPlace{url: "http://weir", socket: filepath.Join(folder, "weir.sock"), named: "enforcer.socket"}, enforcerPlace{url: barred.URL, named: "enforcer.listen"})
+	w := watchAt(t, "--set", "enforcer.socket="+filepath.Join(folder, "weir.sock"), "--set", "enforcer.listen="+barred.Listener.Addr().String())
 	defer w.stop()
 	if err := first.Close(); err != nil {
 		t.Error(err)

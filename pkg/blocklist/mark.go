@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -104,14 +105,14 @@ func decodeMark(record, value []byte) (*Mark, error) {
 		return nil, err
 	}
 
-	c := newDecoder(value[1:], false)
+	c := decoder{left: value[1:]}
 	m := &Mark{Partition: partition}
-	m.List.Name, m.List.Epoch = c.text(maxListName), c.Number()
-	m.Partitions = int(c.AtMost(maxPartitions))
-	m.Generation, m.Offset = c.Number(), c.Number()
-	m.Reached, m.At = c.Signed(), c.Signed()
-	m.Since = c.Number()
-	if c.Failed || len(c.Left) > 0 || m.validate() != nil || string(m.RecordKey()) != string(record) {
+	m.List.Name, m.List.Epoch = c.text(maxListName), c.number(math.MaxInt64)
+	m.Partitions = int(c.number(maxPartitions))
+	m.Generation, m.Offset = c.number(math.MaxInt64), c.number(math.MaxInt64)
+	m.Reached, m.At = c.varint(), c.varint()
+	m.Since = c.number(math.MaxInt64)
+	if c.failed || len(c.left) > 0 || m.validate() != nil || string(m.RecordKey()) != string(record) {
 		return nil, fmt.Errorf("%w: a mark of %d bytes that no version writes", ErrDamaged, len(value))
 	}
 

@@ -43,7 +43,7 @@ func (r *Reader) read(record []byte) error {
 	}
 
 	r.checksum = Checksum(record)
-	c := newCursor(body)
+	c := cursor{left: body}
 
 	// The four parts stand in the bytes in this order. Each one stops at the first failure of the cursor, so one check
 	// at the end is enough.
@@ -51,7 +51,7 @@ func (r *Reader) read(record []byte) error {
 	r.readRules(&c)
 	r.readPairs(&c)
 	r.readItems(&c)
-	if c.Failed {
+	if c.failed {
 		return fmt.Errorf("%w: the checksum holds, but there is what no version writes", ErrDamaged)
 	}
 
@@ -61,22 +61,22 @@ func (r *Reader) read(record []byte) error {
 func (r *Reader) readHeader(c *cursor) {
 	h := &r.header
 	h.Part, h.More = c.part()
-	h.Source = again(h.Source, c.Text(MaxText))
+	h.Source = again(h.Source, c.shortText())
 	h.From, h.To = c.fromTo()
-	h.Clock = c.Signed()
-	h.Fingerprint = again(h.Fingerprint, c.Text(MaxText))
+	h.Clock = c.varint()
+	h.Fingerprint = again(h.Fingerprint, c.shortText())
 }
 
 func (c *cursor) part() (part int, more bool) {
-	n := c.AtMost(maxPart<<1 | 1)
+	n := c.number(maxPart<<1 | 1)
 	return int(n >> 1), n&1 == 1
 }
 
 func (c *cursor) fromTo() (from, to int64) {
-	from = c.AtMost(math.MaxInt64 - 1)
-	length := c.AtMost(math.MaxInt64 - from)
+	from = c.number(math.MaxInt64 - 1)
+	length := c.number(uint64(math.MaxInt64 - from))
 	if length == 0 {
-		c.Fail()
+		c.fail()
 	}
 	return from, from + length
 }
@@ -92,9 +92,9 @@ func again(was string, text []byte) string {
 func (r *Reader) readRules(c *cursor) {
 	known := r.rules
 	r.rules = r.rules[:0]
-	for range c.AtMost(MaxBytes) {
+	for range c.number(MaxBytes) {
 		name := c.text()
-		if c.Failed {
+		if c.failed {
 			return
 		}
 		if n := len(r.rules); n < len(known) {
@@ -107,11 +107,11 @@ func (r *Reader) readRules(c *cursor) {
 
 func (r *Reader) readPairs(c *cursor) {
 	r.pairs, r.texts = r.pairs[:0], r.texts[:0]
-	for range c.AtMost(MaxBytes) {
-		head := c.Unsigned()
+	for range c.number(MaxBytes) {
+		head := c.uvarint()
 		rule := head >> formBits
-		if c.Failed || rule >= uint64(len(r.rules)) {
-			c.Fail()
+		if c.failed || rule >= uint64(len(r.rules)) {
+			c.fail()
 			return
 		}
 		var key []byte
@@ -124,22 +124,22 @@ func (r *Reader) readPairs(c *cursor) {
 func (r *Reader) readItems(c *cursor) {
 	r.items, r.ids = r.items[:0], r.ids[:0]
 	if len(r.pairs) == 0 {
-		c.End()
+		c.end()
 		return
 	}
 
 	// Times are differences to the item before; the first is one to the clock.
-	occurred, last := 0, r.header.Clock+c.Signed()
-	for len(c.Left) > 0 {
-		head := c.Unsigned()
+	occurred, last := 0, r.header.Clock+c.varint()
+	for len(c.left) > 0 {
+		head := c.uvarint()
 		switch head & timeBits {
 		case timeSame:
 		case timeMillis:
-			last += c.Signed()
+			last += c.varint()
 		case timeSeconds:
-			last += c.Signed() * 1000
+			last += c.varint() * 1000
 		default:
-			c.Fail()
+			c.fail()
 		}
 
 		item := Item{UnixMilli: last, Cost: 1}
@@ -153,7 +153,7 @@ func (r *Reader) readItems(c *cursor) {
 			occurred++
 		}
 		if pair >= uint64(len(r.pairs)) {
-			c.Fail()
+			c.fail()
 		}
 
 		item.Pair = int32(pair)
@@ -162,22 +162,22 @@ func (r *Reader) readItems(c *cursor) {
 
 	// No Writer lists a pair that has no item.
 	if occurred != len(r.pairs) {
-		c.Fail()
+		c.fail()
 	}
 }
 
 // readRare reads a cost, or a command.
 func (r *Reader) readRare(c *cursor, head uint64, item *Item) {
 	if head&commandFollows == 0 {
-		item.Cost = c.Number()
+		item.Cost = c.number(math.MaxInt64)
 		if item.Cost == 0 {
-			c.Fail()
+			c.fail()
 		}
 		return
 	}
 	item.Cost, item.id = 0, int32(len(r.ids))
-	if head&costFollows != 0 || c.Byte() != unblock {
-		c.Fail()
+	if head&costFollows != 0 || c.byte() != unblock {
+		c.fail()
 	}
 	r.ids = append(r.ids, c.text())
 }

@@ -77,9 +77,7 @@ func (s *site) usersAreChecked(address, rules, format string, log func() string,
 		if status := asks("GET /private/x", "alice", "wrong"); status != http.StatusUnauthorized {
 			t.Fatalf("a wrong password: %d", status)
 		}
-		for _, path := range []string{"/public", "/x%2F..%2Fprivate/x", "/private%2Fx", "/x/..%2fprivate/x", "/x%5C..%5Cprivate/x"} {
-			asks("GET http://alice@app.example"+path, "", "")
-		}
+		asks("GET http://alice@app.example/public", "", "")
 	}
 	for range 3 {
 		if status := asks("GET /private/x", "alice", "secret"); status != http.StatusOK {

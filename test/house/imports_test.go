@@ -18,7 +18,9 @@ var floors = [][]string{
 	{"pkg/rule", "pkg/blocklist", "internal/keys"},
 	{"pkg/collector", "pkg/aggregator", "pkg/enforcer", "pkg/backtest"},
 	{"cmd/internal/config", "cmd/internal/exit"},
-	{"cmd/internal/daemon"},
+	{"cmd/internal/daemon", "cmd/weir/internal/command", "cmd/weir/internal/output"},
+	{"cmd/weir/internal/live", "cmd/weir/internal/shown"},
+	{"cmd/weir/internal/ask"},
 	{"cmd/weir", "cmd/collector", "cmd/aggregator", "cmd/enforcer"},
 }
 

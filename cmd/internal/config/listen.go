@@ -21,6 +21,27 @@ type ServerTLS struct {
 	Clients string `yaml:"clients"`
 }
 
+// URL returns the URL for an address that a part listens on with this configuration.
+func (t *ServerTLS) URL(address string) string {
+	if t.Cert != "" {
+		return "https://" + reachable(address)
+	}
+	return "http://" + reachable(address)
+}
+
+// reachable returns the address to connect to for an address that a part listens on.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	ip, err := netip.ParseAddr(host)
+	if host != "" && (err != nil || !ip.IsUnspecified()) {
+		return address
+	}
+	return net.JoinHostPort("localhost", port)
+}
+
 // Validate checks that the files go together.
 func (t *ServerTLS) Validate(v yamlfile.Value) {
 	if (t.Cert == "") != (t.Key == "") {

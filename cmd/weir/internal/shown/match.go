@@ -1,4 +1,4 @@
-package main
+package shown
 
 import (
 	"net/netip"
@@ -6,29 +6,30 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A keyMatch finds the entries that concern a key that a person typed.
-type keyMatch struct {
+// A Match finds the entries that concern a key that a person typed.
+type Match struct {
 	text   string
 	scope  string // of a target: ip, user, …; empty when the text is not a target
 	value  string
 	prefix netip.Prefix // set with the scope ip
 }
 
-func newKeyMatch(text string) *keyMatch {
-	m := &keyMatch{text: text}
+// NewMatch reads a key: one that the list shows, an address, a prefix, or a field with its value.
+func NewMatch(text string) *Match {
+	m := &Match{text: text}
 	scope, value, err := blocklist.ParseTarget(text)
 	if err != nil {
 		return m
 	}
 	m.scope, m.value = scope, value
 	if scope == "ip" {
-		m.prefix = prefixOf(value)
+		m.prefix = Prefix(value)
 	}
 	return m
 }
 
-// prefixOf returns an address or a prefix as a prefix; an invalid one for any other text.
-func prefixOf(text string) netip.Prefix {
+// Prefix returns an address or a prefix as a prefix; an invalid one for any other text.
+func Prefix(text string) netip.Prefix {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		return prefix
 	}
@@ -39,9 +40,9 @@ func prefixOf(text string) netip.Prefix {
 	return netip.PrefixFrom(address, address.BitLen())
 }
 
-// matches reports whether an entry covers the key or lies within it. An unblock concerns the key that it unblocks.
-func (m *keyMatch) matches(e *shownEntry) bool {
-	if e.Key == m.text || e.target() == m.text || m.scope != "" && e.Fields[m.scope] == m.value {
+// Covers reports whether an entry covers the key or lies within it. An unblock concerns the key that it unblocks.
+func (m *Match) Covers(e *Entry) bool {
+	if e.Key == m.text || e.Target() == m.text || m.scope != "" && e.Fields[m.scope] == m.value {
 		return true
 	}
 	if e.Order == blocklist.OrderPardon && (e.Fields["key"] == m.text || m.overlaps(e.Fields["key"])) {
@@ -50,10 +51,10 @@ func (m *keyMatch) matches(e *shownEntry) bool {
 	return m.overlaps(e.Fields["ip"])
 }
 
-func (m *keyMatch) overlaps(ip string) bool {
+func (m *Match) overlaps(ip string) bool {
 	if !m.prefix.IsValid() || ip == "" {
 		return false
 	}
-	other := prefixOf(ip)
+	other := Prefix(ip)
 	return other.IsValid() && other.Overlaps(m.prefix)
 }

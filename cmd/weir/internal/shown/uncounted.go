@@ -1,4 +1,4 @@
-package main
+package shown
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"weir/cmd/weir/internal/output"
 )
 
 // uncountedWords describe the reasons of weir_collector_uncounted_total.
@@ -17,8 +19,8 @@ var uncountedWords = map[string]string{
 	"cost": "that cost nothing", "kafka": "refused by Kafka",
 }
 
-// uncountedText describes how many of a source's requests made no hit, and why; "" when all made one.
-func uncountedText(requests int64, uncounted map[string]int64) string {
+// Uncounted describes how many of a source's requests made no hit, and why; "" when all made one.
+func Uncounted(requests int64, uncounted map[string]int64) string {
 	var all int64
 	var texts []string
 	byCount := slices.SortedFunc(maps.Keys(uncounted), func(a, b string) int {
@@ -27,11 +29,11 @@ func uncountedText(requests int64, uncounted map[string]int64) string {
 
 	for _, reason := range byCount {
 		all += uncounted[reason]
-		texts = append(texts, fmt.Sprintf("%s %s", grouped(int(uncounted[reason])), cmp.Or(uncountedWords[reason], reason)))
+		texts = append(texts, fmt.Sprintf("%s %s", output.Grouped(int(uncounted[reason])), cmp.Or(uncountedWords[reason], reason)))
 	}
 
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of %s not counted: %s", grouped(int(all)), counted(int(requests), "request"), strings.Join(texts, ", "))
+	return fmt.Sprintf("%s of %s not counted: %s", output.Grouped(int(all)), output.Counted(int(requests), "request"), strings.Join(texts, ", "))
 }

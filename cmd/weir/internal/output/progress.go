@@ -1,4 +1,4 @@
-package main
+package output
 
 import (
 	"io"
@@ -7,20 +7,21 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// A progress shows how far a command has got. It shows nothing unless standard error is a terminal.
-type progress struct {
+// A Progress shows how far a command has got. It shows nothing unless standard error is a terminal.
+type Progress struct {
 	stderr io.Writer
 	doing  string
 	bar    *progressbar.ProgressBar
 }
 
-func newProgress(stderr io.Writer, doing string) *progress {
-	return &progress{stderr: stderr, doing: doing}
+// NewProgress returns the progress of doing something, such as sending.
+func NewProgress(stderr io.Writer, doing string) *Progress {
+	return &Progress{stderr: stderr, doing: doing}
 }
 
-// show draws the bar. A total of 0 means that the total is not known. Only one goroutine may call it.
-func (p *progress) show(done, total int64) {
-	if !isTerminal(p.stderr) {
+// Show draws the bar. A total of 0 means that the total is not known. Only one goroutine may call it.
+func (p *Progress) Show(done, total int64) {
+	if !IsTerminal(p.stderr) {
 		return
 	}
 	if total == 0 {
@@ -42,8 +43,8 @@ func (p *progress) show(done, total int64) {
 	_ = p.bar.Set64(done) // the work goes on without a bar
 }
 
-// done removes the bar.
-func (p *progress) done() {
+// Done removes the bar.
+func (p *Progress) Done() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}

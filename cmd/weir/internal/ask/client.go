@@ -1,4 +1,7 @@
-package main
+// Package ask sends requests over HTTP: to one enforcer, which flags, the environment, ~/.config/weir/client.yaml or the
+// configuration name, and to the status of parts. An answer is bounded in bytes and in time, and becomes an error in the
+// server's words. A key is never sent after a redirect to another host. The package does not know what is asked for.
+package ask
 
 import (
 	"bytes"
@@ -27,22 +30,22 @@ const (
 	maxAnswer      = 64 << 20         // bytes of an answer that is kept in memory
 )
 
-// An enforcerClient asks one enforcer: the first of its places that can be reached.
-type enforcerClient struct {
-	places  []enforcerPlace
+// An Enforcer asks one enforcer: the first of its places that can be reached.
+type Enforcer struct {
+	places  []place
 	key     string
 	clients []*http.Client // one for each place
 	now     int            // index of the place that is asked
 	tried   []string       // the places before it that could not be reached, and why
 }
 
-func newEnforcerClient(places []enforcerPlace, key string, file *clientFile) (*enforcerClient, error) {
+func newEnforcer(places []place, key string, file *clientFile) (*Enforcer, error) {
 	secure, err := file.tls()
 	if err != nil {
 		return nil, err
 	}
 
-	e := &enforcerClient{places: places, key: key}
+	e := &Enforcer{places: places, key: key}
 	for _, p := range places {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.TLSClientConfig = secure.Clone()
@@ -104,40 +107,41 @@ func rootsWith(ca string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-func (e *enforcerClient) close() {
+// Close ends the connections.
+func (e *Enforcer) Close() {
 	for _, client := range e.clients {
 		client.CloseIdleConnections()
 	}
 }
 
-// at returns the place that is asked now, for messages.
-func (e *enforcerClient) at() string {
+// At returns the place that is asked now, for messages.
+func (e *Enforcer) At() string {
 	if p := e.places[e.now]; p.socket != "" {
 		return p.socket
 	}
 	return e.places[e.now].url
 }
 
-// fromTheFirst starts again with the first place: one that could not be reached may have returned.
-func (e *enforcerClient) fromTheFirst() { e.now, e.tried = 0, nil }
+// Retry starts again with the first place: one that could not be reached may have returned.
+func (e *Enforcer) Retry() { e.now, e.tried = 0, nil }
 
 // send returns an answer with a status below 300. When a place cannot be reached, nothing was sent there, so send goes on
-// with the next one. It does not try earlier places again before fromTheFirst.
-func (e *enforcerClient) send(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
+// with the next one. It does not try earlier places again before Retry.
+func (e *Enforcer) send(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
 	for {
 		answer, err := e.sendOnce(ctx, method, path, query, body, accept)
 		if err == nil {
 			return answer, e.judge(answer)
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, fmt.Errorf("the enforcer at %s does not answer within %s", e.at(), answerPatience)
+			return nil, fmt.Errorf("the enforcer at %s does not answer within %s", e.At(), answerPatience)
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 
 		cause := fmt.Sprintf("%s: %v", e.places[e.now], exit.Cause(err))
-		if !isDial(err) {
+		if !NotSent(err) {
 			return nil, fmt.Errorf("asking the enforcer at %s", cause)
 		}
 		if e.now == len(e.places)-1 {
@@ -149,7 +153,7 @@ func (e *enforcerClient) send(ctx context.Context, method, path string, query ur
 	}
 }
 
-func (e *enforcerClient) sendOnce(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
+func (e *Enforcer) sendOnce(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
 	target := strings.TrimSuffix(e.places[e.now].url, "/") + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
@@ -180,32 +184,32 @@ func (e *enforcerClient) sendOnce(ctx context.Context, method, path string, quer
 	return e.clients[e.now].Do(request)
 }
 
-// A refused is an enforcer's refusal of a request, in the enforcer's words.
-type refused struct {
+// A Refused is an enforcer's refusal of a request, in the enforcer's words.
+type Refused struct {
 	text    string
-	affects []string // the effects that the user has to confirm
+	Affects []string // the effects that the user has to confirm
 }
 
-func (r *refused) Error() string { return r.text }
+func (r *Refused) Error() string { return r.text }
 
 // judge turns an answer of status 300 or more into an error, and closes it.
-func (e *enforcerClient) judge(answer *http.Response) error {
+func (e *Enforcer) judge(answer *http.Response) error {
 	if answer.StatusCode < 300 {
 		return nil
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // the part that could be read is enough for a message
-	says := strings.TrimPrefix(detail(text), ": ")
+	says := strings.TrimPrefix(Detail(text), ": ")
 	if says == "" {
-		return fmt.Errorf("%s answers %s, which is not an answer of an enforcer", e.at(), answer.Status)
+		return fmt.Errorf("%s answers %s, which is not an answer of an enforcer", e.At(), answer.Status)
 	}
 
-	no := &refused{text: fmt.Sprintf("the enforcer at %s: %s", e.at(), says)}
+	no := &Refused{text: fmt.Sprintf("the enforcer at %s: %s", e.At(), says)}
 	switch answer.StatusCode {
 	case http.StatusPreconditionRequired:
 		var problem struct{ Affects []string }
 		_ = json.Unmarshal(text, &problem) // without them it is an error like others
-		no.affects = problem.Affects
+		no.Affects = problem.Affects
 	case http.StatusBadRequest:
 		return exit.Wrong(no)
 	case http.StatusNotFound:
@@ -222,8 +226,8 @@ func (e *enforcerClient) judge(answer *http.Response) error {
 	return no
 }
 
-// ask sends a request and decodes the answer, one JSON value. It also returns its text.
-func (e *enforcerClient) ask(ctx context.Context, method, path string, query url.Values, body, into any) (json.RawMessage, error) {
+// Ask sends a request and decodes the answer, one JSON value. It also returns its text.
+func (e *Enforcer) Ask(ctx context.Context, method, path string, query url.Values, body, into any) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	answer, err := e.send(ctx, method, path, query, body, "application/json")
@@ -233,10 +237,10 @@ func (e *enforcerClient) ask(ctx context.Context, method, path string, query url
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer of %s: %w", e.at(), exit.Cause(err))
+		return nil, fmt.Errorf("reading the answer of %s: %w", e.At(), exit.Cause(err))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return nil, fmt.Errorf("the answer of %s is not that of an enforcer: %w", e.at(), err)
+		return nil, fmt.Errorf("the answer of %s is not that of an enforcer: %w", e.At(), err)
 	}
 
 	return text, nil

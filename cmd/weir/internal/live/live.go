@@ -1,4 +1,7 @@
-package main
+// Package live finds the running system that a command is about: the configuration of its parts, and the brokers that it
+// names. When no process runs the embedded broker, the command runs it itself until Close. The package asks no part; ask
+// does.
+package live
 
 import (
 	"context"
@@ -22,36 +25,38 @@ import (
 	"weir/internal/telemetry"
 )
 
-// A liveFlags selects a running system by the configuration of its parts.
-type liveFlags struct {
+// A Flags selects a running system by the configuration of its parts.
+type Flags struct {
 	file string
 	set  []string
 }
 
-func (f *liveFlags) add(c *cobra.Command) {
+// Add adds the flags to a command.
+func (f *Flags) Add(c *cobra.Command) {
 	c.Flags().StringVar(&f.file, "config", "", "read the configuration `FILE` (default ./weir.yaml, then /etc/weir/weir.yaml)")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "replace a setting of the configuration: `KEY=VALUE` such as kafka.prefix=test.; may be repeated")
 }
 
-func (f *liveFlags) load() (*config.Config, error) {
+// Load reads the configuration with its rules.
+func (f *Flags) Load() (*config.Config, error) {
 	settings, _, err := config.Load(config.Options{File: f.file, Set: f.set, Environ: os.Environ()}) // weir check shows warnings
 	return settings, err
 }
 
-// loadButRules is load for commands that need no rules. During an incident the rules in the file may contain mistakes,
+// LoadButRules is Load for commands that need no rules. During an incident the rules in the file may contain mistakes,
 // while the parts go on with the previous ones.
-func (f *liveFlags) loadButRules() (*config.Config, error) {
+func (f *Flags) LoadButRules() (*config.Config, error) {
 	settings, _, err := config.Load(config.Options{File: f.file, Set: f.set, Environ: os.Environ(), NoRules: true})
 	return settings, err
 }
 
-// loadAnyhow is load. When only the rules are wrong it writes their faults to standard error and is loadButRules.
-func (f *liveFlags) loadAnyhow(stderr io.Writer) (*config.Config, error) {
-	settings, err := f.load()
+// LoadAnyhow is Load. When only the rules are wrong it writes their faults to standard error and is LoadButRules.
+func (f *Flags) LoadAnyhow(stderr io.Writer) (*config.Config, error) {
+	settings, err := f.Load()
 	if err == nil {
 		return settings, nil
 	}
-	bare, other := f.loadButRules()
+	bare, other := f.LoadButRules()
 	if other != nil {
 		return nil, err
 	}
@@ -59,15 +64,15 @@ func (f *liveFlags) loadAnyhow(stderr io.Writer) (*config.Config, error) {
 	return bare, nil
 }
 
-// A broker is a client of the brokers that the configuration names, or of the embedded broker.
-type broker struct {
+// A Broker is a client of the brokers that the configuration names, or of the embedded broker.
+type Broker struct {
 	*kafka.Client
 	inProcess *embedded.Broker // nil unless this process runs it
 }
 
-// connect opens a client for these topics, or for all when none is named. The client logs repeated errors to standard
+// Connect opens a client for these topics, or for all when none is named. The client logs repeated errors to standard
 // error.
-func connect(settings *config.Config, stderr io.Writer, topics ...string) (*broker, error) {
+func Connect(settings *config.Config, stderr io.Writer, topics ...string) (*Broker, error) {
 	logger, err := telemetry.Log(stderr, "warn", "text")
 	if err != nil {
 		return nil, err
@@ -75,7 +80,7 @@ func connect(settings *config.Config, stderr io.Writer, topics ...string) (*brok
 
 	process := &daemon.Process{Config: settings, Logger: logger, Metrics: prometheus.NewRegistry()}
 	to := process.KafkaConfig(topics...)
-	b := &broker{}
+	b := &Broker{}
 	if len(settings.Kafka.Brokers) == 0 {
 		if to.Dial, err = b.embed(settings); err != nil {
 			return nil, err
@@ -91,12 +96,12 @@ func connect(settings *config.Config, stderr io.Writer, topics ...string) (*brok
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// errNoBroker means that no embedded broker has its data here.
-var errNoBroker = errors.New("there is no embedded broker's data")
+// ErrNoBroker means that no embedded broker has its data here.
+var ErrNoBroker = errors.New("there is no embedded broker's data")
 
 // embed connects to the embedded broker through the socket of the process that runs it. When no process runs it, this
 // process runs it until the command ends.
-func (b *broker) embed(settings *config.Config) (dialFunc, error) {
+func (b *Broker) embed(settings *config.Config) (dialFunc, error) {
 	socket := settings.BrokerSocket()
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -107,7 +112,7 @@ func (b *broker) embed(settings *config.Config) (dialFunc, error) {
 	}
 	folder := settings.BrokerFolder()
 	if _, err := os.Stat(filepath.Join(folder, "lock")); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; if Kafka is elsewhere, name kafka.brokers in weir.yaml", errNoBroker, folder)
+		return nil, fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; if Kafka is elsewhere, name kafka.brokers in weir.yaml", ErrNoBroker, folder)
 	}
 
 	var err error
@@ -138,8 +143,11 @@ func waitForSocket(socket string) bool {
 // startPatience is how long a process that has locked the broker's folder may take until it accepts connections.
 const startPatience = 3 * time.Second
 
-// place describes for messages where the embedded broker keeps its topics; empty for Kafka.
-func (b *broker) place(settings *config.Config) string {
+// RunsHere reports whether this process runs the embedded broker, because no other process does.
+func (b *Broker) RunsHere() bool { return b.inProcess != nil }
+
+// Place describes for messages where the embedded broker keeps its topics; empty for Kafka.
+func (b *Broker) Place(settings *config.Config) string {
 	switch {
 	case len(settings.Kafka.Brokers) > 0:
 		return ""
@@ -150,7 +158,7 @@ func (b *broker) place(settings *config.Config) string {
 }
 
 // Close ends the connections, and the broker if this process runs it.
-func (b *broker) Close() {
+func (b *Broker) Close() {
 	if b.Client != nil {
 		b.Client.Close()
 	}

@@ -1,4 +1,4 @@
-package main
+package output
 
 import (
 	"strconv"
@@ -6,9 +6,9 @@ import (
 	"unicode"
 )
 
-// printable makes text from outside safe for a terminal: a client that puts escape sequences or line breaks into its name
+// Printable makes text from outside safe for a terminal: a client that puts escape sequences or line breaks into its name
 // must not be able to fake our output. It writes such characters as Go does: \x1b and \n.
-func printable(text string) string {
+func Printable(text string) string {
 	plain := func(r rune) bool { return unicode.IsPrint(r) && r != unicode.ReplacementChar }
 	if strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
 		return text

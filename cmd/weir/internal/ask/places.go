@@ -1,4 +1,4 @@
-package main
+package ask
 
 import (
 	"errors"
@@ -12,30 +12,32 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/live"
 	"weir/internal/yamlfile"
 )
 
-// An enforcerFlags selects the enforcer that a command asks.
-type enforcerFlags struct {
-	live    liveFlags
+// A Flags selects the enforcer that a command asks.
+type Flags struct {
+	Live    live.Flags
 	url     string
 	keyFile string
 }
 
-func (f *enforcerFlags) add(c *cobra.Command) {
-	f.live.add(c)
+// Add adds the flags to a command.
+func (f *Flags) Add(c *cobra.Command) {
+	f.Live.Add(c)
 	c.Flags().StringVar(&f.url, "url", "", "ask the enforcer at `URL` (default $WEIR_URL, ~/.config/weir/client.yaml, then the one on this machine)")
 	c.Flags().StringVar(&f.keyFile, "key-file", "", "send the API key in `FILE` (default $WEIR_KEY_FILE; its socket needs none)")
 }
 
-// An enforcerPlace is an address at which an enforcer may listen.
-type enforcerPlace struct {
+// A place is an address at which an enforcer may listen.
+type place struct {
 	url    string // without the path of an endpoint
 	socket string // the unix socket to connect to; empty means TCP
 	named  string // where it was named: --url, WEIR_URL, a file
 }
 
-func (p enforcerPlace) String() string {
+func (p place) String() string {
 	if p.socket != "" {
 		return p.socket + " (" + p.named + ")"
 	}
@@ -80,9 +82,9 @@ func readClientFile() (*clientFile, error) {
 	return file, nil
 }
 
-// connect makes a client for the enforcer that is named by a flag, the environment or the user's file, in this order.
-// Without any of these the client uses the enforcer on this machine. connect itself sends nothing.
-func (f *enforcerFlags) connect() (*enforcerClient, error) {
+// Connect makes a client for the enforcer that is named by a flag, the environment or the user's file, in this order.
+// Without any of these the client uses the enforcer on this machine. Connect itself sends nothing.
+func (f *Flags) Connect() (*Enforcer, error) {
 	file, err := readClientFile()
 	if err != nil {
 		return nil, err
@@ -97,11 +99,11 @@ func (f *enforcerFlags) connect() (*enforcerClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newEnforcerClient(places, key, file)
+	return newEnforcer(places, key, file)
 }
 
-func (f *enforcerFlags) places(file *clientFile) ([]enforcerPlace, error) {
-	for _, p := range []enforcerPlace{
+func (f *Flags) places(file *clientFile) ([]place, error) {
+	for _, p := range []place{
 		{url: f.url, named: "--url"},
 		{url: os.Getenv("WEIR_URL"), named: "WEIR_URL"},
 		{url: file.URL, named: file.path},
@@ -114,10 +116,10 @@ func (f *enforcerFlags) places(file *clientFile) ([]enforcerPlace, error) {
 			return nil, exit.Wrongf("%s: %q is not the URL of an enforcer; write it as https://enforcer.example:7421", p.named, p.url)
 		}
 
-		return []enforcerPlace{p}, nil
+		return []place{p}, nil
 	}
 
-	settings, err := f.live.loadButRules()
+	settings, err := f.Live.LoadButRules()
 	if err != nil {
 		return nil, err
 	}
@@ -125,25 +127,21 @@ func (f *enforcerFlags) places(file *clientFile) ([]enforcerPlace, error) {
 }
 
 // localPlaces returns the enforcer's socket and its address on this machine.
-func localPlaces(settings *config.Config) ([]enforcerPlace, error) {
+func localPlaces(settings *config.Config) ([]place, error) {
 	e := &settings.Enforcer
-	var places []enforcerPlace
+	var places []place
 	if e.Socket != "" {
-		places = append(places, enforcerPlace{url: "http://weir", socket: e.Socket, named: "enforcer.socket"})
+		places = append(places, place{url: "http://weir", socket: e.Socket, named: "enforcer.socket"})
 	}
 
 	const system = "/var/lib/weir"
 	if home, err := os.UserHomeDir(); err == nil && settings.Data == filepath.Join(home, ".local", "state", "weir") {
 		// The data folder is the default of a user; a service's default is another one.
-		places = append(places, enforcerPlace{url: "http://weir", socket: filepath.Join(system, filepath.Base(e.Socket)), named: "a service's socket"})
+		places = append(places, place{url: "http://weir", socket: filepath.Join(system, filepath.Base(e.Socket)), named: "a service's socket"})
 	}
 
 	if e.Listen != "" {
-		scheme := "http"
-		if e.TLS.Cert != "" {
-			scheme = "https"
-		}
-		places = append(places, enforcerPlace{url: scheme + "://" + reachable(e.Listen), named: "enforcer.listen"})
+		places = append(places, place{url: e.TLS.URL(e.Listen), named: "enforcer.listen"})
 	}
 
 	if len(places) == 0 {
@@ -152,8 +150,11 @@ func localPlaces(settings *config.Config) ([]enforcerPlace, error) {
 	return places, nil
 }
 
+// SharedKey returns the API key that --key-file or the environment names, for the parts next to the enforcer.
+func (f *Flags) SharedKey() (string, error) { return f.key(&clientFile{}, place{}) }
+
 // key returns the API key to send. The key of the user's file goes only to the URL in that file and to this machine.
-func (f *enforcerFlags) key(file *clientFile, first enforcerPlace) (string, error) {
+func (f *Flags) key(file *clientFile, first place) (string, error) {
 	path := f.keyFile
 	if path == "" {
 		path = os.Getenv("WEIR_KEY_FILE")
@@ -165,7 +166,7 @@ func (f *enforcerFlags) key(file *clientFile, first enforcerPlace) (string, erro
 		return "", nil
 	}
 
-	key, err := readKey(path)
+	key, err := ReadKey(path)
 	if err != nil {
 		return "", exit.Wrongf("reading the API key: %w", err)
 	}

@@ -1,0 +1,35 @@
+package ask
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"weir/pkg/blocklist"
+)
+
+// A List reads the list, or its changes, as they come in. It is complete only when Next returns io.EOF.
+type List struct {
+	*blocklist.JSONReader
+	Local string // names the manual entries in it that wait for Kafka
+	body  io.Closer
+}
+
+// Close ends the reading.
+func (l *List) Close() { l.body.Close() }
+
+// List requests the list.
+func (e *Enforcer) List(ctx context.Context, query url.Values) (*List, error) {
+	answer, err := e.send(ctx, http.MethodGet, "/v1/blocklist", query, nil, blocklist.ContentJSON)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := blocklist.NewJSONReader(answer.Body)
+	if err != nil {
+		answer.Body.Close()
+		return nil, fmt.Errorf("asking %s for the list: %w", e.At(), err)
+	}
+	return &List{reader, answer.Header.Get("Weir-Local"), answer.Body}, nil
+}

@@ -1,0 +1,108 @@
+package ask
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"weir/cmd/internal/exit"
+	"weir/internal/origin"
+)
+
+// PartClient returns a client for the parts, with the roots and the certificate of the user's file.
+func PartClient(patience time.Duration) (*http.Client, error) {
+	file, err := readClientFile()
+	if err != nil {
+		return nil, err
+	}
+	secure, err := file.tls()
+	if err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = secure
+	transport.DisableKeepAlives = true // they are asked once
+	return origin.Stay(&http.Client{Transport: transport, Timeout: patience}), nil
+}
+
+// ErrAnswer means that there was an answer, but not a status.
+var ErrAnswer = errors.New("answers")
+
+// maxStatus is how many bytes of a part's answer are read.
+const maxStatus = 16 << 20
+
+const partPatience = 2 * time.Second
+
+// Status asks a part for its status at a URL, with a key unless it is empty.
+func Status(ctx context.Context, url, key string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	if key != "" {
+		request.Header.Set("X-Api-Key", key)
+	}
+
+	client, err := PartClient(partPatience)
+	if err != nil {
+		return nil, err
+	}
+
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, exit.Cause(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it %w %s: %.200s", ErrAnswer, answer.Status, bytes.TrimSpace(text))
+	}
+
+	return text, err
+}
+
+// Key returns the API key in a file, or else that in $WEIR_KEY_FILE; empty when neither is set.
+func Key(file string) (string, error) {
+	if file == "" {
+		file = os.Getenv("WEIR_KEY_FILE")
+	}
+	if file == "" {
+		return "", nil
+	}
+	return ReadKey(file)
+}
+
+// ReadKey reads an API key from a file of one line.
+func ReadKey(file string) (string, error) {
+	key, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	key = bytes.TrimSpace(key)
+	if len(key) == 0 || bytes.ContainsAny(key, "\r\n") {
+		return "", fmt.Errorf("%s must contain an API key, in one line", file)
+	}
+	return string(key), nil
+}
+
+// NotSent reports whether an error happened before a connection was made, so that nothing can have been counted.
+func NotSent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// Detail returns the detail of a problem document, as the end of a message.
+func Detail(text []byte) string {
+	var problem struct{ Detail string }
+	if json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
+		return ""
+	}
+	return ": " + problem.Detail
+}

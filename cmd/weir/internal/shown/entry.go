@@ -1,0 +1,81 @@
+// Package shown describes entries, their changes, and requests that do not count, in the words that people read. It decides
+// nothing and asks no one.
+package shown
+
+import (
+	"fmt"
+	"time"
+
+	"weir/cmd/weir/internal/output"
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+)
+
+// An Entry describes an entry to people; a manual entry is shown in the same form.
+type Entry struct{ blocklist.Entry }
+
+// Blocks reports whether the entry refuses someone, or would in mode enforce. Of manual entries only blocks do.
+func (e *Entry) Blocks() bool { return e.Order == 0 || e.Order == blocklist.OrderBlock }
+
+// Target returns the key as a user types it: with the name of its field unless it is an address.
+func (e *Entry) Target() string {
+	if e.Order != blocklist.OrderBlock && e.Order != blocklist.OrderAllow {
+		return output.Printable(e.Key)
+	}
+	for name := range e.Fields {
+		if name != "ip" {
+			return output.Printable(name + ":" + e.Key)
+		}
+	}
+	return output.Printable(e.Key)
+}
+
+// UntilText describes the end as a part of a sentence.
+func (e *Entry) UntilText() string {
+	if e.Until == blocklist.Never {
+		return "until someone ends it"
+	}
+	return "until " + backtest.Instant(e.Until).String()
+}
+
+// WhyText describes the reason in a few words.
+func (e *Entry) WhyText() string {
+	text := ""
+	switch {
+	case e.Source == blocklist.Manual:
+		text = fmt.Sprintf("by %s: %s", output.Printable(e.By), output.Printable(e.Why))
+	case e.Limit != "":
+		text = fmt.Sprintf("%d hits broke %s", e.Count, e.Limit)
+	}
+
+	if e.Level > 1 {
+		text += fmt.Sprintf(", offence %d", e.Level)
+	}
+	if e.Mode == blocklist.Shadow {
+		text += " (shadow: not refused)"
+	}
+
+	return text
+}
+
+// Event names an event as the topic events does; for a manual entry it is the kind of the entry.
+func Event(what string, order blocklist.Kind) string {
+	switch {
+	case what == blocklist.EventOrdered && order != 0:
+		return order.String()
+	case what == blocklist.EventLifted && order == blocklist.OrderPause:
+		return "resumed"
+	}
+	return what
+}
+
+// Instant returns a time, rounded down to a second.
+func Instant(t time.Time) string {
+	return backtest.Instant(t.Truncate(time.Second).UnixMilli()).String()
+}
+
+// A Sending is the time of the last request that the asked enforcer refused.
+type Sending struct {
+	Last time.Time `json:"last"`
+	Age  string    `json:"age"`
+}
