@@ -91,6 +91,8 @@ func need(key, value []byte) int {
 // pack writes a record at the end of the chunk, which must have room, and returns its unit.
 func (c *chunk) pack(h head, key, value []byte) int {
 	begin := c.used
+
+	// It is written in place: the chunk has room, and no reader has a ref to these bytes before the slot is stored.
 	b := c.bytes[:begin]
 	b = binary.LittleEndian.AppendUint64(b, uint64(h.until))
 	b = binary.LittleEndian.AppendUint32(b, h.hash)

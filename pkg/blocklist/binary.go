@@ -140,6 +140,8 @@ func (w *Writer) Close() error {
 	b := w.room[:0]
 	b = append(b, itemEnd)
 	w.write(binary.AppendUvarint(b, w.count))
+
+	// The checksum is written past the digest, for it covers all before it.
 	b = binary.LittleEndian.AppendUint64(w.room, w.digest.Sum64())
 	if w.err == nil {
 		_, w.err = w.to.Write(b)
@@ -187,6 +189,7 @@ func NewReader(from io.Reader) (*Reader, error) {
 		return nil, fmt.Errorf("%w: the list is of version %d, this program reads %d", ErrNewer, begin[8], RecordVersion)
 	}
 
+	// The numbers fail quietly: r.err keeps the first error, and is looked at once.
 	h := &r.Header
 	h.Version.List.Name = string(r.text(nil, maxListName))
 	h.Version.List.Epoch = r.number()
@@ -212,6 +215,8 @@ func (r *Reader) Next() (c Change, local bool, err error) {
 	case r.err != nil:
 	case kind == itemEnd:
 		r.end()
+	// The bytes are bounded before memory is taken for them (text): the checksum that vouches for them comes at the
+	// end.
 	case kind == itemLog:
 		c.Offset = r.number()
 		r.key = r.text(r.key, MaxBytes)
@@ -316,6 +321,7 @@ func (r *Reader) number() int64 {
 	}
 
 	v, n := binary.Uvarint(b)
+	// Only the shortest form, so that one list has one sequence of bytes, and one checksum.
 	if r.err == nil && (n <= 0 || v > math.MaxInt64 || n > 1 && b[n-1] == 0) {
 		r.err = fmt.Errorf("%w: a number of the list", ErrDamaged)
 	}

@@ -21,6 +21,7 @@ func (c *content) check(a *Asked, now int64) Answer {
 		}
 	}
 
+	// Most lists have no such orders, and then the fields of the request are not looked at.
 	if c.fields.Load() > 0 {
 		if c.byFields(&answer, a, now); answer.Allowed.Found() {
 			return answer
@@ -28,6 +29,7 @@ func (c *content) check(a *Asked, now int64) Answer {
 	}
 
 	if ordered {
+		// Only now, when no order to allow is left that could beat it.
 		c.byAddress(&answer, OrderBlock, ip, now)
 	}
 	for i := range a.Keys {
@@ -78,6 +80,7 @@ func (c *content) byFields(answer *Answer, a *Asked, now int64) {
 func (a *Answer) order(h Held, now int64) {
 	switch {
 	case !h.inForce(now) || a.Allowed.Found():
+	// It also takes back a block that was found before it, over a field that was asked first.
 	case h.kind() == OrderAllow:
 		a.Allowed, a.Entry = h, Held{}
 	case h.kind() == OrderBlock && h.Until() > a.until() && h.rule.pausedUntil.Load() <= now:

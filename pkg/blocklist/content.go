@@ -76,6 +76,8 @@ func (c *content) applyEntry(change Change, now int64) error {
 		}
 	}
 
+	// An entry that ended early is kept until its end, so that older records of its key, which may still come, change
+	// nothing.
 	until := keepUntil(e.Until, e.Ended)
 	if until <= now {
 		c.forget(e.Rule, key)
@@ -89,6 +91,9 @@ func (c *content) applyEntry(change Change, now int64) error {
 	if e.Ended != 0 {
 		flags |= heldEnded
 	}
+
+	// The pardon may have come before this record: an entry is published again, or follows from hits that waited to be
+	// counted.
 	if c.pardons(change.Key, e, now) {
 		flags |= heldPardoned
 	}
@@ -130,6 +135,8 @@ func (c *content) hold(old Held, h head, rule string, key, value []byte) (*ruleS
 	}
 
 	h.rule, h.hash = uint16(number), hashOf(rule, key)
+	// Each change of the end adds an item to the heap. Without this check a published entry that is repeated would make
+	// it grow.
 	if !old.Found() || (old.Until()+999)/1000 != (h.until+999)/1000 {
 		c.ends.add(h.until, h.hash)
 	}
@@ -181,6 +188,8 @@ func (c *content) expire(now int64, most int) {
 func (c *content) expireHash(hash uint32, now int64) {
 	v := c.view.Load()
 	mask := uint32(len(v.slots) - 1)
+
+	// They are collected first, because forget moves records and changes the slots.
 	var over []packed
 	for i := spread(hash) & mask; ; i = (i + 1) & mask {
 		word := v.slots[i].Load()

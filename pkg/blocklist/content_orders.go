@@ -16,6 +16,7 @@ func (c *content) applyOrder(change Change, now int64) error {
 		return nil
 	}
 
+	// The old order leaves the indexes before the new one enters: both have the same place in them.
 	c.forget(string(rule), key)
 	until := keepUntil(o.Until, o.Ended)
 	if until <= now || o.Ended != 0 {
@@ -109,6 +110,7 @@ func (c *content) refreshPardon(record []byte, now int64) error {
 		return nil
 	}
 
+	// The record is written again with another flag, because records never change: readers may be looking at it.
 	_, err := c.hold(old, head{until: old.Until(), flags: flags}, old.rule.name, old.record.key(), old.record.value())
 	return err
 }

@@ -77,6 +77,7 @@ func (e *Entry) appendFields(b []byte) []byte {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		b = appendText(b, name)
 		value := e.Fields[name]
+		// The key of most rules is the value of their only field: it is not written twice.
 		if value == e.Key {
 			b = append(b, 0)
 			continue
@@ -115,6 +116,8 @@ func (e *Entry) decode(value []byte, borrowed bool) error {
 	}
 	c := decoder{left: value[2:], borrowed: borrowed}
 	e.read(&c, value[1])
+	// The flags are compared with those that the entry would be written with, so that every entry has one form in
+	// bytes.
 	if c.failed || len(c.left) > 0 || e.validate() != nil || e.flags() != value[1] {
 		return errDamaged(value)
 	}

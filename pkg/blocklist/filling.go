@@ -21,6 +21,7 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 		if !isMark(change.Key) {
 			edits++
 		}
+
 		// A pending order will be the last record of its target, so earlier ones must not replace it now.
 		if s.pending.resolve(change) {
 			continue
@@ -30,8 +31,10 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 		}
 	}
 
+	// In steps: many blocks may end in the same second, and writers take turns.
 	list.expire(nowMilli, expirySteps+len(changes))
 	s.edits.Add(edits)
+	// The state is stored after the records, so a reader that sees the version sees its records.
 	if len(changes) > 0 {
 		s.state.Store(&state)
 		s.notify()
@@ -98,6 +101,8 @@ func (f *Filling) note(change Change) {
 		return
 	}
 	f.ordered[string(change.Key)] = true
+
+	// Orders may be given while the list is read, so the pending ones are looked up each time.
 	f.set.mu.Lock()
 	w := f.set.pending.of(string(change.Key))
 	f.set.mu.Unlock()
@@ -129,11 +134,14 @@ func (f *Filling) swap(state State, above []*Order, nowMilli int64) {
 		}
 	}
 
+	// The log has these orders, so they no longer wait. All others are applied over the new list, which does not have
+	// them.
 	s.pending.drop(f.brought)
 	s.pending.each(func(key string, w *waiting) {
 		_ = f.content.apply(Change{Key: []byte(key), Value: w.value}, nowMilli)
 	})
 
+	// The changes that the ring has belong to the old list: a follower needs a snapshot now.
 	s.ring.reset(state.Version.Offset)
 	s.install(f.content, state)
 	s.notify()

@@ -105,6 +105,7 @@ func (s *Set) WriteJSONAfter(to io.Writer, after Version, nowMilli int64, wanted
 		return e == nil || wanted != nil && !wanted(e) || w.Entry(e) == nil
 	}
 
+	// Changes include ended entries, or a reader would keep them.
 	for _, change := range c.changes {
 		show(change.Entry())
 	}
@@ -161,6 +162,8 @@ func NewJSONReader(from io.Reader) (*JSONReader, error) {
 	}
 
 	r.Header, err = first.header()
+
+	// The first line is in the checksum, and does not count as an entry.
 	r.count = 0
 	r.digest.Write(line)
 	r.digest.Write([]byte{'\n'})
@@ -206,6 +209,8 @@ func (r *JSONReader) next() (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// No entry begins with count: its first member is its id.
 	if bytes.HasPrefix(line, []byte(`{"count":`)) {
 		return nil, r.end(line)
 	}

@@ -38,6 +38,7 @@ func (f *Filling) leavesBehind(next State, now int64) (orders []*Order) {
 			return true
 		}
 		o := h.Order()
+		// An order that the new log has lifted is in ordered too, and is not given again.
 		if key := string(o.RecordKey()); !f.ordered[key] && s.pending.of(key) == nil {
 			orders = append(orders, o)
 		}

@@ -112,6 +112,7 @@ func decodeMark(record, value []byte) (*Mark, error) {
 	m.Generation, m.Offset = c.number(math.MaxInt64), c.number(math.MaxInt64)
 	m.Reached, m.At = c.varint(), c.varint()
 	m.Since = c.number(math.MaxInt64)
+	// The key is compared as text: "/mark/01" would be a second record of partition 1.
 	if c.failed || len(c.left) > 0 || m.validate() != nil || string(m.RecordKey()) != string(record) {
 		return nil, fmt.Errorf("%w: a mark of %d bytes that no version writes", ErrDamaged, len(value))
 	}

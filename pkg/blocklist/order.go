@@ -93,6 +93,7 @@ func (o *Order) readKey(record []byte) bool {
 		o.Rule = value
 		return scope == pauseWord
 	case OrderPardon:
+		// A rule's name has no slash, so the first one ends it; a key may have some.
 		o.Rule, o.Key, found = strings.Cut(value, "/")
 		return scope == pardonWord && found
 	}

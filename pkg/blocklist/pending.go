@@ -45,6 +45,7 @@ func (p *pending) resolve(change Change) bool {
 		return false
 	}
 
+	// Any other record is overridden: the order will be the last one of its target in the log.
 	brought, err := decodeOrder(change.Key, change.Value)
 	if err != nil || brought.ID != w.order.ID {
 		return true
@@ -148,6 +149,7 @@ func (s *Set) orderAbove(orders []*Order, nowMilli int64) {
 			continue
 		}
 		s.pending.above[key] = w
+		// An order given here overrides it, and one that was active already is not applied again.
 		if old := before[key]; s.pending.own[key] == nil && (old == nil || old.order.ID != o.ID) {
 			_ = s.list.Load().apply(Change{Key: []byte(key), Value: w.value}, nowMilli)
 			s.edits.Add(1)

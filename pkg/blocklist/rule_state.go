@@ -30,6 +30,8 @@ func (r *ruleState) noteForm(e *Entry) {
 		return
 	}
 
+	// A form is replaced and never changed, because readers have no lock. It is cloned, because the field may lie in a
+	// buffer that is used again.
 	next := form{field: strings.Clone(field)}
 	if old != nil && old.field == field {
 		next = *old

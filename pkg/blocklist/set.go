@@ -183,6 +183,7 @@ func (s *Set) Changes(after Version, limit int) ([]Change, Version, bool) {
 		return nil, now, false
 	}
 	changes, ok := s.ring.after(after.Offset, limit)
+	// The limit may have left later ones out: the version is that of the last one returned.
 	if ok && len(changes) == limit && limit > 0 {
 		now.Offset = changes[limit-1].Offset
 	}

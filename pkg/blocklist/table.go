@@ -63,6 +63,9 @@ again:
 		if uint32(slot>>32) != hash || ref(slot) == 0 {
 			continue
 		}
+
+		// The chunk may have been given up since the view was loaded. After this check the ref is valid in v, whatever
+		// happens next: the garbage collector keeps the chunk.
 		if t.view.Load() != v {
 			goto again
 		}
@@ -93,6 +96,7 @@ func (t *table) slotOf(hash uint32, rule string, key []byte) (slot *atomic.Uint6
 			return free, nil
 		case word == 0:
 			return slot, nil
+		// A removed slot can be used again, but only if the key does not come behind it.
 		case ref(word) == 0 && free == nil:
 			free = slot
 		case ref(word) != 0 && uint32(word>>32) == hash:
@@ -108,6 +112,8 @@ func (t *table) slotOf(hash uint32, rule string, key []byte) (slot *atomic.Uint6
 func (t *table) put(h head, rule string, key, value []byte) {
 	t.makeRoom(need(key, value))
 	r := t.write(h, key, value)
+
+	// The record is complete in its chunk before the slot names it: readers see the old one or the new one.
 	slot, old := t.slotOf(h.hash, rule, key)
 	word := slot.Load()
 	if word == 0 {
@@ -152,6 +158,9 @@ func (t *table) giveUp(number int) {
 		t.move(ref(number<<unitBits|at/unitBytes), p)
 		at += p.long()
 	}
+
+	// Every slot names other chunks by now, so the view may lose this one. Loaded only here, because move may have
+	// replaced the view.
 	v := *t.view.Load()
 	v.chunks = append([]*chunk(nil), v.chunks...)
 	v.chunks[number] = nil
@@ -191,6 +200,7 @@ func (t *table) newChunkFor(bytes int) {
 		return
 	}
 
+	// The view gets the chunk before any slot names it.
 	next := *v
 	next.chunks = append([]*chunk(nil), v.chunks...)
 	if n := len(t.free); n > 0 {
@@ -214,6 +224,7 @@ func (t *table) grow() {
 		}
 	}
 
+	// After many removals the slots are mostly removed ones: then a rebuild in the same size is enough.
 	size := len(v.slots)
 	if living > size/2 {
 		size *= 2

@@ -32,6 +32,7 @@ func ParseTarget(text string) (scope, value string, err error) {
 		return scopeIP, prefixText(prefix), nil
 	}
 
+	// An IPv6 address has colons too, but was read above.
 	scope, value, found := strings.Cut(text, ":")
 	switch {
 	case !found:

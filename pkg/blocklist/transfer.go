@@ -41,6 +41,7 @@ func (s *Set) capture(after Version) (captured, error) {
 	// A delta is possible while the ring still has the records after that version.
 	if after.List == state.Version.List {
 		if changes, ok := s.ring.after(after.Offset, maxDelta); ok {
+			// There may be more: the follower asks for them with the version that it has then.
 			if len(changes) == maxDelta {
 				c.header.Version.Offset = changes[maxDelta-1].Offset
 			}
@@ -74,6 +75,8 @@ func (c *captured) write(to io.Writer, now int64) error {
 	if c.header.Snapshot {
 		c.list.inForce(now, func(h Held) bool { return w.held(h.rule, h.record) == nil })
 	}
+
+	// Behind the records: an order that waits overrides records of its target.
 	for _, o := range c.local {
 		if err := w.Order(o); err != nil {
 			return fmt.Errorf("writing the list: %w", err)
@@ -155,6 +158,7 @@ func (s *Set) follows(h Header) error {
 		return fmt.Errorf("%w: %v, but the current one is %v", ErrWentBack, h.Version, held)
 	}
 
+	// A delta fits exactly one version. A gap would lose records without a trace.
 	if !h.Snapshot && (!s.Whole() || h.Version.List != held.List || h.After != held.Offset) {
 		return fmt.Errorf("%w: changes after %d, but the current list is %v", ErrOtherList, h.After, held)
 	}
@@ -177,6 +181,7 @@ func (s *Set) readSnapshot(r *Reader, now int64) error {
 
 // each calls record for all records, and returns the orders that wait for the log when the list was complete.
 func (r *Reader) each(record func(Change) error) (local []*Order, err error) {
+	// Nothing is believed before the end: until then the records only go where they change no active list.
 	for {
 		change, isLocal, err := r.Next()
 		switch {

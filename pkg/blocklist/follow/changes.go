@@ -40,6 +40,8 @@ func (l *changeLog) begin() error {
 // add writes the changes after a version, and returns when they are on the disk.
 func (l *changeLog) add(set *blocklist.Set, after blocklist.Version, nowMilli int64) (blocklist.Header, error) {
 	var b bytes.Buffer
+
+	// Room for the length, so that the delta and its length are one write.
 	b.Write(make([]byte, 4))
 	header, known, err := set.WriteChanges(&b, after, nowMilli)
 	switch {
@@ -103,7 +105,9 @@ func (l *changeLog) read(set *blocklist.Set, nowMilli int64) (deltas int, err er
 		switch {
 		case err == nil:
 			deltas++
+		// A kill between the snapshot and begin leaves deltas of the snapshot before.
 		case errors.Is(err, blocklist.ErrWentBack), errors.Is(err, blocklist.ErrOtherList): // of an older snapshot
+		// Deltas follow one another: without this one, none of the later ones fits.
 		default:
 			return deltas, fmt.Errorf("reading the list's changes in %s: %w", l.path, err)
 		}

@@ -104,6 +104,7 @@ func (l *logSource) apply(changes []blocklist.Change, end int64) {
 	now := l.now()
 	if r.filling != nil {
 		l.unread(r.filling.Apply(now, changes...))
+		// While the new list is read the old one decides, so it gets new records too.
 		if l.config.Set.Whole() {
 			l.ahead(now, changes)
 		}
@@ -111,6 +112,7 @@ func (l *logSource) apply(changes []blocklist.Change, end int64) {
 		l.unread(l.config.Set.Apply(now, changes...))
 	}
 
+	// Watermarks come last: they vouch for records that are applied by now.
 	for _, change := range changes {
 		r.marks.add(change)
 	}
@@ -135,6 +137,8 @@ func (l *logSource) ahead(now int64, changes []blocklist.Change) {
 // swapIfWhole makes the new list active when it is complete.
 func (l *logSource) swapIfWhole(now int64) {
 	r := &l.pass
+	// Watermarks vouch for what was published, not for what was read: the log as it was at the start has to be read
+	// first.
 	if l.log.Next() < r.end {
 		return
 	}
@@ -144,10 +148,14 @@ func (l *logSource) swapIfWhole(now int64) {
 		l.logMissing(missing)
 		return
 	}
+
+	// A log that lost records may still have the watermarks that vouch for them.
 	if l.demand != nil && list.Name == l.demand.Name && list.Epoch <= l.demand.Epoch {
 		l.trouble("whole", fmt.Errorf("the log went back, and its watermarks still belong to %v; %v stays until a list of a greater epoch is complete", list, l.config.Set.Version().List))
 		return
 	}
+
+	// After a restart there is no demand, but the list from the file knows its epoch.
 	if held := l.config.Set.Version().List; list.Name == held.Name && list.Epoch < held.Epoch {
 		l.trouble("whole", fmt.Errorf("the log's watermarks belong to %v, which is older than the current list %v", list, held))
 		return
@@ -189,6 +197,7 @@ func (l *logSource) reach() {
 		l.config.Logger.Info("blocklist: another list has begun; reading it", "list", believed.String())
 		start, _ := l.log.Span()
 		l.begin(start)
+	// The list stays as it is: an incomplete set of watermarks is no reason to drop it.
 	case missing != nil || list != state.Version.List:
 		l.trouble("whole", fmt.Errorf("the watermarks belong to %v, but the current list is %v", believed, state.Version.List))
 	default:

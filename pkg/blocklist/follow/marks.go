@@ -58,6 +58,9 @@ func (m marks) complete(began int64) (list blocklist.ListID, asOf int64, missing
 	if partitions == 0 {
 		return list, 0, errNoMarks
 	}
+
+	// Each partition has to vouch for its own entries. Since is where it began to publish all of them: before the first
+	// record that was read, some may be missing.
 	for partition := range partitions {
 		mark := m[partition]
 		switch {

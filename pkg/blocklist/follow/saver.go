@@ -37,6 +37,8 @@ func save(path string, set *blocklist.Set, nowMilli int64) (version blocklist.Ve
 		return version, err
 	}
 
+	// Written and synced under another name, then renamed, then the folder synced: a crash at any point leaves the old
+	// file or the new one.
 	header, err := set.WriteSnapshot(file, nowMilli)
 	if err == nil {
 		err = file.Sync()
@@ -72,6 +74,7 @@ func Load(path string, set *blocklist.Set, nowMilli int64) error {
 	from := bufio.NewReader(file)
 	_, err = set.Read(from, nowMilli)
 	if err == nil {
+		// The list has an end of its own, so bytes behind it mean that the file is not what Save wrote.
 		if _, more := from.ReadByte(); more == nil {
 			return fmt.Errorf("reading the last complete list %s: more bytes after its end", path)
 		}
@@ -118,6 +121,7 @@ func (s *saver) load() {
 	case err != nil:
 		s.config.Logger.Error("blocklist: the last complete list cannot be used", "error", err)
 	default:
+		// Changes that cannot be read leave the list of the snapshot, which is complete but older.
 		s.snapshotVersion = s.config.Set.Version()
 		changes, err := s.log.read(s.config.Set, s.now())
 		if err != nil {
@@ -134,6 +138,7 @@ func (s *saver) run(ctx context.Context) {
 		return
 	}
 	for ctx.Err() == nil {
+		// Asked for before wanted looks, so that no change between the two is missed.
 		changed := s.config.Set.Changed()
 		if !s.wanted() {
 			select {
@@ -151,6 +156,7 @@ func (s *saver) run(ctx context.Context) {
 		sleep(ctx, keepEvery)
 	}
 
+	// At the end everything goes into the snapshot: then the next start need not read the changes.
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	if s.due() || s.savedVersion != s.snapshotVersion {
@@ -197,8 +203,10 @@ func (s *saver) keep(now time.Time) error {
 
 	version := s.config.Set.Version()
 	switch {
+	// Changes can only follow a snapshot that is there, of this list.
 	case gone || version.List != s.savedVersion.List || !s.log.begun || now.Sub(s.snapshotAt) >= s.config.SaveEvery && version != s.snapshotVersion:
 		return s.snapshot()
+	// Only edits are new: records of a list that is still being read (Set.Ahead), which belong to no version.
 	case version == s.savedVersion && s.config.Set.Local() == s.savedOrders:
 		if now.Sub(s.snapshotAt) < max(keepEvery, snapshotShare*s.snapshotCost) {
 			return nil
@@ -213,6 +221,7 @@ func (s *saver) keep(now time.Time) error {
 func (s *saver) changes() error {
 	set := s.config.Set
 	for first := true; first || s.savedVersion != set.Version(); first = false {
+		// Read before the list is written: what changes meanwhile is then still due.
 		edits, orders := set.Edits(), set.Local()
 		header, err := s.log.add(set, s.savedVersion, s.now())
 		if errors.Is(err, errNoChanges) {
@@ -234,6 +243,8 @@ func (s *saver) snapshot() error {
 	edits, orders := set.Edits(), set.Local()
 	began := time.Now()
 	version, err := saveVersion(s.config.File, set, s.now())
+	// The log is emptied only when the snapshot is on the disk. A kill between the two leaves old deltas, which read
+	// skips.
 	if err == nil {
 		s.snapshotVersion, s.savedVersion, s.savedEdits, s.savedOrders = version, version, edits, orders
 		s.snapshotAt = time.Now()

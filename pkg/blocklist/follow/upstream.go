@@ -55,6 +55,7 @@ func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
 		u.Client = &http.Client{}
 	}
 
+	// A redirect to another host would otherwise get the API key.
 	u.Client = origin.Stay(u.Client)
 	if u.Wait == 0 {
 		u.Wait = defaultWait
@@ -82,6 +83,8 @@ func (u *upstreamSource) run(ctx context.Context) {
 		}
 
 		u.trouble("upstream", fmt.Errorf("following %s: %w", u.base.Redacted(), err))
+
+		// Random, so that followers of an enforcer that was restarted do not all come back at once.
 		sleep(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, longestPause)
 	}
@@ -91,6 +94,9 @@ func (u *upstreamSource) run(ctx context.Context) {
 func (u *upstreamSource) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
+	// A connection that is dead without an error is noticed: the first answer may take as long as the poll, each later
+	// piece only Patience.
 	silence := time.AfterFunc(u.Wait+u.Patience, func() { cancel(errSilent) })
 	defer silence.Stop()
 	response, err := u.ask(ctx)
@@ -107,6 +113,7 @@ func (u *upstreamSource) poll(ctx context.Context) error {
 		return refused(response)
 	}
 
+	// The source may lose these orders before the log has them, so they are put on this disk, too.
 	orders := u.config.Set.LocalAbove()
 	_, err = u.config.Set.Read(&watched{response.Body, func() { silence.Reset(u.Patience) }}, u.now())
 	if err == nil && u.config.Set.LocalAbove() != orders {
@@ -119,6 +126,7 @@ func (u *upstreamSource) poll(ctx context.Context) error {
 func (u *upstreamSource) ask(ctx context.Context) (*http.Response, error) {
 	set := u.config.Set
 	query := url.Values{}
+	// Without after the answer is a snapshot, at once.
 	if set.Whole() {
 		query.Set("after", set.Version().String())
 		query.Set("wait", u.Wait.String())

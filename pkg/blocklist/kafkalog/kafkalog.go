@@ -35,6 +35,7 @@ func (l *Log) Read(ctx context.Context) ([]blocklist.Change, error) {
 		return nil, err
 	}
 
+	// The old records are dropped, or they would keep their fetch in memory.
 	clear(l.changes)
 	l.changes = l.changes[:0]
 	for _, r := range records {
