@@ -40,6 +40,9 @@ import (
 	"weir/pkg/rule"
 )
 
+// partsBytes is the memory that lines in parts (docker, cri) may use in all streams together, besides 128 KiB each.
+const partsBytes = 64 << 20
+
 // drainPatience is how long a source waits at its end for Kafka to acknowledge the hits that it has sent.
 const drainPatience = 5 * time.Second
 
@@ -79,6 +82,7 @@ type Collector struct {
 	kept    rulesKept
 	hold    *hold
 	writers writers
+	parts   *request.Memory // of lines in parts
 	intakes []*intake
 
 	mu      sync.Mutex // guards the elements of sources, by intake
@@ -90,7 +94,7 @@ func Open(config Config) (*Collector, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Collector{config: config, metrics: newMetrics(config.Metrics), hold: newHold(config.Logger)}
+	c := &Collector{config: config, metrics: newMetrics(config.Metrics), hold: newHold(config.Logger), parts: request.NewMemory(partsBytes)}
 	var err error
 	if c.folder, err = lockFolder(config.Folder); err != nil {
 		return nil, err

@@ -105,7 +105,11 @@ func (f *family) has(folder, name string) bool {
 func (f *family) run(ctx context.Context) {
 	defer f.member.leave()
 	defer func() { _ = contained(func() error { f.closeAll(); return nil }) }()
-	err := f.source.outlive(ctx, f.path, func() error { f.follow(ctx); return nil }, func() error { return f.restart(ctx) })
+	err := f.source.outlive(ctx, f.path, func() error {
+		defer f.giveRoom() // after a panic too: the family then pauses
+		f.follow(ctx)
+		return nil
+	}, func() error { return f.restart(ctx) })
 	if err != nil && ctx.Err() == nil {
 		f.source.trouble("read", err)
 	}
@@ -257,6 +261,9 @@ func (f *family) read(ctx context.Context) error {
 		case errors.Is(err, errUnfinished):
 			f.drop(ctx, log)
 			i = -1
+		case err != nil && log.tape.hasRoom && ctx.Err() == nil: // of a file that cannot be read at the moment
+			f.putAway(ctx, log)
+			return err
 		case err != nil:
 			return err
 		case f.moved.Swap(false):
@@ -275,7 +282,7 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 			return err
 		}
 		if log.tape.grows() {
-			if err := log.tape.takeRoom(ctx); err != nil {
+			if err := f.takeRoom(ctx, log); err != nil {
 				return err
 			}
 		}
@@ -285,7 +292,7 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 		}
 		log.grown = time.Now()
 		f.lag(log)
-		if f.moved.Load() {
+		if f.moved.Load() && !log.tape.hasRoom {
 			return nil
 		}
 	}
@@ -297,7 +304,7 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 func (f *family) lines(ctx context.Context, log *fileLog) error {
 	s, t := log.stream, log.tape
 	if t.toRecall() {
-		if err := t.recall(ctx); err != nil {
+		if err := f.recall(ctx, log); err != nil {
 			return err
 		}
 	}
@@ -312,6 +319,38 @@ func (f *family) lines(ctx context.Context, log *fileLog) error {
 		if err := log.add(ctx, line, long); err != nil {
 			return err
 		}
+		if t.hasRoom { // give it back before the next line, which may have to wait
+			t.shift()
+		}
+	}
+}
+
+// recall reads a long line again.
+func (f *family) recall(ctx context.Context, log *fileLog) error {
+	if err := f.takeRoom(ctx, log); err != nil {
+		return err
+	}
+	return log.tape.recall()
+}
+
+// takeRoom waits until the log may have a long line in memory. Before, the stream becomes ready to take the line
+// without waiting for other logs: they may be waiting for this room.
+func (f *family) takeRoom(ctx context.Context, log *fileLog) error {
+	if log.tape.hasRoom {
+		return nil
+	}
+	if err := log.stream.ready(ctx); err != nil {
+		return err
+	}
+	f.member.wait(true)
+	defer f.member.wait(false)
+	return log.tape.takeRoom(ctx)
+}
+
+// giveRoom gives back all room.
+func (f *family) giveRoom() {
+	for _, log := range f.logs {
+		log.tape.giveRoom()
 	}
 }
 
@@ -352,8 +391,7 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	if log.tape.compressed != logfile.Plain && isDamage(err) {
 		f.broke(log.path, log.info, err)
 		if !errors.Is(err, logfile.ErrBehind) { // with other bytes behind the end, the text is complete
-			log.tape.last()
-			log.tape.giveRoom()
+			log.tape.discard()
 		}
 		err = io.EOF
 	}
@@ -372,8 +410,10 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	}
 
 	log.ended = log.tape.compressed != logfile.Plain
-	if err := log.tape.recall(ctx); err != nil {
-		return err
+	if log.tape.far {
+		if err := f.recall(ctx, log); err != nil {
+			return err
+		}
 	}
 
 	rest, long := log.tape.last()
@@ -412,13 +452,19 @@ func (f *family) truncated(ctx context.Context, log *fileLog) {
 
 // drop closes a log's file once Kafka has all that was read from it. The family opens the file again when it changes.
 func (f *family) drop(ctx context.Context, log *fileLog) {
+	f.putAway(ctx, log)
+	if log.tape.compressed != logfile.Plain {
+		f.broke(log.path, log.info, io.ErrUnexpectedEOF)
+	}
+}
+
+// putAway closes a log's file once Kafka has all that was read from it. The next scan opens it again.
+func (f *family) putAway(ctx context.Context, log *fileLog) {
+	log.tape.discard()
 	if err := log.stream.drain(ctx); err != nil {
 		f.failed(ctx, err)
 	}
 	f.logs = slices.DeleteFunc(f.logs, func(other *fileLog) bool { return other == log })
-	if log.tape.compressed != logfile.Plain {
-		f.broke(log.path, log.info, io.ErrUnexpectedEOF)
-	}
 	f.undecided = true
 	f.close(log)
 }

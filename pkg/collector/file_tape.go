@@ -46,8 +46,9 @@ var errTruncated = errors.New("the file was cut off or overwritten")
 // The tape does not keep a line that is too long, or zeros before a line: read is after the bytes so far, and the line
 // still begins at began.position. It does not keep an unfinished line of more than keptBytes either, and reads it
 // again once it has ended (recall). A compressed file cannot be read again, so there the line is kept. Both need room:
-// of all tapes that share a longRoom only longLines have such a line in memory. Zeros at the end of a file that is not
-// compressed count as absent: the writer may have allocated them for later bytes.
+// of all tapes that share a longRoom only longLines have such a line in memory. A log with room must not wait for other
+// logs, which may wait for room; so the tape gives it back as soon as the line is taken (shift). Zeros at the end of a
+// file that is not compressed count as absent: the writer may have allocated them for later bytes.
 type tape struct {
 	file       *os.File
 	compressed logfile.Kind
@@ -228,19 +229,12 @@ func (t *tape) goFar(text []byte) {
 // toRecall reports whether a line that was passed over has ended.
 func (t *tape) toRecall() bool { return t.far && bytes.IndexByte(t.rest(), '\n') >= 0 }
 
-// recall reads a line that was passed over again, up to the position where the file was read. It waits for room.
-func (t *tape) recall(ctx context.Context) error {
-	if !t.far {
-		return nil
-	}
+// recall reads a line that was passed over again, up to the position where the file was read. It needs room.
+func (t *tape) recall() error {
 	if t.base+int64(t.filled)-t.textBegins > largeBytes-tailBytes { // as after a large hole
 		t.far, t.long = false, true
 		return nil
 	}
-	if err := t.takeRoom(ctx); err != nil {
-		return err
-	}
-
 	err := t.readAgain()
 	if err != nil {
 		t.giveRoom()
@@ -335,7 +329,8 @@ func (t *tape) begin() {
 func (t *tape) more() error {
 	t.shift()
 	if t.compressed != logfile.Plain {
-		n, err := t.reader.Read(t.buffer[t.filled:])
+		// A little at a time: what follows a long line must not need room.
+		n, err := t.reader.Read(t.buffer[t.filled:min(len(t.buffer), t.filled+chunkBytes)])
 		t.filled += n
 		if n > 0 {
 			return nil
@@ -343,6 +338,12 @@ func (t *tape) more() error {
 		return err
 	}
 	return t.moreOfPlain()
+}
+
+// discard drops the bytes that no line has taken yet, and gives room back. Nothing is read any more.
+func (t *tape) discard() {
+	t.filled = t.read
+	t.shift()
 }
 
 // shift makes room after the bytes that no line has taken yet.
@@ -363,7 +364,7 @@ func (t *tape) shift() {
 		t.moveTo(make([]byte, size+chunkBytes))
 	case size > chunkBytes && t.filled < chunkBytes/2:
 		t.moveTo(make([]byte, chunkBytes))
-	case size > smallBytes && t.filled <= chunkBytes:
+	case size > smallBytes && t.filled <= chunkBytes+tailBytes:
 		t.moveTo(make([]byte, smallBytes))
 	}
 

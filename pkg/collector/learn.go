@@ -47,6 +47,8 @@ func (s *stream) read(f form) error {
 	if err != nil {
 		return err
 	}
+	decoder.Share(s.collector.parts)
+	s.dropParts()
 	s.decoder, s.form = decoder, f
 	s.want()
 	return nil

@@ -11,7 +11,7 @@ type reason uint8
 const (
 	counted reason = iota
 
-	// It could not be read: the reasons of request.Reasons, and reasonLong.
+	// It could not be read: the reasons of request.Reasons.
 	reasonFormat
 	reasonTime
 	reasonAddress
@@ -49,7 +49,7 @@ func (r reason) unreadable() bool { return r >= reasonFormat && r <= reasonLong 
 // reasonOf translates the error of a decoder.
 func reasonOf(err error) reason {
 	word := request.Reason(err)
-	for r := reasonFormat; r <= reasonEnvelope; r++ {
+	for r := reasonFormat; r <= reasonLong; r++ {
 		if reasonWords[r] == word {
 			return r
 		}

@@ -27,6 +27,7 @@ type bench struct {
 	ended     chan error
 	want      map[string]int64
 	lines     int
+	opened    func(*Collector) // called before one runs
 }
 
 func newBench(t testing.TB, patterns ...string) *bench {
@@ -51,6 +52,9 @@ func (b *bench) start() {
 	var err error
 	if b.collector, err = Open(b.config); err != nil {
 		b.t.Fatal(err)
+	}
+	if b.opened != nil {
+		b.opened(b.collector)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel, b.ended = cancel, make(chan error, 1)

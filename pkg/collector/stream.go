@@ -48,15 +48,16 @@ type stream struct {
 	watch   watch
 	tally   tally
 
-	position int64 // after the last record
-	reached  int64 // the newest request time
-	open     *cut  // the cut in progress; nil when no record was added since the last one
-	noHitYet bool  // the record that is being read has added no hit yet
-	full     bool  // a partition's batch is full
-	added    int
-	writers  []*hit.Writer // of the open cut, by partition; nil for those without a hit
-	used     []int         // partitions, in the order of their first hit
-	hits     int
+	position  int64 // after the last record
+	reached   int64 // the newest request time
+	open      *cut  // the cut in progress; nil when no record was added since the last one
+	noHitYet  bool  // the record that is being read has added no hit yet
+	continues bool  // it continues a line
+	full      bool  // a partition's batch is full
+	added     int
+	writers   []*hit.Writer // of the open cut, by partition; nil for those without a hit
+	used      []int         // partitions, in the order of their first hit
+	hits      int
 
 	ctx    context.Context // of add, for each
 	record string
@@ -120,6 +121,14 @@ func (s *stream) close() {
 	}
 	s.streams.remove(s)
 	s.release()
+	s.dropParts()
+}
+
+// dropParts gives the memory back that the parts of lines use.
+func (s *stream) dropParts() {
+	if s.decoder != nil {
+		s.decoder.Drop()
+	}
 }
 
 // abandon closes a stream after a panic, without using any of its state again.
@@ -145,7 +154,7 @@ func (s *stream) add(ctx context.Context, record []byte, after int64) error {
 	if err := s.openFor(ctx, after); err != nil {
 		return err
 	}
-	s.ctx, s.record, s.noHitYet = ctx, request.Text(record), true
+	s.ctx, s.record, s.noHitYet, s.continues = ctx, request.Text(record), true, s.midLine()
 	s.tally.bytes += int64(len(record))
 	if s.decoder != nil {
 		s.decoder.DecodeEach(s.record, s.each)
@@ -164,6 +173,19 @@ func (s *stream) add(ctx context.Context, record []byte, after int64) error {
 
 	return nil
 }
+
+// ready returns when the next record can be added without waiting for cuts in flight, and so for other logs. A caller
+// that has something that other logs may need calls it before it takes that.
+func (s *stream) ready(ctx context.Context) error {
+	if s.open != nil && s.position > s.open.from && !s.midLine() && len(s.again) == 0 {
+		s.endCut() // else a record that is far from the others would end it, and wait for room
+	}
+	return s.ensure(ctx)
+}
+
+// midLine reports whether parts of a line are missing. Its beginning has to be read again after a crash, so no cut ends
+// there.
+func (s *stream) midLine() bool { return s.decoder != nil && s.decoder.Pending() }
 
 // openFor ensures an open cut for a record that ends at that position.
 func (s *stream) openFor(ctx context.Context, after int64) error {

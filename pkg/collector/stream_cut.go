@@ -118,8 +118,8 @@ func (s *stream) due() (after time.Duration, any bool) {
 		return 0, s.position >= s.again[0].to
 	case s.full:
 		return 0, true
-	case s.decoder != nil && s.decoder.Pending():
-		return 0, false // a line is incomplete: after a crash its beginning has to be read again
+	case s.midLine():
+		return 0, false
 	case s.hits == 0 && len(s.open.then) == 0:
 		return emptyCutAfter - time.Since(s.open.begun), true
 	case s.old() && len(s.open.then) == 0:

@@ -61,7 +61,7 @@ func (s *stream) refuse(r *request.Request) reason {
 
 // reach notes the time of a request. A cut covers no more time than the stream may be ahead of others.
 func (s *stream) reach(at int64) error {
-	if s.open.first != noTime && at-s.open.first > s.open.span && s.noHitYet && s.position > s.open.from && len(s.again) == 0 {
+	if s.open.first != noTime && at-s.open.first > s.open.span && s.noHitYet && !s.continues && s.position > s.open.from && len(s.again) == 0 {
 		if err := s.cutBefore(s.ctx); err != nil {
 			return err
 		}

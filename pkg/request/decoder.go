@@ -17,8 +17,8 @@ import (
 //
 // The strings of a request, and the results of Envelope, are valid until the next record and as long as the record's
 // own memory. Docker and CRI cut long lines into parts, so a Decoder of these is for one file, and Pending reports
-// whether parts of a line are missing. A Decoder allocates nothing once it has read the longest record, and is for one
-// goroutine at a time.
+// whether parts of a line are missing. A Decoder allocates nothing once it has read the longest record, except for
+// lines in parts of more than 128 KiB, and is for one goroutine at a time.
 type Decoder struct {
 	open   func(record string, r *Request) error
 	parser Parser      // of lines
@@ -28,6 +28,7 @@ type Decoder struct {
 	times  []int       // slots of the envelope's time
 	stream int         // slot of the container's stream
 	parts  [2]parts    // of standard output and standard error
+	joined *parts      // with the line that was read last, if it came in parts
 	otlp   *otlp
 
 	record  string  // the last one
@@ -121,6 +122,7 @@ func (d *Decoder) Decode(record string, r *Request) error {
 func (d *Decoder) DecodeEach(record string, each func(*Request, error)) {
 	if d.otlp == nil {
 		each(&d.request, d.Decode(record, &d.request))
+		d.forgetLine()
 		return
 	}
 	d.request.Reset()
@@ -140,6 +142,7 @@ func (d *Decoder) Want(names []string) {
 // begin forgets the record before. It returns false for a blank record.
 func (d *Decoder) begin(record string) bool {
 	d.record = record
+	d.forgetLine()
 	if d.scan != nil {
 		d.scan.begin()
 	}
@@ -193,3 +196,24 @@ func (d *Decoder) lookup(name string) string {
 
 // Pending reports whether parts of a line are missing. A caller that drops the records so far would lose its beginning.
 func (d *Decoder) Pending() bool { return d.parts[0].open || d.parts[1].open }
+
+// Share makes the decoder use a Memory that it shares with others, before its first record. Of a line in parts it always
+// keeps the first 128 KiB, and more only if the Memory has room: otherwise it reads the line by its beginning, as a line
+// that was cut off. Without Share such a line may have 16 MiB.
+func (d *Decoder) Share(m *Memory) { d.parts[0].memory, d.parts[1].memory = m, m }
+
+// Drop forgets the parts of lines that are not complete, and gives their memory back.
+func (d *Decoder) Drop() {
+	for i := range d.parts {
+		d.parts[i].free()
+		d.parts[i].text, d.parts[i].open = nil, false
+	}
+}
+
+// forgetLine gives the memory of a line in parts back once the line was read.
+func (d *Decoder) forgetLine() {
+	if d.joined != nil {
+		d.joined.free()
+		d.joined = nil
+	}
+}

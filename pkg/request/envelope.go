@@ -37,50 +37,6 @@ func (s *jsonScan) slots(paths string) (slots []int) {
 	return slots
 }
 
-// maxLineBytes bounds a line that a container's runtime has cut into parts.
-const maxLineBytes = 16 << 20
-
-// keptPartsBytes is how much of the memory for such lines a decoder keeps for the next one.
-const keptPartsBytes = 1 << 20
-
-// parts joins a line that arrives in several records.
-type parts struct {
-	text    []byte
-	open    bool // the last part has not come yet
-	tooLong bool
-}
-
-// add adds a part and returns the complete line after the last one. Before that the error is ErrNoRequest.
-func (p *parts) add(part string, last bool) (string, error) {
-	// A line in one piece, as nearly all are, is not copied.
-	if last && !p.open {
-		if cap(p.text) > keptPartsBytes { // of a long line before
-			p.text = nil
-		}
-		return part, nil
-	}
-
-	if !p.open {
-		p.text, p.tooLong = p.text[:0], false
-	}
-	p.open = !last
-
-	// A line that is too long is dropped and not cut: the parts still to come are read to find its end.
-	p.tooLong = p.tooLong || len(p.text)+len(part) > maxLineBytes
-	if !p.tooLong {
-		p.text = append(p.text, part...)
-	}
-
-	switch {
-	case !last:
-		return "", ErrNoRequest
-	case p.tooLong:
-		return "", errEnvelope
-	}
-
-	return Text(p.text), nil
-}
-
 // openLine reads a record that is the line itself.
 func (d *Decoder) openLine(record string, r *Request) error {
 	return d.parser.Parse(record, r)
@@ -177,11 +133,22 @@ func (d *Decoder) openPart(stream, part string, last bool, r *Request) error {
 	if stream == "stderr" {
 		p = &d.parts[1]
 	}
-	line, err := p.add(part, last)
-	if err != nil {
-		return err
+	if last && !p.open { // a line in one piece, as nearly all are, is not copied
+		return d.timed(d.parser.Parse(part, r), r)
 	}
-	return d.timed(d.parser.Parse(line, r), r)
+	if !p.add(part, last) {
+		return ErrNoRequest
+	}
+
+	d.joined = p
+	if p.length > maxLineBytes {
+		return errLong
+	}
+	err := d.timed(d.parser.Parse(Text(p.text), r), r)
+	if p.short && Reason(err) != "" {
+		return errLong // time and client may come after the beginning that was kept
+	}
+	return err
 }
 
 // timed sets the envelope's time when the line or its fields have none.

@@ -178,11 +178,77 @@ func checkTooLong(t *testing.T, d *Decoder, form [2]string) {
 	if cap(d.parts[0].text) > 2*maxLineBytes {
 		t.Errorf("%d bytes are kept", cap(d.parts[0].text))
 	}
-	if err := d.Decode(fmt.Sprintf(form[1], "end", "stdout"), &r); Reason(err) != "envelope" || d.Pending() {
+	if err := d.Decode(fmt.Sprintf(form[1], "end", "stdout"), &r); Reason(err) != "long" || d.Pending() {
 		t.Error(err)
 	}
 	if err := d.Decode(fmt.Sprintf(form[1], "17", "stdout"), &r); Reason(err) != "json" {
 		t.Error(err)
+	}
+}
+
+// TestEnvelopePartsShareMemory: of many lines in parts, more than 128 KiB each is kept only as far as the shared memory
+// goes. The others are read by their beginning, unless the time or the client comes later.
+func TestEnvelopePartsShareMemory(t *testing.T) {
+	const most, lines = 8 << 20, 40
+	shared := NewMemory(most)
+	begins, _, _ := strings.Cut(aliceLine, " HTTP/1.1")
+	kept, read, long := 0, 0, 0
+	var decoders []*Decoder
+	part := func(d *Decoder, text, tag string) (*Request, error) {
+		var r Request
+		err := d.Decode("2026-03-01T12:00:00Z stdout "+tag+" "+text, &r)
+		return &r, err
+	}
+	for i := range lines {
+		d := newDecoder(t, "cri", map[bool]string{true: "combined", false: "json"}[i%2 == 0], Options{})
+		d.Share(shared)
+		decoders = append(decoders, d)
+		if i%2 == 0 {
+			_, _ = part(d, begins+"?", "P")
+		} else {
+			_, _ = part(d, `{"path":"/`, "P")
+		}
+		for range 100 {
+			if _, err := part(d, strings.Repeat("x", 16<<10), "P"); err != ErrNoRequest {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, d := range decoders {
+		kept += cap(d.parts[0].text)
+	}
+	if kept > most+lines*ownPartsBytes {
+		t.Errorf("%d bytes are kept of all lines", kept)
+	}
+	for i, d := range decoders {
+		end := ` HTTP/1.1" 200 2 "-" "-"`
+		if i%2 == 1 {
+			end = `","time":"2026-03-01T12:00:00Z","ip":"192.0.2.1"}`
+		}
+		r, err := part(d, end, "F")
+		switch {
+		case err == nil && r.IP.IsValid() && r.UnixMilli > 0:
+			read++
+		case Reason(err) == "long" && i%2 == 1:
+			long++
+		default:
+			t.Errorf("line %d: %v", i, err)
+		}
+	}
+	if read <= lines/2 || long == 0 || read+long != lines {
+		t.Errorf("%d lines are read, %d are long", read, long)
+	}
+
+	// All memory is back once the lines are read, or the decoders are not used any more.
+	for _, d := range decoders {
+		d.DecodeEach("2026-03-01T12:00:00Z stdout F short", func(*Request, error) {})
+	}
+	for range 20 {
+		_, _ = part(decoders[0], strings.Repeat("x", 16<<10), "P")
+	}
+	decoders[0].Drop()
+	if got := shared.left.Load(); got != most || decoders[0].Pending() {
+		t.Errorf("%d bytes are left of %d", got, most)
 	}
 }
 

@@ -20,11 +20,12 @@ var (
 	errAddress  = &Unread{"address", "the client's address is not an IP address"}
 	errJSON     = &Unread{"json", "the line is not a JSON object"}
 	errEnvelope = &Unread{"envelope", "the record does not have the envelope's form"}
+	errLong     = &Unread{"long", "the line is too long"}
 )
 
 // Reasons are all values of Reason, except the empty one.
 func Reasons() []string {
-	return []string{errFormat.Reason, errTime.Reason, errAddress.Reason, errJSON.Reason, errEnvelope.Reason}
+	return []string{errFormat.Reason, errTime.Reason, errAddress.Reason, errJSON.Reason, errEnvelope.Reason, errLong.Reason}
 }
 
 // Reason is why err left a line unread. It is empty when err is nil, ErrNoRequest or not of this package.

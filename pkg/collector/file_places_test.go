@@ -1,0 +1,183 @@
+package collector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/pkg/request"
+)
+
+// linesApart is the text of a log whose lines are ten minutes apart. The last ones are long.
+func (b *bench) linesApart(name string, begin time.Time, short, long int) string {
+	var text strings.Builder
+	for n := range short + long {
+		at, more := begin.Add(time.Duration(n)*10*time.Minute), ""
+		if n >= short {
+			more = strings.Repeat("x", smallBytes)
+		}
+		fmt.Fprintf(&text, "203.0.113.7 - - [%s] \"GET /%s?%s HTTP/1.1\" 200 2 \"-\" \"test\"\n", at.Format("02/Jan/2006:15:04:05 -0700"), name, more)
+		b.want["per-ip 203.0.113.7"]++
+	}
+	return text.String()
+}
+
+// Logs with long lines that are ahead of the others wait for the slowest one. It has long lines too, and must get a
+// place for them in memory although the others are in the midst of theirs: otherwise all stand still, until they no
+// longer wait for the slowest, and its hits come too late.
+func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
+	for _, packed := range []string{"", ".gz"} {
+		t.Run("packed"+packed, func(t *testing.T) {
+			b := newBench(t, "*.log", "*.log.gz")
+			heard := &said{}
+			b.config.Logger = heard.logger()
+			begin := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
+			const short, long = inFlightCuts - 5, 10
+			for i := range longLines {
+				name := fmt.Sprintf("%d.log", i)
+				b.append(name, b.linesApart(name, begin, short, long))
+				if packed != "" {
+					b.compress(name, packed)
+				}
+			}
+			gate := make(chan *member, 1)
+			b.opened = func(c *Collector) { gate <- c.hold.join("gate", c.config.Late) }
+			b.start()
+
+			// All of them are as far ahead as they may be.
+			until(t, "the logs to wait", func() bool {
+				waiting := 0
+				for _, log := range b.collector.Status().Sources[0].Logs {
+					if log.InFlight >= inFlightCuts-1 {
+						waiting++
+					}
+				}
+				return waiting == longLines
+			})
+			b.append("slow.part", b.linesApart("slow", begin.Add(-24*time.Hour), short, long))
+			b.rename("slow.part", "slow.log")
+			until(t, "the slowest log to be found", func() bool { return len(b.collector.Status().Sources[0].Logs) > longLines })
+			(<-gate).leave()
+			b.await()
+
+			book := newTextbook(t, b.sink)
+			if hits := book.count(); hits != (longLines+1)*(short+long) || book.tooLate > 0 {
+				t.Errorf("%d hits, %d of them too late", hits, book.tooLate)
+			}
+			if heard.has("made no progress") {
+				t.Error("the logs stood still")
+			}
+		})
+	}
+}
+
+// Lines in parts share a bounded memory. Logs whose lines find no room there neither wait nor lose lines: the line
+// counts by its beginning.
+func TestLinesInPartsShareMemory(t *testing.T) {
+	b := newBench(t, "*.log")
+	b.config.Metrics = prometheus.NewRegistry()
+	b.config.Sources[0].Envelope = "cri"
+	b.opened = func(c *Collector) { c.parts = request.NewMemory(2 << 20) }
+	const logs = 20
+	ends := make([]string, logs)
+	for i := range logs {
+		begins, end := b.longLine(300 << 10)
+		ends[i] = "2026-03-03T08:00:00Z stdout F " + end
+		var text strings.Builder
+		for part := range slices.Chunk([]byte(begins), 16<<10) {
+			fmt.Fprintf(&text, "2026-03-03T08:00:00Z stdout P %s\n", part)
+		}
+		b.append(fmt.Sprintf("%d.log", i), text.String())
+	}
+	b.start()
+	until(t, "the parts to be read", func() bool { return b.collector.Status().Sources[0].Requests == 0 && b.readAll(logs) })
+	for i, end := range ends {
+		b.append(fmt.Sprintf("%d.log", i), end)
+	}
+	b.await()
+	for _, why := range []string{"long", "format", "envelope"} {
+		if got := b.unread(why); got != 0 {
+			t.Errorf("%v are %s", got, why)
+		}
+	}
+}
+
+// A line whose time and client come after the beginning that is kept is long. The memory is back when streams end.
+func TestALineInPartsWithoutMemory(t *testing.T) {
+	r := newRig(t, perIP)
+	defer r.Close()
+	r.parts = request.NewMemory(4 << 20)
+	in, err := r.newIntake(SourceConfig{Name: "test", Envelope: "cri", Format: "json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(size int, parts ...string) reason {
+		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: noTime, notBefore: noTime, journal: &memoryJournal{}})
+		defer s.close()
+		s.mustAdd(t, []byte(`2026-03-03T08:00:00Z stdout P {"path":"/`+strings.Repeat("x", size)))
+		for _, part := range parts {
+			s.mustAdd(t, []byte("2026-03-03T08:00:00Z stdout "+part))
+		}
+		for why, n := range s.tally.uncounted {
+			if n > 0 {
+				return reason(why)
+			}
+		}
+		return counted
+	}
+	const end = `F ","time":"2026-03-03T08:00:00Z","ip":"192.0.2.1"}`
+	for range 5 {
+		add(800 << 10) // never ends
+		if why := add(800<<10, end); why != counted {
+			t.Errorf("with memory: %s", reasonWords[why])
+		}
+		if why := add(5<<20, end); why != reasonLong {
+			t.Errorf("without memory: %q", reasonWords[why])
+		}
+	}
+}
+
+// readAll reports whether so many logs are read up to their ends.
+func (b *bench) readAll(logs int) bool {
+	status := b.collector.Status().Sources[0]
+	return len(status.Logs) == logs && !slices.ContainsFunc(status.Logs, func(log LogStatus) bool { return log.Lag > 0 || log.Position == 0 })
+}
+
+// A cut never ends within a line in parts, also if the line is much later than those before it: after a crash its
+// beginning has to be read again.
+func TestNoCutWithinALineInParts(t *testing.T) {
+	r := newRig(t, perIP)
+	defer r.Close()
+	in, err := r.newIntake(SourceConfig{Name: "test", Envelope: "cri", Format: "combined"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := r.hold.join("another log", time.Minute)
+	defer other.leave()
+	j := &memoryJournal{}
+	s := in.newStream(streamConfig{log: "a log", source: "a source", reached: noTime, notBefore: noTime, journal: j, member: r.hold.join("a log", time.Minute)})
+	defer s.close()
+	begin := time.Now().Add(-24 * time.Hour)
+	for n := range 10 {
+		line := string(logLine(n, begin.Add(time.Duration(n)*time.Hour)))
+		s.mustAdd(t, []byte("2026-03-03T08:00:00Z stdout P "+line[:20]))
+		s.mustAdd(t, []byte("2026-03-03T08:00:00Z stdout P "+line[20:30]))
+		s.mustAdd(t, []byte("2026-03-03T08:00:00Z stdout F "+line[30:]))
+	}
+	other.leave()
+	if err := s.drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range j.cuts {
+		if c.to%3 != 0 {
+			t.Errorf("a cut ends after %d of the parts", c.to)
+		}
+	}
+	if keys, _ := r.sink.counted(t); len(keys) != 10 {
+		t.Errorf("counted %v", keys)
+	}
+}
