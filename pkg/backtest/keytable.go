@@ -11,6 +11,7 @@ import (
 // It is a hash table with linear probing. A slot contains 24 bits of the hash and the place of the key's record; the
 // records lie one after the other on pages, so that a key costs its bytes, a 16-byte head and about 14 bytes of slots,
 // and nothing that the garbage collector must follow. Nothing is allocated for a known key.
+// ARCHITECTURE.md has the reason why it shares no code with the other tables of this kind.
 type keyTable struct {
 	slots []uint64 // tag<<40 | place+1 of the record; 0 is free
 	pages [][]byte // of records: newest hit, number, rule, length of the key, the key

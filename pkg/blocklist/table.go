@@ -14,7 +14,7 @@ import (
 // one atomic load reads all of it. The slots, the chunks and the rules belong together in a view; the writer replaces
 // the view when one of them grows. A ref is valid in the view that is still the table's after the slot was read: a view
 // with a new chunk is stored before any slot names that chunk, and a view without a chunk after no slot names it any
-// more.
+// more. ARCHITECTURE.md has the reason why the table shares no code with the others of this kind.
 type table struct {
 	view    atomic.Pointer[view]
 	used    int   // slots that are not empty

@@ -3,7 +3,8 @@ package hit
 import "math/bits"
 
 // An index finds numbers by their hash: open addressing, linear probing, at most half full. A slot counts
-// only when it carries the present generation, so emptying it costs nothing.
+// only when it carries the present generation, so emptying it costs nothing. ARCHITECTURE.md has the reason why it
+// shares no code with the other tables of this kind.
 type index struct {
 	slots      []uint32 // none, or a power of two: generation and number
 	shift      uint     // leaves of a hash as many upper bits as slots need

@@ -4,6 +4,7 @@ import "hash/maphash"
 
 // A table finds the hot windows: by open addressing, with the hash next to each, so that only the right one is looked
 // at. A client cannot choose keys that collide. It grows with what it holds, and never shrinks.
+// ARCHITECTURE.md has the reason why it shares no code with the other tables of this kind.
 type table struct {
 	seed  maphash.Seed
 	slots []slot // a power of two, at most three quarters of them taken
