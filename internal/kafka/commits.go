@@ -7,6 +7,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/sleep"
 )
 
 // MaxMetadata is how many bytes of metadata a commit may carry: the default limit of Kafka.
@@ -84,6 +86,6 @@ func (c *Claim) Commit(ctx context.Context, commit Commit) error {
 			return err
 		}
 		c.client.errorLog.note("commit", err)
-		sleep(ctx, t.another(time.Now()))
+		sleep.For(ctx, t.another(time.Now()))
 	}
 }

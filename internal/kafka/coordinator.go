@@ -10,6 +10,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/sleep"
 )
 
 // A coordinator connects kafka-go's ConsumerGroup to the broker that coordinates its group.
@@ -58,7 +60,7 @@ func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
 			f.client.errorLog.note("group", fmt.Errorf("looking for the coordinator of group %s: %w", f.group, f.client.cause(f.ctx, err)))
 		}
 
-		sleep(f.ctx, pause)
+		sleep.For(f.ctx, pause)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/sleep"
 )
 
 const (
@@ -146,7 +148,7 @@ func (m *member) awaitTopics() error {
 			return err
 		}
 		m.client.errorLog.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, err))
-		sleep(m.ctx, t.another(time.Now()))
+		sleep.For(m.ctx, t.another(time.Now()))
 	}
 }
 

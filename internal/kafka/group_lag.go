@@ -9,6 +9,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/sleep"
 )
 
 // A GroupState is the brokers' view of a group.
@@ -70,7 +72,7 @@ func (c *Client) settledState(ctx context.Context, name string) (GroupState, err
 		if !unsettled(err) || ctx.Err() != nil || t.times > 0 && time.Since(t.since) > settlePatience {
 			return state, err
 		}
-		sleep(ctx, t.another(time.Now()))
+		sleep.For(ctx, t.another(time.Now()))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/sleep"
 )
 
 const defaultMaxBytes = 4 << 20
@@ -76,7 +78,7 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 		return r.records, nil
 	}
 
-	sleep(ctx, r.throttled)
+	sleep.For(ctx, r.throttled)
 	// The request owns the buffer until it has an answer: when the context ends, the answer may still arrive in it.
 	buffer := bounded(r.buffer, r.maxBytes())
 	r.buffer = nil
@@ -154,7 +156,7 @@ func (r *Reader) failed(ctx context.Context, err error) error {
 		return err
 	}
 	r.client.errorLog.note("fetch", err)
-	sleep(ctx, r.trouble.another(time.Now()))
+	sleep.For(ctx, r.trouble.another(time.Now()))
 	return err
 }
 

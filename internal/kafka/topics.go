@@ -11,6 +11,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/sleep"
 )
 
 // A Topic is the required state of one of our topics.
@@ -111,7 +113,7 @@ func (c *Client) appeared(ctx context.Context, name string) (kafkago.Topic, erro
 		if err != nil && !errors.Is(err, ErrNoTopic) && !errors.Is(err, ErrNoLeader) {
 			return topic, err
 		}
-		sleep(ctx, firstPause)
+		sleep.For(ctx, firstPause)
 	}
 }
 
@@ -128,7 +130,7 @@ func (c *Client) answers(ctx context.Context, name string) error {
 		if time.Since(t.since) > requestTimeout {
 			c.errorLog.note("topics", err)
 		}
-		sleep(ctx, pause)
+		sleep.For(ctx, pause)
 	}
 }
 

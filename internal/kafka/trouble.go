@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -26,14 +25,4 @@ func (t *trouble) another(now time.Time) time.Duration {
 	pause := min(firstPause<<min(t.times, 10), lastPause)
 	t.times++
 	return pause/2 + rand.N(pause/2)
-}
-
-// sleep waits for the pause or until the context ends.
-func sleep(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -12,7 +12,7 @@ import (
 // floors are the rooms of the house, from the ground up. An import goes down only: rooms of one floor do not know each
 // other. A room is a package and the packages below it.
 var floors = [][]string{
-	{"internal/address", "internal/nearest", "internal/regular", "internal/varint"},
+	{"internal/address", "internal/nearest", "internal/regular", "internal/sleep", "internal/varint"},
 	{"internal/yamlfile", "internal/kafka", "internal/store", "internal/telemetry", "internal/limited", "internal/origin", "internal/logfile", "pkg/request", "pkg/window", "pkg/hit"},
 	{"internal/duration", "internal/network"},
 	{"pkg/rule", "pkg/blocklist", "internal/keys"},

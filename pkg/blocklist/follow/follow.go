@@ -171,11 +171,3 @@ func (f *Follower) filling(yes bool) {
 		}
 	})
 }
-
-// sleep waits for a while, or until the context is done.
-func sleep(ctx context.Context, pause time.Duration) {
-	select {
-	case <-time.After(pause):
-	case <-ctx.Done():
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/sleep"
 	"weir/pkg/blocklist"
 )
 
@@ -149,11 +150,11 @@ func (s *saver) run(ctx context.Context) {
 			continue
 		}
 		if s.keep(time.Now()) != nil {
-			sleep(ctx, keepAgain)
+			sleep.For(ctx, keepAgain)
 			continue
 		}
 
-		sleep(ctx, keepEvery)
+		sleep.For(ctx, keepEvery)
 	}
 
 	// At the end everything goes into the snapshot: then the next start need not read the changes.

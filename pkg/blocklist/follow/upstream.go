@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/origin"
+	"weir/internal/sleep"
 	"weir/pkg/blocklist"
 )
 
@@ -85,7 +86,7 @@ func (u *upstreamSource) run(ctx context.Context) {
 		u.trouble("upstream", fmt.Errorf("following %s: %w", u.base.Redacted(), err))
 
 		// Random, so that followers of an enforcer that was restarted do not all come back at once.
-		sleep(ctx, pause/2+rand.N(pause))
+		sleep.For(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, longestPause)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+
+	"weir/pkg/enforcer/outright"
 )
 
 // A Block is a prefix that is refused until a time.
@@ -40,7 +42,7 @@ func comparePrefixes(a, b netip.Prefix) int {
 func Disjoint(blocks []Block) []Block {
 	all := make([]Block, 0, len(blocks))
 	for _, b := range blocks {
-		if b.Prefix = Canonical(b.Prefix); b.Prefix.IsValid() {
+		if b.Prefix = canonical(b.Prefix); b.Prefix.IsValid() {
 			all = append(all, b)
 		}
 	}
@@ -67,8 +69,8 @@ func compareAll(a, b Block) int {
 	return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.Rule, b.Rule))
 }
 
-// Canonical returns a prefix with the bits beyond its length cleared, and IPv4 within IPv6 as IPv4.
-func Canonical(p netip.Prefix) netip.Prefix {
+// canonical returns a prefix with the bits beyond its length cleared, and IPv4 within IPv6 as IPv4.
+func canonical(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() && p.Bits() >= 96 {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}
@@ -91,12 +93,8 @@ func carve(carved []Block, outer Block, within []Block) []Block {
 }
 
 func halves(b Block) (low, high Block) {
-	bits := b.Prefix.Bits()
-	address := b.Prefix.Addr().AsSlice()
-	address[bits/8] |= 0x80 >> (bits % 8)
-	upper, _ := netip.AddrFromSlice(address)
 	low, high = b, b
-	low.Prefix, high.Prefix = netip.PrefixFrom(b.Prefix.Addr(), bits+1), netip.PrefixFrom(upper, bits+1)
+	low.Prefix, high.Prefix = outright.Halves(b.Prefix)
 	return low, high
 }
 

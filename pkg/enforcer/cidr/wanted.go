@@ -18,6 +18,7 @@ type List interface {
 // Wanted is the disjoint form of a changing list. One goroutine uses it.
 type Wanted struct {
 	list   List
+	active func() *rule.Set
 	blocks []Block
 	whole  bool // blocks are from a complete list
 
@@ -28,8 +29,14 @@ type Wanted struct {
 	rested  time.Time       // but not before this time
 }
 
-// NewWanted returns the Wanted of a list that has not been read yet.
-func NewWanted(list List) *Wanted { return &Wanted{list: list} }
+// NewWanted returns the Wanted of a list that has not been read yet. Each Renew calls rules, which may be nil, for the
+// active rules.
+func NewWanted(list List, rules func() *rule.Set) *Wanted {
+	if rules == nil {
+		rules = func() *rule.Set { return nil }
+	}
+	return &Wanted{list: list, active: rules}
+}
 
 // Blocks returns the result of the last Renew; some blocks may have ended since. The caller must not change them.
 func (w *Wanted) Blocks() []Block { return w.blocks }
@@ -43,8 +50,8 @@ func (w *Wanted) Changed() <-chan struct{} { return w.changed }
 // Renew makes the blocks again when the list or the rules have changed, or an allow or a pause has ended. It returns
 // false when nothing has changed, when the list is not complete, or while it rests. It rests three times as long as the
 // last time took, so that a list that changes all the time takes at most a quarter of a core.
-func (w *Wanted) Renew(rules *rule.Set, at time.Time) bool {
-	now := at.UnixMilli()
+func (w *Wanted) Renew(at time.Time) bool {
+	now, rules := at.UnixMilli(), w.active()
 	if w.whole && !w.isOver() && rules == w.rules && now < w.end || at.Before(w.rested) {
 		return false
 	}

@@ -38,8 +38,9 @@ func TestWantedIsComputedAgainAfterAChange(t *testing.T) {
 		entry := &blocklist.Entry{Rule: "manual", Source: blocklist.Manual, Fields: map[string]string{"ip": "203.0.113.7"}, Until: blocklist.Never}
 		list := &changing{part: true, changed: make(chan struct{})}
 		list.entries = []*blocklist.Entry{entry}
-		w := NewWanted(list)
-		if w.Renew(nil, time.Now()) || w.Whole() || len(w.Blocks()) != 0 {
+		var rules *rule.Set
+		w := NewWanted(list, func() *rule.Set { return rules })
+		if w.Renew(time.Now()) || w.Whole() || len(w.Blocks()) != 0 {
 			t.Error("made of a part of a list")
 		}
 		list.part = false
@@ -63,11 +64,12 @@ func TestWantedIsComputedAgainAfterAChange(t *testing.T) {
 		}
 		for _, step := range steps {
 			step.do()
-			if got := w.Renew(nil, time.Now()); got != step.want || len(w.Blocks()) != 1 {
+			if got := w.Renew(time.Now()); got != step.want || len(w.Blocks()) != 1 {
 				t.Errorf("%s: made anew: %v, %d blocks", step.name, got, len(w.Blocks()))
 			}
 		}
-		if !w.Renew(&rule.Set{}, time.Now()) {
+		rules = &rule.Set{}
+		if !w.Renew(time.Now()) {
 			t.Error("other rules change nothing")
 		}
 	})
@@ -77,18 +79,18 @@ func TestWantedIsComputedAgainAfterAChange(t *testing.T) {
 func TestWantedRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		list := &changing{changed: make(chan struct{})}
-		w := NewWanted(list)
+		w := NewWanted(list, nil)
 		began := time.Now()
 		time.Sleep(time.Second) // the time that the list took
-		if !w.Renew(nil, began) || w.Rests() != 3*time.Second {
+		if !w.Renew(began) || w.Rests() != 3*time.Second {
 			t.Errorf("it rests %v", w.Rests())
 		}
 		list.change()
-		if w.Renew(nil, time.Now()) {
+		if w.Renew(time.Now()) {
 			t.Error("it does not rest")
 		}
 		time.Sleep(w.Rests())
-		if !w.Renew(nil, time.Now()) {
+		if !w.Renew(time.Now()) {
 			t.Error("a change is lost")
 		}
 	})

@@ -1,11 +1,11 @@
 package haproxy
 
 import (
-	"net/netip"
 	"strconv"
 
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/cidr"
+	"weir/pkg/enforcer/outright"
 )
 
 // lastSecond means for ever: the end of the year 9999.
@@ -23,11 +23,4 @@ func (v Value) of(b cidr.Block) string {
 }
 
 // entry returns a line of the map.
-func (v Value) entry(b cidr.Block) string { return text(b.Prefix) + " " + v.of(b) }
-
-func text(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
-}
+func (v Value) entry(b cidr.Block) string { return outright.Text(b.Prefix) + " " + v.of(b) }

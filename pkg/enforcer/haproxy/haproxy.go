@@ -29,6 +29,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/sleep"
 	"weir/internal/telemetry"
 	"weir/pkg/enforcer/cidr"
 	"weir/pkg/rule"
@@ -73,7 +74,7 @@ type Agent struct {
 
 // New makes one.
 func New(c Config) *Agent {
-	a := &Agent{c: c, faults: telemetry.NewFaults(c.Logger), metrics: newMetrics(c.Metrics), wanted: cidr.NewWanted(c.List), file: file{path: c.Map}}
+	a := &Agent{c: c, faults: telemetry.NewFaults(c.Logger), metrics: newMetrics(c.Metrics), wanted: cidr.NewWanted(c.List, c.Rules), file: file{path: c.Map}}
 	a.runtime = &connections{address: c.Socket}
 	if c.DryRun != nil {
 		a.runtime = &dryRun{to: c.DryRun}
@@ -91,30 +92,15 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-a.wanted.Changed():
-			rest(ctx, min(a.wanted.Rests(), checkEvery/4)) // the check for a reload of HAProxy must not wait longer
+			sleep.For(ctx, min(a.wanted.Rests(), checkEvery/4)) // the check for a reload of HAProxy must not wait longer
 		case <-tick.C:
 		}
 	}
 }
 
-// rest waits until ctx ends, at most for the given time.
-func rest(ctx context.Context, patience time.Duration) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
 // round checks the map once, and corrects it.
 func (a *Agent) round(ctx context.Context) {
-	var rules *rule.Set
-	if a.c.Rules != nil {
-		rules = a.c.Rules()
-	}
-
-	renewed := a.wanted.Renew(rules, time.Now())
+	renewed := a.wanted.Renew(time.Now())
 	if !a.wanted.Whole() {
 		a.note(fileOperation, a.unlessDry(a.file.exists))
 		return

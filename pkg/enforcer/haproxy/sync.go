@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weir/pkg/enforcer/cidr"
+	"weir/pkg/enforcer/outright"
 )
 
 const (
@@ -59,11 +60,11 @@ func (a *Agent) change(ctx context.Context, want []cidr.Block) error {
 
 	var commands []string
 	for _, b := range changed {
-		commands = append(commands, "set map "+a.c.Map+" "+text(b.Prefix)+" "+a.c.Value.of(b))
+		commands = append(commands, "set map "+a.c.Map+" "+outright.Text(b.Prefix)+" "+a.c.Value.of(b))
 	}
 
 	for _, b := range gone {
-		commands = append(commands, "del map "+a.c.Map+" "+text(b.Prefix))
+		commands = append(commands, "del map "+a.c.Map+" "+outright.Text(b.Prefix))
 	}
 	return a.each(commands, "; ", func(line string) error { return a.do(ctx, line) })
 }

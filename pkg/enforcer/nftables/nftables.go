@@ -32,6 +32,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/sleep"
 	"weir/internal/telemetry"
 	"weir/pkg/enforcer/cidr"
 	"weir/pkg/rule"
@@ -71,7 +72,7 @@ type Agent struct {
 
 // New makes one.
 func New(c Config) *Agent {
-	return &Agent{c: c, faults: telemetry.NewFaults(c.Logger), metrics: newMetrics(c.Metrics), wanted: cidr.NewWanted(c.List)}
+	return &Agent{c: c, faults: telemetry.NewFaults(c.Logger), metrics: newMetrics(c.Metrics), wanted: cidr.NewWanted(c.List, c.Rules)}
 }
 
 // Run keeps the table until ctx ends, and then keeps or deletes it. It returns no error.
@@ -85,7 +86,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		if worked {
 			patience = checkEvery
 		}
-		rest(ctx, patience)
+		sleep.For(ctx, patience)
 		patience = min(2*patience, slowestTry)
 	}
 
@@ -110,23 +111,13 @@ func (a *Agent) session(ctx context.Context) (worked bool, err error) {
 		select {
 		case <-ctx.Done():
 		case <-a.wanted.Changed():
-			rest(ctx, min(a.wanted.Rests(), checkEvery/4)) // changes by other programs must not wait longer
+			sleep.For(ctx, min(a.wanted.Rests(), checkEvery/4)) // changes by other programs must not wait longer
 		case <-tick.C:
 		case <-t.touched():
 		}
 	}
 
 	return true, a.leave(t)
-}
-
-// rest waits until ctx ends, at most for the given time.
-func rest(ctx context.Context, patience time.Duration) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // leave keeps or deletes the table at the end.
@@ -139,7 +130,7 @@ func (a *Agent) leave(t table) error {
 
 // round checks the table once, and corrects it.
 func (a *Agent) round(t table) error {
-	renewed := a.wanted.Renew(a.rules(), time.Now())
+	renewed := a.wanted.Renew(time.Now())
 	if !a.wanted.Whole() {
 		return nil
 	}
@@ -170,13 +161,6 @@ func (a *Agent) round(t table) error {
 	a.synced = true
 	a.faults.Over("nftables")
 	return nil
-}
-
-func (a *Agent) rules() *rule.Set {
-	if a.c.Rules == nil {
-		return nil
-	}
-	return a.c.Rules()
 }
 
 // settle corrects the kernel's table: from the known elements, else after reading them, else by creating the table

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weir/pkg/enforcer/cidr"
+	"weir/pkg/enforcer/outright"
 )
 
 // script writes the changes in nft's language.
@@ -58,10 +59,7 @@ func writeTable(out io.Writer) {
 func writeElements(out io.Writer, verb string, all []element) {
 	lists := map[string][]string{}
 	for _, e := range all {
-		text := e.Prefix.String()
-		if e.Prefix.IsSingleIP() {
-			text = e.Prefix.Addr().String()
-		}
+		text := outright.Text(e.Prefix)
 		if verb == "add" && e.timeout > 0 {
 			text += fmt.Sprintf(" timeout %dms", e.timeout.Milliseconds())
 		}

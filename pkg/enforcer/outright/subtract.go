@@ -14,12 +14,12 @@ func Subtract(rest []netip.Prefix, prefix netip.Prefix, holes *bart.Lite) []neti
 	if holes.LookupPrefix(prefix) {
 		return rest
 	}
-	lower, upper := halves(prefix)
+	lower, upper := Halves(prefix)
 	return Subtract(Subtract(rest, lower, holes), upper, holes)
 }
 
-// halves splits a prefix that is not a single address.
-func halves(prefix netip.Prefix) (lower, upper netip.Prefix) {
+// Halves splits a prefix that is not a single address.
+func Halves(prefix netip.Prefix) (lower, upper netip.Prefix) {
 	bits := prefix.Bits()
 	address := prefix.Addr().AsSlice()
 	lower = netip.PrefixFrom(prefix.Addr(), bits+1)
