@@ -20,6 +20,7 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 		return name, nil
 	}
 	certified := keys.Certified(r, e.config.TLS)
+	// A connection that has identified itself no longer counts against the bound of its address (limited).
 	if certified {
 		limited.Showed(r.Context())
 	} else if keys.AsksCertificates(e.config.TLS) {
@@ -31,12 +32,15 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 		if err == nil {
 			limited.Showed(r.Context())
 		}
+
+		// A certificate replaces a missing key, never a wrong one: a caller that sends a key means that key.
 		if err == nil || !certified || !keys.Read.May(want) || !errors.Is(err, keys.ErrNone) {
 			return key.Name, refusedKey(err)
 		}
 		return r.TLS.VerifiedChains[0][0].Subject.CommonName, nil
 	}
 
+	// No other machine can connect here (guard).
 	if keys.Read.May(want) {
 		return "", nil
 	}

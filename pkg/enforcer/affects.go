@@ -31,6 +31,8 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 	if holdsIPv4(prefix) {
 		affected = append(affected, "every address of IPv4, which some edges that keep the list look up as ::ffff:0:0/96")
 	}
+
+	// An allow shuts no one out. The checks that follow are for people who would block themselves.
 	if o.Kind != blocklist.OrderBlock {
 		return affected
 	}

@@ -38,11 +38,16 @@ func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (s
 	read, next := d.readerOf(0, r)
 	known, edge := a.read(r, read, now)
 	e.logClientSettings(a, known, edge)
+	// Without a client there is nothing to ask. The proxy itself must not be refused: that would refuse all of its
+	// clients.
 	if !known {
 		return said
 	}
 
 	said = e.config.Set.Check(a.prepare(), now.UnixMilli())
+
+	// A client may send the headers of another kind of edge, to be taken for another client. So each reading is asked,
+	// and one refusal is enough.
 	for !said.Entry.Found() {
 		if read, next = d.readerOf(next, r); read == nil {
 			break
@@ -97,6 +102,7 @@ func (e *Enforcer) withoutList(w http.ResponseWriter, d *dialect) {
 func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blocklist.Answer) {
 	header, ruling := w.Header(), a.ruling
 	switch {
+	// An answer may have several of these. The cases are in the order of what decides.
 	case said.Entry.Found() && !ruling.Shadow:
 		e.refuseFor(w, d, a, said.Entry.Entry())
 		return

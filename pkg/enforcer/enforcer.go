@@ -127,6 +127,7 @@ func Open(c Config) (*Enforcer, error) {
 		return nil, err
 	}
 
+	// The process ended before Kafka had these, and the list that is read from Kafka does not have them.
 	e.outbox = outbox
 	now := time.Now().UnixMilli()
 	for _, p := range waiting {
@@ -178,6 +179,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 
 	running.Go(func() { e.watchDelay(ctx, begin) })
 	running.Go(func() { e.keepSocket(ctx, server, &running) })
+
 	// The outbox must outlive ctx: requests that are still served may give orders.
 	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
 	running.Go(func() {
@@ -209,6 +211,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 const drainPatience = 5 * time.Second
 
 func (e *Enforcer) drain(server *http.Server) {
+	// Shutdown waits for running requests, and those of followers would not end by themselves.
 	e.end.Do(func() { close(e.ending) })
 	ctx, cancel := context.WithTimeout(context.Background(), drainPatience)
 	defer cancel()

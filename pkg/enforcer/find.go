@@ -47,6 +47,8 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 	now := time.Now().UnixMilli()
 	answer := found{Key: q.key, Entries: []*blocklist.Entry{}, Orders: []*blocklist.Entry{}}
 	page, more := q.page(e.config.Set, now)
+
+	// Blocks by hand are shown with the verdicts: both refuse. Allows and pauses are apart.
 	for _, one := range page {
 		switch {
 		case one.Entry != nil:
@@ -101,6 +103,7 @@ func readFindRequest(r *http.Request) (*findRequest, error) {
 		}
 	}
 
+	// The place is a record's key, which may contain any bytes.
 	after, err := base64.RawURLEncoding.DecodeString(values.Get("after"))
 	if err != nil {
 		return nil, problemf(http.StatusBadRequest, "after is the value of next in the page before, not %q", values.Get("after"))
@@ -133,6 +136,7 @@ func (q *findRequest) page(set *blocklist.Set, now int64) (page []placed, more b
 			continue
 		}
 
+		// The last of the page leaves when it is full: the list is in no order, and may be a million entries long.
 		heap.Push(last, p)
 		if last.Len() > q.limit {
 			heap.Pop(last)

@@ -106,6 +106,7 @@ func (e *Enforcer) write(w http.ResponseWriter, r *http.Request, q *listRequest)
 	header.Set(versionField, state.Version.String())
 	header.Set(localField, local)
 	header.Set(asOfField, time.UnixMilli(state.AsOf).UTC().Format(time.RFC3339))
+	// A client that asks for changes has a version of its own; ETags are for those that fetch the complete list again.
 	if !q.since {
 		tag := q.etag(state, local)
 		header.Set("ETag", tag)
@@ -118,6 +119,8 @@ func (e *Enforcer) write(w http.ResponseWriter, r *http.Request, q *listRequest)
 	if r.Method == http.MethodHead {
 		return nil
 	}
+
+	// The answers before this line cost nothing, and need no place.
 	leave, err := e.mayList(r, q)
 	if err != nil {
 		return err
@@ -152,6 +155,7 @@ func (e *Enforcer) writeBody(w http.ResponseWriter, q *listRequest) error {
 		panic(http.ErrAbortHandler)
 	}
 
+	// The answer is an error now, and must not look like a version of the list.
 	for _, field := range []string{"ETag", "Content-Encoding", versionField, localField, asOfField} {
 		w.Header().Del(field)
 	}
@@ -206,6 +210,7 @@ func worst(set *blocklist.Set, q *listRequest, now int64, t turns) (kept []*bloc
 	least := &leastFirst{}
 	looked := 0
 	for entry := range set.All(now) {
+		// A search reads the entire list, so it lets others work in between.
 		if looked++; looked%entriesATurn == 0 {
 			t.pass()
 		}

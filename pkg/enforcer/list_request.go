@@ -44,12 +44,14 @@ func readListRequest(r *http.Request) (*listRequest, error) {
 	q := &listRequest{form: formOf(r.Header.Get("Accept")), since: values.Has("after"), local: values.Get("local"), rule: values.Get("rule"),
 		answers: r.Header.Get("If-None-Match")}
 	after := values.Get("after")
+	// Browsers send it by themselves when they connect again.
 	if q.form == eventStream {
 		if last := r.Header.Get("Last-Event-ID"); last != "" {
 			after, q.since = last, true
 		}
 	}
 
+	// Changes are small, and a stream has to arrive at once.
 	q.zipped = !q.since && q.form != eventStream && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 	if q.after, err = blocklist.ParseVersion(after); err != nil {
 		return nil, problemf(http.StatusBadRequest, "%q is not a version of a list", after)

@@ -16,6 +16,7 @@ const againAtOnce = 1000
 func (e *Enforcer) orderAgain(ctx context.Context) {
 	set := e.config.Set
 	for {
+		// Asked for before LeftBehind, which returns each order once: a swap in between wakes the loop again.
 		changed := set.Changed()
 		for orders := range slices.Chunk(set.LeftBehind(), againAtOnce) {
 			e.config.Logger.Warn("the blocklist's topic was created again, and manual entries are sent again", "orders", len(orders))

@@ -50,6 +50,7 @@ func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
 	d.DisallowUnknownFields()
 	q := &orderRequest{}
 	err = d.Decode(q)
+	// A second object would be ignored, though it may be the one that the caller means.
 	if _, end := d.Token(); err == nil && end != io.EOF {
 		err = errors.New("there is more than one object")
 	}
@@ -72,9 +73,13 @@ func (q *orderRequest) slips(body []byte) error {
 	}
 
 	for i, one := range members {
+		// null and "" are what a script sends for a variable that is not set.
 		if text, _ := one.value.(string); text == "" && one.value != true && one.value != false {
 			return fmt.Errorf("%s is empty: give a value, or leave it out", one.name)
 		}
+
+		// Go's decoder takes the last one, in any case of letters; another program that looked at the body may have
+		// taken the first.
 		if slices.ContainsFunc(members[:i], func(before member) bool { return strings.EqualFold(before.name, one.name) }) {
 			return fmt.Errorf("%s is given twice: it is unclear which one is meant", one.name)
 		}

@@ -66,6 +66,7 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 		return inForce{}, "", err
 	}
 
+	// On disk first: an order that is active and then forgotten by a crash would be worse than one that fails.
 	for _, order := range o.orders {
 		if err := e.config.Set.Order(order, o.now); err != nil {
 			return inForce{}, "", fmt.Errorf("applying an order: %w", err)
@@ -80,6 +81,8 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	}
 
 	is := inForce{Here: true, Followers: int(e.following.Load())}
+
+	// Kafka is waited for only to be able to report it. The order is active and will be sent.
 	timer := time.NewTimer(e.patience)
 	defer timer.Stop()
 	select {
@@ -112,6 +115,7 @@ func (e *Enforcer) pack(o *ordering) (*parcel, error) {
 			return nil, err
 		}
 
+		// By rule and key, so that all events of a key are in one partition, in their order.
 		p.Events = append(p.Events, message{Partition: hit.Partition(shown.Rule, []byte(shown.Key), e.config.EventsPartitions), Value: event})
 	}
 
@@ -150,6 +154,7 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 		return err
 	}
 
+	// Checked last: the question for a confirmation is for an order that is correct otherwise.
 	affected := e.affects(r, order)
 	if err := q.confirmed(order, affected); err != nil {
 		return err
@@ -235,6 +240,8 @@ func (e *Enforcer) pause(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
+	// Ignored, it would become a pause of everything.
 	if q.Target != "" {
 		return problemf(http.StatusBadRequest, "a pause is for one rule, or for all: leave target out")
 	}

@@ -56,6 +56,8 @@ func openOutbox(folder string, logger *slog.Logger) (*outbox, []*parcel, error) 
 	}
 
 	var waiting []*parcel
+
+	// Names are numbers of one length, so the order of names is that in which orders were given.
 	for _, file := range files {
 		p, err := o.read(file.Name())
 		if err != nil {
@@ -120,6 +122,7 @@ func (o *outbox) put(p *parcel) error {
 		return err
 	}
 
+	// The lock is held while the disk writes: parcels are in the queue in the order of their numbers.
 	p.number, p.done = o.next, make(chan struct{})
 	if err := o.write(p.number, data); err != nil {
 		return fmt.Errorf("keeping the order on disk: %w", err)
@@ -148,6 +151,9 @@ func (o *outbox) write(number int64, data []byte) error {
 	if err != nil {
 		return err
 	}
+
+	// Written under another name, synced, renamed, and the folder synced: after a crash the order is there or was never
+	// answered.
 	_, err = file.Write(data)
 	err = errors.Join(err, file.Sync(), file.Close())
 	if err == nil {
@@ -183,6 +189,8 @@ func (o *outbox) run(ctx context.Context, to Sinks) {
 // send passes a parcel to the sinks, which keep the order of each topic. Its file is removed when all of it is
 // acknowledged.
 func (o *outbox) send(ctx context.Context, to Sinks, p *parcel) {
+	// The file goes when all messages are acknowledged or refused permanently. Done is called from the producers'
+	// goroutines.
 	left := &atomic.Int64{}
 	left.Store(int64(len(p.Orders) + len(p.Events) + len(p.Hits)))
 	var kept atomic.Bool

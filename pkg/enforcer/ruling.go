@@ -119,6 +119,8 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	if q.Forwarded != "" && edge.IsLoopback() {
 		q.IP = netip.Addr{} // an edge on this machine: its client headers are trusted
 	}
+
+	// A proxy that passes a client on names it; without a name the check would be about the proxy.
 	if proxy := a.ruling.Client.Resolve(q); proxy && q.Forwarded == "" {
 		return false, edge
 	}
@@ -139,10 +141,14 @@ func (a *asking) prepare() *blocklist.Asked {
 		a.addField(f.Name, f.Value)
 	}
 
+	// Rules that leave the request alone, or whose blocks do not cover it, are not asked: their entries would refuse
+	// it.
 	for i, one := range a.ruling.Rules.Rules {
 		if a.judge.Allowed(i, q) || !a.judge.Covers(i, q) {
 			continue
 		}
+
+		// All keys share one buffer; if it grows, earlier keys keep the old one.
 		start := len(a.keys)
 		keys, ok := a.judge.AppendKey(a.keys, i, q)
 		if !ok {

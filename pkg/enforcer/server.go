@@ -60,6 +60,7 @@ type listening struct {
 }
 
 func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
+	// A second listener that fails must not leave the first one open.
 	defer func() {
 		for _, l := range all {
 			if err != nil {
@@ -93,6 +94,9 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
+
+	// No process listens on a socket that a crash left. One that answers belongs to a process that runs, and is not
+	// taken from it.
 	if conn, err := net.Dial("unix", path); err == nil {
 		conn.Close()
 		return nil, fmt.Errorf("%s is in use by another process", path)

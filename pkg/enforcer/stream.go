@@ -70,6 +70,7 @@ func (s *stream) run(ctx context.Context) {
 	ticker := time.NewTicker(stillThere)
 	defer ticker.Stop()
 	for s.may() {
+		// Taken before the changes are read, so that none is missed in between.
 		changed := s.set.Changed()
 		more := s.write()
 		if s.send() != nil || s.gone {
@@ -92,6 +93,7 @@ func (s *stream) run(ctx context.Context) {
 // write writes the changes, and returns whether there are more.
 func (s *stream) write() (more bool) {
 	changes, version, ok := s.set.Changes(s.at, streamChanges)
+	// A version that this enforcer has not reached yet will come; one that it does not know needs a reset.
 	if !ok {
 		if s.set.Whole() && !s.set.NotYet(s.at) {
 			s.reset()
@@ -135,10 +137,13 @@ func (s *stream) reset() {
 	defer leave()
 	s.turns.acquire()
 	defer s.turns.release()
+
+	// The deadline is for this one answer, not for the stream.
 	patient := s.to
 	s.to = &patientWriter{to: hurry(patient.to), turns: s.turns}
 	defer func() { s.to = patient }()
 
+	// Before the entries are read: changes meanwhile are sent again, as changes.
 	s.at = s.set.Version()
 	fmt.Fprintf(&s.room, "event: reset\ndata: {\"version\":%q}\n\n", s.at)
 	for entry := range s.set.All(time.Now().UnixMilli()) {

@@ -83,6 +83,8 @@ func hurry(w http.ResponseWriter) http.ResponseWriter {
 // Write writes in pieces.
 func (h *hurried) Write(b []byte) (written int, err error) {
 	const pieceBytes = 64 << 10
+
+	// At least once, so that an empty write reaches the writer below, too.
 	for begun := false; !begun || len(b) > 0; begun = true {
 		if time.Now().After(h.until) {
 			panic(http.ErrAbortHandler) // a part is not a valid answer

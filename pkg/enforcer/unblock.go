@@ -55,12 +55,15 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	answer := unblocked{Key: q.key, Lifted: e.liftAll(o, q, why)}
+	// Before anything is applied: half of an unblock would be hard to understand.
 	if len(answer.Lifted) > maxLifted {
 		return problemf(http.StatusBadRequest, "more than %d entries lie in %s, and no more are lifted at once: allow it instead, name a rule, or a narrower prefix", maxLifted, q.key)
 	}
 	if err := e.allowInstead(r, o, q, &answer); err != nil {
 		return err
 	}
+
+	// An allow alone is enough: it is also given for a key without entries.
 	if len(o.orders) == 0 {
 		return problemf(http.StatusNotFound, "nothing on the list holds %s", q.key)
 	}
@@ -110,6 +113,8 @@ func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) []*blocklis
 		case found.Entry != nil && (q.Rule == "" || q.Rule == found.Entry.Rule):
 			verdicts = append(verdicts, found.Entry)
 			o.add(blocklist.EventOrdered, pardon(found.Entry, o, why))
+
+			// The answer shows it as it will be when the aggregators have ended it.
 			ended := *found.Entry
 			ended.Ended = o.now
 			shown = append(shown, &ended)
@@ -203,6 +208,8 @@ func newCommands(partitions int) *commands {
 func (c *commands) batches(entries []*blocklist.Entry, now int64, fingerprint string) []message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
+	// Each partition is another log, so the batches of one unblock share a position.
 	of := map[int][]*blocklist.Entry{}
 	for _, entry := range entries {
 		p := hit.Partition(entry.Rule, []byte(entry.Key), c.partitions)

@@ -49,6 +49,8 @@ func Disjoint(blocks []Block) []Block {
 
 	slices.SortFunc(all, compareAll)
 	carved := make([]Block, 0, len(all))
+
+	// The widest prefix comes first, so all that overlap it stand directly behind it.
 	for len(all) > 0 {
 		within := 1
 		for within < len(all) && all[0].Prefix.Overlaps(all[within].Prefix) {

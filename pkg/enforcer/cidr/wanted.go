@@ -56,8 +56,10 @@ func (w *Wanted) Renew(at time.Time) bool {
 		return false
 	}
 
+	// Taken before the list is read, so that a change meanwhile is noticed the next time.
 	w.changed = w.list.Changed()
 	edits := w.list.Edits() // before reading the list
+	// Watermarks change the list too, several times a minute, and no entry with it.
 	if w.whole && edits == w.edits && rules == w.rules && now < w.end {
 		return false
 	}

@@ -37,6 +37,7 @@ func (t *table) delta(f *filter, revision int64) answer {
 		}
 	}
 
+	// The value's present rows are sent, not the change: it may have ended or changed again since.
 	for _, value := range slices.Sorted(maps.Keys(values)) {
 		a.fresh = f.appendWanted(a.fresh, t.values[value])
 	}
@@ -67,6 +68,8 @@ func (f *filter) appendWanted(to, rows []*row) []*row {
 // gone returns the changes that ended a wanted value, the last one of each value.
 func (t *table) gone(changes []change, f *filter) (gone []change) {
 	done := map[string]bool{}
+
+	// A value that another row still blocks is not deleted: bouncers delete by value.
 	for _, c := range slices.Backward(changes) {
 		if c.Ended == 0 || done[c.Row.Value] || !f.wants(c.Row) || slices.ContainsFunc(t.values[c.Row.Value], f.wants) {
 			continue
@@ -91,6 +94,7 @@ func (t *table) find(f *filter) (found []*row) {
 	switch {
 	case f.hasValue:
 		take(t.values[f.value])
+	// The prefixes around an address are at most 129 lookups, however long the list is.
 	case f.within.IsValid() && f.contains:
 		for bits := f.within.Bits(); bits >= 0; bits-- {
 			around := netip.PrefixFrom(f.within.Addr(), bits).Masked()

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// keepLines is how long a bouncer's connection is remembered, in milliseconds, and maxLines how many of one
-	// bouncer.
+	// keepConnections is how long a bouncer's connection is remembered, in milliseconds, and maxConnections how many of
+	// one bouncer.
 	keepConnections = 10 * 60 * 1000
 	maxConnections  = 16
 )
@@ -47,6 +47,8 @@ func (t *table) reached(who bouncer, connection string) (revision int64, known b
 	if own, came := l.of[connection]; came {
 		return own.Revision, true
 	}
+
+	// It is not known which of the programs this is. The oldest cursor sends it too much, and never too little.
 	if l.back > 0 && len(l.of) > 0 {
 		return l.farthestBack(), true
 	}
@@ -67,11 +69,13 @@ func (t *table) got(who bouncer, connection string, at cursor) (two bool) {
 
 	maps.DeleteFunc(l.of, func(_ string, before cursor) bool { return before.At < at.At-keepConnections })
 	_, came := l.of[connection]
+	// A single program rarely comes back to a connection after using another one (see sure).
 	if came && l.last != connection {
 		l.back++
 		two = l.back == sure
 	}
 
+	// All connections were quiet for long: it may be one program again.
 	if len(l.of) == 0 {
 		l.back = 0
 	}
@@ -83,6 +87,7 @@ func (t *table) got(who bouncer, connection string, at cursor) (two bool) {
 	}
 
 	l.of[connection], l.last = at, connection
+	// The file keeps one cursor only, so after a restart both programs begin at the older one.
 	if at.Two = l.back > 0; at.Two {
 		at.Revision = l.farthestBack()
 	}

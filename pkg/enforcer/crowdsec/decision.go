@@ -11,8 +11,8 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// A row is one decision: a value that a rule's entry refuses. A row in a table does not change, except for seen, which
-// belongs to the table; it is replaced by another row.
+// A row is one decision: a value that a rule's entry refuses. A row in a table does not change, except for lastPass,
+// which belongs to the table; it is replaced by another row.
 type row struct {
 	ID     int64        `json:"id"`
 	Scope  string       `json:"scope"`

@@ -70,6 +70,7 @@ func (t *table) snapshot(now time.Time) *kept {
 		k.rows = append(k.rows, rows...)
 	}
 
+	// The changes that began are not kept: restore makes them from the rows.
 	for _, c := range t.changes {
 		if c.Ended != 0 {
 			k.ended = append(k.ended, c)
@@ -212,6 +213,7 @@ func (t *table) restore(k *kept) {
 			r.prefix = outright.Parse(r.Value)
 		}
 		t.values[r.Value] = append(t.values[r.Value], r)
+		// Older changes had been forgotten, too.
 		if r.Added > t.floor {
 			t.changes = append(t.changes, change{Revision: r.Added, Row: r})
 		}

@@ -44,6 +44,8 @@ func (s *refusedAddresses) add(entry string, client netip.Addr) {
 		return
 	}
 
+	// Any entry leaves: an attacker with many prefixes can have others forgotten, but not use more memory. Refused
+	// clients come again.
 	if !known && len(s.entries) >= maxSeen {
 		for any := range s.entries {
 			delete(s.entries, any)

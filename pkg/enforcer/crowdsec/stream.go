@@ -31,6 +31,8 @@ func (a *API) decisions(w http.ResponseWriter, r *http.Request, key string) {
 	defer release()
 	now := a.Now().UnixMilli()
 	t := a.tableOf(key)
+
+	// tableOf returns the table locked. The lock is held for finding only: the client may read slowly.
 	rows := t.find(&f)
 	t.mu.Unlock()
 	w.Header().Set("Content-Type", jsonType)
@@ -76,10 +78,13 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 		out.flush() // before the slow part, which cannot fail
 	}
 
+	// The rows do not change (row), so they can be written without the lock.
 	t := a.tableOf(key)
 	said := t.answerTo(who, r.RemoteAddr, &f, startup)
 	t.mu.Unlock()
 	said.write(out, now)
+
+	// Only now has the bouncer got them. If writing fails it panics, and the bouncer gets the same changes again.
 	t.mu.Lock()
 	two := t.got(who, r.RemoteAddr, cursor{Revision: said.revision, At: now})
 	t.mu.Unlock()
@@ -225,6 +230,8 @@ func (o *output) flush() {
 
 	_ = o.control.SetWriteDeadline(deadline) // some writers have none
 	_, err := o.w.Write(o.piece)
+
+	// A client that reads at the slowest rate or faster always gets all of it.
 	o.until = o.until.Add(time.Duration(len(o.piece)) * time.Second / slowest)
 	if err == nil && o.zip != nil {
 		err = o.zip.Flush()

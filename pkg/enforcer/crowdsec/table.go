@@ -80,8 +80,12 @@ func (t *table) refresh(list outright.List, rules *rule.Set, now time.Time) {
 	}
 
 	began := time.Now()
+
+	// The rows that this pass finds get its number; sweep removes all others.
 	t.next = outright.NextEnd(list, rules, now.UnixMilli())
 	t.pass++
+
+	// Times, so that revisions also grow over a restart that lost the file. A clock that goes back must not repeat one.
 	t.revision = max(t.revision+1, now.UnixMilli())
 	for someone := range outright.All(list, rules, now.UnixMilli()) {
 		t.add(someone)
@@ -171,6 +175,7 @@ func (t *table) sweep(value string, rows []*row, nowMilli int64) {
 	left := len(kept) < len(rows)
 	for i, r := range kept {
 		kept[i] = t.again(r, left, nowMilli)
+		// An end, and a repetition that is due, change the table without a change of the list.
 		if t.next = min(t.next, r.Until); kept[i].Again != 0 {
 			t.next = min(t.next, kept[i].Again)
 		}
@@ -179,6 +184,7 @@ func (t *table) sweep(value string, rows []*row, nowMilli int64) {
 	if len(kept) == 0 {
 		delete(t.values, value)
 	} else if left {
+		// kept shares the slice: what is behind it would keep dropped rows in memory.
 		clear(rows[len(kept):])
 		t.values[value] = kept
 	}

@@ -101,6 +101,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // round checks the map once, and corrects it.
 func (a *Agent) round(ctx context.Context) {
 	renewed := a.wanted.Renew(time.Now())
+	// HAProxy does not start without the file, so it is made even now.
 	if !a.wanted.Whole() {
 		a.note(fileOperation, a.unlessDry(a.file.exists))
 		return
@@ -113,6 +114,8 @@ func (a *Agent) round(ctx context.Context) {
 	}
 
 	a.note(runtimeOperation, err)
+
+	// The file is written also when HAProxy does not answer: it may be starting, and reads the file then.
 	a.note(fileOperation, a.unlessDry(func() error { return a.file.write(want, a.c.Value) }))
 }
 
@@ -155,6 +158,7 @@ func (a *Agent) sync(ctx context.Context, want []cidr.Block, renewed bool) error
 	switch {
 	case !same:
 		err = a.replace(ctx, want)
+	// Blocks end by the clock too: then want is shorter, though nothing was renewed.
 	case renewed || len(want) != len(a.have):
 		err = a.change(ctx, want)
 	}

@@ -40,6 +40,7 @@ func (c *connections) ask(ctx context.Context, command string) (string, error) {
 		return "", fmt.Errorf("%w: %w%s", errUnreachable, err, remedy(err))
 	}
 
+	// Reading and writing know no context, so its end closes the connection under them.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer func() {
 		stop()

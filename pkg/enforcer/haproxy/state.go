@@ -31,6 +31,7 @@ func (a *Agent) state(ctx context.Context) (state, error) {
 		return state{}, err
 	}
 
+	// A pid alone may be used again, and in a container is often the same.
 	s := state{instance: "pid " + field(info, "Pid") + " since " + field(info, "Start_time_sec"), entries: -1}
 	if field(info, "Pid") == "" {
 		return state{}, refused(showInfo, info)
@@ -45,6 +46,8 @@ func (a *Agent) state(ctx context.Context) (state, error) {
 		if !strings.Contains(line, " ("+a.c.Map+") ") {
 			continue
 		}
+
+		// Older versions do not report it; then only reloads are noticed.
 		if count := entryCount.FindStringSubmatch(line); count != nil {
 			s.entries, err = strconv.Atoi(count[1])
 		}

@@ -58,6 +58,7 @@ func (a *Agent) change(ctx context.Context, want []cidr.Block) error {
 		return err
 	}
 
+	// Additions are done by now: the parts of a prefix that was split are in the map before the prefix leaves it.
 	var commands []string
 	for _, b := range changed {
 		commands = append(commands, "set map "+a.c.Map+" "+outright.Text(b.Prefix)+" "+a.c.Value.of(b))

@@ -21,6 +21,8 @@ func addStep(conn *nftables.Conn, sets [2]*nftables.Set, s step) error {
 		do       func(*nftables.Set, []nftables.SetElement) error
 		elements []element
 	}{{conn.SetAddElements, s.before}, {conn.SetDeleteElements, s.out}, {conn.SetAddElements, s.in}} {
+		// The order within the transaction counts: the kernel refuses to remove a missing element, and to add one that
+		// overlaps.
 		for family, set := range sets {
 			of := slices.DeleteFunc(slices.Clone(part.elements), func(e element) bool { return setOf(e.Block) != sets[family].Name })
 			for chunk := range slices.Chunk(of, messageElements) {
@@ -75,6 +77,7 @@ func blocksOf(elements []nftables.SetElement, now int64) ([]cidr.Block, bool) {
 			continue
 		}
 		var end []byte
+		// The kernel gives no end to an interval that reaches to the last address.
 		if i+1 < len(elements) {
 			if !elements[i+1].IntervalEnd {
 				return nil, false
@@ -117,6 +120,7 @@ func prefixOf(from, after []byte) (netip.Prefix, bool) {
 		final = over.Prev()
 	}
 
+	// An interval of another program need not be a prefix: then it does not begin or end where the prefix does.
 	p := netip.PrefixFrom(first, commonBits(from, final.AsSlice()))
 	return p, p.Masked() == p && last(p) == final
 }

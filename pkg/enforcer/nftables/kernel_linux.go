@@ -57,6 +57,8 @@ func (k *kernel) untouched() (bool, error) {
 }
 
 func (k *kernel) read() (blocks []cidr.Block, intact bool, err error) {
+	// Before the generation, and that before the elements: a change meanwhile gives another generation, and the next
+	// round reads again.
 	k.watch.forget()
 	if k.generation, err = k.watch.generation(); err != nil {
 		return nil, false, explained(err)
@@ -97,6 +99,8 @@ func (k *kernel) commit(p plan) error {
 		if err := addTable(conn, sets); err != nil {
 			return err
 		}
+
+		// Without elements there is still the table to create.
 		if len(p.steps) == 0 {
 			p.steps = []step{{}}
 		}

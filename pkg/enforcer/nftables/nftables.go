@@ -95,6 +95,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // session keeps the table until ctx ends or the kernel refuses something. It returns whether anything worked.
 func (a *Agent) session(ctx context.Context) (worked bool, err error) {
+	// The reports of changes begin with this session: what happened before is not known.
 	a.known, a.synced = false, false
 	t, err := a.open()
 	if err != nil {
@@ -137,6 +138,7 @@ func (a *Agent) round(t table) error {
 
 	if renewed {
 		a.want = slices.Clone(a.wanted.Blocks())
+
 		// A change of only the rule must not look like a change in the kernel.
 		for i := range a.want {
 			a.want[i].Rule = ""
@@ -166,6 +168,8 @@ func (a *Agent) round(t table) error {
 // settle corrects the kernel's table: from the known elements, else after reading them, else by creating the table
 // again.
 func (a *Agent) settle(t table) error {
+	// Three tries, each with less trust: in what is known, in what the kernel has, in nothing. Without the permission
+	// none of them would work.
 	err := a.step(t)
 	if err != nil && !notPermitted(err) {
 		a.known = false
@@ -194,6 +198,7 @@ func (a *Agent) step(t table) error {
 		a.logDifferences(read, intact, now)
 	}
 
+	// The kernel counts the time that is left, so ends that are read back are never exact.
 	snap(read, a.want)
 	a.have, a.known = read, true
 	return a.commit(t, !intact)

@@ -42,6 +42,9 @@ func exceptionsOf(list List, rules *rule.Set, nowMilli int64) *exceptions {
 	if rules == nil {
 		return e
 	}
+
+	// A rule with conditions of its own cannot be enforced without seeing requests. One that is not here is not in
+	// covers, and so left out too.
 	for _, r := range rules.Rules {
 		e.covers[r.Name] = r.Block.Covers == rule.CoversAll && r.Mode == rule.Enforce
 		if own := plainAllows(rules, r.Name, nowMilli); len(own) > 0 {

@@ -27,6 +27,7 @@ var forms = map[string]form{
 // make writes the list. Its tag stays the same as long as the list does.
 func (f form) make(lines []line, nowMilli int64) *file {
 	made := &file{body: f.append(nil, lines, nowMilli)}
+	// Durations change with every second, so the tag is of the list as it would be written at one fixed time.
 	if f.times {
 		made.tag = `W/"` + strconv.FormatUint(xxhash.Sum64(f.append(nil, lines, 0)), 16) + `"`
 		return made

@@ -42,6 +42,8 @@ func lines(list outright.List, rules *rule.Set, w wanted, nowMilli int64) []line
 	for _, one := range longest {
 		all = append(all, one)
 	}
+
+	// Addresses have no value, so they come first and keep the order of Disjoint.
 	slices.SortStableFunc(all, func(a, b line) int { return cmp.Compare(a.value, b.value) })
 	return all
 }
