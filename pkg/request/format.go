@@ -125,8 +125,8 @@ func (s *scanner) add(v *variable, before, literal string, zone *time.Location) 
 		st.missing = errTime
 	}
 
-	// endQuote knows quotes that a backslash escapes. With other escapes the literal alone ends the field.
-	quoted := s.escape == escapeBackslash && strings.HasSuffix(before, `"`) && strings.HasPrefix(literal, `"`)
+	// endQuote knows quotes that are escaped. With other escapes the literal alone ends the field.
+	quoted := (s.escape == escapeBackslash || s.escape == escapeHash) && strings.HasSuffix(before, `"`) && strings.HasPrefix(literal, `"`)
 	// The order matters. Times and request lines know their own end. Then the line's end and a quote are sure, whatever
 	// the variable is. A list is tried last.
 	switch {

@@ -92,7 +92,13 @@ func hasZone(text string) bool {
 // Forget forgets the latest time of the log, which decides between local times that occur twice: the next record counts
 // as the beginning of another log.
 func (d *Decoder) Forget() {
-	if s, ok := d.parser.(*scanner); ok {
-		*s.local = localTime{}
+	forget(d.parser)
+}
+
+func forget(p Parser) {
+	if p, ok := p.(interface{ forget() }); ok {
+		p.forget()
 	}
 }
+
+func (s *scanner) forget() { *s.local = localTime{} }

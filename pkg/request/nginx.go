@@ -86,8 +86,10 @@ func nginxEscape(mode string) (escape, error) {
 		return escapeBackslash, nil
 	case "none":
 		return escapeNone, nil
+	case "haproxy": // for a log-format of HAProxy that is written with nginx's variables
+		return escapeHash, nil
 	}
-	return 0, fmt.Errorf("escape=%s: nginx has default, json and none", mode)
+	return 0, fmt.Errorf("escape=%s: nginx has default, json and none, and haproxy stands for HAProxy's way", mode)
 }
 
 // nginxText returns the format and the value of escape=.

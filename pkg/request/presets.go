@@ -19,7 +19,7 @@ var presets = append([]preset{
 	{name: "host_combined", parser: withTail("%v " + apacheCombined)},
 	{name: "lighttpd", parser: apache(lighttpd)},
 	{name: "main", parser: nginx(nginxMain)},
-	{name: "weir", parser: nginx(nginxCombined + ` weir="$weir"`)},
+	{name: "weir", parser: weirParser},
 	{name: "ingress-nginx", parser: nginx(nginxIngress)},
 	{name: "istio", parser: scanned(layoutIstio)},
 	{name: "haproxy", parser: haproxyParser},

@@ -32,6 +32,11 @@ func (p *haproxyLines) Want(names []string) {
 	p.ends.Want(names)
 }
 
+func (p *haproxyLines) forget() {
+	forget(p.all)
+	forget(p.ends)
+}
+
 func layoutHAProxyEnds(o Options) (layout, error) {
 	l, err := nginxLayout(haproxyHead, o)
 	l.escape, l.syslog, l.tail = escapeHash, true, true

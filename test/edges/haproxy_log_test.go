@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/pkg/request"
+	"weir/pkg/rule"
 )
 
 // lines are the lines of a log in HAProxy's other output.
@@ -51,4 +52,57 @@ func TestHAProxyLongRequest(t *testing.T) {
 			}
 		}
 	}
+}
+
+// HAProxy passes a quote in a path on and logs it as #22. A client must not hide the rest of a path behind it.
+func TestHAProxyQuoteHidesNoPath(t *testing.T) {
+	s := newSite(t)
+	folder := t.TempDir()
+	url, said, _ := s.haproxy(write(t, filepath.Join(folder, "weir.map"), ""), write(t, filepath.Join(folder, "weir-users.map"), ""))
+	awaitEdge(t, url)
+	if got := raw(t, goodClient, strings.TrimPrefix(url, "http://"), `POST /"/../signin HTTP/1.1`); !strings.Contains(got, " 200 ") {
+		t.Fatal(got)
+	}
+	await(t, "it is in the log", func() bool { return strings.Contains(lines(said.String()), "POST /") })
+	counts := hitsIn(t, "match: 'path == \"/signin\"', key: ip", "auto", lines(said.String()))
+	if counts[goodClient] != 1 {
+		t.Errorf("counted: %v, in\n%s", counts, said.String())
+	}
+}
+
+// HAProxy logs users percent-encoded, as it looks them up. Their rules, blocks and lists name them as they are.
+func TestHAProxyEncodedUsers(t *testing.T) {
+	const user = "b@shop.example 1"
+	s := newSite(t)
+	address := loopback + ":" + freePort(t)
+	text := "global\n    log stdout format raw local0\ndefaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n" +
+		replaced(t, documented(t, "HAProxy"), "bind :80", "bind "+address, "user alice", `user "`+user+`"`) + "backend app\n    server app " + s.app + "\n"
+	said := run(t, program(t, "haproxy", "haproxy"), "-db", "-f", write(t, filepath.Join(t.TempDir(), "haproxy.cfg"), text))
+	await(t, "its page is served", func() bool { return asks(t, address, "GET /private/x", user, "secret") == http.StatusOK })
+	await(t, "it is in the log", func() bool { return strings.Contains(said.String(), "/private/x") })
+	if counts := hitsIn(t, "match: 'status in 200..299', key: user", "auto", said.String()); counts[user] == 0 || len(counts) != 1 {
+		t.Errorf("counted: %v, in\n%s", counts, said.String())
+	}
+}
+
+// hitsIn is how often each key is counted in a log by a rule.
+func hitsIn(t *testing.T, what, format, log string) map[string]int {
+	t.Helper()
+	set, _, err := rule.Parse("rules.yaml", []byte("users: checked\nrules:\n  - {name: r, "+what+", limits: [1/min]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	choice := must(request.Choose("none", format, strings.Split(strings.TrimSpace(log), "\n"), request.Options{}))
+	decoder := must(request.NewDecoder(choice.Envelope, choice.Format, request.Options{}))
+	judge, counted := set.NewJudge(), map[string]int{}
+	for line := range strings.Lines(log) {
+		decoder.DecodeEach(strings.TrimSpace(line), func(r *request.Request, err error) {
+			if err == nil {
+				for _, hit := range judge.Hits(r) {
+					counted[string(hit.Key)]++
+				}
+			}
+		})
+	}
+	return counted
 }
