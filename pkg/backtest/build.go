@@ -19,6 +19,8 @@ func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Al
 	tallies := make([]tally, len(set.Rules))
 	for i, r := range set.Rules {
 		if with != nil && *with != r.Algorithm {
+			// Burst and sub-windows of one algorithm mean nothing to another, so these get defaults, and only the
+			// limits are compared.
 			other := *r
 			other.Block.Clear = false // of sliding only
 			other.Algorithm, other.Burst, other.Subwindows = *with, 0, cmp.Or(r.Subwindows, rule.DefaultSubwindows)
@@ -54,6 +56,7 @@ func ruleReports(set *rule.Set, keys *keyTable, v *variant, uncounted [][rule.Re
 		}
 	}
 
+	// One walk over all keys, and not one for each rule.
 	keys.each(func(number, i int, key []byte) {
 		if a := v.account(number); a.offence != nil {
 			reports[i].Blocked = append(reports[i].Blocked, blockedOf(set.Rules[i], a, string(key)))

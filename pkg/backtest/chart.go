@@ -112,6 +112,7 @@ func stepsOf(s *series, top, per int64) string {
 	last, holds := "", int64(0)
 	var peak int64
 	for i, b := range s.bars {
+		// A peak counts as long as the window that it filled: without requests it holds until that has passed.
 		if b.requests > 0 {
 			peak, holds = b.peak, s.start(i+1)+per
 		} else if s.start(i) >= holds {
@@ -226,6 +227,8 @@ func timeTicks(s *series) []tick {
 	}
 
 	var ticks []tick
+
+	// Ticks are at round times, not at round distances from the beginning.
 	last := ""
 	for at := (from + step - 1) / step * step; at <= from+span; at += step {
 		place := float64(at-from) / float64(span)

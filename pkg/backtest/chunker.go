@@ -32,6 +32,7 @@ type run struct {
 // end, or the source's error. A line that such an error cut off is left out.
 func (c *chunker) next(buffer []byte) (run, error) {
 	var r run
+	// One byte more than the longest line is enough to see that a line is too long.
 	if buffer = buffer[:0:min(cap(buffer), maxLineBytes+1)]; cap(buffer) < len(c.carry) {
 		buffer = make([]byte, 0, len(c.carry))
 	}
@@ -46,6 +47,8 @@ func (c *chunker) next(buffer []byte) (run, error) {
 			return r, c.errWithoutCarry()
 		}
 
+		// Zeros may be gigabytes (a sparse file, a log that was cut off while it was written), so they are dropped
+		// before the buffer grows.
 		if rest := logfile.WithoutHole(buffer); len(rest) < len(buffer) && c.err == nil {
 			buffer = buffer[:copy(buffer, rest)]
 			continue
@@ -59,6 +62,7 @@ func (c *chunker) next(buffer []byte) (run, error) {
 			return r, c.err
 		case c.err != nil:
 			return r, c.err
+		// No line end, and no end of the source: the line is longer than the buffer.
 		default:
 			grown := make([]byte, len(buffer), min(2*cap(buffer)+1, maxLineBytes+1))
 			copy(grown, buffer)

@@ -102,6 +102,7 @@ func compareRule(before, after *RuleReport) RuleChange {
 		}
 	}
 
+	// The largest difference first, because lists are cut at their end.
 	slices.SortStableFunc(c.Changed, func(a, b KeyChange) int { return cmp.Compare(b.turned(), a.turned()) })
 	return c
 }
@@ -122,6 +123,8 @@ func compareAlgorithms(algorithms []AlgorithmReport) []algorithmRow {
 	type ruleKey struct{ rule, key string }
 	index := map[ruleKey]int{}
 	var rows []algorithmRow
+
+	// A key may be blocked by some algorithms only, so the rows are collected over all of them.
 	for i := range algorithms {
 		for _, r := range algorithms[i].Rules {
 			for j := range r.Blocked {

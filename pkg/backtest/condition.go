@@ -87,6 +87,7 @@ func conditionWords(text string) []string {
 }
 
 func parseComparison(words []string) (comparison, []string, error) {
+	// Missing words become empty ones: the checks below then name the first that is wrong.
 	for len(words) < 3 {
 		words = append(words, "")
 	}
@@ -100,6 +101,7 @@ func parseComparison(words []string) (comparison, []string, error) {
 	}
 
 	number, rest := words[2], words[3:]
+	// A space may stand before the percent sign.
 	if len(rest) > 0 && rest[0] == "%" {
 		number, rest = number+"%", rest[1:]
 	}
@@ -146,6 +148,7 @@ func (c Condition) judge(r *Report) *ConditionReport {
 	for _, all := range c.any {
 		holds := true
 		for _, cmp := range all {
+			// All figures are reported, also after the first comparison that fails.
 			holds = cmp.holds(figures) && holds
 			if text := cmp.found(figures); !strings.Contains(strings.Join(found, "\n"), text) {
 				found = append(found, text)

@@ -49,6 +49,8 @@ func (c *counter) add(h *hit, key []byte, input int) error {
 		}
 	}
 
+	// Judged by the key's newest hit at its arrival, as a live system would, and not by the order in which hits are
+	// counted.
 	if h.at < newest-c.late {
 		h.cost = lateCost
 	}
@@ -59,6 +61,7 @@ func (c *counter) add(h *hit, key []byte, input int) error {
 		return nil
 	}
 
+	// The log may have reached those by now.
 	if len(c.ahead) > 0 {
 		c.admit(h.at)
 	}
@@ -84,6 +87,8 @@ func (c *counter) put(rec record) {
 		}
 		return
 	}
+
+	// The time went forward by more than the ring spans: after the due ones are counted there is room.
 	if !c.buffer.add(rec) {
 		c.countDue()
 		c.buffer.add(rec)
@@ -219,6 +224,8 @@ func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 	}
 
 	var before *window.State
+	// Counting the room of a sliding limit is as expensive as a hit, so it is counted once for many hits, as long as
+	// they come in order.
 	switch {
 	case !t.sliding || a.offence != nil:
 	case at < a.state.Newest():
@@ -237,6 +244,7 @@ func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 	a.requests++
 	a.room -= int32(min(max(cost, 0), int64(a.room)))
 	refused = o.Event != window.Counted && o.From <= at
+	// Keys that kept their limits, which are most, have no offence and cost no more than this.
 	if a.offence == nil && o.Event != window.Broke {
 		return false
 	}
@@ -268,6 +276,8 @@ func (v *variant) look(a *account, t *tally, at, cost int64) *window.State {
 		a.room = int32(room)
 		return nil
 	}
+
+	// There is nothing that the peak could need.
 	if a.requests == 0 {
 		return nil
 	}

@@ -46,6 +46,7 @@ func (f *feed) run(ctx context.Context, done *atomic.Int64, parse func(*chunk)) 
 			return
 		}
 
+		// A longer line made the buffer grow; the larger one is kept.
 		c.run, c.end = lines.next(c.buffer)
 		if cap(c.data) > cap(c.buffer) {
 			c.buffer = c.data[:0]

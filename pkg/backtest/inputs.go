@@ -51,6 +51,7 @@ func lookAtAll(ctx context.Context, c *Config, done *atomic.Int64) ([]*log, erro
 		return nil, err
 	}
 
+	// By first time: the merge opens a log only when its lines may be due, so that few are open at a time.
 	slices.SortStableFunc(logs, func(a, b *log) int { return cmp.Compare(a.first, b.first) })
 	for i, l := range logs {
 		l.rank = i
@@ -105,6 +106,7 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 		return err
 	}
 
+	// A damaged log is not refused here if its first lines can be read: the report then says where it breaks off.
 	lines, damage, err := headLines(s)
 	atEnd := errors.Is(damage, io.EOF)
 	switch {
@@ -115,11 +117,14 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 		if err = l.understand(c, lines); err != nil && damage != nil && !atEnd {
 			err = damage
 		}
+
+		// Few lines may be alike by chance, as after each rotation.
 		if len(lines) >= tellingLines {
 			l.head = maphash.String(hashSeed, strings.Join(lines, "\n"))
 		}
 	}
 
+	// A pipe cannot be opened again, so it stays open with the bytes that were looked at.
 	if again || err != nil || l.empty {
 		err = errors.Join(err, s.Close())
 	} else {
@@ -144,6 +149,8 @@ func headLines(s *source) (lines []string, end, err error) {
 	if err != nil && !errors.Is(err, io.EOF) && len(head) == 0 {
 		return nil, nil, err // if there is more, the same error follows it
 	}
+
+	// The last line of the head is not complete, unless the log ends there.
 	if end := bytes.LastIndexByte(head, '\n'); !errors.Is(err, io.EOF) && end >= 0 {
 		head = head[:end]
 	}
@@ -156,6 +163,8 @@ func headLines(s *source) (lines []string, end, err error) {
 	for i := range lines {
 		lines[i] = strings.TrimSuffix(strings.TrimLeft(lines[i], "\x00"), "\r")
 	}
+
+	// It will be left out as too long, and must not decide about the format.
 	if len(lines[0]) > maxLineBytes && len(lines) > 1 {
 		lines = lines[1:]
 	}
@@ -176,6 +185,8 @@ func (l *log) understand(c *Config, lines []string) error {
 	}
 
 	l.sequential = isSequential(l.choice, lines)
+
+	// The oldest of them, because lines may be out of order by as much as late.
 	for _, line := range lines {
 		d.DecodeEach(line, func(r *request.Request, err error) {
 			if err == nil && (l.first == longAgo || r.UnixMilli < l.first) {

@@ -53,6 +53,7 @@ func (t *keyTable) find(hash uint64, rule int, key []byte, at int64) (number int
 		}
 	}
 
+	// Above that, probing takes too many steps. It is checked only for a new key.
 	if t.keys >= len(t.slots)*5/8 {
 		t.grow()
 	}

@@ -40,6 +40,7 @@ func (m *merge) run(ctx context.Context) error {
 			return err
 		}
 		first, until := m.first()
+		// A log that waits may have hits that are late by as much as late: it is opened that much earlier.
 		if len(m.waiting) > 0 && (first == nil || m.waiting[0].first-m.late <= first.time()) {
 			m.openNext()
 			continue
@@ -79,6 +80,7 @@ func (m *merge) fetch(ctx context.Context) error {
 
 // fetchChunk receives the next chunk of a log; more is false when there is none.
 func (m *merge) fetchChunk(ctx context.Context, c *cursor) (more bool, err error) {
+	// The feed fills the chunk again: its hits have been counted.
 	if c.chunk != nil {
 		c.feed.free <- c.chunk
 		c.chunk = nil
@@ -110,6 +112,7 @@ func (m *merge) fetchChunk(ctx context.Context, c *cursor) (more bool, err error
 func (c *cursor) findDue(late int64) {
 	hits := c.chunk.hits
 	c.due = slices.Grow(c.due[:0], len(hits))[:len(hits)]
+
 	// Backwards, so that least is the earliest time that still follows.
 	next, least := int64(math.MaxInt64), int64(math.MaxInt64)
 	for end := len(hits); end > 0; {
@@ -121,6 +124,7 @@ func (c *cursor) findDue(late int64) {
 		if start > 0 {
 			before = hits[start-1].at
 		}
+
 		// A time far behind both neighbours must not make the hits before it due early.
 		if at >= min(before, next)-late {
 			least = min(least, at)
@@ -156,6 +160,8 @@ func (m *merge) first() (first *cursor, until int64) {
 		case c.time() < first.time():
 			until = min(until, first.time()+slack)
 			first = c
+		// Another log's next hit ends the run of the first one, give or take slack: without it a run would be one line,
+		// and a switch costs more than a hit.
 		default:
 			until = min(until, c.time()+slack)
 		}

@@ -170,6 +170,7 @@ func (r *Report) pageTiles() []pageTile {
 	var keys, blocked, shadowed int64
 	for i := range r.Rules {
 		rule := &r.Rules[i]
+		// Shadow rules refuse nothing, so they are not in the figures that a reader would take for refusals.
 		if rule.Mode == modeEnforce {
 			keys += rule.Keys
 			blocked += int64(len(rule.Blocked))
@@ -209,6 +210,7 @@ func requestsChart(s *series) *chart {
 		return fmt.Sprintf("%s\n%s refused (%s)", counted(b.requests, "request"), grouped(b.refused), percentOf(b.refused, b.requests))
 	})
 	c.stacked(s, "", 200)
+	// Small refusals would not be visible above the requests, so they get a chart of their own.
 	if refused := most(s, func(b bar) int64 { return b.refused }); refused > 0 && refused <= most(s, func(b bar) int64 { return b.requests })/2 {
 		c.refusedOnly(s, 70)
 	}
@@ -224,6 +226,8 @@ func (r *RuleReport) page() pageRule {
 	}
 
 	worst := worstFirst(r.Blocked)
+
+	// The bars of the table are relative to its longest one, not to keys that are folded away.
 	var most int64
 	for i := range worst[:min(len(worst), pageWorst)] {
 		most = max(most, worst[i].Requests)

@@ -28,6 +28,8 @@ func (r *Report) pageSides() *pageSides {
 		return nil
 	}
 	p := &pageSides{}
+
+	// Shares are of the largest value, so that the bars can be compared.
 	var mostBlocked, mostRefused int64
 	for _, a := range r.Algorithms {
 		mostBlocked, mostRefused = max(mostBlocked, a.Blocked), max(mostRefused, a.Refused)

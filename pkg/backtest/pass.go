@@ -52,6 +52,7 @@ func newPass(c *Config) (*pass, error) {
 		p.counters = append(p.counters, newCounter(c.Late, v))
 	}
 
+	// Algorithms share the keys and the order of hits with the set's own counter: only the counting is done again.
 	for _, a := range c.Algorithms {
 		tallies, err := newTallies(c.Rules, c.Late, c.Remember, &a)
 		if err != nil {
@@ -90,9 +91,11 @@ func (p *pass) read(ctx context.Context) error {
 		})
 	}
 
+	// The merge runs here, in one goroutine: only parsing is done in parallel, and the result does not depend on it.
 	m := &merge{late: p.config.Late.Milliseconds(), chunk: p.chunk, hit: p.hit, open: func(l *log, feeds int) *feed { return p.open(ctx, l, feeds) }}
 	m.waiting = slices.DeleteFunc(slices.Clone(p.logs), func(l *log) bool { return l.empty })
 	err := m.run(ctx)
+
 	// After an error, feeds may still wait to send. They end with ctx, and use the parsers until then.
 	cancel()
 	p.feeds.Wait()
@@ -125,6 +128,7 @@ func (p *pass) open(ctx context.Context, l *log, feeds int) *feed {
 		}
 	}
 
+	// Its chunks cannot be parsed out of order, so one worker parses them as they are read.
 	if l.sequential {
 		w := p.newWorker()
 		parse = func(c *chunk) {
@@ -173,6 +177,8 @@ func (p *pass) report() *Report {
 	for i, a := range c.Algorithms {
 		r.Algorithms = append(r.Algorithms, p.algorithm(a, i+1))
 	}
+
+	// Last, because conditions read the rest of the report.
 	r.FailIf = c.FailIf.judge(r)
 	r.Never = c.Never.judge(r.Rules, func(i int, key string) map[string]string { return c.Rules.Rules[i].Key.Fields(key) })
 	return r

@@ -68,6 +68,7 @@ func (r *reorder) add(rec record) bool {
 	at := rec.at()
 	r.newest = max(r.newest, at)
 	number := at / r.width
+	// An empty ring begins with the oldest hit that is still accepted.
 	if r.held == 0 {
 		r.oldest = max(0, r.newest-r.late) / r.width
 	}
@@ -76,6 +77,7 @@ func (r *reorder) add(rec record) bool {
 	}
 
 	bucket := &r.ring[number&int64(len(r.ring)-1)]
+	// The memory of a bucket that was emptied last is the most likely to be in the cache.
 	if *bucket == nil && len(r.free) > 0 {
 		*bucket, r.free = r.free[len(r.free)-1], r.free[:len(r.free)-1]
 	}

@@ -206,6 +206,7 @@ func (t *textWriter) algorithms(r *Report) {
 
 	t.table(table, 1)
 	rows := compareAlgorithms(r.Algorithms)
+	// The rest is counted below the table, so the line is written at the end.
 	if top := max(t.options.Top, 10); t.options.Top >= 0 && len(rows) > top {
 		defer t.left(len(rows) - top)
 		rows = rows[:top]
@@ -264,6 +265,8 @@ func (t *textWriter) change(c *RuleChange) {
 
 	add("-", c.OnlyBefore)
 	add("+", c.OnlyAfter)
+
+	// The changed ones are sorted by how much they changed, and not by the worst.
 	changed, left := c.Changed, 0
 	if top := max(t.options.Top, 10); t.options.Top >= 0 && len(changed) > top {
 		changed, left = changed[:top], len(changed)-top
@@ -322,6 +325,7 @@ func (t *textWriter) table(table textTable, right int) {
 	for n, row := range table {
 		var b strings.Builder
 		for i, cell := range row {
+			// Widths are in characters: keys may have others than ASCII.
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 			if i >= right {
 				cell, pad = pad+cell, ""

@@ -49,6 +49,7 @@ func (s *series) reach(at int64) int64 {
 		return 0
 	}
 
+	// Wider bars first, so that a time far away does not make millions of narrow ones.
 	for s.lengthWith(at) > int64(s.most) && s.step < len(barSteps)-1 {
 		s.widen()
 	}

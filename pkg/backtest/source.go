@@ -50,6 +50,7 @@ func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, err
 	}
 
 	regular := isRegular(from)
+	// A pipe or a terminal may wait for ever; a file does not, and needs no goroutine a read.
 	if !regular {
 		from = interruptible{ctx, from}
 	}
@@ -73,13 +74,16 @@ func isRegular(r io.Reader) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// unpack recognizes the compression of the input by its first bytes, and skips zeros before its first line. whole means
-// that it is a regular file.
+// unpack recognizes the compression of the input by its first bytes, and skips zeros before its first line. regular
+// means that it is a regular file.
 func (s *source) unpack(path string, r *bufio.Reader, regular bool) error {
 	head, err := peek(r, regular)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+
+	// Too short to be recognized, but its name says that it is packed: rather an error than a few bytes of rubbish as a
+	// line.
 	if regular && len(head) < logfile.TellingBytes && logfile.NamedAsPacked(path) {
 		return fmt.Errorf("it is cut off: it has %d bytes", len(head))
 	}
@@ -100,6 +104,7 @@ func (s *source) unpack(path string, r *bufio.Reader, regular bool) error {
 		s.Reader = bufio.NewReaderSize(sound{plain}, headBytes)
 	}
 
+	// An error that comes behind some text is left for later: the text before it can still be read.
 	if head, err = peek(s.Reader, regular); err == nil || len(head) > 0 {
 		err = logfile.CheckText(head)
 	} else if errors.Is(err, io.EOF) {
@@ -204,6 +209,8 @@ func OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
 		return &sized{File: file, size: info.Size()}, nil
 	}
 
+	// Opening a pipe waits until somebody writes to it, and cannot be interrupted. If ctx ends first, the goroutine
+	// stays until the process does.
 	type opening struct {
 		file *os.File
 		err  error

@@ -28,6 +28,8 @@ func RunTests(ctx context.Context, path string) (*TestReport, error) {
 	if file.set, _, err = file.Rules.Load(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
+
+	// A rule's name that is misspelled would make "never blocked" true for ever.
 	if faults := file.checkRules(); len(faults) > 0 {
 		return nil, faults
 	}
@@ -143,6 +145,7 @@ func judgeRequests(c Config, requests []request.Request) (*Report, error) {
 		return nil, err
 	}
 
+	// The requests are one log with one chunk, without a feed and without a merge: they are sorted already.
 	p.logs = []*log{{Input: Input{Path: "requests"}}}
 	p.total = newTotal(1, seriesBars)
 	w, all := p.newWorker(), &chunk{log: p.logs[0]}

@@ -81,6 +81,7 @@ func (v *testRun) failures() (failures []TestFailure) {
 		b := &v.test.Blocked[i]
 		all := v.find(b.who)
 		for _, f := range all {
+			// Expected also when the details are wrong: otherwise the key would be reported twice.
 			expected[f.Blocked] = true
 		}
 		if !v.anyHolds(b, all) {

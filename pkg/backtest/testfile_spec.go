@@ -253,6 +253,7 @@ func (t *testSpec) expand(start time.Time) []request.Request {
 		}
 	}
 
+	// Repetitions of different lines may overlap in time. Those of one instant keep the order of the file.
 	slices.SortStableFunc(all, func(a, b request.Request) int { return cmp.Compare(a.UnixMilli, b.UnixMilli) })
 	return all
 }

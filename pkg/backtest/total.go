@@ -36,6 +36,8 @@ func newTotal(inputs, bars int) *total {
 // add adds a chunk.
 func (t *total) add(c *chunk) {
 	in := &t.inputs[c.log.rank]
+
+	// Before the lines are added: the samples' line numbers are relative to those of the chunks before.
 	for i := range c.unread {
 		t.addUnread(c, in, &c.unread[i])
 	}

@@ -50,6 +50,8 @@ func (w *worker) parse(c *chunk) {
 		} else {
 			data = nil
 		}
+
+		// Zeros may stand before any line, where a writer lost its place.
 		w.line = logfile.WithoutHole(w.line)
 		decoder.DecodeEach(request.Text(w.line), w.each)
 	}
