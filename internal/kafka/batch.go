@@ -126,26 +126,26 @@ func (r *Reader) readBatch(b []byte) error {
 }
 
 func readBatch(b []byte) (head recordBatch, records []byte, err error) {
-	in := wire{left: b}
+	in := newWire(b)
 	head.base = in.int64()
-	in.next(4 + 4 + 1) // its length; the leader's epoch; the form
+	in.Take(4 + 4 + 1) // its length; the leader's epoch; the form
 	if sum := in.int32(); uint32(sum) != crc32.Checksum(b[batchSummed:], castagnoli) {
 		return head, nil, fmt.Errorf("its checksum does not match: %w", errBatch)
 	}
 	head.attributes = protocol.Attributes(in.int16())
 	head.last = head.base + int64(in.int32())
 	head.first, head.latest = in.int64(), in.int64()
-	in.next(8 + 2 + 4) // producer, its epoch, its sequence
+	in.Take(8 + 2 + 4) // producer, its epoch, its sequence
 	head.count = int(in.int32())
-	return head, in.left, nil
+	return head, in.Left, nil
 }
 
 // readRecords reads the wanted records: a batch may begin before the offset that it was fetched for.
 func (r *Reader) readRecords(head *recordBatch, records []byte) error {
-	in := wire{left: records}
+	in := newWire(records)
 	for range head.count {
-		one := in.next(in.varint())
-		if in.failed {
+		one := in.Take(in.Signed())
+		if in.Failed {
 			return errEarly
 		}
 		if err := r.readRecord(head, one); err != nil {
@@ -156,11 +156,11 @@ func (r *Reader) readRecords(head *recordBatch, records []byte) error {
 }
 
 func (r *Reader) readRecord(head *recordBatch, record []byte) error {
-	one := wire{left: record}
-	one.next(1) // attributes
-	at, offset := head.first+one.varint(), head.base+one.varint()
+	one := newWire(record)
+	one.Take(1) // attributes
+	at, offset := head.first+one.Signed(), head.base+one.Signed()
 	key, value := one.bytes(), one.bytes()
-	if one.failed {
+	if one.Failed {
 		return errEarly
 	}
 	if head.attributes&timeOfBroker != 0 {

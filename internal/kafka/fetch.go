@@ -11,6 +11,8 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
+
+	"weir/internal/varint"
 )
 
 const (
@@ -111,7 +113,7 @@ func (f *fetch) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 
 // readAnswer reads the answer to a fetch of one partition.
 func readAnswer(b []byte, version int16) (*answer, error) {
-	in := wire{left: b}
+	in := newWire(b)
 	got := &answer{buffer: b, throttle: time.Duration(in.int32()) * time.Millisecond}
 	if version >= 7 {
 		got.code = in.int16()
@@ -119,13 +121,13 @@ func readAnswer(b []byte, version int16) (*answer, error) {
 	}
 
 	if topics := in.int32(); topics > 0 {
-		in.next(int64(in.int16())) // name
+		in.Take(int64(in.int16())) // name
 		if partitions := in.int32(); partitions > 0 {
 			got.partition(&in, version)
 		}
 	}
 
-	if in.failed {
+	if in.Failed {
 		return nil, fmt.Errorf("%w: it ends too early", errAnswer)
 	}
 	return got, nil
@@ -145,65 +147,44 @@ func (a *answer) partition(in *wire, version int16) {
 	}
 
 	const aborted = 16 // bytes of a transaction
-	in.next(max(0, int64(in.int32())) * aborted)
+	in.Take(max(0, int64(in.int32())) * aborted)
 	if version >= 11 {
 		in.int32() // preferred replica
 	}
 
-	a.batches = in.next(max(0, int64(in.int32())))
+	a.batches = in.Take(max(0, int64(in.int32())))
 }
 
-// A wire is a reader for bytes of Kafka's protocol. Once there are too few bytes, all further values are zero.
-type wire struct {
-	left   []byte
-	failed bool
-}
+// A wire reads bytes of Kafka's protocol, whose numbers have fixed lengths too.
+type wire struct{ varint.Reader }
 
-func (w *wire) next(n int64) []byte {
-	if n < 0 || n > int64(len(w.left)) {
-		w.left, w.failed = nil, true
-		return nil
-	}
-	taken := w.left[:n:n]
-	w.left = w.left[n:]
-	return taken
-}
+func newWire(b []byte) wire { return wire{varint.Reader{Left: b}} }
 
 func (w *wire) int16() int16 {
-	if b := w.next(2); b != nil {
+	if b := w.Take(2); b != nil {
 		return int16(binary.BigEndian.Uint16(b))
 	}
 	return 0
 }
 
 func (w *wire) int32() int32 {
-	if b := w.next(4); b != nil {
+	if b := w.Take(4); b != nil {
 		return int32(binary.BigEndian.Uint32(b))
 	}
 	return 0
 }
 
 func (w *wire) int64() int64 {
-	if b := w.next(8); b != nil {
+	if b := w.Take(8); b != nil {
 		return int64(binary.BigEndian.Uint64(b))
 	}
 	return 0
 }
 
-func (w *wire) varint() int64 {
-	number, n := binary.Varint(w.left)
-	if n <= 0 {
-		w.left, w.failed = nil, true
-		return 0
-	}
-	w.left = w.left[n:]
-	return number
-}
-
 // bytes reads a key or a value; nil is Kafka's null.
 func (w *wire) bytes() []byte {
-	if n := w.varint(); n >= 0 {
-		return w.next(n)
+	if n := w.Signed(); n >= 0 {
+		return w.Take(n)
 	}
 	return nil
 }

@@ -200,10 +200,10 @@ func (r *Reader) passOver(n, length int64) error {
 	if err := r.need(prefixBytes); err != nil {
 		return err
 	}
-	one := wire{left: r.unpacked[r.consumed+int(n):]}
-	one.next(1) // attributes
-	one.varint()
-	offset := r.packed.head.base + one.varint()
+	one := newWire(r.unpacked[r.consumed+int(n):])
+	one.Take(1) // attributes
+	one.Signed()
+	offset := r.packed.head.base + one.Signed()
 	left := n + length - int64(len(r.unpacked)-r.consumed)
 	if left < 0 { // part of the next one is there already: the long record is longer than the memory, or the memory grew for it
 		r.consumed += int(n + length)
@@ -331,9 +331,9 @@ func (u *unsnappy) Read(b []byte) (int, error) {
 func (u *unsnappy) next() error {
 	packed := u.left
 	if u.framed {
-		in := wire{left: u.left}
-		packed = in.next(int64(uint32(in.int32())))
-		if u.left = in.left; in.failed {
+		in := newWire(u.left)
+		packed = in.Take(int64(uint32(in.int32())))
+		if u.left = in.Left; in.Failed {
 			return errSnappy
 		}
 	} else {

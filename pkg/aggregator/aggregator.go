@@ -46,6 +46,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/telemetry"
+	"weir/pkg/aggregator/position"
 	"weir/pkg/rule"
 )
 
@@ -169,10 +170,10 @@ func (a *Aggregator) Run(ctx context.Context) error {
 // own holds a partition until the context is done.
 func (a *Aggregator) own(ctx context.Context, claim *kafka.Claim) error {
 	log := a.config.Client.NewReader(claim.Topic, claim.Partition, 0)
-	commits := newCommits(ctx, func(ctx context.Context, offset int64) error {
+	commits := position.NewCommits(ctx, func(ctx context.Context, offset int64) error {
 		return claim.Commit(ctx, kafka.Commit{Offset: offset})
 	})
-	defer commits.close()
+	defer commits.Close()
 	p := newPartition(a, claim.Partition, log, commits)
 	a.hold(p)
 	defer a.release(p)

@@ -17,6 +17,7 @@ import (
 	"weir/internal/store/disk"
 	"weir/internal/store/redis"
 	"weir/internal/store/redis/redistest"
+	"weir/pkg/aggregator/position"
 	"weir/pkg/hit"
 )
 
@@ -35,8 +36,8 @@ func benchPartition(b *testing.B, cold store.Store, hotKeys int, records []kafka
 	}
 	a.listEnd = func(context.Context) (int64, error) { return 0, nil }
 	l.agg = a
-	p := newPartition(a, 0, &labLog{lab: l, most: 256}, newCommits(b.Context(), func(context.Context, int64) error { return nil }))
-	b.Cleanup(p.commits.close)
+	p := newPartition(a, 0, &labLog{lab: l, most: 256}, position.NewCommits(b.Context(), func(context.Context, int64) error { return nil }))
+	b.Cleanup(p.commits.Close)
 	if err := p.take(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func BenchmarkCounting(b *testing.B) {
 // forgetCounted has the same records counted again, as if they were of a newer log.
 func (p *partition) forgetCounted() {
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
-	p.stored.generation++
+	p.stored.Generation++
 }
 
 // benchStores open a store of each kind.

@@ -158,7 +158,7 @@ func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, 
 // time is what counts are of: now, and while a backlog is read the time that has been reached.
 func (p *partition) time() int64 {
 	now := p.config.Now().UnixMilli()
-	if p.lag > 0 && p.reached > 0 {
+	if p.position.Lag().Records > 0 && p.reached > 0 {
 		return min(now, p.reached)
 	}
 	return now

@@ -75,7 +75,7 @@ func TestRecordsMissingInTheIndexArePublishedAgain(t *testing.T) {
 	}
 	l.hits("198.51.100.0", 4)
 	l.hits("198.51.100.9", 5)
-	for p.offset < int64(len(l.records)) {
+	for p.position.At().Offset < int64(len(l.records)) {
 		l.turn(p)
 	}
 	if err := l.agg.Reload(parseRules(t, strings.Replace(labRules, "name: few,", "name: few, mode: shadow,", 1))); err != nil {
@@ -177,7 +177,7 @@ func TestRulesChangeWhileHitsWait(t *testing.T) {
 func TestRulesChangeWhileBatchesAreGathered(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.takes()
-	p.log.(*labLog).most = 10
+	l.log.most = 10
 	l.hits("192.0.2.1", 2)
 	l.send("s", "new", func(w *hit.Writer) { w.Add(0, []byte("192.0.2.2"), l.newest().UnixMilli(), 1) })
 	p.config.Reread = func() {

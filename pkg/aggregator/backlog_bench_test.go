@@ -12,6 +12,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/store/redis"
 	"weir/internal/store/redis/redistest"
+	"weir/pkg/aggregator/position"
 	"weir/pkg/hit"
 )
 
@@ -127,8 +128,8 @@ func newCatchingUp(b *testing.B, logs [backlogPartitions][]kafka.Record) *catchi
 	}
 	a.listEnd = func(context.Context) (int64, error) { return 0, nil }
 	for n := range logs {
-		commits := newCommits(b.Context(), func(context.Context, int64) error { return nil })
-		b.Cleanup(commits.close)
+		commits := position.NewCommits(b.Context(), func(context.Context, int64) error { return nil })
+		b.Cleanup(commits.Close)
 		p := newPartition(a, n, &labLog{lab: &lab{records: logs[n]}, most: 100}, commits)
 		a.hold(p)
 		r.partitions = append(r.partitions, p)
@@ -163,13 +164,13 @@ func (r *catchingUp) upTo(b *testing.B, hits int) {
 // turn is one of a partition, and how many hits that counted.
 func (r *catchingUp) turn(b *testing.B, p *partition) (hits int) {
 	b.Helper()
-	before := p.offset
+	before := p.position.At().Offset
 	if err := p.turn(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	p.config.Blocklist.(*outbox).deliver(len(p.config.Blocklist.(*outbox).waiting))
 	p.config.Events.(*outbox).deliver(len(p.config.Events.(*outbox).waiting))
-	return int(p.offset-before) * 280
+	return int(p.position.At().Offset-before) * 280
 }
 
 // written is how many windows have been.

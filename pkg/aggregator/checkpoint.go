@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
-	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/varint"
+	"weir/pkg/aggregator/position"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 )
@@ -46,12 +44,10 @@ var (
 //	told        u       an offset of the topic blocklist that was acknowledged, plus one; 0 for none
 //	sources     the rest: their positions, as pkg/hit writes them
 type checkpoint struct {
-	generation, offset int64
-	last               int64
-	checksum           uint64
-	reached            int64
-	told               int64
-	sources            []byte
+	position.Point
+	reached int64
+	told    int64
+	sources []byte
 
 	changed, sent uint64    // what has to be written, and acknowledged, before it
 	at            time.Time // when changed was last set
@@ -59,10 +55,10 @@ type checkpoint struct {
 
 func (c *checkpoint) append(b []byte) []byte {
 	b = append(b, checkpointVersion)
-	for _, number := range []int64{c.generation, c.offset, c.last + 1} {
+	for _, number := range []int64{c.Generation, c.Offset, c.Last + 1} {
 		b = binary.AppendUvarint(b, uint64(number))
 	}
-	b = binary.LittleEndian.AppendUint64(b, c.checksum)
+	b = binary.LittleEndian.AppendUint64(b, c.Checksum)
 	b = binary.AppendUvarint(b, uint64(c.reached))
 	b = binary.AppendUvarint(b, uint64(c.told+1))
 	return append(b, c.sources...)
@@ -77,9 +73,9 @@ func readCheckpoint(value []byte) (*checkpoint, error) {
 		c.Fail()
 	}
 
-	found := &checkpoint{generation: c.Number(), offset: c.Number(), last: c.Number() - 1}
+	found := &checkpoint{Point: position.Point{Generation: c.Number(), Offset: c.Number(), Last: c.Number() - 1}}
 	if sum := c.Take(8); len(sum) == 8 {
-		found.checksum = binary.LittleEndian.Uint64(sum)
+		found.Checksum = binary.LittleEndian.Uint64(sum)
 	}
 
 	found.reached, found.told, found.sources = c.Number(), c.Number()-1, c.Left
@@ -101,14 +97,14 @@ func ReadCheckpoint(value []byte) (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	return Checkpoint{c.generation, c.offset, c.reached}, nil
+	return Checkpoint{c.Generation, c.Offset, c.reached}, nil
 }
 
 // begin goes to where the stored checkpoint says; without one to the beginning of the log.
 func (p *partition) begin(ctx context.Context, value []byte) error {
-	p.replay = replay{end: unknown}
+	p.replay = replay{}
 	if value == nil { // written before any window is, so that these are never of an unknown generation
-		value = (&checkpoint{generation: p.nextGeneration(), last: -1, told: unknown, sources: p.sources.Append(nil)}).append(nil)
+		value = (&checkpoint{Point: p.position.Next(0), told: unknown, sources: p.sources.Append(nil)}).append(nil)
 		if err := p.own.Write(ctx, []store.Change{{Space: store.Notes, Key: checkpointKey, Value: value}}); err != nil {
 			return fmt.Errorf("writing the first checkpoint: %w", err)
 		}
@@ -129,9 +125,8 @@ func (p *partition) begin(ctx context.Context, value []byte) error {
 	}
 
 	p.stored, p.storedAt = *found, p.config.Now()
-	p.resume = resumption{fresh: found.offset == 0}
-	p.offset, p.last, p.checksum, p.reached = found.offset, found.last, found.checksum, found.reached
-	p.seek()
+	p.reached = found.reached
+	p.position.Begin(found.Point)
 	return nil
 }
 
@@ -153,21 +148,13 @@ func (p *partition) withoutCheckpoint(ctx context.Context, damage error) (*check
 	}
 
 	if newest == unknown {
-		newest = p.nextGeneration()
+		newest = p.position.Next(0).Generation
 	}
 	p.logger.Error("the checkpoint in the store is damaged: the log of hits is read again from its beginning, and what the windows have is skipped",
 		"error", damage, "generation", newest)
 
 	p.metrics.taken.WithLabelValues("checkpoint").Inc()
-	return &checkpoint{generation: newest, last: unknown, told: unknown}, nil
-}
-
-// moved notes how far the log is counted.
-func (p *partition) moved(records []kafka.Record) {
-	if n := len(records); n > 0 {
-		p.last, p.checksum = records[n-1].Offset, xxhash.Sum64(records[n-1].Value)
-	}
-	p.lag = max(0, p.log.Span().End-p.offset)
+	return &checkpoint{Point: position.Point{Generation: newest, Last: unknown}, told: unknown}, nil
 }
 
 // safe writes back some of what has changed, and the checkpoint when what is before it is safe.
@@ -223,15 +210,14 @@ func (p *partition) takeCheckpoint(ctx context.Context, idle bool) error {
 	now := p.config.Now()
 	since := now.Sub(p.storedAt)
 	due := idle || since >= checkpointLatest || since >= checkpointEvery && !p.worthWaiting()
-	if p.ahead != nil || !due || len(p.waiting) > 0 || p.offset == p.stored.offset && p.windows.Dirty() == 0 {
+	if p.ahead != nil || !due || len(p.waiting) > 0 || p.position.At().Offset == p.stored.Offset && p.windows.Dirty() == 0 {
 		return nil
 	}
 	if err := p.publishReplayed(ctx); err != nil {
 		return err
 	}
 
-	p.ahead = &checkpoint{generation: p.stored.generation, offset: p.offset, last: p.last, checksum: p.checksum, reached: p.reached,
-		told: p.list.told(), sources: p.sources.Append(nil), changed: p.windows.Tail(), sent: p.sent.taken, at: now}
+	p.ahead = &checkpoint{Point: p.position.At(), reached: p.reached, told: p.list.told(), sources: p.sources.Append(nil), changed: p.windows.Tail(), sent: p.sent.taken, at: now}
 	p.counted, p.breathed = 0, 0
 	return nil
 }
@@ -258,7 +244,7 @@ func (p *partition) writeCheckpoint(ctx context.Context, next checkpoint) error 
 	p.metrics.checkpoint.Observe(p.config.Now().Sub(begun).Seconds())
 	p.stored, p.storedAt = next, p.config.Now()
 	p.stored.sources = nil
-	p.commits.note(next.offset)
+	p.commits.Note(next.Offset)
 	return nil
 }
 

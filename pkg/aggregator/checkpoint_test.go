@@ -85,8 +85,8 @@ func TestACheckpointWaitsForNothingWhenThereIsNothingToCount(t *testing.T) {
 		t.Fatalf("a checkpoint is taken, and %d windows wait", p.windows.Dirty())
 	}
 	l.turn(p)
-	if p.stored.offset != p.offset || p.windows.Dirty() != 0 {
-		t.Errorf("the checkpoint is at %d of %d, and %d windows wait", p.stored.offset, p.offset, p.windows.Dirty())
+	if p.stored.Offset != p.position.At().Offset || p.windows.Dirty() != 0 {
+		t.Errorf("the checkpoint is at %d of %d, and %d windows wait", p.stored.Offset, p.position.At().Offset, p.windows.Dirty())
 	}
 }
 

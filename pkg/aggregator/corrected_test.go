@@ -264,7 +264,7 @@ func TestAMovedBlockHasItsBlockedEventAfterAKill(t *testing.T) {
 			l.events.lose(0)
 			l.start(labRules)
 			next := l.takes()
-			next.log.(*labLog).most = 1000
+			l.log.most = 1000
 			l.at("b", begin, 1500)
 			then(l, begin)
 			l.settle(next)

@@ -69,7 +69,7 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 
 		p.amid = false
 		p.windows.Settle()
-		p.offset = records[n-1].Offset + 1
+		p.position.Counted(records[:n])
 		records = records[n:]
 		if err := p.breathe(ctx, len(records) > 0); err != nil {
 			return err
@@ -265,7 +265,7 @@ func (p *partition) findWindow(s *search) (w *windows.Window, hot bool) {
 // settleFates says what becomes of each pair's hits; windows that count them are from now on true for the batch.
 func (p *partition) settleFates(b *batch) {
 	b.plain = true
-	generation := p.stored.generation
+	generation := p.stored.Generation
 	for _, w := range b.windows {
 		fate := counts
 		switch {

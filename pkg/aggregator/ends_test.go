@@ -30,7 +30,7 @@ func (l *lab) others(count int) {
 func (l *lab) ending() *partition {
 	l.t.Helper()
 	p := l.takes()
-	p.log.(*labLog).most = 1000
+	l.log.most = 1000
 	l.hits("192.0.2.1", 5)
 	l.hits("192.0.2.2", 5)
 	l.settle(p)

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/pkg/aggregator/position"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
@@ -40,7 +41,8 @@ type lab struct {
 	sources map[string]int64
 	resends [][]byte
 	hotKeys int
-	clock   int64 // of collectors, where it is not newest
+	log     *labLog // of the last partition
+	clock   int64   // of collectors, where it is not newest
 }
 
 // killed is the panic that ends a process.
@@ -166,8 +168,9 @@ func (l *lab) start(rules string) {
 // A labLog reads the lab's records.
 type labLog struct {
 	*lab
-	next int64
-	most int
+	next    int64
+	most    int
+	instead func(ctx context.Context) ([]kafka.Record, error) // of Fetch, where it is set
 }
 
 func (l *labLog) SetNext(offset int64) { l.next = offset }
@@ -176,6 +179,9 @@ func (l *labLog) Span() kafka.Span     { return kafka.Span{Start: l.begins, End:
 func (l *labLog) Fetch(ctx context.Context) ([]kafka.Record, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if l.instead != nil {
+		return l.instead(ctx)
 	}
 	if l.next < l.begins {
 		return nil, kafka.ErrTrimmed
@@ -190,9 +196,10 @@ func (l *labLog) Fetch(ctx context.Context) ([]kafka.Record, error) {
 }
 
 func (l *lab) partition() *partition {
-	commits := newCommits(context.Background(), func(context.Context, int64) error { return nil })
-	l.t.Cleanup(commits.close)
-	return newPartition(l.agg, 0, &labLog{lab: l, most: 1 + l.r.IntN(30)}, commits)
+	commits := position.NewCommits(context.Background(), func(context.Context, int64) error { return nil })
+	l.t.Cleanup(commits.Close)
+	l.log = &labLog{lab: l, most: 1 + l.r.IntN(30)}
+	return newPartition(l.agg, 0, l.log, commits)
 }
 
 // takes is a partition that is taken.
@@ -213,8 +220,8 @@ func (l *lab) settle(p *partition) {
 		l.list.deliver(len(l.list.waiting))
 		l.events.deliver(len(l.events.waiting))
 		s := p.shown.Load()
-		if p.offset == int64(len(l.records)) && p.stored.offset == p.offset && s.Dirty == 0 && s.Waiting == 0 && s.Unsent == 0 &&
-			p.replay.over(p.offset) && p.walk.whole(l.agg.list.current().String()) && p.walk.going == nil {
+		if p.position.At().Offset == int64(len(l.records)) && p.stored.Offset == p.position.At().Offset && s.Dirty == 0 && s.Waiting == 0 && s.Unsent == 0 &&
+			p.position.Settled() && len(p.replay.touched) == 0 && p.walk.whole(l.agg.list.current().String()) && p.walk.going == nil {
 			return
 		}
 	}

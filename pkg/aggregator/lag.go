@@ -2,25 +2,11 @@ package aggregator
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/telemetry"
 )
-
-// lagPatience is how old a lag may be. An idle log is looked at twice a second.
-const lagPatience = 15 * time.Second
-
-// unknownSince is since when it is not known how many records wait: Kafka does not answer, or what was read cannot be
-// counted. Nil while it is known.
-func (s *PartitionStatus) unknownSince(now time.Time) *time.Time {
-	if s.found && now.Sub(s.looked) < lagPatience {
-		return nil
-	}
-	since := s.looked.UTC()
-	return &since
-}
 
 // A lagCollector tells how many records wait, when it is asked: a lag that is not known is none.
 type lagCollector struct {
@@ -64,7 +50,7 @@ func (a *Aggregator) statuses() map[int]*PartitionStatus {
 		all[number] = nil
 		if shown := p.shown.Load(); shown != nil {
 			s := *shown
-			s.LagUnknownSince = s.unknownSince(now)
+			s.LagUnknownSince = s.seen.UnknownSince(now)
 			all[number] = &s
 		}
 	}

@@ -12,10 +12,7 @@ import (
 	"weir/internal/kafka"
 )
 
-// A deadLog is one whose brokers are away.
-type deadLog struct{ hitLog }
-
-func (deadLog) Fetch(context.Context) ([]kafka.Record, error) { return nil, kafka.ErrUnreachable }
+const lagPatience = 15 * time.Second
 
 // lagIs checks what status and metrics say of the only partition: since when its lag is not known, nil while it is.
 func (l *lab) lagIs(r *prometheus.Registry, since *time.Time) {
@@ -51,14 +48,14 @@ func TestALagThatIsNotKnown(t *testing.T) {
 	l.hits("192.0.2.1", 1)
 	l.settle(p)
 	l.lagIs(r, nil)
-	read, seen := p.log, l.now
-	p.log = deadLog{read}
+	seen := l.now
+	l.log.instead = func(context.Context) ([]kafka.Record, error) { return nil, kafka.ErrUnreachable }
 	for l.now.Before(seen.Add(lagPatience)) {
 		l.lagIs(r, nil)
 		l.turn(p)
 	}
 	l.lagIs(r, &seen)
-	p.log = read
+	l.log.instead = nil
 	l.turn(p)
 	l.lagIs(r, nil)
 	seen = l.now

@@ -142,6 +142,9 @@ func (a *Aggregator) readListed(ctx context.Context, from, to int64, each func(*
 // A doubt is since when a log ends before what is known to be in it. A new leader may say so for a moment.
 type doubt struct{ since time.Time }
 
+// shortPatience is for a log that ends too early.
+const shortPatience = 15 * time.Second
+
 // lasts says whether it has been so for too long for that.
 func (d *doubt) lasts(short bool, now time.Time) bool {
 	if !short {

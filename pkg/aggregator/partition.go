@@ -12,6 +12,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/telemetry"
+	"weir/pkg/aggregator/position"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 )
@@ -23,13 +24,6 @@ const (
 
 // mostSources is how many sources of a partition are remembered.
 const mostSources = 100_000
-
-// A hitLog is what a partition is read from: a kafka.Reader.
-type hitLog interface {
-	Fetch(ctx context.Context) ([]kafka.Record, error)
-	SetNext(offset int64)
-	Span() kafka.Span
-}
 
 // A partition is one that is ours. Everything in it belongs to one goroutine, but what says otherwise.
 type partition struct {
@@ -44,8 +38,7 @@ type partition struct {
 	hotShare    func() int // how many windows may be hot
 
 	number  int
-	log     hitLog
-	commits *commits
+	commits *position.Commits
 	logger  *slog.Logger
 	faults  *telemetry.Faults
 	asks    chan func(ctx context.Context) // run by the goroutine
@@ -57,13 +50,13 @@ type partition struct {
 	stopped string                          // why it does not count any more
 
 	own         *windows.Owned
+	position    *position.Position
 	windows     *windows.Set
 	rules       rulebook
 	sources     *hit.Positions
 	waiting     []parcel // hits of windows that are not read yet
 	waits       int      // how many hits these are
 	sent        receipts
-	resume      resumption
 	ahead       *checkpoint // to be written when what is before it is safe
 	stored      checkpoint  // the last that was written
 	storedAt    time.Time
@@ -75,14 +68,8 @@ type partition struct {
 	took        takeover
 	sweep       sweep
 	marked      marking
-	offset      int64  // the next to be counted
-	amid        bool   // batches are judged and not all counted: nothing of it may be written
-	last        int64  // the record before, -1 for none
-	checksum    uint64 // of that record
-	reached     int64  // the newest counted time
-	lag         int64
-	looked      time.Time // when the log was last seen, or the partition taken
-	found       bool      // it was seen since then
+	amid        bool      // batches are judged and not all counted: nothing of it may be written
+	reached     int64     // the newest counted time
 	downUntil   time.Time // the store is not asked before
 
 	batches []*batch
@@ -92,12 +79,13 @@ type partition struct {
 	touched int // so that touching is not left out
 }
 
-func newPartition(a *Aggregator, number int, log hitLog, commits *commits) *partition {
+func newPartition(a *Aggregator, number int, log position.Log, commits *position.Commits) *partition {
 	p := &partition{config: &a.config, metrics: a.metrics, storeFaults: a.faults, active: &a.rules, list: a.list, listEnd: a.listEnd,
-		listed: a.listed, logged: &a.logged, hotShare: a.share, number: number, log: log, commits: commits, logger: a.logger.With("partition", number),
+		listed: a.listed, logged: &a.logged, hotShare: a.share, number: number, commits: commits, logger: a.logger.With("partition", number),
 		asks: make(chan func(context.Context)), heals: make(chan superseded, 256)}
 	p.faults = telemetry.NewFaults(p.logger)
 	p.own = &windows.Owned{Store: a.config.Store, Partition: number}
+	p.position = position.New(log, a.config.Now, p.lost)
 	return p
 }
 
@@ -125,7 +113,7 @@ func (p *partition) run(ctx context.Context) {
 		case errors.Is(err, store.ErrFenced):
 			p.logger.Warn("what is in memory is dropped and the partition taken anew", "why", err)
 			p.metrics.taken.WithLabelValues("fenced").Inc()
-			if !p.commits.confirm(ctx, p.stored.offset) {
+			if !p.commits.Confirm(ctx, p.stored.Offset) {
 				p.logger.Warn("the partition is another's now")
 				return
 			}
@@ -139,7 +127,8 @@ func (p *partition) run(ctx context.Context) {
 
 // stop notes why the partition is not counted any more. How many records wait is not known from then on.
 func (p *partition) stop(why error) {
-	p.stopped, p.found = why.Error(), false
+	p.stopped = why.Error()
+	p.position.Halt()
 	p.show()
 }
 
@@ -172,7 +161,7 @@ func (p *partition) hold(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		if p.commits.expelled() {
+		if p.commits.Expelled() {
 			return nil
 		}
 		if err := p.turn(ctx); err != nil {
@@ -201,14 +190,14 @@ func (p *partition) take(ctx context.Context) error {
 	}
 
 	p.list.seen(p.walk.note.list, p.stored.told)
-	if p.stored.offset > 0 {
-		p.commits.note(p.stored.offset) // the last owner's may have been lost, and there may be nothing more to count
+	if p.stored.Offset > 0 {
+		p.commits.Note(p.stored.Offset) // the last owner's may have been lost, and there may be nothing more to count
 	}
 
 	p.noteTakeover(ctx)
 	p.lookBack(ctx)
 	p.faults.Over("partition")
-	p.logger.Info("takes the partition", "fence", p.own.Fence, "generation", p.stored.generation, "offset", p.stored.offset)
+	p.logger.Info("takes the partition", "fence", p.own.Fence, "generation", p.stored.Generation, "offset", p.stored.Offset)
 	p.show()
 	return nil
 }
@@ -224,7 +213,7 @@ func (p *partition) drop() {
 	p.waiting, p.waits, p.sent, p.ahead, p.amid, p.counted, p.breathed = nil, 0, receipts{}, nil, false, 0, 0
 	p.corrections = nil
 	p.replay, p.walk, p.sweep, p.marked, p.downUntil = replay{}, walk{}, sweep{}, marking{}, time.Time{}
-	p.looked, p.found = p.config.Now(), false
+	p.position.Reset()
 }
 
 // turn fetches and counts once, and then does some of the other work.
@@ -234,7 +223,7 @@ func (p *partition) turn(ctx context.Context) error {
 	p.answerNow(ctx)
 	records, err := p.fetch(ctx)
 	if err != nil && p.away(err) { // while another generation was to begin
-		p.seek()
+		p.position.Seek()
 		p.pause(ctx, tryAgain)
 		return ctx.Err()
 	}
@@ -246,7 +235,6 @@ func (p *partition) turn(ctx context.Context) error {
 		return err
 	}
 
-	p.moved(records)
 	idle := len(records) == 0
 	for _, do := range []func(context.Context, bool) error{p.safe, p.publishAgain, p.sweepOn, p.mark} {
 		if err := do(ctx, idle); err != nil && !p.away(err) {
@@ -256,6 +244,74 @@ func (p *partition) turn(ctx context.Context) error {
 
 	p.show()
 	return ctx.Err()
+}
+
+// fetch returns the next records that are to be counted. A log that is not the one that we know begins a new
+// generation.
+func (p *partition) fetch(ctx context.Context) ([]kafka.Record, error) {
+	records, err := p.read(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	records, replaced := p.position.Accept(records, err)
+	if replaced != nil {
+		return nil, p.newGeneration(ctx, replaced)
+	}
+	return records, nil
+}
+
+// read fetches, and answers meanwhile: an idle log has the fetch wait for half a second.
+func (p *partition) read(ctx context.Context) (records []kafka.Record, err error) {
+	fetched := make(chan struct{})
+	go func() {
+		defer close(fetched)
+		records, err = p.position.Fetch(ctx)
+	}()
+
+	for {
+		select {
+		case <-fetched:
+			return records, err
+		case ask := <-p.asks:
+			ask(ctx)
+		}
+	}
+}
+
+// lost reports records that the log no longer had when they were to be read.
+func (p *partition) lost(from, to int64) {
+	p.logger.Error("the log begins later than we have counted: hits were lost before they were read", "records", to-from, "counted up to", from, "begins at", to)
+	p.metrics.lost.Add(float64(to - from))
+}
+
+// newGeneration begins at the start of a log that is another than the one before. Hits of that log that were counted stay
+// counted: it is written first, and the sources' positions keep their batches from being counted twice.
+func (p *partition) newGeneration(ctx context.Context, replaced *position.Replaced) error {
+	if err := p.windows.Load(ctx); err != nil { // what waits is of the log before
+		return err
+	}
+	if err := p.countWaiting(ctx); err != nil {
+		return err
+	}
+
+	for p.windows.Dirty() > 0 {
+		if err := p.writeBack(ctx); err != nil {
+			return err
+		}
+	}
+
+	begin := p.position.Next(replaced.Start)
+	next := checkpoint{Point: begin, reached: p.reached, told: p.list.told(), sources: p.sources.Append(nil)}
+	p.walk.note.since = unknown
+	if err := p.writeCheckpoint(ctx, next); err != nil {
+		return err
+	}
+
+	p.logger.Error("the log of hits is another than it was: it is read from its beginning", "why", replaced.Why, "generation", begin.Generation)
+	p.metrics.taken.WithLabelValues("generation").Inc()
+	p.ahead, p.replay = nil, replay{}
+	p.position.Restart(begin)
+	return nil
 }
 
 // away says whether an error is the store's being away, which passes; the store is left alone for a moment then.
@@ -297,7 +353,7 @@ func (p *partition) finish() {
 			p.logger.Warn("not all is written back; the next owner counts it again", "why", err)
 			return
 		}
-		if len(p.waiting) > 0 || p.ahead == nil && p.stored.offset == p.offset {
+		if len(p.waiting) > 0 || p.ahead == nil && p.stored.Offset == p.position.At().Offset {
 			break
 		}
 		if p.windows.Dirty() == 0 {
@@ -308,5 +364,5 @@ func (p *partition) finish() {
 	if err := p.config.Store.Sync(ctx); err != nil {
 		p.logger.Warn("the store was not synced", "why", err)
 	}
-	p.commits.last(ctx, p.stored.offset)
+	p.commits.Finish(ctx, p.stored.Offset)
 }

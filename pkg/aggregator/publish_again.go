@@ -129,9 +129,7 @@ func (w *walk) read(value []byte) error {
 	}
 
 	note := listNote{since: c.Number() - 1}
-	modes, n := binary.Uvarint(c.Left)
-	c.Take(int64(max(n, 0)))
-	note.modes, note.walked, note.list = modes, c.Number(), string(c.Left)
+	note.modes, note.walked, note.list = c.Unsigned(), c.Number(), string(c.Left)
 	if !c.Failed { // a damaged one is as good as none
 		w.note, w.stored = note, note
 	}

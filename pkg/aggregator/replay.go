@@ -14,12 +14,7 @@ import (
 // A replay is the reading again of hits that the windows have already. What these say is published again, once a key
 // and checkpoint: the former owner may not have published it.
 type replay struct {
-	end     int64               // of the log at the time of taking; unknown until it was read
 	touched map[string]struct{} // names of the windows to publish
-}
-
-func (r *replay) over(offset int64) bool {
-	return r.end != unknown && offset >= r.end && len(r.touched) == 0
 }
 
 // replayed notes that hits were skipped which a window has already.

@@ -72,8 +72,8 @@ func TestABreakingKeyEvictedThenKilledBeforeItsEntryWasAcknowledged(t *testing.T
 	p.storedAt = l.now // the next checkpoint is of all that follows
 	l.hits("192.0.2.1", 5)
 	l.crowd(p)
-	if p.stored.offset > 0 {
-		t.Fatalf("the checkpoint is at %d, behind a verdict that nobody has acknowledged", p.stored.offset)
+	if p.stored.Offset > 0 {
+		t.Fatalf("the checkpoint is at %d, behind a verdict that nobody has acknowledged", p.stored.Offset)
 	}
 	l.list.lose(0)
 	l.events.lose(0)
@@ -180,7 +180,7 @@ func TestTheLogIsAnother(t *testing.T) {
 				l.hits("192.0.2.9", 1)
 			}
 			l.settle(p)
-			generation, sent := p.stored.generation, l.records[0].Value
+			generation, sent := p.stored.Generation, l.records[0].Value
 			l.start(labRules)
 			l.records = nil
 			l.append(sent) // again, though it was counted
@@ -191,8 +191,8 @@ func TestTheLogIsAnother(t *testing.T) {
 			}
 			next := l.takes()
 			l.settle(next)
-			if next.stored.generation <= generation {
-				t.Errorf("generation %d after %d", next.stored.generation, generation)
+			if next.stored.Generation <= generation {
+				t.Errorf("generation %d after %d", next.stored.Generation, generation)
 			}
 			l.hits("192.0.2.1", 1)
 			l.settle(next)
@@ -214,8 +214,8 @@ func TestALogThatBeginsLaterLostHits(t *testing.T) {
 	l.begins = 6
 	next := l.takes()
 	l.settle(next)
-	if next.offset != 11 || next.stored.generation != p.stored.generation {
-		t.Errorf("offset %d, generation %d", next.offset, next.stored.generation)
+	if next.position.At().Offset != 11 || next.stored.Generation != p.stored.Generation {
+		t.Errorf("offset %d, generation %d", next.position.At().Offset, next.stored.Generation)
 	}
 }
 
@@ -242,14 +242,14 @@ func TestTheStoreIsAway(t *testing.T) {
 	if _, ok := l.waitingEntry("few/192.0.2.1"); ok || p.waits != 1 {
 		t.Errorf("a cold key is counted from zero, or does not wait: %d wait", p.waits)
 	}
-	stored := p.stored.offset
+	stored := p.stored.Offset
 	for range 10 {
 		l.turn(p)
 	}
 	l.store.away = false
 	l.now = l.now.Add(time.Second)
 	l.settle(p)
-	if p.stored.offset <= stored {
+	if p.stored.Offset <= stored {
 		t.Errorf("the checkpoint stays at %d", stored)
 	}
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
@@ -407,7 +407,7 @@ func TestTheListIsAnother(t *testing.T) {
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
 	last := l.list.arrived[len(l.list.arrived)-1]
 	record, err := blocklist.DecodeRecord(last.Key, last.Value)
-	if err != nil || record.Mark == nil || record.Mark.List != l.agg.list.current() || record.Mark.List.Epoch == 0 || record.Mark.Offset != p.offset {
+	if err != nil || record.Mark == nil || record.Mark.List != l.agg.list.current() || record.Mark.List.Epoch == 0 || record.Mark.Offset != p.position.At().Offset {
 		t.Errorf("the last record is %+v, %v", record.Mark, err)
 	}
 }
@@ -454,17 +454,17 @@ func TestWindowsAreWrittenWhileTheListTakesNothing(t *testing.T) {
 	for range 10 {
 		l.turn(p) // nothing is delivered
 	}
-	before := p.stored.offset
+	before := p.stored.Offset
 	l.hits("192.0.2.2", 1)
 	for range 10 {
 		l.turn(p)
 	}
 	values, _, err := l.store.Read(t.Context(), 0, store.Windows, [][]byte{[]byte("few/192.0.2.2")})
-	if err != nil || values[0] == nil || p.stored.offset != before {
-		t.Fatalf("the window is not in the store: %v; the checkpoint is at %d", err, p.stored.offset)
+	if err != nil || values[0] == nil || p.stored.Offset != before {
+		t.Fatalf("the window is not in the store: %v; the checkpoint is at %d", err, p.stored.Offset)
 	}
 	l.settle(p)
-	if p.stored.offset != p.offset {
+	if p.stored.Offset != p.position.At().Offset {
 		t.Error("the checkpoint does not follow")
 	}
 }

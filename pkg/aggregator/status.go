@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"weir/pkg/aggregator/position"
 )
 
 // A Status is how an aggregator stands, as JSON.
@@ -32,8 +34,7 @@ type PartitionStatus struct {
 
 	// LagUnknownSince is since when Lag is only what it was; left out while it is known.
 	LagUnknownSince *time.Time `json:"lag_unknown_since,omitempty"`
-	looked          time.Time  // when Lag was last found out, or the partition taken
-	found           bool       // it was, since then
+	seen            position.Lag
 }
 
 // Status may be called at any time.
@@ -57,10 +58,10 @@ func (s *PartitionStatus) caughtUp() bool {
 
 // show tells everyone how the partition stands.
 func (p *partition) show() {
-	s := &PartitionStatus{Partition: p.number, Offset: p.offset, Lag: p.lag, Generation: p.stored.generation, Fence: p.own.Fence.String(),
+	lag := p.position.Lag()
+	s := &PartitionStatus{Partition: p.number, Offset: p.position.At().Offset, Lag: lag.Records, Generation: p.stored.Generation, Fence: p.own.Fence.String(),
 		Reached: instant(p.reached), Hot: p.windows.Len(), Dirty: p.windows.Dirty(), Waiting: p.waits,
-		Unsent: int(p.sent.taken - p.sent.done()), Checkpoint: p.stored.offset, Error: p.stopped,
-		looked: p.looked, found: p.found}
+		Unsent: int(p.sent.taken - p.sent.done()), Checkpoint: p.stored.Offset, Error: p.stopped, seen: lag}
 	if !p.storedAt.IsZero() {
 		at := p.storedAt.UTC()
 		s.Written = &at

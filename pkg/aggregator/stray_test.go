@@ -44,7 +44,7 @@ func TestALaterVersionStopsThePartition(t *testing.T) {
 	}
 	p.stop(errors.New("newer"))
 	s := p.shown.Load()
-	if s.caughtUp() || s.unknownSince(l.now) == nil {
+	if s.caughtUp() || s.seen.UnknownSince(l.now) == nil {
 		t.Errorf("a partition that is stopped is shown as %+v", s)
 	}
 }

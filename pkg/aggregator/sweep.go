@@ -78,7 +78,7 @@ func (p *partition) isClear(pair store.Pair, now int64) (bool, error) {
 	if err != nil { // the next hit of the key reports it
 		return false, nil //nolint:nilerr // and it stays until then
 	}
-	if !(record.Generation < p.stored.generation || record.Offset < p.stored.offset) {
+	if !(record.Generation < p.stored.Generation || record.Offset < p.stored.Offset) {
 		return false, nil
 	}
 	if v := record.Verdict; v != nil && v.Ended != 0 && v.Until > now && now-v.Ended < endingsKept.Milliseconds() {

@@ -78,14 +78,14 @@ func (p *partition) countParcel(ctx context.Context, one *parcel) error {
 	if w.Rule != rule {
 		w.Convert(rule)
 	}
-	if w.Covers(p.stored.generation, one.offset) {
+	if w.Covers(p.stored.Generation, one.offset) {
 		p.replayed(w)
 		rule.Tally[windows.Replayed] += one.cost()
 		return nil
 	}
 
 	p.windows.Change(w)
-	w.Generation, w.Offset = p.stored.generation, one.offset
+	w.Generation, w.Offset = p.stored.Generation, one.offset
 	for _, h := range one.hits {
 		if err := p.countWaitingHit(ctx, w, one, h); err != nil {
 			return err

@@ -4,8 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
+
+	"weir/internal/varint"
 )
 
 // The flags of a value.
@@ -114,11 +115,11 @@ func (e *Entry) decode(value []byte, borrowed bool) error {
 	if value[1]&^flags != 0 {
 		return errDamaged(value)
 	}
-	c := decoder{left: value[2:], borrowed: borrowed}
+	c := newDecoder(value[2:], borrowed)
 	e.read(&c, value[1])
 	// The flags are compared with those that the entry would be written with, so that every entry has one form in
 	// bytes.
-	if c.failed || len(c.left) > 0 || e.validate() != nil || e.flags() != value[1] {
+	if c.Failed || len(c.Left) > 0 || e.validate() != nil || e.flags() != value[1] {
 		return errDamaged(value)
 	}
 	return nil
@@ -127,27 +128,27 @@ func (e *Entry) decode(value []byte, borrowed bool) error {
 func (e *Entry) read(c *decoder, flags byte) {
 	e.Mode, e.Source = Mode(flags&isShadow), Source(flags&isManual>>1)
 	e.ID = c.text(maxShort)
-	e.Generation, e.Offset = c.number(math.MaxInt64), c.number(math.MaxInt64)
-	e.From = c.varint()
+	e.Generation, e.Offset = c.Number(), c.Number()
+	e.From = c.Signed()
 	e.Until = Never
 	if flags&isNever == 0 {
-		e.Until = e.From + c.number(2*maxTime)
+		e.Until = e.From + c.AtMost(2*maxTime)
 	}
 
-	e.Decided = e.From + c.varint()
+	e.Decided = e.From + c.Signed()
 	if flags&hasEnded != 0 {
-		e.Ended = e.From + c.varint()
+		e.Ended = e.From + c.Signed()
 	}
 
 	e.Limit = c.text(maxShort)
-	e.Count, e.Level = c.number(math.MaxInt64), int(c.number(maxLevel))
+	e.Count, e.Level = c.Number(), int(c.AtMost(maxLevel))
 	e.By, e.Why = c.text(maxShort), c.text(maxWhy)
 	e.readFields(c)
 }
 
 // readFields requires that each name is greater than the one before.
 func (e *Entry) readFields(c *decoder) {
-	count := c.number(maxFields)
+	count := c.AtMost(maxFields)
 	if count == 0 {
 		return
 	}
@@ -158,68 +159,32 @@ func (e *Entry) readFields(c *decoder) {
 	before := ""
 	for range count {
 		name := c.text(maxShort)
-		value, length := e.Key, c.number(maxKey+1)
+		value, length := e.Key, c.AtMost(maxKey+1)
 		if length > 0 {
 			value = c.string(length - 1)
 		}
 		if name <= before || length > 0 && value == e.Key {
-			c.fail()
+			c.Fail()
 		}
 		e.Fields[name], before = value, name
 	}
 }
 
-// A decoder reads values from the front of its bytes. When a value is missing or malformed the cursor fails: it is empty
-// from then on, and returns zeros.
+// A decoder reads values whose numbers are in their shortest form.
 type decoder struct {
-	left     []byte
-	failed   bool
+	varint.Reader
 	borrowed bool // texts share the bytes
 }
 
-func (c *decoder) fail() { c.left, c.failed = nil, true }
-
-// uvarint reads a number in its shortest form.
-func (c *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(c.left)
-	if n <= 0 || n > 1 && c.left[n-1] == 0 {
-		c.fail()
-		return 0
-	}
-	c.left = c.left[n:]
-	return v
+func newDecoder(b []byte, borrowed bool) decoder {
+	return decoder{varint.Reader{Left: b, Shortest: true}, borrowed}
 }
 
-func (c *decoder) varint() int64 {
-	u := c.uvarint()
-	return int64(u>>1) ^ -int64(u&1)
-}
-
-// number reads a number of at most most.
-func (c *decoder) number(most int64) int64 {
-	v := c.uvarint()
-	if v > uint64(most) {
-		c.fail()
-		return 0
-	}
-	return int64(v)
-}
-
-func (c *decoder) next(n int64) []byte {
-	if n > int64(len(c.left)) {
-		c.fail()
-		return nil
-	}
-	v := c.left[:n]
-	c.left = c.left[n:]
-	return v
-}
-
-func (c *decoder) text(most int64) string { return c.string(c.number(most)) }
+func (c *decoder) text(most int64) string { return c.string(c.AtMost(most)) }
 
 func (c *decoder) string(length int64) string {
 	if c.borrowed {
-		return textOf(c.next(length))
+		return textOf(c.Take(length))
 	}
-	return string(c.next(length))
+	return string(c.Take(length))
 }

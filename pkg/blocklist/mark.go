@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 )
@@ -105,15 +104,15 @@ func decodeMark(record, value []byte) (*Mark, error) {
 		return nil, err
 	}
 
-	c := decoder{left: value[1:]}
+	c := newDecoder(value[1:], false)
 	m := &Mark{Partition: partition}
-	m.List.Name, m.List.Epoch = c.text(maxListName), c.number(math.MaxInt64)
-	m.Partitions = int(c.number(maxPartitions))
-	m.Generation, m.Offset = c.number(math.MaxInt64), c.number(math.MaxInt64)
-	m.Reached, m.At = c.varint(), c.varint()
-	m.Since = c.number(math.MaxInt64)
+	m.List.Name, m.List.Epoch = c.text(maxListName), c.Number()
+	m.Partitions = int(c.AtMost(maxPartitions))
+	m.Generation, m.Offset = c.Number(), c.Number()
+	m.Reached, m.At = c.Signed(), c.Signed()
+	m.Since = c.Number()
 	// The key is compared as text: "/mark/01" would be a second record of partition 1.
-	if c.failed || len(c.left) > 0 || m.validate() != nil || string(m.RecordKey()) != string(record) {
+	if c.Failed || len(c.Left) > 0 || m.validate() != nil || string(m.RecordKey()) != string(record) {
 		return nil, fmt.Errorf("%w: a mark of %d bytes that no version writes", ErrDamaged, len(value))
 	}
 

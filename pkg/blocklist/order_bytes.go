@@ -52,9 +52,9 @@ func decodeOrder(record, value []byte) (*Order, error) {
 		return nil, fmt.Errorf("%w: an order of kind %d", ErrNewer, value[2])
 	}
 
-	c := decoder{left: value[3:]}
+	c := newDecoder(value[3:], false)
 	o.read(&c, value[1])
-	if !o.readKey(record) || c.failed || len(c.left) > 0 || o.validate() != nil || o.flags() != value[1] {
+	if !o.readKey(record) || c.Failed || len(c.Left) > 0 || o.validate() != nil || o.flags() != value[1] {
 		return nil, fmt.Errorf("%w: an order of %d bytes that no version writes", ErrDamaged, len(value))
 	}
 
@@ -63,13 +63,13 @@ func decodeOrder(record, value []byte) (*Order, error) {
 
 func (o *Order) read(c *decoder, flags byte) {
 	o.ID = c.text(maxShort)
-	o.From = c.varint()
+	o.From = c.Signed()
 	o.Until = Never
 	if flags&isNever == 0 {
-		o.Until = o.From + c.number(2*maxTime)
+		o.Until = o.From + c.AtMost(2*maxTime)
 	}
 	if flags&hasEnded != 0 {
-		o.Ended = o.From + c.varint()
+		o.Ended = o.From + c.Signed()
 	}
 
 	o.By, o.Why = c.text(maxShort), c.text(maxWhy)

@@ -208,13 +208,13 @@ func (c *cursor) key(form uint64, written []byte) (key, all []byte) {
 	case raw:
 		return c.text(), written
 	case ipv4:
-		if b := c.take(4); b != nil {
+		if b := c.Take(4); b != nil {
 			written = appendIPv4(written, binary.BigEndian.Uint32(b))
 		}
 	case ipv4Prefix, ipv6Prefix, ipv6:
 		written = c.address(form, written)
 	default:
-		c.fail()
+		c.Fail()
 	}
 
 	return written[start:len(written):len(written)], written
@@ -228,18 +228,18 @@ func (c *cursor) address(form uint64, written []byte) []byte {
 
 	length := 8 * a.size
 	if form != ipv6 {
-		length = int(c.byte())
+		length = int(c.Byte())
 	}
 
 	if length > 8*a.size {
-		c.fail()
+		c.Fail()
 		return written
 	}
 
-	copy(a.b[:], c.take((length+7)/8))
+	copy(a.b[:], c.Take(int64(length+7)/8))
 	// A Writer leaves bits beyond the length zero. With other bits the same prefix would have several packed forms.
 	if !masked(a.bytes(), length) {
-		c.fail()
+		c.Fail()
 	}
 	return appendAddress(written, form, a, length)
 }

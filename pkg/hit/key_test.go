@@ -11,9 +11,9 @@ import (
 // packed returns the bytes of a key, and what is read from them.
 func packed(key string) (b []byte, read string, ok bool) {
 	b = appendPair(nil, 0, []byte(key))
-	c := cursor{left: b}
-	text, _ := c.key(c.uvarint(), []byte("before"))
-	return b, string(text), !c.failed && len(c.left) == 0
+	c := newCursor(b)
+	text, _ := c.key(c.Unsigned(), []byte("before"))
+	return b, string(text), !c.Failed && len(c.Left) == 0
 }
 
 func TestFormsOfKeys(t *testing.T) {

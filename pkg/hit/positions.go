@@ -181,26 +181,26 @@ func (p *Positions) Read(b []byte) error {
 		return fmt.Errorf("reading positions: %w", err)
 	}
 
-	c := cursor{left: body}
-	now := c.varint()
+	c := newCursor(body)
+	now := c.Signed()
 	sources := map[string]position{}
 	before := ""
 
 	// A source takes more than a byte, so that the count cannot be larger than what there is to read.
-	for n := range c.number(uint64(len(body))) {
+	for n := range c.AtMost(int64(len(body))) {
 		source := c.sharedText(before)
 		// Names in another order, or twice, are bytes that Append never writes.
 		if n > 0 && source <= before {
-			c.fail()
+			c.Fail()
 		}
 		sources[source] = c.position(now)
-		if c.failed {
+		if c.Failed {
 			break
 		}
 		before = source
 	}
 
-	if c.end(); c.failed {
+	if c.End(); c.Failed {
 		return fmt.Errorf("reading positions: %w: the checksum holds, but there is what no version writes", ErrDamaged)
 	}
 	p.sources, p.now = sources, now
@@ -209,20 +209,20 @@ func (p *Positions) Read(b []byte) error {
 
 // sharedText reads a text that shares its beginning with another.
 func (c *cursor) sharedText(other string) string {
-	shared := c.number(uint64(len(other)))
-	rest := c.take(int(c.number(MaxText - uint64(shared))))
+	shared := c.AtMost(int64(len(other)))
+	rest := c.Text(MaxText - shared)
 	return other[:shared] + string(rest)
 }
 
 func (c *cursor) position(now int64) (last position) {
 	last.from, last.to = c.fromTo()
 	last.part, last.more = c.part()
-	if b := c.take(checksumBytes); b != nil {
+	if b := c.Take(checksumBytes); b != nil {
 		last.checksum = binary.LittleEndian.Uint64(b)
 	}
-	last.heard = int64(uint64(now) - c.uvarint())
+	last.heard = int64(uint64(now) - c.Unsigned())
 	if last.heard > now {
-		c.fail()
+		c.Fail()
 	}
 	return last
 }

@@ -43,7 +43,7 @@ func (r *Reader) read(record []byte) error {
 	}
 
 	r.checksum = Checksum(record)
-	c := cursor{left: body}
+	c := newCursor(body)
 
 	// The four parts stand in the bytes in this order. Each one stops at the first failure of the cursor, so one check
 	// at the end is enough.
@@ -51,7 +51,7 @@ func (r *Reader) read(record []byte) error {
 	r.readRules(&c)
 	r.readPairs(&c)
 	r.readItems(&c)
-	if c.failed {
+	if c.Failed {
 		return fmt.Errorf("%w: the checksum holds, but there is what no version writes", ErrDamaged)
 	}
 
@@ -61,22 +61,22 @@ func (r *Reader) read(record []byte) error {
 func (r *Reader) readHeader(c *cursor) {
 	h := &r.header
 	h.Part, h.More = c.part()
-	h.Source = again(h.Source, c.shortText())
+	h.Source = again(h.Source, c.Text(MaxText))
 	h.From, h.To = c.fromTo()
-	h.Clock = c.varint()
-	h.Fingerprint = again(h.Fingerprint, c.shortText())
+	h.Clock = c.Signed()
+	h.Fingerprint = again(h.Fingerprint, c.Text(MaxText))
 }
 
 func (c *cursor) part() (part int, more bool) {
-	n := c.number(maxPart<<1 | 1)
+	n := c.AtMost(maxPart<<1 | 1)
 	return int(n >> 1), n&1 == 1
 }
 
 func (c *cursor) fromTo() (from, to int64) {
-	from = c.number(math.MaxInt64 - 1)
-	length := c.number(uint64(math.MaxInt64 - from))
+	from = c.AtMost(math.MaxInt64 - 1)
+	length := c.AtMost(math.MaxInt64 - from)
 	if length == 0 {
-		c.fail()
+		c.Fail()
 	}
 	return from, from + length
 }
@@ -92,9 +92,9 @@ func again(was string, text []byte) string {
 func (r *Reader) readRules(c *cursor) {
 	known := r.rules
 	r.rules = r.rules[:0]
-	for range c.number(MaxBytes) {
+	for range c.AtMost(MaxBytes) {
 		name := c.text()
-		if c.failed {
+		if c.Failed {
 			return
 		}
 		if n := len(r.rules); n < len(known) {
@@ -107,11 +107,11 @@ func (r *Reader) readRules(c *cursor) {
 
 func (r *Reader) readPairs(c *cursor) {
 	r.pairs, r.texts = r.pairs[:0], r.texts[:0]
-	for range c.number(MaxBytes) {
-		head := c.uvarint()
+	for range c.AtMost(MaxBytes) {
+		head := c.Unsigned()
 		rule := head >> formBits
-		if c.failed || rule >= uint64(len(r.rules)) {
-			c.fail()
+		if c.Failed || rule >= uint64(len(r.rules)) {
+			c.Fail()
 			return
 		}
 		var key []byte
@@ -124,22 +124,22 @@ func (r *Reader) readPairs(c *cursor) {
 func (r *Reader) readItems(c *cursor) {
 	r.items, r.ids = r.items[:0], r.ids[:0]
 	if len(r.pairs) == 0 {
-		c.end()
+		c.End()
 		return
 	}
 
 	// Times are differences to the item before; the first is one to the clock.
-	occurred, last := 0, r.header.Clock+c.varint()
-	for len(c.left) > 0 {
-		head := c.uvarint()
+	occurred, last := 0, r.header.Clock+c.Signed()
+	for len(c.Left) > 0 {
+		head := c.Unsigned()
 		switch head & timeBits {
 		case timeSame:
 		case timeMillis:
-			last += c.varint()
+			last += c.Signed()
 		case timeSeconds:
-			last += c.varint() * 1000
+			last += c.Signed() * 1000
 		default:
-			c.fail()
+			c.Fail()
 		}
 
 		item := Item{UnixMilli: last, Cost: 1}
@@ -153,7 +153,7 @@ func (r *Reader) readItems(c *cursor) {
 			occurred++
 		}
 		if pair >= uint64(len(r.pairs)) {
-			c.fail()
+			c.Fail()
 		}
 
 		item.Pair = int32(pair)
@@ -162,22 +162,22 @@ func (r *Reader) readItems(c *cursor) {
 
 	// No Writer lists a pair that has no item.
 	if occurred != len(r.pairs) {
-		c.fail()
+		c.Fail()
 	}
 }
 
 // readRare reads a cost, or a command.
 func (r *Reader) readRare(c *cursor, head uint64, item *Item) {
 	if head&commandFollows == 0 {
-		item.Cost = c.number(math.MaxInt64)
+		item.Cost = c.Number()
 		if item.Cost == 0 {
-			c.fail()
+			c.Fail()
 		}
 		return
 	}
 	item.Cost, item.id = 0, int32(len(r.ids))
-	if head&costFollows != 0 || c.byte() != unblock {
-		c.fail()
+	if head&costFollows != 0 || c.Byte() != unblock {
+		c.Fail()
 	}
 	r.ids = append(r.ids, c.text())
 }

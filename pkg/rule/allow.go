@@ -69,6 +69,8 @@ func (a *Allow) allows(s *subject) bool {
 	if len(a.Hosts) > 0 && !a.hosts[s.host()] {
 		return false
 	}
+
+	// A match that fails on this request allows nothing: an error must not open a way past the rules.
 	if a.match != nil {
 		matches, ok := a.match.matches(s)
 		return matches && ok
@@ -108,6 +110,7 @@ func newAllowed(allows []*Allow) *allowed {
 
 // exempts sets exempted for each rule that leaves a request alone, and reports whether all rules do.
 func (a *allowed) exempts(s *subject, exempted []bool) (all bool) {
+	// The plain lists come first. They are most of the entries, and cost one lookup however long they are.
 	if a.networks.Size() > 0 && containsAddress(&a.networks, s.Request) {
 		return true
 	}

@@ -42,6 +42,7 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 		v.Faultf("write ip, user, host or match", "the entry would allow everything")
 	}
 
+	// A warning and not an error: one may want to allow everything for a time.
 	for i, prefix := range a.IP.Prefixes {
 		switch {
 		case prefix.Bits() == 0:
@@ -51,6 +52,7 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 		}
 	}
 
+	// Requests are compared in this form, so an entry in any other one would never apply.
 	for i, host := range a.Host.words {
 		canonical := string(appendLower(nil, bareHost(host)))
 		if canonical == "" {

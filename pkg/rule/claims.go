@@ -34,6 +34,7 @@ const checkUsers = `have edges log a user only after checking it (docs/edges.md,
 // claims warns of rules and entries that depend on claims of clients.
 func (l *loader) claims(set *Set) {
 	for _, r := range set.Rules {
+		// One warning a rule, the gravest first: innocent users blocked, then clients that escape.
 		what, remedy := r.framed(l.usersChecked)
 		if what == "" {
 			what, remedy = r.escaped(l.usersChecked)
@@ -93,10 +94,13 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 			*set[name] = value
 			return r.mayMatch([]string{name}, specimen)
 		}
+
+		// A rule that counts only clients with such a claim is meant that way: leaving the claim out always escapes it.
 		if !counts("") {
 			continue
 		}
 
+		// A value that the match excludes nearly always stands in it, so only these are tried.
 		for _, value := range texts {
 			if value != "" && !counts(value) {
 				remedy = "leave the " + name + " out of match, and allow addresses (allow: [{ip: 10.0.0.0/8}]) where some are not to be counted"
@@ -125,10 +129,12 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 
 	name := r.Key.parts[first].name
 	what = fmt.Sprintf("the rule %s counts by %s, and a client that sends another one with each request is never blocked", r.Name, name)
+	// Without any part that is the client's own, the key is shared by everybody who sends the same text.
 	if !slices.ContainsFunc(r.Key.parts, func(p part) bool { return !isAtWill(p) }) {
 		return what + ", while anyone can have all others blocked who send the same one", "write key: ip, or key: [ip, " + name + "] next to a rule with key: ip"
 	}
 
+	// A rule that counts at least the same requests, by a part of the same key that the client cannot change.
 	counts := func(other *Rule) bool {
 		return (other.match == nil || other.Match == r.Match) && !slices.ContainsFunc(other.Key.parts, func(p part) bool { return isAtWill(p) || !r.Key.has(p.name) })
 	}
@@ -149,6 +155,8 @@ func (a *Allow) isMasterKey(usersChecked bool) bool {
 		return true
 	}
 
+	// Every condition that claims alone can meet is taken as met, and every other one as not met. If the match is true
+	// even so, claims are all that it takes.
 	assumed := substitute(a.match.tree, true, func(n ast.Node, holds bool) ast.Node {
 		named := namesIn{}
 		ast.Walk(&n, &named)
@@ -173,6 +181,7 @@ func (r *Rule) mayMatch(known []string, specimen *request.Request) bool {
 		named := namesIn{}
 		ast.Walk(&n, &named)
 		named.all = slices.DeleteFunc(named.all, func(name string) bool { return name == inNetwork })
+		// A condition on something unknown may have either value: it gets the one that makes the match true.
 		if named.dynamic > 0 || slices.ContainsFunc(named.all, func(name string) bool { return !slices.Contains(known, name) }) {
 			return &ast.BoolNode{Value: holds}
 		}
@@ -209,6 +218,8 @@ func (r *Rule) textsWith(name string) []string {
 	if !asked {
 		return nil
 	}
+
+	// A value that the match does not name stands for all others.
 	return append([]string{"anyone"}, texts.all[:min(len(texts.all), maxTexts)]...)
 }
 

@@ -91,6 +91,8 @@ func textTestOf(n *ast.BinaryNode) boolean {
 		return constantTest(n.Operator, left, constant.Value)
 	}
 
+	// A pattern that is not constant is left to the virtual machine: it has to be compiled for each request, and may be
+	// wrong.
 	right := textOf(n.Right)
 	if right == nil || n.Operator == "matches" {
 		return nil
@@ -131,6 +133,8 @@ func memberOf(n *ast.BinaryNode) boolean {
 	if !ok {
 		return nil
 	}
+
+	// A list of mixed constants is left to the virtual machine, which compares by type.
 	if left := textOf(n.Left); left != nil {
 		if texts, ok := constants(list, func(n *ast.StringNode) string { return n.Value }); ok {
 			return func(s *subject) bool { return slices.Contains(texts, left(s)) }
@@ -168,6 +172,7 @@ func constants[N ast.Node, T any](list *ast.ArrayNode, value func(N) T) ([]T, bo
 }
 
 func comparisonOf(n *ast.BinaryNode) boolean {
+	// Integers before floats: an integer is also a float, and large ones would lose digits.
 	if left, right := textOf(n.Left), textOf(n.Right); left != nil && right != nil {
 		return compare(n.Operator, left, right)
 	}
@@ -226,6 +231,7 @@ func networkOf(n *ast.CallNode) boolean {
 		prefixes = append(prefixes, prefix)
 	}
 
+	// All prefixes are constants here, checked when the rules were read: only the address is read for each request.
 	address := addressOf(n.Arguments[0])
 	if address == nil {
 		return nil

@@ -99,6 +99,9 @@ func arithmeticOf(n *ast.BinaryNode) integer {
 	if left == nil || right == nil {
 		return nil
 	}
+
+	// A divisor that may be zero would panic in a closure. In the virtual machine it is an error, which counts as
+	// Failed.
 	if n.Operator == "%" {
 		divisor := constantInteger(n.Right)
 		if divisor == nil || *divisor == 0 {

@@ -74,6 +74,9 @@ func compile(text string, wanted reflect.Kind) (*expression, []complaint) {
 	if err != nil {
 		return nil, []complaint{explain(text, err)}
 	}
+
+	// Our checks come before the compiler's, which would stop at the first mistake, and whose messages do not know our
+	// names.
 	if complaints := checkNames(text, tree.Node); complaints != nil {
 		return nil, complaints
 	}
@@ -83,6 +86,7 @@ func compile(text string, wanted reflect.Kind) (*expression, []complaint) {
 		return nil, []complaint{explain(text, err)}
 	}
 
+	// The tree comes from a compilation without optimizations, which would put nodes into it that closures do not know.
 	e := &expression{text: squeeze(text), tree: program.Node()}
 	if e.translate(wanted); e.boolean != nil || e.number != nil {
 		return e, nil
@@ -209,6 +213,7 @@ func (n *names) checkAddress(node *ast.BinaryNode) {
 			continue
 		}
 		switch prefix, err := network.Parse(text.Value); {
+		// An address is compared as text, so it must be in the one form that ip has: 2001:DB8::1 would never be equal.
 		case err != nil || !prefix.IsSingleIP() || strings.Contains(text.Value, "/"):
 			n.complain(node, "write inNetwork(ip, \"10.0.0.0/8\") for a network", "no address is %q", text.Value)
 		case prefix.Addr().String() != text.Value:
@@ -269,6 +274,7 @@ func remedyFor(text, message string) string {
 		word = found[1]
 	}
 
+	// From the most specific to the most general: the first that fits is given.
 	switch {
 	case word == "=":
 		return "compare with =="

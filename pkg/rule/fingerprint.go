@@ -72,6 +72,7 @@ func (r *Rule) deciding() decidingRule {
 		Clear: r.Block.Clear, Remember: r.Remember,
 	}
 
+	// Other algorithms have no sub-windows: their default must not decide about the fingerprint.
 	if r.Algorithm.String() == "counter" {
 		d.Subwindows = r.Subwindows
 	}

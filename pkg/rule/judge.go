@@ -73,6 +73,8 @@ func (j *Judge) judge(i int, rule *Rule) Reason {
 	if reason := rule.wants(&j.subject); reason != Counted {
 		return reason
 	}
+
+	// The keys of all hits share one buffer. A key that turns out to be of no hit is overwritten by the next.
 	start := len(j.keys)
 	keys, ok := rule.Key.append(j.keys, &j.subject)
 	if !ok {

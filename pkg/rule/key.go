@@ -165,6 +165,7 @@ func (k *Key) add(v yamlfile.Value) {
 		v.Faultf("leave one of them out", "the key names %s twice", p.name)
 	}
 
+	// Any word may name a further field, so a typing error is accepted, and the rule then counts nothing.
 	if near := suspect(p); err == nil && near != "" {
 		v.Warnf("did you mean "+near+"?", "%s is read as a further field of that name", word)
 	}

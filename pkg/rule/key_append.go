@@ -37,6 +37,8 @@ func (k Key) append(b []byte, s *subject) (key []byte, ok bool) {
 		}
 		before := len(b)
 		b = k.parts[i].append(b, s, len(k.parts) > 1)
+		// A part that is missing makes no key, rather than one with a gap: all requests without the part would share
+		// it.
 		if len(b) == before {
 			return b[:start], false
 		}
@@ -77,6 +79,7 @@ func (p *part) append(b []byte, s *subject, listed bool) []byte {
 		return strconv.AppendInt(b, int64(r.Status), 10)
 	}
 
+	// Every other name is of a further field (parsePart).
 	return appendText(b, field(r, p.name), listed)
 }
 
@@ -198,6 +201,7 @@ func appendText(b []byte, text string, listed bool) []byte {
 			continue
 		}
 
+		// Ordinary bytes are copied in runs; only here are characters decoded.
 		size, keep := printable(text[i:])
 		if keep {
 			i += size
@@ -244,6 +248,8 @@ func escapeBytes(b []byte) int {
 func cut(b []byte, start int) []byte {
 	sum := sha256.Sum256(b[start:])
 	end := start
+
+	// The end is between characters and between escapes, so that Fields can read what is left.
 	for limit := start + MaxKeyBytes - len(cutMark) - 2*hashBytes; ; {
 		size := unit(b[end:])
 		if end+size > limit {

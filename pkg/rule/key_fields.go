@@ -59,6 +59,8 @@ func (k Key) Canonical(typed string) (string, error) {
 	if len(k.parts) > 1 {
 		words = strings.Fields(typed)
 	}
+
+	// A key that was cut has lost the parts behind the cut.
 	if len(words) != len(k.parts) && !strings.Contains(typed, cutMark) {
 		return "", fmt.Errorf("%q has %d parts; write %s with a space between", typed, len(words), strings.Join(k.Words(), " and "))
 	}
@@ -75,6 +77,7 @@ func (k Key) Canonical(typed string) (string, error) {
 			}
 			words[i] = address
 		case "host":
+			// With an escape it is a canonical key already, and escaping it again would make another one.
 			if !strings.Contains(words[i], `\`) {
 				words[i] = string(appendHost(nil, words[i], len(words) > 1))
 			}

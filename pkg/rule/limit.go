@@ -105,6 +105,7 @@ func parsePeriod(number, word string) (time.Duration, error) {
 
 	n, err := strconv.ParseInt(number, 10, 64)
 	switch {
+	// The bound is divided, because the product may overflow.
 	case err != nil || n > int64(maxPer/span):
 		return 0, errors.New("the time is too long; write at most 10 years, 3650d")
 	case n < 1:

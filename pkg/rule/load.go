@@ -71,6 +71,7 @@ func HoldsRules(data []byte) bool {
 		}
 	}
 
+	// Other files have rules too: weir.yaml under that key, and tests of rules.
 	for _, other := range []string{"data", "mode", "client", "time", "log", "kafka", "store", "collector", "aggregator", "enforcer", "kind", "tests"} {
 		if top[other] {
 			return false
@@ -285,6 +286,7 @@ func (l *loader) allow(a *allowIn) *Allow {
 		}
 	}
 
+	// An entry for a rule that is not there would allow nothing, without a word.
 	for i, name := range a.Rules.words {
 		if !slices.Contains(names, name) && name != "" {
 			fault := a.Rules.places[i].Place()

@@ -36,6 +36,7 @@ func (s *Set) Asks() (all []Asked) {
 		for _, name := range r.names {
 			i := slices.IndexFunc(all, func(a Asked) bool { return a.Field == name })
 			switch {
+			// A variable of let, or a function.
 			case r.variables[name]:
 			case i < 0:
 				all = append(all, Asked{name, []string{by}})

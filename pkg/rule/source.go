@@ -30,6 +30,7 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 		s.inline = &fileSpec{}
 		v.Decode(s.inline)
 		s.keep(v, "")
+	// One map makes it a list of rules: then a path in it is reported where it stands.
 	case isList && anyIsMap(elements):
 		s.inline = &fileSpec{}
 		v.Decode(&s.inline.Rules)

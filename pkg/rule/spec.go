@@ -55,6 +55,7 @@ func newRuleSpec() ruleSpec {
 
 // FromYAML reads one rule.
 func (r *ruleSpec) FromYAML(v yamlfile.Value) {
+	// plain has no methods, or Decode would call FromYAML again.
 	type plain ruleSpec
 	*r = newRuleSpec()
 	v.Decode((*plain)(r))
@@ -70,6 +71,7 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 		}
 	}
 
+	// Checks of keys together need keys that could be read: one mistake is reported once.
 	if !v.Key("limits").Faulty() && !v.Key("algorithm").Faulty() {
 		r.checkLimits(v)
 	}
@@ -107,6 +109,8 @@ func (r *ruleSpec) checkLimits(v yamlfile.Value) {
 		return
 	}
 	rule := r.rule()
+
+	// The block has checks of its own, with places of its own.
 	rule.Block = Block{For: DefaultFor}
 	if _, err := rule.Policy(0, 0); err != nil {
 		v.Key("limits").Faultf("", "%s", strings.ReplaceAll(err.Error(), "\n", ", "))
@@ -163,6 +167,7 @@ func (r *ruleSpec) remembered() int64 {
 
 func (r *ruleSpec) checkBlock(v yamlfile.Value) {
 	block := v.Key("block")
+	// It comes first, because it may set the duration that the checks below compare.
 	if r.Block.Until {
 		r.checkUntil(v, block)
 	}
@@ -181,6 +186,8 @@ func (r *ruleSpec) checkBlock(v yamlfile.Value) {
 		case time.Duration(then) < first:
 			places[i].Warnf("", "offence %d is blocked for %v, shorter than the one before it", i+2, then)
 		}
+
+		// Each is compared with the one before.
 		first = time.Duration(then)
 	}
 
@@ -213,6 +220,8 @@ func (r *ruleSpec) checkShort(v yamlfile.Value) {
 	if len(r.Block.Then) > 0 {
 		lasts = max(lasts, time.Duration(r.Block.Then[0]))
 	}
+
+	// Here nothing begins at zero after a block, or the block itself is wrong, which is reported elsewhere.
 	if bool(r.Block.Until) || r.Block.Extend || lasts == 0 || v.Key("limits").Faulty() {
 		return
 	}
@@ -250,9 +259,13 @@ func (r *ruleSpec) rule() *Rule {
 	for _, then := range r.Block.Then {
 		rule.Block.Then = append(rule.Block.Then, time.Duration(then))
 	}
+
+	// A cost that is written as 1 is no cost: without an expression, hits are single requests (window.Config.Ones).
 	if r.Cost.compiled != nil && r.Cost.written != rule.Cost {
 		rule.Cost, rule.cost = r.Cost.written, r.Cost.compiled
 	}
+
+	// The default stays 0, so that it stays out of the fingerprint.
 	if remembered := r.remembered(); remembered != window.DefaultRemember {
 		rule.Remember = int(remembered)
 	}
@@ -362,6 +375,8 @@ func (c *costSpec) FromYAML(v yamlfile.Value) {
 	}
 
 	c.read(v, text, reflect.Float64)
+
+	// Only a constant can be checked here; the cost of an expression is checked for each request.
 	number, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	switch {
 	case err != nil:

@@ -81,6 +81,7 @@ func (c *comparisons) spelled(name, text string) (is, remedy string) {
 		}
 		return host, ""
 	case "path":
+		// The target of OPTIONS *, which is no path.
 		if text == "*" {
 			return text, ""
 		}

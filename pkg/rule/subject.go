@@ -88,6 +88,8 @@ func (s *subject) fill() {
 	}
 
 	clear(fields)
+
+	// Of fields of one name the first counts, as in keys (field).
 	for _, f := range s.Fields {
 		if _, twice := fields[f.Name]; !twice {
 			fields[f.Name] = f.Value

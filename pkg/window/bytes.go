@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/cespare/xxhash/v2"
+
+	"weir/internal/varint"
 )
 
 // The bytes of a state, version 1, or 2 where late hits can still move its blocks; numbers are varints of
@@ -268,13 +270,13 @@ func (p *Policy) Read(b []byte, s *State) error {
 		return ErrCorrupt
 	}
 
-	r := reader{b: b[2:], scale: 1}
+	r := reader{Reader: varint.Reader{Left: b[2:]}, scale: 1}
 	flags := b[1]
 	if flags&flagSeconds != 0 {
 		r.scale = second
 	}
 
-	s.newest = r.uint(MaxTime/r.scale) * r.scale
+	s.newest = r.AtMost(MaxTime/r.scale) * r.scale
 	if flags&flagBlock != 0 {
 		r.block(s)
 	}
@@ -288,7 +290,7 @@ func (p *Policy) Read(b []byte, s *State) error {
 		r.logs(p, s, flags)
 	}
 
-	if r.bad || len(r.b) > 0 {
+	if r.Failed || len(r.Left) > 0 {
 		*s = State{}
 		return ErrCorrupt
 	}
@@ -307,60 +309,49 @@ func sealed(b []byte) bool {
 }
 
 type reader struct {
-	b     []byte
+	varint.Reader
 	scale int64
-	bad   bool
 }
 
-// uint reads a number up to most.
-func (r *reader) uint(most int64) int64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 || v > uint64(most) {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return int64(v)
-}
-
-// int reads a number whose difference to from is written, between 0 and most.
+// before reads a number whose difference to from is written, between 0 and most.
 func (r *reader) before(from, most int64) int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 || v > from || v < from-most {
-		r.bad, r.b = true, nil
+	v := r.Signed()
+	if r.Failed || v > from || v < from-most {
+		r.Fail()
 		return 0
 	}
-	r.b = r.b[n:]
 	return from - v
 }
 
 func (r *reader) block(s *State) {
-	lasts := r.uint(Never - MaxTime - 1)
+	lasts := r.AtMost(Never - MaxTime - 1)
 	s.rare = &rare{from: r.before(s.newest, MaxTime)}
-	s.rare.level = int(r.uint(1 << 31))
+	s.rare.level = int(r.AtMost(1 << 31))
 	s.rare.until = s.rare.from + lasts
 	if lasts == 0 {
 		s.rare.until = Never
 	}
-	r.bad = r.bad || s.rare.level == 0
+	if s.rare.level == 0 {
+		r.Fail()
+	}
 }
 
 // unsettled reads the blocks that can still move, and what does not count now. Where p moves none they stay as they are.
 func (r *reader) unsettled(p *Policy, s *State) {
 	u := &unsettled{}
-	for range r.uint(int64(len(r.b))) {
+	for range r.AtMost(int64(len(r.Left))) {
 		b := block{from: r.before(s.newest, MaxTime)}
-		lasts := r.uint(Never - MaxTime - 1)
+		lasts := r.AtMost(Never - MaxTime - 1)
 		if b.until = b.from + lasts; lasts == 0 {
 			b.until = Never
 		}
 
 		// The limit may be beyond those of p, for the rule may have had more. It is only compared, never used as an
 		// index.
-		b.level, b.limit, b.count = int(r.uint(1<<31)), int(r.uint(maxLogs)), r.uint(Never)
-		b.first, b.firstLevel = r.before(s.newest, MaxTime), int(r.uint(1<<31))
-		if r.bad || b.level == 0 || len(u.blocks) > 0 && u.last().until > b.from {
-			r.bad = true
+		b.level, b.limit, b.count = int(r.AtMost(1<<31)), int(r.AtMost(maxLogs)), r.AtMost(Never)
+		b.first, b.firstLevel = r.before(s.newest, MaxTime), int(r.AtMost(1<<31))
+		if r.Failed || b.level == 0 || len(u.blocks) > 0 && u.last().until > b.from {
+			r.Fail()
 			return
 		}
 
@@ -378,7 +369,7 @@ func (r *reader) unsettled(p *Policy, s *State) {
 	// The last of the blocks stands in the bytes twice; one that differs would have hits judged by another block than
 	// the one that is published.
 	if len(u.blocks) == 0 || s.rare == nil || u.last().from != s.rare.from || u.last().until != s.rare.until {
-		r.bad = true
+		r.Fail()
 		return
 	}
 
@@ -391,20 +382,20 @@ func (r *reader) logs(p *Policy, s *State, flags byte) {
 	stored, exact := shape{span: 1, parts: 1}, flags&flagExact != 0
 	logs := int64(1)
 	if !exact {
-		logs = r.uint(maxLogs)
+		logs = r.AtMost(maxLogs)
 	}
 
 	for i := range int(logs) {
 		if !exact {
-			stored.span, stored.parts = r.uint(maxPer.Milliseconds()), r.uint(maxParts)
+			stored.span, stored.parts = r.AtMost(maxPer.Milliseconds()), r.AtMost(maxParts)
 		}
 		if stored.parts < 1 || stored.parts > stored.span {
-			r.bad = true
+			r.Fail()
 			return
 		}
 
 		r.log(s, &stored, s.into(p.algorithm.shapes(), i, &stored))
-		if r.bad {
+		if r.Failed {
 			return
 		}
 	}
@@ -417,12 +408,14 @@ const (
 
 // log reads a log into others.
 func (r *reader) log(s *State, stored *shape, into []target) {
-	n := r.uint(1 << 32)
+	n := r.AtMost(1 << 32)
 	ones, cells := n&1 == 1, n>>1
 	// A cell takes a bit at least, so that bytes that claim more cells than they have bits are refused before memory is
 	// taken for them.
-	if cells == 0 || cells > int64(8*len(r.b)+1) {
-		r.bad = r.bad || cells > 0
+	if cells == 0 || cells > int64(8*len(r.Left)+1) {
+		if cells > 0 {
+			r.Fail()
+		}
 		return
 	}
 
@@ -434,11 +427,11 @@ func (r *reader) log(s *State, stored *shape, into []target) {
 	for _, slot := range slots {
 		hits := int64(1)
 		if !ones {
-			hits = r.uint(maxHits + 1)
+			hits = r.AtMost(maxHits + 1)
 		}
 
-		if r.bad || hits == 0 {
-			r.bad = true
+		if r.Failed || hits == 0 {
+			r.Fail()
 			return
 		}
 
@@ -483,33 +476,33 @@ func (r *reader) slots(stored *shape, newest int64, slots []int64) {
 	scale := stored.scale(r.scale)
 	last := len(slots) - 1
 	slots[last] = r.before(stored.slotOf(newest)/scale, MaxTime/scale) * scale
-	if last == 0 || r.bad {
+	if last == 0 || r.Failed {
 		return
 	}
 
-	rice := newRiceReader(r.b)
+	rice := newRiceReader(r.Left)
 	for i := last; i > 0; i-- {
 		slots[i-1] = slots[i] - (rice.read()+1)*scale
 		if slots[i-1] < 0 || rice.bad {
-			r.bad = true
+			r.Fail()
 			return
 		}
 	}
 
-	r.b = rice.rest()
+	r.Left = rice.rest()
 }
 
 func (r *reader) buckets(p *Policy, s *State) {
 	bs, _ := p.algorithm.(buckets)
-	n := r.uint(maxLogs)
+	n := r.AtMost(maxLogs)
 	for i := range int(n) {
-		unit, drain := r.uint(MaxTime), r.uint(maxHits)
-		drops := r.uint(Never / 2)
+		unit, drain := r.AtMost(MaxTime), r.AtMost(maxHits)
+		drops := r.AtMost(Never / 2)
 		at := r.before(s.newest, MaxTime)
-		since := at - r.uint(at)
+		since := at - r.AtMost(at)
 		// A bucket of another rate cannot be converted: what drained from it was drained at that rate. It is read and
 		// dropped.
-		if r.bad || i >= len(bs) || bs[i].unit != unit || bs[i].drain != drain {
+		if r.Failed || i >= len(bs) || bs[i].unit != unit || bs[i].drain != drain {
 			continue
 		}
 		bs.make(s)

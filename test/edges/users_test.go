@@ -77,7 +77,9 @@ func (s *site) usersAreChecked(address, rules, format string, log func() string,
 		if status := asks("GET /private/x", "alice", "wrong"); status != http.StatusUnauthorized {
 			t.Fatalf("a wrong password: %d", status)
 		}
-		asks("GET http://alice@app.example/public", "", "")
+		for _, path := range []string{"/public", "/x%2F..%2Fprivate/x", "/private%2Fx", "/x/..%2fprivate/x", "/x%5C..%5Cprivate/x"} {
+			asks("GET http://alice@app.example"+path, "", "")
+		}
 	}
 	for range 3 {
 		if status := asks("GET /private/x", "alice", "secret"); status != http.StatusOK {

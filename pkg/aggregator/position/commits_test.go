@@ -1,4 +1,4 @@
-package aggregator
+package position
 
 import (
 	"context"
@@ -16,25 +16,25 @@ func TestACommitThatWasLostIsDoneLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool
 		var committed atomic.Int64
-		c := newCommits(t.Context(), func(_ context.Context, offset int64) error {
+		c := NewCommits(t.Context(), func(_ context.Context, offset int64) error {
 			if away.Load() {
 				return errors.New("no broker answers")
 			}
 			committed.Store(offset)
 			return nil
 		})
-		defer c.close()
+		defer c.Close()
 		away.Store(true)
-		c.note(7)
+		c.Note(7)
 		for range 3 {
 			synctest.Wait()
-			c.note(8)
+			c.Note(8)
 		}
 		if got := committed.Load(); got != 0 {
 			t.Fatalf("%d was committed without Kafka", got)
 		}
 		away.Store(false)
-		time.Sleep(2 * tryAgain) // of the test's own clock
+		time.Sleep(2 * commitAgain) // of the test's own clock
 		if got := committed.Load(); got != 8 {
 			t.Errorf("%d is committed", got)
 		}
@@ -45,15 +45,15 @@ func TestACommitThatWasLostIsDoneLater(t *testing.T) {
 func TestACommitOfALostPartitionIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		c := newCommits(t.Context(), func(context.Context, int64) error {
+		c := NewCommits(t.Context(), func(context.Context, int64) error {
 			tries++
 			return kafka.ErrExpelled
 		})
-		c.note(7)
+		c.Note(7)
 		synctest.Wait()
-		c.close()
-		if tries != 1 || !c.expelled() {
-			t.Errorf("%d tries, expelled: %v", tries, c.expelled())
+		c.Close()
+		if tries != 1 || !c.Expelled() {
+			t.Errorf("%d tries, expelled: %v", tries, c.Expelled())
 		}
 	})
 }
