@@ -150,21 +150,6 @@ func TestIndexHasEveryPage(t *testing.T) {
 	}
 }
 
-// The packages that ARCHITECTURE.md names exist, and it names all packages.
-func TestRoomsAreDescribed(t *testing.T) {
-	page := read(t, "ARCHITECTURE.md")
-	for _, m := range regexp.MustCompile("(?m)^\\|[ 0-9]*\\| `([a-z/]+)`").FindAllStringSubmatch(page, -1) {
-		if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
-			t.Errorf("ARCHITECTURE.md describes a room that is not there: %v", err)
-		}
-	}
-	for _, p := range packages(t) {
-		if floor, room := floorOf(p.ImportPath); floor >= 0 && !strings.Contains(page, "`"+room+"`") {
-			t.Errorf("ARCHITECTURE.md does not describe %s", room)
-		}
-	}
-}
-
 // The README shows the output of its backtest.
 func TestReadmeShowsItsCommandsOutput(t *testing.T) {
 	blocks := page.Read(t, filepath.Join(root, "README.md"))

@@ -4,25 +4,12 @@ package house
 import (
 	"encoding/json"
 	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
-
-// floors are the rooms of the house, from the ground up. An import goes down only: rooms of one floor do not know each
-// other. A room is a package and the packages below it.
-var floors = [][]string{
-	{"internal/address", "internal/nearest", "internal/regular", "internal/sleep", "internal/varint"},
-	{"internal/yamlfile", "internal/kafka", "internal/store", "internal/telemetry", "internal/limited", "internal/origin", "internal/logfile", "pkg/request", "pkg/window", "pkg/hit"},
-	{"internal/duration", "internal/network"},
-	{"pkg/rule", "pkg/blocklist", "internal/keys"},
-	{"pkg/collector", "pkg/aggregator", "pkg/enforcer", "pkg/backtest"},
-	{"cmd/internal/config", "cmd/internal/exit"},
-	{"cmd/internal/daemon", "cmd/weir/internal/command", "cmd/weir/internal/output"},
-	{"cmd/weir/internal/live", "cmd/weir/internal/shown"},
-	{"cmd/weir/internal/ask"},
-	{"cmd/weir", "cmd/collector", "cmd/aggregator", "cmd/enforcer"},
-}
 
 // tests are packages of tests and of their helpers: they may import all others, and no other package imports them.
 var tests = []string{"test", "examples"}
@@ -46,6 +33,65 @@ type listed struct {
 	Imports    []string
 }
 
+// A house is the table of ARCHITECTURE.md: the floors from the ground up, and their rooms. A room is a package and the
+// packages below it that are no rooms themselves.
+type house [][]string
+
+// split are the rooms that are split into further ones: each package below them is a room on a lower floor. So it
+// cannot call back to its parent, nor to a sibling on its floor.
+var split = []string{"pkg/collector", "pkg/aggregator", "cmd/weir"}
+
+var tableRow = regexp.MustCompile("^\\| *([0-9]*) *\\| `([^`]+)` \\|")
+
+// readHouse reads the rows of the table, which begins with the top floor.
+func readHouse(t *testing.T) house {
+	t.Helper()
+	_, text, found := strings.Cut(read(t, "ARCHITECTURE.md"), "| floor | room | what it is |\n| --- | --- | --- |\n")
+	if !found {
+		t.Fatal("ARCHITECTURE.md has no table of floors and rooms")
+	}
+
+	var h house
+	var numbers []string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		row := tableRow.FindStringSubmatch(line)
+		switch {
+		case row == nil:
+			t.Fatalf("ARCHITECTURE.md: this is no row of a floor and a room: %s", line)
+		case row[1] != "":
+			numbers = append(numbers, row[1])
+			h = append(h, nil)
+		case len(h) == 0:
+			t.Fatalf("ARCHITECTURE.md: the room %s stands on no floor", row[2])
+		}
+		h[len(h)-1] = append(h[len(h)-1], row[2])
+	}
+
+	slices.Reverse(numbers)
+	for floor, number := range numbers {
+		if number != strconv.Itoa(floor) {
+			t.Errorf("ARCHITECTURE.md: the floor %s is number %d from the ground", number, floor)
+		}
+	}
+
+	slices.Reverse(h)
+	return h
+}
+
+func TestTheTableHasTheRoomsThatExist(t *testing.T) {
+	all := packages(t)
+	for _, rooms := range readHouse(t) {
+		for _, room := range rooms {
+			if !slices.ContainsFunc(all, func(p listed) bool { return within(local(p), room) }) {
+				t.Errorf("ARCHITECTURE.md names the room %s, and there is no such package", room)
+			}
+		}
+	}
+}
+
 func packages(t *testing.T) []listed {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "weir/...").Output()
@@ -64,16 +110,27 @@ func packages(t *testing.T) []listed {
 }
 
 func TestImportsGoDown(t *testing.T) {
+	h := readHouse(t)
 	for _, p := range packages(t) {
-		from, room := floorOf(p.ImportPath)
-		if from < 0 && !isTest(p.ImportPath) {
+		if isTest(local(p)) {
+			continue
+		}
+		from, room := h.find(local(p))
+		if from < 0 {
 			t.Errorf("%s stands on no floor", p.ImportPath)
 		}
+		for _, parent := range split {
+			if room == parent && local(p) != parent {
+				t.Errorf("%s is no room: ARCHITECTURE.md must name each package below %s, on a floor below it", p.ImportPath, parent)
+			}
+		}
+
 		for _, imported := range p.Imports {
-			if !strings.HasPrefix(imported, "weir/") || isTest(p.ImportPath) {
+			imported, ours := strings.CutPrefix(imported, "weir/")
+			if !ours {
 				continue
 			}
-			if to, other := floorOf(imported); isTest(imported) || to >= from && room != other {
+			if to, other := h.find(imported); isTest(imported) || to >= from && room != other {
 				t.Errorf("%s imports %s, which is not below it", p.ImportPath, imported)
 			}
 		}
@@ -84,7 +141,8 @@ func TestVendorsStayInTheirRooms(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
 			for vendor, rooms := range vendors {
-				if _, room := floorOf(p.ImportPath); within(imported, vendor) && !slices.ContainsFunc(rooms, func(r string) bool { return within(room, r) }) && !isTest(p.ImportPath) {
+				knows := isTest(local(p)) || slices.ContainsFunc(rooms, func(room string) bool { return within(local(p), room) })
+				if within(imported, vendor) && !knows {
 					t.Errorf("%s imports %s, which only %v may know", p.ImportPath, imported, rooms)
 				}
 			}
@@ -92,21 +150,24 @@ func TestVendorsStayInTheirRooms(t *testing.T) {
 	}
 }
 
-// floorOf is the floor and the room of a package; -1 for one that stands on none.
-func floorOf(path string) (int, string) {
-	path = strings.TrimPrefix(path, "weir/")
-	for i, rooms := range floors {
-		for _, room := range rooms {
-			if within(path, room) {
-				return i, room
+// find returns the floor and the room of a package; -1 for one that stands on none. Of nested rooms it is the inner one.
+func (h house) find(path string) (floor int, room string) {
+	floor = -1
+	for i, rooms := range h {
+		for _, r := range rooms {
+			if within(path, r) && len(r) > len(room) {
+				floor, room = i, r
 			}
 		}
 	}
-	return -1, path
+	return floor, room
 }
+
+// local is the path of a package in the tree.
+func local(p listed) string { return strings.TrimPrefix(p.ImportPath, "weir/") }
 
 func within(path, room string) bool { return path == room || strings.HasPrefix(path, room+"/") }
 
 func isTest(path string) bool {
-	return slices.ContainsFunc(tests, func(room string) bool { return within(strings.TrimPrefix(path, "weir/"), room) })
+	return slices.ContainsFunc(tests, func(room string) bool { return within(path, room) })
 }
