@@ -108,7 +108,7 @@ func BenchmarkCounting(b *testing.B) {
 // forgetCounted has the same records counted again, as if they were of a newer log.
 func (p *partition) forgetCounted() {
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
-	p.stored.Generation++
+	p.position.Restart(p.position.Next(0))
 }
 
 // benchStores open a store of each kind.
@@ -171,7 +171,7 @@ func BenchmarkWriteBack(b *testing.B) {
 	longest, calls := time.Duration(0), 0
 	for p.windows.Dirty() > 0 {
 		one := time.Now()
-		if err := p.writeBack(b.Context()); err != nil {
+		if err := p.saver.WriteBack(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 		longest, calls = max(longest, time.Since(one)), calls+1
@@ -270,7 +270,7 @@ func BenchmarkCountingWithWriteBack(b *testing.B) {
 						b.Fatal(err)
 					}
 					one := time.Now()
-					if err := p.writeBack(b.Context()); err != nil {
+					if err := p.saver.WriteBack(b.Context()); err != nil {
 						b.Fatal(err)
 					}
 					pauses = append(pauses, time.Since(one))

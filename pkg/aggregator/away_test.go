@@ -47,7 +47,7 @@ func TestTheStoreGoesAwayAmidReading(t *testing.T) {
 			w.Add(0, fmt.Appendf(nil, "2001:db8::%x", n), l.newest().UnixMilli(), 1)
 		}
 	})
-	for p.waits <= windows.ReadKeys {
+	for p.windows.Waiting() <= windows.ReadKeys {
 		l.turn(p)
 	}
 	p.own.Store = &halting{Store: l.store, reads: 1}
@@ -153,8 +153,8 @@ func TestRulesChangeWhileHitsWait(t *testing.T) {
 			l.store.away = true
 			l.hits("192.0.2.1", 3)
 			l.turn(p)
-			if p.waits != 3 {
-				t.Fatalf("%d hits wait", p.waits)
+			if p.windows.Waiting() != 3 {
+				t.Fatalf("%d hits wait", p.windows.Waiting())
 			}
 			l.reload(test.rules)
 			l.turn(p)

@@ -8,6 +8,14 @@ import (
 	"weir/pkg/hit"
 )
 
+// As pkg/aggregator/windows has them.
+const (
+	checkpointEvery  = 2 * time.Second
+	checkpointLatest = 10 * time.Second
+	fewCalls         = 4
+	manyHits         = 50
+)
+
 // changing has so many windows changed by hits of so many instants each, in one batch that is counted by one turn.
 func (l *lab) changing(p *partition, windows, hits int) {
 	l.t.Helper()
@@ -25,10 +33,11 @@ func (l *lab) changing(p *partition, windows, hits int) {
 // many hits each with every turn.
 func (l *lab) checkpointAfter(p *partition, windows, hits int) time.Duration {
 	l.t.Helper()
-	begun := p.storedAt
+	_, begun := p.saver.Stored()
+	written := p.windows.Written()
 	for range 100 {
 		l.changing(p, windows, hits)
-		if p.ahead != nil || p.storedAt != begun {
+		if p.windows.Written() != written { // only for a checkpoint
 			return l.now.Sub(begun)
 		}
 	}
@@ -46,7 +55,7 @@ func caughtUp(t *testing.T, hotKeys int) (*lab, *partition) {
 	p := l.takes()
 	l.settle(p)
 	p.windows.WriteKeys = 4
-	p.storedAt = l.now
+	l.save(p)
 	return l, p
 }
 
@@ -81,12 +90,12 @@ func TestCheckpointsWaitWhileManyWindowsChange(t *testing.T) {
 func TestACheckpointWaitsForNothingWhenThereIsNothingToCount(t *testing.T) {
 	l, p := caughtUp(t, 1000)
 	l.changing(p, 300, 1)
-	if p.ahead != nil || p.windows.Dirty() != 300 {
+	if p.windows.Dirty() != 300 {
 		t.Fatalf("a checkpoint is taken, and %d windows wait", p.windows.Dirty())
 	}
 	l.turn(p)
-	if p.stored.Offset != p.position.At().Offset || p.windows.Dirty() != 0 {
-		t.Errorf("the checkpoint is at %d of %d, and %d windows wait", p.stored.Offset, p.position.At().Offset, p.windows.Dirty())
+	if checkpointOf(p).Offset != p.position.At().Offset || p.windows.Dirty() != 0 {
+		t.Errorf("the checkpoint is at %d of %d, and %d windows wait", checkpointOf(p).Offset, p.position.At().Offset, p.windows.Dirty())
 	}
 }
 

@@ -257,7 +257,7 @@ func TestAMovedBlockHasItsBlockedEventAfterAKill(t *testing.T) {
 			l.now = time.UnixMilli(begin + 5_000)
 			p := l.takes()
 			l.settle(p)
-			p.storedAt = l.now // the next checkpoint is of all that follows
+			l.save(p) // the next checkpoint is of all that follows
 			l.at("a", begin, 1000, 2000, 3000, 4000, 9000)
 			l.crowd(p)
 			l.list.lose(0)

@@ -17,7 +17,6 @@ const (
 	mostPairs   = 4096 // where windows are to be read from the store
 	mostLeaving = 5000 // evicted windows that wait to be written
 	mostHot     = 512  // else: these stay in the processor's cache until they are counted
-	breathEvery = 4096 // hits, where several are counted of one answer of Kafka
 )
 
 // A batch is one that is at hand.
@@ -84,15 +83,15 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 func (p *partition) breathe(ctx context.Context, more bool) error {
 	if more {
 		p.answerNow(ctx)
-		if p.ahead != nil && p.windows.Written() < p.ahead.changed && p.counted-p.breathed >= breathEvery && !p.storeRests() {
-			if err := p.writeBack(ctx); err != nil && !p.away(err) {
+		if p.saver.Breathes() && !p.storeRests() {
+			if err := p.saver.WriteBack(ctx); err != nil && !p.away(err) {
 				return err
 			}
 		}
 	}
 
 	for p.windows.Leaving() > mostLeaving {
-		err := p.writeBack(ctx)
+		err := p.saver.WriteBack(ctx)
 		if err == nil {
 			continue
 		}
@@ -144,7 +143,7 @@ func (p *partition) nextBatch() *batch {
 func (p *partition) judge(ctx context.Context, b *batch, record *kafka.Record) (bool, error) {
 	if err := b.reader.Reset(record.Value); err != nil {
 		if errors.Is(err, hit.ErrNewer) {
-			return false, stopped{fmt.Errorf("record %d: %w", record.Offset, err)}
+			return false, fmt.Errorf("record %d: %w", record.Offset, err)
 		}
 		p.faults.Note("damaged batch", fmt.Errorf("record %d is left out: %w", record.Offset, err))
 		p.metrics.batches.damaged.Inc()
@@ -265,7 +264,7 @@ func (p *partition) findWindow(s *search) (w *windows.Window, hot bool) {
 // settleFates says what becomes of each pair's hits; windows that count them are from now on true for the batch.
 func (p *partition) settleFates(b *batch) {
 	b.plain = true
-	generation := p.stored.Generation
+	generation := p.position.At().Generation
 	for _, w := range b.windows {
 		fate := counts
 		switch {
@@ -296,7 +295,7 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 	}
 
 	items := b.reader.Items()
-	p.counted += len(items)
+	p.saver.Counted(len(items))
 	for i := range items {
 		item := &items[i]
 		if b.fates[item.Pair] != counts {
@@ -344,9 +343,10 @@ func (p *partition) rare(ctx context.Context, w *windows.Window, b *batch, item 
 	return nil
 }
 
-// uncounted tallies the hits that are not counted, and keeps those that wait.
+// uncounted tallies the hits that are not counted, and has those wait whose windows are to be read.
 func (p *partition) uncounted(b *batch, latest int64) {
-	parcels := map[int32]int{} // of pairs, where they stand in p.waiting
+	var parcels []windows.Parcel
+	at := map[int32]int{} // of pairs, where they stand in parcels
 	items := b.reader.Items()
 	for i := range items {
 		item := &items[i]
@@ -356,14 +356,103 @@ func (p *partition) uncounted(b *batch, latest int64) {
 		case unruled:
 			p.metrics.unruled.Add(float64(item.Cost))
 		case waits:
-			n, ok := parcels[item.Pair]
+			n, ok := at[item.Pair]
 			if !ok {
-				n = len(p.waiting)
-				parcels[item.Pair] = n
-				p.waiting = append(p.waiting, parcel{window: w, offset: b.offset, latest: latest, source: b.reader.Header().Source})
+				n = len(parcels)
+				at[item.Pair] = n
+				parcels = append(parcels, windows.Parcel{Window: w, Offset: b.offset, Latest: latest, Source: b.reader.Header().Source})
 			}
-			p.waiting[n].hits = append(p.waiting[n].hits, waitingHit{item.UnixMilli, item.Cost})
-			p.waits++
+			parcels[n].Hits = append(parcels[n].Hits, windows.WaitingHit{UnixMilli: item.UnixMilli, Cost: item.Cost})
 		}
 	}
+	p.windows.Wait(parcels)
+}
+
+// loadOrWait reads the windows that are wanted, and counts what waited for them. While the store is away it leaves
+// them, up to the bound; then it returns only when the store is back.
+func (p *partition) loadOrWait(ctx context.Context) error {
+	for {
+		if p.windows.Wanted() == 0 {
+			return nil
+		}
+		if !p.storeRests() {
+			err := p.windows.Load(ctx)
+			if err == nil {
+				p.storeFaults.Over("store")
+				return p.countWaiting(ctx)
+			}
+			if !p.away(err) {
+				return err
+			}
+		}
+
+		if p.windows.Waiting() < p.config.MostWaiting {
+			return nil
+		}
+		p.pause(ctx, tryAgain)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// countWaiting counts the hits that waited, in their order, by the active rules. All windows are read.
+func (p *partition) countWaiting(ctx context.Context) error {
+	parcels := p.windows.TakeWaiting()
+	for i := range parcels {
+		if err := p.countParcel(ctx, &parcels[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *partition) countParcel(ctx context.Context, one *windows.Parcel) error {
+	w := one.Window
+	rule := p.rules.named(w.Rule.Name)
+	if rule == nil {
+		p.metrics.unruled.Add(float64(one.Cost()))
+		return nil
+	}
+
+	if w.Rule != rule {
+		w.Convert(rule)
+	}
+	if w.Covers(p.position.At().Generation, one.Offset) {
+		p.replayed(w)
+		rule.Tally[windows.Replayed] += one.Cost()
+		return nil
+	}
+
+	p.windows.Change(w)
+	w.Generation, w.Offset = p.position.At().Generation, one.Offset
+	for _, h := range one.Hits {
+		if err := p.countWaitingHit(ctx, w, one, h); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (p *partition) countWaitingHit(ctx context.Context, w *windows.Window, one *windows.Parcel, h windows.WaitingHit) error {
+	if h.Cost == 0 {
+		return p.unblock(ctx, w)
+	}
+	if h.UnixMilli > one.Latest {
+		w.Rule.Tally[windows.Ahead] += h.Cost
+		return nil
+	}
+
+	outcome := w.Rule.Policy.Hit(&w.State, h.UnixMilli, h.Cost)
+	w.Rule.Tally[outcome.Event] += h.Cost
+	if outcome.Event == window.Late {
+		return nil
+	}
+
+	p.reached = max(p.reached, h.UnixMilli)
+	if began(outcome.Event) {
+		return p.follow(ctx, w, outcome, one.Source)
+	}
+	return nil
 }

@@ -89,7 +89,7 @@ func (p *partition) records(ctx context.Context, names [][]byte) ([]windows.Reco
 	for i, value := range values {
 		record, err := windows.ReadRecord(value)
 		if windows.IsNewer(err) {
-			return nil, stopped{err}
+			return nil, err
 		}
 		if err == nil {
 			records[i] = record

@@ -220,12 +220,26 @@ func (l *lab) settle(p *partition) {
 		l.list.deliver(len(l.list.waiting))
 		l.events.deliver(len(l.events.waiting))
 		s := p.shown.Load()
-		if p.position.At().Offset == int64(len(l.records)) && p.stored.Offset == p.position.At().Offset && s.Dirty == 0 && s.Waiting == 0 && s.Unsent == 0 &&
+		if p.position.At().Offset == int64(len(l.records)) && checkpointOf(p).Offset == p.position.At().Offset && s.Dirty == 0 && s.Waiting == 0 && s.Unsent == 0 &&
 			p.position.Settled() && len(p.replay.touched) == 0 && p.walk.whole(l.agg.list.current().String()) && p.walk.going == nil {
 			return
 		}
 	}
 	l.t.Fatalf("not settled: %+v", p.shown.Load())
+}
+
+// checkpointOf is the last checkpoint that a partition has written.
+func checkpointOf(p *partition) windows.Checkpoint {
+	stored, _ := p.saver.Stored()
+	return stored
+}
+
+// save has a checkpoint be written just now.
+func (l *lab) save(p *partition) {
+	l.t.Helper()
+	if err := p.saver.Write(context.Background(), p.checkpointAt(p.position.At()), nil); err != nil {
+		l.t.Fatal(err)
+	}
 }
 
 func (l *lab) turn(p *partition) {

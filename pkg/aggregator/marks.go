@@ -23,13 +23,13 @@ type marking struct {
 func (p *partition) mark(ctx context.Context, _ bool) error {
 	now := p.config.Now()
 	list := p.list.current()
-	if now.Before(p.marked.next) || p.marked.arrived != nil && !p.marked.arrived.Load() || len(p.waiting) > 0 ||
+	if now.Before(p.marked.next) || p.marked.arrived != nil && !p.marked.arrived.Load() || p.windows.Waiting() > 0 ||
 		!p.position.Settled() || len(p.replay.touched) > 0 || !p.walk.whole(list.String()) {
 		return nil
 	}
 
 	p.logged.sayOver(p.config.Logger, now)
-	m := blocklist.Mark{List: list, Partition: p.number, Partitions: p.config.Partitions, Generation: p.stored.Generation, Offset: p.position.At().Offset,
+	m := blocklist.Mark{List: list, Partition: p.number, Partitions: p.config.Partitions, Generation: p.position.At().Generation, Offset: p.position.At().Offset,
 		Reached: p.reached, At: now.UnixMilli(), Since: p.walk.note.since}
 	value, err := m.Append(nil)
 	if err != nil {

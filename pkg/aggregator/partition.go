@@ -17,6 +17,8 @@ import (
 	"weir/pkg/hit"
 )
 
+const unknown = -1
+
 const (
 	tryAgain   = 500 * time.Millisecond // between tries of what fails
 	lastWrites = 20 * time.Second       // for writing everything back when the partition is given up
@@ -54,21 +56,15 @@ type partition struct {
 	windows     *windows.Set
 	rules       rulebook
 	sources     *hit.Positions
-	waiting     []parcel // hits of windows that are not read yet
-	waits       int      // how many hits these are
 	sent        receipts
-	ahead       *checkpoint // to be written when what is before it is safe
-	stored      checkpoint  // the last that was written
-	storedAt    time.Time
-	counted     int // hits since the last checkpoint was taken
-	breathed    int // what counted was when windows were last written
+	saver       *windows.Saver
 	replay      replay
 	corrections map[string]bool // names of the windows whose entries late hits have moved; true where it was not published before
 	walk        walk
 	took        takeover
-	sweep       sweep
+	sweep       *windows.Sweep
 	marked      marking
-	amid        bool      // batches are judged and not all counted: nothing of it may be written
+	amid        bool      // what is in memory is true for no offset: nothing of it may be written
 	reached     int64     // the newest counted time
 	downUntil   time.Time // the store is not asked before
 
@@ -85,17 +81,13 @@ func newPartition(a *Aggregator, number int, log position.Log, commits *position
 		asks: make(chan func(context.Context)), heals: make(chan superseded, 256)}
 	p.faults = telemetry.NewFaults(p.logger)
 	p.own = &windows.Owned{Store: a.config.Store, Partition: number}
+	p.saver = windows.NewSaver(a.config.Now)
 	p.position = position.New(log, a.config.Now, p.lost)
 	return p
 }
 
-// A stopped error ends the counting of a partition: going on would be wrong.
-type stopped struct{ error }
-
-func (s stopped) Unwrap() error { return s.error }
-
-// ends says whether an error ends the counting of a partition.
-func ends(err error) bool { return errors.As(err, new(stopped)) || windows.IsNewer(err) }
+// ends says whether an error ends the counting of a partition: going on would be wrong.
+func ends(err error) bool { return windows.IsNewer(err) || errors.Is(err, hit.ErrNewer) }
 
 // run counts until the context is done or the group has given the partition to another.
 func (p *partition) run(ctx context.Context) {
@@ -113,7 +105,7 @@ func (p *partition) run(ctx context.Context) {
 		case errors.Is(err, store.ErrFenced):
 			p.logger.Warn("what is in memory is dropped and the partition taken anew", "why", err)
 			p.metrics.taken.WithLabelValues("fenced").Inc()
-			if !p.commits.Confirm(ctx, p.stored.Offset) {
+			if stored, _ := p.saver.Stored(); !p.commits.Confirm(ctx, stored.Offset) {
 				p.logger.Warn("the partition is another's now")
 				return
 			}
@@ -178,41 +170,93 @@ func (p *partition) take(ctx context.Context) error {
 		return fmt.Errorf("taking the partition: %w", err)
 	}
 
-	values, err := p.own.Read(ctx, store.Notes, [][]byte{checkpointKey, listKey})
+	values, err := p.own.Read(ctx, store.Notes, [][]byte{[]byte(windows.CheckpointKey), listKey})
 	if err != nil {
 		return fmt.Errorf("reading the checkpoint: %w", err)
 	}
-	if err := p.begin(ctx, values[0]); err != nil {
+	if err := p.restore(ctx, values[0]); err != nil {
 		return err
 	}
 	if err := p.walk.read(values[1]); err != nil {
 		return err
 	}
 
-	p.list.seen(p.walk.note.list, p.stored.told)
-	if p.stored.Offset > 0 {
-		p.commits.Note(p.stored.Offset) // the last owner's may have been lost, and there may be nothing more to count
+	stored, _ := p.saver.Stored()
+	p.list.seen(p.walk.note.list, stored.Listed)
+	if stored.Offset > 0 {
+		p.commits.Note(stored.Offset) // the last owner's may have been lost, and there may be nothing more to count
 	}
 
 	p.noteTakeover(ctx)
 	p.lookBack(ctx)
 	p.faults.Over("partition")
-	p.logger.Info("takes the partition", "fence", p.own.Fence, "generation", p.stored.Generation, "offset", p.stored.Offset)
+	p.logger.Info("takes the partition", "fence", p.own.Fence, "generation", stored.Generation, "offset", stored.Offset)
 	p.show()
 	return nil
 }
 
+// restore goes to where the stored checkpoint says; without one to the beginning of the log.
+func (p *partition) restore(ctx context.Context, value []byte) error {
+	if value == nil { // written before any window is, so that these are never of an unknown generation
+		first := windows.Checkpoint{Generation: p.position.Next(0).Generation, Last: unknown, Listed: unknown, Sources: p.sources.Append(nil)}
+		value = first.Append(nil)
+		if err := p.own.Write(ctx, []store.Change{{Space: store.Notes, Key: []byte(windows.CheckpointKey), Value: value}}); err != nil {
+			return fmt.Errorf("writing the first checkpoint: %w", err)
+		}
+	}
+
+	found, err := windows.ReadCheckpoint(value)
+	if err == nil {
+		err = p.sources.Read(found.Sources)
+	}
+
+	switch {
+	case ends(err):
+		return err
+	case err != nil:
+		if found, err = p.withoutCheckpoint(ctx, err); err != nil {
+			return err
+		}
+	}
+
+	p.saver.Begin(found)
+	p.reached = found.Reached
+	p.position.Begin(position.Point{Generation: found.Generation, Offset: found.Offset, Last: found.Last, Checksum: found.Checksum})
+	return nil
+}
+
+// withoutCheckpoint goes to the beginning of the log where the checkpoint is damaged. The windows say which hits they
+// have, as long as the generation is theirs; so nothing is counted again.
+func (p *partition) withoutCheckpoint(ctx context.Context, damage error) (windows.Checkpoint, error) {
+	newest, err := p.own.NewestGeneration(ctx)
+	if err != nil {
+		return windows.Checkpoint{}, fmt.Errorf("finding what the windows have, for %w: %w", damage, err)
+	}
+
+	if newest == unknown {
+		newest = p.position.Next(0).Generation
+	}
+	p.logger.Error("the checkpoint in the store is damaged: the log of hits is read again from its beginning, and what the windows have is skipped",
+		"error", damage, "generation", newest)
+
+	p.metrics.taken.WithLabelValues("checkpoint").Inc()
+	return windows.Checkpoint{Generation: newest, Last: unknown, Listed: unknown}, nil
+}
+
 // drop forgets all that is in memory.
 func (p *partition) drop() {
+	p.rules = newRulebook(p.active, p.metrics.hits)
 	p.windows = windows.New(p.hotShare(), p.own, windows.Notices{
 		Cold:    func(count int) { p.metrics.lookups.cold.Add(float64(count)) },
 		Damaged: func(err error) { p.faults.Note("damaged window", err) },
+		Saved:   func(took time.Duration) { p.metrics.checkpoint.Observe(took.Seconds()) },
 	})
-	p.rules = newRulebook(p.active, p.metrics.hits)
+	p.saver.Reset(p.windows)
+	p.sweep = &windows.Sweep{Set: p.windows, Rules: p.rules.named, Late: p.config.Late}
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
-	p.waiting, p.waits, p.sent, p.ahead, p.amid, p.counted, p.breathed = nil, 0, receipts{}, nil, false, 0, 0
+	p.sent, p.amid = receipts{}, false
 	p.corrections = nil
-	p.replay, p.walk, p.sweep, p.marked, p.downUntil = replay{}, walk{}, sweep{}, marking{}, time.Time{}
+	p.replay, p.walk, p.marked, p.downUntil = replay{}, walk{}, marking{}, time.Time{}
 	p.position.Reset()
 }
 
@@ -236,7 +280,7 @@ func (p *partition) turn(ctx context.Context) error {
 	}
 
 	idle := len(records) == 0
-	for _, do := range []func(context.Context, bool) error{p.safe, p.publishAgain, p.sweepOn, p.mark} {
+	for _, do := range []func(context.Context, bool) error{p.save, p.publishAgain, p.sweepOn, p.mark} {
 		if err := do(ctx, idle); err != nil && !p.away(err) {
 			return err
 		}
@@ -295,23 +339,67 @@ func (p *partition) newGeneration(ctx context.Context, replaced *position.Replac
 	}
 
 	for p.windows.Dirty() > 0 {
-		if err := p.writeBack(ctx); err != nil {
+		if err := p.saver.WriteBack(ctx); err != nil {
 			return err
 		}
 	}
 
 	begin := p.position.Next(replaced.Start)
-	next := checkpoint{Point: begin, reached: p.reached, told: p.list.told(), sources: p.sources.Append(nil)}
 	p.walk.note.since = unknown
-	if err := p.writeCheckpoint(ctx, next); err != nil {
+	if err := p.saver.Write(ctx, p.checkpointAt(begin), p.walk.notes()); err != nil {
 		return err
 	}
+	p.saved()
 
 	p.logger.Error("the log of hits is another than it was: it is read from its beginning", "why", replaced.Why, "generation", begin.Generation)
 	p.metrics.taken.WithLabelValues("generation").Inc()
-	p.ahead, p.replay = nil, replay{}
+	p.replay = replay{}
 	p.position.Restart(begin)
 	return nil
+}
+
+// save takes the next checkpoint when it is due, and writes back some of what has changed.
+func (p *partition) save(ctx context.Context, idle bool) error {
+	if p.storeRests() {
+		return nil
+	}
+	awaited := len(p.replay.touched) > 0 || p.windows.Written() < p.walk.written
+	if at := p.position.At(); p.saver.Due(at.Offset, idle, awaited) {
+		if err := p.publishReplayed(ctx); err != nil { // it belongs to what the checkpoint waits for
+			return err
+		}
+		p.saver.Take(p.checkpointAt(at), p.sent.taken)
+	}
+
+	saved, err := p.saver.Save(ctx, idle, p.sent.done(), p.walk.notes())
+	if saved {
+		p.saved()
+	}
+	return err
+}
+
+// checkpointAt is what is to be stored of now, with counting to go on at a point.
+func (p *partition) checkpointAt(at position.Point) windows.Checkpoint {
+	return windows.Checkpoint{Generation: at.Generation, Offset: at.Offset, Last: at.Last, Checksum: at.Checksum, Reached: p.reached,
+		Listed: p.list.told(), Sources: p.sources.Append(nil)}
+}
+
+// saved notes that a checkpoint was written, with the notes.
+func (p *partition) saved() {
+	p.walk.stored = p.walk.note
+	stored, _ := p.saver.Stored()
+	p.commits.Note(stored.Offset)
+}
+
+// sweepOn deletes some of what is clear.
+func (p *partition) sweepOn(ctx context.Context, _ bool) error {
+	if p.storeRests() || p.windows.Waiting() > 0 {
+		return nil
+	}
+	stored, _ := p.saver.Stored()
+	deleted, err := p.sweep.Turn(ctx, p.config.Now(), &stored, p.reached)
+	p.metrics.swept.Add(float64(deleted))
+	return err
 }
 
 // away says whether an error is the store's being away, which passes; the store is left alone for a moment then.
@@ -348,12 +436,12 @@ func (p *partition) finish() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWrites)
 	defer cancel()
 	for ctx.Err() == nil {
-		err := p.safe(ctx, true)
+		err := p.save(ctx, true)
 		if err != nil {
 			p.logger.Warn("not all is written back; the next owner counts it again", "why", err)
 			return
 		}
-		if len(p.waiting) > 0 || p.ahead == nil && p.stored.Offset == p.position.At().Offset {
+		if p.windows.Waiting() > 0 || p.saver.Saved(p.position.At().Offset) {
 			break
 		}
 		if p.windows.Dirty() == 0 {
@@ -364,5 +452,6 @@ func (p *partition) finish() {
 	if err := p.config.Store.Sync(ctx); err != nil {
 		p.logger.Warn("the store was not synced", "why", err)
 	}
-	p.commits.Finish(ctx, p.stored.Offset)
+	stored, _ := p.saver.Stored()
+	p.commits.Finish(ctx, stored.Offset)
 }

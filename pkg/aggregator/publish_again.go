@@ -25,6 +25,8 @@ const (
 
 const noteVersion = 1
 
+var listKey = []byte("list")
+
 // A listNote is what is kept of a partition's last walk, in the space Notes under "list". Its bytes:
 //
 //	version  1 byte   1
@@ -90,7 +92,8 @@ const (
 // this partition meanwhile, and an owner that was stopped may have sent its last records then.
 func (p *partition) lookBack(ctx context.Context) {
 	p.lates = nil
-	from, end := max(0, p.stored.told-lookBackExtra), p.took.since
+	stored, _ := p.saver.Stored()
+	from, end := max(0, stored.Listed-lookBackExtra), p.took.since
 	if p.took.list == "" || end-from > lookBackMost {
 		p.missed.Store(true)
 		return
@@ -120,7 +123,7 @@ func (w *walk) read(value []byte) error {
 		return nil
 	}
 	if windows.LaterVersion(value, noteVersion) {
-		return stopped{fmt.Errorf("the note of the list: %w: version %d", windows.ErrNewer, value[0])}
+		return fmt.Errorf("the note of the list: %w: version %d", windows.ErrNewer, value[0])
 	}
 
 	c := varint.Reader{Left: value}
@@ -147,7 +150,7 @@ func (p *partition) publishAgain(ctx context.Context, _ bool) error {
 	}
 	now := p.config.Now()
 	w := &p.walk
-	if p.storeRests() || len(p.waiting) > 0 || now.Before(w.next) || p.sent.done() < w.acknowledged || p.windows.Written() < w.written {
+	if p.storeRests() || p.windows.Waiting() > 0 || now.Before(w.next) || p.sent.done() < w.acknowledged || p.windows.Written() < w.written {
 		return nil
 	}
 
@@ -264,6 +267,14 @@ func (p *partition) revive(ctx context.Context, w *windows.Window) error {
 	w.Verdict = &v
 	p.logged.verdict(p.logger, p.config.Now(), blocklist.EventBlocked, w, &v)
 	return p.publish(ctx, w, blocklist.EventBlocked)
+}
+
+// notes are what the store has to learn of the walk.
+func (w *walk) notes() []store.Change {
+	if w.note == w.stored {
+		return nil
+	}
+	return []store.Change{{Space: store.Notes, Key: listKey, Value: w.note.append(nil)}}
 }
 
 func (p *partition) writeNote(ctx context.Context) error {

@@ -131,7 +131,7 @@ type superseded struct {
 
 // heal publishes again what records of others, which came late, stand in front of. A compacted log keeps only the last.
 func (p *partition) heal(ctx context.Context) error {
-	if p.storeRests() || len(p.waiting) > 0 {
+	if p.storeRests() || p.windows.Waiting() > 0 {
 		return nil
 	}
 	for p.takeLates(); len(p.lates) > 0; p.takeLates() {

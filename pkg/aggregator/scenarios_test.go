@@ -68,12 +68,12 @@ func (l *lab) want(name string, is func(*blocklist.Entry) bool) {
 func TestABreakingKeyEvictedThenKilledBeforeItsEntryWasAcknowledged(t *testing.T) {
 	l := newLab(t, 1, onDisk(t))
 	p := l.takes()
-	l.settle(p)        // an owner's first walk would have the key in memory again
-	p.storedAt = l.now // the next checkpoint is of all that follows
+	l.settle(p) // an owner's first walk would have the key in memory again
+	l.save(p)   // the next checkpoint is of all that follows
 	l.hits("192.0.2.1", 5)
 	l.crowd(p)
-	if p.stored.Offset > 0 {
-		t.Fatalf("the checkpoint is at %d, behind a verdict that nobody has acknowledged", p.stored.Offset)
+	if checkpointOf(p).Offset > 0 {
+		t.Fatalf("the checkpoint is at %d, behind a verdict that nobody has acknowledged", checkpointOf(p).Offset)
 	}
 	l.list.lose(0)
 	l.events.lose(0)
@@ -180,7 +180,7 @@ func TestTheLogIsAnother(t *testing.T) {
 				l.hits("192.0.2.9", 1)
 			}
 			l.settle(p)
-			generation, sent := p.stored.Generation, l.records[0].Value
+			generation, sent := checkpointOf(p).Generation, l.records[0].Value
 			l.start(labRules)
 			l.records = nil
 			l.append(sent) // again, though it was counted
@@ -191,8 +191,8 @@ func TestTheLogIsAnother(t *testing.T) {
 			}
 			next := l.takes()
 			l.settle(next)
-			if next.stored.Generation <= generation {
-				t.Errorf("generation %d after %d", next.stored.Generation, generation)
+			if checkpointOf(next).Generation <= generation {
+				t.Errorf("generation %d after %d", checkpointOf(next).Generation, generation)
 			}
 			l.hits("192.0.2.1", 1)
 			l.settle(next)
@@ -214,8 +214,8 @@ func TestALogThatBeginsLaterLostHits(t *testing.T) {
 	l.begins = 6
 	next := l.takes()
 	l.settle(next)
-	if next.position.At().Offset != 11 || next.stored.Generation != p.stored.Generation {
-		t.Errorf("offset %d, generation %d", next.position.At().Offset, next.stored.Generation)
+	if next.position.At().Offset != 11 || checkpointOf(next).Generation != checkpointOf(p).Generation {
+		t.Errorf("offset %d, generation %d", next.position.At().Offset, checkpointOf(next).Generation)
 	}
 }
 
@@ -239,17 +239,17 @@ func TestTheStoreIsAway(t *testing.T) {
 	if _, ok := l.waitingEntry("few/198.51.100.31"); !ok {
 		t.Error("a hot key does not go on")
 	}
-	if _, ok := l.waitingEntry("few/192.0.2.1"); ok || p.waits != 1 {
-		t.Errorf("a cold key is counted from zero, or does not wait: %d wait", p.waits)
+	if _, ok := l.waitingEntry("few/192.0.2.1"); ok || p.windows.Waiting() != 1 {
+		t.Errorf("a cold key is counted from zero, or does not wait: %d wait", p.windows.Waiting())
 	}
-	stored := p.stored.Offset
+	stored := checkpointOf(p).Offset
 	for range 10 {
 		l.turn(p)
 	}
 	l.store.away = false
 	l.now = l.now.Add(time.Second)
 	l.settle(p)
-	if p.stored.Offset <= stored {
+	if checkpointOf(p).Offset <= stored {
 		t.Errorf("the checkpoint stays at %d", stored)
 	}
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
@@ -315,7 +315,7 @@ func TestANewerVersionStopsThePartition(t *testing.T) {
 	newer := map[string]func(*lab){
 		"a batch":    func(l *lab) { l.append(later(hit.Version + 1)) },
 		"a window":   func(l *lab) { l.hits("192.0.2.1", 1); l.put(store.Windows, "few/192.0.2.1", later(99)) },
-		"checkpoint": func(l *lab) { l.put(store.Notes, string(checkpointKey), later(checkpointVersion+1)) },
+		"checkpoint": func(l *lab) { l.put(store.Notes, windows.CheckpointKey, later(2)) },
 		"the note":   func(l *lab) { l.put(store.Notes, string(listKey), later(noteVersion+1)) },
 	}
 	for name, write := range newer {
@@ -374,7 +374,7 @@ func TestTheSweepDeletesClearWindows(t *testing.T) {
 	l.hits("192.0.2.2", 1)
 	l.settle(p)
 	sweep := func() map[string][]byte {
-		l.now = l.now.Add(sweepRests)
+		l.now = l.now.Add(10 * time.Minute)
 		l.settle(p)
 		for range 10 {
 			l.turn(p)
@@ -454,17 +454,17 @@ func TestWindowsAreWrittenWhileTheListTakesNothing(t *testing.T) {
 	for range 10 {
 		l.turn(p) // nothing is delivered
 	}
-	before := p.stored.Offset
+	before := checkpointOf(p).Offset
 	l.hits("192.0.2.2", 1)
 	for range 10 {
 		l.turn(p)
 	}
 	values, _, err := l.store.Read(t.Context(), 0, store.Windows, [][]byte{[]byte("few/192.0.2.2")})
-	if err != nil || values[0] == nil || p.stored.Offset != before {
-		t.Fatalf("the window is not in the store: %v; the checkpoint is at %d", err, p.stored.Offset)
+	if err != nil || values[0] == nil || checkpointOf(p).Offset != before {
+		t.Fatalf("the window is not in the store: %v; the checkpoint is at %d", err, checkpointOf(p).Offset)
 	}
 	l.settle(p)
-	if p.stored.Offset != p.position.At().Offset {
+	if checkpointOf(p).Offset != p.position.At().Offset {
 		t.Error("the checkpoint does not follow")
 	}
 }

@@ -58,12 +58,13 @@ func (s *PartitionStatus) caughtUp() bool {
 
 // show tells everyone how the partition stands.
 func (p *partition) show() {
-	lag := p.position.Lag()
-	s := &PartitionStatus{Partition: p.number, Offset: p.position.At().Offset, Lag: lag.Records, Generation: p.stored.Generation, Fence: p.own.Fence.String(),
-		Reached: instant(p.reached), Hot: p.windows.Len(), Dirty: p.windows.Dirty(), Waiting: p.waits,
-		Unsent: int(p.sent.taken - p.sent.done()), Checkpoint: p.stored.Offset, Error: p.stopped, seen: lag}
-	if !p.storedAt.IsZero() {
-		at := p.storedAt.UTC()
+	at, lag := p.position.At(), p.position.Lag()
+	stored, storedAt := p.saver.Stored()
+	s := &PartitionStatus{Partition: p.number, Offset: at.Offset, Lag: lag.Records, Generation: at.Generation, Fence: p.own.Fence.String(),
+		Reached: instant(p.reached), Hot: p.windows.Len(), Dirty: p.windows.Dirty(), Waiting: p.windows.Waiting(),
+		Unsent: int(p.sent.taken - p.sent.done()), Checkpoint: stored.Offset, Error: p.stopped, seen: lag}
+	if !storedAt.IsZero() {
+		at := storedAt.UTC()
 		s.Written = &at
 	}
 	p.shown.Store(s)

@@ -39,7 +39,7 @@ func TestALaterVersionStopsThePartition(t *testing.T) {
 	l.settle(p)
 	later := []byte("\x02 what nobody knows yet")
 	l.append(binary.LittleEndian.AppendUint64(later, xxhash.Sum64(later)))
-	if err := p.turn(t.Context()); !errors.As(err, new(stopped)) || !strings.Contains(err.Error(), "newer version") {
+	if err := p.turn(t.Context()); !ends(err) || !strings.Contains(err.Error(), "newer version") {
 		t.Fatalf("the turn ends with %v", err)
 	}
 	p.stop(errors.New("newer"))
@@ -55,7 +55,7 @@ func TestStrayValuesOfTheStore(t *testing.T) {
 		if _, err := windows.ReadRecord([]byte(stray)); !errors.Is(err, windows.ErrDamaged) {
 			t.Errorf("%q as a window: %v", stray, err)
 		}
-		if _, err := ReadCheckpoint([]byte(stray)); !errors.Is(err, windows.ErrDamaged) {
+		if _, err := windows.ReadCheckpoint([]byte(stray)); !errors.Is(err, windows.ErrDamaged) {
 			t.Errorf("%q as a checkpoint: %v", stray, err)
 		}
 		var w walk
@@ -82,7 +82,7 @@ func TestADamagedCheckpointIsDoneWithout(t *testing.T) {
 	l.hits("192.0.2.2", 5)
 	l.settle(p)
 	for _, stray := range strays {
-		l.put(store.Notes, string(checkpointKey), []byte(stray))
+		l.put(store.Notes, string([]byte(windows.CheckpointKey)), []byte(stray))
 		l.start(labRules)
 		l.settle(l.takes())
 	}

@@ -231,3 +231,30 @@ func (p *partition) acknowledged(paper *receipt, err error) {
 	}
 	paper.left.Add(-1)
 }
+
+// A receipts keeps, in their order, what was sent and is not acknowledged.
+type receipts struct {
+	queue []*receipt
+	gone  uint64 // acknowledged, and before all others
+	taken uint64 // sent
+}
+
+// done is how many of the first are acknowledged.
+func (r *receipts) done() uint64 {
+	n := 0
+	for n < len(r.queue) && r.queue[n].left.Load() == 0 {
+		r.queue[n] = nil
+		n++
+	}
+	r.queue = r.queue[n:]
+	r.gone += uint64(n)
+	return r.gone
+}
+
+func (r *receipts) add(messages int32) *receipt {
+	one := &receipt{}
+	one.left.Store(messages)
+	r.queue = append(r.queue, one)
+	r.taken++
+	return one
+}

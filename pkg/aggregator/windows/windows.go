@@ -1,13 +1,14 @@
 // Package windows keeps the windows of one partition: the hot ones in memory, all in the store.
 //
-// A Set finds windows in memory, reads those that are wanted, and writes back those that changed, in the order in which
-// they began to. Hot windows are as many as New says; besides there are the evicted ones that are not written yet, and
-// those that are not read yet, without a bound here: the owner of the partition stops counting while they are too many.
-// An Owned partition of the store is written with a fence, so that only its owner can write. A hot window takes 128
-// bytes, its name and its hits.
+// A Set finds windows in memory, reads those that are wanted, keeps the hits that wait for these, and writes back those
+// that changed, in the order in which they began to. Hot windows are as many as New says; besides there are the evicted
+// ones that are not written yet, and those that are not read yet, without a bound here: the owner of the partition stops
+// counting while they are too many. A hot window takes 128 bytes, its name and its hits. A Saver writes checkpoints when
+// what is before them is safe, and a Sweep deletes from the store what is clear. An Owned partition of the store is
+// written with a fence, so that only its owner can write.
 //
-// One goroutine uses a Set. Load, WriteBack and Owned's methods wait for the store; nothing else does. The package knows
-// no Kafka, decides nothing and publishes nothing.
+// One goroutine uses a Set and what belongs to it. Methods that take a context wait for the store; no others do. The
+// package knows no Kafka, decides nothing and publishes nothing.
 package windows
 
 import (
@@ -15,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -30,6 +32,7 @@ const (
 	SmallestSize = 16
 
 	writeKeys = 500 // changed windows written by one call
+	scanKeys  = 256 // of the store, looked through by one call
 )
 
 // A Window is the memory of one (rule, key). It has 128 bytes and lies on two lines of the processor's cache: the
@@ -101,6 +104,8 @@ type Set struct {
 	unloaded map[string]*Window // wanted, and not read yet
 	wanted   []*Window          // the same, in the order of wanting
 	read     [][]byte           // what the store has of the first that are wanted
+	parcels  []Parcel           // hits of windows that are not read yet
+	waiting  int                // how many hits these are
 
 	// changed are the windows that differ from what the store has, in the order in which they began to.
 	changed []*Window
@@ -114,8 +119,9 @@ type Set struct {
 
 // Notices are called for what others count or log.
 type Notices struct {
-	Cold    func(windows int) // they were read from the store
-	Damaged func(error)       // a window that the store has cannot be read
+	Cold    func(windows int)        // they were read from the store
+	Damaged func(error)              // a window that the store has cannot be read
+	Saved   func(took time.Duration) // a checkpoint was written
 }
 
 // New makes the set of windows of a partition in the store. At most size of them are hot.
