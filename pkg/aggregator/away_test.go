@@ -188,3 +188,25 @@ func TestRulesChangeWhileBatchesAreGathered(t *testing.T) {
 		t.Errorf("%v counted", counted)
 	}
 }
+
+// A partition that is given up while it is being taken again has forgotten what it had counted: it writes no checkpoint of
+// that.
+func TestAPartitionThatIsNotTakenWritesNoCheckpoint(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	p := l.takes()
+	l.settle(p)
+	l.save(p)
+	l.hits("192.0.2.1", 3)
+	l.turn(p)
+	p.own.Store = &halting{Store: l.store}
+	if err := p.take(t.Context()); err == nil {
+		t.Fatal("it is taken")
+	}
+	p.own.Store = l.store
+	p.finish()
+	l.start(labRules)
+	p = l.takes()
+	l.hits("192.0.2.1", 2)
+	l.settle(p)
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
+}

@@ -189,6 +189,7 @@ func (p *partition) take(ctx context.Context) error {
 
 	p.noteTakeover(ctx)
 	p.lookBack(ctx)
+	p.amid = false
 	p.faults.Over("partition")
 	p.logger.Info("takes the partition", "fence", p.own.Fence, "generation", stored.Generation, "offset", stored.Offset)
 	p.show()
@@ -254,7 +255,7 @@ func (p *partition) drop() {
 	p.saver.Reset(p.windows)
 	p.sweep = &windows.Sweep{Set: p.windows, Rules: p.rules.named, Late: p.config.Late}
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
-	p.sent, p.amid = receipts{}, false
+	p.sent, p.amid = receipts{}, true
 	p.corrections = nil
 	p.replay, p.walk, p.marked, p.downUntil = replay{}, walk{}, marking{}, time.Time{}
 	p.position.Reset()
