@@ -48,6 +48,7 @@ func (r *Reader) continueBatches() error {
 	for {
 		if r.packed == nil {
 			more, err := r.nextBatch()
+			// The rest of a damaged answer is dropped: where the next batch begins is not known.
 			if err != nil || !more {
 				r.drop()
 				return err
@@ -88,6 +89,7 @@ func (r *Reader) nextBatch() (more bool, err error) {
 		return false, fmt.Errorf("the batch at %d: %w", int64(binary.BigEndian.Uint64(b)), err)
 	}
 
+	// From now on a batch that is cut off is the answer's end, and not damage.
 	r.complete, r.left = true, b[size:]
 	return true, nil
 }
@@ -111,6 +113,7 @@ func (r *Reader) readBatch(b []byte) error {
 		return err
 	}
 
+	// A damaged batch must leave none of its records: the next Fetch begins with it again.
 	before, wanted := len(r.records), r.next
 	if !head.attributes.Control() {
 		err = r.readRecords(&head, records)
@@ -121,6 +124,7 @@ func (r *Reader) readBatch(b []byte) error {
 		return err
 	}
 
+	// Past the batch, also when the log cleaner has removed its last records, or all of them.
 	r.next = max(r.next, head.last+1)
 	return nil
 }
@@ -167,6 +171,7 @@ func (r *Reader) readRecord(head *recordBatch, record []byte) error {
 		at = head.latest
 	}
 
+	// The broker sends complete batches, so the first may begin before the offset that was asked for.
 	if offset >= r.next {
 		r.records = append(r.records, Record{Offset: offset, Time: time.UnixMilli(at), Key: key, Value: value})
 		r.next = offset + 1

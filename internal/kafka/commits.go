@@ -37,6 +37,7 @@ func (c *Client) Committed(ctx context.Context, group, topic string) ([]Commit, 
 		return nil, fmt.Errorf("reading the commits of group %s for %s: %w", group, topic, c.cause(ctx, err))
 	}
 
+	// Brokers may leave out partitions without a commit.
 	commits := slices.Repeat([]Commit{{Offset: -1}}, partitions)
 	for _, p := range found {
 		commits[p.Partition] = Commit{Offset: p.CommittedOffset, Metadata: p.Metadata}

@@ -64,6 +64,7 @@ func (c *committer) once(ctx context.Context, w *waitingCommit) error {
 	case <-ctx.Done():
 	}
 
+	// Sent by this caller, or by another one meanwhile; only if neither happened is it still waiting.
 	if c.withdraw(w) {
 		return context.Cause(ctx)
 	}
@@ -104,6 +105,7 @@ func (c *committer) send(ctx context.Context) {
 	response, err := c.client.kafka.OffsetCommit(ctx, &kafkago.OffsetCommitRequest{
 		GroupID: c.group, GenerationID: c.generation, MemberID: c.member, Topics: topics,
 	})
+	// The sender's own context ended the request. The others did not give up, so they try again (commit).
 	if err != nil && ctx.Err() != nil {
 		err = errUnsent
 	}

@@ -55,6 +55,8 @@ func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
 		if f.ctx.Err() != nil {
 			return nil, errorf(ErrClosed, "the group %s was left", f.group)
 		}
+
+		// A coordinator that starts is not worth a line in the log, unless it takes long.
 		pause := t.another(time.Now())
 		if !isSettling(err) || time.Since(t.since) > requestTimeout {
 			f.client.errorLog.note("group", fmt.Errorf("looking for the coordinator of group %s: %w", f.group, f.client.cause(f.ctx, err)))
@@ -121,6 +123,7 @@ func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struc
 		case <-every.C:
 		}
 
+		// Most owners return within one interval, so the connection is made only when it is needed.
 		if beating == nil {
 			beating = m.newHeart(generation)
 		}
@@ -159,6 +162,8 @@ func (h *heart) beat() error {
 	if err == nil {
 		err = swapped(response)
 	}
+
+	// The group waits for us: that is why we are here.
 	if err != nil && !errors.Is(err, kafkago.RebalanceInProgress) {
 		return h.member.client.cause(ctx, err)
 	}

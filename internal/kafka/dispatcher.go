@@ -67,6 +67,8 @@ func (d *dispatcher) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		// After Close has stopped waiting nothing new is sent, but every request that is under way has to answer its
+		// messages.
 		wait := time.Duration(-1)
 		if d.context.Err() == nil {
 			wait = d.launch(time.Now())
@@ -129,8 +131,11 @@ func (d *dispatcher) launch(now time.Time) time.Duration {
 		case leader < 0:
 			d.failed(partition, now, errorf(ErrNoLeader, "the partition has no leader at the moment"))
 			wait = firstPause
+		// A partition that failed is sent alone, so that it cannot fail the others of its broker again.
 		case d.lanes[partition].trouble.times > 0:
 			d.start(&request{leader: leader, alone: true, batches: []batch{d.nextBatch(partition)}})
+		// One shared request at a time for each broker: what comes meanwhile goes into the next, which makes batches
+		// larger under load.
 		case d.busy[leader]:
 		case requests[leader] == nil:
 			requests[leader] = &request{leader: leader, batches: []batch{d.nextBatch(partition)}}
@@ -189,6 +194,8 @@ func (d *dispatcher) refresh(now time.Time) time.Duration {
 		d.client.errorLog.over("produce", "the brokers answer", d.trouble.since)
 	}
 	d.trouble, d.asked = trouble{}, now
+
+	// All of them again, so that a partition that has lost its leader has none here either.
 	d.leaders = slices.Repeat([]int{-1}, len(d.lanes))
 	for _, partition := range topic.Partitions {
 		if partition.ID < len(d.leaders) && partition.Leader.Host != "" { // a partition without a leader names no broker
@@ -208,6 +215,7 @@ func (d *dispatcher) nextBatch(partition int) batch {
 	count, size := 0, 0
 	for count < len(queue) && count < lane.maxRecords {
 		size += queue[count].size()
+		// The first message goes even if it is larger: only the broker knows whether it is too large.
 		if count > 0 && size > lane.maxBytes {
 			break
 		}
@@ -260,6 +268,8 @@ func (d *dispatcher) settle(r *request, now time.Time) {
 			err = b.err
 		}
 
+		// An error that is not permanent leaves the messages in the queue: the next batch begins with the same ones, so
+		// the order stays.
 		switch {
 		case err == nil:
 			d.written(b, lane)

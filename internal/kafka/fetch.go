@@ -96,6 +96,7 @@ func (f *fetch) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 		return nil, err
 	}
 
+	// The size comes from the network, and is bounded before memory is taken for it.
 	size := int(int32(binary.BigEndian.Uint32(header[:]))) - headerBytes
 	if id := binary.BigEndian.Uint32(header[4:]); id != correlation || size < 0 || size > f.most+mostBeyond {
 		return nil, fmt.Errorf("%w: %d bytes, to request %d", errAnswer, size, id)

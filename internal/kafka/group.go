@@ -173,6 +173,8 @@ func (m *member) nextGeneration() {
 		m.notJoined(err)
 		return
 	}
+
+	// Counted again, because a change of the partitions may be the reason for this generation.
 	if err := m.awaitTopics(); err != nil {
 		m.cancel(err)
 		return
@@ -223,6 +225,8 @@ func (m *member) runOwners(generation context.Context, next *kafkago.Generation)
 	if generation.Err() != nil {
 		return // over already, so kafka-go would not wait for us
 	}
+
+	// Not of the generation's context: owners are released by watch, which also sees changes that end no generation.
 	ctx, release := context.WithCancel(m.ctx)
 	defer release()
 	var owners sync.WaitGroup
@@ -243,6 +247,8 @@ func (m *member) runOwners(generation context.Context, next *kafkago.Generation)
 		close(returned)
 	}()
 
+	// Until here kafka-go has sent the heartbeats. Owners may take long to return, and must not lose their place
+	// meanwhile.
 	m.keepAlive(next, returned)
 }
 

@@ -97,6 +97,8 @@ func (c *Client) groupState(ctx context.Context, name string) (GroupState, error
 			if p.Error != nil {
 				return state, p.Error
 			}
+
+			// Nothing was committed for it.
 			if p.CommittedOffset < 0 {
 				continue
 			}

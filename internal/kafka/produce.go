@@ -45,6 +45,7 @@ func (c *Client) produce(ctx context.Context, topic string, r *request) {
 
 // match gives each batch the broker's answer for its partition.
 func (c *Client) match(ctx context.Context, r *request, response *produce.Response) {
+	// Brokers may answer in another order.
 	answers := map[int]*produce.ResponsePartition{}
 	for t := range response.Topics {
 		for p := range response.Topics[t].Partitions {

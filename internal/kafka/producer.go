@@ -107,6 +107,7 @@ func (p *Producer) enqueue(messages []Message) (<-chan struct{}, error) {
 		}
 	}
 
+	// Checked before the first is queued: the messages of a call are accepted together or not at all.
 	if p.held >= p.config.QueueBytes {
 		return p.room, nil
 	}

@@ -71,6 +71,7 @@ func (r *Reader) Span() Span { return r.span }
 // Next stays. After any other error, except the context's, the same call may be repeated at once: Fetch has logged and
 // counted it, and has already paused. Records before a damaged batch are returned, and the next Fetch fails.
 func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
+	// The last answer has more than one Fetch returns: no request is needed.
 	if r.packed != nil {
 		if err := r.goOn(); err != nil {
 			return nil, r.failed(ctx, err)
@@ -79,6 +80,7 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	}
 
 	sleep.For(ctx, r.throttled)
+
 	// The request owns the buffer until it has an answer: when the context ends, the answer may still arrive in it.
 	buffer := bounded(r.buffer, r.maxBytes())
 	r.buffer = nil
@@ -152,6 +154,7 @@ func (r *Reader) failed(ctx context.Context, err error) error {
 		err = r.outOfRange(ctx)
 	}
 	err = fmt.Errorf("fetching %s/%d: %w", r.topic, r.partition, r.client.cause(ctx, err))
+	// These are for the caller to decide, and not faults of the connection: no pause, no line in the log.
 	if ctx.Err() != nil || errors.Is(err, ErrTrimmed) || errors.Is(err, ErrPastEnd) {
 		return err
 	}

@@ -28,6 +28,7 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 		return nil, fmt.Errorf("sasl.password_file: %w", err)
 	}
 
+	// Editors end a file with a newline, which no password has.
 	password := strings.TrimRight(string(file), "\r\n")
 	if password == "" {
 		return nil, fmt.Errorf("sasl.password_file: %s is empty", s.PasswordFile)

@@ -66,6 +66,8 @@ func (s *sticky) AssignGroups(members []kafkago.GroupMember, partitions []kafkag
 	}
 
 	keepShares(shares, free)
+
+	// Sorted, because maps have no order: the same members get the same shares.
 	for _, p := range slices.SortedFunc(maps.Keys(free), compareTopicPartition) {
 		if to := smallest(shares, p.topic); to != nil {
 			to.has = append(to.has, p)
@@ -114,6 +116,8 @@ func keepShares(shares []*share, free map[topicPartition]bool) {
 			if !free[p] || !slices.Contains(s.member.Topics, p.topic) {
 				continue
 			}
+
+			// Up to an even share, and one more while there is a remainder: the others must get theirs.
 			if len(s.has) >= even {
 				if over == 0 || len(s.has) > even {
 					break

@@ -44,6 +44,7 @@ func (c *Client) ensure(ctx context.Context, topic Topic) error {
 		return errorf(ErrSettings, "topic %s: the embedded broker's compaction can lose records: cleanup.policy must be delete", topic.Name)
 	}
 	found, err := c.topic(ctx, topic.Name)
+	// The metadata is older than the answer to the creation, so it is asked until it has the topic.
 	if errors.Is(err, ErrNoTopic) {
 		if err := c.create(ctx, topic); err != nil {
 			return err
@@ -73,6 +74,7 @@ func (c *Client) create(ctx context.Context, topic Topic) error {
 		return errorf(ErrNoTopic, "topic %s does not exist; make it: %s", topic.Name, topic.command(c.config.Brokers[0]))
 	}
 	request := kafkago.TopicConfig{Topic: topic.Name, NumPartitions: topic.Partitions, ReplicationFactor: topic.Replication}
+	// -1 is the broker's default.
 	if topic.Replication == 0 {
 		request.ReplicationFactor = -1
 	}
@@ -137,6 +139,7 @@ func (c *Client) answers(ctx context.Context, name string) error {
 // checkSettings compares an existing topic with its required state.
 func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.Topic) error {
 	settings, err := c.TopicSettings(ctx, want.Name)
+	// A client may be allowed to write a topic and not to read its settings: then nothing is known against them.
 	if errors.Is(err, ErrForbidden) {
 		c.config.Logger.Warn("Kafka: the topic's settings cannot be checked", "topic", want.Name, "error", err)
 		return nil
@@ -157,6 +160,8 @@ func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.To
 		if settings[name] == want.Settings[name] {
 			continue
 		}
+
+		// A wrong policy loses records that are needed. Other settings only cost space or time.
 		if name == "cleanup.policy" {
 			return errorf(ErrSettings, "topic %s has cleanup.policy=%s where %s is needed; change it: kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config cleanup.policy=%s",
 				want.Name, settings[name], want.Settings[name], c.config.Brokers[0], want.Name, want.Settings[name])

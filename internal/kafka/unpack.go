@@ -87,6 +87,7 @@ func (r *Reader) begin() {
 	r.records, r.held = r.records[:0], 0
 	rest, memory := r.unpacked[r.consumed:], r.unpacked[:0]
 	size := cap(memory)
+	// The memory doubles while a batch needs it, and shrinks once none does: most batches are small.
 	if r.packed != nil && size < r.limit() {
 		size = min(max(2*size, smallestBytes), r.limit())
 	} else if r.packed == nil && size > 2*r.limit() {
@@ -115,6 +116,7 @@ func (r *Reader) readPacked() error {
 			return errRoom
 		}
 		err := r.readOne()
+		// A batch that unpacks to too much was made to fill the memory. The rest of it becomes one Record with Long.
 		if errors.Is(err, errUnpacked) {
 			r.addLong(max(r.next, u.head.base), 0)
 			break
@@ -126,6 +128,7 @@ func (r *Reader) readPacked() error {
 		u.left--
 	}
 
+	// Past the batch, also when some of its records were removed by the log cleaner.
 	r.next = max(r.next, u.head.last+1)
 	_ = u.from.Close()
 	r.packed, r.consumed = nil, len(r.unpacked)
@@ -138,6 +141,8 @@ func (r *Reader) readOne() error {
 		return err
 	}
 	length, n := binary.Varint(r.unpacked[r.consumed:])
+
+	// The length itself may not be unpacked completely yet.
 	for ; n == 0; length, n = binary.Varint(r.unpacked[r.consumed:]) {
 		if err := r.need(len(r.unpacked) - r.consumed + 1); err != nil {
 			return err
@@ -147,6 +152,8 @@ func (r *Reader) readOne() error {
 	if n < 0 || length < 0 {
 		return errEarly
 	}
+
+	// Before the record is unpacked: its length is what an attacker wrote.
 	if length > mostRecord {
 		return r.passOver(int64(n), length)
 	}
@@ -181,6 +188,7 @@ func (r *Reader) need(count int) error {
 			r.unpacked, r.consumed = memory[:copy(memory[:len(rest)], rest)], 0
 		}
 
+		// As much as fits, and not only what is needed, or each record would be one call of the decompressor.
 		n, err := r.packed.read(r.unpacked[len(r.unpacked):cap(r.unpacked)])
 		if err == io.EOF {
 			return errEarly
@@ -251,6 +259,7 @@ type unzstd struct {
 var unzstds sync.Pool // of *zstd.Decoder
 
 func newUnzstd(packed []byte) io.ReadCloser {
+	// A window is memory that the decoder takes at once, for a frame of a few bytes.
 	var head zstd.Header
 	if head.Decode(packed) == nil && head.WindowSize > mostWindow {
 		return failing{fmt.Errorf("it needs a window of %d MiB, and at most %d are allowed: let its producer compress with a level of 20 or less",
@@ -340,6 +349,8 @@ func (u *unsnappy) next() error {
 		u.left = nil
 	}
 
+	// The length is only claimed, and memory of that size is taken for it: so it is compared with what the bytes can
+	// hold.
 	size, err := snappy.DecodedLen(packed)
 	switch {
 	case err != nil:

@@ -67,6 +67,8 @@ func Open(config Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// Before kfake opens the data, because it would change them.
 	if err := usable(config.Folder); err != nil {
 		lock.Close()
 		return nil, damaged(config.Folder, err)

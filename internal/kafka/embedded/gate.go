@@ -54,6 +54,8 @@ func listen(where string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the embedded broker's address %q: %w", where, err)
 	}
+
+	// The broker knows no login.
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		return nil, fmt.Errorf("the embedded broker listens on loopback addresses only, not on %s", where)
 	}
@@ -130,6 +132,8 @@ func pass(to io.Writer, from io.Reader) error {
 		if _, err := io.ReadFull(from, head[:]); err != nil {
 			return err
 		}
+
+		// kfake does not survive what is refused here, and it runs in this process.
 		size := binary.BigEndian.Uint32(head[:])
 		key := int16(binary.BigEndian.Uint16(head[4:]))
 		if size < 10 || size > maxFrame {
