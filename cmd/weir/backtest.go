@@ -13,6 +13,7 @@ import (
 
 // A backtestCommand contains the flags of `weir backtest`.
 type backtestCommand struct {
+	version    string // of this program, for the page
 	rules      []string
 	limits     []string
 	key        string
@@ -26,8 +27,8 @@ type backtestCommand struct {
 	output     command.Output
 }
 
-func newBacktest() *cobra.Command {
-	b := &backtestCommand{}
+func newBacktest(version string) *cobra.Command {
+	b := &backtestCommand{version: version}
 	c := &cobra.Command{
 		Use:   "backtest [flags] FILE...|-",
 		Short: "Run rules over logs: which keys would have been blocked, when, by which limit",

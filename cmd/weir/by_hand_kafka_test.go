@@ -17,12 +17,13 @@ import (
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
+	"weir/test/running"
 )
 
 // On a real Kafka, with the aggregator and the enforcer that people run: a verdict and manual entries are listed, watched
 // and removed, and weir history shows them.
 func TestByHandOnKafka(t *testing.T) {
-	folder := liveFolder(t)
+	folder := running.Folder(t)
 	brokers := kafkatest.Shared(t).Addresses()
 	prefix := fmt.Sprintf("h%d.", time.Now().UnixNano())
 	file := filepath.Join(folder, "weir.yaml")
@@ -66,7 +67,7 @@ log: {level: warn}
 func runPart(t *testing.T, part daemon.Part, file string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
-	var stderr lockedBuffer
+	var stderr running.Buffer
 	go func() { ended <- daemon.Run(ctx, part, config.Options{File: file}, &stderr) }()
 	t.Cleanup(func() {
 		cancel()
@@ -77,12 +78,12 @@ func runPart(t *testing.T, part daemon.Part, file string) {
 }
 
 func showsBy(args []string) int {
-	return run(append([]string{"weir"}, args...), strings.NewReader(""), &lockedBuffer{}, &lockedBuffer{})
+	return run(append([]string{"weir"}, args...), strings.NewReader(""), &running.Buffer{}, &running.Buffer{})
 }
 
 func toldOf(args []string) string {
-	var stdout lockedBuffer
-	run(append([]string{"weir"}, args...), strings.NewReader(""), &stdout, &lockedBuffer{})
+	var stdout running.Buffer
+	run(append([]string{"weir"}, args...), strings.NewReader(""), &stdout, &running.Buffer{})
 	return stdout.String()
 }
 
@@ -107,14 +108,14 @@ func hitNow(t *testing.T, brokers []string, topic, key string, hits int64) {
 		t.Fatal(err)
 	}
 	client := kafkatest.Client(t, kafka.Config{Brokers: brokers, Topics: []string{topic}})
-	log := &testLog{client, topic, 2}
-	if err := log.put(within(t, 2*time.Minute), kafka.Message{Partition: hit.Partition("per-ip", []byte(key), 2), Value: batch}); err != nil {
+	log := &running.Topic{Client: client, Name: topic, Partitions: 2}
+	if err := log.Put(running.Within(t, 2*time.Minute), kafka.Message{Partition: hit.Partition("per-ip", []byte(key), 2), Value: batch}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // A watchedLive is weir watch while it runs.
-type watchedLive struct{ stdout, stderr lockedBuffer }
+type watchedLive struct{ stdout, stderr running.Buffer }
 
 // watchLive returns when the command has read the list. An interrupt at the test's end is the command's usual end.
 func watchLive(t *testing.T, args []string) *watchedLive {
@@ -132,13 +133,13 @@ func watchLive(t *testing.T, args []string) *watchedLive {
 			t.Errorf("watch: %v, %s", err, w.stderr.String())
 		}
 	})
-	awaitText(t, &w.stderr, "changes from now on:")
+	running.AwaitText(t, &w.stderr, "changes from now on:")
 	return w
 }
 
 func (w *watchedLive) await(t *testing.T, piece string) {
 	t.Helper()
-	awaitText(t, &w.stdout, piece)
+	running.AwaitText(t, &w.stdout, piece)
 	for line := range strings.Lines(w.stdout.String()) {
 		if strings.HasSuffix(line, "\n") && json.Unmarshal([]byte(line), &blocklist.Entry{}) != nil {
 			t.Errorf("no entry: %s", line)

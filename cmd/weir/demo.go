@@ -16,7 +16,8 @@ import (
 // A demoSite simulates a small site: visitors who come and go, three abusers, and a server that asks the enforcer about
 // each request and writes its access log.
 type demoSite struct {
-	log     string // its path
+	folder  string
+	log     string // the path of its access log
 	check   string // the enforcer's URL for checks
 	client  http.Client
 	random  *rand.Rand
@@ -49,8 +50,37 @@ var abusers = []abuser{
 
 var demoPages = []string{"GET /", "GET /about", "GET /products/%d", "GET /static/site.css", "GET /images/%d.webp", "POST /basket", "GET /api/stock?id=%d"}
 
-// run sends requests until the context is done.
-func (d *demoSite) run(ctx context.Context) error {
+// openDemo makes a folder with the configuration and the empty log of a site.
+func openDemo() (*demoSite, error) {
+	folder, err := os.MkdirTemp("", "weir-demo-")
+	if err != nil {
+		return nil, err
+	}
+	d := &demoSite{folder: folder, log: filepath.Join(folder, "access.log"), random: rand.New(rand.NewPCG(1, 2))}
+	if err := os.WriteFile(d.log, nil, 0o644); err != nil {
+		return nil, err
+	}
+	return d, os.WriteFile(d.config(), fmt.Appendf(nil, demoConfigText, d.log), 0o644)
+}
+
+// config returns the path of the configuration that reads the log.
+func (d *demoSite) config() string { return filepath.Join(d.folder, "weir.yaml") }
+
+// close removes the folder, with the data that is in it.
+func (d *demoSite) close() { _ = os.RemoveAll(d.folder) } // the system cleans up its temporary folder
+
+// abuserAddresses returns the addresses of the clients that send too much.
+func abuserAddresses() []netip.Addr {
+	all := make([]netip.Addr, len(abusers))
+	for i, a := range abusers {
+		all[i] = a.address
+	}
+	return all
+}
+
+// run sends requests, each after a question at the enforcer's URL for checks, until the context is done.
+func (d *demoSite) run(ctx context.Context, check string) error {
+	d.check = check
 	ticker := time.NewTicker(demoTick)
 	defer ticker.Stop()
 	defer d.client.CloseIdleConnections()
@@ -139,17 +169,4 @@ func joinedClose(err error, file *os.File) error {
 		return closing
 	}
 	return err
-}
-
-// demoFolder makes a folder for a demonstration and its data, and returns a function that removes it.
-func demoFolder() (folder string, remove func(), err error) {
-	folder, err = os.MkdirTemp("", "weir-demo-")
-	if err != nil {
-		return "", nil, err
-	}
-	log := filepath.Join(folder, "access.log")
-	if err := os.WriteFile(log, nil, 0o644); err != nil {
-		return "", nil, err
-	}
-	return folder, func() { _ = os.RemoveAll(folder) }, nil // the system cleans up its temporary folder
 }

@@ -110,12 +110,6 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 
 var errNoRules = errors.New("there are no rules here; name one with --rule, or the configuration with --config")
 
-// rulesOfRun returns the rules of a weir run without a configuration.
-func rulesOfRun() *rule.Set {
-	set, _, _ := rule.Parse("rules.yaml", []byte(initialRules)) // a test parses them
-	return set
-}
-
 // askAggregators adds the counts of the key. It returns each error once, even when several rules meet it; unknown are
 // the errors of aggregators that do not count the key.
 func (e *explainCommand) askAggregators(c *cobra.Command, asked *aggregators, names []ruleKey, known *explanation) (faults, unknown []error) {

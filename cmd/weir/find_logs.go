@@ -13,18 +13,20 @@ import (
 	"syscall"
 )
 
-// usualLogs are the places where servers write their access logs by default.
-var usualLogs = []string{
-	"/var/log/nginx/*access*.log",
-	"/var/log/apache2/*access*.log",
-	"/var/log/httpd/*access_log",
-	"/var/log/caddy/*access*.log",
-	"/var/log/traefik/*access*.log",
-	"/var/log/haproxy.log",
-	"/var/log/lighttpd/access.log",
-	"/var/log/squid/access.log",
-	"/data/logs/*access.log",        // Nginx Proxy Manager, in its container
-	"/opt/npmplus/nginx/access.log", // NPMplus
+// usualLogs returns the places where servers write their access logs by default.
+func usualLogs() []string {
+	return []string{
+		"/var/log/nginx/*access*.log",
+		"/var/log/apache2/*access*.log",
+		"/var/log/httpd/*access_log",
+		"/var/log/caddy/*access*.log",
+		"/var/log/traefik/*access*.log",
+		"/var/log/haproxy.log",
+		"/var/log/lighttpd/access.log",
+		"/var/log/squid/access.log",
+		"/data/logs/*access.log",        // Nginx Proxy Manager, in its container
+		"/opt/npmplus/nginx/access.log", // NPMplus
+	}
 }
 
 // foundLogs are the patterns with a log that can be read, and the logs that cannot.

@@ -14,6 +14,7 @@ import (
 
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/command"
+	"weir/pkg/rule"
 )
 
 var (
@@ -40,7 +41,7 @@ the files exists already, nothing is written.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			folder := append(args, ".")[0]
-			logs := findLogs(usualLogs)
+			logs := findLogs(usualLogs())
 
 			written, err := writeInitial(folder, logs)
 			for _, path := range written {
@@ -106,4 +107,10 @@ func configInMemory(logs foundLogs) []byte {
 func indented(text string) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	return "  " + strings.Join(lines, "\n  ") + "\n"
+}
+
+// rulesOfRun returns the rules of a weir run without a configuration.
+func rulesOfRun() *rule.Set {
+	set, _, _ := rule.Parse("rules.yaml", []byte(initialRules)) // a test parses them
+	return set
 }

@@ -35,7 +35,7 @@ func (b *backtestCommand) writePage(report *backtest.Report, command string) err
 	if err != nil {
 		return err
 	}
-	o := backtest.HTMLOptions{Version: version(), Command: command, Rules: b.rulesText()}
+	o := backtest.HTMLOptions{Version: b.version, Command: command, Rules: b.rulesText()}
 	return errors.Join(report.WriteHTML(page, o), page.Close())
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 func TestCommandLineCanBePastedIntoAShell(t *testing.T) {
-	c := newBacktest()
+	c := newBacktest("v1")
 	var got string
 	c.RunE = func(c *cobra.Command, args []string) error { got = commandLine(c, args); return nil }
 	c.SetArgs([]string{"--limit", "10/min", "access log", "--limit", "5/10s", "--json", "--fail-if", "refused > 0.1%", "it's"})

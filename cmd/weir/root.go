@@ -33,8 +33,10 @@ them.`,
 		PersistentPreRunE: func(*cobra.Command, []string) error { *started = true; return nil },
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(), newInit(), newBacktest(), newTest(), newCheck(), newParse(), newCat(), newStatus(), newSend(), newVersion(), newMan())
-	root.AddCommand(newKeys(), newBlock(), newUnblock(), newAllow(), newPause(), newResume(), newList(), newWatch(), newHistory(), newExplain(), newTop())
+	root.AddCommand(newRun(usualLogs()), newInit(), newSend(), newVersion(), newMan())
+	root.AddCommand(operateCommands()...)
+	root.AddCommand(inspectCommands()...)
+	root.AddCommand(offlineCommands(version())...)
 	root.InitDefaultCompletionCmd("completion")
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

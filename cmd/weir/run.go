@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -21,14 +18,16 @@ import (
 type runCommand struct {
 	options config.Options
 	demo    bool
+	usual   []string // where logs are looked for without a configuration
 
-	log  string // of the demonstration
+	site *demoSite // nil without --demo
 	logs foundLogs
 	out  io.Writer
 }
 
-func newRun() *cobra.Command {
-	r := &runCommand{}
+// newRun makes the command; usual are the places of logs that it looks for without a configuration.
+func newRun(usual []string) *cobra.Command {
+	r := &runCommand{usual: usual}
 	c := &cobra.Command{
 		Use:   "run [flags]",
 		Short: "Watch the logs of this machine: collector, aggregator and enforcer in one process",
@@ -57,13 +56,14 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 	}
 
 	if r.demo {
-		remove, err := r.prepareDemo()
+		site, err := openDemo()
 		if err != nil {
 			return err
 		}
-		defer remove()
+		defer site.close()
+		r.site, r.options.File = site, site.config()
 	} else {
-		r.logs = findLogs(usualLogs)
+		r.logs = findLogs(r.usual)
 		r.options.Default = configInMemory(r.logs)
 	}
 
@@ -83,28 +83,16 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 	return exit.Reported(daemon.Run(c.Context(), daemon.AllInOne(r.companion, daemon.Collector, daemon.Aggregator, daemon.Enforcer), r.options, c.ErrOrStderr()))
 }
 
-// prepareDemo sets the process up in a folder that is removed at the end.
-func (r *runCommand) prepareDemo() (remove func(), err error) {
-	folder, remove, err := demoFolder()
-	if err != nil {
-		return nil, err
-	}
-	r.log = filepath.Join(folder, "access.log")
-	r.options.File = filepath.Join(folder, "weir.yaml")
-	return remove, os.WriteFile(r.options.File, fmt.Appendf(nil, demoConfigText, r.log), 0o644)
-}
-
 // companion runs next to the parts: it prints their summary, and runs the demonstration's site.
 func (r *runCommand) companion(ctx context.Context, p *daemon.Process, status func() map[string]any) {
 	summary := &runSummary{config: p.Config, metrics: p.Gatherer(), status: status, demo: r.demo, file: r.options.File}
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { summary.print(ctx, r.out) })
-	if !r.demo {
+	if r.site == nil {
 		return
 	}
-	site := &demoSite{log: r.log, check: "http://" + p.Config.Enforcer.Listen + "/v1/check", random: rand.New(rand.NewPCG(1, 2))}
-	if err := site.run(ctx); err != nil {
+	if err := r.site.run(ctx, "http://"+p.Config.Enforcer.Listen+"/v1/check"); err != nil {
 		p.Logger.Error("the demonstration site has ended", "error", err)
 	}
 }

@@ -133,7 +133,7 @@ func (t *runSummary) enforcer(b *strings.Builder) {
 	url := t.config.Enforcer.TLS.URL(t.config.Enforcer.Listen)
 	client := "203.0.113.7"
 	if t.demo {
-		client = abusers[0].address.String()
+		client = abuserAddresses()[0].String()
 	}
 	fmt.Fprintf(b, "enforcer   %s\n", url)
 	fmt.Fprintf(b, "ask it     curl -i -H 'X-Forwarded-For: %s' %s/v1/check\n", client, url)

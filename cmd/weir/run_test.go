@@ -53,8 +53,8 @@ func TestTheDemonstrationFindsItsAbusers(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	enforcer, flags := apart(t)
 	p := start(t, append([]string{"run", "--demo"}, flags...)...)
-	for _, a := range abusers {
-		awaitAnswer(t, p, enforcer, a.address.String(), http.StatusTooManyRequests)
+	for _, address := range abuserAddresses() {
+		awaitAnswer(t, p, enforcer, address.String(), http.StatusTooManyRequests)
 	}
 	if got := answers(enforcer, "192.0.2.1"); got != http.StatusOK {
 		t.Errorf("a visitor gets %d", got)
@@ -132,11 +132,12 @@ func TestARunWithoutLogsSaysWhatToDo(t *testing.T) {
 	if _, err := os.Stat("/etc/weir/weir.yaml"); err == nil {
 		t.Skip("this machine has a configuration")
 	}
-	before := usualLogs
-	usualLogs = []string{filepath.Join(t.TempDir(), "*.log")}
-	defer func() { usualLogs = before }()
-	var out, errs bytes.Buffer
-	if code := run([]string{"weir", "run"}, nil, &out, &errs); code != exit.WrongUse || !strings.Contains(errs.String(), "weir run --demo") {
+	c := newRun([]string{filepath.Join(t.TempDir(), "*.log")})
+	c.SetArgs([]string{})
+	c.SilenceErrors, c.SilenceUsage = true, true
+	var errs bytes.Buffer
+	c.SetErr(&errs)
+	if code := exit.Report(c.ExecuteContext(t.Context()), &errs); code != exit.WrongUse || !strings.Contains(errs.String(), "weir run --demo") {
 		t.Error(code, errs.String())
 	}
 }

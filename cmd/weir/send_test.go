@@ -10,70 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/rogpeppe/go-internal/testscript"
 
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/command"
 	"weir/cmd/weir/internal/output"
 	"weir/test/port"
+	"weir/test/running"
 )
-
-// A stubCollector takes requests as a collector's http source does, after the answers that the test has set.
-type stubCollector struct {
-	*httptest.Server
-	mu      sync.Mutex
-	answers []func(http.ResponseWriter) // given before it takes anything
-	bodies  []string                    // that it took
-	keys    []string
-	tried   int
-}
-
-func newStubCollector(answers ...func(http.ResponseWriter)) *stubCollector {
-	s := &stubCollector{answers: answers}
-	s.Server = httptest.NewServer(s)
-	return s
-}
-
-func (s *stubCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tried++
-	if err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/requests" {
-		http.Error(w, "not so", http.StatusNotFound)
-		return
-	}
-	if len(s.answers) > 0 {
-		answer := s.answers[0]
-		s.answers = s.answers[1:]
-		answer(w)
-		return
-	}
-	s.bodies, s.keys = append(s.bodies, string(body)), append(s.keys, r.Header.Get("X-Api-Key"))
-	fmt.Fprintf(w, `{"requests": %d, "unread": {"time": 1}, "uncounted": {"match": 2}}`, strings.Count(string(body), "\n"))
-}
-
-// collector is for scripts: it runs a stub and sets $COLLECTOR to its address; `collector received FILE` writes what the
-// stub has taken since.
-func runCollector(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) == 2 {
-		stub := liveOf(ts).collector
-		stub.mu.Lock()
-		defer stub.mu.Unlock()
-		ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.Join(stub.bodies, "")), 0o644))
-		stub.bodies = nil
-		return
-	}
-	stub := newStubCollector()
-	ts.Defer(stub.Close)
-	liveOf(ts).collector = stub
-	ts.Setenv("COLLECTOR", strings.TrimPrefix(stub.URL, "http://"))
-}
 
 func answer(status int, retryAfter string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
@@ -100,15 +46,16 @@ func TestHTTPSinkTriesAgain(t *testing.T) {
 		"too large": {[]func(http.ResponseWriter){answer(413, "")}, "answers 413 ", 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStubCollector(test.answers...)
+			s := running.NewCollector(test.answers...)
 			defer s.Close()
 			h := newHTTPSink(s.URL+"/v1/requests", "secret")
 			err := errors.Join(h.add(t.Context(), []byte("line")), h.flush(t.Context()), h.flush(t.Context()))
-			if test.err == "" && (err != nil || strings.Join(s.bodies, "") != "line\n" || s.keys[0] != "secret") || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
-				t.Errorf("%v, %q", err, s.bodies)
+			taken := s.Received()
+			if test.err == "" && (err != nil || taken != "line\n" || s.Keys[0] != "secret") || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+				t.Errorf("%v, %q", err, taken)
 			}
-			if h.was.Repeated < test.repeated || test.repeated == 0 && h.was.Repeated > 0 || s.tried < test.tried {
-				t.Errorf("repeated %d, tried %d", h.was.Repeated, s.tried)
+			if h.was.Repeated < test.repeated || test.repeated == 0 && h.was.Repeated > 0 || s.Tried < test.tried {
+				t.Errorf("repeated %d, tried %d", h.was.Repeated, s.Tried)
 			}
 			if h.close(false) != nil || test.err == "" && (h.result().Unread["time"] != 1 || h.result().Uncounted["match"] != 2) {
 				t.Errorf("%+v", h.result())

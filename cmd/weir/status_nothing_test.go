@@ -8,17 +8,18 @@ import (
 
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka/embedded"
+	"weir/test/running"
 )
 
 // idleFolder returns a data folder whose process has ended, and the flags that name it.
 func idleFolder(t *testing.T) (folder string, flags []string) {
 	t.Helper()
-	folder = liveFolder(t)
-	b, err := startBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	folder = running.Folder(t)
+	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = fillSamples(b.Client)
+	err = running.FillSamples(b.Client)
 	b.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -36,13 +37,13 @@ func TestNothingRuns(t *testing.T) {
 
 // While one process runs all parts, those that do not answer yet have not caught up: it is starting.
 func TestStatusOfAProcessThatStarts(t *testing.T) {
-	folder := liveFolder(t)
-	b, err := startBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	folder := running.Folder(t)
+	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	part := newFakePart(t, `{"caught_up": true}`)
+	part := running.NewPart(t, `{"caught_up": true}`)
 	flags := []string{"--set", "data=" + folder, "--set", "enforcer.admin=127.0.0.1:1", "--collector", part.URL, "--aggregator", part.URL}
 	runs(t, exit.NotMet, "Not caught up: the enforcer does not answer yet.\n", append([]string{"status", "--wait", "1s"}, flags...)...)
 	runs(t, exit.Done, "All have caught up.\n", append([]string{"status", "--wait", "1m", "--enforcer", part.URL}, flags...)...)
@@ -51,7 +52,7 @@ func TestStatusOfAProcessThatStarts(t *testing.T) {
 // While status waits for something to run, it leaves the embedded broker's folder to a process that starts on it.
 func TestStatusLeavesTheFolderAlone(t *testing.T) {
 	folder, flags := idleFolder(t)
-	var stdout, stderr lockedBuffer
+	var stdout, stderr running.Buffer
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(append([]string{"weir", "status", "--wait", "20s"}, flags...), strings.NewReader(""), &stdout, &stderr)
@@ -73,31 +74,6 @@ func TestStatusLeavesTheFolderAlone(t *testing.T) {
 	defer b.Close()
 	if code := <-ended; code != exit.NotMet || !strings.Contains(stdout.String()+stderr.String(), "weir.aggregator") {
 		t.Errorf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
-	}
-}
-
-// Two aggregators are both asked when both are named; when one is not named, status reports that there is another.
-func TestStatusOfTwoAggregators(t *testing.T) {
-	one, two := newFakePart(t, `{"caught_up": true}`), newFakePart(t, `{"caught_up": false}`)
-	settings := settingsOf(t, "collector: {listen: ''}\nenforcer: {admin: ''}")
-	places, err := (&partFlags{aggregators: []string{one.URL, two.URL + "/"}}).places(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &status{Parts: askParts(t.Context(), places, ""), Groups: []groupStatus{{Group: "weir.aggregator", Members: 2}}}
-	if len(s.Parts) != 2 || !s.Parts[0].Reached || !s.Parts[1].Reached || s.allPartsCaughtUp() || s.others("weir.aggregator") != "" {
-		t.Errorf("%+v, %q", s.Parts, s.others("weir.aggregator"))
-	}
-	s.Parts = s.Parts[:1]
-	s.unasked = s.others("weir.aggregator")
-	var text strings.Builder
-	if err := s.writeText(&text); err != nil || !strings.Contains(text.String(), "weir.aggregator has 2 members, and 1 of them answered here: name each with --aggregator URL") {
-		t.Errorf("%v\n%s", err, text.String())
-	}
-	for _, url := range []string{"", "one:7411", "ftp://one"} {
-		if _, err := (&partFlags{aggregators: []string{url}}).places(settings); err == nil {
-			t.Errorf("%q is taken", url)
-		}
 	}
 }
 

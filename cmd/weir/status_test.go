@@ -8,15 +8,12 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"weir/cmd/internal/config"
-	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/ask"
-	"weir/internal/kafka"
-	"weir/internal/kafka/kafkatest"
+	"weir/test/running"
 )
 
 // settingsOf returns a configuration with one rule and the given settings.
@@ -29,28 +26,6 @@ func settingsOf(t *testing.T, text string) *config.Config {
 	}
 	return settings
 }
-
-// A fakePart answers /status as a collector does.
-type fakePart struct {
-	*httptest.Server
-	says atomic.Pointer[string]
-}
-
-func newFakePart(t *testing.T, says string) *fakePart {
-	p := &fakePart{}
-	p.says.Store(&says)
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if text := *p.says.Load(); text != "" {
-			io.WriteString(w, text)
-			return
-		}
-		http.Error(w, "starting", http.StatusServiceUnavailable)
-	}))
-	t.Cleanup(p.Close)
-	return p
-}
-
-func (p *fakePart) address() string { return strings.TrimPrefix(p.URL, "http://") }
 
 const behind = `{"rules": "f00d", "caught_up": false, "sources": [{"source": "file-1", "kind": "file", "error": "no permission",
 	"logs": [{"log": "/var/log/access.log", "position": 10, "lag": 1, "newest": "2026-03-03T08:00:00Z", "holding": true}]}]}`
@@ -91,32 +66,32 @@ func TestStatusShowsItsKey(t *testing.T) {
 }
 
 func TestStatusWaitsForGroupsAndParts(t *testing.T) {
-	folder := liveFolder(t)
-	b, err := startBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	folder := running.Folder(t)
+	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if err := fillSamples(b.Client); err != nil {
+	if err := running.FillSamples(b.Client); err != nil {
 		t.Fatal(err)
 	}
-	part := newFakePart(t, behind)
-	settings := settingsOf(t, fmt.Sprintf("data: %s\ncollector: {listen: %q}\naggregator: {listen: \"\"}\nenforcer: {admin: \"\"}", folder, part.address()))
-	ctx := within(t, 2*time.Minute)
+	part := running.NewPart(t, behind)
+	settings := settingsOf(t, fmt.Sprintf("data: %s\ncollector: {listen: %q}\naggregator: {listen: \"\"}\nenforcer: {admin: \"\"}", folder, part.Address()))
+	ctx := running.Within(t, 2*time.Minute)
 	shows(t, ctx, settings, []string{"Not caught up: 4 records wait for weir.aggregator; the collector has not read or sent everything.",
 		"weir.aggregator 0 2 4 records", "weir.hits/0 none of 3 3 records", "weir.hits/1 none of 1 1 record ",
 		"f00d (here " + settings.RuleSet.Fingerprint() + ") behind",
 		"file-1 /var/log/access.log lag 1 byte, read up to 2026-03-03T08:00:00Z, waits for slower logs", "file-1 no permission"})
 
-	commit(t, b.Client, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 2, 1: 1})
+	running.Commit(t, b.Client, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 2, 1: 1})
 	shows(t, ctx, settings, []string{"1 record waits for weir.aggregator;", "weir.hits/0 2 of 3 1 record "})
-	commit(t, b.Client, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 3})
+	running.Commit(t, b.Client, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 3})
 	shows(t, ctx, settings, []string{"Not caught up: the collector has not read or sent everything.", "weir.aggregator 0 2 0 records -"})
 	starting := ""
-	part.says.Store(&starting)
+	part.Says.Store(&starting)
 	shows(t, ctx, settings, []string{"All have caught up.", "it answers 503 Service Unavailable: starting"})
 
-	part.says.Store(new(behind))
+	part.Says.Store(new(behind))
 	done := make(chan *status)
 	go func() {
 		report, err := lookedAt(t, settings).until(ctx, time.Minute)
@@ -125,7 +100,7 @@ func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 		}
 		done <- report
 	}()
-	part.says.Store(new(`{"caught_up": true}`))
+	part.Says.Store(new(`{"caught_up": true}`))
 	if report := <-done; !report.CaughtUp || report.outcome(time.Second, "1s") != nil {
 		t.Errorf("%+v", report)
 	}
@@ -185,69 +160,6 @@ func shows(t *testing.T, ctx context.Context, settings *config.Config, want []st
 		if !strings.Contains(words+" ", piece) {
 			t.Errorf("no %q in\n%s", piece, text.String())
 		}
-	}
-}
-
-func within(t *testing.T, patience time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// commit commits offsets as a member of the group, and leaves the group.
-func commit(t *testing.T, client *kafka.Client, group, topic string, partitions int, offsets map[int]int64) {
-	t.Helper()
-	ctx, leave := context.WithCancel(within(t, 2*time.Minute))
-	defer leave()
-	left := atomic.Int64{}
-	left.Store(int64(partitions))
-	err := client.RunGroup(ctx, kafka.Group{Name: group, Topics: map[string]int{topic: partitions}}, func(ctx context.Context, claim *kafka.Claim) error {
-		if offset, ok := offsets[claim.Partition]; ok {
-			if err := claim.Commit(ctx, kafka.Commit{Offset: offset}); err != nil {
-				return err
-			}
-		}
-		if left.Add(-1) == 0 {
-			leave()
-		}
-		<-ctx.Done()
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The tool's commands show the same of a real Kafka as of the embedded broker.
-func TestOnKafka(t *testing.T) {
-	brokers := kafkatest.Shared(t).Addresses()
-	prefix := fmt.Sprintf("t%d.", time.Now().UnixNano())
-	client := kafkatest.Client(t, kafka.Config{Brokers: brokers, Create: true})
-	ctx := within(t, 2*time.Minute)
-	hits, err := makeLog(ctx, client, prefix+"hits", 2)
-	if err == nil {
-		err = hits.put(ctx, kafka.Message{Value: sampleBatch(0)}, kafka.Message{Partition: 1, Value: sampleBatch(1000)})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	flags := []string{"--set", "kafka.prefix=" + prefix, "--set", "rules=[{name: r, key: ip, limits: [1/s]}]",
-		"--set", "kafka.brokers=[" + strings.Join(brokers, ",") + "]", "--set", "collector.listen=127.0.0.1:1", "--set", "aggregator.listen=127.0.0.1:1", "--set", "enforcer.admin=127.0.0.1:1"}
-	runs(t, exit.Done, `{"partition":0,"offset":0,"source":"access.log/5f0c","from":0`, append([]string{"cat", "hits", "--json"}, flags...)...)
-	runs(t, exit.NotMet, `"committed":-1,"end":1,"lag":1`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
-	commit(t, client, prefix+"aggregator", prefix+"hits", 2, map[int]int64{0: 1, 1: 1})
-	runs(t, exit.NotMet, `"nothing_runs":true`, append([]string{"status", "--json"}, flags...)...) // the consumer has left
-	part := newFakePart(t, `{"caught_up": true}`)
-	flags = append(flags, "--aggregator", part.URL)
-	runs(t, exit.Done, `{"caught_up":true`, append([]string{"status", "--json", "--wait", "2m"}, flags...)...)
-}
-
-// runs runs the tool, command first, and requires an exit code and a piece of the output.
-func runs(t *testing.T, code int, piece string, args ...string) {
-	t.Helper()
-	var stdout, stderr lockedBuffer
-	if got := run(append([]string{"weir"}, args...), strings.NewReader(""), &stdout, &stderr); got != code || !strings.Contains(stdout.String(), piece) {
-		t.Errorf("exit code %d, want %d; stdout %s\nwant %s\nstderr %s", got, code, stdout.String(), piece, stderr.String())
 	}
 }
 

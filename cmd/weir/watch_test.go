@@ -20,19 +20,20 @@ import (
 	"weir/cmd/weir/internal/ask"
 	"weir/cmd/weir/internal/shown"
 	"weir/pkg/blocklist"
+	"weir/test/running"
 )
 
 // In a flood the first changes of a second have a line each, and the number of lines for the others is bounded.
 func TestWatchFoldsAFlood(t *testing.T) {
-	var out lockedBuffer
-	fold, now := newWatchFold(&out), time.UnixMilli(eight)
+	var out running.Buffer
+	fold, now := newWatchFold(&out), time.UnixMilli(running.Eight)
 	var flood []watchChange
 	for i := range 50_000 {
-		e := blockedNow("per-ip", fmt.Sprintf("10.%d.%d.%d", i/65536, i/256%256, i%256), nil)
+		e := running.BlockedNow("per-ip", fmt.Sprintf("10.%d.%d.%d", i/65536, i/256%256, i%256), nil)
 		e.Fields = map[string]string{"ip": e.Key}
 		flood = append(flood, watchChange{Entry: shown.Entry{Entry: *e}, what: blocklist.EventBlocked})
 	}
-	user := watchChange{Entry: shown.Entry{Entry: *blockedNow("login", "alice", map[string]string{"user": "alice"})}, what: blocklist.EventBlocked}
+	user := watchChange{Entry: shown.Entry{Entry: *running.BlockedNow("login", "alice", map[string]string{"user": "alice"})}, what: blocklist.EventBlocked}
 	for range 3 {
 		flood = append(flood, user)
 	}
@@ -79,7 +80,7 @@ func TestWatchSeen(t *testing.T) {
 			t.Errorf("%s, want %s: %+v", got, want, e)
 		}
 	}
-	e := blockedNow("per-ip", "203.0.113.7", map[string]string{"ip": "203.0.113.7"})
+	e := running.BlockedNow("per-ip", "203.0.113.7", map[string]string{"ip": "203.0.113.7"})
 	again, longer, next, ended := *e, *e, *e, *e
 	longer.Until += 1000
 	tell("blocked", e)
@@ -127,7 +128,7 @@ func TestWatchSeenForgets(t *testing.T) {
 	seen := newWatchSeen()
 	seen.room = 100
 	for i := range 10_000 {
-		e := blockedNow("per-ip", fmt.Sprint(i), nil)
+		e := running.BlockedNow("per-ip", fmt.Sprint(i), nil)
 		e.From, e.Decided, e.Until = int64(i), int64(i), int64(i+10)
 		seen.change(e)
 		if len(seen.of) > 101 {
@@ -140,7 +141,7 @@ func TestWatchSeenForgets(t *testing.T) {
 type watching struct {
 	t       *testing.T
 	feed    *watchFeed
-	stderr  lockedBuffer
+	stderr  running.Buffer
 	changes chan []watchChange
 	ended   chan error
 	stop    func()
@@ -207,7 +208,7 @@ type front struct {
 	behind atomic.Pointer[httputil.ReverseProxy]
 }
 
-func newFront(t *testing.T, behind *liveEnforcer) *front {
+func newFront(t *testing.T, behind *running.Enforcer) *front {
 	f := &front{}
 	f.to(behind)
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.behind.Load().ServeHTTP(w, r) }))
@@ -215,42 +216,33 @@ func newFront(t *testing.T, behind *liveEnforcer) *front {
 	return f
 }
 
-func (f *front) to(behind *liveEnforcer) {
+func (f *front) to(behind *running.Enforcer) {
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: behind.Address()})
 	proxy.ErrorLog = log.New(io.Discard, "", 0)
 	f.behind.Store(proxy)
-}
-
-func awaitText(t *testing.T, in *lockedBuffer, want string) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(in.String(), want); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never %q in %s", want, in.String())
-		}
-	}
 }
 
 // A feed returns verdicts and manual entries as they come. When its enforcer is gone it reports that, and goes on with the
 // changes that it missed. When the enforcer does not know what followed its version, it returns the new entries of the list
 // and reports how many are gone.
 func TestWatchFeed(t *testing.T) {
-	first, err := startEnforcer(liveFolder(t), nil, listOf(1, sampleList()...))
+	first, err := running.StartEnforcer(running.Folder(t), nil, running.List(1, running.SampleList()...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	front := newFront(t, first)
 	w := watchAt(t, "--url", front.URL)
 	defer w.stop()
-	awaitText(t, &w.stderr, "weir: 3 keys on the list of "+front.URL+"; changes from now on:\n")
-	verdict := blockedNow("per-ip", "198.51.100.9", map[string]string{"ip": "198.51.100.9"})
-	first.log.put(verdict)
+	running.AwaitText(t, &w.stderr, "weir: 3 keys on the list of "+front.URL+"; changes from now on:\n")
+	verdict := running.BlockedNow("per-ip", "198.51.100.9", map[string]string{"ip": "198.51.100.9"})
+	first.Put(verdict)
 	w.wants("blocked 198.51.100.9")
 	longer := *verdict
 	longer.Until += 60_000
-	first.log.put(&longer, &longer)
+	first.Put(&longer, &longer)
 	w.wants("extended 198.51.100.9")
 	order := &blocklist.Order{ID: "o", Kind: blocklist.OrderBlock, Scope: "user", Value: "eve", From: verdict.From, Until: blocklist.Never, By: "bob", Why: "x"}
-	if err := first.set.Order(order, verdict.From); err != nil { // and Kafka does not have it
+	if err := first.Set.Order(order, verdict.From); err != nil { // and Kafka does not have it
 		t.Fatal(err)
 	}
 	w.wants("block user:eve")
@@ -258,8 +250,8 @@ func TestWatchFeed(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	awaitText(t, &w.stderr, "which is not an answer of an enforcer; trying again\n")
-	second, err := startEnforcer(liveFolder(t), nil, listOf(2, &longer, blockedNow("per-ip", "192.0.2.1", map[string]string{"ip": "192.0.2.1"})))
+	running.AwaitText(t, &w.stderr, "which is not an answer of an enforcer; trying again\n")
+	second, err := running.StartEnforcer(running.Folder(t), nil, running.List(2, &longer, running.BlockedNow("per-ip", "192.0.2.1", map[string]string{"ip": "192.0.2.1"})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,14 +259,14 @@ func TestWatchFeed(t *testing.T) {
 	front.to(second)
 	w.wants("blocked 192.0.2.1")
 	for _, said := range []string{"the enforcer does not have the changes after tests-1.", "4 keys left the list meanwhile, before their end\n", "answers again; changes are shown from where it was lost\n"} {
-		awaitText(t, &w.stderr, said)
+		running.AwaitText(t, &w.stderr, said)
 	}
 }
 
 // A lost enforcer is found again at its place, though meanwhile another place answered with a refusal.
 func TestWatchComesBackToTheSocket(t *testing.T) {
-	folder := liveFolder(t)
-	first, err := startEnforcer(folder, nil, listOf(1))
+	folder := running.Folder(t)
+	first, err := running.StartEnforcer(folder, nil, running.List(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,8 +277,8 @@ func TestWatchComesBackToTheSocket(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	awaitText(t, &w.stderr, barred.URL+" answers 401 Unauthorized, which is not an answer of an enforcer; trying again\n")
-	second, err := startEnforcer(folder, nil, listOf(2, blockedNow("per-ip", "192.0.2.1", map[string]string{"ip": "192.0.2.1"})))
+	running.AwaitText(t, &w.stderr, barred.URL+" answers 401 Unauthorized, which is not an answer of an enforcer; trying again\n")
+	second, err := running.StartEnforcer(folder, nil, running.List(2, running.BlockedNow("per-ip", "192.0.2.1", map[string]string{"ip": "192.0.2.1"})))
 	if err != nil {
 		t.Fatal(err)
 	}

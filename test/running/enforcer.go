@@ -1,4 +1,4 @@
-package main
+package running
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rogpeppe/go-internal/testscript"
 
 	"weir/internal/kafka"
 	"weir/internal/keys"
@@ -22,11 +21,11 @@ import (
 	"weir/pkg/rule"
 )
 
-// A liveEnforcer is a real enforcer over a list in memory. The records that it sends to the topic blocklist come back to it
+// An Enforcer is a real enforcer over a list in memory. The records that it sends to the topic blocklist come back to it
 // as from Kafka, unless Kafka is away.
-type liveEnforcer struct {
+type Enforcer struct {
 	*enforcer.Enforcer
-	set    *blocklist.Set
+	Set    *blocklist.Set
 	log    *loopback
 	cancel func()
 	ended  chan error
@@ -38,15 +37,15 @@ rules:
   - {name: sign-in, key: [user, path], limits: [5/min], mode: shadow}
 `
 
-// startEnforcer runs an enforcer that listens on weir.sock in a folder and on a port, with a file of keys if one is named.
-func startEnforcer(folder string, known *keys.File, set *blocklist.Set) (*liveEnforcer, error) {
+// StartEnforcer runs an enforcer that listens on weir.sock in a folder and on a port, with a file of keys if one is named.
+func StartEnforcer(folder string, known *keys.File, set *blocklist.Set) (*Enforcer, error) {
 	rules, _, err := rule.Parse("rules.yaml", []byte(liveRules))
 	if err != nil {
 		return nil, err
 	}
-	e := &liveEnforcer{set: set, ended: make(chan error, 1)}
-	e.log = &loopback{set: e.set, offset: set.Version().Offset}
-	e.Enforcer, err = enforcer.Open(enforcer.Config{Set: e.set, Ruling: enforcer.Ruling{Rules: rules, Header: "X-Forwarded-For", Client: request.NewClient([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})},
+	e := &Enforcer{Set: set, ended: make(chan error, 1)}
+	e.log = &loopback{set: e.Set, offset: set.Version().Offset}
+	e.Enforcer, err = enforcer.Open(enforcer.Config{Set: e.Set, Ruling: enforcer.Ruling{Rules: rules, Header: "X-Forwarded-For", Client: request.NewClient([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})},
 		Listen: "127.0.0.1:0", Socket: filepath.Join(folder, "weir.sock"), Keys: known, Refusal: http.StatusTooManyRequests, Folder: folder,
 		Sinks: &enforcer.Sinks{Blocklist: e.log, Events: &loopback{}, Hits: &loopback{}}, EventsPartitions: 4, HitsPartitions: 16,
 		Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
@@ -64,13 +63,24 @@ func startEnforcer(folder string, known *keys.File, set *blocklist.Set) (*liveEn
 	return nil, fmt.Errorf("it does not listen: %w", e.Close())
 }
 
-func (e *liveEnforcer) Close() error {
+// Close ends the enforcer.
+func (e *Enforcer) Close() error {
 	e.cancel()
 	return <-e.ended
 }
 
-// listOf returns a complete list; lists of another epoch are other lists.
-func listOf(epoch int64, entries ...*blocklist.Entry) *blocklist.Set {
+// LoseKafka makes Kafka take no records of the enforcer any more.
+func (e *Enforcer) LoseKafka() {
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
+	e.log.away = true
+}
+
+// Put adds entries to the list as aggregators would.
+func (e *Enforcer) Put(entries ...*blocklist.Entry) { e.log.put(entries...) }
+
+// List returns a complete list; lists of another epoch are other lists.
+func List(epoch int64, entries ...*blocklist.Entry) *blocklist.Set {
 	set := blocklist.NewSet(blocklist.Limits{})
 	filling, now := set.Fill(), time.Now().UnixMilli()
 	for i, e := range entries {
@@ -128,57 +138,20 @@ func (l *loopback) put(entries ...*blocklist.Entry) {
 	}
 }
 
-// blockedNow returns a verdict of this moment.
-func blockedNow(rule, key string, fields map[string]string) *blocklist.Entry {
+// BlockedNow returns a verdict of this moment.
+func BlockedNow(rule, key string, fields map[string]string) *blocklist.Entry {
 	now := time.Now().UnixMilli()
 	return &blocklist.Entry{ID: blocklist.ID(rule, key, now, 1), Rule: rule, Key: key, Fields: fields, From: now, Until: now + 600_000, Decided: now,
 		Limit: "10/min", Count: 11, Level: 1, By: "weir"}
 }
 
-func sampleList() []*blocklist.Entry {
-	shadow := blockedNow("sign-in", "alice /login", map[string]string{"user": "alice", "path": "/login"})
+// SampleList are the entries that scripts see.
+func SampleList() []*blocklist.Entry {
+	shadow := BlockedNow("sign-in", "alice /login", map[string]string{"user": "alice", "path": "/login"})
 	shadow.Mode, shadow.Level = blocklist.Shadow, 2
 	return []*blocklist.Entry{
-		blockedNow("per-ip", "203.0.113.7", map[string]string{"ip": "203.0.113.7"}),
-		blockedNow("per-ip", "2001:db8::/64", map[string]string{"ip": "2001:db8::/64"}),
+		BlockedNow("per-ip", "203.0.113.7", map[string]string{"ip": "203.0.113.7"}),
+		BlockedNow("per-ip", "2001:db8::/64", map[string]string{"ip": "2001:db8::/64"}),
 		shadow,
 	}
-}
-
-// enforcer is for scripts: `enforcer data` runs one on the socket data/weir.sock, `enforcer data keys.yaml` one with keys;
-// both listen on $PORT_URL too. After `enforcer data away` it does not reach Kafka any more.
-func runEnforcer(ts *testscript.TestScript, _ bool, args []string) {
-	live := liveOf(ts)
-	if len(args) > 1 && args[1] == "away" {
-		log := live.enforcer.log
-		log.mu.Lock()
-		log.away = true
-		log.mu.Unlock()
-		return
-	}
-	ts.Check(live.stopEnforcer())
-	if args[0] == "stop" {
-		return
-	}
-	var known *keys.File
-	if len(args) > 1 {
-		file, err := keys.Open(ts.MkAbs(args[1]))
-		ts.Check(err)
-		known = file
-	}
-	ts.Check(os.MkdirAll(ts.MkAbs(args[0]), 0o755))
-	e, err := startEnforcer(ts.MkAbs(args[0]), known, listOf(1, sampleList()...))
-	ts.Check(err)
-	live.enforcer = e
-	ts.Setenv("PORT_URL", "http://"+e.Address())
-	ts.Defer(func() { ts.Check(live.stopEnforcer()) })
-}
-
-func (l *liveScript) stopEnforcer() error {
-	if l.enforcer == nil {
-		return nil
-	}
-	e := l.enforcer
-	l.enforcer = nil
-	return e.Close()
 }

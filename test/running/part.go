@@ -1,0 +1,79 @@
+package running
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+)
+
+// A Part answers /status as a collector does.
+type Part struct {
+	*httptest.Server
+	Says atomic.Pointer[string]
+}
+
+// NewPart runs a part that answers this text, until the test changes Says; an empty text is answered with 503.
+func NewPart(t *testing.T, says string) *Part {
+	p := &Part{}
+	p.Says.Store(&says)
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if text := *p.Says.Load(); text != "" {
+			io.WriteString(w, text)
+			return
+		}
+		http.Error(w, "starting", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Address is the host and port.
+func (p *Part) Address() string { return strings.TrimPrefix(p.URL, "http://") }
+
+// Within is the test's context with a limit.
+func Within(t *testing.T, patience time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Commit commits offsets as a member of the group, and leaves the group.
+func Commit(t *testing.T, client *kafka.Client, group, topic string, partitions int, offsets map[int]int64) {
+	t.Helper()
+	ctx, leave := context.WithCancel(Within(t, 2*time.Minute))
+	defer leave()
+	left := atomic.Int64{}
+	left.Store(int64(partitions))
+	err := client.RunGroup(ctx, kafka.Group{Name: group, Topics: map[string]int{topic: partitions}}, func(ctx context.Context, claim *kafka.Claim) error {
+		if offset, ok := offsets[claim.Partition]; ok {
+			if err := claim.Commit(ctx, kafka.Commit{Offset: offset}); err != nil {
+				return err
+			}
+		}
+		if left.Add(-1) == 0 {
+			leave()
+		}
+		<-ctx.Done()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// AwaitText waits until a text is in the buffer.
+func AwaitText(t *testing.T, in *Buffer, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(in.String(), want); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never %q in %s", want, in.String())
+		}
+	}
+}
