@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/initial"
 	"weir/test/port"
 	"weir/test/real"
 )
@@ -88,7 +89,7 @@ func (s ordinarySite) ask(t *testing.T, path, user string) int {
 func runInitial(t *testing.T, log string) (p process, enforcer string, weir func(args ...string) string) {
 	t.Helper()
 	folder := t.TempDir()
-	if _, err := writeInitial(folder, findLogs([]string{log})); err != nil {
+	if _, err := initial.Write(folder, initial.Find([]string{log})); err != nil {
 		t.Fatal(err)
 	}
 	enforcer, flags := apart(t)

@@ -8,6 +8,11 @@ import (
 
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/initial"
+	"weir/cmd/weir/internal/inspect"
+	"weir/cmd/weir/internal/offline"
+	"weir/cmd/weir/internal/operate"
+	"weir/cmd/weir/internal/replay"
 	"weir/internal/nearest"
 )
 
@@ -33,10 +38,10 @@ them.`,
 		PersistentPreRunE: func(*cobra.Command, []string) error { *started = true; return nil },
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(usualLogs()), newInit(), newSend(), newVersion(), newMan())
-	root.AddCommand(operateCommands()...)
-	root.AddCommand(inspectCommands()...)
-	root.AddCommand(offlineCommands(version())...)
+	root.AddCommand(newRun(initial.Usual()), initial.Command(), replay.Command(), newVersion(), newMan())
+	root.AddCommand(operate.Commands()...)
+	root.AddCommand(inspect.Commands()...)
+	root.AddCommand(offline.Commands(version())...)
 	root.InitDefaultCompletionCmd("completion")
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

@@ -12,6 +12,8 @@ import (
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/demo"
+	"weir/cmd/weir/internal/initial"
 )
 
 // A runCommand contains the flags of `weir run`.
@@ -20,8 +22,8 @@ type runCommand struct {
 	demo    bool
 	usual   []string // where logs are looked for without a configuration
 
-	site *demoSite // nil without --demo
-	logs foundLogs
+	site *demo.Site // nil without --demo
+	logs initial.Logs
 	out  io.Writer
 }
 
@@ -56,15 +58,15 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 	}
 
 	if r.demo {
-		site, err := openDemo()
+		site, err := demo.Open()
 		if err != nil {
 			return err
 		}
-		defer site.close()
-		r.site, r.options.File = site, site.config()
+		defer site.Close()
+		r.site, r.options.File = site, site.Config()
 	} else {
-		r.logs = findLogs(r.usual)
-		r.options.Default = configInMemory(r.logs)
+		r.logs = initial.Find(r.usual)
+		r.options.Default = initial.Config(r.logs)
 	}
 
 	settings, _, err := config.Load(r.options) // daemon.Run reads it again and logs its warnings
@@ -74,8 +76,8 @@ func (r *runCommand) run(c *cobra.Command, _ []string) error {
 
 	// Without a configuration the sources are the logs that were found, so there has to be one.
 	if settings.File == "" {
-		r.logs.warn(c.ErrOrStderr())
-		if err := r.logs.missing(); err != nil {
+		r.logs.Warn(c.ErrOrStderr())
+		if err := r.logs.Missing(); err != nil {
 			return exit.Wrong(err)
 		}
 	}
@@ -92,7 +94,7 @@ func (r *runCommand) companion(ctx context.Context, p *daemon.Process, status fu
 	if r.site == nil {
 		return
 	}
-	if err := r.site.run(ctx, "http://"+p.Config.Enforcer.Listen+"/v1/check"); err != nil {
+	if err := r.site.Run(ctx, "http://"+p.Config.Enforcer.Listen+"/v1/check"); err != nil {
 		p.Logger.Error("the demonstration site has ended", "error", err)
 	}
 }

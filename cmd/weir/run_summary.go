@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/weir/internal/demo"
 	"weir/cmd/weir/internal/shown"
 	"weir/pkg/collector"
 	"weir/pkg/rule"
@@ -133,7 +134,7 @@ func (t *runSummary) enforcer(b *strings.Builder) {
 	url := t.config.Enforcer.TLS.URL(t.config.Enforcer.Listen)
 	client := "203.0.113.7"
 	if t.demo {
-		client = abuserAddresses()[0].String()
+		client = demo.Abusers()[0].String()
 	}
 	fmt.Fprintf(b, "enforcer   %s\n", url)
 	fmt.Fprintf(b, "ask it     curl -i -H 'X-Forwarded-For: %s' %s/v1/check\n", client, url)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/demo"
 	"weir/test/port"
 )
 
@@ -53,7 +54,7 @@ func TestTheDemonstrationFindsItsAbusers(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	enforcer, flags := apart(t)
 	p := start(t, append([]string{"run", "--demo"}, flags...)...)
-	for _, address := range abuserAddresses() {
+	for _, address := range demo.Abusers() {
 		awaitAnswer(t, p, enforcer, address.String(), http.StatusTooManyRequests)
 	}
 	if got := answers(enforcer, "192.0.2.1"); got != http.StatusOK {

@@ -1,0 +1,119 @@
+// Package initial has the configuration and the rules to begin with: `weir init` writes them, and `weir run` uses them where
+// there is no configuration. Their sources are the access logs that are found in the usual places.
+package initial
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/pkg/rule"
+)
+
+var (
+	//go:embed weir.yaml
+	configText string
+	//go:embed rules.yaml
+	rulesText string
+)
+
+// Command returns the command init, a new one at each call.
+func Command() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init [DIRECTORY]",
+		Short: "Write a weir.yaml and a rules.yaml to begin with",
+		Long: `Init writes a commented weir.yaml and rules.yaml into a directory, by default the current one. The sources are the access
+logs that it finds on this machine. The mode is shadow: blocks are decided and shown, and no one is refused. If one of
+the files exists already, nothing is written.`,
+		Example: `  weir init
+  weir init /etc/weir`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return exit.Wrongf("init takes one directory; for example: %s", command.Example(c))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			folder := append(args, ".")[0]
+			logs := Find(Usual())
+
+			written, err := Write(folder, logs)
+			for _, path := range written {
+				fmt.Fprintln(c.OutOrStdout(), "wrote", path)
+			}
+			if err != nil {
+				return err
+			}
+
+			logs.Warn(c.ErrOrStderr())
+			fmt.Fprintln(c.OutOrStdout(), "next: weir run --config", filepath.Join(folder, "weir.yaml"))
+			return nil
+		},
+	}
+}
+
+// Write writes both files, or none where one exists.
+func Write(folder string, logs Logs) (written []string, err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	files := []struct{ path, text string }{
+		{filepath.Join(folder, "rules.yaml"), rulesText},
+		{filepath.Join(folder, "weir.yaml"), configFor(logs)},
+	}
+
+	for _, file := range files {
+		if _, err := os.Lstat(file.path); err == nil {
+			return nil, fmt.Errorf("%s exists already; nothing was written", file.path)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+
+	for _, file := range files {
+		if err := os.WriteFile(file.path, []byte(file.text), 0o644); err != nil {
+			return written, err
+		}
+		written = append(written, file.path)
+	}
+
+	return written, nil
+}
+
+// configFor returns the initial configuration with the found logs as its sources.
+func configFor(logs Logs) string {
+	lines := []string{"    - {file: [/var/log/nginx/*access*.log]}"}
+	if patterns := logs.patterns(); len(patterns) > 0 {
+		lines = nil
+		for _, pattern := range patterns {
+			lines = append(lines, "    - {file: ["+strconv.Quote(pattern)+"]}")
+		}
+	}
+	return strings.Replace(configText, "SOURCES\n", strings.Join(lines, "\n")+"\n", 1)
+}
+
+// Config returns the same configuration with the rules in it, for a run without files.
+func Config(logs Logs) []byte {
+	rules := "rules:\n" + indented(rulesText)
+	return []byte(strings.Replace(configFor(logs), "rules: rules.yaml\n", rules, 1))
+}
+
+func indented(text string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	return "  " + strings.Join(lines, "\n  ") + "\n"
+}
+
+// Rules returns the rules of a weir run without a configuration.
+func Rules() *rule.Set {
+	set, _, _ := rule.Parse("rules.yaml", []byte(rulesText)) // a test parses them
+	return set
+}

@@ -1,0 +1,80 @@
+package initial
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"weir/cmd/internal/config"
+	"weir/pkg/rule"
+)
+
+// The settings in comments of the initial configuration are the defaults.
+func TestTheInitialConfigurationShowsDefaults(t *testing.T) {
+	read := func(text string) *config.Config {
+		c, warnings, err := config.Read([]byte(text), config.Options{Environ: []string{"STATE_DIRECTORY=/var/lib/weir"}})
+		if err != nil || len(warnings) > 0 {
+			t.Fatal(err, warnings, text)
+		}
+		c.Rules, c.RuleSet = rule.Source{}, nil
+		return c
+	}
+	text := string(Config(Logs{}))
+	var shown []string
+	for line := range strings.Lines(text) {
+		if len(line) > 2 && line[0] == '#' && line[1] != ' ' {
+			line = line[1:]
+		} else if strings.HasPrefix(line, "#  ") { // within a section that is not a comment
+			line = " " + line[2:]
+		}
+		shown = append(shown, line)
+	}
+	whole := strings.Join(shown, "")
+	if whole == text {
+		t.Fatal("nothing is shown")
+	}
+	if got, want := read(whole), read(text); !reflect.DeepEqual(got, want) {
+		t.Errorf("with what is shown\n%+v\nwithout\n%+v", got, want)
+	}
+}
+
+func TestLogsAreFound(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"access.log", "shop-access.log", "error.log"} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pattern := filepath.Join(folder, "*access.log")
+	found := Find([]string{pattern, filepath.Join(folder, "none*.log")})
+	if len(found.locked) > 0 || len(found.patterns()) != 1 || found.patterns()[0] != pattern {
+		t.Errorf("%+v", found)
+	}
+	if text := configFor(found); !strings.Contains(text, pattern) || strings.Contains(text, "SOURCES") {
+		t.Error(text)
+	}
+}
+
+func TestLogsThatMayNotBeReadAreNamedWithTheRemedy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "access.log")
+	if err := os.WriteFile(path, nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		found Logs
+		want  error
+	}{{Logs{}, errNoLogs}, {Logs{locked: []string{path}}, errLockedLogs}, {Logs{locked: []string{path}, readable: []string{"/*.log"}}, nil}} {
+		if err := test.found.Missing(); !errors.Is(err, test.want) {
+			t.Errorf("%+v: %v", test.found, err)
+		}
+	}
+	var said bytes.Buffer
+	Logs{locked: []string{path}}.Warn(&said)
+	if !strings.Contains(said.String(), path+" may not be read by ") || !strings.Contains(said.String(), "sudo ") {
+		t.Error(said.String())
+	}
+}

@@ -1,0 +1,149 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
+)
+
+// An aggregatorFlags selects the aggregators and the enforcer that a command asks.
+type aggregatorFlags struct {
+	enforcer    ask.Flags
+	aggregators []string
+}
+
+func (f *aggregatorFlags) add(c *cobra.Command) {
+	f.enforcer.Add(c)
+	c.Flags().StringArrayVar(&f.aggregators, "aggregator", nil, "ask the aggregator at `URL`; repeat it for all that share the partitions (default aggregator.listen)")
+}
+
+// open returns the aggregators to ask. They get the same API key as the enforcer: that of --key-file.
+func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
+	client, err := ask.PartClient(countsPatience)
+	if err != nil {
+		return nil, err
+	}
+
+	a := &aggregators{client: client, urls: f.aggregators}
+	for _, text := range a.urls {
+		at, err := url.Parse(text)
+		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+			return nil, exit.Wrongf("--aggregator: %q is not the URL of an aggregator; write it as http://aggregator.example:7411", text)
+		}
+	}
+
+	if len(a.urls) == 0 && settings.Aggregator.Listen != "" {
+		a.urls = []string{settings.Aggregator.TLS.URL(settings.Aggregator.Listen)}
+	}
+	if len(a.urls) == 0 {
+		return nil, exit.Wrongf("the configuration has no aggregator that listens; name one with --aggregator")
+	}
+
+	a.key, err = f.enforcer.SharedKey()
+	return a, err
+}
+
+const (
+	countsPatience = 15 * time.Second // for a complete answer
+	maxCounts      = 16 << 20         // bytes of an answer that are read
+)
+
+// The aggregators share the partitions, and each answers only for its own.
+type aggregators struct {
+	client *http.Client
+	urls   []string
+	key    string
+}
+
+// The reasons for which an aggregator has no counts of a key.
+var (
+	errElsewhere = errors.New("not counted there")
+	errNoKey     = errors.New("not a key of the rule")
+)
+
+// ask sends a request to one aggregator and decodes its answer.
+func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(at, "/")+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	if a.key != "" {
+		request.Header.Set("X-Api-Key", a.key)
+	}
+
+	answer, err := a.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("no aggregator answers at %s: %w; start it (weir run, or aggregator), or name the ones that run: --aggregator URL", at, exit.Cause(err))
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxCounts))
+	if err != nil {
+		return fmt.Errorf("the aggregator at %s: %w", at, exit.Cause(err))
+	}
+
+	switch says := strings.TrimSpace(string(text)); answer.StatusCode {
+	case http.StatusOK:
+		if err := json.Unmarshal(text, into); err != nil {
+			return fmt.Errorf("the answer of %s is not that of an aggregator: %w", at, err)
+		}
+		return nil
+	case http.StatusNotFound:
+		return fmt.Errorf("the aggregator at %s: %w: %.200s", at, errElsewhere, says)
+	case http.StatusBadRequest:
+		return fmt.Errorf("the aggregator at %s: %w: %.200s", at, errNoKey, says)
+	default:
+		return fmt.Errorf("the aggregator at %s answers %s: %.200s", at, answer.Status, says)
+	}
+}
+
+// A countedKey contains the counts of one key of a rule.
+type countedKey struct {
+	Rule      string     `json:"rule"`
+	Key       string     `json:"key"`
+	Partition int        `json:"partition"`
+	Where     string     `json:"where"` // hot, cold or none
+	At        time.Time  `json:"at"`
+	Newest    *time.Time `json:"newest"`
+	Limits    []struct {
+		Limit  string     `json:"limit"`
+		Count  int64      `json:"count"`
+		Clears *time.Time `json:"clears"`
+	} `json:"limits"`
+	Block *struct {
+		ID      string     `json:"id"`
+		From    time.Time  `json:"from"`
+		Until   *time.Time `json:"until"`
+		Limit   string     `json:"limit"`
+		Count   int64      `json:"count"`
+		Level   int        `json:"level"`
+		Blocked bool       `json:"blocked"`
+		Ended   *time.Time `json:"ended"`
+	} `json:"block"`
+}
+
+// find asks the aggregators in turn until one of them counts the key.
+func (a *aggregators) find(ctx context.Context, rule, key string) (*countedKey, error) {
+	query := url.Values{"rule": {rule}, "key": {key}}
+	var faults []error
+	for _, at := range a.urls {
+		counted := &countedKey{}
+		err := a.ask(ctx, at, "/v1/keys", query, counted)
+		if err == nil || errors.Is(err, errNoKey) || ctx.Err() != nil {
+			return counted, err
+		}
+		faults = append(faults, err)
+	}
+	return nil, errors.Join(faults...)
+}

@@ -1,0 +1,37 @@
+package inspect
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/test/running"
+)
+
+// Missing records and another log in the place of the first are reported, and reading goes on where it can.
+func TestCatMissed(t *testing.T) {
+	b, err := running.StartBroker(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := running.FillSamples(b.Client); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, follow := range []bool{false, true} {
+		p := &catPart{partition: 1, reader: b.Client.NewReader("weir.hits", 1, 50), end: 60}
+		stderr := &running.Buffer{}
+		r := &catRun{client: b.Client, topic: "weir.hits", shown: newCatWriter(&running.Buffer{}, stderr, "weir.hits", "json")}
+		p.show = func(*kafka.Record) { cancel() }
+		err := r.read(ctx, p, follow)
+		if want := "weir: weir.hits/1: the log ends at 1, before 50; the topic was made again, and is shown from its beginning\n"; follow && stderr.String() != want {
+			t.Errorf("%q", stderr)
+		}
+		if !follow && (err == nil || err.Error() != "fetching weir.hits/1: the log ends at 1, before 50") {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package inspect
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
+	"weir/internal/kafka"
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+)
+
+// A catWriter shows records in one of three forms. Several goroutines may use it, each with its own show function.
+type catWriter struct {
+	topic, form string
+
+	mu     sync.Mutex
+	out    *bufio.Writer
+	stderr io.Writer
+	unread int
+	err    error // the first error of writing
+}
+
+func newCatWriter(stdout, stderr io.Writer, topic, form string) *catWriter {
+	return &catWriter{topic: topic, form: form, out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr}
+}
+
+// each shows the records that were read, without follow only those before the partition's end.
+func (w *catWriter) each(records []kafka.Record, p *catPart, follow bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range records {
+		if !follow && records[i].Offset >= p.end {
+			p.reader.SetNext(records[i].Offset) // --follow begins here
+			break
+		}
+		p.show(&records[i])
+	}
+
+	if follow && len(records) > 0 {
+		w.note(w.out.Flush())
+	}
+	return w.err
+}
+
+func (w *catWriter) flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.note(w.out.Flush())
+	return w.err
+}
+
+// end returns an error when some records could not be read.
+func (w *catWriter) end() error {
+	err := w.flush()
+	if w.unread > 0 {
+		err = errors.Join(err, fmt.Errorf("%s could not be read", output.Counted(w.unread, "record")))
+	}
+	return err
+}
+
+// warn writes a line that is not a record to standard error.
+func (w *catWriter) warn(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Fprintln(w.stderr, "weir:", line)
+}
+
+func (w *catWriter) failed(partition int, r *kafka.Record, err error) {
+	w.unread++
+	w.note(w.out.Flush()) // so that a person sees the error next to the records around it
+	fmt.Fprintf(w.stderr, "weir: %s/%d, offset %d: %v\n", w.topic, partition, r.Offset, err)
+}
+
+func (w *catWriter) note(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *catWriter) printf(format string, args ...any) {
+	_, err := fmt.Fprintf(w.out, format, args...)
+	w.note(err)
+}
+
+// A shownBatch is a batch of hits as `weir cat hits --json` writes it.
+type shownBatch struct {
+	Partition int        `json:"partition"`
+	Offset    int64      `json:"offset"`
+	Source    string     `json:"source"`
+	From      int64      `json:"from"`
+	To        int64      `json:"to"`
+	Part      int        `json:"part,omitempty"` // from 0 on, when the hits up to a boundary do not fit into one record
+	More      bool       `json:"more,omitempty"` // further parts follow
+	Hits      []shownHit `json:"hits"`
+}
+
+// A shownHit is a hit, or the command to forget the counts of a key.
+type shownHit struct {
+	Rule    string           `json:"rule"`
+	Key     string           `json:"key"`
+	Time    backtest.Instant `json:"time"`
+	Cost    int64            `json:"cost,omitempty"`
+	Unblock string           `json:"unblock,omitempty"` // the command's id; then there is no cost
+}
+
+// hits returns a function that shows the batches of one partition.
+func (w *catWriter) hits(partition int) func(*kafka.Record) {
+	var reader hit.Reader
+	return func(r *kafka.Record) {
+		if err := reader.Reset(r.Value); err != nil {
+			w.failed(partition, r, err)
+			return
+		}
+
+		switch w.form {
+		case "json":
+			w.note(output.JSON(w.out).Encode(newShownBatch(partition, r.Offset, &reader)))
+		case "plain":
+			for _, item := range reader.Items() {
+				w.printf("%s\n", output.Printable(string(reader.Pairs()[item.Pair].Key)))
+			}
+		default:
+			w.batchText(newShownBatch(partition, r.Offset, &reader), reader.Header())
+		}
+	}
+}
+
+func newShownBatch(partition int, offset int64, r *hit.Reader) *shownBatch {
+	h := r.Header()
+	b := &shownBatch{Partition: partition, Offset: offset, Source: h.Source, From: h.From, To: h.To, Part: h.Part, More: h.More,
+		Hits: make([]shownHit, 0, len(r.Items()))}
+	for _, item := range r.Items() {
+		pair := r.Pairs()[item.Pair]
+		shown := shownHit{Rule: r.Rules()[pair.Rule], Key: string(pair.Key), Time: backtest.Instant(item.UnixMilli), Cost: item.Cost}
+		if id, ok := r.Unblock(item); ok {
+			shown.Unblock = string(id)
+		}
+		b.Hits = append(b.Hits, shown)
+	}
+	return b
+}
+
+func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
+	part := ""
+	if b.Part > 0 || b.More {
+		part = fmt.Sprintf(", part %d", b.Part)
+	}
+
+	w.printf("%d/%d  %s from %d to %d%s, batch boundary at %s, rules %s: %s\n", b.Partition, b.Offset, b.Source, b.From, b.To, part,
+		backtest.Instant(h.Clock), h.Fingerprint, output.Counted(len(b.Hits), "hit"))
+	for _, h := range b.Hits {
+		switch {
+		case h.Cost == 0:
+			w.printf("    %s  %s  %s  forget its counts (%s)\n", h.Time, h.Rule, output.Printable(h.Key), h.Unblock)
+		case h.Cost > 1:
+			w.printf("    %s  %s  %s  cost %d\n", h.Time, h.Rule, output.Printable(h.Key), h.Cost)
+		default:
+			w.printf("    %s  %s  %s\n", h.Time, h.Rule, output.Printable(h.Key))
+		}
+	}
+}
+
+// blocklist returns a function that shows entries, and manual entries in the same form. Watermarks and tombstones are
+// shown only to people.
+func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
+	return func(r *kafka.Record) {
+		if r.Value == nil {
+			if w.form == "text" {
+				w.printf("%d  %s  cleaned up\n", r.Offset, output.Printable(string(r.Key)))
+			}
+			return
+		}
+
+		record, err := blocklist.DecodeRecord(r.Key, r.Value)
+		if err != nil {
+			w.failed(partition, r, err)
+			return
+		}
+		if record.Mark != nil {
+			w.markText(r.Offset, record.Mark)
+			return
+		}
+
+		entry := record.Entry
+		if record.Order != nil {
+			entry = record.Order.Entry()
+		}
+
+		switch w.form {
+		case "json":
+			w.note(output.JSON(w.out).Encode(entry))
+		case "plain":
+			w.printf("%s\n", output.Printable(entry.Key))
+		default:
+			w.entryText(r.Offset, entry)
+		}
+	}
+}
+
+func (w *catWriter) markText(offset int64, m *blocklist.Mark) {
+	if w.form == "text" {
+		w.printf("%d  watermark of %s: partition %d of %d counted to offset %d, generation %d, as of %s\n", offset, m.List, m.Partition, m.Partitions,
+			m.Offset, m.Generation, backtest.Instant(m.At))
+	}
+}
+
+func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
+	if e.Order != 0 {
+		w.orderText(offset, &shown.Entry{Entry: *e})
+		return
+	}
+
+	until := "forever"
+	if e.Until != blocklist.Never {
+		until = "until " + backtest.Instant(e.Until).String()
+	}
+
+	w.printf("%d  %s  %s  blocked from %s %s", offset, e.Rule, output.Printable(e.Key), backtest.Instant(e.From), until)
+	if e.Limit != "" {
+		w.printf(", %d hits broke %s, level %d", e.Count, e.Limit, e.Level)
+	}
+	if e.Source == blocklist.Manual {
+		w.printf(", by %s: %s", output.Printable(e.By), output.Printable(e.Why))
+	}
+	if e.Mode == blocklist.Shadow {
+		w.printf(", in shadow")
+	}
+	if e.Ended != 0 {
+		w.printf(", ended %s", backtest.Instant(e.Ended))
+	}
+
+	w.printf("\n")
+}
+
+// orderText shows a manual entry.
+func (w *catWriter) orderText(offset int64, e *shown.Entry) {
+	w.printf("%d  %s  %s  from %s %s, %s", offset, e.Order, e.Target(), backtest.Instant(e.From), e.UntilText(), e.WhyText())
+	if e.Ended != 0 {
+		w.printf(", ended %s", backtest.Instant(e.Ended))
+	}
+	w.printf("\n")
+}

@@ -1,0 +1,258 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/initial"
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+	"weir/pkg/rule"
+)
+
+// An explainCommand contains the flags of `weir explain`.
+type explainCommand struct {
+	ask    aggregatorFlags
+	rule   string
+	output command.Output
+}
+
+func newExplain() *cobra.Command {
+	e := &explainCommand{}
+	c := &cobra.Command{
+		Use:   "explain [flags] KEY",
+		Short: "Show the counts of a key under each limit, and its entries on the list",
+		Long: `Explain asks the aggregators for the counts of a key under each limit, and when each count clears if no more hits come.
+It asks an enforcer for the entries on the list that apply to the key. A key is an address (counted as the prefix that a
+rule makes of it), a field with its value (user:alice), or a key as the list shows it (alice /login).
+
+The rules are those of the configuration here, or the one that --rule names. Without a configuration they are those of a
+weir run without one. If nothing is counted and nothing is on the list, the exit code is 3.`,
+		Example: `  weir explain 203.0.113.7
+  weir explain user:alice --json
+  weir explain 'alice /login' --rule sign-in --aggregator http://a1:7411 --aggregator http://a2:7411`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
+				return exit.Wrongf("explain needs one key, in quotes if it has spaces; for example: %s", command.Example(c))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return e.run(c, args[0]) },
+	}
+	e.ask.add(c)
+	c.Flags().StringVar(&e.rule, "rule", "", "ask about one `RULE` only")
+	e.output.Add(c, "text", "json")
+	return c
+}
+
+// An explanation contains all that is known of a key, as `weir explain --json` writes it.
+type explanation struct {
+	Key     string         `json:"key"`
+	Entries []*shown.Entry `json:"entries"`        // on the list
+	Orders  []*shown.Entry `json:"orders"`         // manual entries that let it through
+	Next    string         `json:"next,omitempty"` // not empty when /v1/find has more entries
+	Sending *shown.Sending `json:"sending,omitempty"`
+	Counted []*countedKey  `json:"counted"`
+	Faults  []string       `json:"faults"` // the errors of parts that could not be asked
+}
+
+func (e *explainCommand) run(c *cobra.Command, key string) error {
+	form, err := e.output.Chosen()
+	if err != nil {
+		return err
+	}
+
+	// With --rule the command works even when the rules here have mistakes.
+	load := e.ask.enforcer.Live.Load
+	if e.rule != "" {
+		load = func() (*config.Config, error) { return e.ask.enforcer.Live.LoadAnyhow(c.ErrOrStderr()) }
+	}
+
+	settings, err := load()
+	if err != nil {
+		return err
+	}
+
+	asked, err := e.ask.open(settings)
+	if err != nil {
+		return err
+	}
+
+	assumed := settings.RuleSet == nil && e.rule == ""
+	if assumed {
+		settings.RuleSet = initial.Rules()
+	}
+
+	known := &explanation{Key: key, Entries: []*shown.Entry{}, Orders: []*shown.Entry{}, Counted: []*countedKey{}, Faults: []string{}}
+	// Where the rules are only assumed, an aggregator that does not count the key need not be an error.
+	faults, unknown := e.askAggregators(c, asked, e.rules(settings, key), known)
+	switch {
+	case !assumed:
+		faults = append(faults, unknown...)
+	case len(unknown) > 0 && len(known.Counted) == 0:
+		faults = append(faults, errNoRules)
+	}
+
+	faults = append(faults, e.askEnforcer(c, key, known))
+	return errors.Join(known.show(c.OutOrStdout(), form, faults), errors.Join(faults...), known.outcome())
+}
+
+var errNoRules = errors.New("there are no rules here; name one with --rule, or the configuration with --config")
+
+// askAggregators adds the counts of the key. It returns each error once, even when several rules meet it; unknown are
+// the errors of aggregators that do not count the key.
+func (e *explainCommand) askAggregators(c *cobra.Command, asked *aggregators, names []ruleKey, known *explanation) (faults, unknown []error) {
+	told := map[string]bool{}
+	for _, name := range names {
+		counted, err := asked.find(c.Context(), name.rule, name.key)
+		switch {
+		case errors.Is(err, errNoKey) && e.rule == "":
+		case err != nil && told[err.Error()]:
+		case errors.Is(err, errElsewhere):
+			unknown = append(unknown, err)
+		case err != nil:
+			faults = append(faults, err)
+		case counted.Where != "none" || e.rule != "":
+			known.Counted = append(known.Counted, counted)
+		}
+
+		if err != nil {
+			told[err.Error()] = true
+		}
+	}
+
+	return faults, unknown
+}
+
+// A ruleKey is a key to ask for under a rule.
+type ruleKey struct{ rule, key string }
+
+// rules returns the rules that may count the key, with the key in the form of each.
+func (e *explainCommand) rules(settings *config.Config, key string) []ruleKey {
+	scope, value, err := blocklist.ParseTarget(key)
+	ofField := err == nil && scope != "ip"
+	if settings.RuleSet == nil {
+		return []ruleKey{{e.rule, key}}
+	}
+
+	var names []ruleKey
+	for _, r := range settings.RuleSet.Rules {
+		if e.rule != "" && e.rule != r.Name {
+			continue
+		}
+		if ofField && slices.Equal(r.Key.Words(), []string{scope}) {
+			names = append(names, ruleKey{r.Name, value})
+		} else if !ofField && countsBy(r, key) {
+			names = append(names, ruleKey{r.Name, key})
+		}
+	}
+
+	if len(names) == 0 && e.rule != "" {
+		return []ruleKey{{e.rule, key}}
+	}
+	return names
+}
+
+func countsBy(r *rule.Rule, key string) bool {
+	_, err := r.Key.Canonical(key)
+	return err == nil
+}
+
+// askEnforcer adds the entries on the list.
+func (e *explainCommand) askEnforcer(c *cobra.Command, key string, known *explanation) error {
+	enforcer, err := e.ask.enforcer.Connect()
+	if err != nil {
+		return err
+	}
+	defer enforcer.Close()
+	query := url.Values{"key": {key}}
+	if e.rule != "" {
+		query.Set("rule", e.rule)
+	}
+	_, err = enforcer.Ask(c.Context(), http.MethodGet, "/v1/find", query, nil, known)
+	return err
+}
+
+// outcome returns an error when nothing is known of the key.
+func (x *explanation) outcome() error {
+	if len(x.Counted)+len(x.Entries)+len(x.Orders) == 0 && len(x.Faults) == 0 {
+		return exit.Unmetf("nothing is counted for %s, and no entry on the list applies to it", x.Key)
+	}
+	return nil
+}
+
+func (x *explanation) show(w io.Writer, form string, faults []error) error {
+	for _, fault := range faults {
+		if fault != nil {
+			x.Faults = append(x.Faults, fault.Error())
+		}
+	}
+
+	if form == "json" {
+		return output.JSON(w).Encode(x)
+	}
+	var b strings.Builder
+	for _, entry := range x.Entries {
+		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.Target(), entry.Rule, entry.UntilText(), entry.WhyText())
+	}
+
+	for _, order := range x.Orders {
+		fmt.Fprintf(&b, "Manual entry: %s %s, %s, %s.\n", order.Order, order.Target(), order.UntilText(), order.WhyText())
+	}
+	if x.Next != "" {
+		fmt.Fprintf(&b, "There are more entries: weir list %s shows all.\n", output.Printable(x.Key))
+	}
+	if x.Sending != nil {
+		fmt.Fprintf(&b, "That enforcer refused the last request %s ago.\n", x.Sending.Age)
+	}
+
+	for _, counted := range x.Counted {
+		counted.text(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// text writes the counts for people.
+func (k *countedKey) text(b *strings.Builder) {
+	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", k.Rule, output.Printable(k.Key), shown.Instant(k.At), k.Partition, k.Where)
+	var rows []string
+	for _, l := range k.Limits {
+		clears := "clear"
+		if l.Clears != nil {
+			clears = "clear at " + backtest.Instant(l.Clears.UnixMilli()).String() + " if no more hits come"
+		}
+		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, output.Counted(int(l.Count), "hit"), clears))
+	}
+
+	output.Table(b, rows)
+	if k.Block == nil {
+		return
+	}
+
+	until := "without an end"
+	if k.Block.Until != nil {
+		until = "until " + backtest.Instant(k.Block.Until.UnixMilli()).String()
+	}
+
+	switch {
+	case k.Block.Ended != nil:
+		fmt.Fprintf(b, "    was blocked for breaking %s, and let in %s\n", k.Block.Limit, shown.Instant(*k.Block.Ended))
+	case k.Block.Blocked:
+		fmt.Fprintf(b, "    is blocked %s: %d hits broke %s, offence %d\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
+	default:
+		fmt.Fprintf(b, "    was blocked %s: %d hits broke %s, offence %d\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
+	}
+}

@@ -1,0 +1,11 @@
+// Package inspect has the commands that look at a running system and change nothing: status, explain, top, watch, history
+// and cat. They ask parts over HTTP, or read topics; what they cannot reach they report next to what they found. Answers
+// and records are bounded, and their texts are made printable.
+package inspect
+
+import "github.com/spf13/cobra"
+
+// Commands returns these commands, new ones at each call.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{newStatus(), newExplain(), newTop(), newWatch(), newHistory(), newCat()}
+}

@@ -1,0 +1,33 @@
+package inspect
+
+import (
+	"strings"
+	"testing"
+
+	"weir/test/running"
+)
+
+// Two aggregators are both asked when both are named; when one is not named, status reports that there is another.
+func TestStatusOfTwoAggregators(t *testing.T) {
+	one, two := running.NewPart(t, `{"caught_up": true}`), running.NewPart(t, `{"caught_up": false}`)
+	settings := settingsOf(t, "collector: {listen: ''}\nenforcer: {admin: ''}")
+	places, err := (&partFlags{aggregators: []string{one.URL, two.URL + "/"}}).places(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &status{Parts: askParts(t.Context(), places, ""), Groups: []groupStatus{{Group: "weir.aggregator", Members: 2}}}
+	if len(s.Parts) != 2 || !s.Parts[0].Reached || !s.Parts[1].Reached || s.allPartsCaughtUp() || s.others("weir.aggregator") != "" {
+		t.Errorf("%+v, %q", s.Parts, s.others("weir.aggregator"))
+	}
+	s.Parts = s.Parts[:1]
+	s.unasked = s.others("weir.aggregator")
+	var text strings.Builder
+	if err := s.writeText(&text); err != nil || !strings.Contains(text.String(), "weir.aggregator has 2 members, and 1 of them answered here: name each with --aggregator URL") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+	for _, url := range []string{"", "one:7411", "ftp://one"} {
+		if _, err := (&partFlags{aggregators: []string{url}}).places(settings); err == nil {
+			t.Errorf("%q is taken", url)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package inspect
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
+	"weir/pkg/backtest"
+)
+
+// ownRows returns the rows that describe a part's status. Fields that are not known here are shown only by --json.
+func (p *partStatus) ownRows() []string {
+	switch p.Part {
+	case "aggregator":
+		return p.aggregatorRows()
+	case "enforcer":
+		return p.enforcerRows()
+	}
+	return p.sourceRows()
+}
+
+// says decodes a part's status, and reports whether it could.
+func (p *partStatus) says(to any) bool {
+	return len(p.Status) > 0 && json.Unmarshal(p.Status, to) == nil
+}
+
+// aggregatorRows describes how far an aggregator has counted, and those of its partitions that are behind.
+func (p *partStatus) aggregatorRows() []string {
+	var says struct {
+		Partitions []struct {
+			Partition, Hot, Dirty, Waiting, Unsent int
+			Lag                                    int64
+			Reached                                *time.Time
+			Error                                  string
+			LagUnknownSince                        *time.Time `json:"lag_unknown_since"`
+		}
+		Store string
+	}
+
+	if !p.says(&says) {
+		return nil
+	}
+	var hot, dirty, waiting, unsent int
+	var reached time.Time
+	var behind []string
+	for _, one := range says.Partitions {
+		hot, dirty, waiting, unsent = hot+one.Hot, dirty+one.Dirty, waiting+one.Waiting, unsent+one.Unsent
+		if one.Reached != nil && one.Reached.After(reached) {
+			reached = *one.Reached
+		}
+
+		lag := "lag " + output.Counted(int(one.Lag), "record")
+		if one.LagUnknownSince != nil {
+			lag = "lag unknown since " + backtest.Instant(one.LagUnknownSince.UnixMilli()).String() + ", before that " + output.Counted(int(one.Lag), "record")
+		}
+		if one.Lag > 0 || one.Error != "" || one.LagUnknownSince != nil {
+			behind = append(behind, fmt.Sprintf("  partition %d\t\t\t%s", one.Partition, join(lag, one.Error)))
+		}
+	}
+
+	// some and join leave out parts without work.
+	state := []string{output.Counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "waiting for Kafka", "verdict")}
+	if !reached.IsZero() {
+		state = append([]string{"counted up to " + backtest.Instant(reached.UnixMilli()).String()}, state...)
+	}
+	if says.Store != "" {
+		behind = append(behind, "  store\t\t\t"+says.Store)
+	}
+
+	return append([]string{fmt.Sprintf("  %s\t\t\t%s", output.Counted(len(says.Partitions), "partition"), join(state...))}, behind...)
+}
+
+// enforcerRows describes an enforcer's list: whether it is complete, its age, paused rules and problems.
+func (p *partStatus) enforcerRows() []string {
+	var says struct {
+		Whole                          bool
+		Version, Age, Follows, Trouble string
+		Followers, Waiting, Unread     int
+		Paused                         []string
+	}
+
+	if !p.says(&says) {
+		return nil
+	}
+	list := "no complete list"
+	if says.Whole {
+		list = "complete, " + says.Age + " old"
+	}
+
+	rows := []string{fmt.Sprintf("  list\t%s\t\t%s", says.Version, join(list, "follows "+says.Follows, some(says.Followers, "", "follower"),
+		some(says.Waiting, "waiting for Kafka", "manual entry"), some(says.Unread, "not readable", "record")))}
+	if len(says.Paused) > 0 {
+		rows = append(rows, "  paused\t\t\t"+strings.ReplaceAll(strings.Join(says.Paused, ", "), "*", "all rules"))
+	}
+	if says.Trouble != "" {
+		rows = append(rows, "  trouble\t\t\t"+says.Trouble)
+	}
+
+	return rows
+}
+
+// some returns a number with its noun; empty for 0.
+func some(n int, what, noun string) string {
+	if n == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(output.Counted(n, noun)+" "+what, " ")
+}
+
+// join puts commas between the texts that are not empty.
+func join(texts ...string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		if text != "" && b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// aheadLately is how long status shows that requests were ahead of the clock.
+const aheadLately = 10 * time.Minute
+
+// sourceRows describes the sources of a collector, with their logs.
+func (p *partStatus) sourceRows() []string {
+	var says struct {
+		Sources []struct {
+			Source, Kind, Format, Error string
+			Requests                    int64
+			Uncounted                   map[string]int64
+			Logs                        []struct {
+				Log           string
+				Position, Lag int64
+				Newest        *time.Time
+				Holding       bool
+			}
+			Ahead struct {
+				Requests int
+				Last     time.Time
+			}
+		}
+	}
+
+	if !p.says(&says) {
+		return nil
+	}
+	var rows []string
+	for _, s := range says.Sources {
+		unit := "byte"
+		if s.Kind != "file" {
+			unit = "record"
+		}
+
+		for _, log := range s.Logs {
+			state := "lag " + output.Counted(int(log.Lag), unit)
+			if log.Newest != nil && !log.Newest.IsZero() {
+				state += ", read up to " + backtest.Instant(log.Newest.UnixMilli()).String()
+			}
+			if log.Holding {
+				state += ", waits for slower logs"
+			}
+			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
+		}
+
+		if text := shown.Uncounted(s.Requests, s.Uncounted); text != "" {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))
+		}
+		if time.Since(s.Ahead.Last) < aheadLately {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: check the clock of the server that wrote the log", s.Source, output.Counted(s.Ahead.Requests, "request")))
+		}
+		if s.Error != "" {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, s.Error))
+		}
+	}
+
+	return rows
+}

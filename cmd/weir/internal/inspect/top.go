@@ -1,0 +1,147 @@
+package inspect
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
+)
+
+// A topCommand contains the flags of `weir top`.
+type topCommand struct {
+	ask    aggregatorFlags
+	rule   string
+	number int
+	output command.Output
+}
+
+func newTop() *cobra.Command {
+	t := &topCommand{}
+	c := &cobra.Command{
+		Use:   "top [flags]",
+		Short: "Show the keys nearest to a limit, or beyond it",
+		Long: `Top asks the aggregators for the keys that use most of a limit now, and an enforcer which of them are on the list. Keys
+without recent hits are missing, because aggregators no longer have them in memory.`,
+		Example: `  weir top
+  weir top --rule per-ip -n 50 --json
+  weir top --aggregator http://a1:7411 --aggregator http://a2:7411`,
+		Args: command.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return t.run(c) },
+	}
+
+	t.ask.add(c)
+	c.Flags().StringVar(&t.rule, "rule", "", "show the keys of one `RULE`")
+	c.Flags().IntVarP(&t.number, "number", "n", 20, "show at most `N` keys, up to 1000")
+	t.output.Add(c, "text", "json", "plain")
+	return c
+}
+
+// A topKey is a key with its share of a limit, one line of `weir top --json`.
+type topKey struct {
+	Rule    string  `json:"rule"`
+	Key     string  `json:"key"`
+	Limit   string  `json:"limit"`
+	Count   int64   `json:"count"`
+	Share   float64 `json:"share"`   // of the limit
+	Blocked *bool   `json:"blocked"` // null when no enforcer could be asked
+}
+
+func (t *topCommand) run(c *cobra.Command) error {
+	form, err := t.output.Chosen()
+	if err != nil {
+		return err
+	}
+	if t.number < 1 || t.number > 1000 {
+		return exit.Wrongf("-n %d is not possible; write a number of keys from 1 to 1000", t.number)
+	}
+
+	settings, err := t.ask.enforcer.Live.LoadButRules()
+	if err != nil {
+		return err
+	}
+
+	asked, err := t.ask.open(settings)
+	if err != nil {
+		return err
+	}
+
+	query := url.Values{"n": {strconv.Itoa(t.number)}, "rule": {t.rule}}
+	var keys []*topKey
+	var faults []error
+	for _, at := range asked.urls {
+		var some []*topKey
+		faults = append(faults, asked.ask(c.Context(), at, "/v1/top", query, &some))
+		keys = append(keys, some...)
+	}
+
+	// Aggregators that answer are enough for a list; the errors of others are reported as well.
+	if err := errors.Join(faults...); err != nil && len(keys) == 0 {
+		return err
+	}
+	slices.SortStableFunc(keys, func(a, b *topKey) int { return cmp.Compare(b.Share, a.Share) })
+	keys = keys[:min(len(keys), t.number)]
+	faults = append(faults, t.askEnforcer(c, keys))
+	return errors.Join(showTop(c.OutOrStdout(), form, keys), errors.Join(faults...))
+}
+
+// askEnforcer notes which keys are on the list by their rules.
+func (t *topCommand) askEnforcer(c *cobra.Command, keys []*topKey) error {
+	enforcer, err := t.ask.enforcer.Connect()
+	if err != nil {
+		return err
+	}
+	defer enforcer.Close()
+	for _, key := range keys {
+		var found struct{ Entries []*shown.Entry }
+		query := url.Values{"key": {key.Key}, "rule": {key.Rule}}
+		if _, err := enforcer.Ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
+			return err
+		}
+		key.Blocked = new(slices.ContainsFunc(found.Entries, func(e *shown.Entry) bool { return e.Key == key.Key }))
+	}
+
+	return nil
+}
+
+func showTop(w io.Writer, form string, keys []*topKey) error {
+	var b strings.Builder
+	rows := []string{"RULE\tKEY\tHITS\tLIMIT\tUSED\tLISTED"}
+	for _, key := range keys {
+		switch form {
+		case "json":
+			if err := output.JSON(&b).Encode(key); err != nil {
+				return err
+			}
+		case "plain":
+			b.WriteString(output.Printable(key.Key) + "\n")
+		default:
+			listed := "?"
+			if key.Blocked != nil {
+				listed = map[bool]string{true: "yes", false: "-"}[*key.Blocked]
+			}
+			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", key.Rule, output.Printable(key.Key), key.Count, key.Limit, 100*key.Share, listed))
+		}
+	}
+
+	switch {
+	case form == "text" && len(keys) == 0:
+		b.WriteString("No key uses any of a limit now.\n")
+	case form == "text":
+		output.Table(&b, rows)
+	}
+
+	_, err := io.WriteString(w, b.String())
+	return err
+}

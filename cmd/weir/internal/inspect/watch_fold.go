@@ -1,0 +1,148 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+)
+
+const (
+	foldFreely = 20   // changes in a second that have a line of their own
+	foldLines  = 10   // lines for all others
+	foldGroups = 4096 // pairs of rule and network that are counted separately
+)
+
+// A watchFold shows changes at a rate that people can read. In each second the first changes have a line of their own. The
+// others are counted by rule and network, and at the end of the second the largest counts are shown.
+type watchFold struct {
+	out    io.Writer
+	free   int
+	groups map[foldGroup]int
+	others int // changes in no group, because there are too many groups
+}
+
+// A foldGroup identifies the changes that are counted in one line.
+type foldGroup struct{ what, rule, network string }
+
+func newWatchFold(out io.Writer) *watchFold {
+	return &watchFold{out: out, free: foldFreely, groups: map[foldGroup]int{}}
+}
+
+func (f *watchFold) add(now time.Time, changes []watchChange) error {
+	var b strings.Builder
+	for i := range changes {
+		if changes[i].known {
+			continue
+		}
+		if f.free > 0 {
+			f.free--
+			b.WriteString(changes[i].text(now) + "\n")
+			continue
+		}
+		f.count(&changes[i])
+	}
+
+	_, err := io.WriteString(f.out, b.String())
+	return err
+}
+
+func (f *watchFold) count(c *watchChange) {
+	group := foldGroup{c.word(), c.Rule, networkOf(c.Fields["ip"])}
+	if _, known := f.groups[group]; !known && len(f.groups) == foldGroups {
+		f.others++
+		return
+	}
+	f.groups[group]++
+}
+
+// networkOf returns the /24 or the /48 of an address; empty when the text is not an address.
+func networkOf(ip string) string {
+	prefix := shown.Prefix(ip)
+	if !prefix.IsValid() {
+		return ""
+	}
+	bits := 24
+	if prefix.Addr().Is6() {
+		bits = 48
+	}
+	return netip.PrefixFrom(prefix.Addr(), min(bits, prefix.Bits())).Masked().String()
+}
+
+// flush ends a second.
+func (f *watchFold) flush(now time.Time) error {
+	f.free = foldFreely
+	if len(f.groups) == 0 {
+		return nil
+	}
+
+	groups := make([]foldGroup, 0, len(f.groups))
+	for group := range f.groups {
+		groups = append(groups, group)
+	}
+
+	// The largest first; the rest of the order only makes it stable.
+	slices.SortFunc(groups, func(a, b foldGroup) int {
+		return cmp.Or(f.groups[b]-f.groups[a], strings.Compare(a.rule, b.rule), strings.Compare(a.network, b.network), strings.Compare(a.what, b.what))
+	})
+	var b strings.Builder
+	for i, group := range groups {
+		if i < foldLines {
+			fmt.Fprintf(&b, "%s  %-8s  %s %s\n", clock(now), group.what, output.Counted(f.groups[group], "more key"), group.words())
+			continue
+		}
+		f.others += f.groups[group]
+	}
+
+	if f.others > 0 {
+		fmt.Fprintf(&b, "%s  and %s elsewhere\n", clock(now), output.Counted(f.others, "more change"))
+	}
+	clear(f.groups)
+	f.others = 0
+	_, err := io.WriteString(f.out, b.String())
+	return err
+}
+
+func (g foldGroup) words() string {
+	if g.network == "" {
+		return "by " + g.rule
+	}
+	return "by " + g.rule + " in " + g.network
+}
+
+// clock returns the local time of day.
+func clock(t time.Time) string { return t.Local().Format("15:04:05") }
+
+// text returns the change as a line.
+func (c *watchChange) text(now time.Time) string {
+	line := fmt.Sprintf("%s  %-8s  %s  %s", clock(now), c.word(), c.Target(), c.Rule)
+	if c.what != blocklist.EventLifted {
+		line += "  " + c.lasts()
+	}
+	return line + "  " + c.WhyText()
+}
+
+// refuses reports whether the change begins a block that is enforced, by a verdict or by a person.
+func (c *watchChange) refuses() bool {
+	return (c.what == blocklist.EventBlocked || c.what == blocklist.EventOrdered) && c.Mode == blocklist.Enforce && c.Blocks()
+}
+
+// lasts describes the end and the length of the block.
+func (c *watchChange) lasts() string {
+	if c.Until == blocklist.Never {
+		return "until someone ends it"
+	}
+	long := time.Duration(c.Until-c.From) * time.Millisecond
+	return fmt.Sprintf("until %s (%s)", backtest.Instant(c.Until), long.Round(time.Second))
+}
+
+// word names what happened; for a manual entry it is the kind of the entry.
+func (c *watchChange) word() string { return shown.Event(c.what, c.Order) }

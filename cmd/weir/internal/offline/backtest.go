@@ -1,0 +1,158 @@
+package offline
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
+	"weir/pkg/backtest"
+)
+
+// A backtestCommand contains the flags of `weir backtest`.
+type backtestCommand struct {
+	version    string // of this program, for the page
+	rules      []string
+	limits     []string
+	key        string
+	read       command.Reading
+	late       string
+	algorithms []string
+	against    string
+	failIf     string
+	never      string
+	html       string
+	output     command.Output
+}
+
+func newBacktest(version string) *cobra.Command {
+	b := &backtestCommand{version: version}
+	c := &cobra.Command{
+		Use:   "backtest [flags] FILE...|-",
+		Short: "Run rules over logs: which keys would have been blocked, when, by which limit",
+		Long: `Backtest runs rules over logs and shows which keys would have been blocked, when first, and by which limit.
+
+It reads plain, .gz and .zst files, or standard input (-). Several files, such as a rotated set, may be named in any
+order; lines out of order by up to --late change nothing. Lines that could not be read are counted by reason.
+
+The exit code is 3 when --fail-if holds, or when a key of --never would have been blocked.`,
+		Example: `  weir backtest --limit 10/min --limit 100/hour access.log
+  weir backtest --rules rules.yaml --html report.html access.log access.log.*.gz
+  weir backtest --rules rules.yaml --against old-rules.yaml access.log
+  weir backtest --limit 100/hour --key user --field user=http_x_user --algorithms all access.log
+  weir backtest --rules rules.yaml --fail-if 'refused > 0.1%' --never customers.txt --json access.log`,
+		Args: command.Files,
+		RunE: func(c *cobra.Command, args []string) error { return b.run(c, args) },
+	}
+	flags := c.Flags()
+	flags.StringArrayVar(&b.rules, "rules", nil, "read rules from `FILE`, or a glob; may be repeated")
+	flags.StringSliceVar(&b.limits, "limit", nil, "allow `N/TIME`, instead of --rules: 10/min, 100/hour, 5/10s; may be repeated")
+	flags.StringVar(&b.key, "key", "ip", "count by `FIELD`, with --limit: ip, user, ip/24+56, or several: ip,path")
+	b.read.Add(c)
+	flags.StringVar(&b.late, "late", "10m", "count lines that are out of order by up to `DURATION`")
+	flags.StringSliceVar(&b.algorithms, "algorithms", nil, "run under each of `NAMES` side by side: all, or sliding,fixed,...")
+	flags.StringVar(&b.against, "against", "", "compare with the rules of `FILE`, for example the active ones")
+	flags.StringVar(&b.failIf, "fail-if", "", "end with exit code 3 if `CONDITION` holds: 'refused > 0.1%'")
+	flags.StringVar(&b.never, "never", "", "end with exit code 3 if a key of `FILE`, one a line, would be blocked")
+	flags.StringVar(&b.html, "html", "", "write a page with plots to `FILE`")
+	b.output.Add(c, "text", "json", "plain")
+	command.Complete(c, "algorithms", append([]string{"all"}, algorithmNames()...))
+	command.Complete(c, "key", []string{"ip", "user", "host", "path", "ip/24+56", "ip/32+128"})
+	return c
+}
+
+func (b *backtestCommand) run(c *cobra.Command, files []string) error {
+	if err := noneEmpty(c.Flags()); err != nil {
+		return err
+	}
+	form, err := b.output.Chosen()
+	if err != nil {
+		return err
+	}
+
+	config, err := b.config(c, files)
+	if err != nil {
+		return err
+	}
+	// Before the work, which may take long.
+	if err := b.tryPage(); err != nil {
+		return err
+	}
+
+	progress := output.NewProgress(c.ErrOrStderr(), "reading")
+	config.Progress = progress.Show
+	report, err := backtest.Run(c.Context(), config)
+	progress.Done()
+	if err != nil {
+		return err
+	}
+	if err := b.writePage(report, commandLine(c, files)); err != nil {
+		return err
+	}
+
+	return errors.Join(b.write(c, report, form), outcome(report))
+}
+
+func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Config, error) {
+	config := backtest.Config{Envelope: b.read.Envelope, Format: b.read.Format, Timelines: b.html != ""}
+	var problems []error
+	note := func(err error) { problems = append(problems, err) }
+	var err error
+	config.Rules, err = b.set(c)
+	note(err)
+	if b.against != "" {
+		config.Against, err = loadRules(c, b.against)
+		note(err)
+	}
+
+	config.Options, err = b.read.Options()
+	note(err)
+	config.Client, err = b.read.Client()
+	note(err)
+	config.Late, err = b.lateness()
+	note(err)
+	config.Algorithms, err = parseAlgorithms(b.algorithms)
+	note(err)
+	config.FailIf, err = b.condition()
+	note(err)
+	config.Never, err = b.neverKeys()
+	note(err)
+	config.Inputs, err = inputs(files, c.InOrStdin())
+	note(err)
+	return config, errors.Join(problems...)
+}
+
+func (b *backtestCommand) write(c *cobra.Command, report *backtest.Report, form string) error {
+	out := c.OutOrStdout()
+	switch form {
+	case "json":
+		return report.WriteJSON(out)
+	case "plain":
+		return report.WriteKeys(out)
+	}
+	return report.WriteText(out, backtest.TextOptions{Top: 20, Color: output.Colorful(out), Width: output.Columns(out)})
+}
+
+// outcome returns an error for inputs that could not be read to their end, or for a condition that did not hold.
+func outcome(report *backtest.Report) error {
+	if len(report.Faults) > 0 {
+		var faults []error
+		for _, fault := range report.Faults {
+			faults = append(faults, errors.New(fault))
+		}
+		return errors.Join(faults...)
+	}
+
+	if report.Never != nil && len(report.Never.Violations) > 0 {
+		v := report.Never.Violations[0]
+		return exit.Unmetf("%s that must never be blocked would be; the first is %s, by %s of %s at %s",
+			output.Counted(len(report.Never.Violations), "key"), v.Key, v.Limit, v.Rule, v.First)
+	}
+	if report.Failed() {
+		return exit.Unmetf("%s holds: %s", report.FailIf.Condition, report.FailIf.Found)
+	}
+
+	return nil
+}

@@ -1,0 +1,120 @@
+package offline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weir/cmd/internal/exit"
+	"weir/internal/duration"
+	"weir/pkg/backtest"
+	"weir/pkg/rule"
+	"weir/pkg/window"
+)
+
+// set returns the rules to run: those of the files, or one made of the limits.
+func (b *backtestCommand) set(c *cobra.Command) (*rule.Set, error) {
+	switch {
+	case len(b.rules) > 0 && len(b.limits) > 0:
+		return nil, exit.Wrongf("--rules and --limit are both given; leave one out")
+	case len(b.rules) > 0 && c.Flags().Changed("key"):
+		return nil, exit.Wrongf("--key is for --limit, and rules have keys of their own; leave it out")
+	case len(b.rules) > 0:
+		return loadRules(c, b.rules...)
+	case len(b.limits) == 0:
+		return nil, exit.Wrongf("there is no limit to check; give --limit 10/min, or --rules rules.yaml")
+	}
+
+	set, err := rule.FromLimits(b.limits, b.key)
+	if err != nil {
+		return nil, exit.Wrong(err)
+	}
+	return set, nil
+}
+
+// loadRules reads rules and writes their warnings to standard error.
+func loadRules(c *cobra.Command, patterns ...string) (*rule.Set, error) {
+	set, warnings, err := rule.Load(patterns...)
+	for _, warning := range warnings {
+		fmt.Fprintln(c.ErrOrStderr(), "warning:", warning)
+	}
+	if err != nil {
+		return nil, exit.Wrong(err)
+	}
+	return set, nil
+}
+
+func (b *backtestCommand) lateness() (time.Duration, error) {
+	late, err := duration.Parse(b.late)
+	if err != nil {
+		return 0, exit.Wrongf("--late: %w", err)
+	}
+	if late == duration.Forever {
+		return 0, exit.Wrongf("--late: forever is not possible; give a time such as 24h")
+	}
+	return max(late, time.Millisecond), nil // 0 is the default to pkg/backtest
+}
+
+func (b *backtestCommand) condition() (condition backtest.Condition, err error) {
+	if b.failIf == "" {
+		return condition, nil
+	}
+	if condition, err = backtest.ParseCondition(b.failIf); err != nil {
+		err = exit.Wrongf("--fail-if: %w", err)
+	}
+	return condition, err
+}
+
+func (b *backtestCommand) neverKeys() (keys *backtest.KeyList, err error) {
+	if b.never == "" {
+		return nil, nil
+	}
+	if keys, err = backtest.OpenKeyList(b.never); err != nil {
+		err = exit.Wrongf("--never: %w", err)
+	}
+	return keys, err
+}
+
+func algorithmNames() []string {
+	var names []string
+	for _, a := range window.Algorithms() {
+		names = append(names, a.String())
+	}
+	return names
+}
+
+func parseAlgorithms(names []string) ([]window.Algorithm, error) {
+	all := slices.Contains(names, "all")
+	var algorithms []window.Algorithm
+	for _, name := range names {
+		if name == "all" {
+			continue
+		}
+		a, err := window.ParseAlgorithm(name)
+		if err != nil {
+			return nil, exit.Wrongf("--algorithms: %w", err)
+		}
+		algorithms = append(algorithms, a)
+	}
+
+	if all {
+		return window.Algorithms(), nil
+	}
+	return algorithms, nil
+}
+
+// noneEmpty refuses flags with an empty value: an unset variable of a script must not turn a check off.
+func noneEmpty(flags *pflag.FlagSet) error {
+	var faults []error
+	flags.Visit(func(f *pflag.Flag) {
+		if text := f.Value.String(); slices.Contains([]string{"", "[]", `[""]`}, text) {
+			value, _ := pflag.UnquoteUsage(f)
+			faults = append(faults, exit.Wrongf("--%s is empty; give it its %s, or leave it out", f.Name, value))
+		}
+	})
+	return errors.Join(faults...)
+}

@@ -1,0 +1,158 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/cmd/internal/daemon"
+	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/output"
+	"weir/internal/duration"
+	"weir/internal/kafka"
+)
+
+// kafka checks the brokers, then our topics and those that the sources read.
+func (l *liveCheck) kafka(ctx context.Context) {
+	process := &daemon.Process{Config: l.settings, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
+	to := process.KafkaConfig()
+	to.Create = false
+	if len(l.settings.Kafka.Brokers) == 0 {
+		socket := l.settings.BrokerSocket()
+		to.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}
+
+		if probe, err := to.Dial(ctx, "", ""); err != nil {
+			found, err := writableFolder(l.settings.BrokerFolder())
+			l.judge("kafka", err, "embedded, does not run now; "+found)
+			return
+		} else if probe.Close() != nil {
+			return
+		}
+	}
+
+	client, err := kafka.Open(to)
+	if err != nil {
+		l.fails("kafka", "%v", err)
+		return
+	}
+	defer client.Close()
+	if l.cluster(ctx, client) {
+		l.topics(ctx, client)
+	}
+}
+
+func (l *liveCheck) cluster(ctx context.Context, client *kafka.Client) bool {
+	ctx, cancel := context.WithTimeout(ctx, livePatience)
+	defer cancel()
+	cluster, err := client.Cluster(ctx)
+	brokers := strings.Join(l.settings.Kafka.Brokers, ", ")
+	if brokers == "" {
+		brokers = "embedded, runs"
+	}
+	l.judge("kafka", err, brokers+": "+output.Counted(len(cluster.Brokers), "broker"))
+	return err == nil
+}
+
+func (l *liveCheck) topics(ctx context.Context, client *kafka.Client) {
+	c := l.settings
+	for _, topic := range []kafka.Topic{daemon.HitsTopic(c), daemon.BlocklistTopic(c), daemon.EventsTopic(c)} {
+		l.topic(ctx, client, topic)
+	}
+	for i := range c.Collector.Sources {
+		for _, name := range c.Collector.Sources[i].Kafka {
+			l.sourceTopic(ctx, client, "source "+c.Collector.Sources[i].Name, name)
+		}
+	}
+}
+
+// topic compares one of our topics with the configuration.
+func (l *liveCheck) topic(ctx context.Context, client *kafka.Client, want kafka.Topic) {
+	ctx, cancel := context.WithTimeout(ctx, livePatience)
+	defer cancel()
+	thing := "topic " + want.Name
+	settings := want.Settings
+	found := output.Counted(want.Partitions, "partition")
+	err := client.EnsureTopics(ctx, want)
+	switch {
+	case errors.Is(err, kafka.ErrNoTopic) && l.settings.Kafka.Create:
+		found = "does not exist; the first part that needs it creates it, with " + found
+	case err != nil:
+		l.fails(thing, "%v", err)
+		return
+	default:
+		if settings, err = client.TopicSettings(ctx, want.Name); errors.Is(err, kafka.ErrForbidden) {
+			l.holds(thing, "%s; its settings may not be read", found)
+			return
+		}
+	}
+
+	if err == nil || errors.Is(err, kafka.ErrNoTopic) {
+		err = l.keeps(want, settings)
+	}
+	l.judge(thing, err, found+settingsText(settings, want.Settings))
+}
+
+// settingsText lists the values of those settings of a topic that the configuration asks for.
+func settingsText(settings, wanted map[string]string) (text string) {
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		text += ", " + name + "=" + settings[name]
+	}
+	return text
+}
+
+// keeps returns an error when a topic deletes records too early. Records must last at least as long as is configured,
+// because the parts rely on it, and hits at least as long as the longest limit looks back.
+func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
+	configured, wanted := milliseconds(want.Settings["retention.ms"])
+	kept, limited := milliseconds(settings["retention.ms"])
+	if !wanted || !limited {
+		return nil
+	}
+	if kept < configured {
+		return exit.Unmetf("keeps records for %s, and parts go by %s: set retention.ms=%d", duration.Format(kept), duration.Format(configured), configured.Milliseconds())
+	}
+	if want.Name != daemon.HitsTopic(l.settings).Name {
+		return nil
+	}
+
+	for _, r := range l.settings.RuleSet.Rules {
+		for _, limit := range r.Limits {
+			if limit.Per > kept {
+				return exit.Unmetf("keeps hits for %s, and rule %s has the limit %s: make kafka.hits.retention, and retention.ms, longer than that",
+					duration.Format(kept), r.Name, limit.Text)
+			}
+		}
+	}
+
+	return nil
+}
+
+// milliseconds reads a setting; ok is false for one that is unlimited.
+func milliseconds(text string) (d time.Duration, ok bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > int64(duration.Forever/time.Millisecond) {
+		return 0, false
+	}
+	return time.Duration(n) * time.Millisecond, true
+}
+
+func (l *liveCheck) sourceTopic(ctx context.Context, client *kafka.Client, thing, topic string) {
+	ctx, cancel := context.WithTimeout(ctx, livePatience)
+	defer cancel()
+	spans, err := client.Offsets(ctx, topic)
+	records := int64(0)
+	for _, span := range spans {
+		records += span.End - span.Start
+	}
+	l.judge(thing, err, "topic "+topic+": "+output.Counted(len(spans), "partition")+", "+output.Counted(int(records), "record"))
+}

@@ -1,0 +1,117 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"weir/cmd/internal/config"
+	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/output"
+)
+
+// source checks that the files of a source can be read, or that its address can be listened on. kafka checks its topics.
+func (l *liveCheck) source(ctx context.Context, s *config.Source) {
+	thing := "source " + s.Name
+	for _, pattern := range s.File {
+		found, err := readable(pattern)
+		l.judge(thing, err, found)
+	}
+
+	switch s.Kind() {
+	case "http":
+		l.listens(ctx, thing, "tcp", s.HTTP)
+	case "syslog":
+		scheme, address, _ := strings.Cut(s.Syslog, "://")
+		switch scheme {
+		case "unix", "unixstream":
+			l.folder(thing, filepath.Dir(address))
+		case "udp":
+			l.listens(ctx, thing, "udp", address)
+		default:
+			l.listens(ctx, thing, "tcp", address)
+		}
+	}
+}
+
+// readable requires at least one file under a path or a pattern, and that all of them can be read.
+func readable(pattern string) (found string, err error) {
+	paths := []string{pattern}
+	isPattern := strings.ContainsAny(pattern, `*?[\`)
+	if isPattern {
+		if paths, err = filepath.Glob(pattern); err != nil {
+			return "", fmt.Errorf("%s: %w", pattern, err)
+		}
+	}
+
+	files := 0
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return "", err
+		}
+		if !info.Mode().IsRegular() {
+			// The collector skips folders and the like under a pattern too.
+			if isPattern {
+				continue
+			}
+			return "", fmt.Errorf("%s is not a regular file", path)
+		}
+
+		file, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+
+		_ = file.Close() // nothing was written
+		files++
+	}
+
+	if files == 0 {
+		return "", fmt.Errorf("%s: no such file", pattern)
+	}
+	if !isPattern {
+		return pattern + ": can be read", nil
+	}
+
+	return fmt.Sprintf("%s: %s, can be read", pattern, output.Counted(files, "file")), nil
+}
+
+// listens tries to listen on an address. While the collector runs, an address in use is the expected state.
+func (l *liveCheck) listens(ctx context.Context, thing, network, address string) {
+	err := tryListen(ctx, network, address)
+	if errors.Is(err, syscall.EADDRINUSE) && l.collectorRuns(ctx) {
+		l.holds(thing, "%s %s: in use by the collector, which runs", network, address)
+		return
+	}
+	l.judge(thing, err, network+" "+address+": can be listened on")
+}
+
+func tryListen(ctx context.Context, network, address string) error {
+	if network == "udp" {
+		conn, err := (&net.ListenConfig{}).ListenPacket(ctx, network, address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func (l *liveCheck) collectorRuns(ctx context.Context) bool {
+	collector := &l.settings.Collector
+	if collector.Listen == "" {
+		return false
+	}
+	_, err := ask.Status(ctx, collector.TLS.URL(collector.Listen)+"/status", "")
+	return err == nil || errors.Is(err, ask.ErrAnswer)
+}

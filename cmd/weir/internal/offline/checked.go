@@ -1,0 +1,116 @@
+package offline
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/output"
+	"weir/internal/yamlfile"
+	"weir/pkg/rule"
+)
+
+// A checked is the result for one file, as `weir check --json` writes it.
+type checked struct {
+	File        string  `json:"file"`
+	Kind        string  `json:"kind"` // rules, configuration or ConfigMap
+	Mode        string  `json:"mode,omitempty"`
+	Rules       int     `json:"rules"`
+	Allows      int     `json:"allows"`
+	Fingerprint string  `json:"fingerprint,omitempty"`
+	Faults      []place `json:"faults"`
+	Warnings    []place `json:"warnings"`
+	Live        []asked `json:"live,omitempty"`
+
+	faults yamlfile.Faults
+}
+
+// A place is a fault or a warning with its place in the file.
+type place struct {
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	What   string `json:"what"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// newChecked returns the result for a file without any findings yet.
+func newChecked(file string) *checked {
+	return &checked{File: file, Faults: []place{}, Warnings: []place{}}
+}
+
+func (r *checked) rules(set *rule.Set) {
+	if set != nil {
+		r.Rules, r.Allows, r.Fingerprint = len(set.Rules), len(set.Allows), set.Fingerprint()
+	}
+}
+
+func (r *checked) add(warnings []yamlfile.Fault, err error) {
+	for _, w := range warnings {
+		r.Warnings = append(r.Warnings, place(w))
+	}
+	var faults yamlfile.Faults
+	if err != nil && !errors.As(err, &faults) {
+		faults = yamlfile.Faults{{File: r.File, What: err.Error()}}
+	}
+
+	for _, fault := range faults {
+		if fault.File == "" {
+			fault.File = r.File
+		}
+		r.faults = append(r.faults, fault)
+		r.Faults = append(r.Faults, place(fault))
+	}
+}
+
+// write shows the result. It returns the faults, except in JSON, which contains them already.
+func (r *checked) write(c *cobra.Command, form string) error {
+	if form == "json" {
+		if err := output.JSON(c.OutOrStdout()).Encode(r); err != nil || len(r.faults) == 0 {
+			return errors.Join(err, r.unmet())
+		}
+		return exit.Wrongf("%s: %s", r.File, output.Counted(len(r.faults), "mistake"))
+	}
+
+	for _, w := range r.Warnings {
+		fmt.Fprintln(c.ErrOrStderr(), "warning:", yamlfile.Fault(w))
+	}
+	if len(r.faults) > 0 {
+		return r.faults
+	}
+
+	fmt.Fprintln(c.OutOrStdout(), r)
+	return errors.Join(writeAsked(c.OutOrStdout(), r.Live), r.unmet())
+}
+
+// unmet returns an error when something asked of the live system does not hold.
+func (r *checked) unmet() error {
+	failed := 0
+	for _, one := range r.Live {
+		if !one.Holds {
+			failed++
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	return exit.Unmetf("%s: %d of %s of the live system failed", r.File, failed, output.Counted(len(r.Live), "check"))
+}
+
+// String sums up a file without faults.
+func (r *checked) String() string {
+	text := r.File + ": " + r.Kind
+	if r.Mode != "" {
+		text += ", mode " + r.Mode
+	}
+	text += ", " + output.Counted(r.Rules, "rule")
+	if r.Allows > 0 {
+		text += ", " + output.Counted(r.Allows, "allow")
+	}
+	if r.Fingerprint != "" {
+		text += ", fingerprint " + r.Fingerprint
+	}
+	return text
+}

@@ -1,0 +1,269 @@
+package operate
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/command"
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
+	"weir/pkg/backtest"
+	"weir/pkg/blocklist"
+)
+
+// A listCommand contains the flags of `weir list`.
+type listCommand struct {
+	enforcer ask.Flags
+	rule     string
+	shadow   bool
+	orders   bool
+	output   command.Output
+}
+
+func newList() *cobra.Command {
+	l := &listCommand{}
+	c := &cobra.Command{
+		Use:   "list [flags] [KEY...]",
+		Short: "Show the blocklist, or the entries that apply to a key",
+		Long: `List shows each blocked key with its rule, its end and the reason, as an enforcer has it. With keys it shows the entries
+that apply to them. A key is one that the list shows (alice /login), an address (also found in prefixes that contain
+it), a prefix, or a field with its value (user:alice). The exit code is 3 when no entry applies to one of the keys.
+
+Keys that rules in shadow mode would block are shown with a remark; --shadow shows only these. The text form has allows
+and pauses below the list; --orders shows all manual entries. -o plain is for other tools: the refused keys, one a line,
+without those in shadow mode.`,
+		Example: `  weir list
+  weir list 2001:db8::5
+  weir list --rule per-ip --json
+  weir list -o plain`,
+		RunE: func(c *cobra.Command, keys []string) error { return l.run(c, keys) },
+	}
+	l.enforcer.Add(c)
+	c.Flags().StringVar(&l.rule, "rule", "", "show the entries of one `RULE`; manual entries have the rule manual")
+	c.Flags().BoolVar(&l.shadow, "shadow", false, "show only the keys that rules in shadow mode would block")
+	c.Flags().BoolVar(&l.orders, "orders", false, "show the manual entries: blocks, allows and pauses")
+	l.output.Add(c, "text", "json", "plain")
+	return c
+}
+
+func (l *listCommand) run(c *cobra.Command, keys []string) error {
+	form, err := l.output.Chosen()
+	if err != nil {
+		return err
+	}
+	if l.shadow && l.orders {
+		return exit.Wrongf("--shadow and --orders are both given, and manual entries are never in shadow mode; leave one out")
+	}
+
+	enforcer, err := l.enforcer.Connect()
+	if err != nil {
+		return err
+	}
+	defer enforcer.Close()
+	writer := &listWriter{listCommand: l, form: form, out: bufio.NewWriterSize(c.OutOrStdout(), 64<<10)}
+	if len(keys) > 0 {
+		return l.find(c, enforcer, writer, keys)
+	}
+
+	list, err := enforcer.List(c.Context(), l.query())
+	if err != nil {
+		return err
+	}
+	defer list.Close()
+	for {
+		entry, err := list.Next()
+		if errors.Is(err, io.EOF) {
+			return writer.end(list.Header)
+		}
+		if err == nil {
+			err = writer.add(&shown.Entry{Entry: *entry})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (l *listCommand) query() url.Values {
+	if l.rule == "" {
+		return nil
+	}
+	return url.Values{"rule": {l.rule}}
+}
+
+// find shows the entries that cover each of the keys.
+func (l *listCommand) find(c *cobra.Command, enforcer *ask.Enforcer, writer *listWriter, keys []string) error {
+	var missed []error
+	for _, key := range keys {
+		query := url.Values{"key": {key}}
+		if l.rule != "" {
+			query.Set("rule", l.rule)
+		}
+
+		before := writer.count
+		if err := l.pages(c, enforcer, writer, query); err != nil {
+			return err
+		}
+		if writer.count == before {
+			missed = append(missed, exit.Unmetf("no entry on the list applies to %s", key))
+		}
+	}
+
+	return errors.Join(writer.end(blocklist.Header{}), errors.Join(missed...))
+}
+
+// pages shows all pages of the entries that cover a key.
+func (l *listCommand) pages(c *cobra.Command, enforcer *ask.Enforcer, writer *listWriter, query url.Values) error {
+	for {
+		var found struct {
+			Entries, Orders []*shown.Entry
+			Next            string
+		}
+
+		if _, err := enforcer.Ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
+			return errors.Join(writer.end(blocklist.Header{}), err)
+		}
+		for _, entry := range append(found.Entries, found.Orders...) {
+			if err := writer.add(entry); err != nil {
+				return err
+			}
+		}
+
+		if found.Next == "" {
+			return nil
+		}
+		query.Set("after", found.Next)
+	}
+}
+
+// A listWriter shows entries in one of three forms. It buffers at most listRows rows and maxShownOrders manual entries.
+type listWriter struct {
+	*listCommand
+	form   string
+	out    *bufio.Writer
+	count  int // of entries that were shown, or will be
+	rows   []string
+	orders []*shown.Entry // allows and pauses, shown to people below the list
+}
+
+// listRows is how many rows are aligned as one table.
+const listRows = 500
+
+// maxShownOrders is how many allows and pauses are shown to people.
+const maxShownOrders = 1000
+
+// wanted reports whether the flags select an entry.
+func (w *listWriter) wanted(e *shown.Entry) bool {
+	switch {
+	case w.rule != "" && e.Rule != w.rule:
+		return false
+	case w.shadow:
+		return e.Mode == blocklist.Shadow
+	case w.listCommand.orders:
+		return e.Source == blocklist.Manual
+	case w.form == "plain":
+		return e.Blocks() && e.Mode != blocklist.Shadow
+	}
+	return e.Blocks()
+}
+
+func (w *listWriter) add(e *shown.Entry) error {
+	if !w.wanted(e) {
+		if w.form == "text" && !e.Blocks() && !w.shadow && len(w.orders) < maxShownOrders {
+			w.orders = append(w.orders, e)
+			w.count++
+		}
+		return nil
+	}
+
+	w.count++
+	switch w.form {
+	case "json":
+		return output.JSON(w.out).Encode(&e.Entry)
+	case "plain":
+		_, err := fmt.Fprintln(w.out, output.Printable(e.Key))
+		return err
+	}
+
+	if w.rows = append(w.rows, listRow(e)); len(w.rows) == listRows {
+		return w.flushRows()
+	}
+	return nil
+}
+
+// flushRows writes the rows that are buffered as a table.
+func (w *listWriter) flushRows() error {
+	if len(w.rows) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	output.Table(&b, append([]string{"RULE\tKEY\tUNTIL\tWHY"}, w.rows...))
+	w.rows = w.rows[:0]
+	_, err := w.out.WriteString(b.String())
+	return err
+}
+
+func listRow(e *shown.Entry) string {
+	rule := e.Rule
+	if !e.Blocks() {
+		rule = e.Order.String()
+	}
+	until := "-"
+	if e.Until != blocklist.Never {
+		until = backtest.Instant(e.Until).String()
+	}
+	return rule + "\t" + e.Target() + "\t" + until + "\t" + e.WhyText()
+}
+
+// end writes the remaining rows, and for people the age of a list that is old.
+func (w *listWriter) end(h blocklist.Header) error {
+	if err := w.flushRows(); err != nil {
+		return err
+	}
+	if w.form == "text" {
+		w.people(h)
+	}
+	return w.out.Flush()
+}
+
+// ofRule names the rule that was asked for, so that a misspelled name does not look like an empty list.
+func (w *listWriter) ofRule() string {
+	if w.rule == "" {
+		return ""
+	}
+	return " by a rule with the name " + w.rule
+}
+
+// people writes allows, pauses and remarks for people.
+func (w *listWriter) people(h blocklist.Header) {
+	if w.count == 0 && h.Version != (blocklist.Version{}) {
+		fmt.Fprintln(w.out, "No key is on the list"+w.ofRule()+".")
+	}
+	for i, order := range w.orders {
+		if i == 0 && w.count > len(w.orders) {
+			fmt.Fprintln(w.out)
+		}
+		w.rows = append(w.rows, listRow(order))
+	}
+
+	_ = w.flushRows() // the buffer keeps its error
+	if h.AsOf == 0 {
+		return
+	}
+	if age := time.Since(time.UnixMilli(h.AsOf)); age > staleAfter {
+		fmt.Fprintf(w.out, "This is the list of %s ago: the aggregators have sent nothing since.\n", age.Round(time.Second))
+	}
+}
+
+// staleAfter is the age from which a list is reported as old: three of the watermarks that are written every 10 s.
+const staleAfter = 35 * time.Second
