@@ -48,6 +48,8 @@
 //
 // The package reads no clock and starts no goroutines; its functions, and all methods of a Set, may be called at the
 // same time. Readers, Writers and Fillings belong to one goroutine.
+//
+// Other programs may import this package (docs/go.md).
 package blocklist
 
 import "errors"

@@ -58,6 +58,8 @@
 //
 // Writer, Reader and Positions belong to one goroutine each. Nothing here reads a clock, starts a goroutine
 // or does I/O.
+//
+// Other programs may import this package (docs/go.md).
 package hit
 
 import (

@@ -15,6 +15,8 @@
 // only escaped text is copied. The package never reads a clock, starts no goroutine and does no I/O. A Parser or
 // Decoder belongs to one goroutine at a time; a Client may be shared. Parsers do not find the client behind proxies:
 // they keep the header, and Client.Resolve reads it.
+//
+// Other programs may import this package (docs/go.md).
 package request
 
 import (

@@ -16,6 +16,8 @@
 //
 // Open starts goroutines, Close ends them and waits. All methods may be called by any number of goroutines; a check
 // takes no lock, does no I/O and takes well below a microsecond. A million entries take some 130 MB.
+//
+// Other programs may import this package (docs/go.md).
 package client
 
 import (
