@@ -44,6 +44,12 @@ func (s *stream) refuse(r *request.Request) reason {
 	if s.config.Only != nil && !s.config.Only(s.decoder.Envelope) {
 		return reasonFiltered
 	}
+	// An edge's duration does not reach beyond the present. One that does is not believed: it must not make requests
+	// uncounted.
+	if r.UnixMilli > s.open.clock+s.ahead {
+		r.UnixMilli, r.TookMilli = r.Began(), 0
+	}
+
 	proxy := s.ruling.client != nil && s.ruling.client.Resolve(r)
 	s.watch.request(s, r, proxy)
 	switch {

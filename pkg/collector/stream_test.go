@@ -334,6 +334,46 @@ allow:
 	}
 }
 
+// TestARequestIsCountedAtItsEnd: a duration that reaches beyond the present is not believed, and the request is counted
+// by its beginning. Only a beginning that is ahead is refused.
+func TestARequestIsCountedAtItsEnd(t *testing.T) {
+	r := newRig(t, perIP)
+	defer r.Close()
+	in, err := r.newIntake(SourceConfig{Name: "test", Envelope: "none", Format: "envoy-json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Truncate(time.Millisecond)
+	for _, test := range []struct {
+		began, took, want time.Duration // from now on
+		why               reason
+	}{
+		{-time.Hour, time.Hour, 0, counted},
+		{-time.Hour, 0, -time.Hour, counted},
+		{-time.Hour, time.Hour + 5*time.Second, 5 * time.Second, counted},
+		{-time.Hour, 20 * 24 * time.Hour, -time.Hour, counted},
+		{0, time.Hour, 0, counted},
+		{time.Hour, 0, 0, reasonAhead},
+		{time.Hour, time.Hour, 0, reasonAhead},
+	} {
+		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: noTime, notBefore: noTime, journal: noJournal{}})
+		refused := testutil.ToFloat64(s.metrics.uncounted[reasonAhead])
+		s.mustAdd(t, fmt.Appendf(nil, `{"start_time":%q,"duration":%d,"downstream_remote_address":"203.0.113.7","response_code":200}`,
+			now.Add(test.began).UTC().Format(time.RFC3339Nano), test.took.Milliseconds()))
+		reached := s.reached
+		if err := s.drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := testutil.ToFloat64(s.metrics.uncounted[reasonAhead]) - refused; (got == 1) != (test.why == reasonAhead) {
+			t.Errorf("%+v: refused %v times", test, got)
+		}
+		if want := now.Add(test.want).UnixMilli(); test.why == counted && reached != want {
+			t.Errorf("%+v: counted at %s", test, time.UnixMilli(reached).UTC())
+		}
+		s.close()
+	}
+}
+
 func (r *rig) Metrics() *prometheus.Registry { return r.metrics }
 
 // A backlog may be of any time before now. Requests of a future time are refused, and the source warns of them.

@@ -21,10 +21,10 @@ var apacheDirectives = map[byte]variable{
 	'b': {name: "body_bytes_sent", slot: slotBytes, set: setBytesCLF, rank: rankRewritten},
 	'O': {name: "bytes_sent", slot: slotBytes, set: setBytes, rank: rankServer},
 
-	'A': {name: "server_addr"}, 'D': {name: "request_time_us"}, 'f': {name: "request_filename"}, 'H': {name: "server_protocol"},
+	'A': {name: "server_addr"}, 'D': {name: "request_time_us", took: tookIn(inMicros), rank: rankSent}, 'f': {name: "request_filename"}, 'H': {name: "server_protocol"},
 	'I': {name: "request_length"}, 'k': {name: "connection_requests"}, 'l': {name: "remote_logname"}, 'L': {name: "request_id"},
 	'p': {name: "server_port"}, 'P': {name: "pid"}, 'R': {name: "handler"}, 'S': {name: "bytes_total"},
-	'T': {name: "request_time"}, 'X': {name: "connection_status"},
+	'T': {name: "request_time", took: tookIn(inSeconds)}, 'X': {name: "connection_status"},
 }
 
 // apacheNamed are the directives that take a name in braces: %{Name}i.
@@ -53,6 +53,7 @@ func apacheLayout(format string, o Options) (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
+	onlyFinest(variablesOf(l.tokens))
 
 	// Only now are all pieces known that a time may be put together from.
 	l.tokens, err = joinTimes(l.tokens)
@@ -124,8 +125,10 @@ func apacheVariable(letter byte, name string, o Options) (variable, bool) {
 	switch {
 	case letter == 'a' && name == "c":
 		v.name, v.rank = "realip_remote_addr", rankServer
-	case letter == 'T' && (name == "us" || name == "ms"):
-		v.name += "_" + name
+	case letter == 'T' && name == "us":
+		v.name, v.took, v.rank = v.name+"_us", tookIn(inMicros), rankSent
+	case letter == 'T' && name == "ms":
+		v.name, v.took, v.rank = v.name+"_ms", tookIn(inMillis), rankRewritten
 	}
 
 	if v.set == nil {

@@ -33,7 +33,7 @@ func TestCutLines(t *testing.T) {
 			if err := d.Decode(whole[:size], &r); err != nil {
 				t.Fatalf("%s, cut off at %d: …%s: %v", test.format, size, whole[size-20:size], err)
 			}
-			if r.IP != netip.MustParseAddr("203.0.113.7") || r.UnixMilli != milli("2026-05-04T06:25:06Z") || r.Status != 0 && r.Status != 404 ||
+			if r.IP != netip.MustParseAddr("203.0.113.7") || r.Began() != milli("2026-05-04T06:25:06Z") || r.TookMilli != full.TookMilli || r.Status != 0 && r.Status != 404 ||
 				!strings.HasPrefix(full.Path+" HTTP/1.1", r.Path) || !strings.HasSuffix(test.rest, `HTTP/1.1"`) && !strings.HasPrefix(full.Path, r.Path) || !strings.HasPrefix(full.Forwarded, r.Forwarded) {
 				t.Fatalf("%s, cut off at %d: …%s: %+v", test.format, size, whole[size-20:size], r)
 			}

@@ -16,19 +16,21 @@ type token struct {
 
 // A variable is a value that a format can make a server write.
 type variable struct {
-	text    string // as written in the format, for messages
-	name    string // as a further field
-	slot    slot
-	raw     bool // set undoes the escapes by itself
-	always  bool // always read: its text may make a line unread
-	rank    int  // decides which variable fills the slot when several could
-	set     setter
-	ending  ending      // endCLF, endList, endPattern: the variable has an end of its own
-	pattern timePattern // for endPattern
-	better  slotSet     // for the request line
-	next    *variable   // the variable that follows directly, with nothing between
-	begins  byte        // the first byte of its text, if it has one, when it is a next
-	loose   bool        // a client can write spaces into it; set by compile
+	text      string // as written in the format, for messages
+	name      string // as a further field
+	slot      slot
+	raw       bool // set undoes the escapes by itself
+	always    bool // always read: its text may make a line unread
+	rank      int  // decides which variable fills the slot when several could
+	set       setter
+	ending    ending      // endCLF, endList, endPattern: the variable has an end of its own
+	pattern   timePattern // for endPattern
+	better    slotSet     // for the request line
+	next      *variable   // the variable that follows directly, with nothing between
+	begins    byte        // the first byte of its text, if it has one, when it is a next
+	took      setter      // of the request's duration; used where the format's time is its beginning
+	beginning bool        // the time is that of the request's beginning
+	loose     bool        // a client can write spaces into it; set by compile
 }
 
 // A layout is a format before it is compiled.
@@ -75,6 +77,7 @@ func compile(l layout, o Options) (*scanner, error) {
 	if err := claimSlots(variables, o); err != nil {
 		return nil, err
 	}
+	measure(variables)
 	s := &scanner{known: knownBefore(variables), required: required, escape: l.escape, syslog: l.syslog, free: -1, forgeable: o.forgeable, local: new(localTime)}
 	if tokens[0].variable == nil {
 		s.head, tokens = tokens[0].literal, tokens[1:]

@@ -24,7 +24,8 @@ type jsonMapping struct {
 	needs [][]int
 	roles [roleCount][]jsonField
 	path  jsonField
-	uses  []bool // by slot, for those that are a field of the request itself
+	uses  []bool    // by slot, for those that are a field of the request itself
+	took  *jsonTook // nil when the time is not that of the beginning
 
 	percent bool // texts are percent-encoded
 	hash    bool // a # is part of the path, which the server passes on as %23
@@ -92,6 +93,7 @@ func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
 		}
 	}
 
+	m.took = p.took(shape)
 	return m
 }
 
@@ -319,6 +321,9 @@ func (p *jsonParser) fillTime(m *jsonMapping, r *Request) error {
 		}
 
 		r.UnixMilli = at
+		if m.took != nil && field.slot != m.took.ended {
+			r.endAfter(p.tookAt(m.took, at))
+		}
 		return nil
 	}
 

@@ -42,6 +42,20 @@ type jsonShape struct {
 	paths [roleCount]string
 }
 
+// jsonDurations are the durations of the shapes whose time is that of the request's beginning.
+var jsonDurations = map[string]jsonDuration{
+	"traefik-json": {path: "Duration", unit: inNanos},
+	"envoy-json":   {path: "duration", unit: inMillis},
+	"gcp-json":     {path: "httpRequest.latency", suffix: "s", ended: "receiveTimestamp", unit: inSeconds},
+}
+
+// A jsonDuration is where a request's duration stands. The request ended before the time at the path ended, if that is
+// not empty.
+type jsonDuration struct {
+	path, suffix, ended string
+	unit                durationUnit
+}
+
 // caddyJSON is the shape of a server written in Go, in whose request lines a # is part of the path.
 const caddyJSON = "caddy"
 
@@ -72,8 +86,9 @@ var jsonShapes = []jsonShape{
 	}},
 	{"ecs", "http.request.method|http.response.status_code|url.original|url.path|http.method|http.status_code|http.target",
 		[roleCount]string{
-			// Logstash keeps the time of the line as timestamp; @timestamp is then the time at which it read the line.
-			roleTime: "timestamp# @timestamp#",
+			// Logstash keeps the time of the line as timestamp; @timestamp is then the time at which it read the line. Of
+			// a request, event.end is the end; the other two are whichever time its writer took.
+			roleTime: "event.end# timestamp# @timestamp#",
 			roleIP: "source.ip client.ip source.address client.address http.client_ip " +
 				"network.peer.address net.sock.peer.addr net.peer.ip",
 			roleUser:   "user.name client.user.name source.user.name user.id enduser.id",
@@ -88,7 +103,7 @@ var jsonShapes = []jsonShape{
 			roleForwarded: "http.request.header.{head-er} http.request.header.{header} http.request.headers.{head-er}",
 		}},
 	{"cloudflare-json", "ClientIP ClientRequestMethod|ClientRequestURI|ClientRequestPath|EdgeResponseStatus", [roleCount]string{
-		roleTime: "EdgeStartTimestamp# EdgeEndTimestamp#", roleIP: "ClientIP", roleMethod: "ClientRequestMethod",
+		roleTime: "EdgeEndTimestamp# EdgeStartTimestamp#", roleIP: "ClientIP", roleMethod: "ClientRequestMethod",
 		roleHost: "ClientRequestHost", roleURI: "ClientRequestURI", rolePath: "ClientRequestPath",
 		roleStatus: "EdgeResponseStatus", roleBytes: "EdgeResponseBytes",
 		roleAgent: "ClientRequestUserAgent", roleReferrer: "ClientRequestReferer",

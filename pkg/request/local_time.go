@@ -8,11 +8,14 @@ import (
 // When clocks go back, an hour occurs twice in a log whose times have no zone (HAProxy's). A localTime decides which
 // one is meant. Of the two instants it picks the one nearer to the time in the line's own header, if that has a zone,
 // or else nearer to the latest time of the log. A log that begins within the hour has neither; then it picks the first.
+//
+// Both are times at which lines were written, so they are compared with the end of the request.
 type localTime struct {
-	header string // of syslog, of the line that is read
-	last   int64  // latest time of the log
-	hour   int64  // that was checked last, in hours since 1970
-	twice  bool   // whether a part of it occurs twice
+	zone   *time.Location // of the line's time, if it does not name one; else nil
+	header string         // of syslog, of the line that is read
+	last   int64          // latest time of the log
+	hour   int64          // that was checked last, in hours since 1970
+	twice  bool           // whether a part of it occurs twice
 }
 
 const (
@@ -21,10 +24,11 @@ const (
 	forgotten = 3 * hourMillis
 )
 
-// settle returns the instant of a local time. The first candidate is at.
-func (l *localTime) settle(at int64, zone *time.Location) int64 {
-	if zone == time.UTC {
-		return at
+// settle decides which instant the local time of r is. Until then, it is the first one.
+func (l *localTime) settle(r *Request) {
+	zone, at := l.zone, r.UnixMilli
+	if zone == nil {
+		return
 	}
 	if hour := at / hourMillis; hour != l.hour {
 		// The zone's rules are looked up once per hour of the log. A stretch that repeats is longer than a quarter of
@@ -37,16 +41,15 @@ func (l *localTime) settle(at int64, zone *time.Location) int64 {
 
 	if l.twice {
 		second := at + repeated(at, zone)
-		if near := l.near(); near > 0 && distance(second, near) < distance(at, near) {
-			at = second
+		if near := l.near() - r.TookMilli; near > 0 && distance(second, near) < distance(at, near) {
+			r.UnixMilli = second
 		}
 	}
 
 	// A line slightly out of order does not move the latest time back.
-	if at > l.last || at < l.last-forgotten {
-		l.last = at
+	if end := r.UnixMilli + r.TookMilli; end > l.last || end < l.last-forgotten {
+		l.last = end
 	}
-	return at
 }
 
 // near is the time that the instant should be near to; 0 when nothing is known.

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -24,9 +25,24 @@ func TestRepeatedHour(t *testing.T) {
 			began := at.Add(-time.Duration(at.Unix()/12%5*at.Unix()%540) * time.Second)
 			var r Request
 			line := haproxyAt(began.In(zone).Format("02/Jan/2006:15:04:05.000"))
-			if err := d.Decode(line, &r); err != nil || r.UnixMilli != began.UnixMilli() {
-				t.Fatalf("%s: %s of %s is %s, %v", name, line, began.UTC(), time.UnixMilli(r.UnixMilli).UTC(), err)
+			if err := d.Decode(line, &r); err != nil || r.Began() != began.UnixMilli() {
+				t.Fatalf("%s: %s of %s is %s, %v", name, line, began.UTC(), time.UnixMilli(r.Began()).UTC(), err)
 			}
+		}
+	}
+}
+
+// In that night, a request that a client holds open for hours is read with its end, and none after it is read wrongly.
+func TestRepeatedHourWithLongRequests(t *testing.T) {
+	d := newDecoder(t, "none", "haproxy", Options{Zone: berlin})
+	at := time.Date(2026, 10, 24, 23, 0, 0, 0, time.UTC)
+	for end := at.Add(5 * time.Hour); at.Before(end); at = at.Add(12 * time.Second) {
+		took := time.Duration(at.Unix()/12%7*at.Unix()%10_800) * time.Second
+		began := at.Add(-took).In(berlin).Format("02/Jan/2006:15:04:05.000")
+		line := strings.Replace(haproxyAt(began), "/10 ", fmt.Sprintf("/%d ", took.Milliseconds()), 1)
+		var r Request
+		if err := d.Decode(line, &r); err != nil || r.UnixMilli != at.UnixMilli() {
+			t.Fatalf("%s ended at %s: read as %s, %v", line, at, time.UnixMilli(r.UnixMilli).UTC(), err)
 		}
 	}
 }
@@ -52,8 +68,8 @@ func TestRepeatedHourAtTheBeginning(t *testing.T) {
 		d := newDecoder(t, "none", "haproxy", Options{Zone: berlin})
 		for range 2 {
 			var r Request
-			if err := d.Decode(test.line, &r); err != nil || r.UnixMilli != milli(test.want) {
-				t.Errorf("%s: %s, %v; want %s", test.line, time.UnixMilli(r.UnixMilli).UTC(), err, test.want)
+			if err := d.Decode(test.line, &r); err != nil || r.Began() != milli(test.want) {
+				t.Errorf("%s: %s, %v; want %s", test.line, time.UnixMilli(r.Began()).UTC(), err, test.want)
 			}
 			d.Forget()
 		}
@@ -74,8 +90,8 @@ func TestRepeatedHourIsNoOtherHour(t *testing.T) {
 		{"25/Oct/2026:03:00:00.000", "2026-10-25T02:00:00Z"},
 	} {
 		var r Request
-		if err := d.Decode(haproxyAt(test.local), &r); err != nil || r.UnixMilli != milli(test.want) {
-			t.Errorf("%s: %s, %v; want %s", test.local, time.UnixMilli(r.UnixMilli).UTC(), err, test.want)
+		if err := d.Decode(haproxyAt(test.local), &r); err != nil || r.Began() != milli(test.want) {
+			t.Errorf("%s: %s, %v; want %s", test.local, time.UnixMilli(r.Began()).UTC(), err, test.want)
 		}
 	}
 	combined := mustParser(t, "combined", Options{Zone: berlin})

@@ -151,7 +151,9 @@ func (l layout) nameOwn() {
 		case "client":
 			v.slot, v.set = slotIP, setAddressPort
 		case "accept_date":
-			v.slot, v.set = slotTime, setTimeCLF
+			v.slot, v.set, v.beginning = slotTime, setTimeCLF, true
+		case "timers":
+			v.took = setHAProxyTimers
 		case "bytes_sent":
 			v.set = setBytesSoFar
 		}

@@ -24,8 +24,13 @@ func layoutIstio(o Options) (layout, error) {
 	l.escape, l.settled, l.tail = escapeNone, true, true
 	l.rest = &variable{name: moreField, text: "the rest of the line", slot: slotIP, always: true, set: setIstioEnd}
 	for _, v := range variablesOf(l.tokens) {
-		if v.name == "request" {
+		switch v.name {
+		case "time_iso8601":
+			v.beginning = true
+		case "request":
 			v.ending = endWords
+		case "duration":
+			v.took = tookIn(inMillis)
 		}
 	}
 	return l, err

@@ -32,6 +32,14 @@ func layoutELB(o Options) (layout, error) {
 		return l, err
 	}
 	l.nameOwn()
+	for _, v := range variablesOf(l.tokens) {
+		switch v.name {
+		case "time_iso8601":
+			v.beginning = true
+		case "request_processing_time", "backend_processing_time", "response_processing_time":
+			v.took = tookIn(inSeconds)
+		}
+	}
 	optional, err := nginxLayout(elbOptional, o)
 	l.optional = optional.tokens
 	return l, err
@@ -72,8 +80,13 @@ func layoutS3(o Options) (layout, error) {
 	optional, err := nginxLayout(s3Optional, o)
 	l.escape, l.settled, l.optional = escapeNone, true, optional.tokens // by s3Lines
 	for _, v := range variablesOf(l.tokens) {
-		if v.name == "bytes_sent" {
+		switch v.name {
+		case "time_local":
+			v.beginning = true
+		case "bytes_sent":
 			v.set = setBytesCLF
+		case "total_time":
+			v.took = tookIn(inMillis)
 		}
 	}
 	return l, err

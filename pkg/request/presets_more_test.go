@@ -17,23 +17,23 @@ type vendorSample struct {
 
 var vendorSamples = []vendorSample{
 	{"elb", `2015-05-13T23:39:43.945958Z my-loadbalancer 192.168.131.39:2817 10.0.0.1:80 0.000073 0.001048 0.000057 200 200 0 29 "GET http://www.example.com:80/ HTTP/1.1" "curl/7.38.0" - -`,
-		Request{UnixMilli: milli("2015-05-13T23:39:43.945Z"), IP: netip.MustParseAddr("192.168.131.39"), Method: "GET", Host: "www.example.com", Path: "/",
+		Request{UnixMilli: milli("2015-05-13T23:39:43.945Z") + 1, TookMilli: 1, IP: netip.MustParseAddr("192.168.131.39"), Method: "GET", Host: "www.example.com", Path: "/",
 			Status: 200, Bytes: 29, Agent: "curl/7.38.0"}, "elb=my-loadbalancer backend=10.0.0.1:80"},
 	{"elb", `2015-05-13T23:39:43.945958Z my-loadbalancer 192.168.131.39:2817 10.0.0.1:80 0.000086 0.001048 0.001337 200 200 0 57 "GET https://www.example.com:443/ HTTP/1.1" "curl/7.38.0" DHE-RSA-AES128-SHA TLSv1.2`,
-		Request{UnixMilli: milli("2015-05-13T23:39:43.945Z"), IP: netip.MustParseAddr("192.168.131.39"), Method: "GET", Host: "www.example.com", Path: "/",
+		Request{UnixMilli: milli("2015-05-13T23:39:43.945Z") + 2, TookMilli: 2, IP: netip.MustParseAddr("192.168.131.39"), Method: "GET", Host: "www.example.com", Path: "/",
 			Status: 200, Bytes: 57, Agent: "curl/7.38.0"}, "ssl_cipher=DHE-RSA-AES128-SHA ssl_protocol=TLSv1.2"},
 	{"elb", `2015-05-13T23:39:43.945958Z my-loadbalancer 192.168.131.39:2817 10.0.0.1:80 0.001069 0.000028 0.000041 - - 82 305 "- - - " "-" - -`,
-		Request{UnixMilli: milli("2015-05-13T23:39:43.945Z"), IP: netip.MustParseAddr("192.168.131.39"), Bytes: 305}, "received_bytes=82"},
+		Request{UnixMilli: milli("2015-05-13T23:39:43.945Z") + 1, TookMilli: 1, IP: netip.MustParseAddr("192.168.131.39"), Bytes: 305}, "received_bytes=82"},
 
 	{"s3", `79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be amzn-s3-demo-bucket1 [06/Feb/2019:00:00:38 +0000] 192.0.2.3 79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be ` +
 		`A1206F460EXAMPLE REST.GET.BUCKETPOLICY - "GET /amzn-s3-demo-bucket1?policy HTTP/1.1" 404 NoSuchBucketPolicy 297 - 38 - "-" "S3Console/0.4" - ` +
 		`BNaBsXZQQDbssi6xMBdBU2sLt+Yf5kZDmeBUP35sFoKa3sLLeMC78iwEIWxs99CRUrbS4n11234= SigV4 ECDHE-RSA-AES128-GCM-SHA256 AuthHeader amzn-s3-demo-bucket1.s3.us-west-1.amazonaws.com TLSV1.2 - Yes`,
-		Request{UnixMilli: milli("2019-02-06T00:00:38Z"), IP: netip.MustParseAddr("192.0.2.3"), User: "79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be",
+		Request{UnixMilli: milli("2019-02-06T00:00:38Z") + 38, TookMilli: 38, IP: netip.MustParseAddr("192.0.2.3"), User: "79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be",
 			Method: "GET", Host: "amzn-s3-demo-bucket1.s3.us-west-1.amazonaws.com", Path: "/amzn-s3-demo-bucket1", Query: "policy", Status: 404, Bytes: 297, Agent: "S3Console/0.4"},
 		"bucket=amzn-s3-demo-bucket1 operation=REST.GET.BUCKETPOLICY error_code=NoSuchBucketPolicy authentication_type=AuthHeader acl_required=Yes"},
 	// As it was in 2014, for a request whose response sent nothing.
 	{"s3", `79a59df900b9 mybucket [06/Feb/2014:00:01:57 +0000] 192.0.2.3 - DD6CC733AEXAMPLE REST.PUT.OBJECT s3-dg.pdf "PUT /mybucket/s3-dg.pdf HTTP/1.1" 200 - - 4406583 41754 28 "-" "S3Console/0.4" -`,
-		Request{UnixMilli: milli("2014-02-06T00:01:57Z"), IP: netip.MustParseAddr("192.0.2.3"), Method: "PUT", Path: "/mybucket/s3-dg.pdf", Status: 200, Agent: "S3Console/0.4"},
+		Request{UnixMilli: milli("2014-02-06T00:01:57Z") + 41754, TookMilli: 41754, IP: netip.MustParseAddr("192.0.2.3"), Method: "PUT", Path: "/mybucket/s3-dg.pdf", Status: 200, Agent: "S3Console/0.4"},
 		"key=s3-dg.pdf object_size=4406583"},
 
 	{"npm", `[10/Sep/2023:14:04:11 +0000] - 200 200 - GET https shop.example "/api/count?x=1" [Client 203.0.113.7] [Length 102] [Gzip -] [Sent-to 192.168.10.63] "Mozilla/5.0 (X11)" "https://shop.example/"`,
@@ -63,21 +63,21 @@ var vendorSamples = []vendorSample{
 
 	{"istio", `[2020-11-25T21:26:18.409Z] "GET /status/418?a=b HTTP/1.1" 418 - via_upstream - "-" 0 135 4 4 "9.9.9.9" "curl/7.73.0-DEV" "84961386-6d84-929d-98bd-c5aee93b5c88" "httpbin:8000" "127.0.0.1:80" ` +
 		`inbound|8000|| 127.0.0.1:41854 10.44.1.27:80 10.44.1.23:37652 outbound_.8000_._.httpbin.foo.svc.cluster.local default`,
-		Request{UnixMilli: milli("2020-11-25T21:26:18.409Z"), IP: netip.MustParseAddr("10.44.1.23"), Method: "GET", Host: "httpbin", Path: "/status/418", Query: "a=b", Status: 418, Bytes: 135,
+		Request{UnixMilli: milli("2020-11-25T21:26:18.409Z") + 4, TookMilli: 4, IP: netip.MustParseAddr("10.44.1.23"), Method: "GET", Host: "httpbin", Path: "/status/418", Query: "a=b", Status: 418, Bytes: 135,
 			Agent: "curl/7.73.0-DEV"}, "response_code_details=via_upstream upstream_cluster=inbound|8000|| upstream_host=127.0.0.1:80 route_name=default"},
 	{"istio", `[2026-02-24T14:23:15.456Z] "POST /api/orders HTTP/1.1" 503 UC via_upstream - "-" 156 91 30004 - "-" "python-requests/2.31.0" "f47ac10b" "orders.production:80" "10.244.3.12:8080" ` +
 		`outbound|8080||orders.production 10.244.1.5:54321 10.96.45.67:8080 [2001:db8::7]:33210 - default`,
-		Request{UnixMilli: milli("2026-02-24T14:23:15.456Z"), IP: netip.MustParseAddr("2001:db8::7"), Method: "POST", Host: "orders.production", Path: "/api/orders", Status: 503, Bytes: 91,
+		Request{UnixMilli: milli("2026-02-24T14:23:15.456Z") + 30004, TookMilli: 30004, IP: netip.MustParseAddr("2001:db8::7"), Method: "POST", Host: "orders.production", Path: "/api/orders", Status: 503, Bytes: 91,
 			Agent: "python-requests/2.31.0"}, "response_flags=UC"},
 
 	{"haproxy", `Feb  6 12:14:14 localhost haproxy[14389]: 10.0.1.2:33317 [06/Feb/2009:12:14:14.655] https-in~ static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} ` +
 		`"GET /index.html HTTP/1.1" 0/0000000000000000/0/0/0 1wt.eu/TLSv1.3/TLS_AES_256_GCM_SHA384`,
-		Request{UnixMilli: milli("2009-02-06T12:14:14.655Z"), IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: "/index.html", Status: 200, Bytes: 2750},
+		Request{UnixMilli: milli("2009-02-06T12:14:14.655Z") + 109, TookMilli: 109, IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: "/index.html", Status: 200, Bytes: 2750},
 		"queues=0/0 captured_request_headers=1wt.eu ssl_server_name=1wt.eu ssl_protocol=TLSv1.3 ssl_cipher=TLS_AES_256_GCM_SHA384"},
 
 	{"cloudflare-json", `{"ClientIP":"89.163.242.206","ClientRequestHost":"www.theburritobot.com","ClientRequestMethod":"GET","ClientRequestURI":"/static/img/testimonial-hipster.png?x=1",` +
 		`"EdgeEndTimestamp":1506702504461999900,"EdgeResponseBytes":69045,"EdgeResponseStatus":200,"EdgeStartTimestamp":1506702504433000200,"RayID":"3a6050bcbe121a87"}`,
-		Request{UnixMilli: 1506702504433, IP: netip.MustParseAddr("89.163.242.206"), Method: "GET", Host: "www.theburritobot.com", Path: "/static/img/testimonial-hipster.png", Query: "x=1",
+		Request{UnixMilli: 1506702504461, IP: netip.MustParseAddr("89.163.242.206"), Method: "GET", Host: "www.theburritobot.com", Path: "/static/img/testimonial-hipster.png", Query: "x=1",
 			Status: 200, Bytes: 69045}, "RayID=3a6050bcbe121a87"},
 	{"cloudflare-json", `{"ClientIP":"2001:db8::7","ClientRequestHost":"shop.example:8443","ClientRequestMethod":"POST","ClientRequestPath":"/login","ClientRequestUserAgent":"curl/8","ClientRequestReferer":"",` +
 		`"EdgeStartTimestamp":"2026-11-22T10:00:00Z","EdgeResponseStatus":403}`,

@@ -58,15 +58,15 @@ func TestPresets(t *testing.T) {
 			haproxySample("http-in", "0/0", "/{", Field{"captured_request_headers", "|"})},
 		// A captured cookie is not escaped.
 		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 SID=q - ---- 1/1/1/1/0 0/0 {evil} {zz} "GET /x HTTP/1.1" z - ---- 2/1/0/0/0 0/0 {real#7D} "GET /real#22 HTTP/1.1"`,
-			Request{UnixMilli: milli("2009-02-06T12:14:14.655+01:00"), IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: `/real"`, Status: 200, Bytes: 2750,
+			Request{UnixMilli: milli("2009-02-06T12:14:14.764+01:00"), TookMilli: 109, IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: `/real"`, Status: 200, Bytes: 2750,
 				Fields: []Field{{"frontend", "http-in"}, {"backend", "static"}, {"server", "srv1"}, {"timers", "10/0/30/69/109"}, {"captured_request_headers", "real}"}}}},
 		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 SID=q - ---- 1/1/1/1/0 0/0 {evil} z - ---- 3/1/0/0/0 0/0 {real} "GET /real HTTP/1.1"`,
-			Request{UnixMilli: milli("2009-02-06T12:14:14.655+01:00"), IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: "/real", Status: 200, Bytes: 2750,
+			Request{UnixMilli: milli("2009-02-06T12:14:14.764+01:00"), TookMilli: 109, IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: "/real", Status: 200, Bytes: 2750,
 				Fields: []Field{{"frontend", "http-in"}, {"backend", "static"}, {"server", "srv1"}, {"timers", "10/0/30/69/109"}, {"captured_request_cookie", "SID=q"},
 					{"termination_state", "----"}, {"connections", "1/1/1/1/0"}, {"queues", "0/0"}, {"captured_request_headers", "real"}}}},
 		// Nor is the name of TLS.
 		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] https~ static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1" 0/0/0/0/0 a"GET /x" 0/0/0/0/0 b/TLSv1.3/TLS_AES_256_GCM_SHA384`,
-			Request{UnixMilli: milli("2009-02-06T12:14:14.655+01:00"), IP: netip.MustParseAddr("10.0.1.2"), Status: 200, Bytes: 2750,
+			Request{UnixMilli: milli("2009-02-06T12:14:14.764+01:00"), TookMilli: 109, IP: netip.MustParseAddr("10.0.1.2"), Status: 200, Bytes: 2750,
 				Fields: []Field{{"frontend", "https~"}, {"backend", "static"}, {"server", "srv1"}, {"timers", "10/0/30/69/109"}}}},
 		// option httpslog.
 		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] https~ static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} "GET / HTTP/1.1" 0/0000000000000000/0/0/0 a/b c/TLSv1.3/TLS_AES_256_GCM_SHA384`,
@@ -76,7 +76,7 @@ func TestPresets(t *testing.T) {
 			haproxySample("https~", "0/0", "/", Field{"ssl_errors", "0/-/-/-/0"})},
 		// Written with option logasap, before the response was over.
 		{"haproxy", `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/+109 200 +2750 - - ---- 1/1/1/1/+1 0/0 "GET / HTTP/1.1"`,
-			Request{UnixMilli: milli("2009-02-06T12:14:14.655+01:00"), IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: "/", Status: 200, Bytes: 2750,
+			Request{UnixMilli: milli("2009-02-06T12:14:14.764+01:00"), TookMilli: 109, IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: "/", Status: 200, Bytes: 2750,
 				Fields: []Field{{"frontend", "http-in"}, {"backend", "static"}, {"server", "srv1"}, {"timers", "10/0/30/69/+109"},
 					{"termination_state", "----"}, {"connections", "1/1/1/1/+1"}, {"queues", "0/0"}}}},
 		{"haproxy", `2009-02-06T12:14:14.656+01:00 lb1 haproxy[14389]: 2001:db8::1:33317 [06/Feb/2009:12:14:14.655] http-in http-in/<NOSRV> -1/-1/-1/-1/0 400 0 - - PR-- 1/1/0/0/0 0/0 "<BADREQ>"`,
@@ -131,7 +131,7 @@ func TestPresets(t *testing.T) {
 }
 
 func haproxySample(frontend, queues, path string, more ...Field) Request {
-	return Request{UnixMilli: milli("2009-02-06T12:14:14.655+01:00"), IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: path, Status: 200,
+	return Request{UnixMilli: milli("2009-02-06T12:14:14.764+01:00"), TookMilli: 109, IP: netip.MustParseAddr("10.0.1.2"), Method: "GET", Path: path, Status: 200,
 		Bytes: 2750, Fields: append([]Field{{"frontend", frontend}, {"backend", "static"}, {"server", "srv1"}, {"timers", "10/0/30/69/109"},
 			{"termination_state", "----"}, {"connections", "1/1/1/1/0"}, {"queues", queues}}, more...)}
 }

@@ -29,7 +29,10 @@ import (
 // Its strings are parts of the line it was parsed from wherever that is possible. A caller that reuses the buffer of a
 // line must be done with the request before the buffer changes.
 type Request struct {
-	UnixMilli int64      // rounded down to the millisecond
+	// UnixMilli is the time of the request, rounded down to the millisecond: its end, where the line has that or the
+	// request's duration. TookMilli is the duration that was added to the time in the line, else 0.
+	UnixMilli, TookMilli int64
+
 	IP        netip.Addr // the client; IPv4-mapped IPv6 is unmapped, zones are dropped; the zero Addr when unknown
 	User      string     // empty when unknown or "-"
 	Method    string

@@ -41,7 +41,7 @@ func checkParse(t *testing.T, parser Parser, line string) (Request, bool) {
 	if len(r.Fields)+len(again.Fields) > 0 && !reflect.DeepEqual(r, again) {
 		t.Fatalf("%+v first, %+v then", r, again)
 	}
-	if r.UnixMilli < 0 || r.UnixMilli >= timeEnd || r.IP.Is4In6() || r.IP.Zone() != "" || r.Status < 0 || r.Status > 999 || r.Bytes < -1 {
+	if r.UnixMilli < 0 || r.UnixMilli >= timeEnd || r.TookMilli < 0 || r.TookMilli > maxTook || r.Began() < 0 || r.IP.Is4In6() || r.IP.Zone() != "" || r.Status < 0 || r.Status > 999 || r.Bytes < -1 {
 		t.Fatalf("out of range: %+v", r)
 	}
 	if strings.Contains(r.Path, "?") {

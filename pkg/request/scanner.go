@@ -70,6 +70,10 @@ func (s *scanner) Parse(line string, r *Request) error {
 	unread := s.scan(message, r)
 	switch {
 	case unread == nil:
+		s.local.settle(r)
+		if r.TookMilli != 0 {
+			r.endAfter(r.TookMilli)
+		}
 		return nil
 	case isNoRequest(line):
 		return ErrNoRequest
@@ -94,6 +98,7 @@ func isNoRequest(line string) bool {
 
 func (s *scanner) scan(line string, r *Request) *Unread {
 	r.Reset()
+	s.local.zone = nil
 	rest, ok := strings.CutPrefix(line, s.head)
 	if !ok {
 		return errFormat

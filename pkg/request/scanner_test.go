@@ -172,7 +172,7 @@ func TestApacheFormats(t *testing.T) {
 			Request{UnixMilli: at, IP: peer, Method: "GET", Bytes: -1}},
 		{"each by itself", `%{c}a %a "%u" %{sec}t %m "%U%%%q" %<s "%400,501{User-Agent}i" %B %O %I %D %V %p "%{Host}i" "%{X-Api-Key}i" %{X-Weir}o %{JSESSIONID}C %{ms}T "%!200{Referer}i" %H`,
 			`10.0.0.1 192.0.2.1 "alice" 1777875906 GET "/a%?b=c" 200 "agent/1" 17 99 42 12345 canonical.example.com 443 "www.example.com:443" "k1" refused s1 12 "-" HTTP/1.1`,
-			Request{UnixMilli: at, IP: peer, User: "alice", Method: "GET", Host: "www.example.com", Path: "/a", Query: "b=c", Status: 200, Bytes: 17, Agent: "agent/1",
+			Request{UnixMilli: at + 12, TookMilli: 12, IP: peer, User: "alice", Method: "GET", Host: "www.example.com", Path: "/a", Query: "b=c", Status: 200, Bytes: 17, Agent: "agent/1",
 				Fields: []Field{{"realip_remote_addr", "10.0.0.1"}, {"bytes_sent", "99"}, {"request_length", "42"}, {"request_time_us", "12345"},
 					{"host", "canonical.example.com"}, {"server_port", "443"}, {"http_x_api_key", "k1"}, {"weir", "refused"}, {"cookie_jsessionid", "s1"},
 					{"request_time_ms", "12"}, {"server_protocol", "HTTP/1.1"}}}},

@@ -103,10 +103,10 @@ func setTime(r *Request, at int64, ok bool) *Unread {
 	return nil
 }
 
-// setLocal is setTime for a time that may be local.
+// setLocal is setTime for a time that may be local: it is settled once the line has been read.
 func (s *step) setLocal(r *Request, text string, at int64, ok bool) *Unread {
-	if ok && s.local != time.UTC && !hasZone(text) {
-		at = s.twice.settle(at, s.local)
+	if s.local != time.UTC && !hasZone(text) {
+		s.twice.zone = s.local
 	}
 	return setTime(r, at, ok)
 }

@@ -18,15 +18,22 @@ const (
 
 var apacheSecondParts = map[string]timePattern{"msec_frac": patternMilli, "usec_frac": patternMicro}
 
-// apacheTime reads %t and %{format}t.
+// apacheTime reads %t and %{format}t. Apache writes the time at which the request began, unless the format asks for its
+// end.
 func apacheTime(format, text string) ([]token, error) {
+	v := &variable{text: text, slot: slotTime, beginning: true, rank: rankServer}
+	if format == "end" || strings.HasPrefix(format, "end:") {
+		v.beginning, v.rank = false, rankRequestLine
+	}
+
 	format = strings.TrimPrefix(strings.TrimPrefix(format, "begin:"), "end:")
 	switch format {
 	case "", "begin", "end":
-		clf := &variable{text: text, name: "time_local", slot: slotTime, set: setTimeCLF, ending: endCLF}
-		return []token{{literal: "["}, {variable: clf}, {literal: "]"}}, nil
+		v.name, v.set, v.ending = "time_local", setTimeCLF, endCLF
+		return []token{{literal: "["}, {variable: v}, {literal: "]"}}, nil
 	case "sec", "msec", "usec":
-		return []token{{variable: &variable{text: text, name: format, slot: slotTime, set: setTimeUnix, rank: rankSent}}}, nil
+		v.name, v.set, v.rank = format, setTimeUnix, v.rank+1
+		return []token{{variable: v}}, nil
 	}
 
 	pattern, ok := apacheSecondParts[format]
@@ -37,7 +44,7 @@ func apacheTime(format, text string) ([]token, error) {
 		}
 	}
 
-	v := &variable{text: text, name: "time", slot: slotTime, set: setTimePattern, ending: endPattern, pattern: pattern, rank: rankServer}
+	v.name, v.set, v.ending, v.pattern = "time", setTimePattern, endPattern, pattern
 	return []token{{variable: v}}, nil
 }
 

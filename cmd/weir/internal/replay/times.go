@@ -50,10 +50,12 @@ func (m *timeMover) move(line string, r *request.Request, to int64) (moved []byt
 
 		begin, end := from+at[0], from+at[1]
 		for _, zone := range m.zones {
-			text, precise, ok := written(line[from:], at, to, zone)
+			// The line may have the time at which the request began: then to is the end.
+			text, precise, ok := written(line[from:], at, to-r.TookMilli, zone)
 			if !ok {
 				continue
 			}
+			precise += r.TookMilli
 			m.line = append(append(append(m.line[:0], line[:begin]...), text...), line[end:]...)
 			if precise == r.UnixMilli && text == line[begin:end] || m.unchanged(r, precise, line[begin:end], text) {
 				return m.line, true
