@@ -55,6 +55,7 @@ func PlainPrefix(p netip.Prefix) netip.Prefix {
 		return p.Masked()
 	}
 
+	// Checked by the first address only. Below 8 bits a prefix has public addresses and others, so it stays as it is.
 	carried, ok := carries(p.Masked().Addr())
 	if !ok || bits < 8 {
 		return p.Masked()

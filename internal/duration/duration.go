@@ -48,6 +48,8 @@ func Parse(text string) (time.Duration, error) {
 		if part, rest, err = cutDuration(rest); err != nil {
 			return 0, fmt.Errorf("%q is no duration: %w", text, err)
 		}
+
+		// Forever itself is a word, and no sum may become it.
 		if sum > Forever-1-part {
 			return 0, fmt.Errorf("%q is too long; write forever, or something shorter", text)
 		}
@@ -65,6 +67,7 @@ func cutDuration(text string) (part time.Duration, rest string, err error) {
 		unit = unit[:end]
 	}
 
+	// An error of range is reported below, when the unit is known to be one.
 	number, err := strconv.ParseInt(text[:digits], 10, 64)
 	if digits == 0 || (err != nil && !errors.Is(err, strconv.ErrRange)) {
 		return 0, "", errors.New("write a whole number and a unit, such as 90s, 10m or 1h30m")

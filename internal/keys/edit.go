@@ -51,6 +51,9 @@ func change(path string, edit func(text string, have []Key) (string, error)) err
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // a link stays a link
 	}
+
+	// The folder's lock, because the file itself is replaced. The file is read under it, or another program's change
+	// would be lost.
 	unlock, err := lock(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -75,6 +78,8 @@ func change(path string, edit func(text string, have []Key) (string, error)) err
 
 // edited returns the first of the tries that reads as the wanted keys, or a file of just these keys.
 func edited(path string, want []Key, tries ...string) string {
+	// Texts are changed line by line, without a YAML writer, to keep comments. So each try is read again, and counts
+	// only if it means what was wanted.
 	for _, text := range tries {
 		if got, err := Parse(path, []byte(text)); err == nil && slices.Equal(got, want) {
 			return text

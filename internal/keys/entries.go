@@ -33,6 +33,7 @@ func (e *entries) FromYAML(v yamlfile.Value) {
 			element.Key("sha256").Faultf("make a key for each", "%s and %s are the same key", other, key.Name)
 		}
 
+		// Kept after an error too, so that further mistakes are found.
 		names[key.Name], hashes[key.hash] = true, key.Name
 		*e = append(*e, key)
 	}

@@ -85,6 +85,8 @@ func (f *File) Reread() (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("reading the API keys: %w", err)
 	}
+
+	// The contents are compared and not the file's time: it may be replaced within the same second.
 	if f.keys.Load() != nil && bytes.Equal(data, f.data) {
 		return false, nil
 	}

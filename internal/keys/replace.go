@@ -44,6 +44,7 @@ func replace(path string, data []byte) (err error) {
 		}
 	}()
 
+	// Before the first byte is written: the keys' hashes are never readable by others, not even for a moment.
 	if err = likeBefore(f, path); err != nil {
 		return err
 	}
@@ -76,6 +77,7 @@ func likeBefore(f *os.File, path string) error {
 		return err
 	}
 
+	// Only root may give files away, so it is asked for only if needed.
 	if os.Geteuid() != int(owner.Uid) || os.Getegid() != int(owner.Gid) {
 		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
 			return err

@@ -147,6 +147,7 @@ func (l *Listener) room() bool {
 
 // add keeps a connection, if necessary in the place of another one. It returns nil when the address has too many.
 func (l *Listener) add(accepted net.Conn) *conn {
+	// Busy until it is complete: it must not be the one that makes room for itself.
 	c := &conn{Conn: accepted, listener: l, from: sourceOf(accepted.RemoteAddr()), kind: isBusy}
 	var why error
 	defer func() {
@@ -166,6 +167,7 @@ func (l *Listener) add(accepted net.Conn) *conn {
 
 		if of.open >= l.bounds.PerAddress {
 			why = fmt.Errorf("%d connections of %s are open, the limit for one address", l.bounds.PerAddress, c.from)
+			// An address makes room with its own connections, so one client cannot push others out.
 			if !l.drop(&of.waiting) {
 				return nil
 			}
@@ -223,6 +225,7 @@ func (c *conn) become(kind int) {
 	}
 
 	c.places[0] = l.waiting[kind].PushBack(c)
+	// Known connections do not count for their address, and so do not make room in it.
 	if of != nil && !c.known {
 		c.places[1] = of.waiting[kind].PushBack(c)
 	}
@@ -292,6 +295,8 @@ func (c *conn) show() {
 	if c.known || c.closed {
 		return
 	}
+
+	// The order matters: it leaves the lists of its address before it no longer belongs to them.
 	kind := c.kind
 	c.become(isBusy)
 	c.leave()

@@ -180,6 +180,8 @@ func (g *gunzip) Read(b []byte) (int, error) {
 		return n, err
 	}
 
+	// A member has ended. Two bytes show whether another one follows, or something else, as when a program wrote plain
+	// lines to a compressed file.
 	next, err := g.from.Peek(2)
 	switch {
 	case len(next) < 2 && err != nil && !errors.Is(err, io.EOF):

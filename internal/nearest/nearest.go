@@ -48,6 +48,7 @@ func leavesOut(word, complete string) bool {
 
 // slips is the Damerau-Levenshtein distance of neighbouring swaps (optimal string alignment).
 func slips(a, b string) int {
+	// Words come from files that others write; longer ones are no slips, and would cost their product.
 	if len(a) > 64 || len(b) > 64 {
 		return 64
 	}

@@ -39,6 +39,7 @@ func (n *List) FromYAML(v yamlfile.Value) {
 }
 
 func (n *List) add(v yamlfile.Value) {
+	// YAML makes a map of an address that ends in a colon, such as fe80::, which Text reports.
 	if pairs, isMap := v.Map(); isMap && len(pairs) > 0 && !v.EndsInColon() {
 		var named struct {
 			File string `yaml:"file"`
@@ -91,6 +92,8 @@ func (n *List) Read(read func(name string) (path string, data []byte, err error)
 func ParseFile(file string, data []byte) ([]netip.Prefix, yamlfile.Faults) {
 	var prefixes []netip.Prefix
 	var faults yamlfile.Faults
+
+	// Some editors write a byte order mark.
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	for number, line := range strings.Split(text, "\n") {
 		entry, _, _ := strings.Cut(line, "#")
@@ -128,6 +131,8 @@ func Parse(text string) (netip.Prefix, error) {
 	if addr := prefix.Addr(); addr.Is4In6() && prefix.Bits() >= 96 {
 		prefix = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
 	}
+
+	// One of the two is a slip, and which one cannot be known: blocking the wrong one may be blocking many.
 	if masked := prefix.Masked(); masked != prefix {
 		return prefix, fmt.Errorf("%s has bits set after its first %d; write %s for the network, or %s for the address", prefix, prefix.Bits(), masked, prefix.Addr())
 	}

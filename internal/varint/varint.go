@@ -1,6 +1,8 @@
 // Package varint reads values from the front of bytes that a log, a store, a topic or a peer returned: numbers as
 // encoding/binary writes them, and bytes. Every length is checked, so any input is safe to read. The meaning of values,
 // checksums and versions is its callers' business. A Reader is used by one goroutine.
+// encoding/binary writes them, and bytes. Every length is checked, so any input is safe to read. The meaning of
+// the values, checksums and versions are its callers' business. A Reader is used by one goroutine.
 package varint
 
 import (

@@ -29,6 +29,8 @@ func ConfigMap(file string, data []byte) (files []Inner, ok bool) {
 	}
 
 	d := decoder{file: file, source: strings.Split(string(data), "\n")}
+
+	// A manifest that is partly wrong still shows the files before the mistake: the caller finds it when it reads them.
 	for {
 		var document yaml.Node
 		if err := loader.Load(&document); err != nil || len(document.Content) == 0 {

@@ -34,6 +34,7 @@ func (v Value) appendJSON(b []byte) []byte {
 	switch {
 	case !ok:
 		return append(b, "null"...)
+	// Text in quotes stays text: "10" is not 10.
 	case !v.Quoted() && slices.Contains([]string{"!!int", "!!float", "!!bool"}, v.node.ShortTag()):
 		return append(b, text...)
 	}

@@ -53,6 +53,7 @@ func (d *decoder) slot(node *yaml.Node, name, origin string) **yaml.Node {
 		return &node.Content[i]
 	}
 
+	// A scalar on the way, mostly a null, becomes a map: overrides are stronger than the file.
 	if node.Kind == yaml.ScalarNode {
 		*node, d.origins[node] = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}, origin
 	}

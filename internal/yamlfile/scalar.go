@@ -52,6 +52,7 @@ func (v Value) intoBool(target reflect.Value) {
 // number returns the text of a number without the underscores that group its digits.
 func (v Value) number(wanted string) (string, bool) {
 	text, ok := v.Scalar()
+	// A variable in quotes may be a number: its text differs from what stands in the file.
 	if !ok || (v.Quoted() && text == v.node.Value) {
 		remedy := ""
 		if ok {

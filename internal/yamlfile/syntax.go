@@ -32,6 +32,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 		return nil
 	}
 
+	// A second document would be ignored without a word.
 	switch err := loader.Load(&second); {
 	case errors.Is(err, io.EOF):
 	case err != nil:

@@ -81,6 +81,8 @@ func (v Value) Map() (pairs []Pair, ok bool) {
 		if !ok {
 			continue
 		}
+
+		// The first one counts, so that errors under it are still reported.
 		if line, twice := first[name]; twice {
 			key.Faultf("leave one of them out", "%s is given twice, first at line %d", name, line)
 			continue
@@ -179,6 +181,7 @@ func (v Value) At(line, column int) Value {
 		return v
 	}
 
+	// Only a literal block, or a text on one line, stands in the file as it is.
 	text, row, from := texts[line-1], v.node.Line, v.node.Column
 	switch {
 	case v.node.Style&yaml.LiteralStyle != 0:

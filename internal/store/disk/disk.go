@@ -60,7 +60,7 @@ type Store struct {
 	real    bool // the folder is in the operating system's file system
 	log     *slog.Logger
 	current atomic.Pointer[opening] // nil while the disk fails
-	reason  atomic.Pointer[error]   // the reason when now is nil
+	reason  atomic.Pointer[error]   // the reason when current is nil
 	lock    os.FileInfo             // of the file that locks the folder; nil when unknown. Used only by keep
 
 	givenUp  sync.WaitGroup // openings that are being closed
@@ -97,6 +97,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 
 	s.options = o
+
+	// The first opening is the caller's matter: only a store that has once worked is opened again by itself.
 	in, err := openOnce(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", o.Folder, err)
@@ -113,8 +115,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Close closes the folder. All writes are synced, unless the disk fails: then the error is ErrBroken.
 func (s *Store) Close() error {
 	s.close()
+
+	// keep has ended, so no further opening can begin, and the last one is final.
 	s.running.Wait()
 	last := s.current.Load()
+
 	// A disk that hangs must not block Close: the goroutine stays behind, and the guard ends the opening.
 	closed := make(chan error, 1)
 	go func() {
@@ -200,6 +205,8 @@ func (s *Store) Take(ctx context.Context, partition int) (store.Fence, error) {
 		lock := in.partition(partition)
 		lock.Lock()
 		defer lock.Unlock()
+		// The caller may have given up while this waited for the lock. A fence that it does not know of would make it a
+		// stranger to its own partition.
 		if err := ctx.Err(); err != nil {
 			return fence, err
 		}
@@ -228,6 +235,8 @@ func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, cha
 		if err != nil {
 			return found, err
 		}
+
+		// Compared under the partition's lock: between this and apply no one else can write.
 		if found != fence || fence == (store.Fence{}) {
 			return found, fmt.Errorf("as %v, found %v: %w", fence, found, store.ErrFenced)
 		}
@@ -257,6 +266,8 @@ func (s *Store) apply(in *opening, bytes []byte) error {
 	if err := batch.SetRepr(bytes); err != nil {
 		return err
 	}
+
+	// Without a sync: a crash may lose the last second, and the fence of the last write tells the owner so.
 	if err := batch.Commit(pebble.NoSync); err != nil {
 		return err
 	}
@@ -283,6 +294,7 @@ func (s *Store) Read(ctx context.Context, partition int, space store.Space, keys
 
 	what := fmt.Sprintf("reading %d keys of partition %d", len(keys), partition)
 	r, err := with(ctx, s, what, func(in *opening) (r readResult, err error) {
+		// The lock makes the values and the fence belong to one moment.
 		lock := in.partition(partition)
 		lock.RLock()
 		defer lock.RUnlock()

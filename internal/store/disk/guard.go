@@ -64,6 +64,7 @@ func (g *guard) failure() error {
 
 // enter reports whether a call may reach the disk; if so, leave must be called after it.
 func (g *guard) enter() bool {
+	// Counted before it looks: once the guard has ended and busy is 0, no call can reach the disk any more.
 	g.busy.Add(1)
 	if g.ended.Load() != nil {
 		g.busy.Add(-1)
@@ -218,6 +219,7 @@ func (g *guard) Lock(name string) (io.Closer, error) {
 	}
 	defer g.leave()
 	held, err := g.FS.Lock(name)
+	// EAGAIN is another process that has the folder, and no failure of the disk.
 	if errno := syscall.Errno(0); errors.As(err, &errno) && errno != syscall.EAGAIN {
 		g.fail(err)
 	}

@@ -115,6 +115,8 @@ func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Dur
 			s.log.Error("the store on disk cannot be used", "folder", s.options.Folder, "error", s.broken())
 		}
 
+		// An operation of the former opening may still be in the operating system, and could write into the files of
+		// the next one.
 		if !old.guard.quiet() || s.unclosed.Load() > maxUnclosed {
 			continue // the disk hangs
 		}
@@ -126,6 +128,7 @@ func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Dur
 			continue
 		}
 
+		// Only now: until the folder works, the lock keeps other processes out of it.
 		old.guard.unlock()
 		in, err := openOnce(s.closing, s.options)
 		if err == nil {
@@ -142,6 +145,7 @@ func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Dur
 
 // probe tries whether the folder can be written. It creates a deleted folder again, but not its parent.
 func (s *Store) probe() error {
+	// A missing parent may be a disk that is not mounted: a folder made there would hide it.
 	if s.real && !exists(s.options.Folder) {
 		if err := os.Mkdir(s.options.Folder, 0o700); err != nil {
 			return err
@@ -165,7 +169,7 @@ func exists(name string) bool {
 func (s *Store) rememberFolder() {
 	s.lock = nil
 	if s.real {
-		s.lock, _ = os.Stat(s.lockName()) // without it look compares nothing
+		s.lock, _ = os.Stat(s.lockName()) // without it checkFolder compares nothing
 	}
 }
 

@@ -35,6 +35,9 @@ const maxCalls = 64
 func openOnce(ctx context.Context, o Options) (*opening, error) {
 	in := &opening{guard: newGuard(o.fs), calls: make(chan struct{}, maxCalls), partitions: map[int]*sync.RWMutex{}, closed: make(chan struct{})}
 	opened := make(chan error, 1)
+
+	// In a goroutine of its own, because pebble knows no context and a disk may hang. If the caller leaves first, the
+	// opening is closed when it comes.
 	go func() { opened <- in.openPebble(o) }()
 	var err error
 	select {
@@ -47,6 +50,7 @@ func openOnce(ctx context.Context, o Options) (*opening, error) {
 		return nil, context.Cause(ctx)
 	}
 
+	// Asked before err: pebble has seen only successes since the guard ended.
 	if fault := in.guard.failure(); fault != nil {
 		in.release(err)
 		return nil, fmt.Errorf("%w: %w", ErrBroken, fault)
@@ -60,6 +64,7 @@ func openOnce(ctx context.Context, o Options) (*opening, error) {
 		return nil, fmt.Errorf("%w: %w", ErrBroken, damaged(o.Folder, err))
 	}
 
+	// From now on a missing file is one that was deleted.
 	in.guard.opening.Store(false)
 	if err := in.agree(ctx); err != nil {
 		return nil, errors.Join(err, in.close())
@@ -114,6 +119,7 @@ func (in *opening) options(o Options, cache *pebble.Cache) *pebble.Options {
 
 	for n := range options.Levels {
 		options.Levels[n].FilterPolicy = bloom.FilterPolicy(10)
+
 		// A file's filter is one block of the cache: those of large files would push each other out.
 		options.TargetFileSizes[n] = 4 << 20
 	}
@@ -191,6 +197,7 @@ func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value 
 	}()
 
 	select {
+	// A result that came while the disk failed may rest on operations that never happened.
 	case r := <-done:
 		if in.guard.failure() != nil {
 			return value, in.broken()
@@ -236,6 +243,8 @@ func (in *opening) close() error {
 	in.mu.Lock()
 	in.closing = true
 	in.mu.Unlock()
+
+	// Pebble must not be closed under a call.
 	in.under.Wait()
 	defer close(in.closed)
 	err := in.db.Close()

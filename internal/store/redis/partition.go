@@ -68,6 +68,7 @@ func (s *Store) run(ctx context.Context, partition int, named string, next store
 	args := make([]any, 3, 3+3*len(changes))
 	args[0], args[1], args[2] = named, next.String(), s.expire
 	for _, c := range changes {
+		// The script needs all names beforehand, as a Cluster requires; each change takes the next two.
 		keys.bucket(spaces[c.Space], c.Key)
 		args = append(args, what(c), c.Key, c.Value)
 	}
@@ -107,6 +108,7 @@ func (s *Store) Read(ctx context.Context, partition int, sp store.Space, keys []
 	}
 
 	reply, err := read.Run(ctx, s.client, names.all(), args...).Slice()
+	// The values stand in the order of the keys, so their number must be right.
 	if err == nil && len(reply) != 1+len(keys) {
 		err = errReply
 	}
@@ -162,6 +164,8 @@ func (s *Store) Scan(ctx context.Context, partition int, in store.Space, from st
 	if err != nil {
 		return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %w", partition, err)
 	}
+
+	// done may be fewer buckets than were named: the script stops once it has enough pairs.
 	if next := first + done; next < sp.buckets {
 		page.Next = store.Cursor(strconv.FormatUint(next, 10))
 	}
@@ -182,6 +186,7 @@ func pageOf(reply []any) (page store.Page, done uint64, err error) {
 	at := make(map[string]int, len(reply)/2)
 	for i := 2; i < len(reply); i += 2 {
 		pair := store.Pair{Key: []byte(text(reply[i])), Value: []byte(text(reply[i+1]))}
+		// Redis may keep a key in both buckets after a crash (takeOrWrite).
 		if before, ok := at[text(reply[i])]; ok { // the long value comes after the short one
 			page.Pairs[before] = pair
 			continue

@@ -112,6 +112,8 @@ func dial(o Options) (goredis.UniversalClient, error) {
 		u.TLSConfig = o.TLS
 	}
 
+	// No call is repeated by the client: a write that was applied but not answered would be refused by its own fence
+	// the second time. Callers decide what to do.
 	u.ContextTimeoutEnabled = true
 	u.MaxRetries = -1
 	u.DialerRetries = 1

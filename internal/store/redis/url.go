@@ -19,6 +19,8 @@ func parseURL(text string) (*goredis.UniversalOptions, error) {
 
 	query := u.Query()
 	master := query.Get("master")
+
+	// go-redis refuses parameters that it does not know.
 	query.Del("master")
 	u.RawQuery = query.Encode()
 	o, err := goredis.ParseURL(u.String())
