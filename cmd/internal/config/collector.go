@@ -41,6 +41,7 @@ func (c *Collector) distinctNames(v yamlfile.Value) {
 	}
 
 	for i := range c.Sources {
+		// Given names come first, so that none of them is taken by a source without one.
 		source := &c.Sources[i]
 		for n := 1; source.Name == ""; n++ {
 			if name := source.Kind() + "-" + strconv.Itoa(n); !taken[name] {

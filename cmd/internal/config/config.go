@@ -89,6 +89,7 @@ func hours(n int) duration.Duration   { return duration.Duration(time.Duration(n
 
 // Validate checks settings that depend on each other, resolves paths and reads the other files.
 func (c *Config) Validate(v yamlfile.Value) {
+	// Paths first: all that follows reads files.
 	c.resolve()
 	c.checkHosts(v.Key("hosts"))
 	c.Kafka.fewerInProcess(v.Key("kafka"))
@@ -111,6 +112,8 @@ func (c *Config) loadRules(v yamlfile.Value) {
 	const usual = "rules.yaml"
 	if !v.Has("rules") {
 		c.Rules = rule.Source{Patterns: []string{usual}}
+		// Without a file there is no place for rules next to it. Commands that need none go on; parts refuse it
+		// (errNoRules).
 		if c.File == "" {
 			return
 		}
@@ -120,6 +123,7 @@ func (c *Config) loadRules(v yamlfile.Value) {
 		}
 	}
 
+	// Rules among the siblings are checked as files of their own.
 	if v.Key("rules").Faulty() || c.loader.isSibling(c.Rules.Patterns) {
 		return
 	}
@@ -130,6 +134,7 @@ func (c *Config) loadRules(v yamlfile.Value) {
 		return
 	}
 
+	// Here and not in the parts, so that all of them have the same fingerprint.
 	if c.Mode == Shadow {
 		set = set.Shadowed()
 	}

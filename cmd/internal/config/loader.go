@@ -101,6 +101,7 @@ func (r *loader) variables() (overrides []yamlfile.Option) {
 	var known []string
 	for _, key := range Keys() {
 		name := variable(key)
+		// A variable in a list has a number in its name, see elementKey.
 		if strings.Contains(key, "[]") {
 			continue
 		}

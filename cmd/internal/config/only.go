@@ -29,6 +29,7 @@ func (s *Source) Wanted() (func(field func(name string) (string, bool)) bool, er
 		return nil, fmt.Errorf("only: %w", err)
 	}
 
+	// Only the fields that the expression names are looked up, and not the complete record converted.
 	names := fieldsOf(tree.Node)
 	machines := sync.Pool{New: func() any { return new(vm.VM) }}
 	return func(field func(string) (string, bool)) bool {

@@ -51,6 +51,7 @@ func (s *Source) checkSyslog(v yamlfile.Value) {
 	place := v.Key("syslog")
 	scheme, address, _ := strings.Cut(s.Syslog, "://")
 	switch scheme {
+	// The file system decides who may send, so there is no guard.
 	case "unix", "unixstream":
 		if !strings.HasPrefix(address, "/") {
 			place.Faultf("write it as "+scheme+":///run/weir/syslog.sock", "%q names no socket", s.Syslog)

@@ -29,6 +29,7 @@ func (s *Store) FromYAML(v yamlfile.Value) {
 		return
 	}
 
+	// redis has no methods, or Decode would call FromYAML again.
 	type redis Store
 	if !v.Decode((*redis)(s)) {
 		return

@@ -66,6 +66,8 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	}
 
 	a := p.adminServer(door)
+
+	// Bounds below TLS: a client that never ends its handshake is bounded too.
 	listener = limited.Listen(listener, adminBounds, a.noteFull)
 	if secure != nil {
 		listener = tls.NewListener(listener, secure)
@@ -177,6 +179,7 @@ func (d adminDoor) guard(role keys.Role, next http.Handler) http.Handler {
 }
 
 func (d adminDoor) admit(r *http.Request, role keys.Role) error {
+	// ErrNone stands for "no key was shown" also where there is no file of keys.
 	err := keys.ErrNone
 	certified := keys.Certified(r, d.secure)
 	if !certified && keys.AsksCertificates(d.secure) {

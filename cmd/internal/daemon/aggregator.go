@@ -63,6 +63,7 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 		return nil, err
 	}
 
+	// The topics come before the store: a wrong number of partitions is found before anything is opened.
 	cold, err := p.openStore(ctx)
 	if err != nil {
 		return nil, err

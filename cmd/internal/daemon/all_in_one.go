@@ -154,6 +154,9 @@ func (w *allInOne) openBroker(ctx context.Context, p *Process) (dial func(contex
 		if err == nil {
 			return w.broker.Dial, nil
 		}
+
+		// A process that runs on the folder also listens on its socket; a command that has locked it for a moment does
+		// not.
 		if !errors.Is(err, embedded.ErrInUse) || Listens(settings.Listen) || time.Since(began) > brokerPatience {
 			return nil, err
 		}
@@ -186,6 +189,7 @@ func (w *allInOne) openPart(ctx, opening context.Context, own *Process, part Par
 		return err
 	}
 
+	// The address is served before the part is open, so that its health can be asked while it waits.
 	running, err := part.Open(opening, own)
 	if err != nil {
 		served.close()
@@ -216,6 +220,7 @@ func (w *allInOne) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { w.companion(ctx, w.process, w.status) })
 	for i, part := range w.parts {
+		// One part that ends, for any reason, ends all: a process with a missing part would look alive.
 		running.Go(func() { part.process.watchFolders(ctx) })
 		running.Go(func() {
 			if err := part.run(ctx); err != nil {

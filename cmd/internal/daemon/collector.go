@@ -69,6 +69,7 @@ func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*Runn
 		r.Collector, err = collector.Open(settings)
 	}
 
+	// The sources of Kafka that were opened before the error have clients that must be closed, too.
 	if err != nil {
 		r.closeRest()
 		return nil, err
@@ -121,6 +122,7 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 		of.File = &collector.FileConfig{Patterns: s.File, Start: start}
 	case "kafka":
 		of.Kafka = &collector.KafkaConfig{Group: p.Config.Kafka.Prefix + "collector." + s.Name, Topics: s.Kafka, Start: start}
+		// Each source has a client of its own, because a client knows only its own topics.
 		if of.Kafka.Client, err = kafka.Open(p.KafkaConfig(s.Kafka...)); err == nil {
 			r.clients = append(r.clients, of.Kafka.Client)
 		}
@@ -154,6 +156,7 @@ func (r *RunningCollector) syslogSource(p *Process, s *config.Source) (*collecto
 	}
 
 	of := &collector.SyslogConfig{Listen: s.Syslog, TLS: secure}
+	// An empty list would admit no one; without from everyone on loopback may send.
 	if len(s.From.Prefixes)+len(s.From.Files) > 0 {
 		of.From = collector.NewSenders(from)
 		r.senders[s.Name] = of.From

@@ -125,6 +125,7 @@ func Run(ctx context.Context, part Part, options config.Options, stderr io.Write
 		return exit.WrongUse
 	}
 
+	// Only now is it known how to log: what came before went to stderr as it is.
 	logger, err := telemetry.Log(stderr, string(settings.Log.Level), string(settings.Log.Format))
 	if err != nil {
 		fmt.Fprintln(stderr, part.Name+":", err)
@@ -151,6 +152,8 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	defer signal.Stop(p.hangup)
 	p.files = &rereads{}
 	defer p.files.watch(p.Logger)()
+
+	// Served before the part is open: opening may wait for Kafka for long, and /readyz shows why.
 	admin, err := p.serve(part.Admin(p.Config))
 	if err != nil {
 		return err
@@ -160,6 +163,7 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	before := p.look()
 	running, err := part.Open(ctx, p)
 	if err != nil {
+		// Ended on request while it was opening, which is no failure.
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -180,6 +184,7 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 	p.Logger.Info("runs", "part", part.Name, "version", telemetry.Version(), "configuration", p.Config.File, "rules", p.Config.RuleSet.Fingerprint())
 	context.AfterFunc(ctx, func() { p.Health.Unready(ending) })
 
+	// Helpers end before the part is closed: they use it.
 	reloading, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	helpers.Go(func() { reloader.run(reloading) })

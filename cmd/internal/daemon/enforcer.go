@@ -91,6 +91,8 @@ func OpenEnforcer(_ context.Context, p *Process, client *kafka.Client) (*Running
 
 	r.mount()
 	p.keeps(true, "the list is written again; manual entries that wait for Kafka are only in memory until Kafka has them", p.Config.Data, "enforcer")
+
+	// The enforcer is not ready until the list is complete (becomeReady), but serves what it has.
 	p.Health.Lack("there is no complete list yet")
 	return r, nil
 }
@@ -128,6 +130,8 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 	if settings.TLS, err = p.serverTLS(c.Enforcer.TLS); err != nil {
 		return settings, exit.Wrong(err)
 	}
+
+	// Without Kafka there is no place for manual entries, and the enforcer refuses them.
 	if r.client != nil {
 		settings.Sinks = r.openSinks()
 	}

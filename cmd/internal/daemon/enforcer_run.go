@@ -17,6 +17,8 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
+
+	// The first that fails ends the others, with its error as the cause.
 	fail := func(run func(context.Context) error) {
 		running.Go(func() {
 			if err := run(ctx); err != nil {
@@ -35,6 +37,7 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	fail(r.topics)
 	running.Go(func() { becomeReady(ctx, r.process, r.set, r.Serving()) })
 	running.Wait()
+	// Canceled means that the caller ended it.
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -107,6 +110,7 @@ func becomeReady(ctx context.Context, p *Process, set *blocklist.Set, serving <-
 		return
 	}
 
+	// The channel is taken before the list is looked at, so that no change between them is missed.
 	for changed := set.Changed(); !set.Whole(); changed = set.Changed() {
 		select {
 		case <-changed:

@@ -43,6 +43,9 @@ func clientTLS(t *config.ClientTLS) (*tls.Config, error) {
 	if t.Cert == "" {
 		return c, nil
 	}
+
+	// Read for each handshake, so that a renewed certificate needs no restart. It is tried once now, to report an error
+	// at the start.
 	load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 		return &pair, err

@@ -76,6 +76,7 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 	defer r.mu.Unlock()
 	faulty := false
 	for _, one := range r.all {
+		// Looked at before reading: a change meanwhile is found at the next look.
 		now, name := lookAt(one.files...), strings.Join(one.files, ", ")
 		if now == one.read {
 			continue
@@ -157,6 +158,9 @@ func (p *Process) serverTLS(t config.ServerTLS) (*tls.Config, error) {
 	}
 
 	p.files.add(before, load, files...)
+
+	// Each handshake takes the current settings, so that a new certificate or a removed root takes effect without a
+	// restart.
 	outer := current.Load().Clone() // keys.AsksCertificates looks at this one
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.Load(), nil }
 	return outer, nil

@@ -43,6 +43,7 @@ func (p *Process) watchFolders(ctx context.Context) {
 		for _, file := range p.kept {
 			err := file.look()
 			file.note(err)
+			// One loss is enough to be not ready. All files are looked at, because each part reports its own.
 			if err != nil && lost == nil {
 				lost = err
 			}
@@ -86,6 +87,7 @@ func (k *keptFile) look() error {
 		return nil // the part makes it a little later
 	case err == nil && os.SameFile(found, k.opened):
 		return nil
+	// Reported this once, though the part goes on with the new one: what was in the old one is lost.
 	case err == nil && k.renewed:
 		k.opened = found // from the next look on
 	case err != nil && !os.IsNotExist(err):

@@ -80,6 +80,8 @@ func (p *Process) EnsureTopics(ctx context.Context, client *kafka.Client, topics
 			faults.Over("topics")
 			return err
 		}
+
+		// Another configuration is needed, so trying again would only hide it.
 		if errors.Is(err, kafka.ErrPermanent) {
 			return exit.Wrongf("kafka: %w", err)
 		}

@@ -103,6 +103,7 @@ func (r *reloader) reload() {
 		return
 	}
 
+	// From here on the new files are watched: rules may lie in others now.
 	was := r.current.RuleSet.Fingerprint()
 	r.current = next
 	r.applied(next)
@@ -137,6 +138,8 @@ func (p *Process) look() string {
 // look describes the configuration's files, as lookAt does.
 func look(c *config.Config) string {
 	paths := []string{c.File}
+
+	// The patterns again, and not only the files that were read: a new file that matches changes the rules.
 	for _, pattern := range c.Rules.Patterns {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(c.File), pattern)

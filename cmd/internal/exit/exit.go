@@ -70,6 +70,8 @@ func Report(err error, stderr io.Writer) int {
 	if err == nil || errors.Is(err, syscall.EPIPE) { // the reader of our output closed the pipe
 		return Done
 	}
+
+	// It has written its errors itself.
 	if code := reported(0); errors.As(err, &code) {
 		return int(code)
 	}
