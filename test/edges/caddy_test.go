@@ -1,22 +1,26 @@
 package edges
 
 import (
+	"errors"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"weir/internal/kafka/kafkatest"
 )
 
 // caddy runs with the file of deployments/edge, with further replacements, and returns its URL and its output.
-func (s *site) caddy(replace ...string) (string, *output) { return s.caddyWith("", replace...) }
-
-// caddyWith runs Caddy with further global options, too.
-func (s *site) caddyWith(options string, replace ...string) (string, *output) {
+func (s *site) caddy(replace ...string) (string, *output) {
 	t := s.t
 	t.Helper()
 	port, gone := freePort(t), freePort(t)
-	text := snippet(t, "Caddyfile", append([]string{":80 {", ":" + port + " {", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app}, replace...)...)
-	text = "{\n" + options + "\tadmin off\n\tauto_https off\n\tdefault_bind " + loopback + "\n}\n" + replaced(t, text, "127.0.0.1:7429", loopback+":"+gone, "bind 127.0.0.1", "bind "+loopback)
+	text := snippet(t, "Caddyfile", append([]string{":80 {", ":" + port + " {", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+		"\tservers {\n", "\tadmin off\n\tauto_https off\n\tdefault_bind " + loopback + "\n\tservers {\n"}, replace...)...)
+	text = replaced(t, text, "127.0.0.1:7429", loopback+":"+gone, "bind 127.0.0.1", "bind "+loopback)
 	said := run(t, program(t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(t, filepath.Join(t.TempDir(), "Caddyfile"), text))
 	return "http://" + loopback + ":" + port, said
 }
@@ -30,13 +34,64 @@ func TestCaddy(t *testing.T) {
 // Caddy refuses large headers itself: the enforcer refuses a check with them, or is late.
 func TestCaddyWithLargeHeaders(t *testing.T) {
 	s := newSite(t)
-	url, _ := s.caddyWith("\tservers {\n\t\tmax_header_size 60KB\n\t}\n")
+	url, _ := s.caddy()
 	awaitEdge(t, url)
 	for _, client := range []string{goodClient, blockedClient} {
 		if got := ask(t, client, url, "Cookie", strings.Repeat("c", 70<<10)); got.status != http.StatusRequestHeaderFieldsTooLarge || got.header.Get("X-Weir") != "" {
 			t.Errorf("%s: %+v", client, got)
 		}
 	}
+}
+
+// In the early data of HTTP/3 a client can send requests with the address of someone else. So the file has Caddy serve
+// sites with HTTPS over TCP only.
+func TestCaddyServesNoHTTP3(t *testing.T) {
+	s := newSite(t)
+	pair, err := kafkatest.NewCertificates(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for protocols, answers := range map[string]bool{"protocols h1 h2\n": false, "\n": true} {
+		port := freePort(t)
+		text := snippet(t, "Caddyfile", "protocols h1 h2\n", protocols, ":80 {", "https://localhost:"+port+" {\n\tbind "+loopback+"\n\ttls "+pair.Client+" "+pair.ClientKey,
+			"127.0.0.1:7421", s.address, "127.0.0.1:7429", loopback+":"+freePort(t), "bind 127.0.0.1", "bind "+loopback, "\tservers {\n", "\tadmin off\n\tauto_https off\n\tservers {\n")
+		run(t, program(t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(t, filepath.Join(t.TempDir(), "Caddyfile"), text))
+		await(t, "it listens over TCP", func() bool {
+			connection, err := net.Dial("tcp", loopback+":"+port)
+			if err != nil {
+				return false
+			}
+			return connection.Close() == nil
+		})
+		if got := servesQUIC(t, loopback+":"+port); got != answers {
+			t.Errorf("it answers over QUIC: %v, with\n%s", got, text)
+		}
+	}
+}
+
+// servesQUIC reports whether a server answers a QUIC packet of a version that does not exist, with the versions that do.
+func servesQUIC(t *testing.T, address string) bool {
+	t.Helper()
+	connection, err := net.Dial("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	packet := make([]byte, 1200)
+	copy(packet, "\xc0\x1a\x2a\x3a\x4a\x08weirweir\x08testtest")
+	for range 5 {
+		if _, err := connection.Write(packet); err != nil {
+			return false
+		}
+		_ = connection.SetReadDeadline(time.Now().Add(time.Second))
+		switch _, err := connection.Read(make([]byte, 1500)); {
+		case err == nil:
+			return true
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return false
+		}
+	}
+	return false
 }
 
 // Without the second server to ask, no request passes without an enforcer.
