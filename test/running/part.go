@@ -25,7 +25,7 @@ func NewPart(t *testing.T, says string) *Part {
 	p.Says.Store(&says)
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if text := *p.Says.Load(); text != "" {
-			io.WriteString(w, text)
+			_, _ = io.WriteString(w, text)
 			return
 		}
 		http.Error(w, "starting", http.StatusServiceUnavailable)

@@ -24,32 +24,32 @@ const (
 	NotMet   // a condition that was asked for did not hold
 )
 
-// A wrongUse is an error that the user corrects with other arguments or another configuration.
-type wrongUse struct{ error }
+// A wrongUseError is an error that the user corrects with other arguments or another configuration.
+type wrongUseError struct{ error }
 
-func (w wrongUse) Unwrap() error { return w.error }
+func (w wrongUseError) Unwrap() error { return w.error }
 
 // Wrong makes an error one of wrong use.
-func Wrong(err error) error { return wrongUse{err} }
+func Wrong(err error) error { return wrongUseError{err} }
 
 // Wrongf makes an error of wrong use.
-func Wrongf(format string, args ...any) error { return wrongUse{fmt.Errorf(format, args...)} }
+func Wrongf(format string, args ...any) error { return wrongUseError{fmt.Errorf(format, args...)} }
 
 // IsWrong reports whether an error is one of wrong use or of a wrong configuration.
 func IsWrong(err error) bool {
-	return errors.As(err, new(wrongUse)) || errors.As(err, new(yamlfile.Faults))
+	return errors.As(err, new(wrongUseError)) || errors.As(err, new(yamlfile.Faults))
 }
 
-// A notMet is a condition that the user asked for and that did not hold.
-type notMet struct{ error }
+// A notMetError is a condition that the user asked for and that did not hold.
+type notMetError struct{ error }
 
-func (n notMet) Unwrap() error { return n.error }
+func (n notMetError) Unwrap() error { return n.error }
 
 // Unmet makes an error that of a condition that did not hold.
-func Unmet(err error) error { return notMet{err} }
+func Unmet(err error) error { return notMetError{err} }
 
 // Unmetf makes the error of a condition that did not hold.
-func Unmetf(format string, args ...any) error { return notMet{fmt.Errorf(format, args...)} }
+func Unmetf(format string, args ...any) error { return notMetError{fmt.Errorf(format, args...)} }
 
 // A reported is the exit code for an error that has been logged already.
 type reported int
@@ -108,7 +108,7 @@ func writeErrors(err error, stderr io.Writer) {
 func onlyUnmet(err error) bool {
 	all := joined(err)
 	if all == nil {
-		return errors.As(err, new(notMet))
+		return errors.As(err, new(notMetError))
 	}
 	return !slices.ContainsFunc(all, func(one error) bool { return !onlyUnmet(one) })
 }

@@ -184,13 +184,13 @@ func (e *Enforcer) sendOnce(ctx context.Context, method, path string, query url.
 	return e.clients[e.now].Do(request)
 }
 
-// A Refused is an enforcer's refusal of a request, in the enforcer's words.
-type Refused struct {
+// A RefusedError is an enforcer's refusal of a request, in the enforcer's words.
+type RefusedError struct {
 	text    string
 	Affects []string // the effects that the user has to confirm
 }
 
-func (r *Refused) Error() string { return r.text }
+func (r *RefusedError) Error() string { return r.text }
 
 // judge turns an answer of status 300 or more into an error, and closes it.
 func (e *Enforcer) judge(answer *http.Response) error {
@@ -204,7 +204,7 @@ func (e *Enforcer) judge(answer *http.Response) error {
 		return fmt.Errorf("%s answers %s, which is not an answer of an enforcer", e.At(), answer.Status)
 	}
 
-	no := &Refused{text: fmt.Sprintf("the enforcer at %s: %s", e.At(), says)}
+	no := &RefusedError{text: fmt.Sprintf("the enforcer at %s: %s", e.At(), says)}
 	switch answer.StatusCode {
 	case http.StatusPreconditionRequired:
 		var problem struct{ Affects []string }

@@ -144,7 +144,7 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 	var answer orderAnswer
 	raw, err := orderAt(c.Context(), enforcer, method, path, query, body, &answer)
 	// The enforcer refuses a wide or dangerous change with its effects; once confirmed it is sent again.
-	if no := (*ask.Refused)(nil); errors.As(err, &no) && len(no.Affects) > 0 {
+	if no := (*ask.RefusedError)(nil); errors.As(err, &no) && len(no.Affects) > 0 {
 		if err := o.confirm(c, no.Affects); err != nil {
 			return err
 		}
