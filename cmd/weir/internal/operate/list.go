@@ -2,11 +2,14 @@ package operate
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,8 +122,40 @@ func (l *listCommand) find(c *cobra.Command, enforcer *ask.Enforcer, writer *lis
 		}
 	}
 
+	if err := l.pauses(c.Context(), enforcer, writer); err != nil {
+		return errors.Join(writer.end(blocklist.Header{}), err)
+	}
 	return errors.Join(writer.end(blocklist.Header{}), errors.Join(missed...))
 }
+
+// pauses shows the pauses because of which entries refuse no one: the pause of everything, and those of the rules of the
+// entries that were found. No key leads to them, so all manual entries are read.
+func (l *listCommand) pauses(ctx context.Context, enforcer *ask.Enforcer, writer *listWriter) error {
+	if writer.form != "text" && !l.orders {
+		return nil
+	}
+
+	list, err := enforcer.List(ctx, url.Values{"rule": {manualRule}})
+	if err != nil {
+		return err
+	}
+	defer list.Close()
+	for {
+		entry, err := list.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil && entry.Order == blocklist.OrderPause && (entry.Key == blocklist.EveryRule || writer.rules[entry.Key]) {
+			err = writer.add(&shown.Entry{Entry: *entry})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// manualRule is the rule that manual entries are shown with.
+const manualRule = "manual"
 
 // pages shows all pages of the entries that cover a key.
 func (l *listCommand) pages(c *cobra.Command, enforcer *ask.Enforcer, writer *listWriter, query url.Values) error {
@@ -146,15 +181,23 @@ func (l *listCommand) pages(c *cobra.Command, enforcer *ask.Enforcer, writer *li
 	}
 }
 
-// A listWriter shows entries in one of three forms. It buffers at most listRows rows and maxShownOrders manual entries.
+// A listWriter shows entries in one of three forms, sorted by rule and key. It buffers at most maxSorted entries and
+// maxShownOrders manual entries.
 type listWriter struct {
 	*listCommand
 	form   string
 	out    *bufio.Writer
-	count  int // of entries that were shown, or will be
-	rows   []string
-	orders []*shown.Entry // allows and pauses, shown to people below the list
+	count  int             // of entries that were shown, or will be
+	rules  map[string]bool // of the entries
+	lines  []listLine      // not written yet
+	orders []listLine      // allows and pauses, shown to people below the list
 }
+
+// A listLine is an entry as it is written, with its place in the order.
+type listLine struct{ rule, key, text string }
+
+// maxSorted is how many entries are sorted together. A longer list is sorted in parts of this size.
+const maxSorted = 200_000
 
 // listRows is how many rows are aligned as one table.
 const listRows = 500
@@ -178,39 +221,80 @@ func (w *listWriter) wanted(e *shown.Entry) bool {
 }
 
 func (w *listWriter) add(e *shown.Entry) error {
+	if w.rules == nil {
+		w.rules = map[string]bool{}
+	}
+	if e.Blocks() {
+		w.rules[e.Rule] = true
+	}
+
 	if !w.wanted(e) {
 		if w.form == "text" && !e.Blocks() && !w.shadow && len(w.orders) < maxShownOrders {
-			w.orders = append(w.orders, e)
+			w.orders = append(w.orders, listLine{e.Order.String(), e.Key, listRow(e)})
 			w.count++
 		}
 		return nil
 	}
 
 	w.count++
+	line := listLine{rule: e.Rule, key: e.Key}
 	switch w.form {
 	case "json":
-		return output.JSON(w.out).Encode(&e.Entry)
+		text, err := e.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		line.text = string(text)
 	case "plain":
-		_, err := fmt.Fprintln(w.out, output.Printable(e.Key))
-		return err
+		line.text = output.Printable(e.Key)
+	default:
+		line.text = listRow(e)
 	}
 
-	if w.rows = append(w.rows, listRow(e)); len(w.rows) == listRows {
-		return w.flushRows()
+	if w.lines = append(w.lines, line); len(w.lines) == maxSorted {
+		return w.flushLines()
 	}
 	return nil
 }
 
-// flushRows writes the rows that are buffered as a table.
-func (w *listWriter) flushRows() error {
-	if len(w.rows) == 0 {
-		return nil
+// flushLines sorts the lines that are buffered and writes them.
+func (w *listWriter) flushLines() error {
+	lines := sorted(w.lines)
+	w.lines = w.lines[:0]
+	if w.form == "text" {
+		return w.tables(lines)
 	}
-	var b strings.Builder
-	output.Table(&b, append([]string{"RULE\tKEY\tUNTIL\tWHY"}, w.rows...))
-	w.rows = w.rows[:0]
-	_, err := w.out.WriteString(b.String())
-	return err
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sorted returns the texts of lines by rule and key. Lines of one key are sorted by their text, so that the order does not
+// depend on the enforcer.
+func sorted(lines []listLine) []string {
+	slices.SortFunc(lines, func(a, b listLine) int {
+		return cmp.Or(strings.Compare(a.rule, b.rule), strings.Compare(a.key, b.key), strings.Compare(a.text, b.text))
+	})
+	texts := make([]string, len(lines))
+	for i, line := range lines {
+		texts[i] = line.text
+	}
+	return texts
+}
+
+// tables writes rows as tables.
+func (w *listWriter) tables(rows []string) error {
+	for some := range slices.Chunk(rows, listRows) {
+		var b strings.Builder
+		output.Table(&b, append([]string{"RULE\tKEY\tUNTIL\tWHY"}, some...))
+		if _, err := w.out.WriteString(b.String()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func listRow(e *shown.Entry) string {
@@ -225,9 +309,9 @@ func listRow(e *shown.Entry) string {
 	return rule + "\t" + e.Target() + "\t" + until + "\t" + e.WhyText()
 }
 
-// end writes the remaining rows, and for people the age of a list that is old.
+// end writes the remaining lines, and for people the age of a list that is old.
 func (w *listWriter) end(h blocklist.Header) error {
-	if err := w.flushRows(); err != nil {
+	if err := w.flushLines(); err != nil {
 		return err
 	}
 	if w.form == "text" {
@@ -249,14 +333,11 @@ func (w *listWriter) people(h blocklist.Header) {
 	if w.count == 0 && h.Version != (blocklist.Version{}) {
 		fmt.Fprintln(w.out, "No key is on the list"+w.ofRule()+".")
 	}
-	for i, order := range w.orders {
-		if i == 0 && w.count > len(w.orders) {
-			fmt.Fprintln(w.out)
-		}
-		w.rows = append(w.rows, listRow(order))
+	if len(w.orders) > 0 && w.count > len(w.orders) {
+		fmt.Fprintln(w.out)
 	}
 
-	_ = w.flushRows() // the buffer keeps its error
+	_ = w.tables(sorted(w.orders)) // the buffer keeps its error
 	if h.AsOf == 0 {
 		return
 	}

@@ -1,8 +1,10 @@
 package operate
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 
@@ -34,7 +36,10 @@ has it. It works without Kafka, and while the counting is behind.
 
 A key is one that the list shows (alice /login), an address (also found in prefixes that contain it), a prefix, or a
 field with its value (user:alice). A client that keeps sending too much is blocked again: --allow 4h lets it through
-meanwhile. If no entry applies to the key, the exit code is 3.`,
+meanwhile. If no entry applies to the key, the exit code is 3.
+
+The block of a network that somebody made by hand refuses more than the address in it: unblock names the network and
+asks before it ends that block too; --yes answers in scripts.`,
 		Example: `  weir unblock 203.0.113.7
   weir unblock 2001:db8::5 --allow 4h --why 'their batch job, they know'
   weir unblock 'alice /login' --rule sign-in`,
@@ -69,7 +74,60 @@ func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
 		query.Set("allow", u.allow)
 	}
 
+	around, err := u.around(c.Context(), key)
+	if err == nil && len(around) > 0 {
+		err = u.confirm(c, around)
+	}
+	if err != nil {
+		return err
+	}
 	return u.change(c, http.MethodDelete, blocksPath, query, nil, func(a *orderAnswer) string { return a.unblocked(key) })
+}
+
+// around describes the blocks of networks by hand that contain the key and more. A rule's entry for a prefix is not among
+// them: the prefix is what the rule counts as one client. When they cannot be asked for, the unblock goes on: it is for
+// emergencies, and its answer shows what it ended.
+func (u *unblockCommand) around(ctx context.Context, key string) (networks []string, err error) {
+	inner := addressesOf(key)
+	if !inner.IsValid() || u.yes {
+		return nil, nil
+	}
+	enforcer, err := u.enforcer.Connect()
+	if err != nil {
+		return nil, err
+	}
+	defer enforcer.Close()
+
+	rule := manualRule
+	if u.rule != "" {
+		rule = u.rule
+	}
+	var found struct{ Entries []*shown.Entry }
+	if _, err := enforcer.Ask(ctx, http.MethodGet, "/v1/find", url.Values{"key": {key}, "rule": {rule}}, nil, &found); err != nil {
+		return nil, nil
+	}
+	for _, e := range found.Entries {
+		if isAround(e, inner) {
+			networks = append(networks, fmt.Sprintf("the network %s, which %s blocked (%s): everyone in it is let in; to let in only this one, use weir allow %s --for 4h --why WHY",
+				e.Key, output.Printable(e.By), output.Printable(e.Why), output.Quote(key)))
+		}
+	}
+	return networks, nil
+}
+
+// addressesOf returns the addresses that a key names; an invalid prefix when it names none.
+func addressesOf(key string) netip.Prefix {
+	scope, value, err := blocklist.ParseTarget(key)
+	if err != nil || scope != "ip" {
+		return netip.Prefix{}
+	}
+	return shown.Prefix(value)
+}
+
+// isAround reports whether an entry is a block by hand of a network that contains a prefix and more.
+func isAround(e *shown.Entry, inner netip.Prefix) bool {
+	network := shown.Prefix(e.Fields["ip"])
+	return e.Source == blocklist.Manual && network.IsValid() && network.Bits() < inner.Bits() && network.Overlaps(inner)
 }
 
 // limitWords describes the reason of a verdict. It is empty for a manual entry, whose words are now those of the person
@@ -87,6 +145,9 @@ func (a *orderAnswer) unblocked(key string) string {
 	for i := range a.Lifted {
 		e := &a.Lifted[i]
 		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.Target(), e.Rule, e.UntilText(), limitWords(e))
+		if inner := addressesOf(key); inner.IsValid() && isAround(e, inner) {
+			fmt.Fprintf(&b, "That was the block of the network around %s: everyone in %s is let in again.\n", key, e.Target())
+		}
 	}
 
 	if len(a.Lifted) == 0 {
