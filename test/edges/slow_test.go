@@ -21,9 +21,6 @@ import (
 	"weir/pkg/rule"
 )
 
-// slowClient holds its requests open.
-const slowClient = "127.0.0.77"
-
 // A slowEdge is a log of an edge in front of an application.
 type slowEdge struct {
 	name   string
@@ -64,50 +61,69 @@ var slowEdges = []slowEdge{
 // the limit, and not when that request began.
 func TestSlowClientsAreBlockedAtTheEnd(t *testing.T) {
 	for _, edge := range slowEdges {
-		for _, slow := range slowWays {
-			t.Run(edge.name+"/"+slow.what, func(t *testing.T) {
-				t.Parallel()
-				s := newSite(t)
-				app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					_, _ = io.Copy(io.Discard, r.Body)
-					_, _ = w.Write(make([]byte, bigBytes))
-				}))
-				t.Cleanup(app.Close)
-				s.app = app.Listener.Addr().String()
-				address, log := edge.start(s)
-				awaitEdge(t, "http://"+address+"/ready")
+		t.Run(edge.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = w.Write(make([]byte, bigBytes))
+			}))
+			t.Cleanup(app.Close)
+			s.app = app.Listener.Addr().String()
+			address, log := edge.start(s)
+			awaitEdge(t, "http://"+address+"/ready")
 
-				held := make([]net.Conn, 4)
-				for i := range held {
-					held[i] = slow.begin(t, address)
+			held := make([][4]net.Conn, len(slowWays))
+			for i, slow := range slowWays {
+				for n := range held[i] {
+					held[i][n] = begin(t, slow.client(i), address, slow.text)
 				}
-				time.Sleep(heldFor) // the time is that of the edge: it cannot be moved
-				var breaks time.Time
-				for _, c := range held {
-					breaks = time.Now()
+			}
+			time.Sleep(heldFor) // the time is that of the edge: it cannot be moved
+
+			broken := make([]time.Time, len(slowWays))
+			for i, slow := range slowWays {
+				for _, c := range held[i] {
+					broken[i] = time.Now()
 					slow.end(t, c)
 				}
+			}
 
-				await(t, "all are in the log", func() bool { return len(linesOf(log(), slowClient)) == len(held) })
-				seen := time.Now()
-				first := firstBlock(t, edge.format, linesOf(log(), ""))
-				if first.Before(breaks.Add(-inexact)) || first.After(seen) {
-					t.Errorf("blocked at %s; the limit was broken between %s and %s, in\n%s", first.UTC(), breaks.UTC(), seen.UTC(), log())
+			for i, slow := range slowWays {
+				await(t, "all are in the log: "+slow.what, func() bool { return len(linesOf(log(), slow.client(i))) == len(held[i]) })
+				seen, lines := time.Now(), linesOf(log(), "")
+				if first := firstBlock(t, edge.format, lines, slow.client(i)); first.Before(broken[i].Add(-inexact)) || first.After(seen) {
+					t.Errorf("%s: blocked at %s; the limit was broken between %s and %s, in\n%s", slow.what, first.UTC(), broken[i].UTC(), seen.UTC(), strings.Join(lines, ""))
 				}
-			})
-		}
+			}
+		})
 	}
 }
 
-// slowWays are the ways in which a client can hold a request open.
-var slowWays = []struct {
-	what  string
-	begin func(t *testing.T, address string) net.Conn
-	end   func(t *testing.T, c net.Conn)
-}{{"sends slowly", beginSending, endSending}, {"reads slowly", beginReading, endReading}}
+// A slowWay is a way in which a client can hold a request open: what it sends at first, and how it ends.
+type slowWay struct {
+	what, text string
+	end        func(t *testing.T, c net.Conn)
+}
 
-// firstBlock is when a limit of three requests an hour blocks the slow client.
-func firstBlock(t *testing.T, format string, lines []string) time.Time {
+const (
+	head = "GET /held HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+	body = "Content-Length: 1\r\n\r\n"
+)
+
+var slowWays = []slowWay{
+	{"sends its headers slowly", head, func(t *testing.T, c net.Conn) { finish(t, c, "\r\n") }},
+	{"sends its body slowly", head + body, func(t *testing.T, c net.Conn) { finish(t, c, "x") }},
+	{"sends its body slowly and goes away", head + body, goAway},
+	{"reads slowly", head + "\r\n", func(t *testing.T, c net.Conn) { finish(t, c, "") }},
+	{"reads slowly and goes away", head + "\r\n", goAway},
+}
+
+// client is the address of the client that is slow in the way of this number.
+func (slowWay) client(number int) string { return fmt.Sprintf("127.0.0.%d", 90+number) }
+
+// firstBlock is when a limit of three requests an hour blocks a client.
+func firstBlock(t *testing.T, format string, lines []string, client string) time.Time {
 	t.Helper()
 	set, err := rule.FromLimits([]string{"3/1h"}, "ip")
 	if err != nil {
@@ -118,7 +134,7 @@ func firstBlock(t *testing.T, format string, lines []string) time.Time {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(report.Rules[0].Blocked, func(b backtest.Blocked) bool { return b.Key == slowClient })
+	at := slices.IndexFunc(report.Rules[0].Blocked, func(b backtest.Blocked) bool { return b.Key == client })
 	if at < 0 || len(report.Unread) > 0 {
 		t.Fatalf("not blocked, unread %v, in\n%s", report.Unread, strings.Join(lines, ""))
 	}
@@ -139,26 +155,12 @@ func linesOf(log, client string) []string {
 // bigBytes do not fit into the buffers between an edge and a client that does not read.
 const bigBytes = 24 << 20
 
-// beginSending sends a request except for its body.
-func beginSending(t *testing.T, address string) net.Conn {
-	return begin(t, address, "GET /held HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nConnection: close\r\n\r\n")
-}
-
-func endSending(t *testing.T, c net.Conn) {
+// finish sends the rest of a request and reads the answer.
+func finish(t *testing.T, c net.Conn, rest string) {
 	t.Helper()
-	if _, err := c.Write([]byte("x")); err != nil {
+	if _, err := c.Write([]byte(rest)); err != nil {
 		t.Fatal(err)
 	}
-	endReading(t, c)
-}
-
-// beginReading sends a request and does not read its answer.
-func beginReading(t *testing.T, address string) net.Conn {
-	return begin(t, address, "GET /held HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-}
-
-func endReading(t *testing.T, c net.Conn) {
-	t.Helper()
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -170,10 +172,19 @@ func endReading(t *testing.T, c net.Conn) {
 	c.Close()
 }
 
-// begin connects with a small buffer for the answer.
-func begin(t *testing.T, address, text string) net.Conn {
+// goAway resets the connection.
+func goAway(t *testing.T, c net.Conn) {
 	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(slowClient)}, Timeout: patience, Control: func(_, _ string, raw syscall.RawConn) error {
+	if err := c.(*net.TCPConn).SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+// begin connects with a small buffer for the answer.
+func begin(t *testing.T, client, address, text string) net.Conn {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: patience, Control: func(_, _ string, raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 	}}
 	c, err := dialer.Dial("tcp", address)
