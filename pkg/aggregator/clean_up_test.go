@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"testing"
+	"time"
 
 	"weir/internal/store"
 	"weir/pkg/hit"
@@ -72,6 +73,25 @@ func TestOldRecordsAreForgotten(t *testing.T) {
 	}
 	if n := l.indexed(p); n != 0 {
 		t.Errorf("%d are in the index", n)
+	}
+}
+
+// A walk that began while the clock was far ahead does not put off the next one until the clock is there again.
+func TestAClockThatWentBackPutsNoWalkOff(t *testing.T) {
+	l := newLab(t, 1, onDisk(t))
+	l.now = l.newest()
+	p := l.takes()
+	l.hits("192.0.2.1", 5)
+	l.settle(p)
+	p.walk.note.walked = l.now.Add(1000 * time.Hour).UnixMilli()
+	l.now = l.now.Add(pruneEvery + overKept)
+	for range 20 {
+		l.turn(p)
+		l.list.deliver(len(l.list.waiting))
+	}
+	l.settle(p)
+	if n, last := l.nulls("few/192.0.2.1"); n != 1 || !last || l.indexed(p) != 0 {
+		t.Errorf("%d nulls, the last: %v; %d in the index", n, last, l.indexed(p))
 	}
 }
 

@@ -179,8 +179,10 @@ func (p *partition) beginWalk(ctx context.Context, now time.Time) {
 	modes, list := p.rules.ruling.modes, p.list.current().String()
 	age := now.Sub(time.UnixMilli(w.note.walked))
 	half := p.config.BlocklistRetention / 2
-	publishes := !w.whole(list) || w.note.modes != modes || half > 0 && age >= half || p.missed.Load()
-	if !publishes && age < pruneEvery {
+	// A clock that was ahead and went back must not put the next walk off until it is there again.
+	due := func(period time.Duration) bool { return age >= period || age < 0 }
+	publishes := !w.whole(list) || w.note.modes != modes || half > 0 && due(half) || p.missed.Load()
+	if !publishes && !due(pruneEvery) {
 		return
 	}
 

@@ -74,6 +74,9 @@ type Filling struct {
 	brought map[string]bool // ids of pending orders that the log has
 	ordered map[string]bool // keys of the records of orders in it, lifted ones too
 	Last    int64           // the offset of the newest record, -1 before the first
+
+	// Forgets is set for a log that deletes records by their age. An order that is missing there was not lifted.
+	Forgets bool
 }
 
 // Fill begins a list.

@@ -70,6 +70,10 @@ type Config struct {
 	EventsPartitions, HitsPartitions int
 	Follows                          string
 
+	// SendAgain is how often active orders are sent again to a topic that deletes records by their age; 0 is never. This
+	// enforcer must then be the only one that accepts orders.
+	SendAgain time.Duration
+
 	// Keep returns when the active list is on the disk; nil when the list is not kept. Orders are answered after it.
 	Keep func() error
 
@@ -88,7 +92,8 @@ type Enforcer struct {
 	metrics  *metrics
 	faults   *telemetry.Faults
 	mux      *http.ServeMux
-	outbox   *outbox // nil when no orders are accepted
+	outbox   *outbox    // nil when no orders are accepted
+	giving   sync.Mutex // held while an order goes to the outbox and into the list
 	commands *commands
 	pages    origin.Pages
 	finding  chan struct{} // places for searches of the list

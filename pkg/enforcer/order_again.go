@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"weir/pkg/blocklist"
 )
@@ -11,29 +12,52 @@ import (
 // againAtOnce is how many orders are sent again in one parcel.
 const againAtOnce = 1000
 
-// orderAgain gives manual entries again when the topic was created again without them: the same orders with their ids,
-// so that several enforcers can do it without harm. It sends no events.
+// orderAgain sends manual entries again that the topic no longer has, because it was created again or deletes records by
+// their age. They are the same orders with their ids, so that several enforcers can do it without harm. It sends no
+// events.
 func (e *Enforcer) orderAgain(ctx context.Context) {
+	var due <-chan time.Time
+	if e.config.SendAgain > 0 {
+		ticker := time.NewTicker(e.config.SendAgain)
+		defer ticker.Stop()
+		due = ticker.C
+	}
+
 	set := e.config.Set
 	for {
-		// Asked for before LeftBehind, which returns each order once: a swap in between wakes the loop again.
 		changed := set.Changed()
-		for orders := range slices.Chunk(set.LeftBehind(), againAtOnce) {
-			e.config.Logger.Warn("the blocklist's topic was created again, and manual entries are sent again", "orders", len(orders))
-			if err := e.putAgain(orders); err != nil {
-				e.faults.Note("again", fmt.Errorf("sending the manual entries of the former topic again: %w", err))
-			}
+		if orders := set.LeftBehind(); len(orders) > 0 {
+			e.config.Logger.Info("the blocklist's topic no longer has some manual entries, and they are sent again", "orders", len(orders))
+			e.putAgain(orders)
 		}
 
 		select {
 		case <-changed:
+		case <-due:
+			e.putActive()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (e *Enforcer) putAgain(orders []*blocklist.Order) error {
+// putActive sends all active orders again. No order is lifted between the look and the sending: its record would come
+// before that of the order.
+func (e *Enforcer) putActive() {
+	e.giving.Lock()
+	defer e.giving.Unlock()
+	e.putAgain(slices.Collect(e.config.Set.Orders(time.Now().UnixMilli())))
+}
+
+func (e *Enforcer) putAgain(orders []*blocklist.Order) {
+	for some := range slices.Chunk(orders, againAtOnce) {
+		if err := e.putSome(some); err != nil {
+			e.faults.Note("again", fmt.Errorf("sending manual entries again: %w", err))
+		}
+	}
+}
+
+func (e *Enforcer) putSome(orders []*blocklist.Order) error {
 	p := &parcel{}
 	for _, order := range orders {
 		value, err := order.Append(nil)

@@ -62,16 +62,8 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	if err != nil {
 		return inForce{}, "", err
 	}
-	if err := e.outbox.put(p); err != nil {
+	if err := e.give(p, o); err != nil {
 		return inForce{}, "", err
-	}
-
-	// On disk first: an order that is active and then forgotten by a crash would be worse than one that fails.
-	for _, order := range o.orders {
-		if err := e.config.Set.Order(order, o.now); err != nil {
-			return inForce{}, "", fmt.Errorf("applying an order: %w", err)
-		}
-		e.config.Logger.Info("ordered", "order", order.Kind, "target", order.Entry().Key, "lifted", order.Ended != 0, "by", order.By, "why", order.Why)
 	}
 
 	if e.config.Keep != nil {
@@ -97,6 +89,24 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	}
 
 	return is, "Kafka does not answer: it is active here and at the followers of this enforcer, kept on disk, and sent when Kafka is back", nil
+}
+
+// give keeps orders on disk and makes them active. On disk first: an order that is active and then forgotten by a crash
+// would be worse than one that fails.
+func (e *Enforcer) give(p *parcel, o *ordering) error {
+	e.giving.Lock()
+	defer e.giving.Unlock()
+	if err := e.outbox.put(p); err != nil {
+		return err
+	}
+
+	for _, order := range o.orders {
+		if err := e.config.Set.Order(order, o.now); err != nil {
+			return fmt.Errorf("applying an order: %w", err)
+		}
+		e.config.Logger.Info("ordered", "order", order.Kind, "target", order.Entry().Key, "lifted", order.Ended != 0, "by", order.By, "why", order.Why)
+	}
+	return nil
 }
 
 // pack makes the parcel for Kafka.

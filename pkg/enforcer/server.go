@@ -101,6 +101,10 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 		conn.Close()
 		return nil, fmt.Errorf("%s is in use by another process", path)
 	}
+	// Whatever else has this name is not ours to delete.
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket == 0 {
+		return nil, fmt.Errorf("%s is no socket: move it away, or write another path in enforcer.socket", path)
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

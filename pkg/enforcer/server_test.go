@@ -149,3 +149,21 @@ func TestFollowersAreBounded(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A file in the place of the socket, by a mistake in the configuration, is not deleted.
+func TestAFileIsNotReplacedByTheSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(path, []byte("rules: []"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := listenSocket(t.Context(), path)
+	if err == nil || !strings.Contains(err.Error(), "is no socket: move it away") {
+		t.Errorf("%v", err)
+	}
+	if l != nil {
+		l.Close()
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "rules: []" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

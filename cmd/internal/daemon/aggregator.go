@@ -79,10 +79,7 @@ func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*Run
 		Late: countedLate(c), Ahead: time.Duration(c.Time.Ahead), Logger: p.Logger, Metrics: p.Metrics,
 	}
 
-	// The embedded broker deletes old records, so live entries have to be published again.
-	if len(c.Kafka.Brokers) == 0 {
-		settings.BlocklistRetention = embeddedBlocklistRetention
-	}
+	settings.BlocklistRetention = blocklistRetention(c)
 	if r.Aggregator, err = aggregator.Open(ctx, settings); err != nil {
 		return nil, errors.Join(permanent(err), r.Close())
 	}

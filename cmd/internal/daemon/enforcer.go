@@ -100,6 +100,7 @@ func OpenEnforcer(_ context.Context, p *Process, client *kafka.Client) (*Running
 func (r *RunningEnforcer) openFollower() (*follow.Follower, error) {
 	c := r.process.Config
 	to := follow.Config{Set: r.set, File: filepath.Join(c.Data, "enforcer", "list"), Logger: r.process.Logger}
+	to.Forgets = blocklistRetention(c) > 0 && c.Enforcer.Follow == followKafka
 	if c.Enforcer.Follow == followKafka {
 		return follow.NewFromLog(to, kafkalog.New(r.client, BlocklistTopic(c).Name)), nil
 	}
@@ -133,7 +134,7 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 
 	// Without Kafka there is no place for manual entries, and the enforcer refuses them.
 	if r.client != nil {
-		settings.Sinks = r.openSinks()
+		settings.Sinks, settings.SendAgain = r.openSinks(), blocklistRetention(c)/3
 	}
 
 	return settings, nil

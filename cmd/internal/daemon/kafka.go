@@ -44,14 +44,22 @@ func HitsTopic(c *config.Config) kafka.Topic {
 }
 
 // embeddedBlocklistRetention is how long the embedded broker keeps the blocklist's records. Its compaction is not safe,
-// so aggregators publish live entries again well before they expire.
+// so aggregators publish live entries again well before they expire, and the enforcer sends manual ones again.
 const embeddedBlocklistRetention = time.Hour
+
+// blocklistRetention returns 0 for a topic that keeps the last record of each key.
+func blocklistRetention(c *config.Config) time.Duration {
+	if len(c.Kafka.Brokers) == 0 {
+		return embeddedBlocklistRetention
+	}
+	return 0
+}
 
 // BlocklistTopic returns the required settings of weir.blocklist: one partition, the last record of each key.
 func BlocklistTopic(c *config.Config) kafka.Topic {
 	topic := kafka.Topic{Name: c.Kafka.Prefix + Blocklist, Partitions: 1, Replication: c.Kafka.Blocklist.Replication}
-	if len(c.Kafka.Brokers) == 0 {
-		topic.Settings = deleteAfter(embeddedBlocklistRetention)
+	if retention := blocklistRetention(c); retention > 0 {
+		topic.Settings = deleteAfter(retention)
 		return topic
 	}
 	topic.Settings = map[string]string{"cleanup.policy": "compact"}

@@ -44,6 +44,9 @@ type Config struct {
 	SaveEvery time.Duration // between snapshots; 0 is 5 minutes
 	Logger    *slog.Logger  // nil logs nothing
 	Now       func() time.Time
+
+	// Forgets is set for a log that deletes records by their age: orders of the last list that are missing there stay.
+	Forgets bool
 }
 
 // A Status reports the state of following.
@@ -63,8 +66,25 @@ type Follower struct {
 	from   source
 	saver  saver
 
+	clock int64 // the wall clock when clockWentBack last looked, Unix ms; only the source uses it
+
 	mu     sync.Mutex
 	status Status
+}
+
+// clockStep is by how much the wall clock must go back before the list is read again.
+const clockStep = 30 * time.Second
+
+// clockWentBack reports whether the wall clock went back since the last call. Entries that seemed to be over may have
+// been forgotten then, and only the source still has them.
+func (f *Follower) clockWentBack() bool {
+	before := f.clock
+	f.clock = f.now()
+	if before-f.clock < clockStep.Milliseconds() {
+		return false
+	}
+	f.config.Logger.Warn("the clock went back: the list is read again", "seconds", (before-f.clock)/1000)
+	return true
 }
 
 // A source is the origin of a list.

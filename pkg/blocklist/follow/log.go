@@ -61,6 +61,8 @@ func (l *logSource) once(ctx context.Context) {
 	start, end := l.log.Span()
 	switch {
 	case ctx.Err() != nil:
+	case l.clockWentBack():
+		l.begin(start)
 	case errors.Is(err, ErrTrimmed):
 		l.config.Logger.Info("blocklist: the log no longer has the next records; reading it from its start", "error", err)
 		l.begin(start)
@@ -78,6 +80,7 @@ func (l *logSource) once(ctx context.Context) {
 func (l *logSource) begin(offset int64) {
 	l.log.SetNext(offset)
 	l.pass = pass{filling: l.config.Set.Fill(), began: offset, end: -1, marks: marks{}}
+	l.pass.filling.Forgets = l.config.Forgets
 	l.Follower.filling(true)
 }
 

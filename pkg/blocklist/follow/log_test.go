@@ -385,3 +385,67 @@ func TestTheLastCompleteListIsServedAtStart(t *testing.T) {
 		t.Error("the list was not served")
 	}
 }
+
+// Where the log deletes records by their age, a manual entry that it no longer has stays after a restart, and waits to be
+// sent again.
+func TestAnOrderThatTheLogForgetsStays(t *testing.T) {
+	for _, forgets := range []bool{true, false} {
+		p := newPaper()
+		order := &blocklist.Order{ID: "1", Kind: blocklist.OrderBlock, Scope: "ip", Value: "198.51.100.7", From: at, Until: blocklist.Never, By: "a", Why: "w"}
+		value, err := order.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.add(order.RecordKey(), value)
+		p.marked(t, listA, 0)
+		l := newSource(p, "")
+		l.config.Forgets = forgets
+		l.catchUp(t, p)
+		wantKeys(t, l.config.Set, "198.51.100.7")
+
+		p.start, p.records, p.next = 50, nil, 0
+		p.marked(t, listA, 50)
+		l.begin(0)
+		l.catchUp(t, p)
+		left := l.config.Set.LeftBehind()
+		if !forgets {
+			wantKeys(t, l.config.Set)
+			continue
+		}
+		wantKeys(t, l.config.Set, "198.51.100.7")
+		if len(left) != 1 || left[0].ID != "1" {
+			t.Errorf("%v are to be sent again", left)
+		}
+	}
+}
+
+// While the clock is ahead, entries that are not over may be forgotten. They are read again when it goes back.
+func TestAClockThatWentBack(t *testing.T) {
+	p := newPaper()
+	p.entry(t, "1.1.1.1", 1)
+	p.marked(t, listA, 0)
+	l := newSource(p, "")
+	ahead := time.Duration(0)
+	l.config.Now = func() time.Time { return time.UnixMilli(at).Add(ahead) }
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "1.1.1.1")
+
+	ahead = 24 * time.Hour
+	p.entry(t, "2.2.2.2", 2)
+	l.catchUp(t, p)
+	ahead = 0
+	wantKeys(t, l.config.Set)
+
+	l.once(t.Context())
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "1.1.1.1", "2.2.2.2")
+	if got := l.Status(); got.Fills != 2 {
+		t.Errorf("read %d times, want 2", got.Fills)
+	}
+
+	ahead = -clockStep / 2 // as time servers correct clocks
+	l.once(t.Context())
+	if got := l.Status(); got.Fills != 2 {
+		t.Errorf("read %d times after a small correction, want 2", got.Fills)
+	}
+}

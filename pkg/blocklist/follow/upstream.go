@@ -44,7 +44,8 @@ var errSilent = errors.New("it sends nothing")
 type upstreamSource struct {
 	*Follower
 	Upstream
-	base *url.URL
+	base  *url.URL
+	again bool // the clock went back, and no snapshot was read since
 }
 
 func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
@@ -116,7 +117,10 @@ func (u *upstreamSource) poll(ctx context.Context) error {
 
 	// The source may lose these orders before the log has them, so they are put on this disk, too.
 	orders := u.config.Set.LocalAbove()
-	_, err = u.config.Set.Read(&watched{response.Body, func() { silence.Reset(u.Patience) }}, u.now())
+	header, err := u.config.Set.Read(&watched{response.Body, func() { silence.Reset(u.Patience) }}, u.now())
+	if err == nil && header.Snapshot {
+		u.again = false
+	}
 	if err == nil && u.config.Set.LocalAbove() != orders {
 		_ = u.Keep() // orders do not wait for the next write; Keep logs its errors
 	}
@@ -127,8 +131,9 @@ func (u *upstreamSource) poll(ctx context.Context) error {
 func (u *upstreamSource) ask(ctx context.Context) (*http.Response, error) {
 	set := u.config.Set
 	query := url.Values{}
+	u.again = u.clockWentBack() || u.again
 	// Without after the answer is a snapshot, at once.
-	if set.Whole() {
+	if set.Whole() && !u.again {
 		query.Set("after", set.Version().String())
 		query.Set("wait", u.Wait.String())
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,8 +93,13 @@ func add(t testing.TB, s *blocklist.Set, key string) {
 // following starts a follower, and ends it with the test.
 func following(t *testing.T, e *enforcer, file string) *Follower {
 	t.Helper()
+	return followingAt(t, e, file, func() time.Time { return time.UnixMilli(at) })
+}
+
+func followingAt(t *testing.T, e *enforcer, file string, now func() time.Time) *Follower {
+	t.Helper()
 	f, err := NewFromUpstream(
-		Config{Set: blocklist.NewSet(blocklist.Limits{}), File: file, Now: func() time.Time { return time.UnixMilli(at) }},
+		Config{Set: blocklist.NewSet(blocklist.Limits{}), File: file, Now: now},
 		Upstream{URL: e.URL + "/", Key: func() (string, error) { return "secret", nil }, Client: e.Client(), Wait: 200 * time.Millisecond, Patience: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +152,19 @@ func TestAnUpstreamIsFollowed(t *testing.T) {
 }
 
 // Errors of an upstream leave the list unchanged and are reported; when the upstream recovers, the list continues.
+// What a follower forgot while its clock was ahead, it gets again when the clock goes back.
+func TestAClockThatWentBackAtAFollower(t *testing.T) {
+	e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
+	var ahead atomic.Int64
+	f := followingAt(t, e, "", func() time.Time { return time.UnixMilli(at + ahead.Load()) })
+	until(t, "it follows", same(f, e.set))
+
+	ahead.Store(24 * time.Hour.Milliseconds())
+	until(t, "the entry is forgotten", func() bool { return !blocked(f.config.Set, "1.1.1.1") })
+	ahead.Store(0)
+	until(t, "the entry is back", func() bool { return blocked(f.config.Set, "1.1.1.1") })
+}
+
 func TestABadUpstreamChangesNothing(t *testing.T) {
 	other := newEnforcer(t, wholeSet(t, blocklist.ListID{Name: "b", Epoch: 9}, "6.6.6.6"))
 	back := newEnforcer(t, wholeSet(t, listA))
