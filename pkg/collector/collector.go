@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,8 +77,8 @@ type Collector struct {
 	config  Config
 	metrics *metrics
 	ruling  atomic.Pointer[ruling]
-	folder  *folder
 	journal *fileJournal
+	cuts    *fileCuts
 	known   *knownLogs
 	kept    rulesKept
 	hold    *hold
@@ -96,22 +97,16 @@ func Open(config Config) (*Collector, error) {
 	}
 	c := &Collector{config: config, metrics: newMetrics(config.Metrics), hold: newHold(config.Logger), parts: request.NewMemory(partsBytes)}
 	var err error
-	if c.folder, err = lockFolder(config.Folder); err != nil {
+	c.journal, err = openJournal(config.Folder, journalOptions{logger: config.Logger, outstanding: c.metrics.outstanding, disk: config.disk})
+	if err != nil {
 		return nil, err
-	}
-	if config.disk.write != nil {
-		c.folder.disk = config.disk
 	}
 
 	// The rules are stored before any cut is made by them.
-	c.kept = rulesKept{c.folder.in("rules")}
+	c.kept = rulesKept{filepath.Join(config.Folder, "rules")}
 	c.Reload(config.Rules, config.Client)
-	if c.journal, err = openJournal(c.folder, config.Logger, c.metrics.outstanding); err != nil {
-		c.folder.unlock()
-		return nil, err
-	}
-
-	c.known = newKnownLogs(c.journal)
+	c.cuts = newFileCuts(c.journal, config.Sink, config.Logger)
+	c.known = newKnownLogs(c.journal, c.cuts)
 	if err := c.openSources(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -149,16 +144,12 @@ func (in *intake) open() (source, error) {
 }
 
 // Close writes the changes that the journal has queued, and unlocks the folder. Call it after Run has returned.
-func (c *Collector) Close() error {
-	err := c.journal.close()
-	c.folder.unlock()
-	return err
-}
+func (c *Collector) Close() error { return c.journal.close() }
 
 // Run sends the outstanding cuts, then reads all sources until the context is done. It returns nil once all that was
 // read is in Kafka or in the journal, and an error only for a problem that a retry cannot solve.
 func (c *Collector) Run(ctx context.Context) error {
-	if err := c.journal.resend(ctx, c.config.Sink, c.config.Retention); err != nil {
+	if err := c.cuts.resend(ctx, c.config.Retention); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}

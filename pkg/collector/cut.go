@@ -14,18 +14,13 @@ import (
 // The stream's goroutine owns it, except for noted, fault and left: through these the journal's and the producer's
 // goroutines report how far the cut has got, and wake the stream.
 type cut struct {
-	source      string
-	from, to    int64
-	clock       int64  // the collector's when the cut was begun, Unix ms: requests after it are ahead of time
-	fingerprint string // of the rules
-	span        int64  // how much request time it may cover, ms
-	first       int64  // the newest request time with its first request, Unix ms; noTime before that
-	reached     int64  // the newest request time of the stream up to here, Unix ms; unknown (noTime) before the first
-	note        []byte // what the source keeps with the position
-	batches     []batch
+	cutRecord
 
-	begun time.Time
-	then  []func(error) // called once Kafka has all of it, or has refused it
+	span   int64 // how much request time it may cover, ms
+	first  int64 // the newest request time with its first request, Unix ms; noTime before that
+	begun  time.Time
+	stream *stream       // that makes it
+	then   []func(error) // called once Kafka has all of it, or has refused it
 
 	noted     atomic.Bool  // the journal has it, or has refused it
 	fault     error        // why it was refused; written before noted
@@ -36,16 +31,11 @@ type cut struct {
 	again     bool // it was noted by an earlier owner, who may have sent it
 }
 
-// A batch is one record for one partition.
-type batch struct {
-	partition int
-	hits      int
-	value     []byte
-}
-
-// copied returns the same cut in the state before anything of it was sent.
-func (c *cut) copied() *cut {
-	return &cut{source: c.source, from: c.from, to: c.to, clock: c.clock, fingerprint: c.fingerprint, reached: c.reached, note: c.note, batches: c.batches}
+// setNoted reports that the journal has the cut, or why it has refused it, and wakes the stream.
+func (c *cut) setNoted(fault error) {
+	c.fault = fault
+	c.noted.Store(true)
+	c.stream.woken()
 }
 
 func (c *cut) bytes() int {
@@ -56,12 +46,12 @@ func (c *cut) bytes() int {
 	return n
 }
 
-// messages returns the cut's records. The producer's goroutine calls the function for each record that is settled.
-func (c *cut) messages(settled func(*cut, *batch, error)) []kafka.Message {
+// messages returns the records of a cut. The producer's goroutine calls the function for each that is settled.
+func messages(c *cutRecord, settled func(*batch, error)) []kafka.Message {
 	messages := make([]kafka.Message, len(c.batches))
 	for i := range c.batches {
 		b := &c.batches[i]
-		messages[i] = kafka.Message{Partition: b.partition, Value: b.value, Done: func(_ int64, err error) { settled(c, b, err) }}
+		messages[i] = kafka.Message{Partition: b.partition, Value: b.value, Done: func(_ int64, err error) { settled(b, err) }}
 	}
 	return messages
 }

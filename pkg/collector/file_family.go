@@ -125,7 +125,7 @@ func (f *family) restart(ctx context.Context) error {
 	f.logs, f.choice, f.undecided = nil, nil, true
 	clear(f.finished)
 	clear(f.broken)
-	return f.source.known.restart(ctx, f, f.source.collector.config.Sink)
+	return f.source.known.restart(ctx, f)
 }
 
 // follow reads the family's logs until the context is done.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"weir/internal/varint"
 )
 
 const (
@@ -82,7 +84,7 @@ func (i *identity) setTail(before []byte) {
 }
 
 func (i *identity) append(b []byte) []byte {
-	b = appendText(b, i.live)
+	b = append(binary.AppendUvarint(b, uint64(len(i.live))), i.live...)
 	for _, v := range []uint64{i.id.device, i.id.number, i.line, i.head, uint64(i.size), i.tail, uint64(i.last), uint64(i.day)} {
 		b = binary.AppendUvarint(b, v)
 	}
@@ -97,13 +99,13 @@ func (i *identity) append(b []byte) []byte {
 
 // readIdentity decodes the bytes that append has written.
 func readIdentity(b []byte) (i identity, ok bool) {
-	f := fields{left: b}
-	i.live = f.text()
-	i.id = inode{f.uint(), f.uint()}
-	i.line, i.head, i.size = f.uint(), f.uint(), int(f.uint())
-	i.tail, i.last, i.day = f.uint(), int(f.uint()), int64(f.uint())
-	i.done, i.over, i.after = f.uint() == 1, f.uint() == 1, f.int()
-	return i, !f.failed
+	r := varint.Reader{Left: b}
+	i.live = string(r.Take(r.Number()))
+	i.id = inode{r.Unsigned(), r.Unsigned()}
+	i.line, i.head, i.size = r.Unsigned(), r.Unsigned(), int(r.Unsigned())
+	i.tail, i.last, i.day = r.Unsigned(), int(r.Unsigned()), int64(r.Unsigned())
+	i.done, i.over, i.after = r.Unsigned() == 1, r.Unsigned() == 1, r.Signed()
+	return i, !r.Failed
 }
 
 // sourceName is the source that a log's batches carry. It is the same whenever the log is found again, as long as the

@@ -32,6 +32,7 @@ const forgetDays = 90
 // knownLogs are all logs of the process's file sources, and the patterns that were begun.
 type knownLogs struct {
 	journal *fileJournal
+	cuts    *fileCuts
 	room    *longRoom // of their tapes
 
 	mu       sync.Mutex
@@ -40,8 +41,8 @@ type knownLogs struct {
 	taken    map[string]bool // names of sources
 }
 
-func newKnownLogs(j *fileJournal) *knownLogs {
-	k := &knownLogs{journal: j, room: newLongRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
+func newKnownLogs(j *fileJournal, cuts *fileCuts) *knownLogs {
+	k := &knownLogs{journal: j, cuts: cuts, room: newLongRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
 	for _, log := range j.logs() {
 		if pattern, ok := strings.CutPrefix(log.source, patternPrefix); ok {
 			k.patterns[pattern] = log.reached
@@ -139,17 +140,19 @@ func (k *knownLogs) release(log *knownLog, s *stream) {
 
 // restart resets the logs of a family to the state in the journal, and gives them back. It sends the cuts again that
 // Kafka may not have.
-func (k *knownLogs) restart(ctx context.Context, f *family, sink Sink) error {
+func (k *knownLogs) restart(ctx context.Context, f *family) error {
 	k.mu.Lock()
 	owned := slices.DeleteFunc(slices.Clone(k.logs), func(log *knownLog) bool { return log.owner != f })
 	k.mu.Unlock()
 	for _, log := range owned {
 		noted, outstanding, err := k.journal.standing(ctx, log.source)
-		if err == nil {
-			err = k.journal.sendAgain(ctx, sink, outstanding)
-		}
 		if err != nil {
 			return err
+		}
+		for _, c := range outstanding {
+			if err := k.cuts.sendAgain(ctx, c); err != nil {
+				return err
+			}
 		}
 
 		k.mu.Lock()

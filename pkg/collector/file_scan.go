@@ -451,7 +451,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 	}
 
 	log.stream = f.source.newStream(streamConfig{
-		log: file.path, source: known.source, position: known.position, reached: known.reached, journal: f.source.collector.journal,
+		log: file.path, source: known.source, position: known.position, reached: known.reached, journal: f.source.known.cuts,
 		keep: log.keep, member: f.member, notBefore: notBefore, lateNotes: true,
 	})
 

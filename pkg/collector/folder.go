@@ -15,7 +15,6 @@ import (
 type folder struct {
 	path string
 	lock *os.File
-	disk disk
 }
 
 // A mark is the size of the journal when it was last synced. The mark itself is not synced: it may be older than the
@@ -37,7 +36,7 @@ func lockFolder(path string) (*folder, error) {
 		return nil, fmt.Errorf("locking the collector's folder: %w", err)
 	}
 	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-		return &folder{path, lock, realDisk}, nil
+		return &folder{path, lock}, nil
 	}
 
 	lock.Close()

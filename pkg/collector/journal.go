@@ -4,9 +4,9 @@ package collector
 // crash. A process has one file journal for all its files (fileJournal). For a partition of a group's topic, the
 // group's commit is the journal (commitJournal). A source that cannot be replayed has none (noJournal).
 //
-// note keeps a cut before any of it is sent. It does not block: it sets cut.fault and cut.noted and calls the stream's
-// woken, from any goroutine, in the order of the stream's calls. With a fault the cut is dropped, and the stream ends
-// with that fault, because another collector reads the log now. A temporary problem (a full disk, an unreachable
+// note keeps a cut before any of it is sent. It does not block: cut.setNoted is called later, from any goroutine, in the
+// order of the stream's calls. With a fault the cut is dropped, and the stream ends with that fault, because another
+// collector reads the log now. A temporary problem (a full disk, an unreachable
 // broker) is no fault: the journal logs it once a minute and tries until it succeeds, and the stream waits. done notes
 // that Kafka has all of the cut. It does not block, and a crash may lose it: then the cut is sent again, and the
 // aggregator skips it.
@@ -16,16 +16,13 @@ package collector
 // it keeps from, to and clock of each cut, and the fingerprint, and the log is read again from the first of them
 // (stream.again).
 type journal interface {
-	note(s *stream, c *cut)
-	done(s *stream, c *cut)
+	note(c *cut)
+	done(c *cut)
 }
 
 // noJournal keeps nothing: hits that were sent and not acknowledged are lost with the process.
 type noJournal struct{}
 
-func (noJournal) note(s *stream, c *cut) {
-	c.noted.Store(true)
-	s.woken()
-}
+func (noJournal) note(c *cut) { c.setNoted(nil) }
 
-func (noJournal) done(*stream, *cut) {}
+func (noJournal) done(*cut) {}

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"hash/crc32"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/varint"
 )
 
 // The journal's bytes: a header and entries. Each is its length (4 bytes, little endian), the CRC-32C of what follows
@@ -32,10 +35,28 @@ type header struct {
 	generation uint64
 }
 
+// A cutRecord is what the journal has of a cut. It does not change once it is noted.
+type cutRecord struct {
+	source      string
+	from, to    int64  // positions in the log
+	clock       int64  // the collector's when the cut was begun, Unix ms: requests after it are ahead of time
+	fingerprint string // of the rules
+	reached     int64  // the newest request time of the log up to here, Unix ms; unknown (math.MinInt64) before the first
+	note        []byte // what the source keeps with the position
+	batches     []batch
+}
+
+// A batch is one record for one partition.
+type batch struct {
+	partition int
+	hits      int
+	value     []byte
+}
+
 // An entry is a cut, or, for the other kinds, a log with the fields that the kind uses.
 type entry struct {
 	kind byte
-	cut  *cut
+	cut  *cutRecord
 	log  logState
 }
 
@@ -89,13 +110,13 @@ func cutHeader(b []byte) (*header, []byte, error) {
 		return nil, nil, errNotOurs
 	}
 
-	f := fields{left: body}
-	version := f.uint()
-	h := &header{f.text(), f.uint()}
+	f := fields{varint.Reader{Left: body}}
+	version := f.Unsigned()
+	h := &header{f.text(), f.Unsigned()}
 	switch {
 	case version > journalVersion:
 		return nil, nil, errNewer
-	case f.failed:
+	case f.Failed:
 		return nil, nil, errNotOurs
 	}
 
@@ -119,7 +140,7 @@ func (e entry) append(b []byte) []byte {
 	})
 }
 
-func (c *cut) append(b []byte) []byte {
+func (c *cutRecord) append(b []byte) []byte {
 	b = appendText(b, c.source)
 	for _, v := range []int64{c.from, c.to, c.clock, c.reached} {
 		b = binary.AppendVarint(b, v)
@@ -144,71 +165,40 @@ func cutEntry(b []byte) (e entry, rest []byte, ok bool) {
 		return entry{}, b, false
 	}
 
-	f := fields{left: body}
+	f := fields{varint.Reader{Left: body}}
 	e.kind = kind
 	switch kind {
 	case entryCut:
 		e.cut = f.cut()
 	case entryLog:
-		e.log = logState{f.text(), f.int(), f.int(), f.bytes()}
+		e.log = logState{f.text(), f.Signed(), f.Signed(), f.bytes()}
 	case entryDone:
-		e.log = logState{source: f.text(), position: f.int()}
+		e.log = logState{source: f.text(), position: f.Signed()}
 	case entryForget:
 		e.log = logState{source: f.text()}
 	default:
-		f.failed = true
+		f.Fail()
 	}
 
-	if f.failed || len(f.left) > 0 {
+	if f.Failed || len(f.Left) > 0 {
 		return entry{}, b, false
 	}
 	return e, rest, true
 }
 
 // fields are read one by one from the body of an entry. After the first that is missing, all are zero.
-type fields struct {
-	left   []byte
-	failed bool
-}
+type fields struct{ varint.Reader }
 
-func (f *fields) cut() *cut {
-	c := &cut{source: f.text(), from: f.int(), to: f.int(), clock: f.int(), reached: f.int(), fingerprint: f.text(), note: f.bytes()}
-	for n := f.uint(); n > 0 && !f.failed; n-- {
-		c.batches = append(c.batches, batch{int(f.uint()), int(f.uint()), f.bytes()})
+func (f *fields) cut() *cutRecord {
+	c := &cutRecord{source: f.text(), from: f.Signed(), to: f.Signed(), clock: f.Signed(), reached: f.Signed(), fingerprint: f.text(), note: f.bytes()}
+	for n := f.Unsigned(); n > 0 && !f.Failed; n-- {
+		c.batches = append(c.batches, batch{int(f.Unsigned()), int(f.Unsigned()), f.bytes()})
 	}
 	return c
 }
 
-func (f *fields) uint() uint64 {
-	v, n := binary.Uvarint(f.left)
-	return advance(f, v, n)
-}
-
-func (f *fields) int() int64 {
-	v, n := binary.Varint(f.left)
-	return advance(f, v, n)
-}
-
-func advance[N uint64 | int64](f *fields, v N, n int) N {
-	if n <= 0 {
-		f.left, f.failed = nil, true
-		return 0
-	}
-	f.left = f.left[n:]
-	return v
-}
-
 // bytes returns a part of the body, not a copy.
-func (f *fields) bytes() []byte {
-	n := f.uint()
-	if n > uint64(len(f.left)) {
-		f.left, f.failed = nil, true
-		return nil
-	}
-	v := f.left[:n:n]
-	f.left = f.left[n:]
-	return v
-}
+func (f *fields) bytes() []byte { return slices.Clip(f.Take(f.Number())) }
 
 func (f *fields) text() string { return string(f.bytes()) }
 

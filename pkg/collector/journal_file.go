@@ -9,12 +9,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/kafka"
 	"weir/internal/telemetry"
 )
 
@@ -68,25 +68,42 @@ var realDisk = disk{
 	sync:  datasync,
 }
 
-// A change is one thing for the journal to write. A change with a stream is a cut that the stream waits for.
+// A change is one thing for the journal to write. noted, if any, is called once it is on the disk.
 type change struct {
 	entry
-	stream *stream
+	noted func()
 }
 
-// openJournal reads the journal of a folder and starts its goroutine; close ends it.
-func openJournal(f *folder, logger *slog.Logger, gauge prometheus.Gauge) (*fileJournal, error) {
-	j := &fileJournal{
-		folder: f, logger: logger, faults: telemetry.NewFaults(logger), gauge: gauge, state: newState(),
-		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
-		disk: f.disk,
-	}
+// journalOptions are what a journal uses.
+type journalOptions struct {
+	logger      *slog.Logger
+	outstanding prometheus.Gauge // of cuts
+	disk        disk             // the zero value is the real one
+}
 
-	if err := j.read(); err != nil {
+// openJournal locks a folder, reads its journal and starts its goroutine; close ends it and unlocks the folder.
+func openJournal(path string, o journalOptions) (*fileJournal, error) {
+	f, err := lockFolder(path)
+	if err != nil {
 		return nil, err
 	}
-	if err := j.rewrite(); err != nil {
-		return nil, fmt.Errorf("writing the journal: %w", err)
+	if o.disk.write == nil {
+		o.disk = realDisk
+	}
+	j := &fileJournal{
+		folder: f, logger: o.logger, faults: telemetry.NewFaults(o.logger), gauge: o.outstanding, state: newState(),
+		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
+		disk: o.disk,
+	}
+
+	if err = j.read(); err == nil {
+		if err = j.rewrite(); err != nil {
+			err = fmt.Errorf("writing the journal: %w", err)
+		}
+	}
+	if err != nil {
+		f.unlock()
+		return nil, err
 	}
 
 	j.counted()
@@ -136,14 +153,14 @@ func newID() string {
 	return hex.EncodeToString(id)
 }
 
-// note implements journal.
-func (j *fileJournal) note(s *stream, c *cut) {
-	j.enqueue(change{entry{kind: entryCut, cut: c}, s}, true)
+// note keeps a cut, and calls noted once the disk has it, from the journal's goroutine and in the order of the calls.
+func (j *fileJournal) note(c *cutRecord, noted func()) {
+	j.enqueue(change{entry{kind: entryCut, cut: c}, noted}, true)
 }
 
-// done implements journal.
-func (j *fileJournal) done(_ *stream, c *cut) {
-	j.enqueue(change{entry: entry{kind: entryDone, log: logState{source: c.source, position: c.to}}}, false)
+// done notes that Kafka has a log's cut that ends at a position.
+func (j *fileJournal) done(source string, to int64) {
+	j.enqueue(change{entry: entry{kind: entryDone, log: logState{source: source, position: to}}}, false)
 }
 
 // set keeps the state of a log that is part of no cut; forget removes it.
@@ -182,43 +199,18 @@ func (j *fileJournal) status() (outstanding int, fault string) {
 	return j.count, j.fault
 }
 
-// resend sends the cuts that were outstanding when the journal was opened, in their order. It skips cuts that are
-// older than the sink's retention: the aggregator may no longer know that it has counted them.
-func (j *fileJournal) resend(ctx context.Context, sink Sink, retention time.Duration) error {
-	for _, c := range j.state.recovered {
-		if age := time.Since(time.UnixMilli(c.clock)); retention > 0 && age > retention*9/10 {
-			j.logger.Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", c.source, "from", c.from, "to", c.to, "age", age.Round(time.Second))
-			j.done(nil, c)
-			continue
-		}
-		if err := j.sendAgain(ctx, sink, []*cut{c}); err != nil {
-			return err
-		}
-	}
-
-	if n := len(j.state.recovered); n > 0 {
-		j.logger.Info("sent the batches again that Kafka may not have had", "cuts", n)
-	}
+// recovered returns the cuts that were outstanding when the journal was opened, in their order, at its first call.
+func (j *fileJournal) recovered() []*cutRecord {
+	cuts := j.state.recovered
 	j.state.recovered = nil
-	return nil
+	return cuts
 }
 
-func (j *fileJournal) resent(c *cut, b *batch, err error) {
-	if errors.Is(err, kafka.ErrClosed) {
-		return
-	}
-	if err != nil {
-		j.faults.Note("send", fmt.Errorf("%d hits of %s are lost: %w", b.hits, c.source, err))
-	}
-	if c.left.Add(-1) == 0 {
-		j.done(nil, c)
-	}
-}
-
-// close writes the queued changes and ends the goroutine.
+// close writes the queued changes, ends the goroutine and unlocks the folder.
 func (j *fileJournal) close() error {
 	close(j.closing)
 	<-j.ended
+	defer j.folder.unlock()
 	return j.file.Close()
 }
 
@@ -263,16 +255,15 @@ func (j *fileJournal) write(queue []change) (ok bool) {
 	for i := range queue {
 		j.buffer = queue[i].append(j.buffer)
 		j.state.apply(queue[i].entry)
-		urgent = urgent || queue[i].stream != nil
+		urgent = urgent || queue[i].noted != nil
 	}
 
 	if err := j.append(urgent); err != nil && !j.renew(err) {
 		return false
 	}
 	for i := range queue {
-		if s := queue[i].stream; s != nil {
-			queue[i].cut.noted.Store(true)
-			s.woken()
+		if noted := queue[i].noted; noted != nil {
+			noted()
 		}
 	}
 
@@ -281,7 +272,7 @@ func (j *fileJournal) write(queue []change) (ok bool) {
 }
 
 // standing returns the state of a log by the changes noted until now, and the cuts that Kafka may not have.
-func (j *fileJournal) standing(ctx context.Context, source string) (log *logState, outstanding []*cut, err error) {
+func (j *fileJournal) standing(ctx context.Context, source string) (log *logState, outstanding []*cutRecord, err error) {
 	answered := make(chan struct{})
 	j.mu.Lock()
 	j.asks = append(j.asks, func(s *state) {
@@ -290,9 +281,7 @@ func (j *fileJournal) standing(ctx context.Context, source string) (log *logStat
 			is := *known
 			log = &is
 		}
-		for _, c := range s.cuts[source] {
-			outstanding = append(outstanding, c.copied())
-		}
+		outstanding = slices.Clone(s.cuts[source])
 	})
 	j.mu.Unlock()
 
@@ -307,21 +296,6 @@ func (j *fileJournal) standing(ctx context.Context, source string) (log *logStat
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
 	}
-}
-
-// sendAgain sends noted cuts that an earlier run may have sent already.
-func (j *fileJournal) sendAgain(ctx context.Context, sink Sink, cuts []*cut) error {
-	for _, c := range cuts {
-		c.left.Store(int32(len(c.batches)))
-		if len(c.batches) == 0 {
-			j.done(nil, c)
-			continue
-		}
-		if err := sink.Send(ctx, c.messages(j.resent)...); err != nil {
-			return fmt.Errorf("sending outstanding batches: %w", err)
-		}
-	}
-	return nil
 }
 
 // append writes the buffer, and syncs the file if a stream waits for that.

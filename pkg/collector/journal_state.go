@@ -5,8 +5,8 @@ import "slices"
 // A state is the content of a journal: the state of each log, and the cuts that Kafka may not have, by source.
 type state struct {
 	logs      map[string]*logState
-	cuts      map[string][]*cut
-	recovered []*cut // the cuts that it had when it was opened, in their order
+	cuts      map[string][]*cutRecord
+	recovered []*cutRecord // the cuts that it had when it was opened, in their order
 }
 
 // A logState is the state of one log.
@@ -18,7 +18,7 @@ type logState struct {
 }
 
 func newState() state {
-	return state{logs: map[string]*logState{}, cuts: map[string][]*cut{}}
+	return state{logs: map[string]*logState{}, cuts: map[string][]*cutRecord{}}
 }
 
 func (s *state) apply(e entry) {
@@ -34,7 +34,7 @@ func (s *state) apply(e entry) {
 		s.logs[c.source] = &logState{c.source, c.to, c.reached, c.note}
 		s.cuts[c.source] = append(s.cuts[c.source], c)
 	case entryDone:
-		rest := slices.DeleteFunc(s.cuts[e.log.source], func(c *cut) bool { return c.to == e.log.position })
+		rest := slices.DeleteFunc(s.cuts[e.log.source], func(c *cutRecord) bool { return c.to == e.log.position })
 		s.cuts[e.log.source] = rest
 		if len(rest) == 0 {
 			delete(s.cuts, e.log.source)
@@ -61,7 +61,7 @@ func (s *state) read(data []byte) (*header, int64, error) {
 		rest = after
 	}
 
-	s.recovered = slices.DeleteFunc(s.recovered, func(c *cut) bool { return !slices.Contains(s.cuts[c.source], c) })
+	s.recovered = slices.DeleteFunc(s.recovered, func(c *cutRecord) bool { return !slices.Contains(s.cuts[c.source], c) })
 	return head, int64(len(data) - len(rest)), nil
 }
 

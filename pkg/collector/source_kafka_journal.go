@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/varint"
 )
 
 // A commitJournal keeps a partition's cuts in its group's commit. It has a goroutine: cuts that come during a commit
@@ -24,7 +25,7 @@ type commitJournal struct {
 	standing kafkaNote // without the parts that follow from the other fields
 	offset   int64
 	cuts     []outstanding
-	pending  []pendingCut // the last of the cuts: no commit has them yet
+	pending  []*cut // the last of the cuts: no commit has them yet
 	fault    error
 	end      bool // there is nothing more to read
 	marked   time.Time
@@ -33,11 +34,6 @@ type commitJournal struct {
 	closing chan struct{}
 	ended   chan struct{}
 	last    kafka.Commit
-}
-
-type pendingCut struct {
-	stream *stream
-	cut    *cut
 }
 
 const (
@@ -53,31 +49,25 @@ func newCommitJournal(k *kafkaSource, claim *kafka.Claim, m *member, t *takeover
 }
 
 // note implements journal.
-func (j *commitJournal) note(s *stream, c *cut) {
+func (j *commitJournal) note(c *cut) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.fault != nil {
-		refuseCut(s, c, j.fault)
+		c.setNoted(j.fault)
 		return
 	}
 
 	j.standing.Rules = c.fingerprint
 	j.cuts = append(j.cuts, outstanding{c.from, c.to, c.clock})
-	j.pending = append(j.pending, pendingCut{s, c})
+	j.pending = append(j.pending, c)
 	select {
 	case j.kick <- struct{}{}:
 	default:
 	}
 }
 
-func refuseCut(s *stream, c *cut, fault error) {
-	c.fault = fault
-	c.noted.Store(true)
-	s.woken()
-}
-
 // done implements journal. Cuts are done in their order.
-func (j *commitJournal) done(_ *stream, c *cut) {
+func (j *commitJournal) done(c *cut) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.cuts) == 0 || j.cuts[0].to != c.to {
@@ -193,9 +183,8 @@ func (j *commitJournal) noted(count int) {
 	pending := j.pending[:count]
 	j.pending = j.pending[count:]
 	j.mu.Unlock()
-	for _, p := range pending {
-		p.cut.noted.Store(true)
-		p.stream.woken()
+	for _, c := range pending {
+		c.setNoted(nil)
 	}
 }
 
@@ -204,8 +193,8 @@ func (j *commitJournal) refuse(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fault = err
-	for _, p := range j.pending {
-		refuseCut(p.stream, p.cut, err)
+	for _, c := range j.pending {
+		c.setNoted(err)
 	}
 	j.pending = nil
 }
@@ -232,9 +221,9 @@ func readRecordID(b []byte) (recordID, bool) {
 	if len(b) == 0 {
 		return recordID{}, false
 	}
-	f := fields{left: b}
-	s := recordID{int64(f.uint()), uint32(f.uint())}
-	return s, !f.failed
+	r := varint.Reader{Left: b}
+	s := recordID{int64(r.Unsigned()), uint32(r.Unsigned())}
+	return s, !r.Failed
 }
 
 func pause(ctx context.Context, d time.Duration) {

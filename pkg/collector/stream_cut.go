@@ -16,7 +16,7 @@ func (s *stream) begin(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	s.open = &cut{source: s.source, from: s.position, clock: now.UnixMilli(), span: math.MaxInt64, first: noTime, begun: now}
+	s.open = &cut{cutRecord: cutRecord{source: s.source, from: s.position, clock: now.UnixMilli()}, span: math.MaxInt64, first: noTime, begun: now, stream: s}
 	if s.member != nil {
 		s.open.span = s.member.span()
 	}
@@ -183,7 +183,7 @@ func (s *stream) endCut() {
 // note gives a cut to the journal.
 func (s *stream) note(c *cut) {
 	c.submitted = true
-	s.journal.note(s, c)
+	s.journal.note(c)
 }
 
 // release gives the writers back.
@@ -281,7 +281,7 @@ func (s *stream) send(ctx context.Context, c *cut) error {
 	}
 
 	if len(c.batches) > 0 {
-		if err := s.collector.config.Sink.Send(ctx, c.messages(s.settled)...); err != nil {
+		if err := s.collector.config.Sink.Send(ctx, messages(&c.cutRecord, func(b *batch, err error) { s.settled(c, b, err) })...); err != nil {
 			return err
 		}
 	}
@@ -310,7 +310,7 @@ func (s *stream) settled(c *cut, b *batch, err error) {
 var errLost = errors.New("kafka has refused it permanently")
 
 func (s *stream) finish(c *cut) {
-	s.journal.done(s, c)
+	s.journal.done(c)
 	var err error
 	if n := c.lost.Load(); n > 0 {
 		err = errLost

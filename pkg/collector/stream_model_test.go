@@ -98,8 +98,7 @@ func (l *modelLog) handOver(t *testing.T, s *stream, before []again) (position i
 		return position, cuts
 	}
 	for _, c := range l.journal.cuts[len(l.journal.acknowledged):] {
-		c.left.Store(int32(len(c.batches)))
-		if err := l.rig.sink.Send(t.Context(), c.messages(func(*cut, *batch, error) {})...); err != nil {
+		if err := l.rig.sink.Send(t.Context(), messages(&c.cutRecord, func(*batch, error) {})...); err != nil {
 			t.Error(err)
 		}
 		position, l.reached = c.to, c.reached

@@ -30,23 +30,18 @@ type memoryJournal struct {
 	fault        error
 }
 
-func (j *memoryJournal) note(s *stream, c *cut) {
+func (j *memoryJournal) note(c *cut) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cuts = append(j.cuts, c)
-	noted := func() {
-		c.fault = j.fault
-		c.noted.Store(true)
-		s.woken()
-	}
 	if j.slow == 0 {
-		noted()
+		c.setNoted(j.fault)
 		return
 	}
-	time.AfterFunc(j.slow, noted)
+	time.AfterFunc(j.slow, func() { c.setNoted(j.fault) })
 }
 
-func (j *memoryJournal) done(_ *stream, c *cut) {
+func (j *memoryJournal) done(c *cut) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.acknowledged = append(j.acknowledged, c)

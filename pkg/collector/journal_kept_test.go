@@ -1,0 +1,221 @@
+package collector
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// heardLines keeps what is logged.
+type heardLines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *heardLines) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *heardLines) has(words string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.text.String(), words)
+}
+
+func (s *heardLines) count(words string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.text.String(), words)
+}
+
+func (b *bench) listen() *heardLines {
+	s := &heardLines{}
+	b.config.Logger = slog.New(slog.NewTextHandler(io.MultiWriter(s, b.t.Output()), nil))
+	return s
+}
+
+func (b *bench) journal() []byte {
+	b.t.Helper()
+	data, err := os.ReadFile(b.config.Folder + "/journal")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return data
+}
+
+func (b *bench) setJournal(data []byte) {
+	b.t.Helper()
+	if err := os.WriteFile(b.config.Folder+"/journal", data, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestAJournalThatWentBackIsAConflict simulates a loss of power that takes synced bytes: nothing is counted twice, and
+// nothing is skipped without a report.
+func TestAJournalThatWentBackIsAConflict(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		back func(b *bench, early []byte) []byte
+	}{
+		{"to an earlier one", func(_ *bench, early []byte) []byte { return early }},
+		{"cut off", func(b *bench, _ []byte) []byte {
+			data := b.journal()
+			return data[:len(data)/2]
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t, "access.log")
+			heard := b.listen()
+			b.log("access.log", 100)
+			b.start()
+			b.await()
+			early := b.journal()
+			b.log("access.log", 100)
+			b.await()
+			for range 5 {
+				b.log("access.log", 10)
+				b.await()
+			}
+			b.stop()
+			b.setJournal(test.back(b, early))
+			b.log("access.log", 100)
+			b.start()
+			if !heard.has("went back") {
+				t.Error("nothing is said of a journal that went back")
+			}
+			b.awaitRead("access.log")
+			b.stop()
+			got, conflicts := b.sink.counted(t)
+			if conflicts == 0 {
+				t.Error("nobody is told of a conflict")
+			}
+			for key, n := range got {
+				if n > b.want[key] {
+					t.Errorf("%s is counted %d times, and came %d times", key, n, b.want[key])
+				}
+			}
+			b.start()
+			before, _ := b.sink.counted(t)
+			b.want = before
+			b.log("access.log", 10)
+			b.sink.awaitKeys(t, b.want)
+		})
+	}
+}
+
+func TestAJournalThatIsGoneIsANewCollector(t *testing.T) {
+	b := newBench(t, "access.log")
+	heard := b.listen()
+	b.log("access.log", 10)
+	b.start()
+	b.await()
+	was := b.collector.Status().Collector
+	b.stop()
+	if err := os.Remove(b.config.Folder + "/journal"); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	if b.collector.Status().Collector == was || !heard.has("journal is gone") {
+		t.Error("a collector whose journal is gone goes on as if nothing had happened")
+	}
+	for key := range b.want {
+		b.want[key] *= 2
+	}
+	b.await()
+}
+
+func TestAFullDiskHoldsFilesUpAndLosesNothing(t *testing.T) {
+	b := newBench(t, "access.log")
+	heard := b.listen()
+	var full sync.Map
+	b.config.disk = disk{
+		write: func(file *os.File, data []byte) error {
+			if _, is := full.Load("full"); is {
+				file.Write(data[:len(data)/2]) // as far as it goes
+				return &os.PathError{Op: "write", Path: file.Name(), Err: syscall.ENOSPC}
+			}
+			return realDisk.write(file, data)
+		},
+		sync: realDisk.sync,
+	}
+	b.log("access.log", 10)
+	b.start()
+	b.await()
+	full.Store("full", true)
+	b.log("access.log", 100)
+	for b.collector.Status().Error == "" {
+		time.Sleep(time.Millisecond)
+	}
+	if !heard.has("no space left on device") {
+		t.Error("the true cause is not said")
+	}
+	if got, _ := b.sink.counted(t); reflect.DeepEqual(got, b.want) {
+		t.Error("it was sent before it was noted")
+	}
+	full.Delete("full")
+	b.await()
+	if fault := b.collector.Status().Error; fault != "" {
+		t.Errorf("the status still says %s", fault)
+	}
+	b.stop()
+	b.log("access.log", 10)
+	b.start()
+	b.await()
+}
+
+func TestACutThatIsTooOldIsNotSentAgain(t *testing.T) {
+	b := newBench(t, "access.log")
+	heard := b.listen()
+	b.config.Retention = time.Hour
+	old := &cutRecord{source: "access.log/x", from: 0, to: 10, clock: time.Now().Add(-2 * time.Hour).UnixMilli(), batches: []batch{{1, 1, []byte("a batch")}}}
+	j, err := openJournal(b.config.Folder, journalOptions{logger: b.config.Logger, outstanding: newMetrics(nil).outstanding})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.note(old, func() {})
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	b.stop()
+	if !heard.has("too old to be sent again") {
+		t.Error("nothing is said of it")
+	}
+}
+
+// TestNothingIsSentBeforeTheDiskHasIt delays the disk.
+func TestNothingIsSentBeforeTheDiskHasIt(t *testing.T) {
+	b := newBench(t, "access.log")
+	var slow sync.Map
+	syncing, release := make(chan bool, 100), make(chan bool)
+	b.config.disk = disk{write: realDisk.write, sync: func(file *os.File) error {
+		if _, is := slow.Load("slow"); is {
+			syncing <- true
+			<-release
+		}
+		return realDisk.sync(file)
+	}}
+	b.log("access.log", 10)
+	b.start()
+	b.await()
+	before, _ := b.sink.counted(t)
+	slow.Store("slow", true)
+	b.log("access.log", 10)
+	<-syncing
+	time.Sleep(20 * time.Millisecond)
+	if got, _ := b.sink.counted(t); !reflect.DeepEqual(got, before) {
+		t.Error("it is sent while the disk does not have it")
+	}
+	slow.Delete("slow")
+	close(release)
+	b.await()
+}
