@@ -37,6 +37,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/journal"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -62,7 +63,7 @@ type Config struct {
 	Logger  *slog.Logger          // nil is silence
 	Metrics prometheus.Registerer // nil is none
 
-	disk         disk          // of the journal; the zero value is the real one
+	disk         journal.Disk  // of the journal; the zero value is the real one
 	restartAfter time.Duration // a panic; 0 is restartAfter
 }
 
@@ -77,7 +78,7 @@ type Collector struct {
 	config  Config
 	metrics *metrics
 	ruling  atomic.Pointer[ruling]
-	journal *fileJournal
+	journal *journal.Journal
 	cuts    *fileCuts
 	known   *knownLogs
 	kept    rulesKept
@@ -97,7 +98,7 @@ func Open(config Config) (*Collector, error) {
 	}
 	c := &Collector{config: config, metrics: newMetrics(config.Metrics), hold: newHold(config.Logger), parts: request.NewMemory(partsBytes)}
 	var err error
-	c.journal, err = openJournal(config.Folder, journalOptions{logger: config.Logger, outstanding: c.metrics.outstanding, disk: config.disk})
+	c.journal, err = journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: c.metrics.outstanding, Disk: config.disk})
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (in *intake) open() (source, error) {
 }
 
 // Close writes the changes that the journal has queued, and unlocks the folder. Call it after Run has returned.
-func (c *Collector) Close() error { return c.journal.close() }
+func (c *Collector) Close() error { return c.journal.Close() }
 
 // Run sends the outstanding cuts, then reads all sources until the context is done. It returns nil once all that was
 // read is in Kafka or in the journal, and an error only for a problem that a retry cannot solve.
@@ -223,8 +224,8 @@ type Status struct {
 
 // Status may be called at any time.
 func (c *Collector) Status() Status {
-	status := Status{Collector: c.journal.id, Rules: c.ruling.Load().fingerprint, CaughtUp: true, Sources: []SourceStatus{}}
-	status.Outstanding, status.Error = c.journal.status()
+	status := Status{Collector: c.journal.ID, Rules: c.ruling.Load().fingerprint, CaughtUp: true, Sources: []SourceStatus{}}
+	status.Outstanding, status.Error = c.journal.Status()
 	c.mu.Lock()
 	sources := slices.Clone(c.sources)
 	c.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/journal"
 	"weir/pkg/hit"
 )
 
@@ -14,7 +15,7 @@ import (
 // The stream's goroutine owns it, except for noted, fault and left: through these the journal's and the producer's
 // goroutines report how far the cut has got, and wake the stream.
 type cut struct {
-	cutRecord
+	journal.Cut
 
 	span   int64 // how much request time it may cover, ms
 	first  int64 // the newest request time with its first request, Unix ms; noTime before that
@@ -40,23 +41,23 @@ func (c *cut) setNoted(fault error) {
 
 func (c *cut) bytes() int {
 	n := 0
-	for i := range c.batches {
-		n += len(c.batches[i].value)
+	for i := range c.Batches {
+		n += len(c.Batches[i].Value)
 	}
 	return n
 }
 
 // messages returns the records of a cut. The producer's goroutine calls the function for each that is settled.
-func messages(c *cutRecord, settled func(*batch, error)) []kafka.Message {
-	messages := make([]kafka.Message, len(c.batches))
-	for i := range c.batches {
-		b := &c.batches[i]
-		messages[i] = kafka.Message{Partition: b.partition, Value: b.value, Done: func(_ int64, err error) { settled(b, err) }}
+func messages(c *journal.Cut, settled func(*journal.Batch, error)) []kafka.Message {
+	messages := make([]kafka.Message, len(c.Batches))
+	for i := range c.Batches {
+		b := &c.Batches[i]
+		messages[i] = kafka.Message{Partition: b.Partition, Value: b.Value, Done: func(_ int64, err error) { settled(b, err) }}
 	}
 	return messages
 }
 
 // header returns the header of one of its batches.
 func (c *cut) header(part int, more bool) hit.Header {
-	return hit.Header{Source: c.source, From: c.from, To: c.to, Part: part, More: more, Clock: c.clock, Fingerprint: c.fingerprint}
+	return hit.Header{Source: c.Source, From: c.From, To: c.To, Part: part, More: more, Clock: c.Clock, Fingerprint: c.Fingerprint}
 }

@@ -10,34 +10,35 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/telemetry"
+	"weir/pkg/collector/journal"
 )
 
 // fileCuts keeps the cuts of files in the collector's journal, and sends those again that Kafka may not have.
 type fileCuts struct {
-	journal *fileJournal
+	journal *journal.Journal
 	sink    Sink
 	logger  *slog.Logger
 	faults  *telemetry.Faults
 }
 
-func newFileCuts(j *fileJournal, sink Sink, logger *slog.Logger) *fileCuts {
+func newFileCuts(j *journal.Journal, sink Sink, logger *slog.Logger) *fileCuts {
 	return &fileCuts{journal: j, sink: sink, logger: logger, faults: telemetry.NewFaults(logger)}
 }
 
 // note implements journal.
-func (f *fileCuts) note(c *cut) { f.journal.note(&c.cutRecord, func() { c.setNoted(nil) }) }
+func (f *fileCuts) note(c *cut) { f.journal.Note(&c.Cut, func() { c.setNoted(nil) }) }
 
 // done implements journal.
-func (f *fileCuts) done(c *cut) { f.journal.done(c.source, c.to) }
+func (f *fileCuts) done(c *cut) { f.journal.Done(c.Source, c.To) }
 
 // resend sends the cuts that were outstanding when the journal was opened, in their order. It skips cuts that are
 // older than the sink's retention: the aggregator may no longer know that it has counted them.
 func (f *fileCuts) resend(ctx context.Context, retention time.Duration) error {
-	recovered := f.journal.recovered()
+	recovered := f.journal.Recovered()
 	for _, c := range recovered {
-		if age := time.Since(time.UnixMilli(c.clock)); retention > 0 && age > retention*9/10 {
-			f.logger.Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", c.source, "from", c.from, "to", c.to, "age", age.Round(time.Second))
-			f.journal.done(c.source, c.to)
+		if age := time.Since(time.UnixMilli(c.Clock)); retention > 0 && age > retention*9/10 {
+			f.logger.Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", c.Source, "from", c.From, "to", c.To, "age", age.Round(time.Second))
+			f.journal.Done(c.Source, c.To)
 			continue
 		}
 		if err := f.sendAgain(ctx, c); err != nil {
@@ -52,23 +53,23 @@ func (f *fileCuts) resend(ctx context.Context, retention time.Duration) error {
 }
 
 // sendAgain sends a noted cut that an earlier run may have sent already.
-func (f *fileCuts) sendAgain(ctx context.Context, c *cutRecord) error {
-	if len(c.batches) == 0 {
-		f.journal.done(c.source, c.to)
+func (f *fileCuts) sendAgain(ctx context.Context, c *journal.Cut) error {
+	if len(c.Batches) == 0 {
+		f.journal.Done(c.Source, c.To)
 		return nil
 	}
 
 	var left atomic.Int32
-	left.Store(int32(len(c.batches)))
-	err := f.sink.Send(ctx, messages(c, func(b *batch, err error) {
+	left.Store(int32(len(c.Batches)))
+	err := f.sink.Send(ctx, messages(c, func(b *journal.Batch, err error) {
 		if errors.Is(err, kafka.ErrClosed) {
 			return // it stays in the journal
 		}
 		if err != nil {
-			f.faults.Note("send", fmt.Errorf("%d hits of %s are lost: %w", b.hits, c.source, err))
+			f.faults.Note("send", fmt.Errorf("%d hits of %s are lost: %w", b.Hits, c.Source, err))
 		}
 		if left.Add(-1) == 0 {
-			f.journal.done(c.source, c.to)
+			f.journal.Done(c.Source, c.To)
 		}
 	})...)
 	if err != nil {

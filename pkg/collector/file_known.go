@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
+	"weir/pkg/collector/journal"
 )
 
 // A knownLog is a log in the journal. knownLogs.mu guards its fields. While the log is read, position and reached are
@@ -31,7 +32,7 @@ const forgetDays = 90
 
 // knownLogs are all logs of the process's file sources, and the patterns that were begun.
 type knownLogs struct {
-	journal *fileJournal
+	journal *journal.Journal
 	cuts    *fileCuts
 	room    *longRoom // of their tapes
 
@@ -41,25 +42,25 @@ type knownLogs struct {
 	taken    map[string]bool // names of sources
 }
 
-func newKnownLogs(j *fileJournal, cuts *fileCuts) *knownLogs {
+func newKnownLogs(j *journal.Journal, cuts *fileCuts) *knownLogs {
 	k := &knownLogs{journal: j, cuts: cuts, room: newLongRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
-	for _, log := range j.logs() {
-		if pattern, ok := strings.CutPrefix(log.source, patternPrefix); ok {
-			k.patterns[pattern] = log.reached
+	for _, log := range j.Logs() {
+		if pattern, ok := strings.CutPrefix(log.Source, patternPrefix); ok {
+			k.patterns[pattern] = log.Reached
 			continue
 		}
 
-		i, ok := readIdentity(log.note)
+		i, ok := readIdentity(log.Note)
 		if !ok {
 			continue
 		}
 		if i.day < today()-forgetDays {
-			j.forget(log.source)
+			j.Forget(log.Source)
 			continue
 		}
 
-		k.logs = append(k.logs, &knownLog{identity: i, source: log.source, position: log.position, reached: log.reached, tailAt: log.position})
-		k.taken[log.source] = true
+		k.logs = append(k.logs, &knownLog{identity: i, source: log.Source, position: log.Position, reached: log.Reached, tailAt: log.Position})
+		k.taken[log.Source] = true
 	}
 
 	return k
@@ -74,7 +75,7 @@ func (k *knownLogs) begin(pattern string, from int64) (notBefore int64, first bo
 		return notBefore, false
 	}
 	k.patterns[pattern] = from
-	k.journal.set(logState{source: patternPrefix + pattern, reached: from})
+	k.journal.Set(journal.Log{Source: patternPrefix + pattern, Reached: from})
 	return from, true
 }
 
@@ -145,7 +146,7 @@ func (k *knownLogs) restart(ctx context.Context, f *family) error {
 	owned := slices.DeleteFunc(slices.Clone(k.logs), func(log *knownLog) bool { return log.owner != f })
 	k.mu.Unlock()
 	for _, log := range owned {
-		noted, outstanding, err := k.journal.standing(ctx, log.source)
+		noted, outstanding, err := k.journal.Standing(ctx, log.source)
 		if err != nil {
 			return err
 		}
@@ -158,8 +159,8 @@ func (k *knownLogs) restart(ctx context.Context, f *family) error {
 		k.mu.Lock()
 		log.owner = nil
 		if noted != nil {
-			log.position, log.reached, log.tailAt = noted.position, noted.reached, noted.position
-			if i, ok := readIdentity(noted.note); ok {
+			log.position, log.reached, log.tailAt = noted.Position, noted.Reached, noted.Position
+			if i, ok := readIdentity(noted.Note); ok {
 				log.identity = i
 			}
 		}
@@ -182,7 +183,7 @@ func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *kno
 	// Logs with the same name and beginning need different sources, or batches of one would be skipped as the other's.
 	log.setTail(nil)
 	for nth := 0; ; nth++ {
-		log.source = sourceName(filepath.Base(f.path), k.journal.id, log.line, nth)
+		log.source = sourceName(filepath.Base(f.path), k.journal.ID, log.line, nth)
 		if !k.taken[log.source] {
 			break
 		}
@@ -208,7 +209,7 @@ func (k *knownLogs) goOn(log, next *knownLog) {
 
 // save makes the journal keep a state of a log that is part of no cut.
 func (k *knownLogs) save(log *knownLog) {
-	k.journal.set(logState{source: log.source, position: log.position, reached: log.reached, note: log.identity.append(nil)})
+	k.journal.Set(journal.Log{Source: log.source, Position: log.position, Reached: log.reached, Note: log.identity.append(nil)})
 }
 
 // saw keeps a log known as long as its files exist.

@@ -173,8 +173,8 @@ func TestNoCutWithinALineInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range j.cuts {
-		if c.to%3 != 0 {
-			t.Errorf("a cut ends after %d of the parts", c.to)
+		if c.To%3 != 0 {
+			t.Errorf("a cut ends after %d of the parts", c.To)
 		}
 	}
 	if keys, _ := r.sink.counted(t); len(keys) != 10 {

@@ -15,7 +15,7 @@ package collector
 // neither the log nor the rules nor the version of the program that made them. A commit has 4,096 bytes of metadata:
 // it keeps from, to and clock of each cut, and the fingerprint, and the log is read again from the first of them
 // (stream.again).
-type journal interface {
+type cutJournal interface {
 	note(c *cut)
 	done(c *cut)
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"weir/pkg/collector/journal"
 )
 
 // heardLines keeps what is logged.
@@ -137,15 +138,15 @@ func TestAFullDiskHoldsFilesUpAndLosesNothing(t *testing.T) {
 	b := newBench(t, "access.log")
 	heard := b.listen()
 	var full sync.Map
-	b.config.disk = disk{
-		write: func(file *os.File, data []byte) error {
+	b.config.disk = journal.Disk{
+		Write: func(file *os.File, data []byte) error {
 			if _, is := full.Load("full"); is {
 				file.Write(data[:len(data)/2]) // as far as it goes
 				return &os.PathError{Op: "write", Path: file.Name(), Err: syscall.ENOSPC}
 			}
-			return realDisk.write(file, data)
+			return journal.RealDisk.Write(file, data)
 		},
-		sync: realDisk.sync,
+		Sync: journal.RealDisk.Sync,
 	}
 	b.log("access.log", 10)
 	b.start()
@@ -176,13 +177,13 @@ func TestACutThatIsTooOldIsNotSentAgain(t *testing.T) {
 	b := newBench(t, "access.log")
 	heard := b.listen()
 	b.config.Retention = time.Hour
-	old := &cutRecord{source: "access.log/x", from: 0, to: 10, clock: time.Now().Add(-2 * time.Hour).UnixMilli(), batches: []batch{{1, 1, []byte("a batch")}}}
-	j, err := openJournal(b.config.Folder, journalOptions{logger: b.config.Logger, outstanding: newMetrics(nil).outstanding})
+	old := &journal.Cut{Source: "access.log/x", From: 0, To: 10, Clock: time.Now().Add(-2 * time.Hour).UnixMilli(), Batches: []journal.Batch{{Partition: 1, Hits: 1, Value: []byte("a batch")}}}
+	j, err := journal.Open(b.config.Folder, journal.Options{Logger: b.config.Logger, Outstanding: newMetrics(nil).outstanding})
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.note(old, func() {})
-	if err := j.close(); err != nil {
+	j.Note(old, func() {})
+	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
 	b.start()
@@ -197,12 +198,12 @@ func TestNothingIsSentBeforeTheDiskHasIt(t *testing.T) {
 	b := newBench(t, "access.log")
 	var slow sync.Map
 	syncing, release := make(chan bool, 100), make(chan bool)
-	b.config.disk = disk{write: realDisk.write, sync: func(file *os.File) error {
+	b.config.disk = journal.Disk{Write: journal.RealDisk.Write, Sync: func(file *os.File) error {
 		if _, is := slow.Load("slow"); is {
 			syncing <- true
 			<-release
 		}
-		return realDisk.sync(file)
+		return journal.RealDisk.Sync(file)
 	}}
 	b.log("access.log", 10)
 	b.start()

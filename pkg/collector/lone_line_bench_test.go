@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/journal"
 )
 
 // A lap is the times at which a lone line reached each stage.
@@ -21,7 +22,7 @@ type lap struct {
 
 // A stopwatch sees a line go through the journal and the sink.
 type stopwatch struct {
-	disk    disk
+	disk    journal.Disk
 	sink    Sink
 	lap     lap
 	written time.Time     // by the journal, which syncs only what a cut waits for
@@ -30,11 +31,11 @@ type stopwatch struct {
 
 func (w *stopwatch) write(file *os.File, b []byte) error {
 	w.written = time.Now()
-	return w.disk.write(file, b)
+	return w.disk.Write(file, b)
 }
 
 func (w *stopwatch) sync(file *os.File) error {
-	err := w.disk.sync(file)
+	err := w.disk.Sync(file)
 	w.lap.cut, w.lap.journalled = w.written, time.Now()
 	return err
 }
@@ -59,8 +60,8 @@ func BenchmarkLoneLine(b *testing.B) {
 	c := newBench(b, "access.log")
 	c.config.Logger = nil
 	c.toKafka()
-	watch := &stopwatch{disk: realDisk, sink: c.config.Sink, over: make(chan struct{}, 1)}
-	c.config.Sink, c.config.disk = watch, disk{watch.write, watch.sync}
+	watch := &stopwatch{disk: journal.RealDisk, sink: c.config.Sink, over: make(chan struct{}, 1)}
+	c.config.Sink, c.config.disk = watch, journal.Disk{Write: watch.write, Sync: watch.sync}
 	c.log("access.log", 1)
 	c.start()
 	<-watch.over
@@ -126,7 +127,7 @@ func (r *bare) sync(bytes int) {
 	if _, err := r.file.WriteString(strings.Repeat("x", bytes)); err != nil {
 		r.b.Fatal(err)
 	}
-	if err := datasync(r.file); err != nil {
+	if err := journal.RealDisk.Sync(r.file); err != nil {
 		r.b.Fatal(err)
 	}
 	r.synced = append(r.synced, time.Since(begun))

@@ -21,8 +21,8 @@ func TestOtherRulesReadOtherFields(t *testing.T) {
 	}
 	before := s.ruling
 	r.Reload(set, nil)
-	s.open.to++
-	if err := s.cutBefore(t.Context()); err != nil || s.ruling != before || s.open.fingerprint != before.fingerprint {
+	s.open.To++
+	if err := s.cutBefore(t.Context()); err != nil || s.ruling != before || s.open.Fingerprint != before.fingerprint {
 		t.Errorf("%v, %q in the middle of a record", err, s.ruling.names)
 	}
 	s.position++

@@ -37,9 +37,10 @@ type commitJournal struct {
 }
 
 const (
-	hastyEvery = 5 * time.Millisecond // while a backlog is read: others wait for the commits
-	markEvery  = 10 * time.Minute
-	waitsBeat  = 10 // s
+	commitEvery = time.Second
+	hastyEvery  = 5 * time.Millisecond // while a backlog is read: others wait for the commits
+	markEvery   = 10 * time.Minute
+	waitsBeat   = 10 // s
 )
 
 func newCommitJournal(k *kafkaSource, claim *kafka.Claim, m *member, t *takeover) *commitJournal {
@@ -57,8 +58,8 @@ func (j *commitJournal) note(c *cut) {
 		return
 	}
 
-	j.standing.Rules = c.fingerprint
-	j.cuts = append(j.cuts, outstanding{c.from, c.to, c.clock})
+	j.standing.Rules = c.Fingerprint
+	j.cuts = append(j.cuts, outstanding{c.From, c.To, c.Clock})
 	j.pending = append(j.pending, c)
 	select {
 	case j.kick <- struct{}{}:
@@ -70,17 +71,17 @@ func (j *commitJournal) note(c *cut) {
 func (j *commitJournal) done(c *cut) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.cuts) == 0 || j.cuts[0].to != c.to {
+	if len(j.cuts) == 0 || j.cuts[0].to != c.To {
 		return // it was refused
 	}
 
 	j.cuts = j.cuts[1:]
-	j.offset = c.to
-	if c.reached != noTime {
-		j.standing.Reached = c.reached
+	j.offset = c.To
+	if c.Reached != noTime {
+		j.standing.Reached = c.Reached
 	}
 
-	if last, ok := readRecordID(c.note); ok {
+	if last, ok := readRecordID(c.Note); ok {
 		if now := time.Now(); now.Sub(j.marked) > markEvery {
 			j.standing.Mark, j.marked = j.standing.Last, now
 		}
@@ -151,7 +152,7 @@ func (j *commitJournal) every() time.Duration {
 	if j.member.behind() {
 		return hastyEvery
 	}
-	return lazyEvery
+	return commitEvery
 }
 
 // commitChanges commits the changes. Its error is permanent.

@@ -13,6 +13,8 @@ import (
 
 const noteVersion = 1
 
+var crcTable = crc32.MakeTable(crc32.Castagnoli)
+
 // A kafkaNote is the metadata of a group's commit, which is the journal of a partition. Kafka has all hits before the
 // committed offset; the outstanding cuts follow it, one after the other.
 //
@@ -42,9 +44,9 @@ type recordID struct {
 }
 
 func idOf(r *kafka.Record) recordID {
-	sum := crc32.Update(crc32.Checksum(r.Key, castagnoli), castagnoli, r.Value)
+	sum := crc32.Update(crc32.Checksum(r.Key, crcTable), crcTable, r.Value)
 	at := binary.LittleEndian.AppendUint64(nil, uint64(r.Time.UnixMilli()))
-	return recordID{r.Offset, crc32.Update(sum, castagnoli, at)}
+	return recordID{r.Offset, crc32.Update(sum, crcTable, at)}
 }
 
 // An outstanding cut is one that Kafka may not have yet.
@@ -60,16 +62,19 @@ func (n kafkaNote) commit(offset int64, cuts []outstanding) kafka.Commit {
 	return kafka.Commit{Offset: offset, Metadata: string(text)}
 }
 
-var errForeign = errors.New("it was committed by something else")
+var (
+	errForeign   = errors.New("it was committed by something else")
+	errNewerNote = errors.New("it was written by a newer version; run that one")
+)
 
-// readNote reads a commit. Its errors are errForeign and errNewer.
+// readNote reads a commit. Its errors are errForeign and errNewerNote.
 func readNote(commit kafka.Commit) (n kafkaNote, cuts []outstanding, err error) {
 	if json.Unmarshal([]byte(commit.Metadata), &n) != nil || n.Version == 0 || n.Incarnation == "" {
 		return kafkaNote{}, nil, errForeign
 	}
 	switch {
 	case n.Version > noteVersion && sealedNote(commit.Metadata):
-		return kafkaNote{}, nil, errNewer
+		return kafkaNote{}, nil, errNewerNote
 	case n.Version != noteVersion:
 		return kafkaNote{}, nil, errForeign
 	}
@@ -90,7 +95,7 @@ func readNote(commit kafka.Commit) (n kafkaNote, cuts []outstanding, err error) 
 // hexadecimal of all text before the comma in front of it. Without this check any JSON with a "v" would pass.
 func sealedNote(text string) bool {
 	end := len(text) - len(`,"sum":"00000000"}`)
-	return end > 0 && text[end:] == fmt.Sprintf(`,"sum":"%08x"}`, crc32.Checksum([]byte(text[:end]), castagnoli))
+	return end > 0 && text[end:] == fmt.Sprintf(`,"sum":"%08x"}`, crc32.Checksum([]byte(text[:end]), crcTable))
 }
 
 // reached is the request time reached.

@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/journal"
 )
 
 func TestANoteReadsBackAndFits(t *testing.T) {
-	longest := kafkaNote{Incarnation: newID(), Partitions: math.MaxInt32, Rules: strings.Repeat("f", 64), Reached: math.MaxInt64, End: true, Waits: math.MaxInt64,
+	longest := kafkaNote{Incarnation: journal.NewID(), Partitions: math.MaxInt32, Rules: strings.Repeat("f", 64), Reached: math.MaxInt64, End: true, Waits: math.MaxInt64,
 		Last: &recordID{math.MaxInt64, math.MaxUint32}, Mark: &recordID{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
 	var cuts []outstanding
 	at := int64(1)
@@ -39,7 +40,7 @@ func TestWhereAPartitionIsTakenUp(t *testing.T) {
 	cuts := []outstanding{{100, 110, 5}, {110, 130, 6}}
 	newer := note.commit(100, nil)
 	newer.Metadata = strings.TrimSuffix(strings.Replace(newer.Metadata, `"v":1`, `"v":2`, 1), "}")
-	newer.Metadata += fmt.Sprintf(`,"sum":"%08x"}`, crc32.Checksum([]byte(newer.Metadata), castagnoli))
+	newer.Metadata += fmt.Sprintf(`,"sum":"%08x"}`, crc32.Checksum([]byte(newer.Metadata), crcTable))
 	for name, c := range map[string]struct {
 		commit kafka.Commit
 		span   kafka.Span
@@ -59,7 +60,7 @@ func TestWhereAPartitionIsTakenUp(t *testing.T) {
 		"another program's metadata": {kafka.Commit{Offset: 50, Metadata: `{"v":"x"}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
 		"cuts that go back":          {kafka.Commit{Offset: 50, Metadata: `{"v":1,"incarnation":"i","cuts":[-3,1]}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
 		"another version, no sum":    {kafka.Commit{Offset: 50, Metadata: `{"v":7,"incarnation":"i"}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
-		"of a newer version":         {newer, kafka.Span{End: 200}, 100, 0, "", errNewer},
+		"of a newer version":         {newer, kafka.Span{End: 200}, 100, 0, "", errNewerNote},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newTakeover(c.commit, c.span)

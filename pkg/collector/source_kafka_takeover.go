@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/journal"
 )
 
 const (
@@ -119,7 +120,7 @@ func (r *partitionReader) begin(ctx context.Context, t *takeover, commits []kafk
 	}
 
 	why := t.whyNew
-	*t = takeover{offset: offset, note: kafkaNote{Incarnation: newID(), Partitions: r.claim.Partitions}}
+	*t = takeover{offset: offset, note: kafkaNote{Incarnation: journal.NewID(), Partitions: r.claim.Partitions}}
 	if err := r.claim.Commit(ctx, t.note.commit(offset, nil)); err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ type streamConfig struct {
 	source    string // in the batches: constant, but new for every incarnation
 	position  int64  // to begin at
 	reached   int64  // request time reached before; noTime when unknown
-	journal   journal
+	journal   cutJournal
 	keep      func(position int64) []byte // the source's note in the journal for a cut that ends there; nil is none
 	member    *member                     // nil is never held
 	notBefore int64                       // Unix ms: older requests are not counted; noTime is no limit
@@ -177,7 +177,7 @@ func (s *stream) add(ctx context.Context, record []byte, after int64) error {
 // ready returns when the next record can be added without waiting for cuts in flight, and so for other logs. A caller
 // that has something that other logs may need calls it before it takes that.
 func (s *stream) ready(ctx context.Context) error {
-	if s.open != nil && s.position > s.open.from && !s.midLine() && len(s.again) == 0 {
+	if s.open != nil && s.position > s.open.From && !s.midLine() && len(s.again) == 0 {
 		s.endCut() // else a record that is far from the others would end it, and wait for room
 	}
 	return s.ensure(ctx)
@@ -199,7 +199,7 @@ func (s *stream) openFor(ctx context.Context, after int64) error {
 	if err := s.ensure(ctx); err != nil {
 		return err
 	}
-	s.open.to = after
+	s.open.To = after
 	return nil
 }
 

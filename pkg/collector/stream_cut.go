@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/journal"
 )
 
 // begin opens a cut, once there is room for it.
@@ -16,7 +17,7 @@ func (s *stream) begin(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	s.open = &cut{cutRecord: cutRecord{source: s.source, from: s.position, clock: now.UnixMilli()}, span: math.MaxInt64, first: noTime, begun: now, stream: s}
+	s.open = &cut{Cut: journal.Cut{Source: s.source, From: s.position, Clock: now.UnixMilli()}, span: math.MaxInt64, first: noTime, begun: now, stream: s}
 	if s.member != nil {
 		s.open.span = s.member.span()
 	}
@@ -25,7 +26,7 @@ func (s *stream) begin(ctx context.Context) error {
 	next := s.collector.ruling.Load()
 	switch {
 	case len(s.again) > 0:
-		s.open.clock, next = s.again[0].clock, s.again[0].ruling
+		s.open.Clock, next = s.again[0].clock, s.again[0].ruling
 	case s.midway || s.oneRule && len(s.flying) > 0:
 		next = s.ruling
 	}
@@ -33,7 +34,7 @@ func (s *stream) begin(ctx context.Context) error {
 	if next != s.ruling {
 		s.judgeBy(next)
 	}
-	s.open.fingerprint = next.fingerprint
+	s.open.Fingerprint = next.fingerprint
 	return nil
 }
 
@@ -41,7 +42,7 @@ func (s *stream) begins() int64 {
 	if s.open == nil {
 		return s.position
 	}
-	return s.open.from
+	return s.open.From
 }
 
 // room waits while too much is in flight, or while cuts made by rules that have changed are in flight.
@@ -112,7 +113,7 @@ func (s *stream) look(ctx context.Context) error {
 // due is the time until the open cut has to be made, if time ends it.
 func (s *stream) due() (after time.Duration, any bool) {
 	switch {
-	case s.open == nil || s.position == s.open.from:
+	case s.open == nil || s.position == s.open.From:
 		return 0, false
 	case len(s.again) > 0:
 		return 0, s.position >= s.again[0].to
@@ -133,7 +134,7 @@ func (s *stream) due() (after time.Duration, any bool) {
 
 // old reports whether the open cut is part of a backlog that continues after it.
 func (s *stream) old() bool {
-	return s.behind && s.member != nil && s.open.first != noTime && s.open.first < s.open.clock-s.member.late
+	return s.behind && s.member != nil && s.open.first != noTime && s.open.first < s.open.Clock-s.member.late
 }
 
 // next is the time until the stream has to act, if time makes it act.
@@ -148,16 +149,16 @@ func (s *stream) next() (after time.Duration, any bool) {
 // endCut ends the open cut and gives it to the journal.
 func (s *stream) endCut() {
 	c := s.open
-	c.to, c.reached = s.position, s.reached
+	c.To, c.Reached = s.position, s.reached
 	if s.keep != nil {
-		c.note = s.keep(c.to)
+		c.Note = s.keep(c.To)
 	}
 
 	for _, partition := range s.used {
 		s.addBatch(partition, false)
 	}
 	s.release()
-	c.left.Store(int32(len(c.batches)))
+	c.left.Store(int32(len(c.Batches)))
 	s.open, s.full, s.hits = nil, false, 0
 	s.flying = append(s.flying, c)
 	s.flyingBytes += c.bytes()
@@ -242,13 +243,13 @@ func (s *stream) finishSent() {
 // askToSend notes in the hold that all before it is sent. This cannot deadlock: it asks for no more than the hold
 // grants to the slowest.
 func (s *stream) askToSend(c *cut) bool {
-	if s.member == nil || c.fault != nil || c.reached == noTime || len(c.batches) == 0 {
+	if s.member == nil || c.fault != nil || c.Reached == noTime || len(c.Batches) == 0 {
 		s.held = false
 		return true
 	}
 
 	// A single record may cover more time than the slack; asking for all of it would wait for ever.
-	upTo := c.reached
+	upTo := c.Reached
 	if c.first != noTime {
 		upTo = min(upTo, after(c.first, s.member.slack()))
 	}
@@ -280,26 +281,26 @@ func (s *stream) send(ctx context.Context, c *cut) error {
 		return s.err
 	}
 
-	if len(c.batches) > 0 {
-		if err := s.collector.config.Sink.Send(ctx, messages(&c.cutRecord, func(b *batch, err error) { s.settled(c, b, err) })...); err != nil {
+	if len(c.Batches) > 0 {
+		if err := s.collector.config.Sink.Send(ctx, messages(&c.Cut, func(b *journal.Batch, err error) { s.settled(c, b, err) })...); err != nil {
 			return err
 		}
 	}
 
 	c.sent = true
-	if s.member != nil && c.reached != noTime {
-		s.member.reach(c.reached)
+	if s.member != nil && c.Reached != noTime {
+		s.member.reach(c.Reached)
 	}
 	return nil
 }
 
 // settled is called by the producer for each batch.
-func (s *stream) settled(c *cut, b *batch, err error) {
+func (s *stream) settled(c *cut, b *journal.Batch, err error) {
 	if errors.Is(err, kafka.ErrClosed) {
 		return // it stays in the journal
 	}
 	if err != nil {
-		c.lost.Add(int32(b.hits))
+		c.lost.Add(int32(b.Hits))
 		s.trouble("send", fmt.Errorf("hits of %s are lost: %w", s.log, err))
 	}
 	if c.left.Add(-1) == 0 {

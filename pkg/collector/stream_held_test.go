@@ -29,8 +29,8 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, j, other, begin := heldStream(t, 100)
 		for _, c := range j.cuts {
-			if c.to-c.from > 6 {
-				t.Errorf("a cut covers %d s", 10*(c.to-c.from-1))
+			if c.To-c.From > 6 {
+				t.Errorf("a cut covers %d s", 10*(c.To-c.From-1))
 			}
 		}
 		if read := s.position; read != 100 {
@@ -44,7 +44,7 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 			to := int64(0)
 			for _, c := range j.cuts {
 				if c.sent {
-					to = c.to
+					to = c.To
 				}
 			}
 			if to != want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"weir/pkg/collector/journal"
 	"weir/pkg/hit"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -53,9 +54,9 @@ func (s *stream) refuse(r *request.Request) reason {
 	proxy := s.ruling.client != nil && s.ruling.client.Resolve(r)
 	s.watch.request(s, r, proxy)
 	switch {
-	case r.UnixMilli > s.open.clock+s.ahead:
+	case r.UnixMilli > s.open.Clock+s.ahead:
 		s.early.count.Add(1)
-		s.early.last.Store(s.open.clock)
+		s.early.last.Store(s.open.Clock)
 		return reasonAhead
 	case r.UnixMilli < s.notBefore:
 		return reasonStart
@@ -67,7 +68,7 @@ func (s *stream) refuse(r *request.Request) reason {
 
 // reach notes the time of a request. A cut covers no more time than the stream may be ahead of others.
 func (s *stream) reach(at int64) error {
-	if s.open.first != noTime && at-s.open.first > s.open.span && s.noHitYet && !s.continues && s.position > s.open.from && len(s.again) == 0 {
+	if s.open.first != noTime && at-s.open.first > s.open.span && s.noHitYet && !s.continues && s.position > s.open.From && len(s.again) == 0 {
 		if err := s.cutBefore(s.ctx); err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ func (s *stream) reach(at int64) error {
 // cutBefore cuts the records before the one that is being read, and begins the cut that this one belongs to. The same
 // rules judge the new cut: the decoder may not have read the fields that others need.
 func (s *stream) cutBefore(ctx context.Context) error {
-	after := s.open.to
+	after := s.open.To
 	s.endCut()
 	s.midway = true
 	defer func() { s.midway = false }()
@@ -125,8 +126,8 @@ func (s *stream) hit(h *rule.Hit, at int64) {
 // partition gets more than one batch only if a record's requests do not fit into one.
 func (s *stream) addBatch(partition int, more bool) {
 	part := 0
-	for i := range s.open.batches {
-		if s.open.batches[i].partition == partition {
+	for i := range s.open.Batches {
+		if s.open.Batches[i].Partition == partition {
 			part++
 		}
 	}
@@ -135,5 +136,5 @@ func (s *stream) addBatch(partition int, more bool) {
 	if err != nil {
 		panic(fmt.Sprintf("collector: a batch of %s: %v", s.source, err)) // the header is ours
 	}
-	s.open.batches = append(s.open.batches, batch{partition, s.writers[partition].Len(), value})
+	s.open.Batches = append(s.open.Batches, journal.Batch{Partition: partition, Hits: s.writers[partition].Len(), Value: value})
 }

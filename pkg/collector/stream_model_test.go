@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weir/pkg/collector/journal"
 )
 
 // A modelLog is a log of a backlog, each line a record, and its readers: owners that end in order or not.
@@ -88,20 +89,20 @@ func (l *modelLog) handOver(t *testing.T, s *stream, before []again) (position i
 	position = s.streamConfig.position
 	cuts := before
 	for _, c := range l.journal.cuts {
-		cuts = append(cuts, again{c.from, c.to, c.clock, s.ruling})
+		cuts = append(cuts, again{c.From, c.To, c.Clock, s.ruling})
 	}
 	for _, c := range l.journal.acknowledged {
-		position, l.reached = c.to, max(l.reached, c.reached)
+		position, l.reached = c.To, max(l.reached, c.Reached)
 		cuts = cuts[1:]
 	}
 	if !l.file {
 		return position, cuts
 	}
 	for _, c := range l.journal.cuts[len(l.journal.acknowledged):] {
-		if err := l.rig.sink.Send(t.Context(), messages(&c.cutRecord, func(*batch, error) {})...); err != nil {
+		if err := l.rig.sink.Send(t.Context(), messages(&c.Cut, func(*journal.Batch, error) {})...); err != nil {
 			t.Error(err)
 		}
-		position, l.reached = c.to, c.reached
+		position, l.reached = c.To, c.Reached
 	}
 	return position, nil
 }

@@ -142,12 +142,12 @@ func TestWhenACutIsMade(t *testing.T) {
 		cuts(4, "nothing to send")
 		wait(emptyCutAfter)
 		cuts(5, "nothing to send, a second later")
-		if to := j.cuts[4].to; to != 5 || len(j.cuts[4].batches) != 0 {
-			t.Errorf("the last cut ends at %d with %d batches", to, len(j.cuts[4].batches))
+		if to := j.cuts[4].To; to != 5 || len(j.cuts[4].Batches) != 0 {
+			t.Errorf("the last cut ends at %d with %d batches", to, len(j.cuts[4].Batches))
 		}
 		for i, c := range j.cuts[1:] {
-			if c.from != j.cuts[i].to {
-				t.Errorf("a cut begins at %d, the one before ended at %d", c.from, j.cuts[i].to)
+			if c.From != j.cuts[i].To {
+				t.Errorf("a cut begins at %d, the one before ended at %d", c.From, j.cuts[i].To)
 			}
 		}
 	})
@@ -259,16 +259,16 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 			outstanding := j.cuts[random.IntN(len(j.cuts)):]
 			var remade []again
 			for _, c := range outstanding {
-				remade = append(remade, again{c.from, c.to, c.clock, r.rulingOf(c.fingerprint)})
+				remade = append(remade, again{c.From, c.To, c.Clock, r.rulingOf(c.Fingerprint)})
 			}
 			time.Sleep(time.Hour)
 			second := newMemorySink(3)
 			r.config.Sink = second
-			read(r.stream(t, streamConfig{journal: &memoryJournal{}, position: outstanding[0].from, again: remade}), outstanding[0].from)
+			read(r.stream(t, streamConfig{journal: &memoryJournal{}, position: outstanding[0].From, again: remade}), outstanding[0].From)
 			made := map[int][][]byte{}
 			for _, c := range outstanding {
-				for _, b := range c.batches {
-					made[b.partition] = append(made[b.partition], b.value)
+				for _, b := range c.Batches {
+					made[b.Partition] = append(made[b.Partition], b.Value)
 				}
 			}
 			for p := range second.partitions {

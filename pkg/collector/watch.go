@@ -61,7 +61,7 @@ func (w *watch) request(s *stream, r *request.Request, proxy bool) {
 	if w.records >= watchSpan {
 		w.judge(s)
 	}
-	if w.live || r.UnixMilli-s.open.clock >= clockOff { // a backlog may be old, but never in the future
+	if w.live || r.UnixMilli-s.open.Clock >= clockOff { // a backlog may be old, but never in the future
 		w.clock(s, r.UnixMilli)
 	}
 }
@@ -132,7 +132,7 @@ func (w *watch) judge(s *stream) {
 
 // clock compares the time of a request that was logged just now, or before, with our clock.
 func (w *watch) clock(s *stream, at int64) {
-	off := s.open.clock - at
+	off := s.open.Clock - at
 	if max(off, -off) >= clockOff && s.warned.clock.CompareAndSwap(false, true) {
 		s.logger.Warn("requests have a time that is far from when they were logged: is the time zone right?", "log", s.log,
 			"request", time.UnixMilli(at).UTC().Format(time.RFC3339), "off", (time.Duration(off) * time.Millisecond).Round(time.Minute))

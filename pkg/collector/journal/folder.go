@@ -1,4 +1,4 @@
-package collector
+package journal
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package collector
+package journal
 
 import (
 	"bytes"
@@ -17,17 +17,17 @@ func randomEntries(random *rand.Rand, count int) (entries []entry) {
 		source := fmt.Sprintf("access.log/%d", random.IntN(3))
 		switch random.IntN(6) {
 		case 0:
-			entries = append(entries, entry{kind: entryLog, log: logState{source, to[source], math.MinInt64, []byte("note")}})
+			entries = append(entries, entry{kind: entryLog, log: Log{source, to[source], math.MinInt64, []byte("note")}})
 		case 1:
-			entries = append(entries, entry{kind: entryForget, log: logState{source: source}})
+			entries = append(entries, entry{kind: entryForget, log: Log{Source: source}})
 		case 2, 3:
-			entries = append(entries, entry{kind: entryDone, log: logState{source: source, position: to[source]}})
+			entries = append(entries, entry{kind: entryDone, log: Log{Source: source, Position: to[source]}})
 		default:
-			c := &cutRecord{source: source, from: to[source], to: to[source] + 1 + random.Int64N(1000), clock: random.Int64(), fingerprint: "f", reached: random.Int64N(10), note: []byte{1}}
+			c := &Cut{Source: source, From: to[source], To: to[source] + 1 + random.Int64N(1000), Clock: random.Int64(), Fingerprint: "f", Reached: random.Int64N(10), Note: []byte{1}}
 			for range random.IntN(3) {
-				c.batches = append(c.batches, batch{random.IntN(16), random.IntN(100), bytes.Repeat([]byte{7}, random.IntN(50))})
+				c.Batches = append(c.Batches, Batch{random.IntN(16), random.IntN(100), bytes.Repeat([]byte{7}, random.IntN(50))})
 			}
-			to[source] = c.to
+			to[source] = c.To
 			entries = append(entries, entry{kind: entryCut, cut: c})
 		}
 	}
@@ -43,7 +43,7 @@ func (s *state) says() string {
 			fmt.Fprintf(&text, "%+v\n", *log)
 		}
 		for _, c := range s.cuts[source] {
-			fmt.Fprintln(&text, c.from, c.to, c.clock, c.reached, string(c.note), c.batches)
+			fmt.Fprintln(&text, c.From, c.To, c.Clock, c.Reached, string(c.Note), c.Batches)
 		}
 	}
 	return text.String()

@@ -1,4 +1,4 @@
-package collector
+package journal
 
 import (
 	"encoding/binary"
@@ -35,29 +35,29 @@ type header struct {
 	generation uint64
 }
 
-// A cutRecord is what the journal has of a cut. It does not change once it is noted.
-type cutRecord struct {
-	source      string
-	from, to    int64  // positions in the log
-	clock       int64  // the collector's when the cut was begun, Unix ms: requests after it are ahead of time
-	fingerprint string // of the rules
-	reached     int64  // the newest request time of the log up to here, Unix ms; unknown (math.MinInt64) before the first
-	note        []byte // what the source keeps with the position
-	batches     []batch
+// A Cut is what the journal has of a cut. It does not change once it is noted.
+type Cut struct {
+	Source      string
+	From, To    int64  // positions in the log
+	Clock       int64  // the collector's when the cut was begun, Unix ms: requests after it are ahead of time
+	Fingerprint string // of the rules
+	Reached     int64  // the newest request time of the log up to here, Unix ms; unknown (math.MinInt64) before the first
+	Note        []byte // what the source keeps with the position
+	Batches     []Batch
 }
 
 // A batch is one record for one partition.
-type batch struct {
-	partition int
-	hits      int
-	value     []byte
+type Batch struct {
+	Partition int
+	Hits      int
+	Value     []byte
 }
 
 // An entry is a cut, or, for the other kinds, a log with the fields that the kind uses.
 type entry struct {
 	kind byte
-	cut  *cutRecord
-	log  logState
+	cut  *Cut
+	log  Log
 }
 
 // frame appends the bytes that fill appends, with a frame around them.
@@ -129,30 +129,30 @@ func (e entry) append(b []byte) []byte {
 		case entryCut:
 			return e.cut.append(b)
 		case entryLog:
-			b = appendText(b, e.log.source)
-			b = binary.AppendVarint(b, e.log.position)
-			b = binary.AppendVarint(b, e.log.reached)
-			return appendText(b, e.log.note)
+			b = appendText(b, e.log.Source)
+			b = binary.AppendVarint(b, e.log.Position)
+			b = binary.AppendVarint(b, e.log.Reached)
+			return appendText(b, e.log.Note)
 		case entryDone:
-			return binary.AppendVarint(appendText(b, e.log.source), e.log.position)
+			return binary.AppendVarint(appendText(b, e.log.Source), e.log.Position)
 		}
-		return appendText(b, e.log.source)
+		return appendText(b, e.log.Source)
 	})
 }
 
-func (c *cutRecord) append(b []byte) []byte {
-	b = appendText(b, c.source)
-	for _, v := range []int64{c.from, c.to, c.clock, c.reached} {
+func (c *Cut) append(b []byte) []byte {
+	b = appendText(b, c.Source)
+	for _, v := range []int64{c.From, c.To, c.Clock, c.Reached} {
 		b = binary.AppendVarint(b, v)
 	}
 
-	b = appendText(b, c.fingerprint)
-	b = appendText(b, c.note)
-	b = binary.AppendUvarint(b, uint64(len(c.batches)))
-	for i := range c.batches {
-		b = binary.AppendUvarint(b, uint64(c.batches[i].partition))
-		b = binary.AppendUvarint(b, uint64(c.batches[i].hits))
-		b = appendText(b, c.batches[i].value)
+	b = appendText(b, c.Fingerprint)
+	b = appendText(b, c.Note)
+	b = binary.AppendUvarint(b, uint64(len(c.Batches)))
+	for i := range c.Batches {
+		b = binary.AppendUvarint(b, uint64(c.Batches[i].Partition))
+		b = binary.AppendUvarint(b, uint64(c.Batches[i].Hits))
+		b = appendText(b, c.Batches[i].Value)
 	}
 
 	return b
@@ -171,11 +171,11 @@ func cutEntry(b []byte) (e entry, rest []byte, ok bool) {
 	case entryCut:
 		e.cut = f.cut()
 	case entryLog:
-		e.log = logState{f.text(), f.Signed(), f.Signed(), f.bytes()}
+		e.log = Log{f.text(), f.Signed(), f.Signed(), f.bytes()}
 	case entryDone:
-		e.log = logState{source: f.text(), position: f.Signed()}
+		e.log = Log{Source: f.text(), Position: f.Signed()}
 	case entryForget:
-		e.log = logState{source: f.text()}
+		e.log = Log{Source: f.text()}
 	default:
 		f.Fail()
 	}
@@ -189,10 +189,10 @@ func cutEntry(b []byte) (e entry, rest []byte, ok bool) {
 // fields are read one by one from the body of an entry. After the first that is missing, all are zero.
 type fields struct{ varint.Reader }
 
-func (f *fields) cut() *cutRecord {
-	c := &cutRecord{source: f.text(), from: f.Signed(), to: f.Signed(), clock: f.Signed(), reached: f.Signed(), fingerprint: f.text(), note: f.bytes()}
+func (f *fields) cut() *Cut {
+	c := &Cut{Source: f.text(), From: f.Signed(), To: f.Signed(), Clock: f.Signed(), Reached: f.Signed(), Fingerprint: f.text(), Note: f.bytes()}
 	for n := f.Unsigned(); n > 0 && !f.Failed; n-- {
-		c.batches = append(c.batches, batch{int(f.Unsigned()), int(f.Unsigned()), f.bytes()})
+		c.Batches = append(c.Batches, Batch{int(f.Unsigned()), int(f.Unsigned()), f.bytes()})
 	}
 	return c
 }

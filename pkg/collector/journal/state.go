@@ -1,43 +1,43 @@
-package collector
+package journal
 
 import "slices"
 
 // A state is the content of a journal: the state of each log, and the cuts that Kafka may not have, by source.
 type state struct {
-	logs      map[string]*logState
-	cuts      map[string][]*cutRecord
-	recovered []*cutRecord // the cuts that it had when it was opened, in their order
+	logs      map[string]*Log
+	cuts      map[string][]*Cut
+	recovered []*Cut // the cuts that it had when it was opened, in their order
 }
 
-// A logState is the state of one log.
-type logState struct {
-	source   string
-	position int64
-	reached  int64  // request time; noTime when unknown
-	note     []byte // the source's own
+// A Log is the state of one log.
+type Log struct {
+	Source   string
+	Position int64
+	Reached  int64  // request time; noTime when unknown
+	Note     []byte // the source's own
 }
 
 func newState() state {
-	return state{logs: map[string]*logState{}, cuts: map[string][]*cutRecord{}}
+	return state{logs: map[string]*Log{}, cuts: map[string][]*Cut{}}
 }
 
 func (s *state) apply(e entry) {
 	switch e.kind {
 	case entryLog:
 		log := e.log
-		s.logs[log.source] = &log
+		s.logs[log.Source] = &log
 	case entryForget:
-		delete(s.logs, e.log.source)
-		delete(s.cuts, e.log.source)
+		delete(s.logs, e.log.Source)
+		delete(s.cuts, e.log.Source)
 	case entryCut:
 		c := e.cut
-		s.logs[c.source] = &logState{c.source, c.to, c.reached, c.note}
-		s.cuts[c.source] = append(s.cuts[c.source], c)
+		s.logs[c.Source] = &Log{c.Source, c.To, c.Reached, c.Note}
+		s.cuts[c.Source] = append(s.cuts[c.Source], c)
 	case entryDone:
-		rest := slices.DeleteFunc(s.cuts[e.log.source], func(c *cutRecord) bool { return c.to == e.log.position })
-		s.cuts[e.log.source] = rest
+		rest := slices.DeleteFunc(s.cuts[e.log.Source], func(c *Cut) bool { return c.To == e.log.Position })
+		s.cuts[e.log.Source] = rest
 		if len(rest) == 0 {
-			delete(s.cuts, e.log.source)
+			delete(s.cuts, e.log.Source)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (s *state) read(data []byte) (*header, int64, error) {
 		rest = after
 	}
 
-	s.recovered = slices.DeleteFunc(s.recovered, func(c *cutRecord) bool { return !slices.Contains(s.cuts[c.source], c) })
+	s.recovered = slices.DeleteFunc(s.recovered, func(c *Cut) bool { return !slices.Contains(s.cuts[c.Source], c) })
 	return head, int64(len(data) - len(rest)), nil
 }
 

@@ -1,4 +1,13 @@
-package collector
+// Package journal keeps, in one file of a folder, how far logs are read and the cuts that Kafka may not have yet, so that
+// they can be sent again unchanged after a crash. It knows records and their bytes; it does not know who reads logs,
+// makes cuts or sends them.
+//
+// What always holds. A cut is on the disk, synced, when its noted function is called. A damaged or incomplete end of the
+// file is left out, and what stands before it is kept. A watermark next to the file shows whether it went back.
+//
+// Open starts the one goroutine that writes, and Close ends it. Methods may be called from any goroutine; only Standing
+// waits for the disk. While the disk refuses, changes queue, as many as their callers make.
+package journal
 
 import (
 	"context"
@@ -23,19 +32,19 @@ const (
 	compactBytes = 32 << 20 // a journal longer than this, and than twice its first size, is rewritten
 )
 
-// A fileJournal is the one journal of all files of a process, in a file that it appends to. One goroutine writes it:
+// A Journal is the one journal of all files of a process, in a file that it appends to. One goroutine writes it:
 // all changes that have queued while it waited for the disk go with one write and one sync (a group commit). Changes
 // that a crash may lose, such as that Kafka has a cut, are written with the next cut or within a second.
 //
 // The journal keeps the content of the file in memory: the state of every log, and the cuts that Kafka may not have.
 // When a write fails, the content of the file is unknown; the journal then rewrites it from memory until that
 // succeeds, and cuts and their streams wait meanwhile.
-type fileJournal struct {
+type Journal struct {
 	folder *folder
 	logger *slog.Logger
 	faults *telemetry.Faults
 	gauge  prometheus.Gauge // of outstanding cuts
-	id     string           // of the collector: random, made with the journal
+	ID     string           // of the collector: random, made with the journal
 	fresh  bool             // there was no journal
 
 	mu      sync.Mutex
@@ -54,18 +63,18 @@ type fileJournal struct {
 	generation uint64
 	state      state
 	buffer     []byte
-	disk       disk
+	disk       Disk
 }
 
-// A disk writes and syncs files; tests replace it by one that fails.
-type disk struct {
-	write func(*os.File, []byte) error
-	sync  func(*os.File) error
+// A Disk writes and syncs files. Tests replace it by one that fails.
+type Disk struct {
+	Write func(*os.File, []byte) error
+	Sync  func(*os.File) error
 }
 
-var realDisk = disk{
-	write: func(file *os.File, b []byte) error { _, err := file.Write(b); return err },
-	sync:  datasync,
+var RealDisk = Disk{
+	Write: func(file *os.File, b []byte) error { _, err := file.Write(b); return err },
+	Sync:  datasync,
 }
 
 // A change is one thing for the journal to write. noted, if any, is called once it is on the disk.
@@ -74,26 +83,26 @@ type change struct {
 	noted func()
 }
 
-// journalOptions are what a journal uses.
-type journalOptions struct {
-	logger      *slog.Logger
-	outstanding prometheus.Gauge // of cuts
-	disk        disk             // the zero value is the real one
+// Options are what a journal uses.
+type Options struct {
+	Logger      *slog.Logger
+	Outstanding prometheus.Gauge // of cuts
+	Disk        Disk             // the zero value is the real one
 }
 
-// openJournal locks a folder, reads its journal and starts its goroutine; close ends it and unlocks the folder.
-func openJournal(path string, o journalOptions) (*fileJournal, error) {
+// Open locks a folder, reads its journal and starts its goroutine. Close ends it and unlocks the folder.
+func Open(path string, o Options) (*Journal, error) {
 	f, err := lockFolder(path)
 	if err != nil {
 		return nil, err
 	}
-	if o.disk.write == nil {
-		o.disk = realDisk
+	if o.Disk.Write == nil {
+		o.Disk = RealDisk
 	}
-	j := &fileJournal{
-		folder: f, logger: o.logger, faults: telemetry.NewFaults(o.logger), gauge: o.outstanding, state: newState(),
+	j := &Journal{
+		folder: f, logger: o.Logger, faults: telemetry.NewFaults(o.Logger), gauge: o.Outstanding, state: newState(),
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
-		disk: o.disk,
+		disk: o.Disk,
 	}
 
 	if err = j.read(); err == nil {
@@ -111,10 +120,10 @@ func openJournal(path string, o journalOptions) (*fileJournal, error) {
 	return j, nil
 }
 
-func (j *fileJournal) path() string { return j.folder.in("journal") }
+func (j *Journal) path() string { return j.folder.in("journal") }
 
 // read loads the file, or makes a new identity where there is none.
-func (j *fileJournal) read() error {
+func (j *Journal) read() error {
 	data, err := os.ReadFile(j.path())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the journal: %w", err)
@@ -128,16 +137,16 @@ func (j *fileJournal) read() error {
 	}
 
 	if header == nil {
-		j.id, j.fresh = newID(), true
+		j.ID, j.fresh = NewID(), true
 		if mark.Collector != "" {
 			j.logger.Error("the collector's journal is gone: a new collector begins, which reads all files again as configured; requests that were counted may be counted twice",
-				"journal", j.path(), "was", mark.Collector, "is", j.id)
+				"journal", j.path(), "was", mark.Collector, "is", j.ID)
 		}
 		return nil
 	}
 
-	j.id, j.generation = header.collector, header.generation
-	if mark.Collector == j.id && (mark.Generation > j.generation || mark.Generation == j.generation && mark.Bytes > sound) {
+	j.ID, j.generation = header.collector, header.generation
+	if mark.Collector == j.ID && (mark.Generation > j.generation || mark.Generation == j.generation && mark.Bytes > sound) {
 		j.logger.Error("the collector's journal went back: it is shorter than it was. Files are read again from where it ends; the aggregator reports batches that it has counted already as conflicts, and does not count them twice",
 			"journal", j.path(), "bytes", sound, "written", mark.Bytes, "generation", j.generation, "generation written", mark.Generation)
 	} else if torn := int64(len(data)) - sound; torn > 0 {
@@ -147,32 +156,34 @@ func (j *fileJournal) read() error {
 	return nil
 }
 
-func newID() string {
+// NewID returns a random identity, for a collector or for a log that begins again.
+func NewID() string {
 	id := make([]byte, 8)
 	rand.Read(id)
 	return hex.EncodeToString(id)
 }
 
-// note keeps a cut, and calls noted once the disk has it, from the journal's goroutine and in the order of the calls.
-func (j *fileJournal) note(c *cutRecord, noted func()) {
+// Note keeps a cut, and calls noted once the disk has it, from the journal's goroutine and in the order of the calls.
+func (j *Journal) Note(c *Cut, noted func()) {
 	j.enqueue(change{entry{kind: entryCut, cut: c}, noted}, true)
 }
 
-// done notes that Kafka has a log's cut that ends at a position.
-func (j *fileJournal) done(source string, to int64) {
-	j.enqueue(change{entry: entry{kind: entryDone, log: logState{source: source, position: to}}}, false)
+// Done notes that Kafka has a log's cut that ends at a position.
+func (j *Journal) Done(source string, to int64) {
+	j.enqueue(change{entry: entry{kind: entryDone, log: Log{Source: source, Position: to}}}, false)
 }
 
-// set keeps the state of a log that is part of no cut; forget removes it.
-func (j *fileJournal) set(log logState) {
+// Set keeps the state of a log that is part of no cut.
+func (j *Journal) Set(log Log) {
 	j.enqueue(change{entry: entry{kind: entryLog, log: log}}, false)
 }
 
-func (j *fileJournal) forget(source string) {
-	j.enqueue(change{entry: entry{kind: entryForget, log: logState{source: source}}}, false)
+// Forget removes a log.
+func (j *Journal) Forget(source string) {
+	j.enqueue(change{entry: entry{kind: entryForget, log: Log{Source: source}}}, false)
 }
 
-func (j *fileJournal) enqueue(c change, urgent bool) {
+func (j *Journal) enqueue(c change, urgent bool) {
 	j.mu.Lock()
 	j.queue = append(j.queue, c)
 	j.mu.Unlock()
@@ -184,37 +195,38 @@ func (j *fileJournal) enqueue(c change, urgent bool) {
 	}
 }
 
-// logs returns the states of all logs when the journal was opened. It is called before sources run.
-func (j *fileJournal) logs() []logState {
-	logs := make([]logState, 0, len(j.state.logs))
+// Logs returns the states of all logs when the journal was opened. It is called before sources run.
+func (j *Journal) Logs() []Log {
+	logs := make([]Log, 0, len(j.state.logs))
 	for _, log := range j.state.logs {
 		logs = append(logs, *log)
 	}
 	return logs
 }
 
-func (j *fileJournal) status() (outstanding int, fault string) {
+// Status returns the number of cuts that Kafka may not have, and the error while the disk refuses.
+func (j *Journal) Status() (outstanding int, fault string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.count, j.fault
 }
 
-// recovered returns the cuts that were outstanding when the journal was opened, in their order, at its first call.
-func (j *fileJournal) recovered() []*cutRecord {
+// Recovered returns the cuts that were outstanding when the journal was opened, in their order, at its first call.
+func (j *Journal) Recovered() []*Cut {
 	cuts := j.state.recovered
 	j.state.recovered = nil
 	return cuts
 }
 
-// close writes the queued changes, ends the goroutine and unlocks the folder.
-func (j *fileJournal) close() error {
+// Close writes the queued changes, ends the goroutine and unlocks the folder.
+func (j *Journal) Close() error {
 	close(j.closing)
 	<-j.ended
 	defer j.folder.unlock()
 	return j.file.Close()
 }
 
-func (j *fileJournal) run() {
+func (j *Journal) run() {
 	defer close(j.ended)
 	ticker := time.NewTicker(lazyEvery)
 	defer ticker.Stop()
@@ -235,7 +247,7 @@ func (j *fileJournal) run() {
 }
 
 // commit writes all queued changes, however long it takes, and answers those who wait for it.
-func (j *fileJournal) commit() {
+func (j *Journal) commit() {
 	j.mu.Lock()
 	queue, asks := j.queue, j.asks
 	j.queue, j.asks = nil, nil
@@ -249,7 +261,7 @@ func (j *fileJournal) commit() {
 }
 
 // write writes changes; ok is false when it gives up.
-func (j *fileJournal) write(queue []change) (ok bool) {
+func (j *Journal) write(queue []change) (ok bool) {
 	j.buffer = j.buffer[:0]
 	urgent := false
 	for i := range queue {
@@ -271,8 +283,8 @@ func (j *fileJournal) write(queue []change) (ok bool) {
 	return true
 }
 
-// standing returns the state of a log by the changes noted until now, and the cuts that Kafka may not have.
-func (j *fileJournal) standing(ctx context.Context, source string) (log *logState, outstanding []*cutRecord, err error) {
+// Standing returns the state of a log by the changes noted until now, and the cuts that Kafka may not have.
+func (j *Journal) Standing(ctx context.Context, source string) (log *Log, outstanding []*Cut, err error) {
 	answered := make(chan struct{})
 	j.mu.Lock()
 	j.asks = append(j.asks, func(s *state) {
@@ -299,11 +311,11 @@ func (j *fileJournal) standing(ctx context.Context, source string) (log *logStat
 }
 
 // append writes the buffer, and syncs the file if a stream waits for that.
-func (j *fileJournal) append(urgent bool) error {
+func (j *Journal) append(urgent bool) error {
 	if j.bytes > max(compactBytes, 2*j.began) {
 		return j.rewrite()
 	}
-	if err := j.disk.write(j.file, j.buffer); err != nil {
+	if err := j.disk.Write(j.file, j.buffer); err != nil {
 		return err
 	}
 
@@ -311,15 +323,15 @@ func (j *fileJournal) append(urgent bool) error {
 	if !urgent {
 		return nil
 	}
-	if err := j.disk.sync(j.file); err != nil {
+	if err := j.disk.Sync(j.file); err != nil {
 		return err
 	}
 
-	return j.folder.setMark(mark{j.id, j.generation, j.bytes})
+	return j.folder.setMark(mark{j.ID, j.generation, j.bytes})
 }
 
 // renew rewrites the journal until that succeeds. It gives up only when the collector closes.
-func (j *fileJournal) renew(err error) bool {
+func (j *Journal) renew(err error) bool {
 	for pause := 50 * time.Millisecond; err != nil; pause = min(2*pause, 2*time.Second) {
 		err = fmt.Errorf("writing the journal, which all files wait for: %w", err)
 		j.faults.Note("journal", err)
@@ -337,14 +349,14 @@ func (j *fileJournal) renew(err error) bool {
 	return true
 }
 
-func (j *fileJournal) broken(fault string) {
+func (j *Journal) broken(fault string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fault = fault
 }
 
 // rewrite replaces the file by one with the state in memory, under the next generation.
-func (j *fileJournal) rewrite() error {
+func (j *Journal) rewrite() error {
 	next := j.path() + ".next"
 	file, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -352,10 +364,10 @@ func (j *fileJournal) rewrite() error {
 	}
 
 	// The old file stays until the new one is on the disk: a crash leaves one of them complete.
-	data := j.state.append(header{j.id, j.generation + 1}.bytes())
-	err = j.disk.write(file, data)
+	data := j.state.append(header{j.ID, j.generation + 1}.bytes())
+	err = j.disk.Write(file, data)
 	if err == nil {
-		err = j.disk.sync(file)
+		err = j.disk.Sync(file)
 	}
 	if err == nil {
 		err = os.Rename(next, j.path())
@@ -374,7 +386,7 @@ func (j *fileJournal) rewrite() error {
 	}
 	j.file, j.bytes, j.began = file, int64(len(data)), int64(len(data))
 	j.generation++
-	return j.folder.setMark(mark{j.id, j.generation, j.bytes})
+	return j.folder.setMark(mark{j.ID, j.generation, j.bytes})
 }
 
 func syncFolder(path string) error {
@@ -386,7 +398,7 @@ func syncFolder(path string) error {
 	return folder.Sync()
 }
 
-func (j *fileJournal) counted() {
+func (j *Journal) counted() {
 	n := 0
 	for _, cuts := range j.state.cuts {
 		n += len(cuts)
