@@ -46,7 +46,7 @@ type Cut struct {
 	Batches     []Batch
 }
 
-// A batch is one record for one partition.
+// A Batch is one record for one partition of the topic of hits.
 type Batch struct {
 	Partition int
 	Hits      int

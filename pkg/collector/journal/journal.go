@@ -72,6 +72,7 @@ type Disk struct {
 	Sync  func(*os.File) error
 }
 
+// RealDisk is the disk that is used where no other is given.
 var RealDisk = Disk{
 	Write: func(file *os.File, b []byte) error { _, err := file.Write(b); return err },
 	Sync:  datasync,

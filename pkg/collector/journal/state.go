@@ -13,7 +13,7 @@ type state struct {
 type Log struct {
 	Source   string
 	Position int64
-	Reached  int64  // request time; noTime when unknown
+	Reached  int64  // request time, Unix ms; math.MinInt64 when unknown
 	Note     []byte // the source's own
 }
 
