@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	noTime     = math.MinInt64
+	noTime     = math.MinInt64 // no request time is known
 	stallAfter = 30 * time.Second
 	disorder   = 10 // this part of the lateness is reserved for the disorder within a log
 )
@@ -188,15 +188,15 @@ func (m *member) progress(at int64) {
 	m.hold.move(was)
 }
 
-// slack is how far the member may be ahead of others.
+// slack is how far the member may be ahead of others, in ms.
 func (m *member) slack() int64 { return m.late - m.late/disorder }
+
+// lateness is the lateness of the member, in ms.
+func (m *member) lateness() int64 { return m.late }
 
 // span is how much request time the member may send at once: as much as it may be ahead of others, if there are any.
 func (m *member) span() int64 {
-	m.hold.mu.Lock()
-	defer m.hold.mu.Unlock()
-	m.dropStalled(time.Now())
-	if m.limit() == math.MaxInt64 {
+	if m.newest() == math.MaxInt64 {
 		return math.MaxInt64
 	}
 	return m.slack()
@@ -215,6 +215,29 @@ func (h *hold) move(was int64) {
 			m.wake()
 		}
 	}
+}
+
+// newest is the request time up to which the member may send now.
+func (m *member) newest() int64 {
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	m.dropStalled(time.Now())
+	return m.limit()
+}
+
+// count returns how many members have something to read, and how many wait for others.
+func (h *hold) count() (reading, waiting int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for m := range h.members {
+		if m.hasMore {
+			reading++
+		}
+		if m.waiting || m.wants != noTime {
+			waiting++
+		}
+	}
+	return reading, waiting
 }
 
 // ask asks to send hits up to a request time, and reports whether the member may. If not, the hold calls wake when it

@@ -22,7 +22,7 @@ func TestSourcesAdvanceTogether(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			h := newHold(testLogger(t))
+			h := newHold(slog.New(slog.DiscardHandler))
 			const late = time.Minute
 			long := time.Now().Add(-100 * time.Hour).UnixMilli()
 			var readers []*modelReader
@@ -82,7 +82,7 @@ func (r *modelReader) send(random *rand.Rand) bool {
 
 func TestALiveSourceIsNeverHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHold(testLogger(t))
+		h := newHold(slog.New(slog.DiscardHandler))
 		backlog, live := h.join("backlog", time.Minute), h.join("live", time.Minute)
 		backlog.reach(time.Now().Add(-24 * time.Hour).UnixMilli())
 		if !live.ask(time.Now().Add(-time.Minute).UnixMilli(), nil) {
@@ -96,7 +96,7 @@ func TestALiveSourceIsNeverHeld(t *testing.T) {
 
 func TestASourceThatStopsHoldsOthersForHalfAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHold(testLogger(t))
+		h := newHold(slog.New(slog.DiscardHandler))
 		stopped, other := h.join("stopped", time.Minute), h.join("other", time.Minute)
 		day := time.Now().Add(-24 * time.Hour).UnixMilli()
 		stopped.reach(day)
@@ -117,7 +117,7 @@ func TestASourceThatStopsHoldsOthersForHalfAMinute(t *testing.T) {
 
 func TestASourceThatWaitsDoesNotCountAsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHold(testLogger(t))
+		h := newHold(slog.New(slog.DiscardHandler))
 		waiting, other := h.join("waiting", time.Minute), h.join("other", time.Minute)
 		day := time.Now().Add(-24 * time.Hour).UnixMilli()
 		waiting.reach(day)
@@ -135,7 +135,7 @@ func TestASourceThatWaitsDoesNotCountAsStopped(t *testing.T) {
 }
 
 func TestASourceWithNothingToReadHoldsNobody(t *testing.T) {
-	h := newHold(testLogger(t))
+	h := newHold(slog.New(slog.DiscardHandler))
 	idle, other := h.join("idle", time.Minute), h.join("other", time.Minute)
 	idle.reach(1000)
 	woken := false
@@ -155,13 +155,6 @@ func TestASourceWithNothingToReadHoldsNobody(t *testing.T) {
 	if limit := other.newest(); limit > time.Now().UnixMilli() {
 		t.Error("a source with something to read holds nobody")
 	}
-}
-
-func (m *member) newest() int64 {
-	m.hold.mu.Lock()
-	defer m.hold.mu.Unlock()
-	m.dropStalled(time.Now())
-	return m.limit()
 }
 
 // A member that catches up does not leave the others behind when it comes near now. A member that was live from the

@@ -104,22 +104,15 @@ func withASecond(t *testing.T) (*kafkaBench, *secondPartition) {
 }
 
 // reads reports whether any of the partitions has something to read.
-func (c *Collector) reads() bool { return c.any(func(m *member) bool { return m.hasMore }) }
+func (c *Collector) reads() bool {
+	reading, _ := c.hold.count()
+	return reading > 0
+}
 
 // waits reports whether any of the partitions waits for others.
 func (c *Collector) waits() bool {
-	return c.any(func(m *member) bool { return m.waiting || m.wants != noTime })
-}
-
-func (c *Collector) any(is func(*member) bool) bool {
-	c.hold.mu.Lock()
-	defer c.hold.mu.Unlock()
-	for m := range c.hold.members {
-		if is(m) {
-			return true
-		}
-	}
-	return false
+	_, waiting := c.hold.count()
+	return waiting > 0
 }
 
 func TestOneThatSharesALogIsIdleOnlyWhenItIsKnownToBe(t *testing.T) {

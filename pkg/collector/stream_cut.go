@@ -134,7 +134,7 @@ func (s *stream) due() (after time.Duration, any bool) {
 
 // old reports whether the open cut is part of a backlog that continues after it.
 func (s *stream) old() bool {
-	return s.behind && s.member != nil && s.open.first != noTime && s.open.first < s.open.Clock-s.member.late
+	return s.behind && s.member != nil && s.open.first != noTime && s.open.first < s.open.Clock-s.member.lateness()
 }
 
 // next is the time until the stream has to act, if time makes it act.
@@ -251,7 +251,7 @@ func (s *stream) askToSend(c *cut) bool {
 	// A single record may cover more time than the slack; asking for all of it would wait for ever.
 	upTo := c.Reached
 	if c.first != noTime {
-		upTo = min(upTo, after(c.first, s.member.slack()))
+		upTo = min(upTo, c.first+s.member.slack())
 	}
 
 	s.held = !s.member.ask(upTo, s.woken)

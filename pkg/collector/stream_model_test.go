@@ -31,7 +31,7 @@ func (l *modelLog) write(begin time.Time) {
 		if l.random.IntN(100) == 0 {
 			at = at.Add(time.Duration(l.random.Int64N(int64(48 * time.Hour))))
 		}
-		early := time.Duration(l.random.Int64N(int64(backlogLate / disorder)))
+		early := time.Duration(l.random.Int64N(int64(backlogLate / 10)))
 		l.lines = append(l.lines, logLine(20*len(l.lines), at.Add(-early).Truncate(time.Second)))
 	}
 }
