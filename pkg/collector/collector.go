@@ -38,6 +38,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -82,7 +83,7 @@ type Collector struct {
 	cuts    *fileCuts
 	known   *knownLogs
 	kept    rulesKept
-	hold    *hold
+	hold    *pace.Group
 	writers writers
 	parts   *request.Memory // of lines in parts
 	intakes []*intake
@@ -96,7 +97,7 @@ func Open(config Config) (*Collector, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Collector{config: config, metrics: newMetrics(config.Metrics), hold: newHold(config.Logger), parts: request.NewMemory(partsBytes)}
+	c := &Collector{config: config, metrics: newMetrics(config.Metrics), hold: pace.New(config.Logger, time.Now), parts: request.NewMemory(partsBytes)}
 	var err error
 	c.journal, err = journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: c.metrics.outstanding, Disk: config.disk})
 	if err != nil {

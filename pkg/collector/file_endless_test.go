@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"weir/pkg/collector/pace"
 )
 
 // unread is the number of lines that were not read for a reason since the collector was opened.
@@ -179,7 +180,7 @@ func TestManyLongLines(t *testing.T) {
 	open := func() {
 		families[0] = b.family("0.log")
 		for i := 1; i < files; i++ {
-			f := newFamily(families[0].source, b.path(fmt.Sprintf("%d.log", i)), beginning{notBefore: noTime})
+			f := newFamily(families[0].source, b.path(fmt.Sprintf("%d.log", i)), beginning{notBefore: pace.NoTime})
 			f.member = families[0].member
 			families[i] = f
 			t.Cleanup(f.closeAll)

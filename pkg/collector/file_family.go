@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/internal/logfile"
+	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 )
 
@@ -32,7 +33,7 @@ type family struct {
 	name   string
 	real   atomic.Pointer[string] // the path behind links
 	began  beginning
-	member *member
+	member *pace.Member
 
 	wake   chan struct{} // holds one
 	polled atomic.Bool
@@ -103,7 +104,7 @@ func (f *family) has(folder, name string) bool {
 
 // run follows the family until the context is done, and again after a panic.
 func (f *family) run(ctx context.Context) {
-	defer f.member.leave()
+	defer f.member.Leave()
 	defer func() { _ = contained(func() error { f.closeAll(); return nil }) }()
 	err := f.source.outlive(ctx, f.path, func() error {
 		defer f.giveRoom() // after a panic too: the family then pauses
@@ -189,12 +190,12 @@ func (f *family) pause(ctx context.Context) {
 			f.failed(ctx, err)
 		}
 	} else {
-		f.member.idle(true)
+		f.member.Idle(true)
 		select {
 		case <-f.wake:
 		case <-ctx.Done():
 		}
-		f.member.idle(false)
+		f.member.Idle(false)
 	}
 
 	polled := f.polled.Swap(false)
@@ -342,8 +343,8 @@ func (f *family) takeRoom(ctx context.Context, log *fileLog) error {
 	if err := log.stream.ready(ctx); err != nil {
 		return err
 	}
-	f.member.wait(true)
-	defer f.member.wait(false)
+	f.member.Wait(true)
+	defer f.member.Wait(false)
 	return log.tape.takeRoom(ctx)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pace"
 )
 
 // A knownLog is a log in the journal. knownLogs.mu guards its fields. While the log is read, position and reached are
@@ -174,7 +175,7 @@ func (k *knownLogs) restart(ctx context.Context, f *family) error {
 func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *knownLog {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	log := &knownLog{identity: identity{live: f.path, id: id, line: xxhash.Sum64(text), day: today()}, reached: noTime, owner: f}
+	log := &knownLog{identity: identity{live: f.path, id: id, line: xxhash.Sum64(text), day: today()}, reached: pace.NoTime, owner: f}
 	log.setHead(head)
 	if begins := withoutZeros(head); len(begins) > 0 {
 		log.setHead(begins) // zeros may be written over

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"weir/pkg/collector/pace"
 )
 
 // family makes the one family of the bench's files; the test decides when it looks and reads.
@@ -17,8 +18,8 @@ func (b *bench) family(name string) *family {
 		b.t.Fatal(err)
 	}
 	source := b.collector.sources[0].(*fileSource)
-	f := newFamily(source, b.path(name), beginning{notBefore: noTime})
-	f.member = b.collector.hold.join(name, time.Hour)
+	f := newFamily(source, b.path(name), beginning{notBefore: pace.NoTime})
+	f.member = b.collector.hold.Join(name, time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel, b.ended = func() { cancel(); f.drain(ctx); f.closeAll() }, make(chan error, 1)
 	b.ended <- nil

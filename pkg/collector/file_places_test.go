@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 )
 
@@ -44,8 +45,8 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 					b.compress(name, packed)
 				}
 			}
-			gate := make(chan *member, 1)
-			b.opened = func(c *Collector) { gate <- c.hold.join("gate", c.config.Late) }
+			gate := make(chan *pace.Member, 1)
+			b.opened = func(c *Collector) { gate <- c.hold.Join("gate", c.config.Late) }
 			b.start()
 
 			// All of them are as far ahead as they may be.
@@ -61,7 +62,7 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 			b.append("slow.part", b.linesApart("slow", begin.Add(-24*time.Hour), short, long))
 			b.rename("slow.part", "slow.log")
 			until(t, "the slowest log to be found", func() bool { return len(b.collector.Status().Sources[0].Logs) > longLines })
-			(<-gate).leave()
+			(<-gate).Leave()
 			b.await()
 
 			book := newTextbook(t, b.sink)
@@ -116,7 +117,7 @@ func TestALineInPartsWithoutMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	add := func(size int, parts ...string) reason {
-		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: noTime, notBefore: noTime, journal: &memoryJournal{}})
+		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime, journal: &memoryJournal{}})
 		defer s.close()
 		s.mustAdd(t, []byte(`2026-03-03T08:00:00Z stdout P {"path":"/`+strings.Repeat("x", size)))
 		for _, part := range parts {
@@ -156,10 +157,10 @@ func TestNoCutWithinALineInParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := r.hold.join("another log", time.Minute)
-	defer other.leave()
+	other := r.hold.Join("another log", time.Minute)
+	defer other.Leave()
 	j := &memoryJournal{}
-	s := in.newStream(streamConfig{log: "a log", source: "a source", reached: noTime, notBefore: noTime, journal: j, member: r.hold.join("a log", time.Minute)})
+	s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime, journal: j, member: r.hold.Join("a log", time.Minute)})
 	defer s.close()
 	begin := time.Now().Add(-24 * time.Hour)
 	for n := range 10 {
@@ -168,7 +169,7 @@ func TestNoCutWithinALineInParts(t *testing.T) {
 		s.mustAdd(t, []byte("2026-03-03T08:00:00Z stdout P "+line[20:30]))
 		s.mustAdd(t, []byte("2026-03-03T08:00:00Z stdout F "+line[30:]))
 	}
-	other.leave()
+	other.Leave()
 	if err := s.drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}

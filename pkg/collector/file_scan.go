@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/logfile"
+	"weir/pkg/collector/pace"
 )
 
 // A found is a file of a family's folder.
@@ -390,7 +391,7 @@ func (f *family) readWhole(log *knownLog, file found, opened *os.File) bool {
 // after its content.
 func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 	began := f.began
-	if !began.skip || began.notBefore != noTime && file.info.ModTime().UnixMilli() >= began.notBefore {
+	if !began.skip || began.notBefore != pace.NoTime && file.info.ModTime().UnixMilli() >= began.notBefore {
 		return
 	}
 

@@ -128,7 +128,7 @@ func (all *streams) status() []LogStatus {
 	shown := []LogStatus{}
 	for _, s := range all.all {
 		log := *s.shown.Load()
-		log.Lag, log.Holding = s.lag.Load(), s.member != nil && s.member.held()
+		log.Lag, log.Holding = s.lag.Load(), s.member != nil && s.member.Held()
 		shown = append(shown, log)
 	}
 	return shown

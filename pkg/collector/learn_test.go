@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 )
 
@@ -31,7 +32,7 @@ func learner(t *testing.T, envelope, format string) *stream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := in.newStream(streamConfig{log: "a log", source: "a source", journal: noJournal{}, reached: noTime, notBefore: noTime})
+	s := in.newStream(streamConfig{log: "a log", source: "a source", journal: noJournal{}, reached: pace.NoTime, notBefore: pace.NoTime})
 	t.Cleanup(s.close)
 	return s
 }

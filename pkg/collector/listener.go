@@ -15,6 +15,7 @@ import (
 	"weir/internal/keys"
 	"weir/internal/origin"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pace"
 )
 
 // Senders are the addresses that may send to a source. They may be changed at any time.
@@ -68,7 +69,7 @@ func guard(address string, config *tls.Config, guarded bool) error {
 // incarnation makes the stream of a source that cannot be read again. It has a new name after each start of the
 // process, and positions from 0, so that none of its batches is taken for one sent before.
 func (in *intake) incarnation(address string) *stream {
-	s := in.newStream(streamConfig{log: address, source: in.config.Name + "/" + journal.NewID(), reached: noTime, notBefore: noTime, journal: noJournal{}})
+	s := in.newStream(streamConfig{log: address, source: in.config.Name + "/" + journal.NewID(), reached: pace.NoTime, notBefore: pace.NoTime, journal: noJournal{}})
 	s.watch.live = true
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"weir/pkg/collector/pace"
 )
 
 const (
@@ -34,7 +35,7 @@ type fileSource struct {
 	watched  map[string]bool
 	running  sync.WaitGroup
 	barred   barredFiles
-	finding  *member              // others wait for it until it has found its files
+	finding  *pace.Member         // others wait for it until it has found its files
 	began    map[string]beginning // by pattern
 }
 
@@ -99,17 +100,17 @@ func (f *fileSource) run(ctx context.Context) error {
 		f.begin(pattern)
 	}
 	f.discover(ctx, true)
-	f.finding.leave()
+	f.finding.Leave()
 	f.follow(ctx)
 	return nil
 }
 
 // announce makes others wait for the source's files until it has found them: their requests may be older.
-func (f *fileSource) announce() { f.finding = f.collector.hold.join(f.config.Name, f.late()) }
+func (f *fileSource) announce() { f.finding = f.collector.hold.Join(f.config.Name, f.late()) }
 
 // begin determines where files of a pattern are read from.
 func (f *fileSource) begin(pattern string) {
-	start, from := f.config.File.Start, int64(noTime)
+	start, from := f.config.File.Start, int64(pace.NoTime)
 	if start.Before > 0 {
 		from = time.Now().Add(-start.Before).UnixMilli()
 	}
@@ -276,7 +277,7 @@ func (f *fileSource) start(ctx context.Context, path, pattern string, starting b
 	began := f.began[pattern]
 	began.skip = began.skip && starting
 	one := newFamily(f, path, began)
-	one.member = f.collector.hold.join(path, f.late()) // before another reads
+	one.member = f.collector.hold.Join(path, f.late()) // before another reads
 	f.families[path] = one
 	f.running.Go(func() { one.run(ctx) })
 }

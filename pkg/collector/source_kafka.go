@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pace"
 )
 
 const (
@@ -40,8 +41,8 @@ type kafkaSource struct {
 
 	mu         sync.Mutex
 	partitions map[topicPartition]*partition
-	finding    *member // others wait for it until it has found its partitions
-	asked      bool    // the cluster is known, and all topics were found
+	finding    *pace.Member // others wait for it until it has found its partitions
+	asked      bool         // the cluster is known, and all topics were found
 }
 
 type topicPartition struct {
@@ -52,7 +53,7 @@ type topicPartition struct {
 // A partition is the state of one, whether this source owns it or not. kafkaSource.mu guards it.
 type partition struct {
 	topicPartition
-	member      *member
+	member      *pace.Member
 	owned       bool
 	vanished    bool   // its topic was missing: all its records will be new when it is back
 	incarnation string // the last one that was committed
@@ -70,7 +71,7 @@ func newKafkaSource(in *intake) (source, error) {
 }
 
 // announce makes others wait for the source's partitions until it has found them: their requests may be older.
-func (k *kafkaSource) announce() { k.finding = k.collector.hold.join(k.config.Name, k.late()) }
+func (k *kafkaSource) announce() { k.finding = k.collector.hold.Join(k.config.Name, k.late()) }
 
 func (k *kafkaSource) status() SourceStatus {
 	status := k.intake.status("kafka")
@@ -88,7 +89,7 @@ func (k *kafkaSource) status() SourceStatus {
 // run is a member of the group until the context is done.
 func (k *kafkaSource) run(ctx context.Context) error {
 	defer k.leave()
-	defer k.finding.leave()
+	defer k.finding.Leave()
 	cluster, err := k.connect(ctx)
 	if err != nil {
 		return nil // the context is done
@@ -160,7 +161,7 @@ func (k *kafkaSource) present(ctx context.Context) map[string]int {
 	defer k.mu.Unlock()
 	k.asked = len(faults) == 0
 	if found {
-		k.finding.leave()
+		k.finding.Leave()
 	}
 
 	return topics
@@ -243,7 +244,7 @@ func (k *kafkaSource) leave() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.partitions {
-		p.member.leave()
+		p.member.Leave()
 	}
 	clear(k.partitions)
 }
@@ -260,8 +261,8 @@ func (k *kafkaSource) partition(topic string, number int) *partition {
 	return p
 }
 
-func (k *kafkaSource) join(at topicPartition) *member {
-	return k.collector.hold.share(at.String(), k.late())
+func (k *kafkaSource) join(at topicPartition) *pace.Member {
+	return k.collector.hold.Share(at.String(), k.late())
 }
 
 func (at topicPartition) String() string { return fmt.Sprintf("%s/%d", at.topic, at.number) }
@@ -300,8 +301,8 @@ func (k *kafkaSource) possess(topic string, number int) *partition {
 	defer k.mu.Unlock()
 	p := k.partition(topic, number)
 	p.owned = true
-	p.member.wait(false)
-	p.member.idle(false)
+	p.member.Wait(false)
+	p.member.Idle(false)
 	return p
 }
 

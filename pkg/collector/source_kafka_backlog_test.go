@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pace"
 	"weir/pkg/hit"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -246,17 +247,17 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 }
 
 // gates keep collectors from reading on.
-type gates []*member
+type gates []*pace.Member
 
 func (g *gates) shut(c *Collector) {
-	gate := c.hold.join("gate", 0)
-	gate.wait(true) // it does not count as stalled
+	gate := c.hold.Join("gate", 0)
+	gate.Wait(true) // it does not count as stalled
 	*g = append(*g, gate)
 }
 
 func (g *gates) open() {
 	for _, gate := range *g {
-		gate.leave()
+		gate.Leave()
 	}
 	*g = nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pace"
 )
 
 // TestABacklogThatOneSeesFirst has two partitions read to their ends, by one collector and by two, when a backlog
@@ -105,40 +106,40 @@ func withASecond(t *testing.T) (*kafkaBench, *secondPartition) {
 
 // reads reports whether any of the partitions has something to read.
 func (c *Collector) reads() bool {
-	reading, _ := c.hold.count()
+	reading, _ := c.hold.Count()
 	return reading > 0
 }
 
 // waits reports whether any of the partitions waits for others.
 func (c *Collector) waits() bool {
-	_, waiting := c.hold.count()
+	_, waiting := c.hold.Count()
 	return waiting > 0
 }
 
 func TestOneThatSharesALogIsIdleOnlyWhenItIsKnownToBe(t *testing.T) {
-	h := newHold(testLogger(t))
-	idle := h.share("idle", time.Minute)
-	idle.reach(1000)
-	idle.idle(true)
-	idle.wasEmpty(time.Now())
-	later := h.share("later", time.Minute)
-	doubts := h.doubts()
-	if limit := later.newest(); limit != 1000+54_000 {
+	h := pace.New(testLogger(t), time.Now)
+	idle := h.Share("idle", time.Minute)
+	idle.Reach(1000)
+	idle.Idle(true)
+	idle.WasEmpty(time.Now())
+	later := h.Share("later", time.Minute)
+	doubts := h.Doubts()
+	if limit := later.Newest(); limit != 1000+54_000 {
 		t.Error("it is taken to be idle still, up to", limit)
 	}
 	woken := false
-	if later.ask(1000+54_001, func() { woken = true }) {
+	if later.Ask(1000+54_001, func() { woken = true }) {
 		t.Error("it may go on")
 	}
 	<-doubts
-	if idle.wasEmpty(time.Now()); !woken {
+	if idle.WasEmpty(time.Now()); !woken {
 		t.Error("it is not told that it may go on")
 	}
-	if limit := later.newest(); limit < time.Now().UnixMilli() {
+	if limit := later.Newest(); limit < time.Now().UnixMilli() {
 		t.Error("it is not taken to be idle, up to", limit)
 	}
-	idle.idle(false)
-	if limit := later.newest(); limit != 1000+54_000 {
+	idle.Idle(false)
+	if limit := later.Newest(); limit != 1000+54_000 {
 		t.Error("it is taken to be idle though it reads, up to", limit)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/varint"
+	"weir/pkg/collector/pace"
 )
 
 // A commitJournal keeps a partition's cuts in its group's commit. It has a goroutine: cuts that come during a commit
@@ -19,7 +20,7 @@ import (
 type commitJournal struct {
 	source *kafkaSource
 	claim  *kafka.Claim
-	member *member
+	member *pace.Member
 
 	mu       sync.Mutex
 	standing kafkaNote // without the parts that follow from the other fields
@@ -43,7 +44,7 @@ const (
 	waitsBeat   = 10 // s
 )
 
-func newCommitJournal(k *kafkaSource, claim *kafka.Claim, m *member, t *takeover) *commitJournal {
+func newCommitJournal(k *kafkaSource, claim *kafka.Claim, m *pace.Member, t *takeover) *commitJournal {
 	j := &commitJournal{source: k, claim: claim, member: m, standing: t.note, offset: t.offset, cuts: t.again,
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
 	return j
@@ -77,7 +78,7 @@ func (j *commitJournal) done(c *cut) {
 
 	j.cuts = j.cuts[1:]
 	j.offset = c.To
-	if c.Reached != noTime {
+	if c.Reached != pace.NoTime {
 		j.standing.Reached = c.Reached
 	}
 
@@ -105,8 +106,8 @@ func (j *commitJournal) atEnd(end bool) {
 
 // snapshot is the commit to make now, and the number of pending cuts that it notes.
 func (j *commitJournal) snapshot() (commit kafka.Commit, notes int) {
-	reached, settled := j.member.standing()
-	waits := j.member.waits()
+	reached, settled := j.member.Standing()
+	waits := j.member.Waits()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := j.standing
@@ -149,7 +150,7 @@ func (j *commitJournal) run(ctx context.Context) {
 
 // every is the interval of commits for changes without a cut.
 func (j *commitJournal) every() time.Duration {
-	if j.member.behind() {
+	if j.member.Behind() {
 		return hastyEvery
 	}
 	return commitEvery

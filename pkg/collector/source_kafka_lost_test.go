@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pace"
 	"weir/pkg/rule"
 )
 
@@ -172,13 +173,13 @@ func TestHalfACutIsNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Collector{config: Config{Logger: testLogger(t), Sink: sink, Partitions: 4}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
+	c := &Collector{config: Config{Logger: testLogger(t), Sink: sink, Partitions: 4}, hold: pace.New(testLogger(t), time.Now), metrics: newMetrics(nil)}
 	c.ruling.Store(newRuling(set, nil))
 	in, err := c.newIntake(SourceConfig{Name: "logs", Format: "combined"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := in.newStream(streamConfig{log: "logs/0", source: "s", journal: noJournal{}, reached: noTime, notBefore: noTime, oneRule: true,
+	s := in.newStream(streamConfig{log: "logs/0", source: "s", journal: noJournal{}, reached: pace.NoTime, notBefore: pace.NoTime, oneRule: true,
 		again: []again{{from: 0, to: 10, clock: time.Now().UnixMilli(), ruling: c.ruling.Load()}}})
 	defer s.close()
 	for n := range int64(5) {

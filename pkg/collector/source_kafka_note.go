@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 )
 
@@ -101,7 +102,7 @@ func sealedNote(text string) bool {
 // reached is the request time reached.
 func (n *kafkaNote) reached() int64 {
 	if n.Reached == 0 {
-		return noTime
+		return pace.NoTime
 	}
 	return n.Reached
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 )
 
@@ -84,7 +85,7 @@ func (r *partitionReader) open(t *takeover) {
 	r.journal = newCommitJournal(r.kafkaSource, r.claim, r.member, t)
 	config := streamConfig{
 		log: r.topicPartition.String(), source: r.sourceName(t.note.Incarnation), position: t.offset, reached: t.note.reached(),
-		journal: r.journal, keep: r.keep, member: r.member, notBefore: noTime, oneRule: true,
+		journal: r.journal, keep: r.keep, member: r.member, notBefore: pace.NoTime, oneRule: true,
 	}
 
 	if t.note.Last != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pace"
 )
 
 const (
@@ -14,12 +15,12 @@ const (
 	looksEvery = 50 * time.Millisecond // at least between looks at what is to be read
 )
 
-// follow informs the hold about the partitions: from the group's commits, how far the partitions of others have got,
+// follow informs the group about the partitions: from the group's commits, how far the partitions of others have got,
 // and from the log, which partitions have nothing to read if a member waits for that.
 func (k *kafkaSource) follow(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	doubts := k.collector.hold.doubts()
+	doubts := k.collector.hold.Doubts()
 	for ctx.Err() == nil {
 		every := peersEvery
 		for _, topic := range k.known() {
@@ -34,7 +35,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 		timer.Reset(every)
 		select {
 		case <-doubts:
-			doubts = k.collector.hold.doubts() // before the look: a later doubt needs another look
+			doubts = k.collector.hold.Doubts() // before the look: a later doubt needs another look
 			k.look(ctx)
 			pause(ctx, looksEvery)
 		case <-timer.C:
@@ -64,7 +65,7 @@ func (k *kafkaSource) behind() bool {
 	for _, p := range k.partitions {
 		if !p.owned {
 			others = true
-		} else if p.member.behind() {
+		} else if p.member.Behind() {
 			behind = true
 		}
 	}
@@ -79,7 +80,7 @@ func (k *kafkaSource) applyCommits(topic string, commits []kafka.Commit, err err
 	if err != nil {
 		for _, p := range k.partitions {
 			if p.topic == topic && !p.owned {
-				p.member.wait(!errors.Is(err, kafka.ErrNoTopic))
+				p.member.Wait(!errors.Is(err, kafka.ErrNoTopic))
 			}
 		}
 		return
@@ -95,12 +96,12 @@ func (k *kafkaSource) applyCommits(topic string, commits []kafka.Commit, err err
 func (k *kafkaSource) applyCommit(p *partition, commit kafka.Commit) {
 	note, _, err := readNote(commit)
 	if commit.Offset < 0 || err != nil {
-		p.member.wait(false) // its owner has not begun yet
+		p.member.Wait(false) // its owner has not begun yet
 		return
 	}
 
 	if p.incarnation != "" && p.incarnation != note.Incarnation {
-		p.member.leave()
+		p.member.Leave()
 		p.member = k.join(p.topicPartition)
 	}
 
@@ -109,11 +110,11 @@ func (k *kafkaSource) applyCommit(p *partition, commit kafka.Commit) {
 		p.metadata, p.changed = commit.Metadata, time.Now()
 	}
 
-	p.member.wait(note.Waits > 0 && time.Since(p.changed) < stallAfter)
-	p.member.report(note.reached(), !note.End)
+	p.member.Wait(note.Waits > 0 && time.Since(p.changed) < pace.StallAfter)
+	p.member.Report(note.reached(), !note.End)
 }
 
-// look asks for the ends of all partitions, and informs the hold which are read up to there.
+// look asks for the ends of all partitions, and informs the group which are read up to there.
 func (k *kafkaSource) look(ctx context.Context) {
 	for _, topic := range k.known() {
 		at := time.Now()
@@ -125,7 +126,7 @@ func (k *kafkaSource) look(ctx context.Context) {
 		k.mu.Lock()
 		for number, span := range spans {
 			if p := k.partition(topic, number); p.offset >= span.End {
-				p.member.wasEmpty(at)
+				p.member.WasEmpty(at)
 			}
 		}
 		k.mu.Unlock()

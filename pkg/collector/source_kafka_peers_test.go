@@ -13,13 +13,14 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/pkg/collector/pace"
 )
 
 // The commits of another collector's partition hold ours, as a partition of ours would: for half a minute when it
 // stops, as long as its commits state that it waits for others, and not when it has nothing more to read.
 func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Collector{config: Config{Late: time.Minute * 10 / 9, Logger: testLogger(t)}, hold: newHold(testLogger(t)), metrics: newMetrics(nil)}
+		c := &Collector{config: Config{Late: time.Minute * 10 / 9, Logger: testLogger(t)}, hold: pace.New(testLogger(t), time.Now), metrics: newMetrics(nil)}
 		in, err := c.newIntake(SourceConfig{Name: "logs", Format: "combined", Kafka: &KafkaConfig{Group: "g", Topics: []string{"logs"}}})
 		if err != nil {
 			t.Fatal(err)
@@ -37,16 +38,16 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 		}
 		limit := func(want int64, when string) {
 			t.Helper()
-			if got := ours.member.newest(); got != want {
+			if got := ours.member.Newest(); got != want {
 				t.Errorf("%s: the limit is %d, want %d", when, got, want)
 			}
 		}
 		free := int64(1<<63 - 1)
 		k.applyCommits("logs", []kafka.Commit{{Offset: -1}, {Offset: -1}}, nil)
-		limit(noTime, "of one that nothing is heard of")
+		limit(pace.NoTime, "of one that nothing is heard of")
 		hear(kafkaNote{Reached: day})
 		limit(day+60_000, "of one that goes on")
-		time.Sleep(stallAfter)
+		time.Sleep(pace.StallAfter)
 		hear(kafkaNote{Reached: day})
 		limit(free, "of one that has stopped")
 		hear(kafkaNote{Reached: day + 1})
@@ -59,14 +60,14 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 		for range 70 {
 			time.Sleep(time.Second)
 			hear(kafkaNote{Reached: day + 1, Waits: 10})
-			ours.member.newest()
+			ours.member.Newest()
 		}
 		limit(free, "of one that says no longer that it waits")
 		hear(kafkaNote{Reached: day + 2})
 		limit(day+60_002, "of one that is back")
 		hear(kafkaNote{Reached: day + 2, End: true})
 		limit(day+60_002, "of one that says it is read to its end")
-		k.partition("logs", 1).member.wasEmpty(time.Now())
+		k.partition("logs", 1).member.WasEmpty(time.Now())
 		limit(free, "of one that is seen to be read to its end")
 		hear(kafkaNote{Reached: day, Incarnation: "another"})
 		limit(day+60_000, "of one that begins anew")
@@ -78,7 +79,7 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 		for range 31 {
 			time.Sleep(time.Second)
 			k.applyCommits("logs", nil, kafka.ErrNoTopic)
-			ours.member.newest()
+			ours.member.Newest()
 		}
 		limit(free, "of a topic that is gone")
 		hear(kafkaNote{Reached: day + 1, Incarnation: "another"})
@@ -98,22 +99,22 @@ func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
 	}
 	b.source.Kafka.Topics = []string{b.topic, second}
 	k := b.still()
-	file := k.collector.hold.join("a file", time.Minute)
+	file := k.collector.hold.Join("a file", time.Minute)
 	k.announce()
-	if file.newest() != noTime {
+	if file.Newest() != pace.NoTime {
 		t.Error("a file is sent before it is known what the topics hold")
 	}
 	if found := k.present(t.Context()); len(found) != 2 || len(k.known()) != 2 {
 		t.Errorf("found %v, heard of %v", found, k.known())
 	}
 	for _, p := range k.partitions {
-		if file.newest() != noTime {
+		if file.Newest() != pace.NoTime {
 			t.Errorf("a file does not wait for %s", p.topicPartition)
 		}
-		p.member.reach(1)
+		p.member.Reach(1)
 	}
-	if len(k.partitions) != 3 || file.newest() != 1+file.slack() {
-		t.Errorf("of %d partitions the file may be ahead up to %d", len(k.partitions), file.newest())
+	if len(k.partitions) != 3 || file.Newest() != 1+file.Slack() {
+		t.Errorf("of %d partitions the file may be ahead up to %d", len(k.partitions), file.Newest())
 	}
 }
 
@@ -127,8 +128,8 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	b := newKafkaBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 1)
 	b.make()
 	k := b.still()
-	k.possess(b.topic, 0).member.idle(true)
-	later := k.collector.hold.share("later", time.Minute)
+	k.possess(b.topic, 0).member.Idle(true)
+	later := k.collector.hold.Share("later", time.Minute)
 	var begun, asked atomic.Int64
 	cluster.ControlKey(int16(kmsg.OffsetFetch), func(kmsg.Request) (kmsg.Response, error, bool) {
 		begun.Add(1)
@@ -137,7 +138,7 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		if asked.Add(1) == 1 {
-			later.ask(1, func() {})
+			later.Ask(1, func() {})
 		}
 		return nil, nil, false
 	})
@@ -147,6 +148,6 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	defer following.Wait()
 	defer cancel()
 	eventually(t, "it to hear of others", func() bool { return begun.Load() > 0 })
-	later.ask(1, func() {})
+	later.Ask(1, func() {})
 	eventually(t, "another look", func() bool { return asked.Load() > 2 }) // a look asks for the beginning and for the end
 }

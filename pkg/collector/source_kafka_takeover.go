@@ -34,7 +34,7 @@ func (r *partitionReader) tryTakeOver(ctx context.Context) (takeover, error) {
 		return takeover{}, err
 	}
 
-	// The other partitions' commits are as new as ours: the hold must know them before this one sends.
+	// The other partitions' commits are as new as ours: the group must know them before this one sends.
 	r.applyCommits(r.topic, commits, nil)
 	span, err := r.client.PartitionSpan(ctx, r.topic, r.number)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *partitionReader) restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.vanished = false
-	r.member.leave()
+	r.member.Leave()
 	r.member = r.join(r.topicPartition)
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/pkg/collector/pace"
 	"weir/pkg/hit"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -31,7 +32,7 @@ const (
 //
 // and nothing else blocks. A cut ends at once when nothing of the stream is in flight, otherwise when that is
 // acknowledged or after 5 ms. In a backlog it ends after 100 ms, or when it covers as much request time as the stream
-// may be ahead of others (see hold). It also ends when a partition's batch is full. A cut is sent once it is noted and
+// may be ahead of others (see package pace). It also ends when a partition's batch is full. A cut is sent once it is noted and
 // is not ahead of others; if the journal sends noted cuts by itself after a restart, the cut is noted only then
 // (lateNotes). While 64 cuts or 8 MiB are in flight, add waits, and the source with it.
 type stream struct {
@@ -86,7 +87,7 @@ type streamConfig struct {
 	reached   int64  // request time reached before; noTime when unknown
 	journal   cutJournal
 	keep      func(position int64) []byte // the source's note in the journal for a cut that ends there; nil is none
-	member    *member                     // nil is never held
+	member    *pace.Member                // nil is never held
 	notBefore int64                       // Unix ms: older requests are not counted; noTime is no limit
 	lateNotes bool                        // cuts are noted when they may be sent, not before: at its next start the journal sends all its cuts
 	oneRule   bool                        // rules change only when nothing is in flight: the journal notes one set only
@@ -117,7 +118,7 @@ func (in *intake) newStream(config streamConfig) *stream {
 func (s *stream) close() {
 	s.timer.Stop()
 	if s.member != nil {
-		s.member.released()
+		s.member.Released()
 	}
 	s.streams.remove(s)
 	s.release()
@@ -267,7 +268,7 @@ func (s *stream) wait(ctx context.Context, more <-chan struct{}) error {
 
 func (s *stream) idle(idle bool) {
 	if s.member != nil {
-		s.member.idle(idle)
+		s.member.Idle(idle)
 	}
 }
 
@@ -328,7 +329,7 @@ func (s *stream) cutLast() {
 // show publishes the stream's state for the status.
 func (s *stream) show() {
 	status := &LogStatus{Log: s.log, Source: s.source, Position: s.position, InFlight: len(s.flying)}
-	if s.reached != noTime {
+	if s.reached != pace.NoTime {
 		status.Newest = time.UnixMilli(s.reached).UTC()
 	}
 	s.shown.Store(status)

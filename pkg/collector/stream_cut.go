@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pace"
 )
 
 // begin opens a cut, once there is room for it.
@@ -17,9 +18,9 @@ func (s *stream) begin(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	s.open = &cut{Cut: journal.Cut{Source: s.source, From: s.position, Clock: now.UnixMilli()}, span: math.MaxInt64, first: noTime, begun: now, stream: s}
+	s.open = &cut{Cut: journal.Cut{Source: s.source, From: s.position, Clock: now.UnixMilli()}, span: math.MaxInt64, first: pace.NoTime, begun: now, stream: s}
 	if s.member != nil {
-		s.open.span = s.member.span()
+		s.open.span = s.member.Span()
 	}
 
 	// A cut made again keeps its clock and rules, so that its bytes are the same.
@@ -68,8 +69,8 @@ func (s *stream) outdated() bool {
 // pause waits for news of the cuts in flight; the wait does not count as a stall of the stream.
 func (s *stream) pause(ctx context.Context) error {
 	if s.member != nil {
-		s.member.wait(true)
-		defer s.member.wait(false)
+		s.member.Wait(true)
+		defer s.member.Wait(false)
 	}
 	return s.awaitNews(ctx)
 }
@@ -134,7 +135,7 @@ func (s *stream) due() (after time.Duration, any bool) {
 
 // old reports whether the open cut is part of a backlog that continues after it.
 func (s *stream) old() bool {
-	return s.behind && s.member != nil && s.open.first != noTime && s.open.first < s.open.Clock-s.member.lateness()
+	return s.behind && s.member != nil && s.open.first != pace.NoTime && s.open.first < s.open.Clock-s.member.Lateness()
 }
 
 // next is the time until the stream has to act, if time makes it act.
@@ -164,7 +165,7 @@ func (s *stream) endCut() {
 	s.flyingBytes += c.bytes()
 	s.show()
 	s.tally.flush(s.metrics)
-	if s.reached != noTime {
+	if s.reached != pace.NoTime {
 		s.metrics.newest.Set(float64(s.reached) / 1000)
 	}
 
@@ -239,26 +240,26 @@ func (s *stream) finishSent() {
 	}
 }
 
-// askToSend asks the hold for the next cut to be sent, and reports whether it is not ahead of others. If it is,
-// askToSend notes in the hold that all before it is sent. This cannot deadlock: it asks for no more than the hold
+// askToSend asks the group for the next cut to be sent, and reports whether it is not ahead of others. If it is,
+// askToSend notes in the group that all before it is sent. This cannot deadlock: it asks for no more than the group
 // grants to the slowest.
 func (s *stream) askToSend(c *cut) bool {
-	if s.member == nil || c.fault != nil || c.Reached == noTime || len(c.Batches) == 0 {
+	if s.member == nil || c.fault != nil || c.Reached == pace.NoTime || len(c.Batches) == 0 {
 		s.held = false
 		return true
 	}
 
 	// A single record may cover more time than the slack; asking for all of it would wait for ever.
 	upTo := c.Reached
-	if c.first != noTime {
-		upTo = min(upTo, c.first+s.member.slack())
+	if c.first != pace.NoTime {
+		upTo = min(upTo, c.first+s.member.Slack())
 	}
 
-	s.held = !s.member.ask(upTo, s.woken)
-	if s.held && c.first != noTime && c == s.firstUnsent() {
-		s.member.reach(c.first)
+	s.held = !s.member.Ask(upTo, s.woken)
+	if s.held && c.first != pace.NoTime && c == s.firstUnsent() {
+		s.member.Reach(c.first)
 		if s.flying[0] == c {
-			s.member.settle(c.first)
+			s.member.Settle(c.first)
 		}
 	}
 
@@ -288,8 +289,8 @@ func (s *stream) send(ctx context.Context, c *cut) error {
 	}
 
 	c.sent = true
-	if s.member != nil && c.Reached != noTime {
-		s.member.reach(c.Reached)
+	if s.member != nil && c.Reached != pace.NoTime {
+		s.member.Reach(c.Reached)
 	}
 	return nil
 }

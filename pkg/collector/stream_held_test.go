@@ -5,15 +5,16 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weir/pkg/collector/pace"
 )
 
 // heldStream reads a backlog of a day ago, a request each ten seconds, together with another source.
-func heldStream(t *testing.T, requests int) (s *stream, j *memoryJournal, other *member, begin time.Time) {
+func heldStream(t *testing.T, requests int) (s *stream, j *memoryJournal, other *pace.Member, begin time.Time) {
 	r := newRig(t, perIP)
 	t.Cleanup(func() { r.Close() })
 	begin = time.Now().Add(-24 * time.Hour).Truncate(time.Second)
-	j, other = &memoryJournal{}, r.hold.join("other", time.Minute)
-	s = r.stream(t, streamConfig{journal: j, member: r.hold.join("a log", time.Minute)})
+	j, other = &memoryJournal{}, r.hold.Join("other", time.Minute)
+	s = r.stream(t, streamConfig{journal: j, member: r.hold.Join("a log", time.Minute)})
 	s.behind = true
 	for n := range requests {
 		s.mustAdd(t, logLine(n, begin.Add(time.Duration(n)*10*time.Second)))
@@ -59,19 +60,19 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 		if want := begin.Add(950 * time.Second); log.Position != 96 || !log.Newest.Equal(want) {
 			t.Errorf("the status says that it is read to %d, a request of %v; the last cut ends with 96, of %v", log.Position, log.Newest, want)
 		}
-		if reached, _ := s.member.standing(); reached != begin.UnixMilli() {
+		if reached, _ := s.member.Standing(); reached != begin.UnixMilli() {
 			t.Errorf("others hear that it has reached %d, its first request is of %d", reached, begin.UnixMilli())
 		}
-		other.reach(begin.UnixMilli())
+		other.Reach(begin.UnixMilli())
 		sent(6, "another is at the first request")
 		synctest.Wait()
 		sent(6, "and that cut is acknowledged")
-		if reached, settled := s.member.standing(); reached != begin.Add(time.Minute).UnixMilli() || settled != reached {
+		if reached, settled := s.member.Standing(); reached != begin.Add(time.Minute).UnixMilli() || settled != reached {
 			t.Errorf("others hear that it has reached %d, of which Kafka has %d; the next request is of %d", reached, settled, begin.Add(time.Minute).UnixMilli())
 		}
-		other.reach(begin.Add(5 * time.Minute).UnixMilli())
+		other.Reach(begin.Add(5 * time.Minute).UnixMilli())
 		sent(36, "another is five minutes further")
-		other.leave()
+		other.Leave()
 		sent(96, "another has ended")
 		if s.status("file").Logs[0].Holding {
 			t.Error("the status says that it waits, and nothing is held")
@@ -115,7 +116,7 @@ func TestACutOfABacklogWaitsForMoreLines(t *testing.T) {
 func TestASourceAloneIsCutWhereItSuits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, j, other, begin := heldStream(t, 0)
-		other.idle(true)
+		other.Idle(true)
 		for n := range 50 {
 			s.mustAdd(t, logLine(n, begin.Add(time.Duration(n)*time.Hour/50)))
 		}
@@ -137,7 +138,7 @@ func TestASourceHasReachedNoMoreThanItSent(t *testing.T) {
 		if err := s.look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if reached, _ := s.member.standing(); reached > begin.UnixMilli() {
+		if reached, _ := s.member.Standing(); reached > begin.UnixMilli() {
 			t.Errorf("it has sent nothing, and says that all is sent that is %d ms newer than its next request", reached-begin.UnixMilli())
 		}
 	})
@@ -147,7 +148,7 @@ func TestASourceHasReachedNoMoreThanItSent(t *testing.T) {
 func TestHitsOfAHeldStreamThatEndsStayUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, j, other, begin := heldStream(t, 20)
-		other.reach(begin.UnixMilli())
+		other.Reach(begin.UnixMilli())
 		if err := s.leave(t.Context()); !errors.Is(err, errHeld) {
 			t.Error(err)
 		}
@@ -179,9 +180,9 @@ func TestAFileNotesNothingThatIsAheadOfOthers(t *testing.T) {
 			}
 		}
 		noted(0, "nothing is known of another")
-		other.reach(begin.Add(2 * time.Minute).UnixMilli())
+		other.Reach(begin.Add(2 * time.Minute).UnixMilli())
 		noted(3, "another is two minutes further")
-		if reached, _ := s.member.standing(); reached > begin.UnixMilli() {
+		if reached, _ := s.member.Standing(); reached > begin.UnixMilli() {
 			t.Error("others hear that all is sent of what is not even noted")
 		}
 		if err := s.leave(t.Context()); !errors.Is(err, errHeld) {
@@ -190,7 +191,7 @@ func TestAFileNotesNothingThatIsAheadOfOthers(t *testing.T) {
 		if len(j.cuts) != 3 || len(j.acknowledged) != 3 {
 			t.Errorf("at the end %d cuts are noted, of which Kafka has %d", len(j.cuts), len(j.acknowledged))
 		}
-		if reached, _ := s.member.standing(); reached != begin.Add(3*time.Minute).UnixMilli() {
+		if reached, _ := s.member.Standing(); reached != begin.Add(3*time.Minute).UnixMilli() {
 			t.Errorf("others hear that it has reached %d", reached)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pace"
 	"weir/pkg/hit"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -68,13 +69,13 @@ func (s *stream) refuse(r *request.Request) reason {
 
 // reach notes the time of a request. A cut covers no more time than the stream may be ahead of others.
 func (s *stream) reach(at int64) error {
-	if s.open.first != noTime && at-s.open.first > s.open.span && s.noHitYet && !s.continues && s.position > s.open.From && len(s.again) == 0 {
+	if s.open.first != pace.NoTime && at-s.open.first > s.open.span && s.noHitYet && !s.continues && s.position > s.open.From && len(s.again) == 0 {
 		if err := s.cutBefore(s.ctx); err != nil {
 			return err
 		}
 	}
 	s.reached = max(s.reached, at)
-	if s.open.first == noTime {
+	if s.open.first == pace.NoTime {
 		s.open.first = s.reached
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pace"
 )
 
 // A modelLog is a log of a backlog, each line a record, and its readers: owners that end in order or not.
@@ -17,7 +18,7 @@ type modelLog struct {
 	name    string
 	file    bool
 	lines   [][]byte
-	member  *member
+	member  *pace.Member
 	journal *memoryJournal
 	reached int64
 }
@@ -38,7 +39,7 @@ func (l *modelLog) write(begin time.Time) {
 
 // read reads the log by one owner after the other.
 func (l *modelLog) read(t *testing.T) {
-	defer l.member.leave()
+	defer l.member.Leave()
 	var again []again
 	for position := int64(0); position < int64(len(l.lines)) || len(again) > 0; {
 		s := l.rig.stream(t, streamConfig{position: position, member: l.member, again: again, oneRule: !l.file, lateNotes: l.file})
@@ -121,9 +122,9 @@ func TestABacklogIsReadTogetherWhenASourceEnds(t *testing.T) {
 			var logs []*modelLog
 			lines := 0
 			for n := range 2 + random.IntN(4) {
-				l := &modelLog{rig: r, random: rand.New(rand.NewPCG(seed, uint64(n))), name: fmt.Sprint("log ", n), file: random.IntN(2) == 0, reached: noTime}
+				l := &modelLog{rig: r, random: rand.New(rand.NewPCG(seed, uint64(n))), name: fmt.Sprint("log ", n), file: random.IntN(2) == 0, reached: pace.NoTime}
 				l.write(begin)
-				l.member = r.hold.join(l.name, backlogLate)
+				l.member = r.hold.Join(l.name, backlogLate)
 				lines, logs = lines+len(l.lines), append(logs, l)
 			}
 			for _, l := range logs {

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -80,7 +81,7 @@ func (r *rig) stream(t testing.TB, config streamConfig) *stream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.log, config.source, config.reached, config.notBefore = "a log", "a source", noTime, noTime
+	config.log, config.source, config.reached, config.notBefore = "a log", "a source", pace.NoTime, pace.NoTime
 	s := in.newStream(config)
 	t.Cleanup(s.close)
 	return s

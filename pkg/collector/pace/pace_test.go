@@ -1,4 +1,4 @@
-package collector
+package pace
 
 import (
 	"log/slog"
@@ -10,7 +10,7 @@ import (
 
 // A model reader of a backlog: it cuts records of rising times, and asks for each cut whether it may be sent.
 type modelReader struct {
-	member *member
+	member *Member
 	times  []int64
 	cut    int // of the first so many times
 	woken  bool
@@ -22,12 +22,12 @@ func TestSourcesAdvanceTogether(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			h := newHold(slog.New(slog.DiscardHandler))
+			h := New(slog.New(slog.DiscardHandler), time.Now)
 			const late = time.Minute
 			long := time.Now().Add(-100 * time.Hour).UnixMilli()
 			var readers []*modelReader
 			for range 2 + random.IntN(4) {
-				r := &modelReader{member: h.join("log", late), woken: true}
+				r := &modelReader{member: h.Join("log", late), woken: true}
 				at := long + random.Int64N(2*late.Milliseconds())
 				for range 50 + random.IntN(200) {
 					at += random.Int64N(late.Milliseconds())
@@ -52,7 +52,7 @@ func TestSourcesAdvanceTogether(t *testing.T) {
 						}
 					}
 					if r.times, r.cut = r.times[r.cut:], 0; len(r.times) == 0 {
-						r.member.idle(true)
+						r.member.Idle(true)
 						reading = append(reading[:i], reading[i+1:]...)
 					}
 				}
@@ -67,28 +67,28 @@ func TestSourcesAdvanceTogether(t *testing.T) {
 // send sends the next cut, if it may.
 func (r *modelReader) send(random *rand.Rand) bool {
 	if r.cut == 0 {
-		for r.cut = 1; r.cut < len(r.times) && r.times[r.cut] <= r.times[0]+r.member.slack() && random.IntN(9) > 0; {
+		for r.cut = 1; r.cut < len(r.times) && r.times[r.cut] <= r.times[0]+r.member.Slack() && random.IntN(9) > 0; {
 			r.cut++
 		}
 	}
 	last := r.times[r.cut-1]
-	if r.woken = r.member.ask(last, func() { r.woken = true }); !r.woken {
-		r.member.reach(r.times[0])
+	if r.woken = r.member.Ask(last, func() { r.woken = true }); !r.woken {
+		r.member.Reach(r.times[0])
 		return false
 	}
-	r.member.reach(last)
+	r.member.Reach(last)
 	return true
 }
 
 func TestALiveSourceIsNeverHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHold(slog.New(slog.DiscardHandler))
-		backlog, live := h.join("backlog", time.Minute), h.join("live", time.Minute)
-		backlog.reach(time.Now().Add(-24 * time.Hour).UnixMilli())
-		if !live.ask(time.Now().Add(-time.Minute).UnixMilli(), nil) {
+		h := New(slog.New(slog.DiscardHandler), time.Now)
+		backlog, live := h.Join("backlog", time.Minute), h.Join("live", time.Minute)
+		backlog.Reach(time.Now().Add(-24 * time.Hour).UnixMilli())
+		if !live.Ask(time.Now().Add(-time.Minute).UnixMilli(), nil) {
 			t.Error("what is within the lateness of now is held")
 		}
-		if live.ask(time.Now().Add(-time.Minute).UnixMilli()-1, nil) {
+		if live.Ask(time.Now().Add(-time.Minute).UnixMilli()-1, nil) {
 			t.Error("what is older is not held")
 		}
 	})
@@ -96,20 +96,20 @@ func TestALiveSourceIsNeverHeld(t *testing.T) {
 
 func TestASourceThatStopsHoldsOthersForHalfAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHold(slog.New(slog.DiscardHandler))
-		stopped, other := h.join("stopped", time.Minute), h.join("other", time.Minute)
+		h := New(slog.New(slog.DiscardHandler), time.Now)
+		stopped, other := h.Join("stopped", time.Minute), h.Join("other", time.Minute)
 		day := time.Now().Add(-24 * time.Hour).UnixMilli()
-		stopped.reach(day)
-		time.Sleep(stallAfter - time.Millisecond)
-		if limit := other.newest(); limit != day+54_000 {
+		stopped.Reach(day)
+		time.Sleep(StallAfter - time.Millisecond)
+		if limit := other.Newest(); limit != day+54_000 {
 			t.Errorf("the limit is %d ms behind the slowest", limit-day)
 		}
 		time.Sleep(time.Millisecond)
-		if limit := other.newest(); limit < time.Now().Add(time.Hour).UnixMilli() {
+		if limit := other.Newest(); limit < time.Now().Add(time.Hour).UnixMilli() {
 			t.Error("a source that has stopped holds others for longer")
 		}
-		stopped.reach(day + 1)
-		if limit := other.newest(); limit != day+54_001 {
+		stopped.Reach(day + 1)
+		if limit := other.Newest(); limit != day+54_001 {
 			t.Error("a source that goes on does not hold others")
 		}
 	})
@@ -117,42 +117,42 @@ func TestASourceThatStopsHoldsOthersForHalfAMinute(t *testing.T) {
 
 func TestASourceThatWaitsDoesNotCountAsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHold(slog.New(slog.DiscardHandler))
-		waiting, other := h.join("waiting", time.Minute), h.join("other", time.Minute)
+		h := New(slog.New(slog.DiscardHandler), time.Now)
+		waiting, other := h.Join("waiting", time.Minute), h.Join("other", time.Minute)
 		day := time.Now().Add(-24 * time.Hour).UnixMilli()
-		waiting.reach(day)
-		waiting.wait(true)
+		waiting.Reach(day)
+		waiting.Wait(true)
 		time.Sleep(time.Hour)
-		if limit := other.newest(); limit != day+54_000 {
+		if limit := other.Newest(); limit != day+54_000 {
 			t.Error("a source that waits has left the comparison")
 		}
-		waiting.wait(false)
-		time.Sleep(stallAfter / 2)
-		if limit := other.newest(); limit != day+54_000 {
+		waiting.Wait(false)
+		time.Sleep(StallAfter / 2)
+		if limit := other.Newest(); limit != day+54_000 {
 			t.Error("a source has left the comparison as soon as it waited no longer")
 		}
 	})
 }
 
 func TestASourceWithNothingToReadHoldsNobody(t *testing.T) {
-	h := newHold(slog.New(slog.DiscardHandler))
-	idle, other := h.join("idle", time.Minute), h.join("other", time.Minute)
-	idle.reach(1000)
+	h := New(slog.New(slog.DiscardHandler), time.Now)
+	idle, other := h.Join("idle", time.Minute), h.Join("other", time.Minute)
+	idle.Reach(1000)
 	woken := false
-	if other.ask(1_000_000, func() { woken = true }) {
+	if other.Ask(1_000_000, func() { woken = true }) {
 		t.Error("a source with something to read holds nobody")
 	}
-	if idle.reach(2000); woken {
+	if idle.Reach(2000); woken {
 		t.Error("another is woken that may not go on yet")
 	}
-	if idle.idle(true); !woken {
+	if idle.Idle(true); !woken {
 		t.Error("one that is held is not woken when it may go on")
 	}
-	if limit := other.newest(); limit < time.Now().UnixMilli() {
+	if limit := other.Newest(); limit < time.Now().UnixMilli() {
 		t.Error("a source that has read all holds others")
 	}
-	idle.idle(false)
-	if limit := other.newest(); limit > time.Now().UnixMilli() {
+	idle.Idle(false)
+	if limit := other.Newest(); limit > time.Now().UnixMilli() {
 		t.Error("a source with something to read holds nobody")
 	}
 }
@@ -161,26 +161,26 @@ func TestASourceWithNothingToReadHoldsNobody(t *testing.T) {
 // beginning, or has read its backlog, is never held.
 func TestAMemberCatchingUpStaysWithTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHold(slog.New(slog.DiscardHandler))
+		h := New(slog.New(slog.DiscardHandler), time.Now)
 		ago := func(d time.Duration) int64 { return time.Now().Add(-d).UnixMilli() }
-		fast, slow, live := h.share("logs/0", 10*time.Minute), h.share("logs/1", 10*time.Minute), h.join("file", 10*time.Minute)
+		fast, slow, live := h.Share("logs/0", 10*time.Minute), h.Share("logs/1", 10*time.Minute), h.Join("file", 10*time.Minute)
 		wake := func() {}
-		slow.reach(ago(25 * time.Minute))
-		live.reach(ago(time.Minute))
-		if !fast.ask(ago(17*time.Minute), wake) {
+		slow.Reach(ago(25 * time.Minute))
+		live.Reach(ago(time.Minute))
+		if !fast.Ask(ago(17*time.Minute), wake) {
 			t.Error("held, though it is near enough")
 		}
-		fast.reach(ago(17 * time.Minute))
-		slow.reach(ago(19 * time.Minute))
-		if fast.ask(ago(5*time.Minute), wake) {
+		fast.Reach(ago(17 * time.Minute))
+		slow.Reach(ago(19 * time.Minute))
+		if fast.Ask(ago(5*time.Minute), wake) {
 			t.Error("it left the slow one behind")
 		}
-		live.reach(ago(time.Second))
-		if !live.ask(ago(0), wake) {
+		live.Reach(ago(time.Second))
+		if !live.Ask(ago(0), wake) {
 			t.Error("what is live is held")
 		}
-		slow.reach(ago(8 * time.Minute))
-		if !fast.ask(ago(0), wake) {
+		slow.Reach(ago(8 * time.Minute))
+		if !fast.Ask(ago(0), wake) {
 			t.Error("held, though nobody is behind")
 		}
 	})
