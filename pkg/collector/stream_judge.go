@@ -48,7 +48,7 @@ func (s *stream) refuse(r *request.Request) reason {
 	}
 	// An edge's duration does not reach beyond the present. One that does is not believed: it must not make requests
 	// uncounted.
-	if r.UnixMilli > s.open.clock+s.ahead {
+	if r.UnixMilli > s.open.Clock+s.ahead {
 		r.UnixMilli, r.TookMilli = r.Began(), 0
 	}
 

@@ -352,7 +352,7 @@ func TestARequestIsCountedAtItsEnd(t *testing.T) {
 		{time.Hour, 0, 0, reasonAhead},
 		{time.Hour, time.Hour, 0, reasonAhead},
 	} {
-		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: noTime, notBefore: noTime, journal: noJournal{}})
+		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime, journal: noJournal{}})
 		refused := testutil.ToFloat64(s.metrics.uncounted[reasonAhead])
 		s.mustAdd(t, fmt.Appendf(nil, `{"start_time":%q,"duration":%d,"downstream_remote_address":"203.0.113.7","response_code":200}`,
 			now.Add(test.began).UTC().Format(time.RFC3339Nano), test.took.Milliseconds()))
