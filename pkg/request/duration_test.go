@@ -139,6 +139,19 @@ func TestDurationWithOptions(t *testing.T) {
 	}
 }
 
+// Envoy's logger for OpenTelemetry writes the beginning as the record's own time. With the attributes of envoy-json, the
+// end is known.
+func TestDurationInAttributes(t *testing.T) {
+	const record = `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"timeUnixNano":"1777875906000000000","attributes":[{"key":"start_time","value":{"stringValue":"2026-05-04T06:25:06Z"}},` +
+		`{"key":"duration","value":{"stringValue":"1200000"}},{"key":"response_code","value":{"stringValue":"200"}},{"key":"downstream_remote_address","value":{"stringValue":"203.0.113.7:1"}}]}]}]}]}`
+	for _, format := range []string{"envoy-json", "json"} {
+		var r Request
+		if err := newDecoder(t, "otlp", format, Options{}).Decode(record, &r); err != nil || r.UnixMilli != milli(begins)+1_200_000 {
+			t.Errorf("%s: %s, %v", format, time.UnixMilli(r.UnixMilli).UTC(), err)
+		}
+	}
+}
+
 // A header that looks like a duration is none, wherever a client can write one.
 func TestDurationCannotBeForged(t *testing.T) {
 	for format, line := range map[string]string{
