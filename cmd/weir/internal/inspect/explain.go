@@ -219,20 +219,22 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	}
 
 	for _, counted := range x.Counted {
-		counted.text(&b)
+		counted.text(&b, x.Entries)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// text writes the counts for people.
-func (k *countedKey) text(b *strings.Builder) {
+// text writes the counts for people, next to the entries on the list.
+func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry) {
 	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", k.Rule, output.Printable(k.Key), shown.Instant(k.At), k.Partition, k.Where)
 	var rows []string
 	for _, l := range k.Limits {
 		clears := "clear"
 		if l.Clears != nil {
 			clears = "clear at " + backtest.Instant(l.Clears.UnixMilli()).String() + " if no more hits come"
+		} else if at, ok := k.broken(l.Limit, entries); ok && l.Count == 0 {
+			clears = "its window is empty now; the key broke this limit at " + at.String()
 		}
 		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, output.Counted(int(l.Count), "hit"), clears))
 	}
@@ -242,6 +244,24 @@ func (k *countedKey) text(b *strings.Builder) {
 		return
 	}
 
+	k.blockText(b)
+}
+
+// broken returns when the key broke a limit, for a block that has not ended. An aggregator that has no window of the key
+// any more does not know it, but the list does.
+func (k *countedKey) broken(limit string, entries []*shown.Entry) (backtest.Instant, bool) {
+	if block := k.Block; block != nil {
+		return backtest.Instant(block.From.UnixMilli()), block.Blocked && block.Ended == nil && block.Limit == limit
+	}
+	for _, e := range entries {
+		if e.Rule == k.Rule && e.Key == k.Key && e.Limit == limit {
+			return backtest.Instant(e.From), true
+		}
+	}
+	return 0, false
+}
+
+func (k *countedKey) blockText(b *strings.Builder) {
 	until := "without an end"
 	if k.Block.Until != nil {
 		until = "until " + backtest.Instant(k.Block.Until.UnixMilli()).String()

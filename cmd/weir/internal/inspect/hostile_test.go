@@ -19,7 +19,7 @@ func TestHostileTextsAreShownInOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	counted := &strings.Builder{}
-	(&countedKey{Rule: "per-user", Key: hostile}).text(counted)
+	(&countedKey{Rule: "per-user", Key: hostile}).text(counted, nil)
 	for name, text := range map[string]string{
 		"watch": change.text(time.UnixMilli(0)), "top": top.String(), "explain": counted.String(),
 	} {

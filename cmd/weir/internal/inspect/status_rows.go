@@ -3,6 +3,7 @@ package inspect
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,31 +126,55 @@ func join(texts ...string) string {
 // aheadLately is how long status shows that requests were ahead of the clock.
 const aheadLately = 10 * time.Minute
 
-// sourceRows describes the sources of a collector, with their logs.
-func (p *partStatus) sourceRows() []string {
-	var says struct {
-		Sources []struct {
-			Source, Kind, Format, Error string
-			Requests                    int64
-			Uncounted                   map[string]int64
-			Logs                        []struct {
-				Log           string
-				Position, Lag int64
-				Newest        *time.Time
-				Holding       bool
-			}
-			Ahead struct {
-				Requests int
-				Last     time.Time
-			}
-		}
+// A sourceState is a source of a collector, as its status has it.
+type sourceState struct {
+	Source, Kind, Format, Error string
+	Requests                    int64
+	Uncounted                   map[string]int64
+	Logs                        []struct {
+		Log           string
+		Position, Lag int64
+		Newest        *time.Time
+		Holding       bool
 	}
+	Ahead struct {
+		Requests int
+		Last     time.Time
+	}
+}
 
-	if !p.says(&says) {
+// sources returns the sources of a collector.
+func (p *partStatus) sources() []sourceState {
+	var says struct{ Sources []sourceState }
+	if p.Part != "collector" || !p.says(&says) {
 		return nil
 	}
+	return says.Sources
+}
+
+// intended are the reasons for which rules or the configuration leave requests out on purpose.
+var intended = []string{"allowed", "cost", "filtered", "key", "match", "refused", "start"}
+
+// lost returns how many requests did not count though nobody wanted that: those that could not be read or judged. When no
+// request counts at all it returns all of them, whatever the reasons: then the rules do not fit the log.
+func (s *sourceState) lost() (lost int64) {
+	all := int64(0)
+	for reason, n := range s.Uncounted {
+		all += n
+		if !slices.Contains(intended, reason) {
+			lost += n
+		}
+	}
+	if all >= s.Requests {
+		return all
+	}
+	return lost
+}
+
+// sourceRows describes the sources of a collector, with their logs.
+func (p *partStatus) sourceRows() []string {
 	var rows []string
-	for _, s := range says.Sources {
+	for _, s := range p.sources() {
 		unit := "byte"
 		if s.Kind != "file" {
 			unit = "record"

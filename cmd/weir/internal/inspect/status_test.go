@@ -147,6 +147,25 @@ func TestStatusShowsEachPart(t *testing.T) {
 	}
 }
 
+// The summary does not hide behind "all" that requests do not count. Those that the rules leave out on purpose are no
+// reason for that, unless no request counts at all.
+func TestCaughtUpDoesNotMeanThatRequestsCount(t *testing.T) {
+	for uncounted, want := range map[string]string{
+		`{}`:                            "All have caught up.\n",
+		`{"match": 200, "allowed": 7}`:  "All have caught up.\n",
+		`{"match": 200, "format": 3}`:   "Everything is read, but not all requests count: 3 of 310 requests of file-1 (the reasons are below).\n",
+		`{"ahead": 310}`:                "Everything is read, but not all requests count: 310 of 310 requests of file-1 (the reasons are below).\n",
+		`{"match": 300, "allowed": 10}`: "Everything is read, but not all requests count: 310 of 310 requests of file-1 (the reasons are below).\n",
+	} {
+		s := status{CaughtUp: true, Parts: []partStatus{{Part: "collector", Reached: true,
+			Status: fmt.Appendf(nil, `{"caught_up": true, "sources": [{"source": "file-1", "kind": "file", "requests": 310, "uncounted": %s}]}`, uncounted)}}}
+		var text strings.Builder
+		if err := s.writeText(&text); err != nil || !strings.HasPrefix(text.String(), want) {
+			t.Errorf("%s: %v\n%s\nwant %s", uncounted, err, text.String(), want)
+		}
+	}
+}
+
 // shows looks once and requires these pieces in the text for people; a run of spaces counts as one.
 func shows(t *testing.T, ctx context.Context, settings *config.Config, want []string) {
 	t.Helper()
