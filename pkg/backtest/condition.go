@@ -59,6 +59,7 @@ func ParseCondition(text string) (Condition, error) {
 		switch rest[0] {
 		case "and", "&&":
 		case "or", "||":
+			// or begins another group: and binds more closely.
 			c.any = append(c.any, nil)
 		default:
 			return Condition{}, fmt.Errorf("condition %q: %q stands where and, or or the end is wanted", c.text, rest[0])

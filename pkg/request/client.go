@@ -47,6 +47,8 @@ func (c *Client) Resolve(r *Request) (proxy bool) {
 		if !ok {
 			break
 		}
+
+		// Kept even if it is a proxy's: where all entries are trusted, the leftmost one is the client.
 		r.IP = address
 		if !c.trusted.Contains(address) {
 			return false

@@ -90,6 +90,8 @@ func (d *Decoder) openLog(log string, r *Request) error {
 	o := d.otlp
 	o.record.read(log)
 	o.attributes[0] = o.record.list(recordAttributes)
+
+	// Values that were found in the record before are forgotten.
 	o.found.begin()
 	line, ok := o.record.get(recordLine)
 	if d.fields != nil && (!ok || !beginsObject(line.raw)) {

@@ -32,6 +32,8 @@ func (e escape) undo(text string) string {
 		return text
 	}
 	mark := strings.IndexByte(text, e.mark())
+
+	// No escape is shorter than what it stands for, so this is enough.
 	out := make([]byte, 0, len(text))
 	for mark >= 0 {
 		out = append(out, text[:mark]...)

@@ -232,6 +232,7 @@ func renamed(variables []*variable, fields map[string]string) error {
 			return fmt.Errorf("field %s: the format has no %s; it has %s", ours, theirs, namesOf(variables))
 		}
 
+		// The user's word for a field is stronger than the variable's own meaning, and than every rank.
 		v := variables[at]
 		if word, ok := settersByWord[ours]; ok {
 			v.slot, v.rank, v.set = word.slot, rankOption, word.set

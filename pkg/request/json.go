@@ -316,6 +316,8 @@ func (p *jsonParser) fillTime(m *jsonMapping, r *Request) error {
 		if field.day >= 0 {
 			at, ok = timeOfBoth(p.scan.textAt(field.day), text)
 		}
+
+		// No other time is taken instead: it could be the shipper's, which may be hours later.
 		if !ok {
 			return errTime
 		}

@@ -106,6 +106,7 @@ func (s *jsonScan) has(slot int) bool {
 
 // member is the node of a key; a key with dots goes down by its parts.
 func (s *jsonScan) member(node *jsonNode, key string, escaped bool) *jsonNode {
+	// A key may be written with escapes, and means the same.
 	if escaped {
 		from := len(s.text)
 		s.text = appendUnescaped(s.text, key)

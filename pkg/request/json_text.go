@@ -69,6 +69,7 @@ func endOfString(t string, i int) (end int, escaped bool) {
 		switch {
 		case t[i] == '"':
 			return i + 1, escaped
+		// A control character, which JSON refuses.
 		case t[i] != '\\':
 			return -1, false
 		}
@@ -145,6 +146,7 @@ func appendUnescaped(b []byte, s string) []byte {
 			var r rune
 			r, s = unescapeRune(s)
 			b = utf8.AppendRune(b, r)
+		// nginx writes bytes so, unless it has escape=json.
 		case 'x':
 			b = append(b, byte(hexadecimal(s[:2])))
 			s = s[2:]

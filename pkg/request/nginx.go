@@ -142,6 +142,8 @@ func nginxVariable(name string, o Options) *variable {
 	if v.name == "" {
 		v.name = name
 	}
+
+	// nginx writes a value for each server that it asked, with commas and colons between them.
 	if strings.HasPrefix(name, "upstream_") {
 		v.ending = endList
 	}

@@ -75,6 +75,7 @@ func (s *scanner) Parse(line string, r *Request) error {
 			r.endAfter(r.TookMilli)
 		}
 		return nil
+	// Asked only now, because nearly all lines are requests, and a comment has no format.
 	case isNoRequest(line):
 		return ErrNoRequest
 	}

@@ -68,6 +68,7 @@ func timeUnix(s string) (int64, bool) {
 	switch {
 	case n <= timeEnd/1000:
 		return within(n*1000 + int64(milli))
+	// In these units a fraction is less than a millisecond, and is dropped.
 	case n < timeEnd:
 		return n, true
 	case n < timeEnd*1000:

@@ -246,6 +246,7 @@ func substitute(n ast.Node, holds bool, atom func(n ast.Node, holds bool) ast.No
 			return either(substitute(n.Left, holds, atom), substitute(n.Right, holds, atom))
 		}
 	case *ast.UnaryNode:
+		// Under a not, a condition makes the expression true by being false.
 		if n.Operator == "not" || n.Operator == "!" {
 			return negated(substitute(n.Node, !holds, atom))
 		}

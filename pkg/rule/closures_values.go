@@ -138,6 +138,7 @@ func integerFunctionOf(n *ast.BuiltinNode) integer {
 
 // floatOf is any number; an integer is converted.
 func floatOf(n ast.Node) float {
+	// An integer is computed as one and converted at the end, as in the virtual machine: large ones keep their digits.
 	if asInteger := integerOf(n); asInteger != nil {
 		return func(s *subject) float64 { return float64(asInteger(s)) }
 	}

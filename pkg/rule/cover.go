@@ -44,6 +44,7 @@ func assume(n ast.Node, holds bool) ast.Node {
 		}
 	}
 
+	// Any other expression that reads the response is one condition.
 	return &ast.BoolNode{Value: holds}
 }
 

@@ -37,6 +37,7 @@ func unescape(text string) string {
 		case strings.HasPrefix(text[i:], `\x`) && len(text) >= i+4:
 			b = append(b, hexDigit(text[i+2])<<4|hexDigit(text[i+3]))
 			i += 3
+		// A backslash that begins no escape stays: a person may have typed the key.
 		default:
 			b = append(b, text[i])
 		}

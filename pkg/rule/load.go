@@ -306,6 +306,7 @@ func (l *loader) read(from, name string) (string, []byte, error) {
 		}
 	}
 
+	// Relative to the rules file, and not to where the process was started.
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(filepath.Dir(from), name)
 	}

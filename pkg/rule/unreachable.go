@@ -17,6 +17,7 @@ func unreachable(algorithm window.Algorithm, limits []Limit, i int) string {
 			continue
 		}
 		if limits[i].Limit == other.Limit {
+			// Of two equal limits only the second is reported.
 			if j < i {
 				return fmt.Sprintf("%s is the same limit as %s before it", limits[i], other)
 			}
