@@ -19,6 +19,8 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	// Loaded once: all of a check is by the same rules. The memory for it belongs to them, so new rules have new
+	// memory.
 	ruling := e.ruling.Load()
 	a := ruling.askings.Get().(*asking)
 	defer ruling.askings.Put(a)

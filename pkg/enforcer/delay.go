@@ -22,6 +22,9 @@ func (e *Enforcer) watchDelay(ctx context.Context, at blocklist.Version) {
 		if ok {
 			e.measureDelays(changes, time.Now().UnixMilli())
 		}
+
+		// Where the changes are not known it goes on with the present version: entries that came with a list are not
+		// measured.
 		if at = version; ok && len(changes) == delayChanges {
 			continue
 		}

@@ -39,6 +39,8 @@ func (d *delta) of(set *blocklist.Set, after blocklist.Version, now int64) ([]by
 	state, local := set.State(), set.Local()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// The lock is held while the answer is made, so followers that come together wait for one answer and do not make
+	// one each.
 	if d.answer != nil && d.after == after && d.state == state && d.local == local {
 		return d.answer, nil
 	}

@@ -105,6 +105,7 @@ func membersOf(body []byte) (all []member, err error) {
 		return nil, err
 	}
 
+	// Token by token, because a struct or a map hides members that are given twice.
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {

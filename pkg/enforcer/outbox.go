@@ -100,6 +100,7 @@ func (o *outbox) read(name string) (*parcel, error) {
 	}
 
 	if err != nil {
+		// Put aside and not deleted: a person may still read it, and give the order again.
 		o.logger.Error("an order that waited for Kafka cannot be read and is put aside", "file", path, "error", err)
 		return nil, os.Rename(path, path+".damaged")
 	}

@@ -25,6 +25,7 @@ func personAt(socket *net.UnixConn) (name string, err error) {
 		return "", err
 	}
 
+	// In a container a user may have no name.
 	id := strconv.FormatUint(uint64(credentials.Uid), 10)
 	if known, err := user.LookupId(id); err == nil {
 		return known.Username, nil

@@ -85,6 +85,7 @@ func policies(r *rule.Rule, e *blocklist.Entry) (all []policy, broken *policy) {
 		}
 	}
 
+	// The rule has changed since the block, or is not here: the entry's own limit is all that is known.
 	l, err := rule.ParseLimit(e.Limit) // it was valid when it was broken
 	if err != nil {
 		return nil, nil

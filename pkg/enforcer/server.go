@@ -135,6 +135,8 @@ func (e *Enforcer) keepSocket(ctx context.Context, server *http.Server, running 
 		case <-ctx.Done():
 			return
 		}
+
+		// Any other error is no reason to replace the socket.
 		if _, err := os.Lstat(e.config.Socket); !errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -47,6 +47,8 @@ func (e *Enforcer) stream(w http.ResponseWriter, r *http.Request, q *listRequest
 	defer e.endWith(cancel)()
 	s := &stream{set: e.config.Set, to: &patientWriter{to: w}, flush: http.NewResponseController(w).Flush, wanted: q.wanted(), at: q.after, waiting: map[string]bool{}}
 	s.turns, s.place = e.turns, func() (func(), error) { return place(r, e.listing, "are answered with the list") }
+
+	// Asked before each write: a key may be removed while its stream runs.
 	s.may = func() bool {
 		_, err := e.Admit(r, keys.Read)
 		return err == nil

@@ -51,6 +51,7 @@ func place(r *http.Request, places chan struct{}, what string) (leave func(), er
 	default:
 	}
 
+	// Clients that come together are not refused at once: most answers take less than this.
 	timer := time.NewTimer(waitForPlace)
 	defer timer.Stop()
 	select {

@@ -179,6 +179,7 @@ func readKept(from io.Reader) (*kept, error) {
 			return k, k.check(l.Trailer.Checksum == sum.Sum64())
 		}
 
+		// Lines are added before the checksum is known, to a value that is dropped if it is wrong.
 		sum.Write(text)
 		k.add(&l)
 	}

@@ -125,6 +125,8 @@ func scopeOf(field string) string {
 
 func (t *table) set(scope, value string, prefix netip.Prefix, e *blocklist.Entry) {
 	rows := t.values[value]
+
+	// Several rules may block one value: each of them has a row.
 	for i, known := range rows {
 		if known.Scope == scope && known.Rule == e.Rule {
 			rows[i] = t.renewed(known, e)

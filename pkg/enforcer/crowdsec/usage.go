@@ -19,6 +19,8 @@ func (a *API) usage(w http.ResponseWriter, r *http.Request, _ string) {
 			answerError(w, http.StatusBadRequest, "invalid gzip: "+err.Error())
 			return
 		}
+
+		// Bounded again: a small gzip may unpack to a thousand times its length.
 		body = io.LimitReader(unpacked, maxUsage)
 	}
 

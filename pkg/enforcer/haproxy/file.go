@@ -60,6 +60,7 @@ func (f *file) replace(want []cidr.Block, value Value) error {
 		_, _ = out.WriteString(value.entry(b) + "\n") // Flush has the error
 	}
 
+	// Readable by everyone, because HAProxy may run as another user.
 	err = errors.Join(out.Flush(), beside.Chmod(0o644), beside.Sync(), beside.Close())
 	if err == nil {
 		err = os.Rename(beside.Name(), f.path)

@@ -79,6 +79,8 @@ func isIntact(conn *nftables.Conn) (bool, error) {
 	}
 
 	sets := newSets()
+
+	// A missing set or chain is no error: the table is then made again.
 	for _, want := range sets {
 		set, err := conn.GetSetByName(table, want.Name)
 		if err != nil || !set.Interval || !set.HasTimeout || set.Timeout != 0 || set.KeyType.Name != want.KeyType.Name {

@@ -33,6 +33,7 @@ func openWatch() (*watch, error) {
 		return nil, fmt.Errorf("nftables: %w", err)
 	}
 
+	// A connection of its own, because the kernel's reports would come between a question and its answer.
 	reports, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err == nil {
 		err = errors.Join(reports.SetReadBuffer(watchBufferBytes), reports.JoinGroup(unix.NFNLGRP_NFTABLES))
@@ -90,6 +91,7 @@ func (w *watch) listen() {
 	touching := false
 	for {
 		messages, err := w.reports.Receive()
+		// Reports were lost. Any of them may have been about our table, so it is read.
 		if errors.Is(err, unix.ENOBUFS) {
 			w.miss()
 			continue

@@ -99,6 +99,7 @@ func (l *Lists) file(w wanted, rules *rule.Set) (*file, error) {
 		return known, nil
 	}
 
+	// Made under the lock: of many edges that ask at the same time one makes the file, and the others wait for it.
 	began := time.Now()
 	made := forms[w.form].make(lines(l.List, rules, w, now.UnixMilli()), now.UnixMilli())
 	made.made, made.took = now, time.Since(began)
