@@ -86,6 +86,8 @@ func (c *Claim) Commit(ctx context.Context, commit Commit) error {
 		if kind := kindOf(err); ctx.Err() != nil || kind == ErrExpelled || kind == ErrTooLarge {
 			return err
 		}
+
+		// Repeating does no harm: it is the same offset, and the coordinator refuses a former generation.
 		c.client.errorLog.note("commit", err)
 		sleep.For(ctx, t.another(time.Now()))
 	}

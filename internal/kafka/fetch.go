@@ -116,6 +116,7 @@ func (f *fetch) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 func readAnswer(b []byte, version int16) (*answer, error) {
 	in := newWire(b)
 	got := &answer{buffer: b, throttle: time.Duration(in.int32()) * time.Millisecond}
+	// From version 7 on the answer has an error and a session of its own.
 	if version >= 7 {
 		got.code = in.int16()
 		in.int32() // session
@@ -143,6 +144,7 @@ func (a *answer) partition(in *wire, version int16) {
 
 	a.span.End = in.int64()
 	in.int64() // last stable offset
+	// Older brokers do not send where the log begins.
 	if version >= 5 {
 		a.span.Start = in.int64()
 	}

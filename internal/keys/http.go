@@ -61,6 +61,7 @@ func Certified(r *http.Request, c *tls.Config) bool {
 		return false
 	}
 
+	// Go has verified the chain when the connection began; here it is verified by the present roots.
 	chain, between := r.TLS.VerifiedChains[0], x509.NewCertPool()
 	for _, above := range chain[1:] {
 		between.AddCert(above)

@@ -33,6 +33,7 @@ func Track(server *http.Server) {
 	}
 
 	server.ConnState = func(c net.Conn, state http.ConnState) {
+		// A connection begins as new by itself, and Close ends it.
 		if state != http.StateActive && state != http.StateIdle {
 			return
 		}

@@ -126,14 +126,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // room waits while all possible connections are busy; it returns false when the listener has ended.
 func (l *Listener) room() bool {
-	for told := false; ; told = true {
+	for reported := false; ; reported = true {
 		l.mu.Lock()
 		free := l.open < l.bounds.Connections || l.oldest(&l.waiting) != nil
 		l.mu.Unlock()
 		if free {
 			return true
 		}
-		if !told {
+		if !reported {
 			l.full(fmt.Errorf("%d connections are open and busy, others wait", l.bounds.Connections))
 		}
 

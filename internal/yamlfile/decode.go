@@ -146,6 +146,7 @@ func (v Value) intoStruct(target reflect.Value) {
 		pair.Key.Faultf(nearest.Suggest(pair.Name, names, "known keys: "), "unknown key %s", pair.Name)
 	}
 
+	// After all fields, and also after faults in them: Validate asks Faulty where that matters.
 	if self, ok := target.Addr().Interface().(validator); ok {
 		self.Validate(v)
 	}

@@ -121,6 +121,7 @@ func (p *Process) handler(door adminDoor) http.Handler {
 	p.Health.Handle(inner)
 	inner.Handle("GET /metrics", p.metrics())
 
+	// Probes have no key, so health is outside of the door.
 	outer := http.NewServeMux()
 	outer.Handle("/healthz", inner)
 	outer.Handle("/readyz", inner)

@@ -104,6 +104,8 @@ func (w *allInOne) open(ctx context.Context, p *Process, parts []Part) error {
 	opening, w.giveUp = context.WithCancelCause(ctx)
 	metrics := partMetrics(p, parts)
 	for i := len(parts) - 1; i >= 0; i-- {
+		// Each part has health, metrics and a log of its own. They share what a process has once: signals and watched
+		// files.
 		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: metrics[i].own, Health: telemetry.NewHealth(), Dial: dial,
 			hangup: p.hangup, served: metrics[i].served, all: p.all, files: p.files}
 		if err := w.openPart(ctx, opening, own, parts[i]); err != nil {
@@ -266,6 +268,7 @@ func (w *allInOne) Close() error {
 		w.parts[i].admin.close()
 	}
 
+	// The broker comes last: the parts use it until they are closed.
 	if w.broker != nil {
 		w.broker.Close()
 	}

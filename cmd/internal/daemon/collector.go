@@ -211,6 +211,8 @@ func (r *RunningCollector) Reload(c *config.Config) error {
 func (r *RunningCollector) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
+
+	// The producer before the collector: the journal still takes what it acknowledges now.
 	err := r.producer.Close(ctx)
 	if errors.Is(err, kafka.ErrClosed) {
 		err = nil // the journal has the rest

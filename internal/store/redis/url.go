@@ -49,6 +49,7 @@ func splitHosts(text string) (single string, others []string) {
 		end = len(rest)
 	}
 
+	// Behind the last @, because a password may have one.
 	begin := strings.LastIndex(rest[:end], "@") + 1
 	hosts := strings.Split(rest[begin:end], ",")
 	for n, host := range hosts {
