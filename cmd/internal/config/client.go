@@ -18,9 +18,14 @@ type Client struct {
 	Header string `yaml:"header"`
 }
 
-// Validate checks that the header is a possible name.
+// Validate checks that the header is a possible name, and warns of proxies that are half of the internet.
 func (c *Client) Validate(v yamlfile.Value) {
 	if c.Header == "" || strings.ContainsAny(c.Header, " :\t\r\n") {
 		v.Key("header").Faultf("write X-Forwarded-For, CF-Connecting-IP, True-Client-IP or X-Real-IP", "%q is not the name of a header", c.Header)
+	}
+	for _, p := range c.TrustedProxies.Prefixes {
+		if wide := p.Bits() < 8 || p.Addr().Is6() && p.Bits() < 19; wide && !p.Addr().IsPrivate() {
+			v.Key("trusted_proxies").Warnf("name only your own proxies", "%s is wide: each client in it can name any address as its own, and so evade rules and have others blocked", p)
+		}
 	}
 }

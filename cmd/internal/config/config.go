@@ -94,6 +94,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.checkHosts(v.Key("hosts"))
 	c.Kafka.fewerInProcess(v.Key("kafka"))
 	c.Collector.distinctNames(v.Key("collector").Key("sources"))
+	c.readOnce(v.Key("collector").Key("sources"))
 	c.loadRules(v)
 	c.warnOfShortRetention()
 	c.warnOfUnknownUsers()
@@ -192,6 +193,16 @@ type Time struct {
 	// Ahead is how far a request's time may be ahead of the collector's clock. Other requests make no hits and are
 	// counted in a metric. Default: 10s.
 	Ahead duration.Duration `yaml:"ahead"`
+}
+
+// longestLate is what windows can look back, twice: see time.late in docs/configuration.md.
+const longestLate = 5 * 366 * 24 * time.Hour
+
+// Validate checks the lateness.
+func (t *Time) Validate(v yamlfile.Value) {
+	if time.Duration(t.Late) > longestLate {
+		v.Key("late").Faultf("write 1830d or less; minutes are usual", "a lateness of %s is too long", v.Key("late").Text())
+	}
 }
 
 // Log configures the parts' logs.

@@ -22,6 +22,12 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 		"client: {trusted_proxies: [{file: none.txt}]}":     `weir.yaml:1:35: none.txt does not exist`,
 		"client: {trusted_proxies: [{file: prefixes.txt}]}": `prefixes.txt:2:1: "nonsense" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32`,
 
+		"time: {late: 3650d}": `weir.yaml:1:14: a lateness of 3650d is too long; write 1830d or less; minutes are usual`,
+		"collector: {sources: [{kafka: [logs]}, {kafka: [other, logs]}]}":                           `weir.yaml:1:48: the source kafka-1 reads the topic logs too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
+		"collector: {sources: [{kafka: logs, only: 'a == 1'}, {name: b, kafka: logs}]}":             `weir.yaml:1:71: the source kafka-1 reads the topic logs too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
+		"collector: {sources: [{kafka: [logs, logs]}]}":                                             `weir.yaml:1:31: the topic logs is named twice; name it once`,
+		"{kafka: {prefix: our.}, collector: {sources: [{kafka: our.events}]}}":                      `weir.yaml:1:55: our.events is a topic of Weir itself; name the topic that your log shippers write to`,
+		"collector: {sources: [{file: /var/log/a.log}, {file: [/var/log/b.log, /var/log//a.log]}]}": `weir.yaml:1:54: /var/log/a.log is a file of the source file-1 already, and each file is read once; name it in one source`,
 		"kafka: {brokers: [kafka]}":                                                 `weir.yaml:1:19: "kafka" has no port; write kafka:9092`,
 		"kafka: {brokers: ':9092'}":                                                 `weir.yaml:1:18: ":9092" names no host; write it as host:9092`,
 		"kafka: {brokers: ['::1:9092']}":                                            `weir.yaml:1:19: "::1:9092" is not a host and port; write it as host:9092, an IPv6 address in brackets`,
@@ -109,6 +115,8 @@ func TestGuardedListenersAreAccepted(t *testing.T) {
 		"collector: {sources: [{http: ':7402', keys: keys.yaml}]}",
 		"collector: {sources: [{syslog: 'udp://0.0.0.0:514', from: [10.0.0.0/8]}]}",
 		"collector: {sources: [{syslog: 'tls://0.0.0.0:6514', tls: {cert: c, key: k, clients: roots.pem}}]}",
+		"collector: {sources: [{kafka: logs, only: 'a == 1'}, {kafka: logs, only: 'a == 2'}, {kafka: weir.other}]}",
+		"collector: {sources: [{file: [/var/log/a.log, /var/log/a.log]}, {file: '/var/log/*.log'}]}",
 		"store: {redis: 'rediss://a:6379,b:6379'}",
 		"store: {redis: 'redis://a:26379,b:26379/2?master=weir'}",
 	} {
@@ -165,6 +173,15 @@ func TestFieldsThatClientsCanClaimAreAWarning(t *testing.T) {
 		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
 		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "chooses its own key") {
 			t.Errorf("%s: %v, %v", text, warnings, err)
+		}
+	}
+}
+
+func TestWideTrustedProxiesAreAWarning(t *testing.T) {
+	for prefix, want := range map[string]int{"0.0.0.0/0": 1, "'::/0'": 1, "8.0.0.0/7": 1, "10.0.0.0/8": 0, "'fc00::/7'": 0, "'2001::/16'": 1} {
+		_, warnings, err := config.Read([]byte("client: {trusted_proxies: ["+prefix+"]}"), config.Options{File: "weir.yaml", Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}})
+		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "is wide") {
+			t.Errorf("%s: %v, %v", prefix, warnings, err)
 		}
 	}
 }
