@@ -33,6 +33,8 @@ package aggregator
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,6 +49,8 @@ import (
 	"weir/internal/store"
 	"weir/internal/telemetry"
 	"weir/pkg/aggregator/position"
+	"weir/pkg/aggregator/publishing"
+	"weir/pkg/blocklist"
 	"weir/pkg/rule"
 )
 
@@ -58,10 +62,10 @@ type Config struct {
 	Partitions int           // of it
 	Retention  time.Duration // of it: a source silent for longer is forgotten
 
-	Blocklist          Sender
+	Blocklist          publishing.Sender
 	BlocklistTopic     string
 	BlocklistRetention time.Duration // 0: the topic keeps the last record of each key
-	Events             Sender
+	Events             publishing.Sender
 	EventsPartitions   int
 
 	Store       store.Store
@@ -79,11 +83,6 @@ type Config struct {
 	Now     func() time.Time // nil: the wall clock
 }
 
-// A Sender is a producer: it takes messages in their order and answers each one's Done once. It waits while it is full.
-type Sender interface {
-	Send(ctx context.Context, messages ...kafka.Message) error
-}
-
 // An Aggregator counts the partitions that are its share.
 type Aggregator struct {
 	config  Config
@@ -91,10 +90,7 @@ type Aggregator struct {
 	faults  *telemetry.Faults
 	metrics *metrics
 	rules   atomic.Pointer[ruling]
-	list    *list
-	listEnd func(ctx context.Context) (int64, error) // of the topic blocklist
-	listed  func(ctx context.Context, from, to int64, each func(*kafka.Record)) error
-	logged  verdictLog
+	list    *publishing.List
 
 	mu   sync.Mutex
 	held map[int]*partition
@@ -126,15 +122,48 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 		return nil, fmt.Errorf("agreeing on the list's name: %w", err)
 	}
 
-	a.list = newList(a, string(name))
-	a.listEnd = func(ctx context.Context) (int64, error) {
-		span, err := config.Client.PartitionSpan(ctx, config.BlocklistTopic, 0)
-		return span.End, err
-	}
-
-	a.listed = a.readListed
+	a.list = a.newList(listTopic{config.Client, config.BlocklistTopic}, string(name))
 	a.registerLag(config.Metrics)
 	return a, nil
+}
+
+func newListName() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// newList makes the list that our partitions publish to.
+func (a *Aggregator) newList(topic publishing.Topic, name string) *publishing.List {
+	c := &a.config
+	return publishing.NewList(publishing.Config{
+		Topic: topic, Name: c.BlocklistTopic, Blocklist: c.Blocklist, Retention: c.BlocklistRetention,
+		Events: c.Events, EventsPartitions: c.EventsPartitions, Partitions: c.Partitions, Superseded: a.superseded,
+		Logger: a.logger, Faults: a.faults, Now: c.Now,
+		Blocked: a.metrics.blocked, Over: a.metrics.over.Inc, Corrected: a.metrics.corrected.Inc, Unpublished: a.metrics.unpublished.Inc,
+	}, name)
+}
+
+// A listTopic is the topic of the list in Kafka.
+type listTopic struct {
+	client *kafka.Client
+	name   string
+}
+
+func (t listTopic) End(ctx context.Context) (int64, error) {
+	span, err := t.client.PartitionSpan(ctx, t.name, 0)
+	return span.End, err
+}
+
+func (t listTopic) Reader(offset int64) publishing.Reader {
+	return t.client.NewReader(t.name, 0, offset)
+}
+
+// superseded hands a record of the list that came late to the partition of its key, where that is ours.
+func (a *Aggregator) superseded(ctx context.Context, partition int, name string, entry *blocklist.Entry) {
+	if p := a.owner(partition); p != nil {
+		p.publisher.Superseded(ctx, name, entry)
+	}
 }
 
 // ErrPartitions says that the topic had another number of partitions when the store was begun.
@@ -157,7 +186,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var following sync.WaitGroup
-	following.Go(func() { a.list.follow(ctx) })
+	following.Go(func() { a.list.Follow(ctx) })
 	defer following.Wait()
 	defer cancel()
 	group := kafka.Group{Name: a.config.Group, Topics: map[string]int{a.config.Hits: a.config.Partitions}}

@@ -34,7 +34,7 @@ func benchPartition(b *testing.B, cold store.Store, hotKeys int, records []kafka
 	if err != nil {
 		b.Fatal(err)
 	}
-	a.listEnd = func(context.Context) (int64, error) { return 0, nil }
+	a.list = a.newList(l, a.list.ID().Name)
 	l.agg = a
 	p := newPartition(a, 0, &labLog{lab: l, most: 256}, position.NewCommits(b.Context(), func(context.Context, int64) error { return nil }))
 	b.Cleanup(p.commits.Close)

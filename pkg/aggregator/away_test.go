@@ -107,8 +107,8 @@ func TestRecordsThatCouldNotBeReported(t *testing.T) {
 		l.settle(p)
 		l.agg.hold(p)
 		sent := len(l.list.arrived)
-		for range cap(p.heals) + 1 {
-			l.agg.list.superseded(t.Context(), 0, superseded{"few/192.0.2.2", nil})
+		for range 256 + 1 {
+			l.agg.superseded(t.Context(), 0, "few/192.0.2.2", nil)
 		}
 		for range 5 {
 			l.turn(p)

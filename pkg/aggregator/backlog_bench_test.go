@@ -126,7 +126,7 @@ func newCatchingUp(b *testing.B, logs [backlogPartitions][]kafka.Record) *catchi
 	if err != nil {
 		b.Fatal(err)
 	}
-	a.listEnd = func(context.Context) (int64, error) { return 0, nil }
+	a.list = a.newList(&lab{list: &outbox{}}, a.list.ID().Name)
 	for n := range logs {
 		commits := position.NewCommits(b.Context(), func(context.Context, int64) error { return nil })
 		b.Cleanup(commits.Close)

@@ -2,9 +2,11 @@ package aggregator
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 )
 
@@ -17,10 +19,10 @@ const (
 )
 
 // changing has so many windows changed by hits of so many instants each, in one batch that is counted by one turn.
-func (l *lab) changing(p *partition, windows, hits int) {
+func (l *lab) changing(p *partition, keys, hits int) {
 	l.t.Helper()
 	l.send("s", "many", func(w *hit.Writer) {
-		for n := range windows {
+		for n := range keys {
 			for i := range hits {
 				w.Add(0, fmt.Appendf(nil, "198.51.%d.%d", n/250, n%250), l.newest().UnixMilli()+int64(7000*i), 1)
 			}
@@ -61,10 +63,10 @@ func caughtUp(t *testing.T, hotKeys int) (*lab, *partition) {
 
 func TestCheckpointsWaitWhileManyWindowsChange(t *testing.T) {
 	const turn = 300 * time.Millisecond
-	nothing := func(*partition) {}
+	nothing := func(*lab, *partition) {}
 	for name, test := range map[string]struct {
 		hotKeys, windows, hits int
-		awaits                 func(*partition)
+		awaits                 func(*lab, *partition)
 		from                   time.Duration
 	}{
 		"many windows":             {1000, 300, 1, nothing, checkpointLatest},
@@ -72,14 +74,16 @@ func TestCheckpointsWaitWhileManyWindowsChange(t *testing.T) {
 		"one more":                 {1000, fewCalls*4 + 1, 1, nothing, checkpointLatest},
 		"many hits a window":       {1000, 300, manyHits / 10, nothing, 10 * turn},
 		"windows that are evicted": {100, 300, 1, nothing, checkpointEvery},
-		"verdicts to be published again": {1000, 300, 1, func(p *partition) {
-			p.replay.touched = map[string]struct{}{"many/192.0.2.1": {}}
+		"verdicts to be published again": {1000, 300, 1, func(_ *lab, p *partition) {
+			p.publisher.Skipped(&windows.Window{Name: "many/192.0.2.1", Verdict: &windows.Verdict{Listed: true}})
 		}, checkpointEvery},
-		"a walk over what is written": {1000, 300, 1, func(p *partition) { p.walk.written = p.windows.Tail() + 1 }, checkpointEvery},
+		"a walk over what is written": {1000, 300, 1, func(l *lab, _ *partition) {
+			l.reload(strings.Replace(labRules, "name: few,", "name: few, mode: shadow,", 1))
+		}, checkpointEvery},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, p := caughtUp(t, test.hotKeys)
-			test.awaits(p)
+			test.awaits(l, p)
 			if after := l.checkpointAfter(p, test.windows, test.hits); after < test.from || after >= test.from+turn {
 				t.Errorf("it is taken after %v, want %v", after, test.from)
 			}

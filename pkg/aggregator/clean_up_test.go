@@ -1,10 +1,13 @@
 package aggregator
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
 	"weir/internal/store"
+	"weir/internal/varint"
+	"weir/pkg/aggregator/publishing"
 	"weir/pkg/hit"
 )
 
@@ -51,15 +54,17 @@ func TestOldRecordsAreForgotten(t *testing.T) {
 	l.hits("192.0.2.2", 5)
 	l.unblock("192.0.2.2")
 	l.settle(p)
-	l.now = l.now.Add(overKept / 2)
+	l.now = l.now.Add(time.Hour / 2)
+	if err := p.own.Write(t.Context(), []store.Change{{Space: store.Notes, Key: []byte(publishing.NoteKey)}}); err != nil {
+		t.Fatal(err)
+	}
 	l.start(labRules)
-	p = l.takes()
-	p.walk.note.walked = 0
+	p = l.takes() // the list has to be walked through: there is no note of the last walk
 	l.settle(p)
 	if n, _ := l.nulls("few/192.0.2.1"); n != 0 || l.indexed(p) != 2 {
 		t.Errorf("%d nulls after half of the time, %d in the index", n, l.indexed(p))
 	}
-	l.now = l.now.Add(pruneEvery + overKept)
+	l.now = l.now.Add(7 * time.Hour)
 	l.settle(p)
 	for range 20 {
 		l.turn(p)
@@ -76,6 +81,28 @@ func TestOldRecordsAreForgotten(t *testing.T) {
 	}
 }
 
+// walkedAt has the note of the last walk in the store state that it began at another time.
+func (l *lab) walkedAt(p *partition, at time.Time) {
+	l.t.Helper()
+	values, err := p.own.Read(l.t.Context(), store.Notes, [][]byte{[]byte(publishing.NoteKey)})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	c := varint.Reader{Left: values[0][1:]}
+	note := values[0][:1:1]
+	note = binary.AppendUvarint(note, c.Unsigned()) // since
+	note = binary.AppendUvarint(note, c.Unsigned()) // modes
+	note = binary.AppendUvarint(note, uint64(at.UnixMilli()))
+	c.Unsigned()
+	note = append(note, c.Left...)
+	if c.Failed {
+		l.t.Fatalf("the note is %x", values[0])
+	}
+	if err := p.own.Write(l.t.Context(), []store.Change{{Space: store.Notes, Key: []byte(publishing.NoteKey), Value: note}}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // A walk that began while the clock was far ahead does not put off the next one until the clock is there again.
 func TestAClockThatWentBackPutsNoWalkOff(t *testing.T) {
 	l := newLab(t, 1, onDisk(t))
@@ -83,8 +110,10 @@ func TestAClockThatWentBackPutsNoWalkOff(t *testing.T) {
 	p := l.takes()
 	l.hits("192.0.2.1", 5)
 	l.settle(p)
-	p.walk.note.walked = l.now.Add(1000 * time.Hour).UnixMilli()
-	l.now = l.now.Add(pruneEvery + overKept)
+	l.walkedAt(p, l.now.Add(1000*time.Hour))
+	l.start(labRules)
+	p = l.takes()
+	l.now = l.now.Add(7 * time.Hour)
 	for range 20 {
 		l.turn(p)
 		l.list.deliver(len(l.list.waiting))
@@ -102,7 +131,7 @@ func TestANullThatWasNotAcknowledgedIsSentByTheNextOwner(t *testing.T) {
 	p := l.takes()
 	l.hits("192.0.2.1", 5)
 	l.settle(p)
-	l.now = l.now.Add(pruneEvery + overKept)
+	l.now = l.now.Add(7 * time.Hour)
 	for range 20 {
 		l.turn(p)
 	}
@@ -131,7 +160,7 @@ func TestANullHidesNoLiveRecord(t *testing.T) {
 	p := l.takes()
 	l.hits("192.0.2.1", 5)
 	l.settle(p)
-	l.now = l.now.Add(pruneEvery + overKept)
+	l.now = l.now.Add(7 * time.Hour)
 	for range 20 {
 		l.turn(p)
 	}
@@ -142,7 +171,7 @@ func TestANullHidesNoLiveRecord(t *testing.T) {
 		t.Errorf("%d nulls, the last: %v; %d in the index", n, last, l.indexed(p))
 	}
 	sent := len(l.list.arrived)
-	p.heals <- superseded{"few/192.0.2.1", nil}
+	l.late(p, "few/192.0.2.1", nil)
 	l.settle(p)
 	if len(l.list.arrived) == sent {
 		t.Error("a null that came late stands in front of what is live")
@@ -150,7 +179,7 @@ func TestANullHidesNoLiveRecord(t *testing.T) {
 	l.unblock("192.0.2.1")
 	l.settle(p)
 	sent = len(l.list.arrived)
-	p.heals <- superseded{"few/192.0.2.1", nil}
+	l.late(p, "few/192.0.2.1", nil)
 	l.turn(p)
 	for _, m := range append(l.list.arrived[sent:], l.list.waiting...) {
 		if string(m.Key) == "few/192.0.2.1" {

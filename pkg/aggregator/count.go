@@ -274,7 +274,7 @@ func (p *partition) settleFates(b *batch) {
 			fate = waits
 		case w.Covers(generation, b.offset):
 			fate = covered
-			p.replayed(w)
+			p.publisher.Skipped(w)
 		default:
 			p.windows.Change(w)
 			w.Generation, w.Offset = generation, b.offset
@@ -304,9 +304,7 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 
 		w := b.windows[item.Pair]
 		if item.UnixMilli > latest || item.Cost == 0 {
-			if err := p.rare(ctx, w, b, item, latest); err != nil {
-				return err
-			}
+			p.rare(w, b, item, latest)
 			continue
 		}
 
@@ -318,13 +316,19 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 
 		p.reached = max(p.reached, item.UnixMilli)
 		if began(outcome.Event) {
-			if err := p.follow(ctx, w, outcome, h.Source); err != nil {
-				return err
-			}
+			p.decided = p.publisher.Decide(p.decided, w, outcome, h.Source)
 		}
 	}
 
-	return nil
+	return p.publish(ctx)
+}
+
+// publish publishes what was decided.
+func (p *partition) publish(ctx context.Context) error {
+	decided := p.decided
+	p.decided = p.decided[:0]
+	defer clear(decided)
+	return p.publisher.Publish(ctx, decided)
 }
 
 // began says whether a block was begun, extended or moved.
@@ -333,14 +337,14 @@ func began(e window.Event) bool {
 }
 
 // rare is a hit ahead of time, or a command.
-func (p *partition) rare(ctx context.Context, w *windows.Window, b *batch, item *hit.Item, latest int64) error {
+func (p *partition) rare(w *windows.Window, b *batch, item *hit.Item, latest int64) {
 	if _, ok := b.reader.Unblock(*item); ok {
-		return p.unblock(ctx, w)
+		p.decided = p.publisher.Unblock(p.decided, w)
+		return
 	}
 	if item.UnixMilli > latest {
 		w.Rule.Tally[windows.Ahead] += item.Cost
 	}
-	return nil
 }
 
 // uncounted tallies the hits that are not counted, and has those wait whose windows are to be read.
@@ -400,59 +404,56 @@ func (p *partition) loadOrWait(ctx context.Context) error {
 func (p *partition) countWaiting(ctx context.Context) error {
 	parcels := p.windows.TakeWaiting()
 	for i := range parcels {
-		if err := p.countParcel(ctx, &parcels[i]); err != nil {
+		p.countParcel(&parcels[i])
+		if err := p.publish(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *partition) countParcel(ctx context.Context, one *windows.Parcel) error {
+func (p *partition) countParcel(one *windows.Parcel) {
 	w := one.Window
 	rule := p.rules.named(w.Rule.Name)
 	if rule == nil {
 		p.metrics.unruled.Add(float64(one.Cost()))
-		return nil
+		return
 	}
 
 	if w.Rule != rule {
 		w.Convert(rule)
 	}
 	if w.Covers(p.position.At().Generation, one.Offset) {
-		p.replayed(w)
+		p.publisher.Skipped(w)
 		rule.Tally[windows.Replayed] += one.Cost()
-		return nil
+		return
 	}
 
 	p.windows.Change(w)
 	w.Generation, w.Offset = p.position.At().Generation, one.Offset
 	for _, h := range one.Hits {
-		if err := p.countWaitingHit(ctx, w, one, h); err != nil {
-			return err
-		}
+		p.countWaitingHit(w, one, h)
 	}
-
-	return nil
 }
 
-func (p *partition) countWaitingHit(ctx context.Context, w *windows.Window, one *windows.Parcel, h windows.WaitingHit) error {
+func (p *partition) countWaitingHit(w *windows.Window, one *windows.Parcel, h windows.WaitingHit) {
 	if h.Cost == 0 {
-		return p.unblock(ctx, w)
+		p.decided = p.publisher.Unblock(p.decided, w)
+		return
 	}
 	if h.UnixMilli > one.Latest {
 		w.Rule.Tally[windows.Ahead] += h.Cost
-		return nil
+		return
 	}
 
 	outcome := w.Rule.Policy.Hit(&w.State, h.UnixMilli, h.Cost)
 	w.Rule.Tally[outcome.Event] += h.Cost
 	if outcome.Event == window.Late {
-		return nil
+		return
 	}
 
 	p.reached = max(p.reached, h.UnixMilli)
 	if began(outcome.Event) {
-		return p.follow(ctx, w, outcome, one.Source)
+		p.decided = p.publisher.Decide(p.decided, w, outcome, one.Source)
 	}
-	return nil
 }

@@ -23,7 +23,7 @@ func TestALateRecordOfAnotherIsHealedWhenTheStoreIsBack(t *testing.T) {
 	l.list.arrived = append(l.list.arrived, late)
 	e := l.entry(late.Key, late.Value)
 	p.own.Store = &halting{Store: l.store}
-	p.heals <- superseded{string(late.Key), e}
+	l.late(p, string(late.Key), e)
 	l.turn(p)
 	if !p.storeRests() {
 		t.Fatal("the store was not away")
@@ -60,12 +60,12 @@ func TestARecordOfPartOfABatchIsHealed(t *testing.T) {
 	l.settle(p)
 	late := l.partial(l.list.arrived[0])
 	l.list.arrived = append(l.list.arrived, late)
-	p.heals <- superseded{string(late.Key), l.entry(late.Key, late.Value)}
+	l.late(p, string(late.Key), l.entry(late.Key, late.Value))
 	l.settle(p)
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Limit == "4/10s" && e.Count == 5 })
 	sent := len(l.list.arrived)
 	own := l.list.arrived[sent-1]
-	p.heals <- superseded{string(own.Key), l.entry(own.Key, own.Value)}
+	l.late(p, string(own.Key), l.entry(own.Key, own.Value))
 	l.settle(p)
 	if len(l.list.arrived) != sent {
 		t.Error("the owner's own record has it publish again")
@@ -107,7 +107,7 @@ func TestALongListBeforeTheTakeoverIsPublishedAgain(t *testing.T) {
 	l.hits("192.0.2.1", 5)
 	l.settle(p)
 	late := l.partial(l.list.arrived[0])
-	for range lookBackMost + 1 {
+	for range 10_000 + 1 {
 		l.list.arrived = append(l.list.arrived, late)
 	}
 	l.start(labRules)

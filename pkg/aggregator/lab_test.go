@@ -12,6 +12,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/pkg/aggregator/position"
+	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
@@ -41,8 +42,9 @@ type lab struct {
 	sources map[string]int64
 	resends [][]byte
 	hotKeys int
-	log     *labLog // of the last partition
-	clock   int64   // of collectors, where it is not newest
+	fetches []func() error // of the list that fail, the next first
+	log     *labLog        // of the last partition
+	clock   int64          // of collectors, where it is not newest
 }
 
 // killed is the panic that ends a process.
@@ -155,14 +157,41 @@ func (l *lab) start(rules string) {
 		l.t.Fatal(err)
 	}
 	a.config.Store = l.store
-	a.listEnd = func(context.Context) (int64, error) { return int64(len(l.list.arrived)), nil }
-	a.listed = func(_ context.Context, from, to int64, each func(*kafka.Record)) error {
-		for _, m := range l.list.arrived[from:to] {
-			each(&kafka.Record{Key: m.Key, Value: m.Value})
-		}
-		return nil
-	}
+	a.list = a.newList(l, a.list.ID().Name)
 	l.agg = a
+}
+
+// End is that of the list.
+func (l *lab) End(context.Context) (int64, error) { return int64(len(l.list.arrived)), nil }
+
+// Reader reads the list.
+func (l *lab) Reader(offset int64) publishing.Reader { return &listReader{l, offset} }
+
+type listReader struct {
+	l    *lab
+	next int64
+}
+
+func (r *listReader) Next() int64          { return r.next }
+func (r *listReader) SetNext(offset int64) { r.next = offset }
+func (r *listReader) Span() kafka.Span     { return kafka.Span{End: int64(len(r.l.list.arrived))} }
+
+func (r *listReader) Fetch(context.Context) ([]kafka.Record, error) {
+	if some := r.l.fetches; len(some) > 0 {
+		r.l.fetches = some[1:]
+		return nil, some[0]()
+	}
+	var records []kafka.Record
+	for _, m := range r.l.list.arrived[r.next:] {
+		records = append(records, kafka.Record{Offset: r.next, Key: m.Key, Value: m.Value})
+		r.next++
+	}
+	return records, nil
+}
+
+// late has a record of the list come late.
+func (l *lab) late(p *partition, name string, entry *blocklist.Entry) {
+	p.publisher.Superseded(context.Background(), name, entry)
 }
 
 // A labLog reads the lab's records.
@@ -221,7 +250,7 @@ func (l *lab) settle(p *partition) {
 		l.events.deliver(len(l.events.waiting))
 		s := p.shown.Load()
 		if p.position.At().Offset == int64(len(l.records)) && checkpointOf(p).Offset == p.position.At().Offset && s.Dirty == 0 && s.Waiting == 0 && s.Unsent == 0 &&
-			p.position.Settled() && len(p.replay.touched) == 0 && p.walk.whole(l.agg.list.current().String()) && p.walk.going == nil {
+			p.position.Settled() && p.publisher.Complete() && !p.publisher.Walks() {
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -104,8 +105,10 @@ func (t *total) set(partition, n int) {
 	t.gauge.Set(float64(t.sum))
 }
 
-func (m *metrics) blocks(r *windows.Rule, limit string) prometheus.Counter {
-	return m.broken.WithLabelValues(r.Name, r.Mode(), limit)
+// blocked notes a block that is published, so long after the request that began it.
+func (m *metrics) blocked(r *windows.Rule, limit string, after time.Duration) {
+	m.broken.WithLabelValues(r.Name, r.Mode(), limit).Inc()
+	m.detection.WithLabelValues(r.Name).Observe(after.Seconds())
 }
 
 // showRules starts the series of rules at 0, so that an alert sees a rule's first block as an increase.
@@ -116,10 +119,6 @@ func (m *metrics) showRules(set *rule.Set) {
 			m.broken.WithLabelValues(r.Name, r.Mode.String(), limit.Text)
 		}
 	}
-}
-
-func (m *metrics) delay(r *windows.Rule) prometheus.Observer {
-	return m.detection.WithLabelValues(r.Name)
 }
 
 // show tells how a partition stands.

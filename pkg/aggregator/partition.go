@@ -13,6 +13,7 @@ import (
 	"weir/internal/store"
 	"weir/internal/telemetry"
 	"weir/pkg/aggregator/position"
+	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 )
@@ -33,41 +34,31 @@ type partition struct {
 	metrics     *metrics
 	storeFaults *telemetry.Faults // of all partitions: the store is away for all of them
 	active      *atomic.Pointer[ruling]
-	list        *list
-	listEnd     func(ctx context.Context) (int64, error)
-	listed      func(ctx context.Context, from, to int64, each func(*kafka.Record)) error
-	logged      *verdictLog
+	list        *publishing.List
 	hotShare    func() int // how many windows may be hot
 
 	number  int
 	commits *position.Commits
 	logger  *slog.Logger
 	faults  *telemetry.Faults
-	asks    chan func(ctx context.Context) // run by the goroutine
-	reads   sync.WaitGroup                 // of the store, for questions, in goroutines of their own
-	heals   chan superseded
-	lates   []superseded                    // of the takeover and from heals, and not healed yet
-	missed  atomic.Bool                     // heals had no room: a walk is due
+	asks    chan func(ctx context.Context)  // run by the goroutine
+	reads   sync.WaitGroup                  // of the store, for questions, in goroutines of their own
 	shown   atomic.Pointer[PartitionStatus] // for everyone
 	stopped string                          // why it does not count any more
 
-	own         *windows.Owned
-	position    *position.Position
-	windows     *windows.Set
-	rules       rulebook
-	sources     *hit.Positions
-	sent        receipts
-	saver       *windows.Saver
-	replay      replay
-	corrections map[string]bool // names of the windows whose entries late hits have moved; true where it was not published before
-	walk        walk
-	took        takeover
-	sweep       *windows.Sweep
-	marked      marking
-	amid        bool      // what is in memory is true for no offset: nothing of it may be written
-	reached     int64     // the newest counted time
-	downUntil   time.Time // the store is not asked before
+	own       *windows.Owned
+	position  *position.Position
+	windows   *windows.Set
+	rules     rulebook
+	sources   *hit.Positions
+	publisher *publishing.Publisher
+	saver     *windows.Saver
+	sweep     *windows.Sweep
+	amid      bool      // what is in memory is true for no offset: nothing of it may be written
+	reached   int64     // the newest counted time
+	downUntil time.Time // the store is not asked before
 
+	decided []publishing.Publication // and not published yet
 	batches []*batch
 	used    int
 	ruled   []ruled
@@ -76,11 +67,13 @@ type partition struct {
 }
 
 func newPartition(a *Aggregator, number int, log position.Log, commits *position.Commits) *partition {
-	p := &partition{config: &a.config, metrics: a.metrics, storeFaults: a.faults, active: &a.rules, list: a.list, listEnd: a.listEnd,
-		listed: a.listed, logged: &a.logged, hotShare: a.share, number: number, commits: commits, logger: a.logger.With("partition", number),
-		asks: make(chan func(context.Context)), heals: make(chan superseded, 256)}
+	p := &partition{config: &a.config, metrics: a.metrics, storeFaults: a.faults, active: &a.rules,
+		list: a.list, hotShare: a.share, number: number, commits: commits, logger: a.logger.With("partition", number),
+		asks: make(chan func(context.Context))}
 	p.faults = telemetry.NewFaults(p.logger)
 	p.own = &windows.Owned{Store: a.config.Store, Partition: number}
+	p.publisher = a.list.Publisher(publishing.Partition{Number: number, Own: p.own, Rule: p.rules.named, Modes: p.rules.modes,
+		Logger: p.logger, Faults: p.faults})
 	p.saver = windows.NewSaver(a.config.Now)
 	p.position = position.New(log, a.config.Now, p.lost)
 	return p
@@ -170,25 +163,21 @@ func (p *partition) take(ctx context.Context) error {
 		return fmt.Errorf("taking the partition: %w", err)
 	}
 
-	values, err := p.own.Read(ctx, store.Notes, [][]byte{[]byte(windows.CheckpointKey), listKey})
+	values, err := p.own.Read(ctx, store.Notes, [][]byte{[]byte(windows.CheckpointKey), []byte(publishing.NoteKey)})
 	if err != nil {
 		return fmt.Errorf("reading the checkpoint: %w", err)
 	}
 	if err := p.restore(ctx, values[0]); err != nil {
 		return err
 	}
-	if err := p.walk.read(values[1]); err != nil {
+	stored, _ := p.saver.Stored()
+	if err := p.publisher.Begin(ctx, values[1], stored.Listed); err != nil {
 		return err
 	}
-
-	stored, _ := p.saver.Stored()
-	p.list.seen(p.walk.note.list, stored.Listed)
 	if stored.Offset > 0 {
 		p.commits.Note(stored.Offset) // the last owner's may have been lost, and there may be nothing more to count
 	}
 
-	p.noteTakeover(ctx)
-	p.lookBack(ctx)
 	p.amid = false
 	p.faults.Over("partition")
 	p.logger.Info("takes the partition", "fence", p.own.Fence, "generation", stored.Generation, "offset", stored.Offset)
@@ -255,9 +244,8 @@ func (p *partition) drop() {
 	p.saver.Reset(p.windows)
 	p.sweep = &windows.Sweep{Set: p.windows, Rules: p.rules.named, Late: p.config.Late}
 	p.sources = hit.NewPositions(mostSources, p.config.Retention)
-	p.sent, p.amid = receipts{}, true
-	p.corrections = nil
-	p.replay, p.walk, p.marked, p.downUntil = replay{}, walk{}, marking{}, time.Time{}
+	p.publisher.Reset(p.windows)
+	p.decided, p.amid, p.downUntil = nil, true, time.Time{}
 	p.position.Reset()
 }
 
@@ -346,15 +334,14 @@ func (p *partition) newGeneration(ctx context.Context, replaced *position.Replac
 	}
 
 	begin := p.position.Next(replaced.Start)
-	p.walk.note.since = unknown
-	if err := p.saver.Write(ctx, p.checkpointAt(begin), p.walk.notes()); err != nil {
+	p.publisher.Restart()
+	if err := p.saver.Write(ctx, p.checkpointAt(begin), p.publisher.Notes()); err != nil {
 		return err
 	}
 	p.saved()
 
 	p.logger.Error("the log of hits is another than it was: it is read from its beginning", "why", replaced.Why, "generation", begin.Generation)
 	p.metrics.taken.WithLabelValues("generation").Inc()
-	p.replay = replay{}
 	p.position.Restart(begin)
 	return nil
 }
@@ -364,15 +351,14 @@ func (p *partition) save(ctx context.Context, idle bool) error {
 	if p.storeRests() {
 		return nil
 	}
-	awaited := len(p.replay.touched) > 0 || p.windows.Written() < p.walk.written
-	if at := p.position.At(); p.saver.Due(at.Offset, idle, awaited) {
-		if err := p.publishReplayed(ctx); err != nil { // it belongs to what the checkpoint waits for
+	if at := p.position.At(); p.saver.Due(at.Offset, idle, p.publisher.Awaits()) {
+		if err := p.publisher.PublishChanged(ctx); err != nil { // it belongs to what the checkpoint waits for
 			return err
 		}
-		p.saver.Take(p.checkpointAt(at), p.sent.taken)
+		p.saver.Take(p.checkpointAt(at), p.publisher.Sent())
 	}
 
-	saved, err := p.saver.Save(ctx, idle, p.sent.done(), p.walk.notes())
+	saved, err := p.saver.Save(ctx, idle, p.publisher.Acknowledged(), p.publisher.Notes())
 	if saved {
 		p.saved()
 	}
@@ -382,14 +368,31 @@ func (p *partition) save(ctx context.Context, idle bool) error {
 // checkpointAt is what is to be stored of now, with counting to go on at a point.
 func (p *partition) checkpointAt(at position.Point) windows.Checkpoint {
 	return windows.Checkpoint{Generation: at.Generation, Offset: at.Offset, Last: at.Last, Checksum: at.Checksum, Reached: p.reached,
-		Listed: p.list.told(), Sources: p.sources.Append(nil)}
+		Listed: p.list.Newest(), Sources: p.sources.Append(nil)}
 }
 
 // saved notes that a checkpoint was written, with the notes.
 func (p *partition) saved() {
-	p.walk.stored = p.walk.note
+	p.publisher.Noted()
 	stored, _ := p.saver.Stored()
 	p.commits.Note(stored.Offset)
+}
+
+// publishAgain publishes what the list may not have.
+func (p *partition) publishAgain(ctx context.Context, _ bool) error {
+	if p.storeRests() || p.windows.Waiting() > 0 {
+		return nil
+	}
+	return p.publisher.PublishAgain(ctx)
+}
+
+// mark tells readers of the list how far the partition is counted, unless hits wait.
+func (p *partition) mark(ctx context.Context, _ bool) error {
+	if p.windows.Waiting() > 0 || !p.position.Settled() {
+		return nil
+	}
+	at := p.position.At()
+	return p.publisher.Mark(ctx, at.Generation, at.Offset, p.reached)
 }
 
 // sweepOn deletes some of what is clear.
@@ -405,7 +408,7 @@ func (p *partition) sweepOn(ctx context.Context, _ bool) error {
 
 // away says whether an error is the store's being away, which passes; the store is left alone for a moment then.
 func (p *partition) away(err error) bool {
-	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrForeign) || ends(err) || errors.Is(err, errSend) ||
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrForeign) || ends(err) || errors.Is(err, publishing.ErrSend) ||
 		errors.Is(err, context.Canceled) {
 		return false
 	}

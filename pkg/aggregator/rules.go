@@ -107,8 +107,8 @@ func (b *rulebook) named(name string) *windows.Rule {
 	return nil
 }
 
-// gone is the rule of a name as far as it is known to those that have it no more.
-func (b *rulebook) gone(name string) *windows.Rule { return &windows.Rule{Name: name} }
+// modes is a hash of the names and modes of the active rules.
+func (b *rulebook) modes() uint64 { return b.ruling.modes }
 
 // refresh takes the active rules. Rules that count as before keep their windows as they are.
 func (b *rulebook) refresh() {

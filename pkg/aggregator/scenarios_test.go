@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/store/disk"
+	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
@@ -143,7 +145,7 @@ func TestALateRecordOfAnotherIsHealed(t *testing.T) {
 	l.settle(p)
 	l.list.arrived = append(l.list.arrived, late)
 	e := l.entry(late.Key, late.Value)
-	p.heals <- superseded{string(late.Key), e}
+	l.late(p, string(late.Key), e)
 	l.settle(p)
 	last := l.list.arrived[len(l.list.arrived)-1]
 	if e := l.entry(last.Key, last.Value); e == nil || e.Ended == 0 {
@@ -316,7 +318,7 @@ func TestANewerVersionStopsThePartition(t *testing.T) {
 		"a batch":    func(l *lab) { l.append(later(hit.Version + 1)) },
 		"a window":   func(l *lab) { l.hits("192.0.2.1", 1); l.put(store.Windows, "few/192.0.2.1", later(99)) },
 		"checkpoint": func(l *lab) { l.put(store.Notes, windows.CheckpointKey, later(2)) },
-		"the note":   func(l *lab) { l.put(store.Notes, string(listKey), later(noteVersion+1)) },
+		"the note":   func(l *lab) { l.put(store.Notes, publishing.NoteKey, later(2)) },
 	}
 	for name, write := range newer {
 		t.Run(name, func(t *testing.T) {
@@ -398,16 +400,21 @@ func TestTheListIsAnother(t *testing.T) {
 	l.hits("192.0.2.1", 5)
 	l.settle(p)
 	l.list.arrived = nil
-	l.agg.list.begin(kafka.Span{})
+	ctx, cancel := context.WithCancel(t.Context())
+	l.fetches = []func() error{
+		func() error { return kafka.ErrPastEnd }, // as of a topic that was made again
+		func() error { cancel(); return ctx.Err() },
+	}
+	l.agg.list.Follow(ctx)
 	l.turn(p)
-	l.now = l.now.Add(markEvery)
+	l.now = l.now.Add(10 * time.Second)
 	l.settle(p)
 	l.turn(p)
 	l.settle(p)
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
 	last := l.list.arrived[len(l.list.arrived)-1]
 	record, err := blocklist.DecodeRecord(last.Key, last.Value)
-	if err != nil || record.Mark == nil || record.Mark.List != l.agg.list.current() || record.Mark.List.Epoch == 0 || record.Mark.Offset != p.position.At().Offset {
+	if err != nil || record.Mark == nil || record.Mark.List != l.agg.list.ID() || record.Mark.List.Epoch == 0 || record.Mark.Offset != p.position.At().Offset {
 		t.Errorf("the last record is %+v, %v", record.Mark, err)
 	}
 }
@@ -429,21 +436,6 @@ func TestTheBrokersDirectoryIsDeleted(t *testing.T) {
 	s.listed("203.0.113.9", func(e *blocklist.Entry) bool { return e.Ended == 0 })
 	s.hits("a", "per-ip", "203.0.113.7", times(3)...)
 	s.listed("203.0.113.7", func(e *blocklist.Entry) bool { return e.Count == 6 })
-}
-
-// A new leader that does not know the log's end for a moment is no other log; one that never does is.
-func TestALogThatEndsTooEarlyIsDoubtedFirst(t *testing.T) {
-	var d doubt
-	at := time.Now()
-	for _, step := range []struct {
-		after time.Duration
-		short bool
-		lasts bool
-	}{{0, true, false}, {shortPatience - 1, true, false}, {shortPatience, false, false}, {shortPatience + 1, true, false}, {2*shortPatience + 1, true, true}} {
-		if d.lasts(step.short, at.Add(step.after)) != step.lasts {
-			t.Errorf("after %v: %v", step.after, !step.lasts)
-		}
-	}
 }
 
 // While the list takes nothing and no checkpoint is written, what changes is written all the same.

@@ -39,7 +39,7 @@ type PartitionStatus struct {
 
 // Status may be called at any time.
 func (a *Aggregator) Status() Status {
-	s := Status{Rules: a.rules.Load().fingerprint, CaughtUp: true, List: a.list.current().String(), Partitions: []PartitionStatus{}}
+	s := Status{Rules: a.rules.Load().fingerprint, CaughtUp: true, List: a.list.ID().String(), Partitions: []PartitionStatus{}}
 	for _, one := range a.statuses() {
 		if one == nil {
 			s.CaughtUp = false // it is being taken
@@ -62,7 +62,7 @@ func (p *partition) show() {
 	stored, storedAt := p.saver.Stored()
 	s := &PartitionStatus{Partition: p.number, Offset: at.Offset, Lag: lag.Records, Generation: at.Generation, Fence: p.own.Fence.String(),
 		Reached: instant(p.reached), Hot: p.windows.Len(), Dirty: p.windows.Dirty(), Waiting: p.windows.Waiting(),
-		Unsent: int(p.sent.taken - p.sent.done()), Checkpoint: stored.Offset, Error: p.stopped, seen: lag}
+		Unsent: int(p.publisher.Sent() - p.publisher.Acknowledged()), Checkpoint: stored.Offset, Error: p.stopped, seen: lag}
 	if !storedAt.IsZero() {
 		at := storedAt.UTC()
 		s.Written = &at

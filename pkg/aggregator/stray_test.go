@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/store"
+	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
@@ -58,11 +59,8 @@ func TestStrayValuesOfTheStore(t *testing.T) {
 		if _, err := windows.ReadCheckpoint([]byte(stray)); !errors.Is(err, windows.ErrDamaged) {
 			t.Errorf("%q as a checkpoint: %v", stray, err)
 		}
-		var w walk
-		if err := w.read([]byte(stray)); err != nil || w.note.since != unknown {
-			t.Errorf("%q as a note: %v, %+v", stray, err, w.note)
-		}
 		l := newLab(t, 1, newMemoryStore())
+		l.put(store.Notes, publishing.NoteKey, []byte(stray))
 		p := l.takes()
 		l.settle(p)
 		if err := p.own.Write(t.Context(), []store.Change{{Space: store.Windows, Key: []byte("few/192.0.2.1"), Value: []byte(stray)}}); err != nil {
@@ -82,7 +80,7 @@ func TestADamagedCheckpointIsDoneWithout(t *testing.T) {
 	l.hits("192.0.2.2", 5)
 	l.settle(p)
 	for _, stray := range strays {
-		l.put(store.Notes, string([]byte(windows.CheckpointKey)), []byte(stray))
+		l.put(store.Notes, windows.CheckpointKey, []byte(stray))
 		l.start(labRules)
 		l.settle(l.takes())
 	}

@@ -1,4 +1,4 @@
-package aggregator
+package publishing
 
 import (
 	"log/slog"

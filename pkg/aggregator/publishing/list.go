@@ -1,0 +1,226 @@
+package publishing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/sleep"
+	"weir/internal/telemetry"
+	"weir/pkg/aggregator/windows"
+	"weir/pkg/blocklist"
+	"weir/pkg/hit"
+)
+
+const (
+	tryAgain      = 500 * time.Millisecond // between tries of what fails
+	shortPatience = 15 * time.Second       // for a log that ends too early
+)
+
+// A Topic is the list's.
+type Topic interface {
+	End(ctx context.Context) (int64, error)
+	Reader(offset int64) Reader
+}
+
+// A Reader reads a Topic: a kafka.Reader.
+type Reader interface {
+	Fetch(ctx context.Context) ([]kafka.Record, error)
+	Next() int64
+	SetNext(offset int64)
+	Span() kafka.Span
+}
+
+// A Sender is a producer: it takes messages in their order and answers each one's Done once. It waits while it is full.
+type Sender interface {
+	Send(ctx context.Context, messages ...kafka.Message) error
+}
+
+// Config says what a List works with.
+type Config struct {
+	Topic            Topic
+	Name             string // of the topic
+	Blocklist        Sender
+	Retention        time.Duration // of the topic; 0: it keeps the last record of each key
+	Events           Sender
+	EventsPartitions int
+	Partitions       int // of hits
+
+	// Superseded hands a record that came late to a partition's Publisher, where the partition is ours.
+	Superseded func(ctx context.Context, partition int, name string, entry *blocklist.Entry)
+
+	Logger *slog.Logger
+	Faults *telemetry.Faults
+	Now    func() time.Time
+
+	// For metrics:
+	Blocked     func(rule *windows.Rule, limit string, after time.Duration) // a block is published
+	Over        func()                                                      // one was over before it could be
+	Corrected   func()                                                      // an entry is published again, for late hits have moved it
+	Unpublished func()                                                      // an entry or event is refused permanently
+}
+
+// A List is which list all aggregators write to. Its name is agreed on in the store; its epoch grows when the topic was
+// made again, which an aggregator sees as it follows its end.
+type List struct {
+	config Config
+	log    verdictLog
+
+	mu     sync.Mutex
+	id     blocklist.ListID
+	newest int64 // an offset that was acknowledged, unknown before
+}
+
+// NewList makes the List of a name.
+func NewList(config Config, name string) *List {
+	return &List{config: config, id: blocklist.ListID{Name: name}, newest: unknown}
+}
+
+// ID is the list's.
+func (l *List) ID() blocklist.ListID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id
+}
+
+// Newest is an offset of the topic that was acknowledged; -1 before the first.
+func (l *List) Newest() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.newest
+}
+
+// arrived notes that a record has arrived.
+func (l *List) arrived(offset int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newest = max(l.newest, offset)
+}
+
+// seen notes what a partition's former owner knew: the list's id, and how far the topic had got.
+func (l *List) seen(id string, newest int64) {
+	if known, err := blocklist.ParseListID(id); err == nil {
+		l.adopt(known)
+	}
+	l.arrived(newest)
+}
+
+// adopt takes a list that others found later than ours.
+func (l *List) adopt(id blocklist.ListID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if id.Epoch > l.id.Epoch {
+		l.id = id
+		l.config.Logger.Warn("the list is another: all that is live is published again", "list", id)
+	}
+}
+
+// Follow reads the end of the topic until the context is done.
+func (l *List) Follow(ctx context.Context) {
+	var reader Reader
+	for ctx.Err() == nil && reader == nil {
+		end, err := l.config.Topic.End(ctx)
+		if err != nil {
+			l.config.Faults.Note("list", err)
+			sleep.For(ctx, tryAgain)
+			continue
+		}
+		l.config.Faults.Over("list")
+		reader = l.config.Topic.Reader(end)
+	}
+
+	last, short := int64(unknown), doubt{}
+	for ctx.Err() == nil {
+		newest := l.Newest()
+		records, err := reader.Fetch(ctx)
+		span := reader.Span()
+		switch {
+		case errors.Is(err, kafka.ErrPastEnd) || err == nil && short.lasts(span.End <= newest || span.End < last, l.config.Now()):
+			l.begin(span)
+			short = doubt{}
+			reader.SetNext(span.Start)
+			last = span.End
+			continue
+		case errors.Is(err, kafka.ErrTrimmed):
+			reader.SetNext(span.Start)
+			continue
+		case err != nil:
+			continue // said by the reader, with the pause that belongs to it
+		}
+
+		last = max(last, span.End)
+		for i := range records {
+			l.look(ctx, &records[i])
+		}
+	}
+}
+
+// read reads records of the list, up to an offset that exists.
+func (l *List) read(ctx context.Context, from, to int64, each func(*kafka.Record)) error {
+	reader := l.config.Topic.Reader(from)
+	for reader.Next() < to {
+		records, err := reader.Fetch(ctx)
+		if errors.Is(err, kafka.ErrTrimmed) {
+			reader.SetNext(reader.Span().Start)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading the end of the list: %w", err)
+		}
+
+		for i := range records {
+			each(&records[i])
+		}
+	}
+
+	return nil
+}
+
+// A doubt is since when a log ends before what is known to be in it. A new leader may say so for a moment.
+type doubt struct{ since time.Time }
+
+// lasts says whether it has been so for too long for that.
+func (d *doubt) lasts(short bool, now time.Time) bool {
+	if !short {
+		d.since = time.Time{}
+		return false
+	}
+	if d.since.IsZero() {
+		d.since = now
+	}
+	return now.Sub(d.since) >= shortPatience
+}
+
+// begin begins a list: the topic is not the one that we wrote to.
+func (l *List) begin(span kafka.Span) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.id.Epoch = max(l.id.Epoch+1, l.config.Now().UnixMilli())
+	l.newest = span.End - 1
+	l.config.Logger.Error("the topic of the list was made anew: all that is live is published again", "topic", l.config.Name, "list", l.id, "ends at", span.End)
+}
+
+// look hands a record to the owner of its key, which knows whether it came too late.
+func (l *List) look(ctx context.Context, r *kafka.Record) {
+	record, err := blocklist.DecodeRecord(r.Key, r.Value)
+	switch {
+	case err != nil:
+		return // readers of the list say it
+	case record.Mark != nil:
+		l.adopt(record.Mark.List)
+	case record.Entry != nil || r.Value == nil:
+		if number, ok := l.partitionOf(r.Key); ok {
+			l.config.Superseded(ctx, number, string(r.Key), record.Entry)
+		}
+	}
+}
+
+// partitionOf is the partition of hits that an entry's record comes from; false for records that are no entry's.
+func (l *List) partitionOf(recordKey []byte) (int, bool) {
+	rule, key, err := blocklist.ParseRecordKey(recordKey)
+	return hit.Partition(rule, []byte(key), l.config.Partitions), err == nil
+}
