@@ -40,6 +40,9 @@ func (l *loader) claims(set *Set) {
 			what, remedy = r.escaped(l.usersChecked)
 		}
 		if what == "" {
+			what, remedy = r.cheapened(l.usersChecked)
+		}
+		if what == "" {
 			what, remedy = r.renamed(set)
 		}
 		l.warn(r.place, what, remedy)
@@ -82,25 +85,13 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 	if r.match == nil {
 		return "", ""
 	}
-	for _, name := range []string{"user", "agent", "referrer"} {
+	for _, name := range r.match.claims(usersChecked) {
 		texts := r.textsWith(name)
-		if !isClaimed(name, usersChecked) || texts == nil {
+		counts := func(value string) bool { return r.mayMatch([]string{name}, specimenWith(name, value)) }
+		if texts == nil || !counts("") {
 			continue
 		}
 
-		counts := func(value string) bool {
-			specimen := &request.Request{}
-			set := map[string]*string{"user": &specimen.User, "agent": &specimen.Agent, "referrer": &specimen.Referrer}
-			*set[name] = value
-			return r.mayMatch([]string{name}, specimen)
-		}
-
-		// A rule that counts only clients with such a claim is meant that way: leaving the claim out always escapes it.
-		if !counts("") {
-			continue
-		}
-
-		// A value that the match excludes nearly always stands in it, so only these are tried.
 		for _, value := range texts {
 			if value != "" && !counts(value) {
 				remedy = "leave the " + name + " out of match, and allow addresses (allow: [{ip: 10.0.0.0/8}]) where some are not to be counted"
@@ -115,14 +106,82 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 	return "", ""
 }
 
-// atWill are the parts of keys that a client can change with each request and still get the same response.
-var atWill = []string{"agent", "referrer", "query", "raw_path"}
+// claims are the names in an expression whose values a client chooses. The host is not among them: a client that sends
+// another one gets another response.
+func (e *expression) claims(usersChecked bool) []string {
+	named := namesIn{}
+	ast.Walk(&e.tree, &named)
+	slices.Sort(named.all)
+	return slices.DeleteFunc(slices.Compact(named.all), func(name string) bool { return name == "host" || !isClaimed(name, usersChecked) })
+}
+
+// specimenWith is a request with one field that a client chose.
+func specimenWith(name, value string) *request.Request {
+	r := &request.Request{Status: 200, Bytes: 1 << 20}
+	switch name {
+	case "user":
+		r.User = value
+	case "agent":
+		r.Agent = value
+	case "referrer":
+		r.Referrer = value
+	case "query":
+		r.Query = value
+	default:
+		r.Fields = []request.Field{{Name: name, Value: value}}
+	}
+	return r
+}
+
+// cheapened describes which claim of a client makes its requests cost less than they cost without it, or nothing.
+func (r *Rule) cheapened(usersChecked bool) (what, remedy string) {
+	if r.cost == nil {
+		return "", ""
+	}
+	texts := &textFinder{}
+	ast.Walk(&r.cost.tree, texts)
+	for _, name := range r.cost.claims(usersChecked) {
+		costs := func(value string) (int64, bool) { return r.costOf(&subject{Request: specimenWith(name, value)}) }
+		remedy = "leave the " + name + " out of cost"
+		without, ok := costs("")
+		if !ok {
+			if r.cost.computes(name) {
+				return fmt.Sprintf("the rule %s does not count a client that sends no %s: its cost cannot be computed then", r.Name, name), remedy
+			}
+			continue
+		}
+		for _, value := range append([]string{"anyone"}, texts.all[:min(len(texts.all), maxTexts)]...) {
+			if cost, ok := costs(value); !ok || cost < without {
+				return fmt.Sprintf("the rule %s counts a client that sends the %s %q as %d instead of %d", r.Name, name, value, max(cost, 0), without), remedy
+			}
+		}
+	}
+	return "", ""
+}
+
+// computes reports whether the expression needs no further field but this one, so that a failure is due to it.
+func (e *expression) computes(name string) bool {
+	named := namesIn{}
+	ast.Walk(&e.tree, &named)
+	return named.dynamic == 0 && !slices.ContainsFunc(named.further, func(other string) bool { return other != name })
+}
+
+// isAtWill reports whether a client can change a part of the key with each request and still get the same response. A
+// host is such a part, unless the match requires certain ones: a server answers to unknown ones too.
+func (r *Rule) isAtWill(p part) bool {
+	switch p.name {
+	case "agent", "referrer", "query", "raw_path":
+		return true
+	case "host":
+		return r.mayMatch([]string{"host"}, &request.Request{Host: "anyone.example"})
+	}
+	return strings.HasPrefix(p.name, "http_") || strings.HasPrefix(p.name, "cookie_")
+}
 
 // renamed describes how a client can have another key with each request: its key has a part that the client writes as
 // it likes, and no other rule counts the same requests without that part.
 func (r *Rule) renamed(set *Set) (what, remedy string) {
-	isAtWill := func(p part) bool { return slices.Contains(atWill, p.name) }
-	first := slices.IndexFunc(r.Key.parts, isAtWill)
+	first := slices.IndexFunc(r.Key.parts, r.isAtWill)
 	if first < 0 {
 		return "", ""
 	}
@@ -130,13 +189,13 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 	name := r.Key.parts[first].name
 	what = fmt.Sprintf("the rule %s counts by %s, and a client that sends another one with each request is never blocked", r.Name, name)
 	// Without any part that is the client's own, the key is shared by everybody who sends the same text.
-	if !slices.ContainsFunc(r.Key.parts, func(p part) bool { return !isAtWill(p) }) {
+	if !slices.ContainsFunc(r.Key.parts, func(p part) bool { return !r.isAtWill(p) }) {
 		return what + ", while anyone can have all others blocked who send the same one", "write key: ip, or key: [ip, " + name + "] next to a rule with key: ip"
 	}
 
 	// A rule that counts at least the same requests, by a part of the same key that the client cannot change.
 	counts := func(other *Rule) bool {
-		return (other.match == nil || other.Match == r.Match) && !slices.ContainsFunc(other.Key.parts, func(p part) bool { return isAtWill(p) || !r.Key.has(p.name) })
+		return (other.match == nil || other.Match == r.Match) && !slices.ContainsFunc(other.Key.parts, func(p part) bool { return other.isAtWill(p) || !r.Key.has(p.name) })
 	}
 	if slices.ContainsFunc(set.Rules, counts) {
 		return "", ""

@@ -47,6 +47,31 @@ func TestClaimsThatRulesRestOn(t *testing.T) {
 	}
 }
 
+// weir warns of a match and a cost by which a client that sends something else is not counted, or counted less.
+func TestClaimsThatLowerCounts(t *testing.T) {
+	for words, want := range map[string]string{
+		`match: 'not (query contains "cached=1")'`:                        `does not count a client that sends the query "cached=1"`,
+		`match: 'query contains "search="'`:                               "",
+		`match: 'fields.http_x_internal == ""'`:                           `the http_x_internal "anyone"`,
+		`match: 'fields.upstream != "cache"'`:                             "",
+		`match: 'host != "static.example"'`:                               "",
+		`cost: 'agent contains "Mozilla" ? 0 : 1'`:                        `counts a client that sends the agent "Mozilla" as 0 instead of 1`,
+		`cost: 'user == "" ? 10 : 2'`:                                     `the user "anyone" as 2 instead of 10`,
+		`cost: 'query contains "export" ? 10 : 1'`:                        "",
+		`cost: 'max(1, bytes / 1048576)'`:                                 "",
+		`cost: 'int(fields.http_x_size)'`:                                 "does not count a client that sends no http_x_size",
+		`cost: 'int(fields.size)'`:                                        "",
+		`cost: 'fields.http_x == "" ? 1 : int(fields.http_x)'`:            `the http_x "anyone" as 0 instead of 1`,
+		`cost: 'max(1, len(query) / 10)'`:                                 "",
+		`cost: 'path startsWith "/static/" ? 0 : 1'`:                      "",
+		`cost: 'int(fields.size) + (agent == "x" ? 0 : 5)'`:               "",
+		`match: 'path == "/x"', cost: 'referrer == "https://a/" ? 1 : 2'`: `the referrer "https://a/" as 1 instead of 2`,
+	} {
+		checkWarnings(t, "rules: [{name: a, limits: [9/s], key: ip, "+words+"}]\n", want)
+	}
+	checkWarnings(t, "users: checked\nrules: [{name: a, limits: [9/s], key: ip, cost: 'user == \"\" ? 10 : 2'}]\n", "")
+}
+
 // weir warns of a rule whose key a client can change with each request, unless another rule counts the same requests
 // without that part.
 func TestKeysThatClientsChange(t *testing.T) {
@@ -55,19 +80,29 @@ func TestKeysThatClientsChange(t *testing.T) {
 		frames  = "never blocked, while anyone can have all others blocked who send the same one"
 	)
 	for rules, want := range map[string]string{
-		`{name: a, key: agent}`:                                                                                "by agent, and a client that " + "sends another one with each request is " + frames,
-		`{name: a, key: referrer}`:                                                                             frames,
-		`{name: a, key: [query, raw_path]}`:                                                                    frames,
-		`{name: a, key: agent}, {name: b, key: ip}`:                                                            frames,
-		`{name: a, key: [ip, agent]}`:                                                                          escapes,
-		`{name: a, key: [host, ip, raw_path]}`:                                                                 escapes,
-		`{name: a, key: [ip, agent]}, {name: b, key: ip}`:                                                      "",
-		`{name: a, key: [ip, agent]}, {name: b, key: ip/16}`:                                                   "",
-		`{name: a, key: [ip, agent]}, {name: b, key: [ip, host]}`:                                              escapes,
-		`{name: a, key: [ip, agent]}, {name: b, key: [ip, query]}, {name: c, key: ip}`:                         "",
-		`{name: a, key: [ip, agent]}, {name: b, key: ip, match: 'path == "/x"'}`:                               escapes,
-		`{name: a, key: [ip, agent], match: 'path == "/x"'}, {name: b, key: ip, match: 'path == "/x"'}`:        "",
-		`{name: a, key: [ip, path]}, {name: b, key: [ip, host]}, {name: c, key: tenant}, {name: d, key: path}`: "",
+		`{name: a, key: agent}`:                                                                                  "by agent, and a client that " + "sends another one with each request is " + frames,
+		`{name: a, key: referrer}`:                                                                               frames,
+		`{name: a, key: [query, raw_path]}`:                                                                      frames,
+		`{name: a, key: agent}, {name: b, key: ip}`:                                                              frames,
+		`{name: a, key: [ip, agent]}`:                                                                            escapes,
+		`{name: a, key: [host, ip, raw_path]}`:                                                                   escapes,
+		`{name: a, key: [ip, agent]}, {name: b, key: ip}`:                                                        "",
+		`{name: a, key: [ip, agent]}, {name: b, key: ip/16}`:                                                     "",
+		`{name: a, key: [ip, agent]}, {name: b, key: [ip, host]}`:                                                escapes,
+		`{name: a, key: [ip, agent]}, {name: b, key: [ip, query]}, {name: c, key: ip}`:                           "",
+		`{name: a, key: [ip, agent]}, {name: b, key: ip, match: 'path == "/x"'}`:                                 escapes,
+		`{name: a, key: [ip, agent], match: 'path == "/x"'}, {name: b, key: ip, match: 'path == "/x"'}`:          "",
+		`{name: a, key: [ip, path]}, {name: b, key: [ip, method]}, {name: c, key: tenant}, {name: d, key: path}`: "",
+		`{name: a, key: [ip, host]}`:                                                                             "counts by host, and a client that " + escapes,
+		`{name: a, key: host}`:                                                                                   frames,
+		`{name: a, key: [ip, host], match: 'host endsWith ".example"'}`:                                          escapes,
+		`{name: a, key: [ip, host], match: 'host in ["a.example", "b.example"]'}`:                                "",
+		`{name: a, key: [ip, host], match: 'path == "/x" and host == "a.example"'}`:                              "",
+		`{name: a, key: [ip, host], match: 'host != "a.example"'}`:                                               escapes,
+		`{name: a, key: [ip, host]}, {name: b, key: ip}`:                                                         "",
+		`{name: a, key: [ip, host, agent]}, {name: b, key: [ip, host], match: 'host == "a"'}`:                    escapes,
+		`{name: a, key: [ip, http_x_tenant]}`:                                                                    escapes,
+		`{name: a, key: [cookie_session]}`:                                                                       frames,
 	} {
 		checkWarnings(t, "rules: ["+strings.ReplaceAll(rules, "}", ", limits: [1/s]}")+"]\n", want)
 	}

@@ -165,7 +165,7 @@ func TestFieldsThatClientsCanClaimAreAWarning(t *testing.T) {
 		"rules: [{name: per-tenant, key: [ip, tenant], limits: [1/s]}]":                                                                               1,
 		"rules: [{name: per-tenant, key: x_tenant, limits: [1/s]}]":                                                                                   1,
 		"rules: [{name: per-tenant, key: tenant, limits: [1/s]}]\nenforcer: {fields: {tenant: X-Tenant}}":                                             0,
-		"rules: [{name: per-tenant, key: http_x_tenant, limits: [1/s]}]":                                                                              0,
+		"rules: [{name: per-tenant, key: [ip, http_x_tenant], limits: [1/s]}, {name: all, key: ip, limits: [1/s]}]":                                   0,
 		"rules: [{name: per-tenant, key: kubernetes.pod, limits: [1/s]}]":                                                                             0,
 		"rules: [{name: per-tenant, key: tenant, limits: [1/s], mode: shadow}]":                                                                       0,
 		"rules: [{name: all, key: [ip/24, method, host, path, query, agent, referrer, status], limits: [1/s]}, {name: less, key: ip, limits: [1/s]}]": 0,
