@@ -62,7 +62,7 @@ func (f *traffic) flows() {
 		most = max(most, len(acks))
 	}
 	f.written.mu.Unlock()
-	f.written.await(f.t, 2*time.Minute, f.partitions, most+20)
+	f.written.await(f.t, f.partitions, most+20)
 }
 
 // check ends the traffic: no acknowledged message is lost or out of order.

@@ -19,6 +19,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/wait"
 )
 
 // A ledger records the current owner of each partition, and fails a test when there are two.
@@ -99,7 +100,7 @@ func (l *ledger) timesTaken(name string) int {
 
 func (l *ledger) await(name string, partitions int) {
 	l.t.Helper()
-	eventually(l.t, 2*time.Minute, fmt.Sprintf("%s to have %d partitions", name, partitions), func() bool {
+	wait.Until(l.t, fmt.Sprintf("%s to have %d partitions", name, partitions), func() bool {
 		return len(l.of(name)) == partitions
 	})
 }
@@ -218,7 +219,7 @@ func TestGroupKeepsItsPlace(t *testing.T) {
 			When: func(kmsg.Request) bool { return loading.Hits() < 3 }})
 		return nil, errors.New("cut"), true
 	})
-	eventually(t, time.Minute, "the next generation", func() bool { return l.timesTaken("one") == 8 })
+	wait.Until(t, "the next generation", func() bool { return l.timesTaken("one") == 8 })
 	if l.member("one") != id {
 		t.Errorf("it was %s and is %s", id, l.member("one"))
 	}
@@ -263,7 +264,7 @@ func TestGroupWaitsForItsTopic(t *testing.T) {
 	name := fmt.Sprintf("late.%d", topics.Add(1))
 	l := newLedger(t)
 	join(t, client, kafka.Group{Name: name, Topics: map[string]int{name: 3}, Session: 6 * time.Second}, l.own("one"))
-	eventually(t, time.Minute, "the log to say what is missing", log.has("joining group "+name+": topic "+name+": the topic does not exist"))
+	wait.Until(t, "the log to say what is missing", log.has("joining group "+name+": topic "+name+": the topic does not exist"))
 	if err := client.EnsureTopics(within(t, time.Minute), kafka.Topic{Name: name, Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}

@@ -2,26 +2,14 @@ package kafka_test
 
 import (
 	"strings"
-	"sync"
+
+	"weir/test/locked"
 )
 
 // lines collects the output of a logger.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
+type lines struct{ locked.Buffer }
 
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Split(l.text.String(), "\n")
-}
+func (l *lines) all() []string { return strings.Split(l.String(), "\n") }
 
 // has is a condition: some line has all the words.
 func (l *lines) has(words ...string) func() bool {

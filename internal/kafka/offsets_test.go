@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/wait"
 )
 
 func TestOffsets(t *testing.T) {
@@ -71,7 +72,7 @@ func TestReaderOutOfRange(t *testing.T) {
 		ctx := within(t, time.Minute)
 		produceTo(t, client, topic, 0, 400, 16<<10)
 		var span kafka.Span
-		eventually(t, time.Minute, "the log's beginning to go", func() bool {
+		wait.Until(t, "the log's beginning to go", func() bool {
 			spans, err := client.Offsets(ctx, topic)
 			if err != nil {
 				t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/wait"
 )
 
 // produced records the produce requests that a fake's brokers got.
@@ -152,7 +153,7 @@ func TestProducerOrder(t *testing.T) {
 			send(t, producer, w.message(p, i, fmt.Appendf(nil, "%d", i)))
 		}
 		if i%10 == 9 {
-			w.await(t, time.Minute, upTo(partitions), i+1)
+			w.await(t, upTo(partitions), i+1)
 		}
 	}
 	if err := producer.Close(within(t, time.Minute)); err != nil {
@@ -179,9 +180,9 @@ func upTo(partitions int) []int {
 }
 
 // await waits until so many messages of each partition are done.
-func (w *written) await(t *testing.T, patience time.Duration, partitions []int, messages int) {
+func (w *written) await(t *testing.T, partitions []int, messages int) {
 	t.Helper()
-	eventually(t, patience, "the messages to be done", func() bool {
+	wait.Until(t, "the messages to be done", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return !slices.ContainsFunc(partitions, func(p int) bool { return len(w.done[p]) < messages })
@@ -207,15 +208,6 @@ func (w *written) logged(t *testing.T, partition int, records []kafka.Record) {
 		}
 		if first[i] != fmt.Sprint(i) {
 			t.Fatalf("partition %d: the %d. new message in the log is %s", partition, i, first[i])
-		}
-	}
-}
-
-func eventually(t *testing.T, patience time.Duration, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %s for %s", patience, what)
 		}
 	}
 }
@@ -386,7 +378,7 @@ func TestProducerGoesRoundTheFailing(t *testing.T) {
 	var w written
 	for i := range 100 {
 		send(t, producer, w.message(0, i, nil), w.message(1, i, nil), w.message(2, i, nil))
-		w.await(t, time.Minute, []int{0, 2}, i+1)
+		w.await(t, []int{0, 2}, i+1)
 	}
 	impatient, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
@@ -416,12 +408,12 @@ func TestProducerTopicVanishes(t *testing.T) {
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 2})
 	var w written
 	send(t, producer, w.message(0, 0, []byte("0")), w.message(1, 0, []byte("0")))
-	w.await(t, time.Minute, []int{0, 1}, 1)
+	w.await(t, []int{0, 1}, 1)
 	if err := cluster.DeleteTopic("hits"); err != nil {
 		t.Fatal(err)
 	}
 	send(t, producer, w.message(0, 1, []byte("1")), w.message(1, 1, []byte("1")))
-	eventually(t, time.Minute, "the log to say it", log.has("the topic does not exist"))
+	wait.Until(t, "the log to say it", log.has("the topic does not exist"))
 	if err := cluster.CreateTopic("hits", 2, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -457,10 +449,10 @@ func TestThrottle(t *testing.T) {
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 1})
 	var w written
 	send(t, producer, w.message(0, 0, nil))
-	w.await(t, time.Minute, []int{0}, 1)
+	w.await(t, []int{0}, 1)
 	begun := time.Now()
 	send(t, producer, w.message(0, 1, nil))
-	w.await(t, time.Minute, []int{0}, 2)
+	w.await(t, []int{0}, 2)
 	if took := time.Since(begun); took < pause/2 {
 		t.Errorf("the next request was answered after %s", took)
 	}

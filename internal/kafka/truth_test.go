@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/wait"
 )
 
 // wrong is a configuration that cannot work, and the expected error.
@@ -106,8 +107,8 @@ func everyCallTells(t *testing.T, c wrong) {
 		left <- client.RunGroup(joining, kafka.Group{Name: "g", Topics: map[string]int{"absent": 0}}, nil)
 	}()
 	unquoted := strings.ReplaceAll(c.says, `"`, `\"`)
-	eventually(t, time.Minute, "the log to say why nothing is produced", log.has("operation=produce", unquoted))
-	eventually(t, time.Minute, "the log to say why the group is not joined", log.has("operation=group", unquoted))
+	wait.Until(t, "the log to say why nothing is produced", log.has("operation=produce", unquoted))
+	wait.Until(t, "the log to say why the group is not joined", log.has("operation=group", unquoted))
 	leave()
 	if err := <-left; err != nil {
 		t.Errorf("RunGroup says %q", err)
@@ -200,7 +201,7 @@ func TestPasswordIsReadAgain(t *testing.T) {
 	if err := os.WriteFile(file, []byte("right"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "the new password to be used", func() bool {
+	wait.Until(t, "the new password to be used", func() bool {
 		cluster, err := client.Cluster(t.Context())
 		return err == nil && fmt.Sprint(cluster.Brokers) == fmt.Sprint(config.Brokers)
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/pkg/blocklist"
+	"weir/test/wait"
 )
 
 // BenchmarkThousandFollowers measures how long a new entry takes to a thousand waiting followers over TCP, to the last
@@ -48,7 +49,7 @@ func (r *running) told(b *testing.B, conns []net.Conn, offset int64) []time.Dura
 			b.Fatal(err)
 		}
 	}
-	await(b, "all wait", func() bool { return r.following.Load() == int64(len(conns)) })
+	wait.Until(b, "all wait", func() bool { return r.following.Load() == int64(len(conns)) })
 	took := make([]time.Duration, len(conns))
 	var reading sync.WaitGroup
 	began := time.Now()

@@ -20,6 +20,7 @@ import (
 
 	"weir/internal/keys"
 	"weir/pkg/blocklist"
+	"weir/test/wait"
 )
 
 // readLines reads a list of JSON lines to its end.
@@ -117,7 +118,7 @@ func TestFollowing(t *testing.T) {
 	}
 	var waiting sync.WaitGroup
 	waiting.Go(func() { pull("30s") })
-	await(t, "followed", func() bool { return r.Status().Followers == 1 })
+	wait.Until(t, "followed", func() bool { return r.Status().Followers == 1 })
 	if n := testutil.ToFloat64(r.Enforcer.metrics.followers); n != 1 {
 		t.Errorf("%v followers", n)
 	}
@@ -130,7 +131,7 @@ func TestFollowing(t *testing.T) {
 	}
 	r.blocklist.set(true)
 	waiting.Go(func() { pull("30s") })
-	await(t, "followed", func() bool { return r.Status().Followers == 1 })
+	wait.Until(t, "followed", func() bool { return r.Status().Followers == 1 })
 	r.order("POST", "/v1/blocks", `{"target":"198.51.100.1","why":"w"}`)
 	waiting.Wait()
 	if len(slices.Collect(follower.Find("198.51.100.1", time.Now().UnixMilli()))) != 1 {
@@ -256,7 +257,7 @@ func TestWatching(t *testing.T) {
 	r := keyed(t, set)
 	next, leave := r.watch("/v1/blocklist", "X-Api-Key", "read")
 	defer leave()
-	await(t, "watched", func() bool { return r.Status().Followers == 1 })
+	wait.Until(t, "watched", func() bool { return r.Status().Followers == 1 })
 	if err := set.Apply(time.Now().UnixMilli(), changeOf(t, 10, ofIP("203.0.113.8"))); err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +299,7 @@ func TestWatching(t *testing.T) {
 	leave()
 	leaveAgain()
 	leaveReset()
-	await(t, "left", func() bool { return r.Status().Followers == 0 })
+	wait.Until(t, "left", func() bool { return r.Status().Followers == 0 })
 }
 
 // A client whose key is removed gets no more events, even on an existing connection.
@@ -322,7 +323,7 @@ func TestConnectionsOfARemovedKeyEnd(t *testing.T) {
 	go func() {
 		polled <- r.get("/v1/blocklist?wait=1m&after="+set.Version().String(), "X-Api-Key", "temp")
 	}()
-	await(t, "followed", func() bool { return r.Status().Followers == 2 })
+	wait.Until(t, "followed", func() bool { return r.Status().Followers == 2 })
 	write("keys: []")
 	if _, err := file.Reread(); err != nil {
 		t.Fatal(err)
@@ -342,7 +343,7 @@ func TestFollowersAreReleasedAtTheEnd(t *testing.T) {
 	r := start(t, list(t), nil)
 	next, leave := r.watch("/v1/blocklist")
 	defer leave()
-	await(t, "watched", func() bool { return r.Status().Followers == 1 })
+	wait.Until(t, "watched", func() bool { return r.Status().Followers == 1 })
 	began := time.Now()
 	r.stop()
 	if event, _ := next(); event != "" || time.Since(began) >= drainPatience { // it was cut off
@@ -358,7 +359,7 @@ func TestDelayIsMeasured(t *testing.T) {
 	if err := set.Apply(time.Now().UnixMilli(), changeOf(t, 10, ofIP("203.0.113.8")), changeOf(t, 11, old)); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "measured", func() bool {
+	wait.Until(t, "measured", func() bool {
 		all, err := r.metrics.Gather()
 		if err != nil {
 			t.Fatal(err)

@@ -177,15 +177,6 @@ func (r *running) run() {
 	<-r.Serving()
 }
 
-func await(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for begun := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("never %s", what)
-		}
-	}
-}
-
 // overSocket returns the client of a person on the machine.
 func (r *running) overSocket() *http.Client {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/pkg/blocklist"
+	"weir/test/wait"
 )
 
 // Manual entries outlast the topic: a list of a greater epoch without them gets them again, and has them meanwhile.
@@ -20,7 +21,7 @@ func TestOrdersOutlastARecreatedTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	set.Fill().Swap(blocklist.State{Version: blocklist.Version{List: blocklist.ListID{Name: "test", Epoch: 2}, Offset: 1}, Whole: true, AsOf: now}, now)
-	await(t, "ordered again", func() bool { return len(r.blocklist.messages()) == 2 && len(set.Pending()) == 1 })
+	wait.Until(t, "ordered again", func() bool { return len(r.blocklist.messages()) == 2 && len(set.Pending()) == 1 })
 	if again := r.blocklist.messages()[1]; string(again.Key) != string(first.Key) || string(again.Value) != string(first.Value) {
 		t.Errorf("%q %q", again.Key, again.Value)
 	}
@@ -38,7 +39,7 @@ func TestActiveOrdersAreSentAgain(t *testing.T) {
 	r.order("POST", "/v1/blocks", `{"target":"198.51.100.1","why":"w"}`)
 	r.order("POST", "/v1/allows", `{"target":"198.51.100.2","for":"1h","why":"w"}`)
 	for _, target := range []string{"198.51.100.1", "198.51.100.2"} {
-		await(t, target+" is sent again", func() bool { return len(r.sentOf(target)) >= 3 })
+		wait.Until(t, target+" is sent again", func() bool { return len(r.sentOf(target)) >= 3 })
 		sent := r.sentOf(target)
 		if len(slices.Compact(sent)) != 1 {
 			t.Errorf("%s was sent again with other contents", target)
@@ -52,7 +53,7 @@ func TestActiveOrdersAreSentAgain(t *testing.T) {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	before := len(r.sentOf("198.51.100.1"))
-	await(t, "the other is sent again", func() bool { return len(r.sentOf("198.51.100.1")) >= before+3 })
+	wait.Until(t, "the other is sent again", func() bool { return len(r.sentOf("198.51.100.1")) >= before+3 })
 	sent := r.sentOf("198.51.100.2")
 	if last := sent[len(sent)-1]; last == sent[0] {
 		t.Error("an order came back after it was lifted")

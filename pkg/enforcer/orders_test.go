@@ -12,6 +12,7 @@ import (
 	"weir/internal/kafka"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
+	"weir/test/wait"
 )
 
 // shown is an entry as programs read it.
@@ -292,7 +293,7 @@ func TestWaitingOrdersOutlastTheProcess(t *testing.T) {
 			t.Errorf("%s: %d", ip, check.status)
 		}
 	}
-	await(t, "sent", func() bool { return again.Status().Waiting == 0 })
+	wait.Until(t, "sent", func() bool { return again.Status().Waiting == 0 })
 	sent := again.blocklist.messages()
 	if len(sent) != 2 || string(sent[0].Value) != string(held[0].Value) || string(sent[1].Value) != string(held[1].Value) {
 		t.Errorf("%d were sent", len(sent))

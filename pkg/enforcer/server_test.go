@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/keys"
 	"weir/pkg/blocklist"
+	"weir/test/wait"
 )
 
 // encrypted returns a certificate for 127.0.0.1, and a client that trusts it.
@@ -127,12 +128,12 @@ func TestADeletedSocketComesBack(t *testing.T) {
 		}
 		return err == nil
 	}
-	await(t, "listened on", answers)
+	wait.Until(t, "listened on", answers)
 	for range 2 {
 		if err := os.RemoveAll(folder); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "listened on again", answers)
+		wait.Until(t, "listened on again", answers)
 		if got := r.ask(r.overSocket(), "POST", "/v1/blocks", `{"target":"203.0.113.8","why":"w"}`); got.status != http.StatusCreated {
 			t.Errorf("an order over the socket that is there again: %d %s", got.status, got.body)
 		}

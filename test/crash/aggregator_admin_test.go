@@ -152,7 +152,7 @@ func (r *river) awaitRefusal(m *member) map[string]string {
 		return nil
 	})
 	m.stop()
-	if said := m.said.take(); !strings.Contains(said, "has 3 partitions and not 2") {
+	if said := m.said.Take(); !strings.Contains(said, "has 3 partitions and not 2") {
 		r.t.Errorf("it does not say what is wrong: %s", said)
 	}
 	return r.written()

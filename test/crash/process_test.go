@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weir/internal/kafka/kafkatest"
+	"weir/test/locked"
 )
 
 var (
@@ -51,35 +52,7 @@ type installation struct {
 	arguments []string
 	folder    string
 	process   *exec.Cmd
-	said      words // on standard error
-}
-
-// Words are the output of a process. They may be read while it runs.
-type words struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (w *words) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text = append(w.text, p...)
-	return len(p), nil
-}
-
-func (w *words) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(w.text)
-}
-
-// take returns the words and forgets them.
-func (w *words) take() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	said := string(w.text)
-	w.text = nil
-	return said
+	said      locked.Buffer // on standard error
 }
 
 // ownPrefix is that of the topics where a test has a Kafka of its own.

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"weir/test/wait"
 )
 
 // blockFor is long enough to be noticed, and short enough to wait for its end.
@@ -43,15 +45,15 @@ func refusesWhoSendsTooMuch(t *testing.T, s *site) {
 		}
 	}
 	for _, client := range []string{stops, goesOn} {
-		await(t, client+" was refused", func() bool { return s.get(client) == http.StatusTooManyRequests })
+		wait.Until(t, client+" was refused", func() bool { return s.get(client) == http.StatusTooManyRequests })
 	}
 	refused := time.Now()
 	if status := s.get(keeps); status != http.StatusOK {
 		t.Errorf("who keeps to the limit gets %d", status)
 	}
-	await(t, goesOn+" was let in again though it goes on", func() bool { return s.get(goesOn) == http.StatusOK })
+	wait.Until(t, goesOn+" was let in again though it goes on", func() bool { return s.get(goesOn) == http.StatusOK })
 	if took := time.Since(refused); took > 4*blockFor {
 		t.Errorf("who goes on was let in after %v only, its block lasts %v", took, blockFor)
 	}
-	await(t, stops+" was let in again", func() bool { return s.get(stops) == http.StatusOK })
+	wait.Until(t, stops+" was let in again", func() bool { return s.get(stops) == http.StatusOK })
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,7 +16,9 @@ import (
 
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
+	"weir/test/locked"
 	"weir/test/port"
+	"weir/test/wait"
 )
 
 // programs is a folder for the tested programs.
@@ -55,15 +56,6 @@ func build(t testing.TB, name string, flags ...string) string {
 // patience is how long a test waits for an expected result.
 const patience = 2 * time.Minute
 
-func await(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never %s", what)
-		}
-	}
-}
-
 // A fleet is a folder with a configuration, and its processes.
 type fleet struct {
 	t         testing.TB
@@ -76,26 +68,8 @@ type fleet struct {
 type process struct {
 	name    string
 	command *exec.Cmd
-	said    said
+	said    locked.Buffer
 	ended   chan struct{}
-}
-
-// said keeps the output of a process.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }
 
 // newFleet writes the configuration of all parts, followed by more.
@@ -169,7 +143,7 @@ func (f *fleet) start(program string, arguments ...string) *process {
 func (f *fleet) ready() {
 	f.t.Helper()
 	for part, address := range f.admins {
-		await(f.t, part+" was ready", func() bool {
+		wait.Until(f.t, part+" was ready", func() bool {
 			answer, err := http.Get("http://" + address + "/readyz")
 			if err != nil {
 				return false

@@ -12,6 +12,7 @@ import (
 
 	"weir/test/port"
 	"weir/test/real"
+	"weir/test/wait"
 )
 
 // A site is a real nginx before a page, with the configuration of the compose file.
@@ -44,7 +45,7 @@ func newSite(t testing.TB, f *fleet) *site {
 		command.Process.Signal(syscall.SIGTERM)
 		command.Wait()
 	})
-	await(t, "the site answered", func() bool {
+	wait.Until(t, "the site answered", func() bool {
 		connection, err := net.Dial("tcp", s.address)
 		if err != nil {
 			return false

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/test/port"
+	"weir/test/wait"
 )
 
 // An unblock command takes effect at every enforcer at once, though ten minutes of the client's hits wait to be
@@ -25,7 +26,7 @@ func TestUnblockedWhileHitsWait(t *testing.T) {
 	const client = "203.0.113.7"
 	f.log(client, 12, time.Now().Add(-11*time.Minute))
 	for _, at := range []*fleet{f, second} {
-		await(t, "refused", func() bool { return at.checks(client) == http.StatusTooManyRequests })
+		wait.Until(t, "refused", func() bool { return at.checks(client) == http.StatusTooManyRequests })
 	}
 
 	aggregator.end(t, syscall.SIGTERM)
@@ -38,7 +39,7 @@ func TestUnblockedWhileHitsWait(t *testing.T) {
 	}
 	ordered := time.Now()
 	for _, at := range []*fleet{f, second} {
-		await(t, "let in", func() bool { return at.checks(client) == http.StatusOK })
+		wait.Until(t, "let in", func() bool { return at.checks(client) == http.StatusOK })
 	}
 	t.Logf("let in everywhere after %v", time.Since(ordered))
 
@@ -46,7 +47,7 @@ func TestUnblockedWhileHitsWait(t *testing.T) {
 	const marker = "203.0.113.8" // counted after all waiting hits of its partition
 	f.tool("status", "--wait", "2m")
 	f.log(marker, 12, time.Now())
-	await(t, "the marker was refused", func() bool { return f.checks(marker) == http.StatusTooManyRequests })
+	wait.Until(t, "the marker was refused", func() bool { return f.checks(marker) == http.StatusTooManyRequests })
 	for _, at := range []*fleet{f, second} {
 		if got := at.checks(client); got != http.StatusOK {
 			t.Errorf("when its hits are counted, %s gets %d", client, got)
@@ -54,7 +55,7 @@ func TestUnblockedWhileHitsWait(t *testing.T) {
 	}
 	f.log(client, 12, time.Now())
 	for _, at := range []*fleet{f, second} {
-		await(t, "refused again", func() bool { return at.checks(client) == http.StatusTooManyRequests })
+		wait.Until(t, "refused again", func() bool { return at.checks(client) == http.StatusTooManyRequests })
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weir/pkg/blocklist"
+	"weir/test/wait"
 )
 
 // CrowdSec's custom bouncer calls its program for new and for ended decisions.
@@ -29,15 +30,15 @@ func TestCustomBouncer(t *testing.T) {
 		text, _ := os.ReadFile(called)
 		return string(text)
 	}
-	await(t, "it is called for what is in force", func() bool { return strings.Contains(calls(), "add "+blockedClient+" manual") })
+	wait.Until(t, "it is called for what is in force", func() bool { return strings.Contains(calls(), "add "+blockedClient+" manual") })
 	s.order(blocklist.OrderBlock, "198.51.100.0/24")
-	await(t, "it is called for what is new", func() bool { return strings.Contains(calls(), "add 198.51.100.0/24 manual") })
+	wait.Until(t, "it is called for what is new", func() bool { return strings.Contains(calls(), "add 198.51.100.0/24 manual") })
 	s.lift(blockedClient)
-	await(t, "it is called for what was lifted", func() bool { return strings.Contains(calls(), "del "+blockedClient+" manual") })
+	wait.Until(t, "it is called for what was lifted", func() bool { return strings.Contains(calls(), "del "+blockedClient+" manual") })
 	s.stop()
 	s.order(blocklist.OrderBlock, blockedClient)
 	s.start()
-	await(t, "it goes on with an enforcer that was started anew", func() bool { return strings.Count(calls(), "add "+blockedClient+" manual") == 2 })
+	wait.Until(t, "it goes on with an enforcer that was started anew", func() bool { return strings.Count(calls(), "add "+blockedClient+" manual") == 2 })
 	if strings.Contains(calls(), "alice") {
 		t.Errorf("it was called for a user:\n%s", calls())
 	}
@@ -77,16 +78,16 @@ func TestFirewallBouncer(t *testing.T) {
 	has := func(address string) func() bool {
 		return func() bool { return strings.Contains(rules(), address+" timeout") }
 	}
-	await(t, "an address is in the set", has("203.0.113.7"))
-	await(t, "an address of IPv6 is in the set", has("2001:db8::7"))
+	wait.Until(t, "an address is in the set", has("203.0.113.7"))
+	wait.Until(t, "an address of IPv6 is in the set", has("2001:db8::7"))
 	s.order(blocklist.OrderBlock, "203.0.113.8")
-	await(t, "a new address is in the set", has("203.0.113.8"))
+	wait.Until(t, "a new address is in the set", has("203.0.113.8"))
 	s.order(blocklist.OrderBlock, "198.51.100.0/30")
 	for _, address := range []string{"198.51.100.0", "198.51.100.1", "198.51.100.2", "198.51.100.3"} {
-		await(t, address+" of a prefix is in the set", has(address))
+		wait.Until(t, address+" of a prefix is in the set", has(address))
 	}
 	s.lift("203.0.113.7")
-	await(t, "who was lifted is not", func() bool { return !has("203.0.113.7")() })
+	wait.Until(t, "who was lifted is not", func() bool { return !has("203.0.113.7")() })
 	s.stop()
 	if !has("203.0.113.8")() {
 		t.Errorf("without an enforcer the sets are empty:\n%s", rules())

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"weir/internal/kafka/kafkatest"
+	"weir/test/locked"
+	"weir/test/wait"
 )
 
 // caddy runs with the file of deployments/edge, with further replacements, and returns its URL and its output.
-func (s *site) caddy(replace ...string) (string, *output) {
+func (s *site) caddy(replace ...string) (string, *locked.Buffer) {
 	t := s.t
 	t.Helper()
 	port, gone := freePort(t), freePort(t)
@@ -56,7 +58,7 @@ func TestCaddyServesNoHTTP3(t *testing.T) {
 		text := snippet(t, "Caddyfile", "protocols h1 h2\n", protocols, ":80 {", "https://localhost:"+port+" {\n\tbind "+loopback+"\n\ttls "+pair.Client+" "+pair.ClientKey,
 			"127.0.0.1:7421", s.address, "127.0.0.1:7429", loopback+":"+freePort(t), "bind 127.0.0.1", "bind "+loopback, "\tservers {\n", "\tadmin off\n\tauto_https off\n\tservers {\n")
 		run(t, program(t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(t, filepath.Join(t.TempDir(), "Caddyfile"), text))
-		await(t, "it listens over TCP", func() bool {
+		wait.Until(t, "it listens over TCP", func() bool {
 			connection, err := net.Dial("tcp", loopback+":"+port)
 			if err != nil {
 				return false

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"weir/pkg/blocklist"
+	"weir/test/locked"
 	"weir/test/real"
+	"weir/test/wait"
 )
 
 // library is the folder in which a library of another language lies, below or above one of the folders of WEIR_EDGES.
@@ -69,13 +71,13 @@ func TestExpressBouncer(t *testing.T) {
 	for _, lasts := range []time.Duration{50 * time.Second, time.Hour} {
 		s.blockFor(blockedClient, lasts)
 		status := func() int { return ask(t, blockedClient, url).status }
-		await(t, "who is blocked for "+lasts.String()+" is refused", func() bool { return status() == http.StatusForbidden })
+		wait.Until(t, "who is blocked for "+lasts.String()+" is refused", func() bool { return status() == http.StatusForbidden })
 	}
 	if passed := ask(t, goodClient, url); passed.status != http.StatusOK || passed.body != "the application" {
 		t.Errorf("who is not blocked: %+v", passed)
 	}
 	s.stop()
-	await(t, "without an enforcer all pass", func() bool { return ask(t, blockedClient, url).body == "the application" })
+	wait.Until(t, "without an enforcer all pass", func() bool { return ask(t, blockedClient, url).body == "the application" })
 	if out, err := exec.Command(node, script, "http://"+s.address, key, loopback, freePort(t)).CombinedOutput(); err == nil || !strings.Contains(string(out), "HOST_NOT_REACHABLE") {
 		t.Errorf("started without an enforcer: %v\n%s", err, out)
 	}
@@ -100,7 +102,7 @@ func TestPythonClients(t *testing.T) {
 	t.Setenv("PYTHONPATH", packages)
 	s.order(blocklist.OrderBlock, "203.0.113.7")
 	s.order(blocklist.OrderBlock, "user:alice")
-	said := map[string]*output{}
+	said := map[string]*locked.Buffer{}
 	for _, scopes := range []string{"ip,range", "username", "range,ip,username"} {
 		said[scopes] = run(t, python, script, "http://"+s.address, key, scopes)
 	}
@@ -111,7 +113,7 @@ func TestPythonClients(t *testing.T) {
 		}
 		slices.Sort(want)
 		line := scopes + " [" + strings.Join(want, ", ") + "]"
-		await(t, what+": "+line, func() bool { return strings.HasSuffix(strings.TrimSpace(said[scopes].String()), line) })
+		wait.Until(t, what+": "+line, func() bool { return strings.HasSuffix(strings.TrimSpace(said[scopes].String()), line) })
 	}
 	holds("at first", "ip,range", "203.0.113.7/32")
 	holds("at first", "username", "alice")
@@ -151,7 +153,7 @@ func TestTwoCustomBouncersWithOneKey(t *testing.T) {
 	both := func(what string) {
 		t.Helper()
 		for i, file := range called {
-			await(t, strconv.Itoa(i)+" is called to "+what, func() bool {
+			wait.Until(t, strconv.Itoa(i)+" is called to "+what, func() bool {
 				text, _ := os.ReadFile(file)
 				return strings.Contains(string(text), what+"\n")
 			})

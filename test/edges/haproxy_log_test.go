@@ -9,6 +9,7 @@ import (
 
 	"weir/pkg/request"
 	"weir/pkg/rule"
+	"weir/test/wait"
 )
 
 // lines are the lines of a log in HAProxy's other output.
@@ -34,7 +35,7 @@ func TestHAProxyLongRequest(t *testing.T) {
 	if got := raw(t, goodClient, strings.TrimPrefix(url, "http://"), "GET /"+strings.Repeat("a", 8000)+" HTTP/1.1"); !strings.Contains(got, " 200 ") {
 		t.Fatal(got)
 	}
-	await(t, "it is in the log", func() bool { return strings.Contains(lines(said.String()), "GET /aaaa") })
+	wait.Until(t, "it is in the log", func() bool { return strings.Contains(lines(said.String()), "GET /aaaa") })
 	log := lines(said.String())
 	marksRefusals(t, log)
 	parser := must(request.NewParser("weir", request.Options{}))
@@ -63,7 +64,7 @@ func TestHAProxyQuoteHidesNoPath(t *testing.T) {
 	if got := raw(t, goodClient, strings.TrimPrefix(url, "http://"), `POST /"/../signin HTTP/1.1`); !strings.Contains(got, " 200 ") {
 		t.Fatal(got)
 	}
-	await(t, "it is in the log", func() bool { return strings.Contains(lines(said.String()), "POST /") })
+	wait.Until(t, "it is in the log", func() bool { return strings.Contains(lines(said.String()), "POST /") })
 	counts := hitsIn(t, "match: 'path == \"/signin\"', key: ip", "auto", lines(said.String()))
 	if counts[goodClient] != 1 {
 		t.Errorf("counted: %v, in\n%s", counts, said.String())
@@ -78,8 +79,8 @@ func TestHAProxyEncodedUsers(t *testing.T) {
 	text := "global\n    log stdout format raw local0\ndefaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n" +
 		replaced(t, documented(t, "HAProxy"), "bind :80", "bind "+address, "user alice", `user "`+user+`"`) + "backend app\n    server app " + s.app + "\n"
 	said := run(t, program(t, "haproxy", "haproxy"), "-db", "-f", write(t, filepath.Join(t.TempDir(), "haproxy.cfg"), text))
-	await(t, "its page is served", func() bool { return asks(t, address, "GET /private/x", user, "secret") == http.StatusOK })
-	await(t, "it is in the log", func() bool { return strings.Contains(said.String(), "/private/x") })
+	wait.Until(t, "its page is served", func() bool { return asks(t, address, "GET /private/x", user, "secret") == http.StatusOK })
+	wait.Until(t, "it is in the log", func() bool { return strings.Contains(said.String(), "/private/x") })
 	if counts := hitsIn(t, "match: 'status in 200..299', key: user", "auto", said.String()); counts[user] == 0 || len(counts) != 1 {
 		t.Errorf("counted: %v, in\n%s", counts, said.String())
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"weir/pkg/blocklist"
+	"weir/test/locked"
+	"weir/test/wait"
 )
 
 // fetch runs the script of deployments/edge, with a command for a changed list.
@@ -26,7 +28,7 @@ func (s *site) fetch(list, file string, command ...string) error {
 }
 
 // haproxy runs with the file of deployments/edge and returns its URL, its output, and a command that makes it reload.
-func (s *site) haproxy(addresses, users string) (url string, said *output, reload []string) {
+func (s *site) haproxy(addresses, users string) (url string, said *locked.Buffer, reload []string) {
 	t := s.t
 	t.Helper()
 	port, folder := freePort(t), t.TempDir()
@@ -34,7 +36,7 @@ func (s *site) haproxy(addresses, users string) (url string, said *output, reloa
 	text := snippet(t, "haproxy.cfg", "bind :80", "bind "+loopback+":"+port, "127.0.0.1:8080", s.app, "/run/haproxy/admin.sock", filepath.Join(folder, "admin.sock"),
 		"/etc/haproxy/weir.map", addresses, "/etc/haproxy/weir-users.map", users, "# http-request set-var", "http-request set-var", "/dev/log len 65000 local0", "stdout len 65000 format raw local0")
 	said = run(t, program(t, "haproxy", "haproxy"), "-Ws", "-S", master, "-p", pid, "-f", write(t, filepath.Join(folder, "haproxy.cfg"), text))
-	await(t, "its first process takes commands, and signals with them", func() bool { return answers(master, "show version\n") })
+	wait.Until(t, "its first process takes commands, and signals with them", func() bool { return answers(master, "show version\n") })
 	return "http://" + loopback + ":" + port, said, []string{"sh", "-c", "kill -USR2 $(cat " + pid + ")"}
 }
 
@@ -75,7 +77,7 @@ func TestHAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url) })
-	await(t, "the refusal is in the log", func() bool { return strings.Contains(said.String(), `"refused manual"`) })
+	wait.Until(t, "the refusal is in the log", func() bool { return strings.Contains(said.String(), `"refused manual"`) })
 	for user, want := range map[string]int{"Bob": 429, strings.TrimSpace(odd): 429, "bob": 200, "Bobby": 200, "": 200, "al": 200} {
 		wants(t, fmt.Sprintf("the user %q", user), want, func() answer { return ask(t, goodClient, url, "X-User", user) })
 	}

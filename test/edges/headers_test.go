@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/pkg/blocklist"
+	"weir/test/wait"
 )
 
 const (
@@ -93,7 +94,7 @@ func (s *site) hostsAreOne(url string) {
 		"GET /secret HTTP/1.1\nHost: SHOP.Example", "GET /secret HTTP/1.1\nHost: shop.example:80", "GET /secret HTTP/1.1\nHost: shop.example.",
 		"GET http://shop.example/secret HTTP/1.1\nHost: " + freeHost, "GET http://SHOP.example:80/secret HTTP/1.1\nHost: " + freeHost,
 	} {
-		await(t, strings.ReplaceAll(lines, "\n", " ")+" is not served", func() bool {
+		wait.Until(t, strings.ReplaceAll(lines, "\n", " ")+" is not served", func() bool {
 			status := raw(t, shopClient, strings.TrimPrefix(url, "http://"), lines)
 			return strings.HasPrefix(status, "HTTP/1.1 4")
 		})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/test/real"
+	"weir/test/wait"
 )
 
 // A namespace is a network with nothing in it but its loopback, where the enforcer has its usual address. A firewall in
@@ -57,7 +58,7 @@ func (s *site) newNamespace() namespace {
 	go passOn(l, "tcp", s.address)
 	t.Setenv(passes, socket)
 	said := run(t, n.ip, n.within(os.Args[0])...)
-	await(t, "connections are passed on", func() bool { return strings.Contains(said.String(), "listening") })
+	wait.Until(t, "connections are passed on", func() bool { return strings.Contains(said.String(), "listening") })
 	if err := os.Unsetenv(passes); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"weir/pkg/blocklist"
 	"weir/pkg/request"
+	"weir/test/wait"
 )
 
 // nginx runs with a file of deployments/edge, and returns the path of its log.
@@ -83,7 +84,7 @@ func TestNginxWithoutAHost(t *testing.T) {
 	awaitEdge(t, "http://"+address)
 	s.order(blocklist.OrderBlock, blockedClient)
 	for from, want := range map[string]string{goodClient: " 200 ", blockedClient: " 429 "} {
-		await(t, from+" gets"+want, func() bool { return strings.Contains(raw(t, from, address, "GET / HTTP/1.0"), want) })
+		wait.Until(t, from+" gets"+want, func() bool { return strings.Contains(raw(t, from, address, "GET / HTTP/1.0"), want) })
 	}
 }
 

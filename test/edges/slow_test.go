@@ -19,6 +19,8 @@ import (
 	"weir/pkg/backtest"
 	"weir/pkg/request"
 	"weir/pkg/rule"
+	"weir/test/locked"
+	"weir/test/wait"
 )
 
 // A slowEdge is a log of an edge in front of an application.
@@ -90,7 +92,7 @@ func TestSlowClientsAreBlockedAtTheEnd(t *testing.T) {
 			}
 
 			for i, slow := range slowWays {
-				await(t, "all are in the log: "+slow.what, func() bool { return len(linesOf(log(), slow.client(i))) == len(held[i]) })
+				wait.Until(t, "all are in the log: "+slow.what, func() bool { return len(linesOf(log(), slow.client(i))) == len(held[i]) })
 				seen, lines := time.Now(), linesOf(log(), "")
 				if first := firstBlock(t, edge.format, lines, slow.client(i)); first.Before(broken[i].Add(-inexact)) || first.After(seen) {
 					t.Errorf("%s: blocked at %s; the limit was broken between %s and %s, in\n%s", slow.what, first.UTC(), broken[i].UTC(), seen.UTC(), strings.Join(lines, ""))
@@ -199,7 +201,7 @@ func begin(t *testing.T, client, address, text string) net.Conn {
 	return c
 }
 
-func running(url string, said *output) (string, func() string) {
+func running(url string, said *locked.Buffer) (string, func() string) {
 	return strings.TrimPrefix(url, "http://"), said.String
 }
 
@@ -214,7 +216,7 @@ func contentOf(t *testing.T, file string) func() string {
 }
 
 // envoyText runs Envoy with a log of text.
-func (s *site) envoyText(format string) (string, *output) {
+func (s *site) envoyText(format string) (string, *locked.Buffer) {
 	_, block, _ := strings.Cut(snippet(s.t, "envoy.yaml"), "log_format:")
 	block, _, _ = strings.Cut(block, "http_filters:")
 	return s.envoy("log_format:"+strings.TrimRight(block, " "), "log_format: {text_format_source: {inline_string: "+strconv.Quote(format+"\n")+"}}\n")

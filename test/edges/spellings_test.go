@@ -9,6 +9,7 @@ import (
 
 	"weir/pkg/blocklist"
 	"weir/pkg/request"
+	"weir/test/wait"
 )
 
 // countsSpellings sends request lines that an edge serves as /signin in other spellings, and expects that path in its
@@ -26,7 +27,7 @@ func (s *site) countsSpellings(address string, log func() string, format string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "all are in the log, as /signin", func() bool {
+	wait.Until(t, "all are in the log, as /signin", func() bool {
 		count := 0
 		for line := range strings.Lines(log()) {
 			var r request.Request
@@ -40,7 +41,7 @@ func (s *site) countsSpellings(address string, log func() string, format string,
 	})
 	s.order(blocklist.OrderBlock, "path:/signin")
 	for _, line := range spellings {
-		await(t, "a check refuses "+line, func() bool { return strings.Contains(raw(t, goodClient, address, line), " 429 ") })
+		wait.Until(t, "a check refuses "+line, func() bool { return strings.Contains(raw(t, goodClient, address, line), " 429 ") })
 	}
 }
 

@@ -9,11 +9,13 @@ import (
 
 	"weir/pkg/blocklist"
 	"weir/pkg/request"
+	"weir/test/locked"
+	"weir/test/wait"
 )
 
 // traefik runs with the files of deployments/edge, with further replacements in the routes, and returns its URL and its
 // output.
-func (s *site) traefik(replace ...string) (string, *output) {
+func (s *site) traefik(replace ...string) (string, *locked.Buffer) {
 	t := s.t
 	t.Helper()
 	folder, port, asks, gone := t.TempDir(), freePort(t), freePort(t), freePort(t)
@@ -64,7 +66,7 @@ func TestTraefikLogsEachRequestOnce(t *testing.T) {
 			}
 		}
 		raw(t, goodClient, strings.TrimPrefix(url, "http://"), "GET "+path+"/last HTTP/1.1")
-		await(t, "all are in the log", func() bool { return strings.Contains(said.String(), path+`/last"`) })
+		wait.Until(t, "all are in the log", func() bool { return strings.Contains(said.String(), path+`/last"`) })
 	}
 	decoder, err := request.NewDecoder("none", "traefik-json", request.Options{})
 	if err != nil {

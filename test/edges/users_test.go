@@ -17,6 +17,7 @@ import (
 	"weir/pkg/blocklist"
 	"weir/pkg/request"
 	"weir/pkg/rule"
+	"weir/test/wait"
 )
 
 // documented is the block of docs/edges.md, Users, that begins with a comment of an edge's name, with the comments'
@@ -71,7 +72,7 @@ func asks(t *testing.T, address, line, user, password string) int {
 func (s *site) usersAreChecked(address, rules, format string, log func() string, asks func(line, user, password string) int) {
 	t := s.t
 	t.Helper()
-	await(t, "the edge answers", func() bool { return asks("GET /", "", "") == http.StatusOK })
+	wait.Until(t, "the edge answers", func() bool { return asks("GET /", "", "") == http.StatusOK })
 	for range 4 {
 		asks("GET /public", "alice", "wrong")
 		if status := asks("GET /private/x", "alice", "wrong"); status != http.StatusUnauthorized {
@@ -87,7 +88,7 @@ func (s *site) usersAreChecked(address, rules, format string, log func() string,
 		}
 	}
 	asks("GET /last", "", "")
-	await(t, "the log is written", func() bool { return strings.Contains(log(), "/last") })
+	wait.Until(t, "the log is written", func() bool { return strings.Contains(log(), "/last") })
 	set, warnings, err := rule.Parse("rules.yaml", []byte(documented(t, rules)))
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
@@ -117,7 +118,7 @@ func (s *site) usersAreChecked(address, rules, format string, log func() string,
 		return
 	}
 	s.order(blocklist.OrderBlock, "user:alice")
-	await(t, "alice is refused", func() bool { return asks("GET /private/x", "alice", "secret") == http.StatusTooManyRequests })
+	wait.Until(t, "alice is refused", func() bool { return asks("GET /private/x", "alice", "secret") == http.StatusTooManyRequests })
 	if status := asks("GET /public", "alice", "wrong"); status != http.StatusOK {
 		t.Errorf("who claims to be alice gets %d", status)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
+	"weir/test/locked"
 	"weir/test/port"
 )
 
@@ -86,7 +87,7 @@ func TestAnotherNumberOfPartitionsEndsWithItsExitCode(t *testing.T) {
 	for _, part := range []Part{Collector, Aggregator} {
 		options := p.options()
 		options.Set = []string{"kafka.hits.partitions=3", "data=other", "collector.listen=" + port.Reserve(t, "127.0.0.1"), "aggregator.listen=" + port.Reserve(t, "127.0.0.1")}
-		var said lines
+		var said locked.Buffer
 		if code := Run(t.Context(), part, options, &said); code != exit.WrongUse || !strings.Contains(said.String(), "has 16 partitions and not 3") {
 			t.Errorf("%s: exit code %d: %s", part.Name, code, said.String())
 		}
@@ -99,7 +100,7 @@ func TestATopicThatIsGivenMorePartitionsEndsTheAggregatorWithItsExitCode(t *test
 	options := p.options()
 	options.Set = []string{"aggregator.listen=" + port.Reserve(t, "127.0.0.1")}
 	p.address = strings.TrimPrefix(options.Set[0], "aggregator.listen=")
-	var said lines
+	var said locked.Buffer
 	code := make(chan int, 1)
 	go func() { code <- Run(t.Context(), Aggregator, options, &said) }()
 	p.await("every partition", func() bool {

@@ -11,6 +11,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
+	"weir/test/locked"
 	"weir/test/port"
 	"weir/test/real"
 )
@@ -36,7 +37,7 @@ func TestEdgesAreAnsweredWhileTheDiskIsFull(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var said lines
+	var said locked.Buffer
 	code := make(chan int, 1)
 	part := AllInOne(func(context.Context, *Process, func() map[string]any) {}, Aggregator, Enforcer)
 	go func() { code <- Run(ctx, part, config.Options{File: filepath.Join(e.folder, "weir.yaml")}, &said) }()

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -15,10 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
@@ -27,7 +24,9 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
+	"weir/test/locked"
 	"weir/test/port"
+	"weir/test/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +36,7 @@ type place struct {
 	t       *testing.T
 	part    Part
 	folder  string
-	heard   lines
+	heard   locked.Buffer
 	process *Process
 	address string
 	cancel  context.CancelFunc
@@ -46,23 +45,6 @@ type place struct {
 	set    []string
 	client *http.Client // nil means http.DefaultClient
 	scheme string       // empty means http
-}
-
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 const oneRule = "rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"
@@ -132,16 +114,7 @@ func (p *place) get(path string) (int, string) {
 
 func (p *place) await(what string, is func() bool) {
 	p.t.Helper()
-	await(p.t, what, is)
-}
-
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for begun := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("never %s", what)
-		}
-	}
+	wait.Until(p.t, what, is)
 }
 
 // rules returns the hash of the active rules; "" when the part does not answer.
@@ -300,7 +273,7 @@ func TestExitCodes(t *testing.T) {
 		{"an address that is not ours", []string{"--config", file, "--set", "collector.listen=192.0.2.1:1", "--set", "collector.keys="}, exit.WrongUse, "reached from other machines"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var out lines
+			var out locked.Buffer
 			if got := Main(Collector, append([]string{"collector"}, test.args...), &out, &out); got != test.want {
 				t.Errorf("exit code %d, want %d: %s", got, test.want, out.String())
 			}

@@ -25,6 +25,7 @@ import (
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
 	"weir/test/port"
+	"weir/test/wait"
 )
 
 // An edge is an enforcer that runs in a test.
@@ -117,7 +118,7 @@ func (e *edge) ask(method, address, path, body string, headers ...string) (int, 
 
 func (e *edge) await(what string, is func() bool) {
 	e.t.Helper()
-	await(e.t, what, is)
+	wait.Until(e.t, what, is)
 }
 
 func (e *edge) ready() bool {

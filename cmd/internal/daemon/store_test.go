@@ -13,6 +13,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/internal/store"
 	"weir/internal/telemetry"
+	"weir/test/locked"
 	"weir/test/real"
 )
 
@@ -30,7 +31,7 @@ func TestAFullDiskAtTheStart(t *testing.T) {
 	if err := os.MkdirAll(c.StoreFolder(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	var said lines
+	var said locked.Buffer
 	logger, err := telemetry.Log(&said, "info", "text")
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -22,18 +21,10 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/store"
+	"weir/test/locked"
 	"weir/test/real"
+	"weir/test/wait"
 )
-
-// eventually waits until a condition is true.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !so(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not in a minute: ", what)
-		}
-	}
-}
 
 // faulty is a disk on which everything fails from its n-th operation on, until it is repaired.
 type faulty struct {
@@ -111,7 +102,7 @@ func failsAt(t *testing.T, disk *faulty, n int64) {
 	disk.mended.Store(true)
 	var values [][]byte
 	var found store.Fence
-	eventually(t, "the store works again", func() bool {
+	wait.Until(t, "the store works again", func() bool {
 		values, found, err = s.Read(ctx, 1, store.Windows, [][]byte{[]byte("key0"), []byte("key39")})
 		return err == nil
 	})
@@ -139,7 +130,7 @@ func failsAt(t *testing.T, disk *faulty, n int64) {
 // However long and often a disk fails, its goroutines end, and the log has only a few lines about it.
 func TestABrokenDiskLeavesNothingBehind(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	var text locked
+	var text locked.Buffer
 	var disk full
 	s := open(t, Options{Folder: "weir", fs: errorfs.Wrap(vfs.NewMem(), &disk), Log: slog.New(slog.NewTextHandler(&text, nil))})
 	for n := range 3 {
@@ -159,7 +150,7 @@ func TestABrokenDiskLeavesNothingBehind(t *testing.T) {
 		}
 		time.Sleep(3 * lookEvery) // keep checks the disk meanwhile
 		disk.Store(false)
-		eventually(t, "the store works again", func() bool {
+		wait.Until(t, "the store works again", func() bool {
 			_, err := s.Take(ctx, 0)
 			return err == nil
 		})
@@ -327,7 +318,7 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 		"renamed": func(folder string) error { return os.Rename(folder, folder+".old") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var text locked
+			var text locked.Buffer
 			folder := filepath.Join(t.TempDir(), "store")
 			s := open(t, Options{Folder: folder, Log: slog.New(slog.NewTextHandler(&text, nil))})
 			fence, err := s.Take(ctx, 0)
@@ -337,8 +328,8 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 			if err := remove(folder); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "it is logged", func() bool { return strings.Contains(text.String(), errFolderGone.Error()) })
-			eventually(t, "it is made again", func() bool { return strings.Contains(text.String(), "works again") })
+			wait.Until(t, "it is logged", func() bool { return strings.Contains(text.String(), errFolderGone.Error()) })
+			wait.Until(t, "it is made again", func() bool { return strings.Contains(text.String(), "works again") })
 			if _, found, err := s.Read(ctx, 0, store.Windows, nil); err != nil || found != (store.Fence{}) {
 				t.Errorf("found %v, %v", found, err)
 			}
@@ -409,7 +400,7 @@ func withoutDescriptors(t *testing.T, folder string) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the store works again", func() bool {
+	wait.Until(t, "the store works again", func() bool {
 		_, err := s.Take(ctx, 1)
 		return err == nil
 	})
@@ -417,24 +408,6 @@ func withoutDescriptors(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	t.Log("used " + strconv.Itoa(len(used)))
-}
-
-// locked is a buffer that several goroutines may write.
-type locked struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *locked) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *locked) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // A folder whose files are damaged does not end the process. The error states that the folder can be moved away, and

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"weir/pkg/blocklist"
+	"weir/test/wait"
 )
 
 var errNoBroker = errors.New("no broker answers")
@@ -188,7 +189,7 @@ func TestAListAheadOfTheLogIsKept(t *testing.T) {
 	p.entry(t, "4.4.4.4", 1)
 	l.catchUp(t, p)
 	wantKeys(t, l.config.Set, append(slices.Clone(keptKeys), "4.4.4.4")...)
-	until(t, "it is on the disk", func() bool {
+	wait.Until(t, "it is on the disk", func() bool {
 		keep(t, l)
 		return blocked(restarted(t, file).config.Set, "4.4.4.4")
 	})
@@ -199,18 +200,18 @@ func TestAFollowerKeepsItsList(t *testing.T) {
 	e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
 	file := filepath.Join(t.TempDir(), "folder", "list")
 	f := following(t, e, file)
-	until(t, "the snapshot", same(f, e.set))
+	wait.Until(t, "the snapshot", same(f, e.set))
 	add(t, e.set, "2.2.2.2")
 	ordered(t, e.set, "o", "10.0.0.1")
 	onDisk := func() bool {
 		set := restarted(t, file).config.Set
 		return blocked(set, "2.2.2.2") && slices.Equal(orders(set), []string{"10.0.0.1"})
 	}
-	until(t, "what changed is on the disk", onDisk)
+	wait.Until(t, "what changed is on the disk", onDisk)
 	if err := os.Rename(filepath.Dir(file), filepath.Dir(file)+".old"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is on the disk again", onDisk)
+	wait.Until(t, "it is on the disk again", onDisk)
 }
 
 // After a disk failed, writes are tried again, and then the files are complete.

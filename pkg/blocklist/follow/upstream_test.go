@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/origin"
 	"weir/pkg/blocklist"
+	"weir/test/wait"
 )
 
 // An enforcer is an upstream for tests, with a behaviour that can be changed.
@@ -115,17 +116,6 @@ func followingAt(t *testing.T, e *enforcer, file string, now func() time.Time) *
 	return f
 }
 
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatal("not within a minute: " + what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func same(f *Follower, s *blocklist.Set) func() bool {
 	return func() bool { return f.config.Set.State() == s.State() }
 }
@@ -133,21 +123,21 @@ func same(f *Follower, s *blocklist.Set) func() bool {
 func TestAnUpstreamIsFollowed(t *testing.T) {
 	e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1", "2.2.2.2"))
 	f := following(t, e, "")
-	until(t, "the snapshot", same(f, e.set))
+	wait.Until(t, "the snapshot", same(f, e.set))
 	wantKeys(t, f.config.Set, "1.1.1.1", "2.2.2.2")
 	add(t, e.set, "3.3.3.3")
-	until(t, "the change", same(f, e.set))
+	wait.Until(t, "the change", same(f, e.set))
 	state := e.set.State()
 	state.AsOf += 10_000
 	e.set.Reach(state)
 	add(t, e.set, "4.4.4.4")
-	until(t, "the age", same(f, e.set))
+	wait.Until(t, "the age", same(f, e.set))
 	wantKeys(t, f.config.Set, "1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4")
 	o := &blocklist.Order{ID: "o", Kind: blocklist.OrderBlock, Scope: "ip", Value: "10.0.0.0/8", From: at, Until: blocklist.Never, By: "ann", Why: "x"}
 	if err := e.set.Order(o, at); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the order that waits for the log", func() bool { return len(f.config.Set.Pending()) == 1 })
+	wait.Until(t, "the order that waits for the log", func() bool { return len(f.config.Set.Pending()) == 1 })
 	wantTrouble(t, f, "")
 }
 
@@ -194,7 +184,7 @@ func TestABadUpstreamChangesNothing(t *testing.T) {
 			t.Parallel()
 			e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
 			f := following(t, e, "")
-			until(t, "the snapshot", same(f, e.set))
+			wait.Until(t, "the snapshot", same(f, e.set))
 			asked := make(chan struct{}, 1)
 			e.now(func(w http.ResponseWriter, r *http.Request) {
 				select {
@@ -205,12 +195,12 @@ func TestABadUpstreamChangesNothing(t *testing.T) {
 			})
 			<-asked // no request waits at the good list any more
 			add(t, e.set, "2.2.2.2")
-			until(t, "its trouble", func() bool { return f.Status().Trouble != "" && !f.Status().Since.IsZero() })
+			wait.Until(t, "its trouble", func() bool { return f.Status().Trouble != "" && !f.Status().Since.IsZero() })
 			wantTrouble(t, f, test.trouble)
 			wantKeys(t, f.config.Set, "1.1.1.1")
 			e.now(e.list)
-			until(t, "the change", same(f, e.set))
-			until(t, "its end", func() bool { return f.Status().Trouble == "" })
+			wait.Until(t, "the change", same(f, e.set))
+			wait.Until(t, "its end", func() bool { return f.Status().Trouble == "" })
 			wantKeys(t, f.config.Set, "1.1.1.1", "2.2.2.2")
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	"weir/pkg/blocklist"
 	"weir/pkg/blocklist/follow"
 	"weir/pkg/blocklist/kafkalog"
+	"weir/test/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -68,17 +69,6 @@ func following(t *testing.T, client *kafka.Client, topic string) (*blocklist.Set
 	return set, f
 }
 
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatal("not within two minutes: " + what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func keys(set *blocklist.Set) map[string]string {
 	found := map[string]string{}
 	for e := range set.All(time.Now().UnixMilli()) {
@@ -89,7 +79,7 @@ func keys(set *blocklist.Set) map[string]string {
 
 func blockedSoon(t *testing.T, set *blocklist.Set, key string) {
 	t.Helper()
-	until(t, key+" is blocked", func() bool {
+	wait.Until(t, key+" is blocked", func() bool {
 		return set.Check(&blocklist.Asked{Keys: []blocklist.RuleKey{{Rule: "per-ip", Key: []byte(key)}}}, time.Now().UnixMilli()).Entry.Found()
 	})
 }
@@ -148,7 +138,7 @@ func followShape(t *testing.T, s shape) {
 		return s.answer(t, request.(*kmsg.FetchRequest)), nil, true
 	})
 	set, _ := following(t, kafkatest.Client(t, kafka.Config{Brokers: cluster.ListenAddrs()}), "log")
-	until(t, "the list is whole", set.Whole)
+	wait.Until(t, "the list is whole", set.Whole)
 	if got := set.Version(); got != (blocklist.Version{List: list, Offset: s.last()}) {
 		t.Errorf("%v, and the last record is %d", got, s.last())
 	}
@@ -227,7 +217,7 @@ func TestTheEmbeddedBrokerIsFollowed(t *testing.T) {
 	send(t, producer, key, value)
 	key, value = mark(t, 1)
 	send(t, producer, key, value)
-	until(t, "the list is whole", set.Whole)
+	wait.Until(t, "the list is whole", set.Whole)
 	blockedSoon(t, set, "1.1.1.1")
 	key, value = entry(t, "2.2.2.2", 2)
 	send(t, producer, key, value)
@@ -265,9 +255,9 @@ func TestLogsThatARealCleanerCompacted(t *testing.T) {
 		sent++
 		time.Sleep(200 * time.Millisecond) // segments are closed by time
 	}
-	until(t, "all is read", func() bool { return set.Version().Offset == sent-1 })
+	wait.Until(t, "all is read", func() bool { return set.Version().Offset == sent-1 })
 	again, f := following(t, client, topic.Name)
-	until(t, "it is whole", again.Whole)
+	wait.Until(t, "it is whole", again.Whole)
 	if got := again.Version(); got != set.Version() {
 		t.Errorf("%v and %v", got, set.Version())
 	}

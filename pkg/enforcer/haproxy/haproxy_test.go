@@ -1,11 +1,9 @@
 package haproxy
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,72 +20,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
-	"weir/pkg/blocklist"
+	"weir/test/blocked"
+	"weir/test/locked"
 	"weir/test/port"
 	"weir/test/real"
+	"weir/test/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// listed is a list for tests.
-type listed struct {
-	mu      sync.Mutex
-	entries []*blocklist.Entry
-	part    bool
-	changed chan struct{}
-	edits   uint64
-}
-
-func newList(blocked map[string]time.Duration) *listed {
-	l := &listed{changed: make(chan struct{})}
-	l.set(blocked)
-	return l
-}
-
-// set blocks addresses by hand, each for its duration; 0 is for ever.
-func (l *listed) set(blocked map[string]time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.entries = nil
-	for address, lasts := range blocked {
-		until := int64(blocklist.Never)
-		if lasts > 0 {
-			until = time.Now().Add(lasts).UnixMilli()
-		}
-		l.entries = append(l.entries, &blocklist.Entry{Rule: "manual", Source: blocklist.Manual, From: 1, Until: until, Fields: map[string]string{"ip": address}})
-	}
-	l.edits++
-	close(l.changed)
-	l.changed = make(chan struct{})
-}
-
-func (l *listed) All(now int64) iter.Seq[*blocklist.Entry] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Values(slices.DeleteFunc(slices.Clone(l.entries), func(e *blocklist.Entry) bool { return e.Until <= now }))
-}
-
-func (l *listed) Orders(int64) iter.Seq[*blocklist.Order] {
-	return func(func(*blocklist.Order) bool) {}
-}
-
-func (l *listed) Whole() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.part
-}
-
-func (l *listed) Edits() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.edits
-}
-
-func (l *listed) Changed() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.changed
-}
 
 // start runs an Agent until the test ends.
 func start(t testing.TB, c Config) *Agent {
@@ -107,16 +46,6 @@ func start(t testing.TB, c Config) *Agent {
 		}
 	})
 	return a
-}
-
-// await waits for a condition.
-func await(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for begun := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // An edge is a HAProxy of a test.
@@ -158,7 +87,7 @@ frontend web
 		e.t.Fatal(err)
 	}
 	e.master = exec.Command("haproxy", "-W", "-db", "-f", filepath.Join(e.folder, "haproxy.cfg"))
-	var said safeBuffer
+	var said locked.Buffer
 	e.master.Stdout, e.master.Stderr = &said, &said
 	if err := e.master.Start(); err != nil {
 		e.t.Fatal(err)
@@ -170,7 +99,7 @@ frontend web
 			e.t.Logf("HAProxy said: %s", said.String())
 		}
 	})
-	await(e.t, "HAProxy listens", func() bool {
+	wait.Until(e.t, "HAProxy listens", func() bool {
 		return strings.Contains(said.String(), "Loading success") && e.status("127.0.0.1") != 0
 	})
 }
@@ -228,7 +157,7 @@ func (e *edge) has(keys ...string) func() bool {
 	}
 }
 
-func (e *edge) config(list *listed) Config {
+func (e *edge) config(list *blocked.List) Config {
 	return Config{List: list, Socket: e.socket, Map: e.mapFile}
 }
 
@@ -241,21 +170,21 @@ func (e *edge) tell(command string) {
 
 func TestBlockedClientsAreRefused(t *testing.T) {
 	e := newEdge(t)
-	list := newList(map[string]time.Duration{"127.0.0.9": time.Hour})
+	list := blocked.NewList(map[string]time.Duration{"127.0.0.9": time.Hour})
 	start(t, e.config(list))
-	await(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
+	wait.Until(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
 	e.run()
 	for from, want := range map[string]int{"127.0.0.8": 200, "127.0.0.9": 429} {
 		if got := e.status(from); got != want {
 			t.Errorf("%s gets %d", from, got)
 		}
 	}
-	list.set(map[string]time.Duration{"127.0.0.8": time.Hour})
-	await(t, "the one is refused, the other let in", func() bool { return e.status("127.0.0.8") == 429 && e.status("127.0.0.9") == 200 })
-	list.set(map[string]time.Duration{"127.0.0.8": time.Second, "127.0.1.0/24": time.Hour, "2001:db8::/64": 0})
-	await(t, "others", func() bool { return e.status("127.0.1.77") == 429 && e.entries()["2001:db8::/64"] == "253402300799" })
-	await(t, "its end", e.has("127.0.1.0/24", "2001:db8::/64"))
-	await(t, "the file", func() bool {
+	list.Set(map[string]time.Duration{"127.0.0.8": time.Hour})
+	wait.Until(t, "the one is refused, the other let in", func() bool { return e.status("127.0.0.8") == 429 && e.status("127.0.0.9") == 200 })
+	list.Set(map[string]time.Duration{"127.0.0.8": time.Second, "127.0.1.0/24": time.Hour, "2001:db8::/64": 0})
+	wait.Until(t, "others", func() bool { return e.status("127.0.1.77") == 429 && e.entries()["2001:db8::/64"] == "253402300799" })
+	wait.Until(t, "its end", e.has("127.0.1.0/24", "2001:db8::/64"))
+	wait.Until(t, "the file", func() bool {
 		return strings.Contains(readFile(t, e.mapFile), "2001:db8::/64 253402300799\n") && !strings.Contains(readFile(t, e.mapFile), "127.0.0.8")
 	})
 }
@@ -280,7 +209,7 @@ func TestABlockEndsWithoutTheEnforcer(t *testing.T) {
 	if got := e.status("127.0.0.8"); got != 429 {
 		t.Errorf("%d", got)
 	}
-	await(t, "its end", func() bool { return e.status("127.0.0.9") == 200 })
+	wait.Until(t, "its end", func() bool { return e.status("127.0.0.9") == 200 })
 	if got := e.status("127.0.0.8"); got != 429 {
 		t.Errorf("%d when another has ended", got)
 	}
@@ -289,80 +218,78 @@ func TestABlockEndsWithoutTheEnforcer(t *testing.T) {
 func TestReloadsAndRestartsAreNoticed(t *testing.T) {
 	e := newEdge(t)
 	registry := prometheus.NewRegistry()
-	list := newList(map[string]time.Duration{"127.0.0.9": time.Hour, "10.0.0.0/8": time.Hour})
+	list := blocked.NewList(map[string]time.Duration{"127.0.0.9": time.Hour, "10.0.0.0/8": time.Hour})
 	c := e.config(list)
 	c.Metrics = registry
 	a := start(t, c)
-	await(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
+	wait.Until(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
 	e.run()
-	await(t, "the list", func() bool { return testutil.ToFloat64(a.metrics.entries) == 2 })
+	wait.Until(t, "the list", func() bool { return testutil.ToFloat64(a.metrics.entries) == 2 })
 	if err := os.WriteFile(e.mapFile, []byte("192.0.2.1 1\n"), 0o600); err != nil { // an older one
 		t.Fatal(err)
 	}
 	if err := e.master.Process.Signal(syscall.SIGUSR2); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the reload", func() bool { return testutil.ToFloat64(a.metrics.restarts) == 1 })
-	await(t, "the list again", e.has("127.0.0.9", "10.0.0.0/8"))
+	wait.Until(t, "the reload", func() bool { return testutil.ToFloat64(a.metrics.restarts) == 1 })
+	wait.Until(t, "the list again", e.has("127.0.0.9", "10.0.0.0/8"))
 	e.end(e.master)
-	await(t, "that it is away", func() bool { return testutil.ToFloat64(a.metrics.failures.WithLabelValues("unreachable")) > 0 })
-	list.set(map[string]time.Duration{"127.0.0.8": time.Hour})
-	await(t, "the file without HAProxy", func() bool { return strings.HasPrefix(readFile(t, e.mapFile), "127.0.0.8 ") })
+	wait.Until(t, "that it is away", func() bool { return testutil.ToFloat64(a.metrics.failures.WithLabelValues("unreachable")) > 0 })
+	list.Set(map[string]time.Duration{"127.0.0.8": time.Hour})
+	wait.Until(t, "the file without HAProxy", func() bool { return strings.HasPrefix(readFile(t, e.mapFile), "127.0.0.8 ") })
 	e.run()
 	if e.status("127.0.0.8") != 429 {
 		t.Error("HAProxy does not begin with the file")
 	}
-	await(t, "the restart", func() bool { return testutil.ToFloat64(a.metrics.restarts) == 2 })
+	wait.Until(t, "the restart", func() bool { return testutil.ToFloat64(a.metrics.restarts) == 2 })
 }
 
 func TestForeignChangesToTheMapAreUndone(t *testing.T) {
 	e := newEdge(t)
-	a := start(t, e.config(newList(map[string]time.Duration{"127.0.0.9": time.Hour})))
-	await(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
+	a := start(t, e.config(blocked.NewList(map[string]time.Duration{"127.0.0.9": time.Hour})))
+	wait.Until(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
 	e.run()
-	await(t, "the list", e.has("127.0.0.9"))
+	wait.Until(t, "the list", e.has("127.0.0.9"))
 	for i, command := range []string{"clear map " + e.mapFile, "add map " + e.mapFile + " 192.0.2.1 1"} {
-		await(t, "that it is known", func() bool { return testutil.ToFloat64(a.metrics.entries) == 1 })
+		wait.Until(t, "that it is known", func() bool { return testutil.ToFloat64(a.metrics.entries) == 1 })
 		e.tell(command)
-		await(t, "it is counted", func() bool { return testutil.ToFloat64(a.metrics.differences) == float64(i+1) })
-		await(t, "all is right", e.has("127.0.0.9"))
+		wait.Until(t, "it is counted", func() bool { return testutil.ToFloat64(a.metrics.differences) == float64(i+1) })
+		wait.Until(t, "all is right", e.has("127.0.0.9"))
 	}
 }
 
 // A list far longer than a command, and one with too many changes for single commands.
 func TestALongListIsSwappedIn(t *testing.T) {
 	e := newEdge(t)
-	blocked := map[string]time.Duration{}
+	refused := map[string]time.Duration{}
 	for i := range 20_000 {
-		blocked[fmt.Sprintf("10.1.%d.%d", i>>8, i&0xff)] = time.Hour
+		refused[fmt.Sprintf("10.1.%d.%d", i>>8, i&0xff)] = time.Hour
 	}
-	list := newList(blocked)
+	list := blocked.NewList(refused)
 	a := start(t, e.config(list))
-	await(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
+	wait.Until(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
 	e.run()
-	await(t, "the list", func() bool { return testutil.ToFloat64(a.metrics.entries) == 20_000 })
+	wait.Until(t, "the list", func() bool { return testutil.ToFloat64(a.metrics.entries) == 20_000 })
 	if got := len(e.entries()); got < 10_000 { // the answer is cut off
 		t.Errorf("%d entries", got)
 	}
-	list.set(map[string]time.Duration{"127.0.0.9": time.Hour})
-	await(t, "one", e.has("127.0.0.9"))
+	list.Set(map[string]time.Duration{"127.0.0.9": time.Hour})
+	wait.Until(t, "one", e.has("127.0.0.9"))
 }
 
 func TestNothingChangesBeforeTheListIsComplete(t *testing.T) {
 	e := newEdge(t)
-	list := newList(nil)
-	list.part = true
+	list := blocked.NewList(nil)
+	list.SetWhole(false)
 	a := start(t, e.config(list))
-	await(t, "an empty file", func() bool { _, err := os.Stat(e.mapFile); return err == nil })
+	wait.Until(t, "an empty file", func() bool { _, err := os.Stat(e.mapFile); return err == nil })
 	e.run()
 	e.tell("add map " + e.mapFile + " 127.0.0.9 253402300799")
-	list.set(map[string]time.Duration{"127.0.0.8": time.Hour})
-	await(t, "it has looked", func() bool { return e.status("127.0.0.8") == 200 })
-	list.mu.Lock()
-	list.part = false
-	list.mu.Unlock()
-	list.set(map[string]time.Duration{"127.0.0.8": time.Hour})
-	await(t, "the whole list", e.has("127.0.0.8"))
+	list.Set(map[string]time.Duration{"127.0.0.8": time.Hour})
+	wait.Until(t, "it has looked", func() bool { return e.status("127.0.0.8") == 200 })
+	list.SetWhole(true)
+	list.Set(map[string]time.Duration{"127.0.0.8": time.Hour})
+	wait.Until(t, "the whole list", e.has("127.0.0.8"))
 	if got := testutil.ToFloat64(a.metrics.entries); got != 1 {
 		t.Errorf("%v entries", got)
 	}
@@ -370,18 +297,18 @@ func TestNothingChangesBeforeTheListIsComplete(t *testing.T) {
 
 func TestTheRuntimeAPIOverTCP(t *testing.T) {
 	e := newEdge(t)
-	c := e.config(newList(map[string]time.Duration{"127.0.0.9": time.Hour}))
+	c := e.config(blocked.NewList(map[string]time.Duration{"127.0.0.9": time.Hour}))
 	c.Socket = e.tcp
 	a := start(t, c)
-	await(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
+	wait.Until(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
 	e.run()
-	await(t, "the list", func() bool { return testutil.ToFloat64(a.metrics.entries) == 1 })
+	wait.Until(t, "the list", func() bool { return testutil.ToFloat64(a.metrics.entries) == 1 })
 }
 
 // A refusal of HAProxy is logged once, with the remedy.
 func TestRefusalsHaveTheirRemedy(t *testing.T) {
 	e := newEdge(t)
-	list := newList(map[string]time.Duration{"127.0.0.9": time.Hour})
+	list := blocked.NewList(map[string]time.Duration{"127.0.0.9": time.Hour})
 	if err := os.WriteFile(e.mapFile, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +320,7 @@ func TestRefusalsHaveTheirRemedy(t *testing.T) {
 		{"no folder for the file", e.socket, filepath.Join(e.folder, "none", "weir.map"), "writing HAProxy's map"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var log safeBuffer
+			var log locked.Buffer
 			a := start(t, Config{List: list, Socket: test.socket, Map: test.path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			failures := func() (sum float64) {
 				for _, kind := range kinds {
@@ -401,7 +328,7 @@ func TestRefusalsHaveTheirRemedy(t *testing.T) {
 				}
 				return sum
 			}
-			await(t, "it tries again", func() bool { return failures() >= 3 })
+			wait.Until(t, "it tries again", func() bool { return failures() >= 3 })
 			if got := strings.Count(log.String(), test.want); got != 1 {
 				t.Errorf("%q is said %d times: %s", test.want, got, log.String())
 			}
@@ -410,35 +337,18 @@ func TestRefusalsHaveTheirRemedy(t *testing.T) {
 }
 
 func TestDryRunPrintsCommandsAndDoesNothing(t *testing.T) {
-	var told safeBuffer
+	var told locked.Buffer
 	path := filepath.Join(t.TempDir(), "weir.map")
-	list := newList(map[string]time.Duration{"203.0.113.7": 0})
+	list := blocked.NewList(map[string]time.Duration{"203.0.113.7": 0})
 	start(t, Config{List: list, Socket: "/nowhere", Map: path, DryRun: &told, Value: Rule})
-	await(t, "the list", func() bool {
+	wait.Until(t, "the list", func() bool {
 		return told.String() == "prepare map "+path+"\nadd map @1 "+path+" <<\n203.0.113.7 manual\n\ncommit map @1 "+path+"\n"
 	})
-	list.set(map[string]time.Duration{"203.0.113.8": 0})
-	await(t, "the change", func() bool {
+	list.Set(map[string]time.Duration{"203.0.113.8": 0})
+	wait.Until(t, "the change", func() bool {
 		return strings.HasSuffix(told.String(), "add map "+path+" <<\n203.0.113.8 manual\n\ndel map "+path+" 203.0.113.7\n")
 	})
 	if _, err := os.Stat(path); err == nil {
 		t.Error("a dry run wrote the file")
 	}
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/test/blocked"
+	"weir/test/wait"
 )
 
 // neighbour starts a network beyond this one, at 192.0.N.2, which reaches others through us, and returns its process
@@ -89,10 +92,10 @@ func TestForwardedPacketsAreDropped(t *testing.T) {
 		_, _, err := server.ReadFrom(make([]byte, 16))
 		return err == nil
 	}
-	await(t, "a packet comes through", passes)
-	list := newList(map[string]time.Duration{"192.0.2.0/24": time.Hour})
+	wait.Until(t, "a packet comes through", passes)
+	list := blocked.NewList(map[string]time.Duration{"192.0.2.0/24": time.Hour})
 	start(t, Config{List: list})
-	await(t, "blocked", func() bool { return !passes() })
-	list.set(nil)
-	await(t, "unblocked", passes)
+	wait.Until(t, "blocked", func() bool { return !passes() })
+	list.Set(nil)
+	wait.Until(t, "unblocked", passes)
 }

@@ -3,11 +3,9 @@
 package nftables
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -23,76 +21,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/sys/unix"
 
-	"weir/pkg/blocklist"
+	"weir/test/blocked"
+	"weir/test/locked"
+	"weir/test/wait"
 )
-
-// listed is a list for tests.
-type listed struct {
-	mu      sync.Mutex
-	entries []*blocklist.Entry
-	orders  []*blocklist.Order
-	part    bool
-	asked   int // number of calls of Whole
-	changed chan struct{}
-	edits   uint64
-}
-
-func newList(blocked map[string]time.Duration) *listed {
-	l := &listed{changed: make(chan struct{})}
-	l.set(blocked)
-	return l
-}
-
-func (l *listed) set(blocked map[string]time.Duration, allowed ...string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	l.entries, l.orders = nil, nil
-	for address, lasts := range blocked {
-		until := int64(blocklist.Never)
-		if lasts > 0 {
-			until = now.Add(lasts).UnixMilli()
-		}
-		l.entries = append(l.entries, &blocklist.Entry{Rule: "manual", Source: blocklist.Manual, From: 1, Until: until, Fields: map[string]string{"ip": address}})
-	}
-	for _, address := range allowed {
-		l.orders = append(l.orders, &blocklist.Order{Kind: blocklist.OrderAllow, Scope: "ip", Value: address, From: 1, Until: blocklist.Never})
-	}
-	l.edits++
-	close(l.changed)
-	l.changed = make(chan struct{})
-}
-
-func (l *listed) All(now int64) iter.Seq[*blocklist.Entry] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Values(slices.DeleteFunc(slices.Clone(l.entries), func(e *blocklist.Entry) bool { return e.Until <= now }))
-}
-
-func (l *listed) Orders(int64) iter.Seq[*blocklist.Order] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Values(l.orders)
-}
-
-func (l *listed) Whole() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asked++
-	return !l.part
-}
-
-func (l *listed) Edits() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.edits
-}
-
-func (l *listed) Changed() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.changed
-}
 
 // start runs an Agent until the test ends, or stop is called.
 func start(t testing.TB, c Config) (a *Agent, stop func()) {
@@ -112,16 +44,6 @@ func start(t testing.TB, c Config) (a *Agent, stop func()) {
 	})
 	t.Cleanup(stop)
 	return a, stop
-}
-
-// await waits for a condition.
-func await(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for begun := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // elementsOf returns a set in nft's output: prefixes, each with its timeout in seconds; -1 for ever.
@@ -184,17 +106,17 @@ func has(t testing.TB, set string, want ...string) func() bool {
 
 func TestTheKernelHasTheList(t *testing.T) {
 	needKernel(t)
-	list := newList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": time.Minute, "2001:db8::/64": time.Hour, "198.51.100.9": 0})
+	list := blocked.NewList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": time.Minute, "2001:db8::/64": time.Hour, "198.51.100.9": 0})
 	start(t, Config{List: list})
-	await(t, "IPv4", has(t, set4, "203.0.113.7", "10.0.0.0/24", "198.51.100.9"))
-	await(t, "IPv6", has(t, set6, "2001:db8::/64"))
+	wait.Until(t, "IPv4", has(t, set4, "203.0.113.7", "10.0.0.0/24", "198.51.100.9"))
+	wait.Until(t, "IPv6", has(t, set6, "2001:db8::/64"))
 	for element, want := range map[string]float64{"203.0.113.7": 3600, "10.0.0.0/24": 60, "198.51.100.9": -1} {
 		if left := elementsOf(t, set4)[element]; left > want || left < want-30 {
 			t.Errorf("%s ends in %v seconds, want %v", element, left, want)
 		}
 	}
-	list.set(map[string]time.Duration{"203.0.113.7": 2 * time.Hour, "10.0.0.0/24": time.Minute, "10.0.0.1": time.Hour, "10.0.0.2/31": time.Second}, "10.0.0.128/25")
-	await(t, "changes", func() bool { return elementsOf(t, set4)["203.0.113.7"] > 7000 })
+	list.Set(map[string]time.Duration{"203.0.113.7": 2 * time.Hour, "10.0.0.0/24": time.Minute, "10.0.0.1": time.Hour, "10.0.0.2/31": time.Second}, "10.0.0.128/25")
+	wait.Until(t, "changes", func() bool { return elementsOf(t, set4)["203.0.113.7"] > 7000 })
 	if got := elementsOf(t, set4); !has(t, set4, "203.0.113.7", "10.0.0.0", "10.0.0.1", "10.0.0.2/31", "10.0.0.4/30", "10.0.0.8/29", "10.0.0.16/28", "10.0.0.32/27", "10.0.0.64/26")() {
 		t.Errorf("%v", got)
 	}
@@ -213,19 +135,19 @@ func TestALongListIsSeveralTransactions(t *testing.T) {
 		}
 		return all
 	}
-	list := newList(prefixes(time.Hour))
+	list := blocked.NewList(prefixes(time.Hour))
 	a, _ := start(t, Config{List: list})
-	await(t, "all", func() bool { return len(elementsOf(t, set6)) == 2*transactionElements+1 })
-	list.set(prefixes(2 * time.Hour))
-	await(t, "all last longer", func() bool {
+	wait.Until(t, "all", func() bool { return len(elementsOf(t, set6)) == 2*transactionElements+1 })
+	list.Set(prefixes(2 * time.Hour))
+	wait.Until(t, "all last longer", func() bool {
 		shortest := float64(7200)
 		for _, seconds := range elementsOf(t, set6) {
 			shortest = min(shortest, seconds)
 		}
 		return shortest > 7000
 	})
-	list.set(nil)
-	await(t, "none", func() bool { return len(elementsOf(t, set6)) == 0 })
+	list.Set(nil)
+	wait.Until(t, "none", func() bool { return len(elementsOf(t, set6)) == 0 })
 	if failed := testutil.ToFloat64(a.metrics.refusals); failed > 0 {
 		t.Errorf("the kernel refused %v", failed)
 	}
@@ -234,13 +156,13 @@ func TestALongListIsSeveralTransactions(t *testing.T) {
 // The first and last of all addresses, where an interval has no end of its own, and all addresses at once.
 func TestTheFirstAndTheLastAddress(t *testing.T) {
 	needKernel(t)
-	list := newList(map[string]time.Duration{"0.0.0.0": time.Hour, "255.255.255.255": time.Hour, "224.0.0.0/3": time.Hour, "::": time.Hour, "ffff:ffff::/32": time.Hour})
+	list := blocked.NewList(map[string]time.Duration{"0.0.0.0": time.Hour, "255.255.255.255": time.Hour, "224.0.0.0/3": time.Hour, "::": time.Hour, "ffff:ffff::/32": time.Hour})
 	a, _ := start(t, Config{List: list})
-	await(t, "IPv4", func() bool { return len(elementsOf(t, set4)) == 2 })
-	list.set(map[string]time.Duration{"0.0.0.0/0": time.Minute, "::/0": time.Minute})
-	await(t, "all", func() bool { return len(elementsOf(t, set4)) == 1 && len(elementsOf(t, set6)) == 1 })
-	list.set(map[string]time.Duration{"10.0.0.1": time.Minute})
-	await(t, "one", has(t, set4, "10.0.0.1"))
+	wait.Until(t, "IPv4", func() bool { return len(elementsOf(t, set4)) == 2 })
+	list.Set(map[string]time.Duration{"0.0.0.0/0": time.Minute, "::/0": time.Minute})
+	wait.Until(t, "all", func() bool { return len(elementsOf(t, set4)) == 1 && len(elementsOf(t, set6)) == 1 })
+	list.Set(map[string]time.Duration{"10.0.0.1": time.Minute})
+	wait.Until(t, "one", has(t, set4, "10.0.0.1"))
 	if failed := testutil.ToFloat64(a.metrics.refusals); failed > 0 {
 		t.Errorf("the kernel refused %v", failed)
 	}
@@ -249,14 +171,14 @@ func TestTheFirstAndTheLastAddress(t *testing.T) {
 func TestForeignChangesAreUndoneWithinASecond(t *testing.T) {
 	needKernel(t)
 	registry := prometheus.NewRegistry()
-	list := newList(map[string]time.Duration{"203.0.113.7": time.Hour, "2001:db8::/64": time.Hour})
+	list := blocked.NewList(map[string]time.Duration{"203.0.113.7": time.Hour, "2001:db8::/64": time.Hour})
 	a, _ := start(t, Config{List: list, Metrics: registry})
 	whole := func() bool {
 		table, err := exec.Command("nft", "list", "table", "inet", "weir").CombinedOutput()
 		return err == nil && has(t, set4, "203.0.113.7")() && has(t, set6, "2001:db8::/64")() &&
 			strings.Count(string(table), " drop") == 4 && strings.Count(string(table), "priority filter - 10; policy accept") == 2 && !strings.Contains(string(table), "flags dormant")
 	}
-	await(t, "the table", whole)
+	wait.Until(t, "the table", whole)
 	if checkEvery > time.Second {
 		t.Errorf("it looks only every %v", checkEvery)
 	}
@@ -274,16 +196,16 @@ func TestForeignChangesAreUndoneWithinASecond(t *testing.T) {
 	} {
 		before := testutil.ToFloat64(a.metrics.repairs)
 		sh(t, line)
-		await(t, "all is right after "+line, whole)
-		await(t, "it is counted", func() bool { return testutil.ToFloat64(a.metrics.repairs) > before })
+		wait.Until(t, "all is right after "+line, whole)
+		wait.Until(t, "it is counted", func() bool { return testutil.ToFloat64(a.metrics.repairs) > before })
 	}
 }
 
 // Changes elsewhere in the firewall do not make the agent read our sets.
 func TestOthersTablesAreTheirs(t *testing.T) {
 	needKernel(t)
-	a, _ := start(t, Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour})})
-	await(t, "the table", has(t, set4, "203.0.113.7"))
+	a, _ := start(t, Config{List: blocked.NewList(map[string]time.Duration{"203.0.113.7": time.Hour})})
+	wait.Until(t, "the table", has(t, set4, "203.0.113.7"))
 	kernel, err := openKernel()
 	if err != nil {
 		t.Fatal(err)
@@ -297,9 +219,9 @@ func TestOthersTablesAreTheirs(t *testing.T) {
 		return err == nil && is
 	}
 	sh(t, "nft add table inet other")
-	await(t, "that of others is spared", untouched)
+	wait.Until(t, "that of others is spared", untouched)
 	sh(t, "nft add table inet weir2")
-	await(t, "that of a name like ours is spared", untouched)
+	wait.Until(t, "that of a name like ours is spared", untouched)
 	sh(t, "nft add chain inet weir another")
 	if is, err := kernel.untouched(); is || err != nil {
 		t.Errorf("ours was touched: %v %v", is, err)
@@ -314,8 +236,8 @@ func TestOthersTablesAreTheirs(t *testing.T) {
 func TestTheTableIsKeptOrDeletedAtTheEnd(t *testing.T) {
 	needKernel(t)
 	for _, keep := range []bool{true, false} {
-		_, stop := start(t, Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour}), Keep: keep})
-		await(t, "the table", has(t, set4, "203.0.113.7"))
+		_, stop := start(t, Config{List: blocked.NewList(map[string]time.Duration{"203.0.113.7": time.Hour}), Keep: keep})
+		wait.Until(t, "the table", has(t, set4, "203.0.113.7"))
 		stop()
 		if is := has(t, set4, "203.0.113.7")(); is != keep {
 			t.Errorf("keep is %v, and it is there: %v", keep, is)
@@ -327,30 +249,24 @@ func TestTheTableIsKeptOrDeletedAtTheEnd(t *testing.T) {
 // again: its elements stay active all the time.
 func TestAKeptTableStaysUntilTheListIsComplete(t *testing.T) {
 	needKernel(t)
-	_, stop := start(t, Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour, "203.0.113.8": time.Hour}), Keep: true})
-	await(t, "the table", has(t, set4, "203.0.113.7", "203.0.113.8"))
+	_, stop := start(t, Config{List: blocked.NewList(map[string]time.Duration{"203.0.113.7": time.Hour, "203.0.113.8": time.Hour}), Keep: true})
+	wait.Until(t, "the table", has(t, set4, "203.0.113.7", "203.0.113.8"))
 	stop()
 	handle := func() string {
 		first, _, _ := strings.Cut(sh(t, "nft -a list table inet weir"), "\n")
 		return first
 	}
 	before := handle()
-	list := newList(nil)
-	list.part = true
+	list := blocked.NewList(nil)
+	list.SetWhole(false)
 	start(t, Config{List: list})
-	await(t, "that it has looked thrice", func() bool {
-		list.mu.Lock()
-		defer list.mu.Unlock()
-		return list.asked > 3
-	})
+	wait.Until(t, "that it has looked thrice", func() bool { return list.Asked() > 3 })
 	if !has(t, set4, "203.0.113.7", "203.0.113.8")() {
 		t.Error("changed before the list is whole")
 	}
-	list.mu.Lock()
-	list.part = false
-	list.mu.Unlock()
-	list.set(map[string]time.Duration{"203.0.113.7": time.Hour, "203.0.113.9": time.Hour})
-	await(t, "the whole list", has(t, set4, "203.0.113.7", "203.0.113.9"))
+	list.SetWhole(true)
+	list.Set(map[string]time.Duration{"203.0.113.7": time.Hour, "203.0.113.9": time.Hour})
+	wait.Until(t, "the whole list", has(t, set4, "203.0.113.7", "203.0.113.9"))
 	if after := handle(); after != before {
 		t.Errorf("%s became %s", before, after)
 	}
@@ -362,9 +278,9 @@ func TestPacketsAreDropped(t *testing.T) {
 	sh(t, "ip link set lo up")
 	sh(t, "ip address replace 2001:db8::1/128 dev lo")
 	sh(t, "ip address replace 2001:db8:1::1/128 dev lo")
-	list := newList(map[string]time.Duration{"127.0.0.9": time.Hour, "2001:db8:1::/64": time.Hour})
+	list := blocked.NewList(map[string]time.Duration{"127.0.0.9": time.Hour, "2001:db8:1::/64": time.Hour})
 	start(t, Config{List: list})
-	await(t, "the sets", func() bool { return has(t, set4, "127.0.0.9")() && has(t, set6, "2001:db8:1::/64")() })
+	wait.Until(t, "the sets", func() bool { return has(t, set4, "127.0.0.9")() && has(t, set6, "2001:db8:1::/64")() })
 	for _, test := range []struct {
 		source string
 		want   bool
@@ -373,19 +289,19 @@ func TestPacketsAreDropped(t *testing.T) {
 			t.Errorf("%s is let in: %v", test.source, got)
 		}
 	}
-	list.set(nil)
-	await(t, "unblocked", func() bool { return letIn(t, "127.0.0.9") && letIn(t, "2001:db8:1::1") })
+	list.Set(nil)
+	wait.Until(t, "unblocked", func() bool { return letIn(t, "127.0.0.9") && letIn(t, "2001:db8:1::1") })
 	blocked := func() bool { return !letIn(t, "127.0.0.9") }
 	for lasts := time.Second; !blocked(); lasts *= 2 { // the block may have ended before this check
 		if lasts > time.Minute {
 			t.Fatal("never blocked")
 		}
-		list.set(map[string]time.Duration{"127.0.0.9": lasts})
+		list.Set(map[string]time.Duration{"127.0.0.9": lasts})
 		for end := time.Now().Add(lasts); time.Now().Before(end) && !blocked(); {
 			continue
 		}
 	}
-	await(t, "its end", func() bool { return letIn(t, "127.0.0.9") })
+	wait.Until(t, "its end", func() bool { return letIn(t, "127.0.0.9") })
 }
 
 // letIn reports whether a datagram comes through from one of our addresses.
@@ -417,9 +333,9 @@ func letIn(t *testing.T, source string) bool {
 // Without the capability one log line has the remedy, and Run goes on.
 func TestMissingPermissionsHaveTheirRemedy(t *testing.T) {
 	needKernel(t)
-	var log safeBuffer
+	var log locked.Buffer
 	registry := prometheus.NewRegistry()
-	a := New(Config{List: newList(map[string]time.Duration{"203.0.113.7": time.Hour}), Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: registry})
+	a := New(Config{List: blocked.NewList(map[string]time.Duration{"203.0.113.7": time.Hour}), Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: registry})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -430,7 +346,7 @@ func TestMissingPermissionsHaveTheirRemedy(t *testing.T) {
 		}
 		ended <- a.Run(ctx)
 	}()
-	await(t, "it tries again", func() bool { return testutil.ToFloat64(a.metrics.notPermitted) >= 2 })
+	wait.Until(t, "it tries again", func() bool { return testutil.ToFloat64(a.metrics.notPermitted) >= 2 })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -441,12 +357,12 @@ func TestMissingPermissionsHaveTheirRemedy(t *testing.T) {
 }
 
 func TestDryRunPrintsCommandsThatNftAccepts(t *testing.T) {
-	var script safeBuffer
-	list := newList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": 0, "2001:db8::/64": time.Hour})
+	var script locked.Buffer
+	list := blocked.NewList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": 0, "2001:db8::/64": time.Hour})
 	_, stop := start(t, Config{List: list, DryRun: &script})
-	await(t, "the table", func() bool { return strings.Contains(script.String(), "2001:db8::/64 timeout") })
-	list.set(map[string]time.Duration{"10.0.0.0/24": 2 * time.Hour, "2001:db8::/64": time.Hour})
-	await(t, "the change", func() bool {
+	wait.Until(t, "the table", func() bool { return strings.Contains(script.String(), "2001:db8::/64 timeout") })
+	list.Set(map[string]time.Duration{"10.0.0.0/24": 2 * time.Hour, "2001:db8::/64": time.Hour})
+	wait.Until(t, "the change", func() bool {
 		return strings.Contains(script.String(), "delete element inet weir blocked4 { 203.0.113.7, 10.0.0.0/24 }")
 	})
 	stop()
@@ -462,21 +378,4 @@ func TestDryRunPrintsCommandsThatNftAccepts(t *testing.T) {
 	if out, err := nft.CombinedOutput(); err != nil {
 		t.Errorf("nft: %v\n%s\n%s", err, out, script.String())
 	}
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
