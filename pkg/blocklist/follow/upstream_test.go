@@ -147,12 +147,12 @@ func TestAClockThatWentBackAtAFollower(t *testing.T) {
 	e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
 	var ahead atomic.Int64
 	f := followingAt(t, e, "", func() time.Time { return time.UnixMilli(at + ahead.Load()) })
-	until(t, "it follows", same(f, e.set))
+	wait.Until(t, "it follows", same(f, e.set))
 
 	ahead.Store(24 * time.Hour.Milliseconds())
-	until(t, "the entry is forgotten", func() bool { return !blocked(f.config.Set, "1.1.1.1") })
+	wait.Until(t, "the entry is forgotten", func() bool { return !blocked(f.config.Set, "1.1.1.1") })
 	ahead.Store(0)
-	until(t, "the entry is back", func() bool { return blocked(f.config.Set, "1.1.1.1") })
+	wait.Until(t, "the entry is back", func() bool { return blocked(f.config.Set, "1.1.1.1") })
 }
 
 func TestABadUpstreamChangesNothing(t *testing.T) {
