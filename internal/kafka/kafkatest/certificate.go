@@ -88,6 +88,8 @@ func newIdentity(name string, authority *identity) (*identity, error) {
 	}
 
 	made := &identity{private: private, parsed: template}
+
+	// An authority signs itself, and is good for nothing else.
 	signer := authority
 	if authority == nil {
 		template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign

@@ -83,6 +83,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		c.Certificates = certificates
 	}
 
+	// All ports first: every broker's properties name the controllers of all.
 	if err := c.layOut(); err != nil {
 		return err
 	}
@@ -147,6 +148,8 @@ func (c *Cluster) StartBroker(broker int) error {
 		}
 	}
 
+	// Tests start brokers often and for short, so the JVM has a small heap and does not optimize, unless something is
+	// measured.
 	arguments := []string{fmt.Sprintf("-Xmx%dm", memory), "-XX:+UseSerialGC"}
 	if c.options.Measured {
 		arguments = append(arguments, KeepCompilers)
@@ -221,6 +224,7 @@ func (c *Cluster) ready(ctx context.Context, client *kafka.Client) error {
 		return fmt.Errorf("%d of %d brokers are there", len(cluster.Brokers), want)
 	}
 
+	// A broker that was killed leaves partitions without a leader for a moment.
 	for _, topic := range cluster.Topics {
 		if _, err := client.Offsets(ctx, topic); err != nil {
 			return err
@@ -314,6 +318,7 @@ func (c *Cluster) properties(i int, voters string) []byte {
 		maps.Copy(all, c.security())
 	}
 
+	// Last, so that a test can change any of them.
 	maps.Copy(all, c.options.Settings)
 	var file bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(all)) {

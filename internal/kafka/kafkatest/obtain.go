@@ -46,6 +46,7 @@ func Obtain(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("making Kafka's cache folder: %w", err)
 	}
 
+	// Packages are tested in processes of their own, and several may need Kafka at once.
 	unlock, err := lock(jars + ".lock")
 	if err != nil {
 		return "", err

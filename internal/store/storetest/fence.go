@@ -24,6 +24,7 @@ func untaken(t *testing.T, s store.Store) {
 		t.Errorf("fence %v, values %q", fence, values)
 	}
 
+	// Also the zero fence, which equals that of a partition without an owner, must not be able to write.
 	refused(t, s, 7, store.Fence{}, store.Fence{})
 	refused(t, s, 7, store.Fence{Epoch: 1, Owner: 2, N: 3}, store.Fence{})
 	expect(t, s, 7, store.Windows, "refused", nil)
@@ -69,6 +70,8 @@ func onlyTheLastFence(t *testing.T, s store.Store) {
 	later := second.Next()
 	epoch := second
 	epoch.Epoch++
+
+	// One of each kind: none, the one before, another owner's, a later one, and another epoch's.
 	for _, named := range []store.Fence{{}, first, other, later, epoch} {
 		refused(t, s, 0, named, second)
 	}
@@ -115,6 +118,7 @@ func countAsOwner(t *testing.T, s store.Store, most int) (done int) {
 		var values [][]byte
 		var found store.Fence
 		values, found, err = s.Read(ctx, 0, store.Windows, [][]byte{[]byte("count")})
+		// A fence that has changed shows that another owner has taken it; what was read may be that owner's.
 		if err != nil || found != fence {
 			break
 		}
@@ -149,6 +153,7 @@ func whollyOrNot(t *testing.T, s store.Store) {
 		for n := range writes {
 			var changes []store.Change
 			for _, key := range keys {
+				// The number of a write is in each value twice, as its byte and in its length, so a mixture shows.
 				changes = append(changes, store.Change{Space: store.Windows, Key: key, Value: bytes.Repeat([]byte{byte(n + 1)}, 1+n*3)})
 			}
 			var err error
@@ -166,6 +171,7 @@ func whollyOrNot(t *testing.T, s store.Store) {
 		}
 
 		for _, value := range values {
+			// Before the first write.
 			if found.N == 0 && value == nil {
 				continue
 			}

@@ -27,6 +27,8 @@ func model(t *testing.T, s store.Store) {
 
 		var changes []store.Change
 		for range r.IntN(30) {
+			// Few keys, so that most changes are of known ones, and some keys and values longer than 64 bytes, which
+			// Redis stores elsewhere.
 			c := store.Change{Space: store.Spaces[r.IntN(3)], Key: fmt.Appendf(nil, "%0*d", 1+60*r.IntN(2)*r.IntN(2), r.IntN(40))}
 			if r.IntN(3) > 0 {
 				c.Value = bytes.Repeat([]byte("v"), r.IntN(130))
@@ -55,6 +57,7 @@ func reopen(t *testing.T, open func() store.Store) {
 		t.Fatal(err)
 	}
 
+	// Twice: what is written after the first opening must be there at the second.
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

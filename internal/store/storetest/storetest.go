@@ -117,6 +117,8 @@ func valuesComeBack(t *testing.T, s store.Store) {
 
 func sizes(t *testing.T, s store.Store) {
 	fence := take(t, s, 0)
+
+	// Around 64 bytes, where Redis changes how it stores a value.
 	for _, n := range []int{1, 12, 63, 64, 65, 127, 128, 300, 4096, store.MaxKey} {
 		fence = write(t, s, 0, fence, set(strings.Repeat("k", n), fmt.Sprint(n)))
 		expect(t, s, 0, store.Windows, strings.Repeat("k", n), []byte(fmt.Sprint(n)))
@@ -146,6 +148,8 @@ func growAndShrink(t *testing.T, s store.Store) {
 
 func apart(t *testing.T, s store.Store) {
 	fences := map[int]store.Fence{}
+
+	// Numbers that begin alike, for stores that put them into names.
 	for _, partition := range []int{0, 1, 10, 100} {
 		fences[partition] = take(t, s, partition)
 		for _, space := range store.Spaces {
@@ -182,6 +186,8 @@ func bytesAreTheCallers(t *testing.T, s store.Store) {
 	key, value := []byte("key"), []byte("value")
 	fence := take(t, s, 0)
 	fence = write(t, s, 0, fence, store.Change{Space: store.Windows, Key: key, Value: value})
+
+	// The caller uses its buffers again, also those of a write that is not yet on the disk.
 	copy(key, "xxx")
 	copy(value, "xxxxx")
 	expect(t, s, 0, store.Windows, "key", []byte("value"))
@@ -214,6 +220,7 @@ func endedContext(t *testing.T, s store.Store) {
 		}
 	}
 
+	// Nothing was done, and the fence is still valid.
 	expect(t, s, 0, store.Windows, "key", nil)
 	write(t, s, 0, fence)
 }
