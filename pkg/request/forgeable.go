@@ -17,7 +17,7 @@ var forgeablePresets = []forgeablePreset{
 		"log JSON (accessLog: {format: json}) and use the format traefik-json")},
 	// Other headers follow X-Forwarded-For, whose last address is the client's.
 	{"envoy", layoutEnvoy, errors.New("Envoy escapes nothing in its text log, so a client can write another's address into it or keep its own out of it: " +
-		"log JSON (json_format, as in deployments/edge/envoy.yaml) and use the format envoy-json")},
+		"log JSON (json_format, as in deployments/edge/envoy.yaml) and use the format json")},
 }
 
 // make refuses the format, except for detection.

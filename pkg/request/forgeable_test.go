@@ -10,7 +10,7 @@ import (
 
 func TestForgeableFormatsAreRefused(t *testing.T) {
 	for _, test := range []struct{ format, want string }{
-		{"envoy", "use the format envoy-json"},
+		{"envoy", "use the format json"},
 		{"traefik-clf", "use the format traefik-json"},
 		{`escape=none '` + nginxCombined + `'`, "into $remote_user, $request, $http_referer, $http_user_agent: remove escape=none"},
 		{`escape=none '$remote_addr [$time_iso8601] "$http_x_a" $status "$http_user_agent"'`, "into $http_x_a, $http_user_agent"},

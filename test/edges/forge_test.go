@@ -179,7 +179,7 @@ func TestEnvoyForged(t *testing.T) {
 			}
 		}
 		return strings.Join(lines, "")
-	}, forge(t, strings.TrimPrefix(url, "http://")), "use the format envoy-json")
+	}, forge(t, strings.TrimPrefix(url, "http://")), "use the format json")
 }
 
 // istioText is the log that Istio has Envoy write.
