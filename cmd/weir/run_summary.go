@@ -12,6 +12,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/weir/internal/demo"
+	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
 	"weir/pkg/collector"
 	"weir/pkg/rule"
@@ -80,13 +81,16 @@ func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 		for _, l := range s.Logs {
 			fmt.Fprintf(b, "           %s\n", l.Log)
 		}
+		if s.Read != nil {
+			fmt.Fprintf(b, "           %s read to the end\n", output.Counted(s.Read.Files, "file"))
+		}
 
 		if text := shown.Uncounted(s.Requests, s.Uncounted); text != "" {
 			fmt.Fprintf(b, "           %s\n", text)
 		}
 		if s.Error != "" {
 			fmt.Fprintf(b, "           %s\n", s.Error)
-		} else if len(s.Logs) == 0 {
+		} else if len(s.Logs) == 0 && s.Read == nil {
 			fmt.Fprintf(b, "           nothing yet in %s\n", t.place(s.Name))
 		}
 	}

@@ -25,7 +25,7 @@ func TestSummaryOfARun(t *testing.T) {
 		metrics: prometheus.NewRegistry(),
 		status: func() map[string]any {
 			return map[string]any{"collector": collector.Status{Sources: []collector.SourceStatus{
-				{Name: "file-1"}, {Name: "lines"}, {Name: "barred", Error: "open /secret.log: permission denied"},
+				{Name: "file-1"}, {Name: "packed", Read: &collector.ReadFiles{Files: 2}}, {Name: "lines"}, {Name: "barred", Error: "open /secret.log: permission denied"},
 			}}}
 		},
 		file: "/etc/other.yaml",
@@ -37,6 +37,7 @@ func TestSummaryOfARun(t *testing.T) {
 		"           nothing yet in 127.0.0.1:7402\n",
 		"reads      file-1: its first lines decide its format; 0 lines/s\n",
 		"reads      lines: main; 0 lines/s\n",
+		"reads      packed: its first lines decide its format; 0 lines/s\n           2 files read to the end\nreads      lines",
 		"           open /secret.log: permission denied\n",
 		"' http://localhost:7421/v1/check\n",
 		"see        weir watch --config /etc/other.yaml; with the same flag weir list, weir status; data is in /data\n",

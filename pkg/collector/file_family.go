@@ -44,6 +44,7 @@ type family struct {
 	barred    map[string]error      // files that cannot be read, by path
 	warned    map[string]bool       // files that were logged as not read
 	finished  map[inode]os.FileInfo // files that have nothing to read until they change
+	done      map[inode]string      // those of them that were read to their end, with their paths
 	broken    map[inode]*brokenFile // the finished files that are cut off or damaged
 	choice    *request.Choice       // the format of the log before
 }
@@ -66,7 +67,7 @@ type fileLog struct {
 }
 
 func newFamily(source *fileSource, path string, began beginning) *family {
-	f := &family{source: source, path: path, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{}, broken: map[inode]*brokenFile{}, warned: map[string]bool{}}
+	f := &family{source: source, path: path, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{}, done: map[inode]string{}, broken: map[inode]*brokenFile{}, warned: map[string]bool{}}
 	f.folder, f.name = filepath.Dir(path), filepath.Base(path)
 	f.real.Store(&path)
 	return f
@@ -125,6 +126,7 @@ func (f *family) restart(ctx context.Context) error {
 	}
 	f.logs, f.choice, f.undecided = nil, nil, true
 	clear(f.finished)
+	clear(f.done)
 	clear(f.broken)
 	return f.source.known.restart(ctx, f)
 }
@@ -239,11 +241,17 @@ func (f *family) tidy() {
 		case err == nil:
 			f.finished[log.inode] = info
 		}
+		if f.finished[log.inode] != nil && f.broken[log.inode] == nil && !log.gone {
+			f.done[log.inode] = log.path
+		}
 		f.close(log)
 	}
 
-	clear(f.logs[len(kept):])
-	f.logs = kept
+	if len(kept) < len(f.logs) {
+		clear(f.logs[len(kept):])
+		f.logs = kept
+		f.showRead(nil)
+	}
 }
 
 // read reads all logs as far as they go, the oldest first. Kafka has all of a rotated log before the next log is read.

@@ -52,6 +52,7 @@ func (f *family) scan() {
 	}
 
 	f.reportBroken(files)
+	f.showRead(files)
 	maps.DeleteFunc(f.warned, func(path string, _ bool) bool {
 		return !slices.ContainsFunc(files, func(file found) bool { return file.path == path })
 	})
@@ -298,7 +299,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 	}
 
 	if f.readWhole(log, file, opened) {
-		f.finished[inodeOf(file.info)] = file.info
+		f.finished[inodeOf(file.info)], f.done[inodeOf(file.info)] = file.info, file.path
 		f.source.known.release(log, nil)
 		return false, true
 	}

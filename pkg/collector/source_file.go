@@ -35,6 +35,7 @@ type fileSource struct {
 	watched  map[string]bool
 	running  sync.WaitGroup
 	barred   barredFiles
+	read     readFiles
 	finding  *pace.Member         // others wait for it until it has found its files
 	began    map[string]beginning // by pattern
 }
@@ -58,6 +59,7 @@ func newFileSource(in *intake) (source, error) {
 func (f *fileSource) status() SourceStatus {
 	status := f.intake.status("file")
 	status.CaughtUp = status.CaughtUp && f.barred.none()
+	status.Read = f.read.status()
 	if fault := f.barred.lasting(); fault != nil && status.Error != "" {
 		status.Error += "; " + fault.Error()
 	} else if fault != nil {

@@ -137,10 +137,29 @@ type sourceState struct {
 		Newest        *time.Time
 		Holding       bool
 	}
+	Read struct {
+		Files int
+		Names []string
+	}
 	Ahead struct {
 		Requests int
 		Last     time.Time
 	}
+}
+
+// namedRead is how many of a source's files that were read to their end have a row.
+const namedRead = 5
+
+// readRows lists files that were read to their end and are not open any more.
+func (s *sourceState) readRows() (rows []string) {
+	names := s.Read.Names[:min(len(s.Read.Names), namedRead)]
+	for _, name := range names {
+		rows = append(rows, fmt.Sprintf("  %s\t%s\t\tread to its end", s.Source, output.Printable(name)))
+	}
+	if more := s.Read.Files - len(names); more > 0 {
+		rows = append(rows, fmt.Sprintf("  %s\t\t\t%s read to the end", s.Source, output.Counted(more, "more file")))
+	}
+	return rows
 }
 
 // sources returns the sources of a collector.
@@ -190,6 +209,7 @@ func (p *partStatus) sourceRows() []string {
 			}
 			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
 		}
+		rows = append(rows, s.readRows()...)
 
 		if text := shown.Uncounted(s.Requests, s.Uncounted); text != "" {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))

@@ -166,6 +166,16 @@ func TestCaughtUpDoesNotMeanThatRequestsCount(t *testing.T) {
 	}
 }
 
+// Files that were read to their end are listed, some by name and the others by their number.
+func TestStatusListsReadFiles(t *testing.T) {
+	p := partStatus{Part: "collector", Status: []byte(`{"sources": [{"source": "file-1", "kind": "file", "requests": 3, "logs": [],
+		"read": {"files": 9, "names": ["/a.1.gz", "/a.2.gz", "/a.3.gz", "/a.4.gz", "/a.5.gz", "/a.6.gz"]}}]}`)}
+	rows := p.sourceRows()
+	if len(rows) != 6 || rows[0] != "  file-1\t/a.1.gz\t\tread to its end" || rows[5] != "  file-1\t\t\t4 more files read to the end" {
+		t.Errorf("%q", rows)
+	}
+}
+
 // shows looks once and requires these pieces in the text for people; a run of spaces counts as one.
 func shows(t *testing.T, ctx context.Context, settings *config.Config, want []string) {
 	t.Helper()

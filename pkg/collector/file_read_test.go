@@ -1,0 +1,44 @@
+package collector
+
+import (
+	"reflect"
+	"testing"
+)
+
+// A packed file that was read to its end stays in the status, after a restart and under another name too, until it is
+// deleted. A file that is cut off is not among them.
+func TestReadFilesStayInTheStatus(t *testing.T) {
+	b := newBench(t, "access.log")
+	shows := func(names ...string) {
+		t.Helper()
+		var want *ReadFiles
+		if len(names) > 0 {
+			want = &ReadFiles{Files: len(names)}
+			for _, name := range names {
+				want.Names = append(want.Names, b.path(name))
+			}
+		}
+		until(t, "the files that were read", func() bool {
+			return reflect.DeepEqual(b.collector.Status().Sources[0].Read, want)
+		})
+	}
+	b.log("access.log.1", 50)
+	b.compress("access.log.1", ".gz")
+	b.log("access.log", 10)
+	b.start()
+	b.await()
+	shows("access.log.1.gz")
+
+	b.stop()
+	b.start()
+	b.await()
+	shows("access.log.1.gz")
+	b.rename("access.log.1.gz", "access.log.2.gz")
+	shows("access.log.2.gz")
+	b.append("access.log.3.gz", "\x1f\x8b\x08\x00 cut off")
+	b.log("access.log", 10)
+	b.await()
+	shows("access.log.2.gz")
+	b.remove("access.log.2.gz")
+	shows()
+}
