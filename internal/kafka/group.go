@@ -28,6 +28,10 @@ type Group struct {
 	// long the group waits for a member to give up its partitions: longer than the longest checkpoint. Zero is 10 s and
 	// 60 s. On the embedded broker it is 45 s and 30 s, because that drops members that wait for longer than a session.
 	Session, Rebalance time.Duration
+
+	// Place is called with true when this member has a place in the group, with or without partitions, and with false
+	// when it has none any more. It may be nil, and must not wait.
+	Place func(has bool)
 }
 
 // A Claim is a partition that this member owns for a while.
@@ -186,6 +190,10 @@ func (m *member) nextGeneration() {
 	}
 
 	m.sticky.keep(next)
+	if place := m.group.Place; place != nil {
+		place(true)
+		defer place(false)
+	}
 	released := make(chan struct{})
 	next.Start(func(ctx context.Context) {
 		defer close(released)

@@ -92,6 +92,8 @@ type Aggregator struct {
 	rules   atomic.Pointer[ruling]
 	list    *publishing.List
 
+	outsideSince atomic.Int64 // since when there is no place in the group, Unix ms; 0 where there is one
+
 	mu   sync.Mutex
 	held map[int]*partition
 }
@@ -189,7 +191,8 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	following.Go(func() { a.list.Follow(ctx) })
 	defer following.Wait()
 	defer cancel()
-	group := kafka.Group{Name: a.config.Group, Topics: map[string]int{a.config.Hits: a.config.Partitions}}
+	a.place(false)
+	group := kafka.Group{Name: a.config.Group, Topics: map[string]int{a.config.Hits: a.config.Partitions}, Place: a.place}
 	if err := a.config.Client.RunGroup(ctx, group, a.own); err != nil {
 		return fmt.Errorf("counting %s: %w", a.config.Hits, err)
 	}

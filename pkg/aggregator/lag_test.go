@@ -66,3 +66,29 @@ func TestALagThatIsNotKnown(t *testing.T) {
 		t.Errorf("%d lags of partitions that are not ours, %v", n, err)
 	}
 }
+
+// Who has no place in the group, because Kafka hangs, has no partitions: then nobody knows how many records of any wait.
+func TestALagOutsideTheGroup(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	r := prometheus.NewRegistry()
+	l.agg.registerLag(r)
+	unknown := func(want string) {
+		t.Helper()
+		text := "# HELP weir_aggregator_lag_unknown_partitions Partitions of which nobody knows how many records wait.\n# TYPE weir_aggregator_lag_unknown_partitions gauge\nweir_aggregator_lag_unknown_partitions " + want + "\n"
+		if err := testutil.GatherAndCompare(r, strings.NewReader(text)); err != nil {
+			t.Error(err)
+		}
+		if got := l.agg.Status().CaughtUp; got != (want == "0") {
+			t.Errorf("caught up: %v", got)
+		}
+	}
+
+	l.agg.place(true) // all partitions may be those of others
+	unknown("0")
+	l.agg.place(false)
+	unknown("0") // members come and go
+	l.now = l.now.Add(lagPatience)
+	unknown("1")
+	l.agg.place(true)
+	unknown("0")
+}

@@ -39,7 +39,7 @@ type PartitionStatus struct {
 
 // Status may be called at any time.
 func (a *Aggregator) Status() Status {
-	s := Status{Rules: a.rules.Load().fingerprint, CaughtUp: true, List: a.list.ID().String(), Partitions: []PartitionStatus{}}
+	s := Status{Rules: a.rules.Load().fingerprint, CaughtUp: !a.outside(), List: a.list.ID().String(), Partitions: []PartitionStatus{}}
 	for _, one := range a.statuses() {
 		if one == nil {
 			s.CaughtUp = false // it is being taken

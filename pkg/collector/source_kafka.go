@@ -43,6 +43,8 @@ type kafkaSource struct {
 	partitions map[topicPartition]*partition
 	finding    *pace.Member // others wait for it until it has found its partitions
 	asked      bool         // the cluster is known, and all topics were found
+	placed     bool         // we have a place in the group
+	lost       time.Time    // when we lost it; zero before we had one
 }
 
 type topicPartition struct {
@@ -79,10 +81,15 @@ func (k *kafkaSource) status() SourceStatus {
 	for _, log := range status.Logs {
 		lag += log.Lag
 	}
-	k.collector.metrics.lagCount.WithLabelValues(k.config.Name).Set(float64(lag))
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	status.CaughtUp = status.CaughtUp && k.asked
+	status.CaughtUp = status.CaughtUp && k.asked && !k.outside()
+	if k.outside() {
+		k.collector.metrics.lagCount.DeleteLabelValues(k.config.Name)
+	} else {
+		k.collector.metrics.lagCount.WithLabelValues(k.config.Name).Set(float64(lag))
+	}
 	return status
 }
 
@@ -191,7 +198,7 @@ func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
 		k.isolated("looking for topics", func() { k.watchTopics(ctx, topics) })
 	})
 
-	group := kafka.Group{Name: k.group, Topics: topics, Session: k.config.Kafka.Session}
+	group := kafka.Group{Name: k.group, Topics: topics, Session: k.config.Kafka.Session, Place: k.place}
 	if err := k.client.RunGroup(ctx, group, k.own); err != nil {
 		return fmt.Errorf("source %s: %w", k.config.Name, err)
 	}
@@ -226,6 +233,25 @@ func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
 			}
 		}
 	}
+}
+
+// place notes whether we have a place in the group.
+func (k *kafkaSource) place(has bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.placed = has
+	if !has {
+		k.lost = time.Now()
+	}
+}
+
+// placePatience is for how long there may be no place in the group: whenever collectors come or go there is none.
+const placePatience = 5 * time.Second
+
+// outside says that we have no place in the group, as when Kafka is away. Then nobody knows how many records wait.
+// k.mu is held.
+func (k *kafkaSource) outside() bool {
+	return !k.placed && (k.lost.IsZero() || time.Since(k.lost) >= placePatience)
 }
 
 // vanish notes that a topic was missing.

@@ -2,10 +2,11 @@ package daemon
 
 import (
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,9 +60,12 @@ func TestAnAdminAddressHasBounds(t *testing.T) {
 	if code, why := p.get("/status"); code != 200 {
 		t.Errorf("%d %s", code, why)
 	}
-	p.await("loud", func() bool {
-		return strings.Contains(p.heard.String(), fmt.Sprint(adminBounds.Connections, " connections are open"))
-	})
+	bound := regexp.MustCompile(`(\d+) connections are open`)
+	p.await("loud", func() bool { return bound.MatchString(p.heard.String()) })
+	// Where the process may have few files open, there are fewer connections.
+	if n, err := strconv.Atoi(bound.FindStringSubmatch(p.heard.String())[1]); err != nil || n > adminBounds.Connections {
+		t.Errorf("%d connections, want at most %d", n, adminBounds.Connections)
+	}
 	conn, err := net.Dial("tcp", p.address)
 	if err != nil {
 		t.Fatal(err)

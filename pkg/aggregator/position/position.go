@@ -19,7 +19,6 @@ import (
 
 const (
 	shortPatience = 15 * time.Second // for a log that ends too early; a new leader may say so for a moment
-	lagPatience   = 15 * time.Second // how old a lag may be; an idle log is looked at twice a second
 )
 
 const unknown = -1
@@ -206,10 +205,13 @@ type Lag struct {
 	found   bool
 }
 
+// LagPatience is how old a lag may be; an idle log is looked at twice a second.
+const LagPatience = 15 * time.Second
+
 // UnknownSince is since when it is not known how many records wait: Kafka does not answer, or what was read cannot be
 // counted. Nil while it is known.
 func (l Lag) UnknownSince(now time.Time) *time.Time {
-	if l.found && now.Sub(l.looked) < lagPatience {
+	if l.found && now.Sub(l.looked) < LagPatience {
 		return nil
 	}
 	since := l.looked.UTC()

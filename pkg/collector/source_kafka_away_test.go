@@ -1,0 +1,66 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// A flaky dialer's connections can be taken away.
+type flaky struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu    sync.Mutex
+	away  bool
+	conns []net.Conn
+}
+
+func (f *flaky) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away {
+		return nil, errors.New("nobody is there")
+	}
+	conn, err := f.dial(ctx, network, address)
+	f.conns = append(f.conns, conn)
+	return conn, err
+}
+
+func (f *flaky) set(away bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.away = away
+	for _, conn := range f.conns {
+		conn.Close()
+	}
+	f.conns = nil
+}
+
+// While Kafka is away, nobody knows how many records wait: a topic's source has not caught up, and it has no lag.
+func TestALagWhileKafkaIsAway(t *testing.T) {
+	t.Parallel()
+	config := embedded(t)
+	b := newKafkaBench(t, config, 2)
+	b.make()
+	b.produce(10)
+	f := &flaky{dial: config.Dial}
+	b.config.Dial = f.Dial
+	c := b.start(b.sink)
+	b.sink.await(t, b.want)
+
+	known := func(is bool) func() bool {
+		return func() bool {
+			caughtUp := c.Status().CaughtUp
+			return caughtUp == is && (testutil.CollectAndCount(c.metrics.lagCount) == 1) == is
+		}
+	}
+	eventually(t, "it to have caught up", known(true))
+	f.set(true)
+	eventually(t, "its lag to be unknown", known(false))
+	f.set(false)
+	eventually(t, "it to have caught up again", known(true))
+}
