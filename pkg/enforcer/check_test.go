@@ -204,7 +204,8 @@ func TestRulesAreTakenWhileItRuns(t *testing.T) {
 }
 
 func TestPlainHost(t *testing.T) {
-	for host, want := range map[string]string{"": "", "Shop.Example:443": "shop.example", "shop.example.": "shop.example", "[2001:DB8::1]:80": "2001:db8::1", "[::1]": "::1", "::1": "::1", ":80": ""} {
+	for host, want := range map[string]string{"": "", "Shop.Example:443": "shop.example", "shop.example.": "shop.example", "[2001:DB8::1]:80": "2001:db8::1", "[::1]": "::1", "::1": "::1", ":80": "",
+		"shop.example/x:80": "shop.example", "Shop.example. x/y": "shop.example", "/": ""} {
 		if got := plainHost(host); got != want {
 			t.Errorf("%q: %q, want %q", host, got, want)
 		}

@@ -171,6 +171,7 @@ func (a *asking) addField(name, value string) {
 // plainHost returns a host in the form of orders' targets: in lower case, without port, brackets and the dot at its
 // end.
 func plainHost(host string) string {
+	host = rule.CutHost(host)
 	if colon := strings.LastIndexByte(host, ':'); colon >= 0 && (host[0] == '[' && host[colon-1] == ']' || strings.IndexByte(host, ':') == colon) {
 		host = host[:colon]
 	}

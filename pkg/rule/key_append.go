@@ -159,8 +159,10 @@ func PlainMethod(method string) string {
 	return string(appendUpper(nil, method))
 }
 
-// bareHost is a host without port, brackets and trailing dot; an IPv6 address in its one spelling.
+// bareHost is a host without port, brackets and trailing dot; an IPv6 address in its one spelling. Anything from a
+// slash or a space on is not part of it: Caddy accepts a host such as a.example/x over HTTP/2 and passes on a.example.
 func bareHost(host string) string {
+	host = CutHost(host)
 	if rest, bracket := strings.CutPrefix(host, "["); bracket {
 		if end := strings.IndexByte(rest, ']'); end >= 0 {
 			return oneSpelling(rest[:end])
@@ -173,6 +175,17 @@ func bareHost(host string) string {
 		host = host[:colon]
 	}
 	return strings.TrimRight(host, ".")
+}
+
+// CutHost is a host up to the first slash or space.
+func CutHost(host string) string {
+	if end := strings.IndexByte(host, '/'); end >= 0 {
+		host = host[:end]
+	}
+	if end := strings.IndexByte(host, ' '); end >= 0 {
+		host = host[:end]
+	}
+	return host
 }
 
 func oneSpelling(address string) string {
