@@ -17,7 +17,9 @@ import (
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
+	"weir/test/locked"
 	"weir/test/running"
+	"weir/test/wait"
 )
 
 // On a real Kafka, with the aggregator and the enforcer that people run: a verdict and manual entries are listed, watched
@@ -40,7 +42,7 @@ log: {level: warn}
 	runPart(t, daemon.Aggregator, file)
 	runPart(t, daemon.Enforcer, file)
 	with := func(args ...string) []string { return append(args, "--config", file) }
-	await(t, "whole", func() bool { return showsBy(with("list")) == exit.Done })
+	wait.Until(t, "whole", func() bool { return showsBy(with("list")) == exit.Done })
 
 	watched := watchLive(t, with("watch", "--json"))
 	hitNow(t, brokers, prefix+"hits", "2001:db8::/64", 4)
@@ -53,12 +55,12 @@ log: {level: warn}
 	watched.await(t, `"pardons"`)
 	runs(t, exit.NotMet, "", with("list", "2001:db8::5")...)
 	for _, want := range []string{"  blocked  ", "  pardon ", "  lifted  ", "4 hits broke 3/min", ": let them"} {
-		await(t, "told: "+want, func() bool { return strings.Contains(toldOf(with("history", "2001:db8::5")), want) })
+		wait.Until(t, "told: "+want, func() bool { return strings.Contains(toldOf(with("history", "2001:db8::5")), want) })
 	}
-	await(t, "told: it was lifted", func() bool {
+	wait.Until(t, "told: it was lifted", func() bool {
 		return strings.Contains(toldOf(with("history", "user:eve", "--json")), `"event":"lifted"`)
 	})
-	await(t, "Kafka has an order before it is answered", func() bool { // the enforcer waits for it half a second
+	wait.Until(t, "Kafka has an order before it is answered", func() bool { // the enforcer waits for it half a second
 		return strings.Contains(toldOf(with("block", "user:eve", "--why", "once more")), "Kafka has it, so all other enforcers apply it too.")
 	})
 }
@@ -67,7 +69,7 @@ log: {level: warn}
 func runPart(t *testing.T, part daemon.Part, file string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
-	var stderr running.Buffer
+	var stderr locked.Buffer
 	go func() { ended <- daemon.Run(ctx, part, config.Options{File: file}, &stderr) }()
 	t.Cleanup(func() {
 		cancel()
@@ -78,22 +80,13 @@ func runPart(t *testing.T, part daemon.Part, file string) {
 }
 
 func showsBy(args []string) int {
-	return run(append([]string{"weir"}, args...), strings.NewReader(""), &running.Buffer{}, &running.Buffer{})
+	return run(append([]string{"weir"}, args...), strings.NewReader(""), &locked.Buffer{}, &locked.Buffer{})
 }
 
 func toldOf(args []string) string {
-	var stdout running.Buffer
-	run(append([]string{"weir"}, args...), strings.NewReader(""), &stdout, &running.Buffer{})
+	var stdout locked.Buffer
+	run(append([]string{"weir"}, args...), strings.NewReader(""), &stdout, &locked.Buffer{})
 	return stdout.String()
-}
-
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never %s", what)
-		}
-	}
 }
 
 // hitNow sends hits of an address as a collector does.
@@ -115,7 +108,7 @@ func hitNow(t *testing.T, brokers []string, topic, key string, hits int64) {
 }
 
 // A watchedLive is weir watch while it runs.
-type watchedLive struct{ stdout, stderr running.Buffer }
+type watchedLive struct{ stdout, stderr locked.Buffer }
 
 // watchLive returns when the command has read the list. An interrupt at the test's end is the command's usual end.
 func watchLive(t *testing.T, args []string) *watchedLive {
@@ -133,13 +126,13 @@ func watchLive(t *testing.T, args []string) *watchedLive {
 			t.Errorf("watch: %v, %s", err, w.stderr.String())
 		}
 	})
-	running.AwaitText(t, &w.stderr, "changes from now on:")
+	wait.Text(t, &w.stderr, "changes from now on:")
 	return w
 }
 
 func (w *watchedLive) await(t *testing.T, piece string) {
 	t.Helper()
-	running.AwaitText(t, &w.stdout, piece)
+	wait.Text(t, &w.stdout, piece)
 	for line := range strings.Lines(w.stdout.String()) {
 		if strings.HasSuffix(line, "\n") && json.Unmarshal([]byte(line), &blocklist.Entry{}) != nil {
 			t.Errorf("no entry: %s", line)

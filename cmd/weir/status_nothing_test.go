@@ -8,6 +8,7 @@ import (
 
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka/embedded"
+	"weir/test/locked"
 	"weir/test/running"
 )
 
@@ -52,7 +53,7 @@ func TestStatusOfAProcessThatStarts(t *testing.T) {
 // While status waits for something to run, it leaves the embedded broker's folder to a process that starts on it.
 func TestStatusLeavesTheFolderAlone(t *testing.T) {
 	folder, flags := idleFolder(t)
-	var stdout, stderr running.Buffer
+	var stdout, stderr locked.Buffer
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(append([]string{"weir", "status", "--wait", "20s"}, flags...), strings.NewReader(""), &stdout, &stderr)

@@ -9,6 +9,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/locked"
 	"weir/test/running"
 )
 
@@ -39,7 +40,7 @@ func TestOnKafka(t *testing.T) {
 // runs runs the tool, command first, and requires an exit code and a piece of the output.
 func runs(t *testing.T, code int, piece string, args ...string) {
 	t.Helper()
-	var stdout, stderr running.Buffer
+	var stdout, stderr locked.Buffer
 	if got := run(append([]string{"weir"}, args...), strings.NewReader(""), &stdout, &stderr); got != code || !strings.Contains(stdout.String(), piece) {
 		t.Errorf("exit code %d, want %d; stdout %s\nwant %s\nstderr %s", got, code, stdout.String(), piece, stderr.String())
 	}

@@ -104,10 +104,9 @@ func ParseFile(file string, data []byte) ([]netip.Prefix, yamlfile.Faults) {
 
 		prefix, err := Parse(word)
 		if err != nil {
-			what, remedy, _ := strings.Cut(err.Error(), "; ")
 			indent, _, _ := strings.Cut(entry, word)
 			column := utf8.RuneCountInString(indent) + 1
-			faults = append(faults, yamlfile.Fault{File: file, Line: number + 1, Column: column, What: what, Remedy: remedy})
+			faults = append(faults, yamlfile.Fault{File: file, Line: number + 1, Column: column}.Of(err))
 			continue
 		}
 

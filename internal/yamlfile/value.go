@@ -143,8 +143,8 @@ func (v Value) Faultf(remedy, format string, args ...any) {
 
 // Fault adds an error as a fault at the value's place. The text after its first semicolon is the remedy.
 func (v Value) Fault(err error) {
-	what, remedy, _ := strings.Cut(err.Error(), "; ")
-	v.Faultf(remedy, "%s", what)
+	f := Fault{}.Of(err)
+	v.Faultf(f.Remedy, "%s", f.What)
 }
 
 // Warnf adds a warning at the value's place.

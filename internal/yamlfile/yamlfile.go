@@ -57,6 +57,12 @@ func (f Fault) String() string {
 	return b.String()
 }
 
+// Of returns the fault at the place of f with an error's text. The text after its first semicolon is the remedy.
+func (f Fault) Of(err error) Fault {
+	f.What, f.Remedy, _ = strings.Cut(err.Error(), "; ")
+	return f
+}
+
 // Faults are all faults of one reading. A Faults with elements is an error; Err returns it.
 type Faults []Fault //nolint:errname // it is what is read first and an error second
 

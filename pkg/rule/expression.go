@@ -19,6 +19,7 @@ import (
 	"weir/internal/address"
 	"weir/internal/nearest"
 	"weir/internal/network"
+	"weir/internal/yamlfile"
 )
 
 // environment contains the fields of a request for expressions. An unknown field is "" or 0.
@@ -233,8 +234,8 @@ func (n *names) checkNetworks(node *ast.CallNode) {
 			continue
 		}
 		if _, err := network.Parse(text.Value); err != nil {
-			what, remedy, _ := strings.Cut(err.Error(), "; ")
-			n.complain(argument, remedy, "%s", what)
+			fault := yamlfile.Fault{}.Of(err)
+			n.complain(argument, fault.Remedy, "%s", fault.What)
 		}
 	}
 }

@@ -3,10 +3,8 @@
 package running
 
 import (
-	"bytes"
 	"context"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -190,22 +188,4 @@ func Folder(t *testing.T) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	return folder
-}
-
-// A Buffer may be written to and read by several goroutines.
-type Buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *Buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *Buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

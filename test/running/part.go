@@ -67,13 +67,3 @@ func Commit(t *testing.T, client *kafka.Client, group, topic string, partitions 
 		t.Fatal(err)
 	}
 }
-
-// AwaitText waits until a text is in the buffer.
-func AwaitText(t *testing.T, in *Buffer, want string) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(in.String(), want); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never %q in %s", want, in.String())
-		}
-	}
-}

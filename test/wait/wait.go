@@ -2,6 +2,8 @@
 package wait
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -13,9 +15,24 @@ const patience = 2 * time.Minute
 // waited for: "the list is complete".
 func Until(t testing.TB, words string, is func() bool) {
 	t.Helper()
+	if !becomes(is) {
+		t.Fatalf("not within %v: %s", patience, words)
+	}
+}
+
+// Text waits until a text is in a buffer, and fails the test when it is not there for minutes.
+func Text(t testing.TB, in fmt.Stringer, text string) {
+	t.Helper()
+	if !becomes(func() bool { return strings.Contains(in.String(), text) }) {
+		t.Fatalf("not within %v: %q in %s", patience, text, in)
+	}
+}
+
+func becomes(is func() bool) bool {
 	for began := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Since(began) > patience {
-			t.Fatalf("not within %v: %s", patience, words)
+			return false
 		}
 	}
+	return true
 }

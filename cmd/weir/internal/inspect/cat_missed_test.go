@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/test/locked"
 	"weir/test/running"
 )
 
@@ -23,8 +24,8 @@ func TestCatMissed(t *testing.T) {
 	defer cancel()
 	for _, follow := range []bool{false, true} {
 		p := &catPart{partition: 1, reader: b.Client.NewReader("weir.hits", 1, 50), end: 60}
-		stderr := &running.Buffer{}
-		r := &catRun{client: b.Client, topic: "weir.hits", shown: newCatWriter(&running.Buffer{}, stderr, "weir.hits", "json")}
+		stderr := &locked.Buffer{}
+		r := &catRun{client: b.Client, topic: "weir.hits", shown: newCatWriter(&locked.Buffer{}, stderr, "weir.hits", "json")}
 		p.show = func(*kafka.Record) { cancel() }
 		err := r.read(ctx, p, follow)
 		if want := "weir: weir.hits/1: the log ends at 1, before 50; the topic was made again, and is shown from its beginning\n"; follow && stderr.String() != want {

@@ -20,12 +20,14 @@ import (
 	"weir/cmd/weir/internal/ask"
 	"weir/cmd/weir/internal/shown"
 	"weir/pkg/blocklist"
+	"weir/test/locked"
 	"weir/test/running"
+	"weir/test/wait"
 )
 
 // In a flood the first changes of a second have a line each, and the number of lines for the others is bounded.
 func TestWatchFoldsAFlood(t *testing.T) {
-	var out running.Buffer
+	var out locked.Buffer
 	fold, now := newWatchFold(&out), time.UnixMilli(running.Eight)
 	var flood []watchChange
 	for i := range 50_000 {
@@ -141,7 +143,7 @@ func TestWatchSeenForgets(t *testing.T) {
 type watching struct {
 	t       *testing.T
 	feed    *watchFeed
-	stderr  running.Buffer
+	stderr  locked.Buffer
 	changes chan []watchChange
 	ended   chan error
 	stop    func()
@@ -233,7 +235,7 @@ func TestWatchFeed(t *testing.T) {
 	front := newFront(t, first)
 	w := watchAt(t, "--url", front.URL)
 	defer w.stop()
-	running.AwaitText(t, &w.stderr, "weir: 3 keys on the list of "+front.URL+"; changes from now on:\n")
+	wait.Text(t, &w.stderr, "weir: 3 keys on the list of "+front.URL+"; changes from now on:\n")
 	verdict := running.BlockedNow("per-ip", "198.51.100.9", map[string]string{"ip": "198.51.100.9"})
 	first.Put(verdict)
 	w.wants("blocked 198.51.100.9")
@@ -250,7 +252,7 @@ func TestWatchFeed(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	running.AwaitText(t, &w.stderr, "which is not an answer of an enforcer; trying again\n")
+	wait.Text(t, &w.stderr, "which is not an answer of an enforcer; trying again\n")
 	second, err := running.StartEnforcer(running.Folder(t), nil, running.List(2, &longer, running.BlockedNow("per-ip", "192.0.2.1", map[string]string{"ip": "192.0.2.1"})))
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +261,7 @@ func TestWatchFeed(t *testing.T) {
 	front.to(second)
 	w.wants("blocked 192.0.2.1")
 	for _, said := range []string{"the enforcer does not have the changes after tests-1.", "4 keys left the list meanwhile, before their end\n", "answers again; changes are shown from where it was lost\n"} {
-		running.AwaitText(t, &w.stderr, said)
+		wait.Text(t, &w.stderr, said)
 	}
 }
 
@@ -277,7 +279,7 @@ func TestWatchComesBackToTheSocket(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	running.AwaitText(t, &w.stderr, barred.URL+" answers 401 Unauthorized, which is not an answer of an enforcer; trying again\n")
+	wait.Text(t, &w.stderr, barred.URL+" answers 401 Unauthorized, which is not an answer of an enforcer; trying again\n")
 	second, err := running.StartEnforcer(folder, nil, running.List(2, running.BlockedNow("per-ip", "192.0.2.1", map[string]string{"ip": "192.0.2.1"})))
 	if err != nil {
 		t.Fatal(err)
