@@ -56,6 +56,7 @@ func (c *Client) fetch(ctx context.Context, topic string, partition int, offset 
 		Topics: []fetchapi.RequestTopic{{Topic: topic, Partitions: []fetchapi.RequestPartition{asked}}},
 	}}
 
+	// Well above longPoll: an answer without records is no failure.
 	patient, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	response, err := c.transport.RoundTrip(patient, c.kafka.Addr, request)

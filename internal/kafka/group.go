@@ -75,6 +75,8 @@ func (c *Client) RunGroup(ctx context.Context, group Group, own Owner) error {
 	for m.ctx.Err() == nil {
 		m.nextGeneration()
 	}
+
+	// A member that leaves is replaced at once; one that only ends is missed when its session is over.
 	m.leave()
 	return m.result(ctx)
 }

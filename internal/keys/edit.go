@@ -111,6 +111,7 @@ func appended(text string, key Key) string {
 		if before, ok := dash(line); ok {
 			at, indent = endOf(lines, i), before
 		} else if strings.HasPrefix(line, "keys:") {
+			// An empty list has brackets, which would contradict the elements below.
 			lines[i] = strings.Replace(line, " []", "", 1)
 			at = i + 1
 		}

@@ -56,6 +56,7 @@ func (d *decoder) unreadable(data []byte) bool {
 		return false
 	}
 
+	// Columns are characters, as editors count them.
 	line := bytes.Count(data[:at], []byte("\n")) + 1
 	column := utf8.RuneCount(data[bytes.LastIndexByte(data[:at], '\n')+1:at]) + 1
 	if data[at] >= utf8.RuneSelf {

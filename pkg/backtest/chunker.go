@@ -80,6 +80,8 @@ func (c *chunker) fill(buffer []byte) []byte {
 		if idle++; n > 0 {
 			idle = 0
 		}
+
+		// As bufio does: a source that returns nothing so often is stuck.
 		if idle == 100 {
 			c.err = io.ErrNoProgress
 		}

@@ -92,6 +92,7 @@ func (t *keyTable) record(place uint64) (number, rule int, key []byte) {
 // store appends a record and returns its place.
 func (t *keyTable) store(rule int, key []byte, newest int64) uint64 {
 	last := len(t.pages) - 1
+	// A record never crosses a page, so that it can be read in one piece.
 	if last < 0 || len(t.pages[last])+recordHead+len(key) > 1<<pageBits {
 		t.pages = append(t.pages, make([]byte, 0, 1<<pageBits))
 		last++

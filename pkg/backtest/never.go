@@ -122,6 +122,8 @@ func (l *KeyList) findPart(part string) (number int, ok bool) {
 		number, ok = l.texts[part]
 		return number, ok
 	}
+
+	// The key lies in an entry, or an entry lies in the key: blocking it would block that address in both cases.
 	if number, ok = l.prefixes.LookupPrefix(prefix); ok {
 		return number, true
 	}

@@ -41,6 +41,7 @@ func (f *offence) hit(at, cost int64, o window.Outcome, refused bool) {
 	switch {
 	case o.Event == window.Broke:
 		f.blocks++
+	// A late hit showed that the first break was earlier.
 	case o.Event == window.Moved && f.blocks == 1:
 		f.first, f.limit = o.From, o.Limit
 	}
@@ -71,6 +72,7 @@ func (t *timelines) hit(f *offence, at int64, refused bool) {
 }
 
 func (t *timelines) begin(f *offence) {
+	// Half of them at once, so that the sorting is paid for by many new ones.
 	if len(t.kept) >= maxTimelines {
 		slices.SortFunc(t.kept, func(a, b *offence) int { return cmp.Compare(b.refused, a.refused) })
 		for _, less := range t.kept[maxTimelines/2:] {

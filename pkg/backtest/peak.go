@@ -58,6 +58,7 @@ func (p *peak) append(at, cost int64) {
 		return
 	}
 
+	// Room is made from the instants that have left, before the memory grows.
 	if len(p.instants) == cap(p.instants) && p.head > len(p.instants)/2 {
 		p.instants = p.instants[:copy(p.instants, p.instants[p.head:])]
 		p.head = 0

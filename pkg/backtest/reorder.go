@@ -48,6 +48,8 @@ func (r *record) more() bool { return r.when&1 == 1 }
 
 func newReorder(late time.Duration) *reorder {
 	r := &reorder{late: late.Milliseconds(), width: 1000, newest: longAgo}
+
+	// Wider buckets and not more of them: a lateness of days must not make a ring of millions.
 	for r.late/r.width+2 > mostBuckets {
 		r.width *= 2
 	}

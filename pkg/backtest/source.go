@@ -255,6 +255,7 @@ func (r interruptible) Read(p []byte) (int, error) {
 		err error
 	}
 
+	// It has room, so that the goroutine ends with its read, also when no one waits any more.
 	done := make(chan result, 1)
 	go func() {
 		n, err := r.Reader.Read(p)

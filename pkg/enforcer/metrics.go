@@ -86,6 +86,7 @@ func (c *entryCounts) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 
+	// Blocks by hand are counted one by one: the Set counts orders by scope only, allows among them.
 	for order := range c.set.Orders(time.Now().UnixMilli()) {
 		if order.Kind == blocklist.OrderBlock {
 			counts[of{manualRule, blocklist.Enforce.String()}]++

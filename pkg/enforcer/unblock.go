@@ -145,6 +145,8 @@ func (e *Enforcer) allowInstead(r *http.Request, o *ordering, q *orderRequest, a
 	if q.allow == "" {
 		return nil
 	}
+
+	// The query of an unblock has no target and no duration of its own.
 	instead := *q
 	instead.Target, instead.For = targetOf(q.key, answer.Lifted), q.allow
 	order, err := instead.ofOne(blocklist.OrderAllow, o.by, o.now)

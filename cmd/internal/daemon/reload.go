@@ -51,6 +51,7 @@ func newReloader(p *Process, running Running, options config.Options, hangup <-c
 		rules:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_rules_info", Help: "1; the label is the hash of the active rules."}, []string{"hash"}),
 	}
 
+	// The metrics are right before the first reload.
 	p.Metrics.MustRegister(r.rules)
 	r.applied(p.Config)
 	return r

@@ -52,6 +52,8 @@ func (f *filter) appendWanted(to, rows []*row) []*row {
 		if !f.wants(r) {
 			continue
 		}
+
+		// Usually one decision a value, because bouncers keep one end for each.
 		if f.all {
 			to = append(to, r)
 		} else if best == nil || r.Until > best.Until {

@@ -93,6 +93,7 @@ func (t *table) save(path string, now time.Time) error {
 		return err
 	}
 
+	// A new name for each try, which is removed unless it was renamed.
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new")
 	if err != nil {
 		return err
