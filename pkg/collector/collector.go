@@ -28,65 +28,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"weir/internal/kafka"
 	"weir/pkg/collector/journal"
-	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
 
-// partsBytes is the memory that lines in parts (docker, cri) may use in all streams together, besides 128 KiB each.
-const partsBytes = 64 << 20
-
-// drainPatience is how long a source waits at its end for Kafka to acknowledge the hits that it has sent.
-const drainPatience = 5 * time.Second
-
-// Config describes the sources, the rules and the destination of a collector.
-type Config struct {
-	Folder     string // of the journal; made when missing
-	Sources    []SourceConfig
-	Rules      *rule.Set
-	Client     *request.Client // nil: the client is the one that the log names
-	Late       time.Duration   // how far a source may be ahead of the others when they are read from behind
-	Ahead      time.Duration   // how far ahead of our clock a request may be
-	Sink       Sink
-	Partitions int           // of the sink
-	Retention  time.Duration // of the sink's log: older cuts are never sent again; 0 is unlimited
-
-	Logger  *slog.Logger          // nil is silence
-	Metrics prometheus.Registerer // nil is none
-
-	disk         journal.Disk  // of the journal; the zero value is the real one
-	restartAfter time.Duration // a panic; 0 is restartAfter
-}
-
-// A Sink takes batches: a kafka.Producer. Send takes all messages in their order, or none with an error; it waits
-// while there is no room. Each message's Done is called once it is settled, in a partition's order.
-type Sink interface {
-	Send(ctx context.Context, messages ...kafka.Message) error
-}
-
 // A Collector runs the sources of one process.
 type Collector struct {
-	config  Config
-	metrics *metrics
-	ruling  atomic.Pointer[ruling]
-	journal *journal.Journal
-	cuts    *fileCuts
-	known   *knownLogs
-	kept    rulesKept
-	hold    *pace.Group
-	writers writers
-	parts   *request.Memory // of lines in parts
-	intakes []*intake
+	config   Config
+	pipeline *pipeline
+	journal  *journal.Journal
+	cuts     *fileCuts
+	known    *knownLogs
+	intakes  []*intake
 
 	mu      sync.Mutex // guards the elements of sources, by intake
 	sources []source
@@ -97,31 +54,31 @@ func Open(config Config) (*Collector, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Collector{config: config, metrics: newMetrics(config.Metrics), hold: pace.New(config.Logger, time.Now), parts: request.NewMemory(partsBytes)}
-	var err error
-	c.journal, err = journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: c.metrics.outstanding, Disk: config.disk})
+	p := newPipeline(config)
+	j, err := journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: p.metrics.outstanding, Disk: config.disk})
 	if err != nil {
 		return nil, err
 	}
 
-	// The rules are stored before any cut is made by them.
-	c.kept = rulesKept{filepath.Join(config.Folder, "rules")}
-	c.Reload(config.Rules, config.Client)
-	c.cuts = newFileCuts(c.journal, config.Sink, config.Logger)
-	c.known = newKnownLogs(c.journal, c.cuts)
+	c := &Collector{config: config, pipeline: p, journal: j, cuts: newFileCuts(j, config.Sink, config.Logger)}
+	c.known = newKnownLogs(j, c.cuts, p.now)
+	c.Reload(config.Rules, config.Client) // the rules are stored before any cut is made by them
 	if err := c.openSources(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
+// Reload replaces the rules and the trusted proxies, from each stream's next cut on.
+func (c *Collector) Reload(set *rule.Set, client *request.Client) { c.pipeline.judgeBy(set, client) }
+
 func (c *Collector) openSources() error {
 	for _, config := range c.config.Sources {
-		in, err := c.newIntake(config)
+		in, err := c.pipeline.newIntake(config)
 		if err != nil {
 			return err
 		}
-		s, err := in.open()
+		s, err := c.open(in)
 		if err != nil {
 			return fmt.Errorf("source %s: %w", config.Name, err)
 		}
@@ -131,10 +88,10 @@ func (c *Collector) openSources() error {
 }
 
 // open makes the source of an intake.
-func (in *intake) open() (source, error) {
+func (c *Collector) open(in *intake) (source, error) {
 	switch {
 	case in.config.File != nil:
-		return newFileSource(in)
+		return newFileSource(in, c.known)
 	case in.config.Kafka != nil:
 		return newKafkaSource(in)
 	case in.config.HTTP != nil:
@@ -151,7 +108,7 @@ func (c *Collector) Close() error { return c.journal.Close() }
 // Run sends the outstanding cuts, then reads all sources until the context is done. It returns nil once all that was
 // read is in Kafka or in the journal, and an error only for a problem that a retry cannot solve.
 func (c *Collector) Run(ctx context.Context) error {
-	if err := c.cuts.resend(ctx, c.config.Retention); err != nil {
+	if err := c.cuts.resend(ctx, c.config.Retention, c.pipeline.now()); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -187,7 +144,7 @@ func (c *Collector) runSource(ctx context.Context, i int) error {
 			return nil
 		}
 		var err error
-		if s, err = in.open(); err != nil {
+		if s, err = c.open(in); err != nil {
 			return err
 		}
 
@@ -206,26 +163,9 @@ func announce(s source) {
 	}
 }
 
-// draining is a context for the end of a source.
-func draining(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.WithoutCancel(ctx), drainPatience, errUndrained)
-}
-
-var errUndrained = errors.New("kafka did not acknowledge in time; the journal has the rest")
-
-// Status is the state of a collector.
-type Status struct {
-	Collector   string         `json:"collector"`   // its id
-	Rules       string         `json:"rules"`       // their hash
-	Outstanding int            `json:"outstanding"` // cuts in the file journal
-	CaughtUp    bool           `json:"caught_up"`
-	Error       string         `json:"error,omitempty"` // of the journal
-	Sources     []SourceStatus `json:"sources"`
-}
-
 // Status may be called at any time.
 func (c *Collector) Status() Status {
-	status := Status{Collector: c.journal.ID, Rules: c.ruling.Load().fingerprint, CaughtUp: true, Sources: []SourceStatus{}}
+	status := Status{Collector: c.journal.ID, Rules: c.pipeline.ruling.Load().fingerprint, CaughtUp: true, Sources: []SourceStatus{}}
 	status.Outstanding, status.Error = c.journal.Status()
 	c.mu.Lock()
 	sources := slices.Clone(c.sources)

@@ -108,7 +108,7 @@ func TestRulesThatChangeHoldFromTheNextCut(t *testing.T) {
 	defer other.Close()
 	s := r.stream(t, streamConfig{journal: noJournal{}})
 	s.mustAdd(t, logLine(1, time.Now()))
-	r.Reload(other.ruling.Load().set, nil)
+	r.Reload(other.pipeline.ruling.Load().set, nil)
 	s.mustAdd(t, logLine(2, time.Now()))
 	if err := s.drain(t.Context()); err != nil {
 		t.Fatal(err)

@@ -43,12 +43,12 @@ func contained(part func() error) (err error) {
 // that the part had in memory is trusted.
 func (in *intake) outlive(ctx context.Context, name string, part, clean func() error) error {
 	defer in.stopped.remove(name)
-	pauseFor := in.collector.restartAfter()
+	pauseFor := in.restartAfter()
 	for {
-		began := time.Now()
+		began := in.now()
 		err := contained(part)
-		if time.Since(began) > restartMost {
-			pauseFor = in.collector.restartAfter()
+		if in.now().Sub(began) > restartMost {
+			pauseFor = in.restartAfter()
 		}
 
 		var fault *panicked
@@ -88,7 +88,7 @@ func (in *intake) isolated(name string, do func()) (sound bool) {
 func (in *intake) stop(name string, p *panicked, pauseFor time.Duration) {
 	what := fmt.Sprintf("%s is stopped by %v; it is tried again from time to time: please report it, with the log", name, p)
 	in.stopped.add(name, what)
-	in.lastError.Store(&lastError{what, time.Now()})
+	in.lastError.Store(&lastError{what, in.now()})
 	in.panicked(name, p, "again in", pauseFor)
 }
 
@@ -99,9 +99,10 @@ func (in *intake) panicked(name string, p *panicked, more ...any) {
 		append([]any{"part", name, "panic", fmt.Sprint(p.value), "stack", string(p.stack)}, more...)...)
 }
 
-func (c *Collector) restartAfter() time.Duration {
-	if c.config.restartAfter > 0 {
-		return c.config.restartAfter
+// restartAfter is the first pause after a panic.
+func (in *intake) restartAfter() time.Duration {
+	if after := in.pipeline.config.restartAfter; after > 0 {
+		return after
 	}
 	return restartAfter
 }

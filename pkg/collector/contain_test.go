@@ -40,7 +40,7 @@ func (m *mine) exploded() bool {
 }
 
 func (b *bench) panics(source string) float64 {
-	return testutil.ToFloat64(b.collector.metrics.panics.WithLabelValues(source))
+	return testutil.ToFloat64(b.collector.pipeline.metrics.panics.WithLabelValues(source))
 }
 
 // A log whose reading panics again and again, at any line, with cuts in any state, is counted once. The status reports

@@ -33,7 +33,7 @@ func isBroken(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) || is
 // broke notes that a packed file, in the state of info, is cut off or damaged. The family does not open it again until
 // it changes.
 func (f *family) broke(path string, info os.FileInfo, why error) *brokenFile {
-	one := &brokenFile{path: path, info: info, found: time.Now(), why: why}
+	one := &brokenFile{path: path, info: info, found: f.source.now(), why: why}
 	f.finished[inodeOf(info)], f.broken[inodeOf(info)] = info, one
 	f.undecided = true
 	return one
@@ -64,7 +64,7 @@ func (f *family) reportBroken(files []found) {
 		}
 
 		one.path = file.path
-		if !one.still() {
+		if !one.still(f.source.now()) {
 			f.undecided = true
 			continue
 		}
@@ -86,12 +86,12 @@ func (f *family) reportBroken(files []found) {
 
 // still reports whether the file was not written for so long that no process writes it any more. A modification time
 // ahead of our clock is ignored.
-func (b *brokenFile) still() bool {
+func (b *brokenFile) still(now time.Time) bool {
 	since := b.info.ModTime()
 	if since.After(b.found) {
 		since = b.found
 	}
-	return time.Since(since) > closeAfter
+	return now.Sub(since) > closeAfter
 }
 
 // moved reports whether the file was replaced, changed or deleted.

@@ -33,10 +33,10 @@ func (f *fileCuts) done(c *cut) { f.journal.Done(c.Source, c.To) }
 
 // resend sends the cuts that were outstanding when the journal was opened, in their order. It skips cuts that are
 // older than the sink's retention: the aggregator may no longer know that it has counted them.
-func (f *fileCuts) resend(ctx context.Context, retention time.Duration) error {
+func (f *fileCuts) resend(ctx context.Context, retention time.Duration, now time.Time) error {
 	recovered := f.journal.Recovered()
 	for _, c := range recovered {
-		if age := time.Since(time.UnixMilli(c.Clock)); retention > 0 && age > retention*9/10 {
+		if age := now.Sub(time.UnixMilli(c.Clock)); retention > 0 && age > retention*9/10 {
 			f.logger.Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", c.Source, "from", c.From, "to", c.To, "age", age.Round(time.Second))
 			f.journal.Done(c.Source, c.To)
 			continue

@@ -10,12 +10,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"weir/pkg/collector/pace"
 )
 
 // unread is the number of lines that were not read for a reason since the collector was opened.
 func (b *bench) unread(why string) float64 {
-	return testutil.ToFloat64(b.collector.metrics.uncounted.WithLabelValues("logs", why))
+	return testutil.ToFloat64(b.collector.pipeline.metrics.uncounted.WithLabelValues("logs", why))
 }
 
 // writeAt writes over the content of a file.

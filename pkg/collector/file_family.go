@@ -226,7 +226,7 @@ func (f *family) tidy() {
 	kept := f.logs[:0]
 	for _, log := range f.logs {
 		if log.suffix == "" && !log.gone || len(log.stream.flying) > 0 || log.stream.open != nil ||
-			!log.ended && time.Since(log.grown) < closeAfter {
+			!log.ended && f.source.now().Sub(log.grown) < closeAfter {
 			kept = append(kept, log)
 			continue
 		}
@@ -299,7 +299,7 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 		if err := log.tape.more(); err != nil {
 			return f.atEnd(ctx, log, err)
 		}
-		log.grown = time.Now()
+		log.grown = f.source.now()
 		f.lag(log)
 		if f.moved.Load() && !log.tape.hasRoom {
 			return nil
@@ -413,7 +413,7 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	}
 
 	// The last line of a live file may still grow; that of a packed or rotated file will not.
-	final := log.tape.compressed != logfile.Plain || (log.suffix != "" || log.gone) && time.Since(log.grown) > finalAfter
+	final := log.tape.compressed != logfile.Plain || (log.suffix != "" || log.gone) && f.source.now().Sub(log.grown) > finalAfter
 	if !final {
 		return nil
 	}
@@ -493,7 +493,7 @@ func (log *fileLog) keep(position int64) []byte {
 		log.setHead(begins[:known])
 	}
 
-	log.day = today()
+	log.day = log.known.today()
 	log.identity.id = log.inode
 	return log.identity.append(nil)
 }

@@ -120,4 +120,5 @@ func sourceName(name, collector string, line uint64, nth int) string {
 	return name
 }
 
-func today() int64 { return time.Now().Unix() / 86400 }
+// dayOf is the number of days since 1970.
+func dayOf(t time.Time) int64 { return t.Unix() / 86400 }

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
+
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 )
@@ -33,6 +35,7 @@ const forgetDays = 90
 
 // knownLogs are all logs of the process's file sources, and the patterns that were begun.
 type knownLogs struct {
+	now     func() time.Time
 	journal *journal.Journal
 	cuts    *fileCuts
 	room    *longRoom // of their tapes
@@ -43,8 +46,8 @@ type knownLogs struct {
 	taken    map[string]bool // names of sources
 }
 
-func newKnownLogs(j *journal.Journal, cuts *fileCuts) *knownLogs {
-	k := &knownLogs{journal: j, cuts: cuts, room: newLongRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
+func newKnownLogs(j *journal.Journal, cuts *fileCuts, now func() time.Time) *knownLogs {
+	k := &knownLogs{now: now, journal: j, cuts: cuts, room: newLongRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
 	for _, log := range j.Logs() {
 		if pattern, ok := strings.CutPrefix(log.Source, patternPrefix); ok {
 			k.patterns[pattern] = log.Reached
@@ -55,7 +58,7 @@ func newKnownLogs(j *journal.Journal, cuts *fileCuts) *knownLogs {
 		if !ok {
 			continue
 		}
-		if i.day < today()-forgetDays {
+		if i.day < k.today()-forgetDays {
 			j.Forget(log.Source)
 			continue
 		}
@@ -66,6 +69,8 @@ func newKnownLogs(j *journal.Journal, cuts *fileCuts) *knownLogs {
 
 	return k
 }
+
+func (k *knownLogs) today() int64 { return dayOf(k.now()) }
 
 // begin notes that a pattern is read, from a request time on, unless it was noted before. It returns the time noted
 // first.
@@ -175,7 +180,7 @@ func (k *knownLogs) restart(ctx context.Context, f *family) error {
 func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *knownLog {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	log := &knownLog{identity: identity{live: f.path, id: id, line: xxhash.Sum64(text), day: today()}, reached: pace.NoTime, owner: f}
+	log := &knownLog{identity: identity{live: f.path, id: id, line: xxhash.Sum64(text), day: k.today()}, reached: pace.NoTime, owner: f}
 	log.setHead(head)
 	if begins := withoutZeros(head); len(begins) > 0 {
 		log.setHead(begins) // zeros may be written over
@@ -217,7 +222,7 @@ func (k *knownLogs) save(log *knownLog) {
 func (k *knownLogs) saw(log *knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if day := today(); log.day < day-7 {
+	if day := k.today(); log.day < day-7 {
 		log.day = day
 		k.save(log)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+
 	"weir/pkg/collector/pace"
 )
 
@@ -19,7 +20,7 @@ func (b *bench) family(name string) *family {
 	}
 	source := b.collector.sources[0].(*fileSource)
 	f := newFamily(source, b.path(name), beginning{notBefore: pace.NoTime})
-	f.member = b.collector.hold.Join(name, time.Hour)
+	f.member = b.collector.pipeline.group.Join(name, time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel, b.ended = func() { cancel(); f.drain(ctx); f.closeAll() }, make(chan error, 1)
 	b.ended <- nil

@@ -168,7 +168,7 @@ func (f *family) notRead(path, why string, args ...any) {
 // look opens a file if it has something to read.
 func (f *family) look(file found) {
 	if done := f.finished[inodeOf(file.info)]; done != nil && unchanged(done, file.info) {
-		f.undecided = f.undecided || time.Since(done.ModTime()) < closeAfter // it may be added to yet
+		f.undecided = f.undecided || f.source.now().Sub(done.ModTime()) < closeAfter // it may be added to yet
 		return
 	}
 
@@ -229,7 +229,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		return false
 	}
 
-	quiet := time.Since(file.info.ModTime()) > finalAfter
+	quiet := f.source.now().Sub(file.info.ModTime()) > finalAfter
 	complete = complete || compressed == logfile.Plain && file.suffix != "" && quiet
 	text, ok := opening(start, complete)
 	if !ok {
@@ -325,7 +325,7 @@ func (log *knownLog) isOf(file found) bool {
 
 // goOn reads such a file as another log. Requests that are not newer than the last one read were read before.
 func (f *family) goOn(log *knownLog, file found, opened *os.File, start []byte) (taken bool) {
-	if file.suffix != "" && time.Since(file.info.ModTime()) <= finalAfter {
+	if file.suffix != "" && f.source.now().Sub(file.info.ModTime()) <= finalAfter {
 		f.source.known.release(log, nil)
 		f.undecided = true // it may be a copy that is being made, with a number that the file had
 		return false
@@ -371,7 +371,7 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	}
 
 	f.undecided = true
-	if time.Since(file.info.ModTime()) > finalAfter {
+	if f.source.now().Sub(file.info.ModTime()) > finalAfter {
 		f.notRead(file.path, "a file begins with the same 1,024 bytes as a log that was read, and is shorter: it is taken for a part of that log and not read; if it is another log, it is read once it is longer",
 			"bytes", file.info.Size(), "read", log.position)
 	}
@@ -446,7 +446,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 	}
 
 	t.room = f.source.known.room
-	log := &fileLog{knownLog: known, known: f.source.known, tape: t, inode: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: time.Now(), at: file.info.ModTime()}
+	log := &fileLog{knownLog: known, known: f.source.known, tape: t, inode: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: f.source.now(), at: file.info.ModTime()}
 	notBefore := f.began.notBefore
 	if known.after > 0 {
 		notBefore = max(notBefore, known.after+1)

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -8,22 +9,22 @@ import (
 	"time"
 
 	"weir/internal/telemetry"
-	"weir/pkg/hit"
+	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 )
 
 // An intake is the state that the streams of one source share.
 type intake struct {
-	collector *Collector
-	config    SourceConfig
-	logger    *slog.Logger
-	metrics   *sourceMetrics
-	faults    *telemetry.Faults
-	ahead     int64 // ms
-	streams   streams
-	warned    warnings
-	stopped   stoppedParts
-	early     struct{ count, last atomic.Int64 } // requests ahead of the clock, and when the last one came, Unix ms
+	pipeline *pipeline
+	config   SourceConfig
+	logger   *slog.Logger
+	metrics  *sourceMetrics
+	faults   *telemetry.Faults
+	ahead    int64 // ms
+	streams  streams
+	warned   warnings
+	stopped  stoppedParts
+	early    struct{ count, last atomic.Int64 } // requests ahead of the clock, and when the last one came, Unix ms
 
 	choice    atomic.Pointer[request.Choice]
 	lastError atomic.Pointer[lastError]
@@ -35,11 +36,11 @@ type lastError struct {
 	at   time.Time
 }
 
-func (c *Collector) newIntake(config SourceConfig) (*intake, error) {
-	logger := c.config.Logger.With("source", config.Name)
+func (p *pipeline) newIntake(config SourceConfig) (*intake, error) {
+	logger := p.config.Logger.With("source", config.Name)
 	in := &intake{
-		collector: c, config: config, logger: logger, metrics: c.metrics.of(config.Name), faults: telemetry.NewFaults(logger),
-		ahead: c.config.Ahead.Milliseconds(),
+		pipeline: p, config: config, logger: logger, metrics: p.metrics.of(config.Name), faults: telemetry.NewFaults(logger),
+		ahead: p.config.Ahead.Milliseconds(),
 	}
 	if in.unknown() {
 		return in, nil
@@ -54,17 +55,23 @@ func (c *Collector) newIntake(config SourceConfig) (*intake, error) {
 	return in, nil
 }
 
+// now is the time of the collector's clock.
+func (in *intake) now() time.Time { return in.pipeline.now() }
+
+// join makes the others wait for a log that has something to read, until that has got as far.
+func (in *intake) join(log string) *pace.Member { return in.pipeline.group.Join(log, in.late()) }
+
 // late is the lateness of the source.
 func (in *intake) late() time.Duration {
 	if in.config.Late > 0 {
 		return in.config.Late
 	}
-	return in.collector.config.Late
+	return in.pipeline.config.Late
 }
 
 // trouble keeps an error for the status, and logs it at most once a minute.
 func (in *intake) trouble(operation string, err error) {
-	in.lastError.Store(&lastError{err.Error(), time.Now()})
+	in.lastError.Store(&lastError{err.Error(), in.now()})
 	in.faults.Note(operation, err)
 }
 
@@ -134,29 +141,13 @@ func (all *streams) status() []LogStatus {
 	return shown
 }
 
-// writers are spare ones, so that only streams with hits keep any.
-type writers struct {
-	mu    sync.Mutex
-	spare []*hit.Writer
-}
-
-const spareWriters = 64
-
-func (w *writers) get() *hit.Writer {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n := len(w.spare); n > 0 {
-		writer := w.spare[n-1]
-		w.spare = w.spare[:n-1]
-		return writer
-	}
-	return hit.NewWriter()
-}
-
-func (w *writers) put(writer *hit.Writer) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.spare) < spareWriters {
-		w.spare = append(w.spare, writer)
-	}
+// A source brings the records of its logs, each to a stream of its own.
+//
+// run reads until the context is done and the streams are drained, and then returns nil. It returns an error only for
+// a problem that a retry cannot solve. It reports a temporary problem (a file that may not be read, an unreachable
+// broker) through intake.trouble, which keeps it for the status and logs it at most once a minute, and tries again.
+// status may be called at any time, also before run.
+type source interface {
+	run(ctx context.Context) error
+	status() SourceStatus
 }

@@ -47,7 +47,7 @@ func (s *stream) read(f form) error {
 	if err != nil {
 		return err
 	}
-	decoder.Share(s.collector.parts)
+	decoder.Share(s.pipeline.parts)
 	s.dropParts()
 	s.decoder, s.form = decoder, f
 	s.want()

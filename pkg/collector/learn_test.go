@@ -28,7 +28,7 @@ func inDocker(line string) string {
 func learner(t *testing.T, envelope, format string) *stream {
 	r := newRig(t, perIP)
 	t.Cleanup(func() { r.Close() })
-	in, err := r.newIntake(SourceConfig{Name: "test", Envelope: envelope, Format: format})
+	in, err := r.pipeline.newIntake(SourceConfig{Name: "test", Envelope: envelope, Format: format})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestBadFirstRecordsCountUnderTheirReason(t *testing.T) {
 	if n, m, hits := s.unreadFor(reasonTime), s.unreadFor(reasonAddress), s.tally.hits; n != 2 || m != 1 || s.unreadFor(reasonFormat) != 0 {
 		t.Errorf("%v times, %v addresses, %v", n, m, hits)
 	}
-	if got, _ := s.collector.config.Sink.(*memorySink).counted(t); len(got) != 1 {
+	if got, _ := s.pipeline.config.Sink.(*memorySink).counted(t); len(got) != 1 {
 		t.Errorf("counted %v", got)
 	}
 	decoder := s.decoder
@@ -85,7 +85,7 @@ func TestAnEnvelopeWithBadFirstLines(t *testing.T) {
 	if n, m := s.unreadFor(reasonFormat), s.unreadFor(reasonTime); n != 2 || m != 1 {
 		t.Errorf("unread: %v of the format, %v of the time", n, m)
 	}
-	if got, _ := s.collector.config.Sink.(*memorySink).counted(t); len(got) != 1 {
+	if got, _ := s.pipeline.config.Sink.(*memorySink).counted(t); len(got) != 1 {
 		t.Errorf("counted %v", got)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"weir/pkg/request"
 	"weir/pkg/rule"
 )
 
@@ -122,25 +121,4 @@ func (k rulesKept) find(fingerprint string) *rule.Set {
 	}
 
 	return nil
-}
-
-// rulingOf returns the rules with a fingerprint, with the proxies that are trusted now; nil when they are no longer
-// known.
-func (c *Collector) rulingOf(fingerprint string) *ruling {
-	now := c.ruling.Load()
-	if now.fingerprint == fingerprint {
-		return now
-	}
-	if set := c.kept.find(fingerprint); set != nil {
-		return newRuling(set, now.client)
-	}
-	return nil
-}
-
-// Reload replaces the rules and the trusted proxies, from each stream's next cut on.
-func (c *Collector) Reload(set *rule.Set, client *request.Client) {
-	if err := c.kept.keep(set); err != nil {
-		c.config.Logger.Warn("the rules could not be stored: batches that have to be made again by them may differ", "error", err)
-	}
-	c.ruling.Store(newRuling(set, client))
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
 	"weir/pkg/collector/pace"
 )
 
@@ -46,8 +47,8 @@ type beginning struct {
 	skip      bool  // existing content is passed over: all of it, or the part older than notBefore
 }
 
-func newFileSource(in *intake) (source, error) {
-	f := &fileSource{intake: in, known: in.collector.known, families: map[string]*family{}, watched: map[string]bool{}, began: map[string]beginning{}}
+func newFileSource(in *intake, known *knownLogs) (source, error) {
+	f := &fileSource{intake: in, known: known, families: map[string]*family{}, watched: map[string]bool{}, began: map[string]beginning{}}
 	for _, pattern := range in.config.File.Patterns {
 		if _, err := filepath.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
@@ -71,7 +72,7 @@ func (f *fileSource) status() SourceStatus {
 		lag += log.Lag
 	}
 
-	f.collector.metrics.lagBytes.WithLabelValues(f.config.Name).Set(float64(lag))
+	f.pipeline.metrics.lagBytes.WithLabelValues(f.config.Name).Set(float64(lag))
 	return status
 }
 
@@ -108,13 +109,13 @@ func (f *fileSource) run(ctx context.Context) error {
 }
 
 // announce makes others wait for the source's files until it has found them: their requests may be older.
-func (f *fileSource) announce() { f.finding = f.collector.hold.Join(f.config.Name, f.late()) }
+func (f *fileSource) announce() { f.finding = f.join(f.config.Name) }
 
 // begin determines where files of a pattern are read from.
 func (f *fileSource) begin(pattern string) {
 	start, from := f.config.File.Start, int64(pace.NoTime)
 	if start.Before > 0 {
-		from = time.Now().Add(-start.Before).UnixMilli()
+		from = f.now().Add(-start.Before).UnixMilli()
 	}
 	notBefore, first := f.known.begin(pattern, from)
 	f.began[pattern] = beginning{notBefore, first && (start.Latest || start.Before > 0)}
@@ -279,7 +280,7 @@ func (f *fileSource) start(ctx context.Context, path, pattern string, starting b
 	began := f.began[pattern]
 	began.skip = began.skip && starting
 	one := newFamily(f, path, began)
-	one.member = f.collector.hold.Join(path, f.late()) // before another reads
+	one.member = f.join(path) // before another reads
 	f.families[path] = one
 	f.running.Go(func() { one.run(ctx) })
 }

@@ -172,7 +172,7 @@ func TestHTTPCountsPosts(t *testing.T) {
 		t.Errorf("an empty body: %+v", reply)
 	}
 	b.sink.await(t, b.want)
-	if got := testutil.ToFloat64(b.collector.metrics.requests.WithLabelValues("posts")); got != 1502 {
+	if got := testutil.ToFloat64(b.collector.pipeline.metrics.requests.WithLabelValues("posts")); got != 1502 {
 		t.Errorf("the metrics say %v requests", got)
 	}
 }

@@ -73,7 +73,7 @@ func newKafkaSource(in *intake) (source, error) {
 }
 
 // announce makes others wait for the source's partitions until it has found them: their requests may be older.
-func (k *kafkaSource) announce() { k.finding = k.collector.hold.Join(k.config.Name, k.late()) }
+func (k *kafkaSource) announce() { k.finding = k.join(k.config.Name) }
 
 func (k *kafkaSource) status() SourceStatus {
 	status := k.intake.status("kafka")
@@ -86,9 +86,9 @@ func (k *kafkaSource) status() SourceStatus {
 	defer k.mu.Unlock()
 	status.CaughtUp = status.CaughtUp && k.asked && !k.outside()
 	if k.outside() {
-		k.collector.metrics.lagCount.DeleteLabelValues(k.config.Name)
+		k.pipeline.metrics.lagCount.DeleteLabelValues(k.config.Name)
 	} else {
-		k.collector.metrics.lagCount.WithLabelValues(k.config.Name).Set(float64(lag))
+		k.pipeline.metrics.lagCount.WithLabelValues(k.config.Name).Set(float64(lag))
 	}
 	return status
 }
@@ -241,7 +241,7 @@ func (k *kafkaSource) place(has bool) {
 	defer k.mu.Unlock()
 	k.placed = has
 	if !has {
-		k.lost = time.Now()
+		k.lost = k.now()
 	}
 }
 
@@ -251,7 +251,7 @@ const placePatience = 5 * time.Second
 // outside says that we have no place in the group, as when Kafka is away. Then nobody knows how many records wait.
 // k.mu is held.
 func (k *kafkaSource) outside() bool {
-	return !k.placed && (k.lost.IsZero() || time.Since(k.lost) >= placePatience)
+	return !k.placed && (k.lost.IsZero() || k.now().Sub(k.lost) >= placePatience)
 }
 
 // vanish notes that a topic was missing.
@@ -280,15 +280,15 @@ func (k *kafkaSource) partition(topic string, number int) *partition {
 	at := topicPartition{topic, number}
 	p := k.partitions[at]
 	if p == nil {
-		p = &partition{topicPartition: at, changed: time.Now()}
-		p.member = k.join(at)
+		p = &partition{topicPartition: at, changed: k.now()}
+		p.member = k.compared(at)
 		k.partitions[at] = p
 	}
 	return p
 }
 
-func (k *kafkaSource) join(at topicPartition) *pace.Member {
-	return k.collector.hold.Share(at.String(), k.late())
+func (k *kafkaSource) compared(at topicPartition) *pace.Member {
+	return k.pipeline.group.Share(at.String(), k.late())
 }
 
 func (at topicPartition) String() string { return fmt.Sprintf("%s/%d", at.topic, at.number) }
@@ -336,5 +336,5 @@ func (k *kafkaSource) dispossess(p *partition) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p.owned = false
-	p.changed = time.Now()
+	p.changed = k.now()
 }

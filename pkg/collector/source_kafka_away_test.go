@@ -55,7 +55,7 @@ func TestALagWhileKafkaIsAway(t *testing.T) {
 	known := func(is bool) func() bool {
 		return func() bool {
 			caughtUp := c.Status().CaughtUp
-			return caughtUp == is && (testutil.CollectAndCount(c.metrics.lagCount) == 1) == is
+			return caughtUp == is && (testutil.CollectAndCount(c.pipeline.metrics.lagCount) == 1) == is
 		}
 	}
 	eventually(t, "it to have caught up", known(true))

@@ -83,7 +83,7 @@ func (j *commitJournal) done(c *cut) {
 	}
 
 	if last, ok := readRecordID(c.Note); ok {
-		if now := time.Now(); now.Sub(j.marked) > markEvery {
+		if now := j.source.now(); now.Sub(j.marked) > markEvery {
 			j.standing.Mark, j.marked = j.standing.Last, now
 		}
 		j.standing.Last = &last
@@ -118,7 +118,7 @@ func (j *commitJournal) snapshot() (commit kafka.Commit, notes int) {
 	}
 
 	if waits {
-		n.Waits = time.Now().Unix() / waitsBeat * waitsBeat
+		n.Waits = j.source.now().Unix() / waitsBeat * waitsBeat
 	}
 	return n.commit(j.offset, j.cuts), len(j.pending)
 }

@@ -173,7 +173,7 @@ func TestHalfACutIsNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Collector{config: Config{Logger: testLogger(t), Sink: sink, Partitions: 4}, hold: pace.New(testLogger(t), time.Now), metrics: newMetrics(nil)}
+	c := newPipeline(Config{Logger: testLogger(t), Sink: sink, Partitions: 4})
 	c.ruling.Store(newRuling(set, nil))
 	in, err := c.newIntake(SourceConfig{Name: "logs", Format: "combined"})
 	if err != nil {

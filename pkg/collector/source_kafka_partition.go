@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
@@ -172,7 +171,7 @@ func (r *partitionReader) fetched(ctx context.Context) error {
 	case errors.Is(r.err, kafka.ErrPastEnd):
 		return errTakeOver
 	default:
-		r.lastError.Store(&lastError{r.err.Error(), time.Now()}) // the client has logged it
+		r.lastError.Store(&lastError{r.err.Error(), r.now()}) // the client has logged it
 		r.gone = r.gone || errors.Is(r.err, kafka.ErrNoTopic)
 		return nil
 	}

@@ -20,7 +20,7 @@ const (
 func (k *kafkaSource) follow(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	doubts := k.collector.hold.Doubts()
+	doubts := k.pipeline.group.Doubts()
 	for ctx.Err() == nil {
 		every := peersEvery
 		for _, topic := range k.known() {
@@ -35,7 +35,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 		timer.Reset(every)
 		select {
 		case <-doubts:
-			doubts = k.collector.hold.Doubts() // before the look: a later doubt needs another look
+			doubts = k.pipeline.group.Doubts() // before the look: a later doubt needs another look
 			k.look(ctx)
 			pause(ctx, looksEvery)
 		case <-timer.C:
@@ -102,22 +102,22 @@ func (k *kafkaSource) applyCommit(p *partition, commit kafka.Commit) {
 
 	if p.incarnation != "" && p.incarnation != note.Incarnation {
 		p.member.Leave()
-		p.member = k.join(p.topicPartition)
+		p.member = k.compared(p.topicPartition)
 	}
 
 	p.incarnation, p.offset = note.Incarnation, commit.Offset
 	if p.metadata != commit.Metadata {
-		p.metadata, p.changed = commit.Metadata, time.Now()
+		p.metadata, p.changed = commit.Metadata, k.now()
 	}
 
-	p.member.Wait(note.Waits > 0 && time.Since(p.changed) < pace.StallAfter)
+	p.member.Wait(note.Waits > 0 && k.now().Sub(p.changed) < pace.StallAfter)
 	p.member.Report(note.reached(), !note.End)
 }
 
 // look asks for the ends of all partitions, and informs the group which are read up to there.
 func (k *kafkaSource) look(ctx context.Context) {
 	for _, topic := range k.known() {
-		at := time.Now()
+		at := k.now()
 		spans, err := k.client.Offsets(ctx, topic)
 		if err != nil {
 			continue // nothing is known then

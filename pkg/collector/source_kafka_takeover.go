@@ -141,7 +141,7 @@ func (r *partitionReader) restart() {
 	defer r.mu.Unlock()
 	r.vanished = false
 	r.member.Leave()
-	r.member = r.join(r.topicPartition)
+	r.member = r.compared(r.topicPartition)
 }
 
 // start is where a new incarnation begins: at the configured start, or at the beginning of the log if the log was made
@@ -154,7 +154,7 @@ func (r *partitionReader) start(ctx context.Context, commits []kafka.Commit, spa
 	case start.Latest:
 		return span.End, nil
 	case start.Before > 0:
-		return r.client.OffsetAt(ctx, r.topic, r.number, time.Now().Add(-start.Before))
+		return r.client.OffsetAt(ctx, r.topic, r.number, r.now().Add(-start.Before))
 	}
 	return span.Start, nil
 }
@@ -172,10 +172,10 @@ func (r *partitionReader) younger(commits []kafka.Commit) bool {
 // agree prepares the outstanding cuts: it drops those that are too old to be sent again, and determines the rules that
 // make the others.
 func (r *partitionReader) agree(ctx context.Context, t *takeover) error {
-	retention := r.collector.config.Retention
+	retention := r.pipeline.config.Retention
 	for len(t.again) > 0 && retention > 0 {
 		c := t.again[0]
-		age := time.Since(time.UnixMilli(c.clock))
+		age := r.now().Sub(time.UnixMilli(c.clock))
 		if age <= retention*9/10 {
 			break
 		}
@@ -196,17 +196,17 @@ func (r *partitionReader) agree(ctx context.Context, t *takeover) error {
 func (r *partitionReader) agreeRules(ctx context.Context, fingerprint string) (*ruling, error) {
 	var began time.Time
 	for {
-		if by := r.collector.rulingOf(fingerprint); by != nil {
+		if by := r.pipeline.rulingOf(fingerprint); by != nil {
 			return by, nil
 		}
-		ours := r.collector.ruling.Load()
+		ours := r.pipeline.ruling.Load()
 		args := []any{"log", r.topicPartition.String(), "rules", fingerprint, "ours", ours.fingerprint}
 		if began.IsZero() {
-			began = time.Now()
+			began = r.now()
 			r.logger.Warn("outstanding batches were made by rules that this collector does not know: waiting for these rules for 30 s", args...)
 		}
 
-		if time.Since(began) >= r.patience {
+		if r.now().Sub(began) >= r.patience {
 			r.logger.Error("outstanding batches are made again by other rules: those that Kafka has already are reported as conflicts and not counted again", args...)
 			return ours, nil
 		}

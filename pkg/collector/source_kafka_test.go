@@ -13,7 +13,6 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
-	"weir/pkg/collector/pace"
 	"weir/pkg/hit"
 	"weir/pkg/rule"
 )
@@ -69,7 +68,7 @@ func newKafkaBench(t testing.TB, config kafka.Config, partitions int) *kafkaBenc
 func (b *kafkaBench) still() *kafkaSource {
 	b.t.Helper()
 	b.source.Kafka.Client = b.client
-	c := &Collector{config: Config{Late: time.Minute, Logger: testLogger(b.t), Sink: b.sink, Partitions: 4}, hold: pace.New(testLogger(b.t), time.Now), metrics: newMetrics(nil)}
+	c := newPipeline(Config{Late: time.Minute, Logger: testLogger(b.t), Sink: b.sink, Partitions: 4})
 	c.ruling.Store(newRuling(b.rules, nil))
 	in, err := c.newIntake(b.source)
 	if err != nil {

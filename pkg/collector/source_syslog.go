@@ -92,7 +92,7 @@ func newSyslog(in *intake, scheme, address string) *syslogSource {
 
 func (s *syslogSource) limit(l syslogLimits) {
 	s.limits, s.inbox = l, newInbox(l.inboxBytes)
-	registry, name := s.collector.config.Metrics, s.config.Name
+	registry, name := s.pipeline.config.Metrics, s.config.Name
 	telemetry.Queue(registry, name, float64(l.inboxBytes), s.inbox.depth)
 	if s.scheme == "udp" {
 		s.dropped, s.kernel = telemetry.Dropped(registry, name), telemetry.Dropped(registry, name+"-socket")

@@ -76,7 +76,7 @@ func (b *syslogBench) send(to io.Writer, text string) {
 }
 
 func (b *syslogBench) uncounted(why reason) float64 {
-	return testutil.ToFloat64(b.collector.metrics.uncounted.WithLabelValues("lines", reasonWords[why]))
+	return testutil.ToFloat64(b.collector.pipeline.metrics.uncounted.WithLabelValues("lines", reasonWords[why]))
 }
 
 // headers are the texts that senders put before a line.
@@ -507,7 +507,7 @@ func TestSyslogIsNotPostedTo(t *testing.T) {
 	conn := b.dial()
 	b.send(conn, b.line()+b.line())
 	b.sink.await(t, b.want)
-	if got := testutil.ToFloat64(b.collector.metrics.requests.WithLabelValues("lines")); got != 2 {
+	if got := testutil.ToFloat64(b.collector.pipeline.metrics.requests.WithLabelValues("lines")); got != 2 {
 		t.Errorf("%v lines were read", got)
 	}
 }

@@ -104,7 +104,7 @@ type again struct {
 func (in *intake) newStream(config streamConfig) *stream {
 	s := &stream{
 		intake: in, streamConfig: config, position: config.position, reached: config.reached,
-		writers: make([]*hit.Writer, in.collector.config.Partitions), wake: make(chan struct{}, 1),
+		writers: make([]*hit.Writer, in.pipeline.config.Partitions), wake: make(chan struct{}, 1),
 		found: map[form]bool{}, timer: time.NewTimer(time.Hour),
 	}
 	s.each = s.judgeRequest

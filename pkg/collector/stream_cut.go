@@ -17,14 +17,14 @@ func (s *stream) begin(ctx context.Context) error {
 	if err := s.room(ctx); err != nil {
 		return err
 	}
-	now := time.Now()
+	now := s.now()
 	s.open = &cut{Cut: journal.Cut{Source: s.source, From: s.position, Clock: now.UnixMilli()}, span: math.MaxInt64, first: pace.NoTime, begun: now, stream: s}
 	if s.member != nil {
 		s.open.span = s.member.Span()
 	}
 
 	// A cut made again keeps its clock and rules, so that its bytes are the same.
-	next := s.collector.ruling.Load()
+	next := s.pipeline.ruling.Load()
 	switch {
 	case len(s.again) > 0:
 		s.open.Clock, next = s.again[0].clock, s.again[0].ruling
@@ -63,7 +63,7 @@ func (s *stream) room(ctx context.Context) error {
 
 // outdated reports whether the next cut has to wait for those in flight, because other rules make it.
 func (s *stream) outdated() bool {
-	return s.oneRule && len(s.flying) > 0 && len(s.again) == 0 && s.ruling != s.collector.ruling.Load()
+	return s.oneRule && len(s.flying) > 0 && len(s.again) == 0 && s.ruling != s.pipeline.ruling.Load()
 }
 
 // pause waits for news of the cuts in flight; the wait does not count as a stall of the stream.
@@ -123,14 +123,14 @@ func (s *stream) due() (after time.Duration, any bool) {
 	case s.midLine():
 		return 0, false
 	case s.hits == 0 && len(s.open.then) == 0:
-		return emptyCutAfter - time.Since(s.open.begun), true
+		return emptyCutAfter - s.now().Sub(s.open.begun), true
 	case s.old() && len(s.open.then) == 0:
-		return oldCutAfter - time.Since(s.open.begun), true
+		return oldCutAfter - s.now().Sub(s.open.begun), true
 	case len(s.flying) == 0:
 		return 0, true
 	}
 
-	return cutAfter - time.Since(s.open.begun), true
+	return cutAfter - s.now().Sub(s.open.begun), true
 }
 
 // old reports whether the open cut is part of a backlog that continues after it.
@@ -191,7 +191,7 @@ func (s *stream) note(c *cut) {
 // release gives the writers back.
 func (s *stream) release() {
 	for _, partition := range s.used {
-		s.collector.writers.put(s.writers[partition])
+		s.pipeline.writers.put(s.writers[partition])
 		s.writers[partition] = nil
 	}
 	s.used = s.used[:0]
@@ -283,7 +283,7 @@ func (s *stream) send(ctx context.Context, c *cut) error {
 	}
 
 	if len(c.Batches) > 0 {
-		if err := s.collector.config.Sink.Send(ctx, messages(&c.Cut, func(b *journal.Batch, err error) { s.settled(c, b, err) })...); err != nil {
+		if err := s.pipeline.config.Sink.Send(ctx, messages(&c.Cut, func(b *journal.Batch, err error) { s.settled(c, b, err) })...); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
 	"weir/pkg/collector/pace"
 )
 
@@ -13,8 +14,8 @@ func heldStream(t *testing.T, requests int) (s *stream, j *memoryJournal, other 
 	r := newRig(t, perIP)
 	t.Cleanup(func() { r.Close() })
 	begin = time.Now().Add(-24 * time.Hour).Truncate(time.Second)
-	j, other = &memoryJournal{}, r.hold.Join("other", time.Minute)
-	s = r.stream(t, streamConfig{journal: j, member: r.hold.Join("a log", time.Minute)})
+	j, other = &memoryJournal{}, r.pipeline.group.Join("other", time.Minute)
+	s = r.stream(t, streamConfig{journal: j, member: r.pipeline.group.Join("a log", time.Minute)})
 	s.behind = true
 	for n := range requests {
 		s.mustAdd(t, logLine(n, begin.Add(time.Duration(n)*10*time.Second)))

@@ -105,7 +105,7 @@ func (s *stream) hit(h *rule.Hit, at int64) {
 	partition := hit.Partition(s.ruling.names[h.Rule], h.Key, len(s.writers))
 	w := s.writers[partition]
 	if w == nil {
-		w = s.collector.writers.get()
+		w = s.pipeline.writers.get()
 		w.Reset(s.ruling.names)
 		s.writers[partition] = w
 		s.used = append(s.used, partition)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 )
@@ -124,7 +125,7 @@ func TestABacklogIsReadTogetherWhenASourceEnds(t *testing.T) {
 			for n := range 2 + random.IntN(4) {
 				l := &modelLog{rig: r, random: rand.New(rand.NewPCG(seed, uint64(n))), name: fmt.Sprint("log ", n), file: random.IntN(2) == 0, reached: pace.NoTime}
 				l.write(begin)
-				l.member = r.hold.Join(l.name, backlogLate)
+				l.member = r.pipeline.group.Join(l.name, backlogLate)
 				lines, logs = lines+len(l.lines), append(logs, l)
 			}
 			for _, l := range logs {

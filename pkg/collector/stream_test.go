@@ -77,7 +77,7 @@ const perIP = "rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"
 
 func (r *rig) stream(t testing.TB, config streamConfig) *stream {
 	t.Helper()
-	in, err := r.newIntake(SourceConfig{Name: "test", Envelope: "none", Format: "combined"})
+	in, err := r.pipeline.newIntake(SourceConfig{Name: "test", Envelope: "none", Format: "combined"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,11 +260,11 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 			outstanding := j.cuts[random.IntN(len(j.cuts)):]
 			var remade []again
 			for _, c := range outstanding {
-				remade = append(remade, again{c.From, c.To, c.Clock, r.rulingOf(c.Fingerprint)})
+				remade = append(remade, again{c.From, c.To, c.Clock, r.pipeline.rulingOf(c.Fingerprint)})
 			}
 			time.Sleep(time.Hour)
 			second := newMemorySink(3)
-			r.config.Sink = second
+			r.pipeline.config.Sink = second
 			read(r.stream(t, streamConfig{journal: &memoryJournal{}, position: outstanding[0].From, again: remade}), outstanding[0].From)
 			made := map[int][][]byte{}
 			for _, c := range outstanding {
@@ -290,7 +290,7 @@ allow:
   - {ip: 198.51.100.1}
 `)
 	defer r.Close()
-	r.Reload(r.ruling.Load().set, request.NewClient(nil))
+	r.Reload(r.pipeline.ruling.Load().set, request.NewClient(nil))
 	s := r.stream(t, streamConfig{journal: noJournal{}})
 	now := time.Now()
 	line := func(ip, user, path string, status int, at time.Time) {
@@ -335,7 +335,7 @@ allow:
 func TestARequestIsCountedAtItsEnd(t *testing.T) {
 	r := newRig(t, perIP)
 	defer r.Close()
-	in, err := r.newIntake(SourceConfig{Name: "test", Envelope: "none", Format: "envoy-json"})
+	in, err := r.pipeline.newIntake(SourceConfig{Name: "test", Envelope: "none", Format: "envoy-json"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,9 +471,9 @@ func TestFieldsThatALogDoesNotHaveAreWarnedOf(t *testing.T) {
 func TestATrustedProxyWithoutAClientIsCounted(t *testing.T) {
 	r := newRig(t, perIP)
 	defer r.Close()
-	r.Reload(r.ruling.Load().set, request.NewClient([]netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}))
+	r.Reload(r.pipeline.ruling.Load().set, request.NewClient([]netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}))
 	s := r.stream(t, streamConfig{journal: noJournal{}})
-	s.judgeBy(r.ruling.Load())
+	s.judgeBy(r.pipeline.ruling.Load())
 	const requests = 2*watchSpan + 1
 	for n := range requests {
 		s.mustAdd(t, logLine(20*n, time.Now()))

@@ -1,0 +1,45 @@
+package collector
+
+import "time"
+
+// Status is the state of a collector.
+type Status struct {
+	Collector   string         `json:"collector"`   // its id
+	Rules       string         `json:"rules"`       // their hash
+	Outstanding int            `json:"outstanding"` // cuts in the file journal
+	CaughtUp    bool           `json:"caught_up"`
+	Error       string         `json:"error,omitempty"` // of the journal
+	Sources     []SourceStatus `json:"sources"`
+}
+
+// A SourceStatus is the state of a source.
+type SourceStatus struct {
+	Name     string      `json:"source"`
+	Kind     string      `json:"kind"`             // file, kafka, http, syslog
+	Format   string      `json:"format,omitempty"` // the form of the records, and why it was chosen
+	Logs     []LogStatus `json:"logs"`
+	Read     *ReadFiles  `json:"read,omitempty"` // of files: those that were read to their end and closed
+	CaughtUp bool        `json:"caught_up"`      // nothing waits to be read or sent
+	// Requests are those read since the start, and Uncounted those of them that gave no hit, by why.
+	Requests  int64            `json:"requests"`
+	Uncounted map[string]int64 `json:"uncounted,omitempty"`
+	Ahead     *Ahead           `json:"ahead,omitempty"`
+	Error     string           `json:"error,omitempty"`
+}
+
+// Ahead counts the requests of a source that were refused since the start because their time was ahead of the clock.
+type Ahead struct {
+	Requests int64     `json:"requests"`
+	Last     time.Time `json:"last"`
+}
+
+// A LogStatus is the state of one log of a source: a file, a partition, a listener.
+type LogStatus struct {
+	Log      string    `json:"log"` // its path, topic/partition or address
+	Source   string    `json:"source"`
+	Position int64     `json:"position"`          // up to which it is read
+	Lag      int64     `json:"lag"`               // unread bytes or records after it
+	InFlight int       `json:"in_flight"`         // cuts that Kafka does not have yet
+	Newest   time.Time `json:"newest,omitzero"`   // request time reached
+	Holding  bool      `json:"holding,omitempty"` // its hits wait for slower sources
+}
