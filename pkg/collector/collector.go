@@ -158,7 +158,7 @@ func (c *Collector) runSource(ctx context.Context, i int) error {
 
 // announce makes others wait for a source that has yet to find its logs.
 func announce(s source) {
-	if finding, ok := s.(interface{ announce() }); ok {
+	if finding, ok := s.(finder); ok {
 		finding.announce()
 	}
 }

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"runtime/debug"
-	"slices"
-	"sync"
 	"time"
 )
 
@@ -105,35 +102,4 @@ func (in *intake) restartAfter() time.Duration {
 		return after
 	}
 	return restartAfter
-}
-
-// stoppedParts are the parts of a source that have panicked and have not started again, with a description of each.
-type stoppedParts struct {
-	mu    sync.Mutex
-	parts map[string]string
-}
-
-func (s *stoppedParts) add(name, what string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.parts == nil {
-		s.parts = map[string]string{}
-	}
-	s.parts[name] = what
-}
-
-func (s *stoppedParts) remove(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.parts, name)
-}
-
-// first returns the description of one of them; empty when there is none.
-func (s *stoppedParts) first() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(s.parts)) {
-		return s.parts[name]
-	}
-	return ""
 }

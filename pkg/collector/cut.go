@@ -17,11 +17,11 @@ import (
 type cut struct {
 	journal.Cut
 
-	span   int64 // how much request time it may cover, ms
-	first  int64 // the newest request time with its first request, Unix ms; noTime before that
-	begun  time.Time
-	stream *stream       // that makes it
-	then   []func(error) // called once Kafka has all of it, or has refused it
+	span  int64 // how much request time it may cover, ms
+	first int64 // the newest request time with its first request, Unix ms; noTime before that
+	begun time.Time
+	wake  chan<- struct{} // of the stream
+	then  []func(error)   // called once Kafka has all of it, or has refused it
 
 	noted     atomic.Bool  // the journal has it, or has refused it
 	fault     error        // why it was refused; written before noted
@@ -36,7 +36,7 @@ type cut struct {
 func (c *cut) setNoted(fault error) {
 	c.fault = fault
 	c.noted.Store(true)
-	c.stream.woken()
+	wakeUp(c.wake)
 }
 
 func (c *cut) bytes() int {
@@ -60,4 +60,12 @@ func messages(c *journal.Cut, settled func(*journal.Batch, error)) []kafka.Messa
 // header returns the header of one of its batches.
 func (c *cut) header(part int, more bool) hit.Header {
 	return hit.Header{Source: c.Source, From: c.From, To: c.To, Part: part, More: more, Clock: c.Clock, Fingerprint: c.Fingerprint}
+}
+
+// wakeUp makes the receiver of a channel with room for one element look again. It does not block.
+func wakeUp(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

@@ -78,10 +78,7 @@ func (f *family) woken(moved bool) {
 	if moved {
 		f.moved.Store(true)
 	}
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	wakeUp(f.wake)
 }
 
 // poll makes the family look without a notification.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -122,3 +124,11 @@ func sourceName(name, collector string, line uint64, nth int) string {
 
 // dayOf is the number of days since 1970.
 func dayOf(t time.Time) int64 { return t.Unix() / 86400 }
+
+// An inode is a file, independent of its name.
+type inode struct{ device, number uint64 }
+
+func inodeOf(info os.FileInfo) inode {
+	stat := info.Sys().(*syscall.Stat_t)
+	return inode{stat.Dev, stat.Ino}
+}

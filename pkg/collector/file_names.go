@@ -2,6 +2,7 @@ package collector
 
 import (
 	"cmp"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -75,4 +76,13 @@ func oldestFirst[F any](files []F, age func(F) aged) {
 
 func all[F any](files []F, age func(F) aged, is func(aged) bool) bool {
 	return !slices.ContainsFunc(files, func(f F) bool { a := age(f); return a.suffix != "" && !is(a) })
+}
+
+// A found is a file of a family's folder.
+type found struct {
+	path   string
+	suffix string
+	info   os.FileInfo
+
+	compressed logfile.Kind // set by sniff
 }

@@ -15,15 +15,6 @@ import (
 	"weir/pkg/collector/pace"
 )
 
-// A found is a file of a family's folder.
-type found struct {
-	path   string
-	suffix string
-	info   os.FileInfo
-
-	compressed logfile.Kind // set by sniff
-}
-
 // scan finds the family's files and opens those that have something to read.
 func (f *family) scan() {
 	f.undecided, f.barred = false, map[string]error{}

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"sync"
-	"syscall"
 
 	"weir/internal/logfile"
 )
@@ -23,14 +22,6 @@ const (
 	largeBytes   = maxLineBytes + smallBytes
 	longLines    = 4 // that may be in memory completely at a time
 )
-
-// An inode is a file, independent of its name.
-type inode struct{ device, number uint64 }
-
-func inodeOf(info os.FileInfo) inode {
-	stat := info.Sys().(*syscall.Stat_t)
-	return inode{stat.Dev, stat.Ino}
-}
 
 // errTruncated means that a file does not continue as it began: it is shorter than the part that was read, or other
 // bytes stand at its beginning or before the position.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,37 +108,35 @@ func (in *intake) status(kind string) SourceStatus {
 	return status
 }
 
-// streams are the present streams of a source.
+// streams are the present streams of a source, by their status.
 type streams struct {
 	mu  sync.Mutex
-	all []*stream
+	all []*shownStream
 }
 
-func (all *streams) add(s *stream) {
+// A shownStream is a stream whose status is shown until it is removed.
+type shownStream struct{ status func() LogStatus }
+
+func (all *streams) add(status func() LogStatus) *shownStream {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	all.all = append(all.all, s)
+	one := &shownStream{status}
+	all.all = append(all.all, one)
+	return one
 }
 
-func (all *streams) remove(s *stream) {
+func (all *streams) remove(one *shownStream) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	for i := range all.all {
-		if all.all[i] == s {
-			all.all = append(all.all[:i], all.all[i+1:]...)
-			return
-		}
-	}
+	all.all = slices.DeleteFunc(all.all, func(other *shownStream) bool { return other == one })
 }
 
 func (all *streams) status() []LogStatus {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	shown := []LogStatus{}
-	for _, s := range all.all {
-		log := *s.shown.Load()
-		log.Lag, log.Holding = s.lag.Load(), s.member != nil && s.member.Held()
-		shown = append(shown, log)
+	for _, one := range all.all {
+		shown = append(shown, one.status())
 	}
 	return shown
 }
@@ -150,4 +150,47 @@ func (all *streams) status() []LogStatus {
 type source interface {
 	run(ctx context.Context) error
 	status() SourceStatus
+}
+
+// stoppedParts are the parts of a source that have panicked and have not started again, with a description of each.
+type stoppedParts struct {
+	mu    sync.Mutex
+	parts map[string]string
+}
+
+func (s *stoppedParts) add(name, what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.parts == nil {
+		s.parts = map[string]string{}
+	}
+	s.parts[name] = what
+}
+
+func (s *stoppedParts) remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.parts, name)
+}
+
+// first returns the description of one of them; empty when there is none.
+func (s *stoppedParts) first() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(s.parts)) {
+		return s.parts[name]
+	}
+	return ""
+}
+
+// unknown reports whether the form of the records has to be found out.
+func (in *intake) unknown() bool { return in.config.Envelope == "auto" || in.config.Format == "auto" }
+
+// warnings note which warnings a source has logged: each only once.
+type warnings struct{ one, private, unread, clock, lacking atomic.Bool }
+
+// A finder is a source that has to find its logs. announce makes others wait until it has.
+type finder interface {
+	source
+	announce()
 }

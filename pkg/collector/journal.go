@@ -1,15 +1,14 @@
 package collector
 
-// A journal keeps the cuts of a stream that Kafka may not have yet, so that they are sent again unchanged after a
-// crash. A process has one file journal for all its files (fileJournal). For a partition of a group's topic, the
-// group's commit is the journal (commitJournal). A source that cannot be replayed has none (noJournal).
+// A cutJournal keeps the cuts of a stream that Kafka may not have yet, so that they are sent again unchanged after a
+// crash. All files of a process share one (fileCuts). For a partition of a group's topic, the group's commit is the
+// journal (commitJournal). A source that cannot be replayed has none (noJournal).
 //
 // note keeps a cut before any of it is sent. It does not block: cut.setNoted is called later, from any goroutine, in the
 // order of the stream's calls. With a fault the cut is dropped, and the stream ends with that fault, because another
-// collector reads the log now. A temporary problem (a full disk, an unreachable
-// broker) is no fault: the journal logs it once a minute and tries until it succeeds, and the stream waits. done notes
-// that Kafka has all of the cut. It does not block, and a crash may lose it: then the cut is sent again, and the
-// aggregator skips it.
+// collector reads the log now. A temporary problem (a full disk, an unreachable broker) is no fault: the journal logs it
+// once a minute and tries until it succeeds, and the stream waits. done notes that Kafka has all of the cut. It does not
+// block, and a crash may lose it: then the cut is sent again, and the aggregator skips it.
 //
 // The journals need different things to send a cut again. The file journal keeps the bytes of the batches; it needs
 // neither the log nor the rules nor the version of the program that made them. A commit has 4,096 bytes of metadata:

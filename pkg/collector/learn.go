@@ -13,14 +13,6 @@ const (
 	rechooseLines = 100 // to find another choice
 )
 
-// A form is how records are decoded.
-type form struct{ envelope, format string }
-
-func formOf(c *request.Choice) form { return form{c.Envelope, c.Format} }
-
-// unknown reports whether the form of the records has to be found out.
-func (in *intake) unknown() bool { return in.config.Envelope == "auto" || in.config.Format == "auto" }
-
 // firstForm is the form before anything was found out; ok is false when nothing can be read yet. Where only the
 // envelope is unknown, lines outside of any envelope are read.
 func (in *intake) firstForm() (f form, ok bool) {

@@ -7,43 +7,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"slices"
-	"sync/atomic"
 	"time"
 
-	"weir/internal/address"
 	"weir/internal/keys"
 	"weir/internal/origin"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 )
-
-// Senders are the addresses that may send to a source. They may be changed at any time.
-type Senders struct {
-	prefixes atomic.Pointer[[]netip.Prefix]
-}
-
-// NewSenders returns the senders with addresses in the prefixes.
-func NewSenders(prefixes []netip.Prefix) *Senders {
-	s := &Senders{}
-	s.Set(prefixes)
-	return s
-}
-
-// Set replaces the prefixes.
-func (s *Senders) Set(prefixes []netip.Prefix) {
-	prefixes = slices.Clone(prefixes)
-	s.prefixes.Store(&prefixes)
-}
-
-// may reports whether an address may send; without senders all may.
-func (s *Senders) may(sender netip.Addr) bool {
-	if s == nil {
-		return true
-	}
-	sender = address.Plain(sender)
-	return slices.ContainsFunc(*s.prefixes.Load(), func(p netip.Prefix) bool { return p.Contains(sender) })
-}
 
 // addressOf is the IP address of a connection's other end; the zero address for a unix socket.
 func addressOf(a net.Addr) netip.Addr {

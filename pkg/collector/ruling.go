@@ -23,17 +23,3 @@ func newRuling(set *rule.Set, client *request.Client) *ruling {
 	}
 	return r
 }
-
-// judgeBy replaces the ruling from the next record on, and reads the fields that its rules need.
-func (s *stream) judgeBy(r *ruling) {
-	s.ruling, s.judge = r, r.set.NewJudge()
-	s.tally.rules(s.metrics, r.names)
-	s.want()
-}
-
-// want sets the fields that the decoder reads.
-func (s *stream) want() {
-	if s.decoder != nil && s.ruling != nil {
-		s.decoder.Want(s.ruling.reads)
-	}
-}

@@ -117,10 +117,7 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *h
 		return outcome{}, problem(http.StatusTooManyRequests, errFull)
 	}
 
-	select {
-	case h.more <- struct{}{}:
-	default:
-	}
+	wakeUp(h.more)
 	return h.await(r, p)
 }
 

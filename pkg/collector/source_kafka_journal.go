@@ -62,10 +62,7 @@ func (j *commitJournal) note(c *cut) {
 	j.standing.Rules = c.Fingerprint
 	j.cuts = append(j.cuts, outstanding{c.From, c.To, c.Clock})
 	j.pending = append(j.pending, c)
-	select {
-	case j.kick <- struct{}{}:
-	default:
-	}
+	wakeUp(j.kick)
 }
 
 // done implements journal. Cuts are done in their order.

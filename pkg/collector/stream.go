@@ -2,7 +2,6 @@ package collector
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -32,9 +31,12 @@ const (
 //
 // and nothing else blocks. A cut ends at once when nothing of the stream is in flight, otherwise when that is
 // acknowledged or after 5 ms. In a backlog it ends after 100 ms, or when it covers as much request time as the stream
-// may be ahead of others (see package pace). It also ends when a partition's batch is full. A cut is sent once it is noted and
-// is not ahead of others; if the journal sends noted cuts by itself after a restart, the cut is noted only then
-// (lateNotes). While 64 cuts or 8 MiB are in flight, add waits, and the source with it.
+// may be ahead of others (see package pace). It also ends when a partition's batch is full. A cut is sent once it is
+// noted and is not ahead of others; if the journal sends noted cuts by itself after a restart, the cut is noted only
+// then (lateNotes). While 64 cuts or 8 MiB are in flight, add waits, and the source with it.
+//
+// stream_source.go has what the source calls, stream_judge.go makes hits of records, and stream_cut.go makes cuts and
+// sends them.
 type stream struct {
 	*intake
 	streamConfig
@@ -73,8 +75,9 @@ type stream struct {
 	wake        chan struct{} // a journal or the producer has changed a cut
 	timer       *time.Timer
 
-	shown atomic.Pointer[LogStatus]
-	lag   atomic.Int64 // set by the source
+	listed *shownStream
+	shown  atomic.Pointer[LogStatus]
+	lag    atomic.Int64 // set by the source
 
 	measure func() // updates lag while the stream waits, for a log that grows meanwhile; nil for others
 }
@@ -100,231 +103,8 @@ type again struct {
 	ruling          *ruling
 }
 
-// newStream makes a stream. Its caller calls close.
-func (in *intake) newStream(config streamConfig) *stream {
-	s := &stream{
-		intake: in, streamConfig: config, position: config.position, reached: config.reached,
-		writers: make([]*hit.Writer, in.pipeline.config.Partitions), wake: make(chan struct{}, 1),
-		found: map[form]bool{}, timer: time.NewTimer(time.Hour),
-	}
-	s.each = s.judgeRequest
-	s.beginReading()
-	s.show()
-	in.streams.add(s)
-	return s
-}
-
-// close removes the stream from its source. Cuts in flight stay in the journal, and its member stays a member.
-func (s *stream) close() {
-	s.timer.Stop()
-	if s.member != nil {
-		s.member.Released()
-	}
-	s.streams.remove(s)
-	s.release()
-	s.dropParts()
-}
-
-// dropParts gives the memory back that the parts of lines use.
-func (s *stream) dropParts() {
-	if s.decoder != nil {
-		s.decoder.Drop()
-	}
-}
-
-// abandon closes a stream after a panic, without using any of its state again.
-func (s *stream) abandon() {
-	for i := range s.writers {
-		s.writers[i] = nil
-	}
-	s.used, s.open, s.flying = nil, nil, nil
-	s.close()
-}
-
 // woken makes the stream look at its cuts. It does not block and may be called from any goroutine.
-func (s *stream) woken() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// add reads a record; after is the log's position after it. The record may be written over when add has returned. An
-// error ends the stream: the context's cause, or the fault of its journal.
-func (s *stream) add(ctx context.Context, record []byte, after int64) error {
-	if err := s.openFor(ctx, after); err != nil {
-		return err
-	}
-	s.ctx, s.record, s.noHitYet, s.continues = ctx, request.Text(record), true, s.midLine()
-	s.tally.bytes += int64(len(record))
-	if s.decoder != nil {
-		s.decoder.DecodeEach(s.record, s.each)
-	} else {
-		s.unread(reasonFormat)
-	}
-
-	if s.err != nil {
-		return s.err
-	}
-	s.position = after
-	s.added++
-	if s.full || s.added%lookEvery == 0 || len(s.again) > 0 {
-		return s.look(ctx)
-	}
-
-	return nil
-}
-
-// ready returns when the next record can be added without waiting for cuts in flight, and so for other logs. A caller
-// that has something that other logs may need calls it before it takes that.
-func (s *stream) ready(ctx context.Context) error {
-	if s.open != nil && s.position > s.open.From && !s.midLine() && len(s.again) == 0 {
-		s.endCut() // else a record that is far from the others would end it, and wait for room
-	}
-	return s.ensure(ctx)
-}
-
-// midLine reports whether parts of a line are missing. Its beginning has to be read again after a crash, so no cut ends
-// there.
-func (s *stream) midLine() bool { return s.decoder != nil && s.decoder.Pending() }
-
-// openFor ensures an open cut for a record that ends at that position.
-func (s *stream) openFor(ctx context.Context, after int64) error {
-	for len(s.again) > 0 && after > s.again[0].to { // the last record of that cut was deleted
-		if err := s.ensure(ctx); err != nil {
-			return err
-		}
-		s.position = s.again[0].to
-		s.endCut()
-	}
-	if err := s.ensure(ctx); err != nil {
-		return err
-	}
-	s.open.To = after
-	return nil
-}
-
-func (s *stream) ensure(ctx context.Context) error {
-	if s.open != nil {
-		return nil
-	}
-	return s.begin(ctx)
-}
-
-// skip moves on to a position without a record.
-func (s *stream) skip(ctx context.Context, after int64) error {
-	if err := s.openFor(ctx, after); err != nil {
-		return err
-	}
-	s.position = after
-	return nil
-}
-
-// lost counts a record that cannot be read, with a reason.
-func (s *stream) lost(ctx context.Context, sample []byte, why reason, after int64) error {
-	if err := s.skip(ctx, after); err != nil {
-		return err
-	}
-	s.record = request.Text(sample)
-	s.unread(why)
-	return nil
-}
-
-// then calls a function once Kafka has all that was added so far: with nil, or with the reason why Kafka will not have
-// it. It runs in the stream's goroutine.
-func (s *stream) then(call func(error)) {
-	switch {
-	case s.open != nil:
-		s.open.then = append(s.open.then, call)
-	case len(s.flying) > 0:
-		last := s.flying[len(s.flying)-1]
-		last.then = append(last.then, call)
-	default:
-		call(nil)
-	}
-}
-
-// wait returns when the channel reports that there is more to read. Meanwhile it cuts and sends when due.
-func (s *stream) wait(ctx context.Context, more <-chan struct{}) error {
-	defer s.idle(false)
-	for {
-		if err := s.look(ctx); err != nil {
-			return err
-		}
-		s.idle(s.hits == 0 && len(s.flying) == 0 && !s.behind)
-		s.show()
-
-		timer := s.alarm(s.next())
-		select {
-		case <-more:
-			return nil
-		case <-s.wake:
-		case <-timer:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-func (s *stream) idle(idle bool) {
-	if s.member != nil {
-		s.member.Idle(idle)
-	}
-}
-
-// drain cuts the rest and returns when Kafka has all of it, or with the context's cause.
-func (s *stream) drain(ctx context.Context) error {
-	for {
-		if err := s.leave(ctx); !errors.Is(err, errHeld) {
-			return err
-		}
-		if err := s.awaitNews(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// errHeld is why the rest is not sent.
-var errHeld = errors.New("it is ahead of the other sources")
-
-// leave cuts the rest and returns when Kafka has all that may be sent; with errHeld when there is more.
-func (s *stream) leave(ctx context.Context) error {
-	s.cutLast()
-	for {
-		if err := s.advance(ctx); err != nil {
-			return err
-		}
-		if len(s.flying) == 0 {
-			s.show()
-			return nil
-		}
-
-		// A held cut would wait for others. Cuts that are under way are still waited for.
-		if first := s.flying[0]; s.held && !first.sent && first.submitted != s.lateNotes {
-			return errHeld
-		}
-		if err := s.awaitNews(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// unsent is the number of last cuts that no collector has sent.
-func (s *stream) unsent() (n int) {
-	for _, c := range s.flying {
-		if !c.sent && !c.again {
-			n++
-		}
-	}
-	return n
-}
-
-// cutLast cuts the rest, unless that is a part of a cut that has to be made again.
-func (s *stream) cutLast() {
-	if s.err == nil && s.position > s.begins() && len(s.again) == 0 { // a part of a cut would be a different cut
-		s.endCut()
-	}
-}
+func (s *stream) woken() { wakeUp(s.wake) }
 
 // show publishes the stream's state for the status.
 func (s *stream) show() {
@@ -334,3 +114,22 @@ func (s *stream) show() {
 	}
 	s.shown.Store(status)
 }
+
+// logStatus is the status of the log. It may be called from any goroutine.
+func (s *stream) logStatus() LogStatus {
+	log := *s.shown.Load()
+	log.Lag, log.Holding = s.lag.Load(), s.member != nil && s.member.Held()
+	return log
+}
+
+// dropParts gives the memory back that the parts of lines use.
+func (s *stream) dropParts() {
+	if s.decoder != nil {
+		s.decoder.Drop()
+	}
+}
+
+// A form is how records are decoded.
+type form struct{ envelope, format string }
+
+func formOf(c *request.Choice) form { return form{c.Envelope, c.Format} }

@@ -18,7 +18,7 @@ func (s *stream) begin(ctx context.Context) error {
 		return err
 	}
 	now := s.now()
-	s.open = &cut{Cut: journal.Cut{Source: s.source, From: s.position, Clock: now.UnixMilli()}, span: math.MaxInt64, first: pace.NoTime, begun: now, stream: s}
+	s.open = &cut{Cut: journal.Cut{Source: s.source, From: s.position, Clock: now.UnixMilli()}, span: math.MaxInt64, first: pace.NoTime, begun: now, wake: s.wake}
 	if s.member != nil {
 		s.open.span = s.member.Span()
 	}
@@ -321,5 +321,63 @@ func (s *stream) finish(c *cut) {
 	}
 	for _, call := range c.then {
 		call(err)
+	}
+}
+
+// midLine reports whether parts of a line are missing. Its beginning has to be read again after a crash, so no cut ends
+// there.
+func (s *stream) midLine() bool { return s.decoder != nil && s.decoder.Pending() }
+
+// openFor ensures an open cut for a record that ends at that position.
+func (s *stream) openFor(ctx context.Context, after int64) error {
+	for len(s.again) > 0 && after > s.again[0].to { // the last record of that cut was deleted
+		if err := s.ensure(ctx); err != nil {
+			return err
+		}
+		s.position = s.again[0].to
+		s.endCut()
+	}
+	if err := s.ensure(ctx); err != nil {
+		return err
+	}
+	s.open.To = after
+	return nil
+}
+
+func (s *stream) ensure(ctx context.Context) error {
+	if s.open != nil {
+		return nil
+	}
+	return s.begin(ctx)
+}
+
+// addBatch adds the hits in the partition's writer to the open cut, which ends with the record that is being read. A
+// partition gets more than one batch only if a record's requests do not fit into one.
+func (s *stream) addBatch(partition int, more bool) {
+	part := 0
+	for i := range s.open.Batches {
+		if s.open.Batches[i].Partition == partition {
+			part++
+		}
+	}
+	header := s.open.header(part, more)
+	value, err := s.writers[partition].Append(nil, header)
+	if err != nil {
+		panic(fmt.Sprintf("collector: a batch of %s: %v", s.source, err)) // the header is ours
+	}
+	s.open.Batches = append(s.open.Batches, journal.Batch{Partition: partition, Hits: s.writers[partition].Len(), Value: value})
+}
+
+// judgeBy replaces the ruling from the next record on, and reads the fields that its rules need.
+func (s *stream) judgeBy(r *ruling) {
+	s.ruling, s.judge = r, r.set.NewJudge()
+	s.tally.rules(s.metrics, r.names)
+	s.want()
+}
+
+// want sets the fields that the decoder reads.
+func (s *stream) want() {
+	if s.decoder != nil && s.ruling != nil {
+		s.decoder.Want(s.ruling.reads)
 	}
 }

@@ -2,9 +2,7 @@ package collector
 
 import (
 	"context"
-	"fmt"
 
-	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/hit"
 	"weir/pkg/request"
@@ -53,7 +51,7 @@ func (s *stream) refuse(r *request.Request) reason {
 	}
 
 	proxy := s.ruling.client != nil && s.ruling.client.Resolve(r)
-	s.watch.request(s, r, proxy)
+	s.watch.request(r, proxy, s.ruling, s.open.Clock)
 	switch {
 	case r.UnixMilli > s.open.Clock+s.ahead:
 		s.early.count.Add(1)
@@ -123,19 +121,9 @@ func (s *stream) hit(h *rule.Hit, at int64) {
 	s.tally.hits[h.Rule]++
 }
 
-// addBatch adds the hits in the partition's writer to the open cut, which ends with the record that is being read. A
-// partition gets more than one batch only if a record's requests do not fit into one.
-func (s *stream) addBatch(partition int, more bool) {
-	part := 0
-	for i := range s.open.Batches {
-		if s.open.Batches[i].Partition == partition {
-			part++
-		}
-	}
-	header := s.open.header(part, more)
-	value, err := s.writers[partition].Append(nil, header)
-	if err != nil {
-		panic(fmt.Sprintf("collector: a batch of %s: %v", s.source, err)) // the header is ours
-	}
-	s.open.Batches = append(s.open.Batches, journal.Batch{Partition: partition, Hits: s.writers[partition].Len(), Value: value})
+// unread counts the record that is being read as unreadable.
+func (s *stream) unread(why reason) {
+	s.tally.requests++
+	s.tally.uncounted[why]++
+	s.watch.unread(s.record)
 }

@@ -1,10 +1,10 @@
 package collector
 
 import (
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"weir/pkg/request"
@@ -16,9 +16,6 @@ const (
 	unreadShare = 0.05
 	clockOff    = 55 * 60_000 // ms
 )
-
-// warnings note which warnings a source has logged: each only once.
-type warnings struct{ one, private, unread, clock, lacking atomic.Bool }
 
 // A watch looks for signs that a source is read wrongly.
 type watch struct {
@@ -41,10 +38,14 @@ type watch struct {
 	by      *ruling
 
 	live bool // the backlog has been read
+
+	logger *slog.Logger
+	log    string
+	warned *warnings
 }
 
 // request looks at a request that was read.
-func (w *watch) request(s *stream, r *request.Request, proxy bool) {
+func (w *watch) request(r *request.Request, proxy bool, by *ruling, clock int64) {
 	w.records++
 	w.requests++
 	if r.IP == w.elected {
@@ -57,20 +58,20 @@ func (w *watch) request(s *stream, r *request.Request, proxy bool) {
 		w.of++
 	}
 	w.public = w.public || r.IP.IsValid() && !r.IP.IsPrivate() && !r.IP.IsLoopback() && !proxy
-	w.fields(s, r)
+	w.fields(by, r)
 	if w.records >= watchSpan {
-		w.judge(s)
+		w.judge()
 	}
-	if w.live || r.UnixMilli-s.open.Clock >= clockOff { // a backlog may be old, but never in the future
-		w.clock(s, r.UnixMilli)
+	if w.live || r.UnixMilli-clock >= clockOff { // a backlog may be old, but never in the future
+		w.clock(clock, r.UnixMilli)
 	}
 }
 
 // fields looks for the fields that rules ask for, until each has appeared once. A host has to be in half of the requests:
 // clients that take the server for a proxy (GET http://a.example/) name one in logs that have no field for it.
-func (w *watch) fields(s *stream, r *request.Request) {
-	if w.by != s.ruling {
-		w.by, w.lacking, w.hosts = s.ruling, append(w.lacking[:0], s.ruling.asks...), 0
+func (w *watch) fields(by *ruling, r *request.Request) {
+	if w.by != by {
+		w.by, w.lacking, w.hosts = by, append(w.lacking[:0], by.asks...), 0
 	}
 	for i := len(w.lacking) - 1; i >= 0; i-- {
 		switch field := w.lacking[i].Field; {
@@ -84,40 +85,40 @@ func (w *watch) fields(s *stream, r *request.Request) {
 }
 
 // unread looks at a record that could not be read.
-func (w *watch) unread(s *stream) {
+func (w *watch) unread(record string) {
 	w.records++
 	w.failed++
-	if w.sample == "" && !s.warned.unread.Load() {
-		w.sample = request.Sample(s.record)
+	if w.sample == "" && !w.warned.unread.Load() {
+		w.sample = request.Sample(record)
 	}
 	if w.records >= watchSpan {
-		w.judge(s)
+		w.judge()
 	}
 }
 
 // judge ends a span.
-func (w *watch) judge(s *stream) {
-	if float64(w.failed) > unreadShare*float64(w.records) && s.warned.unread.CompareAndSwap(false, true) {
-		s.logger.Warn("many records cannot be read: is the format right?", "log", s.log, "unread", w.failed, "of", w.records, "for example", w.sample)
+func (w *watch) judge() {
+	if float64(w.failed) > unreadShare*float64(w.records) && w.warned.unread.CompareAndSwap(false, true) {
+		w.logger.Warn("many records cannot be read: is the format right?", "log", w.log, "unread", w.failed, "of", w.records, "for example", w.sample)
 	}
-	if w.accused.IsValid() && 2*w.of > w.requests && s.warned.one.CompareAndSwap(false, true) {
+	if w.accused.IsValid() && 2*w.of > w.requests && w.warned.one.CompareAndSwap(false, true) {
 		what := "one address makes more than half of the requests: is it a proxy that client.trusted_proxies does not name?"
 		if w.accusedProxy {
 			what = "a trusted proxy makes more than half of the requests by itself: does the log have the header that names clients (client.header)?"
 		}
-		s.logger.Warn(what, "log", s.log, "address", w.accused, "requests", w.of, "of", w.requests)
+		w.logger.Warn(what, "log", w.log, "address", w.accused, "requests", w.of, "of", w.requests)
 	}
 
-	if !w.public && w.requests > watchSpan/2 && s.warned.private.CompareAndSwap(false, true) {
-		s.logger.Warn("all clients have private addresses: are they behind a proxy that client.trusted_proxies does not name?", "log", s.log)
+	if !w.public && w.requests > watchSpan/2 && w.warned.private.CompareAndSwap(false, true) {
+		w.logger.Warn("all clients have private addresses: are they behind a proxy that client.trusted_proxies does not name?", "log", w.log)
 	}
 	if w.requests > 0 && 2*w.hosts >= w.requests {
 		w.lacking = slices.DeleteFunc(w.lacking, func(a rule.Asked) bool { return a.Field == "host" })
 	}
 	if w.requests > watchSpan/2 && len(w.lacking) > 0 {
-		if s.warned.lacking.CompareAndSwap(false, true) {
+		if w.warned.lacking.CompareAndSwap(false, true) {
 			for _, field := range w.lacking {
-				s.logger.Warn("no request has a field that rules ask for: does the log have it? These rules count nothing by it here", "log", s.log,
+				w.logger.Warn("no request has a field that rules ask for: does the log have it? These rules count nothing by it here", "log", w.log,
 					"field", field.Field, "rules", strings.Join(field.By, ", "), "requests", w.requests)
 			}
 		}
@@ -131,17 +132,10 @@ func (w *watch) judge(s *stream) {
 }
 
 // clock compares the time of a request that was logged just now, or before, with our clock.
-func (w *watch) clock(s *stream, at int64) {
-	off := s.open.Clock - at
-	if max(off, -off) >= clockOff && s.warned.clock.CompareAndSwap(false, true) {
-		s.logger.Warn("requests have a time that is far from when they were logged: is the time zone right?", "log", s.log,
+func (w *watch) clock(now, at int64) {
+	off := now - at
+	if max(off, -off) >= clockOff && w.warned.clock.CompareAndSwap(false, true) {
+		w.logger.Warn("requests have a time that is far from when they were logged: is the time zone right?", "log", w.log,
 			"request", time.UnixMilli(at).UTC().Format(time.RFC3339), "off", (time.Duration(off) * time.Millisecond).Round(time.Minute))
 	}
-}
-
-// unread counts the record that is being read as unreadable.
-func (s *stream) unread(why reason) {
-	s.tally.requests++
-	s.tally.uncounted[why]++
-	s.watch.unread(s)
 }
