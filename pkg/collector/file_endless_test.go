@@ -190,7 +190,7 @@ func TestManyLongLines(t *testing.T) {
 	settle := func() {
 		for _, f := range families {
 			f.settle(t)
-			if n := len(f.logs[0].tape.buffer); n > smallBytes {
+			if n := f.logs[0].tape.memory(); n > smallBytes {
 				t.Errorf("%d bytes are kept of %s", n, f.path)
 			}
 		}
@@ -231,7 +231,7 @@ func TestManyLongLines(t *testing.T) {
 			t.Errorf("%v are %s", got, why)
 		}
 	}
-	if n := len(families[0].source.known.room.taken); n > 0 {
+	if n := families[0].source.known.room.used(); n > 0 {
 		t.Errorf("%d have room that they do not need", n)
 	}
 }
@@ -251,7 +251,7 @@ func TestLongLinesAtTheSameTime(t *testing.T) {
 	}
 	b.start()
 	b.await()
-	until(t, "the room to be free", func() bool { return len(b.collector.known.room.taken) == 0 })
+	until(t, "the room to be free", func() bool { return b.collector.known.room.used() == 0 })
 }
 
 // A file may be written over while a long line of it has not ended.
@@ -274,7 +274,7 @@ func TestALongLineThatIsWrittenOver(t *testing.T) {
 			b.append("access.log", b.line())
 			f.settle(t)
 			b.sink.await(t, b.want)
-			if n := len(f.logs[len(f.logs)-1].tape.buffer); n > smallBytes {
+			if n := f.logs[len(f.logs)-1].tape.memory(); n > smallBytes {
 				t.Errorf("%d bytes are kept", n)
 			}
 		})

@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -228,7 +227,7 @@ func (f *family) tidy() {
 			continue
 		}
 
-		info, err := log.tape.file.Stat()
+		info, err := log.tape.stat()
 		switch {
 		case log.ended:
 			f.finished[log.inode] = log.info
@@ -267,7 +266,7 @@ func (f *family) read(ctx context.Context) error {
 		case errors.Is(err, errUnfinished):
 			f.drop(ctx, log)
 			i = -1
-		case err != nil && log.tape.hasRoom && ctx.Err() == nil: // of a file that cannot be read at the moment
+		case err != nil && log.tape.holdsRoom() && ctx.Err() == nil: // of a file that cannot be read at the moment
 			f.putAway(ctx, log)
 			return err
 		case err != nil:
@@ -287,18 +286,13 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 		if err := f.lines(ctx, log); err != nil {
 			return err
 		}
-		if log.tape.grows() {
-			if err := f.takeRoom(ctx, log); err != nil {
-				return err
-			}
-		}
 
 		if err := log.tape.more(); err != nil {
 			return f.atEnd(ctx, log, err)
 		}
 		log.grown = f.source.now()
 		f.lag(log)
-		if f.moved.Load() && !log.tape.hasRoom {
+		if f.moved.Load() && !log.tape.holdsRoom() {
 			return nil
 		}
 	}
@@ -309,8 +303,8 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 // lines gives the stream the complete lines that the tape has.
 func (f *family) lines(ctx context.Context, log *fileLog) error {
 	s, t := log.stream, log.tape
-	if t.toRecall() {
-		if err := f.recall(ctx, log); err != nil {
+	if t.needsRoom(false) {
+		if err := f.makeRoom(ctx, log); err != nil {
 			return err
 		}
 	}
@@ -320,37 +314,26 @@ func (f *family) lines(ctx context.Context, log *fileLog) error {
 		line, long, ok := t.line()
 		if !ok {
 			f.reportEndless(log)
+			if t.needsRoom(false) { // for the next bytes
+				return f.makeRoom(ctx, log)
+			}
 			return nil
 		}
 		if err := log.add(ctx, line, long); err != nil {
 			return err
 		}
-		if t.hasRoom { // give it back before the next line, which may have to wait
-			t.shift()
-		}
 	}
 }
 
-// recall reads a long line again.
-func (f *family) recall(ctx context.Context, log *fileLog) error {
-	if err := f.takeRoom(ctx, log); err != nil {
-		return err
-	}
-	return log.tape.recall()
-}
-
-// takeRoom waits until the log may have a long line in memory. Before, the stream becomes ready to take the line
+// makeRoom waits until the log may have a long line in memory. Before, the stream becomes ready to take the line
 // without waiting for other logs: they may be waiting for this room.
-func (f *family) takeRoom(ctx context.Context, log *fileLog) error {
-	if log.tape.hasRoom {
-		return nil
-	}
+func (f *family) makeRoom(ctx context.Context, log *fileLog) error {
 	if err := log.stream.ready(ctx); err != nil {
 		return err
 	}
 	f.member.Wait(true)
 	defer f.member.Wait(false)
-	return log.tape.takeRoom(ctx)
+	return log.tape.makeRoom(ctx)
 }
 
 // giveRoom gives back all room.
@@ -370,10 +353,11 @@ func (log *fileLog) add(ctx context.Context, line []byte, long bool) error {
 
 // reportEndless logs once that a log's last line is too long, and continues.
 func (f *family) reportEndless(log *fileLog) {
-	if log.tape.long && !log.endless {
+	position, begins, endless := log.tape.endless()
+	if endless && !log.endless {
 		log.endless = true
 		f.source.logger.Warn("a line of more than 16 MiB is not counted; reading continues after its end: is the file a log?",
-			"file", log.path, "position", log.tape.began.position, "begins", request.Sample(string(log.tape.sample)))
+			"file", log.path, "position", position, "begins", request.Sample(string(begins)))
 	}
 }
 
@@ -382,8 +366,8 @@ func (f *family) learn(s *stream, t *tape) {
 	if s.learned {
 		return
 	}
-	if at := bytes.LastIndexByte(t.rest(), '\n'); at >= 0 {
-		lines := strings.Split(string(logfile.Line(t.rest()[:at], t.lineBegins() == 0)), "\n")
+	if complete := t.lines(); complete != nil {
+		lines := strings.Split(string(complete), "\n")
 		f.choice = s.learn(lines[:min(len(lines), learnLines)], f.choice)
 	}
 }
@@ -394,7 +378,7 @@ var errUnfinished = errors.New("the compressed file is not complete yet")
 // atEnd handles a log that has no more bytes at the moment.
 func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	log.stream.lag.Store(0)
-	if log.tape.compressed != logfile.Plain && isDamage(err) {
+	if log.tape.packed() && isDamage(err) {
 		f.broke(log.path, log.info, err)
 		if !errors.Is(err, logfile.ErrBehind) { // with other bytes behind the end, the text is complete
 			log.tape.discard()
@@ -405,19 +389,19 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	switch {
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
 		return fmt.Errorf("reading %s: %w", log.path, err)
-	case err == io.ErrUnexpectedEOF && log.tape.compressed != logfile.Plain:
+	case err == io.ErrUnexpectedEOF && log.tape.packed():
 		return errUnfinished
 	}
 
 	// The last line of a live file may still grow; that of a packed or rotated file will not.
-	final := log.tape.compressed != logfile.Plain || (log.suffix != "" || log.gone) && f.source.now().Sub(log.grown) > finalAfter
+	final := log.tape.packed() || (log.suffix != "" || log.gone) && f.source.now().Sub(log.grown) > finalAfter
 	if !final {
 		return nil
 	}
 
-	log.ended = log.tape.compressed != logfile.Plain
-	if log.tape.far {
-		if err := f.recall(ctx, log); err != nil {
+	log.ended = log.tape.packed()
+	if log.tape.needsRoom(true) {
+		if err := f.makeRoom(ctx, log); err != nil {
 			return err
 		}
 	}
@@ -430,13 +414,13 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 		return err
 	}
 
-	log.tape.shift() // a long line need not stay in memory
+	log.tape.discard() // a long line need not stay in memory
 	return nil
 }
 
 // lag updates the number of bytes that wait to be read, for the status.
 func (f *family) lag(log *fileLog) {
-	if info, err := log.tape.file.Stat(); err == nil {
+	if info, err := log.tape.stat(); err == nil {
 		log.stream.lag.Store(max(0, info.Size()-log.tape.position()))
 	}
 }
@@ -459,7 +443,7 @@ func (f *family) truncated(ctx context.Context, log *fileLog) {
 // drop closes a log's file once Kafka has all that was read from it. The family opens the file again when it changes.
 func (f *family) drop(ctx context.Context, log *fileLog) {
 	f.putAway(ctx, log)
-	if log.tape.compressed != logfile.Plain {
+	if log.tape.packed() {
 		f.broke(log.path, log.info, io.ErrUnexpectedEOF)
 	}
 }
@@ -481,11 +465,7 @@ func (log *fileLog) keep(position int64) []byte {
 	defer log.known.mu.Unlock()
 	log.setTail(log.tape.before(position))
 	log.tailAt = position
-	if log.blank() {
-		log.tape.findBeginning()
-	}
-
-	begins := log.tape.begins
+	begins := log.tape.beginning()
 	if known := min(position, int64(len(begins))); known > int64(log.size) || known > 0 && log.blank() {
 		log.setHead(begins[:known])
 	}

@@ -14,11 +14,6 @@ import (
 	"weir/internal/varint"
 )
 
-const (
-	headBytes = 1024
-	tailBytes = 64
-)
-
 // An identity distinguishes the files of a log from others: by their first bytes, decompressed, and by the bytes
 // before the position. Names and inodes cannot do that: access.log.1 and access.log.1.gz are one log, and the system
 // reuses inodes.

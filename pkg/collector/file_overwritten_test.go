@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/logfile"
 	"weir/pkg/collector/pace"
 )
 
@@ -191,7 +192,7 @@ func TestAFileThatGrowsAsItIsPutAsideIsReadOn(t *testing.T) {
 
 // TestZerosBeforeALineAreNoPartOfIt lets a writer continue at its own offset in a file that was cut off.
 func TestZerosBeforeALineAreNoPartOfIt(t *testing.T) {
-	for _, hole := range []int{1, 5000, 3 * maxLineBytes} {
+	for _, hole := range []int{1, 5000, 3 * logfile.MaxLine} {
 		b := newBench(t, "access.log")
 		b.append("access.log", strings.Repeat("\x00", hole))
 		b.log("access.log", 3)

@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -402,25 +401,10 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 	f.source.known.save(log)
 }
 
-// behindLastLine is the position after the last line of a file. Bytes after it are an incomplete line, or zeros that
-// may be written over.
-func behindLastLine(file *os.File, size int64) int64 {
-	chunk := make([]byte, chunkBytes)
-	for end := size; end > 0; {
-		begin := max(0, end-chunkBytes)
-		n, _ := file.ReadAt(chunk[:end-begin], begin)
-		if at := bytes.LastIndexByte(chunk[:n], '\n'); at >= 0 {
-			return begin + int64(at) + 1
-		}
-		end = begin
-	}
-	return 0
-}
-
 // open begins to read a log from a file that begins with start. It reports problems itself, and returns errTruncated
 // when the file does not continue the log.
 func (f *family) open(known *knownLog, file found, opened *os.File, start []byte) error {
-	t, err := openTape(opened, file.compressed, start, known.position)
+	t, err := openTape(opened, file.compressed, start, known.position, f.source.known.room)
 	if err == nil && known.last > 0 && !known.endsLike(t.before(t.position())) {
 		t.stop()
 		err = errTruncated
@@ -436,7 +420,6 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		return err
 	}
 
-	t.room = f.source.known.room
 	log := &fileLog{knownLog: known, known: f.source.known, tape: t, inode: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: f.source.now(), at: file.info.ModTime()}
 	notBefore := f.began.notBefore
 	if known.after > 0 {
@@ -448,7 +431,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		keep: log.keep, member: f.member, notBefore: notBefore, lateNotes: true,
 	})
 
-	if log.tape.compressed == logfile.Plain { // of others the length says nothing
+	if !log.tape.packed() { // of others the length says nothing
 		log.stream.measure = func() { f.lag(log) }
 	}
 	f.logs = append(f.logs, log)

@@ -15,6 +15,10 @@ import (
 )
 
 const (
+	headBytes   = 1024 // at the beginning of a file, which identify it
+	tailBytes   = 64   // before the position, which must stay as they are
+	sampleBytes = 200  // of a line that is too long
+
 	chunkBytes   = 128 << 10
 	maxLineBytes = logfile.MaxLine
 	keptBytes    = chunkBytes // of a line that has not ended yet
@@ -64,9 +68,10 @@ type tape struct {
 	} // where a line began that was, or is, not kept completely
 }
 
-// openTape opens a file at a position. The file was identified by begins.
-func openTape(file *os.File, compressed logfile.Kind, begins []byte, position int64) (*tape, error) {
-	t := &tape{file: file, compressed: compressed, begins: withoutZeros(begins), buffer: make([]byte, chunkBytes)}
+// openTape reads an open file from a position on. The file was identified by begins. Its long lines share room; nil is
+// a room of its own.
+func openTape(file *os.File, compressed logfile.Kind, begins []byte, position int64, room *longRoom) (*tape, error) {
+	t := &tape{file: file, compressed: compressed, room: room, begins: withoutZeros(begins), buffer: make([]byte, chunkBytes)}
 	if compressed == logfile.Plain && len(t.begins) > 0 {
 		t.beginsAt = behindHole(file)
 	}
@@ -137,12 +142,38 @@ func (t *tape) before(position int64) []byte {
 	return t.buffer[max(0, end-tailBytes):end]
 }
 
+// packed reports whether the file is compressed.
+func (t *tape) packed() bool { return t.compressed != logfile.Plain }
+
+// stat returns the present state of the file.
+func (t *tape) stat() (os.FileInfo, error) { return t.file.Stat() }
+
+// lines returns the complete lines that were read and not taken; nil when there are none.
+func (t *tape) lines() []byte {
+	at := bytes.LastIndexByte(t.rest(), '\n')
+	if at < 0 {
+		return nil
+	}
+	return logfile.Line(t.rest()[:at], t.lineBegins() == 0)
+}
+
+// endless reports whether the present line is too long, where it begins, and how.
+func (t *tape) endless() (position int64, begins []byte, is bool) {
+	return t.began.position, t.sample, t.long
+}
+
+// memory is the number of bytes that the tape keeps.
+func (t *tape) memory() int { return len(t.buffer) }
+
 // rest returns the bytes that no line has taken yet.
 func (t *tape) rest() []byte { return t.buffer[t.read:t.filled] }
 
 // line takes the next complete line, without its end. long means that it was too long: then only its beginning is
 // returned.
 func (t *tape) line() (line []byte, long, ok bool) {
+	if t.hasRoom && t.filled-t.read <= chunkBytes {
+		t.shift() // the long line was taken: give the room back before the next line, which may have to wait
+	}
 	rest := t.rest()
 	end := bytes.IndexByte(rest, '\n')
 	if end < 0 {
@@ -217,15 +248,32 @@ func (t *tape) goFar(text []byte) {
 	t.sample = bytes.Clone(text[:min(len(text), sampleBytes)])
 }
 
-// toRecall reports whether a line that was passed over has ended.
-func (t *tape) toRecall() bool { return t.far && bytes.IndexByte(t.rest(), '\n') >= 0 }
+// needsRoom reports whether makeRoom has to be called before the next line is taken or more is read. final means that
+// nothing more comes.
+func (t *tape) needsRoom(final bool) bool {
+	switch {
+	case t.far:
+		return final || bytes.IndexByte(t.rest(), '\n') >= 0 // a line that was passed over has ended
+	case t.hasRoom || t.compressed == logfile.Plain:
+		return false
+	}
+	return len(t.rest()) > keptBytes && bytes.IndexByte(t.rest(), '\n') < 0
+}
 
-// recall reads a line that was passed over again, up to the position where the file was read. It needs room.
-func (t *tape) recall() error {
+// makeRoom waits until the tape may have a long line in memory, and reads a line again that was passed over, up to the
+// position where the file was read.
+func (t *tape) makeRoom(ctx context.Context) error {
+	if err := t.takeRoom(ctx); err != nil {
+		return err
+	}
+	if !t.far {
+		return nil
+	}
 	if t.base+int64(t.filled)-t.textBegins > largeBytes-tailBytes { // as after a large hole
 		t.far, t.long = false, true
 		return nil
 	}
+
 	err := t.readAgain()
 	if err != nil {
 		t.giveRoom()
@@ -256,14 +304,15 @@ func (t *tape) readAgain() error {
 	return nil
 }
 
-// grows reports whether the next read needs room: that of a long line in a compressed file.
-func (t *tape) grows() bool { return t.compressed != logfile.Plain && len(t.rest()) > keptBytes }
+// holdsRoom reports whether the tape has a long line in memory. It must not wait for other logs then.
+func (t *tape) holdsRoom() bool { return t.hasRoom }
 
 // takeRoom waits until the tape may have a long line in memory.
 func (t *tape) takeRoom(ctx context.Context) error {
 	if t.hasRoom || t.room == nil {
 		return nil
 	}
+
 	select {
 	case t.room.taken <- struct{}{}:
 		t.hasRoom = true
@@ -288,6 +337,9 @@ type longRoom struct {
 }
 
 func newLongRoom() *longRoom { return &longRoom{taken: make(chan struct{}, longLines)} }
+
+// used is the number of tapes that have room.
+func (r *longRoom) used() int { return len(r.taken) }
 
 // buffer returns a buffer of largeBytes.
 func (r *longRoom) buffer() []byte {
@@ -464,14 +516,15 @@ func (t *tape) sameBeginning() error {
 	return nil
 }
 
-// findBeginning looks for the first bytes of a file that had only zeros before.
-func (t *tape) findBeginning() {
-	if len(t.begins) > 0 || t.compressed != logfile.Plain {
-		return
+// beginning returns the first bytes of a file that is not compressed, without zeros at the end. Those of a file that had
+// only zeros before are looked for again.
+func (t *tape) beginning() []byte {
+	if len(t.begins) == 0 && t.compressed == logfile.Plain {
+		if start, _, err := head(t.file, logfile.Plain); err == nil {
+			t.begins, t.beginsAt = withoutZeros(start), behindHole(t.file)
+		}
 	}
-	if start, _, err := head(t.file, logfile.Plain); err == nil {
-		t.begins, t.beginsAt = withoutZeros(start), behindHole(t.file)
-	}
+	return t.begins
 }
 
 // behindHole is the position where a log begins in a file whose first headBytes or more are zeros: at the first byte
@@ -570,4 +623,19 @@ func (t *tape) stop() {
 	if t.reader != nil {
 		t.reader.Close()
 	}
+}
+
+// behindLastLine is the position after the last line of a file. Bytes after it are an incomplete line, or zeros that
+// may be written over.
+func behindLastLine(file *os.File, size int64) int64 {
+	chunk := make([]byte, chunkBytes)
+	for end := size; end > 0; {
+		begin := max(0, end-chunkBytes)
+		n, _ := file.ReadAt(chunk[:end-begin], begin)
+		if at := bytes.LastIndexByte(chunk[:n], '\n'); at >= 0 {
+			return begin + int64(at) + 1
+		}
+		end = begin
+	}
+	return 0
 }

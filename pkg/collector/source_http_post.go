@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+
+	"weir/internal/logfile"
 )
 
 const (
@@ -113,8 +115,8 @@ func (p *post) fill(m *memory, from io.Reader, most int64) error {
 
 // add gives a record to the stream. Its position is its number.
 func (p *post) add(ctx context.Context, s *stream, record []byte) error {
-	if !p.json && len(record) > maxLineBytes {
-		return s.lost(ctx, record[:maxLineBytes], reasonLong, s.position+1)
+	if !p.json && len(record) > logfile.MaxLine {
+		return s.lost(ctx, record[:logfile.MaxLine], reasonLong, s.position+1)
 	}
 	return s.add(ctx, record, s.position+1)
 }

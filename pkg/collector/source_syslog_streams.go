@@ -142,7 +142,6 @@ type framer struct {
 func newFramer(r io.Reader) *framer { return &framer{reader: bufio.NewReaderSize(r, maxMessageBytes)} }
 
 const (
-	sampleBytes   = 200
 	maxDigits     = 8
 	maxFrameBytes = 64 << 20 // a larger number is no length
 )

@@ -108,7 +108,7 @@ func readAll(b testing.TB, path string, each func([]byte)) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	t, err := openTape(file, "", nil, 0)
+	t, err := openTape(file, "", nil, 0, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
