@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/logfile"
+	"weir/pkg/collector/tape"
 )
 
 // A brokenFile is a packed file that cannot be read to its end: it is cut off, or damaged.
@@ -28,7 +29,7 @@ type brokenError struct{ error }
 func (brokenError) Is(target error) bool { return target == errBroken }
 
 // isBroken reports whether an error is about the content of a packed file, not about reading it.
-func isBroken(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) || isDamage(err) }
+func isBroken(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) || tape.IsDamage(err) }
 
 // broke notes that a packed file, in the state of info, is cut off or damaged. The family does not open it again until
 // it changes.

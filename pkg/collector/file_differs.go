@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"weir/internal/logfile"
+	"weir/pkg/collector/tape"
 )
 
 // differ reports whether a file is another log, although it begins like a log that another family reads. The two files
@@ -27,8 +28,8 @@ func (k *knownLogs) differ(log *knownLog, opened *os.File, file found) bool {
 		return false
 	}
 	defer own.Close()
-	there, ok := bytesBefore(opened, file.info.Size(), tailBytes)
-	logged, same := bytesBefore(own, file.info.Size(), tailBytes)
+	there, ok := bytesBefore(opened, file.info.Size(), tape.TailBytes)
+	logged, same := bytesBefore(own, file.info.Size(), tape.TailBytes)
 	return ok && same && !bytes.Equal(there, logged) && known.isIn(own)
 }
 
@@ -38,7 +39,7 @@ func (i *identity) isIn(own *os.File) bool {
 	if err != nil || inodeOf(info) != i.id {
 		return false
 	}
-	start, _, err := head(own, logfile.Plain)
+	start, _, err := tape.Head(own, logfile.Plain)
 	certain, _ := i.beginsLike(start)
 	return err == nil && certain
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/tape"
 )
 
 // unread is the number of lines that were not read for a reason since the collector was opened.
@@ -190,13 +191,13 @@ func TestManyLongLines(t *testing.T) {
 	settle := func() {
 		for _, f := range families {
 			f.settle(t)
-			if n := f.logs[0].tape.memory(); n > smallBytes {
+			if n := f.logs[0].tape.Memory(); n > 256<<10 {
 				t.Errorf("%d bytes are kept of %s", n, f.path)
 			}
 		}
 	}
 	open()
-	for _, length := range []int{keptBytes, 3 << 20, 15 << 20} {
+	for _, length := range []int{128 << 10, 3 << 20, 15 << 20} {
 		for i := range families {
 			name := fmt.Sprintf("%d.log", i)
 			var begins string
@@ -231,7 +232,7 @@ func TestManyLongLines(t *testing.T) {
 			t.Errorf("%v are %s", got, why)
 		}
 	}
-	if n := families[0].source.known.room.used(); n > 0 {
+	if n := families[0].source.known.room.Used(); n > 0 {
 		t.Errorf("%d have room that they do not need", n)
 	}
 }
@@ -239,7 +240,7 @@ func TestManyLongLines(t *testing.T) {
 // More files than may have a long line in memory at a time are read all the same: the others wait for room.
 func TestLongLinesAtTheSameTime(t *testing.T) {
 	b := newBench(t, "*.log*")
-	for i := range 3 * longLines {
+	for i := range 3 * tape.LongLines {
 		name := fmt.Sprintf("%d.log", i)
 		for range 3 {
 			begins, ends := b.longLine(5 << 20)
@@ -251,7 +252,7 @@ func TestLongLinesAtTheSameTime(t *testing.T) {
 	}
 	b.start()
 	b.await()
-	until(t, "the room to be free", func() bool { return b.collector.known.room.used() == 0 })
+	until(t, "the room to be free", func() bool { return b.collector.known.room.Used() == 0 })
 }
 
 // A file may be written over while a long line of it has not ended.
@@ -274,7 +275,7 @@ func TestALongLineThatIsWrittenOver(t *testing.T) {
 			b.append("access.log", b.line())
 			f.settle(t)
 			b.sink.await(t, b.want)
-			if n := f.logs[len(f.logs)-1].tape.memory(); n > smallBytes {
+			if n := f.logs[len(f.logs)-1].tape.Memory(); n > 256<<10 {
 				t.Errorf("%d bytes are kept", n)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/logfile"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/tape"
 	"weir/pkg/request"
 )
 
@@ -53,7 +54,7 @@ type fileLog struct {
 	*knownLog
 	known   *knownLogs
 	stream  *stream
-	tape    *tape
+	tape    *tape.Tape
 	inode   inode
 	path    string
 	suffix  string
@@ -117,7 +118,7 @@ func (f *family) run(ctx context.Context) {
 // again, as after the end of a process; everything else is read again.
 func (f *family) restart(ctx context.Context) error {
 	for _, log := range f.logs {
-		_ = contained(func() error { log.tape.close(); return nil })
+		_ = contained(func() error { log.tape.Close(); return nil })
 		log.stream.abandon()
 	}
 	f.logs, f.choice, f.undecided = nil, nil, true
@@ -174,7 +175,7 @@ func (f *family) closeAll() {
 
 func (f *family) close(log *fileLog) {
 	log.stream.close()
-	log.tape.close()
+	log.tape.Close()
 	f.source.known.release(log.knownLog, log.stream)
 }
 
@@ -227,11 +228,11 @@ func (f *family) tidy() {
 			continue
 		}
 
-		info, err := log.tape.stat()
+		info, err := log.tape.Stat()
 		switch {
 		case log.ended:
 			f.finished[log.inode] = log.info
-		case err == nil && info.Size() != log.tape.readTo(): // written just now
+		case err == nil && info.Size() != log.tape.ReadTo(): // written just now
 			kept = append(kept, log)
 			continue
 		case err == nil:
@@ -260,13 +261,13 @@ func (f *family) read(ctx context.Context) error {
 		}
 
 		switch {
-		case errors.Is(err, errTruncated):
+		case errors.Is(err, tape.ErrTruncated):
 			f.truncated(ctx, log)
 			i = -1
 		case errors.Is(err, errUnfinished):
 			f.drop(ctx, log)
 			i = -1
-		case err != nil && log.tape.holdsRoom() && ctx.Err() == nil: // of a file that cannot be read at the moment
+		case err != nil && log.tape.HoldsRoom() && ctx.Err() == nil: // of a file that cannot be read at the moment
 			f.putAway(ctx, log)
 			return err
 		case err != nil:
@@ -287,12 +288,12 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 			return err
 		}
 
-		if err := log.tape.more(); err != nil {
+		if err := log.tape.More(); err != nil {
 			return f.atEnd(ctx, log, err)
 		}
 		log.grown = f.source.now()
 		f.lag(log)
-		if f.moved.Load() && !log.tape.holdsRoom() {
+		if f.moved.Load() && !log.tape.HoldsRoom() {
 			return nil
 		}
 	}
@@ -303,7 +304,7 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 // lines gives the stream the complete lines that the tape has.
 func (f *family) lines(ctx context.Context, log *fileLog) error {
 	s, t := log.stream, log.tape
-	if t.needsRoom(false) {
+	if t.NeedsRoom(false) {
 		if err := f.makeRoom(ctx, log); err != nil {
 			return err
 		}
@@ -311,10 +312,10 @@ func (f *family) lines(ctx context.Context, log *fileLog) error {
 
 	f.learn(s, t)
 	for {
-		line, long, ok := t.line()
+		line, long, ok := t.Line()
 		if !ok {
 			f.reportEndless(log)
-			if t.needsRoom(false) { // for the next bytes
+			if t.NeedsRoom(false) { // for the next bytes
 				return f.makeRoom(ctx, log)
 			}
 			return nil
@@ -333,27 +334,27 @@ func (f *family) makeRoom(ctx context.Context, log *fileLog) error {
 	}
 	f.member.Wait(true)
 	defer f.member.Wait(false)
-	return log.tape.makeRoom(ctx)
+	return log.tape.MakeRoom(ctx)
 }
 
 // giveRoom gives back all room.
 func (f *family) giveRoom() {
 	for _, log := range f.logs {
-		log.tape.giveRoom()
+		log.tape.GiveRoom()
 	}
 }
 
 // add gives the stream a line of the tape; of a line that is too long, its beginning.
 func (log *fileLog) add(ctx context.Context, line []byte, long bool) error {
 	if long {
-		return log.stream.lost(ctx, line, reasonLong, log.tape.position())
+		return log.stream.lost(ctx, line, reasonLong, log.tape.Position())
 	}
-	return log.stream.add(ctx, line, log.tape.position())
+	return log.stream.add(ctx, line, log.tape.Position())
 }
 
 // reportEndless logs once that a log's last line is too long, and continues.
 func (f *family) reportEndless(log *fileLog) {
-	position, begins, endless := log.tape.endless()
+	position, begins, endless := log.tape.Endless()
 	if endless && !log.endless {
 		log.endless = true
 		f.source.logger.Warn("a line of more than 16 MiB is not counted; reading continues after its end: is the file a log?",
@@ -362,11 +363,11 @@ func (f *family) reportEndless(log *fileLog) {
 }
 
 // learn finds out the format from the lines on the tape, unless the format of the log before fits them.
-func (f *family) learn(s *stream, t *tape) {
+func (f *family) learn(s *stream, t *tape.Tape) {
 	if s.learned {
 		return
 	}
-	if complete := t.lines(); complete != nil {
+	if complete := t.Lines(); complete != nil {
 		lines := strings.Split(string(complete), "\n")
 		f.choice = s.learn(lines[:min(len(lines), learnLines)], f.choice)
 	}
@@ -378,10 +379,10 @@ var errUnfinished = errors.New("the compressed file is not complete yet")
 // atEnd handles a log that has no more bytes at the moment.
 func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	log.stream.lag.Store(0)
-	if log.tape.packed() && isDamage(err) {
+	if log.tape.Packed() && tape.IsDamage(err) {
 		f.broke(log.path, log.info, err)
 		if !errors.Is(err, logfile.ErrBehind) { // with other bytes behind the end, the text is complete
-			log.tape.discard()
+			log.tape.Discard()
 		}
 		err = io.EOF
 	}
@@ -389,24 +390,24 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	switch {
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
 		return fmt.Errorf("reading %s: %w", log.path, err)
-	case err == io.ErrUnexpectedEOF && log.tape.packed():
+	case err == io.ErrUnexpectedEOF && log.tape.Packed():
 		return errUnfinished
 	}
 
 	// The last line of a live file may still grow; that of a packed or rotated file will not.
-	final := log.tape.packed() || (log.suffix != "" || log.gone) && f.source.now().Sub(log.grown) > finalAfter
+	final := log.tape.Packed() || (log.suffix != "" || log.gone) && f.source.now().Sub(log.grown) > finalAfter
 	if !final {
 		return nil
 	}
 
-	log.ended = log.tape.packed()
-	if log.tape.needsRoom(true) {
+	log.ended = log.tape.Packed()
+	if log.tape.NeedsRoom(true) {
 		if err := f.makeRoom(ctx, log); err != nil {
 			return err
 		}
 	}
 
-	rest, long := log.tape.last()
+	rest, long := log.tape.Last()
 	if len(rest) == 0 {
 		return nil
 	}
@@ -414,14 +415,14 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 		return err
 	}
 
-	log.tape.discard() // a long line need not stay in memory
+	log.tape.Discard() // a long line need not stay in memory
 	return nil
 }
 
 // lag updates the number of bytes that wait to be read, for the status.
 func (f *family) lag(log *fileLog) {
-	if info, err := log.tape.stat(); err == nil {
-		log.stream.lag.Store(max(0, info.Size()-log.tape.position()))
+	if info, err := log.tape.Stat(); err == nil {
+		log.stream.lag.Store(max(0, info.Size()-log.tape.Position()))
 	}
 }
 
@@ -443,14 +444,14 @@ func (f *family) truncated(ctx context.Context, log *fileLog) {
 // drop closes a log's file once Kafka has all that was read from it. The family opens the file again when it changes.
 func (f *family) drop(ctx context.Context, log *fileLog) {
 	f.putAway(ctx, log)
-	if log.tape.packed() {
+	if log.tape.Packed() {
 		f.broke(log.path, log.info, io.ErrUnexpectedEOF)
 	}
 }
 
 // putAway closes a log's file once Kafka has all that was read from it. The next scan opens it again.
 func (f *family) putAway(ctx context.Context, log *fileLog) {
-	log.tape.discard()
+	log.tape.Discard()
 	if err := log.stream.drain(ctx); err != nil {
 		f.failed(ctx, err)
 	}
@@ -463,9 +464,9 @@ func (f *family) putAway(ctx context.Context, log *fileLog) {
 func (log *fileLog) keep(position int64) []byte {
 	log.known.mu.Lock()
 	defer log.known.mu.Unlock()
-	log.setTail(log.tape.before(position))
+	log.setTail(log.tape.Before(position))
 	log.tailAt = position
-	begins := log.tape.beginning()
+	begins := log.tape.Beginning()
 	if known := min(position, int64(len(begins))); known > int64(log.size) || known > 0 && log.blank() {
 		log.setHead(begins[:known])
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"weir/internal/varint"
+	"weir/pkg/collector/tape"
 )
 
 // An identity distinguishes the files of a log from others: by their first bytes, decompressed, and by the bytes
@@ -47,7 +48,7 @@ func opening(head []byte, complete bool) (text []byte, ok bool) {
 			return head[:at], true
 		}
 	}
-	return head, len(head) >= headBytes || complete && len(head) > 0
+	return head, len(head) >= tape.HeadBytes || complete && len(head) > 0
 }
 
 // beginsLike reports whether a file that begins with head may belong to the log: certain when the file has all the
@@ -70,13 +71,13 @@ func (i *identity) setHead(head []byte) {
 	i.head, i.size = xxhash.Sum64(head), len(head)
 }
 
-var blankHead = xxhash.Sum64(make([]byte, headBytes))
+var blankHead = xxhash.Sum64(make([]byte, tape.HeadBytes))
 
 // blank reports whether nothing was written yet where the log begins.
-func (i *identity) blank() bool { return i.size == headBytes && i.head == blankHead }
+func (i *identity) blank() bool { return i.size == tape.HeadBytes && i.head == blankHead }
 
 func (i *identity) setTail(before []byte) {
-	before = before[max(0, len(before)-tailBytes):]
+	before = before[max(0, len(before)-tape.TailBytes):]
 	i.tail, i.last = xxhash.Sum64(before), len(before)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/tape"
 )
 
 // A knownLog is a log in the journal. knownLogs.mu guards its fields. While the log is read, position and reached are
@@ -38,7 +39,7 @@ type knownLogs struct {
 	now     func() time.Time
 	journal *journal.Journal
 	cuts    *fileCuts
-	room    *longRoom // of their tapes
+	room    *tape.Room // of their tapes
 
 	mu       sync.Mutex
 	logs     []*knownLog
@@ -47,7 +48,7 @@ type knownLogs struct {
 }
 
 func newKnownLogs(j *journal.Journal, cuts *fileCuts, now func() time.Time) *knownLogs {
-	k := &knownLogs{now: now, journal: j, cuts: cuts, room: newLongRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
+	k := &knownLogs{now: now, journal: j, cuts: cuts, room: tape.NewRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
 	for _, log := range j.Logs() {
 		if pattern, ok := strings.CutPrefix(log.Source, patternPrefix); ok {
 			k.patterns[pattern] = log.Reached
@@ -110,7 +111,7 @@ func (k *knownLogs) candidates(head []byte, id inode, live string) (certain, pos
 // mayBeOf reports whether a log may have a file in a family. Logs of different families may begin with the same few
 // lines. They count as one only if a long beginning is known, or the log's own file no longer exists.
 func (log *knownLog) mayBeOf(id inode, live string) bool {
-	if log.live == live || log.identity.id == id || log.size >= headBytes {
+	if log.live == live || log.identity.id == id || log.size >= tape.HeadBytes {
 		return true
 	}
 	_, err := os.Stat(log.live)
@@ -182,7 +183,7 @@ func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *kno
 	defer k.mu.Unlock()
 	log := &knownLog{identity: identity{live: f.path, id: id, line: xxhash.Sum64(text), day: k.today()}, reached: pace.NoTime, owner: f}
 	log.setHead(head)
-	if begins := withoutZeros(head); len(begins) > 0 {
+	if begins := tape.WithoutZeros(head); len(begins) > 0 {
 		log.setHead(begins) // zeros may be written over
 	}
 

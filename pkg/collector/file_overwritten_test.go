@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/logfile"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/tape"
 )
 
 // family makes the one family of the bench's files; the test decides when it looks and reads.
@@ -76,7 +77,7 @@ func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
 		}},
 		{"after a part was read", func(_ *bench, f *family, over func()) {
 			f.scan()
-			if err := f.logs[0].tape.more(); err != nil {
+			if err := f.logs[0].tape.More(); err != nil {
 				f.source.logger.Error("more", "error", err)
 			}
 			over()
@@ -87,7 +88,7 @@ func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
 		}},
 		{"while a cut is made", func(b *bench, f *family, over func()) {
 			f.scan()
-			if err := f.logs[0].tape.more(); err != nil {
+			if err := f.logs[0].tape.More(); err != nil {
 				b.t.Error(err)
 			}
 			if err := f.lines(b.t.Context(), f.logs[0]); err != nil {
@@ -136,7 +137,7 @@ func TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := lines(8)
-	if i := len(first); !bytes.Equal(first[i-tailBytes:], []byte(text)[i-tailBytes:i]) {
+	if i := len(first); !bytes.Equal(first[i-tape.TailBytes:], []byte(text)[i-tape.TailBytes:i]) {
 		t.Fatal("the lines are not alike")
 	}
 	if err := os.WriteFile(b.path("access.log"), []byte(text), 0o600); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/tape"
 	"weir/pkg/request"
 )
 
@@ -19,7 +20,7 @@ func (b *bench) linesApart(name string, begin time.Time, short, long int) string
 	for n := range short + long {
 		at, more := begin.Add(time.Duration(n)*10*time.Minute), ""
 		if n >= short {
-			more = strings.Repeat("x", smallBytes)
+			more = strings.Repeat("x", 256<<10)
 		}
 		fmt.Fprintf(&text, "203.0.113.7 - - [%s] \"GET /%s?%s HTTP/1.1\" 200 2 \"-\" \"test\"\n", at.Format("02/Jan/2006:15:04:05 -0700"), name, more)
 		b.want["per-ip 203.0.113.7"]++
@@ -38,7 +39,7 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 			b.config.Logger = heard.logger()
 			begin := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
 			const short, long = inFlightCuts - 5, 10
-			for i := range longLines {
+			for i := range tape.LongLines {
 				name := fmt.Sprintf("%d.log", i)
 				b.append(name, b.linesApart(name, begin, short, long))
 				if packed != "" {
@@ -57,16 +58,16 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 						waiting++
 					}
 				}
-				return waiting == longLines
+				return waiting == tape.LongLines
 			})
 			b.append("slow.part", b.linesApart("slow", begin.Add(-24*time.Hour), short, long))
 			b.rename("slow.part", "slow.log")
-			until(t, "the slowest log to be found", func() bool { return len(b.collector.Status().Sources[0].Logs) > longLines })
+			until(t, "the slowest log to be found", func() bool { return len(b.collector.Status().Sources[0].Logs) > tape.LongLines })
 			(<-gate).Leave()
 			b.await()
 
 			book := newTextbook(t, b.sink)
-			if hits := book.count(); hits != (longLines+1)*(short+long) || book.tooLate > 0 {
+			if hits := book.count(); hits != (tape.LongLines+1)*(short+long) || book.tooLate > 0 {
 				t.Errorf("%d hits, %d of them too late", hits, book.tooLate)
 			}
 			if heard.has("made no progress") {

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/logfile"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/tape"
 )
 
 // scan finds the family's files and opens those that have something to read.
@@ -203,7 +204,7 @@ func (f *family) sniff(file *found, opened *os.File) (ok bool) {
 // identify finds the log that a file belongs to, and takes the file if the log is to be read from it.
 func (f *family) identify(file found, opened *os.File) (taken bool) {
 	compressed := file.compressed
-	start, complete, err := head(opened, compressed)
+	start, complete, err := tape.Head(opened, compressed)
 	switch {
 	case err == nil:
 	case compressed != logfile.Plain && isBroken(err):
@@ -295,7 +296,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 	}
 
 	err := f.open(log, file, opened, start)
-	if err == errTruncated && log.isOf(file) {
+	if err == tape.ErrTruncated && log.isOf(file) {
 		return f.goOn(log, file, opened, start), true
 	}
 	if err == nil {
@@ -310,7 +311,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 // beginning, but not the bytes that were read last. A loss of power does that: it takes bytes that the disk had not
 // stored.
 func (log *knownLog) isOf(file found) bool {
-	return log.size >= headBytes && log.identity.id == inodeOf(file.info) && file.compressed == logfile.Plain
+	return log.size >= tape.HeadBytes && log.identity.id == inodeOf(file.info) && file.compressed == logfile.Plain
 }
 
 // goOn reads such a file as another log. Requests that are not newer than the last one read were read before.
@@ -352,11 +353,11 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	}
 
 	// A plain file that cannot be read now may be either; it is looked at again.
-	if fault != errTruncated {
+	if fault != tape.ErrTruncated {
 		f.undecided = true
 		return true
 	}
-	if file.info.Size() >= log.position || log.size < headBytes {
+	if file.info.Size() >= log.position || log.size < tape.HeadBytes {
 		return false
 	}
 
@@ -371,7 +372,7 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 
 // readWhole reports whether a file is known to have nothing left, without reading it.
 func (f *family) readWhole(log *knownLog, file found, opened *os.File) bool {
-	size, ok := uncompressedSize(opened, file.compressed, file.info.Size())
+	size, ok := tape.UncompressedSize(opened, file.compressed, file.info.Size())
 	if ok {
 		return size == uint32(log.position)
 	}
@@ -391,9 +392,9 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 	if file.compressed != logfile.Plain {
 		log.done = true
 	} else {
-		log.position = behindLastLine(opened, file.info.Size())
+		log.position = tape.AfterLastLine(opened, file.info.Size())
 		log.tailAt = log.position
-		before := make([]byte, min(log.position, tailBytes))
+		before := make([]byte, min(log.position, tape.TailBytes))
 		n, _ := opened.ReadAt(before, log.position-int64(len(before)))
 		log.setTail(before[:n])
 	}
@@ -404,14 +405,14 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 // open begins to read a log from a file that begins with start. It reports problems itself, and returns errTruncated
 // when the file does not continue the log.
 func (f *family) open(known *knownLog, file found, opened *os.File, start []byte) error {
-	t, err := openTape(opened, file.compressed, start, known.position, f.source.known.room)
-	if err == nil && known.last > 0 && !known.endsLike(t.before(t.position())) {
-		t.stop()
-		err = errTruncated
+	t, err := tape.Open(opened, file.compressed, start, known.position, f.source.known.room)
+	if err == nil && known.last > 0 && !known.endsLike(t.Before(t.Position())) {
+		t.Stop()
+		err = tape.ErrTruncated
 	}
 	if err != nil {
 		switch {
-		case errors.Is(err, errTruncated):
+		case errors.Is(err, tape.ErrTruncated):
 		case file.compressed != logfile.Plain && isBroken(err):
 			f.broke(file.path, file.info, err)
 		default:
@@ -431,7 +432,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		keep: log.keep, member: f.member, notBefore: notBefore, lateNotes: true,
 	})
 
-	if !log.tape.packed() { // of others the length says nothing
+	if !log.tape.Packed() { // of others the length says nothing
 		log.stream.measure = func() { f.lag(log) }
 	}
 	f.logs = append(f.logs, log)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/pkg/collector/tape"
 	"weir/pkg/hit"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -108,20 +109,20 @@ func readAll(b testing.TB, path string, each func([]byte)) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	t, err := openTape(file, "", nil, 0, nil)
+	t, err := tape.Open(file, "", nil, 0, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer t.close()
+	defer t.Close()
 	for {
 		for {
-			line, _, ok := t.line()
+			line, _, ok := t.Line()
 			if !ok {
 				break
 			}
 			each(line)
 		}
-		if t.more() != nil {
+		if t.More() != nil {
 			return
 		}
 	}
