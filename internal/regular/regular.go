@@ -14,6 +14,9 @@ var errNotRegular = errors.New("it is no regular file; write the path of one")
 // process would not read its other files again either. The pipes of a shell (/dev/fd/63) and /dev/stdin are read.
 func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: failed.Err} // as for any file that is read
+	}
 	if err != nil {
 		return nil, err
 	}

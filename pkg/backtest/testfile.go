@@ -3,11 +3,11 @@ package backtest
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"weir/internal/regular"
 	"weir/internal/yamlfile"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -16,7 +16,7 @@ import (
 // RunTests reads a file of tests (docs/testing-rules.md) and runs them. An error means that the file, or one that it
 // names, could not be read. It is yamlfile.Faults if the places of the mistakes are known.
 func RunTests(ctx context.Context, path string) (*TestReport, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

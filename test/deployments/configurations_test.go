@@ -3,6 +3,7 @@ package deployments
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -88,6 +89,53 @@ func TestChart(t *testing.T) {
 				t.Error(kinds)
 			}
 		})
+	}
+}
+
+// Values that make a manifest that cannot work are refused, and others change what depends on them.
+func TestValuesOfTheChart(t *testing.T) {
+	helm := program(t, "helm", "go install helm.sh/helm/v3/cmd/helm@v3.19.0")
+	template := func(set ...string) (string, error) {
+		args := []string{"template", "weir", filepath.Join(root, "helm", "weir"), "--kube-version", "1.31.0"}
+		for _, value := range set {
+			args = append(args, "--set", value)
+		}
+		out, err := exec.Command(helm, args...).CombinedOutput()
+		return string(out), err
+	}
+
+	for remedy, set := range map[string][]string{
+		"there can be one aggregator":      {"config.store=disk"},
+		"name the brokers of your Kafka":   {"config.kafka.brokers=embedded"},
+		"they need a Secret with keys":     {"existingSecret="},
+		"probes have no client":            {"config.enforcer.tls.cert=c", "config.enforcer.tls.key=k", "config.enforcer.tls.clients=r"},
+		"write a ServiceMonitor with your": {"config.aggregator.tls.cert=c", "config.aggregator.tls.key=k", "serviceMonitor.enabled=true"},
+	} {
+		if out, err := template(set...); err == nil || !strings.Contains(out, remedy) {
+			t.Errorf("%v: %v\n%s", set, err, out)
+		}
+	}
+
+	for _, c := range []struct {
+		set  string
+		want map[string]int // a text, and how often it is there
+	}{
+		{"mode=any", map[string]int{"scheme: HTTPS": 0, "scheme: HTTP}": 6, "port: 7431, targetPort": 1, "kind: Service\n": 3}},
+		{"config.enforcer.tls.cert=c,config.enforcer.tls.key=k", map[string]int{"scheme: HTTPS": 2, "scheme: HTTP}": 4}},
+		{"enforcer.service.type=LoadBalancer", map[string]int{"port: 7431, targetPort": 1, "name: weir-enforcer-admin": 1, "kind: Service\n": 4}},
+		{"config.store=disk,aggregator.replicas=1", map[string]int{"type: Recreate": 1}},
+		{"collector.kind=DaemonSet,collector.hostLogs=/var/log/pods/", map[string]int{"mountPath: /var/log/pods": 1}},
+		{"collector.kind=DaemonSet", map[string]int{"mountPath: /var/log/pods": 1, "mountPath: /var/log/containers": 1}},
+	} {
+		out, err := template(c.set)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", c.set, err, out)
+		}
+		for text, want := range c.want {
+			if got := strings.Count(out, text); got != want {
+				t.Errorf("%s: %q is there %d times, want %d", c.set, text, got, want)
+			}
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/command"
+	"weir/internal/regular"
 	"weir/internal/yamlfile"
 	"weir/pkg/rule"
 )
@@ -121,7 +122,7 @@ func (k *checkCommand) read(name string, stdin io.Reader) (data []byte, path str
 		data, err = io.ReadAll(stdin)
 		return data, "stdin", err
 	}
-	data, err = os.ReadFile(name)
+	data, err = regular.ReadFile(name)
 	return data, name, err
 }
 

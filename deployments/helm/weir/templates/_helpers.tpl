@@ -38,6 +38,27 @@ app.kubernetes.io/component: {{ .part }}
 {{- merge $own (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
 
+{{/* HTTP, or HTTPS where the part's address is encrypted: {root, part}. */}}
+{{- define "weir.scheme" -}}
+{{- $tls := dig "tls" dict (default dict (get .root.Values.config .part)) | default dict -}}
+{{- if $tls.clients -}}
+{{- fail (printf "config.%s.tls.clients: Kubernetes' probes have no client certificate; use keys" .part) -}}
+{{- end -}}
+{{- ternary "HTTPS" "HTTP" (not (empty $tls.cert)) -}}
+{{- end -}}
+
+{{/* What the chart cannot run. */}}
+{{- define "weir.check" -}}
+{{- if not .Values.existingConfigMap -}}
+{{- if eq (toString (dig "kafka" "brokers" "" .Values.config)) "embedded" -}}
+{{- fail "config.kafka.brokers: the parts run in pods of their own, so name the brokers of your Kafka" -}}
+{{- end -}}
+{{- if and (eq (toString .Values.config.store) "disk") (gt (int .Values.aggregator.replicas) 1) -}}
+{{- fail "config.store: with disk there can be one aggregator; set aggregator.replicas=1, or use Redis" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The pod of a part: {root, part, values, ports, mounts, volumes, node}; node says that it reads the node's logs. */}}
 {{- define "weir.pod" -}}
 {{- $root := and .node .values.asRoot -}}
@@ -98,10 +119,10 @@ spec:
         - {name: {{ $name }}, containerPort: {{ $port }}}
         {{- end }}
       livenessProbe:
-        httpGet: {path: /healthz, port: admin}
+        httpGet: {path: /healthz, port: admin, scheme: {{ include "weir.scheme" (dict "root" .root "part" .part) }}}
         periodSeconds: 10
       readinessProbe:
-        httpGet: {path: /readyz, port: admin}
+        httpGet: {path: /readyz, port: admin, scheme: {{ include "weir.scheme" (dict "root" .root "part" .part) }}}
         periodSeconds: 5
       securityContext:
         allowPrivilegeEscalation: false
@@ -119,7 +140,7 @@ spec:
     - name: config
       configMap: {name: {{ include "weir.configMap" .root }}}
     - name: secrets
-      secret: {secretName: {{ .root.Values.existingSecret }}}
+      secret: {secretName: {{ required "existingSecret: pods listen beyond loopback, so they need a Secret with keys.yaml" .root.Values.existingSecret }}}
     {{- range .volumes }}
     - {{ toYaml . | nindent 6 | trim }}
     {{- end }}
