@@ -134,7 +134,7 @@ func (d *dispatcher) launch(now time.Time) time.Duration {
 		// A partition that failed is sent alone, so that it cannot fail the others of its broker again.
 		case d.lanes[partition].trouble.times > 0:
 			d.start(&request{leader: leader, alone: true, batches: []batch{d.nextBatch(partition)}})
-		// One shared request at a time for each broker: what comes meanwhile goes into the next, which makes batches
+		// One shared request at a time for each broker: messages that come meanwhile go into the next, so batches are
 		// larger under load.
 		case d.busy[leader]:
 		case requests[leader] == nil:

@@ -125,7 +125,7 @@ func Run(ctx context.Context, part Part, options config.Options, stderr io.Write
 		return exit.WrongUse
 	}
 
-	// Only now is it known how to log: what came before went to stderr as it is.
+	// Only now is it known how to log: earlier messages went to stderr as they are.
 	logger, err := telemetry.Log(stderr, string(settings.Log.Level), string(settings.Log.Format))
 	if err != nil {
 		fmt.Fprintln(stderr, part.Name+":", err)

@@ -87,7 +87,7 @@ func (k *keptFile) look() error {
 		return nil // the part makes it a little later
 	case err == nil && os.SameFile(found, k.opened):
 		return nil
-	// Reported this once, though the part goes on with the new one: what was in the old one is lost.
+	// Reported this once, though the part goes on with the new one: the contents of the old one are lost.
 	case err == nil && k.renewed:
 		k.opened = found // from the next look on
 	case err != nil && !os.IsNotExist(err):

@@ -118,7 +118,7 @@ func countAsOwner(t *testing.T, s store.Store, most int) (done int) {
 		var values [][]byte
 		var found store.Fence
 		values, found, err = s.Read(ctx, 0, store.Windows, [][]byte{[]byte("count")})
-		// A fence that has changed shows that another owner has taken it; what was read may be that owner's.
+		// A fence that has changed shows that another owner has taken it; the value may be that owner's.
 		if err != nil || found != fence {
 			break
 		}

@@ -57,7 +57,7 @@ func reopen(t *testing.T, open func() store.Store) {
 		t.Fatal(err)
 	}
 
-	// Twice: what is written after the first opening must be there at the second.
+	// Twice: a write after the first opening must be there at the second.
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

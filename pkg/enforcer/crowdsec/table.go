@@ -186,7 +186,7 @@ func (t *table) sweep(value string, rows []*row, nowMilli int64) {
 	if len(kept) == 0 {
 		delete(t.values, value)
 	} else if left {
-		// kept shares the slice: what is behind it would keep dropped rows in memory.
+		// kept shares the slice: its rest would keep dropped rows in memory.
 		clear(rows[len(kept):])
 		t.values[value] = kept
 	}
