@@ -32,56 +32,27 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/internal/kafka"
-	"weir/internal/store"
 	"weir/internal/telemetry"
 	"weir/pkg/aggregator/position"
 	"weir/pkg/aggregator/publishing"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/rule"
 )
-
-// Config says what an Aggregator works with. Client, Store and the producers are closed by who opened them.
-type Config struct {
-	Client     *kafka.Client
-	Group      string        // of all aggregators, in full
-	Hits       string        // the topic, in full
-	Partitions int           // of it
-	Retention  time.Duration // of it: a source silent for longer is forgotten
-
-	Blocklist          publishing.Sender
-	BlocklistTopic     string
-	BlocklistRetention time.Duration // 0: the topic keeps the last record of each key
-	Events             publishing.Sender
-	EventsPartitions   int
-
-	Store       store.Store
-	HotKeys     int // windows in memory
-	MostWaiting int // hits of a partition that wait for the store; 0 is 100,000
-
-	Rules  *rule.Set
-	Reread func() // asks for the rules to be read again; Reload follows where they have changed
-
-	Late  time.Duration // how late a hit may come
-	Ahead time.Duration // how far ahead of its collector's clock it may be
-
-	Logger  *slog.Logger
-	Metrics prometheus.Registerer
-	Now     func() time.Time // nil: the wall clock
-}
 
 // An Aggregator counts the partitions that are its share.
 type Aggregator struct {
@@ -125,7 +96,7 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 	}
 
 	a.list = a.newList(listTopic{config.Client, config.BlocklistTopic}, string(name))
-	a.registerLag(config.Metrics)
+	registerLag(config.Metrics, config.Partitions, a.statuses, a.outside)
 	return a, nil
 }
 
@@ -168,6 +139,26 @@ func (a *Aggregator) superseded(ctx context.Context, partition int, name string,
 	}
 }
 
+// Reload makes other rules active. The same rules again change nothing.
+func (a *Aggregator) Reload(set *rule.Set) error {
+	before := a.rules.Load()
+	if before != nil && before.fingerprint == set.Fingerprint() {
+		return nil
+	}
+	next, err := newRuling(set, a.config.Late)
+	if err != nil {
+		return err
+	}
+
+	a.metrics.showRules(set)
+	a.rules.Store(next)
+	if before != nil {
+		close(before.over)
+	}
+
+	return nil
+}
+
 // ErrPartitions says that the topic had another number of partitions when the store was begun.
 var ErrPartitions = errors.New("the number of partitions has changed")
 
@@ -206,12 +197,28 @@ func (a *Aggregator) own(ctx context.Context, claim *kafka.Claim) error {
 		return claim.Commit(ctx, kafka.Commit{Offset: offset})
 	})
 	defer commits.Close()
-	p := newPartition(a, claim.Partition, log, commits)
+	p := a.newPartition(claim.Partition, log, commits)
 	a.hold(p)
 	defer a.release(p)
 	p.run(ctx)
 	p.reads.Wait()
 	return nil
+}
+
+// newPartition makes a partition that is read from a log.
+func (a *Aggregator) newPartition(number int, log position.Log, commits *position.Commits) *partition {
+	config, logger := &a.config, a.logger.With("partition", number)
+	p := &partition{config: config, metrics: a.metrics, list: a.list, hotShare: a.share, number: number, commits: commits, logger: logger,
+		faults: telemetry.NewFaults(logger), asks: &questions{number, make(chan func(context.Context))},
+		own:    &windows.Owned{Store: config.Store, Partition: number},
+		outage: &outage{now: config.Now, faults: a.faults, failed: a.metrics.storeErrors.WithLabelValues("call")},
+		saver:  windows.NewSaver(config.Now)}
+	p.position = position.New(log, config.Now, p.lost)
+	p.rules = &rulebook{active: &a.rules, hits: a.metrics.hits, reread: config.Reread, asks: p.asks, logger: logger, now: config.Now}
+	p.publisher = a.list.Publisher(publishing.Partition{Number: number, Own: p.own, Rule: p.rules.named, Modes: p.rules.modes,
+		Logger: logger, Faults: p.faults})
+	p.counter = &counter{ahead: config.Ahead.Milliseconds(), metrics: a.metrics, faults: p.faults, rules: p.rules, publisher: p.publisher}
+	return p
 }
 
 func (a *Aggregator) hold(p *partition) {
@@ -241,4 +248,53 @@ func (a *Aggregator) share() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.config.HotKeys / max(1, len(a.held))
+}
+
+// Status may be called at any time.
+func (a *Aggregator) Status() Status {
+	s := Status{Rules: a.rules.Load().fingerprint, CaughtUp: !a.outside(), List: a.list.ID().String(), Partitions: []PartitionStatus{}}
+	for _, one := range a.statuses() {
+		if one == nil {
+			s.CaughtUp = false // it is being taken
+			continue
+		}
+		s.CaughtUp = s.CaughtUp && one.caughtUp()
+		s.Partitions = append(s.Partitions, *one)
+	}
+	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int { return cmp.Compare(a.Partition, b.Partition) })
+	return s
+}
+
+// statuses are those of our partitions by their numbers, nil for one that is being taken.
+func (a *Aggregator) statuses() map[int]*PartitionStatus {
+	now := a.config.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[int]*PartitionStatus{}
+	for number, p := range a.held {
+		all[number] = nil
+		if shown := p.shown.Load(); shown != nil {
+			s := *shown
+			s.LagUnknownSince = s.seen.UnknownSince(now)
+			all[number] = &s
+		}
+	}
+
+	return all
+}
+
+// place notes whether this process has a place in its group.
+func (a *Aggregator) place(has bool) {
+	since := a.config.Now().UnixMilli()
+	if has {
+		since = 0
+	}
+	a.outsideSince.Store(since)
+}
+
+// outside reports whether the process has had no place in its group for a while, as when Kafka hangs: it has no partitions
+// then, and nothing is counted. A place is lost for a moment whenever members come or go.
+func (a *Aggregator) outside() bool {
+	since := a.outsideSince.Load()
+	return since != 0 && a.config.Now().Sub(time.UnixMilli(since)) >= position.LagPatience
 }

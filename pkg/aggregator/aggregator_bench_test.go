@@ -36,7 +36,7 @@ func benchPartition(b *testing.B, cold store.Store, hotKeys int, records []kafka
 	}
 	a.list = a.newList(l, a.list.ID().Name)
 	l.agg = a
-	p := newPartition(a, 0, &labLog{lab: l, most: 256}, position.NewCommits(b.Context(), func(context.Context, int64) error { return nil }))
+	p := a.newPartition(0, &labLog{lab: l, most: 256}, position.NewCommits(b.Context(), func(context.Context, int64) error { return nil }))
 	b.Cleanup(p.commits.Close)
 	if err := p.take(b.Context()); err != nil {
 		b.Fatal(err)
@@ -107,7 +107,7 @@ func BenchmarkCounting(b *testing.B) {
 
 // forgetCounted has the same records counted again, as if they were of a newer log.
 func (p *partition) forgetCounted() {
-	p.sources = hit.NewPositions(mostSources, p.config.Retention)
+	p.counter.sources = hit.NewPositions(mostSources, p.config.Retention)
 	p.position.Restart(p.position.Next(0))
 }
 

@@ -92,7 +92,7 @@ func (l *lab) compare(p *partition) {
 		}
 		rule, _, _ := strings.Cut(name, "/")
 		policy := w.policies[rule]
-		if values[0] == nil && policy.Clear(state) <= p.reached-labLate.Milliseconds() {
+		if values[0] == nil && policy.Clear(state) <= p.counter.reached-labLate.Milliseconds() {
 			continue // it was swept
 		}
 		record, err := windows.ReadRecord(values[0])

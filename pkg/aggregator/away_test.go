@@ -180,7 +180,7 @@ func TestRulesChangeWhileBatchesAreGathered(t *testing.T) {
 	l.log.most = 10
 	l.hits("192.0.2.1", 2)
 	l.send("s", "new", func(w *hit.Writer) { w.Add(0, []byte("192.0.2.2"), l.newest().UnixMilli(), 1) })
-	p.config.Reread = func() {
+	p.rules.reread = func() {
 		l.reload(strings.Replace(labRules, "4/10s", "5/10s", 1) + "  - {name: new, key: ip, limits: [1/min]}\n")
 	}
 	l.settle(p)

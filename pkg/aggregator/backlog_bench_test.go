@@ -130,7 +130,7 @@ func newCatchingUp(b *testing.B, logs [backlogPartitions][]kafka.Record) *catchi
 	for n := range logs {
 		commits := position.NewCommits(b.Context(), func(context.Context, int64) error { return nil })
 		b.Cleanup(commits.Close)
-		p := newPartition(a, n, &labLog{lab: &lab{records: logs[n]}, most: 100}, commits)
+		p := a.newPartition(n, &labLog{lab: &lab{records: logs[n]}, most: 100}, commits)
 		a.hold(p)
 		r.partitions = append(r.partitions, p)
 	}

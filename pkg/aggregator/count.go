@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"weir/internal/kafka"
+	"weir/internal/telemetry"
+	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
 	"weir/pkg/window"
@@ -15,7 +17,6 @@ import (
 const (
 	mostBatches = 64
 	mostPairs   = 4096 // where windows are to be read from the store
-	mostLeaving = 5000 // evicted windows that wait to be written
 	mostHot     = 512  // else: these stay in the processor's cache until they are counted
 )
 
@@ -32,99 +33,62 @@ type batch struct {
 type fate uint8
 
 const (
-	counts  fate = iota
-	covered      // they are in the window already
-	unruled      // their rule is not known
-	waits        // their window cannot be read now
+	counts      fate = iota
+	covered          // they are in the window already
+	unknownRule      // their rule is not known
+	waits            // their window cannot be read now
 )
 
-// count counts the records. Some batches are begun together, and either all of them are counted or the partition is
-// taken again: the memory in between is true for no offset.
-func (p *partition) count(ctx context.Context, records []kafka.Record) error {
-	if len(records) == 0 {
-		p.amid = true
-		if err := p.loadOrWait(ctx); err != nil {
-			return err
-		}
-		p.amid = false
-		p.windows.Settle()
-	}
+// A counter counts batches of hits in the windows of their keys. Some batches are gathered together; when their windows
+// are read they are counted, one after another.
+type counter struct {
+	ahead     int64 // how many milliseconds a hit may be ahead of its collector's clock
+	metrics   *metrics
+	faults    *telemetry.Faults
+	rules     *rulebook
+	windows   *windows.Set
+	sources   *hit.Positions
+	publisher *publishing.Publisher
+	reached   int64 // the newest counted time
+	decided   []publishing.Publication
 
-	for len(records) > 0 {
-		p.amid = true
-		n, err := p.gather(ctx, records)
-		if err != nil {
-			return err
-		}
-		if err := p.loadOrWait(ctx); err != nil {
-			return err
-		}
-
-		for _, b := range p.batches[:p.used] {
-			if err := p.countBatch(ctx, b); err != nil {
-				return err
-			}
-		}
-
-		p.amid = false
-		p.windows.Settle()
-		p.position.Counted(records[:n])
-		records = records[n:]
-		if err := p.breathe(ctx, len(records) > 0); err != nil {
-			return err
-		}
-	}
-
-	p.rules.settle()
-	return nil
+	batches []*batch
+	used    int
+	ruled   []ruled
+	sought  [atOnce]search
+	touched int // so that touching is not left out
 }
 
-// breathe writes back between the batches of one answer of Kafka.
-func (p *partition) breathe(ctx context.Context, more bool) error {
-	if more {
-		p.answerNow(ctx)
-		if p.saver.Breathes() && !p.storeRests() {
-			if err := p.saver.WriteBack(ctx); err != nil && !p.away(err) {
-				return err
-			}
-		}
-	}
+// forget forgets all: the partition is taken again, with another set of windows.
+func (c *counter) forget(set *windows.Set, sources *hit.Positions) {
+	c.rules.forget()
+	c.windows, c.sources, c.decided = set, sources, nil
+}
 
-	for p.windows.Leaving() > mostLeaving {
-		err := p.saver.WriteBack(ctx)
-		if err == nil {
-			continue
-		}
-		if !p.away(err) {
-			return err
-		}
-
-		p.pause(ctx, tryAgain)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-
-	return nil
+// takeDecided takes what is to be published of what was counted. It is valid until more is counted.
+func (c *counter) takeDecided() []publishing.Publication {
+	decided := c.decided
+	c.decided = c.decided[:0]
+	return decided
 }
 
 // gather takes the next records as batches, and finds the windows of their keys. It returns how many it took.
-func (p *partition) gather(ctx context.Context, records []kafka.Record) (int, error) {
-	p.used = 0
+func (c *counter) gather(ctx context.Context, records []kafka.Record) (int, error) {
+	c.used = 0
 	pairs := 0
 	for n := range records {
-		if pairs >= mostPairs || p.used >= mostBatches || pairs >= mostHot && p.windows.Wanted() == 0 {
+		if pairs >= mostPairs || c.used >= mostBatches || pairs >= mostHot && c.windows.Wanted() == 0 {
 			return n, nil
 		}
-		b := p.nextBatch()
-		ok, err := p.judge(ctx, b, &records[n])
+		b := c.nextBatch()
+		ok, err := c.judge(ctx, b, &records[n])
 		if err != nil {
 			return n, err
 		}
 
 		if ok {
-			p.used++
-			p.findWindows(b)
+			c.used++
+			c.findWindows(b)
 			pairs += len(b.windows)
 		}
 	}
@@ -132,33 +96,36 @@ func (p *partition) gather(ctx context.Context, records []kafka.Record) (int, er
 	return len(records), nil
 }
 
-func (p *partition) nextBatch() *batch {
-	if p.used == len(p.batches) {
-		p.batches = append(p.batches, &batch{})
+// gathered are the batches that were gathered last.
+func (c *counter) gathered() []*batch { return c.batches[:c.used] }
+
+func (c *counter) nextBatch() *batch {
+	if c.used == len(c.batches) {
+		c.batches = append(c.batches, &batch{})
 	}
-	return p.batches[p.used]
+	return c.batches[c.used]
 }
 
 // judge reads a record and says whether its hits are to be counted.
-func (p *partition) judge(ctx context.Context, b *batch, record *kafka.Record) (bool, error) {
+func (c *counter) judge(ctx context.Context, b *batch, record *kafka.Record) (bool, error) {
 	if err := b.reader.Reset(record.Value); err != nil {
 		if errors.Is(err, hit.ErrNewer) {
 			return false, fmt.Errorf("record %d: %w", record.Offset, err)
 		}
-		p.faults.Note("damaged batch", fmt.Errorf("record %d is left out: %w", record.Offset, err))
-		p.metrics.batches.damaged.Inc()
+		c.faults.Note("damaged batch", fmt.Errorf("record %d is left out: %w", record.Offset, err))
+		c.metrics.batches.damaged.Inc()
 		return false, nil
 	}
 
-	if p.awaitRules(ctx, b.reader.Rules()); ctx.Err() != nil {
+	if c.rules.await(ctx, b.reader.Rules()); ctx.Err() != nil {
 		return false, ctx.Err() // what is not known now, the next owner may know
 	}
 	b.offset = record.Offset
 	h := b.reader.Header()
-	verdict := p.sources.Judge(h, b.reader.Checksum(), record.Time.UnixMilli())
-	p.metrics.batches.of(verdict).Inc()
+	verdict := c.sources.Judge(h, b.reader.Checksum(), record.Time.UnixMilli())
+	c.metrics.batches.of(verdict).Inc()
 	if verdict == hit.Conflict || verdict == hit.Full {
-		p.faults.Note(verdict.String(), fmt.Errorf("record %d of %s, %d to %d, is not counted: %s", record.Offset, h.Source, h.From, h.To, notCounted[verdict]))
+		c.faults.Note(verdict.String(), fmt.Errorf("record %d of %s, %d to %d, is not counted: %s", record.Offset, h.Source, h.From, h.To, notCounted[verdict]))
 	}
 
 	return verdict == hit.Apply, nil
@@ -186,17 +153,17 @@ type ruled struct {
 }
 
 // findWindows finds the window of each pair, or wants it.
-func (p *partition) findWindows(b *batch) {
+func (c *counter) findWindows(b *batch) {
 	b.windows, b.fates = b.windows[:0], b.fates[:0]
-	p.findRules(b.reader.Rules())
+	c.findRules(b.reader.Rules())
 	hot := 0
 	for pairs := b.reader.Pairs(); len(pairs) > 0; {
 		some := pairs[:min(atOnce, len(pairs))]
 		pairs = pairs[len(some):]
-		searches := p.searches(some)
-		p.touched += p.touch(searches)
+		searches := c.searches(some)
+		c.touched += c.touch(searches)
 		for i := range searches {
-			w, isHot := p.findWindow(&searches[i])
+			w, isHot := c.findWindow(&searches[i])
 			if isHot {
 				hot++
 			}
@@ -204,32 +171,32 @@ func (p *partition) findWindows(b *batch) {
 		}
 	}
 
-	p.metrics.lookups.hot.Add(float64(hot))
+	c.metrics.lookups.hot.Add(float64(hot))
 }
 
 // findRules finds the rules of a batch.
-func (p *partition) findRules(names []string) {
-	p.ruled = p.ruled[:0]
+func (c *counter) findRules(names []string) {
+	c.ruled = c.ruled[:0]
 	for _, name := range names {
-		p.ruled = append(p.ruled, ruled{p.rules.named(name), p.windows.OfRule(name)})
+		c.ruled = append(c.ruled, ruled{c.rules.named(name), c.windows.OfRule(name)})
 	}
 }
 
 // searches are for the windows of some pairs.
-func (p *partition) searches(pairs []hit.Pair) []search {
+func (c *counter) searches(pairs []hit.Pair) []search {
 	for i, pair := range pairs {
-		of := &p.ruled[pair.Rule]
-		p.sought[i] = search{of, pair.Key, p.windows.Hash(of.hash, pair.Key)}
+		of := &c.ruled[pair.Rule]
+		c.sought[i] = search{of, pair.Key, c.windows.Hash(of.hash, pair.Key)}
 	}
-	return p.sought[:len(pairs)]
+	return c.sought[:len(pairs)]
 }
 
 // touch reads a little of all that will be read of each window that is sought: all of them come from memory at the same
 // time, first what finds them, then they themselves, then what they refer to.
-func (p *partition) touch(searches []search) (sum int) {
+func (c *counter) touch(searches []search) (sum int) {
 	var found [atOnce]*windows.Window
 	for i := range searches {
-		found[i] = p.windows.Likely(searches[i].hash)
+		found[i] = c.windows.Likely(searches[i].hash)
 	}
 
 	for _, w := range found[:len(searches)] {
@@ -247,13 +214,13 @@ func (p *partition) touch(searches []search) (sum int) {
 	return sum
 }
 
-func (p *partition) findWindow(s *search) (w *windows.Window, hot bool) {
+func (c *counter) findWindow(s *search) (w *windows.Window, hot bool) {
 	if s.rule == nil {
 		return nil, false
 	}
-	w, hot = p.windows.FindHashed(s.hash, s.rule.Name, s.key)
+	w, hot = c.windows.FindHashed(s.hash, s.rule.Name, s.key)
 	if w == nil {
-		w = p.windows.Want(s.rule.Name+"/"+string(s.key), s.rule)
+		w = c.windows.Want(s.rule.Name+"/"+string(s.key), s.rule)
 	}
 	if w.Rule != s.rule {
 		w.Convert(s.rule)
@@ -262,21 +229,20 @@ func (p *partition) findWindow(s *search) (w *windows.Window, hot bool) {
 }
 
 // settleFates says what becomes of each pair's hits; windows that count them are from now on true for the batch.
-func (p *partition) settleFates(b *batch) {
+func (c *counter) settleFates(b *batch, generation int64) {
 	b.plain = true
-	generation := p.position.At().Generation
 	for _, w := range b.windows {
 		fate := counts
 		switch {
 		case w == nil:
-			fate = unruled
+			fate = unknownRule
 		case !w.Loaded:
 			fate = waits
 		case w.Covers(generation, b.offset):
 			fate = covered
-			p.publisher.Skipped(w)
+			c.publisher.Skipped(w)
 		default:
-			p.windows.Change(w)
+			c.windows.Change(w)
 			w.Generation, w.Offset = generation, b.offset
 		}
 
@@ -285,17 +251,16 @@ func (p *partition) settleFates(b *batch) {
 	}
 }
 
-// countBatch counts the hits of a batch, in their order.
-func (p *partition) countBatch(ctx context.Context, b *batch) error {
-	p.settleFates(b)
+// countBatch counts the hits of a batch, in their order. It returns how many they are.
+func (c *counter) countBatch(b *batch, generation int64) int {
+	c.settleFates(b, generation)
 	h := b.reader.Header()
-	latest := h.Clock + p.config.Ahead.Milliseconds()
+	latest := h.Clock + c.ahead
 	if !b.plain {
-		p.uncounted(b, latest)
+		c.uncounted(b, latest)
 	}
 
 	items := b.reader.Items()
-	p.saver.Counted(len(items))
 	for i := range items {
 		item := &items[i]
 		if b.fates[item.Pair] != counts {
@@ -304,7 +269,7 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 
 		w := b.windows[item.Pair]
 		if item.UnixMilli > latest || item.Cost == 0 {
-			p.rare(w, b, item, latest)
+			c.rare(w, b, item, latest)
 			continue
 		}
 
@@ -314,21 +279,13 @@ func (p *partition) countBatch(ctx context.Context, b *batch) error {
 			continue
 		}
 
-		p.reached = max(p.reached, item.UnixMilli)
+		c.reached = max(c.reached, item.UnixMilli)
 		if began(outcome.Event) {
-			p.decided = p.publisher.Decide(p.decided, w, outcome, h.Source)
+			c.decided = c.publisher.Decide(c.decided, w, outcome, h.Source)
 		}
 	}
 
-	return p.publish(ctx)
-}
-
-// publish publishes what was decided.
-func (p *partition) publish(ctx context.Context) error {
-	decided := p.decided
-	p.decided = p.decided[:0]
-	defer clear(decided)
-	return p.publisher.Publish(ctx, decided)
+	return len(items)
 }
 
 // began says whether a block was begun, extended or moved.
@@ -337,9 +294,9 @@ func began(e window.Event) bool {
 }
 
 // rare is a hit ahead of time, or a command.
-func (p *partition) rare(w *windows.Window, b *batch, item *hit.Item, latest int64) {
+func (c *counter) rare(w *windows.Window, b *batch, item *hit.Item, latest int64) {
 	if _, ok := b.reader.Unblock(*item); ok {
-		p.decided = p.publisher.Unblock(p.decided, w)
+		c.decided = c.publisher.Unblock(c.decided, w)
 		return
 	}
 	if item.UnixMilli > latest {
@@ -348,7 +305,7 @@ func (p *partition) rare(w *windows.Window, b *batch, item *hit.Item, latest int
 }
 
 // uncounted tallies the hits that are not counted, and has those wait whose windows are to be read.
-func (p *partition) uncounted(b *batch, latest int64) {
+func (c *counter) uncounted(b *batch, latest int64) {
 	var parcels []windows.Parcel
 	at := map[int32]int{} // of pairs, where they stand in parcels
 	items := b.reader.Items()
@@ -357,8 +314,8 @@ func (p *partition) uncounted(b *batch, latest int64) {
 		switch w := b.windows[item.Pair]; b.fates[item.Pair] {
 		case covered:
 			w.Rule.Tally[windows.Replayed] += item.Cost
-		case unruled:
-			p.metrics.unruled.Add(float64(item.Cost))
+		case unknownRule:
+			c.metrics.unruled.Add(float64(item.Cost))
 		case waits:
 			n, ok := at[item.Pair]
 			if !ok {
@@ -369,76 +326,37 @@ func (p *partition) uncounted(b *batch, latest int64) {
 			parcels[n].Hits = append(parcels[n].Hits, windows.WaitingHit{UnixMilli: item.UnixMilli, Cost: item.Cost})
 		}
 	}
-	p.windows.Wait(parcels)
+	c.windows.Wait(parcels)
 }
 
-// loadOrWait reads the windows that are wanted, and counts what waited for them. While the store is away it leaves
-// them, up to the bound; then it returns only when the store is back.
-func (p *partition) loadOrWait(ctx context.Context) error {
-	for {
-		if p.windows.Wanted() == 0 {
-			return nil
-		}
-		if !p.storeRests() {
-			err := p.windows.Load(ctx)
-			if err == nil {
-				p.storeFaults.Over("store")
-				return p.countWaiting(ctx)
-			}
-			if !p.away(err) {
-				return err
-			}
-		}
-
-		if p.windows.Waiting() < p.config.MostWaiting {
-			return nil
-		}
-		p.pause(ctx, tryAgain)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-}
-
-// countWaiting counts the hits that waited, in their order, by the active rules. All windows are read.
-func (p *partition) countWaiting(ctx context.Context) error {
-	parcels := p.windows.TakeWaiting()
-	for i := range parcels {
-		p.countParcel(&parcels[i])
-		if err := p.publish(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *partition) countParcel(one *windows.Parcel) {
+// countParcel counts the hits of a parcel that waited, by the active rules. Its window is read.
+func (c *counter) countParcel(one *windows.Parcel, generation int64) {
 	w := one.Window
-	rule := p.rules.named(w.Rule.Name)
+	rule := c.rules.named(w.Rule.Name)
 	if rule == nil {
-		p.metrics.unruled.Add(float64(one.Cost()))
+		c.metrics.unruled.Add(float64(one.Cost()))
 		return
 	}
 
 	if w.Rule != rule {
 		w.Convert(rule)
 	}
-	if w.Covers(p.position.At().Generation, one.Offset) {
-		p.publisher.Skipped(w)
+	if w.Covers(generation, one.Offset) {
+		c.publisher.Skipped(w)
 		rule.Tally[windows.Replayed] += one.Cost()
 		return
 	}
 
-	p.windows.Change(w)
-	w.Generation, w.Offset = p.position.At().Generation, one.Offset
+	c.windows.Change(w)
+	w.Generation, w.Offset = generation, one.Offset
 	for _, h := range one.Hits {
-		p.countWaitingHit(w, one, h)
+		c.countWaitingHit(w, one, h)
 	}
 }
 
-func (p *partition) countWaitingHit(w *windows.Window, one *windows.Parcel, h windows.WaitingHit) {
+func (c *counter) countWaitingHit(w *windows.Window, one *windows.Parcel, h windows.WaitingHit) {
 	if h.Cost == 0 {
-		p.decided = p.publisher.Unblock(p.decided, w)
+		c.decided = c.publisher.Unblock(c.decided, w)
 		return
 	}
 	if h.UnixMilli > one.Latest {
@@ -452,8 +370,8 @@ func (p *partition) countWaitingHit(w *windows.Window, one *windows.Parcel, h wi
 		return
 	}
 
-	p.reached = max(p.reached, h.UnixMilli)
+	c.reached = max(c.reached, h.UnixMilli)
 	if began(outcome.Event) {
-		p.decided = p.publisher.Decide(p.decided, w, outcome, one.Source)
+		c.decided = c.publisher.Decide(c.decided, w, outcome, one.Source)
 	}
 }

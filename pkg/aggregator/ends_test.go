@@ -87,7 +87,7 @@ func TestEntriesAreEndedLateWhenTheStoreWasAway(t *testing.T) {
 	l.deliver()
 	p.own.Store = &halting{Store: l.store}
 	l.turn(p)
-	if !p.storeRests() {
+	if !p.outage.lasts() {
 		t.Fatal("the store was not away when the entries were to be ended")
 	}
 	p.own.Store = l.store

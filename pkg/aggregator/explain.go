@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/store"
 	"weir/pkg/aggregator/windows"
+	"weir/pkg/window"
 )
 
 // coldPatience is how long a question about a key waits for the store.
@@ -20,6 +21,35 @@ var errCold = errors.New("the key is not in memory")
 type reading struct {
 	value []byte
 	err   error
+}
+
+// A keyStatus is what is known of a key.
+type keyStatus struct {
+	Rule      string        `json:"rule"`
+	Key       string        `json:"key"`
+	Partition int           `json:"partition"`
+	Where     string        `json:"where"` // hot, cold, or none where nothing is remembered
+	At        time.Time     `json:"at"`    // the time that the counts are of
+	Newest    *time.Time    `json:"newest"`
+	Limits    []limitStatus `json:"limits"`
+	Block     *blockStatus  `json:"block"` // the last one, nil where there was none
+}
+
+type limitStatus struct {
+	Limit  string     `json:"limit"`
+	Count  int64      `json:"count"`
+	Clears *time.Time `json:"clears"` // when the count is zero, if no further hit comes; nil when it is
+}
+
+type blockStatus struct {
+	ID      string     `json:"id"`
+	From    time.Time  `json:"from"`
+	Until   *time.Time `json:"until"` // nil for ever
+	Limit   string     `json:"limit"`
+	Count   int64      `json:"count"`
+	Level   int        `json:"level"`
+	Blocked bool       `json:"blocked"` // it lasts
+	Ended   *time.Time `json:"ended"`
 }
 
 // explain asks the partition's goroutine for a key. For one that is not in memory it waits for the store; the goroutine
@@ -37,7 +67,7 @@ func (p *partition) explain(ctx context.Context, ruleName, key string) (*keyStat
 		return status, err
 	}
 
-	cold, err := await(ctx, read)
+	cold, err := awaitReading(ctx, read)
 	if err != nil {
 		return nil, fmt.Errorf("%w, and the store does not answer: %w", errCold, err)
 	}
@@ -47,7 +77,7 @@ func (p *partition) explain(ctx context.Context, ruleName, key string) (*keyStat
 // askKey has the partition's goroutine look at a key.
 func (p *partition) askKey(ctx context.Context, look func(context.Context) (*keyStatus, error)) (*keyStatus, error) {
 	var status *keyStatus
-	err := p.ask(ctx, func(ctx context.Context) (err error) {
+	err := p.asks.ask(ctx, func(ctx context.Context) (err error) {
 		status, err = look(ctx)
 		return err
 	})
@@ -72,8 +102,8 @@ func (p *partition) readApart(ctx context.Context, name string, to chan<- readin
 	})
 }
 
-// await waits for a reading, and no longer than that of a store that does not heed its context.
-func await(ctx context.Context, read <-chan reading) (reading, error) {
+// awaitReading waits for a reading, and no longer than that of a store that does not heed its context.
+func awaitReading(ctx context.Context, read <-chan reading) (reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, coldPatience)
 	defer cancel()
 	select {
@@ -102,4 +132,60 @@ func (p *partition) peek(rule *windows.Rule, name string, cold *reading) (*windo
 	}
 
 	return w, "cold", nil
+}
+
+// keyStatus looks without moving anything: a cold key stays cold. The error is errCold for one that has to be read.
+func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, error) {
+	c := p.rules.named(ruleName)
+	if c == nil {
+		return nil, fmt.Errorf("the rule %q is not in force here yet", ruleName)
+	}
+
+	w, where, err := p.peek(c, ruleName+"/"+key, cold)
+	if err != nil {
+		return nil, err
+	}
+
+	at := p.countedTime()
+	s := &keyStatus{Rule: ruleName, Key: key, Partition: p.number, Where: where, At: time.UnixMilli(at).UTC(), Newest: instant(w.State.Newest()), Limits: []limitStatus{}}
+	for i, limit := range w.Rule.Spec.Limits {
+		count := w.Rule.Policy.Count(&w.State, i, at)
+		one := limitStatus{Limit: limit.Text, Count: count}
+		if count > 0 {
+			one.Clears = instant(clears(w, i, at, limit.Per))
+		}
+		s.Limits = append(s.Limits, one)
+	}
+
+	if v := w.Verdict; v != nil {
+		s.Block = &blockStatus{ID: v.ID(ruleName, key), From: time.UnixMilli(v.From).UTC(), Limit: v.Limit, Count: v.Count,
+			Level: v.Level, Blocked: v.Live(at), Ended: instant(v.Ended)}
+		if v.Until != window.Never {
+			s.Block.Until = instant(v.Until)
+		}
+	}
+
+	return s, nil
+}
+
+// countedTime is the time that counts are of: now, and while a backlog is read the time that has been reached.
+func (p *partition) countedTime() int64 {
+	now := p.config.Now().UnixMilli()
+	if p.position.Lag().Records > 0 && p.counter.reached > 0 {
+		return min(now, p.counter.reached)
+	}
+	return now
+}
+
+// clears is when a limit's count is zero. Counts only fall while no hit comes.
+func clears(w *windows.Window, limit int, at int64, per time.Duration) int64 {
+	low, high := at, max(at, w.State.Newest())+2*per.Milliseconds()
+	for low < high {
+		if mid := (low + high) / 2; w.Rule.Policy.Count(&w.State, limit, mid) == 0 {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low
 }

@@ -25,7 +25,7 @@ func TestALateRecordOfAnotherIsHealedWhenTheStoreIsBack(t *testing.T) {
 	p.own.Store = &halting{Store: l.store}
 	l.late(p, string(late.Key), e)
 	l.turn(p)
-	if !p.storeRests() {
+	if !p.outage.lasts() {
 		t.Fatal("the store was not away")
 	}
 	p.own.Store = l.store

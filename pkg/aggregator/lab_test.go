@@ -228,7 +228,7 @@ func (l *lab) partition() *partition {
 	commits := position.NewCommits(context.Background(), func(context.Context, int64) error { return nil })
 	l.t.Cleanup(commits.Close)
 	l.log = &labLog{lab: l, most: 1 + l.r.IntN(30)}
-	return newPartition(l.agg, 0, l.log, commits)
+	return l.agg.newPartition(0, l.log, commits)
 }
 
 // takes is a partition that is taken.

@@ -40,7 +40,7 @@ func (l *lab) lagIs(r *prometheus.Registry, since *time.Time) {
 func TestALagThatIsNotKnown(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	r := prometheus.NewRegistry()
-	l.agg.registerLag(r)
+	registerLag(r, 1, l.agg.statuses, l.agg.outside)
 	p := l.takes()
 	l.agg.hold(p)
 	taken := l.now
@@ -71,7 +71,7 @@ func TestALagThatIsNotKnown(t *testing.T) {
 func TestALagOutsideTheGroup(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	r := prometheus.NewRegistry()
-	l.agg.registerLag(r)
+	registerLag(r, 1, l.agg.statuses, l.agg.outside)
 	unknown := func(want string) {
 		t.Helper()
 		text := "# HELP weir_aggregator_lag_unknown_partitions Partitions of which nobody knows how many records wait.\n# TYPE weir_aggregator_lag_unknown_partitions gauge\nweir_aggregator_lag_unknown_partitions " + want + "\n"

@@ -42,31 +42,31 @@ func (b *batchMetrics) of(v hit.Verdict) prometheus.Counter { return b.verdicts[
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{}
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+	series := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 	}
 
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return telemetry.Register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
 	}
-	m.hits = counter("weir_aggregator_hits_total", "Hits taken out of the log, by rule and by what became of them.", "rule", "outcome")
+	m.hits = series("weir_aggregator_hits_total", "Hits taken out of the log, by rule and by what became of them.", "rule", "outcome")
 	m.unruled = m.hits.WithLabelValues("", "unknown")
-	batches := counter("weir_aggregator_batches_total", "Batches taken out of the log, by what became of them.", "verdict")
+	batches := series("weir_aggregator_batches_total", "Batches taken out of the log, by what became of them.", "verdict")
 	for v := range m.batches.verdicts {
 		m.batches.verdicts[v] = batches.WithLabelValues(hit.Verdict(v).String())
 	}
 
 	m.batches.damaged = batches.WithLabelValues("damaged")
-	lookups := counter("weir_aggregator_lookups_total", "Windows looked up, by where they were.", "where")
+	lookups := series("weir_aggregator_lookups_total", "Windows looked up, by where they were.", "where")
 	m.lookups.hot, m.lookups.cold = lookups.WithLabelValues("hot"), lookups.WithLabelValues("cold")
-	m.broken = counter("weir_blocks_total", "Blocks published, by rule, mode and the limit that was broken.", "rule", "mode", "limit")
-	m.over = counter("weir_aggregator_verdicts_over_total", "Verdicts whose block was over before it could be published.").WithLabelValues()
-	m.corrected = counter("weir_aggregator_corrected_total", "Entries published again because late hits have shown an earlier break.").WithLabelValues()
-	m.unpublished = counter("weir_aggregator_unpublished_total", "Verdicts and events that cannot be published: Kafka or the list refuses them for good.").WithLabelValues()
-	m.taken = counter("weir_aggregator_anew_total", "Partitions begun anew, by why: another owner or a store that went back, another log, a damaged checkpoint.", "why")
-	m.lost = counter("weir_aggregator_lost_records_total", "Records that the log no longer had when they were to be read.").WithLabelValues()
-	m.swept = counter("weir_aggregator_swept_keys_total", "Windows deleted from the store because they had become clear.").WithLabelValues()
-	m.storeErrors = counter("weir_aggregator_store_errors_total", "Calls to the store that failed.", "op")
+	m.broken = series("weir_blocks_total", "Blocks published, by rule, mode and the limit that was broken.", "rule", "mode", "limit")
+	m.over = series("weir_aggregator_verdicts_over_total", "Verdicts whose block was over before it could be published.").WithLabelValues()
+	m.corrected = series("weir_aggregator_corrected_total", "Entries published again because late hits have shown an earlier break.").WithLabelValues()
+	m.unpublished = series("weir_aggregator_unpublished_total", "Verdicts and events that cannot be published: Kafka or the list refuses them for good.").WithLabelValues()
+	m.taken = series("weir_aggregator_anew_total", "Partitions begun anew, by why: another owner or a store that went back, another log, a damaged checkpoint.", "why")
+	m.lost = series("weir_aggregator_lost_records_total", "Records that the log no longer had when they were to be read.").WithLabelValues()
+	m.swept = series("weir_aggregator_swept_keys_total", "Windows deleted from the store because they had become clear.").WithLabelValues()
+	m.storeErrors = series("weir_aggregator_store_errors_total", "Calls to the store that failed.", "op")
 	for _, why := range []string{"fenced", "generation", "checkpoint"} {
 		m.taken.WithLabelValues(why) // shown before the first
 	}
@@ -97,11 +97,11 @@ func newTotal(r prometheus.Registerer, name, help string) *total {
 	return &total{gauge: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})), of: map[int]int{}}
 }
 
-func (t *total) set(partition, n int) {
+func (t *total) set(number, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sum += n - t.of[partition]
-	t.of[partition] = n
+	t.sum += n - t.of[number]
+	t.of[number] = n
 	t.gauge.Set(float64(t.sum))
 }
 
@@ -129,8 +129,8 @@ func (m *metrics) show(s *PartitionStatus) {
 }
 
 // forget leaves out a partition that is not ours any more.
-func (m *metrics) forget(partition int) {
+func (m *metrics) forget(number int) {
 	for _, t := range []*total{m.hot, m.dirty, m.waiting} {
-		t.set(partition, 0)
+		t.set(number, 0)
 	}
 }

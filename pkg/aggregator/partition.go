@@ -18,69 +18,39 @@ import (
 	"weir/pkg/hit"
 )
 
-const unknown = -1
-
 const (
-	tryAgain   = 500 * time.Millisecond // between tries of what fails
-	lastWrites = 20 * time.Second       // for writing everything back when the partition is given up
+	lastWrites  = 20 * time.Second // for writing everything back when the partition is given up
+	mostSources = 100_000          // of a partition that are remembered
+	mostLeaving = 5000             // evicted windows that wait to be written
 )
-
-// mostSources is how many sources of a partition are remembered.
-const mostSources = 100_000
 
 // A partition is one that is ours. Everything in it belongs to one goroutine, but what says otherwise.
 type partition struct {
-	config      *Config
-	metrics     *metrics
-	storeFaults *telemetry.Faults // of all partitions: the store is away for all of them
-	active      *atomic.Pointer[ruling]
-	list        *publishing.List
-	hotShare    func() int // how many windows may be hot
+	config   *Config
+	metrics  *metrics
+	list     *publishing.List
+	hotShare func() int // how many windows may be hot
 
 	number  int
-	commits *position.Commits
 	logger  *slog.Logger
 	faults  *telemetry.Faults
-	asks    chan func(ctx context.Context)  // run by the goroutine
+	asks    *questions
 	reads   sync.WaitGroup                  // of the store, for questions, in goroutines of their own
 	shown   atomic.Pointer[PartitionStatus] // for everyone
 	stopped string                          // why it does not count any more
 
 	own       *windows.Owned
-	position  *position.Position
+	outage    *outage
 	windows   *windows.Set
-	rules     rulebook
-	sources   *hit.Positions
-	publisher *publishing.Publisher
 	saver     *windows.Saver
 	sweep     *windows.Sweep
-	amid      bool      // what is in memory is true for no offset: nothing of it may be written
-	reached   int64     // the newest counted time
-	downUntil time.Time // the store is not asked before
-
-	decided []publishing.Publication // and not published yet
-	batches []*batch
-	used    int
-	ruled   []ruled
-	sought  [atOnce]search
-	touched int // so that touching is not left out
+	position  *position.Position
+	commits   *position.Commits
+	rules     *rulebook
+	publisher *publishing.Publisher
+	counter   *counter
+	amid      bool // what is in memory is true for no offset: nothing of it may be written
 }
-
-func newPartition(a *Aggregator, number int, log position.Log, commits *position.Commits) *partition {
-	p := &partition{config: &a.config, metrics: a.metrics, storeFaults: a.faults, active: &a.rules,
-		list: a.list, hotShare: a.share, number: number, commits: commits, logger: a.logger.With("partition", number),
-		asks: make(chan func(context.Context))}
-	p.faults = telemetry.NewFaults(p.logger)
-	p.own = &windows.Owned{Store: a.config.Store, Partition: number}
-	p.publisher = a.list.Publisher(publishing.Partition{Number: number, Own: p.own, Rule: p.rules.named, Modes: p.rules.modes,
-		Logger: p.logger, Faults: p.faults})
-	p.saver = windows.NewSaver(a.config.Now)
-	p.position = position.New(log, a.config.Now, p.lost)
-	return p
-}
-
-// ends says whether an error ends the counting of a partition: going on would be wrong.
-func ends(err error) bool { return windows.IsNewer(err) || errors.Is(err, hit.ErrNewer) }
 
 // run counts until the context is done or the group has given the partition to another.
 func (p *partition) run(ctx context.Context) {
@@ -93,7 +63,7 @@ func (p *partition) run(ctx context.Context) {
 		case ends(err):
 			p.logger.Error("the partition is not counted any more", "error", err)
 			p.stop(err)
-			p.answer(ctx)
+			p.asks.answerUntil(ctx, ctx.Done())
 			return
 		case errors.Is(err, store.ErrFenced):
 			p.logger.Warn("what is in memory is dropped and the partition taken anew", "why", err)
@@ -105,7 +75,7 @@ func (p *partition) run(ctx context.Context) {
 		default:
 			p.faults.Note("partition", err)
 			p.metrics.storeErrors.WithLabelValues("take").Inc()
-			p.pause(ctx, tryAgain)
+			p.asks.pause(ctx, tryAgain)
 		}
 	}
 }
@@ -115,29 +85,6 @@ func (p *partition) stop(why error) {
 	p.stopped = why.Error()
 	p.position.Halt()
 	p.show()
-}
-
-// answer answers questions until the context is done.
-func (p *partition) answer(ctx context.Context) {
-	for ctx.Err() == nil {
-		p.pause(ctx, time.Minute)
-	}
-}
-
-// pause waits, and answers meanwhile.
-func (p *partition) pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			return
-		case ask := <-p.asks:
-			ask(ctx)
-		}
-	}
 }
 
 // hold takes the partition and counts until an error; nil when it is another's.
@@ -188,7 +135,7 @@ func (p *partition) take(ctx context.Context) error {
 // restore goes to where the stored checkpoint says; without one to the beginning of the log.
 func (p *partition) restore(ctx context.Context, value []byte) error {
 	if value == nil { // written before any window is, so that these are never of an unknown generation
-		first := windows.Checkpoint{Generation: p.position.Next(0).Generation, Last: unknown, Listed: unknown, Sources: p.sources.Append(nil)}
+		first := windows.Checkpoint{Generation: p.position.Next(0).Generation, Last: -1, Listed: -1, Sources: p.counter.sources.Append(nil)}
 		value = first.Append(nil)
 		if err := p.own.Write(ctx, []store.Change{{Space: store.Notes, Key: []byte(windows.CheckpointKey), Value: value}}); err != nil {
 			return fmt.Errorf("writing the first checkpoint: %w", err)
@@ -197,7 +144,7 @@ func (p *partition) restore(ctx context.Context, value []byte) error {
 
 	found, err := windows.ReadCheckpoint(value)
 	if err == nil {
-		err = p.sources.Read(found.Sources)
+		err = p.counter.sources.Read(found.Sources)
 	}
 
 	switch {
@@ -210,7 +157,7 @@ func (p *partition) restore(ctx context.Context, value []byte) error {
 	}
 
 	p.saver.Begin(found)
-	p.reached = found.Reached
+	p.counter.reached = found.Reached
 	p.position.Begin(position.Point{Generation: found.Generation, Offset: found.Offset, Last: found.Last, Checksum: found.Checksum})
 	return nil
 }
@@ -223,19 +170,18 @@ func (p *partition) withoutCheckpoint(ctx context.Context, damage error) (window
 		return windows.Checkpoint{}, fmt.Errorf("finding what the windows have, for %w: %w", damage, err)
 	}
 
-	if newest == unknown {
+	if newest < 0 {
 		newest = p.position.Next(0).Generation
 	}
 	p.logger.Error("the checkpoint in the store is damaged: the log of hits is read again from its beginning, and what the windows have is skipped",
 		"error", damage, "generation", newest)
 
 	p.metrics.taken.WithLabelValues("checkpoint").Inc()
-	return windows.Checkpoint{Generation: newest, Last: unknown, Listed: unknown}, nil
+	return windows.Checkpoint{Generation: newest, Last: -1, Listed: -1}, nil
 }
 
 // drop forgets all that is in memory.
 func (p *partition) drop() {
-	p.rules = newRulebook(p.active, p.metrics.hits)
 	p.windows = windows.New(p.hotShare(), p.own, windows.Notices{
 		Cold:    func(count int) { p.metrics.lookups.cold.Add(float64(count)) },
 		Damaged: func(err error) { p.faults.Note("damaged window", err) },
@@ -243,21 +189,22 @@ func (p *partition) drop() {
 	})
 	p.saver.Reset(p.windows)
 	p.sweep = &windows.Sweep{Set: p.windows, Rules: p.rules.named, Late: p.config.Late}
-	p.sources = hit.NewPositions(mostSources, p.config.Retention)
+	p.counter.forget(p.windows, hit.NewPositions(mostSources, p.config.Retention))
 	p.publisher.Reset(p.windows)
-	p.decided, p.amid, p.downUntil = nil, true, time.Time{}
 	p.position.Reset()
+	p.outage.forget()
+	p.amid = true
 }
 
 // turn fetches and counts once, and then does some of the other work.
 func (p *partition) turn(ctx context.Context) error {
 	p.windows.Resize(p.hotShare())
 	p.rules.refresh()
-	p.answerNow(ctx)
+	p.asks.answerNow(ctx)
 	records, err := p.fetch(ctx)
-	if err != nil && p.away(err) { // while another generation was to begin
+	if err != nil && p.outage.begin(err) { // while another generation was to begin
 		p.position.Seek()
-		p.pause(ctx, tryAgain)
+		p.asks.pause(ctx, tryAgain)
 		return ctx.Err()
 	}
 
@@ -270,7 +217,7 @@ func (p *partition) turn(ctx context.Context) error {
 
 	idle := len(records) == 0
 	for _, do := range []func(context.Context, bool) error{p.save, p.publishAgain, p.sweepOn, p.mark} {
-		if err := do(ctx, idle); err != nil && !p.away(err) {
+		if err := do(ctx, idle); err != nil && !p.outage.begin(err) {
 			return err
 		}
 	}
@@ -301,14 +248,8 @@ func (p *partition) read(ctx context.Context) (records []kafka.Record, err error
 		records, err = p.position.Fetch(ctx)
 	}()
 
-	for {
-		select {
-		case <-fetched:
-			return records, err
-		case ask := <-p.asks:
-			ask(ctx)
-		}
-	}
+	p.asks.answerUntil(ctx, fetched)
+	return records, err
 }
 
 // lost reports records that the log no longer had when they were to be read.
@@ -346,9 +287,122 @@ func (p *partition) newGeneration(ctx context.Context, replaced *position.Replac
 	return nil
 }
 
+// count counts the records. Some batches are gathered together, and either all of them are counted or the partition is
+// taken again: the memory in between is true for no offset.
+func (p *partition) count(ctx context.Context, records []kafka.Record) error {
+	if len(records) == 0 {
+		p.amid = true
+		if err := p.loadOrWait(ctx); err != nil {
+			return err
+		}
+		p.amid = false
+		p.windows.Settle()
+	}
+
+	for len(records) > 0 {
+		p.amid = true
+		n, err := p.counter.gather(ctx, records)
+		if err != nil {
+			return err
+		}
+		if err := p.loadOrWait(ctx); err != nil {
+			return err
+		}
+
+		generation := p.position.At().Generation
+		for _, b := range p.counter.gathered() {
+			p.saver.Counted(p.counter.countBatch(b, generation))
+			if err := p.publisher.Publish(ctx, p.counter.takeDecided()); err != nil {
+				return err
+			}
+		}
+
+		p.amid = false
+		p.windows.Settle()
+		p.position.Counted(records[:n])
+		records = records[n:]
+		if err := p.breathe(ctx, len(records) > 0); err != nil {
+			return err
+		}
+	}
+
+	p.rules.settle()
+	return nil
+}
+
+// loadOrWait reads the windows that are wanted, and counts what waited for them. While the store is away it leaves
+// them, up to the bound; then it returns only when the store is back.
+func (p *partition) loadOrWait(ctx context.Context) error {
+	for {
+		if p.windows.Wanted() == 0 {
+			return nil
+		}
+		if !p.outage.lasts() {
+			err := p.windows.Load(ctx)
+			if err == nil {
+				p.outage.over()
+				return p.countWaiting(ctx)
+			}
+			if !p.outage.begin(err) {
+				return err
+			}
+		}
+
+		if p.windows.Waiting() < p.config.MostWaiting {
+			return nil
+		}
+		p.asks.pause(ctx, tryAgain)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// countWaiting counts the hits that waited, in their order. All windows are read.
+func (p *partition) countWaiting(ctx context.Context) error {
+	generation := p.position.At().Generation
+	parcels := p.windows.TakeWaiting()
+	for i := range parcels {
+		p.counter.countParcel(&parcels[i], generation)
+		if err := p.publisher.Publish(ctx, p.counter.takeDecided()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// breathe writes back between the batches of one answer of Kafka.
+func (p *partition) breathe(ctx context.Context, more bool) error {
+	if more {
+		p.asks.answerNow(ctx)
+		if p.saver.Breathes() && !p.outage.lasts() {
+			if err := p.saver.WriteBack(ctx); err != nil && !p.outage.begin(err) {
+				return err
+			}
+		}
+	}
+
+	for p.windows.Leaving() > mostLeaving {
+		err := p.saver.WriteBack(ctx)
+		if err == nil {
+			continue
+		}
+		if !p.outage.begin(err) {
+			return err
+		}
+
+		p.asks.pause(ctx, tryAgain)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+
+	return nil
+}
+
 // save takes the next checkpoint when it is due, and writes back some of what has changed.
 func (p *partition) save(ctx context.Context, idle bool) error {
-	if p.storeRests() {
+	if p.outage.lasts() {
 		return nil
 	}
 	if at := p.position.At(); p.saver.Due(at.Offset, idle, p.publisher.Awaits()) {
@@ -367,8 +421,8 @@ func (p *partition) save(ctx context.Context, idle bool) error {
 
 // checkpointAt is what is to be stored of now, with counting to go on at a point.
 func (p *partition) checkpointAt(at position.Point) windows.Checkpoint {
-	return windows.Checkpoint{Generation: at.Generation, Offset: at.Offset, Last: at.Last, Checksum: at.Checksum, Reached: p.reached,
-		Listed: p.list.Newest(), Sources: p.sources.Append(nil)}
+	return windows.Checkpoint{Generation: at.Generation, Offset: at.Offset, Last: at.Last, Checksum: at.Checksum, Reached: p.counter.reached,
+		Listed: p.list.Newest(), Sources: p.counter.sources.Append(nil)}
 }
 
 // saved notes that a checkpoint was written, with the notes.
@@ -380,7 +434,7 @@ func (p *partition) saved() {
 
 // publishAgain publishes what the list may not have.
 func (p *partition) publishAgain(ctx context.Context, _ bool) error {
-	if p.storeRests() || p.windows.Waiting() > 0 {
+	if p.outage.lasts() || p.windows.Waiting() > 0 {
 		return nil
 	}
 	return p.publisher.PublishAgain(ctx)
@@ -392,44 +446,18 @@ func (p *partition) mark(ctx context.Context, _ bool) error {
 		return nil
 	}
 	at := p.position.At()
-	return p.publisher.Mark(ctx, at.Generation, at.Offset, p.reached)
+	return p.publisher.Mark(ctx, at.Generation, at.Offset, p.counter.reached)
 }
 
 // sweepOn deletes some of what is clear.
 func (p *partition) sweepOn(ctx context.Context, _ bool) error {
-	if p.storeRests() || p.windows.Waiting() > 0 {
+	if p.outage.lasts() || p.windows.Waiting() > 0 {
 		return nil
 	}
 	stored, _ := p.saver.Stored()
-	deleted, err := p.sweep.Turn(ctx, p.config.Now(), &stored, p.reached)
+	deleted, err := p.sweep.Turn(ctx, p.config.Now(), &stored, p.counter.reached)
 	p.metrics.swept.Add(float64(deleted))
 	return err
-}
-
-// away says whether an error is the store's being away, which passes; the store is left alone for a moment then.
-func (p *partition) away(err error) bool {
-	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrForeign) || ends(err) || errors.Is(err, publishing.ErrSend) ||
-		errors.Is(err, context.Canceled) {
-		return false
-	}
-	p.metrics.storeErrors.WithLabelValues("call").Inc()
-	p.storeFaults.Note("store", err) // once for all partitions
-	p.downUntil = p.config.Now().Add(tryAgain)
-	return true
-}
-
-// storeRests says that the store was away a moment ago.
-func (p *partition) storeRests() bool { return p.config.Now().Before(p.downUntil) }
-
-func (p *partition) answerNow(ctx context.Context) {
-	for {
-		select {
-		case ask := <-p.asks:
-			ask(ctx)
-		default:
-			return
-		}
-	}
 }
 
 // finish makes everything safe before the partition is given up: the next owner need not read anything again.
@@ -449,7 +477,7 @@ func (p *partition) finish() {
 			break
 		}
 		if p.windows.Dirty() == 0 {
-			p.pause(ctx, 10*time.Millisecond) // for Kafka to acknowledge
+			p.asks.pause(ctx, 10*time.Millisecond) // for Kafka to acknowledge
 		}
 	}
 
@@ -458,4 +486,19 @@ func (p *partition) finish() {
 	}
 	stored, _ := p.saver.Stored()
 	p.commits.Finish(ctx, stored.Offset)
+}
+
+// show tells everyone how the partition stands.
+func (p *partition) show() {
+	at, lag := p.position.At(), p.position.Lag()
+	stored, storedAt := p.saver.Stored()
+	s := &PartitionStatus{Partition: p.number, Offset: at.Offset, Lag: lag.Records, Generation: at.Generation, Fence: p.own.Fence.String(),
+		Reached: instant(p.counter.reached), Hot: p.windows.Len(), Dirty: p.windows.Dirty(), Waiting: p.windows.Waiting(),
+		Unsent: int(p.publisher.Sent() - p.publisher.Acknowledged()), Checkpoint: stored.Offset, Error: p.stopped, seen: lag}
+	if !storedAt.IsZero() {
+		at := storedAt.UTC()
+		s.Written = &at
+	}
+	p.shown.Store(s)
+	p.metrics.show(s)
 }

@@ -3,6 +3,7 @@ package aggregator
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,19 +32,14 @@ type ruling struct {
 	over        chan struct{} // closed when another set is active
 }
 
-// Reload makes other rules active. The same rules again change nothing.
-func (a *Aggregator) Reload(set *rule.Set) error {
+// newRuling makes the policies of rules, for hits that come late.
+func newRuling(set *rule.Set, late time.Duration) (*ruling, error) {
 	next := &ruling{set: set, fingerprint: set.Fingerprint(), over: make(chan struct{})}
-	before := a.rules.Load()
-	if before != nil && before.fingerprint == next.fingerprint {
-		return nil
-	}
-
 	var modes []string
 	for _, r := range set.Rules {
-		policy, err := r.Policy(a.config.Late, 0)
+		policy, err := r.Policy(late, 0)
 		if err != nil {
-			return fmt.Errorf("rule %s: %w", r.Name, err)
+			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
 		next.policies = append(next.policies, policy)
 		modes = append(modes, r.Name+"="+r.Mode.String())
@@ -51,13 +47,7 @@ func (a *Aggregator) Reload(set *rule.Set) error {
 
 	slices.Sort(modes)
 	next.modes = xxhash.Sum64String(strings.Join(modes, " "))
-	a.metrics.showRules(set)
-	a.rules.Store(next)
-	if before != nil {
-		close(before.over)
-	}
-
-	return nil
+	return next, nil
 }
 
 var tallyWords = [windows.Outcomes]string{window.Counted: "counted", window.Broke: "broke", window.Extended: "extended", window.Blocked: "blocked",
@@ -87,16 +77,20 @@ func counting(r *rule.Rule) any {
 type rulebook struct {
 	active  *atomic.Pointer[ruling]
 	hits    *prometheus.CounterVec
+	reread  func() // asks for the rules to be read again
+	asks    *questions
+	logger  *slog.Logger
+	now     func() time.Time
 	ruling  *ruling
 	byName  map[string]*counted
 	unknown map[string]bool // names that were waited for in vain, or are gone
 	before  []*counted      // not active any more: batches at hand may be counted by them
 }
 
-func newRulebook(active *atomic.Pointer[ruling], hits *prometheus.CounterVec) rulebook {
-	b := rulebook{active: active, hits: hits, byName: map[string]*counted{}, unknown: map[string]bool{}}
+// forget begins again with the active rules.
+func (b *rulebook) forget() {
+	b.ruling, b.byName, b.unknown, b.before = nil, nil, nil, nil
 	b.refresh()
-	return b
 }
 
 // named is the rule of a name, or nil.
@@ -167,47 +161,30 @@ func (c *counted) flush() {
 	}
 }
 
-// awaitRules waits for rules that hits name and that are not known: the file is read again, and may be late.
-func (p *partition) awaitRules(ctx context.Context, names []string) {
-	p.rules.refresh()
+// await waits for rules that hits name and that are not known: the file is read again, and may be late.
+func (b *rulebook) await(ctx context.Context, names []string) {
+	b.refresh()
 	var until time.Time
 	for _, name := range names {
-		for p.rules.byName[name] == nil && !p.rules.unknown[name] {
+		for b.byName[name] == nil && !b.unknown[name] {
 			if until.IsZero() {
-				until = p.config.Now().Add(rulesPatience)
-				p.logger.Warn("hits of a rule that is not known here: the rules are read again", "rule", name)
-				p.config.Reread()
+				until = b.now().Add(rulesPatience)
+				b.logger.Warn("hits of a rule that is not known here: the rules are read again", "rule", name)
+				b.reread()
 			}
-			if !p.otherRules(ctx, until.Sub(p.config.Now())) {
-				p.giveUp(name)
+			if b.asks.answerFor(ctx, max(0, until.Sub(b.now())), b.ruling.over) {
+				b.refresh()
+			} else {
+				b.giveUp(name)
 			}
 		}
 	}
 }
 
-// otherRules waits until other rules are active.
-func (p *partition) otherRules(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(max(0, d))
-	defer timer.Stop()
-	for {
-		select {
-		case <-p.rules.ruling.over:
-			p.rules.refresh()
-			return true
-		case ask := <-p.asks:
-			ask(ctx)
-		case <-timer.C:
-			return false
-		case <-ctx.Done():
-			return false
-		}
+func (b *rulebook) giveUp(name string) {
+	if len(b.unknown) >= mostUnknown {
+		clear(b.unknown)
 	}
-}
-
-func (p *partition) giveUp(name string) {
-	if len(p.rules.unknown) >= mostUnknown {
-		clear(p.rules.unknown)
-	}
-	p.rules.unknown[name] = true
-	p.logger.Warn("hits of a rule that is not known here are not counted", "rule", name)
+	b.unknown[name] = true
+	b.logger.Warn("hits of a rule that is not known here are not counted", "rule", name)
 }

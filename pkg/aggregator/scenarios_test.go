@@ -166,8 +166,8 @@ func TestAHitAheadOfTimeIsJudgedAlikeAfterACrash(t *testing.T) {
 	l.now = l.now.AddDate(10, 0, 0) // by now they are not ahead of anything
 	next := l.takes()
 	l.settle(next)
-	if e := l.said()["few/192.0.2.1"]; e != nil || next.reached != 0 {
-		t.Errorf("hits ahead of their collector's clock count: %+v, %d", e, next.reached)
+	if e := l.said()["few/192.0.2.1"]; e != nil || next.counter.reached != 0 {
+		t.Errorf("hits ahead of their collector's clock count: %+v, %d", e, next.counter.reached)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestHitsOfAnUnknownRuleWaitForIt(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.takes()
 	more := strings.Replace(labRules, "rules:", "rules:\n  - {name: new, key: ip, limits: [1/min]}", 1)
-	p.config.Reread = func() {
+	p.rules.reread = func() {
 		if err := l.agg.Reload(parseRules(t, more)); err != nil {
 			t.Error(err)
 		}

@@ -1,8 +1,6 @@
 package aggregator
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"weir/pkg/aggregator/position"
@@ -37,38 +35,8 @@ type PartitionStatus struct {
 	seen            position.Lag
 }
 
-// Status may be called at any time.
-func (a *Aggregator) Status() Status {
-	s := Status{Rules: a.rules.Load().fingerprint, CaughtUp: !a.outside(), List: a.list.ID().String(), Partitions: []PartitionStatus{}}
-	for _, one := range a.statuses() {
-		if one == nil {
-			s.CaughtUp = false // it is being taken
-			continue
-		}
-		s.CaughtUp = s.CaughtUp && one.caughtUp()
-		s.Partitions = append(s.Partitions, *one)
-	}
-	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int { return cmp.Compare(a.Partition, b.Partition) })
-	return s
-}
-
 func (s *PartitionStatus) caughtUp() bool {
 	return s.Lag == 0 && s.LagUnknownSince == nil && s.Waiting == 0 && s.Unsent == 0 && s.Error == ""
-}
-
-// show tells everyone how the partition stands.
-func (p *partition) show() {
-	at, lag := p.position.At(), p.position.Lag()
-	stored, storedAt := p.saver.Stored()
-	s := &PartitionStatus{Partition: p.number, Offset: at.Offset, Lag: lag.Records, Generation: at.Generation, Fence: p.own.Fence.String(),
-		Reached: instant(p.reached), Hot: p.windows.Len(), Dirty: p.windows.Dirty(), Waiting: p.windows.Waiting(),
-		Unsent: int(p.publisher.Sent() - p.publisher.Acknowledged()), Checkpoint: stored.Offset, Error: p.stopped, seen: lag}
-	if !storedAt.IsZero() {
-		at := storedAt.UTC()
-		s.Written = &at
-	}
-	p.shown.Store(s)
-	p.metrics.show(s)
 }
 
 // instant is a time of requests; nil before the first.

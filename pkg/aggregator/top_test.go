@@ -26,7 +26,7 @@ func TestTheHeaviestKeysAreAskedOfAllPartitionsAtOnce(t *testing.T) {
 			turning.Go(func() {
 				for ctx.Err() == nil {
 					time.Sleep(fetch)
-					p.answerNow(ctx)
+					p.asks.answerNow(ctx)
 				}
 			})
 		}

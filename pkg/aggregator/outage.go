@@ -1,0 +1,49 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/store"
+	"weir/internal/telemetry"
+	"weir/pkg/aggregator/publishing"
+	"weir/pkg/aggregator/windows"
+	"weir/pkg/hit"
+)
+
+const tryAgain = 500 * time.Millisecond // between tries of what fails
+
+// ends reports whether an error ends the counting of a partition: going on would be wrong.
+func ends(err error) bool { return windows.IsNewer(err) || errors.Is(err, hit.ErrNewer) }
+
+// An outage is a moment in which a partition leaves the store alone, after a call to it failed.
+type outage struct {
+	now    func() time.Time
+	faults *telemetry.Faults // of all partitions: the store is away for all of them
+	failed prometheus.Counter
+	until  time.Time
+}
+
+// begin begins an outage, unless the error is another than that the store is away. It reports whether it did.
+func (o *outage) begin(err error) bool {
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrForeign) || ends(err) || errors.Is(err, publishing.ErrSend) ||
+		errors.Is(err, context.Canceled) {
+		return false
+	}
+	o.failed.Inc()
+	o.faults.Note("store", err)
+	o.until = o.now().Add(tryAgain)
+	return true
+}
+
+// lasts reports whether the store was away a moment ago.
+func (o *outage) lasts() bool { return o.now().Before(o.until) }
+
+// over notes that the store has answered.
+func (o *outage) over() { o.faults.Over("store") }
+
+// forget forgets an outage: the partition is taken again.
+func (o *outage) forget() { o.until = time.Time{} }
