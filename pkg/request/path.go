@@ -79,8 +79,8 @@ func (f PathForm) decode(b []byte, path string, decoded bool) []byte {
 				i++
 			}
 			continue
-		// Decoded once, as servers do: an escape that is encoded twice stays encoded once. It comes before case and backslash,
-		// which may have been encoded.
+		// Decoded once, as servers do: an escape that is encoded twice stays encoded once. It comes before case and
+		// backslash, which may have been encoded.
 		case c == '%' && !decoded && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]):
 			c = byte(hexadecimal(path[i+1 : i+3]))
 			i += 2
