@@ -67,3 +67,22 @@ func Commit(t *testing.T, client *kafka.Client, group, topic string, partitions 
 		t.Fatal(err)
 	}
 }
+
+// Redirect runs a server that redirects every request to another host, and returns its URL, and how many requests arrived
+// there with an API key.
+func Redirect(t *testing.T) (url string, leaked func() int32) {
+	t.Helper()
+	var keys atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") != "" {
+			keys.Add(1)
+		}
+		_, _ = io.WriteString(w, "{}")
+	}))
+	t.Cleanup(other.Close)
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(first.Close)
+	return first.URL, keys.Load
+}

@@ -1,6 +1,6 @@
 // Package command contains the arguments and flags that several commands of the tool take, each with its checks: how lines
-// are read, the form of the output, files. What is wrong is an error of wrong use that says what to write instead. The
-// package knows no command.
+// are read, the form of the output, files. A mistake is an error of wrong use that says what to write instead. The package
+// knows no command.
 package command
 
 import (

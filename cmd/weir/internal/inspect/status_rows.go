@@ -174,7 +174,7 @@ func (p *partStatus) sources() []sourceState {
 // intended are the reasons for which rules or the configuration leave requests out on purpose.
 var intended = []string{"allowed", "cost", "filtered", "key", "match", "refused", "start"}
 
-// lost returns how many requests did not count though nobody wanted that: those that could not be read or judged. When no
+// lost returns how many requests could not be read or judged, without those that are left out on purpose. When no
 // request counts at all it returns all of them, whatever the reasons: then the rules do not fit the log.
 func (s *sourceState) lost() (lost int64) {
 	all := int64(0)

@@ -128,7 +128,7 @@ func (l *listCommand) find(c *cobra.Command, enforcer *ask.Enforcer, writer *lis
 	return errors.Join(writer.end(blocklist.Header{}), errors.Join(missed...))
 }
 
-// pauses shows the pauses because of which entries refuse no one: the pause of everything, and those of the rules of the
+// pauses shows the pauses that keep entries from refusing anyone: the pause of everything, and those of the rules of the
 // entries that were found. No key leads to them, so all manual entries are read.
 func (l *listCommand) pauses(ctx context.Context, enforcer *ask.Enforcer, writer *listWriter) error {
 	if writer.form != "text" && !l.orders {

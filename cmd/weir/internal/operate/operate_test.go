@@ -57,7 +57,7 @@ func address(rule, ip string) *blocklist.Entry {
 	return running.BlockedNow(rule, ip, map[string]string{"ip": ip})
 }
 
-// Entries that apply to a key come with the pauses because of which they refuse no one.
+// Entries that apply to a key come with the pauses that keep them from refusing anyone.
 func TestListOfAKeyNamesPauses(t *testing.T) {
 	d := newDesk(t, address("per-ip", "203.0.113.7"), address("sign-in", "198.51.100.1"))
 	d.types(exit.Done, "pause", "per-ip", "--for", "1h", "--why", "false alarms")
