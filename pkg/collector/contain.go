@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
+
+	"weir/internal/sleep"
 )
 
 const (
@@ -56,7 +58,7 @@ func (in *intake) outlive(ctx context.Context, name string, part, clean func() e
 		// clean runs the source's own code, which may panic as well.
 		for fault != nil {
 			in.stop(name, fault, pauseFor)
-			pause(ctx, pauseFor)
+			sleep.For(ctx, pauseFor)
 			if ctx.Err() != nil {
 				return nil
 			}

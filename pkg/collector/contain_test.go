@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/test/port"
+	"weir/test/wait"
 )
 
 // A mine is an only that panics now and then, like a mistake in the program.
@@ -63,11 +64,11 @@ func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 		}
 		b.log("access.log", 50)
 		b.await()
-		until(t, "the source to be well", func() bool { return b.collector.Status().CaughtUp })
+		wait.Until(t, "the source to be well", func() bool { return b.collector.Status().CaughtUp })
 		if got := b.panics("logs"); got != 12 {
 			t.Errorf("%v panics are counted", got)
 		}
-		if !heard.has("stopped by an error") || !heard.has("file_family.go") {
+		if !heard.Has("stopped by an error") || !heard.Has("file_family.go") {
 			t.Error("it was not said, with where")
 		}
 		b.stop()
@@ -96,7 +97,7 @@ func TestASourceThatAlwaysPanics(t *testing.T) {
 	b.log("bad.log", 100)
 	b.start()
 	b.sink.await(t, want)
-	until(t, "the status to say it", func() bool {
+	wait.Until(t, "the status to say it", func() bool {
 		status := b.collector.Status()
 		return !status.CaughtUp && slices.ContainsFunc(status.Sources, func(s SourceStatus) bool {
 			return s.Name == "bad" && !s.CaughtUp && strings.Contains(s.Error, "bad.log is stopped by an error in the program: panic: a mine")
@@ -122,7 +123,7 @@ func TestAPartitionThatPanicsIsCountedOnce(t *testing.T) {
 		}
 		b.produce(50)
 		b.sink.await(t, b.want)
-		until(t, "the source to be well", func() bool { return c.Status().CaughtUp })
+		wait.Until(t, "the source to be well", func() bool { return c.Status().CaughtUp })
 	})
 }
 
@@ -143,7 +144,7 @@ func TestListenersGoOnAfterAPanic(t *testing.T) {
 				t.Error("answered 200")
 			}
 		}
-		until(t, "it to take requests again", func() bool {
+		wait.Until(t, "it to take requests again", func() bool {
 			response, err := b.client.Post(b.url, "text/plain", strings.NewReader(line))
 			if err != nil {
 				return false
@@ -163,8 +164,8 @@ func TestListenersGoOnAfterAPanic(t *testing.T) {
 		conn := b.dial()
 		b.send(conn, b.line())
 		clear(b.want)
-		until(t, "the panic", explosive.exploded)
-		until(t, "it to listen again", func() bool { return heard.count("takes syslog") == 2 })
+		wait.Until(t, "the panic", explosive.exploded)
+		wait.Until(t, "it to listen again", func() bool { return strings.Count(heard.String(), "takes syslog") == 2 })
 		b.send(b.dial(), b.line())
 		b.await()
 	})

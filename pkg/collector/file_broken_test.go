@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/test/real"
+	"weir/test/wait"
 )
 
 // packed returns a text as the real program of an extension packs it.
@@ -84,19 +85,19 @@ func TestABrokenPackedLogIsReported(t *testing.T) {
 			b.log("access.log", 100)
 			b.start()
 			b.awaitRead("access.log")
-			eventually(t, "the status to name the file", func() bool {
+			wait.Until(t, "the status to name the file", func() bool {
 				status := b.status()
 				return strings.Contains(status.Error, b.path(name)) && strings.Contains(status.Error, test.what) && strings.Contains(status.Error, "move it away")
 			})
-			eventually(t, "the source to have caught up", func() bool { return b.status().CaughtUp })
-			if n := heard.count("level=ERROR"); n != 1 || !heard.has(test.what) || !heard.has(filepath.Base(name)) {
+			wait.Until(t, "the source to have caught up", func() bool { return b.status().CaughtUp })
+			if n := strings.Count(heard.String(), "level=ERROR"); n != 1 || !heard.Has(test.what) || !heard.Has(filepath.Base(name)) {
 				t.Errorf("%d errors are logged", n)
 			}
 			b.put(name, good, 0)
 			if test.name != "damaged in its midst" { // there, lines of the damaged block were counted
 				b.await()
 			}
-			eventually(t, "the status to be in order", func() bool { return b.status().Error == "" })
+			wait.Until(t, "the status to be in order", func() bool { return b.status().Error == "" })
 		})
 	}
 }
@@ -143,7 +144,7 @@ func TestAPackedLogThatGrows(t *testing.T) {
 				}
 			}
 			b.sink.await(t, b.want)
-			if n := heard.count("level=ERROR"); n != 1 {
+			if n := strings.Count(heard.String(), "level=ERROR"); n != 1 {
 				t.Errorf("it is logged %d times", n)
 			}
 		})
@@ -172,7 +173,7 @@ func TestAPackedCopyThatIsCutOff(t *testing.T) {
 		t.Errorf("when it is complete: %v", fault)
 	}
 	b.sink.await(t, b.want)
-	if n := heard.count("level=ERROR"); n != 1 {
+	if n := strings.Count(heard.String(), "level=ERROR"); n != 1 {
 		t.Errorf("it is logged %d times", n)
 	}
 }

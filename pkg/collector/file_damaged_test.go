@@ -3,8 +3,11 @@ package collector
 import (
 	"bytes"
 	"compress/gzip"
+	"strings"
 	"testing"
 	"time"
+
+	"weir/test/wait"
 )
 
 // A packed log that is damaged is read up to the damage, and later files are read all the same. Bytes after its end
@@ -33,16 +36,16 @@ func TestAPackedLogThatIsDamaged(t *testing.T) {
 			clear(b.want)
 			b.log("access.log", 10)
 			b.start()
-			eventually(t, "the live file to be read", func() bool {
+			wait.Until(t, "the live file to be read", func() bool {
 				keys, _ := b.sink.counted(t)
 				total := int64(0)
 				for _, n := range keys {
 					total += n
 				}
-				return total > 10 && total <= int64(before)+10 && heard.has("a packed file is cut off or damaged") && b.collector.Status().CaughtUp
+				return total > 10 && total <= int64(before)+10 && heard.Has("a packed file is cut off or damaged") && b.collector.Status().CaughtUp
 			})
 			b.awaitRead("access.log")
-			if n := heard.count("a packed file is cut off or damaged"); n != 1 {
+			if n := strings.Count(heard.String(), "a packed file is cut off or damaged"); n != 1 {
 				t.Errorf("said %d times", n)
 			}
 			if name == "in the midst" {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"weir/test/wait"
 )
 
 // banner is longer than the part of a log's beginning that is compared.
@@ -49,10 +51,10 @@ func TestACopyOfABeginningIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.append("copy.access.log", string(data[:len(data)/2]))
-	eventually(t, "it to be said", func() bool { return heard.has("taken for a copy") })
+	wait.Until(t, "it to be said", func() bool { return heard.Has("taken for a copy") })
 	b.log("access.log", 10)
 	b.await()
-	if n := heard.count("taken for a copy"); n != 1 {
+	if n := strings.Count(heard.String(), "taken for a copy"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 	other := "\n192.0.2.77 - - [03/Mar/2026:09:00:00 +0000] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n"
@@ -63,7 +65,7 @@ func TestACopyOfABeginningIsNotRead(t *testing.T) {
 // awaitKey waits until a key is counted.
 func (b *bench) awaitKey(t *testing.T, key string) {
 	t.Helper()
-	eventually(t, key, func() bool { keys, _ := b.sink.counted(t); return keys[key] == 1 })
+	wait.Until(t, key, func() bool { keys, _ := b.sink.counted(t); return keys[key] == 1 })
 }
 
 // All files that cannot be read are named, up to a bound, and reported again when they can be.
@@ -82,7 +84,7 @@ func TestFilesThatCannotBeReadAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start()
-	eventually(t, "them to be told", func() bool { return strings.Contains(b.collector.Status().Sources[0].Error, "files cannot be read") })
+	wait.Until(t, "them to be told", func() bool { return strings.Contains(b.collector.Status().Sources[0].Error, "files cannot be read") })
 	if text := b.collector.Status().Sources[0].Error; !strings.Contains(text, "7 files") || !strings.Contains(text, "1.access.log") || !strings.Contains(text, "; and 2 more") {
 		t.Error(text)
 	}
@@ -93,7 +95,7 @@ func TestFilesThatCannotBeReadAreNamed(t *testing.T) {
 	for i := range 6 {
 		os.Remove(b.path(fmt.Sprintf("%d.access.log", i)))
 	}
-	eventually(t, "it to be over", func() bool { s := b.collector.Status(); return s.Sources[0].Error == "" && s.CaughtUp })
+	wait.Until(t, "it to be over", func() bool { s := b.collector.Status(); return s.Sources[0].Error == "" && s.CaughtUp })
 }
 
 func TestUnreadableFilesAreReported(t *testing.T) {

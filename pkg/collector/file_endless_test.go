@@ -13,6 +13,7 @@ import (
 
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/tape"
+	"weir/test/wait"
 )
 
 // unread is the number of lines that were not read for a reason since the collector was opened.
@@ -252,7 +253,7 @@ func TestLongLinesAtTheSameTime(t *testing.T) {
 	}
 	b.start()
 	b.await()
-	until(t, "the room to be free", func() bool { return b.collector.known.room.Used() == 0 })
+	wait.Until(t, "the room to be free", func() bool { return b.collector.known.room.Used() == 0 })
 }
 
 // A file may be written over while a long line of it has not ended.

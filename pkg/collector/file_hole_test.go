@@ -47,7 +47,7 @@ func TestALogThatIsCutOffUnderItsWriterTwice(t *testing.T) {
 		f.settle(t)
 		b.await()
 	}
-	if heard.has("lost its end") {
+	if heard.Has("lost its end") {
 		t.Error("it is taken for one log that lost its end")
 	}
 }

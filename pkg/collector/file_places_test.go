@@ -12,6 +12,7 @@ import (
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/tape"
 	"weir/pkg/request"
+	"weir/test/wait"
 )
 
 // linesApart is the text of a log whose lines are ten minutes apart. The last ones are long.
@@ -51,7 +52,7 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 			b.start()
 
 			// All of them are as far ahead as they may be.
-			until(t, "the logs to wait", func() bool {
+			wait.Until(t, "the logs to wait", func() bool {
 				waiting := 0
 				for _, log := range b.collector.Status().Sources[0].Logs {
 					if log.InFlight >= inFlightCuts-1 {
@@ -62,7 +63,7 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 			})
 			b.append("slow.part", b.linesApart("slow", begin.Add(-24*time.Hour), short, long))
 			b.rename("slow.part", "slow.log")
-			until(t, "the slowest log to be found", func() bool { return len(b.collector.Status().Sources[0].Logs) > tape.LongLines })
+			wait.Until(t, "the slowest log to be found", func() bool { return len(b.collector.Status().Sources[0].Logs) > tape.LongLines })
 			(<-gate).Leave()
 			b.await()
 
@@ -70,7 +71,7 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 			if hits := book.count(); hits != (tape.LongLines+1)*(short+long) || book.tooLate > 0 {
 				t.Errorf("%d hits, %d of them too late", hits, book.tooLate)
 			}
-			if heard.has("made no progress") {
+			if heard.Has("made no progress") {
 				t.Error("the logs stood still")
 			}
 		})
@@ -96,7 +97,7 @@ func TestLinesInPartsShareMemory(t *testing.T) {
 		b.append(fmt.Sprintf("%d.log", i), text.String())
 	}
 	b.start()
-	until(t, "the parts to be read", func() bool { return b.collector.Status().Sources[0].Requests == 0 && b.readAll(logs) })
+	wait.Until(t, "the parts to be read", func() bool { return b.collector.Status().Sources[0].Requests == 0 && b.readAll(logs) })
 	for i, end := range ends {
 		b.append(fmt.Sprintf("%d.log", i), end)
 	}

@@ -3,6 +3,8 @@ package collector
 import (
 	"reflect"
 	"testing"
+
+	"weir/test/wait"
 )
 
 // A packed file that was read to its end stays in the status, after a restart and under another name too, until it is
@@ -18,7 +20,7 @@ func TestReadFilesStayInTheStatus(t *testing.T) {
 				want.Names = append(want.Names, b.path(name))
 			}
 		}
-		until(t, "the files that were read", func() bool {
+		wait.Until(t, "the files that were read", func() bool {
 			return reflect.DeepEqual(b.collector.Status().Sources[0].Read, want)
 		})
 	}

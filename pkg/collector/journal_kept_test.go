@@ -1,46 +1,21 @@
 package collector
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"os"
 	"reflect"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"weir/pkg/collector/journal"
+	"weir/test/locked"
 )
 
-// heardLines keeps what is logged.
-type heardLines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *heardLines) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *heardLines) has(words string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Contains(s.text.String(), words)
-}
-
-func (s *heardLines) count(words string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Count(s.text.String(), words)
-}
-
-func (b *bench) listen() *heardLines {
-	s := &heardLines{}
+func (b *bench) listen() *locked.Buffer {
+	s := &locked.Buffer{}
 	b.config.Logger = slog.New(slog.NewTextHandler(io.MultiWriter(s, b.t.Output()), nil))
 	return s
 }
@@ -91,7 +66,7 @@ func TestAJournalThatWentBackIsAConflict(t *testing.T) {
 			b.setJournal(test.back(b, early))
 			b.log("access.log", 100)
 			b.start()
-			if !heard.has("went back") {
+			if !heard.Has("went back") {
 				t.Error("nothing is said of a journal that went back")
 			}
 			b.awaitRead("access.log")
@@ -126,7 +101,7 @@ func TestAJournalThatIsGoneIsANewCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start()
-	if b.collector.Status().Collector == was || !heard.has("journal is gone") {
+	if b.collector.Status().Collector == was || !heard.Has("journal is gone") {
 		t.Error("a collector whose journal is gone goes on as if nothing had happened")
 	}
 	for key := range b.want {
@@ -157,7 +132,7 @@ func TestAFullDiskHoldsFilesUpAndLosesNothing(t *testing.T) {
 	for b.collector.Status().Error == "" {
 		time.Sleep(time.Millisecond)
 	}
-	if !heard.has("no space left on device") {
+	if !heard.Has("no space left on device") {
 		t.Error("the true cause is not said")
 	}
 	if got, _ := b.sink.counted(t); reflect.DeepEqual(got, b.want) {
@@ -189,7 +164,7 @@ func TestACutThatIsTooOldIsNotSentAgain(t *testing.T) {
 	}
 	b.start()
 	b.stop()
-	if !heard.has("too old to be sent again") {
+	if !heard.Has("too old to be sent again") {
 		t.Error("nothing is said of it")
 	}
 }

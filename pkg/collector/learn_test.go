@@ -12,6 +12,7 @@ import (
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
 	"weir/pkg/request"
+	"weir/test/wait"
 )
 
 const (
@@ -149,9 +150,9 @@ func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
 		sent := b.sink.records()
 		b.sink.unmute()
 		c = b.start(b.sink)
-		eventually(t, "the cuts to be sent again", func() bool { return b.sink.records() > sent })
+		wait.Until(t, "the cuts to be sent again", func() bool { return b.sink.records() > sent })
 		b.sink.await(t, b.want)
-		eventually(t, "the envelope to be found out", func() bool { return strings.Contains(fmt.Sprint(c.Status().Sources[0].Format), "docker") })
+		wait.Until(t, "the envelope to be found out", func() bool { return strings.Contains(fmt.Sprint(c.Status().Sources[0].Format), "docker") })
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"weir/pkg/rule"
+	"weir/test/wait"
 )
 
 // A bench is a collector of files under test, which can be stopped, killed and started again.
@@ -379,7 +380,7 @@ func TestWhereReadingBegins(t *testing.T) {
 // awaitReading waits until a file is open.
 func (b *bench) awaitReading(name string) {
 	b.t.Helper()
-	until(b.t, name+" to be read", func() bool {
+	wait.Until(b.t, name+" to be read", func() bool {
 		return slices.ContainsFunc(b.collector.Status().Sources[0].Logs, func(log LogStatus) bool { return log.Log == b.path(name) })
 	})
 }
@@ -391,7 +392,7 @@ func (b *bench) awaitRead(name string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	until(b.t, name+" to be read and sent", func() bool {
+	wait.Until(b.t, name+" to be read and sent", func() bool {
 		return slices.ContainsFunc(b.collector.Status().Sources[0].Logs, func(log LogStatus) bool {
 			return log.Log == b.path(name) && log.Position == info.Size() && log.InFlight == 0
 		})

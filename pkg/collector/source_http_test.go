@@ -24,19 +24,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/keys"
+	"weir/test/wait"
 )
-
-// until waits for a condition that has no notification.
-func until(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(time.Minute); !condition(); <-ticker.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s in vain", what)
-		}
-	}
-}
 
 // An httpBench is a bench whose source receives posts.
 type httpBench struct {
@@ -86,7 +75,7 @@ func (b *bench) run() {
 func (b *bench) address() string {
 	b.t.Helper()
 	var logs []LogStatus
-	until(b.t, "the listener", func() bool { logs = b.collector.sources[0].status().Logs; return len(logs) > 0 })
+	wait.Until(b.t, "the listener", func() bool { logs = b.collector.sources[0].status().Logs; return len(logs) > 0 })
 	return logs[0].Log
 }
 
@@ -432,7 +421,7 @@ func TestHTTPAnswersWhenKafkaHasIt(t *testing.T) {
 	if reply := <-replies; reply.status != 200 || reply.answer.Requests != 10 {
 		t.Errorf("%+v", reply)
 	}
-	until(t, "the status", func() bool { return b.source().status().CaughtUp })
+	wait.Until(t, "the status", func() bool { return b.source().status().CaughtUp })
 }
 
 // The source answers 429 once there is no room, and does not count the refused body.
@@ -456,8 +445,8 @@ func TestHTTPSaysWhenItIsFull(t *testing.T) {
 		t.Errorf("answers: %v", statuses)
 	}
 	b.sink.set(func() { b.sink.blocked = false })
-	until(t, "what was taken", func() bool { return b.total() == int64(statuses[503]) })
-	until(t, "all memory", func() bool { return b.source().memory.left.Load() == 4*firstBytes })
+	wait.Until(t, "what was taken", func() bool { return b.total() == int64(statuses[503]) })
+	wait.Until(t, "all memory", func() bool { return b.source().memory.left.Load() == 4*firstBytes })
 	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 || b.total() != int64(statuses[503])+1 {
 		t.Errorf("%+v, and %d are counted", reply, b.total())
 	}
@@ -509,7 +498,7 @@ func TestHTTPSlowSenders(t *testing.T) {
 		}
 		conn.Close()
 	}
-	until(t, "all memory", func() bool { return b.source().memory.left.Load() == usualHTTPLimits.memoryBytes })
+	wait.Until(t, "all memory", func() bool { return b.source().memory.left.Load() == usualHTTPLimits.memoryBytes })
 }
 
 func TestHTTPConnectionsAreBounded(t *testing.T) {
@@ -523,7 +512,7 @@ func TestHTTPConnectionsAreBounded(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	until(t, "the bound", func() bool { return strings.Contains(b.source().status().Error, "2 connections are open") })
+	wait.Until(t, "the bound", func() bool { return strings.Contains(b.source().status().Error, "2 connections are open") })
 	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 {
 		t.Errorf("when the others are cut off: %+v", reply)
 	}

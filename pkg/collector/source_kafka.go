@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/sleep"
 	"weir/pkg/collector/pace"
 )
 
@@ -112,7 +113,7 @@ func (k *kafkaSource) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		topics := k.present(ctx)
 		if len(topics) == 0 {
-			pause(ctx, topicsEvery)
+			sleep.For(ctx, topicsEvery)
 			continue
 		}
 		if err := k.share(ctx, topics); err != nil {
@@ -134,7 +135,7 @@ func (k *kafkaSource) connect(ctx context.Context) (id string, err error) {
 			return "", err
 		}
 		k.trouble("connect", err)
-		pause(ctx, retryEvery)
+		sleep.For(ctx, retryEvery)
 	}
 }
 
@@ -209,7 +210,7 @@ func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
 func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
 	missing := map[string]int{} // looks in a row
 	for {
-		pause(ctx, topicsEvery)
+		sleep.For(ctx, topicsEvery)
 		if ctx.Err() != nil {
 			return
 		}
@@ -314,7 +315,7 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 			return err
 		default:
 			k.trouble("read", err)
-			pause(ctx, retryEvery)
+			sleep.For(ctx, retryEvery)
 		}
 	}
 

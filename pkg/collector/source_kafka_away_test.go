@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/test/wait"
 )
 
 // A flaky dialer's connections can be taken away.
@@ -58,9 +60,9 @@ func TestALagWhileKafkaIsAway(t *testing.T) {
 			return caughtUp == is && (testutil.CollectAndCount(c.pipeline.metrics.lagCount) == 1) == is
 		}
 	}
-	eventually(t, "it to have caught up", known(true))
+	wait.Until(t, "it to have caught up", known(true))
 	f.set(true)
-	eventually(t, "its lag to be unknown", known(false))
+	wait.Until(t, "its lag to be unknown", known(false))
 	f.set(false)
-	eventually(t, "it to have caught up again", known(true))
+	wait.Until(t, "it to have caught up again", known(true))
 }

@@ -16,6 +16,7 @@ import (
 	"weir/pkg/hit"
 	"weir/pkg/request"
 	"weir/pkg/rule"
+	"weir/test/wait"
 )
 
 // A backlog is a site's log, and the clients in it that make more than 60 requests in an hour.
@@ -215,13 +216,13 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 	var gates gates // keep the first two from reading until each has its share
 	b.opened = gates.shut
 	first, second := b.start(b.sink), b.start(b.sink)
-	eventually(t, "two to share the topic", func() bool { return first.owns() == 4 && second.owns() == 4 })
+	wait.Until(t, "two to share the topic", func() bool { return first.owns() == 4 && second.owns() == 4 })
 	b.opened = nil
 	began, book := time.Now(), newTextbook(t, b.sink)
 	gates.open()
 	readUntil(t, book, len(log.lines)/10)
 	third := b.start(b.sink)
-	eventually(t, "the third to have a share", func() bool {
+	wait.Until(t, "the third to have a share", func() bool {
 		if len(gates) == 0 && book.count() > len(log.lines)/2 { // or all may be read before
 			gates.shut(first.Collector)
 			gates.shut(second.Collector)
@@ -241,7 +242,7 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 	if book.furthestBehind > 9*time.Minute { // each partition is in order
 		t.Error("a source was sent further ahead of others than it may be")
 	}
-	if first.said.has("made no progress") {
+	if first.said.Has("made no progress") {
 		t.Error("a source is said to have stopped:", first.said.String())
 	}
 }

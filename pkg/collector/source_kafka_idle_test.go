@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
+	"weir/test/wait"
 )
 
 // TestABacklogThatOneSeesFirst has two partitions read to their ends, by one collector and by two, when a backlog
@@ -27,7 +28,7 @@ func TestABacklogThatOneSeesFirst(t *testing.T) {
 			for range collectors {
 				all = append(all, b.start(b.sink))
 			}
-			eventually(t, "each to have its share", func() bool {
+			wait.Until(t, "each to have its share", func() bool {
 				owned := 0
 				for _, r := range all {
 					owned += r.owns()
@@ -35,7 +36,7 @@ func TestABacklogThatOneSeesFirst(t *testing.T) {
 				return owned == 2 && all[0].owns() == 2/collectors
 			})
 			readUntil(t, book, 2)
-			eventually(t, "all to be idle", func() bool {
+			wait.Until(t, "all to be idle", func() bool {
 				for _, r := range all {
 					if r.reads() {
 						return false
@@ -44,13 +45,13 @@ func TestABacklogThatOneSeesFirst(t *testing.T) {
 				return true
 			})
 			second.away.Store(true)
-			eventually(t, "the second partition to be away", func() bool { return second.asked.Load() })
+			wait.Until(t, "the second partition to be away", func() bool { return second.asked.Load() })
 			later := []kafka.Message{{Partition: 1, Value: lineAt(1)}}
 			for minute := 1; minute <= 180; minute++ {
 				later = append(later, kafka.Message{Partition: 0, Value: lineAt(minute)})
 			}
 			b.write(later...)
-			eventually(t, "the first partition to wait for the second", func() bool {
+			wait.Until(t, "the first partition to wait for the second", func() bool {
 				for _, r := range all {
 					if r.waits() {
 						return true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/sleep"
 	"weir/internal/varint"
 	"weir/pkg/collector/pace"
 )
@@ -173,7 +174,7 @@ func (j *commitJournal) commitChanges(ctx context.Context) error {
 			return err
 		}
 		j.source.trouble("commit", err) // if the metadata is too long: it is shorter with fewer outstanding cuts
-		pause(ctx, time.Second)
+		sleep.For(ctx, time.Second)
 	}
 }
 
@@ -223,13 +224,4 @@ func readRecordID(b []byte) (recordID, bool) {
 	r := varint.Reader{Left: b}
 	s := recordID{int64(r.Unsigned()), uint32(r.Unsigned())}
 	return s, !r.Failed
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
 	"weir/pkg/rule"
+	"weir/test/wait"
 )
 
 // trim deletes the records of the only partition before an offset.
@@ -79,7 +80,7 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 		}
 		c = b.start(b.sink)
 		b.sink.await(t, b.want)
-		if !c.said.has("records were deleted before they were read") || !c.said.has("records=10 from=20 to=30") {
+		if !c.said.Has("records were deleted before they were read") || !c.said.Has("records=10 from=20 to=30") {
 			t.Error("it is not said:", c.said.String())
 		}
 	})
@@ -105,10 +106,10 @@ func TestALogThatWasCutOff(t *testing.T) {
 			}
 			b.commit(kafkaNote{Incarnation: "i", Mark: &mark, Last: &recordID{99, 1}}.commit(100, nil))
 			c := b.start(b.sink)
-			eventually(t, "it to be said", func() bool { return c.said.has("its log ends at 20, but it was read up to 100") })
+			wait.Until(t, "it to be said", func() bool { return c.said.Has("its log ends at 20, but it was read up to 100") })
 			b.produce(10)
 			b.sink.await(t, b.want)
-			if c.said.has("it was cut off") != sameLog {
+			if c.said.Has("it was cut off") != sameLog {
 				t.Error(c.said.String())
 			}
 		})
@@ -126,7 +127,7 @@ func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
 	b.commit(kafkaNote{Incarnation: "i", Rules: b.rules.Fingerprint()}.commit(0, []outstanding{{0, 10, old}}))
 	c := b.start(b.sink, func(c *Config) { c.Retention = time.Hour })
 	b.sink.await(t, b.want)
-	if !c.said.has("batches are too old to be sent again") {
+	if !c.said.Has("batches are too old to be sent again") {
 		t.Error("it is not said")
 	}
 }

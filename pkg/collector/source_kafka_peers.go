@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/sleep"
 	"weir/pkg/collector/pace"
 )
 
@@ -37,7 +38,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 		case <-doubts:
 			doubts = k.pipeline.group.Doubts() // before the look: a later doubt needs another look
 			k.look(ctx)
-			pause(ctx, looksEvery)
+			sleep.For(ctx, looksEvery)
 		case <-timer.C:
 		case <-ctx.Done():
 		}

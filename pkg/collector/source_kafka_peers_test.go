@@ -14,6 +14,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/collector/pace"
+	"weir/test/wait"
 )
 
 // The commits of another collector's partition hold ours, as a partition of ours would: for half a minute when it
@@ -147,7 +148,7 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	following.Go(func() { k.follow(ctx) })
 	defer following.Wait()
 	defer cancel()
-	eventually(t, "it to hear of others", func() bool { return begun.Load() > 0 })
+	wait.Until(t, "it to hear of others", func() bool { return begun.Load() > 0 })
 	later.Ask(1, func() {})
-	eventually(t, "another look", func() bool { return asked.Load() > 2 }) // a look asks for the beginning and for the end
+	wait.Until(t, "another look", func() bool { return asked.Load() > 2 }) // a look asks for the beginning and for the end
 }

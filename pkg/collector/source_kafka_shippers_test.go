@@ -138,7 +138,7 @@ func TestATopicsFormatIsFoundOutAndItsRecordsFiltered(t *testing.T) {
 	c = b.start(b.sink)
 	b.sink.await(t, b.want)
 	c.stop()
-	if c.said.has("found out the format") {
+	if c.said.Has("found out the format") {
 		t.Error("it was found out again")
 	}
 }

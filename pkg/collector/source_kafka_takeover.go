@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/sleep"
 	"weir/pkg/collector/journal"
 )
 
@@ -24,7 +25,7 @@ func (r *partitionReader) takeOver(ctx context.Context) (takeover, error) {
 			return t, err
 		}
 		r.trouble("take", fmt.Errorf("taking over %s: %w", r.topicPartition, err))
-		pause(ctx, retryEvery)
+		sleep.For(ctx, retryEvery)
 	}
 }
 
@@ -43,7 +44,7 @@ func (r *partitionReader) tryTakeOver(ctx context.Context) (takeover, error) {
 
 	t, err := newTakeover(commits[r.number], span)
 	if t.beyond { // a new leader may not know yet how far its log goes
-		pause(ctx, lookAgain)
+		sleep.For(ctx, lookAgain)
 		if span, err = r.client.PartitionSpan(ctx, r.topic, r.number); err == nil {
 			t, err = newTakeover(commits[r.number], span)
 		}
@@ -211,7 +212,7 @@ func (r *partitionReader) agreeRules(ctx context.Context, fingerprint string) (*
 			return ours, nil
 		}
 
-		pause(ctx, lookForRules)
+		sleep.For(ctx, lookForRules)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

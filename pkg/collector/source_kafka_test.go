@@ -15,6 +15,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/hit"
 	"weir/pkg/rule"
+	"weir/test/wait"
 )
 
 // onBoth runs a test on the embedded broker and on a real Kafka.
@@ -145,7 +146,7 @@ func (b *kafkaBench) delete() {
 		b.t.Fatal(err, response)
 	}
 	admin.Transport.(*kafkago.Transport).CloseIdleConnections()
-	eventually(b.t, "the topic to be gone", func() bool {
+	wait.Until(b.t, "the topic to be gone", func() bool {
 		_, err := b.client.Partitions(b.within(time.Second), b.topic)
 		return err != nil
 	})
@@ -229,15 +230,6 @@ func (b *kafkaBench) commits() []kafka.Commit {
 	return commits
 }
 
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for begun := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begun) > 2*time.Minute {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // Every record is counted once, although the collector is stopped, and killed with cuts in an unknown state.
 func TestATopicIsCountedOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
@@ -270,7 +262,7 @@ func TestATopicIsCountedOnce(t *testing.T) {
 		sent := b.sink.records()
 		b.sink.unmute()
 		c = b.start(b.sink)
-		eventually(t, "the cuts to be sent again", func() bool { return b.sink.records() > sent })
+		wait.Until(t, "the cuts to be sent again", func() bool { return b.sink.records() > sent })
 		b.produce(50)
 		b.sink.await(t, b.want)
 		c.stop()

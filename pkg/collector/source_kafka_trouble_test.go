@@ -14,6 +14,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/rule"
+	"weir/test/wait"
 )
 
 func embedded(t testing.TB) kafka.Config { return kafkatest.Embedded(t) }
@@ -28,12 +29,12 @@ func TestATopicMadeAgainIsANewSource(t *testing.T) {
 		c := b.start(b.sink)
 		b.sink.await(t, b.want)
 		b.delete()
-		eventually(t, "it to be said", func() bool { return c.said.has("topic does not exist") })
-		eventually(t, "the status to say it", func() bool { return c.Status().Sources[0].Error != "" })
+		wait.Until(t, "it to be said", func() bool { return c.said.Has("topic does not exist") })
+		wait.Until(t, "the status to say it", func() bool { return c.Status().Sources[0].Error != "" })
 		b.make()
 		b.produce(10)
 		b.sink.await(t, b.want)
-		if !c.said.has("a partition begins as a new source") {
+		if !c.said.Has("a partition begins as a new source") {
 			t.Error("it is not said")
 		}
 		for line := range strings.Lines(c.said.String()) {
@@ -63,7 +64,7 @@ func TestATopicThatIsMadeLate(t *testing.T) {
 	b.source.Kafka.Topics = append(b.source.Kafka.Topics, other.topic)
 	c := b.start(b.sink)
 	b.sink.await(t, b.want)
-	eventually(t, "it to be said", func() bool { return c.said.has("topic " + other.topic + ": the topic does not exist") })
+	wait.Until(t, "it to be said", func() bool { return c.said.Has("topic " + other.topic + ": the topic does not exist") })
 	if c.Status().CaughtUp {
 		t.Error("it has caught up")
 	}
@@ -73,7 +74,7 @@ func TestATopicThatIsMadeLate(t *testing.T) {
 		b.want[key] += n
 	}
 	b.sink.await(t, b.want)
-	eventually(t, "it to have caught up", func() bool { return c.Status().CaughtUp })
+	wait.Until(t, "it to have caught up", func() bool { return c.Status().CaughtUp })
 }
 
 // start is where reading begins if nothing is stored; a partition that is added later is read from its beginning all
@@ -100,7 +101,7 @@ func TestWhereReadingOfATopicBegins(t *testing.T) {
 						return n == partitions
 					}
 				}
-				eventually(t, "it to begin", begun(2))
+				wait.Until(t, "it to begin", begun(2))
 				c.stop()
 				b.produce(10) // nothing was read, and yet it has begun
 				c = b.start(b.sink)
@@ -126,7 +127,7 @@ func (b *kafkaBench) grow(partitions int) {
 	admin.Transport.(*kafkago.Transport).CloseIdleConnections()
 	b.producer.Close(b.within(time.Minute))
 	b.partitions = partitions
-	eventually(b.t, "the topic to grow", func() bool {
+	wait.Until(b.t, "the topic to grow", func() bool {
 		found, err := b.client.Partitions(b.within(time.Second), b.topic)
 		return err == nil && found == partitions
 	})
@@ -148,7 +149,7 @@ func TestAnOffsetThatAToolHasSet(t *testing.T) {
 	}
 	c = b.start(b.sink)
 	b.sink.await(t, b.want)
-	if !c.said.has("was not written by a collector") {
+	if !c.said.Has("was not written by a collector") {
 		t.Error("it is not said")
 	}
 }
@@ -179,12 +180,12 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		b := outstanding(t)
 		sent := b.sink.records()
 		c := b.start(b.sink, func(c *Config) { c.Rules = others })
-		eventually(t, "it to be said", func() bool { return c.said.has("waiting for these rules") })
+		wait.Until(t, "it to be said", func() bool { return c.said.Has("waiting for these rules") })
 		c.Reload(b.rules, nil)
-		eventually(t, "the cuts to be made again", func() bool { return b.sink.records() > sent })
+		wait.Until(t, "the cuts to be made again", func() bool { return b.sink.records() > sent })
 		b.produce(10)
 		b.sink.await(t, b.want)
-		if c.said.has("by other rules") {
+		if c.said.Has("by other rules") {
 			t.Error(c.said.String())
 		}
 	})
@@ -194,14 +195,14 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		b.patience = 100 * time.Millisecond
 		before := maps.Clone(b.want)
 		c := b.start(b.sink, func(c *Config) { c.Rules = others })
-		eventually(t, "it to be said", func() bool { return c.said.has("by other rules") })
-		eventually(t, "the cuts to be made again", func() bool { return len(b.cuts()) == 0 })
+		wait.Until(t, "it to be said", func() bool { return c.said.Has("by other rules") })
+		wait.Until(t, "the cuts to be made again", func() bool { return len(b.cuts()) == 0 })
 		for range 20 {
 			line := b.line()
 			b.want[fmt.Sprintf("per-path /%d", b.lines)]++
 			b.write(kafka.Message{Value: []byte(line)})
 		}
-		eventually(t, "all to be counted", func() bool {
+		wait.Until(t, "all to be counted", func() bool {
 			counted, conflicts := b.sink.counted(t)
 			for key, n := range counted {
 				if n > b.want[key] && before[key] > 0 {
@@ -243,11 +244,11 @@ func TestAWrongPassword(t *testing.T) {
 	}
 	b.config = kafka.Config{Brokers: cluster.Listener("SASL"), SASL: &kafka.SASL{Mechanism: "scram-sha-256", User: kafkatest.User, PasswordFile: password}}
 	c := b.start(b.sink)
-	eventually(t, "it to be said", func() bool { return c.said.has(`refuse user \"weir\": wrong password`) })
-	eventually(t, "the status to say it", func() bool { return c.Status().Sources[0].Error != "" })
+	wait.Until(t, "it to be said", func() bool { return c.said.Has(`refuse user \"weir\": wrong password`) })
+	wait.Until(t, "the status to say it", func() bool { return c.Status().Sources[0].Error != "" })
 	if err := os.WriteFile(password, []byte(kafkatest.Password), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.sink.await(t, b.want)
-	eventually(t, "it to have caught up", func() bool { s := c.Status(); return s.CaughtUp && s.Sources[0].Error == "" })
+	wait.Until(t, "it to have caught up", func() bool { s := c.Status(); return s.CaughtUp && s.Sources[0].Error == "" })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limited"
+	"weir/internal/sleep"
 	"weir/internal/telemetry"
 	"weir/pkg/request"
 )
@@ -254,7 +255,7 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 			return err
 		case err != nil: // too many files are open, or the client is gone
 			s.trouble("accept", err)
-			pause(ctx, 100*time.Millisecond)
+			sleep.For(ctx, 100*time.Millisecond)
 			continue
 		}
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/sleep"
 )
 
 const (
@@ -52,7 +54,7 @@ func (s *syslogSource) receive(ctx context.Context, socket io.Closer, read func(
 			return nil
 		case err != nil:
 			s.trouble("read", err)
-			pause(ctx, 100*time.Millisecond)
+			sleep.For(ctx, 100*time.Millisecond)
 		case n > 0 && !take(buffer[:n]):
 			return nil
 		}

@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,12 +13,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/test/locked"
+	"weir/test/wait"
 )
 
 // A syslogBench is a bench whose source receives syslog.
@@ -144,7 +145,7 @@ func TestSyslogMessagesThatAreTooLong(t *testing.T) {
 		for _, text := range texts {
 			b.send(conn, text)
 		}
-		until(t, scheme, func() bool { return b.uncounted(reasonLong) == 1 && b.uncounted(reasonFormat) == 1 })
+		wait.Until(t, scheme, func() bool { return b.uncounted(reasonLong) == 1 && b.uncounted(reasonFormat) == 1 })
 	}
 }
 
@@ -176,7 +177,7 @@ func TestSyslogThatIsNone(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	until(t, "what is none", func() bool {
+	wait.Until(t, "what is none", func() bool {
 		return b.uncounted(reasonFormat) == 3 && strings.Contains(b.source().status().Error, "the connection of 127.0.0.1")
 	})
 }
@@ -188,7 +189,7 @@ func TestSyslogAsksForTheSender(t *testing.T) {
 		b.config.Sources[0].Syslog.From = senders
 		b.start()
 		b.send(b.dial(), "not counted\n")
-		until(t, "the refusal", func() bool {
+		wait.Until(t, "the refusal", func() bool {
 			return b.uncounted(reasonSender) == 1 && strings.Contains(b.source().status().Error, "127.0.0.1 may not send")
 		})
 		senders.Set([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
@@ -279,7 +280,7 @@ func TestSyslogCountsDropsOfUDP(t *testing.T) {
 		t.Error(fault)
 	}
 	b.sink.set(func() { b.sink.blocked = false })
-	until(t, "what was not dropped", func() bool { return b.total()+int64(dropped()) == int64(b.lines) })
+	wait.Until(t, "what was not dropped", func() bool { return b.total()+int64(dropped()) == int64(b.lines) })
 	if b.total() < 10 {
 		t.Errorf("only %d were counted", b.total())
 	}
@@ -311,7 +312,7 @@ func TestSyslogCountsDropsOfTheKernel(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- read(ctx) }()
 	got := 0
-	until(t, "all", func() bool {
+	wait.Until(t, "all", func() bool {
 		b.send(conn, "x")
 		sent++
 		taken := s.inbox.take()
@@ -361,7 +362,7 @@ func TestSyslogConnectionsAreBounded(t *testing.T) {
 	for range 4 { // the first two are closed when they have been idle for long
 		b.send(b.dial(), b.line())
 	}
-	until(t, "the bound", func() bool { return strings.Contains(b.source().status().Error, "2 connections are open") })
+	wait.Until(t, "the bound", func() bool { return strings.Contains(b.source().status().Error, "2 connections are open") })
 	b.sink.await(t, b.want)
 }
 
@@ -443,7 +444,7 @@ func TestSyslogFindsOutTheFormat(t *testing.T) {
 // At the end Kafka has the lines that were read. Lines that it does not acknowledge in time are logged.
 func TestSyslogEnds(t *testing.T) {
 	t.Parallel() // it takes the complete drainPatience
-	var said syncBuffer
+	var said locked.Buffer
 	b := newSyslogBench(t, "udp")
 	b.config.Logger = slog.New(slog.NewTextHandler(&said, nil))
 	b.start()
@@ -467,24 +468,6 @@ func TestSyslogEnds(t *testing.T) {
 	}
 }
 
-// A syncBuffer is a buffer of several goroutines.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // A page in a browser posts lines to any program that listens on this machine. Its bytes begin with a request line,
 // and none of them is counted.
 func TestSyslogIsNotPostedTo(t *testing.T) {
@@ -503,7 +486,7 @@ func TestSyslogIsNotPostedTo(t *testing.T) {
 			t.Errorf("%.30s: it is read on: %v", request, err)
 		}
 	}
-	until(t, "why", func() bool { return strings.Contains(b.source().status().Error, "speaks TLS") })
+	wait.Until(t, "why", func() bool { return strings.Contains(b.source().status().Error, "speaks TLS") })
 	conn := b.dial()
 	b.send(conn, b.line()+b.line())
 	b.sink.await(t, b.want)
@@ -576,7 +559,7 @@ func TestAShortQueueOfAUnixSocket(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if heard.has("few datagrams may wait") != want {
+		if heard.Has("few datagrams may wait") != want {
 			t.Errorf("%q: warned %v", setting, !want)
 		}
 	}

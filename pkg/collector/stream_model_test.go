@@ -136,7 +136,7 @@ func TestABacklogIsReadTogetherWhenASourceEnds(t *testing.T) {
 			if hits := book.count(); hits != lines || book.tooLate > 0 {
 				t.Errorf("seed %d: of %d lines %d are counted, %d come too late, by up to %s", seed, lines, hits, book.tooLate, book.furthestBehind)
 			}
-			if r.heard.has("made no progress") {
+			if r.heard.Has("made no progress") {
 				t.Errorf("seed %d: a log stood still", seed)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,6 +21,7 @@ import (
 	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 	"weir/pkg/rule"
+	"weir/test/locked"
 )
 
 // A memoryJournal keeps cuts as a group's commit does: their positions, not their bytes.
@@ -53,7 +55,7 @@ type rig struct {
 	*Collector
 	sink    *memorySink
 	metrics *prometheus.Registry
-	heard   *heardLines
+	heard   *locked.Buffer
 }
 
 func newRig(t testing.TB, rules string) *rig {
@@ -62,7 +64,7 @@ func newRig(t testing.TB, rules string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{sink: newMemorySink(3), metrics: prometheus.NewRegistry(), heard: &heardLines{}}
+	r := &rig{sink: newMemorySink(3), metrics: prometheus.NewRegistry(), heard: &locked.Buffer{}}
 	r.Collector, err = Open(Config{
 		Folder: t.TempDir(), Rules: set, Late: time.Minute, Ahead: 10 * time.Second, Sink: r.sink, Partitions: 3,
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), r.heard), nil)), Metrics: r.metrics,
@@ -381,7 +383,7 @@ func TestABacklogOfATimeToComeIsWarnedOf(t *testing.T) {
 		for n := range 10 {
 			s.mustAdd(t, logLine(n, time.Now().Add(off)))
 		}
-		if got := r.heard.count("far from when they were logged"); got != want {
+		if got := strings.Count(r.heard.String(), "far from when they were logged"); got != want {
 			t.Errorf("%s off: said %d times, not %d", off, got, want)
 		}
 	}
@@ -419,13 +421,13 @@ func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
 			for n := range 4*watchSpan + 1 {
 				s.mustAdd(t, test.record(n))
 			}
-			if got := r.heard.count(test.warning); got != 1 {
+			if got := strings.Count(r.heard.String(), test.warning); got != 1 {
 				t.Errorf("said %d times", got)
 			}
-			if got := r.heard.count("level=WARN"); got != 1 {
+			if got := strings.Count(r.heard.String(), "level=WARN"); got != 1 {
 				t.Errorf("%d warnings", got)
 			}
-			if r.heard.has("secret") {
+			if r.heard.Has("secret") {
 				t.Error("a secret is shown")
 			}
 			if err := s.drain(t.Context()); err != nil {
@@ -455,10 +457,10 @@ func TestFieldsThatALogDoesNotHaveAreWarnedOf(t *testing.T) {
 		}
 		s.mustAdd(t, line)
 	}
-	if got := r.heard.count("no request has a field that rules ask for"); got < 1 || !r.heard.has(`field=host rules="shop, both"`) {
+	if got := strings.Count(r.heard.String(), "no request has a field that rules ask for"); got < 1 || !r.heard.Has(`field=host rules="shop, both"`) {
 		t.Errorf("said %d times", got)
 	}
-	if r.heard.has("field=ip") || r.heard.count("field=host") != 1 {
+	if r.heard.Has("field=ip") || strings.Count(r.heard.String(), "field=host") != 1 {
 		t.Error("another field is named, or the same one again")
 	}
 	if err := s.drain(t.Context()); err != nil {
@@ -481,7 +483,7 @@ func TestATrustedProxyWithoutAClientIsCounted(t *testing.T) {
 	if s.tally.requests != requests || s.tally.uncounted != [reasons]int64{} {
 		t.Errorf("%d requests, not counted: %v", s.tally.requests, s.tally.uncounted)
 	}
-	if got := r.heard.count("does the log have the header that names clients"); got != 1 {
+	if got := strings.Count(r.heard.String(), "does the log have the header that names clients"); got != 1 {
 		t.Errorf("said %d times", got)
 	}
 	if err := s.drain(t.Context()); err != nil {
