@@ -1,7 +1,6 @@
 package blocklist
 
 import (
-	"encoding/binary"
 	"fmt"
 	"unsafe"
 )
@@ -35,11 +34,9 @@ func textOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b))
 
 // decidedAt returns the generation and offset of a value from which an entry was read.
 func decidedAt(value []byte) (generation, offset int64) {
-	long, n := binary.Uvarint(value[2:])
-	value = value[2+n+int(long):]
-	g, n := binary.Uvarint(value)
-	o, _ := binary.Uvarint(value[n:])
-	return int64(g), int64(o)
+	c := newDecoder(value[2:], true)
+	c.Take(c.Number()) // the id
+	return c.Number(), c.Number()
 }
 
 func errDamaged(value []byte) error {
