@@ -27,8 +27,8 @@ const (
 // log, and several files may belong to the same one (a copy, a compressed file). The family reads each log to its end,
 // the oldest first, from whichever file has it. One goroutine does all of this.
 type family struct {
+	*owner
 	source *fileSource
-	path   string // of the live file
 	folder string
 	name   string
 	real   atomic.Pointer[string] // the path behind links
@@ -67,7 +67,7 @@ type fileLog struct {
 }
 
 func newFamily(source *fileSource, path string, began beginning) *family {
-	f := &family{source: source, path: path, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{}, done: map[inode]string{}, broken: map[inode]*brokenFile{}, warned: map[string]bool{}}
+	f := &family{source: source, owner: &owner{path}, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{}, done: map[inode]string{}, broken: map[inode]*brokenFile{}, warned: map[string]bool{}}
 	f.folder, f.name = filepath.Dir(path), filepath.Base(path)
 	f.real.Store(&path)
 	return f
@@ -125,7 +125,7 @@ func (f *family) restart(ctx context.Context) error {
 	clear(f.finished)
 	clear(f.done)
 	clear(f.broken)
-	return f.source.known.restart(ctx, f)
+	return f.source.known.restart(ctx, f.owner)
 }
 
 // follow reads the family's logs until the context is done.
@@ -473,5 +473,5 @@ func (log *fileLog) keep(position int64) []byte {
 
 	log.day = log.known.today()
 	log.identity.id = log.inode
-	return log.identity.append(nil)
+	return log.identity.bytes()
 }

@@ -81,8 +81,8 @@ func (i *identity) setTail(before []byte) {
 	i.tail, i.last = xxhash.Sum64(before), len(before)
 }
 
-func (i *identity) append(b []byte) []byte {
-	b = append(binary.AppendUvarint(b, uint64(len(i.live))), i.live...)
+func (i *identity) bytes() []byte {
+	b := append(binary.AppendUvarint(nil, uint64(len(i.live))), i.live...)
 	for _, v := range []uint64{i.id.device, i.id.number, i.line, i.head, uint64(i.size), i.tail, uint64(i.last), uint64(i.day)} {
 		b = binary.AppendUvarint(b, v)
 	}
@@ -95,7 +95,7 @@ func (i *identity) append(b []byte) []byte {
 	return binary.AppendVarint(b, i.after)
 }
 
-// readIdentity decodes the bytes that append has written.
+// readIdentity decodes the bytes of an identity.
 func readIdentity(b []byte) (i identity, ok bool) {
 	r := varint.Reader{Left: b}
 	i.live = string(r.Take(r.Number()))

@@ -24,9 +24,12 @@ type knownLog struct {
 	source   string
 	position int64
 	reached  int64
-	tailAt   int64   // the position that the identity's tail is before, also while it is read
-	owner    *family // the only family that reads it
+	tailAt   int64  // the position that the identity's tail is before, also while it is read
+	owner    *owner // the only family that reads it
 }
+
+// An owner is a family that reads logs.
+type owner struct{ path string } // of its live file
 
 // patternPrefix separates the patterns in the journal from the logs there. The entry of a pattern keeps the request
 // time from which its files are read.
@@ -126,7 +129,7 @@ func (k *knownLogs) hasFile(id inode) bool {
 }
 
 // claim makes a log the family's own, or returns its present owner.
-func (k *knownLogs) claim(log *knownLog, f *family) (owner *family) {
+func (k *knownLogs) claim(log *knownLog, f *owner) (other *owner) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if log.owner == nil {
@@ -148,7 +151,7 @@ func (k *knownLogs) release(log *knownLog, s *stream) {
 
 // restart resets the logs of a family to the state in the journal, and gives them back. It sends the cuts again that
 // Kafka may not have.
-func (k *knownLogs) restart(ctx context.Context, f *family) error {
+func (k *knownLogs) restart(ctx context.Context, f *owner) error {
 	k.mu.Lock()
 	owned := slices.DeleteFunc(slices.Clone(k.logs), func(log *knownLog) bool { return log.owner != f })
 	k.mu.Unlock()
@@ -178,7 +181,7 @@ func (k *knownLogs) restart(ctx context.Context, f *family) error {
 }
 
 // register makes a new log, owned by the family, for a file with this head. text is its opening.
-func (k *knownLogs) register(f *family, id inode, head []byte, text []byte) *knownLog {
+func (k *knownLogs) register(f *owner, id inode, head []byte, text []byte) *knownLog {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log := &knownLog{identity: identity{live: f.path, id: id, line: xxhash.Sum64(text), day: k.today()}, reached: pace.NoTime, owner: f}
@@ -216,7 +219,7 @@ func (k *knownLogs) goOn(log, next *knownLog) {
 
 // save makes the journal keep a state of a log that is part of no cut.
 func (k *knownLogs) save(log *knownLog) {
-	k.journal.Set(journal.Log{Source: log.source, Position: log.position, Reached: log.reached, Note: log.identity.append(nil)})
+	k.journal.Set(journal.Log{Source: log.source, Position: log.position, Reached: log.reached, Note: log.identity.bytes()})
 }
 
 // saw keeps a log known as long as its files exist.

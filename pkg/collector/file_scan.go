@@ -249,7 +249,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		return false
 	}
 
-	log := f.source.known.register(f, id, start, text)
+	log := f.source.known.register(f.owner, id, start, text)
 	f.source.logger.Info("a new log", "file", file.path, "log", log.source)
 	if f.passOver(log, file, opened); log.done {
 		f.source.known.release(log, nil)
@@ -271,14 +271,14 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 	if log.done {
 		return false, true
 	}
-	if owner := f.source.known.claim(log, f); owner != nil {
+	if owner := f.source.known.claim(log, f.owner); owner != nil {
 		// This is a copy of a file that is read already, or another log. The bytes before the position show which
 		// once the owner has stopped reading.
-		if owner == f && file.suffix == "" && f.readsRotated(log) {
+		if owner == f.owner && file.suffix == "" && f.readsRotated(log) {
 			return false, false // it begins like the file before it, and is another log
 		}
 		f.undecided = true
-		if owner != f && file.suffix == "" {
+		if owner != f.owner && file.suffix == "" {
 			if f.source.known.differ(log, opened, file) {
 				return false, false
 			}
@@ -323,7 +323,7 @@ func (f *family) goOn(log *knownLog, file found, opened *os.File, start []byte) 
 	}
 
 	text, _ := opening(start, false)
-	next := f.source.known.register(f, inodeOf(file.info), start, text)
+	next := f.source.known.register(f.owner, inodeOf(file.info), start, text)
 	f.source.known.goOn(log, next)
 	f.source.logger.Error("a file lost its end after it was read, as by a loss of power: counted requests stay counted, and reading continues with requests that are newer than the last one",
 		"file", file.path, "read", log.position, "bytes", file.info.Size(), "newer than", time.UnixMilli(next.after).UTC(), "log", next.source)

@@ -2,11 +2,13 @@ package collector
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -202,4 +204,146 @@ func (h *httpSource) count(ctx context.Context, s *stream, p *post) error {
 	})
 
 	return nil
+}
+
+// ServeHTTP answers one request.
+func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w = limited.Answer(w)
+	got, wrong := h.handle(w, r)
+	if wrong == nil {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(got.answer())
+		return
+	}
+
+	switch wrong.Status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", http.MethodPost)
+	case http.StatusUnsupportedMediaType:
+		w.Header().Set("Accept-Encoding", "gzip")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(wrong.Status)
+	json.NewEncoder(w).Encode(wrong)
+}
+
+// handle takes a body and returns its outcome, or why it is not taken.
+func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *httpProblem) {
+	if wrong := h.admit(r); wrong != nil {
+		return outcome{}, wrong
+	}
+	kind, err := bodyKind(r.Header.Get("Content-Type"))
+	if err != nil {
+		return outcome{}, problem(http.StatusUnsupportedMediaType, err)
+	}
+
+	p := &post{json: kind == kindJSON, done: make(chan counting, 1)}
+	if r.ContentLength > h.limits.bodyBytes {
+		w.Header().Set("Connection", "close") // what follows is not read
+		return outcome{}, h.unread(&http.MaxBytesError{Limit: h.limits.bodyBytes})
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, h.limits.bodyBytes)
+	err = p.read(&h.memory, r, h.limits.bodyBytes)
+	if err == nil { // a mistake in the middle must not leave the first half counted
+		err = p.each(func([]byte) error { return nil })
+	}
+	if err != nil {
+		h.memory.release(p)
+		return outcome{}, h.unread(err)
+	}
+
+	select {
+	case h.queue <- p:
+	default:
+		h.memory.release(p)
+		return outcome{}, problem(http.StatusTooManyRequests, errFull)
+	}
+
+	wakeUp(h.more)
+	return h.await(r, p)
+}
+
+// admit returns the reason to refuse a request, before its body is read.
+func (h *httpSource) admit(r *http.Request) *httpProblem {
+	if r.URL.Path != requestsPath {
+		return problem(http.StatusNotFound, errPath)
+	}
+	if r.Method != http.MethodPost {
+		return problem(http.StatusMethodNotAllowed, errPath)
+	}
+	if err := h.pages.Check(r); err != nil {
+		return problem(http.StatusForbidden, err)
+	}
+
+	if keys.AsksCertificates(h.config.HTTP.TLS) {
+		if !keys.Certified(r, h.config.HTTP.TLS) {
+			return problem(http.StatusUnauthorized, keys.ErrCertificate)
+		}
+		limited.Showed(r.Context())
+	}
+
+	if h.config.HTTP.Keys == nil {
+		return nil
+	}
+	_, err := h.config.HTTP.Keys.Admit(r, keys.Send)
+	switch {
+	case err == nil:
+		limited.Showed(r.Context())
+	case errors.Is(err, keys.ErrRole):
+		return problem(http.StatusForbidden, err)
+	case err != nil:
+		return problem(http.StatusUnauthorized, err)
+	}
+
+	return nil
+}
+
+// unread returns the answer to a body that was not taken.
+func (h *httpSource) unread(err error) *httpProblem {
+	var long *http.MaxBytesError
+	switch {
+	case errors.Is(err, errFull):
+		return problem(http.StatusTooManyRequests, err)
+	case errors.As(err, &long), errors.Is(err, errLarge):
+		return problem(http.StatusRequestEntityTooLarge, fmt.Errorf("the body is larger than %d bytes, decompressed: send it in several", h.limits.bodyBytes))
+	case errors.Is(err, errEncoding):
+		return problem(http.StatusUnsupportedMediaType, err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return problem(http.StatusRequestTimeout, fmt.Errorf("the body had not arrived after %s", h.limits.bodyFor))
+	}
+	return problem(http.StatusBadRequest, err)
+}
+
+// await waits until Kafka has the post.
+func (h *httpSource) await(r *http.Request, p *post) (outcome, *httpProblem) {
+	patience := time.NewTimer(h.limits.ack)
+	defer patience.Stop()
+	why := errPending
+	select {
+	case got := <-p.done:
+		return settled(got)
+	case <-patience.C:
+	case <-r.Context().Done():
+		why = errStopping // or the client has gone
+	case <-h.ended:
+		why = errStopping
+	}
+
+	// A body that was not taken yet is certainly not counted, and can be sent again without harm.
+	if p.state.CompareAndSwap(postWaits, postGone) {
+		h.memory.release(p)
+		return outcome{}, problem(http.StatusTooManyRequests, errFull)
+	}
+
+	select {
+	case got := <-p.done:
+		return settled(got)
+	default:
+		return outcome{}, problem(http.StatusServiceUnavailable, why)
+	}
 }

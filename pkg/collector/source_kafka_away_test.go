@@ -42,7 +42,7 @@ func (f *flaky) set(away bool) {
 	f.conns = nil
 }
 
-// While Kafka is away, nobody knows how many records wait: a topic's source has not caught up, and it has no lag.
+// While Kafka is away, the number of records that wait is not known: a topic's source has not caught up, and it has no lag.
 func TestALagWhileKafkaIsAway(t *testing.T) {
 	t.Parallel()
 	config := embedded(t)

@@ -19,7 +19,7 @@ import (
 // The group accepts a commit only from the owner of the partition. A commit that is refused for that reason drops the
 // cuts that it was to note: they were not sent, and the next owner reads their records.
 type commitJournal struct {
-	source *kafkaSource
+	intake *intake
 	claim  *kafka.Claim
 	member *pace.Member
 
@@ -45,8 +45,8 @@ const (
 	waitsBeat   = 10 // s
 )
 
-func newCommitJournal(k *kafkaSource, claim *kafka.Claim, m *pace.Member, t *takeover) *commitJournal {
-	j := &commitJournal{source: k, claim: claim, member: m, standing: t.note, offset: t.offset, cuts: t.again,
+func newCommitJournal(in *intake, claim *kafka.Claim, m *pace.Member, t *takeover) *commitJournal {
+	j := &commitJournal{intake: in, claim: claim, member: m, standing: t.note, offset: t.offset, cuts: t.again,
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
 	return j
 }
@@ -81,7 +81,7 @@ func (j *commitJournal) done(c *cut) {
 	}
 
 	if last, ok := readRecordID(c.Note); ok {
-		if now := j.source.now(); now.Sub(j.marked) > markEvery {
+		if now := j.intake.now(); now.Sub(j.marked) > markEvery {
 			j.standing.Mark, j.marked = j.standing.Last, now
 		}
 		j.standing.Last = &last
@@ -116,7 +116,7 @@ func (j *commitJournal) snapshot() (commit kafka.Commit, notes int) {
 	}
 
 	if waits {
-		n.Waits = j.source.now().Unix() / waitsBeat * waitsBeat
+		n.Waits = j.intake.now().Unix() / waitsBeat * waitsBeat
 	}
 	return n.commit(j.offset, j.cuts), len(j.pending)
 }
@@ -165,7 +165,7 @@ func (j *commitJournal) commitChanges(ctx context.Context) error {
 		err := j.claim.Commit(ctx, commit)
 		if err == nil {
 			j.last = commit
-			j.source.mended("commit")
+			j.intake.mended("commit")
 			j.noted(notes)
 			return nil
 		}
@@ -173,7 +173,7 @@ func (j *commitJournal) commitChanges(ctx context.Context) error {
 		if ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
 			return err
 		}
-		j.source.trouble("commit", err) // if the metadata is too long: it is shorter with fewer outstanding cuts
+		j.intake.trouble("commit", err) // if the metadata is too long: it is shorter with fewer outstanding cuts
 		sleep.For(ctx, time.Second)
 	}
 }

@@ -81,7 +81,7 @@ func (r *partitionReader) run(ctx context.Context) error {
 
 func (r *partitionReader) open(t *takeover) {
 	r.choice = t.note.choice()
-	r.journal = newCommitJournal(r.kafkaSource, r.claim, r.member, t)
+	r.journal = newCommitJournal(r.intake, r.claim, r.member, t)
 	config := streamConfig{
 		log: r.topicPartition.String(), source: r.sourceName(t.note.Incarnation), position: t.offset, reached: t.note.reached(),
 		journal: r.journal, keep: r.keep, member: r.member, notBefore: pace.NoTime, oneRule: true,

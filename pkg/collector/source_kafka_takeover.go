@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	awaitRules   = 30 * time.Second
 	lookForRules = 250 * time.Millisecond
 	lookAgain    = time.Second
 )

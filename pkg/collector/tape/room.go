@@ -15,6 +15,7 @@ type Room struct {
 	buffers sync.Pool     // of largeBytes
 }
 
+// NewRoom returns a room that no tape uses yet.
 func NewRoom() *Room { return &Room{taken: make(chan struct{}, LongLines)} }
 
 // Used is the number of tapes that have room.

@@ -124,6 +124,7 @@ func (t *Tape) from(b []byte, at int64) (int, error) {
 	return io.ReadFull(t.reader, b)
 }
 
+// Close ends reading and closes the file.
 func (t *Tape) Close() {
 	t.Stop()
 	t.file.Close()

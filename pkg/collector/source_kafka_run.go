@@ -1,0 +1,173 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"weir/internal/kafka"
+	"weir/internal/sleep"
+)
+
+// run is a member of the group until the context is done.
+func (k *kafkaSource) run(ctx context.Context) error {
+	defer k.leave()
+	defer k.finding.Leave()
+	cluster, err := k.connect(ctx)
+	if err != nil {
+		return nil // the context is done
+	}
+
+	k.cluster = cluster
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() {
+		_ = k.outlive(ctx, "comparing the partitions", func() error { k.follow(ctx); return nil }, func() error { return nil })
+	})
+
+	for ctx.Err() == nil {
+		topics := k.present(ctx)
+		if len(topics) == 0 {
+			sleep.For(ctx, topicsEvery)
+			continue
+		}
+		if err := k.share(ctx, topics); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (k *kafkaSource) connect(ctx context.Context) (id string, err error) {
+	for {
+		cluster, err := k.client.Cluster(ctx)
+		if err == nil {
+			k.mended("connect")
+			return cluster.ID, nil
+		}
+		if ctx.Err() != nil {
+			return "", err
+		}
+		k.trouble("connect", err)
+		sleep.For(ctx, retryEvery)
+	}
+}
+
+// present returns the topics that exist, and reports the missing ones. Their partitions take part in the comparison
+// from now on, whichever collector will own them.
+func (k *kafkaSource) present(ctx context.Context) map[string]int {
+	topics := map[string]int{}
+	var faults []error
+	found := true
+	for _, topic := range k.config.Kafka.Topics {
+		count, err := k.client.Partitions(ctx, topic)
+		if err != nil {
+			faults = append(faults, err)
+			found = found && errors.Is(err, kafka.ErrNoTopic)
+			continue
+		}
+		topics[topic] = 0
+		k.compare(topic, count)
+	}
+
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := errors.Join(faults...); err != nil {
+		k.trouble("topics", oneLine(err))
+	} else {
+		k.mended("topics")
+	}
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = len(faults) == 0
+	if found {
+		k.finding.Leave()
+	}
+
+	return topics
+}
+
+func oneLine(err error) error {
+	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// share reads the partitions that the group assigns to us, until the topics change or the context is done.
+func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		defer cancel()
+		k.isolated("looking for topics", func() { k.watchTopics(ctx, topics) })
+	})
+
+	group := kafka.Group{Name: k.group, Topics: topics, Session: k.config.Kafka.Session, Place: k.place}
+	if err := k.client.RunGroup(ctx, group, k.own); err != nil {
+		return fmt.Errorf("source %s: %w", k.config.Name, err)
+	}
+	return nil
+}
+
+// watchTopics returns when a missing topic exists, or a topic has been gone for goneLooks looks.
+func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
+	missing := map[string]int{} // looks in a row
+	for {
+		sleep.For(ctx, topicsEvery)
+		if ctx.Err() != nil {
+			return
+		}
+
+		for _, topic := range k.config.Kafka.Topics {
+			_, err := k.client.Partitions(ctx, topic)
+			_, read := topics[topic]
+			switch {
+			case err == nil && !read:
+				return
+			case errors.Is(err, kafka.ErrNoTopic):
+				k.trouble("topics", err)
+				k.vanish(topic)
+				missing[topic]++
+			default:
+				delete(missing, topic)
+			}
+
+			if read && missing[topic] >= goneLooks {
+				return
+			}
+		}
+	}
+}
+
+// own reads a partition as long as it is ours.
+func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
+	p := k.possess(claim.Topic, claim.Partition)
+	defer k.dispossess(p)
+	for ctx.Err() == nil {
+		err := k.outlive(ctx, p.topicPartition.String(), func() error {
+			r := &partitionReader{kafkaSource: k, partition: p, claim: claim}
+			return r.run(ctx)
+		}, func() error { return nil })
+
+		switch {
+		case errors.Is(err, kafka.ErrExpelled):
+			k.logger.Info("lost a partition: records that no commit contains are dropped here, and its next owner reads them", "log", p.topicPartition.String(), "why", err)
+			return nil
+		case ctx.Err() != nil, errors.Is(err, kafka.ErrClosed):
+			return nil
+		case errors.Is(err, errTakeOver):
+		case errors.Is(err, kafka.ErrPermanent):
+			return err
+		default:
+			k.trouble("read", err)
+			sleep.For(ctx, retryEvery)
+		}
+	}
+
+	return nil
+}
