@@ -185,22 +185,27 @@ func (sh *shape) find(l log, slot int64) int {
 	return sh.after(l, slot-1)
 }
 
-// makeRoom makes room for a cell: cells too old to answer a question go where they are many, else the log grows, up
-// to a quarter more than must be kept; beyond that the oldest go.
-func (sh *shape) makeRoom(l *log, newest int64) {
-	n := sh.len(*l)
-	gone := sh.startingAfter(*l, newest-sh.keep)
-	if n >= sh.cells+sh.cells/4 {
-		gone = max(gone, n-sh.cells)
-	}
+// mostCells is how many a log may have: a quarter more than those that are never dropped for want of room.
+func (sh *shape) mostCells() int { return sh.cells + sh.cells/4 }
 
-	// Dropping moves all that stays, so it waits until it frees a quarter: a hit then pays for a few cells, not for the
-	// log.
+// makeRoom makes room for a cell: cells too old to answer a question go where they are many, else the log grows, up
+// to a quarter more than must be kept. Then the oldest go.
+func (sh *shape) makeRoom(l *log, newest int64) {
+	n, most := sh.len(*l), sh.mostCells()
+	gone := sh.startingAfter(*l, newest-sh.keep)
+
+	// Dropping moves all that stays, so it waits until it frees a fixed part of the log, a fifth when that is full, else
+	// a quarter: a hit then pays for a few cells, not for the log.
+	if n >= most {
+		sh.drop(l, max(gone, n-sh.cells))
+		return
+	}
 	if gone > n/4 {
 		sh.drop(l, gone)
 		return
 	}
-	grown := make(log, len(*l), (n+n/4+2)<<sh.wide)
+
+	grown := make(log, len(*l), min(n+n/4+2, most)<<sh.wide)
 	copy(grown, *l)
 	*l = grown
 }

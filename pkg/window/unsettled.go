@@ -176,7 +176,7 @@ func (p *Policy) room(l *log, newest, cost int64) bool {
 	if n > 0 && g.wide == 0 && g.total(*l)+min(cost, g.most) >= 8*narrowHits {
 		return false
 	}
-	return n < g.cells+g.cells/4 || g.startingAfter(*l, newest-g.keep) > n/4
+	return n < g.mostCells() || g.startingAfter(*l, newest-g.keep) > n/4
 }
 
 // replay judges again all hits from an instant on, with one more that is late. The blocks before stay.
