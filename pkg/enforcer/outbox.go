@@ -49,7 +49,7 @@ func openOutbox(folder string, logger *slog.Logger) (*outbox, []*parcel, error) 
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("making the folder of orders: %w", err)
 	}
-	o := &outbox{folder: folder, logger: logger, faults: telemetry.NewFaults(logger), queue: make(chan *parcel, maxParcels)}
+	o := &outbox{folder: folder, logger: logger, faults: telemetry.NewFaults(logger)}
 	files, err := os.ReadDir(folder) // sorted by name
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the orders that wait: %w", err)
@@ -63,14 +63,18 @@ func openOutbox(folder string, logger *slog.Logger) (*outbox, []*parcel, error) 
 		if err != nil {
 			return nil, nil, err
 		}
-		if p != nil && len(waiting) < maxParcels {
+		if p != nil {
 			waiting = append(waiting, p)
-			o.queue <- p
 			o.next = max(o.next, p.number+1)
-			o.held.Add(1)
 		}
 	}
 
+	// There are more than maxParcels when files could not be removed. All are sent: the newest may not be in Kafka yet.
+	o.queue = make(chan *parcel, max(maxParcels, len(waiting)))
+	for _, p := range waiting {
+		o.queue <- p
+	}
+	o.held.Store(int64(len(waiting)))
 	return o, waiting, nil
 }
 

@@ -75,6 +75,44 @@ func TestTheOutboxIsBounded(t *testing.T) {
 	}
 }
 
+// After failed removals the folder has more files than may wait. All are sent, and no order overwrites one of them.
+func TestMoreFilesThanMayWait(t *testing.T) {
+	folder := t.TempDir()
+	o, _, err := openOutbox(folder, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := aParcel(t).marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const files = maxParcels + 2
+	for n := range int64(files) {
+		if err := os.WriteFile(o.path(n), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	again, waiting, err := openOutbox(folder, quiet)
+	if err != nil || len(waiting) != files || len(again.queue) != files || again.held.Load() != files || again.next != files {
+		t.Fatalf("of %d files %d wait, %d are queued, %d held, the next is %d, %v", files, len(waiting), len(again.queue), again.held.Load(), again.next, err)
+	}
+	if err := again.put(aParcel(t)); err == nil {
+		t.Error("it has room for one more")
+	}
+	sinks := Sinks{&gathering{}, &gathering{}, &gathering{}}
+	for range 3 {
+		again.send(t.Context(), sinks, <-again.queue)
+	}
+	if err := again.put(aParcel(t)); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(folder)
+	if err != nil || len(left) != files-3+1 {
+		t.Errorf("%d files are left, %v", len(left), err)
+	}
+}
+
 // refusing refuses all messages with an error.
 type refusing struct{ err error }
 
