@@ -84,7 +84,8 @@ func TestAClosedPipeEndsQuietly(t *testing.T) {
 	p.outEnd.Close()
 	io.WriteString(p.in, oneLine)
 	p.in.Close()
-	if err := p.Wait(); p.err.Len() > 0 {
+	err := p.Wait()
+	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); p.err.Len() > 0 || !ok || status.Signal() != syscall.SIGPIPE {
 		t.Errorf("%v, and %q", err, p.err)
 	}
 }

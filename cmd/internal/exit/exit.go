@@ -11,7 +11,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"syscall"
 
 	"weir/internal/yamlfile"
 )
@@ -67,7 +66,9 @@ func Reported(code int) error {
 // Report writes each error on a line and returns the exit code. Wrong use takes precedence over failure, and failure
 // over a condition that did not hold: after a failure it is not known whether the condition holds.
 func Report(err error, stderr io.Writer) int {
-	if err == nil || errors.Is(err, syscall.EPIPE) { // the reader of our output closed the pipe
+	// A broken pipe is a failure like any other, for example of a socket. When the reader of standard output has closed
+	// it, the error does not get here: the Go runtime ends the process by SIGPIPE.
+	if err == nil {
 		return Done
 	}
 

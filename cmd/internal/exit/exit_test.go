@@ -30,7 +30,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("one cause %w, one %w", errors.New("here"), errors.New("there")), 1, "weir: one cause here, one there\n"},
 		{yamlfile.Faults{fault}, 2, "rules.yaml:3:5: wrong; right\n"},
 		{fmt.Errorf("read: %w", context.Canceled), 1, "weir: stopped before the end\n"},
-		{fmt.Errorf("write: %w", syscall.EPIPE), 0, ""},
+		{fmt.Errorf("sending: %w", syscall.EPIPE), 1, "weir: sending: broken pipe\n"},
 	} {
 		var stderr bytes.Buffer
 		if code := Report(test.err, &stderr); code != test.code || stderr.String() != test.says {
