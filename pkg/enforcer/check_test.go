@@ -203,15 +203,6 @@ func TestRulesAreTakenWhileItRuns(t *testing.T) {
 	}
 }
 
-func TestPlainHost(t *testing.T) {
-	for host, want := range map[string]string{"": "", "Shop.Example:443": "shop.example", "shop.example.": "shop.example", "[2001:DB8::1]:80": "2001:db8::1", "[::1]": "::1", "::1": "::1", ":80": "",
-		"shop.example/x:80": "shop.example", "Shop.example. x/y": "shop.example", "/": ""} {
-		if got := plainHost(host); got != want {
-			t.Errorf("%q: %q, want %q", host, got, want)
-		}
-	}
-}
-
 // A rule's block of this machine or of a trusted proxy refuses checks, but no list for firewalls contains it.
 func TestNoFirewallCutsOffAProxyOrThisMachine(t *testing.T) {
 	r := start(t, list(t, ofIP("203.0.113.7"), ofIP("127.0.0.1"), ofIP("10.1.1.1")), nil)

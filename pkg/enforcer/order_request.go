@@ -225,7 +225,7 @@ func (q *orderRequest) target() (scope, value string, err error) {
 	if err != nil {
 		return "", "", problemf(http.StatusBadRequest, "%s", err)
 	}
-	if host := plainHost(value); scope == "host" && host != value {
+	if host := rule.PlainHost(value); scope == "host" && host != value {
 		return "", "", problemf(http.StatusBadRequest, "hosts are known without port and brackets: write host:%s", host)
 	}
 	if method := rule.PlainMethod(value); scope == "method" && method != value {

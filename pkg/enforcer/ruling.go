@@ -133,7 +133,7 @@ func (a *asking) prepare() *blocklist.Asked {
 	q := &a.request
 	a.asked.IP, a.asked.User = q.IP, q.User
 	a.asked.Fields, a.asked.Keys, a.keys = a.asked.Fields[:0], a.asked.Keys[:0], a.keys[:0]
-	a.addField("host", plainHost(q.Host))
+	a.addField("host", rule.PlainHost(q.Host))
 	a.addField("path", a.judge.Path(q))
 	a.addField("method", rule.PlainMethod(q.Method))
 	a.addField("agent", q.Agent)
@@ -166,14 +166,4 @@ func (a *asking) addField(name, value string) {
 	if value != "" {
 		a.asked.Fields = append(a.asked.Fields, blocklist.Field{Name: name, Value: value})
 	}
-}
-
-// plainHost returns a host in the form of orders' targets: in lower case, without port, brackets and the dot at its
-// end.
-func plainHost(host string) string {
-	host = rule.CutHost(host)
-	if colon := strings.LastIndexByte(host, ':'); colon >= 0 && (host[0] == '[' && host[colon-1] == ']' || strings.IndexByte(host, ':') == colon) {
-		host = host[:colon]
-	}
-	return strings.ToLower(strings.TrimRight(strings.Trim(host, "[]"), "."))
 }

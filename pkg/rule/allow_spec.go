@@ -54,7 +54,7 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 
 	// Requests are compared in this form, so an entry in any other one would never apply.
 	for i, host := range a.Host.words {
-		canonical := string(appendLower(nil, bareHost(host)))
+		canonical := PlainHost(host)
 		if canonical == "" {
 			a.Host.places[i].Faultf("write a host's name", "%q is no host", host)
 		}

@@ -9,6 +9,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/net/idna"
+
 	"weir/internal/address"
 	"weir/pkg/request"
 )
@@ -159,10 +161,19 @@ func PlainMethod(method string) string {
 	return string(appendUpper(nil, method))
 }
 
-// bareHost is a host without port, brackets and trailing dot; an IPv6 address in its one spelling. Anything from a
-// slash or a space on is not part of it: Caddy accepts a host such as a.example/x over HTTP/2 and passes on a.example.
+// PlainHost is a host in the form of rules: in lower case, without port, brackets and the dot at its end.
+func PlainHost(host string) string {
+	host = bareHost(host)
+	if strings.IndexFunc(host, isUpper) < 0 {
+		return host
+	}
+	return string(appendLower(nil, host))
+}
+
+// bareHost is a host without port, brackets and trailing dot; an IPv6 address in its one spelling. It is the host that
+// an edge passes on, where that is another one than the client named.
 func bareHost(host string) string {
-	host = CutHost(host)
+	host = passedOn(host)
 	if rest, bracket := strings.CutPrefix(host, "["); bracket {
 		if end := strings.IndexByte(rest, ']'); end >= 0 {
 			return oneSpelling(rest[:end])
@@ -177,16 +188,24 @@ func bareHost(host string) string {
 	return strings.TrimRight(host, ".")
 }
 
-// CutHost is a host up to the first slash or space.
-func CutHost(host string) string {
-	if end := strings.IndexByte(host, '/'); end >= 0 {
-		host = host[:end]
+// passedOn is the host that Caddy passes on over HTTP/2. It ends before a slash or a space, and other letters than ASCII
+// have their ASCII form, in which wide letters are the usual ones.
+func passedOn(host string) string {
+	if strings.IndexFunc(host, isBeyondASCII) >= 0 && utf8.ValidString(host) {
+		name, port, _ := strings.Cut(host, ":")
+		name, _ = lookup.ToASCII(name) // of a name that is not valid, as much as can be converted
+		host = name + ":" + port
 	}
-	if end := strings.IndexByte(host, ' '); end >= 0 {
+	if end := strings.IndexAny(host, "/ "); end >= 0 {
 		host = host[:end]
 	}
 	return host
 }
+
+// lookup converts names as browsers and Go's client do, without their limits on which names are valid.
+var lookup = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false))
+
+func isBeyondASCII(r rune) bool { return r >= utf8.RuneSelf }
 
 func oneSpelling(address string) string {
 	ip, err := netip.ParseAddr(address)

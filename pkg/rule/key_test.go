@@ -52,6 +52,7 @@ func TestCanonicalKeys(t *testing.T) {
 		{"host", request.Request{Host: "Shop.example.com/x:1:2"}, "shop.example.com"},
 		{"host", request.Request{Host: "shop.example.com.:80 a/b"}, "shop.example.com"},
 		{"host", request.Request{Host: "/x"}, ""},
+		{"host", request.Request{Host: "\uff53hop.example.com"}, "shop.example.com"},
 		{"host", request.Request{Host: "[2001:DB8::1]:443"}, "2001:db8::1"},
 		{"host", request.Request{Host: "2001:DB8::1"}, "2001:db8::1"},
 		{"host", request.Request{Host: "[2001:0db8:0:0:0:0:0:1]"}, "2001:db8::1"},
@@ -194,6 +195,15 @@ func TestKeysAllocateNothing(t *testing.T) {
 		k := mustKey(t, words)
 		if n := testing.AllocsPerRun(100, func() { buffer, _ = k.Append(buffer[:0], r) }); n > 0 {
 			t.Errorf("%s: %v allocations", words, n)
+		}
+	}
+}
+
+func TestPlainHost(t *testing.T) {
+	for host, want := range map[string]string{"": "", "Shop.Example:443": "shop.example", "shop.example.": "shop.example", "[2001:DB8::1]:80": "2001:db8::1", "[::1]": "::1", "::1": "::1", ":80": "",
+		"shop.example/x:80": "shop.example", "Shop.example. x/y": "shop.example", "/": ""} {
+		if got := rule.PlainHost(host); got != want {
+			t.Errorf("%q: %q, want %q", host, got, want)
 		}
 	}
 }

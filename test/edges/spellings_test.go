@@ -1,11 +1,20 @@
 package edges
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"weir/pkg/blocklist"
 	"weir/pkg/request"
@@ -69,4 +78,77 @@ func TestSpellingsTraefik(t *testing.T) {
 	url, said := s.traefik()
 	s.countsSpellings(strings.TrimPrefix(url, "http://"), said.String, "traefik-json", "GET /signin HTTP/1.1", "GET http:/signin HTTP/1.1", "GET a+b:/signin HTTP/1.1",
 		"GET http:///signin HTTP/1.1", "GET a://h/signin HTTP/1.1")
+}
+
+// Over HTTP/2, Caddy accepts hosts that are none, and passes on what Go's client makes of them. A check has the host
+// that the application gets.
+func TestSpellingsOfHostsCaddy(t *testing.T) {
+	s := newSite(t)
+	served := make(chan string, 100)
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served <- r.Host }))
+	t.Cleanup(app.Close)
+	url, _ := s.caddy("protocols h1 h2\n", "protocols h1 h2c\n", s.app, app.Listener.Addr().String())
+	address := strings.TrimPrefix(url, "http://")
+	wait.Until(t, "it listens", func() bool {
+		c, err := net.Dial("tcp", address)
+		return err == nil && c.Close() == nil
+	})
+
+	spellings := []string{"shop.example", "Shop.Example:80", "shop.example/x", "shop.example x", "\uff53hop.example", "shop\u3002example", "shop.example\uff0fx"}
+	passed := spellings[:0]
+	for _, host := range spellings {
+		if status := askHTTP2(t, goodClient, address, host); status == "200" {
+			if got := <-served; strings.TrimSuffix(strings.ToLower(got), ":80") == "shop.example" {
+				passed = append(passed, host)
+			}
+		}
+	}
+	if len(passed) < 5 {
+		t.Fatalf("as shop.example, the application got only %q", passed)
+	}
+	t.Logf("as shop.example, the application got %q", passed)
+
+	s.order(blocklist.OrderBlock, "host:shop.example")
+	for _, host := range passed {
+		if status := askHTTP2(t, goodClient, address, host); status != "429" {
+			t.Errorf("%q: %s", host, status)
+		}
+	}
+}
+
+// askHTTP2 sends a request for a host without TLS, and returns the status.
+func askHTTP2(t *testing.T, from, address, host string) (status string) {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
+	c, err := dialer.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+
+	var head bytes.Buffer
+	fields := hpack.NewEncoder(&head)
+	for _, f := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: host}, {Name: ":path", Value: "/"}} {
+		_ = fields.WriteField(f)
+	}
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(c, c)
+	if err := errors.Join(framer.WriteSettings(), framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndStream: true, EndHeaders: true})); err != nil {
+		t.Fatal(err)
+	}
+
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	for {
+		switch frame, err := framer.ReadFrame(); frame := frame.(type) {
+		case nil:
+			t.Fatal(err)
+		case *http2.MetaHeadersFrame:
+			return frame.PseudoValue("status")
+		case *http2.RSTStreamFrame:
+			return frame.ErrCode.String()
+		}
+	}
 }
