@@ -62,7 +62,7 @@ func (k Key) Canonical(typed string) (string, error) {
 	}
 
 	// A key that was cut has lost the parts behind the cut.
-	if len(words) != len(k.parts) && !strings.Contains(typed, cutMark) {
+	if len(words) > len(k.parts) || len(words) < len(k.parts) && !strings.Contains(typed, cutMark) {
 		return "", fmt.Errorf("%q has %d parts; write %s with a space between", typed, len(words), strings.Join(k.Words(), " and "))
 	}
 

@@ -112,6 +112,9 @@ func TestKeysTypedByPeople(t *testing.T) {
 		{"user", "alice b", "alice b"},
 		{"ip,path", "203.0.113.7  /login", "203.0.113.7 /login"},
 		{"ip,path", "203.0.113.7", ""},
+		{"ip,path", "203.0.113.7 /a b …#x", ""},
+		{"ip,path", "203.0.113.7…#x", ""},
+		{"ip,user,path", "203.0.113.7 alice…#x", "203.0.113.7 alice…#x"},
 	}
 	for _, test := range tests {
 		got, err := mustKey(t, test.words).Canonical(test.typed)
@@ -146,6 +149,7 @@ func FuzzKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, user, path, user2, path2, ip string) {
 		for _, words := range []string{"user,path", "ip,user,path", "path"} {
 			k := mustKey(t, words)
+			_, _ = k.Canonical(path) // any text may be typed
 			one, two := request.Request{User: user, Path: path}, request.Request{User: user2, Path: path2}
 			if addr, err := netip.ParseAddr(ip); err == nil {
 				one.IP, two.IP = addr, addr

@@ -39,7 +39,7 @@ field with its value (user:alice). A client that keeps sending too much is block
 meanwhile. If no entry applies to the key, the exit code is 3.
 
 The block of a network that somebody made by hand refuses more than the address in it: unblock names the network and
-asks before it ends that block too; --yes answers in scripts.`,
+asks before it ends that block too. In a script it warns only; the next version will need --yes there.`,
 		Example: `  weir unblock 203.0.113.7
   weir unblock 2001:db8::5 --allow 4h --why 'their batch job, they know'
   weir unblock 'alice /login' --rule sign-in`,
@@ -75,12 +75,17 @@ func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
 	}
 
 	around, err := u.around(c.Context(), key)
-	if err == nil && len(around) > 0 {
-		err = u.confirm(c, around)
-	}
 	if err != nil {
 		return err
 	}
+	if len(around) > 0 && output.IsTerminal(c.InOrStdin()) {
+		if err := u.confirm(c, around); err != nil {
+			return err
+		}
+	} else if len(around) > 0 { // a script: those of the version before have no --yes
+		fmt.Fprintf(c.ErrOrStderr(), "weir: warning: this affects %s; the next version will need --yes for that\n", strings.Join(around, "; "))
+	}
+
 	return u.change(c, http.MethodDelete, blocksPath, query, nil, func(a *orderAnswer) string { return a.unblocked(key) })
 }
 
