@@ -44,7 +44,12 @@ func (p *Policy) beginUnsettled(s *State, b broken, late bool) Outcome {
 	u := r.unsettled
 	// The last block cannot move any more, but the first of those that can needs it before itself: its end is where
 	// counting starts, and its level is what the next one follows.
-	if !p.settle(s) && r.until > 0 {
+	kept := p.settle(s)
+	if kept && !p.roomTogether(s, 0) {
+		s.fix()
+		kept = false
+	}
+	if !kept && r.until > 0 {
 		u.blocks = append(u.blocks, r.last())
 	}
 
@@ -179,13 +184,39 @@ func (p *Policy) room(l *log, newest, cost int64) bool {
 	return n < g.mostCells() || g.startingAfter(*l, newest-g.keep) > n/4
 }
 
+// roomTogether says whether there is some for all hits that are kept, and one more, in the log of those that do not
+// count now: a block may move them there. Cells too old to answer a question go where that makes the room.
+func (p *Policy) roomTogether(s *State, cost int64) bool {
+	g, u := p.group, s.rare.unsettled
+	switch {
+	case len(u.blocks) >= g.cells:
+		return false
+	case p.block.Clear: // hits that counted stay where they are
+		return true
+	case g.wide == 0 && g.total(u.past)+g.total(s.first)+min(cost, g.most) >= 8*narrowHits:
+		return false
+	case g.len(u.past)+g.len(s.first) < g.mostCells():
+		return true
+	}
+
+	// Dropping moves all that stays, so it has to free a fixed part.
+	from := s.newest - g.keep + 1
+	matter := g.len(u.past) - g.startingAfter(u.past, from-1) + g.len(s.first) - g.startingAfter(s.first, from-1)
+	if matter > g.cells {
+		return false
+	}
+	g.dropBefore(&u.past, from)
+	g.dropBefore(&s.first, from)
+	return true
+}
+
 // replay judges again all hits from an instant on, with one more that is late. The blocks before stay.
 func (p *Policy) replay(s *State, before int, more moment) Outcome {
 	g, r := p.group, s.rare
 	u := r.unsettled
 	// An attacker chooses how many hits come late. Where they exceed what a key may keep, its blocks stay as they are,
 	// and none is lost.
-	if !p.room(&u.past, s.newest, more.cost) || !p.room(&s.first, s.newest, more.cost) {
+	if !p.room(&u.past, s.newest, more.cost) || !p.room(&s.first, s.newest, more.cost) || !p.roomTogether(s, more.cost) {
 		s.fix()
 		return r.outcome(Blocked, unbroken)
 	}
@@ -416,6 +447,11 @@ func (g *group) move(to, from *log) {
 		return
 	}
 	n, total := g.len(*to), g.total(*to)
+	if all := n + g.len(*from); all<<g.wide > cap(*to) {
+		grown := make(log, len(*to), max(all, min(all+all/4, g.mostCells()))<<g.wide)
+		copy(grown, *to)
+		*to = grown
+	}
 	*to = append(*to, *from...)
 	for i := n; i < g.len(*to); i++ {
 		g.set(*to, i, g.slot(*to, i), g.sum(*to, i)+total)

@@ -267,3 +267,66 @@ func TestBlocksStayWhereTooMuchWouldBeKept(t *testing.T) {
 		t.Errorf("%v from %d, level %d, %d bytes", ok, from-someTime, level, s.Bytes())
 	}
 }
+
+// A client that waits out each block and breaks the limit again has no hit inside a block. Its hits and blocks are kept
+// for late hits, but no more of them than a key may keep.
+func TestBlocksThatFollowEachOtherKeepWithinTheirMemory(t *testing.T) {
+	for _, c := range []struct {
+		limit, cost int64
+		clear       bool
+	}{{1, 1, false}, {100, 1, false}, {250, 1, false}, {minRemember, narrowHits, false}, {minRemember, maxHits, false}, {1, 1, true}} {
+		p := mustNew(t, Config{Limits: []Limit{{c.limit, 2 * time.Second}}, Remember: minRemember, Late: 20 * time.Minute,
+			Block: Block{For: time.Millisecond, Clear: c.clear}})
+		var s State
+		var breaks int
+		at := int64(someTime)
+		for i := range 20_000 {
+			_, until, _, _ := s.Block()
+			at = max(at+1, until)
+			if o := p.Hit(&s, at, c.cost); o.Event == Broke {
+				breaks++
+				if o.From != at {
+					t.Fatalf("%+v: the block begins %d ms before its hit", c, at-o.From)
+				}
+			}
+			if u := s.unsettledOf(); u != nil && (int64(8*cap(u.past)) > BytesOfHit(c.limit)*minRemember || len(u.blocks) > minRemember+1) {
+				t.Fatalf("%+v: after %d hits %d words and %d blocks are kept", c, i+1, cap(u.past), len(u.blocks))
+			}
+		}
+		if breaks < 50 {
+			t.Errorf("%+v: %d blocks only", c, breaks)
+		}
+	}
+}
+
+// A key whose hits within Late and the longest limit are as many as can be remembered has the blocks that it would have
+// if all were.
+func TestBlocksMoveUpToTheBound(t *testing.T) {
+	r := random(t)
+	events := map[Event]int{}
+	for range 40 {
+		c := Config{Limits: []Limit{{pick[int64](r, 1, 10, 30), time.Second}, {100, 2 * time.Second}}, Remember: minRemember, Late: 2 * time.Second,
+			Block: Block{For: pick(r, 50*time.Millisecond, 300*time.Millisecond, time.Second), Forget: time.Second, Clear: r.IntN(3) == 0}}
+		few := mustNew(t, c)
+		c.Remember = maxRemember
+		all := mustNew(t, c)
+
+		// An instant in sixteen milliseconds: 250 within four seconds.
+		hits := make([]moment, 3000)
+		for i := range hits {
+			hits[i] = moment{someTime + 16*int64(i) + r.Int64N(16), 1}
+		}
+		late := pick[int64](r, 20, 200, 1999)
+		var a, b State
+		for i, m := range shuffled(r, hits, late) {
+			got, want := few.Hit(&a, m.at, m.cost), all.Hit(&b, m.at, m.cost)
+			if got != want || !slices.Equal(a.Others(), b.Others()) {
+				t.Fatalf("%+v late %d, hit %d: got %+v, want %+v", c, late, i, got, want)
+			}
+			events[got.Event]++
+		}
+	}
+	if events[Moved] < 100 || events[Broke] < 100 {
+		t.Errorf("%v: the traffic shows too little", events)
+	}
+}

@@ -25,7 +25,8 @@
 //
 // A Policy never changes and is safe for concurrent use. A State belongs to one goroutine at a time. Nothing here
 // reads a clock, starts a goroutine or does I/O; a hit allocates nothing but the growth of its state, which is 8
-// bytes an instant remembered (16 where a limit is over half a million), of at most a quarter more than Remember.
+// bytes an instant remembered (16 where a limit is over half a million), of at most a quarter more than Remember. While
+// late hits can still move blocks, the hits that do not count now may take as much again, and each block 56 bytes.
 //
 // Other programs may import this package (docs/go.md).
 package window
