@@ -77,6 +77,10 @@ func nginxLayout(format string, o Options) (layout, error) {
 		text = rest
 	}
 
+	if l.escape == escapeHash {
+		readsHAProxyRequests(l)
+	}
+
 	return l, nil
 }
 

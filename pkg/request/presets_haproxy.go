@@ -54,12 +54,47 @@ func setHAProxyEnd(s *step, r *Request, text string) *Unread {
 		return nil
 	}
 	_ = setCaptures(s, r, text[:begin])
-	return setRequestLine(s, r, escapeHash.undo(text[begin+1:]))
+	return setHAProxyRequest(s, r, escapeHash.undo(text[begin+1:]))
+}
+
+// setHAProxyRequest is setRequestLine for a line that HAProxy wrote.
+func setHAProxyRequest(s *step, r *Request, text string) *Unread {
+	return setSplitLine(s, r, splitHAProxyRequest(text))
+}
+
+// splitHAProxyRequest splits METHOD TARGET PROTOCOL. From a request over HTTP/2, HAProxy makes the URL
+// scheme://authority/path, and it serves what begins at the first slash. So a question mark in the authority, which is
+// the client's, does not begin the query. A URL in HTTP/1 goes on to the server as it is, which reads it as all do.
+func splitHAProxyRequest(text string) requestLine {
+	line := splitRequestLine(text)
+	_, rest, _ := strings.Cut(text, " ")
+	target := dropProtocol(rest)
+	_, url, isURL := strings.Cut(target, "://")
+	if !isURL || line.method == "" || strings.TrimLeft(target, " ")[0] == '/' || strings.HasPrefix(rest[len(target):], " HTTP/1.") {
+		return line
+	}
+
+	slash := strings.IndexByte(url, '/')
+	if question := strings.IndexByte(url, '?'); question < 0 || slash < question {
+		return line
+	}
+
+	return targetOf(requestLine{method: line.method, host: line.host}, url[slash:])
+}
+
+// readsHAProxyRequests has a layout read request lines as HAProxy writes them.
+func readsHAProxyRequests(l layout) {
+	for _, v := range variablesOf(l.tokens) {
+		if v.slot == slotRequestLine {
+			v.set = setHAProxyRequest
+		}
+	}
 }
 
 func layoutHAProxy(o Options) (layout, error) {
 	l, err := nginxLayout(haproxy, o)
 	l.escape, l.syslog, l.tail = escapeHash, true, true
+	readsHAProxyRequests(l)
 	l.rest = &variable{name: "ssl", text: "the rest of the line", always: true, set: setHAProxyTLS}
 	l.nameOwn()
 	for _, v := range variablesOf(l.tokens) {

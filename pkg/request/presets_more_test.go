@@ -1,6 +1,7 @@
 package request
 
 import (
+	"fmt"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -182,4 +183,31 @@ func FuzzVendorFormats(f *testing.F) {
 			checkParse(t, parser, line)
 		}
 	})
+}
+
+// Over HTTP/2, HAProxy serves what begins at the first slash behind the host, and in its URL the host is the client's.
+func TestHAProxyHostWithQuestionMark(t *testing.T) {
+	const line = `203.0.113.7:1 [22/Nov/2026:19:40:00.123] web app/app 0/0/0/1/1 200 5 - - ---- 1/1/0/0/0 0/0 "%s"`
+	for text, want := range map[string][2]string{
+		"GET https://b?x=/signin HTTP/2.0":        {"/signin", ""},
+		"GET https://b?/signin?q HTTP/2.0":        {"/signin", "q"},
+		"GET https://b?x HTTP/2.0":                {"/", "x"},
+		"GET https://b/a?x=/signin HTTP/2.0":      {"/a", "x=/signin"},
+		"GET /a?x=://b?/signin HTTP/2.0":          {"/a", "x=://b?/signin"},
+		"GET http://b?x=/signin HTTP/1.1":         {"/", "x=/signin"},
+		"GET https://b?x=/signin":                 {"/signin", ""},
+		"OPTIONS * HTTP/2.0":                      {"*", ""},
+		"<BADREQ>":                                {"", ""},
+		"GET  ://":                                {"://", ""},
+		"https://b?x=/signin GET https://b? /a b": {"", ""},
+	} {
+		parser, err := NewParser("haproxy", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r Request
+		if err := parser.Parse(fmt.Sprintf(line, text), &r); err != nil || r.Path != want[0] || r.Query != want[1] {
+			t.Errorf("%s: path %q, query %q, %v; want %q", text, r.Path, r.Query, err, want)
+		}
+	}
 }

@@ -25,6 +25,7 @@ func weirParser(o Options) (Parser, error) {
 func layoutWeirHAProxy(o Options) (layout, error) {
 	l, err := nginxLayout(haproxyCombined+weirField, o)
 	l.escape = escapeHash
+	readsHAProxyRequests(l)
 	for _, v := range variablesOf(l.tokens) {
 		if v.slot == slotUser {
 			v.set = setEncodedUser

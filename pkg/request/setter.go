@@ -246,7 +246,10 @@ func setForwarded(_ *step, r *Request, text string) *Unread {
 
 // setRequestLine stores the parts of a request's first line that no variable of the format has more exactly.
 func setRequestLine(s *step, r *Request, text string) *Unread {
-	line := splitRequestLine(text)
+	return setSplitLine(s, r, splitRequestLine(text))
+}
+
+func setSplitLine(s *step, r *Request, line requestLine) *Unread {
 	if !s.better.has(slotMethod) {
 		r.Method = line.method
 	}

@@ -1,11 +1,15 @@
 package edges
 
 import (
+	"encoding/binary"
+	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -69,6 +73,84 @@ func TestHAProxyQuoteHidesNoPath(t *testing.T) {
 	if counts[goodClient] != 1 {
 		t.Errorf("counted: %v, in\n%s", counts, said.String())
 	}
+}
+
+// HAProxy makes a URL of a request over HTTP/2, and accepts any host in it. A client must not hide its path behind a host
+// with a question mark, nor behind a host or the beginning of a path that is longer than HAProxy's default for URLs.
+func TestHAProxyHostHidesNoPath(t *testing.T) {
+	s := newSite(t)
+	folder := t.TempDir()
+	url, said, _ := s.haproxy(write(t, filepath.Join(folder, "weir.map"), ""), write(t, filepath.Join(folder, "weir-users.map"), ""))
+	awaitEdge(t, url)
+	address := strings.TrimPrefix(url, "http://")
+
+	long := strings.Repeat("a", 1100)
+	hosts := []string{"shop.example", "?", "b?x=", "b?x=/y?", "b?http://", "#", "u?@b", long}
+	for _, host := range hosts {
+		getHTTP2(t, goodClient, address, host, "/signin")
+	}
+	if got := raw(t, goodClient, address, "GET /"+long+"/../signin HTTP/1.1"); !strings.Contains(got, " 200 ") {
+		t.Fatal(got)
+	}
+	wait.Until(t, "all are in the log", func() bool {
+		return strings.Count(lines(said.String()), "signin") > len(hosts) && strings.Contains(lines(said.String()), "/../signin")
+	})
+	// Of b?x=/y? and b?http://, HAProxy serves the path from the first slash on.
+	const match = `match: 'path == "/signin" or path == "/y" or raw_path == "///signin"', key: ip`
+	if counts := hitsIn(t, match, "auto", lines(said.String())); counts[goodClient] != len(hosts)+1 {
+		t.Errorf("counted: %v, in\n%s", counts, said.String())
+	}
+}
+
+// getHTTP2 sends one GET over HTTP/2 without TLS, and waits for the end of its response.
+func getHTTP2(t *testing.T, from, address, host, path string) {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
+	c, err := dialer.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+
+	// The first two bytes are :method GET and :scheme http; 4 and 1 stand for :path and :authority.
+	headers := append([]byte{0x82, 0x86}, headerField(4, path)...)
+	headers = append(headers, headerField(1, host)...)
+	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	const endOfStreamAndHeaders = 5
+	frame := []byte{0, byte(len(headers) >> 8), byte(len(headers)), 1, endOfStreamAndHeaders, 0, 0, 0, 1}
+	if _, err := c.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+string(frame)), headers...)); err != nil {
+		t.Fatal(err)
+	}
+
+	for head := make([]byte, 9); ; {
+		if _, err := io.ReadFull(c, head); err != nil {
+			t.Fatalf("host %.20q: %v", host, err)
+		}
+		if _, err := io.CopyN(io.Discard, c, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
+			t.Fatal(err)
+		}
+		switch kind, ends, stream := head[3], head[4]&1 != 0, head[8]; {
+		case stream == 1 && kind == 3:
+			t.Fatalf("host %.20q is refused", host)
+		case stream == 1 && kind <= 1 && ends:
+			return
+		}
+	}
+}
+
+// headerField is a header with an indexed name, as HPACK writes it without compression.
+func headerField(name byte, value string) []byte {
+	field := []byte{name}
+	if n := len(value); n < 127 {
+		field = append(field, byte(n))
+	} else {
+		field = append(field, 127)
+		field = binary.AppendUvarint(field, uint64(n-127))
+	}
+	return append(field, value...)
 }
 
 // HAProxy logs users percent-encoded, as it looks them up. Their rules, blocks and lists name them as they are.
