@@ -67,7 +67,7 @@ func TestALagThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// Who has no place in the group, because Kafka hangs, has no partitions: then nobody knows how many records of any wait.
+// An aggregator outside the group, because Kafka hangs, has no partitions: then no lag is known.
 func TestALagOutsideTheGroup(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	r := prometheus.NewRegistry()
