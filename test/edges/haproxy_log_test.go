@@ -86,15 +86,15 @@ func TestHAProxyHostHidesNoPath(t *testing.T) {
 
 	long := strings.Repeat("a", 1100)
 	hosts := []string{"shop.example", "?", "b?x=", "b?x=/y?", "b?http://", "#", "u?@b", long}
-	for _, host := range hosts {
+	for n, host := range hosts {
 		getHTTP2(t, goodClient, address, host, "/signin")
+		// One at a time, so that no thread of HAProxy waits for another to write its line.
+		wait.Until(t, "it is in the log", func() bool { return strings.Count(lines(said.String()), goodClient+" ") > n })
 	}
 	if got := raw(t, goodClient, address, "GET /"+long+"/../signin HTTP/1.1"); !strings.Contains(got, " 200 ") {
 		t.Fatal(got)
 	}
-	wait.Until(t, "all are in the log", func() bool {
-		return strings.Count(lines(said.String()), "signin") > len(hosts) && strings.Contains(lines(said.String()), "/../signin")
-	})
+	wait.Until(t, "the last is in the log", func() bool { return strings.Contains(lines(said.String()), "GET /"+long) })
 	// Of b?x=/y? and b?http://, HAProxy serves the path from the first slash on.
 	const match = `match: 'path == "/signin" or path == "/y" or raw_path == "///signin"', key: ip`
 	if counts := hitsIn(t, match, "auto", lines(said.String())); counts[goodClient] != len(hosts)+1 {
