@@ -54,19 +54,27 @@ func newPair() (net.Conn, net.Conn, error) {
 		return nil, nil, fmt.Errorf("making a socket pair: %w", err)
 	}
 
-	var ends [2]net.Conn
-	for i, descriptor := range descriptors {
-		syscall.CloseOnExec(descriptor)
-		file := os.NewFile(uintptr(descriptor), "socket pair")
-		end, err := net.FileConn(file) // a copy; the file is not needed any more
-		file.Close()
-		if err != nil {
-			return nil, nil, fmt.Errorf("making a socket pair: %w", err)
-		}
-		ends[i] = end
+	ours, err := connOf(descriptors[0])
+	if err != nil {
+		return nil, nil, errors.Join(err, syscall.Close(descriptors[1]))
 	}
+	theirs, err := connOf(descriptors[1])
+	if err != nil {
+		return nil, nil, errors.Join(err, ours.Close())
+	}
+	return ours, theirs, nil
+}
 
-	return ends[0], ends[1], nil
+// connOf makes a connection of a descriptor, which it closes.
+func connOf(descriptor int) (net.Conn, error) {
+	syscall.CloseOnExec(descriptor)
+	file := os.NewFile(uintptr(descriptor), "socket pair")
+	defer file.Close() // the connection has a copy
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, fmt.Errorf("making a socket pair: %w", err)
+	}
+	return conn, nil
 }
 
 func (p *pairs) Accept() (net.Conn, error) {
