@@ -170,6 +170,7 @@ func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value 
 	case <-ctx.Done():
 		return value, ctx.Err()
 	case <-in.guard.died:
+		return value, in.broken()
 	}
 
 	type result struct {
@@ -180,6 +181,7 @@ func call[T any](ctx context.Context, in *opening, do func() (T, error)) (value 
 	// The channel has room, so the goroutine ends even when the caller no longer waits.
 	done := make(chan result, 1)
 	if !in.begin() {
+		<-in.calls
 		return value, in.broken()
 	}
 
