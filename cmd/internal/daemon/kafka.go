@@ -84,8 +84,11 @@ func (p *Process) EnsureTopics(ctx context.Context, client *kafka.Client, topics
 	faults := telemetry.NewFaults(p.Logger)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := client.EnsureTopics(ctx, topics...)
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
 			faults.Over("topics")
+			return nil
+		}
+		if ctx.Err() != nil {
 			return err
 		}
 

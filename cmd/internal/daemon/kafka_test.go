@@ -1,6 +1,11 @@
 package daemon
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +14,8 @@ import (
 	"weir/internal/duration"
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/telemetry"
+	"weir/test/locked"
 )
 
 func topicsConfig(brokers ...string) *config.Config {
@@ -41,5 +48,30 @@ func TestTopicsOnTheEmbeddedBroker(t *testing.T) {
 		if err := client.EnsureTopics(t.Context(), HitsTopic(c), BlocklistTopic(c), EventsTopic(c)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A process that ends while Kafka is away does not log that it works again.
+func TestTopicsThatFailUntilTheEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var heard locked.Buffer
+	away := func(context.Context, string, string) (net.Conn, error) {
+		if strings.Contains(heard.String(), "operation=topics") {
+			cancel()
+		}
+		return nil, errors.New("no broker answers")
+	}
+	p := &Process{Config: topicsConfig("127.0.0.1:9"), Logger: slog.New(slog.NewTextHandler(&heard, nil)), Metrics: telemetry.Metrics("collector"),
+		Health: telemetry.NewHealth(), Dial: away}
+	client, err := kafka.Open(p.KafkaConfig("weir.hits"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+
+	err = p.EnsureTopics(ctx, client, HitsTopic(p.Config))
+	if err == nil || !strings.Contains(heard.String(), "operation=topics") || strings.Contains(heard.String(), "works again") {
+		t.Errorf("%v, and the log:\n%s", err, heard.String())
 	}
 }
