@@ -161,6 +161,7 @@ func (w *Writer) Close() error {
 type Reader struct {
 	Header Header
 
+	alone  bool // nothing may follow the list's end
 	from   io.Reader
 	buffer []byte // read from the source
 	at     int    // parsed up to here
@@ -253,6 +254,8 @@ func (r *Reader) end() {
 		r.err = fmt.Errorf("%w: %d items of %d", ErrCut, r.count, count)
 	case sum != binary.LittleEndian.Uint64(want[:]):
 		r.err = fmt.Errorf("%w: its checksum does not match", ErrCut)
+	case r.alone && r.some():
+		r.err = fmt.Errorf("%w: more bytes after the list's end", ErrDamaged)
 	default:
 		r.err = io.EOF
 	}

@@ -115,6 +115,20 @@ func (s *Set) Read(from io.Reader, nowMilli int64) (Header, error) {
 	if err != nil {
 		return Header{}, err
 	}
+	return s.read(r, nowMilli)
+}
+
+// ReadAll is Read for a source that ends with the list: more bytes behind it are an error.
+func (s *Set) ReadAll(from io.Reader, nowMilli int64) (Header, error) {
+	r, err := NewReader(from)
+	if err != nil {
+		return Header{}, err
+	}
+	r.alone = true
+	return s.read(r, nowMilli)
+}
+
+func (s *Set) read(r *Reader, nowMilli int64) (Header, error) {
 	if err := s.follows(r.Header); err != nil {
 		return r.Header, err
 	}

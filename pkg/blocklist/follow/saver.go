@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -72,17 +71,12 @@ func Load(path string, set *blocklist.Set, nowMilli int64) error {
 		return fmt.Errorf("reading the last complete list: %w", err)
 	}
 	defer file.Close()
-	from := bufio.NewReader(file)
-	_, err = set.Read(from, nowMilli)
-	if err == nil {
-		// The list has an end of its own, so bytes behind it mean that the file is not what Save wrote.
-		if _, more := from.ReadByte(); more == nil {
-			return fmt.Errorf("reading the last complete list %s: more bytes after its end", path)
-		}
-		return nil
-	}
 
-	return fmt.Errorf("reading the last complete list %s: %w", path, err)
+	// The list has an end of its own, so bytes behind it mean that the file is not what Save wrote.
+	if _, err := set.ReadAll(file, nowMilli); err != nil {
+		return fmt.Errorf("reading the last complete list %s: %w", path, err)
+	}
+	return nil
 }
 
 const (

@@ -157,6 +157,25 @@ func TestALogOfChangesThatIsDamaged(t *testing.T) {
 	}
 }
 
+// A file with more than the list is not what was kept, and changes nothing.
+func TestASnapshotWithMoreBehindIt(t *testing.T) {
+	_, _, file := kept(t)
+	list, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range []int{0, 1, 100 << 10} {
+		if err := os.WriteFile(file, append(slices.Clone(list), make([]byte, more)...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		set := blocklist.NewSet(blocklist.Limits{})
+		err := Load(file, set, at)
+		if read := err == nil; read != (more == 0) || set.Whole() != read || blocked(set, "1.1.1.1") != read {
+			t.Errorf("with %d bytes behind it: %v, complete: %v", more, err, set.Whole())
+		}
+	}
+}
+
 // A kill between a snapshot and the beginning of its log leaves the log of the snapshot before.
 func TestALogOfAnOlderSnapshot(t *testing.T) {
 	l, p, file := kept(t)
