@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -192,14 +193,16 @@ func (r *RunningCollector) Reload(c *config.Config) error {
 		return err
 	}
 
+	// All are read before any is set: after an error everything stays as it was.
+	from := make([][]netip.Prefix, len(c.Collector.Sources))
 	for i := range c.Collector.Sources {
-		s := &c.Collector.Sources[i]
-		from, err := prefixes(&s.From)
-		if err != nil {
+		if from[i], err = prefixes(&c.Collector.Sources[i].From); err != nil {
 			return err
 		}
-		if senders := r.senders[s.Name]; senders != nil {
-			senders.Set(from)
+	}
+	for i := range c.Collector.Sources {
+		if senders := r.senders[c.Collector.Sources[i].Name]; senders != nil {
+			senders.Set(from[i])
 		}
 	}
 
