@@ -133,6 +133,19 @@ func collectorMetrics(t *testing.T) string {
 	}
 	p.write("weir.yaml", strings.Replace(string(configured), "[{file: access.log}]", fmt.Sprintf(
 		`[{file: access.log}, {kafka: elsewhere}, {http: %q}, {syslog: "udp://%s", format: combined}]`, port.Reserve(t, "127.0.0.1"), port.Reserve(t, "127.0.0.1")), 1))
+	settings, _, err := config.Load(p.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kafka.Open(kafka.Config{Brokers: settings.Kafka.Brokers, Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.EnsureTopics(t.Context(), kafka.Topic{Name: "elsewhere", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+
 	p.start()
 	p.write("access.log", `203.0.113.7 - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 2 "-" "-"`+"\n")
 	defer p.stop()
@@ -140,7 +153,7 @@ func collectorMetrics(t *testing.T) string {
 	p.await("counted", func() bool {
 		p.get("/status") // this measures the lags too
 		_, metrics = p.get("/metrics")
-		return strings.Contains(metrics, `weir_collector_hits_total{rule="per-ip",source="file-1"} 1`)
+		return strings.Contains(metrics, `weir_collector_hits_total{rule="per-ip",source="file-1"} 1`) && strings.Contains(metrics, "\nweir_collector_lag_records{")
 	})
 	return metrics
 }
