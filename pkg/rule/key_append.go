@@ -191,7 +191,8 @@ func bareHost(host string) string {
 // passedOn is the host that Caddy passes on over HTTP/2. It ends before a slash or a space, and other letters than ASCII
 // have their ASCII form, in which wide letters are the usual ones.
 func passedOn(host string) string {
-	if strings.IndexFunc(host, isBeyondASCII) >= 0 && utf8.ValidString(host) {
+	// The conversion takes time by the square of the length, so a long host stays as it is.
+	if len(host) <= maxConverted && strings.IndexFunc(host, isBeyondASCII) >= 0 && utf8.ValidString(host) {
 		name, port, _ := strings.Cut(host, ":")
 		name, _ = lookup.ToASCII(name) // of a name that is not valid, as much as can be converted
 		host = name + ":" + port
@@ -201,6 +202,9 @@ func passedOn(host string) string {
 	}
 	return host
 }
+
+// maxConverted is longer than a name of 253 wide letters.
+const maxConverted = 1000
 
 // lookup converts names as browsers and Go's client do, without their limits on which names are valid.
 var lookup = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false))

@@ -203,6 +203,17 @@ func TestKeysAllocateNothing(t *testing.T) {
 	}
 }
 
+// A client cannot make the conversion of a host expensive.
+func TestALongHostIsNotConverted(t *testing.T) {
+	var long strings.Builder
+	for r := rune(0x4e00); r < 0x9fa5; r++ {
+		long.WriteRune(r)
+	}
+	if got := rule.PlainHost(long.String()); got != long.String() {
+		t.Errorf("%d bytes became %d", long.Len(), len(got))
+	}
+}
+
 func TestPlainHost(t *testing.T) {
 	for host, want := range map[string]string{"": "", "Shop.Example:443": "shop.example", "shop.example.": "shop.example", "[2001:DB8::1]:80": "2001:db8::1", "[::1]": "::1", "::1": "::1", ":80": "",
 		"shop.example/x:80": "shop.example", "Shop.example. x/y": "shop.example", "/": ""} {
