@@ -31,7 +31,7 @@ func why(reason rule.Reason, of *rule.Rule, r *request.Request) string {
 	case rule.Allowed:
 		return "an allow entry matches it"
 	case rule.NoMatch:
-		return "its match does not hold: " + of.Match
+		return "the request does not match: " + of.Match
 	case rule.Failed:
 		return "its match or cost cannot be computed for this request"
 	case rule.Refused:
