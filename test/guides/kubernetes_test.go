@@ -67,26 +67,39 @@ func TestKubernetes(t *testing.T) {
 	edges(t)
 }
 
-// edges checks the edges' configuration on the page: it is YAML, and asks the enforcer's address at a path that the
-// enforcer has.
+// edges checks the edges' configuration on the page and in its files: it is YAML, and asks the enforcer's address at a
+// path that the enforcer has.
 func edges(t *testing.T) {
 	t.Helper()
 	enforcing, err := os.ReadFile(filepath.Join(root, "docs/enforcing.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, shown := "", 0
+	var texts []string
 	for _, b := range page.Read(t, filepath.Join(root, "docs/guides/kubernetes.md")) {
-		if b.Language != "yaml" {
-			continue
+		if b.Language == "yaml" {
+			texts = append(texts, b.Text)
 		}
-		var any map[string]any
-		if err := yaml.Unmarshal([]byte(b.Text), &any); err != nil {
-			t.Errorf("docs/guides/kubernetes.md:%d: %v", b.Line, err)
-		}
-		shown++
-		text += b.Text
 	}
+	files, err := filepath.Glob(filepath.Join(root, "deployments/kubernetes/*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+
+	for _, text := range texts {
+		var any map[string]any
+		if err := yaml.Unmarshal([]byte(text), &any); err != nil {
+			t.Errorf("%v in\n%s", err, text)
+		}
+	}
+	shown, text := len(texts), strings.Join(texts, "")
 	paths := regexp.MustCompile(`/v1/check/([a-z-]+)`).FindAllStringSubmatch(text, -1)
 	if shown != 4 || len(paths) != 3 || strings.Count(text, "7421") != 3 || strings.Count(text, "weir-enforcer") != 3 {
 		t.Errorf("%d blocks ask at %q", shown, paths)

@@ -79,6 +79,8 @@ for folder in /etc /usr/local/bin /var/lib /var/log /srv /opt; do
 	mount -t overlay overlay -o "lowerdir=$folder,upperdir=$over.upper,workdir=$over.work" "$folder"
 done
 mount -t tmpfs tmpfs /run
+mkdir -p bin
+mount -t tmpfs tmpfs bin
 rm -rf /var/lib/weir /etc/weir /etc/systemd/system/weir.service
 rm -f /var/log/nginx/* /var/log/caddy/*
 cp "$PROGRAMS"/weir "$PROGRAMS"/kafka /opt
@@ -127,7 +129,7 @@ exec cat /var/log/weir.log
 `,
 	"go": `#!/bin/sh
 case "$*" in
-"build -o /usr/local/bin/ ./cmd/weir") [ -d cmd/weir ] && cp /opt/weir /usr/local/bin ;;
+"build -o bin/ ./cmd/weir") [ -d cmd/weir ] && cp /opt/weir bin ;;
 "build -o $HOME/weir-kafka/ ./cmd/weir ./test/kafka") [ -d cmd/weir ] && [ -d test/kafka ] && cp /opt/weir /opt/kafka "$HOME/weir-kafka" ;;
 *) echo "go: no stand-in for $*" >&2; exit 1 ;;
 esac
@@ -257,7 +259,7 @@ func (m *machine) must(commands string) string {
 
 // looks are commands that may be repeated until they show the expected output: counting, publishing and reloading
 // happen in the background.
-var looks = regexp.MustCompile(`^(?:\./)?(weir (list|status|explain|top|history|cat|parse|check|watch|backtest|test)|curl|tail|grep|helm)\b`)
+var looks = regexp.MustCompile(`^(?:\./)?(weir (list|status|explain|top|history|cat|parse|check|watch|backtest|test)|curl|tail|grep|helm|kcat -L)\b`)
 
 // paste pastes the blocks of a page, or those under some headings, in their order.
 func (m *machine) paste(path string, headings ...string) {
