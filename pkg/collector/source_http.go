@@ -28,7 +28,7 @@ import (
 // kept on disk. Bodies of one sender are counted in the order of their answers; within one the order is the body's.
 //
 // Bounds: a body has at most 16 MiB, compressed and decompressed. Bodies that are being read or wait to be counted use
-// at most 64 MiB together. There are 1,024 connections, half of them for one address that has shown no key; headers
+// at most 64 MiB together, and senders share them: see room. There are 1,024 connections, half of them for one address that has shown no key; headers
 // have to arrive within 10 s and bodies within a minute. A sender waits at most 30 s for Kafka.
 //
 // On an address other than loopback it needs keys with the role send, or client certificates; without them it does not
@@ -43,7 +43,7 @@ type httpSource struct {
 	*intake
 	limits httpLimits
 	pages  origin.Pages
-	memory memory
+	room   *room
 	queue  chan *post
 	more   chan struct{}   // the queue has an element
 	ended  chan struct{}   // closed when the queue is read no longer
@@ -55,11 +55,13 @@ type httpLimits struct {
 	bodyBytes, memoryBytes  int64
 	posts, connections      int
 	headerFor, bodyFor, ack time.Duration
+	stall                   time.Duration // see room
 }
 
 var usualHTTPLimits = httpLimits{
 	bodyBytes: 16 << 20, memoryBytes: 64 << 20, posts: 1024, connections: 1024,
 	headerFor: 10 * time.Second, bodyFor: time.Minute, ack: 30 * time.Second,
+	stall: 2 * time.Second,
 }
 
 func newHTTPSource(in *intake) (source, error) {
@@ -76,8 +78,7 @@ func newHTTPSource(in *intake) (source, error) {
 }
 
 func (h *httpSource) limit(l httpLimits) {
-	h.limits, h.queue = l, make(chan *post, l.posts)
-	h.memory.left.Store(l.memoryBytes)
+	h.limits, h.queue, h.room = l, make(chan *post, l.posts), newRoom(l)
 }
 
 func (h *httpSource) status() SourceStatus { return h.intake.status("http") }
@@ -187,7 +188,7 @@ func (h *httpSource) count(ctx context.Context, s *stream, p *post) error {
 	if !p.state.CompareAndSwap(postWaits, postTaken) {
 		return nil
 	}
-	defer h.memory.release(p)
+	defer h.room.release(p)
 	h.last = s.relearn(p.first, h.last)
 	before, refused := s.tally.outcome, s.refused
 	if err := p.each(func(record []byte) error { return p.add(ctx, s, record) }); err != nil {
@@ -234,7 +235,8 @@ func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // handle takes a body and returns its outcome, or why it is not taken.
 func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *httpProblem) {
-	if wrong := h.admit(r); wrong != nil {
+	sender, wrong := h.admit(r)
+	if wrong != nil {
 		return outcome{}, wrong
 	}
 	kind, err := bodyKind(r.Header.Get("Content-Type"))
@@ -242,65 +244,92 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *h
 		return outcome{}, problem(http.StatusUnsupportedMediaType, err)
 	}
 
-	p := &post{json: kind == kindJSON, done: make(chan counting, 1)}
 	if r.ContentLength > h.limits.bodyBytes {
 		w.Header().Set("Connection", "close") // what follows is not read
 		return outcome{}, h.unread(&http.MaxBytesError{Limit: h.limits.bodyBytes})
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, h.limits.bodyBytes)
-	err = p.read(&h.memory, r, h.limits.bodyBytes)
-	if err == nil { // a mistake in the middle must not leave the first half counted
-		err = p.each(func([]byte) error { return nil })
-	}
-	if err != nil {
-		h.memory.release(p)
+	p := newPost(sender, kind == kindJSON, func() {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // the writer of a test has no deadline
+	})
+	if err := h.take(p, r); err != nil {
 		return outcome{}, h.unread(err)
-	}
-
-	select {
-	case h.queue <- p:
-	default:
-		h.memory.release(p)
-		return outcome{}, problem(http.StatusTooManyRequests, errFull)
 	}
 
 	wakeUp(h.more)
 	return h.await(r, p)
 }
 
-// admit returns the reason to refuse a request, before its body is read.
-func (h *httpSource) admit(r *http.Request) *httpProblem {
-	if r.URL.Path != requestsPath {
-		return problem(http.StatusNotFound, errPath)
+// take reads the body of a post and puts it into the queue.
+func (h *httpSource) take(p *post, r *http.Request) (err error) {
+	if !h.room.enter(p) {
+		return errFull
 	}
-	if r.Method != http.MethodPost {
-		return problem(http.StatusMethodNotAllowed, errPath)
+	taken := false
+	defer func() {
+		if !taken {
+			h.room.release(p)
+		}
+	}()
+
+	if err := p.read(h.room, r, h.limits.bodyBytes); err != nil {
+		if p.state.Load() == postGone {
+			return errFull
+		}
+		return err
 	}
-	if err := h.pages.Check(r); err != nil {
-		return problem(http.StatusForbidden, err)
+	// A mistake in the middle must not leave the first half counted.
+	if err := p.each(func([]byte) error { return nil }); err != nil {
+		return err
+	}
+	if !p.state.CompareAndSwap(postArrives, postWaits) {
+		return errFull
 	}
 
+	select {
+	case h.queue <- p:
+		taken = true
+		return nil
+	default:
+		return errFull
+	}
+}
+
+// admit returns the sender of a request, or the reason to refuse it, before its body is read.
+func (h *httpSource) admit(r *http.Request) (sender string, wrong *httpProblem) {
+	if r.URL.Path != requestsPath {
+		return "", problem(http.StatusNotFound, errPath)
+	}
+	if r.Method != http.MethodPost {
+		return "", problem(http.StatusMethodNotAllowed, errPath)
+	}
+	if err := h.pages.Check(r); err != nil {
+		return "", problem(http.StatusForbidden, err)
+	}
+
+	sender = "connection " + r.RemoteAddr
 	if keys.AsksCertificates(h.config.HTTP.TLS) {
 		if !keys.Certified(r, h.config.HTTP.TLS) {
-			return problem(http.StatusUnauthorized, keys.ErrCertificate)
+			return "", problem(http.StatusUnauthorized, keys.ErrCertificate)
 		}
 		limited.Showed(r.Context())
+		sender = "certificate " + string(r.TLS.PeerCertificates[0].RawSubjectPublicKeyInfo)
 	}
 
 	if h.config.HTTP.Keys == nil {
-		return nil
+		return sender, nil
 	}
-	_, err := h.config.HTTP.Keys.Admit(r, keys.Send)
+	key, err := h.config.HTTP.Keys.Admit(r, keys.Send)
 	switch {
 	case err == nil:
 		limited.Showed(r.Context())
 	case errors.Is(err, keys.ErrRole):
-		return problem(http.StatusForbidden, err)
+		return "", problem(http.StatusForbidden, err)
 	case err != nil:
-		return problem(http.StatusUnauthorized, err)
+		return "", problem(http.StatusUnauthorized, err)
 	}
 
-	return nil
+	return "key " + key.Name, nil
 }
 
 // unread returns the answer to a body that was not taken.
@@ -336,7 +365,9 @@ func (h *httpSource) await(r *http.Request, p *post) (outcome, *httpProblem) {
 
 	// A body that was not taken yet is certainly not counted, and can be sent again without harm.
 	if p.state.CompareAndSwap(postWaits, postGone) {
-		h.memory.release(p)
+		h.room.release(p)
+	}
+	if p.state.Load() == postGone { // perhaps it had to make room
 		return outcome{}, problem(http.StatusTooManyRequests, errFull)
 	}
 

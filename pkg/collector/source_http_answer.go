@@ -84,6 +84,9 @@ func bodyKind(contentType string) (kind int, err error) {
 }
 
 func settled(got counting) (outcome, *httpProblem) {
+	if errors.Is(got.err, errFull) {
+		return outcome{}, problem(http.StatusTooManyRequests, errFull)
+	}
 	if got.err != nil {
 		return outcome{}, problem(http.StatusInternalServerError, got.err)
 	}

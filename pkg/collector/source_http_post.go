@@ -11,49 +11,41 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"weir/internal/logfile"
 )
 
 const (
-	postWaits = iota // for its turn
-	postTaken        // the stream has begun to count it
-	postGone         // its sender does not wait any more, and it will not be counted
+	postArrives = iota // its body is being read
+	postWaits          // for its turn
+	postTaken          // the stream has begun to count it
+	postGone           // it has to leave, or its sender does not wait any more; it will not be counted
 )
 
 // A post is the body of one request. The goroutine of its connection owns it until the stream's goroutine takes it,
 // and again once it is gone.
 type post struct {
-	body  []byte
-	json  bool
-	held  int64 // of the source's memory
-	state atomic.Int32
-	done  chan counting // has room for one
+	body      []byte
+	json      bool
+	sender    string
+	interrupt func() // the reading of its body
+	state     atomic.Int32
+	progress  atomic.Int64  // the time of its last progress, in nanoseconds since 1970
+	done      chan counting // has room for one
+
+	held   int64 // of the source's room; the room's lock guards it
+	leaves bool  // it was arriving and has to leave; the room's lock guards it
+}
+
+func newPost(sender string, json bool, interrupt func()) *post {
+	return &post{sender: sender, json: json, interrupt: interrupt, done: make(chan counting, 1)}
 }
 
 // A counting is the result of a post: its outcome, and nil once Kafka has it.
 type counting struct {
 	outcome
 	err error
-}
-
-// A memory is the number of bytes that the bodies of a source may still use together.
-type memory struct{ left atomic.Int64 }
-
-// reserve takes bytes for a post, if there are enough.
-func (m *memory) reserve(p *post, n int64) bool {
-	if m.left.Add(-n) < 0 {
-		m.left.Add(n)
-		return false
-	}
-	p.held += n
-	return true
-}
-
-// release returns all bytes of a post.
-func (m *memory) release(p *post) {
-	m.left.Add(p.held)
-	p.body, p.held = nil, 0
 }
 
 const (
@@ -68,7 +60,7 @@ var (
 )
 
 // read reads the body of a request.
-func (p *post) read(m *memory, r *http.Request, most int64) error {
+func (p *post) read(m *room, r *http.Request, most int64) error {
 	from := io.Reader(r.Body)
 	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
 	case "", "identity":
@@ -90,8 +82,8 @@ func (p *post) read(m *memory, r *http.Request, most int64) error {
 
 // fill grows the buffer with the bytes that arrive, not with the announced length, so that a client cannot reserve
 // memory by announcing much.
-func (p *post) fill(m *memory, from io.Reader, most int64) error {
-	for {
+func (p *post) fill(m *room, from io.Reader, most int64) error {
+	for mark := 0; ; {
 		if len(p.body) == cap(p.body) {
 			size := min(max(firstBytes, 2*int64(cap(p.body))), most+1)
 			if !m.reserve(p, size-int64(cap(p.body))) {
@@ -102,7 +94,13 @@ func (p *post) fill(m *memory, from io.Reader, most int64) error {
 
 		n, err := from.Read(p.body[len(p.body):cap(p.body)])
 		p.body = p.body[:len(p.body)+n]
+		if len(p.body)-mark >= progressBytes {
+			mark = len(p.body)
+			p.progressed()
+		}
 		switch {
+		case p.state.Load() == postGone:
+			return errFull
 		case int64(len(p.body)) > most:
 			return errLarge
 		case errors.Is(err, io.EOF):
@@ -112,6 +110,8 @@ func (p *post) fill(m *memory, from io.Reader, most int64) error {
 		}
 	}
 }
+
+func (p *post) progressed() { p.progress.Store(time.Now().UnixNano()) }
 
 // add gives a record to the stream. Its position is its number.
 func (p *post) add(ctx context.Context, s *stream, record []byte) error {

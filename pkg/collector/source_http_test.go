@@ -234,7 +234,7 @@ func TestHTTPRefusesUnreadableBodies(t *testing.T) {
 			t.Errorf("%s: %+v, want %d", name, reply, test.status)
 		}
 	}
-	if left := b.source().memory.left.Load(); left != usualHTTPLimits.memoryBytes {
+	if left := b.source().room.free(); left != usualHTTPLimits.memoryBytes {
 		t.Errorf("%d bytes of memory were not given back", usualHTTPLimits.memoryBytes-left)
 	}
 	if reply := b.post(strings.NewReader(b.body(1) + strings.Repeat("x", 100<<10-200))); reply.status != 200 {
@@ -446,7 +446,7 @@ func TestHTTPSaysWhenItIsFull(t *testing.T) {
 	}
 	b.sink.set(func() { b.sink.blocked = false })
 	wait.Until(t, "what was taken", func() bool { return b.total() == int64(statuses[503]) })
-	wait.Until(t, "all memory", func() bool { return b.source().memory.left.Load() == 4*firstBytes })
+	wait.Until(t, "all memory", func() bool { return b.source().room.free() == 4*firstBytes })
 	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 || b.total() != int64(statuses[503])+1 {
 		t.Errorf("%+v, and %d are counted", reply, b.total())
 	}
@@ -498,7 +498,7 @@ func TestHTTPSlowSenders(t *testing.T) {
 		}
 		conn.Close()
 	}
-	wait.Until(t, "all memory", func() bool { return b.source().memory.left.Load() == usualHTTPLimits.memoryBytes })
+	wait.Until(t, "all memory", func() bool { return b.source().room.free() == usualHTTPLimits.memoryBytes })
 }
 
 func TestHTTPConnectionsAreBounded(t *testing.T) {
