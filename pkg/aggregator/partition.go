@@ -3,11 +3,9 @@ package aggregator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"weir/internal/kafka"
 	"weir/internal/store"
@@ -15,13 +13,6 @@ import (
 	"weir/pkg/aggregator/position"
 	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
-	"weir/pkg/hit"
-)
-
-const (
-	lastWrites  = 20 * time.Second // for writing everything back when the partition is given up
-	mostSources = 100_000          // of a partition that are remembered
-	mostLeaving = 5000             // evicted windows that wait to be written
 )
 
 // A partition is one that is ours. Everything in it belongs to one goroutine, but what says otherwise.
@@ -103,99 +94,6 @@ func (p *partition) hold(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// take makes the partition ours and goes to where its stored checkpoint says.
-func (p *partition) take(ctx context.Context) error {
-	p.drop()
-	if err := p.own.Take(ctx); err != nil {
-		return fmt.Errorf("taking the partition: %w", err)
-	}
-
-	values, err := p.own.Read(ctx, store.Notes, [][]byte{[]byte(windows.CheckpointKey), []byte(publishing.NoteKey)})
-	if err != nil {
-		return fmt.Errorf("reading the checkpoint: %w", err)
-	}
-	if err := p.restore(ctx, values[0]); err != nil {
-		return err
-	}
-	stored, _ := p.saver.Stored()
-	if err := p.publisher.Begin(ctx, values[1], stored.Listed); err != nil {
-		return err
-	}
-	if stored.Offset > 0 {
-		p.commits.Note(stored.Offset) // the last owner's may have been lost, and there may be nothing more to count
-	}
-
-	p.amid = false
-	p.faults.Over("partition")
-	p.logger.Info("takes the partition", "fence", p.own.Fence, "generation", stored.Generation, "offset", stored.Offset)
-	p.show()
-	return nil
-}
-
-// restore goes to where the stored checkpoint says; without one to the beginning of the log.
-func (p *partition) restore(ctx context.Context, value []byte) error {
-	if value == nil { // written before any window is, so that these are never of an unknown generation
-		first := windows.Checkpoint{Generation: p.position.Next(0).Generation, Last: -1, Listed: -1, Sources: p.counter.sources.Append(nil)}
-		value = first.Append(nil)
-		if err := p.own.Write(ctx, []store.Change{{Space: store.Notes, Key: []byte(windows.CheckpointKey), Value: value}}); err != nil {
-			return fmt.Errorf("writing the first checkpoint: %w", err)
-		}
-	}
-
-	found, err := windows.ReadCheckpoint(value)
-	if err == nil {
-		err = p.counter.sources.Read(found.Sources)
-	}
-
-	switch {
-	case ends(err):
-		return err
-	case err != nil:
-		if found, err = p.withoutCheckpoint(ctx, err); err != nil {
-			return err
-		}
-	}
-
-	p.saver.Begin(found)
-	p.counter.reached = found.Reached
-	p.position.Begin(position.Point{Generation: found.Generation, Offset: found.Offset, Last: found.Last, Checksum: found.Checksum})
-	return nil
-}
-
-// withoutCheckpoint goes to the beginning of the log where the checkpoint is damaged. The windows say which hits they
-// have, as long as the generation is theirs; so nothing is counted again.
-func (p *partition) withoutCheckpoint(ctx context.Context, damage error) (windows.Checkpoint, error) {
-	newest, err := p.own.NewestGeneration(ctx)
-	if err != nil {
-		return windows.Checkpoint{}, fmt.Errorf("finding what the windows have, for %w: %w", damage, err)
-	}
-
-	if newest < 0 {
-		newest = p.position.Next(0).Generation
-	}
-	p.logger.Error("the checkpoint in the store is damaged: the log of hits is read again from its beginning, and what the windows have is skipped",
-		"error", damage, "generation", newest)
-
-	p.metrics.taken.WithLabelValues("checkpoint").Inc()
-	return windows.Checkpoint{Generation: newest, Last: -1, Listed: -1}, nil
-}
-
-// drop forgets all that is in memory.
-func (p *partition) drop() {
-	p.windows = windows.New(p.hotShare(), p.own, windows.Notices{
-		Cold:    func(count int) { p.metrics.lookups.cold.Add(float64(count)) },
-		Damaged: func(err error) { p.faults.Note("damaged window", err) },
-		Saved:   func(took time.Duration) { p.metrics.checkpoint.Observe(took.Seconds()) },
-	})
-	p.saver.Reset(p.windows)
-	p.sweep = &windows.Sweep{Set: p.windows, Rules: p.rules.named, Late: p.config.Late}
-	p.counter.forget(p.windows, hit.NewPositions(mostSources, p.config.Retention))
-	p.publisher.Reset(p.windows)
-	p.position.Reset()
-	p.outage.forget()
-	p.amid = true
-}
-
 // turn fetches and counts once, and then does some of the other work.
 func (p *partition) turn(ctx context.Context) error {
 	p.windows.Resize(p.hotShare())
@@ -250,41 +148,6 @@ func (p *partition) read(ctx context.Context) (records []kafka.Record, err error
 
 	p.asks.answerUntil(ctx, fetched)
 	return records, err
-}
-
-// lost reports records that the log no longer had when they were to be read.
-func (p *partition) lost(from, to int64) {
-	p.logger.Error("the log begins later than we have counted: hits were lost before they were read", "records", to-from, "counted up to", from, "begins at", to)
-	p.metrics.lost.Add(float64(to - from))
-}
-
-// newGeneration begins at the start of a log that is another than the one before. Hits of that log that were counted stay
-// counted: it is written first, and the sources' positions keep their batches from being counted twice.
-func (p *partition) newGeneration(ctx context.Context, replaced *position.Replaced) error {
-	if err := p.windows.Load(ctx); err != nil { // what waits is of the log before
-		return err
-	}
-	if err := p.countWaiting(ctx); err != nil {
-		return err
-	}
-
-	for p.windows.Dirty() > 0 {
-		if err := p.saver.WriteBack(ctx); err != nil {
-			return err
-		}
-	}
-
-	begin := p.position.Next(replaced.Start)
-	p.publisher.Restart()
-	if err := p.saver.Write(ctx, p.checkpointAt(begin), p.publisher.Notes()); err != nil {
-		return err
-	}
-	p.saved()
-
-	p.logger.Error("the log of hits is another than it was: it is read from its beginning", "why", replaced.Why, "generation", begin.Generation)
-	p.metrics.taken.WithLabelValues("generation").Inc()
-	p.position.Restart(begin)
-	return nil
 }
 
 // count counts the records. Some batches are gathered together, and either all of them are counted or the partition is
@@ -369,123 +232,6 @@ func (p *partition) countWaiting(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// breathe writes back between the batches of one answer of Kafka.
-func (p *partition) breathe(ctx context.Context, more bool) error {
-	if more {
-		p.asks.answerNow(ctx)
-		if p.saver.Breathes() && !p.outage.lasts() {
-			if err := p.saver.WriteBack(ctx); err != nil && !p.outage.begin(err) {
-				return err
-			}
-		}
-	}
-
-	for p.windows.Leaving() > mostLeaving {
-		err := p.saver.WriteBack(ctx)
-		if err == nil {
-			continue
-		}
-		if !p.outage.begin(err) {
-			return err
-		}
-
-		p.asks.pause(ctx, tryAgain)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-
-	return nil
-}
-
-// save takes the next checkpoint when it is due, and writes back some of what has changed.
-func (p *partition) save(ctx context.Context, idle bool) error {
-	if p.outage.lasts() {
-		return nil
-	}
-	if at := p.position.At(); p.saver.Due(at.Offset, idle, p.publisher.Awaits()) {
-		if err := p.publisher.PublishChanged(ctx); err != nil { // it belongs to what the checkpoint waits for
-			return err
-		}
-		p.saver.Take(p.checkpointAt(at), p.publisher.Sent())
-	}
-
-	saved, err := p.saver.Save(ctx, idle, p.publisher.Acknowledged(), p.publisher.Notes())
-	if saved {
-		p.saved()
-	}
-	return err
-}
-
-// checkpointAt is what is to be stored of now, with counting to go on at a point.
-func (p *partition) checkpointAt(at position.Point) windows.Checkpoint {
-	return windows.Checkpoint{Generation: at.Generation, Offset: at.Offset, Last: at.Last, Checksum: at.Checksum, Reached: p.counter.reached,
-		Listed: p.list.Newest(), Sources: p.counter.sources.Append(nil)}
-}
-
-// saved notes that a checkpoint was written, with the notes.
-func (p *partition) saved() {
-	p.publisher.Noted()
-	stored, _ := p.saver.Stored()
-	p.commits.Note(stored.Offset)
-}
-
-// publishAgain publishes what the list may not have.
-func (p *partition) publishAgain(ctx context.Context, _ bool) error {
-	if p.outage.lasts() || p.windows.Waiting() > 0 {
-		return nil
-	}
-	return p.publisher.PublishAgain(ctx)
-}
-
-// mark tells readers of the list how far the partition is counted, unless hits wait.
-func (p *partition) mark(ctx context.Context, _ bool) error {
-	if p.windows.Waiting() > 0 || !p.position.Settled() {
-		return nil
-	}
-	at := p.position.At()
-	return p.publisher.Mark(ctx, at.Generation, at.Offset, p.counter.reached)
-}
-
-// sweepOn deletes some of what is clear.
-func (p *partition) sweepOn(ctx context.Context, _ bool) error {
-	if p.outage.lasts() || p.windows.Waiting() > 0 {
-		return nil
-	}
-	stored, _ := p.saver.Stored()
-	deleted, err := p.sweep.Turn(ctx, p.config.Now(), &stored, p.counter.reached)
-	p.metrics.swept.Add(float64(deleted))
-	return err
-}
-
-// finish makes everything safe before the partition is given up: the next owner need not read anything again.
-func (p *partition) finish() {
-	if p.windows == nil || p.own.Fence == (store.Fence{}) || p.stopped != "" || p.amid {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastWrites)
-	defer cancel()
-	for ctx.Err() == nil {
-		err := p.save(ctx, true)
-		if err != nil {
-			p.logger.Warn("not all is written back; the next owner counts it again", "why", err)
-			return
-		}
-		if p.windows.Waiting() > 0 || p.saver.Saved(p.position.At().Offset) {
-			break
-		}
-		if p.windows.Dirty() == 0 {
-			p.asks.pause(ctx, 10*time.Millisecond) // for Kafka to acknowledge
-		}
-	}
-
-	if err := p.config.Store.Sync(ctx); err != nil {
-		p.logger.Warn("the store was not synced", "why", err)
-	}
-	stored, _ := p.saver.Stored()
-	p.commits.Finish(ctx, stored.Offset)
 }
 
 // show tells everyone how the partition stands.

@@ -1,0 +1,133 @@
+package aggregator
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/store"
+	"weir/pkg/aggregator/position"
+	"weir/pkg/aggregator/windows"
+)
+
+const (
+	lastWrites  = 20 * time.Second // for writing everything back when the partition is given up
+	mostSources = 100_000          // of a partition that are remembered
+	mostLeaving = 5000             // evicted windows that wait to be written
+)
+
+// breathe writes back between the batches of one answer of Kafka.
+func (p *partition) breathe(ctx context.Context, more bool) error {
+	if more {
+		p.asks.answerNow(ctx)
+		if p.saver.Breathes() && !p.outage.lasts() {
+			if err := p.saver.WriteBack(ctx); err != nil && !p.outage.begin(err) {
+				return err
+			}
+		}
+	}
+
+	for p.windows.Leaving() > mostLeaving {
+		err := p.saver.WriteBack(ctx)
+		if err == nil {
+			continue
+		}
+		if !p.outage.begin(err) {
+			return err
+		}
+
+		p.asks.pause(ctx, tryAgain)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+
+	return nil
+}
+
+// save takes the next checkpoint when it is due, and writes back some of what has changed.
+func (p *partition) save(ctx context.Context, idle bool) error {
+	if p.outage.lasts() {
+		return nil
+	}
+	if at := p.position.At(); p.saver.Due(at.Offset, idle, p.publisher.Awaits()) {
+		if err := p.publisher.PublishChanged(ctx); err != nil { // it belongs to what the checkpoint waits for
+			return err
+		}
+		p.saver.Take(p.checkpointAt(at), p.publisher.Sent())
+	}
+
+	saved, err := p.saver.Save(ctx, idle, p.publisher.Acknowledged(), p.publisher.Notes())
+	if saved {
+		p.saved()
+	}
+	return err
+}
+
+// checkpointAt is what is to be stored of now, with counting to go on at a point.
+func (p *partition) checkpointAt(at position.Point) windows.Checkpoint {
+	return windows.Checkpoint{Generation: at.Generation, Offset: at.Offset, Last: at.Last, Checksum: at.Checksum, Reached: p.counter.reached,
+		Listed: p.list.Newest(), Sources: p.counter.sources.Append(nil)}
+}
+
+// saved notes that a checkpoint was written, with the notes.
+func (p *partition) saved() {
+	p.publisher.Noted()
+	stored, _ := p.saver.Stored()
+	p.commits.Note(stored.Offset)
+}
+
+// publishAgain publishes what the list may not have.
+func (p *partition) publishAgain(ctx context.Context, _ bool) error {
+	if p.outage.lasts() || p.windows.Waiting() > 0 {
+		return nil
+	}
+	return p.publisher.PublishAgain(ctx)
+}
+
+// mark tells readers of the list how far the partition is counted, unless hits wait.
+func (p *partition) mark(ctx context.Context, _ bool) error {
+	if p.windows.Waiting() > 0 || !p.position.Settled() {
+		return nil
+	}
+	at := p.position.At()
+	return p.publisher.Mark(ctx, at.Generation, at.Offset, p.counter.reached)
+}
+
+// sweepOn deletes some of what is clear.
+func (p *partition) sweepOn(ctx context.Context, _ bool) error {
+	if p.outage.lasts() || p.windows.Waiting() > 0 {
+		return nil
+	}
+	stored, _ := p.saver.Stored()
+	deleted, err := p.sweep.Turn(ctx, p.config.Now(), &stored, p.counter.reached)
+	p.metrics.swept.Add(float64(deleted))
+	return err
+}
+
+// finish makes everything safe before the partition is given up: the next owner need not read anything again.
+func (p *partition) finish() {
+	if p.windows == nil || p.own.Fence == (store.Fence{}) || p.stopped != "" || p.amid {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastWrites)
+	defer cancel()
+	for ctx.Err() == nil {
+		err := p.save(ctx, true)
+		if err != nil {
+			p.logger.Warn("not all is written back; the next owner counts it again", "why", err)
+			return
+		}
+		if p.windows.Waiting() > 0 || p.saver.Saved(p.position.At().Offset) {
+			break
+		}
+		if p.windows.Dirty() == 0 {
+			p.asks.pause(ctx, 10*time.Millisecond) // for Kafka to acknowledge
+		}
+	}
+
+	if err := p.config.Store.Sync(ctx); err != nil {
+		p.logger.Warn("the store was not synced", "why", err)
+	}
+	stored, _ := p.saver.Stored()
+	p.commits.Finish(ctx, stored.Offset)
+}
