@@ -13,6 +13,8 @@ const (
 	HeaderPatience = 10 * time.Second
 	// WritePatience bounds the writing of one piece of an answer.
 	WritePatience = 30 * time.Second
+	// RestPatience bounds the wait for the rest of a body that nobody reads. Its connection is busy meanwhile.
+	RestPatience = 2 * time.Second
 
 	pieceBytes = 64 << 10
 )
@@ -51,7 +53,8 @@ func Showed(ctx context.Context) {
 }
 
 // Answer returns a writer that bounds the writing of each piece of an answer by WritePatience. After 401, 403 and 404
-// it closes the connection, so that a client without a key or a valid path does not keep a place.
+// it closes the connection, so that a client without a key or a valid path does not keep a place. After an error it
+// waits for the rest of the body no longer than RestPatience.
 func Answer(w http.ResponseWriter) http.ResponseWriter {
 	if a, ok := w.(*answer); ok {
 		return a
@@ -69,6 +72,9 @@ func (a *answer) WriteHeader(status int) {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
 		a.Header().Set("Connection", "close")
+	}
+	if status >= http.StatusBadRequest {
+		_ = a.control.SetReadDeadline(time.Now().Add(RestPatience)) // the writer of a test has no deadline
 	}
 	a.ResponseWriter.WriteHeader(status)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -271,6 +272,25 @@ func TestAKnownSenderIsServedAmongStrangers(t *testing.T) {
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusUnauthorized || !answer.Close {
 		t.Errorf("%s, and the connection is closed: %v", answer.Status, answer.Close)
+	}
+}
+
+// A client that is refused and does not send the rest of its body does not keep its connection.
+func TestTheRestOfARefusedBodyIsNotWaitedFor(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusMethodNotAllowed, http.StatusTooManyRequests} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { Answer(w).WriteHeader(status) }))
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nthe beginning")
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
+		answer, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(answer), fmt.Sprintf("HTTP/1.1 %d ", status)) {
+			t.Errorf("%d: %q, %v", status, answer, err)
+		}
+		conn.Close()
+		server.Close()
 	}
 }
 

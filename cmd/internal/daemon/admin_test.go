@@ -79,6 +79,22 @@ func TestAnAdminAddressHasBounds(t *testing.T) {
 	}
 }
 
+// Requests that announce a body and never send it are answered, and do not keep their connections.
+func TestAnAdminAddressDoesNotWaitForBodies(t *testing.T) {
+	p := newPlace(t, "")
+	p.start()
+	conn, err := net.Dial("tcp", p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n")
+	conn.SetReadDeadline(time.Now().Add(time.Minute))
+	if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
+		t.Errorf("%.100q, %v", answer, err)
+	}
+}
+
 // With a certificate the address is encrypted, and a client with a certificate signed by our roots may read.
 func TestAnAdminAddressWithCertificates(t *testing.T) {
 	p := newPlace(t, "")
