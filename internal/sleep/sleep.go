@@ -1,4 +1,4 @@
-// Package sleep waits, but not longer than a context.
+// Package sleep waits, but not longer than a context, and wakes goroutines that wait.
 package sleep
 
 import (
@@ -13,5 +13,13 @@ func For(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
+	}
+}
+
+// Wake makes the receiver of a channel with room for one element look again. It does not block.
+func Wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

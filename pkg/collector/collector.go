@@ -28,10 +28,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -41,7 +44,6 @@ type Collector struct {
 	config   Config
 	pipeline *pipeline
 	journal  *journal.Journal
-	cuts     *fileCuts
 	known    *knownLogs
 	intakes  []*intake
 
@@ -54,14 +56,18 @@ func Open(config Config) (*Collector, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := newPipeline(config)
-	j, err := journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: p.metrics.outstanding, Disk: config.disk})
+	config.pace = pace.New(config.Logger, time.Now)
+	p := newPipeline(pipelineConfig{
+		Folder: filepath.Join(config.Folder, "rules"), Late: config.Late, Ahead: config.Ahead, Sink: config.Sink, Partitions: config.Partitions,
+		Retention: config.Retention, Pace: config.pace, Now: time.Now,
+		RestartAfter: config.restartAfter, PartsBytes: config.partsBytes, Logger: config.Logger, Metrics: config.Metrics,
+	})
+	j, err := journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: p.outstanding(), Disk: config.disk})
 	if err != nil {
 		return nil, err
 	}
 
-	c := &Collector{config: config, pipeline: p, journal: j, cuts: newFileCuts(j, config.Sink, config.Logger)}
-	c.known = newKnownLogs(j, c.cuts, p.now)
+	c := &Collector{config: config, pipeline: p, journal: j, known: newKnownLogs(p, j, config.Logger)}
 	c.Reload(config.Rules, config.Client) // the rules are stored before any cut is made by them
 	if err := c.openSources(); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -73,12 +79,13 @@ func Open(config Config) (*Collector, error) {
 func (c *Collector) Reload(set *rule.Set, client *request.Client) { c.pipeline.judgeBy(set, client) }
 
 func (c *Collector) openSources() error {
-	for _, config := range c.config.Sources {
-		in, err := c.pipeline.newIntake(config)
+	for i := range c.config.Sources {
+		config := &c.config.Sources[i]
+		in, err := c.pipeline.newIntake(config.IntakeConfig)
 		if err != nil {
 			return err
 		}
-		s, err := c.open(in)
+		s, err := c.open(in, config)
 		if err != nil {
 			return fmt.Errorf("source %s: %w", config.Name, err)
 		}
@@ -87,17 +94,17 @@ func (c *Collector) openSources() error {
 	return nil
 }
 
-// open makes the source of an intake.
-func (c *Collector) open(in *intake) (source, error) {
+// open makes a source.
+func (c *Collector) open(in *intake, config *SourceConfig) (source, error) {
 	switch {
-	case in.config.File != nil:
-		return newFileSource(in, c.known)
-	case in.config.Kafka != nil:
-		return newKafkaSource(in)
-	case in.config.HTTP != nil:
-		return newHTTPSource(in)
-	case in.config.Syslog != nil:
-		return newSyslogSource(in)
+	case config.File != nil:
+		return newFileSource(in, c.known, *config.File)
+	case config.Kafka != nil:
+		return newKafkaSource(in, *config.Kafka)
+	case config.HTTP != nil:
+		return newHTTPSource(in, *config.HTTP)
+	case config.Syslog != nil:
+		return newSyslogSource(in, *config.Syslog)
 	}
 	return nil, errors.New("one of file, kafka, http and syslog is needed")
 }
@@ -108,7 +115,7 @@ func (c *Collector) Close() error { return c.journal.Close() }
 // Run sends the outstanding cuts, then reads all sources until the context is done. It returns nil once all that was
 // read is in Kafka or in the journal, and an error only for a problem that a retry cannot solve.
 func (c *Collector) Run(ctx context.Context) error {
-	if err := c.cuts.resend(ctx, c.config.Retention, c.pipeline.now()); err != nil {
+	if err := c.known.cuts.resend(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -118,7 +125,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, s := range c.sources {
-		announce(s) // before any of them reads
+		s.announce() // before any of them reads
 	}
 
 	faults := make([]error, len(c.sources))
@@ -137,35 +144,27 @@ func (c *Collector) Run(ctx context.Context) error {
 
 // runSource runs one source, and starts it again after a panic.
 func (c *Collector) runSource(ctx context.Context, i int) error {
-	in := c.intakes[i]
-	s := c.sources[i]
-	return in.outlive(ctx, "source "+in.config.Name, func() error { return s.run(ctx) }, func() error {
-		if _, same := s.(*syslogSource); same { // keep the records that wait in its inbox
+	in, s, config := c.intakes[i], c.sources[i], &c.config.Sources[i]
+	return in.outlive(ctx, "source "+config.Name, func() error { return s.run(ctx) }, func() error {
+		if config.Syslog != nil { // keep the records that wait in its inbox
 			return nil
 		}
 		var err error
-		if s, err = c.open(in); err != nil {
+		if s, err = c.open(in, config); err != nil {
 			return err
 		}
 
 		c.mu.Lock()
 		c.sources[i] = s
 		c.mu.Unlock()
-		announce(s)
+		s.announce()
 		return nil
 	})
 }
 
-// announce makes others wait for a source that has yet to find its logs.
-func announce(s source) {
-	if finding, ok := s.(finder); ok {
-		finding.announce()
-	}
-}
-
 // Status may be called at any time.
 func (c *Collector) Status() Status {
-	status := Status{Collector: c.journal.ID, Rules: c.pipeline.ruling.Load().fingerprint, CaughtUp: true, Sources: []SourceStatus{}}
+	status := Status{Collector: c.journal.ID, Rules: c.pipeline.fingerprint(), CaughtUp: true, Sources: []SourceStatus{}}
 	status.Outstanding, status.Error = c.journal.Status()
 	c.mu.Lock()
 	sources := slices.Clone(c.sources)

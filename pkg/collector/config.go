@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"context"
 	"crypto/tls"
 	"log/slog"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/keys"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -31,37 +31,20 @@ type Config struct {
 	Metrics prometheus.Registerer // nil is none
 
 	disk         journal.Disk  // of the journal; the zero value is the real one
-	restartAfter time.Duration // a panic; 0 is restartAfter
-}
-
-// A Sink takes batches: a kafka.Producer. Send takes all messages in their order, or none with an error; it waits
-// while there is no room. Each message's Done is called once it is settled, in a partition's order.
-type Sink interface {
-	Send(ctx context.Context, messages ...kafka.Message) error
+	restartAfter time.Duration // a panic; 0 is the usual
+	partsBytes   int64         // of lines in parts; 0 is the usual
+	pace         *pace.Group   // of the logs; Open makes it
 }
 
 // A SourceConfig describes where requests come from and how they are read. Exactly one of File, Kafka, HTTP and Syslog
 // is set.
 type SourceConfig struct {
-	Name     string // label of metrics; no two sources have the same
-	Envelope string // see request.NewDecoder; "auto" finds out from the first records
-	Format   string // likewise
-	Options  request.Options
-	// Only reports whether a record is to be counted; it may ask for the fields of the envelope. nil selects all
-	// records.
-	Only func(field func(name string) (string, bool)) bool
-	Late time.Duration // how far the source may be ahead of the others; 0 is Config.Late
+	IntakeConfig
 
 	File   *FileConfig
 	Kafka  *KafkaConfig
 	HTTP   *HTTPConfig
 	Syslog *SyslogConfig
-}
-
-// A Start is where a source begins if nothing is stored about it; the zero value is its earliest record.
-type Start struct {
-	Latest bool
-	Before time.Duration // not older than this
 }
 
 // FileConfig is a source of files.

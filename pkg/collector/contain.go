@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,12 @@ type panicked struct {
 
 func (p *panicked) Error() string {
 	return fmt.Sprintf("an error in the program: panic: %v", p.value)
+}
+
+// isPanic reports whether an error is a panic that contained has returned.
+func isPanic(err error) bool {
+	var fault *panicked
+	return errors.As(err, &fault)
 }
 
 // contained runs a part of a source and returns its panic as an error. A panic must not end the process, in which
@@ -100,8 +107,5 @@ func (in *intake) panicked(name string, p *panicked, more ...any) {
 
 // restartAfter is the first pause after a panic.
 func (in *intake) restartAfter() time.Duration {
-	if after := in.pipeline.config.restartAfter; after > 0 {
-		return after
-	}
-	return restartAfter
+	return cmp.Or(in.pipeline.config.RestartAfter, restartAfter)
 }

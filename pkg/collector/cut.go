@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/sleep"
 	"weir/pkg/collector/journal"
 	"weir/pkg/hit"
 )
@@ -36,7 +37,7 @@ type cut struct {
 func (c *cut) setNoted(fault error) {
 	c.fault = fault
 	c.noted.Store(true)
-	wakeUp(c.wake)
+	sleep.Wake(c.wake)
 }
 
 func (c *cut) bytes() int {
@@ -60,12 +61,4 @@ func messages(c *journal.Cut, settled func(*journal.Batch, error)) []kafka.Messa
 // header returns the header of one of its batches.
 func (c *cut) header(part int, more bool) hit.Header {
 	return hit.Header{Source: c.Source, From: c.From, To: c.To, Part: part, More: more, Clock: c.Clock, Fingerprint: c.Fingerprint}
-}
-
-// wakeUp makes the receiver of a channel with room for one element look again. It does not block.
-func wakeUp(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/logfile"
+	"weir/internal/sleep"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/tape"
 	"weir/pkg/request"
@@ -78,7 +79,7 @@ func (f *family) woken(moved bool) {
 	if moved {
 		f.moved.Store(true)
 	}
-	wakeUp(f.wake)
+	sleep.Wake(f.wake)
 }
 
 // poll makes the family look without a notification.
@@ -104,13 +105,13 @@ func (f *family) has(folder, name string) bool {
 func (f *family) run(ctx context.Context) {
 	defer f.member.Leave()
 	defer func() { _ = contained(func() error { f.closeAll(); return nil }) }()
-	err := f.source.outlive(ctx, f.path, func() error {
+	err := f.source.in.outlive(ctx, f.path, func() error {
 		defer f.giveRoom() // after a panic too: the family then pauses
 		f.follow(ctx)
 		return nil
 	}, func() error { return f.restart(ctx) })
 	if err != nil && ctx.Err() == nil {
-		f.source.trouble("read", err)
+		f.source.in.trouble("read", err)
 	}
 }
 
@@ -132,7 +133,7 @@ func (f *family) restart(ctx context.Context) error {
 func (f *family) follow(ctx context.Context) {
 	f.scan()
 	if len(f.logs) == 0 && !f.undecided {
-		f.source.logger.Info("there is nothing to read yet", "file", f.path)
+		f.source.in.logger.Info("there is nothing to read yet", "file", f.path)
 	}
 	for ctx.Err() == nil {
 		if err := f.read(ctx); err != nil {
@@ -146,7 +147,7 @@ func (f *family) follow(ctx context.Context) {
 // failed reports an error, unless the context is done.
 func (f *family) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		f.source.trouble("read", err)
+		f.source.in.trouble("read", err)
 	}
 }
 
@@ -156,12 +157,12 @@ func (f *family) drain(ctx context.Context) {
 	patient, cancel := draining(ctx)
 	defer cancel()
 	for _, log := range f.logs {
-		err := log.stream.leave(patient)
+		_, err := log.stream.leave(patient)
 		switch {
 		case errors.Is(err, errHeld):
-			f.source.logger.Info("left to the next start", "log", log.path, "why", err)
+			f.source.in.logger.Info("left to the next start", "log", log.path, "why", err)
 		case err != nil && !errors.Is(err, context.Canceled):
-			f.source.logger.Info("left in the journal", "log", log.path, "why", err)
+			f.source.in.logger.Info("left in the journal", "log", log.path, "why", err)
 		}
 	}
 }
@@ -176,7 +177,7 @@ func (f *family) closeAll() {
 func (f *family) close(log *fileLog) {
 	log.stream.close()
 	log.tape.Close()
-	f.source.known.release(log.knownLog, log.stream)
+	f.source.known.releaseAt(log.knownLog, log.stream.at(), log.stream.reached)
 }
 
 // pause waits until there is something to look at, and looks for files that came or went.
@@ -184,7 +185,7 @@ func (f *family) pause(ctx context.Context) {
 	var err error
 	if n := len(f.logs); n > 0 {
 		live := f.logs[n-1]
-		live.stream.watch.live = true
+		live.stream.setBehind(false)
 		if err = live.stream.wait(ctx, f.wake); err != nil {
 			f.failed(ctx, err)
 		}
@@ -222,8 +223,8 @@ func (f *family) changed() bool {
 func (f *family) tidy() {
 	kept := f.logs[:0]
 	for _, log := range f.logs {
-		if log.suffix == "" && !log.gone || len(log.stream.flying) > 0 || log.stream.open != nil ||
-			!log.ended && f.source.now().Sub(log.grown) < closeAfter {
+		if log.suffix == "" && !log.gone || !log.stream.quiet() ||
+			!log.ended && f.source.in.now().Sub(log.grown) < closeAfter {
 			kept = append(kept, log)
 			continue
 		}
@@ -291,8 +292,10 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 		if err := log.tape.More(); err != nil {
 			return f.atEnd(ctx, log, err)
 		}
-		log.grown = f.source.now()
-		f.lag(log)
+		log.grown = f.source.in.now()
+		if lag, known := log.lag(); known {
+			log.stream.setLag(lag)
+		}
 		if f.moved.Load() && !log.tape.HoldsRoom() {
 			return nil
 		}
@@ -357,14 +360,14 @@ func (f *family) reportEndless(log *fileLog) {
 	position, begins, endless := log.tape.Endless()
 	if endless && !log.endless {
 		log.endless = true
-		f.source.logger.Warn("a line of more than 16 MiB is not counted; reading continues after its end: is the file a log?",
+		f.source.in.logger.Warn("a line of more than 16 MiB is not counted; reading continues after its end: is the file a log?",
 			"file", log.path, "position", position, "begins", request.Sample(string(begins)))
 	}
 }
 
 // learn finds out the format from the lines on the tape, unless the format of the log before fits them.
 func (f *family) learn(s *stream, t *tape.Tape) {
-	if s.learned {
+	if !s.learns() {
 		return
 	}
 	if complete := t.Lines(); complete != nil {
@@ -378,7 +381,7 @@ var errUnfinished = errors.New("the compressed file is not complete yet")
 
 // atEnd handles a log that has no more bytes at the moment.
 func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
-	log.stream.lag.Store(0)
+	log.stream.setLag(0)
 	if log.tape.Packed() && tape.IsDamage(err) {
 		f.broke(log.path, log.info, err)
 		if !errors.Is(err, logfile.ErrBehind) { // with other bytes behind the end, the text is complete
@@ -395,7 +398,7 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	}
 
 	// The last line of a live file may still grow; that of a packed or rotated file will not.
-	final := log.tape.Packed() || (log.suffix != "" || log.gone) && f.source.now().Sub(log.grown) > finalAfter
+	final := log.tape.Packed() || (log.suffix != "" || log.gone) && f.source.in.now().Sub(log.grown) > finalAfter
 	if !final {
 		return nil
 	}
@@ -419,11 +422,13 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	return nil
 }
 
-// lag updates the number of bytes that wait to be read, for the status.
-func (f *family) lag(log *fileLog) {
-	if info, err := log.tape.Stat(); err == nil {
-		log.stream.lag.Store(max(0, info.Size()-log.tape.Position()))
+// lag is the number of bytes that wait to be read, if the file has a length.
+func (log *fileLog) lag() (bytes int64, known bool) {
+	info, err := log.tape.Stat()
+	if err != nil {
+		return 0, false
 	}
+	return max(0, info.Size()-log.tape.Position()), true
 }
 
 // truncated handles a log whose file no longer continues as it began: the file belongs to another log now. The unread
@@ -437,7 +442,7 @@ func (f *family) truncated(ctx context.Context, log *fileLog) {
 			from = other.path
 		}
 	}
-	f.source.logger.Warn("a file was cut off or overwritten: a new log begins in it, and the unread rest of the old one is looked for in copies",
+	f.source.in.logger.Warn("a file was cut off or overwritten: a new log begins in it, and the unread rest of the old one is looked for in copies",
 		"file", log.path, "read", log.position, "copy", from)
 }
 

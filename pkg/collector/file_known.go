@@ -3,15 +3,16 @@ package collector
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 
+	"weir/internal/telemetry"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/tape"
@@ -39,10 +40,10 @@ const forgetDays = 90
 
 // knownLogs are all logs of the process's file sources, and the patterns that were begun.
 type knownLogs struct {
-	now     func() time.Time
-	journal *journal.Journal
-	cuts    *fileCuts
-	room    *tape.Room // of their tapes
+	pipeline *pipeline
+	journal  *journal.Journal
+	cuts     *fileCuts
+	room     *tape.Room // of their tapes
 
 	mu       sync.Mutex
 	logs     []*knownLog
@@ -50,8 +51,9 @@ type knownLogs struct {
 	taken    map[string]bool // names of sources
 }
 
-func newKnownLogs(j *journal.Journal, cuts *fileCuts, now func() time.Time) *knownLogs {
-	k := &knownLogs{now: now, journal: j, cuts: cuts, room: tape.NewRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
+func newKnownLogs(p *pipeline, j *journal.Journal, logger *slog.Logger) *knownLogs {
+	cuts := &fileCuts{journal: j, pipeline: p, logger: logger, faults: telemetry.NewFaults(logger)}
+	k := &knownLogs{pipeline: p, journal: j, cuts: cuts, room: tape.NewRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
 	for _, log := range j.Logs() {
 		if pattern, ok := strings.CutPrefix(log.Source, patternPrefix); ok {
 			k.patterns[pattern] = log.Reached
@@ -74,7 +76,7 @@ func newKnownLogs(j *journal.Journal, cuts *fileCuts, now func() time.Time) *kno
 	return k
 }
 
-func (k *knownLogs) today() int64 { return dayOf(k.now()) }
+func (k *knownLogs) today() int64 { return dayOf(k.pipeline.now()) }
 
 // begin notes that a pattern is read, from a request time on, unless it was noted before. It returns the time noted
 // first.
@@ -139,14 +141,18 @@ func (k *knownLogs) claim(log *knownLog, f *owner) (other *owner) {
 	return log.owner
 }
 
-// release gives a log back. The stream, if there is one, has its position.
-func (k *knownLogs) release(log *knownLog, s *stream) {
+// release gives a log back that was not read.
+func (k *knownLogs) release(log *knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log.owner = nil
-	if s != nil {
-		log.position, log.reached = s.position, s.reached
-	}
+}
+
+// releaseAt gives a log back that was read up to a position and a request time.
+func (k *knownLogs) releaseAt(log *knownLog, position, reached int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	log.owner, log.position, log.reached = nil, position, reached
 }
 
 // restart resets the logs of a family to the state in the journal, and gives them back. It sends the cuts again that

@@ -22,7 +22,7 @@ func (b *bench) family(name string) *family {
 	}
 	source := b.collector.sources[0].(*fileSource)
 	f := newFamily(source, b.path(name), beginning{notBefore: pace.NoTime})
-	f.member = b.collector.pipeline.group.Join(name, time.Hour)
+	f.member = b.collector.config.pace.Join(name, time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel, b.ended = func() { cancel(); f.drain(ctx); f.closeAll() }, make(chan error, 1)
 	b.ended <- nil
@@ -78,7 +78,7 @@ func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
 		{"after a part was read", func(_ *bench, f *family, over func()) {
 			f.scan()
 			if err := f.logs[0].tape.More(); err != nil {
-				f.source.logger.Error("more", "error", err)
+				f.source.in.logger.Error("more", "error", err)
 			}
 			over()
 		}},

@@ -48,7 +48,7 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 				}
 			}
 			gate := make(chan *pace.Member, 1)
-			b.opened = func(c *Collector) { gate <- c.pipeline.group.Join("gate", c.config.Late) }
+			b.opened = func(c *Collector) { gate <- c.config.pace.Join("gate", c.config.Late) }
 			b.start()
 
 			// All of them are as far ahead as they may be.
@@ -84,7 +84,7 @@ func TestLinesInPartsShareMemory(t *testing.T) {
 	b := newBench(t, "*.log")
 	b.config.Metrics = prometheus.NewRegistry()
 	b.config.Sources[0].Envelope = "cri"
-	b.opened = func(c *Collector) { c.pipeline.parts = request.NewMemory(2 << 20) }
+	b.config.partsBytes = 2 << 20
 	const logs = 20
 	ends := make([]string, logs)
 	for i := range logs {
@@ -114,7 +114,7 @@ func TestALineInPartsWithoutMemory(t *testing.T) {
 	r := newRig(t, perIP)
 	defer r.Close()
 	r.pipeline.parts = request.NewMemory(4 << 20)
-	in, err := r.pipeline.newIntake(SourceConfig{Name: "test", Envelope: "cri", Format: "json"})
+	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: "cri", Format: "json"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,14 +155,14 @@ func (b *bench) readAll(logs int) bool {
 func TestNoCutWithinALineInParts(t *testing.T) {
 	r := newRig(t, perIP)
 	defer r.Close()
-	in, err := r.pipeline.newIntake(SourceConfig{Name: "test", Envelope: "cri", Format: "combined"})
+	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: "cri", Format: "combined"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := r.pipeline.group.Join("another log", time.Minute)
+	other := r.pipeline.config.Pace.Join("another log", time.Minute)
 	defer other.Leave()
 	j := &memoryJournal{}
-	s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime, journal: j, member: r.pipeline.group.Join("a log", time.Minute)})
+	s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime, journal: j, member: r.pipeline.config.Pace.Join("a log", time.Minute)})
 	defer s.close()
 	begin := time.Now().Add(-24 * time.Hour)
 	for n := range 10 {

@@ -3,6 +3,8 @@ package collector
 import (
 	"context"
 	"sync"
+
+	"weir/internal/sleep"
 )
 
 // An inbox is a queue of records: several goroutines put them in, and the stream's goroutine takes them. Its capacity
@@ -55,10 +57,7 @@ func (b *inbox) try(record []byte, why reason) (ok bool, room <-chan struct{}) {
 	w.bytes = append(w.bytes, record...)
 	w.ends = append(w.ends, end{len(w.bytes), why})
 	if len(w.ends) == 1 {
-		select {
-		case b.more <- struct{}{}:
-		default:
-		}
+		sleep.Wake(b.more)
 	}
 
 	return true, nil

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/internal/telemetry"
 	"weir/pkg/collector/pace"
 	"weir/pkg/request"
@@ -18,7 +20,7 @@ import (
 // An intake is the state that the streams of one source share.
 type intake struct {
 	pipeline *pipeline
-	config   SourceConfig
+	config   IntakeConfig
 	logger   *slog.Logger
 	metrics  *sourceMetrics
 	faults   *telemetry.Faults
@@ -38,7 +40,20 @@ type lastError struct {
 	at   time.Time
 }
 
-func (p *pipeline) newIntake(config SourceConfig) (*intake, error) {
+// An intakeConfig describes how the records of a source are read.
+type IntakeConfig struct {
+	Name     string // label of metrics; no two sources have the same
+	Envelope string // see request.NewDecoder; "auto" finds out from the first records
+	Format   string // likewise
+	Options  request.Options
+	// Only reports whether a record is to be counted; it may ask for the fields of the envelope. nil selects all
+	// records.
+	Only func(field func(name string) (string, bool)) bool
+	Late time.Duration // how far the source may be ahead of the others; 0 is that of the pipeline
+}
+
+// newIntake makes the intake of a source.
+func (p *pipeline) newIntake(config IntakeConfig) (*intake, error) {
 	logger := p.config.Logger.With("source", config.Name)
 	in := &intake{
 		pipeline: p, config: config, logger: logger, metrics: p.metrics.of(config.Name), faults: telemetry.NewFaults(logger),
@@ -57,11 +72,30 @@ func (p *pipeline) newIntake(config SourceConfig) (*intake, error) {
 	return in, nil
 }
 
+// name is the name of the source.
+func (in *intake) name() string { return in.config.Name }
+
 // now is the time of the collector's clock.
 func (in *intake) now() time.Time { return in.pipeline.now() }
 
+// rules returns the fingerprint of the present rules, and whether those with another fingerprint are known.
+func (in *intake) rules(other string) (ours string, known bool) {
+	return in.pipeline.fingerprint(), in.pipeline.rulingOf(other) != nil
+}
+
+// tooOld reports whether a cut that was begun at a time is too old to be sent again.
+func (in *intake) tooOld(clock int64) (age time.Duration, is bool) { return in.pipeline.tooOld(clock) }
+
 // join makes the others wait for a log that has something to read, until that has got as far.
-func (in *intake) join(log string) *pace.Member { return in.pipeline.group.Join(log, in.late()) }
+func (in *intake) join(log string) *pace.Member { return in.pipeline.config.Pace.Join(log, in.late()) }
+
+// share is join for a log that other processes read, too.
+func (in *intake) share(log string) *pace.Member {
+	return in.pipeline.config.Pace.Share(log, in.late())
+}
+
+// doubts returns a channel that is closed when a log waits for the confirmation that shared ones have nothing to read.
+func (in *intake) doubts() <-chan struct{} { return in.pipeline.config.Pace.Doubts() }
 
 // late is the lateness of the source.
 func (in *intake) late() time.Duration {
@@ -73,8 +107,17 @@ func (in *intake) late() time.Duration {
 
 // trouble keeps an error for the status, and logs it at most once a minute.
 func (in *intake) trouble(operation string, err error) {
-	in.lastError.Store(&lastError{err.Error(), in.now()})
+	in.fault(err)
 	in.faults.Note(operation, err)
+}
+
+// fault keeps an error that was logged already for the status; nil clears it.
+func (in *intake) fault(err error) {
+	if err == nil {
+		in.lastError.Store(nil)
+		return
+	}
+	in.lastError.Store(&lastError{err.Error(), in.now()})
 }
 
 // mended clears the error of the status.
@@ -84,7 +127,27 @@ func (in *intake) mended(operation string) {
 	}
 }
 
-// status is the status of the source, without its lags.
+// registry is where metrics of the source are registered; nil is nowhere.
+func (in *intake) registry() prometheus.Registerer { return in.pipeline.config.Metrics }
+
+// uncounted counts requests that no stream has.
+func (in *intake) uncounted(why reason, n int64) { in.metrics.uncounted[why].Add(float64(n)) }
+
+// setLagBytes sets the gauge of the bytes of files that wait to be read.
+func (in *intake) setLagBytes(n int64) {
+	in.pipeline.metrics.lagBytes.WithLabelValues(in.config.Name).Set(float64(n))
+}
+
+// setLagRecords sets the gauge of the records of topics that wait to be read, or removes it while that is not known.
+func (in *intake) setLagRecords(n int64, known bool) {
+	if !known {
+		in.pipeline.metrics.lagCount.DeleteLabelValues(in.config.Name)
+		return
+	}
+	in.pipeline.metrics.lagCount.WithLabelValues(in.config.Name).Set(float64(n))
+}
+
+// status is the status of the source, without its gauge.
 func (in *intake) status(kind string) SourceStatus {
 	status := SourceStatus{Name: in.config.Name, Kind: kind, Logs: in.streams.status(), CaughtUp: true}
 	if choice := in.choice.Load(); choice != nil {
@@ -143,11 +206,13 @@ func (all *streams) status() []LogStatus {
 
 // A source brings the records of its logs, each to a stream of its own.
 //
-// run reads until the context is done and the streams are drained, and then returns nil. It returns an error only for
+// announce is called before any source runs: a source that has yet to find its logs makes the others wait until it has,
+// because its requests may be older. run reads until the context is done and the streams are drained, and then returns nil. It returns an error only for
 // a problem that a retry cannot solve. It reports a temporary problem (a file that may not be read, an unreachable
 // broker) through intake.trouble, which keeps it for the status and logs it at most once a minute, and tries again.
 // status may be called at any time, also before run.
 type source interface {
+	announce()
 	run(ctx context.Context) error
 	status() SourceStatus
 }
@@ -188,9 +253,3 @@ func (in *intake) unknown() bool { return in.config.Envelope == "auto" || in.con
 
 // warnings note which warnings a source has logged: each only once.
 type warnings struct{ one, private, unread, clock, lacking atomic.Bool }
-
-// A finder is a source that has to find its logs. announce makes others wait until it has.
-type finder interface {
-	source
-	announce()
-}

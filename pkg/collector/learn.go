@@ -24,9 +24,9 @@ func (in *intake) firstForm() (f form, ok bool) {
 
 // beginReading makes the first decoder of the stream, if one is known.
 func (s *stream) beginReading() {
-	f, ok := s.firstForm()
+	f, ok := s.in.firstForm()
 	if ok && s.read(f) == nil { // newIntake has returned the error, or the format needs an envelope
-		s.learned = !s.unknown()
+		s.learned = !s.in.unknown()
 	}
 }
 
@@ -35,15 +35,23 @@ func (s *stream) read(f form) error {
 	if s.decoder != nil && s.form == f {
 		return nil
 	}
-	decoder, err := request.NewDecoder(f.envelope, f.format, s.config.Options)
+	decoder, err := request.NewDecoder(f.envelope, f.format, s.in.config.Options)
 	if err != nil {
 		return err
 	}
-	decoder.Share(s.pipeline.parts)
+	decoder.Share(s.in.pipeline.parts)
 	s.dropParts()
 	s.decoder, s.form = decoder, f
 	s.want()
 	return nil
+}
+
+// learns reports whether learn has to find out the form of the next records. Cuts that are made again keep their form.
+func (s *stream) learns() bool { return !s.learned && len(s.again) == 0 }
+
+// reads reports whether a line has the client and the time of a request.
+func (s *stream) reads(line []byte) bool {
+	return s.decoder != nil && s.decoder.Decode(request.Text(line), new(request.Request)) == nil
 }
 
 // learn finds out the form from the first records, where it is not configured. It takes the choice like if that reads
@@ -53,28 +61,28 @@ func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
 	if s.learned || len(sample) == 0 {
 		return like
 	}
-	if like != nil && s.allows(like) && s.readsMost(like, sample) && s.read(formOf(like)) == nil {
+	if like != nil && s.in.allows(like) && s.readsMost(like, sample) && s.read(formOf(like)) == nil {
 		s.learned = true
 		return like
 	}
 
-	choice, err := request.Choose(s.config.Envelope, s.config.Format, sample, s.config.Options)
+	choice, err := request.Choose(s.in.config.Envelope, s.in.config.Format, sample, s.in.config.Options)
 	if choice.Format != "" && choice.Sure() {
 		err = s.read(formOf(&choice))
 	} else if s.decoder != nil || errors.Is(err, request.ErrNoRequest) {
 		return like
 	}
 	if err != nil {
-		s.trouble("format", fmt.Errorf("finding out the format of %s: %w", s.log, err))
+		s.in.trouble("format", fmt.Errorf("finding out the format of %s: %w", s.log, err))
 		return like
 	}
 
 	s.learned = true
-	s.mended("format")
-	s.choice.Store(&choice)
+	s.in.mended("format")
+	s.in.choice.Store(&choice)
 	if !s.found[s.form] {
 		s.found[s.form] = true
-		s.logger.Info("found out the format", "log", s.log, "format", choice.String())
+		s.in.logger.Info("found out the format", "log", s.log, "format", choice.String())
 	}
 
 	return &choice
@@ -84,7 +92,7 @@ func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
 // long as that reads most of the first records of a group, or no other choice does. sample returns those first
 // records.
 func (s *stream) relearn(sample func(most int) []string, like *request.Choice) *request.Choice {
-	if !s.unknown() || like != nil && s.readsMost(like, sample(probeLines)) {
+	if !s.in.unknown() || like != nil && s.readsMost(like, sample(probeLines)) {
 		return like
 	}
 	most := learnLines
@@ -105,5 +113,5 @@ func (in *intake) allows(choice *request.Choice) bool {
 
 // readsMost reports whether a choice reads at least half of a sample.
 func (s *stream) readsMost(choice *request.Choice, sample []string) bool {
-	return choice.Holds(s.config.Format, sample, s.config.Options)
+	return choice.Holds(s.in.config.Format, sample, s.in.config.Options)
 }

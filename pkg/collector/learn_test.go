@@ -29,7 +29,7 @@ func inDocker(line string) string {
 func learner(t *testing.T, envelope, format string) *stream {
 	r := newRig(t, perIP)
 	t.Cleanup(func() { r.Close() })
-	in, err := r.pipeline.newIntake(SourceConfig{Name: "test", Envelope: envelope, Format: format})
+	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: envelope, Format: format})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,9 @@ func (s *stream) lot(t *testing.T, records ...string) {
 	}
 }
 
-func (s *stream) unreadFor(why reason) float64 { return testutil.ToFloat64(s.metrics.uncounted[why]) }
+func (s *stream) unreadFor(why reason) float64 {
+	return testutil.ToFloat64(s.in.metrics.uncounted[why])
+}
 
 // If the format is given, unreadable records count under their true reason from the first one on, and readable ones
 // are counted, before the envelope is known.
@@ -64,7 +66,7 @@ func TestBadFirstRecordsCountUnderTheirReason(t *testing.T) {
 	if n, m, hits := s.unreadFor(reasonTime), s.unreadFor(reasonAddress), s.tally.hits; n != 2 || m != 1 || s.unreadFor(reasonFormat) != 0 {
 		t.Errorf("%v times, %v addresses, %v", n, m, hits)
 	}
-	if got, _ := s.pipeline.config.Sink.(*memorySink).counted(t); len(got) != 1 {
+	if got, _ := s.in.pipeline.config.Sink.(*memorySink).counted(t); len(got) != 1 {
 		t.Errorf("counted %v", got)
 	}
 	decoder := s.decoder
@@ -80,13 +82,13 @@ func TestAnEnvelopeWithBadFirstLines(t *testing.T) {
 	s.lot(t, "listening on :80")
 	s.lot(t, inDocker("starting"), inDocker(noTimeLine))
 	s.lot(t, inDocker(string(logLine(1, time.Now()))))
-	if got := s.choice.Load(); got == nil || got.Envelope != "docker" {
+	if got := s.in.choice.Load(); got == nil || got.Envelope != "docker" {
 		t.Errorf("it is in %v", got)
 	}
 	if n, m := s.unreadFor(reasonFormat), s.unreadFor(reasonTime); n != 2 || m != 1 {
 		t.Errorf("unread: %v of the format, %v of the time", n, m)
 	}
-	if got, _ := s.pipeline.config.Sink.(*memorySink).counted(t); len(got) != 1 {
+	if got, _ := s.in.pipeline.config.Sink.(*memorySink).counted(t); len(got) != 1 {
 		t.Errorf("counted %v", got)
 	}
 }

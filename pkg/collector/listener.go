@@ -38,9 +38,9 @@ func guard(address string, config *tls.Config, guarded bool) error {
 
 // incarnation makes the stream of a source that cannot be read again. It has a new name after each start of the
 // process, and positions from 0, so that none of its batches is taken for one sent before.
-func (in *intake) incarnation(address string) *stream {
-	s := in.newStream(streamConfig{log: address, source: in.config.Name + "/" + journal.NewID(), reached: pace.NoTime, notBefore: pace.NoTime, journal: noJournal{}})
-	s.watch.live = true
+func incarnation(in *intake, address string) *stream {
+	s := in.newStream(streamConfig{log: address, source: in.name() + "/" + journal.NewID(), reached: pace.NoTime, notBefore: pace.NoTime})
+	s.setBehind(false)
 	return s
 }
 

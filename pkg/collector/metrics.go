@@ -86,6 +86,24 @@ type outcome struct {
 	uncounted       [reasons]int64
 }
 
+// Requests is the number of requests, including those that could not be read.
+func (o outcome) Requests() int64 { return o.requests }
+
+// ByReason returns the requests that could not be read, and the others that gave no hit, by the words of their reasons.
+func (o outcome) ByReason() (unread, uncounted map[string]int64) {
+	unread, uncounted = map[string]int64{}, map[string]int64{}
+	for why := counted + 1; why < reasons; why++ {
+		switch n := o.uncounted[why]; {
+		case n == 0:
+		case why.unreadable():
+			unread[reasonWords[why]] = n
+		default:
+			uncounted[reasonWords[why]] = n
+		}
+	}
+	return unread, uncounted
+}
+
 // since is the difference to an earlier outcome.
 func (o outcome) since(before outcome) outcome {
 	o.requests -= before.requests

@@ -1,39 +1,109 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"path/filepath"
+	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/kafka"
+	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/hit"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
 
-// partsBytes is the memory that lines in parts (docker, cri) may use in all streams together, besides 128 KiB each.
 const partsBytes = 64 << 20
+
+// A pipelineConfig is what the streams of all sources share.
+type pipelineConfig struct {
+	Folder     string        // of the rules that are kept; made when missing
+	Late       time.Duration // how far a source may be ahead of the others when they are read from behind
+	Ahead      time.Duration // how far ahead of our clock a request may be
+	Sink       Sink
+	Partitions int              // of the sink
+	Retention  time.Duration    // of the sink's log: older cuts are never sent again; 0 is unlimited
+	Pace       *pace.Group      // of the logs
+	Now        func() time.Time // the clock
+
+	RestartAfter time.Duration // a panic; 0 is 10 s
+	PartsBytes   int64         // of the lines in parts (docker, cri) of all streams, besides 128 KiB each; 0 is 64 MiB
+
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer // nil is none
+}
+
+// A Sink takes batches: a kafka.Producer. Send takes all messages in their order, or none with an error; it waits
+// while there is no room. Each message's Done is called once it is settled, in a partition's order.
+type Sink interface {
+	Send(ctx context.Context, messages ...kafka.Message) error
+}
+
+// A Start is where a source begins if nothing is stored about it; the zero value is its earliest record.
+type Start struct {
+	Latest bool
+	Before time.Duration // not older than this
+}
 
 // A pipeline is what the streams of all sources share: the rules, the sink, and the bounds that they have together.
 type pipeline struct {
-	config  Config
-	now     func() time.Time // the clock of all that is in the pipeline
+	config  pipelineConfig
 	metrics *metrics
 	ruling  atomic.Pointer[ruling]
 	kept    rulesKept
-	group   *pace.Group
 	writers writers
 	parts   *request.Memory // of lines in parts
 }
 
-func newPipeline(config Config) *pipeline {
-	return &pipeline{
-		config: config, now: time.Now, metrics: newMetrics(config.Metrics), kept: rulesKept{filepath.Join(config.Folder, "rules")},
-		group: pace.New(config.Logger, time.Now), parts: request.NewMemory(partsBytes),
+// newPipeline makes a pipeline, which has no rules before judgeBy.
+func newPipeline(config pipelineConfig) *pipeline {
+	return &pipeline{config: config, metrics: newMetrics(config.Metrics), kept: rulesKept{config.Folder}, parts: request.NewMemory(cmp.Or(config.PartsBytes, partsBytes))}
+}
+
+// now is the time of the clock.
+func (p *pipeline) now() time.Time { return p.config.Now() }
+
+// outstanding is the gauge of the cuts that Kafka may not have.
+func (p *pipeline) outstanding() prometheus.Gauge { return p.metrics.outstanding }
+
+// fingerprint is that of the present rules.
+func (p *pipeline) fingerprint() string { return p.ruling.Load().fingerprint }
+
+// tooOld reports whether a cut that was begun at a time is too old to be sent again: the aggregator may no longer know
+// that it has counted it.
+func (p *pipeline) tooOld(clock int64) (age time.Duration, is bool) {
+	age = p.now().Sub(time.UnixMilli(clock))
+	return age.Round(time.Second), p.config.Retention > 0 && age > p.config.Retention*9/10
+}
+
+// sendAgain sends a noted cut that may have been sent already. It calls settled once Kafka has all of it; refused
+// reports batches that Kafka refuses permanently.
+func (p *pipeline) sendAgain(ctx context.Context, c *journal.Cut, settled func(), refused func(error)) error {
+	if len(c.Batches) == 0 {
+		settled()
+		return nil
 	}
+
+	var left atomic.Int32
+	left.Store(int32(len(c.Batches)))
+	return p.config.Sink.Send(ctx, messages(c, func(b *journal.Batch, err error) {
+		if errors.Is(err, kafka.ErrClosed) {
+			return // it stays in the journal
+		}
+		if err != nil {
+			refused(fmt.Errorf("%d hits of %s are lost: %w", b.Hits, c.Source, err))
+		}
+		if left.Add(-1) == 0 {
+			settled()
+		}
+	})...)
 }
 
 // rulingOf returns the rules with a fingerprint, with the proxies that are trusted now; nil when they are no longer

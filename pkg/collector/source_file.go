@@ -29,7 +29,8 @@ const (
 // The system notifies it of files that are written, renamed and removed (inotify). It also looks once a second,
 // because notifications can be lost. One goroutine takes the notifications, and one per family reads.
 type fileSource struct {
-	*intake
+	in       *intake
+	config   FileConfig
 	known    *knownLogs
 	watcher  *fsnotify.Watcher // nil when there are no notifications
 	families map[string]*family
@@ -47,9 +48,9 @@ type beginning struct {
 	skip      bool  // existing content is passed over: all of it, or the part older than notBefore
 }
 
-func newFileSource(in *intake, known *knownLogs) (source, error) {
-	f := &fileSource{intake: in, known: known, families: map[string]*family{}, watched: map[string]bool{}, began: map[string]beginning{}}
-	for _, pattern := range in.config.File.Patterns {
+func newFileSource(in *intake, known *knownLogs, config FileConfig) (source, error) {
+	f := &fileSource{in: in, config: config, known: known, families: map[string]*family{}, watched: map[string]bool{}, began: map[string]beginning{}}
+	for _, pattern := range config.Patterns {
 		if _, err := filepath.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
 		}
@@ -58,7 +59,7 @@ func newFileSource(in *intake, known *knownLogs) (source, error) {
 }
 
 func (f *fileSource) status() SourceStatus {
-	status := f.intake.status("file")
+	status := f.in.status("file")
 	status.CaughtUp = status.CaughtUp && f.barred.none()
 	status.Read = f.read.status()
 	if fault := f.barred.lasting(); fault != nil && status.Error != "" {
@@ -72,7 +73,7 @@ func (f *fileSource) status() SourceStatus {
 		lag += log.Lag
 	}
 
-	f.pipeline.metrics.lagBytes.WithLabelValues(f.config.Name).Set(float64(lag))
+	f.in.setLagBytes(lag)
 	return status
 }
 
@@ -80,9 +81,9 @@ func (f *fileSource) status() SourceStatus {
 func (f *fileSource) reportBarred() {
 	fault, over := f.barred.report()
 	if fault != nil {
-		f.trouble("open", fault)
+		f.in.trouble("open", fault)
 	} else if over {
-		f.mended("open")
+		f.in.mended("open")
 	}
 }
 
@@ -93,13 +94,13 @@ func (f *fileSource) run(ctx context.Context) error {
 	defer cancel() // also after a panic
 	var err error
 	if f.watcher, err = fsnotify.NewWatcher(); err != nil {
-		f.trouble("watch", fmt.Errorf("there are no notifications of file changes, so files are checked every %s: %w", pollAlone, err))
+		f.in.trouble("watch", fmt.Errorf("there are no notifications of file changes, so files are checked every %s: %w", pollAlone, err))
 		f.watcher = nil
 	} else {
 		defer func() { _ = f.watcher.Close() }() // it was only read
 	}
 
-	for _, pattern := range f.config.File.Patterns {
+	for _, pattern := range f.config.Patterns {
 		f.begin(pattern)
 	}
 	f.discover(ctx, true)
@@ -109,13 +110,13 @@ func (f *fileSource) run(ctx context.Context) error {
 }
 
 // announce makes others wait for the source's files until it has found them: their requests may be older.
-func (f *fileSource) announce() { f.finding = f.join(f.config.Name) }
+func (f *fileSource) announce() { f.finding = f.in.join(f.in.name()) }
 
 // begin determines where files of a pattern are read from.
 func (f *fileSource) begin(pattern string) {
-	start, from := f.config.File.Start, int64(pace.NoTime)
+	start, from := f.config.Start, int64(pace.NoTime)
 	if start.Before > 0 {
-		from = f.now().Add(-start.Before).UnixMilli()
+		from = f.in.now().Add(-start.Before).UnixMilli()
 	}
 	notBefore, first := f.known.begin(pattern, from)
 	f.began[pattern] = beginning{notBefore, first && (start.Latest || start.Before > 0)}
@@ -144,7 +145,7 @@ func (f *fileSource) follow(ctx context.Context) {
 				look = time.After(lookAfter)
 			}
 		case err := <-faults:
-			f.trouble("watch", fmt.Errorf("notifications of file changes were lost; files are checked once a second: %w", err))
+			f.in.trouble("watch", fmt.Errorf("notifications of file changes were lost; files are checked once a second: %w", err))
 		case <-ticker.C:
 			if n%globEvery == 0 {
 				f.discover(ctx, false)
@@ -196,7 +197,7 @@ func (f *fileSource) notified(event fsnotify.Event) (unknown bool) {
 func (f *fileSource) discover(ctx context.Context, starting bool) {
 	folders := map[string]error{}
 	defer func() { f.barred.set(nil, folders) }()
-	for _, pattern := range f.config.File.Patterns {
+	for _, pattern := range f.config.Patterns {
 		folder := filepath.Dir(pattern)
 		f.watch(folder)
 		if err := listable(folder); err != nil {
@@ -233,7 +234,7 @@ func (f *fileSource) matches(pattern string) []string {
 	}
 	found, err := filepath.Glob(pattern)
 	if err != nil {
-		f.trouble("glob", fmt.Errorf("looking for %s: %w", pattern, err))
+		f.in.trouble("glob", fmt.Errorf("looking for %s: %w", pattern, err))
 	}
 
 	var paths []string
@@ -268,7 +269,7 @@ func (f *fileSource) watch(folder string) {
 		f.watched[folder] = true
 	case errors.Is(err, os.ErrNotExist) || strings.ContainsAny(folder, "*?["): // found again with the files in it
 	default:
-		f.trouble("watch", fmt.Errorf("there are no notifications of changes in %s; its files are checked once a second: %w", folder, err))
+		f.in.trouble("watch", fmt.Errorf("there are no notifications of changes in %s; its files are checked once a second: %w", folder, err))
 	}
 }
 
@@ -280,7 +281,7 @@ func (f *fileSource) start(ctx context.Context, path, pattern string, starting b
 	began := f.began[pattern]
 	began.skip = began.skip && starting
 	one := newFamily(f, path, began)
-	one.member = f.join(path) // before another reads
+	one.member = f.in.join(path) // before another reads
 	f.families[path] = one
 	f.running.Go(func() { one.run(ctx) })
 }

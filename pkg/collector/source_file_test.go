@@ -43,7 +43,7 @@ func newBench(t testing.TB, patterns ...string) *bench {
 	b.config = Config{
 		Folder: t.TempDir(), Rules: set, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: b.sink, Partitions: 4,
 		Logger:  testLogger(t),
-		Sources: []SourceConfig{{Name: "logs", Format: "combined", File: &FileConfig{Patterns: patterns}}},
+		Sources: []SourceConfig{{IntakeConfig: IntakeConfig{Name: "logs", Format: "combined"}, File: &FileConfig{Patterns: patterns}}},
 	}
 	return b
 }

@@ -15,6 +15,7 @@ import (
 	"weir/internal/keys"
 	"weir/internal/limited"
 	"weir/internal/origin"
+	"weir/internal/sleep"
 	"weir/pkg/request"
 )
 
@@ -40,7 +41,8 @@ import (
 //
 // One goroutine per connection reads and decompresses; the stream's goroutine parses the bodies, one after the other.
 type httpSource struct {
-	*intake
+	in     *intake
+	config HTTPConfig
 	limits httpLimits
 	pages  origin.Pages
 	room   *room
@@ -64,12 +66,11 @@ var usualHTTPLimits = httpLimits{
 	stall: 2 * time.Second,
 }
 
-func newHTTPSource(in *intake) (source, error) {
-	config := in.config.HTTP
+func newHTTPSource(in *intake, config HTTPConfig) (source, error) {
 	if err := guard(config.Listen, config.TLS, config.Keys != nil); err != nil {
 		return nil, fmt.Errorf("listening on %s: %w; give keys or client certificates, or listen on 127.0.0.1", config.Listen, err)
 	}
-	h := &httpSource{intake: in, more: make(chan struct{}, 1), ended: make(chan struct{})}
+	h := &httpSource{in: in, config: config, more: make(chan struct{}, 1), ended: make(chan struct{})}
 	if config.Keys == nil && !keys.AsksCertificates(config.TLS) {
 		h.pages = origin.Loopback(config.Hosts)
 	}
@@ -81,16 +82,19 @@ func (h *httpSource) limit(l httpLimits) {
 	h.limits, h.queue, h.room = l, make(chan *post, l.posts), newRoom(l)
 }
 
-func (h *httpSource) status() SourceStatus { return h.intake.status("http") }
+// announce does nothing: no requests wait.
+func (h *httpSource) announce() {}
+
+func (h *httpSource) status() SourceStatus { return h.in.status("http") }
 
 // run listens until the context is done. Then it answers the clients that have already posted, if Kafka answers in
 // time.
 func (h *httpSource) run(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", h.config.HTTP.Listen)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", h.config.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for requests: %w", err)
 	}
-	s := h.incarnation(listener.Addr().String())
+	s := incarnation(h.in, listener.Addr().String())
 	defer s.close()
 
 	// work outlives ctx, so that bodies that were taken before the end can be counted and answered.
@@ -119,12 +123,12 @@ func (h *httpSource) run(ctx context.Context) error {
 
 func (h *httpSource) server(ctx context.Context) *http.Server {
 	server := &http.Server{
-		Handler: h.contained(), TLSConfig: h.config.HTTP.TLS,
+		Handler: h.contained(), TLSConfig: h.config.TLS,
 		ReadHeaderTimeout: h.limits.headerFor, ReadTimeout: h.limits.headerFor + h.limits.bodyFor,
 		WriteTimeout: h.limits.headerFor + h.limits.bodyFor + h.limits.ack + 10*time.Second,
 		IdleTimeout:  2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug), // any client can cause these
+		ErrorLog:    slog.NewLogLogger(h.in.logger.Handler(), slog.LevelDebug), // any client can cause these
 	}
 	limited.Track(server)
 	return server
@@ -133,7 +137,7 @@ func (h *httpSource) server(ctx context.Context) *http.Server {
 // contained handles requests so that a panic ends one connection only, and is reported.
 func (h *httpSource) contained() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !h.isolated("a request over HTTP", func() { h.ServeHTTP(w, r) }) {
+		if !h.in.isolated("a request over HTTP", func() { h.ServeHTTP(w, r) }) {
 			panic(http.ErrAbortHandler)
 		}
 	})
@@ -141,8 +145,8 @@ func (h *httpSource) contained() http.Handler {
 
 func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
 	bounds := limited.Bounds{Connections: h.limits.connections, PerAddress: h.limits.connections / 2}
-	listener = limited.Listen(listener, bounds, func(why error) { h.trouble("connections", why) })
-	h.logger.Info("takes requests", "address", listener.Addr().String(), "path", requestsPath)
+	listener = limited.Listen(listener, bounds, func(why error) { h.in.trouble("connections", why) })
+	h.in.logger.Info("takes requests", "address", listener.Addr().String(), "path", requestsPath)
 	var err error
 	if server.TLSConfig != nil {
 		err = server.ServeTLS(listener, "", "")
@@ -161,7 +165,7 @@ func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
 func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
 	defer close(h.ended)
 	for {
-		s.lag.Store(int64(len(h.queue)))
+		s.setLag(int64(len(h.queue)))
 		var err error
 		select {
 		case p := <-h.queue:
@@ -178,7 +182,7 @@ func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
 	}
 
 	if err := s.drain(work); err != nil {
-		h.logger.Warn("Kafka has not acknowledged the last posted requests; their senders got no 200", "why", err)
+		h.in.logger.Warn("Kafka has not acknowledged the last posted requests; their senders got no 200", "why", err)
 	}
 	return nil
 }
@@ -190,21 +194,9 @@ func (h *httpSource) count(ctx context.Context, s *stream, p *post) error {
 	}
 	defer h.room.release(p)
 	h.last = s.relearn(p.first, h.last)
-	before, refused := s.tally.outcome, s.refused
-	if err := p.each(func(record []byte) error { return p.add(ctx, s, record) }); err != nil {
-		return err
-	}
-
-	got := s.tally.since(before)
-	s.show()
-	s.then(func(err error) {
-		if err == nil && s.refused > refused { // perhaps it was an earlier cut of the same body
-			err = errLost
-		}
-		p.done <- counting{got, err}
-	})
-
-	return nil
+	return s.together(func() error {
+		return p.each(func(record []byte) error { return p.add(ctx, s, record) })
+	}, func(got outcome, err error) { p.done <- counting{got, err} })
 }
 
 // ServeHTTP answers one request.
@@ -213,7 +205,7 @@ func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	got, wrong := h.handle(w, r)
 	if wrong == nil {
 		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(got.answer())
+		json.NewEncoder(w).Encode(answerTo(got))
 		return
 	}
 
@@ -256,7 +248,7 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *h
 		return outcome{}, h.unread(err)
 	}
 
-	wakeUp(h.more)
+	sleep.Wake(h.more)
 	return h.await(r, p)
 }
 
@@ -308,18 +300,18 @@ func (h *httpSource) admit(r *http.Request) (sender string, wrong *httpProblem) 
 	}
 
 	sender = "connection " + r.RemoteAddr
-	if keys.AsksCertificates(h.config.HTTP.TLS) {
-		if !keys.Certified(r, h.config.HTTP.TLS) {
+	if keys.AsksCertificates(h.config.TLS) {
+		if !keys.Certified(r, h.config.TLS) {
 			return "", problem(http.StatusUnauthorized, keys.ErrCertificate)
 		}
 		limited.Showed(r.Context())
 		sender = "certificate " + string(r.TLS.PeerCertificates[0].RawSubjectPublicKeyInfo)
 	}
 
-	if h.config.HTTP.Keys == nil {
+	if h.config.Keys == nil {
 		return sender, nil
 	}
-	key, err := h.config.HTTP.Keys.Admit(r, keys.Send)
+	key, err := h.config.Keys.Admit(r, keys.Send)
 	switch {
 	case err == nil:
 		limited.Showed(r.Context())

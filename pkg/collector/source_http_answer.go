@@ -18,17 +18,9 @@ type httpAnswer struct {
 	Uncounted map[string]int64 `json:"uncounted,omitempty"`
 }
 
-func (o outcome) answer() httpAnswer {
-	a := httpAnswer{Requests: o.requests, Unread: map[string]int64{}, Uncounted: map[string]int64{}}
-	for why := counted + 1; why < reasons; why++ {
-		switch n := o.uncounted[why]; {
-		case n == 0:
-		case why.unreadable():
-			a.Unread[reasonWords[why]] = n
-		default:
-			a.Uncounted[reasonWords[why]] = n
-		}
-	}
+func answerTo(got outcome) httpAnswer {
+	a := httpAnswer{Requests: got.Requests()}
+	a.Unread, a.Uncounted = got.ByReason()
 	return a
 }
 
@@ -90,7 +82,7 @@ func settled(got counting) (outcome, *httpProblem) {
 	if got.err != nil {
 		return outcome{}, problem(http.StatusInternalServerError, got.err)
 	}
-	if wrong := got.outcome.unreadable(); wrong != nil {
+	if wrong := unreadable(got.outcome); wrong != nil {
 		return outcome{}, wrong
 	}
 	return got.outcome, nil
@@ -98,16 +90,16 @@ func settled(got counting) (outcome, *httpProblem) {
 
 // unreadable is the answer to a body without a readable request. A 200 would hide from the sender that all was in
 // vain.
-func (o outcome) unreadable() *httpProblem {
-	answer := o.answer()
+func unreadable(got outcome) *httpProblem {
+	answer := answerTo(got)
 	unread := int64(0)
 	for _, n := range answer.Unread {
 		unread += n
 	}
-	if o.requests == 0 || unread < o.requests {
+	if answer.Requests == 0 || unread < answer.Requests {
 		return nil
 	}
-	wrong := problem(http.StatusBadRequest, fmt.Errorf("none of the %d requests could be read: set this source's format and envelope to those of your data (weir parse shows how they are read)", o.requests))
+	wrong := problem(http.StatusBadRequest, fmt.Errorf("none of the %d requests could be read: set this source's format and envelope to those of your data (weir parse shows how they are read)", answer.Requests))
 	wrong.Requests, wrong.Unread = answer.Requests, answer.Unread
 	return wrong
 }

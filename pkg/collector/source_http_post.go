@@ -116,9 +116,9 @@ func (p *post) progressed() { p.progress.Store(time.Now().UnixNano()) }
 // add gives a record to the stream. Its position is its number.
 func (p *post) add(ctx context.Context, s *stream, record []byte) error {
 	if !p.json && len(record) > logfile.MaxLine {
-		return s.lost(ctx, record[:logfile.MaxLine], reasonLong, s.position+1)
+		return s.lost(ctx, record[:logfile.MaxLine], reasonLong, s.at()+1)
 	}
-	return s.add(ctx, record, s.position+1)
+	return s.add(ctx, record, s.at()+1)
 }
 
 var errEnough = errors.New("enough")

@@ -39,7 +39,7 @@ type httpBench struct {
 func newHTTPBench(t testing.TB) *httpBench {
 	b := &httpBench{bench: newBench(t), client: &http.Client{Transport: &http.Transport{}}, header: http.Header{}, changed: func(*httpLimits) {}}
 	b.config.Metrics = prometheus.NewRegistry()
-	b.config.Sources = []SourceConfig{{Name: "posts", Format: "combined", HTTP: &HTTPConfig{Listen: "127.0.0.1:0"}}}
+	b.config.Sources = []SourceConfig{{IntakeConfig: IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: "127.0.0.1:0"}}}
 	t.Cleanup(b.client.CloseIdleConnections)
 	return b
 }
@@ -375,7 +375,7 @@ func TestHTTPBeyondLoopbackIsGuarded(t *testing.T) {
 	}
 	for _, test := range tests {
 		b := newBench(t)
-		b.config.Sources = []SourceConfig{{Name: "posts", Format: "combined", HTTP: &HTTPConfig{Listen: test.listen, TLS: test.tls, Keys: test.keys}}}
+		b.config.Sources = []SourceConfig{{IntakeConfig: IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: test.listen, TLS: test.tls, Keys: test.keys}}}
 		c, err := Open(b.config)
 		if (err == nil) != test.ok {
 			t.Errorf("%+v: %v", test, err)
@@ -393,7 +393,7 @@ func TestHTTPAddressInUse(t *testing.T) {
 	}
 	defer l.Close()
 	b := newBench(t)
-	b.config.Sources = []SourceConfig{{Name: "posts", Format: "combined", HTTP: &HTTPConfig{Listen: l.Addr().String()}}}
+	b.config.Sources = []SourceConfig{{IntakeConfig: IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: l.Addr().String()}}}
 	c, err := Open(b.config)
 	if err != nil {
 		t.Fatal(err)

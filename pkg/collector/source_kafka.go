@@ -32,7 +32,8 @@ const (
 // A topic that is missing, or was for ten looks, is left out and the others are read; the source looks for it every
 // second.
 type kafkaSource struct {
-	*intake
+	in       *intake
+	config   KafkaConfig
 	client   *kafka.Client
 	group    string
 	cluster  string
@@ -63,19 +64,18 @@ type partition struct {
 	changed     time.Time
 }
 
-func newKafkaSource(in *intake) (source, error) {
-	config := in.config.Kafka
+func newKafkaSource(in *intake, config KafkaConfig) (source, error) {
 	if config.Group == "" || len(config.Topics) == 0 {
 		return nil, errors.New("a group and topics are needed")
 	}
-	return &kafkaSource{intake: in, client: config.Client, group: config.Group, patience: awaitRules, partitions: map[topicPartition]*partition{}}, nil
+	return &kafkaSource{in: in, config: config, client: config.Client, group: config.Group, patience: awaitRules, partitions: map[topicPartition]*partition{}}, nil
 }
 
 // announce makes others wait for the source's partitions until it has found them: their requests may be older.
-func (k *kafkaSource) announce() { k.finding = k.join(k.config.Name) }
+func (k *kafkaSource) announce() { k.finding = k.in.join(k.in.name()) }
 
 func (k *kafkaSource) status() SourceStatus {
-	status := k.intake.status("kafka")
+	status := k.in.status("kafka")
 	lag := int64(0)
 	for _, log := range status.Logs {
 		lag += log.Lag
@@ -84,11 +84,7 @@ func (k *kafkaSource) status() SourceStatus {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	status.CaughtUp = status.CaughtUp && k.asked && !k.outside()
-	if k.outside() {
-		k.pipeline.metrics.lagCount.DeleteLabelValues(k.config.Name)
-	} else {
-		k.pipeline.metrics.lagCount.WithLabelValues(k.config.Name).Set(float64(lag))
-	}
+	k.in.setLagRecords(lag, !k.outside())
 	return status
 }
 
@@ -107,7 +103,7 @@ func (k *kafkaSource) place(has bool) {
 	defer k.mu.Unlock()
 	k.placed = has
 	if !has {
-		k.lost = k.now()
+		k.lost = k.in.now()
 	}
 }
 
@@ -117,7 +113,7 @@ const placePatience = 5 * time.Second
 // outside says that we have no place in the group, as when Kafka is away. Then the number of records that wait is not known.
 // k.mu is held.
 func (k *kafkaSource) outside() bool {
-	return !k.placed && (k.lost.IsZero() || k.now().Sub(k.lost) >= placePatience)
+	return !k.placed && (k.lost.IsZero() || k.in.now().Sub(k.lost) >= placePatience)
 }
 
 // vanish notes that a topic was missing.
@@ -146,7 +142,7 @@ func (k *kafkaSource) partition(topic string, number int) *partition {
 	at := topicPartition{topic, number}
 	p := k.partitions[at]
 	if p == nil {
-		p = &partition{topicPartition: at, changed: k.now()}
+		p = &partition{topicPartition: at, changed: k.in.now()}
 		p.member = k.compared(at)
 		k.partitions[at] = p
 	}
@@ -154,7 +150,7 @@ func (k *kafkaSource) partition(topic string, number int) *partition {
 }
 
 func (k *kafkaSource) compared(at topicPartition) *pace.Member {
-	return k.pipeline.group.Share(at.String(), k.late())
+	return k.in.share(at.String())
 }
 
 func (at topicPartition) String() string { return fmt.Sprintf("%s/%d", at.topic, at.number) }
@@ -174,5 +170,5 @@ func (k *kafkaSource) dispossess(p *partition) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p.owned = false
-	p.changed = k.now()
+	p.changed = k.in.now()
 }

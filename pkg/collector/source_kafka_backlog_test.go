@@ -251,7 +251,7 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 type gates []*pace.Member
 
 func (g *gates) shut(c *Collector) {
-	gate := c.pipeline.group.Join("gate", 0)
+	gate := c.config.pace.Join("gate", 0)
 	gate.Wait(true) // it does not count as stalled
 	*g = append(*g, gate)
 }

@@ -107,13 +107,13 @@ func withASecond(t *testing.T) (*kafkaBench, *secondPartition) {
 
 // reads reports whether any of the partitions has something to read.
 func (c *Collector) reads() bool {
-	reading, _ := c.pipeline.group.Count()
+	reading, _ := c.config.pace.Count()
 	return reading > 0
 }
 
 // waits reports whether any of the partitions waits for others.
 func (c *Collector) waits() bool {
-	_, waiting := c.pipeline.group.Count()
+	_, waiting := c.config.pace.Count()
 	return waiting > 0
 }
 

@@ -26,7 +26,7 @@ type commitJournal struct {
 	mu       sync.Mutex
 	standing kafkaNote // without the parts that follow from the other fields
 	offset   int64
-	cuts     []outstanding
+	cuts     []again
 	pending  []*cut // the last of the cuts: no commit has them yet
 	fault    error
 	end      bool // there is nothing more to read
@@ -61,9 +61,9 @@ func (j *commitJournal) note(c *cut) {
 	}
 
 	j.standing.Rules = c.Fingerprint
-	j.cuts = append(j.cuts, outstanding{c.From, c.To, c.Clock})
+	j.cuts = append(j.cuts, again{c.From, c.To, c.Clock})
 	j.pending = append(j.pending, c)
-	wakeUp(j.kick)
+	sleep.Wake(j.kick)
 }
 
 // done implements journal. Cuts are done in their order.

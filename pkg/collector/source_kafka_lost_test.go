@@ -73,7 +73,7 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 		}
 		b.produce(20) // ten are read and noted, and ten are deleted
 		note.Rules = b.rules.Fingerprint()
-		b.commit(note.commit(20, []outstanding{{20, 25, time.Now().UnixMilli()}, {25, 35, time.Now().UnixMilli()}}))
+		b.commit(note.commit(20, []again{{20, 25, time.Now().UnixMilli()}, {25, 35, time.Now().UnixMilli()}}))
 		b.trim(30)
 		for n := 21; n <= 30; n++ {
 			b.want["per-ip 203.0.113."+string(rune('0'+n%7))]--
@@ -124,7 +124,7 @@ func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
 	clear(b.want)
 	b.produce(10)
 	old := time.Now().Add(-55 * time.Minute).UnixMilli()
-	b.commit(kafkaNote{Incarnation: "i", Rules: b.rules.Fingerprint()}.commit(0, []outstanding{{0, 10, old}}))
+	b.commit(kafkaNote{Incarnation: "i", Rules: b.rules.Fingerprint()}.commit(0, []again{{0, 10, old}}))
 	c := b.start(b.sink, func(c *Config) { c.Retention = time.Hour })
 	b.sink.await(t, b.want)
 	if !c.said.Has("batches are too old to be sent again") {
@@ -174,14 +174,14 @@ func TestHalfACutIsNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newPipeline(Config{Logger: testLogger(t), Sink: sink, Partitions: 4})
+	c := newPipeline(pipelineConfig{Logger: testLogger(t), Now: time.Now, Sink: sink, Partitions: 4})
 	c.ruling.Store(newRuling(set, nil))
-	in, err := c.newIntake(SourceConfig{Name: "logs", Format: "combined"})
+	in, err := c.newIntake(IntakeConfig{Name: "logs", Format: "combined"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := in.newStream(streamConfig{log: "logs/0", source: "s", journal: noJournal{}, reached: pace.NoTime, notBefore: pace.NoTime, oneRule: true,
-		again: []again{{from: 0, to: 10, clock: time.Now().UnixMilli(), ruling: c.ruling.Load()}}})
+		again: []again{{0, 10, time.Now().UnixMilli()}}, fingerprint: set.Fingerprint()})
 	defer s.close()
 	for n := range int64(5) {
 		if err := s.add(t.Context(), []byte(b.line()), n+1); err != nil {

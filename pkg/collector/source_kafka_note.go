@@ -50,10 +50,7 @@ func idOf(r *kafka.Record) recordID {
 	return recordID{r.Offset, crc32.Update(sum, crcTable, at)}
 }
 
-// An outstanding cut is one that Kafka may not have yet.
-type outstanding struct{ from, to, clock int64 }
-
-func (n kafkaNote) commit(offset int64, cuts []outstanding) kafka.Commit {
+func (n kafkaNote) commit(offset int64, cuts []again) kafka.Commit {
 	n.Version = noteVersion
 	n.Cuts = nil
 	for _, c := range cuts {
@@ -69,7 +66,7 @@ var (
 )
 
 // readNote reads a commit. Its errors are errForeign and errNewerNote.
-func readNote(commit kafka.Commit) (n kafkaNote, cuts []outstanding, err error) {
+func readNote(commit kafka.Commit) (n kafkaNote, cuts []again, err error) {
 	if json.Unmarshal([]byte(commit.Metadata), &n) != nil || n.Version == 0 || n.Incarnation == "" {
 		return kafkaNote{}, nil, errForeign
 	}
@@ -85,7 +82,7 @@ func readNote(commit kafka.Commit) (n kafkaNote, cuts []outstanding, err error) 
 		if n.Cuts[i] < 1 {
 			return kafkaNote{}, nil, errForeign
 		}
-		cuts = append(cuts, outstanding{at, at + n.Cuts[i], n.Cuts[i+1]})
+		cuts = append(cuts, again{at, at + n.Cuts[i], n.Cuts[i+1]})
 		at += n.Cuts[i]
 	}
 
@@ -120,9 +117,8 @@ type takeover struct {
 	beyond bool // the log ends before what was read of it
 	note   kafkaNote
 	offset int64 // to begin at; -1 is the start of a new incarnation
-	again  []outstanding
-	by     *ruling // makes these cuts
-	whyNew string  // why the note is not valid for this log; "" when it is
+	again  []again
+	whyNew string // why the note is not valid for this log; "" when it is
 }
 
 // end is where the outstanding cuts end.

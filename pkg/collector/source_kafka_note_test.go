@@ -15,10 +15,10 @@ import (
 func TestANoteReadsBackAndFits(t *testing.T) {
 	longest := kafkaNote{Incarnation: journal.NewID(), Partitions: math.MaxInt32, Rules: strings.Repeat("f", 64), Reached: math.MaxInt64, End: true, Waits: math.MaxInt64,
 		Last: &recordID{math.MaxInt64, math.MaxUint32}, Mark: &recordID{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
-	var cuts []outstanding
+	var cuts []again
 	at := int64(1)
 	for range inFlightCuts {
-		cuts = append(cuts, outstanding{at, at + math.MaxInt64/inFlightCuts - 1, math.MinInt64})
+		cuts = append(cuts, again{at, at + math.MaxInt64/inFlightCuts - 1, math.MinInt64})
 		at = cuts[len(cuts)-1].to
 	}
 	commit := longest.commit(1, cuts)
@@ -37,7 +37,7 @@ func TestANoteReadsBackAndFits(t *testing.T) {
 
 func TestWhereAPartitionIsTakenUp(t *testing.T) {
 	note := kafkaNote{Incarnation: "i"}
-	cuts := []outstanding{{100, 110, 5}, {110, 130, 6}}
+	cuts := []again{{100, 110, 5}, {110, 130, 6}}
 	newer := note.commit(100, nil)
 	newer.Metadata = strings.TrimSuffix(strings.Replace(newer.Metadata, `"v":1`, `"v":2`, 1), "}")
 	newer.Metadata += fmt.Sprintf(`,"sum":"%08x"}`, crc32.Checksum([]byte(newer.Metadata), crcTable))

@@ -40,6 +40,7 @@ type partitionReader struct {
 	before recordID
 	tried  bool // the last fetched records were used to find out the form
 	gone   bool // the topic was missing when last fetched
+	behind bool // there is more to read
 }
 
 // run reads until the context is done, the log has to be taken over again, or the partition is lost.
@@ -51,6 +52,7 @@ func (r *partitionReader) run(ctx context.Context) error {
 
 	r.open(&t)
 	defer r.stream.close()
+	r.setBehind(true)
 
 	// The journal has to outlive ctx: the last cuts are committed after the partition is to be given up.
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -65,44 +67,44 @@ func (r *partitionReader) run(ctx context.Context) error {
 	patient, done := draining(ctx)
 	defer done()
 	context.AfterFunc(patient, cancel)
-	if stopped := (*panicked)(nil); errors.As(err, &stopped) {
+	if isPanic(err) {
 		r.stream.abandon() // the next owner makes its noted cuts again
 		r.journal.close()
 		return err
 	}
 
-	if left := r.stream.leave(patient); left != nil && !errors.Is(left, kafka.ErrExpelled) {
-		r.logger.Info("left to the next owner", "log", r.stream.log, "why", left)
+	unsent, left := r.stream.leave(patient)
+	if left != nil && !errors.Is(left, kafka.ErrExpelled) {
+		r.in.logger.Info("left to the next owner", "log", r.topicPartition.String(), "why", left)
 	}
-	r.journal.drop(r.stream.unsent())
+	r.journal.drop(unsent)
 	r.journal.close()
 	return err
 }
 
 func (r *partitionReader) open(t *takeover) {
 	r.choice = t.note.choice()
-	r.journal = newCommitJournal(r.intake, r.claim, r.member, t)
+	r.journal = newCommitJournal(r.in, r.claim, r.member, t)
 	config := streamConfig{
 		log: r.topicPartition.String(), source: r.sourceName(t.note.Incarnation), position: t.offset, reached: t.note.reached(),
 		journal: r.journal, keep: r.keep, member: r.member, notBefore: pace.NoTime, oneRule: true,
+		again: t.again, fingerprint: t.note.Rules, choice: r.choice,
 	}
 
 	if t.note.Last != nil {
 		r.before = *t.note.Last
 	}
 	if len(t.again) > 0 {
-		for _, c := range t.again {
-			config.again = append(config.again, again{from: c.from, to: c.to, clock: c.clock, ruling: t.by})
-		}
-		r.logger.Info("making the batches again that Kafka may not have had", "log", config.log, "cuts", len(t.again), "from", t.offset, "to", t.end())
+		r.in.logger.Info("making the batches again that Kafka may not have had", "log", config.log, "cuts", len(t.again), "from", t.offset, "to", t.end())
 	}
 
-	r.stream = r.newStream(config)
-	if len(t.again) > 0 && r.choice != nil && !r.stream.learned {
-		_ = r.stream.read(formOf(r.choice)) // if this version does not know it, the form is found out again
-	}
+	r.stream = r.in.newStream(config)
+}
 
-	r.stream.behind = true
+// setBehind notes whether there is more to read.
+func (r *partitionReader) setBehind(behind bool) {
+	r.behind = behind
+	r.stream.setBehind(behind)
 }
 
 // sourceName is the source that the batches carry.
@@ -113,7 +115,7 @@ func (r *partitionReader) sourceName(incarnation string) string {
 // read reads records.
 func (r *partitionReader) read(ctx context.Context) error {
 	fetching, cancel := context.WithCancel(ctx)
-	r.reader = r.client.NewReader(r.topic, r.number, r.stream.position)
+	r.reader = r.client.NewReader(r.topic, r.number, r.stream.at())
 	r.reader.MaxBytes = fetchBytes
 	r.want, r.more = make(chan struct{}, 1), make(chan struct{}, 1)
 	ended := make(chan struct{})
@@ -135,9 +137,9 @@ func (r *partitionReader) read(ctx context.Context) error {
 		if err := r.fetched(ctx); err != nil {
 			return err
 		}
-		r.stream.lag.Store(max(0, r.reader.Span().End-r.stream.position))
-		r.passed(r.partition, r.stream.position)
-		r.journal.atEnd(!r.stream.behind && r.stream.hits == 0)
+		r.stream.setLag(max(0, r.reader.Span().End-r.stream.at()))
+		r.passed(r.partition, r.stream.at())
+		r.journal.atEnd(r.stream.atEnd())
 	}
 }
 
@@ -159,19 +161,18 @@ func (r *partitionReader) fetch(ctx context.Context) {
 
 // fetched handles the result of a fetch.
 func (r *partitionReader) fetched(ctx context.Context) error {
-	var stopped *panicked
 	switch {
 	case r.err == nil:
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.As(r.err, &stopped):
+	case isPanic(r.err):
 		return r.err
 	case errors.Is(r.err, kafka.ErrTrimmed):
 		return r.trimmed(ctx)
 	case errors.Is(r.err, kafka.ErrPastEnd):
 		return errTakeOver
 	default:
-		r.lastError.Store(&lastError{r.err.Error(), r.now()}) // the client has logged it
+		r.in.fault(r.err) // the client has logged it
 		r.gone = r.gone || errors.Is(r.err, kafka.ErrNoTopic)
 		return nil
 	}
@@ -179,10 +180,9 @@ func (r *partitionReader) fetched(ctx context.Context) error {
 	if r.gone {
 		return errTakeOver
 	}
-	if fault := r.lastError.Load(); fault != nil && r.stream.behind {
-		r.lastError.Store(nil)
+	if r.behind {
+		r.in.fault(nil)
 	}
-
 	return r.feed(ctx)
 }
 
@@ -203,14 +203,13 @@ func (r *partitionReader) feed(ctx context.Context) error {
 		r.before = idOf(&r.records[n-1])
 	}
 	r.records, r.tried = nil, false
-	if next := r.reader.Next(); next > r.stream.position {
+	if next := r.reader.Next(); next > r.stream.at() {
 		if err := r.stream.skip(ctx, next); err != nil {
 			return err
 		}
 	}
 
-	r.stream.behind = r.reader.Next() < r.reader.Span().End
-	r.stream.watch.live = r.stream.watch.live || !r.stream.behind
+	r.setBehind(r.reader.Next() < r.reader.Span().End)
 	return nil
 }
 
@@ -224,7 +223,7 @@ func (r *partitionReader) add(ctx context.Context, record *kafka.Record) error {
 // learn finds out the form where it is not configured. Cuts that are made again are made in their old form. A cut has
 // one form, which is noted with it: so Kafka must have all cuts of the old form before a new form begins.
 func (r *partitionReader) learn(ctx context.Context) error {
-	if r.stream.learned || len(r.stream.again) > 0 || r.tried {
+	if !r.stream.learns() || r.tried {
 		return nil
 	}
 	var sample []string
@@ -240,7 +239,7 @@ func (r *partitionReader) learn(ctx context.Context) error {
 	}
 
 	r.choice = r.stream.learn(sample, r.choice)
-	if r.stream.learned && r.choice != nil {
+	if !r.stream.learns() && r.choice != nil {
 		r.journal.chose(r.choice.Envelope, r.choice.Format)
 	}
 	return nil
@@ -264,10 +263,10 @@ func (r *partitionReader) keep(position int64) []byte {
 // trimmed continues where the log begins now.
 func (r *partitionReader) trimmed(ctx context.Context) error {
 	start := r.reader.Span().Start
-	count := start - r.stream.position
-	r.metrics.uncounted[reasonLost].Add(float64(count))
-	r.logger.Error("records were deleted before they were read: their requests are not counted", "log", r.stream.log,
-		"records", count, "from", r.stream.position, "to", start)
+	count := start - r.stream.at()
+	r.in.uncounted(reasonLost, count)
+	r.in.logger.Error("records were deleted before they were read: their requests are not counted", "log", r.topicPartition.String(),
+		"records", count, "from", r.stream.at(), "to", start)
 	r.reader.SetNext(start)
 	return r.stream.skip(ctx, start)
 }

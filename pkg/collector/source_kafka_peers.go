@@ -21,7 +21,7 @@ const (
 func (k *kafkaSource) follow(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	doubts := k.pipeline.group.Doubts()
+	doubts := k.in.doubts()
 	for ctx.Err() == nil {
 		every := peersEvery
 		for _, topic := range k.known() {
@@ -36,7 +36,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 		timer.Reset(every)
 		select {
 		case <-doubts:
-			doubts = k.pipeline.group.Doubts() // before the look: a later doubt needs another look
+			doubts = k.in.doubts() // before the look: a later doubt needs another look
 			k.look(ctx)
 			sleep.For(ctx, looksEvery)
 		case <-timer.C:
@@ -50,7 +50,7 @@ func (k *kafkaSource) known() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var topics []string
-	for _, topic := range k.config.Kafka.Topics {
+	for _, topic := range k.config.Topics {
 		if k.partitions[topicPartition{topic, 0}] != nil {
 			topics = append(topics, topic)
 		}
@@ -108,17 +108,17 @@ func (k *kafkaSource) applyCommit(p *partition, commit kafka.Commit) {
 
 	p.incarnation, p.offset = note.Incarnation, commit.Offset
 	if p.metadata != commit.Metadata {
-		p.metadata, p.changed = commit.Metadata, k.now()
+		p.metadata, p.changed = commit.Metadata, k.in.now()
 	}
 
-	p.member.Wait(note.Waits > 0 && k.now().Sub(p.changed) < pace.StallAfter)
+	p.member.Wait(note.Waits > 0 && k.in.now().Sub(p.changed) < pace.StallAfter)
 	p.member.Report(note.reached(), !note.End)
 }
 
 // look asks for the ends of all partitions, and informs the group which are read up to there.
 func (k *kafkaSource) look(ctx context.Context) {
 	for _, topic := range k.known() {
-		at := k.now()
+		at := k.in.now()
 		spans, err := k.client.Offsets(ctx, topic)
 		if err != nil {
 			continue // nothing is known then

@@ -21,12 +21,12 @@ import (
 // stops, as long as its commits state that it waits for others, and not when it has nothing more to read.
 func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newPipeline(Config{Late: time.Minute * 10 / 9, Logger: testLogger(t)})
-		in, err := c.newIntake(SourceConfig{Name: "logs", Format: "combined", Kafka: &KafkaConfig{Group: "g", Topics: []string{"logs"}}})
+		c := newPipeline(pipelineConfig{Late: time.Minute * 10 / 9, Logger: testLogger(t), Pace: pace.New(testLogger(t), time.Now), Now: time.Now})
+		in, err := c.newIntake(IntakeConfig{Name: "logs", Format: "combined"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		source, err := newKafkaSource(in)
+		source, err := newKafkaSource(in, KafkaConfig{Group: "g", Topics: []string{"logs"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
 	}
 	b.source.Kafka.Topics = []string{b.topic, second}
 	k := b.still()
-	file := k.pipeline.group.Join("a file", time.Minute)
+	file := k.in.pipeline.config.Pace.Join("a file", time.Minute)
 	k.announce()
 	if file.Newest() != pace.NoTime {
 		t.Error("a file is sent before it is known what the topics hold")
@@ -130,7 +130,7 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	b.make()
 	k := b.still()
 	k.possess(b.topic, 0).member.Idle(true)
-	later := k.pipeline.group.Share("later", time.Minute)
+	later := k.in.pipeline.config.Pace.Share("later", time.Minute)
 	var begun, asked atomic.Int64
 	cluster.ControlKey(int16(kmsg.OffsetFetch), func(kmsg.Request) (kmsg.Response, error, bool) {
 		begun.Add(1)

@@ -24,7 +24,7 @@ func (k *kafkaSource) run(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() {
-		_ = k.outlive(ctx, "comparing the partitions", func() error { k.follow(ctx); return nil }, func() error { return nil })
+		_ = k.in.outlive(ctx, "comparing the partitions", func() error { k.follow(ctx); return nil }, func() error { return nil })
 	})
 
 	for ctx.Err() == nil {
@@ -45,13 +45,13 @@ func (k *kafkaSource) connect(ctx context.Context) (id string, err error) {
 	for {
 		cluster, err := k.client.Cluster(ctx)
 		if err == nil {
-			k.mended("connect")
+			k.in.mended("connect")
 			return cluster.ID, nil
 		}
 		if ctx.Err() != nil {
 			return "", err
 		}
-		k.trouble("connect", err)
+		k.in.trouble("connect", err)
 		sleep.For(ctx, retryEvery)
 	}
 }
@@ -62,7 +62,7 @@ func (k *kafkaSource) present(ctx context.Context) map[string]int {
 	topics := map[string]int{}
 	var faults []error
 	found := true
-	for _, topic := range k.config.Kafka.Topics {
+	for _, topic := range k.config.Topics {
 		count, err := k.client.Partitions(ctx, topic)
 		if err != nil {
 			faults = append(faults, err)
@@ -77,9 +77,9 @@ func (k *kafkaSource) present(ctx context.Context) map[string]int {
 		return nil
 	}
 	if err := errors.Join(faults...); err != nil {
-		k.trouble("topics", oneLine(err))
+		k.in.trouble("topics", oneLine(err))
 	} else {
-		k.mended("topics")
+		k.in.mended("topics")
 	}
 
 	k.mu.Lock()
@@ -104,12 +104,12 @@ func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
 	defer cancel()
 	watching.Go(func() {
 		defer cancel()
-		k.isolated("looking for topics", func() { k.watchTopics(ctx, topics) })
+		k.in.isolated("looking for topics", func() { k.watchTopics(ctx, topics) })
 	})
 
-	group := kafka.Group{Name: k.group, Topics: topics, Session: k.config.Kafka.Session, Place: k.place}
+	group := kafka.Group{Name: k.group, Topics: topics, Session: k.config.Session, Place: k.place}
 	if err := k.client.RunGroup(ctx, group, k.own); err != nil {
-		return fmt.Errorf("source %s: %w", k.config.Name, err)
+		return fmt.Errorf("source %s: %w", k.in.name(), err)
 	}
 	return nil
 }
@@ -123,14 +123,14 @@ func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
 			return
 		}
 
-		for _, topic := range k.config.Kafka.Topics {
+		for _, topic := range k.config.Topics {
 			_, err := k.client.Partitions(ctx, topic)
 			_, read := topics[topic]
 			switch {
 			case err == nil && !read:
 				return
 			case errors.Is(err, kafka.ErrNoTopic):
-				k.trouble("topics", err)
+				k.in.trouble("topics", err)
 				k.vanish(topic)
 				missing[topic]++
 			default:
@@ -149,14 +149,14 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 	p := k.possess(claim.Topic, claim.Partition)
 	defer k.dispossess(p)
 	for ctx.Err() == nil {
-		err := k.outlive(ctx, p.topicPartition.String(), func() error {
+		err := k.in.outlive(ctx, p.topicPartition.String(), func() error {
 			r := &partitionReader{kafkaSource: k, partition: p, claim: claim}
 			return r.run(ctx)
 		}, func() error { return nil })
 
 		switch {
 		case errors.Is(err, kafka.ErrExpelled):
-			k.logger.Info("lost a partition: records that no commit contains are dropped here, and its next owner reads them", "log", p.topicPartition.String(), "why", err)
+			k.in.logger.Info("lost a partition: records that no commit contains are dropped here, and its next owner reads them", "log", p.topicPartition.String(), "why", err)
 			return nil
 		case ctx.Err() != nil, errors.Is(err, kafka.ErrClosed):
 			return nil
@@ -164,7 +164,7 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 		case errors.Is(err, kafka.ErrPermanent):
 			return err
 		default:
-			k.trouble("read", err)
+			k.in.trouble("read", err)
 			sleep.For(ctx, retryEvery)
 		}
 	}

@@ -83,7 +83,7 @@ func TestShippersRecordsComeThroughTopics(t *testing.T) {
 			}
 			of := *one.source.Kafka
 			of.Client = one.client
-			sources = append(sources, SourceConfig{Name: s.name, Envelope: s.Envelope, Format: s.Format, Options: s.options(), Kafka: &of})
+			sources = append(sources, SourceConfig{IntakeConfig: IntakeConfig{Name: s.name, Envelope: s.Envelope, Format: s.Format, Options: s.options()}, Kafka: &of})
 		}
 		if sum := brief(b.want); len(b.want) < 5 {
 			t.Fatal(sum)

@@ -23,7 +23,7 @@ func (r *partitionReader) takeOver(ctx context.Context) (takeover, error) {
 		if err == nil || ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
 			return t, err
 		}
-		r.trouble("take", fmt.Errorf("taking over %s: %w", r.topicPartition, err))
+		r.in.trouble("take", fmt.Errorf("taking over %s: %w", r.topicPartition, err))
 		sleep.For(ctx, retryEvery)
 	}
 }
@@ -59,7 +59,7 @@ func (r *partitionReader) tryTakeOver(ctx context.Context) (takeover, error) {
 		err = r.agree(ctx, &t)
 	}
 	if err == nil {
-		r.mended("take")
+		r.in.mended("take")
 	}
 
 	return t, err
@@ -125,9 +125,9 @@ func (r *partitionReader) begin(ctx context.Context, t *takeover, commits []kafk
 		return err
 	}
 
-	say := r.logger.Info
+	say := r.in.logger.Info
 	if stored || r.vanished {
-		say = r.logger.Error
+		say = r.in.logger.Error
 	}
 
 	say("a partition begins as a new source", "log", r.topicPartition.String(), "why", why, "from", offset, "id", r.sourceName(t.note.Incarnation))
@@ -147,14 +147,14 @@ func (r *partitionReader) restart() {
 // start is where a new incarnation begins: at the configured start, or at the beginning of the log if the log was made
 // after reading began, or the log that was read is gone.
 func (r *partitionReader) start(ctx context.Context, commits []kafka.Commit, span kafka.Span) (int64, error) {
-	start := r.config.Kafka.Start
+	start := r.config.Start
 	switch {
 	case commits[r.number].Offset >= 0, r.vanished, r.younger(commits):
 		return span.Start, nil
 	case start.Latest:
 		return span.End, nil
 	case start.Before > 0:
-		return r.client.OffsetAt(ctx, r.topic, r.number, r.now().Add(-start.Before))
+		return r.client.OffsetAt(ctx, r.topic, r.number, r.in.now().Add(-start.Before))
 	}
 	return span.Start, nil
 }
@@ -169,51 +169,48 @@ func (r *partitionReader) younger(commits []kafka.Commit) bool {
 	return false
 }
 
-// agree prepares the outstanding cuts: it drops those that are too old to be sent again, and determines the rules that
-// make the others.
+// agree prepares the outstanding cuts: it drops those that are too old to be sent again, and waits for the rules that
+// made the others.
 func (r *partitionReader) agree(ctx context.Context, t *takeover) error {
-	retention := r.pipeline.config.Retention
-	for len(t.again) > 0 && retention > 0 {
+	for len(t.again) > 0 {
 		c := t.again[0]
-		age := r.now().Sub(time.UnixMilli(c.clock))
-		if age <= retention*9/10 {
+		age, is := r.in.tooOld(c.clock)
+		if !is {
 			break
 		}
-		r.logger.Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", r.topicPartition.String(),
-			"from", c.from, "to", c.to, "age", age.Round(time.Second))
+		r.in.logger.Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", r.topicPartition.String(),
+			"from", c.from, "to", c.to, "age", age)
 		t.again, t.offset, t.note.Last = t.again[1:], c.to, nil
 	}
 
 	if len(t.again) == 0 {
 		return nil
 	}
-	by, err := r.agreeRules(ctx, t.note.Rules)
-	t.by = by
-	return err
+	return r.awaitRules(ctx, t.note.Rules)
 }
 
-// agreeRules waits until the rules with a fingerprint are known, or uses ours in their place.
-func (r *partitionReader) agreeRules(ctx context.Context, fingerprint string) (*ruling, error) {
+// awaitRules waits until the rules with a fingerprint are known, but not for ever: then ours make the cuts.
+func (r *partitionReader) awaitRules(ctx context.Context, fingerprint string) error {
 	var began time.Time
 	for {
-		if by := r.pipeline.rulingOf(fingerprint); by != nil {
-			return by, nil
+		ours, known := r.in.rules(fingerprint)
+		if known {
+			return nil
 		}
-		ours := r.pipeline.ruling.Load()
-		args := []any{"log", r.topicPartition.String(), "rules", fingerprint, "ours", ours.fingerprint}
+		args := []any{"log", r.topicPartition.String(), "rules", fingerprint, "ours", ours}
 		if began.IsZero() {
-			began = r.now()
-			r.logger.Warn("outstanding batches were made by rules that this collector does not know: waiting for these rules for 30 s", args...)
+			began = r.in.now()
+			r.in.logger.Warn("outstanding batches were made by rules that this collector does not know: waiting for these rules for 30 s", args...)
 		}
 
-		if r.now().Sub(began) >= r.patience {
-			r.logger.Error("outstanding batches are made again by other rules: those that Kafka has already are reported as conflicts and not counted again", args...)
-			return ours, nil
+		if r.in.now().Sub(began) >= r.patience {
+			r.in.logger.Error("outstanding batches are made again by other rules: those that Kafka has already are reported as conflicts and not counted again", args...)
+			return nil
 		}
 
 		sleep.For(ctx, lookForRules)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }

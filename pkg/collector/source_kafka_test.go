@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/pkg/collector/pace"
 	"weir/pkg/hit"
 	"weir/pkg/rule"
 	"weir/test/wait"
@@ -61,7 +62,7 @@ func newKafkaBench(t testing.TB, config kafka.Config, partitions int) *kafkaBenc
 		t.Fatal(err)
 	}
 	b.rules = set
-	b.source = SourceConfig{Name: "logs", Format: "combined", Kafka: &KafkaConfig{Group: "readers." + b.topic, Topics: []string{b.topic}, Session: 6 * time.Second}}
+	b.source = SourceConfig{IntakeConfig: IntakeConfig{Name: "logs", Format: "combined"}, Kafka: &KafkaConfig{Group: "readers." + b.topic, Topics: []string{b.topic}, Session: 6 * time.Second}}
 	return b
 }
 
@@ -69,13 +70,13 @@ func newKafkaBench(t testing.TB, config kafka.Config, partitions int) *kafkaBenc
 func (b *kafkaBench) still() *kafkaSource {
 	b.t.Helper()
 	b.source.Kafka.Client = b.client
-	c := newPipeline(Config{Late: time.Minute, Logger: testLogger(b.t), Sink: b.sink, Partitions: 4})
+	c := newPipeline(pipelineConfig{Late: time.Minute, Logger: testLogger(b.t), Pace: pace.New(testLogger(b.t), time.Now), Now: time.Now, Sink: b.sink, Partitions: 4})
 	c.ruling.Store(newRuling(b.rules, nil))
-	in, err := c.newIntake(b.source)
+	in, err := c.newIntake(b.source.IntakeConfig)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	source, err := newKafkaSource(in)
+	source, err := newKafkaSource(in, *b.source.Kafka)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -219,7 +219,7 @@ func TestCutsOfUnknownRules(t *testing.T) {
 	})
 }
 
-func (b *kafkaBench) cuts() (all []outstanding) {
+func (b *kafkaBench) cuts() (all []again) {
 	b.t.Helper()
 	for _, commit := range b.commits() {
 		_, cuts, err := readNote(commit)

@@ -38,7 +38,8 @@ import (
 //
 // One goroutine per connection reads, or one reads all datagrams; the stream's goroutine parses.
 type syslogSource struct {
-	*intake
+	in              *intake
+	config          SyslogConfig
 	scheme, address string
 	limits          syslogLimits
 	inbox           *inbox
@@ -55,13 +56,12 @@ var usualSyslogLimits = syslogLimits{inboxBytes: 8 << 20, connections: 1024, idl
 
 const maxMessageBytes = 64 << 10
 
-func newSyslogSource(in *intake) (source, error) {
-	config := in.config.Syslog
+func newSyslogSource(in *intake, config SyslogConfig) (source, error) {
 	scheme, address, _ := strings.Cut(config.Listen, "://")
 	tls := config.TLS
 	switch scheme {
 	case "unix", "unixstream":
-		return newSyslog(in, scheme, address), nil
+		return newSyslog(in, config, scheme, address), nil
 	case "udp", "tcp":
 		tls = nil
 	case "tls":
@@ -75,35 +75,38 @@ func newSyslogSource(in *intake) (source, error) {
 	if err := guard(address, tls, config.From != nil); err != nil {
 		return nil, fmt.Errorf("listening on %s: %w; list the allowed senders in from, or listen on 127.0.0.1", config.Listen, err)
 	}
-	return newSyslog(in, scheme, address), nil
+	return newSyslog(in, config, scheme, address), nil
 }
 
-func newSyslog(in *intake, scheme, address string) *syslogSource {
-	s := &syslogSource{intake: in, scheme: scheme, address: address}
+func newSyslog(in *intake, config SyslogConfig, scheme, address string) *syslogSource {
+	s := &syslogSource{in: in, config: config, scheme: scheme, address: address}
 	s.limit(usualSyslogLimits)
 	return s
 }
 
 func (s *syslogSource) limit(l syslogLimits) {
 	s.limits, s.inbox = l, newInbox(l.inboxBytes)
-	registry, name := s.pipeline.config.Metrics, s.config.Name
+	registry, name := s.in.registry(), s.in.name()
 	telemetry.Queue(registry, name, float64(l.inboxBytes), s.inbox.depth)
 	if s.scheme == "udp" {
 		s.dropped, s.kernel = telemetry.Dropped(registry, name), telemetry.Dropped(registry, name+"-socket")
 	}
 }
 
-func (s *syslogSource) status() SourceStatus { return s.intake.status("syslog") }
+// announce does nothing: no requests wait.
+func (s *syslogSource) announce() {}
+
+func (s *syslogSource) status() SourceStatus { return s.in.status("syslog") }
 
 // A reader puts records into the inbox until the context is done.
 type reader func(ctx context.Context) error
 
 // refuses reports whether an address may not send, and counts the refusal.
 func (s *syslogSource) refuses(from netip.Addr) bool {
-	if !from.IsValid() || s.config.Syslog.From.may(from) {
+	if !from.IsValid() || s.config.From.may(from) {
 		return false
 	}
-	s.metrics.uncounted[reasonSender].Inc()
-	s.trouble("from", fmt.Errorf("%s may not send: from does not name it", from))
+	s.in.uncounted(reasonSender, 1)
+	s.in.trouble("from", fmt.Errorf("%s may not send: from does not name it", from))
 	return true
 }

@@ -53,7 +53,7 @@ func (s *syslogSource) receive(ctx context.Context, socket io.Closer, read func(
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
-			s.trouble("read", err)
+			s.in.trouble("read", err)
 			sleep.For(ctx, 100*time.Millisecond)
 		case n > 0 && !take(buffer[:n]):
 			return nil
@@ -79,7 +79,7 @@ func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
 	return s.receive(ctx, conn, read, func(message []byte) bool {
 		if ok, _ := s.inbox.try(message, counted); !ok {
 			s.dropped.Inc()
-			s.trouble("queue", errors.New("datagrams are dropped, because Kafka is away or they come faster than they are counted"))
+			s.in.trouble("queue", errors.New("datagrams are dropped, because Kafka is away or they come faster than they are counted"))
 		}
 		return true
 	})
@@ -130,7 +130,7 @@ func (s *syslogSource) warnOfShortQueue(setting string) {
 		return // this system has no such bound
 	}
 	if length, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && length < leastUnixQueue {
-		s.logger.Warn("few datagrams may wait in this unix socket: senders that do not wait, such as nginx, lose lines without notice; let them send over UDP, or set net.unix.max_dgram_qlen=4096 and start again",
+		s.in.logger.Warn("few datagrams may wait in this unix socket: senders that do not wait, such as nginx, lose lines without notice; let them send over UDP, or set net.unix.max_dgram_qlen=4096 and start again",
 			"net.unix.max_dgram_qlen", length, "socket", s.address)
 	}
 }

@@ -21,9 +21,10 @@ func (s *syslogSource) run(ctx context.Context) error {
 		return fmt.Errorf("listening for syslog: %w", err)
 	}
 
-	stream := s.incarnation(s.scheme + "://" + address)
+	name := s.scheme + "://" + address
+	stream := incarnation(s.in, name)
 	defer stream.close()
-	s.logger.Info("takes syslog", "address", stream.log)
+	s.in.logger.Info("takes syslog", "address", name)
 
 	// work outlives ctx, so that lines that were taken before the end can be counted.
 	work, abandon := lingering(ctx)
@@ -48,10 +49,11 @@ func (s *syslogSource) run(ctx context.Context) error {
 // feed gives the records of the inbox to the stream until ctx is done; then it waits for Kafka to acknowledge them
 // until work is done.
 func (s *syslogSource) feed(ctx, work context.Context, to *stream) error {
+	left := 0 // records that were taken and not counted
 	var err error
 	for err == nil && ctx.Err() == nil {
 		if taken := s.inbox.take(); len(taken.ends) > 0 {
-			err = s.count(work, to, taken)
+			left, err = count(work, to, taken)
 		} else {
 			err = to.wait(ctx, s.inbox.more)
 		}
@@ -60,43 +62,40 @@ func (s *syslogSource) feed(ctx, work context.Context, to *stream) error {
 	if ctx.Err() == nil {
 		return fmt.Errorf("counting syslog: %w", err)
 	}
-	if to.lag.Load() == 0 { // else the second context is done already
-		err = s.count(work, to, s.inbox.take())
+	if left == 0 { // else the second context is done already
+		left, err = count(work, to, s.inbox.take())
 	}
 	if err == nil {
 		err = to.drain(work)
 	}
 	if err != nil {
-		s.logger.Error("Kafka did not acknowledge the last lines: they may be lost", "lines not counted", to.lag.Load(), "cuts not acknowledged", len(to.flying), "why", err)
+		s.in.logger.Error("Kafka did not acknowledge the last lines: they may be lost", "lines not counted", left, "cuts not acknowledged", to.inFlight(), "why", err)
 	}
 
 	return nil
 }
 
-// count gives the taken records to the stream.
-func (s *syslogSource) count(ctx context.Context, to *stream, taken records) error {
-	to.lag.Store(int64(len(taken.ends)))
+// count gives the taken records to the stream. It returns how many are left after an error.
+func count(ctx context.Context, to *stream, taken records) (left int, err error) {
+	left = len(taken.ends)
+	to.setLag(int64(left))
 	learnSyslog(to, taken)
-	err := taken.each(func(record []byte, why reason) (err error) {
+	err = taken.each(func(record []byte, why reason) (err error) {
+		// A client must not be able to make its requests too long to be counted.
 		if why == counted || why == reasonLong && to.reads(cutSyslog(record)) {
-			err = to.add(ctx, cutSyslog(record), to.position+1)
+			err = to.add(ctx, cutSyslog(record), to.at()+1)
 		} else {
-			err = to.lost(ctx, record, why, to.position+1)
+			err = to.lost(ctx, record, why, to.at()+1)
 		}
 		if err == nil {
-			to.lag.Add(-1)
+			left--
+			to.setLag(int64(left))
 		}
 		return err
 	})
 
 	to.show()
-	return err
-}
-
-// reads reports whether the beginning of a message that is too long has the client and the time of the request. A
-// client must not be able to make its requests too long to be counted.
-func (s *stream) reads(line []byte) bool {
-	return s.decoder != nil && s.decoder.Decode(request.Text(line), new(request.Request)) == nil
+	return left, err
 }
 
 var cee = []byte("@cee:")
@@ -110,7 +109,7 @@ func cutSyslog(record []byte) []byte {
 
 // learnSyslog finds out the form from the taken records, where it is not known.
 func learnSyslog(to *stream, taken records) {
-	if to.learned {
+	if !to.learns() {
 		return
 	}
 	var sample []string
@@ -151,7 +150,7 @@ func (s *syslogSource) listen(ctx context.Context) (address string, read reader,
 // accept takes connections until the context is done; all of them have ended when it returns.
 func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 	bounds := limited.Bounds{Connections: s.limits.connections, PerAddress: s.limits.connections / 2}
-	l = limited.Listen(l, bounds, func(why error) { s.trouble("connections", why) })
+	l = limited.Listen(l, bounds, func(why error) { s.in.trouble("connections", why) })
 	defer closeWith(ctx, l)()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -163,7 +162,7 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil: // too many files are open, or the client is gone
-			s.trouble("accept", err)
+			s.in.trouble("accept", err)
 			sleep.For(ctx, 100*time.Millisecond)
 			continue
 		}
@@ -172,7 +171,7 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 			limited.Busy(conn) // it keeps its place: lines that it has sent would be lost with it
 		}
 		running.Go(func() {
-			s.isolated("the connection of "+conn.RemoteAddr().String(), func() { s.converse(ctx, conn) })
+			s.in.isolated("the connection of "+conn.RemoteAddr().String(), func() { s.converse(ctx, conn) })
 		})
 	}
 }

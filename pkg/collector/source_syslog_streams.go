@@ -24,7 +24,7 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 	}
 
 	if s.scheme == "tls" {
-		encrypted := tls.Server(conn, s.config.Syslog.TLS)
+		encrypted := tls.Server(conn, s.config.TLS)
 		shaking, cancel := context.WithTimeout(ctx, s.limits.handshake)
 		err := encrypted.HandshakeContext(shaking)
 		cancel()
@@ -34,7 +34,7 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 		}
 
 		conn = encrypted
-		if keys.AsksCertificates(s.config.Syslog.TLS) {
+		if keys.AsksCertificates(s.config.TLS) {
 			limited.Known(conn)
 		}
 		limited.Busy(conn)
@@ -45,7 +45,7 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 
 func (s *syslogSource) troubleWith(ctx context.Context, conn net.Conn, err error) {
 	if err != nil && ctx.Err() == nil {
-		s.trouble("connection", fmt.Errorf("the connection of %s: %w", conn.RemoteAddr(), err))
+		s.in.trouble("connection", fmt.Errorf("the connection of %s: %w", conn.RemoteAddr(), err))
 	}
 }
 

@@ -37,7 +37,7 @@ func newSyslogBench(t testing.TB, listen string) *syslogBench {
 	} else if !strings.Contains(listen, "://") {
 		listen += "://127.0.0.1:0"
 	}
-	b.config.Sources = []SourceConfig{{Name: "lines", Format: "combined", Syslog: &SyslogConfig{Listen: listen}}}
+	b.config.Sources = []SourceConfig{{IntakeConfig: IntakeConfig{Name: "lines", Format: "combined"}, Syslog: &SyslogConfig{Listen: listen}}}
 	return b
 }
 
@@ -252,7 +252,7 @@ func TestSyslogBeyondLoopbackIsGuarded(t *testing.T) {
 	}
 	for _, test := range tests {
 		b := newBench(t)
-		b.config.Sources = []SourceConfig{{Name: "lines", Format: "combined", Syslog: &SyslogConfig{Listen: test.listen, TLS: test.tls, From: test.from}}}
+		b.config.Sources = []SourceConfig{{IntakeConfig: IntakeConfig{Name: "lines", Format: "combined"}, Syslog: &SyslogConfig{Listen: test.listen, TLS: test.tls, From: test.from}}}
 		c, err := Open(b.config)
 		if (err == nil) != test.ok {
 			t.Errorf("%+v: %v", test, err)

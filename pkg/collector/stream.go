@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/sleep"
 	"weir/pkg/collector/pace"
 	"weir/pkg/hit"
 	"weir/pkg/request"
@@ -38,8 +39,16 @@ const (
 // stream_source.go has what the source calls, stream_judge.go makes hits of records, and stream_cut.go makes cuts and
 // sends them.
 type stream struct {
-	*intake
-	streamConfig
+	in        *intake
+	log       string
+	source    string
+	journal   cutJournal
+	keep      func(position int64) []byte
+	measure   func() (lag int64, known bool)
+	member    *pace.Member
+	notBefore int64
+	lateNotes bool
+	oneRule   bool
 
 	decoder *request.Decoder // nil until the format is known
 	form    form             // of the decoder
@@ -65,7 +74,7 @@ type stream struct {
 	ctx    context.Context // of add, for each
 	record string
 	err    error
-	behind bool // there is more to read, although not available at the moment; the source sets it
+	behind bool // there is more to read, although not available at the moment
 	each   func(*request.Request, error)
 
 	flying      []*cut // in their order: not yet given to the journal, not yet noted, noted, sent
@@ -75,36 +84,42 @@ type stream struct {
 	wake        chan struct{} // a journal or the producer has changed a cut
 	timer       *time.Timer
 
+	again   []again // cuts that are still to be made again
+	againBy *ruling // makes them
+
 	listed *shownStream
 	shown  atomic.Pointer[LogStatus]
-	lag    atomic.Int64 // set by the source
-
-	measure func() // updates lag while the stream waits, for a log that grows meanwhile; nil for others
+	lag    atomic.Int64
 }
 
 // streamConfig is the part of a stream that depends on its log.
 type streamConfig struct {
-	log       string // its name in the status: a path, topic/partition, an address
-	source    string // in the batches: constant, but new for every incarnation
-	position  int64  // to begin at
-	reached   int64  // request time reached before; noTime when unknown
-	journal   cutJournal
+	log       string       // its name in the status: a path, topic/partition, an address
+	source    string       // in the batches: constant, but new for every incarnation
+	position  int64        // to begin at
+	reached   int64        // request time reached before; pace.NoTime when unknown
+	member    *pace.Member // nil is never held
+	notBefore int64        // Unix ms: older requests are not counted; pace.NoTime is no limit
+
+	journal   cutJournal                  // nil keeps nothing: hits that were not acknowledged are lost with the process
 	keep      func(position int64) []byte // the source's note in the journal for a cut that ends there; nil is none
-	member    *pace.Member                // nil is never held
-	notBefore int64                       // Unix ms: older requests are not counted; noTime is no limit
 	lateNotes bool                        // cuts are noted when they may be sent, not before: at its next start the journal sends all its cuts
 	oneRule   bool                        // rules change only when nothing is in flight: the journal notes one set only
-	again     []again                     // cuts that were noted by an earlier owner and must be made again, in their order
+
+	// measure returns how much waits to be read, if that is known, while the stream waits: for a log that grows
+	// meanwhile. nil is for others.
+	measure func() (lag int64, known bool)
+
+	again       []again         // cuts that were noted by an earlier owner and must be made again, in their order
+	fingerprint string          // of the rules that made them; the present ones are used when these are not known
+	choice      *request.Choice // the form of their records; nil is the configured one
 }
 
 // An again is a cut that has to be made again from the same records, by the same rules and clock.
-type again struct {
-	from, to, clock int64
-	ruling          *ruling
-}
+type again struct{ from, to, clock int64 }
 
 // woken makes the stream look at its cuts. It does not block and may be called from any goroutine.
-func (s *stream) woken() { wakeUp(s.wake) }
+func (s *stream) woken() { sleep.Wake(s.wake) }
 
 // show publishes the stream's state for the status.
 func (s *stream) show() {

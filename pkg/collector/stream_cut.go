@@ -17,17 +17,17 @@ func (s *stream) begin(ctx context.Context) error {
 	if err := s.room(ctx); err != nil {
 		return err
 	}
-	now := s.now()
+	now := s.in.now()
 	s.open = &cut{Cut: journal.Cut{Source: s.source, From: s.position, Clock: now.UnixMilli()}, span: math.MaxInt64, first: pace.NoTime, begun: now, wake: s.wake}
 	if s.member != nil {
 		s.open.span = s.member.Span()
 	}
 
 	// A cut made again keeps its clock and rules, so that its bytes are the same.
-	next := s.pipeline.ruling.Load()
+	next := s.in.pipeline.ruling.Load()
 	switch {
 	case len(s.again) > 0:
-		s.open.Clock, next = s.again[0].clock, s.again[0].ruling
+		s.open.Clock, next = s.again[0].clock, s.againBy
 	case s.midway || s.oneRule && len(s.flying) > 0:
 		next = s.ruling
 	}
@@ -63,7 +63,7 @@ func (s *stream) room(ctx context.Context) error {
 
 // outdated reports whether the next cut has to wait for those in flight, because other rules make it.
 func (s *stream) outdated() bool {
-	return s.oneRule && len(s.flying) > 0 && len(s.again) == 0 && s.ruling != s.pipeline.ruling.Load()
+	return s.oneRule && len(s.flying) > 0 && len(s.again) == 0 && s.ruling != s.in.pipeline.ruling.Load()
 }
 
 // pause waits for news of the cuts in flight; the wait does not count as a stall of the stream.
@@ -79,7 +79,9 @@ func (s *stream) pause(ctx context.Context) error {
 // there is to read.
 func (s *stream) awaitNews(ctx context.Context) error {
 	if s.measure != nil {
-		s.measure()
+		if lag, known := s.measure(); known {
+			s.setLag(lag)
+		}
 	}
 	select {
 	case <-s.wake:
@@ -123,14 +125,14 @@ func (s *stream) due() (after time.Duration, any bool) {
 	case s.midLine():
 		return 0, false
 	case s.hits == 0 && len(s.open.then) == 0:
-		return emptyCutAfter - s.now().Sub(s.open.begun), true
+		return emptyCutAfter - s.in.now().Sub(s.open.begun), true
 	case s.old() && len(s.open.then) == 0:
-		return oldCutAfter - s.now().Sub(s.open.begun), true
+		return oldCutAfter - s.in.now().Sub(s.open.begun), true
 	case len(s.flying) == 0:
 		return 0, true
 	}
 
-	return cutAfter - s.now().Sub(s.open.begun), true
+	return cutAfter - s.in.now().Sub(s.open.begun), true
 }
 
 // old reports whether the open cut is part of a backlog that continues after it.
@@ -164,9 +166,9 @@ func (s *stream) endCut() {
 	s.flying = append(s.flying, c)
 	s.flyingBytes += c.bytes()
 	s.show()
-	s.tally.flush(s.metrics)
+	s.tally.flush(s.in.metrics)
 	if s.reached != pace.NoTime {
-		s.metrics.newest.Set(float64(s.reached) / 1000)
+		s.in.metrics.newest.Set(float64(s.reached) / 1000)
 	}
 
 	// The earlier owner has noted this cut already.
@@ -191,7 +193,7 @@ func (s *stream) note(c *cut) {
 // release gives the writers back.
 func (s *stream) release() {
 	for _, partition := range s.used {
-		s.pipeline.writers.put(s.writers[partition])
+		s.in.pipeline.writers.put(s.writers[partition])
 		s.writers[partition] = nil
 	}
 	s.used = s.used[:0]
@@ -283,7 +285,7 @@ func (s *stream) send(ctx context.Context, c *cut) error {
 	}
 
 	if len(c.Batches) > 0 {
-		if err := s.pipeline.config.Sink.Send(ctx, messages(&c.Cut, func(b *journal.Batch, err error) { s.settled(c, b, err) })...); err != nil {
+		if err := s.in.pipeline.config.Sink.Send(ctx, messages(&c.Cut, func(b *journal.Batch, err error) { s.settled(c, b, err) })...); err != nil {
 			return err
 		}
 	}
@@ -302,7 +304,7 @@ func (s *stream) settled(c *cut, b *journal.Batch, err error) {
 	}
 	if err != nil {
 		c.lost.Add(int32(b.Hits))
-		s.trouble("send", fmt.Errorf("hits of %s are lost: %w", s.log, err))
+		s.in.trouble("send", fmt.Errorf("hits of %s are lost: %w", s.log, err))
 	}
 	if c.left.Add(-1) == 0 {
 		s.woken()
@@ -317,7 +319,7 @@ func (s *stream) finish(c *cut) {
 	if n := c.lost.Load(); n > 0 {
 		err = errLost
 		s.refused++
-		s.metrics.uncounted[reasonKafka].Add(float64(n))
+		s.in.metrics.uncounted[reasonKafka].Add(float64(n))
 	}
 	for _, call := range c.then {
 		call(err)
@@ -371,7 +373,7 @@ func (s *stream) addBatch(partition int, more bool) {
 // judgeBy replaces the ruling from the next record on, and reads the fields that its rules need.
 func (s *stream) judgeBy(r *ruling) {
 	s.ruling, s.judge = r, r.set.NewJudge()
-	s.tally.rules(s.metrics, r.names)
+	s.tally.rules(s.in.metrics, r.names)
 	s.want()
 }
 

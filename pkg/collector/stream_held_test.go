@@ -14,8 +14,8 @@ func heldStream(t *testing.T, requests int) (s *stream, j *memoryJournal, other 
 	r := newRig(t, perIP)
 	t.Cleanup(func() { r.Close() })
 	begin = time.Now().Add(-24 * time.Hour).Truncate(time.Second)
-	j, other = &memoryJournal{}, r.pipeline.group.Join("other", time.Minute)
-	s = r.stream(t, streamConfig{journal: j, member: r.pipeline.group.Join("a log", time.Minute)})
+	j, other = &memoryJournal{}, r.pipeline.config.Pace.Join("other", time.Minute)
+	s = r.stream(t, streamConfig{journal: j, member: r.pipeline.config.Pace.Join("a log", time.Minute)})
 	s.behind = true
 	for n := range requests {
 		s.mustAdd(t, logLine(n, begin.Add(time.Duration(n)*10*time.Second)))
@@ -54,7 +54,7 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 			}
 		}
 		sent(0, "nothing is known of another")
-		log := s.status("file").Logs[0]
+		log := s.in.status("file").Logs[0]
 		if !log.Holding {
 			t.Error("the status does not say that it waits for another")
 		}
@@ -75,7 +75,7 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 		sent(36, "another is five minutes further")
 		other.Leave()
 		sent(96, "another has ended")
-		if s.status("file").Logs[0].Holding {
+		if s.in.status("file").Logs[0].Holding {
 			t.Error("the status says that it waits, and nothing is held")
 		}
 		if err := s.drain(t.Context()); err != nil || s.unsent() > 0 {
@@ -150,14 +150,14 @@ func TestHitsOfAHeldStreamThatEndsStayUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, j, other, begin := heldStream(t, 20)
 		other.Reach(begin.UnixMilli())
-		if err := s.leave(t.Context()); !errors.Is(err, errHeld) {
+		if _, err := s.leave(t.Context()); !errors.Is(err, errHeld) {
 			t.Error(err)
 		}
 		if len(j.cuts) != 4 || len(j.acknowledged) != 1 || s.unsent() != 3 {
 			t.Errorf("of %d cuts %d are acknowledged and %d not sent", len(j.cuts), len(j.acknowledged), s.unsent())
 		}
 	})
-	j := &commitJournal{cuts: []outstanding{{0, 1, 0}, {1, 2, 0}, {2, 3, 0}}, end: true}
+	j := &commitJournal{cuts: []again{{0, 1, 0}, {1, 2, 0}, {2, 3, 0}}, end: true}
 	if j.drop(2); len(j.cuts) != 1 || j.cuts[0].to != 1 || j.end {
 		t.Errorf("cuts %v are left, all is read: %v", j.cuts, j.end)
 	}
@@ -186,7 +186,7 @@ func TestAFileNotesNothingThatIsAheadOfOthers(t *testing.T) {
 		if reached, _ := s.member.Standing(); reached > begin.UnixMilli() {
 			t.Error("others hear that all is sent of what is not even noted")
 		}
-		if err := s.leave(t.Context()); !errors.Is(err, errHeld) {
+		if _, err := s.leave(t.Context()); !errors.Is(err, errHeld) {
 			t.Error(err)
 		}
 		if len(j.cuts) != 3 || len(j.acknowledged) != 3 {

@@ -41,21 +41,21 @@ func (s *stream) judgeRequest(r *request.Request, err error) {
 
 // refuse returns why a request that was read is not judged; counted when it is.
 func (s *stream) refuse(r *request.Request) reason {
-	if s.config.Only != nil && !s.config.Only(s.decoder.Envelope) {
+	if s.in.config.Only != nil && !s.in.config.Only(s.decoder.Envelope) {
 		return reasonFiltered
 	}
 	// An edge's duration does not reach beyond the present. One that does is not believed: it must not make requests
 	// uncounted.
-	if r.UnixMilli > s.open.Clock+s.ahead {
+	if r.UnixMilli > s.open.Clock+s.in.ahead {
 		r.UnixMilli, r.TookMilli = r.Began(), 0
 	}
 
 	proxy := s.ruling.client != nil && s.ruling.client.Resolve(r)
 	s.watch.request(r, proxy, s.ruling, s.open.Clock)
 	switch {
-	case r.UnixMilli > s.open.Clock+s.ahead:
-		s.early.count.Add(1)
-		s.early.last.Store(s.open.Clock)
+	case r.UnixMilli > s.open.Clock+s.in.ahead:
+		s.in.early.count.Add(1)
+		s.in.early.last.Store(s.open.Clock)
 		return reasonAhead
 	case r.UnixMilli < s.notBefore:
 		return reasonStart
@@ -103,7 +103,7 @@ func (s *stream) hit(h *rule.Hit, at int64) {
 	partition := hit.Partition(s.ruling.names[h.Rule], h.Key, len(s.writers))
 	w := s.writers[partition]
 	if w == nil {
-		w = s.pipeline.writers.get()
+		w = s.in.pipeline.writers.get()
 		w.Reset(s.ruling.names)
 		s.writers[partition] = w
 		s.used = append(s.used, partition)

@@ -22,6 +22,7 @@ type modelLog struct {
 	member  *pace.Member
 	journal *memoryJournal
 	reached int64
+	began   int64 // position of the present owner
 }
 
 // write makes lines in order to within a tenth of the lateness, with equal times, and gaps.
@@ -43,7 +44,8 @@ func (l *modelLog) read(t *testing.T) {
 	defer l.member.Leave()
 	var again []again
 	for position := int64(0); position < int64(len(l.lines)) || len(again) > 0; {
-		s := l.rig.stream(t, streamConfig{position: position, member: l.member, again: again, oneRule: !l.file, lateNotes: l.file})
+		l.began = position
+		s := l.rig.stream(t, streamConfig{position: position, member: l.member, again: again, fingerprint: l.rig.pipeline.fingerprint(), oneRule: !l.file, lateNotes: l.file})
 		l.journal = &memoryJournal{slow: time.Duration(l.random.IntN(20)) * time.Millisecond}
 		s.source, s.journal, s.reached, s.behind = l.name, l.journal, l.reached, true
 		l.own(t, s)
@@ -72,8 +74,8 @@ func (l *modelLog) own(t *testing.T, s *stream) {
 			t.Error(err)
 		}
 	} else if l.random.IntN(2) == 0 {
-		_ = s.leave(t.Context())
-		l.drop(s.unsent())
+		unsent, _ := s.leave(t.Context())
+		l.drop(unsent)
 	}
 }
 
@@ -88,10 +90,10 @@ func (l *modelLog) drop(unsent int) {
 func (l *modelLog) handOver(t *testing.T, s *stream, before []again) (position int64, left []again) {
 	l.journal.mu.Lock()
 	defer l.journal.mu.Unlock()
-	position = s.streamConfig.position
+	position = l.began
 	cuts := before
 	for _, c := range l.journal.cuts {
-		cuts = append(cuts, again{c.From, c.To, c.Clock, s.ruling})
+		cuts = append(cuts, again{c.From, c.To, c.Clock})
 	}
 	for _, c := range l.journal.acknowledged {
 		position, l.reached = c.To, max(l.reached, c.Reached)
@@ -125,7 +127,7 @@ func TestABacklogIsReadTogetherWhenASourceEnds(t *testing.T) {
 			for n := range 2 + random.IntN(4) {
 				l := &modelLog{rig: r, random: rand.New(rand.NewPCG(seed, uint64(n))), name: fmt.Sprint("log ", n), file: random.IntN(2) == 0, reached: pace.NoTime}
 				l.write(begin)
-				l.member = r.pipeline.group.Join(l.name, backlogLate)
+				l.member = r.pipeline.config.Pace.Join(l.name, backlogLate)
 				lines, logs = lines+len(l.lines), append(logs, l)
 			}
 			for _, l := range logs {

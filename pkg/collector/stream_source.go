@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,13 +13,25 @@ import (
 // newStream makes a stream. Its caller calls close.
 func (in *intake) newStream(config streamConfig) *stream {
 	s := &stream{
-		intake: in, streamConfig: config, position: config.position, reached: config.reached,
+		in: in, log: config.log, source: config.source, position: config.position, reached: config.reached,
+		journal: config.journal, keep: config.keep, measure: config.measure, member: config.member,
+		notBefore: config.notBefore, lateNotes: config.lateNotes, oneRule: config.oneRule, again: config.again,
 		writers: make([]*hit.Writer, in.pipeline.config.Partitions), wake: make(chan struct{}, 1),
 		found: map[form]bool{}, timer: time.NewTimer(time.Hour),
 		watch: watch{logger: in.logger, log: config.log, warned: &in.warned},
 	}
 	s.each = s.judgeRequest
+	if s.journal == nil {
+		s.journal = noJournal{}
+	}
+	if len(s.again) > 0 {
+		s.againBy = cmp.Or(in.pipeline.rulingOf(config.fingerprint), in.pipeline.ruling.Load())
+	}
+
 	s.beginReading()
+	if len(s.again) > 0 && config.choice != nil && !s.learned {
+		_ = s.read(formOf(config.choice)) // if this version does not know it, the form is found out again
+	}
 	s.show()
 	s.listed = in.streams.add(s.logStatus)
 	return s
@@ -30,7 +43,7 @@ func (s *stream) close() {
 	if s.member != nil {
 		s.member.Released()
 	}
-	s.streams.remove(s.listed)
+	s.in.streams.remove(s.listed)
 	s.release()
 	s.dropParts()
 }
@@ -98,6 +111,25 @@ func (s *stream) lost(ctx context.Context, sample []byte, why reason, after int6
 	return nil
 }
 
+// together lets add add several records, and calls done once Kafka has all of them, or will not have them for the
+// reason given. done runs in the stream's goroutine.
+func (s *stream) together(add func() error, done func(outcome, error)) error {
+	before, refused := s.tally.outcome, s.refused
+	if err := add(); err != nil {
+		return err
+	}
+
+	got := s.tally.since(before)
+	s.show()
+	s.then(func(err error) {
+		if err == nil && s.refused > refused { // perhaps it was an earlier cut of the same records
+			err = errLost
+		}
+		done(got, err)
+	})
+	return nil
+}
+
 // then calls a function once Kafka has all that was added so far: with nil, or with the reason why Kafka will not have
 // it. It runs in the stream's goroutine.
 func (s *stream) then(call func(error)) {
@@ -143,7 +175,7 @@ func (s *stream) idle(idle bool) {
 // drain cuts the rest and returns when Kafka has all of it, or with the context's cause.
 func (s *stream) drain(ctx context.Context) error {
 	for {
-		if err := s.leave(ctx); !errors.Is(err, errHeld) {
+		if _, err := s.leave(ctx); !errors.Is(err, errHeld) {
 			return err
 		}
 		if err := s.awaitNews(ctx); err != nil {
@@ -155,9 +187,15 @@ func (s *stream) drain(ctx context.Context) error {
 // errHeld is why the rest is not sent.
 var errHeld = errors.New("it is ahead of the other sources")
 
-// leave cuts the rest and returns when Kafka has all that may be sent; with errHeld when there is more.
-func (s *stream) leave(ctx context.Context) error {
+// leave cuts the rest and returns when Kafka has all that may be sent; with errHeld when there is more. unsent is the
+// number of last cuts that no collector has sent.
+func (s *stream) leave(ctx context.Context) (unsent int, err error) {
 	s.cutLast()
+	err = s.sendAllowed(ctx)
+	return s.unsent(), err
+}
+
+func (s *stream) sendAllowed(ctx context.Context) error {
 	for {
 		if err := s.advance(ctx); err != nil {
 			return err
@@ -177,7 +215,6 @@ func (s *stream) leave(ctx context.Context) error {
 	}
 }
 
-// unsent is the number of last cuts that no collector has sent.
 func (s *stream) unsent() (n int) {
 	for _, c := range s.flying {
 		if !c.sent && !c.again {
@@ -193,3 +230,25 @@ func (s *stream) cutLast() {
 		s.endCut()
 	}
 }
+
+// at is the position after the last record.
+func (s *stream) at() int64 { return s.position }
+
+// setLag notes how much waits to be read, for the status.
+func (s *stream) setLag(lag int64) { s.lag.Store(lag) }
+
+// setBehind notes whether there is more to read, although not available at the moment. Once there is not, the backlog
+// has been read.
+func (s *stream) setBehind(behind bool) {
+	s.behind = behind
+	s.watch.live = s.watch.live || !behind
+}
+
+// atEnd reports whether there is no more to read, and all hits are in cuts.
+func (s *stream) atEnd() bool { return !s.behind && s.hits == 0 }
+
+// inFlight is the number of cuts that Kafka does not have yet.
+func (s *stream) inFlight() int { return len(s.flying) }
+
+// quiet reports whether all that was added is in Kafka.
+func (s *stream) quiet() bool { return len(s.flying) == 0 && s.open == nil }

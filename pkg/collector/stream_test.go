@@ -79,7 +79,7 @@ const perIP = "rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"
 
 func (r *rig) stream(t testing.TB, config streamConfig) *stream {
 	t.Helper()
-	in, err := r.pipeline.newIntake(SourceConfig{Name: "test", Envelope: "none", Format: "combined"})
+	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: "none", Format: "combined"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,12 +262,12 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 			outstanding := j.cuts[random.IntN(len(j.cuts)):]
 			var remade []again
 			for _, c := range outstanding {
-				remade = append(remade, again{c.From, c.To, c.Clock, r.pipeline.rulingOf(c.Fingerprint)})
+				remade = append(remade, again{c.From, c.To, c.Clock})
 			}
 			time.Sleep(time.Hour)
 			second := newMemorySink(3)
 			r.pipeline.config.Sink = second
-			read(r.stream(t, streamConfig{journal: &memoryJournal{}, position: outstanding[0].From, again: remade}), outstanding[0].From)
+			read(r.stream(t, streamConfig{journal: &memoryJournal{}, position: outstanding[0].From, again: remade, fingerprint: outstanding[0].Fingerprint}), outstanding[0].From)
 			made := map[int][][]byte{}
 			for _, c := range outstanding {
 				for _, b := range c.Batches {
@@ -314,17 +314,17 @@ allow:
 		t.Fatal(err)
 	}
 	for why, want := range map[reason]float64{reasonKey: 1, reasonMatch: 1, reasonCost: 1, reasonRefused: 1, reasonAllowed: 1, reasonAhead: 1, reasonAddress: 1, reasonFormat: 1, reasonLong: 1} {
-		if got := testutil.ToFloat64(s.metrics.uncounted[why]); got != want {
+		if got := testutil.ToFloat64(s.in.metrics.uncounted[why]); got != want {
 			t.Errorf("%s: %v, want %v", reasonWords[why], got, want)
 		}
 	}
-	if ahead := s.status("file").Ahead; ahead == nil || ahead.Requests != 1 || now.Sub(ahead.Last).Abs() > time.Minute {
+	if ahead := s.in.status("file").Ahead; ahead == nil || ahead.Requests != 1 || now.Sub(ahead.Last).Abs() > time.Minute {
 		t.Errorf("the status has %v of one request that is ahead of the clock", ahead)
 	}
-	if got := testutil.ToFloat64(s.metrics.requests); got != 10 {
+	if got := testutil.ToFloat64(s.in.metrics.requests); got != 10 {
 		t.Errorf("%v requests, want 10", got)
 	}
-	if got := testutil.ToFloat64(s.metrics.all.hits.WithLabelValues("test", "per-user")); got != 1 {
+	if got := testutil.ToFloat64(s.in.metrics.all.hits.WithLabelValues("test", "per-user")); got != 1 {
 		t.Errorf("%v hits, want 1", got)
 	}
 	if problems, err := testutil.GatherAndLint(r.Metrics()); err != nil || len(problems) > 0 {
@@ -337,7 +337,7 @@ allow:
 func TestARequestIsCountedAtItsEnd(t *testing.T) {
 	r := newRig(t, perIP)
 	defer r.Close()
-	in, err := r.pipeline.newIntake(SourceConfig{Name: "test", Envelope: "none", Format: "envoy-json"})
+	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: "none", Format: "envoy-json"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,14 +355,14 @@ func TestARequestIsCountedAtItsEnd(t *testing.T) {
 		{time.Hour, time.Hour, 0, reasonAhead},
 	} {
 		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime, journal: noJournal{}})
-		refused := testutil.ToFloat64(s.metrics.uncounted[reasonAhead])
+		refused := testutil.ToFloat64(s.in.metrics.uncounted[reasonAhead])
 		s.mustAdd(t, fmt.Appendf(nil, `{"start_time":%q,"duration":%d,"downstream_remote_address":"203.0.113.7","response_code":200}`,
 			now.Add(test.began).UTC().Format(time.RFC3339Nano), test.took.Milliseconds()))
 		reached := s.reached
 		if err := s.drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := testutil.ToFloat64(s.metrics.uncounted[reasonAhead]) - refused; (got == 1) != (test.why == reasonAhead) {
+		if got := testutil.ToFloat64(s.in.metrics.uncounted[reasonAhead]) - refused; (got == 1) != (test.why == reasonAhead) {
 			t.Errorf("%+v: refused %v times", test, got)
 		}
 		if want := now.Add(test.want).UnixMilli(); test.why == counted && reached != want {

@@ -153,7 +153,10 @@ func byCollector(t *testing.T, path string, set *rule.Set) counting {
 	c, err := collector.Open(collector.Config{
 		Folder: t.TempDir(), Rules: set, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: sink{}, Partitions: 4,
 		Logger: slog.New(slog.DiscardHandler), Metrics: registry,
-		Sources: []collector.SourceConfig{{Name: "logs", Envelope: "none", Format: "combined", File: &collector.FileConfig{Patterns: []string{path}}}},
+		Sources: []collector.SourceConfig{{
+			IntakeConfig: collector.IntakeConfig{Name: "logs", Envelope: "none", Format: "combined"},
+			File:         &collector.FileConfig{Patterns: []string{path}},
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)

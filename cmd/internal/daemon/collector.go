@@ -107,10 +107,10 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 
 // source makes the configuration of one source.
 func (r *RunningCollector) source(p *Process, s *config.Source) (collector.SourceConfig, error) {
-	of := collector.SourceConfig{
+	of := collector.SourceConfig{IntakeConfig: collector.IntakeConfig{
 		Name: s.Name, Envelope: s.Envelope, Format: s.Format, Late: time.Duration(s.Late),
 		Options: request.Options{Zone: s.Zone.Location, Fields: s.Fields, Header: p.Config.Client.Header},
-	}
+	}}
 
 	var err error
 	if of.Only, err = s.Wanted(); err != nil {
