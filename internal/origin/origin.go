@@ -71,16 +71,17 @@ func loopbackHost(host string) bool {
 // fromOtherPage reports whether a page of another origin sent a request. An address that the user opens in a browser,
 // also by a link, is not such a request.
 func fromOtherPage(r *http.Request) bool {
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "none", "same-origin":
-		return false
-	case "": // not a browser, or an old one
-		from := r.Header.Get("Origin")
-		if from == "" {
-			return false
-		}
+	// A request with an Origin was sent by a page, even if Sec-Fetch-Site says none.
+	for _, from := range r.Header.Values("Origin") {
 		page, err := url.Parse(from)
-		return err != nil || page.Host == "" || !strings.EqualFold(page.Host, r.Host)
+		if err != nil || page.Host == "" || !strings.EqualFold(page.Host, r.Host) {
+			return true
+		}
+	}
+
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "none", "same-origin", "": // without it, the client is not a browser, or an old one
+		return false
 	}
 
 	safe := r.Method == http.MethodGet || r.Method == http.MethodHead

@@ -53,6 +53,11 @@ func TestPages(t *testing.T) {
 		{"POST", "Origin=http://127.0.0.1:8000", false},
 		{"POST", "Origin=https://evil.example", false},
 		{"POST", "Origin=null", false},
+		{"POST", "Sec-Fetch-Site=none Origin=http://127.0.0.1:7421", true},
+		{"POST", "Sec-Fetch-Site=none Origin=https://evil.example", false},
+		{"POST", "Sec-Fetch-Site=same-origin Origin=https://evil.example", false},
+		{"POST", "Sec-Fetch-Site=none Origin=null", false},
+		{"POST", "Sec-Fetch-Site=same-site Origin=http://127.0.0.1:7421", false},
 		{"GET", "Origin=https://evil.example", false},
 		{"GET", "Origin=:", false},
 	} {
