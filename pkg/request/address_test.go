@@ -100,6 +100,17 @@ func TestResolve(t *testing.T) {
 		{"10.0.0.1", `for=192.0.2.60;proto=http;by=203.0.113.43`, "192.0.2.60", false},
 		{"10.0.0.1", `for=9.9.9.9, For="[2001:db8:cafe::17]:4711"; proto=https`, "2001:db8:cafe::17", false},
 		{"10.0.0.1", `by=9.9.9.9`, "10.0.0.1", true},
+		{"10.0.0.1", `for=198.51.100.1;host="a, for=9.9.9.9"`, "198.51.100.1", false}, // a Host that a client has sent
+		{"10.0.0.1", `host="a, for=9.9.9.9";for=198.51.100.1`, "198.51.100.1", false},
+		{"10.0.0.1", `host="a;for=9.9.9.9";for=198.51.100.1`, "198.51.100.1", false},
+		{"10.0.0.1", `host="a\", for=9.9.9.9;x=\\";for=198.51.100.1`, "198.51.100.1", false},
+		{"10.0.0.1", `for="9.9.9.9, for=198.51.100.1`, "198.51.100.1", false}, // a client has left a quote open
+		{"10.0.0.1", `for="9.9.9.9, for="[2001:db8::7]:1";host="\"", for=10.0.0.2;host="x,y"`, "2001:db8::7", false},
+		{"10.0.0.1", `for=9.9.9.9, for=10.0.0.2;host=","`, "9.9.9.9", false},
+		{"10.0.0.1", `for=9.9.9.9, for="_gazonk:4711"`, "10.0.0.1", true},
+		{"10.0.0.1", `for=9.9.9.9, for=unknown;for=9.9.9.9`, "10.0.0.1", true},
+		{"10.0.0.1", `for=9.9.9.9, proto=http;by="[2001:db8::1]"`, "10.0.0.1", true},
+		{"10.0.0.1", `for=9.9.9.9, FOR = 198.51.100.1`, "10.0.0.1", true}, // no space is allowed there
 		{"10.0.0.1", `for="_hidden"`, "10.0.0.1", true},
 	}
 	for _, test := range tests {
@@ -120,7 +131,7 @@ func TestResolve(t *testing.T) {
 func TestResolveAllocatesNothing(t *testing.T) {
 	client := NewClient([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
 	peer := netip.MustParseAddr("10.0.0.1")
-	for _, forwarded := range []string{"198.51.100.1, 10.0.0.2", `for="[2001:db8::1]:1"`, "unknown"} {
+	for _, forwarded := range []string{"198.51.100.1, 10.0.0.2", `for="[2001:db8::1]:1"`, `host="a,b";for=198.51.100.1, for=10.0.0.2;host=","`, "unknown"} {
 		r := Request{Forwarded: forwarded}
 		if n := testing.AllocsPerRun(100, func() { r.IP = peer; client.Resolve(&r) }); n != 0 {
 			t.Errorf("%s: %v allocations", forwarded, n)

@@ -58,35 +58,79 @@ func (c *Client) Resolve(r *Request) (proxy bool) {
 	return r.IP.IsValid()
 }
 
-// lastEntry cuts the last entry that is not empty off a comma-separated list.
+// lastEntry cuts the last entry that is not empty off a comma-separated list. A comma between quotes belongs to an
+// entry of Forwarded (host="a,b"). The quotes are read from the right, where the own proxies write: a quote that a
+// client has left open on the left cannot hide their entries, or become part of one.
 func lastEntry(list string) (rest, last string) {
 	list = strings.TrimRight(list, ", \t")
-	comma := strings.LastIndexByte(list, ',')
+	comma := lastOutsideQuotes(list, ',')
 	if comma < 0 {
 		return "", list
 	}
 	return list[:comma], list[comma+1:]
 }
 
+// lastOutsideQuotes returns the last place of a character that is not in a quoted string of RFC 7239, or -1. s ends
+// outside of quotes. If s also begins there, quoted strings are the same read from the left and from the right.
+func lastOutsideQuotes(s string, c byte) int {
+	last := strings.LastIndexByte(s, c)
+	if last < 0 || strings.IndexByte(s[last:], '"') < 0 {
+		return last
+	}
+
+	for i, quoted := len(s)-1, false; i >= 0; i-- {
+		switch {
+		case s[i] == '"':
+			// Behind an odd number of backslashes it is part of the text.
+			before := strings.TrimRight(s[:i], `\`)
+			if (i-len(before))%2 == 0 {
+				quoted = !quoted
+			}
+		case s[i] == c && !quoted:
+			return i
+		}
+	}
+	return -1
+}
+
 // forwardedAddress reads one entry of X-Forwarded-For (an address) or of RFC 7239's Forwarded
 // (for="[2001:db8::1]:4711";proto=https).
 func forwardedAddress(entry string) (netip.Addr, bool) {
-	entry = strings.TrimSpace(entry)
+	entry = strings.Trim(entry, " \t")
 	if strings.IndexByte(entry, '=') >= 0 {
 		entry = forParameter(entry)
 	}
-	address, ok := parseAddress(strings.Trim(entry, `"`))
+	address, ok := parseAddress(unquoted(entry))
 	return address, ok && address.IsValid()
 }
 
-func forParameter(entry string) string {
-	for entry != "" {
-		var pair string
-		pair, entry, _ = strings.Cut(entry, ";")
-		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
-		if strings.EqualFold(name, "for") {
-			return value
+// forParameter returns the value of an entry's parameter for; empty when it has none, or two.
+func forParameter(entry string) (value string) {
+	for found := false; entry != ""; {
+		pair := entry
+		if semicolon := lastOutsideQuotes(entry, ';'); semicolon >= 0 {
+			entry, pair = entry[:semicolon], entry[semicolon+1:]
+		} else {
+			entry = ""
 		}
+
+		name, text, _ := strings.Cut(strings.Trim(pair, " \t"), "=")
+		if !strings.EqualFold(name, "for") {
+			continue
+		}
+		if found {
+			return ""
+		}
+		value, found = text, true
 	}
-	return ""
+
+	return value
+}
+
+// unquoted removes the quotes around a value.
+func unquoted(s string) string {
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		return s[1 : len(s)-1]
+	}
+	return s
 }

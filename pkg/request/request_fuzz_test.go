@@ -254,6 +254,26 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
+// FuzzForwarded: whatever a client sends as Forwarded and as Host, the client is the one that the proxy adds to the
+// header, as in RFC 7239, before or after the host.
+func FuzzForwarded(f *testing.F) {
+	f.Add(`for="9.9.9.9`, `a, for=9.9.9.9`)
+	f.Add(`for=9.9.9.9;host="\`, `a";for=9.9.9.9;x="\`)
+	client := NewClient([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	f.Fuzz(func(t *testing.T, sent, host string) {
+		quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(host)
+		for _, added := range []string{`for="[2001:db8::7]:4711";proto=https;host="%s"`, `host="%s";by=_x; For=2001:db8::7`} {
+			added = strings.Replace(added, "%s", quoted, 1)
+			for _, list := range []string{sent + "," + added, sent + ", " + added + ", for=10.0.0.3", added + `, for=10.0.0.2;host="` + quoted + `"`} {
+				r := Request{IP: netip.MustParseAddr("10.0.0.1"), Forwarded: list}
+				if proxy := client.Resolve(&r); proxy || r.IP != netip.MustParseAddr("2001:db8::7") {
+					t.Fatalf("%q: %v", list, r.IP)
+				}
+			}
+		}
+	})
+}
+
 // FuzzSample: a sample is at most 200 bytes of printable text, and contains no value of a query string.
 func FuzzSample(f *testing.F) {
 	f.Add(`1.2.3.4 "GET /a?token=s3cret&page=2 HTTP/1.1"`, "s3cret")
