@@ -181,9 +181,11 @@ func bareHost(host string) string {
 	}
 	if colon := strings.IndexByte(host, ':'); colon >= 0 {
 		if strings.IndexByte(host[colon+1:], ':') >= 0 {
-			return oneSpelling(strings.TrimRight(host, "."))
+			if ip, err := netip.ParseAddr(strings.TrimRight(host, ".")); err == nil {
+				return ip.String()
+			}
 		}
-		host = host[:colon]
+		host = host[:colon] // also of name:80:80, which nginx serves as name
 	}
 	return strings.TrimRight(host, ".")
 }
@@ -191,20 +193,48 @@ func bareHost(host string) string {
 // passedOn is the host that Caddy passes on over HTTP/2. It ends before a slash or a space, and other letters than ASCII
 // have their ASCII form, in which wide letters are the usual ones.
 func passedOn(host string) string {
-	// The conversion takes time by the square of the length, so a long host stays as it is.
-	if len(host) <= maxConverted && strings.IndexFunc(host, isBeyondASCII) >= 0 && utf8.ValidString(host) {
-		name, port, _ := strings.Cut(host, ":")
-		name, _ = lookup.ToASCII(name) // of a name that is not valid, as much as can be converted
-		host = name + ":" + port
-	}
 	if end := strings.IndexAny(host, "/ "); end >= 0 {
 		host = host[:end]
 	}
-	return host
+	if strings.IndexFunc(host, isBeyondASCII) < 0 || !utf8.ValidString(host) {
+		return host
+	}
+
+	name, _, _ := strings.Cut(host, ":")
+	if len(name) > maxConverted {
+		name = strings.Map(withoutIgnored, name)
+	}
+	// The conversion takes time by the square of the length, so a long name stays as it is. It is the name of no site:
+	// in ASCII it would have more than the 253 letters of a name.
+	if len(name) > maxConverted {
+		return name
+	}
+
+	name, _ = lookup.ToASCII(name) // of a name that is not valid, as much as can be converted
+	if end := strings.IndexAny(name, "/ "); end >= 0 {
+		name = name[:end]
+	}
+	return name
 }
 
-// maxConverted is longer than a name of 253 wide letters.
-const maxConverted = 1000
+// maxConverted is longer than a name of 253 letters that each take four bytes.
+const maxConverted = 1100
+
+// withoutIgnored leaves out the letters that the conversion leaves out, which a client may repeat without end.
+func withoutIgnored(r rune) rune {
+	if unicode.In(r, ignored) {
+		return -1
+	}
+	return r
+}
+
+// ignored are the letters with the status ignored in Unicode's IDNA mapping table.
+var ignored = &unicode.RangeTable{
+	R16: []unicode.Range16{{Lo: 0x00ad, Hi: 0x00ad, Stride: 1}, {Lo: 0x034f, Hi: 0x034f, Stride: 1}, {Lo: 0x180b, Hi: 0x180d, Stride: 1}, {Lo: 0x180f, Hi: 0x180f, Stride: 1},
+		{Lo: 0x200b, Hi: 0x200b, Stride: 1}, {Lo: 0x2060, Hi: 0x2060, Stride: 1}, {Lo: 0x2064, Hi: 0x2064, Stride: 1}, {Lo: 0xfe00, Hi: 0xfe0f, Stride: 1}, {Lo: 0xfeff, Hi: 0xfeff, Stride: 1}},
+	R32:         []unicode.Range32{{Lo: 0x1bca0, Hi: 0x1bca3, Stride: 1}, {Lo: 0xe0100, Hi: 0xe01ef, Stride: 1}},
+	LatinOffset: 1,
+}
 
 // lookup converts names as browsers and Go's client do, without their limits on which names are valid.
 var lookup = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false))

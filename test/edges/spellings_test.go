@@ -94,11 +94,13 @@ func TestSpellingsOfHostsCaddy(t *testing.T) {
 		return err == nil && c.Close() == nil
 	})
 
-	spellings := []string{"shop.example", "Shop.Example:80", "shop.example/x", "shop.example x", "\uff53hop.example", "shop\u3002example", "shop.example\uff0fx"}
+	spellings := []string{"shop.example", "Shop.Example:80", "shop.example/x", "shop.example x", "\uff53hop.example", "shop\u3002example", "shop.example\uff0fx",
+		"s" + strings.Repeat("\u00ad", 600) + "hop.example", "\uff53hop.example:" + strings.Repeat("0", 1000) + "80", "shop.example:80:80"}
 	passed := spellings[:0]
 	for _, host := range spellings {
 		if status := askHTTP2(t, goodClient, address, host); status == "200" {
-			if got := <-served; strings.TrimSuffix(strings.ToLower(got), ":80") == "shop.example" {
+			// Servers of sites, such as nginx, ignore all after the first colon.
+			if name, _, _ := strings.Cut(strings.ToLower(<-served), ":"); name == "shop.example" {
 				passed = append(passed, host)
 			}
 		}
@@ -106,7 +108,7 @@ func TestSpellingsOfHostsCaddy(t *testing.T) {
 	if len(passed) < 5 {
 		t.Fatalf("as shop.example, the application got only %q", passed)
 	}
-	t.Logf("as shop.example, the application got %q", passed)
+	t.Logf("as shop.example, the application got %.40q", passed)
 
 	s.order(blocklist.OrderBlock, "host:shop.example")
 	for _, host := range passed {
