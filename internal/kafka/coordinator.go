@@ -23,16 +23,20 @@ type coordinator struct {
 	client *Client
 	group  string
 	topic  string          // one of the group's
+	place  *place          // released with the first connection
 	ctx    context.Context // ends the waiting
 	cancel context.CancelFunc
+
+	release   sync.Once
+	releasing sync.WaitGroup
 
 	mu     sync.Mutex
 	open   []net.Conn
 	closed bool
 }
 
-func newCoordinator(c *Client, group Group) *coordinator {
-	found := &coordinator{client: c, group: group.Name}
+func newCoordinator(c *Client, group Group, place *place) *coordinator {
+	found := &coordinator{client: c, group: group.Name, place: place}
 	for topic := range group.Topics {
 		found.topic = topic
 	}
@@ -46,6 +50,7 @@ func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
 	for {
 		address, err := f.find(f.ctx)
 		if err == nil {
+			f.release.Do(func() { f.releasing.Go(f.releasePlace) })
 			var conn net.Conn
 			if conn, err = f.client.dialer.dial(f.ctx, "tcp", address); err == nil {
 				return f.remember(conn)
@@ -64,6 +69,13 @@ func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
 
 		sleep.For(f.ctx, pause)
 	}
+}
+
+// releasePlace removes members that were killed from the group, once this one has asked to join. A group that had no
+// member left would wait for others before it goes on: three seconds by default.
+func (f *coordinator) releasePlace() {
+	sleep.For(f.ctx, releaseAfter)
+	f.place.release(f.ctx, f.client, f.group)
 }
 
 // find asks which broker coordinates the group, and then asks that broker whether it has the group's offsets. While it
@@ -102,6 +114,7 @@ func (f *coordinator) close() {
 	for _, conn := range f.open {
 		conn.Close()
 	}
+	f.releasing.Wait()
 }
 
 // keepAlive sends heartbeats after a generation has ended, when kafka-go no longer does, until all its owners have

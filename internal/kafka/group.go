@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 )
 
 const (
-	heartbeatEvery = 3 * time.Second
+	heartbeatEvery = time.Second // also how late a member may learn that others came or went
 	rejoinPause    = 500 * time.Millisecond
 	leavePatience  = 3 * time.Second // for leaving, once all partitions were given up
 	watchEvery     = time.Second
@@ -24,9 +25,8 @@ type Group struct {
 	Name   string         // in full
 	Topics map[string]int // with the required number of partitions; 0 allows any number, which may grow
 
-	// Session is how long a member without heartbeats stays in the group; Kafka requires 6 s or more. Rebalance is how
-	// long the group waits for a member to give up its partitions: longer than the longest checkpoint. Zero is 10 s and
-	// 60 s. On the embedded broker it is 45 s and 30 s, because that drops members that wait for longer than a session.
+	// Session is as in Config; zero is that. Rebalance is how long the group waits for a member to give up its
+	// partitions: longer than the longest checkpoint. Zero is 60 s, on the embedded broker 30 s.
 	Session, Rebalance time.Duration
 
 	// Place is called with true when this member has a place in the group, with or without partitions, and with false
@@ -64,6 +64,7 @@ func (c *Client) RunGroup(ctx context.Context, group Group, own Owner) error {
 		return err
 	}
 	defer m.cancel(nil)
+	defer m.place.close()
 	if err := m.awaitTopics(); err != nil {
 		m.cancel(err)
 		return m.result(ctx)
@@ -93,6 +94,7 @@ type member struct {
 	closing     sync.Once
 	closed      chan struct{} // when the member has left the group, or could not reach it
 	coordinator *coordinator
+	place       *place
 	sticky      *sticky
 	partitions  map[string]int // of the topics, as last fetched
 	trouble     trouble        // with joining
@@ -106,16 +108,17 @@ func (c *Client) newMember(ctx context.Context, group Group, own Owner) (*member
 	if c.config.embedded() {
 		session, rebalance = 45*time.Second, 30*time.Second
 	}
-	if group.Session == 0 {
-		group.Session = session
-	}
-	if group.Rebalance == 0 {
-		group.Rebalance = rebalance
-	}
+	group.Session = cmp.Or(group.Session, c.config.Session, session)
+	group.Rebalance = cmp.Or(group.Rebalance, rebalance)
 
 	m := &member{client: c, group: group, own: own, closed: make(chan struct{}), sticky: &sticky{}, partitions: map[string]int{}}
 	m.ctx, m.cancel = context.WithCancelCause(ctx)
-	m.coordinator = newCoordinator(c, group)
+	place, err := takePlace(c.config.Places, group.Name)
+	if err != nil {
+		c.errorLog.note("group", fmt.Errorf("group %s: a process that is killed is replaced only after its session: %w", group.Name, err))
+	}
+	m.place = place
+	m.coordinator = newCoordinator(c, group, place)
 	return m, nil
 }
 
@@ -191,6 +194,7 @@ func (m *member) nextGeneration() {
 		m.trouble = trouble{}
 	}
 
+	m.place.keep(next.MemberID)
 	m.sticky.keep(next)
 	if place := m.group.Place; place != nil {
 		place(true)

@@ -63,6 +63,15 @@ type Config struct {
 	// whose metadata is then fetched every second.
 	Topics []string
 
+	// Session is how long a member of a group may send no heartbeat until the group gives its partitions to others. Kafka
+	// allows 6 s to 30 min, unless its operator has chosen other limits. Zero is 10 s; on the embedded broker it is 45 s,
+	// because that drops members that wait for longer than a session.
+	Session time.Duration
+
+	// Places is a folder in which members of groups keep their ids, so that a process that was killed is replaced when it
+	// starts again, and not after its session. It is made when missing; empty keeps none.
+	Places string
+
 	// Dial makes connections; nil is TCP. The embedded broker provides its own.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 

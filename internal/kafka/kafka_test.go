@@ -16,7 +16,13 @@ import (
 	"weir/internal/kafka/kafkatest"
 )
 
-func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
+func TestMain(m *testing.M) {
+	if topic := os.Getenv("WEIR_KILLED_TOPIC"); topic != "" {
+		killedMember(topic)
+		return
+	}
+	os.Exit(kafkatest.Run(m))
+}
 
 // onBoth runs a test on the embedded broker and on a real one.
 func onBoth(t *testing.T, test func(t *testing.T, config kafka.Config)) {

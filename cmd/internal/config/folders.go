@@ -16,3 +16,6 @@ func (c *Config) AggregatorGroup() string { return c.Kafka.Prefix + "aggregator"
 
 // CollectorGroup returns the consumer group of all collectors that read a Kafka source.
 func (c *Config) CollectorGroup(s *Source) string { return c.Kafka.Prefix + "collector." + s.Name }
+
+// GroupsFolder returns the folder in which members of consumer groups keep their ids.
+func (c *Config) GroupsFolder() string { return filepath.Join(c.Data, "groups") }

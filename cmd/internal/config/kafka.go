@@ -6,10 +6,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/internal/duration"
 	"weir/internal/nearest"
 	"weir/internal/yamlfile"
+)
+
+// What Kafka allows unless its operator has chosen other limits.
+const (
+	shortestSession = duration.Duration(6 * time.Second)
+	longestSession  = duration.Duration(30 * time.Minute)
 )
 
 // Kafka is the broker between the parts.
@@ -24,6 +31,8 @@ type Kafka struct {
 	// Prefix stands before the names of topics and groups; a second installation on the same brokers is a second
 	// prefix. Default: weir.
 	Prefix string `yaml:"prefix"`
+	// Session is how long a process may send no heartbeat until its partitions go to others. Default: 10s.
+	Session duration.Duration `yaml:"session"`
 	// Create makes missing topics; false only checks them and reports the ones that an administrator has to create.
 	// Default: true.
 	Create bool `yaml:"create"`
@@ -42,10 +51,13 @@ func (k *Kafka) Validate(v yamlfile.Value) {
 	if strings.Trim(k.Prefix, letters) != "" || len(k.Prefix) > 100 {
 		v.Key("prefix").Faultf("use at most 100 letters, digits, dots, dashes and underscores", "the prefix %q cannot begin a topic's name", k.Prefix)
 	}
+	if k.Session < shortestSession || k.Session > longestSession {
+		v.Key("session").Faultf("use 6s to 30m", "a session of %v is not what Kafka allows", k.Session)
+	}
 	if len(k.Brokers) > 0 {
 		return
 	}
-	for _, key := range []string{"tls", "sasl"} {
+	for _, key := range []string{"tls", "sasl", "session"} {
 		if v.Has(key) && (key != "tls" || k.TLS.On) {
 			v.Key(key).Warnf("name the brokers, or leave it out", "%s is not used with the embedded broker", key)
 		}

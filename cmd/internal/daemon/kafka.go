@@ -25,6 +25,8 @@ func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 	c := kafka.Config{Brokers: k.Brokers, Prefix: k.Prefix, Create: k.Create, Topics: topics, Dial: p.Dial, Logger: p.Logger, Metrics: p.Metrics}
 	if len(k.Brokers) == 0 {
 		c.Brokers = []string{kafka.Embedded}
+	} else {
+		c.Session, c.Places = time.Duration(k.Session), p.Config.GroupsFolder()
 	}
 	if k.TLS.On {
 		c.TLS = &kafka.TLS{CA: k.TLS.CA, Cert: k.TLS.Cert, Key: k.TLS.Key}
