@@ -94,10 +94,10 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"no id":            func(t *testing.T, file string) { write(t, file, "half an id") },
-		"more than an id":  func(t *testing.T, file string) { write(t, file, strings.Repeat("x", 10<<20)) },
-		"an id of nobody":  func(t *testing.T, file string) { write(t, file, "nobody\n") },
-		"an id of strings": func(t *testing.T, file string) { write(t, file, "\x00\xff\n\n\n") },
+		"no id":              func(t *testing.T, file string) { write(t, file, "half an id") },
+		"more than an id":    func(t *testing.T, file string) { write(t, file, strings.Repeat("x", 10<<20)) },
+		"an id of no member": func(t *testing.T, file string) { write(t, file, "unknown\n") },
+		"an id of strings":   func(t *testing.T, file string) { write(t, file, "\x00\xff\n\n\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, config := fake(t)
