@@ -85,7 +85,7 @@ func killMember(t *testing.T, config kafka.Config, topic string) {
 	}
 }
 
-// A file that cannot be a place, or has anything else in it, keeps nobody out of the group.
+// A file that cannot be a place, or has anything else in it, keeps no one out of the group.
 func TestPlacesThatCannotBeUsed(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, file string){
 		"a file in place of the folder": func(t *testing.T, file string) { write(t, filepath.Dir(file), "") },

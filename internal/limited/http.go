@@ -13,7 +13,7 @@ const (
 	HeaderPatience = 10 * time.Second
 	// WritePatience bounds the writing of one piece of an answer.
 	WritePatience = 30 * time.Second
-	// RestPatience bounds the wait for the rest of a body that nobody reads. Its connection is busy meanwhile.
+	// RestPatience bounds the wait for the rest of a body that no one reads. Its connection is busy meanwhile.
 	RestPatience = 2 * time.Second
 
 	pieceBytes = 64 << 10
