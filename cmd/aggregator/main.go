@@ -1,4 +1,4 @@
-// Command aggregator counts the hits in Kafka and decides who broke a limit.
+// Command aggregator counts the hits in Kafka and publishes the keys that broke a limit.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command collector reads requests from logs and events, and sends the hits that rules count to Kafka, each once.
+// Command collector reads requests from log files, topics, HTTP and syslog, and sends those that the rules count to Kafka.
 package main
 
 import (

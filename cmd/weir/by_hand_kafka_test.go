@@ -54,7 +54,7 @@ log: {level: warn}
 	runs(t, exit.Done, "Taken off: user:eve by manual", with("unblock", "user:eve")...)
 	watched.await(t, `"pardons"`)
 	runs(t, exit.NotMet, "", with("list", "2001:db8::5")...)
-	for _, want := range []string{"  blocked  ", "  pardon ", "  lifted  ", "4 hits broke 3/min", ": let them"} {
+	for _, want := range []string{"  blocked  ", "  unblock ", "  lifted  ", "4 hits broke 3/min", ": let them"} {
 		wait.Until(t, "told: "+want, func() bool { return strings.Contains(toldOf(with("history", "2001:db8::5")), want) })
 	}
 	wait.Until(t, "told: it was lifted", func() bool {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,7 +23,7 @@ func newRoot(started *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Find the users who send too many requests, off the request path",
-		Long: `Weir reads a stream of requests, off the request path, and finds the users who send too many of them.
+		Long: `Weir finds clients and users that send too many requests, from your access logs, and has your edges refuse them.
 
 Rules name the requests to count, the key to count by, and the limits. Try them on yesterday's log before you enforce
 them.`,
@@ -78,6 +79,9 @@ func newHelp(root *cobra.Command) *cobra.Command {
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+		if invalid.GetFlag().Value.Type() == "int" && errors.Is(err, strconv.ErrSyntax) {
+			return exit.Wrongf("--%s: %q is not a number; %s --help shows how it is used", invalid.GetFlag().Name, invalid.GetValue(), c.CommandPath())
+		}
 		return exit.Wrongf("--%[2]s: %[1]q is not a valid value: %[3]w; %[4]s --help shows how it is used", invalid.GetValue(), invalid.GetFlag().Name, exit.Cause(err), c.CommandPath())
 	}
 	if !errors.As(err, &unknown) {

@@ -38,7 +38,7 @@ func Parse(text string) (time.Duration, error) {
 	case "0":
 		return 0, nil
 	case "":
-		return 0, errors.New("nothing stands where a duration is wanted")
+		return 0, errors.New("nothing found where a duration is expected")
 	}
 
 	var sum time.Duration
@@ -143,7 +143,7 @@ func (d *OrForever) FromYAML(v yamlfile.Value) {
 func fromYAML(v yamlfile.Value) (time.Duration, bool) {
 	text, ok := v.Scalar()
 	if !ok {
-		v.Faultf("write it as 90s, 10m or 1h30m", "%s where a duration is wanted", v.Found())
+		v.Faultf("write it as 90s, 10m or 1h30m", "%s where a duration is expected", v.Found())
 		return 0, false
 	}
 	span, err := Parse(text)

@@ -17,7 +17,7 @@ func (e *entries) FromYAML(v yamlfile.Value) {
 	*e = nil
 	elements, ok := v.List()
 	if !ok && !v.Null() {
-		v.Faultf("write keys: [{name: edge-1, role: send, sha256: …}]", "%s where a list of keys is wanted", v.Found())
+		v.Faultf("write keys: [{name: edge-1, role: send, sha256: …}]", "%s where a list of keys is expected", v.Found())
 	}
 
 	names, hashes := map[string]bool{}, map[[sha256.Size]byte]string{}

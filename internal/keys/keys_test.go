@@ -85,7 +85,7 @@ func TestFaults(t *testing.T) {
 		"keys: [{name: a, role: send, sha256: \"123\"}]":                       "k.yaml:1:38: this is not a SHA-256",
 		"keys: [{name: a, role: send, sha256: \"" + hashOf("") + "\"}]":        "this is the SHA-256 of nothing",
 		"keys: [{name: a, role: send, key: secret, sha256: \"" + hash + "\"}]": "k.yaml:1:30: ",
-		"keys: 7": "where a list of keys is wanted",
+		"keys: 7": "where a list of keys is expected",
 		"keys:\n- {name: a, role: send, sha256: \"" + hash + "\"}\n- {name: b, role: read, sha256: \"" + hash + "\"}":        "k.yaml:3:33: a and b are the same key",
 		"keys:\n- {name: a, role: send, sha256: \"" + hash + "\"}\n- {name: a, role: read, sha256: \"" + hashOf("l") + "\"}": "k.yaml:3:10: two keys have the name a",
 	}

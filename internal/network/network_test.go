@@ -49,10 +49,10 @@ func TestListsReadPrefixesAndFiles(t *testing.T) {
 func TestNetworksReportErrors(t *testing.T) {
 	tests := map[string]string{
 		"trusted: [10.0.0.1/8]":              "f:1:11: 10.0.0.1/8 has bits set after its first 8; write 10.0.0.0/8 for the network, or 10.0.0.1 for the address",
-		"trusted: 10.0":                      `f:1:10: the number 10.0 stands where text is wanted; put it in quotes: "10.0"`,
+		"trusted: 10.0":                      `f:1:10: the number 10.0 found where text is expected; put it in quotes: "10.0"`,
 		"trusted: [10.0.0.0/33]":             `f:1:11: "10.0.0.0/33" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32`,
 		"trusted: ['fe80::1%eth0']":          `f:1:11: "fe80::1%eth0" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32`,
-		"trusted:\n- fe80::\n":               "f:2:3: a map stands where text is wanted; YAML reads a colon at the end as a key: put the value in quotes",
+		"trusted:\n- fe80::\n":               "f:2:3: a map found where text is expected; YAML reads a colon at the end as a key: put the value in quotes",
 		"trusted: {file: bad.txt}":           "/etc/bad.txt:2:3: 10.0.0.1/8 has bits set after its first 8; write 10.0.0.0/8 for the network, or 10.0.0.1 for the address\n/etc/bad.txt:3:1: \"foo\" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32",
 		"trusted: {file: none.txt}":          "f:1:17: open none.txt: no such file",
 		"trusted: {file: good.txt, path: x}": "f:1:27: unknown key path; known keys: file",

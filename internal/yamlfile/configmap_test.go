@@ -33,8 +33,8 @@ func TestConfigMapHoldsFilesWithTheirPlaces(t *testing.T) {
 		t.Fatalf("%v %+v", ok, files)
 	}
 	want := map[string]string{
-		"weir.yaml":   `cm.yaml:13:14: "many" stands where a number is wanted`,
-		"short.yaml":  `cm.yaml[short.yaml]:2:10: "few" stands where a number is wanted`,
+		"weir.yaml":   `cm.yaml:13:14: "many" found where a number is expected`,
+		"short.yaml":  `cm.yaml[short.yaml]:2:10: "few" found where a number is expected`,
 		"folded.yaml": "",
 	}
 	for _, file := range files[:3] {
@@ -52,7 +52,7 @@ func TestConfigMapsInAList(t *testing.T) {
 		t.Fatalf("%v %+v", ok, files)
 	}
 	var s server
-	if faults := yamlfile.Decode(files[0].File, files[0].Data, &s, files[0].Within()); faults.Error() != `list.yaml:8:16: "many" stands where a number is wanted` {
+	if faults := yamlfile.Decode(files[0].File, files[0].Data, &s, files[0].Within()); faults.Error() != `list.yaml:8:16: "many" found where a number is expected` {
 		t.Error(faults)
 	}
 }

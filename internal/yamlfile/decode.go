@@ -106,7 +106,7 @@ func (d *decoder) tooMuch(v Value) bool {
 func (v Value) intoUnmarshaler(self encoding.TextUnmarshaler) {
 	text, ok := v.Scalar()
 	if !ok {
-		v.Faultf("", "%s where one value is wanted", v.Found())
+		v.Faultf("", "%s where one value is expected", v.Found())
 		return
 	}
 	if err := self.UnmarshalText([]byte(text)); err != nil {
@@ -135,7 +135,7 @@ func (v Value) intoStruct(target reflect.Value) {
 	collect(target, fields, &names)
 	pairs, ok := v.Map()
 	if !ok && !v.Null() {
-		v.Faultf("known keys: "+strings.Join(names, ", "), "%s where a map is wanted", v.Found())
+		v.Faultf("known keys: "+strings.Join(names, ", "), "%s where a map is expected", v.Found())
 	}
 
 	for _, pair := range pairs {
@@ -181,14 +181,14 @@ func (v Value) intoSlice(target reflect.Value) {
 	}
 	elements, ok := v.List()
 	if !ok {
-		v.Faultf(listRemedy(v), "%s where a list is wanted", v.Found())
+		v.Faultf(listRemedy(v), "%s where a list is expected", v.Found())
 		return
 	}
 
 	slice := reflect.MakeSlice(target.Type(), len(elements), len(elements))
 	for i, element := range elements {
 		if element.Null() {
-			element.Faultf("write a value after the dash, or leave it out", "nothing stands where an element of the list is wanted")
+			element.Faultf("write a value after the dash, or leave it out", "nothing found where an element of the list is expected")
 			continue
 		}
 		element.into(slice.Index(i))
@@ -210,7 +210,7 @@ func (v Value) intoMap(target reflect.Value) {
 	}
 	pairs, ok := v.Map()
 	if !ok {
-		v.Faultf("write {key: value}", "%s where a map is wanted", v.Found())
+		v.Faultf("write {key: value}", "%s where a map is expected", v.Found())
 		return
 	}
 

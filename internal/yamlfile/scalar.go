@@ -45,7 +45,7 @@ func (v Value) intoBool(target reflect.Value) {
 	case ok && !v.Quoted() && text == "false":
 		target.SetBool(false)
 	default:
-		v.Faultf("write true or false", "%s where a boolean is wanted", v.Found())
+		v.Faultf("write true or false", "%s where a boolean is expected", v.Found())
 	}
 }
 
@@ -58,7 +58,7 @@ func (v Value) number(wanted string) (string, bool) {
 		if ok {
 			remedy = "write it without quotes"
 		}
-		v.Faultf(remedy, "%s where %s is wanted", v.Found(), wanted)
+		v.Faultf(remedy, "%s where %s is expected", v.Found(), wanted)
 		return "", false
 	}
 	return strings.ReplaceAll(text, "_", ""), true
@@ -70,7 +70,7 @@ func (v Value) checkNumber(err error) {
 	case strings.Contains(err.Error(), strconv.ErrRange.Error()):
 		v.Faultf("", "%s is out of range", v.node.Value)
 	default:
-		v.Faultf("", "%s where a number is wanted", v.Found())
+		v.Faultf("", "%s where a number is expected", v.Found())
 	}
 }
 

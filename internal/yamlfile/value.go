@@ -38,7 +38,7 @@ func (v Value) Scalar() (text string, ok bool) {
 // Text returns the text of the value. Anything else is a fault, and returns "".
 func (v Value) Text() string {
 	if reason := v.notText(); reason != "" {
-		v.Faultf(reason, "%s where text is wanted", v.Found())
+		v.Faultf(reason, "%s where text is expected", v.Found())
 		return ""
 	}
 	text, _ := v.Scalar()
@@ -97,7 +97,7 @@ func (v Value) Map() (pairs []Pair, ok bool) {
 
 func (v Value) keyName() (string, bool) {
 	if v.node.Kind != yaml.ScalarNode {
-		v.Faultf("a key is a plain word", "%s where a key is wanted", v.Found())
+		v.Faultf("a key is a plain word", "%s where a key is expected", v.Found())
 		return "", false
 	}
 	if v.node.ShortTag() == "!!merge" {
@@ -203,17 +203,17 @@ func (v Value) At(line, column int) Value {
 	return v
 }
 
-// Found describes the value, in words that fit before "where … is wanted".
+// Found describes the value, in words that fit before "where … is expected".
 func (v Value) Found() string {
 	switch {
 	case v.node.Kind == yaml.SequenceNode:
-		return "a list stands"
+		return "a list found"
 	case v.node.Kind == yaml.MappingNode:
-		return "a map stands"
+		return "a map found"
 	case v.Null():
-		return "nothing stands"
+		return "nothing found"
 	}
-	return fmt.Sprintf("%s stands", shown(v.node))
+	return fmt.Sprintf("%s found", shown(v.node))
 }
 
 // Clip shortens a text to fit on the line of a fault.

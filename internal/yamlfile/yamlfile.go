@@ -10,7 +10,7 @@
 // fields are read, even when some of them are faulty (Value.Faulty tests that).
 //
 // Where text is wanted, a number, a boolean or a date must be in quotes, because other programs that handle the file
-// would read it differently. A key without a value counts as left out where a section, a list or a map is wanted, so a
+// would read it differently. A key without a value counts as left out where a section, a list or a map is expected, so a
 // section may be commented out line by line.
 //
 // The package opens no files and reads no environment (see Env). A document that expands to more than a million values is

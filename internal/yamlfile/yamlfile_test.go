@@ -90,31 +90,31 @@ func TestAllErrorsHavePlaceAndRemedy(t *testing.T) {
 		{"listen: x\nworkerz: 3\n", "f:2:1: unknown key workerz; did you mean workers?"},
 		{"listen: x\nzzz: 3\n", "f:2:1: unknown key zzz; known keys: listen, workers, share, on, wait, keep, names, fields, peer, either, color"},
 		{"listen: x\nlisten: y\n", "f:2:1: listen is given twice, first at line 1; leave one of them out"},
-		{"listen: 80\nworkers: many\non: yes\nnames: one\n", `f:1:9: the number 80 stands where text is wanted; put it in quotes: "80"
-f:2:10: "many" stands where a number is wanted
-f:3:5: "yes" stands where a boolean is wanted; write true or false
-f:4:8: "one" stands where a list is wanted; write [one]`},
-		{"listen: no\n", `f:1:9: "no" stands where text is wanted; put it in quotes: "no"`},
-		{"listen: true\n", `f:1:9: the boolean true stands where text is wanted; put it in quotes: "true"`},
-		{"listen: 2027-03-01\n", `f:1:9: the date 2027-03-01 stands where text is wanted; put it in quotes: "2027-03-01"`},
-		{"listen:\n", "f:1:8: nothing stands where text is wanted; write a value, or leave the key out\nf:1:8: listen is missing; write where to listen"},
-		{"listen: {a: b}\n", "f:1:9: a map stands where text is wanted; write one value"},
-		{"listen: {\"fe80::\"}\n", "f:1:9: a map stands where text is wanted; YAML reads a colon at the end as a key: put the value in quotes"},
-		{"listen: x\nnames:\n- fe80::\n", "f:3:3: a map stands where text is wanted; YAML reads a colon at the end as a key: put the value in quotes"},
-		{"listen: !!binary x\n", `f:1:9: "x" stands where text is wanted; leave out !!binary`},
-		{"listen: !(a == b)\n", `f:1:9: "== b)" stands where text is wanted; YAML reads a word that begins with ! as a tag: put the entire value in single quotes: '!(a == b)'`},
-		{"listen: x\nnames:\n- a\n-\n", "f:4:2: nothing stands where an element of the list is wanted; write a value after the dash, or leave it out"},
-		{"listen: x\nworkers: \"3\"\n", `f:2:10: the text "3" stands where a whole number is wanted; write it without quotes`},
+		{"listen: 80\nworkers: many\non: yes\nnames: one\n", `f:1:9: the number 80 found where text is expected; put it in quotes: "80"
+f:2:10: "many" found where a number is expected
+f:3:5: "yes" found where a boolean is expected; write true or false
+f:4:8: "one" found where a list is expected; write [one]`},
+		{"listen: no\n", `f:1:9: "no" found where text is expected; put it in quotes: "no"`},
+		{"listen: true\n", `f:1:9: the boolean true found where text is expected; put it in quotes: "true"`},
+		{"listen: 2027-03-01\n", `f:1:9: the date 2027-03-01 found where text is expected; put it in quotes: "2027-03-01"`},
+		{"listen:\n", "f:1:8: nothing found where text is expected; write a value, or leave the key out\nf:1:8: listen is missing; write where to listen"},
+		{"listen: {a: b}\n", "f:1:9: a map found where text is expected; write one value"},
+		{"listen: {\"fe80::\"}\n", "f:1:9: a map found where text is expected; YAML reads a colon at the end as a key: put the value in quotes"},
+		{"listen: x\nnames:\n- fe80::\n", "f:3:3: a map found where text is expected; YAML reads a colon at the end as a key: put the value in quotes"},
+		{"listen: !!binary x\n", `f:1:9: "x" found where text is expected; leave out !!binary`},
+		{"listen: !(a == b)\n", `f:1:9: "== b)" found where text is expected; YAML reads a word that begins with ! as a tag: put the entire value in single quotes: '!(a == b)'`},
+		{"listen: x\nnames:\n- a\n-\n", "f:4:2: nothing found where an element of the list is expected; write a value after the dash, or leave it out"},
+		{"listen: x\nworkers: \"3\"\n", `f:2:10: the text "3" found where a whole number is expected; write it without quotes`},
 		{"listen: x\nworkers: 99999999999999999999\n", "f:2:10: 99999999999999999999 is out of range"},
-		{"listen: x\nworkers: 1.5\n", "f:2:10: the number 1.5 stands where a number is wanted"},
+		{"listen: x\nworkers: 1.5\n", "f:2:10: the number 1.5 found where a number is expected"},
 		{"workers: 101\n", "f:1:1: listen is missing; write where to listen\nf:1:10: 101 workers are too many; write at most 100"},
 		{"listen: x\nwait: 10\n", `f:2:7: "10" is no duration: the unit is missing; write 10s, 10m or 10h`},
 		{"listen: x\nwait: forever\n", "f:2:7: forever is not possible here; write how long, such as 24h"},
 		{"listen: x\npeer: {workers: 300, colour: red}\n", "f:2:7: listen is missing; write where to listen\nf:2:17: 300 workers are too many; write at most 100\nf:2:22: unknown key colour; did you mean color?"},
-		{"listen: x\nfields: [a]\n", "f:2:9: a list stands where a map is wanted; write {key: value}"},
-		{"- a\n", "f:1:1: a list stands where a map is wanted; known keys: listen, workers, share, on, wait, keep, names, fields, peer, either, color\nf:1:1: listen is missing; write where to listen"},
+		{"listen: x\nfields: [a]\n", "f:2:9: a list found where a map is expected; write {key: value}"},
+		{"- a\n", "f:1:1: a list found where a map is expected; known keys: listen, workers, share, on, wait, keep, names, fields, peer, either, color\nf:1:1: listen is missing; write where to listen"},
 		{"listen: x\n<<: {on: true}\n", "f:2:1: << (merging maps) is not read; write the keys out, or name a value with &name and repeat it with *name"},
-		{"listen: x\n? [a]\n: b\n", "f:2:3: a list stands where a key is wanted; a key is a plain word"},
+		{"listen: x\n? [a]\n: b\n", "f:2:3: a list found where a key is expected; a key is a plain word"},
 		{"listen: x\n---\nlisten: y\n", "f:2:1: a second document begins here; keep each document in a file of its own"},
 		{"", "f:1:1: listen is missing; write where to listen"},
 		{"listen: \"${HOME_ADDRESS}\"\n", "f:1:9: the environment variable HOME_ADDRESS is not set; set it, or write $${HOME_ADDRESS} for the text itself"},
@@ -193,8 +193,8 @@ func TestErrorsInOverridesNameTheirOrigin(t *testing.T) {
 		yamlfile.Override("wrkers", "1", "--set wrkers"))
 	const want = `--set list: there is no place names.7; an element of a list is named by its number, the first is 0
 --set names: a value is missing here, or a bracket above is not closed
---set names.1: a map stands where text is wanted; write one value
---set workers: "many" stands where a number is wanted
+--set names.1: a map found where text is expected; write one value
+--set workers: "many" found where a number is expected
 --set wrkers: unknown key wrkers; did you mean workers?`
 	if faults.Error() != want {
 		t.Errorf("%v\nwant\n%s", faults, want)
@@ -213,7 +213,7 @@ func TestWarningsAreKeptApart(t *testing.T) {
 func TestPlacesWithinAnotherFile(t *testing.T) {
 	var s server
 	faults := yamlfile.Decode("f", []byte("listen: x\non: 1\n"), &s, yamlfile.Within(10, 4))
-	if faults.Error() != "f:12:9: the number 1 stands where a boolean is wanted; write true or false" {
+	if faults.Error() != "f:12:9: the number 1 found where a boolean is expected; write true or false" {
 		t.Error(faults)
 	}
 }

@@ -62,7 +62,7 @@ func ParseCondition(text string) (Condition, error) {
 			// or begins another group: and binds more closely.
 			c.any = append(c.any, nil)
 		default:
-			return Condition{}, fmt.Errorf("condition %q: %q stands where and, or or the end is wanted", c.text, rest[0])
+			return Condition{}, fmt.Errorf("condition %q: %q found where and, or or the end is expected", c.text, rest[0])
 		}
 
 		words = rest[1:]
@@ -95,10 +95,10 @@ func parseComparison(words []string) (comparison, []string, error) {
 	c := comparison{figure: words[0], operator: words[1]}
 	base, known := baseOf(c.figure)
 	if !known {
-		return c, nil, fmt.Errorf("%q stands where a figure is wanted: refused, blocked, requests, keys or unread", c.figure)
+		return c, nil, fmt.Errorf("%q found where a figure is expected: refused, blocked, requests, keys or unread", c.figure)
 	}
 	if conditionOperators[c.operator] == nil {
-		return c, nil, fmt.Errorf("%q stands where an operator is wanted: > >= < <= == or !=", c.operator)
+		return c, nil, fmt.Errorf("%q found where an operator is expected: > >= < <= == or !=", c.operator)
 	}
 
 	number, rest := words[2], words[3:]
@@ -114,7 +114,7 @@ func parseComparison(words []string) (comparison, []string, error) {
 
 	value, ok := parseNumber(number)
 	if !ok {
-		return c, nil, fmt.Errorf("%q stands where a number is wanted: 10, 0.5 or 0.1%%", words[2])
+		return c, nil, fmt.Errorf("%q found where a number is expected: 10, 0.5 or 0.1%%", words[2])
 	}
 
 	c.number = value

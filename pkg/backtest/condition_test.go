@@ -52,21 +52,21 @@ func TestConditions(t *testing.T) {
 
 func TestConditionErrorsNameTheExpectedWords(t *testing.T) {
 	for text, wanted := range map[string]string{
-		"":                           `"" stands where a figure is wanted`,
-		"refusd > 1":                 `"refusd" stands where a figure`,
-		"refused":                    `"" stands where an operator`,
-		"refused 1":                  `"1" stands where an operator`,
-		"refused => 1":               `"=>" stands where an operator`,
-		"refused > many":             `"many" stands where a number`,
-		"refused > -1":               `"-1" stands where a number`,
-		"refused > 1e9":              `"1e9" stands where a number`,
-		"refused > %":                `"%" stands where a number`,
-		"refused > 1/3":              `"1/3" stands where a number`,
+		"":                           `"" found where a figure is expected`,
+		"refusd > 1":                 `"refusd" found where a figure`,
+		"refused":                    `"" found where an operator`,
+		"refused 1":                  `"1" found where an operator`,
+		"refused => 1":               `"=>" found where an operator`,
+		"refused > many":             `"many" found where a number`,
+		"refused > -1":               `"-1" found where a number`,
+		"refused > 1e9":              `"1e9" found where a number`,
+		"refused > %":                `"%" found where a number`,
+		"refused > 1/3":              `"1/3" found where a number`,
 		"keys > 1%":                  "keys cannot be compared with a percentage",
-		"refused > 1 unread > 1":     `"unread" stands where and, or or the end`,
-		"refused > 1 and":            `"" stands where a figure`,
-		"refused > 1 and or":         `"or" stands where a figure`,
-		"refused > 1 or unread > 1x": `"1x" stands where a number`,
+		"refused > 1 unread > 1":     `"unread" found where and, or or the end`,
+		"refused > 1 and":            `"" found where a figure`,
+		"refused > 1 and or":         `"or" found where a figure`,
+		"refused > 1 or unread > 1x": `"1x" found where a number`,
 	} {
 		if _, err := ParseCondition(text); err == nil || !strings.Contains(err.Error(), wanted) {
 			t.Errorf("%q: %v, want %s", text, err, wanted)

@@ -134,7 +134,7 @@ func (n *neverSpec) FromYAML(v yamlfile.Value) {
 	elements, ok := v.List()
 	if !ok {
 		if n.others = v.Text() == "others"; !n.others && !v.Faulty() {
-			v.Faultf("write a list of keys, or the word others", "%s where keys are wanted", v.Found())
+			v.Faultf("write a list of keys, or the word others", "%s where keys are expected", v.Found())
 		}
 		return
 	}
@@ -158,7 +158,7 @@ func (i *instantSpec) FromYAML(v yamlfile.Value) {
 	text, _ := v.Scalar()
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		v.Faultf("write it as 2026-03-01T12:00:00Z", "%s where a time is wanted", v.Found())
+		v.Faultf("write it as 2026-03-01T12:00:00Z", "%s where a time is expected", v.Found())
 	}
 	*i = instantSpec(t)
 }
@@ -180,7 +180,7 @@ func (m *momentSpec) FromYAML(v yamlfile.Value) {
 	}
 	offset, err := duration.Parse(text)
 	if err != nil || offset == duration.Forever {
-		v.Faultf("write 50s, counted from the start of the test, or 2026-03-01T12:00:50Z", "%s where a time is wanted", v.Found())
+		v.Faultf("write 50s, counted from the start of the test, or 2026-03-01T12:00:50Z", "%s where a time is expected", v.Found())
 	}
 	m.offset = offset
 }
@@ -215,7 +215,7 @@ func (r *repeatSpec) FromYAML(v yamlfile.Value) {
 		count, err = strconv.Atoi(words[0])
 	}
 	if !ok || err != nil || count < 1 || count > mostRepeats {
-		v.Faultf("write 11 every 5s, with at most 1000000 requests", "%s where a number of requests is wanted", v.Found())
+		v.Faultf("write 11 every 5s, with at most 1000000 requests", "%s where a number of requests is expected", v.Found())
 	}
 
 	r.count = count
@@ -228,7 +228,7 @@ type addressSpec netip.Addr
 func (a *addressSpec) FromYAML(v yamlfile.Value) {
 	ip, err := netip.ParseAddr(v.Text())
 	if err != nil && !v.Faulty() {
-		v.Faultf("write it as 203.0.113.7 or 2001:db8::7", "%s where an address is wanted", v.Found())
+		v.Faultf("write it as 203.0.113.7 or 2001:db8::7", "%s where an address is expected", v.Found())
 	}
 	*a = addressSpec(address.Plain(ip))
 }

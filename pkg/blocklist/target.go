@@ -36,7 +36,7 @@ func ParseTarget(text string) (scope, value string, err error) {
 	scope, value, found := strings.Cut(text, ":")
 	switch {
 	case !found:
-		return "", "", fmt.Errorf("%q is no address; write 203.0.113.7, 10.0.0.0/8, user:alice or host:example.org", text)
+		return "", "", fmt.Errorf("%q is no address, prefix or field; write 203.0.113.7, 10.0.0.0/8, user:alice or host:example.org", text)
 	case scope == scopeIP:
 		return parseAddressTarget(value)
 	case scope == scopeHost:

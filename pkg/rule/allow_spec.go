@@ -102,7 +102,7 @@ type untilSpec time.Time
 func (u *untilSpec) FromYAML(v yamlfile.Value) {
 	text, ok := v.Scalar()
 	if !ok {
-		v.Faultf("write a day, such as 2027-03-01", "%s where a time is wanted", v.Found())
+		v.Faultf("write a day, such as 2027-03-01", "%s where a time is expected", v.Found())
 		return
 	}
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {

@@ -107,7 +107,7 @@ type costSpec struct{ expressionSpec }
 func (c *costSpec) FromYAML(v yamlfile.Value) {
 	text, ok := v.Scalar()
 	if !ok {
-		v.Faultf("write a number, or an expression such as 'bytes / 1024'", "%s where a cost is wanted", v.Found())
+		v.Faultf("write a number, or an expression such as 'bytes / 1024'", "%s where a cost is expected", v.Found())
 		return
 	}
 
@@ -200,7 +200,7 @@ func (a *algorithmName) FromYAML(v yamlfile.Value) {
 func word(v yamlfile.Value, what string, words []string) int {
 	text, ok := v.Scalar()
 	if !ok {
-		v.Faultf("write "+strings.Join(words, ", "), "%s where one word is wanted", v.Found())
+		v.Faultf("write "+strings.Join(words, ", "), "%s where one word is expected", v.Found())
 		return -1
 	}
 	at := slices.Index(words, text)

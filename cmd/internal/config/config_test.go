@@ -134,7 +134,7 @@ func TestSettingsThatAreWrongSayWhereTheyCameFrom(t *testing.T) {
 		Set:     []string{"mode=shade", "mode", "log.lewel=info"},
 	})
 	for _, want := range []string{
-		`WEIR_KAFKA_HITS_PARTITIONS: "many" stands where a number is wanted`,
+		`WEIR_KAFKA_HITS_PARTITIONS: "many" found where a number is expected`,
 		`--set mode: "shade" is not known here; write one of enforce, shadow`,
 		`--set mode: a setting is a key, = and a value; write --set aggregator.hot_keys=10000`,
 		`unknown key lewel; did you mean level?`,

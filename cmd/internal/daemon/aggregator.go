@@ -24,7 +24,7 @@ import (
 // Aggregator is the part that counts.
 var Aggregator = Part{
 	Name:  "aggregator",
-	About: "counts the hits in Kafka, exactly and once, and publishes who broke a limit.",
+	About: "counts the hits in Kafka, each exactly once, and publishes the keys that broke a limit.",
 	Admin: func(c *config.Config) (address, keys string) { return c.Aggregator.Listen, c.Aggregator.Keys },
 	Open: func(ctx context.Context, p *Process) (Running, error) {
 		c := p.Config

@@ -18,7 +18,7 @@ import (
 // Collector is the part that reads requests.
 var Collector = Part{
 	Name:  "collector",
-	About: "reads requests from logs and events, and sends the hits that rules count to Kafka, each once.",
+	About: "reads requests from log files, topics, HTTP and syslog, and sends those that the rules count to Kafka.",
 	Admin: func(c *config.Config) (address, keys string) { return c.Collector.Listen, c.Collector.Keys },
 	Open: func(ctx context.Context, p *Process) (Running, error) {
 		hits := HitsTopic(p.Config)

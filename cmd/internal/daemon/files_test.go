@@ -52,7 +52,7 @@ func TestKeysAreReadAgainWhileTheRulesHaveErrors(t *testing.T) {
 		t.Errorf("the other key: %d", got)
 	}
 	p.write("keys.yaml", "keys: faulty\n")
-	p.await("seen as faulty", func() bool { return strings.Contains(p.heard.String(), "where a list of keys is wanted") })
+	p.await("seen as faulty", func() bool { return strings.Contains(p.heard.String(), "where a list of keys is expected") })
 	if got := p.getWith("kept", "/status"); got != 200 {
 		t.Errorf("with a faulty file: %d", got)
 	}

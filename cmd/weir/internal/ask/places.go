@@ -27,7 +27,7 @@ type Flags struct {
 func (f *Flags) Add(c *cobra.Command) {
 	f.Live.Add(c)
 	c.Flags().StringVar(&f.url, "url", "", "ask the enforcer at `URL` (default $WEIR_URL, ~/.config/weir/client.yaml, then the one on this machine)")
-	c.Flags().StringVar(&f.keyFile, "key-file", "", "send the API key in `FILE` (default $WEIR_KEY_FILE; its socket needs none)")
+	c.Flags().StringVar(&f.keyFile, "key-file", "", "send the API key in `FILE` (default $WEIR_KEY_FILE; the enforcer's socket needs none)")
 }
 
 // A place is an address at which an enforcer may listen.

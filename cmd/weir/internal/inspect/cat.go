@@ -47,7 +47,8 @@ itself.`,
 		RunE:      func(c *cobra.Command, args []string) error { return cat.run(c, args[0]) },
 	}
 	cat.live.Add(c)
-	c.Flags().IntVar(&cat.partition, "partition", -1, "show partition `N` only (default all)")
+	c.Flags().IntVar(&cat.partition, "partition", -1, "show partition `N` only")
+	c.Flags().Lookup("partition").DefValue = "all"
 	c.Flags().StringVar(&cat.from, "from", "earliest", "begin at `WHERE`: earliest, latest, an offset, or 25h before now")
 	c.Flags().BoolVar(&cat.follow, "follow", false, "continue with new records until interrupted")
 	cat.output.Add(c, "text", "json", "plain")
@@ -58,7 +59,7 @@ func oneTopic(c *cobra.Command, args []string) error {
 	if len(args) == 1 && (args[0] == daemon.Hits || args[0] == daemon.Blocklist) {
 		return nil
 	}
-	return exit.Wrongf("cat needs one of hits and blocklist; for example: %s", command.Example(c))
+	return exit.Wrongf("cat needs one word, hits or blocklist; for example: %s", command.Example(c))
 }
 
 func (cat *catCommand) run(c *cobra.Command, what string) error {

@@ -240,7 +240,7 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 
 // orderText shows a manual entry.
 func (w *catWriter) orderText(offset int64, e *shown.Entry) {
-	w.printf("%d  %s  %s  from %s %s, %s", offset, e.Order, e.Target(), backtest.Instant(e.From), e.UntilText(), e.WhyText())
+	w.printf("%d  %s  %s  from %s %s, %s", offset, shown.Kind(e.Order), e.Target(), backtest.Instant(e.From), e.UntilText(), e.WhyText())
 	if e.Ended != 0 {
 		w.printf(", ended %s", backtest.Instant(e.Ended))
 	}

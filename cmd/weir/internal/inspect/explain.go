@@ -209,7 +209,7 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	}
 
 	for _, order := range x.Orders {
-		fmt.Fprintf(&b, "Manual entry: %s %s, %s, %s.\n", order.Order, order.Target(), order.UntilText(), order.WhyText())
+		fmt.Fprintf(&b, "Manual entry: %s %s, %s, %s.\n", shown.Kind(order.Order), order.Target(), order.UntilText(), order.WhyText())
 	}
 	if x.Next != "" {
 		fmt.Fprintf(&b, "There are more entries: weir list %s shows all.\n", output.Printable(x.Key))

@@ -34,10 +34,10 @@ func newBacktest(version string) *cobra.Command {
 		Short: "Run rules over logs: which keys would have been blocked, when, by which limit",
 		Long: `Backtest runs rules over logs and shows which keys would have been blocked, when first, and by which limit.
 
-It reads plain, .gz and .zst files, or standard input (-). Several files, such as a rotated set, may be named in any
+It reads plain, .gz, .zst and .bz2 files, or standard input (-). Several files, such as a rotated set, may be named in any
 order; lines out of order by up to --late change nothing. Lines that could not be read are counted by reason.
 
-The exit code is 3 when --fail-if holds, or when a key of --never would have been blocked.`,
+The exit code is 3 when the condition of --fail-if is true, or when a key of --never would have been blocked.`,
 		Example: `  weir backtest --limit 10/min --limit 100/hour access.log
   weir backtest --rules rules.yaml --html report.html access.log access.log.*.gz
   weir backtest --rules rules.yaml --against old-rules.yaml access.log
@@ -54,7 +54,7 @@ The exit code is 3 when --fail-if holds, or when a key of --never would have bee
 	flags.StringVar(&b.late, "late", "10m", "count lines that are out of order by up to `DURATION`")
 	flags.StringSliceVar(&b.algorithms, "algorithms", nil, "run under each of `NAMES` side by side: all, or sliding,fixed,...")
 	flags.StringVar(&b.against, "against", "", "compare with the rules of `FILE`, for example the active ones")
-	flags.StringVar(&b.failIf, "fail-if", "", "end with exit code 3 if `CONDITION` holds: 'refused > 0.1%'")
+	flags.StringVar(&b.failIf, "fail-if", "", "end with exit code 3 if `CONDITION` is true: 'refused > 0.1%'")
 	flags.StringVar(&b.never, "never", "", "end with exit code 3 if a key of `FILE`, one a line, would be blocked")
 	flags.StringVar(&b.html, "html", "", "write a page with plots to `FILE`")
 	b.output.Add(c, "text", "json", "plain")

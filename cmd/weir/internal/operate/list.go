@@ -230,7 +230,7 @@ func (w *listWriter) add(e *shown.Entry) error {
 
 	if !w.wanted(e) {
 		if w.form == "text" && !e.Blocks() && !w.shadow && len(w.orders) < maxShownOrders {
-			w.orders = append(w.orders, listLine{e.Order.String(), e.Key, listRow(e)})
+			w.orders = append(w.orders, listLine{shown.Kind(e.Order), e.Key, listRow(e)})
 			w.count++
 		}
 		return nil
@@ -300,7 +300,7 @@ func (w *listWriter) tables(rows []string) error {
 func listRow(e *shown.Entry) string {
 	rule := e.Rule
 	if !e.Blocks() {
-		rule = e.Order.String()
+		rule = shown.Kind(e.Order)
 	}
 	until := "-"
 	if e.Until != blocklist.Never {

@@ -58,11 +58,19 @@ func (e *Entry) WhyText() string {
 	return text
 }
 
-// Event names an event as the topic events does; for a manual entry it is the kind of the entry.
+// Kind names a manual entry by the command that makes it.
+func Kind(of blocklist.Kind) string {
+	if of == blocklist.OrderPardon {
+		return "unblock"
+	}
+	return of.String()
+}
+
+// Event names an event as the topic events does; for a manual entry it is the command that made it.
 func Event(what string, order blocklist.Kind) string {
 	switch {
 	case what == blocklist.EventOrdered && order != 0:
-		return order.String()
+		return Kind(order)
 	case what == blocklist.EventLifted && order == blocklist.OrderPause:
 		return "resumed"
 	}
