@@ -55,7 +55,7 @@ bench: ## measure what docs/benchmarks.md says
 bench-peers: ## measure Weir beside what people use today, on the same log, and make a table of it; takes long
 	@set -o pipefail; { \
 		go test -run '^$$' -bench 'Peers/(weir|gawk)' -benchtime 1x -count 3 -v ./test/bench && \
-		go test -run '^$$' -bench 'Peers/(goaccess|fail2ban|crowdsec)|FileToBlocklist|River' -benchtime 1x -timeout 60m -v ./test/bench; \
+		go test -run '^$$' -bench 'Peers/(goaccess|fail2ban|crowdsec)|FileToBlocklist' -benchtime 1x -timeout 60m -v ./test/bench; \
 	} | go run ./test/bench/table
 
 .PHONY: e2e
@@ -67,8 +67,9 @@ latency: ## from the line that breaks a limit to the first refusal: histograms a
 	WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench Latency -benchtime 1x -timeout 30m -v ./test/e2e
 
 .PHONY: bench-river
-bench-river: ## from a file, and from a topic, to the blocklist: lines/s and CPU seconds per million, by part
-	WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench 'FileToBlocklist|River/weir$$' -benchtime 1x -timeout 30m -v ./test/bench
+bench-river: ## from a topic to the blocklist, next to a job of Kafka Streams, and from a file; makes tables; takes long
+	@set -o pipefail; WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench 'FileToBlocklist|River/.*/.*/(weir|streams)$$' -benchtime 1x -timeout 120m -v ./test/bench | \
+		go run ./test/bench/table
 
 .PHONY: crash
 crash: ## kill every part KILLS (50) times, and aggregators for FIRE (240) seconds over 5 M hits, on real Kafka and Redis

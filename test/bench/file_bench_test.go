@@ -204,7 +204,7 @@ func (w *system) compare(b *testing.B) {
 	found, wrong := 0, 0
 	for client := range w.truth.times {
 		switch refused := w.refuses(client); {
-		case refused && w.truth.offenders[client]:
+		case refused && w.truth.offenders[client] != 0:
 			found++
 		case refused:
 			wrong++

@@ -14,9 +14,10 @@ import (
 
 // A peer is a program that reads a log of the combined format from a file, and may name offenders.
 type peer struct {
-	name  string
-	lines int // from the beginning of the log; fewer for those that take long
-	read  func(b *testing.B, folder, log string) (reading, map[string]bool)
+	name   string
+	lines  int // from the beginning of the log; fewer for those that take long
+	limits []limit
+	read   func(b *testing.B, folder, log string) (reading, map[string]bool)
 }
 
 // A reading is the cost of reading the log.
@@ -28,14 +29,17 @@ type reading struct {
 const (
 	peerLines     = 3_000_000
 	slowPeerLines = 50_000
+	tunedLines    = 200_000
 )
 
 var peers = []peer{
-	{"weir", peerLines, readWithWeir},
-	{"gawk", peerLines, readWithGawk},
-	{"goaccess", 1_000_000, readWithGoAccess},
-	{"fail2ban", slowPeerLines, readWithFail2ban},
-	{"crowdsec", slowPeerLines, readWithCrowdSec},
+	{"weir", peerLines, threeLimits, readWithWeir},
+	{"gawk", peerLines, threeLimits, readWithGawk},
+	{"goaccess", 1_000_000, threeLimits, readWithGoAccess},
+	{"fail2ban", slowPeerLines, threeLimits, fail2ban(threeLimits)},
+	{"fail2ban-tuned", tunedLines, threeLimits[:1], fail2ban(threeLimits[:1], "--tuned")},
+	{"crowdsec", slowPeerLines, threeLimits, crowdSec(threeLimits, debianParsers)},
+	{"crowdsec-tuned", tunedLines, threeLimits[:1], crowdSec(threeLimits[:1], tunedParsers)},
 }
 
 // BenchmarkPeers has programs that people use today read the log of the river's site, or its beginning, and compares
@@ -44,31 +48,31 @@ var peers = []peer{
 func BenchmarkPeers(b *testing.B) {
 	folder := b.TempDir()
 	begin := beginFor(peerLines)
-	truths := map[int]*textbook{}
 	for _, p := range peers {
+		var truth *textbook
 		b.Run(p.name, func(b *testing.B) {
 			log := filepath.Join(folder, fmt.Sprintf("%d.log", p.lines))
-			if truths[p.lines] == nil {
-				truths[p.lines] = writeSite(b, log, p.lines, begin)
+			if truth == nil {
+				truth = writeSite(b, log, p, begin)
 			}
 			for b.Loop() {
 				took, said := p.read(b, b.TempDir(), log)
 				took.report(b, p.lines)
-				truths[p.lines].report(b, said)
+				truth.report(b, said)
 			}
 		})
 	}
 }
 
-func writeSite(b *testing.B, path string, lines int, begin time.Time) *textbook {
+func writeSite(b *testing.B, path string, p peer, begin time.Time) *textbook {
 	b.Helper()
 	file, err := os.Create(path)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer file.Close()
-	truth, site, buffer := newTextbook(), newSite(riverClients, begin), bufio.NewWriterSize(file, 1<<20)
-	for range lines {
+	truth, site, buffer := newTextbookOf(p.limits), newSite(riverClients, begin), bufio.NewWriterSize(file, 1<<20)
+	for range p.lines {
 		text, client, at := site.line()
 		truth.add(client, at)
 		buffer.WriteString(text + "\n")
@@ -93,7 +97,7 @@ func (t *textbook) report(b *testing.B, said map[string]bool) {
 	}
 	found, wrong := 0, 0
 	for who := range said {
-		if t.offenders[who] {
+		if t.offenders[who] != 0 {
 			found++
 		} else {
 			wrong++

@@ -12,22 +12,23 @@ import (
 	"weir/test/port"
 )
 
-// readWithCrowdSec has CrowdSec replay the log with Debian's parsers for nginx and a leaky bucket for each limit. It
-// runs in a folder of its own, with its local API (to which it sends alerts) on a free port and without the central
-// one.
-func readWithCrowdSec(b *testing.B, folder, log string) (reading, map[string]bool) {
-	root := debian(b, "crowdsec", "usr/bin/crowdsec")
-	layOutCrowdSec(b, root, folder)
-	config := filepath.Join(folder, "config.yaml")
-	if said, err := exec.Command(filepath.Join(root, "usr/bin/cscli"), "-c", config, "machines", "add", "bench", "-p", crowdSecPassword, "-f", os.DevNull).CombinedOutput(); err != nil {
-		b.Fatalf("cscli: %v\n%s", err, said)
+// crowdSec has CrowdSec replay the log with parsers and a leaky bucket for each limit. It runs in a folder of its own,
+// with its local API (to which it sends alerts) on a free port and without the central one.
+func crowdSec(limits []limit, parsers func(b *testing.B, root string) map[string]string) func(b *testing.B, folder, log string) (reading, map[string]bool) {
+	return func(b *testing.B, folder, log string) (reading, map[string]bool) {
+		root := debian(b, "crowdsec", "usr/bin/crowdsec")
+		layOutCrowdSec(b, root, folder, limits, parsers(b, root))
+		config := filepath.Join(folder, "config.yaml")
+		if said, err := exec.Command(filepath.Join(root, "usr/bin/cscli"), "-c", config, "machines", "add", "bench", "-p", crowdSecPassword, "-f", os.DevNull).CombinedOutput(); err != nil {
+			b.Fatalf("cscli: %v\n%s", err, said)
+		}
+		took, _, logged := read(b, child(folder, filepath.Join(root, "usr/bin/crowdsec"), "-c", config, "-no-capi", "-dsn", "file://"+log, "-type", "nginx"))
+		blocked := map[string]bool{}
+		for _, performed := range alert.FindAllStringSubmatch(logged, -1) {
+			blocked[performed[1]] = true
+		}
+		return took, blocked
 	}
-	took, _, logged := read(b, child(folder, filepath.Join(root, "usr/bin/crowdsec"), "-c", config, "-no-capi", "-dsn", "file://"+log, "-type", "nginx"))
-	blocked := map[string]bool{}
-	for _, performed := range alert.FindAllStringSubmatch(logged, -1) {
-		blocked[performed[1]] = true
-	}
-	return took, blocked
 }
 
 var alert = regexp.MustCompile(`Ip (\S+) performed 'weir/`)
@@ -58,7 +59,45 @@ cache_size: 1
 labels: {remediation: true}
 `
 
-func layOutCrowdSec(b *testing.B, root, folder string) {
+// debianParsers are those of Debian's package that know the log.
+func debianParsers(b *testing.B, root string) map[string]string {
+	b.Helper()
+	parsers := map[string]string{}
+	for _, parser := range []string{"s00-raw/crowdsecurity/syslog-logs.yaml", "s01-parse/crowdsecurity/nginx-logs.yaml", dateParser} {
+		text, err := os.ReadFile(filepath.Join(root, "usr/share/crowdsec/hub/parsers", parser))
+		if err != nil {
+			b.Skipf("crowdsec is not measured: its parsers are missing: %v", err)
+		}
+		parsers[strings.Replace(parser, "crowdsecurity/", "", 1)] = string(text)
+	}
+	return parsers
+}
+
+const dateParser = "s02-enrich/crowdsecurity/dateparse-enrich.yaml"
+
+// tunedParsers take only what a limit by address needs from a line, the address and the time, and try nothing else.
+func tunedParsers(b *testing.B, root string) map[string]string {
+	b.Helper()
+	date, err := os.ReadFile(filepath.Join(root, "usr/share/crowdsec/hub/parsers", dateParser))
+	if err != nil {
+		b.Skipf("crowdsec is not measured: its parsers are missing: %v", err)
+	}
+	return map[string]string{"s01-parse/line.yaml": lineParser, "s02-enrich/date.yaml": string(date)}
+}
+
+const lineParser = `
+name: weir/line
+filter: "true"
+onsuccess: next_stage
+pattern_syntax: {ADDRESS: '[0-9a-fA-F.:]+', BRACKETED: '[^]]+'}
+grok: {pattern: '^%{ADDRESS:address} [^ ]+ [^ ]+ .%{BRACKETED:time}', apply_on: Line.Raw}
+statics:
+  - {meta: log_type, value: http_access-log}
+  - {meta: source_ip, expression: evt.Parsed.address}
+  - {target: evt.StrTime, expression: evt.Parsed.time}
+`
+
+func layOutCrowdSec(b *testing.B, root, folder string, limits []limit, parsers map[string]string) {
 	b.Helper()
 	address := port.Reserve(b, "127.0.0.1")
 	files := map[string]string{
@@ -70,16 +109,12 @@ func layOutCrowdSec(b *testing.B, root, folder string) {
 		"hub/.index.json": `{"collections": {}, "parsers": {}, "postoverflows": {}, "scenarios": {}}`,
 		"data/empty":      "",
 	}
-	for i, l := range threeLimits {
+	for i, l := range limits {
 		name := fmt.Sprintf("limit-%d", i+1)
 		files["scenarios/"+name+".yaml"] = fmt.Sprintf(crowdSecScenario, name, l.hits, float64(l.millis)/1000/float64(l.hits))
 	}
-	for _, parser := range []string{"s00-raw/crowdsecurity/syslog-logs.yaml", "s01-parse/crowdsecurity/nginx-logs.yaml", "s02-enrich/crowdsecurity/dateparse-enrich.yaml"} {
-		text, err := os.ReadFile(filepath.Join(root, "usr/share/crowdsec/hub/parsers", parser))
-		if err != nil {
-			b.Skipf("crowdsec is not measured: its parsers are missing: %v", err)
-		}
-		files["parsers/"+strings.Replace(parser, "crowdsecurity/", "", 1)] = string(text)
+	for name, text := range parsers {
+		files["parsers/"+name] = text
 	}
 	for name, text := range files {
 		path := filepath.Join(folder, name)

@@ -42,21 +42,24 @@ func readWithGoAccess(b *testing.B, folder, log string) (reading, map[string]boo
 	return took, nil
 }
 
-// readWithFail2ban has fail2ban's filter and its count of failures read the log once for each limit, as a jail each
-// would. Its server treats old lines as current or leaves them out, so the clock is that of the lines here.
-func readWithFail2ban(b *testing.B, folder, log string) (reading, map[string]bool) {
-	root := debian(b, "fail2ban", "usr/bin/fail2ban-server")
-	script, err := filepath.Abs("peers/replay.py")
-	if err != nil {
-		b.Fatal(err)
+// fail2ban has fail2ban's filter and its count of failures read the log once for each limit, as a jail each would. Its
+// server treats old lines as current or leaves them out, so the clock is that of the lines here.
+func fail2ban(limits []limit, options ...string) func(b *testing.B, folder, log string) (reading, map[string]bool) {
+	return func(b *testing.B, folder, log string) (reading, map[string]bool) {
+		root := debian(b, "fail2ban", "usr/bin/fail2ban-server")
+		script, err := filepath.Abs("peers/replay.py")
+		if err != nil {
+			b.Fatal(err)
+		}
+		command := child(folder, "python3", append([]string{script}, options...)...)
+		command.Args = append(command.Args, log)
+		for _, l := range limits {
+			command.Args = append(command.Args, fmt.Sprintf("%d/%d", l.hits, l.millis/1000))
+		}
+		command.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(root, "usr/lib/python3/dist-packages"), "PYTHONDONTWRITEBYTECODE=1")
+		took, said, _ := read(b, command)
+		return took, words(said)
 	}
-	command := child(folder, "python3", script, log)
-	for _, l := range threeLimits {
-		command.Args = append(command.Args, fmt.Sprintf("%d/%d", l.hits, l.millis/1000))
-	}
-	command.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(root, "usr/lib/python3/dist-packages"), "PYTHONDONTWRITEBYTECODE=1")
-	took, said, _ := read(b, command)
-	return took, words(said)
 }
 
 // debian returns the folder of a Debian package's files: / when its program is installed, else the cache folder, into

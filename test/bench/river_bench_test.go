@@ -15,14 +15,12 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
-	"weir/pkg/blocklist"
-	"weir/test/port"
+	"weir/pkg/hit"
 )
 
 const (
 	riverPartitions = 8
 	riverClients    = 100_000
-	riverLines      = 4_000_000
 	linesTopic      = "lines"
 )
 
@@ -35,10 +33,10 @@ type contender struct {
 // running is a started contender.
 type running struct {
 	processes []*process
-	groups    string                    // the prefix of its groups' names
-	topics    []string                  // that these read
-	out       string                    // the topic of its verdicts
-	offender  func(kafka.Record) string // of a verdict; empty if the record is not one
+	groups    string                                                   // the prefix of its groups' names
+	topics    []string                                                 // that these read
+	out       string                                                   // the topic of its verdicts
+	offender  func(kafka.Record) (client string, at int64, valid bool) // of a verdict, and the second of the break
 	busy      busy
 	redis     *redistest.Server // with its counts, if any
 }
@@ -52,29 +50,59 @@ type process struct {
 
 var contenders = []contender{
 	{"weir", startWeir},
-	{"streams-ring", streams("ring", "at_least_once")},
-	{"streams-ring-exactly-once", streams("ring", "exactly_once_v2")},
-	{"streams-ring-uncached", streams("ring-uncached", "at_least_once")},
-	{"streams-tumbling", streams("tumbling", "at_least_once")},
+	{"streams", streams("at_least_once")},
+	{"streams-exactly-once", streams("exactly_once_v2")},
 }
 
-// BenchmarkRiver has each contender read the lines of the same site from a topic of a real Kafka, from the beginning:
-// first a million at a time until the Java parts have been compiled, as in a cluster in use, seven million at most;
-// then four million while the processor time of its processes is measured. It reports the cost of a million lines, the
-// memory at the end, how many of a textbook's offenders were found, and how much was still compiled during the
-// measurement:
+// A riverLog is the log of a site, and how many of its lines are read from the start, and again when all is warm.
+type riverLog struct {
+	name  string
+	lines int
+	open  func(b *testing.B, lines int) (line func() (text, client string, at time.Time))
+}
+
+var riverLogs = []riverLog{
+	{"site", 4_000_000, func(_ *testing.B, lines int) func() (string, string, time.Time) {
+		return newSite(riverClients, beginFor(lines)).line
+	}},
+	{"sparse", 4_800_000, func(_ *testing.B, lines int) func() (string, string, time.Time) {
+		return newSparse(beginFor(lines).Add(-sparseRamp)).line
+	}},
+	{"real", 4_800_000, func(b *testing.B, lines int) func() (string, string, time.Time) {
+		path := os.Getenv("WEIR_SITE_LOG")
+		if path == "" {
+			b.Skip("WEIR_SITE_LOG names no log")
+		}
+		return newReplay(b, path, lines).line
+	}},
+}
+
+// BenchmarkRiver has each contender read the lines of the same log from a topic of a real Kafka, from the beginning.
+// The lines have their client as their key, and a client's lines are in one partition; or they have no key, and
+// alternate between the partitions.
 //
-//	go test -run '^$' -bench River -benchtime 1x -timeout 60m ./test/bench
+// It measures twice: from the start of the contender's processes, in a Kafka that is new too; and when these are warm.
+// In between they read a million lines at a time until Java's compilers have hardly any work, three million at most. It
+// reports the processor time of a million lines (of the contender, of Kafka, of Redis, and of all together), the memory
+// at the end, how many of a textbook's offenders were found, how many of them with the second in which the textbook
+// sees their first break, and how much was still compiled during the measurement:
 //
-// WEIR_SITE_LOG may name a real log of the combined format, packed with gzip, that is replayed in place of the site's.
+//	go test -run '^$' -bench River -benchtime 1x -timeout 90m ./test/bench
+//
+// With -short it reads a twentieth of the lines, to see whether all works. WEIR_SITE_LOG may name a real log of the
+// combined format, packed with gzip, that is replayed too.
 func BenchmarkRiver(b *testing.B) {
-	for _, c := range contenders {
-		b.Run(c.name, func(b *testing.B) {
-			r := newRiver(b)
-			for b.Loop() {
-				r.measure(b, c)
+	for _, log := range riverLogs {
+		for _, keyed := range []bool{false, true} {
+			for _, c := range contenders {
+				b.Run(log.name+map[bool]string{false: "/unkeyed/", true: "/keyed/"}[keyed]+c.name, func(b *testing.B) {
+					r := newRiver(b, log, keyed)
+					for b.Loop() {
+						r.measure(b, c)
+					}
+				})
 			}
-		})
+		}
 	}
 }
 
@@ -84,16 +112,26 @@ type river struct {
 	client   *kafka.Client
 	producer *kafka.Producer
 	line     func() (text, client string, at time.Time) // the next one
+	lines    int                                        // of a measurement
+	keyed    bool
 	truth    *textbook
-	next     int // partition
+	batches  [riverPartitions][]kafka.Message // that are not full yet
+	filled   int                              // lines so far
 }
 
-func newRiver(b *testing.B) *river {
+func newRiver(b *testing.B, log riverLog, keyed bool) *river {
 	b.Helper()
-	cluster := kafkatest.Real(b, kafkatest.Options{Measured: true, MemoryMiB: 1024})
-	r := &river{cluster: cluster, client: kafkatest.Client(b, kafka.Config{Brokers: cluster.Addresses(), Create: true}), truth: newTextbook(),
-		line: riverLine(b)}
-	topics := []kafka.Topic{{Name: linesTopic, Partitions: riverPartitions, Settings: map[string]string{"cleanup.policy": "delete"}}, {Name: "offenders", Partitions: 1, Settings: map[string]string{"cleanup.policy": "delete"}}}
+	lines := log.lines
+	if testing.Short() {
+		lines /= 20
+	}
+	r := &river{lines: lines, keyed: keyed, truth: newTextbook(), line: log.open(b, 2*lines+(topicWarm-1)*warmLines)}
+	r.cluster = kafkatest.Real(b, kafkatest.Options{Measured: true, MemoryMiB: 1024})
+	r.client = kafkatest.Client(b, kafka.Config{Brokers: r.cluster.Addresses(), Create: true})
+	topics := []kafka.Topic{
+		{Name: linesTopic, Partitions: riverPartitions, Settings: map[string]string{"cleanup.policy": "delete", "compression.type": "lz4"}},
+		{Name: "offenders", Partitions: 1, Settings: map[string]string{"cleanup.policy": "delete"}},
+	}
 	if err := r.client.EnsureTopics(b.Context(), topics...); err != nil {
 		b.Fatal(err)
 	}
@@ -102,60 +140,91 @@ func newRiver(b *testing.B) *river {
 	return r
 }
 
-// riverLine returns one line after another of the log that is read.
-func riverLine(b *testing.B) func() (text, client string, at time.Time) {
-	lines := warmSteps*warmLines + riverLines
-	if path := os.Getenv("WEIR_SITE_LOG"); path != "" {
-		return newReplay(b, path, lines).line
-	}
-	return newSite(riverClients, beginFor(lines)).line
-}
-
-// fill writes lines without keys, a thousand to a partition in turn, as shippers do.
+// fill writes lines, a thousand to a partition at a time, as shippers do.
 func (r *river) fill(b *testing.B, lines int) {
 	b.Helper()
 	written := make(chan error, lines)
-	for range lines / 1000 {
-		messages := make([]kafka.Message, 1000)
-		for i := range messages {
-			text, client, at := r.line()
-			r.truth.add(client, at)
-			messages[i] = kafka.Message{Partition: r.next, Value: []byte(text), Done: func(_ int64, err error) { written <- err }}
+	for range lines {
+		text, client, at := r.line()
+		if at.After(time.Now()) {
+			b.Fatal("a line is ahead of the clock: ", text)
 		}
-		r.next = (r.next + 1) % riverPartitions
-		if err := r.producer.Send(b.Context(), messages...); err != nil {
-			b.Fatal(err)
+		r.truth.add(client, at)
+		m := kafka.Message{Partition: r.filled / 1000 % riverPartitions, Value: []byte(text), Done: func(_ int64, err error) { written <- err }}
+		if r.keyed {
+			m.Key, m.Partition = []byte(client), hit.Partition("", []byte(client), riverPartitions)
+		}
+		r.filled++
+		if r.batches[m.Partition] = append(r.batches[m.Partition], m); len(r.batches[m.Partition]) == 1000 {
+			r.send(b, m.Partition)
 		}
 	}
-	for range lines / 1000 * 1000 {
+
+	for p := range r.batches {
+		r.send(b, p)
+	}
+	for range lines {
 		if err := <-written; err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
+func (r *river) send(b *testing.B, partition int) {
+	b.Helper()
+	if err := r.producer.Send(b.Context(), r.batches[partition]...); err != nil {
+		b.Fatal(err)
+	}
+	r.batches[partition] = nil
+}
+
 func (r *river) measure(b *testing.B, c contender) {
-	r.fill(b, warmLines)
+	r.fill(b, r.lines)
+	kafkaBefore := r.cluster.CPU() - r.cluster.Compiling()
 	started := c.start(b, r)
 	defer started.stop()
-	r.warm(b, started)
 	r.await(b, started)
-	before := started.processorSeconds(b)
-	r.fillAhead(b, started, riverLines)
-	started.busy = busy{at: time.Now(), used: before}
+
+	// What Kafka compiles is no cost of the contender's start.
+	start := costs{started.processorSeconds(b), (r.cluster.CPU() - r.cluster.Compiling() - kafkaBefore).Seconds(), started.redisSeconds(b)}
+	start.report(b, r.lines, "start-")
+	b.ReportMetric(float64(r.lines)/started.busy.took.Seconds(), "start-lines/s")
+
+	if !testing.Short() {
+		r.warm(b, started)
+	}
+	before := r.costs(b, started)
+	r.fillAhead(b, started, r.lines)
+	before.kafka = r.cluster.CPU().Seconds()
 	compiledBefore := started.compiling(r.cluster)
-	kafkaBefore, redisBefore := r.cluster.CPU().Seconds(), started.redisSeconds(b)
+	started.busy = busy{at: time.Now(), used: before.own}
 	r.await(b, started)
-	used := started.processorSeconds(b) - before
+	r.costs(b, started).minus(before).report(b, r.lines, "")
+	b.ReportMetric(float64(r.lines)/started.busy.took.Seconds(), "lines/s")
 	b.ReportMetric((started.compiling(r.cluster) - compiledBefore).Seconds(), "compiler-cpu-s")
-	b.ReportMetric(riverLines/started.busy.took.Seconds(), "lines/s")
-	b.ReportMetric(used/riverLines*1e6, "cpu-s/million")
-	b.ReportMetric((r.cluster.CPU().Seconds()-kafkaBefore)/riverLines*1e6, "kafka-cpu-s/million")
-	b.ReportMetric((started.redisSeconds(b)-redisBefore)/riverLines*1e6, "redis-cpu-s/million")
 	b.ReportMetric(started.memoryMiB(b), "MiB")
-	found, wrong := r.offenders(b, started)
-	b.ReportMetric(100*float64(found)/float64(len(r.truth.offenders)), "%found")
-	b.ReportMetric(float64(wrong), "wrong")
+	b.ReportMetric(started.redisMiB(b), "redis-MiB")
+	r.compare(b, started)
+}
+
+// costs are seconds of processors.
+type costs struct{ own, kafka, redis float64 }
+
+func (r *river) costs(b *testing.B, c *running) costs {
+	b.Helper()
+	return costs{c.processorSeconds(b), r.cluster.CPU().Seconds(), c.redisSeconds(b)}
+}
+
+func (c costs) minus(o costs) costs {
+	return costs{c.own - o.own, c.kafka - o.kafka, c.redis - o.redis}
+}
+
+func (c costs) report(b *testing.B, lines int, when string) {
+	each := 1e6 / float64(lines)
+	b.ReportMetric(c.own*each, when+"cpu-s/million")
+	b.ReportMetric(c.kafka*each, when+"kafka-cpu-s/million")
+	b.ReportMetric(c.redis*each, when+"redis-cpu-s/million")
+	b.ReportMetric((c.own+c.kafka+c.redis)*each, when+"all-cpu-s/million")
 }
 
 // await returns when the groups have read all lines.
@@ -201,33 +270,49 @@ func (r *river) caughtUp(b *testing.B, c *running) bool {
 	return len(groups) > 0
 }
 
-// offenders is how many of the truth's offenders a contender has found, and how many others.
-func (r *river) offenders(b *testing.B, c *running) (found, wrong int) {
+// compare reports how many of the truth's offenders a contender has found, how many others, and how many of those that
+// it found with the right second.
+func (r *river) compare(b *testing.B, c *running) {
+	b.Helper()
+	found, timed, wrong := 0, 0, 0
+	for client, at := range r.offenders(b, c) {
+		switch r.truth.offenders[client] {
+		case 0:
+			wrong++
+		case at:
+			timed++
+			found++
+		default:
+			b.Logf("%s: %d is not its first break, which is of %d", client, at, r.truth.offenders[client])
+			found++
+		}
+	}
+	b.ReportMetric(100*float64(found)/float64(len(r.truth.offenders)), "%found")
+	b.ReportMetric(100*float64(timed)/float64(len(r.truth.offenders)), "%timed")
+	b.ReportMetric(float64(wrong), "wrong")
+	b.ReportMetric(float64(len(r.truth.offenders)), "offenders")
+}
+
+// offenders are the clients of a contender's verdicts, and the second of each one's break as of the last verdict.
+func (r *river) offenders(b *testing.B, c *running) map[string]int64 {
 	b.Helper()
 	span, err := r.client.PartitionSpan(b.Context(), c.out, 0)
 	if err != nil {
 		b.Fatal(err)
 	}
-	said := map[string]bool{}
+	breaks := map[string]int64{}
 	for reader := r.client.NewReader(c.out, 0, span.Start); reader.Next() < span.End; {
 		records, err := reader.Fetch(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}
 		for _, record := range records {
-			if who := c.offender(record); who != "" {
-				said[who] = true
+			if client, at, valid := c.offender(record); valid {
+				breaks[client] = at
 			}
 		}
 	}
-	for who := range said {
-		if r.truth.offenders[who] {
-			found++
-		} else {
-			wrong++
-		}
-	}
-	return found, wrong
+	return breaks
 }
 
 // alive fails the benchmark with the output of a process that has ended.
@@ -311,89 +396,13 @@ func (c *running) add(b *testing.B, command *exec.Cmd) {
 	if err := command.Start(); err != nil {
 		b.Fatal(err)
 	}
+	if len(c.processes) == 0 {
+		c.busy.at = time.Now()
+	}
 	p := &process{command, log.Name(), make(chan struct{})}
 	c.processes = append(c.processes, p)
 	go func() {
 		command.Wait()
 		close(p.ended)
 	}()
-}
-
-// streams starts the Kafka Streams job.
-func streams(how, guarantee string) func(*testing.B, *river) *running {
-	return func(b *testing.B, r *river) *running {
-		for _, program := range []string{"mvn", "java"} {
-			if _, err := exec.LookPath(program); err != nil {
-				b.Skipf("%s is not installed", program)
-			}
-		}
-		build := exec.Command("mvn", "-q", "-B", "package", "dependency:copy-dependencies", "-DincludeScope=runtime")
-		build.Dir = "streams"
-		if said, err := build.CombinedOutput(); err != nil {
-			b.Fatalf("%v\n%s", err, said)
-		}
-		id := "offenders-" + how + "-" + strings.ReplaceAll(guarantee, "_", "-")
-		c := &running{groups: id, topics: []string{linesTopic}, out: "offenders", offender: func(record kafka.Record) string { return string(record.Key) }}
-		c.add(b, exec.Command("java", "-Xmx1g", kafkatest.KeepCompilers, "-cp", "streams/target/streams-1.jar:streams/target/dependency/*", "weir.bench.Offenders",
-			strings.Join(r.cluster.Addresses(), ","), linesTopic, "offenders", how, guarantee, b.TempDir(), strconv.Itoa(riverPartitions)))
-		c.topics = append(c.topics, r.repartitioned(b, id))
-		return c
-	}
-}
-
-// repartitioned waits for the topic that the job creates.
-func (r *river) repartitioned(b *testing.B, id string) string {
-	b.Helper()
-	for range 600 {
-		cluster, err := r.client.Cluster(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		for _, topic := range cluster.Topics {
-			if strings.HasPrefix(topic, id) && strings.HasSuffix(topic, "-repartition") {
-				return topic
-			}
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	b.Fatal("the job never made its topic")
-	return ""
-}
-
-// startWeir starts a collector, an aggregator and an enforcer with a Redis.
-func startWeir(b *testing.B, r *river) *running {
-	folder := b.TempDir()
-	redis := redistest.Start(b, "--appendonly", "yes")
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
-			b.Fatal(err)
-		}
-	}
-	write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/min, 100/hour, 1000/day], block: {for: 1000d}}]\n")
-	write("weir.yaml", fmt.Sprintf(`
-data: data
-kafka: {brokers: [%s], hits: {partitions: %d}}
-store: {redis: "redis://%s/0"}
-collector: {listen: "", sources: [{name: lines, kafka: [%s], envelope: none, format: combined}]}
-aggregator: {listen: ""}
-enforcer: {listen: %q, admin: ""}
-`, strings.Join(r.cluster.Addresses(), ", "), riverPartitions, redis.Addr, linesTopic, port.Reserve(b, "127.0.0.1")))
-	c := &running{groups: "weir.", topics: []string{linesTopic, "weir.hits"}, out: "weir.blocklist", offender: blocked, redis: redis}
-	for _, part := range []string{"collector", "aggregator", "enforcer"} {
-		program := filepath.Join(folder, part)
-		if said, err := exec.Command("go", "build", "-o", program, "weir/cmd/"+part).CombinedOutput(); err != nil {
-			b.Fatalf("%v\n%s", err, said)
-		}
-		c.add(b, exec.Command(program, "--config", filepath.Join(folder, "weir.yaml")))
-	}
-	return c
-}
-
-// blocked is the client that an entry blocks.
-func blocked(record kafka.Record) string {
-	decoded, err := blocklist.DecodeRecord(record.Key, record.Value)
-	if err != nil || decoded.Entry == nil {
-		return ""
-	}
-	return decoded.Entry.Key
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// busy is how long processes have used at least a third of a processor. A job of Kafka Streams that may repeat itself
-// commits its position only every half a minute, and is idle until then.
+// busy is how long processes have used at least a third of a processor. They commit their position later than they
+// reach it, and are idle until then.
 type busy struct {
 	at   time.Time
 	used float64 // seconds of processors
@@ -54,6 +54,23 @@ func (c *running) redisSeconds(b *testing.B) (total float64) {
 		total += seconds
 	}
 	return total
+}
+
+// redisMiB is the maximum memory of its Redis.
+func (c *running) redisMiB(b *testing.B) float64 {
+	b.Helper()
+	if c.redis == nil {
+		return 0
+	}
+	info, err := c.redis.Client.InfoMap(b.Context(), "memory").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	bytes, err := strconv.ParseFloat(info["Memory"]["used_memory_peak"], 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return bytes / (1 << 20)
 }
 
 func TestBusy(t *testing.T) {

@@ -36,28 +36,36 @@ func beginFor(lines int) time.Time {
 
 const meanGap = 30 * time.Millisecond
 
-// A textbook keeps the time of every request and finds the clients that have broken one of the three limits.
+// A textbook keeps the time of every request and finds the clients that have broken one of the limits, and when
+// each did so first.
 type textbook struct {
+	limits    []limit
 	times     map[string][]int64
-	offenders map[string]bool
+	offenders map[string]int64 // Unix seconds
 }
 
-var threeLimits = []struct {
+// A limit is so many hits in so many milliseconds.
+type limit struct {
 	hits   int
 	millis int64
-}{{10, 60_000}, {100, 3_600_000}, {1000, 86_400_000}}
+}
 
-func newTextbook() *textbook {
-	return &textbook{map[string][]int64{}, map[string]bool{}}
+var threeLimits = []limit{{10, 60_000}, {100, 3_600_000}, {1000, 86_400_000}}
+
+func newTextbook() *textbook { return newTextbookOf(threeLimits) }
+
+func newTextbookOf(limits []limit) *textbook {
+	return &textbook{limits, map[string][]int64{}, map[string]int64{}}
 }
 
 // add adds the requests of a client in the order of their times.
 func (t *textbook) add(client string, at time.Time) {
 	t.times[client] = append(t.times[client], at.UnixMilli())
 	times := t.times[client]
-	for _, l := range threeLimits {
-		if before := len(times) - 1 - l.hits; before >= 0 && at.UnixMilli()-times[before] < l.millis {
-			t.offenders[client] = true
+	for _, l := range t.limits {
+		before := len(times) - 1 - l.hits
+		if t.offenders[client] == 0 && before >= 0 && at.UnixMilli()-times[before] < l.millis {
+			t.offenders[client] = at.Unix()
 		}
 	}
 }

@@ -15,13 +15,14 @@ import (
 const (
 	warmLines = 1_000_000 // of a step
 	warmSteps = 7         // at most; all lines together must not be older than a topic keeps them, seven days
+	topicWarm = 4         // of the river, whose first step has four million lines and more
 	quiet     = 100 * time.Millisecond
 )
 
 // warmed runs steps until one took the compilers less than a tenth of a second of processor time, or it was the last.
 // The first step, which starts everything, does not count.
-func warmed(step func(number int), compiling func() time.Duration) (steps int) {
-	for steps < warmSteps {
+func warmed(most int, step func(number int), compiling func() time.Duration) (steps int) {
+	for steps < most {
 		before := compiling()
 		steps++
 		step(steps)
@@ -43,36 +44,22 @@ func (c *running) compiling(cluster *kafkatest.Cluster) (total time.Duration) {
 	return total
 }
 
-// warm has the contender read the lines that were there before it, then lines that are written while it is stopped, as
-// in the measurement.
+// warm has the contender read lines that are written while it is stopped, as in the measurement. It has read those that
+// were there before it.
 func (r *river) warm(b *testing.B, c *running) {
-	steps := warmed(func(number int) {
+	steps := warmed(topicWarm, func(number int) {
 		if number == 1 {
-			r.await(b, c)
-			return
+			return // read from the start
 		}
 		r.fillAhead(b, c, warmLines)
-		r.rest(b, c)
+		r.await(b, c)
 	}, func() time.Duration { return c.compiling(r.cluster) })
-	b.ReportMetric(float64(steps*warmLines), "warm-lines")
-}
-
-// rest returns when the contender has read all lines, or has been idle for two seconds: a job that may repeat itself
-// commits its position only every half a minute.
-func (r *river) rest(b *testing.B, c *running) {
-	b.Helper()
-	work := busy{at: time.Now(), used: c.processorSeconds(b)}
-	for idle := 0; idle < 20 && !r.caughtUp(b, c); time.Sleep(100 * time.Millisecond) {
-		c.alive(b)
-		if idle++; work.look(time.Now(), c.processorSeconds(b)) {
-			idle = 0
-		}
-	}
+	b.ReportMetric(float64(r.lines+(steps-1)*warmLines), "warm-lines")
 }
 
 // warm has all daemons read file after file, and returns the number of files.
 func (w *system) warm(b *testing.B) (rounds int) {
-	return warmed(func(round int) {
+	return warmed(warmSteps, func(round int) {
 		w.write(b, "warm", warmLines, round)
 		w.release(b, "warm", round)
 		w.await(b, round)
@@ -90,7 +77,7 @@ func TestWarmed(t *testing.T) {
 		{slices.Repeat([]time.Duration{time.Second}, warmSteps+1), warmSteps},
 	} {
 		total, next := time.Minute, 1
-		steps := warmed(func(number int) {
+		steps := warmed(warmSteps, func(number int) {
 			if number != next {
 				t.Errorf("step %d comes as %d", number, next)
 			}

@@ -1,4 +1,4 @@
-"""replay.py LOG HITS/SECONDS... prints whom fail2ban would ban, with a jail for each limit that reads the whole log.
+"""replay.py [--tuned] LOG HITS/SECONDS... prints whom fail2ban would ban, with a jail for each limit that reads the log.
 
 It is fail2ban's own filter, date detector and count of failures, with its clock set to the time of each line, so that old
 lines are judged as they would have been when they were written.
@@ -28,13 +28,19 @@ class Replay(FileFilter):
         return super().findFailure(line, date, noDate)
 
 
-def banned(log, hits, seconds):
+def banned(log, tuned, hits, seconds):
     jail = Jail("limit")
     reader = Replay(jail, useDns="no")
     reader.active = True
     reader.checkFindTime = False
-    reader.setDatePattern(r"\[%d/%b/%Y:%H:%M:%S %z\]")
-    reader.addFailRegex(r"^<HOST> ")
+    if tuned:
+        reader.setDatePattern(r"^\S+ \S+ \S+ \[(%d/%b/%Y:%H:%M:%S %z)\]")
+        reader.addFailRegex(r"^<ADDR> ")
+        reader.ignoreSelf = False
+        reader.failManager.maxMatches = 0
+    else:
+        reader.setDatePattern(r"\[%d/%b/%Y:%H:%M:%S %z\]")
+        reader.addFailRegex(r"^<HOST> ")
     reader.setMaxRetry(hits + 1)
     reader.setFindTime(seconds)
     reader.addLogPath(log, autoSeek=False)
@@ -43,7 +49,8 @@ def banned(log, hits, seconds):
 
 
 logging.getLogger("fail2ban").setLevel(logging.CRITICAL)
+arguments = [argument for argument in sys.argv[1:] if argument != "--tuned"]
 everyone = set()
-for limit in sys.argv[2:]:
-    everyone |= banned(sys.argv[1], *map(int, limit.split("/")))
+for limit in arguments[1:]:
+    everyone |= banned(arguments[0], len(arguments) < len(sys.argv) - 1, *map(int, limit.split("/")))
 print("\n".join(sorted(everyone)))

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -30,14 +31,47 @@ func run(in io.Reader, out, progress io.Writer) int {
 		return 1
 	}
 
-	fmt.Fprintln(out, "| program | lines/s | CPU s per million | of Kafka | of Redis | peak MiB | found | wrong |")
-	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- |")
+	head, rule := "| program |", "| --- |"
+	var shown []column
+	for _, c := range columns {
+		if slices.ContainsFunc(rows, func(r row) bool { return len(r.figures[c.unit]) > 0 }) {
+			shown = append(shown, c)
+			head += " " + c.title + " |"
+			rule += " --- |"
+		}
+	}
+	fmt.Fprintln(out, head+"\n"+rule)
 	for _, r := range rows {
-		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.name, r.spread("lines/s", speed), r.spread("cpu-s/million", seconds),
-			r.spread("kafka-cpu-s/million", seconds), r.spread("redis-cpu-s/million", seconds), r.spread("MiB", whole), r.spread("%found", percent), r.spread("wrong", whole))
+		line := "| " + r.name + " |"
+		for _, c := range shown {
+			line += " " + r.spread(c.unit, c.write) + " |"
+		}
+		fmt.Fprintln(out, line)
 	}
 
 	return 0
+}
+
+// A column shows the figures of a unit. It is left out when no benchmark has any.
+type column struct {
+	title, unit string
+	write       func(float64) string
+}
+
+var columns = []column{
+	{"lines/s", "lines/s", speed},
+	{"CPU s per million", "cpu-s/million", seconds},
+	{"of Kafka", "kafka-cpu-s/million", seconds},
+	{"of Redis", "redis-cpu-s/million", seconds},
+	{"of all", "all-cpu-s/million", seconds},
+	{"from the start: lines/s", "start-lines/s", speed},
+	{"CPU s per million", "start-cpu-s/million", seconds},
+	{"of all", "start-all-cpu-s/million", seconds},
+	{"peak MiB", "MiB", whole},
+	{"of Redis", "redis-MiB", whole},
+	{"found", "%found", percent},
+	{"at the right second", "%timed", percent},
+	{"wrong", "wrong", whole},
 }
 
 // A row is a benchmark, and its figures by unit, one of each run.
@@ -117,5 +151,12 @@ func seconds(s float64) string {
 	return whole(s)
 }
 
-func whole(n float64) string   { return fmt.Sprintf("%.0f", n) }
-func percent(n float64) string { return fmt.Sprintf("%.0f%%", n) }
+func whole(n float64) string { return fmt.Sprintf("%.0f", n) }
+
+// percent shows the fraction of nearly all, which would look like all of them.
+func percent(n float64) string {
+	if n > 99 && n < 100 {
+		return fmt.Sprintf("%.2f%%", math.Floor(n*100)/100)
+	}
+	return fmt.Sprintf("%.0f%%", n)
+}

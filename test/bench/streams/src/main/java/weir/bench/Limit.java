@@ -1,8 +1,6 @@
 package weir.bench;
 
-/** Limit is so many requests in so many milliseconds. */
-record Limit(int hits, long millis, String name) {
-    static final Limit[] THREE = {
-        new Limit(10, 60_000, "10/min"), new Limit(100, 3_600_000, "100/hour"), new Limit(1000, 86_400_000, "1000/day"),
-    };
+/** Limit is so many hits in so many seconds. */
+record Limit(int hits, int seconds, String name) {
+    static final Limit[] THREE = {new Limit(10, 60, "10/min"), new Limit(100, 3_600, "100/hour"), new Limit(1000, 86_400, "1000/day")};
 }
