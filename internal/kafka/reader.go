@@ -103,6 +103,19 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 	return r.records, nil
 }
 
+// identifyAgain is the pause after a failed request for the identity.
+const identifyAgain = 500 * time.Millisecond
+
+// Identity returns the identity of the topic. As after Fetch, the same call may be repeated at once after an error.
+func (r *Reader) Identity(ctx context.Context) (Identity, error) {
+	id, err := r.client.Identity(ctx, r.topic)
+	if err != nil && ctx.Err() == nil {
+		r.client.errorLog.note("identity", err)
+		sleep.For(ctx, identifyAgain)
+	}
+	return id, err
+}
+
 // goOn reads more of the last answer.
 func (r *Reader) goOn() error {
 	r.begin()

@@ -128,6 +128,10 @@ func (t listTopic) End(ctx context.Context) (int64, error) {
 	return span.End, err
 }
 
+func (t listTopic) Identity(ctx context.Context) (kafka.Identity, error) {
+	return t.client.Identity(ctx, t.name)
+}
+
 func (t listTopic) Reader(offset int64) publishing.Reader {
 	return t.client.NewReader(t.name, 0, offset)
 }

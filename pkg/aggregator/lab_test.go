@@ -45,6 +45,8 @@ type lab struct {
 	fetches []func() error // of the list that fail, the next first
 	log     *labLog        // of the last partition
 	clock   int64          // of collectors, where it is not newest
+
+	hitsTopic, listTopic kafka.Identity
 }
 
 // killed is the panic that ends a process.
@@ -138,7 +140,8 @@ func (o *outbox) lose(n int) {
 
 func newLab(t testing.TB, seed uint64, cold store.Store) *lab {
 	l := &lab{t: t, r: rand.New(rand.NewPCG(seed, 1)), list: &outbox{killIn: -1}, events: &outbox{killIn: -1},
-		now: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), writer: hit.NewWriter(), sources: map[string]int64{}, hotKeys: windows.SmallestSize}
+		now: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), writer: hit.NewWriter(), sources: map[string]int64{}, hotKeys: windows.SmallestSize,
+		hitsTopic: "lab/hits/1", listTopic: "lab/blocklist/1"}
 	l.store = &shaky{Store: cold, lab: l, killIn: -1}
 	l.start(labRules)
 	return l
@@ -163,6 +166,9 @@ func (l *lab) start(rules string) {
 
 // End is that of the list.
 func (l *lab) End(context.Context) (int64, error) { return int64(len(l.list.arrived)), nil }
+
+// Identity is that of the list's topic.
+func (l *lab) Identity(context.Context) (kafka.Identity, error) { return l.listTopic, nil }
 
 // Reader reads the list.
 func (l *lab) Reader(offset int64) publishing.Reader { return &listReader{l, offset} }
@@ -201,6 +207,9 @@ type labLog struct {
 	most    int
 	instead func(ctx context.Context) ([]kafka.Record, error) // of Fetch, where it is set
 }
+
+// Identity is that of the topic of hits.
+func (l *labLog) Identity(context.Context) (kafka.Identity, error) { return l.hitsTopic, nil }
 
 func (l *labLog) SetNext(offset int64) { l.next = offset }
 func (l *labLog) Span() kafka.Span     { return kafka.Span{Start: l.begins, End: int64(len(l.records))} }

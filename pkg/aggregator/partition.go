@@ -40,7 +40,8 @@ type partition struct {
 	rules     *rulebook
 	publisher *publishing.Publisher
 	counter   *counter
-	amid      bool // what is in memory is true for no offset: nothing of it may be written
+	topic     windows.TopicNote // as the store has it
+	amid      bool              // what is in memory is true for no offset: nothing of it may be written
 }
 
 // run counts until the context is done or the group has given the partition to another.

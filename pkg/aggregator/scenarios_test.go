@@ -419,6 +419,88 @@ func TestTheListIsAnother(t *testing.T) {
 	}
 }
 
+// The list's topic is another when a partition is taken, and longer than the one before: everything live is published
+// again on a list of a greater epoch. So it is where a program has written the store that noted no topic. The same topic
+// is the same list.
+func TestTheListIsInAnotherTopic(t *testing.T) {
+	for name, c := range map[string]struct {
+		move    func(l *lab)
+		another bool
+	}{
+		"other brokers":     {func(l *lab) { l.listTopic = "other/blocklist/7" }, true},
+		"made again":        {func(l *lab) { l.listTopic = "lab/blocklist/2" }, true},
+		"an old store":      {func(l *lab) { l.put(store.Notes, publishing.TopicKey, nil) }, true},
+		"the same":          {func(*lab) {}, false},
+		"brokers forget it": {func(l *lab) { l.listTopic = "lab/blocklist/" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, 1, newMemoryStore())
+			p := l.takes()
+			l.hits("192.0.2.1", 5)
+			l.settle(p)
+			l.now = l.now.Add(10 * time.Second)
+			l.turn(p)
+			l.settle(p)
+			before := l.agg.list.ID()
+			c.move(l)
+			if c.another {
+				l.list.arrived = make([]kafka.Message, 3*len(l.list.arrived))
+				for i := range l.list.arrived {
+					l.list.arrived[i] = kafka.Message{Key: []byte("per-ip/another"), Value: []byte{200}}
+				}
+			}
+			others := len(l.list.arrived)
+
+			for range 2 { // a second time it is the same
+				l.start(labRules)
+				p = l.takes()
+				l.settle(p)
+				l.now = l.now.Add(10 * time.Second)
+				l.turn(p)
+				l.settle(p)
+			}
+			last := l.list.arrived[len(l.list.arrived)-1]
+			mark, err := blocklist.DecodeRecord(last.Key, last.Value)
+			if err != nil || mark.Mark == nil || (mark.Mark.List != before) != c.another {
+				t.Fatalf("the last record is %+v, %v; before it was of %v", mark.Mark, err, before)
+			}
+			var epochs []int64
+			var entries int
+			for _, m := range l.list.arrived[others:] {
+				switch record, err := blocklist.DecodeRecord(m.Key, m.Value); {
+				case err != nil:
+					t.Fatal(err)
+				case record.Mark != nil && (len(epochs) == 0 || epochs[len(epochs)-1] != record.Mark.List.Epoch):
+					epochs = append(epochs, record.Mark.List.Epoch)
+				case record.Entry != nil && record.Entry.Key == "192.0.2.1":
+					entries++
+				}
+			}
+			if len(epochs) != 1 || (entries > 0) != c.another || c.another && mark.Mark.Since < int64(others) {
+				t.Errorf("lists of the epochs %v, %d entries, live ones from %d on; %d records were there", epochs, entries, mark.Mark.Since, others)
+			}
+		})
+	}
+}
+
+// The embedded broker's topics keep their identity: after a restart the list is the same.
+func TestAfterARestartTheListIsTheSame(t *testing.T) {
+	s := newSite(t)
+	s.begin()
+	s.hits("a", "per-ip", "203.0.113.9", times(6)...)
+	s.listed("203.0.113.9", func(e *blocklist.Entry) bool { return e.Ended == 0 })
+	s.drained()
+	s.end()
+	s.closeBroker()
+	s.openBroker()
+	s.begin()
+	s.hits("a", "per-ip", "203.0.113.8", times(6)...)
+	s.listed("203.0.113.8", func(e *blocklist.Entry) bool { return e.Ended == 0 })
+	if got := s.agg.Status().List; !strings.HasSuffix(got, "-0") {
+		t.Errorf("the list is %s", got)
+	}
+}
+
 func TestTheBrokersDirectoryIsDeleted(t *testing.T) {
 	s := newSite(t)
 	s.begin()

@@ -3,8 +3,10 @@ package aggregator
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
+	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/pkg/aggregator/position"
 	"weir/pkg/aggregator/publishing"
@@ -19,15 +21,15 @@ func (p *partition) take(ctx context.Context) error {
 		return fmt.Errorf("taking the partition: %w", err)
 	}
 
-	values, err := p.own.Read(ctx, store.Notes, [][]byte{[]byte(windows.CheckpointKey), []byte(publishing.NoteKey)})
+	values, err := p.own.Read(ctx, store.Notes, [][]byte{[]byte(windows.CheckpointKey), []byte(publishing.NoteKey), []byte(windows.HitsTopicKey), []byte(publishing.TopicKey)})
 	if err != nil {
 		return fmt.Errorf("reading the checkpoint: %w", err)
 	}
-	if err := p.restore(ctx, values[0]); err != nil {
+	if err := p.restore(ctx, values[0], values[2]); err != nil {
 		return err
 	}
 	stored, _ := p.saver.Stored()
-	if err := p.publisher.Begin(ctx, values[1], stored.Listed); err != nil {
+	if err := p.publisher.Begin(ctx, values[1], values[3], stored.Listed); err != nil {
 		return err
 	}
 	if stored.Offset > 0 {
@@ -42,7 +44,7 @@ func (p *partition) take(ctx context.Context) error {
 }
 
 // restore goes to where the stored checkpoint says; without one to the beginning of the log.
-func (p *partition) restore(ctx context.Context, value []byte) error {
+func (p *partition) restore(ctx context.Context, value, topic []byte) error {
 	if value == nil { // written before any window is, so that these are never of an unknown generation
 		first := windows.Checkpoint{Generation: p.position.Next(0).Generation, Last: -1, Listed: -1, Sources: p.counter.sources.Append(nil)}
 		value = first.Append(nil)
@@ -67,9 +69,13 @@ func (p *partition) restore(ctx context.Context, value []byte) error {
 
 	p.saver.Begin(found)
 	p.counter.reached = found.Reached
-	p.position.Begin(position.Point{Generation: found.Generation, Offset: found.Offset, Last: found.Last, Checksum: found.Checksum})
+	p.topic = windows.TopicNote{Of: generation(found.Generation)}
+	p.topic.Topic = windows.ReadTopicNote(topic, p.topic.Of)
+	p.position.Begin(position.Point{Generation: found.Generation, Offset: found.Offset, Last: found.Last, Checksum: found.Checksum}, kafka.Identity(p.topic.Topic))
 	return nil
 }
+
+func generation(number int64) string { return strconv.FormatInt(number, 10) }
 
 // withoutCheckpoint goes to the beginning of the log where the checkpoint is damaged. The windows say which hits they
 // have, as long as the generation is theirs; so nothing is counted again.
@@ -132,7 +138,7 @@ func (p *partition) newGeneration(ctx context.Context, replaced *position.Replac
 	if err := p.saver.Write(ctx, p.checkpointAt(begin), p.publisher.Notes()); err != nil {
 		return err
 	}
-	p.saved()
+	p.saved(p.topic)
 
 	p.logger.Error("the log of hits is another than it was: it is read from its beginning", "why", replaced.Why, "generation", begin.Generation)
 	p.metrics.taken.WithLabelValues("generation").Inc()

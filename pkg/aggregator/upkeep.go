@@ -56,9 +56,15 @@ func (p *partition) save(ctx context.Context, idle bool) error {
 		p.saver.Take(p.checkpointAt(at), p.publisher.Sent())
 	}
 
-	saved, err := p.saver.Save(ctx, idle, p.publisher.Acknowledged(), p.publisher.Notes())
+	topic := windows.TopicNote{Of: generation(p.position.At().Generation), Topic: string(p.position.Topic())}
+	notes := p.publisher.Notes()
+	if topic != p.topic {
+		notes = append(notes, store.Change{Space: store.Notes, Key: []byte(windows.HitsTopicKey), Value: topic.Append(nil)})
+	}
+
+	saved, err := p.saver.Save(ctx, idle, p.publisher.Acknowledged(), notes)
 	if saved {
-		p.saved()
+		p.saved(topic)
 	}
 	return err
 }
@@ -70,8 +76,9 @@ func (p *partition) checkpointAt(at position.Point) windows.Checkpoint {
 }
 
 // saved notes that a checkpoint was written, with the notes.
-func (p *partition) saved() {
+func (p *partition) saved(topic windows.TopicNote) {
 	p.publisher.Noted()
+	p.topic = topic
 	stored, _ := p.saver.Stored()
 	p.commits.Note(stored.Offset)
 }

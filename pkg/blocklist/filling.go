@@ -77,6 +77,9 @@ type Filling struct {
 
 	// Forgets is set for a log that deletes records by their age. An order that is missing there was not lifted.
 	Forgets bool
+	// Elsewhere is set for a log that is another topic than that of the active list. Orders that are missing there were not
+	// lifted, whatever the names and epochs of both lists.
+	Elsewhere bool
 }
 
 // Fill begins a list.
@@ -117,10 +120,47 @@ func (f *Filling) note(change Change) {
 	}
 }
 
+// Lend applies what the list has by now to the active one, which stays meanwhile: the log is another topic, so all of this
+// is new there. Of two orders for one target the later one applies.
+func (f *Filling) Lend(nowMilli int64) {
+	s := f.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() { s.edits.Add(1) }()
+	list := s.list.Load()
+	f.content.freeze().inForce(nowMilli, func(h Held) bool {
+		key := h.recordKey()
+		if s.pending.of(string(key)) != nil {
+			return true
+		}
+		if h.isOrder() {
+			if old := list.get(h.rule.name, h.record.key()); old.inForce(nowMilli) && old.Order().From >= h.Order().From {
+				return true
+			}
+		}
+		_ = list.apply(Change{Key: key, Value: h.record.value()}, nowMilli) // reported when the other list got it
+		return true
+	})
+}
+
+// Lacks returns how many verdicts of the active list this one has no record of, and which would end with it.
+func (f *Filling) Lacks(nowMilli int64) (entries int) {
+	s := f.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list.Load().freeze().inForce(nowMilli, func(h Held) bool {
+		if !h.isOrder() && !f.content.get(h.rule.name, h.record.key()).Found() {
+			entries++
+		}
+		return true
+	})
+	return entries
+}
+
 // Swap makes it the active list with the given state, with the pending orders over it. The Filling must not be used
 // again.
 func (f *Filling) Swap(state State, nowMilli int64) {
-	f.keepOrders(state, nowMilli)
+	f.KeepOrders(state, nowMilli)
 	f.swap(state, nil, nowMilli)
 }
 

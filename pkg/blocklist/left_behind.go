@@ -11,8 +11,8 @@ func (s *Set) LeftBehind() []*Order {
 	return orders
 }
 
-// keepOrders makes the orders that are left behind wait for the log.
-func (f *Filling) keepOrders(next State, now int64) {
+// KeepOrders makes the orders of the active list that the next one leaves behind wait for the log. Swap does it too.
+func (f *Filling) KeepOrders(next State, now int64) {
 	f.set.mu.Lock()
 	defer f.set.mu.Unlock()
 	for _, o := range f.leavesBehind(next, now) {
@@ -25,16 +25,16 @@ func (f *Filling) keepOrders(next State, now int64) {
 
 // leavesBehind returns the orders of the active list that are missing in the next one. A list older than a day may
 // contain orders that were lifted since, so nothing of it is left behind. A log that forgets by age has one writer of
-// orders, this process, and its last records: there neither the epoch nor the list's age counts. The caller holds the
-// Set's lock.
+// orders, this process, and its last records: there neither the epoch nor the list's age counts. In another topic nothing
+// was lifted before it was begun, so there the lists' names and epochs do not count. The caller holds the Set's lock.
 func (f *Filling) leavesBehind(next State, now int64) (orders []*Order) {
 	s := f.set
 	held := s.State()
 	old, list := held.Version.List, next.Version.List
-	if !held.Whole || old.Name != list.Name {
+	if !held.Whole || old.Name != list.Name && !f.Elsewhere {
 		return nil
 	}
-	if !f.Forgets && (old.Epoch >= list.Epoch || next.AsOf-held.AsOf > endedLasts) {
+	if !f.Forgets && (old.Epoch >= list.Epoch && !f.Elsewhere || next.AsOf-held.AsOf > endedLasts) {
 		return nil
 	}
 

@@ -21,13 +21,18 @@ const (
 	shortPatience = 15 * time.Second // for a log that ends too early; a new leader may say so for a moment
 )
 
-const unknown = -1
+const (
+	unknown = -1
+
+	identifyEvery = 10 * time.Second // which topic the log is
+)
 
 // A Log is what a partition is read from: a kafka.Reader.
 type Log interface {
 	Fetch(ctx context.Context) ([]kafka.Record, error)
 	SetNext(offset int64)
 	Span() kafka.Span
+	Identity(ctx context.Context) (kafka.Identity, error)
 }
 
 // A Point is up to where a log is counted.
@@ -45,14 +50,17 @@ type Position struct {
 	lost func(from, to int64)
 
 	at     Point
-	checks bool      // the next record that is read is the one before ours, and must be the one that we know
-	fresh  bool      // nothing was counted before: that the log begins later is no loss
-	end    int64     // of the log, as last seen
-	known  int64     // end of the log when it was last sure to be ours; a log that shrinks is checked again
-	short  time.Time // since when the log ends before what we have counted
-	began  int64     // end of the log when counting began; unknown until it was read
-	looked time.Time // when the log was last seen, or Begin was called
-	found  bool      // it was seen since then
+	topic  kafka.Identity // of what was counted; empty while it is unknown
+	seen   kafka.Identity // of the log, when it was last asked for
+	asked  time.Time      // when that was; zero: it has to be asked for before anything is counted
+	checks bool           // the next record that is read is the one before ours, and must be the one that we know
+	fresh  bool           // nothing was counted before: that the log begins later is no loss
+	end    int64          // of the log, as last seen
+	known  int64          // end of the log when it was last sure to be ours; a log that shrinks is checked again
+	short  time.Time      // since when the log ends before what we have counted
+	began  int64          // end of the log when counting began; unknown until it was read
+	looked time.Time      // when the log was last seen, or Begin was called
+	found  bool           // it was seen since then
 }
 
 // New makes a Position in a log. Begin has to follow. Records of the log that are gone before they were read are
@@ -64,18 +72,22 @@ func New(log Log, now func() time.Time, lost func(from, to int64)) *Position {
 // Reset forgets what is known of the log's end: the partition is taken again.
 func (p *Position) Reset() { p.looked, p.found = p.now(), false }
 
-// Begin goes to where counting goes on.
-func (p *Position) Begin(at Point) {
+// Begin goes to where counting goes on, in a topic that is empty where it is not known.
+func (p *Position) Begin(at Point, topic kafka.Identity) {
 	p.at, p.began = at, unknown
+	p.topic, p.seen, p.asked = topic, "", time.Time{}
 	p.known, p.fresh, p.short = 0, at.Offset == 0, time.Time{}
 	p.Seek()
 }
 
 // Restart goes to the start of a log that has replaced ours: to the point that Next returned.
 func (p *Position) Restart(at Point) {
-	p.Begin(at)
+	p.Begin(at, "")
 	p.fresh = false
 }
+
+// Topic is that of what was counted; empty while it is unknown.
+func (p *Position) Topic() kafka.Identity { return p.topic }
 
 // At is up to where the log is counted.
 func (p *Position) At() Point { return p.at }
@@ -92,7 +104,34 @@ func (p *Position) Seek() {
 }
 
 // Fetch waits for records. Another goroutine may call it, while only questions are asked of the Position: At and Lag.
-func (p *Position) Fetch(ctx context.Context) ([]kafka.Record, error) { return p.log.Fetch(ctx) }
+func (p *Position) Fetch(ctx context.Context) ([]kafka.Record, error) {
+	records, err := p.log.Fetch(ctx)
+	if err == nil || errors.Is(err, kafka.ErrTrimmed) {
+		if unidentified := p.identify(ctx); unidentified != nil {
+			return nil, unidentified
+		}
+	}
+	return records, err
+}
+
+// identify asks now and then which topic the log is. An offset, and even a record, says little about that: a log of the
+// same name elsewhere may be longer than what was counted.
+func (p *Position) identify(ctx context.Context) error {
+	now := p.now()
+	if since := now.Sub(p.asked); !p.asked.IsZero() && since >= 0 && since < identifyEvery {
+		return nil
+	}
+	seen, err := p.log.Identity(ctx)
+	switch {
+	case err == nil:
+		p.seen, p.asked = seen, now
+	case p.asked.IsZero():
+		return err
+	default:
+		p.asked = now // the log can be read; it is asked for later
+	}
+	return nil
+}
 
 // A Replaced log is not the one that was counted. It is read from its start, as a new generation.
 type Replaced struct {
@@ -104,7 +143,15 @@ type Replaced struct {
 func (p *Position) Accept(records []kafka.Record, err error) ([]kafka.Record, *Replaced) {
 	span := p.log.Span()
 	p.end = span.End
+	if err != nil {
+		p.asked = time.Time{}
+	} else if p.topic == "" {
+		p.topic = p.seen
+	}
+
 	switch {
+	case (err == nil || errors.Is(err, kafka.ErrTrimmed)) && p.elsewhere():
+		return nil, &Replaced{fmt.Sprintf("it is in the topic %s, and we have counted in %s", p.seen, p.topic), span.Start}
 	case errors.Is(err, kafka.ErrTrimmed):
 		p.trimmed(span)
 		return nil, nil
@@ -133,6 +180,9 @@ func (p *Position) Accept(records []kafka.Record, err error) ([]kafka.Record, *R
 
 	return records, nil
 }
+
+// elsewhere reports whether the log is in another topic than what was counted.
+func (p *Position) elsewhere() bool { return p.topic != "" && p.seen != "" && !p.seen.Is(p.topic) }
 
 // trimmed goes on where the log begins now.
 func (p *Position) trimmed(span kafka.Span) {

@@ -19,12 +19,14 @@ import (
 const (
 	tryAgain      = 500 * time.Millisecond // between tries of what fails
 	shortPatience = 15 * time.Second       // for a log that ends too early
+	identifyEvery = 10 * time.Second       // which topic the list is in
 )
 
 // A Topic is the list's.
 type Topic interface {
 	End(ctx context.Context) (int64, error)
 	Reader(offset int64) Reader
+	Identity(ctx context.Context) (kafka.Identity, error)
 }
 
 // A Reader reads a Topic: a kafka.Reader.
@@ -64,15 +66,18 @@ type Config struct {
 	Unpublished func()                                                      // an entry or event is refused permanently
 }
 
-// A List is which list all aggregators write to. Its name is agreed on in the store; its epoch grows when the topic was
-// made again, which an aggregator sees as it follows its end.
+// A List is which list all aggregators write to. Its name is agreed on in the store; its epoch grows when the topic is
+// another: it was made again, or the brokers or the prefix are others. An aggregator sees that when it takes a partition,
+// by the note of the topic that the list was in, and as it follows the topic's end.
 type List struct {
 	config Config
 	log    verdictLog
 
 	mu     sync.Mutex
 	id     blocklist.ListID
-	newest int64 // an offset that was acknowledged, unknown before
+	topic  kafka.Identity // that the list is in; empty while it is unknown
+	sure   bool           // the list is known to be in that topic
+	newest int64          // an offset that was acknowledged, unknown before
 }
 
 // NewList makes the List of a name.
@@ -101,22 +106,77 @@ func (l *List) arrived(offset int64) {
 	l.newest = max(l.newest, offset)
 }
 
-// seen notes what a partition's former owner knew: the list's id, and how far the topic had got.
-func (l *List) seen(id string, newest int64) {
-	if known, err := blocklist.ParseListID(id); err == nil {
-		l.adopt(known)
+// seen notes what a partition's former owner knew: the list's id, its topic, and how far that had got. It reports whether
+// the topic is still that one. A topic that is not known counts as another: then all that is live is published again,
+// which is never wrong.
+func (l *List) seen(ctx context.Context, id string, in kafka.Identity, newest int64) (same bool, err error) {
+	topic, err := l.config.Topic.Identity(ctx)
+	if err != nil {
+		return false, fmt.Errorf("which topic the list is in: %w", err)
 	}
-	l.arrived(newest)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.found(topic)
+	known, err := blocklist.ParseListID(id)
+	if err != nil || topic == "" || in != "" && in.Is(topic) { // no list yet, or brokers that do not name their cluster
+		if err == nil && l.adoptKnown(known) {
+			l.sure = true
+		}
+		l.newest = max(l.newest, newest)
+		return true, nil
+	}
+
+	if in == "" && l.sure && known == l.id { // noted by a program that does not note topics
+		return false, nil
+	}
+	if known.Epoch >= l.id.Epoch {
+		l.next(known.Epoch, unknown)
+		l.config.Logger.Warn("the list is in another topic than before: all that is live is published again", "topic", topic, "before", in, "list", l.id)
+	}
+	return false, nil
+}
+
+// found notes which topic the list is written to. One that is another than before begins a list, and is reported. The
+// caller holds the lock.
+func (l *List) found(topic kafka.Identity) (another bool) {
+	if topic == "" {
+		return false
+	}
+	another = l.topic != "" && !topic.Is(l.topic)
+	if l.topic = topic; another {
+		l.next(l.id.Epoch, unknown)
+	}
+	return another
+}
+
+// next has the list be a new one, after all of an epoch. The caller holds the lock.
+func (l *List) next(after, newest int64) {
+	l.id.Epoch = max(after+1, l.id.Epoch+1, l.config.Now().UnixMilli())
+	l.newest, l.sure = newest, true
+}
+
+// InTopic is the topic that the list is in; empty while it is unknown.
+func (l *List) InTopic() kafka.Identity {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.topic
 }
 
 // adopt takes a list that others found later than ours.
 func (l *List) adopt(id blocklist.ListID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.adoptKnown(id)
+}
+
+// adoptKnown takes a list that is later than ours, and reports whether it is ours now. The caller holds the lock.
+func (l *List) adoptKnown(id blocklist.ListID) bool {
 	if id.Epoch > l.id.Epoch {
-		l.id = id
+		l.id, l.sure = id, false
 		l.config.Logger.Warn("the list is another: all that is live is published again", "list", id)
 	}
+	return id == l.id
 }
 
 // Follow reads the end of the topic until the context is done.
@@ -133,8 +193,16 @@ func (l *List) Follow(ctx context.Context) {
 		reader = l.config.Topic.Reader(end)
 	}
 
-	last, short := int64(unknown), doubt{}
+	last, short, asked := int64(unknown), doubt{}, time.Time{}
 	for ctx.Err() == nil {
+		if now := l.config.Now(); now.Sub(asked) >= identifyEvery || now.Before(asked) {
+			asked = now
+			if l.moved(ctx) {
+				reader.SetNext(0)
+				last, short = unknown, doubt{}
+			}
+		}
+
 		newest := l.Newest()
 		records, err := reader.Fetch(ctx)
 		span := reader.Span()
@@ -157,6 +225,22 @@ func (l *List) Follow(ctx context.Context) {
 			l.look(ctx, &records[i])
 		}
 	}
+}
+
+// moved asks which topic the list is in, and reports whether it is another than before. A topic that was made again may
+// have grown beyond the old one's end before anyone looks.
+func (l *List) moved(ctx context.Context) bool {
+	topic, err := l.config.Topic.Identity(ctx)
+	if err != nil {
+		return false // readers and producers report it
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.found(topic) {
+		return false
+	}
+	l.config.Logger.Error("the topic of the list was made again: all that is live is published again", "topic", topic, "list", l.id)
+	return true
 }
 
 // read reads records of the list, up to an offset that exists.
@@ -199,8 +283,7 @@ func (d *doubt) lasts(short bool, now time.Time) bool {
 func (l *List) begin(span kafka.Span) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.id.Epoch = max(l.id.Epoch+1, l.config.Now().UnixMilli())
-	l.newest = span.End - 1
+	l.next(l.id.Epoch, span.End-1)
 	l.config.Logger.Error("the topic of the list was made anew: all that is live is published again", "topic", l.config.Name, "list", l.id, "ends at", span.End)
 }
 

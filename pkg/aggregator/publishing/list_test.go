@@ -1,9 +1,49 @@
 package publishing
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"time"
+
+	"weir/internal/kafka"
 )
+
+// aTopic is one in which nothing is read.
+type aTopic kafka.Identity
+
+func (aTopic) End(context.Context) (int64, error)                 { return 9, nil }
+func (aTopic) Reader(int64) Reader                                { return nil }
+func (a aTopic) Identity(context.Context) (kafka.Identity, error) { return kafka.Identity(a), nil }
+
+// Partitions find out about another topic one after the other: that is one list, of a greater epoch than all that were in
+// other topics.
+func TestAnotherTopicIsOneList(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	list := NewList(Config{Topic: aTopic("here/blocklist/1"), Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}, "x")
+	for _, step := range []struct {
+		id     string
+		in     kafka.Identity
+		same   bool
+		want   string
+		newest int64
+	}{
+		{"", "", true, "x-0", 7}, // nothing was published before
+		{"x-0", "there/blocklist/1", false, "x-1800000000000", unknown},
+		{"x-0", "there/blocklist/1", false, "x-1800000000000", unknown},
+		{"x-3", "", false, "x-1800000000000", unknown},
+		{"x-1800000000000", "", false, "x-1800000000000", unknown}, // adopted by a program that notes no topics
+		{"x-1800000000000", "there/blocklist/1", false, "x-1800000000001", unknown},
+		{"x-1800000000005", "here/blocklist/1", true, "x-1800000000005", 7}, // begun by another process
+		{"x-1800000000009", "here/blocklist/0", false, "x-1800000000010", unknown},
+		{"x-1800000000020", "here/blocklist/", true, "x-1800000000020", 7}, // noted while the brokers knew no ids
+	} {
+		same, err := list.seen(t.Context(), step.id, step.in, 7)
+		if got := list.ID().String(); err != nil || same != step.same || got != step.want || list.Newest() != step.newest {
+			t.Errorf("%+v: %t, %v, %s, %d", step, same, err, got, list.Newest())
+		}
+	}
+}
 
 // A new leader that does not know the log's end for a moment is no other log; one that never does is.
 func TestALogThatEndsTooEarlyIsDoubtedFirst(t *testing.T) {

@@ -4,12 +4,17 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"weir/internal/kafka"
+	"weir/internal/store"
 	"weir/internal/varint"
 	"weir/pkg/aggregator/windows"
 )
 
 // NoteKey is where the store has the note of a partition's last walk, in the space Notes.
 const NoteKey = "list"
+
+// TopicKey is where the store has in which topic the list of that note is, in the space Notes.
+const TopicKey = "list.topic"
 
 const noteVersion = 1
 
@@ -23,8 +28,9 @@ const unknown = -1
 //	walked   u        when the walk began, Unix ms
 //	list     the rest
 type note struct {
-	list   string // the list's id
-	since  int64  // every live entry was published at this offset of the blocklist or later
+	list   string         // the list's id
+	topic  kafka.Identity // that it is in, in a note of its own; empty where it is unknown
+	since  int64          // every live entry was published at this offset of the blocklist or later
 	modes  uint64
 	walked int64
 }
@@ -35,6 +41,13 @@ func (n note) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, n.modes)
 	b = binary.AppendUvarint(b, uint64(n.walked))
 	return append(b, n.list...)
+}
+
+// changes are what the store has to learn of it.
+func (n note) changes() []store.Change {
+	topic := windows.TopicNote{Of: n.list, Topic: string(n.topic)}
+	return []store.Change{{Space: store.Notes, Key: []byte(NoteKey), Value: n.append(nil)},
+		{Space: store.Notes, Key: []byte(TopicKey), Value: topic.Append(nil)}}
 }
 
 // readNote reads what append wrote. A damaged note is as good as none.

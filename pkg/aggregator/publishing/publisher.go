@@ -70,13 +70,22 @@ func (p *Publisher) Reset(set *windows.Set) {
 	p.nextMark, p.marked = time.Time{}, nil
 }
 
-// Begin starts from the note that the store has, and from the offset that the list had come to with the last checkpoint;
-// -1 for none. It reads which records of the list have come since.
-func (p *Publisher) Begin(ctx context.Context, note []byte, listed int64) error {
-	if err := p.walk.restore(note); err != nil {
+// Begin starts from the notes that the store has, and from the offset that the list had come to with the last checkpoint;
+// -1 for none. It reads which records of the list have come since; of another topic than the last owner's all.
+func (p *Publisher) Begin(ctx context.Context, note, topic []byte, listed int64) error {
+	if err := p.walk.restore(note, topic); err != nil {
 		return err
 	}
-	p.list.seen(p.walk.note.list, listed)
+	same, err := p.list.seen(ctx, p.walk.note.list, p.walk.note.topic, listed)
+	if err != nil {
+		return err
+	}
+	if !same {
+		listed = unknown
+	}
+	if p.walk.note.topic == "" && p.walk.complete() {
+		p.walk.note.topic = p.list.InTopic()
+	}
 	p.walk.takeOver(ctx)
 	p.late.lookBack(ctx, p.list, p.of.Number, listed, p.walk.took)
 	return nil

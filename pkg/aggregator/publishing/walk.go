@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/telemetry"
 	"weir/pkg/aggregator/windows"
@@ -58,8 +59,10 @@ type takeover struct {
 }
 
 // restore starts from the note that the store has.
-func (w *walk) restore(value []byte) (err error) {
-	if w.note, err = readNote(value); w.note.since != unknown {
+func (w *walk) restore(value, topic []byte) (err error) {
+	w.note, err = readNote(value)
+	w.note.topic = kafka.Identity(windows.ReadTopicNote(topic, w.note.list))
+	if w.note.since != unknown {
 		w.stored = w.note
 	}
 	return err
@@ -104,7 +107,7 @@ func (w *walk) turn(ctx context.Context) error {
 }
 
 func (w *walk) begin(ctx context.Context, now time.Time) {
-	modes, list := w.modes(), w.post.list.ID().String()
+	modes, topic, list := w.modes(), w.post.list.InTopic(), w.post.list.ID().String()
 	age := now.Sub(time.UnixMilli(w.note.walked))
 	half := w.post.list.config.Retention / 2
 	missed := w.late.missed.Load()
@@ -134,7 +137,7 @@ func (w *walk) begin(ctx context.Context, now time.Time) {
 	if publishes {
 		w.late.missed.Store(false)
 	}
-	w.going = &note{list: list, since: since, modes: modes, walked: now.UnixMilli()}
+	w.going = &note{list: list, topic: topic, since: since, modes: modes, walked: now.UnixMilli()}
 	w.publishes, w.cursor, w.last, w.written = publishes, "", false, w.find.set.Tail()
 }
 
@@ -223,11 +226,11 @@ func (w *walk) notes() []store.Change {
 	if w.note == w.stored {
 		return nil
 	}
-	return []store.Change{{Space: store.Notes, Key: []byte(NoteKey), Value: w.note.append(nil)}}
+	return w.note.changes()
 }
 
 func (w *walk) writeNote(ctx context.Context) error {
-	if err := w.find.own.Write(ctx, []store.Change{{Space: store.Notes, Key: []byte(NoteKey), Value: w.note.append(nil)}}); err != nil {
+	if err := w.find.own.Write(ctx, w.note.changes()); err != nil {
 		return fmt.Errorf("writing the note of the list: %w", err)
 	}
 	w.stored = w.note

@@ -11,7 +11,8 @@
 // count. A watermark of a greater epoch than the current list's, and records that the log no longer has, start a read
 // from the beginning of the log. A log that ends before the current list's last record was created again or has lost
 // records: then only a list of a greater epoch takes the old one's place. So a deleted topic empties no list. Meanwhile
-// new records of the log also apply to the old list.
+// new records of the log also apply to the old list. So it is with a log that is another topic than that of the current
+// list, however long it is: all its records apply to the old list. The topic of the list is kept in FILE.topics.
 //
 // From another enforcer. A snapshot comes first, then changes by long polls, each complete or not at all. Orders that
 // wait for the log there are active here.
@@ -65,6 +66,7 @@ type Follower struct {
 	faults *telemetry.Faults
 	from   source
 	saver  saver
+	topics topics
 
 	clock int64 // the wall clock when clockWentBack last looked, Unix ms; only the source uses it
 
@@ -123,6 +125,9 @@ func newFollower(config Config) *Follower {
 	f := &Follower{config: config, faults: telemetry.NewFaults(config.Logger)}
 	f.saver.Follower = f
 	f.saver.load()
+	if err := f.topics.load(config.File); err != nil {
+		config.Logger.Error("blocklist: the topic of the last complete list is not known", "error", err)
+	}
 	return f
 }
 

@@ -21,6 +21,9 @@ type Log interface {
 	// Span returns the extent of the log at the last answer, including answers with an error: from start up to, and not
 	// including, end.
 	Span() (start, end int64)
+	// Topic returns which topic the log is, and whether it may be the one that it was before; both may be empty, where that
+	// is not known. After an error it has waited, as Read.
+	Topic(ctx context.Context, before string) (topic string, same bool, err error)
 }
 
 var (
@@ -44,7 +47,12 @@ type logSource struct {
 type pass struct {
 	filling *blocklist.Filling // nil once its list is active
 	began   int64              // the offset of its first Read
+	topic   string             // that is read; empty where it is unknown
+	asked   time.Time          // when the topic was last asked for; zero: never in this pass
 	end     int64              // the end of the log at that time; -1 before
+	lent    bool               // the current list has what was there up to the end
+	lacks   int                // how many blocks of the current list the new one has no record of
+	counted time.Time          // when these were counted
 	marks   marks
 }
 
@@ -71,9 +79,54 @@ func (l *logSource) once(ctx context.Context) {
 		l.begin(start)
 	case err != nil:
 		l.trouble("log", err)
+	case !l.identify(ctx, start):
 	default:
 		l.apply(changes, end)
 	}
+}
+
+// identifyEvery is how often the log is asked which topic it is. A topic that was created again may have grown beyond our
+// offset before anyone looks.
+const identifyEvery = 10 * time.Second
+
+// identify finds out whether the log is the topic of the list. It returns false when another topic has taken its place
+// since this pass began: then a new pass has begun.
+func (l *logSource) identify(ctx context.Context, start int64) bool {
+	r, now := &l.pass, l.config.Now()
+	if since := now.Sub(r.asked); !r.asked.IsZero() && since >= 0 && since < identifyEvery {
+		return true
+	}
+
+	before, held := r.topic, l.config.Set.Version().List
+	if r.asked.IsZero() && l.config.Set.Whole() {
+		before = l.topics.of(held)
+	}
+	topic, same, err := l.log.Topic(ctx, before)
+	switch {
+	case err != nil:
+		l.trouble("topic", err)
+		if !r.asked.IsZero() {
+			r.asked = now // the log can be read; it is asked for later
+		}
+		return true
+	case same:
+		l.faults.Over("topic")
+		r.topic, r.asked = topic, now
+		return true
+	case !r.asked.IsZero():
+		l.wentBack(fmt.Errorf("it is in the topic %s, and was in %s", topic, before))
+		l.begin(start)
+		return false
+	}
+
+	// The first answer in a pass: the list is from elsewhere.
+	l.config.Logger.Warn("blocklist: the log is another topic than that of the current list, which stays until the new list is complete", "topic", topic, "before", before, "list", held.String())
+	r.topic, r.asked = topic, now
+	r.filling.Elsewhere = true
+	if l.demand == nil {
+		l.demand = &held
+	}
+	return true
 }
 
 // begin starts a new list from an offset.
@@ -142,8 +195,14 @@ func (l *logSource) swapIfWhole(now int64) {
 	r := &l.pass
 	// Watermarks vouch for what was published, not for what was read: the log as it was at the start has to be read
 	// first.
-	if l.log.Next() < r.end {
+	if l.log.Next() < r.end || r.asked.IsZero() {
 		return
+	}
+
+	// All of another topic is new to the current list, also what was there when this pass began.
+	if r.filling.Elsewhere && !r.lent {
+		r.filling.Lend(now)
+		r.lent = true
 	}
 
 	list, asOf, missing := r.marks.complete(r.began)
@@ -164,12 +223,39 @@ func (l *logSource) swapIfWhole(now int64) {
 		return
 	}
 
+	state := blocklist.State{Version: blocklist.Version{List: list, Offset: r.filling.Last}, Whole: true, AsOf: asOf}
+	if l.outlives(state, now) {
+		return
+	}
+
 	l.demand = nil
-	r.filling.Swap(blocklist.State{Version: blocklist.Version{List: list, Offset: r.filling.Last}, Whole: true, AsOf: asOf}, now)
+	if err := l.topics.note(list, r.topic); err != nil {
+		l.faults.Note("topics", err)
+	}
+	r.filling.Swap(state, now)
 	r.filling, l.awaiting = nil, time.Time{}
 	l.Follower.filling(false)
 	l.well("whole")
 	l.config.Logger.Info("blocklist: the list is complete", "version", l.config.Set.Version().String())
+}
+
+// outlives reports whether the current list has blocks that the next one knows nothing of: its topic and the aggregators'
+// store are both others. The current list stays until these have ended, with all that the new one has.
+func (l *logSource) outlives(next blocklist.State, now int64) bool {
+	r, held := &l.pass, l.config.Set.Version().List
+	if !r.filling.Elsewhere || next.Version.List.Name == held.Name {
+		return false
+	}
+	if at := l.config.Now(); at.Sub(r.counted) >= identifyEvery || at.Before(r.counted) {
+		r.filling.KeepOrders(next, now)
+		r.counted, r.lacks = at, r.filling.Lacks(now)
+	}
+	if r.lacks == 0 {
+		return false
+	}
+	l.trouble("whole", fmt.Errorf("the topic and the aggregators' store are both others than those of %v: its %d blocks stay active until they end, together with those of %v; to end them now, stop the enforcer and remove %s",
+		held, r.lacks, next.Version.List, l.config.File))
+	return true
 }
 
 // marksPatience is how long watermarks may be missing before that is an error. Aggregators that were just started write

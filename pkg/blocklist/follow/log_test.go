@@ -29,6 +29,7 @@ type paper struct {
 	batch   int
 	fails   error
 	more    chan struct{}
+	topic   string
 }
 
 func newPaper() *paper { return &paper{batch: 3, more: make(chan struct{}, 1)} }
@@ -44,6 +45,10 @@ func (p *paper) Next() int64        { return p.next }
 func (p *paper) SetNext(next int64) { p.next = next }
 func (p *paper) Span() (start, end int64) {
 	return p.start, p.end()
+}
+
+func (p *paper) Topic(_ context.Context, before string) (topic string, same bool, err error) {
+	return p.topic, p.topic == "" || before == "" || p.topic == before, nil
 }
 
 func (p *paper) Read(context.Context) ([]blocklist.Change, error) {
@@ -384,6 +389,113 @@ func TestTheLastCompleteListIsServedAtStart(t *testing.T) {
 	if !blocked(l.config.Set, "1.1.1.7") || l.Status().Saved.IsZero() {
 		t.Error("the list was not served")
 	}
+}
+
+// A log that is another topic is not taken for the list, however long it is: at a start, while the list is followed, and
+// with orders of both. All that is in it applies at once, and the blocks of before stay until a list of a greater epoch is
+// complete.
+func TestAnotherTopicIsNotTheList(t *testing.T) {
+	for name, restarts := range map[string]bool{"after a restart": true, "while it is followed": false} {
+		t.Run(name, func(t *testing.T) {
+			now := time.UnixMilli(at)
+			p := newPaper()
+			p.topic = "one"
+			p.entry(t, "1.1.1.1", 1)
+			p.order(t, "1", "198.51.100.7")
+			p.marked(t, listA, 0)
+			file := filepath.Join(t.TempDir(), "list")
+			l := newSource(p, file)
+			l.config.Now = func() time.Time { return now }
+			l.catchUp(t, p)
+			if err := l.Keep(); err != nil {
+				t.Fatal(err)
+			}
+
+			p.topic, p.records = "two", nil
+			p.entry(t, "2.2.2.2", 2)
+			p.order(t, "2", "198.51.100.8")
+			p.marked(t, listA, 0) // by aggregators that have not noticed
+			for i := range 9 {
+				p.entry(t, fmt.Sprintf("3.3.3.%d", i), 3)
+			}
+			if restarts {
+				p.next = 0
+				l = newSource(p, file)
+				l.config.Now = func() time.Time { return now }
+			}
+			now = now.Add(identifyEvery)
+			l.catchUp(t, p)
+			p.entry(t, "4.4.4.4", 4)
+			l.catchUp(t, p)
+			wantTrouble(t, l.Follower, "greater epoch")
+			want := []string{"1.1.1.1", "198.51.100.7", "198.51.100.8", "2.2.2.2"}
+			for i := range 9 {
+				want = append(want, fmt.Sprintf("3.3.3.%d", i))
+			}
+			wantKeys(t, l.config.Set, append(want, "4.4.4.4")...)
+
+			p.marked(t, blocklist.ListID{Name: "a", Epoch: 2}, 0)
+			l.catchUp(t, p)
+			wantTrouble(t, l.Follower, "")
+			wantKeys(t, l.config.Set, append(want[1:], "4.4.4.4")...)
+			if left := l.config.Set.LeftBehind(); len(left) != 1 || left[0].ID != "1" {
+				t.Errorf("%v are to be sent again", left)
+			}
+
+			p.next = 0
+			if again := newSource(p, file); again.topics.of(blocklist.ListID{Name: "a", Epoch: 2}) != "two" || again.topics.of(listA) != "one" {
+				t.Errorf("it has kept %+v", again.topics)
+			}
+		})
+	}
+}
+
+// When the aggregators' store is another too, no aggregator publishes the old list's blocks again. They stay until they end, with
+// all that is new.
+func TestAnotherTopicOfAnotherStore(t *testing.T) {
+	now := time.UnixMilli(at)
+	p := newPaper()
+	p.topic = "one"
+	p.entry(t, "1.1.1.1", 1)
+	p.order(t, "1", "198.51.100.7")
+	p.marked(t, listA, 0)
+	l := newSource(p, "")
+	l.config.Now = func() time.Time { return now }
+	l.catchUp(t, p)
+
+	p.topic, p.records = "two", nil
+	other := blocklist.ListID{Name: "b", Epoch: 0}
+	p.entry(t, "2.2.2.2", 2)
+	p.marked(t, other, 0)
+	now = now.Add(identifyEvery)
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "1.1.1.1", "198.51.100.7", "2.2.2.2")
+	wantTrouble(t, l.Follower, "1 blocks stay active until they end")
+	left := l.config.Set.LeftBehind()
+	if len(left) != 1 || left[0].ID != "1" {
+		t.Errorf("%v are to be sent again", left)
+	}
+	p.order(t, "1", "198.51.100.7")
+
+	now = now.Add(2 * time.Hour)
+	p.marked(t, other, 0)
+	l.catchUp(t, p)
+	wantTrouble(t, l.Follower, "")
+	wantKeys(t, l.config.Set, "198.51.100.7")
+	if got := l.config.Set.Version().List; got != other || len(l.config.Set.LeftBehind()) > 0 {
+		t.Errorf("the list is %v", got)
+	}
+}
+
+// order adds a block by hand.
+func (p *paper) order(t testing.TB, id, address string) {
+	t.Helper()
+	order := &blocklist.Order{ID: id, Kind: blocklist.OrderBlock, Scope: "ip", Value: address, From: at, Until: blocklist.Never, By: "a", Why: "w"}
+	value, err := order.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.add(order.RecordKey(), value)
 }
 
 // Where the log deletes records by their age, a manual entry that it no longer has stays after a restart, and waits to be

@@ -51,6 +51,15 @@ func (l *Log) Next() int64 { return l.reader.Next() }
 // SetNext implements follow.Log.
 func (l *Log) SetNext(offset int64) { l.reader.SetNext(offset) }
 
+// Topic implements follow.Log.
+func (l *Log) Topic(ctx context.Context, before string) (topic string, same bool, err error) {
+	id, err := l.reader.Identity(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	return string(id), id == "" || before == "" || id.Is(kafka.Identity(before)), nil
+}
+
 // Span implements follow.Log.
 func (l *Log) Span() (start, end int64) {
 	span := l.reader.Span()

@@ -1,0 +1,79 @@
+package kafka_test
+
+import (
+	"testing"
+	"time"
+
+	"weir/internal/kafka"
+	"weir/internal/kafka/kafkatest"
+)
+
+// A topic keeps its identity. Another topic, one of the same name that was created after a deletion, and one of another
+// cluster have another.
+func TestIdentity(t *testing.T) {
+	seen := map[kafka.Identity]bool{}
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		client := kafkatest.Client(t, config)
+		ctx := within(t, time.Minute)
+		name := newTopic(t, client, 1)
+		identify := func(topic string) (id kafka.Identity) {
+			t.Helper()
+			patiently(t, ctx, func() (err error) {
+				id, err = kafkatest.Client(t, config).Identity(ctx, topic)
+				return err
+			})
+			return id
+		}
+
+		first := identify(name)
+		if again := identify(name); again != first || !again.Is(first) || len(first) < len(name)+32 {
+			t.Errorf("%q, and then %q", first, again)
+		}
+		if other := identify(newTopic(t, client, 1)); other.Is(first) {
+			t.Errorf("two topics are %q and %q", first, other)
+		}
+		if err := client.DeleteTopic(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		patiently(t, ctx, func() error { return client.EnsureTopics(ctx, kafka.Topic{Name: name, Partitions: 1}) })
+		second := identify(name)
+		if second.Is(first) {
+			t.Errorf("created again it is %q, as before %q", second, first)
+		}
+		if seen[first] || seen[second] {
+			t.Errorf("topics of two clusters have one identity: %q, %q", first, second)
+		}
+		seen[first], seen[second] = true, true
+		if id, err := client.Identity(ctx, "missing"); err == nil {
+			t.Errorf("a missing topic is %q", id)
+		}
+	})
+}
+
+func TestIdentitiesAreCompared(t *testing.T) {
+	for _, c := range []struct {
+		one, other kafka.Identity
+		same       bool
+	}{
+		{"c/hits/1", "c/hits/1", true},
+		{"c/hits/1", "c/hits/2", false},
+		{"c/hits/1", "c/hits/", true}, // of a broker that knows no ids
+		{"c/hits/", "c/hits/", true},
+		{"c/hits/", "d/hits/", false},
+		{"c/hits/1", "d/hits/1", false},
+		{"c/hits/1", "c/more.hits/1", false},
+		{"", "c/hits/1", false},
+		{"", "", true},
+	} {
+		if c.one.Is(c.other) != c.same || c.other.Is(c.one) != c.same {
+			t.Errorf("%q and %q: %t", c.one, c.other, !c.same)
+		}
+	}
+}
+
+// Whatever a broker answers, reading it ends, with no more memory than the answer.
+func FuzzReadIdentified(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 0, 0, 2, 'a', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
+	f.Add([]byte{0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Fuzz(func(_ *testing.T, b []byte) { _ = kafka.ReadIdentified(b) })
+}
