@@ -90,7 +90,7 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 		return nil, err
 	}
 
-	name, err := config.Store.Agree(ctx, "list", []byte(newListName()))
+	name, err := config.Store.Agree(ctx, "list", []byte(newListID(config.Now()).String()))
 	if err != nil {
 		return nil, fmt.Errorf("agreeing on the list's name: %w", err)
 	}
@@ -100,10 +100,12 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 	return a, nil
 }
 
-func newListName() string {
+// newListID is that of the list of a new store. The topic may still have watermarks of the store before, so the epoch is
+// later than theirs.
+func newListID(now time.Time) blocklist.ListID {
 	var b [8]byte
 	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
+	return blocklist.ListID{Name: hex.EncodeToString(b[:]), Epoch: now.UnixMilli()}
 }
 
 // newList makes the list that our partitions publish to.

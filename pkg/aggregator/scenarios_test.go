@@ -490,14 +490,44 @@ func TestAfterARestartTheListIsTheSame(t *testing.T) {
 	s.hits("a", "per-ip", "203.0.113.9", times(6)...)
 	s.listed("203.0.113.9", func(e *blocklist.Entry) bool { return e.Ended == 0 })
 	s.drained()
+	before := s.agg.Status().List
 	s.end()
 	s.closeBroker()
 	s.openBroker()
 	s.begin()
 	s.hits("a", "per-ip", "203.0.113.8", times(6)...)
 	s.listed("203.0.113.8", func(e *blocklist.Entry) bool { return e.Ended == 0 })
-	if got := s.agg.Status().List; !strings.HasSuffix(got, "-0") {
-		t.Errorf("the list is %s", got)
+	if got := s.agg.Status().List; got != before {
+		t.Errorf("the list is %s, and was %s", got, before)
+	}
+}
+
+// The watermarks of a new store are later than those that its topic has of the store before. A store keeps its list, also
+// one that was agreed on as a name.
+func TestANewStoreBeginsALaterList(t *testing.T) {
+	open := func(cold store.Store, at time.Time) blocklist.ListID {
+		config := newLab(t, 1, newMemoryStore()).agg.config
+		config.Store, config.Now = cold, func() time.Time { return at }
+		a, err := Open(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.list.ID()
+	}
+	now := time.Now()
+	first, second, old := newMemoryStore(), newMemoryStore(), newMemoryStore()
+	before := open(first, now)
+	if again := open(first, now.Add(time.Hour)); again != before {
+		t.Errorf("the list of one store is %v and %v", before, again)
+	}
+	if _, err := old.Agree(t.Context(), "list", []byte("0a09c9beff1b0a15")); err != nil {
+		t.Fatal(err)
+	}
+	if got := open(old, now); got != (blocklist.ListID{Name: "0a09c9beff1b0a15"}) {
+		t.Errorf("the list of an old store is %v", got)
+	}
+	if after := open(second, now.Add(time.Hour)); after.Compare(before) <= 0 {
+		t.Errorf("the list of a new store is %v, before it was %v", after, before)
 	}
 }
 

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/store/redis/redistest"
 	"weir/test/wait"
 )
 
@@ -61,9 +63,7 @@ type move struct {
 // to moves to topics of a prefix in a Kafka. The hits of six clients are in them before anything is counted.
 func (m *move) to(cluster *kafkatest.Cluster, own string) {
 	m.t.Helper()
-	m.stop()
-	m.write("weir.yaml", m.config+fmt.Sprintf("kafka: {brokers: [%s], prefix: %s, hits: {partitions: 2}, events: {partitions: 1}}\n",
-		strings.Join(cluster.Addresses(), ", "), own))
+	m.configure(cluster, own)
 	collector := m.start(build(m.t, "collector"))
 	m.abuse()
 	client := kafkatest.Client(m.t, kafka.Config{Brokers: cluster.Addresses()})
@@ -73,6 +73,14 @@ func (m *move) to(cluster *kafkatest.Cluster, own string) {
 	})
 	collector.end(m.t, syscall.SIGTERM)
 	m.run("on " + own)
+}
+
+// configure stops weir, and writes a configuration with a Kafka.
+func (m *move) configure(cluster *kafkatest.Cluster, own string) {
+	m.t.Helper()
+	m.stop()
+	m.write("weir.yaml", m.config+fmt.Sprintf("kafka: {brokers: [%s], prefix: %s, hits: {partitions: 2}, events: {partitions: 1}}\n",
+		strings.Join(cluster.Addresses(), ", "), own))
 }
 
 // run runs weir, and has six further clients break the limit.
@@ -116,4 +124,43 @@ func (m *move) passing() (clients []string) {
 		}
 	}
 	return clients
+}
+
+// First the brokers and then the store: all stays, and the list is complete each time. Both at once: all stays too, with
+// what is new, while the old list's blocks last.
+func TestAMoveToOtherBrokersAndAnotherStore(t *testing.T) {
+	f := newFleet(t, moveRules, "")
+	text, err := os.ReadFile(f.path("weir.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, redis, other := kafkatest.Shared(t), redistest.Start(t), redistest.Start(t)
+	m := &move{fleet: f, config: string(text), first: 10, blocked: map[string]bool{}, free: "203.0.113.5"}
+	m.run("on the embedded broker")
+	const byHand = "198.51.100.7"
+	f.tool("block", byHand, "--why", "a test")
+	m.blocked[byHand] = true
+
+	own := prefix(t)
+	m.to(cluster, own)
+	m.config += fmt.Sprintf("store: {redis: \"redis://%s/0\"}\n", redis.Addr)
+	m.to(cluster, own)
+
+	m.config = string(text) + fmt.Sprintf("store: {redis: \"redis://%s/0\"}\n", other.Addr)
+	m.configure(cluster, prefix(t))
+	m.start(build(t, "weir"), "run")
+	m.abuse()
+	wait.Until(t, "all are refused", func() bool { return len(m.passing()) == 0 })
+	wait.Until(t, "the status has the reason", func() bool {
+		answer, err := http.Get("http://" + f.admins["enforcer"] + "/status")
+		if err != nil {
+			return false
+		}
+		defer answer.Body.Close()
+		said, err := io.ReadAll(answer.Body)
+		return err == nil && strings.Contains(string(said), "blocks stay active until they end")
+	})
+	if passing := m.passing(); len(passing) > 0 {
+		t.Errorf("%v pass", passing)
+	}
 }

@@ -80,9 +80,13 @@ type List struct {
 	newest int64          // an offset that was acknowledged, unknown before
 }
 
-// NewList makes the List of a name.
-func NewList(config Config, name string) *List {
-	return &List{config: config, id: blocklist.ListID{Name: name}, newest: unknown}
+// NewList makes the List that was agreed on: a list's id, or as earlier programs have agreed, a name.
+func NewList(config Config, agreed string) *List {
+	id, err := blocklist.ParseListID(agreed)
+	if err != nil {
+		id = blocklist.ListID{Name: agreed}
+	}
+	return &List{config: config, id: id, newest: unknown}
 }
 
 // ID is the list's.
