@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"weir/pkg/hit"
 	"weir/pkg/window"
 )
 
@@ -29,7 +28,7 @@ func TestAClonedFolderIsAConflict(t *testing.T) {
 	for range 200 {
 		one.log("access.log", 20)
 		one.awaitRead("access.log")
-		keys, conflicts := one.sink.counted(t)
+		keys, conflicts := one.sink.Counted(t)
 		for key, n := range keys {
 			if n > one.want[key] {
 				t.Fatalf("%s is counted %d times, and came %d times", key, n, one.want[key])
@@ -70,7 +69,7 @@ func TestFilesThatAreReadFromBehindAdvanceTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	var state window.State
-	for _, item := range b.sink.items(t) {
+	for _, item := range b.sink.Items(t) {
 		newest = max(newest, item.UnixMilli)
 		if newest-item.UnixMilli > time.Minute.Milliseconds() {
 			late++
@@ -82,22 +81,6 @@ func TestFilesThatAreReadFromBehindAdvanceTogether(t *testing.T) {
 	if late > 0 {
 		t.Errorf("%d hits come too late to be counted", late)
 	}
-}
-
-// items returns all hits in the order in which they were sent. They have one key, so all are in one partition.
-func (s *memorySink) items(t *testing.T) (items []hit.Item) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var r hit.Reader
-	for _, partition := range s.partitions {
-		for _, record := range partition {
-			if err := r.Reset(record); err != nil {
-				t.Fatal(err)
-			}
-			items = append(items, r.Items()...)
-		}
-	}
-	return items
 }
 
 // TestRulesThatChangeHoldFromTheNextCut reloads the rules in the middle of a log.
@@ -117,7 +100,7 @@ func TestRulesThatChangeHoldFromTheNextCut(t *testing.T) {
 	if err := s.drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got, _ := r.sink.counted(t)
+	got, _ := r.sink.Counted(t)
 	if len(got) != 3 || got["per-ip 203.0.113.1"] != 1 || got["per-ip 203.0.113.2"] != 1 || got["per-path /3"] != 1 {
 		t.Errorf("counted %v", got)
 	}

@@ -51,7 +51,7 @@ func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 		b := newBench(t, "access.log", "other.log")
 		heard := b.listen()
 		b.config.restartAfter = 5 * time.Millisecond
-		b.sink.delay = delay
+		b.sink.Delay = delay
 		explosive := &mine{armed: 12, every: 400}
 		b.config.Sources[0].Only = explosive.only
 		b.log("access.log", 3000)
@@ -96,7 +96,7 @@ func TestASourceThatAlwaysPanics(t *testing.T) {
 	}
 	b.log("bad.log", 100)
 	b.start()
-	b.sink.await(t, want)
+	b.sink.Await(t, want)
 	wait.Until(t, "the status to say it", func() bool {
 		status := b.collector.Status()
 		return !status.CaughtUp && slices.ContainsFunc(status.Sources, func(s SourceStatus) bool {
@@ -122,7 +122,7 @@ func TestAPartitionThatPanicsIsCountedOnce(t *testing.T) {
 			b.produce(50)
 		}
 		b.produce(50)
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		wait.Until(t, "the source to be well", func() bool { return c.Status().CaughtUp })
 	})
 }

@@ -143,7 +143,7 @@ func TestAPackedLogThatGrows(t *testing.T) {
 					t.Fatalf("by its next name: %q", said)
 				}
 			}
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 			if n := strings.Count(heard.String(), "level=ERROR"); n != 1 {
 				t.Errorf("it is logged %d times", n)
 			}
@@ -172,7 +172,7 @@ func TestAPackedCopyThatIsCutOff(t *testing.T) {
 	if fault := f.source.barred.lasting(); fault != nil {
 		t.Errorf("when it is complete: %v", fault)
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	if n := strings.Count(heard.String(), "level=ERROR"); n != 1 {
 		t.Errorf("it is logged %d times", n)
 	}

@@ -37,7 +37,7 @@ func TestAPackedLogThatIsDamaged(t *testing.T) {
 			b.log("access.log", 10)
 			b.start()
 			wait.Until(t, "the live file to be read", func() bool {
-				keys, _ := b.sink.counted(t)
+				keys, _ := b.sink.Counted(t)
 				total := int64(0)
 				for _, n := range keys {
 					total += n
@@ -51,7 +51,7 @@ func TestAPackedLogThatIsDamaged(t *testing.T) {
 			if name == "in the midst" {
 				return
 			}
-			keys, _ := b.sink.counted(t)
+			keys, _ := b.sink.Counted(t)
 			for key, n := range keys {
 				if n < int64(before)/7 {
 					t.Errorf("%s is counted %d times", key, n)

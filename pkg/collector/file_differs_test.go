@@ -65,7 +65,7 @@ func TestACopyOfABeginningIsNotRead(t *testing.T) {
 // awaitKey waits until a key is counted.
 func (b *bench) awaitKey(t *testing.T, key string) {
 	t.Helper()
-	wait.Until(t, key, func() bool { keys, _ := b.sink.counted(t); return keys[key] == 1 })
+	wait.Until(t, key, func() bool { keys, _ := b.sink.Counted(t); return keys[key] == 1 })
 }
 
 // All files that cannot be read are named, up to a bound, and reported again when they can be.

@@ -56,7 +56,7 @@ func TestALogWithALongEnd(t *testing.T) {
 			b.log("access.log", 100)
 			b.append("access.log", end)
 			b.family("access.log").settle(t)
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 			b.stop()
 			f := b.family("access.log")
 			f.settle(t)
@@ -65,11 +65,11 @@ func TestALogWithALongEnd(t *testing.T) {
 			}
 			b.log("access.log", 100)
 			f.settle(t)
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 			b.stop()
 			b.log("access.log", 10)
 			b.family("access.log").settle(t)
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 		})
 	}
 }
@@ -91,7 +91,7 @@ func TestALongLineInPieces(t *testing.T) {
 	b.append("access.log", "\n")
 	b.log("access.log", 100)
 	f.settle(t)
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	if got := b.unread("long"); got != 1 {
 		t.Errorf("%v long lines, want 1", got)
 	}
@@ -110,11 +110,11 @@ func TestAPackedLogWithALongEnd(t *testing.T) {
 			b.compress("access.log.1", ".gz")
 			b.log("access.log", 100)
 			b.start()
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 			b.stop()
 			b.start()
 			b.log("access.log", 10)
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 		})
 	}
 }
@@ -127,7 +127,7 @@ func TestAPreallocatedLog(t *testing.T) {
 	b.append("access.log", strings.Repeat("\x00", 5<<20))
 	reader := b.family("access.log")
 	reader.settle(t)
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	write := func(text string) {
 		b.writeAt("access.log", position, text)
 		position += int64(len(text))
@@ -141,11 +141,11 @@ func TestAPreallocatedLog(t *testing.T) {
 		write(line[20:])
 	}
 	reader.settle(t)
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	b.stop()
 	write(b.line())
 	b.family("access.log").settle(t)
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 // Reading that begins at the end begins after the last line, not within an unfinished one.
@@ -159,7 +159,7 @@ func TestTheLatestOfALogWithALongEnd(t *testing.T) {
 	b.start()
 	b.awaitReading("access.log")
 	b.writeAt("access.log", laid, b.line())
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	if got := b.unread("format"); got != 0 {
 		t.Errorf("%v lines could not be read", got)
 	}
@@ -218,7 +218,7 @@ func TestManyLongLines(t *testing.T) {
 			b.append(fmt.Sprintf("%d.log", i), ends[i]+b.line())
 		}
 		settle()
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		if length != 3<<20 {
 			continue
 		}
@@ -275,7 +275,7 @@ func TestALongLineThatIsWrittenOver(t *testing.T) {
 			f.settle(t)
 			b.append("access.log", b.line())
 			f.settle(t)
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 			if n := f.logs[len(f.logs)-1].tape.Memory(); n > 256<<10 {
 				t.Errorf("%d bytes are kept", n)
 			}

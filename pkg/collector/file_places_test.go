@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/tape"
 	"weir/pkg/request"
+	"weir/test/sink"
 	"weir/test/wait"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // linesApart is the text of a log whose lines are ten minutes apart. The last ones are long.
@@ -67,9 +67,9 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 			(<-gate).Leave()
 			b.await()
 
-			book := newTextbook(t, b.sink)
-			if hits := book.count(); hits != (tape.LongLines+1)*(short+long) || book.tooLate > 0 {
-				t.Errorf("%d hits, %d of them too late", hits, book.tooLate)
+			book := sink.NewTextbook(t, b.sink)
+			if hits := book.Count(); hits != (tape.LongLines+1)*(short+long) || book.TooLate > 0 {
+				t.Errorf("%d hits, %d of them too late", hits, book.TooLate)
 			}
 			if heard.Has("made no progress") {
 				t.Error("the logs stood still")
@@ -180,7 +180,7 @@ func TestNoCutWithinALineInParts(t *testing.T) {
 			t.Errorf("a cut ends after %d of the parts", c.To)
 		}
 	}
-	if keys, _ := r.sink.counted(t); len(keys) != 10 {
+	if keys, _ := r.sink.Counted(t); len(keys) != 10 {
 		t.Errorf("counted %v", keys)
 	}
 }

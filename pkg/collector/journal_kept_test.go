@@ -71,7 +71,7 @@ func TestAJournalThatWentBackIsAConflict(t *testing.T) {
 			}
 			b.awaitRead("access.log")
 			b.stop()
-			got, conflicts := b.sink.counted(t)
+			got, conflicts := b.sink.Counted(t)
 			if conflicts == 0 {
 				t.Error("nobody is told of a conflict")
 			}
@@ -81,10 +81,10 @@ func TestAJournalThatWentBackIsAConflict(t *testing.T) {
 				}
 			}
 			b.start()
-			before, _ := b.sink.counted(t)
+			before, _ := b.sink.Counted(t)
 			b.want = before
 			b.log("access.log", 10)
-			b.sink.awaitKeys(t, b.want)
+			b.sink.AwaitKeys(t, b.want)
 		})
 	}
 }
@@ -135,7 +135,7 @@ func TestAFullDiskHoldsFilesUpAndLosesNothing(t *testing.T) {
 	if !heard.Has("no space left on device") {
 		t.Error("the true cause is not said")
 	}
-	if got, _ := b.sink.counted(t); reflect.DeepEqual(got, b.want) {
+	if got, _ := b.sink.Counted(t); reflect.DeepEqual(got, b.want) {
 		t.Error("it was sent before it was noted")
 	}
 	full.Delete("full")
@@ -184,12 +184,12 @@ func TestNothingIsSentBeforeTheDiskHasIt(t *testing.T) {
 	b.log("access.log", 10)
 	b.start()
 	b.await()
-	before, _ := b.sink.counted(t)
+	before, _ := b.sink.Counted(t)
 	slow.Store("slow", true)
 	b.log("access.log", 10)
 	<-syncing
 	time.Sleep(20 * time.Millisecond)
-	if got, _ := b.sink.counted(t); !reflect.DeepEqual(got, before) {
+	if got, _ := b.sink.Counted(t); !reflect.DeepEqual(got, before) {
 		t.Error("it is sent while the disk does not have it")
 	}
 	slow.Delete("slow")

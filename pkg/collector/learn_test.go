@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
 	"weir/pkg/request"
+	"weir/test/sink"
 	"weir/test/wait"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 const (
@@ -66,7 +66,7 @@ func TestBadFirstRecordsCountUnderTheirReason(t *testing.T) {
 	if n, m, hits := s.unreadFor(reasonTime), s.unreadFor(reasonAddress), s.tally.hits; n != 2 || m != 1 || s.unreadFor(reasonFormat) != 0 {
 		t.Errorf("%v times, %v addresses, %v", n, m, hits)
 	}
-	if got, _ := s.in.pipeline.config.Sink.(*memorySink).counted(t); len(got) != 1 {
+	if got, _ := s.in.pipeline.config.Sink.(*sink.Memory).Counted(t); len(got) != 1 {
 		t.Errorf("counted %v", got)
 	}
 	decoder := s.decoder
@@ -88,7 +88,7 @@ func TestAnEnvelopeWithBadFirstLines(t *testing.T) {
 	if n, m := s.unreadFor(reasonFormat), s.unreadFor(reasonTime); n != 2 || m != 1 {
 		t.Errorf("unread: %v of the format, %v of the time", n, m)
 	}
-	if got, _ := s.in.pipeline.config.Sink.(*memorySink).counted(t); len(got) != 1 {
+	if got, _ := s.in.pipeline.config.Sink.(*sink.Memory).Counted(t); len(got) != 1 {
 		t.Errorf("counted %v", got)
 	}
 }
@@ -124,7 +124,7 @@ func TestHTTPIsNotSettledByABadFirstPost(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 || len(reply.answer.Unread) != 0 {
 		t.Errorf("after rubbish: %+v", reply)
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 // Cuts that were made before the envelope was known are made again unchanged, although later records show the
@@ -136,10 +136,10 @@ func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
 		b.make()
 		text := func(line string) kafka.Message { return kafka.Message{Value: []byte(line)} }
 		bare := func() kafka.Message { return text(b.line()) }
-		b.sink.set(func() { b.sink.mute = true })
+		b.sink.Set(func() { b.sink.Mute = true })
 		c := b.start(b.sink)
 		b.write(text("starting"), text("starting"), text("starting"), bare())
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		c.kill(b.sink)
 		if len(b.cuts()) == 0 {
 			t.Fatal("no cut is outstanding")
@@ -149,11 +149,11 @@ func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
 			docker = append(docker, text(inDocker(b.line())))
 		}
 		b.write(docker...)
-		sent := b.sink.records()
-		b.sink.unmute()
+		sent := b.sink.Records()
+		b.sink.Unmute()
 		c = b.start(b.sink)
-		wait.Until(t, "the cuts to be sent again", func() bool { return b.sink.records() > sent })
-		b.sink.await(t, b.want)
+		wait.Until(t, "the cuts to be sent again", func() bool { return b.sink.Records() > sent })
+		b.sink.Await(t, b.want)
 		wait.Until(t, "the envelope to be found out", func() bool { return strings.Contains(fmt.Sprint(c.Status().Sources[0].Format), "docker") })
 	})
 }

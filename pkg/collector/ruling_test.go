@@ -31,7 +31,7 @@ func TestOtherRulesReadOtherFields(t *testing.T) {
 	if err := s.drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	counts, _ := r.sink.counted(t)
+	counts, _ := r.sink.Counted(t)
 	if counts["per-ip 203.0.113.1"] == 0 || counts["per-user alice /a"] != 1 {
 		t.Error(counts)
 	}

@@ -10,18 +10,18 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"weir/pkg/rule"
+	"weir/test/sink"
+	"weir/test/wait"
 
 	"github.com/klauspost/compress/zstd"
-
-	"weir/pkg/rule"
-	"weir/test/wait"
 )
 
 // A bench is a collector of files under test, which can be stopped, killed and started again.
 type bench struct {
 	t         testing.TB
 	folder    string // of the logs
-	sink      *memorySink
+	sink      *sink.Memory
 	config    Config
 	collector *Collector
 	cancel    context.CancelFunc
@@ -32,7 +32,7 @@ type bench struct {
 }
 
 func newBench(t testing.TB, patterns ...string) *bench {
-	b := &bench{t: t, folder: t.TempDir(), sink: newMemorySink(4), want: map[string]int64{}}
+	b := &bench{t: t, folder: t.TempDir(), sink: sink.New(4), want: map[string]int64{}}
 	set, err := rule.FromLimits([]string{"10/min"}, "ip")
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func (b *bench) compress(name, extension string) {
 
 func (b *bench) await() {
 	b.t.Helper()
-	b.sink.await(b.t, b.want)
+	b.sink.Await(b.t, b.want)
 }
 
 func TestFilesAreReadOnce(t *testing.T) {
@@ -414,7 +414,7 @@ func TestRequestsBeforeTheBeginningAreNotWanted(t *testing.T) {
 func TestTheLagGrowsWhileNothingCanBeSent(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.log("access.log", 1)
-	b.sink.mute = true
+	b.sink.Mute = true
 	b.start()
 	lag := func() int64 {
 		if logs := b.collector.Status().Sources[0].Logs; len(logs) == 1 {
@@ -441,7 +441,7 @@ func TestTheLagGrowsWhileNothingCanBeSent(t *testing.T) {
 			t.Fatalf("of 1,000 more lines, %d bytes wait", lag()-before)
 		}
 	}
-	b.sink.unmute()
+	b.sink.Unmute()
 	b.await()
 	for begun := time.Now(); lag() != 0; time.Sleep(5 * time.Millisecond) {
 		if time.Since(begun) > time.Minute {

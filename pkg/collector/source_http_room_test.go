@@ -76,7 +76,7 @@ func TestHTTPStalledBodiesOfOneKeyDoNotKeepOutAnother(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.body(1000)), "X-Api-Key", "b0ss"); reply.status != 200 || reply.answer.Requests != 1000 {
 		t.Errorf("%+v", reply)
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	if n := dropped(t, conns); n != 1 {
 		t.Errorf("%d stalled bodies made room", n)
 	}
@@ -96,7 +96,7 @@ func TestHTTPStalledBodiesGiveUpTheirRoom(t *testing.T) {
 		}
 		return reply.status == 200
 	})
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	if n := dropped(t, conns); n == 0 {
 		t.Error("no stalled body was answered")
 	}
@@ -107,7 +107,7 @@ func TestHTTPWaitingBodiesOfOneKeyDoNotKeepOutAnother(t *testing.T) {
 	b := newKeyedBench(t)
 	b.changed = smallRoom
 	b.start()
-	b.sink.set(func() { b.sink.blocked = true })
+	b.sink.Set(func() { b.sink.Blocked = true })
 	posted, replies := 0, make(chan httpReply, 100)
 	post := func(key string, lines int) (reply chan httpReply) {
 		reply = make(chan httpReply, 1)
@@ -125,7 +125,7 @@ func TestHTTPWaitingBodiesOfOneKeyDoNotKeepOutAnother(t *testing.T) {
 	other := post("b0ss", 400)
 	wait.Until(t, "the other body", func() bool { return b.source().room.free() == 0 && b.source().room.heldBy("key admin") > 0 })
 
-	b.sink.set(func() { b.sink.blocked = false })
+	b.sink.Set(func() { b.sink.Blocked = false })
 	if reply := <-other; reply.status != 200 {
 		t.Errorf("%+v", reply)
 	}

@@ -19,12 +19,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"weir/internal/keys"
+	"weir/test/sink"
+	"weir/test/wait"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"weir/internal/keys"
-	"weir/test/wait"
 )
 
 // An httpBench is a bench whose source receives posts.
@@ -150,8 +150,8 @@ func TestHTTPCountsPosts(t *testing.T) {
 	if reply.status != 200 || reply.answer.Requests != 1000 || len(reply.answer.Unread)+len(reply.answer.Uncounted) != 0 {
 		t.Errorf("%+v", reply)
 	}
-	if got, _ := b.sink.counted(t); !maps.Equal(got, b.want) {
-		t.Errorf("answered before Kafka had it: %s", brief(got))
+	if got, _ := b.sink.Counted(t); !maps.Equal(got, b.want) {
+		t.Errorf("answered before Kafka had it: %s", sink.Brief(got))
 	}
 	reply = b.post(zipped(b.body(500)+"no request\n\n\r\n"+strings.TrimSuffix(b.body(1), "\n")), "Content-Encoding", "gzip")
 	if reply.status != 200 || reply.answer.Requests != 502 || reply.answer.Unread["format"] != 1 {
@@ -160,7 +160,7 @@ func TestHTTPCountsPosts(t *testing.T) {
 	if reply = b.post(http.NoBody); reply.status != 200 || reply.answer.Requests != 0 {
 		t.Errorf("an empty body: %+v", reply)
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	if got := testutil.ToFloat64(b.collector.pipeline.metrics.requests.WithLabelValues("posts")); got != 1502 {
 		t.Errorf("the metrics say %v requests", got)
 	}
@@ -196,7 +196,7 @@ func TestHTTPCountsJSON(t *testing.T) {
 		}
 		b.want["per-ip 203.0.113.1"] += test.requests
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 // Nothing of a body that is refused is counted.
@@ -240,7 +240,7 @@ func TestHTTPRefusesUnreadableBodies(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.body(1) + strings.Repeat("x", 100<<10-200))); reply.status != 200 {
 		t.Errorf("a body as long as may be: %+v", reply)
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 // A body that is too long by its own account is refused before it is there.
@@ -338,7 +338,7 @@ func TestHTTPAsksForAKey(t *testing.T) {
 			t.Errorf("%s %s: %+v", test.header, test.value, reply)
 		}
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 
 	writeKeys(t, path, map[string]string{"n3w": "send"})
 	if _, err := file.Reread(); err != nil {
@@ -408,16 +408,16 @@ func TestHTTPAddressInUse(t *testing.T) {
 func TestHTTPAnswersWhenKafkaHasIt(t *testing.T) {
 	b := newHTTPBench(t)
 	b.start()
-	b.sink.set(func() { b.sink.mute = true })
+	b.sink.Set(func() { b.sink.Mute = true })
 	replies := make(chan httpReply, 1)
 	go func(body string) { replies <- b.post(strings.NewReader(body)) }(b.body(10))
-	b.sink.await(t, b.want) // sent, and not acknowledged
+	b.sink.Await(t, b.want) // sent, and not acknowledged
 	select {
 	case reply := <-replies:
 		t.Fatalf("answered before Kafka has acknowledged it: %+v", reply)
 	default:
 	}
-	b.sink.unmute()
+	b.sink.Unmute()
 	if reply := <-replies; reply.status != 200 || reply.answer.Requests != 10 {
 		t.Errorf("%+v", reply)
 	}
@@ -429,7 +429,7 @@ func TestHTTPSaysWhenItIsFull(t *testing.T) {
 	b := newHTTPBench(t)
 	b.changed = func(l *httpLimits) { l.memoryBytes, l.ack = 4*firstBytes, 200*time.Millisecond }
 	b.start()
-	b.sink.set(func() { b.sink.blocked = true })
+	b.sink.Set(func() { b.sink.Blocked = true })
 	replies := make(chan httpReply)
 	for range 6 {
 		go func(body string) { replies <- b.post(strings.NewReader(body)) }(b.body(1))
@@ -444,7 +444,7 @@ func TestHTTPSaysWhenItIsFull(t *testing.T) {
 	if statuses[429] == 0 || statuses[503] == 0 || statuses[429]+statuses[503] != 6 {
 		t.Errorf("answers: %v", statuses)
 	}
-	b.sink.set(func() { b.sink.blocked = false })
+	b.sink.Set(func() { b.sink.Blocked = false })
 	wait.Until(t, "what was taken", func() bool { return b.total() == int64(statuses[503]) })
 	wait.Until(t, "all memory", func() bool { return b.source().room.free() == 4*firstBytes })
 	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 || b.total() != int64(statuses[503])+1 {
@@ -454,7 +454,7 @@ func TestHTTPSaysWhenItIsFull(t *testing.T) {
 
 // total is the number of hits that are counted.
 func (b *bench) total() (n int64) {
-	keys, _ := b.sink.counted(b.t)
+	keys, _ := b.sink.Counted(b.t)
 	for _, hits := range keys {
 		n += hits
 	}
@@ -464,11 +464,11 @@ func (b *bench) total() (n int64) {
 func TestHTTPSaysWhenKafkaRefuses(t *testing.T) {
 	b := newHTTPBench(t)
 	b.start()
-	b.sink.set(func() { b.sink.refuse = errors.New("the record is too large") })
+	b.sink.Set(func() { b.sink.Refuse = errors.New("the record is too large") })
 	if reply := b.post(strings.NewReader(b.body(3))); reply.status != 500 {
 		t.Errorf("%+v", reply)
 	}
-	b.sink.set(func() { b.sink.refuse = nil })
+	b.sink.Set(func() { b.sink.Refuse = nil })
 	if reply := b.post(strings.NewReader(b.body(3))); reply.status != 200 {
 		t.Errorf("%+v", reply)
 	}
@@ -529,20 +529,20 @@ func TestHTTPFindsOutTheFormat(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.body(20))); reply.status != 200 || len(reply.answer.Unread) != 0 {
 		t.Errorf("%+v", reply)
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 // At the end clients that have posted are answered, and posts to the next process are counted as new.
 func TestHTTPEndsWithAnswers(t *testing.T) {
 	b := newHTTPBench(t)
 	b.start()
-	b.sink.set(func() { b.sink.mute = true })
+	b.sink.Set(func() { b.sink.Mute = true })
 	replies := make(chan httpReply, 1)
 	go func(body string) { replies <- b.post(strings.NewReader(body)) }(b.body(10))
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	before := b.source().status().Logs[0].Source
 	b.cancel()
-	b.sink.unmute()
+	b.sink.Unmute()
 	if reply := <-replies; reply.status != 200 {
 		t.Errorf("%+v", reply)
 	}
@@ -554,7 +554,7 @@ func TestHTTPEndsWithAnswers(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.body(10))); reply.status != 200 {
 		t.Errorf("%+v", reply)
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 // Clients with certificates can post over HTTP/1.1 and HTTP/2.
@@ -570,7 +570,7 @@ func TestHTTPOverTLS(t *testing.T) {
 			t.Errorf("%+v", reply)
 		}
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	strange := &http.Client{Transport: &http.Transport{TLSClientConfig: stranger}}
 	defer strange.CloseIdleConnections()
 	if response, err := strange.Post(b.url, "", strings.NewReader(b.sample())); err == nil {
@@ -602,7 +602,7 @@ func TestHTTPNamesUnreadableBodies(t *testing.T) {
 			t.Errorf("%s of which nothing can be read: %+v", kind, reply)
 		}
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 // One host that uses all its connections, and asks without a key again and again, does not keep out a sender with a

@@ -52,7 +52,7 @@ func TestALagWhileKafkaIsAway(t *testing.T) {
 	f := &flaky{dial: config.Dial}
 	b.config.Dial = f.Dial
 	c := b.start(b.sink)
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 
 	known := func(is bool) func() bool {
 		return func() bool {

@@ -10,12 +10,11 @@ import (
 	"slices"
 	"testing"
 	"time"
-
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
-	"weir/pkg/hit"
 	"weir/pkg/request"
 	"weir/pkg/rule"
+	"weir/test/sink"
 	"weir/test/wait"
 )
 
@@ -24,12 +23,6 @@ type backlog struct {
 	lines     []string
 	offenders map[string]bool
 }
-
-const (
-	backlogLimit = 60
-	backlogPer   = time.Hour
-	backlogLate  = 10 * time.Minute
-)
 
 // generatedBacklog is a log of some days: many clients that keep the limit, and offenders, each for an hour of its
 // own.
@@ -47,7 +40,7 @@ func generatedBacklog(t testing.TB, days int) backlog {
 	}
 	for n := range days * 8 {
 		start := begin.Add(time.Duration(random.Int64N(int64(span - time.Hour))))
-		for range backlogLimit + 1 {
+		for range sink.Limit + 1 {
 			requests = append(requests, request{start.Add(time.Duration(random.Int64N(int64(50 * time.Minute)))), fmt.Sprintf("203.0.113.%d", n)})
 		}
 	}
@@ -104,85 +97,7 @@ func (b backlog) find(t testing.TB) map[string]bool {
 	}
 	found := map[string]bool{}
 	for key, of := range times {
-		if breaks(of) {
-			found[key] = true
-		}
-	}
-	return found
-}
-
-// breaks reports whether some span has more requests than the limit.
-func breaks(times []int64) bool {
-	slices.Sort(times)
-	for i := backlogLimit; i < len(times); i++ {
-		if times[i]-times[i-backlogLimit] < backlogPer.Milliseconds() {
-			return true
-		}
-	}
-	return false
-}
-
-// A textbook counts the sent hits in their order with a sliding log. Hits that are more than the lateness older than
-// the newest of their key do not count.
-type textbook struct {
-	t              testing.TB
-	sink           *memorySink
-	read           []int // records, by partition
-	positions      []*hit.Positions
-	times          map[string][]int64
-	newest         map[string]int64
-	hits, tooLate  int
-	reader         hit.Reader
-	furthestBehind time.Duration
-}
-
-func newTextbook(t testing.TB, sink *memorySink) *textbook {
-	b := &textbook{t: t, sink: sink, read: make([]int, len(sink.partitions)), times: map[string][]int64{}, newest: map[string]int64{}}
-	for range sink.partitions {
-		b.positions = append(b.positions, hit.NewPositions(1000, 48*time.Hour))
-	}
-	return b
-}
-
-// count counts the hits sent since the last call, and returns the number of hits so far.
-func (b *textbook) count() int {
-	b.sink.mu.Lock()
-	defer b.sink.mu.Unlock()
-	for p, records := range b.sink.partitions {
-		for _, record := range records[b.read[p]:] {
-			b.take(p, record)
-		}
-		b.read[p] = len(records)
-	}
-	return b.hits
-}
-
-func (b *textbook) take(partition int, record []byte) {
-	if err := b.reader.Reset(record); err != nil {
-		b.t.Fatal(err)
-	}
-	if b.positions[partition].Judge(b.reader.Header(), b.reader.Checksum(), time.Now().UnixMilli()) != hit.Apply {
-		return
-	}
-	for _, item := range b.reader.Items() {
-		key := string(b.reader.Pairs()[item.Pair].Key)
-		b.hits += int(item.Cost)
-		b.furthestBehind = max(b.furthestBehind, time.Duration(b.newest[key]-item.UnixMilli)*time.Millisecond)
-		if item.UnixMilli < b.newest[key]-backlogLate.Milliseconds() {
-			b.tooLate += int(item.Cost)
-			continue
-		}
-		b.newest[key] = max(b.newest[key], item.UnixMilli)
-		for range item.Cost {
-			b.times[key] = append(b.times[key], item.UnixMilli)
-		}
-	}
-}
-
-func (b *textbook) offenders() map[string]bool {
-	found := map[string]bool{}
-	for key, times := range b.times {
-		if breaks(times) {
+		if sink.Breaks(of) {
 			found[key] = true
 		}
 	}
@@ -218,28 +133,28 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 	first, second := b.start(b.sink), b.start(b.sink)
 	wait.Until(t, "two to share the topic", func() bool { return first.owns() == 4 && second.owns() == 4 })
 	b.opened = nil
-	began, book := time.Now(), newTextbook(t, b.sink)
+	began, book := time.Now(), sink.NewTextbook(t, b.sink)
 	gates.open()
 	readUntil(t, book, len(log.lines)/10)
 	third := b.start(b.sink)
 	wait.Until(t, "the third to have a share", func() bool {
-		if len(gates) == 0 && book.count() > len(log.lines)/2 { // or all may be read before
+		if len(gates) == 0 && book.Count() > len(log.lines)/2 { // or all may be read before
 			gates.shut(first.Collector)
 			gates.shut(second.Collector)
 		}
 		return third.owns() > 0
 	})
 	gates.open()
-	if read := book.count(); read > len(log.lines)*9/10 {
+	if read := book.Count(); read > len(log.lines)*9/10 {
 		t.Errorf("%d of %d lines were read when the third had its share", read, len(log.lines))
 	}
 	readUntil(t, book, len(log.lines))
-	t.Logf("%d lines, %d hits, %d too late, %d offenders, %s; a hit was at most %s older than its key's newest", len(log.lines), book.hits, book.tooLate,
-		len(log.offenders), time.Since(began).Round(time.Millisecond), book.furthestBehind)
-	if found := book.offenders(); !maps.Equal(found, log.offenders) || book.hits != len(log.lines) || book.tooLate > 0 {
-		t.Errorf("%d offenders are found of %d, in %d hits, %d of them too late", len(found), len(log.offenders), book.hits, book.tooLate)
+	t.Logf("%d lines, %d hits, %d too late, %d offenders, %s; a hit was at most %s older than its key's newest", len(log.lines), book.Hits, book.TooLate,
+		len(log.offenders), time.Since(began).Round(time.Millisecond), book.FurthestBehind)
+	if found := book.Offenders(); !maps.Equal(found, log.offenders) || book.Hits != len(log.lines) || book.TooLate > 0 {
+		t.Errorf("%d offenders are found of %d, in %d hits, %d of them too late", len(found), len(log.offenders), book.Hits, book.TooLate)
 	}
-	if book.furthestBehind > 9*time.Minute { // each partition is in order
+	if book.FurthestBehind > 9*time.Minute { // each partition is in order
 		t.Error("a source was sent further ahead of others than it may be")
 	}
 	if first.said.Has("made no progress") {
@@ -266,11 +181,11 @@ func (g *gates) open() {
 // owns is the number of partitions that it reads.
 func (r *running) owns() int { return len(r.Status().Sources[0].Logs) }
 
-func readUntil(t *testing.T, book *textbook, hits int) {
+func readUntil(t *testing.T, book *sink.Textbook, hits int) {
 	t.Helper()
-	for begun := time.Now(); book.count() < hits; time.Sleep(50 * time.Millisecond) {
+	for begun := time.Now(); book.Count() < hits; time.Sleep(50 * time.Millisecond) {
 		if time.Since(begun) > 5*time.Minute {
-			t.Fatalf("waited in vain for %d hits, there are %d", hits, book.hits)
+			t.Fatalf("waited in vain for %d hits, there are %d", hits, book.Hits)
 		}
 	}
 }

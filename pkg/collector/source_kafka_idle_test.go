@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"weir/internal/kafka"
+	"weir/pkg/collector/pace"
+	"weir/test/sink"
+	"weir/test/wait"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"weir/internal/kafka"
-	"weir/pkg/collector/pace"
-	"weir/test/wait"
 )
 
 // TestABacklogThatOneSeesFirst has two partitions read to their ends, by one collector and by two, when a backlog
@@ -22,7 +22,7 @@ func TestABacklogThatOneSeesFirst(t *testing.T) {
 		t.Run(fmt.Sprint(collectors), func(t *testing.T) {
 			t.Parallel()
 			b, second := withASecond(t)
-			book := newTextbook(t, b.sink)
+			book := sink.NewTextbook(t, b.sink)
 			b.write(kafka.Message{Partition: 0, Value: lineAt(0)}, kafka.Message{Partition: 1, Value: lineAt(0)})
 			var all []*running
 			for range collectors {
@@ -59,13 +59,13 @@ func TestABacklogThatOneSeesFirst(t *testing.T) {
 				}
 				return false
 			})
-			if hits := book.count(); hits > 2+10 {
+			if hits := book.Count(); hits > 2+10 {
 				t.Errorf("%d hits were sent, of more than the lateness", hits)
 			}
 			second.away.Store(false)
 			readUntil(t, book, 2+181)
-			if book.tooLate > 0 {
-				t.Errorf("%d hits came too late", book.tooLate)
+			if book.TooLate > 0 {
+				t.Errorf("%d hits came too late", book.TooLate)
 			}
 		})
 	}

@@ -6,16 +6,17 @@ import (
 	"net"
 	"testing"
 	"time"
-
-	kafkago "github.com/segmentio/kafka-go"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
+	"weir/test/sink"
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
 	"weir/pkg/rule"
 	"weir/test/wait"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // trim deletes the records of the only partition before an offset.
@@ -65,7 +66,7 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 		b.make()
 		b.produce(20)
 		c := b.start(b.sink)
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		c.stop()
 		note, _, err := readNote(b.commits()[0])
 		if err != nil {
@@ -79,7 +80,7 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 			b.want["per-ip 203.0.113."+string(rune('0'+n%7))]--
 		}
 		c = b.start(b.sink)
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		if !c.said.Has("records were deleted before they were read") || !c.said.Has("records=10 from=20 to=30") {
 			t.Error("it is not said:", c.said.String())
 		}
@@ -108,7 +109,7 @@ func TestALogThatWasCutOff(t *testing.T) {
 			c := b.start(b.sink)
 			wait.Until(t, "it to be said", func() bool { return c.said.Has("its log ends at 20, but it was read up to 100") })
 			b.produce(10)
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 			if c.said.Has("it was cut off") != sameLog {
 				t.Error(c.said.String())
 			}
@@ -126,7 +127,7 @@ func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
 	old := time.Now().Add(-55 * time.Minute).UnixMilli()
 	b.commit(kafkaNote{Incarnation: "i", Rules: b.rules.Fingerprint()}.commit(0, []again{{0, 10, old}}))
 	c := b.start(b.sink, func(c *Config) { c.Retention = time.Hour })
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	if !c.said.Has("batches are too old to be sent again") {
 		t.Error("it is not said")
 	}
@@ -160,7 +161,7 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	if err := r.stream.drain(b.within(time.Minute)); !errors.Is(err, kafka.ErrExpelled) {
 		t.Errorf("the stream ends with %v", err)
 	}
-	if n := b.sink.records(); n > 0 {
+	if n := b.sink.Records(); n > 0 {
 		t.Errorf("%d batches of it are sent", n)
 	}
 }
@@ -168,7 +169,7 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 // A partition that is given up while a cut is made again leaves the cut to the next owner: a part of it would be a
 // different cut.
 func TestHalfACutIsNotSent(t *testing.T) {
-	sink := newMemorySink(4)
+	sink := sink.New(4)
 	b := &kafkaBench{t: t, want: map[string]int64{}}
 	set, err := rule.FromLimits([]string{"10/min"}, "ip")
 	if err != nil {
@@ -188,8 +189,8 @@ func TestHalfACutIsNotSent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.drain(t.Context()); err != nil || sink.records() > 0 {
-		t.Errorf("%d batches are sent, %v", sink.records(), err)
+	if err := s.drain(t.Context()); err != nil || sink.Records() > 0 {
+		t.Errorf("%d batches are sent, %v", sink.Records(), err)
 	}
 }
 
@@ -199,21 +200,21 @@ func TestAPartitionWithoutALeader(t *testing.T) {
 	t.Parallel()
 	t.Run("for a while", func(t *testing.T) {
 		t.Parallel()
-		withoutLeader(t, func(book *textbook, lines int, mend func()) {
+		withoutLeader(t, func(book *sink.Textbook, lines int, mend func()) {
 			time.Sleep(2 * time.Second)
-			if read := book.count(); read > lines/10 {
+			if read := book.Count(); read > lines/10 {
 				t.Errorf("%d of %d lines are read meanwhile", read, lines)
 			}
 			mend()
 			readUntil(t, book, lines)
-			if book.tooLate > 0 {
-				t.Errorf("%d hits came too late", book.tooLate)
+			if book.TooLate > 0 {
+				t.Errorf("%d hits came too late", book.TooLate)
 			}
 		})
 	})
 	t.Run("for good", func(t *testing.T) {
 		t.Parallel()
-		withoutLeader(t, func(book *textbook, lines int, _ func()) {
+		withoutLeader(t, func(book *sink.Textbook, lines int, _ func()) {
 			began := time.Now()
 			readUntil(t, book, lines/2)
 			if took := time.Since(began); took < 20*time.Second || took > 2*time.Minute {
@@ -223,7 +224,7 @@ func TestAPartitionWithoutALeader(t *testing.T) {
 	})
 }
 
-func withoutLeader(t *testing.T, test func(book *textbook, lines int, mend func())) {
+func withoutLeader(t *testing.T, test func(book *sink.Textbook, lines int, mend func())) {
 	b, second := withASecond(t)
 	log := generatedBacklog(t, 1)
 	lines := log.lines[:len(log.lines)/2*2]
@@ -234,5 +235,5 @@ func withoutLeader(t *testing.T, test func(book *textbook, lines int, mend func(
 	b.write(messages...)
 	second.away.Store(true)
 	b.start(b.sink)
-	test(newTextbook(t, b.sink), len(lines), func() { second.away.Store(false) })
+	test(sink.NewTextbook(t, b.sink), len(lines), func() { second.away.Store(false) })
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 	"weir/internal/kafka"
 	"weir/pkg/request"
+	"weir/test/sink"
 )
 
 // A shipped is the form in which a shipper writes into a topic: package request's examples of each.
@@ -85,11 +85,11 @@ func TestShippersRecordsComeThroughTopics(t *testing.T) {
 			of.Client = one.client
 			sources = append(sources, SourceConfig{IntakeConfig: IntakeConfig{Name: s.name, Envelope: s.Envelope, Format: s.Format, Options: s.options()}, Kafka: &of})
 		}
-		if sum := brief(b.want); len(b.want) < 5 {
+		if sum := sink.Brief(b.want); len(b.want) < 5 {
 			t.Fatal(sum)
 		}
 		b.start(b.sink, func(c *Config) { c.Sources = sources })
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 	})
 }
 
@@ -125,7 +125,7 @@ func TestATopicsFormatIsFoundOutAndItsRecordsFiltered(t *testing.T) {
 	}
 	b.write(messagesOf(records)...)
 	c := b.start(b.sink)
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	c.stop()
 	if status := c.Status().Sources[0]; !strings.Contains(status.Format, "combined in fluentbit") {
 		t.Errorf("the format is %s", status.Format)
@@ -136,7 +136,7 @@ func TestATopicsFormatIsFoundOutAndItsRecordsFiltered(t *testing.T) {
 	}
 	b.write(messagesOf([]string{record("shop")})...) // too few records to find out the form
 	c = b.start(b.sink)
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	c.stop()
 	if c.said.Has("found out the format") {
 		t.Error("it was found out again")

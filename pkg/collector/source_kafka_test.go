@@ -8,15 +8,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	kafkago "github.com/segmentio/kafka-go"
+	"weir/test/sink"
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/collector/pace"
-	"weir/pkg/hit"
 	"weir/pkg/rule"
 	"weir/test/wait"
+
+	kafkago "github.com/segmentio/kafka-go"
 )
 
 // onBoth runs a test on the embedded broker and on a real Kafka.
@@ -42,7 +42,7 @@ type kafkaBench struct {
 	topic      string
 	partitions int
 	producer   *kafka.Producer
-	sink       *memorySink
+	sink       *sink.Memory
 	rules      *rule.Set
 	source     SourceConfig // without its client
 	patience   time.Duration
@@ -55,7 +55,7 @@ type kafkaBench struct {
 func newKafkaBench(t testing.TB, config kafka.Config, partitions int) *kafkaBench {
 	t.Helper()
 	config.Logger = testLogger(t)
-	b := &kafkaBench{t: t, config: config, client: kafkatest.Client(t, config), partitions: partitions, sink: newMemorySink(4), want: map[string]int64{}}
+	b := &kafkaBench{t: t, config: config, client: kafkatest.Client(t, config), partitions: partitions, sink: sink.New(4), want: map[string]int64{}}
 	b.topic = fmt.Sprintf("logs.%d.%d", os.Getpid(), topics.Add(1))
 	set, err := rule.FromLimits([]string{"10/min"}, "ip")
 	if err != nil {
@@ -212,8 +212,8 @@ func (b *kafkaBench) start(sink Sink, change ...func(*Config)) *running {
 
 // kill ends the collector with its cuts in flight, as far as a process can be killed from within: its sink
 // acknowledges nothing any more.
-func (r *running) kill(sink *memorySink) {
-	sink.set(func() { sink.mute = true })
+func (r *running) kill(sink *sink.Memory) {
+	sink.Set(func() { sink.Mute = true })
 	r.stop()
 }
 
@@ -238,15 +238,15 @@ func TestATopicIsCountedOnce(t *testing.T) {
 		b.make()
 		b.produce(200)
 		c := b.start(b.sink)
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		c.stop()
 		b.produce(100)
 		c = b.start(b.sink)
-		b.sink.await(t, b.want)
-		b.sink.set(func() { b.sink.mute = true })
+		b.sink.Await(t, b.want)
+		b.sink.Set(func() { b.sink.Mute = true })
 		for range 5 { // several cuts without an acknowledgement
 			b.produce(30)
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 		}
 		c.kill(b.sink)
 		outstanding := 0
@@ -260,12 +260,12 @@ func TestATopicIsCountedOnce(t *testing.T) {
 		if outstanding == 0 {
 			t.Error("no cut is outstanding")
 		}
-		sent := b.sink.records()
-		b.sink.unmute()
+		sent := b.sink.Records()
+		b.sink.Unmute()
 		c = b.start(b.sink)
-		wait.Until(t, "the cuts to be sent again", func() bool { return b.sink.records() > sent })
+		wait.Until(t, "the cuts to be sent again", func() bool { return b.sink.Records() > sent })
 		b.produce(50)
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		c.stop()
 		for p, commit := range b.commits() {
 			if _, cuts, err := readNote(commit); err != nil || len(cuts) > 0 || commit.Offset != int64((b.lines+b.partitions-1-p)/b.partitions) {
@@ -273,31 +273,4 @@ func TestATopicIsCountedOnce(t *testing.T) {
 			}
 		}
 	})
-}
-
-// records is the number of records in all partitions.
-func (s *memorySink) records() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.partitions {
-		n += len(p)
-	}
-	return n
-}
-
-// sources are the sources of all batches.
-func (s *memorySink) sources(t testing.TB) map[string]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := map[string]bool{}
-	var r hit.Reader
-	for _, p := range s.partitions {
-		for _, record := range p {
-			if err := r.Reset(record); err != nil {
-				t.Fatal(err)
-			}
-			found[r.Header().Source] = true
-		}
-	}
-	return found
 }

@@ -27,13 +27,13 @@ func TestATopicMadeAgainIsANewSource(t *testing.T) {
 		b.make()
 		b.produce(100)
 		c := b.start(b.sink)
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		b.delete()
 		wait.Until(t, "it to be said", func() bool { return c.said.Has("topic does not exist") })
 		wait.Until(t, "the status to say it", func() bool { return c.Status().Sources[0].Error != "" })
 		b.make()
 		b.produce(10)
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		if !c.said.Has("a partition begins as a new source") {
 			t.Error("it is not said")
 		}
@@ -47,8 +47,8 @@ func TestATopicMadeAgainIsANewSource(t *testing.T) {
 		b.make()
 		b.produce(200)
 		b.start(b.sink)
-		b.sink.await(t, b.want)
-		if sources := b.sink.sources(t); len(sources) != 6 {
+		b.sink.Await(t, b.want)
+		if sources := b.sink.Sources(t); len(sources) != 6 {
 			t.Errorf("%d sources: %v", len(sources), sources)
 		}
 	})
@@ -63,7 +63,7 @@ func TestATopicThatIsMadeLate(t *testing.T) {
 	other = newKafkaBench(t, b.config, 3)
 	b.source.Kafka.Topics = append(b.source.Kafka.Topics, other.topic)
 	c := b.start(b.sink)
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	wait.Until(t, "it to be said", func() bool { return c.said.Has("topic " + other.topic + ": the topic does not exist") })
 	if c.Status().CaughtUp {
 		t.Error("it has caught up")
@@ -73,7 +73,7 @@ func TestATopicThatIsMadeLate(t *testing.T) {
 	for key, n := range other.want {
 		b.want[key] += n
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	wait.Until(t, "it to have caught up", func() bool { return c.Status().CaughtUp })
 }
 
@@ -105,12 +105,12 @@ func TestWhereReadingOfATopicBegins(t *testing.T) {
 				c.stop()
 				b.produce(10) // nothing was read, and yet it has begun
 				c = b.start(b.sink)
-				b.sink.await(t, b.want)
+				b.sink.Await(t, b.want)
 				c.stop()
 				b.grow(4)
 				b.produce(40)
 				b.start(b.sink)
-				b.sink.await(t, b.want)
+				b.sink.Await(t, b.want)
 			})
 		}
 	})
@@ -141,14 +141,14 @@ func TestAnOffsetThatAToolHasSet(t *testing.T) {
 	b.make()
 	b.produce(20)
 	c := b.start(b.sink)
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	c.stop()
 	b.commit(kafka.Commit{Offset: 15})
 	for n := 16; n <= 20; n++ {
 		b.want[fmt.Sprintf("per-ip 203.0.113.%d", n%7)]++
 	}
 	c = b.start(b.sink)
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	if !c.said.Has("was not written by a collector") {
 		t.Error("it is not said")
 	}
@@ -166,25 +166,25 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		b := newKafkaBench(t, embedded(t), 1)
 		b.make()
 		c := b.start(b.sink)
-		b.sink.set(func() { b.sink.mute = true })
+		b.sink.Set(func() { b.sink.Mute = true })
 		for range 3 {
 			b.produce(30)
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 		}
 		c.kill(b.sink)
-		b.sink.unmute()
+		b.sink.Unmute()
 		return b
 	}
 	t.Run("they come", func(t *testing.T) {
 		t.Parallel()
 		b := outstanding(t)
-		sent := b.sink.records()
+		sent := b.sink.Records()
 		c := b.start(b.sink, func(c *Config) { c.Rules = others })
 		wait.Until(t, "it to be said", func() bool { return c.said.Has("waiting for these rules") })
 		c.Reload(b.rules, nil)
-		wait.Until(t, "the cuts to be made again", func() bool { return b.sink.records() > sent })
+		wait.Until(t, "the cuts to be made again", func() bool { return b.sink.Records() > sent })
 		b.produce(10)
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		if c.said.Has("by other rules") {
 			t.Error(c.said.String())
 		}
@@ -203,7 +203,7 @@ func TestCutsOfUnknownRules(t *testing.T) {
 			b.write(kafka.Message{Value: []byte(line)})
 		}
 		wait.Until(t, "all to be counted", func() bool {
-			counted, conflicts := b.sink.counted(t)
+			counted, conflicts := b.sink.Counted(t)
 			for key, n := range counted {
 				if n > b.want[key] && before[key] > 0 {
 					t.Fatalf("%s is counted %d times of %d", key, n, b.want[key])
@@ -249,6 +249,6 @@ func TestAWrongPassword(t *testing.T) {
 	if err := os.WriteFile(password, []byte(kafkatest.Password), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	wait.Until(t, "it to have caught up", func() bool { s := c.Status(); return s.CaughtUp && s.Sources[0].Error == "" })
 }

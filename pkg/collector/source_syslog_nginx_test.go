@@ -90,7 +90,7 @@ func TestSyslogFromNginxUDP(t *testing.T) {
 	_, server, _ := strings.Cut(b.address(), "://")
 	askNginx(t, nginxTo(t, server), nginxRequests)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		keys, conflicts := b.sink.counted(t)
+		keys, conflicts := b.sink.Counted(t)
 		counted, dropped := keys["per-ip 127.0.0.1"], testutil.ToFloat64(b.source().dropped)+testutil.ToFloat64(b.source().kernel)
 		if counted+int64(dropped) == nginxRequests && conflicts == 0 {
 			break
@@ -114,7 +114,7 @@ func TestSyslogFromNginxUnix(t *testing.T) {
 	b.send(b.dial(), b.line()) // comes behind all others
 	last := "per-ip 203.0.113.1"
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		keys, conflicts := b.sink.counted(t)
+		keys, conflicts := b.sink.Counted(t)
 		if keys[last] == 1 {
 			if n := keys["per-ip 127.0.0.1"]; n == 0 || n > nginxRequests || conflicts > 0 {
 				t.Errorf("%d lines of %d counted, %d conflicts", n, nginxRequests, conflicts)

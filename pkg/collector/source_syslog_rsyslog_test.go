@@ -59,7 +59,7 @@ func TestSyslogFromRsyslog(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { command.Process.Kill(); command.Wait() }()
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 			if n := b.uncounted(reasonFormat); n != 0 {
 				t.Errorf("%v lines could not be read", n)
 			}
@@ -109,7 +109,7 @@ func awaitQueued(t *testing.T, stats string, lines int) {
 func (b *syslogBench) awaitAll() (more int64) {
 	b.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		keys, conflicts := b.sink.counted(b.t)
+		keys, conflicts := b.sink.Counted(b.t)
 		all := conflicts == 0
 		more = 0
 		for key, want := range b.want {
@@ -202,7 +202,7 @@ func TestSyslogFromLogger(t *testing.T) {
 			if out, err := command.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			b.sink.await(t, b.want)
+			b.sink.Await(t, b.want)
 			if n := b.uncounted(reasonFormat); n != 0 {
 				t.Errorf("%v lines could not be read", n)
 			}

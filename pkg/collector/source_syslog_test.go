@@ -111,7 +111,7 @@ func TestSyslogCounts(t *testing.T) {
 					}
 					b.send(conn, frames[name](header+strings.TrimSuffix(b.line(), "\n")))
 				}
-				b.sink.await(t, b.want)
+				b.sink.Await(t, b.want)
 				if status := b.source().status(); status.Error != "" || status.Logs[0].Position != 120 {
 					t.Errorf("%+v", status)
 				}
@@ -128,7 +128,7 @@ func TestSyslogLinesThatEndWithTheConnection(t *testing.T) {
 		b.send(conn, b.line()+"\n\r\n"+strings.TrimSuffix(b.line(), "\n"))
 		conn.Close()
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 func TestSyslogMessagesThatAreTooLong(t *testing.T) {
@@ -157,7 +157,7 @@ func TestSyslogLongRequestsCount(t *testing.T) {
 		b := newSyslogBench(t, scheme)
 		b.start()
 		b.send(b.dial(), text)
-		b.sink.await(t, map[string]int64{"per-ip 203.0.113.7": 1})
+		b.sink.Await(t, map[string]int64{"per-ip 203.0.113.7": 1})
 		if n := b.uncounted(reasonLong); n != 0 {
 			t.Errorf("%s: %v are counted as long", scheme, n)
 		}
@@ -194,7 +194,7 @@ func TestSyslogAsksForTheSender(t *testing.T) {
 		})
 		senders.Set([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
 		b.send(b.dial(), b.line())
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		if n := b.uncounted(reasonFormat); n != 0 {
 			t.Errorf("%s: %v were read that were refused", scheme, n)
 		}
@@ -215,7 +215,7 @@ func TestSyslogAsksForACertificate(t *testing.T) {
 		}
 	}
 	b.send(tls.Client(b.dial(), client), b.line())
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 // sample is a line that is not to be counted.
@@ -268,7 +268,7 @@ func TestSyslogCountsDropsOfUDP(t *testing.T) {
 	b := newSyslogBench(t, "udp")
 	b.changed = func(l *syslogLimits) { l.inboxBytes = 4000 }
 	b.start()
-	b.sink.set(func() { b.sink.blocked = true })
+	b.sink.Set(func() { b.sink.Blocked = true })
 	conn := b.dial()
 	dropped := func() float64 {
 		return testutil.ToFloat64(b.source().dropped) + testutil.ToFloat64(b.source().kernel)
@@ -279,7 +279,7 @@ func TestSyslogCountsDropsOfUDP(t *testing.T) {
 	if fault := b.source().status().Error; !strings.Contains(fault, "datagrams are dropped") {
 		t.Error(fault)
 	}
-	b.sink.set(func() { b.sink.blocked = false })
+	b.sink.Set(func() { b.sink.Blocked = false })
 	wait.Until(t, "what was not dropped", func() bool { return b.total()+int64(dropped()) == int64(b.lines) })
 	if b.total() < 10 {
 		t.Errorf("only %d were counted", b.total())
@@ -336,7 +336,7 @@ func TestSyslogSendersWait(t *testing.T) {
 		b := newSyslogBench(t, scheme)
 		b.changed = func(l *syslogLimits) { l.inboxBytes = 4000 }
 		b.start()
-		b.sink.set(func() { b.sink.blocked = true })
+		b.sink.Set(func() { b.sink.Blocked = true })
 		conn := b.dial()
 		conn.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(8 << 10)
 		for {
@@ -346,12 +346,12 @@ func TestSyslogSendersWait(t *testing.T) {
 			if err == nil {
 				continue
 			}
-			b.sink.set(func() { b.sink.blocked = false })
+			b.sink.Set(func() { b.sink.Blocked = false })
 			conn.SetWriteDeadline(time.Now().Add(time.Minute))
 			b.send(conn, line[n:])
 			break
 		}
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 	}
 }
 
@@ -363,7 +363,7 @@ func TestSyslogConnectionsAreBounded(t *testing.T) {
 		b.send(b.dial(), b.line())
 	}
 	wait.Until(t, "the bound", func() bool { return strings.Contains(b.source().status().Error, "2 connections are open") })
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 // Silent connections keep no place: a new sender gets in, although they may stay open for an hour.
@@ -376,7 +376,7 @@ func TestSyslogSilentConnectionsGiveWay(t *testing.T) {
 			b.send(b.dial(), begins)
 		}
 		b.send(b.dial(), b.line())
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 	}
 }
 
@@ -407,7 +407,7 @@ func TestSyslogUnixSockets(t *testing.T) {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
 		b.send(b.dial(), b.line())
-		b.sink.await(t, b.want)
+		b.sink.Await(t, b.want)
 		b.stop()
 		if _, err := os.Lstat(path); err == nil {
 			t.Errorf("%s is left behind", path)
@@ -435,7 +435,7 @@ func TestSyslogFindsOutTheFormat(t *testing.T) {
 	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
 	b.start()
 	b.send(b.dial(), headers[1]+b.line()+headers[3]+b.line())
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	if format := b.source().status().Format; !strings.HasPrefix(format, "combined") {
 		t.Error(format)
 	}
@@ -448,20 +448,20 @@ func TestSyslogEnds(t *testing.T) {
 	b := newSyslogBench(t, "udp")
 	b.config.Logger = slog.New(slog.NewTextHandler(&said, nil))
 	b.start()
-	b.sink.set(func() { b.sink.mute = true })
+	b.sink.Set(func() { b.sink.Mute = true })
 	b.send(b.dial(), b.line())
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	b.cancel()
-	b.sink.unmute()
+	b.sink.Unmute()
 	b.stop()
 	if strings.Contains(said.String(), "did not acknowledge") {
 		t.Error(said.String())
 	}
 	before := b.sink
 	b.start()
-	b.sink.set(func() { b.sink.mute = true })
+	b.sink.Set(func() { b.sink.Mute = true })
 	b.send(b.dial(), b.line())
-	before.await(t, b.want)
+	before.Await(t, b.want)
 	b.stop()
 	if !strings.Contains(said.String(), "did not acknowledge") {
 		t.Error(said.String())
@@ -489,7 +489,7 @@ func TestSyslogIsNotPostedTo(t *testing.T) {
 	wait.Until(t, "why", func() bool { return strings.Contains(b.source().status().Error, "speaks TLS") })
 	conn := b.dial()
 	b.send(conn, b.line()+b.line())
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	if got := testutil.ToFloat64(b.collector.pipeline.metrics.requests.WithLabelValues("lines")); got != 2 {
 		t.Errorf("%v lines were read", got)
 	}
@@ -526,7 +526,7 @@ func TestSyslogSendersAreAskedAgain(t *testing.T) {
 	b.start()
 	conn := b.dial()
 	b.send(conn, b.line())
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 	from.Set([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
 	want := maps.Clone(b.want)
 	io.WriteString(conn, b.line())
@@ -538,7 +538,7 @@ func TestSyslogSendersAreAskedAgain(t *testing.T) {
 	if b.uncounted(reasonSender) != 1 {
 		t.Error("the line is not counted as one of a sender that may not")
 	}
-	b.sink.await(t, b.want)
+	b.sink.Await(t, b.want)
 }
 
 // The source warns of a unix socket in which few datagrams may wait: senders that do not wait lose lines without a

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
+	"weir/test/sink"
 )
 
 // A modelLog is a log of a backlog, each line a record, and its readers: owners that end in order or not.
@@ -34,7 +34,7 @@ func (l *modelLog) write(begin time.Time) {
 		if l.random.IntN(100) == 0 {
 			at = at.Add(time.Duration(l.random.Int64N(int64(48 * time.Hour))))
 		}
-		early := time.Duration(l.random.Int64N(int64(backlogLate / 10)))
+		early := time.Duration(l.random.Int64N(int64(sink.Late / 10)))
 		l.lines = append(l.lines, logLine(20*len(l.lines), at.Add(-early).Truncate(time.Second)))
 	}
 }
@@ -119,7 +119,7 @@ func TestABacklogIsReadTogetherWhenASourceEnds(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			r := newRig(t, perIP)
 			defer r.Close()
-			r.sink.delay = time.Duration(random.IntN(50)) * time.Millisecond
+			r.sink.Delay = time.Duration(random.IntN(50)) * time.Millisecond
 			begin := time.Now().Add(-1000 * time.Hour).Truncate(time.Second)
 			var reading sync.WaitGroup
 			var logs []*modelLog
@@ -127,16 +127,16 @@ func TestABacklogIsReadTogetherWhenASourceEnds(t *testing.T) {
 			for n := range 2 + random.IntN(4) {
 				l := &modelLog{rig: r, random: rand.New(rand.NewPCG(seed, uint64(n))), name: fmt.Sprint("log ", n), file: random.IntN(2) == 0, reached: pace.NoTime}
 				l.write(begin)
-				l.member = r.pipeline.config.Pace.Join(l.name, backlogLate)
+				l.member = r.pipeline.config.Pace.Join(l.name, sink.Late)
 				lines, logs = lines+len(l.lines), append(logs, l)
 			}
 			for _, l := range logs {
 				reading.Go(func() { l.read(t) })
 			}
 			reading.Wait()
-			book := newTextbook(t, r.sink)
-			if hits := book.count(); hits != lines || book.tooLate > 0 {
-				t.Errorf("seed %d: of %d lines %d are counted, %d come too late, by up to %s", seed, lines, hits, book.tooLate, book.furthestBehind)
+			book := sink.NewTextbook(t, r.sink)
+			if hits := book.Count(); hits != lines || book.TooLate > 0 {
+				t.Errorf("seed %d: of %d lines %d are counted, %d come too late, by up to %s", seed, lines, hits, book.TooLate, book.FurthestBehind)
 			}
 			if r.heard.Has("made no progress") {
 				t.Errorf("seed %d: a log stood still", seed)

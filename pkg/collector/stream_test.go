@@ -14,14 +14,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 	"weir/test/locked"
+	"weir/test/sink"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // A memoryJournal keeps cuts as a group's commit does: their positions, not their bytes.
@@ -53,7 +53,7 @@ func (j *memoryJournal) done(c *cut) {
 // A rig is a collector without sources, for streams under test.
 type rig struct {
 	*Collector
-	sink    *memorySink
+	sink    *sink.Memory
 	metrics *prometheus.Registry
 	heard   *locked.Buffer
 }
@@ -64,7 +64,7 @@ func newRig(t testing.TB, rules string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{sink: newMemorySink(3), metrics: prometheus.NewRegistry(), heard: &locked.Buffer{}}
+	r := &rig{sink: sink.New(3), metrics: prometheus.NewRegistry(), heard: &locked.Buffer{}}
 	r.Collector, err = Open(Config{
 		Folder: t.TempDir(), Rules: set, Late: time.Minute, Ahead: 10 * time.Second, Sink: r.sink, Partitions: 3,
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), r.heard), nil)), Metrics: r.metrics,
@@ -105,7 +105,7 @@ func TestWhenACutIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, perIP)
 		defer r.Close()
-		r.sink.delay = 100 * time.Millisecond
+		r.sink.Delay = 100 * time.Millisecond
 		j := &memoryJournal{}
 		s := r.stream(t, streamConfig{journal: j})
 		more := make(chan struct{})
@@ -131,9 +131,9 @@ func TestWhenACutIsMade(t *testing.T) {
 		cuts(1, "one is in flight")
 		wait(2 * time.Millisecond)
 		cuts(2, "after 5 ms")
-		r.sink.delay = time.Millisecond
+		r.sink.Delay = time.Millisecond
 		wait(200 * time.Millisecond)
-		r.sink.delay = 2 * time.Millisecond
+		r.sink.Delay = 2 * time.Millisecond
 		s.mustAdd(t, logLine(3, now))
 		wait(0)
 		s.mustAdd(t, logLine(4, now))
@@ -169,13 +169,13 @@ func TestNothingIsSentBeforeItIsNoted(t *testing.T) {
 		if err := s.drain(ctx); err == nil {
 			t.Error("drained, and not noted")
 		}
-		if keys, _ := r.sink.counted(t); len(keys) > 0 {
+		if keys, _ := r.sink.Counted(t); len(keys) > 0 {
 			t.Error("sent, and not noted")
 		}
 		if err := s.drain(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if keys, _ := r.sink.counted(t); len(keys) != 1 {
+		if keys, _ := r.sink.Counted(t); len(keys) != 1 {
 			t.Error("noted, and not sent")
 		}
 		j.fault = io.ErrClosedPipe
@@ -183,7 +183,7 @@ func TestNothingIsSentBeforeItIsNoted(t *testing.T) {
 		if err := s.drain(t.Context()); err == nil {
 			t.Error("a cut was refused, and the stream goes on")
 		}
-		if keys, _ := r.sink.counted(t); len(keys) != 1 {
+		if keys, _ := r.sink.Counted(t); len(keys) != 1 {
 			t.Error("a cut that was refused is sent")
 		}
 	})
@@ -194,7 +194,7 @@ func TestAStreamWaitsWhileTooMuchIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, perIP)
 		defer r.Close()
-		r.sink.mute = true
+		r.sink.Mute = true
 		j := &memoryJournal{}
 		s := r.stream(t, streamConfig{journal: j})
 		added := make(chan int, 10_000_000)
@@ -215,10 +215,10 @@ func TestAStreamWaitsWhileTooMuchIsInFlight(t *testing.T) {
 			t.Errorf("%d cuts are in flight", cuts)
 		}
 		j.mu.Unlock()
-		r.sink.unmute()
+		r.sink.Unmute()
 		for range added {
 		}
-		keys, conflicts := r.sink.counted(t)
+		keys, conflicts := r.sink.Counted(t)
 		total := int64(0)
 		for _, n := range keys {
 			total += n
@@ -257,7 +257,7 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r.sink.delay = 3 * time.Millisecond
+			r.sink.Delay = 3 * time.Millisecond
 			read(r.stream(t, streamConfig{journal: j}), 0)
 			outstanding := j.cuts[random.IntN(len(j.cuts)):]
 			var remade []again
@@ -265,7 +265,7 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 				remade = append(remade, again{c.From, c.To, c.Clock})
 			}
 			time.Sleep(time.Hour)
-			second := newMemorySink(3)
+			second := sink.New(3)
 			r.pipeline.config.Sink = second
 			read(r.stream(t, streamConfig{journal: &memoryJournal{}, position: outstanding[0].From, again: remade, fingerprint: outstanding[0].Fingerprint}), outstanding[0].From)
 			made := map[int][][]byte{}
@@ -274,8 +274,8 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 					made[b.Partition] = append(made[b.Partition], b.Value)
 				}
 			}
-			for p := range second.partitions {
-				if !slices.EqualFunc(made[p], second.partitions[p], bytes.Equal) {
+			for p := range second.Partitions {
+				if !slices.EqualFunc(made[p], second.Partitions[p], bytes.Equal) {
 					t.Fatalf("seed %d: the batches of partition %d are others", seed, p)
 				}
 			}
