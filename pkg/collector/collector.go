@@ -162,6 +162,16 @@ func (c *Collector) runSource(ctx context.Context, i int) error {
 	})
 }
 
+// Status is the state of a collector.
+type Status struct {
+	Collector   string         `json:"collector"`   // its id
+	Rules       string         `json:"rules"`       // their hash
+	Outstanding int            `json:"outstanding"` // cuts in the file journal
+	CaughtUp    bool           `json:"caught_up"`
+	Error       string         `json:"error,omitempty"` // of the journal
+	Sources     []SourceStatus `json:"sources"`
+}
+
 // Status may be called at any time.
 func (c *Collector) Status() Status {
 	status := Status{Collector: c.journal.ID, Rules: c.pipeline.fingerprint(), CaughtUp: true, Sources: []SourceStatus{}}

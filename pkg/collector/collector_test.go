@@ -3,7 +3,6 @@ package collector
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -80,31 +79,5 @@ func TestFilesThatAreReadFromBehindAdvanceTogether(t *testing.T) {
 	}
 	if late > 0 {
 		t.Errorf("%d hits come too late to be counted", late)
-	}
-}
-
-// TestRulesThatChangeHoldFromTheNextCut reloads the rules in the middle of a log.
-func TestRulesThatChangeHoldFromTheNextCut(t *testing.T) {
-	r := newRig(t, perIP)
-	defer r.Close()
-	other := newRig(t, "rules: [{name: per-path, key: path, limits: [10/min]}]\n")
-	defer other.Close()
-	s := r.stream(t, streamConfig{journal: noJournal{}})
-	s.mustAdd(t, logLine(1, time.Now()))
-	r.Reload(other.pipeline.ruling.Load().set, nil)
-	s.mustAdd(t, logLine(2, time.Now()))
-	if err := s.drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s.mustAdd(t, logLine(3, time.Now()))
-	if err := s.drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	got, _ := r.sink.Counted(t)
-	if len(got) != 3 || got["per-ip 203.0.113.1"] != 1 || got["per-ip 203.0.113.2"] != 1 || got["per-path /3"] != 1 {
-		t.Errorf("counted %v", got)
-	}
-	if _, err := os.Stat(filepath.Join(r.config.Folder, "journal")); err != nil {
-		t.Error(err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/kafka"
 	"weir/test/port"
@@ -41,7 +41,7 @@ func (m *mine) exploded() bool {
 }
 
 func (b *bench) panics(source string) float64 {
-	return testutil.ToFloat64(b.collector.pipeline.metrics.panics.WithLabelValues(source))
+	return b.metric("panics_total", "source", source)
 }
 
 // A log whose reading panics again and again, at any line, with cuts in any state, is counted once. The status reports
@@ -50,6 +50,7 @@ func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 	for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
 		b := newBench(t, "access.log", "other.log")
 		heard := b.listen()
+		b.config.Metrics = prometheus.NewRegistry()
 		b.config.restartAfter = 5 * time.Millisecond
 		b.sink.Delay = delay
 		explosive := &mine{armed: 12, every: 400}

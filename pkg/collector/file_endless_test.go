@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/tape"
@@ -18,7 +17,7 @@ import (
 
 // unread is the number of lines that were not read for a reason since the collector was opened.
 func (b *bench) unread(why string) float64 {
-	return testutil.ToFloat64(b.collector.pipeline.metrics.uncounted.WithLabelValues("logs", why))
+	return b.metric("uncounted_total", "source", "logs", "reason", why)
 }
 
 // writeAt writes over the content of a file.

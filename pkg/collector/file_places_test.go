@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"weir/pkg/collector/pace"
-	"weir/pkg/collector/tape"
-	"weir/pkg/request"
-	"weir/test/sink"
-	"weir/test/wait"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/pkg/collector/pace"
+	"weir/pkg/collector/tape"
+	"weir/test/sink"
+	"weir/test/wait"
 )
 
 // linesApart is the text of a log whose lines are ten minutes apart. The last ones are long.
@@ -109,78 +109,8 @@ func TestLinesInPartsShareMemory(t *testing.T) {
 	}
 }
 
-// A line whose time and client come after the beginning that is kept is long. The memory is back when streams end.
-func TestALineInPartsWithoutMemory(t *testing.T) {
-	r := newRig(t, perIP)
-	defer r.Close()
-	r.pipeline.parts = request.NewMemory(4 << 20)
-	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: "cri", Format: "json"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	add := func(size int, parts ...string) reason {
-		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime, journal: &memoryJournal{}})
-		defer s.close()
-		s.mustAdd(t, []byte(`2026-03-03T08:00:00Z stdout P {"path":"/`+strings.Repeat("x", size)))
-		for _, part := range parts {
-			s.mustAdd(t, []byte("2026-03-03T08:00:00Z stdout "+part))
-		}
-		for why, n := range s.tally.uncounted {
-			if n > 0 {
-				return reason(why)
-			}
-		}
-		return counted
-	}
-	const end = `F ","time":"2026-03-03T08:00:00Z","ip":"192.0.2.1"}`
-	for range 5 {
-		add(800 << 10) // never ends
-		if why := add(800<<10, end); why != counted {
-			t.Errorf("with memory: %s", reasonWords[why])
-		}
-		if why := add(5<<20, end); why != reasonLong {
-			t.Errorf("without memory: %q", reasonWords[why])
-		}
-	}
-}
-
 // readAll reports whether so many logs are read up to their ends.
 func (b *bench) readAll(logs int) bool {
 	status := b.collector.Status().Sources[0]
 	return len(status.Logs) == logs && !slices.ContainsFunc(status.Logs, func(log LogStatus) bool { return log.Lag > 0 || log.Position == 0 })
-}
-
-// A cut never ends within a line in parts, also if the line is much later than those before it: after a crash its
-// beginning has to be read again.
-func TestNoCutWithinALineInParts(t *testing.T) {
-	r := newRig(t, perIP)
-	defer r.Close()
-	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: "cri", Format: "combined"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := r.pipeline.config.Pace.Join("another log", time.Minute)
-	defer other.Leave()
-	j := &memoryJournal{}
-	s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime, journal: j, member: r.pipeline.config.Pace.Join("a log", time.Minute)})
-	defer s.close()
-	begin := time.Now().Add(-24 * time.Hour)
-	for n := range 10 {
-		line := string(logLine(n, begin.Add(time.Duration(n)*time.Hour)))
-		s.mustAdd(t, []byte("2026-03-03T08:00:00Z stdout P "+line[:20]))
-		s.mustAdd(t, []byte("2026-03-03T08:00:00Z stdout P "+line[20:30]))
-		s.mustAdd(t, []byte("2026-03-03T08:00:00Z stdout F "+line[30:]))
-	}
-	other.Leave()
-	if err := s.drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range j.cuts {
-		if c.To%3 != 0 {
-			t.Errorf("a cut ends after %d of the parts", c.To)
-		}
-	}
-	if keys, _ := r.sink.Counted(t); len(keys) != 10 {
-		t.Errorf("counted %v", keys)
-	}
 }

@@ -5,12 +5,6 @@ import (
 	"sync"
 )
 
-// ReadFiles are the files of a source that were read to their end and are not open any more: packed and rotated ones.
-type ReadFiles struct {
-	Files int      `json:"files"`
-	Names []string `json:"names"` // the first of them
-}
-
 // namedReadFiles is how many of a source's read files have a name in its status.
 const namedReadFiles = 100
 

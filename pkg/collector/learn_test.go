@@ -2,17 +2,15 @@ package collector
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
-	"weir/internal/kafka"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 	"weir/test/sink"
-	"weir/test/wait"
-
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 const (
@@ -28,12 +26,11 @@ func inDocker(line string) string {
 // learner is a stream of records whose form has to be found out.
 func learner(t *testing.T, envelope, format string) *stream {
 	r := newRig(t, perIP)
-	t.Cleanup(func() { r.Close() })
 	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: envelope, Format: format})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := in.newStream(streamConfig{log: "a log", source: "a source", journal: noJournal{}, reached: pace.NoTime, notBefore: pace.NoTime})
+	s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime})
 	t.Cleanup(s.close)
 	return s
 }
@@ -100,62 +97,6 @@ func TestALongSampleIsEnough(t *testing.T) {
 	if !s.learned || s.form.envelope != "none" {
 		t.Error("it is asked again and again")
 	}
-}
-
-// The first post does not decide the format of all later ones.
-func TestHTTPIsNotSettledByABadFirstPost(t *testing.T) {
-	b := newHTTPBench(t)
-	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
-	b.start()
-	first := strings.Repeat(`{"time":"2026-03-03T08:00:00Z","remote_ip":"192.0.2.9","uri":"/try","method":"GET","status":200}`+"\n", 200)
-	if reply := b.post(strings.NewReader(first)); reply.status != 200 || len(reply.answer.Unread) != 0 {
-		t.Fatalf("the first post is to be taken for requests: %+v", reply)
-	}
-	b.want["per-ip 192.0.2.9"] = 200
-	for _, body := range []string{b.body(1), b.body(30)} {
-		if reply := b.post(strings.NewReader(body)); reply.status != 200 || len(reply.answer.Unread) != 0 {
-			t.Errorf("%+v", reply)
-		}
-	}
-	rubbish := strings.Repeat("{\"what\":1}\n", 50)
-	if reply := b.post(strings.NewReader(rubbish)); reply.status != 400 || reply.answer.Unread["format"] != 50 {
-		t.Errorf("%+v", reply)
-	}
-	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 || len(reply.answer.Unread) != 0 {
-		t.Errorf("after rubbish: %+v", reply)
-	}
-	b.sink.Await(t, b.want)
-}
-
-// Cuts that were made before the envelope was known are made again unchanged, although later records show the
-// envelope.
-func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
-	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newKafkaBench(t, config, 1)
-		b.source.Envelope = "auto"
-		b.make()
-		text := func(line string) kafka.Message { return kafka.Message{Value: []byte(line)} }
-		bare := func() kafka.Message { return text(b.line()) }
-		b.sink.Set(func() { b.sink.Mute = true })
-		c := b.start(b.sink)
-		b.write(text("starting"), text("starting"), text("starting"), bare())
-		b.sink.Await(t, b.want)
-		c.kill(b.sink)
-		if len(b.cuts()) == 0 {
-			t.Fatal("no cut is outstanding")
-		}
-		var docker []kafka.Message
-		for range 50 {
-			docker = append(docker, text(inDocker(b.line())))
-		}
-		b.write(docker...)
-		sent := b.sink.Records()
-		b.sink.Unmute()
-		c = b.start(b.sink)
-		wait.Until(t, "the cuts to be sent again", func() bool { return b.sink.Records() > sent })
-		b.sink.Await(t, b.want)
-		wait.Until(t, "the envelope to be found out", func() bool { return strings.Contains(fmt.Sprint(c.Status().Sources[0].Format), "docker") })
-	})
 }
 
 // The choice for another log of a source does not make the server of these lines the client.

@@ -11,8 +11,7 @@ import (
 // judged meanwhile is judged by the rules that it was read for.
 func TestOtherRulesReadOtherFields(t *testing.T) {
 	r := newRig(t, perIP)
-	defer r.Close()
-	s := r.stream(t, streamConfig{journal: noJournal{}})
+	s := r.stream(t, streamConfig{})
 	line := []byte(`203.0.113.1 - alice [` + time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700") + `] "GET /a HTTP/1.1" 200 2 "-" "-"`)
 	s.mustAdd(t, line)
 	set, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: per-user, key: [user, path], limits: [10/min]}]\n"))
@@ -20,7 +19,7 @@ func TestOtherRulesReadOtherFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := s.ruling
-	r.Reload(set, nil)
+	r.pipeline.judgeBy(set, nil)
 	s.open.To++
 	if err := s.cutBefore(t.Context()); err != nil || s.ruling != before || s.open.Fingerprint != before.fingerprint {
 		t.Errorf("%v, %q in the middle of a record", err, s.ruling.names)
@@ -34,5 +33,26 @@ func TestOtherRulesReadOtherFields(t *testing.T) {
 	counts, _ := r.sink.Counted(t)
 	if counts["per-ip 203.0.113.1"] == 0 || counts["per-user alice /a"] != 1 {
 		t.Error(counts)
+	}
+}
+
+// TestRulesThatChangeHoldFromTheNextCut reloads the rules in the middle of a log.
+func TestRulesThatChangeHoldFromTheNextCut(t *testing.T) {
+	r := newRig(t, perIP)
+	other := newRig(t, "rules: [{name: per-path, key: path, limits: [10/min]}]\n")
+	s := r.stream(t, streamConfig{})
+	s.mustAdd(t, logLine(1, time.Now()))
+	r.pipeline.judgeBy(other.pipeline.ruling.Load().set, nil)
+	s.mustAdd(t, logLine(2, time.Now()))
+	if err := s.drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.mustAdd(t, logLine(3, time.Now()))
+	if err := s.drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := r.sink.Counted(t)
+	if len(got) != 3 || got["per-ip 203.0.113.1"] != 1 || got["per-ip 203.0.113.2"] != 1 || got["per-path /3"] != 1 {
+		t.Errorf("counted %v", got)
 	}
 }

@@ -10,11 +10,14 @@ import (
 	"slices"
 	"testing"
 	"time"
-	"weir/pkg/rule"
-	"weir/test/sink"
-	"weir/test/wait"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/pkg/rule"
+	"weir/test/metric"
+	"weir/test/sink"
+	"weir/test/wait"
 )
 
 // A bench is a collector of files under test, which can be stopped, killed and started again.
@@ -75,6 +78,13 @@ func (b *bench) stop() {
 		b.t.Error(err)
 	}
 	b.collector = nil
+}
+
+// metric is the value of a metric; the configuration has a registry.
+func (b *bench) metric(name string, labels ...string) float64 {
+	b.t.Helper()
+	value, _ := metric.Value(b.t, b.config.Metrics.(*prometheus.Registry), "weir_collector_"+name, labels...)
+	return value
 }
 
 func (b *bench) path(name string) string { return filepath.Join(b.folder, name) }

@@ -19,12 +19,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/internal/keys"
 	"weir/test/sink"
 	"weir/test/wait"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // An httpBench is a bench whose source receives posts.
@@ -161,7 +161,7 @@ func TestHTTPCountsPosts(t *testing.T) {
 		t.Errorf("an empty body: %+v", reply)
 	}
 	b.sink.Await(t, b.want)
-	if got := testutil.ToFloat64(b.collector.pipeline.metrics.requests.WithLabelValues("posts")); got != 1502 {
+	if got := b.metric("requests_total", "source", "posts"); got != 1502 {
 		t.Errorf("the metrics say %v requests", got)
 	}
 }
@@ -640,4 +640,29 @@ func TestHTTPOneHostDoesNotKeepOutASenderWithAKey(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.line()), "X-Api-Key", "guess"); reply.status != 401 || !reply.closed {
 		t.Errorf("%+v", reply)
 	}
+}
+
+// The first post does not decide the format of all later ones.
+func TestHTTPIsNotSettledByABadFirstPost(t *testing.T) {
+	b := newHTTPBench(t)
+	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
+	b.start()
+	first := strings.Repeat(`{"time":"2026-03-03T08:00:00Z","remote_ip":"192.0.2.9","uri":"/try","method":"GET","status":200}`+"\n", 200)
+	if reply := b.post(strings.NewReader(first)); reply.status != 200 || len(reply.answer.Unread) != 0 {
+		t.Fatalf("the first post is to be taken for requests: %+v", reply)
+	}
+	b.want["per-ip 192.0.2.9"] = 200
+	for _, body := range []string{b.body(1), b.body(30)} {
+		if reply := b.post(strings.NewReader(body)); reply.status != 200 || len(reply.answer.Unread) != 0 {
+			t.Errorf("%+v", reply)
+		}
+	}
+	rubbish := strings.Repeat("{\"what\":1}\n", 50)
+	if reply := b.post(strings.NewReader(rubbish)); reply.status != 400 || reply.answer.Unread["format"] != 50 {
+		t.Errorf("%+v", reply)
+	}
+	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 || len(reply.answer.Unread) != 0 {
+		t.Errorf("after rubbish: %+v", reply)
+	}
+	b.sink.Await(t, b.want)
 }

@@ -7,8 +7,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/test/metric"
 	"weir/test/wait"
 )
 
@@ -51,13 +52,15 @@ func TestALagWhileKafkaIsAway(t *testing.T) {
 	b.produce(10)
 	f := &flaky{dial: config.Dial}
 	b.config.Dial = f.Dial
-	c := b.start(b.sink)
+	registry := prometheus.NewRegistry()
+	c := b.start(b.sink, func(c *Config) { c.Metrics = registry })
 	b.sink.Await(t, b.want)
 
 	known := func(is bool) func() bool {
 		return func() bool {
 			caughtUp := c.Status().CaughtUp
-			return caughtUp == is && (testutil.CollectAndCount(c.pipeline.metrics.lagCount) == 1) == is
+			_, lags := metric.Value(t, registry, "weir_collector_lag_records")
+			return caughtUp == is && (lags == 1) == is
 		}
 	}
 	wait.Until(t, "it to have caught up", known(true))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
 	"weir/pkg/request"

@@ -5,14 +5,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"weir/internal/kafka"
-	"weir/pkg/collector/pace"
-	"weir/test/sink"
-	"weir/test/wait"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/kafka"
+	"weir/pkg/collector/pace"
+	"weir/test/sink"
+	"weir/test/wait"
 )
 
 // TestABacklogThatOneSeesFirst has two partitions read to their ends, by one collector and by two, when a backlog

@@ -6,17 +6,15 @@ import (
 	"net"
 	"testing"
 	"time"
-	"weir/test/sink"
-
-	"weir/internal/kafka"
-	"weir/pkg/collector/pace"
-	"weir/pkg/rule"
-	"weir/test/wait"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/kafka"
+	"weir/test/sink"
+	"weir/test/wait"
 )
 
 // trim deletes the records of the only partition before an offset.
@@ -147,7 +145,8 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	if err != nil || claim == nil {
 		t.Fatal(err)
 	}
-	r := &partitionReader{kafkaSource: b.still(), claim: claim}
+	k, _ := b.still()
+	r := &partitionReader{kafkaSource: k, claim: claim}
 	r.partition = r.possess(b.topic, 0)
 	r.open(&takeover{note: kafkaNote{Incarnation: "i"}})
 	defer r.stream.close()
@@ -163,34 +162,6 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	}
 	if n := b.sink.Records(); n > 0 {
 		t.Errorf("%d batches of it are sent", n)
-	}
-}
-
-// A partition that is given up while a cut is made again leaves the cut to the next owner: a part of it would be a
-// different cut.
-func TestHalfACutIsNotSent(t *testing.T) {
-	sink := sink.New(4)
-	b := &kafkaBench{t: t, want: map[string]int64{}}
-	set, err := rule.FromLimits([]string{"10/min"}, "ip")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := newPipeline(pipelineConfig{Logger: testLogger(t), Now: time.Now, Sink: sink, Partitions: 4})
-	c.ruling.Store(newRuling(set, nil))
-	in, err := c.newIntake(IntakeConfig{Name: "logs", Format: "combined"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := in.newStream(streamConfig{log: "logs/0", source: "s", journal: noJournal{}, reached: pace.NoTime, notBefore: pace.NoTime, oneRule: true,
-		again: []again{{0, 10, time.Now().UnixMilli()}}, fingerprint: set.Fingerprint()})
-	defer s.close()
-	for n := range int64(5) {
-		if err := s.add(t.Context(), []byte(b.line()), n+1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.drain(t.Context()); err != nil || sink.Records() > 0 {
-		t.Errorf("%d batches are sent, %v", sink.Records(), err)
 	}
 }
 

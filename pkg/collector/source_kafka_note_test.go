@@ -70,3 +70,11 @@ func TestWhereAPartitionIsTakenUp(t *testing.T) {
 		})
 	}
 }
+
+// TestCutsThatWereNotSentAreDropped from the journal at the end: the next owner reads their records.
+func TestCutsThatWereNotSentAreDropped(t *testing.T) {
+	j := &commitJournal{cuts: []again{{0, 1, 0}, {1, 2, 0}, {2, 3, 0}}, end: true}
+	if j.drop(2); len(j.cuts) != 1 || j.cuts[0].to != 1 || j.end {
+		t.Errorf("cuts %v are left, all is read: %v", j.cuts, j.end)
+	}
+}

@@ -99,8 +99,8 @@ func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.source.Kafka.Topics = []string{b.topic, second}
-	k := b.still()
-	file := k.in.pipeline.config.Pace.Join("a file", time.Minute)
+	k, group := b.still()
+	file := group.Join("a file", time.Minute)
 	k.announce()
 	if file.Newest() != pace.NoTime {
 		t.Error("a file is sent before it is known what the topics hold")
@@ -128,9 +128,9 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	t.Cleanup(cluster.Close)
 	b := newKafkaBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 1)
 	b.make()
-	k := b.still()
+	k, group := b.still()
 	k.possess(b.topic, 0).member.Idle(true)
-	later := k.in.pipeline.config.Pace.Share("later", time.Minute)
+	later := group.Share("later", time.Minute)
 	var begun, asked atomic.Int64
 	cluster.ControlKey(int16(kmsg.OffsetFetch), func(kmsg.Request) (kmsg.Response, error, bool) {
 		begun.Add(1)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+
 	"weir/internal/kafka"
 	"weir/pkg/request"
 	"weir/test/sink"

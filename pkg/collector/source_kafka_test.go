@@ -4,19 +4,20 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-	"weir/test/sink"
+
+	kafkago "github.com/segmentio/kafka-go"
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/collector/pace"
 	"weir/pkg/rule"
+	"weir/test/sink"
 	"weir/test/wait"
-
-	kafkago "github.com/segmentio/kafka-go"
 )
 
 // onBoth runs a test on the embedded broker and on a real Kafka.
@@ -66,12 +67,13 @@ func newKafkaBench(t testing.TB, config kafka.Config, partitions int) *kafkaBenc
 	return b
 }
 
-// still is the source, in a collector that does not run.
-func (b *kafkaBench) still() *kafkaSource {
+// still is the source, in a pipeline that nothing else uses, and the group of the logs there.
+func (b *kafkaBench) still() (*kafkaSource, *pace.Group) {
 	b.t.Helper()
 	b.source.Kafka.Client = b.client
-	c := newPipeline(pipelineConfig{Late: time.Minute, Logger: testLogger(b.t), Pace: pace.New(testLogger(b.t), time.Now), Now: time.Now, Sink: b.sink, Partitions: 4})
-	c.ruling.Store(newRuling(b.rules, nil))
+	group := pace.New(testLogger(b.t), time.Now)
+	c := newPipeline(pipelineConfig{Folder: b.t.TempDir(), Late: time.Minute, Logger: testLogger(b.t), Pace: group, Now: time.Now, Sink: b.sink, Partitions: 4})
+	c.judgeBy(b.rules, nil)
 	in, err := c.newIntake(b.source.IntakeConfig)
 	if err != nil {
 		b.t.Fatal(err)
@@ -80,7 +82,7 @@ func (b *kafkaBench) still() *kafkaSource {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return source.(*kafkaSource)
+	return source.(*kafkaSource), group
 }
 
 // make makes the topic.
@@ -272,5 +274,36 @@ func TestATopicIsCountedOnce(t *testing.T) {
 				t.Errorf("partition %d: %+v %v is committed at the end", p, commit, err)
 			}
 		}
+	})
+}
+
+// Cuts that were made before the envelope was known are made again unchanged, although later records show the
+// envelope.
+func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		b := newKafkaBench(t, config, 1)
+		b.source.Envelope = "auto"
+		b.make()
+		text := func(line string) kafka.Message { return kafka.Message{Value: []byte(line)} }
+		bare := func() kafka.Message { return text(b.line()) }
+		b.sink.Set(func() { b.sink.Mute = true })
+		c := b.start(b.sink)
+		b.write(text("starting"), text("starting"), text("starting"), bare())
+		b.sink.Await(t, b.want)
+		c.kill(b.sink)
+		if len(b.cuts()) == 0 {
+			t.Fatal("no cut is outstanding")
+		}
+		var docker []kafka.Message
+		for range 50 {
+			docker = append(docker, text(inDocker(b.line())))
+		}
+		b.write(docker...)
+		sent := b.sink.Records()
+		b.sink.Unmute()
+		c = b.start(b.sink)
+		wait.Until(t, "the cuts to be sent again", func() bool { return b.sink.Records() > sent })
+		b.sink.Await(t, b.want)
+		wait.Until(t, "the envelope to be found out", func() bool { return strings.Contains(fmt.Sprint(c.Status().Sources[0].Format), "docker") })
 	})
 }

@@ -60,7 +60,7 @@ func TestSyslogFromRsyslog(t *testing.T) {
 			}
 			defer func() { command.Process.Kill(); command.Wait() }()
 			b.sink.Await(t, b.want)
-			if n := b.uncounted(reasonFormat); n != 0 {
+			if n := b.uncounted("format"); n != 0 {
 				t.Errorf("%v lines could not be read", n)
 			}
 		})
@@ -169,7 +169,7 @@ func TestSyslogFromRsyslogThatRestarts(t *testing.T) {
 	if more := b.awaitAll(); more > 4 {
 		t.Errorf("%d lines are sent twice", more)
 	}
-	if n := b.uncounted(reasonFormat); n != 0 {
+	if n := b.uncounted("format"); n != 0 {
 		t.Errorf("%v lines could not be read", n)
 	}
 }
@@ -203,7 +203,7 @@ func TestSyslogFromLogger(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			b.sink.Await(t, b.want)
-			if n := b.uncounted(reasonFormat); n != 0 {
+			if n := b.uncounted("format"); n != 0 {
 				t.Errorf("%v lines could not be read", n)
 			}
 		})

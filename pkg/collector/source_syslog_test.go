@@ -76,8 +76,8 @@ func (b *syslogBench) send(to io.Writer, text string) {
 	}
 }
 
-func (b *syslogBench) uncounted(why reason) float64 {
-	return testutil.ToFloat64(b.collector.pipeline.metrics.uncounted.WithLabelValues("lines", reasonWords[why]))
+func (b *syslogBench) uncounted(why string) float64 {
+	return b.metric("uncounted_total", "source", "lines", "reason", why)
 }
 
 // headers are the texts that senders put before a line.
@@ -145,7 +145,7 @@ func TestSyslogMessagesThatAreTooLong(t *testing.T) {
 		for _, text := range texts {
 			b.send(conn, text)
 		}
-		wait.Until(t, scheme, func() bool { return b.uncounted(reasonLong) == 1 && b.uncounted(reasonFormat) == 1 })
+		wait.Until(t, scheme, func() bool { return b.uncounted("long") == 1 && b.uncounted("format") == 1 })
 	}
 }
 
@@ -158,7 +158,7 @@ func TestSyslogLongRequestsCount(t *testing.T) {
 		b.start()
 		b.send(b.dial(), text)
 		b.sink.Await(t, map[string]int64{"per-ip 203.0.113.7": 1})
-		if n := b.uncounted(reasonLong); n != 0 {
+		if n := b.uncounted("long"); n != 0 {
 			t.Errorf("%s: %v are counted as long", scheme, n)
 		}
 	}
@@ -178,7 +178,7 @@ func TestSyslogThatIsNone(t *testing.T) {
 		}
 	}
 	wait.Until(t, "what is none", func() bool {
-		return b.uncounted(reasonFormat) == 3 && strings.Contains(b.source().status().Error, "the connection of 127.0.0.1")
+		return b.uncounted("format") == 3 && strings.Contains(b.source().status().Error, "the connection of 127.0.0.1")
 	})
 }
 
@@ -190,12 +190,12 @@ func TestSyslogAsksForTheSender(t *testing.T) {
 		b.start()
 		b.send(b.dial(), "not counted\n")
 		wait.Until(t, "the refusal", func() bool {
-			return b.uncounted(reasonSender) == 1 && strings.Contains(b.source().status().Error, "127.0.0.1 may not send")
+			return b.uncounted("sender") == 1 && strings.Contains(b.source().status().Error, "127.0.0.1 may not send")
 		})
 		senders.Set([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
 		b.send(b.dial(), b.line())
 		b.sink.Await(t, b.want)
-		if n := b.uncounted(reasonFormat); n != 0 {
+		if n := b.uncounted("format"); n != 0 {
 			t.Errorf("%s: %v were read that were refused", scheme, n)
 		}
 	}
@@ -490,7 +490,7 @@ func TestSyslogIsNotPostedTo(t *testing.T) {
 	conn := b.dial()
 	b.send(conn, b.line()+b.line())
 	b.sink.Await(t, b.want)
-	if got := testutil.ToFloat64(b.collector.pipeline.metrics.requests.WithLabelValues("lines")); got != 2 {
+	if got := b.metric("requests_total", "source", "lines"); got != 2 {
 		t.Errorf("%v lines were read", got)
 	}
 }
@@ -535,7 +535,7 @@ func TestSyslogSendersAreAskedAgain(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("it is read on: %v", err)
 	}
-	if b.uncounted(reasonSender) != 1 {
+	if b.uncounted("sender") != 1 {
 		t.Error("the line is not counted as one of a sender that may not")
 	}
 	b.sink.Await(t, b.want)

@@ -2,16 +2,6 @@ package collector
 
 import "time"
 
-// Status is the state of a collector.
-type Status struct {
-	Collector   string         `json:"collector"`   // its id
-	Rules       string         `json:"rules"`       // their hash
-	Outstanding int            `json:"outstanding"` // cuts in the file journal
-	CaughtUp    bool           `json:"caught_up"`
-	Error       string         `json:"error,omitempty"` // of the journal
-	Sources     []SourceStatus `json:"sources"`
-}
-
 // A SourceStatus is the state of a source.
 type SourceStatus struct {
 	Name     string      `json:"source"`
@@ -42,4 +32,10 @@ type LogStatus struct {
 	InFlight int       `json:"in_flight"`         // cuts that Kafka does not have yet
 	Newest   time.Time `json:"newest,omitzero"`   // request time reached
 	Holding  bool      `json:"holding,omitempty"` // its hits wait for slower sources
+}
+
+// ReadFiles are the files of a source that were read to their end and are not open any more: packed and rotated ones.
+type ReadFiles struct {
+	Files int      `json:"files"`
+	Names []string `json:"names"` // the first of them
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/test/sink"
@@ -118,7 +119,6 @@ func TestABacklogIsReadTogetherWhenASourceEnds(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			r := newRig(t, perIP)
-			defer r.Close()
 			r.sink.Delay = time.Duration(random.IntN(50)) * time.Millisecond
 			begin := time.Now().Add(-1000 * time.Hour).Truncate(time.Second)
 			var reading sync.WaitGroup

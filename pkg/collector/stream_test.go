@@ -14,14 +14,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 	"weir/test/locked"
 	"weir/test/sink"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // A memoryJournal keeps cuts as a group's commit does: their positions, not their bytes.
@@ -50,28 +51,31 @@ func (j *memoryJournal) done(c *cut) {
 	j.acknowledged = append(j.acknowledged, c)
 }
 
-// A rig is a collector without sources, for streams under test.
+// A rig is a pipeline for streams under test.
 type rig struct {
-	*Collector
-	sink    *sink.Memory
-	metrics *prometheus.Registry
-	heard   *locked.Buffer
+	pipeline *pipeline
+	sink     *sink.Memory
+	metrics  *prometheus.Registry
+	heard    *locked.Buffer
 }
 
-func newRig(t testing.TB, rules string) *rig {
+func newRig(t testing.TB, rules string, changes ...func(*pipelineConfig)) *rig {
 	t.Helper()
 	set, _, err := rule.Parse("rules.yaml", []byte(rules))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &rig{sink: sink.New(3), metrics: prometheus.NewRegistry(), heard: &locked.Buffer{}}
-	r.Collector, err = Open(Config{
-		Folder: t.TempDir(), Rules: set, Late: time.Minute, Ahead: 10 * time.Second, Sink: r.sink, Partitions: 3,
-		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), r.heard), nil)), Metrics: r.metrics,
-	})
-	if err != nil {
-		t.Fatal(err)
+	logger := slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), r.heard), nil))
+	config := pipelineConfig{
+		Folder: t.TempDir(), Late: time.Minute, Ahead: 10 * time.Second, Sink: r.sink, Partitions: 3,
+		Pace: pace.New(logger, time.Now), Now: time.Now, Logger: logger, Metrics: r.metrics,
 	}
+	for _, change := range changes {
+		change(&config)
+	}
+	r.pipeline = newPipeline(config)
+	r.pipeline.judgeBy(set, nil)
 	return r
 }
 
@@ -104,7 +108,6 @@ func (s *stream) mustAdd(t testing.TB, record []byte) {
 func TestWhenACutIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, perIP)
-		defer r.Close()
 		r.sink.Delay = 100 * time.Millisecond
 		j := &memoryJournal{}
 		s := r.stream(t, streamConfig{journal: j})
@@ -160,7 +163,6 @@ func TestWhenACutIsMade(t *testing.T) {
 func TestNothingIsSentBeforeItIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, perIP)
-		defer r.Close()
 		j := &memoryJournal{slow: time.Second}
 		s := r.stream(t, streamConfig{journal: j})
 		s.mustAdd(t, logLine(1, time.Now()))
@@ -193,7 +195,6 @@ func TestNothingIsSentBeforeItIsNoted(t *testing.T) {
 func TestAStreamWaitsWhileTooMuchIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, perIP)
-		defer r.Close()
 		r.sink.Mute = true
 		j := &memoryJournal{}
 		s := r.stream(t, streamConfig{journal: j})
@@ -236,7 +237,6 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			r := newRig(t, "rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: per-path, match: status == 200, key: path, limits: [3/min]}]\n")
-			defer r.Close()
 			var records [][]byte
 			for n := range 2000 + random.IntN(2000) {
 				at := time.Now().Add(time.Duration(random.IntN(20)-5) * time.Second) // some ahead, more so by an earlier clock
@@ -291,9 +291,8 @@ rules:
 allow:
   - {ip: 198.51.100.1}
 `)
-	defer r.Close()
-	r.Reload(r.pipeline.ruling.Load().set, request.NewClient(nil))
-	s := r.stream(t, streamConfig{journal: noJournal{}})
+	r.pipeline.judgeBy(r.pipeline.ruling.Load().set, request.NewClient(nil))
+	s := r.stream(t, streamConfig{})
 	now := time.Now()
 	line := func(ip, user, path string, status int, at time.Time) {
 		s.mustAdd(t, fmt.Appendf(nil, `%s - %s [%s] "GET %s HTTP/1.1" %d 2 "-" "-"`, ip, user, at.UTC().Format("02/Jan/2006:15:04:05 -0700"), path, status))
@@ -327,7 +326,7 @@ allow:
 	if got := testutil.ToFloat64(s.in.metrics.all.hits.WithLabelValues("test", "per-user")); got != 1 {
 		t.Errorf("%v hits, want 1", got)
 	}
-	if problems, err := testutil.GatherAndLint(r.Metrics()); err != nil || len(problems) > 0 {
+	if problems, err := testutil.GatherAndLint(r.metrics); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
 }
@@ -336,7 +335,6 @@ allow:
 // by its beginning. Only a beginning that is ahead is refused.
 func TestARequestIsCountedAtItsEnd(t *testing.T) {
 	r := newRig(t, perIP)
-	defer r.Close()
 	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: "none", Format: "envoy-json"})
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +352,7 @@ func TestARequestIsCountedAtItsEnd(t *testing.T) {
 		{time.Hour, 0, 0, reasonAhead},
 		{time.Hour, time.Hour, 0, reasonAhead},
 	} {
-		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime, journal: noJournal{}})
+		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime})
 		refused := testutil.ToFloat64(s.in.metrics.uncounted[reasonAhead])
 		s.mustAdd(t, fmt.Appendf(nil, `{"start_time":%q,"duration":%d,"downstream_remote_address":"203.0.113.7","response_code":200}`,
 			now.Add(test.began).UTC().Format(time.RFC3339Nano), test.took.Milliseconds()))
@@ -372,14 +370,11 @@ func TestARequestIsCountedAtItsEnd(t *testing.T) {
 	}
 }
 
-func (r *rig) Metrics() *prometheus.Registry { return r.metrics }
-
 // A backlog may be of any time before now. Requests of a future time are refused, and the source warns of them.
 func TestABacklogOfATimeToComeIsWarnedOf(t *testing.T) {
 	for off, want := range map[time.Duration]int{-2 * time.Hour: 0, 2 * time.Hour: 1} {
 		r := newRig(t, perIP)
-		defer r.Close()
-		s := r.stream(t, streamConfig{journal: noJournal{}})
+		s := r.stream(t, streamConfig{})
 		for n := range 10 {
 			s.mustAdd(t, logLine(n, time.Now().Add(off)))
 		}
@@ -415,8 +410,7 @@ func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
 	} {
 		t.Run(test.warning, func(t *testing.T) {
 			r := newRig(t, perIP)
-			defer r.Close()
-			s := r.stream(t, streamConfig{journal: noJournal{}})
+			s := r.stream(t, streamConfig{})
 			s.watch.live = true
 			for n := range 4*watchSpan + 1 {
 				s.mustAdd(t, test.record(n))
@@ -445,8 +439,7 @@ func TestFieldsThatALogDoesNotHaveAreWarnedOf(t *testing.T) {
 - {name: both, key: [ip, host], limits: [5/s]}
 `
 	r := newRig(t, rules)
-	defer r.Close()
-	s := r.stream(t, streamConfig{journal: noJournal{}})
+	s := r.stream(t, streamConfig{})
 	for n := range 4*watchSpan + 1 {
 		line := logLine(n, time.Now())
 		if n == 7 {
@@ -472,9 +465,8 @@ func TestFieldsThatALogDoesNotHaveAreWarnedOf(t *testing.T) {
 // header.
 func TestATrustedProxyWithoutAClientIsCounted(t *testing.T) {
 	r := newRig(t, perIP)
-	defer r.Close()
-	r.Reload(r.pipeline.ruling.Load().set, request.NewClient([]netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}))
-	s := r.stream(t, streamConfig{journal: noJournal{}})
+	r.pipeline.judgeBy(r.pipeline.ruling.Load().set, request.NewClient([]netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}))
+	s := r.stream(t, streamConfig{})
 	s.judgeBy(r.pipeline.ruling.Load())
 	const requests = 2*watchSpan + 1
 	for n := range requests {
@@ -488,5 +480,18 @@ func TestATrustedProxyWithoutAClientIsCounted(t *testing.T) {
 	}
 	if err := s.drain(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A partition that is given up while a cut is made again leaves the cut to the next owner: a part of it would be a
+// different cut.
+func TestHalfACutIsNotSent(t *testing.T) {
+	r := newRig(t, perIP)
+	s := r.stream(t, streamConfig{oneRule: true, again: []again{{0, 10, time.Now().UnixMilli()}}, fingerprint: r.pipeline.fingerprint()})
+	for n := range 5 {
+		s.mustAdd(t, logLine(n, time.Now()))
+	}
+	if err := s.drain(t.Context()); err != nil || r.sink.Records() > 0 {
+		t.Errorf("%d batches are sent, %v", r.sink.Records(), err)
 	}
 }
