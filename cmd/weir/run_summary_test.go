@@ -9,6 +9,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/pkg/collector"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
 )
 
@@ -24,8 +25,8 @@ func TestSummaryOfARun(t *testing.T) {
 		},
 		metrics: prometheus.NewRegistry(),
 		status: func() map[string]any {
-			return map[string]any{"collector": collector.Status{Sources: []collector.SourceStatus{
-				{Name: "file-1"}, {Name: "packed", Read: &collector.ReadFiles{Files: 2}}, {Name: "lines"}, {Name: "barred", Error: "open /secret.log: permission denied"},
+			return map[string]any{"collector": collector.Status{Sources: []pipeline.SourceStatus{
+				{Name: "file-1"}, {Name: "packed", Read: &pipeline.ReadFiles{Files: 2}}, {Name: "lines"}, {Name: "barred", Error: "open /secret.log: permission denied"},
 			}}}
 		},
 		file: "/etc/other.yaml",

@@ -35,6 +35,7 @@ import (
 
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -42,13 +43,13 @@ import (
 // A Collector runs the sources of one process.
 type Collector struct {
 	config   Config
-	pipeline *pipeline
+	pipeline *pipeline.Pipeline
 	journal  *journal.Journal
 	known    *knownLogs
-	intakes  []*intake
+	intakes  []*pipeline.Intake
 
 	mu      sync.Mutex // guards the elements of sources, by intake
-	sources []source
+	sources []pipeline.Source
 }
 
 // Open locks the folder and reads its journal. Close unlocks it.
@@ -57,12 +58,12 @@ func Open(config Config) (*Collector, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	config.pace = pace.New(config.Logger, time.Now)
-	p := newPipeline(pipelineConfig{
+	p := pipeline.New(pipeline.Config{
 		Folder: filepath.Join(config.Folder, "rules"), Late: config.Late, Ahead: config.Ahead, Sink: config.Sink, Partitions: config.Partitions,
 		Retention: config.Retention, Pace: config.pace, Now: time.Now,
 		RestartAfter: config.restartAfter, PartsBytes: config.partsBytes, Logger: config.Logger, Metrics: config.Metrics,
 	})
-	j, err := journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: p.outstanding(), Disk: config.disk})
+	j, err := journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: p.Outstanding(), Disk: config.disk})
 	if err != nil {
 		return nil, err
 	}
@@ -76,12 +77,12 @@ func Open(config Config) (*Collector, error) {
 }
 
 // Reload replaces the rules and the trusted proxies, from each stream's next cut on.
-func (c *Collector) Reload(set *rule.Set, client *request.Client) { c.pipeline.judgeBy(set, client) }
+func (c *Collector) Reload(set *rule.Set, client *request.Client) { c.pipeline.SetRules(set, client) }
 
 func (c *Collector) openSources() error {
 	for i := range c.config.Sources {
 		config := &c.config.Sources[i]
-		in, err := c.pipeline.newIntake(config.IntakeConfig)
+		in, err := c.pipeline.NewIntake(config.IntakeConfig)
 		if err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func (c *Collector) openSources() error {
 }
 
 // open makes a source.
-func (c *Collector) open(in *intake, config *SourceConfig) (source, error) {
+func (c *Collector) open(in *pipeline.Intake, config *SourceConfig) (pipeline.Source, error) {
 	switch {
 	case config.File != nil:
 		return newFileSource(in, c.known, *config.File)
@@ -125,7 +126,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, s := range c.sources {
-		s.announce() // before any of them reads
+		s.Announce() // before any of them reads
 	}
 
 	faults := make([]error, len(c.sources))
@@ -145,7 +146,7 @@ func (c *Collector) Run(ctx context.Context) error {
 // runSource runs one source, and starts it again after a panic.
 func (c *Collector) runSource(ctx context.Context, i int) error {
 	in, s, config := c.intakes[i], c.sources[i], &c.config.Sources[i]
-	return in.outlive(ctx, "source "+config.Name, func() error { return s.run(ctx) }, func() error {
+	return in.Outlive(ctx, "source "+config.Name, func() error { return s.Run(ctx) }, func() error {
 		if config.Syslog != nil { // keep the records that wait in its inbox
 			return nil
 		}
@@ -157,30 +158,30 @@ func (c *Collector) runSource(ctx context.Context, i int) error {
 		c.mu.Lock()
 		c.sources[i] = s
 		c.mu.Unlock()
-		s.announce()
+		s.Announce()
 		return nil
 	})
 }
 
 // Status is the state of a collector.
 type Status struct {
-	Collector   string         `json:"collector"`   // its id
-	Rules       string         `json:"rules"`       // their hash
-	Outstanding int            `json:"outstanding"` // cuts in the file journal
-	CaughtUp    bool           `json:"caught_up"`
-	Error       string         `json:"error,omitempty"` // of the journal
-	Sources     []SourceStatus `json:"sources"`
+	Collector   string                  `json:"collector"`   // its id
+	Rules       string                  `json:"rules"`       // their hash
+	Outstanding int                     `json:"outstanding"` // cuts in the file journal
+	CaughtUp    bool                    `json:"caught_up"`
+	Error       string                  `json:"error,omitempty"` // of the journal
+	Sources     []pipeline.SourceStatus `json:"sources"`
 }
 
 // Status may be called at any time.
 func (c *Collector) Status() Status {
-	status := Status{Collector: c.journal.ID, Rules: c.pipeline.fingerprint(), CaughtUp: true, Sources: []SourceStatus{}}
+	status := Status{Collector: c.journal.ID, Rules: c.pipeline.Fingerprint(), CaughtUp: true, Sources: []pipeline.SourceStatus{}}
 	status.Outstanding, status.Error = c.journal.Status()
 	c.mu.Lock()
 	sources := slices.Clone(c.sources)
 	c.mu.Unlock()
 	for _, s := range sources {
-		one := s.status()
+		one := s.Status()
 		status.CaughtUp = status.CaughtUp && one.CaughtUp
 		status.Sources = append(status.Sources, one)
 	}

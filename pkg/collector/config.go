@@ -11,6 +11,7 @@ import (
 	"weir/internal/keys"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -23,7 +24,7 @@ type Config struct {
 	Client     *request.Client // nil: the client is the one that the log names
 	Late       time.Duration   // how far a source may be ahead of the others when they are read from behind
 	Ahead      time.Duration   // how far ahead of our clock a request may be
-	Sink       Sink
+	Sink       pipeline.Sink
 	Partitions int           // of the sink
 	Retention  time.Duration // of the sink's log: older cuts are never sent again; 0 is unlimited
 
@@ -39,7 +40,7 @@ type Config struct {
 // A SourceConfig describes where requests come from and how they are read. Exactly one of File, Kafka, HTTP and Syslog
 // is set.
 type SourceConfig struct {
-	IntakeConfig
+	pipeline.IntakeConfig
 
 	File   *FileConfig
 	Kafka  *KafkaConfig
@@ -50,7 +51,7 @@ type SourceConfig struct {
 // FileConfig is a source of files.
 type FileConfig struct {
 	Patterns []string // paths and globs
-	Start    Start
+	Start    pipeline.Start
 }
 
 // KafkaConfig is a source of topics, read as a member of a group.
@@ -58,7 +59,7 @@ type KafkaConfig struct {
 	Client *kafka.Client
 	Group  string // the complete name
 	Topics []string
-	Start  Start
+	Start  pipeline.Start
 	// Session is the time without a heartbeat after which the group takes a member's partitions away; 0 is
 	// kafka.Group's.
 	Session time.Duration

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pipeline"
 	"weir/test/port"
 	"weir/test/wait"
 )
@@ -100,7 +101,7 @@ func TestASourceThatAlwaysPanics(t *testing.T) {
 	b.sink.Await(t, want)
 	wait.Until(t, "the status to say it", func() bool {
 		status := b.collector.Status()
-		return !status.CaughtUp && slices.ContainsFunc(status.Sources, func(s SourceStatus) bool {
+		return !status.CaughtUp && slices.ContainsFunc(status.Sources, func(s pipeline.SourceStatus) bool {
 			return s.Name == "bad" && !s.CaughtUp && strings.Contains(s.Error, "bad.log is stopped by an error in the program: panic: a mine")
 		})
 	})

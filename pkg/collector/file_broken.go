@@ -34,7 +34,7 @@ func isBroken(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) || ta
 // broke notes that a packed file, in the state of info, is cut off or damaged. The family does not open it again until
 // it changes.
 func (f *family) broke(path string, info os.FileInfo, why error) *brokenFile {
-	one := &brokenFile{path: path, info: info, found: f.source.in.now(), why: why}
+	one := &brokenFile{path: path, info: info, found: f.source.in.Now(), why: why}
 	f.finished[inodeOf(info)], f.broken[inodeOf(info)] = info, one
 	f.undecided = true
 	return one
@@ -47,7 +47,7 @@ func (f *family) brokeEarly(file found, why error) { f.broke(file.path, file.inf
 func (f *family) changedAgain(file found) {
 	id := inodeOf(file.info)
 	if was := f.broken[id]; was != nil && was.logged {
-		f.source.in.logger.Info("a packed file that was cut off or damaged has changed: it is read again", "file", file.path)
+		f.source.in.Logger().Info("a packed file that was cut off or damaged has changed: it is read again", "file", file.path)
 	}
 	delete(f.broken, id)
 }
@@ -65,7 +65,7 @@ func (f *family) reportBroken(files []found) {
 		}
 
 		one.path = file.path
-		if !one.still(f.source.in.now()) {
+		if !one.still(f.source.in.Now()) {
 			f.undecided = true
 			continue
 		}
@@ -74,7 +74,7 @@ func (f *family) reportBroken(files []found) {
 		f.barred[one.path] = brokenError{fault}
 		if !one.logged {
 			one.logged = true
-			f.source.in.logger.Error("a packed file is cut off or damaged", "file", one.path, "error", fault)
+			f.source.in.Logger().Error("a packed file is cut off or damaged", "file", one.path, "error", fault)
 		}
 	}
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/pkg/collector/pipeline"
 	"weir/test/real"
 	"weir/test/wait"
 )
@@ -47,7 +48,7 @@ func (b *bench) manyLines(n int) string {
 	return text.String()
 }
 
-func (b *bench) status() SourceStatus { return b.collector.Status().Sources[0] }
+func (b *bench) status() pipeline.SourceStatus { return b.collector.Status().Sources[0] }
 
 // A packed log that is cut off or damaged, wherever it is cut, is in the status and once in the log, with its name and
 // the remedy. The others are read, the source is caught up, and a complete copy is read on from there.

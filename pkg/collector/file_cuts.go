@@ -7,28 +7,29 @@ import (
 
 	"weir/internal/telemetry"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pipeline"
 )
 
 // fileCuts keeps the cuts of files in the collector's journal, and sends those again that Kafka may not have.
 type fileCuts struct {
 	journal  *journal.Journal
-	pipeline *pipeline
+	pipeline *pipeline.Pipeline
 	logger   *slog.Logger
 	faults   *telemetry.Faults
 }
 
-// note implements journal.
-func (f *fileCuts) note(c *cut) { f.journal.Note(&c.Cut, func() { c.setNoted(nil) }) }
+// Note implements journal.
+func (f *fileCuts) Note(c *pipeline.Cut) { f.journal.Note(&c.Cut, func() { c.SetNoted(nil) }) }
 
-// done implements journal.
-func (f *fileCuts) done(c *cut) { f.journal.Done(c.Source, c.To) }
+// Done implements journal.
+func (f *fileCuts) Done(c *pipeline.Cut) { f.journal.Done(c.Source, c.To) }
 
 // resend sends the cuts that were outstanding when the journal was opened, in their order. It skips cuts that are too
 // old to be sent again.
 func (f *fileCuts) resend(ctx context.Context) error {
 	recovered := f.journal.Recovered()
 	for _, c := range recovered {
-		if age, is := f.pipeline.tooOld(c.Clock); is {
+		if age, is := f.pipeline.TooOld(c.Clock); is {
 			f.logger.Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", c.Source, "from", c.From, "to", c.To, "age", age)
 			f.journal.Done(c.Source, c.To)
 			continue
@@ -47,7 +48,7 @@ func (f *fileCuts) resend(ctx context.Context) error {
 // sendAgain sends a noted cut that an earlier run may have sent already.
 func (f *fileCuts) sendAgain(ctx context.Context, c *journal.Cut) error {
 	settled := func() { f.journal.Done(c.Source, c.To) }
-	if err := f.pipeline.sendAgain(ctx, c, settled, func(err error) { f.faults.Note("send", err) }); err != nil {
+	if err := f.pipeline.SendAgain(ctx, c, settled, func(err error) { f.faults.Note("send", err) }); err != nil {
 		return fmt.Errorf("sending outstanding batches: %w", err)
 	}
 	return nil

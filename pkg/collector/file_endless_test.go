@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/tape"
 	"weir/test/wait"
 )
@@ -150,7 +151,7 @@ func TestAPreallocatedLog(t *testing.T) {
 // Reading that begins at the end begins after the last line, not within an unfinished one.
 func TestTheLatestOfALogWithALongEnd(t *testing.T) {
 	b := newBench(t, "access.log")
-	b.config.Sources[0].File.Start = Start{Latest: true}
+	b.config.Sources[0].File.Start = pipeline.Start{Latest: true}
 	b.log("access.log", 100)
 	clear(b.want)
 	laid := int64(len(b.text("access.log")))

@@ -15,6 +15,7 @@ import (
 	"weir/internal/logfile"
 	"weir/internal/sleep"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/tape"
 	"weir/pkg/request"
 )
@@ -54,7 +55,7 @@ type family struct {
 type fileLog struct {
 	*knownLog
 	known   *knownLogs
-	stream  *stream
+	stream  *pipeline.Stream
 	tape    *tape.Tape
 	inode   inode
 	path    string
@@ -104,14 +105,14 @@ func (f *family) has(folder, name string) bool {
 // run follows the family until the context is done, and again after a panic.
 func (f *family) run(ctx context.Context) {
 	defer f.member.Leave()
-	defer func() { _ = contained(func() error { f.closeAll(); return nil }) }()
-	err := f.source.in.outlive(ctx, f.path, func() error {
+	defer func() { _ = pipeline.Contained(func() error { f.closeAll(); return nil }) }()
+	err := f.source.in.Outlive(ctx, f.path, func() error {
 		defer f.giveRoom() // after a panic too: the family then pauses
 		f.follow(ctx)
 		return nil
 	}, func() error { return f.restart(ctx) })
 	if err != nil && ctx.Err() == nil {
-		f.source.in.trouble("read", err)
+		f.source.in.Trouble("read", err)
 	}
 }
 
@@ -119,8 +120,8 @@ func (f *family) run(ctx context.Context) {
 // again, as after the end of a process; everything else is read again.
 func (f *family) restart(ctx context.Context) error {
 	for _, log := range f.logs {
-		_ = contained(func() error { log.tape.Close(); return nil })
-		log.stream.abandon()
+		_ = pipeline.Contained(func() error { log.tape.Close(); return nil })
+		log.stream.Abandon()
 	}
 	f.logs, f.choice, f.undecided = nil, nil, true
 	clear(f.finished)
@@ -133,7 +134,7 @@ func (f *family) restart(ctx context.Context) error {
 func (f *family) follow(ctx context.Context) {
 	f.scan()
 	if len(f.logs) == 0 && !f.undecided {
-		f.source.in.logger.Info("there is nothing to read yet", "file", f.path)
+		f.source.in.Logger().Info("there is nothing to read yet", "file", f.path)
 	}
 	for ctx.Err() == nil {
 		if err := f.read(ctx); err != nil {
@@ -147,22 +148,22 @@ func (f *family) follow(ctx context.Context) {
 // failed reports an error, unless the context is done.
 func (f *family) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		f.source.in.trouble("read", err)
+		f.source.in.Trouble("read", err)
 	}
 }
 
 // drain waits until Kafka has acknowledged the hits that were sent. Hits that are held because their log is ahead of
 // others are read again at the next start.
 func (f *family) drain(ctx context.Context) {
-	patient, cancel := draining(ctx)
+	patient, cancel := pipeline.Draining(ctx)
 	defer cancel()
 	for _, log := range f.logs {
-		_, err := log.stream.leave(patient)
+		_, err := log.stream.Leave(patient)
 		switch {
-		case errors.Is(err, errHeld):
-			f.source.in.logger.Info("left to the next start", "log", log.path, "why", err)
+		case errors.Is(err, pipeline.ErrHeld):
+			f.source.in.Logger().Info("left to the next start", "log", log.path, "why", err)
 		case err != nil && !errors.Is(err, context.Canceled):
-			f.source.in.logger.Info("left in the journal", "log", log.path, "why", err)
+			f.source.in.Logger().Info("left in the journal", "log", log.path, "why", err)
 		}
 	}
 }
@@ -175,9 +176,9 @@ func (f *family) closeAll() {
 }
 
 func (f *family) close(log *fileLog) {
-	log.stream.close()
+	log.stream.Close()
 	log.tape.Close()
-	f.source.known.releaseAt(log.knownLog, log.stream.at(), log.stream.reached)
+	f.source.known.releaseAt(log.knownLog, log.stream.Position(), log.stream.Reached())
 }
 
 // pause waits until there is something to look at, and looks for files that came or went.
@@ -185,8 +186,8 @@ func (f *family) pause(ctx context.Context) {
 	var err error
 	if n := len(f.logs); n > 0 {
 		live := f.logs[n-1]
-		live.stream.setBehind(false)
-		if err = live.stream.wait(ctx, f.wake); err != nil {
+		live.stream.SetBehind(false)
+		if err = live.stream.Wait(ctx, f.wake); err != nil {
 			f.failed(ctx, err)
 		}
 	} else {
@@ -223,8 +224,8 @@ func (f *family) changed() bool {
 func (f *family) tidy() {
 	kept := f.logs[:0]
 	for _, log := range f.logs {
-		if log.suffix == "" && !log.gone || !log.stream.quiet() ||
-			!log.ended && f.source.in.now().Sub(log.grown) < closeAfter {
+		if log.suffix == "" && !log.gone || !log.stream.Quiet() ||
+			!log.ended && f.source.in.Now().Sub(log.grown) < closeAfter {
 			kept = append(kept, log)
 			continue
 		}
@@ -258,7 +259,7 @@ func (f *family) read(ctx context.Context) error {
 		log := f.logs[i]
 		err := f.readLog(ctx, log)
 		if err == nil && i < len(f.logs)-1 {
-			err = log.stream.drain(ctx)
+			err = log.stream.Drain(ctx)
 		}
 
 		switch {
@@ -292,9 +293,9 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 		if err := log.tape.More(); err != nil {
 			return f.atEnd(ctx, log, err)
 		}
-		log.grown = f.source.in.now()
+		log.grown = f.source.in.Now()
 		if lag, known := log.lag(); known {
-			log.stream.setLag(lag)
+			log.stream.SetLag(lag)
 		}
 		if f.moved.Load() && !log.tape.HoldsRoom() {
 			return nil
@@ -332,7 +333,7 @@ func (f *family) lines(ctx context.Context, log *fileLog) error {
 // makeRoom waits until the log may have a long line in memory. Before, the stream becomes ready to take the line
 // without waiting for other logs: they may be waiting for this room.
 func (f *family) makeRoom(ctx context.Context, log *fileLog) error {
-	if err := log.stream.ready(ctx); err != nil {
+	if err := log.stream.Ready(ctx); err != nil {
 		return err
 	}
 	f.member.Wait(true)
@@ -350,9 +351,9 @@ func (f *family) giveRoom() {
 // add gives the stream a line of the tape; of a line that is too long, its beginning.
 func (log *fileLog) add(ctx context.Context, line []byte, long bool) error {
 	if long {
-		return log.stream.lost(ctx, line, reasonLong, log.tape.Position())
+		return log.stream.Lost(ctx, line, pipeline.ReasonLong, log.tape.Position())
 	}
-	return log.stream.add(ctx, line, log.tape.Position())
+	return log.stream.Add(ctx, line, log.tape.Position())
 }
 
 // reportEndless logs once that a log's last line is too long, and continues.
@@ -360,19 +361,19 @@ func (f *family) reportEndless(log *fileLog) {
 	position, begins, endless := log.tape.Endless()
 	if endless && !log.endless {
 		log.endless = true
-		f.source.in.logger.Warn("a line of more than 16 MiB is not counted; reading continues after its end: is the file a log?",
+		f.source.in.Logger().Warn("a line of more than 16 MiB is not counted; reading continues after its end: is the file a log?",
 			"file", log.path, "position", position, "begins", request.Sample(string(begins)))
 	}
 }
 
 // learn finds out the format from the lines on the tape, unless the format of the log before fits them.
-func (f *family) learn(s *stream, t *tape.Tape) {
-	if !s.learns() {
+func (f *family) learn(s *pipeline.Stream, t *tape.Tape) {
+	if !s.Learns() {
 		return
 	}
 	if complete := t.Lines(); complete != nil {
 		lines := strings.Split(string(complete), "\n")
-		f.choice = s.learn(lines[:min(len(lines), learnLines)], f.choice)
+		f.choice = s.Learn(lines[:min(len(lines), pipeline.SampleLines)], f.choice)
 	}
 }
 
@@ -381,7 +382,7 @@ var errUnfinished = errors.New("the compressed file is not complete yet")
 
 // atEnd handles a log that has no more bytes at the moment.
 func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
-	log.stream.setLag(0)
+	log.stream.SetLag(0)
 	if log.tape.Packed() && tape.IsDamage(err) {
 		f.broke(log.path, log.info, err)
 		if !errors.Is(err, logfile.ErrBehind) { // with other bytes behind the end, the text is complete
@@ -398,7 +399,7 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 	}
 
 	// The last line of a live file may still grow; that of a packed or rotated file will not.
-	final := log.tape.Packed() || (log.suffix != "" || log.gone) && f.source.in.now().Sub(log.grown) > finalAfter
+	final := log.tape.Packed() || (log.suffix != "" || log.gone) && f.source.in.Now().Sub(log.grown) > finalAfter
 	if !final {
 		return nil
 	}
@@ -442,7 +443,7 @@ func (f *family) truncated(ctx context.Context, log *fileLog) {
 			from = other.path
 		}
 	}
-	f.source.in.logger.Warn("a file was cut off or overwritten: a new log begins in it, and the unread rest of the old one is looked for in copies",
+	f.source.in.Logger().Warn("a file was cut off or overwritten: a new log begins in it, and the unread rest of the old one is looked for in copies",
 		"file", log.path, "read", log.position, "copy", from)
 }
 
@@ -457,7 +458,7 @@ func (f *family) drop(ctx context.Context, log *fileLog) {
 // putAway closes a log's file once Kafka has all that was read from it. The next scan opens it again.
 func (f *family) putAway(ctx context.Context, log *fileLog) {
 	log.tape.Discard()
-	if err := log.stream.drain(ctx); err != nil {
+	if err := log.stream.Drain(ctx); err != nil {
 		f.failed(ctx, err)
 	}
 	f.logs = slices.DeleteFunc(f.logs, func(other *fileLog) bool { return other == log })

@@ -15,6 +15,7 @@ import (
 	"weir/internal/telemetry"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/tape"
 )
 
@@ -40,7 +41,7 @@ const forgetDays = 90
 
 // knownLogs are all logs of the process's file sources, and the patterns that were begun.
 type knownLogs struct {
-	pipeline *pipeline
+	pipeline *pipeline.Pipeline
 	journal  *journal.Journal
 	cuts     *fileCuts
 	room     *tape.Room // of their tapes
@@ -51,7 +52,7 @@ type knownLogs struct {
 	taken    map[string]bool // names of sources
 }
 
-func newKnownLogs(p *pipeline, j *journal.Journal, logger *slog.Logger) *knownLogs {
+func newKnownLogs(p *pipeline.Pipeline, j *journal.Journal, logger *slog.Logger) *knownLogs {
 	cuts := &fileCuts{journal: j, pipeline: p, logger: logger, faults: telemetry.NewFaults(logger)}
 	k := &knownLogs{pipeline: p, journal: j, cuts: cuts, room: tape.NewRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
 	for _, log := range j.Logs() {
@@ -76,7 +77,7 @@ func newKnownLogs(p *pipeline, j *journal.Journal, logger *slog.Logger) *knownLo
 	return k
 }
 
-func (k *knownLogs) today() int64 { return dayOf(k.pipeline.now()) }
+func (k *knownLogs) today() int64 { return dayOf(k.pipeline.Now()) }
 
 // begin notes that a pattern is read, from a request time on, unless it was noted before. It returns the time noted
 // first.

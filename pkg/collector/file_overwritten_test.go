@@ -39,7 +39,7 @@ func (f *family) settle(t testing.TB) {
 			t.Fatal(err)
 		}
 		for _, log := range f.logs {
-			if err := log.stream.drain(t.Context()); err != nil {
+			if err := log.stream.Drain(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -78,7 +78,7 @@ func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
 		{"after a part was read", func(_ *bench, f *family, over func()) {
 			f.scan()
 			if err := f.logs[0].tape.More(); err != nil {
-				f.source.in.logger.Error("more", "error", err)
+				f.source.in.Logger().Error("more", "error", err)
 			}
 			over()
 		}},
@@ -95,7 +95,7 @@ func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
 				b.t.Error(err)
 			}
 			over()
-			if err := f.logs[0].stream.drain(b.t.Context()); err != nil {
+			if err := f.logs[0].stream.Drain(b.t.Context()); err != nil {
 				b.t.Error(err)
 			}
 		}},
@@ -273,7 +273,7 @@ func TestAFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
 	f := b.family("access.log")
 	f.settle(t)
 	f.source.reportBarred()
-	if status := f.source.status(); status.CaughtUp || !strings.Contains(status.Error, b.path("access.log")) || !f.undecided {
+	if status := f.source.Status(); status.CaughtUp || !strings.Contains(status.Error, b.path("access.log")) || !f.undecided {
 		t.Errorf("the status is %+v", status)
 	}
 	b.remove("access.log")
@@ -281,7 +281,7 @@ func TestAFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
 	f.settle(t)
 	b.await()
 	f.source.reportBarred()
-	if status := f.source.status(); !status.CaughtUp || status.Error != "" {
+	if status := f.source.Status(); !status.CaughtUp || status.Error != "" {
 		t.Errorf("the status is still %+v", status)
 	}
 }

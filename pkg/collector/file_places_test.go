@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/tape"
 	"weir/test/sink"
 	"weir/test/wait"
@@ -39,7 +40,7 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 			heard := &said{}
 			b.config.Logger = heard.logger()
 			begin := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
-			const short, long = inFlightCuts - 5, 10
+			const short, long = pipeline.InFlightCuts - 5, 10
 			for i := range tape.LongLines {
 				name := fmt.Sprintf("%d.log", i)
 				b.append(name, b.linesApart(name, begin, short, long))
@@ -55,7 +56,7 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 			wait.Until(t, "the logs to wait", func() bool {
 				waiting := 0
 				for _, log := range b.collector.Status().Sources[0].Logs {
-					if log.InFlight >= inFlightCuts-1 {
+					if log.InFlight >= pipeline.InFlightCuts-1 {
 						waiting++
 					}
 				}
@@ -112,5 +113,5 @@ func TestLinesInPartsShareMemory(t *testing.T) {
 // readAll reports whether so many logs are read up to their ends.
 func (b *bench) readAll(logs int) bool {
 	status := b.collector.Status().Sources[0]
-	return len(status.Logs) == logs && !slices.ContainsFunc(status.Logs, func(log LogStatus) bool { return log.Lag > 0 || log.Position == 0 })
+	return len(status.Logs) == logs && !slices.ContainsFunc(status.Logs, func(log pipeline.LogStatus) bool { return log.Lag > 0 || log.Position == 0 })
 }

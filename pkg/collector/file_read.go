@@ -3,6 +3,8 @@ package collector
 import (
 	"slices"
 	"sync"
+
+	"weir/pkg/collector/pipeline"
 )
 
 // namedReadFiles is how many of a source's read files have a name in its status.
@@ -27,7 +29,7 @@ func (r *readFiles) set(f *family, paths []string) {
 }
 
 // status returns nil when there are none.
-func (r *readFiles) status() *ReadFiles {
+func (r *readFiles) status() *pipeline.ReadFiles {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []string
@@ -38,7 +40,7 @@ func (r *readFiles) status() *ReadFiles {
 		return nil
 	}
 	slices.Sort(all)
-	return &ReadFiles{len(all), all[:min(len(all), namedReadFiles)]}
+	return &pipeline.ReadFiles{Files: len(all), Names: all[:min(len(all), namedReadFiles)]}
 }
 
 // showRead publishes the files that the family has read to their end. Of those that files lists, which are the present

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"weir/pkg/collector/pipeline"
 	"weir/test/wait"
 )
 
@@ -13,9 +14,9 @@ func TestReadFilesStayInTheStatus(t *testing.T) {
 	b := newBench(t, "access.log")
 	shows := func(names ...string) {
 		t.Helper()
-		var want *ReadFiles
+		var want *pipeline.ReadFiles
 		if len(names) > 0 {
-			want = &ReadFiles{Files: len(names)}
+			want = &pipeline.ReadFiles{Files: len(names)}
 			for _, name := range names {
 				want.Names = append(want.Names, b.path(name))
 			}

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/logfile"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/tape"
 )
 
@@ -152,14 +153,14 @@ func (f *family) refuse(path string, why error) {
 func (f *family) notRead(path, why string, args ...any) {
 	if !f.warned[path] {
 		f.warned[path] = true
-		f.source.in.logger.Warn(why, append([]any{"file", path}, args...)...)
+		f.source.in.Logger().Warn(why, append([]any{"file", path}, args...)...)
 	}
 }
 
 // look opens a file if it has something to read.
 func (f *family) look(file found) {
 	if done := f.finished[inodeOf(file.info)]; done != nil && unchanged(done, file.info) {
-		f.undecided = f.undecided || f.source.in.now().Sub(done.ModTime()) < closeAfter // it may be added to yet
+		f.undecided = f.undecided || f.source.in.Now().Sub(done.ModTime()) < closeAfter // it may be added to yet
 		return
 	}
 
@@ -220,7 +221,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		return false
 	}
 
-	quiet := f.source.in.now().Sub(file.info.ModTime()) > finalAfter
+	quiet := f.source.in.Now().Sub(file.info.ModTime()) > finalAfter
 	complete = complete || compressed == logfile.Plain && file.suffix != "" && quiet
 	text, ok := opening(start, complete)
 	if !ok {
@@ -250,7 +251,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 	}
 
 	log := f.source.known.register(f.owner, id, start, text)
-	f.source.in.logger.Info("a new log", "file", file.path, "log", log.source)
+	f.source.in.Logger().Info("a new log", "file", file.path, "log", log.source)
 	if f.passOver(log, file, opened); log.done {
 		f.source.known.release(log)
 		return false
@@ -316,7 +317,7 @@ func (log *knownLog) isOf(file found) bool {
 
 // goOn reads such a file as another log. Requests that are not newer than the last one read were read before.
 func (f *family) goOn(log *knownLog, file found, opened *os.File, start []byte) (taken bool) {
-	if file.suffix != "" && f.source.in.now().Sub(file.info.ModTime()) <= finalAfter {
+	if file.suffix != "" && f.source.in.Now().Sub(file.info.ModTime()) <= finalAfter {
 		f.source.known.release(log)
 		f.undecided = true // it may be a copy that is being made, with a number that the file had
 		return false
@@ -325,7 +326,7 @@ func (f *family) goOn(log *knownLog, file found, opened *os.File, start []byte) 
 	text, _ := opening(start, false)
 	next := f.source.known.register(f.owner, inodeOf(file.info), start, text)
 	f.source.known.goOn(log, next)
-	f.source.in.logger.Error("a file lost its end after it was read, as by a loss of power: counted requests stay counted, and reading continues with requests that are newer than the last one",
+	f.source.in.Logger().Error("a file lost its end after it was read, as by a loss of power: counted requests stay counted, and reading continues with requests that are newer than the last one",
 		"file", file.path, "read", log.position, "bytes", file.info.Size(), "newer than", time.UnixMilli(next.after).UTC(), "log", next.source)
 
 	if f.open(next, file, opened, start) != nil {
@@ -362,7 +363,7 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	}
 
 	f.undecided = true
-	if f.source.in.now().Sub(file.info.ModTime()) > finalAfter {
+	if f.source.in.Now().Sub(file.info.ModTime()) > finalAfter {
 		f.notRead(file.path, "a file begins with the same 1,024 bytes as a log that was read, and is shorter: it is taken for a part of that log and not read; if it is another log, it is read once it is longer",
 			"bytes", file.info.Size(), "read", log.position)
 	}
@@ -421,21 +422,21 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		return err
 	}
 
-	log := &fileLog{knownLog: known, known: f.source.known, tape: t, inode: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: f.source.in.now(), at: file.info.ModTime()}
+	log := &fileLog{knownLog: known, known: f.source.known, tape: t, inode: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: f.source.in.Now(), at: file.info.ModTime()}
 	notBefore := f.began.notBefore
 	if known.after > 0 {
 		notBefore = max(notBefore, known.after+1)
 	}
 
-	config := streamConfig{
-		log: file.path, source: known.source, position: known.position, reached: known.reached, journal: f.source.known.cuts,
-		keep: log.keep, member: f.member, notBefore: notBefore, lateNotes: true,
+	config := pipeline.StreamConfig{
+		Log: file.path, Source: known.source, Position: known.position, Reached: known.reached, Journal: f.source.known.cuts,
+		Keep: log.keep, Member: f.member, NotBefore: notBefore, LateNotes: true,
 	}
 	if !t.Packed() { // of others the length says nothing
-		config.measure = log.lag
+		config.Measure = log.lag
 	}
 
-	log.stream = f.source.in.newStream(config)
+	log.stream = f.source.in.NewStream(config)
 	f.logs = append(f.logs, log)
 	f.woken(false)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"weir/internal/sleep"
+	"weir/pkg/collector/pipeline"
 )
 
 // An inbox is a queue of records: several goroutines put them in, and the stream's goroutine takes them. Its capacity
@@ -28,7 +29,7 @@ type records struct {
 // An end is where a record ends, and why it cannot be read if that is known (counted otherwise).
 type end struct {
 	at  int
-	why reason
+	why pipeline.Reason
 }
 
 // size is the memory that they use.
@@ -46,7 +47,7 @@ func (b *inbox) depth() float64 {
 }
 
 // try puts a record in if there is room. If not, it returns a channel that is closed when another try may succeed.
-func (b *inbox) try(record []byte, why reason) (ok bool, room <-chan struct{}) {
+func (b *inbox) try(record []byte, why pipeline.Reason) (ok bool, room <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := &b.waiting
@@ -64,7 +65,7 @@ func (b *inbox) try(record []byte, why reason) (ok bool, room <-chan struct{}) {
 }
 
 // put waits for room.
-func (b *inbox) put(ctx context.Context, record []byte, why reason) error {
+func (b *inbox) put(ctx context.Context, record []byte, why pipeline.Reason) error {
 	for {
 		ok, room := b.try(record, why)
 		if ok {
@@ -90,7 +91,7 @@ func (b *inbox) take() records {
 }
 
 // each calls a function with every record.
-func (r *records) each(call func(record []byte, why reason) error) error {
+func (r *records) each(call func(record []byte, why pipeline.Reason) error) error {
 	begin := 0
 	for _, e := range r.ends {
 		record := r.bytes[begin:e.at:e.at]

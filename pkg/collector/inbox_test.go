@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"weir/pkg/collector/pipeline"
 )
 
 func TestInboxIsBounded(t *testing.T) {
 	b := newInbox(100)
-	if ok, _ := b.try(make([]byte, 1000), counted); !ok {
+	if ok, _ := b.try(make([]byte, 1000), pipeline.Counted); !ok {
 		t.Error("a record that is larger than an empty inbox has no room")
 	}
 	if got := b.depth(); got != 1016 {
 		t.Errorf("%v bytes wait", got)
 	}
-	ok, room := b.try([]byte("x"), counted)
+	ok, room := b.try([]byte("x"), pipeline.Counted)
 	if ok {
 		t.Error("a full inbox has room")
 	}
@@ -29,16 +31,16 @@ func TestInboxIsBounded(t *testing.T) {
 		t.Error("nobody was told that there is room")
 	}
 	for range 5 {
-		if ok, _ := b.try([]byte("1234"), counted); !ok {
+		if ok, _ := b.try([]byte("1234"), pipeline.Counted); !ok {
 			t.Error("five records of 20 bytes have no room in 100")
 		}
 	}
-	if ok, _ := b.try(nil, counted); ok {
+	if ok, _ := b.try(nil, pipeline.Counted); ok {
 		t.Error("a record of nothing takes nothing")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.put(ctx, []byte("x"), counted); !errors.Is(err, context.Canceled) {
+	if err := b.put(ctx, []byte("x"), pipeline.Counted); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -51,7 +53,7 @@ func TestInboxKeepsEachOnesOrder(t *testing.T) {
 	for who := range 4 {
 		bringing.Go(func() {
 			for i := range each {
-				b.put(t.Context(), fmt.Appendf(nil, "%d %d", who, i), reason(who))
+				b.put(t.Context(), fmt.Appendf(nil, "%d %d", who, i), pipeline.Reason(who))
 			}
 		})
 	}
@@ -59,7 +61,7 @@ func TestInboxKeepsEachOnesOrder(t *testing.T) {
 	for next != [4]int{each, each, each, each} {
 		<-b.more
 		taken := b.take()
-		taken.each(func(record []byte, why reason) error {
+		taken.each(func(record []byte, why pipeline.Reason) error {
 			if want := fmt.Sprintf("%d %d", why, next[why]); string(record) != want {
 				t.Fatalf("took %q, want %q", record, want)
 			}

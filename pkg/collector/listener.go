@@ -13,6 +13,7 @@ import (
 	"weir/internal/origin"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 )
 
 // addressOf is the IP address of a connection's other end; the zero address for a unix socket.
@@ -38,9 +39,9 @@ func guard(address string, config *tls.Config, guarded bool) error {
 
 // incarnation makes the stream of a source that cannot be read again. It has a new name after each start of the
 // process, and positions from 0, so that none of its batches is taken for one sent before.
-func incarnation(in *intake, address string) *stream {
-	s := in.newStream(streamConfig{log: address, source: in.name() + "/" + journal.NewID(), reached: pace.NoTime, notBefore: pace.NoTime})
-	s.setBehind(false)
+func incarnation(in *pipeline.Intake, address string) *pipeline.Stream {
+	s := in.NewStream(pipeline.StreamConfig{Log: address, Source: in.Name() + "/" + journal.NewID(), Reached: pace.NoTime, NotBefore: pace.NoTime})
+	s.SetBehind(false)
 	return s
 }
 
@@ -58,7 +59,7 @@ func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 	linger, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
-		case <-time.After(drainPatience):
+		case <-time.After(pipeline.DrainPatience):
 			cancel(errUnsent)
 		case <-linger.Done():
 		}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weir/pkg/collector/pipeline"
 )
 
 // testTLS returns the settings of a server that requires a certificate of its own authority, and those of a client
@@ -69,7 +71,7 @@ func TestLingering(t *testing.T) {
 		defer abandon()
 		time.Sleep(time.Hour)
 		cancel()
-		time.Sleep(drainPatience - time.Millisecond)
+		time.Sleep(pipeline.DrainPatience - time.Millisecond)
 		if work.Err() != nil {
 			t.Error("ended early")
 		}

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pipeline"
 )
 
 // A lap is the times at which a lone line reached each stage.
@@ -23,7 +24,7 @@ type lap struct {
 // A stopwatch sees a line go through the journal and the sink.
 type stopwatch struct {
 	disk    journal.Disk
-	sink    Sink
+	sink    pipeline.Sink
 	lap     lap
 	written time.Time     // by the journal, which syncs only what a cut waits for
 	over    chan struct{} // Kafka has it
@@ -135,7 +136,7 @@ func (r *bare) sync(bytes int) {
 
 // warm fills each partition past the first entry of its index, for which a broker makes files of 10 MiB, and lets the
 // broker compile its code.
-func (r *bare) warm(sink Sink) {
+func (r *bare) warm(sink pipeline.Sink) {
 	for range 200 {
 		for p := range benchPartitions {
 			r.produce(sink, kafka.Message{Partition: p, Value: make([]byte, 200)})
@@ -144,7 +145,7 @@ func (r *bare) warm(sink Sink) {
 	r.produced = nil
 }
 
-func (r *bare) produce(sink Sink, message kafka.Message) {
+func (r *bare) produce(sink pipeline.Sink, message kafka.Message) {
 	done := make(chan error, 1)
 	message.Done = func(_ int64, err error) { done <- err }
 	begun := time.Now()

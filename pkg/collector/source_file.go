@@ -14,6 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 // The system notifies it of files that are written, renamed and removed (inotify). It also looks once a second,
 // because notifications can be lost. One goroutine takes the notifications, and one per family reads.
 type fileSource struct {
-	in       *intake
+	in       *pipeline.Intake
 	config   FileConfig
 	known    *knownLogs
 	watcher  *fsnotify.Watcher // nil when there are no notifications
@@ -48,7 +49,7 @@ type beginning struct {
 	skip      bool  // existing content is passed over: all of it, or the part older than notBefore
 }
 
-func newFileSource(in *intake, known *knownLogs, config FileConfig) (source, error) {
+func newFileSource(in *pipeline.Intake, known *knownLogs, config FileConfig) (pipeline.Source, error) {
 	f := &fileSource{in: in, config: config, known: known, families: map[string]*family{}, watched: map[string]bool{}, began: map[string]beginning{}}
 	for _, pattern := range config.Patterns {
 		if _, err := filepath.Match(pattern, ""); err != nil {
@@ -58,8 +59,8 @@ func newFileSource(in *intake, known *knownLogs, config FileConfig) (source, err
 	return f, nil
 }
 
-func (f *fileSource) status() SourceStatus {
-	status := f.in.status("file")
+func (f *fileSource) Status() pipeline.SourceStatus {
+	status := f.in.Status("file")
 	status.CaughtUp = status.CaughtUp && f.barred.none()
 	status.Read = f.read.status()
 	if fault := f.barred.lasting(); fault != nil && status.Error != "" {
@@ -73,7 +74,7 @@ func (f *fileSource) status() SourceStatus {
 		lag += log.Lag
 	}
 
-	f.in.setLagBytes(lag)
+	f.in.SetLagBytes(lag)
 	return status
 }
 
@@ -81,20 +82,20 @@ func (f *fileSource) status() SourceStatus {
 func (f *fileSource) reportBarred() {
 	fault, over := f.barred.report()
 	if fault != nil {
-		f.in.trouble("open", fault)
+		f.in.Trouble("open", fault)
 	} else if over {
-		f.in.mended("open")
+		f.in.Mended("open")
 	}
 }
 
-// run follows the files until the context is done.
-func (f *fileSource) run(ctx context.Context) error {
+// Run follows the files until the context is done.
+func (f *fileSource) Run(ctx context.Context) error {
 	defer f.running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // also after a panic
 	var err error
 	if f.watcher, err = fsnotify.NewWatcher(); err != nil {
-		f.in.trouble("watch", fmt.Errorf("there are no notifications of file changes, so files are checked every %s: %w", pollAlone, err))
+		f.in.Trouble("watch", fmt.Errorf("there are no notifications of file changes, so files are checked every %s: %w", pollAlone, err))
 		f.watcher = nil
 	} else {
 		defer func() { _ = f.watcher.Close() }() // it was only read
@@ -109,14 +110,14 @@ func (f *fileSource) run(ctx context.Context) error {
 	return nil
 }
 
-// announce makes others wait for the source's files until it has found them: their requests may be older.
-func (f *fileSource) announce() { f.finding = f.in.join(f.in.name()) }
+// Announce makes others wait for the source's files until it has found them: their requests may be older.
+func (f *fileSource) Announce() { f.finding = f.in.Join(f.in.Name()) }
 
 // begin determines where files of a pattern are read from.
 func (f *fileSource) begin(pattern string) {
 	start, from := f.config.Start, int64(pace.NoTime)
 	if start.Before > 0 {
-		from = f.in.now().Add(-start.Before).UnixMilli()
+		from = f.in.Now().Add(-start.Before).UnixMilli()
 	}
 	notBefore, first := f.known.begin(pattern, from)
 	f.began[pattern] = beginning{notBefore, first && (start.Latest || start.Before > 0)}
@@ -145,7 +146,7 @@ func (f *fileSource) follow(ctx context.Context) {
 				look = time.After(lookAfter)
 			}
 		case err := <-faults:
-			f.in.trouble("watch", fmt.Errorf("notifications of file changes were lost; files are checked once a second: %w", err))
+			f.in.Trouble("watch", fmt.Errorf("notifications of file changes were lost; files are checked once a second: %w", err))
 		case <-ticker.C:
 			if n%globEvery == 0 {
 				f.discover(ctx, false)
@@ -154,7 +155,7 @@ func (f *fileSource) follow(ctx context.Context) {
 				one.poll()
 			}
 			f.reportBarred()
-			f.status() // the gauges
+			f.Status() // the gauges
 		}
 	}
 }
@@ -234,7 +235,7 @@ func (f *fileSource) matches(pattern string) []string {
 	}
 	found, err := filepath.Glob(pattern)
 	if err != nil {
-		f.in.trouble("glob", fmt.Errorf("looking for %s: %w", pattern, err))
+		f.in.Trouble("glob", fmt.Errorf("looking for %s: %w", pattern, err))
 	}
 
 	var paths []string
@@ -269,7 +270,7 @@ func (f *fileSource) watch(folder string) {
 		f.watched[folder] = true
 	case errors.Is(err, os.ErrNotExist) || strings.ContainsAny(folder, "*?["): // found again with the files in it
 	default:
-		f.in.trouble("watch", fmt.Errorf("there are no notifications of changes in %s; its files are checked once a second: %w", folder, err))
+		f.in.Trouble("watch", fmt.Errorf("there are no notifications of changes in %s; its files are checked once a second: %w", folder, err))
 	}
 }
 
@@ -281,7 +282,7 @@ func (f *fileSource) start(ctx context.Context, path, pattern string, starting b
 	began := f.began[pattern]
 	began.skip = began.skip && starting
 	one := newFamily(f, path, began)
-	one.member = f.in.join(path) // before another reads
+	one.member = f.in.Join(path) // before another reads
 	f.families[path] = one
 	f.running.Go(func() { one.run(ctx) })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
 	"weir/test/metric"
 	"weir/test/sink"
@@ -45,8 +46,8 @@ func newBench(t testing.TB, patterns ...string) *bench {
 	}
 	b.config = Config{
 		Folder: t.TempDir(), Rules: set, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: b.sink, Partitions: 4,
-		Logger:  testLogger(t),
-		Sources: []SourceConfig{{IntakeConfig: IntakeConfig{Name: "logs", Format: "combined"}, File: &FileConfig{Patterns: patterns}}},
+		Logger: testLogger(t), Metrics: prometheus.NewRegistry(),
+		Sources: []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "logs", Format: "combined"}, File: &FileConfig{Patterns: patterns}}},
 	}
 	return b
 }
@@ -373,7 +374,7 @@ func TestWhereReadingBegins(t *testing.T) {
 	b.compress("access.log.1", ".gz")
 	b.append("access.log", "half of a li")
 	clear(b.want)
-	b.config.Sources[0].File.Start = Start{Latest: true}
+	b.config.Sources[0].File.Start = pipeline.Start{Latest: true}
 	b.start()
 	b.awaitReading("access.log")
 	b.log("new.access.log", 10) // it comes while we run
@@ -391,7 +392,7 @@ func TestWhereReadingBegins(t *testing.T) {
 func (b *bench) awaitReading(name string) {
 	b.t.Helper()
 	wait.Until(b.t, name+" to be read", func() bool {
-		return slices.ContainsFunc(b.collector.Status().Sources[0].Logs, func(log LogStatus) bool { return log.Log == b.path(name) })
+		return slices.ContainsFunc(b.collector.Status().Sources[0].Logs, func(log pipeline.LogStatus) bool { return log.Log == b.path(name) })
 	})
 }
 
@@ -403,7 +404,7 @@ func (b *bench) awaitRead(name string) {
 		b.t.Fatal(err)
 	}
 	wait.Until(b.t, name+" to be read and sent", func() bool {
-		return slices.ContainsFunc(b.collector.Status().Sources[0].Logs, func(log LogStatus) bool {
+		return slices.ContainsFunc(b.collector.Status().Sources[0].Logs, func(log pipeline.LogStatus) bool {
 			return log.Log == b.path(name) && log.Position == info.Size() && log.InFlight == 0
 		})
 	})
@@ -413,7 +414,7 @@ func TestRequestsBeforeTheBeginningAreNotWanted(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.log("access.log", 10) // of long ago
 	clear(b.want)
-	b.config.Sources[0].File.Start = Start{Before: time.Hour}
+	b.config.Sources[0].File.Start = pipeline.Start{Before: time.Hour}
 	b.start()
 	b.append("access.log", fmt.Sprintf("192.0.2.1 - - [%s] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n", time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700")))
 	b.want["per-ip 192.0.2.1"]++

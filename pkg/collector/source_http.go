@@ -16,6 +16,7 @@ import (
 	"weir/internal/limited"
 	"weir/internal/origin"
 	"weir/internal/sleep"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 )
 
@@ -41,7 +42,7 @@ import (
 //
 // One goroutine per connection reads and decompresses; the stream's goroutine parses the bodies, one after the other.
 type httpSource struct {
-	in     *intake
+	in     *pipeline.Intake
 	config HTTPConfig
 	limits httpLimits
 	pages  origin.Pages
@@ -66,7 +67,7 @@ var usualHTTPLimits = httpLimits{
 	stall: 2 * time.Second,
 }
 
-func newHTTPSource(in *intake, config HTTPConfig) (source, error) {
+func newHTTPSource(in *pipeline.Intake, config HTTPConfig) (pipeline.Source, error) {
 	if err := guard(config.Listen, config.TLS, config.Keys != nil); err != nil {
 		return nil, fmt.Errorf("listening on %s: %w; give keys or client certificates, or listen on 127.0.0.1", config.Listen, err)
 	}
@@ -82,20 +83,20 @@ func (h *httpSource) limit(l httpLimits) {
 	h.limits, h.queue, h.room = l, make(chan *post, l.posts), newRoom(l)
 }
 
-// announce does nothing: no requests wait.
-func (h *httpSource) announce() {}
+// Announce does nothing: no requests wait.
+func (h *httpSource) Announce() {}
 
-func (h *httpSource) status() SourceStatus { return h.in.status("http") }
+func (h *httpSource) Status() pipeline.SourceStatus { return h.in.Status("http") }
 
-// run listens until the context is done. Then it answers the clients that have already posted, if Kafka answers in
+// Run listens until the context is done. Then it answers the clients that have already posted, if Kafka answers in
 // time.
-func (h *httpSource) run(ctx context.Context) error {
+func (h *httpSource) Run(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", h.config.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for requests: %w", err)
 	}
 	s := incarnation(h.in, listener.Addr().String())
-	defer s.close()
+	defer s.Close()
 
 	// work outlives ctx, so that bodies that were taken before the end can be counted and answered.
 	work, abandon := lingering(ctx)
@@ -107,7 +108,7 @@ func (h *httpSource) run(ctx context.Context) error {
 	defer running.Wait()
 	server := h.server(feeding)
 	running.Go(func() { failed <- h.serve(server, listener) })
-	running.Go(func() { failed <- contained(func() error { return h.feed(feeding, work, s) }) })
+	running.Go(func() { failed <- pipeline.Contained(func() error { return h.feed(feeding, work, s) }) })
 
 	select {
 	case <-ctx.Done():
@@ -128,7 +129,7 @@ func (h *httpSource) server(ctx context.Context) *http.Server {
 		WriteTimeout: h.limits.headerFor + h.limits.bodyFor + h.limits.ack + 10*time.Second,
 		IdleTimeout:  2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    slog.NewLogLogger(h.in.logger.Handler(), slog.LevelDebug), // any client can cause these
+		ErrorLog:    slog.NewLogLogger(h.in.Logger().Handler(), slog.LevelDebug), // any client can cause these
 	}
 	limited.Track(server)
 	return server
@@ -137,7 +138,7 @@ func (h *httpSource) server(ctx context.Context) *http.Server {
 // contained handles requests so that a panic ends one connection only, and is reported.
 func (h *httpSource) contained() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !h.in.isolated("a request over HTTP", func() { h.ServeHTTP(w, r) }) {
+		if !h.in.Isolated("a request over HTTP", func() { h.ServeHTTP(w, r) }) {
 			panic(http.ErrAbortHandler)
 		}
 	})
@@ -145,8 +146,8 @@ func (h *httpSource) contained() http.Handler {
 
 func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
 	bounds := limited.Bounds{Connections: h.limits.connections, PerAddress: h.limits.connections / 2}
-	listener = limited.Listen(listener, bounds, func(why error) { h.in.trouble("connections", why) })
-	h.in.logger.Info("takes requests", "address", listener.Addr().String(), "path", requestsPath)
+	listener = limited.Listen(listener, bounds, func(why error) { h.in.Trouble("connections", why) })
+	h.in.Logger().Info("takes requests", "address", listener.Addr().String(), "path", requestsPath)
 	var err error
 	if server.TLSConfig != nil {
 		err = server.ServeTLS(listener, "", "")
@@ -162,16 +163,16 @@ func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
 
 // feed gives the posted bodies to the stream until ctx is done; then it waits for Kafka to acknowledge them until work
 // is done.
-func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
+func (h *httpSource) feed(ctx, work context.Context, s *pipeline.Stream) error {
 	defer close(h.ended)
 	for {
-		s.setLag(int64(len(h.queue)))
+		s.SetLag(int64(len(h.queue)))
 		var err error
 		select {
 		case p := <-h.queue:
 			err = h.count(work, s, p)
 		default:
-			err = s.wait(ctx, h.more)
+			err = s.Wait(ctx, h.more)
 		}
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("counting posted requests: %w", err)
@@ -181,22 +182,22 @@ func (h *httpSource) feed(ctx, work context.Context, s *stream) error {
 		}
 	}
 
-	if err := s.drain(work); err != nil {
-		h.in.logger.Warn("Kafka has not acknowledged the last posted requests; their senders got no 200", "why", err)
+	if err := s.Drain(work); err != nil {
+		h.in.Logger().Warn("Kafka has not acknowledged the last posted requests; their senders got no 200", "why", err)
 	}
 	return nil
 }
 
 // count gives a posted body to the stream, unless its sender has gone.
-func (h *httpSource) count(ctx context.Context, s *stream, p *post) error {
+func (h *httpSource) count(ctx context.Context, s *pipeline.Stream, p *post) error {
 	if !p.state.CompareAndSwap(postWaits, postTaken) {
 		return nil
 	}
 	defer h.room.release(p)
-	h.last = s.relearn(p.first, h.last)
-	return s.together(func() error {
+	h.last = s.Relearn(p.first, h.last)
+	return s.Together(func() error {
 		return p.each(func(record []byte) error { return p.add(ctx, s, record) })
-	}, func(got outcome, err error) { p.done <- counting{got, err} })
+	}, func(got pipeline.Outcome, err error) { p.done <- counting{got, err} })
 }
 
 // ServeHTTP answers one request.
@@ -226,26 +227,26 @@ func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // handle takes a body and returns its outcome, or why it is not taken.
-func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (outcome, *httpProblem) {
+func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (pipeline.Outcome, *httpProblem) {
 	sender, wrong := h.admit(r)
 	if wrong != nil {
-		return outcome{}, wrong
+		return pipeline.Outcome{}, wrong
 	}
 	kind, err := bodyKind(r.Header.Get("Content-Type"))
 	if err != nil {
-		return outcome{}, problem(http.StatusUnsupportedMediaType, err)
+		return pipeline.Outcome{}, problem(http.StatusUnsupportedMediaType, err)
 	}
 
 	if r.ContentLength > h.limits.bodyBytes {
 		w.Header().Set("Connection", "close") // what follows is not read
-		return outcome{}, h.unread(&http.MaxBytesError{Limit: h.limits.bodyBytes})
+		return pipeline.Outcome{}, h.unread(&http.MaxBytesError{Limit: h.limits.bodyBytes})
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, h.limits.bodyBytes)
 	p := newPost(sender, kind == kindJSON, func() {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // the writer of a test has no deadline
 	})
 	if err := h.take(p, r); err != nil {
-		return outcome{}, h.unread(err)
+		return pipeline.Outcome{}, h.unread(err)
 	}
 
 	sleep.Wake(h.more)
@@ -341,7 +342,7 @@ func (h *httpSource) unread(err error) *httpProblem {
 }
 
 // await waits until Kafka has the post.
-func (h *httpSource) await(r *http.Request, p *post) (outcome, *httpProblem) {
+func (h *httpSource) await(r *http.Request, p *post) (pipeline.Outcome, *httpProblem) {
 	patience := time.NewTimer(h.limits.ack)
 	defer patience.Stop()
 	why := errPending
@@ -360,13 +361,13 @@ func (h *httpSource) await(r *http.Request, p *post) (outcome, *httpProblem) {
 		h.room.release(p)
 	}
 	if p.state.Load() == postGone { // perhaps it had to make room
-		return outcome{}, problem(http.StatusTooManyRequests, errFull)
+		return pipeline.Outcome{}, problem(http.StatusTooManyRequests, errFull)
 	}
 
 	select {
 	case got := <-p.done:
 		return settled(got)
 	default:
-		return outcome{}, problem(http.StatusServiceUnavailable, why)
+		return pipeline.Outcome{}, problem(http.StatusServiceUnavailable, why)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+
+	"weir/pkg/collector/pipeline"
 )
 
 const requestsPath = "/v1/requests"
@@ -18,7 +20,7 @@ type httpAnswer struct {
 	Uncounted map[string]int64 `json:"uncounted,omitempty"`
 }
 
-func answerTo(got outcome) httpAnswer {
+func answerTo(got pipeline.Outcome) httpAnswer {
 	a := httpAnswer{Requests: got.Requests()}
 	a.Unread, a.Uncounted = got.ByReason()
 	return a
@@ -75,22 +77,22 @@ func bodyKind(contentType string) (kind int, err error) {
 	return 0, fmt.Errorf("%.100s %w", media, errType)
 }
 
-func settled(got counting) (outcome, *httpProblem) {
+func settled(got counting) (pipeline.Outcome, *httpProblem) {
 	if errors.Is(got.err, errFull) {
-		return outcome{}, problem(http.StatusTooManyRequests, errFull)
+		return pipeline.Outcome{}, problem(http.StatusTooManyRequests, errFull)
 	}
 	if got.err != nil {
-		return outcome{}, problem(http.StatusInternalServerError, got.err)
+		return pipeline.Outcome{}, problem(http.StatusInternalServerError, got.err)
 	}
-	if wrong := unreadable(got.outcome); wrong != nil {
-		return outcome{}, wrong
+	if wrong := unreadable(got.Outcome); wrong != nil {
+		return pipeline.Outcome{}, wrong
 	}
-	return got.outcome, nil
+	return got.Outcome, nil
 }
 
 // unreadable is the answer to a body without a readable request. A 200 would hide from the sender that all was in
 // vain.
-func unreadable(got outcome) *httpProblem {
+func unreadable(got pipeline.Outcome) *httpProblem {
 	answer := answerTo(got)
 	unread := int64(0)
 	for _, n := range answer.Unread {

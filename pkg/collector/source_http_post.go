@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/internal/logfile"
+	"weir/pkg/collector/pipeline"
 )
 
 const (
@@ -44,7 +45,7 @@ func newPost(sender string, json bool, interrupt func()) *post {
 
 // A counting is the result of a post: its outcome, and nil once Kafka has it.
 type counting struct {
-	outcome
+	pipeline.Outcome
 	err error
 }
 
@@ -114,11 +115,11 @@ func (p *post) fill(m *room, from io.Reader, most int64) error {
 func (p *post) progressed() { p.progress.Store(time.Now().UnixNano()) }
 
 // add gives a record to the stream. Its position is its number.
-func (p *post) add(ctx context.Context, s *stream, record []byte) error {
+func (p *post) add(ctx context.Context, s *pipeline.Stream, record []byte) error {
 	if !p.json && len(record) > logfile.MaxLine {
-		return s.lost(ctx, record[:logfile.MaxLine], reasonLong, s.at()+1)
+		return s.Lost(ctx, record[:logfile.MaxLine], pipeline.ReasonLong, s.Position()+1)
 	}
-	return s.add(ctx, record, s.at()+1)
+	return s.Add(ctx, record, s.Position()+1)
 }
 
 var errEnough = errors.New("enough")

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/keys"
+	"weir/pkg/collector/pipeline"
 	"weir/test/sink"
 	"weir/test/wait"
 )
@@ -39,7 +40,7 @@ type httpBench struct {
 func newHTTPBench(t testing.TB) *httpBench {
 	b := &httpBench{bench: newBench(t), client: &http.Client{Transport: &http.Transport{}}, header: http.Header{}, changed: func(*httpLimits) {}}
 	b.config.Metrics = prometheus.NewRegistry()
-	b.config.Sources = []SourceConfig{{IntakeConfig: IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: "127.0.0.1:0"}}}
+	b.config.Sources = []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: "127.0.0.1:0"}}}
 	t.Cleanup(b.client.CloseIdleConnections)
 	return b
 }
@@ -74,8 +75,8 @@ func (b *bench) run() {
 // address is the address of the first source.
 func (b *bench) address() string {
 	b.t.Helper()
-	var logs []LogStatus
-	wait.Until(b.t, "the listener", func() bool { logs = b.collector.sources[0].status().Logs; return len(logs) > 0 })
+	var logs []pipeline.LogStatus
+	wait.Until(b.t, "the listener", func() bool { logs = b.collector.sources[0].Status().Logs; return len(logs) > 0 })
 	return logs[0].Log
 }
 
@@ -375,7 +376,7 @@ func TestHTTPBeyondLoopbackIsGuarded(t *testing.T) {
 	}
 	for _, test := range tests {
 		b := newBench(t)
-		b.config.Sources = []SourceConfig{{IntakeConfig: IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: test.listen, TLS: test.tls, Keys: test.keys}}}
+		b.config.Sources = []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: test.listen, TLS: test.tls, Keys: test.keys}}}
 		c, err := Open(b.config)
 		if (err == nil) != test.ok {
 			t.Errorf("%+v: %v", test, err)
@@ -393,7 +394,7 @@ func TestHTTPAddressInUse(t *testing.T) {
 	}
 	defer l.Close()
 	b := newBench(t)
-	b.config.Sources = []SourceConfig{{IntakeConfig: IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: l.Addr().String()}}}
+	b.config.Sources = []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: l.Addr().String()}}}
 	c, err := Open(b.config)
 	if err != nil {
 		t.Fatal(err)
@@ -421,7 +422,7 @@ func TestHTTPAnswersWhenKafkaHasIt(t *testing.T) {
 	if reply := <-replies; reply.status != 200 || reply.answer.Requests != 10 {
 		t.Errorf("%+v", reply)
 	}
-	wait.Until(t, "the status", func() bool { return b.source().status().CaughtUp })
+	wait.Until(t, "the status", func() bool { return b.source().Status().CaughtUp })
 }
 
 // The source answers 429 once there is no room, and does not count the refused body.
@@ -512,7 +513,7 @@ func TestHTTPConnectionsAreBounded(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	wait.Until(t, "the bound", func() bool { return strings.Contains(b.source().status().Error, "2 connections are open") })
+	wait.Until(t, "the bound", func() bool { return strings.Contains(b.source().Status().Error, "2 connections are open") })
 	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 {
 		t.Errorf("when the others are cut off: %+v", reply)
 	}
@@ -540,7 +541,7 @@ func TestHTTPEndsWithAnswers(t *testing.T) {
 	replies := make(chan httpReply, 1)
 	go func(body string) { replies <- b.post(strings.NewReader(body)) }(b.body(10))
 	b.sink.Await(t, b.want)
-	before := b.source().status().Logs[0].Source
+	before := b.source().Status().Logs[0].Source
 	b.cancel()
 	b.sink.Unmute()
 	if reply := <-replies; reply.status != 200 {
@@ -548,7 +549,7 @@ func TestHTTPEndsWithAnswers(t *testing.T) {
 	}
 	b.stop()
 	b.start()
-	if after := b.source().status().Logs[0].Source; after == before || !strings.HasPrefix(after, "posts/") {
+	if after := b.source().Status().Logs[0].Source; after == before || !strings.HasPrefix(after, "posts/") {
 		t.Errorf("the source was %s and is %s", before, after)
 	}
 	if reply := b.post(strings.NewReader(b.body(10))); reply.status != 200 {

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 // A topic that is missing, or was for ten looks, is left out and the others are read; the source looks for it every
 // second.
 type kafkaSource struct {
-	in       *intake
+	in       *pipeline.Intake
 	config   KafkaConfig
 	client   *kafka.Client
 	group    string
@@ -64,18 +65,18 @@ type partition struct {
 	changed     time.Time
 }
 
-func newKafkaSource(in *intake, config KafkaConfig) (source, error) {
+func newKafkaSource(in *pipeline.Intake, config KafkaConfig) (pipeline.Source, error) {
 	if config.Group == "" || len(config.Topics) == 0 {
 		return nil, errors.New("a group and topics are needed")
 	}
 	return &kafkaSource{in: in, config: config, client: config.Client, group: config.Group, patience: awaitRules, partitions: map[topicPartition]*partition{}}, nil
 }
 
-// announce makes others wait for the source's partitions until it has found them: their requests may be older.
-func (k *kafkaSource) announce() { k.finding = k.in.join(k.in.name()) }
+// Announce makes others wait for the source's partitions until it has found them: their requests may be older.
+func (k *kafkaSource) Announce() { k.finding = k.in.Join(k.in.Name()) }
 
-func (k *kafkaSource) status() SourceStatus {
-	status := k.in.status("kafka")
+func (k *kafkaSource) Status() pipeline.SourceStatus {
+	status := k.in.Status("kafka")
 	lag := int64(0)
 	for _, log := range status.Logs {
 		lag += log.Lag
@@ -84,7 +85,7 @@ func (k *kafkaSource) status() SourceStatus {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	status.CaughtUp = status.CaughtUp && k.asked && !k.outside()
-	k.in.setLagRecords(lag, !k.outside())
+	k.in.SetLagRecords(lag, !k.outside())
 	return status
 }
 
@@ -103,7 +104,7 @@ func (k *kafkaSource) place(has bool) {
 	defer k.mu.Unlock()
 	k.placed = has
 	if !has {
-		k.lost = k.in.now()
+		k.lost = k.in.Now()
 	}
 }
 
@@ -113,7 +114,7 @@ const placePatience = 5 * time.Second
 // outside says that we have no place in the group, as when Kafka is away. Then the number of records that wait is not known.
 // k.mu is held.
 func (k *kafkaSource) outside() bool {
-	return !k.placed && (k.lost.IsZero() || k.in.now().Sub(k.lost) >= placePatience)
+	return !k.placed && (k.lost.IsZero() || k.in.Now().Sub(k.lost) >= placePatience)
 }
 
 // vanish notes that a topic was missing.
@@ -142,7 +143,7 @@ func (k *kafkaSource) partition(topic string, number int) *partition {
 	at := topicPartition{topic, number}
 	p := k.partitions[at]
 	if p == nil {
-		p = &partition{topicPartition: at, changed: k.in.now()}
+		p = &partition{topicPartition: at, changed: k.in.Now()}
 		p.member = k.compared(at)
 		k.partitions[at] = p
 	}
@@ -150,7 +151,7 @@ func (k *kafkaSource) partition(topic string, number int) *partition {
 }
 
 func (k *kafkaSource) compared(at topicPartition) *pace.Member {
-	return k.in.share(at.String())
+	return k.in.Share(at.String())
 }
 
 func (at topicPartition) String() string { return fmt.Sprintf("%s/%d", at.topic, at.number) }
@@ -170,5 +171,5 @@ func (k *kafkaSource) dispossess(p *partition) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p.owned = false
-	p.changed = k.in.now()
+	p.changed = k.in.Now()
 }

@@ -11,6 +11,7 @@ import (
 	"weir/internal/sleep"
 	"weir/internal/varint"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 )
 
 // A commitJournal keeps a partition's cuts in its group's commit. It has a goroutine: cuts that come during a commit
@@ -19,15 +20,15 @@ import (
 // The group accepts a commit only from the owner of the partition. A commit that is refused for that reason drops the
 // cuts that it was to note: they were not sent, and the next owner reads their records.
 type commitJournal struct {
-	intake *intake
+	intake *pipeline.Intake
 	claim  *kafka.Claim
 	member *pace.Member
 
 	mu       sync.Mutex
 	standing kafkaNote // without the parts that follow from the other fields
 	offset   int64
-	cuts     []again
-	pending  []*cut // the last of the cuts: no commit has them yet
+	cuts     []pipeline.Again
+	pending  []*pipeline.Cut // the last of the cuts: no commit has them yet
 	fault    error
 	end      bool // there is nothing more to read
 	marked   time.Time
@@ -45,32 +46,32 @@ const (
 	waitsBeat   = 10 // s
 )
 
-func newCommitJournal(in *intake, claim *kafka.Claim, m *pace.Member, t *takeover) *commitJournal {
+func newCommitJournal(in *pipeline.Intake, claim *kafka.Claim, m *pace.Member, t *takeover) *commitJournal {
 	j := &commitJournal{intake: in, claim: claim, member: m, standing: t.note, offset: t.offset, cuts: t.again,
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
 	return j
 }
 
-// note implements journal.
-func (j *commitJournal) note(c *cut) {
+// Note implements journal.
+func (j *commitJournal) Note(c *pipeline.Cut) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.fault != nil {
-		c.setNoted(j.fault)
+		c.SetNoted(j.fault)
 		return
 	}
 
 	j.standing.Rules = c.Fingerprint
-	j.cuts = append(j.cuts, again{c.From, c.To, c.Clock})
+	j.cuts = append(j.cuts, pipeline.Again{From: c.From, To: c.To, Clock: c.Clock})
 	j.pending = append(j.pending, c)
 	sleep.Wake(j.kick)
 }
 
-// done implements journal. Cuts are done in their order.
-func (j *commitJournal) done(c *cut) {
+// Done implements journal. Cuts are done in their order.
+func (j *commitJournal) Done(c *pipeline.Cut) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.cuts) == 0 || j.cuts[0].to != c.To {
+	if len(j.cuts) == 0 || j.cuts[0].To != c.To {
 		return // it was refused
 	}
 
@@ -81,7 +82,7 @@ func (j *commitJournal) done(c *cut) {
 	}
 
 	if last, ok := readRecordID(c.Note); ok {
-		if now := j.intake.now(); now.Sub(j.marked) > markEvery {
+		if now := j.intake.Now(); now.Sub(j.marked) > markEvery {
 			j.standing.Mark, j.marked = j.standing.Last, now
 		}
 		j.standing.Last = &last
@@ -116,7 +117,7 @@ func (j *commitJournal) snapshot() (commit kafka.Commit, notes int) {
 	}
 
 	if waits {
-		n.Waits = j.intake.now().Unix() / waitsBeat * waitsBeat
+		n.Waits = j.intake.Now().Unix() / waitsBeat * waitsBeat
 	}
 	return n.commit(j.offset, j.cuts), len(j.pending)
 }
@@ -165,7 +166,7 @@ func (j *commitJournal) commitChanges(ctx context.Context) error {
 		err := j.claim.Commit(ctx, commit)
 		if err == nil {
 			j.last = commit
-			j.intake.mended("commit")
+			j.intake.Mended("commit")
 			j.noted(notes)
 			return nil
 		}
@@ -173,7 +174,7 @@ func (j *commitJournal) commitChanges(ctx context.Context) error {
 		if ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
 			return err
 		}
-		j.intake.trouble("commit", err) // if the metadata is too long: it is shorter with fewer outstanding cuts
+		j.intake.Trouble("commit", err) // if the metadata is too long: it is shorter with fewer outstanding cuts
 		sleep.For(ctx, time.Second)
 	}
 }
@@ -184,7 +185,7 @@ func (j *commitJournal) noted(count int) {
 	j.pending = j.pending[count:]
 	j.mu.Unlock()
 	for _, c := range pending {
-		c.setNoted(nil)
+		c.SetNoted(nil)
 	}
 }
 
@@ -194,7 +195,7 @@ func (j *commitJournal) refuse(err error) {
 	defer j.mu.Unlock()
 	j.fault = err
 	for _, c := range j.pending {
-		c.setNoted(err)
+		c.SetNoted(err)
 	}
 	j.pending = nil
 }

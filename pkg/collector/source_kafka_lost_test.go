@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pipeline"
 	"weir/test/sink"
 	"weir/test/wait"
 )
@@ -72,7 +73,7 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 		}
 		b.produce(20) // ten are read and noted, and ten are deleted
 		note.Rules = b.rules.Fingerprint()
-		b.commit(note.commit(20, []again{{20, 25, time.Now().UnixMilli()}, {25, 35, time.Now().UnixMilli()}}))
+		b.commit(note.commit(20, []pipeline.Again{{From: 20, To: 25, Clock: time.Now().UnixMilli()}, {From: 25, To: 35, Clock: time.Now().UnixMilli()}}))
 		b.trim(30)
 		for n := 21; n <= 30; n++ {
 			b.want["per-ip 203.0.113."+string(rune('0'+n%7))]--
@@ -123,7 +124,7 @@ func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
 	clear(b.want)
 	b.produce(10)
 	old := time.Now().Add(-55 * time.Minute).UnixMilli()
-	b.commit(kafkaNote{Incarnation: "i", Rules: b.rules.Fingerprint()}.commit(0, []again{{0, 10, old}}))
+	b.commit(kafkaNote{Incarnation: "i", Rules: b.rules.Fingerprint()}.commit(0, []pipeline.Again{{From: 0, To: 10, Clock: old}}))
 	c := b.start(b.sink, func(c *Config) { c.Retention = time.Hour })
 	b.sink.Await(t, b.want)
 	if !c.said.Has("batches are too old to be sent again") {
@@ -149,15 +150,15 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	r := &partitionReader{kafkaSource: k, claim: claim}
 	r.partition = r.possess(b.topic, 0)
 	r.open(&takeover{note: kafkaNote{Incarnation: "i"}})
-	defer r.stream.close()
+	defer r.stream.Close()
 	running, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
 	go r.journal.run(running)
 	defer r.journal.close()
-	if err := r.stream.add(running, []byte(b.line()), 1); err != nil {
+	if err := r.stream.Add(running, []byte(b.line()), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.stream.drain(b.within(time.Minute)); !errors.Is(err, kafka.ErrExpelled) {
+	if err := r.stream.Drain(b.within(time.Minute)); !errors.Is(err, kafka.ErrExpelled) {
 		t.Errorf("the stream ends with %v", err)
 	}
 	if n := b.sink.Records(); n > 0 {

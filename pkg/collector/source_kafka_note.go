@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 )
 
@@ -50,11 +51,11 @@ func idOf(r *kafka.Record) recordID {
 	return recordID{r.Offset, crc32.Update(sum, crcTable, at)}
 }
 
-func (n kafkaNote) commit(offset int64, cuts []again) kafka.Commit {
+func (n kafkaNote) commit(offset int64, cuts []pipeline.Again) kafka.Commit {
 	n.Version = noteVersion
 	n.Cuts = nil
 	for _, c := range cuts {
-		n.Cuts = append(n.Cuts, c.to-c.from, c.clock)
+		n.Cuts = append(n.Cuts, c.To-c.From, c.Clock)
 	}
 	text, _ := json.Marshal(n) // it is made of numbers and texts
 	return kafka.Commit{Offset: offset, Metadata: string(text)}
@@ -66,7 +67,7 @@ var (
 )
 
 // readNote reads a commit. Its errors are errForeign and errNewerNote.
-func readNote(commit kafka.Commit) (n kafkaNote, cuts []again, err error) {
+func readNote(commit kafka.Commit) (n kafkaNote, cuts []pipeline.Again, err error) {
 	if json.Unmarshal([]byte(commit.Metadata), &n) != nil || n.Version == 0 || n.Incarnation == "" {
 		return kafkaNote{}, nil, errForeign
 	}
@@ -82,7 +83,7 @@ func readNote(commit kafka.Commit) (n kafkaNote, cuts []again, err error) {
 		if n.Cuts[i] < 1 {
 			return kafkaNote{}, nil, errForeign
 		}
-		cuts = append(cuts, again{at, at + n.Cuts[i], n.Cuts[i+1]})
+		cuts = append(cuts, pipeline.Again{From: at, To: at + n.Cuts[i], Clock: n.Cuts[i+1]})
 		at += n.Cuts[i]
 	}
 
@@ -117,14 +118,14 @@ type takeover struct {
 	beyond bool // the log ends before what was read of it
 	note   kafkaNote
 	offset int64 // to begin at; -1 is the start of a new incarnation
-	again  []again
+	again  []pipeline.Again
 	whyNew string // why the note is not valid for this log; "" when it is
 }
 
 // end is where the outstanding cuts end.
 func (t *takeover) end() int64 {
 	if n := len(t.again); n > 0 {
-		return t.again[n-1].to
+		return t.again[n-1].To
 	}
 	return t.offset
 }

@@ -10,16 +10,17 @@ import (
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pipeline"
 )
 
 func TestANoteReadsBackAndFits(t *testing.T) {
 	longest := kafkaNote{Incarnation: journal.NewID(), Partitions: math.MaxInt32, Rules: strings.Repeat("f", 64), Reached: math.MaxInt64, End: true, Waits: math.MaxInt64,
 		Last: &recordID{math.MaxInt64, math.MaxUint32}, Mark: &recordID{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
-	var cuts []again
+	var cuts []pipeline.Again
 	at := int64(1)
-	for range inFlightCuts {
-		cuts = append(cuts, again{at, at + math.MaxInt64/inFlightCuts - 1, math.MinInt64})
-		at = cuts[len(cuts)-1].to
+	for range pipeline.InFlightCuts {
+		cuts = append(cuts, pipeline.Again{From: at, To: at + math.MaxInt64/pipeline.InFlightCuts - 1, Clock: math.MinInt64})
+		at = cuts[len(cuts)-1].To
 	}
 	commit := longest.commit(1, cuts)
 	if len(commit.Metadata) > kafka.MaxMetadata {
@@ -37,7 +38,7 @@ func TestANoteReadsBackAndFits(t *testing.T) {
 
 func TestWhereAPartitionIsTakenUp(t *testing.T) {
 	note := kafkaNote{Incarnation: "i"}
-	cuts := []again{{100, 110, 5}, {110, 130, 6}}
+	cuts := []pipeline.Again{{From: 100, To: 110, Clock: 5}, {From: 110, To: 130, Clock: 6}}
 	newer := note.commit(100, nil)
 	newer.Metadata = strings.TrimSuffix(strings.Replace(newer.Metadata, `"v":1`, `"v":2`, 1), "}")
 	newer.Metadata += fmt.Sprintf(`,"sum":"%08x"}`, crc32.Checksum([]byte(newer.Metadata), crcTable))
@@ -73,8 +74,8 @@ func TestWhereAPartitionIsTakenUp(t *testing.T) {
 
 // TestCutsThatWereNotSentAreDropped from the journal at the end: the next owner reads their records.
 func TestCutsThatWereNotSentAreDropped(t *testing.T) {
-	j := &commitJournal{cuts: []again{{0, 1, 0}, {1, 2, 0}, {2, 3, 0}}, end: true}
-	if j.drop(2); len(j.cuts) != 1 || j.cuts[0].to != 1 || j.end {
+	j := &commitJournal{cuts: []pipeline.Again{{From: 0, To: 1, Clock: 0}, {From: 1, To: 2, Clock: 0}, {From: 2, To: 3, Clock: 0}}, end: true}
+	if j.drop(2); len(j.cuts) != 1 || j.cuts[0].To != 1 || j.end {
 		t.Errorf("cuts %v are left, all is read: %v", j.cuts, j.end)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 )
 
@@ -26,7 +27,7 @@ type partitionReader struct {
 	*partition
 	claim   *kafka.Claim
 	journal *commitJournal
-	stream  *stream
+	stream  *pipeline.Stream
 	choice  *request.Choice
 
 	reader  *kafka.Reader
@@ -51,31 +52,31 @@ func (r *partitionReader) run(ctx context.Context) error {
 	}
 
 	r.open(&t)
-	defer r.stream.close()
+	defer r.stream.Close()
 	r.setBehind(true)
 
 	// The journal has to outlive ctx: the last cuts are committed after the partition is to be given up.
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	go func() {
-		if err := contained(func() error { r.journal.run(living); return nil }); err != nil {
+		if err := pipeline.Contained(func() error { r.journal.run(living); return nil }); err != nil {
 			r.journal.refuse(err)
 		}
 	}()
 
-	err = contained(func() error { return r.read(ctx) })
-	patient, done := draining(ctx)
+	err = pipeline.Contained(func() error { return r.read(ctx) })
+	patient, done := pipeline.Draining(ctx)
 	defer done()
 	context.AfterFunc(patient, cancel)
-	if isPanic(err) {
-		r.stream.abandon() // the next owner makes its noted cuts again
+	if pipeline.IsPanic(err) {
+		r.stream.Abandon() // the next owner makes its noted cuts again
 		r.journal.close()
 		return err
 	}
 
-	unsent, left := r.stream.leave(patient)
+	unsent, left := r.stream.Leave(patient)
 	if left != nil && !errors.Is(left, kafka.ErrExpelled) {
-		r.in.logger.Info("left to the next owner", "log", r.topicPartition.String(), "why", left)
+		r.in.Logger().Info("left to the next owner", "log", r.topicPartition.String(), "why", left)
 	}
 	r.journal.drop(unsent)
 	r.journal.close()
@@ -85,26 +86,26 @@ func (r *partitionReader) run(ctx context.Context) error {
 func (r *partitionReader) open(t *takeover) {
 	r.choice = t.note.choice()
 	r.journal = newCommitJournal(r.in, r.claim, r.member, t)
-	config := streamConfig{
-		log: r.topicPartition.String(), source: r.sourceName(t.note.Incarnation), position: t.offset, reached: t.note.reached(),
-		journal: r.journal, keep: r.keep, member: r.member, notBefore: pace.NoTime, oneRule: true,
-		again: t.again, fingerprint: t.note.Rules, choice: r.choice,
+	config := pipeline.StreamConfig{
+		Log: r.topicPartition.String(), Source: r.sourceName(t.note.Incarnation), Position: t.offset, Reached: t.note.reached(),
+		Journal: r.journal, Keep: r.keep, Member: r.member, NotBefore: pace.NoTime, OneRule: true,
+		Again: t.again, Fingerprint: t.note.Rules, Choice: r.choice,
 	}
 
 	if t.note.Last != nil {
 		r.before = *t.note.Last
 	}
 	if len(t.again) > 0 {
-		r.in.logger.Info("making the batches again that Kafka may not have had", "log", config.log, "cuts", len(t.again), "from", t.offset, "to", t.end())
+		r.in.Logger().Info("making the batches again that Kafka may not have had", "log", config.Log, "cuts", len(t.again), "from", t.offset, "to", t.end())
 	}
 
-	r.stream = r.in.newStream(config)
+	r.stream = r.in.NewStream(config)
 }
 
 // setBehind notes whether there is more to read.
 func (r *partitionReader) setBehind(behind bool) {
 	r.behind = behind
-	r.stream.setBehind(behind)
+	r.stream.SetBehind(behind)
 }
 
 // sourceName is the source that the batches carry.
@@ -115,7 +116,7 @@ func (r *partitionReader) sourceName(incarnation string) string {
 // read reads records.
 func (r *partitionReader) read(ctx context.Context) error {
 	fetching, cancel := context.WithCancel(ctx)
-	r.reader = r.client.NewReader(r.topic, r.number, r.stream.at())
+	r.reader = r.client.NewReader(r.topic, r.number, r.stream.Position())
 	r.reader.MaxBytes = fetchBytes
 	r.want, r.more = make(chan struct{}, 1), make(chan struct{}, 1)
 	ended := make(chan struct{})
@@ -131,15 +132,15 @@ func (r *partitionReader) read(ctx context.Context) error {
 
 	for {
 		r.want <- struct{}{}
-		if err := r.stream.wait(ctx, r.more); err != nil {
+		if err := r.stream.Wait(ctx, r.more); err != nil {
 			return err
 		}
 		if err := r.fetched(ctx); err != nil {
 			return err
 		}
-		r.stream.setLag(max(0, r.reader.Span().End-r.stream.at()))
-		r.passed(r.partition, r.stream.at())
-		r.journal.atEnd(r.stream.atEnd())
+		r.stream.SetLag(max(0, r.reader.Span().End-r.stream.Position()))
+		r.passed(r.partition, r.stream.Position())
+		r.journal.atEnd(r.stream.AtEnd())
 	}
 }
 
@@ -151,7 +152,7 @@ func (r *partitionReader) fetch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		r.err = contained(func() (err error) {
+		r.err = pipeline.Contained(func() (err error) {
 			r.next, err = r.reader.Fetch(ctx)
 			return err
 		})
@@ -165,14 +166,14 @@ func (r *partitionReader) fetched(ctx context.Context) error {
 	case r.err == nil:
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case isPanic(r.err):
+	case pipeline.IsPanic(r.err):
 		return r.err
 	case errors.Is(r.err, kafka.ErrTrimmed):
 		return r.trimmed(ctx)
 	case errors.Is(r.err, kafka.ErrPastEnd):
 		return errTakeOver
 	default:
-		r.in.fault(r.err) // the client has logged it
+		r.in.Fault(r.err) // the client has logged it
 		r.gone = r.gone || errors.Is(r.err, kafka.ErrNoTopic)
 		return nil
 	}
@@ -181,7 +182,7 @@ func (r *partitionReader) fetched(ctx context.Context) error {
 		return errTakeOver
 	}
 	if r.behind {
-		r.in.fault(nil)
+		r.in.Fault(nil)
 	}
 	return r.feed(ctx)
 }
@@ -203,8 +204,8 @@ func (r *partitionReader) feed(ctx context.Context) error {
 		r.before = idOf(&r.records[n-1])
 	}
 	r.records, r.tried = nil, false
-	if next := r.reader.Next(); next > r.stream.at() {
-		if err := r.stream.skip(ctx, next); err != nil {
+	if next := r.reader.Next(); next > r.stream.Position() {
+		if err := r.stream.Skip(ctx, next); err != nil {
 			return err
 		}
 	}
@@ -215,15 +216,15 @@ func (r *partitionReader) feed(ctx context.Context) error {
 
 func (r *partitionReader) add(ctx context.Context, record *kafka.Record) error {
 	if record.Long {
-		return r.stream.lost(ctx, record.Value, reasonLong, record.Offset+1)
+		return r.stream.Lost(ctx, record.Value, pipeline.ReasonLong, record.Offset+1)
 	}
-	return r.stream.add(ctx, record.Value, record.Offset+1)
+	return r.stream.Add(ctx, record.Value, record.Offset+1)
 }
 
 // learn finds out the form where it is not configured. Cuts that are made again are made in their old form. A cut has
 // one form, which is noted with it: so Kafka must have all cuts of the old form before a new form begins.
 func (r *partitionReader) learn(ctx context.Context) error {
-	if !r.stream.learns() || r.tried {
+	if !r.stream.Learns() || r.tried {
 		return nil
 	}
 	var sample []string
@@ -234,12 +235,12 @@ func (r *partitionReader) learn(ctx context.Context) error {
 	}
 
 	r.tried = true
-	if err := r.stream.drain(ctx); err != nil {
+	if err := r.stream.Drain(ctx); err != nil {
 		return err
 	}
 
-	r.choice = r.stream.learn(sample, r.choice)
-	if !r.stream.learns() && r.choice != nil {
+	r.choice = r.stream.Learn(sample, r.choice)
+	if !r.stream.Learns() && r.choice != nil {
 		r.journal.chose(r.choice.Envelope, r.choice.Format)
 	}
 	return nil
@@ -263,10 +264,10 @@ func (r *partitionReader) keep(position int64) []byte {
 // trimmed continues where the log begins now.
 func (r *partitionReader) trimmed(ctx context.Context) error {
 	start := r.reader.Span().Start
-	count := start - r.stream.at()
-	r.in.uncounted(reasonLost, count)
-	r.in.logger.Error("records were deleted before they were read: their requests are not counted", "log", r.topicPartition.String(),
-		"records", count, "from", r.stream.at(), "to", start)
+	count := start - r.stream.Position()
+	r.in.Uncounted(pipeline.ReasonLost, count)
+	r.in.Logger().Error("records were deleted before they were read: their requests are not counted", "log", r.topicPartition.String(),
+		"records", count, "from", r.stream.Position(), "to", start)
 	r.reader.SetNext(start)
-	return r.stream.skip(ctx, start)
+	return r.stream.Skip(ctx, start)
 }

@@ -21,7 +21,7 @@ const (
 func (k *kafkaSource) follow(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	doubts := k.in.doubts()
+	doubts := k.in.Doubts()
 	for ctx.Err() == nil {
 		every := peersEvery
 		for _, topic := range k.known() {
@@ -32,11 +32,11 @@ func (k *kafkaSource) follow(ctx context.Context) {
 			}
 		}
 
-		k.status() // the gauge
+		k.Status() // the gauge
 		timer.Reset(every)
 		select {
 		case <-doubts:
-			doubts = k.in.doubts() // before the look: a later doubt needs another look
+			doubts = k.in.Doubts() // before the look: a later doubt needs another look
 			k.look(ctx)
 			sleep.For(ctx, looksEvery)
 		case <-timer.C:
@@ -108,17 +108,17 @@ func (k *kafkaSource) applyCommit(p *partition, commit kafka.Commit) {
 
 	p.incarnation, p.offset = note.Incarnation, commit.Offset
 	if p.metadata != commit.Metadata {
-		p.metadata, p.changed = commit.Metadata, k.in.now()
+		p.metadata, p.changed = commit.Metadata, k.in.Now()
 	}
 
-	p.member.Wait(note.Waits > 0 && k.in.now().Sub(p.changed) < pace.StallAfter)
+	p.member.Wait(note.Waits > 0 && k.in.Now().Sub(p.changed) < pace.StallAfter)
 	p.member.Report(note.reached(), !note.End)
 }
 
 // look asks for the ends of all partitions, and informs the group which are read up to there.
 func (k *kafkaSource) look(ctx context.Context) {
 	for _, topic := range k.known() {
-		at := k.in.now()
+		at := k.in.Now()
 		spans, err := k.client.Offsets(ctx, topic)
 		if err != nil {
 			continue // nothing is known then

@@ -14,6 +14,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/test/wait"
 )
 
@@ -21,8 +22,8 @@ import (
 // stops, as long as its commits state that it waits for others, and not when it has nothing more to read.
 func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newPipeline(pipelineConfig{Late: time.Minute * 10 / 9, Logger: testLogger(t), Pace: pace.New(testLogger(t), time.Now), Now: time.Now})
-		in, err := c.newIntake(IntakeConfig{Name: "logs", Format: "combined"})
+		c := pipeline.New(pipeline.Config{Late: time.Minute * 10 / 9, Logger: testLogger(t), Pace: pace.New(testLogger(t), time.Now), Now: time.Now})
+		in, err := c.NewIntake(pipeline.IntakeConfig{Name: "logs", Format: "combined"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +102,7 @@ func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
 	b.source.Kafka.Topics = []string{b.topic, second}
 	k, group := b.still()
 	file := group.Join("a file", time.Minute)
-	k.announce()
+	k.Announce()
 	if file.Newest() != pace.NoTime {
 		t.Error("a file is sent before it is known what the topics hold")
 	}

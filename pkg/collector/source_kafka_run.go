@@ -11,8 +11,8 @@ import (
 	"weir/internal/sleep"
 )
 
-// run is a member of the group until the context is done.
-func (k *kafkaSource) run(ctx context.Context) error {
+// Run is a member of the group until the context is done.
+func (k *kafkaSource) Run(ctx context.Context) error {
 	defer k.leave()
 	defer k.finding.Leave()
 	cluster, err := k.connect(ctx)
@@ -24,7 +24,7 @@ func (k *kafkaSource) run(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() {
-		_ = k.in.outlive(ctx, "comparing the partitions", func() error { k.follow(ctx); return nil }, func() error { return nil })
+		_ = k.in.Outlive(ctx, "comparing the partitions", func() error { k.follow(ctx); return nil }, func() error { return nil })
 	})
 
 	for ctx.Err() == nil {
@@ -45,13 +45,13 @@ func (k *kafkaSource) connect(ctx context.Context) (id string, err error) {
 	for {
 		cluster, err := k.client.Cluster(ctx)
 		if err == nil {
-			k.in.mended("connect")
+			k.in.Mended("connect")
 			return cluster.ID, nil
 		}
 		if ctx.Err() != nil {
 			return "", err
 		}
-		k.in.trouble("connect", err)
+		k.in.Trouble("connect", err)
 		sleep.For(ctx, retryEvery)
 	}
 }
@@ -77,9 +77,9 @@ func (k *kafkaSource) present(ctx context.Context) map[string]int {
 		return nil
 	}
 	if err := errors.Join(faults...); err != nil {
-		k.in.trouble("topics", oneLine(err))
+		k.in.Trouble("topics", oneLine(err))
 	} else {
-		k.in.mended("topics")
+		k.in.Mended("topics")
 	}
 
 	k.mu.Lock()
@@ -104,12 +104,12 @@ func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
 	defer cancel()
 	watching.Go(func() {
 		defer cancel()
-		k.in.isolated("looking for topics", func() { k.watchTopics(ctx, topics) })
+		k.in.Isolated("looking for topics", func() { k.watchTopics(ctx, topics) })
 	})
 
 	group := kafka.Group{Name: k.group, Topics: topics, Session: k.config.Session, Place: k.place}
 	if err := k.client.RunGroup(ctx, group, k.own); err != nil {
-		return fmt.Errorf("source %s: %w", k.in.name(), err)
+		return fmt.Errorf("source %s: %w", k.in.Name(), err)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
 			case err == nil && !read:
 				return
 			case errors.Is(err, kafka.ErrNoTopic):
-				k.in.trouble("topics", err)
+				k.in.Trouble("topics", err)
 				k.vanish(topic)
 				missing[topic]++
 			default:
@@ -149,14 +149,14 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 	p := k.possess(claim.Topic, claim.Partition)
 	defer k.dispossess(p)
 	for ctx.Err() == nil {
-		err := k.in.outlive(ctx, p.topicPartition.String(), func() error {
+		err := k.in.Outlive(ctx, p.topicPartition.String(), func() error {
 			r := &partitionReader{kafkaSource: k, partition: p, claim: claim}
 			return r.run(ctx)
 		}, func() error { return nil })
 
 		switch {
 		case errors.Is(err, kafka.ErrExpelled):
-			k.in.logger.Info("lost a partition: records that no commit contains are dropped here, and its next owner reads them", "log", p.topicPartition.String(), "why", err)
+			k.in.Logger().Info("lost a partition: records that no commit contains are dropped here, and its next owner reads them", "log", p.topicPartition.String(), "why", err)
 			return nil
 		case ctx.Err() != nil, errors.Is(err, kafka.ErrClosed):
 			return nil
@@ -164,7 +164,7 @@ func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
 		case errors.Is(err, kafka.ErrPermanent):
 			return err
 		default:
-			k.in.trouble("read", err)
+			k.in.Trouble("read", err)
 			sleep.For(ctx, retryEvery)
 		}
 	}

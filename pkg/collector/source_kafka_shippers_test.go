@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 	"weir/test/sink"
 )
@@ -84,7 +85,7 @@ func TestShippersRecordsComeThroughTopics(t *testing.T) {
 			}
 			of := *one.source.Kafka
 			of.Client = one.client
-			sources = append(sources, SourceConfig{IntakeConfig: IntakeConfig{Name: s.name, Envelope: s.Envelope, Format: s.Format, Options: s.options()}, Kafka: &of})
+			sources = append(sources, SourceConfig{IntakeConfig: pipeline.IntakeConfig{Name: s.name, Envelope: s.Envelope, Format: s.Format, Options: s.options()}, Kafka: &of})
 		}
 		if sum := sink.Brief(b.want); len(b.want) < 5 {
 			t.Fatal(sum)

@@ -23,7 +23,7 @@ func (r *partitionReader) takeOver(ctx context.Context) (takeover, error) {
 		if err == nil || ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
 			return t, err
 		}
-		r.in.trouble("take", fmt.Errorf("taking over %s: %w", r.topicPartition, err))
+		r.in.Trouble("take", fmt.Errorf("taking over %s: %w", r.topicPartition, err))
 		sleep.For(ctx, retryEvery)
 	}
 }
@@ -59,7 +59,7 @@ func (r *partitionReader) tryTakeOver(ctx context.Context) (takeover, error) {
 		err = r.agree(ctx, &t)
 	}
 	if err == nil {
-		r.in.mended("take")
+		r.in.Mended("take")
 	}
 
 	return t, err
@@ -125,9 +125,9 @@ func (r *partitionReader) begin(ctx context.Context, t *takeover, commits []kafk
 		return err
 	}
 
-	say := r.in.logger.Info
+	say := r.in.Logger().Info
 	if stored || r.vanished {
-		say = r.in.logger.Error
+		say = r.in.Logger().Error
 	}
 
 	say("a partition begins as a new source", "log", r.topicPartition.String(), "why", why, "from", offset, "id", r.sourceName(t.note.Incarnation))
@@ -154,7 +154,7 @@ func (r *partitionReader) start(ctx context.Context, commits []kafka.Commit, spa
 	case start.Latest:
 		return span.End, nil
 	case start.Before > 0:
-		return r.client.OffsetAt(ctx, r.topic, r.number, r.in.now().Add(-start.Before))
+		return r.client.OffsetAt(ctx, r.topic, r.number, r.in.Now().Add(-start.Before))
 	}
 	return span.Start, nil
 }
@@ -174,13 +174,13 @@ func (r *partitionReader) younger(commits []kafka.Commit) bool {
 func (r *partitionReader) agree(ctx context.Context, t *takeover) error {
 	for len(t.again) > 0 {
 		c := t.again[0]
-		age, is := r.in.tooOld(c.clock)
+		age, is := r.in.TooOld(c.Clock)
 		if !is {
 			break
 		}
-		r.in.logger.Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", r.topicPartition.String(),
-			"from", c.from, "to", c.to, "age", age)
-		t.again, t.offset, t.note.Last = t.again[1:], c.to, nil
+		r.in.Logger().Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", r.topicPartition.String(),
+			"from", c.From, "to", c.To, "age", age)
+		t.again, t.offset, t.note.Last = t.again[1:], c.To, nil
 	}
 
 	if len(t.again) == 0 {
@@ -193,18 +193,18 @@ func (r *partitionReader) agree(ctx context.Context, t *takeover) error {
 func (r *partitionReader) awaitRules(ctx context.Context, fingerprint string) error {
 	var began time.Time
 	for {
-		ours, known := r.in.rules(fingerprint)
+		ours, known := r.in.Rules(fingerprint)
 		if known {
 			return nil
 		}
 		args := []any{"log", r.topicPartition.String(), "rules", fingerprint, "ours", ours}
 		if began.IsZero() {
-			began = r.in.now()
-			r.in.logger.Warn("outstanding batches were made by rules that this collector does not know: waiting for these rules for 30 s", args...)
+			began = r.in.Now()
+			r.in.Logger().Warn("outstanding batches were made by rules that this collector does not know: waiting for these rules for 30 s", args...)
 		}
 
-		if r.in.now().Sub(began) >= r.patience {
-			r.in.logger.Error("outstanding batches are made again by other rules: those that Kafka has already are reported as conflicts and not counted again", args...)
+		if r.in.Now().Sub(began) >= r.patience {
+			r.in.Logger().Error("outstanding batches are made again by other rules: those that Kafka has already are reported as conflicts and not counted again", args...)
 			return nil
 		}
 

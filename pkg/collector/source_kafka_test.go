@@ -15,6 +15,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/collector/pace"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
 	"weir/test/sink"
 	"weir/test/wait"
@@ -63,7 +64,7 @@ func newKafkaBench(t testing.TB, config kafka.Config, partitions int) *kafkaBenc
 		t.Fatal(err)
 	}
 	b.rules = set
-	b.source = SourceConfig{IntakeConfig: IntakeConfig{Name: "logs", Format: "combined"}, Kafka: &KafkaConfig{Group: "readers." + b.topic, Topics: []string{b.topic}, Session: 6 * time.Second}}
+	b.source = SourceConfig{IntakeConfig: pipeline.IntakeConfig{Name: "logs", Format: "combined"}, Kafka: &KafkaConfig{Group: "readers." + b.topic, Topics: []string{b.topic}, Session: 6 * time.Second}}
 	return b
 }
 
@@ -72,9 +73,9 @@ func (b *kafkaBench) still() (*kafkaSource, *pace.Group) {
 	b.t.Helper()
 	b.source.Kafka.Client = b.client
 	group := pace.New(testLogger(b.t), time.Now)
-	c := newPipeline(pipelineConfig{Folder: b.t.TempDir(), Late: time.Minute, Logger: testLogger(b.t), Pace: group, Now: time.Now, Sink: b.sink, Partitions: 4})
-	c.judgeBy(b.rules, nil)
-	in, err := c.newIntake(b.source.IntakeConfig)
+	c := pipeline.New(pipeline.Config{Folder: b.t.TempDir(), Late: time.Minute, Logger: testLogger(b.t), Pace: group, Now: time.Now, Sink: b.sink, Partitions: 4})
+	c.SetRules(b.rules, nil)
+	in, err := c.NewIntake(b.source.IntakeConfig)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ type running struct {
 }
 
 // start starts a collector with a client and a folder of its own, that writes to a sink.
-func (b *kafkaBench) start(sink Sink, change ...func(*Config)) *running {
+func (b *kafkaBench) start(sink pipeline.Sink, change ...func(*Config)) *running {
 	b.t.Helper()
 	said := &said{}
 	source, reader := b.source, b.config
@@ -296,7 +297,7 @@ func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
 		}
 		var docker []kafka.Message
 		for range 50 {
-			docker = append(docker, text(inDocker(b.line())))
+			docker = append(docker, text(fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-03-03T08:00:00.5Z"}`, b.line()+"\n")))
 		}
 		b.write(docker...)
 		sent := b.sink.Records()

@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
 	"weir/test/wait"
 )
@@ -81,7 +82,7 @@ func TestATopicThatIsMadeLate(t *testing.T) {
 // the same.
 func TestWhereReadingOfATopicBegins(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		for name, start := range map[string]Start{"latest": {Latest: true}, "a time": {Before: time.Millisecond}} {
+		for name, start := range map[string]pipeline.Start{"latest": {Latest: true}, "a time": {Before: time.Millisecond}} {
 			t.Run(name, func(t *testing.T) {
 				b := newKafkaBench(t, config, 2)
 				b.make()
@@ -219,7 +220,7 @@ func TestCutsOfUnknownRules(t *testing.T) {
 	})
 }
 
-func (b *kafkaBench) cuts() (all []again) {
+func (b *kafkaBench) cuts() (all []pipeline.Again) {
 	b.t.Helper()
 	for _, commit := range b.commits() {
 		_, cuts, err := readNote(commit)

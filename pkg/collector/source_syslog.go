@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/telemetry"
+	"weir/pkg/collector/pipeline"
 )
 
 // A syslogSource takes lines that are sent to it as syslog: over UDP, TCP, TLS, or a unix socket (datagrams as
@@ -38,7 +39,7 @@ import (
 //
 // One goroutine per connection reads, or one reads all datagrams; the stream's goroutine parses.
 type syslogSource struct {
-	in              *intake
+	in              *pipeline.Intake
 	config          SyslogConfig
 	scheme, address string
 	limits          syslogLimits
@@ -56,7 +57,7 @@ var usualSyslogLimits = syslogLimits{inboxBytes: 8 << 20, connections: 1024, idl
 
 const maxMessageBytes = 64 << 10
 
-func newSyslogSource(in *intake, config SyslogConfig) (source, error) {
+func newSyslogSource(in *pipeline.Intake, config SyslogConfig) (pipeline.Source, error) {
 	scheme, address, _ := strings.Cut(config.Listen, "://")
 	tls := config.TLS
 	switch scheme {
@@ -78,7 +79,7 @@ func newSyslogSource(in *intake, config SyslogConfig) (source, error) {
 	return newSyslog(in, config, scheme, address), nil
 }
 
-func newSyslog(in *intake, config SyslogConfig, scheme, address string) *syslogSource {
+func newSyslog(in *pipeline.Intake, config SyslogConfig, scheme, address string) *syslogSource {
 	s := &syslogSource{in: in, config: config, scheme: scheme, address: address}
 	s.limit(usualSyslogLimits)
 	return s
@@ -86,17 +87,17 @@ func newSyslog(in *intake, config SyslogConfig, scheme, address string) *syslogS
 
 func (s *syslogSource) limit(l syslogLimits) {
 	s.limits, s.inbox = l, newInbox(l.inboxBytes)
-	registry, name := s.in.registry(), s.in.name()
+	registry, name := s.in.Registry(), s.in.Name()
 	telemetry.Queue(registry, name, float64(l.inboxBytes), s.inbox.depth)
 	if s.scheme == "udp" {
 		s.dropped, s.kernel = telemetry.Dropped(registry, name), telemetry.Dropped(registry, name+"-socket")
 	}
 }
 
-// announce does nothing: no requests wait.
-func (s *syslogSource) announce() {}
+// Announce does nothing: no requests wait.
+func (s *syslogSource) Announce() {}
 
-func (s *syslogSource) status() SourceStatus { return s.in.status("syslog") }
+func (s *syslogSource) Status() pipeline.SourceStatus { return s.in.Status("syslog") }
 
 // A reader puts records into the inbox until the context is done.
 type reader func(ctx context.Context) error
@@ -106,7 +107,7 @@ func (s *syslogSource) refuses(from netip.Addr) bool {
 	if !from.IsValid() || s.config.From.may(from) {
 		return false
 	}
-	s.in.uncounted(reasonSender, 1)
-	s.in.trouble("from", fmt.Errorf("%s may not send: from does not name it", from))
+	s.in.Uncounted(pipeline.ReasonSender, 1)
+	s.in.Trouble("from", fmt.Errorf("%s may not send: from does not name it", from))
 	return true
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/sleep"
+	"weir/pkg/collector/pipeline"
 )
 
 const (
@@ -53,7 +54,7 @@ func (s *syslogSource) receive(ctx context.Context, socket io.Closer, read func(
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
-			s.in.trouble("read", err)
+			s.in.Trouble("read", err)
 			sleep.For(ctx, 100*time.Millisecond)
 		case n > 0 && !take(buffer[:n]):
 			return nil
@@ -77,9 +78,9 @@ func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
 	}
 
 	return s.receive(ctx, conn, read, func(message []byte) bool {
-		if ok, _ := s.inbox.try(message, counted); !ok {
+		if ok, _ := s.inbox.try(message, pipeline.Counted); !ok {
 			s.dropped.Inc()
-			s.in.trouble("queue", errors.New("datagrams are dropped, because Kafka is away or they come faster than they are counted"))
+			s.in.Trouble("queue", errors.New("datagrams are dropped, because Kafka is away or they come faster than they are counted"))
 		}
 		return true
 	})
@@ -130,7 +131,7 @@ func (s *syslogSource) warnOfShortQueue(setting string) {
 		return // this system has no such bound
 	}
 	if length, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && length < leastUnixQueue {
-		s.in.logger.Warn("few datagrams may wait in this unix socket: senders that do not wait, such as nginx, lose lines without notice; let them send over UDP, or set net.unix.max_dgram_qlen=4096 and start again",
+		s.in.Logger().Warn("few datagrams may wait in this unix socket: senders that do not wait, such as nginx, lose lines without notice; let them send over UDP, or set net.unix.max_dgram_qlen=4096 and start again",
 			"net.unix.max_dgram_qlen", length, "socket", s.address)
 	}
 }
@@ -146,9 +147,9 @@ func (s *syslogSource) readUnix(ctx context.Context, conn *net.UnixConn) error {
 	}
 
 	return s.receive(ctx, conn, read, func(message []byte) bool {
-		why := counted
+		why := pipeline.Counted
 		if !complete {
-			message, why = message[:maxMessageBytes], reasonLong
+			message, why = message[:maxMessageBytes], pipeline.ReasonLong
 		}
 		return s.inbox.put(ctx, message, why) == nil
 	})

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"testing"
 	"testing/iotest"
+
+	"weir/pkg/collector/pipeline"
 )
 
 // framed returns all messages of a framer.
-func framed(r io.Reader) (messages []string, reasons []reason, end error) {
+func framed(r io.Reader) (messages []string, reasons []pipeline.Reason, end error) {
 	f := newFramer(r)
 	for {
 		message, why, err := f.next()
@@ -53,7 +55,7 @@ func FuzzSyslogFraming(f *testing.F) {
 		}
 		message := "<1>" + string(data[:min(len(data), maxMessageBytes-3)])
 		twice := fmt.Sprintf("%d %s%d %s", len(message), message, len(message), message)
-		if got, why, end := framed(bytes.NewReader([]byte(twice))); !slices.Equal(got, []string{message, message}) || why[0] != counted || !errors.Is(end, io.EOF) {
+		if got, why, end := framed(bytes.NewReader([]byte(twice))); !slices.Equal(got, []string{message, message}) || why[0] != pipeline.Counted || !errors.Is(end, io.EOF) {
 			t.Fatalf("%q came back as %q, %v", message, got, end)
 		}
 	})

@@ -11,11 +11,12 @@ import (
 
 	"weir/internal/limited"
 	"weir/internal/sleep"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 )
 
-// run listens until the context is done.
-func (s *syslogSource) run(ctx context.Context) error {
+// Run listens until the context is done.
+func (s *syslogSource) Run(ctx context.Context) error {
 	address, read, err := s.listen(ctx)
 	if err != nil {
 		return fmt.Errorf("listening for syslog: %w", err)
@@ -23,8 +24,8 @@ func (s *syslogSource) run(ctx context.Context) error {
 
 	name := s.scheme + "://" + address
 	stream := incarnation(s.in, name)
-	defer stream.close()
-	s.in.logger.Info("takes syslog", "address", name)
+	defer stream.Close()
+	s.in.Logger().Info("takes syslog", "address", name)
 
 	// work outlives ctx, so that lines that were taken before the end can be counted.
 	work, abandon := lingering(ctx)
@@ -34,13 +35,13 @@ func (s *syslogSource) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		if failed := contained(func() error { return read(reading) }); failed != nil && reading.Err() == nil {
+		if failed := pipeline.Contained(func() error { return read(reading) }); failed != nil && reading.Err() == nil {
 			err = fmt.Errorf("taking syslog: %w", failed)
 			stop()
 		}
 	})
 
-	failed := contained(func() error { return s.feed(reading, work, stream) })
+	failed := pipeline.Contained(func() error { return s.feed(reading, work, stream) })
 	stop()
 	running.Wait()
 	return errors.Join(err, failed)
@@ -48,14 +49,14 @@ func (s *syslogSource) run(ctx context.Context) error {
 
 // feed gives the records of the inbox to the stream until ctx is done; then it waits for Kafka to acknowledge them
 // until work is done.
-func (s *syslogSource) feed(ctx, work context.Context, to *stream) error {
+func (s *syslogSource) feed(ctx, work context.Context, to *pipeline.Stream) error {
 	left := 0 // records that were taken and not counted
 	var err error
 	for err == nil && ctx.Err() == nil {
 		if taken := s.inbox.take(); len(taken.ends) > 0 {
 			left, err = count(work, to, taken)
 		} else {
-			err = to.wait(ctx, s.inbox.more)
+			err = to.Wait(ctx, s.inbox.more)
 		}
 	}
 
@@ -66,35 +67,35 @@ func (s *syslogSource) feed(ctx, work context.Context, to *stream) error {
 		left, err = count(work, to, s.inbox.take())
 	}
 	if err == nil {
-		err = to.drain(work)
+		err = to.Drain(work)
 	}
 	if err != nil {
-		s.in.logger.Error("Kafka did not acknowledge the last lines: they may be lost", "lines not counted", left, "cuts not acknowledged", to.inFlight(), "why", err)
+		s.in.Logger().Error("Kafka did not acknowledge the last lines: they may be lost", "lines not counted", left, "cuts not acknowledged", to.InFlight(), "why", err)
 	}
 
 	return nil
 }
 
 // count gives the taken records to the stream. It returns how many are left after an error.
-func count(ctx context.Context, to *stream, taken records) (left int, err error) {
+func count(ctx context.Context, to *pipeline.Stream, taken records) (left int, err error) {
 	left = len(taken.ends)
-	to.setLag(int64(left))
+	to.SetLag(int64(left))
 	learnSyslog(to, taken)
-	err = taken.each(func(record []byte, why reason) (err error) {
+	err = taken.each(func(record []byte, why pipeline.Reason) (err error) {
 		// A client must not be able to make its requests too long to be counted.
-		if why == counted || why == reasonLong && to.reads(cutSyslog(record)) {
-			err = to.add(ctx, cutSyslog(record), to.at()+1)
+		if why == pipeline.Counted || why == pipeline.ReasonLong && to.Reads(cutSyslog(record)) {
+			err = to.Add(ctx, cutSyslog(record), to.Position()+1)
 		} else {
-			err = to.lost(ctx, record, why, to.at()+1)
+			err = to.Lost(ctx, record, why, to.Position()+1)
 		}
 		if err == nil {
 			left--
-			to.setLag(int64(left))
+			to.SetLag(int64(left))
 		}
 		return err
 	})
 
-	to.show()
+	to.Show()
 	return left, err
 }
 
@@ -108,22 +109,22 @@ func cutSyslog(record []byte) []byte {
 }
 
 // learnSyslog finds out the form from the taken records, where it is not known.
-func learnSyslog(to *stream, taken records) {
-	if !to.learns() {
+func learnSyslog(to *pipeline.Stream, taken records) {
+	if !to.Learns() {
 		return
 	}
 	var sample []string
-	_ = taken.each(func(record []byte, why reason) error {
-		if why == counted {
+	_ = taken.each(func(record []byte, why pipeline.Reason) error {
+		if why == pipeline.Counted {
 			sample = append(sample, string(cutSyslog(record)))
 		}
-		if len(sample) == learnLines {
+		if len(sample) == pipeline.SampleLines {
 			return errEnough
 		}
 		return nil
 	})
 
-	to.learn(sample, nil)
+	to.Learn(sample, nil)
 }
 
 // listen opens the socket; the reader closes it.
@@ -150,7 +151,7 @@ func (s *syslogSource) listen(ctx context.Context) (address string, read reader,
 // accept takes connections until the context is done; all of them have ended when it returns.
 func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 	bounds := limited.Bounds{Connections: s.limits.connections, PerAddress: s.limits.connections / 2}
-	l = limited.Listen(l, bounds, func(why error) { s.in.trouble("connections", why) })
+	l = limited.Listen(l, bounds, func(why error) { s.in.Trouble("connections", why) })
 	defer closeWith(ctx, l)()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -162,7 +163,7 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil: // too many files are open, or the client is gone
-			s.in.trouble("accept", err)
+			s.in.Trouble("accept", err)
 			sleep.For(ctx, 100*time.Millisecond)
 			continue
 		}
@@ -171,7 +172,7 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 			limited.Busy(conn) // it keeps its place: lines that it has sent would be lost with it
 		}
 		running.Go(func() {
-			s.in.isolated("the connection of "+conn.RemoteAddr().String(), func() { s.converse(ctx, conn) })
+			s.in.Isolated("the connection of "+conn.RemoteAddr().String(), func() { s.converse(ctx, conn) })
 		})
 	}
 }

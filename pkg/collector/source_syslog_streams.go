@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/keys"
 	"weir/internal/limited"
+	"weir/pkg/collector/pipeline"
 )
 
 // converse reads a connection until it ends or the context is done.
@@ -45,7 +46,7 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 
 func (s *syslogSource) troubleWith(ctx context.Context, conn net.Conn, err error) {
 	if err != nil && ctx.Err() == nil {
-		s.in.trouble("connection", fmt.Errorf("the connection of %s: %w", conn.RemoteAddr(), err))
+		s.in.Trouble("connection", fmt.Errorf("the connection of %s: %w", conn.RemoteAddr(), err))
 	}
 }
 
@@ -60,7 +61,7 @@ func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
 	for first := true; ; first = false {
 		message, why, err := f.next()
 		if first && !f.counted {
-			if speaksHTTP(message, why == reasonLong) {
+			if speaksHTTP(message, why == pipeline.ReasonLong) {
 				return errHTTP
 			}
 			if speaksTLS(message) {
@@ -150,7 +151,7 @@ var errFraming = errors.New("it sends no syslog: a message's length is expected"
 
 // next returns the next message, which is valid until the following call; of one that is too long, its beginning and
 // the reason. With an error there may be a last message too.
-func (f *framer) next() (message []byte, why reason, err error) {
+func (f *framer) next() (message []byte, why pipeline.Reason, err error) {
 	if !f.known {
 		f.counted = f.countsOctets()
 		f.known = true
@@ -186,22 +187,22 @@ func (f *framer) countsOctets() bool {
 }
 
 // octets returns a message that carries its length.
-func (f *framer) octets() (message []byte, why reason, err error) {
+func (f *framer) octets() (message []byte, why pipeline.Reason, err error) {
 	length, err := f.length()
 	if err != nil {
-		return nil, counted, err
+		return nil, pipeline.Counted, err
 	}
 
-	keep, why := length, counted
+	keep, why := length, pipeline.Counted
 	if length > maxMessageBytes {
-		keep, why = maxMessageBytes, reasonLong
+		keep, why = maxMessageBytes, pipeline.ReasonLong
 	}
 
 	message, err = f.reader.Peek(keep)
 	if err != nil {
-		return message, reasonFormat, unexpected(err)
+		return message, pipeline.ReasonFormat, unexpected(err)
 	}
-	if why == reasonLong {
+	if why == pipeline.ReasonLong {
 		message = bytes.Clone(message) // Discard writes over it
 	}
 
@@ -241,17 +242,17 @@ func unexpected(err error) error {
 }
 
 // line returns a message that ends with a newline, without it.
-func (f *framer) line() (message []byte, why reason, err error) {
+func (f *framer) line() (message []byte, why pipeline.Reason, err error) {
 	message, err = f.reader.ReadSlice('\n')
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
-		return bytes.TrimRight(message, "\r\n\x00"), counted, err
+		return bytes.TrimRight(message, "\r\n\x00"), pipeline.Counted, err
 	case !errors.Is(err, bufio.ErrBufferFull):
-		return message, reasonFormat, err // not all of it came
+		return message, pipeline.ReasonFormat, err // not all of it came
 	}
 	message = bytes.Clone(message)
 	for errors.Is(err, bufio.ErrBufferFull) {
 		_, err = f.reader.ReadSlice('\n')
 	}
-	return message, reasonLong, err
+	return message, pipeline.ReasonLong, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/pkg/collector/pipeline"
 	"weir/test/locked"
 	"weir/test/wait"
 )
@@ -37,7 +38,7 @@ func newSyslogBench(t testing.TB, listen string) *syslogBench {
 	} else if !strings.Contains(listen, "://") {
 		listen += "://127.0.0.1:0"
 	}
-	b.config.Sources = []SourceConfig{{IntakeConfig: IntakeConfig{Name: "lines", Format: "combined"}, Syslog: &SyslogConfig{Listen: listen}}}
+	b.config.Sources = []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "lines", Format: "combined"}, Syslog: &SyslogConfig{Listen: listen}}}
 	return b
 }
 
@@ -112,7 +113,7 @@ func TestSyslogCounts(t *testing.T) {
 					b.send(conn, frames[name](header+strings.TrimSuffix(b.line(), "\n")))
 				}
 				b.sink.Await(t, b.want)
-				if status := b.source().status(); status.Error != "" || status.Logs[0].Position != 120 {
+				if status := b.source().Status(); status.Error != "" || status.Logs[0].Position != 120 {
 					t.Errorf("%+v", status)
 				}
 			})
@@ -178,7 +179,7 @@ func TestSyslogThatIsNone(t *testing.T) {
 		}
 	}
 	wait.Until(t, "what is none", func() bool {
-		return b.uncounted("format") == 3 && strings.Contains(b.source().status().Error, "the connection of 127.0.0.1")
+		return b.uncounted("format") == 3 && strings.Contains(b.source().Status().Error, "the connection of 127.0.0.1")
 	})
 }
 
@@ -190,7 +191,7 @@ func TestSyslogAsksForTheSender(t *testing.T) {
 		b.start()
 		b.send(b.dial(), "not counted\n")
 		wait.Until(t, "the refusal", func() bool {
-			return b.uncounted("sender") == 1 && strings.Contains(b.source().status().Error, "127.0.0.1 may not send")
+			return b.uncounted("sender") == 1 && strings.Contains(b.source().Status().Error, "127.0.0.1 may not send")
 		})
 		senders.Set([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
 		b.send(b.dial(), b.line())
@@ -252,7 +253,7 @@ func TestSyslogBeyondLoopbackIsGuarded(t *testing.T) {
 	}
 	for _, test := range tests {
 		b := newBench(t)
-		b.config.Sources = []SourceConfig{{IntakeConfig: IntakeConfig{Name: "lines", Format: "combined"}, Syslog: &SyslogConfig{Listen: test.listen, TLS: test.tls, From: test.from}}}
+		b.config.Sources = []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "lines", Format: "combined"}, Syslog: &SyslogConfig{Listen: test.listen, TLS: test.tls, From: test.from}}}
 		c, err := Open(b.config)
 		if (err == nil) != test.ok {
 			t.Errorf("%+v: %v", test, err)
@@ -276,7 +277,7 @@ func TestSyslogCountsDropsOfUDP(t *testing.T) {
 	for dropped() < 10 {
 		b.send(conn, b.line())
 	}
-	if fault := b.source().status().Error; !strings.Contains(fault, "datagrams are dropped") {
+	if fault := b.source().Status().Error; !strings.Contains(fault, "datagrams are dropped") {
 		t.Error(fault)
 	}
 	b.sink.Set(func() { b.sink.Blocked = false })
@@ -362,7 +363,7 @@ func TestSyslogConnectionsAreBounded(t *testing.T) {
 	for range 4 { // the first two are closed when they have been idle for long
 		b.send(b.dial(), b.line())
 	}
-	wait.Until(t, "the bound", func() bool { return strings.Contains(b.source().status().Error, "2 connections are open") })
+	wait.Until(t, "the bound", func() bool { return strings.Contains(b.source().Status().Error, "2 connections are open") })
 	b.sink.Await(t, b.want)
 }
 
@@ -436,7 +437,7 @@ func TestSyslogFindsOutTheFormat(t *testing.T) {
 	b.start()
 	b.send(b.dial(), headers[1]+b.line()+headers[3]+b.line())
 	b.sink.Await(t, b.want)
-	if format := b.source().status().Format; !strings.HasPrefix(format, "combined") {
+	if format := b.source().Status().Format; !strings.HasPrefix(format, "combined") {
 		t.Error(format)
 	}
 }
@@ -486,7 +487,7 @@ func TestSyslogIsNotPostedTo(t *testing.T) {
 			t.Errorf("%.30s: it is read on: %v", request, err)
 		}
 	}
-	wait.Until(t, "why", func() bool { return strings.Contains(b.source().status().Error, "speaks TLS") })
+	wait.Until(t, "why", func() bool { return strings.Contains(b.source().Status().Error, "speaks TLS") })
 	conn := b.dial()
 	b.send(conn, b.line()+b.line())
 	b.sink.Await(t, b.want)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/tape"
 	"weir/pkg/hit"
 	"weir/pkg/request"
@@ -140,7 +141,7 @@ func BenchmarkCollector(b *testing.B) {
 			b.Fatal(err)
 		}
 		c.start()
-		for c.collector.Status().Sources[0].readTo() < int64(len(log)) {
+		for readTo(c.collector.Status().Sources[0]) < int64(len(log)) {
 			time.Sleep(time.Millisecond)
 		}
 		c.stop()
@@ -148,7 +149,7 @@ func BenchmarkCollector(b *testing.B) {
 	perLine(b, benchLines, before)
 }
 
-func (s SourceStatus) readTo() (position int64) {
+func readTo(s pipeline.SourceStatus) (position int64) {
 	for _, log := range s.Logs {
 		position += log.Position
 	}

@@ -27,6 +27,7 @@ import (
 	"weir/internal/kafka"
 	"weir/pkg/backtest"
 	"weir/pkg/collector"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
 )
 
@@ -154,7 +155,7 @@ func byCollector(t *testing.T, path string, set *rule.Set) counting {
 		Folder: t.TempDir(), Rules: set, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: sink{}, Partitions: 4,
 		Logger: slog.New(slog.DiscardHandler), Metrics: registry,
 		Sources: []collector.SourceConfig{{
-			IntakeConfig: collector.IntakeConfig{Name: "logs", Envelope: "none", Format: "combined"},
+			IntakeConfig: pipeline.IntakeConfig{Name: "logs", Envelope: "none", Format: "combined"},
 			File:         &collector.FileConfig{Patterns: []string{path}},
 		}},
 	})
@@ -164,7 +165,7 @@ func byCollector(t *testing.T, path string, set *rule.Set) counting {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	var status collector.SourceStatus
+	var status pipeline.SourceStatus
 	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		status = c.Status().Sources[0]
 		if status.Error != "" || status.CaughtUp && len(status.Logs) > 0 && settled(t, registry, status.Logs[0].Position) {

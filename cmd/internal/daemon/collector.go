@@ -12,6 +12,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/pkg/collector"
+	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 )
 
@@ -107,7 +108,7 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 
 // source makes the configuration of one source.
 func (r *RunningCollector) source(p *Process, s *config.Source) (collector.SourceConfig, error) {
-	of := collector.SourceConfig{IntakeConfig: collector.IntakeConfig{
+	of := collector.SourceConfig{IntakeConfig: pipeline.IntakeConfig{
 		Name: s.Name, Envelope: s.Envelope, Format: s.Format, Late: time.Duration(s.Late),
 		Options: request.Options{Zone: s.Zone.Location, Fields: s.Fields, Header: p.Config.Client.Header},
 	}}
@@ -117,7 +118,7 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 		return of, err
 	}
 
-	start := collector.Start{Latest: s.Start.Latest, Before: s.Start.Before}
+	start := pipeline.Start{Latest: s.Start.Latest, Before: s.Start.Before}
 	switch s.Kind() {
 	case "file":
 		of.File = &collector.FileConfig{Patterns: s.File, Start: start}

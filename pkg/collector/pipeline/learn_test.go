@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"encoding/json"
@@ -24,30 +24,30 @@ func inDocker(line string) string {
 }
 
 // learner is a stream of records whose form has to be found out.
-func learner(t *testing.T, envelope, format string) *stream {
+func learner(t *testing.T, envelope, format string) *Stream {
 	r := newRig(t, perIP)
-	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: envelope, Format: format})
+	in, err := r.pipeline.NewIntake(IntakeConfig{Name: "test", Envelope: envelope, Format: format})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime})
-	t.Cleanup(s.close)
+	s := in.NewStream(StreamConfig{Log: "a log", Source: "a source", Reached: pace.NoTime, NotBefore: pace.NoTime})
+	t.Cleanup(s.Close)
 	return s
 }
 
 // lot gives the stream records that arrived together.
-func (s *stream) lot(t *testing.T, records ...string) {
+func (s *Stream) lot(t *testing.T, records ...string) {
 	t.Helper()
-	s.learn(records, nil)
+	s.Learn(records, nil)
 	for _, record := range records {
 		s.mustAdd(t, []byte(record))
 	}
-	if err := s.drain(t.Context()); err != nil {
+	if err := s.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *stream) unreadFor(why reason) float64 {
+func (s *Stream) unreadFor(why Reason) float64 {
 	return testutil.ToFloat64(s.in.metrics.uncounted[why])
 }
 
@@ -60,7 +60,7 @@ func TestBadFirstRecordsCountUnderTheirReason(t *testing.T) {
 	if s.learned {
 		t.Error("it is said to be known what the records are in")
 	}
-	if n, m, hits := s.unreadFor(reasonTime), s.unreadFor(reasonAddress), s.tally.hits; n != 2 || m != 1 || s.unreadFor(reasonFormat) != 0 {
+	if n, m, hits := s.unreadFor(reasonTime), s.unreadFor(reasonAddress), s.tally.hits; n != 2 || m != 1 || s.unreadFor(ReasonFormat) != 0 {
 		t.Errorf("%v times, %v addresses, %v", n, m, hits)
 	}
 	if got, _ := s.in.pipeline.config.Sink.(*sink.Memory).Counted(t); len(got) != 1 {
@@ -82,7 +82,7 @@ func TestAnEnvelopeWithBadFirstLines(t *testing.T) {
 	if got := s.in.choice.Load(); got == nil || got.Envelope != "docker" {
 		t.Errorf("it is in %v", got)
 	}
-	if n, m := s.unreadFor(reasonFormat), s.unreadFor(reasonTime); n != 2 || m != 1 {
+	if n, m := s.unreadFor(ReasonFormat), s.unreadFor(reasonTime); n != 2 || m != 1 {
 		t.Errorf("unread: %v of the format, %v of the time", n, m)
 	}
 	if got, _ := s.in.pipeline.config.Sink.(*sink.Memory).Counted(t); len(got) != 1 {
@@ -103,7 +103,7 @@ func TestALongSampleIsEnough(t *testing.T) {
 func TestTheChoiceOfAnotherLogHasToFit(t *testing.T) {
 	const vhost = `127.0.1.1:80 198.51.100.1 - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 2 "-" "-"`
 	s := learner(t, "auto", "auto")
-	if choice := s.learn([]string{vhost, vhost}, &request.Choice{Envelope: "none", Format: "combined"}); choice == nil || choice.Format != "vhost_combined" {
+	if choice := s.Learn([]string{vhost, vhost}, &request.Choice{Envelope: "none", Format: "combined"}); choice == nil || choice.Format != "vhost_combined" {
 		t.Errorf("chose %v", choice)
 	}
 }

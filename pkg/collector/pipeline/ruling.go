@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"weir/pkg/request"

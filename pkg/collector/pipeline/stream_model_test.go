@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"fmt"
@@ -43,20 +43,20 @@ func (l *modelLog) write(begin time.Time) {
 // read reads the log by one owner after the other.
 func (l *modelLog) read(t *testing.T) {
 	defer l.member.Leave()
-	var again []again
+	var again []Again
 	for position := int64(0); position < int64(len(l.lines)) || len(again) > 0; {
 		l.began = position
-		s := l.rig.stream(t, streamConfig{position: position, member: l.member, again: again, fingerprint: l.rig.pipeline.fingerprint(), oneRule: !l.file, lateNotes: l.file})
+		s := l.rig.stream(t, StreamConfig{Position: position, Member: l.member, Again: again, Fingerprint: l.rig.pipeline.Fingerprint(), OneRule: !l.file, LateNotes: l.file})
 		l.journal = &memoryJournal{slow: time.Duration(l.random.IntN(20)) * time.Millisecond}
 		s.source, s.journal, s.reached, s.behind = l.name, l.journal, l.reached, true
 		l.own(t, s)
-		position, again = l.handOver(t, s, again)
-		s.close()
+		position, again = l.handOver(t, again)
+		s.Close()
 	}
 }
 
 // own reads until the end, or until the owner ends.
-func (l *modelLog) own(t *testing.T, s *stream) {
+func (l *modelLog) own(t *testing.T, s *Stream) {
 	until := s.position + 1 + l.random.Int64N(int64(len(l.lines)))
 	for s.position < min(until, int64(len(l.lines))) {
 		for range 1 + l.random.IntN(50) {
@@ -66,16 +66,16 @@ func (l *modelLog) own(t *testing.T, s *stream) {
 		}
 		more := make(chan struct{})
 		time.AfterFunc(time.Duration(l.random.IntN(300))*time.Millisecond, func() { close(more) })
-		if err := s.wait(t.Context(), more); err != nil {
+		if err := s.Wait(t.Context(), more); err != nil {
 			t.Error(err)
 		}
 	}
 	if s.position == int64(len(l.lines)) {
-		if err := s.drain(t.Context()); err != nil {
+		if err := s.Drain(t.Context()); err != nil {
 			t.Error(err)
 		}
 	} else if l.random.IntN(2) == 0 {
-		unsent, _ := s.leave(t.Context())
+		unsent, _ := s.Leave(t.Context())
 		l.drop(unsent)
 	}
 }
@@ -88,13 +88,13 @@ func (l *modelLog) drop(unsent int) {
 }
 
 // handOver is where the next owner begins, from the noted cuts. The noted cuts of a file are sent again at once.
-func (l *modelLog) handOver(t *testing.T, s *stream, before []again) (position int64, left []again) {
+func (l *modelLog) handOver(t *testing.T, before []Again) (position int64, left []Again) {
 	l.journal.mu.Lock()
 	defer l.journal.mu.Unlock()
 	position = l.began
 	cuts := before
 	for _, c := range l.journal.cuts {
-		cuts = append(cuts, again{c.From, c.To, c.Clock})
+		cuts = append(cuts, Again{c.From, c.To, c.Clock})
 	}
 	for _, c := range l.journal.acknowledged {
 		position, l.reached = c.To, max(l.reached, c.Reached)

@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"context"
@@ -19,30 +19,30 @@ const (
 	cutBytes      = hit.MaxBytes - 16<<10
 	lookEvery     = 256 // records
 	askAgain      = time.Second
-	inFlightCuts  = 64
+	InFlightCuts  = 64 // of one stream, at most
 	inFlightBytes = 8 << 20
 )
 
-// A stream takes the records of one log in their order, makes hits of them, packs these into cuts, and sends a cut
+// A Stream takes the records of one log in their order, makes hits of them, packs these into cuts, and sends a cut
 // once the log's journal has noted it. One goroutine owns it, which calls
 //
-//	add    for each record, with the position after it
-//	wait   when there is nothing to read at the moment
-//	drain  at the end
+//	Add    for each record, with the position after it
+//	Wait   when there is nothing to read at the moment
+//	Drain  at the end
 //
 // and nothing else blocks. A cut ends at once when nothing of the stream is in flight, otherwise when that is
 // acknowledged or after 5 ms. In a backlog it ends after 100 ms, or when it covers as much request time as the stream
 // may be ahead of others (see package pace). It also ends when a partition's batch is full. A cut is sent once it is
 // noted and is not ahead of others; if the journal sends noted cuts by itself after a restart, the cut is noted only
-// then (lateNotes). While 64 cuts or 8 MiB are in flight, add waits, and the source with it.
+// then (LateNotes). While 64 cuts or 8 MiB are in flight, Add waits, and the source with it.
 //
 // stream_source.go has what the source calls, stream_judge.go makes hits of records, and stream_cut.go makes cuts and
 // sends them.
-type stream struct {
-	in        *intake
+type Stream struct {
+	in        *Intake
 	log       string
 	source    string
-	journal   cutJournal
+	journal   Journal
 	keep      func(position int64) []byte
 	measure   func() (lag int64, known bool)
 	member    *pace.Member
@@ -62,7 +62,7 @@ type stream struct {
 
 	position  int64 // after the last record
 	reached   int64 // the newest request time
-	open      *cut  // the cut in progress; nil when no record was added since the last one
+	open      *Cut  // the cut in progress; nil when no record was added since the last one
 	noHitYet  bool  // the record that is being read has added no hit yet
 	continues bool  // it continues a line
 	full      bool  // a partition's batch is full
@@ -77,14 +77,14 @@ type stream struct {
 	behind bool // there is more to read, although not available at the moment
 	each   func(*request.Request, error)
 
-	flying      []*cut // in their order: not yet given to the journal, not yet noted, noted, sent
+	flying      []*Cut // in their order: not yet given to the journal, not yet noted, noted, sent
 	flyingBytes int
 	held        bool          // the first that is not sent is ahead of others
 	refused     int           // cuts with batches that Kafka refused
 	wake        chan struct{} // a journal or the producer has changed a cut
 	timer       *time.Timer
 
-	again   []again // cuts that are still to be made again
+	again   []Again // cuts that are still to be made again
 	againBy *ruling // makes them
 
 	listed *shownStream
@@ -92,37 +92,37 @@ type stream struct {
 	lag    atomic.Int64
 }
 
-// streamConfig is the part of a stream that depends on its log.
-type streamConfig struct {
-	log       string       // its name in the status: a path, topic/partition, an address
-	source    string       // in the batches: constant, but new for every incarnation
-	position  int64        // to begin at
-	reached   int64        // request time reached before; pace.NoTime when unknown
-	member    *pace.Member // nil is never held
-	notBefore int64        // Unix ms: older requests are not counted; pace.NoTime is no limit
+// StreamConfig is the part of a stream that depends on its log.
+type StreamConfig struct {
+	Log       string       // its name in the status: a path, topic/partition, an address
+	Source    string       // in the batches: constant, but new for every incarnation
+	Position  int64        // to begin at
+	Reached   int64        // request time reached before; pace.NoTime when unknown
+	Member    *pace.Member // nil is never held
+	NotBefore int64        // Unix ms: older requests are not counted; pace.NoTime is no limit
 
-	journal   cutJournal                  // nil keeps nothing: hits that were not acknowledged are lost with the process
-	keep      func(position int64) []byte // the source's note in the journal for a cut that ends there; nil is none
-	lateNotes bool                        // cuts are noted when they may be sent, not before: at its next start the journal sends all its cuts
-	oneRule   bool                        // rules change only when nothing is in flight: the journal notes one set only
+	Journal   Journal                     // nil keeps nothing: hits that were not acknowledged are lost with the process
+	Keep      func(position int64) []byte // the source's note in the journal for a cut that ends there; nil is none
+	LateNotes bool                        // cuts are noted when they may be sent, not before: at its next start the journal sends all its cuts
+	OneRule   bool                        // rules change only when nothing is in flight: the journal notes one set only
 
-	// measure returns how much waits to be read, if that is known, while the stream waits: for a log that grows
+	// Measure returns how much waits to be read, if that is known, while the stream waits: for a log that grows
 	// meanwhile. nil is for others.
-	measure func() (lag int64, known bool)
+	Measure func() (lag int64, known bool)
 
-	again       []again         // cuts that were noted by an earlier owner and must be made again, in their order
-	fingerprint string          // of the rules that made them; the present ones are used when these are not known
-	choice      *request.Choice // the form of their records; nil is the configured one
+	Again       []Again         // cuts that were noted by an earlier owner and must be made again, in their order
+	Fingerprint string          // of the rules that made them; the present ones are used when these are not known
+	Choice      *request.Choice // the form of their records; nil is the configured one
 }
 
-// An again is a cut that has to be made again from the same records, by the same rules and clock.
-type again struct{ from, to, clock int64 }
+// An Again is a cut that has to be made again from the same records, by the same rules and clock.
+type Again struct{ From, To, Clock int64 }
 
 // woken makes the stream look at its cuts. It does not block and may be called from any goroutine.
-func (s *stream) woken() { sleep.Wake(s.wake) }
+func (s *Stream) woken() { sleep.Wake(s.wake) }
 
-// show publishes the stream's state for the status.
-func (s *stream) show() {
+// Show publishes the stream's state for the status.
+func (s *Stream) Show() {
 	status := &LogStatus{Log: s.log, Source: s.source, Position: s.position, InFlight: len(s.flying)}
 	if s.reached != pace.NoTime {
 		status.Newest = time.UnixMilli(s.reached).UTC()
@@ -131,14 +131,14 @@ func (s *stream) show() {
 }
 
 // logStatus is the status of the log. It may be called from any goroutine.
-func (s *stream) logStatus() LogStatus {
+func (s *Stream) logStatus() LogStatus {
 	log := *s.shown.Load()
 	log.Lag, log.Holding = s.lag.Load(), s.member != nil && s.member.Held()
 	return log
 }
 
 // dropParts gives the memory back that the parts of lines use.
-func (s *stream) dropParts() {
+func (s *Stream) dropParts() {
 	if s.decoder != nil {
 		s.decoder.Drop()
 	}

@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"errors"
@@ -10,11 +10,11 @@ import (
 )
 
 // heldStream reads a backlog of a day ago, a request each ten seconds, together with another source.
-func heldStream(t *testing.T, requests int) (s *stream, j *memoryJournal, other *pace.Member, begin time.Time) {
+func heldStream(t *testing.T, requests int) (s *Stream, j *memoryJournal, other *pace.Member, begin time.Time) {
 	r := newRig(t, perIP)
 	begin = time.Now().Add(-24 * time.Hour).Truncate(time.Second)
 	j, other = &memoryJournal{}, r.pipeline.config.Pace.Join("other", time.Minute)
-	s = r.stream(t, streamConfig{journal: j, member: r.pipeline.config.Pace.Join("a log", time.Minute)})
+	s = r.stream(t, StreamConfig{Journal: j, Member: r.pipeline.config.Pace.Join("a log", time.Minute)})
 	s.behind = true
 	for n := range requests {
 		s.mustAdd(t, logLine(n, begin.Add(time.Duration(n)*10*time.Second)))
@@ -53,7 +53,7 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 			}
 		}
 		sent(0, "nothing is known of another")
-		log := s.in.status("file").Logs[0]
+		log := s.in.Status("file").Logs[0]
 		if !log.Holding {
 			t.Error("the status does not say that it waits for another")
 		}
@@ -74,10 +74,10 @@ func TestABacklogIsSentNoFurtherThanOthersAre(t *testing.T) {
 		sent(36, "another is five minutes further")
 		other.Leave()
 		sent(96, "another has ended")
-		if s.in.status("file").Logs[0].Holding {
+		if s.in.Status("file").Logs[0].Holding {
 			t.Error("the status says that it waits, and nothing is held")
 		}
-		if err := s.drain(t.Context()); err != nil || s.unsent() > 0 {
+		if err := s.Drain(t.Context()); err != nil || s.unsent() > 0 {
 			t.Error("at the end", err, s.unsent())
 		}
 	})
@@ -149,7 +149,7 @@ func TestHitsOfAHeldStreamThatEndsStayUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, j, other, begin := heldStream(t, 20)
 		other.Reach(begin.UnixMilli())
-		if _, err := s.leave(t.Context()); !errors.Is(err, errHeld) {
+		if _, err := s.Leave(t.Context()); !errors.Is(err, ErrHeld) {
 			t.Error(err)
 		}
 		if len(j.cuts) != 4 || len(j.acknowledged) != 1 || s.unsent() != 3 {
@@ -181,7 +181,7 @@ func TestAFileNotesNothingThatIsAheadOfOthers(t *testing.T) {
 		if reached, _ := s.member.Standing(); reached > begin.UnixMilli() {
 			t.Error("others hear that all is sent of what is not even noted")
 		}
-		if _, err := s.leave(t.Context()); !errors.Is(err, errHeld) {
+		if _, err := s.Leave(t.Context()); !errors.Is(err, ErrHeld) {
 			t.Error(err)
 		}
 		if len(j.cuts) != 3 || len(j.acknowledged) != 3 {

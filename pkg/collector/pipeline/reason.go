@@ -1,23 +1,23 @@
-package collector
+package pipeline
 
 import (
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
 
-// A reason is why a request gave no hit.
-type reason uint8
+// A Reason is why a request gave no hit.
+type Reason uint8
 
 const (
-	counted reason = iota
+	Counted Reason = iota
 
 	// It could not be read: the reasons of request.Reasons.
-	reasonFormat
+	ReasonFormat
 	reasonTime
 	reasonAddress
 	reasonJSON
 	reasonEnvelope
-	reasonLong // longer than a line may be
+	ReasonLong // longer than a line may be
 
 	reasonAhead    // its time is too far ahead of our clock
 	reasonStart    // it is older than the configured start
@@ -31,8 +31,8 @@ const (
 	reasonKey
 	reasonCost
 
-	reasonLost   // it was deleted before it was read
-	reasonSender // it, or a connection, came from an address that may not send
+	ReasonLost   // it was deleted before it was read
+	ReasonSender // it, or a connection, came from an address that may not send
 	reasonKafka  // the hits were made, and Kafka refused them permanently
 
 	reasons
@@ -41,18 +41,18 @@ const (
 var reasonWords = [reasons]string{"", "format", "time", "address", "json", "envelope", "long", "ahead", "start", "filtered",
 	"allowed", "match", "expression", "refused", "key", "cost", "lost", "sender", "kafka"}
 
-var ruleReasons = [rule.Reasons]reason{counted, reasonAllowed, reasonMatch, reasonExpression, reasonRefused, reasonKey, reasonCost}
+var ruleReasons = [rule.Reasons]Reason{Counted, reasonAllowed, reasonMatch, reasonExpression, reasonRefused, reasonKey, reasonCost}
 
 // unreadable reports whether the line could not be read.
-func (r reason) unreadable() bool { return r >= reasonFormat && r <= reasonLong }
+func (r Reason) unreadable() bool { return r >= ReasonFormat && r <= ReasonLong }
 
 // reasonOf translates the error of a decoder.
-func reasonOf(err error) reason {
+func reasonOf(err error) Reason {
 	word := request.Reason(err)
-	for r := reasonFormat; r <= reasonLong; r++ {
+	for r := ReasonFormat; r <= ReasonLong; r++ {
 		if reasonWords[r] == word {
 			return r
 		}
 	}
-	return reasonFormat
+	return ReasonFormat
 }

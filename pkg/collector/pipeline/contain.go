@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"cmp"
@@ -27,15 +27,15 @@ func (p *panicked) Error() string {
 	return fmt.Sprintf("an error in the program: panic: %v", p.value)
 }
 
-// isPanic reports whether an error is a panic that contained has returned.
-func isPanic(err error) bool {
+// IsPanic reports whether an error is a panic that Contained has returned.
+func IsPanic(err error) bool {
 	var fault *panicked
 	return errors.As(err, &fault)
 }
 
-// contained runs a part of a source and returns its panic as an error. A panic must not end the process, in which
+// Contained runs a part of a source and returns its panic as an error. A panic must not end the process, in which
 // other sources run.
-func contained(part func() error) (err error) {
+func Contained(part func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = &panicked{value, debug.Stack()}
@@ -44,16 +44,16 @@ func contained(part func() error) (err error) {
 	return part()
 }
 
-// outlive runs a part of a source until it ends without a panic. After a panic outlive reports the part as stopped,
+// Outlive runs a part of a source until it ends without a panic. After a panic Outlive reports the part as stopped,
 // waits (longer after each panic), and starts it again. clean prepares the part for that from the journal: nothing
 // that the part had in memory is trusted.
-func (in *intake) outlive(ctx context.Context, name string, part, clean func() error) error {
+func (in *Intake) Outlive(ctx context.Context, name string, part, clean func() error) error {
 	defer in.stopped.remove(name)
 	pauseFor := in.restartAfter()
 	for {
-		began := in.now()
-		err := contained(part)
-		if in.now().Sub(began) > restartMost {
+		began := in.Now()
+		err := Contained(part)
+		if in.Now().Sub(began) > restartMost {
 			pauseFor = in.restartAfter()
 		}
 
@@ -70,7 +70,7 @@ func (in *intake) outlive(ctx context.Context, name string, part, clean func() e
 				return nil
 			}
 			pauseFor, fault = min(2*pauseFor, restartMost), nil
-			if err := contained(clean); err != nil && !errors.As(err, &fault) {
+			if err := Contained(clean); err != nil && !errors.As(err, &fault) {
 				return err
 			}
 		}
@@ -80,9 +80,9 @@ func (in *intake) outlive(ctx context.Context, name string, part, clean func() e
 	}
 }
 
-// isolated runs work for one client, such as a connection. A panic ends that work and nothing else.
-func (in *intake) isolated(name string, do func()) (sound bool) {
-	err := contained(func() error { do(); return nil })
+// Isolated runs work for one client, such as a connection. A panic ends that work and nothing else.
+func (in *Intake) Isolated(name string, do func()) (sound bool) {
+	err := Contained(func() error { do(); return nil })
 	var fault *panicked
 	if errors.As(err, &fault) && fault.value != http.ErrAbortHandler {
 		in.panicked(name, fault)
@@ -91,21 +91,21 @@ func (in *intake) isolated(name string, do func()) (sound bool) {
 }
 
 // stop reports that a part has stopped.
-func (in *intake) stop(name string, p *panicked, pauseFor time.Duration) {
+func (in *Intake) stop(name string, p *panicked, pauseFor time.Duration) {
 	what := fmt.Sprintf("%s is stopped by %v; it is tried again from time to time: please report it, with the log", name, p)
 	in.stopped.add(name, what)
-	in.lastError.Store(&lastError{what, in.now()})
+	in.lastError.Store(&lastError{what, in.Now()})
 	in.panicked(name, p, "again in", pauseFor)
 }
 
 // panicked counts and logs a panic.
-func (in *intake) panicked(name string, p *panicked, more ...any) {
+func (in *Intake) panicked(name string, p *panicked, more ...any) {
 	in.metrics.panics.Inc()
 	in.logger.Error("a part of a source is stopped by an error in the program, the others continue: please report it",
 		append([]any{"part", name, "panic", fmt.Sprint(p.value), "stack", string(p.stack)}, more...)...)
 }
 
 // restartAfter is the first pause after a panic.
-func (in *intake) restartAfter() time.Duration {
+func (in *Intake) restartAfter() time.Duration {
 	return cmp.Or(in.pipeline.config.RestartAfter, restartAfter)
 }

@@ -1,4 +1,10 @@
-package collector
+// Package pipeline turns the records of logs into batches of hits and sends them, each once. A source gives the records
+// of each log to a Stream, which parses them, judges them by the rules, packs the hits into batches, and cuts: a Cut is
+// noted in the log's Journal before it is sent. Intake is what the streams of one source share, its status and its
+// metrics; Pipeline is what all share, the rules, the sink and bounds.
+//
+// The package does not know where records come from, nor how a journal keeps cuts. It starts no goroutines.
+package pipeline
 
 import (
 	"cmp"
@@ -22,8 +28,8 @@ import (
 
 const partsBytes = 64 << 20
 
-// A pipelineConfig is what the streams of all sources share.
-type pipelineConfig struct {
+// A Config is what the streams of all sources share.
+type Config struct {
 	Folder     string        // of the rules that are kept; made when missing
 	Late       time.Duration // how far a source may be ahead of the others when they are read from behind
 	Ahead      time.Duration // how far ahead of our clock a request may be
@@ -52,9 +58,9 @@ type Start struct {
 	Before time.Duration // not older than this
 }
 
-// A pipeline is what the streams of all sources share: the rules, the sink, and the bounds that they have together.
-type pipeline struct {
-	config  pipelineConfig
+// A Pipeline is what the streams of all sources share: the rules, the sink, and the bounds that they have together.
+type Pipeline struct {
+	config  Config
 	metrics *metrics
 	ruling  atomic.Pointer[ruling]
 	kept    rulesKept
@@ -62,30 +68,30 @@ type pipeline struct {
 	parts   *request.Memory // of lines in parts
 }
 
-// newPipeline makes a pipeline, which has no rules before judgeBy.
-func newPipeline(config pipelineConfig) *pipeline {
-	return &pipeline{config: config, metrics: newMetrics(config.Metrics), kept: rulesKept{config.Folder}, parts: request.NewMemory(cmp.Or(config.PartsBytes, partsBytes))}
+// New makes a pipeline, which has no rules before SetRules.
+func New(config Config) *Pipeline {
+	return &Pipeline{config: config, metrics: newMetrics(config.Metrics), kept: rulesKept{config.Folder}, parts: request.NewMemory(cmp.Or(config.PartsBytes, partsBytes))}
 }
 
-// now is the time of the clock.
-func (p *pipeline) now() time.Time { return p.config.Now() }
+// Now is the time of the clock.
+func (p *Pipeline) Now() time.Time { return p.config.Now() }
 
-// outstanding is the gauge of the cuts that Kafka may not have.
-func (p *pipeline) outstanding() prometheus.Gauge { return p.metrics.outstanding }
+// Outstanding is the gauge of the cuts that Kafka may not have.
+func (p *Pipeline) Outstanding() prometheus.Gauge { return p.metrics.outstanding }
 
-// fingerprint is that of the present rules.
-func (p *pipeline) fingerprint() string { return p.ruling.Load().fingerprint }
+// Fingerprint is that of the present rules.
+func (p *Pipeline) Fingerprint() string { return p.ruling.Load().fingerprint }
 
-// tooOld reports whether a cut that was begun at a time is too old to be sent again: the aggregator may no longer know
+// TooOld reports whether a cut that was begun at a time is too old to be sent again: the aggregator may no longer know
 // that it has counted it.
-func (p *pipeline) tooOld(clock int64) (age time.Duration, is bool) {
-	age = p.now().Sub(time.UnixMilli(clock))
+func (p *Pipeline) TooOld(clock int64) (age time.Duration, is bool) {
+	age = p.Now().Sub(time.UnixMilli(clock))
 	return age.Round(time.Second), p.config.Retention > 0 && age > p.config.Retention*9/10
 }
 
-// sendAgain sends a noted cut that may have been sent already. It calls settled once Kafka has all of it; refused
+// SendAgain sends a noted cut that may have been sent already. It calls settled once Kafka has all of it; refused
 // reports batches that Kafka refuses permanently.
-func (p *pipeline) sendAgain(ctx context.Context, c *journal.Cut, settled func(), refused func(error)) error {
+func (p *Pipeline) SendAgain(ctx context.Context, c *journal.Cut, settled func(), refused func(error)) error {
 	if len(c.Batches) == 0 {
 		settled()
 		return nil
@@ -108,7 +114,7 @@ func (p *pipeline) sendAgain(ctx context.Context, c *journal.Cut, settled func()
 
 // rulingOf returns the rules with a fingerprint, with the proxies that are trusted now; nil when they are no longer
 // known.
-func (p *pipeline) rulingOf(fingerprint string) *ruling {
+func (p *Pipeline) rulingOf(fingerprint string) *ruling {
 	now := p.ruling.Load()
 	if now.fingerprint == fingerprint {
 		return now
@@ -119,20 +125,20 @@ func (p *pipeline) rulingOf(fingerprint string) *ruling {
 	return nil
 }
 
-// judgeBy replaces the rules and the trusted proxies, from each stream's next cut on.
-func (p *pipeline) judgeBy(set *rule.Set, client *request.Client) {
+// SetRules replaces the rules and the trusted proxies, from each stream's next cut on.
+func (p *Pipeline) SetRules(set *rule.Set, client *request.Client) {
 	if err := p.kept.keep(set); err != nil {
 		p.config.Logger.Warn("the rules could not be stored: batches that have to be made again by them may differ", "error", err)
 	}
 	p.ruling.Store(newRuling(set, client))
 }
 
-// drainPatience is how long a source waits at its end for Kafka to acknowledge the hits that it has sent.
-const drainPatience = 5 * time.Second
+// DrainPatience is how long a source waits at its end for Kafka to acknowledge the hits that it has sent.
+const DrainPatience = 5 * time.Second
 
-// draining is a context for the end of a source.
-func draining(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.WithoutCancel(ctx), drainPatience, errUndrained)
+// Draining returns a context for the end of a source: it lasts DrainPatience, also when the other is done.
+func Draining(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), DrainPatience, errUndrained)
 }
 
 var errUndrained = errors.New("kafka did not acknowledge in time; the journal has the rest")

@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 )
 
 // begin opens a cut, once there is room for it.
-func (s *stream) begin(ctx context.Context) error {
+func (s *Stream) begin(ctx context.Context) error {
 	if err := s.room(ctx); err != nil {
 		return err
 	}
-	now := s.in.now()
-	s.open = &cut{Cut: journal.Cut{Source: s.source, From: s.position, Clock: now.UnixMilli()}, span: math.MaxInt64, first: pace.NoTime, begun: now, wake: s.wake}
+	now := s.in.Now()
+	s.open = &Cut{Cut: journal.Cut{Source: s.source, From: s.position, Clock: now.UnixMilli()}, span: math.MaxInt64, first: pace.NoTime, begun: now, wake: s.wake}
 	if s.member != nil {
 		s.open.span = s.member.Span()
 	}
@@ -27,7 +27,7 @@ func (s *stream) begin(ctx context.Context) error {
 	next := s.in.pipeline.ruling.Load()
 	switch {
 	case len(s.again) > 0:
-		s.open.Clock, next = s.again[0].clock, s.againBy
+		s.open.Clock, next = s.again[0].Clock, s.againBy
 	case s.midway || s.oneRule && len(s.flying) > 0:
 		next = s.ruling
 	}
@@ -39,7 +39,7 @@ func (s *stream) begin(ctx context.Context) error {
 	return nil
 }
 
-func (s *stream) begins() int64 {
+func (s *Stream) begins() int64 {
 	if s.open == nil {
 		return s.position
 	}
@@ -47,12 +47,12 @@ func (s *stream) begins() int64 {
 }
 
 // room waits while too much is in flight, or while cuts made by rules that have changed are in flight.
-func (s *stream) room(ctx context.Context) error {
+func (s *Stream) room(ctx context.Context) error {
 	for {
 		if err := s.advance(ctx); err != nil {
 			return err
 		}
-		if len(s.flying) < inFlightCuts && s.flyingBytes < inFlightBytes && !s.outdated() {
+		if len(s.flying) < InFlightCuts && s.flyingBytes < inFlightBytes && !s.outdated() {
 			return nil
 		}
 		if err := s.pause(ctx); err != nil {
@@ -62,12 +62,12 @@ func (s *stream) room(ctx context.Context) error {
 }
 
 // outdated reports whether the next cut has to wait for those in flight, because other rules make it.
-func (s *stream) outdated() bool {
+func (s *Stream) outdated() bool {
 	return s.oneRule && len(s.flying) > 0 && len(s.again) == 0 && s.ruling != s.in.pipeline.ruling.Load()
 }
 
 // pause waits for news of the cuts in flight; the wait does not count as a stall of the stream.
-func (s *stream) pause(ctx context.Context) error {
+func (s *Stream) pause(ctx context.Context) error {
 	if s.member != nil {
 		s.member.Wait(true)
 		defer s.member.Wait(false)
@@ -77,10 +77,10 @@ func (s *stream) pause(ctx context.Context) error {
 
 // awaitNews waits for news of the cuts in flight, or until it is time to ask again whether they may be sent, or how much
 // there is to read.
-func (s *stream) awaitNews(ctx context.Context) error {
+func (s *Stream) awaitNews(ctx context.Context) error {
 	if s.measure != nil {
 		if lag, known := s.measure(); known {
-			s.setLag(lag)
+			s.SetLag(lag)
 		}
 	}
 	select {
@@ -93,7 +93,7 @@ func (s *stream) awaitNews(ctx context.Context) error {
 }
 
 // alarm returns a channel that reports when a time has passed; nil when there is nothing to wait for.
-func (s *stream) alarm(after time.Duration, any bool) <-chan time.Time {
+func (s *Stream) alarm(after time.Duration, any bool) <-chan time.Time {
 	if !any {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (s *stream) alarm(after time.Duration, any bool) <-chan time.Time {
 }
 
 // look cuts when it is time to, and handles the cuts in flight.
-func (s *stream) look(ctx context.Context) error {
+func (s *Stream) look(ctx context.Context) error {
 	if err := s.advance(ctx); err != nil {
 		return err
 	}
@@ -114,34 +114,34 @@ func (s *stream) look(ctx context.Context) error {
 }
 
 // due is the time until the open cut has to be made, if time ends it.
-func (s *stream) due() (after time.Duration, any bool) {
+func (s *Stream) due() (after time.Duration, any bool) {
 	switch {
 	case s.open == nil || s.position == s.open.From:
 		return 0, false
 	case len(s.again) > 0:
-		return 0, s.position >= s.again[0].to
+		return 0, s.position >= s.again[0].To
 	case s.full:
 		return 0, true
 	case s.midLine():
 		return 0, false
 	case s.hits == 0 && len(s.open.then) == 0:
-		return emptyCutAfter - s.in.now().Sub(s.open.begun), true
+		return emptyCutAfter - s.in.Now().Sub(s.open.begun), true
 	case s.old() && len(s.open.then) == 0:
-		return oldCutAfter - s.in.now().Sub(s.open.begun), true
+		return oldCutAfter - s.in.Now().Sub(s.open.begun), true
 	case len(s.flying) == 0:
 		return 0, true
 	}
 
-	return cutAfter - s.in.now().Sub(s.open.begun), true
+	return cutAfter - s.in.Now().Sub(s.open.begun), true
 }
 
 // old reports whether the open cut is part of a backlog that continues after it.
-func (s *stream) old() bool {
+func (s *Stream) old() bool {
 	return s.behind && s.member != nil && s.open.first != pace.NoTime && s.open.first < s.open.Clock-s.member.Lateness()
 }
 
 // next is the time until the stream has to act, if time makes it act.
-func (s *stream) next() (after time.Duration, any bool) {
+func (s *Stream) next() (after time.Duration, any bool) {
 	after, any = s.due()
 	if s.held && (!any || after > askAgain) {
 		return askAgain, true
@@ -150,7 +150,7 @@ func (s *stream) next() (after time.Duration, any bool) {
 }
 
 // endCut ends the open cut and gives it to the journal.
-func (s *stream) endCut() {
+func (s *Stream) endCut() {
 	c := s.open
 	c.To, c.Reached = s.position, s.reached
 	if s.keep != nil {
@@ -165,7 +165,7 @@ func (s *stream) endCut() {
 	s.open, s.full, s.hits = nil, false, 0
 	s.flying = append(s.flying, c)
 	s.flyingBytes += c.bytes()
-	s.show()
+	s.Show()
 	s.tally.flush(s.in.metrics)
 	if s.reached != pace.NoTime {
 		s.in.metrics.newest.Set(float64(s.reached) / 1000)
@@ -185,13 +185,13 @@ func (s *stream) endCut() {
 }
 
 // note gives a cut to the journal.
-func (s *stream) note(c *cut) {
+func (s *Stream) note(c *Cut) {
 	c.submitted = true
-	s.journal.note(c)
+	s.journal.Note(c)
 }
 
 // release gives the writers back.
-func (s *stream) release() {
+func (s *Stream) release() {
 	for _, partition := range s.used {
 		s.in.pipeline.writers.put(s.writers[partition])
 		s.writers[partition] = nil
@@ -200,7 +200,7 @@ func (s *stream) release() {
 }
 
 // advance sends the cuts that the journal has noted, and removes those that Kafka has.
-func (s *stream) advance(ctx context.Context) error {
+func (s *Stream) advance(ctx context.Context) error {
 	s.finishSent()
 	for _, c := range s.flying {
 		if c.sent {
@@ -220,7 +220,7 @@ func (s *stream) advance(ctx context.Context) error {
 }
 
 // noteAllowed gives the cuts to the journal that were not given yet and may be sent.
-func (s *stream) noteAllowed() {
+func (s *Stream) noteAllowed() {
 	for _, c := range s.flying {
 		if c.submitted {
 			continue
@@ -233,7 +233,7 @@ func (s *stream) noteAllowed() {
 }
 
 // finishSent removes the first cuts, as far as Kafka has them.
-func (s *stream) finishSent() {
+func (s *Stream) finishSent() {
 	for len(s.flying) > 0 && s.flying[0].sent && s.flying[0].left.Load() == 0 {
 		c := s.flying[0]
 		s.flying = s.flying[1:]
@@ -245,7 +245,7 @@ func (s *stream) finishSent() {
 // askToSend asks the group for the next cut to be sent, and reports whether it is not ahead of others. If it is,
 // askToSend notes in the group that all before it is sent. This cannot deadlock: it asks for no more than the group
 // grants to the slowest.
-func (s *stream) askToSend(c *cut) bool {
+func (s *Stream) askToSend(c *Cut) bool {
 	if s.member == nil || c.fault != nil || c.Reached == pace.NoTime || len(c.Batches) == 0 {
 		s.held = false
 		return true
@@ -269,7 +269,7 @@ func (s *stream) askToSend(c *cut) bool {
 }
 
 // firstUnsent is the first cut that is not sent; nil when all are.
-func (s *stream) firstUnsent() *cut {
+func (s *Stream) firstUnsent() *Cut {
 	for _, c := range s.flying {
 		if !c.sent {
 			return c
@@ -278,7 +278,7 @@ func (s *stream) firstUnsent() *cut {
 	return nil
 }
 
-func (s *stream) send(ctx context.Context, c *cut) error {
+func (s *Stream) send(ctx context.Context, c *Cut) error {
 	if c.fault != nil {
 		s.err = fmt.Errorf("noting batches of %s in the journal: %w", s.log, c.fault)
 		return s.err
@@ -298,13 +298,13 @@ func (s *stream) send(ctx context.Context, c *cut) error {
 }
 
 // settled is called by the producer for each batch.
-func (s *stream) settled(c *cut, b *journal.Batch, err error) {
+func (s *Stream) settled(c *Cut, b *journal.Batch, err error) {
 	if errors.Is(err, kafka.ErrClosed) {
 		return // it stays in the journal
 	}
 	if err != nil {
 		c.lost.Add(int32(b.Hits))
-		s.in.trouble("send", fmt.Errorf("hits of %s are lost: %w", s.log, err))
+		s.in.Trouble("send", fmt.Errorf("hits of %s are lost: %w", s.log, err))
 	}
 	if c.left.Add(-1) == 0 {
 		s.woken()
@@ -313,8 +313,8 @@ func (s *stream) settled(c *cut, b *journal.Batch, err error) {
 
 var errLost = errors.New("kafka has refused it permanently")
 
-func (s *stream) finish(c *cut) {
-	s.journal.done(c)
+func (s *Stream) finish(c *Cut) {
+	s.journal.Done(c)
 	var err error
 	if n := c.lost.Load(); n > 0 {
 		err = errLost
@@ -328,15 +328,15 @@ func (s *stream) finish(c *cut) {
 
 // midLine reports whether parts of a line are missing. Its beginning has to be read again after a crash, so no cut ends
 // there.
-func (s *stream) midLine() bool { return s.decoder != nil && s.decoder.Pending() }
+func (s *Stream) midLine() bool { return s.decoder != nil && s.decoder.Pending() }
 
 // openFor ensures an open cut for a record that ends at that position.
-func (s *stream) openFor(ctx context.Context, after int64) error {
-	for len(s.again) > 0 && after > s.again[0].to { // the last record of that cut was deleted
+func (s *Stream) openFor(ctx context.Context, after int64) error {
+	for len(s.again) > 0 && after > s.again[0].To { // the last record of that cut was deleted
 		if err := s.ensure(ctx); err != nil {
 			return err
 		}
-		s.position = s.again[0].to
+		s.position = s.again[0].To
 		s.endCut()
 	}
 	if err := s.ensure(ctx); err != nil {
@@ -346,7 +346,7 @@ func (s *stream) openFor(ctx context.Context, after int64) error {
 	return nil
 }
 
-func (s *stream) ensure(ctx context.Context) error {
+func (s *Stream) ensure(ctx context.Context) error {
 	if s.open != nil {
 		return nil
 	}
@@ -355,7 +355,7 @@ func (s *stream) ensure(ctx context.Context) error {
 
 // addBatch adds the hits in the partition's writer to the open cut, which ends with the record that is being read. A
 // partition gets more than one batch only if a record's requests do not fit into one.
-func (s *stream) addBatch(partition int, more bool) {
+func (s *Stream) addBatch(partition int, more bool) {
 	part := 0
 	for i := range s.open.Batches {
 		if s.open.Batches[i].Partition == partition {
@@ -371,14 +371,14 @@ func (s *stream) addBatch(partition int, more bool) {
 }
 
 // judgeBy replaces the ruling from the next record on, and reads the fields that its rules need.
-func (s *stream) judgeBy(r *ruling) {
+func (s *Stream) judgeBy(r *ruling) {
 	s.ruling, s.judge = r, r.set.NewJudge()
 	s.tally.rules(s.in.metrics, r.names)
 	s.want()
 }
 
 // want sets the fields that the decoder reads.
-func (s *stream) want() {
+func (s *Stream) want() {
 	if s.decoder != nil && s.ruling != nil {
 		s.decoder.Want(s.ruling.reads)
 	}

@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"sync/atomic"
@@ -10,12 +10,12 @@ import (
 	"weir/pkg/hit"
 )
 
-// A cut is the part of a log between two positions, and the batches made from it. Once the journal has noted a cut, it
+// A Cut is the part of a log between two positions, and the batches made from it. Once the journal has noted a cut, it
 // is never made differently.
 //
 // The stream's goroutine owns it, except for noted, fault and left: through these the journal's and the producer's
 // goroutines report how far the cut has got, and wake the stream.
-type cut struct {
+type Cut struct {
 	journal.Cut
 
 	span  int64 // how much request time it may cover, ms
@@ -33,14 +33,14 @@ type cut struct {
 	again     bool // it was noted by an earlier owner, who may have sent it
 }
 
-// setNoted reports that the journal has the cut, or why it has refused it, and wakes the stream.
-func (c *cut) setNoted(fault error) {
+// SetNoted reports that the journal has the cut, or why it has refused it, and wakes the stream.
+func (c *Cut) SetNoted(fault error) {
 	c.fault = fault
 	c.noted.Store(true)
 	sleep.Wake(c.wake)
 }
 
-func (c *cut) bytes() int {
+func (c *Cut) bytes() int {
 	n := 0
 	for i := range c.Batches {
 		n += len(c.Batches[i].Value)
@@ -59,6 +59,6 @@ func messages(c *journal.Cut, settled func(*journal.Batch, error)) []kafka.Messa
 }
 
 // header returns the header of one of its batches.
-func (c *cut) header(part int, more bool) hit.Header {
+func (c *Cut) header(part int, more bool) hit.Header {
 	return hit.Header{Source: c.Source, From: c.From, To: c.To, Part: part, More: more, Clock: c.Clock, Fingerprint: c.Fingerprint}
 }

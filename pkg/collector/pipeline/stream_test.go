@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"bytes"
@@ -28,24 +28,24 @@ import (
 // A memoryJournal keeps cuts as a group's commit does: their positions, not their bytes.
 type memoryJournal struct {
 	mu           sync.Mutex
-	cuts         []*cut
-	acknowledged []*cut
+	cuts         []*Cut
+	acknowledged []*Cut
 	slow         time.Duration
 	fault        error
 }
 
-func (j *memoryJournal) note(c *cut) {
+func (j *memoryJournal) Note(c *Cut) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cuts = append(j.cuts, c)
 	if j.slow == 0 {
-		c.setNoted(j.fault)
+		c.SetNoted(j.fault)
 		return
 	}
-	time.AfterFunc(j.slow, func() { c.setNoted(j.fault) })
+	time.AfterFunc(j.slow, func() { c.SetNoted(j.fault) })
 }
 
-func (j *memoryJournal) done(c *cut) {
+func (j *memoryJournal) Done(c *Cut) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.acknowledged = append(j.acknowledged, c)
@@ -53,13 +53,13 @@ func (j *memoryJournal) done(c *cut) {
 
 // A rig is a pipeline for streams under test.
 type rig struct {
-	pipeline *pipeline
+	pipeline *Pipeline
 	sink     *sink.Memory
 	metrics  *prometheus.Registry
 	heard    *locked.Buffer
 }
 
-func newRig(t testing.TB, rules string, changes ...func(*pipelineConfig)) *rig {
+func newRig(t testing.TB, rules string, changes ...func(*Config)) *rig {
 	t.Helper()
 	set, _, err := rule.Parse("rules.yaml", []byte(rules))
 	if err != nil {
@@ -67,29 +67,29 @@ func newRig(t testing.TB, rules string, changes ...func(*pipelineConfig)) *rig {
 	}
 	r := &rig{sink: sink.New(3), metrics: prometheus.NewRegistry(), heard: &locked.Buffer{}}
 	logger := slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), r.heard), nil))
-	config := pipelineConfig{
+	config := Config{
 		Folder: t.TempDir(), Late: time.Minute, Ahead: 10 * time.Second, Sink: r.sink, Partitions: 3,
 		Pace: pace.New(logger, time.Now), Now: time.Now, Logger: logger, Metrics: r.metrics,
 	}
 	for _, change := range changes {
 		change(&config)
 	}
-	r.pipeline = newPipeline(config)
-	r.pipeline.judgeBy(set, nil)
+	r.pipeline = New(config)
+	r.pipeline.SetRules(set, nil)
 	return r
 }
 
 const perIP = "rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"
 
-func (r *rig) stream(t testing.TB, config streamConfig) *stream {
+func (r *rig) stream(t testing.TB, config StreamConfig) *Stream {
 	t.Helper()
-	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: "none", Format: "combined"})
+	in, err := r.pipeline.NewIntake(IntakeConfig{Name: "test", Envelope: "none", Format: "combined"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.log, config.source, config.reached, config.notBefore = "a log", "a source", pace.NoTime, pace.NoTime
-	s := in.newStream(config)
-	t.Cleanup(s.close)
+	config.Log, config.Source, config.Reached, config.NotBefore = "a log", "a source", pace.NoTime, pace.NoTime
+	s := in.NewStream(config)
+	t.Cleanup(s.Close)
 	return s
 }
 
@@ -97,9 +97,9 @@ func logLine(n int, at time.Time) []byte {
 	return fmt.Appendf(nil, `203.0.113.%d - - [%s] "GET /%d HTTP/1.1" 200 2 "-" "-"`, n%20, at.UTC().Format("02/Jan/2006:15:04:05 -0700"), n)
 }
 
-func (s *stream) mustAdd(t testing.TB, record []byte) {
+func (s *Stream) mustAdd(t testing.TB, record []byte) {
 	t.Helper()
-	if err := s.add(t.Context(), record, s.position+1); err != nil {
+	if err := s.Add(t.Context(), record, s.position+1); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -110,11 +110,11 @@ func TestWhenACutIsMade(t *testing.T) {
 		r := newRig(t, perIP)
 		r.sink.Delay = 100 * time.Millisecond
 		j := &memoryJournal{}
-		s := r.stream(t, streamConfig{journal: j})
+		s := r.stream(t, StreamConfig{Journal: j})
 		more := make(chan struct{})
 		wait := func(d time.Duration) {
 			time.AfterFunc(d, func() { more <- struct{}{} })
-			if err := s.wait(t.Context(), more); err != nil {
+			if err := s.Wait(t.Context(), more); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -164,17 +164,17 @@ func TestNothingIsSentBeforeItIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, perIP)
 		j := &memoryJournal{slow: time.Second}
-		s := r.stream(t, streamConfig{journal: j})
+		s := r.stream(t, StreamConfig{Journal: j})
 		s.mustAdd(t, logLine(1, time.Now()))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second-1)
 		defer cancel()
-		if err := s.drain(ctx); err == nil {
+		if err := s.Drain(ctx); err == nil {
 			t.Error("drained, and not noted")
 		}
 		if keys, _ := r.sink.Counted(t); len(keys) > 0 {
 			t.Error("sent, and not noted")
 		}
-		if err := s.drain(t.Context()); err != nil {
+		if err := s.Drain(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if keys, _ := r.sink.Counted(t); len(keys) != 1 {
@@ -182,7 +182,7 @@ func TestNothingIsSentBeforeItIsNoted(t *testing.T) {
 		}
 		j.fault = io.ErrClosedPipe
 		s.mustAdd(t, logLine(2, time.Now()))
-		if err := s.drain(t.Context()); err == nil {
+		if err := s.Drain(t.Context()); err == nil {
 			t.Error("a cut was refused, and the stream goes on")
 		}
 		if keys, _ := r.sink.Counted(t); len(keys) != 1 {
@@ -197,7 +197,7 @@ func TestAStreamWaitsWhileTooMuchIsInFlight(t *testing.T) {
 		r := newRig(t, perIP)
 		r.sink.Mute = true
 		j := &memoryJournal{}
-		s := r.stream(t, streamConfig{journal: j})
+		s := r.stream(t, StreamConfig{Journal: j})
 		added := make(chan int, 10_000_000)
 		go func() {
 			for n := range 1000 * lookEvery {
@@ -207,12 +207,12 @@ func TestAStreamWaitsWhileTooMuchIsInFlight(t *testing.T) {
 				}
 				added <- n
 			}
-			s.drain(t.Context())
+			s.Drain(t.Context())
 			close(added)
 		}()
 		time.Sleep(time.Minute)
 		j.mu.Lock()
-		if cuts := len(j.cuts); cuts != inFlightCuts {
+		if cuts := len(j.cuts); cuts != InFlightCuts {
 			t.Errorf("%d cuts are in flight", cuts)
 		}
 		j.mu.Unlock()
@@ -243,7 +243,7 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 				records = append(records, logLine(n, at))
 			}
 			j := &memoryJournal{}
-			read := func(s *stream, from int64) {
+			read := func(s *Stream, from int64) {
 				for _, record := range records[from:] {
 					s.mustAdd(t, record)
 					if random.IntN(100) == 0 {
@@ -253,21 +253,21 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 						}
 					}
 				}
-				if err := s.drain(t.Context()); err != nil {
+				if err := s.Drain(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
 			r.sink.Delay = 3 * time.Millisecond
-			read(r.stream(t, streamConfig{journal: j}), 0)
+			read(r.stream(t, StreamConfig{Journal: j}), 0)
 			outstanding := j.cuts[random.IntN(len(j.cuts)):]
-			var remade []again
+			var remade []Again
 			for _, c := range outstanding {
-				remade = append(remade, again{c.From, c.To, c.Clock})
+				remade = append(remade, Again{c.From, c.To, c.Clock})
 			}
 			time.Sleep(time.Hour)
 			second := sink.New(3)
 			r.pipeline.config.Sink = second
-			read(r.stream(t, streamConfig{journal: &memoryJournal{}, position: outstanding[0].From, again: remade, fingerprint: outstanding[0].Fingerprint}), outstanding[0].From)
+			read(r.stream(t, StreamConfig{Journal: &memoryJournal{}, Position: outstanding[0].From, Again: remade, Fingerprint: outstanding[0].Fingerprint}), outstanding[0].From)
 			made := map[int][][]byte{}
 			for _, c := range outstanding {
 				for _, b := range c.Batches {
@@ -291,8 +291,8 @@ rules:
 allow:
   - {ip: 198.51.100.1}
 `)
-	r.pipeline.judgeBy(r.pipeline.ruling.Load().set, request.NewClient(nil))
-	s := r.stream(t, streamConfig{})
+	r.pipeline.SetRules(r.pipeline.ruling.Load().set, request.NewClient(nil))
+	s := r.stream(t, StreamConfig{})
 	now := time.Now()
 	line := func(ip, user, path string, status int, at time.Time) {
 		s.mustAdd(t, fmt.Appendf(nil, `%s - %s [%s] "GET %s HTTP/1.1" %d 2 "-" "-"`, ip, user, at.UTC().Format("02/Jan/2006:15:04:05 -0700"), path, status))
@@ -306,18 +306,18 @@ allow:
 	line("203.0.113.1", "alice", "/", 200, now.Add(time.Hour))
 	line("localhost", "alice", "/", 200, now)
 	s.mustAdd(t, []byte("nonsense"))
-	if err := s.lost(t.Context(), []byte("long"), reasonLong, s.position+1); err != nil {
+	if err := s.Lost(t.Context(), []byte("long"), ReasonLong, s.position+1); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.drain(t.Context()); err != nil {
+	if err := s.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for why, want := range map[reason]float64{reasonKey: 1, reasonMatch: 1, reasonCost: 1, reasonRefused: 1, reasonAllowed: 1, reasonAhead: 1, reasonAddress: 1, reasonFormat: 1, reasonLong: 1} {
+	for why, want := range map[Reason]float64{reasonKey: 1, reasonMatch: 1, reasonCost: 1, reasonRefused: 1, reasonAllowed: 1, reasonAhead: 1, reasonAddress: 1, ReasonFormat: 1, ReasonLong: 1} {
 		if got := testutil.ToFloat64(s.in.metrics.uncounted[why]); got != want {
 			t.Errorf("%s: %v, want %v", reasonWords[why], got, want)
 		}
 	}
-	if ahead := s.in.status("file").Ahead; ahead == nil || ahead.Requests != 1 || now.Sub(ahead.Last).Abs() > time.Minute {
+	if ahead := s.in.Status("file").Ahead; ahead == nil || ahead.Requests != 1 || now.Sub(ahead.Last).Abs() > time.Minute {
 		t.Errorf("the status has %v of one request that is ahead of the clock", ahead)
 	}
 	if got := testutil.ToFloat64(s.in.metrics.requests); got != 10 {
@@ -335,38 +335,38 @@ allow:
 // by its beginning. Only a beginning that is ahead is refused.
 func TestARequestIsCountedAtItsEnd(t *testing.T) {
 	r := newRig(t, perIP)
-	in, err := r.pipeline.newIntake(IntakeConfig{Name: "test", Envelope: "none", Format: "envoy-json"})
+	in, err := r.pipeline.NewIntake(IntakeConfig{Name: "test", Envelope: "none", Format: "envoy-json"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now().Truncate(time.Millisecond)
 	for _, test := range []struct {
 		began, took, want time.Duration // from now on
-		why               reason
+		why               Reason
 	}{
-		{-time.Hour, time.Hour, 0, counted},
-		{-time.Hour, 0, -time.Hour, counted},
-		{-time.Hour, time.Hour + 5*time.Second, 5 * time.Second, counted},
-		{-time.Hour, 20 * 24 * time.Hour, -time.Hour, counted},
-		{0, time.Hour, 0, counted},
+		{-time.Hour, time.Hour, 0, Counted},
+		{-time.Hour, 0, -time.Hour, Counted},
+		{-time.Hour, time.Hour + 5*time.Second, 5 * time.Second, Counted},
+		{-time.Hour, 20 * 24 * time.Hour, -time.Hour, Counted},
+		{0, time.Hour, 0, Counted},
 		{time.Hour, 0, 0, reasonAhead},
 		{time.Hour, time.Hour, 0, reasonAhead},
 	} {
-		s := in.newStream(streamConfig{log: "a log", source: "a source", reached: pace.NoTime, notBefore: pace.NoTime})
+		s := in.NewStream(StreamConfig{Log: "a log", Source: "a source", Reached: pace.NoTime, NotBefore: pace.NoTime})
 		refused := testutil.ToFloat64(s.in.metrics.uncounted[reasonAhead])
 		s.mustAdd(t, fmt.Appendf(nil, `{"start_time":%q,"duration":%d,"downstream_remote_address":"203.0.113.7","response_code":200}`,
 			now.Add(test.began).UTC().Format(time.RFC3339Nano), test.took.Milliseconds()))
 		reached := s.reached
-		if err := s.drain(t.Context()); err != nil {
+		if err := s.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := testutil.ToFloat64(s.in.metrics.uncounted[reasonAhead]) - refused; (got == 1) != (test.why == reasonAhead) {
 			t.Errorf("%+v: refused %v times", test, got)
 		}
-		if want := now.Add(test.want).UnixMilli(); test.why == counted && reached != want {
+		if want := now.Add(test.want).UnixMilli(); test.why == Counted && reached != want {
 			t.Errorf("%+v: counted at %s", test, time.UnixMilli(reached).UTC())
 		}
-		s.close()
+		s.Close()
 	}
 }
 
@@ -374,7 +374,7 @@ func TestARequestIsCountedAtItsEnd(t *testing.T) {
 func TestABacklogOfATimeToComeIsWarnedOf(t *testing.T) {
 	for off, want := range map[time.Duration]int{-2 * time.Hour: 0, 2 * time.Hour: 1} {
 		r := newRig(t, perIP)
-		s := r.stream(t, streamConfig{})
+		s := r.stream(t, StreamConfig{})
 		for n := range 10 {
 			s.mustAdd(t, logLine(n, time.Now().Add(off)))
 		}
@@ -410,7 +410,7 @@ func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
 	} {
 		t.Run(test.warning, func(t *testing.T) {
 			r := newRig(t, perIP)
-			s := r.stream(t, streamConfig{})
+			s := r.stream(t, StreamConfig{})
 			s.watch.live = true
 			for n := range 4*watchSpan + 1 {
 				s.mustAdd(t, test.record(n))
@@ -424,7 +424,7 @@ func TestASourceThatIsReadWronglyIsWarnedOfOnce(t *testing.T) {
 			if r.heard.Has("secret") {
 				t.Error("a secret is shown")
 			}
-			if err := s.drain(t.Context()); err != nil {
+			if err := s.Drain(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -439,7 +439,7 @@ func TestFieldsThatALogDoesNotHaveAreWarnedOf(t *testing.T) {
 - {name: both, key: [ip, host], limits: [5/s]}
 `
 	r := newRig(t, rules)
-	s := r.stream(t, streamConfig{})
+	s := r.stream(t, StreamConfig{})
 	for n := range 4*watchSpan + 1 {
 		line := logLine(n, time.Now())
 		if n == 7 {
@@ -456,7 +456,7 @@ func TestFieldsThatALogDoesNotHaveAreWarnedOf(t *testing.T) {
 	if r.heard.Has("field=ip") || strings.Count(r.heard.String(), "field=host") != 1 {
 		t.Error("another field is named, or the same one again")
 	}
-	if err := s.drain(t.Context()); err != nil {
+	if err := s.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -465,8 +465,8 @@ func TestFieldsThatALogDoesNotHaveAreWarnedOf(t *testing.T) {
 // header.
 func TestATrustedProxyWithoutAClientIsCounted(t *testing.T) {
 	r := newRig(t, perIP)
-	r.pipeline.judgeBy(r.pipeline.ruling.Load().set, request.NewClient([]netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}))
-	s := r.stream(t, streamConfig{})
+	r.pipeline.SetRules(r.pipeline.ruling.Load().set, request.NewClient([]netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}))
+	s := r.stream(t, StreamConfig{})
 	s.judgeBy(r.pipeline.ruling.Load())
 	const requests = 2*watchSpan + 1
 	for n := range requests {
@@ -478,7 +478,7 @@ func TestATrustedProxyWithoutAClientIsCounted(t *testing.T) {
 	if got := strings.Count(r.heard.String(), "does the log have the header that names clients"); got != 1 {
 		t.Errorf("said %d times", got)
 	}
-	if err := s.drain(t.Context()); err != nil {
+	if err := s.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -487,11 +487,11 @@ func TestATrustedProxyWithoutAClientIsCounted(t *testing.T) {
 // different cut.
 func TestHalfACutIsNotSent(t *testing.T) {
 	r := newRig(t, perIP)
-	s := r.stream(t, streamConfig{oneRule: true, again: []again{{0, 10, time.Now().UnixMilli()}}, fingerprint: r.pipeline.fingerprint()})
+	s := r.stream(t, StreamConfig{OneRule: true, Again: []Again{{0, 10, time.Now().UnixMilli()}}, Fingerprint: r.pipeline.Fingerprint()})
 	for n := range 5 {
 		s.mustAdd(t, logLine(n, time.Now()))
 	}
-	if err := s.drain(t.Context()); err != nil || r.sink.Records() > 0 {
+	if err := s.Drain(t.Context()); err != nil || r.sink.Records() > 0 {
 		t.Errorf("%d batches are sent, %v", r.sink.Records(), err)
 	}
 }

@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 // judged meanwhile is judged by the rules that it was read for.
 func TestOtherRulesReadOtherFields(t *testing.T) {
 	r := newRig(t, perIP)
-	s := r.stream(t, streamConfig{})
+	s := r.stream(t, StreamConfig{})
 	line := []byte(`203.0.113.1 - alice [` + time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700") + `] "GET /a HTTP/1.1" 200 2 "-" "-"`)
 	s.mustAdd(t, line)
 	set, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: per-user, key: [user, path], limits: [10/min]}]\n"))
@@ -19,7 +19,7 @@ func TestOtherRulesReadOtherFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := s.ruling
-	r.pipeline.judgeBy(set, nil)
+	r.pipeline.SetRules(set, nil)
 	s.open.To++
 	if err := s.cutBefore(t.Context()); err != nil || s.ruling != before || s.open.Fingerprint != before.fingerprint {
 		t.Errorf("%v, %q in the middle of a record", err, s.ruling.names)
@@ -27,7 +27,7 @@ func TestOtherRulesReadOtherFields(t *testing.T) {
 	s.position++
 	s.endCut()
 	s.mustAdd(t, line)
-	if err := s.drain(t.Context()); err != nil {
+	if err := s.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	counts, _ := r.sink.Counted(t)
@@ -40,15 +40,15 @@ func TestOtherRulesReadOtherFields(t *testing.T) {
 func TestRulesThatChangeHoldFromTheNextCut(t *testing.T) {
 	r := newRig(t, perIP)
 	other := newRig(t, "rules: [{name: per-path, key: path, limits: [10/min]}]\n")
-	s := r.stream(t, streamConfig{})
+	s := r.stream(t, StreamConfig{})
 	s.mustAdd(t, logLine(1, time.Now()))
-	r.pipeline.judgeBy(other.pipeline.ruling.Load().set, nil)
+	r.pipeline.SetRules(other.pipeline.ruling.Load().set, nil)
 	s.mustAdd(t, logLine(2, time.Now()))
-	if err := s.drain(t.Context()); err != nil {
+	if err := s.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.mustAdd(t, logLine(3, time.Now()))
-	if err := s.drain(t.Context()); err != nil {
+	if err := s.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	got, _ := r.sink.Counted(t)

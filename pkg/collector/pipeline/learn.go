@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"errors"
@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	learnLines    = 1000
-	probeLines    = 20  // to check whether a choice still fits
-	rechooseLines = 100 // to find another choice
+	SampleLines   = 1000 // that Learn is given at most
+	probeLines    = 20   // to check whether a choice still fits
+	rechooseLines = 100  // to find another choice
 )
 
 // firstForm is the form before anything was found out; ok is false when nothing can be read yet. Where only the
 // envelope is unknown, lines outside of any envelope are read.
-func (in *intake) firstForm() (f form, ok bool) {
+func (in *Intake) firstForm() (f form, ok bool) {
 	if in.unknown() {
 		return form{"none", in.config.Format}, in.config.Format != "auto"
 	}
@@ -23,15 +23,15 @@ func (in *intake) firstForm() (f form, ok bool) {
 }
 
 // beginReading makes the first decoder of the stream, if one is known.
-func (s *stream) beginReading() {
+func (s *Stream) beginReading() {
 	f, ok := s.in.firstForm()
-	if ok && s.read(f) == nil { // newIntake has returned the error, or the format needs an envelope
+	if ok && s.read(f) == nil { // NewIntake has returned the error, or the format needs an envelope
 		s.learned = !s.in.unknown()
 	}
 }
 
 // read decodes records in a form from now on. A decoder of that form stays: it may contain a part of a line.
-func (s *stream) read(f form) error {
+func (s *Stream) read(f form) error {
 	if s.decoder != nil && s.form == f {
 		return nil
 	}
@@ -46,18 +46,18 @@ func (s *stream) read(f form) error {
 	return nil
 }
 
-// learns reports whether learn has to find out the form of the next records. Cuts that are made again keep their form.
-func (s *stream) learns() bool { return !s.learned && len(s.again) == 0 }
+// Learns reports whether Learn has to find out the form of the next records. Cuts that are made again keep their form.
+func (s *Stream) Learns() bool { return !s.learned && len(s.again) == 0 }
 
-// reads reports whether a line has the client and the time of a request.
-func (s *stream) reads(line []byte) bool {
+// Reads reports whether a line has the client and the time of a request.
+func (s *Stream) Reads(line []byte) bool {
 	return s.decoder != nil && s.decoder.Decode(request.Text(line), new(request.Request)) == nil
 }
 
-// learn finds out the form from the first records, where it is not configured. It takes the choice like if that reads
-// most of them. Until learn succeeds, records count as unread, or are read as lines in no envelope where the format is
+// Learn finds out the form from the first records, where it is not configured. It takes the choice like if that reads
+// most of them. Until Learn succeeds, records count as unread, or are read as lines in no envelope where the format is
 // known. It returns the choice.
-func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
+func (s *Stream) Learn(sample []string, like *request.Choice) *request.Choice {
 	if s.learned || len(sample) == 0 {
 		return like
 	}
@@ -73,12 +73,12 @@ func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
 		return like
 	}
 	if err != nil {
-		s.in.trouble("format", fmt.Errorf("finding out the format of %s: %w", s.log, err))
+		s.in.Trouble("format", fmt.Errorf("finding out the format of %s: %w", s.log, err))
 		return like
 	}
 
 	s.learned = true
-	s.in.mended("format")
+	s.in.Mended("format")
 	s.in.choice.Store(&choice)
 	if !s.found[s.form] {
 		s.found[s.form] = true
@@ -88,30 +88,30 @@ func (s *stream) learn(sample []string, like *request.Choice) *request.Choice {
 	return &choice
 }
 
-// relearn is learn for groups of records, such as bodies, that may each have another form. It keeps the choice like as
+// Relearn is Learn for groups of records, such as bodies, that may each have another form. It keeps the choice like as
 // long as that reads most of the first records of a group, or no other choice does. sample returns those first
 // records.
-func (s *stream) relearn(sample func(most int) []string, like *request.Choice) *request.Choice {
+func (s *Stream) Relearn(sample func(most int) []string, like *request.Choice) *request.Choice {
 	if !s.in.unknown() || like != nil && s.readsMost(like, sample(probeLines)) {
 		return like
 	}
-	most := learnLines
+	most := SampleLines
 	if like != nil {
 		most = rechooseLines
 	}
 	s.learned = false
-	if choice := s.learn(sample(most), nil); choice != nil {
+	if choice := s.Learn(sample(most), nil); choice != nil {
 		return choice
 	}
 	return like
 }
 
 // allows reports whether a choice, which may come from another configuration, fits this one.
-func (in *intake) allows(choice *request.Choice) bool {
+func (in *Intake) allows(choice *request.Choice) bool {
 	return (in.config.Envelope == "auto" || in.config.Envelope == choice.Envelope) && (in.config.Format == "auto" || in.config.Format == choice.Format)
 }
 
 // readsMost reports whether a choice reads at least half of a sample.
-func (s *stream) readsMost(choice *request.Choice, sample []string) bool {
+func (s *Stream) readsMost(choice *request.Choice, sample []string) bool {
 	return choice.Holds(s.in.config.Format, sample, s.in.config.Options)
 }

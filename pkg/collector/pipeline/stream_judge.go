@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // judgeRequest judges a request of the record, or counts why it cannot be read.
-func (s *stream) judgeRequest(r *request.Request, err error) {
+func (s *Stream) judgeRequest(r *request.Request, err error) {
 	if s.err != nil || err == request.ErrNoRequest {
 		return
 	}
@@ -24,7 +24,7 @@ func (s *stream) judgeRequest(r *request.Request, err error) {
 	if s.err != nil {
 		return
 	}
-	if why != counted {
+	if why != Counted {
 		s.tally.uncounted[why]++
 		return
 	}
@@ -40,7 +40,7 @@ func (s *stream) judgeRequest(r *request.Request, err error) {
 }
 
 // refuse returns why a request that was read is not judged; counted when it is.
-func (s *stream) refuse(r *request.Request) reason {
+func (s *Stream) refuse(r *request.Request) Reason {
 	if s.in.config.Only != nil && !s.in.config.Only(s.decoder.Envelope) {
 		return reasonFiltered
 	}
@@ -62,11 +62,11 @@ func (s *stream) refuse(r *request.Request) reason {
 	}
 
 	s.err = s.reach(r.UnixMilli)
-	return counted
+	return Counted
 }
 
 // reach notes the time of a request. A cut covers no more time than the stream may be ahead of others.
-func (s *stream) reach(at int64) error {
+func (s *Stream) reach(at int64) error {
 	if s.open.first != pace.NoTime && at-s.open.first > s.open.span && s.noHitYet && !s.continues && s.position > s.open.From && len(s.again) == 0 {
 		if err := s.cutBefore(s.ctx); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (s *stream) reach(at int64) error {
 
 // cutBefore cuts the records before the one that is being read, and begins the cut that this one belongs to. The same
 // rules judge the new cut: the decoder may not have read the fields that others need.
-func (s *stream) cutBefore(ctx context.Context) error {
+func (s *Stream) cutBefore(ctx context.Context) error {
 	after := s.open.To
 	s.endCut()
 	s.midway = true
@@ -90,7 +90,7 @@ func (s *stream) cutBefore(ctx context.Context) error {
 }
 
 // whyNone is the reason of the rule that came nearest to counting the request.
-func (s *stream) whyNone() reason {
+func (s *Stream) whyNone() Reason {
 	why := rule.Allowed
 	for i := range s.ruling.names {
 		why = max(why, s.judge.Outcome(i))
@@ -99,7 +99,7 @@ func (s *stream) whyNone() reason {
 }
 
 // hit adds a hit to the batch of its partition.
-func (s *stream) hit(h *rule.Hit, at int64) {
+func (s *Stream) hit(h *rule.Hit, at int64) {
 	partition := hit.Partition(s.ruling.names[h.Rule], h.Key, len(s.writers))
 	w := s.writers[partition]
 	if w == nil {
@@ -122,7 +122,7 @@ func (s *stream) hit(h *rule.Hit, at int64) {
 }
 
 // unread counts the record that is being read as unreadable.
-func (s *stream) unread(why reason) {
+func (s *Stream) unread(why Reason) {
 	s.tally.requests++
 	s.tally.uncounted[why]++
 	s.watch.unread(s.record)

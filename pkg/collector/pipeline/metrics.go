@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"sync/atomic"
@@ -60,7 +60,7 @@ type totals struct {
 // uncountedByWord is the number of requests that gave no hit, by reason; nil when there are none.
 func (t *totals) uncountedByWord() map[string]int64 {
 	var words map[string]int64
-	for r := counted + 1; r < reasons; r++ {
+	for r := Counted + 1; r < reasons; r++ {
 		if n := t.uncounted[r].Load(); n > 0 {
 			if words == nil {
 				words = map[string]int64{}
@@ -74,25 +74,25 @@ func (t *totals) uncountedByWord() map[string]int64 {
 func (m *metrics) of(source string) *sourceMetrics {
 	s := &sourceMetrics{all: m, source: source, requests: m.requests.WithLabelValues(source), bytes: m.bytes.WithLabelValues(source),
 		panics: m.panics.WithLabelValues(source), newest: m.newest.WithLabelValues(source)}
-	for r := counted + 1; r < reasons; r++ {
+	for r := Counted + 1; r < reasons; r++ {
 		s.uncounted[r] = m.uncounted.WithLabelValues(source, reasonWords[r])
 	}
 	return s
 }
 
-// An outcome counts what happened to records.
-type outcome struct {
+// An Outcome counts what happened to records.
+type Outcome struct {
 	requests, bytes int64 // those that could not be read too
 	uncounted       [reasons]int64
 }
 
 // Requests is the number of requests, including those that could not be read.
-func (o outcome) Requests() int64 { return o.requests }
+func (o Outcome) Requests() int64 { return o.requests }
 
 // ByReason returns the requests that could not be read, and the others that gave no hit, by the words of their reasons.
-func (o outcome) ByReason() (unread, uncounted map[string]int64) {
+func (o Outcome) ByReason() (unread, uncounted map[string]int64) {
 	unread, uncounted = map[string]int64{}, map[string]int64{}
-	for why := counted + 1; why < reasons; why++ {
+	for why := Counted + 1; why < reasons; why++ {
 		switch n := o.uncounted[why]; {
 		case n == 0:
 		case why.unreadable():
@@ -105,7 +105,7 @@ func (o outcome) ByReason() (unread, uncounted map[string]int64) {
 }
 
 // since is the difference to an earlier outcome.
-func (o outcome) since(before outcome) outcome {
+func (o Outcome) since(before Outcome) Outcome {
 	o.requests -= before.requests
 	o.bytes -= before.bytes
 	for r := range o.uncounted {
@@ -116,8 +116,8 @@ func (o outcome) since(before outcome) outcome {
 
 // A tally is the counts of a stream.
 type tally struct {
-	outcome          // of all that was ever added
-	flushed  outcome // the part that the metrics have
+	Outcome          // of all that was ever added
+	flushed  Outcome // the part that the metrics have
 	hits     []int64 // by rule, those that the metrics do not have yet
 	counters []prometheus.Counter
 }
@@ -133,11 +133,11 @@ func (t *tally) rules(m *sourceMetrics, names []string) {
 // flush adds the new counts to the metrics.
 func (t *tally) flush(m *sourceMetrics) {
 	unflushed := t.since(t.flushed)
-	t.flushed = t.outcome
+	t.flushed = t.Outcome
 	m.totals.requests.Add(unflushed.requests)
 	move(&unflushed.requests, m.requests)
 	move(&unflushed.bytes, m.bytes)
-	for r := counted + 1; r < reasons; r++ {
+	for r := Counted + 1; r < reasons; r++ {
 		m.totals.uncounted[r].Add(unflushed.uncounted[r])
 		move(&unflushed.uncounted[r], m.uncounted[r])
 	}

@@ -1,4 +1,4 @@
-package collector
+package pipeline
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"weir/pkg/request"
 )
 
-// An intake is the state that the streams of one source share.
-type intake struct {
-	pipeline *pipeline
+// An Intake is the state that the streams of one source share.
+type Intake struct {
+	pipeline *Pipeline
 	config   IntakeConfig
 	logger   *slog.Logger
 	metrics  *sourceMetrics
@@ -40,7 +40,7 @@ type lastError struct {
 	at   time.Time
 }
 
-// An intakeConfig describes how the records of a source are read.
+// An IntakeConfig describes how the records of a source are read.
 type IntakeConfig struct {
 	Name     string // label of metrics; no two sources have the same
 	Envelope string // see request.NewDecoder; "auto" finds out from the first records
@@ -52,10 +52,10 @@ type IntakeConfig struct {
 	Late time.Duration // how far the source may be ahead of the others; 0 is that of the pipeline
 }
 
-// newIntake makes the intake of a source.
-func (p *pipeline) newIntake(config IntakeConfig) (*intake, error) {
+// NewIntake makes the intake of a source.
+func (p *Pipeline) NewIntake(config IntakeConfig) (*Intake, error) {
 	logger := p.config.Logger.With("source", config.Name)
-	in := &intake{
+	in := &Intake{
 		pipeline: p, config: config, logger: logger, metrics: p.metrics.of(config.Name), faults: telemetry.NewFaults(logger),
 		ahead: p.config.Ahead.Milliseconds(),
 	}
@@ -72,74 +72,77 @@ func (p *pipeline) newIntake(config IntakeConfig) (*intake, error) {
 	return in, nil
 }
 
-// name is the name of the source.
-func (in *intake) name() string { return in.config.Name }
+// Name is the name of the source.
+func (in *Intake) Name() string { return in.config.Name }
 
-// now is the time of the collector's clock.
-func (in *intake) now() time.Time { return in.pipeline.now() }
+// Logger is the logger of the source.
+func (in *Intake) Logger() *slog.Logger { return in.logger }
 
-// rules returns the fingerprint of the present rules, and whether those with another fingerprint are known.
-func (in *intake) rules(other string) (ours string, known bool) {
-	return in.pipeline.fingerprint(), in.pipeline.rulingOf(other) != nil
+// Now is the time of the collector's clock.
+func (in *Intake) Now() time.Time { return in.pipeline.Now() }
+
+// Rules returns the fingerprint of the present rules, and whether those with another fingerprint are known.
+func (in *Intake) Rules(other string) (ours string, known bool) {
+	return in.pipeline.Fingerprint(), in.pipeline.rulingOf(other) != nil
 }
 
-// tooOld reports whether a cut that was begun at a time is too old to be sent again.
-func (in *intake) tooOld(clock int64) (age time.Duration, is bool) { return in.pipeline.tooOld(clock) }
+// TooOld reports whether a cut that was begun at a time is too old to be sent again.
+func (in *Intake) TooOld(clock int64) (age time.Duration, is bool) { return in.pipeline.TooOld(clock) }
 
-// join makes the others wait for a log that has something to read, until that has got as far.
-func (in *intake) join(log string) *pace.Member { return in.pipeline.config.Pace.Join(log, in.late()) }
+// Join makes the others wait for a log that has something to read, until that has got as far.
+func (in *Intake) Join(log string) *pace.Member { return in.pipeline.config.Pace.Join(log, in.late()) }
 
-// share is join for a log that other processes read, too.
-func (in *intake) share(log string) *pace.Member {
+// Share is Join for a log that other processes read, too.
+func (in *Intake) Share(log string) *pace.Member {
 	return in.pipeline.config.Pace.Share(log, in.late())
 }
 
-// doubts returns a channel that is closed when a log waits for the confirmation that shared ones have nothing to read.
-func (in *intake) doubts() <-chan struct{} { return in.pipeline.config.Pace.Doubts() }
+// Doubts returns a channel that is closed when a log waits for the confirmation that shared ones have nothing to read.
+func (in *Intake) Doubts() <-chan struct{} { return in.pipeline.config.Pace.Doubts() }
 
 // late is the lateness of the source.
-func (in *intake) late() time.Duration {
+func (in *Intake) late() time.Duration {
 	if in.config.Late > 0 {
 		return in.config.Late
 	}
 	return in.pipeline.config.Late
 }
 
-// trouble keeps an error for the status, and logs it at most once a minute.
-func (in *intake) trouble(operation string, err error) {
-	in.fault(err)
+// Trouble keeps an error for the status, and logs it at most once a minute.
+func (in *Intake) Trouble(operation string, err error) {
+	in.Fault(err)
 	in.faults.Note(operation, err)
 }
 
-// fault keeps an error that was logged already for the status; nil clears it.
-func (in *intake) fault(err error) {
+// Fault keeps an error that was logged already for the status; nil clears it.
+func (in *Intake) Fault(err error) {
 	if err == nil {
 		in.lastError.Store(nil)
 		return
 	}
-	in.lastError.Store(&lastError{err.Error(), in.now()})
+	in.lastError.Store(&lastError{err.Error(), in.Now()})
 }
 
-// mended clears the error of the status.
-func (in *intake) mended(operation string) {
+// Mended clears the error of the status.
+func (in *Intake) Mended(operation string) {
 	if in.lastError.Swap(nil) != nil {
 		in.faults.Over(operation)
 	}
 }
 
-// registry is where metrics of the source are registered; nil is nowhere.
-func (in *intake) registry() prometheus.Registerer { return in.pipeline.config.Metrics }
+// Registry is where metrics of the source are registered; nil is nowhere.
+func (in *Intake) Registry() prometheus.Registerer { return in.pipeline.config.Metrics }
 
-// uncounted counts requests that no stream has.
-func (in *intake) uncounted(why reason, n int64) { in.metrics.uncounted[why].Add(float64(n)) }
+// Uncounted counts requests that no stream has.
+func (in *Intake) Uncounted(why Reason, n int64) { in.metrics.uncounted[why].Add(float64(n)) }
 
-// setLagBytes sets the gauge of the bytes of files that wait to be read.
-func (in *intake) setLagBytes(n int64) {
+// SetLagBytes sets the gauge of the bytes of files that wait to be read.
+func (in *Intake) SetLagBytes(n int64) {
 	in.pipeline.metrics.lagBytes.WithLabelValues(in.config.Name).Set(float64(n))
 }
 
-// setLagRecords sets the gauge of the records of topics that wait to be read, or removes it while that is not known.
-func (in *intake) setLagRecords(n int64, known bool) {
+// SetLagRecords sets the gauge of the records of topics that wait to be read, or removes it while that is not known.
+func (in *Intake) SetLagRecords(n int64, known bool) {
 	if !known {
 		in.pipeline.metrics.lagCount.DeleteLabelValues(in.config.Name)
 		return
@@ -147,8 +150,8 @@ func (in *intake) setLagRecords(n int64, known bool) {
 	in.pipeline.metrics.lagCount.WithLabelValues(in.config.Name).Set(float64(n))
 }
 
-// status is the status of the source, without its gauge.
-func (in *intake) status(kind string) SourceStatus {
+// Status is the status of the source. It sets no gauge.
+func (in *Intake) Status(kind string) SourceStatus {
 	status := SourceStatus{Name: in.config.Name, Kind: kind, Logs: in.streams.status(), CaughtUp: true}
 	if choice := in.choice.Load(); choice != nil {
 		status.Format = choice.String()
@@ -204,17 +207,17 @@ func (all *streams) status() []LogStatus {
 	return shown
 }
 
-// A source brings the records of its logs, each to a stream of its own.
+// A Source brings the records of its logs, each to a stream of its own.
 //
-// announce is called before any source runs: a source that has yet to find its logs makes the others wait until it has,
-// because its requests may be older. run reads until the context is done and the streams are drained, and then returns nil. It returns an error only for
+// Announce is called before any source runs: a source that has yet to find its logs makes the others wait until it has,
+// because its requests may be older. Run reads until the context is done and the streams are drained, and then returns nil. It returns an error only for
 // a problem that a retry cannot solve. It reports a temporary problem (a file that may not be read, an unreachable
-// broker) through intake.trouble, which keeps it for the status and logs it at most once a minute, and tries again.
-// status may be called at any time, also before run.
-type source interface {
-	announce()
-	run(ctx context.Context) error
-	status() SourceStatus
+// broker) through Intake.Trouble, which keeps it for the status and logs it at most once a minute, and tries again.
+// Status may be called at any time, also before run.
+type Source interface {
+	Announce()
+	Run(ctx context.Context) error
+	Status() SourceStatus
 }
 
 // stoppedParts are the parts of a source that have panicked and have not started again, with a description of each.
@@ -249,7 +252,7 @@ func (s *stoppedParts) first() string {
 }
 
 // unknown reports whether the form of the records has to be found out.
-func (in *intake) unknown() bool { return in.config.Envelope == "auto" || in.config.Format == "auto" }
+func (in *Intake) unknown() bool { return in.config.Envelope == "auto" || in.config.Format == "auto" }
 
 // warnings note which warnings a source has logged: each only once.
 type warnings struct{ one, private, unread, clock, lacking atomic.Bool }
