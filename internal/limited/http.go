@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -65,6 +66,7 @@ func Answer(w http.ResponseWriter) http.ResponseWriter {
 type answer struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	rest    atomic.Bool // a deadline for the rest of the body was set
 }
 
 // WriteHeader begins the answer.
@@ -73,7 +75,7 @@ func (a *answer) WriteHeader(status int) {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
 		a.Header().Set("Connection", "close")
 	}
-	if status >= http.StatusBadRequest {
+	if status >= http.StatusBadRequest && !a.rest.Load() {
 		_ = a.control.SetReadDeadline(time.Now().Add(RestPatience)) // the writer of a test has no deadline
 	}
 	a.ResponseWriter.WriteHeader(status)
@@ -92,6 +94,12 @@ func (a *answer) Write(b []byte) (written int, err error) {
 		b = b[len(piece):]
 	}
 	return written, nil
+}
+
+// SetReadDeadline is for http.ResponseController, from any goroutine. An error does not put this deadline off.
+func (a *answer) SetReadDeadline(at time.Time) error {
+	a.rest.Store(true)
+	return a.control.SetReadDeadline(at)
 }
 
 // Unwrap is for http.ResponseController.
