@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"weir/internal/regular"
 )
 
 // SASL is our login. The password's file is read for each new connection; a line end after the password is ignored.
@@ -23,7 +24,7 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	if s.User == "" {
 		return nil, errors.New("sasl.user: no user is named")
 	}
-	file, err := os.ReadFile(s.PasswordFile)
+	file, err := regular.ReadFile(s.PasswordFile)
 	if err != nil {
 		return nil, fmt.Errorf("sasl.password_file: %w", err)
 	}

@@ -4,7 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"os"
+
+	"weir/internal/regular"
 )
 
 // TLS configures the security of connections. The files are PEM and are read for each new connection.
@@ -16,7 +17,7 @@ type TLS struct {
 func (t *TLS) config() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
-		file, err := os.ReadFile(t.CA)
+		file, err := regular.ReadFile(t.CA)
 		if err != nil {
 			return nil, fmt.Errorf("tls.ca: %w", err)
 		}
@@ -29,7 +30,7 @@ func (t *TLS) config() (*tls.Config, error) {
 	if t.Cert == "" && t.Key == "" {
 		return config, nil
 	}
-	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	pair, err := regular.ReadKeyPair(t.Cert, t.Key)
 	if err != nil {
 		return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
 	}

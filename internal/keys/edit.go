@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"weir/internal/regular"
 )
 
 // ErrName refuses a name for Add that is taken, and a name for Remove that does not exist.
@@ -59,7 +60,7 @@ func change(path string, edit func(text string, have []Key) (string, error)) err
 		return err
 	}
 	defer unlock()
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the API keys: %w", err)
 	}

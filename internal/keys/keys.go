@@ -21,10 +21,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"sync"
 	"sync/atomic"
 
+	"weir/internal/regular"
 	"weir/internal/yamlfile"
 )
 
@@ -74,7 +74,7 @@ func Open(path string) (*File, error) {
 func (f *File) Reread() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	data, err := os.ReadFile(f.path)
+	data, err := regular.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) && f.keys.Load() != nil {
 		changed = len(f.All()) > 0
 		f.keys.Store(&[]Key{})

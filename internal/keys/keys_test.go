@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -163,5 +164,16 @@ func TestADeletedFileHasNoKeys(t *testing.T) {
 	}
 	if _, ok := f.Find("a"); !ok {
 		t.Error("a key that was written again is not known")
+	}
+}
+
+// A named pipe in place of the file is an error: to read it could take for ever, and the keys would never change again.
+func TestAPipeIsNoFileOfKeys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Error(err)
 	}
 }

@@ -1,16 +1,25 @@
-// Package regular reads regular files, and refuses the others: reading a pipe or a device may never end.
+// Package regular reads regular files of a bounded size, and refuses the others: reading a pipe or a device may never
+// end.
 package regular
 
 import (
+	"crypto/tls"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
 )
 
-var errNotRegular = errors.New("it is no regular file; write the path of one")
+// maxBytes is more than any file of rules, settings, keys or certificates has.
+const maxBytes = 64 << 20
 
-// ReadFile reads a regular file. Of a named pipe or a device it returns an error, because reading one may never end: the
+var (
+	errNotRegular = errors.New("it is no regular file; write the path of one")
+	errLarge      = errors.New("it has more than 64 MiB; write the path of a smaller file")
+)
+
+// ReadFile reads a regular file of at most 64 MiB. Of a named pipe or a device it returns an error, because reading one may never end: the
 // process would not read its other files again either. The pipes of a shell (/dev/fd/63) and /dev/stdin are read.
 func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
@@ -25,5 +34,31 @@ func ReadFile(path string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: errNotRegular}
 	}
 
-	return os.ReadFile(path)
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info.Size() > maxBytes {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errLarge}
+	}
+
+	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1)) // a file may grow, and a pipe has no size
+	if err == nil && len(data) > maxBytes {
+		err = &fs.PathError{Op: "read", Path: path, Err: errLarge}
+	}
+	return data, err
+}
+
+// ReadKeyPair reads a certificate and its key, as tls.LoadX509KeyPair does.
+func ReadKeyPair(cert, key string) (tls.Certificate, error) {
+	certPEM, err := ReadFile(cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	keyPEM, err := ReadFile(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certPEM, keyPEM)
 }

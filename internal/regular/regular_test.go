@@ -1,6 +1,7 @@
 package regular_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,20 @@ func TestReadFileReadsNoPipesAndDevices(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+	large, err := os.Create(filepath.Join(folder, "large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(large.Truncate(64<<20+1), large.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := regular.ReadFile(large.Name()); err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
+		t.Error(err)
+	}
+	if _, err := regular.ReadKeyPair(file, pipe); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Error(err)
+	}
+
 	if data, err := regular.ReadFile(file); err != nil || string(data) != "rules: []" {
 		t.Errorf("%q, %v", data, err)
 	}

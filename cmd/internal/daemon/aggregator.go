@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
+	"weir/internal/regular"
 	"weir/internal/store"
 	"weir/internal/store/disk"
 	"weir/internal/store/redis"
@@ -170,7 +170,7 @@ func passwordIn(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := regular.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("reading the password: %w", err)
 	}

@@ -5,9 +5,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
-	"os"
 
 	"weir/cmd/internal/config"
+	"weir/internal/regular"
 	"weir/pkg/blocklist/follow"
 )
 
@@ -30,7 +30,7 @@ func upstreamOf(c *config.Enforcer) (follow.Upstream, error) {
 func clientTLS(t *config.ClientTLS) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
-		roots, err := os.ReadFile(t.CA)
+		roots, err := regular.ReadFile(t.CA)
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func clientTLS(t *config.ClientTLS) (*tls.Config, error) {
 	// Read for each handshake, so that a renewed certificate needs no restart. It is tried once now, to report an error
 	// at the start.
 	load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		pair, err := regular.ReadKeyPair(t.Cert, t.Key)
 		return &pair, err
 	}
 

@@ -167,7 +167,7 @@ func (p *Process) serverTLS(t config.ServerTLS) (*tls.Config, error) {
 }
 
 func loadServerTLS(t config.ServerTLS) (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	pair, err := regular.ReadKeyPair(t.Cert, t.Key)
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate: %w", err)
 	}
@@ -178,7 +178,7 @@ func loadServerTLS(t config.ServerTLS) (*tls.Config, error) {
 	}
 
 	c.SessionTicketsDisabled = true // a ticket would let a client in again after its root was removed
-	roots, err := os.ReadFile(t.Clients)
+	roots, err := regular.ReadFile(t.Clients)
 	if err != nil {
 		return nil, fmt.Errorf("reading the roots of clients' certificates: %w", err)
 	}

@@ -15,12 +15,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"weir/cmd/internal/exit"
 	"weir/internal/origin"
+	"weir/internal/regular"
 )
 
 const (
@@ -77,7 +77,7 @@ func (f *clientFile) tls() (*tls.Config, error) {
 		return secure, nil
 	}
 
-	own, err := tls.LoadX509KeyPair(f.Cert, f.CertKey)
+	own, err := regular.ReadKeyPair(f.Cert, f.CertKey)
 	if err != nil {
 		return nil, exit.Wrongf("reading cert and cert_key of %s: %w", f.path, err)
 	}
@@ -91,7 +91,7 @@ func rootsWith(ca string) (*x509.CertPool, error) {
 	if ca == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(ca)
+	text, err := regular.ReadFile(ca)
 	if err != nil {
 		return nil, exit.Wrongf("reading ca: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"weir/cmd/internal/exit"
 	"weir/internal/origin"
+	"weir/internal/regular"
 )
 
 // PartClient returns a client for the parts, with the roots and the certificate of the user's file.
@@ -81,7 +82,7 @@ func Key(file string) (string, error) {
 
 // ReadKey reads an API key from a file of one line.
 func ReadKey(file string) (string, error) {
-	key, err := os.ReadFile(file)
+	key, err := regular.ReadFile(file)
 	if err != nil {
 		return "", err
 	}

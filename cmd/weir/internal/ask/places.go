@@ -13,6 +13,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/live"
+	"weir/internal/regular"
 	"weir/internal/yamlfile"
 )
 
@@ -62,7 +63,7 @@ func readClientFile() (*clientFile, error) {
 	}
 
 	file.path = filepath.Join(home, ".config", "weir", "client.yaml")
-	data, err := os.ReadFile(file.path)
+	data, err := regular.ReadFile(file.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return file, nil
 	}
