@@ -84,3 +84,28 @@ func TestTraefikLogsEachRequestOnce(t *testing.T) {
 		t.Errorf("counted %v, want %v", counted, want)
 	}
 }
+
+// A client that is blocked does not get past with large headers, however they reach the check.
+func TestTraefikWithLargeHeaders(t *testing.T) {
+	s := newSite(t)
+	url, _ := s.traefik()
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, blockedClient)
+	wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url) })
+	for _, size := range []int{50 << 10, 100 << 10, 1000 << 10} {
+		for name, got := range map[string]answer{
+			"agent":  ask(t, blockedClient, url, "User-Agent", strings.Repeat("c", size)),
+			"cookie": ask(t, blockedClient, url, "Cookie", strings.Repeat("c", size)),
+			"path":   ask(t, blockedClient, url+"/"+strings.Repeat("c", size)),
+		} {
+			// The enforcer reads no check of this size. The cookie is no part of it.
+			want := http.StatusTooManyRequests
+			if size > 72<<10 && name != "cookie" {
+				want = http.StatusInternalServerError
+			}
+			if got.status != want {
+				t.Errorf("%s of %d bytes: %d, want %d", name, size, got.status, want)
+			}
+		}
+	}
+}
