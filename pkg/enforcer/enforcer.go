@@ -251,7 +251,7 @@ func (e *Enforcer) Status() Status {
 	}
 	if state.AsOf > 0 {
 		at := time.UnixMilli(state.AsOf).UTC()
-		s.AsOf, s.Age = &at, now.Sub(at).Round(time.Second).String()
+		s.AsOf, s.Age = &at, max(0, now.Sub(at)).Round(time.Second).String() // a clock may have gone back since
 	}
 
 	s.CaughtUp = s.Whole && s.Waiting == 0

@@ -405,3 +405,14 @@ func TestADeltaIsKeptWhileNothingChanges(t *testing.T) {
 		t.Errorf("%d answers to three lists", len(seen))
 	}
 }
+
+// After the clock went back the list is as old as nothing, and not younger.
+func TestTheAgeOfAListIsNeverNegative(t *testing.T) {
+	set := blocklist.NewSet(blocklist.Limits{})
+	r := open(t, set, nil)
+	now := time.Now().UnixMilli()
+	set.Fill().Swap(blocklist.State{Version: blocklist.Version{List: blocklist.ListID{Name: "a"}}, Whole: true, AsOf: now + 3600_000}, now)
+	if s := r.Status(); s.Age != "0s" {
+		t.Errorf("its age is %s", s.Age)
+	}
+}

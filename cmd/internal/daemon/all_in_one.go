@@ -236,8 +236,12 @@ func (w *allInOne) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Reload reloads every part.
+// Reload reloads every part. The files that the parts read are read before that, so a faulty one leaves all parts as they
+// are.
 func (w *allInOne) Reload(c *config.Config) error {
+	if err := readable(c); err != nil {
+		return err
+	}
 	var errs []error
 	for _, part := range w.parts {
 		errs = append(errs, part.Reload(c))

@@ -211,6 +211,17 @@ func (r *RunningCollector) Reload(c *config.Config) error {
 	return nil
 }
 
+// readable returns the error of a file of prefixes that a reload reads.
+func readable(c *config.Config) error {
+	_, err := prefixes(&c.Client.TrustedProxies)
+	errs := []error{err}
+	for i := range c.Collector.Sources {
+		_, err := prefixes(&c.Collector.Sources[i].From)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // Close closes the collector, its producer and its clients.
 func (r *RunningCollector) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)

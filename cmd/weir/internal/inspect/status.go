@@ -198,6 +198,10 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 		}
 	}
 
+	// Everything runs in the process of the embedded broker. What answers without it belongs elsewhere.
+	if report.idle != "" && report.reached() > 0 {
+		report.Faults = append(report.Faults, fmt.Sprintf("no process runs the broker in %s, but %s: it is of another configuration; ask with that one, or stop it", report.idle, report.answered()))
+	}
 	report.NothingRuns = len(report.Faults) == 0 && !runs && report.reached() == 0 && !report.hasMembers()
 	report.unasked = report.others(w.settings.AggregatorGroup())
 	report.starting = runs && report.reached() < len(report.Parts)
@@ -222,6 +226,16 @@ func (w *watched) askKafka(ctx context.Context, report *status) error {
 	groups, err := askGroups(ctx, w.broker.Client, w.settings)
 	report.Groups = append(report.Groups, groups...)
 	return err
+}
+
+// answered names the first part that was reached.
+func (s *status) answered() string {
+	for _, part := range s.Parts {
+		if part.Reached {
+			return fmt.Sprintf("the %s at %s answers", part.Part, part.Address)
+		}
+	}
+	return "no part answers"
 }
 
 // hasMembers reports whether any group has a member, or may have one.

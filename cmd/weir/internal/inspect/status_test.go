@@ -228,3 +228,22 @@ func TestHowLongALookAtKafkaMayTake(t *testing.T) {
 		}
 	}
 }
+
+// Where no process runs the embedded broker, a part that answers is another installation's: nothing has caught up.
+func TestAPartOfAnotherInstallationHasNotCaughtUp(t *testing.T) {
+	folder := running.Folder(t)
+	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	part := running.NewPart(t, `{"rules": "f00d", "caught_up": true}`)
+	settings := settingsOf(t, fmt.Sprintf("data: %s\ncollector: {listen: \"\"}\naggregator: {listen: \"\"}\nenforcer: {admin: %q}", folder, part.Address()))
+	report, err := lookedAt(t, settings).until(running.Within(t, time.Minute), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.outcome(0, ""); err == nil || report.CaughtUp || !strings.Contains(err.Error(), "another configuration") {
+		t.Errorf("%v, %+v", err, report)
+	}
+}
