@@ -37,6 +37,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/keys"
+	"weir/internal/limited"
 	"weir/internal/origin"
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
@@ -96,8 +97,8 @@ type Enforcer struct {
 	giving   sync.Mutex // held while an order goes to the outbox and into the list
 	commands *commands
 	pages    origin.Pages
-	finding  chan struct{} // places for searches of the list
-	listing  chan struct{} // places for answers with the complete list
+	finding  *limited.Places // places for searches of the list
+	listing  *limited.Places // places for answers with the complete list
 	turns    turns
 	refusals refusals
 	delta    delta
@@ -118,7 +119,7 @@ func Open(c Config) (*Enforcer, error) {
 	e := &Enforcer{
 		config: c, plain: anyEdge(c.Refusal), metrics: newMetrics(c.Metrics, c.Set),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
-		patience: usualPatience, pages: c.pages(), finding: make(chan struct{}, maxFinding), listing: make(chan struct{}, maxListing), turns: newTurns(),
+		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), listing: limited.NewPlaces(maxListing), turns: newTurns(),
 	}
 
 	e.Rule(c.Ruling)

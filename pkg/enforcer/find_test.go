@@ -62,9 +62,7 @@ func TestFindIsPaged(t *testing.T) {
 // However many searches there are, only a few run at the same time.
 func TestFindingIsBounded(t *testing.T) {
 	r := start(t, list(t), func(c *Config) { c.Keys = nil })
-	for range maxFinding {
-		r.finding <- struct{}{}
-	}
+	leave := takeAll(t, r.finding)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := httptest.NewRecorder()
@@ -72,7 +70,7 @@ func TestFindingIsBounded(t *testing.T) {
 	if r.ServeHTTP(w, request); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d, %v", w.Code, w.Header())
 	}
-	<-r.finding
+	leave()
 	if got := r.get("/v1/find?key=203.0.113.7"); got.status != 200 {
 		t.Errorf("%d %s", got.status, got.body)
 	}

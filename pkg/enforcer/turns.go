@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"context"
 	"net/http"
 	"runtime"
 	"time"
@@ -43,25 +44,15 @@ const maxListing = 64
 const waitForPlace = 5 * time.Second
 
 // place waits for one of a few places.
-func place(r *http.Request, places chan struct{}, what string) (leave func(), err error) {
-	leave = func() { <-places }
-	select {
-	case places <- struct{}{}:
-		return leave, nil
-	default:
-	}
-
+func place(r *http.Request, places *limited.Places, what string) (leave func(), err error) {
 	// Clients that come together are not refused at once: most answers take less than this.
-	timer := time.NewTimer(waitForPlace)
-	defer timer.Stop()
-	select {
-	case places <- struct{}{}:
-		return leave, nil
-	case <-timer.C:
-	case <-r.Context().Done():
+	ctx, cancel := context.WithTimeout(r.Context(), waitForPlace)
+	defer cancel()
+	leave, ok := places.Take(ctx, r)
+	if !ok {
+		return nil, problemf(http.StatusServiceUnavailable, "%d others %s just now, or half as many of your address: ask again", places.All(), what)
 	}
-
-	return nil, problemf(http.StatusServiceUnavailable, "%d others %s just now: ask again", cap(places), what)
+	return leave, nil
 }
 
 // The deadline of an answer that has a place: a fixed time, plus the time for its length at the slowest rate, in bytes

@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/limited"
 	"weir/pkg/blocklist"
 )
 
 // Answers with the worst entries are kept in memory, so only a few are made at a time.
 func TestTopIsBounded(t *testing.T) {
 	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Keys = nil })
-	for range maxFinding {
-		r.finding <- struct{}{}
-	}
+	leave := takeAll(t, r.finding)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	ask := func(query string) int {
@@ -32,18 +31,30 @@ func TestTopIsBounded(t *testing.T) {
 	if got := ask(""); got != http.StatusOK {
 		t.Errorf("the list: %d", got)
 	}
-	for range maxListing {
-		r.listing <- struct{}{}
-	}
+	takeAll(t, r.listing)
 	for query, want := range map[string]int{"": http.StatusServiceUnavailable, "?after=other-1.5": http.StatusServiceUnavailable, "?after=" + r.config.Set.Version().String(): http.StatusOK} {
 		if got := ask(query); got != want {
 			t.Errorf("%q, while %d lists are answered: %d, want %d", query, maxListing, got, want)
 		}
 	}
-	<-r.finding
+	leave()
 	if got := ask("?top=100000"); got != http.StatusOK {
 		t.Errorf("with a place: %d", got)
 	}
+}
+
+// takeAll takes all places that are left, and returns the function that leaves one of them.
+func takeAll(t *testing.T, places *limited.Places) (leave func()) {
+	t.Helper()
+	local := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	local.RemoteAddr = "127.0.0.1:1234"
+	for places.Taken() < places.All() {
+		var ok bool
+		if leave, ok = places.TryTake(local); !ok {
+			t.Fatal("no place")
+		}
+	}
+	return leave
 }
 
 // A stream that begins with the complete list needs a place like other lists, and gives it back.
@@ -61,12 +72,10 @@ func TestStreamsThatBeginWithTheListAreBounded(t *testing.T) {
 	if got := watch(); !strings.Contains(got, "event: reset") || !strings.Contains(got, "203.0.113.7") || !strings.Contains(got, "event: whole") {
 		t.Errorf("with places: %q", got)
 	}
-	if len(r.listing) != 0 || len(r.turns) != 0 {
-		t.Errorf("%d places and %d turns are kept", len(r.listing), len(r.turns))
+	if r.listing.Taken() != 0 || len(r.turns) != 0 {
+		t.Errorf("%d places and %d turns are kept", r.listing.Taken(), len(r.turns))
 	}
-	for range maxListing {
-		r.listing <- struct{}{}
-	}
+	takeAll(t, r.listing)
 	if got := watch(); strings.Contains(got, "203.0.113.7") {
 		t.Errorf("without a place: %q", got)
 	}

@@ -311,7 +311,9 @@ func (b *broken) Write(p []byte) (int, error) {
 func TestAnswersAreBounded(t *testing.T) {
 	s := newSite(t)
 	for range maxWriting {
-		s.writing <- struct{}{}
+		local := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		local.RemoteAddr = "127.0.0.1:1234"
+		s.writing.TryTake(local)
 	}
 	if w := s.ask("GET", "/v1/decisions/stream", ""); w.Code != 503 || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("%d %v", w.Code, w.Header())

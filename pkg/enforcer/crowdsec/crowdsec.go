@@ -43,6 +43,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/limited"
 	"weir/internal/telemetry"
 	"weir/pkg/enforcer/outright"
 	"weir/pkg/rule"
@@ -67,7 +68,7 @@ type API struct {
 	Config
 	masks, single *table
 	refused       *refusedAddresses
-	writing       chan struct{} // a place for each answer that is being written
+	writing       *limited.Places // a place for each answer that is being written
 	metrics       *metrics
 	faults        *telemetry.Faults
 	warned        sync.Map // the warnings that were logged once; at most twice as many as there are keys
@@ -82,7 +83,7 @@ func Open(c Config) *API {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	a := &API{Config: c, refused: newRefusedAddresses(), writing: make(chan struct{}, maxWriting), faults: telemetry.NewFaults(c.Logger)}
+	a := &API{Config: c, refused: newRefusedAddresses(), writing: limited.NewPlaces(maxWriting), faults: telemetry.NewFaults(c.Logger)}
 	a.masks, a.single = newTable(unchanged, always), newTable(a.refused.spread, a.refused.added.Load)
 	a.metrics = newMetrics(c.Metrics, a)
 	for path, t := range a.files() {

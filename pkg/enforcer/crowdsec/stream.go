@@ -24,7 +24,7 @@ func (a *API) decisions(w http.ResponseWriter, r *http.Request, key string) {
 		return
 	}
 
-	release, ok := a.ready(w)
+	release, ok := a.ready(w, r)
 	if !ok {
 		return
 	}
@@ -63,7 +63,7 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 	if !query.Has("scopes") && !query.Has("scope") {
 		f.scopes = scopesOf(defaultScopes)
 	}
-	release, ok := a.ready(w)
+	release, ok := a.ready(w, r)
 	if !ok {
 		return
 	}
@@ -136,18 +136,15 @@ func (a answer) write(out *output, nowMilli int64) {
 }
 
 // ready reserves a place for an answer, if there is a complete list and a free place.
-func (a *API) ready(w http.ResponseWriter) (release func(), ok bool) {
+func (a *API) ready(w http.ResponseWriter, r *http.Request) (release func(), ok bool) {
 	if !a.List.Whole() {
 		busy(w, "there is no complete list yet")
 		return nil, false
 	}
-	select {
-	case a.writing <- struct{}{}:
-		return func() { <-a.writing }, true
-	default:
+	if release, ok = a.writing.TryTake(r); !ok {
 		busy(w, "too many lists are being written")
-		return nil, false
 	}
+	return release, ok
 }
 
 func busy(w http.ResponseWriter, message string) {
