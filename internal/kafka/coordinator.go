@@ -125,7 +125,7 @@ func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struc
 	var beating *heart
 	defer func() {
 		if beating != nil {
-			beating.stop()
+			beating.transport.CloseIdleConnections()
 		}
 	}()
 
@@ -138,7 +138,8 @@ func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struc
 
 		// Most owners return within one interval, so the connection is made only when it is needed.
 		if beating == nil {
-			beating = m.newHeart(generation)
+			transport := m.client.newTransport()
+			beating = &heart{member: m, generation: generation, transport: transport, kafka: &kafkago.Client{Timeout: requestTimeout, Transport: transport}}
 		}
 		if err := beating.beat(); err != nil {
 			m.client.errorLog.note("group", fmt.Errorf("keeping our place in group %s: %w", m.group.Name, err))
@@ -154,13 +155,6 @@ type heart struct {
 	transport  *kafkago.Transport
 	kafka      *kafkago.Client
 }
-
-func (m *member) newHeart(generation *kafkago.Generation) *heart {
-	transport := m.client.newTransport()
-	return &heart{member: m, generation: generation, transport: transport, kafka: &kafkago.Client{Timeout: requestTimeout, Transport: transport}}
-}
-
-func (h *heart) stop() { h.transport.CloseIdleConnections() }
 
 func (h *heart) beat() error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)

@@ -115,13 +115,6 @@ func (d *dialer) remember(conn net.Conn, address string) (net.Conn, error) {
 	return c, nil
 }
 
-func (d *dialer) forget(c *connection) {
-	d.mu.Lock()
-	delete(d.open, c)
-	d.mu.Unlock()
-	d.none.Done()
-}
-
 // close closes every connection and waits until kafka-go has let go of them.
 func (d *dialer) close() {
 	d.mu.Lock()
@@ -144,7 +137,12 @@ type connection struct {
 }
 
 func (c *connection) Close() error {
-	c.once.Do(func() { c.dialer.forget(c) })
+	c.once.Do(func() {
+		c.dialer.mu.Lock()
+		delete(c.dialer.open, c)
+		c.dialer.mu.Unlock()
+		c.dialer.none.Done()
+	})
 	return c.Conn.Close()
 }
 

@@ -169,11 +169,8 @@ func (p *Producer) Close(ctx context.Context) error {
 	}
 
 	p.abandon()
-	return p.returned()
-}
 
-// returned answers the messages that are left with ErrClosed, and returns an error with their number.
-func (p *Producer) returned() error {
+	// Answer the messages that are left with ErrClosed, and return an error with their number.
 	count := 0
 	for partition, queue := range p.queues {
 		for i := range queue {

@@ -62,7 +62,20 @@ func (c *Client) ensure(ctx context.Context, topic Topic) error {
 		return err
 	}
 
-	return c.answers(ctx, topic.Name)
+	// Wait until every partition reports its extent. A partition that was just created, or whose broker has just
+	// started, does not for a moment.
+	var t trouble
+	for {
+		_, err := c.Offsets(ctx, topic.Name)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		pause := t.another(time.Now())
+		if time.Since(t.since) > requestTimeout {
+			c.errorLog.note("topics", err)
+		}
+		sleep.For(ctx, pause)
+	}
 }
 
 func otherPartitions(topic string, found, want int) error {
@@ -116,23 +129,6 @@ func (c *Client) appeared(ctx context.Context, name string) (kafkago.Topic, erro
 			return topic, err
 		}
 		sleep.For(ctx, firstPause)
-	}
-}
-
-// answers waits until every partition reports its extent. A partition that was just created, or whose broker has just
-// started, does not for a moment.
-func (c *Client) answers(ctx context.Context, name string) error {
-	var t trouble
-	for {
-		_, err := c.Offsets(ctx, name)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		pause := t.another(time.Now())
-		if time.Since(t.since) > requestTimeout {
-			c.errorLog.note("topics", err)
-		}
-		sleep.For(ctx, pause)
 	}
 }
 

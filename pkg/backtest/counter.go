@@ -44,8 +44,18 @@ func (c *counter) add(h *hit, key []byte, input int) error {
 
 	number, newest, isNew := c.table.find(h.hash, int(h.rule), key, newest)
 	if isNew {
-		if err := c.open(number, int(h.rule)); err != nil {
-			return err
+		// Create the accounts of a new key.
+		rule := int(h.rule)
+		const maxKeys = 1 << 32
+		if int64(number) >= maxKeys {
+			return fmt.Errorf("there are more than %d keys", int64(maxKeys))
+		}
+		for _, v := range c.variants {
+			if number/accountsOfPage == len(v.pages) {
+				v.pages = append(v.pages, new([accountsOfPage]account))
+			}
+			v.account(number).rule = uint16(rule)
+			v.rules[rule].keys++
 		}
 	}
 
@@ -93,18 +103,6 @@ func (c *counter) put(rec record) {
 		c.countDue()
 		c.buffer.add(rec)
 	}
-}
-
-// open creates the accounts of a new key.
-func (c *counter) open(number, rule int) error {
-	const maxKeys = 1 << 32
-	if int64(number) >= maxKeys {
-		return fmt.Errorf("there are more than %d keys", int64(maxKeys))
-	}
-	for _, v := range c.variants {
-		v.open(number, rule)
-	}
-	return nil
 }
 
 // countDue counts the hits that no earlier hit can follow.
@@ -166,14 +164,6 @@ func newVariant(rules []tally, mostBars int) *variant {
 
 func (v *variant) account(number int) *account {
 	return &v.pages[number/accountsOfPage][number%accountsOfPage]
-}
-
-func (v *variant) open(number, rule int) {
-	if number/accountsOfPage == len(v.pages) {
-		v.pages = append(v.pages, new([accountsOfPage]account))
-	}
-	v.account(number).rule = uint16(rule)
-	v.rules[rule].keys++
 }
 
 func (v *variant) countAll(due [][]record, timed bool) {

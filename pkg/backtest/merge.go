@@ -48,8 +48,16 @@ func (m *merge) run(ctx context.Context) error {
 		if first == nil {
 			return nil
 		}
-		if err := m.count(first, until); err != nil {
-			return err
+
+		// Count the hits of a cursor that are due by then.
+		hits := first.chunk.hits
+		for first.next < len(hits) && first.due[first.next] <= until {
+			h := &hits[first.next]
+			if err := m.hit(first.chunk, h, first.chunk.keys[first.keyEnd:h.keyEnd]); err != nil {
+				return err
+			}
+			first.keyEnd = h.keyEnd
+			first.next++
 		}
 	}
 }
@@ -168,18 +176,4 @@ func (m *merge) first() (first *cursor, until int64) {
 	}
 
 	return first, until
-}
-
-// count counts the hits of a cursor that are due by then.
-func (m *merge) count(c *cursor, until int64) error {
-	hits := c.chunk.hits
-	for c.next < len(hits) && c.due[c.next] <= until {
-		h := &hits[c.next]
-		if err := m.hit(c.chunk, h, c.chunk.keys[c.keyEnd:h.keyEnd]); err != nil {
-			return err
-		}
-		c.keyEnd = h.keyEnd
-		c.next++
-	}
-	return nil
 }

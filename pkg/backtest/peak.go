@@ -32,7 +32,14 @@ func (p *peak) hit(at, cost int64) int64 {
 	if n := len(p.instants); n > 0 && at < p.instants[n-1].at {
 		return 0
 	}
-	p.leave(at - p.per)
+
+	// Drop the hits that are older than the period.
+	until := at - p.per
+	for p.head < len(p.instants) && p.instants[p.head].at <= until {
+		p.sum -= p.instants[p.head].hits
+		p.head++
+	}
+
 	p.append(at, cost)
 	p.now = p.sum + p.held(at)
 	p.most = max(p.most, p.now)
@@ -68,14 +75,6 @@ func (p *peak) append(at, cost int64) {
 		p.halve()
 	}
 	p.instants = append(p.instants, instant{at, cost})
-}
-
-// leave drops the hits at or before the instant.
-func (p *peak) leave(until int64) {
-	for p.head < len(p.instants) && p.instants[p.head].at <= until {
-		p.sum -= p.instants[p.head].hits
-		p.head++
-	}
 }
 
 // halve merges each two instants.

@@ -103,7 +103,12 @@ func (r *reorder) release(into [][]record, before int64) [][]record {
 		if *bucket == nil {
 			continue
 		}
-		sortRecords(*bucket)
+
+		records := *bucket
+		if !slices.IsSortedFunc(records, compareRecords) {
+			slices.SortStableFunc(records, compareRecords)
+		}
+
 		r.held -= len(*bucket)
 		into, *bucket = append(into, *bucket), nil
 	}
@@ -114,12 +119,6 @@ func (r *reorder) release(into [][]record, before int64) [][]record {
 func (r *reorder) giveBack(buckets [][]record) {
 	for _, b := range buckets {
 		r.free = append(r.free, b[:0])
-	}
-}
-
-func sortRecords(records []record) {
-	if !slices.IsSortedFunc(records, compareRecords) {
-		slices.SortStableFunc(records, compareRecords)
 	}
 }
 

@@ -29,7 +29,22 @@ func (r *Report) WriteText(w io.Writer, o TextOptions) error {
 	}
 	t.algorithms(r)
 	t.against(r.Against)
-	t.verdicts(r)
+
+	if f := r.FailIf; f != nil {
+		result := "does not hold"
+		if f.Holds {
+			result = "holds"
+		}
+		t.line("\n%s %s: %s", t.strong(f.Condition), t.strong(result), f.Found)
+	}
+
+	if n := r.Never; n != nil {
+		t.line("\n%s", t.strong(n.text()))
+		for _, v := range n.Violations {
+			t.line("  %s", v)
+		}
+	}
+
 	return t.Flush()
 }
 
@@ -138,7 +153,18 @@ func (t *textWriter) rule(r *RuleReport) {
 	if len(r.Uncounted) > 0 {
 		t.line("  not counted: %s", uncountedText(r.Uncounted))
 	}
-	t.blocked(r.Blocked)
+
+	worst, left := t.worst(r.Blocked)
+	if len(worst) == 0 {
+		return
+	}
+	table := textTable{{"key", "first blocked", "limit", "peak", "requests", "refused", ""}}
+	for _, b := range worst {
+		table = append(table, []string{t.shortened(b.Key), b.First.String(), b.Limit, grouped(b.Peak), grouped(b.Requests),
+			grouped(b.Refused), percentOf(b.Refused, b.Requests)})
+	}
+	t.table(table, 3)
+	t.left(left)
 }
 
 // aboutRule describes a rule in a line.
@@ -151,20 +177,6 @@ func aboutRule(r *RuleReport) string {
 		about += ", " + r.Mode
 	}
 	return about
-}
-
-func (t *textWriter) blocked(blocked []Blocked) {
-	worst, left := t.worst(blocked)
-	if len(worst) == 0 {
-		return
-	}
-	table := textTable{{"key", "first blocked", "limit", "peak", "requests", "refused", ""}}
-	for _, b := range worst {
-		table = append(table, []string{t.shortened(b.Key), b.First.String(), b.Limit, grouped(b.Peak), grouped(b.Requests),
-			grouped(b.Refused), percentOf(b.Refused, b.Requests)})
-	}
-	t.table(table, 3)
-	t.left(left)
 }
 
 func (t *textWriter) left(left int) {
@@ -288,23 +300,6 @@ func changeText(before, after string) string {
 		return after
 	}
 	return before + " → " + after
-}
-
-func (t *textWriter) verdicts(r *Report) {
-	if f := r.FailIf; f != nil {
-		result := "does not hold"
-		if f.Holds {
-			result = "holds"
-		}
-		t.line("\n%s %s: %s", t.strong(f.Condition), t.strong(result), f.Found)
-	}
-
-	if n := r.Never; n != nil {
-		t.line("\n%s", t.strong(n.text()))
-		for _, v := range n.Violations {
-			t.line("  %s", v)
-		}
-	}
 }
 
 // A textTable is rows of cells; the first row is the head, in capitals.

@@ -114,7 +114,21 @@ func (s *source) unpack(path string, r *bufio.Reader, regular bool) error {
 	if err != nil {
 		return err
 	}
-	return s.skipHole()
+
+	for {
+		head, err := s.Peek(1)
+		if len(head) == 0 || head[0] != 0 {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}
+
+		head, _ = s.Peek(s.Buffered())
+		if _, err := s.Discard(len(head) - len(logfile.WithoutHole(head))); err != nil {
+			return err
+		}
+	}
 }
 
 // peek are the first bytes. Of a pipe or terminal these are only the bytes that are there, so that peek does not wait
@@ -148,23 +162,6 @@ func damaged(err error) error {
 		return err
 	}
 	return fmt.Errorf("it is damaged: %w", err)
-}
-
-func (s *source) skipHole() error {
-	for {
-		head, err := s.Peek(1)
-		if len(head) == 0 || head[0] != 0 {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return err
-		}
-
-		head, _ = s.Peek(s.Buffered())
-		if _, err := s.Discard(len(head) - len(logfile.WithoutHole(head))); err != nil {
-			return err
-		}
-	}
 }
 
 var errShrunk = errors.New("it became shorter while it was read")

@@ -243,7 +243,17 @@ func (t *testSpec) expand(start time.Time) []request.Request {
 			at = spec.At.from(start)
 		}
 
-		one := spec.request()
+		one := request.Request{
+			IP: netip.Addr(spec.IP), User: spec.User, Method: spec.Method, Host: spec.Host, Path: spec.Path, Query: spec.Query,
+			Status: spec.Status, Bytes: spec.Bytes, Agent: spec.Agent, Referrer: spec.Referrer,
+		}
+		if path, query, ok := strings.Cut(spec.Path, "?"); ok && spec.Query == "" {
+			one.Path, one.Query = path, query
+		}
+		for _, name := range slices.Sorted(maps.Keys(spec.Fields)) {
+			one.Fields = append(one.Fields, request.Field{Name: name, Value: spec.Fields[name]})
+		}
+
 		for n := range spec.Repeat.count {
 			if n > 0 {
 				at = at.Add(spec.Repeat.every)
@@ -256,20 +266,6 @@ func (t *testSpec) expand(start time.Time) []request.Request {
 	// Repetitions of different lines may overlap in time. Those of one instant keep the order of the file.
 	slices.SortStableFunc(all, func(a, b request.Request) int { return cmp.Compare(a.UnixMilli, b.UnixMilli) })
 	return all
-}
-
-func (s *requestSpec) request() request.Request {
-	r := request.Request{
-		IP: netip.Addr(s.IP), User: s.User, Method: s.Method, Host: s.Host, Path: s.Path, Query: s.Query,
-		Status: s.Status, Bytes: s.Bytes, Agent: s.Agent, Referrer: s.Referrer,
-	}
-	if path, query, ok := strings.Cut(s.Path, "?"); ok && s.Query == "" {
-		r.Path, r.Query = path, query
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Fields)) {
-		r.Fields = append(r.Fields, request.Field{Name: name, Value: s.Fields[name]})
-	}
-	return r
 }
 
 func (t *testSpec) whoBlocked() []who {

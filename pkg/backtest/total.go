@@ -39,7 +39,12 @@ func (t *total) add(c *chunk) {
 
 	// Before the lines are added: the samples' line numbers are relative to those of the chunks before.
 	for i := range c.unread {
-		t.addUnread(c, in, &c.unread[i])
+		u := &c.unread[i]
+		if t.unread[u.reason] == 0 {
+			t.samples = append(t.samples, Sample{u.reason, c.log.Path, in.lines + 1 + u.line, u.sample})
+		}
+		t.unread[u.reason] += u.lines
+		in.unread[u.reason] += u.lines
 	}
 
 	in.lines += c.skipped + c.lines
@@ -56,14 +61,6 @@ func (t *total) add(c *chunk) {
 	for _, s := range c.spans {
 		t.series.at(s.second * 1000).requests += s.requests
 	}
-}
-
-func (t *total) addUnread(c *chunk, in *inputTotal, u *unread) {
-	if t.unread[u.reason] == 0 {
-		t.samples = append(t.samples, Sample{u.reason, c.log.Path, in.lines + 1 + u.line, u.sample})
-	}
-	t.unread[u.reason] += u.lines
-	in.unread[u.reason] += u.lines
 }
 
 // inputReports are the reports of the inputs in the order of logs.

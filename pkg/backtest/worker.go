@@ -41,7 +41,18 @@ func (w *worker) parse(c *chunk) {
 	}
 
 	w.chunk = c
-	decoder := w.decoder(c.log)
+
+	// It cannot fail: one of the same kind was made by look.
+	kind := request.Choice{Envelope: c.log.choice.Envelope, Format: c.log.choice.Format}
+	decoder := w.decoders[kind]
+	if decoder == nil {
+		var err error
+		if decoder, err = request.NewDecoder(kind.Envelope, kind.Format, w.config.Options); err != nil {
+			panic(err)
+		}
+		w.decoders[kind] = decoder
+	}
+
 	decoder.Forget() // the chunk before may be from another place of the log
 	for data := c.data; len(data) > 0; c.lines++ {
 		w.line = data
@@ -59,20 +70,6 @@ func (w *worker) parse(c *chunk) {
 
 const reasonLong = "long"
 
-// decoder is the decoder of a log's lines. It cannot fail: one of the same kind was made by look.
-func (w *worker) decoder(l *log) *request.Decoder {
-	kind := request.Choice{Envelope: l.choice.Envelope, Format: l.choice.Format}
-	d := w.decoders[kind]
-	if d == nil {
-		var err error
-		if d, err = request.NewDecoder(kind.Envelope, kind.Format, w.config.Options); err != nil {
-			panic(err)
-		}
-		w.decoders[kind] = d
-	}
-	return d
-}
-
 // record counts one request of a line, or the reason why there is none.
 func (w *worker) record(r *request.Request, err error) {
 	switch {
@@ -81,24 +78,21 @@ func (w *worker) record(r *request.Request, err error) {
 		if w.config.Client != nil {
 			w.config.Client.Resolve(r) // a proxy that sends no client address is the client
 		}
-		w.judge(r)
+
+		// Add the hits of a request to the chunk.
+		c := w.chunk
+		for set, judge := range w.judges {
+			hits := judge.Hits(r)
+			for i := range hits {
+				h := &hits[i]
+				c.keys = append(c.keys, h.Key...)
+				c.hits = append(c.hits, hit{
+					at: r.UnixMilli, hash: hashKey(h.Rule, h.Key), keyEnd: uint32(len(c.keys)), cost: uint32(h.Cost),
+					rule: uint16(h.Rule), set: uint8(set), more: i < len(hits)-1,
+				})
+			}
+		}
 	case !errors.Is(err, request.ErrNoRequest):
 		w.chunk.addUnread(request.Reason(err), 1, w.chunk.skipped+w.chunk.lines, request.Text(w.line))
-	}
-}
-
-// judge adds the hits of a request to the chunk.
-func (w *worker) judge(r *request.Request) {
-	c := w.chunk
-	for set, judge := range w.judges {
-		hits := judge.Hits(r)
-		for i := range hits {
-			h := &hits[i]
-			c.keys = append(c.keys, h.Key...)
-			c.hits = append(c.hits, hit{
-				at: r.UnixMilli, hash: hashKey(h.Rule, h.Key), keyEnd: uint32(len(c.keys)), cost: uint32(h.Cost),
-				rule: uint16(h.Rule), set: uint8(set), more: i < len(hits)-1,
-			})
-		}
 	}
 }

@@ -36,7 +36,10 @@ func BenchmarkMillionEntries(b *testing.B) {
 		})
 	}
 	now := time.Now().UnixMilli()
-	measure("save", func() error { return follow.Save(path, set, now) })
+	measure("save", func() error {
+		_, err := follow.Save(path, set, now)
+		return err
+	})
 	measure("file-hashed", func() error { return hashed(path) })
 	measure("load", func() error { return follow.Load(path, blocklist.NewSet(blocklist.Limits{}), now) })
 	r := start(b, set, func(c *Config) { c.Logger = quiet })

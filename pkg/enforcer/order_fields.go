@@ -13,21 +13,19 @@ import (
 // configures it.
 var ordersFor = []string{"ip", "user", "host", "path", "method", "agent"}
 
-// askedBy returns the fields by which checks look up orders.
-func (r *ruling) askedBy() []string {
-	further := make([]string, len(r.fields))
-	for i, f := range r.fields {
-		further[i] = f.field
-	}
-	slices.Sort(further)
-	return append(slices.Clone(ordersFor), further...)
-}
-
 // unasked returns why no check here would ever find an order, because none looks up its field. It is empty when one
 // would.
 func (e *Enforcer) unasked(o *blocklist.Order) string {
 	ruling := e.ruling.Load()
-	known := ruling.askedBy()
+
+	// The fields by which checks look up orders.
+	further := make([]string, len(ruling.fields))
+	for i, f := range ruling.fields {
+		further[i] = f.field
+	}
+	slices.Sort(further)
+	known := append(slices.Clone(ordersFor), further...)
+
 	switch {
 	case o.Scope == "user" && ruling.userHeader == "":
 		return "checks here do not know the user: name the header that edges set in enforcer.fields, as {user: X-User}"

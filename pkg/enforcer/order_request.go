@@ -186,7 +186,18 @@ func (q *orderRequest) end(now int64) (int64, error) {
 	case q.For != "" && q.Until != "":
 		return 0, problemf(http.StatusBadRequest, "give for or until, not both")
 	case q.For != "":
-		return after(now, q.For)
+		// People write 10m, 4h or forever.
+		long, err := duration.Parse(q.For)
+		if err != nil {
+			return 0, problemf(http.StatusBadRequest, "%s", err)
+		}
+		if long < time.Millisecond {
+			return 0, problemf(http.StatusBadRequest, "%q is not a duration for an order; write 1h, or forever", q.For)
+		}
+		if end := now + long.Milliseconds(); long < duration.Forever && end < lastEnd {
+			return end, nil
+		}
+		return blocklist.Never, nil
 	case q.Until == "":
 		return blocklist.Never, nil
 	}
@@ -200,21 +211,6 @@ func (q *orderRequest) end(now int64) (int64, error) {
 
 // lastEnd is the first end that does not fit into records: in the year 2109.
 const lastEnd = 1 << 42
-
-// after returns the end of a duration that people write as 10m, 4h or forever.
-func after(now int64, text string) (int64, error) {
-	long, err := duration.Parse(text)
-	if err != nil {
-		return 0, problemf(http.StatusBadRequest, "%s", err)
-	}
-	if long < time.Millisecond {
-		return 0, problemf(http.StatusBadRequest, "%q is not a duration for an order; write 1h, or forever", text)
-	}
-	if end := now + long.Milliseconds(); long < duration.Forever && end < lastEnd {
-		return end, nil
-	}
-	return blocklist.Never, nil
-}
 
 // target returns the target of an order.
 func (q *orderRequest) target() (scope, value string, err error) {

@@ -147,7 +147,11 @@ func (p *Positions) Append(b []byte) []byte {
 
 	// Sorted, so that the same positions give the same bytes, and names next to each other share their beginnings.
 	for _, source := range slices.Sorted(maps.Keys(p.sources)) {
-		shared := sharedPrefix(before, source)
+		shared := 0
+		for shared < len(before) && shared < len(source) && before[shared] == source[shared] {
+			shared++
+		}
+
 		b = binary.AppendUvarint(b, uint64(shared))
 		b = appendText(b, source[shared:])
 		b = p.appendPosition(b, p.sources[source])
@@ -165,14 +169,6 @@ func (p *Positions) appendPosition(b []byte, last position) []byte {
 	return binary.AppendUvarint(b, p.silence(last))
 }
 
-func sharedPrefix(a, b string) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
-}
-
 // Read replaces all positions by those that Append wrote, also where they are more than the limit. Its errors
 // are [ErrNewer] and [ErrDamaged]; after one the positions are as they were.
 func (p *Positions) Read(b []byte) error {
@@ -188,7 +184,11 @@ func (p *Positions) Read(b []byte) error {
 
 	// A source takes more than a byte, so that the count cannot be larger than what there is to read.
 	for n := range c.AtMost(int64(len(body))) {
-		source := c.sharedText(before)
+		// Read a text that shares its beginning with another.
+		shared := c.AtMost(int64(len(before)))
+		rest := c.Text(MaxText - shared)
+		source := before[:shared] + string(rest)
+
 		// Names in another order, or twice, are bytes that Append never writes.
 		if n > 0 && source <= before {
 			c.Fail()
@@ -205,13 +205,6 @@ func (p *Positions) Read(b []byte) error {
 	}
 	p.sources, p.now = sources, now
 	return nil
-}
-
-// sharedText reads a text that shares its beginning with another.
-func (c *cursor) sharedText(other string) string {
-	shared := c.AtMost(int64(len(other)))
-	rest := c.Text(MaxText - shared)
-	return other[:shared] + string(rest)
 }
 
 func (c *cursor) position(now int64) (last position) {

@@ -164,11 +164,8 @@ func (w *Writer) number(rule int, key []byte) int {
 	}
 
 	w.byPair.put(slot, len(w.pairs))
-	w.addPair(pair{hash: hash, rule: int32(rule), newest: -1}, key)
-	return len(w.pairs) - 1
-}
 
-func (w *Writer) addPair(p pair, key []byte) {
+	p := pair{hash: hash, rule: int32(rule), newest: -1}
 	if w.names[p.rule] == 0 {
 		w.used = append(w.used, int(p.rule))
 		w.names[p.rule] = int32(len(w.used))
@@ -183,6 +180,8 @@ func (w *Writer) addPair(p pair, key []byte) {
 	before := len(w.packed)
 	w.packed = appendPair(w.packed, int(w.names[p.rule]-1), key)
 	w.size += len(w.packed) - before
+
+	return len(w.pairs) - 1
 }
 
 func (w *Writer) hashPair(number int) uint64 { return w.pairs[number].hash }

@@ -27,7 +27,16 @@ func parseAddress(s string) (netip.Addr, bool) {
 		s = inner
 	}
 
-	return parseIPv6(s)
+	if percent := strings.IndexByte(s, '%'); percent >= 0 {
+		s = s[:percent]
+	}
+
+	// netip allocates an error for each text that it cannot read, so names are recognized before.
+	if strings.IndexByte(s, ':') < 0 || !isAddressText(s) {
+		return netip.Addr{}, false
+	}
+	ip, err := netip.ParseAddr(s)
+	return plain.Plain(ip), err == nil
 }
 
 // parseAddressPort reads an address that always has a port, also where IPv6 stands without brackets.
@@ -66,19 +75,6 @@ func leadingIPv4(s string) (address netip.Addr, rest string, ok bool) {
 	}
 
 	return netip.AddrFrom4(octets), s[i:], true
-}
-
-func parseIPv6(s string) (netip.Addr, bool) {
-	if percent := strings.IndexByte(s, '%'); percent >= 0 {
-		s = s[:percent]
-	}
-
-	// netip allocates an error for each text that it cannot read, so names are recognized before.
-	if strings.IndexByte(s, ':') < 0 || !isAddressText(s) {
-		return netip.Addr{}, false
-	}
-	ip, err := netip.ParseAddr(s)
-	return plain.Plain(ip), err == nil
 }
 
 // isAddressText reports whether s has only the characters of addresses.

@@ -123,13 +123,7 @@ func (c *columns) Parse(line string, r *Request) error {
 	if isNoRequest(line) {
 		return ErrNoRequest
 	}
-	if unread := c.scan(line, r); unread != nil {
-		return unread
-	}
-	return nil
-}
 
-func (c *columns) scan(line string, r *Request) *Unread {
 	r.Reset()
 	n, more := 0, true
 	for ; n < len(c.steps) && more; n++ {
@@ -148,6 +142,7 @@ func (c *columns) scan(line string, r *Request) *Unread {
 	if n == 0 || (n < len(c.steps) || more) && (c.grows == 0 || n < c.grows) {
 		return errFormat
 	}
+
 	return nil
 }
 

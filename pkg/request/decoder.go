@@ -87,10 +87,6 @@ func (d *Decoder) use(envelope string) error {
 		return nil
 	}
 
-	return d.useShipper(envelope)
-}
-
-func (d *Decoder) useShipper(envelope string) error {
 	i := slices.IndexFunc(shippers, func(s shipper) bool { return s.name == envelope })
 	if i < 0 {
 		return fmt.Errorf("unknown envelope %q: it is none of %s", envelope, strings.Join(Envelopes(), ", "))

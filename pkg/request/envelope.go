@@ -159,17 +159,13 @@ func (d *Decoder) timed(err error, r *Request) error {
 	for _, slot := range d.times {
 		// OTLP writes 0 for an unknown time.
 		if text := d.scan.textAt(slot); known(text) != "" && text != "0" {
-			return r.readTime(text)
+			at, ok := timeAny(text, nil)
+			if !ok {
+				return errTime
+			}
+			r.UnixMilli = at
+			return nil
 		}
 	}
 	return err
-}
-
-func (r *Request) readTime(text string) error {
-	at, ok := timeAny(text, nil)
-	if !ok {
-		return errTime
-	}
-	r.UnixMilli = at
-	return nil
 }

@@ -65,8 +65,13 @@ func compile(l layout, o Options) (*scanner, error) {
 	// Join before claimSlots changes the slots, which decide about the joining.
 	required := len(variablesOf(joinAddresses(joinLiterals(l.tokens))))
 	tokens := joinAddresses(joinLiterals(append(l.tokens, l.optional...)))
-	if err := refuseAmbiguous(tokens); err != nil {
-		return nil, err
+
+	// Refuse two adjacent variables when the end of the first one cannot be found.
+	for i := 1; i < len(tokens); i++ {
+		if tokens[i-1].variable != nil && tokens[i].variable != nil {
+			return nil, fmt.Errorf("nothing stands between %s and %s: so the end of the first cannot be found; put a space or quotes between them",
+				tokens[i-1].text, tokens[i].text)
+		}
 	}
 
 	variables := variablesOf(tokens)
@@ -170,17 +175,6 @@ func variablesOf(tokens []token) []*variable {
 		}
 	}
 	return variables
-}
-
-// refuseAmbiguous refuses two adjacent variables when the end of the first one cannot be found.
-func refuseAmbiguous(tokens []token) error {
-	for i := 1; i < len(tokens); i++ {
-		if tokens[i-1].variable != nil && tokens[i].variable != nil {
-			return fmt.Errorf("nothing stands between %s and %s: so the end of the first cannot be found; put a space or quotes between them",
-				tokens[i-1].text, tokens[i].text)
-		}
-	}
-	return nil
 }
 
 // claimSlots decides which variable fills which slot. All others become further fields.

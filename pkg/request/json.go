@@ -51,7 +51,16 @@ func newJSONParser(name string, o Options) *jsonParser {
 			p.shapes = append(p.shapes, p.mapping(shape))
 		}
 	}
-	p.wantFurther()
+
+	// Look up the further fields that the options name, and let the scan learn others.
+	for ours, theirs := range p.options.Fields {
+		if !slices.Contains(roleNames[:], ours) {
+			p.further = append(p.further, jsonField{name: ours, slot: p.scan.slot(theirs)})
+		}
+	}
+	slices.SortFunc(p.further, func(a, b jsonField) int { return strings.Compare(a.name, b.name) })
+	p.scan.learn = true
+
 	return p
 }
 
@@ -125,17 +134,6 @@ func (p *jsonParser) field(path string) jsonField {
 		day, path = p.scan.slot(before), after
 	}
 	return jsonField{name: path, slot: p.scan.slot(path), day: day, unix: unix, quoted: quoted}
-}
-
-// wantFurther looks up the further fields that the options name, and lets the scan learn others.
-func (p *jsonParser) wantFurther() {
-	for ours, theirs := range p.options.Fields {
-		if !slices.Contains(roleNames[:], ours) {
-			p.further = append(p.further, jsonField{name: ours, slot: p.scan.slot(theirs)})
-		}
-	}
-	slices.SortFunc(p.further, func(a, b jsonField) int { return strings.Compare(a.name, b.name) })
-	p.scan.learn = true
 }
 
 func (p *jsonParser) Parse(line string, r *Request) error {

@@ -52,6 +52,8 @@ func (l *localTime) settle(r *Request) {
 	}
 }
 
+func distance(a, b int64) int64 { return max(a-b, b-a) }
+
 // near is the time that the instant should be near to; 0 when nothing is known.
 func (l *localTime) near() int64 {
 	header := l.header

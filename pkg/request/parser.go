@@ -69,7 +69,12 @@ func NewParser(format string, o Options) (Parser, error) {
 	// decides, unless the directive is there.
 	switch {
 	case strings.HasPrefix(format, fieldsDirective):
-		return columnsParser(strings.TrimPrefix(format, fieldsDirective), o)
+		// Choose the dialect by the names of the columns.
+		names := strings.TrimPrefix(format, fieldsDirective)
+		if strings.Contains(names, "x-edge-") {
+			return w3c(names, dialectCloudFront)(o)
+		}
+		return w3c(names, dialectIIS)(o)
 	case strings.HasPrefix(format, "LogFormat") || !strings.Contains(format, "$") && strings.Contains(format, "%"):
 		return compiled(apacheLayout, format, o)
 	case strings.Contains(format, "$"):
@@ -91,12 +96,4 @@ func compiled(read func(string, Options) (layout, error), format string, o Optio
 		return nil, fmt.Errorf("format %.100q: %w", format, err)
 	}
 	return s, nil
-}
-
-// columnsParser chooses the dialect by the names of the columns.
-func columnsParser(names string, o Options) (Parser, error) {
-	if strings.Contains(names, "x-edge-") {
-		return w3c(names, dialectCloudFront)(o)
-	}
-	return w3c(names, dialectIIS)(o)
 }

@@ -225,10 +225,6 @@ func FuzzTime(f *testing.F) {
 				t.Fatalf("%q is %d, want %d", text, at, want.UnixMilli())
 			}
 		}
-		near := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-		if at, ok := timeSyslog(text, time.UTC, near); ok && distance(at, near.UnixMilli()) > 3*366*24*3600*1000 {
-			t.Fatalf("%q is %d, far from now", text, at)
-		}
 	})
 }
 

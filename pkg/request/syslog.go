@@ -2,7 +2,6 @@ package request
 
 import (
 	"strings"
-	"time"
 )
 
 // CutSyslog splits a syslog record into header and message (RFC 3164, RFC 5424, or as rsyslog writes files; with a
@@ -95,19 +94,6 @@ func beginsWithSyslogTime(s string) bool {
 		return s[3] == ' ' && s[9] == ':' && s[15] == ' '
 	}
 	return s[4] == '-' && s[7] == '-' && s[10] == 'T'
-}
-
-// SyslogTime is the time in a header returned by CutSyslog, in Unix milliseconds. RFC 3164 has neither year nor zone:
-// the caller gives the zone, and the year is the one that makes the time closest to near.
-func SyslogTime(header string, zone *time.Location, near time.Time) (int64, bool) {
-	if priority := strings.IndexByte(header, '>'); strings.HasPrefix(header, "<") && priority > 0 {
-		header = strings.TrimPrefix(header[priority+1:], "1 ")
-	}
-	if len(header) >= 15 && month(header) != 0 {
-		return timeSyslog(header[:15], zone, near)
-	}
-	word, _, _ := strings.Cut(header, " ")
-	return timeISO(word, zone)
 }
 
 // cutSyslogLine removes the header that syslog daemons and journalctl write to files: priority, time, host and tag.

@@ -114,38 +114,6 @@ func timeAny(s string, zone *time.Location) (int64, bool) {
 	return timeUnix(s)
 }
 
-// timeSyslog reads the Feb  6 12:14:14 of RFC 3164. It has no year: the year is the one that makes the time closest to
-// near.
-func timeSyslog(s string, zone *time.Location, near time.Time) (int64, bool) {
-	if len(s) != 15 || s[3] != ' ' || s[6] != ' ' {
-		return 0, false
-	}
-	c := civil{month: month(s[:3]), day: pair(s, 4)}
-	if s[4] == ' ' {
-		c.day = int(s[5] - '0')
-	}
-	if !c.clock(s[7:]) {
-		return 0, false
-	}
-
-	var best int64
-	found := false
-
-	// Around New Year the nearest time may lie in the year before or after. A 29 February exists in some of these years
-	// only.
-	for year := near.Year() - 1; year <= near.Year()+1; year++ {
-		c.year = year
-		at, ok := c.in(zone)
-		if ok && (!found || distance(at, near.UnixMilli()) < distance(best, near.UnixMilli())) {
-			best, found = at, true
-		}
-	}
-
-	return best, found
-}
-
-func distance(a, b int64) int64 { return max(a-b, b-a) }
-
 // timeDay and timeOfDay read the columns date (2019-12-04) and time (21:02:31): their sum is the time in UTC.
 func timeDay(s string) (int64, bool) {
 	var c civil

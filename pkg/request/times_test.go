@@ -112,27 +112,6 @@ func sumOfColumns(s string) (int64, bool) {
 	return day + rest, dayOK && clockOK
 }
 
-func TestSyslogTimeTakesTheNearestYear(t *testing.T) {
-	tests := []struct{ header, near, want string }{
-		{"<150>Feb  6 12:14:14 host haproxy[1]: ", "2026-02-06T12:00:00Z", "2026-02-06T12:14:14+01:00"},
-		{"Dec 31 23:59:59 host x: ", "2026-01-01T00:00:10Z", "2025-12-31T23:59:59+01:00"},
-		{"Jan  1 00:00:10 host x: ", "2025-12-31T22:59:00Z", "2026-01-01T00:00:10+01:00"},
-		{"Feb 29 10:00:00 host x: ", "2025-03-01T00:00:00Z", "2024-02-29T10:00:00+01:00"},
-		{"Feb 29 10:00:00 host x: ", "2026-03-01T00:00:00Z", ""},
-		{"2009-02-06T12:14:14.656+01:00 lb1 haproxy[14389]: ", "2026-01-01T00:00:00Z", "2009-02-06T12:14:14.656+01:00"},
-		{"<150>1 2009-02-06T12:14:14.656Z lb1 haproxy 1 - - ", "2026-01-01T00:00:00Z", "2009-02-06T12:14:14.656Z"},
-		{"Feb 31 10:00:00 host x: ", "2026-03-01T00:00:00Z", ""},
-		{"Feb  x 10:00:00 host x: ", "2026-03-01T00:00:00Z", ""},
-		{"", "2026-03-01T00:00:00Z", ""},
-	}
-	for _, test := range tests {
-		got, ok := SyslogTime(test.header, berlin, time.UnixMilli(milli(test.near)).UTC())
-		if ok != (test.want != "") || ok && got != milli(test.want) {
-			t.Errorf("%q near %s: %d %v, want %s", test.header, test.near, got, ok, test.want)
-		}
-	}
-}
-
 func TestCutSyslog(t *testing.T) {
 	tests := []struct{ record, message string }{
 		{"<190>Feb  6 12:14:14 host nginx: 1.2.3.4 - -", "1.2.3.4 - -"},

@@ -66,7 +66,17 @@ func (k Key) has(name string) bool {
 
 func parsePart(word string) (part, error) {
 	if bits, masked := strings.CutPrefix(word, "ip/"); masked {
-		return parseBits(word, bits)
+		first, second, both := strings.Cut(bits, "+")
+		p := part{"ip", defaultBits4, defaultBits6}
+		var err4, err6 error
+		p.bits4, err4 = parseMask(first, 32)
+		if both {
+			p.bits6, err6 = parseMask(second, 128)
+		}
+		if err4 != nil || err6 != nil {
+			return p, fmt.Errorf("%q has no such prefixes; write ip/24+56, with 1 to 32 bits of IPv4 and 1 to 128 of IPv6", word)
+		}
+		return p, nil
 	}
 	switch {
 	case word == "":
@@ -82,20 +92,6 @@ func parsePart(word string) (part, error) {
 	}
 
 	return part{name: word}, nil
-}
-
-func parseBits(word, bits string) (part, error) {
-	first, second, both := strings.Cut(bits, "+")
-	p := part{"ip", defaultBits4, defaultBits6}
-	var err4, err6 error
-	p.bits4, err4 = parseMask(first, 32)
-	if both {
-		p.bits6, err6 = parseMask(second, 128)
-	}
-	if err4 != nil || err6 != nil {
-		return p, fmt.Errorf("%q has no such prefixes; write ip/24+56, with 1 to 32 bits of IPv4 and 1 to 128 of IPv6", word)
-	}
-	return p, nil
 }
 
 func parseMask(text string, most int) (int, error) {

@@ -302,14 +302,6 @@ func appendEscaped(b []byte, c byte) []byte {
 	return append(b, '\\', 'x', digits[c>>4], digits[c&15])
 }
 
-// escapeBytes is the length of the escape at the start of b.
-func escapeBytes(b []byte) int {
-	if len(b) > 1 && b[1] == 'x' {
-		return min(4, len(b))
-	}
-	return min(2, len(b))
-}
-
 // cut shortens a key that is too long to its beginning, "…#" and a hash of the complete key.
 func cut(b []byte, start int) []byte {
 	sum := sha256.Sum256(b[start:])
@@ -330,7 +322,11 @@ func cut(b []byte, start int) []byte {
 // unit is the length of the character or escape at the start of b.
 func unit(b []byte) int {
 	if b[0] == '\\' {
-		return escapeBytes(b)
+		// The length of the escape at the start of b.
+		if len(b) > 1 && b[1] == 'x' {
+			return min(4, len(b))
+		}
+		return min(2, len(b))
 	}
 	_, size := utf8.DecodeRune(b)
 	return size

@@ -11,7 +11,10 @@ import (
 func (s *Set) Reads() []string {
 	reads := reader{names: []string{}}
 	for _, rule := range s.Rules {
-		reads.rule(rule)
+		if rule.Count == Served {
+			reads.add(refusedField, "status")
+		}
+		reads.asked(rule)
 	}
 	for _, allow := range s.Allows {
 		reads.allow(allow)
@@ -76,13 +79,6 @@ func (r *reader) add(names ...string) {
 		}
 		r.names = append(r.names, name)
 	}
-}
-
-func (r *reader) rule(rule *Rule) {
-	if rule.Count == Served {
-		r.add(refusedField, "status")
-	}
-	r.asked(rule)
 }
 
 // asked adds the fields that decide whether a request is a hit, and those of its key.

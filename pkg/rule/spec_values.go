@@ -139,7 +139,10 @@ type algorithmMap struct {
 // FromYAML reads an algorithm's name, or a map of its name and its own keys.
 func (a *algorithmSpec) FromYAML(v yamlfile.Value) {
 	if _, ok := v.Map(); !ok {
-		a.setName(v)
+		var name algorithmName
+		name.FromYAML(v)
+		a.Name = window.Algorithm(name)
+
 		a.Subwindows = DefaultSubwindows
 		return
 	}
@@ -175,12 +178,6 @@ func (a *algorithmSpec) check(v yamlfile.Value) {
 			place.Faultf("write at least 1, or leave it out", "a burst of %d is not possible", a.Burst)
 		}
 	}
-}
-
-func (a *algorithmSpec) setName(v yamlfile.Value) {
-	var name algorithmName
-	name.FromYAML(v)
-	a.Name = window.Algorithm(name)
 }
 
 type algorithmName window.Algorithm

@@ -99,7 +99,18 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 	type plain Source
 	v.Decode((*plain)(s))
 	if v.Null() || s.checkKind(v) {
-		s.checkKeys(v)
+		// Refuse keys that have no meaning for the kind.
+		for key, of := range map[string][]string{
+			"start": {"file", "kafka"},
+			"keys":  {"http"},
+			"from":  {"syslog"},
+			"tls":   {"http", "syslog"},
+		} {
+			if kind := s.Kind(); v.Has(key) && !slices.Contains(of, kind) {
+				v.Key(key).Faultf("leave it out", "%s has no meaning for a source of the kind %s", key, kind)
+			}
+		}
+
 		s.checkReading(v)
 		s.checkGuard(v)
 	}
@@ -139,20 +150,6 @@ func (s *Source) Kind() string {
 		return "http"
 	}
 	return "syslog"
-}
-
-// checkKeys refuses keys that have no meaning for the kind.
-func (s *Source) checkKeys(v yamlfile.Value) {
-	for key, of := range map[string][]string{
-		"start": {"file", "kafka"},
-		"keys":  {"http"},
-		"from":  {"syslog"},
-		"tls":   {"http", "syslog"},
-	} {
-		if kind := s.Kind(); v.Has(key) && !slices.Contains(of, kind) {
-			v.Key(key).Faultf("leave it out", "%s has no meaning for a source of the kind %s", key, kind)
-		}
-	}
 }
 
 // Texts is a text or a list of them.

@@ -30,7 +30,11 @@ func (s *Source) Wanted() (func(field func(name string) (string, bool)) bool, er
 	}
 
 	// Only the fields that the expression names are looked up, and not the complete record converted.
-	names := fieldsOf(tree.Node)
+	node := tree.Node
+	var f fieldFinder
+	ast.Walk(&node, &f)
+	names := f.names
+
 	machines := sync.Pool{New: func() any { return new(vm.VM) }}
 	return func(field func(string) (string, bool)) bool {
 		record := map[string]any{}
@@ -74,12 +78,6 @@ func (f *fieldFinder) Visit(node *ast.Node) {
 		return len(other) < len(name) && slices.Equal(other, name[:len(other)])
 	})
 	f.names = append(f.names, name)
-}
-
-func fieldsOf(node ast.Node) [][]string {
-	var f fieldFinder
-	ast.Walk(&node, &f)
-	return f.names
 }
 
 // fieldName returns the name that a node refers to, from kubernetes.labels.app or kubernetes.labels["app"]; nil for other

@@ -65,7 +65,12 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 		door.pages = origin.Loopback(p.Config.Hosts)
 	}
 
-	a := p.adminServer(door)
+	server := &http.Server{
+		Handler: p.handler(door), ReadHeaderTimeout: limited.HeaderPatience, ReadTimeout: adminIdle, WriteTimeout: adminIdle, IdleTimeout: adminIdle,
+		MaxHeaderBytes: limited.HeaderBytes, ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug), // bad requests from strangers must not fill the log
+	}
+	limited.Track(server)
+	a := &admin{server: server, ended: make(chan struct{}), faults: telemetry.NewFaults(p.Logger)}
 
 	// Bounds below TLS: a client that never ends its handshake is bounded too.
 	listener = limited.Listen(listener, adminBounds, a.noteFull)
@@ -88,15 +93,6 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 var adminBounds = limited.Bounds{Connections: 256, PerAddress: 128}
 
 const adminIdle = 2 * time.Minute // longer than the time between two scrapes
-
-func (p *Process) adminServer(door adminDoor) *admin {
-	server := &http.Server{
-		Handler: p.handler(door), ReadHeaderTimeout: limited.HeaderPatience, ReadTimeout: adminIdle, WriteTimeout: adminIdle, IdleTimeout: adminIdle,
-		MaxHeaderBytes: limited.HeaderBytes, ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug), // bad requests from strangers must not fill the log
-	}
-	limited.Track(server)
-	return &admin{server: server, ended: make(chan struct{}), faults: telemetry.NewFaults(p.Logger)}
-}
 
 func (a *admin) noteFull(why error) {
 	a.faults.Note("connections", fmt.Errorf("status and metrics: %w", why))

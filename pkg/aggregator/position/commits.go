@@ -29,19 +29,17 @@ type Commits struct {
 func NewCommits(ctx context.Context, commit func(context.Context, int64) error) *Commits {
 	c := &Commits{commit: commit, wanted: make(chan int64, 1)}
 	ctx, c.cancel = context.WithCancel(ctx)
-	c.ended.Go(func() { c.run(ctx) })
-	return c
-}
-
-func (c *Commits) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case offset := <-c.wanted:
-			c.until(ctx, offset)
+	c.ended.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case offset := <-c.wanted:
+				c.until(ctx, offset)
+			}
 		}
-	}
+	})
+	return c
 }
 
 // until commits, again and again where Kafka is away, until that is done, a newer offset is to be committed, or the

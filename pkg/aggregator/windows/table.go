@@ -59,7 +59,13 @@ func (t *table) find(hash uint64, rule string, key []byte) *Window {
 // add adds a window that is not there.
 func (t *table) add(w *Window) {
 	if t.taken++; 4*t.taken > 3*len(t.slots) {
-		t.grow()
+		before := t.slots
+		t.slots = make([]slot, 2*len(before))
+		for _, s := range before {
+			if s.window != nil {
+				t.put(s)
+			}
+		}
 	}
 	t.put(slot{t.hashOf(w), w})
 }
@@ -71,16 +77,6 @@ func (t *table) put(s slot) {
 		at = (at + 1) & mask
 	}
 	t.slots[at] = s
-}
-
-func (t *table) grow() {
-	before := t.slots
-	t.slots = make([]slot, 2*len(before))
-	for _, s := range before {
-		if s.window != nil {
-			t.put(s)
-		}
-	}
 }
 
 // remove takes a window out that is there. Those behind it that stand there for want of room move up.

@@ -14,14 +14,9 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// Save writes the list to a file, completely or not at all, even when the power is lost meanwhile.
-func Save(path string, set *blocklist.Set, nowMilli int64) error {
-	_, err := saveVersion(path, set, nowMilli)
-	return err
-}
-
-// saveVersion is Save, and returns the version that it wrote: the Set may have another one by then.
-func saveVersion(path string, set *blocklist.Set, nowMilli int64) (version blocklist.Version, err error) {
+// Save writes the list to a file, completely or not at all, even when the power is lost meanwhile. It returns the version
+// that it wrote: the Set may have another one by then.
+func Save(path string, set *blocklist.Set, nowMilli int64) (version blocklist.Version, err error) {
 	if version, err = save(path, set, nowMilli); err != nil {
 		err = fmt.Errorf("keeping the list in %s: %w", path, err)
 	}
@@ -237,7 +232,7 @@ func (s *saver) snapshot() error {
 	set := s.config.Set
 	edits, orders := set.Edits(), set.Local()
 	began := time.Now()
-	version, err := saveVersion(s.config.File, set, s.now())
+	version, err := Save(s.config.File, set, s.now())
 	// The log is emptied only when the snapshot is on the disk. A kill between the two leaves old deltas, which read
 	// skips.
 	if err == nil {

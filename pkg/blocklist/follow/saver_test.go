@@ -185,7 +185,7 @@ func TestALogOfAnOlderSnapshot(t *testing.T) {
 	}
 	p.add(blocklist.RecordKey("per-ip", "2.2.2.0"), nil)
 	l.catchUp(t, p)
-	if err := Save(file, l.config.Set, at); err != nil {
+	if _, err := Save(file, l.config.Set, at); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file+".changes", changes, 0o600); err != nil {

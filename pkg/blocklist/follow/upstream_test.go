@@ -209,7 +209,7 @@ func TestABadUpstreamChangesNothing(t *testing.T) {
 func TestAFollowerStartsFromItsFile(t *testing.T) {
 	e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
 	file := t.TempDir() + "/list"
-	if err := Save(file, e.set, at); err != nil {
+	if _, err := Save(file, e.set, at); err != nil {
 		t.Fatal(err)
 	}
 	e.now(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusInternalServerError) })

@@ -27,13 +27,11 @@ type Block struct {
 }
 
 // Compare sorts blocks by their prefixes: IPv4 first, by address, the wider first.
-func Compare(a, b Block) int { return comparePrefixes(a.Prefix, b.Prefix) }
-
-func comparePrefixes(a, b netip.Prefix) int {
-	if order := a.Addr().Compare(b.Addr()); order != 0 {
+func Compare(a, b Block) int {
+	if order := a.Prefix.Addr().Compare(b.Prefix.Addr()); order != 0 {
 		return order
 	}
-	return cmp.Compare(a.Bits(), b.Bits())
+	return cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits())
 }
 
 // Disjoint returns prefixes that contain every address of the blocks and no other. They do not overlap, and are in the

@@ -33,7 +33,11 @@ func exceptionsOf(list List, rules *rule.Set, nowMilli int64) *exceptions {
 	for order := range list.Orders(nowMilli) {
 		switch order.Kind {
 		case blocklist.OrderAllow:
-			e.orders.add(order.Scope, order.Value)
+			if order.Scope != IP {
+				e.orders.others[target{order.Scope, order.Value}] = true
+			} else if prefix := Parse(order.Value); prefix.IsValid() {
+				e.orders.prefixes.Insert(prefix)
+			}
 		case blocklist.OrderPause:
 			e.paused[order.Rule] = true
 		}
@@ -72,14 +76,6 @@ func (e *exceptions) holes(name string) *bart.Lite { return e.of(name).prefixes 
 
 func (e *exceptions) allows(name, scope, value string) bool {
 	return e.of(name).others[target{scope, value}]
-}
-
-func (a allowed) add(scope, value string) {
-	if scope != IP {
-		a.others[target{scope, value}] = true
-	} else if prefix := Parse(value); prefix.IsValid() {
-		a.prefixes.Insert(prefix)
-	}
 }
 
 // with returns a plus the allows of a rule.

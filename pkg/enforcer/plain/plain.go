@@ -103,12 +103,8 @@ func (l *Lists) file(w wanted, rules *rule.Set) (*file, error) {
 	began := time.Now()
 	made := forms[w.form].make(lines(l.List, rules, w, now.UnixMilli()), now.UnixMilli())
 	made.made, made.took = now, time.Since(began)
-	l.keep(w, made)
-	return made, nil
-}
 
-// keep stores a file, in the place of the oldest one when there is no room.
-func (l *Lists) keep(w wanted, made *file) {
+	// Store a file, in the place of the oldest one when there is no room.
 	if l.files[w] == nil && len(l.files) >= maxFiles {
 		var first wanted
 		for key, f := range l.files {
@@ -119,4 +115,6 @@ func (l *Lists) keep(w wanted, made *file) {
 		delete(l.files, first)
 	}
 	l.files[w] = made
+
+	return made, nil
 }

@@ -128,7 +128,23 @@ func (d *Site) serve(ctx context.Context, client netip.Addr, page, agent string)
 	}
 	line := fmt.Sprintf("%s - - [%s] \"%s HTTP/1.1\" %d %d \"-\" \"%s\"\n",
 		client, time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700"), page, status, 200+d.random.IntN(5000), agent)
-	return d.write(line)
+
+	// Append to the log, and rotate it when it is long.
+	if info, err := os.Stat(d.log); err == nil && info.Size() > logBytes {
+		if err := os.Rename(d.log, d.log+".1"); err != nil {
+			return err
+		}
+	}
+	file, err := os.OpenFile(d.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(line)
+
+	if closing := file.Close(); err == nil {
+		return closing
+	}
+	return err
 }
 
 // refused reports whether the enforcer refuses a request; false when the enforcer does not answer.
@@ -150,26 +166,4 @@ func (d *Site) refused(ctx context.Context, client netip.Addr, method, path stri
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is used again
 	return answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusForbidden
-}
-
-// write appends to the log, and rotates it when it is long.
-func (d *Site) write(line string) error {
-	if info, err := os.Stat(d.log); err == nil && info.Size() > logBytes {
-		if err := os.Rename(d.log, d.log+".1"); err != nil {
-			return err
-		}
-	}
-	file, err := os.OpenFile(d.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(line)
-	return joinedClose(err, file)
-}
-
-func joinedClose(err error, file *os.File) error {
-	if closing := file.Close(); err == nil {
-		return closing
-	}
-	return err
 }

@@ -183,7 +183,12 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 			return
 		}
 		if record.Mark != nil {
-			w.markText(r.Offset, record.Mark)
+			m := record.Mark
+			if w.form == "text" {
+				w.printf("%d  watermark of %s: partition %d of %d counted to offset %d, generation %d, as of %s\n", r.Offset, m.List, m.Partition, m.Partitions,
+					m.Offset, m.Generation, backtest.Instant(m.At))
+			}
+
 			return
 		}
 
@@ -200,13 +205,6 @@ func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
 		default:
 			w.entryText(r.Offset, entry)
 		}
-	}
-}
-
-func (w *catWriter) markText(offset int64, m *blocklist.Mark) {
-	if w.form == "text" {
-		w.printf("%d  watermark of %s: partition %d of %d counted to offset %d, generation %d, as of %s\n", offset, m.List, m.Partition, m.Partitions,
-			m.Offset, m.Generation, backtest.Instant(m.At))
 	}
 }
 

@@ -48,20 +48,18 @@ func (f *watchFold) add(now time.Time, changes []watchChange) error {
 			b.WriteString(changes[i].text(now) + "\n")
 			continue
 		}
-		f.count(&changes[i])
+
+		c := &changes[i]
+		group := foldGroup{c.word(), c.Rule, networkOf(c.Fields["ip"])}
+		if _, known := f.groups[group]; !known && len(f.groups) == foldGroups {
+			f.others++
+			continue
+		}
+		f.groups[group]++
 	}
 
 	_, err := io.WriteString(f.out, b.String())
 	return err
-}
-
-func (f *watchFold) count(c *watchChange) {
-	group := foldGroup{c.word(), c.Rule, networkOf(c.Fields["ip"])}
-	if _, known := f.groups[group]; !known && len(f.groups) == foldGroups {
-		f.others++
-		return
-	}
-	f.groups[group]++
 }
 
 // networkOf returns the /24 or the /48 of an address; empty when the text is not an address.

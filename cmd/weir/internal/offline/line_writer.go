@@ -49,7 +49,9 @@ func (w *lineWriter) write(l *line) {
 
 	switch {
 	case w.form == "json":
-		w.writeJSON(l)
+		if err := output.JSON(w.out).Encode(l); err != nil && w.err == nil {
+			w.err = err
+		}
 	case w.form == "plain":
 		for _, h := range l.Hits {
 			w.printf("%s\n", h.Key)
@@ -60,12 +62,6 @@ func (w *lineWriter) write(l *line) {
 		w.printf("%6d  not read (%s): %s: %s\n", l.Line, l.Unread, l.Why, l.Sample)
 	default:
 		w.writeText(l)
-	}
-}
-
-func (w *lineWriter) writeJSON(l *line) {
-	if err := output.JSON(w.out).Encode(l); err != nil && w.err == nil {
-		w.err = err
 	}
 }
 

@@ -125,7 +125,9 @@ func (p *parseCommand) file(c *cobra.Command, name string) error {
 		text, fits, err := nextLine(lines, number == 1)
 		switch {
 		case !fits:
-			p.long(text, input.Path, number)
+			// Show a line that is too long to be parsed.
+			p.writer.write(&line{Input: input.Path, Line: number, Unread: "long",
+				Why: fmt.Sprintf("the line is longer than %d MiB", logfile.MaxLine>>20), Sample: request.Sample(text)})
 		case text != "":
 			p.line(decoder, strings.TrimRight(text, "\r\n"), input.Path, number)
 		}
@@ -157,12 +159,6 @@ func nextLine(lines *bufio.Reader, first bool) (text string, fits bool, err erro
 			return string(line), fits, err
 		}
 	}
-}
-
-// long shows a line that is too long to be parsed.
-func (p *parseCommand) long(text, input string, number int) {
-	p.writer.write(&line{Input: input, Line: number, Unread: "long",
-		Why: fmt.Sprintf("the line is longer than %d MiB", logfile.MaxLine>>20), Sample: request.Sample(text)})
 }
 
 // decoder detects the format by the lines that have come so far.

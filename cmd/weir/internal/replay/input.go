@@ -64,11 +64,7 @@ func (in *sendInput) look(ctx context.Context, s *sendCommand) error {
 		return exit.Wrongf("%s: %w", in.path, err)
 	}
 
-	return in.try(sample, choice)
-}
-
-// try reads the first time of the sample, and tries to move it.
-func (in *sendInput) try(sample []string, choice request.Choice) error {
+	// Read the first time of the sample, and try to move it.
 	var r request.Request
 	for _, line := range sample {
 		if in.decoder.Decode(line, &r) != nil {

@@ -49,7 +49,12 @@ func (r *replay) file(ctx context.Context, in *sendInput) error {
 		if err != nil {
 			return err
 		}
-		r.show(r.before + in.done.Load())
+
+		done := r.before + in.done.Load()
+		if now := time.Now(); now.Sub(r.shown) > 100*time.Millisecond {
+			r.shown = now
+			r.progress.Show(done, r.total)
+		}
 	}
 }
 
@@ -118,13 +123,6 @@ func (r *replay) skip(in *sendInput, number int, err error) {
 	r.sent.Unsent++
 	if r.unsent == "" {
 		r.unsent = fmt.Sprintf("%s:%d: %v", in.path, number, err)
-	}
-}
-
-func (r *replay) show(done int64) {
-	if now := time.Now(); now.Sub(r.shown) > 100*time.Millisecond {
-		r.shown = now
-		r.progress.Show(done, r.total)
 	}
 }
 
