@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -218,4 +219,17 @@ func WithoutHole(b []byte) []byte {
 		return b
 	}
 	return bytes.TrimLeft(b, "\x00")
+}
+
+// Counting adds the number of bytes that are read to Done.
+type Counting struct {
+	io.Reader
+	Done *atomic.Int64
+}
+
+// Read reads and counts.
+func (c Counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.Done.Add(int64(n))
+	return n, err
 }

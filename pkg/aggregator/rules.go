@@ -89,7 +89,10 @@ type rulebook struct {
 
 // forget begins again with the active rules.
 func (b *rulebook) forget() {
-	b.ruling, b.byName, b.unknown, b.before = nil, nil, nil, nil
+	b.ruling = nil
+	b.byName = nil
+	b.unknown = nil
+	b.before = nil
 	b.refresh()
 }
 

@@ -45,7 +45,10 @@ type unread struct {
 // reset forgets the results of the chunk before.
 func (c *chunk) reset() {
 	c.requests, c.lines = 0, 0
-	c.spans, c.hits, c.keys, c.unread = c.spans[:0], c.hits[:0], c.keys[:0], c.unread[:0]
+	c.spans = c.spans[:0]
+	c.hits = c.hits[:0]
+	c.keys = c.keys[:0]
+	c.unread = c.unread[:0]
 }
 
 // addRequest counts a request that was read.

@@ -54,7 +54,7 @@ func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, err
 	if !regular {
 		from = interruptible{ctx, from}
 	}
-	if err := s.unpack(in.Path, bufio.NewReaderSize(counting{from, done}, headBytes), regular); err != nil {
+	if err := s.unpack(in.Path, bufio.NewReaderSize(logfile.Counting{Reader: from, Done: done}, headBytes), regular); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", in.Path, err), s.Close())
 	}
 
@@ -225,18 +225,6 @@ func OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-}
-
-// counting counts the bytes read.
-type counting struct {
-	io.Reader
-	done *atomic.Int64
-}
-
-func (c counting) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.done.Add(int64(n))
-	return n, err
 }
 
 // interruptible ends its reads when the context does. The read that still runs behind it ends when its source returns

@@ -24,7 +24,7 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 	ruling := e.ruling.Load()
 	a := ruling.askings.Get().(*asking)
 	defer ruling.askings.Put(a)
-	now := time.Now()
+	now := e.config.Now()
 	said := e.ask(a, r, d, now)
 	if isEmpty(&said) && !e.config.Set.Whole() { // manual entries made here are active even without a list
 		e.withoutList(w, d)

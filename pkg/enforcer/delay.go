@@ -20,7 +20,7 @@ func (e *Enforcer) watchDelay(ctx context.Context, at blocklist.Version) {
 		changed := set.Changed()
 		changes, version, ok := set.Changes(at, delayChanges)
 		if ok {
-			e.measureDelays(changes, time.Now().UnixMilli())
+			e.measureDelays(changes, e.config.Now().UnixMilli())
 		}
 
 		// Where the changes are not known it goes on with the present version: entries that came with a list are not

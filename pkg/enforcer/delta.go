@@ -50,7 +50,10 @@ func (d *delta) of(set *blocklist.Set, after blocklist.Version, now int64) ([]by
 		return nil, err
 	}
 	if made.Len() <= maxDelta {
-		d.after, d.state, d.local, d.answer = after, state, local, made.Bytes()
+		d.after = after
+		d.state = state
+		d.local = local
+		d.answer = made.Bytes()
 	}
 
 	return made.Bytes(), nil

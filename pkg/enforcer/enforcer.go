@@ -83,6 +83,7 @@ type Config struct {
 
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
+	Now     func() time.Time // nil: the wall clock
 }
 
 // An Enforcer serves a list.
@@ -116,8 +117,11 @@ func Open(c Config) (*Enforcer, error) {
 	if err := c.guard(); err != nil {
 		return nil, err
 	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	e := &Enforcer{
-		config: c, plain: anyEdge(c.Refusal), metrics: newMetrics(c.Metrics, c.Set),
+		config: c, plain: anyEdge(c.Refusal), metrics: newMetrics(c.Metrics, c.Set, c.Now),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
 		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), listing: limited.NewPlaces(maxListing), turns: newTurns(),
 	}
@@ -135,7 +139,7 @@ func Open(c Config) (*Enforcer, error) {
 
 	// The process ended before Kafka had these, and the list that is read from Kafka does not have them.
 	e.outbox = outbox
-	now := time.Now().UnixMilli()
+	now := c.Now().UnixMilli()
 	for _, p := range waiting {
 		orders, _ := p.orders() // openOutbox has checked that they can be read
 		for _, order := range orders {
@@ -242,7 +246,7 @@ type Status struct {
 
 // Status returns the present state.
 func (e *Enforcer) Status() Status {
-	now := time.Now()
+	now := e.config.Now()
 	state := e.config.Set.State()
 	s := Status{Rules: e.ruling.Load().Rules.Fingerprint(), Whole: state.Whole, Version: state.Version.String(), Follows: e.config.Follows,
 		Followers: e.following.Load(), Paused: append([]string{}, pauses(e.config.Set, now.UnixMilli())...)}

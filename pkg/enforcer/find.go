@@ -2,12 +2,9 @@ package enforcer
 
 import (
 	"cmp"
-	"container/heap"
 	"encoding/base64"
 	"net/http"
-	"slices"
 	"strconv"
-	"time"
 
 	"weir/internal/keys"
 	"weir/pkg/blocklist"
@@ -44,7 +41,7 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	now := time.Now().UnixMilli()
+	now := e.config.Now().UnixMilli()
 	answer := found{Key: q.key, Entries: []*blocklist.Entry{}, Orders: []*blocklist.Entry{}}
 	page, more := q.page(e.config.Set, now)
 
@@ -126,7 +123,7 @@ func (q *findRequest) wants(one blocklist.Record) bool {
 // page returns the entries after the previous page, sorted by the records' keys, and whether there are more. It keeps
 // no more than a page in memory.
 func (q *findRequest) page(set *blocklist.Set, now int64) (page []placed, more bool) {
-	last := &lastFirst{}
+	first := best[placed]{most: q.limit, compare: func(a, b placed) int { return cmp.Compare(a.place, b.place) }}
 	for one := range set.Find(q.key, now) {
 		if !q.wants(one) {
 			continue
@@ -137,37 +134,14 @@ func (q *findRequest) page(set *blocklist.Set, now int64) (page []placed, more b
 		}
 
 		// The last of the page leaves when it is full: the list is in no order, and may be a million entries long.
-		heap.Push(last, p)
-		if last.Len() > q.limit {
-			heap.Pop(last)
-			more = true
-		}
+		more = first.add(p) || more
 	}
 
-	page = *last
-	slices.SortFunc(page, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
-	return page, more
+	return first.sorted(), more
 }
 
 // A placed is a record with its sort key.
 type placed struct {
 	blocklist.Record
 	place string
-}
-
-// lastFirst is a heap of records.
-type lastFirst []placed
-
-func (l lastFirst) Len() int           { return len(l) }
-func (l lastFirst) Less(i, j int) bool { return l[i].place > l[j].place }
-func (l lastFirst) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-
-// Push adds a record.
-func (l *lastFirst) Push(x any) { *l = append(*l, x.(placed)) }
-
-// Pop takes the last one.
-func (l *lastFirst) Pop() any {
-	last := (*l)[len(*l)-1]
-	*l = (*l)[:len(*l)-1]
-	return last
 }

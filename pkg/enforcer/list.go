@@ -3,12 +3,10 @@ package enforcer
 import (
 	"cmp"
 	"compress/gzip"
-	"container/heap"
 	"context"
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -163,7 +161,7 @@ func (e *Enforcer) writeBody(w http.ResponseWriter, q *listRequest) error {
 }
 
 func (e *Enforcer) writeTo(to io.Writer, header http.Header, q *listRequest) error {
-	now := time.Now().UnixMilli()
+	now := e.config.Now().UnixMilli()
 	if q.top > 0 {
 		return e.writeTop(to, header, q, now)
 	}
@@ -207,7 +205,7 @@ func (e *Enforcer) writeTop(to io.Writer, header http.Header, q *listRequest, no
 // worst returns the entries that top keeps, and the number of the others.
 func worst(set *blocklist.Set, q *listRequest, now int64, t turns) (kept []*blocklist.Entry, left int) {
 	wanted := q.wanted()
-	least := &leastFirst{}
+	first := best[*blocklist.Entry]{most: q.top, compare: func(a, b *blocklist.Entry) int { return badness(b, a) }}
 	looked := 0
 	for entry := range set.All(now) {
 		// A search reads the entire list, so it lets others work in between.
@@ -218,39 +216,18 @@ func worst(set *blocklist.Set, q *listRequest, now int64, t turns) (kept []*bloc
 			continue
 		}
 
-		heap.Push(least, entry)
-		if least.Len() > q.top {
-			heap.Pop(least)
+		if first.add(entry) {
 			left++
 		}
 	}
 
-	kept = *least
-	slices.SortFunc(kept, func(a, b *blocklist.Entry) int { return badness(b, a) })
-	return kept, left
+	return first.sorted(), left
 }
 
 // badness is below 0 when a is less bad than b: manual entries are worst, then by level, by how far the limit was
 // exceeded, by how long the block lasts.
 func badness(a, b *blocklist.Entry) int {
 	return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Count, b.Count), cmp.Compare(a.Until, b.Until))
-}
-
-// leastFirst is a heap of entries.
-type leastFirst []*blocklist.Entry
-
-func (l leastFirst) Len() int           { return len(l) }
-func (l leastFirst) Less(i, j int) bool { return badness(l[i], l[j]) < 0 }
-func (l leastFirst) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-
-// Push adds an entry.
-func (l *leastFirst) Push(x any) { *l = append(*l, x.(*blocklist.Entry)) }
-
-// Pop takes the least bad one.
-func (l *leastFirst) Pop() any {
-	last := (*l)[len(*l)-1]
-	*l = (*l)[:len(*l)-1]
-	return last
 }
 
 func listProblem(err error) error {

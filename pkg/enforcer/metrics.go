@@ -21,7 +21,7 @@ type metrics struct {
 // ruleCounts count the checks that a rule's entries decided.
 type ruleCounts struct{ refused, shadow prometheus.Counter }
 
-func newMetrics(r prometheus.Registerer, set *blocklist.Set) *metrics {
+func newMetrics(r prometheus.Registerer, set *blocklist.Set, now func() time.Time) *metrics {
 	m := &metrics{
 		checks: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_checks_total",
 			Help: "Checks, by answer and by the rule that decided it."}, []string{"rule", "answer"})),
@@ -36,14 +36,14 @@ func newMetrics(r prometheus.Registerer, set *blocklist.Set) *metrics {
 	m.passed, m.allowed = none.WithLabelValues("passed"), none.WithLabelValues("allowed")
 	m.paused, m.withoutList = none.WithLabelValues("paused"), none.WithLabelValues("without_list")
 	if r != nil {
-		m.ofList(r, set)
+		m.ofList(r, set, now)
 	}
 
 	return m
 }
 
 // ofList registers metrics that read the list when they are collected.
-func (m *metrics) ofList(r prometheus.Registerer, set *blocklist.Set) {
+func (m *metrics) ofList(r prometheus.Registerer, set *blocklist.Set, now func() time.Time) {
 	gauge := func(name, help string, value func() float64) {
 		g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_enforcer_" + name, Help: help}, value)
 		r.Unregister(g)
@@ -51,8 +51,8 @@ func (m *metrics) ofList(r prometheus.Registerer, set *blocklist.Set) {
 	}
 	gauge("list_last_update_timestamp_seconds", "When the list was last known to be up to date; 0 without one.", func() float64 { return float64(set.AsOf()) / 1000 })
 	gauge("list_whole", "1 when there is a complete list, which may be an old one.", func() float64 { return oneIf(set.Whole()) })
-	gauge("paused", "1 while all or some rules are paused.", func() float64 { return oneIf(len(pauses(set, time.Now().UnixMilli())) > 0) })
-	entries := &entryCounts{set: set}
+	gauge("paused", "1 while all or some rules are paused.", func() float64 { return oneIf(len(pauses(set, now().UnixMilli())) > 0) })
+	entries := &entryCounts{set, now}
 	r.Unregister(entries)
 	r.MustRegister(entries)
 }
@@ -69,7 +69,10 @@ func (m *metrics) ruleCounts(rule string) ruleCounts {
 }
 
 // entryCounts count the active entries.
-type entryCounts struct{ set *blocklist.Set }
+type entryCounts struct {
+	set *blocklist.Set
+	now func() time.Time
+}
 
 var entriesMetric = prometheus.NewDesc("weir_enforcer_entries", "Active entries.", []string{"rule", "mode"}, nil)
 
@@ -87,7 +90,7 @@ func (c *entryCounts) Collect(to chan<- prometheus.Metric) {
 	}
 
 	// Blocks by hand are counted one by one: the Set counts orders by scope only, allows among them.
-	for order := range c.set.Orders(time.Now().UnixMilli()) {
+	for order := range c.set.Orders(c.now().UnixMilli()) {
 		if order.Kind == blocklist.OrderBlock {
 			counts[of{manualRule, blocklist.Enforce.String()}]++
 		}

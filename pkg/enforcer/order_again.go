@@ -46,7 +46,7 @@ func (e *Enforcer) orderAgain(ctx context.Context) {
 func (e *Enforcer) putActive() {
 	e.giving.Lock()
 	defer e.giving.Unlock()
-	e.putAgain(slices.Collect(e.config.Set.Orders(time.Now().UnixMilli())))
+	e.putAgain(slices.Collect(e.config.Set.Orders(e.config.Now().UnixMilli())))
 }
 
 func (e *Enforcer) putAgain(orders []*blocklist.Order) {

@@ -247,7 +247,10 @@ func (q *orderRequest) order(kind blocklist.Kind, by string, now int64) (*blockl
 // lifted returns the order that ends another one. It has its own id, so that it is not confused with the order itself.
 func lifted(o *blocklist.Order, by, why string, now int64) *blocklist.Order {
 	end := *o
-	end.ID, end.Ended, end.By, end.Why = newID(), max(now, o.From), by, why
+	end.ID = newID()
+	end.Ended = max(now, o.From)
+	end.By = by
+	end.Why = why
 	return &end
 }
 

@@ -50,7 +50,7 @@ func (e *Enforcer) begin(r *http.Request) (*ordering, error) {
 	if e.outbox == nil {
 		return nil, problemf(http.StatusConflict, "this enforcer follows %s and has no Kafka for orders: give them there", e.config.Follows)
 	}
-	return &ordering{by: by, now: time.Now().UnixMilli()}, nil
+	return &ordering{by: by, now: e.config.Now().UnixMilli()}, nil
 }
 
 // usualPatience is how long an order waits for Kafka before it is answered.
@@ -306,7 +306,7 @@ func (e *Enforcer) listOrders(w http.ResponseWriter, r *http.Request, kind block
 		return err
 	}
 	shown := []*blocklist.Entry{}
-	for order := range e.config.Set.Orders(time.Now().UnixMilli()) {
+	for order := range e.config.Set.Orders(e.config.Now().UnixMilli()) {
 		if order.Kind == kind {
 			shown = append(shown, order.Entry())
 		}

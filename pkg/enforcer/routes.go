@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -49,13 +50,7 @@ func (e *Enforcer) routes() *http.ServeMux {
 
 // byMethod answers errors as problems. HEAD is GET.
 func byMethod(methods map[string]func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
-	var known []string
-	for method := range methods {
-		known = append(known, method)
-	}
-
-	slices.Sort(known)
-	allowed := strings.Join(known, ", ")
+	allowed := strings.Join(slices.Sorted(maps.Keys(methods)), ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
 		method := r.Method
 		if method == http.MethodHead {

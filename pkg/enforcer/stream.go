@@ -20,6 +20,7 @@ const stillThere = 15 * time.Second
 // A stream writes changes as events to one client.
 type stream struct {
 	set     *blocklist.Set
+	now     func() time.Time
 	to      *patientWriter
 	flush   func() error
 	wanted  func(*blocklist.Entry) bool
@@ -45,7 +46,7 @@ func (e *Enforcer) stream(w http.ResponseWriter, r *http.Request, q *listRequest
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer e.endWith(cancel)()
-	s := &stream{set: e.config.Set, to: &patientWriter{to: w}, flush: http.NewResponseController(w).Flush, wanted: q.wanted(), at: q.after, waiting: map[string]bool{}}
+	s := &stream{set: e.config.Set, now: e.config.Now, to: &patientWriter{to: w}, flush: http.NewResponseController(w).Flush, wanted: q.wanted(), at: q.after, waiting: map[string]bool{}}
 	s.turns, s.place = e.turns, func() (func(), error) { return place(r, e.listing, "are answered with the list") }
 
 	// Asked before each write: a key may be removed while its stream runs.
@@ -148,7 +149,7 @@ func (s *stream) reset() {
 	// Before the entries are read: changes meanwhile are sent again, as changes.
 	s.at = s.set.Version()
 	fmt.Fprintf(&s.room, "event: reset\ndata: {\"version\":%q}\n\n", s.at)
-	for entry := range s.set.All(time.Now().UnixMilli()) {
+	for entry := range s.set.All(s.now().UnixMilli()) {
 		s.entry(entry, blocklist.Version{})
 		if s.room.Len() > 64<<10 && s.send() != nil {
 			return

@@ -74,7 +74,7 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	answer.Note = joinNotes(answer.Note, answer.againNote(), waits)
+	answer.Note = joinNotes(answer.Note, answer.againNote(o.now), waits)
 	writeJSON(w, http.StatusOK, answer)
 	return nil
 }
@@ -90,8 +90,8 @@ func joinNotes(notes ...string) (all string) {
 }
 
 // againNote warns of clients that will be blocked again.
-func (u *unblocked) againNote() string {
-	if u.Sending == nil || u.Allowed != nil || time.Since(u.Sending.Last) > recently {
+func (u *unblocked) againNote(now int64) string {
+	if u.Sending == nil || u.Allowed != nil || now-u.Sending.Last.UnixMilli() > recently.Milliseconds() {
 		return ""
 	}
 	return fmt.Sprintf("it sent requests %s ago: if it goes on like that it will be blocked again, unless it is allowed for a while", u.Sending.Age)

@@ -78,8 +78,14 @@ func (w *Writer) Reset(rules []string) {
 	w.rules = rules
 	w.names = slices.Grow(w.names[:0], len(rules))[:len(rules)]
 	clear(w.names)
-	w.used, w.pairs, w.keys, w.packed = w.used[:0], w.pairs[:0], w.keys[:0], w.packed[:0]
-	w.items, w.body, w.occurred, w.indexed = w.items[:0], w.body[:0], 0, 0
+	w.used = w.used[:0]
+	w.pairs = w.pairs[:0]
+	w.keys = w.keys[:0]
+	w.packed = w.packed[:0]
+	w.items = w.items[:0]
+	w.body = w.body[:0]
+	w.occurred = 0
+	w.indexed = 0
 	w.byPair.reset()
 	w.byTime.reset()
 	w.size = headerBytes

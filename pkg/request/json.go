@@ -227,7 +227,10 @@ func (p *jsonParser) fillURL(m *jsonMapping, r *Request) (own bool) {
 		line = targetOf(requestLine{method: line.method}, uri)
 	}
 
-	r.Method, r.Host, r.Path, r.Query = line.method, line.host, line.path, line.query
+	r.Method = line.method
+	r.Host = line.host
+	r.Path = line.path
+	r.Query = line.query
 	if path := p.text(m.roles[rolePath]); path != "" {
 		_ = setTarget(nil, r, path)
 	}

@@ -100,8 +100,11 @@ func (d *Decoder) Forget() {
 	forget(d.parser)
 }
 
+// A rememberer is a parser that knows the latest time of its log.
+type rememberer interface{ forget() }
+
 func forget(p Parser) {
-	if p, ok := p.(interface{ forget() }); ok {
+	if p, ok := p.(rememberer); ok {
 		p.forget()
 	}
 }

@@ -44,7 +44,10 @@ func apacheTime(format, text string) ([]token, error) {
 		}
 	}
 
-	v.name, v.set, v.ending, v.pattern = "time", setTimePattern, endPattern, pattern
+	v.name = "time"
+	v.set = setTimePattern
+	v.ending = endPattern
+	v.pattern = pattern
 	return []token{{variable: v}}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,12 +57,7 @@ func ParseKey(words ...string) (Key, error) {
 }
 
 func (k Key) has(name string) bool {
-	for _, p := range k.parts {
-		if p.name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(k.parts, func(p part) bool { return p.name == name })
 }
 
 func parsePart(word string) (part, error) {

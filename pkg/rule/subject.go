@@ -29,7 +29,10 @@ type subject struct {
 
 // about makes r the current request.
 func (s *subject) about(r *request.Request) {
-	s.Request, s.addressBytes, s.filled, s.normalized = r, 0, false, false
+	s.Request = r
+	s.addressBytes = 0
+	s.filled = false
+	s.normalized = false
 }
 
 // ip is the client's address as text, valid until the next request; "" when it is not known.

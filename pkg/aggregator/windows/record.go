@@ -199,7 +199,10 @@ func readVerdict(c *varint.Reader, flags byte) *Verdict {
 		v.Ended = v.From + c.Signed()
 	}
 
-	v.Generation, v.Offset, v.Count, v.Level = c.Number(), c.Number(), c.Number(), int(c.Number())
+	v.Generation = c.Number()
+	v.Offset = c.Number()
+	v.Count = c.Number()
+	v.Level = int(c.Number())
 	v.Limit = string(c.Take(c.Number()))
 	if flags&isMoved != 0 {
 		v.First, v.FirstLevel = v.From+c.Signed(), int(c.Number())

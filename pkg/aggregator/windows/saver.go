@@ -44,7 +44,10 @@ func NewSaver(now func() time.Time) *Saver { return &Saver{now: now} }
 
 // Reset has the Saver write another set. The next checkpoint is forgotten.
 func (s *Saver) Reset(set *Set) {
-	s.set, s.next, s.counted, s.breathed = set, nil, 0, 0
+	s.set = set
+	s.next = nil
+	s.counted = 0
+	s.breathed = 0
 }
 
 // Begin notes the checkpoint that the store has.

@@ -208,7 +208,10 @@ func (k *kept) check(same bool) error {
 
 // restore sets the table to its kept state.
 func (t *table) restore(k *kept) {
-	t.revision, t.floor, t.lastID, t.rows = k.header.Revision, k.header.Floor, k.header.LastID, len(k.rows)
+	t.revision = k.header.Revision
+	t.floor = k.header.Floor
+	t.lastID = k.header.LastID
+	t.rows = len(k.rows)
 	t.changes = k.ended
 	for _, r := range k.rows {
 		if r.Scope == scopeIP || r.Scope == scopeRange {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"weir/pkg/enforcer/outright"
@@ -79,18 +80,7 @@ func parse(name string, f form, query url.Values, rules *rule.Set) (wanted, int,
 const manual = "manual"
 
 func known(name string, rules *rule.Set) bool {
-	if name == manual {
-		return true
-	}
-	if rules == nil {
-		return false
-	}
-	for _, r := range rules.Rules {
-		if r.Name == name {
-			return true
-		}
-	}
-	return false
+	return name == manual || rules != nil && slices.ContainsFunc(rules.Rules, func(r *rule.Rule) bool { return r.Name == name })
 }
 
 // refuse answers with a problem according to RFC 9457.

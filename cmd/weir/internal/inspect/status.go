@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -240,12 +241,7 @@ func (s *status) answered() string {
 
 // hasMembers reports whether any group has a member, or may have one.
 func (s *status) hasMembers() bool {
-	for _, group := range s.Groups {
-		if group.Members != 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Groups, func(g groupStatus) bool { return g.Members != 0 })
 }
 
 // others describes aggregators that were not asked. Only Kafka knows of them, as members of the group.
@@ -286,12 +282,7 @@ func (s *status) differ() bool {
 }
 
 func (s *status) allPartsCaughtUp() bool {
-	for _, part := range s.Parts {
-		if part.CaughtUp != nil && !*part.CaughtUp {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.Parts, func(p partStatus) bool { return p.CaughtUp != nil && !*p.CaughtUp })
 }
 
 // outcome returns the error that decides the exit code: 1 when Kafka could not be asked, 3 when nothing runs or not all

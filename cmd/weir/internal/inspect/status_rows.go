@@ -48,7 +48,10 @@ func (p *partStatus) aggregatorRows() []string {
 	var reached time.Time
 	var behind []string
 	for _, one := range says.Partitions {
-		hot, dirty, waiting, unsent = hot+one.Hot, dirty+one.Dirty, waiting+one.Waiting, unsent+one.Unsent
+		hot = hot + one.Hot
+		dirty = dirty + one.Dirty
+		waiting = waiting + one.Waiting
+		unsent = unsent + one.Unsent
 		if one.Reached != nil && one.Reached.After(reached) {
 			reached = *one.Reached
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -82,13 +83,8 @@ func (f *watchFold) flush(now time.Time) error {
 		return nil
 	}
 
-	groups := make([]foldGroup, 0, len(f.groups))
-	for group := range f.groups {
-		groups = append(groups, group)
-	}
-
 	// The largest first; the rest of the order only makes it stable.
-	slices.SortFunc(groups, func(a, b foldGroup) int {
+	groups := slices.SortedFunc(maps.Keys(f.groups), func(a, b foldGroup) int {
 		return cmp.Or(f.groups[b]-f.groups[a], strings.Compare(a.rule, b.rule), strings.Compare(a.network, b.network), strings.Compare(a.what, b.what))
 	})
 	var b strings.Builder

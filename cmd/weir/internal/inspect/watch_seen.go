@@ -51,7 +51,10 @@ func (s *watchSeen) change(e *blocklist.Entry) watchChange {
 		ended = byItself
 	}
 	if e.Order == blocklist.OrderPardon { // reports who lifted another entry, and why
-		ended, id, change.Rule, change.Key = byPardon, e.Fields["pardons"], e.Fields["rule"], e.Fields["key"]
+		ended = byPardon
+		id = e.Fields["pardons"]
+		change.Rule = e.Fields["rule"]
+		change.Key = e.Fields["key"]
 	}
 
 	// The id shows whether this is the known entry of the key or a new one.

@@ -71,8 +71,15 @@ func (l *line) fill(r *request.Request) {
 		l.IP = r.IP.String()
 	}
 
-	l.User, l.Method, l.Host, l.Path, l.Query = r.User, r.Method, r.Host, r.Path, r.Query
-	l.Status, l.Agent, l.Referrer, l.Forwarded = r.Status, r.Agent, r.Referrer, r.Forwarded
+	l.User = r.User
+	l.Method = r.Method
+	l.Host = r.Host
+	l.Path = r.Path
+	l.Query = r.Query
+	l.Status = r.Status
+	l.Agent = r.Agent
+	l.Referrer = r.Referrer
+	l.Forwarded = r.Forwarded
 	if r.Bytes >= 0 {
 		l.Bytes = &r.Bytes
 	}

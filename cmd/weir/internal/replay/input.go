@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/exit"
+	"weir/internal/logfile"
 	"weir/pkg/backtest"
 	"weir/pkg/request"
 )
@@ -113,7 +114,7 @@ func (in *sendInput) open(ctx context.Context) (*bufio.Reader, func(), error) {
 
 	// Count compressed bytes, as in.size does.
 	in.done.Store(0)
-	source, err := backtest.Open(ctx, backtest.Input{Path: in.path, Reader: counting{from, &in.done}})
+	source, err := backtest.Open(ctx, backtest.Input{Path: in.path, Reader: logfile.Counting{Reader: from, Done: &in.done}})
 	if err != nil {
 		closeFile()
 		return nil, nil, err
@@ -126,18 +127,6 @@ func (in *sendInput) open(ctx context.Context) (*bufio.Reader, func(), error) {
 	}
 
 	return lines, func() { source.Close(); closeFile() }, nil
-}
-
-// counting counts the bytes read.
-type counting struct {
-	io.Reader
-	done *atomic.Int64
-}
-
-func (c counting) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.done.Add(int64(n))
-	return n, err
 }
 
 // errLong means that a line is longer than maxLine.

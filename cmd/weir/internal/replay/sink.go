@@ -2,6 +2,8 @@ package replay
 
 import (
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -70,10 +72,6 @@ func requestsURL(to string) (string, error) {
 
 // ownTopic reports whether a topic is one that the parts write to.
 func ownTopic(settings *config.Config, topic string) bool {
-	for _, own := range []string{daemon.Hits, daemon.Blocklist, daemon.Events} {
-		if topic == settings.Kafka.Prefix+own {
-			return true
-		}
-	}
-	return false
+	own, prefixed := strings.CutPrefix(topic, settings.Kafka.Prefix)
+	return prefixed && slices.Contains([]string{daemon.Hits, daemon.Blocklist, daemon.Events}, own)
 }
