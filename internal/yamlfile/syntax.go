@@ -148,7 +148,7 @@ func tabIndents(e *yaml.LoadError, lines []string) (string, string, bool) {
 	if !strings.HasPrefix(indents, "\t") || strings.TrimSpace(before) != "" {
 		return "", "", false
 	}
-	return "a tab indents this line", "YAML wants spaces", true
+	return "a tab indents this line", "use spaces", true
 }
 
 func wrongFirstCharacter(e *yaml.LoadError, lines []string) (string, string, bool) {

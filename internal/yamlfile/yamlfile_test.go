@@ -130,8 +130,8 @@ f:4:8: "one" found where a list is expected; write [one]`},
 
 func TestSyntaxErrorsAreInPlainWords(t *testing.T) {
 	tests := []struct{ yaml, want string }{
-		{"names:\n\t- a\n", "f:2:1: a tab indents this line; YAML wants spaces"},
-		{"peer:\n  \tlisten: x\n", "f:2:3: a tab indents this line; YAML wants spaces"},
+		{"names:\n\t- a\n", "f:2:1: a tab indents this line; use spaces"},
+		{"peer:\n  \tlisten: x\n", "f:2:3: a tab indents this line; use spaces"},
 		{"listen: @x\n", "f:1:9: a value cannot begin with @; put the entire value in single quotes: '@x'"},
 		{"listen: `x`\n", "f:1:9: a value cannot begin with `; put the entire value in single quotes: '`x`'"},
 		{"listen: %x\n", "f:1:9: a value cannot begin with %; put the entire value in single quotes: '%x'"},

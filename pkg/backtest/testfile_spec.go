@@ -125,7 +125,7 @@ func (b *blockedSpec) FromYAML(v yamlfile.Value) {
 	v.Decode((*plain)(b))
 	b.place = v.Place()
 	if !v.Has("key") {
-		v.Faultf("write key: and who must be blocked", "the key is missing")
+		v.Faultf("write key: and the key that must be blocked", "the key is missing")
 	}
 }
 

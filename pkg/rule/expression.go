@@ -251,7 +251,7 @@ func explain(text string, err error) complaint {
 	if !errors.As(err, &at) {
 		return complaint{1, 1, inOurWords.Replace(err.Error()), wantedRemedy(err.Error())}
 	}
-	return complaint{max(at.Line, 1), at.Column + 1, at.Message, remedyFor(text, at.Message)}
+	return complaint{max(at.Line, 1), at.Column + 1, plainly(at.Message), remedyFor(text, at.Message)}
 }
 
 var inOurWords = strings.NewReplacer("expected bool, but got", "it must be true or false, but is a",
@@ -269,6 +269,16 @@ func wantedRemedy(message string) string {
 
 var unexpectedWord = regexp.MustCompile(`unexpected token (?:Identifier|Operator)\("([^"]+)"\)`)
 
+var unexpectedToken = regexp.MustCompile(`unexpected token \w+\((".*?")\)`)
+
+// plainly is a message of the library without its names for the kinds of words.
+func plainly(message string) string {
+	if message == "unexpected token EOF" {
+		return "unexpected end"
+	}
+	return unexpectedToken.ReplaceAllString(message, "unexpected $1")
+}
+
 func remedyFor(text, message string) string {
 	word := ""
 	if found := unexpectedWord.FindStringSubmatch(message); found != nil {
@@ -282,9 +292,9 @@ func remedyFor(text, message string) string {
 	case word == "starts", word == "ends":
 		return "did you mean " + word + "With?"
 	case word == "/":
-		return `text and patterns stand in quotes: path startsWith "/api/"`
+		return `write text and patterns in quotes: path startsWith "/api/"`
 	case strings.Contains(message, `unexpected token Number(".`):
-		return `addresses and networks stand in quotes: ip == "203.0.113.7", inNetwork(ip, "10.0.0.0/8")`
+		return `write addresses and networks in quotes: ip == "203.0.113.7", inNetwork(ip, "10.0.0.0/8")`
 	case word != "" && nearest.Word(word, operators) != "":
 		return "did you mean " + nearest.Word(word, operators) + "?"
 	case strings.Contains(message, "(mismatched types string and int)"), strings.Contains(message, "(mismatched types int and string)"):

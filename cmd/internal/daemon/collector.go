@@ -22,6 +22,9 @@ var Collector = Part{
 	About: "reads requests from log files, topics, HTTP and syslog, and sends those that the rules count to Kafka.",
 	Admin: func(c *config.Config) (address, keys string) { return c.Collector.Listen, c.Collector.Keys },
 	Open: func(ctx context.Context, p *Process) (Running, error) {
+		if len(p.Config.Collector.Sources) == 0 {
+			return nil, exit.Wrong(errNoSources)
+		}
 		hits := HitsTopic(p.Config)
 		client, err := kafka.Open(p.KafkaConfig(hits.Name))
 		if err != nil {
@@ -36,6 +39,8 @@ var Collector = Part{
 		return c, nil
 	},
 }
+
+var errNoSources = errors.New("the configuration has no sources, so no requests are read; add collector: {sources: [{file: /var/log/nginx/access.log}]}")
 
 // queueBytes is how much a producer queues at most.
 const queueBytes = 64 << 20
@@ -95,6 +100,9 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 		Logger: p.Logger, Metrics: p.Metrics,
 	}
 
+	if len(c.Collector.Sources) == 0 { // of weir run: the other parts work all the same
+		p.Logger.Warn(errNoSources.Error())
+	}
 	for i := range c.Collector.Sources {
 		s, err := r.source(p, &c.Collector.Sources[i])
 		if err != nil {

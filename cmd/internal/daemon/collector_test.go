@@ -5,9 +5,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"weir/cmd/internal/config"
+	"weir/cmd/internal/exit"
 	"weir/pkg/collector"
 )
 
@@ -33,5 +35,19 @@ func TestAReloadWithSendersThatCannotBeRead(t *testing.T) {
 	r := &RunningCollector{senders: map[string]*collector.Senders{"one": senders}}
 	if err := r.Reload(c); err == nil || fmt.Sprintf("%+v", senders) != was {
 		t.Errorf("%v; the senders were %s and are %+v", err, was, senders)
+	}
+}
+
+// A collector without sources would read nothing: it does not start.
+func TestACollectorWithoutSources(t *testing.T) {
+	p := &place{t: t, folder: t.TempDir()}
+	p.write("rules.yaml", oneRule)
+	p.write("weir.yaml", "kafka: {brokers: [\"127.0.0.1:9\"]}\n")
+	c, _, err := config.Load(p.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Collector.Open(t.Context(), &Process{Config: c}); err == nil || !strings.Contains(err.Error(), "the configuration has no sources") || !exit.IsWrong(err) {
+		t.Errorf("it starts, or ends with %v", err)
 	}
 }

@@ -48,8 +48,9 @@ as fast as the collector takes lines, at a number of lines a second, or at the l
 --to and --topic it uses the first http source of the configuration.
 
 With --now the time in each line becomes the time of sending, in the line's own form. Nothing else in the line changes:
-each line is read again to make sure. With a pace (x1) the distances between the times stay, divided by the factor. For
-a pace and for --now, lines are read as parse reads them, and files are sent in the order of their first times.
+each line is read again to make sure. With a pace (x1) the intervals between the times stay the same, divided by the
+factor. For a pace and for --now, lines are read as parse reads them, and files are sent in the order of their first
+times.
 
 Lines are sent at least once. If no answer comes, they are sent again, and send reports that they may be counted twice.`,
 		Example: `  weir send access.log
