@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -27,6 +28,7 @@ type knownLog struct {
 	position int64
 	reached  int64
 	tailAt   int64  // the position that the identity's tail is before, also while it is read
+	stale    bool   // no file of it has been seen for forgetDays, and none since the start
 	owner    *owner // the only family that reads it
 }
 
@@ -37,7 +39,12 @@ type owner struct{ path string } // of its live file
 // time from which its files are read.
 const patternPrefix = "pattern:"
 
-const forgetDays = 90
+// A log is forgotten when no file of it has been seen for so many days, nor for so long after the start: the process may
+// have been off meanwhile, or have had nothing to read, while its files are still there.
+const (
+	forgetDays  = 90
+	forgetAfter = time.Hour
+)
 
 // knownLogs are all logs of the process's file sources, and the patterns that were begun.
 type knownLogs struct {
@@ -65,16 +72,30 @@ func newKnownLogs(p *pipeline.Pipeline, j *journal.Journal, logger *slog.Logger)
 		if !ok {
 			continue
 		}
-		if i.day < k.today()-forgetDays {
-			j.Forget(log.Source)
-			continue
-		}
-
-		k.logs = append(k.logs, &knownLog{identity: i, source: log.Source, position: log.Position, reached: log.Reached, tailAt: log.Position})
+		stale := k.isStale(i)
+		k.logs = append(k.logs, &knownLog{identity: i, source: log.Source, position: log.Position, reached: log.Reached, tailAt: log.Position, stale: stale})
 		k.taken[log.Source] = true
 	}
 
 	return k
+}
+
+// isStale reports whether no file of a log has been seen for so long that the log may be forgotten.
+func (k *knownLogs) isStale(i identity) bool { return i.day < k.today()-forgetDays }
+
+// forget removes the logs that are still stale some time after the start, when the sources have found their files. The
+// clock may have been wrong at the start, so it is asked again.
+func (k *knownLogs) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.logs = slices.DeleteFunc(k.logs, func(log *knownLog) bool {
+		if !log.stale || log.owner != nil || !k.isStale(log.identity) {
+			return false
+		}
+		k.journal.Forget(log.source)
+		delete(k.taken, log.source)
+		return true
+	})
 }
 
 func (k *knownLogs) today() int64 { return dayOf(k.pipeline.Now()) }
@@ -233,8 +254,11 @@ func (k *knownLogs) save(log *knownLog) {
 func (k *knownLogs) saw(log *knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	log.stale = false
 	if day := k.today(); log.day < day-7 {
 		log.day = day
-		k.save(log)
+		if log.owner == nil { // else its position is out of date; the next cut keeps the day
+			k.save(log)
+		}
 	}
 }

@@ -128,6 +128,7 @@ func (f *fileSource) follow(ctx context.Context) {
 	events, faults, every := f.notifications()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	forget := time.After(forgetAfter)
 
 	var look <-chan time.Time
 	for n := 1; ; n++ {
@@ -137,6 +138,8 @@ func (f *fileSource) follow(ctx context.Context) {
 		case <-look:
 			look = nil
 			f.discover(ctx, false)
+		case <-forget:
+			f.known.forget()
 		case event, ok := <-events:
 			if !ok {
 				events = nil

@@ -1,0 +1,99 @@
+package collector
+
+import (
+	"strings"
+	"testing"
+)
+
+// age lets days pass for the logs of a collector that is off.
+func (b *bench) age(days int64) {
+	b.t.Helper()
+	c, err := Open(b.config)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, log := range c.known.logs {
+		log.day -= days
+		c.known.save(log)
+	}
+	if err := c.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// A collector was off, or had nothing to read, for longer than it remembers logs without files. Logs whose files are
+// still there are not read again; the others are forgotten later.
+func TestFilesAreRememberedAfterMonths(t *testing.T) {
+	b := newBench(t, "access.log", "other.log")
+	b.log("access.log", 40)
+	b.rename("access.log", "access.log.1")
+	b.compress("access.log.1", ".gz")
+	b.log("access.log", 30)
+	b.log("other.log", 20)
+	b.start()
+	b.await()
+	b.stop()
+	b.remove("other.log")
+	b.age(forgetDays + 10)
+
+	b.start()
+	b.log("access.log", 10)
+	b.await()
+	known := b.collector.known
+	known.forget()
+	b.await()
+	b.stop()
+
+	var left []string
+	b.opened = func(c *Collector) {
+		for _, log := range c.known.logs {
+			left = append(left, log.source)
+		}
+	}
+	b.start()
+	b.await()
+	if len(left) != 2 || !strings.HasPrefix(left[0], "access.log") || !strings.HasPrefix(left[1], "access.log") {
+		t.Errorf("remembered: %v", left)
+	}
+}
+
+// A wrong clock at the start makes no log forgotten, once it is right.
+func TestAWrongClockForgetsNoLog(t *testing.T) {
+	b := newBench(t, "access.log")
+	b.log("access.log", 20)
+	b.start()
+	b.await()
+	b.stop()
+	b.remove("access.log")
+
+	b.start()
+	known := b.collector.known
+	known.mu.Lock()
+	for _, log := range known.logs {
+		log.stale = true // as seen by a clock that is months ahead
+	}
+	known.mu.Unlock()
+	known.forget()
+	if len(known.logs) != 1 {
+		t.Errorf("%d logs are remembered", len(known.logs))
+	}
+}
+
+// A copy of a log that is being read is found after weeks without requests. The log keeps its position.
+func TestACopyOfAQuietLogLeavesItsPosition(t *testing.T) {
+	b := newBench(t, "access.log")
+	b.log("access.log", 20)
+	b.start()
+	b.await()
+	known := b.collector.known
+	known.mu.Lock()
+	log := known.logs[0]
+	log.day -= 30
+	known.mu.Unlock()
+	known.saw(log)
+	b.stop()
+
+	b.start()
+	b.log("access.log", 10)
+	b.await()
+}
