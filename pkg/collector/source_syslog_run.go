@@ -82,9 +82,10 @@ func count(ctx context.Context, to *pipeline.Stream, taken records) (left int, e
 	to.SetLag(int64(left))
 	learnSyslog(to, taken)
 	err = taken.each(func(record []byte, why pipeline.Reason) (err error) {
+		message := messageOf(record, to)
 		// A client must not be able to make its requests too long to be counted.
-		if why == pipeline.Counted || why == pipeline.ReasonLong && to.Reads(cutSyslog(record)) {
-			err = to.Add(ctx, cutSyslog(record), to.Position()+1)
+		if why == pipeline.Counted || why == pipeline.ReasonLong && to.Reads(message) {
+			err = to.Add(ctx, message, to.Position()+1)
 		} else {
 			err = to.Lost(ctx, record, why, to.Position()+1)
 		}
@@ -106,6 +107,17 @@ func cutSyslog(record []byte) []byte {
 	record = bytes.TrimRight(record, "\r\n\x00")
 	_, message := request.CutSyslog(request.Text(record))
 	return bytes.TrimPrefix(record[len(record)-len(message):], cee)
+}
+
+// messageOf returns a record without the syslog header and the line ends. Where only that makes a request of it, the
+// header includes a tag without a colon.
+func messageOf(record []byte, to *pipeline.Stream) []byte {
+	message := cutSyslog(record)
+	rest, ok := request.CutBareTag(request.Text(bytes.TrimRight(record, "\r\n\x00")), request.Text(message))
+	if ok && !to.Reads(message) && to.Reads(message[len(message)-len(rest):]) {
+		return message[len(message)-len(rest):]
+	}
+	return message
 }
 
 // learnSyslog finds out the form from the taken records, where it is not known.

@@ -85,6 +85,7 @@ func (b *syslogBench) uncounted(why string) float64 {
 var headers = []string{
 	"", "<190>Mar  3 08:00:00 web-1 nginx: ", "<190>Mar  3 08:00:00 nginx: ", "<13>1 2026-03-03T08:00:00.123456+00:00 web-1 nginx 12 - - ",
 	"<13>1 2026-03-03T08:00:00Z web-1 nginx - ID47 [timeQuality tzKnown=\"1\" x=\"\\]\"] \ufeff", "<190>2026-03-03T08:00:00.1+01:00 web-1 nginx[7]: @cee:",
+	"<190>", "<190>Mar  3 08:00:00 web-1 nginx ", "<190>2026-03-03T08:00:00.1+01:00 web-1 nginx[7] ",
 }
 
 // Every header, over every way to send.

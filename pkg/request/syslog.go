@@ -5,7 +5,7 @@ import (
 )
 
 // CutSyslog splits a syslog record into header and message (RFC 3164, RFC 5424, or as rsyslog writes files; with a
-// priority or without). A record without a header is all message.
+// priority or without; or a priority alone, as HAProxy's format short). A record without a header is all message.
 func CutSyslog(record string) (header, message string) {
 	rest := record
 	if strings.HasPrefix(rest, "<") {
@@ -20,7 +20,7 @@ func CutSyslog(record string) (header, message string) {
 	}
 
 	if !beginsWithSyslogTime(rest) {
-		return "", record
+		return record[:len(record)-len(rest)], rest
 	}
 
 	// The tag that names the process ends in a colon and a space; the time before it contains neither. If a quote comes
@@ -36,6 +36,24 @@ func CutSyslog(record string) (header, message string) {
 
 	return "", record
 }
+
+// CutBareTag is the message of a record without the tag that a sender wrote without a colon ("web1 nginx 203.0.113.7 …").
+// Such a tag looks like a word of the message: only who reads the message can tell which it is. ok is false where the
+// header has a tag, or the message begins with no name.
+func CutBareTag(record, message string) (rest string, ok bool) {
+	header := record[:len(record)-len(message)]
+	if !strings.HasPrefix(header, "<") || !strings.HasSuffix(header, " ") || strings.HasSuffix(header, ": ") {
+		return "", false
+	}
+
+	word, rest, ok := strings.Cut(message, " ")
+	if !ok || !isSyslogTag(word+":") || !isLetter(word[0]) {
+		return "", false
+	}
+	return rest, true
+}
+
+func isLetter(c byte) bool { return 'a' <= c|' ' && c|' ' <= 'z' }
 
 // cutSyslogHost skips time and host, where no tag follows.
 func cutSyslogHost(record, rest string) (header, message string) {

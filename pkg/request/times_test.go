@@ -127,14 +127,38 @@ func TestCutSyslog(t *testing.T) {
 		{`Feb  6 12:14:14 host {"a": 1}`, `Feb  6 12:14:14 host {"a": 1}`},
 		{`<190>Feb  6 12:14:14 host`, `<190>Feb  6 12:14:14 host`},
 		{`<190>2026-02-06T12:14:14.1Z`, `<190>2026-02-06T12:14:14.1Z`},
+		{"<190>1.2.3.4 - - [x] no time: here", "1.2.3.4 - - [x] no time: here"},
+		{`<190>{"a": 1}`, `{"a": 1}`},
 		{"<x", "<x"},
-		{"<150>", "<150>"},
+		{"<150>", ""},
 		{"", ""},
 	}
 	for _, test := range tests {
 		header, message := CutSyslog(test.record)
 		if message != test.message || header+message != test.record {
 			t.Errorf("%q: header %q, message %q", test.record, header, message)
+		}
+	}
+}
+
+func TestCutBareTag(t *testing.T) {
+	tests := []struct{ record, rest string }{
+		{"<190>Feb  6 12:14:14 host nginx 1.2.3.4 - -", "1.2.3.4 - -"},
+		{"<190>2026-02-06T12:14:14.1Z host nginx[7] 1.2.3.4 - -", "1.2.3.4 - -"},
+		{"<190>Feb  6 12:14:14 host shop.example 1.2.3.4 - -", "1.2.3.4 - -"},
+		{"<190>Feb  6 12:14:14 host nginx: shop.example 1.2.3.4 - -", ""},
+		{"<190>Feb  6 12:14:14 host 1.2.3.4 - -", ""},
+		{"<190>Feb  6 12:14:14 host fe80::1 - -", ""},
+		{`<190>Feb  6 12:14:14 host {"a": 1}`, ""},
+		{"<190>nginx 1.2.3.4 - -", ""},
+		{"Feb  6 12:14:14 host nginx 1.2.3.4 - -", ""},
+		{"nginx 1.2.3.4 - -", ""},
+		{"", ""},
+	}
+	for _, test := range tests {
+		_, message := CutSyslog(test.record)
+		if rest, ok := CutBareTag(test.record, message); rest != test.rest || ok != (rest != "") {
+			t.Errorf("%q: %q %v", test.record, rest, ok)
 		}
 	}
 }
