@@ -89,6 +89,8 @@ var riverLogs = []riverLog{
 //
 //	go test -run '^$' -bench River -benchtime 1x -timeout 90m ./test/bench
 //
+// -bench takes the part between two slashes as an expression that may match anywhere: keyed alone is /^keyed$/.
+//
 // With -short it reads a twentieth of the lines, to see whether all works. WEIR_SITE_LOG may name a real log of the
 // combined format, packed with gzip, that is replayed too.
 func BenchmarkRiver(b *testing.B) {
