@@ -132,7 +132,7 @@ func newRiver(b *testing.B, log riverLog, keyed bool) *river {
 	r.client = kafkatest.Client(b, kafka.Config{Brokers: r.cluster.Addresses(), Create: true})
 	topics := []kafka.Topic{
 		{Name: linesTopic, Partitions: riverPartitions, Settings: map[string]string{"cleanup.policy": "delete", "compression.type": "lz4"}},
-		{Name: "offenders", Partitions: 1, Settings: map[string]string{"cleanup.policy": "delete"}},
+		{Name: "offenders", Partitions: 1, Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "-1"}}, // its times are those of the lines
 	}
 	if err := r.client.EnsureTopics(b.Context(), topics...); err != nil {
 		b.Fatal(err)
