@@ -116,7 +116,7 @@ func (c *Collector) Close() error { return c.journal.Close() }
 // Run sends the outstanding cuts, then reads all sources until the context is done. It returns nil once all that was
 // read is in Kafka or in the journal, and an error only for a problem that a retry cannot solve.
 func (c *Collector) Run(ctx context.Context) error {
-	if err := c.known.cuts.resend(ctx); err != nil {
+	if err := c.known.Resend(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}

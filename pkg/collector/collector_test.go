@@ -12,7 +12,7 @@ import (
 // TestAClonedFolderIsAConflict runs two collectors from copies of one folder over one log: nothing is counted twice.
 func TestAClonedFolderIsAConflict(t *testing.T) {
 	one := newBench(t, "access.log")
-	one.log("access.log", 100)
+	one.Log("access.log", 100)
 	one.start()
 	one.await()
 	one.stop()
@@ -25,12 +25,12 @@ func TestAClonedFolderIsAConflict(t *testing.T) {
 	one.start()
 	clone.start()
 	for range 200 {
-		one.log("access.log", 20)
+		one.Log("access.log", 20)
 		one.awaitRead("access.log")
 		keys, conflicts := one.sink.Counted(t)
 		for key, n := range keys {
-			if n > one.want[key] {
-				t.Fatalf("%s is counted %d times, and came %d times", key, n, one.want[key])
+			if n > one.Want[key] {
+				t.Fatalf("%s is counted %d times, and came %d times", key, n, one.Want[key])
 			}
 		}
 		if conflicts > 0 {
@@ -54,9 +54,9 @@ func TestFilesThatAreReadFromBehindAdvanceTogether(t *testing.T) {
 		for n := range lines {
 			begin := begin.Add(-time.Duration(n%2) * 5 * time.Second) // every other line is late
 			text += fmt.Sprintf("203.0.113.1 - - [%s] \"GET /%s HTTP/1.1\" 200 2 \"-\" \"-\"\n", begin.Add(time.Duration(n)*every).Format("02/Jan/2006:15:04:05 -0700"), name)
-			b.want["per-ip 203.0.113.1"]++
+			b.Want["per-ip 203.0.113.1"]++
 		}
-		b.append(name, text)
+		b.Append(name, text)
 	}
 	write("short.access.log", time.Minute, 200)
 	write("long.access.log", 4*time.Second, 3000)

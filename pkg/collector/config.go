@@ -48,12 +48,6 @@ type SourceConfig struct {
 	Syslog *SyslogConfig
 }
 
-// FileConfig is a source of files.
-type FileConfig struct {
-	Patterns []string // paths and globs
-	Start    pipeline.Start
-}
-
 // KafkaConfig is a source of topics, read as a member of a group.
 type KafkaConfig struct {
 	Client *kafka.Client

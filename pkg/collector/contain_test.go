@@ -56,15 +56,15 @@ func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 		b.sink.Delay = delay
 		explosive := &mine{armed: 12, every: 400}
 		b.config.Sources[0].Only = explosive.only
-		b.log("access.log", 3000)
-		b.log("other.log", 1000)
+		b.Log("access.log", 3000)
+		b.Log("other.log", 1000)
 		b.start()
 		for !explosive.exploded() {
-			b.log("access.log", 50)
-			b.log("other.log", 50)
+			b.Log("access.log", 50)
+			b.Log("other.log", 50)
 			time.Sleep(time.Millisecond)
 		}
-		b.log("access.log", 50)
+		b.Log("access.log", 50)
 		b.await()
 		wait.Until(t, "the source to be well", func() bool { return b.collector.Status().CaughtUp })
 		if got := b.panics("logs"); got != 12 {
@@ -75,7 +75,7 @@ func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 		}
 		b.stop()
 		b.start()
-		b.log("access.log", 10)
+		b.Log("access.log", 10)
 		b.await()
 		b.stop()
 	}
@@ -89,14 +89,14 @@ func TestASourceThatAlwaysPanics(t *testing.T) {
 	explosive := &mine{armed: 1 << 30, every: 1}
 	bad := b.config.Sources[0]
 	bad.Name, bad.Only = "bad", explosive.only
-	bad.File = &FileConfig{Patterns: []string{b.path("bad.log")}}
+	bad.File = &FileConfig{Patterns: []string{b.Path("bad.log")}}
 	b.config.Sources = append(b.config.Sources, bad)
-	b.log("access.log", 100)
+	b.Log("access.log", 100)
 	want := map[string]int64{}
-	for key, n := range b.want {
+	for key, n := range b.Want {
 		want[key] = n
 	}
-	b.log("bad.log", 100)
+	b.Log("bad.log", 100)
 	b.start()
 	b.sink.Await(t, want)
 	wait.Until(t, "the status to say it", func() bool {
@@ -139,7 +139,7 @@ func TestListenersGoOnAfterAPanic(t *testing.T) {
 		b.config.Sources[0].HTTP.Listen = port.Reserve(t, "127.0.0.1")
 		b.changed = func(l *httpLimits) { l.ack = 10 * time.Millisecond }
 		b.start()
-		line := b.line()
+		line := b.Line()
 		if response, err := b.client.Post(b.url, "text/plain", strings.NewReader(line)); err == nil {
 			response.Body.Close()
 			if response.StatusCode == http.StatusOK {
@@ -164,11 +164,11 @@ func TestListenersGoOnAfterAPanic(t *testing.T) {
 		heard := b.listen()
 		b.start()
 		conn := b.dial()
-		b.send(conn, b.line())
-		clear(b.want)
+		b.send(conn, b.Line())
+		clear(b.Want)
 		wait.Until(t, "the panic", explosive.exploded)
 		wait.Until(t, "it to listen again", func() bool { return strings.Count(heard.String(), "takes syslog") == 2 })
-		b.send(b.dial(), b.line())
+		b.send(b.dial(), b.Line())
 		b.await()
 	})
 }

@@ -27,27 +27,6 @@ func packed(t *testing.T, extension, text string) []byte {
 	return out
 }
 
-// put replaces a file, with a modification time some time ago.
-func (b *bench) put(name string, data []byte, ago time.Duration) {
-	b.t.Helper()
-	next := b.path(".next")
-	at := time.Now().Add(-ago)
-	for _, err := range []error{os.WriteFile(next, data, 0o644), os.Chtimes(next, at, at), os.Rename(next, b.path(name))} {
-		if err != nil {
-			b.t.Fatal(err)
-		}
-	}
-}
-
-// manyLines returns more lines of a log, whose hits are wanted.
-func (b *bench) manyLines(n int) string {
-	var text strings.Builder
-	for range n {
-		text.WriteString(b.line())
-	}
-	return text.String()
-}
-
 func (b *bench) status() pipeline.SourceStatus { return b.collector.Status().Sources[0] }
 
 // A packed log that is cut off or damaged, wherever it is cut, is in the status and once in the log, with its name and
@@ -81,20 +60,20 @@ func TestABrokenPackedLogIsReported(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, "access.log")
 			heard := b.listen()
-			good, name := packed(t, test.extension, b.manyLines(test.lines)), "access.log.1"+test.extension
-			b.put(name, test.harm(bytes.Clone(good)), time.Hour)
-			b.log("access.log", 100)
+			good, name := packed(t, test.extension, b.ManyLines(test.lines)), "access.log.1"+test.extension
+			b.Put(name, test.harm(bytes.Clone(good)), time.Hour)
+			b.Log("access.log", 100)
 			b.start()
 			b.awaitRead("access.log")
 			wait.Until(t, "the status to name the file", func() bool {
 				status := b.status()
-				return strings.Contains(status.Error, b.path(name)) && strings.Contains(status.Error, test.what) && strings.Contains(status.Error, "move it away")
+				return strings.Contains(status.Error, b.Path(name)) && strings.Contains(status.Error, test.what) && strings.Contains(status.Error, "move it away")
 			})
 			wait.Until(t, "the source to have caught up", func() bool { return b.status().CaughtUp })
 			if n := strings.Count(heard.String(), "level=ERROR"); n != 1 || !heard.Has(test.what) || !heard.Has(filepath.Base(name)) {
 				t.Errorf("%d errors are logged", n)
 			}
-			b.put(name, good, 0)
+			b.Put(name, good, 0)
 			if test.name != "damaged in its midst" { // there, lines of the damaged block were counted
 				b.await()
 			}
@@ -111,7 +90,7 @@ func TestAPackedLogThatGrows(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, "access.log")
 			heard := b.listen()
-			data, name := packed(t, extension, b.manyLines(20_000)), "access.log.1"+extension
+			data, name := packed(t, extension, b.ManyLines(20_000)), "access.log.1"+extension
 			f := b.family("access.log")
 			broken := func() string {
 				f.settle(t)
@@ -122,7 +101,7 @@ func TestAPackedLogThatGrows(t *testing.T) {
 			}
 			const parts = 8
 			for i := range parts {
-				b.append(name, string(data[len(data)*i/parts:len(data)*(i+1)/parts]))
+				b.Append(name, string(data[len(data)*i/parts:len(data)*(i+1)/parts]))
 				if said := broken(); said != "" {
 					t.Fatalf("while it is written: %s", said)
 				}
@@ -130,21 +109,21 @@ func TestAPackedLogThatGrows(t *testing.T) {
 					continue
 				}
 				left := time.Now().Add(-2 * closeAfter)
-				if err := os.Chtimes(b.path(name), left, left); err != nil {
+				if err := os.Chtimes(b.Path(name), left, left); err != nil {
 					t.Fatal(err)
 				}
 				for range 3 {
-					if said := broken(); !strings.Contains(said, b.path(name)+" is cut off") {
+					if said := broken(); !strings.Contains(said, b.Path(name)+" is cut off") {
 						t.Fatalf("left so: %q", said)
 					}
 				}
-				b.rename(name, "access.log.2"+extension) // as the next night's rotation does
+				b.Rename(name, "access.log.2"+extension) // as the next night's rotation does
 				name = "access.log.2" + extension
-				if said := broken(); !strings.Contains(said, b.path(name)+" is cut off") {
+				if said := broken(); !strings.Contains(said, b.Path(name)+" is cut off") {
 					t.Fatalf("by its next name: %q", said)
 				}
 			}
-			b.sink.Await(t, b.want)
+			b.sink.Await(t, b.Want)
 			if n := strings.Count(heard.String(), "level=ERROR"); n != 1 {
 				t.Errorf("it is logged %d times", n)
 			}
@@ -156,24 +135,24 @@ func TestAPackedLogThatGrows(t *testing.T) {
 func TestAPackedCopyThatIsCutOff(t *testing.T) {
 	b := newBench(t, "access.log")
 	heard := b.listen()
-	b.log("access.log", 5000)
+	b.Log("access.log", 5000)
 	f := b.family("access.log")
 	f.settle(t)
-	data := packed(t, ".gz", b.text("access.log"))
-	b.put("access.log.1.gz", data[:len(data)/2], time.Hour)
-	b.remove("access.log")
+	data := packed(t, ".gz", b.Text("access.log"))
+	b.Put("access.log.1.gz", data[:len(data)/2], time.Hour)
+	b.Remove("access.log")
 	f.settle(t)
 	f.closeAll()
 	f.settle(t)
 	if fault := f.source.barred.lasting(); fault == nil || !strings.Contains(fault.Error(), "access.log.1.gz is cut off") {
 		t.Errorf("%v", fault)
 	}
-	b.put("access.log.1.gz", data, time.Hour)
+	b.Put("access.log.1.gz", data, time.Hour)
 	f.settle(t)
 	if fault := f.source.barred.lasting(); fault != nil {
 		t.Errorf("when it is complete: %v", fault)
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 	if n := strings.Count(heard.String(), "level=ERROR"); n != 1 {
 		t.Errorf("it is logged %d times", n)
 	}

@@ -23,18 +23,18 @@ func TestAPackedLogThatIsDamaged(t *testing.T) {
 			heard := b.listen()
 			old := ""
 			for range 5000 {
-				old += b.line()
+				old += b.Line()
 			}
-			before := b.lines
+			before := b.Lines
 			var packed bytes.Buffer
 			w := gzip.NewWriter(&packed)
 			if _, err := w.Write([]byte(old)); err != nil {
 				t.Fatal(err)
 			}
 			w.Close()
-			b.put("access.log.1.gz", harm(packed.Bytes()), time.Hour)
-			clear(b.want)
-			b.log("access.log", 10)
+			b.Put("access.log.1.gz", harm(packed.Bytes()), time.Hour)
+			clear(b.Want)
+			b.Log("access.log", 10)
 			b.start()
 			wait.Until(t, "the live file to be read", func() bool {
 				keys, _ := b.sink.Counted(t)

@@ -2,9 +2,7 @@ package collector
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -21,28 +19,6 @@ func (b *bench) unread(why string) float64 {
 	return b.metric("uncounted_total", "source", "logs", "reason", why)
 }
 
-// writeAt writes over the content of a file.
-func (b *bench) writeAt(name string, position int64, text string) {
-	b.t.Helper()
-	f, err := os.OpenFile(b.path(name), os.O_WRONLY, 0)
-	if err == nil {
-		_, err = f.WriteAt([]byte(text), position)
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// text is the content of a file.
-func (b *bench) text(name string) string {
-	b.t.Helper()
-	text, err := os.ReadFile(b.path(name))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return string(text)
-}
-
 // A log whose end has megabytes without a newline is followed like any other: a preallocated tail, a blob, a long line
 // that is written in pieces. Lines before and after it are counted once, also by a collector that is started again.
 func TestALogWithALongEnd(t *testing.T) {
@@ -53,23 +29,23 @@ func TestALogWithALongEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, "access.log")
-			b.log("access.log", 100)
-			b.append("access.log", end)
+			b.Log("access.log", 100)
+			b.Append("access.log", end)
 			b.family("access.log").settle(t)
-			b.sink.Await(t, b.want)
+			b.sink.Await(t, b.Want)
 			b.stop()
 			f := b.family("access.log")
 			f.settle(t)
 			if name != "zeros" {
-				b.append("access.log", "\n")
+				b.Append("access.log", "\n")
 			}
-			b.log("access.log", 100)
+			b.Log("access.log", 100)
 			f.settle(t)
-			b.sink.Await(t, b.want)
+			b.sink.Await(t, b.Want)
 			b.stop()
-			b.log("access.log", 10)
+			b.Log("access.log", 10)
 			b.family("access.log").settle(t)
-			b.sink.Await(t, b.want)
+			b.sink.Await(t, b.Want)
 		})
 	}
 }
@@ -78,20 +54,20 @@ func TestALogWithALongEnd(t *testing.T) {
 func TestALongLineInPieces(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.config.Metrics = prometheus.NewRegistry()
-	b.log("access.log", 100)
+	b.Log("access.log", 100)
 	f := b.family("access.log")
 	for i := range 60 {
-		b.append("access.log", strings.Repeat("x", 300<<10))
+		b.Append("access.log", strings.Repeat("x", 300<<10))
 		f.settle(t)
 		if i == 40 {
 			b.stop()
 			f = b.family("access.log")
 		}
 	}
-	b.append("access.log", "\n")
-	b.log("access.log", 100)
+	b.Append("access.log", "\n")
+	b.Log("access.log", 100)
 	f.settle(t)
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 	if got := b.unread("long"); got != 1 {
 		t.Errorf("%v long lines, want 1", got)
 	}
@@ -105,16 +81,16 @@ func TestAPackedLogWithALongEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, "access.log")
-			b.log("access.log.1", 100)
-			b.append("access.log.1", string(end))
-			b.compress("access.log.1", ".gz")
-			b.log("access.log", 100)
+			b.Log("access.log.1", 100)
+			b.Append("access.log.1", string(end))
+			b.Compress("access.log.1", ".gz")
+			b.Log("access.log", 100)
 			b.start()
-			b.sink.Await(t, b.want)
+			b.sink.Await(t, b.Want)
 			b.stop()
 			b.start()
-			b.log("access.log", 10)
-			b.sink.Await(t, b.want)
+			b.Log("access.log", 10)
+			b.sink.Await(t, b.Want)
 		})
 	}
 }
@@ -122,18 +98,18 @@ func TestAPackedLogWithALongEnd(t *testing.T) {
 // A writer may fill what it has preallocated.
 func TestAPreallocatedLog(t *testing.T) {
 	b := newBench(t, "access.log")
-	b.log("access.log", 100)
-	position := int64(len(b.text("access.log")))
-	b.append("access.log", strings.Repeat("\x00", 5<<20))
+	b.Log("access.log", 100)
+	position := int64(len(b.Text("access.log")))
+	b.Append("access.log", strings.Repeat("\x00", 5<<20))
 	reader := b.family("access.log")
 	reader.settle(t)
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 	write := func(text string) {
-		b.writeAt("access.log", position, text)
+		b.WriteAt("access.log", position, text)
 		position += int64(len(text))
 	}
 	for i := range 100 {
-		line := b.line()
+		line := b.Line()
 		write(line[:20]) // a line may arrive in pieces
 		if i%10 == 0 {
 			reader.settle(t)
@@ -141,35 +117,28 @@ func TestAPreallocatedLog(t *testing.T) {
 		write(line[20:])
 	}
 	reader.settle(t)
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 	b.stop()
-	write(b.line())
+	write(b.Line())
 	b.family("access.log").settle(t)
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 }
 
 // Reading that begins at the end begins after the last line, not within an unfinished one.
 func TestTheLatestOfALogWithALongEnd(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.config.Sources[0].File.Start = pipeline.Start{Latest: true}
-	b.log("access.log", 100)
-	clear(b.want)
-	laid := int64(len(b.text("access.log")))
-	b.append("access.log", strings.Repeat("\x00", 1<<20))
+	b.Log("access.log", 100)
+	clear(b.Want)
+	laid := int64(len(b.Text("access.log")))
+	b.Append("access.log", strings.Repeat("\x00", 1<<20))
 	b.start()
 	b.awaitReading("access.log")
-	b.writeAt("access.log", laid, b.line())
-	b.sink.Await(t, b.want)
+	b.WriteAt("access.log", laid, b.Line())
+	b.sink.Await(t, b.Want)
 	if got := b.unread("format"); got != 0 {
 		t.Errorf("%v lines could not be read", got)
 	}
-}
-
-// longLine is a line with n bytes or more in its path, without its end; its hit is wanted.
-func (b *bench) longLine(n int) (begins, ends string) {
-	line := b.line()
-	at := strings.Index(line, " HTTP/1.1")
-	return line[:at] + "?" + strings.Repeat("x", n), line[at:]
 }
 
 // Unfinished lines are not kept in memory, in however many files they are. They count when they end, also after zeros,
@@ -183,7 +152,7 @@ func TestManyLongLines(t *testing.T) {
 	open := func() {
 		families[0] = b.family("0.log")
 		for i := 1; i < files; i++ {
-			f := newFamily(families[0].source, b.path(fmt.Sprintf("%d.log", i)), beginning{notBefore: pace.NoTime})
+			f := newFamily(families[0].source, b.Path(fmt.Sprintf("%d.log", i)), beginning{notBefore: pace.NoTime})
 			f.member = families[0].member
 			families[i] = f
 			t.Cleanup(f.closeAll)
@@ -202,23 +171,23 @@ func TestManyLongLines(t *testing.T) {
 		for i := range families {
 			name := fmt.Sprintf("%d.log", i)
 			var begins string
-			begins, ends[i] = b.longLine(length)
-			b.log(name, 1)
+			begins, ends[i] = b.LongLine(length)
+			b.Log(name, 1)
 			if i%2 == 0 {
-				b.append(name, strings.Repeat("\x00", 300<<10))
+				b.Append(name, strings.Repeat("\x00", 300<<10))
 			}
-			b.append(name, begins[:length/2])
+			b.Append(name, begins[:length/2])
 			if i < 2 {
 				families[i].settle(t)
 			}
-			b.append(name, begins[length/2:])
+			b.Append(name, begins[length/2:])
 		}
 		settle()
 		for i := range families {
-			b.append(fmt.Sprintf("%d.log", i), ends[i]+b.line())
+			b.Append(fmt.Sprintf("%d.log", i), ends[i]+b.Line())
 		}
 		settle()
-		b.sink.Await(t, b.want)
+		b.sink.Await(t, b.Want)
 		if length != 3<<20 {
 			continue
 		}
@@ -244,11 +213,11 @@ func TestLongLinesAtTheSameTime(t *testing.T) {
 	for i := range 3 * tape.LongLines {
 		name := fmt.Sprintf("%d.log", i)
 		for range 3 {
-			begins, ends := b.longLine(5 << 20)
-			b.append(name, begins+ends)
+			begins, ends := b.LongLine(5 << 20)
+			b.Append(name, begins+ends)
 		}
 		if i%2 == 0 {
-			b.compress(name, ".gz")
+			b.Compress(name, ".gz")
 		}
 	}
 	b.start()
@@ -259,23 +228,23 @@ func TestLongLinesAtTheSameTime(t *testing.T) {
 // A file may be written over while a long line of it has not ended.
 func TestALongLineThatIsWrittenOver(t *testing.T) {
 	for name, write := range map[string]func(b *bench){
-		"by a shorter log":        func(b *bench) { b.overwrite("access.log", 100) },
-		"in its midst":            func(b *bench) { b.writeAt("access.log", 1<<20, "\n"+b.line()) },
-		"by a hole and a newline": func(b *bench) { b.truncate("access.log", 100<<20); b.append("access.log", "\n"+b.line()) },
+		"by a shorter log":        func(b *bench) { b.Overwrite("access.log", 100) },
+		"in its midst":            func(b *bench) { b.WriteAt("access.log", 1<<20, "\n"+b.Line()) },
+		"by a hole and a newline": func(b *bench) { b.Truncate("access.log", 100<<20); b.Append("access.log", "\n"+b.Line()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, "access.log")
-			b.log("access.log", 20)
-			b.append("access.log", strings.Repeat("x", 2<<20))
+			b.Log("access.log", 20)
+			b.Append("access.log", strings.Repeat("x", 2<<20))
 			f := b.family("access.log")
 			f.settle(t)
 			write(b)
-			b.append("access.log", "\n"+b.line())
+			b.Append("access.log", "\n"+b.Line())
 			f.settle(t)
 			f.settle(t)
-			b.append("access.log", b.line())
+			b.Append("access.log", b.Line())
 			f.settle(t)
-			b.sink.Await(t, b.want)
+			b.sink.Await(t, b.Want)
 			if n := f.logs[len(f.logs)-1].tape.Memory(); n > 256<<10 {
 				t.Errorf("%d bytes are kept", n)
 			}

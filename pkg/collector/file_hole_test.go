@@ -13,20 +13,20 @@ func TestLogsThatBeginWithZeros(t *testing.T) {
 	b := newBench(t, "*access.log")
 	names := []string{"a.access.log", "b.access.log", "c.access.log"}
 	for i, name := range names {
-		b.append(name, strings.Repeat(hole, 1+i))
-		b.log(name, 40)
+		b.Append(name, strings.Repeat(hole, 1+i))
+		b.Log(name, 40)
 	}
 	b.start()
 	b.await()
 	for _, name := range names {
-		b.log(name, 3)
+		b.Log(name, 3)
 	}
 	b.await()
 	b.stop()
-	b.rename(names[0], names[0]+".1")
-	b.compress(names[0]+".1", ".gz")
+	b.Rename(names[0], names[0]+".1")
+	b.Compress(names[0]+".1", ".gz")
 	for _, name := range names {
-		b.log(name, 5)
+		b.Log(name, 5)
 	}
 	b.start()
 	b.await()
@@ -36,14 +36,14 @@ func TestLogsThatBeginWithZeros(t *testing.T) {
 func TestALogThatIsCutOffUnderItsWriterTwice(t *testing.T) {
 	b := newBench(t, "access.log")
 	heard := b.listen()
-	b.log("access.log", 50)
+	b.Log("access.log", 50)
 	f := b.family("access.log")
 	f.settle(t)
 	for range 3 {
-		size := len(b.text("access.log"))
-		b.truncate("access.log", 0)
-		b.truncate("access.log", int64(size))
-		b.log("access.log", 50)
+		size := len(b.Text("access.log"))
+		b.Truncate("access.log", 0)
+		b.Truncate("access.log", int64(size))
+		b.Log("access.log", 50)
 		f.settle(t)
 		b.await()
 	}
@@ -55,15 +55,15 @@ func TestALogThatIsCutOffUnderItsWriterTwice(t *testing.T) {
 // A file of zeros only is identified by the text that is written after them.
 func TestALogThatIsWrittenBehindZeros(t *testing.T) {
 	b := newBench(t, "*access.log")
-	b.append("access.log", hole)
-	b.append("b.access.log", hole+hole)
+	b.Append("access.log", hole)
+	b.Append("b.access.log", hole+hole)
 	b.start()
-	b.log("access.log", 40)
-	b.log("b.access.log", 40)
+	b.Log("access.log", 40)
+	b.Log("b.access.log", 40)
 	b.await()
 	b.stop()
-	b.log("access.log", 5)
-	b.log("b.access.log", 5)
+	b.Log("access.log", 5)
+	b.Log("b.access.log", 5)
 	b.start()
 	b.await()
 }

@@ -98,6 +98,10 @@ func (k *knownLogs) forget() {
 	})
 }
 
+// Resend sends the batches again that Kafka may not have had when the journal was opened. It is called before any source
+// runs.
+func (k *knownLogs) Resend(ctx context.Context) error { return k.cuts.resend(ctx) }
+
 func (k *knownLogs) today() int64 { return dayOf(k.pipeline.Now()) }
 
 // begin notes that a pattern is read, from a request time on, unless it was noted before. It returns the time noted

@@ -7,17 +7,17 @@ import (
 
 // age lets days pass for the logs of a collector that is off.
 func (b *bench) age(days int64) {
-	b.t.Helper()
+	b.T.Helper()
 	c, err := Open(b.config)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	for _, log := range c.known.logs {
 		log.day -= days
 		c.known.save(log)
 	}
 	if err := c.Close(); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }
 
@@ -25,19 +25,19 @@ func (b *bench) age(days int64) {
 // still there are not read again; the others are forgotten later.
 func TestFilesAreRememberedAfterMonths(t *testing.T) {
 	b := newBench(t, "access.log", "other.log")
-	b.log("access.log", 40)
-	b.rename("access.log", "access.log.1")
-	b.compress("access.log.1", ".gz")
-	b.log("access.log", 30)
-	b.log("other.log", 20)
+	b.Log("access.log", 40)
+	b.Rename("access.log", "access.log.1")
+	b.Compress("access.log.1", ".gz")
+	b.Log("access.log", 30)
+	b.Log("other.log", 20)
 	b.start()
 	b.await()
 	b.stop()
-	b.remove("other.log")
+	b.Remove("other.log")
 	b.age(forgetDays + 10)
 
 	b.start()
-	b.log("access.log", 10)
+	b.Log("access.log", 10)
 	b.await()
 	known := b.collector.known
 	known.forget()
@@ -60,11 +60,11 @@ func TestFilesAreRememberedAfterMonths(t *testing.T) {
 // A wrong clock at the start makes no log forgotten, once it is right.
 func TestAWrongClockForgetsNoLog(t *testing.T) {
 	b := newBench(t, "access.log")
-	b.log("access.log", 20)
+	b.Log("access.log", 20)
 	b.start()
 	b.await()
 	b.stop()
-	b.remove("access.log")
+	b.Remove("access.log")
 
 	b.start()
 	known := b.collector.known
@@ -82,7 +82,7 @@ func TestAWrongClockForgetsNoLog(t *testing.T) {
 // A copy of a log that is being read is found after weeks without requests. The log keeps its position.
 func TestACopyOfAQuietLogLeavesItsPosition(t *testing.T) {
 	b := newBench(t, "access.log")
-	b.log("access.log", 20)
+	b.Log("access.log", 20)
 	b.start()
 	b.await()
 	known := b.collector.known
@@ -94,6 +94,6 @@ func TestACopyOfAQuietLogLeavesItsPosition(t *testing.T) {
 	b.stop()
 
 	b.start()
-	b.log("access.log", 10)
+	b.Log("access.log", 10)
 	b.await()
 }

@@ -15,18 +15,18 @@ import (
 
 // family makes the one family of the bench's files; the test decides when it looks and reads.
 func (b *bench) family(name string) *family {
-	b.t.Helper()
+	b.T.Helper()
 	var err error
 	if b.collector, err = Open(b.config); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	source := b.collector.sources[0].(*fileSource)
-	f := newFamily(source, b.path(name), beginning{notBefore: pace.NoTime})
+	f := newFamily(source, b.Path(name), beginning{notBefore: pace.NoTime})
 	f.member = b.collector.config.pace.Join(name, time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel, b.ended = func() { cancel(); f.drain(ctx); f.closeAll() }, make(chan error, 1)
 	b.ended <- nil
-	b.t.Cleanup(b.stop)
+	b.T.Cleanup(b.stop)
 	return f
 }
 
@@ -44,24 +44,6 @@ func (f *family) settle(t testing.TB) {
 			}
 		}
 	}
-}
-
-// overwrite replaces the content of a file, as copytruncate and a writer after it do.
-func (b *bench) overwrite(name string, lines int) {
-	b.t.Helper()
-	if err := os.Truncate(b.path(name), 0); err != nil {
-		b.t.Fatal(err)
-	}
-	b.log(name, lines)
-}
-
-func (b *bench) copy(from, to string) {
-	b.t.Helper()
-	data, err := os.ReadFile(b.path(from))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.append(to, string(data))
 }
 
 // TestAFileThatIsWrittenOverAsItIsRead copies a file and writes over it at each point between identifying and reading
@@ -83,31 +65,31 @@ func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
 			over()
 		}},
 		{"after all was read", func(b *bench, f *family, over func()) {
-			f.settle(b.t)
+			f.settle(b.T)
 			over()
 		}},
 		{"while a cut is made", func(b *bench, f *family, over func()) {
 			f.scan()
 			if err := f.logs[0].tape.More(); err != nil {
-				b.t.Error(err)
+				b.T.Error(err)
 			}
-			if err := f.lines(b.t.Context(), f.logs[0]); err != nil {
-				b.t.Error(err)
+			if err := f.lines(b.T.Context(), f.logs[0]); err != nil {
+				b.T.Error(err)
 			}
 			over()
-			if err := f.logs[0].stream.Drain(b.t.Context()); err != nil {
-				b.t.Error(err)
+			if err := f.logs[0].stream.Drain(b.T.Context()); err != nil {
+				b.T.Error(err)
 			}
 		}},
 	} {
 		for _, sizes := range [][2]int{{2000, 1000}, {2000, 2000}, {3, 2}, {3, 50}, {1, 1}, {50, 2000}} {
 			t.Run(test.name, func(t *testing.T) {
 				b := newBench(t, "access.log")
-				b.log("access.log", sizes[0])
+				b.Log("access.log", sizes[0])
 				f := b.family("access.log")
 				test.when(b, f, func() {
-					b.copy("access.log", "access.log.1")
-					b.overwrite("access.log", sizes[1])
+					b.Copy("access.log", "access.log.1")
+					b.Overwrite("access.log", sizes[1])
 				})
 				f.settle(t)
 				b.await()
@@ -121,8 +103,8 @@ func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
 func TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning(t *testing.T) {
 	b := newBench(t, "access.log")
 	agent := strings.Repeat("Mozilla ", 30)
-	alike := func(n int) string { return strings.ReplaceAll(strings.Repeat(b.line(), n), "test", agent) }
-	b.append("access.log", alike(1))
+	alike := func(n int) string { return strings.ReplaceAll(strings.Repeat(b.Line(), n), "test", agent) }
+	b.Append("access.log", alike(1))
 	lines := func(n int) (text string) {
 		for range n {
 			text += alike(1)
@@ -131,8 +113,8 @@ func TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning(t *testing.T) {
 	}
 	f := b.family("access.log")
 	f.settle(t)
-	b.copy("access.log", "access.log.1")
-	first, err := os.ReadFile(b.path("access.log"))
+	b.Copy("access.log", "access.log.1")
+	first, err := os.ReadFile(b.Path("access.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +122,7 @@ func TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning(t *testing.T) {
 	if i := len(first); !bytes.Equal(first[i-tape.TailBytes:], []byte(text)[i-tape.TailBytes:i]) {
 		t.Fatal("the lines are not alike")
 	}
-	if err := os.WriteFile(b.path("access.log"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(b.Path("access.log"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f.settle(t)
@@ -151,10 +133,10 @@ func TestAFileWhoseLinesEndAlikeIsKnownByItsBeginning(t *testing.T) {
 func TestAFileThatGrowsAsItIsPutAsideIsReadOn(t *testing.T) {
 	t.Run("rotated, and idle", func(t *testing.T) {
 		b := newBench(t, "access.log")
-		b.log("access.log.1", 10)
+		b.Log("access.log.1", 10)
 		f := b.family("access.log")
 		f.settle(t)
-		b.log("access.log.1", 10)
+		b.Log("access.log.1", 10)
 		f.logs[0].grown = time.Now().Add(-time.Hour)
 		f.tidy()
 		f.settle(t)
@@ -166,26 +148,26 @@ func TestAFileThatGrowsAsItIsPutAsideIsReadOn(t *testing.T) {
 	})
 	t.Run("compressed, and not whole yet", func(t *testing.T) {
 		b := newBench(t, "access.log")
-		b.log("access.log.1", 2000)
-		b.compress("access.log.1", ".gz")
-		whole, err := os.ReadFile(b.path("access.log.1.gz"))
+		b.Log("access.log.1", 2000)
+		b.Compress("access.log.1", ".gz")
+		whole, err := os.ReadFile(b.Path("access.log.1.gz"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.remove("access.log.1.gz")
-		b.append("access.log.1.gz", string(whole[:len(whole)/2]))
+		b.Remove("access.log.1.gz")
+		b.Append("access.log.1.gz", string(whole[:len(whole)/2]))
 		f := b.family("access.log")
 		f.scan()
 		if err := f.readLog(t.Context(), f.logs[0]); err != errUnfinished {
 			t.Fatal(err)
 		}
-		b.append("access.log.1.gz", string(whole[len(whole)/2:len(whole)/2+100]))
+		b.Append("access.log.1.gz", string(whole[len(whole)/2:len(whole)/2+100]))
 		f.drop(t.Context(), f.logs[0])
 		f.settle(t)
 		if !f.undecided {
 			t.Error("a file that is not whole yet is not looked at again")
 		}
-		b.append("access.log.1.gz", string(whole[len(whole)/2+100:]))
+		b.Append("access.log.1.gz", string(whole[len(whole)/2+100:]))
 		f.settle(t)
 		b.await()
 	})
@@ -195,8 +177,8 @@ func TestAFileThatGrowsAsItIsPutAsideIsReadOn(t *testing.T) {
 func TestZerosBeforeALineAreNoPartOfIt(t *testing.T) {
 	for _, hole := range []int{1, 5000, 3 * logfile.MaxLine} {
 		b := newBench(t, "access.log")
-		b.append("access.log", strings.Repeat("\x00", hole))
-		b.log("access.log", 3)
+		b.Append("access.log", strings.Repeat("\x00", hole))
+		b.Log("access.log", 3)
 		f := b.family("access.log")
 		f.settle(t)
 		b.await()
@@ -211,43 +193,43 @@ func TestAFileThatLostItsEnd(t *testing.T) {
 		lose func(b *bench, size int64) // the file ends there, in the midst of a line
 		more int                        // lines before it is looked at again
 	}{
-		{"shorter", func(b *bench, size int64) { b.truncate("access.log", size) }, 10},
-		{"shorter, and longer by now", func(b *bench, size int64) { b.truncate("access.log", size) }, 300},
+		{"shorter", func(b *bench, size int64) { b.Truncate("access.log", size) }, 10},
+		{"shorter, and longer by now", func(b *bench, size int64) { b.Truncate("access.log", size) }, 300},
 		{"zeros", func(b *bench, size int64) {
-			b.truncate("access.log", size)
-			b.truncate("access.log", size+8000)
+			b.Truncate("access.log", size)
+			b.Truncate("access.log", size+8000)
 		}, 10},
 		{"rotated away since", func(b *bench, size int64) {
-			b.truncate("access.log", size)
-			b.rename("access.log", "access.log.1")
+			b.Truncate("access.log", size)
+			b.Rename("access.log", "access.log.1")
 			long := time.Now().Add(-time.Hour)
-			if err := os.Chtimes(b.path("access.log.1"), long, long); err != nil {
-				b.t.Fatal(err)
+			if err := os.Chtimes(b.Path("access.log.1"), long, long); err != nil {
+				b.T.Fatal(err)
 			}
 		}, 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, "access.log")
 			heard := b.listen()
-			b.log("access.log", 200)
+			b.Log("access.log", 200)
 			b.family("access.log").settle(t)
 			b.await()
 			b.stop()
 
-			info, err := os.Stat(b.path("access.log"))
+			info, err := os.Stat(b.Path("access.log"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			test.lose(b, info.Size()-5010)
-			b.append("access.log", "\n")
-			b.log("access.log", test.more)
+			b.Append("access.log", "\n")
+			b.Log("access.log", test.more)
 			b.family("access.log").settle(t)
 			b.await()
 			if strings.Count(heard.String(), "lost its end") != 1 {
 				t.Error("it is not said once")
 			}
 			b.stop()
-			b.log("access.log", 10)
+			b.Log("access.log", 10)
 			b.family("access.log").settle(t)
 			b.await()
 			if strings.Count(heard.String(), "lost its end") != 1 {
@@ -257,27 +239,20 @@ func TestAFileThatLostItsEnd(t *testing.T) {
 	}
 }
 
-func (b *bench) truncate(name string, size int64) {
-	b.t.Helper()
-	if err := os.Truncate(b.path(name), size); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
 // TestAFileThatMayNotBeReadIsTriedAgain uses a file that no user can open: a link to itself.
 func TestAFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
 	b := newBench(t, "access.log")
-	if err := os.Symlink("access.log", b.path("access.log")); err != nil {
+	if err := os.Symlink("access.log", b.Path("access.log")); err != nil {
 		t.Fatal(err)
 	}
 	f := b.family("access.log")
 	f.settle(t)
 	f.source.reportBarred()
-	if status := f.source.Status(); status.CaughtUp || !strings.Contains(status.Error, b.path("access.log")) || !f.undecided {
+	if status := f.source.Status(); status.CaughtUp || !strings.Contains(status.Error, b.Path("access.log")) || !f.undecided {
 		t.Errorf("the status is %+v", status)
 	}
-	b.remove("access.log")
-	b.log("access.log", 10)
+	b.Remove("access.log")
+	b.Log("access.log", 10)
 	f.settle(t)
 	b.await()
 	f.source.reportBarred()

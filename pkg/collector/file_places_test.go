@@ -16,20 +16,6 @@ import (
 	"weir/test/wait"
 )
 
-// linesApart is the text of a log whose lines are ten minutes apart. The last ones are long.
-func (b *bench) linesApart(name string, begin time.Time, short, long int) string {
-	var text strings.Builder
-	for n := range short + long {
-		at, more := begin.Add(time.Duration(n)*10*time.Minute), ""
-		if n >= short {
-			more = strings.Repeat("x", 256<<10)
-		}
-		fmt.Fprintf(&text, "203.0.113.7 - - [%s] \"GET /%s?%s HTTP/1.1\" 200 2 \"-\" \"test\"\n", at.Format("02/Jan/2006:15:04:05 -0700"), name, more)
-		b.want["per-ip 203.0.113.7"]++
-	}
-	return text.String()
-}
-
 // Logs with long lines that are ahead of the others wait for the slowest one. It has long lines too, and must get a
 // place for them in memory although the others are in the midst of theirs: otherwise all stand still, until they no
 // longer wait for the slowest, and its hits come too late.
@@ -43,9 +29,9 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 			const short, long = pipeline.InFlightCuts - 5, 10
 			for i := range tape.LongLines {
 				name := fmt.Sprintf("%d.log", i)
-				b.append(name, b.linesApart(name, begin, short, long))
+				b.Append(name, b.LinesApart(name, begin, short, long))
 				if packed != "" {
-					b.compress(name, packed)
+					b.Compress(name, packed)
 				}
 			}
 			gate := make(chan *pace.Member, 1)
@@ -62,8 +48,8 @@ func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
 				}
 				return waiting == tape.LongLines
 			})
-			b.append("slow.part", b.linesApart("slow", begin.Add(-24*time.Hour), short, long))
-			b.rename("slow.part", "slow.log")
+			b.Append("slow.part", b.LinesApart("slow", begin.Add(-24*time.Hour), short, long))
+			b.Rename("slow.part", "slow.log")
 			wait.Until(t, "the slowest log to be found", func() bool { return len(b.collector.Status().Sources[0].Logs) > tape.LongLines })
 			(<-gate).Leave()
 			b.await()
@@ -89,18 +75,18 @@ func TestLinesInPartsShareMemory(t *testing.T) {
 	const logs = 20
 	ends := make([]string, logs)
 	for i := range logs {
-		begins, end := b.longLine(300 << 10)
+		begins, end := b.LongLine(300 << 10)
 		ends[i] = "2026-03-03T08:00:00Z stdout F " + end
 		var text strings.Builder
 		for part := range slices.Chunk([]byte(begins), 16<<10) {
 			fmt.Fprintf(&text, "2026-03-03T08:00:00Z stdout P %s\n", part)
 		}
-		b.append(fmt.Sprintf("%d.log", i), text.String())
+		b.Append(fmt.Sprintf("%d.log", i), text.String())
 	}
 	b.start()
 	wait.Until(t, "the parts to be read", func() bool { return b.collector.Status().Sources[0].Requests == 0 && b.readAll(logs) })
 	for i, end := range ends {
-		b.append(fmt.Sprintf("%d.log", i), end)
+		b.Append(fmt.Sprintf("%d.log", i), end)
 	}
 	b.await()
 	for _, why := range []string{"long", "format", "envelope"} {

@@ -18,16 +18,16 @@ func TestReadFilesStayInTheStatus(t *testing.T) {
 		if len(names) > 0 {
 			want = &pipeline.ReadFiles{Files: len(names)}
 			for _, name := range names {
-				want.Names = append(want.Names, b.path(name))
+				want.Names = append(want.Names, b.Path(name))
 			}
 		}
 		wait.Until(t, "the files that were read", func() bool {
 			return reflect.DeepEqual(b.collector.Status().Sources[0].Read, want)
 		})
 	}
-	b.log("access.log.1", 50)
-	b.compress("access.log.1", ".gz")
-	b.log("access.log", 10)
+	b.Log("access.log.1", 50)
+	b.Compress("access.log.1", ".gz")
+	b.Log("access.log", 10)
 	b.start()
 	b.await()
 	shows("access.log.1.gz")
@@ -36,12 +36,12 @@ func TestReadFilesStayInTheStatus(t *testing.T) {
 	b.start()
 	b.await()
 	shows("access.log.1.gz")
-	b.rename("access.log.1.gz", "access.log.2.gz")
+	b.Rename("access.log.1.gz", "access.log.2.gz")
 	shows("access.log.2.gz")
-	b.append("access.log.3.gz", "\x1f\x8b\x08\x00 cut off")
-	b.log("access.log", 10)
+	b.Append("access.log.3.gz", "\x1f\x8b\x08\x00 cut off")
+	b.Log("access.log", 10)
 	b.await()
 	shows("access.log.2.gz")
-	b.remove("access.log.2.gz")
+	b.Remove("access.log.2.gz")
 	shows()
 }

@@ -18,19 +18,19 @@ func TestHundredsOfFilesInOneGlob(t *testing.T) {
 			do(fmt.Sprintf("%d.access.log", n))
 		}
 	}
-	each(func(name string) { b.append(name, "# "+name+"\n"+b.line()+b.line()) })
+	each(func(name string) { b.Append(name, "# "+name+"\n"+b.Line()+b.Line()) })
 	b.start()
 	b.await()
-	each(func(name string) { b.log(name, 1) })
+	each(func(name string) { b.Log(name, 1) })
 	each(func(name string) {
 		if len(name)%2 == 0 {
-			b.rename(name, name+".1")
+			b.Rename(name, name+".1")
 		}
-		b.append(name, "# anew "+name+"\n"+b.line())
+		b.Append(name, "# anew "+name+"\n"+b.Line())
 	})
 	b.await()
 	b.stop()
-	each(func(name string) { b.log(name, 1) })
+	each(func(name string) { b.Log(name, 1) })
 	b.start()
 	b.await()
 }
@@ -44,7 +44,7 @@ func TestBinaryBetweenLines(t *testing.T) {
 	for round := range 12 {
 		b.start()
 		for range 3 {
-			b.log("access.log", 3)
+			b.Log("access.log", 3)
 			rubbish := make([]byte, random.IntN(3<<20))
 			for i := range rubbish {
 				rubbish[i] = byte(random.Uint32())
@@ -55,9 +55,9 @@ func TestBinaryBetweenLines(t *testing.T) {
 			case 1:
 				clear(rubbish[:len(rubbish)/2]) // a hole
 			}
-			b.append("access.log", string(rubbish)+"\n")
+			b.Append("access.log", string(rubbish)+"\n")
 		}
-		b.log("access.log", 1)
+		b.Log("access.log", 1)
 		if round%2 == 0 {
 			b.await()
 		}
@@ -76,10 +76,10 @@ func TestTimesThatJump(t *testing.T) {
 	now := time.Now()
 	for i, off := range []time.Duration{-48 * time.Hour, 0, -720 * time.Hour, 72 * time.Hour, -time.Hour, 24 * time.Hour, -30 * time.Second} {
 		for _, name := range []string{"a.access.log", "b.access.log"} {
-			b.append(name, fmt.Sprintf("# %s %d\n", name, i)+line(now.Add(off)))
+			b.Append(name, fmt.Sprintf("# %s %d\n", name, i)+line(now.Add(off)))
 		}
 		if off <= 0 {
-			b.want["per-ip 192.0.2.1"] += 2
+			b.Want["per-ip 192.0.2.1"] += 2
 		}
 	}
 	b.start()

@@ -18,23 +18,23 @@ import (
 
 func (b *bench) listen() *locked.Buffer {
 	s := &locked.Buffer{}
-	b.config.Logger = slog.New(slog.NewTextHandler(io.MultiWriter(s, b.t.Output()), nil))
+	b.config.Logger = slog.New(slog.NewTextHandler(io.MultiWriter(s, b.T.Output()), nil))
 	return s
 }
 
 func (b *bench) journal() []byte {
-	b.t.Helper()
+	b.T.Helper()
 	data, err := os.ReadFile(b.config.Folder + "/journal")
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return data
 }
 
 func (b *bench) setJournal(data []byte) {
-	b.t.Helper()
+	b.T.Helper()
 	if err := os.WriteFile(b.config.Folder+"/journal", data, 0o600); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }
 
@@ -54,19 +54,19 @@ func TestAJournalThatWentBackIsAConflict(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, "access.log")
 			heard := b.listen()
-			b.log("access.log", 100)
+			b.Log("access.log", 100)
 			b.start()
 			b.await()
 			early := b.journal()
-			b.log("access.log", 100)
+			b.Log("access.log", 100)
 			b.await()
 			for range 5 {
-				b.log("access.log", 10)
+				b.Log("access.log", 10)
 				b.await()
 			}
 			b.stop()
 			b.setJournal(test.back(b, early))
-			b.log("access.log", 100)
+			b.Log("access.log", 100)
 			b.start()
 			if !heard.Has("went back") {
 				t.Error("nothing is said of a journal that went back")
@@ -78,15 +78,15 @@ func TestAJournalThatWentBackIsAConflict(t *testing.T) {
 				t.Error("nobody is told of a conflict")
 			}
 			for key, n := range got {
-				if n > b.want[key] {
-					t.Errorf("%s is counted %d times, and came %d times", key, n, b.want[key])
+				if n > b.Want[key] {
+					t.Errorf("%s is counted %d times, and came %d times", key, n, b.Want[key])
 				}
 			}
 			b.start()
 			before, _ := b.sink.Counted(t)
-			b.want = before
-			b.log("access.log", 10)
-			b.sink.AwaitKeys(t, b.want)
+			b.Want = before
+			b.Log("access.log", 10)
+			b.sink.AwaitKeys(t, b.Want)
 		})
 	}
 }
@@ -94,7 +94,7 @@ func TestAJournalThatWentBackIsAConflict(t *testing.T) {
 func TestAJournalThatIsGoneIsANewCollector(t *testing.T) {
 	b := newBench(t, "access.log")
 	heard := b.listen()
-	b.log("access.log", 10)
+	b.Log("access.log", 10)
 	b.start()
 	b.await()
 	was := b.collector.Status().Collector
@@ -106,8 +106,8 @@ func TestAJournalThatIsGoneIsANewCollector(t *testing.T) {
 	if b.collector.Status().Collector == was || !heard.Has("journal is gone") {
 		t.Error("a collector whose journal is gone goes on as if nothing had happened")
 	}
-	for key := range b.want {
-		b.want[key] *= 2
+	for key := range b.Want {
+		b.Want[key] *= 2
 	}
 	b.await()
 }
@@ -126,18 +126,18 @@ func TestAFullDiskHoldsFilesUpAndLosesNothing(t *testing.T) {
 		},
 		Sync: journal.RealDisk.Sync,
 	}
-	b.log("access.log", 10)
+	b.Log("access.log", 10)
 	b.start()
 	b.await()
 	full.Store("full", true)
-	b.log("access.log", 100)
+	b.Log("access.log", 100)
 	for b.collector.Status().Error == "" {
 		time.Sleep(time.Millisecond)
 	}
 	if !heard.Has("no space left on device") {
 		t.Error("the true cause is not said")
 	}
-	if got, _ := b.sink.Counted(t); reflect.DeepEqual(got, b.want) {
+	if got, _ := b.sink.Counted(t); reflect.DeepEqual(got, b.Want) {
 		t.Error("it was sent before it was noted")
 	}
 	full.Delete("full")
@@ -146,7 +146,7 @@ func TestAFullDiskHoldsFilesUpAndLosesNothing(t *testing.T) {
 		t.Errorf("the status still says %s", fault)
 	}
 	b.stop()
-	b.log("access.log", 10)
+	b.Log("access.log", 10)
 	b.start()
 	b.await()
 }
@@ -183,12 +183,12 @@ func TestNothingIsSentBeforeTheDiskHasIt(t *testing.T) {
 		}
 		return journal.RealDisk.Sync(file)
 	}}
-	b.log("access.log", 10)
+	b.Log("access.log", 10)
 	b.start()
 	b.await()
 	before, _ := b.sink.Counted(t)
 	slow.Store("slow", true)
-	b.log("access.log", 10)
+	b.Log("access.log", 10)
 	<-syncing
 	time.Sleep(20 * time.Millisecond)
 	if got, _ := b.sink.Counted(t); !reflect.DeepEqual(got, before) {

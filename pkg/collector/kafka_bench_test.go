@@ -15,15 +15,15 @@ const benchPartitions = 16
 
 // toKafka makes the bench send to a real Kafka.
 func (b *bench) toKafka() (client *kafka.Client, topic string) {
-	b.t.Helper()
-	cluster := kafkatest.Real(b.t, kafkatest.Options{})
+	b.T.Helper()
+	cluster := kafkatest.Real(b.T, kafkatest.Options{})
 	topic = "hits"
-	client = kafkatest.Client(b.t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
-	if err := client.EnsureTopics(b.t.Context(), kafka.Topic{Name: topic, Partitions: benchPartitions}); err != nil {
-		b.t.Fatal(err)
+	client = kafkatest.Client(b.T, kafka.Config{Brokers: cluster.Addresses(), Create: true})
+	if err := client.EnsureTopics(b.T.Context(), kafka.Topic{Name: topic, Partitions: benchPartitions}); err != nil {
+		b.T.Fatal(err)
 	}
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: benchPartitions})
-	b.t.Cleanup(func() {
+	b.T.Cleanup(func() {
 		b.stop()
 		producer.Close(context.Background())
 	})
@@ -42,12 +42,12 @@ func BenchmarkFileToKafka(b *testing.B) {
 	c.start()
 	used, took := time.Duration(0), time.Duration(0)
 	for b.Loop() {
-		if err := os.WriteFile(c.path("next"), fmt.Appendf(log[:0:0], "# %d\n%s", time.Now().UnixNano(), log), 0o644); err != nil {
+		if err := os.WriteFile(c.Path("next"), fmt.Appendf(log[:0:0], "# %d\n%s", time.Now().UnixNano(), log), 0o644); err != nil {
 			b.Fatal(err)
 		}
-		os.Remove(c.path("access.log"))
+		os.Remove(c.Path("access.log"))
 		before, begun := processorTime(), time.Now()
-		c.rename("next", "access.log")
+		c.Rename("next", "access.log")
 		for !c.hasRead(int64(len(log))) {
 			time.Sleep(5 * time.Millisecond)
 		}

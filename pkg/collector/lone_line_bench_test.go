@@ -63,7 +63,7 @@ func BenchmarkLoneLine(b *testing.B) {
 	c.toKafka()
 	watch := &stopwatch{disk: journal.RealDisk, sink: c.config.Sink, over: make(chan struct{}, 1)}
 	c.config.Sink, c.config.disk = watch, journal.Disk{Write: watch.write, Sync: watch.sync}
-	c.log("access.log", 1)
+	c.Log("access.log", 1)
 	c.start()
 	<-watch.over
 	bare := newBare(b, c.config.Folder)
@@ -71,9 +71,9 @@ func BenchmarkLoneLine(b *testing.B) {
 	var laps []lap
 	for b.Loop() {
 		time.Sleep(3 * time.Millisecond)
-		line := c.line()
+		line := c.Line()
 		watch.lap = lap{begun: time.Now()}
-		c.append("access.log", line)
+		c.Append("access.log", line)
 		<-watch.over
 		laps = append(laps, watch.lap)
 		time.Sleep(3 * time.Millisecond)

@@ -25,6 +25,12 @@ const (
 	maxStarted = 1 << 16                // families: more than that are a pattern that is too wide
 )
 
+// FileConfig is a source of files.
+type FileConfig struct {
+	Patterns []string // paths and globs
+	Start    pipeline.Start
+}
+
 // A fileSource follows the files of its patterns, each with its rotated files (a family).
 //
 // The system notifies it of files that are written, renamed and removed (inotify). It also looks once a second,

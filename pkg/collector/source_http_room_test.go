@@ -36,18 +36,18 @@ func newKeyedBench(t *testing.T) *httpBench {
 
 // stalled opens connections that send most of a body each and then nothing more, until they hold all the room.
 func (b *httpBench) stalled(header string, connections int) (conns []net.Conn) {
-	b.t.Helper()
+	b.T.Helper()
 	const arrived = 200 << 10
 	for range connections {
 		conn, err := net.Dial("tcp", b.address())
 		if err != nil {
-			b.t.Fatal(err)
+			b.T.Fatal(err)
 		}
-		b.t.Cleanup(func() { conn.Close() })
+		b.T.Cleanup(func() { conn.Close() })
 		fmt.Fprintf(conn, "POST /v1/requests HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: 260000\r\n\r\n%s", header, strings.Repeat("x", arrived))
 		conns = append(conns, conn)
 	}
-	wait.Until(b.t, "a full room", func() bool { return b.source().room.free() == 0 })
+	wait.Until(b.T, "a full room", func() bool { return b.source().room.free() == 0 })
 	return conns
 }
 
@@ -76,7 +76,7 @@ func TestHTTPStalledBodiesOfOneKeyDoNotKeepOutAnother(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.body(1000)), "X-Api-Key", "b0ss"); reply.status != 200 || reply.answer.Requests != 1000 {
 		t.Errorf("%+v", reply)
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 	if n := dropped(t, conns); n != 1 {
 		t.Errorf("%d stalled bodies made room", n)
 	}
@@ -96,7 +96,7 @@ func TestHTTPStalledBodiesGiveUpTheirRoom(t *testing.T) {
 		}
 		return reply.status == 200
 	})
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 	if n := dropped(t, conns); n == 0 {
 		t.Error("no stalled body was answered")
 	}

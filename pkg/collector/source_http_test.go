@@ -48,10 +48,10 @@ func newHTTPBench(t testing.TB) *httpBench {
 func (b *httpBench) source() *httpSource { return b.collector.sources[0].(*httpSource) }
 
 func (b *httpBench) start() {
-	b.t.Helper()
+	b.T.Helper()
 	var err error
 	if b.collector, err = Open(b.config); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	limits := usualHTTPLimits
 	b.changed(&limits)
@@ -69,14 +69,14 @@ func (b *bench) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel, b.ended = cancel, make(chan error, 1)
 	go func(c *Collector) { b.ended <- c.Run(ctx) }(b.collector)
-	b.t.Cleanup(b.stop)
+	b.T.Cleanup(b.stop)
 }
 
 // address is the address of the first source.
 func (b *bench) address() string {
-	b.t.Helper()
+	b.T.Helper()
 	var logs []pipeline.LogStatus
-	wait.Until(b.t, "the listener", func() bool { logs = b.collector.sources[0].Status().Logs; return len(logs) > 0 })
+	wait.Until(b.T, "the listener", func() bool { logs = b.collector.sources[0].Status().Logs; return len(logs) > 0 })
 	return logs[0].Log
 }
 
@@ -91,10 +91,10 @@ type httpReply struct {
 
 // post sends a body; the headers are pairs of name and value.
 func (b *httpBench) post(body io.Reader, headers ...string) httpReply {
-	b.t.Helper()
+	b.T.Helper()
 	request, err := http.NewRequest(http.MethodPost, b.url, body)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
@@ -103,10 +103,10 @@ func (b *httpBench) post(body io.Reader, headers ...string) httpReply {
 }
 
 func (b *httpBench) send(request *http.Request) httpReply {
-	b.t.Helper()
+	b.T.Helper()
 	response, err := b.client.Do(request)
 	if err != nil {
-		b.t.Error(err)
+		b.T.Error(err)
 		return httpReply{}
 	}
 	defer response.Body.Close()
@@ -118,11 +118,11 @@ func (b *httpBench) send(request *http.Request) httpReply {
 		err = json.NewDecoder(response.Body).Decode(&wrong)
 		reply.answer = httpAnswer{Requests: wrong.Requests, Unread: wrong.Unread}
 		if reply.detail = wrong.Detail; wrong.Status != reply.status || wrong.Title == "" || reply.header.Get("Content-Type") != "application/problem+json" {
-			b.t.Errorf("a problem of %d says %+v", reply.status, wrong)
+			b.T.Errorf("a problem of %d says %+v", reply.status, wrong)
 		}
 	}
 	if err != nil {
-		b.t.Errorf("status %d: %v", reply.status, err)
+		b.T.Errorf("status %d: %v", reply.status, err)
 	}
 	return reply
 }
@@ -131,7 +131,7 @@ func (b *httpBench) send(request *http.Request) httpReply {
 func (b *bench) body(lines int) string {
 	text := ""
 	for range lines {
-		text += b.line()
+		text += b.Line()
 	}
 	return text
 }
@@ -151,7 +151,7 @@ func TestHTTPCountsPosts(t *testing.T) {
 	if reply.status != 200 || reply.answer.Requests != 1000 || len(reply.answer.Unread)+len(reply.answer.Uncounted) != 0 {
 		t.Errorf("%+v", reply)
 	}
-	if got, _ := b.sink.Counted(t); !maps.Equal(got, b.want) {
+	if got, _ := b.sink.Counted(t); !maps.Equal(got, b.Want) {
 		t.Errorf("answered before Kafka had it: %s", sink.Brief(got))
 	}
 	reply = b.post(zipped(b.body(500)+"no request\n\n\r\n"+strings.TrimSuffix(b.body(1), "\n")), "Content-Encoding", "gzip")
@@ -161,7 +161,7 @@ func TestHTTPCountsPosts(t *testing.T) {
 	if reply = b.post(http.NoBody); reply.status != 200 || reply.answer.Requests != 0 {
 		t.Errorf("an empty body: %+v", reply)
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 	if got := b.metric("requests_total", "source", "posts"); got != 1502 {
 		t.Errorf("the metrics say %v requests", got)
 	}
@@ -195,9 +195,9 @@ func TestHTTPCountsJSON(t *testing.T) {
 		if reply.status != test.status || reply.answer.Requests != test.requests || len(reply.answer.Unread) > 0 {
 			t.Errorf("%s: %+v", name, reply)
 		}
-		b.want["per-ip 203.0.113.1"] += test.requests
+		b.Want["per-ip 203.0.113.1"] += test.requests
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 }
 
 // Nothing of a body that is refused is counted.
@@ -205,8 +205,8 @@ func TestHTTPRefusesUnreadableBodies(t *testing.T) {
 	b := newHTTPBench(t)
 	b.changed = func(l *httpLimits) { l.bodyBytes = 100 << 10 }
 	b.start()
-	line := b.line()
-	clear(b.want)
+	line := b.Line()
+	clear(b.Want)
 	cut, _ := io.ReadAll(zipped(strings.Repeat(line, 100)))
 	large := strings.Repeat(line, 200<<10/len(line))
 	bomb := zipped(strings.Repeat("0", 10<<20))
@@ -241,7 +241,7 @@ func TestHTTPRefusesUnreadableBodies(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.body(1) + strings.Repeat("x", 100<<10-200))); reply.status != 200 {
 		t.Errorf("a body as long as may be: %+v", reply)
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 }
 
 // A body that is too long by its own account is refused before it is there.
@@ -330,16 +330,16 @@ func TestHTTPAsksForAKey(t *testing.T) {
 		{"X-Api-Key", "b0ss", 200},
 	}
 	for _, test := range tests {
-		want := maps.Clone(b.want)
-		reply := b.post(strings.NewReader(b.line()), test.header, test.value)
+		want := maps.Clone(b.Want)
+		reply := b.post(strings.NewReader(b.Line()), test.header, test.value)
 		if test.status != 200 {
-			b.want = want
+			b.Want = want
 		}
 		if reply.status != test.status || reply.status == 401 && reply.header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("%s %s: %+v", test.header, test.value, reply)
 		}
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 
 	writeKeys(t, path, map[string]string{"n3w": "send"})
 	if _, err := file.Reread(); err != nil {
@@ -412,7 +412,7 @@ func TestHTTPAnswersWhenKafkaHasIt(t *testing.T) {
 	b.sink.Set(func() { b.sink.Mute = true })
 	replies := make(chan httpReply, 1)
 	go func(body string) { replies <- b.post(strings.NewReader(body)) }(b.body(10))
-	b.sink.Await(t, b.want) // sent, and not acknowledged
+	b.sink.Await(t, b.Want) // sent, and not acknowledged
 	select {
 	case reply := <-replies:
 		t.Fatalf("answered before Kafka has acknowledged it: %+v", reply)
@@ -455,7 +455,7 @@ func TestHTTPSaysWhenItIsFull(t *testing.T) {
 
 // total is the number of hits that are counted.
 func (b *bench) total() (n int64) {
-	keys, _ := b.sink.Counted(b.t)
+	keys, _ := b.sink.Counted(b.T)
 	for _, hits := range keys {
 		n += hits
 	}
@@ -530,7 +530,7 @@ func TestHTTPFindsOutTheFormat(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.body(20))); reply.status != 200 || len(reply.answer.Unread) != 0 {
 		t.Errorf("%+v", reply)
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 }
 
 // At the end clients that have posted are answered, and posts to the next process are counted as new.
@@ -540,7 +540,7 @@ func TestHTTPEndsWithAnswers(t *testing.T) {
 	b.sink.Set(func() { b.sink.Mute = true })
 	replies := make(chan httpReply, 1)
 	go func(body string) { replies <- b.post(strings.NewReader(body)) }(b.body(10))
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 	before := b.source().Status().Logs[0].Source
 	b.cancel()
 	b.sink.Unmute()
@@ -555,7 +555,7 @@ func TestHTTPEndsWithAnswers(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.body(10))); reply.status != 200 {
 		t.Errorf("%+v", reply)
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 }
 
 // Clients with certificates can post over HTTP/1.1 and HTTP/2.
@@ -571,7 +571,7 @@ func TestHTTPOverTLS(t *testing.T) {
 			t.Errorf("%+v", reply)
 		}
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 	strange := &http.Client{Transport: &http.Transport{TLSClientConfig: stranger}}
 	defer strange.CloseIdleConnections()
 	if response, err := strange.Post(b.url, "", strings.NewReader(b.sample())); err == nil {
@@ -603,7 +603,7 @@ func TestHTTPNamesUnreadableBodies(t *testing.T) {
 			t.Errorf("%s of which nothing can be read: %+v", kind, reply)
 		}
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 }
 
 // One host that uses all its connections, and asks without a key again and again, does not keep out a sender with a
@@ -638,7 +638,7 @@ func TestHTTPOneHostDoesNotKeepOutASenderWithAKey(t *testing.T) {
 			t.Fatalf("%d: %+v", i, reply)
 		}
 	}
-	if reply := b.post(strings.NewReader(b.line()), "X-Api-Key", "guess"); reply.status != 401 || !reply.closed {
+	if reply := b.post(strings.NewReader(b.Line()), "X-Api-Key", "guess"); reply.status != 401 || !reply.closed {
 		t.Errorf("%+v", reply)
 	}
 }
@@ -652,7 +652,7 @@ func TestHTTPIsNotSettledByABadFirstPost(t *testing.T) {
 	if reply := b.post(strings.NewReader(first)); reply.status != 200 || len(reply.answer.Unread) != 0 {
 		t.Fatalf("the first post is to be taken for requests: %+v", reply)
 	}
-	b.want["per-ip 192.0.2.9"] = 200
+	b.Want["per-ip 192.0.2.9"] = 200
 	for _, body := range []string{b.body(1), b.body(30)} {
 		if reply := b.post(strings.NewReader(body)); reply.status != 200 || len(reply.answer.Unread) != 0 {
 			t.Errorf("%+v", reply)
@@ -665,5 +665,5 @@ func TestHTTPIsNotSettledByABadFirstPost(t *testing.T) {
 	if reply := b.post(strings.NewReader(b.body(1))); reply.status != 200 || len(reply.answer.Unread) != 0 {
 		t.Errorf("after rubbish: %+v", reply)
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 }

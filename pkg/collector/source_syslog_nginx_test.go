@@ -111,7 +111,7 @@ func TestSyslogFromNginxUnix(t *testing.T) {
 	b.start()
 	_, socket, _ := strings.Cut(b.address(), "://")
 	askNginx(t, nginxTo(t, "unix:"+socket), nginxRequests)
-	b.send(b.dial(), b.line()) // comes behind all others
+	b.send(b.dial(), b.Line()) // comes behind all others
 	last := "per-ip 203.0.113.1"
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		keys, conflicts := b.sink.Counted(t)

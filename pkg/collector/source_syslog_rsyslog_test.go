@@ -43,14 +43,14 @@ func TestSyslogFromRsyslog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newSyslogBench(t, forward.listen)
 			b.start()
-			b.log("access.log", 200)
+			b.Log("access.log", 200)
 			_, port, _ := strings.Cut(b.address(), "://127.0.0.1:")
 			work := t.TempDir()
 			config := fmt.Sprintf(`
 				global(workDirectory=%q maxMessageSize="64k")
 				module(load="imfile" mode="inotify")
 				input(type="imfile" file=%q tag=%q addMetadata="off")
-				action(type="omfwd" target="127.0.0.1" port="%s" %s)`, work, b.path("access.log"), forward.tag, port, forward.parameters)
+				action(type="omfwd" target="127.0.0.1" port="%s" %s)`, work, b.Path("access.log"), forward.tag, port, forward.parameters)
 			file := filepath.Join(work, "rsyslog.conf")
 			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 				t.Fatal(err)
@@ -61,7 +61,7 @@ func TestSyslogFromRsyslog(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { command.Process.Kill(); command.Wait() }()
-			b.sink.Await(t, b.want)
+			b.sink.Await(t, b.Want)
 			if n := b.uncounted("format") + b.uncounted("address"); n != 0 {
 				t.Errorf("%v lines could not be read", n)
 			}
@@ -109,12 +109,12 @@ func awaitQueued(t *testing.T, stats string, lines int) {
 
 // awaitAll waits until all lines are counted, and returns how many more were.
 func (b *syslogBench) awaitAll() (more int64) {
-	b.t.Helper()
+	b.T.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		keys, conflicts := b.sink.Counted(b.t)
+		keys, conflicts := b.sink.Counted(b.T)
 		all := conflicts == 0
 		more = 0
-		for key, want := range b.want {
+		for key, want := range b.Want {
 			all = all && keys[key] >= want
 			more += keys[key] - want
 		}
@@ -122,7 +122,7 @@ func (b *syslogBench) awaitAll() (more int64) {
 			return more
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("counted %v, want %v; %d conflicts", keys, b.want, conflicts)
+			b.T.Fatalf("counted %v, want %v; %d conflicts", keys, b.Want, conflicts)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestSyslogFromRsyslogThatRestarts(t *testing.T) {
 		module(load="impstats" interval="1" format="json" log.syslog="off" log.file=%q)
 		module(load="imfile" mode="inotify")
 		input(type="imfile" file=%q tag="nginx:" addMetadata="off")
-		%s`, work, stats, b.path("access.log"), documentedRsyslog(t, number))
+		%s`, work, stats, b.Path("access.log"), documentedRsyslog(t, number))
 	file := filepath.Join(work, "rsyslog.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -159,14 +159,14 @@ func TestSyslogFromRsyslogThatRestarts(t *testing.T) {
 	}
 
 	end := start()
-	b.log("access.log", 300)
+	b.Log("access.log", 300)
 	awaitQueued(t, stats, 300)
 	end()
 	if kept, _ := filepath.Glob(filepath.Join(work, "weir*")); len(kept) == 0 {
 		t.Error("rsyslog has kept no queue")
 	}
 	defer start()()
-	b.log("access.log", 50)
+	b.Log("access.log", 50)
 	b.start()
 	if more := b.awaitAll(); more > 4 {
 		t.Errorf("%d lines are sent twice", more)
@@ -204,7 +204,7 @@ func TestSyslogFromLogger(t *testing.T) {
 			if out, err := command.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			b.sink.Await(t, b.want)
+			b.sink.Await(t, b.Want)
 			if n := b.uncounted("format") + b.uncounted("address"); n != 0 {
 				t.Errorf("%v lines could not be read", n)
 			}

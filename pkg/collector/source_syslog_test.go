@@ -45,10 +45,10 @@ func newSyslogBench(t testing.TB, listen string) *syslogBench {
 func (b *syslogBench) source() *syslogSource { return b.collector.sources[0].(*syslogSource) }
 
 func (b *syslogBench) start() {
-	b.t.Helper()
+	b.T.Helper()
 	var err error
 	if b.collector, err = Open(b.config); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	limits := usualSyslogLimits
 	b.changed(&limits)
@@ -59,21 +59,21 @@ func (b *syslogBench) start() {
 
 // dial connects to the source.
 func (b *syslogBench) dial() net.Conn {
-	b.t.Helper()
+	b.T.Helper()
 	scheme, address, _ := strings.Cut(b.address(), "://")
 	network := map[string]string{"udp": "udp", "tcp": "tcp", "tls": "tcp", "unix": "unixgram", "unixstream": "unix"}[scheme]
 	conn, err := net.Dial(network, address)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
-	b.t.Cleanup(func() { conn.Close() })
+	b.T.Cleanup(func() { conn.Close() })
 	return conn
 }
 
 func (b *syslogBench) send(to io.Writer, text string) {
-	b.t.Helper()
+	b.T.Helper()
 	if _, err := io.WriteString(to, text); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }
 
@@ -111,9 +111,9 @@ func TestSyslogCounts(t *testing.T) {
 					if name == "octets" && header == "" {
 						header = headers[1]
 					}
-					b.send(conn, frames[name](header+strings.TrimSuffix(b.line(), "\n")))
+					b.send(conn, frames[name](header+strings.TrimSuffix(b.Line(), "\n")))
 				}
-				b.sink.Await(t, b.want)
+				b.sink.Await(t, b.Want)
 				if status := b.source().Status(); status.Error != "" || status.Logs[0].Position != 120 {
 					t.Errorf("%+v", status)
 				}
@@ -127,10 +127,10 @@ func TestSyslogLinesThatEndWithTheConnection(t *testing.T) {
 	b.start()
 	for range 3 {
 		conn := b.dial()
-		b.send(conn, b.line()+"\n\r\n"+strings.TrimSuffix(b.line(), "\n"))
+		b.send(conn, b.Line()+"\n\r\n"+strings.TrimSuffix(b.Line(), "\n"))
 		conn.Close()
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 }
 
 func TestSyslogMessagesThatAreTooLong(t *testing.T) {
@@ -195,8 +195,8 @@ func TestSyslogAsksForTheSender(t *testing.T) {
 			return b.uncounted("sender") == 1 && strings.Contains(b.source().Status().Error, "127.0.0.1 may not send")
 		})
 		senders.Set([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
-		b.send(b.dial(), b.line())
-		b.sink.Await(t, b.want)
+		b.send(b.dial(), b.Line())
+		b.sink.Await(t, b.Want)
 		if n := b.uncounted("format"); n != 0 {
 			t.Errorf("%s: %v were read that were refused", scheme, n)
 		}
@@ -216,8 +216,8 @@ func TestSyslogAsksForACertificate(t *testing.T) {
 			t.Error("a stranger was not refused")
 		}
 	}
-	b.send(tls.Client(b.dial(), client), b.line())
-	b.sink.Await(t, b.want)
+	b.send(tls.Client(b.dial(), client), b.Line())
+	b.sink.Await(t, b.Want)
 }
 
 // sample is a line that is not to be counted.
@@ -276,13 +276,13 @@ func TestSyslogCountsDropsOfUDP(t *testing.T) {
 		return testutil.ToFloat64(b.source().dropped) + testutil.ToFloat64(b.source().kernel)
 	}
 	for dropped() < 10 {
-		b.send(conn, b.line())
+		b.send(conn, b.Line())
 	}
 	if fault := b.source().Status().Error; !strings.Contains(fault, "datagrams are dropped") {
 		t.Error(fault)
 	}
 	b.sink.Set(func() { b.sink.Blocked = false })
-	wait.Until(t, "what was not dropped", func() bool { return b.total()+int64(dropped()) == int64(b.lines) })
+	wait.Until(t, "what was not dropped", func() bool { return b.total()+int64(dropped()) == int64(b.Lines) })
 	if b.total() < 10 {
 		t.Errorf("only %d were counted", b.total())
 	}
@@ -342,7 +342,7 @@ func TestSyslogSendersWait(t *testing.T) {
 		conn := b.dial()
 		conn.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(8 << 10)
 		for {
-			line := b.line()
+			line := b.Line()
 			conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
 			n, err := io.WriteString(conn, line)
 			if err == nil {
@@ -353,7 +353,7 @@ func TestSyslogSendersWait(t *testing.T) {
 			b.send(conn, line[n:])
 			break
 		}
-		b.sink.Await(t, b.want)
+		b.sink.Await(t, b.Want)
 	}
 }
 
@@ -362,10 +362,10 @@ func TestSyslogConnectionsAreBounded(t *testing.T) {
 	b.changed = func(l *syslogLimits) { l.connections, l.idle = 2, 2*time.Second }
 	b.start()
 	for range 4 { // the first two are closed when they have been idle for long
-		b.send(b.dial(), b.line())
+		b.send(b.dial(), b.Line())
 	}
 	wait.Until(t, "the bound", func() bool { return strings.Contains(b.source().Status().Error, "2 connections are open") })
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 }
 
 // Silent connections keep no place: a new sender gets in, although they may stay open for an hour.
@@ -377,8 +377,8 @@ func TestSyslogSilentConnectionsGiveWay(t *testing.T) {
 		for range 30 {
 			b.send(b.dial(), begins)
 		}
-		b.send(b.dial(), b.line())
-		b.sink.Await(t, b.want)
+		b.send(b.dial(), b.Line())
+		b.sink.Await(t, b.Want)
 	}
 }
 
@@ -408,8 +408,8 @@ func TestSyslogUnixSockets(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o666 {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
-		b.send(b.dial(), b.line())
-		b.sink.Await(t, b.want)
+		b.send(b.dial(), b.Line())
+		b.sink.Await(t, b.Want)
 		b.stop()
 		if _, err := os.Lstat(path); err == nil {
 			t.Errorf("%s is left behind", path)
@@ -421,14 +421,14 @@ func TestSyslogUnixSockets(t *testing.T) {
 
 // refuses expects the collector to end with an error.
 func (b *bench) refuses(want string) {
-	b.t.Helper()
+	b.T.Helper()
 	c, err := Open(b.config)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	defer c.Close()
 	if err := c.Run(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
-		b.t.Errorf("%v, want %s", err, want)
+		b.T.Errorf("%v, want %s", err, want)
 	}
 }
 
@@ -436,8 +436,8 @@ func TestSyslogFindsOutTheFormat(t *testing.T) {
 	b := newSyslogBench(t, "tcp")
 	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
 	b.start()
-	b.send(b.dial(), headers[1]+b.line()+headers[3]+b.line())
-	b.sink.Await(t, b.want)
+	b.send(b.dial(), headers[1]+b.Line()+headers[3]+b.Line())
+	b.sink.Await(t, b.Want)
 	if format := b.source().Status().Format; !strings.HasPrefix(format, "combined") {
 		t.Error(format)
 	}
@@ -451,8 +451,8 @@ func TestSyslogEnds(t *testing.T) {
 	b.config.Logger = slog.New(slog.NewTextHandler(&said, nil))
 	b.start()
 	b.sink.Set(func() { b.sink.Mute = true })
-	b.send(b.dial(), b.line())
-	b.sink.Await(t, b.want)
+	b.send(b.dial(), b.Line())
+	b.sink.Await(t, b.Want)
 	b.cancel()
 	b.sink.Unmute()
 	b.stop()
@@ -462,8 +462,8 @@ func TestSyslogEnds(t *testing.T) {
 	before := b.sink
 	b.start()
 	b.sink.Set(func() { b.sink.Mute = true })
-	b.send(b.dial(), b.line())
-	before.Await(t, b.want)
+	b.send(b.dial(), b.Line())
+	before.Await(t, b.Want)
 	b.stop()
 	if !strings.Contains(said.String(), "did not acknowledge") {
 		t.Error(said.String())
@@ -490,8 +490,8 @@ func TestSyslogIsNotPostedTo(t *testing.T) {
 	}
 	wait.Until(t, "why", func() bool { return strings.Contains(b.source().Status().Error, "speaks TLS") })
 	conn := b.dial()
-	b.send(conn, b.line()+b.line())
-	b.sink.Await(t, b.want)
+	b.send(conn, b.Line()+b.Line())
+	b.sink.Await(t, b.Want)
 	if got := b.metric("requests_total", "source", "lines"); got != 2 {
 		t.Errorf("%v lines were read", got)
 	}
@@ -527,12 +527,12 @@ func TestSyslogSendersAreAskedAgain(t *testing.T) {
 	b.config.Sources[0].Syslog.From = from
 	b.start()
 	conn := b.dial()
-	b.send(conn, b.line())
-	b.sink.Await(t, b.want)
+	b.send(conn, b.Line())
+	b.sink.Await(t, b.Want)
 	from.Set([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
-	want := maps.Clone(b.want)
-	io.WriteString(conn, b.line())
-	b.want = want
+	want := maps.Clone(b.Want)
+	io.WriteString(conn, b.Line())
+	b.Want = want
 	conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("it is read on: %v", err)
@@ -540,7 +540,7 @@ func TestSyslogSendersAreAskedAgain(t *testing.T) {
 	if b.uncounted("sender") != 1 {
 		t.Error("the line is not counted as one of a sender that may not")
 	}
-	b.sink.Await(t, b.want)
+	b.sink.Await(t, b.Want)
 }
 
 // The source warns of a unix socket in which few datagrams may wait: senders that do not wait lose lines without a

@@ -137,7 +137,7 @@ func BenchmarkCollector(b *testing.B) {
 		c := newBench(b, "access.log")
 		c.config.Rules = benchRules(b)
 		c.config.Logger = nil
-		if err := os.WriteFile(c.path("access.log"), log, 0o644); err != nil {
+		if err := os.WriteFile(c.Path("access.log"), log, 0o644); err != nil {
 			b.Fatal(err)
 		}
 		c.start()
