@@ -33,6 +33,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/pkg/collector/files"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
@@ -45,7 +46,7 @@ type Collector struct {
 	config   Config
 	pipeline *pipeline.Pipeline
 	journal  *journal.Journal
-	known    *knownLogs
+	known    *files.Logs
 	intakes  []*pipeline.Intake
 
 	mu      sync.Mutex // guards the elements of sources, by intake
@@ -68,7 +69,7 @@ func Open(config Config) (*Collector, error) {
 		return nil, err
 	}
 
-	c := &Collector{config: config, pipeline: p, journal: j, known: newKnownLogs(p, j, config.Logger)}
+	c := &Collector{config: config, pipeline: p, journal: j, known: files.NewLogs(p, j, config.Logger)}
 	c.Reload(config.Rules, config.Client) // the rules are stored before any cut is made by them
 	if err := c.openSources(); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -99,7 +100,7 @@ func (c *Collector) openSources() error {
 func (c *Collector) open(in *pipeline.Intake, config *SourceConfig) (pipeline.Source, error) {
 	switch {
 	case config.File != nil:
-		return newFileSource(in, c.known, *config.File)
+		return files.New(in, c.known, *config.File)
 	case config.Kafka != nil:
 		return newKafkaSource(in, *config.Kafka)
 	case config.HTTP != nil:

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/keys"
+	"weir/pkg/collector/files"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
@@ -42,7 +43,7 @@ type Config struct {
 type SourceConfig struct {
 	pipeline.IntakeConfig
 
-	File   *FileConfig
+	File   *files.Config
 	Kafka  *KafkaConfig
 	HTTP   *HTTPConfig
 	Syslog *SyslogConfig

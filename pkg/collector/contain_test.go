@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/kafka"
+	"weir/pkg/collector/files"
 	"weir/pkg/collector/pipeline"
 	"weir/test/port"
 	"weir/test/wait"
@@ -70,7 +71,7 @@ func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 		if got := b.panics("logs"); got != 12 {
 			t.Errorf("%v panics are counted", got)
 		}
-		if !heard.Has("stopped by an error") || !heard.Has("file_family.go") {
+		if !heard.Has("stopped by an error") || !heard.Has("collector/files/") {
 			t.Error("it was not said, with where")
 		}
 		b.stop()
@@ -89,7 +90,7 @@ func TestASourceThatAlwaysPanics(t *testing.T) {
 	explosive := &mine{armed: 1 << 30, every: 1}
 	bad := b.config.Sources[0]
 	bad.Name, bad.Only = "bad", explosive.only
-	bad.File = &FileConfig{Patterns: []string{b.Path("bad.log")}}
+	bad.File = &files.Config{Patterns: []string{b.Path("bad.log")}}
 	b.config.Sources = append(b.config.Sources, bad)
 	b.Log("access.log", 100)
 	want := map[string]int64{}

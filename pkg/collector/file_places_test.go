@@ -90,7 +90,7 @@ func TestLinesInPartsShareMemory(t *testing.T) {
 	}
 	b.await()
 	for _, why := range []string{"long", "format", "envelope"} {
-		if got := b.unread(why); got != 0 {
+		if got := b.metric("uncounted_total", "source", "logs", "reason", why); got != 0 {
 			t.Errorf("%v are %s", got, why)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/pkg/collector/files"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
 	"weir/test/logs"
@@ -42,7 +43,7 @@ func newBench(t testing.TB, patterns ...string) *bench {
 	b.config = Config{
 		Folder: t.TempDir(), Rules: set, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: b.sink, Partitions: 4,
 		Logger: testLogger(t), Metrics: prometheus.NewRegistry(),
-		Sources: []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "logs", Format: "combined"}, File: &FileConfig{Patterns: patterns}}},
+		Sources: []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "logs", Format: "combined"}, File: &files.Config{Patterns: patterns}}},
 	}
 	return b
 }

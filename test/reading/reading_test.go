@@ -27,6 +27,7 @@ import (
 	"weir/internal/kafka"
 	"weir/pkg/backtest"
 	"weir/pkg/collector"
+	"weir/pkg/collector/files"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
 )
@@ -156,7 +157,7 @@ func byCollector(t *testing.T, path string, set *rule.Set) counting {
 		Logger: slog.New(slog.DiscardHandler), Metrics: registry,
 		Sources: []collector.SourceConfig{{
 			IntakeConfig: pipeline.IntakeConfig{Name: "logs", Envelope: "none", Format: "combined"},
-			File:         &collector.FileConfig{Patterns: []string{path}},
+			File:         &files.Config{Patterns: []string{path}},
 		}},
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/pkg/collector"
+	"weir/pkg/collector/files"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 )
@@ -129,7 +130,7 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 	start := pipeline.Start{Latest: s.Start.Latest, Before: s.Start.Before}
 	switch s.Kind() {
 	case "file":
-		of.File = &collector.FileConfig{Patterns: s.File, Start: start}
+		of.File = &files.Config{Patterns: s.File, Start: start}
 	case "kafka":
 		of.Kafka = &collector.KafkaConfig{Group: p.Config.Kafka.Prefix + "collector." + s.Name, Topics: s.Kafka, Start: start}
 		// Each source has a client of its own, because a client knows only its own topics.

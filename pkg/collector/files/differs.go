@@ -1,4 +1,4 @@
-package collector
+package files
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 // differ reports whether a file is another log, although it begins like a log that another family reads. The two files
 // differ if other bytes stand where the log was read last, or at the end of the file if that comes first. Zeros are
 // ignored: a copy in progress may have them where its bytes will be.
-func (k *knownLogs) differ(log *knownLog, opened *os.File, file found) bool {
+func (k *Logs) differ(log *knownLog, opened *os.File, file found) bool {
 	k.mu.Lock()
 	known, at := log.identity, log.tailAt
 	k.mu.Unlock()

@@ -1,50 +1,15 @@
-package collector
+package files
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/internal/logfile"
-	"weir/pkg/collector/pace"
 	"weir/pkg/collector/tape"
 )
-
-// family makes the one family of the bench's files; the test decides when it looks and reads.
-func (b *bench) family(name string) *family {
-	b.T.Helper()
-	var err error
-	if b.collector, err = Open(b.config); err != nil {
-		b.T.Fatal(err)
-	}
-	source := b.collector.sources[0].(*fileSource)
-	f := newFamily(source, b.Path(name), beginning{notBefore: pace.NoTime})
-	f.member = b.collector.config.pace.Join(name, time.Hour)
-	ctx, cancel := context.WithCancel(context.Background())
-	b.cancel, b.ended = func() { cancel(); f.drain(ctx); f.closeAll() }, make(chan error, 1)
-	b.ended <- nil
-	b.T.Cleanup(b.stop)
-	return f
-}
-
-// settle lets a family look and read until there is nothing new.
-func (f *family) settle(t testing.TB) {
-	t.Helper()
-	for range 3 {
-		f.scan()
-		if err := f.read(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for _, log := range f.logs {
-			if err := log.stream.Drain(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
 
 // TestAFileThatIsWrittenOverAsItIsRead copies a file and writes over it at each point between identifying and reading
 // it. The content of the copy is read as the old log, the new content as a new one.

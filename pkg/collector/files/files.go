@@ -1,4 +1,9 @@
-package collector
+// Package files is the source of log files: it follows the files of some patterns and their rotated ones, and gives each
+// log's lines to a stream, once, whatever the files are called meanwhile. Logs are what the process knows of all its
+// logs, kept in its journal.
+//
+// The package knows files, lines and positions. It does not know what a line says.
+package files
 
 import (
 	"context"
@@ -25,20 +30,20 @@ const (
 	maxStarted = 1 << 16                // families: more than that are a pattern that is too wide
 )
 
-// FileConfig is a source of files.
-type FileConfig struct {
+// A Config names the files of a source.
+type Config struct {
 	Patterns []string // paths and globs
 	Start    pipeline.Start
 }
 
-// A fileSource follows the files of its patterns, each with its rotated files (a family).
+// A source follows the files of its patterns, each with its rotated files (a family).
 //
 // The system notifies it of files that are written, renamed and removed (inotify). It also looks once a second,
 // because notifications can be lost. One goroutine takes the notifications, and one per family reads.
-type fileSource struct {
+type source struct {
 	in       *pipeline.Intake
-	config   FileConfig
-	known    *knownLogs
+	config   Config
+	known    *Logs
 	watcher  *fsnotify.Watcher // nil when there are no notifications
 	families map[string]*family
 	watched  map[string]bool
@@ -51,12 +56,13 @@ type fileSource struct {
 
 // A beginning is where the unknown files of a pattern are read from.
 type beginning struct {
-	notBefore int64 // Unix ms, noTime
+	notBefore int64 // Unix ms; pace.NoTime is no limit
 	skip      bool  // existing content is passed over: all of it, or the part older than notBefore
 }
 
-func newFileSource(in *pipeline.Intake, known *knownLogs, config FileConfig) (pipeline.Source, error) {
-	f := &fileSource{in: in, config: config, known: known, families: map[string]*family{}, watched: map[string]bool{}, began: map[string]beginning{}}
+// New makes a source. Its files are of the known logs.
+func New(in *pipeline.Intake, known *Logs, config Config) (pipeline.Source, error) {
+	f := &source{in: in, config: config, known: known, families: map[string]*family{}, watched: map[string]bool{}, began: map[string]beginning{}}
 	for _, pattern := range config.Patterns {
 		if _, err := filepath.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
@@ -65,7 +71,7 @@ func newFileSource(in *pipeline.Intake, known *knownLogs, config FileConfig) (pi
 	return f, nil
 }
 
-func (f *fileSource) Status() pipeline.SourceStatus {
+func (f *source) Status() pipeline.SourceStatus {
 	status := f.in.Status("file")
 	status.CaughtUp = status.CaughtUp && f.barred.none()
 	status.Read = f.read.status()
@@ -85,7 +91,7 @@ func (f *fileSource) Status() pipeline.SourceStatus {
 }
 
 // reportBarred reports the files that cannot be read now.
-func (f *fileSource) reportBarred() {
+func (f *source) reportBarred() {
 	fault, over := f.barred.report()
 	if fault != nil {
 		f.in.Trouble("open", fault)
@@ -95,7 +101,7 @@ func (f *fileSource) reportBarred() {
 }
 
 // Run follows the files until the context is done.
-func (f *fileSource) Run(ctx context.Context) error {
+func (f *source) Run(ctx context.Context) error {
 	defer f.running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // also after a panic
@@ -117,10 +123,10 @@ func (f *fileSource) Run(ctx context.Context) error {
 }
 
 // Announce makes others wait for the source's files until it has found them: their requests may be older.
-func (f *fileSource) Announce() { f.finding = f.in.Join(f.in.Name()) }
+func (f *source) Announce() { f.finding = f.in.Join(f.in.Name()) }
 
 // begin determines where files of a pattern are read from.
-func (f *fileSource) begin(pattern string) {
+func (f *source) begin(pattern string) {
 	start, from := f.config.Start, int64(pace.NoTime)
 	if start.Before > 0 {
 		from = f.in.Now().Add(-start.Before).UnixMilli()
@@ -130,7 +136,7 @@ func (f *fileSource) begin(pattern string) {
 }
 
 // follow wakes families until the context is done.
-func (f *fileSource) follow(ctx context.Context) {
+func (f *source) follow(ctx context.Context) {
 	events, faults, every := f.notifications()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -169,7 +175,7 @@ func (f *fileSource) follow(ctx context.Context) {
 	}
 }
 
-func (f *fileSource) notifications() (<-chan fsnotify.Event, <-chan error, time.Duration) {
+func (f *source) notifications() (<-chan fsnotify.Event, <-chan error, time.Duration) {
 	if f.watcher == nil {
 		return nil, nil, pollAlone
 	}
@@ -178,7 +184,7 @@ func (f *fileSource) notifications() (<-chan fsnotify.Event, <-chan error, time.
 
 // notified wakes the family of a file that was written, and makes families scan when files came or went. unknown means
 // that a new file belongs to none of them.
-func (f *fileSource) notified(event fsnotify.Event) (unknown bool) {
+func (f *source) notified(event fsnotify.Event) (unknown bool) {
 	one := f.families[event.Name]
 	if event.Op == fsnotify.Write && one != nil {
 		one.woken(false)
@@ -204,7 +210,7 @@ func (f *fileSource) notified(event fsnotify.Event) (unknown bool) {
 }
 
 // discover finds the files of the patterns, and starts a family for each that has none.
-func (f *fileSource) discover(ctx context.Context, starting bool) {
+func (f *source) discover(ctx context.Context, starting bool) {
 	folders := map[string]error{}
 	defer func() { f.barred.set(nil, folders) }()
 	for _, pattern := range f.config.Patterns {
@@ -238,7 +244,7 @@ func listable(folder string) error {
 }
 
 // matches returns the live files of a pattern: the files that it matches, without those that were rotated from others.
-func (f *fileSource) matches(pattern string) []string {
+func (f *source) matches(pattern string) []string {
 	if !strings.ContainsAny(pattern, `*?[\`) {
 		return []string{pattern}
 	}
@@ -269,7 +275,7 @@ func (f *fileSource) matches(pattern string) []string {
 }
 
 // watch subscribes to the notifications of a folder.
-func (f *fileSource) watch(folder string) {
+func (f *source) watch(folder string) {
 	if f.watcher == nil || f.watched[folder] {
 		return
 	}
@@ -283,7 +289,7 @@ func (f *fileSource) watch(folder string) {
 	}
 }
 
-func (f *fileSource) start(ctx context.Context, path, pattern string, starting bool) {
+func (f *source) start(ctx context.Context, path, pattern string, starting bool) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		f.watch(filepath.Dir(real))
 	}

@@ -1,24 +1,19 @@
-package collector
+package files
 
 import (
 	"strings"
 	"testing"
 )
 
-// age lets days pass for the logs of a collector that is off.
+// age lets days pass for the logs of a source that is off.
 func (b *bench) age(days int64) {
 	b.T.Helper()
-	c, err := Open(b.config)
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	for _, log := range c.known.logs {
+	b.open()
+	for _, log := range b.known.logs {
 		log.day -= days
-		c.known.save(log)
+		b.known.save(log)
 	}
-	if err := c.Close(); err != nil {
-		b.T.Fatal(err)
-	}
+	b.stop()
 }
 
 // A collector was off, or had nothing to read, for longer than it remembers logs without files. Logs whose files are
@@ -39,17 +34,17 @@ func TestFilesAreRememberedAfterMonths(t *testing.T) {
 	b.start()
 	b.Log("access.log", 10)
 	b.await()
-	known := b.collector.known
+	known := b.known
 	known.forget()
 	b.await()
 	b.stop()
 
 	var left []string
-	b.opened = func(c *Collector) {
-		for _, log := range c.known.logs {
-			left = append(left, log.source)
-		}
+	b.open()
+	for _, log := range b.known.logs {
+		left = append(left, log.source)
 	}
+	b.stop()
 	b.start()
 	b.await()
 	if len(left) != 2 || !strings.HasPrefix(left[0], "access.log") || !strings.HasPrefix(left[1], "access.log") {
@@ -67,7 +62,7 @@ func TestAWrongClockForgetsNoLog(t *testing.T) {
 	b.Remove("access.log")
 
 	b.start()
-	known := b.collector.known
+	known := b.known
 	known.mu.Lock()
 	for _, log := range known.logs {
 		log.stale = true // as seen by a clock that is months ahead
@@ -85,7 +80,7 @@ func TestACopyOfAQuietLogLeavesItsPosition(t *testing.T) {
 	b.Log("access.log", 20)
 	b.start()
 	b.await()
-	known := b.collector.known
+	known := b.known
 	known.mu.Lock()
 	log := known.logs[0]
 	log.day -= 30

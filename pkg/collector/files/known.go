@@ -1,4 +1,4 @@
-package collector
+package files
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"weir/pkg/collector/tape"
 )
 
-// A knownLog is a log in the journal. knownLogs.mu guards its fields. While the log is read, position and reached are
+// A knownLog is a log in the journal. Logs.mu guards its fields. While the log is read, position and reached are
 // out of date; the stream has the current ones.
 type knownLog struct {
 	identity
@@ -46,11 +46,11 @@ const (
 	forgetAfter = time.Hour
 )
 
-// knownLogs are all logs of the process's file sources, and the patterns that were begun.
-type knownLogs struct {
+// Logs are all logs of the process's file sources, and the patterns that were begun.
+type Logs struct {
 	pipeline *pipeline.Pipeline
 	journal  *journal.Journal
-	cuts     *fileCuts
+	cuts     *cuts
 	room     *tape.Room // of their tapes
 
 	mu       sync.Mutex
@@ -59,9 +59,10 @@ type knownLogs struct {
 	taken    map[string]bool // names of sources
 }
 
-func newKnownLogs(p *pipeline.Pipeline, j *journal.Journal, logger *slog.Logger) *knownLogs {
-	cuts := &fileCuts{journal: j, pipeline: p, logger: logger, faults: telemetry.NewFaults(logger)}
-	k := &knownLogs{pipeline: p, journal: j, cuts: cuts, room: tape.NewRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
+// NewLogs reads what a journal has of logs.
+func NewLogs(p *pipeline.Pipeline, j *journal.Journal, logger *slog.Logger) *Logs {
+	kept := &cuts{journal: j, pipeline: p, logger: logger, faults: telemetry.NewFaults(logger)}
+	k := &Logs{pipeline: p, journal: j, cuts: kept, room: tape.NewRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
 	for _, log := range j.Logs() {
 		if pattern, ok := strings.CutPrefix(log.Source, patternPrefix); ok {
 			k.patterns[pattern] = log.Reached
@@ -81,11 +82,11 @@ func newKnownLogs(p *pipeline.Pipeline, j *journal.Journal, logger *slog.Logger)
 }
 
 // isStale reports whether no file of a log has been seen for so long that the log may be forgotten.
-func (k *knownLogs) isStale(i identity) bool { return i.day < k.today()-forgetDays }
+func (k *Logs) isStale(i identity) bool { return i.day < k.today()-forgetDays }
 
 // forget removes the logs that are still stale some time after the start, when the sources have found their files. The
 // clock may have been wrong at the start, so it is asked again.
-func (k *knownLogs) forget() {
+func (k *Logs) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.logs = slices.DeleteFunc(k.logs, func(log *knownLog) bool {
@@ -100,13 +101,13 @@ func (k *knownLogs) forget() {
 
 // Resend sends the batches again that Kafka may not have had when the journal was opened. It is called before any source
 // runs.
-func (k *knownLogs) Resend(ctx context.Context) error { return k.cuts.resend(ctx) }
+func (k *Logs) Resend(ctx context.Context) error { return k.cuts.resend(ctx) }
 
-func (k *knownLogs) today() int64 { return dayOf(k.pipeline.Now()) }
+func (k *Logs) today() int64 { return dayOf(k.pipeline.Now()) }
 
 // begin notes that a pattern is read, from a request time on, unless it was noted before. It returns the time noted
 // first.
-func (k *knownLogs) begin(pattern string, from int64) (notBefore int64, first bool) {
+func (k *Logs) begin(pattern string, from int64) (notBefore int64, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if notBefore, ok := k.patterns[pattern]; ok {
@@ -120,7 +121,7 @@ func (k *knownLogs) begin(pattern string, from int64) (notBefore int64, first bo
 // candidates returns the logs that a file with this beginning may belong to: certain by its beginning, or possible
 // because the file is still shorter than the known part of the log. The log that was last read from that inode comes
 // first, then the one with the longest known head.
-func (k *knownLogs) candidates(head []byte, id inode, live string) (certain, possible []*knownLog) {
+func (k *Logs) candidates(head []byte, id inode, live string) (certain, possible []*knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, log := range k.logs {
@@ -150,14 +151,14 @@ func (log *knownLog) mayBeOf(id inode, live string) bool {
 }
 
 // hasFile reports whether some log was last read from that inode.
-func (k *knownLogs) hasFile(id inode) bool {
+func (k *Logs) hasFile(id inode) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.ContainsFunc(k.logs, func(log *knownLog) bool { return log.identity.id == id })
 }
 
 // claim makes a log the family's own, or returns its present owner.
-func (k *knownLogs) claim(log *knownLog, f *owner) (other *owner) {
+func (k *Logs) claim(log *knownLog, f *owner) (other *owner) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if log.owner == nil {
@@ -168,14 +169,14 @@ func (k *knownLogs) claim(log *knownLog, f *owner) (other *owner) {
 }
 
 // release gives a log back that was not read.
-func (k *knownLogs) release(log *knownLog) {
+func (k *Logs) release(log *knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log.owner = nil
 }
 
 // releaseAt gives a log back that was read up to a position and a request time.
-func (k *knownLogs) releaseAt(log *knownLog, position, reached int64) {
+func (k *Logs) releaseAt(log *knownLog, position, reached int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log.owner, log.position, log.reached = nil, position, reached
@@ -183,7 +184,7 @@ func (k *knownLogs) releaseAt(log *knownLog, position, reached int64) {
 
 // restart resets the logs of a family to the state in the journal, and gives them back. It sends the cuts again that
 // Kafka may not have.
-func (k *knownLogs) restart(ctx context.Context, f *owner) error {
+func (k *Logs) restart(ctx context.Context, f *owner) error {
 	k.mu.Lock()
 	owned := slices.DeleteFunc(slices.Clone(k.logs), func(log *knownLog) bool { return log.owner != f })
 	k.mu.Unlock()
@@ -213,7 +214,7 @@ func (k *knownLogs) restart(ctx context.Context, f *owner) error {
 }
 
 // register makes a new log, owned by the family, for a file with this head. text is its opening.
-func (k *knownLogs) register(f *owner, id inode, head []byte, text []byte) *knownLog {
+func (k *Logs) register(f *owner, id inode, head []byte, text []byte) *knownLog {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log := &knownLog{identity: identity{live: f.path, id: id, line: xxhash.Sum64(text), day: k.today()}, reached: pace.NoTime, owner: f}
@@ -239,7 +240,7 @@ func (k *knownLogs) register(f *owner, id inode, head []byte, text []byte) *know
 
 // goOn lets the new log next continue a file that lost its end. It reads only requests that are newer than those of
 // log.
-func (k *knownLogs) goOn(log, next *knownLog) {
+func (k *Logs) goOn(log, next *knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log.owner, log.over = nil, true
@@ -250,12 +251,12 @@ func (k *knownLogs) goOn(log, next *knownLog) {
 }
 
 // save makes the journal keep a state of a log that is part of no cut.
-func (k *knownLogs) save(log *knownLog) {
+func (k *Logs) save(log *knownLog) {
 	k.journal.Set(journal.Log{Source: log.source, Position: log.position, Reached: log.reached, Note: log.identity.bytes()})
 }
 
 // saw keeps a log known as long as its files exist.
-func (k *knownLogs) saw(log *knownLog) {
+func (k *Logs) saw(log *knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log.stale = false

@@ -1,4 +1,4 @@
-package collector
+package files
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"weir/pkg/collector/pipeline"
 	"weir/test/real"
 	"weir/test/wait"
 )
@@ -26,8 +25,6 @@ func packed(t *testing.T, extension, text string) []byte {
 	}
 	return out
 }
-
-func (b *bench) status() pipeline.SourceStatus { return b.collector.Status().Sources[0] }
 
 // A packed log that is cut off or damaged, wherever it is cut, is in the status and once in the log, with its name and
 // the remedy. The others are read, the source is caught up, and a complete copy is read on from there.

@@ -1,4 +1,4 @@
-package collector
+package files
 
 import (
 	"context"
@@ -30,7 +30,7 @@ const (
 // the oldest first, from whichever file has it. One goroutine does all of this.
 type family struct {
 	*owner
-	source *fileSource
+	source *source
 	folder string
 	name   string
 	real   atomic.Pointer[string] // the path behind links
@@ -54,7 +54,7 @@ type family struct {
 // A fileLog is a log with an open file.
 type fileLog struct {
 	*knownLog
-	known   *knownLogs
+	known   *Logs
 	stream  *pipeline.Stream
 	tape    *tape.Tape
 	inode   inode
@@ -68,7 +68,7 @@ type fileLog struct {
 	at      time.Time
 }
 
-func newFamily(source *fileSource, path string, began beginning) *family {
+func newFamily(source *source, path string, began beginning) *family {
 	f := &family{source: source, owner: &owner{path}, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{}, done: map[inode]string{}, broken: map[inode]*brokenFile{}, warned: map[string]bool{}}
 	f.folder, f.name = filepath.Dir(path), filepath.Base(path)
 	f.real.Store(&path)

@@ -1,4 +1,4 @@
-package collector
+package files
 
 import (
 	"bytes"
@@ -6,18 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/tape"
 	"weir/test/wait"
 )
-
-// unread is the number of lines that were not read for a reason since the collector was opened.
-func (b *bench) unread(why string) float64 {
-	return b.metric("uncounted_total", "source", "logs", "reason", why)
-}
 
 // A log whose end has megabytes without a newline is followed like any other: a preallocated tail, a blob, a long line
 // that is written in pieces. Lines before and after it are counted once, also by a collector that is started again.
@@ -53,7 +46,6 @@ func TestALogWithALongEnd(t *testing.T) {
 // A long line may come piece by piece, and each piece is noted before the next.
 func TestALongLineInPieces(t *testing.T) {
 	b := newBench(t, "access.log")
-	b.config.Metrics = prometheus.NewRegistry()
 	b.Log("access.log", 100)
 	f := b.family("access.log")
 	for i := range 60 {
@@ -127,7 +119,7 @@ func TestAPreallocatedLog(t *testing.T) {
 // Reading that begins at the end begins after the last line, not within an unfinished one.
 func TestTheLatestOfALogWithALongEnd(t *testing.T) {
 	b := newBench(t, "access.log")
-	b.config.Sources[0].File.Start = pipeline.Start{Latest: true}
+	b.config.Start = pipeline.Start{Latest: true}
 	b.Log("access.log", 100)
 	clear(b.Want)
 	laid := int64(len(b.Text("access.log")))
@@ -145,7 +137,6 @@ func TestTheLatestOfALogWithALongEnd(t *testing.T) {
 // and with a collector that was started again meanwhile.
 func TestManyLongLines(t *testing.T) {
 	b := newBench(t, "*.log")
-	b.config.Metrics = prometheus.NewRegistry()
 	const files = 6
 	var families [files]*family
 	var ends [files]string
@@ -222,7 +213,7 @@ func TestLongLinesAtTheSameTime(t *testing.T) {
 	}
 	b.start()
 	b.await()
-	wait.Until(t, "the room to be free", func() bool { return b.collector.known.room.Used() == 0 })
+	wait.Until(t, "the room to be free", func() bool { return b.known.room.Used() == 0 })
 }
 
 // A file may be written over while a long line of it has not ended.

@@ -1,4 +1,4 @@
-package collector
+package files
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"weir/pkg/collector/pipeline"
 )
 
-// fileCuts keeps the cuts of files in the collector's journal, and sends those again that Kafka may not have.
-type fileCuts struct {
+// cuts keeps the cuts of files in the collector's journal, and sends those again that Kafka may not have.
+type cuts struct {
 	journal  *journal.Journal
 	pipeline *pipeline.Pipeline
 	logger   *slog.Logger
@@ -19,14 +19,14 @@ type fileCuts struct {
 }
 
 // Note implements journal.
-func (f *fileCuts) Note(c *pipeline.Cut) { f.journal.Note(&c.Cut, func() { c.SetNoted(nil) }) }
+func (f *cuts) Note(c *pipeline.Cut) { f.journal.Note(&c.Cut, func() { c.SetNoted(nil) }) }
 
 // Done implements journal.
-func (f *fileCuts) Done(c *pipeline.Cut) { f.journal.Done(c.Source, c.To) }
+func (f *cuts) Done(c *pipeline.Cut) { f.journal.Done(c.Source, c.To) }
 
 // resend sends the cuts that were outstanding when the journal was opened, in their order. It skips cuts that are too
 // old to be sent again.
-func (f *fileCuts) resend(ctx context.Context) error {
+func (f *cuts) resend(ctx context.Context) error {
 	recovered := f.journal.Recovered()
 	for _, c := range recovered {
 		if age, is := f.pipeline.TooOld(c.Clock); is {
@@ -46,7 +46,7 @@ func (f *fileCuts) resend(ctx context.Context) error {
 }
 
 // sendAgain sends a noted cut that an earlier run may have sent already.
-func (f *fileCuts) sendAgain(ctx context.Context, c *journal.Cut) error {
+func (f *cuts) sendAgain(ctx context.Context, c *journal.Cut) error {
 	settled := func() { f.journal.Done(c.Source, c.To) }
 	if err := f.pipeline.SendAgain(ctx, c, settled, func(err error) { f.faults.Note("send", err) }); err != nil {
 		return fmt.Errorf("sending outstanding batches: %w", err)
