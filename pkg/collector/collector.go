@@ -37,6 +37,7 @@ import (
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
+	"weir/pkg/collector/topics"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -102,7 +103,7 @@ func (c *Collector) open(in *pipeline.Intake, config *SourceConfig) (pipeline.So
 	case config.File != nil:
 		return files.New(in, c.known, *config.File)
 	case config.Kafka != nil:
-		return newKafkaSource(in, *config.Kafka)
+		return topics.New(in, *config.Kafka)
 	case config.HTTP != nil:
 		return newHTTPSource(in, *config.HTTP)
 	case config.Syslog != nil:

@@ -7,12 +7,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/kafka"
 	"weir/internal/keys"
 	"weir/pkg/collector/files"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
+	"weir/pkg/collector/topics"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -44,20 +44,9 @@ type SourceConfig struct {
 	pipeline.IntakeConfig
 
 	File   *files.Config
-	Kafka  *KafkaConfig
+	Kafka  *topics.Config
 	HTTP   *HTTPConfig
 	Syslog *SyslogConfig
-}
-
-// KafkaConfig is a source of topics, read as a member of a group.
-type KafkaConfig struct {
-	Client *kafka.Client
-	Group  string // the complete name
-	Topics []string
-	Start  pipeline.Start
-	// Session is the time without a heartbeat after which the group takes a member's partitions away; 0 is
-	// kafka.Group's.
-	Session time.Duration
 }
 
 // HTTPConfig is a source that accepts posted requests.

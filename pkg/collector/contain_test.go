@@ -1,46 +1,20 @@
 package collector
 
 import (
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/kafka"
 	"weir/pkg/collector/files"
 	"weir/pkg/collector/pipeline"
+	"weir/test/mine"
 	"weir/test/port"
 	"weir/test/wait"
 )
-
-// A mine is an only that panics now and then, like a mistake in the program.
-type mine struct {
-	mu    sync.Mutex
-	armed int // panics that are left
-	every int
-	calls int
-}
-
-func (m *mine) only(func(string) (string, bool)) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.calls++; m.armed > 0 && rand.IntN(m.every) == 0 {
-		m.armed--
-		panic("a mine")
-	}
-	return true
-}
-
-func (m *mine) exploded() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.armed == 0
-}
 
 func (b *bench) panics(source string) float64 {
 	return b.metric("panics_total", "source", source)
@@ -55,12 +29,12 @@ func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 		b.config.Metrics = prometheus.NewRegistry()
 		b.config.restartAfter = 5 * time.Millisecond
 		b.sink.Delay = delay
-		explosive := &mine{armed: 12, every: 400}
-		b.config.Sources[0].Only = explosive.only
+		explosive := &mine.Mine{Armed: 12, Every: 400}
+		b.config.Sources[0].Only = explosive.Only
 		b.Log("access.log", 3000)
 		b.Log("other.log", 1000)
 		b.start()
-		for !explosive.exploded() {
+		for !explosive.Exploded() {
 			b.Log("access.log", 50)
 			b.Log("other.log", 50)
 			time.Sleep(time.Millisecond)
@@ -87,9 +61,9 @@ func TestALogThatPanicsIsCountedOnce(t *testing.T) {
 func TestASourceThatAlwaysPanics(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.config.Late = 100 * 365 * 24 * time.Hour // none waits for another
-	explosive := &mine{armed: 1 << 30, every: 1}
+	explosive := &mine.Mine{Armed: 1 << 30, Every: 1}
 	bad := b.config.Sources[0]
-	bad.Name, bad.Only = "bad", explosive.only
+	bad.Name, bad.Only = "bad", explosive.Only
 	bad.File = &files.Config{Patterns: []string{b.Path("bad.log")}}
 	b.config.Sources = append(b.config.Sources, bad)
 	b.Log("access.log", 100)
@@ -112,31 +86,13 @@ func TestASourceThatAlwaysPanics(t *testing.T) {
 	b.await()
 }
 
-// A partition whose reading panics is counted once, and so are those of others.
-func TestAPartitionThatPanicsIsCountedOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newKafkaBench(t, config, 3)
-		explosive := &mine{armed: 8, every: 300}
-		b.source.Only = explosive.only
-		b.make()
-		b.produce(3000)
-		c := b.start(b.sink, func(c *Config) { c.restartAfter = 5 * time.Millisecond })
-		for !explosive.exploded() {
-			b.produce(50)
-		}
-		b.produce(50)
-		b.sink.Await(t, b.want)
-		wait.Until(t, "the source to be well", func() bool { return c.Status().CaughtUp })
-	})
-}
-
 // The HTTP and the syslog source accept requests again after a panic.
 func TestListenersGoOnAfterAPanic(t *testing.T) {
 	t.Run("http", func(t *testing.T) {
 		b := newHTTPBench(t)
 		b.config.restartAfter = 5 * time.Millisecond
-		explosive := &mine{armed: 1, every: 1}
-		b.config.Sources[0].Only = explosive.only
+		explosive := &mine.Mine{Armed: 1, Every: 1}
+		b.config.Sources[0].Only = explosive.Only
 		b.config.Sources[0].HTTP.Listen = port.Reserve(t, "127.0.0.1")
 		b.changed = func(l *httpLimits) { l.ack = 10 * time.Millisecond }
 		b.start()
@@ -160,14 +116,14 @@ func TestListenersGoOnAfterAPanic(t *testing.T) {
 	t.Run("syslog", func(t *testing.T) {
 		b := newSyslogBench(t, "tcp://"+port.Reserve(t, "127.0.0.1"))
 		b.config.restartAfter = 5 * time.Millisecond
-		explosive := &mine{armed: 1, every: 1}
-		b.config.Sources[0].Only = explosive.only
+		explosive := &mine.Mine{Armed: 1, Every: 1}
+		b.config.Sources[0].Only = explosive.Only
 		heard := b.listen()
 		b.start()
 		conn := b.dial()
 		b.send(conn, b.Line())
 		clear(b.Want)
-		wait.Until(t, "the panic", explosive.exploded)
+		wait.Until(t, "the panic", explosive.Exploded)
 		wait.Until(t, "it to listen again", func() bool { return strings.Count(heard.String(), "takes syslog") == 2 })
 		b.send(b.dial(), b.Line())
 		b.await()

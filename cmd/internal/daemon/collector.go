@@ -14,6 +14,7 @@ import (
 	"weir/pkg/collector"
 	"weir/pkg/collector/files"
 	"weir/pkg/collector/pipeline"
+	"weir/pkg/collector/topics"
 	"weir/pkg/request"
 )
 
@@ -132,7 +133,7 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 	case "file":
 		of.File = &files.Config{Patterns: s.File, Start: start}
 	case "kafka":
-		of.Kafka = &collector.KafkaConfig{Group: p.Config.Kafka.Prefix + "collector." + s.Name, Topics: s.Kafka, Start: start}
+		of.Kafka = &topics.Config{Group: p.Config.Kafka.Prefix + "collector." + s.Name, Topics: s.Kafka, Start: start}
 		// Each source has a client of its own, because a client knows only its own topics.
 		if of.Kafka.Client, err = kafka.Open(p.KafkaConfig(s.Kafka...)); err == nil {
 			r.clients = append(r.clients, of.Kafka.Client)

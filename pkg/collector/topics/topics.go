@@ -1,4 +1,9 @@
-package collector
+// Package topics is the source of topics in Kafka, read as a member of a group. The group's commit is the journal of
+// each partition: it has the position and the batch boundaries that Kafka may not have, so that the partition's next
+// owner continues where this one ended, whichever process that is.
+//
+// The package knows partitions, offsets and commits. It does not know what a record says.
+package topics
 
 import (
 	"errors"
@@ -18,7 +23,18 @@ const (
 	goneLooks   = 10 // after so many looks in a row without the topic it is no longer read
 )
 
-// A kafkaSource reads topics as a member of a group: each partition has one owner among all collectors, and a stream
+// A Config names topics, and the group that reads them.
+type Config struct {
+	Client *kafka.Client
+	Group  string // the complete name
+	Topics []string
+	Start  pipeline.Start
+	// Session is the time without a heartbeat after which the group takes a member's partitions away; 0 is
+	// kafka.Group's.
+	Session time.Duration
+}
+
+// A source reads topics as a member of a group: each partition has one owner among all collectors, and a stream
 // there. The group's commit contains the identity of a partition, the position, and the cuts that Kafka may not have
 // (commitJournal). So the next owner of a partition makes the outstanding cuts again and continues. An owner that has
 // to give up a partition waits for a while for the cuts in flight.
@@ -32,9 +48,9 @@ const (
 //
 // A topic that is missing, or was for ten looks, is left out and the others are read; the source looks for it every
 // second.
-type kafkaSource struct {
+type source struct {
 	in       *pipeline.Intake
-	config   KafkaConfig
+	config   Config
 	client   *kafka.Client
 	group    string
 	cluster  string
@@ -53,7 +69,7 @@ type topicPartition struct {
 	number int
 }
 
-// A partition is the state of one, whether this source owns it or not. kafkaSource.mu guards it.
+// A partition is the state of one, whether this source owns it or not. source.mu guards it.
 type partition struct {
 	topicPartition
 	member      *pace.Member
@@ -65,17 +81,18 @@ type partition struct {
 	changed     time.Time
 }
 
-func newKafkaSource(in *pipeline.Intake, config KafkaConfig) (pipeline.Source, error) {
+// New makes a source. Its client knows the topics.
+func New(in *pipeline.Intake, config Config) (pipeline.Source, error) {
 	if config.Group == "" || len(config.Topics) == 0 {
 		return nil, errors.New("a group and topics are needed")
 	}
-	return &kafkaSource{in: in, config: config, client: config.Client, group: config.Group, patience: awaitRules, partitions: map[topicPartition]*partition{}}, nil
+	return &source{in: in, config: config, client: config.Client, group: config.Group, patience: awaitRules, partitions: map[topicPartition]*partition{}}, nil
 }
 
 // Announce makes others wait for the source's partitions until it has found them: their requests may be older.
-func (k *kafkaSource) Announce() { k.finding = k.in.Join(k.in.Name()) }
+func (k *source) Announce() { k.finding = k.in.Join(k.in.Name()) }
 
-func (k *kafkaSource) Status() pipeline.SourceStatus {
+func (k *source) Status() pipeline.SourceStatus {
 	status := k.in.Status("kafka")
 	lag := int64(0)
 	for _, log := range status.Logs {
@@ -90,7 +107,7 @@ func (k *kafkaSource) Status() pipeline.SourceStatus {
 }
 
 // compare adds all partitions of a topic to the comparison.
-func (k *kafkaSource) compare(topic string, count int) {
+func (k *source) compare(topic string, count int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for number := range count {
@@ -99,7 +116,7 @@ func (k *kafkaSource) compare(topic string, count int) {
 }
 
 // place notes whether we have a place in the group.
-func (k *kafkaSource) place(has bool) {
+func (k *source) place(has bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.placed = has
@@ -113,12 +130,12 @@ const placePatience = 5 * time.Second
 
 // outside says that we have no place in the group, as when Kafka is away. Then the number of records that wait is not known.
 // k.mu is held.
-func (k *kafkaSource) outside() bool {
+func (k *source) outside() bool {
 	return !k.placed && (k.lost.IsZero() || k.in.Now().Sub(k.lost) >= placePatience)
 }
 
 // vanish notes that a topic was missing.
-func (k *kafkaSource) vanish(topic string) {
+func (k *source) vanish(topic string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.partitions {
@@ -129,7 +146,7 @@ func (k *kafkaSource) vanish(topic string) {
 }
 
 // leave ends all comparisons.
-func (k *kafkaSource) leave() {
+func (k *source) leave() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.partitions {
@@ -139,7 +156,7 @@ func (k *kafkaSource) leave() {
 }
 
 // partition returns the state of a partition; the first call adds it to the comparison. k.mu is held.
-func (k *kafkaSource) partition(topic string, number int) *partition {
+func (k *source) partition(topic string, number int) *partition {
 	at := topicPartition{topic, number}
 	p := k.partitions[at]
 	if p == nil {
@@ -150,14 +167,14 @@ func (k *kafkaSource) partition(topic string, number int) *partition {
 	return p
 }
 
-func (k *kafkaSource) compared(at topicPartition) *pace.Member {
+func (k *source) compared(at topicPartition) *pace.Member {
 	return k.in.Share(at.String())
 }
 
 func (at topicPartition) String() string { return fmt.Sprintf("%s/%d", at.topic, at.number) }
 
 // possess makes a partition ours. dispossess releases it; from then on the commits of its next owner are read.
-func (k *kafkaSource) possess(topic string, number int) *partition {
+func (k *source) possess(topic string, number int) *partition {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p := k.partition(topic, number)
@@ -167,7 +184,7 @@ func (k *kafkaSource) possess(topic string, number int) *partition {
 	return p
 }
 
-func (k *kafkaSource) dispossess(p *partition) {
+func (k *source) dispossess(p *partition) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p.owned = false

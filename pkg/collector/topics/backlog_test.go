@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"bufio"
@@ -120,7 +120,7 @@ func TestASitesBacklogIsReadTogether(t *testing.T) {
 }
 
 func readBacklog(t *testing.T, config kafka.Config, log backlog) {
-	b := newKafkaBench(t, config, 8)
+	b := newBench(t, config, 8)
 	b.make()
 	for at := range slices.Chunk(log.lines, 10000) {
 		var messages []kafka.Message
@@ -140,8 +140,8 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 	third := b.start(b.sink)
 	wait.Until(t, "the third to have a share", func() bool {
 		if len(gates) == 0 && book.Count() > len(log.lines)/2 { // or all may be read before
-			gates.shut(first.Collector)
-			gates.shut(second.Collector)
+			gates.shut(first)
+			gates.shut(second)
 		}
 		return third.owns() > 0
 	})
@@ -166,8 +166,8 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 // gates keep collectors from reading on.
 type gates []*pace.Member
 
-func (g *gates) shut(c *Collector) {
-	gate := c.config.pace.Join("gate", 0)
+func (g *gates) shut(c *running) {
+	gate := c.group.Join("gate", 0)
 	gate.Wait(true) // it does not count as stalled
 	*g = append(*g, gate)
 }

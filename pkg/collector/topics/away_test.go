@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"context"
@@ -47,13 +47,13 @@ func (f *flaky) set(away bool) {
 func TestALagWhileKafkaIsAway(t *testing.T) {
 	t.Parallel()
 	config := embedded(t)
-	b := newKafkaBench(t, config, 2)
+	b := newBench(t, config, 2)
 	b.make()
 	b.produce(10)
 	f := &flaky{dial: config.Dial}
 	b.config.Dial = f.Dial
 	registry := prometheus.NewRegistry()
-	c := b.start(b.sink, func(c *Config) { c.Metrics = registry })
+	c := b.start(b.sink, func(c *reading) { c.Metrics = registry })
 	b.sink.Await(t, b.want)
 
 	known := func(is bool) func() bool {

@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // Run is a member of the group until the context is done.
-func (k *kafkaSource) Run(ctx context.Context) error {
+func (k *source) Run(ctx context.Context) error {
 	defer k.leave()
 	defer k.finding.Leave()
 	cluster, err := k.connect(ctx)
@@ -41,7 +41,7 @@ func (k *kafkaSource) Run(ctx context.Context) error {
 	return nil
 }
 
-func (k *kafkaSource) connect(ctx context.Context) (id string, err error) {
+func (k *source) connect(ctx context.Context) (id string, err error) {
 	for {
 		cluster, err := k.client.Cluster(ctx)
 		if err == nil {
@@ -58,7 +58,7 @@ func (k *kafkaSource) connect(ctx context.Context) (id string, err error) {
 
 // present returns the topics that exist, and reports the missing ones. Their partitions take part in the comparison
 // from now on, whichever collector will own them.
-func (k *kafkaSource) present(ctx context.Context) map[string]int {
+func (k *source) present(ctx context.Context) map[string]int {
 	topics := map[string]int{}
 	var faults []error
 	found := true
@@ -97,7 +97,7 @@ func oneLine(err error) error {
 }
 
 // share reads the partitions that the group assigns to us, until the topics change or the context is done.
-func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
+func (k *source) share(ctx context.Context, topics map[string]int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -115,7 +115,7 @@ func (k *kafkaSource) share(ctx context.Context, topics map[string]int) error {
 }
 
 // watchTopics returns when a missing topic exists, or a topic has been gone for goneLooks looks.
-func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
+func (k *source) watchTopics(ctx context.Context, topics map[string]int) {
 	missing := map[string]int{} // looks in a row
 	for {
 		sleep.For(ctx, topicsEvery)
@@ -145,12 +145,12 @@ func (k *kafkaSource) watchTopics(ctx context.Context, topics map[string]int) {
 }
 
 // own reads a partition as long as it is ours.
-func (k *kafkaSource) own(ctx context.Context, claim *kafka.Claim) error {
+func (k *source) own(ctx context.Context, claim *kafka.Claim) error {
 	p := k.possess(claim.Topic, claim.Partition)
 	defer k.dispossess(p)
 	for ctx.Err() == nil {
 		err := k.in.Outlive(ctx, p.topicPartition.String(), func() error {
-			r := &partitionReader{kafkaSource: k, partition: p, claim: claim}
+			r := &partitionReader{source: k, partition: p, claim: claim}
 			return r.run(ctx)
 		}, func() error { return nil })
 

@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ func embedded(t testing.TB) kafka.Config { return kafkatest.Embedded(t) }
 // fewer, is another source each time: none of it is taken for records that were counted.
 func TestATopicMadeAgainIsANewSource(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newKafkaBench(t, config, 2)
+		b := newBench(t, config, 2)
 		b.make()
 		b.produce(100)
 		c := b.start(b.sink)
@@ -58,10 +58,10 @@ func TestATopicMadeAgainIsANewSource(t *testing.T) {
 // If one of two topics is missing, the other is read meanwhile, and the missing one as soon as it exists.
 func TestATopicThatIsMadeLate(t *testing.T) {
 	t.Parallel()
-	b, other := newKafkaBench(t, embedded(t), 2), (*kafkaBench)(nil)
+	b, other := newBench(t, embedded(t), 2), (*bench)(nil)
 	b.make()
 	b.produce(20)
-	other = newKafkaBench(t, b.config, 3)
+	other = newBench(t, b.config, 3)
 	b.source.Kafka.Topics = append(b.source.Kafka.Topics, other.topic)
 	c := b.start(b.sink)
 	b.sink.Await(t, b.want)
@@ -84,7 +84,7 @@ func TestWhereReadingOfATopicBegins(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		for name, start := range map[string]pipeline.Start{"latest": {Latest: true}, "a time": {Before: time.Millisecond}} {
 			t.Run(name, func(t *testing.T) {
-				b := newKafkaBench(t, config, 2)
+				b := newBench(t, config, 2)
 				b.make()
 				b.produce(20)
 				clear(b.want)
@@ -117,7 +117,7 @@ func TestWhereReadingOfATopicBegins(t *testing.T) {
 	})
 }
 
-func (b *kafkaBench) grow(partitions int) {
+func (b *bench) grow(partitions int) {
 	b.t.Helper()
 	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
 	response, err := admin.CreatePartitions(b.within(time.Minute),
@@ -138,7 +138,7 @@ func (b *kafkaBench) grow(partitions int) {
 // An offset that a tool has set is read from, as a new source: the earlier counts are unknown.
 func TestAnOffsetThatAToolHasSet(t *testing.T) {
 	t.Parallel()
-	b := newKafkaBench(t, embedded(t), 1)
+	b := newBench(t, embedded(t), 1)
 	b.make()
 	b.produce(20)
 	c := b.start(b.sink)
@@ -163,8 +163,8 @@ func TestCutsOfUnknownRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outstanding := func(t *testing.T) *kafkaBench {
-		b := newKafkaBench(t, embedded(t), 1)
+	outstanding := func(t *testing.T) *bench {
+		b := newBench(t, embedded(t), 1)
 		b.make()
 		c := b.start(b.sink)
 		b.sink.Set(func() { b.sink.Mute = true })
@@ -180,9 +180,9 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		t.Parallel()
 		b := outstanding(t)
 		sent := b.sink.Records()
-		c := b.start(b.sink, func(c *Config) { c.Rules = others })
+		c := b.start(b.sink, func(c *reading) { c.Rules = others })
 		wait.Until(t, "it to be said", func() bool { return c.said.Has("waiting for these rules") })
-		c.Reload(b.rules, nil)
+		c.pipeline.SetRules(b.rules, nil)
 		wait.Until(t, "the cuts to be made again", func() bool { return b.sink.Records() > sent })
 		b.produce(10)
 		b.sink.Await(t, b.want)
@@ -195,7 +195,7 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		b := outstanding(t)
 		b.patience = 100 * time.Millisecond
 		before := maps.Clone(b.want)
-		c := b.start(b.sink, func(c *Config) { c.Rules = others })
+		c := b.start(b.sink, func(c *reading) { c.Rules = others })
 		wait.Until(t, "it to be said", func() bool { return c.said.Has("by other rules") })
 		wait.Until(t, "the cuts to be made again", func() bool { return len(b.cuts()) == 0 })
 		for range 20 {
@@ -220,7 +220,7 @@ func TestCutsOfUnknownRules(t *testing.T) {
 	})
 }
 
-func (b *kafkaBench) cuts() (all []pipeline.Again) {
+func (b *bench) cuts() (all []pipeline.Again) {
 	b.t.Helper()
 	for _, commit := range b.commits() {
 		_, cuts, err := readNote(commit)
@@ -236,7 +236,7 @@ func (b *kafkaBench) cuts() (all []pipeline.Again) {
 func TestAWrongPassword(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Shared(t)
-	b := newKafkaBench(t, kafka.Config{Brokers: cluster.Addresses(), Create: true}, 1)
+	b := newBench(t, kafka.Config{Brokers: cluster.Addresses(), Create: true}, 1)
 	b.make()
 	b.produce(10)
 	password := filepath.Join(t.TempDir(), "password")

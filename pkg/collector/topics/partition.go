@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"context"
@@ -23,7 +23,7 @@ var errTakeOver = errors.New("the log has to be taken over again")
 // A partitionReader reads a partition from the takeover until it is given up. One goroutine owns it; another one
 // fetches.
 type partitionReader struct {
-	*kafkaSource
+	*source
 	*partition
 	claim   *kafka.Claim
 	journal *commitJournal

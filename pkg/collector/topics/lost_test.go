@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 // trim deletes the records of the only partition before an offset.
-func (b *kafkaBench) trim(before int64) {
+func (b *bench) trim(before int64) {
 	b.t.Helper()
 	options := []kgo.Opt{kgo.SeedBrokers("127.0.0.1:1")}
 	if b.config.Dial == nil {
@@ -47,7 +47,7 @@ func (b *kafkaBench) trim(before int64) {
 }
 
 // commit replaces the stored offset of the group, as a tool can do.
-func (b *kafkaBench) commit(commit kafka.Commit) {
+func (b *bench) commit(commit kafka.Commit) {
 	b.t.Helper()
 	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
 	defer admin.Transport.(*kafkago.Transport).CloseIdleConnections()
@@ -61,7 +61,7 @@ func (b *kafkaBench) commit(commit kafka.Commit) {
 // Records that are deleted before they are read, also those of an outstanding cut, are counted as lost and logged.
 func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newKafkaBench(t, config, 1)
+		b := newBench(t, config, 1)
 		b.make()
 		b.produce(20)
 		c := b.start(b.sink)
@@ -91,7 +91,7 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 func TestALogThatWasCutOff(t *testing.T) {
 	for name, sameLog := range map[string]bool{"the same": true, "another": false} {
 		t.Run(name, func(t *testing.T) {
-			b := newKafkaBench(t, embedded(t), 1)
+			b := newBench(t, embedded(t), 1)
 			b.make()
 			b.produce(20)
 			records, err := b.client.NewReader(b.topic, 0, 5).Fetch(b.within(time.Minute))
@@ -118,14 +118,14 @@ func TestALogThatWasCutOff(t *testing.T) {
 
 // A cut that is older than the sink's retention is not made again: it might be counted twice.
 func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
-	b := newKafkaBench(t, embedded(t), 1)
+	b := newBench(t, embedded(t), 1)
 	b.make()
 	b.produce(10)
 	clear(b.want)
 	b.produce(10)
 	old := time.Now().Add(-55 * time.Minute).UnixMilli()
 	b.commit(kafkaNote{Incarnation: "i", Rules: b.rules.Fingerprint()}.commit(0, []pipeline.Again{{From: 0, To: 10, Clock: old}}))
-	c := b.start(b.sink, func(c *Config) { c.Retention = time.Hour })
+	c := b.start(b.sink, func(c *reading) { c.Retention = time.Hour })
 	b.sink.Await(t, b.want)
 	if !c.said.Has("batches are too old to be sent again") {
 		t.Error("it is not said")
@@ -134,7 +134,7 @@ func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
 
 // A collector that has lost a partition can note no cut: the cut is dropped before any of it is sent.
 func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
-	b := newKafkaBench(t, embedded(t), 1)
+	b := newBench(t, embedded(t), 1)
 	b.make()
 	ctx, leave := context.WithCancel(b.within(time.Minute))
 	var claim *kafka.Claim
@@ -147,7 +147,7 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	k, _ := b.still()
-	r := &partitionReader{kafkaSource: k, claim: claim}
+	r := &partitionReader{source: k, claim: claim}
 	r.partition = r.possess(b.topic, 0)
 	r.open(&takeover{note: kafkaNote{Incarnation: "i"}})
 	defer r.stream.Close()

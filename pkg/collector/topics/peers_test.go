@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"context"
@@ -27,11 +27,11 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		source, err := newKafkaSource(in, KafkaConfig{Group: "g", Topics: []string{"logs"}})
+		made, err := New(in, Config{Group: "g", Topics: []string{"logs"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := source.(*kafkaSource)
+		k := made.(*source)
 		ours := k.possess("logs", 0)
 		day := time.Now().Add(-24 * time.Hour).UnixMilli()
 		hear := func(n kafkaNote) {
@@ -93,7 +93,7 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 
 // Other sources wait until the partitions are found, and then for all of them, of each topic, whatever their owners.
 func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
-	b := newKafkaBench(t, kafkatest.Embedded(t), 2)
+	b := newBench(t, kafkatest.Embedded(t), 2)
 	b.make()
 	second := b.topic + ".second"
 	if err := b.client.EnsureTopics(b.within(time.Minute), kafka.Topic{Name: second, Partitions: 1}); err != nil {
@@ -127,7 +127,7 @@ func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	b := newKafkaBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 1)
+	b := newBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 1)
 	b.make()
 	k, group := b.still()
 	k.possess(b.topic, 0).member.Idle(true)

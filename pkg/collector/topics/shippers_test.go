@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"encoding/json"
@@ -24,7 +24,7 @@ type shipped struct {
 
 func shippers(t testing.TB) []shipped {
 	t.Helper()
-	files, err := filepath.Glob("../request/testdata/decode/*.log")
+	files, err := filepath.Glob("../../request/testdata/decode/*.log")
 	if err != nil || len(files) < 10 {
 		t.Fatal(files, err)
 	}
@@ -50,7 +50,7 @@ func (s *shipped) options() request.Options {
 }
 
 // hits adds the hits of the records, read without any collector.
-func (s *shipped) hits(t testing.TB, b *kafkaBench, into map[string]int64) (hits int64) {
+func (s *shipped) hits(t testing.TB, b *bench, into map[string]int64) (hits int64) {
 	t.Helper()
 	decoder, err := request.NewDecoder(s.Envelope, s.Format, s.options())
 	if err != nil {
@@ -74,10 +74,10 @@ func (s *shipped) hits(t testing.TB, b *kafkaBench, into map[string]int64) (hits
 // The records of each shipper go through a topic of their own, in one collector, and give the expected hits.
 func TestShippersRecordsComeThroughTopics(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newKafkaBench(t, config, 1)
-		var sources []SourceConfig
+		b := newBench(t, config, 1)
+		var sources []sourceConfig
 		for _, s := range shippers(t) {
-			one := newKafkaBench(t, config, 1)
+			one := newBench(t, config, 1)
 			one.make()
 			one.write(messagesOf(s.records)...)
 			if s.hits(t, b, b.want) == 0 {
@@ -85,12 +85,12 @@ func TestShippersRecordsComeThroughTopics(t *testing.T) {
 			}
 			of := *one.source.Kafka
 			of.Client = one.client
-			sources = append(sources, SourceConfig{IntakeConfig: pipeline.IntakeConfig{Name: s.name, Envelope: s.Envelope, Format: s.Format, Options: s.options()}, Kafka: &of})
+			sources = append(sources, sourceConfig{IntakeConfig: pipeline.IntakeConfig{Name: s.name, Envelope: s.Envelope, Format: s.Format, Options: s.options()}, Kafka: &of})
 		}
 		if sum := sink.Brief(b.want); len(b.want) < 5 {
 			t.Fatal(sum)
 		}
-		b.start(b.sink, func(c *Config) { c.Sources = sources })
+		b.start(b.sink, func(c *reading) { c.Sources = sources })
 		b.sink.Await(t, b.want)
 	})
 }
@@ -106,7 +106,7 @@ func messagesOf(records []string) []kafka.Message {
 // The envelope and the format are found out, and the next owner does not have to find them again. Records that only
 // leaves out are counted as filtered.
 func TestATopicsFormatIsFoundOutAndItsRecordsFiltered(t *testing.T) {
-	b := newKafkaBench(t, embedded(t), 1)
+	b := newBench(t, embedded(t), 1)
 	b.make()
 	b.source.Envelope, b.source.Format = "auto", "auto"
 	b.source.Only = func(field func(string) (string, bool)) bool {

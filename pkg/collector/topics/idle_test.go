@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"fmt"
@@ -80,7 +80,7 @@ func lineAt(minute int) []byte {
 // A secondPartition sometimes has no leader.
 type secondPartition struct{ away, asked atomic.Bool }
 
-func withASecond(t *testing.T) (*kafkaBench, *secondPartition) {
+func withASecond(t *testing.T) (*bench, *secondPartition) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
@@ -101,20 +101,20 @@ func withASecond(t *testing.T) (*kafkaBench, *secondPartition) {
 		answer.Topics = []kmsg.FetchResponseTopic{{Topic: fetch.Topics[0].Topic, Partitions: []kmsg.FetchResponseTopicPartition{partition}}}
 		return answer, nil, true
 	})
-	b := newKafkaBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 2)
+	b := newBench(t, kafka.Config{Brokers: cluster.ListenAddrs(), Create: true}, 2)
 	b.make()
 	return b, second
 }
 
 // reads reports whether any of the partitions has something to read.
-func (c *Collector) reads() bool {
-	reading, _ := c.config.pace.Count()
+func (c *running) reads() bool {
+	reading, _ := c.group.Count()
 	return reading > 0
 }
 
 // waits reports whether any of the partitions waits for others.
-func (c *Collector) waits() bool {
-	_, waiting := c.config.pace.Count()
+func (c *running) waits() bool {
+	_, waiting := c.group.Count()
 	return waiting > 0
 }
 

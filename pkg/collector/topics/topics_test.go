@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"context"
@@ -34,10 +34,16 @@ func onBoth(t *testing.T, test func(*testing.T, kafka.Config)) {
 	})
 }
 
-var topics atomic.Int64
+var made atomic.Int64
 
-// A kafkaBench is a topic, and collectors of one group that read it.
-type kafkaBench struct {
+// A sourceConfig describes a source.
+type sourceConfig struct {
+	pipeline.IntakeConfig
+	Kafka *Config
+}
+
+// A bench is a topic, and members of one group that read it.
+type bench struct {
 	t          testing.TB
 	config     kafka.Config
 	client     *kafka.Client
@@ -46,30 +52,30 @@ type kafkaBench struct {
 	producer   *kafka.Producer
 	sink       *sink.Memory
 	rules      *rule.Set
-	source     SourceConfig // without its client
+	source     sourceConfig // without its client
 	patience   time.Duration
-	opened     func(*Collector) // called before one runs
+	opened     func(*running) // called before one runs
 
 	lines int
 	want  map[string]int64
 }
 
-func newKafkaBench(t testing.TB, config kafka.Config, partitions int) *kafkaBench {
+func newBench(t testing.TB, config kafka.Config, partitions int) *bench {
 	t.Helper()
 	config.Logger = testLogger(t)
-	b := &kafkaBench{t: t, config: config, client: kafkatest.Client(t, config), partitions: partitions, sink: sink.New(4), want: map[string]int64{}}
-	b.topic = fmt.Sprintf("logs.%d.%d", os.Getpid(), topics.Add(1))
+	b := &bench{t: t, config: config, client: kafkatest.Client(t, config), partitions: partitions, sink: sink.New(4), want: map[string]int64{}}
+	b.topic = fmt.Sprintf("logs.%d.%d", os.Getpid(), made.Add(1))
 	set, err := rule.FromLimits([]string{"10/min"}, "ip")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.rules = set
-	b.source = SourceConfig{IntakeConfig: pipeline.IntakeConfig{Name: "logs", Format: "combined"}, Kafka: &KafkaConfig{Group: "readers." + b.topic, Topics: []string{b.topic}, Session: 6 * time.Second}}
+	b.source = sourceConfig{IntakeConfig: pipeline.IntakeConfig{Name: "logs", Format: "combined"}, Kafka: &Config{Group: "readers." + b.topic, Topics: []string{b.topic}, Session: 6 * time.Second}}
 	return b
 }
 
 // still is the source, in a pipeline that nothing else uses, and the group of the logs there.
-func (b *kafkaBench) still() (*kafkaSource, *pace.Group) {
+func (b *bench) still() (*source, *pace.Group) {
 	b.t.Helper()
 	b.source.Kafka.Client = b.client
 	group := pace.New(testLogger(b.t), time.Now)
@@ -79,15 +85,15 @@ func (b *kafkaBench) still() (*kafkaSource, *pace.Group) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	source, err := newKafkaSource(in, *b.source.Kafka)
+	made, err := New(in, *b.source.Kafka)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return source.(*kafkaSource), group
+	return made.(*source), group
 }
 
 // make makes the topic.
-func (b *kafkaBench) make() {
+func (b *bench) make() {
 	b.t.Helper()
 	if err := b.client.EnsureTopics(b.within(time.Minute), kafka.Topic{Name: b.topic, Partitions: b.partitions}); err != nil {
 		b.t.Fatal(err)
@@ -97,14 +103,14 @@ func (b *kafkaBench) make() {
 	b.t.Cleanup(func() { producer.Close(b.within(time.Minute)) })
 }
 
-func (b *kafkaBench) within(d time.Duration) context.Context {
+func (b *bench) within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.t.Context()), d)
 	b.t.Cleanup(cancel)
 	return ctx
 }
 
 // line returns one more line, whose hit is wanted.
-func (b *kafkaBench) line() string {
+func (b *bench) line() string {
 	b.lines++
 	ip := fmt.Sprintf("203.0.113.%d", b.lines%7)
 	b.want["per-ip "+ip]++
@@ -112,7 +118,7 @@ func (b *kafkaBench) line() string {
 }
 
 // produce writes lines to the topic, round-robin, and returns when it has them.
-func (b *kafkaBench) produce(lines int) {
+func (b *bench) produce(lines int) {
 	b.t.Helper()
 	var messages []kafka.Message
 	for range lines {
@@ -122,7 +128,7 @@ func (b *kafkaBench) produce(lines int) {
 	b.write(messages...)
 }
 
-func (b *kafkaBench) write(messages ...kafka.Message) {
+func (b *bench) write(messages ...kafka.Message) {
 	b.t.Helper()
 	var written sync.WaitGroup
 	for i := range messages {
@@ -141,7 +147,7 @@ func (b *kafkaBench) write(messages ...kafka.Message) {
 }
 
 // delete deletes the topic and waits until it is gone.
-func (b *kafkaBench) delete() {
+func (b *bench) delete() {
 	b.t.Helper()
 	b.producer.Close(b.within(time.Minute))
 	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
@@ -156,71 +162,111 @@ func (b *kafkaBench) delete() {
 	})
 }
 
-// A running is a collector that runs.
-type running struct {
-	*Collector
-	cancel context.CancelFunc
-	ended  chan error
-	stop   func()
-	said   *said
+// A reading describes sources that run together.
+type reading struct {
+	pipeline.Config
+	Rules   *rule.Set
+	Sources []sourceConfig
 }
 
-// start starts a collector with a client and a folder of its own, that writes to a sink.
-func (b *kafkaBench) start(sink pipeline.Sink, change ...func(*Config)) *running {
+// A running is sources that run as a collector runs them.
+type running struct {
+	pipeline *pipeline.Pipeline
+	group    *pace.Group
+	sources  []pipeline.Source
+	stop     func()
+	said     *said
+}
+
+// start starts a source with a client and a folder of its own, that writes to a sink.
+func (b *bench) start(to pipeline.Sink, change ...func(*reading)) *running {
 	b.t.Helper()
-	said := &said{}
-	source, reader := b.source, b.config
-	of := *source.Kafka
-	reader.Logger = said.logger()
+	r := &running{said: &said{}}
+	from, reader := b.source, b.config
+	of := *from.Kafka
+	reader.Logger = r.said.logger()
 	client, err := kafka.Open(reader)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	of.Client = client
-	source.Kafka = &of
-	config := Config{Folder: b.t.TempDir(), Rules: b.rules, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: sink, Partitions: 4,
-		Logger: said.logger(), Sources: []SourceConfig{source}}
+	from.Kafka = &of
+	r.group = pace.New(reader.Logger, time.Now)
+	config := reading{Rules: b.rules, Sources: []sourceConfig{from}, Config: pipeline.Config{
+		Folder: b.t.TempDir(), Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: to, Partitions: 4,
+		Pace: r.group, Now: time.Now, Logger: reader.Logger,
+	}}
 	for _, c := range change {
 		c(&config)
 	}
-	collector, err := Open(config)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if k, ok := collector.sources[0].(*kafkaSource); ok && b.patience > 0 {
-		k.patience = b.patience
+	r.pipeline = pipeline.New(config.Config)
+	r.pipeline.SetRules(config.Rules, nil)
+	for _, one := range config.Sources {
+		in, err := r.pipeline.NewIntake(one.IntakeConfig)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		made, err := New(in, *one.Kafka)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if b.patience > 0 {
+			made.(*source).patience = b.patience
+		}
+		r.sources = append(r.sources, made)
 	}
 	if b.opened != nil {
-		b.opened(collector)
+		b.opened(r)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{Collector: collector, cancel: cancel, ended: make(chan error, 1), said: said}
-	go func() { r.ended <- collector.Run(ctx) }()
+	for _, s := range r.sources {
+		s.Announce()
+	}
+	var ended sync.WaitGroup
+	for _, s := range r.sources {
+		ended.Go(func() {
+			if err := s.Run(ctx); err != nil {
+				b.t.Error(err)
+			}
+		})
+	}
 	r.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-r.ended; err != nil {
-			b.t.Error(err)
-		}
-		if err := collector.Close(); err != nil {
-			b.t.Error(err)
-		}
+		ended.Wait()
 		client.Close()
 		if b.t.Failed() {
-			b.t.Log(said.String())
+			b.t.Log(r.said.String())
 		}
 	})
 	b.t.Cleanup(r.stop)
 	return r
 }
 
-// kill ends the collector with its cuts in flight, as far as a process can be killed from within: its sink
+// A status is that of all sources.
+type status struct {
+	CaughtUp bool
+	Sources  []pipeline.SourceStatus
+}
+
+func (r *running) Status() status {
+	all := status{CaughtUp: true}
+	for _, s := range r.sources {
+		one := s.Status()
+		all.CaughtUp = all.CaughtUp && one.CaughtUp
+		all.Sources = append(all.Sources, one)
+	}
+	return all
+}
+
+// kill ends the sources with its cuts in flight, as far as a process can be killed from within: its sink
 // acknowledges nothing any more.
 func (r *running) kill(sink *sink.Memory) {
 	sink.Set(func() { sink.Mute = true })
 	r.stop()
 }
 
-func (b *kafkaBench) commits() []kafka.Commit {
+func (b *bench) commits() []kafka.Commit {
 	b.t.Helper()
 	ctx := b.within(time.Minute)
 	commits, err := b.client.Committed(ctx, b.source.Kafka.Group, b.topic)
@@ -237,7 +283,7 @@ func (b *kafkaBench) commits() []kafka.Commit {
 // Every record is counted once, although the collector is stopped, and killed with cuts in an unknown state.
 func TestATopicIsCountedOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newKafkaBench(t, config, 3)
+		b := newBench(t, config, 3)
 		b.make()
 		b.produce(200)
 		c := b.start(b.sink)
@@ -282,7 +328,7 @@ func TestATopicIsCountedOnce(t *testing.T) {
 // envelope.
 func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newKafkaBench(t, config, 1)
+		b := newBench(t, config, 1)
 		b.source.Envelope = "auto"
 		b.make()
 		text := func(line string) kafka.Message { return kafka.Message{Value: []byte(line)} }

@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"encoding/binary"

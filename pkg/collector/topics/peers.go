@@ -1,4 +1,4 @@
-package collector
+package topics
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const (
 
 // follow informs the group about the partitions: from the group's commits, how far the partitions of others have got,
 // and from the log, which partitions have nothing to read if a member waits for that.
-func (k *kafkaSource) follow(ctx context.Context) {
+func (k *source) follow(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	doubts := k.in.Doubts()
@@ -46,7 +46,7 @@ func (k *kafkaSource) follow(ctx context.Context) {
 }
 
 // known returns the topics with a known partition.
-func (k *kafkaSource) known() []string {
+func (k *source) known() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var topics []string
@@ -59,7 +59,7 @@ func (k *kafkaSource) known() []string {
 }
 
 // behind reports whether a partition of ours reads a backlog, and a partition of another collector may hold it.
-func (k *kafkaSource) behind() bool {
+func (k *source) behind() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	behind, others := false, false
@@ -75,7 +75,7 @@ func (k *kafkaSource) behind() bool {
 
 // applyCommits applies the commits of a topic. While the commits cannot be read, no partition counts as stalled,
 // unless the topic is gone.
-func (k *kafkaSource) applyCommits(topic string, commits []kafka.Commit, err error) {
+func (k *source) applyCommits(topic string, commits []kafka.Commit, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
@@ -94,7 +94,7 @@ func (k *kafkaSource) applyCommits(topic string, commits []kafka.Commit, err err
 	}
 }
 
-func (k *kafkaSource) applyCommit(p *partition, commit kafka.Commit) {
+func (k *source) applyCommit(p *partition, commit kafka.Commit) {
 	note, _, err := readNote(commit)
 	if commit.Offset < 0 || err != nil {
 		p.member.Wait(false) // its owner has not begun yet
@@ -116,7 +116,7 @@ func (k *kafkaSource) applyCommit(p *partition, commit kafka.Commit) {
 }
 
 // look asks for the ends of all partitions, and informs the group which are read up to there.
-func (k *kafkaSource) look(ctx context.Context) {
+func (k *source) look(ctx context.Context) {
 	for _, topic := range k.known() {
 		at := k.in.Now()
 		spans, err := k.client.Offsets(ctx, topic)
@@ -135,7 +135,7 @@ func (k *kafkaSource) look(ctx context.Context) {
 }
 
 // passed notes how far a partition of ours is read.
-func (k *kafkaSource) passed(p *partition, offset int64) {
+func (k *source) passed(p *partition, offset int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p.offset = offset
