@@ -35,6 +35,7 @@ import (
 
 	"weir/pkg/collector/files"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/listeners"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/topics"
@@ -105,9 +106,9 @@ func (c *Collector) open(in *pipeline.Intake, config *SourceConfig) (pipeline.So
 	case config.Kafka != nil:
 		return topics.New(in, *config.Kafka)
 	case config.HTTP != nil:
-		return newHTTPSource(in, *config.HTTP)
+		return listeners.NewHTTP(in, *config.HTTP)
 	case config.Syslog != nil:
-		return newSyslogSource(in, *config.Syslog)
+		return listeners.NewSyslog(in, *config.Syslog)
 	}
 	return nil, errors.New("one of file, kafka, http and syslog is needed")
 }

@@ -1,15 +1,14 @@
 package collector
 
 import (
-	"crypto/tls"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/keys"
 	"weir/pkg/collector/files"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/listeners"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/topics"
@@ -45,21 +44,6 @@ type SourceConfig struct {
 
 	File   *files.Config
 	Kafka  *topics.Config
-	HTTP   *HTTPConfig
-	Syslog *SyslogConfig
-}
-
-// HTTPConfig is a source that accepts posted requests.
-type HTTPConfig struct {
-	Listen string
-	TLS    *tls.Config // nil is none
-	Keys   *keys.File  // the clients that may send, by role; nil is everyone
-	Hosts  []string    // names of this machine, besides localhost, that clients without keys may use
-}
-
-// SyslogConfig is a source that accepts lines as syslog.
-type SyslogConfig struct {
-	Listen string      // udp://host:port, tcp://, tls://, unix:///path (datagrams), unixstream:///path
-	TLS    *tls.Config // for tls://
-	From   *Senders    // who may send; nil is everyone
+	HTTP   *listeners.HTTPConfig
+	Syslog *listeners.SyslogConfig
 }

@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/pkg/collector/files"
+	"weir/pkg/collector/listeners"
 	"weir/pkg/collector/pipeline"
 	"weir/test/mine"
 	"weir/test/port"
@@ -89,43 +92,61 @@ func TestASourceThatAlwaysPanics(t *testing.T) {
 // The HTTP and the syslog source accept requests again after a panic.
 func TestListenersGoOnAfterAPanic(t *testing.T) {
 	t.Run("http", func(t *testing.T) {
-		b := newHTTPBench(t)
+		b := newBench(t)
 		b.config.restartAfter = 5 * time.Millisecond
 		explosive := &mine.Mine{Armed: 1, Every: 1}
-		b.config.Sources[0].Only = explosive.Only
-		b.config.Sources[0].HTTP.Listen = port.Reserve(t, "127.0.0.1")
-		b.changed = func(l *httpLimits) { l.ack = 10 * time.Millisecond }
+		listen := port.Reserve(t, "127.0.0.1")
+		b.config.Sources = []SourceConfig{{
+			IntakeConfig: pipeline.IntakeConfig{Name: "posts", Format: "combined", Only: explosive.Only},
+			HTTP:         &listeners.HTTPConfig{Listen: listen},
+		}}
 		b.start()
+		client := &http.Client{Transport: &http.Transport{}}
+		t.Cleanup(client.CloseIdleConnections)
 		line := b.Line()
-		if response, err := b.client.Post(b.url, "text/plain", strings.NewReader(line)); err == nil {
-			response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				t.Error("answered 200")
-			}
-		}
-		wait.Until(t, "it to take requests again", func() bool {
-			response, err := b.client.Post(b.url, "text/plain", strings.NewReader(line))
+		post := func() (status int) {
+			response, err := client.Post("http://"+listen+"/v1/requests", "text/plain", strings.NewReader(line))
 			if err != nil {
-				return false
+				return 0
 			}
 			response.Body.Close()
-			return response.StatusCode == http.StatusOK
-		})
+			return response.StatusCode
+		}
+		wait.Until(t, "it to listen", func() bool { return len(b.collector.Status().Sources[0].Logs) > 0 })
+		if status := post(); status == http.StatusOK {
+			t.Error("answered 200")
+		}
+		wait.Until(t, "it to take requests again", func() bool { return post() == http.StatusOK })
 		b.await()
 	})
 	t.Run("syslog", func(t *testing.T) {
-		b := newSyslogBench(t, "tcp://"+port.Reserve(t, "127.0.0.1"))
+		b := newBench(t)
 		b.config.restartAfter = 5 * time.Millisecond
 		explosive := &mine.Mine{Armed: 1, Every: 1}
-		b.config.Sources[0].Only = explosive.Only
+		listen := port.Reserve(t, "127.0.0.1")
+		b.config.Sources = []SourceConfig{{
+			IntakeConfig: pipeline.IntakeConfig{Name: "lines", Format: "combined", Only: explosive.Only},
+			Syslog:       &listeners.SyslogConfig{Listen: "tcp://" + listen},
+		}}
 		heard := b.listen()
 		b.start()
-		conn := b.dial()
-		b.send(conn, b.Line())
+		send := func(line string) {
+			t.Helper()
+			conn, err := net.Dial("tcp", listen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			if _, err := io.WriteString(conn, line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wait.Until(t, "it to listen", func() bool { return heard.Has("takes syslog") })
+		send(b.Line())
 		clear(b.Want)
 		wait.Until(t, "the panic", explosive.Exploded)
 		wait.Until(t, "it to listen again", func() bool { return strings.Count(heard.String(), "takes syslog") == 2 })
-		b.send(b.dial(), b.Line())
+		send(b.Line())
 		b.await()
 	})
 }

@@ -1,3 +1,4 @@
+// Package logs has a folder of logs that tests write, rotate, pack and damage, and knows the hits that they give.
 package logs
 
 import (
@@ -22,6 +23,7 @@ type Folder struct {
 	Lines int
 }
 
+// New makes a folder without logs.
 func New(t testing.TB) *Folder {
 	return &Folder{T: t, Dir: t.TempDir(), Want: map[string]int64{}}
 }
@@ -85,6 +87,7 @@ func (b *Folder) Overwrite(name string, lines int) {
 	b.Log(name, lines)
 }
 
+// Copy copies a file.
 func (b *Folder) Copy(from, to string) {
 	b.T.Helper()
 	data, err := os.ReadFile(b.Path(from))
@@ -94,6 +97,7 @@ func (b *Folder) Copy(from, to string) {
 	b.Append(to, string(data))
 }
 
+// Truncate cuts a file off, or makes it longer with zeros.
 func (b *Folder) Truncate(name string, size int64) {
 	b.T.Helper()
 	if err := os.Truncate(b.Path(name), size); err != nil {
@@ -115,6 +119,7 @@ func (b *Folder) LinesApart(name string, begin time.Time, short, long int) strin
 	return text.String()
 }
 
+// Path is the path of a file.
 func (b *Folder) Path(name string) string { return filepath.Join(b.Dir, name) }
 
 // Line returns one more line of a log, whose hit is wanted.
@@ -135,6 +140,7 @@ func (b *Folder) Log(name string, lines int) {
 	b.Append(name, text)
 }
 
+// Append appends a text to a file.
 func (b *Folder) Append(name, text string) {
 	b.T.Helper()
 	f, err := os.OpenFile(b.Path(name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
@@ -147,6 +153,7 @@ func (b *Folder) Append(name, text string) {
 	}
 }
 
+// Rename renames a file.
 func (b *Folder) Rename(from, to string) {
 	b.T.Helper()
 	if err := os.Rename(b.Path(from), b.Path(to)); err != nil {
@@ -154,6 +161,7 @@ func (b *Folder) Rename(from, to string) {
 	}
 }
 
+// Remove removes a file.
 func (b *Folder) Remove(name string) {
 	b.T.Helper()
 	if err := os.Remove(b.Path(name)); err != nil {
@@ -161,6 +169,7 @@ func (b *Folder) Remove(name string) {
 	}
 }
 
+// CopyTruncate moves the content of a file to another as logrotate does with copytruncate.
 func (b *Folder) CopyTruncate(from, to string) {
 	b.T.Helper()
 	data, err := os.ReadFile(b.Path(from))
@@ -200,6 +209,6 @@ func (b *Folder) Compress(name, extension string) {
 		b.T.Fatal(err)
 	}
 	info, _ := in.Stat()
-	os.Chtimes(b.Path(name+extension), info.ModTime(), info.ModTime())
+	_ = os.Chtimes(b.Path(name+extension), info.ModTime(), info.ModTime())
 	b.Remove(name)
 }

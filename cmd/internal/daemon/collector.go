@@ -13,6 +13,7 @@ import (
 	"weir/internal/kafka"
 	"weir/pkg/collector"
 	"weir/pkg/collector/files"
+	"weir/pkg/collector/listeners"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/topics"
 	"weir/pkg/request"
@@ -55,7 +56,7 @@ type RunningCollector struct {
 	*collector.Collector
 	producer  *kafka.Producer
 	clients   []*kafka.Client               // of its kafka sources
-	senders   map[string]*collector.Senders // of syslog sources, by name
+	senders   map[string]*listeners.Senders // of syslog sources, by name
 	closeAlso func()
 	folder    *keptFile // of the collector
 }
@@ -71,7 +72,7 @@ func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*Runn
 	}
 
 	r := &RunningCollector{producer: client.OpenProducer(kafka.ProducerConfig{Topic: hits.Name, Partitions: hits.Partitions, QueueBytes: queueBytes}),
-		senders: map[string]*collector.Senders{}, closeAlso: func() {}}
+		senders: map[string]*listeners.Senders{}, closeAlso: func() {}}
 	p.queue("hits", queueBytes, func() float64 { return float64(r.producer.Held()) })
 	settings, err := r.settings(p)
 	if err == nil {
@@ -147,16 +148,16 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 	return of, err
 }
 
-func httpSource(p *Process, s *config.Source) (*collector.HTTPConfig, error) {
+func httpSource(p *Process, s *config.Source) (*listeners.HTTPConfig, error) {
 	secure, err := p.serverTLS(s.TLS)
 	if err != nil {
 		return nil, err
 	}
 	known, err := p.keysOf(s.Keys)
-	return &collector.HTTPConfig{Listen: s.HTTP, TLS: secure, Keys: known, Hosts: p.Config.Hosts}, err
+	return &listeners.HTTPConfig{Listen: s.HTTP, TLS: secure, Keys: known, Hosts: p.Config.Hosts}, err
 }
 
-func (r *RunningCollector) syslogSource(p *Process, s *config.Source) (*collector.SyslogConfig, error) {
+func (r *RunningCollector) syslogSource(p *Process, s *config.Source) (*listeners.SyslogConfig, error) {
 	secure, err := p.serverTLS(s.TLS)
 	if err != nil {
 		return nil, err
@@ -167,10 +168,10 @@ func (r *RunningCollector) syslogSource(p *Process, s *config.Source) (*collecto
 		return nil, err
 	}
 
-	of := &collector.SyslogConfig{Listen: s.Syslog, TLS: secure}
+	of := &listeners.SyslogConfig{Listen: s.Syslog, TLS: secure}
 	// An empty list would admit no one; without from everyone on loopback may send.
 	if len(s.From.Prefixes)+len(s.From.Files) > 0 {
-		of.From = collector.NewSenders(from)
+		of.From = listeners.NewSenders(from)
 		r.senders[s.Name] = of.From
 	}
 

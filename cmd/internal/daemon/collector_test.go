@@ -10,7 +10,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
-	"weir/pkg/collector"
+	"weir/pkg/collector/listeners"
 )
 
 // When the senders of one source cannot be read, those of all sources stay.
@@ -30,9 +30,9 @@ func TestAReloadWithSendersThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	senders := collector.NewSenders([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})
+	senders := listeners.NewSenders([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})
 	was := fmt.Sprintf("%+v", senders) // with the address of its list
-	r := &RunningCollector{senders: map[string]*collector.Senders{"one": senders}}
+	r := &RunningCollector{senders: map[string]*listeners.Senders{"one": senders}}
 	if err := r.Reload(c); err == nil || fmt.Sprintf("%+v", senders) != was {
 		t.Errorf("%v; the senders were %s and are %+v", err, was, senders)
 	}

@@ -1,7 +1,8 @@
-package collector
+package listeners
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,14 @@ import (
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 )
+
+// An HTTPConfig describes a source that accepts posted requests.
+type HTTPConfig struct {
+	Listen string
+	TLS    *tls.Config // nil is none
+	Keys   *keys.File  // the clients that may send, by role; nil is everyone
+	Hosts  []string    // names of this machine, besides localhost, that clients without keys may use
+}
 
 // An httpSource takes requests that clients post to /v1/requests: one per line, or JSON (see post.each), compressed
 // with gzip or not. It answers 200 once Kafka has the hits of all of them, with the numbers of requests that were read
@@ -67,7 +76,8 @@ var usualHTTPLimits = httpLimits{
 	stall: 2 * time.Second,
 }
 
-func newHTTPSource(in *pipeline.Intake, config HTTPConfig) (pipeline.Source, error) {
+// NewHTTP makes a source of posted requests.
+func NewHTTP(in *pipeline.Intake, config HTTPConfig) (pipeline.Source, error) {
 	if err := guard(config.Listen, config.TLS, config.Keys != nil); err != nil {
 		return nil, fmt.Errorf("listening on %s: %w; give keys or client certificates, or listen on 127.0.0.1", config.Listen, err)
 	}
@@ -80,7 +90,7 @@ func newHTTPSource(in *pipeline.Intake, config HTTPConfig) (pipeline.Source, err
 }
 
 func (h *httpSource) limit(l httpLimits) {
-	h.limits, h.queue, h.room = l, make(chan *post, l.posts), newRoom(l)
+	h.limits, h.queue, h.room = l, make(chan *post, l.posts), newRoom(l, h.in.Now)
 }
 
 // Announce does nothing: no requests wait.

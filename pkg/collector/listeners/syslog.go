@@ -1,7 +1,8 @@
-package collector
+package listeners
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -12,6 +13,13 @@ import (
 	"weir/internal/telemetry"
 	"weir/pkg/collector/pipeline"
 )
+
+// A SyslogConfig describes a source that accepts lines as syslog.
+type SyslogConfig struct {
+	Listen string      // udp://host:port, tcp://, tls://, unix:///path (datagrams), unixstream:///path
+	TLS    *tls.Config // for tls://
+	From   *Senders    // who may send; nil is everyone
+}
 
 // A syslogSource takes lines that are sent to it as syslog: over UDP, TCP, TLS, or a unix socket (datagrams as
 // /dev/log takes them, or a stream). It removes the headers of RFC 3164 and RFC 5424, and a cookie @cee:. A message
@@ -57,7 +65,8 @@ var usualSyslogLimits = syslogLimits{inboxBytes: 8 << 20, connections: 1024, idl
 
 const maxMessageBytes = 64 << 10
 
-func newSyslogSource(in *pipeline.Intake, config SyslogConfig) (pipeline.Source, error) {
+// NewSyslog makes a source of syslog.
+func NewSyslog(in *pipeline.Intake, config SyslogConfig) (pipeline.Source, error) {
 	scheme, address, _ := strings.Cut(config.Listen, "://")
 	tls := config.TLS
 	switch scheme {

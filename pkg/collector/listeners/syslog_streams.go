@@ -1,4 +1,4 @@
-package collector
+package listeners
 
 import (
 	"bufio"
@@ -57,7 +57,7 @@ var errTLS = errors.New("it speaks TLS, and this address takes plain lines: it i
 
 // messages puts all messages of a connection into the inbox.
 func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
-	f, from := newFramer(patient{conn, s.limits.idle, s.limits.quiet}), addressOf(conn.RemoteAddr())
+	f, from := newFramer(patient{conn, s.limits.idle, s.limits.quiet, s.in.Now}), addressOf(conn.RemoteAddr())
 	for first := true; ; first = false {
 		message, why, err := f.next()
 		if first && !f.counted {
@@ -92,6 +92,7 @@ func (s *syslogSource) messages(ctx context.Context, conn net.Conn) error {
 type patient struct {
 	net.Conn
 	idle, quiet time.Duration
+	now         func() time.Time
 }
 
 // Read reads the bytes that come in time.
@@ -108,7 +109,7 @@ func (p patient) Read(b []byte) (int, error) {
 }
 
 func (p patient) within(d time.Duration, b []byte) (int, error) {
-	if err := p.SetReadDeadline(time.Now().Add(d)); err != nil {
+	if err := p.SetReadDeadline(p.now().Add(d)); err != nil {
 		return 0, err
 	}
 	return p.Conn.Read(b)

@@ -1,4 +1,4 @@
-package collector
+package listeners
 
 import (
 	"encoding/json"
@@ -72,7 +72,7 @@ func TestSyslogFromRsyslog(t *testing.T) {
 // documentedRsyslog is the action of rsyslog in docs/sending.md, sent to a port of ours and tried each second.
 func documentedRsyslog(t *testing.T, port string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/sending.md")
+	text, err := os.ReadFile("../../../docs/sending.md")
 	if err != nil {
 		t.Fatal(err)
 	}

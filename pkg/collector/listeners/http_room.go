@@ -1,4 +1,4 @@
-package collector
+package listeners
 
 import (
 	"sync"
@@ -18,6 +18,7 @@ import (
 type room struct {
 	stall     time.Duration // without progress after which a body has stalled
 	mostPosts int           // of one sender
+	now       func() time.Time
 
 	mu      sync.Mutex
 	freed   sync.Cond // a body has left or has to leave
@@ -35,8 +36,8 @@ type sender struct {
 // progressBytes have to arrive for a body to make progress.
 const progressBytes = 64 << 10
 
-func newRoom(l httpLimits) *room {
-	m := &room{left: l.memoryBytes, stall: l.stall, mostPosts: l.posts / 2, senders: map[string]*sender{}}
+func newRoom(l httpLimits, now func() time.Time) *room {
+	m := &room{now: now, left: l.memoryBytes, stall: l.stall, mostPosts: l.posts / 2, senders: map[string]*sender{}}
 	m.freed.L = &m.mu
 	return m
 }
@@ -55,7 +56,7 @@ func (m *room) enter(p *post) bool {
 		return false
 	}
 	s.posts[p] = struct{}{}
-	p.progressed()
+	p.progressed(m.now())
 	return true
 }
 
@@ -86,7 +87,7 @@ func (m *room) reserve(p *post, n int64) bool {
 
 // victim returns the post that has to leave for a further n bytes of another one, or nil. The caller holds the lock.
 func (m *room) victim(asks *post, n int64) (most *post) {
-	before := time.Now().Add(-m.stall).UnixNano()
+	before := m.now().Add(-m.stall).UnixNano()
 	fair := m.senders[asks.sender].held + n
 	for _, s := range m.senders {
 		for p := range s.posts {

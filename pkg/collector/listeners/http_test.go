@@ -1,4 +1,4 @@
-package collector
+package listeners
 
 import (
 	"bytes"
@@ -20,8 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/internal/keys"
 	"weir/pkg/collector/pipeline"
 	"weir/test/sink"
@@ -39,18 +37,17 @@ type httpBench struct {
 
 func newHTTPBench(t testing.TB) *httpBench {
 	b := &httpBench{bench: newBench(t), client: &http.Client{Transport: &http.Transport{}}, header: http.Header{}, changed: func(*httpLimits) {}}
-	b.config.Metrics = prometheus.NewRegistry()
-	b.config.Sources = []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: "127.0.0.1:0"}}}
+	b.config.Sources = []sourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: "127.0.0.1:0"}}}
 	t.Cleanup(b.client.CloseIdleConnections)
 	return b
 }
 
-func (b *httpBench) source() *httpSource { return b.collector.sources[0].(*httpSource) }
+func (b *httpBench) source() *httpSource { return b.opened.sources[0].(*httpSource) }
 
 func (b *httpBench) start() {
 	b.T.Helper()
 	var err error
-	if b.collector, err = Open(b.config); err != nil {
+	if b.opened, err = open(b.config); err != nil {
 		b.T.Fatal(err)
 	}
 	limits := usualHTTPLimits
@@ -62,22 +59,6 @@ func (b *httpBench) start() {
 		scheme = "https"
 	}
 	b.url = scheme + "://" + b.address() + requestsPath
-}
-
-// run runs the open collector.
-func (b *bench) run() {
-	ctx, cancel := context.WithCancel(context.Background())
-	b.cancel, b.ended = cancel, make(chan error, 1)
-	go func(c *Collector) { b.ended <- c.Run(ctx) }(b.collector)
-	b.T.Cleanup(b.stop)
-}
-
-// address is the address of the first source.
-func (b *bench) address() string {
-	b.T.Helper()
-	var logs []pipeline.LogStatus
-	wait.Until(b.T, "the listener", func() bool { logs = b.collector.sources[0].Status().Logs; return len(logs) > 0 })
-	return logs[0].Log
 }
 
 // An httpReply is the answer to a post.
@@ -376,13 +357,10 @@ func TestHTTPBeyondLoopbackIsGuarded(t *testing.T) {
 	}
 	for _, test := range tests {
 		b := newBench(t)
-		b.config.Sources = []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: test.listen, TLS: test.tls, Keys: test.keys}}}
-		c, err := Open(b.config)
+		b.config.Sources = []sourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: test.listen, TLS: test.tls, Keys: test.keys}}}
+		_, err := open(b.config)
 		if (err == nil) != test.ok {
 			t.Errorf("%+v: %v", test, err)
-		}
-		if err == nil {
-			c.Close()
 		}
 	}
 }
@@ -394,13 +372,12 @@ func TestHTTPAddressInUse(t *testing.T) {
 	}
 	defer l.Close()
 	b := newBench(t)
-	b.config.Sources = []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: l.Addr().String()}}}
-	c, err := Open(b.config)
+	b.config.Sources = []sourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "posts", Format: "combined"}, HTTP: &HTTPConfig{Listen: l.Addr().String()}}}
+	c, err := open(b.config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	if err := c.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	if err := c.run(context.Background()); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Error(err)
 	}
 }

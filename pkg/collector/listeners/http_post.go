@@ -1,4 +1,4 @@
-package collector
+package listeners
 
 import (
 	"bytes"
@@ -97,7 +97,7 @@ func (p *post) fill(m *room, from io.Reader, most int64) error {
 		p.body = p.body[:len(p.body)+n]
 		if len(p.body)-mark >= progressBytes {
 			mark = len(p.body)
-			p.progressed()
+			p.progressed(m.now())
 		}
 		switch {
 		case p.state.Load() == postGone:
@@ -112,7 +112,7 @@ func (p *post) fill(m *room, from io.Reader, most int64) error {
 	}
 }
 
-func (p *post) progressed() { p.progress.Store(time.Now().UnixNano()) }
+func (p *post) progressed(now time.Time) { p.progress.Store(now.UnixNano()) }
 
 // add gives a record to the stream. Its position is its number.
 func (p *post) add(ctx context.Context, s *pipeline.Stream, record []byte) error {

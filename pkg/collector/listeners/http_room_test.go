@@ -1,4 +1,4 @@
-package collector
+package listeners
 
 import (
 	"bufio"
@@ -151,7 +151,7 @@ func (m *room) heldBy(name string) int64 {
 // Whatever bodies do at the same time, the room is never used twice, nothing waits forever, and all bytes come back.
 func TestRoomIsGivenBack(t *testing.T) {
 	limits := httpLimits{memoryBytes: 20, posts: 8, stall: time.Hour}
-	m := newRoom(limits)
+	m := newRoom(limits, time.Now)
 	var used sync.WaitGroup
 	for i := range 16 {
 		used.Go(func() {

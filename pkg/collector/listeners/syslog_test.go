@@ -1,4 +1,4 @@
-package collector
+package listeners
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/pkg/collector/pipeline"
@@ -32,22 +31,21 @@ type syslogBench struct {
 
 func newSyslogBench(t testing.TB, listen string) *syslogBench {
 	b := &syslogBench{bench: newBench(t), changed: func(*syslogLimits) {}}
-	b.config.Metrics = prometheus.NewRegistry()
 	if listen == "unix" || listen == "unixstream" {
 		listen += "://" + filepath.Join(t.TempDir(), "log")
 	} else if !strings.Contains(listen, "://") {
 		listen += "://127.0.0.1:0"
 	}
-	b.config.Sources = []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "lines", Format: "combined"}, Syslog: &SyslogConfig{Listen: listen}}}
+	b.config.Sources = []sourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "lines", Format: "combined"}, Syslog: &SyslogConfig{Listen: listen}}}
 	return b
 }
 
-func (b *syslogBench) source() *syslogSource { return b.collector.sources[0].(*syslogSource) }
+func (b *syslogBench) source() *syslogSource { return b.opened.sources[0].(*syslogSource) }
 
 func (b *syslogBench) start() {
 	b.T.Helper()
 	var err error
-	if b.collector, err = Open(b.config); err != nil {
+	if b.opened, err = open(b.config); err != nil {
 		b.T.Fatal(err)
 	}
 	limits := usualSyslogLimits
@@ -254,13 +252,10 @@ func TestSyslogBeyondLoopbackIsGuarded(t *testing.T) {
 	}
 	for _, test := range tests {
 		b := newBench(t)
-		b.config.Sources = []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "lines", Format: "combined"}, Syslog: &SyslogConfig{Listen: test.listen, TLS: test.tls, From: test.from}}}
-		c, err := Open(b.config)
+		b.config.Sources = []sourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "lines", Format: "combined"}, Syslog: &SyslogConfig{Listen: test.listen, TLS: test.tls, From: test.from}}}
+		_, err := open(b.config)
 		if (err == nil) != test.ok {
 			t.Errorf("%+v: %v", test, err)
-		}
-		if err == nil {
-			c.Close()
 		}
 	}
 }
@@ -292,10 +287,9 @@ func TestSyslogCountsDropsOfUDP(t *testing.T) {
 func TestSyslogCountsDropsOfTheKernel(t *testing.T) {
 	b := newSyslogBench(t, "udp")
 	var err error
-	if b.collector, err = Open(b.config); err != nil {
+	if b.opened, err = open(b.config); err != nil {
 		t.Fatal(err)
 	}
-	defer b.collector.Close()
 	s := b.source()
 	ctx, cancel := context.WithCancel(t.Context())
 	address, read, err := s.listen(ctx)
@@ -329,7 +323,7 @@ func TestSyslogCountsDropsOfTheKernel(t *testing.T) {
 	if all := got + len(taken.ends) + int(testutil.ToFloat64(s.kernel)); all > sent {
 		t.Errorf("%d sent, %d received or dropped", sent, all)
 	}
-	b.collector.sources = nil
+	b.opened.sources = nil
 }
 
 // While Kafka takes nothing, nothing is read and nothing is lost.
@@ -422,12 +416,11 @@ func TestSyslogUnixSockets(t *testing.T) {
 // refuses expects the collector to end with an error.
 func (b *bench) refuses(want string) {
 	b.T.Helper()
-	c, err := Open(b.config)
+	c, err := open(b.config)
 	if err != nil {
 		b.T.Fatal(err)
 	}
-	defer c.Close()
-	if err := c.Run(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
+	if err := c.run(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
 		b.T.Errorf("%v, want %s", err, want)
 	}
 }
@@ -553,14 +546,11 @@ func TestAShortQueueOfAUnixSocket(t *testing.T) {
 		if err := os.WriteFile(file, []byte(setting), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := Open(b.config)
+		c, err := open(b.config)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.sources[0].(*syslogSource).warnOfShortQueue(file)
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
 		if heard.Has("few datagrams may wait") != want {
 			t.Errorf("%q: warned %v", setting, !want)
 		}
