@@ -19,25 +19,25 @@ import (
 const namedFiles = 5
 
 // barredFiles are the files and folders of a source that cannot be read, with their errors. Each family sets its own
-// with every scan; the source sets those of its patterns' folders, with no family as the key.
+// with every scan; the source sets those of its patterns' folders, with an empty key.
 type barredFiles struct {
 	mu       sync.Mutex
-	byFamily map[*family]map[string]error
+	byFamily map[string]map[string]error
 	reported bool // that there are some
 }
 
 // set replaces the errors of a family, by path; no errors remove its entry.
-func (b *barredFiles) set(f *family, faults map[string]error) {
+func (b *barredFiles) set(family string, faults map[string]error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(faults) == 0 {
-		delete(b.byFamily, f)
+		delete(b.byFamily, family)
 		return
 	}
 	if b.byFamily == nil {
-		b.byFamily = map[*family]map[string]error{}
+		b.byFamily = map[string]map[string]error{}
 	}
-	b.byFamily[f] = faults
+	b.byFamily[family] = faults
 }
 
 // lasts reports whether a file stays unread until it changes: it is no log, or it is broken.

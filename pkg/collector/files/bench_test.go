@@ -120,7 +120,7 @@ func (b *bench) stop() {
 func (b *bench) family(name string) *family {
 	b.T.Helper()
 	b.open()
-	f := newFamily(b.source, b.Path(name), beginning{notBefore: pace.NoTime})
+	f := b.source.newFamily(b.Path(name), beginning{notBefore: pace.NoTime})
 	f.member = b.pipeline.Pace.Join(name, time.Hour)
 	close := b.close
 	b.close = func() {

@@ -11,6 +11,9 @@ import (
 	"weir/pkg/collector/tape"
 )
 
+// closeAfter is for how long a file was not written that is closed.
+const closeAfter = 30 * time.Second
+
 // A brokenFile is a packed file that cannot be read to its end: it is cut off, or damaged.
 type brokenFile struct {
 	path   string
@@ -30,60 +33,6 @@ func (brokenError) Is(target error) bool { return target == errBroken }
 
 // isBroken reports whether an error is about the content of a packed file, not about reading it.
 func isBroken(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) || tape.IsDamage(err) }
-
-// broke notes that a packed file, in the state of info, is cut off or damaged. The family does not open it again until
-// it changes.
-func (f *family) broke(path string, info os.FileInfo, why error) *brokenFile {
-	one := &brokenFile{path: path, info: info, found: f.source.in.Now(), why: why}
-	f.finished[inodeOf(info)], f.broken[inodeOf(info)] = info, one
-	f.undecided = true
-	return one
-}
-
-// brokeEarly is broke for a file whose first line could not be read.
-func (f *family) brokeEarly(file found, why error) { f.broke(file.path, file.info, why).unread = true }
-
-// changedAgain forgets that a file is broken, so that the family reads it again.
-func (f *family) changedAgain(file found) {
-	id := inodeOf(file.info)
-	if was := f.broken[id]; was != nil && was.logged {
-		f.source.in.Logger().Info("a packed file that was cut off or damaged has changed: it is read again", "file", file.path)
-	}
-	delete(f.broken, id)
-}
-
-// reportBroken reports the broken files among the present ones: in the status, and once in the log. A file that was
-// written just now may be unfinished, and is not reported yet.
-func (f *family) reportBroken(files []found) {
-	there := map[inode]bool{}
-	for _, file := range files {
-		id := inodeOf(file.info)
-		there[id] = true
-		one := f.broken[id]
-		if one == nil || !unchanged(one.info, file.info) { // it is read on as soon as it is closed
-			continue
-		}
-
-		one.path = file.path
-		if !one.still(f.source.in.Now()) {
-			f.undecided = true
-			continue
-		}
-
-		fault := one.fault()
-		f.barred[one.path] = brokenError{fault}
-		if !one.logged {
-			one.logged = true
-			f.source.in.Logger().Error("a packed file is cut off or damaged", "file", one.path, "error", fault)
-		}
-	}
-
-	for id := range f.broken {
-		if !there[id] {
-			delete(f.broken, id)
-		}
-	}
-}
 
 // still reports whether the file was not written for so long that no process writes it any more. A modification time
 // ahead of our clock is ignored.

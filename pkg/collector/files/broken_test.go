@@ -91,7 +91,7 @@ func TestAPackedLogThatGrows(t *testing.T) {
 			f := b.family("access.log")
 			broken := func() string {
 				f.settle(t)
-				if fault := f.source.barred.lasting(); fault != nil {
+				if fault := b.source.barred.lasting(); fault != nil {
 					return fault.Error()
 				}
 				return ""
@@ -141,12 +141,12 @@ func TestAPackedCopyThatIsCutOff(t *testing.T) {
 	f.settle(t)
 	f.closeAll()
 	f.settle(t)
-	if fault := f.source.barred.lasting(); fault == nil || !strings.Contains(fault.Error(), "access.log.1.gz is cut off") {
+	if fault := b.source.barred.lasting(); fault == nil || !strings.Contains(fault.Error(), "access.log.1.gz is cut off") {
 		t.Errorf("%v", fault)
 	}
 	b.Put("access.log.1.gz", data, time.Hour)
 	f.settle(t)
-	if fault := f.source.barred.lasting(); fault != nil {
+	if fault := b.source.barred.lasting(); fault != nil {
 		t.Errorf("when it is complete: %v", fault)
 	}
 	b.sink.Await(t, b.Want)

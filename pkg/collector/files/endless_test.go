@@ -143,7 +143,7 @@ func TestManyLongLines(t *testing.T) {
 	open := func() {
 		families[0] = b.family("0.log")
 		for i := 1; i < files; i++ {
-			f := newFamily(families[0].source, b.Path(fmt.Sprintf("%d.log", i)), beginning{notBefore: pace.NoTime})
+			f := b.source.newFamily(b.Path(fmt.Sprintf("%d.log", i)), beginning{notBefore: pace.NoTime})
 			f.member = families[0].member
 			families[i] = f
 			t.Cleanup(f.closeAll)
@@ -193,7 +193,7 @@ func TestManyLongLines(t *testing.T) {
 			t.Errorf("%v are %s", got, why)
 		}
 	}
-	if n := families[0].source.known.room.Used(); n > 0 {
+	if n := b.known.room.Used(); n > 0 {
 		t.Errorf("%d have room that they do not need", n)
 	}
 }

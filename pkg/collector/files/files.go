@@ -54,12 +54,6 @@ type source struct {
 	began    map[string]beginning // by pattern
 }
 
-// A beginning is where the unknown files of a pattern are read from.
-type beginning struct {
-	notBefore int64 // Unix ms; pace.NoTime is no limit
-	skip      bool  // existing content is passed over: all of it, or the part older than notBefore
-}
-
 // New makes a source. Its files are of the known logs.
 func New(in *pipeline.Intake, known *Logs, config Config) (pipeline.Source, error) {
 	f := &source{in: in, config: config, known: known, families: map[string]*family{}, watched: map[string]bool{}, began: map[string]beginning{}}
@@ -212,7 +206,7 @@ func (f *source) notified(event fsnotify.Event) (unknown bool) {
 // discover finds the files of the patterns, and starts a family for each that has none.
 func (f *source) discover(ctx context.Context, starting bool) {
 	folders := map[string]error{}
-	defer func() { f.barred.set(nil, folders) }()
+	defer func() { f.barred.set("", folders) }()
 	for _, pattern := range f.config.Patterns {
 		folder := filepath.Dir(pattern)
 		f.watch(folder)
@@ -296,8 +290,14 @@ func (f *source) start(ctx context.Context, path, pattern string, starting bool)
 	f.watch(filepath.Dir(path))
 	began := f.began[pattern]
 	began.skip = began.skip && starting
-	one := newFamily(f, path, began)
+	one := f.newFamily(path, began)
 	one.member = f.in.Join(path) // before another reads
 	f.families[path] = one
 	f.running.Go(func() { one.run(ctx) })
+}
+
+func (f *source) newFamily(path string, began beginning) *family {
+	one := newFamily(f.in, f.known, path, began)
+	one.allBarred, one.allRead = &f.barred, &f.read
+	return one
 }

@@ -25,7 +25,7 @@ func TestAFileThatIsWrittenOverAsItIsRead(t *testing.T) {
 		{"after a part was read", func(_ *bench, f *family, over func()) {
 			f.scan()
 			if err := f.logs[0].tape.More(); err != nil {
-				f.source.in.Logger().Error("more", "error", err)
+				f.in.Logger().Error("more", "error", err)
 			}
 			over()
 		}},
@@ -212,16 +212,16 @@ func TestAFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
 	}
 	f := b.family("access.log")
 	f.settle(t)
-	f.source.reportBarred()
-	if status := f.source.Status(); status.CaughtUp || !strings.Contains(status.Error, b.Path("access.log")) || !f.undecided {
+	b.source.reportBarred()
+	if status := b.source.Status(); status.CaughtUp || !strings.Contains(status.Error, b.Path("access.log")) || !f.undecided {
 		t.Errorf("the status is %+v", status)
 	}
 	b.Remove("access.log")
 	b.Log("access.log", 10)
 	f.settle(t)
 	b.await()
-	f.source.reportBarred()
-	if status := f.source.Status(); !status.CaughtUp || status.Error != "" {
+	b.source.reportBarred()
+	if status := b.source.Status(); !status.CaughtUp || status.Error != "" {
 		t.Errorf("the status is still %+v", status)
 	}
 }

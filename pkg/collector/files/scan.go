@@ -19,7 +19,7 @@ import (
 // scan finds the family's files and opens those that have something to read.
 func (f *family) scan() {
 	f.undecided, f.barred = false, map[string]error{}
-	defer func() { f.source.barred.set(f, f.barred) }()
+	defer func() { f.allBarred.set(f.path, f.barred) }()
 	files := f.find()
 	names := map[inode]found{}
 	for _, file := range files {
@@ -57,7 +57,7 @@ func (f *family) scan() {
 // those that are not compressed. During compression both the original and the compressed file exist.
 func (f *family) certainty(file found) int {
 	switch {
-	case f.source.known.hasFile(inodeOf(file.info)):
+	case f.known.hasFile(inodeOf(file.info)):
 		return 2
 	case !logfile.NamedAsPacked(file.path):
 		return 1
@@ -153,14 +153,14 @@ func (f *family) refuse(path string, why error) {
 func (f *family) notRead(path, why string, args ...any) {
 	if !f.warned[path] {
 		f.warned[path] = true
-		f.source.in.Logger().Warn(why, append([]any{"file", path}, args...)...)
+		f.in.Logger().Warn(why, append([]any{"file", path}, args...)...)
 	}
 }
 
 // look opens a file if it has something to read.
 func (f *family) look(file found) {
 	if done := f.finished[inodeOf(file.info)]; done != nil && unchanged(done, file.info) {
-		f.undecided = f.undecided || f.source.in.Now().Sub(done.ModTime()) < closeAfter // it may be added to yet
+		f.undecided = f.undecided || f.in.Now().Sub(done.ModTime()) < closeAfter // it may be added to yet
 		return
 	}
 
@@ -221,7 +221,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		return false
 	}
 
-	quiet := f.source.in.Now().Sub(file.info.ModTime()) > finalAfter
+	quiet := f.in.Now().Sub(file.info.ModTime()) > finalAfter
 	complete = complete || compressed == logfile.Plain && file.suffix != "" && quiet
 	text, ok := opening(start, complete)
 	if !ok {
@@ -233,9 +233,9 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 	}
 
 	id := inodeOf(file.info)
-	certain, possible := f.source.known.candidates(start, id, f.path)
+	certain, possible := f.known.candidates(start, id, f.path)
 	for _, log := range certain {
-		f.source.known.saw(log)
+		f.known.saw(log)
 		switch taken, mine := f.resume(log, file, opened, start); {
 		case taken:
 			return true
@@ -250,15 +250,15 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		return false
 	}
 
-	log := f.source.known.register(f.owner, id, start, text)
-	f.source.in.Logger().Info("a new log", "file", file.path, "log", log.source)
+	log := f.known.register(f.owner, id, start, text)
+	f.in.Logger().Info("a new log", "file", file.path, "log", log.source)
 	if f.passOver(log, file, opened); log.done {
-		f.source.known.release(log)
+		f.known.release(log)
 		return false
 	}
 
 	if f.open(log, file, opened, start) != nil {
-		f.source.known.release(log)
+		f.known.release(log)
 		f.undecided = true
 		return false
 	}
@@ -272,7 +272,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 	if log.done {
 		return false, true
 	}
-	if owner := f.source.known.claim(log, f.owner); owner != nil {
+	if owner := f.known.claim(log, f.owner); owner != nil {
 		// This is a copy of a file that is read already, or another log. The bytes before the position show which
 		// once the owner has stopped reading.
 		if owner == f.owner && file.suffix == "" && f.readsRotated(log) {
@@ -280,7 +280,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 		}
 		f.undecided = true
 		if owner != f.owner && file.suffix == "" {
-			if f.source.known.differ(log, opened, file) {
+			if f.known.differ(log, opened, file) {
 				return false, false
 			}
 			f.notRead(file.path, "a file begins with the same 1,024 bytes as another file; it is taken for a copy and not read; if it is another log, it is read once it differs from that file",
@@ -292,7 +292,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 
 	if f.readWhole(log, file, opened) {
 		f.finished[inodeOf(file.info)], f.done[inodeOf(file.info)] = file.info, file.path
-		f.source.known.release(log)
+		f.known.release(log)
 		return false, true
 	}
 
@@ -304,7 +304,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 		return true, true
 	}
 
-	f.source.known.release(log)
+	f.known.release(log)
 	return false, f.isPart(log, file, err)
 }
 
@@ -317,20 +317,20 @@ func (log *knownLog) isOf(file found) bool {
 
 // goOn reads such a file as another log. Requests that are not newer than the last one read were read before.
 func (f *family) goOn(log *knownLog, file found, opened *os.File, start []byte) (taken bool) {
-	if file.suffix != "" && f.source.in.Now().Sub(file.info.ModTime()) <= finalAfter {
-		f.source.known.release(log)
+	if file.suffix != "" && f.in.Now().Sub(file.info.ModTime()) <= finalAfter {
+		f.known.release(log)
 		f.undecided = true // it may be a copy that is being made, with a number that the file had
 		return false
 	}
 
 	text, _ := opening(start, false)
-	next := f.source.known.register(f.owner, inodeOf(file.info), start, text)
-	f.source.known.goOn(log, next)
-	f.source.in.Logger().Error("a file lost its end after it was read, as by a loss of power: counted requests stay counted, and reading continues with requests that are newer than the last one",
+	next := f.known.register(f.owner, inodeOf(file.info), start, text)
+	f.known.goOn(log, next)
+	f.in.Logger().Error("a file lost its end after it was read, as by a loss of power: counted requests stay counted, and reading continues with requests that are newer than the last one",
 		"file", file.path, "read", log.position, "bytes", file.info.Size(), "newer than", time.UnixMilli(next.after).UTC(), "log", next.source)
 
 	if f.open(next, file, opened, start) != nil {
-		f.source.known.release(next)
+		f.known.release(next)
 		f.undecided = true
 		return false
 	}
@@ -363,7 +363,7 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	}
 
 	f.undecided = true
-	if f.source.in.Now().Sub(file.info.ModTime()) > finalAfter {
+	if f.in.Now().Sub(file.info.ModTime()) > finalAfter {
 		f.notRead(file.path, "a file begins with the same 1,024 bytes as a log that was read, and is shorter: it is taken for a part of that log and not read; if it is another log, it is read once it is longer",
 			"bytes", file.info.Size(), "read", log.position)
 	}
@@ -388,8 +388,8 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 		return
 	}
 
-	f.source.known.mu.Lock()
-	defer f.source.known.mu.Unlock()
+	f.known.mu.Lock()
+	defer f.known.mu.Unlock()
 	if file.compressed != logfile.Plain {
 		log.done = true
 	} else {
@@ -400,13 +400,13 @@ func (f *family) passOver(log *knownLog, file found, opened *os.File) {
 		log.setTail(before[:n])
 	}
 
-	f.source.known.save(log)
+	f.known.save(log)
 }
 
 // open begins to read a log from a file that begins with start. It reports problems itself, and returns errTruncated
 // when the file does not continue the log.
 func (f *family) open(known *knownLog, file found, opened *os.File, start []byte) error {
-	t, err := tape.Open(opened, file.compressed, start, known.position, f.source.known.room)
+	t, err := tape.Open(opened, file.compressed, start, known.position, f.known.room)
 	if err == nil && known.last > 0 && !known.endsLike(t.Before(t.Position())) {
 		t.Stop()
 		err = tape.ErrTruncated
@@ -422,22 +422,47 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 		return err
 	}
 
-	log := &fileLog{knownLog: known, known: f.source.known, tape: t, inode: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: f.source.in.Now(), at: file.info.ModTime()}
+	log := &fileLog{knownLog: known, known: f.known, tape: t, inode: inodeOf(file.info), path: file.path, suffix: file.suffix, info: file.info, grown: f.in.Now(), at: file.info.ModTime()}
 	notBefore := f.began.notBefore
 	if known.after > 0 {
 		notBefore = max(notBefore, known.after+1)
 	}
 
 	config := pipeline.StreamConfig{
-		Log: file.path, Source: known.source, Position: known.position, Reached: known.reached, Journal: f.source.known.cuts,
+		Log: file.path, Source: known.source, Position: known.position, Reached: known.reached, Journal: f.known.cuts,
 		Keep: log.keep, Member: f.member, NotBefore: notBefore, LateNotes: true,
 	}
 	if !t.Packed() { // of others the length says nothing
 		config.Measure = log.lag
 	}
 
-	log.stream = f.source.in.NewStream(config)
+	log.stream = f.in.NewStream(config)
 	f.logs = append(f.logs, log)
 	f.woken(false)
 	return nil
+}
+
+// showRead publishes the files that the family has read to their end. Of those that files lists, which are the present
+// ones, it forgets the others and renames those that were rotated; nil changes none.
+func (f *family) showRead(files []found) {
+	if files != nil {
+		present := map[inode]string{}
+		for _, file := range files {
+			present[inodeOf(file.info)] = file.path
+		}
+		for id := range f.done {
+			if f.done[id] = present[id]; f.done[id] == "" || f.finished[id] == nil {
+				delete(f.done, id)
+			}
+		}
+		for _, log := range f.logs {
+			delete(f.done, log.inode) // it has grown, and is open again
+		}
+	}
+
+	paths := make([]string, 0, len(f.done))
+	for _, path := range f.done {
+		paths = append(paths, path)
+	}
+	f.allRead.set(f.path, paths)
 }
