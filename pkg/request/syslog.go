@@ -38,7 +38,7 @@ func CutSyslog(record string) (header, message string) {
 }
 
 // CutBareTag is the message of a record without the tag that a sender wrote without a colon ("web1 nginx 203.0.113.7 …").
-// Such a tag looks like a word of the message: only who reads the message can tell which it is. ok is false where the
+// Such a tag looks like a word of the message: only the reader of the message can tell which it is. ok is false where the
 // header has a tag, or the message begins with no name.
 func CutBareTag(record, message string) (rest string, ok bool) {
 	header := record[:len(record)-len(message)]

@@ -8,7 +8,7 @@ import (
 // A room is the memory for the bodies of a source. Senders share it: a sender is a key or a client certificate, and
 // without them a connection.
 //
-// One sender may use all of it while no other sender needs it. When a body finds no room, others give theirs up: first the
+// One sender may use all of it while no other needs it. When a body finds no room, others give theirs up: first the
 // bodies that have stalled, then the largest body of the sender that holds most, if that is more than the asking sender
 // would hold. So a sender always finds an equal share, however many bodies another one sends or leaves unfinished. A
 // body that gives up its room is answered with 429, and none of it is counted. A body that is being counted keeps its
