@@ -21,14 +21,10 @@ func newVersion() *cobra.Command {
 		Example: "  weir version",
 		Args:    command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			form, err := forms.Chosen()
-			if err != nil {
-				return err
-			}
-			if form == "json" {
+			if forms.Form == "json" {
 				return output.JSON(c.OutOrStdout()).Encode(map[string]string{"version": version(), "go": runtime.Version()})
 			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), "weir", version(), runtime.Version())
+			_, err := fmt.Fprintln(c.OutOrStdout(), "weir", version(), runtime.Version())
 			return err
 		},
 	}

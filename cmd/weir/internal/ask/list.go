@@ -2,19 +2,33 @@ package ask
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 
 	"weir/pkg/blocklist"
 )
 
-// A List reads the list, or its changes, as they come in. It is complete only when Next returns io.EOF.
+// A List reads the list, or its changes, as they come in. It is complete only when All ends without an error.
 type List struct {
 	*blocklist.JSONReader
 	Local string // names the manual entries in it that wait for Kafka
 	body  io.Closer
+}
+
+// All returns the entries until the list is complete, or with the error that ends it.
+func (l *List) All() iter.Seq2[*blocklist.Entry, error] {
+	return func(yield func(*blocklist.Entry, error) bool) {
+		for {
+			entry, err := l.Next()
+			if errors.Is(err, io.EOF) || !yield(entry, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Close ends the reading.

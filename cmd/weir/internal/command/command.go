@@ -22,6 +22,14 @@ func NoArgs(c *cobra.Command, args []string) error {
 	return exit.Wrongf("%s takes no arguments, and %q is one; %s --help shows its flags", c.Name(), args[0], c.CommandPath())
 }
 
+// OneKey requires one key.
+func OneKey(c *cobra.Command, args []string) error {
+	if len(args) == 1 && strings.TrimSpace(args[0]) != "" {
+		return nil
+	}
+	return exit.Wrongf("%s needs one key, in quotes if it has spaces; for example: %s", c.Name(), Example(c))
+}
+
 // Files requires at least one file, and standard input at most once.
 func Files(c *cobra.Command, args []string) error {
 	const stdin = "-"

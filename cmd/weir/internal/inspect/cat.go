@@ -63,11 +63,6 @@ func oneTopic(c *cobra.Command, args []string) error {
 }
 
 func (cat *catCommand) run(c *cobra.Command, what string) error {
-	form, err := cat.output.Chosen()
-	if err != nil {
-		return err
-	}
-
 	from, err := parsePlace(cat.from)
 	if err != nil {
 		return err
@@ -84,7 +79,7 @@ func (cat *catCommand) run(c *cobra.Command, what string) error {
 		return err
 	}
 	defer client.Close()
-	r := &catRun{client: client.Client, topic: topic, shown: newCatWriter(c.OutOrStdout(), c.ErrOrStderr(), topic, form)}
+	r := &catRun{client: client.Client, topic: topic, shown: newCatWriter(c.OutOrStdout(), c.ErrOrStderr(), topic, cat.output.Form)}
 	r.newShow = r.shown.hits
 	if what == daemon.Blocklist {
 		r.newShow = r.shown.blocklist

@@ -43,12 +43,7 @@ weir run without one. If nothing is counted and nothing is on the list, the exit
 		Example: `  weir explain 203.0.113.7
   weir explain user:alice --json
   weir explain 'alice /login' --rule sign-in --aggregator http://a1:7411 --aggregator http://a2:7411`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return exit.Wrongf("explain needs one key, in quotes if it has spaces; for example: %s", command.Example(c))
-			}
-			return nil
-		},
+		Args: command.OneKey,
 		RunE: func(c *cobra.Command, args []string) error { return e.run(c, args[0]) },
 	}
 	e.ask.add(c)
@@ -69,11 +64,6 @@ type explanation struct {
 }
 
 func (e *explainCommand) run(c *cobra.Command, key string) error {
-	form, err := e.output.Chosen()
-	if err != nil {
-		return err
-	}
-
 	// With --rule the command works even when the rules here have mistakes.
 	load := e.ask.enforcer.Live.Load
 	if e.rule != "" {
@@ -106,7 +96,7 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 	}
 
 	faults = append(faults, e.askEnforcer(c, key, known))
-	return errors.Join(known.show(c.OutOrStdout(), form, faults), errors.Join(faults...), known.outcome())
+	return errors.Join(known.show(c.OutOrStdout(), e.output.Form, faults), errors.Join(faults...), known.outcome())
 }
 
 var errNoRules = errors.New("there are no rules here; name one with --rule, or the configuration with --config")

@@ -45,12 +45,7 @@ If there is no event of the key, the exit code is 3. History reads only Kafka; n
 		Example: `  weir history 203.0.113.7
   weir history user:alice --from 7d --json
   weir history 'alice /login' --rule sign-in`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return exit.Wrongf("history needs one key, in quotes if it has spaces; for example: %s", command.Example(c))
-			}
-			return nil
-		},
+		Args: command.OneKey,
 		RunE: func(c *cobra.Command, args []string) error { return h.run(c, args[0]) },
 	}
 	h.live.Add(c)
@@ -61,11 +56,6 @@ If there is no event of the key, the exit code is 3. History reads only Kafka; n
 }
 
 func (h *historyCommand) run(c *cobra.Command, key string) error {
-	form, err := h.output.Chosen()
-	if err != nil {
-		return err
-	}
-
 	from, err := parsePlace(h.from)
 	if err != nil {
 		return err
@@ -87,7 +77,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	defer client.Close()
 	// catRun reads the partitions; its writer only reports records that are not events.
 	story := &story{of: shown.NewMatch(key), rule: h.rule}
-	r := &catRun{client: client.Client, topic: topic, shown: newCatWriter(io.Discard, c.ErrOrStderr(), topic, form)}
+	r := &catRun{client: client.Client, topic: topic, shown: newCatWriter(io.Discard, c.ErrOrStderr(), topic, h.output.Form)}
 	r.newShow = func(partition int) func(*kafka.Record) {
 		return func(record *kafka.Record) {
 			if err := story.read(record.Value); err != nil {
@@ -105,7 +95,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 		return err
 	}
 
-	return errors.Join(story.show(c.OutOrStdout(), form), err, story.outcome(key, topic+client.Place(settings)))
+	return errors.Join(story.show(c.OutOrStdout(), h.output.Form), err, story.outcome(key, topic+client.Place(settings)))
 }
 
 // longestStory is how many events of a key are kept, the last ones.

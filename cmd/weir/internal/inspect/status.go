@@ -56,11 +56,6 @@ age of its oldest waiting record.`,
 }
 
 func (s *statusCommand) run(c *cobra.Command) error {
-	form, err := s.output.Chosen()
-	if err != nil {
-		return err
-	}
-
 	wait, err := parseWait(s.wait)
 	if err != nil {
 		return err
@@ -88,7 +83,7 @@ func (s *statusCommand) run(c *cobra.Command) error {
 		return err
 	}
 
-	if form == "json" {
+	if s.output.Form == "json" {
 		err = output.JSON(c.OutOrStdout()).Encode(report)
 	} else {
 		err = report.writeText(c.OutOrStdout())

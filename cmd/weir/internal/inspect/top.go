@@ -59,10 +59,6 @@ type topKey struct {
 }
 
 func (t *topCommand) run(c *cobra.Command) error {
-	form, err := t.output.Chosen()
-	if err != nil {
-		return err
-	}
 	if t.number < 1 || t.number > 1000 {
 		return exit.Wrongf("-n %d is not possible; write a number of keys from 1 to 1000", t.number)
 	}
@@ -93,7 +89,7 @@ func (t *topCommand) run(c *cobra.Command) error {
 	slices.SortStableFunc(keys, func(a, b *topKey) int { return cmp.Compare(b.Share, a.Share) })
 	keys = keys[:min(len(keys), t.number)]
 	faults = append(faults, t.askEnforcer(c, keys))
-	return errors.Join(showTop(c.OutOrStdout(), form, keys), errors.Join(faults...))
+	return errors.Join(showTop(c.OutOrStdout(), t.output.Form, keys), errors.Join(faults...))
 }
 
 // askEnforcer notes which keys are on the list by their rules.

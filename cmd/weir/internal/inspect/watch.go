@@ -55,18 +55,13 @@ type watchShow interface {
 }
 
 func (w *watchCommand) run(c *cobra.Command) error {
-	form, err := w.output.Chosen()
-	if err != nil {
-		return err
-	}
-
 	enforcer, err := w.enforcer.Connect()
 	if err != nil {
 		return err
 	}
 	defer enforcer.Close()
-	var show watchShow = &watchLines{out: c.OutOrStdout(), form: form}
-	if form == "text" {
+	var show watchShow = &watchLines{out: c.OutOrStdout(), form: w.output.Form}
+	if w.output.Form == "text" {
 		show = newWatchFold(c.OutOrStdout())
 	}
 

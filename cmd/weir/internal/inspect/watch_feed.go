@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -41,11 +40,7 @@ func (f *watchFeed) begin(ctx context.Context) error {
 	}
 	defer list.Close()
 	on := 0
-	for {
-		entry, err := list.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	for entry, err := range list.All() {
 		if err != nil {
 			return err
 		}
@@ -136,11 +131,7 @@ func (f *watchFeed) next(ctx context.Context) ([]watchChange, error) {
 	}
 
 	var some []watchChange
-	for {
-		entry, err := list.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	for entry, err := range list.All() {
 		if err != nil {
 			return some, fmt.Errorf("reading the changes: %w", err)
 		}

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -58,20 +59,13 @@ The exit code is 3 when the condition of --fail-if is true, or when a key of --n
 	flags.StringVar(&b.never, "never", "", "end with exit code 3 if a key of `FILE`, one a line, would be blocked")
 	flags.StringVar(&b.html, "html", "", "write a page with plots to `FILE`")
 	b.output.Add(c, "text", "json", "plain")
+	c.PreRunE = func(c *cobra.Command, _ []string) error { return cmp.Or(noneEmpty(c.Flags()), b.output.Check()) }
 	command.Complete(c, "algorithms", append([]string{"all"}, algorithmNames()...))
 	command.Complete(c, "key", []string{"ip", "user", "host", "path", "ip/24+56", "ip/32+128"})
 	return c
 }
 
 func (b *backtestCommand) run(c *cobra.Command, files []string) error {
-	if err := noneEmpty(c.Flags()); err != nil {
-		return err
-	}
-	form, err := b.output.Chosen()
-	if err != nil {
-		return err
-	}
-
 	config, err := b.config(c, files)
 	if err != nil {
 		return err
@@ -92,7 +86,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 		return err
 	}
 
-	return errors.Join(b.write(c, report, form), outcome(report))
+	return errors.Join(b.write(c, report), outcome(report))
 }
 
 func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Config, error) {
@@ -124,9 +118,9 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Con
 	return config, errors.Join(problems...)
 }
 
-func (b *backtestCommand) write(c *cobra.Command, report *backtest.Report, form string) error {
+func (b *backtestCommand) write(c *cobra.Command, report *backtest.Report) error {
 	out := c.OutOrStdout()
-	switch form {
+	switch b.output.Form {
 	case "json":
 		return report.WriteJSON(out)
 	case "plain":

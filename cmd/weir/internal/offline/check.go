@@ -53,11 +53,6 @@ it.`,
 }
 
 func (k *checkCommand) run(c *cobra.Command, files []string) error {
-	form, err := k.output.Chosen()
-	if err != nil {
-		return err
-	}
-
 	var problems []error
 	var rules []string
 	configurations := false
@@ -74,7 +69,7 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 		}
 
 		result := k.file(c.Context(), path, data)
-		problems = append(problems, result.write(c, form))
+		problems = append(problems, result.write(c, k.output.Form))
 		configurations = configurations || result.Kind == "configuration"
 	}
 
@@ -87,7 +82,7 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 		set, warnings, err := rule.Load(rules...)
 		result.rules(set)
 		result.add(warnings, err)
-		problems = append(problems, result.write(c, form))
+		problems = append(problems, result.write(c, k.output.Form))
 	}
 
 	return errors.Join(problems...)

@@ -28,7 +28,6 @@ type parseCommand struct {
 	client  *request.Client
 	set     *rule.Set   // nil without --rules
 	judge   *rule.Judge // of set
-	form    string
 	writer  *lineWriter
 }
 
@@ -57,7 +56,7 @@ func (p *parseCommand) run(c *cobra.Command, files []string) error {
 		return err
 	}
 	out := bufio.NewWriter(c.OutOrStdout())
-	p.writer = newLineWriter(out, p.form)
+	p.writer = newLineWriter(out, p.output.Form)
 	for _, file := range files {
 		if err := p.file(c, file); err != nil {
 			return errors.Join(out.Flush(), fmt.Errorf("%s: %w", file, err))
@@ -71,15 +70,11 @@ func (p *parseCommand) run(c *cobra.Command, files []string) error {
 }
 
 func (p *parseCommand) prepare(c *cobra.Command) error {
-	form, err := p.output.Chosen()
-	if err != nil {
-		return err
-	}
-	if form == "plain" && len(p.rules) == 0 {
+	if p.output.Form == "plain" && len(p.rules) == 0 {
 		return exit.Wrongf("-o plain shows the keys of rules; add --rules rules.yaml")
 	}
 
-	p.form = form
+	var err error
 	if p.options, err = p.read.Options(); err != nil {
 		return err
 	}

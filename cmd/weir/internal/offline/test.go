@@ -24,15 +24,11 @@ The exit code is 3 when a test fails, and 2 when a file has mistakes.`,
 		Example: `  weir test rules_test.yaml`,
 		Args:    command.Files,
 		RunE: func(c *cobra.Command, files []string) error {
-			form, err := output.Chosen()
-			if err != nil {
-				return err
-			}
 			var problems []error
 			for _, file := range files {
 				report, err := backtest.RunTests(c.Context(), file)
 				if err == nil {
-					err = errors.Join(writeTests(c, report, form, verbose), held(report))
+					err = errors.Join(writeTests(c, report, output.Form, verbose), held(report))
 				}
 				problems = append(problems, err)
 			}

@@ -54,10 +54,7 @@ func (o *orderCommand) allow(c *cobra.Command, target string) error {
 	})
 }
 
-func (o *orderCommand) endAllow(c *cobra.Command, target string) (err error) {
-	if o.form, err = o.output.Chosen(); err != nil {
-		return err
-	}
+func (o *orderCommand) endAllow(c *cobra.Command, target string) error {
 	if o.lasts != "" || o.until != "" {
 		return exit.Wrongf("--end goes without --for and --until: it ends now")
 	}

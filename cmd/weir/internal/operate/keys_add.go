@@ -52,10 +52,6 @@ everything.`,
 }
 
 func (k *keysAddCommand) run(c *cobra.Command) error {
-	form, err := k.output.Chosen()
-	if err != nil {
-		return err
-	}
 	if k.name == "" || k.role == "" {
 		return exit.Wrongf("a key needs --name and --role; for example: %s", command.Example(c))
 	}
@@ -81,7 +77,7 @@ func (k *keysAddCommand) run(c *cobra.Command) error {
 		secret = ""
 	}
 
-	return k.show(c.OutOrStdout(), form, path, secret)
+	return k.show(c.OutOrStdout(), k.output.Form, path, secret)
 }
 
 // secret returns a new key, or the one in the file.

@@ -20,10 +20,6 @@ func newKeysList() *cobra.Command {
 		Example: "  weir keys list\n  weir keys list --file /etc/weir/keys.yaml --json",
 		Args:    command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			form, err := forms.Chosen()
-			if err != nil {
-				return err
-			}
 			path, err := flags.path()
 			if err != nil {
 				return err
@@ -32,7 +28,7 @@ func newKeysList() *cobra.Command {
 			if err != nil {
 				return nameFile(err)
 			}
-			return showKeys(c.OutOrStdout(), form, file.All())
+			return showKeys(c.OutOrStdout(), forms.Form, file.All())
 		},
 	}
 

@@ -21,10 +21,6 @@ func newKeysRemove() *cobra.Command {
 		Example: "  weir keys remove --name edge-1",
 		Args:    command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			form, err := forms.Chosen()
-			if err != nil {
-				return err
-			}
 			if name == "" {
 				return exit.Wrongf("name the key with --name; for example: %s", command.Example(c))
 			}
@@ -35,7 +31,7 @@ func newKeysRemove() *cobra.Command {
 			if err := keys.Remove(path, name); err != nil {
 				return nameFile(err)
 			}
-			if form == "json" {
+			if forms.Form == "json" {
 				return output.JSON(c.OutOrStdout()).Encode(map[string]string{"removed": name, "file": path})
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s has no key in %s any more.\n", name, path)

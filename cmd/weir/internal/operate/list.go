@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -60,10 +59,6 @@ without those in shadow mode.`,
 }
 
 func (l *listCommand) run(c *cobra.Command, keys []string) error {
-	form, err := l.output.Chosen()
-	if err != nil {
-		return err
-	}
 	if l.shadow && l.orders {
 		return exit.Wrongf("--shadow and --orders are both given, and manual entries are never in shadow mode; leave one out")
 	}
@@ -73,7 +68,7 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 		return err
 	}
 	defer enforcer.Close()
-	writer := &listWriter{listCommand: l, form: form, out: bufio.NewWriterSize(c.OutOrStdout(), 64<<10)}
+	writer := &listWriter{listCommand: l, form: l.output.Form, out: bufio.NewWriterSize(c.OutOrStdout(), 64<<10)}
 	if len(keys) > 0 {
 		return l.find(c, enforcer, writer, keys)
 	}
@@ -83,11 +78,7 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 		return err
 	}
 	defer list.Close()
-	for {
-		entry, err := list.Next()
-		if errors.Is(err, io.EOF) {
-			return writer.end(list.Header)
-		}
+	for entry, err := range list.All() {
 		if err == nil {
 			err = writer.add(&shown.Entry{Entry: *entry})
 		}
@@ -95,6 +86,7 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 			return err
 		}
 	}
+	return writer.end(list.Header)
 }
 
 func (l *listCommand) query() url.Values {
@@ -140,11 +132,7 @@ func (l *listCommand) pauses(ctx context.Context, enforcer *ask.Enforcer, writer
 		return err
 	}
 	defer list.Close()
-	for {
-		entry, err := list.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	for entry, err := range list.All() {
 		if err == nil && entry.Order == blocklist.OrderPause && (entry.Key == blocklist.EveryRule || writer.rules[entry.Key]) {
 			err = writer.add(&shown.Entry{Entry: *entry})
 		}
@@ -152,6 +140,7 @@ func (l *listCommand) pauses(ctx context.Context, enforcer *ask.Enforcer, writer
 			return err
 		}
 	}
+	return nil
 }
 
 // manualRule is the rule that manual entries are shown with.

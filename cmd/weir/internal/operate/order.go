@@ -31,8 +31,6 @@ type orderCommand struct {
 	until    string
 	output   command.Output
 	yes      bool
-
-	form string
 }
 
 // add adds the flags of a manual entry.
@@ -67,9 +65,6 @@ type newOrder struct {
 
 // order makes the request's body from the flags.
 func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err error) {
-	if o.form, err = o.output.Chosen(); err != nil {
-		return n, err
-	}
 	n.Why = strings.TrimSpace(o.why)
 	switch {
 	case n.Why == "":
@@ -159,7 +154,7 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 	if err != nil {
 		return err
 	}
-	if o.form == "json" {
+	if o.output.Form == "json" {
 		return output.JSON(c.OutOrStdout()).Encode(raw)
 	}
 	if body != nil && answer.Order == nil {

@@ -22,10 +22,7 @@ Pauses of single rules continue until they are ended by name. If nothing was pau
 	return c
 }
 
-func (o *orderCommand) resume(c *cobra.Command, rule string) (err error) {
-	if o.form, err = o.output.Chosen(); err != nil {
-		return err
-	}
+func (o *orderCommand) resume(c *cobra.Command, rule string) error {
 	query := url.Values{"why": {o.reason("resumed by hand")}}
 	if rule != "" {
 		query.Set("rule", rule)

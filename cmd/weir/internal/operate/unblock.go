@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -43,12 +44,7 @@ asks before it ends that block too. In a script it warns only; the next version 
 		Example: `  weir unblock 203.0.113.7
   weir unblock 2001:db8::5 --allow 4h --why 'their batch job, they know'
   weir unblock 'alice /login' --rule sign-in`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-				return exit.Wrongf("unblock needs one key, in quotes if it has spaces; for example: %s", command.Example(c))
-			}
-			return nil
-		},
+		Args: command.OneKey,
 		RunE: func(c *cobra.Command, args []string) error { return u.run(c, args[0]) },
 	}
 	u.addBrief(c)
@@ -58,10 +54,7 @@ asks before it ends that block too. In a script it warns only; the next version 
 	return c
 }
 
-func (u *unblockCommand) run(c *cobra.Command, key string) (err error) {
-	if u.form, err = u.output.Chosen(); err != nil {
-		return err
-	}
+func (u *unblockCommand) run(c *cobra.Command, key string) error {
 	query := url.Values{"key": {key}, "why": {u.reason("unblocked by hand")}}
 	if u.rule != "" {
 		query.Set("rule", u.rule)
@@ -103,12 +96,8 @@ func (u *unblockCommand) around(ctx context.Context, key string) (networks []str
 	}
 	defer enforcer.Close()
 
-	rule := manualRule
-	if u.rule != "" {
-		rule = u.rule
-	}
 	var found struct{ Entries []*shown.Entry }
-	if _, err := enforcer.Ask(ctx, http.MethodGet, "/v1/find", url.Values{"key": {key}, "rule": {rule}}, nil, &found); err != nil {
+	if _, err := enforcer.Ask(ctx, http.MethodGet, "/v1/find", url.Values{"key": {key}, "rule": {cmp.Or(u.rule, manualRule)}}, nil, &found); err != nil {
 		return nil, nil
 	}
 	for _, e := range found.Entries {

@@ -32,7 +32,6 @@ type sendCommand struct {
 	now     bool
 	output  command.Output
 
-	form    string
 	pace    speed
 	options request.Options
 }
@@ -68,6 +67,7 @@ Lines are sent at least once. If no answer comes, they are sent again, and send 
 	flags.BoolVar(&s.now, "now", false, "replace the time in each line by the time of sending")
 	s.read.AddFormat(c)
 	s.output.Add(c, "text", "json")
+	c.PreRunE = nil // prepare returns all that is wrong with the flags
 	return c
 }
 
@@ -112,8 +112,7 @@ func (s *sendCommand) run(c *cobra.Command, files []string) error {
 func (s *sendCommand) prepare() (err error) {
 	var problems []error
 	note := func(err error) { problems = append(problems, err) }
-	s.form, err = s.output.Chosen()
-	note(err)
+	note(s.output.Check())
 	s.pace, err = parseSpeed(s.speed)
 	note(err)
 	s.options, err = s.read.Options()
@@ -168,7 +167,7 @@ func (s *sendCommand) show(to io.Writer, r *replay) error {
 	was := r.sent
 	was.Seconds = time.Since(r.begun).Round(time.Millisecond).Seconds()
 	was.sinkResult = r.to.result()
-	if s.form == "json" {
+	if s.output.Form == "json" {
 		return output.JSON(to).Encode(was)
 	}
 
