@@ -267,40 +267,33 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 			continue
 		}
 
-		w := b.windows[item.Pair]
-		if item.UnixMilli > latest || item.Cost == 0 {
-			c.rare(w, b, item, latest)
-			continue
-		}
-
-		outcome := w.Rule.Policy.Hit(&w.State, item.UnixMilli, item.Cost)
-		w.Rule.Tally[outcome.Event] += item.Cost
-		if outcome.Event == window.Late {
-			continue
-		}
-
-		c.reached = max(c.reached, item.UnixMilli)
-		if began(outcome.Event) {
-			c.decided = c.publisher.Decide(c.decided, w, outcome, h.Source)
-		}
+		c.countHit(b.windows[item.Pair], item.UnixMilli, item.Cost, latest, h.Source)
 	}
 
 	return len(items)
 }
 
-// began says whether a block was begun, extended or moved.
-func began(e window.Event) bool {
-	return e == window.Broke || e == window.Extended || e == window.Moved
-}
-
-// rare is a hit ahead of time, or a command.
-func (c *counter) rare(w *windows.Window, b *batch, item *hit.Item, latest int64) {
-	if _, ok := b.reader.Unblock(*item); ok {
+// countHit counts a hit of a window, unless it is ahead of time. With cost 0 it is the command to unblock.
+func (c *counter) countHit(w *windows.Window, at, cost, latest int64, source string) {
+	if cost == 0 {
 		c.decided = c.publisher.Unblock(c.decided, w)
 		return
 	}
-	if item.UnixMilli > latest {
-		w.Rule.Tally[windows.Ahead] += item.Cost
+	if at > latest {
+		w.Rule.Tally[windows.Ahead] += cost
+		return
+	}
+
+	outcome := w.Rule.Policy.Hit(&w.State, at, cost)
+	w.Rule.Tally[outcome.Event] += cost
+	if outcome.Event == window.Late {
+		return
+	}
+
+	c.reached = max(c.reached, at)
+	switch outcome.Event {
+	case window.Broke, window.Extended, window.Moved:
+		c.decided = c.publisher.Decide(c.decided, w, outcome, source)
 	}
 }
 
@@ -350,28 +343,6 @@ func (c *counter) countParcel(one *windows.Parcel, generation int64) {
 	c.windows.Change(w)
 	w.Generation, w.Offset = generation, one.Offset
 	for _, h := range one.Hits {
-		c.countWaitingHit(w, one, h)
-	}
-}
-
-func (c *counter) countWaitingHit(w *windows.Window, one *windows.Parcel, h windows.WaitingHit) {
-	if h.Cost == 0 {
-		c.decided = c.publisher.Unblock(c.decided, w)
-		return
-	}
-	if h.UnixMilli > one.Latest {
-		w.Rule.Tally[windows.Ahead] += h.Cost
-		return
-	}
-
-	outcome := w.Rule.Policy.Hit(&w.State, h.UnixMilli, h.Cost)
-	w.Rule.Tally[outcome.Event] += h.Cost
-	if outcome.Event == window.Late {
-		return
-	}
-
-	c.reached = max(c.reached, h.UnixMilli)
-	if began(outcome.Event) {
-		c.decided = c.publisher.Decide(c.decided, w, outcome, one.Source)
+		c.countHit(w, h.UnixMilli, h.Cost, one.Latest, one.Source)
 	}
 }
