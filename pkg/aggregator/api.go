@@ -100,7 +100,9 @@ func (a *Aggregator) heaviest(ctx context.Context, ruleName string, n int) ([]he
 	var asked sync.WaitGroup
 	for number := range a.config.Partitions {
 		if p := a.owner(number); p != nil {
-			asked.Go(func() { keys[number], faults[number] = p.askTop(ctx, ruleName, n) })
+			asked.Go(func() {
+				keys[number], faults[number] = ask(ctx, p.asks, func(context.Context) ([]heavyKey, error) { return p.top(ruleName, n), nil })
+			})
 		}
 	}
 	asked.Wait()

@@ -14,23 +14,24 @@ type questions struct {
 	asked  chan func(ctx context.Context)
 }
 
-// ask has the partition's goroutine run something, and waits for it.
-func (q *questions) ask(ctx context.Context, look func(context.Context) error) error {
+// ask has the partition's goroutine look for something, and waits for it.
+func ask[T any](ctx context.Context, q *questions, look func(context.Context) (T, error)) (found T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	answered := make(chan error, 1)
+	answer := make(chan func() (T, error), 1)
 	select {
-	case q.asked <- func(of context.Context) { answered <- look(of) }:
+	case q.asked <- func(of context.Context) {
+		found, err := look(of)
+		answer <- func() (T, error) { return found, err }
+	}:
+		select {
+		case answered := <-answer:
+			return answered()
+		case <-ctx.Done():
+		}
 	case <-ctx.Done():
-		return fmt.Errorf("partition %d does not answer: %w", q.number, ctx.Err())
 	}
-
-	select {
-	case err := <-answered:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("partition %d does not answer: %w", q.number, ctx.Err())
-	}
+	return found, fmt.Errorf("partition %d does not answer: %w", q.number, ctx.Err())
 }
 
 // answerNow answers what is asked now.

@@ -56,7 +56,7 @@ type blockStatus struct {
 // does not, and counts on.
 func (p *partition) explain(ctx context.Context, ruleName, key string) (*keyStatus, error) {
 	read := make(chan reading, 1)
-	status, err := p.askKey(ctx, func(ctx context.Context) (*keyStatus, error) {
+	status, err := ask(ctx, p.asks, func(ctx context.Context) (*keyStatus, error) {
 		status, err := p.keyStatus(ruleName, key, nil)
 		if errors.Is(err, errCold) {
 			p.readApart(ctx, ruleName+"/"+key, read)
@@ -71,20 +71,7 @@ func (p *partition) explain(ctx context.Context, ruleName, key string) (*keyStat
 	if err != nil {
 		return nil, fmt.Errorf("%w, and the store does not answer: %w", errCold, err)
 	}
-	return p.askKey(ctx, func(context.Context) (*keyStatus, error) { return p.keyStatus(ruleName, key, &cold) })
-}
-
-// askKey has the partition's goroutine look at a key.
-func (p *partition) askKey(ctx context.Context, look func(context.Context) (*keyStatus, error)) (*keyStatus, error) {
-	var status *keyStatus
-	err := p.asks.ask(ctx, func(ctx context.Context) (err error) {
-		status, err = look(ctx)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return status, nil
+	return ask(ctx, p.asks, func(context.Context) (*keyStatus, error) { return p.keyStatus(ruleName, key, &cold) })
 }
 
 // readApart reads a window in a goroutine of its own.

@@ -2,7 +2,6 @@ package aggregator
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
 	"weir/pkg/aggregator/windows"
@@ -15,19 +14,6 @@ type heavyKey struct {
 	Limit string  `json:"limit"`
 	Count int64   `json:"count"`
 	Share float64 `json:"share"` // of the limit that is used
-}
-
-// askTop has the partition's goroutine look for its heaviest keys.
-func (p *partition) askTop(ctx context.Context, ruleName string, n int) ([]heavyKey, error) {
-	var keys []heavyKey
-	err := p.asks.ask(ctx, func(context.Context) error {
-		keys = p.top(ruleName, n)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return keys, nil
 }
 
 func heaviestOf(keys []heavyKey, n int) []heavyKey {
