@@ -1,8 +1,6 @@
 // Package varint reads values from the front of bytes that a log, a store, a topic or a peer returned: numbers as
 // encoding/binary writes them, and bytes. Every length is checked, so any input is safe to read. The meaning of values,
 // checksums and versions is its callers' business. A Reader is used by one goroutine.
-// encoding/binary writes them, and bytes. Every length is checked, so any input is safe to read. The meaning of
-// the values, checksums and versions are its callers' business. A Reader is used by one goroutine.
 package varint
 
 import (
@@ -86,6 +84,13 @@ func (r *Reader) Byte() byte {
 	v := r.Left[0]
 	r.Left = r.Left[1:]
 	return v
+}
+
+// Want reads one byte; another one fails.
+func (r *Reader) Want(b byte) {
+	if r.Byte() != b {
+		r.Fail()
+	}
 }
 
 // Take reads count bytes. They are a part of Left, not a copy.

@@ -61,10 +61,7 @@ func readNote(value []byte) (note, error) {
 	}
 
 	c := varint.Reader{Left: value}
-	if version := c.Take(1); len(version) == 0 || version[0] != noteVersion {
-		c.Fail()
-	}
-
+	c.Want(noteVersion)
 	n := note{since: c.Number() - 1}
 	n.modes, n.walked, n.list = c.Unsigned(), c.Number(), string(c.Left)
 	if c.Failed {

@@ -23,7 +23,6 @@ import (
 	"weir/internal/telemetry"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
-	"weir/pkg/window"
 )
 
 const markEvery = 10 * time.Second
@@ -45,7 +44,6 @@ type Publisher struct {
 	find     finder
 	post     post
 	changed  changed
-	verdicts verdicts
 	late     late
 	walk     walk
 	nextMark time.Time
@@ -56,7 +54,6 @@ type Publisher struct {
 func (l *List) Publisher(of Partition) *Publisher {
 	p := &Publisher{of: of, list: l, find: finder{own: of.Own, rule: of.Rule}, post: post{list: l, faults: of.Faults},
 		changed: changed{list: l, logger: of.Logger}, late: late{found: make(chan lateRecord, mostFound)}}
-	p.verdicts = verdicts{list: l, logger: of.Logger, changed: &p.changed}
 	p.walk = walk{find: &p.find, post: &p.post, late: &p.late, modes: of.Modes, logger: of.Logger, faults: of.Faults}
 	return p
 }
@@ -89,17 +86,6 @@ func (p *Publisher) Begin(ctx context.Context, note, topic []byte, listed int64)
 	p.walk.takeOver(ctx)
 	p.late.lookBack(ctx, p.list, p.of.Number, listed, p.walk.took)
 	return nil
-}
-
-// Decide appends what is to be published of a hit that began, extended or moved a block of a window. The source is that
-// of the hit.
-func (p *Publisher) Decide(to []Publication, w *windows.Window, o window.Outcome, source string) []Publication {
-	return p.verdicts.decide(to, w, o, source)
-}
-
-// Unblock forgets a key's window and level, and appends what takes it off the list.
-func (p *Publisher) Unblock(to []Publication, w *windows.Window) []Publication {
-	return p.verdicts.unblock(to, w)
 }
 
 // Skipped notes that hits were skipped which a window has already.

@@ -60,10 +60,8 @@ func until(at int64) any {
 	return time.UnixMilli(at).UTC()
 }
 
-func (l *verdictLog) over(source string) { l.judge(source, func(j *judged) { j.over++ }) }
-func (l *verdictLog) live(source string) { l.judge(source, func(j *judged) { j.live++ }) }
-
-func (l *verdictLog) judge(source string, note func(*judged)) {
+// judge notes a verdict of a source: one that is live, or was over before it could be published.
+func (l *verdictLog) judge(source string, live bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	j := l.sources[source]
@@ -78,7 +76,11 @@ func (l *verdictLog) judge(source string, note func(*judged)) {
 		l.sources[source] = j
 	}
 
-	note(j)
+	if live {
+		j.live++
+	} else {
+		j.over++
+	}
 }
 
 // sayOver says, once a minute, which sources sent nothing but what was over.

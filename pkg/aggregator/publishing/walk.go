@@ -212,7 +212,7 @@ func (w *walk) endGone(ctx context.Context, name []byte, one *windows.Window, no
 		return w.ends.cleanUp(ctx, w.post, name, v, now)
 	}
 
-	w.ends.add(ending{name: name, at: now})
+	w.ends = append(w.ends, ending{name: name, at: now})
 	ended := *v
 	ended.Ended = now
 	ruleName, key, _ := strings.Cut(string(name), "/")

@@ -51,10 +51,7 @@ func ReadCheckpoint(value []byte) (Checkpoint, error) {
 		return Checkpoint{}, fmt.Errorf("the checkpoint: %w: version %d, this program reads up to %d", ErrNewer, value[0], checkpointVersion)
 	}
 	c := varint.Reader{Left: value}
-	if version := c.Take(1); len(version) == 0 || version[0] != checkpointVersion {
-		c.Fail()
-	}
-
+	c.Want(checkpointVersion)
 	found := Checkpoint{Generation: c.Number(), Offset: c.Number(), Last: c.Number() - 1}
 	if sum := c.Take(8); len(sum) == 8 {
 		found.Checksum = binary.LittleEndian.Uint64(sum)

@@ -30,9 +30,7 @@ func (n TopicNote) Append(b []byte) []byte {
 // ReadTopicNote reads what Append wrote, and returns the topic when the note is of that; otherwise nothing.
 func ReadTopicNote(value []byte, of string) (topic string) {
 	c := varint.Reader{Left: value}
-	if version := c.Take(1); len(version) == 0 || version[0] != topicNoteVersion {
-		return ""
-	}
+	c.Want(topicNoteVersion)
 	if found := c.Text(int64(len(value))); c.Failed || string(found) != of {
 		return ""
 	}
