@@ -1,4 +1,5 @@
-// Package disk keeps the cold set in a folder of this machine, in a log-structured merge tree (pebble).
+// Package disk keeps the cold set in a folder of this machine, in a log-structured merge tree (package database, which
+// says what happens when the disk fails).
 //
 // # The keys
 //
@@ -6,21 +7,14 @@
 //	4 bytes of the partition; the space's number; the key    a value
 //	ff ff ff ff; the name                                    an agreed value
 //
+// Others may keep keys that begin with fe in the same database.
+//
 // # What holds
 //
 // Open locks the folder for one process. A write is on the disk a second after it returned, or earlier after a Sync. A
-// kill or a loss of power may lose younger writes; afterwards the store has the state of some moment before.
-//
-// The store uses about Options.MemoryBytes for writes and reads. Part of that are filters, 10 bits a key, which
-// recognise most missing keys without a search: where they find no room, a miss costs as much as a hit. Nothing expires
-// by itself.
-//
-// A disk that is full, broken or out of descriptors never ends the process. The first error ends the opening, as a kill
-// at that moment would. Calls then return ErrBroken at once, and the folder is opened again as soon as it can be
-// written; a deleted folder is created again. The store then has the state of some earlier fence, and the next call of
-// an owner notices that. A disk that hangs blocks no call beyond its context, and at most 64 goroutines.
-//
-// Open starts three goroutines, and one for each call; Close ends them, and waits for them for at most 15 s.
+// kill or a loss of power may lose younger writes; afterwards the store has the state of some moment before. After a
+// failure of the disk the folder is opened again, and the store then has the state of some earlier fence: the next call
+// of an owner notices that.
 package disk
 
 import (
@@ -30,20 +24,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"weir/internal/database"
 	"weir/internal/store"
 )
 
 // ErrBroken reports that the disk fails now, or that the folder cannot be opened because of that or because its
 // contents are damaged. It passes when the disk works again, or the folder has been moved away.
-var ErrBroken = errors.New("the disk has failed")
+var ErrBroken = database.ErrBroken
 
 // Options name the folder and bound the memory.
 type Options struct {
@@ -56,19 +48,19 @@ type Options struct {
 
 // A Store is a cold set in a folder.
 type Store struct {
-	options Options
-	real    bool // the folder is in the operating system's file system
-	log     *slog.Logger
-	current atomic.Pointer[opening] // nil while the disk fails
-	reason  atomic.Pointer[error]   // the reason when current is nil
-	lock    os.FileInfo             // of the file that locks the folder; nil when unknown. Used only by keep
+	database *database.DB
+	shared   bool // with others, who close it
 
-	givenUp  sync.WaitGroup // openings that are being closed
-	unclosed atomic.Int64   // how many of these there are
-	written  chan struct{}  // holds one when there is something to sync
-	closing  context.Context
-	close    context.CancelFunc
-	running  sync.WaitGroup
+	mu      sync.Mutex
+	current *locks
+}
+
+// locks belong to one opening of the database: a call of a former one may hang with its lock.
+type locks struct {
+	of         *pebble.DB
+	agreeing   sync.Mutex
+	mu         sync.Mutex
+	partitions map[int]*sync.RWMutex // each guards a partition's fence and its check
 }
 
 var _ store.Store = (*Store)(nil)
@@ -79,130 +71,101 @@ const layout = "1"
 // Open opens the folder, and creates a missing one for its owner alone: keys are addresses and names. After ErrBroken
 // it may be called again.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	s := &Store{real: o.fs == nil, log: o.Log, written: make(chan struct{}, 1)}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-
-	o.Log = s.log
-	if o.MemoryBytes == 0 {
-		o.MemoryBytes = 64 << 20
-	}
-
-	if s.real {
-		o.fs = vfs.Default
-		if err := os.MkdirAll(o.Folder, 0o700); err != nil {
-			return nil, fmt.Errorf("opening the store: %w", err)
-		}
-	}
-
-	s.options = o
-
-	// The first opening is the caller's matter: only a store that has once worked is opened again by itself.
-	in, err := openOnce(ctx, o)
+	opened, err := database.Open(ctx, database.Options{Folder: o.Folder, MemoryBytes: o.MemoryBytes, Log: o.Log, Check: Check, FS: o.fs})
 	if err != nil {
-		return nil, fmt.Errorf("opening the store in %s: %w", o.Folder, err)
+		return nil, err
 	}
+	return &Store{database: opened}, nil
+}
 
-	s.rememberFolder()
-	s.current.Store(in)
-	s.closing, s.close = context.WithCancel(context.Background())
-	s.running.Go(s.syncBehind)
-	s.running.Go(func() { s.keep(in) })
-	return s, nil
+// On returns the store of a database that was opened with Check. Its caller closes the database, after the store.
+func On(opened *database.DB) *Store { return &Store{database: opened, shared: true} }
+
+// Check checks the layout of a database, or writes it into a new one.
+func Check(db *pebble.DB) error {
+	found, err := agreeOn(db, "layout", []byte(layout))
+	if err == nil && string(found) != layout {
+		err = fmt.Errorf("%w: its layout is %q, this version knows %q", store.ErrForeign, found, layout)
+	}
+	return err
 }
 
 // Close closes the folder. All writes are synced, unless the disk fails: then the error is ErrBroken.
 func (s *Store) Close() error {
-	s.close()
-
-	// keep has ended, so no further opening can begin, and the last one is final.
-	s.running.Wait()
-	last := s.current.Load()
-
-	// A disk that hangs must not block Close: the goroutine stays behind, and the guard ends the opening.
-	closed := make(chan error, 1)
-	go func() {
-		s.givenUp.Wait()
-		if last == nil {
-			closed <- s.broken()
-			return
-		}
-		s.set(errClosed)
-		s.current.Store(nil)
-		closed <- last.close()
-	}()
-
-	select {
-	case err := <-closed:
-		if err != nil {
-			return fmt.Errorf("closing the store: %w", err)
-		}
+	if s.shared {
 		return nil
-	case <-time.After(closePatience):
-		if last != nil {
-			last.guard.fail(errHangs)
-		}
-		return fmt.Errorf("closing the store: %w: %w", ErrBroken, errHangs)
 	}
+	return s.database.Close()
 }
-
-var (
-	errClosed = errors.New("the store is closed")
-	errHangs  = errors.New("the disk does not answer")
-)
 
 // Fault returns why the store cannot be used now, or nil.
-func (s *Store) Fault() error {
-	if s.current.Load() != nil {
-		return nil
-	}
-	return s.broken()
-}
+func (s *Store) Fault() error { return s.database.Fault() }
 
-// set records why nothing is open.
-func (s *Store) set(why error) { s.reason.Store(&why) }
-
-func (s *Store) broken() error {
-	if why := s.reason.Load(); why != nil {
-		return *why
+// Sync returns when all earlier writes are on the disk.
+func (s *Store) Sync(ctx context.Context) error {
+	if err := s.database.Sync(ctx); err != nil {
+		return fmt.Errorf("syncing the store on disk: %w", err)
 	}
-	return ErrBroken
+	return nil
 }
 
 // with calls do with the current opening, and names the operation in its errors.
-func with[T any](ctx context.Context, s *Store, what string, do func(*opening) (T, error)) (value T, err error) {
-	if in := s.current.Load(); in != nil {
-		value, err = call(ctx, in, func() (T, error) { return do(in) })
-	} else if err = ctx.Err(); err == nil {
-		err = s.broken()
-	}
+func with[T any](ctx context.Context, s *Store, what string, do func(*pebble.DB, *locks) (T, error)) (value T, err error) {
+	value, err = database.Do(ctx, s.database, func(db *pebble.DB) (T, error) { return do(db, s.locks(db)) })
 	if err != nil {
 		return value, fmt.Errorf("%s on disk: %w", what, err)
 	}
 	return value, nil
 }
 
+// locks returns the locks of an opening.
+func (s *Store) locks(db *pebble.DB) *locks {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil && s.current.of == db {
+		return s.current
+	}
+	next := &locks{of: db, partitions: map[int]*sync.RWMutex{}}
+
+	// A late call of a former opening changes nothing any more, and must not replace the locks of this one.
+	if s.database.Uses(db) {
+		s.current = next
+	}
+	return next
+}
+
+// partition returns the lock of a partition.
+func (l *locks) partition(n int) *sync.RWMutex {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.partitions[n] == nil {
+		l.partitions[n] = new(sync.RWMutex)
+	}
+	return l.partitions[n]
+}
+
 // Agree gives a name a value unless it has one, and returns the one that it has.
 func (s *Store) Agree(ctx context.Context, name string, value []byte) ([]byte, error) {
 	value = append([]byte{}, value...)
-	return with(ctx, s, "agreeing on "+name, func(in *opening) ([]byte, error) { return in.agreeOn(name, value) })
+	return with(ctx, s, "agreeing on "+name, func(db *pebble.DB, locks *locks) ([]byte, error) {
+		locks.agreeing.Lock()
+		defer locks.agreeing.Unlock()
+		return agreeOn(db, name, value)
+	})
 }
 
-func (in *opening) agreeOn(name string, value []byte) ([]byte, error) {
+func agreeOn(db *pebble.DB, name string, value []byte) ([]byte, error) {
 	key := append([]byte{0xff, 0xff, 0xff, 0xff}, name...)
-	in.agreeing.Lock()
-	defer in.agreeing.Unlock()
-	if found, err := get(in.db, key); err != nil || found != nil {
+	if found, err := database.Get(db, key); err != nil || found != nil {
 		return found, err
 	}
-	return append([]byte{}, value...), in.db.Set(key, value, pebble.Sync)
+	return append([]byte{}, value...), db.Set(key, value, pebble.Sync)
 }
 
 // Take makes the caller the owner of a partition.
 func (s *Store) Take(ctx context.Context, partition int) (store.Fence, error) {
-	return with(ctx, s, fmt.Sprintf("taking partition %d", partition), func(in *opening) (fence store.Fence, err error) {
-		lock := in.partition(partition)
+	return with(ctx, s, fmt.Sprintf("taking partition %d", partition), func(db *pebble.DB, locks *locks) (fence store.Fence, err error) {
+		lock := locks.partition(partition)
 		lock.Lock()
 		defer lock.Unlock()
 		// The caller may have given up while this waited for the lock. A fence that it does not know of would make it a
@@ -210,12 +173,12 @@ func (s *Store) Take(ctx context.Context, partition int) (store.Fence, error) {
 		if err := ctx.Err(); err != nil {
 			return fence, err
 		}
-		held, err := fenceOf(in.db, partition)
+		held, err := fenceOf(db, partition)
 		if err != nil {
 			return fence, err
 		}
 		fence = held.Taken()
-		return fence, in.db.Set(fenceKey(partition), []byte(fence.String()), pebble.Sync)
+		return fence, db.Set(fenceKey(partition), []byte(fence.String()), pebble.Sync)
 	})
 }
 
@@ -224,14 +187,14 @@ func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, cha
 	what := fmt.Sprintf("writing %d changes of partition %d", len(changes), partition)
 	next := fence.Next()
 	encoded := encode(partition, next, changes) // now: the caller may change them after it stops waiting
-	return with(ctx, s, what, func(in *opening) (store.Fence, error) {
-		lock := in.partition(partition)
+	return with(ctx, s, what, func(db *pebble.DB, locks *locks) (store.Fence, error) {
+		lock := locks.partition(partition)
 		lock.Lock()
 		defer lock.Unlock()
 		if err := ctx.Err(); err != nil {
 			return store.Fence{}, err
 		}
-		found, err := fenceOf(in.db, partition)
+		found, err := fenceOf(db, partition)
 		if err != nil {
 			return found, err
 		}
@@ -240,7 +203,7 @@ func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, cha
 		if found != fence || fence == (store.Fence{}) {
 			return found, fmt.Errorf("as %v, found %v: %w", fence, found, store.ErrFenced)
 		}
-		return next, s.apply(in, encoded)
+		return next, s.apply(db, encoded)
 	})
 }
 
@@ -260,8 +223,8 @@ func encode(partition int, fence store.Fence, changes []store.Change) []byte {
 	return batch.Repr()
 }
 
-func (s *Store) apply(in *opening, bytes []byte) error {
-	batch := in.db.NewBatch()
+func (s *Store) apply(db *pebble.DB, bytes []byte) error {
+	batch := db.NewBatch()
 	defer batch.Close()
 	if err := batch.SetRepr(bytes); err != nil {
 		return err
@@ -272,10 +235,7 @@ func (s *Store) apply(in *opening, bytes []byte) error {
 		return err
 	}
 
-	select {
-	case s.written <- struct{}{}:
-	default: // a sync is already pending
-	}
+	s.database.Written()
 	return nil
 }
 
@@ -293,15 +253,15 @@ func (s *Store) Read(ctx context.Context, partition int, space store.Space, keys
 	}
 
 	what := fmt.Sprintf("reading %d keys of partition %d", len(keys), partition)
-	r, err := with(ctx, s, what, func(in *opening) (r readResult, err error) {
+	r, err := with(ctx, s, what, func(db *pebble.DB, locks *locks) (r readResult, err error) {
 		// The lock makes the values and the fence belong to one moment.
-		lock := in.partition(partition)
+		lock := locks.partition(partition)
 		lock.RLock()
 		defer lock.RUnlock()
-		if r.fence, err = fenceOf(in.db, partition); err != nil {
+		if r.fence, err = fenceOf(db, partition); err != nil {
 			return r, err
 		}
-		iterator, err := in.db.NewIter(&pebble.IterOptions{
+		iterator, err := db.NewIter(&pebble.IterOptions{
 			LowerBound: appendKey(nil, partition, space, nil),
 			UpperBound: appendKey(nil, partition, space+1, nil),
 			// Most keys that are looked up and not hot are new: the filters spare the disk for those.
@@ -332,14 +292,14 @@ func seek(iterator *pebble.Iterator, keys [][]byte) ([][]byte, error) {
 
 // Scan returns the next keys in their order. A cursor is the key it begins with.
 func (s *Store) Scan(ctx context.Context, partition int, space store.Space, from store.Cursor, pairs int) (store.Page, error) {
-	return with(ctx, s, fmt.Sprintf("scanning partition %d", partition), func(in *opening) (page store.Page, err error) {
-		lock := in.partition(partition)
+	return with(ctx, s, fmt.Sprintf("scanning partition %d", partition), func(db *pebble.DB, locks *locks) (page store.Page, err error) {
+		lock := locks.partition(partition)
 		lock.RLock()
 		defer lock.RUnlock()
-		if page.Fence, err = fenceOf(in.db, partition); err != nil {
+		if page.Fence, err = fenceOf(db, partition); err != nil {
 			return page, err
 		}
-		iterator, err := in.db.NewIter(&pebble.IterOptions{
+		iterator, err := db.NewIter(&pebble.IterOptions{
 			LowerBound: appendKey(nil, partition, space, []byte(from)),
 			UpperBound: appendKey(nil, partition, space+1, nil),
 		})
@@ -364,23 +324,11 @@ func collect(iterator *pebble.Iterator, page *store.Page, pairs int) {
 
 // fenceOf returns the fence of a partition.
 func fenceOf(from pebble.Reader, partition int) (store.Fence, error) {
-	text, err := get(from, fenceKey(partition))
+	text, err := database.Get(from, fenceKey(partition))
 	if err != nil {
 		return store.Fence{}, err
 	}
 	return store.ParseFence(string(text))
-}
-
-// get returns a copy of a value, nil when there is none.
-func get(from pebble.Reader, key []byte) ([]byte, error) {
-	value, closer, err := from.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return append([]byte{}, value...), closer.Close()
 }
 
 // keyStart is where a key of the store begins in a key of pebble.

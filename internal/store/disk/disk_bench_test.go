@@ -43,10 +43,10 @@ func BenchmarkDisk(b *testing.B) {
 			write(func(int) int { return r.IntN(keys) })
 		}
 		b.ReportMetric(float64(b.N)*callKeys/b.Elapsed().Seconds(), "keys/s")
-		b.ReportMetric(float64(s.current.Load().db.Metrics().DiskSpaceUsage())/keys, "bytes/key")
+		b.ReportMetric(float64(pebbleOf(b, s).Metrics().DiskSpaceUsage())/keys, "bytes/key")
 	})
 	// Only reads are measured from here on, not the work that the writes have left.
-	if err := s.current.Load().db.Compact(ctx, []byte{0}, []byte{0xff}, true); err != nil {
+	if err := pebbleOf(b, s).Compact(ctx, []byte{0}, []byte{0xff}, true); err != nil {
 		b.Fatal(err)
 	}
 	for _, there := range []bool{true, false} {

@@ -20,6 +20,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.uber.org/goleak"
 
+	"weir/internal/database"
 	"weir/internal/store"
 	"weir/test/locked"
 	"weir/test/real"
@@ -328,7 +329,7 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 			if err := remove(folder); err != nil {
 				t.Fatal(err)
 			}
-			wait.Until(t, "it is logged", func() bool { return strings.Contains(text.String(), errFolderGone.Error()) })
+			wait.Until(t, "it is logged", func() bool { return strings.Contains(text.String(), database.ErrFolderGone.Error()) })
 			wait.Until(t, "it is made again", func() bool { return strings.Contains(text.String(), "works again") })
 			if _, found, err := s.Read(ctx, 0, store.Windows, nil); err != nil || found != (store.Fence{}) {
 				t.Errorf("found %v, %v", found, err)
@@ -478,12 +479,5 @@ func TestAFolderInUseIsNotDamaged(t *testing.T) {
 	}
 }
 
-// Calls that come after the close has begun give back their places.
-func TestCallsDuringACloseTakeNoPlace(t *testing.T) {
-	in := &opening{guard: newGuard(vfs.NewMem()), calls: make(chan struct{}, maxCalls), closing: true}
-	for range 2 * maxCalls {
-		if _, err := call(ctx, in, func() (bool, error) { return true, nil }); err == nil || len(in.calls) > 0 {
-			t.Fatalf("%d places are taken, %v", len(in.calls), err)
-		}
-	}
-}
+// lookEvery is how often the database looks whether its folder is there.
+const lookEvery = 500 * time.Millisecond

@@ -154,10 +154,10 @@ func TestAFullDisk(t *testing.T) {
 func TestAnotherLayoutIsRefused(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, Options{Folder: folder})
-	if err := s.current.Load().db.Set([]byte("\xff\xff\xff\xfflayout"), []byte("2"), nil); err != nil {
+	if err := pebbleOf(t, s).Set([]byte("\xff\xff\xff\xfflayout"), []byte("2"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.current.Load().db.Set(fenceKey(3), []byte("new-style"), nil); err != nil {
+	if err := pebbleOf(t, s).Set(fenceKey(3), []byte("new-style"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Take(ctx, 3); !errors.Is(err, store.ErrForeign) {

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
+
+	"weir/internal/database"
 	"weir/internal/store"
 	"weir/internal/store/storetest"
 )
@@ -19,6 +22,16 @@ func open(t testing.TB, o Options) *Store {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// pebbleOf returns the pebble of a store.
+func pebbleOf(t testing.TB, s *Store) *pebble.DB {
+	t.Helper()
+	db, err := database.Do(ctx, s.database, func(db *pebble.DB) (*pebble.DB, error) { return db, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
 }
 
 func TestAStoreOnDisk(t *testing.T) {
@@ -45,7 +58,7 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := func() (cached int64) {
-		m := s.current.Load().db.Metrics()
+		m := pebbleOf(t, s).Metrics()
 		if held := m.BlockCache.Size + int64(m.MemTable.Size); held > memory+memory/16 {
 			t.Fatalf("%d bytes are held, %d are allowed", held, memory)
 		}
@@ -61,7 +74,7 @@ func TestMemory(t *testing.T) {
 		}
 		check()
 	}
-	if err := s.current.Load().db.Flush(); err != nil {
+	if err := pebbleOf(t, s).Flush(); err != nil {
 		t.Fatal(err)
 	}
 	for n := range keys / callKeys {

@@ -1,4 +1,4 @@
-package disk
+package database
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
-
-	"weir/internal/store"
 )
 
 // An opening is the state of the folder from one open until the disk fails or the store is closed.
@@ -19,11 +17,9 @@ type opening struct {
 	db    *pebble.DB
 	calls chan struct{} // has room for as many calls as may run at once
 
-	mu         sync.Mutex
-	partitions map[int]*sync.RWMutex // each guards a partition's fence and its check
-	under      sync.WaitGroup        // running calls
-	closing    bool
-	agreeing   sync.Mutex
+	mu      sync.Mutex
+	under   sync.WaitGroup // running calls
+	closing bool
 
 	closed chan struct{} // once pebble has been closed
 }
@@ -33,7 +29,7 @@ const maxCalls = 64
 
 // openOnce opens the folder. While the disk fails, or the folder's contents are damaged, the error is ErrBroken.
 func openOnce(ctx context.Context, o Options) (*opening, error) {
-	in := &opening{guard: newGuard(o.fs), calls: make(chan struct{}, maxCalls), partitions: map[int]*sync.RWMutex{}, closed: make(chan struct{})}
+	in := &opening{guard: newGuard(o.FS), calls: make(chan struct{}, maxCalls), closed: make(chan struct{})}
 	opened := make(chan error, 1)
 
 	// In a goroutine of its own, because pebble knows no context and a disk may hang. If the caller leaves first, the
@@ -66,8 +62,10 @@ func openOnce(ctx context.Context, o Options) (*opening, error) {
 
 	// From now on a missing file is one that was deleted.
 	in.guard.opening.Store(false)
-	if err := in.agree(ctx); err != nil {
-		return nil, errors.Join(err, in.close())
+	if o.Check != nil {
+		if _, err := call(ctx, in, func() (struct{}, error) { return struct{}{}, o.Check(in.db) }); err != nil {
+			return nil, errors.Join(err, in.close())
+		}
 	}
 	return in, nil
 }
@@ -125,15 +123,6 @@ func (in *opening) options(o Options, cache *pebble.Cache) *pebble.Options {
 	}
 
 	return options
-}
-
-// agree checks the layout, or writes it.
-func (in *opening) agree(ctx context.Context) error {
-	found, err := call(ctx, in, func() ([]byte, error) { return in.agreeOn("layout", []byte(layout)) })
-	if err == nil && string(found) != layout {
-		err = fmt.Errorf("%w: its layout is %q, this version knows %q", store.ErrForeign, found, layout)
-	}
-	return err
 }
 
 // trouble receives pebble's reports.
@@ -228,16 +217,6 @@ func (in *opening) broken() error {
 		return fmt.Errorf("%w: %w", ErrBroken, why)
 	}
 	return errors.New("the store is closed")
-}
-
-// partition returns the lock of a partition.
-func (in *opening) partition(n int) *sync.RWMutex {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.partitions[n] == nil {
-		in.partitions[n] = new(sync.RWMutex)
-	}
-	return in.partitions[n]
 }
 
 // close closes pebble once all calls are done.

@@ -1,7 +1,6 @@
-package disk
+package database
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -32,39 +30,40 @@ const (
 	closePatience = 15 * time.Second
 )
 
-var errFolderGone = errors.New("the folder was deleted or replaced")
+// ErrFolderGone reports that the folder is not there any more, or is another one.
+var ErrFolderGone = errors.New("the folder was deleted or replaced")
 
 // syncBehind syncs writes in the background, until the store is closed.
-func (s *Store) syncBehind() {
+func (d *DB) syncBehind() {
 	for {
 		select {
-		case <-s.closing.Done():
+		case <-d.closing.Done():
 			return
-		case <-s.written:
+		case <-d.written:
 		}
 
 		select {
-		case <-s.closing.Done(): // closing syncs
+		case <-d.closing.Done(): // closing syncs
 			return
 		case <-time.After(syncAfter):
 		}
 
-		_ = s.Sync(s.closing) // a disk that fails ends the opening, which is logged
+		_ = d.Sync(d.closing) // a disk that fails ends the opening, which is logged
 	}
 }
 
 // keep gives up an opening when the disk fails or the folder is gone, and opens the folder again when it can be.
-func (s *Store) keep(in *opening) {
+func (d *DB) keep(in *opening) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	pause := lookEvery
 	began := time.Now()
 	for {
 		select {
-		case <-s.closing.Done():
+		case <-d.closing.Done():
 			return
 		case <-look.C:
-			if err := s.checkFolder(); err != nil {
+			if err := d.checkFolder(); err != nil {
 				in.guard.fail(err)
 			}
 			continue
@@ -76,52 +75,52 @@ func (s *Store) keep(in *opening) {
 			pause = lookEvery
 		}
 		failed := time.Now()
-		s.log.Error("the store on disk has failed; counting goes on in memory, and the folder is opened again when the disk works",
-			"folder", s.options.Folder, "error", in.guard.failure())
+		d.log.Error("the store on disk has failed; counting goes on in memory, and the folder is opened again when the disk works",
+			"folder", d.options.Folder, "error", in.guard.failure())
 
-		s.giveUp(in)
-		if in, pause = s.openAgain(in, pause); in == nil {
+		d.giveUp(in)
+		if in, pause = d.openAgain(in, pause); in == nil {
 			return
 		}
 
 		began = time.Now()
-		s.log.Info("the store on disk works again", "folder", s.options.Folder, "after", time.Since(failed).Round(time.Millisecond))
+		d.log.Info("the store on disk works again", "folder", d.options.Folder, "after", time.Since(failed).Round(time.Millisecond))
 	}
 }
 
 // giveUp makes calls fail at once, and closes the opening in the background.
-func (s *Store) giveUp(in *opening) {
-	s.set(in.broken())
-	s.current.Store(nil)
-	s.unclosed.Add(1)
-	s.givenUp.Go(func() {
-		defer s.unclosed.Add(-1)
+func (d *DB) giveUp(in *opening) {
+	d.set(in.broken())
+	d.current.Store(nil)
+	d.unclosed.Add(1)
+	d.givenUp.Go(func() {
+		defer d.unclosed.Add(-1)
 		_ = in.close() // it only repeats the reason
 	})
 }
 
 // openAgain opens the folder as soon as possible, and returns nil when the store is closed before.
-func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Duration) {
+func (d *DB) openAgain(old *opening, pause time.Duration) (*opening, time.Duration) {
 	said := time.Now()
 	for next := said.Add(pause); ; {
 		select {
-		case <-s.closing.Done():
+		case <-d.closing.Done():
 			return nil, 0
 		case <-time.After(lookEvery):
 		}
 
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
-			s.log.Error("the store on disk cannot be used", "folder", s.options.Folder, "error", s.broken())
+			d.log.Error("the store on disk cannot be used", "folder", d.options.Folder, "error", d.broken())
 		}
 
 		// An operation of the former opening may still be in the operating system, and could write into the files of
 		// the next one.
-		if !old.guard.quiet() || s.unclosed.Load() > maxUnclosed {
+		if !old.guard.quiet() || d.unclosed.Load() > maxUnclosed {
 			continue // the disk hangs
 		}
-		if err := s.probe(); err != nil {
-			s.set(fmt.Errorf("%w: %w", ErrBroken, err))
+		if err := d.probe(); err != nil {
+			d.set(fmt.Errorf("%w: %w", ErrBroken, err))
 			continue
 		}
 		if time.Now().Before(next) {
@@ -130,34 +129,34 @@ func (s *Store) openAgain(old *opening, pause time.Duration) (*opening, time.Dur
 
 		// Only now: until the folder works, the lock keeps other processes out of it.
 		old.guard.unlock()
-		in, err := openOnce(s.closing, s.options)
+		in, err := openOnce(d.closing, d.options)
 		if err == nil {
-			s.rememberFolder()
-			s.current.Store(in)
+			d.rememberFolder()
+			d.current.Store(in)
 			return in, min(2*pause, longestPause)
 		}
 
-		s.set(fmt.Errorf("%w: %w", ErrBroken, err))
+		d.set(fmt.Errorf("%w: %w", ErrBroken, err))
 		pause = min(2*pause, longestPause)
 		next = time.Now().Add(pause)
 	}
 }
 
 // probe tries whether the folder can be written. It creates a deleted folder again, but not its parent.
-func (s *Store) probe() error {
+func (d *DB) probe() error {
 	// A missing parent may be a disk that is not mounted: a folder made there would hide it.
-	if s.real && !exists(s.options.Folder) {
-		if err := os.Mkdir(s.options.Folder, 0o700); err != nil {
+	if d.real && !exists(d.options.Folder) {
+		if err := os.Mkdir(d.options.Folder, 0o700); err != nil {
 			return err
 		}
 	}
-	name := s.options.fs.PathJoin(s.options.Folder, "probe")
-	file, err := s.options.fs.Create(name, vfs.WriteCategoryUnspecified)
+	name := d.options.FS.PathJoin(d.options.Folder, "probe")
+	file, err := d.options.FS.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(make([]byte, probeBytes))
-	return errors.Join(err, file.Sync(), file.Close(), s.options.fs.Remove(name))
+	return errors.Join(err, file.Sync(), file.Close(), d.options.FS.Remove(name))
 }
 
 func exists(name string) bool {
@@ -166,31 +165,23 @@ func exists(name string) bool {
 }
 
 // rememberFolder remembers which folder is open, by its lock file.
-func (s *Store) rememberFolder() {
-	s.lock = nil
-	if s.real {
-		s.lock, _ = os.Stat(s.lockName()) // without it checkFolder compares nothing
+func (d *DB) rememberFolder() {
+	d.lock = nil
+	if d.real {
+		d.lock, _ = os.Stat(d.lockName()) // without it checkFolder compares nothing
 	}
 }
 
-func (s *Store) lockName() string { return filepath.Join(s.options.Folder, "LOCK") }
+func (d *DB) lockName() string { return filepath.Join(d.options.Folder, "LOCK") }
 
 // checkFolder returns an error when the folder is another one than was opened.
-func (s *Store) checkFolder() error {
-	if s.lock == nil {
+func (d *DB) checkFolder() error {
+	if d.lock == nil {
 		return nil
 	}
-	found, err := os.Stat(s.lockName())
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(found, s.lock) {
-		return fmt.Errorf("%w: %s", errFolderGone, s.options.Folder)
+	found, err := os.Stat(d.lockName())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(found, d.lock) {
+		return fmt.Errorf("%w: %s", ErrFolderGone, d.options.Folder)
 	}
 	return nil
-}
-
-// Sync returns when all earlier writes are on the disk.
-func (s *Store) Sync(ctx context.Context) error {
-	_, err := with(ctx, s, "syncing the store", func(in *opening) (struct{}, error) {
-		return struct{}{}, in.db.LogData(nil, pebble.Sync)
-	})
-	return err
 }
