@@ -93,7 +93,7 @@ func readByFranz(b []byte) (records []Record, ok bool) {
 			if offset < next {
 				return nil, false
 			}
-			records = append(records, Record{offset, time.UnixMilli(batch.FirstTimestamp + record.TimestampDelta64), record.Key, record.Value, false})
+			records = append(records, Record{Offset: offset, Time: time.UnixMilli(batch.FirstTimestamp + record.TimestampDelta64), Key: record.Key, Value: record.Value})
 			next = offset + 1
 		}
 		next = max(next, batch.FirstOffset+int64(batch.LastOffsetDelta)+1)

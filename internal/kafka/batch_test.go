@@ -46,9 +46,9 @@ func at(offset int64, b []byte) []byte {
 
 func TestBatchesOfEveryCodec(t *testing.T) {
 	want := []Record{
-		{0, time.UnixMilli(someTime), []byte("a key"), []byte("a value"), false},
-		{1, time.UnixMilli(someTime + 5), nil, []byte{}, false},
-		{2, time.UnixMilli(someTime - 5), []byte{}, nil, false},
+		{Offset: 0, Time: time.UnixMilli(someTime), Key: []byte("a key"), Value: []byte("a value")},
+		{Offset: 1, Time: time.UnixMilli(someTime + 5), Value: []byte{}},
+		{Offset: 2, Time: time.UnixMilli(someTime - 5), Key: []byte{}},
 	}
 	for _, codec := range codecs {
 		one := written(t, codec)

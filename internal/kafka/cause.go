@@ -33,14 +33,14 @@ func (c *Client) cause(ctx context.Context, err error) error {
 	case errors.Is(err, protocol.ErrNoTopic), errors.Is(err, protocol.ErrNoPartition), errors.Is(err, protocol.ErrNoLeader):
 		return c.truth(ctx, err)
 	case errors.As(err, &unsent):
-		return &causeError{text: "the partitions' leaders have just changed", kind: ErrNoLeader, err: err}
+		return &causeError{Text: "the partitions' leaders have just changed", Kind: ErrNoLeader, Cause: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return &causeError{text: fmt.Sprintf("no answer from Kafka within %s", requestTimeout), kind: ErrUnreachable, err: err}
+		return &causeError{Text: fmt.Sprintf("no answer from Kafka within %s", requestTimeout), Kind: ErrUnreachable, Cause: err}
 	case errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &causeError{text: "the connection to Kafka was lost", kind: ErrUnreachable, err: err}
+		return &causeError{Text: "the connection to Kafka was lost", Kind: ErrUnreachable, Cause: err}
 	}
 
-	return &causeError{text: err.Error(), kind: ErrOther, err: err}
+	return &causeError{Text: err.Error(), Kind: ErrOther, Cause: err}
 }
 
 // truth asks the metadata for the cause when kafka-go finds no broker for a partition. kafka-go returns the same error
@@ -71,7 +71,7 @@ func (c *Client) absent(topic kafkago.Topic, err error) error {
 	if errors.As(err, &at) && int(at.Partition) >= len(topic.Partitions) {
 		return errorf(ErrNoTopic, "there is no such partition: the topic has %d", len(topic.Partitions))
 	}
-	return &causeError{text: "the partition has no leader at the moment", kind: ErrNoLeader, err: err}
+	return &causeError{Text: "the partition has no leader at the moment", Kind: ErrNoLeader, Cause: err}
 }
 
 func subject(err error) string {

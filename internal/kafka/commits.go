@@ -11,15 +11,6 @@ import (
 	"weir/internal/sleep"
 )
 
-// MaxMetadata is how many bytes of metadata a commit may carry: the default limit of Kafka.
-const MaxMetadata = 4096
-
-// A Commit is a group's committed offset of a partition, with its metadata.
-type Commit struct {
-	Offset   int64 // the next to be read; -1 when nothing was committed
-	Metadata string
-}
-
 // Committed returns a group's commits for all partitions of a topic. The group need not have members.
 func (c *Client) Committed(ctx context.Context, group, topic string) ([]Commit, error) {
 	partitions, err := c.Partitions(ctx, topic)
@@ -68,21 +59,16 @@ func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitio
 	return response.Topics[topic], nil
 }
 
-// Commit commits an offset and metadata for the claim's partition, as this member of this generation. Claims of one
-// generation that commit at the same time share a request, and each gets its own result. Commit repeats failures for a
-// while until the context ends. ErrExpelled means that another member has the partition now, and ErrTooLarge that the
-// metadata is longer than MaxMetadata.
-func (c *Claim) Commit(ctx context.Context, commit Commit) error {
-	if len(commit.Metadata) > MaxMetadata {
-		return errorf(ErrTooLarge, "committing %s/%d: %d bytes of metadata, at most %d are allowed", c.Topic, c.Partition, len(commit.Metadata), MaxMetadata)
-	}
+// repeat commits for a claim's partition, as this member of this generation. Claims of one generation that commit at the
+// same time share a request, and each gets its own result. It repeats failures for a while until the context ends.
+func (c *committer) repeat(ctx context.Context, topicName string, partition int, commit Commit) error {
 	var t trouble
 	for {
-		err := c.committer.commit(ctx, c.Topic, c.Partition, commit)
+		err := c.commit(ctx, topicName, partition, commit)
 		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("committing %s/%d for group %s: %w", c.Topic, c.Partition, c.committer.group, c.client.cause(ctx, err))
+		err = fmt.Errorf("committing %s/%d for group %s: %w", topicName, partition, c.group, c.client.cause(ctx, err))
 		if kind := kindOf(err); ctx.Err() != nil || kind == ErrExpelled || kind == ErrTooLarge {
 			return err
 		}

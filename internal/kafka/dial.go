@@ -42,7 +42,7 @@ func newDialer(config Config) *dialer {
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	plain, err := d.connect(ctx, network, address)
 	if err != nil {
-		return nil, &causeError{text: fmt.Sprintf("broker %s cannot be reached: %s", address, innermost(err)), kind: ErrUnreachable, err: err}
+		return nil, &causeError{Text: fmt.Sprintf("broker %s cannot be reached: %s", address, innermost(err)), Kind: ErrUnreachable, Cause: err}
 	}
 
 	conn := plain
@@ -63,7 +63,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 func (d *dialer) handshake(ctx context.Context, plain net.Conn, address string) (net.Conn, error) {
 	config, err := d.secure.config()
 	if err != nil {
-		return nil, &causeError{text: "kafka.tls: " + err.Error(), kind: ErrTLS, err: err}
+		return nil, &causeError{Text: "kafka.tls: " + err.Error(), Kind: ErrTLS, Cause: err}
 	}
 	config.ServerName, _, _ = net.SplitHostPort(address)
 	secured := tls.Client(plain, config)
@@ -87,7 +87,7 @@ func (d *dialer) handshakeFault(address string, err error) error {
 		return errorf(ErrUnreachable, "broker %s does not answer", address)
 	}
 
-	return &causeError{text: fmt.Sprintf("TLS with broker %s fails: %s", address, err), kind: ErrTLS, err: err}
+	return &causeError{Text: fmt.Sprintf("TLS with broker %s fails: %s", address, err), Kind: ErrTLS, Cause: err}
 }
 
 // isAlert reports whether the other side refuses us by a TLS alert. With TLS 1.3 alerts come after the handshake.

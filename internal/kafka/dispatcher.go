@@ -214,7 +214,7 @@ func (d *dispatcher) nextBatch(partition int) batch {
 	lane.underWay = true
 	count, size := 0, 0
 	for count < len(queue) && count < lane.maxRecords {
-		size += queue[count].size()
+		size += queue[count].Size()
 		// The first message goes even if it is larger: only the broker knows whether it is too large.
 		if count > 0 && size > lane.maxBytes {
 			break
@@ -228,7 +228,7 @@ func (d *dispatcher) nextBatch(partition int) batch {
 func (b *batch) size() int {
 	size := 0
 	for i := range b.messages {
-		size += b.messages[i].size()
+		size += b.messages[i].Size()
 	}
 	return size
 }

@@ -1,37 +1,34 @@
 package kafka
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/topic"
 )
 
-// The kinds of errors. Every error of the package wraps one of them, or is the cause of the caller's context.
+// The kinds of errors, which package topic explains.
 var (
-	ErrUnreachable = errors.New("unreachable")  // no broker answers
-	ErrTLS         = errors.New("tls")          // one side speaks TLS and the other does not, or a certificate is not accepted
-	ErrLogin       = errors.New("login")        // user, password or mechanism are not accepted
-	ErrForbidden   = errors.New("forbidden")    // the user may not do this
-	ErrNoTopic     = errors.New("no topic")     // the topic, or that partition of it, does not exist
-	ErrNoLeader    = errors.New("no leader")    // the partition has no leader, or another broker than the one asked leads it
-	ErrPartitions  = errors.New("partitions")   // the topic has another number of partitions than it should; permanent
-	ErrSettings    = errors.New("settings")     // a topic's settings are refused or are wrong; permanent
-	ErrInvalid     = errors.New("invalid")      // the broker refuses this record; permanent
-	ErrTooLarge    = errors.New("too large")    // the broker refuses a record or a commit of this size; permanent
-	ErrTrimmed     = errors.New("trimmed")      // the log begins after the wanted offset
-	ErrPastEnd     = errors.New("past the end") // the log ends before the wanted offset
-	ErrExpelled    = errors.New("expelled")     // the group has gone on without us
-	ErrFull        = errors.New("full")         // the producer's queue has no room
-	ErrClosed      = errors.New("closed")       // by us
-	ErrOther       = errors.New("other")        // any other error of a broker
+	ErrUnreachable = topic.ErrUnreachable
+	ErrTLS         = topic.ErrTLS
+	ErrLogin       = topic.ErrLogin
+	ErrForbidden   = topic.ErrForbidden
+	ErrNoTopic     = topic.ErrNoTopic
+	ErrNoLeader    = topic.ErrNoLeader
+	ErrPartitions  = topic.ErrPartitions
+	ErrSettings    = topic.ErrSettings
+	ErrInvalid     = topic.ErrInvalid
+	ErrTooLarge    = topic.ErrTooLarge
+	ErrTrimmed     = topic.ErrTrimmed
+	ErrPastEnd     = topic.ErrPastEnd
+	ErrExpelled    = topic.ErrExpelled
+	ErrFull        = topic.ErrFull
+	ErrClosed      = topic.ErrClosed
+	ErrOther       = topic.ErrOther
+	ErrPermanent   = topic.ErrPermanent
 )
-
-// ErrPermanent is, by errors.Is, every error that repeating the same call cannot solve. All others are transient.
-var ErrPermanent = errors.New("permanent")
-
-var permanent = []error{ErrPartitions, ErrSettings, ErrInvalid, ErrTooLarge}
 
 // kinds are the errors of brokers by kind.
 var kinds = map[error][]kafkago.Error{
@@ -47,38 +44,14 @@ var kinds = map[error][]kafkago.Error{
 	ErrExpelled: {kafkago.IllegalGeneration, kafkago.UnknownMemberId, kafkago.RebalanceInProgress, kafkago.FencedInstanceID},
 }
 
-// A causeError is an error in plain words: one line, and its kind.
-type causeError struct {
-	text string
-	kind error
-	err  error // the error of kafka-go or the broker; may be nil
-}
+// A causeError is an error in plain words.
+type causeError = topic.Error
 
 func errorf(kind error, format string, arguments ...any) *causeError {
-	return &causeError{text: fmt.Sprintf(format, arguments...), kind: kind}
+	return topic.Errorf(kind, format, arguments...)
 }
 
-func (f *causeError) Error() string { return f.text }
-
-func (f *causeError) Unwrap() []error {
-	if f.err == nil {
-		return []error{f.kind}
-	}
-	return []error{f.kind, f.err}
-}
-
-func (f *causeError) Is(target error) bool {
-	return target == ErrPermanent && slices.Contains(permanent, f.kind)
-}
-
-// kindOf returns the kind of an error of the package.
-func kindOf(err error) error {
-	var known *causeError
-	if errors.As(err, &known) {
-		return known.kind
-	}
-	return ErrOther
-}
+func kindOf(err error) error { return topic.KindOf(err) }
 
 func kindOfCode(code kafkago.Error) error {
 	for kind, codes := range kinds {
@@ -100,7 +73,7 @@ func (c *Client) explained(code kafkago.Error, err error) error {
 	case ErrForbidden:
 		line = fmt.Sprintf("%s may not do this: %s", c.user(), code.Title())
 	}
-	return &causeError{text: line, kind: kind, err: err}
+	return &topic.Error{Text: line, Kind: kind, Cause: err}
 }
 
 func (c *Client) user() string {

@@ -6,9 +6,6 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// Member returns the id of the claim's member in the group.
-func (c *Claim) Member() string { return c.committer.member }
-
 // DeleteTopic deletes a topic.
 func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 	response, err := c.kafka.DeleteTopics(ctx, &kafkago.DeleteTopicsRequest{Topics: []string{name}})

@@ -20,35 +20,6 @@ const (
 	watchEvery     = time.Second
 )
 
-// A Group shares the partitions of its topics among all processes that run it under one name.
-type Group struct {
-	Name   string         // in full
-	Topics map[string]int // with the required number of partitions; 0 allows any number, which may grow
-
-	// Session is as in Config; zero is that. Rebalance is how long the group waits for a member to give up its
-	// partitions: longer than the longest checkpoint. Zero is 60 s, on the embedded broker 30 s.
-	Session, Rebalance time.Duration
-
-	// Place is called with true when this member has a place in the group, with or without partitions, and with false
-	// when it has none any more. It may be nil, and must not wait.
-	Place func(has bool)
-}
-
-// A Claim is a partition that this member owns for a while.
-type Claim struct {
-	Topic      string
-	Partition  int
-	Partitions int // of the topic
-
-	client    *Client
-	committer *committer // of the generation
-}
-
-// An Owner works on one partition while this member owns it. When its context is done it saves its state and returns;
-// only then may another member have the partition. An error before that ends RunGroup. A return without an error leaves
-// the partition unused until the group's next generation.
-type Owner func(ctx context.Context, claim *Claim) error
-
 // RunGroup is a member of the group until the context is done (it returns nil then), an owner returns an error, or a
 // topic has the wrong number of partitions (ErrPartitions). It runs an owner for each partition that it gets, each in
 // its own goroutine, and returns when all of them have.
@@ -245,10 +216,9 @@ func (m *member) runOwners(generation context.Context, next *kafkago.Generation)
 	defer release()
 	var owners sync.WaitGroup
 	commits := newCommitter(m.client, m.group.Name, next)
-	for topic, assignments := range next.Assignments {
+	for name, assignments := range next.Assignments {
 		for _, assignment := range assignments {
-			claim := &Claim{Topic: topic, Partition: assignment.ID, Partitions: m.partitions[topic],
-				client: m.client, committer: commits}
+			claim := newClaim(commits, name, assignment.ID, m.partitions[name])
 			owners.Go(func() { m.work(ctx, claim) })
 		}
 	}

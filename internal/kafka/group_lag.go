@@ -13,13 +13,6 @@ import (
 	"weir/internal/sleep"
 )
 
-// A GroupState is the brokers' view of a group.
-type GroupState struct {
-	Name    string
-	Members int                       // -1 when that is unknown
-	Commits map[string]map[int]Commit // by topic and partition; without partitions that were never committed
-}
-
 // Groups returns the states of the groups whose names begin with a prefix, and of the named groups, which need not
 // exist yet, sorted by name.
 func (c *Client) Groups(ctx context.Context, prefix string, named ...string) ([]GroupState, error) {

@@ -62,7 +62,7 @@ func (l *ledger) take(name string, claim *kafka.Claim) (checkpoint time.Duration
 	}
 	l.owner[claim.Partition] = name
 	l.taken[name]++
-	l.members[name] = claim.Member()
+	l.members[name] = claim.Member
 	return l.checkpoint
 }
 

@@ -7,30 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
 )
 
-// An Identity names one topic of one cluster: "cluster/topic/id". A topic that was deleted and created again has another
-// one. It is empty when the brokers name no cluster, and has no id with brokers that know none (before Kafka 2.8).
-type Identity string
-
-// Is reports whether both may be the same topic. An id that one of them lacks decides nothing.
-func (i Identity) Is(other Identity) bool {
-	topic, id := i.split()
-	otherTopic, otherID := other.split()
-	return topic == otherTopic && (id == otherID || id == "" || otherID == "")
-}
-
-func (i Identity) split() (topic, id string) {
-	cut := strings.LastIndexByte(string(i), '/')
-	return string(i[:max(cut, 0)]), string(i[cut+1:])
-}
-
-// Identity returns the identity of a topic that exists.
+// Identity returns the identity of a topic that exists. It is empty when the brokers name no cluster, and has no id with
+// brokers that know none (before Kafka 2.8).
 func (c *Client) Identity(ctx context.Context, topic string) (Identity, error) {
 	cluster, err := c.Cluster(ctx)
 	if err != nil {

@@ -50,27 +50,6 @@ func TestIdentity(t *testing.T) {
 	})
 }
 
-func TestIdentitiesAreCompared(t *testing.T) {
-	for _, c := range []struct {
-		one, other kafka.Identity
-		same       bool
-	}{
-		{"c/hits/1", "c/hits/1", true},
-		{"c/hits/1", "c/hits/2", false},
-		{"c/hits/1", "c/hits/", true}, // of a broker that knows no ids
-		{"c/hits/", "c/hits/", true},
-		{"c/hits/", "d/hits/", false},
-		{"c/hits/1", "d/hits/1", false},
-		{"c/hits/1", "c/more.hits/1", false},
-		{"", "c/hits/1", false},
-		{"", "", true},
-	} {
-		if c.one.Is(c.other) != c.same || c.other.Is(c.one) != c.same {
-			t.Errorf("%q and %q: %t", c.one, c.other, !c.same)
-		}
-	}
-}
-
 // Whatever a broker answers, reading it ends, with no more memory than the answer.
 func FuzzReadIdentified(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 0, 0, 2, 'a', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})

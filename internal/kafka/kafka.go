@@ -178,13 +178,6 @@ func (c *Client) Close() {
 	c.dialer.close()
 }
 
-// A Cluster is the brokers' view of their cluster.
-type Cluster struct {
-	ID      string
-	Brokers []string // host:port
-	Topics  []string // without Kafka's own; those of Config.Topics that exist
-}
-
 // Cluster returns the brokers and topics. It is the cheapest way to check whether Kafka can be reached.
 func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	metadata, err := c.metadata(ctx)

@@ -8,9 +8,6 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// A Span is the extent of a partition: records from Start up to, and not including, End.
-type Span struct{ Start, End int64 }
-
 // Offsets returns the spans of a topic's partitions. One error fails the call: a partition that cannot be asked never
 // looks like an empty one.
 func (c *Client) Offsets(ctx context.Context, topic string) ([]Span, error) {

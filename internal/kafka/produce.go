@@ -73,7 +73,7 @@ func partitionError(answer *produce.ResponsePartition) error {
 	code := kafkago.Error(answer.ErrorCode)
 	for _, record := range answer.RecordErrors {
 		if record.BatchIndexErrorMessage != "" {
-			return &causeError{text: code.Title() + ": " + record.BatchIndexErrorMessage, kind: kindOfCode(code), err: code}
+			return &causeError{Text: code.Title() + ": " + record.BatchIndexErrorMessage, Kind: kindOfCode(code), Cause: code}
 		}
 	}
 	return code

@@ -7,29 +7,6 @@ import (
 
 const defaultQueueBytes = 64 << 20
 
-// ProducerConfig names the topic of a Producer and bounds its memory.
-type ProducerConfig struct {
-	Topic      string
-	Partitions int   // of the topic
-	QueueBytes int64 // of messages that wait or are being sent; 0 is 64 MiB
-}
-
-// A Message is one record to be written.
-type Message struct {
-	Partition  int
-	Key, Value []byte // nil is Kafka's null; must not be changed until Done
-
-	// Done is called once for every accepted message: with its offset, or with the error that prevented its writing.
-	// Messages of a partition are done in their order. It runs in the producer's goroutine, so it must not wait and
-	// must not send. It may be nil.
-	Done func(offset int64, err error)
-}
-
-// recordOverhead is the size of a record besides its key and value, at most.
-const recordOverhead = 40
-
-func (m *Message) size() int { return len(m.Key) + len(m.Value) + recordOverhead }
-
 // A Producer writes messages to a topic, with acks=all, until the brokers have them. It returns a message with an error
 // only when the broker refuses it permanently (ErrInvalid, ErrTooLarge), or at Close (ErrClosed: it may have been
 // written all the same).
@@ -113,7 +90,7 @@ func (p *Producer) enqueue(messages []Message) (<-chan struct{}, error) {
 	}
 	for _, m := range messages {
 		p.queues[m.Partition] = append(p.queues[m.Partition], m)
-		p.held += int64(m.size())
+		p.held += int64(m.Size())
 	}
 
 	p.nudge()
@@ -133,7 +110,7 @@ func (p *Producer) release(partition int, messages []Message) {
 	defer p.mu.Unlock()
 	wasFull := p.held >= p.config.QueueBytes
 	for i := range messages {
-		p.held -= int64(messages[i].size())
+		p.held -= int64(messages[i].Size())
 	}
 
 	queue := p.queues[partition]

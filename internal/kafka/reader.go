@@ -13,14 +13,6 @@ import (
 
 const defaultMaxBytes = 4 << 20
 
-// A Record is one record of a partition.
-type Record struct {
-	Offset     int64
-	Time       time.Time // by the producer's clock, or the broker's if the topic is configured so
-	Key, Value []byte    // nil is Kafka's null, which is not the same as empty
-	Long       bool      // it has more than 16 MiB and was skipped: there is no Key, and the Value is our own text about it
-}
-
 // A Reader reads one partition, record after record. One goroutine uses it.
 type Reader struct {
 	// MaxBytes bounds an answer; 0 is 4 MiB. One batch of records comes complete even when it is longer. Values near a

@@ -57,7 +57,7 @@ func (l *login) Name() string { return l.config.name() }
 func (l *login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	mechanism, err := l.config.mechanism()
 	if err != nil {
-		return nil, nil, &causeError{text: err.Error(), kind: ErrLogin, err: err}
+		return nil, nil, &causeError{Text: err.Error(), Kind: ErrLogin, Cause: err}
 	}
 	return mechanism.Start(ctx)
 }

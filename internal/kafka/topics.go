@@ -15,14 +15,6 @@ import (
 	"weir/internal/sleep"
 )
 
-// A Topic is the required state of one of our topics.
-type Topic struct {
-	Name        string // in full
-	Partitions  int
-	Replication int               // copies of each partition; 0 is the brokers' default
-	Settings    map[string]string // in Kafka's names: cleanup.policy, retention.ms
-}
-
 // EnsureTopics creates missing topics, or returns the commands for an administrator when Config.Create is not set. It
 // returns when every partition answers. Existing topics must have the given number of partitions (ErrPartitions) and
 // cleanup.policy (ErrSettings), and writes to them must be durable (min.insync.replicas). It logs other settings that
@@ -84,7 +76,7 @@ func otherPartitions(topic string, found, want int) error {
 
 func (c *Client) create(ctx context.Context, topic Topic) error {
 	if !c.config.Create {
-		return errorf(ErrNoTopic, "topic %s does not exist; make it: %s", topic.Name, topic.command(c.config.Brokers[0]))
+		return errorf(ErrNoTopic, "topic %s does not exist; make it: %s", topic.Name, command(topic, c.config.Brokers[0]))
 	}
 	request := kafkago.TopicConfig{Topic: topic.Name, NumPartitions: topic.Partitions, ReplicationFactor: topic.Replication}
 	// -1 is the broker's default.
@@ -107,7 +99,7 @@ func (c *Client) create(ctx context.Context, topic Topic) error {
 }
 
 // command returns the command that creates the topic.
-func (t Topic) command(broker string) string {
+func command(t Topic, broker string) string {
 	words := []string{"kafka-topics.sh", "--bootstrap-server", broker, "--create", "--topic", t.Name, "--partitions", strconv.Itoa(t.Partitions)}
 	if t.Replication != 0 {
 		words = append(words, "--replication-factor", strconv.Itoa(t.Replication))

@@ -19,7 +19,7 @@ var vendors = map[string][]string{
 	"github.com/segmentio/kafka-go":   {"internal/kafka"},
 	"github.com/twmb/franz-go":        {"internal/kafka"},
 	"github.com/redis/go-redis":       {"internal/store"},
-	"github.com/cockroachdb/pebble":   {"internal/store"},
+	"github.com/cockroachdb/pebble":   {"internal/database", "internal/store", "internal/topic/local"},
 	"go.yaml.in/yaml":                 {"internal/yamlfile"},
 	"github.com/expr-lang/expr":       {"pkg/rule", "cmd/internal/config"},
 	"github.com/spf13/cobra":          {"cmd/weir", "cmd/internal/daemon"},
