@@ -41,7 +41,12 @@ var ErrBroken = errors.New("the disk has failed")
 type Options struct {
 	Folder      string
 	MemoryBytes int64        // for writes and reads; 64 MiB unless given
+	WriteBytes  int64        // of MemoryBytes, for writes that are not in a file of their own yet; an eighth unless given
 	Log         *slog.Logger // nil logs nothing
+
+	// SplitAt returns the key before which a file that begins with a key has to end; nil is none. Keys that are written
+	// in their order are never written again when those of other orders lie in other files. It may be nil.
+	SplitAt func(first []byte) []byte
 
 	// Check is called with each opening before others use it; an error ends the opening. It may be nil.
 	Check func(*pebble.DB) error
@@ -77,6 +82,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	o.Log = d.log
 	if o.MemoryBytes == 0 {
 		o.MemoryBytes = 64 << 20
+	}
+	if o.WriteBytes == 0 {
+		o.WriteBytes = o.MemoryBytes / 8
 	}
 
 	if d.real {

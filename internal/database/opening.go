@@ -104,7 +104,7 @@ func (in *opening) options(o Options, cache *pebble.Cache) *pebble.Options {
 	options := &pebble.Options{
 		FS:                          in.guard,
 		Cache:                       cache,
-		MemTableSize:                uint64(o.MemoryBytes / 8),
+		MemTableSize:                uint64(o.WriteBytes),
 		MemTableStopWritesThreshold: 2,
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      trouble{in.guard, o.Log},
@@ -113,6 +113,12 @@ func (in *opening) options(o Options, cache *pebble.Cache) *pebble.Options {
 			BackgroundError: func(err error) { in.guard.fail(err) },
 			DataCorruption:  func(info pebble.DataCorruptionInfo) { in.guard.fail(damaged(o.Folder, fmt.Errorf("%v", info))) },
 		},
+	}
+
+	if o.SplitAt != nil {
+		options.Experimental.SpanPolicyFunc = func(first []byte) (pebble.SpanPolicy, []byte, error) {
+			return pebble.SpanPolicy{}, o.SplitAt(first), nil
+		}
 	}
 
 	for n := range options.Levels {

@@ -9,8 +9,7 @@ import (
 // A ProducerConfig names the topic of a Producer and bounds its memory.
 type ProducerConfig = topic.AppenderConfig
 
-// The other words of package topic, which a Client implements.
-type (
+type ( // the other words of package topic, which a Client implements
 	Message    = topic.Message
 	Record     = topic.Record
 	Span       = topic.Span

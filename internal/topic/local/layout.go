@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,19 @@ const prefixBytes = 10 // of the keys of a partition
 var errDamaged = errors.New("the topics on disk are damaged")
 
 func topicKey(name string) []byte { return append([]byte{ours, aTopic}, name...) }
+
+// SplitAt is for the database: each partition's records have files of their own. They are in order there, so these files
+// are never written again.
+func SplitAt(first []byte) []byte {
+	switch records := []byte{ours, aRecord}; {
+	case bytes.Compare(first, records) < 0:
+		return records
+	case !bytes.HasPrefix(first, records) || len(first) < prefixBytes:
+		return nil
+	}
+	number, partition := binary.BigEndian.Uint32(first[2:]), binary.BigEndian.Uint32(first[6:])
+	return appendPrefix(nil, aRecord, number, int(partition)+1)
+}
 
 // appendPrefix begins the keys of a kind in a partition.
 func appendPrefix(b []byte, kind byte, number uint32, partition int) []byte {

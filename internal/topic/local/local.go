@@ -70,7 +70,7 @@ const (
 
 // Options say where topics are kept.
 type Options struct {
-	Database *database.DB // closed by the caller, after the Log
+	Database *database.DB // opened with SplitAt, and closed by the caller after the Log
 
 	TailBytes   int64         // of the latest records that are kept in memory; 0 is 16 MiB
 	RetainEvery time.Duration // between two checks for old records; 0 is a minute

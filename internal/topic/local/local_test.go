@@ -13,7 +13,7 @@ import (
 // open opens a log in a folder, until the test ends.
 func open(t testing.TB, folder string) *Log {
 	t.Helper()
-	db, err := database.Open(context.Background(), database.Options{Folder: folder})
+	db, err := database.Open(context.Background(), database.Options{Folder: folder, WriteBytes: 16 << 20, SplitAt: SplitAt})
 	if err != nil {
 		t.Fatal(err)
 	}
