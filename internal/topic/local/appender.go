@@ -42,7 +42,7 @@ func (a *Appender) Send(ctx context.Context, messages ...topic.Message) error {
 		if room == nil {
 			return err
 		}
-		if err := wait(ctx, room); err != nil {
+		if err := waitFor(ctx, room); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (a *Appender) lacks() (<-chan struct{}, error) {
 // full reports that there is no room. The queue must be locked.
 func (a *Appender) full() bool { return a.held >= a.config.QueueBytes }
 
-func wait(ctx context.Context, room <-chan struct{}) error {
+func waitFor(ctx context.Context, room <-chan struct{}) error {
 	select {
 	case <-room:
 		return nil
@@ -171,7 +171,7 @@ func (l *Log) Together(ctx context.Context, parts []Part, notes []Note, done fun
 		if room == nil {
 			return err
 		}
-		if err := wait(ctx, room); err != nil {
+		if err := waitFor(ctx, room); err != nil {
 			return err
 		}
 	}

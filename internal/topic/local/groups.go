@@ -135,7 +135,7 @@ func (m *member) awaitTopic(name string) (*storedTopic, error) {
 		if err == nil {
 			return t, nil
 		}
-		if err := wait(m.ctx, made); err != nil {
+		if err := waitFor(m.ctx, made); err != nil {
 			return nil, err
 		}
 	}

@@ -41,6 +41,9 @@ func SplitAt(first []byte) []byte {
 		return nil
 	}
 	number, partition := binary.BigEndian.Uint32(first[2:]), binary.BigEndian.Uint32(first[6:])
+	if partition >= maxPartitions {
+		return nil // no key of ours
+	}
 	return appendPrefix(nil, aRecord, number, int(partition)+1)
 }
 
