@@ -31,6 +31,20 @@ var ErrPermanent = errors.New("permanent")
 
 var permanent = []error{ErrPartitions, ErrSettings, ErrInvalid, ErrTooLarge}
 
+// kinds are all of them, so that an error can pass from one process to another.
+var kinds = []error{ErrUnreachable, ErrTLS, ErrLogin, ErrForbidden, ErrNoTopic, ErrNoLeader, ErrPartitions, ErrSettings, ErrInvalid,
+	ErrTooLarge, ErrTrimmed, ErrPastEnd, ErrExpelled, ErrFull, ErrClosed, ErrOther}
+
+// KindNamed returns the kind with a name, which is its text; ErrOther when there is none.
+func KindNamed(name string) error {
+	for _, kind := range kinds {
+		if kind.Error() == name {
+			return kind
+		}
+	}
+	return ErrOther
+}
+
 // An Error is an error in plain words: one line, and its kind.
 type Error struct {
 	Text  string

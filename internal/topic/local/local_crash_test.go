@@ -425,6 +425,10 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 		}
 	}
 	r := s.log.Reader("hits", 0, 10, 0)
+	before, err := r.Identity(ctx)
+	if err != nil || before == "" {
+		t.Fatalf("%q, %v", before, err)
+	}
 	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
 	}
@@ -434,6 +438,10 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 	})
 	if r.Span() != (topic.Span{}) {
 		t.Errorf("%v", r.Span())
+	}
+	made, err := r.Identity(ctx)
+	if err != nil || made == "" || made.Is(before) {
+		t.Errorf("the topic was %q and is %q, %v", before, made, err)
 	}
 	if err := s.step(ctx, 0, func(err error) { answered <- err }); err != nil {
 		t.Fatal(err)
@@ -446,6 +454,9 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 	}
 	if s, err = openSite(database.Options{Folder: folder}); err != nil {
 		t.Fatal(err)
+	}
+	if again, err := s.log.Reader("hits", 0, 0, 0).Identity(ctx); err != nil || again != made {
+		t.Errorf("the topic was %q and is %q after a restart, %v", made, again, err)
 	}
 	if last := s.check(t, 0, false); last != 0 {
 		t.Errorf("the last step is %d", last)
