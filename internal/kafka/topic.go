@@ -9,7 +9,10 @@ import (
 // A ProducerConfig names the topic of a Producer and bounds its memory.
 type ProducerConfig = topic.AppenderConfig
 
-type ( // the other words of package topic, which a Client implements
+//revive:disable:exported package topic explains them
+
+// The other words of package topic, which a Client implements.
+type (
 	Message    = topic.Message
 	Record     = topic.Record
 	Span       = topic.Span
@@ -22,6 +25,8 @@ type ( // the other words of package topic, which a Client implements
 	Claim      = topic.Claim
 	Owner      = topic.Owner
 )
+
+//revive:enable:exported
 
 // MaxMetadata is how many bytes of metadata a commit may carry.
 const MaxMetadata = topic.MaxMetadata

@@ -47,6 +47,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/position"
 	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
@@ -121,7 +122,7 @@ func (a *Aggregator) newList(topic publishing.Topic, name string) *publishing.Li
 
 // A listTopic is the topic of the list in Kafka.
 type listTopic struct {
-	client *kafka.Client
+	client topic.Log
 	name   string
 }
 
@@ -131,11 +132,11 @@ func (t listTopic) End(ctx context.Context) (int64, error) {
 }
 
 func (t listTopic) Identity(ctx context.Context) (kafka.Identity, error) {
-	return t.client.Identity(ctx, t.name)
+	return t.client.Reader(t.name, 0, 0, 0).Identity(ctx)
 }
 
 func (t listTopic) Reader(offset int64) publishing.Reader {
-	return t.client.NewReader(t.name, 0, offset)
+	return t.client.Reader(t.name, 0, offset, 0)
 }
 
 // superseded hands a record of the list that came late to the partition of its key, where that is ours.
@@ -198,7 +199,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 
 // own holds a partition until the context is done.
 func (a *Aggregator) own(ctx context.Context, claim *kafka.Claim) error {
-	log := a.config.Client.NewReader(claim.Topic, claim.Partition, 0)
+	log := a.config.Client.Reader(claim.Topic, claim.Partition, 0, 0)
 	commits := position.NewCommits(ctx, func(ctx context.Context, offset int64) error {
 		return claim.Commit(ctx, kafka.Commit{Offset: offset})
 	})

@@ -6,15 +6,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/publishing"
 	"weir/pkg/rule"
 )
 
 // Config says what an Aggregator works with. Client, Store and the producers are closed by who opened them.
 type Config struct {
-	Client     *kafka.Client
+	Client     topic.Log
 	Group      string        // of all aggregators, in full
 	Hits       string        // the topic, in full
 	Partitions int           // of it

@@ -16,6 +16,7 @@ import (
 	"weir/internal/store/disk"
 	"weir/internal/store/redis"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/aggregator"
 	"weir/pkg/rule"
 	"weir/pkg/window"
@@ -28,7 +29,7 @@ var Aggregator = Part{
 	Admin: func(c *config.Config) (address, keys string) { return c.Aggregator.Listen, c.Aggregator.Keys },
 	Open: func(ctx context.Context, p *Process) (Running, error) {
 		c := p.Config
-		client, err := kafka.Open(p.KafkaConfig(HitsTopic(c).Name, BlocklistTopic(c).Name, EventsTopic(c).Name))
+		client, err := p.openLog(HitsTopic(c).Name, BlocklistTopic(c).Name, EventsTopic(c).Name)
 		if err != nil {
 			return nil, exit.Wrongf("kafka: %w", err)
 		}
@@ -46,13 +47,13 @@ var Aggregator = Part{
 type RunningAggregator struct {
 	*aggregator.Aggregator
 	store             store.Store
-	blocklist, events *kafka.Producer
+	blocklist, events topic.Appender
 	logger            *slog.Logger
 	closeAlso         func()
 }
 
 // OpenAggregator makes the aggregator that the configuration describes. It reads the hits with the given client.
-func OpenAggregator(ctx context.Context, p *Process, client *kafka.Client) (*RunningAggregator, error) {
+func OpenAggregator(ctx context.Context, p *Process, client topic.Log) (*RunningAggregator, error) {
 	c := p.Config
 	if c.RuleSet == nil {
 		return nil, exit.Wrong(errNoRules)
@@ -99,8 +100,8 @@ func permanent(err error) error {
 	return err
 }
 
-func (p *Process) producer(client *kafka.Client, topic kafka.Topic, name string) *kafka.Producer {
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic.Name, Partitions: topic.Partitions, QueueBytes: queueBytes})
+func (p *Process) producer(client topic.Log, to topic.Topic, name string) topic.Appender {
+	producer := client.Appender(topic.AppenderConfig{Topic: to.Name, Partitions: to.Partitions, QueueBytes: queueBytes})
 	p.queue(name, queueBytes, func() float64 { return float64(producer.Held()) })
 	return producer
 }
@@ -243,7 +244,7 @@ func (r *RunningAggregator) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	var errs []error
-	for _, producer := range []*kafka.Producer{r.blocklist, r.events} {
+	for _, producer := range []topic.Appender{r.blocklist, r.events} {
 		if err := producer.Close(ctx); err != nil && !errors.Is(err, kafka.ErrClosed) {
 			errs = append(errs, err)
 		}

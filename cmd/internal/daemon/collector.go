@@ -11,6 +11,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector"
 	"weir/pkg/collector/files"
 	"weir/pkg/collector/listeners"
@@ -29,7 +30,7 @@ var Collector = Part{
 			return nil, exit.Wrong(errNoSources)
 		}
 		hits := HitsTopic(p.Config)
-		client, err := kafka.Open(p.KafkaConfig(hits.Name))
+		client, err := p.openLog(hits.Name)
 		if err != nil {
 			return nil, exit.Wrongf("kafka: %w", err)
 		}
@@ -54,7 +55,7 @@ const closePatience = 5 * time.Second
 // A RunningCollector is an open collector and the producer that it sends to.
 type RunningCollector struct {
 	*collector.Collector
-	producer  *kafka.Producer
+	producer  topic.Appender
 	clients   []*kafka.Client               // of its kafka sources
 	senders   map[string]*listeners.Senders // of syslog sources, by name
 	closeAlso func()
@@ -62,7 +63,7 @@ type RunningCollector struct {
 }
 
 // OpenCollector makes the collector that the configuration describes. It sends hits with the given client.
-func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*RunningCollector, error) {
+func OpenCollector(ctx context.Context, p *Process, client topic.Log) (*RunningCollector, error) {
 	if p.Config.RuleSet == nil {
 		return nil, exit.Wrong(errNoRules)
 	}
@@ -71,7 +72,7 @@ func OpenCollector(ctx context.Context, p *Process, client *kafka.Client) (*Runn
 		return nil, err
 	}
 
-	r := &RunningCollector{producer: client.OpenProducer(kafka.ProducerConfig{Topic: hits.Name, Partitions: hits.Partitions, QueueBytes: queueBytes}),
+	r := &RunningCollector{producer: client.Appender(topic.AppenderConfig{Topic: hits.Name, Partitions: hits.Partitions, QueueBytes: queueBytes}),
 		senders: map[string]*listeners.Senders{}, closeAlso: func() {}}
 	p.queue("hits", queueBytes, func() float64 { return float64(r.producer.Held()) })
 	settings, err := r.settings(p)

@@ -11,6 +11,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/keys"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/blocklist/follow"
 	"weir/pkg/blocklist/kafkalog"
@@ -46,12 +47,12 @@ var Enforcer = Part{
 }
 
 // enforcerClient returns nil for an enforcer that follows another one and has no brokers. It takes no manual entries.
-func (p *Process) enforcerClient() (*kafka.Client, error) {
+func (p *Process) enforcerClient() (topic.Log, error) {
 	c := p.Config
 	if c.Enforcer.Follow != followKafka && len(c.Kafka.Brokers) == 0 && p.Dial == nil {
 		return nil, nil
 	}
-	return kafka.Open(p.KafkaConfig(BlocklistTopic(c).Name, EventsTopic(c).Name, HitsTopic(c).Name))
+	return p.openLog(BlocklistTopic(c).Name, EventsTopic(c).Name, HitsTopic(c).Name)
 }
 
 const followKafka = "kafka"
@@ -62,16 +63,16 @@ type RunningEnforcer struct {
 	*enforcer.Enforcer
 	process   *Process
 	set       *blocklist.Set
-	client    *kafka.Client // nil without Kafka
+	client    topic.Log // nil without Kafka
 	follower  *follow.Follower
 	bouncers  *crowdsec.API
-	producers []*kafka.Producer
+	producers []topic.Appender
 	closeAlso func()
 }
 
 // OpenEnforcer makes the enforcer that the configuration describes. It does not wait for Kafka: until Kafka answers the
 // enforcer serves the last complete list. The client is nil when the configuration has no Kafka.
-func OpenEnforcer(_ context.Context, p *Process, client *kafka.Client) (*RunningEnforcer, error) {
+func OpenEnforcer(_ context.Context, p *Process, client topic.Log) (*RunningEnforcer, error) {
 	if p.Config.RuleSet == nil {
 		return nil, exit.Wrong(errNoRules)
 	}
@@ -154,8 +155,8 @@ func rulingOf(c *config.Config) (enforcer.Ruling, error) {
 const ordersBytes = 4 << 20
 
 func (r *RunningEnforcer) openSinks() *enforcer.Sinks {
-	open := func(topic kafka.Topic) *kafka.Producer {
-		producer := r.client.OpenProducer(kafka.ProducerConfig{Topic: topic.Name, Partitions: topic.Partitions, QueueBytes: ordersBytes})
+	open := func(to topic.Topic) topic.Appender {
+		producer := r.client.Appender(topic.AppenderConfig{Topic: to.Name, Partitions: to.Partitions, QueueBytes: ordersBytes})
 		r.producers = append(r.producers, producer)
 		return producer
 	}

@@ -10,6 +10,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 )
 
 // The names of our topics, after the prefix.
@@ -35,6 +36,15 @@ func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 		c.SASL = &kafka.SASL{Mechanism: k.SASL.Mechanism, User: k.SASL.User, PasswordFile: k.SASL.PasswordFile}
 	}
 	return c
+}
+
+// openLog opens the topics that the configuration describes.
+func (p *Process) openLog(topics ...string) (topic.Log, error) {
+	client, err := kafka.Open(p.KafkaConfig(topics...))
+	if err != nil {
+		return nil, err // a nil interface, not one with a nil client
+	}
+	return client, nil
 }
 
 // HitsTopic returns the required settings of weir.hits.
@@ -82,7 +92,7 @@ func deleteAfter(retention time.Duration) map[string]string {
 
 // EnsureTopics makes or checks topics. It retries until it succeeds, the context is done, or the topics differ from the
 // configuration.
-func (p *Process) EnsureTopics(ctx context.Context, client *kafka.Client, topics ...kafka.Topic) error {
+func (p *Process) EnsureTopics(ctx context.Context, client topic.Log, topics ...kafka.Topic) error {
 	faults := telemetry.NewFaults(p.Logger)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := client.EnsureTopics(ctx, topics...)

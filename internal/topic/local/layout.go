@@ -139,8 +139,8 @@ type extent struct {
 	total      int64
 }
 
-func (e extent) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(e.start))
+func (e extent) bytes() []byte {
+	b := binary.AppendUvarint(nil, uint64(e.start))
 	b = binary.AppendUvarint(b, uint64(e.end))
 	return binary.AppendUvarint(b, uint64(e.total))
 }
@@ -165,8 +165,8 @@ type last struct {
 	ends   bool // it has no value
 }
 
-func (l last) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(l.offset))
+func (l last) bytes() []byte {
+	b := binary.AppendUvarint(nil, uint64(l.offset))
 	if l.ends {
 		return append(b, 1)
 	}

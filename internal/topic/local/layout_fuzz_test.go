@@ -14,8 +14,8 @@ func FuzzStored(f *testing.F) {
 	m := topic.Message{Key: []byte("key"), Value: []byte("value")}
 	f.Add(append(append(appendHead(nil, &m, head{1234, 5678}), m.Key...), m.Value...))
 	f.Add(append(appendHead(nil, &topic.Message{Value: []byte{}}, head{-1, 0}), 0))
-	f.Add(extent{1, 2, 3}.append(nil))
-	f.Add(last{7, true}.append(nil))
+	f.Add(extent{1, 2, 3}.bytes())
+	f.Add(last{7, true}.bytes())
 	f.Add(appendCommit(nil, topic.Commit{Offset: -1, Metadata: "m"}))
 	f.Add(commitKey("group", "topic", 3))
 	f.Add([]byte(`{"number":1,"partitions":2,"settings":{"a":"b"}}`))
@@ -33,12 +33,12 @@ func FuzzStored(f *testing.F) {
 			}
 		}
 		if e, err := readExtent(b); err == nil {
-			if again, err := readExtent(e.append(nil)); err != nil || again != e || e.start > e.end {
+			if again, err := readExtent(e.bytes()); err != nil || again != e || e.start > e.end {
 				t.Errorf("%x: %+v, %+v, %v", b, e, again, err)
 			}
 		}
 		if l, err := readLast(b); err == nil {
-			if again, err := readLast(l.append(nil)); err != nil || again != l {
+			if again, err := readLast(l.bytes()); err != nil || again != l {
 				t.Errorf("%x: %+v, %+v, %v", b, l, again, err)
 			}
 		}

@@ -3,9 +3,9 @@
 // # What holds
 //
 // A message is answered when it is on the disk. One goroutine writes: all that is accepted while it syncs goes into its
-// next write, over all topics, so many callers share one sync. What one call of Send accepts is one write: after a crash
-// all of it is there, or nothing. Together extends that to several topics and to notes, which are values by key next to
-// the records.
+// next write, over all topics, so many callers share one sync. One call of Send accepts all of its messages for one
+// write: after a crash all of them are there, or none. Together extends that to several topics and to notes, which are
+// values by key next to the records.
 //
 // A compacted topic keeps the last record of each key. The write that brings a record also deletes the one before it, so
 // there is no moment at which a crash could lose both. A record without a value goes a day after it came
@@ -18,8 +18,9 @@
 // others go on. An owner that does not return within Group.Rebalance loses its partition: it cannot commit any more.
 //
 // A disk that fails makes writes wait, and readers of old records pause, until the database works again; then all that
-// was answered is there. What was being written may be there twice. When the folder was deleted, the topics are made
-// again, empty: offsets begin at 0, as in a topic of Kafka that was deleted and made.
+// was answered is there. Records that were just being written may be there twice. When the folder was deleted, the
+// topics are made again, empty and with other identities: offsets begin at 0, as in a topic of Kafka that was deleted
+// and made.
 //
 // Limits: a record has at most 1 MiB, a key of a compacted topic 32 KiB, a topic 10,000 partitions, and there are at most
 // 1,000 topics. Memory: the queues of appenders, twice the largest write, TailBytes, and the answers of readers.

@@ -84,7 +84,7 @@ func (p *partition) deleteBefore(db *pebble.DB, start int64) error {
 	if err := batch.DeleteRange(p.key(0), p.key(start), nil); err != nil {
 		return err
 	}
-	if err := batch.Set(appendPrefix(nil, aSpan, p.of.Number, p.number), e.append(nil), nil); err != nil {
+	if err := batch.Set(appendPrefix(nil, aSpan, p.of.Number, p.number), e.bytes(), nil); err != nil {
 		return err
 	}
 	return batch.Commit(pebble.NoSync)
@@ -120,7 +120,7 @@ func (p *partition) dropEnds(db *pebble.DB, before int64) error {
 	p.mu.Lock()
 	e := p.extent
 	p.mu.Unlock()
-	if err := batch.Set(appendPrefix(nil, aSpan, p.of.Number, p.number), e.append(nil), nil); err != nil {
+	if err := batch.Set(appendPrefix(nil, aSpan, p.of.Number, p.number), e.bytes(), nil); err != nil {
 		return err
 	}
 	return batch.Commit(pebble.NoSync)

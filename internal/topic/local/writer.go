@@ -488,7 +488,7 @@ func (w *write) replace(db *pebble.DB, batch *pebble.Batch, at *place, m *queued
 		w.latest = map[string]last{}
 	}
 	w.latest[string(key)] = next
-	return batch.Set(key, next.append(nil), nil)
+	return batch.Set(key, next.bytes(), nil)
 }
 
 // delete deletes a record of a compacted topic.

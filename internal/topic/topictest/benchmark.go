@@ -86,7 +86,7 @@ func benchmarkOne(b *testing.B, log topic.Log) {
 	reading.Wait()
 }
 
-// benchmarkCallers appends with several callers, of which each waits for its answer.
+// benchmarkCallers appends with several callers. Each waits for its answer.
 func benchmarkCallers(b *testing.B, log topic.Log, callers int) {
 	name := ensure(b, log, 8, "delete")
 	a := log.Appender(topic.AppenderConfig{Topic: name, Partitions: 8})

@@ -69,7 +69,7 @@ func (b *bench) testCommits() {
 	}
 }
 
-// A register records who owns which partition, and that there is one owner at most.
+// A register records the owners of partitions, and that each has one at most.
 type register struct {
 	*bench
 	mu     sync.Mutex

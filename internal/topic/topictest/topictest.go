@@ -322,7 +322,7 @@ func (b *bench) testPastTheEnd() {
 	}
 }
 
-// Old records go, and a reader that wants them is told where the log begins.
+// Old records go, and a reader that wants them learns where the log begins.
 func (b *bench) testTrimmed() {
 	name := b.topic("hits", 1, "segment.bytes=1048576", "retention.bytes=1048576")
 	value := strings.Repeat("x", 50_000)

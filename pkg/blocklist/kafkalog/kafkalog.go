@@ -8,19 +8,20 @@ import (
 	"errors"
 
 	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/blocklist/follow"
 )
 
 // A Log is the topic, read from its beginning on.
 type Log struct {
-	reader  *kafka.Reader
+	reader  topic.Reader
 	changes []blocklist.Change
 }
 
 // New makes the log of a topic. It sends no request yet.
-func New(client *kafka.Client, topic string) *Log {
-	return &Log{reader: client.NewReader(topic, 0, 0)}
+func New(log topic.Log, name string) *Log {
+	return &Log{reader: log.Reader(name, 0, 0, 0)}
 }
 
 // Read implements follow.Log.

@@ -17,6 +17,7 @@ import (
 	"weir/cmd/weir/internal/live"
 	"weir/internal/duration"
 	"weir/internal/kafka"
+	"weir/internal/topic"
 )
 
 // A catCommand contains the flags of `weir cat`.
@@ -79,7 +80,7 @@ func (cat *catCommand) run(c *cobra.Command, what string) error {
 		return err
 	}
 	defer client.Close()
-	r := &catRun{client: client.Client, topic: topic, shown: newCatWriter(c.OutOrStdout(), c.ErrOrStderr(), topic, cat.output.Form)}
+	r := &catRun{client: client, topic: topic, shown: newCatWriter(c.OutOrStdout(), c.ErrOrStderr(), topic, cat.output.Form)}
 	r.newShow = r.shown.hits
 	if what == daemon.Blocklist {
 		r.newShow = r.shown.blocklist
@@ -125,7 +126,7 @@ func parsePlace(text string) (catFrom, error) {
 
 // A catRun reads the partitions of a topic.
 type catRun struct {
-	client  *kafka.Client
+	client  topic.Log
 	topic   string
 	shown   *catWriter
 	newShow func(partition int) func(*kafka.Record) // for one partition's records; used by one goroutine
@@ -135,7 +136,7 @@ type catRun struct {
 // A catPart is a partition with the range of offsets that is read.
 type catPart struct {
 	partition int
-	reader    *kafka.Reader
+	reader    topic.Reader
 	end       int64 // when cat began
 	show      func(*kafka.Record)
 }
@@ -164,7 +165,7 @@ func (r *catRun) open(ctx context.Context, from catFrom, only int) error {
 		if err != nil {
 			return err
 		}
-		r.parts = append(r.parts, catPart{p, r.client.NewReader(r.topic, p, begin), span.End, r.newShow(p)})
+		r.parts = append(r.parts, catPart{p, r.client.Reader(r.topic, p, begin, 0), span.End, r.newShow(p)})
 	}
 
 	return nil

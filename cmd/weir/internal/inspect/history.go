@@ -77,7 +77,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	defer client.Close()
 	// catRun reads the partitions; its writer only reports records that are not events.
 	story := &story{of: shown.NewMatch(key), rule: h.rule}
-	r := &catRun{client: client.Client, topic: topic, shown: newCatWriter(io.Discard, c.ErrOrStderr(), topic, h.output.Form)}
+	r := &catRun{client: client, topic: topic, shown: newCatWriter(io.Discard, c.ErrOrStderr(), topic, h.output.Form)}
 	r.newShow = func(partition int) func(*kafka.Record) {
 		return func(record *kafka.Record) {
 			if err := story.read(record.Value); err != nil {

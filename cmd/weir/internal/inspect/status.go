@@ -219,7 +219,7 @@ func (w *watched) askKafka(ctx context.Context, report *status) error {
 		defer w.close()
 	}
 
-	groups, err := askGroups(ctx, w.broker.Client, w.settings)
+	groups, err := askGroups(ctx, w.broker, w.settings)
 	report.Groups = append(report.Groups, groups...)
 	return err
 }

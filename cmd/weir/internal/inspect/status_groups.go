@@ -11,6 +11,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
 	"weir/internal/kafka"
+	"weir/internal/topic"
 )
 
 // A groupStatus describes how far a consumer group has read.
@@ -34,7 +35,7 @@ type partitionStatus struct {
 
 // askGroups asks for all groups of the prefix, and for the groups of the configuration's parts even when they have no
 // members yet. A record that was sent before the call counts as waiting unless it is committed.
-func askGroups(ctx context.Context, client *kafka.Client, settings *config.Config) ([]groupStatus, error) {
+func askGroups(ctx context.Context, client topic.Log, settings *config.Config) ([]groupStatus, error) {
 	expected := expectedGroups(settings)
 	prefix := settings.Kafka.Prefix
 	if prefix == "" {
@@ -69,7 +70,7 @@ func expectedGroups(settings *config.Config) map[string][]string {
 	return groups
 }
 
-func askGroup(ctx context.Context, client *kafka.Client, state kafka.GroupState, topics []string) (groupStatus, error) {
+func askGroup(ctx context.Context, client topic.Log, state kafka.GroupState, topics []string) (groupStatus, error) {
 	group := groupStatus{Group: state.Name, Members: state.Members, Partitions: []partitionStatus{}, LagSeconds: new(float64)}
 	topics = slices.Concat(topics, slices.Collect(maps.Keys(state.Commits)))
 	slices.Sort(topics)
@@ -96,14 +97,14 @@ func askGroup(ctx context.Context, client *kafka.Client, state kafka.GroupState,
 }
 
 // measure finds out how many records wait, and since when.
-func (p *partitionStatus) measure(ctx context.Context, client *kafka.Client, span kafka.Span) {
+func (p *partitionStatus) measure(ctx context.Context, client topic.Log, span kafka.Span) {
 	next := max(p.Committed, span.Start)
 	p.Lag = max(0, span.End-next)
 	if p.Lag == 0 {
 		p.LagSeconds = new(float64)
 		return
 	}
-	if oldest, ok := timeOf(ctx, client.NewReader(p.Topic, p.Partition, next), span.End); ok {
+	if oldest, ok := timeOf(ctx, client.Reader(p.Topic, p.Partition, next, 1), span.End); ok {
 		seconds := max(0, time.Since(oldest).Truncate(time.Millisecond).Seconds())
 		p.LagSeconds = &seconds
 	}
@@ -113,10 +114,9 @@ func (p *partitionStatus) measure(ctx context.Context, client *kafka.Client, spa
 const timePatience = 2 * time.Second
 
 // timeOf returns the time of the first record that a reader finds before the end.
-func timeOf(ctx context.Context, r *kafka.Reader, end int64) (time.Time, bool) {
+func timeOf(ctx context.Context, r topic.Reader, end int64) (time.Time, bool) {
 	ctx, cancel := context.WithTimeout(ctx, timePatience)
 	defer cancel()
-	r.MaxBytes = 1 // Kafka returns one batch even if it is larger
 	for ctx.Err() == nil && r.Next() < end {
 		records, err := r.Fetch(ctx)
 		if errors.Is(err, kafka.ErrTrimmed) {

@@ -23,6 +23,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 )
 
 // A Flags selects a running system by the configuration of its parts.
@@ -66,7 +67,7 @@ func (f *Flags) LoadAnyhow(stderr io.Writer) (*config.Config, error) {
 
 // A Broker is a client of the brokers that the configuration names, or of the embedded broker.
 type Broker struct {
-	*kafka.Client
+	topic.Log
 	inProcess *embedded.Broker // nil unless this process runs it
 }
 
@@ -87,10 +88,12 @@ func Connect(settings *config.Config, stderr io.Writer, topics ...string) (*Brok
 		}
 	}
 
-	if b.Client, err = kafka.Open(to); err != nil {
+	client, err := kafka.Open(to)
+	if err != nil {
 		b.Close()
 		return nil, exit.Wrongf("kafka: %w", err)
 	}
+	b.Log = client
 	return b, nil
 }
 
@@ -159,8 +162,8 @@ func (b *Broker) Place(settings *config.Config) string {
 
 // Close ends the connections, and the broker if this process runs it.
 func (b *Broker) Close() {
-	if b.Client != nil {
-		b.Client.Close()
+	if b.Log != nil {
+		b.Log.Close()
 	}
 	if b.inProcess != nil {
 		b.inProcess.Close()

@@ -18,6 +18,7 @@ import (
 	"weir/cmd/weir/internal/output"
 	"weir/internal/duration"
 	"weir/internal/kafka"
+	"weir/internal/topic"
 )
 
 // kafka checks the brokers, then our topics and those that the sources read.
@@ -51,7 +52,7 @@ func (l *liveCheck) kafka(ctx context.Context) {
 	}
 }
 
-func (l *liveCheck) cluster(ctx context.Context, client *kafka.Client) bool {
+func (l *liveCheck) cluster(ctx context.Context, client topic.Log) bool {
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	cluster, err := client.Cluster(ctx)
@@ -63,7 +64,7 @@ func (l *liveCheck) cluster(ctx context.Context, client *kafka.Client) bool {
 	return err == nil
 }
 
-func (l *liveCheck) topics(ctx context.Context, client *kafka.Client) {
+func (l *liveCheck) topics(ctx context.Context, client topic.Log) {
 	c := l.settings
 	for _, topic := range []kafka.Topic{daemon.HitsTopic(c), daemon.BlocklistTopic(c), daemon.EventsTopic(c)} {
 		l.topic(ctx, client, topic)
@@ -76,7 +77,7 @@ func (l *liveCheck) topics(ctx context.Context, client *kafka.Client) {
 }
 
 // topic compares one of our topics with the configuration.
-func (l *liveCheck) topic(ctx context.Context, client *kafka.Client, want kafka.Topic) {
+func (l *liveCheck) topic(ctx context.Context, client topic.Log, want kafka.Topic) {
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	thing := "topic " + want.Name
@@ -146,7 +147,7 @@ func milliseconds(text string) (d time.Duration, ok bool) {
 	return time.Duration(n) * time.Millisecond, true
 }
 
-func (l *liveCheck) sourceTopic(ctx context.Context, client *kafka.Client, thing, topic string) {
+func (l *liveCheck) sourceTopic(ctx context.Context, client topic.Log, thing, topic string) {
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	spans, err := client.Offsets(ctx, topic)

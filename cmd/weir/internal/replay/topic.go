@@ -13,6 +13,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/live"
 	"weir/internal/kafka"
+	"weir/internal/topic"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // A topicSink writes each line as a record without a key into a topic, to all partitions in turn.
 type topicSink struct {
 	broker     *live.Broker
-	producer   *kafka.Producer
+	producer   topic.Appender
 	topic      string
 	partitions int
 	next       int
@@ -53,7 +54,7 @@ func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*to
 		return nil, err
 	}
 
-	producer := b.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: partitions, QueueBytes: topicQueueBytes})
+	producer := b.Appender(kafka.ProducerConfig{Topic: topic, Partitions: partitions, QueueBytes: topicQueueBytes})
 	return &topicSink{broker: b, producer: producer, topic: topic, partitions: partitions}, nil
 }
 
