@@ -52,8 +52,8 @@ bench: ## measure what docs/benchmarks.md says
 	go test -run '^$$' -bench . -benchtime 2s ./...
 
 .PHONY: bench-peers
-bench-peers: ## measure Weir beside what people use today, on the same log, and make a table of it; takes long
-	@set -o pipefail; { \
+bench-peers: ## measure Weir next to what people use today, on a log that grows and on a full one; makes tables; takes long
+	@set -o pipefail; go test -run '^$$' -bench Live -benchtime 1x -timeout 60m -v ./test/bench | go run ./test/bench/table && { \
 		go test -run '^$$' -bench 'Peers/(weir|gawk)' -benchtime 1x -count 3 -v ./test/bench && \
 		go test -run '^$$' -bench 'Peers/(goaccess|fail2ban|crowdsec)|FileToBlocklist' -benchtime 1x -timeout 60m -v ./test/bench; \
 	} | go run ./test/bench/table

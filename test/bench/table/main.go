@@ -1,6 +1,6 @@
 // Table makes a table of the output of benchmarks that compare programs:
 //
-//	go test -bench 'Peers|River|FileToBlocklist' ./test/bench | go run ./test/bench/table
+//	go test -bench 'Peers|River|FileToBlocklist|Live' ./test/bench | go run ./test/bench/table
 //
 // It copies its input to standard error. For a program that ran more than once it prints the median of its figures, and
 // the least and the greatest.
@@ -72,6 +72,14 @@ var columns = []column{
 	{"found", "%found", percent},
 	{"at the right second", "%timed", percent},
 	{"wrong", "wrong", whole},
+	{"CPU, % of a core", "%core-own", tenths},
+	{"of the collector", "%core-collector", tenths},
+	{"aggregator", "%core-aggregator", tenths},
+	{"enforcer", "%core-enforcer", tenths},
+	{"Kafka", "%core-kafka", tenths},
+	{"Redis", "%core-redis", tenths},
+	{"p50 ms", "p50-ms", whole},
+	{"p99 ms", "p99-ms", whole},
 }
 
 // A row is a benchmark, and its figures by unit, one of each run.
@@ -150,6 +158,8 @@ func seconds(s float64) string {
 	}
 	return whole(s)
 }
+
+func tenths(n float64) string { return fmt.Sprintf("%.1f", n) }
 
 func whole(n float64) string { return fmt.Sprintf("%.0f", n) }
 

@@ -36,6 +36,18 @@ PASS
 	}
 }
 
+func TestTableOfShares(t *testing.T) {
+	const said = "BenchmarkLive/lines=500/weir-apart-2  1  33917505103 ns/op  5.299 %core-collector  0.4000 %core-enforcer  14.40 %core-own  100.0 %found  3.695 p50-ms  138.7 p99-ms\n"
+	const want = `| program | found | CPU, % of a core | of the collector | enforcer | p50 ms | p99 ms |
+| --- | --- | --- | --- | --- | --- | --- |
+| Live/lines=500/weir-apart | 100% | 14.4 | 5.3 | 0.4 | 4 | 139 |
+`
+	var out strings.Builder
+	if code := run(strings.NewReader(said), &out, io.Discard); code != 0 || out.String() != want {
+		t.Errorf("code %d\n%s\nwant\n%s", code, out.String(), want)
+	}
+}
+
 func TestNothingPrinted(t *testing.T) {
 	var out strings.Builder
 	if run(strings.NewReader("PASS\n"), &out, io.Discard) != 1 || out.String() != "" {
