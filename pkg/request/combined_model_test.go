@@ -51,7 +51,7 @@ func twinKnown(s string) string {
 // twinCombined is false for an unread line.
 func twinCombined(line string) (r Request, ok bool) {
 	r.Bytes = -1
-	head := twinHead.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+	head := twinHead.FindStringSubmatch(strings.TrimLeft(strings.TrimRight(line, "\r\n"), " "))
 	if head == nil || !twinAddress(twinUnescape(head[1]), &r) {
 		return r, false
 	}

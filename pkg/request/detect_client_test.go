@@ -122,6 +122,8 @@ func TestSyslogInFiles(t *testing.T) {
 		"1789481626.123456 web1 nginx[2869]: ",                             // short-unix
 		`<190>1 2026-09-15T16:13:46+02:00 web1 nginx 2869 - [x@1 a="\]"] `, // RFC 5424
 		"web1 nginx: ",
+		"Sep 15 16:13:46 web1 nginx:  ",                  // what a relay received with one space too many
+		"<190>1 2026-09-15T16:13:46Z web1 nginx - - -  ", // RSYSLOG_SyslogProtocol23Format at a relay: " -" for no element, and the space behind the tag
 	} {
 		line := header + "203.0.113.7" + combinedRest
 		choice, err := Detect([]string{line, line}, Options{})

@@ -21,6 +21,8 @@ func FuzzEnvelope(f *testing.F) {
 	for _, record := range wrapped(aliceLine) {
 		f.Add(record, `{"time":1,"user":"x"}`)
 	}
+	f.Add(`{"`, " 03.0.113.7 - alice [01/Mar/2026\x00\x02\x00\x0015:30 +0100] \"3ET /api/items?page=2 HTTP/1.1\" 200 5316 \"https://shop.example/start\" \"curl/8.5.0\"")
+	f.Add(`{"`, "  "+aliceLine)
 	made := decoders{}
 	f.Fuzz(func(t *testing.T, record, line string) {
 		for _, envelope := range Envelopes() {

@@ -79,11 +79,12 @@ func compile(l layout, o Options) (*scanner, error) {
 		v.loose = v.fromClient()
 	}
 
+	spaced := neverBeginsWithSpace(tokens[0])
 	if err := claimSlots(variables, o); err != nil {
 		return nil, err
 	}
 	measure(variables)
-	s := &scanner{known: knownBefore(variables), required: required, escape: l.escape, syslog: l.syslog, free: -1, forgeable: o.forgeable, local: new(localTime)}
+	s := &scanner{known: knownBefore(variables), required: required, escape: l.escape, syslog: l.syslog, spaced: spaced, free: -1, forgeable: o.forgeable, local: new(localTime)}
 	if tokens[0].variable == nil {
 		s.head, tokens = tokens[0].literal, tokens[1:]
 	}
@@ -112,6 +113,17 @@ func compile(l layout, o Options) (*scanner, error) {
 
 	last.cuts = last.literal == `"` || len(l.optional) > 0 || l.tail
 	return s, nil
+}
+
+// neverBeginsWithSpace reports whether no line of a format that begins with this token begins with a space: a space there
+// is not the server's. A relay of syslog adds one: rsyslog counts the space behind the tag to the message. Other fields
+// may be empty, as nginx's $host for a request without one: without the space, the next field would take their place. A
+// time may be padded.
+func neverBeginsWithSpace(first token) bool {
+	if v := first.variable; v != nil {
+		return v.slot == slotIP && !v.fromClient()
+	}
+	return first.literal[0] != ' '
 }
 
 // tailOf is the token for the rest of a line behind the tokens.

@@ -16,6 +16,7 @@ type scanner struct {
 	free     int // the step whose text may contain the literal that follows it; -1 for none
 	escape   escape
 	syslog   bool // lines may have a syslog header
+	spaced   bool // a line may begin with spaces, which are not an empty first field
 	local    *localTime
 
 	forgeable bool // zones may contain several variables: only to detect the format
@@ -65,6 +66,9 @@ func (s *scanner) Parse(line string, r *Request) error {
 	message := line
 	if s.syslog {
 		s.local.header, message = CutSyslog(line)
+	}
+	if s.spaced && message != "" && message[0] == ' ' {
+		message = strings.TrimLeft(message, " ")
 	}
 
 	unread := s.scan(message, r)

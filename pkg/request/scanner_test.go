@@ -228,3 +228,21 @@ func TestRefusedFormats(t *testing.T) {
 		}
 	}
 }
+
+// A space before a line comes from a relay where the format begins with the address, which a server always writes.
+// Elsewhere it is an empty field: the next one must not take its place.
+func TestSpaceBeforeALine(t *testing.T) {
+	line := ` 203.0.113.7 - alice [17/Apr/2018:06:25:06 +0000] "GET /login HTTP/1.1" 200 5`
+	rest := `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent`
+	for format, lines := range map[string][]string{
+		rest:               {line, " " + line},
+		"$host " + rest:    {line},
+		"h=$host, " + rest: {"  h=shop.example," + line},
+	} {
+		for _, line := range lines {
+			if r := parsed(t, mustParser(t, format, Options{}), line); r.IP.String() != "203.0.113.7" || r.User != "alice" {
+				t.Errorf("%q of %s: %s", line, format, describe(&r, nil))
+			}
+		}
+	}
+}

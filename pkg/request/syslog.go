@@ -142,7 +142,7 @@ func cutSyslogLine(line string) (message string, ok bool) {
 		word := rest[:end]
 		rest = rest[end+1:]
 		if (size > 0 || words > 0) && isSyslogTag(word) {
-			return strings.TrimLeft(rest, " "), true
+			return rest, true
 		}
 	}
 

@@ -3,6 +3,7 @@ package listeners
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"weir/test/port"
+	"weir/test/wait"
 )
 
 // senderPath is a program that sends syslog, if it is on this machine.
@@ -67,6 +69,50 @@ func TestSyslogFromRsyslog(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A relay: nginx sends to rsyslog, which sends the lines on in the form of RFC 5424. It counts the space behind the tag
+// to the message.
+func TestSyslogThroughRsyslog(t *testing.T) {
+	path := senderPath(t, "rsyslogd", "apt-get install rsyslog")
+	b := newSyslogBench(t, "tcp")
+	b.start()
+	b.Log("access.log", 200)
+	lines, err := os.ReadFile(b.Path("access.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, to, _ := strings.Cut(b.address(), "://127.0.0.1:")
+	work, relay := t.TempDir(), port.Reserve(t, "127.0.0.1")
+	_, from, _ := strings.Cut(relay, ":")
+	file := filepath.Join(work, "rsyslog.conf")
+	config := fmt.Sprintf(`
+		global(workDirectory=%q maxMessageSize="64k")
+		module(load="imtcp")
+		input(type="imtcp" address="127.0.0.1" port=%q)
+		if ($programname == "nginx") then
+			action(type="omfwd" target="127.0.0.1" port=%q protocol="tcp" TCP_Framing="octet-counted" template="RSYSLOG_SyslogProtocol23Format")`, work, from, to)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), path, "-n", "-f", file, "-i", filepath.Join(work, "pid"))
+	command.Stdout, command.Stderr = t.Output(), t.Output()
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { command.Process.Kill(); command.Wait() }()
+
+	var nginx net.Conn
+	wait.Until(t, "rsyslog listens", func() bool {
+		nginx, err = net.Dial("tcp", relay)
+		return err == nil
+	})
+	defer nginx.Close()
+	for line := range strings.Lines(string(lines)) {
+		fmt.Fprintf(nginx, "<190>Nov 22 12:14:14 web1 nginx: %s", line)
+	}
+	b.sink.Await(t, b.Want)
 }
 
 // documentedRsyslog is the action of rsyslog in docs/sending.md, sent to a port of ours and tried each second.
