@@ -16,11 +16,18 @@ build: ## build bin/weir
 	go build -o bin/ ./cmd/...
 
 .PHONY: test
-test: ## run all tests; what cannot be had on this machine is named and skipped
+test: ## run the tests, all but the long ones; what cannot be had on this machine is named and skipped
 	go test -timeout 15m ./...
 
+# The long tests call real.Long(t); test/house checks that this finds them all.
+.PHONY: long
+long: ## run the long tests: parts killed under load, race-built daemons with nginx, a real Kafka and Redis
+	@files=$$(grep -rl --include='*_test.go' 'real\.Long(t)' cmd internal pkg test) && \
+	tests=$$(awk '/^func Test/ { split($$2, name, "(") } /real\.Long\(t\)/ { print name[1] }' $$files | sort -u | paste -sd '|' -) && \
+	set -x && WEIR_LONG=1 go test -count 1 -timeout 20m -run "^($$tests)$$" $$(echo "$$files" | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
 .PHONY: race
-race: ## run all tests with the race detector
+race: ## run the tests with the race detector, all but the long ones
 	go test -race -timeout 20m ./...
 
 .PHONY: vet
@@ -60,7 +67,7 @@ bench-peers: ## measure Weir next to what people use today, on a log that grows 
 
 .PHONY: e2e
 e2e: ## race-built daemons, a real Kafka, Redis and nginx: who asks for too much is refused, and let in again
-	WEIR_REQUIRE_REAL=1 go test -count 1 -timeout 15m ./test/e2e
+	WEIR_LONG=1 WEIR_REQUIRE_REAL=1 go test -count 1 -timeout 15m ./test/e2e
 
 .PHONY: latency
 latency: ## from the line that breaks a limit to the first refusal: histograms at 1 k and 50 k lines/s
@@ -73,12 +80,12 @@ bench-river: ## from a topic to the blocklist, next to a job of Kafka Streams, a
 
 .PHONY: crash
 crash: ## kill every part KILLS (50) times, and aggregators for FIRE (240) seconds over 5 M hits, on real Kafka and Redis
-	WEIR_REQUIRE_REAL=1 WEIR_CRASH_KILLS=$(KILLS) WEIR_FIRE_HITS=5000000 WEIR_FIRE_KEYS=200000 WEIR_FIRE_SECONDS=$(FIRE) \
+	WEIR_LONG=1 WEIR_REQUIRE_REAL=1 WEIR_CRASH_KILLS=$(KILLS) WEIR_FIRE_HITS=5000000 WEIR_FIRE_KEYS=200000 WEIR_FIRE_SECONDS=$(FIRE) \
 		go test -count 1 -v -timeout 60m ./test/crash
 
 .PHONY: hotset
 hotset: ## 10 M keys through an aggregator that holds 100 k of them, on Redis and on disk
-	WEIR_REQUIRE_REAL=1 WEIR_HOT_KEYS=10000000 go test -count 1 -v -timeout 60m -run ManyKeys ./test/crash
+	WEIR_LONG=1 WEIR_REQUIRE_REAL=1 WEIR_HOT_KEYS=10000000 go test -count 1 -v -timeout 60m -run ManyKeys ./test/crash
 
 .PHONY: kafka
 kafka: ## obtain a real Kafka, start it on free ports of this machine until Ctrl-C, and say where it is

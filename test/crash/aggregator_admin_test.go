@@ -12,6 +12,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"weir/internal/kafka"
+	"weir/test/real"
 )
 
 // admin is a client with the rights of a Kafka administrator.
@@ -59,6 +60,7 @@ func (r *river) addPartitions(name string, to int) {
 // The topic hits is deleted and created again while its owner runs, and then while no aggregator runs: earlier counts
 // stay, hits that are sent again are not counted again, and new hits count.
 func TestHitsThatAreCreatedAgainAreCountedOn(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	begun := time.Now()
 	r := newBranch(t, 2, limited)

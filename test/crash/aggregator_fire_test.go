@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/test/real"
 )
 
 // session is longer than the time for which a silent aggregator keeps a partition.
@@ -36,6 +37,7 @@ func newFire(t testing.TB) fire {
 // stopped for longer than their session, terminated, and started again; Redis loses its last second, and Kafka is
 // restarted. In the end every key's windows and the list are equal to those of a slow program for the same log.
 func TestAggregatorsUnderFireCountTheTruth(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	f := newFire(t)
 	r := newRiver(t, f.partitions, fireRules)

@@ -9,12 +9,14 @@ import (
 
 	"weir/internal/kafka"
 	"weir/pkg/hit"
+	"weir/test/real"
 )
 
 // A run of many distinct keys through a small hot set: the memory of the process stays within its bound, and the
 // offenders, whose hits lie far apart in the log, are found exactly. WEIR_HOT_KEYS is the number of keys; a hundredth
 // of them may be hot.
 func TestManyKeysThroughASmallHotSet(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	keys := number(t, "WEIR_HOT_KEYS", 300_000)
 	for _, store := range []string{"redis", "disk"} {

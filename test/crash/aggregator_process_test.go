@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
+	"weir/test/port"
 )
 
 // appendOnly makes Redis keep all writes, except those of the last second. Its replicas get them at once.
@@ -80,7 +80,7 @@ func (r *river) makeTopic(name string, partitions int, cleanup string) {
 // install lays out one more aggregator.
 func (r *river) install() *member {
 	r.t.Helper()
-	m := &member{&installation{t: r.t, part: "aggregator", folder: r.t.TempDir()}, freeAddress(r.t)}
+	m := &member{&installation{t: r.t, part: "aggregator", folder: r.t.TempDir()}, port.Reserve(r.t, "127.0.0.1")}
 	m.write("rules.yaml", r.rules)
 	r.configure(m)
 	r.t.Cleanup(m.kill)
@@ -103,16 +103,6 @@ kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}, events: {partitions: 
 store: %s
 aggregator: {listen: %q, hot_keys: %d}
 `, strings.Join(r.kafka.Addresses(), ", "), r.prefix, r.partitions, r.partitions, r.store, m.address, r.hotKeys))
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // eventually waits until is returns no error.

@@ -10,11 +10,13 @@ import (
 	"weir/internal/store"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
+	"weir/test/real"
 )
 
 // A key breaks its limit while the blocklist accepts no records, leaves memory, and the process is killed: the next
 // owner publishes its entry. The same holds for the record that lifts a block.
 func TestUnacknowledgedEntriesArePublishedByTheNextOwner(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	begun := time.Now()
 	r := riverOn(t, kafkatest.Real(t, kafkatest.Options{Brokers: 3}), ownPrefix, 1, limited)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/store/redis/redistest"
+	"weir/test/real"
 )
 
 // limited is a rule with a limit that is soon broken, however slow the machine is, and a long block.
@@ -57,6 +58,7 @@ func (r *river) written() map[string]string {
 // cannot be asked: its writes reach neither the store nor the list. The check must happen before the other's session is
 // over; if it came too late, the test tries again.
 func TestAPausedOwnerThatWakesWritesNothing(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	const tries = 5
 	for n := range tries {
@@ -180,6 +182,7 @@ func (r *river) replica() *redistest.Server {
 
 // FLUSHALL under a running owner: all counts are read from the log again.
 func TestARedisThatIsFlushedIsRebuilt(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	begun := time.Now()
 	r := newBranch(t, 2, limited)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/kafka/kafkatest"
+	"weir/test/real"
 )
 
 func number(t testing.TB, name string, otherwise int) int {
@@ -54,6 +55,7 @@ func TestACollectorThatIsKilledCountsEveryLineOnce(t *testing.T) {
 }
 
 func TestABrokerThatIsKilledLosesNothing(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
 	cluster := kafkatest.Real(t, kafkatest.Options{})

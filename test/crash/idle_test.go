@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"weir/internal/kafka/kafkatest"
+	"weir/test/real"
 )
 
 // TestAnIdleCollectorCostsNextToNothing measures the collector's processor time while nothing is written to twenty log
 // files.
 func TestAnIdleCollectorCostsNextToNothing(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	brokers := kafkatest.Shared(t).Addresses()
 	logs := t.TempDir()

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/real"
 )
 
 const logPartitions = 6
@@ -122,6 +123,7 @@ func (i *installation) signal(signal syscall.Signal) {
 // waits for it, with unacknowledged batches, and goes on while others own its partitions; and the broker is killed
 // under all of them.
 func TestCollectorsOfATopicThatAreKilledAndStoppedCountEveryRecordOnce(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	kills := number(t, "WEIR_CRASH_KILLS", 8) / 2 // one in four is a stop, and takes long
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/test/real"
 )
 
 // A losingDisk is a file system on a device that is a file. Data that a process wrote and did not sync is not in that
@@ -89,6 +91,7 @@ func (d *losingDisk) losePower(after func()) {
 
 // The power fails again and again under `weir run`: its unsynced data is lost, but not the log that it reads.
 func TestARunThatLosesItsPower(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	losses := number(t, "WEIR_CRASH_KILLS", 8) / 2
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))

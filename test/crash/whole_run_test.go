@@ -11,15 +11,17 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/port"
+	"weir/test/real"
 )
 
 // installRun lays out `weir run` over a site's log, with its own broker and store.
 func installRun(t testing.TB, s *site) (r *river, enforcer string) {
 	t.Helper()
 	r = &river{t: t, prefix: ownPrefix, partitions: partitions, rules: wholeRules, patience: 2 * time.Minute, store: "disk"}
-	enforcer = freeAddress(t)
+	enforcer = port.Reserve(t, "127.0.0.1")
 	build(t, "weir") // before the log is written
-	m := &member{&installation{t: t, part: "weir", arguments: []string{"run"}, folder: t.TempDir()}, freeAddress(t)}
+	m := &member{&installation{t: t, part: "weir", arguments: []string{"run"}, folder: t.TempDir()}, port.Reserve(t, "127.0.0.1")}
 	m.write("weir.yaml", wholeConfig(s, enforcer, m.address)+fmt.Sprintf("kafka: {hits: {partitions: %d}, events: {partitions: %d}}\n", partitions, partitions))
 	t.Cleanup(m.kill)
 	r.members = append(r.members, m)
@@ -42,6 +44,7 @@ func (r *river) connect() {
 
 // One process with its own broker and store is killed again and again, at its start too.
 func TestARunUnderFire(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	kills := 3 * number(t, "WEIR_CRASH_KILLS", 8)
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))

@@ -10,6 +10,8 @@ import (
 
 	"weir/internal/kafka/kafkatest"
 	"weir/pkg/blocklist"
+	"weir/test/port"
+	"weir/test/real"
 )
 
 // wholeRules are a limit that some clients break and most do not, and one that refuses no client.
@@ -113,6 +115,7 @@ func (r *river) settle(s *site, begun time.Time, enforcer string, counter *count
 // and started again, Redis loses its last second, Kafka is restarted. In the end every line was counted once, every
 // client that broke a limit is refused, and no other client was ever on the list.
 func TestAllPartsUnderFire(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	kills := number(t, "WEIR_CRASH_KILLS", 8)
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
@@ -120,7 +123,7 @@ func TestAllPartsUnderFire(t *testing.T) {
 	s := newWholeSite(t, seed)
 	r := riverOn(t, kafkatest.Real(t, kafkatest.Options{}), ownPrefix, partitions, wholeRules)
 	r.patience = 2 * time.Minute
-	enforcer := freeAddress(t)
+	enforcer := port.Reserve(t, "127.0.0.1")
 	for _, part := range []string{"aggregator", "aggregator", "collector", "enforcer"} {
 		r.installPart(part, s, enforcer).start()
 	}
@@ -161,7 +164,7 @@ func (r *river) strike(n int, random *rand.Rand, done map[string]int) {
 // installPart lays out a daemon that reads a site's log, on the river's Kafka and Redis.
 func (r *river) installPart(part string, s *site, enforcer string) *member {
 	r.t.Helper()
-	m := &member{&installation{t: r.t, part: part, folder: r.t.TempDir()}, freeAddress(r.t)}
+	m := &member{&installation{t: r.t, part: part, folder: r.t.TempDir()}, port.Reserve(r.t, "127.0.0.1")}
 	m.write("weir.yaml", wholeConfig(s, enforcer, m.address)+fmt.Sprintf("kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}, events: {partitions: %d}}\nstore: %s\n",
 		strings.Join(r.kafka.Addresses(), ", "), r.prefix, r.partitions, r.partitions, r.store))
 	r.t.Cleanup(m.kill)

@@ -14,6 +14,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
+	"weir/test/real"
 )
 
 // backlogPartitions is the number of partitions of a topic without keys: each has every eighth line.
@@ -29,6 +30,7 @@ type broken struct {
 // A backlog is spread over eight partitions without keys, each out of order by nearly time.late: the list ends with the
 // second, the limit and the count of each first break in the sorted log, and with no other client.
 func TestABacklogWithoutKeysIsBlockedToTheSecond(t *testing.T) {
+	real.Long(t)
 	cluster, redis := kafkatest.Shared(t), redistest.Start(t, "--appendonly", "yes")
 	own := prefix(t)
 	f := newFleet(t, "rules: [{name: per-ip, key: ip, limits: [20/min, 60/hour], block: {for: 24h}}]\n", fmt.Sprintf(

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/test/real"
 	"weir/test/wait"
 )
 
@@ -15,6 +16,7 @@ const (
 )
 
 func TestDaemonsApart(t *testing.T) {
+	real.Long(t)
 	f := newFleet(t, rules, apart(t))
 	for _, part := range []string{"collector", "aggregator", "enforcer"} {
 		f.start(build(t, part, "-race"))
@@ -24,6 +26,7 @@ func TestDaemonsApart(t *testing.T) {
 }
 
 func TestInOneProcess(t *testing.T) {
+	real.Long(t)
 	f := newFleet(t, rules, "")
 	f.start(build(t, "weir", "-race"), "run")
 	f.ready()

@@ -14,6 +14,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
+	"weir/test/real"
 	"weir/test/wait"
 )
 
@@ -23,6 +24,7 @@ const moveRules = "rules: [{name: per-ip, key: ip, limits: [15/min], block: {for
 // of before stay active, the blocks of hits that a new topic has before anything is counted come too, an unblocked client
 // stays unblocked, and the list is complete each time.
 func TestAMoveToOtherBrokersLosesNoBlock(t *testing.T) {
+	real.Long(t)
 	f := newFleet(t, moveRules, "")
 	text, err := os.ReadFile(f.path("weir.yaml"))
 	if err != nil {
@@ -129,6 +131,7 @@ func (m *move) passing() (clients []string) {
 // First the brokers and then the store: all stays, and the list is complete each time. Both at once: all stays too, with
 // what is new, while the old list's blocks last.
 func TestAMoveToOtherBrokersAndAnotherStore(t *testing.T) {
+	real.Long(t)
 	f := newFleet(t, moveRules, "")
 	text, err := os.ReadFile(f.path("weir.yaml"))
 	if err != nil {

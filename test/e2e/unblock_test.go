@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"weir/test/port"
+	"weir/test/real"
 	"weir/test/wait"
 )
 
 // An unblock command takes effect at every enforcer at once, though ten minutes of the client's hits wait to be
 // counted, and still holds after these are counted. A client that then continues is blocked again.
 func TestUnblockedWhileHitsWait(t *testing.T) {
+	real.Long(t)
 	f := newFleet(t, "rules: [{name: per-ip, key: ip, limits: [10/min], block: {for: 1h}}]\n", apart(t))
 	other, otherAdmin := port.Reserve(t, "127.0.0.1"), port.Reserve(t, "127.0.0.1")
 	f.start(build(t, "collector"))
