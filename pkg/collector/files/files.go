@@ -250,7 +250,8 @@ func (f *source) matches(pattern string) []string {
 	var paths []string
 	for _, path := range found {
 		folder, name := filepath.Split(path)
-		for _, live := range liveOf(name) { // access.log.1 is of access.log, there or not
+		// access.log.1.gz is of access.log, there or not, and not of access.log.1: rotated files have several endings.
+		for _, live := range slices.Backward(liveOf(name)) {
 			if matched, _ := filepath.Match(pattern, folder+live); matched || f.families[folder+live] != nil {
 				path = folder + live
 				break

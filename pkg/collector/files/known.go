@@ -143,11 +143,18 @@ func (k *Logs) candidates(head []byte, id inode, live string) (certain, possible
 // mayBeOf reports whether a log may have a file in a family. Logs of different families may begin with the same few
 // lines. They count as one only if a long beginning is known, or the log's own file no longer exists.
 func (log *knownLog) mayBeOf(id inode, live string) bool {
-	if log.live == live || log.identity.id == id || log.size >= tape.HeadBytes {
+	if log.live == live || log.identity.id == id || log.size >= tape.HeadBytes || isRotatedFrom(live, log.live) {
 		return true
 	}
 	_, err := os.Stat(log.live)
 	return log.owner == nil && errors.Is(err, os.ErrNotExist)
+}
+
+// isRotatedFrom reports whether a path is that of a file rotated from the live one. Earlier versions followed such a
+// file as a live one where the pattern matched it.
+func isRotatedFrom(live, path string) bool {
+	_, rotated := rotationOf(filepath.Base(live), filepath.Base(path))
+	return rotated && filepath.Dir(live) == filepath.Dir(path)
 }
 
 // hasFile reports whether some log was last read from that inode.

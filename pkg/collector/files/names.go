@@ -24,7 +24,7 @@ func rotationOf(live, name string) (suffix string, ok bool) {
 	return suffix, ok && suffix != "" && rotations.MatchString(suffix)
 }
 
-// liveOf returns the name without its rotation endings, and all names on the way to it.
+// liveOf returns the name without its rotation endings, and all names on the way to it, the longest first.
 func liveOf(name string) (names []string) {
 	for cut := len(name) - 1; cut > 0; cut-- {
 		if rotations.MatchString(name[cut:]) {
