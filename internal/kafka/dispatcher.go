@@ -274,7 +274,7 @@ func (d *dispatcher) settle(r *request, now time.Time) {
 		case err == nil:
 			d.written(b, lane)
 		case errors.Is(err, ErrPermanent):
-			d.refused(b, lane, err)
+			d.refused(b, lane, now, err)
 		case d.context.Err() == nil:
 			d.failed(b.partition, now, err)
 		}
@@ -285,15 +285,21 @@ func (d *dispatcher) written(b *batch, lane *lane) {
 	if lane.trouble.times > 0 {
 		d.client.errorLog.over("produce", fmt.Sprintf("%s/%d can be written", d.config.Topic, b.partition), lane.trouble.since)
 	}
+	if lane.trouble.times > 0 {
+		lane.maxBytes = maxBatchBytes // the topic's limit may be higher now
+	}
 	lane.trouble = trouble{}
 	lane.maxRecords = min(2*lane.maxRecords, maxBatchRecords)
 	done(b.messages, b.base, nil)
 	d.release(b.partition, b.messages)
 }
 
-// refused halves a batch that a broker refuses, until the one refused message is found.
-func (d *dispatcher) refused(b *batch, lane *lane, err error) {
+// refused halves a batch that a broker refuses, until the one refused message is found. A message that is larger than
+// its topic allows, but not larger than Kafka does by default, waits until the topic allows it.
+func (d *dispatcher) refused(b *batch, lane *lane, now time.Time, err error) {
 	switch {
+	case len(b.messages) == 1 && errors.Is(err, ErrTooLarge) && b.size() <= maxBatchBytes:
+		d.failed(b.partition, now, errorf(ErrTooLarge, "the topic takes no record of %d bytes; raise its max.message.bytes, and the brokers' message.max.bytes, to 1048588", b.size()))
 	case len(b.messages) == 1:
 		err = fmt.Errorf("producing to %s/%d: %w", d.config.Topic, b.partition, err)
 		d.client.errorLog.note("produce", err)

@@ -39,7 +39,7 @@ var kinds = map[error][]kafkago.Error{
 	ErrNoLeader:    {kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition, kafkago.ReplicaNotAvailable, kafkago.FencedLeaderEpoch, kafkago.UnknownLeaderEpoch},
 	ErrSettings: {kafkago.InvalidTopic, kafkago.InvalidConfiguration, kafkago.InvalidReplicationFactor,
 		kafkago.InvalidPartitionNumber, kafkago.PolicyViolation},
-	ErrInvalid:  {kafkago.InvalidTimestamp, kafkago.InvalidRecord},
+	ErrInvalid:  {kafkago.InvalidRecord}, // not InvalidTimestamp: a record gets a new time whenever it is sent again
 	ErrTooLarge: {kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge, kafkago.OffsetMetadataTooLarge},
 	ErrExpelled: {kafkago.IllegalGeneration, kafkago.UnknownMemberId, kafkago.RebalanceInProgress, kafkago.FencedInstanceID},
 }

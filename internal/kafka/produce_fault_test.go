@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -212,8 +213,8 @@ func (w *written) logged(t *testing.T, partition int, records []kafka.Record) {
 	}
 }
 
-// A batch that is too large is halved until it fits. A message that is too large by itself is returned with an error,
-// and those around it are written.
+// A batch that is too large is halved until it fits. A message that is larger than Kafka's default limit is returned
+// with an error, and those around it are written.
 func TestProducerSplits(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
@@ -225,7 +226,7 @@ func TestProducerSplits(t *testing.T) {
 		for i := range 200 {
 			size := 1000
 			if i == 77 {
-				size = 30_000
+				size = 1_050_000
 			}
 			batch = append(batch, kafka.Message{Value: bytes.Repeat([]byte{byte(i)}, size), Done: func(_ int64, err error) {
 				mu.Lock()
@@ -256,6 +257,63 @@ func TestProducerSplits(t *testing.T) {
 			t.Fatalf("the log has %v", got)
 		}
 	})
+}
+
+// A message that only this topic's limit refuses waits, in its order, until the limit is higher.
+func TestProducerWaitsForALargerLimit(t *testing.T) {
+	config := real(t)
+	var log lines
+	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	client := kafkatest.Client(t, config)
+	topic := newTopic(t, client, 1, "max.message.bytes=20000")
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
+	var w written
+	for i := range 21 {
+		message := w.message(0, i, fmt.Append(nil, i))
+		if i == 10 {
+			message.Key = make([]byte, 30_000)
+		}
+		send(t, producer, message)
+	}
+
+	wait.Text(t, &log, "raise its max.message.bytes")
+	change := kafkago.IncrementalAlterConfigsRequestResource{ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic,
+		Configs: []kafkago.IncrementalAlterConfigsRequestConfig{{Name: "max.message.bytes", Value: "1048588", ConfigOperation: kafkago.ConfigOperationSet}}}
+	changed, err := (&kafkago.Client{Addr: kafkago.TCP(config.Brokers...)}).IncrementalAlterConfigs(t.Context(),
+		&kafkago.IncrementalAlterConfigsRequest{Resources: []kafkago.IncrementalAlterConfigsRequestResource{change}})
+	if err != nil || changed.Resources[0].Error != nil {
+		t.Fatal(err, changed)
+	}
+	if err := producer.Close(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	w.inOrder(t, 0, 21)
+	w.logged(t, 0, readAll(t, client, topic, 0, 0))
+}
+
+// A broker refuses a record whose time is far from its own. The record gets a new time whenever it is sent again.
+func TestProducerWaitsForTheClock(t *testing.T) {
+	cluster, config := fake(t, kfake.SeedTopics(1, "hits"))
+	refusals := 3
+	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if refusals == 0 {
+			return nil, nil, false
+		}
+		refusals--
+		answer := request.ResponseKind().(*kmsg.ProduceResponse)
+		answer.Topics = []kmsg.ProduceResponseTopic{{Topic: "hits", Partitions: []kmsg.ProduceResponseTopicPartition{{ErrorCode: kerr.InvalidTimestamp.Code}}}}
+		return answer, nil, true
+	})
+	client := kafkatest.Client(t, config)
+	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 1})
+	var w written
+	send(t, producer, w.message(0, 0, []byte("0")))
+	if err := producer.Close(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	w.inOrder(t, 0, 1)
+	w.logged(t, 0, readAll(t, client, "hits", 0, 0))
 }
 
 // Kafka refuses a complete batch because of one record without a key in a compacted topic.

@@ -19,6 +19,7 @@ import (
 	"weir/internal/duration"
 	"weir/internal/kafka"
 	"weir/internal/topic"
+	"weir/pkg/hit"
 )
 
 // kafka checks the brokers, then our topics and those that the sources read.
@@ -98,7 +99,7 @@ func (l *liveCheck) topic(ctx context.Context, client topic.Log, want kafka.Topi
 	}
 
 	if err == nil || errors.Is(err, kafka.ErrNoTopic) {
-		err = l.keeps(want, settings)
+		err = errors.Join(l.keeps(want, settings), takes(settings))
 	}
 	l.judge(thing, err, found+settingsText(settings, want.Settings))
 }
@@ -136,6 +137,18 @@ func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
 	}
 
 	return nil
+}
+
+// largestRecord has room for the largest batch of hits and its envelope. The records of the other topics are smaller.
+const largestRecord = hit.MaxBytes + 4<<10
+
+// takes returns an error when a topic refuses records that the parts may write.
+func takes(settings map[string]string) error {
+	limit, err := strconv.Atoi(settings["max.message.bytes"])
+	if err != nil || limit >= largestRecord {
+		return nil
+	}
+	return exit.Unmetf("takes records of at most %d bytes, and larger ones wait: set max.message.bytes=1048588", limit)
 }
 
 // milliseconds reads a setting; ok is false for one that is unlimited.

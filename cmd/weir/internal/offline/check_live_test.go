@@ -66,6 +66,19 @@ func TestLiveTopics(t *testing.T) {
 	wantAsked(t, weekly, "data", "store", "kafka true", "topic weir.hits false keeps hits for 2d, and rule per-ip has the limit 10/w", "", "")
 }
 
+// A topic whose max.message.bytes is low delays the batches that are larger.
+func TestLiveTopicTakesSmallRecords(t *testing.T) {
+	for limit, want := range map[string]string{
+		"100000":  "takes records of at most 100000 bytes, and larger ones wait: set max.message.bytes=1048588",
+		"1048588": "<nil>",
+		"":        "<nil>",
+	} {
+		if got := fmt.Sprint(takes(map[string]string{"max.message.bytes": limit})); got != want {
+			t.Errorf("%q: %s", limit, got)
+		}
+	}
+}
+
 // When Kafka does not answer, its topics are not checked.
 func TestLiveKafkaUnreachable(t *testing.T) {
 	settings := settingsWith(t, "data: "+t.TempDir()+"\nkafka: {brokers: ['127.0.0.1:1']}")
