@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,6 +86,46 @@ func (c *Config) paths() []*string {
 	}
 
 	return paths
+}
+
+// A NamedFile is a file that a part reads at its start: API keys, certificates, passwords.
+type NamedFile struct {
+	Key  string // of the configuration: enforcer.keys
+	Path string
+	Keys bool // it contains API keys
+}
+
+// NamedFiles returns the files of keys, certificates and passwords that the configuration names.
+func (c *Config) NamedFiles() (named []NamedFile) {
+	add := func(key, path string) {
+		if path != "" {
+			named = append(named, NamedFile{key, path, strings.HasSuffix(key, ".keys")})
+		}
+	}
+	client := func(key string, t ClientTLS) {
+		add(key+".ca", t.CA)
+		add(key+".cert", t.Cert)
+		add(key+".key", t.Key)
+	}
+	server := func(section, keys string, t ServerTLS) {
+		add(section+".keys", keys)
+		add(section+".tls.cert", t.Cert)
+		add(section+".tls.key", t.Key)
+		add(section+".tls.clients", t.Clients)
+	}
+
+	client("kafka.tls", c.Kafka.TLS)
+	add("kafka.sasl.password_file", c.Kafka.SASL.PasswordFile)
+	add("store.password_file", c.Store.PasswordFile)
+	server("collector", c.Collector.Keys, c.Collector.TLS)
+	for i, s := range c.Collector.Sources {
+		server(fmt.Sprintf("collector.sources.%d", i), s.Keys, s.TLS)
+	}
+	server("aggregator", c.Aggregator.Keys, c.Aggregator.TLS)
+	server("enforcer", c.Enforcer.Keys, c.Enforcer.TLS)
+	add("enforcer.follow_key_file", c.Enforcer.FollowKeyFile)
+	client("enforcer.follow_tls", c.Enforcer.FollowTLS)
+	return named
 }
 
 // networks returns all lists of prefixes.

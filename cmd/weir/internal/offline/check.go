@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -104,12 +105,32 @@ func (k *checkCommand) file(ctx context.Context, path string, data []byte) *chec
 		result.add(warnings, err)
 	default:
 		settings := k.configuration(result, data, config.Options{File: path})
+		if !k.live && path != "stdin" { // a file from elsewhere names the files there
+			result.add(missingFiles(path, settings.NamedFiles()), nil)
+		}
 		if k.live && len(result.faults) == 0 {
 			result.Live = askLive(ctx, settings)
 		}
 	}
 
 	return result
+}
+
+// missingFiles warns about files that are not on this machine. They may be on the one that the configuration is for; there the
+// parts do not start without them.
+func missingFiles(path string, named []config.NamedFile) (warnings []yamlfile.Fault) {
+	for _, file := range named {
+		_, err := os.Stat(file.Path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		remedy := "create it, or correct " + file.Key
+		if file.Keys {
+			remedy = "create it with weir keys add --name NAME --role ROLE --file " + file.Path + ", or correct " + file.Key
+		}
+		warnings = append(warnings, yamlfile.Fault{File: path, What: file.Key + ": " + file.Path + " does not exist on this machine; without it no part that reads it starts", Remedy: remedy})
+	}
+	return warnings
 }
 
 func (k *checkCommand) read(name string, stdin io.Reader) (data []byte, path string, err error) {

@@ -9,6 +9,8 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/weir/internal/output"
+	"weir/internal/keys"
+	"weir/internal/regular"
 )
 
 // An asked is the result of one check of the live system, as `weir check --live --json` writes it.
@@ -35,7 +37,26 @@ func askLive(ctx context.Context, settings *config.Config) []asked {
 	for i := range settings.Collector.Sources {
 		l.source(ctx, &settings.Collector.Sources[i])
 	}
+	for _, file := range settings.NamedFiles() {
+		l.file(file)
+	}
 	return l.found
+}
+
+// file requires that a file of keys, of a certificate or of a password can be read.
+func (l *liveCheck) file(file config.NamedFile) {
+	if file.Keys {
+		found, err := keys.Open(file.Path)
+		if err != nil {
+			l.judge(file.Key, err, "")
+			return
+		}
+		l.holds(file.Key, "%s: %s", file.Path, output.Counted(len(found.All()), "key"))
+		return
+	}
+
+	_, err := regular.ReadFile(file.Path)
+	l.judge(file.Key, err, file.Path+": can be read")
 }
 
 func (l *liveCheck) holds(thing, format string, args ...any) {
