@@ -65,6 +65,9 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 
 	// Two readings that name different clients would block the wrong one, so neither is taken.
 	if best != nil {
+		if other := best.listsOf(trials); other != nil && format == "auto" {
+			return Choice{}, lookLike(other)
+		}
 		if other := best.contradicted(trials); other != nil && format == "auto" {
 			return Choice{}, ambiguous(best, other)
 		}
@@ -73,8 +76,7 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 
 	// The rivals are never chosen. They only explain why nothing else could be.
 	if i := slices.IndexFunc(trials, func(t trial) bool { return t.rival && t.readsMost() }); i >= 0 && format == "auto" {
-		return Choice{}, fmt.Errorf("the lines look like %s, in which a header that clients write stands without quotes: "+
-			"write the server's log_format or LogFormat as format, better with quotes around that header", trials[i].format)
+		return Choice{}, lookLike(&trials[i])
 	}
 
 	// The user named the format, so it is used even if most of the sample cannot be read: only the envelope is chosen.
@@ -154,6 +156,12 @@ func winner(trials []trial) (loose *trial) {
 		}
 	}
 	return loose
+}
+
+// lookLike is the error when the lines have the format of a rival.
+func lookLike(rival *trial) error {
+	return fmt.Errorf("the lines look like %s, in which a header that clients write stands without quotes: "+
+		"write the server's log_format or LogFormat as format, better with quotes around that header", rival.format)
 }
 
 // ambiguous is the error when two formats fit.

@@ -55,6 +55,54 @@ func TestDetectAsksForTheClient(t *testing.T) {
 	}
 }
 
+// A list of addresses is not a host and a client: it is X-Forwarded-For in the client's place. One such line shows it,
+// because a client cannot begin a line; but where the host comes first, it can.
+func TestDetectTakesNoListForTheHost(t *testing.T) {
+	common := strings.TrimSuffix(combinedRest, ` "-" "curl/8.5.0"`)
+	one := "203.0.113.7" + combinedRest
+	for _, sample := range [][]string{
+		{"203.0.113.7, 172.71.122.85" + combinedRest},
+		{"203.0.113.7, 172.71.122.85" + combinedRest + " 0.004"},
+		{"203.0.113.7, 172.71.122.85" + common},
+		{"2001:db8::7, 172.71.122.85" + combinedRest},
+		{"unknown, 203.0.113.7" + combinedRest},
+		{"9.9.9.9, 203.0.113.7, 172.71.122.85" + combinedRest},
+		{"203.0.113.7,172.71.122.85" + combinedRest},
+		{"Nov 23 01:00:00 web1 apache: 203.0.113.7, 172.71.122.85" + combinedRest},
+		{one, one, one, one, "9.9.9.9, 203.0.113.7" + combinedRest},
+		{one + " 0.1", one + " 0.1", "9.9.9.9, 203.0.113.7" + combinedRest + " 0.1"},
+		{one + ` "-"`, one + ` "-"`, "9.9.9.9, 203.0.113.7" + combinedRest + ` "-"`},
+	} {
+		choice, err := Detect(sample, Options{})
+		if err == nil || !strings.Contains(err.Error(), "the lines look like %{X-Forwarded-For}i %l %u %t …, in which a header") {
+			t.Errorf("%s: chose %s, %v", sample, choice, err)
+		}
+	}
+
+	claimed := "9.9.9.9, 203.0.113.7" + combinedRest
+	claimedPort := "9.9.9.9,:80 203.0.113.7" + combinedRest
+	for want, sample := range map[string][]string{
+		"host_combined":  {claimed, claimed, claimed, "shop.example 198.51.100.1" + combinedRest},
+		"vhost_combined": {claimedPort, claimedPort, claimedPort, "shop.example:80 198.51.100.1" + combinedRest},
+	} {
+		choice, err := Detect(sample, Options{})
+		if err != nil || choice.Format != want || choice.Read != len(sample) {
+			t.Errorf("%s: chose %s, %v", sample, choice, err)
+		}
+		if !choice.Holds("auto", sample[:1], Options{}) {
+			t.Errorf("%s does not hold for %s", choice, sample[0])
+		}
+	}
+}
+
+// Of "$host $remote_user" behind a dash, the host is not part of a user's name.
+func TestDetectTakesNoHostForTheUser(t *testing.T) {
+	line := strings.Replace("203.0.113.7"+combinedRest, "- -", "- shop.example -", 1)
+	if choice, err := Detect([]string{line, line}, Options{}); err == nil {
+		t.Errorf("chose %s", choice)
+	}
+}
+
 // A quoted field behind combined is the header for the client only when it names addresses: not the server's name.
 func TestDetectTakesNoNameForTheForwardedHeader(t *testing.T) {
 	line := "203.0.113.7" + combinedRest

@@ -19,8 +19,10 @@ func (t *trial) judge(r *Request) error {
 		}
 	}
 
-	// In a log with two more fields before the time, "- -" becomes part of the name.
-	doubted := !t.known && (strings.HasPrefix(r.User, "- ") || strings.HasSuffix(r.User, " - -"))
+	// In a log with more fields before the time, the dash of the identity or of the user becomes part of the name. In a
+	// log with the header for the client in front, the beginning of a list becomes the host.
+	port, _ := r.Field("server_port")
+	doubted := !t.known && (strings.HasPrefix(r.User, "- ") || strings.HasSuffix(r.User, " -") || strings.Contains(r.Host, ",") || strings.Contains(port, ","))
 	switch {
 	case !t.known && t.format == "lighttpd" && r.Host == "":
 		return errFormat
@@ -35,8 +37,8 @@ func (t *trial) judge(r *Request) error {
 	return nil
 }
 
-// errDoubted is the error for a user that a client may write like this, or that is two fields of another format. If a
-// line of the same log has a user of one word, there are no two fields.
+// errDoubted is the error for a user or a host that a client may write like this, or that is two fields of another
+// format. If a line of the same log has a user of one word and an ordinary host, there are no two fields.
 var errDoubted = &Unread{errFormat.Reason, errFormat.text}
 
 // endsAsTraefik reports whether a line ends as Traefik's common log does (1 "router" "http://server" 12ms). That format

@@ -35,11 +35,28 @@ var presets = append([]preset{
 	{name: "common-plus", parser: withTail(apacheCommon + " "), loose: true},
 }, jsonPresets()...)
 
-// rivals are formats whose lines host_combined reads too, with another client. They are never used to read a log: they
-// exist so that Detect asks instead of guessing.
+// rivals are formats whose lines combined or host_combined may read too, with another client. They are never used to
+// read a log: they exist so that Detect asks instead of guessing.
 var rivals = []preset{
+	{name: forwardedFirst, parser: scanned(layoutForwardedFirst)},
 	{name: "%h %{X-Forwarded-For}i %l %u %t …", parser: scanned(layoutForwardedSecond)},
 	{name: "$remote_addr:$remote_port $http_x_forwarded_for - $remote_user …", parser: scanned(layoutPortAndForwarded)},
+}
+
+// forwardedFirst is the rival that has the header for the client in the client's place.
+const forwardedFirst = "%{X-Forwarded-For}i %l %u %t …"
+
+// layoutForwardedFirst reads only lines in which the header is a list of addresses: no server writes one for the peer.
+func layoutForwardedFirst(o Options) (layout, error) {
+	header := strings.ReplaceAll(o.header(), "_", "-")
+	l, err := apacheLayout("%{"+header+"}i"+strings.TrimPrefix(apacheCommon, "%h")+" ", o)
+	l.tail = true
+	for _, v := range variablesOf(l.tokens) {
+		if v.slot == slotForwarded {
+			v.set = setForwardedList
+		}
+	}
+	return l, err
 }
 
 func layoutForwardedSecond(o Options) (layout, error) {

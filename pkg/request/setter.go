@@ -244,6 +244,17 @@ func setForwarded(_ *step, r *Request, text string) *Unread {
 	return nil
 }
 
+// setForwardedList reads a list of addresses; the last is the client.
+func setForwardedList(_ *step, r *Request, text string) *Unread {
+	rest, last := lastEntry(text)
+	address, ok := forwardedAddress(last)
+	if rest == "" || !ok {
+		return errAddress
+	}
+	r.Forwarded, r.IP = text, address
+	return nil
+}
+
 // setRequestLine stores the parts of a request's first line that no variable of the format has more exactly.
 func setRequestLine(s *step, r *Request, text string) *Unread {
 	return setSplitLine(s, r, splitRequestLine(text))

@@ -50,6 +50,30 @@ func (t *trial) readsMore(other *trial) (more bool) {
 	return more
 }
 
+// listsOf is the rival that finds lists of addresses where a format has the client and cannot read them. A client can
+// begin a line with such a list only where the host comes first.
+func (t *trial) listsOf(trials []trial) *trial {
+	if t.format == "vhost_combined" || t.format == "host_combined" {
+		return nil
+	}
+	for i := range trials {
+		if other := &trials[i]; other.format == forwardedFirst && other.envelope == t.envelope && other.readsOthers(t) {
+			return other
+		}
+	}
+	return nil
+}
+
+// readsOthers reports whether t finds a client in a line in which other finds none.
+func (t *trial) readsOthers(other *trial) bool {
+	for i := range min(len(t.clients), len(other.clients)) {
+		if t.clients[i].IsValid() && !other.clients[i].IsValid() {
+			return true
+		}
+	}
+	return false
+}
+
 // differs counts the lines in which both find a client, and not the same one.
 func (t *trial) differs(other *trial) (lines int) {
 	for i := range min(len(t.clients), len(other.clients)) {
