@@ -74,7 +74,7 @@ func change(path string, edit func(text string, have []Key) (string, error)) err
 	if err != nil {
 		return err
 	}
-	return replace(path, []byte(text))
+	return writeFile(path, []byte(text))
 }
 
 // edited returns the first of the tries that reads as the wanted keys, or a file of just these keys.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/replace"
 )
 
 // lock makes other processes wait that change a file in the folder. The lock ends with the process at the latest, and
@@ -30,35 +32,21 @@ func lock(folder string) (unlock func(), err error) {
 	}
 }
 
-// replace writes a new file next to the old one, and renames it when it is on the disk.
-func replace(path string, data []byte) (err error) {
+// writeFile writes a new file next to the old one, and puts it in its place when it is on the disk.
+func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*") // readable by its owner only
+	if err == nil {
+		// Before the first byte is written: the keys' hashes are never readable by others, not even for a moment.
+		failed := likeBefore(f, path)
+		if failed == nil {
+			_, failed = f.Write(data)
+		}
+		err = replace.With(f, path, failed)
+	}
 	if err != nil {
 		return fmt.Errorf("writing the API keys: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-			err = fmt.Errorf("writing the API keys: %w", err)
-		}
-	}()
-
-	// Before the first byte is written: the keys' hashes are never readable by others, not even for a moment.
-	if err = likeBefore(f, path); err != nil {
-		return err
-	}
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-
-	return syncFolder(filepath.Dir(path))
+	return nil
 }
 
 // likeBefore gives the file the owner, group and mode of the file that it replaces, so a daemon that could read the old
@@ -85,12 +73,4 @@ func likeBefore(f *os.File, path string) error {
 	}
 
 	return f.Chmod(before.Mode().Perm() &^ 0o007)
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"weir/internal/kafka"
+	"weir/internal/replace"
 	"weir/internal/telemetry"
 )
 
@@ -129,7 +130,11 @@ func (o *outbox) put(p *parcel) error {
 
 	// The lock is held while the disk writes: parcels are in the queue in the order of their numbers.
 	p.number, p.done = o.next, make(chan struct{})
-	if err := o.write(p.number, data); err != nil {
+	err = replace.File(o.path(p.number), func(file *os.File) error {
+		_, err := file.Write(data)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("keeping the order on disk: %w", err)
 	}
 
@@ -141,42 +146,6 @@ func (o *outbox) put(p *parcel) error {
 
 func (o *outbox) path(number int64) string {
 	return filepath.Join(o.folder, fmt.Sprintf("%019d", number)+parcelSuffix)
-}
-
-// write writes a file completely or not at all.
-func (o *outbox) write(number int64, data []byte) error {
-	part := o.path(number) + ".part"
-	file, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if errors.Is(err, fs.ErrNotExist) { // the folder was deleted while the process runs
-		if err = os.MkdirAll(o.folder, 0o700); err == nil {
-			file, err = os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-		}
-	}
-
-	if err != nil {
-		return err
-	}
-
-	// Written under another name, synced, renamed, and the folder synced: after a crash the order is there or was never
-	// answered.
-	_, err = file.Write(data)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(part, o.path(number))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-
-	return syncFolder(o.folder)
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // run sends until the context is done.

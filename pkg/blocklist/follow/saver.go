@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
+	"weir/internal/replace"
 	"weir/internal/sleep"
 	"weir/pkg/blocklist"
 )
@@ -17,46 +17,15 @@ import (
 // Save writes the list to a file, completely or not at all, even when the power is lost meanwhile. It returns the version
 // that it wrote: the Set may have another one by then.
 func Save(path string, set *blocklist.Set, nowMilli int64) (version blocklist.Version, err error) {
-	if version, err = save(path, set, nowMilli); err != nil {
-		err = fmt.Errorf("keeping the list in %s: %w", path, err)
-	}
-	return version, err
-}
-
-func save(path string, set *blocklist.Set, nowMilli int64) (version blocklist.Version, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return version, err
-	}
-	file, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return version, err
-	}
-
-	// Written and synced under another name, then renamed, then the folder synced: a crash at any point leaves the old
-	// file or the new one.
-	header, err := set.WriteSnapshot(file, nowMilli)
-	if err == nil {
-		err = file.Sync()
-	}
-
-	if err := errors.Join(err, file.Close()); err != nil {
-		os.Remove(file.Name())
-		return version, err
-	}
-	if err := os.Rename(file.Name(), path); err != nil {
-		return version, err
-	}
-
-	return header.Version, syncFolder(filepath.Dir(path))
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
+	err = replace.File(path, func(file *os.File) error {
+		header, err := set.WriteSnapshot(file, nowMilli)
+		version = header.Version
 		return err
+	})
+	if err != nil {
+		return blocklist.Version{}, fmt.Errorf("keeping the list in %s: %w", path, err)
 	}
-	defer folder.Close()
-	return folder.Sync()
+	return version, nil
 }
 
 // Load reads a file of Save into a Set. After an error the Set is unchanged.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"weir/internal/replace"
 	"weir/pkg/blocklist"
 )
 
@@ -69,28 +69,12 @@ func (t *topics) note(list blocklist.ListID, topic string) error {
 	for _, one := range t.lists {
 		fmt.Fprintf(&b, "%s %s\n", one.list, one.topic)
 	}
-	if err := t.write(b.String()); err != nil {
+	err := replace.File(t.path, func(file *os.File) error {
+		_, err := file.WriteString(b.String())
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("keeping the topic of the list: %w", err)
 	}
 	return nil
-}
-
-// write writes the file completely or not at all.
-func (t *topics) write(text string) error {
-	if err := os.MkdirAll(filepath.Dir(t.path), 0o700); err != nil {
-		return err
-	}
-	part := t.path + ".part"
-	file, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(text)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	if err := os.Rename(part, t.path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(t.path))
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/replace"
 	"weir/internal/telemetry"
 )
 
@@ -373,7 +374,7 @@ func (j *Journal) rewrite() error {
 		err = os.Rename(next, j.path())
 	}
 	if err == nil {
-		err = syncFolder(j.folder.path)
+		err = replace.SyncFolder(j.folder.path)
 	}
 	if err != nil {
 		file.Close()
@@ -387,15 +388,6 @@ func (j *Journal) rewrite() error {
 	j.file, j.bytes, j.began = file, int64(len(data)), int64(len(data))
 	j.generation++
 	return j.folder.setMark(mark{j.ID, j.generation, j.bytes})
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Sync()
 }
 
 func (j *Journal) counted() {

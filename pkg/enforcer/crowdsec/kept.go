@@ -15,6 +15,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"weir/internal/replace"
 	"weir/pkg/enforcer/outright"
 )
 
@@ -93,18 +94,12 @@ func (t *table) save(path string, now time.Time) error {
 		return err
 	}
 
-	// A new name for each try, which is removed unless it was renamed.
+	// A new name for each try.
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name())
-	err = errors.Join(k.write(file), file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-
-	return err
+	return replace.With(file, path, k.write(file))
 }
 
 // lines yields all lines except the trailer.
