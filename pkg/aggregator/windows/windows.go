@@ -109,15 +109,10 @@ func (h *Set) Resize(size int) {
 	}
 }
 
-// Find returns the window of a rule and a key that is in memory, or nil.
-func (h *Set) Find(rule string, key []byte) (w *Window, hot bool) {
-	return h.FindHashed(h.table.hash(h.table.ofRule(rule), key), rule, key)
-}
-
-// FindNamed does so by the name "rule/key".
+// FindNamed returns the window of a name, "rule/key", that is in memory, or nil.
 func (h *Set) FindNamed(name string) (w *Window, hot bool) {
 	rule, key, _ := strings.Cut(name, "/")
-	return h.Find(rule, []byte(key))
+	return h.FindHashed(h.table.hash(h.table.ofRule(rule), []byte(key)), rule, []byte(key))
 }
 
 // peekHot returns the hot window of a name, or nil, and wants nothing.
@@ -183,11 +178,6 @@ func (h *Set) Dirty() int { return len(h.changed) - h.head }
 // Tail is what written will be when all that have changed by now are written.
 func (h *Set) Tail() uint64 { return h.written + uint64(h.Dirty()) }
 
-// oldest are the next windows to write.
-func (h *Set) oldest() []*Window {
-	return h.changed[h.head:min(h.head+h.WriteKeys, len(h.changed))]
-}
-
 // wrote notes that the first windows of changed are written.
 func (h *Set) wrote(count int) {
 	for i := range count {
@@ -210,7 +200,7 @@ func (h *Set) wrote(count int) {
 
 // WriteBack writes the windows that have been changed for longest, a few hundred.
 func (h *Set) WriteBack(ctx context.Context) error {
-	windows := h.oldest()
+	windows := h.changed[h.head:min(h.head+h.WriteKeys, len(h.changed))]
 	if len(windows) == 0 {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -117,9 +116,6 @@ func sourceName(name, collector string, line uint64, nth int) string {
 	}
 	return name
 }
-
-// dayOf is the number of days since 1970.
-func dayOf(t time.Time) int64 { return t.Unix() / 86400 }
 
 // An inode is a file, independent of its name.
 type inode struct{ device, number uint64 }

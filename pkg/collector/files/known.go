@@ -103,7 +103,8 @@ func (k *Logs) forget() {
 // runs.
 func (k *Logs) Resend(ctx context.Context) error { return k.cuts.resend(ctx) }
 
-func (k *Logs) today() int64 { return dayOf(k.pipeline.Now()) }
+// today is the number of days since 1970.
+func (k *Logs) today() int64 { return k.pipeline.Now().Unix() / 86400 }
 
 // begin notes that a pattern is read, from a request time on, unless it was noted before. It returns the time noted
 // first.

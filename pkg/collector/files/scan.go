@@ -290,7 +290,8 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 		return false, true
 	}
 
-	if f.readWhole(log, file, opened) {
+	// A file that is known to have nothing left is not read.
+	if size, known := tape.UncompressedSize(opened, file.compressed, file.info.Size()); known && size == uint32(log.position) {
 		f.finished[inodeOf(file.info)], f.done[inodeOf(file.info)] = file.info, file.path
 		f.known.release(log)
 		return false, true
@@ -369,15 +370,6 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	}
 
 	return true
-}
-
-// readWhole reports whether a file is known to have nothing left, without reading it.
-func (f *family) readWhole(log *knownLog, file found, opened *os.File) bool {
-	size, ok := tape.UncompressedSize(opened, file.compressed, file.info.Size())
-	if ok {
-		return size == uint32(log.position)
-	}
-	return false
 }
 
 // passOver moves a new log's position to its end, or marks the log as done, where the configuration starts reading

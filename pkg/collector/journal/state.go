@@ -24,8 +24,7 @@ func newState() state {
 func (s *state) apply(e entry) {
 	switch e.kind {
 	case entryLog:
-		log := e.log
-		s.logs[log.Source] = &log
+		s.logs[e.log.Source] = new(e.log)
 	case entryForget:
 		delete(s.logs, e.log.Source)
 		delete(s.cuts, e.log.Source)

@@ -29,8 +29,8 @@ func (p *panicked) Error() string {
 
 // IsPanic reports whether an error is a panic that Contained has returned.
 func IsPanic(err error) bool {
-	var fault *panicked
-	return errors.As(err, &fault)
+	_, is := errors.AsType[*panicked](err)
+	return is
 }
 
 // Contained runs a part of a source and returns its panic as an error. A panic must not end the process, in which
@@ -57,8 +57,8 @@ func (in *Intake) Outlive(ctx context.Context, name string, part, clean func() e
 			pauseFor = in.restartAfter()
 		}
 
-		var fault *panicked
-		if !errors.As(err, &fault) {
+		fault, is := errors.AsType[*panicked](err)
+		if !is {
 			return err
 		}
 
@@ -83,8 +83,7 @@ func (in *Intake) Outlive(ctx context.Context, name string, part, clean func() e
 // Isolated runs work for one client, such as a connection. A panic ends that work and nothing else.
 func (in *Intake) Isolated(name string, do func()) (sound bool) {
 	err := Contained(func() error { do(); return nil })
-	var fault *panicked
-	if errors.As(err, &fault) && fault.value != http.ErrAbortHandler {
+	if fault, is := errors.AsType[*panicked](err); is && fault.value != http.ErrAbortHandler {
 		in.panicked(name, fault)
 	}
 	return err == nil

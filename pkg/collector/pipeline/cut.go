@@ -7,7 +7,6 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/sleep"
 	"weir/pkg/collector/journal"
-	"weir/pkg/hit"
 )
 
 // A Cut is the part of a log between two positions, and the batches made from it. Once the journal has noted a cut, it
@@ -56,9 +55,4 @@ func messages(c *journal.Cut, settled func(*journal.Batch, error)) []kafka.Messa
 		messages[i] = kafka.Message{Partition: b.Partition, Value: b.Value, Done: func(_ int64, err error) { settled(b, err) }}
 	}
 	return messages
-}
-
-// header returns the header of one of its batches.
-func (c *Cut) header(part int, more bool) hit.Header {
-	return hit.Header{Source: c.Source, From: c.From, To: c.To, Part: part, More: more, Clock: c.Clock, Fingerprint: c.Fingerprint}
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -102,10 +103,7 @@ func (in *Intake) Doubts() <-chan struct{} { return in.pipeline.config.Pace.Doub
 
 // late is the lateness of the source.
 func (in *Intake) late() time.Duration {
-	if in.config.Late > 0 {
-		return in.config.Late
-	}
-	return in.pipeline.config.Late
+	return cmp.Or(in.config.Late, in.pipeline.config.Late)
 }
 
 // Trouble keeps an error for the status, and logs it at most once a minute.

@@ -13,19 +13,14 @@ const (
 	rechooseLines = 100  // to find another choice
 )
 
-// firstForm is the form before anything was found out; ok is false when nothing can be read yet. Where only the
-// envelope is unknown, lines outside of any envelope are read.
-func (in *Intake) firstForm() (f form, ok bool) {
-	if in.unknown() {
-		return form{"none", in.config.Format}, in.config.Format != "auto"
-	}
-	return form{in.config.Envelope, in.config.Format}, true
-}
-
-// beginReading makes the first decoder of the stream, if one is known.
+// beginReading makes the first decoder of the stream, if the format is known. Where only the envelope is unknown, lines
+// outside of any envelope are read.
 func (s *Stream) beginReading() {
-	f, ok := s.in.firstForm()
-	if ok && s.read(f) == nil { // NewIntake has returned the error, or the format needs an envelope
+	f := form{s.in.config.Envelope, s.in.config.Format}
+	if s.in.unknown() {
+		f.envelope = "none"
+	}
+	if f.format != "auto" && s.read(f) == nil { // NewIntake has returned the error, or the format needs an envelope
 		s.learned = !s.in.unknown()
 	}
 }

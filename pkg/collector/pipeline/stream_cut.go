@@ -10,10 +10,14 @@ import (
 	"weir/internal/kafka"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
+	"weir/pkg/hit"
 )
 
-// begin opens a cut, once there is room for it.
-func (s *Stream) begin(ctx context.Context) error {
+// ensure opens a cut, once there is room for it, unless one is open.
+func (s *Stream) ensure(ctx context.Context) error {
+	if s.open != nil {
+		return nil
+	}
 	if err := s.room(ctx); err != nil {
 		return err
 	}
@@ -37,13 +41,6 @@ func (s *Stream) begin(ctx context.Context) error {
 	}
 	s.open.Fingerprint = next.fingerprint
 	return nil
-}
-
-func (s *Stream) begins() int64 {
-	if s.open == nil {
-		return s.position
-	}
-	return s.open.From
 }
 
 // room waits while too much is in flight, or while cuts made by rules that have changed are in flight.
@@ -346,13 +343,6 @@ func (s *Stream) openFor(ctx context.Context, after int64) error {
 	return nil
 }
 
-func (s *Stream) ensure(ctx context.Context) error {
-	if s.open != nil {
-		return nil
-	}
-	return s.begin(ctx)
-}
-
 // addBatch adds the hits in the partition's writer to the open cut, which ends with the record that is being read. A
 // partition gets more than one batch only if a record's requests do not fit into one.
 func (s *Stream) addBatch(partition int, more bool) {
@@ -362,7 +352,8 @@ func (s *Stream) addBatch(partition int, more bool) {
 			part++
 		}
 	}
-	header := s.open.header(part, more)
+	c := s.open
+	header := hit.Header{Source: c.Source, From: c.From, To: c.To, Part: part, More: more, Clock: c.Clock, Fingerprint: c.Fingerprint}
 	value, err := s.writers[partition].Append(nil, header)
 	if err != nil {
 		panic(fmt.Sprintf("collector: a batch of %s: %v", s.source, err)) // the header is ours

@@ -190,7 +190,9 @@ var ErrHeld = errors.New("it is ahead of the other sources")
 // Leave cuts the rest and returns when Kafka has all that may be sent; with ErrHeld when there is more. unsent is the
 // number of last cuts that no collector has sent.
 func (s *Stream) Leave(ctx context.Context) (unsent int, err error) {
-	s.cutLast()
+	if s.err == nil && s.open != nil && s.position > s.open.From && len(s.again) == 0 { // a part of a cut would be a different cut
+		s.endCut()
+	}
 	err = s.sendAllowed(ctx)
 	return s.unsent(), err
 }
@@ -222,13 +224,6 @@ func (s *Stream) unsent() (n int) {
 		}
 	}
 	return n
-}
-
-// cutLast cuts the rest, unless that is a part of a cut that has to be made again.
-func (s *Stream) cutLast() {
-	if s.err == nil && s.position > s.begins() && len(s.again) == 0 { // a part of a cut would be a different cut
-		s.endCut()
-	}
 }
 
 // Position is the position after the last record.

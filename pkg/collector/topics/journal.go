@@ -47,9 +47,8 @@ const (
 )
 
 func newCommitJournal(in *pipeline.Intake, claim *kafka.Claim, m *pace.Member, t *takeover) *commitJournal {
-	j := &commitJournal{intake: in, claim: claim, member: m, standing: t.note, offset: t.offset, cuts: t.again,
+	return &commitJournal{intake: in, claim: claim, member: m, standing: t.note, offset: t.offset, cuts: t.again,
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
-	return j
 }
 
 // Note implements journal.

@@ -77,7 +77,7 @@ func (k *source) present(ctx context.Context) map[string]int {
 		return nil
 	}
 	if err := errors.Join(faults...); err != nil {
-		k.in.Trouble("topics", oneLine(err))
+		k.in.Trouble("topics", errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	} else {
 		k.in.Mended("topics")
 	}
@@ -90,10 +90,6 @@ func (k *source) present(ctx context.Context) map[string]int {
 	}
 
 	return topics
-}
-
-func oneLine(err error) error {
-	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // share reads the partitions that the group assigns to us, until the topics change or the context is done.
