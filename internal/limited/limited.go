@@ -17,6 +17,7 @@
 package limited
 
 import (
+	"cmp"
 	"container/list"
 	"fmt"
 	"net"
@@ -80,9 +81,7 @@ const fewestConnections = 10
 
 // within scales bounds for a process that may have that many files open.
 func (b Bounds) within(files uint64) Bounds {
-	if b.PerAddress == 0 {
-		b.PerAddress = b.Connections
-	}
+	b.PerAddress = cmp.Or(b.PerAddress, b.Connections)
 	if files < enoughFiles {
 		b.Connections = min(b.Connections, max(fewestConnections, b.Connections*int(files)/enoughFiles))
 		b.PerAddress = min(b.PerAddress, max(fewestConnections/2, b.PerAddress*int(files)/enoughFiles))

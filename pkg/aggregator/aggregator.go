@@ -75,9 +75,7 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	if config.MostWaiting == 0 {
-		config.MostWaiting = 100_000
-	}
+	config.MostWaiting = cmp.Or(config.MostWaiting, 100_000)
 	if config.Reread == nil {
 		config.Reread = func() {}
 	}

@@ -243,8 +243,7 @@ func (p *partition) show() {
 		Reached: instant(p.counter.reached), Hot: p.windows.Len(), Dirty: p.windows.Dirty(), Waiting: p.windows.Waiting(),
 		Unsent: int(p.publisher.Sent() - p.publisher.Acknowledged()), Checkpoint: stored.Offset, Error: p.stopped, seen: lag}
 	if !storedAt.IsZero() {
-		at := storedAt.UTC()
-		s.Written = &at
+		s.Written = new(storedAt.UTC())
 	}
 	p.shown.Store(s)
 	p.metrics.show(s)

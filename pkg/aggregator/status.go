@@ -44,6 +44,5 @@ func instant(unixMilli int64) *time.Time {
 	if unixMilli <= 0 {
 		return nil
 	}
-	at := time.UnixMilli(unixMilli).UTC()
-	return &at
+	return new(time.UnixMilli(unixMilli).UTC())
 }

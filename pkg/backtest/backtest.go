@@ -26,6 +26,7 @@
 package backtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -92,9 +93,7 @@ func (c *Config) setDefaults() {
 			c.Envelope = "none"
 		}
 	}
-	if c.Format == "" {
-		c.Format = "auto"
-	}
+	c.Format = cmp.Or(c.Format, "auto")
 	if c.Late == 0 {
 		c.Late = DefaultLate
 	}

@@ -188,9 +188,7 @@ func (t *textWriter) left(left int) {
 // worst are the keys to list, those refused most first, and the number of the others.
 func (t *textWriter) worst(blocked []Blocked) (worst []Blocked, left int) {
 	top := t.options.Top
-	if top == 0 {
-		top = 10
-	}
+	top = cmp.Or(top, 10)
 	worst = worstFirst(blocked)
 	if top > 0 && len(worst) > top {
 		return worst[:top], len(worst) - top

@@ -1,6 +1,7 @@
 package blocklist
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/netip"
@@ -43,9 +44,7 @@ type State struct {
 
 // NewSet makes an empty Set.
 func NewSet(limits Limits) *Set {
-	if limits.Entries == 0 {
-		limits.Entries = defaultEntries
-	}
+	limits.Entries = cmp.Or(limits.Entries, defaultEntries)
 	if limits.Changes == 0 {
 		limits.Changes = defaultChanges
 	}

@@ -137,12 +137,9 @@ func (e *Enforcer) passes(o *blocklist.Order) string {
 		return "this enforcer is in shadow mode, and refuses no requests"
 	}
 
-	for _, rule := range pauses(e.config.Set, o.From) {
-		if rule == blocklist.EveryRule {
-			return "everything is paused, and no request is refused until that ends (weir resume)"
-		}
+	if slices.Contains(pauses(e.config.Set, o.From), blocklist.EveryRule) {
+		return "everything is paused, and no request is refused until that ends (weir resume)"
 	}
-
 	return ""
 }
 

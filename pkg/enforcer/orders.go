@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -282,9 +283,7 @@ func (e *Enforcer) resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if q.Rule == "" {
-		q.Rule = blocklist.EveryRule
-	}
+	q.Rule = cmp.Or(q.Rule, blocklist.EveryRule)
 
 	return e.lift(w, r, o, q, func(one *blocklist.Order) bool {
 		return one.Kind == blocklist.OrderPause && one.Rule == q.Rule

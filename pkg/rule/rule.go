@@ -34,6 +34,7 @@
 package rule
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -136,9 +137,7 @@ func (c Covers) String() string { return coversWords[c] }
 // Policy defines how the hits of each of the rule's keys are counted; late is how late a hit may come, and remember the
 // exactness bound, 0 for the default.
 func (r *Rule) Policy(late time.Duration, remember int) (*window.Policy, error) {
-	if remember == 0 {
-		remember = r.Remember
-	}
+	remember = cmp.Or(remember, r.Remember)
 	limits := make([]window.Limit, len(r.Limits))
 	for i, limit := range r.Limits {
 		limits[i] = limit.Limit

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,9 +166,7 @@ func (r *loader) add(err error) {
 		faults = yamlfile.Faults{{What: err.Error()}}
 	}
 	for _, fault := range faults {
-		if fault.File == "" {
-			fault.File = r.name
-		}
+		fault.File = cmp.Or(fault.File, r.name)
 		r.faults = append(r.faults, fault)
 	}
 }

@@ -264,6 +264,5 @@ func (l Lag) UnknownSince(now time.Time) *time.Time {
 	if l.found && now.Sub(l.looked) < LagPatience {
 		return nil
 	}
-	since := l.looked.UTC()
-	return &since
+	return new(l.looked.UTC())
 }

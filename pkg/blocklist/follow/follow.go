@@ -28,6 +28,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -118,9 +119,7 @@ func newFollower(config Config) *Follower {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	if config.SaveEvery == 0 {
-		config.SaveEvery = 5 * time.Minute
-	}
+	config.SaveEvery = cmp.Or(config.SaveEvery, 5*time.Minute)
 
 	f := &Follower{config: config, faults: telemetry.NewFaults(config.Logger)}
 	f.saver.Follower = f

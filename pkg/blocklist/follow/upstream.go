@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,9 +60,7 @@ func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
 
 	// A redirect to another host would otherwise get the API key.
 	u.Client = origin.Stay(u.Client)
-	if u.Wait == 0 {
-		u.Wait = defaultWait
-	}
+	u.Wait = cmp.Or(u.Wait, defaultWait)
 	if u.Patience == 0 {
 		u.Patience = defaultPatience
 	}

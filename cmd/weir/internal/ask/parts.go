@@ -2,6 +2,7 @@ package ask
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,10 +72,7 @@ func Status(ctx context.Context, url, key string) ([]byte, error) {
 
 // Key returns the API key in a file, or else that in $WEIR_KEY_FILE; empty when neither is set.
 func Key(file string) (string, error) {
-	if file == "" {
-		file = os.Getenv("WEIR_KEY_FILE")
-	}
-	if file == "" {
+	if file = cmp.Or(file, os.Getenv("WEIR_KEY_FILE")); file == "" {
 		return "", nil
 	}
 	return ReadKey(file)
@@ -95,8 +93,8 @@ func ReadKey(file string) (string, error) {
 
 // NotSent reports whether an error happened before a connection was made, so that nothing can have been counted.
 func NotSent(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // Detail returns the detail of a problem document, as the end of a message.

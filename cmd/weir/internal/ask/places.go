@@ -1,12 +1,14 @@
 package ask
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -156,10 +158,7 @@ func (f *Flags) SharedKey() (string, error) { return f.key(&clientFile{}, place{
 
 // key returns the API key to send. The key of the user's file goes only to the URL in that file and to this machine.
 func (f *Flags) key(file *clientFile, first place) (string, error) {
-	path := f.keyFile
-	if path == "" {
-		path = os.Getenv("WEIR_KEY_FILE")
-	}
+	path := cmp.Or(f.keyFile, os.Getenv("WEIR_KEY_FILE"))
 	if path == "" && first.named != "--url" && first.named != "WEIR_URL" {
 		path = file.KeyFile
 	}
@@ -179,12 +178,5 @@ var errNoEnforcer = errors.New("no enforcer answers")
 
 // noneAnswers returns an error that lists the places that were tried.
 func noneAnswers(tried []string) error {
-	text := ""
-	for i, one := range tried {
-		if i > 0 {
-			text += "; "
-		}
-		text += one
-	}
-	return fmt.Errorf("%w. Tried %s. Start one (weir run, or enforcer), or name one: --url https://HOST:7421 --key-file FILE", errNoEnforcer, text)
+	return fmt.Errorf("%w. Tried %s. Start one (weir run, or enforcer), or name one: --url https://HOST:7421 --key-file FILE", errNoEnforcer, strings.Join(tried, "; "))
 }

@@ -103,13 +103,8 @@ func configFor(logs Logs) string {
 
 // Config returns the same configuration with the rules in it, for a run without files.
 func Config(logs Logs) []byte {
-	rules := "rules:\n" + indented(rulesText)
+	rules := "rules:\n  " + strings.ReplaceAll(strings.TrimSuffix(rulesText, "\n"), "\n", "\n  ") + "\n"
 	return []byte(strings.Replace(configFor(logs), "rules: rules.yaml\n", rules, 1))
-}
-
-func indented(text string) string {
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	return "  " + strings.Join(lines, "\n  ") + "\n"
 }
 
 // Rules returns the rules of a weir run without a configuration.

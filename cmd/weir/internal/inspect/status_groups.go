@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,10 +38,7 @@ type partitionStatus struct {
 // members yet. A record that was sent before the call counts as waiting unless it is committed.
 func askGroups(ctx context.Context, client topic.Log, settings *config.Config) ([]groupStatus, error) {
 	expected := expectedGroups(settings)
-	prefix := settings.Kafka.Prefix
-	if prefix == "" {
-		prefix = "collector." // without a prefix, other groups may belong to other programs
-	}
+	prefix := cmp.Or(settings.Kafka.Prefix, "collector.") // without a prefix, other groups may belong to other programs
 
 	states, err := client.Groups(ctx, prefix, slices.Collect(maps.Keys(expected))...)
 	if err != nil {
@@ -105,8 +103,7 @@ func (p *partitionStatus) measure(ctx context.Context, client topic.Log, span ka
 		return
 	}
 	if oldest, ok := timeOf(ctx, client.Reader(p.Topic, p.Partition, next, 1), span.End); ok {
-		seconds := max(0, time.Since(oldest).Truncate(time.Millisecond).Seconds())
-		p.LagSeconds = &seconds
+		p.LagSeconds = new(max(0, time.Since(oldest).Truncate(time.Millisecond).Seconds()))
 	}
 }
 
@@ -138,7 +135,6 @@ func (g *groupStatus) add(p partitionStatus) {
 	case p.LagSeconds == nil:
 		g.LagSeconds = nil
 	case g.LagSeconds != nil:
-		longest := max(*g.LagSeconds, *p.LagSeconds)
-		g.LagSeconds = &longest
+		g.LagSeconds = new(max(*g.LagSeconds, *p.LagSeconds))
 	}
 }

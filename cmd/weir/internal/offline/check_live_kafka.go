@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -57,10 +58,7 @@ func (l *liveCheck) cluster(ctx context.Context, client topic.Log) bool {
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	cluster, err := client.Cluster(ctx)
-	brokers := strings.Join(l.settings.Kafka.Brokers, ", ")
-	if brokers == "" {
-		brokers = "embedded, runs"
-	}
+	brokers := cmp.Or(strings.Join(l.settings.Kafka.Brokers, ", "), "embedded, runs")
 	l.judge("kafka", err, brokers+": "+output.Counted(len(cluster.Brokers), "broker"))
 	return err == nil
 }

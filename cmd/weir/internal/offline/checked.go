@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -57,9 +58,7 @@ func (r *checked) add(warnings []yamlfile.Fault, err error) {
 	}
 
 	for _, fault := range faults {
-		if fault.File == "" {
-			fault.File = r.File
-		}
+		fault.File = cmp.Or(fault.File, r.File)
 		r.faults = append(r.faults, fault)
 		r.Faults = append(r.Faults, place(fault))
 	}

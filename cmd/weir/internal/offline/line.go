@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -57,16 +58,12 @@ const noRequest = "none"
 
 // fail notes why the line was not read.
 func (l *line) fail(err error) {
-	l.Unread, l.Why, l.Sample = request.Reason(err), err.Error(), request.Sample(l.text)
-	if l.Unread == "" {
-		l.Unread = noRequest
-	}
+	l.Unread, l.Why, l.Sample = cmp.Or(request.Reason(err), noRequest), err.Error(), request.Sample(l.text)
 }
 
 // fill notes what was read of the line.
 func (l *line) fill(r *request.Request) {
-	at := backtest.Instant(r.UnixMilli)
-	l.Time = &at
+	l.Time = new(backtest.Instant(r.UnixMilli))
 	if r.IP.IsValid() {
 		l.IP = r.IP.String()
 	}

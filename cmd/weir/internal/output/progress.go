@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"io"
 	"time"
 
@@ -24,9 +25,7 @@ func (p *Progress) Show(done, total int64) {
 	if !IsTerminal(p.stderr) {
 		return
 	}
-	if total == 0 {
-		total = -1
-	}
+	total = cmp.Or(total, -1)
 
 	if p.bar == nil {
 		p.bar = progressbar.NewOptions64(total,
