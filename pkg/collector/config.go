@@ -26,6 +26,7 @@ type Config struct {
 	Ahead      time.Duration   // how far ahead of our clock a request may be
 	Sink       pipeline.Sink
 	Partitions int           // of the sink
+	Batch      time.Duration // how long a live record may wait for others, so that they are sent together; 0 is not at all
 	Retention  time.Duration // of the sink's log: older cuts are never sent again; 0 is unlimited
 
 	Logger  *slog.Logger          // nil is silence

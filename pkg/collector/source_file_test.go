@@ -41,7 +41,7 @@ func newBench(t testing.TB, patterns ...string) *bench {
 		patterns[i] = filepath.Join(b.Dir, patterns[i])
 	}
 	b.config = Config{
-		Folder: t.TempDir(), Rules: set, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: b.sink, Partitions: 4,
+		Folder: t.TempDir(), Rules: set, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: b.sink, Partitions: 4, Batch: 20 * time.Millisecond,
 		Logger: testLogger(t), Metrics: prometheus.NewRegistry(),
 		Sources: []SourceConfig{{IntakeConfig: pipeline.IntakeConfig{Name: "logs", Format: "combined"}, File: &files.Config{Patterns: patterns}}},
 	}

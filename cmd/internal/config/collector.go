@@ -19,12 +19,21 @@ type Collector struct {
 	Keys string `yaml:"keys"`
 	// TLS encrypts the address. Default: not encrypted.
 	TLS ServerTLS `yaml:"tls"`
+	// Batch is how long a line that was just written may wait for others, so that all of them are synced and sent
+	// together; 0 sends each at once. Default: 20ms.
+	Batch duration.Duration `yaml:"batch"`
 	// Sources are all read at the same time. Default: none.
 	Sources []Source `yaml:"sources"`
 }
 
-// Validate checks the address.
+// longestBatch bounds what comes while a collector does not look: syslog that does not wait is dropped.
+const longestBatch = time.Second
+
+// Validate checks the address and the latency budget.
 func (c *Collector) Validate(v yamlfile.Value) {
+	if time.Duration(c.Batch) > longestBatch {
+		v.Key("batch").Faultf("write 1s or less; 20ms is usual", "a batch of %s is too long", v.Key("batch").Text())
+	}
 	guard(v.Key("listen"), c.Listen, keysOrLoopback, c.Keys != "" || c.TLS.Clients != "")
 }
 

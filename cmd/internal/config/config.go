@@ -69,7 +69,7 @@ func Default() *Config {
 			Hits:    Topic{Partitions: 16, Retention: hours(48)},
 			Events:  Topic{Partitions: 4, Retention: hours(30 * 24)},
 		},
-		Collector:  Collector{Listen: "127.0.0.1:7401"},
+		Collector:  Collector{Listen: "127.0.0.1:7401", Batch: duration.Duration(20 * time.Millisecond)},
 		Aggregator: Aggregator{Listen: "127.0.0.1:7411", HotKeys: 1_000_000},
 		Enforcer: Enforcer{
 			Listen:       "127.0.0.1:7421",

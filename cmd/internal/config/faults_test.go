@@ -52,6 +52,8 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 		"store: {redis: 'redis://host:6379/0?slave=x'}":                             `weir.yaml:1:16: "redis://host:6379/0?slave=x" has an unknown query; only ?master=NAME is possible`,
 		"aggregator: {hot_keys: 0}":                                                 `weir.yaml:1:24: 0 keys are not possible; write how many keys to keep in memory; each takes about 300 bytes`,
 		"aggregator: {listen: '0.0.0.0:7411'}":                                      `weir.yaml:1:22: 0.0.0.0:7411 can be reached from other machines without a key or a certificate; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
+		"collector: {batch: 2s}":                                                    `weir.yaml:1:20: a batch of 2s is too long; write 1s or less; 20ms is usual`,
+		"collector: {batch: 20}":                                                    `weir.yaml:1:20: "20" is no duration: the unit is missing; write 20s, 20m or 20h`,
 		"collector: {listen: ':7401'}":                                              `weir.yaml:1:21: :7401 can be reached from other machines without a key or a certificate; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
 		"collector: {listen: '7401'}":                                               `weir.yaml:1:21: "7401" is not an address to listen on; write it as 127.0.0.1:7401 or "[::1]:7401"`,
 		"collector: {listen: '127.0.0:7401'}":                                       `weir.yaml:1:21: "127.0.0:7401" is not an address to listen on; 127.0.0 is not an IP address`,

@@ -136,8 +136,14 @@ func (f *source) follow(ctx context.Context) {
 	defer ticker.Stop()
 	forget := time.After(forgetAfter)
 
+	quiet := newLull(f.in.Batch())
+	defer quiet.timer.Stop()
 	var look <-chan time.Time
 	for n := 1; ; n++ {
+		taken := events
+		if quiet.lasts {
+			taken = nil
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -146,7 +152,9 @@ func (f *source) follow(ctx context.Context) {
 			f.discover(ctx, false)
 		case <-forget:
 			f.known.forget()
-		case event, ok := <-events:
+		case <-quiet.timer.C:
+			quiet.turn(f.in.NextBeat())
+		case event, ok := <-taken:
 			if !ok {
 				events = nil
 				continue
@@ -154,6 +162,7 @@ func (f *source) follow(ctx context.Context) {
 			if f.notified(event) && look == nil {
 				look = time.After(lookAfter)
 			}
+			quiet.note()
 		case err := <-faults:
 			f.in.Trouble("watch", fmt.Errorf("notifications of file changes were lost; files are checked once a second: %w", err))
 		case <-ticker.C:

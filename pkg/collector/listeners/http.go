@@ -105,7 +105,7 @@ func (h *httpSource) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for requests: %w", err)
 	}
-	s := incarnation(h.in, listener.Addr().String())
+	s := incarnation(h.in, listener.Addr().String(), true)
 	defer s.Close()
 
 	// work outlives ctx, so that bodies that were taken before the end can be counted and answered.

@@ -43,9 +43,10 @@ func guard(address string, config *tls.Config, guarded bool) error {
 }
 
 // incarnation makes the stream of a source that cannot be read again. It has a new name after each start of the
-// process, and positions from 0, so that none of its batches is taken for one sent before.
-func incarnation(in *pipeline.Intake, address string) *pipeline.Stream {
-	s := in.NewStream(pipeline.StreamConfig{Log: address, Source: in.Name() + "/" + journal.NewID(), Reached: pace.NoTime, NotBefore: pace.NoTime})
+// process, and positions from 0, so that none of its batches is taken for one sent before. atOnce is for senders that
+// wait for an answer.
+func incarnation(in *pipeline.Intake, address string, atOnce bool) *pipeline.Stream {
+	s := in.NewStream(pipeline.StreamConfig{Log: address, Source: in.Name() + "/" + journal.NewID(), Reached: pace.NoTime, NotBefore: pace.NoTime, AtOnce: atOnce})
 	s.SetBehind(false)
 	return s
 }

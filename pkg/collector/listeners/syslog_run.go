@@ -23,7 +23,7 @@ func (s *syslogSource) Run(ctx context.Context) error {
 	}
 
 	name := s.scheme + "://" + address
-	stream := incarnation(s.in, name)
+	stream := incarnation(s.in, name, false)
 	defer stream.Close()
 	s.in.Logger().Info("takes syslog", "address", name)
 

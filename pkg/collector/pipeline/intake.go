@@ -82,6 +82,12 @@ func (in *Intake) Logger() *slog.Logger { return in.logger }
 // Now is the time of the collector's clock.
 func (in *Intake) Now() time.Time { return in.pipeline.Now() }
 
+// Batch is how long a live record may wait for others, so that they are sent together.
+func (in *Intake) Batch() time.Duration { return in.pipeline.config.Batch }
+
+// NextBeat is the time until live records are sent together again; 0 when they are not.
+func (in *Intake) NextBeat() time.Duration { return in.pipeline.beat.next(in.Now()) }
+
 // Rules returns the fingerprint of the present rules, and whether those with another fingerprint are known.
 func (in *Intake) Rules(other string) (ours string, known bool) {
 	return in.pipeline.Fingerprint(), in.pipeline.rulingOf(other) != nil

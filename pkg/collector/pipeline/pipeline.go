@@ -36,6 +36,7 @@ type Config struct {
 	Sink       Sink
 	Partitions int              // of the sink
 	Retention  time.Duration    // of the sink's log: older cuts are never sent again; 0 is unlimited
+	Batch      time.Duration    // how long a live record may wait for others, so that they are sent together; 0 is not at all
 	Pace       *pace.Group      // of the logs
 	Now        func() time.Time // the clock
 
@@ -66,11 +67,14 @@ type Pipeline struct {
 	kept    rulesKept
 	writers writers
 	parts   *request.Memory // of lines in parts
+	beat    beat
 }
 
 // New makes a pipeline, which has no rules before SetRules.
 func New(config Config) *Pipeline {
-	return &Pipeline{config: config, metrics: newMetrics(config.Metrics), kept: rulesKept{config.Folder}, parts: request.NewMemory(cmp.Or(config.PartsBytes, partsBytes))}
+	p := &Pipeline{config: config, metrics: newMetrics(config.Metrics), kept: rulesKept{config.Folder}, parts: request.NewMemory(cmp.Or(config.PartsBytes, partsBytes))}
+	p.beat.every = config.Batch
+	return p
 }
 
 // Now is the time of the clock.

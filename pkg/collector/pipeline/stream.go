@@ -30,9 +30,10 @@ const (
 //	Wait   when there is nothing to read at the moment
 //	Drain  at the end
 //
-// and nothing else blocks. A cut ends at once when nothing of the stream is in flight, otherwise when that is
-// acknowledged or after 5 ms. In a backlog it ends after 100 ms, or when it covers as much request time as the stream
-// may be ahead of others (see package pace). It also ends when a partition's batch is full. A cut is sent once it is
+// and nothing else blocks. A cut of live records ends when the beat allows it. Without a beat, or when senders wait for
+// an answer, it ends at once when nothing of the stream is in flight, otherwise when that is acknowledged or after 5 ms.
+// In a backlog it ends after 100 ms, or when it covers as much request time as the stream may be ahead of others (see
+// package pace). It also ends when a partition's batch is full. A cut is sent once it is
 // noted and is not ahead of others; if the journal sends noted cuts by itself after a restart, the cut is noted only
 // then (LateNotes). While 64 cuts or 8 MiB are in flight, Add waits, and the source with it.
 //
@@ -49,6 +50,8 @@ type Stream struct {
 	notBefore int64
 	lateNotes bool
 	oneRule   bool
+	beat      *beat // nil: cuts end at once
+	beaten    int64 // the period of the last cut
 
 	decoder *request.Decoder // nil until the format is known
 	form    form             // of the decoder
@@ -104,6 +107,7 @@ type StreamConfig struct {
 	Journal   Journal                     // nil keeps nothing: hits that were not acknowledged are lost with the process
 	Keep      func(position int64) []byte // the source's note in the journal for a cut that ends there; nil is none
 	LateNotes bool                        // cuts are noted when they may be sent, not before: at its next start the journal sends all its cuts
+	AtOnce    bool                        // senders wait for an answer: cuts are not grouped with others
 	OneRule   bool                        // rules change only when nothing is in flight: the journal notes one set only
 
 	// Measure returns how much waits to be read, if that is known, while the stream waits: for a log that grows

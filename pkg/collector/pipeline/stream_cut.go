@@ -125,11 +125,23 @@ func (s *Stream) due() (after time.Duration, any bool) {
 		return emptyCutAfter - s.in.Now().Sub(s.open.begun), true
 	case s.old() && len(s.open.then) == 0:
 		return oldCutAfter - s.in.Now().Sub(s.open.begun), true
+	case s.beat != nil:
+		return s.untilBeat(), true
 	case len(s.flying) == 0:
 		return 0, true
 	}
 
 	return cutAfter - s.in.Now().Sub(s.open.begun), true
+}
+
+// untilBeat is the time until the beat allows a cut of live records.
+func (s *Stream) untilBeat() time.Duration {
+	now := s.in.Now()
+	since := now
+	if s.open != nil {
+		since = s.open.begun
+	}
+	return s.beat.wait(now, s.beaten, s.beat.period(since))
 }
 
 // old reports whether the open cut is part of a backlog that continues after it.
@@ -159,6 +171,10 @@ func (s *Stream) endCut() {
 	}
 	s.release()
 	c.left.Store(int32(len(c.Batches)))
+	if s.beat != nil && len(c.Batches) > 0 {
+		s.beaten = s.beat.period(s.in.Now())
+		s.beat.last.Store(s.beaten)
+	}
 	s.open, s.full, s.hits = nil, false, 0
 	s.flying = append(s.flying, c)
 	s.flyingBytes += c.bytes()

@@ -20,6 +20,9 @@ func (in *Intake) NewStream(config StreamConfig) *Stream {
 		found: map[form]bool{}, timer: time.NewTimer(time.Hour),
 		watch: watch{logger: in.logger, log: config.Log, warned: &in.warned},
 	}
+	if in.pipeline.beat.every > 0 && !config.AtOnce {
+		s.beat = &in.pipeline.beat
+	}
 	s.each = s.judgeRequest
 	if s.journal == nil {
 		s.journal = noJournal{}
@@ -157,13 +160,36 @@ func (s *Stream) Wait(ctx context.Context, more <-chan struct{}) error {
 		timer := s.alarm(s.next())
 		select {
 		case <-more:
-			return nil
+			return s.gather(ctx)
 		case <-s.wake:
 		case <-timer:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// gather returns when the beat allows a cut: until then more records may come, and all are read in one go. Meanwhile it
+// sends what is in flight. A backlog does not wait.
+func (s *Stream) gather(ctx context.Context) error {
+	s.idle(false)
+	for s.beat != nil && !s.behind && !s.full && len(s.again) == 0 {
+		after := s.untilBeat()
+		if after <= 0 {
+			return nil
+		}
+		select {
+		case <-s.wake:
+		case <-s.alarm(min(after, askAgain), true):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := s.advance(ctx); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 func (s *Stream) idle(idle bool) {
