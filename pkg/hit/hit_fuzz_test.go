@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -32,8 +33,11 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		all := contents(&r)
-		var rules []string
-		rules = append(rules, r.Rules()...)
+		// A writer has each rule once. Its twin takes two of one name for one.
+		rules := slices.Clone(r.Rules())
+		if len(slices.Compact(slices.Sorted(slices.Values(rules)))) < len(rules) {
+			return
+		}
 		w := NewWriter()
 		w.Reset(rules)
 		for _, item := range r.Items() {
