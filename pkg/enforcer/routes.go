@@ -16,6 +16,11 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience)) // the writer of a test has no deadline
 	}
 	if asksCheck(r.URL.Path) {
+		// No check reads the body. On a connection that stays, the server would wait for it before it answers, and would
+		// take the next check for the body that an edge announces and does not send.
+		if r.ContentLength != 0 && r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close")
+		}
 		e.check(w, r) // no check of its origin: it carries the original request's headers, with the Host of a site and the Origin of its pages
 		return
 	}

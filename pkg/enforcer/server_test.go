@@ -1,9 +1,11 @@
 package enforcer
 
 import (
+	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/keys"
 	"weir/pkg/blocklist"
@@ -166,5 +169,30 @@ func TestAFileIsNotReplacedByTheSocket(t *testing.T) {
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "rules: []" {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// A check is answered before the body that its request announces: some edges announce the client's and send none.
+func TestCheckDoesNotWaitForABody(t *testing.T) {
+	r := start(t, list(t, ofIP("203.0.113.7")), nil)
+	for _, header := range []string{"Content-Length: 5", "Transfer-Encoding: chunked"} {
+		conn, err := net.Dial("tcp", r.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(bodyPatience - 5*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+
+		fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 203.0.113.7\r\n%s\r\n\r\n", header)
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", header, err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusTooManyRequests || !answer.Close {
+			t.Errorf("%s: %s, closes %t", header, answer.Status, answer.Close)
+		}
 	}
 }
