@@ -2,7 +2,9 @@
 package wait
 
 import (
+	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,14 @@ import (
 
 // patience is enough for a machine that is busy with other tests.
 const patience = 2 * time.Minute
+
+// Together lets as many parallel tests run at the same time, whatever the number of processors: for packages whose tests
+// wait more than they compute. TestMain calls it before the tests run. The flag -parallel of go test has precedence.
+func Together(tests int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
+		panic(err)
+	}
+}
 
 // Until waits until a condition is true, and fails the test when it stays false for minutes. The words say what is
 // waited for: "the list is complete".

@@ -44,6 +44,7 @@ func TestAnAdminAddressAnswersToThisMachineAlone(t *testing.T) {
 
 // Strangers that keep connections open with endless headers neither fill the memory nor keep other clients out.
 func TestAnAdminAddressHasBounds(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, "")
 	p.start()
 	half := "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: " + strings.Repeat("a", 20<<10)
@@ -81,6 +82,7 @@ func TestAnAdminAddressHasBounds(t *testing.T) {
 
 // Requests that announce a body and never send it are answered, and do not keep their connections.
 func TestAnAdminAddressDoesNotWaitForBodies(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, "")
 	p.start()
 	conn, err := net.Dial("tcp", p.address)

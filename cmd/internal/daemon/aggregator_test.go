@@ -36,6 +36,7 @@ func aggregated(t *testing.T) *place {
 }
 
 func TestAnAggregatorCountsACollectorsHits(t *testing.T) {
+	t.Parallel()
 	p := aggregated(t)
 	p.await("blocked", func() bool {
 		_, text := p.get("/v1/keys?rule=per-ip&key=203.0.113.7")
@@ -82,6 +83,7 @@ func TestAnotherNumberOfPartitionsIsAWrongConfiguration(t *testing.T) {
 
 // A topic whose number of partitions is not the configured one is a configuration error for every part.
 func TestAnotherNumberOfPartitionsEndsWithItsExitCode(t *testing.T) {
+	t.Parallel()
 	p := aggregated(t)
 	p.stop()
 	for _, part := range []Part{Collector, Aggregator} {
@@ -95,6 +97,7 @@ func TestAnotherNumberOfPartitionsEndsWithItsExitCode(t *testing.T) {
 }
 
 func TestATopicThatIsGivenMorePartitionsEndsTheAggregatorWithItsExitCode(t *testing.T) {
+	t.Parallel()
 	p := aggregated(t)
 	p.stop()
 	options := p.options()

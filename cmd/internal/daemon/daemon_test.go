@@ -29,7 +29,10 @@ import (
 	"weir/test/wait"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	wait.Together(8)
+	goleak.VerifyTestMain(m)
+}
 
 // A place is a folder with a configuration, and the process that runs in it.
 type place struct {
@@ -154,6 +157,7 @@ func TestACollectorSaysHowItStands(t *testing.T) {
 }
 
 func TestRulesAreReadAgainWhenTheyChange(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, "")
 	p.start()
 	was := p.rules()
@@ -177,6 +181,7 @@ func TestRulesAreReadAgainWhenTheyChange(t *testing.T) {
 
 // Reading a named pipe never ends. It is refused, and does not keep later changes from being read.
 func TestRulesThatAreAPipeStopNoReload(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, "rules: rules.yaml\n")
 	p.start()
 	was := p.rules()

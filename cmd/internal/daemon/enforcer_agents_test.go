@@ -12,6 +12,7 @@ import (
 
 // The agents get the list, the rules and the mode of the enforcer, as they change.
 func TestAnEnforcerKeepsHAProxysMap(t *testing.T) {
+	t.Parallel()
 	broker := newMortal(t)
 	e := newEdge(t, broker.yaml(), "  haproxy: {socket: none.sock, map: haproxy.map, value: rule}").start()
 	p := newPublisher(t, kafka.Config{Brokers: []string{broker.config.Listen}, Prefix: "weir."}, e.process.Config)

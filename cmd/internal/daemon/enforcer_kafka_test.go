@@ -15,6 +15,7 @@ import (
 // and at the other soon after. While Kafka is stopped it is active at the asked enforcer and its followers, and at the other
 // when Kafka is back.
 func TestEnforcersOnKafka(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Real(t, kafkatest.Options{})
 	brokers := cluster.Addresses()
 	yaml := fmt.Sprintf("kafka: {brokers: [%q]}", brokers[0])

@@ -25,6 +25,7 @@ func killed(t *testing.T, e *edge, more string) *edge {
 // After a kill, without Kafka, active entries are active again: verdicts that are a moment old, and manual entries that were
 // answered. The same holds for a follower.
 func TestActiveOrdersOutlastAKill(t *testing.T) {
+	t.Parallel()
 	broker := newMortal(t)
 	e := newEdge(t, broker.yaml(), "").start()
 	p := newPublisher(t, kafka.Config{Brokers: []string{broker.config.Listen}, Prefix: "weir."}, e.process.Config)

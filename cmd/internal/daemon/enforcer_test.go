@@ -245,6 +245,7 @@ func (m *mortal) stop() {
 func (m *mortal) yaml() string { return fmt.Sprintf("kafka: {brokers: [%q]}", m.config.Listen) }
 
 func TestAnEnforcerFollowsKafkaAndTakesOrdersWithoutIt(t *testing.T) {
+	t.Parallel()
 	broker := newMortal(t)
 	e := newEdge(t, broker.yaml(), "").start()
 	if e.ready() {
@@ -303,6 +304,7 @@ func TestAnEnforcerFollowsKafkaAndTakesOrdersWithoutIt(t *testing.T) {
 }
 
 func TestAnEnforcerReadsItsRulesAgain(t *testing.T) {
+	t.Parallel()
 	broker := newMortal(t)
 	e := newEdge(t, broker.yaml(), "").start()
 	p := newPublisher(t, kafka.Config{Brokers: []string{broker.config.Listen}, Prefix: "weir."}, e.process.Config)

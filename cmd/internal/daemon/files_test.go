@@ -35,6 +35,7 @@ func (p *place) getWith(key, path string) int {
 
 // A removed key is refused even when the rules contain a mistake, and so are all keys when their file is deleted.
 func TestKeysAreReadAgainWhileTheRulesHaveErrors(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, "  keys: keys.yaml\n")
 	line := func(name string) string {
 		return fmt.Sprintf("  - {name: %s, role: read, sha256: %x}\n", name, sha256.Sum256([]byte(name)))
@@ -69,6 +70,7 @@ func TestKeysAreReadAgainWhileTheRulesHaveErrors(t *testing.T) {
 
 // A named pipe in the place of a file is an error, and a file that replaces it is read. Reading the pipe would never end.
 func TestAPipeInThePlaceOfKeys(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, "  keys: keys.yaml\n")
 	line := func(name string) string {
 		return fmt.Sprintf("keys:\n  - {name: %s, role: read, sha256: %x}\n", name, sha256.Sum256([]byte(name)))

@@ -49,6 +49,7 @@ func TestACollectorWhoseFolderIsDeleted(t *testing.T) {
 
 // An enforcer whose folder is gone is not ready until it has written its files again. It goes on taking manual entries.
 func TestAnEnforcerWhoseFolderIsDeleted(t *testing.T) {
+	t.Parallel()
 	broker := newMortal(t)
 	e := newEdge(t, broker.yaml(), "").start()
 	e.await("ready", e.ready)
