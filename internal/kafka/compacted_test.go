@@ -209,7 +209,7 @@ func cleanAtRandom(random *rand.Rand) cleaned {
 // TestCompactedOnKafka reads a log of Kafka while Kafka's own cleaner works on it.
 func TestCompactedOnKafka(t *testing.T) {
 	t.Parallel()
-	client := kafkatest.Client(t, real(t))
+	client := kafkatest.Client(t, onReal(t))
 	topic := newTopic(t, client, 1, "cleanup.policy=compact", "segment.ms=1000", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=1000")
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
 	ctx := within(t, 5*time.Minute)

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/real"
 )
 
 // traffic produces numbered messages to all partitions and reads them back, until it is stopped.
@@ -105,6 +106,7 @@ func follow(t *testing.T, ctx context.Context, client *kafka.Client, topic strin
 
 // TestABrokerDies kills one broker of three, the group's coordinator.
 func TestABrokerDies(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	cluster := kafkatest.Real(t, kafkatest.Options{Brokers: 3})
 	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
@@ -145,8 +147,9 @@ func TestABrokerDies(t *testing.T) {
 
 // TestTheBrokerDies kills the only broker, and suspends it for longer than a request may last.
 func TestTheBrokerDies(t *testing.T) {
+	real.Long(t)
 	cluster := kafkatest.Shared(t)
-	client := kafkatest.Client(t, real(t))
+	client := kafkatest.Client(t, onReal(t))
 	topic := newTopic(t, client, 2)
 	f := startTraffic(t, client, topic, 2)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -166,7 +169,7 @@ func TestTheBrokerDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	paused := time.Now()
-	if _, err := kafkatest.Client(t, real(t)).Cluster(within(t, time.Minute)); err == nil || !strings.HasSuffix(err.Error(), "no answer from Kafka within 5s") {
+	if _, err := kafkatest.Client(t, onReal(t)).Cluster(within(t, time.Minute)); err == nil || !strings.HasSuffix(err.Error(), "no answer from Kafka within 5s") {
 		t.Errorf("while the broker is stopped: %v", err)
 	}
 	time.Sleep(time.Until(paused.Add(7 * time.Second))) // and unfinished requests are sent again

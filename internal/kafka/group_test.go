@@ -134,7 +134,7 @@ func TestGroupGivesUpAfterTheCheckpoint(t *testing.T) {
 	})
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
-		giveUpAfterCheckpoint(t, real(t), 6*time.Second, 6*time.Second)
+		giveUpAfterCheckpoint(t, onReal(t), 6*time.Second, 6*time.Second)
 	})
 }
 
@@ -177,6 +177,7 @@ func giveUpAfterCheckpoint(t *testing.T, config kafka.Config, session, otherSess
 
 // With more members each keeps a part of its partitions, and gets no others.
 func TestGroupMovesNoMoreThanItMust(t *testing.T) {
+	t.Parallel()
 	_, config := fake(t, kfake.SeedTopics(12, "hits"))
 	client := kafkatest.Client(t, config)
 	group := kafka.Group{Name: "g", Topics: map[string]int{"hits": 12}, Session: 6 * time.Second}
@@ -205,6 +206,7 @@ func TestGroupMovesNoMoreThanItMust(t *testing.T) {
 
 // A member whose connections to the coordinator break, or whose coordinator moves, comes back under its id.
 func TestGroupKeepsItsPlace(t *testing.T) {
+	t.Parallel()
 	cluster, config := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(4, "hits"))
 	client := kafkatest.Client(t, config)
 	l := newLedger(t)
@@ -258,7 +260,7 @@ func TestGroupEndsWithAnOwnersError(t *testing.T) {
 // A member waits for a topic that is created late, and does not create it by joining.
 func TestGroupWaitsForItsTopic(t *testing.T) {
 	var log lines
-	config := real(t)
+	config := onReal(t)
 	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	client := kafkatest.Client(t, config)
 	name := fmt.Sprintf("late.%d", topics.Add(1))
@@ -272,6 +274,7 @@ func TestGroupWaitsForItsTopic(t *testing.T) {
 }
 
 func TestGroupAndPartitions(t *testing.T) {
+	t.Parallel()
 	_, config := fake(t, kfake.SeedTopics(3, "hits", "logs"))
 	client := kafkatest.Client(t, config)
 	ctx := within(t, time.Minute)
@@ -340,6 +343,7 @@ func TestCommit(t *testing.T) {
 
 // A member leaves promptly while the brokers are away.
 func TestGroupLeavesWithoutABroker(t *testing.T) {
+	t.Parallel()
 	cluster, config := fake(t, kfake.SeedTopics(2, "hits"))
 	client := kafkatest.Client(t, config)
 	started := make(chan bool, 2)

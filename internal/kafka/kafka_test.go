@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -21,16 +22,17 @@ func TestMain(m *testing.M) {
 		killedMember(topic)
 		return
 	}
+	wait.Together(8)
 	os.Exit(kafkatest.Run(m))
 }
 
 // onBoth runs a test on the embedded broker and on a real one.
 func onBoth(t *testing.T, test func(t *testing.T, config kafka.Config)) {
 	t.Run("embedded", func(t *testing.T) { test(t, kafkatest.Embedded(t)) })
-	t.Run("real", func(t *testing.T) { test(t, real(t)) })
+	t.Run("real", func(t *testing.T) { test(t, onReal(t)) })
 }
 
-func real(t testing.TB) kafka.Config {
+func onReal(t testing.TB) kafka.Config {
 	t.Helper()
 	return kafka.Config{Brokers: kafkatest.Shared(t).Addresses(), Create: true}
 }

@@ -23,10 +23,12 @@ func connected(config kafka.Config) func(*testing.T) topic.Log {
 }
 
 func TestALogInKafka(t *testing.T) {
+	t.Parallel()
 	topictest.Run(t, topictest.Implementation{Compacts: true,
 		Open: connected(kafka.Config{Brokers: kafkatest.Shared(t).Addresses()})})
 }
 
 func TestALogInTheEmbeddedBroker(t *testing.T) {
+	t.Parallel()
 	topictest.Run(t, topictest.Implementation{Open: connected(kafkatest.Embedded(t))})
 }

@@ -66,6 +66,7 @@ func TestOffsetsLookAtEachPartition(t *testing.T) {
 // A log that was cut off before the offset, and one that ends before it, return different errors, with the log's
 // extent.
 func TestReaderOutOfRange(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
 		topic := newTopic(t, client, 1, "segment.bytes=1048576", "retention.bytes=1048576")

@@ -34,6 +34,7 @@ func killedMember(topic string) {
 // The group does not wait for the session of a member that was killed when its process starts again. Another member
 // with the same folder keeps its place.
 func TestAKilledMemberIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
 	test := func(t *testing.T, config kafka.Config) {
 		config.Places, config.Session = filepath.Join(t.TempDir(), "groups"), longSession
 		client := kafkatest.Client(t, config)
@@ -57,10 +58,14 @@ func TestAKilledMemberIsReplacedAtOnce(t *testing.T) {
 		}
 	}
 	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
 		_, config := fake(t)
 		test(t, config)
 	})
-	t.Run("real", func(t *testing.T) { test(t, real(t)) })
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		test(t, onReal(t))
+	})
 }
 
 // killMember runs a member in a process of its own, and kills that once it has a partition.

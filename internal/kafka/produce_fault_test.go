@@ -131,6 +131,7 @@ func send(t *testing.T, producer *kafka.Producer, messages ...kafka.Message) {
 
 // TestProducerOrder makes brokers refuse, time out after writing, lose connections and swap leaders.
 func TestProducerOrder(t *testing.T) {
+	t.Parallel()
 	const partitions, messages = 6, 400
 	cluster, config := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(partitions, "hits"))
 	seen := observe(cluster, false)
@@ -261,7 +262,7 @@ func TestProducerSplits(t *testing.T) {
 
 // A message that only this topic's limit refuses waits, in its order, until the limit is higher.
 func TestProducerWaitsForALargerLimit(t *testing.T) {
-	config := real(t)
+	config := onReal(t)
 	var log lines
 	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	client := kafkatest.Client(t, config)
@@ -318,7 +319,7 @@ func TestProducerWaitsForTheClock(t *testing.T) {
 
 // Kafka refuses a complete batch because of one record without a key in a compacted topic.
 func TestProducerFindsTheInvalid(t *testing.T) {
-	client := kafkatest.Client(t, real(t))
+	client := kafkatest.Client(t, onReal(t))
 	topic := newTopic(t, client, 1, "cleanup.policy=compact")
 	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
 	var mu sync.Mutex

@@ -77,7 +77,7 @@ func TestEnsureTopicsWithoutCreate(t *testing.T) {
 
 // Settings that would lose records, or could never be written, are refused.
 func TestEnsureTopicsRefuses(t *testing.T) {
-	client := kafkatest.Client(t, real(t))
+	client := kafkatest.Client(t, onReal(t))
 	ctx := within(t, time.Minute)
 	plain := newTopic(t, client, 1, "cleanup.policy=delete")
 	strict := fmt.Sprintf("strict.%d", topics.Add(1))

@@ -10,11 +10,13 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/real"
 )
 
 // TestPackedZerosOfARealBroker reads seven partitions at the same time. In each a real Kafka has a record of 200 MB in
 // a few kilobytes, and another one after it.
 func TestPackedZerosOfARealBroker(t *testing.T) {
+	real.Long(t)
 	const partitions, most = 7, 400 // MiB, requested in total
 	cluster := kafkatest.Real(t, kafkatest.Options{})
 	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})

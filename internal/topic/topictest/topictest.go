@@ -25,8 +25,11 @@ type Implementation struct {
 // patience bounds how long a test waits for what must happen.
 const patience = time.Minute
 
-// Run runs all tests.
+// Run runs all tests, and all at the same time: most of them wait for a log.
 func Run(t *testing.T, i Implementation) {
+	var running sync.WaitGroup
+	defer running.Wait()
+
 	for name, test := range map[string]func(*bench){
 		"appending":            (*bench).testAppending,
 		"many appenders":       (*bench).testManyAppenders,
@@ -48,11 +51,12 @@ func Run(t *testing.T, i Implementation) {
 		"owners that fail":     (*bench).testOwnersThatFail,
 		"a topic that is late": (*bench).testATopicThatIsLate,
 	} {
-		t.Run(name, func(t *testing.T) { test(newBench(t, i)) })
+		running.Go(func() { t.Run(name, func(t *testing.T) { test(newBench(t, i)) }) })
 	}
+
 	if i.Compacts {
-		t.Run("compaction", func(t *testing.T) { newBench(t, i).testCompaction() })
-		t.Run("records without a key", func(t *testing.T) { newBench(t, i).testRecordsWithoutAKey() })
+		running.Go(func() { t.Run("compaction", func(t *testing.T) { newBench(t, i).testCompaction() }) })
+		running.Go(func() { t.Run("records without a key", func(t *testing.T) { newBench(t, i).testRecordsWithoutAKey() }) })
 	}
 }
 
