@@ -25,6 +25,7 @@ import (
 // On a real Kafka, with the aggregator and the enforcer that people run: a verdict and manual entries are listed, watched
 // and removed, and weir history shows them.
 func TestByHandOnKafka(t *testing.T) {
+	t.Parallel()
 	folder := running.Folder(t)
 	brokers := kafkatest.Shared(t).Addresses()
 	prefix := fmt.Sprintf("h%d.", time.Now().UnixNano())

@@ -127,6 +127,7 @@ func blocked(t *testing.T, enforcer string) map[string]string {
 
 // The first test of most users: a loop of curl on the same machine is counted, and refused.
 func TestALoopOnOnesOwnMachineIsCounted(t *testing.T) {
+	t.Parallel()
 	s := newOrdinarySite(t)
 	s.ask(t, "/", "")
 	p, enforcer, _ := runInitial(t, s.log)
@@ -139,6 +140,7 @@ func TestALoopOnOnesOwnMachineIsCounted(t *testing.T) {
 
 // With the rules of init a client does not escape by using a user's name, and cannot have another user blocked.
 func TestANameThatNobodyCheckedNeitherHidesNorFrames(t *testing.T) {
+	t.Parallel()
 	s := newOrdinarySite(t)
 	s.ask(t, "/", "")
 	p, enforcer, _ := runInitial(t, s.log)
@@ -164,6 +166,7 @@ func TestANameThatNobodyCheckedNeitherHidesNorFrames(t *testing.T) {
 
 // The run itself and status show how many requests are not counted, and why.
 func TestUncountedRequestsAreReported(t *testing.T) {
+	t.Parallel()
 	log := filepath.Join(t.TempDir(), "access.log")
 	line := fmt.Sprintf("10.0.0.1 - - [%s] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n", time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700"))
 	if err := os.WriteFile(log, []byte(strings.Repeat(line, 30)), 0o644); err != nil {

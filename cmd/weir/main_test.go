@@ -15,9 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/internal/kafka/kafkatest"
+	"weir/test/wait"
 )
 
 func TestMain(m *testing.M) {
+	wait.Together(4)
 	testscript.Main(withKafka{m}, map[string]func(){"weir": main})
 }
 

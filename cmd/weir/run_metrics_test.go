@@ -14,6 +14,7 @@ import (
 
 // Each address of a run serves the metrics of its own part, so that a scraper of all of them counts nothing twice.
 func TestNoSeriesOfARunIsOnTwoAddresses(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	enforcer, flags := apart(t)
 	log := filepath.Join(folder, "access.log")

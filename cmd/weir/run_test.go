@@ -80,6 +80,7 @@ func TestTheDemonstrationFindsItsAbusers(t *testing.T) {
 
 // A run that is killed goes on where it was: the hits before and after count together, and none of them twice.
 func TestARunThatIsKilledGoesOn(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	enforcer, flags := apart(t)
 	log := filepath.Join(folder, "access.log")

@@ -31,6 +31,7 @@ func idleFolder(t *testing.T) (folder string, flags []string) {
 
 // When nothing runs, nothing has caught up, and the exit code is 3.
 func TestNothingRuns(t *testing.T) {
+	t.Parallel()
 	_, flags := idleFolder(t)
 	runs(t, exit.NotMet, "Nothing runs: 4 records wait for weir.aggregator.\n", append([]string{"status"}, flags...)...)
 	runs(t, exit.NotMet, `"nothing_runs":true`, append([]string{"status", "--json", "--wait", "1s"}, flags...)...)
@@ -38,6 +39,7 @@ func TestNothingRuns(t *testing.T) {
 
 // While one process runs all parts, those that do not answer yet have not caught up: it is starting.
 func TestStatusOfAProcessThatStarts(t *testing.T) {
+	t.Parallel()
 	folder := running.Folder(t)
 	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
 	if err != nil {
@@ -52,6 +54,7 @@ func TestStatusOfAProcessThatStarts(t *testing.T) {
 
 // While status waits for something to run, it leaves the embedded broker's folder to a process that starts on it.
 func TestStatusLeavesTheFolderAlone(t *testing.T) {
+	t.Parallel()
 	folder, flags := idleFolder(t)
 	var stdout, stderr locked.Buffer
 	ended := make(chan int, 1)
@@ -80,6 +83,7 @@ func TestStatusLeavesTheFolderAlone(t *testing.T) {
 
 // TestNothingHasRun: without any data of a broker nothing runs either.
 func TestNothingHasRun(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	flags := []string{"--set", "data=" + folder, "--set", "collector.listen=127.0.0.1:1", "--set", "aggregator.listen=127.0.0.1:1", "--set", "enforcer.admin=127.0.0.1:1"}
 	runs(t, exit.NotMet, "Nothing runs.\n", append([]string{"status"}, flags...)...)

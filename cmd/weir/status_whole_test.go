@@ -15,6 +15,7 @@ import (
 
 // The tool's commands show the same of a real Kafka as of the embedded broker.
 func TestOnKafka(t *testing.T) {
+	t.Parallel()
 	brokers := kafkatest.Shared(t).Addresses()
 	prefix := fmt.Sprintf("t%d.", time.Now().UnixNano())
 	client := kafkatest.Client(t, kafka.Config{Brokers: brokers, Create: true})
