@@ -14,6 +14,7 @@ import (
 
 // CrowdSec's custom bouncer calls its program for new and for ended decisions.
 func TestCustomBouncer(t *testing.T) {
+	t.Parallel()
 	path := program(t, "crowdsec-custom-bouncer", "crowdsec-custom-bouncer")
 	s := newSite(t)
 	folder := t.TempDir()

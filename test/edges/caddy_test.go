@@ -28,6 +28,7 @@ func (s *site) caddy(replace ...string) (string, *locked.Buffer) {
 }
 
 func TestCaddy(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, said := s.caddy()
 	s.asksAndGoesOn(url, said.String, `"X-Weir":["refused manual"]`)
@@ -35,6 +36,7 @@ func TestCaddy(t *testing.T) {
 
 // Caddy refuses large headers itself: the enforcer refuses a check with them, or is late.
 func TestCaddyWithLargeHeaders(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, _ := s.caddy()
 	awaitEdge(t, url)
@@ -98,6 +100,7 @@ func servesQUIC(t *testing.T, address string) bool {
 
 // Without the second server to ask, no request passes without an enforcer.
 func TestCaddyClosed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, _ := s.caddy("127.0.0.1:7429 {\n\t\turi", "{\n\t\turi")
 	awaitEdge(t, url)

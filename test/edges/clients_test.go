@@ -136,6 +136,7 @@ func TestPythonClients(t *testing.T) {
 
 // Two custom bouncers with one key at one address are each called for all new and all ended decisions.
 func TestTwoCustomBouncersWithOneKey(t *testing.T) {
+	t.Parallel()
 	path := program(t, "crowdsec-custom-bouncer", "crowdsec-custom-bouncer")
 	s := newSite(t)
 	var called []string

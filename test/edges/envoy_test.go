@@ -30,6 +30,7 @@ func (s *site) envoy(replace ...string) (string, *locked.Buffer) {
 }
 
 func TestEnvoy(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, said := s.envoy()
 	s.asksAndGoesOn(url, said.String, `"weir":"refused manual"`)

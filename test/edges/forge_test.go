@@ -115,6 +115,7 @@ func huge(target string) []string {
 
 // Caddy and Traefik log requests in lines of megabytes: each is counted by its client.
 func TestHugeRequestsAreCounted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	set, err := rule.FromLimits([]string{"1/h"}, "ip")
 	if err != nil {
@@ -229,6 +230,7 @@ func TestIstioForged(t *testing.T) {
 
 // The same for Traefik, whose common log accepts complete lines from a client.
 func TestTraefikForged(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	address, log := s.traefikLog("json")
 	countsAll(t, log, "traefik-json", forge(t, address, newLine)+1)
@@ -242,6 +244,7 @@ func TestTraefikForged(t *testing.T) {
 
 // Behind a CDN, Traefik writes the header X-Forwarded-For where the client should be.
 func TestTraefikBehindCDN(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	address, log := s.traefikLog("json")
 	for _, test := range []struct {

@@ -176,6 +176,7 @@ func TestCaddyAsksWhatItSetsItself(t *testing.T) {
 }
 
 func TestTraefikAsksWhatItSetsItself(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, _ := s.traefik()
 	s.claimsChangeNothing(url)

@@ -38,6 +38,7 @@ func user() string {
 }
 
 func TestNginx(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	port := freePort(t)
 	log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))

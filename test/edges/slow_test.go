@@ -20,6 +20,7 @@ import (
 	"weir/pkg/request"
 	"weir/pkg/rule"
 	"weir/test/locked"
+	"weir/test/real"
 	"weir/test/wait"
 )
 
@@ -62,6 +63,7 @@ var slowEdges = []slowEdge{
 // A client that holds its requests open for longer than a block lasts is blocked at the end of the request that breaks
 // the limit, and not when that request began.
 func TestSlowClientsAreBlockedAtTheEnd(t *testing.T) {
+	real.Long(t)
 	for _, edge := range slowEdges {
 		t.Run(edge.name, func(t *testing.T) {
 			t.Parallel()

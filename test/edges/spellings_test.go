@@ -74,6 +74,7 @@ func TestSpellingsCaddy(t *testing.T) {
 }
 
 func TestSpellingsTraefik(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, said := s.traefik()
 	s.countsSpellings(strings.TrimPrefix(url, "http://"), said.String, "traefik-json", "GET /signin HTTP/1.1", "GET http:/signin HTTP/1.1", "GET a+b:/signin HTTP/1.1",

@@ -32,6 +32,7 @@ func (s *site) traefik(replace ...string) (string, *locked.Buffer) {
 }
 
 func TestTraefik(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, said := s.traefik()
 	s.asksAndGoesOn(url, said.String, `"downstream_X-Weir":"refused manual"`)
@@ -39,6 +40,7 @@ func TestTraefik(t *testing.T) {
 
 // When it asks the enforcer directly, no request passes without it.
 func TestTraefikClosed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, _ := s.traefik("address: http://127.0.0.1:7428/", "address: http://127.0.0.1:7421/")
 	awaitEdge(t, url)
@@ -52,6 +54,7 @@ func TestTraefikClosed(t *testing.T) {
 
 // Traefik sends the checks to itself. Its log has only the clients' requests: each once, with its agent.
 func TestTraefikLogsEachRequestOnce(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, said := s.traefik()
 	awaitEdge(t, url)
@@ -87,6 +90,7 @@ func TestTraefikLogsEachRequestOnce(t *testing.T) {
 
 // A client that is blocked does not get past with large headers, however they reach the check.
 func TestTraefikWithLargeHeaders(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, _ := s.traefik()
 	awaitEdge(t, url)

@@ -154,6 +154,7 @@ func hash(t *testing.T, password string) string {
 }
 
 func TestUsersOfCaddy(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	port := freePort(t)
 	address := loopback + ":" + port
@@ -174,6 +175,7 @@ func TestUsersOfHAProxy(t *testing.T) {
 }
 
 func TestUsersOfTraefik(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	port, folder := freePort(t), t.TempDir()
 	address := loopback + ":" + port
@@ -185,6 +187,7 @@ func TestUsersOfTraefik(t *testing.T) {
 }
 
 func TestUsersOfEnvoy(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	off := `{envoy.filters.http.basic_auth: {"@type": type.googleapis.com/envoy.config.route.v3.FilterConfig, disabled: true}}`
 	url, said := s.envoy("                http_filters:\n", documented(t, "Envoy"),
