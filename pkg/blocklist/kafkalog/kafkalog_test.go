@@ -19,6 +19,7 @@ import (
 	"weir/pkg/blocklist"
 	"weir/pkg/blocklist/follow"
 	"weir/pkg/blocklist/kafkalog"
+	"weir/test/real"
 	"weir/test/wait"
 )
 
@@ -229,6 +230,7 @@ func TestTheEmbeddedBrokerIsFollowed(t *testing.T) {
 
 // TestLogsThatARealCleanerCompacted follows a topic of a real Kafka while its cleaner runs, and then once more from its start.
 func TestLogsThatARealCleanerCompacted(t *testing.T) {
+	real.Long(t)
 	cluster := kafkatest.Real(t, kafkatest.Options{})
 	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
 	topic := kafka.Topic{Name: "blocklist", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact",
