@@ -46,6 +46,7 @@ func TestAClonedFolderIsAConflict(t *testing.T) {
 // the same client in both. All hits are sent within the lateness, so a textbook's count finds the same as a single
 // sorted log.
 func TestFilesThatAreReadFromBehindAdvanceTogether(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "*access.log")
 	b.config.Late = time.Minute
 	begin := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)

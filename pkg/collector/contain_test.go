@@ -26,6 +26,7 @@ func (b *bench) panics(source string) float64 {
 // A log whose reading panics again and again, at any line, with cuts in any state, is counted once. The status reports
 // that it is stopped, and the process and the other logs continue.
 func TestALogThatPanicsIsCountedOnce(t *testing.T) {
+	t.Parallel()
 	for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
 		b := newBench(t, "access.log", "other.log")
 		heard := b.listen()

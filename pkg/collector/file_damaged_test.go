@@ -13,6 +13,7 @@ import (
 // A packed log that is damaged is read up to the damage, and later files are read all the same. Bytes after its end
 // are passed over. Each problem is reported once.
 func TestAPackedLogThatIsDamaged(t *testing.T) {
+	t.Parallel()
 	for name, harm := range map[string]func([]byte) []byte{
 		"in the midst":   func(b []byte) []byte { copy(b[len(b)/2:], "this is not what was written here"); return b },
 		"its checksum":   func(b []byte) []byte { b[len(b)-8]++; return b },

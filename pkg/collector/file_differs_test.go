@@ -16,6 +16,7 @@ func banner() string {
 
 // Two logs that begin with the same 1 KiB are both read, whichever is longer, while both grow and after a restart.
 func TestLogsWithTheSameBeginning(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "*access.log")
 	names := []string{"a.access.log", "b.access.log", "c.access.log"}
 	for i, name := range names {
@@ -70,6 +71,7 @@ func (b *bench) awaitKey(t *testing.T, key string) {
 
 // All files that cannot be read are named, up to a bound, and reported again when they can be.
 func TestFilesThatCannotBeReadAreNamed(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "*access.log", "away/*.log")
 	for i := range 6 {
 		name := b.Path(fmt.Sprintf("%d.access.log", i))

@@ -20,6 +20,7 @@ import (
 // place for them in memory although the others are in the midst of theirs: otherwise all stand still, until they no
 // longer wait for the slowest, and its hits come too late.
 func TestTheSlowestLogHasAPlaceForItsLongLines(t *testing.T) {
+	t.Parallel()
 	for _, packed := range []string{"", ".gz"} {
 		t.Run("packed"+packed, func(t *testing.T) {
 			b := newBench(t, "*.log", "*.log.gz")

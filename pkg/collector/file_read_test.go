@@ -11,6 +11,7 @@ import (
 // A packed file that was read to its end stays in the status, after a restart and under another name too, until it is
 // deleted. A file that is cut off is not among them.
 func TestReadFilesStayInTheStatus(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "access.log")
 	shows := func(names ...string) {
 		t.Helper()

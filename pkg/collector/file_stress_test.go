@@ -10,6 +10,7 @@ import (
 
 // Hundreds of files in one glob, each written to, rotated and written to again, lose nothing.
 func TestHundredsOfFilesInOneGlob(t *testing.T) {
+	t.Parallel()
 	const files = 300
 	b := newBench(t, "*access.log")
 	b.config.Logger = nil
@@ -38,6 +39,7 @@ func TestHundredsOfFilesInOneGlob(t *testing.T) {
 // Between lines there is binary of every length up to some MiB, with newlines and zeros in it, and a file has holes.
 // The lines are counted once, also when the collector is stopped in the middle.
 func TestBinaryBetweenLines(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "access.log")
 	b.config.Logger = nil
 	random := rand.New(rand.NewChaCha8([32]byte{7}))

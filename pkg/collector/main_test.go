@@ -7,9 +7,13 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/kafka/kafkatest"
+	"weir/test/wait"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(withKafka{m}) }
+func TestMain(m *testing.M) {
+	wait.Together(4)
+	goleak.VerifyTestMain(withKafka{m})
+}
 
 // withKafka stops the real Kafka that tests share, after them.
 type withKafka struct{ *testing.M }

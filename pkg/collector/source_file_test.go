@@ -330,6 +330,7 @@ func TestRequestsBeforeTheBeginningAreNotWanted(t *testing.T) {
 
 // TestTheLagGrowsWhileNothingCanBeSent: the status says how much waits to be read, not how much did when Kafka went.
 func TestTheLagGrowsWhileNothingCanBeSent(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "access.log")
 	b.Log("access.log", 1)
 	b.sink.Mute = true

@@ -69,6 +69,7 @@ func dropped(t *testing.T, conns []net.Conn) (n int) {
 
 // Bodies that one key leaves unfinished do not keep out another key.
 func TestHTTPStalledBodiesOfOneKeyDoNotKeepOutAnother(t *testing.T) {
+	t.Parallel()
 	b := newKeyedBench(t)
 	b.changed = smallRoom
 	b.start()
@@ -84,6 +85,7 @@ func TestHTTPStalledBodiesOfOneKeyDoNotKeepOutAnother(t *testing.T) {
 
 // Without keys, a body that has stalled gives its room up when another one needs it.
 func TestHTTPStalledBodiesGiveUpTheirRoom(t *testing.T) {
+	t.Parallel()
 	b := newHTTPBench(t)
 	b.changed = func(l *httpLimits) { smallRoom(l); l.stall = 100 * time.Millisecond }
 	b.start()

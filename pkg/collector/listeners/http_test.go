@@ -126,6 +126,7 @@ func zipped(text string) io.Reader {
 }
 
 func TestHTTPCountsPosts(t *testing.T) {
+	t.Parallel()
 	b := newHTTPBench(t)
 	b.start()
 	reply := b.post(strings.NewReader(b.body(1000)))
@@ -183,6 +184,7 @@ func TestHTTPCountsJSON(t *testing.T) {
 
 // Nothing of a body that is refused is counted.
 func TestHTTPRefusesUnreadableBodies(t *testing.T) {
+	t.Parallel()
 	b := newHTTPBench(t)
 	b.changed = func(l *httpLimits) { l.bodyBytes = 100 << 10 }
 	b.start()
@@ -227,6 +229,7 @@ func TestHTTPRefusesUnreadableBodies(t *testing.T) {
 
 // A body that is too long by its own account is refused before it is there.
 func TestHTTPRefusesALongBodyAtOnce(t *testing.T) {
+	t.Parallel()
 	b := newHTTPBench(t)
 	b.start()
 	body, never := io.Pipe()
@@ -454,6 +457,7 @@ func TestHTTPSaysWhenKafkaRefuses(t *testing.T) {
 
 // A slow sender is cut off, and does not keep others out meanwhile.
 func TestHTTPSlowSenders(t *testing.T) {
+	t.Parallel()
 	b := newHTTPBench(t)
 	b.changed = func(l *httpLimits) { l.headerFor, l.bodyFor = 2*time.Second, 2*time.Second }
 	b.start()

@@ -107,6 +107,7 @@ func TestSyslogFromNginxUDP(t *testing.T) {
 // Lines that nginx sends to a unix socket are counted at most once. If the socket is not read, nginx continues, and
 // lines without room are lost: docs/sending.md recommends UDP.
 func TestSyslogFromNginxUnix(t *testing.T) {
+	t.Parallel()
 	b := newSyslogBench(t, "unix")
 	b.start()
 	_, socket, _ := strings.Cut(b.address(), "://")
@@ -132,6 +133,7 @@ func TestSyslogFromNginxUnix(t *testing.T) {
 
 // Nginx does not wait for a unix socket that no process reads.
 func TestNginxDoesNotWaitForAUnixSocket(t *testing.T) {
+	t.Parallel()
 	setting, err := os.ReadFile(unixQueueSetting)
 	queue, wrong := strconv.Atoi(strings.TrimSpace(string(setting)))
 	if err = errors.Join(err, wrong); err != nil || queue+8 >= nginxRequests {

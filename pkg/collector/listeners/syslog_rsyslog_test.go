@@ -176,6 +176,7 @@ func (b *syslogBench) awaitAll() (more int64) {
 // With the settings of docs/sending.md, rsyslog loses nothing at its own restart while Weir is away. Each of its
 // workers, that of the disk and that of the memory, sends a line twice.
 func TestSyslogFromRsyslogThatRestarts(t *testing.T) {
+	t.Parallel()
 	path := senderPath(t, "rsyslogd", "apt-get install rsyslog")
 	address := port.Reserve(t, "127.0.0.1")
 	b := newSyslogBench(t, "tcp://"+address)

@@ -328,6 +328,7 @@ func TestSyslogCountsDropsOfTheKernel(t *testing.T) {
 
 // While Kafka takes nothing, nothing is read and nothing is lost.
 func TestSyslogSendersWait(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range []string{"tcp", "unix", "unixstream"} {
 		b := newSyslogBench(t, scheme)
 		b.changed = func(l *syslogLimits) { l.inboxBytes = 4000 }
@@ -352,6 +353,7 @@ func TestSyslogSendersWait(t *testing.T) {
 }
 
 func TestSyslogConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
 	b := newSyslogBench(t, "tcp")
 	b.changed = func(l *syslogLimits) { l.connections, l.idle = 2, 2*time.Second }
 	b.start()
