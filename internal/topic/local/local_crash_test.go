@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 			os.Exit(2)
 		}
 	}
+	wait.Together(8)
 	os.Exit(m.Run())
 }
 
@@ -194,6 +195,7 @@ func appendForEver(folder string) error {
 
 // A kill at any moment loses nothing that was answered, and leaves no half of a step.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	kills := 8
 	if n, err := strconv.Atoi(os.Getenv("WEIR_CRASH_KILLS")); err == nil {
@@ -246,6 +248,7 @@ func TestKill(t *testing.T) {
 // A loss of power loses nothing that was answered. Whatever the disk kept of what was not synced, no half of a step is
 // there.
 func TestALossOfPower(t *testing.T) {
+	t.Parallel()
 	fs := vfs.NewCrashableMem()
 	s, err := openSite(database.Options{Folder: "weir", FS: fs})
 	if err != nil {
@@ -410,6 +413,7 @@ func TestADiskThatHangs(t *testing.T) {
 
 // When the folder is deleted the topics are made again, empty, and what is appended afterwards is kept.
 func TestAFolderThatIsDeleted(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir() + "/store"
 	s, err := openSite(database.Options{Folder: folder})
 	if err != nil {

@@ -31,11 +31,13 @@ func open(t testing.TB, folder string) *Log {
 }
 
 func TestALocalLog(t *testing.T) {
+	t.Parallel()
 	topictest.Run(t, topictest.Implementation{Open: func(t *testing.T) topic.Log { return open(t, t.TempDir()) }, Compacts: true})
 }
 
 // The same with hardly anything in memory: all is read from the database.
 func TestALocalLogWithoutTails(t *testing.T) {
+	t.Parallel()
 	topictest.Run(t, topictest.Implementation{Compacts: true, Open: func(t *testing.T) topic.Log {
 		l := open(t, t.TempDir())
 		l.tails.most = 1

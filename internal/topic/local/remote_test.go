@@ -17,6 +17,7 @@ import (
 
 // Another process sees what the process with the folder sees, and can write nothing.
 func TestALogOfAnotherProcess(t *testing.T) {
+	t.Parallel()
 	l := open(t, t.TempDir())
 	socket := filepath.Join(t.TempDir(), "s")
 	server, err := l.Serve(socket)

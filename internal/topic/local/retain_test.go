@@ -189,6 +189,7 @@ func TestACompactedTopicIsATable(t *testing.T) {
 
 // What retention deletes leaves the disk.
 func TestRetentionFreesTheDisk(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	var now atomic.Int64
 	l, _, end := openClocked(t, folder, &now)
