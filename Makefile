@@ -24,7 +24,7 @@ test: ## run the tests, all but the long ones; what cannot be had on this machin
 long: ## run the long tests: parts killed under load, race-built daemons with nginx, a real Kafka and Redis
 	@files=$$(grep -rl --include='*_test.go' 'real\.Long(t)' cmd internal pkg test) && \
 	tests=$$(awk '/^func Test/ { split($$2, name, "(") } /real\.Long\(t\)/ { print name[1] }' $$files | sort -u | paste -sd '|' -) && \
-	set -x && WEIR_LONG=1 go test -count 1 -timeout 20m -run "^($$tests)$$" $$(echo "$$files" | xargs -n1 dirname | sort -u | sed 's|^|./|')
+	WEIR_LONG=1 go test -count 1 -timeout 20m -run "^($$tests)$$" $$(echo "$$files" | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: race
 race: ## run the tests with the race detector, all but the long ones
