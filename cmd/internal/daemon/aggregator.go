@@ -163,7 +163,8 @@ func RedisOptions(c *config.Config) (redis.Options, error) {
 	if err != nil {
 		return redis.Options{}, fmt.Errorf("store: %w", err)
 	}
-	return redis.Options{URL: c.Store.Redis, User: c.Store.User, Password: password, Prefix: c.Kafka.Prefix, Expire: expiry(c)}, nil
+	again := func() (string, error) { return passwordIn(c.Store.PasswordFile) }
+	return redis.Options{URL: c.Store.Redis, User: c.Store.User, Password: password, ReadPassword: again, Prefix: c.Kafka.Prefix, Expire: expiry(c)}, nil
 }
 
 // passwordIn reads a password from a file, without line breaks at its end; "" when no file is named.

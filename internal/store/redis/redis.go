@@ -34,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -47,9 +48,11 @@ type Options struct {
 	// URL is redis://host:6379/0, or rediss:// for TLS. Several hosts separated by commas are a Cluster; with
 	// ?master=NAME they are Sentinels.
 	URL            string
-	User, Password string      // when not in the URL
-	TLS            *tls.Config // nil: the system's roots, when the URL has TLS
-	Prefix         string      // of all keys, for several installations in one Redis; "weir:" unless given
+	User, Password string // when not in the URL
+	// ReadPassword returns the password for a new connection. While it returns none, the last one is used.
+	ReadPassword func() (string, error)
+	TLS          *tls.Config // nil: the system's roots, when the URL has TLS
+	Prefix       string      // of all keys, for several installations in one Redis; "weir:" unless given
 	// Expire is the time without a write after which Redis may drop a bucket; 0 is never. It is only a safety net: keys
 	// that are no longer needed were deleted long before.
 	Expire time.Duration
@@ -108,6 +111,9 @@ func dial(o Options) (goredis.UniversalClient, error) {
 	if o.Password != "" {
 		u.Password = o.Password
 	}
+	if o.ReadPassword != nil {
+		u.CredentialsProviderContext = credentials(u.Username, u.Password, o.ReadPassword)
+	}
 	if o.TLS != nil && u.TLSConfig != nil {
 		u.TLSConfig = o.TLS
 	}
@@ -121,6 +127,19 @@ func dial(o Options) (goredis.UniversalClient, error) {
 	u.DisableIdentity = true
 	u.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return goredis.NewUniversalClient(u), nil
+}
+
+// credentials returns what go-redis asks for at each new connection.
+func credentials(user, last string, read func() (string, error)) func(context.Context) (string, string, error) {
+	var mu sync.Mutex
+	return func(context.Context) (string, string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if password, err := read(); err == nil && password != "" {
+			last = password
+		}
+		return user, last, nil
+	}
 }
 
 // The layout that the package comment describes.

@@ -18,8 +18,11 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"weir/internal/store"
 	"weir/internal/store/redis/redistest"
+	"weir/test/wait"
 )
 
 func set(key, value string) store.Change {
@@ -191,6 +194,32 @@ func TestRefusedConnections(t *testing.T) {
 	s := open(t, Options{URL: "redis://" + server.Addr, User: "weir", Password: "pass"})
 	defer s.Close()
 	take(t, s)
+}
+
+// A password that changes while the store is open is used for the next connection. A file that is gone, or that can be
+// read only once, changes nothing.
+func TestPasswordChanges(t *testing.T) {
+	server := redistest.Start(t, "--requirepass", "before")
+	password, fault := "", errors.New("no such file")
+	s := open(t, Options{URL: "redis://" + server.Addr, Password: "before", ReadPassword: func() (string, error) { return password, fault }})
+	defer s.Close()
+	take(t, s)
+
+	admin := goredis.NewClient(&goredis.Options{Addr: server.Addr, Password: "before"})
+	defer admin.Close()
+	if err := errors.Join(admin.ConfigSet(ctx, "requirepass", "after").Err(), admin.Do(ctx, "client", "kill", "type", "normal").Err()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Take(ctx, 0); err == nil {
+		if _, err = s.Take(ctx, 0); err == nil {
+			t.Fatal("the old password is accepted")
+		}
+	}
+	password, fault = "after", nil
+	wait.Until(t, "the new password is used", func() bool {
+		_, err := s.Take(ctx, 0)
+		return err == nil
+	})
 }
 
 // noListener returns an address without a listener.
