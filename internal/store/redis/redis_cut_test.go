@@ -20,7 +20,7 @@ import (
 // has the value of that fence, or a later one that was written after it and lost: never an earlier one, and no key is
 // gone.
 func TestACutLogTakesNoKeyBack(t *testing.T) {
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0")
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0")
 	s, err := redis.Open(t.Context(), redis.Options{URL: "redis://" + server.Addr, Expire: time.Hour})
 	if err != nil {
 		t.Fatal(err)
