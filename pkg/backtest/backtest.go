@@ -94,9 +94,7 @@ func (c *Config) setDefaults() {
 		}
 	}
 	c.Format = cmp.Or(c.Format, "auto")
-	if c.Late == 0 {
-		c.Late = DefaultLate
-	}
+	c.Late = cmp.Or(c.Late, DefaultLate)
 }
 
 // sets are the sets of rules. The first is the one to report.

@@ -3,6 +3,7 @@ package backtest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -68,12 +69,7 @@ func partners(before, after []RuleReport) map[int]int {
 }
 
 func contains(partner map[int]int, j int) bool {
-	for _, has := range partner {
-		if has == j {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(partner)), j)
 }
 
 func compareRule(before, after *RuleReport) RuleChange {

@@ -116,7 +116,7 @@ func (c *counter) countRest() {
 
 func (c *counter) count(due [][]record) {
 	for _, v := range c.variants {
-		v.countAll(due, len(c.variants) > 1)
+		v.countAll(due)
 	}
 	c.buffer.giveBack(due)
 	c.dueNow = due
@@ -166,25 +166,15 @@ func (v *variant) account(number int) *account {
 	return &v.pages[number/accountsOfPage][number%accountsOfPage]
 }
 
-func (v *variant) countAll(due [][]record, timed bool) {
-	if !timed {
-		for _, records := range due {
-			v.countRecords(records)
-		}
-		return
-	}
+func (v *variant) countAll(due [][]record) {
 	began := time.Now()
 	for _, records := range due {
-		v.countRecords(records)
+		for i := range records {
+			v.count(&records[i])
+		}
 		v.hits += int64(len(records))
 	}
 	v.took += time.Since(began)
-}
-
-func (v *variant) countRecords(records []record) {
-	for i := range records {
-		v.count(&records[i])
-	}
 }
 
 // count counts one hit. With a request's last hit it counts the request as refused if one of its hits was.

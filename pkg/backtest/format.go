@@ -3,7 +3,6 @@ package backtest
 import (
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // percentOf is a part of a total for people: 0%, 0.004%, 12.3%.
@@ -27,16 +26,10 @@ func percentOf(part, base int64) string {
 // grouped is a number with commas between thousands.
 func grouped(n int64) string {
 	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, digits = "-", digits[1:]
+	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
 	}
-	var parts []string
-	for len(digits) > 3 {
-		parts = append([]string{digits[len(digits)-3:]}, parts...)
-		digits = digits[:len(digits)-3]
-	}
-	return sign + strings.Join(append([]string{digits}, parts...), ",")
+	return digits
 }
 
 // counted is a number with its noun: 1 key, 2 keys.

@@ -4,7 +4,7 @@ import "strings"
 
 // An haproxyLines parser reads HAProxy's log. HAProxy escapes neither a captured cookie nor the name of TLS. A line
 // with more quotes than those of the request is read from its ends, so that no cookie is mistaken for the request.
-type haproxyLines struct{ all, ends Parser }
+type haproxyLines struct{ twoParsers } // of all of a line, and of its ends
 
 const haproxyQuotes = 2
 
@@ -15,26 +15,16 @@ func haproxyParser(o Options) (Parser, error) {
 	}
 	o.Fields = o.fieldsIn(haproxyHead)
 	ends, err := scanned(layoutHAProxyEnds)(o)
-	return &haproxyLines{all, ends}, err
+	return &haproxyLines{twoParsers{all, ends}}, err
 }
 
 func (p *haproxyLines) Parse(line string, r *Request) error {
 	if strings.Count(line, `"`) > haproxyQuotes {
 		if _, message := CutSyslog(line); strings.Count(message, `"`) > haproxyQuotes {
-			return p.ends.Parse(line, r)
+			return p.second.Parse(line, r)
 		}
 	}
-	return p.all.Parse(line, r)
-}
-
-func (p *haproxyLines) Want(names []string) {
-	p.all.Want(names)
-	p.ends.Want(names)
-}
-
-func (p *haproxyLines) forget() {
-	forget(p.all)
-	forget(p.ends)
+	return p.first.Parse(line, r)
 }
 
 func layoutHAProxyEnds(o Options) (layout, error) {

@@ -122,8 +122,21 @@ func setPadded(s *step, r *Request, text string) *Unread {
 	return setFurther(s, r, strings.TrimLeft(text, " "))
 }
 
+// twoParsers are the two ways to read the lines of a format.
+type twoParsers struct{ first, second Parser }
+
+func (p *twoParsers) Want(names []string) {
+	p.first.Want(names)
+	p.second.Want(names)
+}
+
+func (p *twoParsers) forget() {
+	forget(p.first)
+	forget(p.second)
+}
+
 // An either reads lines of two formats.
-type either struct{ first, second Parser }
+type either struct{ twoParsers }
 
 func npmParser(o Options) (Parser, error) {
 	first, err := nginx(npmProxy)(o)
@@ -132,7 +145,7 @@ func npmParser(o Options) (Parser, error) {
 	}
 	o.Fields = o.fieldsIn(npmStandard)
 	second, err := nginx(npmStandard)(o)
-	return &either{first, second}, err
+	return &either{twoParsers{first, second}}, err
 }
 
 // fieldsIn are the fields that an nginx format has variables for.
@@ -155,17 +168,12 @@ func (p *either) Parse(line string, r *Request) error {
 	return nil
 }
 
-func (p *either) Want(names []string) {
-	p.first.Want(names)
-	p.second.Want(names)
-}
-
 // s3Quotes is the number of quotes in a line of S3, around the request and two headers.
 const s3Quotes = 6
 
 // An s3Lines parser reads S3's log, whose escaping of quotes is not documented. In a line with more quotes than S3
 // itself writes, nothing behind the first one is trusted: only time, client and requester are known.
-type s3Lines struct{ all, head Parser }
+type s3Lines struct{ twoParsers } // of all of a line, and of its head
 
 func s3Parser(o Options) (Parser, error) {
 	all, err := scanned(layoutS3)(o)
@@ -173,19 +181,14 @@ func s3Parser(o Options) (Parser, error) {
 		return nil, err
 	}
 	head, err := scanned(layoutS3Head)(o)
-	return &s3Lines{all, head}, err
+	return &s3Lines{twoParsers{all, head}}, err
 }
 
 func (p *s3Lines) Parse(line string, r *Request) error {
 	if strings.Count(line, `"`) <= s3Quotes {
-		return p.all.Parse(line, r)
+		return p.first.Parse(line, r)
 	}
-	return p.head.Parse(line, r)
+	return p.second.Parse(line, r)
 }
 
 func setNothing(*step, *Request, string) *Unread { return nil }
-
-func (p *s3Lines) Want(names []string) {
-	p.all.Want(names)
-	p.head.Want(names)
-}

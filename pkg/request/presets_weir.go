@@ -5,7 +5,7 @@ import "strings"
 // A weirLines parser reads the log that deployments/edge has nginx and HAProxy write. HAProxy names itself where nginx
 // has a dash, because it escapes characters in its own way: path#FF is a path and a byte there, and in nginx's log a
 // path and a fragment.
-type weirLines struct{ nginx, haproxy Parser }
+type weirLines struct{ twoParsers } // nginx's and HAProxy's
 
 const (
 	haproxyMark     = " haproxy "
@@ -19,7 +19,7 @@ func weirParser(o Options) (Parser, error) {
 		return nil, err
 	}
 	ofHAProxy, err := scanned(layoutWeirHAProxy)(o)
-	return &weirLines{ofNginx, ofHAProxy}, err
+	return &weirLines{twoParsers{ofNginx, ofHAProxy}}, err
 }
 
 func layoutWeirHAProxy(o Options) (layout, error) {
@@ -41,17 +41,7 @@ func setEncodedUser(s *step, r *Request, text string) *Unread {
 
 func (p *weirLines) Parse(line string, r *Request) error {
 	if space := strings.IndexByte(line, ' '); space >= 0 && strings.HasPrefix(line[space:], haproxyMark) {
-		return p.haproxy.Parse(line, r)
+		return p.second.Parse(line, r)
 	}
-	return p.nginx.Parse(line, r)
-}
-
-func (p *weirLines) Want(names []string) {
-	p.nginx.Want(names)
-	p.haproxy.Want(names)
-}
-
-func (p *weirLines) forget() {
-	forget(p.nginx)
-	forget(p.haproxy)
+	return p.first.Parse(line, r)
 }
