@@ -1,6 +1,7 @@
 package files
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -182,5 +183,26 @@ func (f *family) reportBroken(files []found) {
 		if !there[id] {
 			delete(f.broken, id)
 		}
+	}
+}
+
+// bar notes that a file cannot be read. The family tries it again, and until then the source is not caught up.
+func (f *family) bar(path string, err error) {
+	f.undecided = true
+	f.barred[path] = err
+}
+
+// refuse notes that a file has no readable log.
+func (f *family) refuse(path string, why error) {
+	why = fmt.Errorf("%s: %w", path, why)
+	f.barred[path] = why
+	f.notRead(path, "a file is not read", "why", why)
+}
+
+// notRead warns of a file that is not read, once.
+func (f *family) notRead(path, why string, args ...any) {
+	if !f.warned[path] {
+		f.warned[path] = true
+		f.in.Logger().Warn(why, append([]any{"file", path}, args...)...)
 	}
 }

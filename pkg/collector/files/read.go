@@ -42,3 +42,28 @@ func (r *readFiles) status() *pipeline.ReadFiles {
 	slices.Sort(all)
 	return &pipeline.ReadFiles{Files: len(all), Names: all[:min(len(all), namedReadFiles)]}
 }
+
+// showRead publishes the files that the family has read to their end. Of those that files lists, which are the present
+// ones, it forgets the others and renames those that were rotated; nil changes none.
+func (f *family) showRead(files []found) {
+	if files != nil {
+		present := map[inode]string{}
+		for _, file := range files {
+			present[inodeOf(file.info)] = file.path
+		}
+		for id := range f.done {
+			if f.done[id] = present[id]; f.done[id] == "" || f.finished[id] == nil {
+				delete(f.done, id)
+			}
+		}
+		for _, log := range f.logs {
+			delete(f.done, log.inode) // it has grown, and is open again
+		}
+	}
+
+	paths := make([]string, 0, len(f.done))
+	for _, path := range f.done {
+		paths = append(paths, path)
+	}
+	f.allRead.set(f.path, paths)
+}
