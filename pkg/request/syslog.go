@@ -1,6 +1,7 @@
 package request
 
 import (
+	"net/netip"
 	"strings"
 )
 
@@ -51,6 +52,23 @@ func CutBareTag(record, message string) (rest string, ok bool) {
 		return "", false
 	}
 	return rest, true
+}
+
+// CutTime is the message of a record whose header is a time alone, with or without a priority, as HAProxy's formats timed
+// and iso write it. ok is false unless the message begins with an address and its port, which no host is. A time may also
+// be the first field of a message: only the reader of the message can tell.
+func CutTime(record string) (rest string, ok bool) {
+	if end := strings.IndexByte(record, '>'); strings.HasPrefix(record, "<") && end >= 2 && end <= 4 {
+		record = record[end+1:]
+	}
+	time, rest, _ := strings.Cut(record, " ")
+	if _, ok = timeISO(time, nil); !ok {
+		return "", false
+	}
+
+	client, _, _ := strings.Cut(rest, " ")
+	_, err := netip.ParseAddrPort(client)
+	return rest, err == nil
 }
 
 func isLetter(c byte) bool { return 'a' <= c|' ' && c|' ' <= 'z' }

@@ -163,6 +163,23 @@ func TestCutBareTag(t *testing.T) {
 	}
 }
 
+func TestCutTime(t *testing.T) {
+	for record, want := range map[string]string{
+		"<134>2026-11-23T02:21:12.739645+00:00 192.0.2.1:4711 [x": "192.0.2.1:4711 [x",
+		"2026-11-23T02:21:12Z [2001:db8::1]:4711 [x":              "[2001:db8::1]:4711 [x",
+		"2026-11-23T02:21:12Z 192.0.2.1 1.2.3.4:5 [x":             "",
+		"2026-11-23T02:21:12Z web1 192.0.2.1:4711 [x":             "",
+		"<134>192.0.2.1:4711 [x":                                  "",
+		"192.0.2.1:4711 [x":                                       "",
+		"2026-11-23T02:21:12Z":                                    "",
+		"":                                                        "",
+	} {
+		if rest, ok := CutTime(record); ok != (want != "") || ok && rest != want {
+			t.Errorf("%q: %q %v", record, rest, ok)
+		}
+	}
+}
+
 // The standard library is the slow twin of our own reading.
 func TestTimesAgreeWithTheStandardLibrary(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -110,12 +110,20 @@ func cutSyslog(record []byte) []byte {
 }
 
 // messageOf returns a record without the syslog header and the line ends. Where only that makes a request of it, the
-// header includes a tag without a colon.
+// header includes a tag without a colon, or is a time without a host.
 func messageOf(record []byte, to *pipeline.Stream) []byte {
 	message := cutSyslog(record)
-	rest, ok := request.CutBareTag(request.Text(bytes.TrimRight(record, "\r\n\x00")), request.Text(message))
-	if ok && !to.Reads(message) && to.Reads(message[len(message)-len(rest):]) {
-		return message[len(message)-len(rest):]
+	trimmed := bytes.TrimRight(record, "\r\n\x00")
+	rest, ok := request.CutBareTag(request.Text(trimmed), request.Text(message))
+	if !ok {
+		rest, ok = request.CutTime(request.Text(trimmed))
+	}
+	if !ok || to.Reads(message) {
+		return message
+	}
+
+	if rest := trimmed[len(trimmed)-len(rest):]; to.Reads(rest) {
+		return rest
 	}
 	return message
 }
