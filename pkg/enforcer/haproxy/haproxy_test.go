@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -53,6 +54,7 @@ type edge struct {
 	t                   testing.TB
 	folder, socket, web string
 	tcp, mapFile        string
+	first               string // lines of the frontend before those of the docs
 	master              *exec.Cmd
 }
 
@@ -81,8 +83,8 @@ defaults
     timeout connect 1s
 frontend web
     bind %s
-%s    http-request return status 200
-`, e.socket, e.tcp, e.web, e.documented())
+%s%s    http-request return status 200
+`, e.socket, e.tcp, e.web, e.first, e.documented())
 	if err := os.WriteFile(filepath.Join(e.folder, "haproxy.cfg"), []byte(config), 0o600); err != nil {
 		e.t.Fatal(err)
 	}
@@ -123,10 +125,20 @@ func (e *edge) end(master *exec.Cmd) {
 }
 
 // status returns the status that a client at an address gets; 0 without an answer.
-func (e *edge) status(from string) int {
+func (e *edge) status(from string) int { return e.statusThrough(from, "") }
+
+// statusThrough is status, with addresses in X-Forwarded-For.
+func (e *edge) statusThrough(from, forwarded string) int {
 	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext, DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
-	response, err := client.Get("http://" + e.web + "/")
+	request, err := http.NewRequest(http.MethodGet, "http://"+e.web+"/", nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if forwarded != "" {
+		request.Header.Set("X-Forwarded-For", forwarded)
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return 0
 	}
@@ -187,6 +199,37 @@ func TestBlockedClientsAreRefused(t *testing.T) {
 	wait.Until(t, "the file", func() bool {
 		return strings.Contains(readFile(t, e.mapFile), "2001:db8::/64 253402300799\n") && !strings.Contains(readFile(t, e.mapFile), "127.0.0.8")
 	})
+}
+
+// behindBalancer matches the line for a load balancer in docs/agents.md.
+var behindBalancer = regexp.MustCompile("`(http-request set-src .*)`")
+
+// Behind a load balancer, the client is the address that the balancer has added. No other client can name one.
+func TestBehindALoadBalancer(t *testing.T) {
+	line := behindBalancer.FindStringSubmatch(readFile(t, "../../../docs/agents.md"))
+	if line == nil || !strings.Contains(line[1], "192.0.2.0/24") {
+		t.Fatal("docs/agents.md has no line for a load balancer")
+	}
+	e := newEdge(t)
+	e.first = "    " + strings.Replace(line[1], "192.0.2.0/24", "127.0.2.0/24", 1) + "\n"
+	start(t, e.config(blocked.NewList(map[string]time.Duration{"203.0.113.9": time.Hour, "127.0.0.9": time.Hour})))
+	wait.Until(t, "the map's file", func() bool { return readFile(t, e.mapFile) != "" })
+	e.run()
+	for _, test := range []struct {
+		from, forwarded string
+		want            int
+	}{
+		{"127.0.2.1", "203.0.113.9", 429},
+		{"127.0.2.1", "198.51.100.1, 203.0.113.9", 429},
+		{"127.0.2.1", "203.0.113.9, 198.51.100.1", 200},
+		{"127.0.2.1", "", 200},
+		{"127.0.0.8", "203.0.113.9", 200},
+		{"127.0.0.9", "198.51.100.1", 429},
+	} {
+		if got := e.statusThrough(test.from, test.forwarded); got != test.want {
+			t.Errorf("from %s for %q: %d, want %d", test.from, test.forwarded, got, test.want)
+		}
+	}
 }
 
 func readFile(t testing.TB, path string) string {
