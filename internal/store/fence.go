@@ -3,7 +3,9 @@ package store
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"strconv"
 )
 
 // A Fence is the state that a partition's latest write has left: which taking of the partition it came from, and how
@@ -33,7 +35,13 @@ func (f Fence) String() string {
 	if f == (Fence{}) {
 		return ""
 	}
-	return fmt.Sprintf("%d/%016x/%d", f.Epoch, f.Owner, f.N)
+	var owner [8]byte
+	binary.BigEndian.PutUint64(owner[:], f.Owner)
+
+	// Each turn of a partition shows its fence: fmt took a seventh of an aggregator's time with live traffic.
+	b := strconv.AppendUint(make([]byte, 0, 64), f.Epoch, 10)
+	b = hex.AppendEncode(append(b, '/'), owner[:])
+	return string(strconv.AppendUint(append(b, '/'), f.N, 10))
 }
 
 // ParseFence reads the output of String.
