@@ -53,7 +53,7 @@ type counter struct {
 	decided   []publishing.Publication
 
 	batches []*batch
-	used    int
+	used    int // how many of them were gathered last
 	ruled   []ruled
 	sought  [atOnce]search
 	touched int // so that touching is not left out
@@ -96,9 +96,6 @@ func (c *counter) gather(ctx context.Context, records []kafka.Record) (int, erro
 	return len(records), nil
 }
 
-// gathered are the batches that were gathered last.
-func (c *counter) gathered() []*batch { return c.batches[:c.used] }
-
 func (c *counter) nextBatch() *batch {
 	if c.used == len(c.batches) {
 		c.batches = append(c.batches, &batch{})
@@ -123,7 +120,7 @@ func (c *counter) judge(ctx context.Context, b *batch, record *kafka.Record) (bo
 	b.offset = record.Offset
 	h := b.reader.Header()
 	verdict := c.sources.Judge(h, b.reader.Checksum(), record.Time.UnixMilli())
-	c.metrics.batches.of(verdict).Inc()
+	c.metrics.batches.verdicts[verdict].Inc()
 	if verdict == hit.Conflict || verdict == hit.Full {
 		c.faults.Note(verdict.String(), fmt.Errorf("record %d of %s, %d to %d, is not counted: %s", record.Offset, h.Source, h.From, h.To, notCounted[verdict]))
 	}

@@ -38,8 +38,6 @@ type batchMetrics struct {
 	damaged  prometheus.Counter
 }
 
-func (b *batchMetrics) of(v hit.Verdict) prometheus.Counter { return b.verdicts[v] }
-
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{}
 	series := func(name, help string, labels ...string) *prometheus.CounterVec {

@@ -42,8 +42,5 @@ func (o *outage) begin(err error) bool {
 // lasts reports whether the store was away a moment ago.
 func (o *outage) lasts() bool { return o.now().Before(o.until) }
 
-// over notes that the store has answered.
-func (o *outage) over() { o.faults.Over("store") }
-
 // forget forgets an outage: the partition is taken again.
 func (o *outage) forget() { o.until = time.Time{} }

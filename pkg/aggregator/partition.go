@@ -174,7 +174,7 @@ func (p *partition) count(ctx context.Context, records []kafka.Record) error {
 		}
 
 		generation := p.position.At().Generation
-		for _, b := range p.counter.gathered() {
+		for _, b := range p.counter.batches[:p.counter.used] {
 			p.saver.Counted(p.counter.countBatch(b, generation))
 			if err := p.publisher.Publish(ctx, p.counter.takeDecided()); err != nil {
 				return err
@@ -204,7 +204,7 @@ func (p *partition) loadOrWait(ctx context.Context) error {
 		if !p.outage.lasts() {
 			err := p.windows.Load(ctx)
 			if err == nil {
-				p.outage.over()
+				p.outage.faults.Over("store")
 				return p.countWaiting(ctx)
 			}
 			if !p.outage.begin(err) {

@@ -70,9 +70,10 @@ type fileLog struct {
 	at      time.Time
 }
 
-func newFamily(in *pipeline.Intake, known *Logs, path string, began beginning) *family {
+func (s *source) newFamily(path string, began beginning) *family {
 	f := &family{
-		in: in, known: known, owner: &owner{path}, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{},
+		in: s.in, known: s.known, allBarred: &s.barred, allRead: &s.read,
+		owner: &owner{path}, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{},
 		done: map[inode]string{}, broken: map[inode]*brokenFile{}, warned: map[string]bool{},
 	}
 	f.folder, f.name = filepath.Dir(path), filepath.Base(path)

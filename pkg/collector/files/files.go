@@ -305,9 +305,3 @@ func (f *source) start(ctx context.Context, path, pattern string, starting bool)
 	f.families[path] = one
 	f.running.Go(func() { one.run(ctx) })
 }
-
-func (f *source) newFamily(path string, began beginning) *family {
-	one := newFamily(f.in, f.known, path, began)
-	one.allBarred, one.allRead = &f.barred, &f.read
-	return one
-}

@@ -160,10 +160,3 @@ func (m *room) remove(p *post) {
 	p.body, p.held = nil, 0
 	m.freed.Broadcast()
 }
-
-// free returns the number of bytes that are free.
-func (m *room) free() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.left
-}

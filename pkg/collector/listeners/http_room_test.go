@@ -140,6 +140,13 @@ func TestHTTPWaitingBodiesOfOneKeyDoNotKeepOutAnother(t *testing.T) {
 	}
 }
 
+// free returns the number of bytes that are free.
+func (m *room) free() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.left
+}
+
 // heldBy returns the bytes of a sender.
 func (m *room) heldBy(name string) int64 {
 	m.mu.Lock()

@@ -142,11 +142,10 @@ const largestRecord = hit.MaxBytes + 4<<10
 
 // takes returns an error when a topic refuses records that the parts may write.
 func takes(settings map[string]string) error {
-	limit, err := strconv.Atoi(settings["max.message.bytes"])
-	if err != nil || limit >= largestRecord {
-		return nil
+	if limit, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && limit < largestRecord {
+		return exit.Unmetf("takes records of at most %d bytes, and larger ones wait: set max.message.bytes=1048588", limit)
 	}
-	return exit.Unmetf("takes records of at most %d bytes, and larger ones wait: set max.message.bytes=1048588", limit)
+	return nil
 }
 
 // milliseconds reads a setting; ok is false for one that is unlimited.
