@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"weir/internal/kafka"
@@ -13,19 +12,19 @@ import (
 // weir cat --follow shows new records at once, and an interrupt is its usual end.
 func TestCatFollows(t *testing.T) {
 	folder := running.Folder(t)
-	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	b, err := running.StartBroker(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if err := running.FillSamples(b.Client); err != nil {
+	if err := running.FillSamples(b.Log); err != nil {
 		t.Fatal(err)
 	}
 	p := start(t, "cat", "hits", "--json", "--follow", "--partition", "1", "--set", "data="+folder, "--set", "rules=[{name: r, key: ip, limits: [1/s]}]")
 	if got := readBatch(t, p); got.From != 2000 {
 		t.Errorf("first %+v", got)
 	}
-	hits, err := running.MakeTopic(t.Context(), b.Client, "weir.hits", 2)
+	hits, err := running.MakeTopic(t.Context(), b.Log, "weir.hits", 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,15 +1,17 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"weir/internal/kafka"
+	"weir/internal/kafka/embedded"
 	"weir/internal/keys"
 	"weir/test/running"
 )
@@ -21,16 +23,23 @@ func runBroker(ts *testscript.TestScript, _ bool, args []string) {
 	if live.stopBroker(); args[0] == "stop" {
 		return
 	}
-	folder := filepath.Join(ts.MkAbs(args[0]), "broker")
-	listen := filepath.Join(folder, "kafka.sock")
-	if len(args) > 1 {
-		listen = ""
-	}
-	b, err := running.StartBroker(folder, listen)
+	b, err := running.StartBroker(ts.MkAbs(args[0]), len(args) == 1)
 	ts.Check(err)
 	live.broker = b
 	ts.Defer(live.stopBroker)
-	ts.Check(running.FillSamples(b.Client))
+	ts.Check(running.FillSamples(b.Log))
+}
+
+// kafka is for scripts: `kafka TOPIC` runs a broker with a topic, and sets $KAFKA to its address.
+func runKafka(ts *testscript.TestScript, _ bool, args []string) {
+	broker, err := embedded.Open(embedded.Config{Folder: ts.MkAbs("kafka"), Listen: "127.0.0.1:0"})
+	ts.Check(err)
+	ts.Defer(broker.Close)
+	client, err := kafka.Open(kafka.Config{Brokers: []string{broker.Address()}, Create: true})
+	ts.Check(err)
+	defer client.Close()
+	ts.Check(client.EnsureTopics(context.Background(), kafka.Topic{Name: args[0], Partitions: 2}))
+	ts.Setenv("KAFKA", broker.Address())
 }
 
 // A liveScript contains the parts that a script runs next to weir. Scripts run in parallel, each with its own.

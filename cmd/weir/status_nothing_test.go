@@ -1,13 +1,11 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/cmd/internal/exit"
-	"weir/internal/kafka/embedded"
 	"weir/test/locked"
 	"weir/test/running"
 )
@@ -16,11 +14,11 @@ import (
 func idleFolder(t *testing.T) (folder string, flags []string) {
 	t.Helper()
 	folder = running.Folder(t)
-	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	b, err := running.StartBroker(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = running.FillSamples(b.Client)
+	err = running.FillSamples(b.Log)
 	b.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +39,7 @@ func TestNothingRuns(t *testing.T) {
 func TestStatusOfAProcessThatStarts(t *testing.T) {
 	t.Parallel()
 	folder := running.Folder(t)
-	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	b, err := running.StartBroker(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,17 +59,15 @@ func TestStatusLeavesTheFolderAlone(t *testing.T) {
 	go func() {
 		ended <- run(append([]string{"weir", "status", "--wait", "20s"}, flags...), strings.NewReader(""), &stdout, &stderr)
 	}()
-	settings := embedded.Config{Folder: filepath.Join(folder, "broker"), RetainEvery: time.Hour}
 	for range 30 {
-		b, err := embedded.Open(settings)
+		b, err := running.StartBroker(folder, false)
 		if err != nil {
 			t.Fatal("while status waits: ", err)
 		}
 		b.Close()
 		time.Sleep(20 * time.Millisecond) // status looks several times meanwhile
 	}
-	settings.Listen = filepath.Join(folder, "broker", "kafka.sock")
-	b, err := embedded.Open(settings)
+	b, err := running.StartBroker(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,9 @@ import (
 // contents are damaged. It passes when the disk works again, or the folder has been moved away.
 var ErrBroken = errors.New("the disk has failed")
 
+// ErrInUse reports that another process has the folder.
+var ErrInUse = errors.New("in use by another process")
+
 // Options name the folder and bound the memory.
 type Options struct {
 	Folder      string
@@ -50,6 +53,9 @@ type Options struct {
 
 	// Check is called with each opening before others use it; an error ends the opening. It may be nil.
 	Check func(*pebble.DB) error
+
+	// Anyhow has Open return even while the disk fails: calls then return ErrBroken until it works.
+	Anyhow bool
 
 	FS vfs.FS // nil: the operating system's
 }
@@ -96,14 +102,17 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 	d.options = o
 
-	// The first opening is the caller's matter: only a store that has once worked is opened again by itself.
 	in, err := openOnce(ctx, o)
-	if err != nil {
+	switch {
+	case err == nil:
+		d.rememberFolder()
+		d.current.Store(in)
+	case o.Anyhow && errors.Is(err, ErrBroken):
+		d.log.Error("the store on disk cannot be opened; it is tried again until the disk works", "folder", o.Folder, "error", err)
+		d.set(err)
+	default:
 		return nil, fmt.Errorf("opening the store in %s: %w", o.Folder, err)
 	}
-
-	d.rememberFolder()
-	d.current.Store(in)
 	d.closing, d.close = context.WithCancel(context.Background())
 	d.running.Go(d.syncBehind)
 	d.running.Go(func() { d.keep(in) })

@@ -57,6 +57,13 @@ func (d *DB) keep(in *opening) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	pause := lookEvery
+	if in == nil {
+		if in, pause = d.openAgain(nil, pause); in == nil {
+			return
+		}
+		d.log.Info("the store on disk works", "folder", d.options.Folder)
+	}
+
 	began := time.Now()
 	for {
 		select {
@@ -99,7 +106,8 @@ func (d *DB) giveUp(in *opening) {
 	})
 }
 
-// openAgain opens the folder as soon as possible, and returns nil when the store is closed before.
+// openAgain opens the folder as soon as possible, and returns nil when the store is closed before. There is no old opening
+// when the folder could not be opened at the start.
 func (d *DB) openAgain(old *opening, pause time.Duration) (*opening, time.Duration) {
 	said := time.Now()
 	for next := said.Add(pause); ; {
@@ -116,7 +124,7 @@ func (d *DB) openAgain(old *opening, pause time.Duration) (*opening, time.Durati
 
 		// An operation of the former opening may still be in the operating system, and could write into the files of
 		// the next one.
-		if !old.guard.quiet() || d.unclosed.Load() > maxUnclosed {
+		if old != nil && !old.guard.quiet() || d.unclosed.Load() > maxUnclosed {
 			continue // the disk hangs
 		}
 		if err := d.probe(); err != nil {
@@ -128,7 +136,9 @@ func (d *DB) openAgain(old *opening, pause time.Duration) (*opening, time.Durati
 		}
 
 		// Only now: until the folder works, the lock keeps other processes out of it.
-		old.guard.unlock()
+		if old != nil {
+			old.guard.unlock()
+		}
 		in, err := openOnce(d.closing, d.options)
 		if err == nil {
 			d.rememberFolder()

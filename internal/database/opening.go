@@ -55,7 +55,7 @@ func openOnce(ctx context.Context, o Options) (*opening, error) {
 	if err != nil {
 		in.release(err)
 		if in.guard.lock.Load() == nil {
-			return nil, err // another process has it
+			return nil, fmt.Errorf("%w: %w", ErrInUse, err)
 		}
 		return nil, fmt.Errorf("%w: %w", ErrBroken, damaged(o.Folder, err))
 	}

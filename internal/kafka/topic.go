@@ -9,24 +9,38 @@ import (
 // A ProducerConfig names the topic of a Producer and bounds its memory.
 type ProducerConfig = topic.AppenderConfig
 
-//revive:disable:exported package topic explains them
+// A Message is one record to be written.
+type Message = topic.Message
 
-// The other words of package topic, which a Client implements.
-type (
-	Message    = topic.Message
-	Record     = topic.Record
-	Span       = topic.Span
-	Topic      = topic.Topic
-	Identity   = topic.Identity
-	Cluster    = topic.Cluster
-	Commit     = topic.Commit
-	GroupState = topic.GroupState
-	Group      = topic.Group
-	Claim      = topic.Claim
-	Owner      = topic.Owner
-)
+// A Record is one record of a partition.
+type Record = topic.Record
 
-//revive:enable:exported
+// A Span is the extent of a partition.
+type Span = topic.Span
+
+// A Topic is the required state of a topic.
+type Topic = topic.Topic
+
+// An Identity names one topic of one cluster.
+type Identity = topic.Identity
+
+// A Cluster is the brokers' view of their cluster.
+type Cluster = topic.Cluster
+
+// A Commit is a group's committed offset of a partition.
+type Commit = topic.Commit
+
+// A GroupState is the brokers' view of a group.
+type GroupState = topic.GroupState
+
+// A Group shares the partitions of its topics among all processes that run it under one name.
+type Group = topic.Group
+
+// A Claim is a partition that this member owns for a while.
+type Claim = topic.Claim
+
+// An Owner works on one partition while this member owns it.
+type Owner = topic.Owner
 
 // MaxMetadata is how many bytes of metadata a commit may carry.
 const MaxMetadata = topic.MaxMetadata

@@ -71,10 +71,6 @@ type Config struct {
 	EventsPartitions, HitsPartitions int
 	Follows                          string
 
-	// SendAgain is how often active orders are sent again to a topic that deletes records by their age; 0 is never. This
-	// enforcer must then be the only one that accepts orders.
-	SendAgain time.Duration
-
 	// Keep returns when the active list is on the disk; nil when the list is not kept. Orders are answered after it.
 	Keep func() error
 

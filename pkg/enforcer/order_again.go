@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"weir/pkg/blocklist"
 )
@@ -12,17 +11,9 @@ import (
 // againAtOnce is how many orders are sent again in one parcel.
 const againAtOnce = 1000
 
-// orderAgain sends manual entries again that the topic no longer has, because it was created again or deletes records by
-// their age. They are the same orders with their ids, so that several enforcers can do it without harm. It sends no
+// orderAgain sends manual entries again that the topic no longer has, because it was created again. They are the same orders with their ids, so that several enforcers can do it without harm. It sends no
 // events.
 func (e *Enforcer) orderAgain(ctx context.Context) {
-	var due <-chan time.Time
-	if e.config.SendAgain > 0 {
-		ticker := time.NewTicker(e.config.SendAgain)
-		defer ticker.Stop()
-		due = ticker.C
-	}
-
 	set := e.config.Set
 	for {
 		changed := set.Changed()
@@ -33,20 +24,10 @@ func (e *Enforcer) orderAgain(ctx context.Context) {
 
 		select {
 		case <-changed:
-		case <-due:
-			e.putActive()
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-// putActive sends all active orders again. No order is lifted between the look and the sending: its record would come
-// before that of the order.
-func (e *Enforcer) putActive() {
-	e.giving.Lock()
-	defer e.giving.Unlock()
-	e.putAgain(slices.Collect(e.config.Set.Orders(e.config.Now().UnixMilli())))
 }
 
 func (e *Enforcer) putAgain(orders []*blocklist.Order) {

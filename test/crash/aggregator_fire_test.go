@@ -80,7 +80,7 @@ func (f *fire) generate(t testing.TB, begun time.Time) [][]kafka.Message {
 
 // send writes the batches over the time that the fire lasts.
 func (f *fire) send(ctx context.Context, t testing.TB, r *river, cuts [][]kafka.Message) {
-	producer := r.client.OpenProducer(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: f.partitions})
+	producer := r.client.Appender(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: f.partitions})
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()

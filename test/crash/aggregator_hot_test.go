@@ -60,7 +60,7 @@ func manyKeys(t *testing.T, store string, keys int) {
 // sendMany sends one hit of each key, and five more of every thousandth, a tenth of the log apart.
 func (r *river) sendMany(keys int) map[string]bool {
 	r.t.Helper()
-	producer := r.client.OpenProducer(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: r.partitions})
+	producer := r.client.Appender(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: r.partitions})
 	want := map[string]bool{}
 	now := time.Now().UnixMilli()
 	const step = 4000

@@ -36,7 +36,7 @@ func (r *river) readAll(topic string, each func(partition int, record kafka.Reco
 		return err
 	})
 	for p, span := range spans {
-		for reader := r.client.NewReader(r.prefix+topic, p, span.Start); reader.Next() < span.End; {
+		for reader := r.client.Reader(r.prefix+topic, p, span.Start, 0); reader.Next() < span.End; {
 			records, err := reader.Fetch(ctx)
 			if err != nil && ctx.Err() != nil {
 				r.t.Fatal(err)

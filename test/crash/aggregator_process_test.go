@@ -18,6 +18,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
+	"weir/internal/topic"
 	"weir/test/port"
 )
 
@@ -30,7 +31,7 @@ type river struct {
 	kafka      *kafkatest.Cluster
 	redis      *redistest.Server
 	store      string // as in weir.yaml
-	client     *kafka.Client
+	client     topic.Log
 	prefix     string // of topics
 	partitions int
 	rules      string
@@ -120,7 +121,7 @@ func (r *river) eventually(what string, is func() error) {
 // produce writes messages to weir.hits and waits until they are there.
 func (r *river) produce(messages ...kafka.Message) {
 	r.t.Helper()
-	producer := r.client.OpenProducer(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: r.partitions})
+	producer := r.client.Appender(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: r.partitions})
 	if err := producer.Send(r.t.Context(), messages...); err != nil {
 		r.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/pkg/hit"
 )
 
@@ -16,9 +17,9 @@ const partitions = 4
 
 // A counter counts the topic hits as an aggregator does: each partition in its order, each batch once.
 type counter struct {
-	client    *kafka.Client
+	client    topic.Log
 	topic     string
-	readers   []*kafka.Reader
+	readers   []topic.Reader
 	positions []*hit.Positions
 	keys      map[string]int64
 	verdicts  map[hit.Verdict]int
@@ -29,10 +30,10 @@ func newCounter(t testing.TB, brokers []string, prefix string) *counter {
 	return newCounterOf(kafkatest.Client(t, kafka.Config{Brokers: brokers}), prefix)
 }
 
-func newCounterOf(client *kafka.Client, prefix string) *counter {
+func newCounterOf(client topic.Log, prefix string) *counter {
 	c := &counter{client: client, topic: prefix + "hits", keys: map[string]int64{}, verdicts: map[hit.Verdict]int{}}
 	for p := range partitions {
-		c.readers = append(c.readers, c.client.NewReader(c.topic, p, 0))
+		c.readers = append(c.readers, c.client.Reader(c.topic, p, 0, 0))
 		c.positions = append(c.positions, hit.NewPositions(100_000, 48*time.Hour))
 	}
 	return c

@@ -1,21 +1,18 @@
 package crash
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
-	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic/local"
 	"weir/test/port"
 	"weir/test/real"
 )
 
-// installRun lays out `weir run` over a site's log, with its own broker and store.
+// installRun lays out `weir run` over a site's log, with its own topics and store.
 func installRun(t testing.TB, s *site) (r *river, enforcer string) {
 	t.Helper()
 	r = &river{t: t, prefix: ownPrefix, partitions: partitions, rules: wholeRules, patience: 2 * time.Minute, store: "disk"}
@@ -28,21 +25,18 @@ func installRun(t testing.TB, s *site) (r *river, enforcer string) {
 	return r, enforcer
 }
 
-// connect makes the river's client one of the broker in the running process, over its socket.
+// connect makes the river's client one of the topics in the running process, over its socket.
 func (r *river) connect() {
 	r.t.Helper()
-	socket := filepath.Join(r.members[0].folder, "data", "broker", "kafka.sock")
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}
-	r.client = kafkatest.Client(r.t, kafka.Config{Brokers: []string{kafka.Embedded}, Dial: dial})
+	r.client = local.Dial(filepath.Join(r.members[0].folder, "data", "topics.sock"))
+	r.t.Cleanup(r.client.Close)
 	r.eventually("it runs", func() error {
 		_, err := r.client.Offsets(r.t.Context(), r.prefix+"hits")
 		return err
 	})
 }
 
-// One process with its own broker and store is killed again and again, at its start too.
+// One process with its own topics and store is killed again and again, at its start too.
 func TestARunUnderFire(t *testing.T) {
 	real.Long(t)
 	t.Parallel()

@@ -4,57 +4,69 @@ package running
 
 import (
 	"context"
+	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"weir/internal/database"
 	"weir/internal/kafka"
-	"weir/internal/kafka/embedded"
+	"weir/internal/store/disk"
+	"weir/internal/topic"
+	"weir/internal/topic/local"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 )
 
-// A Broker is an embedded broker that a test runs next to weir, as weir run does.
+// A Broker has the topics that a test writes next to weir, as weir run does.
 type Broker struct {
-	*embedded.Broker
-	*kafka.Client
+	*local.Log
+	database *database.DB
+	server   *local.Server
 }
 
-// StartBroker runs a broker on a folder; with listen it is a socket that accepts connections.
-func StartBroker(folder, listen string, topics ...string) (*Broker, error) {
-	b, err := embedded.Open(embedded.Config{Folder: folder, Listen: listen})
+// StartBroker opens the topics of a folder of data, and lets weir read them when it is served.
+func StartBroker(data string, served bool) (*Broker, error) {
+	ctx := context.Background()
+	db, err := database.Open(ctx, database.Options{Folder: filepath.Join(data, "store"), Check: disk.Check, SplitAt: local.SplitAt})
 	if err != nil {
 		return nil, err
 	}
-	client, err := kafka.Open(kafka.Config{Brokers: []string{kafka.Embedded}, Dial: b.Dial, Create: true, Topics: topics})
-	if err != nil {
-		b.Close()
-		return nil, err
+	b := &Broker{database: db}
+	if b.Log, err = local.Open(ctx, local.Options{Database: db}); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
-	return &Broker{b, client}, nil
+	if served {
+		b.server, err = b.Serve(filepath.Join(data, "topics.sock"))
+	}
+	return b, err
 }
 
-// Close ends the broker and its client.
+// Close ends the topics.
 func (b *Broker) Close() {
-	b.Client.Close()
-	b.Broker.Close()
+	if b.server != nil {
+		b.server.Close()
+	}
+	b.Log.Close()
+	_ = b.database.Close()
 }
 
 // A Topic is a topic that tests write to.
 type Topic struct {
-	Client     *kafka.Client
+	Client     topic.Log
 	Name       string
 	Partitions int
 }
 
 // MakeTopic makes the topic if it does not exist.
-func MakeTopic(ctx context.Context, client *kafka.Client, topic string, partitions int) (*Topic, error) {
-	return &Topic{client, topic, partitions}, client.EnsureTopics(ctx, kafka.Topic{Name: topic, Partitions: partitions})
+func MakeTopic(ctx context.Context, client topic.Log, name string, partitions int) (*Topic, error) {
+	return &Topic{client, name, partitions}, client.EnsureTopics(ctx, topic.Topic{Name: name, Partitions: partitions})
 }
 
 // Put writes records of one partition.
 func (l *Topic) Put(ctx context.Context, messages ...kafka.Message) error {
-	producer := l.Client.OpenProducer(kafka.ProducerConfig{Topic: l.Name, Partitions: l.Partitions})
+	producer := l.Client.Appender(topic.AppenderConfig{Topic: l.Name, Partitions: l.Partitions})
 	if err := producer.Send(ctx, messages...); err != nil {
 		return err
 	}
@@ -110,7 +122,7 @@ func sampleEntries() []kafka.Message {
 }
 
 // FillSamples makes the topics and fills them, unless they exist.
-func FillSamples(client *kafka.Client) error {
+func FillSamples(client topic.Log) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	hits, err := MakeTopic(ctx, client, "weir.hits", 2)

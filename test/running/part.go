@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/topic"
 )
 
 // A Part answers /status as a collector does.
@@ -45,7 +46,7 @@ func Within(t *testing.T, patience time.Duration) context.Context {
 }
 
 // Commit commits offsets as a member of the group, and leaves the group.
-func Commit(t *testing.T, client *kafka.Client, group, topic string, partitions int, offsets map[int]int64) {
+func Commit(t *testing.T, client topic.Log, group, topic string, partitions int, offsets map[int]int64) {
 	t.Helper()
 	ctx, leave := context.WithCancel(Within(t, 2*time.Minute))
 	defer leave()

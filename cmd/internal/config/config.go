@@ -25,7 +25,7 @@ type Config struct {
 	// File is the path of the configuration; empty when there is no file and all settings are defaults.
 	File string
 
-	// Data is the folder for Weir's own data: journals, the last complete blocklist, the embedded broker and the disk
+	// Data is the folder for Weir's own data: journals, the last complete blocklist, the topics of a process without Kafka and the disk
 	// store have a folder each. Relative paths are relative to the file. Default: $STATE_DIRECTORY, else /var/lib/weir if
 	// that is writable, else ~/.local/state/weir.
 	Data string `yaml:"data"`
@@ -95,7 +95,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.checkHosts(v.Key("hosts"))
 	c.Kafka.fewerInProcess(v.Key("kafka"))
 	c.Collector.distinctNames(v.Key("collector").Key("sources"))
-	c.readOnce(v.Key("collector").Key("sources"))
+	c.readOnce(v.Key("collector").Key("sources"), v.Key("kafka").Key("brokers"))
 	c.loadRules(v)
 	c.warnOfShortRetention()
 	c.warnOfUnknownUsers()

@@ -187,6 +187,7 @@ func TestVariablesAreReplaced(t *testing.T) {
 
 func TestSourcesHaveDefaultsAndNames(t *testing.T) {
 	c := load(t, `
+kafka: {brokers: "a:9092"}
 collector:
   sources:
     - {file: a.log, name: file-1}

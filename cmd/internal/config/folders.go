@@ -2,14 +2,14 @@ package config
 
 import "path/filepath"
 
-// BrokerFolder returns the folder of the embedded broker.
+// BrokerFolder returns the folder in which versions before kept the topics of a process without Kafka.
 func (c *Config) BrokerFolder() string { return filepath.Join(c.Data, "broker") }
 
 // StoreFolder returns the folder of the disk store.
 func (c *Config) StoreFolder() string { return filepath.Join(c.Data, "store") }
 
-// BrokerSocket returns the path at which the embedded broker of a running process listens for the tool only.
-func (c *Config) BrokerSocket() string { return filepath.Join(c.BrokerFolder(), "kafka.sock") }
+// TopicsSocket returns the path at which a process that needs no Kafka lets the tool read its topics.
+func (c *Config) TopicsSocket() string { return filepath.Join(c.Data, "topics.sock") }
 
 // AggregatorGroup returns the consumer group of all aggregators. Its commits show how far the hits are counted.
 func (c *Config) AggregatorGroup() string { return c.Kafka.Prefix + "aggregator" }

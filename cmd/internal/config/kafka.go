@@ -21,8 +21,8 @@ const (
 
 // Kafka is the broker between the parts.
 type Kafka struct {
-	// Brokers are the first brokers to connect to, [host:9092, …], or embedded: a broker within the process, with its
-	// data under the data folder. Default: embedded.
+	// Brokers are the first brokers to connect to, [host:9092, …], or embedded: no Kafka, weir run keeps its topics in
+	// its store. Default: embedded.
 	Brokers Brokers `yaml:"brokers"`
 	// TLS encrypts the connections: true for the system's roots, or {ca, cert, key}. Default: false.
 	TLS ClientTLS `yaml:"tls"`
@@ -36,16 +36,16 @@ type Kafka struct {
 	// Create makes missing topics; false only checks them and reports the ones that an administrator has to create.
 	// Default: true.
 	Create bool `yaml:"create"`
-	// Hits is the topic of hits. Default: 16 partitions, with the embedded broker 2; 48h.
+	// Hits is the topic of hits. Default: 16 partitions, without brokers 2; 48h.
 	Hits Topic `yaml:"hits"`
 	// Blocklist is the compacted topic of the list; it has one partition.
 	Blocklist BlocklistTopic `yaml:"blocklist"`
-	// Events is the topic of every change of the list, never compacted. Default: 4 partitions, with the embedded
-	// broker 1; 30d.
+	// Events is the topic of every change of the list, never compacted. Default: 4 partitions, without
+	// brokers 1; 30d.
 	Events Topic `yaml:"events"`
 }
 
-// Validate checks the prefix, and warns of settings for connections that the embedded broker does not use.
+// Validate checks the prefix, and warns of settings for connections where there are none.
 func (k *Kafka) Validate(v yamlfile.Value) {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 	if strings.Trim(k.Prefix, letters) != "" || len(k.Prefix) > 100 {
@@ -59,13 +59,13 @@ func (k *Kafka) Validate(v yamlfile.Value) {
 	}
 	for _, key := range []string{"tls", "sasl", "session"} {
 		if v.Has(key) && (key != "tls" || k.TLS.On) {
-			v.Key(key).Warnf("name the brokers, or leave it out", "%s is not used with the embedded broker", key)
+			v.Key(key).Warnf("name the brokers, or leave it out", "%s is not used without kafka.brokers", key)
 		}
 	}
 }
 
-// fewerInProcess lowers the default number of partitions for the embedded broker. It syncs the partitions one after the
-// other, and every request waits for that.
+// fewerInProcess lowers the default number of partitions for a single process, where each has a cost and none is needed
+// for another machine.
 func (k *Kafka) fewerInProcess(v yamlfile.Value) {
 	if len(k.Brokers) > 0 {
 		return
@@ -78,7 +78,7 @@ func (k *Kafka) fewerInProcess(v yamlfile.Value) {
 	}
 }
 
-// Brokers are addresses host:port; empty means the embedded broker.
+// Brokers are addresses host:port; empty means no Kafka.
 type Brokers []string
 
 // FromYAML reads the word embedded, one address, or a list.

@@ -9,11 +9,15 @@ import (
 )
 
 // readOnce refuses sources that read the same: a topic of two sources counts twice, and of two sources with the same
-// file only one reads it.
-func (c *Config) readOnce(v yamlfile.Value) {
+// file only one reads it. It also refuses topics where no brokers are named.
+func (c *Config) readOnce(v, brokers yamlfile.Value) {
 	topics, files := map[string]*Source{}, map[string]*Source{}
+	nowhere := len(c.Kafka.Brokers) == 0 && !brokers.Faulty()
 	for i := range c.Collector.Sources {
 		s, place := &c.Collector.Sources[i], nth(v, i)
+		if len(s.Kafka) > 0 && nowhere {
+			place.Key("kafka").Faultf("name them: kafka: {brokers: [host:9092]}", "a topic is read from Kafka, and kafka.brokers names none")
+		}
 		for _, topic := range s.Kafka {
 			c.checkTopic(place.Key("kafka"), s, topic, topics[topic])
 			topics[topic] = s

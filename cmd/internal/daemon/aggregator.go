@@ -80,7 +80,6 @@ func OpenAggregator(ctx context.Context, p *Process, client topic.Log) (*Running
 		Late: countedLate(c), Ahead: time.Duration(c.Time.Ahead), Logger: p.Logger, Metrics: p.Metrics,
 	}
 
-	settings.BlocklistRetention = blocklistRetention(c)
 	if r.Aggregator, err = aggregator.Open(ctx, settings); err != nil {
 		return nil, errors.Join(permanent(err), r.Close())
 	}
@@ -136,6 +135,9 @@ func (p *Process) openStore(ctx context.Context) (store.Store, error) {
 
 // storeOpener returns how the store is opened, and which of its errors may pass by themselves.
 func (p *Process) storeOpener() (open func(context.Context) (store.Store, error), passes func(error) bool, err error) {
+	if p.Config.Store.Redis == "" && p.Local != nil {
+		return func(context.Context) (store.Store, error) { return disk.On(p.Local.database), nil }, func(error) bool { return true }, nil
+	}
 	if p.Config.Store.Redis == "" {
 		options := disk.Options{Folder: p.Config.StoreFolder(), Log: p.Logger}
 		return func(ctx context.Context) (store.Store, error) { return opened(disk.Open(ctx, options)) },

@@ -4,19 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
-	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
 )
 
-// AllInOne makes a part that runs several parts in one process, with an embedded broker unless the configuration names
+// AllInOne makes a part that runs several parts in one process, with topics of its own unless the configuration names
 // brokers. The parts are given in the order in which requests pass them, and each serves its own addresses. companion runs
 // next to them, from when all are open until the context is done; status returns each part's status by its name.
 func AllInOne(companion func(ctx context.Context, p *Process, status func() map[string]any), parts ...Part) Part {
@@ -34,11 +31,11 @@ func AllInOne(companion func(ctx context.Context, p *Process, status func() map[
 	}
 }
 
-// An allInOne contains the parts that are open, and their broker.
+// An allInOne contains the parts that are open, and their database.
 type allInOne struct {
 	process   *Process
 	companion func(context.Context, *Process, func() map[string]any)
-	broker    *embedded.Broker        // nil when the configuration names brokers
+	local     *Local                  // nil when the configuration names brokers
 	parts     []openPart              // in the order of opening: the last part that requests pass comes first
 	giveUp    context.CancelCauseFunc // ends the opening
 }
@@ -95,9 +92,12 @@ func (w *allInOne) open(ctx context.Context, p *Process, parts []Part) error {
 	if p.Config.RuleSet == nil {
 		return exit.Wrong(errNoRules)
 	}
-	dial, err := w.openBroker(ctx, p)
-	if err != nil {
-		return err
+	if len(p.Config.Kafka.Brokers) == 0 {
+		opened, err := p.openLocal(ctx)
+		if err != nil {
+			return err
+		}
+		w.local = opened
 	}
 
 	var opening context.Context
@@ -106,7 +106,7 @@ func (w *allInOne) open(ctx context.Context, p *Process, parts []Part) error {
 	for i := len(parts) - 1; i >= 0; i-- {
 		// Each part has health, metrics and a log of its own. They share what a process has once: signals and watched
 		// files.
-		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: metrics[i].own, Health: telemetry.NewHealth(), Dial: dial,
+		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: metrics[i].own, Health: telemetry.NewHealth(), Local: w.local,
 			hangup: p.hangup, served: metrics[i].served, all: p.all, files: p.files}
 		if err := w.openPart(ctx, opening, own, parts[i]); err != nil {
 			return fmt.Errorf("%s: %w", parts[i].Name, err)
@@ -141,49 +141,6 @@ func partMetrics(p *Process, parts []Part) []partRegistry {
 	return registries
 }
 
-// brokerPatience is how long a command of the tool may have the broker's folder while a process starts on it.
-const brokerPatience = time.Minute
-
-// openBroker opens the embedded broker. Commands that look at the folder while no process runs lock it for a moment.
-// openBroker waits for them, but not for another process that runs on the folder.
-func (w *allInOne) openBroker(ctx context.Context, p *Process) (dial func(context.Context, string, string) (net.Conn, error), err error) {
-	if len(p.Config.Kafka.Brokers) > 0 {
-		return nil, nil
-	}
-	settings := embedded.Config{Folder: p.Config.BrokerFolder(), SyncWrites: true, Listen: p.Config.BrokerSocket(), Logger: p.Logger}
-	for began, waits := time.Now(), false; ; waits = true {
-		w.broker, err = embedded.Open(settings)
-		if err == nil {
-			return w.broker.Dial, nil
-		}
-
-		// A process that runs on the folder also listens on its socket; a command that has locked it for a moment does
-		// not.
-		if !errors.Is(err, embedded.ErrInUse) || Listens(settings.Listen) || time.Since(began) > brokerPatience {
-			return nil, err
-		}
-		if !waits {
-			p.Logger.Info("waiting for a command that uses the broker's folder", "folder", settings.Folder)
-		}
-
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// Listens reports whether a process answers at a unix socket.
-func Listens(socket string) bool {
-	probe, err := net.DialTimeout("unix", socket, time.Second)
-	if err != nil {
-		return false
-	}
-	_ = probe.Close()
-	return true
-}
-
 // openPart opens a part, for which it may wait until opening is done, and runs the enforcer at once.
 func (w *allInOne) openPart(ctx, opening context.Context, own *Process, part Part) error {
 	served, err := own.serve(part.Admin(own.Config))
@@ -201,9 +158,6 @@ func (w *allInOne) openPart(ctx, opening context.Context, own *Process, part Par
 	own.Health.Status(running.Status)
 	own.Health.Ready()
 	context.AfterFunc(ctx, func() { own.Health.Unready(ending) })
-	if w.broker != nil && part.Name != Enforcer.Name { // the enforcer goes on without the broker
-		own.keeps(false, "stop weir, put the folder back (or accept the loss of hits that were not counted yet), and start it again", own.Config.BrokerFolder(), "lock")
-	}
 
 	one := openPart{Running: running, name: part.Name, admin: served, process: own}
 	if part.Name == Enforcer.Name {
@@ -272,9 +226,9 @@ func (w *allInOne) Close() error {
 		w.parts[i].admin.close()
 	}
 
-	// The broker comes last: the parts use it until they are closed.
-	if w.broker != nil {
-		w.broker.Close()
+	// The database comes last: the parts use it until they are closed.
+	if w.local != nil {
+		w.local.Close()
 	}
 	if w.giveUp != nil {
 		w.giveUp(nil)

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -52,8 +51,8 @@ type Process struct {
 	Metrics *prometheus.Registry
 	Health  *telemetry.Health
 
-	// Dial connects to the broker of this process; nil when the brokers are other processes.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Local has the topics and the store of this process; nil when they are elsewhere.
+	Local *Local
 
 	files  *rereads
 	kept   []*keptFile    // open files whose loss makes it unready

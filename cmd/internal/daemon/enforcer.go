@@ -49,7 +49,7 @@ var Enforcer = Part{
 // enforcerClient returns nil for an enforcer that follows another one and has no brokers. It takes no manual entries.
 func (p *Process) enforcerClient() (topic.Log, error) {
 	c := p.Config
-	if c.Enforcer.Follow != followKafka && len(c.Kafka.Brokers) == 0 && p.Dial == nil {
+	if c.Enforcer.Follow != followKafka && len(c.Kafka.Brokers) == 0 && p.Local == nil {
 		return nil, nil
 	}
 	return p.openLog(BlocklistTopic(c).Name, EventsTopic(c).Name, HitsTopic(c).Name)
@@ -101,7 +101,6 @@ func OpenEnforcer(_ context.Context, p *Process, client topic.Log) (*RunningEnfo
 func (r *RunningEnforcer) openFollower() (*follow.Follower, error) {
 	c := r.process.Config
 	to := follow.Config{Set: r.set, File: filepath.Join(c.Data, "enforcer", "list"), Logger: r.process.Logger}
-	to.Forgets = blocklistRetention(c) > 0 && c.Enforcer.Follow == followKafka
 	if c.Enforcer.Follow == followKafka {
 		return follow.NewFromLog(to, kafkalog.New(r.client, BlocklistTopic(c).Name)), nil
 	}
@@ -135,7 +134,7 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 
 	// Without Kafka there is no place for manual entries, and the enforcer refuses them.
 	if r.client != nil {
-		settings.Sinks, settings.SendAgain = r.openSinks(), blocklistRetention(c)/3
+		settings.Sinks = r.openSinks()
 	}
 
 	return settings, nil

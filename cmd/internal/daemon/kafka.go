@@ -23,7 +23,7 @@ const (
 // KafkaConfig makes the settings for a client of these topics, or of all when none is named.
 func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 	k := &p.Config.Kafka
-	c := kafka.Config{Brokers: k.Brokers, Prefix: k.Prefix, Create: k.Create, Topics: topics, Dial: p.Dial, Logger: p.Logger, Metrics: p.Metrics}
+	c := kafka.Config{Brokers: k.Brokers, Prefix: k.Prefix, Create: k.Create, Topics: topics, Logger: p.Logger, Metrics: p.Metrics}
 	if len(k.Brokers) == 0 {
 		c.Brokers = []string{kafka.Embedded}
 	} else {
@@ -40,6 +40,9 @@ func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 
 // openLog opens the topics that the configuration describes.
 func (p *Process) openLog(topics ...string) (topic.Log, error) {
+	if p.Local != nil {
+		return shared{p.Local.Log}, nil
+	}
 	client, err := kafka.Open(p.KafkaConfig(topics...))
 	if err != nil {
 		return nil, err // a nil interface, not one with a nil client
@@ -55,27 +58,10 @@ func HitsTopic(c *config.Config) kafka.Topic {
 	}
 }
 
-// embeddedBlocklistRetention is how long the embedded broker keeps the blocklist's records. Its compaction is not safe,
-// so aggregators publish live entries again well before they expire, and the enforcer sends manual ones again.
-const embeddedBlocklistRetention = time.Hour
-
-// blocklistRetention returns 0 for a topic that keeps the last record of each key.
-func blocklistRetention(c *config.Config) time.Duration {
-	if len(c.Kafka.Brokers) == 0 {
-		return embeddedBlocklistRetention
-	}
-	return 0
-}
-
 // BlocklistTopic returns the required settings of weir.blocklist: one partition, the last record of each key.
 func BlocklistTopic(c *config.Config) kafka.Topic {
-	topic := kafka.Topic{Name: c.Kafka.Prefix + Blocklist, Partitions: 1, Replication: c.Kafka.Blocklist.Replication}
-	if retention := blocklistRetention(c); retention > 0 {
-		topic.Settings = deleteAfter(retention)
-		return topic
-	}
-	topic.Settings = map[string]string{"cleanup.policy": "compact"}
-	return topic
+	return kafka.Topic{Name: c.Kafka.Prefix + Blocklist, Partitions: 1, Replication: c.Kafka.Blocklist.Replication,
+		Settings: map[string]string{"cleanup.policy": "compact"}}
 }
 
 // EventsTopic returns the required settings of weir.events.

@@ -2,9 +2,7 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 
@@ -13,9 +11,9 @@ import (
 	"weir/cmd/internal/config"
 	"weir/internal/duration"
 	"weir/internal/kafka"
-	"weir/internal/kafka/kafkatest"
 	"weir/internal/telemetry"
 	"weir/test/locked"
+	"weir/test/wait"
 )
 
 func topicsConfig(brokers ...string) *config.Config {
@@ -31,8 +29,7 @@ func TestBlocklistAndEventsTopics(t *testing.T) {
 	if diff := cmp.Diff(compacted, BlocklistTopic(topicsConfig("a:9092"))); diff != "" {
 		t.Error(diff)
 	}
-	deleted := kafka.Topic{Name: "weir.blocklist", Partitions: 1, Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "3600000"}}
-	if diff := cmp.Diff(deleted, BlocklistTopic(topicsConfig())); diff != "" {
+	if diff := cmp.Diff(compacted, BlocklistTopic(topicsConfig())); diff != "" {
 		t.Error(diff)
 	}
 	events := kafka.Topic{Name: "weir.events", Partitions: 3, Replication: 1, Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "2592000000"}}
@@ -41,8 +38,12 @@ func TestBlocklistAndEventsTopics(t *testing.T) {
 	}
 }
 
-func TestTopicsOnTheEmbeddedBroker(t *testing.T) {
-	client := kafkatest.Client(t, kafkatest.Embedded(t))
+func TestTopicsOfAProcessOfItsOwn(t *testing.T) {
+	client, err := OpenLocal(t.Context(), &config.Config{Data: t.TempDir()}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
 	c := topicsConfig()
 	for range 2 { // makes the topics first, then checks them
 		if err := client.EnsureTopics(t.Context(), HitsTopic(c), BlocklistTopic(c), EventsTopic(c)); err != nil {
@@ -56,20 +57,18 @@ func TestTopicsThatFailUntilTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var heard locked.Buffer
-	away := func(context.Context, string, string) (net.Conn, error) {
-		if strings.Contains(heard.String(), "operation=topics") {
-			cancel()
-		}
-		return nil, errors.New("no broker answers")
-	}
-	p := &Process{Config: topicsConfig("127.0.0.1:9"), Logger: slog.New(slog.NewTextHandler(&heard, nil)), Metrics: telemetry.Metrics("collector"),
-		Health: telemetry.NewHealth(), Dial: away}
+	p := &Process{Config: topicsConfig("127.0.0.1:1"), Logger: slog.New(slog.NewTextHandler(&heard, nil)), Metrics: telemetry.Metrics("collector"),
+		Health: telemetry.NewHealth()}
 	client, err := kafka.Open(p.KafkaConfig("weir.hits"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 
+	go func() {
+		defer cancel()
+		wait.Until(t, "the failure is logged", func() bool { return strings.Contains(heard.String(), "operation=topics") })
+	}()
 	err = p.EnsureTopics(ctx, client, HitsTopic(p.Config))
 	if err == nil || !strings.Contains(heard.String(), "operation=topics") || strings.Contains(heard.String(), "works again") {
 		t.Errorf("%v, and the log:\n%s", err, heard.String())

@@ -100,7 +100,8 @@ type Log struct {
 
 var _ topic.Log = (*Log)(nil)
 
-// Open reads which topics there are.
+// Open reads which topics there are. While the disk fails they are not known: calls wait, or return ErrUnreachable, until
+// it works.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	if o.TailBytes == 0 {
 		o.TailBytes = defaultTail
@@ -119,7 +120,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		ended: make(chan struct{}), tails: tails{most: o.TailBytes}, groups: groups{named: map[string]*group{}}}
 	l.queue.wake, l.queue.abandoned = make(chan struct{}, 1), make(chan struct{})
 	l.stops, l.stop = context.WithCancel(context.Background())
-	if err := l.load(ctx); err != nil {
+	if err := l.load(ctx); err != nil && !errors.Is(err, database.ErrBroken) {
 		l.stop()
 		return nil, fmt.Errorf("opening the topics: %w", err)
 	}

@@ -206,7 +206,22 @@ func (l *Log) find(name string) (*storedTopic, <-chan struct{}, error) {
 	if t := l.topics[name]; t != nil {
 		return t, l.changed, nil
 	}
+	if err := l.unloaded(); err != nil {
+		return nil, l.changed, err
+	}
 	return nil, l.changed, topic.Errorf(topic.ErrNoTopic, "topic %s: the topic does not exist", name)
+}
+
+// unloaded returns why the topics were never read; nil when they were.
+func (l *Log) unloaded() error {
+	if l.loaded.Load() != nil {
+		return nil
+	}
+	err := l.database.Fault()
+	if err == nil {
+		err = errReopened
+	}
+	return &topic.Error{Text: "the topics are not known yet: " + err.Error(), Kind: topic.ErrUnreachable, Cause: err}
 }
 
 // partition returns a partition of a topic.
@@ -342,6 +357,9 @@ func (l *Log) identity(name string) (topic.Identity, error) {
 func (l *Log) Cluster(context.Context) (topic.Cluster, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.unloaded(); err != nil {
+		return topic.Cluster{}, err
+	}
 	return topic.Cluster{ID: clusterID, Topics: slices.Sorted(maps.Keys(l.topics))}, nil
 }
 

@@ -35,9 +35,16 @@ func (w *writer) run() {
 	retain := time.NewTicker(w.options.RetainEvery)
 	defer retain.Stop()
 	for {
+		var first <-chan time.Time // to read the topics for the first time
+		if w.loaded.Load() == nil {
+			first = time.After(firstPause)
+		}
+
 		select {
 		case <-w.stops.Done():
 			return
+		case <-first:
+			w.reload()
 		case <-w.queue.wake:
 			w.turn()
 		case <-w.queue.abandoned:

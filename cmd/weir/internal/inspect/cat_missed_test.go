@@ -12,20 +12,20 @@ import (
 
 // Missing records and another log in the place of the first are reported, and reading goes on where it can.
 func TestCatMissed(t *testing.T) {
-	b, err := running.StartBroker(t.TempDir(), "")
+	b, err := running.StartBroker(t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if err := running.FillSamples(b.Client); err != nil {
+	if err := running.FillSamples(b.Log); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, follow := range []bool{false, true} {
-		p := &catPart{partition: 1, reader: b.Client.NewReader("weir.hits", 1, 50), end: 60}
+		p := &catPart{partition: 1, reader: b.Log.Reader("weir.hits", 1, 50, 0), end: 60}
 		stderr := &locked.Buffer{}
-		r := &catRun{client: b.Client, topic: "weir.hits", shown: newCatWriter(&locked.Buffer{}, stderr, "weir.hits", "json")}
+		r := &catRun{client: b.Log, topic: "weir.hits", shown: newCatWriter(&locked.Buffer{}, stderr, "weir.hits", "json")}
 		p.show = func(*kafka.Record) { cancel() }
 		err := r.read(ctx, p, follow)
 		if want := "weir: weir.hits/1: the log ends at 1, before 50; the topic was made again, and is shown from its beginning\n"; follow && stderr.String() != want {

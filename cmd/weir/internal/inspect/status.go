@@ -179,7 +179,7 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	embedded := len(w.settings.Kafka.Brokers) == 0
-	runs := embedded && daemon.Listens(w.settings.BrokerSocket())
+	runs := embedded && daemon.Listens(w.settings.TopicsSocket())
 	if embedded && !runs {
 		w.close() // the process that ran it has ended meanwhile
 	}
@@ -215,7 +215,7 @@ func (w *watched) askKafka(ctx context.Context, report *status) error {
 	}
 
 	if w.broker.RunsHere() {
-		report.idle = w.settings.BrokerFolder()
+		report.idle = w.settings.StoreFolder()
 		defer w.close()
 	}
 

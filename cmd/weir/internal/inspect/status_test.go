@@ -67,12 +67,12 @@ func TestStatusShowsItsKey(t *testing.T) {
 
 func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 	folder := running.Folder(t)
-	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	b, err := running.StartBroker(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if err := running.FillSamples(b.Client); err != nil {
+	if err := running.FillSamples(b.Log); err != nil {
 		t.Fatal(err)
 	}
 	part := running.NewPart(t, behind)
@@ -83,9 +83,9 @@ func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 		"f00d (here " + settings.RuleSet.Fingerprint() + ") behind",
 		"file-1 /var/log/access.log lag 1 byte, read up to 2026-03-03T08:00:00Z, waits for slower logs", "file-1 no permission"})
 
-	running.Commit(t, b.Client, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 2, 1: 1})
+	running.Commit(t, b.Log, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 2, 1: 1})
 	shows(t, ctx, settings, []string{"1 record waits for weir.aggregator;", "weir.hits/0 2 of 3 1 record "})
-	running.Commit(t, b.Client, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 3})
+	running.Commit(t, b.Log, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 3})
 	shows(t, ctx, settings, []string{"Not caught up: the collector has not read or sent everything.", "weir.aggregator 0 2 0 records -"})
 	starting := ""
 	part.Says.Store(&starting)
@@ -232,7 +232,7 @@ func TestHowLongALookAtKafkaMayTake(t *testing.T) {
 // Where no process runs the embedded broker, a part that answers is another installation's: nothing has caught up.
 func TestAPartOfAnotherInstallationHasNotCaughtUp(t *testing.T) {
 	folder := running.Folder(t)
-	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	b, err := running.StartBroker(folder, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,10 +20,11 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
+	"weir/internal/database"
 	"weir/internal/kafka"
-	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
 	"weir/internal/topic"
+	"weir/internal/topic/local"
 )
 
 // A Flags selects a running system by the configuration of its parts.
@@ -68,7 +69,7 @@ func (f *Flags) LoadAnyhow(stderr io.Writer) (*config.Config, error) {
 // A Broker is a client of the brokers that the configuration names, or of the embedded broker.
 type Broker struct {
 	topic.Log
-	inProcess *embedded.Broker // nil unless this process runs it
+	inProcess bool // this process has opened the topics
 }
 
 // Connect opens a client for these topics, or for all when none is named. The client logs repeated errors to standard
@@ -83,9 +84,10 @@ func Connect(settings *config.Config, stderr io.Writer, topics ...string) (*Brok
 	to := process.KafkaConfig(topics...)
 	b := &Broker{}
 	if len(settings.Kafka.Brokers) == 0 {
-		if to.Dial, err = b.embed(settings); err != nil {
+		if err := b.open(settings, logger); err != nil {
 			return nil, err
 		}
+		return b, nil
 	}
 
 	client, err := kafka.Open(to)
@@ -97,40 +99,33 @@ func Connect(settings *config.Config, stderr io.Writer, topics ...string) (*Brok
 	return b, nil
 }
 
-type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+// ErrNoBroker means that no process has kept topics here.
+var ErrNoBroker = errors.New("there are no topics")
 
-// ErrNoBroker means that no embedded broker has its data here.
-var ErrNoBroker = errors.New("there is no embedded broker's data")
-
-// embed connects to the embedded broker through the socket of the process that runs it. When no process runs it, this
-// process runs it until the command ends.
-func (b *Broker) embed(settings *config.Config) (dialFunc, error) {
-	socket := settings.BrokerSocket()
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}
-
+// open reads the topics through the socket of the process that has them. When no process has, this process opens them
+// until the command ends.
+func (b *Broker) open(settings *config.Config, logger *slog.Logger) error {
+	socket, folder := settings.TopicsSocket(), settings.StoreFolder()
 	if daemon.Listens(socket) {
-		return dial, nil
+		b.Log = local.Dial(socket)
+		return nil
 	}
-	folder := settings.BrokerFolder()
-	if _, err := os.Stat(filepath.Join(folder, "lock")); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; if Kafka is elsewhere, name kafka.brokers in weir.yaml", ErrNoBroker, folder)
-	}
-
-	var err error
-	b.inProcess, err = embedded.Open(embedded.Config{Folder: folder, RetainEvery: 24 * time.Hour})
-	if errors.Is(err, embedded.ErrInUse) && waitForSocket(socket) { // a process is starting
-		return dial, nil
-	}
-	if errors.Is(err, embedded.ErrInUse) {
-		return nil, fmt.Errorf("%w, and it does not accept connections at %s; stop it first", err, socket)
-	}
-	if err != nil {
-		return nil, err
+	if _, err := os.Stat(filepath.Join(folder, "LOCK")); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; if Kafka is elsewhere, name kafka.brokers in weir.yaml", ErrNoBroker, folder)
 	}
 
-	return b.inProcess.Dial, nil
+	opened, err := daemon.OpenLocal(context.Background(), settings, logger)
+	switch {
+	case errors.Is(err, database.ErrInUse) && waitForSocket(socket): // a process is starting
+		b.Log = local.Dial(socket)
+		return nil
+	case errors.Is(err, database.ErrInUse):
+		return fmt.Errorf("%w, and it does not accept connections at %s; stop it first", err, socket)
+	case err != nil:
+		return err
+	}
+	b.Log, b.inProcess = opened, true
+	return nil
 }
 
 // waitForSocket waits until a process answers at a socket, at most startPatience, and reports whether one does.
@@ -147,25 +142,22 @@ func waitForSocket(socket string) bool {
 const startPatience = 3 * time.Second
 
 // RunsHere reports whether this process runs the embedded broker, because no other process does.
-func (b *Broker) RunsHere() bool { return b.inProcess != nil }
+func (b *Broker) RunsHere() bool { return b.inProcess }
 
 // Place describes for messages where the embedded broker keeps its topics; empty for Kafka.
 func (b *Broker) Place(settings *config.Config) string {
 	switch {
 	case len(settings.Kafka.Brokers) > 0:
 		return ""
-	case b.inProcess != nil:
-		return " in " + settings.BrokerFolder() + ", on which no process runs,"
+	case b.inProcess:
+		return " in " + settings.StoreFolder() + ", on which no process runs,"
 	}
-	return " in " + settings.BrokerFolder()
+	return " in " + settings.StoreFolder()
 }
 
 // Close ends the connections, and the broker if this process runs it.
 func (b *Broker) Close() {
 	if b.Log != nil {
 		b.Log.Close()
-	}
-	if b.inProcess != nil {
-		b.inProcess.Close()
 	}
 }

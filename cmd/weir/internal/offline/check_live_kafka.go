@@ -1,12 +1,10 @@
 package offline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +18,7 @@ import (
 	"weir/internal/duration"
 	"weir/internal/kafka"
 	"weir/internal/topic"
+	"weir/internal/topic/local"
 	"weir/pkg/hit"
 )
 
@@ -29,18 +28,15 @@ func (l *liveCheck) kafka(ctx context.Context) {
 	to := process.KafkaConfig()
 	to.Create = false
 	if len(l.settings.Kafka.Brokers) == 0 {
-		socket := l.settings.BrokerSocket()
-		to.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		}
-
-		if probe, err := to.Dial(ctx, "", ""); err != nil {
-			found, err := writableFolder(l.settings.BrokerFolder())
-			l.judge("kafka", err, "embedded, does not run now; "+found)
-			return
-		} else if probe.Close() != nil {
+		if socket := l.settings.TopicsSocket(); daemon.Listens(socket) {
+			if remote := local.Dial(socket); l.cluster(ctx, remote) {
+				l.topics(ctx, remote)
+			}
 			return
 		}
+		found, err := writableFolder(l.settings.StoreFolder())
+		l.judge("kafka", err, "not used; no process runs on the topics in "+found)
+		return
 	}
 
 	client, err := kafka.Open(to)
@@ -58,8 +54,11 @@ func (l *liveCheck) cluster(ctx context.Context, client topic.Log) bool {
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	cluster, err := client.Cluster(ctx)
-	brokers := cmp.Or(strings.Join(l.settings.Kafka.Brokers, ", "), "embedded, runs")
-	l.judge("kafka", err, brokers+": "+output.Counted(len(cluster.Brokers), "broker"))
+	if len(l.settings.Kafka.Brokers) == 0 {
+		l.judge("kafka", err, "not used; a process runs on the topics in "+l.settings.StoreFolder())
+		return err == nil
+	}
+	l.judge("kafka", err, strings.Join(l.settings.Kafka.Brokers, ", ")+": "+output.Counted(len(cluster.Brokers), "broker"))
 	return err == nil
 }
 
@@ -81,15 +80,16 @@ func (l *liveCheck) topic(ctx context.Context, client topic.Log, want kafka.Topi
 	defer cancel()
 	thing := "topic " + want.Name
 	settings := want.Settings
+	own := len(l.settings.Kafka.Brokers) == 0 // a process that keeps its topics itself adopts their settings
 	found := output.Counted(want.Partitions, "partition")
 	err := client.EnsureTopics(ctx, want)
 	switch {
-	case errors.Is(err, kafka.ErrNoTopic) && l.settings.Kafka.Create:
+	case errors.Is(err, kafka.ErrNoTopic) && (own || l.settings.Kafka.Create):
 		found = "does not exist; the first part that needs it creates it, with " + found
 	case err != nil:
 		l.fails(thing, "%v", err)
 		return
-	default:
+	case !own:
 		if settings, err = client.TopicSettings(ctx, want.Name); errors.Is(err, kafka.ErrForbidden) {
 			l.holds(thing, "%s; its settings may not be read", found)
 			return

@@ -12,6 +12,8 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
 	"weir/internal/kafka"
+	"weir/internal/kafka/embedded"
+	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
 	"weir/test/running"
 )
@@ -35,31 +37,28 @@ func TestLiveTopics(t *testing.T) {
 	const fixed = "\nkafka: {hits: {partitions: 16}, events: {partitions: 4}}"
 	folder := running.Folder(t)
 	embeddedIn := settingsWith(t, "data: "+folder+fixed)
-	wantAsked(t, embeddedIn, "data true", "store true "+folder+"/store: will be made", "kafka true embedded, does not run now; "+folder+"/broker: will be made")
+	wantAsked(t, embeddedIn, "data true", "store true "+folder+"/store: will be made", "kafka true not used; no process runs on the topics in "+folder+"/store: will be made")
 
-	b, err := running.StartBroker(filepath.Join(folder, "broker"), filepath.Join(folder, "broker", "kafka.sock"))
+	b, err := running.StartBroker(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
 	ctx := running.Within(t, time.Minute)
 	hits, list := daemon.HitsTopic(embeddedIn), daemon.BlocklistTopic(embeddedIn)
-	if err := b.EnsureTopics(ctx, hits, list, kafka.Topic{Name: "logs", Partitions: 3}); err != nil {
+	if err := b.EnsureTopics(ctx, hits, list); err != nil {
 		t.Fatal(err)
 	}
-	text := "data: " + folder + fixed + "\ncollector: {sources: [{kafka: [logs, others]}]}"
-	wantAsked(t, settingsWith(t, text), "data true", "store true",
-		"kafka true embedded, runs: 1 broker",
+	wantAsked(t, embeddedIn, "data true", "store true",
+		"kafka true not used; a process runs on the topics in "+folder+"/store",
 		"topic weir.hits true 16 partitions, cleanup.policy=delete, retention.ms=172800000",
-		"topic weir.blocklist true 1 partition, cleanup.policy=delete",
-		"topic weir.events true does not exist; the first part that needs it creates it, with 4 partitions",
-		"source kafka-1 true topic logs: 3 partitions, 0 records",
-		"source kafka-1 false topic others")
+		"topic weir.blocklist true 1 partition, cleanup.policy=compact",
+		"topic weir.events true does not exist; the first part that needs it creates it, with 4 partitions")
 	wantAsked(t, settingsWith(t, "data: "+folder+"\nkafka: {create: false, hits: {partitions: 8}, events: {partitions: 4}}"), "data", "store", "kafka true",
 		"topic weir.hits false topic weir.hits has 16 partitions and not 8", "topic weir.blocklist true",
-		"topic weir.events false topic weir.events does not exist; make it: kafka-topics.sh")
+		"topic weir.events true does not exist")
 	wantAsked(t, settingsWith(t, "data: "+folder+"\nkafka: {hits: {partitions: 16, retention: 50h}}"), "data", "store", "kafka true",
-		"topic weir.hits false keeps records for 2d, and parts go by 2d2h: set retention.ms=180000000", "", "")
+		"topic weir.hits true 16 partitions, cleanup.policy=delete, retention.ms=180000000", "", "")
 
 	weekly := settingsWith(t, "data: "+folder+fixed)
 	weekly.RuleSet.Rules[0].Limits[0].Per, weekly.RuleSet.Rules[0].Limits[0].Text = 7*24*time.Hour, "10/w"
@@ -77,6 +76,33 @@ func TestLiveTopicTakesSmallRecords(t *testing.T) {
 			t.Errorf("%q: %s", limit, got)
 		}
 	}
+}
+
+// Topics of sources are looked at in Kafka.
+func TestLiveSourceTopics(t *testing.T) {
+	broker, err := embedded.Open(embedded.Config{Folder: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	client := kafkatest.Client(t, kafka.Config{Brokers: []string{broker.Address()}, Create: true})
+	if err := client.EnsureTopics(running.Within(t, time.Minute), kafka.Topic{Name: "logs", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("data: %s\nkafka: {brokers: [%q]}\ncollector: {sources: [{kafka: [logs, others]}]}", t.TempDir(), broker.Address())
+	wantAsked(t, settingsWith(t, text), "data true", "store true", "kafka true "+broker.Address()+": 1 broker",
+		"topic weir.hits true does not exist", "topic weir.blocklist true does not exist", "topic weir.events true does not exist",
+		"source kafka-1 true topic logs: 3 partitions, 0 records",
+		"source kafka-1 false topic others")
+
+	hits := daemon.HitsTopic(settingsWith(t, text))
+	if err := client.EnsureTopics(running.Within(t, time.Minute), hits); err != nil {
+		t.Fatal(err)
+	}
+	differs := fmt.Sprintf("data: %s\nkafka: {brokers: [%q], create: false, hits: {retention: 50h}}", t.TempDir(), broker.Address())
+	wantAsked(t, settingsWith(t, differs), "data", "store", "kafka true",
+		"topic weir.hits false keeps records for 2d, and parts go by 2d2h: set retention.ms=180000000",
+		"topic weir.blocklist false topic weir.blocklist does not exist; make it: kafka-topics.sh", "topic weir.events false")
 }
 
 // When Kafka does not answer, its topics are not checked.

@@ -36,6 +36,9 @@ type topicSink struct {
 }
 
 func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*topicSink, error) {
+	if len(settings.Kafka.Brokers) == 0 {
+		return nil, exit.Wrongf("--topic writes to Kafka, and the configuration names no kafka.brokers; send to an http source with --to")
+	}
 	if ownTopic(settings, topic) {
 		return nil, exit.Wrongf("the parts write to the topic %s themselves; name with --topic one that a collector reads", topic)
 	}
