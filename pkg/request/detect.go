@@ -34,8 +34,8 @@ func Detect(sample []string, o Options) (Choice, error) { return Choose("auto", 
 // A line does not count as read when a format finds in it something that no server writes (a user "- -", an address in
 // place of the client's identity, a host with a space). When two formats read most of the sample and name different
 // clients, nothing is chosen, and the error names both: the user has to choose. A client can write such lines as often
-// as it likes, so one line that only one of the formats can have written decides: a user of one word, and a host that
-// is not an address.
+// as it likes, so one line that only one of the formats can have written decides: a user of one word. A host that is not
+// an address decides where at most three addresses stand in its place, or fewer lines with an address than with a name.
 //
 // When the format is given and its envelope is not, lines that cannot be read do not stop the others from being read. A
 // choice is then returned together with the error: the envelope that most of the sample has, or none. Choice.Sure
@@ -70,6 +70,9 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 		}
 		if other := best.contradicted(trials); other != nil && format == "auto" {
 			return Choice{}, ambiguous(best, other)
+		}
+		if format == "auto" && !best.hosts.shown() {
+			return Choice{}, lookLike(&trial{format: forwardedFirst})
 		}
 		return best.chosen(trials), nil
 	}

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +92,45 @@ func TestDetectTakesNoListForTheHost(t *testing.T) {
 		}
 		if !choice.Holds("auto", sample[:1], Options{}) {
 			t.Errorf("%s does not hold for %s", choice, sample[0])
+		}
+	}
+}
+
+// In "%{X-Forwarded-For}i %h %l %u %t …" the proxy is not the client, whatever stands in a few lines in place of the
+// header: a health check has none, proxies write unknown or a port, and clients write names.
+func TestDetectTakesNoProxyBehindTheHeaderForTheClient(t *testing.T) {
+	var singles []string
+	for i := range 20 {
+		singles = append(singles, fmt.Sprintf("203.0.113.%d 10.0.0.1%s", i+1, combinedRest))
+	}
+	for _, first := range []string{"-", "unknown", "unix:", "shop.example", "203.0.113.7:51234", "[2001:db8::7]", "9.9.9.9, 203.0.113.7"} {
+		line := first + " 10.0.0.1" + combinedRest
+		for _, sample := range [][]string{
+			append(slices.Clone(singles), line),
+			append([]string{line}, singles...),
+			append(slices.Clone(singles), line, "9.9.9.9, 203.0.113.7 10.0.0.1"+combinedRest, "- 10.0.0.1"+combinedRest),
+			append(slices.Repeat([]string{"- 10.0.0.1" + combinedRest}, 100), append(singles, line)...),
+		} {
+			if choice, err := Detect(sample, Options{}); err == nil {
+				t.Errorf("%s: chose %s", first, choice)
+			}
+		}
+	}
+	if choice, err := Detect([]string{"9.9.9.9, 203.0.113.7 10.0.0.1" + combinedRest, "- 10.0.0.1" + combinedRest}, Options{}); err == nil {
+		t.Errorf("chose %s", choice)
+	}
+
+	// nginx, with the header behind the peer, and a local proxy on a unix socket.
+	second := slices.Repeat([]string{"10.0.0.1 203.0.113.7" + combinedRest}, 20)
+	if choice, err := Detect(append(second, "unix: 203.0.113.7"+combinedRest), Options{}); err == nil {
+		t.Errorf("chose %s", choice)
+	}
+
+	// A site with names, whose clients also ask for its addresses.
+	named := slices.Repeat([]string{"shop.example 198.51.100.1" + combinedRest}, 20)
+	for _, sample := range [][]string{append(named, singles...), {"192.0.2.1 198.51.100.1" + combinedRest, "[2001:db8::1] 198.51.100.2" + combinedRest, "127.0.0.1 198.51.100.3" + combinedRest, named[0]}} {
+		if choice, err := Detect(sample, Options{}); err != nil || choice.Format != "host_combined" {
+			t.Errorf("%s: chose %s, %v", sample, choice, err)
 		}
 	}
 }

@@ -12,6 +12,9 @@ const minEphemeral = 32768
 // line has another format, which happens to fit. It is for detection only. Text from a client must not make its line
 // unread, and in a format that a user has configured "- -" may be a name.
 func (t *trial) judge(r *Request) error {
+	if t.format == "host_combined" && !t.known {
+		t.hosts.add(r.Host)
+	}
 	if r.Forwarded != "" {
 		t.named++
 		if _, last := lastEntry(r.Forwarded); !namesAddress(last) {

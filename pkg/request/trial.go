@@ -19,6 +19,7 @@ type trial struct {
 	plain, doubted   int          // lines read with a user of one word, and those with one that makes them another format's
 	clients          []netip.Addr // of each of the lines, where the format is one of lines; the zero Addr when it was not read
 	named, strange   int          // lines in which the header for the client stands, and those in which it names no address
+	hosts            hosts        // at the beginning of lines, in host_combined
 	opened           int          // requests in the envelope's form, read or not
 	unread           string       // the first record that could not be read, and why
 	failure          error
@@ -31,7 +32,7 @@ func (t *trial) readsMost() bool { return t.refused == nil && t.read > 0 && t.re
 func (t *trial) contradicted(trials []trial) *trial {
 	for i := range trials {
 		other := &trials[i]
-		if other.readsMost() && other.envelope == t.envelope && t.differs(other)*2 > t.read && !(other.rival && t.readsMore(other)) {
+		if other.readsMost() && other.envelope == t.envelope && t.differs(other)*2 > t.read && !(other.rival && t.readsMore(other) && t.hosts.shown()) {
 			return other
 		}
 	}
