@@ -111,7 +111,7 @@ func newListID(now time.Time) blocklist.ListID {
 func (a *Aggregator) newList(topic publishing.Topic, name string) *publishing.List {
 	c := &a.config
 	return publishing.NewList(publishing.Config{
-		Topic: topic, Name: c.BlocklistTopic, Blocklist: c.Blocklist, Retention: c.BlocklistRetention,
+		Topic: topic, Name: c.BlocklistTopic, Blocklist: c.Blocklist,
 		Events: c.Events, EventsPartitions: c.EventsPartitions, Partitions: c.Partitions, Superseded: a.superseded,
 		Logger: a.logger, Faults: a.faults, Now: c.Now,
 		Blocked: a.metrics.blocked, Over: a.metrics.over.Inc, Corrected: a.metrics.corrected.Inc, Unpublished: a.metrics.unpublished.Inc,

@@ -20,11 +20,10 @@ type Config struct {
 	Partitions int           // of it
 	Retention  time.Duration // of it: a source silent for longer is forgotten
 
-	Blocklist          publishing.Sender
-	BlocklistTopic     string
-	BlocklistRetention time.Duration // 0: the topic keeps the last record of each key
-	Events             publishing.Sender
-	EventsPartitions   int
+	Blocklist        publishing.Sender
+	BlocklistTopic   string
+	Events           publishing.Sender
+	EventsPartitions int
 
 	Store       store.Store
 	HotKeys     int // windows in memory

@@ -109,7 +109,7 @@ func (s *site) begin() {
 	events := s.client.OpenProducer(kafka.ProducerConfig{Topic: "weir.events", Partitions: 2})
 	config := Config{
 		Client: s.client, Group: "weir.aggregator", Hits: "weir.hits", Partitions: sitePartitions, Retention: 48 * time.Hour,
-		Blocklist: list, BlocklistTopic: "weir.blocklist", BlocklistRetention: time.Hour, Events: events, EventsPartitions: 2,
+		Blocklist: list, BlocklistTopic: "weir.blocklist", Events: events, EventsPartitions: 2,
 		Store: s.store, HotKeys: 1000, Rules: s.rules, Late: 10 * time.Minute, Ahead: 10 * time.Second,
 		Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	}

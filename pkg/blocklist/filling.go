@@ -75,8 +75,6 @@ type Filling struct {
 	ordered map[string]bool // keys of the records of orders in it, lifted ones too
 	Last    int64           // the offset of the newest record, -1 before the first
 
-	// Forgets is set for a log that deletes records by their age. An order that is missing there was not lifted.
-	Forgets bool
 	// Elsewhere is set for a log that is another topic than that of the active list. Orders that are missing there were not
 	// lifted, whatever the names and epochs of both lists.
 	Elsewhere bool

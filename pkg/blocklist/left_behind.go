@@ -1,8 +1,8 @@
 package blocklist
 
-// LeftBehind returns the active orders that are missing in a log that was created again, or that deletes records by
-// their age. Aggregators publish their entries again, but only this Set still knows the orders of people. They wait for
-// the log, and the caller that gives orders must write them into it again. Each is returned once.
+// LeftBehind returns the active orders that are missing in a log that was created again. Aggregators publish their
+// entries again, but only this Set still knows the orders of people. They wait for the log, and the caller that gives
+// orders must write them into it again. Each is returned once.
 func (s *Set) LeftBehind() []*Order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -24,17 +24,16 @@ func (f *Filling) KeepOrders(next State, now int64) {
 }
 
 // leavesBehind returns the orders of the active list that are missing in the next one. A list older than a day may
-// contain orders that were lifted since, so nothing of it is left behind. A log that forgets by age has one writer of
-// orders, this process, and its last records: there neither the epoch nor the list's age counts. In another topic nothing
-// was lifted before it was begun, so there the lists' names and epochs do not count. The caller holds the Set's lock.
+// contain orders that were lifted since, so nothing of it is left behind. In another topic nothing was lifted before it
+// was begun, so there the lists' names and epochs do not count. The caller holds the Set's lock.
 func (f *Filling) leavesBehind(next State, now int64) (orders []*Order) {
 	s := f.set
 	held := s.State()
 	old, list := held.Version.List, next.Version.List
-	if !held.Whole || old.Name != list.Name && !f.Elsewhere {
+	if !held.Whole || next.AsOf-held.AsOf > endedLasts {
 		return nil
 	}
-	if !f.Forgets && (old.Epoch >= list.Epoch && !f.Elsewhere || next.AsOf-held.AsOf > endedLasts) {
+	if !f.Elsewhere && (old.Name != list.Name || old.Epoch >= list.Epoch) {
 		return nil
 	}
 

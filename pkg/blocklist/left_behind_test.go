@@ -3,8 +3,7 @@ package blocklist
 import "testing"
 
 // Orders that are missing in a log that was created again are left behind, once. Orders that it lifts or changes are
-// not. Nothing is left behind when the list before is old, or the same, or another; a log that forgets by age may be the
-// same and old.
+// not. Nothing is left behind when the list before is old, or the same, or another.
 func TestLeftBehind(t *testing.T) {
 	const now = int64(1_800_000_000_000)
 	blocks := func(id, value string, ended int64) Change {
@@ -19,21 +18,16 @@ func TestLeftBehind(t *testing.T) {
 		return State{Version: Version{List: ListID{Name: name, Epoch: epoch}}, Whole: true, AsOf: asOf}
 	}
 	for name, c := range map[string]struct {
-		next    State
-		log     []Change
-		forgets bool
-		want    int
+		next State
+		log  []Change
+		want int
 	}{
-		"nothing in it":        {of("a", 2, now), nil, false, 2},
-		"one lifted":           {of("a", 2, now), []Change{blocks("x", "203.0.113.7", now)}, false, 1},
-		"one given":            {of("a", 2, now), []Change{blocks("y", "203.0.113.8", 0)}, false, 1},
-		"the same list":        {of("a", 1, now), nil, false, 0},
-		"another list":         {of("b", 2, now), nil, false, 0},
-		"an old list":          {of("a", 2, now+endedLasts+1), nil, false, 0},
-		"forgotten":            {of("a", 1, now), nil, true, 2},
-		"forgotten long ago":   {of("a", 1, now+10*endedLasts), nil, true, 2},
-		"forgotten, or lifted": {of("a", 1, now), []Change{blocks("x", "203.0.113.7", now)}, true, 1},
-		"forgotten elsewhere":  {of("b", 2, now), nil, true, 0},
+		"nothing in it": {of("a", 2, now), nil, 2},
+		"one lifted":    {of("a", 2, now), []Change{blocks("x", "203.0.113.7", now)}, 1},
+		"one given":     {of("a", 2, now), []Change{blocks("y", "203.0.113.8", 0)}, 1},
+		"the same list": {of("a", 1, now), nil, 0},
+		"another list":  {of("b", 2, now), nil, 0},
+		"an old list":   {of("a", 2, now+endedLasts+1), nil, 0},
 	} {
 		s := NewSet(Limits{})
 		filling := s.Fill()
@@ -42,7 +36,6 @@ func TestLeftBehind(t *testing.T) {
 		}
 		filling.Swap(of("a", 1, now), now)
 		filling = s.Fill()
-		filling.Forgets = c.forgets
 		if err := filling.Apply(now, c.log...); err != nil {
 			t.Fatal(err)
 		}

@@ -22,16 +22,12 @@ type ending struct {
 // Ends are the endings that Kafka has to have first.
 type ends []ending
 
-// cleanUp sends a record without a value for an entry that has long been over, so that a compacted topic forgets it. A
-// topic that forgets by age needs none.
+// cleanUp sends a record without a value for an entry that has long been over, so that the topic forgets it.
 func (e *ends) cleanUp(ctx context.Context, post *post, name []byte, v *windows.Verdict, now int64) error {
 	if v != nil && (now-v.Over() < overKept.Milliseconds() || v.ComesBack(now)) {
 		return nil
 	}
 	*e = append(*e, ending{name: name, at: now, clean: true})
-	if post.list.config.Retention > 0 {
-		return nil
-	}
 	return post.sendRecord(ctx, name, nil, post.receipt(1))
 }
 

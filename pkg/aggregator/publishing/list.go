@@ -47,7 +47,6 @@ type Config struct {
 	Topic            Topic
 	Name             string // of the topic
 	Blocklist        Sender
-	Retention        time.Duration // of the topic; 0: it keeps the last record of each key
 	Events           Sender
 	EventsPartitions int
 	Partitions       int // of hits

@@ -20,10 +20,9 @@ const (
 	pruneEvery = 6 * time.Hour         // where nothing has to be published again
 )
 
-// A walk goes through a partition's live entries. It publishes them again when the list is another, when a rule has
-// gone or has another mode, and where the topic forgets what is old twice in the time that it keeps; and it cleans the
-// list and the index of those that have long been over. It takes a page, waits until Kafka has what that led to, and
-// takes the next.
+// A walk goes through a partition's live entries. It publishes them again when the list is another, and when a rule has
+// gone or has another mode; and it cleans the list and the index of those that have long been over. It takes a page, waits
+// until Kafka has what that led to, and takes the next.
 type walk struct {
 	find   *finder
 	post   *post
@@ -109,12 +108,10 @@ func (w *walk) turn(ctx context.Context) error {
 func (w *walk) begin(ctx context.Context, now time.Time) {
 	modes, topic, list := w.modes(), w.post.list.InTopic(), w.post.list.ID().String()
 	age := now.Sub(time.UnixMilli(w.note.walked))
-	half := w.post.list.config.Retention / 2
 	missed := w.late.missed.Load()
+	publishes := !w.note.complete(list) || w.note.modes != modes || missed
 	// A clock that was ahead and went back must not put the next walk off until it is there again.
-	due := func(period time.Duration) bool { return age >= period || age < 0 }
-	publishes := !w.note.complete(list) || w.note.modes != modes || half > 0 && due(half) || missed
-	if !publishes && !due(pruneEvery) {
+	if !publishes && age >= 0 && age < pruneEvery {
 		return
 	}
 

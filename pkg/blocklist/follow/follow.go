@@ -46,9 +46,6 @@ type Config struct {
 	SaveEvery time.Duration // between snapshots; 0 is 5 minutes
 	Logger    *slog.Logger  // nil logs nothing
 	Now       func() time.Time
-
-	// Forgets is set for a log that deletes records by their age: orders of the last list that are missing there stay.
-	Forgets bool
 }
 
 // A Status reports the state of following.

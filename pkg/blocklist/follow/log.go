@@ -133,7 +133,6 @@ func (l *logSource) identify(ctx context.Context, start int64) bool {
 func (l *logSource) begin(offset int64) {
 	l.log.SetNext(offset)
 	l.pass = pass{filling: l.config.Set.Fill(), began: offset, end: -1, marks: marks{}}
-	l.pass.filling.Forgets = l.config.Forgets
 	l.Follower.filling(true)
 }
 

@@ -498,39 +498,6 @@ func (p *paper) order(t testing.TB, id, address string) {
 	p.add(order.RecordKey(), value)
 }
 
-// Where the log deletes records by their age, a manual entry that it no longer has stays after a restart, and waits to be
-// sent again.
-func TestAnOrderThatTheLogForgetsStays(t *testing.T) {
-	for _, forgets := range []bool{true, false} {
-		p := newPaper()
-		order := &blocklist.Order{ID: "1", Kind: blocklist.OrderBlock, Scope: "ip", Value: "198.51.100.7", From: at, Until: blocklist.Never, By: "a", Why: "w"}
-		value, err := order.Append(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.add(order.RecordKey(), value)
-		p.marked(t, listA, 0)
-		l := newSource(p, "")
-		l.config.Forgets = forgets
-		l.catchUp(t, p)
-		wantKeys(t, l.config.Set, "198.51.100.7")
-
-		p.start, p.records, p.next = 50, nil, 0
-		p.marked(t, listA, 50)
-		l.begin(0)
-		l.catchUp(t, p)
-		left := l.config.Set.LeftBehind()
-		if !forgets {
-			wantKeys(t, l.config.Set)
-			continue
-		}
-		wantKeys(t, l.config.Set, "198.51.100.7")
-		if len(left) != 1 || left[0].ID != "1" {
-			t.Errorf("%v are to be sent again", left)
-		}
-	}
-}
-
 // While the clock is ahead, entries that are not over may be forgotten. They are read again when it goes back.
 func TestAClockThatWentBack(t *testing.T) {
 	p := newPaper()
