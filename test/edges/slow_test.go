@@ -35,13 +35,17 @@ type slowEdge struct {
 // edge is a little behind.
 const heldFor, inexact = 5 * time.Second, 2 * time.Second
 
+// unhurried makes Envoy wait for clients that read slowly. Otherwise it cuts an answer off after 15 s, which is too early
+// on a busy machine.
+var unhurried = []string{"route: {cluster: app}", "route: {cluster: app, timeout: 0s}"}
+
 var slowEdges = []slowEdge{
-	{"envoy", func(s *site) (string, func() string) { return running(s.envoy()) }, "auto"},
+	{"envoy", func(s *site) (string, func() string) { return running(s.envoy(unhurried...)) }, "auto"},
 	{"envoy, with the names of json and the end", func(s *site) (string, func() string) {
-		return running(s.envoy(`start_time: "%START_TIME%"`, `time: "%EMIT_TIME%"`, `duration: "%DURATION%"`, `took: "%DURATION%"`,
-			"downstream_remote_address: ", "ip: ", "authority: ", "host: ", "response_code: ", "status: "))
+		return running(s.envoy(append([]string{`start_time: "%START_TIME%"`, `time: "%EMIT_TIME%"`, `duration: "%DURATION%"`, `took: "%DURATION%"`,
+			"downstream_remote_address: ", "ip: ", "authority: ", "host: ", "response_code: ", "status: "}, unhurried...)...))
 	}, "json"},
-	{"envoy, as istio", func(s *site) (string, func() string) { return running(s.envoyText(istioText)) }, "istio"},
+	{"envoy, as istio", func(s *site) (string, func() string) { return running(s.envoyText(istioText, unhurried...)) }, "istio"},
 	{"traefik", func(s *site) (string, func() string) { return running(s.traefik()) }, "auto"},
 	{"haproxy", (*site).haproxyOfOurs, "weir"},
 	{"haproxy, option httplog", func(s *site) (string, func() string) { return s.haproxyWith("option httplog") }, "haproxy"},
@@ -165,6 +169,10 @@ func finish(t *testing.T, c net.Conn, rest string) {
 	if _, err := c.Write([]byte(rest)); err != nil {
 		t.Fatal(err)
 	}
+	// It has been slow for long enough: the rest may come quickly.
+	if err := c.(*net.TCPConn).SetReadBuffer(1 << 20); err != nil {
+		t.Fatal(err)
+	}
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -218,10 +226,11 @@ func contentOf(t *testing.T, file string) func() string {
 }
 
 // envoyText runs Envoy with a log of text.
-func (s *site) envoyText(format string) (string, *locked.Buffer) {
+func (s *site) envoyText(format string, replace ...string) (string, *locked.Buffer) {
 	_, block, _ := strings.Cut(snippet(s.t, "envoy.yaml"), "log_format:")
 	block, _, _ = strings.Cut(block, "http_filters:")
-	return s.envoy("log_format:"+strings.TrimRight(block, " "), "log_format: {text_format_source: {inline_string: "+strconv.Quote(format+"\n")+"}}\n")
+	return s.envoy(append([]string{"log_format:" + strings.TrimRight(block, " "),
+		"log_format: {text_format_source: {inline_string: " + strconv.Quote(format+"\n") + "}}\n"}, replace...)...)
 }
 
 func (s *site) haproxyOfOurs() (string, func() string) {
