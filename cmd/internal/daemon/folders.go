@@ -20,14 +20,16 @@ type keptFile struct {
 	path    string
 	renewed bool // the part makes its folder again by itself
 	remedy  string
-	opened  os.FileInfo // nil until the first look that finds the file
+	opened  os.FileInfo // nil while the file has not been seen
 
 	lost atomic.Pointer[string] // why it was lost at the last look; nil while it is there
 }
 
-// keeps makes the process watch a file that it has open.
+// keeps makes the process watch a file that it has open. The file is remembered here and not at the first look, which comes
+// later: a loss between the two would never be noticed.
 func (p *Process) keeps(renewed bool, remedy string, path ...string) *keptFile {
 	kept := &keptFile{path: filepath.Join(path...), renewed: renewed, remedy: remedy}
+	kept.opened, _ = os.Stat(kept.path) // nil: see look
 	p.kept = append(p.kept, kept)
 	return kept
 }
@@ -80,11 +82,11 @@ func (k *keptFile) note(lost error) {
 func (k *keptFile) look() error {
 	found, err := os.Stat(k.path)
 	switch {
-	case k.opened == nil:
+	case k.opened == nil && k.renewed: // an enforcer without a list yet makes its folder later
 		if err == nil {
 			k.opened = found
 		}
-		return nil // the part makes it a little later
+		return nil
 	case err == nil && os.SameFile(found, k.opened):
 		return nil
 	// Reported this once, though the part goes on with the new one: the contents of the old one are lost.

@@ -72,3 +72,39 @@ func TestAnEnforcerWhoseFolderIsDeleted(t *testing.T) {
 		t.Errorf("after a start on the new folder: %d", code)
 	}
 }
+
+// A file that is lost between its opening and the first look is noticed at that look.
+func TestAFileThatIsLostBeforeTheFirstLook(t *testing.T) {
+	t.Parallel()
+	for _, renewed := range []bool{false, true} {
+		var p Process
+		folder := filepath.Join(t.TempDir(), "collector")
+		opens := func() {
+			for _, err := range []error{os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "lock"), nil, 0o600)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		opens()
+		deleted, replaced := p.keeps(renewed, "r", folder, "lock"), p.keeps(renewed, "r", folder, "lock")
+		if err := os.Rename(folder, folder+".away"); err != nil {
+			t.Fatal(err)
+		}
+		early := p.keeps(renewed, "r", folder, "lock") // deleted while the part was still opening
+		if err := deleted.look(); err == nil || !strings.Contains(err.Error(), "was deleted or replaced") {
+			t.Errorf("deleted, renewed %v: %v", renewed, err)
+		}
+		// A part that renews its folder may make it later, so a missing one is no loss.
+		if err := early.look(); (err == nil) != renewed {
+			t.Errorf("deleted early, renewed %v: %v", renewed, err)
+		}
+		opens()
+		if replaced.look() == nil {
+			t.Errorf("replaced, renewed %v: not noticed", renewed)
+		}
+		if again := replaced.look(); (again == nil) != renewed {
+			t.Errorf("at the second look, renewed %v: %v", renewed, again)
+		}
+	}
+}
