@@ -63,6 +63,29 @@ func TestACopyOfABeginningIsNotRead(t *testing.T) {
 	b.awaitKey(t, "per-ip 192.0.2.77")
 }
 
+// A copy of a live log may be found first, as after cp access.log old.access.log. The log is read on all the same.
+func TestALogIsReadOnBehindItsCopy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "*access.log")
+	b.Append("a.access.log", banner())
+	b.Log("a.access.log", 50)
+	b.start()
+	b.await()
+	data, err := os.ReadFile(b.Path("a.access.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Append("b.access.log", string(data)) // the copy is a.access.log from now on
+	for range 2 {
+		b.Log("b.access.log", 10)
+		b.await()
+	}
+	b.stop()
+	b.Log("b.access.log", 10)
+	b.start()
+	b.await()
+}
+
 // awaitKey waits until a key is counted.
 func (b *bench) awaitKey(t *testing.T, key string) {
 	t.Helper()

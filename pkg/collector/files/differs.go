@@ -14,12 +14,18 @@ import (
 func (k *Logs) differ(log *knownLog, opened *os.File, file found) bool {
 	k.mu.Lock()
 	known, at := log.identity, log.tailAt
+	log.longer = false
 	k.mu.Unlock()
 	if known.last == 0 || file.compressed != logfile.Plain {
 		return false
 	}
 	if file.info.Size() >= at {
 		there, ok := bytesBefore(opened, at, known.last)
+		if ok && known.endsLike(there) && file.info.Size() > at && inodeOf(file.info) != known.id {
+			k.mu.Lock()
+			log.longer = true
+			k.mu.Unlock()
+		}
 		return ok && !known.endsLike(there)
 	}
 
@@ -49,4 +55,11 @@ func bytesBefore(file *os.File, position int64, count int) (there []byte, ok boo
 	there = make([]byte, min(int64(count), position))
 	n, _ := file.ReadAt(there, position-int64(len(there)))
 	return there, n == len(there) && n > 0 && bytes.IndexByte(there, 0) < 0
+}
+
+// isLonger reports whether another family's live file continues a log behind the last byte that was read of it.
+func (k *Logs) isLonger(log *knownLog) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return log.longer
 }

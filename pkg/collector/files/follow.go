@@ -133,12 +133,15 @@ func (f *family) changed() bool {
 	return len(f.logs) == 0 && f.finished[inodeOf(info)] == nil || len(f.logs) > 0 && f.logs[len(f.logs)-1].inode != inodeOf(info)
 }
 
-// tidy closes files that will not grow any more.
+// tidy closes files that will not grow any more, and live files that another live file continues: these are copies of
+// it that were found first.
 func (f *family) tidy() {
 	kept := f.logs[:0]
 	for _, log := range f.logs {
-		if log.suffix == "" && !log.gone || !log.stream.Quiet() ||
-			!log.ended && f.in.Now().Sub(log.grown) < closeAfter {
+		isCopy := log.suffix == "" && !log.gone && f.known.isLonger(log.knownLog)
+		idle := f.in.Now().Sub(log.grown)
+		if log.suffix == "" && !log.gone && !isCopy || !log.stream.Quiet() ||
+			!log.ended && idle < closeAfter && !(isCopy && idle >= finalAfter) {
 			kept = append(kept, log)
 			continue
 		}

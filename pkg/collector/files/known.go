@@ -30,6 +30,7 @@ type knownLog struct {
 	tailAt   int64  // the position that the identity's tail is before, also while it is read
 	stale    bool   // no file of it has been seen for forgetDays, and none since the start
 	owner    *owner // the only family that reads it
+	longer   bool   // another family's live file has all that was read of the log, and more
 }
 
 // An owner is a family that reads logs.
@@ -187,7 +188,7 @@ func (k *Logs) release(log *knownLog) {
 func (k *Logs) releaseAt(log *knownLog, position, reached int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	log.owner, log.position, log.reached = nil, position, reached
+	log.owner, log.position, log.reached, log.longer = nil, position, reached, false
 }
 
 // restart resets the logs of a family to the state in the journal, and gives them back. It sends the cuts again that
