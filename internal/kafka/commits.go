@@ -74,7 +74,10 @@ func (c *committer) repeat(ctx context.Context, topicName string, partition int,
 		}
 
 		// Repeating does no harm: it is the same offset, and the coordinator refuses a former generation.
-		c.client.errorLog.note("commit", err)
-		sleep.For(ctx, t.another(time.Now()))
+		pause := t.another(time.Now())
+		if !t.settles(err) {
+			c.client.errorLog.note("commit", err)
+		}
+		sleep.For(ctx, pause)
 	}
 }

@@ -61,9 +61,8 @@ func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
 			return nil, errorf(ErrClosed, "the group %s was left", f.group)
 		}
 
-		// A coordinator that starts is not worth a line in the log, unless it takes long.
 		pause := t.another(time.Now())
-		if !isSettling(err) || time.Since(t.since) > requestTimeout {
+		if !t.settles(err) {
 			f.client.errorLog.note("group", fmt.Errorf("looking for the coordinator of group %s: %w", f.group, f.client.cause(f.ctx, err)))
 		}
 
@@ -123,6 +122,7 @@ func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struc
 	every := time.NewTicker(min(heartbeatEvery, m.group.Session/3))
 	defer every.Stop()
 	var beating *heart
+	var t trouble
 	defer func() {
 		if beating != nil {
 			beating.transport.CloseIdleConnections()
@@ -141,7 +141,12 @@ func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struc
 			transport := m.client.newTransport()
 			beating = &heart{member: m, generation: generation, transport: transport, kafka: &kafkago.Client{Timeout: requestTimeout, Transport: transport}}
 		}
-		if err := beating.beat(); err != nil {
+		err := beating.beat()
+		if err == nil {
+			t = trouble{}
+			continue
+		}
+		if t.another(time.Now()); !t.settles(err) {
 			m.client.errorLog.note("group", fmt.Errorf("keeping our place in group %s: %w", m.group.Name, err))
 		}
 	}

@@ -193,13 +193,19 @@ func (m *member) notJoined(err error) {
 		return
 	}
 	m.trouble.another(time.Now())
-	if isSettling(err) && time.Since(m.trouble.since) < requestTimeout {
+	if m.trouble.settles(err) {
 		return
 	}
 	m.client.errorLog.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, m.client.cause(m.ctx, err)))
 }
 
-// isSettling reports an error of a coordinator that is starting.
+// settles reports an error that passes by itself: a coordinator starts, or another broker becomes it. It is not worth a
+// line in the log, unless it takes long.
+func (t *trouble) settles(err error) bool {
+	return isSettling(err) && time.Since(t.since) < requestTimeout
+}
+
+// isSettling reports an error of a coordinator that is starting, or of a broker that no longer is the coordinator.
 func isSettling(err error) bool {
 	return errors.Is(err, kafkago.GroupLoadInProgress) || errors.Is(err, kafkago.GroupCoordinatorNotAvailable) || errors.Is(err, kafkago.NotCoordinatorForGroup)
 }

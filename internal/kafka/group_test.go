@@ -227,6 +227,39 @@ func TestGroupKeepsItsPlace(t *testing.T) {
 	}
 }
 
+// That another broker becomes the coordinator while owners return is ordinary, and no warning.
+func TestGroupWhoseCoordinatorMoves(t *testing.T) {
+	t.Parallel()
+	cluster, config := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(1, "hits"))
+	var log lines
+	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	l := newLedger(t)
+	l.setCheckpoint(3 * time.Second) // heartbeats meanwhile
+	leave := join(t, kafkatest.Client(t, config), kafka.Group{Name: "g", Topics: map[string]int{"hits": 1}, Session: 6 * time.Second}, l.own("one"))
+	l.await("one", 1)
+	l.setCheckpoint(0)
+
+	moved := make(chan [2]*kfake.FaultHandle, 1)
+	cluster.ControlKey(int16(kmsg.Heartbeat), func(kmsg.Request) (kmsg.Response, error, bool) {
+		moved <- [2]*kfake.FaultHandle{
+			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.NotCoordinator, Count: 1}),
+			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.NotCoordinator, Count: 1}),
+		}
+		return nil, errors.New("cut"), true
+	})
+	faults := <-moved
+	wait.Until(t, "the next generation", func() bool { return l.timesTaken("one") == 2 })
+	leave()
+	for _, fault := range faults {
+		if fault.Hits() != 1 {
+			t.Error("the coordinator did not move")
+		}
+	}
+	if log.count("level=WARN") > 0 {
+		t.Errorf("it warns:\n%s", strings.Join(log.all(), "\n"))
+	}
+}
+
 func TestGroupEndsWithAnOwnersError(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	broken := errors.New("the store went back")
