@@ -27,6 +27,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -95,14 +96,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 	if d.real {
 		o.FS = vfs.Default
-		if err := os.MkdirAll(o.Folder, 0o700); err != nil {
-			return nil, fmt.Errorf("opening the store: %w", err)
-		}
 	}
 
 	d.options = o
 
-	in, err := openOnce(ctx, o)
+	in, err := d.openFirst(ctx)
 	switch {
 	case err == nil:
 		d.rememberFolder()
@@ -117,6 +115,20 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	d.running.Go(d.syncBehind)
 	d.running.Go(func() { d.keep(in) })
 	return d, nil
+}
+
+// openFirst creates a missing folder, with those above it, and opens it.
+func (d *DB) openFirst(ctx context.Context) (*opening, error) {
+	if d.real {
+		err := os.MkdirAll(d.options.Folder, 0o700)
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EIO) {
+			err = fmt.Errorf("%w: %w", ErrBroken, err) // this passes, unlike a missing permission
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return openOnce(ctx, d.options)
 }
 
 // Close closes the folder. All writes are synced, unless the disk fails: then the error is ErrBroken.

@@ -30,6 +30,35 @@ type guard struct {
 	died    chan struct{} // closed when it has ended
 	busy    atomic.Int64  // calls inside the operating system
 	lock    atomic.Pointer[lock]
+	owner   *owner // of the files; nil: this user
+}
+
+// An owner is a user and a group.
+type owner struct{ user, group int }
+
+// ownerOf returns the owner of a folder, if this process is root and root does not own it: a command of root looks at the
+// folder of a service, and what it writes there must stay the service's.
+func ownerOf(folder string) *owner {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	found, err := os.Stat(folder)
+	if err != nil {
+		return nil // opening fails too, and reports it
+	}
+	stat, ok := found.Sys().(*syscall.Stat_t)
+	if !ok || stat.Uid == 0 {
+		return nil
+	}
+	return &owner{int(stat.Uid), int(stat.Gid)}
+}
+
+// own gives a new file to the owner.
+func (g *guard) own(name string) error {
+	if g.owner == nil {
+		return nil
+	}
+	return os.Lchown(name, g.owner.user, g.owner.group)
 }
 
 // A failure is the reason why a guard ended.
@@ -103,7 +132,16 @@ func (g *guard) make(name string, do func() (vfs.File, error)) (file vfs.File) {
 }
 
 func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return g.make(name, func() (vfs.File, error) { return g.FS.Create(name, category) }), nil
+	return g.make(name, func() (vfs.File, error) {
+		file, err := g.FS.Create(name, category)
+		if err != nil {
+			return nil, err
+		}
+		if err := g.own(name); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		return file, nil
+	}), nil
 }
 
 func (g *guard) OpenReadWrite(name string, category vfs.DiskWriteCategory, options ...vfs.OpenOption) (vfs.File, error) {

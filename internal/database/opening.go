@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // An opening is the state of the folder from one open until the disk fails or the store is closed.
@@ -30,6 +31,9 @@ const maxCalls = 64
 // openOnce opens the folder. While the disk fails, or the folder's contents are damaged, the error is ErrBroken.
 func openOnce(ctx context.Context, o Options) (*opening, error) {
 	in := &opening{guard: newGuard(o.FS), calls: make(chan struct{}, maxCalls), closed: make(chan struct{})}
+	if o.FS == vfs.Default {
+		in.guard.owner = ownerOf(o.Folder)
+	}
 	opened := make(chan error, 1)
 
 	// In a goroutine of its own, because pebble knows no context and a disk may hang. If the caller leaves first, the

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"weir/internal/topic"
+	"weir/test/wait"
 )
 
 // Another process sees what the process with the folder sees, and can write nothing.
@@ -127,4 +130,57 @@ func everything(l topic.Log, span topic.Span) (all []string, err error) {
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8})
 	f.Fuzz(func(_ *testing.T, b []byte) { _, _, _ = readAnswer(b) })
+}
+
+// Commands reach the topics again when the socket was deleted, alone or with its folder, or replaced by a copy of it.
+func TestTheSocketForCommandsComesBack(t *testing.T) {
+	t.Parallel()
+	l := open(t, t.TempDir())
+	folder := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(folder, "s")
+	server, err := l.Serve(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+
+	answers := func() bool {
+		remote := Dial(socket)
+		defer remote.Close()
+		_, err := remote.Cluster(ctx)
+		return err == nil
+	}
+	wait.Until(t, "answered", answers)
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, "answered after the socket was deleted", answers)
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * lookAtSocket) // it cannot be made while the folder is missing
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, "answered after the folder was made again", answers)
+
+	// A socket on which no process listens, as in a copy of the folder.
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Skip("the server was quicker")
+	}
+	left.SetUnlinkOnClose(false)
+	if err := left.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, "answered after the socket was replaced", answers)
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
 }

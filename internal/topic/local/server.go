@@ -20,31 +20,30 @@ import (
 // A Server lets other processes of this user read a Log, through a socket: commands that look at a running system, whose
 // process has the folder. They cannot write, and are no members of groups.
 type Server struct {
-	log     *Log
-	server  *http.Server
-	serving sync.WaitGroup
+	log      *Log
+	socket   string
+	server   *http.Server
+	listened os.FileInfo // the socket that this process listens on; used by keep alone after Serve
+	stop     context.CancelFunc
+	serving  sync.WaitGroup
 }
 
 const (
 	requestPatience = 10 * time.Second // for the head of a request
 	answerPatience  = time.Minute      // for a command that reads an answer
 	mostAnswer      = 4 << 20          // bytes of records in an answer, or one record
+	lookAtSocket    = 500 * time.Millisecond
 )
 
 // Serve listens on a socket, which only this user can open. A socket that an earlier process has left is replaced: the
 // caller has the folder, so that process has ended.
 func (l *Log) Serve(socket string) (*Server, error) {
-	os.Remove(socket)
-	listener, err := net.Listen("unix", socket)
+	s := &Server{log: l, socket: socket}
+	listener, err := s.listen()
 	if err != nil {
-		return nil, fmt.Errorf("listening for commands: %w", err)
-	}
-	if err := os.Chmod(socket, 0o600); err != nil {
-		listener.Close()
-		return nil, fmt.Errorf("listening for commands: %w", err)
+		return nil, err
 	}
 
-	s := &Server{log: l}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /cluster", answers(func(ctx context.Context, _ url.Values) (any, error) { return l.Cluster(ctx) }))
 	mux.HandleFunc("GET /settings", answers(func(ctx context.Context, q url.Values) (any, error) { return l.TopicSettings(ctx, q.Get("topic")) }))
@@ -59,12 +58,83 @@ func (l *Log) Serve(socket string) (*Server, error) {
 	}))
 	mux.HandleFunc("GET /records", s.records)
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: requestPatience, ReadTimeout: requestPatience, WriteTimeout: answerPatience, MaxHeaderBytes: 64 << 10}
-	s.serving.Go(func() { _ = s.server.Serve(listener) }) // it ends with Close
+	s.serve(listener)
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	s.serving.Go(func() { s.keep(ctx) })
 	return s, nil
+}
+
+func (s *Server) listen() (net.Listener, error) {
+	if err := os.Remove(s.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listening for commands: %w", err)
+	}
+	listener, err := net.Listen("unix", s.socket)
+	if err != nil {
+		return nil, fmt.Errorf("listening for commands: %w", err)
+	}
+	if err = os.Chmod(s.socket, 0o600); err == nil {
+		s.listened, err = os.Lstat(s.socket)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listening for commands: %w", errors.Join(err, listener.Close()))
+	}
+	return listener, nil
+}
+
+func (s *Server) serve(listener net.Listener) {
+	s.serving.Go(func() { _ = s.server.Serve(listener) }) // it ends with Close
+}
+
+// keep listens again when the socket was deleted or replaced, alone or with its folder, until the context is done.
+func (s *Server) keep(ctx context.Context) {
+	look := time.NewTicker(lookAtSocket)
+	defer look.Stop()
+	failed := false
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+
+		if !s.lost() {
+			continue
+		}
+		listener, err := s.listen()
+		if err != nil {
+			if !failed {
+				s.log.logger.Warn("commands cannot look at the topics until their socket can be made again", "error", err)
+			}
+			failed = true
+			continue
+		}
+		failed = false
+		s.serve(listener)
+	}
+}
+
+// lost reports that the socket is not the one that this process listens on. One that another process answers on belongs to
+// that one: it has the folder now.
+func (s *Server) lost() bool {
+	found, err := os.Lstat(s.socket)
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist)
+	}
+	if os.SameFile(found, s.listened) {
+		return false
+	}
+	probe, err := net.DialTimeout("unix", s.socket, time.Second)
+	if err != nil {
+		return true
+	}
+	_ = probe.Close()
+	return false
 }
 
 // Close ends all answers.
 func (s *Server) Close() {
+	s.stop()
 	_ = s.server.Close() // the listener's error changes nothing
 	s.serving.Wait()
 }
