@@ -86,7 +86,7 @@ func OpenAggregator(ctx context.Context, p *Process, client topic.Log) (*Running
 
 	r.Handle(p.Handle)
 	if c.Store.Redis == "" {
-		p.keeps(true, "a new store is made, and the hits that are still in weir.hits are counted again", c.StoreFolder(), "LOCK")
+		p.keeps(true, "a new store is made; with kafka.brokers, the hits that weir.hits still has are counted again", c.StoreFolder(), "LOCK")
 	}
 	return r, nil
 }

@@ -38,7 +38,7 @@ func OpenLocal(ctx context.Context, c *config.Config, logger *slog.Logger) (*Loc
 }
 
 func openDatabase(ctx context.Context, c *config.Config, logger *slog.Logger, o database.Options, retainEvery time.Duration) (*Local, error) {
-	if err := formerBroker(c.BrokerFolder()); err != nil {
+	if err := FormerBroker(c.BrokerFolder()); err != nil {
 		return nil, exit.Wrong(err)
 	}
 	o.Folder, o.MemoryBytes, o.WriteBytes, o.Log = c.StoreFolder(), localMemory, localWrites, logger
@@ -55,8 +55,8 @@ func openDatabase(ctx context.Context, c *config.Config, logger *slog.Logger, o 
 	return &Local{Log: topics, database: db}, nil
 }
 
-// formerBroker refuses the data of the broker that versions before had in place of topics in the store.
-func formerBroker(folder string) error {
+// FormerBroker refuses the data of the broker that versions before had in place of topics in the store.
+func FormerBroker(folder string) error {
 	if _, err := os.Stat(filepath.Join(folder, "partitions")); err != nil {
 		return nil //nolint:nilerr // a folder that cannot be looked into fails where the store is opened
 	}

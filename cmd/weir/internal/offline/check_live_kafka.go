@@ -35,6 +35,9 @@ func (l *liveCheck) kafka(ctx context.Context) {
 			return
 		}
 		found, err := writableFolder(l.settings.StoreFolder())
+		if former := daemon.FormerBroker(l.settings.BrokerFolder()); former != nil {
+			err = former
+		}
 		l.judge("kafka", err, "not used; no process runs on the topics in "+found)
 		return
 	}

@@ -39,6 +39,15 @@ func TestLiveTopics(t *testing.T) {
 	embeddedIn := settingsWith(t, "data: "+folder+fixed)
 	wantAsked(t, embeddedIn, "data true", "store true "+folder+"/store: will be made", "kafka true not used; no process runs on the topics in "+folder+"/store: will be made")
 
+	former := filepath.Join(embeddedIn.BrokerFolder(), "partitions")
+	if err := os.MkdirAll(former, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	wantAsked(t, embeddedIn, "data true", "store true", "kafka false "+folder+"/broker has the topics of a version before")
+	if err := os.Remove(former); err != nil {
+		t.Fatal(err)
+	}
+
 	b, err := running.StartBroker(folder, true)
 	if err != nil {
 		t.Fatal(err)
