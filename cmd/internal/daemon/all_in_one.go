@@ -37,6 +37,7 @@ type allInOne struct {
 	companion func(context.Context, *Process, func() map[string]any)
 	local     *Local                  // nil when the configuration names brokers
 	parts     []openPart              // in the order of opening: the last part that requests pass comes first
+	admins    []*admin                // of all parts, also of those that are not open yet
 	giveUp    context.CancelCauseFunc // ends the opening
 }
 
@@ -102,18 +103,39 @@ func (w *allInOne) open(ctx context.Context, p *Process, parts []Part) error {
 
 	var opening context.Context
 	opening, w.giveUp = context.WithCancelCause(ctx)
-	metrics := partMetrics(p, parts)
+	processes, err := w.serveAll(p, parts)
+	if err != nil {
+		return err
+	}
 	for i := len(parts) - 1; i >= 0; i-- {
-		// Each part has health, metrics and a log of its own. They share what a process has once: signals and watched
-		// files.
-		own := &Process{Config: p.Config, Logger: p.Logger.With("part", parts[i].Name), Metrics: metrics[i].own, Health: telemetry.NewHealth(), Local: w.local,
-			hangup: p.hangup, served: metrics[i].served, all: p.all, files: p.files}
-		if err := w.openPart(ctx, opening, own, parts[i]); err != nil {
+		if err := w.openPart(ctx, opening, processes[i], w.admins[i], parts[i]); err != nil {
 			return fmt.Errorf("%s: %w", parts[i].Name, err)
 		}
 	}
 
 	return nil
+}
+
+// serveAll makes the process of each part and serves its address. This comes before any part is opened: one that waits,
+// such as for room on the disk, delays the others, and their health can be asked meanwhile.
+func (w *allInOne) serveAll(p *Process, parts []Part) ([]*Process, error) {
+	metrics := partMetrics(p, parts)
+	var processes []*Process
+	for i, part := range parts {
+		// Each part has health, metrics and a log of its own. They share what a process has once: signals and watched
+		// files.
+		own := &Process{Config: p.Config, Logger: p.Logger.With("part", part.Name), Metrics: metrics[i].own, Health: telemetry.NewHealth(), Local: w.local,
+			hangup: p.hangup, served: metrics[i].served, all: p.all, files: p.files}
+		if i+1 < len(parts) {
+			own.Health.Unready("starting: waits until the " + parts[i+1].Name + " is open")
+		}
+		served, err := own.serve(part.Admin(own.Config))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", part.Name, err)
+		}
+		processes, w.admins = append(processes, own), append(w.admins, served)
+	}
+	return processes, nil
 }
 
 // A partRegistry contains the metrics of one part, and those that its address serves.
@@ -142,16 +164,10 @@ func partMetrics(p *Process, parts []Part) []partRegistry {
 }
 
 // openPart opens a part, for which it may wait until opening is done, and runs the enforcer at once.
-func (w *allInOne) openPart(ctx, opening context.Context, own *Process, part Part) error {
-	served, err := own.serve(part.Admin(own.Config))
-	if err != nil {
-		return err
-	}
-
-	// The address is served before the part is open, so that its health can be asked while it waits.
+func (w *allInOne) openPart(ctx, opening context.Context, own *Process, served *admin, part Part) error {
+	own.Health.Unready("starting")
 	running, err := part.Open(opening, own)
 	if err != nil {
-		served.close()
 		return err
 	}
 
@@ -224,6 +240,9 @@ func (w *allInOne) Close() error {
 		}
 		errs = append(errs, w.parts[i].Close())
 		w.parts[i].admin.close()
+	}
+	for _, admin := range w.admins[:max(0, len(w.admins)-len(w.parts))] {
+		admin.close() // of a part that was not opened
 	}
 
 	// The database comes last: the parts use it until they are closed.

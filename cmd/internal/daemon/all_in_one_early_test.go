@@ -16,7 +16,7 @@ import (
 	"weir/test/real"
 )
 
-// While the store waits for room on its disk, edges get answers, and a signal ends the process.
+// While the store waits for room on its disk, edges get answers, every admin address answers, and a signal ends the process.
 func TestEdgesAreAnsweredWhileTheDiskIsFull(t *testing.T) {
 	disk, here := real.SmallDisk(t, "1m")
 	if !here {
@@ -27,8 +27,8 @@ func TestEdgesAreAnsweredWhileTheDiskIsFull(t *testing.T) {
 	}
 	e := &edge{t: t, folder: t.TempDir(), listen: port.Reserve(t, "127.0.0.1"), admin: port.Reserve(t, "127.0.0.1"), client: &http.Client{Transport: &http.Transport{}}}
 	e.write("rules.yaml", oneRule)
-	aggregator := port.Reserve(t, "127.0.0.1")
-	e.write("weir.yaml", fmt.Sprintf("data: data\nclient: {trusted_proxies: [127.0.0.0/8]}\naggregator: {listen: %s}\nenforcer: {listen: %s, admin: %s}\n", aggregator, e.listen, e.admin))
+	collector, aggregator := port.Reserve(t, "127.0.0.1"), port.Reserve(t, "127.0.0.1")
+	e.write("weir.yaml", fmt.Sprintf("data: data\nclient: {trusted_proxies: [127.0.0.0/8]}\ncollector: {listen: %s}\naggregator: {listen: %s}\nenforcer: {listen: %s, admin: %s}\n", collector, aggregator, e.listen, e.admin))
 	for _, err := range []error{os.Mkdir(filepath.Join(e.folder, "data"), 0o700), os.Mkdir(filepath.Join(disk, "store"), 0o700),
 		os.Symlink(filepath.Join(disk, "store"), filepath.Join(e.folder, "data", "store"))} {
 		if err != nil {
@@ -39,7 +39,7 @@ func TestEdgesAreAnsweredWhileTheDiskIsFull(t *testing.T) {
 	defer cancel()
 	var said locked.Buffer
 	code := make(chan int, 1)
-	part := AllInOne(func(context.Context, *Process, func() map[string]any) {}, Aggregator, Enforcer)
+	part := AllInOne(func(context.Context, *Process, func() map[string]any) {}, Collector, Aggregator, Enforcer)
 	go func() { code <- Run(ctx, part, config.Options{File: filepath.Join(e.folder, "weir.yaml")}, &said) }()
 	e.await("answered", func() bool { return e.check("203.0.113.7") == http.StatusOK })
 	e.await("the aggregator waits", func() bool {
@@ -48,6 +48,9 @@ func TestEdgesAreAnsweredWhileTheDiskIsFull(t *testing.T) {
 	})
 	if code := e.check("203.0.113.7"); code != http.StatusOK {
 		t.Errorf("while the disk is full: %d", code)
+	}
+	if got, text := e.ask("GET", collector, "/readyz", ""); got != http.StatusServiceUnavailable || !strings.Contains(text, "waits until the aggregator is open") {
+		t.Errorf("the collector answers %d %s", got, text)
 	}
 	cancel()
 	if got := <-code; got != exit.Done {
