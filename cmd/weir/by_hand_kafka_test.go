@@ -62,7 +62,7 @@ log: {level: warn}
 		return strings.Contains(toldOf(with("history", "user:eve", "--json")), `"event":"lifted"`)
 	})
 	wait.Until(t, "Kafka has an order before it is answered", func() bool { // the enforcer waits for it half a second
-		return strings.Contains(toldOf(with("block", "user:eve", "--why", "once more")), "Kafka has it, so all other enforcers apply it too.")
+		return strings.Contains(toldOf(with("block", "user:eve", "--why", "once more")), "The topics have it, so all other enforcers apply it too.")
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 // weir cat --follow shows new records at once, and an interrupt is its usual end.
 func TestCatFollows(t *testing.T) {
 	folder := running.Folder(t)
-	b, err := running.StartBroker(folder, true)
+	b, err := running.StartTopics(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}

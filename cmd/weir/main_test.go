@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 			return os.CopyFS(env.Cd+"/examples", os.DirFS(examples))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "awaits": awaits,
-			"broker": runBroker, "kafka": runKafka, "collector": runCollector, "enforcer": runEnforcer, "aggregator": runAggregators},
+			"topics": runTopics, "kafka": runKafka, "collector": runCollector, "enforcer": runEnforcer, "aggregator": runAggregators},
 	})
 }
 

@@ -33,8 +33,8 @@ func newRun(usual []string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags]",
 		Short: "Watch the logs of this machine: collector, aggregator and enforcer in one process",
-		Long: `Run reads logs, counts by the rules and serves the blocklist, all in one process with its own broker and store. Nothing
-else has to be installed. Its data is in one folder. You may end or kill it at any time; the next run goes on where it
+		Long: `Run reads logs, counts by the rules and serves the blocklist, all in one process with its own store. Nothing else has
+to be installed. Its data is in one folder. You may end or kill it at any time; the next run goes on where it
 was.
 
 Without a configuration it watches the access logs that it finds, with built-in rules and in shadow mode: it shows which

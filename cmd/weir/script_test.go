@@ -16,17 +16,17 @@ import (
 	"weir/test/running"
 )
 
-// broker is for scripts: `broker data` runs one on data as weir run does, `broker data quiet` one that does not listen,
-// `broker stop` ends it. Its topics hold samples.
-func runBroker(ts *testscript.TestScript, _ bool, args []string) {
+// topics is for scripts: `topics data` has topics with samples in data as weir run does, `topics data quiet` does not
+// listen, `topics stop` ends it.
+func runTopics(ts *testscript.TestScript, _ bool, args []string) {
 	live := liveOf(ts)
-	if live.stopBroker(); args[0] == "stop" {
+	if live.stopTopics(); args[0] == "stop" {
 		return
 	}
-	b, err := running.StartBroker(ts.MkAbs(args[0]), len(args) == 1)
+	b, err := running.StartTopics(ts.MkAbs(args[0]), len(args) == 1)
 	ts.Check(err)
-	live.broker = b
-	ts.Defer(live.stopBroker)
+	live.topics = b
+	ts.Defer(live.stopTopics)
 	ts.Check(running.FillSamples(b.Log))
 }
 
@@ -44,17 +44,17 @@ func runKafka(ts *testscript.TestScript, _ bool, args []string) {
 
 // A liveScript contains the parts that a script runs next to weir. Scripts run in parallel, each with its own.
 type liveScript struct {
-	broker    *running.Broker
+	topics    *running.Topics
 	collector *running.Collector
 	enforcer  *running.Enforcer
 }
 
 func liveOf(ts *testscript.TestScript) *liveScript { return ts.Value(liveScript{}).(*liveScript) }
 
-func (l *liveScript) stopBroker() {
-	if l.broker != nil {
-		l.broker.Close()
-		l.broker = nil
+func (l *liveScript) stopTopics() {
+	if l.topics != nil {
+		l.topics.Close()
+		l.topics = nil
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func idleFolder(t *testing.T) (folder string, flags []string) {
 	t.Helper()
 	folder = running.Folder(t)
-	b, err := running.StartBroker(folder, true)
+	b, err := running.StartTopics(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestNothingRuns(t *testing.T) {
 func TestStatusOfAProcessThatStarts(t *testing.T) {
 	t.Parallel()
 	folder := running.Folder(t)
-	b, err := running.StartBroker(folder, true)
+	b, err := running.StartTopics(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestStatusOfAProcessThatStarts(t *testing.T) {
 	runs(t, exit.Done, "All have caught up.\n", append([]string{"status", "--wait", "1m", "--enforcer", part.URL}, flags...)...)
 }
 
-// While status waits for something to run, it leaves the embedded broker's folder to a process that starts on it.
+// While status waits for something to run, it leaves the folder of the topics to a process that starts on it.
 func TestStatusLeavesTheFolderAlone(t *testing.T) {
 	t.Parallel()
 	folder, flags := idleFolder(t)
@@ -60,14 +60,14 @@ func TestStatusLeavesTheFolderAlone(t *testing.T) {
 		ended <- run(append([]string{"weir", "status", "--wait", "20s"}, flags...), strings.NewReader(""), &stdout, &stderr)
 	}()
 	for range 30 {
-		b, err := running.StartBroker(folder, false)
+		b, err := running.StartTopics(folder, false)
 		if err != nil {
 			t.Fatal("while status waits: ", err)
 		}
 		b.Close()
 		time.Sleep(20 * time.Millisecond) // status looks several times meanwhile
 	}
-	b, err := running.StartBroker(folder, true)
+	b, err := running.StartTopics(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestStatusLeavesTheFolderAlone(t *testing.T) {
 	}
 }
 
-// TestNothingHasRun: without any data of a broker nothing runs either.
+// TestNothingHasRun: without any topics nothing runs either.
 func TestNothingHasRun(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"weir/test/running"
 )
 
-// The tool's commands show the same of a real Kafka as of the embedded broker.
+// The tool's commands show the same of a real Kafka as of the topics of weir run.
 func TestOnKafka(t *testing.T) {
 	t.Parallel()
 	brokers := kafkatest.Shared(t).Addresses()

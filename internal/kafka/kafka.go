@@ -113,7 +113,7 @@ func (c Config) Validate() error {
 func (c Config) address(broker string) error {
 	if broker == Embedded {
 		if c.Dial == nil || len(c.Brokers) > 1 {
-			return errors.New("brokers: embedded must be the only one, and only in the process that runs the embedded broker; any other process needs kafka.brokers: [host:9092]")
+			return errors.New("brokers: embedded must be the only one, and only for weir run, which keeps its topics in its store; any other process needs kafka.brokers: [host:9092]")
 		}
 		return nil
 	}

@@ -140,7 +140,7 @@ func Open(c Config) (*Enforcer, error) {
 		orders, _ := p.orders() // openOutbox has checked that they can be read
 		for _, order := range orders {
 			if err := c.Set.Order(order, now); err != nil {
-				return nil, fmt.Errorf("applying an order that waits for Kafka: %w", err)
+				return nil, fmt.Errorf("applying an order that waits to be sent: %w", err)
 			}
 		}
 	}

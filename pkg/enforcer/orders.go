@@ -57,7 +57,7 @@ func (e *Enforcer) begin(r *http.Request) (*ordering, error) {
 // usualPatience is how long an order waits for Kafka before it is answered.
 const usualPatience = 500 * time.Millisecond
 
-// put applies all orders: on disk, then here, then in Kafka, for which it does not wait long.
+// put applies all orders: on disk, then here, then in the topics, for which it does not wait long.
 func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	p, err := e.pack(o)
 	if err != nil {
@@ -75,13 +75,13 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 
 	is := inForce{Here: true, Followers: int(e.following.Load())}
 
-	// Kafka is waited for only to be able to report it. The order is active and will be sent.
+	// The topics are waited for only to be able to report it. The order is active and will be sent.
 	timer := time.NewTimer(e.patience)
 	defer timer.Stop()
 	select {
 	case <-p.done:
 		if p.refused.Load() {
-			return is, "Kafka refuses it, and the log of this enforcer has the reason: it is active only here and at the followers of this enforcer, until it ends", nil
+			return is, "the topics refuse it, and the log of this enforcer has the reason: it is active only here and at the followers of this enforcer, until it ends", nil
 		}
 		is.Kafka = true
 		return is, "", nil
@@ -89,7 +89,7 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	case <-r.Context().Done():
 	}
 
-	return is, "Kafka does not answer: it is active here and at the followers of this enforcer, kept on disk, and sent when Kafka is back", nil
+	return is, "the topics do not answer: it is active here and at the followers of this enforcer, kept on disk, and sent when they answer", nil
 }
 
 // give keeps orders on disk and makes them active. On disk first: an order that is active and then forgotten by a crash

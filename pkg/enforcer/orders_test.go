@@ -400,7 +400,7 @@ func TestAnOrderThatKafkaRefusesIsReportedAsLocal(t *testing.T) {
 	})
 	var said orderAnswer
 	r.order("POST", "/v1/blocks", `{"target":"203.0.113.8","why":"w"}`).read(t, &said)
-	if !said.InForce.Here || said.InForce.Kafka || !strings.Contains(said.Note, "refuses") {
+	if !said.InForce.Here || said.InForce.Kafka || !strings.Contains(said.Note, "refuse it") {
 		t.Errorf("%+v", said)
 	}
 }

@@ -43,7 +43,7 @@ type outbox struct {
 // maxParcels bounds the parcels that wait for Kafka.
 const maxParcels = 10_000
 
-var errOutboxFull = problemf(503, "%d orders wait for Kafka, and no more are accepted", maxParcels)
+var errOutboxFull = problemf(503, "%d orders wait to be sent, and no more are accepted", maxParcels)
 
 // openOutbox reads the waiting parcels of a folder.
 func openOutbox(folder string, logger *slog.Logger) (*outbox, []*parcel, error) {
@@ -106,7 +106,7 @@ func (o *outbox) read(name string) (*parcel, error) {
 
 	if err != nil {
 		// Put aside and not deleted: a person may still read it, and give the order again.
-		o.logger.Error("an order that waited for Kafka cannot be read and is put aside", "file", path, "error", err)
+		o.logger.Error("an order that waited to be sent cannot be read and is put aside", "file", path, "error", err)
 		return nil, os.Rename(path, path+".damaged")
 	}
 
@@ -173,7 +173,7 @@ func (o *outbox) send(ctx context.Context, to Sinks, p *parcel) {
 			kept.Store(true) // the process ends: the next start sends it
 		} else if err != nil {
 			p.refused.Store(true)
-			o.faults.Note("order", fmt.Errorf("Kafka refuses an order: %w", err))
+			o.faults.Note("order", fmt.Errorf("the topics refuse an order: %w", err))
 		}
 		if left.Add(-1) == 0 && !kept.Load() {
 			o.sent(p)
@@ -195,7 +195,7 @@ func (o *outbox) send(ctx context.Context, to Sinks, p *parcel) {
 
 func (o *outbox) sent(p *parcel) {
 	if err := os.Remove(o.path(p.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		o.faults.Note("outbox", fmt.Errorf("an order that Kafka has stays on disk, and will be sent again: %w", err))
+		o.faults.Note("outbox", fmt.Errorf("an order that the topics have stays on disk, and will be sent again: %w", err))
 	}
 	o.held.Add(-1)
 	close(p.done)

@@ -20,7 +20,7 @@ import (
 
 const moveRules = "rules: [{name: per-ip, key: ip, limits: [15/min], block: {for: 1h}}]\n"
 
-// From the embedded broker to Kafka, to topics with another prefix, to another Kafka, and back: blocks and manual entries
+// From topics in the store to Kafka, to topics with another prefix, to another Kafka, and back: blocks and manual entries
 // of before stay active, the blocks of hits that a new topic has before anything is counted come too, an unblocked client
 // stays unblocked, and the list is complete each time.
 func TestAMoveToOtherBrokersLosesNoBlock(t *testing.T) {
@@ -42,7 +42,7 @@ func TestAMoveToOtherBrokersLosesNoBlock(t *testing.T) {
 	f.tool("unblock", unblocked, "--why", "a test")
 	m.free = unblocked
 	m.abuse()
-	m.settled("on the embedded broker")
+	m.settled("without Kafka")
 
 	one, other := kafkatest.Shared(t), kafkatest.Real(t, kafkatest.Options{})
 	m.to(one, prefix(t))
@@ -50,13 +50,13 @@ func TestAMoveToOtherBrokersLosesNoBlock(t *testing.T) {
 	m.to(other, "weir.")
 	m.stop()
 	f.write("weir.yaml", m.config)
-	m.run("back on the embedded broker")
+	m.run("back without Kafka")
 }
 
 // A move is a folder whose brokers change.
 type move struct {
 	*fleet
-	config  string // with the embedded broker
+	config  string // without Kafka
 	first   int    // the last byte of the next address
 	blocked map[string]bool
 	free    string
@@ -139,7 +139,7 @@ func TestAMoveToOtherBrokersAndAnotherStore(t *testing.T) {
 	}
 	cluster, redis, other := kafkatest.Shared(t), redistest.Start(t), redistest.Start(t)
 	m := &move{fleet: f, config: string(text), first: 10, blocked: map[string]bool{}, free: "203.0.113.5"}
-	m.run("on the embedded broker")
+	m.run("without Kafka")
 	const byHand = "198.51.100.7"
 	f.tool("block", byHand, "--why", "a test")
 	m.blocked[byHand] = true

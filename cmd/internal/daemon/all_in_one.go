@@ -19,7 +19,7 @@ import (
 func AllInOne(companion func(ctx context.Context, p *Process, status func() map[string]any), parts ...Part) Part {
 	return Part{
 		Name:  "weir",
-		About: "collects, counts and enforces in one process, with its own broker and store unless others are named.",
+		About: "collects, counts and enforces in one process, with its own store unless others are named.",
 		Admin: func(*config.Config) (address, keys string) { return "", "" },
 		Open: func(ctx context.Context, p *Process) (Running, error) {
 			w := &allInOne{process: p, companion: companion}
@@ -230,7 +230,7 @@ func (w *allInOne) status() map[string]any {
 	return all
 }
 
-// Close closes the parts in the order in which requests pass them, then the broker.
+// Close closes the parts in the order in which requests pass them, then the topics.
 func (w *allInOne) Close() error {
 	var errs []error
 	for i := len(w.parts) - 1; i >= 0; i-- {

@@ -91,7 +91,7 @@ func OpenEnforcer(_ context.Context, p *Process, client topic.Log) (*RunningEnfo
 	}
 
 	r.mount()
-	p.keeps(true, "the list is written again; manual entries that wait for Kafka are only in memory until Kafka has them", p.Config.Data, "enforcer")
+	p.keeps(true, "the list is written again; manual entries that wait to be sent are only in memory until the topics have them", p.Config.Data, "enforcer")
 
 	// The enforcer is not ready until the list is complete (becomeReady), but serves what it has.
 	p.Health.Lack("there is no complete list yet")

@@ -38,8 +38,7 @@ func newCat() *cobra.Command {
 stops at the last record that existed when it started. Records that cannot be read are reported with their place; the
 others are shown, and the exit code is 1.
 
-With the embedded broker it asks the process that runs the broker. When no process does, it reads the broker's data
-itself.`,
+Without Kafka it asks the process that has the topics. When no process has, it reads them from the store itself.`,
 		Example: `  weir cat hits --from 5m --follow
   weir cat blocklist --json
   weir cat hits --partition 3 --from 41`,

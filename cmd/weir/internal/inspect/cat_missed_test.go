@@ -12,7 +12,7 @@ import (
 
 // Missing records and another log in the place of the first are reported, and reading goes on where it can.
 func TestCatMissed(t *testing.T) {
-	b, err := running.StartBroker(t.TempDir(), false)
+	b, err := running.StartTopics(t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

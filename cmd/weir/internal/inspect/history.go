@@ -41,7 +41,7 @@ func newHistory() *cobra.Command {
 that exists when it starts. It shows the events of a key: a key as the list shows it (alice /login), an address (with
 the events of prefixes that contain it), a prefix (with all events within it), or a field with its value (user:alice).
 
-If there is no event of the key, the exit code is 3. History reads only Kafka; no part of Weir has to run.`,
+If there is no event of the key, the exit code is 3. History reads only the topic of events; no part of Weir has to run.`,
 		Example: `  weir history 203.0.113.7
   weir history user:alice --from 7d --json
   weir history 'alice /login' --rule sign-in`,

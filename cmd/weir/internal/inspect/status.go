@@ -109,23 +109,23 @@ type status struct {
 	CaughtUp    bool          `json:"caught_up"`
 	Rules       string        `json:"rules"`                  // hash of the rules in the configuration here
 	RulesDiffer bool          `json:"rules_differ"`           // among the parts that were reached, or from the configuration here
-	NothingRuns bool          `json:"nothing_runs,omitempty"` // no part was reached, no group has a member, and no process runs the embedded broker
+	NothingRuns bool          `json:"nothing_runs,omitempty"` // no part was reached, no group has a member, and no process runs on the topics
 	Groups      []groupStatus `json:"groups"`
 	Parts       []partStatus  `json:"parts"`
-	Faults      []string      `json:"faults"` // errors of asking Kafka; with any of them it is not known whether all have caught up
+	Faults      []string      `json:"faults"` // errors of asking the topics; with any of them it is not known whether all have caught up
 
-	idle     string // the embedded broker's folder when no process runs it
+	idle     string // the folder of the topics when no process runs on them
 	unasked  string // describes parts that run and were not asked
-	starting bool   // a process runs the embedded broker, and not yet all parts, which are in that process
+	starting bool   // a process has the topics, and not all parts run in it yet
 }
 
 const (
 	statusEvery    = 500 * time.Millisecond
-	statusPatience = 15 * time.Second // for one look at Kafka
+	statusPatience = 15 * time.Second // for one look at the topics
 	leastPatience  = 5 * time.Second  // for one look when --wait ends sooner
 )
 
-// patience returns how long a look may wait for Kafka: with --wait, little longer than the time that is left.
+// patience returns how long a look may wait for the topics: with --wait, little longer than the time that is left.
 func patience(wait, left time.Duration) time.Duration {
 	if wait == 0 {
 		return statusPatience
@@ -139,7 +139,7 @@ func (w *watched) until(ctx context.Context, wait time.Duration) (*status, error
 	for {
 		left := time.Until(until)
 		report := w.look(ctx, left <= 0, patience(wait, left))
-		over := left <= 0 || len(report.Faults) > 0 && time.Until(until) <= 0 // Kafka hangs, so a second look would not help
+		over := left <= 0 || len(report.Faults) > 0 && time.Until(until) <= 0 // they hang, so a second look would not help
 		if report.CaughtUp || over || ctx.Err() != nil {
 			return report, ctx.Err()
 		}
@@ -157,18 +157,18 @@ type watched struct {
 	places   []partPlace // of the parts
 	key      string      // sent to the parts; may be empty
 	stderr   io.Writer
-	broker   *live.Broker // nil until it is opened
+	topics   *live.Topics // nil until they are opened
 }
 
 func (w *watched) close() {
-	if w.broker != nil {
-		w.broker.Close()
-		w.broker = nil
+	if w.topics != nil {
+		w.topics.Close()
+		w.topics = nil
 	}
 }
 
-// look asks the parts before Kafka, so that Kafka has all that they have reported as sent. When no process runs the
-// embedded broker, only the last look opens its data: before that a process may be about to start on the folder.
+// look asks the parts before the topics, so that these have all that the parts have reported as sent. When weir run's
+// topics are in no process, only the last look opens them: before that a process may be about to start on the folder.
 func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *status {
 	report := &status{Groups: []groupStatus{}, Faults: []string{}, Parts: askParts(ctx, w.places, w.key)}
 	if w.settings.RuleSet != nil {
@@ -178,25 +178,25 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 	report.RulesDiffer = report.differ()
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	embedded := len(w.settings.Kafka.Brokers) == 0
-	runs := embedded && daemon.Listens(w.settings.TopicsSocket())
-	if embedded && !runs {
-		w.close() // the process that ran it has ended meanwhile
+	own := len(w.settings.Kafka.Brokers) == 0
+	runs := own && daemon.Listens(w.settings.TopicsSocket())
+	if own && !runs {
+		w.close() // the process that had them has ended meanwhile
 	}
 
-	if !embedded || runs || last {
-		err := w.askKafka(limited, report)
+	if !own || runs || last {
+		err := w.askTopics(limited, report)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			err = fmt.Errorf("no answer from Kafka within %s", patience)
+			err = fmt.Errorf("no answer from the topics within %s", patience)
 		}
-		if err != nil && (!errors.Is(err, live.ErrNoBroker) || report.reached() > 0) { // otherwise nothing runs
+		if err != nil && (!errors.Is(err, live.ErrNoTopics) || report.reached() > 0) { // otherwise nothing runs
 			report.Faults = append(report.Faults, err.Error())
 		}
 	}
 
-	// Everything runs in the process of the embedded broker. What answers without it belongs elsewhere.
+	// Everything runs in the process that has the topics. What answers without it belongs elsewhere.
 	if report.idle != "" && report.reached() > 0 {
-		report.Faults = append(report.Faults, fmt.Sprintf("no process runs the broker in %s, but %s: it is of another configuration; ask with that one, or stop it", report.idle, report.answered()))
+		report.Faults = append(report.Faults, fmt.Sprintf("no process runs on the topics in %s, but %s: it is of another configuration; ask with that one, or stop it", report.idle, report.answered()))
 	}
 	report.NothingRuns = len(report.Faults) == 0 && !runs && report.reached() == 0 && !report.hasMembers()
 	report.unasked = report.others(w.settings.AggregatorGroup())
@@ -205,21 +205,21 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 	return report
 }
 
-func (w *watched) askKafka(ctx context.Context, report *status) error {
-	if w.broker == nil {
+func (w *watched) askTopics(ctx context.Context, report *status) error {
+	if w.topics == nil {
 		b, err := live.Connect(w.settings, io.Discard)
 		if err != nil {
 			return err
 		}
-		w.broker = b
+		w.topics = b
 	}
 
-	if w.broker.RunsHere() {
+	if w.topics.RunsHere() {
 		report.idle = w.settings.StoreFolder()
 		defer w.close()
 	}
 
-	groups, err := askGroups(ctx, w.broker, w.settings)
+	groups, err := askGroups(ctx, w.topics, w.settings)
 	report.Groups = append(report.Groups, groups...)
 	return err
 }
@@ -280,8 +280,8 @@ func (s *status) allPartsCaughtUp() bool {
 	return !slices.ContainsFunc(s.Parts, func(p partStatus) bool { return p.CaughtUp != nil && !*p.CaughtUp })
 }
 
-// outcome returns the error that decides the exit code: 1 when Kafka could not be asked, 3 when nothing runs or not all
-// have caught up in time.
+// outcome returns the error that decides the exit code: 1 when the topics could not be asked, 3 when nothing runs or not
+// all have caught up in time.
 func (s *status) outcome(wait time.Duration, asked string) error {
 	var faults []error
 	for _, fault := range s.Faults {

@@ -66,7 +66,7 @@ func (p *partStatus) aggregatorRows() []string {
 	}
 
 	// some and join leave out parts without work.
-	state := []string{output.Counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "waiting for Kafka", "verdict")}
+	state := []string{output.Counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "not sent yet", "verdict")}
 	if !reached.IsZero() {
 		state = append([]string{"counted up to " + backtest.Instant(reached.UnixMilli()).String()}, state...)
 	}
@@ -95,7 +95,7 @@ func (p *partStatus) enforcerRows() []string {
 	}
 
 	rows := []string{fmt.Sprintf("  list\t%s\t\t%s", says.Version, join(list, "follows "+says.Follows, some(says.Followers, "", "follower"),
-		some(says.Waiting, "waiting for Kafka", "manual entry"), some(says.Unread, "not readable", "record")))}
+		some(says.Waiting, "not sent yet", "manual entry"), some(says.Unread, "not readable", "record")))}
 	if len(says.Paused) > 0 {
 		rows = append(rows, "  paused\t\t\t"+strings.ReplaceAll(strings.Join(says.Paused, ", "), "*", "all rules"))
 	}

@@ -67,7 +67,7 @@ func TestStatusShowsItsKey(t *testing.T) {
 
 func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 	folder := running.Folder(t)
-	b, err := running.StartBroker(folder, true)
+	b, err := running.StartTopics(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +129,9 @@ func TestStatusShowsEachPart(t *testing.T) {
 	words := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
 		"All have caught up. Rules differ: aggregator f00d, enforcer beef, the configuration here f00d.",
-		"3 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict waiting for Kafka",
+		"3 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict not sent yet",
 		"partition 1 lag 7 records, written by a newer version", "partition 2 lag unknown since 2026-03-03T09:00:01Z, before that 0 records", "enforcer e:1 beef (here f00d)",
-		"list l-1.7 complete, 2s old, follows kafka, 1 follower, 2 manual entries waiting for Kafka", "paused all rules", "trouble partition 1 has not marked",
+		"list l-1.7 complete, 2s old, follows kafka, 1 follower, 2 manual entries not sent yet", "paused all rules", "trouble partition 1 has not marked",
 		"list no complete list, follows kafka", "now 2 requests ahead of the clock since the start, not counted:",
 	} {
 		if !strings.Contains(words, want) {
@@ -196,7 +196,7 @@ func shows(t *testing.T, ctx context.Context, settings *config.Config, want []st
 func TestStatusSaysWhyKafkaCouldNotBeAsked(t *testing.T) {
 	var text strings.Builder
 	s := status{Faults: []string{"broker 127.0.0.1:1 cannot be reached: connection refused"}}
-	if err := s.writeText(&text); err != nil || !strings.Contains(text.String(), "Kafka could not be asked: broker 127.0.0.1:1 cannot be reached") {
+	if err := s.writeText(&text); err != nil || !strings.Contains(text.String(), "the topics could not be asked: broker 127.0.0.1:1 cannot be reached") {
 		t.Errorf("%s %v", text.String(), err)
 	}
 }
@@ -229,10 +229,10 @@ func TestHowLongALookAtKafkaMayTake(t *testing.T) {
 	}
 }
 
-// Where no process runs the embedded broker, a part that answers is another installation's: nothing has caught up.
+// Where no process runs on the topics, a part that answers is another installation's: nothing has caught up.
 func TestAPartOfAnotherInstallationHasNotCaughtUp(t *testing.T) {
 	folder := running.Folder(t)
-	b, err := running.StartBroker(folder, false)
+	b, err := running.StartTopics(folder, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func (s *status) waits() string {
 	}
 
 	if len(s.Faults) > 0 {
-		texts = append(texts, "Kafka could not be asked: "+strings.Join(s.Faults, "; "))
+		texts = append(texts, "the topics could not be asked: "+strings.Join(s.Faults, "; "))
 	}
 
 	if len(texts) == 0 && s.starting {

@@ -1,6 +1,6 @@
-// Package live finds the running system that a command is about: the configuration of its parts, and the brokers that it
-// names. When no process runs the embedded broker, the command runs it itself until Close. The package asks no part; ask
-// does.
+// Package live finds the running system that a command is about: the configuration of its parts, and the topics
+// between them. When these are in no Kafka and no process has them, the command opens them itself until Close. The
+// package asks no part; ask does.
 package live
 
 import (
@@ -66,15 +66,15 @@ func (f *Flags) LoadAnyhow(stderr io.Writer) (*config.Config, error) {
 	return bare, nil
 }
 
-// A Broker is a client of the brokers that the configuration names, or of the embedded broker.
-type Broker struct {
+// Topics are those between the parts: in the brokers that the configuration names, or in the store of weir run.
+type Topics struct {
 	topic.Log
 	inProcess bool // this process has opened the topics
 }
 
 // Connect opens a client for these topics, or for all when none is named. The client logs repeated errors to standard
 // error.
-func Connect(settings *config.Config, stderr io.Writer, topics ...string) (*Broker, error) {
+func Connect(settings *config.Config, stderr io.Writer, topics ...string) (*Topics, error) {
 	logger, err := telemetry.Log(stderr, "warn", "text")
 	if err != nil {
 		return nil, err
@@ -82,49 +82,49 @@ func Connect(settings *config.Config, stderr io.Writer, topics ...string) (*Brok
 
 	process := &daemon.Process{Config: settings, Logger: logger, Metrics: prometheus.NewRegistry()}
 	to := process.KafkaConfig(topics...)
-	b := &Broker{}
+	t := &Topics{}
 	if len(settings.Kafka.Brokers) == 0 {
-		if err := b.open(settings, logger); err != nil {
+		if err := t.open(settings, logger); err != nil {
 			return nil, err
 		}
-		return b, nil
+		return t, nil
 	}
 
 	client, err := kafka.Open(to)
 	if err != nil {
-		b.Close()
+		t.Close()
 		return nil, exit.Wrongf("kafka: %w", err)
 	}
-	b.Log = client
-	return b, nil
+	t.Log = client
+	return t, nil
 }
 
-// ErrNoBroker means that no process has kept topics here.
-var ErrNoBroker = errors.New("there are no topics")
+// ErrNoTopics means that no process has kept topics here.
+var ErrNoTopics = errors.New("there are no topics")
 
 // open reads the topics through the socket of the process that has them. When no process has, this process opens them
 // until the command ends.
-func (b *Broker) open(settings *config.Config, logger *slog.Logger) error {
+func (t *Topics) open(settings *config.Config, logger *slog.Logger) error {
 	socket, folder := settings.TopicsSocket(), settings.StoreFolder()
 	if daemon.Listens(socket) {
-		b.Log = local.Dial(socket)
+		t.Log = local.Dial(socket)
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(folder, "LOCK")); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; if Kafka is elsewhere, name kafka.brokers in weir.yaml", ErrNoBroker, folder)
+		return fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; if Kafka is elsewhere, name kafka.brokers in weir.yaml", ErrNoTopics, folder)
 	}
 
 	opened, err := daemon.OpenLocal(context.Background(), settings, logger)
 	switch {
 	case errors.Is(err, database.ErrInUse) && waitForSocket(socket): // a process is starting
-		b.Log = local.Dial(socket)
+		t.Log = local.Dial(socket)
 		return nil
 	case errors.Is(err, database.ErrInUse):
 		return fmt.Errorf("%w, and it does not accept connections at %s; stop it first", err, socket)
 	case err != nil:
 		return err
 	}
-	b.Log, b.inProcess = opened, true
+	t.Log, t.inProcess = opened, true
 	return nil
 }
 
@@ -138,26 +138,26 @@ func waitForSocket(socket string) bool {
 	return false
 }
 
-// startPatience is how long a process that has locked the broker's folder may take until it accepts connections.
+// startPatience is how long a process that has locked the store's folder may take until it accepts connections.
 const startPatience = 3 * time.Second
 
-// RunsHere reports whether this process runs the embedded broker, because no other process does.
-func (b *Broker) RunsHere() bool { return b.inProcess }
+// RunsHere reports whether this process has opened the topics, because no other process has them.
+func (t *Topics) RunsHere() bool { return t.inProcess }
 
-// Place describes for messages where the embedded broker keeps its topics; empty for Kafka.
-func (b *Broker) Place(settings *config.Config) string {
+// Place describes for messages where weir run keeps its topics; empty for Kafka.
+func (t *Topics) Place(settings *config.Config) string {
 	switch {
 	case len(settings.Kafka.Brokers) > 0:
 		return ""
-	case b.inProcess:
+	case t.inProcess:
 		return " in " + settings.StoreFolder() + ", on which no process runs,"
 	}
 	return " in " + settings.StoreFolder()
 }
 
-// Close ends the connections, and the broker if this process runs it.
-func (b *Broker) Close() {
-	if b.Log != nil {
-		b.Log.Close()
+// Close ends the connections, and the store if this process has opened it.
+func (t *Topics) Close() {
+	if t.Log != nil {
+		t.Log.Close()
 	}
 }

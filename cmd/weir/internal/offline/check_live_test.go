@@ -48,7 +48,7 @@ func TestLiveTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	b, err := running.StartBroker(folder, true)
+	b, err := running.StartTopics(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}

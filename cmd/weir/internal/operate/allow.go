@@ -18,9 +18,9 @@ func newAllow() *cobra.Command {
 		Use:   "allow [flags] TARGET",
 		Short: "Let an address, a prefix or a user through for a while, whatever it does",
 		Long: `Allow makes a manual entry that lets a target through, whatever else the list contains. It is active at once at the
-enforcer that is asked, and everywhere as soon as Kafka has it. A target is an address, a prefix, or a field with its
-value: user:alice. An end is required, which may be forever; --end takes the allow back. More than a /8 (of IPv6: a /19)
-needs a confirmation; --yes answers in scripts. Clients that should always be let through belong in the rules.`,
+enforcer that is asked, and everywhere as soon as the topics have it. A target is an address, a prefix, or a field with
+its value: user:alice. An end is required, which may be forever; --end takes the allow back. More than a /8 (of IPv6: a
+/19) needs a confirmation; --yes answers in scripts. Clients that should always be let through belong in the rules.`,
 		Example: `  weir allow 198.51.100.0/24 --for 4h --why 'load test, ask bob'
   weir allow user:alice --for forever --why 'our own monitoring'
   weir allow 198.51.100.0/24 --end --why 'the test is over'`,

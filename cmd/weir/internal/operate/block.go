@@ -20,7 +20,7 @@ func newBlock() *cobra.Command {
 		Use:   "block [flags] TARGET",
 		Short: "Block an address, a prefix or a user by hand",
 		Long: `Block makes a manual entry that refuses a target. It is active at once at the enforcer that is asked, and everywhere as
-soon as Kafka has it. A target is an address, a prefix, or a field with its value: user:alice, host:shop.example.
+soon as the topics have it. A target is an address, a prefix, or a field with its value: user:alice, host:shop.example.
 Without an end it lasts until someone lifts it (weir unblock).
 
 A block of more than a /8 (of IPv6: a /19), of loopback, of a trusted proxy or of your own address needs a confirmation:

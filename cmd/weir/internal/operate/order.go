@@ -235,9 +235,9 @@ func (a *orderAnswer) where(at string) string {
 	}
 
 	if a.InForce.Kafka {
-		text += ". Kafka has it, so all other enforcers apply it too.\n"
+		text += ". The topics have it, so all other enforcers apply it too.\n"
 	} else {
-		text += ". Kafka does not have it yet; other enforcers apply it when Kafka does.\n"
+		text += ". The topics do not have it yet; other enforcers apply it when the topics have it.\n"
 	}
 
 	if len(a.Affects) > 0 {

@@ -17,8 +17,8 @@ func newPause() *cobra.Command {
 		Use:   "pause [flags] [RULE]",
 		Short: "Make one rule, or all rules, refuse no one for a while",
 		Long: `Pause makes a rule refuse no one. Without a rule, neither rules nor manual blocks refuse anyone. It is active at once at
-the enforcer that is asked, and everywhere as soon as Kafka has it. Counting continues and the list is kept: when the
-pause ends, or at weir resume, the keys that are still on the list are refused again.`,
+the enforcer that is asked, and everywhere as soon as the topics have it. Counting continues and the list is kept: when
+the pause ends, or at weir resume, the keys that are still on the list are refused again.`,
 		Example: `  weir pause --for 1h --why 'false alarms since the release'
   weir pause per-ip --for 30m --why 'a mistake in the rule'`,
 		Args: oneRule,

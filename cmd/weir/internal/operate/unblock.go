@@ -32,8 +32,8 @@ func newUnblock() *cobra.Command {
 		Use:   "unblock [flags] KEY",
 		Short: "Let a blocked client back in at once",
 		Long: `Unblock ends every entry on the list that applies to a key, made by a rule or by hand, and makes the rules forget their
-counts of the key. It is active at the enforcer that is asked before the command ends, and everywhere as soon as Kafka
-has it. It works without Kafka, and while the counting is behind.
+counts of the key. It is active at the enforcer that is asked before the command ends, and everywhere as soon as the
+topics have it. It works without Kafka, and while the counting is behind.
 
 A key is one that the list shows (alice /login), an address (also found in prefixes that contain it), a prefix, or a
 field with its value (user:alice). A client that keeps sending too much is blocked again: --allow 4h lets it through

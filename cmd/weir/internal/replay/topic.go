@@ -24,7 +24,7 @@ const (
 
 // A topicSink writes each line as a record without a key into a topic, to all partitions in turn.
 type topicSink struct {
-	broker     *live.Broker
+	topics     *live.Topics
 	producer   topic.Appender
 	topic      string
 	partitions int
@@ -58,7 +58,7 @@ func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*to
 	}
 
 	producer := b.Appender(kafka.ProducerConfig{Topic: topic, Partitions: partitions, QueueBytes: topicQueueBytes})
-	return &topicSink{broker: b, producer: producer, topic: topic, partitions: partitions}, nil
+	return &topicSink{topics: b, producer: producer, topic: topic, partitions: partitions}, nil
 }
 
 func (t *topicSink) add(ctx context.Context, line []byte) error {
@@ -95,7 +95,7 @@ func (t *topicSink) refusal() error {
 }
 
 func (t *topicSink) close(failed bool) error {
-	defer t.broker.Close()
+	defer t.topics.Close()
 	patience := closePatience
 	if failed {
 		patience = time.Second

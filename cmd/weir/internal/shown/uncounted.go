@@ -16,7 +16,7 @@ var uncountedWords = map[string]string{
 	"envelope": "not in the envelope", "long": "too long", "ahead": "ahead of the clock", "start": "older than the configured start",
 	"filtered": "in records that the filter only leaves out", "allowed": "allowed by the rules", "match": "matched by no rule",
 	"expression": "on which an expression fails", "refused": "refused, by rules that count only served requests", "key": "without the key of any rule",
-	"cost": "that cost nothing", "kafka": "refused by Kafka",
+	"cost": "that cost nothing", "kafka": "refused by the topic",
 }
 
 // Uncounted describes how many of a source's requests made no hit, and why; "" when all made one.

@@ -1,4 +1,4 @@
-// Package running runs, for tests of the tool, parts that the tool asks: an embedded broker with sample records, an enforcer
+// Package running runs, for tests of the tool, parts that the tool asks: topics with sample records, an enforcer
 // over a list in memory, and a stub of a collector.
 package running
 
@@ -19,37 +19,37 @@ import (
 	"weir/pkg/hit"
 )
 
-// A Broker has the topics that a test writes next to weir, as weir run does.
-type Broker struct {
+// Topics are those that a test writes next to weir, as weir run does.
+type Topics struct {
 	*local.Log
 	database *database.DB
 	server   *local.Server
 }
 
-// StartBroker opens the topics of a folder of data, and lets weir read them when it is served.
-func StartBroker(data string, served bool) (*Broker, error) {
+// StartTopics opens the topics of a folder of data, and lets weir read them when it is served.
+func StartTopics(data string, served bool) (*Topics, error) {
 	ctx := context.Background()
 	db, err := database.Open(ctx, database.Options{Folder: filepath.Join(data, "store"), Check: disk.Check, SplitAt: local.SplitAt})
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{database: db}
-	if b.Log, err = local.Open(ctx, local.Options{Database: db}); err != nil {
+	t := &Topics{database: db}
+	if t.Log, err = local.Open(ctx, local.Options{Database: db}); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	if served {
-		b.server, err = b.Serve(filepath.Join(data, "topics.sock"))
+		t.server, err = t.Serve(filepath.Join(data, "topics.sock"))
 	}
-	return b, err
+	return t, err
 }
 
 // Close ends the topics.
-func (b *Broker) Close() {
-	if b.server != nil {
-		b.server.Close()
+func (t *Topics) Close() {
+	if t.server != nil {
+		t.server.Close()
 	}
-	b.Log.Close()
-	_ = b.database.Close()
+	t.Log.Close()
+	_ = t.database.Close()
 }
 
 // A Topic is a topic that tests write to.
@@ -190,7 +190,7 @@ func sampleEvents() (messages []kafka.Message) {
 	return append(messages, kafka.Message{Value: []byte("{}")})
 }
 
-// Folder returns a new folder for an embedded broker. A socket's path may have about a hundred bytes, and that of
+// Folder returns a new folder for topics. A socket's path may have about a hundred bytes, and that of
 // t.TempDir may be longer.
 func Folder(t *testing.T) string {
 	t.Helper()
