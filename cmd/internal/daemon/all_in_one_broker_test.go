@@ -70,7 +70,7 @@ func TestTheFolderOfAVersionBefore(t *testing.T) {
 	l.Close()
 }
 
-// What cannot be looked into is not taken for the data of the broker that versions before had.
+// A folder that cannot be looked into is not taken for the data of the broker that versions before had.
 func TestAFolderThatCannotBeLookedInto(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
 	if err := os.WriteFile(c.BrokerFolder(), nil, 0o600); err != nil {
