@@ -9,6 +9,7 @@ import (
 
 	"weir/pkg/blocklist"
 	"weir/test/locked"
+	"weir/test/wait"
 )
 
 // envoy runs with the file of deployments/edge, with further replacements, and returns its URL and its output. Envoy
@@ -68,5 +69,26 @@ func TestEnvoyAsksAboutLongRequests(t *testing.T) {
 				t.Errorf("%s… of %d bytes: %q", text[:20], bytes, got)
 			}
 		}
+	}
+}
+
+// Envoy reads no port in X-Forwarded-For: it takes the balancer for the client, as docs/edges.md warns.
+func TestEnvoyBehindABalancerThatWritesPorts(t *testing.T) {
+	s := newSite(t)
+	url, said := s.envoy("use_remote_address: true", "use_remote_address: true\n                xff_num_trusted_hops: 1")
+	awaitEdge(t, url)
+	for path, test := range map[string]struct{ header, logged string }{
+		"/plain4": {"203.0.113.7", "203.0.113.7"}, "/port4": {"203.0.113.7:4711", goodClient},
+		"/plain6": {"2001:db8::7", "2001:db8::7"}, "/port6": {"[2001:db8::7]:4711", goodClient},
+	} {
+		ask(t, goodClient, url+path, "X-Forwarded-For", test.header)
+		wait.Until(t, path+" is in the log as of "+test.logged, func() bool {
+			for line := range strings.Lines(said.String()) {
+				if strings.Contains(line, `"path":"`+path+`"`) {
+					return strings.Contains(line, `"downstream_remote_address":"`+test.logged+`"`)
+				}
+			}
+			return false
+		})
 	}
 }
