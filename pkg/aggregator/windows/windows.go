@@ -1,10 +1,10 @@
 // Package windows keeps the windows of one partition: the hot ones in memory, all in the store.
 //
 // A Set finds windows in memory, reads those that are wanted, keeps the hits that wait for these, and writes back those
-// that changed, in the order in which they began to. Hot windows are as many as New says; besides there are the evicted
-// ones that are not written yet, and those that are not read yet, without a bound here: the owner of the partition stops
-// counting while they are too many. A hot window takes 128 bytes, its name and its hits. A Saver writes checkpoints when
-// what is before them is safe, and a Sweep deletes from the store what is clear. An Owned partition of the store is
+// that changed, in the order of their first change. New gets the number of hot windows. There are also the evicted ones
+// that are not written yet, and those that are not read yet. They have no bound here: the owner of the partition stops
+// counting while they are too many. A hot window takes 128 bytes, its name and its hits. A Saver writes a checkpoint when
+// all changes before it are safe, and a Sweep deletes clear windows from the store. An Owned partition of the store is
 // written with a fence, so that only its owner can write.
 //
 // One goroutine uses a Set and what belongs to it. Methods that take a context wait for the store; no others do. The
@@ -38,7 +38,7 @@ const (
 // are not written yet; and those that are not read yet.
 //
 // A window that is wanted moves to the front of the hot ones, unless fewer than an eighth of their number were added
-// since it last did: so what is asked for again and again is found without touching the list.
+// since its last move. So a window that is found again and again does not touch the list.
 type Set struct {
 	WriteKeys int // changed windows written by one call
 

@@ -1,6 +1,6 @@
 // Package inspect has the commands that look at a running system and change nothing: status, explain, top, watch, history
-// and cat. They ask parts over HTTP, or read topics; what they cannot reach they report next to what they found. Answers
-// and records are bounded, and their texts are made printable.
+// and cat. They ask parts over HTTP, or read topics, and report the parts that they cannot reach next to their results.
+// Answers and records are bounded, and their texts are made printable.
 package inspect
 
 import "github.com/spf13/cobra"
